@@ -1,0 +1,30 @@
+# Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+# The libraries that deploy/setup installs. Found once, here; folders only name the targets in DEPS:
+#
+#   absl::status absl::statusor absl::strings absl::flat_hash_map absl::flags absl::flags_parse ...
+#   gRPC::grpc++ gRPC::grpc++_reflection    protobuf::libprotobuf
+#   hwy::hwy                                Highway, the portable SIMD library
+#   nlohmann_json::nlohmann_json            parse(text, nullptr, false): no exceptions
+#   prometheus-cpp::core prometheus-cpp::pull
+#   PkgConfig::httplib                      cpp-httplib as a compiled library, with the -D flags it was built with
+#   spdlog::spdlog CLI11::CLI11             slow to compile: one .cc each
+#   GTest::gtest GTest::gmock benchmark::benchmark   (rivulet_test and rivulet_bench add them)
+#   Threads::Threads ZLIB::ZLIB OpenSSL::SSL
+
+find_package(Threads REQUIRED)
+find_package(Protobuf REQUIRED)  # module mode: Debian ships no CONFIG file
+find_package(gRPC CONFIG REQUIRED)
+find_package(absl CONFIG REQUIRED)
+find_package(hwy CONFIG REQUIRED)
+find_package(nlohmann_json CONFIG REQUIRED)
+find_package(spdlog CONFIG REQUIRED)
+find_package(CLI11 CONFIG REQUIRED)
+find_package(prometheus-cpp CONFIG REQUIRED)  # sets no version, so none may be asked for
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
+if(RIVULET_TESTS)
+  find_package(GTest CONFIG REQUIRED)
+endif()
+if(RIVULET_BENCH)
+  find_package(benchmark CONFIG REQUIRED)
+endif()

@@ -1,0 +1,53 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A fixed set of threads that run the tasks of one parallel loop at a time. Which thread runs which
+// task is left open, so a task's result must not depend on it: every kernel computes each output
+// number wholly inside one task, in a fixed order, and that is why the number of threads never
+// changes a bit of a result.
+//
+// It deliberately has no queue, futures or nesting.
+#ifndef RIVULET_KERNELS_BASE_THREAD_POOL_H_
+#define RIVULET_KERNELS_BASE_THREAD_POOL_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+
+namespace rivulet {
+
+class ThreadPool {
+ public:
+  // Uses `threads` threads in all, the caller of ParallelFor included; 0 means one.
+  explicit ThreadPool(size_t threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  size_t threads() const { return workers_.size() + 1; }
+
+  // Calls task(i) once for every i in [0, tasks), and returns when all have returned. The caller
+  // works too. Not reentrant; one caller at a time. A task must not throw.
+  void ParallelFor(size_t tasks, absl::FunctionRef<void(size_t)> task);
+
+ private:
+  void Work();
+  void RunTasks();
+
+  // Written by ParallelFor before generation_ moves, read by workers after: the release/acquire
+  // pair on generation_ orders them.
+  const absl::FunctionRef<void(size_t)>* task_ = nullptr;
+  size_t tasks_ = 0;
+  std::atomic<size_t> next_{0};
+  std::atomic<size_t> working_{0};  // workers that have not finished this loop
+  std::atomic<uint32_t> generation_{0};
+  std::atomic<bool> stopping_{false};
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_BASE_THREAD_POOL_H_

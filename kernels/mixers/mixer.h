@@ -1,0 +1,87 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The contract between a sequence mixer and everything above it. A mixer maps a layer's normed input
+// to its contribution to the residual stream: projections, short convolutions, the recurrence over
+// kernels/recurrence, output norm and gate, output projection. The engine sees nothing else of it:
+// adding a mixer is one folder and one line in registry.cc.
+//
+// A Mixer is immutable after it is made and holds no session's state: state lives in slots whose
+// layout it states. It knows no request, session, file or RPC.
+//
+// Bits: for every token the output depends only on the session's own tokens. Any cut of them into
+// segments, any company in the step, any slots and any number of threads give the same bits, and so
+// does folding in place or into another slot (kernels/mixers/mixer_suite.h checks all of it).
+#ifndef RIVULET_KERNELS_MIXERS_MIXER_H_
+#define RIVULET_KERNELS_MIXERS_MIXER_H_
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/dtype.h"
+#include "kernels/base/tensor_view.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/mixers/parameter_source.h"
+#include "kernels/recurrence/state.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace rivulet {
+
+// What a step lends to one layer.
+struct MixerStep {
+  std::span<const Segment> segments;  // disjoint token ranges; each session at most once
+  LayerState state;                   // this layer's part of the slots
+  Workspace* workspace;               // temporaries; the caller resets it after the layer
+  ThreadPool* pool;
+};
+
+class Mixer {
+ public:
+  virtual ~Mixer() = default;
+
+  // The planes that one session of this layer needs. A fresh session's checkpoint is all zeros;
+  // tail bytes need no initial value.
+  virtual const StateLayout& state_layout() const = 0;
+
+  // y [T, hidden] = the mixer's output for x [T, hidden], both fp32. Advances the state of every
+  // segment's slots; touches no other slot. x and y must not overlap.
+  // Fails only for device errors; the state of the step's segments is then undefined.
+  virtual absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const = 0;
+};
+
+// Choices that come from flags, not from the checkpoint.
+struct MixerOptions {
+  DType state_dtype = DType::kFloat32;  // how matrices rest in checkpoints: kFloat32 or kBFloat16
+  bool mamba2_full_norm = false;        // --mamba2-norm full: normalise over all of d_inner
+};
+
+// Everything a mixer is made from. `config` is the checkpoint's config.json with this layer's
+// layer_config entry merged over it. Borrowed for the call.
+struct MixerSource {
+  const nlohmann::json& config;
+  size_t hidden;  // width of the residual stream
+  ParameterSource& parameters;
+  MixerOptions options;
+};
+
+// Fails with INVALID_ARGUMENT, naming key, value and remedy, when the config makes no sense. Missing
+// tensors do not fail here; see ParameterSource.
+using MixerFactory = absl::StatusOr<std::unique_ptr<Mixer>> (*)(const MixerSource&);
+
+struct MixerEntry {
+  std::string_view type;  // the name in layer_types and model_type: "hla", "gla", ...
+  MixerFactory make;
+};
+
+// Every mixer there is, one line each in registry.cc.
+std::span<const MixerEntry> MixerRegistry();
+
+// The factory for `type`, or INVALID_ARGUMENT naming it and the types there are.
+absl::StatusOr<MixerFactory> FindMixer(std::string_view type);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_MIXER_H_

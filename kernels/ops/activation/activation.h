@@ -1,0 +1,41 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Elementwise functions, one vector exp behind all of them, so that a number's bits do not depend on
+// where it stands in a row (remainders run the same code under a mask). fp32 throughout.
+//
+// Threading: pure functions; y may be x.
+#ifndef RIVULET_KERNELS_OPS_ACTIVATION_ACTIVATION_H_
+#define RIVULET_KERNELS_OPS_ACTIVATION_ACTIVATION_H_
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace rivulet {
+
+enum class Activation : uint8_t {
+  kIdentity,
+  kSilu,        // x σ(x)
+  kSigmoid,
+  kRelu,
+  kEluPlusOne,  // x > 0 ? x + 1 : e^x (Katharopoulos; mixers.md 2)
+  kExp,
+  kSoftplus,    // log(1 + e^x), x itself for x > 20 (mixers.md 0.3)
+  kLogSigmoid,  // -softplus(-x), stable on both sides
+};
+
+// y[i] = f(x[i]), i < count. No alignment or padding needed.
+void Activate(Activation f, const float* x, float* y, size_t count);
+
+// y[i] = silu(gate[i]) · up[i] (SwiGLU).
+void SiluMultiply(const float* gate, const float* up, float* y, size_t count);
+
+// y = e^{x - max} / Σ, fixed order. Returns log Σ e^x (for log-probabilities).
+float Softmax(const float* x, float* y, size_t count);
+
+// log Σ e^{x[i]} in the same fixed order, without writing.
+float LogSumExp(const float* x, size_t count);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_OPS_ACTIVATION_ACTIVATION_H_

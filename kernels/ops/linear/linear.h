@@ -1,0 +1,70 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Linear map y = x Wᵀ + b with weights packed for this machine. The only place where most of a
+// model's bytes are read.
+//
+// Bits (DESIGN 5): y[t, n] is one chain of fused multiply-adds over the inputs, ascending, starting
+// from zero, then the bias is added. It depends on nothing else: not on the number of tokens, on the
+// thread count, on the vector width, nor on which other rows are in the batch. That is why this is
+// not a library product: oneDNN and BLAS choose their summation order by the number of rows.
+//
+// Layout: panels of 16 outputs, [outputs / 16][inputs][16], so that vector lanes run over outputs.
+// Outputs are padded to a multiple of 16 with zero weights.
+//
+// Threading: constant after Pack; Apply may be called from several threads with different outputs,
+// as long as each passes a pool that no other call is using.
+#ifndef RIVULET_KERNELS_OPS_LINEAR_LINEAR_H_
+#define RIVULET_KERNELS_OPS_LINEAR_LINEAR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/dtype.h"
+#include "kernels/base/tensor_view.h"
+#include "kernels/base/thread_pool.h"
+
+namespace rivulet {
+
+// One [outputs, inputs] matrix to pack, row-major, of any DType, anywhere in memory (a mapped file:
+// `data` need not be aligned). `bias` [outputs] fp32 or null.
+struct LinearSource {
+  const void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  size_t outputs = 0;
+  const float* bias = nullptr;
+};
+
+class Linear {
+ public:
+  Linear() = default;  // an empty map; inputs() == outputs() == 0
+
+  // Concatenates the sources' outputs in order. `dtype` is how the weights rest: kFloat32 (exact for
+  // every source) or kBFloat16 (exact for bf16 sources, rounded to nearest even for others). Copies
+  // what it needs: the sources may go away.
+  static Linear Pack(const std::vector<LinearSource>& sources, size_t inputs, DType dtype);
+
+  size_t inputs() const { return inputs_; }
+  size_t outputs() const { return outputs_; }
+  DType dtype() const { return dtype_; }
+  // Bytes read from memory by one Apply, whatever the number of tokens.
+  size_t weight_bytes() const;
+
+  // y [T, outputs] = x [T, inputs] Wᵀ + b. x and y must not overlap. y's columns up to the padded
+  // width may be overwritten only if y.stride >= PaddedColumns(outputs); otherwise exactly `outputs`
+  // columns are written. x needs no padding.
+  void Apply(ConstFloatMatrix x, FloatMatrix y, ThreadPool& pool) const;
+
+ private:
+  size_t inputs_ = 0;
+  size_t outputs_ = 0;
+  DType dtype_ = DType::kFloat32;
+  AlignedBuffer<float> panels_fp32_;
+  AlignedBuffer<uint16_t> panels_bf16_;
+  AlignedBuffer<float> bias_;  // [padded outputs], empty without bias
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_OPS_LINEAR_LINEAR_H_

@@ -1,0 +1,54 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Depthwise causal convolution over time with a short window W (mixers.md 0.2):
+//
+//   y_t = act(b + Σ_{j=0}^{W-1} w[:, j] · x_{t-(W-1)+j}),  zeros before the sequence
+//
+// w[:, W-1] multiplies the current token. State: the checkpoint keeps the W-1 inputs before the chunk
+// border, the tail keeps each token's input since, so any cut of a prompt gives the same bits.
+// Each output is one chain: bias, then j ascending, fused.
+//
+// Threading: constant after construction; Apply is safe from several threads on disjoint segments.
+#ifndef RIVULET_KERNELS_OPS_SHORT_CONVOLUTION_SHORT_CONVOLUTION_H_
+#define RIVULET_KERNELS_OPS_SHORT_CONVOLUTION_SHORT_CONVOLUTION_H_
+
+#include <span>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/tensor_view.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/recurrence/state.h"
+
+namespace rivulet {
+
+class ShortConvolution {
+ public:
+  ShortConvolution() = default;  // window 0: no convolution; Apply must not be called
+
+  // weight [channels, window] row-major as stored ([channels, 1, window]); bias [channels] or empty.
+  // window in [2, kFoldInterval]. `silu`: apply SiLU to the result. Adds its planes
+  // (checkpoint [window-1, padded channels], tail [kFoldInterval, padded channels]) to `layout`
+  // under `name`.
+  ShortConvolution(AlignedBuffer<float> weight, AlignedBuffer<float> bias, size_t channels,
+                   size_t window, bool silu, std::string_view name, StateLayout& layout);
+
+  size_t channels() const { return channels_; }
+
+  // y [T, channels] from x [T, channels] for the tokens of `segments` (other rows untouched), and
+  // advances the state. x and y must not overlap.
+  void Apply(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix x,
+             FloatMatrix y, ThreadPool& pool) const;
+
+ private:
+  size_t channels_ = 0;
+  size_t window_ = 0;
+  bool silu_ = false;
+  size_t checkpoint_offset_ = 0;
+  size_t tail_offset_ = 0;
+  AlignedBuffer<float> weight_;  // [window, padded channels]
+  AlignedBuffer<float> bias_;    // [padded channels]
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_OPS_SHORT_CONVOLUTION_SHORT_CONVOLUTION_H_
