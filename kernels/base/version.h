@@ -9,8 +9,9 @@ namespace rivulet {
 // The release, for example "0.1.0".
 std::string_view Version();
 
-// The git commit of the sources: twelve hexadecimal digits, "-dirty" after them when files were changed, or "unknown" outside a git
-// checkout. Only the target rivulet_version defines this, so that a new commit recompiles one small file.
+// The git commit of the sources: twelve hexadecimal digits, "-dirty" after them when files were
+// changed, or "unknown" outside a git checkout. Only the target rivulet_version defines this, so
+// that a new commit recompiles one small file.
 std::string_view Commit();
 
 }  // namespace rivulet
