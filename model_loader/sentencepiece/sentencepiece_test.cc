@@ -1,0 +1,142 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "model_loader/sentencepiece/sentencepiece.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace rivulet {
+namespace {
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// The bytes of a toy model with byte fallback, trained once for the whole program.
+const std::string& ToyModel() {
+  static const std::string* const bytes = [] {
+    const std::string prefix = testing::TempDir() + "sentencepiece_test_toy";
+    std::ofstream text(prefix + ".txt");
+    for (int i = 0; i < 200; ++i)
+      text << "The quick brown fox jumps over the lazy dog " << i << "\n";
+    text.close();
+    const std::string command = "spm_train --input=" + prefix + ".txt --model_prefix=" + prefix +
+                                " --vocab_size=350 --hard_vocab_limit=false --byte_fallback"
+                                " --character_coverage=1.0 --minloglevel=2";
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    return new std::string(ReadFile(prefix + ".model"));
+  }();
+  return *bytes;
+}
+
+std::unique_ptr<SentencePiece> LoadToy() {
+  std::string error;
+  auto model = SentencePiece::LoadBytes(ToyModel(), &error);
+  EXPECT_NE(model, nullptr) << error;
+  return model;
+}
+
+TEST(SentencePieceTest, DecodesWhatItEncoded) {
+  const auto model = LoadToy();
+  std::string text;
+  std::string error;
+  std::vector<int> ids;
+  // "ü" is not in the training text: it travels as bytes.
+  ASSERT_TRUE(model->Encode("The lazy fox für dich", &ids, &error)) << error;
+  ASSERT_TRUE(model->Decode(ids, &text, &error)) << error;
+  EXPECT_EQ(text, "The lazy fox für dich");
+}
+
+TEST(SentencePieceTest, NamesItsPieces) {
+  const auto model = LoadToy();
+  EXPECT_EQ(model->IdToPiece(model->begin_id()), "<s>");
+  EXPECT_EQ(model->IdToPiece(model->end_id()), "</s>");
+  EXPECT_EQ(model->padding_id(), -1);
+  EXPECT_TRUE(model->IsControl(model->begin_id()));
+  EXPECT_TRUE(model->IsUnknown(model->unknown_id()));
+  const int byte = model->PieceToId("<0xC3>");
+  EXPECT_TRUE(model->IsByte(byte));
+  EXPECT_FALSE(model->IsUnused(byte));
+  EXPECT_EQ(model->IdToPiece(byte), "<0xC3>");
+  EXPECT_EQ(model->PieceToId("no such piece"), model->unknown_id());
+}
+
+TEST(SentencePieceTest, SurvivesIdsOutsideOfTheVocabulary) {
+  const auto model = LoadToy();
+  for (const int id : {-1, model->vocabulary_size(), 1 << 30}) {
+    EXPECT_EQ(model->IdToPiece(id), "");
+    EXPECT_FALSE(model->IsByte(id) || model->IsControl(id) || model->IsUnknown(id) ||
+                 model->IsUnused(id));
+    std::string text = "left over";
+    std::string error;
+    EXPECT_FALSE(model->Decode({0, id}, &text, &error));
+    EXPECT_EQ(text, "");
+    EXPECT_THAT(error, testing::HasSubstr(std::to_string(id)));
+  }
+}
+
+TEST(SentencePieceTest, EncodesEmptyAndInvalidText) {
+  const auto model = LoadToy();
+  std::string error;
+  std::vector<int> ids = {1, 2, 3};
+  ASSERT_TRUE(model->Encode("", &ids, &error)) << error;
+  EXPECT_TRUE(ids.empty());
+  ASSERT_TRUE(model->Encode("fox \xff\xc3", &ids, &error)) << error;
+  std::string text;
+  ASSERT_TRUE(model->Decode(ids, &text, &error)) << error;
+  EXPECT_EQ(text, "fox \uFFFD\uFFFD");
+}
+
+TEST(SentencePieceTest, SaysWhyAFileCannotBeLoaded) {
+  std::string error;
+  EXPECT_EQ(SentencePiece::LoadFile("/no/such/tokenizer.model", &error), nullptr);
+  EXPECT_THAT(error, testing::HasSubstr("/no/such/tokenizer.model"));
+  EXPECT_EQ(SentencePiece::LoadFile("/", &error), nullptr);
+  EXPECT_EQ(SentencePiece::LoadBytes("", &error), nullptr);
+  EXPECT_EQ(SentencePiece::LoadBytes("not a model", &error), nullptr);
+  EXPECT_THAT(error, testing::HasSubstr("not a SentencePiece model"));
+}
+
+TEST(SentencePieceTest, EncodesInManyThreadsAtOnce) {
+  const auto model = LoadToy();
+  std::vector<std::vector<int>> ids(4);
+  std::vector<std::thread> threads;
+  for (auto& result : ids) {
+    threads.emplace_back([&] {
+      std::string error;
+      for (int i = 0; i < 200; ++i) model->Encode("The quick brown fox", &result, &error);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_THAT(ids, testing::Each(testing::ElementsAreArray(ids[0])));
+  EXPECT_FALSE(ids[0].empty());
+}
+
+TEST(SentencePieceTest, SurvivesTruncatedAndFlippedModels) {
+  const char* const given = std::getenv("RIVULET_TEST_SEED");
+  const unsigned long seed =
+      given != nullptr ? std::strtoul(given, nullptr, 10) : std::random_device{}();
+  SCOPED_TRACE("RIVULET_TEST_SEED=" + std::to_string(seed));
+  std::mt19937 random(static_cast<std::mt19937::result_type>(seed));
+  for (int i = 0; i < 500; ++i) {
+    std::string damaged = ToyModel();
+    if (i % 2 == 0) damaged.resize(random() % damaged.size());
+    if (!damaged.empty())
+      damaged[random() % damaged.size()] ^= static_cast<char>(1 << random() % 8);
+    std::string error;
+    const auto model = SentencePiece::LoadBytes(damaged, &error);
+    std::vector<int> ids;
+    if (model != nullptr) model->Encode("The quick brown fox für", &ids, &error);
+  }
+}
+
+}  // namespace
+}  // namespace rivulet
