@@ -1,0 +1,12 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "absl/status/status.h"
+#include "kernels/base/cuda_device.h"
+
+namespace rivulet {
+
+absl::StatusOr<int> CudaDeviceCount() {
+  return absl::FailedPreconditionError(
+      "this build has no CUDA: build the preset cuda, or run with --device cpu");
+}
+
+}  // namespace rivulet
