@@ -1,0 +1,183 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The tests that every mixer must pass, written once (README.md, "The suite"). A mixer's test names
+// its subjects; the checks are here:
+//
+//   INSTANTIATE_TEST_SUITE_P(Gla, MixerSuite, testing::ValuesIn(Cases()), SuiteCaseName);
+//
+// A subject is either a mixer's core recurrence alone (with an fp64 reference straight from the
+// definition, quadratic in the number of tokens) or a whole Mixer (LayerSubject below). Both are a
+// function from input rows and slots to output rows.
+//
+// Numbers come from a counter-based generator that a vectors/make_vectors.py repeats in ten lines
+// of NumPy, so that a vectors file holds outputs only. Random checks draw their seed from
+// RIVULET_TEST_SEED if set, and print it.
+//
+// For tests and benchmarks only: fails through googletest and CHECK.
+#ifndef RIVULET_KERNELS_MIXERS_MIXER_SUITE_H_
+#define RIVULET_KERNELS_MIXERS_MIXER_SUITE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/tensor_view.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/mixers/mixer.h"
+#include "kernels/mixers/parameter_source.h"
+#include "kernels/recurrence/state.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace rivulet {
+
+// --- generated numbers -------------------------------------------------------------------------
+
+// Number `index` of the sequence called `name`: a multiple of 2^-24 in [0, 1). Sequence 0 of a name
+// is what make_vectors.py generates.
+double GeneratedNumber(std::string_view name, uint64_t seed, uint64_t index);
+
+// low + (high - low) · GeneratedNumber, rounded once to fp32.
+float GeneratedFloat(std::string_view name, uint64_t seed, uint64_t index, double low, double high);
+
+// --- subjects ----------------------------------------------------------------------------------
+
+// Some columns of a subject's input row: `heads` groups of `width` numbers, each group starting at
+// a multiple of `stride` from `column`. Columns that no field covers are zero (padding).
+struct InputField {
+  std::string name;  // "q", "k", "v", "log_decay", ...
+  size_t column = 0;
+  size_t heads = 1;
+  size_t width = 0;
+  size_t stride = 0;  // >= width; the padded width of a head
+  double low = -1.0;  // numbers are uniform in [low, high)
+  double high = 1.0;
+};
+
+class SuiteSubject {
+ public:
+  virtual ~SuiteSubject() = default;
+
+  virtual std::vector<InputField> fields() const = 0;
+  virtual size_t input_columns() const = 0;
+  virtual size_t output_columns() const = 0;  // without padding between heads, or zeros there
+  virtual const StateLayout& layout() const = 0;
+
+  // outputs [T, output_columns] = the subject over inputs [T, input_columns] (padded stride), for
+  // the tokens of `segments`; advances their slots.
+  virtual void Run(std::span<const Segment> segments, const LayerState& state,
+                   ConstFloatMatrix inputs, FloatMatrix outputs, ThreadPool& pool) = 0;
+
+  // fp64 outputs [T * output_columns], row-major, for one sequence from position 0, straight from
+  // the definition. Empty: this subject has no reference (whole layers are checked against
+  // vectors).
+  virtual std::vector<double> Reference(ConstFloatMatrix inputs) const {
+    (void)inputs;
+    return {};
+  }
+
+  // Bound of max|output - reference| / max|reference|.
+  virtual double tolerance() const { return 1e-5; }
+};
+
+// Fills inputs [T, input_columns] from the subject's fields.
+void FillInputs(const SuiteSubject& subject, uint64_t seed, FloatMatrix inputs);
+
+// --- the suite ---------------------------------------------------------------------------------
+
+struct SuiteCase {
+  std::string name;  // letters, digits, underscores
+  std::function<std::unique_ptr<SuiteSubject>()> make;
+};
+
+std::string SuiteCaseName(const testing::TestParamInfo<SuiteCase>& info);
+
+// The checks are the TEST_Ps in mixer_suite.cc.
+class MixerSuite : public testing::TestWithParam<SuiteCase> {
+ protected:
+  void SetUp() override;
+
+  std::unique_ptr<SuiteSubject> subject_;
+  uint64_t seed_ = 0;
+};
+
+// --- whole layers ------------------------------------------------------------------------------
+
+struct TensorSpec {
+  std::vector<size_t> shape;
+  double low = -1.0;
+  double high = 1.0;
+};
+
+// Parameters by name from the generator, sequence 0. Records what goes wrong as a real source does.
+class GeneratedParameters : public ParameterSource {
+ public:
+  GeneratedParameters(std::map<std::string, TensorSpec> tensors, DType weight_dtype);
+
+  bool Has(std::string_view name) const override;
+  std::vector<size_t> Shape(std::string_view name) const override;
+  AlignedBuffer<float> TakeVector(std::string_view name, const std::vector<size_t>& shape) override;
+  Linear TakeLinear(const std::vector<LinearPart>& parts, size_t inputs) override;
+
+  // Missing tensors, wrong shapes, and tensors that nobody took. Empty when all went well.
+  std::vector<std::string> Problems() const;
+
+ private:
+  std::map<std::string, TensorSpec> tensors_;
+  std::map<std::string, int> taken_;
+  std::vector<std::string> problems_;
+  DType weight_dtype_;
+};
+
+// A Mixer as a subject: one field "x" of `hidden` columns.
+class LayerSubject : public SuiteSubject {
+ public:
+  LayerSubject(std::unique_ptr<Mixer> mixer, size_t hidden);
+
+  std::vector<InputField> fields() const override;
+  size_t input_columns() const override { return hidden_; }
+  size_t output_columns() const override { return hidden_; }
+  const StateLayout& layout() const override { return mixer_->state_layout(); }
+  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
+           FloatMatrix outputs, ThreadPool& pool) override;
+
+ private:
+  std::unique_ptr<Mixer> mixer_;
+  size_t hidden_;
+  Workspace workspace_;
+};
+
+// --- vectors -----------------------------------------------------------------------------------
+
+// A vectors file (README.md, "Vectors"): {"core": [...], "layers": [...]}.
+nlohmann::json ReadVectors(const std::string& path);
+
+// Every entry of "core": the subject made from its "parameters", fed the generated fields, must
+// give "outputs" (within its tolerance) and so must its Reference (within 1e-12).
+void CheckCoreVectors(
+    const std::string& path,
+    const std::function<std::unique_ptr<SuiteSubject>(const nlohmann::json& parameters)>& make);
+
+// Every entry of "layers": the mixer made from its "config", "hidden" and generated "tensors" takes
+// all of them and gives "outputs".
+void CheckLayerVectors(const std::string& path, MixerFactory make);
+
+// The same layers as subjects for the suite.
+std::vector<SuiteCase> LayerCases(const std::string& path, MixerFactory make);
+
+// A layer from a JSON object with "config", "hidden" and "tensors", as a vectors file has them.
+absl::StatusOr<std::unique_ptr<Mixer>> MakeGeneratedLayer(const nlohmann::json& layer,
+                                                          MixerFactory make,
+                                                          const MixerOptions& options,
+                                                          std::vector<std::string>* problems);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_MIXER_SUITE_H_
