@@ -1,0 +1,88 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/text/detokenizer.h"
+
+namespace rivulet {
+namespace {
+
+constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
+
+std::string_view BytesOf(const Tokenizer& tokenizer, uint32_t token) {
+  return token < tokenizer.vocab_size() ? tokenizer.TokenBytes(token) : std::string_view();
+}
+
+}  // namespace
+
+void Utf8Stream::Append(std::string_view bytes, std::string& text) {
+  for (char byte : bytes) Put(static_cast<unsigned char>(byte), text);
+}
+
+void Utf8Stream::Finish(std::string& text) {
+  if (!held_.empty()) text += kReplacement;
+  held_.clear();
+}
+
+void Utf8Stream::Put(unsigned char byte, std::string& text) {
+  if (held_.empty()) return StartCharacter(byte, text);
+  if (byte < low_ || byte > high_) {
+    Finish(text);
+    return StartCharacter(byte, text);
+  }
+  held_ += static_cast<char>(byte);
+  low_ = 0x80;
+  high_ = 0xBF;
+  if (--missing_ != 0) return;
+  text += held_;
+  held_.clear();
+}
+
+// Unicode table 3-7: how many bytes follow the first, and the range of the second, which shuts out
+// overlong forms, surrogates and what lies above U+10FFFF.
+void Utf8Stream::StartCharacter(unsigned char byte, std::string& text) {
+  low_ = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
+  high_ = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;
+  if (byte < 0x80) {
+    text += static_cast<char>(byte);
+  } else if (byte < 0xC2 || byte > 0xF4) {
+    text += kReplacement;
+  } else {
+    missing_ = byte < 0xE0 ? 1 : byte < 0xF0 ? 2 : 3;
+    held_ = static_cast<char>(byte);
+  }
+}
+
+Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool starts_text)
+    : tokenizer_(tokenizer), strip_space_(starts_text && tokenizer.AddsDummyPrefix()) {}
+
+bool Detokenizer::StartsText(const Tokenizer& tokenizer, std::span<const uint32_t> context) {
+  for (uint32_t token : context) {
+    if (!BytesOf(tokenizer, token).empty()) return false;
+  }
+  return true;
+}
+
+std::string Detokenizer::Append(std::span<const uint32_t> tokens) {
+  std::string text;
+  for (uint32_t token : tokens) {
+    std::string_view bytes = BytesOf(tokenizer_, token);
+    if (bytes.empty()) continue;
+    if (strip_space_ && bytes.front() == ' ') bytes.remove_prefix(1);
+    strip_space_ = false;
+    utf8_.Append(bytes, text);
+  }
+  return text;
+}
+
+std::string Detokenizer::Finish() {
+  std::string text;
+  utf8_.Finish(text);
+  return text;
+}
+
+std::string Detokenize(const Tokenizer& tokenizer, std::span<const uint32_t> tokens,
+                       bool starts_text) {
+  Detokenizer detokenizer(tokenizer, starts_text);
+  std::string text = detokenizer.Append(tokens);
+  return text += detokenizer.Finish();
+}
+
+}  // namespace rivulet

@@ -1,0 +1,70 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Token ids → UTF-8 text, as they come. What is returned is always valid UTF-8, whole characters
+// only, and all of it together is the same however the ids were split into calls.
+//
+// A character's bytes may come in several tokens: they are held back until it is whole. A byte that
+// cannot continue what is held makes one U+FFFD of it at once (Unicode's "maximal subpart"
+// practice, as Python's errors="replace"); Finish turns what is still held into one.
+//
+// It does not look for stop strings (stop_matcher.h) and knows no stream.
+// Threading: one thread at a time. The tokenizer must outlive it.
+#ifndef RIVULET_SERVER_TEXT_DETOKENIZER_H_
+#define RIVULET_SERVER_TEXT_DETOKENIZER_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "model_loader/tokenizer.h"
+
+namespace rivulet {
+
+// Bytes → valid UTF-8, for a stream of bytes. Holds at most three bytes back.
+class Utf8Stream {
+ public:
+  // Appends to `text` what `bytes` completes.
+  void Append(std::string_view bytes, std::string& text);
+  // Nothing more comes: a held part of a character becomes U+FFFD. Ready for another stream.
+  void Finish(std::string& text);
+
+ private:
+  void Put(unsigned char byte, std::string& text);
+  void StartCharacter(unsigned char byte, std::string& text);
+
+  std::string held_;       // the first bytes of a character
+  size_t missing_ = 0;     // how many more it needs
+  unsigned char low_ = 0;  // the range of its next byte
+  unsigned char high_ = 0;
+};
+
+class Detokenizer {
+ public:
+  // `starts_text`: no text stands before the first token (StartsText of its context). The space
+  // that the tokenizer's dummy prefix put there is then left out; a completion that continues a
+  // prompt keeps its leading space.
+  Detokenizer(const Tokenizer& tokenizer, bool starts_text);
+
+  // True if no token of `context` adds a byte to a text: nothing, or BOS and its kind.
+  static bool StartsText(const Tokenizer& tokenizer, std::span<const uint32_t> context);
+
+  // The text that these tokens complete. An id past the tokenizer's vocabulary (a model's padding
+  // rows) adds nothing.
+  std::string Append(std::span<const uint32_t> tokens);
+  // The end of the text; what is still held becomes U+FFFD. Append must not be called again.
+  std::string Finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  bool strip_space_;  // the next byte, if a space, is the dummy prefix's
+  Utf8Stream utf8_;
+};
+
+// A whole text at once. `starts_text` as above.
+std::string Detokenize(const Tokenizer& tokenizer, std::span<const uint32_t> tokens,
+                       bool starts_text);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_TEXT_DETOKENIZER_H_
