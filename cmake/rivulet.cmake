@@ -158,8 +158,8 @@ function(rivulet_proto_library name)
 endfunction()
 
 # Called once at the end of the top CMakeLists.txt: reports DEPS that no folder defines (at link time they would only be an
-# unreadable "cannot find -lrivulet_..."), and defines rivulet_libraries and rivulet_cuda_objects, which build all libraries
-# without tests, and all libraries that have CUDA sources.
+# unreadable "cannot find -lrivulet_..."), and defines three targets: rivulet_libraries builds all libraries without
+# tests, rivulet_cuda_objects those that have CUDA sources, rivulet_threaded those that have threads.
 function(rivulet_check_dependencies)
   get_property(dependencies GLOBAL PROPERTY RIVULET_DEPENDENCIES)
   list(REMOVE_DUPLICATES dependencies)
@@ -171,6 +171,9 @@ function(rivulet_check_dependencies)
   endforeach()
   get_property(libraries GLOBAL PROPERTY RIVULET_LIBRARY_TARGETS)
   add_custom_target(rivulet_libraries DEPENDS ${libraries})
+  set(threaded ${libraries})
+  list(FILTER threaded INCLUDE REGEX "^rivulet_(kernels_base|server|client)")
+  add_custom_target(rivulet_threaded DEPENDS ${threaded})
   get_property(cuda_targets GLOBAL PROPERTY RIVULET_CUDA_TARGETS)
   add_custom_target(rivulet_cuda_objects DEPENDS ${cuda_targets})
 endfunction()

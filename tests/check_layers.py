@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+# Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+"""Checks what the layout promises, for every source file of the repository.
+
+Includes go one way (LAYERS below); protobuf and gRPC stop at server/rpc; CUDA headers stop at kernels/*.cu; every header has the
+guard that its path gives; every file has the copyright line and fewer than 700 lines.
+
+    tests/check_layers.py [ROOT]       prints each violation as path:line: reason, and exits 1 when there is one
+    tests/check_layers.py --self-test  plants violations in a temporary tree and checks that each is found
+"""
+
+import pathlib
+import re
+import sys
+import tempfile
+
+MAX_LINES = 700
+COPYRIGHT = "Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0"
+
+# Each layer and the layers it may include besides itself. A file belongs to the longest folder that holds it.
+KERNELS = ["kernels/base", "kernels/recurrence", "kernels/ops", "kernels/mixers"]
+LEAVES = ["server/metrics", "server/text"]
+ENGINE = KERNELS + LEAVES + ["model_loader"]
+LAYERS = {
+    "kernels/base": [],
+    "kernels/recurrence": ["kernels/base"],
+    "kernels/ops": ["kernels/base", "kernels/recurrence"],
+    "kernels/mixers": ["kernels/base", "kernels/recurrence", "kernels/ops"],
+    "model_loader": KERNELS,
+    "server/metrics": ["kernels/base"],
+    "server/text": ["kernels/base", "model_loader"],
+    "server/engine": ENGINE,
+    "server/session": ENGINE + ["server/engine"],
+    "server/scheduler": ENGINE + ["server/engine", "server/session"],
+    "server/rpc": ENGINE + ["server/engine", "server/session", "server/scheduler"],
+    "server": ENGINE + ["server/engine", "server/session", "server/scheduler", "server/rpc"],
+    "client": ["kernels/base"],
+}
+MAY_INCLUDE_PROTO = {"server/rpc", "server", "client"}
+# What crosses folders may include all of them.
+UNRESTRICTED = ("tests/",)
+
+SOURCE_SUFFIXES = {".cc", ".h", ".cu", ".cuh", ".in", ".py", ".cmake", ".proto"}
+CXX_SUFFIXES = {".cc", ".h", ".cu", ".cuh"}
+SKIPPED_FOLDERS = {"build", "__pycache__", "venv", "node_modules"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+PROTO_HEADER = re.compile(r"\.pb\.h$|^rivulet/v1/|^google/protobuf/|^grpcpp/|^grpc/")
+CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|nccl|nvtx|mma\.h|cub/|thrust/|cute/|cutlass/)")
+
+
+def layer_of(path):
+    """The layer of a file or an included path, or None."""
+    folders = [folder for folder in LAYERS if path.startswith(folder + "/")]
+    return max(folders, key=len, default=None)
+
+
+def check_include(path, target):
+    """Yields why the file `path` may not include `target`."""
+    layer = layer_of(path)
+    target_layer = layer_of(target)
+    if target.startswith("."):
+        yield f'"{target}": includes are written from the repository root'
+    if path.startswith(UNRESTRICTED):
+        return
+    if layer and target_layer and target_layer != layer and target_layer not in LAYERS[layer]:
+        yield f'"{target}": {layer} may not include {target_layer}'
+    if layer and target.startswith("tests/"):
+        yield f'"{target}": only tests/ may include tests/'
+    if PROTO_HEADER.search(target) and layer not in MAY_INCLUDE_PROTO:
+        yield f'"{target}": protobuf and gRPC stop at server/rpc'
+    cuda_allowed = path.startswith("kernels/") and path.endswith((".cu", ".cuh"))
+    if CUDA_HEADER.search(target) and not cuda_allowed:
+        yield f'"{target}": CUDA headers stop at .cu and .cuh files in kernels/'
+
+
+def check_guard(path, text):
+    guard = "RIVULET_" + re.sub(r"[^A-Z0-9]", "_", path.upper()) + "_"
+    # Highway's headers are included once per SIMD target and toggle their guard.
+    if f"#ifndef {guard}\n#define {guard}\n" not in text and f"#if defined({guard}) == " not in text:
+        yield f"no header guard {guard}"
+
+
+def check_file(path, text):
+    """Yields (line, reason) for one file; `path` is relative to the root, with forward slashes."""
+    lines = text.splitlines()
+    if len(lines) >= MAX_LINES:
+        yield len(lines), f"{len(lines)} lines; a file has fewer than {MAX_LINES}"
+    if lines and not any(COPYRIGHT in line for line in lines[:3]) and not path.startswith("proto/"):
+        yield 1, f"no line '{COPYRIGHT}'"
+    suffix = pathlib.PurePosixPath(path).suffix
+    if suffix in (".h", ".cuh"):
+        for reason in check_guard(path, text):
+            yield 1, reason
+    if suffix in CXX_SUFFIXES:
+        for number, line in enumerate(lines, 1):
+            match = INCLUDE.match(line)
+            for reason in check_include(path, match.group(1)) if match else ():
+                yield number, reason
+
+
+def source_files(root):
+    for path in sorted(root.iterdir()):
+        if path.name.startswith(".") or path.is_symlink() or path.name in SKIPPED_FOLDERS:
+            continue
+        if path.is_dir():
+            yield from source_files(path)
+        elif path.suffix in SOURCE_SUFFIXES or path.name == "CMakeLists.txt":
+            yield path
+
+
+def check_tree(root):
+    """All violations below root, as printable lines."""
+    violations = []
+    for file in source_files(root):
+        path = file.relative_to(root).as_posix()
+        for line, reason in check_file(path, file.read_text(encoding="utf-8")):
+            violations.append(f"{path}:{line}: {reason}")
+    return violations
+
+
+def header(path, body=""):
+    guard = "RIVULET_" + re.sub(r"[^A-Z0-9]", "_", path.upper()) + "_"
+    return f"// {COPYRIGHT}\n#ifndef {guard}\n#define {guard}\n{body}\n#endif\n"
+
+
+def source(*includes):
+    return f"// {COPYRIGHT}\n" + "".join(f"#include {target}\n" for target in includes)
+
+
+# Files that are fine, and files with the violation that must be found in each.
+GOOD = {
+    "kernels/base/a.h": header("kernels/base/a.h", "#include <vector>"),
+    "kernels/base/device.cu": source("<cuda_runtime_api.h>"),
+    "kernels/mixers/hla/hla.cc": source('"kernels/mixers/mixer.h"', '"kernels/recurrence/r.h"', '"kernels/ops/norm/norm.h"'),
+    "kernels/base/simd-inl.h": f"// {COPYRIGHT}\n#if defined(RIVULET_KERNELS_BASE_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)\n",
+    "server/scheduler/s.cc": source('"server/session/s.h"', '"server/metrics/m.h"', '"absl/status/status.h"'),
+    "server/rpc/r.cc": source('"rivulet/v1/inference.grpc.pb.h"', "<grpcpp/grpcpp.h>", '"server/scheduler/s.h"'),
+    "tests/e2e/t.cc": source('"server/rpc/r.h"', '"client/c.h"', '"google/protobuf/arena.h"'),
+}
+BAD = {
+    "kernels/base/up.cc": (source('"kernels/ops/norm/norm.h"'), "kernels/base may not include kernels/ops"),
+    "kernels/recurrence/up.cc": (source('"kernels/mixers/mixer.h"'), "kernels/recurrence may not include kernels/mixers"),
+    "kernels/ops/norm/up.cc": (source('"server/engine/e.h"'), "kernels/ops may not include server/engine"),
+    "model_loader/up.cc": (source('"server/text/t.h"'), "model_loader may not include server/text"),
+    "server/metrics/up.cc": (source('"server/engine/e.h"'), "server/metrics may not include server/engine"),
+    "server/engine/up.cc": (source('"server/session/s.h"'), "server/engine may not include server/session"),
+    "server/session/up.cc": (source('"server/scheduler/s.h"'), "server/session may not include server/scheduler"),
+    "server/scheduler/up.cc": (source('"server/rpc/r.h"'), "server/scheduler may not include server/rpc"),
+    "client/side.cc": (source('"server/engine/e.h"'), "client may not include server/engine"),
+    "server/scheduler/proto.cc": (source('"rivulet/v1/inference.pb.h"'), "stop at server/rpc"),
+    "server/engine/grpc.cc": (source("<grpcpp/grpcpp.h>"), "stop at server/rpc"),
+    "server/engine/cuda.cc": (source("<cuda_runtime.h>"), "CUDA headers stop"),
+    "kernels/base/cuda.h": (header("kernels/base/cuda.h", "#include <cuda_bf16.h>"), "CUDA headers stop"),
+    "kernels/base/relative.cc": (source('"../base/a.h"'), "from the repository root"),
+    "kernels/base/test_support.cc": (source('"tests/support.h"'), "only tests/"),
+    "kernels/base/guard.h": (header("kernels/guard.h"), "no header guard RIVULET_KERNELS_BASE_GUARD_H_"),
+    "kernels/base/once.h": (f"// {COPYRIGHT}\n#pragma once\n", "no header guard"),
+    "kernels/base/long.cc": (source() + "\n" * MAX_LINES, "a file has fewer than"),
+    "kernels/base/nobody.cc": ("int x;\n", "no line 'Copyright"),
+}
+
+
+def write_tree(root, files):
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        write_tree(root, GOOD)
+        failures = [f"should pass: {violation}" for violation in check_tree(root)]
+        write_tree(root, {path: text for path, (text, _) in BAD.items()})
+        found = check_tree(root)
+        for path, (_, reason) in BAD.items():
+            if not any(line.startswith(path + ":") and reason in line for line in found):
+                failures.append(f"not found: {path}: {reason}")
+        if len(found) != len(BAD):
+            failures.append(f"{len(BAD)} violations planted, {len(found)} reported")
+    return failures
+
+
+def main(arguments):
+    if arguments == ["--self-test"]:
+        problems = self_test()
+    else:
+        root = pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).parent.parent
+        problems = check_tree(root.resolve())
+    print("\n".join(problems) if problems else "check_layers: all good")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
