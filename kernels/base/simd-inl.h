@@ -1,11 +1,13 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // A block of 16 floats on Highway, the unit that every CPU kernel is written in. Included again for
-// each SIMD target (Highway's foreach_target); see kernels/recurrence/recurrence_cpu.cc for the frame.
+// each SIMD target (Highway's foreach_target); see kernels/recurrence/recurrence_cpu.cc for the
+// frame.
 //
-// A Block is one 512-bit vector, two of 256 or four of 128: what a kernel computes in a lane, and the
-// order in which lanes are summed, is the same on each. With fused multiply-add (AVX2, AVX-512, NEON)
-// the bits are the same too. Targets without it give other bits, consistently.
+// A Block is one 512-bit vector, two of 256, four of 128 or sixteen scalars: what a kernel computes
+// in a lane, and the order in which lanes are summed, is the same on each. With fused multiply-add
+// (AVX2, AVX-512, NEON) the bits are the same too. Targets without it give other bits,
+// consistently.
 //
 // All functions are per lane but the two reductions, which go down a fixed tree: lane i with lane
 // i + 8, then i + 4, i + 2, i + 1.
@@ -32,14 +34,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using FloatTag = hn::CappedTag<float, 16>;
 using FloatVector = hn::Vec<FloatTag>;
-inline constexpr size_t kVectorLanes = HWY_MAX_BYTES / 4 < 16 ? HWY_MAX_BYTES / 4 : 16;
+inline constexpr size_t kVectorLanes = hn::MaxLanes(FloatTag());
 inline constexpr size_t kVectors = 16 / kVectorLanes;
 
 struct Block {
   FloatVector v[kVectors];
 };
 
-// Applies f to each vector of the blocks.
+// Applies f to each vector of the blocks. Lambdas that handle vectors need HWY_ATTR: clang does not
+// give them the target that the surrounding functions are compiled for.
 template <typename F, typename... Blocks>
 HWY_INLINE Block MapBlock(F&& f, const Blocks&... blocks) {
   Block result;
@@ -97,48 +100,68 @@ HWY_INLINE void StoreBlock(const Block& block, uint16_t* to) {
 }
 
 HWY_INLINE Block MulAdd(const Block& a, const Block& b, const Block& c) {
-  return MapBlock([](auto x, auto y, auto z) { return hn::MulAdd(x, y, z); }, a, b, c);
+  return MapBlock([](auto x, auto y, auto z) HWY_ATTR { return hn::MulAdd(x, y, z); }, a, b, c);
 }
 HWY_INLINE Block Add(const Block& a, const Block& b) {
-  return MapBlock([](auto x, auto y) { return hn::Add(x, y); }, a, b);
+  return MapBlock([](auto x, auto y) HWY_ATTR { return hn::Add(x, y); }, a, b);
 }
 HWY_INLINE Block Sub(const Block& a, const Block& b) {
-  return MapBlock([](auto x, auto y) { return hn::Sub(x, y); }, a, b);
+  return MapBlock([](auto x, auto y) HWY_ATTR { return hn::Sub(x, y); }, a, b);
 }
 HWY_INLINE Block Mul(const Block& a, const Block& b) {
-  return MapBlock([](auto x, auto y) { return hn::Mul(x, y); }, a, b);
+  return MapBlock([](auto x, auto y) HWY_ATTR { return hn::Mul(x, y); }, a, b);
 }
 HWY_INLINE Block Div(const Block& a, const Block& b) {
-  return MapBlock([](auto x, auto y) { return hn::Div(x, y); }, a, b);
+  return MapBlock([](auto x, auto y) HWY_ATTR { return hn::Div(x, y); }, a, b);
 }
 HWY_INLINE Block Max(const Block& a, const Block& b) {
-  return MapBlock([](auto x, auto y) { return hn::Max(x, y); }, a, b);
+  return MapBlock([](auto x, auto y) HWY_ATTR { return hn::Max(x, y); }, a, b);
 }
 HWY_INLINE Block Exp(const Block& a) {
-  return MapBlock([](auto x) { return hn::Exp(FloatTag(), x); }, a);
+  return MapBlock([](auto x) HWY_ATTR { return hn::Exp(FloatTag(), x); }, a);
 }
 HWY_INLINE Block Log1p(const Block& a) {
-  return MapBlock([](auto x) { return hn::Log1p(FloatTag(), x); }, a);
+  return MapBlock([](auto x) HWY_ATTR { return hn::Log1p(FloatTag(), x); }, a);
 }
 
-template <typename F>
-HWY_INLINE float ReduceBlock(const Block& block, F&& f) {
-  alignas(64) float lane[16];
-  StoreBlock(block, lane);
-  for (size_t width = 8; width != 0; width /= 2) {
-    for (size_t i = 0; i < width; ++i) lane[i] = f(lane[i], lane[i + width]);
-  }
-  return lane[0];
+// The same tree inside one vector.
+#if HWY_TARGET == HWY_SCALAR
+template <class D, typename F>
+HWY_INLINE float ReduceVector(D /*d*/, hn::Vec<D> v, F&& /*f*/) {
+  return hn::GetLane(v);
 }
+#else
+template <class D, typename F>
+HWY_INLINE float ReduceVector(D d, hn::Vec<D> v, F&& f) {
+  if constexpr (hn::MaxLanes(D()) > 4) {
+    const hn::Half<D> half;
+    return ReduceVector(half, f(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), f);
+  } else {
+    (void)d;
+    v = f(v, hn::Shuffle1032(v));
+    return hn::GetLane(f(v, hn::Shuffle2301(v)));
+  }
+}
+#endif
+
+// Halves the block down the tree; the last four lanes meet by shuffles.
+template <typename F>
+HWY_INLINE float ReduceBlock(Block block, F&& f) {
+  for (size_t width = kVectors / 2; width != 0; width /= 2) {
+    for (size_t i = 0; i < width; ++i) block.v[i] = f(block.v[i], block.v[i + width]);
+  }
+  return ReduceVector(FloatTag(), block.v[0], f);
+}
+
 HWY_INLINE float SumBlock(const Block& block) {
-  return ReduceBlock(block, [](float a, float b) { return a + b; });
+  return ReduceBlock(block, [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
 }
 HWY_INLINE float MaxBlock(const Block& block) {
-  return ReduceBlock(block, [](float a, float b) { return a > b ? a : b; });
+  return ReduceBlock(block, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); });
 }
 
-// The first `count` (< 16) floats, the rest `fill`; and the store of as many. For remainders, so that
-// they run the same code as whole blocks.
+// The first `count` (< 16) floats, the rest `fill`; and the store of as many. For remainders, so
+// that they run the same code as whole blocks.
 HWY_INLINE Block LoadPartial(const float* from, size_t count, float fill = 0.0f) {
   alignas(64) float lane[16];
   for (size_t i = 0; i < 16; ++i) lane[i] = i < count ? from[i] : fill;
@@ -148,6 +171,24 @@ HWY_INLINE void StorePartial(const Block& block, float* to, size_t count) {
   alignas(64) float lane[16];
   StoreBlock(block, lane);
   for (size_t i = 0; i < count; ++i) to[i] = lane[i];
+}
+
+// Calls visit(first, count) for each block of [0, count): whole blocks have count 16, and the last
+// one may have less (LoadPartial, StorePartial).
+template <typename Visit>
+HWY_INLINE void ForEachBlock(size_t count, Visit&& visit) {
+  size_t i = 0;
+  for (; i + 16 <= count; i += 16) visit(i, size_t{16});
+  if (i < count) visit(i, count - i);
+}
+
+// Whole blocks go straight to memory; the branch is on a constant where ForEachBlock is unrolled.
+HWY_INLINE Block LoadUpTo(const float* from, size_t count, float fill = 0.0f) {
+  return count == 16 ? LoadBlock(from) : LoadPartial(from, count, fill);
+}
+HWY_INLINE void StoreUpTo(const Block& block, float* to, size_t count) {
+  if (count == 16) return StoreBlock(block, to);
+  StorePartial(block, to, count);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -20,7 +20,9 @@ struct MatrixView {
 
   T* row(size_t r) const { return data + r * stride; }
   // The same rows, columns [first, first + count).
-  MatrixView Columns(size_t first, size_t count) const { return {data + first, rows, count, stride}; }
+  MatrixView Columns(size_t first, size_t count) const {
+    return {data + first, rows, count, stride};
+  }
   // Rows [first, first + count), every column.
   MatrixView Rows(size_t first, size_t count) const {
     return {data + first * stride, count, columns, stride};

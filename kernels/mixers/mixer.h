@@ -1,9 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The contract between a sequence mixer and everything above it. A mixer maps a layer's normed input
-// to its contribution to the residual stream: projections, short convolutions, the recurrence over
-// kernels/recurrence, output norm and gate, output projection. The engine sees nothing else of it:
-// adding a mixer is one folder and one line in registry.cc.
+// The contract between a sequence mixer and everything above it. A mixer maps a layer's normed
+// input to its contribution to the residual stream: projections, short convolutions, the recurrence
+// over kernels/recurrence, output norm and gate, output projection. The engine sees nothing else of
+// it: adding a mixer is one folder and one line in registry.cc.
 //
 // A Mixer is immutable after it is made and holds no session's state: state lives in slots whose
 // layout it states. It knows no request, session, file or RPC.
@@ -67,8 +67,8 @@ struct MixerSource {
   MixerOptions options;
 };
 
-// Fails with INVALID_ARGUMENT, naming key, value and remedy, when the config makes no sense. Missing
-// tensors do not fail here; see ParameterSource.
+// Fails with INVALID_ARGUMENT, naming key, value and remedy, when the config makes no sense.
+// Missing tensors do not fail here; see ParameterSource.
 using MixerFactory = absl::StatusOr<std::unique_ptr<Mixer>> (*)(const MixerSource&);
 
 struct MixerEntry {

@@ -1,12 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Where a mixer gets its trained numbers from. Implemented by model_loader over safetensors, by tests
-// over arrays, and by the benchmarks over random numbers.
+// Where a mixer gets its trained numbers from. Implemented by model_loader over safetensors, by
+// tests over arrays, and by the benchmarks over random numbers.
 //
 // A take that fails (missing tensor, wrong shape, NaN) is recorded by the source and answered with
 // zeros of the expected shape, so that one load names every problem instead of the first. Whoever
-// built the mixer must ask the source for its problems before using it. Tensors that nobody took are
-// reported as extra.
+// built the mixer must ask the source for its problems before using it. Tensors that nobody took
+// are reported as extra.
 //
 // Threading: one thread. Everything handed out is owned by the receiver.
 #ifndef RIVULET_KERNELS_MIXERS_PARAMETER_SOURCE_H_

@@ -11,26 +11,26 @@
 //     Read     o_a = e^{c_a} q_a M  +  Σ_{s<=a} (q_a·k_s) e^{c_a - c_s} v_s
 //     Fold     M' = e^{c_{C-1}} M + Σ_s (e^{c_{C-1} - c_s} k_s)ᵀ v_s
 //
-// with c_a the sum of the log decays of the chunk's tokens 0..a. A decay is a scalar a head (RetNet,
-// Mamba-2, HLA), a vector over the key channels (GLA: then e^{...} sits inside the sum over D), or
-// absent. Decays are always e to the *difference*: e^{-c} alone overflows.
+// with c_a the sum of the log decays of the chunk's tokens 0..a. A decay is a scalar a head
+// (RetNet, Mamba-2, HLA), a vector over the key channels (GLA: then e^{...} sits inside the sum
+// over D), or absent. Decays are always e to the *difference*: e^{-c} alone overflows.
 //
 // A sum may carry a normaliser: one more value column, kept apart as an fp32 vector z [D], whose
 // values are `extra` (1 if null). It is never stored in less than fp32 (DESIGN 5).
 //
 // What makes bits equal (DESIGN 5): each output number is one chain of fused multiply-adds: the key
 // channels ascending over the checkpoint, then one multiplication by the decay, then tail rows
-// ascending. A score q·k_s runs over blocks of 16 channels in one chain a lane, and then down a fixed
-// tree. Nothing depends on how many queries are read at once, on vector width (given fused
+// ascending. A score q·k_s runs over blocks of 16 channels in one chain a lane, and then down a
+// fixed tree. Nothing depends on how many queries are read at once, on vector width (given fused
 // multiply-add), on threads or on neighbours. So prefill (many queries of a chunk) and decode (one)
 // agree bit for bit.
 //
-// It deliberately knows no session, slot or layer. Threading: pure functions of their arguments; two
-// calls may run at once unless one writes what the other touches.
+// It deliberately knows no session, slot or layer. Threading: pure functions of their arguments;
+// two calls may run at once unless one writes what the other touches.
 //
-// Rows are padded: every pointer is 64-byte aligned, strides are multiples of kBlock floats, and the
-// columns between D (or E) and its padded width hold zeros in q, k and v. Outputs are written over
-// the padded width.
+// Rows are padded: every pointer is 64-byte aligned, strides are multiples of kBlock floats, and
+// the columns between D (or E) and its padded width hold zeros in q, k and v. Outputs are written
+// over the padded width.
 #ifndef RIVULET_KERNELS_RECURRENCE_RECURRENCE_H_
 #define RIVULET_KERNELS_RECURRENCE_RECURRENCE_H_
 
@@ -42,6 +42,9 @@
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {
+
+// The largest key dimension; mixers refuse larger heads at load.
+inline constexpr size_t kMaxKeyDim = 512;
 
 enum class Decay : uint8_t { kNone, kScalar, kChannel };
 
@@ -66,7 +69,8 @@ struct SumCheckpoint {
   float* normaliser = nullptr;
 };
 
-// One head's rows since the border: [kFoldInterval, ...] arrays, row s at base + s * stride (floats).
+// One head's rows since the border: [kFoldInterval, ...] arrays, row s at base + s * stride
+// (floats).
 struct SumTail {
   const float* key = nullptr;  // [C, padded D]
   size_t key_stride = 0;
@@ -82,9 +86,9 @@ struct SumTail {
   float decay_power = 1.0f;
 };
 
-// Queries at places [begin, begin + queries.rows) of the chunk. Rows up to each place must already be
-// in the tail. `strict` reads the sum as it was before the place's own token: rows s < a, decays up
-// to a - 1 (mixers.md 0.1, LA_strict).
+// Queries at places [begin, begin + queries.rows) of the chunk, at most kFoldInterval of them. Rows
+// up to each place must already be in the tail. `strict` reads the sum as it was before the place's
+// own token: rows s < a, decays up to a - 1 (mixers.md 0.1, LA_strict).
 struct SumQuery {
   ConstFloatMatrix queries;  // [n, padded D]
   size_t begin = 0;

@@ -2,11 +2,11 @@
 //
 // How a session's state lies in memory, and which piece of a step touches it.
 //
-// State = checkpoint + tail (DESIGN 1). The *checkpoint* holds the matrices at the last position that
-// is a multiple of kFoldInterval, with the convolution inputs before it. The *tail* holds one small
-// row for each token since. A checkpoint slot may be shared by several sessions and is then never
-// written; a tail slot belongs to one session. Slots are numbers: the same description serves host
-// and device memory.
+// State = checkpoint + tail (DESIGN 1). The *checkpoint* holds the matrices at the last position
+// that is a multiple of kFoldInterval, with the convolution inputs before it. The *tail* holds one
+// small row for each token since. A checkpoint slot may be shared by several sessions and is then
+// never written; a tail slot belongs to one session. Slots are numbers: the same description serves
+// host and device memory.
 //
 // This file knows bytes and positions, no mathematics, and no session, request or file.
 #ifndef RIVULET_KERNELS_RECURRENCE_STATE_H_
@@ -31,11 +31,11 @@ enum class StatePart : uint8_t { kCheckpoint, kTail };
 
 // One array inside a slot.
 struct StatePlane {
-  std::string name;           // for documentation, metrics and snapshots; unique in its layer
+  std::string name;  // for documentation, metrics and snapshots; unique in its layer
   StatePart part;
   DType dtype;
   std::vector<size_t> shape;  // in elements, padding included
-  size_t offset;              // bytes from the start of the layer's part of the slot; 64-byte aligned
+  size_t offset;  // bytes from the start of the layer's part of the slot; 64-byte aligned
 };
 
 // What one layer keeps for one session: a list of planes in two parts. Built once at load, then
@@ -59,13 +59,13 @@ class StateLayout {
 // run of many; the arithmetic is the same.
 //
 // A run that reaches the end of a chunk folds: its first fold reads `checkpoint_in` and writes
-// `checkpoint_out`, later folds update `checkpoint_out`. They may be the same slot (nobody else holds
-// it) or different ones (it is shared); both give the same bits. A run that does not reach the end of
-// a chunk writes no checkpoint.
+// `checkpoint_out`, later folds update `checkpoint_out`. They may be the same slot (nobody else
+// holds it) or different ones (it is shared); both give the same bits. A run that does not reach
+// the end of a chunk writes no checkpoint.
 struct Segment {
-  size_t first_token = 0;   // row of the step's token arrays
-  size_t tokens = 0;        // > 0
-  uint64_t position = 0;    // absolute position of the first token in its session
+  size_t first_token = 0;  // row of the step's token arrays
+  size_t tokens = 0;       // > 0
+  uint64_t position = 0;   // absolute position of the first token in its session
   uint32_t checkpoint_in = 0;
   uint32_t checkpoint_out = 0;
   uint32_t tail = 0;
@@ -76,8 +76,8 @@ constexpr bool Folds(uint64_t position, size_t tokens) {
   return position % kFoldInterval + tokens >= kFoldInterval;
 }
 
-// The slots of one layer: slot s of a part starts at base + s * stride. Strides cover all layers, so
-// that a slot is one contiguous run of bytes (a snapshot is two copies).
+// The slots of one layer: slot s of a part starts at base + s * stride. Strides cover all layers,
+// so that a slot is one contiguous run of bytes (a snapshot is two copies).
 struct LayerState {
   std::byte* checkpoints = nullptr;
   size_t checkpoint_stride = 0;

@@ -1,0 +1,326 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The CPU form of recurrence.h on blocks of 16 columns. Reads come in tiles of queries x blocks
+// that keep their accumulators in registers; every tile shape does the same arithmetic for each
+// number, so the shape is only a matter of speed.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/recurrence/recurrence_cpu.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target, as Highway asks.
+#include <algorithm>
+#include <cmath>
+
+#include "hwy/highway.h"
+#include "kernels/base/simd-inl.h"
+#include "kernels/recurrence/recurrence.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rivulet {
+namespace HWY_NAMESPACE {
+
+// Queries and columns of one register tile. With AVX-512 a block is one register: 4 x 4
+// accumulators. With AVX2 it is two: 2 x 2 blocks are 8 registers of the 16.
+inline constexpr size_t kTileQueries = kVectors == 1 ? 4 : 2;
+inline constexpr size_t kTileBlocks = kVectors == 1 ? 4 : 2;
+// A single query has one chain a block, so it takes more blocks to keep the multiply-add units
+// busy.
+inline constexpr size_t kSingleBlocks = kVectors == 1 ? 8 : 4;
+
+// Everything about a read that its tiles share. Scratch of at most kFoldInterval queries.
+struct ReadTables {
+  size_t padded_key;
+  size_t queries;
+  // [n, padded D]: the queries as they meet the checkpoint: decayed by channel if decay is by
+  // channel.
+  const float* query;
+  size_t query_stride;
+  float decay[kFoldInterval];                   // e^{c_a}, once a query; 1 unless decay is scalar
+  size_t rows[kFoldInterval];                   // tail rows that the query sees
+  float weight[kFoldInterval * kFoldInterval];  // (q_a·k_s) e^{c_a - c_s}, [n, C]
+};
+
+float ExpOf(float x) { return hn::GetLane(hn::Exp(FloatTag(), hn::Set(FloatTag(), x))); }
+
+float Dot(const float* x, const float* y, size_t padded) {
+  Block sum = ZeroBlock();
+  for (size_t i = 0; i < padded; i += kBlock) {
+    sum = MulAdd(LoadBlock(x + i), LoadBlock(y + i), sum);
+  }
+  return SumBlock(sum);
+}
+
+// Σ_i q_i k_i e^{c_i - b_i}: GLA's score (mixers.md 3), from the difference of the cumulative
+// decays.
+float DecayedDot(const float* q, const float* k, const float* c, const float* b, size_t padded,
+                 float power) {
+  const Block scale = SetBlock(power);
+  Block sum = ZeroBlock();
+  for (size_t i = 0; i < padded; i += kBlock) {
+    const Block decay = Exp(Mul(scale, Sub(LoadBlock(c + i), LoadBlock(b + i))));
+    sum = MulAdd(Mul(LoadBlock(q + i), LoadBlock(k + i)), decay, sum);
+  }
+  return SumBlock(sum);
+}
+
+// The place whose cumulative decay a query stands at: its own, or the one before for a strict read.
+// Place -1 is the chunk border, with cumulative decay zero.
+ptrdiff_t DecayPlace(const SumQuery& query, size_t a) {
+  return static_cast<ptrdiff_t>(query.begin + a) - (query.strict ? 1 : 0);
+}
+
+// weight[a, s] *= e^{power (c - c_s)} for the rows that the query sees, in one block.
+void DecayWeights(const SumTail& tail, float c, size_t rows, float* weight) {
+  alignas(64) float difference[kFoldInterval] = {};
+  for (size_t s = 0; s < rows; ++s) difference[s] = c - tail.log_decay[s * tail.decay_stride];
+  const Block decay = Exp(Mul(SetBlock(tail.decay_power), LoadBlock(difference)));
+  StoreBlock(Mul(LoadBlock(weight), decay), weight);
+}
+
+void ScalarWeights(const SumShape& shape, const SumTail& tail, const SumQuery& query,
+                   ReadTables& tables) {
+  for (size_t a = 0; a < tables.queries; ++a) {
+    float* weight = tables.weight + a * kFoldInterval;
+    std::fill_n(weight, kFoldInterval, 0.0f);
+    for (size_t s = 0; s < tables.rows[a]; ++s) {
+      weight[s] = Dot(query.queries.row(a), tail.key + s * tail.key_stride, tables.padded_key);
+    }
+    const ptrdiff_t place = DecayPlace(query, a);
+    tables.decay[a] = 1.0f;
+    if (shape.decay == Decay::kNone || place < 0) continue;
+    const float c = tail.log_decay[place * tail.decay_stride];
+    tables.decay[a] = ExpOf(tail.decay_power * c);
+    DecayWeights(tail, c, tables.rows[a], weight);
+  }
+}
+
+// `decayed` [n, padded D] receives q_i e^{c_i}, the queries as they meet the checkpoint.
+void ChannelWeights(const SumTail& tail, const SumQuery& query, float* decayed,
+                    ReadTables& tables) {
+  const size_t padded = tables.padded_key;
+  const Block power = SetBlock(tail.decay_power);
+  for (size_t a = 0; a < tables.queries; ++a) {
+    const ptrdiff_t place = DecayPlace(query, a);
+    const float* q = query.queries.row(a);
+    float* out = decayed + a * padded;
+    tables.decay[a] = 1.0f;
+    if (place < 0) {
+      std::copy_n(q, padded, out);
+      continue;
+    }
+    const float* c = tail.log_decay + place * tail.decay_stride;
+    for (size_t i = 0; i < padded; i += kBlock) {
+      StoreBlock(Mul(LoadBlock(q + i), Exp(Mul(power, LoadBlock(c + i)))), out + i);
+    }
+    for (size_t s = 0; s < tables.rows[a]; ++s) {
+      tables.weight[a * kFoldInterval + s] =
+          DecayedDot(q, tail.key + s * tail.key_stride, c, tail.log_decay + s * tail.decay_stride,
+                     padded, tail.decay_power);
+    }
+  }
+}
+
+// out[a, columns of the tile] for queries [first, first + kQueries), blocks from `column`.
+template <size_t kQueries, size_t kBlocks, typename T>
+HWY_INLINE void ReadTile(const SumShape& shape, const T* matrix, const SumTail& tail,
+                         const ReadTables& tables, size_t first, size_t column,
+                         const FloatMatrix& out) {
+  Block sum[kQueries][kBlocks];
+  for (auto& row : sum) {
+    for (Block& block : row) block = ZeroBlock();
+  }
+  const size_t stride = shape.padded_value();
+  for (size_t i = 0; i < shape.key_dim; ++i) {
+    Block m[kBlocks];
+    for (size_t b = 0; b < kBlocks; ++b)
+      m[b] = LoadBlock(matrix + i * stride + column + b * kBlock);
+    for (size_t a = 0; a < kQueries; ++a) {
+      const Block q = SetBlock(tables.query[(first + a) * tables.query_stride + i]);
+      for (size_t b = 0; b < kBlocks; ++b) sum[a][b] = MulAdd(q, m[b], sum[a][b]);
+    }
+  }
+  for (size_t a = 0; a < kQueries; ++a) {
+    const float* weight = tables.weight + (first + a) * kFoldInterval;
+    const Block decay = SetBlock(tables.decay[first + a]);
+    for (size_t b = 0; b < kBlocks; ++b) sum[a][b] = Mul(sum[a][b], decay);
+    for (size_t s = 0; s < tables.rows[first + a]; ++s) {
+      const float* value = tail.value + s * tail.value_stride + column;
+      const Block w = SetBlock(weight[s]);
+      for (size_t b = 0; b < kBlocks; ++b) {
+        sum[a][b] = MulAdd(w, LoadBlock(value + b * kBlock), sum[a][b]);
+      }
+    }
+    for (size_t b = 0; b < kBlocks; ++b)
+      StoreBlock(sum[a][b], out.row(first + a) + column + b * kBlock);
+  }
+}
+
+// All columns for kQueries queries: tiles of kBlocks, then of half as many, down to one.
+template <size_t kQueries, size_t kBlocks, typename T>
+HWY_INLINE void ReadColumns(const SumShape& shape, const T* matrix, const SumTail& tail,
+                            const ReadTables& tables, size_t first, size_t column,
+                            const FloatMatrix& out) {
+  const size_t end = shape.padded_value();
+  for (; column + kBlocks * kBlock <= end; column += kBlocks * kBlock) {
+    ReadTile<kQueries, kBlocks>(shape, matrix, tail, tables, first, column, out);
+  }
+  if constexpr (kBlocks > 1) {
+    ReadColumns<kQueries, kBlocks / 2>(shape, matrix, tail, tables, first, column, out);
+  }
+}
+
+template <typename T>
+void ReadMatrix(const SumShape& shape, const T* matrix, const SumTail& tail,
+                const ReadTables& tables, const FloatMatrix& out) {
+  size_t a = 0;
+  for (; a + kTileQueries <= tables.queries; a += kTileQueries) {
+    ReadColumns<kTileQueries, kTileBlocks>(shape, matrix, tail, tables, a, 0, out);
+  }
+  for (; a < tables.queries; ++a) {
+    ReadColumns<1, kSingleBlocks>(shape, matrix, tail, tables, a, 0, out);
+  }
+}
+
+void ReadNormaliser(const float* normaliser, const SumTail& tail, const ReadTables& tables,
+                    float* extra) {
+  for (size_t a = 0; a < tables.queries; ++a) {
+    float sum = Dot(tables.query + a * tables.query_stride, normaliser, tables.padded_key);
+    sum *= tables.decay[a];
+    for (size_t s = 0; s < tables.rows[a]; ++s) {
+      const float value = tail.extra == nullptr ? 1.0f : tail.extra[s * tail.extra_stride];
+      sum = std::fma(tables.weight[a * kFoldInterval + s], value, sum);
+    }
+    extra[a] = sum;
+  }
+}
+
+void ReadSumOnTarget(const SumShape& shape, const SumCheckpoint& checkpoint, const SumTail& tail,
+                     const SumQuery& query, const FloatMatrix& out, float* extra) {
+  alignas(64) float decayed[kFoldInterval * kMaxKeyDim];
+  ReadTables tables;
+  tables.padded_key = shape.padded_key();
+  tables.queries = query.queries.rows;
+  tables.query = query.queries.data;
+  tables.query_stride = query.queries.stride;
+  for (size_t a = 0; a < tables.queries; ++a) {
+    tables.rows[a] = query.begin + a + (query.strict ? 0 : 1);
+  }
+  if (shape.decay == Decay::kChannel) {
+    ChannelWeights(tail, query, decayed, tables);
+    tables.query = decayed;
+    tables.query_stride = tables.padded_key;
+    // A strict read of place 0 has no row and no decay; its weights are never looked at.
+  } else {
+    ScalarWeights(shape, tail, query, tables);
+  }
+  if (shape.dtype == DType::kBFloat16) {
+    ReadMatrix(shape, static_cast<const uint16_t*>(checkpoint.matrix), tail, tables, out);
+  } else {
+    ReadMatrix(shape, static_cast<const float*>(checkpoint.matrix), tail, tables, out);
+  }
+  if (shape.normaliser) ReadNormaliser(checkpoint.normaliser, tail, tables, extra);
+}
+
+// What a fold does to the old sum and to each row: e^{c_end} and k_s e^{c_end - c_s}.
+struct FoldTables {
+  alignas(64) float key[kFoldInterval * kMaxKeyDim];  // [C, padded D], decayed to the chunk's end
+  alignas(64) float decay[kMaxKeyDim];                // [padded D]
+};
+
+void FoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& tables) {
+  const size_t padded = shape.padded_key();
+  const Block power = SetBlock(tail.decay_power);
+  const float* end = tail.log_decay + (kFoldInterval - 1) * tail.decay_stride;
+  const auto log_decay = [&](size_t s, size_t i) {
+    if (shape.decay == Decay::kNone) return ZeroBlock();
+    const float* c = tail.log_decay + s * tail.decay_stride;
+    if (shape.decay == Decay::kScalar) return SetBlock(*end - *c);
+    return Sub(LoadBlock(end + i), LoadBlock(c + i));
+  };
+  for (size_t i = 0; i < padded; i += kBlock) {
+    const Block whole = shape.decay == Decay::kNone     ? ZeroBlock()
+                        : shape.decay == Decay::kScalar ? SetBlock(*end)
+                                                        : LoadBlock(end + i);
+    StoreBlock(Exp(Mul(power, whole)), tables.decay + i);
+    for (size_t s = 0; s < kFoldInterval; ++s) {
+      const Block key = LoadBlock(tail.key + s * tail.key_stride + i);
+      StoreBlock(Mul(key, Exp(Mul(power, log_decay(s, i)))), tables.key + s * padded + i);
+    }
+  }
+}
+
+// Rows [D] of the matrix, each: decayed, then the chunk's rows ascending.
+template <typename T>
+void FoldMatrix(const SumShape& shape, const T* from, T* to, const SumTail& tail,
+                const FoldTables& tables) {
+  const size_t stride = shape.padded_value();
+  const size_t padded_key = shape.padded_key();
+  for (size_t column = 0; column < stride; column += kBlock) {
+    Block value[kFoldInterval];
+    for (size_t s = 0; s < kFoldInterval; ++s) {
+      value[s] = LoadBlock(tail.value + s * tail.value_stride + column);
+    }
+    for (size_t i = 0; i < shape.key_dim; ++i) {
+      Block sum = Mul(LoadBlock(from + i * stride + column), SetBlock(tables.decay[i]));
+      for (size_t s = 0; s < kFoldInterval; ++s) {
+        sum = MulAdd(SetBlock(tables.key[s * padded_key + i]), value[s], sum);
+      }
+      StoreBlock(sum, to + i * stride + column);
+    }
+  }
+}
+
+void FoldNormaliser(const SumShape& shape, const float* from, float* to, const SumTail& tail,
+                    const FoldTables& tables) {
+  const size_t padded = shape.padded_key();
+  for (size_t i = 0; i < padded; i += kBlock) {
+    Block sum = Mul(LoadBlock(from + i), LoadBlock(tables.decay + i));
+    for (size_t s = 0; s < kFoldInterval; ++s) {
+      const float value = tail.extra == nullptr ? 1.0f : tail.extra[s * tail.extra_stride];
+      sum = MulAdd(LoadBlock(tables.key + s * padded + i), SetBlock(value), sum);
+    }
+    StoreBlock(sum, to + i);
+  }
+}
+
+void FoldSumOnTarget(const SumShape& shape, const SumCheckpoint& from, const SumCheckpoint& to,
+                     const SumTail& tail) {
+  FoldTables tables;
+  FoldWeights(shape, tail, tables);
+  if (shape.dtype == DType::kBFloat16) {
+    FoldMatrix(shape, static_cast<const uint16_t*>(from.matrix), static_cast<uint16_t*>(to.matrix),
+               tail, tables);
+  } else {
+    FoldMatrix(shape, static_cast<const float*>(from.matrix), static_cast<float*>(to.matrix), tail,
+               tables);
+  }
+  if (shape.normaliser) FoldNormaliser(shape, from.normaliser, to.normaliser, tail, tables);
+}
+
+const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rivulet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rivulet {
+
+HWY_EXPORT(ReadSumOnTarget);
+HWY_EXPORT(FoldSumOnTarget);
+HWY_EXPORT(TargetName);
+
+void ReadSum(const SumShape& shape, const SumCheckpoint& checkpoint, const SumTail& tail,
+             const SumQuery& query, FloatMatrix out, float* extra) {
+  HWY_DYNAMIC_DISPATCH(ReadSumOnTarget)(shape, checkpoint, tail, query, out, extra);
+}
+
+void FoldSum(const SumShape& shape, const SumCheckpoint& from, const SumCheckpoint& to,
+             const SumTail& tail) {
+  HWY_DYNAMIC_DISPATCH(FoldSumOnTarget)(shape, from, to, tail);
+}
+
+const char* RecurrenceTarget() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
+
+}  // namespace rivulet
+#endif  // HWY_ONCE
