@@ -1,0 +1,102 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/metrics/log.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "spdlog/sinks/stdout_sinks.h"
+#include "spdlog/spdlog.h"
+
+namespace rivulet {
+namespace {
+
+spdlog::logger& Logger() {
+  // Never destroyed: a thread may log while the process exits.
+  static spdlog::logger* const logger = [] {
+    auto* made = new spdlog::logger("rivulet", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made->set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
+    made->flush_on(spdlog::level::trace);
+    return made;
+  }();
+  return *logger;
+}
+
+bool NeedsQuotes(std::string_view text) {
+  return text.empty() || std::any_of(text.begin(), text.end(), [](char c) {
+           return static_cast<unsigned char>(c) <= ' ' || c == '"' || c == '=' || c == '\\' ||
+                  c == 0x7f;
+         });
+}
+
+void AppendQuoted(std::string_view text, std::string& out) {
+  out += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) {
+      char escape[8];
+      std::snprintf(escape, sizeof(escape), "\\x%02x", static_cast<unsigned char>(c));
+      out += escape;
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+void Log(spdlog::level::level_enum level, std::string_view event,
+         std::initializer_list<LogField> fields) {
+  if (!Logger().should_log(level)) return;
+  Logger().log(level, spdlog::string_view_t(FormatLogLine(event, fields)));
+}
+
+}  // namespace
+
+LogField::LogField(std::string_view key, double number) : key(key) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.6g", number);
+  value = text;
+}
+
+std::string FormatLogLine(std::string_view event, std::initializer_list<LogField> fields) {
+  std::string line(event);
+  for (const LogField& field : fields) {
+    line += ' ';
+    line += field.key;
+    line += '=';
+    if (NeedsQuotes(field.value)) {
+      AppendQuoted(field.value, line);
+    } else {
+      line += field.value;
+    }
+  }
+  return line;
+}
+
+void LogDebug(std::string_view event, std::initializer_list<LogField> fields) {
+  Log(spdlog::level::debug, event, fields);
+}
+void LogInfo(std::string_view event, std::initializer_list<LogField> fields) {
+  Log(spdlog::level::info, event, fields);
+}
+void LogWarning(std::string_view event, std::initializer_list<LogField> fields) {
+  Log(spdlog::level::warn, event, fields);
+}
+void LogError(std::string_view event, std::initializer_list<LogField> fields) {
+  Log(spdlog::level::err, event, fields);
+}
+
+bool SetLogLevel(std::string_view level) {
+  if (level != "debug" && level != "info" && level != "warning" && level != "error" &&
+      level != "off") {
+    return false;
+  }
+  Logger().set_level(spdlog::level::from_str(std::string(level)));
+  return true;
+}
+
+}  // namespace rivulet

@@ -1,0 +1,141 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/metrics/metrics.h"
+
+#include <initializer_list>
+#include <limits>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "prometheus/metric_family.h"
+#include "prometheus/text_serializer.h"
+
+namespace rivulet {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+constexpr const char* kOutcomeNames[kOutcomes] = {"stop",
+                                                  "eos",
+                                                  "length",
+                                                  "scored",
+                                                  "cancelled",
+                                                  "deadline",
+                                                  "error",
+                                                  "rejected_invalid",
+                                                  "rejected_queue",
+                                                  "rejected_slots",
+                                                  "rejected_draining"};
+
+class Families {
+ public:
+  void AddGauge(const char* name, const char* help, double value, Labels labels = {}) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    metric.gauge.value = value;
+    Family(name, help, MetricType::Gauge).metric.push_back(std::move(metric));
+  }
+
+  // A second call with the same name adds another label set to the family.
+  void AddCounter(const char* name, const char* help, const Counter& counter, Labels labels = {}) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    metric.counter.value = static_cast<double>(counter.value());
+    Family(name, help, MetricType::Counter).metric.push_back(std::move(metric));
+  }
+
+  void AddHistogram(const char* name, const char* help, const Histogram& histogram) {
+    ClientMetric metric;
+    uint64_t cumulative = 0;
+    const auto bounds = histogram.upper_bounds();
+    for (size_t i = 0; i <= bounds.size(); ++i) {
+      cumulative += histogram.count(i);
+      const double bound = i < bounds.size() ? bounds[i] : std::numeric_limits<double>::infinity();
+      metric.histogram.bucket.push_back({cumulative, bound});
+    }
+    metric.histogram.sample_count = cumulative;
+    metric.histogram.sample_sum = histogram.sum();
+    Family(name, help, MetricType::Histogram).metric.push_back(std::move(metric));
+  }
+
+  std::string Text() const {
+    std::ostringstream text;
+    prometheus::TextSerializer().Serialize(text, families_);
+    return text.str();
+  }
+
+ private:
+  MetricFamily& Family(const char* name, const char* help, MetricType type) {
+    const std::string full_name = std::string("rivulet_") + name;
+    if (families_.empty() || families_.back().name != full_name) {
+      families_.push_back({full_name, help, type, {}});
+    }
+    return families_.back();
+  }
+
+  std::vector<MetricFamily> families_;
+};
+
+void AddGauges(const Metrics& m, Families& out) {
+  const auto value = [](const Gauge& gauge) { return static_cast<double>(gauge.value()); };
+  out.AddGauge("requests_running", "Requests that hold state slots.", value(m.requests_running));
+  out.AddGauge("requests_waiting", "Requests in the queue.", value(m.requests_waiting));
+  out.AddGauge("state_bytes", "Bytes of session state in use.", value(m.state_bytes),
+               {{"tier", "device"}});
+  const double used = value(m.state_slots_used), total = value(m.state_slots_total);
+  out.AddGauge("state_slots_used", "State slots in use.", used);
+  out.AddGauge("state_slots_total", "State slots that --state-memory holds.", total);
+  out.AddGauge("state_slot_usage_ratio", "State slots in use / state slots, 0 to 1.",
+               total > 0 ? used / total : 0);
+  out.AddGauge("draining", "1 while the server finishes its work before it ends.",
+               value(m.draining));
+  out.AddGauge("build_info", "Constant 1; the labels say what runs.", 1,
+               {{"version", m.version}, {"commit", m.commit}});
+  out.AddGauge("model_info", "Constant 1; the labels say what is served.", 1,
+               {{"model_name", m.model_name},
+                {"architecture", m.architecture},
+                {"weight_dtype", m.weight_dtype},
+                {"state_dtype", m.state_dtype}});
+}
+
+void AddCounters(const Metrics& m, Families& out) {
+  out.AddCounter("prompt_tokens_total", "Prompt tokens, by where their state came from.",
+                 m.prompt_tokens_computed, {{"source", "computed"}});
+  out.AddCounter("generation_tokens_total", "Tokens generated.", m.generation_tokens);
+  for (size_t i = 0; i < kOutcomes; ++i) {
+    out.AddCounter("requests_total", "Requests that ended, by how.", m.requests[i],
+                   {{"outcome", kOutcomeNames[i]}});
+  }
+  out.AddCounter("folds_total", "Tails folded into a checkpoint.", m.folds);
+}
+
+void AddHistograms(const Metrics& m, Families& out) {
+  out.AddHistogram("time_to_first_token_seconds",
+                   "Seconds from a request's arrival to its first token.", m.time_to_first_token);
+  out.AddHistogram("inter_token_latency_seconds", "Seconds between two tokens of a completion.",
+                   m.inter_token_latency);
+  out.AddHistogram("e2e_request_latency_seconds", "Seconds from a request's arrival to its end.",
+                   m.e2e_request_latency);
+  out.AddHistogram("request_queue_time_seconds", "Seconds from a request's arrival to its slots.",
+                   m.request_queue_time);
+  out.AddHistogram("request_prefill_time_seconds",
+                   "Seconds from a request's slots to the last token of its prompt.",
+                   m.request_prefill_time);
+  out.AddHistogram("decode_batch_size", "Rows that decode in a step which has any.",
+                   m.decode_batch_size);
+}
+
+}  // namespace
+
+std::string PrometheusText(const Metrics& metrics) {
+  Families families;
+  AddGauges(metrics, families);
+  AddCounters(metrics, families);
+  AddHistograms(metrics, families);
+  return families.Text();
+}
+
+}  // namespace rivulet

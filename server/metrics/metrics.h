@@ -1,0 +1,76 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Every metric of the server in one struct, and its text form for Prometheus. The names, units and
+// help lines are in metrics.cc; a metric is added with the feature behind it and never renamed.
+//
+// Threading: any thread (instruments.h). PrometheusText is for the scraper's thread: it allocates.
+#ifndef RIVULET_SERVER_METRICS_METRICS_H_
+#define RIVULET_SERVER_METRICS_METRICS_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "server/metrics/instruments.h"
+
+namespace rivulet {
+
+// How a request ended: the label of rivulet_requests_total.
+enum class Outcome : uint8_t {
+  kStop,
+  kEos,
+  kLength,
+  kScored,
+  kCancelled,
+  kDeadline,
+  kError,
+  kRejectedInvalid,   // INVALID_ARGUMENT before it reached the queue
+  kRejectedQueue,     // --max-queue
+  kRejectedSlots,     // can never fit into --state-memory
+  kRejectedDraining,  // the server is shutting down
+};
+inline constexpr size_t kOutcomes = static_cast<size_t>(Outcome::kRejectedDraining) + 1;
+
+// Seconds, from 1 ms to 43 minutes: vLLM's edges, so that its dashboards' panels can be reused.
+inline constexpr std::array kRequestSeconds = {.001, .005, .01, .02,  .04,  .06,  .08, .1,
+                                               .25,  .5,   .75, 1.0,  2.5,  5.0,  7.5, 10.,
+                                               20.,  40.,  80., 160., 640., 2560.};
+// Seconds between two tokens, from 100 µs: a small model decodes in less than vLLM's first edge.
+inline constexpr std::array kTokenSeconds = {.0001, .0002, .0005, .001, .002, .005, .01, .02, .05,
+                                             .1,    .2,    .5,    1.0,  2.0,  5.0,  10., 20.};
+inline constexpr std::array kRowCounts = {1.,   2.,   5.,   10.,   20.,  50.,
+                                          100., 200., 500., 1000., 2000.};
+
+struct Metrics {
+  Gauge requests_running;
+  Gauge requests_waiting;
+  Gauge state_bytes;
+  Gauge state_slots_used;
+  Gauge state_slots_total;
+  Gauge draining;
+
+  Counter prompt_tokens_computed;
+  Counter generation_tokens;
+  std::array<Counter, kOutcomes> requests;
+  Counter folds;
+
+  Histogram time_to_first_token{kRequestSeconds};
+  Histogram inter_token_latency{kTokenSeconds};
+  Histogram e2e_request_latency{kRequestSeconds};
+  Histogram request_queue_time{kRequestSeconds};
+  Histogram request_prefill_time{kRequestSeconds};
+  Histogram decode_batch_size{kRowCounts};
+
+  // Labels of build_info and model_info; set once before the first scrape.
+  std::string version, commit;
+  std::string model_name, architecture, weight_dtype, state_dtype;
+
+  void CountRequest(Outcome outcome) { requests[static_cast<size_t>(outcome)].Add(); }
+};
+
+// The exposition format, text 0.0.4.
+std::string PrometheusText(const Metrics& metrics);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_METRICS_METRICS_H_
