@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// From a projection's columns to padded heads, as kernels/recurrence wants its rows: each head starts
-// at a multiple of kBlock floats, and the columns between its width and its padded width are zero.
+// From a projection's columns to padded heads, as kernels/recurrence wants its rows: each head
+// starts at a multiple of kBlock floats, and the columns between its width and its padded width are
+// zero.
 //
 // Threading: pure functions over disjoint outputs. x and y must not overlap.
 #ifndef RIVULET_KERNELS_OPS_HEADS_HEADS_H_

@@ -4,9 +4,9 @@
 // model's bytes are read.
 //
 // Bits (DESIGN 5): y[t, n] is one chain of fused multiply-adds over the inputs, ascending, starting
-// from zero, then the bias is added. It depends on nothing else: not on the number of tokens, on the
-// thread count, on the vector width, nor on which other rows are in the batch. That is why this is
-// not a library product: oneDNN and BLAS choose their summation order by the number of rows.
+// from zero, then the bias is added. It depends on nothing else: not on the number of tokens, on
+// the thread count, on the vector width, nor on which other rows are in the batch. That is why this
+// is not a library product: oneDNN and BLAS choose their summation order by the number of rows.
 //
 // Layout: panels of 16 outputs, [outputs / 16][inputs][16], so that vector lanes run over outputs.
 // Outputs are padded to a multiple of 16 with zero weights.
@@ -40,9 +40,9 @@ class Linear {
  public:
   Linear() = default;  // an empty map; inputs() == outputs() == 0
 
-  // Concatenates the sources' outputs in order. `dtype` is how the weights rest: kFloat32 (exact for
-  // every source) or kBFloat16 (exact for bf16 sources, rounded to nearest even for others). Copies
-  // what it needs: the sources may go away.
+  // Concatenates the sources' outputs in order. `dtype` is how the weights rest: kFloat32 (exact
+  // for every source) or kBFloat16 (exact for bf16 sources, rounded to nearest even for others).
+  // Copies what it needs: the sources may go away.
   static Linear Pack(const std::vector<LinearSource>& sources, size_t inputs, DType dtype);
 
   size_t inputs() const { return inputs_; }
@@ -52,8 +52,8 @@ class Linear {
   size_t weight_bytes() const;
 
   // y [T, outputs] = x [T, inputs] Wᵀ + b. x and y must not overlap. y's columns up to the padded
-  // width may be overwritten only if y.stride >= PaddedColumns(outputs); otherwise exactly `outputs`
-  // columns are written. x needs no padding.
+  // width may be overwritten only if y.stride >= PaddedColumns(outputs); otherwise exactly
+  // `outputs` columns are written. x needs no padding.
   void Apply(ConstFloatMatrix x, FloatMatrix y, ThreadPool& pool) const;
 
  private:

@@ -4,15 +4,17 @@
 //
 //   y_t = act(b + Σ_{j=0}^{W-1} w[:, j] · x_{t-(W-1)+j}),  zeros before the sequence
 //
-// w[:, W-1] multiplies the current token. State: the checkpoint keeps the W-1 inputs before the chunk
-// border, the tail keeps each token's input since, so any cut of a prompt gives the same bits.
-// Each output is one chain: bias, then j ascending, fused.
+// w[:, W-1] multiplies the current token. State: the checkpoint keeps the W-1 inputs before the
+// chunk border, the tail keeps each token's input since, so any cut of a prompt gives the same
+// bits. Each output is one chain: bias, then j ascending, fused.
 //
 // Threading: constant after construction; Apply is safe from several threads on disjoint segments.
 #ifndef RIVULET_KERNELS_OPS_SHORT_CONVOLUTION_SHORT_CONVOLUTION_H_
 #define RIVULET_KERNELS_OPS_SHORT_CONVOLUTION_SHORT_CONVOLUTION_H_
 
+#include <cstddef>
 #include <span>
+#include <string_view>
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
@@ -25,8 +27,8 @@ class ShortConvolution {
  public:
   ShortConvolution() = default;  // window 0: no convolution; Apply must not be called
 
-  // weight [channels, window] row-major as stored ([channels, 1, window]); bias [channels] or empty.
-  // window in [2, kFoldInterval]. `silu`: apply SiLU to the result. Adds its planes
+  // weight [channels, window] row-major as stored ([channels, 1, window]); bias [channels] or
+  // empty. window in [2, kFoldInterval]. `silu`: apply SiLU to the result. Adds its planes
   // (checkpoint [window-1, padded channels], tail [kFoldInterval, padded channels]) to `layout`
   // under `name`.
   ShortConvolution(AlignedBuffer<float> weight, AlignedBuffer<float> bias, size_t channels,
@@ -40,6 +42,13 @@ class ShortConvolution {
              FloatMatrix y, ThreadPool& pool) const;
 
  private:
+  struct PieceState;
+  // For the channels [first, first + count) alone; first is a multiple of kBlock.
+  void ApplySegment(const Segment& segment, const LayerState& state, ConstFloatMatrix x,
+                    FloatMatrix y, size_t first, size_t count) const;
+  void ApplyPiece(const ChunkPiece& piece, const PieceState& state, ConstFloatMatrix x,
+                  FloatMatrix y, size_t first, size_t count) const;
+
   size_t channels_ = 0;
   size_t window_ = 0;
   bool silu_ = false;

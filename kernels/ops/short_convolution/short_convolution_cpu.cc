@@ -1,0 +1,143 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/base/check.h"
+#include "kernels/base/parallel.h"
+#include "kernels/ops/short_convolution/short_convolution.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/ops/short_convolution/short_convolution_cpu.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include "kernels/base/simd-inl.h"
+#include "kernels/ops/activation/activation-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rivulet {
+namespace HWY_NAMESPACE {
+
+// y = [silu](bias + Σ_j weight[j] · rows[j]) for `count` channels. rows[j] and weight + j * stride
+// are padded; y is not. One chain: bias, then j ascending.
+void ConvolveToken(const float* const* rows, size_t window, const float* weight, size_t stride,
+                   const float* bias, bool silu, float* y, size_t count) {
+  ForEachBlock(count, [=](size_t i, size_t n) HWY_ATTR {
+    Block sum = LoadBlock(bias + i);
+    for (size_t j = 0; j < window; ++j) {
+      sum = MulAdd(LoadBlock(weight + j * stride + i), LoadBlock(rows[j] + i), sum);
+    }
+    StoreUpTo(silu ? SiluBlock(sum) : sum, y + i, n);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rivulet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rivulet {
+
+HWY_EXPORT(ConvolveToken);
+
+namespace {
+
+// Channels are cut into groups of whole blocks, so that tasks touch disjoint columns of the state.
+constexpr size_t kGroupChannels = 512;
+
+AlignedBuffer<float> PadBias(const AlignedBuffer<float>& bias, size_t channels) {
+  AlignedBuffer<float> padded(PaddedColumns(channels));
+  if (!bias.empty()) std::copy_n(bias.data(), channels, padded.data());
+  return padded;
+}
+
+// [channels, window] → [window, padded channels]
+AlignedBuffer<float> TransposeWeight(const AlignedBuffer<float>& weight, size_t channels,
+                                     size_t window) {
+  const size_t stride = PaddedColumns(channels);
+  AlignedBuffer<float> transposed(window * stride);
+  for (size_t c = 0; c < channels; ++c) {
+    for (size_t j = 0; j < window; ++j) transposed[j * stride + c] = weight[c * window + j];
+  }
+  return transposed;
+}
+
+}  // namespace
+
+ShortConvolution::ShortConvolution(AlignedBuffer<float> weight, AlignedBuffer<float> bias,
+                                   size_t channels, size_t window, bool silu, std::string_view name,
+                                   StateLayout& layout)
+    : channels_(channels),
+      window_(window),
+      silu_(silu),
+      weight_(TransposeWeight(weight, channels, window)),
+      bias_(PadBias(bias, channels)) {
+  RIVULET_CHECK(window >= 2 && window <= kFoldInterval, "convolution window out of range");
+  RIVULET_CHECK(weight.size() == channels * window, "convolution weight is not [channels, window]");
+  RIVULET_CHECK(bias.empty() || bias.size() == channels, "convolution bias is not [channels]");
+  const size_t stride = PaddedColumns(channels);
+  const DType dtype = DType::kFloat32;
+  checkpoint_offset_ = layout.Add(StatePart::kCheckpoint, name, dtype, {window - 1, stride});
+  tail_offset_ = layout.Add(StatePart::kTail, name, dtype, {kFoldInterval, stride});
+}
+
+// One piece (at most a chunk) of one segment, for the channels [first, first + count).
+struct ShortConvolution::PieceState {
+  const float* before;  // [W-1, padded channels]: the inputs before the chunk
+  float* after;         // the same for the next chunk; may be `before`
+  float* tail;          // [kFoldInterval, padded channels]
+};
+
+void ShortConvolution::ApplyPiece(const ChunkPiece& piece, const PieceState& state,
+                                  ConstFloatMatrix x, FloatMatrix y, size_t first,
+                                  size_t count) const {
+  const auto convolve = HWY_DYNAMIC_DISPATCH(ConvolveToken);
+  const size_t stride = PaddedColumns(channels_);
+  const float* rows[kFoldInterval];
+  for (size_t place = piece.begin; place < piece.end; ++place) {
+    const size_t token = piece.first_token + place - piece.begin;
+    std::memcpy(state.tail + place * stride + first, x.row(token) + first, count * sizeof(float));
+    for (size_t j = 0; j < window_; ++j) {
+      // Input `place - (W-1) + j` of the chunk; negative places are rows of the checkpoint.
+      const size_t row = place + j;
+      rows[j] = first + (row < window_ - 1 ? state.before + row * stride
+                                           : state.tail + (row - (window_ - 1)) * stride);
+    }
+    convolve(rows, window_, weight_.data() + first, stride, bias_.data() + first, silu_,
+             y.row(token) + first, count);
+  }
+  if (!piece.folds) return;
+  for (size_t j = 0; j < window_ - 1; ++j) {
+    const float* row = state.tail + (kFoldInterval - (window_ - 1) + j) * stride;
+    std::memcpy(state.after + j * stride + first, row + first, count * sizeof(float));
+  }
+}
+
+void ShortConvolution::ApplySegment(const Segment& segment, const LayerState& state,
+                                    ConstFloatMatrix x, FloatMatrix y, size_t first,
+                                    size_t count) const {
+  float* in = state.Checkpoint<float>(segment.checkpoint_in, checkpoint_offset_);
+  float* out = state.Checkpoint<float>(segment.checkpoint_out, checkpoint_offset_);
+  float* tail = state.Tail<float>(segment.tail, tail_offset_);
+  ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
+    ApplyPiece(piece, {piece.first ? in : out, out, tail}, x, y, first, count);
+  });
+}
+
+void ShortConvolution::Apply(std::span<const Segment> segments, const LayerState& state,
+                             ConstFloatMatrix x, FloatMatrix y, ThreadPool& pool) const {
+  size_t tokens = 0;
+  for (const Segment& segment : segments) tokens += segment.tokens;
+  const size_t groups = (channels_ + kGroupChannels - 1) / kGroupChannels;
+  const size_t pieces = groups * segments.size();
+  const size_t tasks = UsefulTasks(pool, tokens * channels_, pieces);
+  pool.ParallelFor(tasks, [&](size_t task) {
+    for (size_t i = pieces * task / tasks; i < pieces * (task + 1) / tasks; ++i) {
+      const size_t first = i % groups * kGroupChannels;
+      const size_t count = std::min(kGroupChannels, channels_ - first);
+      ApplySegment(segments[i / groups], state, x, y, first, count);
+    }
+  });
+}
+
+}  // namespace rivulet
+#endif  // HWY_ONCE
