@@ -7,6 +7,8 @@
 #include <sstream>
 #include <utility>
 
+#include "model_loader/sentencepiece/normalizer_check.h"
+
 namespace rivulet {
 
 struct SentencePiece::Processor {
@@ -35,6 +37,10 @@ std::unique_ptr<SentencePiece> SentencePiece::LoadFile(const std::string& path,
 
 std::unique_ptr<SentencePiece> SentencePiece::LoadBytes(std::string_view bytes,
                                                         std::string* error) {
+  if (!NormalizersAreSound(bytes)) {
+    *error = "not a SentencePiece model: damaged (the normalisation table leads outside of itself)";
+    return nullptr;
+  }
   auto processor = std::make_unique<Processor>();
   // An empty model parses, and the library then ends the process on the first call.
   const auto status = processor->library.LoadFromSerializedProto(bytes);

@@ -105,6 +105,18 @@ TEST(SentencePieceTest, SaysWhyAFileCannotBeLoaded) {
   EXPECT_THAT(error, testing::HasSubstr("not a SentencePiece model"));
 }
 
+TEST(SentencePieceTest, RefusesANormalizationTableThatLeadsOutside) {
+  std::string damaged = ToyModel();
+  const std::string trie_size("\x00\xB4\x02\x00", 4);  // of SentencePiece's default rules, nmt_nfkc
+  const size_t table = damaged.find(trie_size);
+  ASSERT_NE(table, std::string::npos);
+  damaged.replace(table + trie_size.size(), 4, "\x00\xFC\xFF\x7F",
+                  4);  // the root's children: far away
+  std::string error;
+  EXPECT_EQ(SentencePiece::LoadBytes(damaged, &error), nullptr);
+  EXPECT_THAT(error, testing::HasSubstr("normalisation table"));
+}
+
 TEST(SentencePieceTest, EncodesInManyThreadsAtOnce) {
   const auto model = LoadToy();
   std::vector<std::vector<int>> ids(4);
