@@ -1,0 +1,52 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The commands of `rivulet`, without their command-line syntax (main.cc has that). Each takes plain
+// options, writes results to stdout and problems to stderr, and returns the process's exit code:
+// 0 done, 1 the call failed, 130 interrupted.
+#ifndef RIVULET_CLIENT_CLI_COMMANDS_H_
+#define RIVULET_CLIENT_CLI_COMMANDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "rivulet/v1/inference.pb.h"
+
+namespace rivulet::cli {
+
+// What every command knows.
+struct CommonOptions {
+  std::string server = "localhost:8590";
+  double timeout_seconds = 0;  // 0: none
+  bool json = false;           // one JSON object a line, field names as in the proto
+};
+
+// Where a prompt comes from, first that is given: --tokens, --prompt, standard input.
+struct InputOptions {
+  std::optional<std::string> prompt;
+  std::vector<uint32_t> tokens;
+};
+
+struct GenerateOptions {
+  CommonOptions common;
+  InputOptions input;
+  v1::GenerateRequest request;  // everything but the input
+  bool echo = false;            // print the prompt before its continuation
+  bool stats = false;           // tokens and tokens/s on stderr at the end
+};
+
+struct ScoreOptions {
+  CommonOptions common;
+  InputOptions input;
+  uint32_t top = 0;
+};
+
+int RunGenerate(const GenerateOptions& options, Cancellation& cancellation);
+int RunScore(const ScoreOptions& options, Cancellation& cancellation);
+int RunModel(const CommonOptions& options, Cancellation& cancellation);
+
+}  // namespace rivulet::cli
+
+#endif  // RIVULET_CLIENT_CLI_COMMANDS_H_

@@ -1,0 +1,118 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "client/cli/commands.h"
+#include "client/cli/support.h"
+
+namespace rivulet::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What --stats reports, gathered from the messages.
+class Statistics {
+ public:
+  void Add(const v1::GenerateResponse& message) {
+    if (message.seed() != 0) seed_ = message.seed();
+    if (message.has_usage()) prompt_tokens_ = message.usage().prompt_tokens();
+    if (message.token_ids_size() == 0) return;
+    if (tokens_ == 0) first_ = Clock::now();
+    tokens_ += static_cast<uint64_t>(message.token_ids_size());
+  }
+
+  // The rate leaves out the first token, whose time is the prompt's.
+  void Print() const {
+    const std::chrono::duration<double> waited = first_ - started_;
+    const std::chrono::duration<double> decoding = Clock::now() - first_;
+    const bool rated = tokens_ > 1 && decoding.count() > 0;
+    std::fprintf(stderr,
+                 "%" PRIu64 " prompt tokens, first token after %.3f s, %" PRIu64
+                 " tokens at %.1f tokens/s, seed %" PRIu64 "\n",
+                 prompt_tokens_, tokens_ > 0 ? waited.count() : 0.0, tokens_,
+                 rated ? static_cast<double>(tokens_ - 1) / decoding.count() : 0.0, seed_);
+  }
+
+ private:
+  const Clock::time_point started_ = Clock::now();
+  Clock::time_point first_;
+  uint64_t tokens_ = 0;
+  uint64_t prompt_tokens_ = 0;
+  uint64_t seed_ = 0;
+};
+
+// Prints the stream's messages: as they come for one completion, each in one piece for several.
+class Printer {
+ public:
+  Printer(size_t completions, bool json, bool as_ids)
+      : json_(json), as_ids_(as_ids), texts_(completions) {}
+
+  // False once nobody reads stdout.
+  bool Add(const v1::GenerateResponse& message) {
+    if (json_) return PrintJson(message);
+    if (texts_.size() == 1) return Print(TextOf(message));
+    if (message.index() < texts_.size()) texts_[message.index()] += TextOf(message);
+    return true;
+  }
+
+  void Finish() {
+    if (json_) return;
+    if (texts_.size() == 1) {
+      Print("\n");
+      return;
+    }
+    for (size_t i = 0; i < texts_.size(); ++i) {
+      Print("--- completion " + std::to_string(i) + "\n" + texts_[i] + "\n");
+    }
+  }
+
+ private:
+  std::string TextOf(const v1::GenerateResponse& message) const {
+    if (!as_ids_) return message.text();
+    std::string ids;
+    for (uint32_t id : message.token_ids()) ids += std::to_string(id) + " ";
+    return ids;
+  }
+
+  const bool json_;
+  const bool as_ids_;
+  std::vector<std::string> texts_;
+};
+
+// A model without a tokenizer answers in ids; only a prompt of ids can be meant for one.
+absl::StatusOr<bool> AnswersInIds(Client& client, const InputOptions& input,
+                                  const CallOptions& call) {
+  if (input.tokens.empty()) return false;
+  const absl::StatusOr<v1::Model> model = client.GetModel(call);
+  if (!model.ok()) return model.status();
+  return !model->has_tokenizer();
+}
+
+}  // namespace
+
+int RunGenerate(const GenerateOptions& options, Cancellation& cancellation) {
+  v1::GenerateRequest request = options.request;
+  if (absl::Status status = FillInput(options.input, request); !status.ok()) return Fail(status);
+  Client client(options.common.server);
+  const CallOptions call = MakeCallOptions(options.common, cancellation);
+  const absl::StatusOr<bool> as_ids = AnswersInIds(client, options.input, call);
+  if (!as_ids.ok()) return Fail(as_ids.status());
+  Printer printer(request.has_n() && request.n() > 0 ? request.n() : 1, options.common.json,
+                  *as_ids);
+  if (options.echo && !options.common.json) Print(request.prompt());
+  Statistics statistics;
+  const absl::Status status =
+      client.Generate(request, call, [&](const v1::GenerateResponse& message) {
+        statistics.Add(message);
+        return printer.Add(message);
+      });
+  if (!status.ok()) return Fail(status);
+  printer.Finish();
+  if (options.stats) statistics.Print();
+  return 0;
+}
+
+}  // namespace rivulet::cli

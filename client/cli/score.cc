@@ -1,0 +1,71 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "client/cli/commands.h"
+#include "client/cli/support.h"
+
+namespace rivulet::cli {
+namespace {
+
+std::string Quoted(const std::string& text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      if (c == '"' || c == '\\') out += '\\';
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string Line(const v1::TokenLogprob& token) {
+  char numbers[64];
+  std::snprintf(numbers, sizeof numbers, "%10.5f  %7u  ", double{token.logprob()},
+                token.token_id());
+  std::string line = numbers + Quoted(token.text());
+  for (const v1::TokenLogprob& other : token.top()) {
+    std::snprintf(numbers, sizeof numbers, "  %u:%.5f", other.token_id(), double{other.logprob()});
+    line += numbers;
+  }
+  return line + "\n";
+}
+
+void PrintTable(const v1::ScoreResponse& response) {
+  double sum = 0;
+  for (const v1::TokenLogprob& token : response.tokens()) {
+    sum += double{token.logprob()};
+    if (!Print(Line(token))) return;
+  }
+  const int count = response.tokens_size();
+  if (count == 0) return;
+  std::fprintf(stderr, "%d tokens, log-probability %.4f, per token %.4f, perplexity %.4f\n", count,
+               sum, sum / count, std::exp(-sum / count));
+}
+
+}  // namespace
+
+int RunScore(const ScoreOptions& options, Cancellation& cancellation) {
+  v1::ScoreRequest request;
+  request.set_top_logprobs(options.top);
+  if (absl::Status status = FillInput(options.input, request); !status.ok()) return Fail(status);
+  Client client(options.common.server);
+  const auto response = client.Score(request, MakeCallOptions(options.common, cancellation));
+  if (!response.ok()) return Fail(response.status());
+  if (options.common.json) return PrintJson(*response) ? 0 : 1;
+  PrintTable(*response);
+  return 0;
+}
+
+int RunModel(const CommonOptions& options, Cancellation& cancellation) {
+  Client client(options.server);
+  const auto model = client.GetModel(MakeCallOptions(options, cancellation));
+  if (!model.ok()) return Fail(model.status());
+  if (options.json) return PrintJson(*model) ? 0 : 1;
+  return Print(model->DebugString()) ? 0 : 1;
+}
+
+}  // namespace rivulet::cli

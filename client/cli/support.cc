@@ -1,0 +1,122 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "client/cli/support.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+
+namespace rivulet::cli {
+namespace {
+
+// SIGUSR1 tells the watcher itself to end.
+sigset_t WatchedSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGUSR1);
+  return signals;
+}
+
+absl::StatusOr<std::string> ReadStandardInput() {
+  if (isatty(STDIN_FILENO)) {
+    std::cerr << "Type the prompt, then end it with ctrl-D on a line of its own.\n";
+  }
+  std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+  if (std::cin.bad()) return absl::DataLossError("standard input could not be read");
+  if (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+template <typename Request>
+absl::Status FillAnyInput(const InputOptions& options, Request& request) {
+  if (!options.tokens.empty()) {
+    request.mutable_token_ids()->mutable_ids()->Assign(options.tokens.begin(),
+                                                       options.tokens.end());
+    return absl::OkStatus();
+  }
+  if (options.prompt) {
+    request.set_prompt(*options.prompt);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::string> text = ReadStandardInput();
+  if (!text.ok()) return text.status();
+  request.set_prompt(*std::move(text));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status FillInput(const InputOptions& options, v1::GenerateRequest& request) {
+  return FillAnyInput(options, request);
+}
+absl::Status FillInput(const InputOptions& options, v1::ScoreRequest& request) {
+  return FillAnyInput(options, request);
+}
+
+CallOptions MakeCallOptions(const CommonOptions& options, Cancellation& cancellation) {
+  CallOptions call{.timeout = std::nullopt, .cancellation = &cancellation};
+  if (options.timeout_seconds > 0) {
+    call.timeout =
+        std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1000.0));
+  }
+  return call;
+}
+
+int Fail(const absl::Status& status) {
+  if (absl::IsCancelled(status)) {
+    std::fputs("\ninterrupted\n", stderr);
+    return 130;
+  }
+  const std::string text(status.ToString());
+  std::fprintf(stderr, "error: %s\n", text.c_str());
+  return 1;
+}
+
+bool PrintJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions style;
+  style.preserve_proto_field_names = true;
+  std::string line;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &line, style);
+  if (!status.ok()) {
+    std::fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());
+    return false;
+  }
+  return Print(line + "\n");
+}
+
+bool Print(const std::string& text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+         std::fflush(stdout) == 0;
+}
+
+InterruptWatcher::InterruptWatcher(Cancellation& cancellation) : cancellation_(cancellation) {
+  signal(SIGPIPE, SIG_IGN);  // a closed stdout shows as a failed Print
+  const sigset_t signals = WatchedSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  thread_ = std::thread([this] { Watch(); });
+}
+
+InterruptWatcher::~InterruptWatcher() {
+  pthread_kill(thread_.native_handle(), SIGUSR1);
+  thread_.join();
+}
+
+void InterruptWatcher::Watch() {
+  const sigset_t signals = WatchedSignals();
+  for (int interrupts = 0;;) {
+    int received = 0;
+    sigwait(&signals, &received);
+    if (received == SIGUSR1) return;
+    if (++interrupts > 1) _exit(130);
+    cancellation_.Cancel();
+  }
+}
+
+}  // namespace rivulet::cli

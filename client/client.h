@@ -1,0 +1,84 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The C++ client of a Rivulet server. It adds to the generated stub what every caller would write
+// again: one channel with sane limits, streaming as a callback, cancellation, deadlines, and errors
+// as absl::Status. Requests and responses are the messages of proto/rivulet/v1/inference.proto,
+// whose comments document each field.
+//
+// It deliberately does not retry (a retried generation is a new one) and keeps no state between
+// calls.
+//
+//   rivulet::Client client("localhost:8590");
+//   rivulet::v1::GenerateRequest request;
+//   request.set_prompt("Once upon a time");
+//   absl::Status status = client.Generate(request, {}, [](const auto& message) {
+//     std::cout << message.text() << std::flush;
+//     return true;
+//   });
+//
+// Threading: a Client may be used from any number of threads at once. A callback runs on the thread
+// that called Generate.
+#ifndef RIVULET_CLIENT_CLIENT_H_
+#define RIVULET_CLIENT_CLIENT_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rivulet/v1/inference.pb.h"
+
+namespace rivulet {
+
+// Ends a running call from another thread (or a signal-watching one). May be used for one call at a
+// time; cancelling before the call starts ends it at once. All methods are thread-safe.
+class Cancellation {
+ public:
+  Cancellation();
+  ~Cancellation();
+  void Cancel();
+
+ private:
+  friend class RunningCall;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+struct CallOptions {
+  // The call fails with DEADLINE_EXCEEDED after this long. None: no limit.
+  std::optional<std::chrono::milliseconds> timeout;
+  // Borrowed; must outlive the call. Null: cannot be cancelled.
+  Cancellation* cancellation = nullptr;
+};
+
+class Client {
+ public:
+  // `address` is HOST:PORT or any gRPC target. Never blocks and never fails: a server that cannot
+  // be reached is UNAVAILABLE at the first call. Plain text; TLS belongs to the proxy in front.
+  explicit Client(const std::string& address);
+  ~Client();
+
+  // Calls `on_message` for each message of the stream as it comes. Returning false from it cancels
+  // the rest, and the call then succeeds. After a failure the messages that came before it stand.
+  absl::Status Generate(const v1::GenerateRequest& request, const CallOptions& options,
+                        const std::function<bool(const v1::GenerateResponse&)>& on_message);
+
+  absl::StatusOr<v1::ScoreResponse> Score(const v1::ScoreRequest& request,
+                                          const CallOptions& options = {});
+  absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
+                                                const CallOptions& options = {});
+  absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
+                                                    const CallOptions& options = {});
+  absl::StatusOr<v1::Model> GetModel(const CallOptions& options = {});
+
+ private:
+  struct Connection;  // hides gRPC's headers, which cost seconds a translation unit
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_CLIENT_CLIENT_H_
