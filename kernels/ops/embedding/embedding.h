@@ -21,7 +21,8 @@ struct EmbeddingTable {
   size_t width = 0;
 };
 
-// x [T, width] = table rows of ids [T]. REQUIRES: every id < vocab (the request layer refuses others).
+// x [T, width] = table rows of ids [T]. REQUIRES: every id < vocab (the request layer refuses
+// others).
 void Embed(const EmbeddingTable& table, std::span<const uint32_t> ids, FloatMatrix x);
 
 }  // namespace rivulet

@@ -51,9 +51,8 @@ class Linear {
   // Bytes read from memory by one Apply, whatever the number of tokens.
   size_t weight_bytes() const;
 
-  // y [T, outputs] = x [T, inputs] Wᵀ + b. x and y must not overlap. y's columns up to the padded
-  // width may be overwritten only if y.stride >= PaddedColumns(outputs); otherwise exactly
-  // `outputs` columns are written. x needs no padding.
+  // y [T, outputs] = x [T, inputs] Wᵀ + b. x and y must not overlap. Exactly `outputs` columns of a
+  // row are written, so y may be some columns of a wider matrix. Neither needs alignment or padding.
   void Apply(ConstFloatMatrix x, FloatMatrix y, ThreadPool& pool) const;
 
  private:

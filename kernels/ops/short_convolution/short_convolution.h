@@ -28,9 +28,9 @@ class ShortConvolution {
   ShortConvolution() = default;  // window 0: no convolution; Apply must not be called
 
   // weight [channels, window] row-major as stored ([channels, 1, window]); bias [channels] or
-  // empty. window in [2, kFoldInterval]. `silu`: apply SiLU to the result. Adds its planes
-  // (checkpoint [window-1, padded channels], tail [kFoldInterval, padded channels]) to `layout`
-  // under `name`.
+  // empty. window in [2, kFoldInterval]. `silu`: apply SiLU to the result. Adds its planes,
+  // `name`.before [window-1, padded channels] and `name`.tail [kFoldInterval, padded channels], to
+  // `layout`.
   ShortConvolution(AlignedBuffer<float> weight, AlignedBuffer<float> bias, size_t channels,
                    size_t window, bool silu, std::string_view name, StateLayout& layout);
 

@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "kernels/base/check.h"
 #include "kernels/base/parallel.h"
@@ -76,8 +77,10 @@ ShortConvolution::ShortConvolution(AlignedBuffer<float> weight, AlignedBuffer<fl
   RIVULET_CHECK(bias.empty() || bias.size() == channels, "convolution bias is not [channels]");
   const size_t stride = PaddedColumns(channels);
   const DType dtype = DType::kFloat32;
-  checkpoint_offset_ = layout.Add(StatePart::kCheckpoint, name, dtype, {window - 1, stride});
-  tail_offset_ = layout.Add(StatePart::kTail, name, dtype, {kFoldInterval, stride});
+  const std::string plane(name);
+  checkpoint_offset_ =
+      layout.Add(StatePart::kCheckpoint, plane + ".before", dtype, {window - 1, stride});
+  tail_offset_ = layout.Add(StatePart::kTail, plane + ".tail", dtype, {kFoldInterval, stride});
 }
 
 // One piece (at most a chunk) of one segment, for the channels [first, first + count).
