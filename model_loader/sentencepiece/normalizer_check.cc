@@ -87,7 +87,8 @@ bool CharsmapIsSound(std::string_view charsmap) {
   const size_t units = trie->size() / sizeof(uint32_t);
   for (size_t i = 0; i < units; ++i) {
     const Unit unit(*trie, i);
-    if (unit.is_leaf()) continue;  // its label equals no byte, so no walk goes on from it
+    // A leaf's label equals no byte, so no walk goes on from it; the root's label is never asked.
+    if (unit.is_leaf() && i != 0) continue;
     const size_t children = i ^ unit.offset();
     if ((children | 0xFF) >= units) return false;
     if (unit.has_leaf() && Unit(*trie, children).value() >= charsmap.size()) return false;
