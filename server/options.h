@@ -1,0 +1,55 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What the operator asks of rivulet-server: command line over --config FILE over defaults.
+//
+// The flags are absl::flags, read here and nowhere else. Their values are parsed through absl's
+// reflection instead of absl::ParseCommandLine, which ends the process itself with exit code 1.
+#ifndef RIVULET_SERVER_OPTIONS_H_
+#define RIVULET_SERVER_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/base/dtype.h"
+
+namespace rivulet {
+
+struct HostPort {
+  std::string host;  // an IPv6 address without its brackets
+  int port = 0;      // 0: any free port
+};
+
+struct ServerOptions {
+  std::string model;
+  HostPort listen;
+  HostPort http;
+  std::optional<DType> weight_dtype;  // none: as in the checkpoint
+  DType state_dtype = DType::kFloat32;
+  uint64_t state_memory = 0;  // bytes
+  uint32_t threads = 0;       // at least 1
+  uint32_t max_queue = 0;
+  uint32_t max_prompt = 0;  // tokens
+  uint32_t drain_seconds = 0;
+  bool mamba2_full_norm = false;
+  std::string log_level;
+  bool show_version = false;  // nothing else was checked
+  bool show_help = false;
+};
+
+// INVALID_ARGUMENT, one line that names flag, value and remedy, when anything is wrong. `arguments`
+// without the program's name.
+absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& arguments);
+
+// "HOST:PORT", "[IPv6]:PORT"; the error names `flag`.
+absl::StatusOr<HostPort> ParseHostPort(const std::string& flag, const std::string& text);
+
+// Every flag with its help and default.
+std::string OptionsHelp();
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_OPTIONS_H_

@@ -1,0 +1,98 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/options.h"
+
+#include <fstream>
+
+#include "absl/flags/reflection.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace rivulet {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+absl::StatusOr<ServerOptions> Parse(const std::vector<std::string>& arguments) {
+  absl::FlagSaver saver;
+  return ParseOptions(arguments);
+}
+
+std::string Error(const std::vector<std::string>& arguments) {
+  const auto options = Parse(arguments);
+  return options.ok() ? "no error" : std::string(options.status().message());
+}
+
+std::string WriteConfig(const std::string& text) {
+  const std::string path = testing::TempDir() + "/config.json";
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST(OptionsTest, DefaultsAndBothWaysToWriteAFlag) {
+  const auto options = Parse({"--model", "m", "--listen=[::1]:0", "--state-memory", "1.5GiB"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->model, "m");
+  EXPECT_EQ(options->listen.host, "::1");
+  EXPECT_EQ(options->listen.port, 0);
+  EXPECT_EQ(options->http.port, 8080);
+  EXPECT_EQ(options->state_memory, 3u << 29);
+  EXPECT_GE(options->threads, 1u);
+  EXPECT_FALSE(options->weight_dtype.has_value());
+}
+
+TEST(OptionsTest, CommandLineWinsOverConfig) {
+  const std::string path =
+      WriteConfig(R"({"model": "c", "max-queue": 7, "dtype": "bf16", "state-memory": "64KiB"})");
+  const auto options = Parse({"--config", path, "--max-queue=9"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->model, "c");
+  EXPECT_EQ(options->max_queue, 9u);
+  EXPECT_EQ(options->weight_dtype, DType::kBFloat16);
+  EXPECT_EQ(options->state_memory, 65536u);
+}
+
+TEST(OptionsTest, ErrorsNameFlagValueAndRemedyInOneLine) {
+  const std::pair<std::vector<std::string>, std::vector<std::string>> cases[] = {
+      {{}, {"--model"}},
+      {{"--model"}, {"--model needs a value"}},
+      {{"--modle=x"}, {"modle", "--model"}},
+      {{"tales"}, {"tales"}},
+      {{"--model=m", "--threads=many"}, {"--threads", "many"}},
+      {{"--model=m", "--threads=2000"}, {"2000", "1024"}},
+      {{"--model=m", "--state-memory=12XB"}, {"--state-memory", "12XB", "GiB"}},
+      {{"--model=m", "--state-memory=-1"}, {"--state-memory", "-1"}},
+      {{"--model=m", "--listen=50051"}, {"--listen", "HOST:PORT"}},
+      {{"--model=m", "--listen=h:99999"}, {"99999", "65535"}},
+      {{"--model=m", "--listen=::1:50051"}, {"--listen"}},
+      {{"--model=m", "--dtype=fp8"}, {"fp8", "auto, fp32, bf16"}},
+      {{"--model=m", "--device=tpu"}, {"tpu", "cpu, cuda"}},
+      {{"--model=m", "--device=cuda"}, {"--device=cuda", "--device=cpu"}},
+      {{"--model=m", "--max-queue=0"}, {"--max-queue", "at least 1"}},
+      {{"--model=m", "--config=/none"}, {"/none"}},
+  };
+  for (const auto& [arguments, expected] : cases) {
+    const std::string error = Error(arguments);
+    for (const std::string& part : expected) EXPECT_THAT(error, HasSubstr(part));
+    EXPECT_THAT(error, Not(HasSubstr("\n")));
+  }
+}
+
+TEST(OptionsTest, ConfigErrorsNameTheKey) {
+  EXPECT_THAT(Error({"--config", WriteConfig(R"({"max_queue": 1})")}),
+              AllOf(HasSubstr("max_queue"), HasSubstr("--max-queue")));
+  EXPECT_THAT(Error({"--config", WriteConfig(R"({"threads": [1]})")}), HasSubstr("threads"));
+  EXPECT_THAT(Error({"--config", WriteConfig(R"({"help": true})")}), HasSubstr("help"));
+  EXPECT_THAT(Error({"--config", WriteConfig("[1]")}), HasSubstr("JSON object"));
+  EXPECT_THAT(Error({"--config", WriteConfig("{")}), HasSubstr("JSON object"));
+}
+
+TEST(OptionsTest, VersionAndHelpNeedNothingElse) {
+  EXPECT_TRUE(Parse({"--version"})->show_version);
+  EXPECT_TRUE(Parse({"--help"})->show_help);
+  EXPECT_THAT(OptionsHelp(), AllOf(HasSubstr("--state-memory"), HasSubstr("1GiB")));
+}
+
+}  // namespace
+}  // namespace rivulet
