@@ -18,7 +18,7 @@ class GatedMlp {
   // gate_up: [2 * intermediate, hidden], gate rows first. down: [hidden, intermediate].
   GatedMlp(Linear gate_up, Linear down);
 
-  // y [T, hidden] from x [T, hidden]; temporaries [T, 3 * intermediate] from `workspace`.
+  // y [T, hidden] from x [T, hidden]; temporaries [T, 2 * intermediate] from `workspace`.
   void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace, ThreadPool& pool) const;
 
   const Linear& gate_up() const { return gate_up_; }

@@ -1,0 +1,57 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/ops/embedding/embedding.h"
+
+#include <cstring>
+
+#include "kernels/ops/test_support.h"
+
+namespace rivulet {
+namespace {
+
+constexpr size_t kVocab = 50;
+
+// A table at an odd address; row r, column i holds a number that every DType holds exactly.
+float Entry(size_t r, size_t i) { return static_cast<float>(r) + static_cast<float>(i % 2) / 2; }
+
+std::vector<char> MakeTable(DType dtype, size_t width) {
+  std::vector<char> bytes(kVocab * width * DTypeSize(dtype) + 1);
+  for (size_t i = 0; i < kVocab * width; ++i) {
+    const float value = Entry(i / width, i % width);
+    const auto half = static_cast<_Float16>(value);
+    const uint16_t bf16 = FloatToBFloat16(value);
+    char* to = bytes.data() + 1 + i * DTypeSize(dtype);
+    if (dtype == DType::kFloat32) std::memcpy(to, &value, 4);
+    if (dtype == DType::kBFloat16) std::memcpy(to, &bf16, 2);
+    if (dtype == DType::kFloat16) std::memcpy(to, &half, 2);
+  }
+  return bytes;
+}
+
+TEST(EmbeddingTest, CopiesRowsOfEveryDType) {
+  const std::vector<uint32_t> ids = {3, 0, 49, 3};
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (size_t width : {1, 15, 16, 17, 64}) {
+      const std::vector<char> table = MakeTable(dtype, width);
+      TestMatrix x(ids.size(), width, 1, 2);
+      Embed({table.data() + 1, dtype, kVocab, width}, ids, x.view());
+      for (size_t t = 0; t < ids.size(); ++t) {
+        for (size_t i = 0; i < width; ++i) {
+          ASSERT_EQ(x.view().row(t)[i], Entry(ids[t], i)) << DTypeName(dtype) << " " << width;
+        }
+      }
+      EXPECT_TRUE(x.CanariesAlive());
+    }
+  }
+}
+
+TEST(EmbeddingTest, NoIdsIsNothing) { Embed({}, {}, {}); }
+
+TEST(EmbeddingDeathTest, AnIdOutsideOfTheTableIsOurOwnBug) {
+  const std::vector<char> table = MakeTable(DType::kFloat32, 4);
+  const std::vector<uint32_t> ids = {kVocab};
+  TestMatrix x(1, 4);
+  EXPECT_DEATH(Embed({table.data() + 1, DType::kFloat32, kVocab, 4}, ids, x.view()), "token id");
+}
+
+}  // namespace
+}  // namespace rivulet

@@ -1,0 +1,89 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/ops/gated_mlp/gated_mlp.h"
+
+#include "kernels/ops/test_support.h"
+
+namespace rivulet {
+namespace {
+
+struct Weights {
+  Weights(size_t hidden_size, size_t intermediate_size, std::mt19937_64& random)
+      : hidden(hidden_size),
+        intermediate(intermediate_size),
+        gate(RandomFloats(intermediate * hidden, random)),
+        up(RandomFloats(intermediate * hidden, random)),
+        down(RandomFloats(hidden * intermediate, random)) {}
+
+  GatedMlp Pack() const {
+    const DType fp32 = DType::kFloat32;
+    return {Linear::Pack({{gate.data(), fp32, intermediate, nullptr},
+                          {up.data(), fp32, intermediate, nullptr}},
+                         hidden, fp32),
+            Linear::Pack({{down.data(), fp32, hidden, nullptr}}, intermediate, fp32)};
+  }
+
+  std::vector<double> Reference(const float* x) const {
+    std::vector<double> y(hidden);
+    for (size_t i = 0; i < intermediate; ++i) {
+      double g = 0, u = 0;
+      for (size_t c = 0; c < hidden; ++c) {
+        g += double{gate[i * hidden + c]} * x[c];
+        u += double{up[i * hidden + c]} * x[c];
+      }
+      const double middle = g / (1 + std::exp(-g)) * u;
+      for (size_t c = 0; c < hidden; ++c) y[c] += down[c * intermediate + i] * middle;
+    }
+    return y;
+  }
+
+  size_t hidden, intermediate;
+  std::vector<float> gate, up, down;
+};
+
+TEST(GatedMlpTest, MatchesFp64) {
+  std::mt19937_64 random(TestSeed());
+  ThreadPool pool(2);
+  for (size_t hidden : {1, 16, 33, 64}) {
+    for (size_t intermediate : {1, 17, 128, 300}) {
+      const Weights weights(hidden, intermediate, random);
+      const GatedMlp mlp = weights.Pack();
+      TestMatrix x(3, hidden, 1, 2), y(3, hidden, 2, 1);
+      x.Fill(RandomFloats(3 * hidden, random));
+      std::vector<double> reference;
+      for (size_t t = 0; t < 3; ++t) {
+        for (double value : weights.Reference(x.view().row(t))) reference.push_back(value);
+      }
+      Workspace workspace;
+      mlp.Apply(x.view(), y.view(), workspace, pool);
+      EXPECT_TRUE(Close(y.Values(), reference, 3e-6)) << hidden << " " << intermediate;
+      EXPECT_TRUE(y.CanariesAlive());
+    }
+  }
+}
+
+TEST(GatedMlpTest, RowsAloneAndTogetherHaveTheSameBits) {
+  std::mt19937_64 random(TestSeed());
+  const Weights weights(48, 160, random);
+  const GatedMlp mlp = weights.Pack();
+  TestMatrix x(150, 48);
+  x.Fill(RandomFloats(150 * 48, random));
+  std::vector<float> first;
+  ForEachFusedTarget([&](const char* target) {
+    for (size_t threads : {1, 2, 3}) {
+      ThreadPool pool(threads);
+      Workspace workspace;
+      TestMatrix together(150, 48), alone(150, 48);
+      mlp.Apply(x.view(), together.view(), workspace, pool);
+      for (size_t t = 0; t < 150; ++t) {
+        workspace.Reset();
+        mlp.Apply(x.view().Rows(t, 1), alone.view().Rows(t, 1), workspace, pool);
+      }
+      if (first.empty()) first = together.Values();
+      EXPECT_TRUE(SameBits(together.Values(), first)) << target << " threads " << threads;
+      EXPECT_TRUE(SameBits(alone.Values(), first)) << target << " threads " << threads;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace rivulet
