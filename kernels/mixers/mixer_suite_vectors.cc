@@ -229,8 +229,10 @@ void CheckLayerVectors(const std::string& path, MixerFactory make) {
 }
 
 std::vector<SuiteCase> LayerCases(const std::string& path, MixerFactory make) {
+  const Json vectors = ReadVectors(path);
+  RIVULET_CHECK(!vectors.at("layers").empty(), (path + " has no layers").c_str());
   std::vector<SuiteCase> cases;
-  for (const Json& entry : ReadVectors(path).at("layers")) {
+  for (const Json& entry : vectors.at("layers")) {
     cases.push_back({"layer_" + entry.at("name").get<std::string>(), [entry, make] {
                        MixerOptions options;
                        options.mamba2_full_norm = entry.value("mamba2_full_norm", false);

@@ -1,0 +1,72 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The walk that a recurrence of independent heads makes over a step: each head of each session is a
+// unit of its own, its chunk pieces in order, units in parallel.
+//
+// Threading: the functions are pure; a unit's visits come from one thread, in order.
+#ifndef RIVULET_KERNELS_MIXERS_HEAD_UNITS_H_
+#define RIVULET_KERNELS_MIXERS_HEAD_UNITS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "kernels/base/parallel.h"
+#include "kernels/base/tensor_view.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/recurrence/state.h"
+
+namespace rivulet {
+
+// One piece of a chunk of one head of one session, and the slots it works on.
+struct HeadPiece {
+  size_t head;
+  size_t first_token;  // row of the step's token arrays
+  size_t begin, end;   // places in the chunk
+  bool folds;
+  uint32_t from;  // checkpoint slot that reads use
+  uint32_t to;    // checkpoint slot that a fold writes
+  uint32_t tail;
+
+  size_t rows() const { return end - begin; }
+  // The piece's rows of columns [first, first + count) of a [T, ...] matrix.
+  template <typename T>
+  MatrixView<T> Of(const MatrixView<T>& matrix, size_t first, size_t count) const {
+    return matrix.Rows(first_token, rows()).Columns(first, count);
+  }
+};
+
+// Calls visit(const HeadPiece&) for every piece of every (segment, head). `floats_a_token` is the
+// work of one token of one head in floats read, and decides whether waking the pool is worth it.
+template <typename Visit>
+void ForEachHeadUnit(std::span<const Segment> segments, size_t heads, size_t floats_a_token,
+                     ThreadPool& pool, Visit&& visit) {
+  const auto run = [&](size_t unit) {
+    const Segment& segment = segments[unit / heads];
+    ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
+      const uint32_t from = piece.first ? segment.checkpoint_in : segment.checkpoint_out;
+      visit(HeadPiece{unit % heads, piece.first_token, piece.begin, piece.end, piece.folds, from,
+                      segment.checkpoint_out, segment.tail});
+    });
+  };
+  size_t tokens = 0;
+  for (const Segment& segment : segments) tokens += segment.tokens;
+  const size_t units = segments.size() * heads;
+  if (tokens * heads * floats_a_token >= kFloatsWorthAThread) {
+    pool.ParallelFor(units, run);
+  } else {
+    for (size_t unit = 0; unit < units; ++unit) run(unit);
+  }
+}
+
+// Row r of `rows` [n, columns] to row begin + r of a tail plane [C, columns] at `plane`.
+inline void AppendRows(ConstFloatMatrix rows, size_t begin, float* plane) {
+  for (size_t r = 0; r < rows.rows; ++r) {
+    std::memcpy(plane + (begin + r) * rows.columns, rows.row(r), rows.columns * sizeof(float));
+  }
+}
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_HEAD_UNITS_H_

@@ -1,0 +1,74 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/mixers/linear_attention/linear_attention_config.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+#include "kernels/base/strings.h"
+#include "kernels/mixers/fla_heads.h"
+#include "kernels/mixers/json_fields.h"
+#include "kernels/recurrence/recurrence.h"
+#include "nlohmann/json.hpp"
+
+namespace rivulet {
+namespace {
+
+absl::StatusOr<FeatureMapKind> ParseFeatureMap(const nlohmann::json& json) {
+  constexpr FeatureMapKind kKinds[] = {FeatureMapKind::kElementwiseProduct,
+                                       FeatureMapKind::kElu,
+                                       FeatureMapKind::kHedgehog,
+                                       FeatureMapKind::kT2r,
+                                       FeatureMapKind::kDpfp,
+                                       FeatureMapKind::kRelu,
+                                       FeatureMapKind::kIdentity};
+  RIVULET_ASSIGN_OR_RETURN(
+      const size_t index,
+      ChoiceField(json, "feature_map", "elementwise_product",
+                  {"elementwise_product", "elu", "hedgehog", "t2r", "dpfp", "relu", "identity"}));
+  return kKinds[index];
+}
+
+absl::Status CheckFeatures(const nlohmann::json& json, const LinearAttentionConfig& config,
+                           const MixerOptions& options) {
+  const size_t features = FeatureCount(config.feature_map, config.key_dim);
+  if (features > kMaxKeyDim) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("heads of width ", config.key_dim, " have ", features,
+                     " features with this feature_map, more than ", kMaxKeyDim,
+                     ": use more heads (num_heads) or a smaller expand_k"));
+  }
+  if (options.state_dtype != DType::kBFloat16 || !NonNegativeFeatures(config.feature_map)) {
+    return absl::OkStatus();
+  }
+  // A sum that only grows stops taking bf16 additions: at 256 times an addend it no longer moves.
+  return FieldError(json, "feature_map",
+                    "its features are never negative and nothing decays, so its sums outgrow "
+                    "--state-dtype bf16; use --state-dtype fp32");
+}
+
+}  // namespace
+
+absl::StatusOr<LinearAttentionConfig> ParseLinearAttentionConfig(const nlohmann::json& json,
+                                                                 size_t hidden,
+                                                                 const MixerOptions& options) {
+  LinearAttentionConfig config;
+  RIVULET_ASSIGN_OR_RETURN(const FlaHeads heads, ParseFlaHeads(json, hidden, 1.0, 1.0));
+  config.heads = heads.heads;
+  config.kv_heads = heads.kv_heads;
+  config.key_dim = heads.key_dim;
+  config.value_dim = heads.value_dim;
+  RIVULET_ASSIGN_OR_RETURN(config.feature_map, ParseFeatureMap(json));
+  RIVULET_ASSIGN_OR_RETURN(config.tie_feature_map, BoolField(json, "tie_feature_map_qk", false));
+  RIVULET_ASSIGN_OR_RETURN(config.norm_q, BoolField(json, "norm_q", false));
+  RIVULET_ASSIGN_OR_RETURN(config.norm_k, BoolField(json, "norm_k", false));
+  RIVULET_ASSIGN_OR_RETURN(config.normalised, BoolField(json, "norm_feature_map", false));
+  RIVULET_ASSIGN_OR_RETURN(config.affine, BoolField(json, "elementwise_affine", true));
+  RIVULET_ASSIGN_OR_RETURN(const double eps, NumberField(json, "norm_eps", 1e-6));
+  if (!(eps > 0 && eps < 1)) return FieldError(json, "norm_eps", "must be between 0 and 1");
+  config.norm_eps = static_cast<float>(eps);
+  RIVULET_RETURN_IF_ERROR(CheckFeatures(json, config, options));
+  return config;
+}
+
+}  // namespace rivulet

@@ -1,0 +1,38 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What config.json decides about a linear attention layer (fla `linear_attn`; mixers.md 2).
+#ifndef RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_LINEAR_ATTENTION_CONFIG_H_
+#define RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_LINEAR_ATTENTION_CONFIG_H_
+
+#include <cstddef>
+
+#include "absl/status/statusor.h"
+#include "kernels/mixers/linear_attention/feature_map.h"
+#include "kernels/mixers/mixer.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace rivulet {
+
+struct LinearAttentionConfig {
+  size_t heads = 0;
+  size_t kv_heads = 0;   // divides heads
+  size_t key_dim = 0;    // d, a head's width before φ
+  size_t value_dim = 0;  // e
+  FeatureMapKind feature_map = FeatureMapKind::kElementwiseProduct;
+  bool tie_feature_map = false;
+  bool norm_q = false;
+  bool norm_k = false;
+  bool normalised = false;  // norm_feature_map: divide by φq·z
+  bool affine = true;       // norm.weight exists
+  float norm_eps = 1e-6f;
+};
+
+// INVALID_ARGUMENT names the key, its value and the remedy; also when options.state_dtype cannot
+// hold what this feature map sums.
+absl::StatusOr<LinearAttentionConfig> ParseLinearAttentionConfig(const nlohmann::json& json,
+                                                                 size_t hidden,
+                                                                 const MixerOptions& options);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_LINEAR_ATTENTION_CONFIG_H_

@@ -1,0 +1,20 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Linear attention in fp64 from its definition, a sum over all earlier tokens for each token
+// (mixers.md 2). For tests; quadratic in the number of tokens.
+#ifndef RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_LINEAR_ATTENTION_REFERENCE_H_
+#define RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_LINEAR_ATTENTION_REFERENCE_H_
+
+#include <vector>
+
+#include "kernels/mixers/linear_attention/linear_attention_recurrence.h"
+
+namespace rivulet {
+
+// [T * H*Ep]: what Run writes for one session from position 0, zeros in the padding.
+std::vector<double> LinearAttentionReference(const LinearAttentionShape& shape,
+                                             const LinearAttentionInput& input);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_LINEAR_ATTENTION_REFERENCE_H_

@@ -1,0 +1,138 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/mixers/linear_attention/linear_attention.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/mixers/linear_attention/linear_attention_config.h"
+#include "kernels/mixers/linear_attention/linear_attention_recurrence.h"
+#include "kernels/mixers/linear_attention/linear_attention_reference.h"
+#include "kernels/mixers/mixer_suite.h"
+#include "nlohmann/json.hpp"
+
+namespace rivulet {
+namespace {
+
+constexpr char kVectors[] = "kernels/mixers/linear_attention/vectors/vectors.json";
+
+// The recurrence alone: columns q | k | v.
+class CoreSubject : public SuiteSubject {
+ public:
+  explicit CoreSubject(const LinearAttentionShape& shape) : recurrence_(shape, layout_) {}
+
+  std::vector<InputField> fields() const override {
+    const double low = shape().normalised ? 0.0 : -1.0;
+    const size_t r = shape().padded_features(), e = shape().padded_value();
+    return {{"q", 0, shape().heads, shape().features, r, low, 1.0},
+            {"k", key_column(), shape().kv_heads, shape().features, r, low, 1.0},
+            {"v", value_column(), shape().kv_heads, shape().value_dim, e, -1.0, 1.0}};
+  }
+  size_t input_columns() const override {
+    return value_column() + shape().kv_heads * shape().padded_value();
+  }
+  size_t output_columns() const override { return shape().heads * shape().padded_value(); }
+  const StateLayout& layout() const override { return layout_; }
+  double tolerance() const override { return shape().state_dtype == DType::kFloat32 ? 1e-5 : 2e-2; }
+  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
+           FloatMatrix outputs, ThreadPool& pool) override {
+    recurrence_.Run(segments, state, Split(inputs), outputs, pool);
+  }
+  std::vector<double> Reference(ConstFloatMatrix inputs) const override {
+    return LinearAttentionReference(shape(), Split(inputs));
+  }
+
+ private:
+  const LinearAttentionShape& shape() const { return recurrence_.shape(); }
+  size_t key_column() const { return shape().heads * shape().padded_features(); }
+  size_t value_column() const {
+    return key_column() + shape().kv_heads * shape().padded_features();
+  }
+  LinearAttentionInput Split(ConstFloatMatrix x) const {
+    return {x.Columns(0, key_column()), x.Columns(key_column(), value_column() - key_column()),
+            x.Columns(value_column(), input_columns() - value_column())};
+  }
+
+  StateLayout layout_;
+  LinearAttentionRecurrence recurrence_;
+};
+
+SuiteCase Core(std::string name, const LinearAttentionShape& shape) {
+  return {std::move(name), [shape] { return std::make_unique<CoreSubject>(shape); }};
+}
+
+std::vector<SuiteCase> CoreCases() {
+  constexpr DType kFloat = DType::kFloat32;
+  return {Core("d16", {3, 3, 16, 16, false, kFloat}),
+          Core("d24_normalised", {2, 2, 24, 24, true, kFloat}),
+          Core("d32_grouped", {4, 2, 32, 32, false, kFloat}),
+          Core("d64_normalised_grouped", {4, 1, 64, 64, true, kFloat}),
+          Core("d128", {2, 2, 128, 128, false, kFloat}),
+          Core("d256", {1, 1, 256, 256, false, kFloat}),
+          Core("d512_e20", {1, 1, 512, 20, true, kFloat}),
+          Core("d40_bf16", {2, 2, 40, 64, false, DType::kBFloat16})};
+}
+
+INSTANTIATE_TEST_SUITE_P(LinearAttention, MixerSuite, testing::ValuesIn(CoreCases()),
+                         SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(LinearAttentionLayer, MixerSuite,
+                         testing::ValuesIn(LayerCases(kVectors, MakeLinearAttention)),
+                         SuiteCaseName);
+
+TEST(LinearAttention, CoreVectors) {
+  CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
+    return std::make_unique<CoreSubject>(LinearAttentionShape{p.at("heads"), p.at("kv_heads"),
+                                                              p.at("features"), p.at("value_dim"),
+                                                              p.at("normalised"), DType::kFloat32});
+  });
+}
+
+TEST(LinearAttention, LayerVectors) { CheckLayerVectors(kVectors, MakeLinearAttention); }
+
+// The message of the error that this config gives.
+std::string ErrorOf(const char* json, MixerOptions options = {}) {
+  const auto config =
+      ParseLinearAttentionConfig(nlohmann::json::parse(json, nullptr, false), 64, options);
+  if (config.ok()) return "no error";
+  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(config.status().message().data(), config.status().message().size());
+}
+
+TEST(LinearAttentionConfig, DefaultsAreThoseOfFla) {
+  const auto config = ParseLinearAttentionConfig(nlohmann::json::object(), 64, {});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->heads, 4u);
+  EXPECT_EQ(config->kv_heads, 4u);
+  EXPECT_EQ(config->key_dim, 16u);
+  EXPECT_EQ(config->value_dim, 16u);
+  EXPECT_EQ(config->feature_map, FeatureMapKind::kElementwiseProduct);
+  EXPECT_FALSE(config->normalised);
+  EXPECT_TRUE(config->affine);
+  EXPECT_FLOAT_EQ(config->norm_eps, 1e-6f);
+}
+
+TEST(LinearAttentionConfig, ErrorsNameKeyValueAndRemedy) {
+  EXPECT_THAT(ErrorOf(R"({"num_heads": 5})"), testing::HasSubstr("num_heads 5"));
+  EXPECT_THAT(
+      ErrorOf(R"({"num_heads": 4, "num_kv_heads": 3})"),
+      testing::AllOf(testing::HasSubstr("num_kv_heads is 3"), testing::HasSubstr("divide")));
+  EXPECT_THAT(ErrorOf(R"({"feature_map": "cosine"})"),
+              testing::AllOf(testing::HasSubstr("cosine"), testing::HasSubstr("hedgehog")));
+  EXPECT_THAT(ErrorOf(R"({"norm_eps": -1})"), testing::HasSubstr("norm_eps is -1"));
+  EXPECT_THAT(ErrorOf(R"({"num_heads": 1, "feature_map": "dpfp", "expand_k": 2})"),
+              testing::HasSubstr("512"));
+  EXPECT_THAT(ErrorOf(R"({"expand_k": "wide"})"), testing::HasSubstr("expand_k"));
+}
+
+TEST(LinearAttentionConfig, GrowingSumsRefuseABFloat16State) {
+  const MixerOptions bf16{.state_dtype = DType::kBFloat16};
+  for (const char* json :
+       {R"({"feature_map": "elu"})", R"({"feature_map": "hedgehog"})", R"({"feature_map": "relu"})",
+        R"({"feature_map": "t2r"})", R"({"feature_map": "dpfp"})"}) {
+    EXPECT_THAT(ErrorOf(json, bf16), testing::AllOf(testing::HasSubstr("--state-dtype bf16"),
+                                                    testing::HasSubstr("--state-dtype fp32")));
+    EXPECT_EQ(ErrorOf(json), "no error");
+  }
+  EXPECT_EQ(ErrorOf(R"({"feature_map": "identity"})", bf16), "no error");
+}
+
+}  // namespace
+}  // namespace rivulet
