@@ -1,0 +1,77 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/mixers/ahla/ahla_recurrence.h"
+#include "kernels/mixers/ahla/ahla_reference.h"
+#include "kernels/mixers/hla/higher_order/core_subject.h"
+#include "kernels/mixers/hla/hla.h"
+#include "kernels/mixers/mixer_suite.h"
+
+namespace rivulet {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kVectors[] = "kernels/mixers/ahla/vectors/vectors.json";
+
+class AhlaSubject : public CoreSubject {
+ public:
+  explicit AhlaSubject(const CoreParameters& parameters) : CoreSubject(parameters) {
+    recurrence_ = std::make_unique<AhlaRecurrence>(parameters.shape, MakeDecay(), layout_);
+  }
+
+ protected:
+  std::vector<double> HeadReference(size_t head, std::vector<double> q, std::vector<double> k,
+                                    std::vector<double> v) const override {
+    const HigherOrderShape& s = parameters_.shape;
+    return AhlaReference({.tokens = q.size() / s.key_dim,
+                          .key_dim = s.key_dim,
+                          .value_dim = s.value_dim,
+                          .q = std::move(q),
+                          .k = std::move(k),
+                          .v = std::move(v),
+                          .gamma = Gamma(head),
+                          .normalize = s.normalize});
+  }
+};
+
+std::unique_ptr<SuiteSubject> MakeSubject(const Json& parameters) {
+  return std::make_unique<AhlaSubject>(ParseCoreParameters(parameters));
+}
+
+std::vector<SuiteCase> Cases() {
+  const std::vector<std::pair<std::string, const char*>> cases = {
+      {"plain", R"({"heads": 2, "key_dim": 32, "value_dim": 32})"},
+      {"decay", R"({"heads": 2, "key_dim": 64, "value_dim": 64, "decay_logit": [3.0, 0.5]})"},
+      {"decay_d128", R"({"heads": 1, "key_dim": 128, "value_dim": 128, "decay_logit": [2.5]})"},
+      {"grouped", R"({"heads": 4, "kv_heads": 2, "key_dim": 16, "value_dim": 24})"},
+      {"grouped_decay", R"({"heads": 4, "kv_heads": 1, "key_dim": 16, "value_dim": 16,
+         "decay_logit": [3.0, 1.0, 2.0, 5.0]})"},
+      {"normalised", R"({"heads": 2, "key_dim": 32, "value_dim": 24, "normalize": true,
+         "low": 0.1, "high": 1.1, "decay_logit": [3.0, 1.0]})"},
+      {"grouped_normalised", R"({"heads": 4, "kv_heads": 2, "key_dim": 24, "value_dim": 16,
+         "normalize": true, "low": 0.1, "high": 1.1})"},
+      {"odd", R"({"heads": 2, "key_dim": 6, "value_dim": 5, "decay_logit": [2.0, 1.0]})"},
+      {"bf16", R"({"heads": 2, "key_dim": 32, "value_dim": 32, "decay_logit": [3.0, 2.0],
+         "bf16": true, "tolerance": 2e-2})"},
+  };
+  std::vector<SuiteCase> result;
+  for (const auto& [name, parameters] : cases) {
+    result.push_back({name, [text = parameters] { return MakeSubject(Json::parse(text)); }});
+  }
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ahla, MixerSuite, testing::ValuesIn(Cases()), SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(AhlaLayer, MixerSuite, testing::ValuesIn(LayerCases(kVectors, MakeHla)),
+                         SuiteCaseName);
+
+TEST(Ahla, Core) { CheckCoreVectors(kVectors, MakeSubject); }
+TEST(Ahla, Layers) { CheckLayerVectors(kVectors, MakeHla); }
+
+}  // namespace
+}  // namespace rivulet

@@ -1,0 +1,34 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// HLA second order by its definition, in fp64: the pair weights of mixers.md 11.1, summed over
+// every (i, j). O(T³), no recurrence, no chunk: slow on purpose, so that it shares no mistake with
+// the code it judges. For tests only.
+#ifndef RIVULET_KERNELS_MIXERS_HLA_HLA_REFERENCE_H_
+#define RIVULET_KERNELS_MIXERS_HLA_HLA_REFERENCE_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "kernels/mixers/hla/hla_config.h"
+
+namespace rivulet {
+
+// One query head's sequence. q, k [T, D] and v [T, E], row-major without padding.
+struct HlaReferenceInput {
+  size_t tokens = 0;
+  size_t key_dim = 0;
+  size_t value_dim = 0;
+  std::vector<double> q, k, v;
+  HlaForm form = HlaForm::kMasked;
+  double gamma = 1.0;
+  double ridge_lambda = 0.0;
+  bool normalize = false;
+  double denom_eps = 1e-6;
+};
+
+// Outputs [T, E].
+std::vector<double> HlaReference(const HlaReferenceInput& input);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_HLA_HLA_REFERENCE_H_
