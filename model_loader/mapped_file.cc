@@ -1,0 +1,77 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "model_loader/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+
+namespace rivulet {
+namespace {
+
+int64_t ChangeTime(const struct stat& info) {
+  return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() {
+    if (value_ >= 0) close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int value() const { return value_; }
+
+ private:
+  const int value_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path) {
+  // O_NONBLOCK: opening a pipe by mistake must fail below, not wait for a writer.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.value() < 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  }
+  struct stat info;
+  if (fstat(file.value(), &info) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", path));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
+  }
+  std::unique_ptr<MappedFile> mapped(new MappedFile);
+  mapped->path_ = path;
+  mapped->size_ = static_cast<size_t>(info.st_size);
+  mapped->changed_nanoseconds_ = ChangeTime(info);
+  if (mapped->size_ == 0) return mapped;  // mmap refuses empty ranges
+  void* const data = mmap(nullptr, mapped->size_, PROT_READ, MAP_PRIVATE, file.value(), 0);
+  if (data == MAP_FAILED) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", path));
+  }
+  mapped->data_ = static_cast<const uint8_t*>(data);
+  madvise(data, mapped->size_, MADV_WILLNEED);  // a hint: starts reading ahead
+  return mapped;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+absl::Status MappedFile::CheckUnchanged() const {
+  struct stat info;
+  if (stat(path_.c_str(), &info) == 0 && static_cast<size_t>(info.st_size) == size_ &&
+      ChangeTime(info) == changed_nanoseconds_) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(
+      absl::StrCat(path_, " changed while it was read; load again when nothing writes to it"));
+}
+
+}  // namespace rivulet

@@ -1,0 +1,52 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A regular file, mapped read-only for as long as the object lives.
+//
+// The bytes are the file's own, not a copy. Whoever replaces a file of a running server must write
+// a new file and rename it over the old one, as package managers and `mv` do: the mapping then
+// keeps the old file. Writing into the file in place changes the bytes, and shortening it makes the
+// next access to a lost page end the process (SIGBUS), which no check here can prevent.
+//
+// Threading: constant after Open.
+#ifndef RIVULET_MODEL_LOADER_MAPPED_FILE_H_
+#define RIVULET_MODEL_LOADER_MAPPED_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace rivulet {
+
+class MappedFile {
+ public:
+  // NOT_FOUND, PERMISSION_DENIED or INVALID_ARGUMENT (a directory, a pipe, ...) with path and
+  // remedy.
+  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::string& path);
+
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::span<const uint8_t> bytes() const { return {data_, size_}; }
+
+  // DATA_LOSS when the file's size or time of change is no longer what it was at Open.
+  absl::Status CheckUnchanged() const;
+
+ private:
+  MappedFile() = default;
+
+  std::string path_;
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+  int64_t changed_nanoseconds_ = 0;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_MODEL_LOADER_MAPPED_FILE_H_

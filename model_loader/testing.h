@@ -1,0 +1,92 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// For tests: makes .safetensors files and checkpoint directories.
+#ifndef RIVULET_MODEL_LOADER_TESTING_H_
+#define RIVULET_MODEL_LOADER_TESTING_H_
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gtest/gtest.h"
+
+namespace rivulet {
+
+struct TestTensor {
+  std::string name;
+  std::string dtype;
+  std::vector<size_t> shape;
+  std::string bytes;
+};
+
+inline size_t Elements(const std::vector<size_t>& shape) {
+  size_t count = 1;
+  for (const size_t size : shape) count *= size;
+  return count;
+}
+
+inline TestTensor FloatTensor(const std::string& name, const std::vector<size_t>& shape,
+                              float value = 0.25f) {
+  const std::vector<float> values(Elements(shape), value);
+  std::string bytes(values.size() * 4, '\0');
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return {name, "F32", shape, bytes};
+}
+
+inline std::string TensorJson(const TestTensor& tensor, size_t from, size_t to) {
+  return absl::StrCat("\"", tensor.name, "\":{\"dtype\":\"", tensor.dtype, "\",\"shape\":[",
+                      absl::StrJoin(tensor.shape, ","), "],\"data_offsets\":[", from, ",", to,
+                      "]}");
+}
+
+// A file of this header and data, whatever they are.
+inline std::string RawSafetensors(const std::string& header, const std::string& data = "") {
+  std::string file(8, '\0');
+  for (size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(header.size() >> 8 * i);
+  return file + header + data;
+}
+
+inline std::string MakeSafetensors(const std::vector<TestTensor>& tensors) {
+  std::string header, data;
+  for (const TestTensor& tensor : tensors) {
+    header += header.empty() ? "{" : ",";
+    header += TensorJson(tensor, data.size(), data.size() + tensor.bytes.size());
+    data += tensor.bytes;
+  }
+  return RawSafetensors(header.empty() ? "{}" : header + "}", data);
+}
+
+inline void WriteTestFile(const std::string& path, const std::string& bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  ASSERT_TRUE(file.flush()) << path;
+}
+
+// A new empty directory, named after the test.
+inline std::string TestDirectory() {
+  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+  const std::string path = absl::StrCat(testing::TempDir(), info->test_suite_name(), ".",
+                                        info->name(), ".", std::random_device{}());
+  std::filesystem::create_directories(path);
+  return path;
+}
+
+// Of RIVULET_TEST_SEED where it is set; printed, so that a failure can be replayed.
+inline unsigned TestSeed() {
+  const char* const given = std::getenv("RIVULET_TEST_SEED");
+  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10))
+                                         : std::random_device{}();
+  std::cout << "RIVULET_TEST_SEED=" << seed << std::endl;
+  return seed;
+}
+
+}  // namespace rivulet
+
+#endif  // RIVULET_MODEL_LOADER_TESTING_H_
