@@ -2,6 +2,7 @@
 #include "kernels/mixers/json_fields.h"
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -45,6 +46,8 @@ std::optional<double> AsNumber(const json& value) {
 // A whole number from 0 on, also when written as 4.0.
 std::optional<size_t> AsSize(const json& value) {
   if (value.is_number_unsigned()) return value.get<size_t>();
+  // What a parser never makes of 4, but C++ code that builds a config does.
+  if (value.is_number_integer() && value.get<int64_t>() >= 0) return value.get<int64_t>();
   if (!value.is_number_float()) return std::nullopt;
   const double number = value.get<double>();
   if (!(number >= 0 && number <= 0x1p53) || number != std::floor(number)) return std::nullopt;
