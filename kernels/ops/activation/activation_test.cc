@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "kernels/ops/test_support.h"
+#include "kernels/base/test_support.h"
 
 namespace rivulet {
 namespace {

@@ -2,7 +2,7 @@
 #include "kernels/ops/heads/heads.h"
 
 #include "kernels/base/aligned_buffer.h"
-#include "kernels/ops/test_support.h"
+#include "kernels/base/test_support.h"
 
 namespace rivulet {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/ops/test_support.h"
+#include "kernels/base/test_support.h"
 
 namespace rivulet {
 namespace {

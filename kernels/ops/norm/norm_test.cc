@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/ops/norm/norm.h"
 
-#include "kernels/ops/test_support.h"
+#include "kernels/base/test_support.h"
 
 namespace rivulet {
 namespace {

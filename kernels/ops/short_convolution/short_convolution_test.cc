@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kernels/ops/test_support.h"
+#include "kernels/base/test_support.h"
 
 namespace rivulet {
 namespace {

@@ -2,8 +2,8 @@
 //
 // What the tests of the kernels share: random inputs that can be replayed, comparison with an fp64
 // reference, and the same code on each SIMD target of this machine.
-#ifndef RIVULET_KERNELS_OPS_TEST_SUPPORT_H_
-#define RIVULET_KERNELS_OPS_TEST_SUPPORT_H_
+#ifndef RIVULET_KERNELS_BASE_TEST_SUPPORT_H_
+#define RIVULET_KERNELS_BASE_TEST_SUPPORT_H_
 
 #include <algorithm>
 #include <bit>
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "hwy/highway.h"
+#include "hwy/targets.h"
 #include "kernels/base/tensor_view.h"
 
 namespace rivulet {
@@ -131,4 +131,4 @@ void OnBaselineTarget(Test&& test) {
 
 }  // namespace rivulet
 
-#endif  // RIVULET_KERNELS_OPS_TEST_SUPPORT_H_
+#endif  // RIVULET_KERNELS_BASE_TEST_SUPPORT_H_

@@ -1,0 +1,76 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/base/aligned_buffer.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace rivulet {
+namespace {
+
+bool Aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kAlignment == 0; }
+
+TEST(AlignedBufferTest, IsAlignedAndZeroed) {
+  for (size_t size : {1, 15, 16, 17, 1000}) {
+    AlignedBuffer<float> buffer(size);
+    EXPECT_TRUE(Aligned(buffer.data()));
+    EXPECT_EQ(buffer.size(), size);
+    for (size_t i = 0; i < size; ++i) ASSERT_EQ(buffer[i], 0.0f);
+  }
+}
+
+TEST(AlignedBufferTest, EmptyHoldsNothing) {
+  const AlignedBuffer<float> buffer(0);
+  EXPECT_TRUE(buffer.empty());
+  EXPECT_EQ(buffer.data(), nullptr);
+}
+
+TEST(AlignedBufferTest, MovesItsMemory) {
+  AlignedBuffer<uint16_t> from(8);
+  from[3] = 7;
+  const uint16_t* memory = from.data();
+  const AlignedBuffer<uint16_t> to = std::move(from);
+  EXPECT_EQ(to.data(), memory);
+  EXPECT_EQ(to[3], 7);
+}
+
+TEST(AlignedBufferTest, PaddingRoundsUpToWholeBlocks) {
+  EXPECT_EQ(PaddedColumns(0), 0u);
+  EXPECT_EQ(PaddedColumns(1), 16u);
+  EXPECT_EQ(PaddedColumns(16), 16u);
+  EXPECT_EQ(PaddedColumns(17), 32u);
+}
+
+TEST(WorkspaceTest, HandsOutDisjointAlignedRowsThatStay) {
+  Workspace workspace;
+  std::vector<FloatMatrix> taken;
+  for (size_t i = 0; i < 60; ++i) {
+    // Some are larger than a block of the workspace.
+    taken.push_back(workspace.Take(1 + i * 37, 1 + i * 13 % 1000));
+    const FloatMatrix& m = taken.back();
+    EXPECT_TRUE(Aligned(m.data));
+    EXPECT_EQ(m.stride, PaddedColumns(m.columns));
+    for (size_t k = 0; k < m.rows * m.stride; ++k) m.data[k] = static_cast<float>(i);
+  }
+  for (size_t i = 0; i < taken.size(); ++i) {
+    const FloatMatrix& m = taken[i];
+    for (size_t k = 0; k < m.rows * m.stride; ++k) ASSERT_EQ(m.data[k], static_cast<float>(i));
+  }
+}
+
+TEST(WorkspaceTest, ResetUsesTheSameMemoryAgain) {
+  Workspace workspace;
+  const auto step = [&] {
+    std::vector<float*> taken;
+    for (size_t rows : {100, 5000, 3, 900}) taken.push_back(workspace.Take(rows, 512).data);
+    workspace.Reset();
+    return taken;
+  };
+  const std::vector<float*> first = step();
+  EXPECT_EQ(step(), first);
+  EXPECT_EQ(step(), first);
+}
+
+}  // namespace
+}  // namespace rivulet
