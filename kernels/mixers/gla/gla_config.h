@@ -1,0 +1,40 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What config.json decides about a gated linear attention layer (fla `gla`; mixers.md 3).
+#ifndef RIVULET_KERNELS_MIXERS_GLA_GLA_CONFIG_H_
+#define RIVULET_KERNELS_MIXERS_GLA_GLA_CONFIG_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/ops/activation/activation.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace rivulet {
+
+struct GlaConfig {
+  size_t heads = 0;
+  size_t kv_heads = 0;                             // divides heads
+  size_t key_dim = 0;                              // of one head
+  size_t value_dim = 0;                            // of one head
+  Activation feature_map = Activation::kIdentity;  // applied to q and k
+  bool use_short_conv = false;
+  size_t conv_size = 4;
+  bool conv_bias = false;
+  bool use_output_gate = true;
+  std::string norm_name;  // tensor prefix: "g_norm_swish_gate" or "g_norm"
+  bool affine = true;     // the norm has a weight
+  float norm_eps = 1e-6f;
+  size_t gate_rank = 16;
+  float gate_logit_normalizer = 16.0f;
+  std::optional<float> clamp_min;  // of the log decay
+};
+
+// INVALID_ARGUMENT names the key, its value and the remedy.
+absl::StatusOr<GlaConfig> ParseGlaConfig(const nlohmann::json& json, size_t hidden);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_GLA_GLA_CONFIG_H_
