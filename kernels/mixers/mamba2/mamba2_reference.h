@@ -1,0 +1,20 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Mamba-2's recurrence in fp64 from its quadratic form (mixers.md 6). For tests; quadratic in the
+// number of tokens.
+#ifndef RIVULET_KERNELS_MIXERS_MAMBA2_MAMBA2_REFERENCE_H_
+#define RIVULET_KERNELS_MIXERS_MAMBA2_MAMBA2_REFERENCE_H_
+
+#include <vector>
+
+#include "kernels/mixers/mamba2/mamba2_recurrence.h"
+
+namespace rivulet {
+
+// [T * H*Pp]: what Run writes for one session from position 0, zeros in the padding.
+std::vector<double> Mamba2Reference(const Mamba2Shape& shape, const Mamba2Constants& constants,
+                                    const Mamba2Input& input);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_MAMBA2_MAMBA2_REFERENCE_H_
