@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// For tests: makes .safetensors files and checkpoint directories.
+// For tests: makes .safetensors files, tokenizers and directories.
 #ifndef RIVULET_MODEL_LOADER_TESTING_H_
 #define RIVULET_MODEL_LOADER_TESTING_H_
 
@@ -76,6 +76,21 @@ inline std::string TestDirectory() {
                                         info->name(), ".", std::random_device{}());
   std::filesystem::create_directories(path);
   return path;
+}
+
+// Trains a toy SentencePiece model of some 350 pieces as directory/tokenizer.model.
+inline void TrainTestTokenizer(const std::string& directory, const std::string& options) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) {
+    absl::StrAppend(&text, "The quick brown fox jumps over the lazy dog ", i, "\n");
+  }
+  WriteTestFile(directory + "/text", text);
+  const std::string command =
+      absl::StrCat("spm_train --input=", directory, "/text --model_prefix=", directory,
+                   "/tokenizer --vocab_size=350 --hard_vocab_limit=false --minloglevel=2"
+                   " --character_coverage=1.0 ",
+                   options);
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
 }
 
 // Of RIVULET_TEST_SEED where it is set; printed, so that a failure can be replayed.

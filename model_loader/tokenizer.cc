@@ -1,0 +1,106 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "model_loader/tokenizer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
+#include "model_loader/sentencepiece/sentencepiece.h"
+#include "model_loader/utf8.h"
+
+namespace rivulet {
+namespace {
+
+constexpr std::string_view kSpacePiece = "\xe2\x96\x81";     // ▁
+constexpr std::string_view kUnknownText = " \xe2\x81\x87 ";  // " ⁇ ", as SentencePiece decodes it
+
+// The byte of a piece "<0xC3>", which IsByte() vouches for.
+char PieceByte(std::string_view piece) {
+  const auto digit = [](char c) { return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10; };
+  RIVULET_CHECK(piece.size() == 6, "a byte piece is not <0xNN>");
+  return static_cast<char>(digit(piece[3]) * 16 + digit(piece[4]));
+}
+
+std::string SpacesFor(std::string_view piece) {
+  std::string text;
+  while (!piece.empty()) {
+    const size_t place = std::min(piece.find(kSpacePiece), piece.size());
+    text += piece.substr(0, place);
+    if (place == piece.size()) break;
+    text += ' ';
+    piece.remove_prefix(place + kSpacePiece.size());
+  }
+  return text;
+}
+
+std::string BytesOf(const SentencePiece& model, int id) {
+  if (model.IsControl(id) || model.IsUnused(id)) return "";
+  if (model.IsUnknown(id)) return std::string(kUnknownText);
+  const std::string_view piece = model.IdToPiece(id);
+  return model.IsByte(id) ? std::string(1, PieceByte(piece)) : SpacesFor(piece);
+}
+
+class SentencePieceTokenizer : public Tokenizer {
+ public:
+  explicit SentencePieceTokenizer(std::unique_ptr<SentencePiece> model) : model_(std::move(model)) {
+    const int size = model_->vocabulary_size();
+    bytes_.reserve(static_cast<size_t>(size));
+    for (int id = 0; id < size; ++id) bytes_.push_back(BytesOf(*model_, id));
+    adds_dummy_prefix_ = FindDummyPrefix();
+  }
+
+  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text) const override {
+    const size_t valid = ValidUtf8Length(text);
+    if (valid != text.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the text is not valid UTF-8: byte 0x",
+                       absl::Hex(static_cast<uint8_t>(text[valid]), absl::kZeroPad2), " at offset ",
+                       valid, " does not belong to a character; send the text as UTF-8"));
+    }
+    std::vector<int> ids;
+    std::string error;
+    if (!model_->Encode(text, &ids, &error)) {
+      return absl::InternalError(absl::StrCat("SentencePiece could not encode the text: ", error));
+    }
+    return std::vector<uint32_t>(ids.begin(), ids.end());
+  }
+
+  std::string_view TokenBytes(uint32_t id) const override { return bytes_[id]; }
+  std::string_view Piece(uint32_t id) const override {
+    return model_->IdToPiece(static_cast<int>(id));
+  }
+  size_t vocab_size() const override { return bytes_.size(); }
+  bool AddsDummyPrefix() const override { return adds_dummy_prefix_; }
+  int64_t bos_id() const override { return model_->begin_id(); }
+  int64_t eos_id() const override { return model_->end_id(); }
+
+ private:
+  // The library does not tell, so we look at what it does to a letter.
+  bool FindDummyPrefix() const {
+    std::vector<int> ids;
+    std::string error;
+    return model_->Encode("a", &ids, &error) && !ids.empty() &&
+           bytes_[static_cast<size_t>(ids[0])].starts_with(' ') && !model_->IsUnknown(ids[0]);
+  }
+
+  const std::unique_ptr<SentencePiece> model_;
+  std::vector<std::string> bytes_;
+  bool adds_dummy_prefix_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadSentencePiece(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    return absl::NotFoundError(absl::StrCat(path, " does not exist"));
+  }
+  std::string error;
+  std::unique_ptr<SentencePiece> model = SentencePiece::LoadFile(path, &error);
+  if (model == nullptr) return absl::InvalidArgumentError(error);
+  return std::make_unique<SentencePieceTokenizer>(std::move(model));
+}
+
+}  // namespace rivulet
