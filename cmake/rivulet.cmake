@@ -61,10 +61,11 @@ function(rivulet_library name)
   endif()
 endfunction()
 
-# rivulet_binary(<name> OUTPUT <file name> SRCS ... [DEPS ...])
-#   A program in build/<preset>/bin, installed to bin/ by cmake --install. It finds our shared libraries in ../lib beside it.
+# rivulet_binary(<name> OUTPUT <file name> SRCS ... [DEPS ...] [NO_INSTALL])
+#   A program in build/<preset>/bin, installed to bin/ by cmake --install unless NO_INSTALL. It finds our shared libraries in ../lib
+#   beside it.
 function(rivulet_binary name)
-  cmake_parse_arguments(ARG "" "OUTPUT" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "NO_INSTALL" "OUTPUT" "SRCS;DEPS" ${ARGN})
   _rivulet_check_arguments(${name} "${ARG_UNPARSED_ARGUMENTS}")
   _rivulet_existing(${name} ARG_SRCS)
   if(NOT ARG_SRCS)
@@ -75,7 +76,9 @@ function(rivulet_binary name)
   _rivulet_tidy(${name})
   set_target_properties(${name} PROPERTIES OUTPUT_NAME "${ARG_OUTPUT}" RUNTIME_OUTPUT_DIRECTORY "${RIVULET_BIN_DIR}"
                                            INSTALL_RPATH "$ORIGIN/../lib")
-  install(TARGETS ${name} RUNTIME DESTINATION bin)
+  if(NOT ARG_NO_INSTALL)
+    install(TARGETS ${name} RUNTIME DESTINATION bin)
+  endif()
 endfunction()
 
 # rivulet_test(<name> SRCS ... [DEPS ...] [LABELS unit|e2e|gpu ...] [TIMEOUT seconds] [ENVIRONMENT NAME=value ...] [NEEDS target ...])
