@@ -1,0 +1,37 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/strings.h"
+#include "kernels/mixers/gla/gla.h"
+#include "kernels/mixers/hla/hla.h"
+#include "kernels/mixers/linear_attention/linear_attention.h"
+#include "kernels/mixers/mamba2/mamba2.h"
+#include "kernels/mixers/mixer.h"
+
+namespace rivulet {
+namespace {
+
+// The list of mixers: adding one is a line here and its folder.
+constexpr MixerEntry kMixers[] = {
+    {"linear_attn", MakeLinearAttention},
+    {"gla", MakeGla},
+    {"mamba2", MakeMamba2},
+    {"hla", MakeHla},
+};
+
+}  // namespace
+
+std::span<const MixerEntry> MixerRegistry() { return kMixers; }
+
+absl::StatusOr<MixerFactory> FindMixer(std::string_view type) {
+  std::string known;
+  for (const MixerEntry& entry : kMixers) {
+    if (entry.type == type) return entry.make;
+    absl::StrAppend(&known, known.empty() ? "" : ", ", ToAbsl(entry.type));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no mixer \"", ToAbsl(type), "\"; this server has: ", known));
+}
+
+}  // namespace rivulet
