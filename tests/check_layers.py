@@ -3,12 +3,14 @@
 """Checks what the layout promises, for every source file of the repository.
 
 Includes go one way (LAYERS below); protobuf and gRPC stop at server/rpc; CUDA headers stop at kernels/*.cu; every header has the
-guard that its path gives; every file has the copyright line and fewer than 700 lines.
+guard that its path gives, and includes <cstdint> when it names int64_t and its kin (newer libraries no longer bring it along); every
+file has the copyright line and fewer than 700 lines.
 
     tests/check_layers.py [ROOT]       prints each violation as path:line: reason, and exits 1 when there is one
     tests/check_layers.py --self-test  plants violations in a temporary tree and checks that each is found
 """
 
+import itertools
 import pathlib
 import re
 import sys
@@ -47,6 +49,7 @@ SKIPPED_FOLDERS = {"build", "__pycache__", "venv", "node_modules"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 PROTO_HEADER = re.compile(r"\.pb\.h$|^rivulet/v1/|^google/protobuf/|^grpcpp/|^grpc/")
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|nccl|nvtx|mma\.h|cub/|thrust/|cute/|cutlass/)")
+FIXED_WIDTH = re.compile(r"\bu?int(8|16|32|64)_t\b")
 
 
 def layer_of(path):
@@ -81,6 +84,11 @@ def check_guard(path, text):
         yield f"no header guard {guard}"
 
 
+def check_cstdint(text):
+    if FIXED_WIDTH.search(text) and "#include <cstdint>" not in text:
+        yield f"names {FIXED_WIDTH.search(text).group(0)} without #include <cstdint>"
+
+
 def check_file(path, text):
     """Yields (line, reason) for one file; `path` is relative to the root, with forward slashes."""
     lines = text.splitlines()
@@ -90,7 +98,7 @@ def check_file(path, text):
         yield 1, f"no line '{COPYRIGHT}'"
     suffix = pathlib.PurePosixPath(path).suffix
     if suffix in (".h", ".cuh"):
-        for reason in check_guard(path, text):
+        for reason in itertools.chain(check_guard(path, text), check_cstdint(text)):
             yield 1, reason
     if suffix in CXX_SUFFIXES:
         for number, line in enumerate(lines, 1):
@@ -155,6 +163,7 @@ BAD = {
     "kernels/base/relative.cc": (source('"../base/a.h"'), "from the repository root"),
     "kernels/base/test_support.cc": (source('"tests/support.h"'), "only tests/"),
     "kernels/base/guard.h": (header("kernels/guard.h"), "no header guard RIVULET_KERNELS_BASE_GUARD_H_"),
+    "kernels/base/width.h": (header("kernels/base/width.h", "uint8_t x;"), "without #include <cstdint>"),
     "kernels/base/once.h": (f"// {COPYRIGHT}\n#pragma once\n", "no header guard"),
     "kernels/base/long.cc": (source() + "\n" * MAX_LINES, "a file has fewer than"),
     "kernels/base/nobody.cc": ("int x;\n", "no line 'Copyright"),

@@ -35,6 +35,7 @@
 #define RIVULET_KERNELS_RECURRENCE_RECURRENCE_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/dtype.h"

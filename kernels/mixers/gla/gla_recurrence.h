@@ -15,6 +15,7 @@
 #define RIVULET_KERNELS_MIXERS_GLA_GLA_RECURRENCE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "kernels/base/dtype.h"

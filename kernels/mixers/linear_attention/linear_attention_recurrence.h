@@ -13,6 +13,7 @@
 #define RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_LINEAR_ATTENTION_RECURRENCE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "kernels/base/dtype.h"

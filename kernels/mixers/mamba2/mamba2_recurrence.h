@@ -13,6 +13,7 @@
 #define RIVULET_KERNELS_MIXERS_MAMBA2_MAMBA2_RECURRENCE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "kernels/base/aligned_buffer.h"

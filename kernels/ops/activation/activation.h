@@ -8,6 +8,7 @@
 #define RIVULET_KERNELS_OPS_ACTIVATION_ACTIVATION_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
