@@ -1,0 +1,93 @@
+# Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+"""Read what an exported model writes. Quadratic on purpose (the window is recomputed for every token): for
+reading a few samples, not for serving.
+
+    python3 sample.py tales --prompt "Once upon a time" --seeds 1 2 3
+"""
+import argparse
+import json
+import os
+
+import sentencepiece
+import torch
+
+from data import BOS, EOS
+from export import load_export
+
+
+def penalise(logits, ids, penalty):
+    """Tokens already in the window lose: positive logits divided, negative ones multiplied."""
+    if penalty == 1.0:
+        return logits
+    seen = logits.gather(1, ids)
+    return logits.scatter(1, ids, torch.where(seen > 0, seen / penalty, seen * penalty))
+
+
+def filtered(logits, s):
+    """Probabilities after repetition penalty, temperature, top-k, min-p, top-p (in this order)."""
+    p = torch.softmax(logits / s["temperature"], -1)
+    order = p.argsort(-1, descending=True)
+    p = p.gather(1, order)
+    rank = torch.arange(p.shape[1], device=p.device)
+    cut = (rank >= s["top_k"]) if s["top_k"] else rank < 0
+    cut = cut | (p < s["min_p"] * p[:, :1]) | (p.cumsum(-1) - p > s["top_p"])
+    p = p.masked_fill(cut, 0)
+    return torch.zeros_like(p).scatter(1, order, p / p.sum(-1, keepdim=True))
+
+
+@torch.no_grad()
+def generate(model, prompt_ids, s, seeds, max_tokens, device):
+    """One continuation of the prompt for each seed: lists of ids, ended by </s> or max_tokens."""
+    ids = torch.tensor([prompt_ids] * len(seeds), device=device)
+    generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
+    done = torch.zeros(len(seeds), dtype=torch.bool, device=device)
+    for _ in range(max_tokens):
+        p = filtered(penalise(model(ids)[:, -1].float(), ids, s["repetition_penalty"]), s)
+        token = torch.cat([torch.multinomial(row, 1, generator=g) for row, g in zip(p, generators)])
+        token = torch.where(done, EOS, token)
+        done |= token == EOS
+        ids = torch.cat([ids, token[:, None]], 1)
+        if done.all():
+            break
+    rows = ids[:, len(prompt_ids):].tolist()
+    return [row[:row.index(EOS)] if EOS in row else row for row in rows], done.tolist()
+
+
+def settings(folder, overrides):
+    s = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
+    path = os.path.join(folder, "generation_config.json")
+    if os.path.exists(path):
+        with open(path) as f:
+            s.update({k: v for k, v in json.load(f).items() if k in s})
+    s.update({k: v for k, v in overrides.items() if v is not None})
+    return s
+
+
+def show(folder, model, tokenizer, args, s, device):
+    for prompt in args.prompt:
+        prompt_ids = [BOS] + tokenizer.encode(prompt)
+        rows, ended = generate(model, prompt_ids, s, args.seeds, args.max_tokens, device)
+        for seed, row, end in zip(args.seeds, rows, ended):
+            print(f"\n### prompt {prompt!r}, seed {seed}, {s}{', ended by itself' if end else ''}\n")
+            print(prompt + tokenizer.decode(row), flush=True)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("folder")
+    p.add_argument("--prompt", nargs="+", default=["Once upon a time"])
+    p.add_argument("--seeds", nargs="+", type=int, default=[1])
+    p.add_argument("--max-tokens", type=int, default=300)
+    for name, kind in (("temperature", float), ("top_k", int), ("top_p", float), ("min_p", float),
+                       ("repetition_penalty", float)):
+        p.add_argument("--" + name.replace("_", "-"), type=kind)
+    args = p.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    tokenizer = sentencepiece.SentencePieceProcessor(
+        model_file=os.path.join(args.folder, "tokenizer.model"))
+    overrides = {k: getattr(args, k) for k in ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")}
+    show(args.folder, load_export(args.folder, device), tokenizer, args, settings(args.folder, overrides), device)
+
+
+if __name__ == "__main__":
+    main()
