@@ -1,0 +1,259 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/engine/cpu_engine.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/ops/sampling/sampling.h"
+#include "server/engine/state_pool.h"
+
+namespace rivulet {
+namespace {
+
+// Logits exist for this many places at a time, so that scoring a long prompt over a large
+// vocabulary takes bounded memory. As many as the decode rows of a busy step, so that those are one
+// block.
+constexpr size_t kLogitRows = 64;
+
+// A token of the step whose logits somebody wants.
+struct Place {
+  size_t row = 0;    // in StepPlan::rows
+  size_t token = 0;  // in StepPlan::tokens
+  bool scored = false;
+  size_t score = 0;  // index in score_targets
+  bool sampled = false;
+};
+
+std::vector<Place> PlacesOf(const StepPlan& plan, const StepResult& result) {
+  std::vector<Place> places;
+  for (size_t r = 0; r < plan.rows.size(); ++r) {
+    const StepRow& row = plan.rows[r];
+    if (!result.rows[r].status.ok()) continue;
+    for (size_t i = 0; i < row.score_targets.size(); ++i) {
+      places.push_back({r, row.segment.first_token + i, true, i, false});
+    }
+    if (!row.sample) continue;
+    if (row.score_targets.size() < row.segment.tokens) {
+      places.push_back({r, row.segment.first_token + row.segment.tokens - 1, false, 0, false});
+    }
+    places.back().sampled = true;
+  }
+  return places;
+}
+
+// Takes the stop ids out of the draw while it lives. Finite, so that it is no broken logit, and so
+// low that no bias or penalty brings it back.
+class Forbidden {
+ public:
+  Forbidden(const SampleSpec& spec, std::span<float> logits) : logits_(logits) {
+    if (!spec.forbid_stops || spec.stop_ids == nullptr) return;
+    for (uint32_t id : *spec.stop_ids) {
+      if (id >= logits.size()) continue;
+      saved_.emplace_back(id, logits[id]);
+      logits[id] = -1e30f;
+    }
+  }
+  ~Forbidden() {
+    // Backwards, so that an id that is listed twice gets its first value.
+    for (auto entry = saved_.rbegin(); entry != saved_.rend(); ++entry) {
+      logits_[entry->first] = entry->second;
+    }
+  }
+
+ private:
+  std::span<float> logits_;
+  std::vector<std::pair<uint32_t, float>> saved_;
+};
+
+absl::Status SampleRow(const SampleSpec& spec, std::span<float> logits, RowResult& result) {
+  // One for each thread of the pool: memory for as many rows as run at once, used again each step.
+  static thread_local SamplingScratch scratch;
+  {
+    const Forbidden forbidden(spec, logits);
+    RIVULET_ASSIGN_OR_RETURN(result.token,
+                             Sample(logits, *spec.params, {spec.session_counts, spec.turn_counts},
+                                    {spec.index, spec.position}, scratch));
+  }
+  result.sampled = true;
+  if (spec.logprobs == 0) return absl::OkStatus();
+  RIVULET_ASSIGN_OR_RETURN(result.logprob,
+                           ChosenAndTopLogprobs(logits, result.token, spec.logprobs));
+  return absl::OkStatus();
+}
+
+absl::Status AnswerPlace(const StepRow& row, const Place& place, std::span<float> logits,
+                         RowResult& result) {
+  if (place.scored) {
+    RIVULET_ASSIGN_OR_RETURN(
+        result.scores[place.score],
+        ChosenAndTopLogprobs(logits, row.score_targets[place.score], row.score_top));
+  }
+  return place.sampled ? SampleRow(row.spec, logits, result) : absl::OkStatus();
+}
+
+// INTERNAL: broken weights or state. What the place has to say, and where it is.
+absl::Status At(const absl::Status& status, const StepRow& row, const Place& place) {
+  const uint64_t position = row.segment.position + place.token - row.segment.first_token;
+  return absl::Status(
+      status.code(),
+      absl::StrCat("row ", place.row, " of the step, after the token at position ", position, ": ",
+                   status.message(), "; the session's state is lost: start a new one"));
+}
+
+absl::Status CheckIds(const char* what, std::span<const uint32_t> ids, uint32_t vocab) {
+  for (uint32_t id : ids) {
+    if (id < vocab) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, " ", id, " is outside of the vocabulary of ", vocab, " tokens: send ids below that"));
+  }
+  return absl::OkStatus();
+}
+
+class CpuEngine final : public Engine {
+ public:
+  CpuEngine(std::shared_ptr<const LoadedModel> model, size_t threads, StepProfile* profile)
+      : transformer_(std::move(model)), threads_(threads), profile_(profile) {}
+
+  absl::Status Start(uint64_t state_memory);
+
+  StepResult Step(const StepPlan& plan) override;
+  absl::StatusOr<uint32_t> AcquireCheckpoint() override { return states_->AcquireCheckpoint(); }
+  void ShareCheckpoint(uint32_t slot) override { states_->ShareCheckpoint(slot); }
+  void ReleaseCheckpoint(uint32_t slot) override { states_->ReleaseCheckpoint(slot); }
+  bool CheckpointShared(uint32_t slot) const override { return states_->CheckpointShared(slot); }
+  absl::StatusOr<uint32_t> AcquireTail() override { return states_->AcquireTail(); }
+  void ReleaseTail(uint32_t slot) override { states_->ReleaseTail(slot); }
+  void CopyTail(uint32_t from, uint32_t to) override { states_->CopyTail(from, to); }
+  const StateCapacity& capacity() const override { return states_->capacity(); }
+  uint32_t checkpoints_used() const override { return states_->checkpoints_used(); }
+  uint32_t tails_used() const override { return states_->tails_used(); }
+  uint32_t vocab_size() const override { return static_cast<uint32_t>(transformer_.vocab()); }
+
+ private:
+  Transformer::Lent Lend() { return {&layer_workspace_, &threads_, profile_}; }
+  void WarmUp();
+  StepResult CheckRows(const StepPlan& plan) const;
+  absl::Status Forward(const StepPlan& plan, const StepResult& result, FloatMatrix x);
+  void Answer(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits,
+              StepResult& result);
+
+  Transformer transformer_;
+  ThreadPool threads_;
+  StepProfile* profile_;
+  std::unique_ptr<StatePool> states_;
+  Workspace step_workspace_;   // reset after each step
+  Workspace layer_workspace_;  // reset after each layer
+  std::vector<uint32_t> ids_;
+  std::vector<Segment> segments_;
+};
+
+absl::Status CpuEngine::Start(uint64_t state_memory) {
+  const std::vector<const StateLayout*> layouts = transformer_.StateLayouts();
+  RIVULET_ASSIGN_OR_RETURN(states_, StatePool::Make(AddUpLayouts(layouts), state_memory));
+  WarmUp();
+  return absl::OkStatus();
+}
+
+void CpuEngine::WarmUp() {
+  StepPlan plan;
+  plan.tokens.assign(kLogitRows, 0);
+  StepRow& row = plan.rows.emplace_back();
+  row.segment.tokens = plan.tokens.size();
+  row.segment.checkpoint_in = row.segment.checkpoint_out = *AcquireCheckpoint();
+  row.segment.tail = *AcquireTail();
+  row.score_targets.assign(plan.tokens.size(), 0);
+  Step(plan);
+  ReleaseCheckpoint(row.segment.checkpoint_in);
+  ReleaseTail(row.segment.tail);
+}
+
+StepResult CpuEngine::Step(const StepPlan& plan) {
+  StepResult result = CheckRows(plan);
+  step_workspace_.Reset();
+  const FloatMatrix x = step_workspace_.Take(plan.tokens.size(), transformer_.hidden());
+  const absl::Status status = Forward(plan, result, x);
+  if (!status.ok()) {
+    for (RowResult& row : result.rows) row.status.Update(status);
+    return result;
+  }
+  const std::vector<Place> places = PlacesOf(plan, result);
+  const size_t rows = std::min(kLogitRows, places.size());
+  const FloatMatrix wanted = step_workspace_.Take(rows, transformer_.hidden());
+  const FloatMatrix logits = step_workspace_.Take(rows, transformer_.vocab());
+  for (size_t begin = 0; begin < places.size(); begin += rows) {
+    const size_t count = std::min(rows, places.size() - begin);
+    const std::span<const Place> block(places.data() + begin, count);
+    for (size_t i = 0; i < count; ++i) {
+      std::copy_n(x.row(block[i].token), x.columns, wanted.row(i));
+    }
+    transformer_.Logits(wanted.Rows(0, count), Lend(), logits.Rows(0, count));
+    Answer(plan, block, logits, result);
+  }
+  return result;
+}
+
+StepResult CpuEngine::CheckRows(const StepPlan& plan) const {
+  StepResult result;
+  result.rows.resize(plan.rows.size());
+  for (size_t r = 0; r < plan.rows.size(); ++r) {
+    const StepRow& row = plan.rows[r];
+    RIVULET_CHECK(row.segment.first_token + row.segment.tokens <= plan.tokens.size() &&
+                      row.score_targets.size() <= row.segment.tokens,
+                  "a row reaches past its tokens");
+    const uint32_t* first = plan.tokens.data() + row.segment.first_token;
+    absl::Status& status = result.rows[r].status;
+    status = CheckIds("token id", {first, row.segment.tokens}, vocab_size());
+    status.Update(CheckIds("token id to score", row.score_targets, vocab_size()));
+    result.rows[r].scores.resize(row.score_targets.size());
+  }
+  return result;
+}
+
+// Rows that have failed already take no part; their ids may not even be in the embedding table.
+absl::Status CpuEngine::Forward(const StepPlan& plan, const StepResult& result, FloatMatrix x) {
+  segments_.clear();
+  ids_.assign(plan.tokens.size(), 0);
+  for (size_t r = 0; r < plan.rows.size(); ++r) {
+    if (!result.rows[r].status.ok()) continue;
+    const Segment& segment = plan.rows[r].segment;
+    segments_.push_back(segment);
+    std::copy_n(plan.tokens.begin() + segment.first_token, segment.tokens,
+                ids_.begin() + segment.first_token);
+  }
+  if (segments_.empty()) return absl::OkStatus();
+  return transformer_.Forward(ids_, segments_, *states_, Lend(), x);
+}
+
+void CpuEngine::Answer(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits,
+                       StepResult& result) {
+  std::vector<absl::Status> statuses(places.size());
+  threads_.ParallelFor(places.size(), [&](size_t i) {
+    const size_t row = places[i].row;
+    statuses[i] =
+        AnswerPlace(plan.rows[row], places[i], {logits.row(i), logits.columns}, result.rows[row]);
+  });
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (statuses[i].ok()) continue;
+    const size_t row = places[i].row;
+    result.rows[row].status.Update(At(statuses[i], plan.rows[row], places[i]));
+  }
+  if (profile_) profile_->Lap(StepProfile::kSampling);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> MakeCpuEngine(std::shared_ptr<const LoadedModel> model,
+                                                      const EngineOptions& options,
+                                                      StepProfile* profile) {
+  auto engine = std::make_unique<CpuEngine>(std::move(model), options.threads, profile);
+  RIVULET_RETURN_IF_ERROR(engine->Start(options.state_memory));
+  return engine;
+}
+
+}  // namespace rivulet

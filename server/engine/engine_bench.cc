@@ -1,0 +1,439 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// rivulet-engine-bench: how fast the bare engine is, without scheduler, server or network.
+//
+//   rivulet-engine-bench --model models/tales --streams 1,8,64 --contexts 1000,10000 --json
+//   out.json
+//
+// Decode: every stream samples one token a step, all in one step. Prefill: one prompt, in steps of
+// --prefill_step tokens. Beside each stand the bytes that a step must move at least (weights once;
+// of each stream's state the checkpoint once and half a tail a token, and a checkpoint read and
+// written once in kFoldInterval tokens) and their share of what this machine's memory gives,
+// measured in the same run by reading 512 MiB with the same number of threads. A model that fits
+// the caches can pass 100 %.
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/base/version.h"
+#include "kernels/recurrence/recurrence.h"
+#include "model_loader/json.h"
+#include "model_loader/loaded_model.h"
+#include "nlohmann/json.hpp"
+#include "server/engine/cpu_engine.h"
+#include "server/engine/random_model.h"
+
+ABSL_FLAG(std::string, model, "", "checkpoint directory");
+ABSL_FLAG(std::string, random_config, "",
+          "instead of --model: a config.json whose shape gets random weights");
+ABSL_FLAG(uint32_t, threads, 0, "threads; 0: one for each core");
+ABSL_FLAG(uint64_t, state_memory, uint64_t{4} << 30, "bytes for all state slots");
+ABSL_FLAG(std::string, dtype, "auto", "weights: auto, fp32 or bf16");
+ABSL_FLAG(std::string, state_dtype, "fp32", "checkpoints: fp32 or bf16");
+ABSL_FLAG(std::string, streams, "1,8,64", "numbers of streams to decode at once; empty: none");
+ABSL_FLAG(std::string, contexts, "", "contexts (tokens) at which to time decode; ascending");
+ABSL_FLAG(uint32_t, tokens, 128, "decode steps to time at each point");
+ABSL_FLAG(uint32_t, prefill, 2048, "tokens of the prompt that is timed; 0: none");
+ABSL_FLAG(uint32_t, prefill_step, 512, "prompt tokens a step");
+ABSL_FLAG(std::string, json, "", "also write the results to this file");
+
+namespace rivulet {
+namespace {
+
+using Json = nlohmann::json;
+using BenchClock = std::chrono::steady_clock;
+
+double SecondsSince(BenchClock::time_point start) {
+  return std::chrono::duration<double>(BenchClock::now() - start).count();
+}
+
+struct Spread {
+  double p10 = 0, median = 0, p90 = 0;
+};
+
+Spread SpreadOf(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  const auto at = [&](double share) { return seconds[size_t(share * (seconds.size() - 1) + 0.5)]; };
+  return {at(0.1), at(0.5), at(0.9)};
+}
+
+// Bytes a second that `threads` threads read from memory together: median of ten passes.
+double MeasureReadBandwidth(size_t threads) {
+  constexpr size_t kWords = (size_t{512} << 20) / sizeof(uint64_t);
+  AlignedBuffer<uint64_t> memory(kWords);
+  ThreadPool pool(threads);
+  std::vector<uint64_t> sums(threads * 8);
+  std::vector<double> seconds;
+  for (int pass = 0; pass < 10; ++pass) {
+    const auto start = BenchClock::now();
+    pool.ParallelFor(threads, [&](size_t t) {
+      const uint64_t* words = memory.data() + kWords / threads * t;
+      uint64_t sum[8] = {};
+      for (size_t i = 0; i + 8 <= kWords / threads; i += 8) {
+        for (size_t lane = 0; lane < 8; ++lane) sum[lane] += words[i + lane];
+      }
+      sums[t * 8] += std::accumulate(sum, sum + 8, uint64_t{0});
+    });
+    seconds.push_back(SecondsSince(start));
+  }
+  RIVULET_CHECK(std::accumulate(sums.begin(), sums.end(), uint64_t{0}) == 0, "memory is not zero");
+  return kWords * sizeof(uint64_t) / SpreadOf(seconds).median;
+}
+
+// One session on bare slots; always alone, so it folds in place.
+struct Stream {
+  uint32_t checkpoint = 0;
+  uint32_t tail = 0;
+  uint64_t position = 0;
+  uint32_t last_token = 0;
+};
+
+class Bench {
+ public:
+  Bench(std::shared_ptr<const LoadedModel> model, size_t threads);
+
+  absl::Status Start();
+  absl::Status RunDecode(size_t streams);
+  absl::Status RunPrefill(size_t tokens);
+  absl::Status RunContexts(const std::vector<size_t>& contexts);
+  void Print() const;
+  const Json& results() const { return results_; }
+
+ private:
+  absl::StatusOr<Stream> NewStream();
+  void End(const Stream& stream);
+  absl::Status Feed(Stream& stream, size_t tokens);
+  absl::Status DecodeOnce(std::vector<Stream>& streams);
+  absl::StatusOr<std::vector<double>> TimeDecode(std::vector<Stream>& streams, size_t steps);
+  Json Profile(size_t steps) const;
+  double WeightBytes() const;
+  double StateBytesPerToken() const;
+
+  std::shared_ptr<const LoadedModel> model_;
+  size_t threads_;
+  StepProfile profile_;
+  std::unique_ptr<Engine> engine_;
+  SamplingParams sampling_;  // the defaults: temperature 1 over the whole vocabulary
+  double bandwidth_ = 0;
+  Json results_;
+};
+
+std::string Command(int argc, char** argv) {
+  return absl::StrJoin(std::vector<std::string>(argv, argv + argc), " ");
+}
+
+std::string ProcessorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  }
+  utsname name;
+  return uname(&name) == 0 ? name.machine : "unknown";
+}
+
+std::string Now() {
+  const std::time_t now = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+  return text;
+}
+
+Bench::Bench(std::shared_ptr<const LoadedModel> model, size_t threads)
+    : model_(std::move(model)), threads_(threads) {}
+
+absl::Status Bench::Start() {
+  EngineOptions options;
+  options.threads = threads_;
+  options.state_memory = absl::GetFlag(FLAGS_state_memory);
+  bandwidth_ = MeasureReadBandwidth(threads_);
+  RIVULET_ASSIGN_OR_RETURN(engine_, MakeCpuEngine(model_, options, &profile_));
+  results_["model"] = {{"name", model_->name},
+                       {"parameters", model_->parameters},
+                       {"weight_dtype", DTypeName(model_->weight_dtype)},
+                       {"state_dtype", DTypeName(model_->state_dtype)},
+                       {"weight_bytes_per_step", WeightBytes()},
+                       {"checkpoint_bytes", engine_->capacity().checkpoint_bytes},
+                       {"tail_bytes", engine_->capacity().tail_bytes},
+                       {"state_bytes_per_token", StateBytesPerToken()}};
+  results_["machine"] = {{"processor", ProcessorName()},
+                         {"threads", threads_},
+                         {"simd", RecurrenceTarget()},
+                         {"read_bytes_per_second", bandwidth_}};
+  return absl::OkStatus();
+}
+
+// Every trained number once, but of an untied embedding table only a row a token.
+double Bench::WeightBytes() const {
+  const bool tied = model_->spec.embeddings == model_->spec.lm_head;
+  const double table = tied ? 0.0 : static_cast<double>(model_->spec.vocab * model_->spec.hidden);
+  return (static_cast<double>(model_->parameters) - table) * DTypeSize(model_->weight_dtype);
+}
+
+double Bench::StateBytesPerToken() const {
+  const StateCapacity& capacity = engine_->capacity();
+  return capacity.checkpoint_bytes * (1.0 + 2.0 / kFoldInterval) + capacity.tail_bytes / 2.0;
+}
+
+absl::StatusOr<Stream> Bench::NewStream() {
+  Stream stream;
+  RIVULET_ASSIGN_OR_RETURN(stream.checkpoint, engine_->AcquireCheckpoint());
+  RIVULET_ASSIGN_OR_RETURN(stream.tail, engine_->AcquireTail());
+  return stream;
+}
+
+void Bench::End(const Stream& stream) {
+  engine_->ReleaseCheckpoint(stream.checkpoint);
+  engine_->ReleaseTail(stream.tail);
+}
+
+Segment NextSegment(const Stream& stream, size_t first_token, size_t tokens) {
+  return {first_token, tokens, stream.position, stream.checkpoint, stream.checkpoint, stream.tail};
+}
+
+// A prompt of arbitrary tokens, in steps of --prefill_step.
+absl::Status Bench::Feed(Stream& stream, size_t tokens) {
+  while (tokens > 0) {
+    const size_t count = std::min<size_t>(tokens, absl::GetFlag(FLAGS_prefill_step));
+    StepPlan plan;
+    for (size_t i = 0; i < count; ++i) {
+      plan.tokens.push_back((stream.position + i) * 7919 % engine_->vocab_size());
+    }
+    plan.rows.emplace_back().segment = NextSegment(stream, 0, count);
+    RIVULET_RETURN_IF_ERROR(engine_->Step(plan).rows[0].status);
+    stream.position += count;
+    tokens -= count;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Bench::DecodeOnce(std::vector<Stream>& streams) {
+  StepPlan plan;
+  for (size_t s = 0; s < streams.size(); ++s) {
+    plan.tokens.push_back(streams[s].last_token);
+    StepRow& row = plan.rows.emplace_back();
+    row.segment = NextSegment(streams[s], s, 1);
+    row.sample = true;
+    row.spec.params = &sampling_;
+    row.spec.index = s;
+    row.spec.position = streams[s].position + 1;
+  }
+  const StepResult result = engine_->Step(plan);
+  for (size_t s = 0; s < streams.size(); ++s) {
+    RIVULET_RETURN_IF_ERROR(result.rows[s].status);
+    streams[s].last_token = result.rows[s].token;
+    ++streams[s].position;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<double>> Bench::TimeDecode(std::vector<Stream>& streams, size_t steps) {
+  for (size_t i = 0; i < kFoldInterval; ++i) RIVULET_RETURN_IF_ERROR(DecodeOnce(streams));
+  profile_.Reset();
+  std::vector<double> seconds;
+  for (size_t i = 0; i < steps; ++i) {
+    const auto start = BenchClock::now();
+    RIVULET_RETURN_IF_ERROR(DecodeOnce(streams));
+    seconds.push_back(SecondsSince(start));
+  }
+  return seconds;
+}
+
+Json Bench::Profile(size_t steps) const {
+  const char* names[StepProfile::kParts] = {"embedding", "norm_and_add", "mixer",
+                                            "mlp",       "head",         "sampling"};
+  Json parts;
+  for (int part = 0; part < StepProfile::kParts; ++part) {
+    parts[names[part]] = profile_.seconds(StepProfile::Part(part)) / steps;
+  }
+  return parts;
+}
+
+absl::Status Bench::RunDecode(size_t count) {
+  std::vector<Stream> streams;
+  for (size_t s = 0; s < count; ++s) {
+    RIVULET_ASSIGN_OR_RETURN(Stream stream, NewStream());
+    // Streams fold at different steps, as in a server.
+    RIVULET_RETURN_IF_ERROR(Feed(stream, 1 + s % kFoldInterval));
+    streams.push_back(stream);
+  }
+  const size_t steps = absl::GetFlag(FLAGS_tokens);
+  RIVULET_ASSIGN_OR_RETURN(const std::vector<double> seconds, TimeDecode(streams, steps));
+  const Spread step = SpreadOf(seconds);
+  const double total = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  const double bytes = WeightBytes() + count * StateBytesPerToken();
+  results_["decode"].push_back({{"streams", count},
+                                {"tokens_per_second", count * steps / total},
+                                {"step_seconds", {step.p10, step.median, step.p90}},
+                                {"bytes_per_step", bytes},
+                                {"bandwidth_share", bytes / (total / steps) / bandwidth_},
+                                {"parts_seconds", Profile(steps)}});
+  for (const Stream& stream : streams) End(stream);
+  return absl::OkStatus();
+}
+
+absl::Status Bench::RunPrefill(size_t tokens) {
+  RIVULET_ASSIGN_OR_RETURN(Stream stream, NewStream());
+  RIVULET_RETURN_IF_ERROR(Feed(stream, absl::GetFlag(FLAGS_prefill_step)));
+  profile_.Reset();
+  const auto start = BenchClock::now();
+  RIVULET_RETURN_IF_ERROR(Feed(stream, tokens));
+  const double seconds = SecondsSince(start);
+  End(stream);
+  const double flops = 2.0 * WeightBytes() / DTypeSize(model_->weight_dtype) * tokens / seconds;
+  results_["prefill"] = {{"tokens", tokens},
+                         {"tokens_per_second", tokens / seconds},
+                         {"weight_flops_per_second", flops},
+                         {"parts_seconds", Profile(1)}};
+  return absl::OkStatus();
+}
+
+absl::Status Bench::RunContexts(const std::vector<size_t>& contexts) {
+  std::vector<Stream> streams(1);
+  RIVULET_ASSIGN_OR_RETURN(streams[0], NewStream());
+  const size_t steps = std::max<size_t>(64, absl::GetFlag(FLAGS_tokens));
+  for (size_t context : contexts) {
+    if (context > streams[0].position) {
+      RIVULET_RETURN_IF_ERROR(Feed(streams[0], context - streams[0].position));
+    }
+    RIVULET_ASSIGN_OR_RETURN(const std::vector<double> seconds, TimeDecode(streams, steps));
+    const Spread step = SpreadOf(seconds);
+    results_["contexts"].push_back(
+        {{"context", context}, {"token_seconds", {step.p10, step.median, step.p90}}});
+  }
+  End(streams[0]);
+  return absl::OkStatus();
+}
+
+void PrintParts(const Json& parts) {
+  for (const auto& [name, seconds] : parts.items()) {
+    std::printf("  %s %.3f ms", name.c_str(), 1e3 * seconds.get<double>());
+  }
+  std::printf("\n");
+}
+
+void Bench::Print() const {
+  std::printf("%s, %.1f M parameters, weights %s, state %s: %.1f MB of weights a step, ",
+              model_->name.c_str(), model_->parameters / 1e6, DTypeName(model_->weight_dtype),
+              DTypeName(model_->state_dtype), WeightBytes() / 1e6);
+  std::printf("checkpoint %.3f MB, tail %.3f MB\n", engine_->capacity().checkpoint_bytes / 1e6,
+              engine_->capacity().tail_bytes / 1e6);
+  std::printf("%s, %zu threads, %s, memory reads %.1f GB/s\n", ProcessorName().c_str(), threads_,
+              RecurrenceTarget(), bandwidth_ / 1e9);
+  for (const Json& row : results_.value("decode", Json::array())) {
+    const Json& step = row["step_seconds"];
+    std::printf(
+        "decode  %3d streams %9.1f tokens/s  step %.3f ms (%.3f to %.3f)  %.1f MB, %.0f %%\n",
+        row["streams"].get<int>(), row["tokens_per_second"].get<double>(),
+        1e3 * step[1].get<double>(), 1e3 * step[0].get<double>(), 1e3 * step[2].get<double>(),
+        row["bytes_per_step"].get<double>() / 1e6, 100 * row["bandwidth_share"].get<double>());
+    PrintParts(row["parts_seconds"]);
+  }
+  if (results_.contains("prefill")) {
+    const Json& row = results_["prefill"];
+    std::printf("prefill %d tokens %9.1f tokens/s  %.1f GFLOP/s in maps\n",
+                row["tokens"].get<int>(), row["tokens_per_second"].get<double>(),
+                row["weight_flops_per_second"].get<double>() / 1e9);
+    PrintParts(row["parts_seconds"]);
+  }
+  for (const Json& row : results_.value("contexts", Json::array())) {
+    const Json& token = row["token_seconds"];
+    std::printf("context %8d  %.3f ms a token (%.3f to %.3f)\n", row["context"].get<int>(),
+                1e3 * token[1].get<double>(), 1e3 * token[0].get<double>(),
+                1e3 * token[2].get<double>());
+  }
+}
+
+absl::StatusOr<std::vector<size_t>> ParseNumbers(const std::string& text) {
+  std::vector<size_t> numbers;
+  for (absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    uint64_t number = 0;
+    if (!absl::SimpleAtoi(part, &number) || number == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", part, "' is not a number above 0: write 1,8,64"));
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+absl::StatusOr<DType> ParseDType(const std::string& name) {
+  if (name == "fp32") return DType::kFloat32;
+  if (name == "bf16") return DType::kBFloat16;
+  return absl::InvalidArgumentError(absl::StrCat("dtype '", name, "' is neither fp32 nor bf16"));
+}
+
+absl::StatusOr<std::shared_ptr<const LoadedModel>> LoadFlaggedModel() {
+  LoadOptions options;
+  if (absl::GetFlag(FLAGS_dtype) != "auto") {
+    RIVULET_ASSIGN_OR_RETURN(options.weight_dtype, ParseDType(absl::GetFlag(FLAGS_dtype)));
+  }
+  RIVULET_ASSIGN_OR_RETURN(options.mixer.state_dtype, ParseDType(absl::GetFlag(FLAGS_state_dtype)));
+  const std::string config_file = absl::GetFlag(FLAGS_random_config);
+  if (!config_file.empty()) {
+    RIVULET_ASSIGN_OR_RETURN(const Json config, ReadJsonObject(config_file, 1 << 20));
+    return MakeRandomModel(config, 1, options);
+  }
+  RIVULET_ASSIGN_OR_RETURN(std::shared_ptr<const LoadedModel> model,
+                           LoadModel(absl::GetFlag(FLAGS_model), options));
+  return model;
+}
+
+absl::Status Run(const std::string& command) {
+  RIVULET_ASSIGN_OR_RETURN(const auto streams, ParseNumbers(absl::GetFlag(FLAGS_streams)));
+  RIVULET_ASSIGN_OR_RETURN(const auto contexts, ParseNumbers(absl::GetFlag(FLAGS_contexts)));
+  RIVULET_ASSIGN_OR_RETURN(auto model, LoadFlaggedModel());
+  size_t threads = absl::GetFlag(FLAGS_threads);
+  if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
+  Bench bench(std::move(model), threads);
+  RIVULET_RETURN_IF_ERROR(bench.Start());
+  for (size_t count : streams) RIVULET_RETURN_IF_ERROR(bench.RunDecode(count));
+  if (absl::GetFlag(FLAGS_prefill) > 0) {
+    RIVULET_RETURN_IF_ERROR(bench.RunPrefill(absl::GetFlag(FLAGS_prefill)));
+  }
+  RIVULET_RETURN_IF_ERROR(bench.RunContexts(contexts));
+  std::printf("%s\n%s, rivulet %s, commit %s\n", command.c_str(), Now().c_str(),
+              std::string(Version()).c_str(), std::string(Commit()).c_str());
+  bench.Print();
+  if (absl::GetFlag(FLAGS_json).empty()) return absl::OkStatus();
+  Json results = bench.results();
+  results["command"] = command;
+  results["date"] = Now();
+  results["commit"] = std::string(Commit());
+  std::ofstream file(absl::GetFlag(FLAGS_json));
+  file << results.dump(2) << "\n";
+  if (file.flush()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot write --json ", absl::GetFlag(FLAGS_json)));
+}
+
+}  // namespace
+}  // namespace rivulet
+
+int main(int argc, char** argv) {
+  const std::string command = rivulet::Command(argc, argv);
+  absl::SetProgramUsageMessage("times the bare engine: --model DIR [--streams 1,8,64]");
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = rivulet::Run(command);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "rivulet-engine-bench: %s\n", std::string(status.message()).c_str());
+  return 1;
+}

@@ -1,0 +1,66 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// An Engine for the tests of what stands above it: real slots, and a "model" whose state is a hash
+// of the tokens in a checkpoint and the tokens since in a tail. So it obeys every rule of Engine,
+// is exact about who may write which slot, and what it samples tells whether the right tokens of
+// the right session went through. No weights, no kernels, no threads.
+//
+// The token sampled after tokens t0..tn is FakeEngine::NextToken({t0..tn}, index), unless a test
+// fixes `next_token`.
+#ifndef RIVULET_SERVER_ENGINE_FAKE_ENGINE_H_
+#define RIVULET_SERVER_ENGINE_FAKE_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "server/engine/engine.h"
+#include "server/engine/state_pool.h"
+
+namespace rivulet {
+
+class FakeEngine : public Engine {
+ public:
+  static constexpr uint32_t kVocab = 100;
+
+  // Room for `sessions` sessions and the spare checkpoints that StatePool adds.
+  explicit FakeEngine(uint32_t sessions);
+
+  // What a session's state says of the tokens it has seen.
+  static uint64_t Hash(std::span<const uint32_t> tokens);
+  static uint32_t NextToken(std::span<const uint32_t> tokens, uint32_t index);
+
+  StepResult Step(const StepPlan& plan) override;
+  absl::StatusOr<uint32_t> AcquireCheckpoint() override { return pool_->AcquireCheckpoint(); }
+  void ShareCheckpoint(uint32_t slot) override { pool_->ShareCheckpoint(slot); }
+  void ReleaseCheckpoint(uint32_t slot) override { pool_->ReleaseCheckpoint(slot); }
+  bool CheckpointShared(uint32_t slot) const override { return pool_->CheckpointShared(slot); }
+  absl::StatusOr<uint32_t> AcquireTail() override { return pool_->AcquireTail(); }
+  void ReleaseTail(uint32_t slot) override { pool_->ReleaseTail(slot); }
+  void CopyTail(uint32_t from, uint32_t to) override { pool_->CopyTail(from, to); }
+  const StateCapacity& capacity() const override { return pool_->capacity(); }
+  uint32_t checkpoints_used() const override { return pool_->checkpoints_used(); }
+  uint32_t tails_used() const override { return pool_->tails_used(); }
+  uint32_t vocab_size() const override { return kVocab; }
+
+  // Hash of the tokens in a checkpoint and the first `tail_tokens` rows of a tail.
+  uint64_t StateHash(uint32_t checkpoint, uint32_t tail, size_t tail_tokens) const;
+
+  // Steps run so far, for tests that count.
+  size_t steps = 0;
+  // If set: called for each row of a step; a status that is not OK fails that row.
+  std::function<absl::Status(const StepRow&)> fail_row;
+  // If set: what a row samples.
+  std::function<uint32_t(const StepRow&)> next_token;
+
+ private:
+  RowResult RunRow(const StepPlan& plan, const StepRow& row);
+
+  std::unique_ptr<StatePool> pool_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_ENGINE_FAKE_ENGINE_H_

@@ -1,0 +1,178 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/engine/state_pool.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status.h"
+
+namespace rivulet {
+namespace {
+
+uint32_t SpareCheckpoints(uint64_t tails) {
+  return static_cast<uint32_t>(std::max<uint64_t>(1, tails / StatePool::kTailsPerSpare));
+}
+
+uint64_t BytesFor(const StateSizes& sizes, uint64_t tails) {
+  return tails * sizes.tail_bytes + (tails + SpareCheckpoints(tails)) * sizes.checkpoint_bytes;
+}
+
+absl::Status NoSlotLeft(const char* kind, uint32_t slots) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("all ", slots, " ", kind,
+                   " slots are in use: try again when a session has ended, or give the server more "
+                   "--state-memory"));
+}
+
+}  // namespace
+
+StateSizes AddUpLayouts(std::span<const StateLayout* const> layers) {
+  StateSizes sizes;
+  for (const StateLayout* layer : layers) {
+    sizes.checkpoint_offsets.push_back(sizes.checkpoint_bytes);
+    sizes.tail_offsets.push_back(sizes.tail_bytes);
+    sizes.checkpoint_bytes += RoundUp(layer->checkpoint_bytes(), kAlignment);
+    sizes.tail_bytes += RoundUp(layer->tail_bytes(), kAlignment);
+  }
+  return sizes;
+}
+
+absl::StatusOr<StateCapacity> SplitStateMemory(const StateSizes& sizes, uint64_t state_memory) {
+  if (state_memory < BytesFor(sizes, 1)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("--state-memory is ", state_memory, " bytes, but one session of this model ",
+                     "needs ", BytesFor(sizes, 1), " (two checkpoints of ", sizes.checkpoint_bytes,
+                     " and a tail of ", sizes.tail_bytes, "): raise it to that at least"));
+  }
+  uint64_t fits = 1, too_many = StatePool::kMaxTails + 1;
+  while (too_many - fits > 1) {
+    const uint64_t middle = (fits + too_many) / 2;
+    (BytesFor(sizes, middle) <= state_memory ? fits : too_many) = middle;
+  }
+  StateCapacity capacity;
+  capacity.checkpoint_bytes = sizes.checkpoint_bytes;
+  capacity.tail_bytes = sizes.tail_bytes;
+  capacity.tail_slots = static_cast<uint32_t>(fits);
+  capacity.checkpoint_slots = capacity.tail_slots + SpareCheckpoints(fits);
+  return capacity;
+}
+
+absl::StatusOr<std::unique_ptr<StatePool>> StatePool::Make(StateSizes sizes,
+                                                           uint64_t state_memory) {
+  RIVULET_ASSIGN_OR_RETURN(StateCapacity capacity, SplitStateMemory(sizes, state_memory));
+  const size_t bytes = std::max<size_t>(1, BytesFor(sizes, capacity.tail_slots));
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    return absl::ResourceExhaustedError(absl::StrCat("the system refuses ", bytes,
+                                                     " bytes for --state-memory (",
+                                                     std::strerror(errno), "): lower it"));
+  }
+  // States are read from end to end every token: fewer pages, fewer misses. Advice only.
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  return std::unique_ptr<StatePool>(
+      new StatePool(std::move(sizes), capacity, static_cast<std::byte*>(memory)));
+}
+
+StatePool::StatePool(StateSizes sizes, StateCapacity capacity, std::byte* memory)
+    : sizes_(std::move(sizes)),
+      capacity_(capacity),
+      memory_(memory),
+      checkpoints_(capacity.checkpoint_slots),
+      tails_(capacity.tail_slots) {}
+
+StatePool::~StatePool() { munmap(memory_, std::max<size_t>(1, TotalBytes())); }
+
+absl::StatusOr<uint32_t> StatePool::AcquireCheckpoint() {
+  if (checkpoints_.full()) return NoSlotLeft("checkpoint", capacity_.checkpoint_slots);
+  const bool fresh_page = checkpoints_.next_is_fresh();
+  const uint32_t slot = checkpoints_.Take();
+  if (!fresh_page) std::memset(CheckpointBytes(slot).data(), 0, sizes_.checkpoint_bytes);
+  return slot;
+}
+
+void StatePool::ShareCheckpoint(uint32_t slot) {
+  RIVULET_CHECK(checkpoints_.held(slot), "shares a checkpoint that nobody holds");
+  checkpoints_.Share(slot);
+}
+
+void StatePool::ReleaseCheckpoint(uint32_t slot) {
+  RIVULET_CHECK(checkpoints_.held(slot), "releases a checkpoint that nobody holds");
+  checkpoints_.Release(slot);
+}
+
+uint32_t StatePool::References(uint32_t slot) const {
+  RIVULET_CHECK(checkpoints_.held(slot), "asks for a checkpoint that nobody holds");
+  return checkpoints_.references(slot);
+}
+
+absl::StatusOr<uint32_t> StatePool::AcquireTail() {
+  if (tails_.full()) return NoSlotLeft("tail", capacity_.tail_slots);
+  return tails_.Take();
+}
+
+void StatePool::ReleaseTail(uint32_t slot) {
+  RIVULET_CHECK(tails_.held(slot), "releases a tail that nobody holds");
+  tails_.Release(slot);
+}
+
+void StatePool::CopyTail(uint32_t from, uint32_t to) {
+  if (from == to) return;
+  std::memcpy(TailBytes(to).data(), TailBytes(from).data(), sizes_.tail_bytes);
+}
+
+LayerState StatePool::Layer(size_t layer) const {
+  LayerState state;
+  state.checkpoints = memory_ + sizes_.checkpoint_offsets[layer];
+  state.checkpoint_stride = sizes_.checkpoint_bytes;
+  state.tails = Tails() + sizes_.tail_offsets[layer];
+  state.tail_stride = sizes_.tail_bytes;
+  return state;
+}
+
+std::span<std::byte> StatePool::CheckpointBytes(uint32_t slot) const {
+  RIVULET_CHECK(checkpoints_.held(slot), "reads a checkpoint that nobody holds");
+  return {memory_ + slot * sizes_.checkpoint_bytes, sizes_.checkpoint_bytes};
+}
+
+std::span<std::byte> StatePool::TailBytes(uint32_t slot) const {
+  RIVULET_CHECK(tails_.held(slot), "reads a tail that nobody holds");
+  return {Tails() + slot * sizes_.tail_bytes, sizes_.tail_bytes};
+}
+
+std::byte* StatePool::Tails() const {
+  return memory_ + capacity_.checkpoint_slots * sizes_.checkpoint_bytes;
+}
+
+size_t StatePool::TotalBytes() const {
+  return capacity_.checkpoint_slots * sizes_.checkpoint_bytes +
+         capacity_.tail_slots * sizes_.tail_bytes;
+}
+
+uint32_t StatePool::Slots::Take() {
+  uint32_t slot = touched_;
+  if (next_is_fresh()) {
+    ++touched_;
+  } else {
+    slot = free_.back();
+    free_.pop_back();
+  }
+  references_[slot] = 1;
+  ++used_;
+  return slot;
+}
+
+void StatePool::Slots::Release(uint32_t slot) {
+  if (--references_[slot] != 0) return;
+  free_.push_back(slot);
+  --used_;
+}
+
+}  // namespace rivulet

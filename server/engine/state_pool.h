@@ -1,0 +1,112 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The host memory that sessions' states live in: checkpoint slots and tail slots, each one run of
+// bytes over all layers, so that a snapshot is two copies. Checkpoints are counted references,
+// tails have one owner. Everything is O(1) but the zeroing of a slot that was used before.
+//
+// It knows bytes, not what they mean, and no session. Memory is reserved at once and becomes real
+// when first touched, so a large --state-memory costs nothing until sessions come.
+//
+// Threading: engine thread only.
+#ifndef RIVULET_SERVER_ENGINE_STATE_POOL_H_
+#define RIVULET_SERVER_ENGINE_STATE_POOL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/recurrence/state.h"
+#include "server/engine/engine.h"
+
+namespace rivulet {
+
+// Where each layer's planes lie in a slot: the sum of the layers' layouts.
+struct StateSizes {
+  size_t checkpoint_bytes = 0;  // of one slot
+  size_t tail_bytes = 0;
+  std::vector<size_t> checkpoint_offsets;  // [layers]
+  std::vector<size_t> tail_offsets;
+};
+
+StateSizes AddUpLayouts(std::span<const StateLayout* const> layers);
+
+// How `state_memory` bytes are split: as many tails as possible such that every tail has a
+// checkpoint of its own and there are spares, one for each kTailsPerSpare tails and at least one. A
+// fold of a shared checkpoint takes a slot before it gives the old one back; with one spare some
+// session can always go on, with more they need not take turns. RESOURCE_EXHAUSTED naming
+// --state-memory and the least that works.
+absl::StatusOr<StateCapacity> SplitStateMemory(const StateSizes& sizes, uint64_t state_memory);
+
+class StatePool {
+ public:
+  static constexpr uint32_t kTailsPerSpare = 8;
+  static constexpr uint32_t kMaxTails = 1 << 16;
+
+  // RESOURCE_EXHAUSTED as SplitStateMemory, or if the system refuses the address space.
+  static absl::StatusOr<std::unique_ptr<StatePool>> Make(StateSizes sizes, uint64_t state_memory);
+  ~StatePool();
+  StatePool(const StatePool&) = delete;
+  StatePool& operator=(const StatePool&) = delete;
+
+  // One reference, all zeros. RESOURCE_EXHAUSTED naming --state-memory; nothing changes then.
+  absl::StatusOr<uint32_t> AcquireCheckpoint();
+  void ShareCheckpoint(uint32_t slot);
+  // Free when the last reference goes. REQUIRES: the slot is held.
+  void ReleaseCheckpoint(uint32_t slot);
+  bool CheckpointShared(uint32_t slot) const { return References(slot) > 1; }
+
+  // Contents undefined (what the last owner left).
+  absl::StatusOr<uint32_t> AcquireTail();
+  void ReleaseTail(uint32_t slot);
+  void CopyTail(uint32_t from, uint32_t to);
+
+  const StateCapacity& capacity() const { return capacity_; }
+  uint32_t checkpoints_used() const { return checkpoints_.used(); }
+  uint32_t tails_used() const { return tails_.used(); }
+
+  // Layer `layer`'s part of all slots.
+  LayerState Layer(size_t layer) const;
+  // All bytes of one slot. REQUIRES: the slot is held.
+  std::span<std::byte> CheckpointBytes(uint32_t slot) const;
+  std::span<std::byte> TailBytes(uint32_t slot) const;
+
+ private:
+  // Numbers 0..count-1, the last one returned is handed out first: it is warm in the cache.
+  class Slots {
+   public:
+    explicit Slots(uint32_t count) : references_(count) {}
+    bool full() const { return used_ == references_.size(); }
+    uint32_t used() const { return used_; }
+    bool held(uint32_t slot) const { return slot < references_.size() && references_[slot] > 0; }
+    uint32_t references(uint32_t slot) const { return references_[slot]; }
+    // The next Take hands out a slot that was never used: its memory is zeros.
+    bool next_is_fresh() const { return free_.empty(); }
+    uint32_t Take();
+    void Share(uint32_t slot) { ++references_[slot]; }
+    void Release(uint32_t slot);
+
+   private:
+    std::vector<uint32_t> references_;
+    std::vector<uint32_t> free_;  // of those below touched_
+    uint32_t touched_ = 0;        // slots that were ever handed out
+    uint32_t used_ = 0;
+  };
+
+  StatePool(StateSizes sizes, StateCapacity capacity, std::byte* memory);
+  uint32_t References(uint32_t slot) const;
+  std::byte* Tails() const;
+  size_t TotalBytes() const;
+
+  StateSizes sizes_;
+  StateCapacity capacity_;
+  std::byte* memory_;  // all checkpoints, then all tails
+  Slots checkpoints_;
+  Slots tails_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_ENGINE_STATE_POOL_H_

@@ -1,0 +1,214 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/engine/state_pool.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace rivulet {
+namespace {
+
+using ::testing::HasSubstr;
+
+uint32_t TestSeed() {
+  const char* seed = std::getenv("RIVULET_TEST_SEED");
+  const uint32_t value = seed ? std::strtoul(seed, nullptr, 10) : std::random_device()();
+  std::printf("RIVULET_TEST_SEED=%u\n", value);
+  return value;
+}
+
+// Two layers: checkpoints of 128 + 64 bytes, tails of 64 + 192.
+StateSizes TwoLayers() {
+  StateLayout a, b;
+  a.Add(StatePart::kCheckpoint, "s", DType::kFloat32, {17});
+  a.Add(StatePart::kTail, "k", DType::kFloat32, {16});
+  b.Add(StatePart::kCheckpoint, "s", DType::kBFloat16, {2, 16});
+  b.Add(StatePart::kTail, "k", DType::kFloat32, {3, 16});
+  const StateLayout* layers[] = {&a, &b};
+  return AddUpLayouts(layers);
+}
+
+std::unique_ptr<StatePool> MakePool(uint64_t bytes) {
+  auto pool = StatePool::Make(TwoLayers(), bytes);
+  EXPECT_TRUE(pool.ok()) << pool.status();
+  return *std::move(pool);
+}
+
+TEST(StatePoolTest, AddsUpLayersOnCacheLines) {
+  const StateSizes sizes = TwoLayers();
+  EXPECT_EQ(sizes.checkpoint_bytes, 192u);
+  EXPECT_EQ(sizes.tail_bytes, 256u);
+  EXPECT_EQ(sizes.checkpoint_offsets, (std::vector<size_t>{0, 128}));
+  EXPECT_EQ(sizes.tail_offsets, (std::vector<size_t>{0, 64}));
+}
+
+TEST(StatePoolTest, SplitGivesEveryTailACheckpointAndSomeSpares) {
+  for (uint64_t bytes : {640u, 1000u, 4096u, 100000u, 1234567u}) {
+    const auto capacity = SplitStateMemory(TwoLayers(), bytes);
+    ASSERT_TRUE(capacity.ok());
+    const uint64_t tails = capacity->tail_slots, checkpoints = capacity->checkpoint_slots;
+    EXPECT_EQ(checkpoints, tails + std::max<uint64_t>(1, tails / 8));
+    EXPECT_LE(checkpoints * 192 + tails * 256, bytes);
+    EXPECT_GT((checkpoints + 2) * 192 + (tails + 1) * 256, bytes) << "another session would fit";
+  }
+}
+
+TEST(StatePoolTest, TooLittleMemoryNamesTheFlagAndTheLeastThatWorks) {
+  const absl::Status status = SplitStateMemory(TwoLayers(), 639).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--state-memory is 639 bytes"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("needs 640"));
+}
+
+TEST(StatePoolTest, AVastReservationCostsNothingUntilTouched) {
+  auto pool = MakePool(uint64_t{1} << 40);
+  EXPECT_EQ(pool->capacity().tail_slots, StatePool::kMaxTails);
+}
+
+TEST(StatePoolTest, AModelWithoutStateHasSlotsToo) {
+  auto pool = StatePool::Make(AddUpLayouts({}), 0);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  EXPECT_TRUE((*pool)->AcquireTail().ok());
+}
+
+TEST(StatePoolTest, LayersOfASlotDoNotOverlap) {
+  auto pool = MakePool(4096);
+  const uint32_t checkpoint = *pool->AcquireCheckpoint();
+  EXPECT_EQ(pool->Layer(1).Checkpoint<std::byte>(checkpoint, 0),
+            pool->CheckpointBytes(checkpoint).data() + 128);
+  const uint32_t tail = *pool->AcquireTail();
+  EXPECT_EQ(pool->Layer(1).Tail<std::byte>(tail, 0), pool->TailBytes(tail).data() + 64);
+}
+
+// The model: what each held slot should contain and how many hold it.
+struct ModelSlot {
+  uint32_t references = 0;
+  unsigned char fill = 0;
+};
+
+class Contest {
+ public:
+  explicit Contest(uint32_t seed) : random_(seed), pool_(MakePool(6000)) {}
+
+  void Step() {
+    switch (random_() % 7) {
+      case 0:
+      case 1:
+        return AcquireCheckpoint();
+      case 2:
+        return ShareCheckpoint();
+      case 3:
+        return ReleaseCheckpoint();
+      case 4:
+        return AcquireTail();
+      case 5:
+        return random_() % 3 ? CopyTail() : ReleaseTail();
+      default:
+        return Rewrite();
+    }
+  }
+
+  void CheckEverything() const {
+    ASSERT_EQ(pool_->checkpoints_used(), checkpoints_.size());
+    ASSERT_EQ(pool_->tails_used(), tails_.size());
+    for (const auto& [slot, model] : checkpoints_) {
+      ASSERT_EQ(pool_->CheckpointShared(slot), model.references > 1);
+      ASSERT_TRUE(AllBytesAre(pool_->CheckpointBytes(slot), model.fill)) << "checkpoint " << slot;
+    }
+    for (const auto& [slot, model] : tails_) {
+      ASSERT_TRUE(AllBytesAre(pool_->TailBytes(slot), model.fill)) << "tail " << slot;
+    }
+  }
+
+ private:
+  using Model = std::map<uint32_t, ModelSlot>;
+
+  static bool AllBytesAre(std::span<const std::byte> bytes, unsigned char fill) {
+    return std::all_of(bytes.begin(), bytes.end(),
+                       [&](std::byte b) { return b == std::byte{fill}; });
+  }
+  Model::iterator Pick(Model& model) {
+    return model.empty() ? model.end() : std::next(model.begin(), random_() % model.size());
+  }
+  void Fill(std::span<std::byte> bytes, ModelSlot& slot) {
+    slot.fill = random_() & 0xff;
+    std::memset(bytes.data(), slot.fill, bytes.size());
+  }
+
+  void AcquireCheckpoint() {
+    const auto slot = pool_->AcquireCheckpoint();
+    ASSERT_EQ(slot.ok(), checkpoints_.size() < pool_->capacity().checkpoint_slots);
+    if (!slot.ok()) {
+      ASSERT_THAT(std::string(slot.status().message()), HasSubstr("--state-memory"));
+      return;
+    }
+    ASSERT_TRUE(checkpoints_.emplace(*slot, ModelSlot{1, 0}).second) << "handed out twice";
+    ASSERT_TRUE(AllBytesAre(pool_->CheckpointBytes(*slot), 0)) << "not zeroed";
+  }
+  void ShareCheckpoint() {
+    const auto picked = Pick(checkpoints_);
+    if (picked == checkpoints_.end()) return;
+    pool_->ShareCheckpoint(picked->first);
+    ++picked->second.references;
+  }
+  void ReleaseCheckpoint() {
+    const auto picked = Pick(checkpoints_);
+    if (picked == checkpoints_.end()) return;
+    pool_->ReleaseCheckpoint(picked->first);
+    if (--picked->second.references == 0) checkpoints_.erase(picked);
+  }
+  void AcquireTail() {
+    const auto slot = pool_->AcquireTail();
+    ASSERT_EQ(slot.ok(), tails_.size() < pool_->capacity().tail_slots);
+    if (!slot.ok()) return;
+    const auto [added, is_new] = tails_.emplace(*slot, ModelSlot{1, 0});
+    ASSERT_TRUE(is_new) << "handed out twice";
+    Fill(pool_->TailBytes(*slot), added->second);
+  }
+  void ReleaseTail() {
+    const auto picked = Pick(tails_);
+    if (picked == tails_.end()) return;
+    pool_->ReleaseTail(picked->first);
+    tails_.erase(picked);
+  }
+  void CopyTail() {
+    const auto from = Pick(tails_), to = Pick(tails_);
+    if (from == tails_.end()) return;
+    pool_->CopyTail(from->first, to->first);
+    to->second.fill = from->second.fill;
+  }
+  void Rewrite() {
+    const auto picked = Pick(checkpoints_);
+    if (picked != checkpoints_.end()) Fill(pool_->CheckpointBytes(picked->first), picked->second);
+  }
+
+  std::mt19937 random_;
+  std::unique_ptr<StatePool> pool_;
+  Model checkpoints_;
+  Model tails_;
+};
+
+TEST(StatePoolTest, AgreesWithASimpleModelOverRandomOperations) {
+  Contest contest(TestSeed());
+  for (int i = 0; i < 20000 && !testing::Test::HasFatalFailure(); ++i) {
+    contest.Step();
+    if (!testing::Test::HasFatalFailure()) contest.CheckEverything();
+  }
+}
+
+TEST(StatePoolDeathTest, OurOwnMistakesAreCaught) {
+  auto pool = MakePool(4096);
+  const uint32_t slot = *pool->AcquireCheckpoint();
+  pool->ReleaseCheckpoint(slot);
+  EXPECT_DEATH(pool->ReleaseCheckpoint(slot), "nobody holds");
+  EXPECT_DEATH(pool->TailBytes(0), "nobody holds");
+}
+
+}  // namespace
+}  // namespace rivulet

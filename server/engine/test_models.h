@@ -1,0 +1,41 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Small configs for tests with MakeRandomModel: every mixer, sizes that no block divides.
+#ifndef RIVULET_SERVER_ENGINE_TEST_MODELS_H_
+#define RIVULET_SERVER_ENGINE_TEST_MODELS_H_
+
+#include <string>
+#include <vector>
+
+namespace rivulet {
+
+struct TestModel {
+  std::string name;
+  std::string config;  // config.json
+};
+
+inline std::vector<TestModel> TestModels() {
+  return {
+      {"Mixture", R"({"model_type": "hla", "vocab_size": 101, "hidden_size": 48,
+                      "num_hidden_layers": 3, "intermediate_size": 75, "norm_eps": 1e-5,
+                      "num_heads": 3, "head_dim": 16, "use_decay": true, "qk_norm": "l2",
+                      "layer_types": ["hla", "gla", "hla"],
+                      "layer_config": [{}, {"num_heads": 2, "expand_k": 0.5, "expand_v": 1},
+                                       {"hla_variant": "asymmetric"}]})"},
+      {"Mamba2", R"({"model_type": "mamba2", "vocab_size": 101, "hidden_size": 40,
+                     "num_hidden_layers": 2, "state_size": 16, "expand": 2, "head_dim": 16,
+                     "num_heads": 5, "n_groups": 1, "conv_kernel": 4, "use_conv_bias": true,
+                     "use_bias": false, "layer_norm_epsilon": 1e-5, "hidden_act": "silu",
+                     "time_step_limit": [0.0, 100.0], "tie_word_embeddings": false,
+                     "chunk_size": 32, "rms_norm": true, "time_step_rank": 4})"},
+      {"LinearAttention", R"({"model_type": "linear_attn", "vocab_size": 101, "hidden_size": 48,
+                              "num_hidden_layers": 2, "num_heads": 2, "expand_k": 1.0,
+                              "expand_v": 1.0, "feature_map": "elu", "hidden_ratio": 4,
+                              "intermediate_size": null, "norm_eps": 1e-6, "hidden_act": "swish",
+                              "tie_word_embeddings": false})"},
+  };
+}
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_ENGINE_TEST_MODELS_H_

@@ -1,0 +1,83 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/engine/transformer.h"
+
+#include <utility>
+
+#include "kernels/base/parallel.h"
+#include "kernels/base/status.h"
+#include "kernels/ops/embedding/embedding.h"
+#include "kernels/ops/norm/norm.h"
+
+namespace rivulet {
+namespace {
+
+// x += update, both [T, hidden].
+void AddTo(FloatMatrix x, ConstFloatMatrix update, ThreadPool& threads) {
+  ParallelRows(threads, x.rows, x.columns, [&](size_t row) {
+    float* sum = x.row(row);
+    const float* term = update.row(row);
+    for (size_t i = 0; i < x.columns; ++i) sum[i] += term[i];
+  });
+}
+
+void Lap(const Transformer::Lent& lent, StepProfile::Part part) {
+  if (lent.profile) lent.profile->Lap(part);
+}
+
+}  // namespace
+
+Transformer::Transformer(std::shared_ptr<const LoadedModel> model) : model_(std::move(model)) {}
+
+std::vector<const StateLayout*> Transformer::StateLayouts() const {
+  std::vector<const StateLayout*> layouts;
+  for (const LoadedLayer& layer : model_->layers) layouts.push_back(&layer.mixer->state_layout());
+  return layouts;
+}
+
+absl::Status Transformer::Forward(std::span<const uint32_t> ids, std::span<const Segment> segments,
+                                  const StatePool& states, const Lent& lent, FloatMatrix x) const {
+  if (lent.profile) lent.profile->Start();
+  Embed(model_->embeddings, ids, x);
+  Lap(lent, StepProfile::kEmbedding);
+  for (size_t i = 0; i < model_->layers.size(); ++i) {
+    RIVULET_RETURN_IF_ERROR(Layer(i, segments, states, lent, x));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::Layer(size_t index, std::span<const Segment> segments,
+                                const StatePool& states, const Lent& lent, FloatMatrix x) const {
+  const LoadedLayer& layer = model_->layers[index];
+  const float eps = model_->spec.norm_eps;
+  Workspace& workspace = *lent.layer_workspace;
+  ThreadPool& threads = *lent.threads;
+  workspace.Reset();
+  FloatMatrix normed = workspace.Take(x.rows, x.columns);
+  FloatMatrix update = workspace.Take(x.rows, x.columns);
+
+  RmsNorm(x, layer.mixer_norm.data(), eps, normed, threads);
+  Lap(lent, StepProfile::kNormAndAdd);
+  const MixerStep step{segments, states.Layer(index), &workspace, &threads};
+  RIVULET_RETURN_IF_ERROR(layer.mixer->Forward(step, normed, update));
+  Lap(lent, StepProfile::kMixer);
+  AddTo(x, update, threads);
+  if (layer.mlp_norm.empty()) return absl::OkStatus();
+
+  RmsNorm(x, layer.mlp_norm.data(), eps, normed, threads);
+  Lap(lent, StepProfile::kNormAndAdd);
+  layer.mlp.Apply(normed, update, workspace, threads);
+  Lap(lent, StepProfile::kMlp);
+  AddTo(x, update, threads);
+  return absl::OkStatus();
+}
+
+void Transformer::Logits(ConstFloatMatrix x, const Lent& lent, FloatMatrix logits) const {
+  if (lent.profile) lent.profile->Start();
+  lent.layer_workspace->Reset();
+  FloatMatrix normed = lent.layer_workspace->Take(x.rows, x.columns);
+  RmsNorm(x, model_->final_norm.data(), model_->spec.norm_eps, normed, *lent.threads);
+  model_->lm_head.Apply(normed, logits, *lent.threads);
+  Lap(lent, StepProfile::kHead);
+}
+
+}  // namespace rivulet

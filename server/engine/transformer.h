@@ -1,0 +1,87 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The forward pass: token ids → residual stream → logits, with every layer's state advanced on the
+// way. Each layer is x += mixer(rms(x)); x += mlp(rms(x)). All of it is fp32.
+//
+// It allocates only from the workspaces lent to it, samples nothing, and knows no row's owner.
+// A token's numbers depend on its own session's tokens alone (kernels/mixers/mixer.h, DESIGN 5).
+//
+// Threading: constant after construction; one call at a time for each ThreadPool.
+#ifndef RIVULET_SERVER_ENGINE_TRANSFORMER_H_
+#define RIVULET_SERVER_ENGINE_TRANSFORMER_H_
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/tensor_view.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/recurrence/state.h"
+#include "model_loader/loaded_model.h"
+#include "server/engine/state_pool.h"
+
+namespace rivulet {
+
+// Where a step's time goes; for the benchmark. Seconds since the last Reset.
+class StepProfile {
+ public:
+  enum Part { kEmbedding, kNormAndAdd, kMixer, kMlp, kHead, kSampling, kParts };
+
+  void Reset() { seconds_ = {}; }
+  double seconds(Part part) const { return seconds_[part]; }
+  void Start() { last_ = Clock::now(); }
+  // Counts the time since the last Start or Lap towards `part`.
+  void Lap(Part part) {
+    const Clock::time_point now = Clock::now();
+    seconds_[part] += std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::array<double, kParts> seconds_{};
+  Clock::time_point last_;
+};
+
+class Transformer {
+ public:
+  explicit Transformer(std::shared_ptr<const LoadedModel> model);
+
+  // What a step lends to the pass.
+  struct Lent {
+    Workspace* layer_workspace;  // reset after each layer
+    ThreadPool* threads;
+    StepProfile* profile = nullptr;  // null: not timed
+  };
+
+  // The layers' state layouts, for StatePool.
+  std::vector<const StateLayout*> StateLayouts() const;
+
+  // x [T, hidden] = the residual stream after the last layer for ids [T]; advances the slots of
+  // `segments`. Rows of x that no segment covers are undefined.
+  // REQUIRES: every id < vocab. Fails only for device errors; see Mixer::Forward.
+  absl::Status Forward(std::span<const uint32_t> ids, std::span<const Segment> segments,
+                       const StatePool& states, const Lent& lent, FloatMatrix x) const;
+
+  // logits [N, vocab] = head(rms(x [N, hidden])). Resets the workspace.
+  void Logits(ConstFloatMatrix x, const Lent& lent, FloatMatrix logits) const;
+
+  const LoadedModel& model() const { return *model_; }
+  size_t hidden() const { return model_->spec.hidden; }
+  size_t vocab() const { return model_->spec.vocab; }
+
+ private:
+  absl::Status Layer(size_t index, std::span<const Segment> segments, const StatePool& states,
+                     const Lent& lent, FloatMatrix x) const;
+
+  std::shared_ptr<const LoadedModel> model_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_ENGINE_TRANSFORMER_H_

@@ -1,0 +1,159 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/engine/transformer.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "server/engine/random_model.h"
+#include "server/engine/test_models.h"
+
+namespace rivulet {
+namespace {
+
+uint32_t TestSeed() {
+  const char* seed = std::getenv("RIVULET_TEST_SEED");
+  const uint32_t value = seed ? std::strtoul(seed, nullptr, 10) : std::random_device()();
+  std::printf("RIVULET_TEST_SEED=%u\n", value);
+  return value;
+}
+
+using Logits = std::vector<float>;  // [T, vocab]
+
+class TransformerTest : public testing::TestWithParam<TestModel> {
+ protected:
+  static constexpr size_t kTokens = 3 * kFoldInterval + 5;
+
+  void SetUp() override {
+    auto model = MakeRandomModel(nlohmann::json::parse(GetParam().config), 1, LoadOptions());
+    ASSERT_TRUE(model.ok()) << model.status();
+    transformer_ = std::make_unique<Transformer>(*model);
+    const auto layouts = transformer_->StateLayouts();
+    states_ = *StatePool::Make(AddUpLayouts(layouts), 64 << 20);
+  }
+
+  std::vector<uint32_t> RandomTokens(std::mt19937& random, size_t count) const {
+    std::vector<uint32_t> tokens(count);
+    for (uint32_t& token : tokens) token = random() % transformer_->vocab();
+    return tokens;
+  }
+
+  // A fresh session's slots. Tails hold NaN where no row was written: nobody may read there.
+  Segment NewSession() {
+    Segment segment;
+    segment.checkpoint_in = segment.checkpoint_out = *states_->AcquireCheckpoint();
+    segment.tail = *states_->AcquireTail();
+    const std::span<std::byte> tail = states_->TailBytes(segment.tail);
+    std::memset(tail.data(), 0xff, tail.size());
+    return segment;
+  }
+
+  // One step; appends its logits, row by row.
+  void Step(std::span<const uint32_t> tokens, std::span<const Segment> segments, size_t threads,
+            Logits& logits) {
+    ThreadPool pool(threads);
+    Workspace step, layer;
+    const Transformer::Lent lent{&layer, &pool};
+    const FloatMatrix x = step.Take(tokens.size(), transformer_->hidden());
+    ASSERT_TRUE(transformer_->Forward(tokens, segments, *states_, lent, x).ok());
+    const FloatMatrix rows = step.Take(tokens.size(), transformer_->vocab());
+    transformer_->Logits(x, lent, rows);
+    for (size_t t = 0; t < rows.rows; ++t) {
+      logits.insert(logits.end(), rows.row(t), rows.row(t) + rows.columns);
+    }
+  }
+
+  // Logits of every token of one session, fed in pieces of next_piece(tokens left) tokens.
+  template <typename NextPiece>
+  Logits Run(std::span<const uint32_t> tokens, size_t threads, NextPiece&& next_piece) {
+    Logits logits;
+    Segment segment = NewSession();
+    while (segment.position < tokens.size()) {
+      segment.tokens = next_piece(tokens.size() - segment.position);
+      Step(tokens.subspan(segment.position, segment.tokens), {&segment, 1}, threads, logits);
+      segment.position += segment.tokens;
+    }
+    states_->ReleaseCheckpoint(segment.checkpoint_in);
+    states_->ReleaseTail(segment.tail);
+    return logits;
+  }
+  Logits RunWhole(std::span<const uint32_t> tokens) {
+    return Run(tokens, 1, [](size_t left) { return left; });
+  }
+
+  std::unique_ptr<Transformer> transformer_;
+  std::unique_ptr<StatePool> states_;
+};
+
+bool SameBits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+TEST_P(TransformerTest, LogitsAreFiniteAndNotAllTheSame) {
+  std::mt19937 random(1);
+  const Logits logits = RunWhole(RandomTokens(random, kTokens));
+  for (float logit : logits) ASSERT_TRUE(std::isfinite(logit));
+  EXPECT_FALSE(SameBits({logits.data(), transformer_->vocab()},
+                        {logits.data() + transformer_->vocab(), transformer_->vocab()}));
+}
+
+TEST_P(TransformerTest, DecodeGivesTheBitsOfPrefill) {
+  std::mt19937 random(TestSeed());
+  const std::vector<uint32_t> tokens = RandomTokens(random, kTokens);
+  const Logits whole = RunWhole(tokens);
+  EXPECT_TRUE(SameBits(whole, Run(tokens, 1, [](size_t) { return 1; })));
+  EXPECT_TRUE(SameBits(whole, Run(tokens, 3, [](size_t) { return 1; })));
+}
+
+TEST_P(TransformerTest, AnyCutAndAnyThreadsGiveTheSameBits) {
+  std::mt19937 random(TestSeed());
+  const std::vector<uint32_t> tokens = RandomTokens(random, kTokens);
+  const Logits whole = RunWhole(tokens);
+  for (int round = 0; round < 20; ++round) {
+    const size_t threads = 1 + round % 4;
+    EXPECT_TRUE(SameBits(whole, Run(tokens, threads, [&](size_t left) {
+                           return 1 + random() % std::min<size_t>(left, 24);
+                         })));
+  }
+}
+
+TEST_P(TransformerTest, NeighboursAndFoldingElsewhereChangeNoBit) {
+  std::mt19937 random(TestSeed());
+  const std::vector<uint32_t> a = RandomTokens(random, kTokens), b = RandomTokens(random, kTokens);
+  const Logits alone = RunWhole(a);
+  const size_t cut = kFoldInterval + 3;
+  Segment first = NewSession(), second = NewSession();
+  Logits mixed;
+  std::vector<uint32_t> tokens(b.begin(), b.begin() + 7);
+  tokens.insert(tokens.end(), a.begin(), a.begin() + cut);
+  second.tokens = 7;
+  first.first_token = 7;
+  first.tokens = cut;
+  Step(tokens, std::vector<Segment>{first, second}, 2, mixed);
+  mixed.erase(mixed.begin(), mixed.begin() + 7 * transformer_->vocab());
+
+  // The rest of `a`, its checkpoint folded into a slot full of rubbish.
+  first.first_token = 0;
+  first.position = cut;
+  first.tokens = kTokens - cut;
+  first.checkpoint_out = *states_->AcquireCheckpoint();
+  const std::span<std::byte> out = states_->CheckpointBytes(first.checkpoint_out);
+  std::memset(out.data(), 0xff, out.size());
+  const std::vector<std::byte> before = {states_->CheckpointBytes(first.checkpoint_in).begin(),
+                                         states_->CheckpointBytes(first.checkpoint_in).end()};
+  Step({a.data() + cut, first.tokens}, {&first, 1}, 2, mixed);
+  EXPECT_TRUE(SameBits(alone, mixed));
+  const std::span<std::byte> after = states_->CheckpointBytes(first.checkpoint_in);
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), after.begin())) << "a shared slot changed";
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TransformerTest, testing::ValuesIn(TestModels()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace rivulet

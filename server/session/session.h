@@ -1,0 +1,85 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// One conversation: the tokens it holds and the slots that hold what the model made of them.
+//
+//   tokens    t0 t1 t2 ... t(p-1) | tp ... t(n-1)
+//                processed        |   pending         p = position()
+//
+// A prompt is appended and runs as pending tokens, in as many segments as the scheduler likes; a
+// sampled token is appended and is pending until the next step feeds it (after the last step of a
+// turn it stays pending, and is fed first in the next turn).
+//
+// Each segment goes plan, run, commit: PlanSegment fixes the slots, the engine runs it, and then
+// CommitSegment moves the position, or CancelSegment if it did not run. If it ran and failed, the
+// state is undefined: destroy the session.
+//
+// It knows no request, stream, sampling parameter or stop rule, and finds no other session
+// (a table with leases comes with the Sessions service).
+//
+// Threading: engine thread only, destruction included; the engine must outlive it.
+#ifndef RIVULET_SERVER_SESSION_SESSION_H_
+#define RIVULET_SERVER_SESSION_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/ops/sampling/sampling.h"
+#include "server/engine/engine.h"
+#include "server/session/state_handles.h"
+
+namespace rivulet {
+
+class Session {
+ public:
+  // A session without tokens. Takes one checkpoint and one tail, or nothing and RESOURCE_EXHAUSTED.
+  static absl::StatusOr<std::unique_ptr<Session>> Create(Engine& engine);
+
+  // A second session that goes on from here: the checkpoint is shared, the tail copied, so it costs
+  // the same however long the context is (but for the token ids, 4 bytes each). Takes one tail, or
+  // nothing and RESOURCE_EXHAUSTED. The two may come to need a checkpoint more: count one for each
+  // session that lives. REQUIRES: no segment is planned.
+  absl::StatusOr<std::unique_ptr<Session>> Fork() const;
+
+  void Append(uint32_t token);
+  void Append(std::span<const uint32_t> tokens);
+
+  // All tokens, processed and pending.
+  const std::vector<uint32_t>& tokens() const { return tokens_; }
+  // How many of them the state holds.
+  uint64_t position() const { return position_; }
+  size_t pending() const { return tokens_.size() - position_; }
+  // Of all tokens, for repetition_penalty.
+  const TokenCounts& token_counts() const { return token_counts_; }
+
+  // The next `count` pending tokens as a segment of a step in which they stand from `first_token`:
+  // tokens()[position(), position() + count). Chunk borders that it reaches are folded in place if
+  // nobody else holds the checkpoint, else into a slot taken here; RESOURCE_EXHAUSTED if none is
+  // left, and then nothing has changed and a later step may succeed.
+  // REQUIRES: 0 < count <= pending(), and no segment is planned.
+  absl::StatusOr<Segment> PlanSegment(size_t first_token, size_t count);
+  // The planned segment ran: the position moves, a checkpoint that was folded elsewhere is let go.
+  void CommitSegment();
+  // The planned segment did not run: back to where PlanSegment found it. Does nothing if none is
+  // planned.
+  void CancelSegment();
+  bool segment_planned() const { return planned_ != 0; }
+
+ private:
+  Session(Engine& engine, CheckpointHandle checkpoint, TailHandle tail);
+
+  Engine& engine_;
+  CheckpointHandle checkpoint_;
+  CheckpointHandle next_checkpoint_;  // held while a segment that folds elsewhere is planned
+  TailHandle tail_;
+  std::vector<uint32_t> tokens_;
+  TokenCounts token_counts_;
+  uint64_t position_ = 0;
+  size_t planned_ = 0;  // tokens of the planned segment; 0: none
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_SESSION_SESSION_H_

@@ -1,0 +1,205 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/session/session.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "gtest/gtest.h"
+#include "server/engine/fake_engine.h"
+
+namespace rivulet {
+namespace {
+
+uint32_t TestSeed() {
+  const char* seed = std::getenv("RIVULET_TEST_SEED");
+  const uint32_t value = seed ? std::strtoul(seed, nullptr, 10) : std::random_device()();
+  std::printf("RIVULET_TEST_SEED=%u\n", value);
+  return value;
+}
+
+std::unique_ptr<Session> MakeSession(Engine& engine) {
+  auto session = Session::Create(engine);
+  EXPECT_TRUE(session.ok()) << session.status();
+  return *std::move(session);
+}
+
+// One step of `count` tokens of one session; returns the segment that ran.
+Segment Advance(FakeEngine& engine, Session& session, size_t count) {
+  StepPlan plan;
+  plan.tokens.assign(session.tokens().begin() + session.position(),
+                     session.tokens().begin() + session.position() + count);
+  const auto segment = session.PlanSegment(0, count);
+  EXPECT_TRUE(segment.ok()) << segment.status();
+  plan.rows.emplace_back().segment = *segment;
+  EXPECT_TRUE(engine.Step(plan).rows[0].status.ok());
+  session.CommitSegment();
+  return *segment;
+}
+
+// The slots of a session, seen through a plan that is then cancelled.
+uint64_t StateHash(FakeEngine& engine, Session& session) {
+  session.Append(0);
+  const Segment segment = *session.PlanSegment(0, 1);
+  session.CancelSegment();
+  return engine.StateHash(segment.checkpoint_in, segment.tail, session.position() % kFoldInterval);
+}
+
+TEST(SessionTest, HoldsOneCheckpointAndOneTailWhileItLives) {
+  FakeEngine engine(4);
+  auto session = MakeSession(engine);
+  EXPECT_EQ(engine.checkpoints_used(), 1u);
+  EXPECT_EQ(engine.tails_used(), 1u);
+  session.reset();
+  EXPECT_EQ(engine.checkpoints_used(), 0u);
+  EXPECT_EQ(engine.tails_used(), 0u);
+}
+
+TEST(SessionTest, FoldsInPlaceWhenAlone) {
+  FakeEngine engine(4);
+  auto session = MakeSession(engine);
+  session->Append(std::vector<uint32_t>(40, 7));
+  const Segment segment = Advance(engine, *session, 40);
+  EXPECT_EQ(segment.checkpoint_in, segment.checkpoint_out);
+  EXPECT_EQ(session->position(), 40u);
+  EXPECT_EQ(session->pending(), 0u);
+  EXPECT_EQ(engine.checkpoints_used(), 1u);
+}
+
+TEST(SessionTest, FoldsElsewhereWhenSharedAndOnlyWhenItFolds) {
+  FakeEngine engine(4);
+  auto session = MakeSession(engine);
+  session->Append(std::vector<uint32_t>(16, 7));
+  auto fork = *session->Fork();
+  EXPECT_EQ(engine.checkpoints_used(), 1u);
+  Segment segment = Advance(engine, *fork, 15);
+  EXPECT_EQ(segment.checkpoint_in, segment.checkpoint_out);
+  segment = Advance(engine, *fork, 1);
+  EXPECT_NE(segment.checkpoint_in, segment.checkpoint_out);
+  EXPECT_EQ(engine.checkpoints_used(), 2u);
+  segment = Advance(engine, *session, 16);
+  EXPECT_EQ(segment.checkpoint_in, segment.checkpoint_out) << "alone again";
+}
+
+TEST(SessionTest, CancelGivesTheNewCheckpointBack) {
+  FakeEngine engine(4);
+  auto session = MakeSession(engine);
+  auto fork = *session->Fork();
+  fork->Append(std::vector<uint32_t>(16, 7));
+  ASSERT_TRUE(fork->PlanSegment(0, 16).ok());
+  EXPECT_EQ(engine.checkpoints_used(), 2u);
+  fork->CancelSegment();
+  EXPECT_EQ(engine.checkpoints_used(), 1u);
+  EXPECT_EQ(fork->position(), 0u);
+  EXPECT_EQ(fork->pending(), 16u);
+}
+
+TEST(SessionTest, DestructionWhilePlannedGivesEverythingBack) {
+  FakeEngine engine(4);
+  auto session = MakeSession(engine);
+  auto fork = *session->Fork();
+  fork->Append(std::vector<uint32_t>(16, 7));
+  ASSERT_TRUE(fork->PlanSegment(0, 16).ok());
+  fork.reset();
+  EXPECT_EQ(engine.checkpoints_used(), 1u);
+  EXPECT_EQ(engine.tails_used(), 1u);
+}
+
+TEST(SessionTest, FullEngineRefusesAndKeepsNothing) {
+  FakeEngine engine(2);
+  auto first = MakeSession(engine), second = MakeSession(engine);
+  const auto third = Session::Create(engine);
+  EXPECT_EQ(third.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(engine.checkpoints_used(), 2u);
+  EXPECT_EQ(first->Fork().status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_FALSE(engine.CheckpointShared(0));
+}
+
+// With a checkpoint for each session and one spare, sessions that share one can all go on: whoever
+// finds no slot waits a step, and the last one folds in place.
+TEST(SessionTest, SessionsThatShareACheckpointNeverBlockEachOtherForGood) {
+  FakeEngine engine(7);
+  std::vector<std::unique_ptr<Session>> sessions;
+  sessions.push_back(MakeSession(engine));
+  sessions[0]->Append(std::vector<uint32_t>(16, 3));
+  while (sessions.size() < engine.capacity().tail_slots) {
+    sessions.push_back(*sessions[0]->Fork());
+  }
+  for (int round = 0; round < 2; ++round) {
+    for (auto& session : sessions) {
+      if (session->pending() && session->PlanSegment(0, 16).ok()) session->CommitSegment();
+    }
+  }
+  for (auto& session : sessions) EXPECT_EQ(session->pending(), 0u);
+}
+
+// Random lives of many sessions; after each operation every session's slots must hold exactly its
+// own processed tokens.
+class Lives {
+ public:
+  explicit Lives(uint32_t seed) : random_(seed), engine_(6) {}
+
+  void Live() {
+    const size_t pick = sessions_.empty() ? 0 : random_() % sessions_.size();
+    const int what = random_() % 16;
+    if (sessions_.empty() || what == 0) return Add(Session::Create(engine_));
+    if (what == 1) return Add(sessions_[pick]->Fork());
+    if (what == 2) return void(sessions_.erase(sessions_.begin() + pick));
+    Step();
+  }
+
+  void CheckAll() {
+    for (auto& session : sessions_) {
+      const std::vector<uint32_t>& tokens = session->tokens();
+      const uint64_t expected = FakeEngine::Hash({tokens.data(), session->position()});
+      ASSERT_EQ(StateHash(engine_, *session), expected) << "at " << session->position();
+    }
+    ASSERT_EQ(engine_.tails_used(), sessions_.size());
+    ASSERT_LE(engine_.checkpoints_used(), sessions_.size());
+  }
+
+ private:
+  void Add(absl::StatusOr<std::unique_ptr<Session>> session) {
+    if (session.ok()) sessions_.push_back(*std::move(session));
+  }
+
+  // Some sessions take part in one step; some of those are cancelled instead of run.
+  void Step() {
+    StepPlan plan;
+    std::vector<Session*> ran;
+    for (auto& session : sessions_) {
+      if (random_() % 2) continue;
+      for (size_t i = random_() % 40; i > 0; --i) session->Append(random_() % 100);
+      if (session->pending() == 0) continue;
+      const size_t count = 1 + random_() % session->pending();
+      const auto segment = session->PlanSegment(plan.tokens.size(), count);
+      if (!segment.ok()) continue;
+      if (random_() % 8 == 0) {
+        session->CancelSegment();
+        continue;
+      }
+      const auto from = session->tokens().begin() + session->position();
+      plan.tokens.insert(plan.tokens.end(), from, from + count);
+      plan.rows.emplace_back().segment = *segment;
+      ran.push_back(session.get());
+    }
+    engine_.Step(plan);
+    for (Session* session : ran) session->CommitSegment();
+  }
+
+  std::mt19937 random_;
+  FakeEngine engine_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+};
+
+TEST(SessionTest, RandomLivesKeepEveryStateApart) {
+  Lives lives(TestSeed());
+  for (int i = 0; i < 5000 && !testing::Test::HasFatalFailure(); ++i) {
+    lives.Live();
+    lives.CheckAll();
+  }
+}
+
+}  // namespace
+}  // namespace rivulet
