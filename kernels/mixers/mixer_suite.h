@@ -128,12 +128,15 @@ class GeneratedParameters : public ParameterSource {
 
   // Missing tensors, wrong shapes, and tensors that nobody took. Empty when all went well.
   std::vector<std::string> Problems() const;
+  // Of all linear maps taken.
+  size_t linear_bytes() const { return linear_bytes_; }
 
  private:
   std::map<std::string, TensorSpec> tensors_;
   std::map<std::string, int> taken_;
   std::vector<std::string> problems_;
   DType weight_dtype_;
+  size_t linear_bytes_ = 0;
 };
 
 // A Mixer as a subject: one field "x" of `hidden` columns.

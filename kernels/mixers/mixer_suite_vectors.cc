@@ -143,7 +143,9 @@ Linear GeneratedParameters::TakeLinear(const std::vector<LinearPart>& parts, siz
     }
     sources.push_back(source);
   }
-  return Linear::Pack(sources, inputs, weight_dtype_);
+  Linear linear = Linear::Pack(sources, inputs, weight_dtype_);
+  linear_bytes_ += linear.weight_bytes();
+  return linear;
 }
 
 std::vector<std::string> GeneratedParameters::Problems() const {

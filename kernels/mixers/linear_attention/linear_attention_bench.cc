@@ -1,0 +1,63 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// One linear attention layer at decode (mixer_bench.h): hidden/sessions/threads, heads of 128; with
+// elementwise products, as Katharopoulos' normalised elu + 1, and the recurrence alone.
+#include "kernels/mixers/linear_attention/linear_attention.h"
+#include "kernels/mixers/linear_attention/linear_attention_recurrence.h"
+#include "kernels/mixers/mixer_bench.h"
+
+namespace rivulet {
+namespace {
+
+constexpr size_t kHead = 128;
+
+void Run(benchmark::State& state, nlohmann::json config, bool trained_map) {
+  const size_t hidden = state.range(0);
+  config["num_heads"] = hidden / kHead;
+  std::map<std::string, std::vector<size_t>> shapes = {{"norm.weight", {kHead}}};
+  for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"}) {
+    shapes[std::string(name) + ".weight"] = {hidden, hidden};
+  }
+  for (const char* layer : {"_q.layer1", "_q.layer2", "_k.layer1", "_k.layer2"}) {
+    if (!trained_map) break;
+    shapes[std::string("feature_map") + layer + ".weight"] = {kHead, kHead};
+    shapes[std::string("feature_map") + layer + ".bias"] = {kHead};
+  }
+  size_t weight_bytes = 0;
+  const auto mixer =
+      MakeBenchLayer(state, MakeLinearAttention, config, hidden, shapes, &weight_bytes);
+  if (mixer == nullptr) return;
+  BenchDecode(state, *mixer, hidden, weight_bytes, state.range(1), state.range(2));
+}
+
+void BM_DecodeElementwiseProduct(benchmark::State& state) {
+  Run(state, nlohmann::json::object(), true);
+}
+void BM_DecodeElu(benchmark::State& state) {
+  Run(state, {{"feature_map", "elu"}, {"norm_feature_map", true}}, false);
+}
+
+void BM_Recurrence(benchmark::State& state) {
+  const size_t hidden = state.range(0), count = state.range(1), heads = hidden / kHead;
+  StateLayout layout;
+  const LinearAttentionRecurrence recurrence({heads, heads, kHead, kHead, true, DType::kFloat32},
+                                             layout);
+  BenchSessions sessions(layout, count);
+  const BenchRows x(count, hidden, 0.0, 1.0), out(count, hidden, 0.0, 0.0);
+  ThreadPool pool(state.range(2));
+  BenchSteps(state, sessions, sessions.bytes_a_token(), pool, [&] {
+    recurrence.Run(sessions.segments, sessions.state(), {x.view, x.view, x.view}, out.view, pool);
+  });
+}
+
+void Arguments(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"hidden", "sessions", "threads"})
+      ->ArgsProduct({{1024, 2048}, {1, 64}, {1, 2}})
+      ->UseRealTime();
+}
+BENCHMARK(BM_DecodeElementwiseProduct)->Apply(Arguments);
+BENCHMARK(BM_DecodeElu)->Apply(Arguments);
+BENCHMARK(BM_Recurrence)->Apply(Arguments);
+
+}  // namespace
+}  // namespace rivulet
