@@ -1,0 +1,208 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/scheduler/active_request.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "kernels/base/check.h"
+#include "kernels/base/status.h"
+#include "kernels/recurrence/state.h"
+
+namespace rivulet {
+namespace {
+
+double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+std::vector<uint32_t> StopIds(const Request& request, const std::vector<uint32_t>& eos_ids) {
+  std::vector<uint32_t> ids = request.stop.token_ids;
+  if (!request.stop.ignore_eos) ids.insert(ids.end(), eos_ids.begin(), eos_ids.end());
+  return ids;
+}
+
+Outcome OutcomeOf(const absl::Status& status, RequestKind kind, FinishReason reason) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      if (kind == RequestKind::kScore) return Outcome::kScored;
+      if (reason == FinishReason::kStop) return Outcome::kStop;
+      return reason == FinishReason::kEos ? Outcome::kEos : Outcome::kLength;
+    case absl::StatusCode::kCancelled:
+      return Outcome::kCancelled;
+    case absl::StatusCode::kDeadlineExceeded:
+      return Outcome::kDeadline;
+    case absl::StatusCode::kUnavailable:
+      return Outcome::kRejectedDraining;
+    default:
+      return Outcome::kError;
+  }
+}
+
+void CloseOutbox(RequestContext& context, const Request& request, absl::Status status,
+                 TimePoint now) {
+  context.metrics->e2e_request_latency.Observe(Seconds(now - request.arrival));
+  if (request.outbox->Close(std::move(status))) context.ready.push_back(request.outbox);
+}
+
+}  // namespace
+
+void EndUnstarted(RequestContext& context, const Request& request, absl::Status status,
+                  TimePoint now) {
+  context.metrics->CountRequest(OutcomeOf(status, request.kind, FinishReason::kNone));
+  CloseOutbox(context, request, std::move(status), now);
+}
+
+ActiveRequest::ActiveRequest(RequestContext& context, std::unique_ptr<Request> request,
+                             std::unique_ptr<Session> session, TimePoint now)
+    : context_(context),
+      request_(std::move(request)),
+      stop_ids_(StopIds(*request_, context.eos_ids)),
+      prompt_(std::move(session)),
+      admitted_(now),
+      unfinished_(request_->completions) {
+  const bool forks = request_->completions > 1 && request_->max_tokens > 0;
+  prompt_tokens_ = request_->prompt.size() - (forks ? 1 : 0);
+  prompt_->Append(std::span(request_->prompt).first(prompt_tokens_));
+  for (uint32_t i = 0; i < request_->completions; ++i) {
+    completions_.push_back(
+        std::make_unique<Completion>(*request_, stop_ids_, context.tokenizer, i));
+  }
+  context_.metrics->request_queue_time.Observe(Seconds(now - request_->arrival));
+  if (prompt_tokens_ == 0) StartCompletions(now);
+}
+
+Session& ActiveRequest::SessionOf(int row) {
+  return row == kPromptRow ? *prompt_ : completions_[row]->session();
+}
+
+RowView ActiveRequest::ViewOf(int row) {
+  const Session& session = SessionOf(row);
+  RowView view;
+  view.position = session.position();
+  view.prompt_left = row == kPromptRow ? static_cast<uint32_t>(session.pending()) : 0;
+  view.outbox_full = request_->outbox->full();
+  view.deadline = request_->deadline;
+  view.last_step = prompt_last_step_;
+  return view;
+}
+
+void ActiveRequest::AppendRows(std::vector<int>& rows, std::vector<RowView>& views) {
+  const auto append = [&](int row) {
+    rows.push_back(row);
+    views.push_back(ViewOf(row));
+  };
+  if (prompt_ != nullptr) return append(kPromptRow);
+  for (size_t i = 0; i < completions_.size(); ++i) {
+    if (!completions_[i]->finished()) append(static_cast<int>(i));
+  }
+}
+
+void ActiveRequest::AddScoreTargets(const Segment& segment, StepRow& row) const {
+  if (!request_->score_prompt) return;
+  const std::vector<uint32_t>& prompt = request_->prompt;
+  const size_t begin = std::min(prompt.size(), static_cast<size_t>(segment.position) + 1);
+  const size_t end = std::min(prompt.size(), begin + segment.tokens);
+  row.score_targets.assign(prompt.begin() + begin, prompt.begin() + end);
+  row.score_top = request_->score_top;
+}
+
+absl::Status ActiveRequest::AddToPlan(int row, uint32_t tokens, uint64_t step, StepPlan& plan) {
+  Session& session = SessionOf(row);
+  StepRow planned;
+  RIVULET_ASSIGN_OR_RETURN(planned.segment, session.PlanSegment(plan.tokens.size(), tokens));
+  const auto first = session.tokens().begin() + static_cast<ptrdiff_t>(session.position());
+  plan.tokens.insert(plan.tokens.end(), first, first + tokens);
+  if (row == kPromptRow) {
+    AddScoreTargets(planned.segment, planned);
+    planned.sample = PromptRowSamples() && tokens == session.pending();
+    prompt_last_step_ = step;
+  } else {
+    planned.sample = true;
+  }
+  if (planned.sample) planned.spec = completions_[std::max(row, 0)]->Spec(session);
+  plan.rows.push_back(std::move(planned));
+  return absl::OkStatus();
+}
+
+void ActiveRequest::CommitRow(int row, const StepRow& planned, RowResult result, TimePoint now) {
+  if (!result.status.ok()) return FailRow(row, result.status, now);
+  const Segment& segment = planned.segment;
+  SessionOf(row).CommitSegment();
+  context_.metrics->folds.Add((segment.position % kFoldInterval + segment.tokens) / kFoldInterval);
+  if (row == kPromptRow) return CommitPrompt(segment.tokens, std::move(result), now);
+  CommitToken(*completions_[row], std::move(result), now);
+}
+
+void ActiveRequest::CommitPrompt(size_t tokens, RowResult result, TimePoint now) {
+  context_.metrics->prompt_tokens_computed.Add(tokens);
+  std::move(result.scores.begin(), result.scores.end(), std::back_inserter(prompt_scores_));
+  if (prompt_->pending() > 0) return;
+  context_.metrics->request_prefill_time.Observe(Seconds(now - admitted_));
+  DeliverPromptScores();
+  if (request_->max_tokens == 0) return EndAll(FinishReason::kLength, absl::OkStatus(), now);
+  StartCompletions(now);
+  if (result.sampled) CommitToken(*completions_[0], std::move(result), now);
+}
+
+void ActiveRequest::DeliverPromptScores() {
+  if (prompt_scores_.empty()) return;
+  StreamMessage message;
+  message.prompt_logprobs = std::exchange(prompt_scores_, {});
+  if (request_->outbox->Push(std::move(message))) context_.ready.push_back(request_->outbox);
+}
+
+void ActiveRequest::StartCompletions(TimePoint now) {
+  if (request_->completions > 1) context_.metrics->prompt_tokens_computed.Add(1);
+  for (size_t i = 1; i < completions_.size(); ++i) {
+    auto fork = prompt_->Fork();
+    if (!fork.ok()) {
+      FailRow(static_cast<int>(i), fork.status(), now);
+      continue;
+    }
+    (*fork)->Append(request_->prompt.back());
+    completions_[i]->Start(*std::move(fork));
+  }
+  if (request_->completions > 1) prompt_->Append(request_->prompt.back());
+  completions_[0]->Start(std::move(prompt_));
+}
+
+void ActiveRequest::CommitToken(Completion& completion, RowResult result, TimePoint now) {
+  RIVULET_CHECK(result.sampled, "the engine sampled nothing for a row that asked for a token");
+  Metrics& metrics = *context_.metrics;
+  metrics.generation_tokens.Add();
+  if (completion.generated() > 0) {
+    metrics.inter_token_latency.Observe(Seconds(now - completion.last_token_time));
+  } else if (!std::exchange(has_token_, true)) {
+    metrics.time_to_first_token.Observe(Seconds(now - request_->arrival));
+  }
+  completion.last_token_time = now;
+  Send(completion.Accept(result.token, std::move(result.logprob)), now);
+}
+
+void ActiveRequest::FailRow(int row, const absl::Status& status, TimePoint now) {
+  if (row == kPromptRow) return EndAll(FinishReason::kError, status, now);
+  if (status_.ok()) status_ = status;
+  Send(completions_[row]->Finish(FinishReason::kError), now);
+}
+
+void ActiveRequest::Send(StreamMessage message, TimePoint now) {
+  const bool finished = message.finish_reason != FinishReason::kNone;
+  if (request_->outbox->Push(std::move(message))) context_.ready.push_back(request_->outbox);
+  if (finished && --unfinished_ == 0) Close(now);
+}
+
+void ActiveRequest::EndAll(FinishReason reason, absl::Status status, TimePoint now) {
+  prompt_.reset();
+  if (status_.ok()) status_ = std::move(status);
+  for (const auto& completion : completions_) {
+    if (!completion->finished()) Send(completion->Finish(reason), now);
+  }
+}
+
+void ActiveRequest::Close(TimePoint now) {
+  ended_ = true;
+  const FinishReason reason = completions_[0]->finish_reason();
+  context_.metrics->CountRequest(OutcomeOf(status_, request_->kind, reason));
+  CloseOutbox(context_, *request_, status_, now);
+}
+
+}  // namespace rivulet

@@ -1,0 +1,100 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A request that holds state slots: first its prompt's one row, then a row for each completion.
+//
+// The prompt is processed once. One completion: the prompt's last step samples its first token.
+// More than one: all of the prompt but its last token is processed, the session is forked, and each
+// fork feeds that last token itself and samples with its own index; so a completion's bits do not
+// depend on n.
+//
+// A row that fails ends its completion alone; a prompt that fails ends the request.
+// Threading: engine thread only.
+#ifndef RIVULET_SERVER_SCHEDULER_ACTIVE_REQUEST_H_
+#define RIVULET_SERVER_SCHEDULER_ACTIVE_REQUEST_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/engine/step_plan.h"
+#include "server/metrics/metrics.h"
+#include "server/scheduler/completion.h"
+#include "server/scheduler/plan.h"
+#include "server/scheduler/request.h"
+#include "server/session/session.h"
+
+namespace rivulet {
+
+// What all requests share; outlives them.
+struct RequestContext {
+  const Tokenizer* tokenizer = nullptr;  // null: token ids only
+  std::vector<uint32_t> eos_ids;
+  Metrics* metrics = nullptr;
+  // Outboxes that the dispatcher must be told of at the end of this plan or commit.
+  std::vector<std::shared_ptr<Outbox>> ready;
+};
+
+class ActiveRequest {
+ public:
+  static constexpr int kPromptRow = -1;
+
+  ActiveRequest(RequestContext& context, std::unique_ptr<Request> request,
+                std::unique_ptr<Session> session, TimePoint now);
+  ActiveRequest(const ActiveRequest&) = delete;
+  ActiveRequest& operator=(const ActiveRequest&) = delete;
+
+  const Request& request() const { return *request_; }
+  // Everything was said and the outbox is closed: let go of this.
+  bool ended() const { return ended_; }
+  // Slots that are set aside for it: one for each completion that may still run.
+  uint32_t reserved_slots() const { return ended_ ? 0 : unfinished_; }
+
+  // The rows that have something to run: kPromptRow alone, or indices of completions. Appends to
+  // both, one entry each.
+  void AppendRows(std::vector<int>& rows, std::vector<RowView>& views);
+
+  // Puts a row's next `tokens` tokens into the plan. RESOURCE_EXHAUSTED when the fold needs a slot
+  // that is not there in this step: the row then sits it out.
+  absl::Status AddToPlan(int row, uint32_t tokens, uint64_t step, StepPlan& plan);
+  // What came back for a row that was put into the plan.
+  void CommitRow(int row, const StepRow& planned, RowResult result, TimePoint now);
+
+  // Ends whatever still runs with this reason; the stream ends with `status`.
+  void EndAll(FinishReason reason, absl::Status status, TimePoint now);
+
+ private:
+  Session& SessionOf(int row);
+  RowView ViewOf(int row);
+  bool PromptRowSamples() const { return request_->completions == 1 && request_->max_tokens > 0; }
+  void AddScoreTargets(const Segment& segment, StepRow& row) const;
+  void CommitPrompt(size_t tokens, RowResult result, TimePoint now);
+  void DeliverPromptScores();
+  void StartCompletions(TimePoint now);
+  void CommitToken(Completion& completion, RowResult result, TimePoint now);
+  void FailRow(int row, const absl::Status& status, TimePoint now);
+  void Send(StreamMessage message, TimePoint now);
+  void Close(TimePoint now);
+
+  RequestContext& context_;
+  const std::unique_ptr<Request> request_;
+  std::vector<uint32_t> stop_ids_;
+  std::vector<std::unique_ptr<Completion>> completions_;
+  std::unique_ptr<Session> prompt_;  // until the completions have started
+  size_t prompt_tokens_ = 0;         // that the prompt's row processes
+  uint64_t prompt_last_step_ = 0;
+  std::vector<Logprobs> prompt_scores_;
+  const TimePoint admitted_;
+  bool has_token_ = false;
+  uint32_t unfinished_;
+  absl::Status status_;
+  bool ended_ = false;
+};
+
+// Ends a request that never got slots.
+void EndUnstarted(RequestContext& context, const Request& request, absl::Status status,
+                  TimePoint now);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_SCHEDULER_ACTIVE_REQUEST_H_

@@ -1,0 +1,92 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/scheduler/completion.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rivulet {
+namespace {
+
+bool Contains(const std::vector<uint32_t>& ids, uint32_t id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+}  // namespace
+
+Completion::Completion(const Request& request, const std::vector<uint32_t>& stop_ids,
+                       const Tokenizer* tokenizer, uint32_t index)
+    : request_(request),
+      stop_ids_(stop_ids),
+      index_(index),
+      matcher_(request.stop.strings, request.stop.include_stop) {
+  if (tokenizer != nullptr) {
+    detokenizer_.emplace(*tokenizer, Detokenizer::StartsText(*tokenizer, request.prompt));
+  }
+}
+
+SampleSpec Completion::Spec(const Session& session) const {
+  SampleSpec spec;
+  spec.params = &request_.sampling;
+  spec.session_counts = &session.token_counts();
+  spec.turn_counts = &turn_counts_;
+  spec.index = index_;
+  spec.position = session.tokens().size();
+  spec.forbid_stops = generated_ < request_.stop.min_tokens;
+  spec.stop_ids = &stop_ids_;
+  spec.logprobs = request_.logprobs;
+  return spec;
+}
+
+bool Completion::EndsAt(uint32_t token) const {
+  return generated_ > request_.stop.min_tokens && Contains(stop_ids_, token);
+}
+
+std::string Completion::TextOf(uint32_t token) {
+  if (!detokenizer_.has_value()) return "";
+  if (EndsAt(token) && !request_.stop.include_stop) return "";
+  const uint32_t tokens[] = {token};
+  const bool may_stop = generated_ >= request_.stop.min_tokens;
+  return matcher_.Append(detokenizer_->Append(tokens), may_stop);
+}
+
+StreamMessage Completion::Accept(uint32_t token, Logprobs logprob) {
+  session_->Append(token);
+  turn_counts_.Add(token);
+  ++generated_;
+  StreamMessage message;
+  message.index = index_;
+  message.tokens = {token};
+  if (request_.logprobs > 0) message.logprobs.push_back(std::move(logprob));
+  message.text = TextOf(token);
+  if (matcher_.matched()) {
+    End(FinishReason::kStop, message);
+  } else if (EndsAt(token)) {
+    End(Contains(request_.stop.token_ids, token) ? FinishReason::kStop : FinishReason::kEos,
+        message);
+  } else if (generated_ == request_.max_tokens) {
+    End(FinishReason::kLength, message);
+  }
+  return message;
+}
+
+StreamMessage Completion::Finish(FinishReason reason) {
+  StreamMessage message;
+  message.index = index_;
+  End(reason, message);
+  return message;
+}
+
+void Completion::End(FinishReason reason, StreamMessage& message) {
+  if (detokenizer_.has_value() && !matcher_.matched()) {
+    message.text += matcher_.Append(detokenizer_->Finish(), /*may_stop=*/false);
+    message.text += matcher_.Finish();
+  }
+  if (matcher_.matched()) message.matched_stop = matcher_.matched_string();
+  finish_reason_ = reason;
+  message.finish_reason = reason;
+  message.usage.prompt_tokens = static_cast<uint32_t>(request_.prompt.size());
+  message.usage.completion_tokens = generated_;
+  session_.reset();
+}
+
+}  // namespace rivulet

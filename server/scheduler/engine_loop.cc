@@ -1,0 +1,26 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/scheduler/engine_loop.h"
+
+namespace rivulet {
+
+EngineLoop::EngineLoop(Engine& engine, Scheduler& scheduler)
+    : engine_(engine), scheduler_(scheduler), thread_([this] { Run(); }) {}
+
+EngineLoop::~EngineLoop() {
+  stopping_ = true;
+  scheduler_.Wake();
+  thread_.join();
+}
+
+void EngineLoop::Run() {
+  while (!stopping_) {
+    const StepPlan& plan = scheduler_.Plan(Clock::now());
+    if (plan.empty()) {
+      scheduler_.WaitForWork();
+    } else {
+      scheduler_.Commit(engine_.Step(plan), Clock::now());
+    }
+  }
+}
+
+}  // namespace rivulet

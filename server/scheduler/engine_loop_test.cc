@@ -1,0 +1,183 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The whole house below rpc with all its threads: submitters, engine, dispatcher, readers. Run it
+// under ThreadSanitizer (the tsan preset).
+#include "server/scheduler/engine_loop.h"
+
+#include <atomic>
+#include <ctime>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "server/scheduler/test_support.h"
+
+namespace rivulet {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A stream that takes one message at a time and, as gRPC does, says later that it was written.
+class Stream : public StreamSink, public std::enable_shared_from_this<Stream> {
+ public:
+  void OnReady() override {
+    MutexLock lock(&mutex_);
+    if (!stalled_) TakeAll();
+  }
+  void Stall(bool stalled) {
+    MutexLock lock(&mutex_);
+    stalled_ = stalled;
+    if (!stalled_) TakeAll();
+  }
+  bool WaitForEnd() {
+    MutexLock lock(&mutex_);
+    const TimePoint limit = Clock::now() + std::chrono::seconds(60);
+    while (!client_->end.has_value()) {
+      if (changed_.WaitUntil(&mutex_, limit)) return client_->end.has_value();
+    }
+    return true;
+  }
+  void WaitForTokens(size_t count) {
+    MutexLock lock(&mutex_);
+    while (client_->received[0].tokens.size() < count) changed_.Wait(&mutex_);
+  }
+  std::unique_ptr<Request> Make(std::vector<uint32_t> prompt, uint32_t max_tokens,
+                                uint32_t completions = 1) {
+    MutexLock lock(&mutex_);
+    client_.emplace(completions);
+    client_->outbox = std::make_shared<Outbox>(weak_from_this(), 16);
+    auto request = MakeRequest(*client_, std::move(prompt), max_tokens);
+    request->stop.ignore_eos = true;
+    request->arrival = Clock::now();
+    return request;
+  }
+  const Client& client() ABSL_NO_THREAD_SAFETY_ANALYSIS { return *client_; }
+
+ private:
+  void TakeAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    client_->Read();
+    changed_.NotifyAll();
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::optional<Client> client_ ABSL_GUARDED_BY(mutex_);
+  bool stalled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+class EngineLoopTest : public testing::Test {
+ protected:
+  static SchedulerOptions Options() {
+    SchedulerOptions options;
+    options.max_queue = 100;
+    return options;
+  }
+  Metrics metrics_;
+  FakeEngine engine_{4};
+  Dispatcher dispatcher_;
+  Scheduler scheduler_{engine_, dispatcher_, metrics_, Options()};
+  EngineLoop loop_{engine_, scheduler_};
+};
+
+TEST_F(EngineLoopTest, ManySubmittersAndACancelEachNowAndThen) {
+  constexpr uint32_t kThreads = 3, kRequests = 40;
+  std::atomic<uint32_t> complete{0}, cancelled{0};
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint32_t i = 0; i < kRequests; ++i) {
+        auto stream = std::make_shared<Stream>();
+        const std::vector<uint32_t> prompt(1 + i * 7 % 100, t);
+        auto request = stream->Make(prompt, 30, 1 + i % 3);
+        const uint64_t id = request->id;
+        ASSERT_TRUE(scheduler_.Submit(request).ok());
+        if (i % 5 == 0) scheduler_.Cancel(id);
+        ASSERT_TRUE(stream->WaitForEnd());
+        const Client& client = stream->client();
+        if (client.end->ok()) {
+          ++complete;
+          EXPECT_EQ(client.tokens(0), ExpectedTokens(prompt, 0, 30));
+        } else {
+          ++cancelled;
+          EXPECT_EQ(client.end->code(), absl::StatusCode::kCancelled);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(complete + cancelled, kThreads * kRequests);
+  EXPECT_GE(complete, kThreads * kRequests * 4 / 5);
+  EXPECT_TRUE(scheduler_.WaitUntilIdle(Clock::now() + std::chrono::seconds(10)));
+}
+
+TEST_F(EngineLoopTest, StalledReaderParksAndGoesOnWhenItReads) {
+  auto stalled = std::make_shared<Stream>();
+  auto request = stalled->Make({1, 2}, 100);
+  stalled->Stall(true);
+  ASSERT_TRUE(scheduler_.Submit(request).ok());
+  auto other = std::make_shared<Stream>();
+  request = other->Make({3}, 100);
+  ASSERT_TRUE(scheduler_.Submit(request).ok());
+  ASSERT_TRUE(other->WaitForEnd());
+  EXPECT_FALSE(scheduler_.WaitUntilIdle(Clock::now() + milliseconds(50)));
+  stalled->Stall(false);
+  ASSERT_TRUE(stalled->WaitForEnd());
+  EXPECT_EQ(stalled->client().tokens(0), ExpectedTokens({1, 2}, 0, 100));
+}
+
+TEST_F(EngineLoopTest, IdleEngineKeepsDeadlinesOfParkedStreams) {
+  auto stream = std::make_shared<Stream>();
+  auto request = stream->Make({1, 2}, 100);
+  stream->Stall(true);
+  request->deadline = Clock::now() + milliseconds(100);
+  ASSERT_TRUE(scheduler_.Submit(request).ok());
+  EXPECT_TRUE(scheduler_.WaitUntilIdle(Clock::now() + std::chrono::seconds(20)));
+  stream->Stall(false);
+  ASSERT_TRUE(stream->WaitForEnd());
+  EXPECT_EQ(stream->client().end->code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(EngineLoopTest, SleepsWhenNothingCanRun) {
+  auto stream = std::make_shared<Stream>();
+  auto request = stream->Make({1, 2}, 100);
+  const uint64_t id = request->id;
+  stream->Stall(true);
+  ASSERT_TRUE(scheduler_.Submit(request).ok());
+  std::this_thread::sleep_for(milliseconds(50));  // until it is parked
+  const std::clock_t before = std::clock();       // of all threads
+  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 10);
+  scheduler_.Cancel(id);
+  stream->Stall(false);
+  ASSERT_TRUE(stream->WaitForEnd());
+}
+
+TEST_F(EngineLoopTest, CancelOfARunningStream) {
+  auto stream = std::make_shared<Stream>();
+  auto request = stream->Make({1, 2}, 1u << 30);
+  const uint64_t id = request->id;
+  ASSERT_TRUE(scheduler_.Submit(request).ok());
+  stream->WaitForTokens(5);
+  scheduler_.Cancel(id);
+  ASSERT_TRUE(stream->WaitForEnd());
+  EXPECT_EQ(stream->client().received[0].reason, FinishReason::kCancelled);
+}
+
+TEST_F(EngineLoopTest, StreamThatGoesAwayDoesNotHoldUpOthers) {
+  uint64_t id = 0;
+  {
+    auto gone = std::make_shared<Stream>();
+    auto request = gone->Make({1}, 1u << 30);
+    id = request->id;
+    ASSERT_TRUE(scheduler_.Submit(request).ok());
+    gone->WaitForTokens(1);
+  }
+  auto stream = std::make_shared<Stream>();
+  auto request = stream->Make({2}, 50);
+  ASSERT_TRUE(scheduler_.Submit(request).ok());
+  ASSERT_TRUE(stream->WaitForEnd());
+  scheduler_.Cancel(id);
+  EXPECT_TRUE(scheduler_.WaitUntilIdle(Clock::now() + std::chrono::seconds(10)));
+}
+
+}  // namespace
+}  // namespace rivulet

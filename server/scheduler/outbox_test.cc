@@ -1,0 +1,121 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/scheduler/outbox.h"
+
+#include <atomic>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/scheduler/dispatcher.h"
+
+namespace rivulet {
+namespace {
+
+using testing::ElementsAre;
+
+StreamMessage Token(uint32_t index, uint32_t token, const std::string& text) {
+  StreamMessage message;
+  message.index = index;
+  message.tokens = {token};
+  message.text = text;
+  return message;
+}
+
+TEST(OutboxTest, MergesWhatWaitsOfOneCompletion) {
+  Outbox outbox({});
+  EXPECT_TRUE(outbox.Push(Token(0, 1, "a")));
+  EXPECT_FALSE(outbox.Push(Token(1, 2, "b")));  // announced already
+  EXPECT_FALSE(outbox.Push(Token(0, 3, "c")));
+  const auto first = outbox.Take();
+  ASSERT_TRUE(first.message.has_value());
+  EXPECT_EQ(first.message->index, 0u);
+  EXPECT_EQ(first.message->text, "ac");
+  EXPECT_THAT(first.message->tokens, ElementsAre(1, 3));
+  EXPECT_FALSE(first.end.has_value());
+  EXPECT_EQ(outbox.Take().message->index, 1u);
+  EXPECT_FALSE(outbox.Take().message.has_value());
+}
+
+TEST(OutboxTest, EndComesWithTheLastMessage) {
+  Outbox outbox({});
+  (void)outbox.Push(Token(0, 1, "a"));
+  (void)outbox.Push(Token(1, 1, "b"));
+  (void)outbox.Close(absl::AbortedError("why"));
+  EXPECT_FALSE(outbox.Take().end.has_value());
+  const auto last = outbox.Take();
+  EXPECT_TRUE(last.message.has_value());
+  EXPECT_EQ(last.end, absl::AbortedError("why"));
+}
+
+TEST(OutboxTest, TellsWhenThereIsRoomAgain) {
+  int told = 0;
+  Outbox outbox({}, 2);
+  outbox.set_on_room([&] { ++told; });
+  (void)outbox.Push(Token(0, 1, ""));
+  EXPECT_FALSE(outbox.full());
+  (void)outbox.Push(Token(1, 1, ""));
+  (void)outbox.Push(Token(1, 2, ""));
+  EXPECT_TRUE(outbox.full());
+  (void)outbox.Take();  // one of three tokens: still full
+  EXPECT_TRUE(outbox.full());
+  EXPECT_EQ(told, 0);
+  (void)outbox.Take();
+  EXPECT_FALSE(outbox.full());
+  EXPECT_EQ(told, 1);
+}
+
+// A sink that takes whatever is there, on the dispatcher's thread.
+class Reader : public StreamSink {
+ public:
+  void OnReady() override {
+    for (;;) {
+      const Outbox::Taken taken = outbox->Take();
+      if (taken.message) tokens += taken.message->tokens.size();
+      if (taken.end) ended = true;
+      if (!taken.message) return;
+    }
+  }
+  std::shared_ptr<Outbox> outbox;
+  std::atomic<size_t> tokens{0};
+  std::atomic<bool> ended{false};
+};
+
+TEST(DispatcherTest, DeliversEverythingBeforeItEnds) {
+  constexpr size_t kStreams = 8, kTokens = 2000;
+  std::vector<std::shared_ptr<Reader>> readers;
+  {
+    Dispatcher dispatcher;
+    for (size_t i = 0; i < kStreams; ++i) {
+      readers.push_back(std::make_shared<Reader>());
+      readers[i]->outbox = std::make_shared<Outbox>(readers[i]);
+    }
+    std::vector<std::shared_ptr<Outbox>> ready;
+    for (uint32_t token = 0; token < kTokens; ++token) {
+      for (const auto& reader : readers) {
+        if (reader->outbox->Push(Token(0, token, ""))) ready.push_back(reader->outbox);
+      }
+      dispatcher.Announce(ready);
+    }
+    for (const auto& reader : readers) {
+      if (reader->outbox->Close(absl::OkStatus())) ready.push_back(reader->outbox);
+    }
+    dispatcher.Announce(ready);
+  }
+  for (const auto& reader : readers) {
+    EXPECT_EQ(reader->tokens, kTokens);
+    EXPECT_TRUE(reader->ended);
+  }
+}
+
+TEST(DispatcherTest, SinkThatIsGoneIsNotTold) {
+  Dispatcher dispatcher;
+  auto reader = std::make_shared<Reader>();
+  auto outbox = std::make_shared<Outbox>(reader);
+  reader.reset();
+  std::vector<std::shared_ptr<Outbox>> ready;
+  if (outbox->Push(Token(0, 1, ""))) ready.push_back(outbox);
+  dispatcher.Announce(ready);
+}
+
+}  // namespace
+}  // namespace rivulet

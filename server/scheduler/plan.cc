@@ -1,0 +1,75 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/scheduler/plan.h"
+
+#include <algorithm>
+
+#include "kernels/recurrence/state.h"
+
+namespace rivulet {
+namespace {
+
+// The tokens of a prompt's next piece, given its share: up to a chunk border if the share reaches
+// one, else up to the next border, so that no piece is wasted on less than a chunk's rest.
+uint32_t PieceTokens(const RowView& row, uint32_t share) {
+  if (row.prompt_left <= share) return row.prompt_left;
+  const uint32_t to_border = static_cast<uint32_t>(kFoldInterval - row.position % kFoldInterval);
+  if (share <= to_border) return std::min(row.prompt_left, to_border);
+  return share - static_cast<uint32_t>((row.position + share) % kFoldInterval);
+}
+
+// The prompts that take part in this step: all, or those that have waited longest if a chunk each
+// would be more than the budget.
+std::vector<size_t> ChoosePrompts(std::span<const RowView> rows, std::vector<size_t> prompts,
+                                  uint32_t budget) {
+  const size_t most = std::max<size_t>(1, budget / kFoldInterval);
+  if (prompts.size() <= most) return prompts;
+  std::stable_sort(prompts.begin(), prompts.end(),
+                   [&](size_t a, size_t b) { return rows[a].last_step < rows[b].last_step; });
+  prompts.resize(most);
+  return prompts;
+}
+
+std::vector<PlannedRow> SharePrompts(std::span<const RowView> rows, std::vector<size_t> prompts,
+                                     uint32_t budget) {
+  // The shortest first: what they leave of their share is there for the longer ones.
+  std::stable_sort(prompts.begin(), prompts.end(),
+                   [&](size_t a, size_t b) { return rows[a].prompt_left < rows[b].prompt_left; });
+  std::vector<PlannedRow> pieces;
+  for (size_t i = 0; i < prompts.size() && budget > 0; ++i) {
+    const uint32_t share =
+        std::max<uint32_t>(1, budget / static_cast<uint32_t>(prompts.size() - i));
+    const uint32_t tokens = PieceTokens(rows[prompts[i]], share);
+    pieces.push_back({prompts[i], tokens});
+    budget -= std::min(budget, tokens);
+  }
+  std::sort(pieces.begin(), pieces.end(),
+            [](const PlannedRow& a, const PlannedRow& b) { return a.row < b.row; });
+  return pieces;
+}
+
+}  // namespace
+
+StepChoice PlanStep(TimePoint now, std::span<const RowView> rows, const PlanLimits& limits) {
+  StepChoice choice;
+  std::vector<size_t> prompts;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].deadline <= now) {
+      choice.expired.push_back(i);
+    } else if (rows[i].outbox_full) {
+      continue;
+    } else if (rows[i].prompt_left > 0) {
+      prompts.push_back(i);
+    } else {
+      choice.run.push_back({i, 1});
+    }
+  }
+  if (prompts.empty()) return choice;
+  const uint32_t decoding = static_cast<uint32_t>(choice.run.size());
+  const uint32_t left = limits.step_tokens > decoding ? limits.step_tokens - decoding : 0;
+  const uint32_t budget = std::max(left, limits.min_prompt_tokens);
+  const auto pieces = SharePrompts(rows, ChoosePrompts(rows, std::move(prompts), budget), budget);
+  choice.run.insert(choice.run.end(), pieces.begin(), pieces.end());
+  return choice;
+}
+
+}  // namespace rivulet

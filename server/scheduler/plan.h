@@ -1,0 +1,61 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Which rows run in the next step, and with how many tokens: a function of its arguments, with no
+// clock, lock or engine in it, so that it is tested as one.
+//
+// Rules, in order:
+//  1. a row past its deadline is reported and does not run;
+//  2. a row whose stream's outbox is full sits out;
+//  3. every row that decodes runs, one token each;
+//  4. prompts share what is left of the budget: equal shares, and what a short prompt leaves goes
+//  to
+//     the longer ones. A piece ends at an absolute chunk border where it can, since a fold costs
+//     the same for a full chunk and a part of one. If not every prompt can have a chunk, those that
+//     have waited longest since their last piece go first: none starves.
+// How a prompt is cut never changes a bit of what comes out.
+#ifndef RIVULET_SERVER_SCHEDULER_PLAN_H_
+#define RIVULET_SERVER_SCHEDULER_PLAN_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace rivulet {
+
+using Clock = std::chrono::steady_clock;
+using TimePoint = Clock::time_point;
+inline constexpr TimePoint kNoDeadline = TimePoint::max();
+
+// A row as the planner sees it.
+struct RowView {
+  uint64_t position = 0;     // absolute position of the row's next token
+  uint32_t prompt_left = 0;  // prompt tokens not yet processed; 0: the row decodes
+  bool outbox_full = false;
+  TimePoint deadline = kNoDeadline;
+  uint64_t last_step = 0;  // of a prompt: number of the step that last ran it, 0 for none
+};
+
+struct PlanLimits {
+  uint32_t step_tokens = 512;  // decode rows and prompt pieces together
+  // Prompts get this many even when decode rows use up the budget.
+  uint32_t min_prompt_tokens = 16;
+};
+
+struct PlannedRow {
+  size_t row = 0;  // index into the rows given
+  uint32_t tokens = 0;
+  bool operator==(const PlannedRow&) const = default;
+};
+
+struct StepChoice {
+  std::vector<PlannedRow> run;  // decode rows first, then prompts; each in the order given
+  std::vector<size_t> expired;
+};
+
+StepChoice PlanStep(TimePoint now, std::span<const RowView> rows, const PlanLimits& limits);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_SCHEDULER_PLAN_H_

@@ -1,0 +1,147 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/scheduler/plan.h"
+
+#include <cstdlib>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/recurrence/state.h"
+
+namespace rivulet {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::Ge;
+using testing::IsEmpty;
+using testing::Le;
+
+const TimePoint kNow = TimePoint(std::chrono::seconds(100));
+
+RowView Decode(uint64_t position) { return {.position = position}; }
+RowView Prompt(uint32_t left, uint64_t position = 0, uint64_t last_step = 0) {
+  return {.position = position, .prompt_left = left, .last_step = last_step};
+}
+
+TEST(PlanStepTest, NothingToDo) {
+  const StepChoice choice = PlanStep(kNow, {}, {});
+  EXPECT_THAT(choice.run, IsEmpty());
+  EXPECT_THAT(choice.expired, IsEmpty());
+}
+
+TEST(PlanStepTest, DecodeRowsComeFirstAndAllRun) {
+  const std::vector<RowView> rows = {Prompt(5), Decode(7), Decode(9)};
+  EXPECT_THAT(PlanStep(kNow, rows, {}).run,
+              ElementsAre(PlannedRow{1, 1}, PlannedRow{2, 1}, PlannedRow{0, 5}));
+}
+
+TEST(PlanStepTest, DecodeRowsRunEvenBeyondTheBudgetAndPromptsStillMove) {
+  std::vector<RowView> rows(100, Decode(3));
+  rows.push_back(Prompt(50));
+  const StepChoice choice = PlanStep(kNow, rows, {.step_tokens = 64, .min_prompt_tokens = 16});
+  ASSERT_EQ(choice.run.size(), 101u);
+  EXPECT_EQ(choice.run.back(), (PlannedRow{100, 16}));
+}
+
+TEST(PlanStepTest, FullOutboxSitsOut) {
+  std::vector<RowView> rows = {Decode(1), Decode(2), Prompt(40)};
+  rows[0].outbox_full = true;
+  rows[2].outbox_full = true;
+  EXPECT_THAT(PlanStep(kNow, rows, {}).run, ElementsAre(PlannedRow{1, 1}));
+}
+
+TEST(PlanStepTest, ExpiredRowIsReportedEvenWhenParked) {
+  std::vector<RowView> rows = {Decode(1), Decode(2), Prompt(40)};
+  rows[0].deadline = kNow;
+  rows[0].outbox_full = true;
+  rows[2].deadline = kNow + std::chrono::nanoseconds(1);
+  const StepChoice choice = PlanStep(kNow, rows, {});
+  EXPECT_THAT(choice.expired, ElementsAre(0u));
+  EXPECT_THAT(choice.run, ElementsAre(PlannedRow{1, 1}, PlannedRow{2, 40}));
+}
+
+TEST(PlanStepTest, PiecesEndAtChunkBorders) {
+  const std::vector<RowView> rows = {Prompt(1000, 5)};
+  // 64 tokens from position 5 would end at 69; the border before it is 64.
+  EXPECT_THAT(PlanStep(kNow, rows, {.step_tokens = 64}).run, ElementsAre(PlannedRow{0, 59}));
+}
+
+TEST(PlanStepTest, ShortPromptsLeaveTheirShareToLongOnes) {
+  const std::vector<RowView> rows = {Prompt(1000), Prompt(4), Prompt(1000)};
+  // 132: 4 for the short one, 64 for each of the others.
+  EXPECT_THAT(PlanStep(kNow, rows, {.step_tokens = 132}).run,
+              ElementsAre(PlannedRow{0, 64}, PlannedRow{1, 4}, PlannedRow{2, 64}));
+}
+
+TEST(PlanStepTest, TooManyPromptsForTheBudgetTakeTurns) {
+  std::vector<RowView> rows(5, Prompt(64));
+  std::vector<uint64_t> served(5, 0);
+  for (uint64_t step = 1; step <= 10; ++step) {
+    const StepChoice choice = PlanStep(kNow, rows, {.step_tokens = 32});
+    EXPECT_EQ(choice.run.size(), 2u);
+    for (const PlannedRow& planned : choice.run) {
+      served[planned.row] += planned.tokens;
+      rows[planned.row].last_step = step;
+    }
+  }
+  // 20 chunks to 5 prompts: 4 each, more or less one.
+  EXPECT_THAT(served, Each(AllOf(Ge(48u), Le(80u))));
+}
+
+// What must hold for any rows; the rows are random and the seed is printed.
+TEST(PlanStepTest, InvariantsOnRandomRows) {
+  const char* given = std::getenv("RIVULET_TEST_SEED");
+  const uint64_t seed = given ? std::strtoull(given, nullptr, 10) : std::random_device()();
+  SCOPED_TRACE(testing::Message() << "RIVULET_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  const auto below = [&](uint64_t limit) { return random() % limit; };
+  for (int round = 0; round < 20000; ++round) {
+    std::vector<RowView> rows(below(12));
+    for (RowView& row : rows) {
+      row = {.position = below(100),
+             .prompt_left = static_cast<uint32_t>(below(2) * below(200)),
+             .outbox_full = below(4) == 0,
+             .last_step = below(9)};
+      if (below(8) == 0) row.deadline = kNow - std::chrono::seconds(below(2));
+    }
+    const PlanLimits limits = {.step_tokens = static_cast<uint32_t>(1 + below(300)),
+                               .min_prompt_tokens = static_cast<uint32_t>(1 + below(32))};
+    const StepChoice choice = PlanStep(kNow, rows, limits);
+    size_t prompts = 0, prompt_tokens = 0, decoding = 0;
+    std::vector<int> runs(rows.size(), 0);
+    for (const PlannedRow& planned : choice.run) {
+      const RowView& row = rows[planned.row];
+      ++runs[planned.row];
+      ASSERT_FALSE(row.outbox_full);
+      ASSERT_GT(row.deadline, kNow);
+      ASSERT_GT(planned.tokens, 0u);
+      if (row.prompt_left == 0) {
+        ASSERT_EQ(planned.tokens, 1u);
+        ++decoding;
+        continue;
+      }
+      ASSERT_LE(planned.tokens, row.prompt_left);
+      if (planned.tokens < row.prompt_left) {
+        ASSERT_EQ((row.position + planned.tokens) % kFoldInterval, 0u);
+      }
+      ++prompts;
+      prompt_tokens += planned.tokens;
+    }
+    for (size_t i = 0; i < rows.size(); ++i) {
+      ASSERT_LE(runs[i], 1);
+      const bool may_run = !rows[i].outbox_full && rows[i].deadline > kNow;
+      if (may_run && rows[i].prompt_left == 0) {
+        ASSERT_EQ(runs[i], 1);
+      }
+    }
+    // A piece may reach the next border: at most one chunk more than the budget.
+    const size_t left = limits.step_tokens > decoding ? limits.step_tokens - decoding : 0;
+    const size_t budget = std::max<size_t>(left, limits.min_prompt_tokens);
+    ASSERT_LE(prompt_tokens, std::max<size_t>(budget, kFoldInterval));
+  }
+}
+
+}  // namespace
+}  // namespace rivulet

@@ -1,0 +1,48 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A request as the scheduler takes it: checked, tokenized, every default filled in. server/rpc
+// makes it from a proto message; nothing in it is a proto type.
+#ifndef RIVULET_SERVER_SCHEDULER_REQUEST_H_
+#define RIVULET_SERVER_SCHEDULER_REQUEST_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/ops/sampling/sampling.h"
+#include "server/scheduler/outbox.h"
+#include "server/scheduler/plan.h"
+
+namespace rivulet {
+
+enum class RequestKind : uint8_t { kGenerate, kScore };
+
+struct StopRules {
+  std::vector<std::string> strings;  // StopMatcher::Validate is OK
+  std::vector<uint32_t> token_ids;
+  bool ignore_eos = false;
+  bool include_stop = false;
+  uint32_t min_tokens = 0;
+};
+
+struct Request {
+  uint64_t id = 0;  // Scheduler::NewId
+  RequestKind kind = RequestKind::kGenerate;
+  std::vector<uint32_t> prompt;  // at least one token
+  uint32_t completions = 1;      // at least one; the API's n
+  uint32_t max_tokens = 0;       // of each completion; 0 processes the prompt only
+  SamplingParams sampling;       // with the seed
+  StopRules stop;
+  uint32_t logprobs = 0;  // 0: none; n: of each sampled token, with the n best
+  // Log-probabilities of the prompt's tokens but the first, delivered together before any token.
+  bool score_prompt = false;
+  uint32_t score_top = 0;
+  TimePoint arrival;
+  TimePoint deadline = kNoDeadline;
+  std::shared_ptr<Outbox> outbox;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_SCHEDULER_REQUEST_H_

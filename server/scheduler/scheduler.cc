@@ -1,0 +1,272 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/scheduler/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status.h"
+
+namespace rivulet {
+namespace {
+
+// What a refused client is told to wait: long enough for some requests to end.
+constexpr int kRetryAfterMs = 1000;
+
+}  // namespace
+
+Scheduler::Scheduler(Engine& engine, Dispatcher& dispatcher, Metrics& metrics,
+                     SchedulerOptions options)
+    : engine_(engine), dispatcher_(dispatcher), metrics_(metrics), options_(std::move(options)) {
+  context_.tokenizer = options_.tokenizer;
+  context_.eos_ids = options_.eos_ids;
+  context_.metrics = &metrics_;
+  metrics_.state_slots_total.Set(engine_.capacity().tail_slots);
+}
+
+Scheduler::~Scheduler() = default;
+
+uint64_t Scheduler::NewId() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+absl::Status Scheduler::CheckAdmissible(const Request& request) const {
+  if (!admitting_) return absl::UnavailableError("the server is shutting down; send it elsewhere");
+  const uint32_t slots = engine_.capacity().tail_slots;
+  if (request.completions > slots) {
+    metrics_.CountRequest(Outcome::kRejectedSlots);
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "n = ", request.completions, " completions need as many state slots at once and there are ",
+        slots, "; ask for fewer, or start the server with a larger --state-memory"));
+  }
+  if (queued_ < options_.max_queue) return absl::OkStatus();
+  metrics_.CountRequest(Outcome::kRejectedQueue);
+  absl::Status full = absl::ResourceExhaustedError(absl::StrCat(
+      queued_, " requests wait already, as many as --max-queue allows; try again later"));
+  full.SetPayload(kRetryAfterPayload, absl::Cord(absl::StrCat(kRetryAfterMs)));
+  return full;
+}
+
+absl::Status Scheduler::Submit(std::unique_ptr<Request>& request) {
+  RIVULET_CHECK(!request->prompt.empty() && request->completions > 0, "a request without rows");
+  {
+    MutexLock lock(&mutex_);
+    RIVULET_RETURN_IF_ERROR(CheckAdmissible(*request));
+    request->outbox->set_on_room([this] { Wake(); });
+    inbox_.requests.push_back(std::move(request));
+    ++live_;
+    ++queued_;
+    woken_ = true;
+  }
+  changed_.NotifyOne();
+  return absl::OkStatus();
+}
+
+void Scheduler::Cancel(uint64_t id) {
+  {
+    MutexLock lock(&mutex_);
+    inbox_.cancels.push_back(id);
+    woken_ = true;
+  }
+  changed_.NotifyOne();
+}
+
+void Scheduler::StopAdmission() {
+  MutexLock lock(&mutex_);
+  admitting_ = false;
+}
+
+void Scheduler::AbortAll(absl::Status status) {
+  {
+    MutexLock lock(&mutex_);
+    inbox_.abort = std::move(status);
+    woken_ = true;
+  }
+  changed_.NotifyOne();
+}
+
+bool Scheduler::WaitUntilIdle(TimePoint deadline) {
+  MutexLock lock(&mutex_);
+  while (live_ > 0) {
+    if (idle_.WaitUntil(&mutex_, deadline)) return live_ == 0;
+  }
+  return true;
+}
+
+void Scheduler::Wake() {
+  {
+    MutexLock lock(&mutex_);
+    woken_ = true;
+  }
+  changed_.NotifyOne();
+}
+
+void Scheduler::WaitForWork() {
+  const TimePoint deadline = NextDeadline();
+  MutexLock lock(&mutex_);
+  while (!woken_) {
+    if (deadline == kNoDeadline) {
+      changed_.Wait(&mutex_);
+    } else if (changed_.WaitUntil(&mutex_, deadline)) {
+      return;
+    }
+  }
+}
+
+TimePoint Scheduler::NextDeadline() const {
+  TimePoint next = kNoDeadline;
+  for (const auto& request : waiting_) next = std::min(next, request->deadline);
+  for (const auto& active : active_) next = std::min(next, active->request().deadline);
+  return next;
+}
+
+Scheduler::Inbox Scheduler::TakeInbox() {
+  MutexLock lock(&mutex_);
+  // Before the outboxes are looked at: room that is made after that wakes the next wait.
+  woken_ = false;
+  return std::exchange(inbox_, Inbox());
+}
+
+void Scheduler::ApplyInbox(Inbox inbox, TimePoint now) {
+  for (auto& request : inbox.requests) waiting_.push_back(std::move(request));
+  for (const uint64_t id : inbox.cancels) CancelNow(id, now);
+  if (inbox.abort.has_value()) AbortNow(*inbox.abort, now);
+}
+
+void Scheduler::CancelNow(uint64_t id, TimePoint now) {
+  const absl::Status status = absl::CancelledError("cancelled by the client");
+  for (const auto& active : active_) {
+    if (active->request().id == id) return active->EndAll(FinishReason::kCancelled, status, now);
+  }
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [id](const auto& request) { return request->id == id; });
+  if (found == waiting_.end()) return;
+  EndUnstarted(context_, **found, status, now);
+  waiting_.erase(found);
+  ++ended_;
+}
+
+void Scheduler::AbortNow(const absl::Status& status, TimePoint now) {
+  for (const auto& active : active_) {
+    if (!active->ended()) active->EndAll(FinishReason::kCancelled, status, now);
+  }
+  for (const auto& request : waiting_) EndUnstarted(context_, *request, status, now);
+  ended_ += waiting_.size();
+  waiting_.clear();
+}
+
+void Scheduler::EndLateWaiting(TimePoint now) {
+  ended_ += std::erase_if(waiting_, [&](const auto& request) {
+    if (request->deadline > now) return false;
+    EndUnstarted(context_, *request,
+                 absl::DeadlineExceededError("the deadline passed while the request waited"), now);
+    return true;
+  });
+}
+
+void Scheduler::Admit(TimePoint now) {
+  uint32_t reserved = 0;
+  for (const auto& active : active_) reserved += active->reserved_slots();
+  while (!waiting_.empty()) {
+    const uint32_t needed = waiting_.front()->completions;
+    if (reserved + needed > engine_.capacity().tail_slots) return;
+    auto session = Session::Create(engine_);
+    if (!session.ok()) return;
+    active_.push_back(std::make_unique<ActiveRequest>(context_, std::move(waiting_.front()),
+                                                      *std::move(session), now));
+    waiting_.pop_front();
+    reserved += needed;
+  }
+}
+
+void Scheduler::CollectRows() {
+  rows_.clear();
+  views_.clear();
+  std::vector<int> rows;
+  for (const auto& active : active_) {
+    if (active->ended()) continue;
+    rows.clear();
+    active->AppendRows(rows, views_);
+    for (const int row : rows) rows_.push_back({active.get(), row});
+  }
+}
+
+std::vector<PlannedRow> Scheduler::Choose(TimePoint now) {
+  for (;;) {
+    Admit(now);
+    CollectRows();
+    StepChoice choice = PlanStep(now, views_, options_.limits);
+    if (choice.expired.empty()) return std::move(choice.run);
+    // Their slots are free for waiting requests in this very step: there may be no other row whose
+    // end would start the next one.
+    EndExpired(choice.expired, now);
+  }
+}
+
+void Scheduler::EndExpired(const std::vector<size_t>& expired, TimePoint now) {
+  const absl::Status status =
+      absl::DeadlineExceededError("the deadline passed while the request ran");
+  for (const size_t row : expired) {
+    ActiveRequest& request = *rows_[row].request;
+    if (!request.ended()) request.EndAll(FinishReason::kDeadline, status, now);
+  }
+}
+
+void Scheduler::FillPlan(const std::vector<PlannedRow>& chosen) {
+  plan_.tokens.clear();
+  plan_.rows.clear();
+  planned_.clear();
+  size_t decoding = 0;
+  for (const PlannedRow& row : chosen) {
+    const RowRef ref = rows_[row.row];
+    if (!ref.request->AddToPlan(ref.row, row.tokens, step_ + 1, plan_).ok()) continue;
+    planned_.push_back(ref);
+    if (views_[row.row].prompt_left == 0) ++decoding;
+  }
+  if (!plan_.empty()) ++step_;
+  if (decoding > 0) metrics_.decode_batch_size.Observe(static_cast<double>(decoding));
+}
+
+const StepPlan& Scheduler::Plan(TimePoint now) {
+  ApplyInbox(TakeInbox(), now);
+  EndLateWaiting(now);
+  FillPlan(Choose(now));
+  Settle();
+  return plan_;
+}
+
+void Scheduler::Commit(StepResult result, TimePoint now) {
+  RIVULET_CHECK(result.rows.size() == planned_.size(), "a result for each planned row");
+  for (size_t i = 0; i < planned_.size(); ++i) {
+    planned_[i].request->CommitRow(planned_[i].row, plan_.rows[i], std::move(result.rows[i]), now);
+  }
+  planned_.clear();
+  Settle();
+}
+
+void Scheduler::Settle() {
+  ended_ += std::erase_if(active_, [](const auto& active) { return active->ended(); });
+  ShowGauges();
+  {
+    MutexLock lock(&mutex_);
+    live_ -= std::exchange(ended_, 0);
+    queued_ = static_cast<uint32_t>(waiting_.size() + inbox_.requests.size());
+    if (live_ == 0) idle_.NotifyAll();
+  }
+  dispatcher_.Announce(context_.ready);
+}
+
+void Scheduler::ShowGauges() {
+  const StateCapacity& capacity = engine_.capacity();
+  metrics_.requests_running.Set(static_cast<int64_t>(active_.size()));
+  metrics_.requests_waiting.Set(static_cast<int64_t>(waiting_.size()));
+  metrics_.state_slots_used.Set(engine_.tails_used());
+  metrics_.state_bytes.Set(
+      static_cast<int64_t>(engine_.checkpoints_used() * capacity.checkpoint_bytes +
+                           engine_.tails_used() * capacity.tail_bytes));
+}
+
+}  // namespace rivulet

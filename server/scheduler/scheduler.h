@@ -1,0 +1,148 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Which requests hold slots, what runs in each step, and what becomes of its results.
+//
+//   front threads                      engine thread (engine_loop.h)
+//   Submit, Cancel  →  inbox  →  Plan(now) → Engine::Step → Commit(result, now)  →  outboxes
+//
+// Plan takes the inbox, ends what was cancelled or is late, gives slots to waiting requests in the
+// order of their arrival, and asks PlanStep (plan.h) which rows run. Commit moves the sessions,
+// applies the stop rules and fills the outboxes. A waiting request that needs more slots than are
+// free holds back those behind it, so that a large one is never starved by small ones.
+//
+// It reads no clock, starts no thread and calls no Step: all of it can be driven by a test.
+#ifndef RIVULET_SERVER_SCHEDULER_SCHEDULER_H_
+#define RIVULET_SERVER_SCHEDULER_SCHEDULER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "kernels/base/mutex.h"
+#include "model_loader/tokenizer.h"
+#include "server/engine/engine.h"
+#include "server/metrics/metrics.h"
+#include "server/scheduler/active_request.h"
+#include "server/scheduler/dispatcher.h"
+#include "server/scheduler/plan.h"
+#include "server/scheduler/request.h"
+
+namespace rivulet {
+
+struct SchedulerOptions {
+  PlanLimits limits;
+  uint32_t max_queue = 256;              // --max-queue
+  const Tokenizer* tokenizer = nullptr;  // null: the model has none
+  std::vector<uint32_t> eos_ids;
+};
+
+class Scheduler {
+ public:
+  // Key of the status payload with the milliseconds after which a refused request may be sent
+  // again, as decimal text.
+  static constexpr const char* kRetryAfterPayload = "rivulet.retry_after_ms";
+
+  // All outlive it.
+  Scheduler(Engine& engine, Dispatcher& dispatcher, Metrics& metrics, SchedulerOptions options);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // ---- Any thread.
+
+  static uint64_t NewId();
+
+  // Takes the request, or leaves it with the caller and says why:
+  //   RESOURCE_EXHAUSTED  the queue is full (--max-queue), or it can never fit (--state-memory)
+  //   UNAVAILABLE         the server takes no more work
+  // Once taken, everything is said through its outbox, which is closed exactly once.
+  absl::Status Submit(std::unique_ptr<Request>& request);
+
+  // From the next step on the request has no row; its stream ends with CANCELLED. Unknown ids (it
+  // may have ended) are ignored.
+  void Cancel(uint64_t id);
+
+  // Submit refuses from now on; what was taken goes on.
+  void StopAdmission();
+  // Ends everything that was taken with `status`, within a step.
+  void AbortAll(absl::Status status);
+  // True when everything taken has ended, false at `deadline`.
+  bool WaitUntilIdle(TimePoint deadline);
+
+  // ---- The engine thread.
+
+  // The next step; empty when nothing can run. Valid until the next Plan.
+  const StepPlan& Plan(TimePoint now);
+  // The results of the last plan.
+  void Commit(StepResult result, TimePoint now);
+
+  // After an empty plan: sleeps until something came in since that Plan, an outbox has room again,
+  // a deadline passes, or Wake.
+  void WaitForWork();
+  void Wake();  // any thread
+
+  // For tests and the engine's loop.
+  size_t running() const { return active_.size(); }
+  size_t waiting() const { return waiting_.size(); }
+
+ private:
+  struct Inbox {
+    std::vector<std::unique_ptr<Request>> requests;
+    std::vector<uint64_t> cancels;
+    std::optional<absl::Status> abort;
+  };
+  struct RowRef {
+    ActiveRequest* request;
+    int row;
+  };
+
+  absl::Status CheckAdmissible(const Request& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Inbox TakeInbox();
+  void ApplyInbox(Inbox inbox, TimePoint now);
+  void CancelNow(uint64_t id, TimePoint now);
+  void AbortNow(const absl::Status& status, TimePoint now);
+  void EndLateWaiting(TimePoint now);
+  void Admit(TimePoint now);
+  void CollectRows();
+  std::vector<PlannedRow> Choose(TimePoint now);
+  void FillPlan(const std::vector<PlannedRow>& chosen);
+  void EndExpired(const std::vector<size_t>& expired, TimePoint now);
+  // Drops ended requests, tells the dispatcher, shows the gauges.
+  void Settle();
+  void ShowGauges();
+  TimePoint NextDeadline() const;
+
+  Engine& engine_;
+  Dispatcher& dispatcher_;
+  Metrics& metrics_;
+  const SchedulerOptions options_;
+
+  Mutex mutex_;
+  CondVar changed_;  // something came in
+  CondVar idle_;
+  Inbox inbox_ ABSL_GUARDED_BY(mutex_);
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;  // since the last TakeInbox
+  bool admitting_ ABSL_GUARDED_BY(mutex_) = true;
+  uint64_t live_ ABSL_GUARDED_BY(mutex_) = 0;    // taken and not ended
+  uint32_t queued_ ABSL_GUARDED_BY(mutex_) = 0;  // taken and without slots
+
+  // The engine thread's.
+  RequestContext context_;
+  std::deque<std::unique_ptr<Request>> waiting_;
+  std::vector<std::unique_ptr<ActiveRequest>> active_;
+  uint64_t ended_ = 0;  // since the last Settle
+  uint64_t step_ = 0;
+  std::vector<RowRef> rows_;     // candidates of this plan
+  std::vector<RowView> views_;   // of rows_
+  std::vector<RowRef> planned_;  // rows of plan_
+  StepPlan plan_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_SCHEDULER_SCHEDULER_H_

@@ -1,0 +1,417 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The scheduler driven by hand, one step at a time.
+#include "server/scheduler/scheduler.h"
+
+#include <deque>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/scheduler/test_support.h"
+
+namespace rivulet {
+namespace {
+
+using std::chrono::seconds;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class SchedulerTest : public testing::Test {
+ protected:
+  static SchedulerOptions Options() {
+    SchedulerOptions options;
+    options.max_queue = 3;
+    options.eos_ids = {FakeTokenizer::kEos};
+    return options;
+  }
+
+  void UseTokenizer() {
+    SchedulerOptions options = Options();
+    options.tokenizer = &tokenizer_;
+    scheduler_ = std::make_unique<Scheduler>(engine_, dispatcher_, metrics_, options);
+  }
+
+  Client& NewClient(uint32_t completions = 1, size_t capacity = 256) {
+    return clients_.emplace_back(completions, capacity);
+  }
+
+  Client& Submit(std::vector<uint32_t> prompt, uint32_t max_tokens, uint32_t completions = 1) {
+    Client& client = NewClient(completions);
+    auto request = MakeRequest(client, std::move(prompt), max_tokens);
+    last_id_ = request->id;
+    EXPECT_TRUE(scheduler_->Submit(request).ok());
+    return client;
+  }
+
+  // False when there is nothing to run.
+  bool Step() {
+    const StepPlan& plan = scheduler_->Plan(now_);
+    if (plan.empty()) return false;
+    last_rows_ = plan.rows.size();
+    scheduler_->Commit(engine_.Step(plan), now_);
+    return true;
+  }
+
+  void RunAll() {
+    while (Step()) {
+      for (Client& client : clients_) client.Read();
+    }
+    for (Client& client : clients_) client.Read();
+  }
+
+  void ExpectAllSlotsFree() {
+    EXPECT_EQ(engine_.tails_used(), 0u);
+    EXPECT_EQ(engine_.checkpoints_used(), 0u);
+    EXPECT_EQ(scheduler_->running(), 0u);
+  }
+
+  FakeTokenizer tokenizer_;
+  FakeEngine engine_{4};
+  Dispatcher dispatcher_;
+  Metrics metrics_;
+  std::unique_ptr<Scheduler> scheduler_ =
+      std::make_unique<Scheduler>(engine_, dispatcher_, metrics_, Options());
+  std::deque<Client> clients_;
+  TimePoint now_ = TimePoint(seconds(1000));
+  uint64_t last_id_ = 0;
+  size_t last_rows_ = 0;
+};
+
+TEST_F(SchedulerTest, OneRequestFromPromptToEnd) {
+  const std::vector<uint32_t> prompt = {1, 2, 3};
+  Client& client = Submit(prompt, 5);
+  RunAll();
+  EXPECT_EQ(client.tokens(), ExpectedTokens(prompt, 0, 5));
+  EXPECT_EQ(client.received[0].reason, FinishReason::kLength);
+  EXPECT_EQ(client.received[0].usage.prompt_tokens, 3u);
+  EXPECT_EQ(client.received[0].usage.completion_tokens, 5u);
+  EXPECT_EQ(client.end, absl::OkStatus());
+  EXPECT_EQ(engine_.steps, 5u) << "the prompt's step samples the first token";
+  ExpectAllSlotsFree();
+  EXPECT_EQ(metrics_.generation_tokens.value(), 5u);
+  EXPECT_EQ(metrics_.prompt_tokens_computed.value(), 3u);
+  EXPECT_EQ(metrics_.requests[static_cast<size_t>(Outcome::kLength)].value(), 1u);
+}
+
+TEST_F(SchedulerTest, StreamsShareEachStep) {
+  Client& a = Submit({1, 2, 3}, 4);
+  Client& b = Submit({4, 5}, 4);
+  RunAll();
+  EXPECT_EQ(engine_.steps, 4u);
+  EXPECT_EQ(a.tokens(), ExpectedTokens({1, 2, 3}, 0, 4));
+  EXPECT_EQ(b.tokens(), ExpectedTokens({4, 5}, 0, 4));
+}
+
+TEST_F(SchedulerTest, LongPromptRunsInPieces) {
+  const std::vector<uint32_t> prompt(1300, 5);
+  Client& client = Submit(prompt, 1);
+  RunAll();
+  EXPECT_EQ(engine_.steps, 3u);  // 512 + 512 + 276
+  EXPECT_EQ(client.tokens(), ExpectedTokens(prompt, 0, 1));
+  EXPECT_EQ(metrics_.folds.value(), 1300u / 16);
+}
+
+TEST_F(SchedulerTest, CompletionsForkOnePrefill) {
+  const std::vector<uint32_t> prompt(100, 6);
+  Client& client = Submit(prompt, 20, 3);
+  RunAll();
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(client.tokens(i), ExpectedTokens(prompt, i, 20)) << i;
+    EXPECT_EQ(client.received[i].usage.completion_tokens, 20u);
+  }
+  EXPECT_EQ(metrics_.prompt_tokens_computed.value(), 100u);
+  EXPECT_EQ(client.end, absl::OkStatus());
+  ExpectAllSlotsFree();
+}
+
+TEST_F(SchedulerTest, CompletionsOfAPromptOfOneToken) {
+  Client& client = Submit({9}, 3, 4);
+  RunAll();
+  for (uint32_t i = 0; i < 4; ++i) EXPECT_EQ(client.tokens(i), ExpectedTokens({9}, i, 3)) << i;
+  ExpectAllSlotsFree();
+}
+
+TEST_F(SchedulerTest, MaxTokensZeroProcessesThePromptOnly) {
+  Client& client = Submit({1, 2, 3}, 0);
+  RunAll();
+  EXPECT_TRUE(client.tokens().empty());
+  EXPECT_EQ(client.received[0].reason, FinishReason::kLength);
+  EXPECT_EQ(client.received[0].usage.prompt_tokens, 3u);
+  EXPECT_EQ(client.end, absl::OkStatus());
+}
+
+TEST_F(SchedulerTest, ScoresArriveOnceForAllTokensButTheFirst) {
+  Client& client = NewClient();
+  auto request = MakeRequest(client, std::vector<uint32_t>(1000, 8), 0);
+  request->kind = RequestKind::kScore;
+  request->score_prompt = true;
+  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  ASSERT_TRUE(Step());
+  EXPECT_FALSE(client.outbox->Take().message.has_value()) << "not before all are there";
+  RunAll();
+  EXPECT_EQ(client.received[0].prompt_logprobs, 999u);
+  EXPECT_EQ(metrics_.requests[static_cast<size_t>(Outcome::kScored)].value(), 1u);
+}
+
+TEST_F(SchedulerTest, PromptLogprobsDoNotDependOnN) {
+  for (const uint32_t completions : {1u, 3u}) {
+    Client& client = NewClient(completions);
+    auto request = MakeRequest(client, std::vector<uint32_t>(50, 8), 2);
+    request->score_prompt = true;
+    ASSERT_TRUE(scheduler_->Submit(request).ok());
+    RunAll();
+    EXPECT_EQ(client.received[0].prompt_logprobs, 49u);
+    EXPECT_EQ(client.received[0].tokens.size(), 2u);
+  }
+}
+
+TEST_F(SchedulerTest, EosAndStopIdsEndTheRow) {
+  engine_.next_token = [](const StepRow& row) -> uint32_t {
+    return row.spec.position == 5 ? 40 : row.spec.position == 8 ? FakeTokenizer::kEos : 2;
+  };
+  Client& eos = Submit({1, 2, 3}, 50);
+  Client& stop = NewClient();
+  auto request = MakeRequest(stop, {1, 2, 3}, 50);
+  request->stop.token_ids = {40};
+  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  Client& ignores = NewClient();
+  request = MakeRequest(ignores, {1, 2, 3}, 50);
+  request->stop.ignore_eos = true;
+  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  RunAll();
+  EXPECT_THAT(eos.tokens(), ElementsAre(2, 2, 40, 2, 2, FakeTokenizer::kEos));
+  EXPECT_EQ(eos.received[0].reason, FinishReason::kEos);
+  EXPECT_THAT(stop.tokens(), ElementsAre(2, 2, 40));
+  EXPECT_EQ(stop.received[0].reason, FinishReason::kStop);
+  EXPECT_EQ(ignores.tokens().size(), 50u);
+}
+
+TEST_F(SchedulerTest, MinTokensForbidsStopsAndTellsTheEngine) {
+  std::vector<bool> forbidden;
+  engine_.next_token = [&](const StepRow& row) {
+    forbidden.push_back(row.spec.forbid_stops);
+    EXPECT_THAT(*row.spec.stop_ids, ElementsAre(FakeTokenizer::kEos));
+    return FakeTokenizer::kEos;
+  };
+  Client& client = NewClient();
+  auto request = MakeRequest(client, {1}, 50);
+  request->stop.min_tokens = 2;
+  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  RunAll();
+  EXPECT_THAT(forbidden, ElementsAre(true, true, false));
+  EXPECT_EQ(client.tokens().size(), 3u);
+}
+
+TEST_F(SchedulerTest, StopStringEndsTheRowInItsStep) {
+  UseTokenizer();
+  engine_.next_token = [](const StepRow& row) -> uint32_t { return row.spec.position - 1; };
+  Client& client = NewClient();
+  auto request = MakeRequest(client, {50}, 20);  // then "a", "b", ...
+  request->stop.strings = {"de"};
+  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  RunAll();
+  EXPECT_EQ(client.received[0].text, "abc");
+  EXPECT_THAT(client.tokens(), ElementsAre(0, 1, 2, 3, 4)) << "the tokens of the stop string too";
+  EXPECT_EQ(client.received[0].matched_stop, "de");
+  EXPECT_EQ(client.received[0].reason, FinishReason::kStop);
+  EXPECT_EQ(engine_.steps, 5u) << "no token is fed after the match";
+}
+
+TEST_F(SchedulerTest, TextIsWholeCharactersAndNothingHeldIsLost) {
+  UseTokenizer();
+  const uint32_t said[] = {0, FakeTokenizer::kFirstByte, FakeTokenizer::kSecondByte, 3};
+  engine_.next_token = [&](const StepRow& row) { return said[row.spec.position - 1]; };
+  Client& client = NewClient();
+  auto request = MakeRequest(client, {50}, 4);
+  request->stop.strings = {"dx"};
+  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  ASSERT_TRUE(Step() && Step());
+  client.Read();
+  EXPECT_EQ(client.received[0].text, "a");
+  ASSERT_TRUE(Step());
+  client.Read();
+  EXPECT_EQ(client.received[0].text, "a\xC3\xA9");
+  RunAll();
+  EXPECT_EQ(client.received[0].text,
+            "a\xC3\xA9"
+            "d")
+      << "the d that could have begun a stop";
+}
+
+TEST_F(SchedulerTest, CancelTakesEffectBeforeTheNextStep) {
+  Client& cancelled = Submit({1, 2}, 100);
+  const uint64_t id = last_id_;
+  Client& other = Submit({3, 4}, 5);
+  ASSERT_TRUE(Step() && Step());
+  scheduler_->Cancel(id);
+  ASSERT_TRUE(Step());
+  EXPECT_EQ(last_rows_, 1u);
+  RunAll();
+  EXPECT_EQ(cancelled.tokens().size(), 2u);
+  EXPECT_EQ(cancelled.received[0].reason, FinishReason::kCancelled);
+  EXPECT_EQ(cancelled.received[0].usage.completion_tokens, 2u);
+  EXPECT_EQ(cancelled.end->code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(other.tokens().size(), 5u);
+  scheduler_->Cancel(id);  // long gone
+  RunAll();
+  ExpectAllSlotsFree();
+}
+
+TEST_F(SchedulerTest, CancelInTheQueueAndDuringThePrompt) {
+  Client& running = Submit(std::vector<uint32_t>(5000, 1), 10, 4);
+  const uint64_t running_id = last_id_;
+  Client& queued = Submit({1}, 10);
+  const uint64_t queued_id = last_id_;
+  ASSERT_TRUE(Step());
+  scheduler_->Cancel(running_id);
+  scheduler_->Cancel(queued_id);
+  RunAll();
+  EXPECT_EQ(running.end->code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(running.received[3].reason, FinishReason::kCancelled);
+  EXPECT_EQ(queued.end->code(), absl::StatusCode::kCancelled);
+  ExpectAllSlotsFree();
+}
+
+TEST_F(SchedulerTest, QueueIsBoundedAndTheCallerKeepsTheRequest) {
+  for (int i = 0; i < 3; ++i) Submit({1}, 2);
+  Client& client = NewClient();
+  auto request = MakeRequest(client, {1}, 2);
+  const absl::Status refused = scheduler_->Submit(request);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("--max-queue"));
+  EXPECT_TRUE(refused.GetPayload(Scheduler::kRetryAfterPayload).has_value());
+  ASSERT_NE(request, nullptr);
+  RunAll();
+  EXPECT_TRUE(scheduler_->Submit(request).ok());
+  RunAll();
+  EXPECT_EQ(client.tokens().size(), 2u);
+}
+
+TEST_F(SchedulerTest, RequestThatCanNeverFitIsRefusedAndNamesTheFlag) {
+  Client& client = NewClient(5);
+  auto request = MakeRequest(client, {1}, 2);
+  const absl::Status refused = scheduler_->Submit(request);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("--state-memory"));
+}
+
+TEST_F(SchedulerTest, WhatDoesNotFitNowWaitsInOrder) {
+  Client& first = Submit({1}, 3, 3);
+  Client& large = Submit({2}, 2, 3);
+  Client& small = Submit({3}, 2, 1);
+  ASSERT_TRUE(Step());
+  EXPECT_EQ(scheduler_->running(), 1u) << "the small one does not pass the large one";
+  EXPECT_EQ(scheduler_->waiting(), 2u);
+  RunAll();
+  for (Client* client : {&first, &large, &small}) EXPECT_EQ(client->end, absl::OkStatus());
+  ExpectAllSlotsFree();
+}
+
+TEST_F(SchedulerTest, SlowReaderParksItsRowOnly) {
+  Client& slow = NewClient(1, 4);
+  auto request = MakeRequest(slow, {1, 2}, 40);
+  request->stop.ignore_eos = true;
+  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  Client& fast = NewClient();
+  request = MakeRequest(fast, {3, 4}, 40);
+  request->stop.ignore_eos = true;
+  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  while (Step()) fast.Read();
+  EXPECT_EQ(fast.tokens().size(), 40u);
+  EXPECT_EQ(fast.end, absl::OkStatus());
+  EXPECT_FALSE(slow.end.has_value());
+  EXPECT_EQ(scheduler_->running(), 1u);
+  slow.Read();
+  EXPECT_EQ(slow.tokens().size(), 4u) << "as many as its outbox holds";
+  RunAll();
+  EXPECT_EQ(slow.tokens(), ExpectedTokens({1, 2}, 0, 40)) << "and nothing was lost";
+  EXPECT_EQ(slow.end, absl::OkStatus());
+}
+
+TEST_F(SchedulerTest, DeadlineWhileRunningWaitingAndParked) {
+  Client& parked = NewClient(4, 4);
+  auto request = MakeRequest(parked, {1, 2}, 400);
+  request->deadline = now_ + seconds(5);
+  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  Client& late = NewClient();
+  request = MakeRequest(late, {1, 2}, 400);
+  request->deadline = now_ + seconds(3);
+  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  Client& patient = Submit({7}, 2);
+  while (Step()) continue;
+  EXPECT_EQ(scheduler_->running(), 1u);
+  EXPECT_EQ(scheduler_->waiting(), 2u);
+  now_ += seconds(5);
+  EXPECT_TRUE(Step()) << "the slots of the late ones go to the patient one at once";
+  RunAll();
+  EXPECT_EQ(parked.received[0].reason, FinishReason::kDeadline);
+  EXPECT_EQ(parked.end->code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(late.end->code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(patient.end, absl::OkStatus());
+  EXPECT_EQ(metrics_.requests[static_cast<size_t>(Outcome::kDeadline)].value(), 2u);
+  ExpectAllSlotsFree();
+}
+
+TEST_F(SchedulerTest, FailedRowFailsAlone) {
+  const std::vector<uint32_t> prompt(20, 3);
+  engine_.fail_row = [](const StepRow& row) {
+    return row.sample && row.spec.index == 1 && row.spec.position == 25
+               ? absl::InternalError("broken row")
+               : absl::OkStatus();
+  };
+  Client& client = Submit(prompt, 10, 3);
+  Client& other = Submit({5}, 10);
+  RunAll();
+  EXPECT_EQ(client.received[1].reason, FinishReason::kError);
+  EXPECT_EQ(client.received[1].tokens.size(), 5u);
+  EXPECT_EQ(client.tokens(0), ExpectedTokens(prompt, 0, 10));
+  EXPECT_EQ(client.tokens(2), ExpectedTokens(prompt, 2, 10));
+  EXPECT_EQ(client.end, absl::InternalError("broken row"));
+  EXPECT_EQ(other.end, absl::OkStatus());
+  ExpectAllSlotsFree();
+}
+
+TEST_F(SchedulerTest, FailedPromptEndsItsRequestOnly) {
+  engine_.fail_row = [](const StepRow& row) {
+    return row.segment.tokens == 7 ? absl::InternalError("broken prompt") : absl::OkStatus();
+  };
+  Client& broken = Submit(std::vector<uint32_t>(7, 1), 4);
+  Client& other = Submit({5}, 10);
+  RunAll();
+  EXPECT_EQ(broken.end, absl::InternalError("broken prompt"));
+  EXPECT_EQ(other.end, absl::OkStatus());
+  ExpectAllSlotsFree();
+}
+
+TEST_F(SchedulerTest, LogprobsComeWithTheirTokens) {
+  Client& client = NewClient();
+  auto request = MakeRequest(client, {1}, 6);
+  request->logprobs = 2;
+  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  RunAll();
+  EXPECT_EQ(client.received[0].logprobs, 6u);
+}
+
+TEST_F(SchedulerTest, DrainRefusesNewWorkAndAbortEndsTheRest) {
+  Client& running = Submit({1}, 1000, 4);
+  Client& waiting = Submit({2}, 10);
+  ASSERT_TRUE(Step());
+  scheduler_->StopAdmission();
+  Client& late = NewClient();
+  auto request = MakeRequest(late, {1}, 2);
+  EXPECT_EQ(scheduler_->Submit(request).code(), absl::StatusCode::kUnavailable);
+  ASSERT_TRUE(Step()) << "what was taken goes on";
+  EXPECT_FALSE(scheduler_->WaitUntilIdle(Clock::now()));
+  scheduler_->AbortAll(absl::UnavailableError("shutting down"));
+  EXPECT_FALSE(Step());
+  EXPECT_TRUE(scheduler_->WaitUntilIdle(Clock::now()));
+  RunAll();
+  EXPECT_EQ(running.end, absl::UnavailableError("shutting down"));
+  EXPECT_EQ(running.received[2].reason, FinishReason::kCancelled);
+  EXPECT_EQ(waiting.end, absl::UnavailableError("shutting down"));
+  ExpectAllSlotsFree();
+}
+
+}  // namespace
+}  // namespace rivulet

@@ -1,0 +1,49 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What the engine thread tells a client about one completion. Native twins of the API's messages;
+// server/rpc turns them into proto messages.
+#ifndef RIVULET_SERVER_SCHEDULER_STREAM_MESSAGE_H_
+#define RIVULET_SERVER_SCHEDULER_STREAM_MESSAGE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/engine/step_plan.h"
+
+namespace rivulet {
+
+enum class FinishReason : uint8_t {
+  kNone,  // not finished
+  kStop,
+  kEos,
+  kLength,
+  kCancelled,
+  kDeadline,
+  kError,  // this completion failed; the stream's status says why
+};
+
+struct Usage {
+  uint32_t prompt_tokens = 0;
+  uint32_t cached_tokens = 0;
+  uint32_t completion_tokens = 0;
+};
+
+// Everything about completion `index` since the message before it.
+struct StreamMessage {
+  uint32_t index = 0;
+  std::string text;  // whole characters
+  std::vector<uint32_t> tokens;
+  std::vector<Logprobs> logprobs;         // one for each of `tokens`, if asked for
+  std::vector<Logprobs> prompt_logprobs;  // in the first message with index 0, if asked for
+  FinishReason finish_reason = FinishReason::kNone;
+  std::string matched_stop;
+  Usage usage;  // once finished
+
+  // Adds what came after. REQUIRES: the same index; not finished.
+  void Merge(StreamMessage&& later);
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_SCHEDULER_STREAM_MESSAGE_H_
