@@ -1,0 +1,29 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The public formats of checkpoints, a file each, listed in model_spec.cc. Threading: pure
+// functions.
+#ifndef RIVULET_MODEL_LOADER_FORMATS_H_
+#define RIVULET_MODEL_LOADER_FORMATS_H_
+
+#include "absl/status/statusor.h"
+#include "model_loader/model_spec.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace rivulet {
+
+// More layers than any model has; bounds what a config can make us allocate.
+inline constexpr size_t kMostLayers = 1024;
+
+// What every format spells alike: sizes, eps of the norms, begin and end tokens. No layers and no
+// tensor names but `architecture`.
+absl::StatusOr<ModelSpec> ParseCommonFields(const nlohmann::json& config, double default_norm_eps);
+
+// fla_format.cc: gla, linear_attn and our hla, with mixtures of mixers by layer_types.
+absl::StatusOr<ModelSpec> ParseFlaSpec(const nlohmann::json& config);
+
+// mamba2_format.cc: mamba2 as transformers, fla and the converted state-spaces files write it.
+absl::StatusOr<ModelSpec> ParseMamba2Spec(const nlohmann::json& config);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_MODEL_LOADER_FORMATS_H_

@@ -1,0 +1,178 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "model_loader/loaded_model.h"
+
+#include <filesystem>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+#include "model_loader/checkpoint_reader.h"
+#include "model_loader/generation_config.h"
+#include "model_loader/json.h"
+#include "model_loader/safetensors.h"
+
+namespace rivulet {
+namespace {
+
+constexpr size_t kLargestConfig = 1 << 20;
+
+absl::Status CheckDirectory(const std::string& directory) {
+  std::error_code error;
+  if (std::filesystem::is_directory(directory, error)) return absl::OkStatus();
+  const bool exists = std::filesystem::exists(directory, error);
+  return absl::NotFoundError(absl::StrCat(
+      "the model directory \"", directory, "\" ", exists ? "is not a directory" : "does not exist",
+      "; expected a directory with config.json and model.safetensors"));
+}
+
+// The last component, also of "models/tales/" and ".".
+std::string NameOf(const std::string& directory) {
+  std::error_code error;
+  const auto path = std::filesystem::weakly_canonical(directory, error);
+  return error || path.filename().empty() ? directory : path.filename().string();
+}
+
+// The file that has no tokenizer.model is served with token ids.
+absl::Status AddTokenizer(const std::string& directory, LoadedModel& model) {
+  auto tokenizer = LoadSentencePiece(directory + "/tokenizer.model");
+  if (absl::IsNotFound(tokenizer.status())) return absl::OkStatus();
+  RIVULET_RETURN_IF_ERROR(tokenizer.status());
+  if ((*tokenizer)->vocab_size() > model.spec.vocab) {
+    return absl::InvalidArgumentError(absl::StrCat(directory, "/tokenizer.model has ",
+                                                   (*tokenizer)->vocab_size(),
+                                                   " pieces, but vocab_size is ", model.spec.vocab,
+                                                   ": the tokenizer belongs to another model"));
+  }
+  model.tokenizer = *std::move(tokenizer);
+  return absl::OkStatus();
+}
+
+// Everything but the weights: cheap, and wrong more often.
+absl::Status ReadDescription(const std::string& directory, LoadedModel& model) {
+  RIVULET_ASSIGN_OR_RETURN(const nlohmann::json config,
+                           ReadJsonObject(directory + "/config.json", kLargestConfig));
+  RIVULET_ASSIGN_OR_RETURN(model.spec, ParseModelSpec(config));
+  RIVULET_ASSIGN_OR_RETURN(model.defaults, ReadGenerationDefaults(directory, model.spec));
+  RIVULET_ASSIGN_OR_RETURN(model.has_chat_template, HasChatTemplate(directory));
+  return AddTokenizer(directory, model);
+}
+
+// gate_proj and up_proj as one map. Files of fla before 2025-02-09 hold both in gate_proj
+// [2 · intermediate, hidden], gate rows first (mixers.md 0.4).
+Linear TakeGateUp(CheckpointReader& reader, const LayerSpec& layer, size_t hidden) {
+  const std::string gate = layer.mlp_prefix + "gate_proj.weight";
+  const std::string up = layer.mlp_prefix + "up_proj.weight";
+  const std::vector<size_t> fused = {2 * layer.intermediate, hidden};
+  if (!reader.Has(up) && reader.Shape(gate) == fused) {
+    return reader.TakeLinear({{gate, fused[0], ""}}, hidden);
+  }
+  return reader.TakeLinear({{gate, layer.intermediate, ""}, {up, layer.intermediate, ""}}, hidden);
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMixer(CheckpointReader& reader, const LayerSpec& layer,
+                                                 size_t hidden, const MixerOptions& options) {
+  RIVULET_ASSIGN_OR_RETURN(const MixerFactory make, FindMixer(layer.mixer_type));
+  PrefixedParameters parameters(reader, layer.mixer_prefix);
+  auto mixer = make({layer.mixer_config, hidden, parameters, options});
+  if (mixer.ok()) return mixer;
+  return absl::Status(mixer.status().code(),
+                      absl::StrCat("config.json, mixer ", layer.mixer_type, " at ",
+                                   layer.mixer_prefix, ": ", mixer.status().message()));
+}
+
+absl::StatusOr<LoadedLayer> LoadLayer(CheckpointReader& reader, const LayerSpec& spec,
+                                      size_t hidden, const MixerOptions& options) {
+  LoadedLayer layer;
+  layer.mixer_type = spec.mixer_type;
+  layer.mixer_norm = reader.TakeVector(spec.mixer_norm, {hidden});
+  RIVULET_ASSIGN_OR_RETURN(layer.mixer, MakeMixer(reader, spec, hidden, options));
+  if (spec.mlp_norm.empty()) return layer;
+  layer.mlp_norm = reader.TakeVector(spec.mlp_norm, {hidden});
+  Linear gate_up = TakeGateUp(reader, spec, hidden);
+  Linear down =
+      reader.TakeLinear({{spec.mlp_prefix + "down_proj.weight", hidden, ""}}, spec.intermediate);
+  layer.mlp = GatedMlp(std::move(gate_up), std::move(down));
+  return layer;
+}
+
+class WeightLoader {
+ public:
+  WeightLoader(LoadedModel& model, const LoadOptions& options)
+      : model_(model), options_(options), reader_(*model.files, options.weight_dtype) {}
+
+  absl::Status Load() {
+    // The one place where memory may run out because of what a file says.
+    try {
+      return LoadAll();
+    } catch (const std::bad_alloc&) {
+      RIVULET_RETURN_IF_ERROR(reader_.Problems());
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "not enough memory for the weights of ", model_.name, " (", model_.files->bytes(),
+          " bytes in its files); use --dtype bf16 or a machine with more"));
+    }
+  }
+
+ private:
+  absl::Status LoadAll() {
+    RIVULET_RETURN_IF_ERROR(LoadEnds());
+    for (size_t i = 0; i < model_.spec.layers.size(); ++i) {
+      Report(absl::StrCat("layer ", i + 1, " of ", model_.spec.layers.size()));
+      RIVULET_ASSIGN_OR_RETURN(LoadedLayer layer, LoadLayer(reader_, model_.spec.layers[i],
+                                                            model_.spec.hidden, options_.mixer));
+      model_.layers.push_back(std::move(layer));
+    }
+    RIVULET_RETURN_IF_ERROR(reader_.Finish());
+    RIVULET_RETURN_IF_ERROR(model_.files->CheckUnchanged());
+    model_.weight_dtype = reader_.packed_dtype();
+    model_.parameters = reader_.parameters();
+    Report("ready");
+    return absl::OkStatus();
+  }
+
+  // Embeddings, final norm and output map. Their shapes vouch for vocab_size and hidden_size, so a
+  // mismatch ends the load before it believes the rest of the config.
+  absl::Status LoadEnds() {
+    ModelSpec& spec = model_.spec;
+    if (!reader_.Has(spec.embeddings) && reader_.Has(spec.embeddings_older_name)) {
+      if (spec.tied()) spec.lm_head = spec.embeddings_older_name;
+      spec.embeddings = spec.embeddings_older_name;
+    }
+    Report("embeddings");
+    model_.embeddings = reader_.TakeTable(spec.embeddings, spec.vocab, spec.hidden);
+    RIVULET_RETURN_IF_ERROR(reader_.Problems());
+    model_.final_norm = reader_.TakeVector(spec.final_norm, {spec.hidden});
+    model_.lm_head = reader_.TakeLinear({{spec.lm_head, spec.vocab, ""}}, spec.hidden);
+    if (spec.tied()) reader_.Ignore("lm_head.weight", {spec.vocab, spec.hidden});
+    return absl::OkStatus();
+  }
+
+  void Report(const std::string& what) const {
+    if (!options_.progress) return;
+    const auto all = static_cast<double>(std::max<size_t>(1, model_.files->bytes()));
+    options_.progress(static_cast<double>(reader_.bytes_taken()) / all, what);
+  }
+
+  LoadedModel& model_;
+  const LoadOptions& options_;
+  CheckpointReader reader_;
+};
+
+}  // namespace
+
+LoadedModel::LoadedModel() = default;
+LoadedModel::~LoadedModel() = default;
+
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& directory,
+                                                       const LoadOptions& options) {
+  RIVULET_RETURN_IF_ERROR(CheckDirectory(directory));
+  auto model = std::make_unique<LoadedModel>();
+  model->name = NameOf(directory);
+  model->state_dtype = options.mixer.state_dtype;
+  RIVULET_RETURN_IF_ERROR(ReadDescription(directory, *model));
+  RIVULET_ASSIGN_OR_RETURN(model->files, SafetensorsCheckpoint::Open(directory));
+  RIVULET_RETURN_IF_ERROR(WeightLoader(*model, options).Load());
+  return model;
+}
+
+}  // namespace rivulet

@@ -1,0 +1,80 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A checkpoint directory, loaded: mapped weights packed for this machine, one mixer a layer, the
+// tokenizer, and the defaults of generation_config.json. Immutable and shared by all.
+//
+// It does not run anything: server/engine does. Threading: const after Load.
+#ifndef RIVULET_MODEL_LOADER_LOADED_MODEL_H_
+#define RIVULET_MODEL_LOADER_LOADED_MODEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/dtype.h"
+#include "kernels/mixers/mixer.h"
+#include "kernels/ops/embedding/embedding.h"
+#include "kernels/ops/gated_mlp/gated_mlp.h"
+#include "kernels/ops/linear/linear.h"
+#include "model_loader/model_spec.h"
+#include "model_loader/tokenizer.h"
+
+namespace rivulet {
+
+class SafetensorsCheckpoint;  // the mapped files (model_loader/safetensors.h)
+
+struct LoadOptions {
+  std::optional<DType> weight_dtype;  // none = "auto": as in the file
+  MixerOptions mixer;
+  // Called as the load proceeds with the share done in [0, 1] and what is being done.
+  std::function<void(double, const std::string&)> progress;
+};
+
+// generation_config.json: what a request that leaves a field unset gets. Unset here too: the API's
+// stated default.
+struct GenerationDefaults {
+  std::optional<float> temperature, top_p, min_p, repetition_penalty;
+  std::optional<uint32_t> top_k, max_tokens;
+};
+
+// One block: x += mixer(rms(x)); then, if it has an MLP, x += mlp(rms(x)).
+struct LoadedLayer {
+  std::string mixer_type;
+  AlignedBuffer<float> mixer_norm;  // [hidden]
+  std::unique_ptr<Mixer> mixer;
+  AlignedBuffer<float> mlp_norm;  // [hidden]; empty: no MLP
+  GatedMlp mlp;
+};
+
+struct LoadedModel {
+  std::string name;  // the directory's last component
+  ModelSpec spec;
+  DType weight_dtype = DType::kFloat32;  // of the packed maps
+  DType state_dtype = DType::kFloat32;
+  uint64_t parameters = 0;  // trained numbers, tied ones once
+  EmbeddingTable embeddings;
+  std::vector<LoadedLayer> layers;
+  AlignedBuffer<float> final_norm;  // [hidden]
+  Linear lm_head;                   // [vocab, hidden]
+  GenerationDefaults defaults;
+  std::unique_ptr<Tokenizer> tokenizer;  // null: token ids only
+  bool has_chat_template = false;
+  std::shared_ptr<const SafetensorsCheckpoint> files;  // keeps `embeddings` mapped
+
+  LoadedModel();
+  ~LoadedModel();
+};
+
+// Every problem with the tensors (missing, extra, wrong shape with the one expected, NaN) is named
+// in one error, at most 20 of them followed by a count. Nothing is left behind after a failure.
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& directory,
+                                                       const LoadOptions& options);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_MODEL_LOADER_LOADED_MODEL_H_

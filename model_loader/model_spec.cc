@@ -1,0 +1,87 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "model_loader/model_spec.h"
+
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+#include "kernels/base/strings.h"
+#include "kernels/mixers/json_fields.h"
+#include "model_loader/formats.h"
+
+namespace rivulet {
+namespace {
+
+using nlohmann::json;
+
+struct Format {
+  std::string_view model_type;
+  absl::StatusOr<ModelSpec> (*parse)(const json& config);
+};
+constexpr Format kFormats[] = {
+    {"gla", ParseFlaSpec},
+    {"hla", ParseFlaSpec},
+    {"linear_attn", ParseFlaSpec},
+    {"mamba2", ParseMamba2Spec},
+};
+
+absl::StatusOr<ModelSpec> ParseByFormat(const json& config) {
+  RIVULET_ASSIGN_OR_RETURN(const std::string type, StringField(config, "model_type", std::nullopt));
+  std::string known;
+  for (const Format& format : kFormats) {
+    if (format.model_type == type) return format.parse(config);
+    absl::StrAppend(&known, known.empty() ? "" : ", ", ToAbsl(format.model_type));
+  }
+  return FieldError(config, "model_type", "this server knows " + known);
+}
+
+absl::StatusOr<double> ParseNormEps(const json& config, double otherwise) {
+  for (const char* key : {"norm_eps", "rms_norm_eps", "layer_norm_epsilon"}) {
+    if (!HasField(config, key)) continue;
+    RIVULET_ASSIGN_OR_RETURN(const double eps, NumberField(config, key, std::nullopt));
+    if (!(eps > 0 && eps < 1)) {
+      return FieldError(config, key, "it must be greater than 0 and less than 1");
+    }
+    return eps;
+  }
+  return otherwise;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSpec> ParseModelSpec(const json& config) {
+  absl::StatusOr<ModelSpec> spec = ParseByFormat(config);
+  if (spec.ok()) return spec;
+  return absl::Status(spec.status().code(), absl::StrCat("config.json: ", spec.status().message()));
+}
+
+absl::StatusOr<std::vector<uint32_t>> ParseEosIds(const json& config, size_t vocab) {
+  std::vector<uint32_t> ids;
+  if (!HasField(config, "eos_token_id")) return ids;
+  const json& value = config["eos_token_id"];
+  for (const json& element : value.is_array() ? value : json::array({value})) {
+    const json field = {{"eos_token_id", element}};
+    RIVULET_ASSIGN_OR_RETURN(const size_t id,
+                             SizeField(field, "eos_token_id", std::nullopt, 0, vocab - 1));
+    ids.push_back(static_cast<uint32_t>(id));
+  }
+  return ids;
+}
+
+absl::StatusOr<ModelSpec> ParseCommonFields(const json& config, double default_norm_eps) {
+  ModelSpec spec;
+  RIVULET_ASSIGN_OR_RETURN(spec.architecture, StringField(config, "model_type", std::nullopt));
+  RIVULET_ASSIGN_OR_RETURN(spec.vocab, SizeField(config, "vocab_size", std::nullopt));
+  RIVULET_ASSIGN_OR_RETURN(spec.hidden, SizeField(config, "hidden_size", std::nullopt));
+  RIVULET_ASSIGN_OR_RETURN(const double eps, ParseNormEps(config, default_norm_eps));
+  spec.norm_eps = static_cast<float>(eps);
+  RIVULET_ASSIGN_OR_RETURN(spec.eos_ids, ParseEosIds(config, spec.vocab));
+  if (HasField(config, "bos_token_id")) {
+    RIVULET_ASSIGN_OR_RETURN(const size_t bos,
+                             SizeField(config, "bos_token_id", std::nullopt, 0, spec.vocab - 1));
+    spec.bos_id = static_cast<int64_t>(bos);
+  }
+  return spec;
+}
+
+}  // namespace rivulet
