@@ -1,0 +1,231 @@
+# Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+"""Makes tests/parity/fixtures: small random checkpoints, each with what oracle.py computes for it in float64.
+
+    python3 tests/parity/make_fixtures.py [NAME ...]         needs NumPy; the fixtures in git were made with it
+
+A fixture is config.json, model.safetensors (or shards) and expected.safetensors with
+    input_ids [1, T]      logits [1, T, vocab]      prompt_ids [1, P]      greedy_ids [N], with a clear winner at every step
+Weights are rounded to the fixture's stored type first, so that the oracle and the server read the same numbers.
+"""
+import json
+import os
+import shutil
+import sys
+
+import numpy as np
+
+import oracle
+import safetensors_file
+
+TOKENS, PROMPT, GREEDY = 70, 21, 12
+SMALLEST_MARGIN = 5e-3
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures")
+
+FLA = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, intermediate_size=48, norm_eps=1e-5, bos_token_id=1, eos_token_id=2)
+HLA = dict(FLA, model_type="hla", num_heads=2, head_dim=16)
+GLA = dict(FLA, model_type="gla", num_heads=2, expand_k=0.5, expand_v=1.0, attn=None, clamp_min=None)
+LINEAR = dict(FLA, model_type="linear_attn", num_heads=2, expand_k=1.0, expand_v=1.0)
+MAMBA2 = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, model_type="mamba2", num_heads=4, head_dim=16, state_size=16, expand=2,
+              n_groups=1, conv_kernel=4, use_bias=False, use_conv_bias=True, hidden_act="silu", bos_token_id=0, eos_token_id=2)
+HF = dict(MAMBA2, layer_norm_epsilon=1e-5, time_step_limit=[0.0, {"__float__": "Infinity"}])
+
+FIXTURES = {
+    "hla_masked": dict(HLA, qk_norm="l2"),
+    "hla_masked_decay_conv": dict(HLA, use_decay=True, use_short_conv=True),
+    "hla_masked_norm": dict(HLA, use_decay=True, normalize=True, qk_activation="elu1"),
+    "hla_masked_gqa_wide": dict(HLA, num_heads=4, num_kv_heads=2, head_dim=8, expand_v=2.0, use_decay=True, ridge_lambda=0.2),
+    "hla_serial_ridge": dict(HLA, hla_form="serial", use_decay=True, ridge_lambda=0.1),
+    "hla_none": dict(HLA, hla_form="none", use_decay=True, qk_activation="relu", use_output_gate=False),
+    "ahla_decay": dict(HLA, hla_variant="asymmetric", use_decay=True),
+    "ahla_norm_gqa": dict(HLA, hla_variant="asymmetric", num_heads=4, num_kv_heads=1, head_dim=8, use_decay=True, normalize=True,
+                          qk_activation="elu1", use_output_gate=False),
+    "gla": dict(GLA),
+    "gla_conv_clamp_gqa": dict(GLA, num_heads=4, num_kv_heads=2, expand_k=1.0, use_short_conv=True, clamp_min=-0.04, fuse_norm=False),
+    "gla_old_mlp": dict(GLA, use_output_gate=False),
+    "linear_attn_elu_norm": dict(LINEAR, feature_map="elu", norm_feature_map=True, num_kv_heads=1),
+    "linear_attn_product": dict(LINEAR),
+    "linear_attn_hedgehog": dict(LINEAR, feature_map="hedgehog", norm_feature_map=True, tie_feature_map_qk=True),
+    "mamba2_hf": dict(HF, tie_word_embeddings=True),
+    "mamba2_hf_groups": dict(HF, n_groups=2, time_step_limit=[0.05, 0.5]),
+    "mamba2_hf_groups_full_norm": dict(HF, n_groups=2),
+    "mamba2_fla_groups": dict(MAMBA2, n_groups=2, norm_eps=1e-5, dt_limit=[0.0, {"__float__": "Infinity"}], D_has_hdim=True, rmsnorm=True,
+                              norm_before_gate=False),
+    "mixture_sharded": dict(FLA, model_type="hla", num_hidden_layers=4, layer_types=["hla", "gla", "mamba2", "linear_attn"], num_heads=2,
+                            tie_word_embeddings=True, layer_config=[
+                                dict(head_dim=16, use_decay=True, use_short_conv=True), dict(expand_k=0.5, num_heads=4),
+                                dict(num_heads=4, head_dim=16, state_size=16, expand=2, n_groups=1, conv_kernel=4, use_conv_bias=True),
+                                dict(feature_map="elu", norm_feature_map=True)]),
+}
+STORED = {"hla_masked": "F32", "mamba2_hf": "F32", "hla_serial_ridge": "F16", "linear_attn_product": "F16"}  # others: BF16
+
+
+class Weights:
+    """Random tensors of sensible scale, by name."""
+
+    def __init__(self, rng):
+        self.rng, self.tensors = rng, {}
+
+    def matrix(self, name, *shape):
+        self.tensors[name] = self.rng.normal(size=shape) * 1.2 / np.sqrt(np.prod(shape[1:]))
+
+    def vector(self, name, shape, mean=0.0, deviation=0.2):
+        self.tensors[name] = mean + deviation * self.rng.normal(size=shape)
+
+    def norm(self, name, width):
+        self.vector(name + ".weight", width, 1.0)
+
+
+def add_hla(w, c, p):
+    D, H, d = c["hidden_size"], c["num_heads"], c["head_dim"]
+    Hk, e = c.get("num_kv_heads") or H, int(c["head_dim"] * c.get("expand_v", 1))
+    sizes = dict(q=H * d, k=Hk * d, v=Hk * e)
+    for name, rows in sizes.items():
+        w.matrix(f"{p}{name}_proj.weight", rows, D)
+        if c.get("use_short_conv"):
+            w.matrix(f"{p}{name}_conv1d.weight", rows, 1, 4)
+    if c.get("use_output_gate", True):
+        w.matrix(p + "g_proj.weight", H * e, D)
+    if c.get("use_decay"):
+        w.vector(p + "decay_logit", H, 3.0, 1.0)
+    w.norm(p + "o_norm", e)
+    w.matrix(p + "o_proj.weight", D, H * e)
+
+
+def fla_sizes(c):
+    D, H = c["hidden_size"], c["num_heads"]
+    return D, H, c.get("num_kv_heads") or H, int(D * c.get("expand_k", 1)) // H, int(D * c.get("expand_v", 1)) // H
+
+
+def add_gla(w, c, p):
+    D, H, Hk, d, e = fla_sizes(c)
+    for name, rows in dict(q=H * d, k=Hk * d, v=Hk * e).items():
+        w.matrix(f"{p}{name}_proj.weight", rows, D)
+        if c.get("use_short_conv"):
+            w.matrix(f"{p}{name}_conv1d.weight", rows, 1, 4)
+    w.matrix(p + "gk_proj.0.weight", 16, D)
+    w.matrix(p + "gk_proj.1.weight", Hk * d, 16)
+    w.vector(p + "gk_proj.1.bias", Hk * d)
+    gated = c.get("use_output_gate", True)
+    if gated:
+        w.matrix(p + "g_proj.weight", H * e, D)
+    w.norm(p + ("g_norm_swish_gate" if gated and c.get("fuse_norm", True) else "g_norm"), e)
+    w.matrix(p + "o_proj.weight", D, H * e)
+
+
+def add_linear_attn(w, c, p):
+    D, H, Hk, d, e = fla_sizes(c)
+    for name, rows in dict(q=H * d, k=Hk * d, v=Hk * e).items():
+        w.matrix(f"{p}{name}_proj.weight", rows, D)
+    layers = {"elementwise_product": ("layer1", "layer2"), "hedgehog": ("layer",)}.get(c.get("feature_map", "elementwise_product"), ())
+    for which in ("q",) if c.get("tie_feature_map_qk") else ("q", "k"):
+        for layer in layers:
+            w.matrix(f"{p}feature_map_{which}.{layer}.weight", d, d)
+            w.vector(f"{p}feature_map_{which}.{layer}.bias", d)
+    w.norm(p + "norm", e)
+    w.matrix(p + "o_proj.weight", D, H * e)
+
+
+def add_mamba2(w, c, p):
+    D, H, P, N, G = c["hidden_size"], c["num_heads"], c["head_dim"], c["state_size"], c["n_groups"]
+    inner, channels = H * P, H * P + 2 * G * N
+    w.matrix(p + "in_proj.weight", inner + channels + H, D)
+    w.matrix(p + "conv1d.weight", channels, 1, c["conv_kernel"])
+    w.vector(p + "conv1d.bias", channels)
+    w.tensors[p + "A_log"] = np.log(w.rng.random(H) * 3 + 0.2)
+    w.vector(p + "dt_bias", H, -2.0, 0.5)
+    w.vector(p + "D", inner if c.get("D_has_hdim") else H, 1.0)
+    w.norm(p + "norm", inner)
+    w.matrix(p + "out_proj.weight", D, inner)
+
+
+ADD = {"hla": add_hla, "gla": add_gla, "linear_attn": add_linear_attn, "mamba2": add_mamba2}
+
+
+def add_mlp(w, c, p, fused):
+    D, I = c["hidden_size"], c["intermediate_size"]
+    w.matrix(p + "gate_proj.weight", 2 * I if fused else I, D)
+    if not fused:
+        w.matrix(p + "up_proj.weight", I, D)
+    w.matrix(p + "down_proj.weight", D, I)
+
+
+def make_fla(w, c, old_mlp):
+    types = c.get("layer_types") or [c["model_type"]] * c["num_hidden_layers"]
+    w.vector("model.embeddings.weight", (c["vocab_size"], c["hidden_size"]), 0.0, 0.5)
+    for i, kind in enumerate(types):
+        p = f"model.layers.{i}."
+        own = {**c, **((c.get("layer_config") or [{}] * len(types))[i])}
+        w.norm(p + "attn_norm", c["hidden_size"])
+        ADD[kind](w, own, p + "attn.")
+        w.norm(p + "mlp_norm", c["hidden_size"])
+        add_mlp(w, c, p + "mlp.", old_mlp)
+    w.norm("model.norm", c["hidden_size"])
+
+
+def make_mamba2(w, c, singular):
+    name = "backbone.embedding.weight" if singular else "backbone.embeddings.weight"
+    w.vector(name, (c["vocab_size"], c["hidden_size"]), 0.0, 0.5)
+    for i in range(c["num_hidden_layers"]):
+        w.norm(f"backbone.layers.{i}.norm", c["hidden_size"])
+        add_mamba2(w, c, f"backbone.layers.{i}.mixer.")
+    w.norm("backbone.norm_f", c["hidden_size"])
+
+
+def make_weights(name, c, rng):
+    w = Weights(rng)
+    if c["model_type"] == "mamba2":
+        make_mamba2(w, c, singular=name == "mamba2_hf_groups")
+    else:
+        make_fla(w, c, old_mlp=name == "gla_old_mlp")
+    if not c.get("tie_word_embeddings"):
+        w.matrix("lm_head.weight", c["vocab_size"], c["hidden_size"])
+    return w.tensors
+
+
+def expect(name, c, W, rng):
+    """The expected tensors and the smallest margin of a greedy step."""
+    c = dict(c, full_norm=name.endswith("_full_norm"))
+    ids = rng.integers(3, c["vocab_size"], TOKENS)
+    tokens, margin = list(ids[:PROMPT]), np.inf
+    for _ in range(GREEDY):
+        last = oracle.logits(c, W, np.array(tokens))[-1]
+        best = np.sort(last)
+        margin = min(margin, best[-1] - best[-2])
+        tokens.append(int(last.argmax()))
+    return dict(input_ids=ids[None], logits=oracle.logits(c, W, ids)[None], prompt_ids=ids[None, :PROMPT],
+                greedy_ids=np.array(tokens[PROMPT:])), margin
+
+
+def write_weights(folder, name, W, dtype):
+    if not name.endswith("_sharded"):
+        safetensors_file.write(folder + "/model.safetensors", W, lambda _: dtype)
+        return
+    names = sorted(W)
+    shards = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for shard, part in shards.items():
+        safetensors_file.write(f"{folder}/{shard}", {n: W[n] for n in part}, lambda _: dtype)
+    index = {"metadata": {}, "weight_map": {n: shard for shard, part in shards.items() for n in part}}
+    json.dump(index, open(folder + "/model.safetensors.index.json", "w"), indent=1)
+
+
+def make(name, c):
+    dtype = STORED.get(name, "BF16")
+    for seed in range(100):
+        rng = np.random.default_rng([seed, *name.encode()])
+        W = {n: safetensors_file.from_bytes(safetensors_file.to_bytes(x, dtype), dtype).reshape(x.shape).astype(np.float64)
+             for n, x in make_weights(name, c, rng).items()}
+        expected, margin = expect(name, c, W, rng)
+        if margin > SMALLEST_MARGIN:
+            break
+    folder = f"{FOLDER}/{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    json.dump(c, open(folder + "/config.json", "w"), indent=1)
+    write_weights(folder, name, W, dtype)
+    safetensors_file.write(folder + "/expected.safetensors", expected, lambda n: "F32" if n == "logits" else "I32")
+    print(f"{name}: {dtype}, seed {seed}, smallest greedy margin {margin:.4f}, logits' deviation {expected['logits'].std():.2f}")
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:] or FIXTURES:
+        make(wanted, FIXTURES[wanted])

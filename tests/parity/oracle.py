@@ -1,0 +1,238 @@
+# Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+"""Logits of a small model in float64, each mixer written as its definition: a sum over pairs of tokens, never a recurrence.
+
+Slow on purpose and independent of the C++ code: it shares no formula with kernels/ but the published ones.
+    W    {tensor name: float64 array}, names below the layer          c    config.json with the layer's own keys merged over it
+    x    [T, hidden], a layer's normed input                          q, k [T, H, D], v [T, H, E]
+"""
+import numpy as np
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def silu(x):
+    return x * sigmoid(x)
+
+
+def softplus(x):
+    return np.logaddexp(0, x)
+
+
+def rms_norm(x, weight, eps):
+    return x / np.sqrt(np.mean(x * x, -1, keepdims=True) + eps) * weight
+
+
+def l2_norm(x):
+    return x / np.sqrt(np.sum(x * x, -1, keepdims=True) + 1e-6)
+
+
+def elu_plus_one(x):
+    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
+
+
+def linear(W, name, x):
+    y = x @ W[name + ".weight"].T
+    return y + W[name + ".bias"] if name + ".bias" in W else y
+
+
+def heads(x, count):
+    return x.reshape(len(x), count, -1)
+
+
+def repeat_heads(x, count):
+    """Key-value head j serves query heads j·r .. j·r + r - 1."""
+    return np.repeat(x, count // x.shape[1], 1)
+
+
+def short_convolution(W, name, x):
+    """silu(b + Σ_j w[:, j] x_{t-(W-1)+j}), zeros before the sequence."""
+    w = W[name + ".weight"][:, 0]
+    window = w.shape[1]
+    y = np.zeros_like(x) + W.get(name + ".bias", 0.0)
+    for t in range(len(x)):
+        for j in range(window):
+            if t - (window - 1) + j >= 0:
+                y[t] += w[:, j] * x[t - (window - 1) + j]
+    return silu(y)
+
+
+def project(W, c, x, name, count):
+    y = linear(W, name + "_proj", x)
+    return heads(short_convolution(W, name + "_conv1d", y) if c.get("use_short_conv") else y, count)
+
+
+def causal(T):
+    return np.tril(np.ones((T, T)))
+
+
+def norm_and_gate(W, c, o, x, norm, gated):
+    o = rms_norm(o, W[norm + ".weight"], c["norm_eps"])
+    return o * silu(heads(linear(W, "g_proj", x), o.shape[1])) if gated else o
+
+
+# ---------------------------------------------------------------- HLA and AHLA (arXiv 2510.27258)
+def hla_pair_weights(form, g, t):
+    """[i, j] → the weight of key i and query-value j in o_t, for i, j ≤ t."""
+    i, j = np.arange(t + 1)[:, None], np.arange(t + 1)[None, :]
+    both = g ** (2.0 * t - i - j)
+    if form == "none":
+        return both
+    if form == "masked":
+        return np.where(i <= j, both, 0.0)
+    return np.where(i <= j, both, both - g ** (t - 1.0 - j))  # serial: the paper's Algorithm 1
+
+
+def hla_numerator(q, k, v, g, form, ridge):
+    o = np.zeros((len(q), v.shape[1]))
+    for t in range(len(q)):
+        qk, cross = k[:t + 1] @ q[t], k[:t + 1] @ q[:t + 1].T  # (q_t·k_i), (q_j·k_i)
+        per_value = (hla_pair_weights(form, g, t) * cross * qk[:, None]).sum(0)
+        per_value += ridge * g ** (t - np.arange(t + 1.0)) * (q[:t + 1] @ q[t])
+        o[t] = per_value @ v[:t + 1]
+    return o
+
+
+def ahla_numerator(q, k, v, g):
+    t = np.arange(len(q))
+    w = np.where(t[:, None] >= t, g ** np.maximum(t[:, None] - t, 0.0), 0.0) * (q @ k.T)
+    return w @ (w @ v)
+
+
+def layer_hla(W, c, x):
+    H, Hk = c["num_heads"], c.get("num_kv_heads") or c["num_heads"]
+    q, k, v = [project(W, c, x, name, n) for name, n in (("q", H), ("k", Hk), ("v", Hk))]
+    f = {"none": lambda y: y, "elu1": elu_plus_one, "relu": lambda y: np.maximum(y, 0)}[c.get("qk_activation", "none")]
+    q, k = f(q), f(k)
+    if c.get("qk_norm") == "l2":
+        q, k = l2_norm(q), l2_norm(k)
+    scale = c.get("qk_scale") or q.shape[-1] ** -0.5
+    q, k, v = q * scale, repeat_heads(k * scale, H), repeat_heads(v, H)
+    g = sigmoid(W["decay_logit"]) if c.get("use_decay") else np.ones(H)
+    v = np.concatenate([v, np.ones(v.shape[:2] + (1,))], -1)  # the last column becomes the denominator
+    if c.get("hla_variant") == "asymmetric":
+        o = np.stack([ahla_numerator(q[:, h], k[:, h], v[:, h], g[h]) for h in range(H)], 1)
+    else:
+        o = np.stack([hla_numerator(q[:, h], k[:, h], v[:, h], g[h], c.get("hla_form", "masked"),
+                                    c.get("ridge_lambda", 0.0)) for h in range(H)], 1)
+    o = o[..., :-1] / (o[..., -1:] + c.get("denom_eps", 1e-6)) if c.get("normalize") else o[..., :-1]
+    o = norm_and_gate(W, c, o, x, "o_norm", c.get("use_output_gate", True))
+    return linear(W, "o_proj", o.reshape(len(x), -1))
+
+
+# ---------------------------------------------------------------- GLA (fla gla)
+def layer_gla(W, c, x):
+    H, Hk = c["num_heads"], c.get("num_kv_heads") or c["num_heads"]
+    q, k, v = [project(W, c, x, name, n) for name, n in (("q", H), ("k", Hk), ("v", Hk))]
+    gate = -softplus(-heads(linear(W, "gk_proj.1", linear(W, "gk_proj.0", x)), Hk)) / 16
+    if c.get("clamp_min") is not None:
+        gate = np.maximum(gate, c["clamp_min"])
+    k, v, gate = [repeat_heads(y, H) for y in (k, v, gate)]
+    decay = np.cumsum(gate, 0)
+    pairs = np.exp(np.minimum(decay[:, None] - decay[None], 0))  # [t, s, H, D], used for s ≤ t
+    a = np.einsum("thd,shd,tshd->hts", q, k, pairs) * causal(len(x)) * q.shape[-1] ** -0.5
+    o = np.einsum("hts,she->the", a, v)
+    gated = c.get("use_output_gate", True)
+    fused = gated and c.get("fuse_norm", True)
+    o = norm_and_gate(W, c, o, x, "g_norm_swish_gate" if fused else "g_norm", gated)
+    return linear(W, "o_proj", o.reshape(len(x), -1))
+
+
+# ---------------------------------------------------------------- linear attention (fla linear_attn)
+def feature_map(W, c, which, x):
+    name = "feature_map_" + ("q" if c.get("tie_feature_map_qk") else which)
+    kind = c.get("feature_map", "elementwise_product")
+    if kind == "elu":
+        return elu_plus_one(x)
+    if kind == "relu":
+        return np.maximum(x, 0)
+    if kind == "identity":
+        return x
+    if kind == "elementwise_product":
+        return linear(W, name + ".layer1", x) * linear(W, name + ".layer2", x)
+    if kind == "t2r":
+        return np.maximum(linear(W, name + ".layer", x), 0)
+    assert kind == "hedgehog", kind
+    y = 2 * linear(W, name + ".layer", x)
+    y = np.exp(np.concatenate([y, -y], -1))
+    return y / y.sum(-1, keepdims=True)
+
+
+def layer_linear_attn(W, c, x):
+    H, Hk = c["num_heads"], c.get("num_kv_heads") or c["num_heads"]
+    q, k, v = [heads(linear(W, name + "_proj", x), n) for name, n in (("q", H), ("k", Hk), ("v", Hk))]
+    q, k = feature_map(W, c, "q", q), feature_map(W, c, "k", k)
+    q = q / (q.sum(-1, keepdims=True) + 1e-4) if c.get("norm_q") else q
+    k = k / (k.sum(-1, keepdims=True) + 1e-4) if c.get("norm_k") else k
+    q, k, v = q * q.shape[-1] ** -0.5, repeat_heads(k, H), repeat_heads(v, H)
+    a = np.einsum("thd,shd->hts", q, k) * causal(len(x))
+    if c.get("norm_feature_map"):
+        a = a / (a.sum(-1, keepdims=True) + 1e-10)
+    o = rms_norm(np.einsum("hts,she->the", a, v), W["norm.weight"], c["norm_eps"])
+    return linear(W, "o_proj", o.reshape(len(x), -1))
+
+
+# ---------------------------------------------------------------- Mamba-2 (SSD)
+def layer_mamba2(W, c, x):
+    H, P, N, G = c["num_heads"], c["head_dim"], c["state_size"], c.get("n_groups", 1)
+    inner = H * P
+    z, xbc, dt = np.split(linear(W, "in_proj", x), [inner, 2 * inner + 2 * G * N], -1)
+    u, b, query = np.split(short_convolution(W, "conv1d", xbc), [inner, inner + G * N], -1)
+    low, high = [float(y["__float__"]) if isinstance(y, dict) else y
+                 for y in c.get("time_step_limit") or c.get("dt_limit") or (0.0, np.inf)]
+    dt = np.clip(softplus(dt + W["dt_bias"]), low, high)
+    decay = np.cumsum(-np.exp(W["A_log"]) * dt, 0)
+    b, query = repeat_heads(heads(b, G), H), repeat_heads(heads(query, G), H)
+    pairs = np.exp(np.minimum(decay[:, None] - decay[None], 0))  # [t, s, H]
+    a = np.einsum("thn,shn,tsh->hts", query, b, pairs) * causal(len(x))
+    skip = W["D"].reshape(H, -1)  # [H, 1] or, with D_has_hdim, [H, P]
+    y = np.einsum("hts,shp->thp", a, heads(u, H) * dt[..., None]) + skip * heads(u, H)
+    y = y.reshape(len(x), inner) * silu(z)
+    groups = 1 if c.get("full_norm") else G  # full_norm: a fixture's own key, for --mamba2-norm full
+    y = rms_norm(y.reshape(len(x), groups, -1), W["norm.weight"].reshape(groups, -1), c["norm_eps"])
+    return linear(W, "out_proj", y.reshape(len(x), inner))
+
+
+LAYERS = {"hla": layer_hla, "gla": layer_gla, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2}
+
+
+# ---------------------------------------------------------------- whole models
+def below(W, prefix):
+    return {name[len(prefix):]: x for name, x in W.items() if name.startswith(prefix)}
+
+
+def mlp(W, x):
+    if "up_proj.weight" not in W:  # fla before 2025-02-09: one matrix, gate rows first
+        gate, up = np.split(linear(W, "gate_proj", x), 2, -1)
+    else:
+        gate, up = linear(W, "gate_proj", x), linear(W, "up_proj", x)
+    return linear(W, "down_proj", silu(gate) * up)
+
+
+def fla_logits(c, W, ids):
+    x = W["model.embeddings.weight"][ids]
+    types = c.get("layer_types") or [c["model_type"]] * c["num_hidden_layers"]
+    for i, kind in enumerate(types):
+        L = below(W, f"model.layers.{i}.")
+        own = {**c, **((c.get("layer_config") or [{}] * len(types))[i])}
+        x = x + LAYERS[kind](below(L, "attn."), own, rms_norm(x, L["attn_norm.weight"], c["norm_eps"]))
+        x = x + mlp(below(L, "mlp."), rms_norm(x, L["mlp_norm.weight"], c["norm_eps"]))
+    x = rms_norm(x, W["model.norm.weight"], c["norm_eps"])
+    return x @ W["model.embeddings.weight" if c.get("tie_word_embeddings") else "lm_head.weight"].T
+
+
+def mamba2_logits(c, W, ids):
+    c = {**c, "norm_eps": c.get("norm_eps", c.get("layer_norm_epsilon"))}
+    embeddings = W.get("backbone.embeddings.weight", W.get("backbone.embedding.weight"))
+    x = embeddings[ids]
+    for i in range(c["num_hidden_layers"]):
+        L = below(W, f"backbone.layers.{i}.")
+        x = x + layer_mamba2(below(L, "mixer."), c, rms_norm(x, L["norm.weight"], c["norm_eps"]))
+    x = rms_norm(x, W["backbone.norm_f.weight"], c["norm_eps"])
+    return x @ (embeddings if c.get("tie_word_embeddings") else W["lm_head.weight"]).T
+
+
+def logits(c, W, ids):
+    """[T, vocab] of token ids [T]."""
+    return (mamba2_logits if c["model_type"] == "mamba2" else fla_logits)(c, W, ids)
