@@ -84,8 +84,8 @@ std::vector<SuiteCase> Cases() {
          "decay_logit": [3.0, 0.5]})"},
       {"serial_grouped", R"({"form": "serial", "heads": 4, "kv_heads": 1, "key_dim": 16,
          "value_dim": 24, "decay_logit": [3.0, 0.5, 1.0, 2.0]})"},
-      // Only slow decays: the serial form has negative weights below γ = 1, and its denominator nears
-      // zero as they grow (mixers.md 11.1).
+      // Only slow decays: the serial form has negative weights below γ = 1, and its denominator
+      // nears zero as they grow (mixers.md 11.1).
       {"serial_ridge_normalised", R"({"form": "serial", "heads": 2, "key_dim": 16, "value_dim": 16,
          "normalize": true, "ridge_lambda": 0.3, "low": 0.1, "high": 1.1,
          "decay_logit": [7.0, 8.0]})"},
@@ -193,12 +193,15 @@ TEST(HlaConfig, RefusesWhatMakesNoSense) {
   EXPECT_FALSE(ParseHlaConfig(Json::array(), 64, {}).ok());
 }
 
-TEST(HlaConfig, UndecayedPositiveSumsRefuseBFloat16) {
+TEST(HlaConfig, GrowingSumsRefuseBFloat16) {
   const MixerOptions bf16{.state_dtype = DType::kBFloat16};
-  EXPECT_THAT(ConfigError({{"qk_activation", "elu1"}}, bf16), testing::HasSubstr("fp32"));
-  EXPECT_EQ(ConfigError({{"qk_activation", "elu1"}, {"use_decay", true}}, bf16), "");
-  EXPECT_EQ(ConfigError({{"qk_norm", "l2"}}, bf16), "");
-  EXPECT_EQ(ConfigError({{"qk_activation", "elu1"}}), "");
+  const Json asymmetric = {{"hla_variant", "asymmetric"}};
+  EXPECT_THAT(ConfigError(Json::object(), bf16), testing::HasSubstr("fp32"));
+  EXPECT_EQ(ConfigError({{"use_decay", true}}, bf16), "");
+  EXPECT_EQ(ConfigError(Json::object()), "");
+  EXPECT_EQ(ConfigError(asymmetric, bf16), "");
+  EXPECT_THAT(ConfigError({{"hla_variant", "asymmetric"}, {"qk_activation", "elu1"}}, bf16),
+              testing::HasSubstr("fp32"));
 }
 
 }  // namespace
