@@ -144,7 +144,8 @@ const StoredTensor* CheckpointReader::Take(const std::string& name,
   const bool first = taken_.insert(name).second;
   const std::string problem = ProblemWith(tensor, shape);
   if (!problem.empty()) {
-    if (first) AddProblem(name, problem);
+    const bool tie = tensor == nullptr && name == "lm_head.weight";
+    if (first) AddProblem(name, problem + (tie ? " (or tie_word_embeddings: true)" : ""));
     return nullptr;
   }
   if (first) {
