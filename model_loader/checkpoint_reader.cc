@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMostProblems = 20;
 // Zeros stand in for what is missing. A config that asks for more of them than this is not worth
 // the memory: the load ends as it does when memory runs out, with the problems found so far.
-constexpr size_t kMostZeros = size_t{1} << 28;
+constexpr size_t kMostZeros = size_t{1} << 26;
 
 constexpr std::string_view kIgnoredEndings[] = {".rotary_emb.inv_freq", ".rotary.inv_freq",
                                                 ".attn.D"};

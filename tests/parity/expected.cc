@@ -1,0 +1,81 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "tests/parity/expected.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+#include "model_loader/safetensors.h"
+
+namespace rivulet {
+namespace {
+
+absl::StatusOr<const StoredTensor*> Find(const SafetensorsCheckpoint& file, const std::string& name,
+                                         const std::string& dtype) {
+  const StoredTensor* tensor = file.Find(name);
+  if (tensor != nullptr && tensor->dtype == dtype) return tensor;
+  return absl::InvalidArgumentError(
+      absl::StrCat("expected.safetensors has no tensor ", name, " of ", dtype));
+}
+
+absl::StatusOr<std::vector<uint32_t>> ReadIds(const SafetensorsCheckpoint& file,
+                                              const std::string& name) {
+  RIVULET_ASSIGN_OR_RETURN(const StoredTensor* tensor, Find(file, name, "I32"));
+  std::vector<uint32_t> ids(tensor->elements);
+  std::memcpy(ids.data(), tensor->data, tensor->bytes);
+  return ids;
+}
+
+// Logits → log-probabilities, in fp64.
+std::vector<float> LogSoftmax(const std::vector<float>& logits) {
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - largest);
+  std::vector<float> result;
+  for (const float logit : logits) {
+    result.push_back(static_cast<float>(logit - largest - std::log(sum)));
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<ExpectedOutputs> ReadExpected(const std::string& directory) {
+  RIVULET_ASSIGN_OR_RETURN(const auto file,
+                           SafetensorsCheckpoint::OpenFile(directory + "/expected.safetensors"));
+  ExpectedOutputs expected;
+  RIVULET_ASSIGN_OR_RETURN(expected.input_ids, ReadIds(*file, "input_ids"));
+  RIVULET_ASSIGN_OR_RETURN(expected.prompt_ids, ReadIds(*file, "prompt_ids"));
+  RIVULET_ASSIGN_OR_RETURN(expected.greedy_ids, ReadIds(*file, "greedy_ids"));
+  RIVULET_ASSIGN_OR_RETURN(const StoredTensor* logits, Find(*file, "logits", "F32"));
+  if (logits->shape.size() != 3 || logits->shape[1] != expected.input_ids.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("logits have shape ", ShapeString(logits->shape), ", expected [1, T, vocab]"));
+  }
+  std::vector<float> row(logits->shape[2]);
+  for (size_t t = 0; t < expected.input_ids.size(); ++t) {
+    std::memcpy(row.data(), logits->data + t * row.size() * 4, row.size() * 4);
+    expected.logprobs.push_back(LogSoftmax(row));
+  }
+  return expected;
+}
+
+MixerOptions FixtureOptions(const std::string& name) {
+  MixerOptions options;
+  options.mamba2_full_norm = name.ends_with("_full_norm");
+  return options;
+}
+
+std::vector<std::string> FixtureDirectories(const std::string& root) {
+  std::vector<std::string> directories;
+  for (const auto& entry : std::filesystem::directory_iterator(root + "/tests/parity/fixtures")) {
+    if (entry.is_directory()) directories.push_back(entry.path().string());
+  }
+  std::sort(directories.begin(), directories.end());
+  return directories;
+}
+
+}  // namespace rivulet

@@ -1,0 +1,35 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// For tests: what a checkpoint's own library, or tests/parity/oracle.py, computes for it. Read from
+// expected.safetensors of a fixture in tests/parity/fixtures or of a checkpoint of the same form.
+#ifndef RIVULET_TESTS_PARITY_EXPECTED_H_
+#define RIVULET_TESTS_PARITY_EXPECTED_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/mixers/mixer.h"
+
+namespace rivulet {
+
+struct ExpectedOutputs {
+  std::vector<uint32_t> input_ids;           // [T]
+  std::vector<std::vector<float>> logprobs;  // [T][vocab], after each of input_ids
+  std::vector<uint32_t> prompt_ids;          // the start of input_ids
+  std::vector<uint32_t> greedy_ids;          // what greedy decoding appends to it
+  size_t vocab() const { return logprobs.empty() ? 0 : logprobs[0].size(); }
+};
+
+// INVALID_ARGUMENT when the file has not this form.
+absl::StatusOr<ExpectedOutputs> ReadExpected(const std::string& directory);
+
+// The flags that a fixture of this name is made for: --mamba2-norm full for *_full_norm.
+MixerOptions FixtureOptions(const std::string& name);
+
+// The directories of tests/parity/fixtures (`root`: the repository's), sorted.
+std::vector<std::string> FixtureDirectories(const std::string& root);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_TESTS_PARITY_EXPECTED_H_
