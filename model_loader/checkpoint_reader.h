@@ -14,6 +14,7 @@
 #ifndef RIVULET_MODEL_LOADER_CHECKPOINT_READER_H_
 #define RIVULET_MODEL_LOADER_CHECKPOINT_READER_H_
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>

@@ -5,6 +5,7 @@
 #ifndef RIVULET_TESTS_PARITY_EXPECTED_H_
 #define RIVULET_TESTS_PARITY_EXPECTED_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
