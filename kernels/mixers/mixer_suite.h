@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <map>
 #include <memory>
 #include <span>
@@ -96,6 +97,9 @@ struct SuiteCase {
   std::string name;  // letters, digits, underscores
   std::function<std::unique_ptr<SuiteSubject>()> make;
 };
+
+// For googletest's messages.
+void PrintTo(const SuiteCase& suite_case, std::ostream* out);
 
 std::string SuiteCaseName(const testing::TestParamInfo<SuiteCase>& info);
 
