@@ -52,7 +52,8 @@ class Linear {
   size_t weight_bytes() const;
 
   // y [T, outputs] = x [T, inputs] Wᵀ + b. x and y must not overlap. Exactly `outputs` columns of a
-  // row are written, so y may be some columns of a wider matrix. Neither needs alignment or padding.
+  // row are written, so y may be some columns of a wider matrix. Neither needs alignment or
+  // padding.
   void Apply(ConstFloatMatrix x, FloatMatrix y, ThreadPool& pool) const;
 
  private:

@@ -19,21 +19,62 @@ namespace HWY_NAMESPACE {
 // The tile sizes change speed, never bits: each sum is its own chain. The sums of a tile and the
 // weights of one input fit in the registers (32 with AVX-512, 16 with AVX2).
 constexpr size_t kMaxTokens = kVectors == 1 ? 6 : 3;
-constexpr size_t PanelsOfTile(size_t tokens) {
-  if (kVectors == 1) return tokens <= 2 ? 8 : 4;
-  return tokens == 1 ? 4 : 2;
+constexpr size_t kPanelsOfTile = kVectors == 1 ? 4 : 2;
+// Inputs of a cut: kPanelsOfTile panels of them stay in the second-level cache.
+constexpr size_t kCutInputs = 256;
+
+// Where a tile is in its chains: inputs [input, end_input) come next. `sums` [kTokens][kPanels][16]
+// keeps the chains between two ranges of inputs; storing an fp32 number and loading it again
+// changes no bit.
+struct TileRange {
+  size_t token;
+  size_t panel;
+  size_t input;
+  size_t end_input;
+  float* sums;
+};
+
+template <size_t kTokens, size_t kPanels>
+HWY_INLINE void LoadSums(const TileRange& range, Block (&sums)[kTokens][kPanels]) {
+  for (size_t t = 0; t < kTokens; ++t) {
+    for (size_t p = 0; p < kPanels; ++p) {
+      sums[t][p] =
+          range.input == 0 ? ZeroBlock() : LoadBlock(range.sums + (t * kPanels + p) * kBlock);
+    }
+  }
 }
 
-// y = x Wᵀ + b for kTokens rows and kPanels panels.
-template <size_t kTokens, size_t kPanels, typename Weight>
-HWY_INLINE void Tile(const LinearArguments& a, const Weight* weights, size_t token, size_t panel) {
-  const float* x = a.x.row(token);
-  weights += panel * a.inputs * kBlock;
-  Block sums[kTokens][kPanels];
+template <size_t kTokens, size_t kPanels>
+HWY_INLINE void StoreSums(const TileRange& range, const Block (&sums)[kTokens][kPanels]) {
   for (size_t t = 0; t < kTokens; ++t) {
-    for (size_t p = 0; p < kPanels; ++p) sums[t][p] = ZeroBlock();
+    for (size_t p = 0; p < kPanels; ++p) {
+      StoreBlock(sums[t][p], range.sums + (t * kPanels + p) * kBlock);
+    }
   }
-  for (size_t i = 0; i < a.inputs; ++i) {
+}
+
+// The chains are complete: adds the bias and writes y.
+template <size_t kTokens, size_t kPanels>
+HWY_INLINE void StoreOutputs(const LinearArguments& a, const TileRange& range,
+                             const Block (&sums)[kTokens][kPanels]) {
+  for (size_t p = 0; p < kPanels; ++p) {
+    const size_t first = (range.panel + p) * kBlock;
+    const size_t count = std::min(kBlock, a.outputs - first);
+    for (size_t t = 0; t < kTokens; ++t) {
+      const Block y = a.bias == nullptr ? sums[t][p] : Add(sums[t][p], LoadBlock(a.bias + first));
+      StoreUpTo(y, a.y.row(range.token + t) + first, count);
+    }
+  }
+}
+
+// y = x Wᵀ + b for kTokens rows, kPanels panels and a range of the inputs.
+template <size_t kTokens, size_t kPanels, typename Weight>
+HWY_INLINE void Tile(const LinearArguments& a, const Weight* weights, const TileRange& range) {
+  const float* x = a.x.row(range.token);
+  weights += range.panel * a.inputs * kBlock;
+  Block sums[kTokens][kPanels];
+  LoadSums(range, sums);
+  for (size_t i = range.input; i < range.end_input; ++i) {
     Block weight[kPanels];
     for (size_t p = 0; p < kPanels; ++p) {
       weight[p] = LoadBlock(weights + (p * a.inputs + i) * kBlock);
@@ -43,58 +84,58 @@ HWY_INLINE void Tile(const LinearArguments& a, const Weight* weights, size_t tok
       for (size_t p = 0; p < kPanels; ++p) sums[t][p] = MulAdd(input, weight[p], sums[t][p]);
     }
   }
-  for (size_t p = 0; p < kPanels; ++p) {
-    const size_t first = (panel + p) * kBlock;
-    const size_t count = std::min(kBlock, a.outputs - first);
-    for (size_t t = 0; t < kTokens; ++t) {
-      Block& sum = sums[t][p];
-      if (a.bias != nullptr) sum = Add(sum, LoadBlock(a.bias + first));
-      StoreUpTo(sum, a.y.row(token + t) + first, count);
+  if (range.end_input < a.inputs) return StoreSums(range, sums);
+  StoreOutputs(a, range, sums);
+}
+
+template <size_t kPanels, typename Weight>
+void TileOf(size_t tokens, const LinearArguments& a, const Weight* weights,
+            const TileRange& range) {
+  static_assert(kMaxTokens == 3 || kMaxTokens == 6);
+  switch (tokens) {
+    case 1:
+      return Tile<1, kPanels>(a, weights, range);
+    case 2:
+      return Tile<2, kPanels>(a, weights, range);
+    case 3:
+      return Tile<3, kPanels>(a, weights, range);
+    case 4:
+      return Tile<std::min<size_t>(4, kMaxTokens), kPanels>(a, weights, range);
+    case 5:
+      return Tile<std::min<size_t>(5, kMaxTokens), kPanels>(a, weights, range);
+    default:
+      return Tile<kMaxTokens, kPanels>(a, weights, range);
+  }
+}
+
+// All rows of the task and kPanels panels. With more than one tile of rows, the inputs are cut so
+// that the weights of a cut come from memory once and from the nearest cache for the other tiles.
+// Rows are dealt evenly: 8 as 4 + 4, not 6 + 2.
+template <size_t kPanels, typename Weight>
+void PanelTask(const LinearArguments& a, const Weight* weights, const LinearRange& range,
+               size_t panel) {
+  alignas(64) float sums[kTaskTokens * kPanels * kBlock];
+  const size_t tokens = range.end_token - range.token;
+  const size_t tiles = (tokens + kMaxTokens - 1) / kMaxTokens;
+  const size_t cut = tiles <= 1 ? a.inputs : kCutInputs;
+  for (size_t input = 0; input < a.inputs; input += cut) {
+    for (size_t i = 0; i < tiles; ++i) {
+      const size_t first = tokens * i / tiles;
+      const size_t count = tokens * (i + 1) / tiles - first;
+      TileOf<kPanels>(count, a, weights,
+                      {range.token + first, panel, input, std::min(input + cut, a.inputs),
+                       sums + first * kPanels * kBlock});
     }
   }
 }
 
-// kTokens rows from `token`, panels [panel, end): as many whole tiles as fit, the rest one by one.
-template <size_t kTokens, typename Weight>
-void TileRow(const LinearArguments& a, const Weight* weights, size_t token, size_t panel,
-             size_t end) {
-  constexpr size_t kPanels = PanelsOfTile(kTokens);
-  for (; panel + kPanels <= end; panel += kPanels) {
-    Tile<kTokens, kPanels>(a, weights, token, panel);
-  }
-  for (; panel < end; ++panel) Tile<kTokens, 1>(a, weights, token, panel);
-}
-
-template <typename Weight>
-void TileRowOf(size_t tokens, const LinearArguments& a, const Weight* weights, size_t token,
-               size_t panel, size_t end) {
-  static_assert(kMaxTokens == 3 || kMaxTokens == 6);
-  switch (tokens) {
-    case 1:
-      return TileRow<1>(a, weights, token, panel, end);
-    case 2:
-      return TileRow<2>(a, weights, token, panel, end);
-    case 3:
-      return TileRow<3>(a, weights, token, panel, end);
-    case 4:
-      return TileRow<std::min<size_t>(4, kMaxTokens)>(a, weights, token, panel, end);
-    case 5:
-      return TileRow<std::min<size_t>(5, kMaxTokens)>(a, weights, token, panel, end);
-    default:
-      return TileRow<kMaxTokens>(a, weights, token, panel, end);
-  }
-}
-
-// Rows are dealt evenly to the tiles: 8 as 4 + 4, not 6 + 2.
 template <typename Weight>
 void LinearTask(const LinearArguments& a, const Weight* weights, const LinearRange& range) {
-  const size_t tokens = range.end_token - range.token;
-  const size_t tiles = (tokens + kMaxTokens - 1) / kMaxTokens;
-  for (size_t i = 0; i < tiles; ++i) {
-    const size_t first = tokens * i / tiles;
-    const size_t next = tokens * (i + 1) / tiles;
-    TileRowOf(next - first, a, weights, range.token + first, range.panel, range.end_panel);
+  size_t panel = range.panel;
+  for (; panel + kPanelsOfTile <= range.end_panel; panel += kPanelsOfTile) {
+    PanelTask<kPanelsOfTile>(a, weights, range, panel);
   }
+  for (; panel < range.end_panel; ++panel) PanelTask<1>(a, weights, range, panel);
 }
 
 void LinearTaskFloat32(const LinearArguments& a, const float* weights, const LinearRange& range) {
@@ -167,12 +208,9 @@ AlignedBuffer<float> PackBias(const std::vector<LinearSource>& sources, size_t o
   return bias;
 }
 
-// Panels and tokens of one task. The panels are what one tile of one token takes; the tokens are
-// enough that the weights, which a task reads once for every tile, cost little beside the sums.
-constexpr size_t kTaskPanels = 8;
-constexpr size_t kTaskTokens = 96;
-// Multiply-adds below which waking the pool costs more than it saves.
-constexpr size_t kWorthWaking = size_t{1} << 19;
+// One core reads 120 bytes of weights from its cache in a nanosecond, or does 120 multiply-adds.
+// Less than 20 µs of either is not worth waking the pool for, which takes about 10.
+constexpr size_t kWorthWaking = 20'000 * 120;
 
 }  // namespace
 
@@ -206,17 +244,18 @@ void Linear::Apply(ConstFloatMatrix x, FloatMatrix y, ThreadPool& pool) const {
     }
   };
   const size_t panels = PaddedColumns(outputs_) / kBlock;
-  if (pool.threads() == 1 || x.rows * panels * kBlock * inputs_ < kWorthWaking) {
-    return task({0, x.rows, 0, panels});
-  }
   const size_t panel_groups = (panels + kTaskPanels - 1) / kTaskPanels;
   const size_t token_groups = (x.rows + kTaskTokens - 1) / kTaskTokens;
-  pool.ParallelFor(panel_groups * token_groups, [&](size_t i) {
+  const auto run = [&](size_t i) {
     const size_t panel = i / token_groups * kTaskPanels;
     const size_t group = i % token_groups;
     task({x.rows * group / token_groups, x.rows * (group + 1) / token_groups, panel,
           std::min(panel + kTaskPanels, panels)});
-  });
+  };
+  const size_t tasks = panel_groups * token_groups;
+  const size_t multiply_adds = x.rows * panels * kBlock * inputs_;
+  if (std::max(multiply_adds, weight_bytes()) >= kWorthWaking) return pool.ParallelFor(tasks, run);
+  for (size_t i = 0; i < tasks; ++i) run(i);
 }
 
 }  // namespace rivulet

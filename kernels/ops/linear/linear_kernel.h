@@ -11,6 +11,11 @@
 
 namespace rivulet {
 
+// Panels and tokens of one task at most. Enough tokens that the weights, which each task reads from
+// memory once, cost little beside the sums.
+inline constexpr size_t kTaskPanels = 8;
+inline constexpr size_t kTaskTokens = 96;
+
 struct LinearArguments {
   ConstFloatMatrix x;  // [T, inputs]
   FloatMatrix y;       // [T, outputs]
@@ -19,7 +24,7 @@ struct LinearArguments {
   const float* bias;  // [padded outputs] or null
 };
 
-// Rows [token, end_token) of panels [panel, end_panel): one task's share.
+// Rows [token, end_token), at most kTaskTokens, of panels [panel, end_panel): one task's share.
 struct LinearRange {
   size_t token;
   size_t end_token;

@@ -123,7 +123,8 @@ TEST(LinearTest, NoTokensOrNoOutputsIsNothing) {
 
 TEST(LinearTest, BitsAreTheSameForEveryBatchThreadCountAndVectorWidth) {
   std::mt19937_64 random(TestSeed());
-  constexpr size_t kInputs = 301, kOutputs = 200, kTokens = 33;
+  // Enough work for several tasks, and inputs that are cut in the middle of a chain.
+  constexpr size_t kInputs = 601, kOutputs = 280, kTokens = 33;
   const std::vector<float> weight = RandomFloats(kInputs * kOutputs, random);
   const std::vector<float> bias = RandomFloats(kOutputs, random);
   TestMatrix x(kTokens, kInputs);

@@ -1,0 +1,54 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/ops/linear/machine_limits.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/ops/linear/machine_limits_cpu.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include "kernels/base/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rivulet {
+namespace HWY_NAMESPACE {
+
+float ReadFloatsSum(const float* data, size_t count) {
+  Block sums[4] = {ZeroBlock(), ZeroBlock(), ZeroBlock(), ZeroBlock()};
+  for (size_t i = 0; i < count; i += 64) {
+    for (size_t k = 0; k < 4; ++k) sums[k] = Add(sums[k], LoadBlock(data + i + k * 16));
+  }
+  return SumBlock(Add(Add(sums[0], sums[1]), Add(sums[2], sums[3])));
+}
+
+float MultiplyAddsSum(size_t rounds) {
+  Block sums[12];
+  for (Block& sum : sums) sum = SetBlock(1.0f);
+  const Block factor = SetBlock(0.999f);
+  for (size_t i = 0; i < rounds; ++i) {
+    for (Block& sum : sums) sum = MulAdd(sum, factor, factor);
+  }
+  for (size_t k = 1; k < 12; ++k) sums[0] = Add(sums[0], sums[k]);
+  return SumBlock(sums[0]);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rivulet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rivulet {
+
+HWY_EXPORT(ReadFloatsSum);
+HWY_EXPORT(MultiplyAddsSum);
+
+namespace {
+volatile float kept;
+}  // namespace
+
+void ReadFloats(const float* data, size_t count) {
+  kept = HWY_DYNAMIC_DISPATCH(ReadFloatsSum)(data, count);
+}
+
+void MultiplyAdds(size_t rounds) { kept = HWY_DYNAMIC_DISPATCH(MultiplyAddsSum)(rounds); }
+
+}  // namespace rivulet
+#endif  // HWY_ONCE
