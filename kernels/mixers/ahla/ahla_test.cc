@@ -28,7 +28,8 @@ class AhlaSubject : public CoreSubject {
   std::vector<double> HeadReference(size_t head, std::vector<double> q, std::vector<double> k,
                                     std::vector<double> v) const override {
     const HigherOrderShape& s = parameters_.shape;
-    return AhlaReference({.tokens = q.size() / s.key_dim,
+    const size_t tokens = q.size() / s.key_dim;
+    return AhlaReference({.tokens = tokens,
                           .key_dim = s.key_dim,
                           .value_dim = s.value_dim,
                           .q = std::move(q),
@@ -60,6 +61,7 @@ std::vector<SuiteCase> Cases() {
          "bf16": true, "tolerance": 2e-2})"},
   };
   std::vector<SuiteCase> result;
+  result.reserve(cases.size());
   for (const auto& [name, parameters] : cases) {
     result.push_back({name, [text = parameters] { return MakeSubject(Json::parse(text)); }});
   }

@@ -2,13 +2,13 @@
 //
 // HLA masked with decay, as the bundled model uses it: the recurrence alone, and the whole layer.
 //
-//   BM_Decode/D/sessions    one token for each of `sessions` sessions of 4 heads, one thread.
+//   Decode/D/sessions    one token for each of `sessions` sessions of 4 heads, one thread.
 //                           ns_token_head; bytes_per_second counts S and F read once a token, which
 //                           is what decode cannot avoid. 1 session: from L1/L2; 512 sessions of
 //                           D = 64: 64 MiB of sums, from memory.
-//   BM_Prefill/D            512 tokens of one session, same numbers.
-//   BM_LayerDecode/N        layer of hidden 256, 4 heads of 64, one token for each of N sessions.
-//   BM_LayerPrefill/N       the same for one session of N tokens a step.
+//   Prefill/D            512 tokens of one session, same numbers.
+//   LayerDecode/N        layer of hidden 256, 4 heads of 64, one token for each of N sessions.
+//   LayerPrefill/N       the same for one session of N tokens a step.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -80,11 +80,11 @@ void RunRecurrence(benchmark::State& state, size_t dim, size_t sessions, size_t 
       token_heads * 1e-9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
-void BM_Decode(benchmark::State& state) { RunRecurrence(state, state.range(0), state.range(1), 1); }
-BENCHMARK(BM_Decode)->ArgNames({"D", "sessions"})->ArgsProduct({{32, 64, 128}, {1, 16, 512}});
+void Decode(benchmark::State& state) { RunRecurrence(state, state.range(0), state.range(1), 1); }
+BENCHMARK(Decode)->ArgNames({"D", "sessions"})->ArgsProduct({{32, 64, 128}, {1, 16, 512}});
 
-void BM_Prefill(benchmark::State& state) { RunRecurrence(state, state.range(0), 1, 512); }
-BENCHMARK(BM_Prefill)->ArgName("D")->Arg(32)->Arg(64)->Arg(128);
+void Prefill(benchmark::State& state) { RunRecurrence(state, state.range(0), 1, 512); }
+BENCHMARK(Prefill)->ArgName("D")->Arg(32)->Arg(64)->Arg(128);
 
 constexpr size_t kHidden = 256;
 
@@ -121,11 +121,11 @@ void RunLayer(benchmark::State& state, size_t sessions, size_t tokens) {
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * rows));
 }
 
-void BM_LayerDecode(benchmark::State& state) { RunLayer(state, state.range(0), 1); }
-BENCHMARK(BM_LayerDecode)->ArgName("sessions")->Arg(1)->Arg(16)->Arg(64);
+void LayerDecode(benchmark::State& state) { RunLayer(state, state.range(0), 1); }
+BENCHMARK(LayerDecode)->ArgName("sessions")->Arg(1)->Arg(16)->Arg(64);
 
-void BM_LayerPrefill(benchmark::State& state) { RunLayer(state, 1, state.range(0)); }
-BENCHMARK(BM_LayerPrefill)->ArgName("tokens")->Arg(16)->Arg(512);
+void LayerPrefill(benchmark::State& state) { RunLayer(state, 1, state.range(0)); }
+BENCHMARK(LayerPrefill)->ArgName("tokens")->Arg(16)->Arg(512);
 
 }  // namespace
 }  // namespace rivulet

@@ -38,7 +38,8 @@ class HlaSubject : public CoreSubject {
   std::vector<double> HeadReference(size_t head, std::vector<double> q, std::vector<double> k,
                                     std::vector<double> v) const override {
     const HigherOrderShape& s = parameters_.shape;
-    return HlaReference({.tokens = q.size() / s.key_dim,
+    const size_t tokens = q.size() / s.key_dim;
+    return HlaReference({.tokens = tokens,
                          .key_dim = s.key_dim,
                          .value_dim = s.value_dim,
                          .q = std::move(q),
@@ -97,6 +98,7 @@ std::vector<SuiteCase> Cases() {
          "value_dim": 16, "normalize": true, "ridge_lambda": 0.3, "low": 0.1, "high": 1.1})"},
   };
   std::vector<SuiteCase> result;
+  result.reserve(cases.size());
   for (const auto& [name, parameters] : cases) {
     result.push_back({name, [text = parameters] { return MakeSubject(Json::parse(text)); }});
   }
