@@ -22,26 +22,42 @@ void ThreadPool::ParallelFor(size_t tasks, absl::FunctionRef<void(size_t)> task)
   task_ = &task;
   tasks_ = tasks;
   next_.store(0, std::memory_order_relaxed);
-  working_.store(workers_.size(), std::memory_order_relaxed);
+  gate_.store(0, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   RunTasks();
-  for (size_t left; (left = working_.load(std::memory_order_acquire)) != 0;) working_.wait(left);
+  gate_.fetch_or(kClosed, std::memory_order_relaxed);
+  // Acquire: what the workers wrote in their tasks is seen by whoever called.
+  for (uint32_t gate; (gate = gate_.load(std::memory_order_acquire)) != kClosed;) gate_.wait(gate);
 }
 
 void ThreadPool::RunTasks() {
   for (size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) (*task_)(i);
 }
 
+// Acquire: pairs with the store that opened the gate, so that task_ and tasks_ can be read.
+bool ThreadPool::Join() {
+  uint32_t gate = gate_.load(std::memory_order_relaxed);
+  while ((gate & kClosed) == 0) {
+    if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acquire)) return true;
+  }
+  return false;
+}
+
+void ThreadPool::Leave() {
+  if (gate_.fetch_sub(1, std::memory_order_release) == kClosed + 1) gate_.notify_one();
+}
+
 void ThreadPool::Work() {
   uint32_t seen = 0;
   while (true) {
     generation_.wait(seen, std::memory_order_acquire);
-    // ParallelFor waits for every worker before it starts the next loop, so none is ever skipped.
+    // A worker that wakes up late finds the gate closed, or helps with a later loop.
     seen = generation_.load(std::memory_order_acquire);
     if (stopping_.load(std::memory_order_relaxed)) return;
+    if (!Join()) continue;
     RunTasks();
-    if (working_.fetch_sub(1, std::memory_order_acq_rel) == 1) working_.notify_one();
+    Leave();
   }
 }
 

@@ -34,16 +34,23 @@ class ThreadPool {
   void ParallelFor(size_t tasks, absl::FunctionRef<void(size_t)> task);
 
  private:
+  // The loop that is running can be joined until its caller closes it. The caller waits for the
+  // workers inside, not for those that have yet to wake up: a worker that the system keeps from its
+  // core costs nothing but its help.
+  static constexpr uint32_t kClosed = uint32_t{1} << 31;
+
   void Work();
+  bool Join();
+  void Leave();
   void RunTasks();
 
-  // Written by ParallelFor before generation_ moves, read by workers after: the release/acquire
-  // pair on generation_ orders them.
+  // Written by ParallelFor while no worker is inside, before it opens the gate; read by workers
+  // after they have joined.
   const absl::FunctionRef<void(size_t)>* task_ = nullptr;
   size_t tasks_ = 0;
   std::atomic<size_t> next_{0};
-  std::atomic<size_t> working_{0};  // workers that have not finished this loop
-  std::atomic<uint32_t> generation_{0};
+  std::atomic<uint32_t> gate_{kClosed};  // the number of workers inside, and kClosed
+  std::atomic<uint32_t> generation_{0};  // moves when there is something to wake up for
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> workers_;
 };
