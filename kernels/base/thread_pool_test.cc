@@ -2,6 +2,8 @@
 #include "kernels/base/thread_pool.h"
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -34,6 +36,18 @@ TEST(ThreadPoolTest, ALoopSeesWhatTheLastOneWrote) {
     pool.ParallelFor(values.size(), [&](size_t i) { ++values[i]; });
   }
   for (int value : values) ASSERT_EQ(value, 2000);
+}
+
+TEST(ThreadPoolTest, ReturnsOnlyWhenEveryTaskHas) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> done{0};
+    pool.ParallelFor(6, [&](size_t i) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100 * i));
+      done.fetch_add(1);
+    });
+    ASSERT_EQ(done.load(), 6);
+  }
 }
 
 TEST(ThreadPoolTest, ManyPoolsComeAndGo) {
