@@ -27,7 +27,10 @@ struct MatrixView {
   MatrixView Rows(size_t first, size_t count) const {
     return {data + first * stride, count, columns, stride};
   }
-  operator MatrixView<const T>() const { return {data, rows, columns, stride}; }
+  // Implicit, as T* converts to const T*.
+  operator MatrixView<const T>() const {  // NOLINT(google-explicit-constructor)
+    return {data, rows, columns, stride};
+  }
 };
 
 using FloatMatrix = MatrixView<float>;

@@ -227,24 +227,35 @@ struct FoldTables {
   alignas(64) float decay[kMaxKeyDim];                // [padded D]
 };
 
-void FoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& tables) {
+// No decay or one a head: a single exp a row, whatever D.
+void ScalarFoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& tables) {
+  const size_t padded = shape.padded_key();
+  const bool decays = shape.decay == Decay::kScalar;
+  const Block power = SetBlock(tail.decay_power);
+  const float end = decays ? tail.log_decay[(kFoldInterval - 1) * tail.decay_stride] : 0.0f;
+  const Block whole = Exp(Mul(power, SetBlock(end)));
+  for (size_t i = 0; i < padded; i += kBlock) StoreBlock(whole, tables.decay + i);
+  for (size_t s = 0; s < kFoldInterval; ++s) {
+    const float c = decays ? tail.log_decay[s * tail.decay_stride] : 0.0f;
+    const Block decay = Exp(Mul(power, SetBlock(end - c)));
+    for (size_t i = 0; i < padded; i += kBlock) {
+      const Block key = LoadBlock(tail.key + s * tail.key_stride + i);
+      StoreBlock(Mul(key, decay), tables.key + s * padded + i);
+    }
+  }
+}
+
+void ChannelFoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& tables) {
   const size_t padded = shape.padded_key();
   const Block power = SetBlock(tail.decay_power);
   const float* end = tail.log_decay + (kFoldInterval - 1) * tail.decay_stride;
-  const auto log_decay = [&](size_t s, size_t i) {
-    if (shape.decay == Decay::kNone) return ZeroBlock();
-    const float* c = tail.log_decay + s * tail.decay_stride;
-    if (shape.decay == Decay::kScalar) return SetBlock(*end - *c);
-    return Sub(LoadBlock(end + i), LoadBlock(c + i));
-  };
   for (size_t i = 0; i < padded; i += kBlock) {
-    const Block whole = shape.decay == Decay::kNone     ? ZeroBlock()
-                        : shape.decay == Decay::kScalar ? SetBlock(*end)
-                                                        : LoadBlock(end + i);
-    StoreBlock(Exp(Mul(power, whole)), tables.decay + i);
+    StoreBlock(Exp(Mul(power, LoadBlock(end + i))), tables.decay + i);
     for (size_t s = 0; s < kFoldInterval; ++s) {
+      const Block c = LoadBlock(tail.log_decay + s * tail.decay_stride + i);
+      const Block decay = Exp(Mul(power, Sub(LoadBlock(end + i), c)));
       const Block key = LoadBlock(tail.key + s * tail.key_stride + i);
-      StoreBlock(Mul(key, Exp(Mul(power, log_decay(s, i)))), tables.key + s * padded + i);
+      StoreBlock(Mul(key, decay), tables.key + s * padded + i);
     }
   }
 }
@@ -286,7 +297,11 @@ void FoldNormaliser(const SumShape& shape, const float* from, float* to, const S
 void FoldSumOnTarget(const SumShape& shape, const SumCheckpoint& from, const SumCheckpoint& to,
                      const SumTail& tail) {
   FoldTables tables;
-  FoldWeights(shape, tail, tables);
+  if (shape.decay == Decay::kChannel) {
+    ChannelFoldWeights(shape, tail, tables);
+  } else {
+    ScalarFoldWeights(shape, tail, tables);
+  }
   if (shape.dtype == DType::kBFloat16) {
     FoldMatrix(shape, static_cast<const uint16_t*>(from.matrix), static_cast<uint16_t*>(to.matrix),
                tail, tables);
