@@ -3,7 +3,8 @@
 // The engine: one model on one device with the slots that its sessions' states live in. It runs
 // steps and hands out slots; it decides nothing about which row runs when (server/scheduler does).
 //
-// Threading: every method on the engine thread alone, except the const getters.
+// Threading: every method on the engine thread alone, but capacity() and vocab_size(), which are
+// constant.
 #ifndef RIVULET_SERVER_ENGINE_ENGINE_H_
 #define RIVULET_SERVER_ENGINE_ENGINE_H_
 
