@@ -76,8 +76,9 @@ Outbox::Taken Outbox::Take() {
       const bool was_full = tokens_ >= capacity_;
       tokens_ -= taken.message->tokens.size();
       made_room = was_full && tokens_ < capacity_;
+    } else {
+      taken.end = end_;
     }
-    if (waiting_.empty()) taken.end = end_;
   }
   if (made_room && on_room_) on_room_();
   return taken;

@@ -54,10 +54,11 @@ class Outbox {
   bool full() const;
 
   struct Taken {
-    std::optional<StreamMessage> message;  // none: nothing is there now
-    std::optional<absl::Status> end;       // with or after the last message
+    std::optional<StreamMessage> message;
+    std::optional<absl::Status> end;  // after the last message
   };
-  // One message: of the completion that has waited longest.
+  // One message, of the completion that has waited longest; or the end; or nothing, when nothing is
+  // there now.
   Taken Take();
 
   // Tells the sink. On the dispatcher's thread.

@@ -34,7 +34,10 @@ uint64_t Scheduler::NewId() {
 }
 
 absl::Status Scheduler::CheckAdmissible(const Request& request) const {
-  if (!admitting_) return absl::UnavailableError("the server is shutting down; send it elsewhere");
+  if (!admitting_) {
+    metrics_.CountRequest(Outcome::kRejectedDraining);
+    return absl::UnavailableError("the server is shutting down; send the request elsewhere");
+  }
   const uint32_t slots = engine_.capacity().tail_slots;
   if (request.completions > slots) {
     metrics_.CountRequest(Outcome::kRejectedSlots);

@@ -1,0 +1,105 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/grpc_server.h"
+
+#include <google/protobuf/stubs/logging.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/metrics/log.h"
+#include "server/rpc/services.h"
+#include "server/rpc/wire.h"
+
+namespace rivulet {
+namespace {
+
+constexpr int kSecond = 1000;
+constexpr const char* kServiceNames[] = {"rivulet.v1.Inference", "rivulet.v1.Sessions"};
+
+// What protobuf has to say (a request that does not parse) is the client's fault and in its error.
+void LogProtobuf(google::protobuf::LogLevel, const char*, int, const std::string& message) {
+  LogDebug("protobuf", {{"message", message}});
+}
+
+void InitOnce() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    google::protobuf::SetLogHandler(&LogProtobuf);
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+}
+
+void SetChannelArguments(grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessageBytes));
+  builder.SetMaxSendMessageSize(static_cast<int>(kMaxMessageBytes));
+  // gRPC's default would let a second server take half of our connections without an error.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // A client whose machine is gone is noticed after 50 s, and its row cancelled.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30 * kSecond);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20 * kSecond);
+  // Clients may ping as often, with and without calls.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10 * kSecond);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+}
+
+std::string Address(const std::string& host, int port) {
+  const bool ipv6 = host.find(':') != std::string::npos;
+  return ipv6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+}  // namespace
+
+struct GrpcServer::Impl {
+  std::unique_ptr<grpc::Service> inference;
+  std::unique_ptr<grpc::Service> sessions;
+  std::unique_ptr<grpc::Server> server;
+  int port = 0;
+};
+
+GrpcServer::GrpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+GrpcServer::~GrpcServer() { Shutdown(std::chrono::milliseconds(0)); }
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& host, int port,
+                                                              const ServiceContext& context) {
+  InitOnce();
+  auto impl = std::make_unique<Impl>();
+  impl->inference = MakeInferenceService(context);
+  impl->sessions = MakeSessionsService();
+  grpc::ServerBuilder builder;
+  SetChannelArguments(builder);
+  const std::string address = Address(host, port);
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &impl->port);
+  builder.RegisterService(impl->inference.get());
+  builder.RegisterService(impl->sessions.get());
+  impl->server = builder.BuildAndStart();
+  if (impl->server == nullptr || impl->port == 0) {
+    return absl::UnavailableError(absl::StrCat("cannot listen for gRPC on ", address,
+                                               ": the port is in use or the address is not this "
+                                               "machine's; choose another --listen HOST:PORT"));
+  }
+  auto server = std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
+  server->SetServing(true);
+  return server;
+}
+
+int GrpcServer::port() const { return impl_->port; }
+
+void GrpcServer::SetServing(bool serving) {
+  grpc::HealthCheckServiceInterface* const health = impl_->server->GetHealthCheckService();
+  health->SetServingStatus(serving);
+  for (const char* name : kServiceNames) health->SetServingStatus(name, serving);
+}
+
+void GrpcServer::Shutdown(std::chrono::milliseconds patience) {
+  if (impl_->server == nullptr) return;
+  impl_->server->Shutdown(std::chrono::system_clock::now() + patience);
+  impl_->server->Wait();
+}
+
+}  // namespace rivulet

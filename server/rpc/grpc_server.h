@@ -1,0 +1,46 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The gRPC port: our services, grpc.health.v1 and reflection. It is bound when the model is loaded
+// and everything behind it runs: until then a probe finds no server, which every balancer reads as
+// "not ready", and no state between the two has to be kept.
+//
+// Threading: Start and destruction on one thread; SetServing and Shutdown on any.
+#ifndef RIVULET_SERVER_RPC_GRPC_SERVER_H_
+#define RIVULET_SERVER_RPC_GRPC_SERVER_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/rpc/service_context.h"
+
+namespace rivulet {
+
+class GrpcServer {
+ public:
+  // Binds and serves. Port 0: any free port (port() says which). UNAVAILABLE, naming the address,
+  // when it cannot bind: a port is never shared with another process. The context outlives the
+  // server.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& host, int port,
+                                                           const ServiceContext& context);
+  ~GrpcServer();
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+
+  int port() const;
+  // What grpc.health.v1 says of every service.
+  void SetServing(bool serving);
+  // Takes no new calls; returns when all have ended. What still runs after `patience` is cut off:
+  // its client sees UNAVAILABLE.
+  void Shutdown(std::chrono::milliseconds patience);
+
+ private:
+  struct Impl;
+  explicit GrpcServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_RPC_GRPC_SERVER_H_

@@ -1,0 +1,27 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The scheduler's messages → proto messages.
+#ifndef RIVULET_SERVER_RPC_MESSAGE_CONVERSION_H_
+#define RIVULET_SERVER_RPC_MESSAGE_CONVERSION_H_
+
+#include "model_loader/tokenizer.h"
+#include "rivulet/v1/inference.pb.h"
+#include "server/rpc/served_model.h"
+#include "server/scheduler/stream_message.h"
+
+namespace rivulet {
+
+// All fields but those of a stream's first message.
+v1::GenerateResponse ToProto(StreamMessage message, const Tokenizer* tokenizer);
+
+// The scores that a request with score_prompt gets.
+v1::ScoreResponse ToScoreResponse(const StreamMessage& message, const Tokenizer* tokenizer);
+
+v1::Model ToProto(const ServedModel& model);
+
+// The token's text by itself; a part of a character is U+FFFD. Empty without a tokenizer.
+std::string LossyText(const Tokenizer* tokenizer, uint32_t token);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_RPC_MESSAGE_CONVERSION_H_

@@ -1,0 +1,86 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/scheduled_call.h"
+
+#include <chrono>
+#include <cstdio>
+#include <random>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "server/metrics/log.h"
+#include "server/rpc/status_map.h"
+
+namespace rivulet {
+
+TimePoint DeadlineOf(const grpc::ServerContextBase& context) {
+  // gRPC says "none" with a time far away; adding that to our clock would overflow.
+  constexpr auto kFarAway = std::chrono::hours(24 * 365);
+  const auto deadline = context.deadline();
+  const auto now = std::chrono::system_clock::now();
+  if (deadline > now + kFarAway) return kNoDeadline;
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(deadline - now);
+}
+
+std::string MakeRequestId() {
+  std::random_device device;
+  char text[17];
+  std::snprintf(text, sizeof(text), "%08x%08x", device(), device());
+  return text;
+}
+
+ScheduledCall::ScheduledCall(const ServiceContext& service, grpc::CallbackServerContext& context,
+                             const char* method)
+    : service_(service), context_(context), method_(method), arrival_(Clock::now()) {}
+
+absl::Status ScheduledCall::Submit(std::unique_ptr<Request> request,
+                                   std::weak_ptr<StreamSink> sink) {
+  outbox_ = std::make_shared<Outbox>(std::move(sink));
+  const uint64_t id = Scheduler::NewId();
+  request->id = id;
+  request->outbox = outbox_;
+  request->arrival = arrival_;
+  request->deadline = DeadlineOf(context_);
+  const absl::Status status = service_.scheduler.Submit(request);
+  if (!status.ok()) return status;
+  MutexLock lock(&mutex_);
+  id_ = id;
+  if (cancelled_) service_.scheduler.Cancel(id);
+  return absl::OkStatus();
+}
+
+void ScheduledCall::CancelRequest() {
+  MutexLock lock(&mutex_);
+  if (std::exchange(cancelled_, true)) return;
+  if (id_ != 0) service_.scheduler.Cancel(id_);
+}
+
+bool ScheduledCall::cancelled() {
+  MutexLock lock(&mutex_);
+  return cancelled_;
+}
+
+void ScheduledCall::NoteEnd(const absl::Status& status, const Usage& usage) {
+  AddErrorDetails(status, context_);
+  const double seconds = std::chrono::duration<double>(Clock::now() - arrival_).count();
+  LogInfo("request_finished", {{"request_id", request_id_},
+                               {"method", method_},
+                               {"code", absl::StatusCodeToString(status.code())},
+                               {"error", std::string(status.message())},
+                               {"prompt_tokens", usage.prompt_tokens},
+                               {"completion_tokens", usage.completion_tokens},
+                               {"seconds", seconds}});
+}
+
+void ScheduledCall::CountRefusal(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:  // the scheduler counted these
+    case absl::StatusCode::kUnavailable:
+      return;
+    case absl::StatusCode::kCancelled:
+      return service_.metrics.CountRequest(Outcome::kCancelled);
+    default:
+      return service_.metrics.CountRequest(Outcome::kRejectedInvalid);
+  }
+}
+
+}  // namespace rivulet

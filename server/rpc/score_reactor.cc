@@ -1,0 +1,80 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/score_reactor.h"
+
+#include <utility>
+
+#include "kernels/base/status.h"
+#include "rivulet/v1/inference.pb.h"
+#include "server/rpc/message_conversion.h"
+#include "server/rpc/status_map.h"
+#include "server/rpc/validation.h"
+#include "server/rpc/wire.h"
+
+namespace rivulet {
+
+ScoreReactor::ScoreReactor(const ServiceContext& service, grpc::CallbackServerContext& context,
+                           const grpc::ByteBuffer& request, grpc::ByteBuffer* response)
+    : ScheduledCall(service, context, "Score"), wire_request_(request), wire_response_(response) {}
+
+grpc::ServerUnaryReactor* ScoreReactor::Start(const ServiceContext& service,
+                                              grpc::CallbackServerContext& context,
+                                              const grpc::ByteBuffer& request,
+                                              grpc::ByteBuffer* response) {
+  auto reactor = std::make_shared<ScoreReactor>(service, context, request, response);
+  reactor->self_ = reactor;
+  if (!service.pool.Run([reactor] { reactor->Prepare(); })) {
+    service.metrics.CountRequest(Outcome::kRejectedQueue);
+    reactor->End(TooManyCalls());
+  }
+  return reactor.get();
+}
+
+void ScoreReactor::Prepare() {
+  const absl::Status status = Admit();
+  if (status.ok()) return;
+  CountRefusal(status);
+  End(status);
+}
+
+absl::Status ScoreReactor::Admit() {
+  request_id_ = MakeRequestId();
+  if (cancelled()) return absl::CancelledError("cancelled by the client");
+  v1::ScoreRequest proto;
+  RIVULET_RETURN_IF_ERROR(ParseMessage(wire_request_, &proto));
+  wire_request_.Clear();
+  RIVULET_ASSIGN_OR_RETURN(std::unique_ptr<Request> request,
+                           MakeScoreRequest(proto, service_.model, service_.max_prompt));
+  return Submit(std::move(request), weak_from_this());
+}
+
+// On the dispatcher's thread alone, so the end is seen once.
+void ScoreReactor::OnReady() {
+  for (;;) {
+    Outbox::Taken taken = outbox().Take();
+    if (taken.message.has_value()) {
+      if (result_.has_value()) {
+        result_->Merge(*std::move(taken.message));
+      } else {
+        result_ = std::move(taken.message);
+      }
+    }
+    if (taken.end.has_value()) return End(*taken.end);
+    if (!taken.message.has_value()) return;
+  }
+}
+
+void ScoreReactor::End(const absl::Status& status) {
+  absl::Status result = status;
+  if (result.ok()) {
+    result = SerializeMessage(ToScoreResponse(*result_, service_.model.tokenizer), wire_response_);
+  }
+  NoteEnd(result, result_.has_value() ? result_->usage : Usage());
+  Finish(ToGrpcStatus(result));
+}
+
+void ScoreReactor::OnDone() {
+  // Whoever still holds a reference (the dispatcher, for a moment) deletes it.
+  const std::shared_ptr<ScoreReactor> self = std::move(self_);
+}
+
+}  // namespace rivulet

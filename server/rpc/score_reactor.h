@@ -1,0 +1,49 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// One Score call: collects what the scheduler says and answers once.
+#ifndef RIVULET_SERVER_RPC_SCORE_REACTOR_H_
+#define RIVULET_SERVER_RPC_SCORE_REACTOR_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+#include <optional>
+
+#include "server/rpc/scheduled_call.h"
+#include "server/scheduler/stream_message.h"
+
+namespace rivulet {
+
+class ScoreReactor : public grpc::ServerUnaryReactor,
+                     public ScheduledCall,
+                     public std::enable_shared_from_this<ScoreReactor> {
+ public:
+  // The reactor of a new call; it owns itself until OnDone. Does not block. `response` is gRPC's,
+  // until the call is finished.
+  static grpc::ServerUnaryReactor* Start(const ServiceContext& service,
+                                         grpc::CallbackServerContext& context,
+                                         const grpc::ByteBuffer& request,
+                                         grpc::ByteBuffer* response);
+
+  ScoreReactor(const ServiceContext& service, grpc::CallbackServerContext& context,
+               const grpc::ByteBuffer& request, grpc::ByteBuffer* response);
+
+  void OnReady() override;
+  void OnCancel() override { CancelRequest(); }
+  void OnDone() override;
+
+ private:
+  void Prepare();
+  absl::Status Admit();
+  void End(const absl::Status& status);
+
+  std::shared_ptr<ScoreReactor> self_;  // until OnDone
+  grpc::ByteBuffer wire_request_;
+  grpc::ByteBuffer* const wire_response_;
+  std::optional<StreamMessage> result_;  // the dispatcher's
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_RPC_SCORE_REACTOR_H_

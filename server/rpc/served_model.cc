@@ -1,0 +1,26 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/served_model.h"
+
+#include "kernels/base/dtype.h"
+
+namespace rivulet {
+
+ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacity) {
+  ServedModel served;
+  served.name = model.name;
+  served.architecture = model.spec.architecture;
+  for (const LoadedLayer& layer : model.layers) served.layer_mixers.push_back(layer.mixer_type);
+  served.parameters = model.parameters;
+  served.vocab = static_cast<uint32_t>(model.spec.vocab);
+  served.weight_dtype = DTypeName(model.weight_dtype);
+  served.state_dtype = DTypeName(model.state_dtype);
+  served.state_bytes_per_session = capacity.checkpoint_bytes + capacity.tail_bytes;
+  served.tokenizer = model.tokenizer.get();
+  served.eos_ids = model.spec.eos_ids;
+  served.bos_id = model.spec.bos_id;
+  served.has_chat_template = model.has_chat_template;
+  served.defaults = model.defaults;
+  return served;
+}
+
+}  // namespace rivulet

@@ -1,0 +1,368 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The services over a real gRPC channel, with FakeEngine behind them.
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "rivulet/v1/inference.grpc.pb.h"
+#include "server/rpc/grpc_server.h"
+#include "server/rpc/wire.h"
+#include "server/scheduler/engine_loop.h"
+#include "server/scheduler/test_support.h"
+#include "server/text/detokenizer.h"
+
+namespace rivulet {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+// Takes its time, so that streams live long enough to be cancelled.
+class PacedEngine : public FakeEngine {
+ public:
+  using FakeEngine::FakeEngine;
+  StepResult Step(const StepPlan& plan) override {
+    std::this_thread::sleep_for(pace);
+    return FakeEngine::Step(plan);
+  }
+  milliseconds pace{0};
+};
+
+class ServiceTest : public testing::Test {
+ protected:
+  ServiceTest() {
+    model_.name = "toy";
+    model_.vocab = FakeEngine::kVocab;
+    model_.tokenizer = &tokenizer_;
+    SchedulerOptions options;
+    options.max_queue = 2;
+    options.tokenizer = &tokenizer_;
+    scheduler_ = std::make_unique<Scheduler>(engine_, dispatcher_, metrics_, options);
+    loop_ = std::make_unique<EngineLoop>(engine_, *scheduler_);
+    context_ = std::make_unique<ServiceContext>(
+        ServiceContext{model_, *scheduler_, pool_, metrics_, /*max_prompt=*/1000});
+    auto server = GrpcServer::Start("127.0.0.1", 0, *context_);
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    address_ = "127.0.0.1:" + std::to_string(server_->port());
+    channel_ = NewChannel();
+    stub_ = v1::Inference::NewStub(channel_);
+  }
+  ~ServiceTest() override {
+    scheduler_->AbortAll(absl::UnavailableError("test ends"));
+    server_->Shutdown(seconds(2));
+  }
+
+  std::shared_ptr<grpc::Channel> NewChannel() {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxSendMessageSize(-1);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments);
+  }
+
+  struct Stream {
+    std::vector<v1::GenerateResponse> messages;
+    grpc::Status status;
+    std::vector<uint32_t> tokens(uint32_t index = 0) const {
+      std::vector<uint32_t> tokens;
+      for (const auto& message : messages) {
+        if (message.index() != index) continue;
+        tokens.insert(tokens.end(), message.token_ids().begin(), message.token_ids().end());
+      }
+      return tokens;
+    }
+  };
+
+  Stream Generate(const v1::GenerateRequest& request, grpc::ClientContext* context = nullptr) {
+    grpc::ClientContext own;
+    Stream stream;
+    auto reader = stub_->Generate(context ? context : &own, request);
+    v1::GenerateResponse message;
+    while (reader->Read(&message)) stream.messages.push_back(message);
+    stream.status = reader->Finish();
+    return stream;
+  }
+
+  // A call with bytes, among them such as no client library would send.
+  grpc::Status CallPath(const std::string& path, const std::string& bytes, std::string* answer) {
+    grpc::GenericStub stub(channel_);
+    grpc::ClientContext context;
+    grpc::CompletionQueue queue;
+    const grpc::Slice slice(bytes);
+    auto call = stub.PrepareUnaryCall(&context, path, grpc::ByteBuffer(&slice, 1), &queue);
+    call->StartCall();
+    grpc::ByteBuffer response;
+    grpc::Status status;
+    call->Finish(&response, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    grpc::Slice whole;
+    if (status.ok() && response.DumpToSingleSlice(&whole).ok()) {
+      answer->assign(reinterpret_cast<const char*>(whole.begin()), whole.size());
+    }
+    return status;
+  }
+  grpc::Status CallRaw(const std::string& method, const std::string& bytes) {
+    std::string answer;
+    return CallPath("/rivulet.v1.Inference/" + method, bytes, &answer);
+  }
+
+  bool WaitUntilIdle() { return scheduler_->WaitUntilIdle(Clock::now() + seconds(10)); }
+
+  FakeTokenizer tokenizer_;
+  PacedEngine engine_{4};
+  Metrics metrics_;
+  ServedModel model_;
+  Dispatcher dispatcher_;
+  WorkerPool pool_{2, 100};
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<EngineLoop> loop_;
+  std::unique_ptr<ServiceContext> context_;
+  std::unique_ptr<GrpcServer> server_;
+  std::string address_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::Inference::Stub> stub_;
+};
+
+v1::GenerateRequest MakeProto(const std::string& prompt, uint32_t max_tokens) {
+  v1::GenerateRequest request;
+  request.set_prompt(prompt);
+  request.set_max_tokens(max_tokens);
+  request.mutable_stop()->set_ignore_eos(true);
+  return request;
+}
+
+TEST_F(ServiceTest, GenerateStreamsTokensTextAndUsage) {
+  v1::GenerateRequest request = MakeProto("abc", 20);
+  request.set_request_id("mine");
+  request.set_logprobs(1);
+  request.mutable_sampling()->set_seed(77);
+  const Stream stream = Generate(request);
+  ASSERT_TRUE(stream.status.ok()) << stream.status.error_message();
+  const std::vector<uint32_t> expected = ExpectedTokens({0, 1, 2}, 0, 20);
+  EXPECT_EQ(stream.tokens(), expected);
+  EXPECT_EQ(stream.messages.front().request_id(), "mine");
+  EXPECT_EQ(stream.messages.front().seed(), 77u);
+  std::string text, expected_text;
+  int logprobs = 0;
+  for (const auto& message : stream.messages) {
+    text += message.text();
+    logprobs += message.logprobs_size();
+  }
+  EXPECT_EQ(text, Detokenize(tokenizer_, expected, false));
+  EXPECT_EQ(logprobs, 20);
+  const v1::GenerateResponse& last = stream.messages.back();
+  EXPECT_EQ(last.finish_reason(), v1::FINISH_REASON_LENGTH);
+  EXPECT_EQ(last.usage().prompt_tokens(), 3u);
+  EXPECT_EQ(last.usage().completion_tokens(), 20u);
+}
+
+TEST_F(ServiceTest, SeveralCompletionsAndPromptLogprobs) {
+  v1::GenerateRequest request = MakeProto("abcde", 10);
+  request.set_n(3);
+  request.set_prompt_logprobs(2);
+  const Stream stream = Generate(request);
+  ASSERT_TRUE(stream.status.ok()) << stream.status.error_message();
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(stream.tokens(i), ExpectedTokens({0, 1, 2, 3, 4}, i, 10));
+  }
+  EXPECT_EQ(stream.messages.front().prompt_logprobs_size(), 4);
+  EXPECT_FALSE(stream.messages.front().request_id().empty());
+}
+
+TEST_F(ServiceTest, ManyStreamsAtOnce) {
+  std::vector<std::thread> clients;
+  for (uint32_t c = 0; c < 4; ++c) {
+    clients.emplace_back([&, c] {
+      for (uint32_t i = 0; i < 20; ++i) {
+        const Stream stream = Generate(MakeProto(std::string(c + 1, 'a'), 30));
+        if (stream.status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) continue;
+        ASSERT_TRUE(stream.status.ok()) << stream.status.error_message();
+        ASSERT_EQ(stream.tokens(), ExpectedTokens(std::vector<uint32_t>(c + 1, 0), 0, 30));
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+}
+
+TEST_F(ServiceTest, ScoreAnswersAllTokensButTheFirst) {
+  v1::ScoreRequest request;
+  for (uint32_t i = 0; i < 700; ++i) request.mutable_token_ids()->add_ids(i % 90);
+  grpc::ClientContext context;
+  v1::ScoreResponse response;
+  const grpc::Status status = stub_->Score(&context, request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(response.tokens_size(), 699);
+  EXPECT_EQ(response.tokens(0).token_id(), 1u);
+  EXPECT_EQ(response.tokens(0).text(), "b");
+  request.mutable_token_ids()->mutable_ids()->Truncate(1);
+  grpc::ClientContext again;
+  ASSERT_TRUE(stub_->Score(&again, request, &response).ok());
+  EXPECT_EQ(response.tokens_size(), 0) << "a lone token has no predecessor";
+}
+
+TEST_F(ServiceTest, TextMethodsAndModel) {
+  grpc::ClientContext c1, c2, c3;
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text("ab");
+  v1::TokenizeResponse ids;
+  ASSERT_TRUE(stub_->Tokenize(&c1, tokenize, &ids).ok());
+  EXPECT_EQ(ids.token_ids_size(), 2);
+  v1::DetokenizeRequest detokenize;
+  *detokenize.mutable_token_ids() = ids.token_ids();
+  v1::DetokenizeResponse text;
+  ASSERT_TRUE(stub_->Detokenize(&c2, detokenize, &text).ok());
+  EXPECT_EQ(text.text(), "ab");
+  v1::Model model;
+  ASSERT_TRUE(stub_->GetModel(&c3, {}, &model).ok());
+  EXPECT_EQ(model.name(), "toy");
+  EXPECT_EQ(model.vocab_size(), FakeEngine::kVocab);
+  EXPECT_EQ(model.fold_interval(), 16u);
+  EXPECT_TRUE(model.has_tokenizer());
+}
+
+TEST_F(ServiceTest, InvalidUtf8IsNamed) {
+  v1::GenerateRequest request = MakeProto("abc", 1);
+  request.mutable_stop()->add_strings("ok");
+  request.mutable_stop()->add_strings("bad!");
+  std::string bytes = request.SerializeAsString();
+  bytes.replace(bytes.find("bad!"), 4, "b\xC3\x28!");
+  const grpc::Status status = CallRaw("Generate", bytes);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("stop.strings[1] at byte 1 is not UTF-8"));
+  EXPECT_THAT(CallRaw("Tokenize", "\x0A\x02\xFF\xFE").error_message(),
+              HasSubstr("text at byte 0 is not UTF-8"));
+}
+
+TEST_F(ServiceTest, BytesThatAreNoMessage) {
+  for (const char* method : {"Generate", "Score", "Tokenize", "Detokenize"}) {
+    const grpc::Status status = CallRaw(method, "\x0A\x7F");
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
+    EXPECT_THAT(status.error_message(), HasSubstr("rivulet.v1.")) << method;
+  }
+}
+
+TEST_F(ServiceTest, MessageOver64MiBIsRefusedAndTheServerGoesOn) {
+  const Stream stream = Generate(MakeProto(std::string(kMaxMessageBytes + 1, 'a'), 1));
+  EXPECT_EQ(stream.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(stream.status.error_message(), HasSubstr("67108864"));
+  EXPECT_TRUE(Generate(MakeProto("a", 1)).status.ok());
+}
+
+TEST_F(ServiceTest, WhatComesWithSessionsIsUnimplementedAndSaysSo) {
+  grpc::ClientContext chat;
+  auto stream = stub_->Chat(&chat);
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("Generate"));
+  auto sessions = v1::Sessions::NewStub(channel_);
+  grpc::ClientContext create;
+  v1::Session session;
+  EXPECT_THAT(sessions->CreateSession(&create, {}, &session).error_message(),
+              HasSubstr("keeps no sessions"));
+}
+
+TEST_F(ServiceTest, ClientThatCancelsFreesItsRow) {
+  engine_.pace = milliseconds(1);
+  grpc::ClientContext context;
+  auto reader = stub_->Generate(&context, MakeProto("a", 1u << 30));
+  v1::GenerateResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(WaitUntilIdle());
+  EXPECT_EQ(metrics_.requests[static_cast<size_t>(Outcome::kCancelled)].value(), 1u);
+}
+
+TEST_F(ServiceTest, DeadlineEndsARunningStream) {
+  engine_.pace = milliseconds(1);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + milliseconds(200));
+  const Stream stream = Generate(MakeProto("a", 1u << 30), &context);
+  EXPECT_EQ(stream.status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_TRUE(WaitUntilIdle());
+}
+
+// A client that never reads: gRPC's window fills, then the outbox, then the row is parked. Others
+// do not notice, and its cancel still frees the row.
+TEST_F(ServiceTest, ClientThatNeverReadsParksItsRowOnly) {
+  auto idle_channel = NewChannel();
+  auto idle_stub = v1::Inference::NewStub(idle_channel);
+  grpc::ClientContext context;
+  v1::GenerateRequest request = MakeProto("a", 1u << 30);
+  request.set_logprobs(20);
+  auto reader = idle_stub->Generate(&context, request);
+  const TimePoint limit = Clock::now() + seconds(20);
+  uint64_t before = 0;
+  do {
+    ASSERT_LT(Clock::now(), limit) << "the row is never parked";
+    before = metrics_.generation_tokens.value();
+    std::this_thread::sleep_for(milliseconds(200));
+  } while (before == 0 || metrics_.generation_tokens.value() != before);
+  EXPECT_TRUE(Generate(MakeProto("b", 50)).status.ok());
+  context.TryCancel();
+  v1::GenerateResponse message;
+  while (reader->Read(&message)) continue;
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(WaitUntilIdle());
+}
+
+// Four run, two wait, and the seventh is told to come back.
+TEST_F(ServiceTest, FullQueueSaysWhenToComeBack) {
+  engine_.pace = milliseconds(1);
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> readers;
+  v1::GenerateResponse message;
+  for (int i = 0; i < 6; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    readers.push_back(stub_->Generate(contexts.back().get(), MakeProto("a", 1u << 30)));
+    if (i < 4) {
+      ASSERT_TRUE(readers.back()->Read(&message));
+    }
+  }
+  while (metrics_.requests_waiting.value() < 2) std::this_thread::yield();
+  grpc::ClientContext context;
+  const Stream refused = Generate(MakeProto("a", 1), &context);
+  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.status.error_message(), HasSubstr("--max-queue"));
+  EXPECT_EQ(context.GetServerTrailingMetadata().count("retry-after-ms"), 1u);
+  for (auto& each : contexts) each->TryCancel();
+  for (auto& reader : readers) {
+    while (reader->Read(&message)) continue;
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+}
+
+// grpc.health.v1 in bytes: its .proto is not packaged everywhere. The answer's one field is the
+// status, 1 for SERVING and 2 for NOT_SERVING.
+TEST_F(ServiceTest, HealthFollowsTheServer) {
+  const auto check = [&](const std::string& name) {
+    std::string request;
+    if (!name.empty()) request = std::string("\x0A") + static_cast<char>(name.size()) + name;
+    std::string answer;
+    EXPECT_TRUE(CallPath("/grpc.health.v1.Health/Check", request, &answer).ok());
+    return answer;
+  };
+  for (const char* name : {"", "rivulet.v1.Inference", "rivulet.v1.Sessions"}) {
+    server_->SetServing(true);
+    EXPECT_EQ(check(name), "\x08\x01");
+    server_->SetServing(false);
+    EXPECT_EQ(check(name), "\x08\x02");
+  }
+}
+
+TEST_F(ServiceTest, TakenPortIsAnErrorThatNamesTheFlag) {
+  const auto second = GrpcServer::Start("127.0.0.1", server_->port(), *context_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(std::to_string(server_->port())));
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr("--listen"));
+}
+
+}  // namespace
+}  // namespace rivulet

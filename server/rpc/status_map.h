@@ -1,0 +1,47 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// absl::Status → what a gRPC client sees. The one place that knows both.
+#ifndef RIVULET_SERVER_RPC_STATUS_MAP_H_
+#define RIVULET_SERVER_RPC_STATUS_MAP_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/status.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "server/scheduler/scheduler.h"
+
+namespace rivulet {
+
+// Trailing metadata with the milliseconds after which a refused request may be sent again.
+inline constexpr char kRetryAfterKey[] = "retry-after-ms";
+// gRPC sends messages in a header, and peers limit those to 8 KiB.
+inline constexpr size_t kMaxErrorBytes = 4096;
+
+// The codes of both are the same numbers.
+inline grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  std::string message(status.message().substr(0, kMaxErrorBytes));
+  if (status.message().size() > kMaxErrorBytes) message += " ...";
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);
+}
+
+// Before the call is finished: what the status says beyond code and message.
+inline void AddErrorDetails(const absl::Status& status, grpc::ServerContextBase& context) {
+  const absl::optional<absl::Cord> retry = status.GetPayload(Scheduler::kRetryAfterPayload);
+  if (retry.has_value()) context.AddTrailingMetadata(kRetryAfterKey, std::string(*retry));
+}
+
+// More calls at once than the worker pool may hold.
+inline absl::Status TooManyCalls() {
+  absl::Status status =
+      absl::ResourceExhaustedError("too many calls wait to be read; try again later");
+  status.SetPayload(Scheduler::kRetryAfterPayload, absl::Cord("1000"));
+  return status;
+}
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_RPC_STATUS_MAP_H_

@@ -1,0 +1,220 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/validation.h"
+
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+#include "kernels/ops/sampling/sampling.h"
+#include "server/rpc/wire.h"
+#include "server/text/stop_matcher.h"
+
+namespace rivulet {
+namespace {
+
+absl::Status CheckAtMost(const char* field, uint64_t value, uint64_t limit) {
+  if (value <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, " = ", value, ": at most ", limit));
+}
+
+absl::Status CheckTokenId(uint32_t id, const ServedModel& model, const char* field) {
+  if (id < model.vocab) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": token id ", id, " is out of range; ",
+                                                 model.name, " has ", model.vocab,
+                                                 " tokens, from 0"));
+}
+
+absl::Status CheckNoSession(const std::string& session_id) {
+  if (session_id.empty()) return absl::OkStatus();
+  return absl::UnimplementedError(
+      "session_id: this version keeps no sessions; send the whole prompt without session_id");
+}
+
+absl::Status CheckPromptTokens(size_t tokens, uint32_t max_prompt) {
+  if (tokens == 0) {
+    return absl::InvalidArgumentError("the prompt is empty: send at least one token");
+  }
+  if (tokens <= max_prompt) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the prompt has ", tokens, " tokens; at most ", max_prompt,
+                   " are allowed: shorten it, or start the server with a larger --max-prompt"));
+}
+
+// Of a text, before it is tokenized: no token is longer than kLongestPiece bytes, so a text beyond
+// this is over the limit whatever it says, and tokenizing it would only take long.
+absl::Status CheckPromptBytes(size_t bytes, uint32_t max_prompt) {
+  constexpr uint64_t kLongestPiece = 256;
+  if (bytes <= max_prompt * kLongestPiece) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the prompt has ", bytes,
+                                                 " bytes, which is more than the ", max_prompt,
+                                                 " tokens that --max-prompt allows"));
+}
+
+// A text prompt starts with BOS if the model has one, as in its training; token ids are taken as
+// they are.
+absl::StatusOr<std::vector<uint32_t>> TokenizePrompt(const std::string& text,
+                                                     const ServedModel& model,
+                                                     uint32_t max_prompt) {
+  RIVULET_RETURN_IF_ERROR(CheckPromptBytes(text.size(), max_prompt));
+  RIVULET_ASSIGN_OR_RETURN(const Tokenizer* const tokenizer, RequireTokenizer(model));
+  RIVULET_ASSIGN_OR_RETURN(std::vector<uint32_t> ids, tokenizer->Encode(text));
+  if (model.bos_id >= 0) ids.insert(ids.begin(), static_cast<uint32_t>(model.bos_id));
+  return ids;
+}
+
+absl::Status RefuseMessages(const ServedModel& model) {
+  if (!model.has_chat_template) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("messages: ", model.name, " has no chat template; send prompt or token_ids"));
+  }
+  return absl::UnimplementedError(
+      "messages: this version does not apply chat templates; send prompt or token_ids");
+}
+
+// Of GenerateRequest or ScoreRequest.
+template <typename Proto>
+absl::StatusOr<std::vector<uint32_t>> ReadPrompt(const Proto& proto, const ServedModel& model,
+                                                 uint32_t max_prompt) {
+  std::vector<uint32_t> ids;
+  if (proto.has_prompt()) {
+    RIVULET_ASSIGN_OR_RETURN(ids, TokenizePrompt(proto.prompt(), model, max_prompt));
+  } else if (proto.has_token_ids()) {
+    RIVULET_RETURN_IF_ERROR(CheckTokenIds(proto.token_ids().ids(), model, "token_ids"));
+    ids.assign(proto.token_ids().ids().begin(), proto.token_ids().ids().end());
+  } else {
+    return absl::InvalidArgumentError("the request has no input: set prompt or token_ids");
+  }
+  RIVULET_RETURN_IF_ERROR(CheckPromptTokens(ids.size(), max_prompt));
+  return ids;
+}
+
+// The prompt's log-probabilities come in one message; one that could not be sent is refused before
+// it is computed.
+absl::Status CheckScoresFit(const char* field, uint64_t tokens, uint32_t top) {
+  constexpr uint64_t kBytesEach = 32;  // tag, lengths, id, float and a piece of common length
+  const uint64_t bytes = tokens * (1 + top) * kBytesEach;
+  if (bytes <= kMaxMessageBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": log-probabilities of ", tokens, " tokens with the ", top,
+                   " best make a response of about ", bytes >> 20, " MiB; at most ",
+                   kMaxMessageBytes >> 20, " are allowed: ask for fewer"));
+}
+
+uint64_t DrawSeed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+absl::StatusOr<SamplingParams> ReadSampling(const v1::SamplingParams& proto,
+                                            const ServedModel& model) {
+  const GenerationDefaults& defaults = model.defaults;
+  SamplingParams params;
+  params.temperature = proto.has_temperature() ? proto.temperature()
+                                               : defaults.temperature.value_or(params.temperature);
+  params.top_k = proto.has_top_k() ? proto.top_k() : defaults.top_k.value_or(params.top_k);
+  params.top_p = proto.has_top_p() ? proto.top_p() : defaults.top_p.value_or(params.top_p);
+  params.min_p = proto.has_min_p() ? proto.min_p() : defaults.min_p.value_or(params.min_p);
+  params.repetition_penalty = proto.has_repetition_penalty()
+                                  ? proto.repetition_penalty()
+                                  : defaults.repetition_penalty.value_or(params.repetition_penalty);
+  params.frequency_penalty = proto.frequency_penalty();
+  params.presence_penalty = proto.presence_penalty();
+  params.seed = proto.has_seed() ? proto.seed() : DrawSeed();
+  for (const auto& [token, bias] : proto.logit_bias()) params.logit_bias.push_back({token, bias});
+  RIVULET_RETURN_IF_ERROR(CheckSamplingParams(params, model.vocab));
+  return params;
+}
+
+absl::StatusOr<StopRules> ReadStop(const v1::StopParams& proto, const ServedModel& model) {
+  StopRules stop;
+  stop.strings.assign(proto.strings().begin(), proto.strings().end());
+  RIVULET_RETURN_IF_ERROR(StopMatcher::Validate(stop.strings));
+  if (!stop.strings.empty() && model.tokenizer == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "stop.strings: ", model.name, " has no tokenizer, so no text; use stop.token_ids"));
+  }
+  RIVULET_RETURN_IF_ERROR(
+      CheckAtMost("number of stop.token_ids", proto.token_ids_size(), kMaxStopIds));
+  RIVULET_RETURN_IF_ERROR(CheckTokenIds(proto.token_ids(), model, "stop.token_ids"));
+  stop.token_ids.assign(proto.token_ids().begin(), proto.token_ids().end());
+  stop.ignore_eos = proto.ignore_eos();
+  stop.include_stop = proto.include_stop();
+  stop.min_tokens = proto.min_tokens();
+  return stop;
+}
+
+absl::Status ReadCounts(const v1::GenerateRequest& proto, const ServedModel& model,
+                        Request& request) {
+  request.completions = proto.has_n() ? proto.n() : 1;
+  if (request.completions == 0) return absl::InvalidArgumentError("n = 0: at least 1");
+  RIVULET_RETURN_IF_ERROR(CheckAtMost("n", request.completions, kMaxCompletions));
+  RIVULET_RETURN_IF_ERROR(CheckAtMost("logprobs", proto.logprobs(), kMaxTopLogprobs));
+  RIVULET_RETURN_IF_ERROR(CheckAtMost("prompt_logprobs", proto.prompt_logprobs(), kMaxTopLogprobs));
+  request.logprobs = proto.logprobs();
+  request.score_prompt = proto.prompt_logprobs() > 0;
+  request.score_top = proto.prompt_logprobs();
+  request.max_tokens = proto.has_max_tokens()
+                           ? proto.max_tokens()
+                           : model.defaults.max_tokens.value_or(kDefaultMaxTokens);
+  return absl::OkStatus();
+}
+
+absl::Status CheckMinTokens(const Request& request) {
+  if (request.stop.min_tokens <= request.max_tokens) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("stop.min_tokens = ", request.stop.min_tokens,
+                                                 " is over max_tokens = ", request.max_tokens));
+}
+
+}  // namespace
+
+absl::Status CheckTokenIds(const google::protobuf::RepeatedField<uint32_t>& ids,
+                           const ServedModel& model, const char* field) {
+  for (const uint32_t id : ids) RIVULET_RETURN_IF_ERROR(CheckTokenId(id, model, field));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const Tokenizer*> RequireTokenizer(const ServedModel& model) {
+  if (model.tokenizer != nullptr) return model.tokenizer;
+  return absl::FailedPreconditionError(
+      absl::StrCat(model.name, " has no tokenizer: send token_ids instead of text"));
+}
+
+absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateRequest& proto,
+                                                             const ServedModel& model,
+                                                             uint32_t max_prompt) {
+  RIVULET_RETURN_IF_ERROR(CheckNoSession(proto.session_id()));
+  RIVULET_RETURN_IF_ERROR(
+      CheckAtMost("bytes of request_id", proto.request_id().size(), kMaxRequestIdBytes));
+  if (proto.has_messages()) return RefuseMessages(model);
+  auto request = std::make_unique<Request>();
+  request->kind = RequestKind::kGenerate;
+  RIVULET_RETURN_IF_ERROR(ReadCounts(proto, model, *request));
+  RIVULET_ASSIGN_OR_RETURN(request->sampling, ReadSampling(proto.sampling(), model));
+  RIVULET_ASSIGN_OR_RETURN(request->stop, ReadStop(proto.stop(), model));
+  RIVULET_RETURN_IF_ERROR(CheckMinTokens(*request));
+  RIVULET_ASSIGN_OR_RETURN(request->prompt, ReadPrompt(proto, model, max_prompt));
+  if (request->score_prompt) {
+    RIVULET_RETURN_IF_ERROR(
+        CheckScoresFit("prompt_logprobs", request->prompt.size(), request->score_top));
+  }
+  return request;
+}
+
+absl::StatusOr<std::unique_ptr<Request>> MakeScoreRequest(const v1::ScoreRequest& proto,
+                                                          const ServedModel& model,
+                                                          uint32_t max_prompt) {
+  RIVULET_RETURN_IF_ERROR(CheckNoSession(proto.session_id()));
+  RIVULET_RETURN_IF_ERROR(CheckAtMost("top_logprobs", proto.top_logprobs(), kMaxTopLogprobs));
+  auto request = std::make_unique<Request>();
+  request->kind = RequestKind::kScore;
+  request->score_prompt = true;
+  request->score_top = proto.top_logprobs();
+  RIVULET_ASSIGN_OR_RETURN(request->prompt, ReadPrompt(proto, model, max_prompt));
+  RIVULET_RETURN_IF_ERROR(
+      CheckScoresFit("top_logprobs", request->prompt.size(), request->score_top));
+  return request;
+}
+
+}  // namespace rivulet
