@@ -20,6 +20,7 @@
 
 namespace rivulet {
 
+// NOLINTNEXTLINE(bugprone-exception-escape): moving a json does not throw; the check cannot see it
 struct LayerSpec {
   std::string mixer_type;       // a name in MixerRegistry(): "hla", "gla", ...
   nlohmann::json mixer_config;  // config.json with this layer's layer_config merged over it

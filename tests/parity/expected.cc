@@ -35,6 +35,7 @@ std::vector<float> LogSoftmax(const std::vector<float>& logits) {
   double sum = 0;
   for (const float logit : logits) sum += std::exp(logit - largest);
   std::vector<float> result;
+  result.reserve(logits.size());
   for (const float logit : logits) {
     result.push_back(static_cast<float>(logit - largest - std::log(sum)));
   }
