@@ -1,6 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Read what an exported model writes. Quadratic on purpose (the window is recomputed for every token): for
-reading a few samples, not for serving.
+"""Read what an exported model writes. Token by token with decode.py.
 
     python3 sample.py tales --prompt "Once upon a time" --seeds 1 2 3
 """
@@ -12,15 +11,13 @@ import sentencepiece
 import torch
 
 from data import BOS, EOS
+from decode import Decoder
 from export import load_export
 
 
-def penalise(logits, ids, penalty):
-    """Tokens already in the window lose: positive logits divided, negative ones multiplied."""
-    if penalty == 1.0:
-        return logits
-    seen = logits.gather(1, ids)
-    return logits.scatter(1, ids, torch.where(seen > 0, seen / penalty, seen * penalty))
+def penalise(logits, seen, penalty):
+    """Tokens seen before (prompt included) lose: positive logits divided, negative ones multiplied."""
+    return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
 def filtered(logits, s):
@@ -38,19 +35,24 @@ def filtered(logits, s):
 @torch.no_grad()
 def generate(model, prompt_ids, s, seeds, max_tokens, device):
     """One continuation of the prompt for each seed: lists of ids, ended by </s> or max_tokens."""
-    ids = torch.tensor([prompt_ids] * len(seeds), device=device)
-    generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
-    done = torch.zeros(len(seeds), dtype=torch.bool, device=device)
+    decoder, rows = Decoder(model, len(seeds)), len(seeds)
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    for i in prompt_ids:
+        logits = decoder.step(torch.full((rows,), i, device=device))
+    seen = torch.zeros_like(logits, dtype=torch.bool)
+    seen[:, prompt_ids] = True
+    out = []
     for _ in range(max_tokens):
-        p = filtered(penalise(model(ids)[:, -1].float(), ids, s["repetition_penalty"]), s)
+        p = filtered(penalise(logits, seen, s["repetition_penalty"]), s).cpu()
         token = torch.cat([torch.multinomial(row, 1, generator=g) for row, g in zip(p, generators)])
-        token = torch.where(done, EOS, token)
-        done |= token == EOS
-        ids = torch.cat([ids, token[:, None]], 1)
-        if done.all():
+        out.append(token)
+        if all(EOS in row for row in torch.stack(out, 1).tolist()):
             break
-    rows = ids[:, len(prompt_ids):].tolist()
-    return [row[:row.index(EOS)] if EOS in row else row for row in rows], done.tolist()
+        token = token.to(device)
+        seen.scatter_(1, token[:, None], True)
+        logits = decoder.step(token)
+    sequences = torch.stack(out, 1).tolist()
+    return [row[:row.index(EOS)] if EOS in row else row for row in sequences], [EOS in row for row in sequences]
 
 
 def settings(folder, overrides):

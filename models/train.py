@@ -117,6 +117,12 @@ def batch_lengths(args, rng):
     return args.long if rng.random() < args.long_share else args.length
 
 
+def written_windows(written, rng, rows, length):
+    row = rng.integers(len(written), size=rows)[:, None]
+    start = rng.integers(written.shape[1] - length + 1, size=rows) * (rng.random(rows) < 0.5)
+    return written[row, start[:, None] + np.arange(length)].astype(np.int64)
+
+
 class Trainer:
     def __init__(self, args):
         torch.manual_seed(args.seed)
@@ -135,11 +141,16 @@ class Trainer:
         self.teachers = Ensemble(args.teachers, self.device, self.dtype, compiled) if args.teachers else None
         loss = distill_loss if args.teachers else data_loss
         self.loss = torch.compile(loss, dynamic=False) if compiled else loss
+        self.written = np.concatenate([np.load(f) for f in args.written]) if args.written else None
         self.log = []
 
     def batch(self):
         length = batch_lengths(self.args, self.rng)
-        window = self.corpus.windows(self.rng, max(1, self.args.batch_tokens // length), length, self.args.entry_share)
+        rows = max(1, self.args.batch_tokens // length)
+        window = self.corpus.windows(self.rng, rows, length, self.args.entry_share)
+        if self.written is not None and length == self.args.length:
+            share = round(rows * self.args.written_share)    # these rows come from a teacher's text
+            window[:share] = written_windows(self.written, self.rng, share, length)
         return torch.from_numpy(window).to(self.device, non_blocking=True)
 
     def step(self, scale):
@@ -206,6 +217,8 @@ def arguments():
     p.add_argument("--out", required=True)
     p.add_argument("--teachers", nargs="*", default=[], help="model.pt of each teacher")
     p.add_argument("--teacher-share", type=float, default=0.9)
+    p.add_argument("--written", nargs="*", default=[], help="text written by teachers (synthesize.py)")
+    p.add_argument("--written-share", type=float, default=0.5)
     p.add_argument("--steps", type=int, default=1000)
     p.add_argument("--minutes", type=float, default=60)
     p.add_argument("--batch-tokens", type=int, default=32768)
