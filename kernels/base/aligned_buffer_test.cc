@@ -2,6 +2,7 @@
 #include "kernels/base/aligned_buffer.h"
 
 #include <cstdint>
+#include <fstream>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -12,12 +13,29 @@ namespace {
 bool Aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kAlignment == 0; }
 
 TEST(AlignedBufferTest, IsAlignedAndZeroed) {
-  for (size_t size : {1, 15, 16, 17, 1000}) {
+  constexpr size_t kMapped = kMappedBytes / sizeof(float);
+  for (size_t size : {size_t{1}, size_t{15}, size_t{16}, size_t{17}, kMapped - 1, kMapped + 1}) {
     AlignedBuffer<float> buffer(size);
+    buffer[size - 1] = 1.0f;
+    buffer = AlignedBuffer<float>(size);
     EXPECT_TRUE(Aligned(buffer.data()));
     EXPECT_EQ(buffer.size(), size);
     for (size_t i = 0; i < size; ++i) ASSERT_EQ(buffer[i], 0.0f);
   }
+}
+
+size_t ResidentPages() {
+  size_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident;
+}
+
+TEST(AlignedBufferTest, WhatIsNeverTouchedCostsNothing) {
+  const size_t before = ResidentPages();
+  AlignedBuffer<float> buffer(size_t{256} << 20);  // a gigabyte
+  buffer[size_t{100} << 20] = 2.0f;
+  EXPECT_EQ(buffer[(size_t{100} << 20) + 1], 0.0f);
+  EXPECT_LT(ResidentPages() - before, size_t{4096}) << "more than 16 MiB became resident";
 }
 
 TEST(AlignedBufferTest, EmptyHoldsNothing) {
