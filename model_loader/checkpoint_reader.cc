@@ -2,6 +2,7 @@
 #include "model_loader/checkpoint_reader.h"
 
 #include <cmath>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -107,10 +108,14 @@ Linear CheckpointReader::TakeLinear(const std::vector<LinearPart>& parts, size_t
   return Linear::Pack(sources, inputs, dtype);
 }
 
-EmbeddingTable CheckpointReader::TakeTable(const std::string& name, size_t vocab, size_t width) {
+EmbeddingTable CheckpointReader::TakeTable(const std::string& name, size_t vocab, size_t width,
+                                           AlignedBuffer<std::byte>& rows) {
   const StoredTensor* tensor = Take(name, {vocab, width});
   if (tensor == nullptr) return {};
-  return {tensor->data, *WeightType(tensor->dtype), vocab, width};
+  const DType dtype = *WeightType(tensor->dtype);
+  rows = AlignedBuffer<std::byte>(vocab * width * DTypeSize(dtype));
+  std::memcpy(rows.data(), tensor->data, rows.size());
+  return {rows.data(), dtype, vocab, width};
 }
 
 void CheckpointReader::Ignore(const std::string& name, const std::vector<size_t>& shape) {

@@ -46,8 +46,10 @@ class CheckpointReader {
   AlignedBuffer<float> TakeVector(const std::string& name, const std::vector<size_t>& shape);
   Linear TakeLinear(const std::vector<LinearPart>& parts, size_t inputs);
 
-  // The tensor [vocab, width] where it lies: it stays valid as long as the checkpoint.
-  EmbeddingTable TakeTable(const std::string& name, size_t vocab, size_t width);
+  // A view of the tensor [vocab, width], copied into `rows`: a served model must not depend on what
+  // becomes of a mapped file (truncated under the server, it would end the process).
+  EmbeddingTable TakeTable(const std::string& name, size_t vocab, size_t width,
+                           AlignedBuffer<std::byte>& rows);
 
   // Leaves out a tensor that may be there, when it has this shape.
   void Ignore(const std::string& name, const std::vector<size_t>& shape);

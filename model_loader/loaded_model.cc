@@ -98,8 +98,8 @@ absl::StatusOr<LoadedLayer> LoadLayer(CheckpointReader& reader, const LayerSpec&
 
 class WeightLoader {
  public:
-  WeightLoader(LoadedModel& model, const LoadOptions& options)
-      : model_(model), options_(options), reader_(*model.files, options.weight_dtype) {}
+  WeightLoader(LoadedModel& model, const SafetensorsCheckpoint& files, const LoadOptions& options)
+      : model_(model), files_(files), options_(options), reader_(files, options.weight_dtype) {}
 
   absl::Status Load() {
     // The one place where memory may run out because of what a file says.
@@ -107,9 +107,9 @@ class WeightLoader {
       return LoadAll();
     } catch (const std::bad_alloc&) {
       RIVULET_RETURN_IF_ERROR(reader_.Problems());
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "not enough memory for the weights of ", model_.name, " (", model_.files->bytes(),
-          " bytes in its files); use --dtype bf16 or a machine with more"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("not enough memory for the weights of ", model_.name, " (", files_.bytes(),
+                       " bytes in its files); use --dtype bf16 or a machine with more"));
     }
   }
 
@@ -123,7 +123,7 @@ class WeightLoader {
       model_.layers.push_back(std::move(layer));
     }
     RIVULET_RETURN_IF_ERROR(reader_.Finish());
-    RIVULET_RETURN_IF_ERROR(model_.files->CheckUnchanged());
+    RIVULET_RETURN_IF_ERROR(files_.CheckUnchanged());
     model_.weight_dtype = reader_.packed_dtype();
     model_.parameters = reader_.parameters();
     Report("ready");
@@ -139,7 +139,8 @@ class WeightLoader {
       spec.embeddings = spec.embeddings_older_name;
     }
     Report("embeddings");
-    model_.embeddings = reader_.TakeTable(spec.embeddings, spec.vocab, spec.hidden);
+    model_.embeddings =
+        reader_.TakeTable(spec.embeddings, spec.vocab, spec.hidden, model_.embedding_rows);
     RIVULET_RETURN_IF_ERROR(reader_.Problems());
     model_.final_norm = reader_.TakeVector(spec.final_norm, {spec.hidden});
     model_.lm_head = reader_.TakeLinear({{spec.lm_head, spec.vocab, ""}}, spec.hidden);
@@ -149,11 +150,12 @@ class WeightLoader {
 
   void Report(const std::string& what) const {
     if (!options_.progress) return;
-    const auto all = static_cast<double>(std::max<size_t>(1, model_.files->bytes()));
+    const auto all = static_cast<double>(std::max<size_t>(1, files_.bytes()));
     options_.progress(static_cast<double>(reader_.bytes_taken()) / all, what);
   }
 
   LoadedModel& model_;
+  const SafetensorsCheckpoint& files_;
   const LoadOptions& options_;
   CheckpointReader reader_;
 };
@@ -170,8 +172,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& direct
   model->name = NameOf(directory);
   model->state_dtype = options.mixer.state_dtype;
   RIVULET_RETURN_IF_ERROR(ReadDescription(directory, *model));
-  RIVULET_ASSIGN_OR_RETURN(model->files, SafetensorsCheckpoint::Open(directory));
-  RIVULET_RETURN_IF_ERROR(WeightLoader(*model, options).Load());
+  RIVULET_ASSIGN_OR_RETURN(const auto files, SafetensorsCheckpoint::Open(directory));
+  RIVULET_RETURN_IF_ERROR(WeightLoader(*model, *files, options).Load());
   return model;
 }
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A checkpoint directory, loaded: mapped weights packed for this machine, one mixer a layer, the
+// A checkpoint directory, loaded: weights packed for this machine, one mixer a layer, the
 // tokenizer, and the defaults of generation_config.json. Immutable and shared by all.
 //
 // It does not run anything: server/engine does. Threading: const after Load.
@@ -25,8 +25,6 @@
 #include "model_loader/tokenizer.h"
 
 namespace rivulet {
-
-class SafetensorsCheckpoint;  // the mapped files (model_loader/safetensors.h)
 
 struct LoadOptions {
   std::optional<DType> weight_dtype;  // none = "auto": as in the file
@@ -56,7 +54,8 @@ struct LoadedModel {
   ModelSpec spec;
   DType weight_dtype = DType::kFloat32;  // of the packed maps
   DType state_dtype = DType::kFloat32;
-  uint64_t parameters = 0;  // trained numbers, tied ones once
+  uint64_t parameters = 0;                  // trained numbers, tied ones once
+  AlignedBuffer<std::byte> embedding_rows;  // what `embeddings` points into
   EmbeddingTable embeddings;
   std::vector<LoadedLayer> layers;
   AlignedBuffer<float> final_norm;  // [hidden]
@@ -64,7 +63,6 @@ struct LoadedModel {
   GenerationDefaults defaults;
   std::unique_ptr<Tokenizer> tokenizer;  // null: token ids only
   bool has_chat_template = false;
-  std::shared_ptr<const SafetensorsCheckpoint> files;  // keeps `embeddings` mapped
 
   LoadedModel();
   ~LoadedModel();
