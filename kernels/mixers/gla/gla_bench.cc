@@ -9,7 +9,7 @@
 namespace rivulet {
 namespace {
 
-void BM_Decode(benchmark::State& state) {
+void Decode(benchmark::State& state) {
   const size_t hidden = state.range(0), keys = hidden / 2;
   size_t weight_bytes = 0;
   const auto mixer = MakeBenchLayer(state, MakeGla, nlohmann::json::object(), hidden,
@@ -27,7 +27,7 @@ void BM_Decode(benchmark::State& state) {
   BenchDecode(state, *mixer, hidden, weight_bytes, state.range(1), state.range(2));
 }
 
-void BM_Recurrence(benchmark::State& state) {
+void Recurrence(benchmark::State& state) {
   const size_t hidden = state.range(0), count = state.range(1);
   StateLayout layout;
   const GlaRecurrence recurrence({4, 4, hidden / 8, hidden / 4, DType::kFloat32}, layout);
@@ -46,8 +46,8 @@ void Arguments(benchmark::internal::Benchmark* bench) {
       ->ArgsProduct({{1024, 2048}, {1, 64}, {1, 2}})
       ->UseRealTime();
 }
-BENCHMARK(BM_Decode)->Apply(Arguments);
-BENCHMARK(BM_Recurrence)->Apply(Arguments);
+BENCHMARK(Decode)->Apply(Arguments);
+BENCHMARK(Recurrence)->Apply(Arguments);
 
 }  // namespace
 }  // namespace rivulet

@@ -30,14 +30,14 @@ void Run(benchmark::State& state, nlohmann::json config, bool trained_map) {
   BenchDecode(state, *mixer, hidden, weight_bytes, state.range(1), state.range(2));
 }
 
-void BM_DecodeElementwiseProduct(benchmark::State& state) {
+void DecodeElementwiseProduct(benchmark::State& state) {
   Run(state, nlohmann::json::object(), true);
 }
-void BM_DecodeElu(benchmark::State& state) {
+void DecodeElu(benchmark::State& state) {
   Run(state, {{"feature_map", "elu"}, {"norm_feature_map", true}}, false);
 }
 
-void BM_Recurrence(benchmark::State& state) {
+void Recurrence(benchmark::State& state) {
   const size_t hidden = state.range(0), count = state.range(1), heads = hidden / kHead;
   StateLayout layout;
   const LinearAttentionRecurrence recurrence({heads, heads, kHead, kHead, true, DType::kFloat32},
@@ -55,9 +55,9 @@ void Arguments(benchmark::internal::Benchmark* bench) {
       ->ArgsProduct({{1024, 2048}, {1, 64}, {1, 2}})
       ->UseRealTime();
 }
-BENCHMARK(BM_DecodeElementwiseProduct)->Apply(Arguments);
-BENCHMARK(BM_DecodeElu)->Apply(Arguments);
-BENCHMARK(BM_Recurrence)->Apply(Arguments);
+BENCHMARK(DecodeElementwiseProduct)->Apply(Arguments);
+BENCHMARK(DecodeElu)->Apply(Arguments);
+BENCHMARK(Recurrence)->Apply(Arguments);
 
 }  // namespace
 }  // namespace rivulet

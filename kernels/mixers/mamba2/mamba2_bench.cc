@@ -9,7 +9,7 @@
 namespace rivulet {
 namespace {
 
-void BM_Decode(benchmark::State& state) {
+void Decode(benchmark::State& state) {
   const size_t hidden = state.range(0), n = 128, p = 64, inner = 2 * hidden, heads = inner / p;
   const size_t channels = inner + 2 * n;
   size_t weight_bytes = 0;
@@ -27,7 +27,7 @@ void BM_Decode(benchmark::State& state) {
   BenchDecode(state, *mixer, hidden, weight_bytes, state.range(1), state.range(2));
 }
 
-void BM_Recurrence(benchmark::State& state) {
+void Recurrence(benchmark::State& state) {
   const size_t p = 64, heads = 2 * state.range(0) / p, count = state.range(1);
   const Mamba2Shape shape{heads, 1, 128, p, DType::kFloat32};
   Mamba2Constants constants{AlignedBuffer<float>(heads), AlignedBuffer<float>(heads * p)};
@@ -49,8 +49,8 @@ void Arguments(benchmark::internal::Benchmark* bench) {
       ->ArgsProduct({{768, 2560}, {1, 64}, {1, 2}})
       ->UseRealTime();
 }
-BENCHMARK(BM_Decode)->Apply(Arguments);
-BENCHMARK(BM_Recurrence)->Apply(Arguments);
+BENCHMARK(Decode)->Apply(Arguments);
+BENCHMARK(Recurrence)->Apply(Arguments);
 
 }  // namespace
 }  // namespace rivulet
