@@ -21,8 +21,8 @@
 using rivulet::ByteSize;
 
 ABSL_FLAG(std::string, model, "", "directory of the checkpoint to serve (required)");
-ABSL_FLAG(std::string, listen, "0.0.0.0:50051", "HOST:PORT of gRPC; port 0: any free one");
-ABSL_FLAG(std::string, http, "0.0.0.0:8080",
+ABSL_FLAG(std::string, listen, "0.0.0.0:8590", "HOST:PORT of gRPC; port 0: any free one");
+ABSL_FLAG(std::string, http, "0.0.0.0:8591",
           "HOST:PORT of /metrics, /healthz and /readyz; port 0: any free one");
 ABSL_FLAG(std::string, device, "cpu", "cpu or cuda");
 ABSL_FLAG(std::string, dtype, "auto", "of the weights: auto (as in the checkpoint), fp32 or bf16");
@@ -230,7 +230,7 @@ absl::StatusOr<HostPort> ParseHostPort(const std::string& flag, const std::strin
       result.port > 65535) {
     return absl::InvalidArgumentError(
         absl::StrCat("--", flag, "=\"", text, "\": give HOST:PORT with a port from 0 to 65535, ",
-                     "for example 0.0.0.0:50051 or [::]:50051"));
+                     "for example 0.0.0.0:8590 or [::]:8590"));
   }
   return result;
 }

@@ -36,7 +36,7 @@ TEST(OptionsTest, DefaultsAndBothWaysToWriteAFlag) {
   EXPECT_EQ(options->model, "m");
   EXPECT_EQ(options->listen.host, "::1");
   EXPECT_EQ(options->listen.port, 0);
-  EXPECT_EQ(options->http.port, 8080);
+  EXPECT_EQ(options->http.port, 8591);
   EXPECT_EQ(options->state_memory, 3u << 29);
   EXPECT_GE(options->threads, 1u);
   EXPECT_FALSE(options->weight_dtype.has_value());

@@ -30,7 +30,7 @@ void AddRoutes(httplib::Server& server, const HttpHandlers& handlers) {
   server.Get("/readyz", [&handlers](const httplib::Request&, httplib::Response& response) {
     const bool ready = handlers.ready();
     response.status = ready ? 200 : 503;
-    response.set_content(ready ? "ready\n" : "draining\n", "text/plain");
+    response.set_content(ready ? "ready\n" : "not ready\n", "text/plain");
   });
 }
 

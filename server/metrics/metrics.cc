@@ -94,6 +94,7 @@ void AddGauges(const Metrics& m, Families& out) {
                value(m.draining));
   out.AddGauge("build_info", "Constant 1; the labels say what runs.", 1,
                {{"version", m.version}, {"commit", m.commit}});
+  if (!m.model_known) return;
   out.AddGauge("model_info", "Constant 1; the labels say what is served.", 1,
                {{"model_name", m.model_name},
                 {"architecture", m.architecture},

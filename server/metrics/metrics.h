@@ -8,6 +8,7 @@
 #define RIVULET_SERVER_METRICS_METRICS_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -61,9 +62,11 @@ struct Metrics {
   Histogram request_prefill_time{kRequestSeconds};
   Histogram decode_batch_size{kRowCounts};
 
-  // Labels of build_info and model_info; set once before the first scrape.
+  // Labels of build_info; set before the first scrape.
   std::string version, commit;
+  // Labels of model_info, which is shown from when `model_known` is set; constant from then on.
   std::string model_name, architecture, weight_dtype, state_dtype;
+  std::atomic<bool> model_known{false};
 
   void CountRequest(Outcome outcome) { requests[static_cast<size_t>(outcome)].Add(); }
 };

@@ -46,6 +46,14 @@ TEST(PrometheusTextTest, HasNamesHelpTypesAndLabels) {
   EXPECT_THAT(text, HasSubstr("rivulet_inter_token_latency_seconds_bucket{le=\"+Inf\"} 1"));
 }
 
+TEST(PrometheusTextTest, ModelIsShownOnceItIsKnown) {
+  Metrics metrics;
+  metrics.model_name = "tales";
+  EXPECT_THAT(PrometheusText(metrics), Not(HasSubstr("model_info")));
+  metrics.model_known = true;
+  EXPECT_THAT(PrometheusText(metrics), HasSubstr("rivulet_model_info{model_name=\"tales\""));
+}
+
 TEST(PrometheusTextTest, OneFamilyForAllOutcomes) {
   const std::string text = PrometheusText(Metrics());
   const size_t first = text.find("# TYPE rivulet_requests_total counter");

@@ -2,6 +2,7 @@
 #include "server/rpc/grpc_server.h"
 
 #include <google/protobuf/stubs/logging.h>
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -25,10 +26,21 @@ void LogProtobuf(google::protobuf::LogLevel, const char*, int, const std::string
   LogDebug("protobuf", {{"message", message}});
 }
 
+// gRPC's own words name its source lines: for whoever looks for a fault in the transport.
+void LogGrpc(gpr_log_func_args* line) {
+  const LogField fields[] = {{"message", line->message}, {"file", line->file}};
+  if (line->severity == GPR_LOG_SEVERITY_ERROR) {
+    LogWarning("grpc", {fields[0], fields[1]});
+  } else {
+    LogDebug("grpc", {fields[0], fields[1]});
+  }
+}
+
 void InitOnce() {
   static std::once_flag once;
   std::call_once(once, [] {
     google::protobuf::SetLogHandler(&LogProtobuf);
+    gpr_set_log_function(&LogGrpc);
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   });

@@ -1,6 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/scheduler/engine_loop.h"
 
+#include <utility>
+
 namespace rivulet {
 
 EngineLoop::EngineLoop(Engine& engine, Scheduler& scheduler)
@@ -18,7 +20,8 @@ void EngineLoop::Run() {
     if (plan.empty()) {
       scheduler_.WaitForWork();
     } else {
-      scheduler_.Commit(engine_.Step(plan), Clock::now());
+      StepResult result = engine_.Step(plan);
+      scheduler_.Commit(std::move(result), Clock::now());
     }
   }
 }

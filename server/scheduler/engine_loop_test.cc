@@ -67,11 +67,16 @@ class Stream : public StreamSink, public std::enable_shared_from_this<Stream> {
 class CountingEngine : public FakeEngine {
  public:
   using FakeEngine::FakeEngine;
+  StepResult Step(const StepPlan& plan) override {
+    std::this_thread::sleep_for(pace.load());
+    return FakeEngine::Step(plan);
+  }
   const StateCapacity& capacity() const override {
     ++looks;
     return FakeEngine::capacity();
   }
   mutable std::atomic<uint64_t> looks{0};
+  std::atomic<milliseconds> pace{milliseconds(0)};
 };
 
 class EngineLoopTest : public testing::Test {
@@ -159,6 +164,17 @@ TEST_F(EngineLoopTest, SleepsWhenNothingCanRun) {
   scheduler_.Cancel(id);
   stream->Stall(false);
   ASSERT_TRUE(stream->WaitForEnd());
+}
+
+TEST_F(EngineLoopTest, TimesIncludeTheStepThatMadeThem) {
+  engine_.pace = milliseconds(5);
+  auto stream = std::make_shared<Stream>();
+  auto request = stream->Make({1, 2}, 2);
+  ASSERT_TRUE(scheduler_.Submit(request).ok());
+  ASSERT_TRUE(stream->WaitForEnd());
+  EXPECT_GE(metrics_.request_prefill_time.sum(), 0.005);
+  EXPECT_GE(metrics_.time_to_first_token.sum(), 0.005);
+  EXPECT_GE(metrics_.inter_token_latency.sum(), 0.005);
 }
 
 TEST_F(EngineLoopTest, CancelOfARunningStream) {
