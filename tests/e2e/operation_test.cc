@@ -1,0 +1,195 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What an operator sees: health, reflection, metrics, versions, SIGTERM, and the command line.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <regex>
+#include <string>
+#include <thread>
+
+#include "client/client.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
+#include "tests/e2e/server_process.h"
+
+namespace rivulet::e2e {
+namespace {
+
+std::unique_ptr<ServerProcess> StartTales(const std::vector<std::string>& flags = {}) {
+  auto server = ServerProcess::Start(SourcePath("models/tales"), flags);
+  EXPECT_TRUE(server.ok()) << server.status().ToString();
+  return server.ok() ? *std::move(server) : nullptr;
+}
+
+grpc::health::v1::HealthCheckResponse::ServingStatus Health(const std::string& address,
+                                                            const std::string& service) {
+  auto stub = grpc::health::v1::Health::NewStub(
+      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service(service);
+  grpc::health::v1::HealthCheckResponse response;
+  if (!stub->Check(&context, request, &response).ok()) return {};
+  return response.status();
+}
+
+// The value of a metric's line that begins with `name`; -1 if there is none.
+double Metric(const std::string& page, const std::string& name) {
+  const size_t at = page.find("\n" + name);
+  if (at == std::string::npos) return -1;
+  const size_t space = page.find(' ', at + 1 + name.size());
+  return std::stod(page.substr(space));
+}
+
+v1::GenerateRequest Endless() {
+  v1::GenerateRequest request;
+  request.set_prompt("Once upon a time");
+  request.set_max_tokens(1'000'000);
+  request.mutable_stop()->set_ignore_eos(true);
+  return request;
+}
+
+TEST(OperationTest, HealthReflectionAndHttp) {
+  auto server = StartTales();
+  ASSERT_NE(server, nullptr);
+  using grpc::health::v1::HealthCheckResponse;
+  EXPECT_EQ(Health(server->address(), ""), HealthCheckResponse::SERVING);
+  EXPECT_EQ(Health(server->address(), "rivulet.v1.Inference"), HealthCheckResponse::SERVING);
+  EXPECT_EQ(HttpGet(server->http_address(), "/healthz").status, 200);
+  EXPECT_EQ(HttpGet(server->http_address(), "/readyz").status, 200);
+  EXPECT_EQ(HttpGet(server->http_address(), "/nothing").status, 404);
+
+  auto stub = grpc::reflection::v1alpha::ServerReflection::NewStub(
+      grpc::CreateChannel(server->address(), grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  auto stream = stub->ServerReflectionInfo(&context);
+  grpc::reflection::v1alpha::ServerReflectionRequest request;
+  request.set_list_services("");
+  stream->Write(request);
+  grpc::reflection::v1alpha::ServerReflectionResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_NE(response.DebugString().find("rivulet.v1.Inference"), std::string::npos);
+  stream->WritesDone();
+  EXPECT_EQ(server->Stop().code, 0);
+}
+
+TEST(OperationTest, MetricsCountWhatHappened) {
+  auto server = StartTales();
+  ASSERT_NE(server, nullptr);
+  Client client(server->address());
+  v1::GenerateRequest request = Endless();
+  request.set_max_tokens(33);
+  ASSERT_TRUE(client.Generate(request, {}, [](const auto&) { return true; }).ok());
+  const std::string page = HttpGet(server->http_address(), "/metrics").body;
+  EXPECT_EQ(Metric(page, "rivulet_generation_tokens_total"), 33) << page;
+  EXPECT_GE(Metric(page, "rivulet_prompt_tokens_total{source=\"computed\"}"), 4);
+  EXPECT_GE(Metric(page, "rivulet_folds_total"), 2);
+  EXPECT_EQ(Metric(page, "rivulet_requests_running"), 0);
+  EXPECT_EQ(Metric(page, "rivulet_state_slots_used"), 0);
+  EXPECT_EQ(Metric(page, "rivulet_time_to_first_token_seconds_count"), 1);
+  EXPECT_EQ(Metric(page, "rivulet_inter_token_latency_seconds_count"), 32);
+  EXPECT_EQ(server->Stop().code, 0);
+}
+
+// No new work, running streams get --drain-seconds, the rest end with a clear status; exit code 0.
+TEST(OperationTest, SigtermDrains) {
+  auto server = StartTales({"--drain-seconds=2"});
+  ASSERT_NE(server, nullptr);
+  Client client(server->address());
+  std::atomic<bool> started = false;
+  absl::Status endless, small;
+  int small_tokens = 0;
+  std::thread long_stream([&] {
+    endless = client.Generate(Endless(), {}, [&](const auto&) { return started = true; });
+  });
+  std::thread short_stream([&] {
+    v1::GenerateRequest request = Endless();
+    request.set_max_tokens(100);
+    small = client.Generate(request, {}, [&](const auto& message) {
+      small_tokens += message.token_ids_size();
+      return true;
+    });
+  });
+  while (!started) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  server->process().Signal(SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(HttpGet(server->http_address(), "/readyz").status, 503);
+  EXPECT_EQ(HttpGet(server->http_address(), "/healthz").status, 200);
+  Client late(server->address());
+  EXPECT_EQ(late.Generate(Endless(), {}, [](const auto&) { return true; }).code(),
+            absl::StatusCode::kUnavailable);
+  const Exit exit = server->process().Wait(std::chrono::seconds(30));
+  long_stream.join();
+  short_stream.join();
+  EXPECT_EQ(exit.code, 0) << exit.output;
+  EXPECT_TRUE(small.ok()) << small.ToString();
+  EXPECT_EQ(small_tokens, 100);
+  EXPECT_EQ(endless.code(), absl::StatusCode::kUnavailable) << endless.ToString();
+}
+
+TEST(CommandLineTest, VersionsNameACommit) {
+  for (const char* name : {"rivulet", "rivulet-server"}) {
+    const Exit exit = RunProgram({Binary(name), "--version"});
+    EXPECT_EQ(exit.code, 0) << exit.output;
+    EXPECT_TRUE(
+        std::regex_search(exit.output, std::regex("[0-9]+\\.[0-9]+\\.[0-9]+ .*(\\(|[0-9a-f]{7})")))
+        << exit.output;
+  }
+}
+
+TEST(CommandLineTest, GeneratesAndScores) {
+  auto server = StartTales();
+  ASSERT_NE(server, nullptr);
+  const std::string where = "--server=" + server->address();
+  const std::string cli = Binary("rivulet");
+  const Exit plain = RunProgram({cli, "generate", where, "--prompt", "Once upon a time",
+                                 "--max-tokens=20", "--seed=3", "--echo"});
+  EXPECT_EQ(plain.code, 0) << plain.output;
+  EXPECT_EQ(plain.output.find("Once upon a time"), 0u) << plain.output;
+  EXPECT_GT(plain.output.size(), 40u);
+  // The prompt from standard input is the same prompt.
+  EXPECT_EQ(RunProgram({cli, "generate", where, "--max-tokens=20", "--seed=3", "--echo"},
+                       "Once upon a time\n")
+                .output,
+            plain.output);
+  const Exit json =
+      RunProgram({cli, "generate", where, "--json", "--max-tokens=5", "--logprobs=2"}, "The");
+  EXPECT_EQ(json.code, 0) << json.output;
+  EXPECT_NE(json.output.find("\"token_ids\""), std::string::npos) << json.output;
+  EXPECT_NE(json.output.find("\"finish_reason\""), std::string::npos) << json.output;
+  const Exit score = RunProgram({cli, "score", where, "--prompt", "Once upon a time", "--top=2"});
+  EXPECT_EQ(score.code, 0) << score.output;
+  EXPECT_NE(score.output.find("perplexity"), std::string::npos) << score.output;
+  const Exit model = RunProgram({cli, "model", where, "--json"});
+  EXPECT_NE(model.output.find("\"architecture\":\"hla\""), std::string::npos) << model.output;
+  const Exit wrong = RunProgram({cli, "generate", where, "--prompt=x", "--temperature=-1"});
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.output.find("temperature"), std::string::npos) << wrong.output;
+  EXPECT_EQ(server->Stop().code, 0);
+}
+
+// ctrl-C ends the call with code 130 and leaves the server's row free.
+TEST(CommandLineTest, AnInterruptEndsTheCall) {
+  auto server = StartTales();
+  ASSERT_NE(server, nullptr);
+  auto cli = ChildProcess::Start({Binary("rivulet"), "generate", "--server=" + server->address(),
+                                  "--prompt=Once", "--max-tokens=1000000", "--ignore-eos"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  cli->Signal(SIGINT);
+  EXPECT_EQ(cli->Wait(std::chrono::seconds(10)).code, 130);
+  for (int i = 0; i < 50; ++i) {
+    if (Metric(HttpGet(server->http_address(), "/metrics").body, "rivulet_requests_running") == 0) {
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(Metric(HttpGet(server->http_address(), "/metrics").body, "rivulet_state_slots_used"),
+            0);
+  EXPECT_EQ(server->Stop().code, 0);
+}
+
+}  // namespace
+}  // namespace rivulet::e2e

@@ -1,0 +1,104 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The parity checkpoints through the server's own RPCs: Score's log-probabilities (the given token
+// and the 20 best at every place) and greedy Generate, against what the model's own library or the
+// float64 oracle computed. tests/parity/parity_test.cc compares every token of the vocabulary below
+// the RPC. RIVULET_PARITY_DIR adds the checkpoints of a folder like tests/parity/fixtures.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+#include "client/client.h"
+#include "tests/e2e/server_process.h"
+#include "tests/parity/expected.h"
+
+namespace rivulet::e2e {
+namespace {
+
+constexpr double kTolerance = 2e-4;  // DESIGN 5
+
+// The ten checkpoints that the first slice must match, where RIVULET_PARITY_DIR is set.
+const char* const kShared[] = {
+    "hla_masked_a", "hla_masked_decay_a", "hla_masked_norm_a", "hla_serial_decay_a", "ahla_decay_a",
+    "ahla_norm_a",  "fla_gla_a",          "fla_linear_attn_a", "fla_mamba2_a",       "hf_mamba2_a"};
+
+std::vector<std::string> Directories() {
+  const char* source = std::getenv("RIVULET_SOURCE_DIR");
+  std::vector<std::string> directories = FixtureDirectories(source != nullptr ? source : ".");
+  if (const char* more = std::getenv("RIVULET_PARITY_DIR"); more != nullptr) {
+    for (const char* name : kShared) directories.push_back(std::string(more) + "/" + name);
+  }
+  return directories;
+}
+
+std::string NameOf(const std::string& directory) {
+  return std::filesystem::path(directory).filename().string();
+}
+
+class ParityRpcTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    auto expected = ReadExpected(GetParam());
+    ASSERT_TRUE(expected.ok()) << expected.status().ToString();
+    expected_ = *std::move(expected);
+    std::vector<std::string> flags;
+    if (FixtureOptions(NameOf(GetParam())).mamba2_full_norm) flags = {"--mamba2-norm=full"};
+    auto server = ServerProcess::Start(GetParam(), flags);
+    ASSERT_TRUE(server.ok()) << server.status().ToString();
+    server_ = *std::move(server);
+  }
+  void TearDown() override {
+    if (server_ == nullptr) return;
+    EXPECT_EQ(server_->Stop().code, 0);
+  }
+
+  ExpectedOutputs expected_;
+  std::unique_ptr<ServerProcess> server_;
+};
+
+TEST_P(ParityRpcTest, ScoreAndGreedyGenerate) {
+  Client client(server_->address());
+  v1::ScoreRequest score;
+  score.mutable_token_ids()->mutable_ids()->Assign(expected_.input_ids.begin(),
+                                                   expected_.input_ids.end());
+  score.set_top_logprobs(20);
+  const auto scored = client.Score(score);
+  ASSERT_TRUE(scored.ok()) << scored.status().ToString();
+  ASSERT_EQ(static_cast<size_t>(scored->tokens_size()), expected_.input_ids.size() - 1);
+  double worst = 0;
+  for (int t = 0; t < scored->tokens_size(); ++t) {
+    const v1::TokenLogprob& token = scored->tokens(t);
+    const std::vector<float>& want = expected_.logprobs[static_cast<size_t>(t)];
+    ASSERT_EQ(token.token_id(), expected_.input_ids[static_cast<size_t>(t) + 1]);
+    worst = std::max(worst, std::abs(double{token.logprob()} - double{want[token.token_id()]}));
+    ASSERT_EQ(token.top_size(), 20);
+    for (const v1::TokenLogprob& top : token.top()) {
+      worst = std::max(worst, std::abs(double{top.logprob()} - double{want.at(top.token_id())}));
+    }
+  }
+  std::cout << NameOf(GetParam()) << ": largest difference " << worst << std::endl;
+  EXPECT_LE(worst, kTolerance);
+
+  v1::GenerateRequest generate;
+  generate.mutable_token_ids()->mutable_ids()->Assign(expected_.prompt_ids.begin(),
+                                                      expected_.prompt_ids.end());
+  generate.set_max_tokens(static_cast<uint32_t>(expected_.greedy_ids.size()));
+  generate.mutable_sampling()->set_temperature(0);
+  generate.mutable_stop()->set_ignore_eos(true);
+  std::vector<uint32_t> ids;
+  const absl::Status status = client.Generate(generate, {}, [&](const auto& message) {
+    ids.insert(ids.end(), message.token_ids().begin(), message.token_ids().end());
+    return true;
+  });
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(ids, expected_.greedy_ids);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, ParityRpcTest, testing::ValuesIn(Directories()),
+                         [](const auto& info) { return NameOf(info.param); });
+
+}  // namespace
+}  // namespace rivulet::e2e
