@@ -65,6 +65,7 @@ class GenerateTest : public testing::Test {
     request.set_max_tokens(tokens);
     request.mutable_sampling()->set_temperature(temperature);
     request.mutable_sampling()->set_seed(seed);
+    request.mutable_sampling()->set_repetition_penalty(1);  // not the checkpoint's default
     request.mutable_stop()->set_ignore_eos(true);
     return request;
   }
