@@ -69,10 +69,20 @@ Outbox::Taken GenerateReactor::TakeNext() {
 void GenerateReactor::Pump() {
   Outbox::Taken taken = TakeNext();
   if (taken.message.has_value()) {
-    Write(*std::move(taken.message));
+    if (!WriteOnPool(*taken.message)) Write(*std::move(taken.message));
   } else if (taken.end.has_value()) {
     End(*taken.end);
   }
+}
+
+// A long prompt's log-probabilities take too long for the dispatcher, on which all streams wait.
+bool GenerateReactor::WriteOnPool(StreamMessage& message) {
+  if (message.prompt_logprobs.size() < kManyLogprobs) return false;
+  auto moved = std::make_shared<StreamMessage>(std::move(message));
+  const auto task = [self = shared_from_this(), moved] { self->Write(std::move(*moved)); };
+  if (service_.pool.Run(task)) return true;
+  message = std::move(*moved);
+  return false;
 }
 
 void GenerateReactor::Write(StreamMessage message) {

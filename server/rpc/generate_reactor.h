@@ -38,6 +38,7 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // Starts the next write, or finishes, unless a write is in flight.
   void Pump();
   Outbox::Taken TakeNext();
+  bool WriteOnPool(StreamMessage& message);
   void Write(StreamMessage message);
   void End(const absl::Status& status);
 

@@ -62,10 +62,15 @@ bool ScheduledCall::cancelled() {
 void ScheduledCall::NoteEnd(const absl::Status& status, const Usage& usage) {
   AddErrorDetails(status, context_);
   const double seconds = std::chrono::duration<double>(Clock::now() - arrival_).count();
+  if (!status.ok()) {
+    return LogInfo("request_failed", {{"request_id", request_id_},
+                                      {"method", method_},
+                                      {"code", absl::StatusCodeToString(status.code())},
+                                      {"error", std::string(status.message())},
+                                      {"seconds", seconds}});
+  }
   LogInfo("request_finished", {{"request_id", request_id_},
                                {"method", method_},
-                               {"code", absl::StatusCodeToString(status.code())},
-                               {"error", std::string(status.message())},
                                {"prompt_tokens", usage.prompt_tokens},
                                {"completion_tokens", usage.completion_tokens},
                                {"seconds", seconds}});

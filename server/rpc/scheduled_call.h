@@ -29,6 +29,9 @@ namespace rivulet {
 
 class ScheduledCall : public StreamSink {
  protected:
+  // From this many on, turning log-probabilities into a message is work for the pool.
+  static constexpr size_t kManyLogprobs = 512;
+
   // Both outlive the call. `method` is for the log.
   ScheduledCall(const ServiceContext& service, grpc::CallbackServerContext& context,
                 const char* method);

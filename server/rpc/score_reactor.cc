@@ -58,9 +58,15 @@ void ScoreReactor::OnReady() {
         result_ = std::move(taken.message);
       }
     }
-    if (taken.end.has_value()) return End(*taken.end);
+    if (taken.end.has_value()) return EndOnPool(*taken.end);
     if (!taken.message.has_value()) return;
   }
+}
+
+void ScoreReactor::EndOnPool(const absl::Status& status) {
+  const bool many = result_.has_value() && result_->prompt_logprobs.size() >= kManyLogprobs;
+  const auto task = [self = shared_from_this(), status] { self->End(status); };
+  if (!many || !service_.pool.Run(task)) End(status);
 }
 
 void ScoreReactor::End(const absl::Status& status) {

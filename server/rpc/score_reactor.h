@@ -36,12 +36,14 @@ class ScoreReactor : public grpc::ServerUnaryReactor,
  private:
   void Prepare();
   absl::Status Admit();
+  // On the pool if it takes long: all streams wait for the dispatcher.
+  void EndOnPool(const absl::Status& status);
   void End(const absl::Status& status);
 
   std::shared_ptr<ScoreReactor> self_;  // until OnDone
   grpc::ByteBuffer wire_request_;
   grpc::ByteBuffer* const wire_response_;
-  std::optional<StreamMessage> result_;  // the dispatcher's
+  std::optional<StreamMessage> result_;  // the dispatcher's, then End's
 };
 
 }  // namespace rivulet

@@ -176,6 +176,15 @@ TEST_F(ServiceTest, SeveralCompletionsAndPromptLogprobs) {
   EXPECT_FALSE(stream.messages.front().request_id().empty());
 }
 
+TEST_F(ServiceTest, LogprobsOfALongPromptComeFirst) {
+  v1::GenerateRequest request = MakeProto(std::string(900, 'a'), 5);
+  request.set_prompt_logprobs(3);
+  const Stream stream = Generate(request);
+  ASSERT_TRUE(stream.status.ok()) << stream.status.error_message();
+  EXPECT_EQ(stream.messages.front().prompt_logprobs_size(), 899);
+  EXPECT_EQ(stream.tokens(), ExpectedTokens(std::vector<uint32_t>(900, 0), 0, 5));
+}
+
 TEST_F(ServiceTest, ManyStreamsAtOnce) {
   std::vector<std::thread> clients;
   for (uint32_t c = 0; c < 4; ++c) {
