@@ -12,8 +12,8 @@
 
 namespace rivulet {
 
-// A sleeping thread takes about 10 µs to wake up, in which one core passes over 16k floats and more (an
-// RMSNorm takes 0.1 ns a float, a gated norm 0.4, a convolution with SiLU 0.5, a softplus 0.7).
+// A sleeping thread takes about 10 µs to wake up, in which one core passes over 16k floats and more
+// (an RMSNorm takes 0.1 ns a float, a gated norm 0.4, a convolution with SiLU 0.5, a softplus 0.7).
 inline constexpr size_t kFloatsWorthAThread = size_t{1} << 14;
 
 // The number of tasks that `work` floats in at most `pieces` independent pieces are cut into: a few

@@ -4,6 +4,8 @@
 #ifndef RIVULET_SERVER_RPC_MESSAGE_CONVERSION_H_
 #define RIVULET_SERVER_RPC_MESSAGE_CONVERSION_H_
 
+#include <cstdint>
+
 #include "model_loader/tokenizer.h"
 #include "rivulet/v1/inference.pb.h"
 #include "server/rpc/served_model.h"

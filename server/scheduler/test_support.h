@@ -5,6 +5,7 @@
 #ifndef RIVULET_SERVER_SCHEDULER_TEST_SUPPORT_H_
 #define RIVULET_SERVER_SCHEDULER_TEST_SUPPORT_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
