@@ -86,10 +86,12 @@ inline testing::AssertionResult SameBits(std::span<const float> a, std::span<con
   return testing::AssertionSuccess();
 }
 
-// max|Δ| <= tolerance · max|reference|
+// max|Δ| <= tolerance · max(max|reference|, typical). `typical` is the size of the results where
+// they may all happen to cancel.
 inline testing::AssertionResult Close(std::span<const float> actual,
-                                      std::span<const double> reference, double tolerance) {
-  double largest = 0, worst = 0;
+                                      std::span<const double> reference, double tolerance,
+                                      double typical = 0.0) {
+  double largest = typical, worst = 0;
   size_t where = 0;
   for (size_t i = 0; i < reference.size(); ++i) {
     largest = std::max(largest, std::abs(reference[i]));

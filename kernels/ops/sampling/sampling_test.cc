@@ -81,8 +81,14 @@ std::vector<double> ReferenceDistribution(const std::vector<double>& logits,
   return distribution;
 }
 
+// What chi-square exceeds once in a billion times (Wilson and Hilferty: its cube root is normal).
+double ChiSquareLimit(double freedom) {
+  const double variance = 2 / (9 * freedom);
+  return freedom * std::pow(1 - variance + 6 * std::sqrt(variance), 3);
+}
+
 // Draws at `draws` positions and compares frequencies by chi-square; a token of probability zero
-// must never come. The limit is five standard deviations of the statistic above its mean.
+// must never come.
 void ExpectDistribution(const std::vector<double>& expected, std::span<const float> logits,
                         const SamplingParams& params, const TokenHistory& history, size_t draws) {
   std::vector<double> seen(expected.size(), 0.0);
@@ -104,7 +110,7 @@ void ExpectDistribution(const std::vector<double>& expected, std::span<const flo
     }
   }
   if (rare_expected > 5) add(rare_seen, rare_expected);
-  EXPECT_LT(statistic, freedom + 5 * std::sqrt(2 * std::max(freedom, 1.0)) + 1);
+  EXPECT_LT(statistic, ChiSquareLimit(std::max(freedom, 1.0)));
 }
 
 TEST(SamplingTest, FrequenciesFollowTheSoftmax) {
@@ -176,6 +182,15 @@ TEST(SamplingTest, TopKBreaksTiesByIdAndLargeKIsOff) {
   EXPECT_EQ(seen.size(), 5u);
 }
 
+TEST(SamplingTest, TopPStopsAsSoonAsItIsReached) {
+  SamplingParams params;
+  params.top_p = 0.5f;
+  for (uint64_t i = 0; i < 200; ++i) {
+    ASSERT_EQ(SampleAt(std::vector<float>{1, 1}, params, i), 0u);
+    ASSERT_LE(SampleAt(std::vector<float>{1, 1, 1}, params, i), 1u);
+  }
+}
+
 TEST(SamplingTest, TheTiniestTopPAndTemperatureAndTheHighestMinPAreGreedy) {
   std::mt19937_64 random(TestSeed());
   const std::vector<float> logits = RandomFloats(5000, random, 3.0f);
@@ -228,7 +243,7 @@ TEST(SamplingTest, NeighbouringDrawsAreIndependent) {
     }
     double statistic = 0;
     for (double count : pairs) statistic += std::pow(count - kDraws / 16.0, 2) / (kDraws / 16.0);
-    EXPECT_LT(statistic, 15 + 5 * std::sqrt(30.0)) << neighbour;
+    EXPECT_LT(statistic, ChiSquareLimit(15)) << neighbour;
   }
 }
 
