@@ -17,7 +17,8 @@ def main():
     corpus, ensemble = Corpus(args.data), Ensemble(args.teachers, device, torch.bfloat16, False)
     for name in ("validation", "held_out"):
         bits, nats = bits_per_character(ensemble.logits, corpus.blocks(name), corpus.chars, device)
-        print(f"== {len(args.teachers)} teachers, {name}: {bits:.4f} bits/character, {nats:.4f} nats/token", flush=True)
+        print(f"== {len(args.teachers)} teachers, {name}: {bits:.4f} bits/character, "
+              f"{nats:.4f} nats/token", flush=True)
 
 
 if __name__ == "__main__":

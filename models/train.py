@@ -178,8 +178,9 @@ class Trainer:
     def report(self, step, recent):
         train = torch.stack(recent).mean().item()
         bits, nats = self.validate()
-        row = {"step": step, "tokens": step * self.args.batch_tokens, "seconds": round(time.time() - self.started, 1),
-               "train_nats": round(train, 4), "validation_nats": round(nats, 4), "validation_bits_per_char": round(bits, 4)}
+        row = {"step": step, "tokens": step * self.args.batch_tokens,
+               "seconds": round(time.time() - self.started, 1), "train_nats": round(train, 4),
+               "validation_nats": round(nats, 4), "validation_bits_per_char": round(bits, 4)}
         self.log.append(row)
         if len(self.log) % self.args.print_every == 0:
             print(self.args.out.split("/")[-1], *row.values(), flush=True)
@@ -204,9 +205,10 @@ class Trainer:
             writer.writeheader()
             writer.writerows(self.log)
         save_model(self.model, os.path.join(self.args.out, "model.pt"), args=vars(self.args))
+        last = self.log[-1]
         print(f"== {self.args.out.split('/')[-1]}: {num_parameters(self.model) / 1e6:.2f}M, {step} steps, "
-              f"{self.log[-1]['seconds']} s, train {self.log[-1]['train_nats']}, "
-              f"validation {self.log[-1]['validation_nats']} = {self.log[-1]['validation_bits_per_char']} bits/char", flush=True)
+              f"{last['seconds']} s, train {last['train_nats']}, validation {last['validation_nats']} = "
+              f"{last['validation_bits_per_char']} bits/char", flush=True)
 
 
 def arguments():
