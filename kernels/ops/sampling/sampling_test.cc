@@ -265,6 +265,18 @@ TEST(SamplingTest, PenaltiesAndBiasMoveTheGreedyChoice) {
   EXPECT_EQ(SampleAt(logits, params, 0), 2u);
 }
 
+TEST(SamplingTest, FrequencyCountsEachTimeAndPresenceOnce) {
+  TokenCounts turn;
+  turn.Add(std::vector<uint32_t>{0, 0, 0});
+  SamplingParams params = Greedy();
+  params.frequency_penalty = 0.5f;
+  EXPECT_EQ(SampleAt(std::vector<float>{2, 0.49f}, params, 0, {nullptr, &turn}), 0u);
+  EXPECT_EQ(SampleAt(std::vector<float>{2, 0.51f}, params, 0, {nullptr, &turn}), 1u);
+  params.presence_penalty = 0.25f;
+  EXPECT_EQ(SampleAt(std::vector<float>{2, 0.24f}, params, 0, {nullptr, &turn}), 0u);
+  EXPECT_EQ(SampleAt(std::vector<float>{2, 0.26f}, params, 0, {nullptr, &turn}), 1u);
+}
+
 TEST(SamplingTest, RepetitionPenaltyLowersNegativeLogitsToo) {
   TokenCounts session;
   session.Add(0u);
