@@ -260,24 +260,43 @@ void ChannelFoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& 
   }
 }
 
-// Rows [D] of the matrix, each: decayed, then the chunk's rows ascending.
+// Row i of the new matrix, columns of one tile: decayed, then the chunk's rows ascending.
+template <size_t kBlocks, typename T>
+HWY_INLINE void FoldTile(const T* from, T* to, const float* value, size_t value_stride,
+                         const float* key, size_t key_stride, float decay) {
+  Block sum[kBlocks];
+  const Block scale = SetBlock(decay);
+  for (size_t b = 0; b < kBlocks; ++b) sum[b] = Mul(LoadBlock(from + b * kBlock), scale);
+  for (size_t s = 0; s < kFoldInterval; ++s) {
+    const Block k = SetBlock(key[s * key_stride]);
+    for (size_t b = 0; b < kBlocks; ++b) {
+      sum[b] = MulAdd(k, LoadBlock(value + s * value_stride + b * kBlock), sum[b]);
+    }
+  }
+  for (size_t b = 0; b < kBlocks; ++b) StoreBlock(sum[b], to + b * kBlock);
+}
+
+// A row's columns: tiles of kBlocks, then of half as many, down to one.
+template <size_t kBlocks, typename T>
+HWY_INLINE void FoldRow(const T* from, T* to, size_t column, size_t columns, const SumTail& tail,
+                        const float* key, size_t key_stride, float decay) {
+  for (; column + kBlocks * kBlock <= columns; column += kBlocks * kBlock) {
+    FoldTile<kBlocks>(from + column, to + column, tail.value + column, tail.value_stride, key,
+                      key_stride, decay);
+  }
+  if constexpr (kBlocks > 1) {
+    FoldRow<kBlocks / 2>(from, to, column, columns, tail, key, key_stride, decay);
+  }
+}
+
+// Row after row, so that memory is walked in order; the tail's values stay in the first cache.
 template <typename T>
 void FoldMatrix(const SumShape& shape, const T* from, T* to, const SumTail& tail,
                 const FoldTables& tables) {
   const size_t stride = shape.padded_value();
-  const size_t padded_key = shape.padded_key();
-  for (size_t column = 0; column < stride; column += kBlock) {
-    Block value[kFoldInterval];
-    for (size_t s = 0; s < kFoldInterval; ++s) {
-      value[s] = LoadBlock(tail.value + s * tail.value_stride + column);
-    }
-    for (size_t i = 0; i < shape.key_dim; ++i) {
-      Block sum = Mul(LoadBlock(from + i * stride + column), SetBlock(tables.decay[i]));
-      for (size_t s = 0; s < kFoldInterval; ++s) {
-        sum = MulAdd(SetBlock(tables.key[s * padded_key + i]), value[s], sum);
-      }
-      StoreBlock(sum, to + i * stride + column);
-    }
+  for (size_t i = 0; i < shape.key_dim; ++i) {
+    FoldRow<kTileBlocks>(from + i * stride, to + i * stride, 0, stride, tail, tables.key + i,
+                         shape.padded_key(), tables.decay[i]);
   }
 }
 
