@@ -85,7 +85,7 @@ bool GenerateReactor::WriteOnPool(StreamMessage& message) {
   return false;
 }
 
-void GenerateReactor::Write(StreamMessage message) {
+void GenerateReactor::Write(StreamMessage&& message) {
   if (message.finish_reason != FinishReason::kNone) {
     usage_.prompt_tokens = message.usage.prompt_tokens;
     usage_.completion_tokens += message.usage.completion_tokens;

@@ -40,7 +40,7 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void Pump();
   Outbox::Taken TakeNext();
   bool WriteOnPool(StreamMessage& message);
-  void Write(StreamMessage message);
+  void Write(StreamMessage&& message);
   void End(const absl::Status& status);
 
   std::shared_ptr<GenerateReactor> self_;  // until OnDone

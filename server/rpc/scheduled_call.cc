@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "kernels/base/status.h"
 #include "server/metrics/log.h"
 #include "server/rpc/status_map.h"
 
@@ -40,8 +41,7 @@ absl::Status ScheduledCall::Submit(std::unique_ptr<Request> request,
   request->outbox = outbox_;
   request->arrival = arrival_;
   request->deadline = DeadlineOf(context_);
-  const absl::Status status = service_.scheduler.Submit(request);
-  if (!status.ok()) return status;
+  RIVULET_RETURN_IF_ERROR(service_.scheduler.Submit(request));
   MutexLock lock(&mutex_);
   id_ = id;
   if (cancelled_) service_.scheduler.Cancel(id);
