@@ -208,9 +208,10 @@ AlignedBuffer<float> PackBias(const std::vector<LinearSource>& sources, size_t o
   return bias;
 }
 
-// One core reads 120 bytes of weights from its cache in a nanosecond, or does 120 multiply-adds.
-// Less than 20 µs of either is not worth waking the pool for, which takes about 10.
-constexpr size_t kWorthWaking = 20'000 * 120;
+// Multiply-adds or bytes of weights that are worth handing to the pool. One core reads 15 to 40
+// bytes in a nanosecond from memory, and a thread that is still looking for work (thread_pool.cc)
+// takes about one microsecond to find it. Chosen by measurement: docs/performance.md.
+constexpr size_t kWorthSharing = 150'000;
 
 }  // namespace
 
@@ -254,7 +255,7 @@ void Linear::Apply(ConstFloatMatrix x, FloatMatrix y, ThreadPool& pool) const {
   };
   const size_t tasks = panel_groups * token_groups;
   const size_t multiply_adds = x.rows * panels * kBlock * inputs_;
-  if (std::max(multiply_adds, weight_bytes()) >= kWorthWaking) return pool.ParallelFor(tasks, run);
+  if (std::max(multiply_adds, weight_bytes()) >= kWorthSharing) return pool.ParallelFor(tasks, run);
   for (size_t i = 0; i < tasks; ++i) run(i);
 }
 
