@@ -3,6 +3,8 @@
 // The command line of `rivulet`: its syntax, and nothing else. CLI11 is included here alone, since
 // it costs eight seconds to compile.
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -134,4 +136,13 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace rivulet::cli
 
-int main(int argc, char** argv) { return rivulet::cli::Main(argc, argv); }
+// CLI11 reports wrong usage by exceptions, which Main turns into messages; what is left is memory
+// and our own mistakes in the syntax above.
+int main(int argc, char** argv) {
+  try {
+    return rivulet::cli::Main(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rivulet: %s\n", error.what());
+    return 1;
+  }
+}
