@@ -7,12 +7,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
+#include "kernels/base/status.h"
 #include "model_loader/sentencepiece/sentencepiece.h"
 #include "model_loader/utf8.h"
 
 namespace rivulet {
 namespace {
 
+constexpr uintmax_t kLargestTokenizer = 256 << 20;
 constexpr std::string_view kSpacePiece = "\xe2\x96\x81";     // ▁
 constexpr std::string_view kUnknownText = " \xe2\x81\x87 ";  // " ⁇ ", as SentencePiece decodes it
 
@@ -40,6 +42,24 @@ std::string BytesOf(const SentencePiece& model, int id) {
   if (model.IsUnknown(id)) return std::string(kUnknownText);
   const std::string_view piece = model.IdToPiece(id);
   return model.IsByte(id) ? std::string(1, PieceByte(piece)) : SpacesFor(piece);
+}
+
+// Before SentencePiece opens it: a pipe would wait for its writer, /dev/zero would never end. A
+// link that leads nowhere is a mistake and not a model without a tokenizer.
+absl::Status CheckFile(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::symlink_status(path, error).type() ==
+      std::filesystem::file_type::not_found) {
+    return absl::NotFoundError(absl::StrCat(path, " does not exist"));
+  }
+  if (!std::filesystem::is_regular_file(path, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is not a regular file, or a link to none"));
+  }
+  const uintmax_t bytes = std::filesystem::file_size(path, error);
+  if (!error && bytes <= kLargestTokenizer) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " has ", bytes, " bytes, the limit is ", kLargestTokenizer));
 }
 
 class SentencePieceTokenizer : public Tokenizer {
@@ -93,10 +113,7 @@ class SentencePieceTokenizer : public Tokenizer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadSentencePiece(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
-    return absl::NotFoundError(absl::StrCat(path, " does not exist"));
-  }
+  RIVULET_RETURN_IF_ERROR(CheckFile(path));
   std::string error;
   std::unique_ptr<SentencePiece> model = SentencePiece::LoadFile(path, &error);
   if (model == nullptr) return absl::InvalidArgumentError(error);

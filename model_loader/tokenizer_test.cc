@@ -1,6 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "model_loader/tokenizer.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model_loader/testing.h"
@@ -76,6 +79,18 @@ TEST(TokenizerTest, SaysWhyAFileCannotBeLoaded) {
   const absl::Status status = LoadSentencePiece(path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+}
+
+// Opening the pipe waited for ever for its writer.
+TEST(TokenizerTest, RefusesWhatIsNoRegularFile) {
+  const std::string directory = TestDirectory();
+  ASSERT_EQ(mkfifo((directory + "/pipe").c_str(), 0600), 0);
+  ASSERT_EQ(symlink("nowhere", (directory + "/link").c_str()), 0);
+  ASSERT_EQ(symlink("/dev/zero", (directory + "/endless").c_str()), 0);
+  for (const char* name : {"/pipe", "/link", "/endless"}) {
+    EXPECT_THAT(LoadSentencePiece(directory + name).status().ToString(),
+                HasSubstr("not a regular file"));
+  }
 }
 
 }  // namespace
