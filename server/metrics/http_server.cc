@@ -14,11 +14,12 @@
 namespace rivulet {
 namespace {
 
-// A scraper and two probes; a connection holds its thread until it closes or is idle for
-// kKeepAliveSeconds.
-constexpr size_t kThreads = 4;
-constexpr time_t kKeepAliveSeconds = 5;
-constexpr time_t kIoSeconds = 10;
+// A connection holds its thread until it closes, is idle for kKeepAliveSeconds or says nothing for
+// kIoSeconds, so a few slow ones must not keep out the probe that decides whether we are alive.
+constexpr size_t kThreads = 64;
+constexpr time_t kKeepAliveSeconds = 2;
+constexpr time_t kIoSeconds = 2;
+constexpr size_t kLargestBody = 1024;  // no route takes one
 
 void AddRoutes(httplib::Server& server, const HttpHandlers& handlers) {
   server.Get("/metrics", [&handlers](const httplib::Request&, httplib::Response& response) {
@@ -61,6 +62,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
   server.set_keep_alive_timeout(kKeepAliveSeconds);
   server.set_read_timeout(kIoSeconds);
   server.set_write_timeout(kIoSeconds);
+  server.set_payload_max_length(kLargestBody);
   // httplib's own options include SO_REUSEPORT, which would let two servers share a port silently.
   server.set_socket_options([](socket_t socket) {
     const int yes = 1;

@@ -1,10 +1,15 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/metrics/log.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <utility>
 
+#include "kernels/base/mutex.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -48,10 +53,29 @@ void AppendQuoted(std::string_view text, std::string& out) {
   out += '"';
 }
 
+// With the time before it within what a pipe that has room takes without waiting (PIPE_BUF).
+constexpr size_t kLongestLine = 3900;
+
+// False when a write would wait: a reader of our stderr that hangs must not stop the server.
+bool StderrHasRoom() {
+  pollfd descriptor = {STDERR_FILENO, POLLOUT, 0};
+  return poll(&descriptor, 1, 0) != 0;  // errors too: then the write fails at once
+}
+
 void Log(spdlog::level::level_enum level, std::string_view event,
          std::initializer_list<LogField> fields) {
   if (!Logger().should_log(level)) return;
-  Logger().log(level, spdlog::string_view_t(FormatLogLine(event, fields)));
+  std::string line = FormatLogLine(event, fields);
+  line.resize(std::min(line.size(), kLongestLine));
+  static Mutex* const mutex = new Mutex;  // never destroyed, as the logger
+  static uint64_t dropped = 0;
+  MutexLock lock(mutex);
+  if (!StderrHasRoom()) {
+    ++dropped;
+    return;
+  }
+  if (dropped > 0) line += " lines_dropped_before=" + std::to_string(std::exchange(dropped, 0));
+  Logger().log(level, spdlog::string_view_t(line));
 }
 
 }  // namespace

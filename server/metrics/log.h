@@ -4,8 +4,8 @@
 //
 //   2026-01-31T12:00:00.123Z info request_finished request_id=a1b2 method=Generate tokens=17
 //
-// Over spdlog, which only log.cc includes. Threading: any thread; a line is written whole. The
-// engine thread does not log: a slow terminal must not hold up a step.
+// Over spdlog, which only log.cc includes. Threading: any thread; a line is written whole, or
+// dropped and counted in a later one when stderr is a pipe that nobody empties.
 #ifndef RIVULET_SERVER_METRICS_LOG_H_
 #define RIVULET_SERVER_METRICS_LOG_H_
 
