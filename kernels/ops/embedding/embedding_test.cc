@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/ops/embedding/embedding.h"
 
+#include <bit>
 #include <cstring>
 
 #include "kernels/base/test_support.h"
@@ -13,11 +14,17 @@ constexpr size_t kVocab = 50;
 // A table at an odd address; row r, column i holds a number that every DType holds exactly.
 float Entry(size_t r, size_t i) { return static_cast<float>(r) + static_cast<float>(i % 2) / 2; }
 
+// For numbers that fp16 holds exactly, subnormals aside. (clang 14 has no _Float16 on x86-64.)
+uint16_t ExactFloat16(float value) {
+  if (value == 0) return 0;
+  return static_cast<uint16_t>((std::bit_cast<uint32_t>(value) >> 13) - (112u << 10));
+}
+
 std::vector<char> MakeTable(DType dtype, size_t width) {
   std::vector<char> bytes(kVocab * width * DTypeSize(dtype) + 1);
   for (size_t i = 0; i < kVocab * width; ++i) {
     const float value = Entry(i / width, i % width);
-    const auto half = static_cast<_Float16>(value);
+    const uint16_t half = ExactFloat16(value);
     const uint16_t bf16 = FloatToBFloat16(value);
     char* to = bytes.data() + 1 + i * DTypeSize(dtype);
     if (dtype == DType::kFloat32) std::memcpy(to, &value, 4);
