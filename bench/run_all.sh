@@ -34,8 +34,8 @@ for n in $counts; do
   for dtype in bf16 fp32; do
     step 90 "mamba2_${dtype}_$n" $pin "$bin/rivulet-engine-bench" --model "$model" --dtype $dtype --threads "$n" --tokens 48 --prefill 1024 --json "$out/mamba2_${dtype}_$n.json"
   done
-  step 100 "peer_$n" $pin python3 bench/peer_transformers.py "$model" --threads "$n" --tokens 24 --prefill 512 --chunk-sizes 32 --json "$out/peer_$n.json"
+  step 150 "peer_$n" $pin python3 bench/peer_transformers.py "$model" --threads "$n" --tokens 24 --prefill 512 --chunk-sizes 32 --json "$out/peer_$n.json"
   step 90 "linear_$n" $pin python3 bench/linear_against_libraries.py --rate "$bin/rivulet-linear-rate" --threads "$n" --seconds 0.2 --json "$out/linear_$n.json"
 done
 step 30 read_order taskset -c "$(cores 1)" "$bin/rivulet-read-order"
-step 100 contexts "$bin/rivulet-engine-bench" --model models/tales --threads "$n" --streams '' --prefill 0 --tokens 4096 --prefill_step 1024 --contexts 1000,10000,100000,1000000 --json "$out/contexts_$n.json"
+step 150 contexts "$bin/rivulet-engine-bench" --model models/tales --threads "$n" --streams '' --prefill 0 --tokens 4096 --prefill_step 1024 --contexts 1000,10000,100000,1000000 --json "$out/contexts_$n.json"
