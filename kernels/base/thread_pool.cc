@@ -6,7 +6,7 @@
 namespace rivulet {
 namespace {
 
-// A step is a hundred loops of a few microseconds each, and to put a thread to sleep and wake it up
+// A step is dozens of loops of a few microseconds each, and to put a thread to sleep and wake it up
 // again takes longer than many of them. So who waits looks for 20 to 50 µs first (a pause takes 20
 // to 50 ns), which spans the gap between two loops of a step and no more.
 constexpr int kPauses = 1000;
