@@ -16,7 +16,7 @@ namespace {
 
 // A connection holds its thread until it closes, is idle for kKeepAliveSeconds or says nothing for
 // kIoSeconds, so a few slow ones must not keep out the probe that decides whether we are alive.
-constexpr size_t kThreads = 64;
+constexpr size_t kThreads = 8;
 constexpr time_t kKeepAliveSeconds = 2;
 constexpr time_t kIoSeconds = 2;
 constexpr size_t kLargestBody = 1024;  // no route takes one
