@@ -22,7 +22,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateReactor::Start(
     const grpc::ByteBuffer& request) {
   auto reactor = std::make_shared<GenerateReactor>(service, context, request);
   reactor->self_ = reactor;
-  if (!service.pool.Run([reactor] { reactor->Prepare(); })) {
+  if (!service.pool.Run([reactor] { reactor->Prepare(); }, request.Length())) {
     const absl::Status busy = TooManyCalls();
     service.metrics.CountRequest(Outcome::kRejectedQueue);
     reactor->End(busy);

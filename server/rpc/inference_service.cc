@@ -54,9 +54,13 @@ grpc::ServerUnaryReactor* RunOnPool(const ServiceContext& service,
                                     Handler<Request, Response> handler,
                                     const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const bool taken = service.pool.Run([=, &service] {
+  const auto work = [=, &service] {
+    if (context->IsCancelled()) {
+      return reactor->Finish(ToGrpcStatus(absl::CancelledError("cancelled while it waited")));
+    }
     reactor->Finish(ToGrpcStatus(Handle(service.model, handler, *request, response)));
-  });
+  };
+  const bool taken = service.pool.Run(work, request->Length());
   if (!taken) {
     AddErrorDetails(TooManyCalls(), *context);
     reactor->Finish(ToGrpcStatus(TooManyCalls()));

@@ -22,7 +22,7 @@ grpc::ServerUnaryReactor* ScoreReactor::Start(const ServiceContext& service,
                                               grpc::ByteBuffer* response) {
   auto reactor = std::make_shared<ScoreReactor>(service, context, request, response);
   reactor->self_ = reactor;
-  if (!service.pool.Run([reactor] { reactor->Prepare(); })) {
+  if (!service.pool.Run([reactor] { reactor->Prepare(); }, request.Length())) {
     service.metrics.CountRequest(Outcome::kRejectedQueue);
     reactor->End(TooManyCalls());
   }

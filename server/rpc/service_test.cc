@@ -264,6 +264,18 @@ TEST_F(ServiceTest, MessageOver64MiBIsRefusedAndTheServerGoesOn) {
   EXPECT_TRUE(Generate(MakeProto("a", 1)).status.ok());
 }
 
+// gRPC unpacked 2 MB of gzip to 2 GB before it refused the message.
+TEST_F(ServiceTest, CompressedRequestIsRefusedUnread) {
+  grpc::ClientContext context;
+  context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+  v1::TokenizeRequest request;
+  request.set_text(std::string(1 << 20, ' '));
+  v1::TokenizeResponse response;
+  const grpc::Status status = stub_->Tokenize(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
+  EXPECT_TRUE(Generate(MakeProto("a", 2)).status.ok());
+}
+
 TEST_F(ServiceTest, WhatComesWithSessionsIsUnimplementedAndSaysSo) {
   grpc::ClientContext chat;
   auto stream = stub_->Chat(&chat);

@@ -6,7 +6,7 @@
 namespace rivulet {
 
 WorkerPool::WorkerPool(size_t threads, size_t max_waiting) : max_waiting_(max_waiting) {
-  for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this, i] { Work(i == 0); });
 }
 
 WorkerPool::~WorkerPool() {
@@ -18,27 +18,36 @@ WorkerPool::~WorkerPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool WorkerPool::Run(std::function<void()> task) {
+bool WorkerPool::Run(std::function<void()> task, size_t bytes) {
   {
     MutexLock lock(&mutex_);
-    if (tasks_.size() >= max_waiting_) return false;
-    tasks_.push_back(std::move(task));
+    if (short_.size() + long_.size() >= max_waiting_) return false;
+    (bytes > kShortBytes ? long_ : short_).push_back(std::move(task));
   }
-  changed_.NotifyOne();
+  changed_.NotifyAll();  // one alone might wake a thread that does not take this kind
   return true;
 }
 
-std::function<void()> WorkerPool::Next() {
+WorkerPool::Tasks* WorkerPool::Ready(bool takes_long) {
+  if (takes_long && !long_.empty()) return &long_;
+  return short_.empty() ? nullptr : &short_;
+}
+
+std::function<void()> WorkerPool::Next(bool takes_long) {
   MutexLock lock(&mutex_);
-  while (tasks_.empty() && !stopping_) changed_.Wait(&mutex_);
-  if (tasks_.empty()) return nullptr;
-  std::function<void()> task = std::move(tasks_.front());
-  tasks_.pop_front();
+  Tasks* tasks = Ready(takes_long);
+  while (tasks == nullptr && !stopping_) {
+    changed_.Wait(&mutex_);
+    tasks = Ready(takes_long);
+  }
+  if (tasks == nullptr) return nullptr;
+  std::function<void()> task = std::move(tasks->front());
+  tasks->pop_front();
   return task;
 }
 
-void WorkerPool::Work() {
-  while (const std::function<void()> task = Next()) task();
+void WorkerPool::Work(bool takes_long) {
+  while (const std::function<void()> task = Next(takes_long)) task();
 }
 
 }  // namespace rivulet

@@ -1,7 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Threads for what a gRPC callback may not do because it takes long: parsing and tokenizing. Tasks
-// start in the order in which they came.
+// Threads for what a gRPC callback may not do because it takes long: parsing and tokenizing. A long
+// request (tokenizing 60 MiB takes a minute) must not hold up short ones: the first thread takes
+// long tasks before short ones, the others take short ones alone. Tasks of a kind start in the
+// order in which they came.
 //
 // Threading: Run from any thread.
 #ifndef RIVULET_SERVER_RPC_WORKER_POOL_H_
@@ -20,24 +22,33 @@ namespace rivulet {
 
 class WorkerPool {
  public:
-  // At most `max_waiting` tasks wait for a thread.
+  // A task of more bytes is long.
+  static constexpr size_t kShortBytes = 256 << 10;
+
+  // At most `max_waiting` tasks wait for a thread. REQUIRES: threads >= 2.
   WorkerPool(size_t threads, size_t max_waiting);
   // Runs what waits, then ends.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // False, and the task is dropped, when too many wait.
-  [[nodiscard]] bool Run(std::function<void()> task);
+  // `bytes`: the size of the request behind the task. False, and the task is dropped, when too many
+  // wait.
+  [[nodiscard]] bool Run(std::function<void()> task, size_t bytes = 0);
 
  private:
-  void Work();
-  std::function<void()> Next();
+  using Tasks = std::deque<std::function<void()>>;
+
+  void Work(bool takes_long);
+  std::function<void()> Next(bool takes_long);
+  // The queue to take from, or null when this thread has nothing to do.
+  Tasks* Ready(bool takes_long) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t max_waiting_;
   Mutex mutex_;
   CondVar changed_;
-  std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
+  Tasks short_ ABSL_GUARDED_BY(mutex_);
+  Tasks long_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
