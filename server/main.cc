@@ -3,6 +3,7 @@
 // rivulet-server. Exit codes: 0 after a drain, --help or --version; 1 when it cannot serve; 2 for
 // wrong flags. SIGTERM or SIGINT drains; a second one ends the process at once.
 #include <semaphore.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <csignal>
@@ -55,14 +56,25 @@ int PrintHelp() {
   return 0;
 }
 
+// Once a connection finds no file descriptor, gRPC 1.51 accepts none ever again; the usual soft
+// limit of 1024 is too close.
+void RaiseDescriptorLimit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int Serve(const ServerOptions& options) {
   sem_init(&stop_requested, 0, 0);
   HandleStopSignals(&OnStopSignal);
   std::signal(SIGPIPE, SIG_IGN);
+  RaiseDescriptorLimit();
   ServerProcess server(options);
   const absl::Status started = server.Start();
   if (!started.ok()) return Fail(1, started);
   serving = true;
+  server.AnnounceReady();
   WaitForStopSignal();
   server.Drain();
   return 0;

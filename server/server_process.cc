@@ -128,9 +128,10 @@ absl::Status ServerProcess::StartGrpc() {
       ServiceContext{served_, *scheduler_, *pool_, metrics_, options_.max_prompt});
   RIVULET_ASSIGN_OR_RETURN(
       grpc_, GrpcServer::Start(options_.listen.host, options_.listen.port, *context_));
-  PrintAddress("grpc", options_.listen.host, grpc_->port());
   return absl::OkStatus();
 }
+
+void ServerProcess::AnnounceReady() { PrintAddress("grpc", options_.listen.host, grpc_->port()); }
 
 void ServerProcess::Drain() {
   LogInfo("draining", {{"seconds_at_most", options_.drain_seconds}});

@@ -36,9 +36,11 @@ class ServerProcess {
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
-  // Prints "http listening on HOST:PORT" and "grpc listening on HOST:PORT" to stdout. After a
-  // failure only destruction is allowed.
+  // Prints "http listening on HOST:PORT" to stdout. After a failure only destruction is allowed.
   absl::Status Start();
+  // Prints "grpc listening on HOST:PORT" to stdout, the sign to others that the server is ready:
+  // whoever reads it may send SIGTERM at once. REQUIRES: Start succeeded.
+  void AnnounceReady();
   // REQUIRES: Start succeeded.
   void Drain();
 

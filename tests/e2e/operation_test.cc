@@ -4,7 +4,9 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <regex>
 #include <string>
@@ -74,6 +76,29 @@ TEST(OperationTest, HealthReflectionAndHttp) {
   EXPECT_NE(response.DebugString().find("rivulet.v1.Inference"), std::string::npos);
   stream->WritesDone();
   EXPECT_EQ(server->Stop().code, 0);
+}
+
+// With the usual soft limit of 1024 files a thousand connections made gRPC deaf for good.
+TEST(OperationTest, TakesAsManyDescriptorsAsItMay) {
+  rlimit own;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &own), 0);
+  const rlimit low = {std::min<rlim_t>(64, own.rlim_max), own.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  auto server = StartTales();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &own), 0);
+  ASSERT_NE(server, nullptr);
+  rlimit limit;
+  ASSERT_EQ(prlimit(server->process().pid(), RLIMIT_NOFILE, nullptr, &limit), 0);
+  EXPECT_EQ(limit.rlim_cur, own.rlim_max);
+}
+
+// The line was printed before the signal handler was told that there is something to drain.
+TEST(OperationTest, DrainsWhenStoppedAsSoonAsItListens) {
+  for (int i = 0; i < 10; ++i) {
+    auto server = StartTales();
+    ASSERT_NE(server, nullptr);
+    EXPECT_EQ(server->Stop().code, 0);
+  }
 }
 
 TEST(OperationTest, MetricsCountWhatHappened) {
