@@ -15,7 +15,8 @@
 namespace rivulet {
 namespace {
 
-constexpr size_t kLargestConfig = 1 << 20;
+// Each layer gets a copy of its own; real ones are a few kB.
+constexpr size_t kLargestConfig = size_t{128} << 10;
 
 absl::Status CheckDirectory(const std::string& directory) {
   std::error_code error;

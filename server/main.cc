@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -92,4 +93,13 @@ int Main(const std::vector<std::string>& arguments) {
 }  // namespace
 }  // namespace rivulet
 
-int main(int argc, char** argv) { return rivulet::Main({argv + 1, argv + argc}); }
+// Nothing of ours throws; what the standard library throws (no memory, no more threads) ends the
+// start with a message.
+int main(int argc, char** argv) {
+  try {
+    return rivulet::Main({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rivulet-server: %s\n", error.what());
+    return 1;
+  }
+}

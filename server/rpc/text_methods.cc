@@ -15,6 +15,7 @@ namespace rivulet {
 absl::Status Tokenize(const ServedModel& model, const v1::TokenizeRequest& request,
                       v1::TokenizeResponse& response) {
   RIVULET_ASSIGN_OR_RETURN(const Tokenizer* const tokenizer, RequireTokenizer(model));
+  RIVULET_RETURN_IF_ERROR(CheckTextBytes("text", request.text().size()));
   RIVULET_ASSIGN_OR_RETURN(std::vector<uint32_t> ids, tokenizer->Encode(request.text()));
   if (request.add_bos()) {
     if (model.bos_id < 0) {

@@ -45,6 +45,7 @@ absl::Status CheckPromptTokens(size_t tokens, uint32_t max_prompt) {
 // Of a text, before it is tokenized: no token is longer than kLongestPiece bytes, so a text beyond
 // this is over the limit whatever it says, and tokenizing it would only take long.
 absl::Status CheckPromptBytes(size_t bytes, uint32_t max_prompt) {
+  RIVULET_RETURN_IF_ERROR(CheckTextBytes("prompt", bytes));
   constexpr uint64_t kLongestPiece = 256;
   if (bytes <= max_prompt * kLongestPiece) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the prompt has ", bytes,
@@ -173,6 +174,13 @@ absl::Status CheckTokenIds(const google::protobuf::RepeatedField<uint32_t>& ids,
                            const ServedModel& model, const char* field) {
   for (const uint32_t id : ids) RIVULET_RETURN_IF_ERROR(CheckTokenId(id, model, field));
   return absl::OkStatus();
+}
+
+absl::Status CheckTextBytes(const char* field, size_t bytes) {
+  if (bytes <= kMaxTextBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " has ", bytes, " bytes, at most ", kMaxTextBytes,
+                   " are tokenized at once: send token_ids, or less"));
 }
 
 absl::StatusOr<const Tokenizer*> RequireTokenizer(const ServedModel& model) {

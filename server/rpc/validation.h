@@ -24,6 +24,8 @@ inline constexpr uint32_t kMaxCompletions = 64;
 inline constexpr size_t kMaxStopIds = 64;
 inline constexpr size_t kMaxRequestIdBytes = 128;
 inline constexpr uint32_t kDefaultMaxTokens = 256;
+// Of a text that is to be tokenized: SentencePiece takes about 80 bytes of memory for each of them.
+inline constexpr size_t kMaxTextBytes = size_t{16} << 20;
 
 // UNIMPLEMENTED for what later versions do (session_id, messages with a chat template).
 absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateRequest& proto,
@@ -35,6 +37,9 @@ absl::StatusOr<std::unique_ptr<Request>> MakeScoreRequest(const v1::ScoreRequest
 
 absl::Status CheckTokenIds(const google::protobuf::RepeatedField<uint32_t>& ids,
                            const ServedModel& model, const char* field);
+
+// At most kMaxTextBytes.
+absl::Status CheckTextBytes(const char* field, size_t bytes);
 
 // FAILED_PRECONDITION if the model has none.
 absl::StatusOr<const Tokenizer*> RequireTokenizer(const ServedModel& model);

@@ -133,6 +133,15 @@ TEST_F(BadRequestTest, ScoreAndDetokenize) {
   EXPECT_EQ(client_->Detokenize(detokenize).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// Tokenizing takes about 80 times the text's memory, so a text has a limit below that of a message.
+TEST_F(BadRequestTest, ATextTooLongToTokenize) {
+  const std::string text((16 << 20) + 1, 'a');
+  ExpectInvalid([&](auto& r) { r.set_prompt(text); }, "16777216");
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text(text);
+  EXPECT_EQ(client_->Tokenize(tokenize).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 // What later issues bring is refused by name, never ignored.
 TEST_F(BadRequestTest, SessionsAreNotThereYet) {
   v1::GenerateRequest request = Good();
