@@ -4,25 +4,11 @@
 
 The C++ reference sums pair weights and the C++ recurrence works in chunks; this is the third way, the
 streaming one. NumPy only.    python3 make_vectors.py"""
-import json, os
+import json, os, sys
 import numpy as np
 
-MASK = (1 << 64) - 1
-
-
-def mix(x):
-    x = ((x ^ (x >> 30)) * 0xbf58476d1ce4e5b9) & MASK
-    x = ((x ^ (x >> 27)) * 0x94d049bb133111eb) & MASK
-    return x ^ (x >> 31)
-
-
-def generated(name, shape, low, high):
-    """GeneratedFloat of mixer_suite.h, sequence 0."""
-    h = 0xcbf29ce484222325
-    for c in name.encode():
-        h = ((h ^ c) * 0x100000001b3) & MASK
-    u = [(mix((h + (i + 1) * 0x9e3779b97f4a7c15) & MASK) >> 40) * 2.0 ** -24 for i in range(int(np.prod(shape)))]
-    return (low + (high - low) * np.array(u)).astype(np.float32).astype(np.float64).reshape(shape)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+from vectors import generated
 
 
 def sigmoid(x):

@@ -2,32 +2,12 @@
 """Writes vectors.json beside this file: Mamba-2 in float64 from its quadratic form (mixers.md 6).
 
     python3 make_vectors.py        needs NumPy only"""
-import json, os
+import os, sys
 import numpy as np
 
-
-def generated(name, shape, low=-1.0, high=1.0):
-    """The numbers that mixer_suite.h's GeneratedFloat gives for this name, seed 0."""
-    with np.errstate(over="ignore"):
-        h = np.uint64(0xCBF29CE484222325)
-        for c in name.encode():
-            h = (h ^ np.uint64(c)) * np.uint64(0x100000001B3)
-        x = h + (np.arange(np.prod(shape), dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        x ^= x >> np.uint64(31)
-    u = (x >> np.uint64(40)).astype(np.float64) * 2.0**-24
-    return (low + (high - low) * u).astype(np.float32).astype(np.float64).reshape(shape)
-
-
-def rounded(x):
-    """13 digits: the C++ reference must agree within 1e-12."""
-    return [float(f"{v:.13g}") for v in np.ravel(x)]
-
-
-def padded_heads(x):
-    """[T, H, E] -> [T, H * padded E], as the recurrence writes it."""
-    return np.pad(x, ((0, 0), (0, 0), (0, -x.shape[-1] % 16))).reshape(len(x), -1)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+import vectors
+from vectors import generated, padded_heads, rounded
 
 
 def ssd(x, B, C, delta, A, D):
@@ -110,11 +90,8 @@ def core_entry(name, tokens, H, G, N, P, slowest, fastest):
 
 
 def layer_entry(name, config, tokens=35, hidden=16, full_norm=False):
-    specs = tensors_of(config, hidden)
-    weights = {n: generated(n, s["shape"], s["low"], s["high"]) for n, s in specs.items()}
-    x = generated("x", (tokens, hidden))
-    entry = {"name": name, "config": config, "hidden": hidden, "tensors": specs, "tokens": tokens,
-             "outputs": [float(f"{v:.9g}") for v in np.ravel(layer(config, hidden, weights, x, full_norm))]}
+    normed = lambda *arguments: layer(*arguments, full_norm)
+    entry = vectors.layer_entry(name, normed, tensors_of, tokens, hidden, config)
     return {**entry, "mamba2_full_norm": True} if full_norm else entry
 
 
@@ -138,10 +115,7 @@ def main():
             layer_entry("state_spaces", dict(d_model=16, ssm_cfg=dict(layer="Mamba2", nheads=4, headdim=8, d_state=8, ngroups=1, d_conv=3, bias=True))),
         ],
     }
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "vectors.json"), "w") as f:
-        # One entry a line.
-        rows = [f'"{part}": [\n' + ",\n".join(json.dumps(e) for e in file[part]) + "\n]" for part in file]
-        f.write("{" + ",\n".join(rows) + "}\n")
+    vectors.write(__file__, file)
 
 
 main()
