@@ -3,7 +3,7 @@
 // Checkpoint directories, loaded and run through the engine, against what their own library or our
 // float64 oracle computes: every log-probability, and the greedy continuation.
 //
-// Runs the fixtures of this folder. With RIVULET_PARITY_DIR=/work/shared/parity also the ten
+// Runs the fixtures of this folder. With RIVULET_PARITY_DIR=DIR also the ten
 // checkpoints there that this server knows.
 #include <cmath>
 #include <cstdlib>
