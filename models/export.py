@@ -2,7 +2,7 @@
 """Training checkpoint -> a directory that the server loads: config.json, model.safetensors (bf16), tokenizer.
 
     python3 export.py --model work/student/model.pt --data work --out tales
-    python3 export.py --check tales --oracle ../../shared/parity     compare with the NumPy float64 oracle
+    python3 export.py --check tales            compare with the NumPy float64 oracle of tests/parity
     python3 export.py --measure tales --data work                    held-out bits per character, fp32
 """
 import argparse
@@ -48,34 +48,22 @@ def load_export(folder, device="cpu", dtype=torch.float32):
 
 def check(args):
     """Logits of a few hundred tokens in fp32 here, in fp64 by the oracle, from the same bf16 weights."""
-    sys.path.insert(0, args.oracle)
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "parity"))
     import oracle
+    import safetensors_file
     model = load_export(args.check)
     with open(os.path.join(args.check, "config.json")) as f:
         config = json.load(f)
-    weights = {k: v.astype(np.float64) for k, v in oracle.load(os.path.join(args.check, "model.safetensors")).items()}
+    weights = {k: v.astype(np.float64) for k, v in safetensors_file.read(os.path.join(args.check, "model.safetensors")).items()}
     ids = np.random.default_rng(args.seed).integers(3, config["vocab_size"], args.tokens)
     if args.data:
         ids = Corpus(args.data).blocks("held_out")[0][:args.tokens]
-    expected = layer_oracle(oracle, config, weights, ids)
+    expected = oracle.logits(config, weights, ids)
     got = model(torch.from_numpy(ids)[None])[0].double().numpy()
     difference = np.abs(expected - got).max()
     print(f"{len(ids)} tokens, logits std {expected.std():.3f}, max |difference| {difference:.2e}, "
           f"same argmax {(expected.argmax(-1) == got.argmax(-1)).mean():.4f}")
     return difference < 2e-4
-
-
-def layer_oracle(oracle, config, weights, ids):
-    """oracle.logits with layer_config merged: one layer at a time through the oracle's own functions."""
-    R, eps = oracle.R, config["norm_eps"]
-    x = weights["model.embeddings.weight"][ids]
-    for i in range(config["num_hidden_layers"]):
-        layer = oracle.sub(weights, f"model.layers.{i}.")
-        c = {**config, **(config.get("layer_config") or [{}] * 99)[i]}
-        kind = (c.get("layer_types") or [c["model_type"]] * 99)[i]
-        x = x + oracle.FLA[kind](oracle.sub(layer, "attn."), c, R.rmsnorm(x, layer["attn_norm.weight"], eps))
-        x = x + oracle.swiglu(oracle.sub(layer, "mlp."), R.rmsnorm(x, layer["mlp_norm.weight"], eps))
-    return R.rmsnorm(x, weights["model.norm.weight"], eps) @ weights["model.embeddings.weight"].T
 
 
 def measure(args):
@@ -94,7 +82,6 @@ def main():
     p.add_argument("--data")
     p.add_argument("--out")
     p.add_argument("--check")
-    p.add_argument("--oracle", default="../../shared/parity")
     p.add_argument("--tokens", type=int, default=300)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--measure")

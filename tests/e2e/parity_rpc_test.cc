@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kTolerance = 2e-4;  // DESIGN 5
 
-// The ten checkpoints that the first slice must match, where RIVULET_PARITY_DIR is set.
+// Checkpoints that are not in this repository, compared where RIVULET_PARITY_DIR is set.
 const char* const kShared[] = {
     "hla_masked_a", "hla_masked_decay_a", "hla_masked_norm_a", "hla_serial_decay_a", "ahla_decay_a",
     "ahla_norm_a",  "fla_gla_a",          "fla_linear_attn_a", "fla_mamba2_a",       "hf_mamba2_a"};

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <utility>
 
@@ -132,10 +133,15 @@ Exit RunProgram(const std::vector<std::string>& arguments, const std::string& in
   return ChildProcess::Start(arguments, input)->Wait(limit);
 }
 
-std::string Binary(const std::string& name) { return Environment("RIVULET_BIN_DIR") + "/" + name; }
+std::string Binary(const std::string& name) {
+  const std::string folder = Environment("RIVULET_BIN_DIR");
+  if (!folder.empty()) return folder + "/" + name;
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../bin" / name;
+}
 
 std::string SourcePath(const std::string& relative) {
-  return Environment("RIVULET_SOURCE_DIR") + "/" + relative;
+  const std::string folder = Environment("RIVULET_SOURCE_DIR");
+  return folder.empty() ? relative : folder + "/" + relative;
 }
 
 absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(

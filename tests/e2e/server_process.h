@@ -63,9 +63,9 @@ class ChildProcess {
 Exit RunProgram(const std::vector<std::string>& arguments, const std::string& input = "",
                 std::chrono::seconds limit = std::chrono::seconds(60));
 
-// build/<preset>/bin/NAME.
+// build/<preset>/bin/NAME: RIVULET_BIN_DIR, which ctest sets, or beside this test's own folder.
 std::string Binary(const std::string& name);
-// A file or folder of the checkout.
+// A file or folder of the checkout: RIVULET_SOURCE_DIR, or the working directory.
 std::string SourcePath(const std::string& relative);
 
 class ServerProcess {
