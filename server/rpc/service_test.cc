@@ -27,10 +27,10 @@ class PacedEngine : public FakeEngine {
  public:
   using FakeEngine::FakeEngine;
   StepResult Step(const StepPlan& plan) override {
-    std::this_thread::sleep_for(pace);
+    std::this_thread::sleep_for(pace.load());
     return FakeEngine::Step(plan);
   }
-  milliseconds pace{0};
+  std::atomic<milliseconds> pace{milliseconds(0)};  // set by the test while the engine runs
 };
 
 class ServiceTest : public testing::Test {
