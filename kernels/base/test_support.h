@@ -18,17 +18,12 @@
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
 #include "kernels/base/tensor_view.h"
+#include "kernels/base/test_seed.h"
 
 namespace rivulet {
 
-// From RIVULET_TEST_SEED if it is set, else a fixed number; printed, so that a failure can be
-// replayed.
-inline uint64_t TestSeed() {
-  const char* given = std::getenv("RIVULET_TEST_SEED");
-  const uint64_t seed = given == nullptr ? 20261121 : std::strtoull(given, nullptr, 10);
-  std::printf("replay with RIVULET_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
-  return seed;
-}
+// The same seed in every run, unless one is given.
+inline uint64_t TestSeed() { return ReplaySeed(20261121); }
 
 inline std::vector<float> RandomFloats(size_t count, std::mt19937_64& random, float scale = 1.0f) {
   std::normal_distribution<float> normal(0.0f, scale);

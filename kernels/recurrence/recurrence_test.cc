@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -13,17 +11,10 @@
 #include <vector>
 
 #include "hwy/targets.h"
+#include "kernels/base/test_seed.h"
 
 namespace rivulet {
 namespace {
-
-uint64_t Seed() {
-  const char* given = std::getenv("RIVULET_TEST_SEED");
-  const uint64_t seed =
-      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
-  std::printf("RIVULET_TEST_SEED=%llu replays this run\n", static_cast<unsigned long long>(seed));
-  return seed;
-}
 
 // One head's rows and checkpoint, random, with garbage where nothing may be read.
 struct Head {
@@ -153,7 +144,7 @@ class RecurrenceTest
 };
 
 TEST_P(RecurrenceTest, ReadMatchesTheDefinition) {
-  std::mt19937_64 random(Seed());
+  std::mt19937_64 random(RandomTestSeed());
   for (float power : {1.0f, 2.0f}) {
     Head head(Shape(), power, random);
     for (bool strict : {false, true}) {
@@ -173,7 +164,7 @@ TEST_P(RecurrenceTest, ReadMatchesTheDefinition) {
 }
 
 TEST_P(RecurrenceTest, FoldMatchesTheDefinition) {
-  std::mt19937_64 random(Seed());
+  std::mt19937_64 random(RandomTestSeed());
   Head head(Shape(), 2.0f, random);
   Head to(Shape(), 2.0f, random);
   FoldSum(head.shape, head.checkpoint(), to.checkpoint(), head.tail);
@@ -190,7 +181,7 @@ TEST_P(RecurrenceTest, FoldMatchesTheDefinition) {
 }
 
 TEST_P(RecurrenceTest, OneQueryAtATimeGivesTheBitsOfMany) {
-  std::mt19937_64 random(Seed());
+  std::mt19937_64 random(RandomTestSeed());
   Head head(Shape(), 1.0f, random);
   for (bool strict : {false, true}) {
     Output together(head.shape);
@@ -210,7 +201,7 @@ TEST_P(RecurrenceTest, OneQueryAtATimeGivesTheBitsOfMany) {
 }
 
 TEST_P(RecurrenceTest, RowsAfterTheQueryAreNeverLookedAt) {
-  std::mt19937_64 random(Seed());
+  std::mt19937_64 random(RandomTestSeed());
   Head head(Shape(), 1.0f, random);
   Output before(head.shape), after(head.shape);
   Read(head, 4, 3, false, before);
@@ -229,7 +220,7 @@ TEST_P(RecurrenceTest, RowsAfterTheQueryAreNeverLookedAt) {
 }
 
 TEST_P(RecurrenceTest, FoldInPlaceGivesTheBitsOfFoldElsewhere) {
-  std::mt19937_64 random(Seed());
+  std::mt19937_64 random(RandomTestSeed());
   Head head(Shape(), 1.0f, random), to(Shape(), 1.0f, random);
   FoldSum(head.shape, head.checkpoint(), to.checkpoint(), head.tail);
   FoldSum(head.shape, head.checkpoint(), head.checkpoint(), head.tail);
@@ -242,7 +233,7 @@ TEST_P(RecurrenceTest, FoldInPlaceGivesTheBitsOfFoldElsewhere) {
 
 // Every target with fused multiply-add must give the same bits, whatever its vector width.
 TEST_P(RecurrenceTest, VectorWidthDoesNotChangeBits) {
-  std::mt19937_64 random(Seed());
+  std::mt19937_64 random(RandomTestSeed());
   Head head(Shape(), 1.0f, random);
   std::vector<std::vector<float>> results;
   for (uint32_t target : {HWY_AVX2, HWY_AVX3, HWY_NEON}) {

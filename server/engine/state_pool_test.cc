@@ -2,26 +2,18 @@
 #include "server/engine/state_pool.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <random>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
 
 namespace rivulet {
 namespace {
 
 using ::testing::HasSubstr;
-
-uint32_t TestSeed() {
-  const char* seed = std::getenv("RIVULET_TEST_SEED");
-  const uint32_t value = seed ? std::strtoul(seed, nullptr, 10) : std::random_device()();
-  std::printf("RIVULET_TEST_SEED=%u\n", value);
-  return value;
-}
 
 // Two layers: checkpoints of 128 + 64 bytes, tails of 64 + 192.
 StateSizes TwoLayers() {
@@ -195,7 +187,7 @@ class Contest {
 };
 
 TEST(StatePoolTest, AgreesWithASimpleModelOverRandomOperations) {
-  Contest contest(TestSeed());
+  Contest contest(RandomTestSeed());
   for (int i = 0; i < 20000 && !testing::Test::HasFatalFailure(); ++i) {
     contest.Step();
     if (!testing::Test::HasFatalFailure()) contest.CheckEverything();

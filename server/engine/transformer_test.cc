@@ -2,26 +2,18 @@
 #include "server/engine/transformer.h"
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <random>
 
 #include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
 #include "nlohmann/json.hpp"
 #include "server/engine/random_model.h"
 #include "server/engine/test_models.h"
 
 namespace rivulet {
 namespace {
-
-uint32_t TestSeed() {
-  const char* seed = std::getenv("RIVULET_TEST_SEED");
-  const uint32_t value = seed ? std::strtoul(seed, nullptr, 10) : std::random_device()();
-  std::printf("RIVULET_TEST_SEED=%u\n", value);
-  return value;
-}
 
 using Logits = std::vector<float>;  // [T, vocab]
 
@@ -103,7 +95,7 @@ TEST_P(TransformerTest, LogitsAreFiniteAndNotAllTheSame) {
 }
 
 TEST_P(TransformerTest, DecodeGivesTheBitsOfPrefill) {
-  std::mt19937 random(TestSeed());
+  std::mt19937 random(RandomTestSeed());
   const std::vector<uint32_t> tokens = RandomTokens(random, kTokens);
   const Logits whole = RunWhole(tokens);
   EXPECT_TRUE(SameBits(whole, Run(tokens, 1, [](size_t) { return 1; })));
@@ -111,7 +103,7 @@ TEST_P(TransformerTest, DecodeGivesTheBitsOfPrefill) {
 }
 
 TEST_P(TransformerTest, AnyCutAndAnyThreadsGiveTheSameBits) {
-  std::mt19937 random(TestSeed());
+  std::mt19937 random(RandomTestSeed());
   const std::vector<uint32_t> tokens = RandomTokens(random, kTokens);
   const Logits whole = RunWhole(tokens);
   for (int round = 0; round < 20; ++round) {
@@ -123,7 +115,7 @@ TEST_P(TransformerTest, AnyCutAndAnyThreadsGiveTheSameBits) {
 }
 
 TEST_P(TransformerTest, NeighboursAndFoldingElsewhereChangeNoBit) {
-  std::mt19937 random(TestSeed());
+  std::mt19937 random(RandomTestSeed());
   const std::vector<uint32_t> a = RandomTokens(random, kTokens), b = RandomTokens(random, kTokens);
   const Logits alone = RunWhole(a);
   const size_t cut = kFoldInterval + 3;

@@ -3,13 +3,12 @@
 // Long random schedules against a model: whatever comes in, in whatever order, each completion must
 // get exactly the tokens that its prompt alone determines, end for the right reason, and leave no
 // slot behind. RIVULET_TEST_SEED replays a run.
-#include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <random>
 #include <set>
 
 #include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/test_support.h"
 
@@ -22,13 +21,6 @@ constexpr uint32_t kEos = 3;  // one token in a hundred
 constexpr uint32_t kSlots = 6;
 constexpr uint32_t kMaxQueue = 5;
 constexpr size_t kCapacity = 8;
-
-uint64_t TestSeed() {
-  const char* given = std::getenv("RIVULET_TEST_SEED");
-  const uint64_t seed = given ? std::strtoull(given, nullptr, 10) : std::random_device()();
-  std::printf("RIVULET_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
-  return seed;
-}
 
 // What the test knows of a request.
 struct Modelled {
@@ -199,7 +191,7 @@ class RandomSchedule {
 };
 
 TEST(SchedulerRandomTest, EveryScheduleGivesTheSameTokens) {
-  const uint64_t seed = TestSeed();
+  const uint64_t seed = RandomTestSeed();
   for (uint64_t run = 0; run < 40 && !testing::Test::HasFatalFailure(); ++run) {
     SCOPED_TRACE(run);
     RandomSchedule(seed + run).Run(1500);

@@ -4,12 +4,11 @@
 // sampled tokens are those of the same session alone, whatever ran beside it, however its prompt
 // was cut, whomever it was forked from, and with any number of threads.
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <random>
 
 #include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
 #include "nlohmann/json.hpp"
 #include "server/engine/cpu_engine.h"
 #include "server/engine/random_model.h"
@@ -18,13 +17,6 @@
 
 namespace rivulet {
 namespace {
-
-uint32_t TestSeed() {
-  const char* seed = std::getenv("RIVULET_TEST_SEED");
-  const uint32_t value = seed ? std::strtoul(seed, nullptr, 10) : std::random_device()();
-  std::printf("RIVULET_TEST_SEED=%u\n", value);
-  return value;
-}
 
 // A session with what the engine said of each of its tokens: all log-probabilities after it.
 struct Traced {
@@ -162,7 +154,7 @@ class SessionBitsTest : public testing::TestWithParam<TestModel> {
 };
 
 TEST_P(SessionBitsTest, EverySessionRunsAsIfAlone) {
-  std::mt19937 random(TestSeed());
+  std::mt19937 random(RandomTestSeed());
   for (size_t threads : {1, 2, 3}) {
     engine_ = MakeEngine(threads);
     std::vector<Traced> all;

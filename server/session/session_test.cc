@@ -2,22 +2,14 @@
 #include "server/session/session.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <random>
 
 #include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
 #include "server/engine/fake_engine.h"
 
 namespace rivulet {
 namespace {
-
-uint32_t TestSeed() {
-  const char* seed = std::getenv("RIVULET_TEST_SEED");
-  const uint32_t value = seed ? std::strtoul(seed, nullptr, 10) : std::random_device()();
-  std::printf("RIVULET_TEST_SEED=%u\n", value);
-  return value;
-}
 
 std::unique_ptr<Session> MakeSession(Engine& engine) {
   auto session = Session::Create(engine);
@@ -194,7 +186,7 @@ class Lives {
 };
 
 TEST(SessionTest, RandomLivesKeepEveryStateApart) {
-  Lives lives(TestSeed());
+  Lives lives(RandomTestSeed());
   for (int i = 0; i < 5000 && !testing::Test::HasFatalFailure(); ++i) {
     lives.Live();
     lives.CheckAll();

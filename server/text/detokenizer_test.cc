@@ -2,21 +2,13 @@
 #include "server/text/detokenizer.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <random>
 
 #include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
 
 namespace rivulet {
 namespace {
-
-uint32_t TestSeed() {
-  const char* seed = std::getenv("RIVULET_TEST_SEED");
-  const uint32_t value = seed ? std::strtoul(seed, nullptr, 10) : std::random_device()();
-  std::printf("RIVULET_TEST_SEED=%u\n", value);
-  return value;
-}
 
 // Ids 0..255 are bytes, 256 is BOS, and then the pieces given.
 class FakeTokenizer : public Tokenizer {
@@ -148,7 +140,7 @@ TEST(DetokenizerTest, EverySequenceOfThreeInterestingBytes) {
 }
 
 TEST(DetokenizerTest, RandomBytesInRandomPiecesDecodeAsAWhole) {
-  std::mt19937 random(TestSeed());
+  std::mt19937 random(RandomTestSeed());
   const std::string interesting = "ab \x80\x9F\xA0\xBF\xC3\xE0\xED\xE2\xF0\xF4\xFF";
   FakeTokenizer tokenizer;
   for (int round = 0; round < 20000; ++round) {

@@ -2,21 +2,13 @@
 #include "server/text/stop_matcher.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <random>
 
 #include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
 
 namespace rivulet {
 namespace {
-
-uint32_t TestSeed() {
-  const char* seed = std::getenv("RIVULET_TEST_SEED");
-  const uint32_t value = seed ? std::strtoul(seed, nullptr, 10) : std::random_device()();
-  std::printf("RIVULET_TEST_SEED=%u\n", value);
-  return value;
-}
 
 struct Outcome {
   std::string text;
@@ -164,7 +156,7 @@ std::string RandomWord(std::mt19937& random, size_t length, int letters) {
 }
 
 TEST(StopMatcherTest, RandomCasesInRandomPiecesAgreeAtEveryStep) {
-  std::mt19937 random(TestSeed());
+  std::mt19937 random(RandomTestSeed());
   for (int round = 0; round < 20000; ++round) {
     const int letters = 1 + random() % 3;
     std::vector<std::string> stops;
