@@ -34,7 +34,9 @@ ABSL_FLAG(uint32_t, max_queue, 256, "requests that may wait for a slot; more are
 ABSL_FLAG(uint32_t, max_prompt, 1u << 20, "tokens that a prompt may have");
 ABSL_FLAG(uint32_t, drain_seconds, 30, "how long running streams may go on after SIGTERM");
 ABSL_FLAG(uint32_t, session_ttl, 3600,
-          "seconds that an idle session is kept; used from the sessions feature on");
+          "seconds that an idle session is kept; 0: until its slots are needed");
+ABSL_FLAG(uint32_t, stalled_client_seconds, 300,
+          "how long a stream that its client does not read keeps its slots");
 ABSL_FLAG(std::string, config, "", "JSON file: an object of flag names and values");
 ABSL_FLAG(std::string, mamba2_norm, "group",
           "gated norm of Mamba-2: group, or full as transformers computes it");
@@ -45,10 +47,24 @@ ABSL_FLAG(bool, help, false, "print this, then exit");
 namespace rivulet {
 namespace {
 
-constexpr const char* kFlagNames[] = {
-    "model",        "listen",      "http",      "device",     "dtype",         "state-dtype",
-    "state-memory", "threads",     "max-queue", "max-prompt", "drain-seconds", "session-ttl",
-    "config",       "mamba2-norm", "log-level", "version",    "help"};
+constexpr const char* kFlagNames[] = {"model",
+                                      "listen",
+                                      "http",
+                                      "device",
+                                      "dtype",
+                                      "state-dtype",
+                                      "state-memory",
+                                      "threads",
+                                      "max-queue",
+                                      "max-prompt",
+                                      "drain-seconds",
+                                      "session-ttl",
+                                      "stalled-client-seconds",
+                                      "config",
+                                      "mamba2-norm",
+                                      "log-level",
+                                      "version",
+                                      "help"};
 constexpr uint32_t kMaxThreads = 1024;
 
 std::string AllFlagNames() {
@@ -181,6 +197,8 @@ absl::Status CheckChoices() {
                                 {"debug", "info", "warning", "error", "off"}));
   RIVULET_RETURN_IF_ERROR(AtLeastOne("max-queue", absl::GetFlag(FLAGS_max_queue)));
   RIVULET_RETURN_IF_ERROR(AtLeastOne("max-prompt", absl::GetFlag(FLAGS_max_prompt)));
+  RIVULET_RETURN_IF_ERROR(
+      AtLeastOne("stalled-client-seconds", absl::GetFlag(FLAGS_stalled_client_seconds)));
   if (absl::GetFlag(FLAGS_threads) > kMaxThreads) {
     return absl::InvalidArgumentError(
         absl::StrCat("--threads=", absl::GetFlag(FLAGS_threads), ": at most ", kMaxThreads));
@@ -210,6 +228,8 @@ absl::StatusOr<ServerOptions> MakeOptions() {
   options.max_queue = absl::GetFlag(FLAGS_max_queue);
   options.max_prompt = absl::GetFlag(FLAGS_max_prompt);
   options.drain_seconds = absl::GetFlag(FLAGS_drain_seconds);
+  options.session_ttl = absl::GetFlag(FLAGS_session_ttl);
+  options.stalled_client_seconds = absl::GetFlag(FLAGS_stalled_client_seconds);
   options.mamba2_full_norm = absl::GetFlag(FLAGS_mamba2_norm) == "full";
   options.log_level = absl::GetFlag(FLAGS_log_level);
   return options;

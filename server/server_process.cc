@@ -117,15 +117,20 @@ void ServerProcess::StartScheduler() {
   scheduler.max_queue = options_.max_queue;
   scheduler.tokenizer = served_.tokenizer;
   scheduler.eos_ids = served_.eos_ids;
+  scheduler.stall_limit = seconds(options_.stalled_client_seconds);
+  SessionTable::Options sessions;
+  sessions.time_to_live = seconds(options_.session_ttl);
+  sessions_ = std::make_unique<SessionTable>(std::move(sessions), metrics_);
   dispatcher_ = std::make_unique<Dispatcher>();
-  scheduler_ = std::make_unique<Scheduler>(*engine_, *dispatcher_, metrics_, std::move(scheduler));
+  scheduler_ = std::make_unique<Scheduler>(*engine_, *sessions_, *dispatcher_, metrics_,
+                                           std::move(scheduler));
   loop_ = std::make_unique<EngineLoop>(*engine_, *scheduler_);
 }
 
 absl::Status ServerProcess::StartGrpc() {
   pool_ = std::make_unique<WorkerPool>(kPoolThreads, kPoolWaiting);
   context_ = std::make_unique<ServiceContext>(
-      ServiceContext{served_, *scheduler_, *pool_, metrics_, options_.max_prompt});
+      ServiceContext{served_, *scheduler_, *sessions_, *pool_, metrics_, options_.max_prompt});
   RIVULET_ASSIGN_OR_RETURN(
       grpc_, GrpcServer::Start(options_.listen.host, options_.listen.port, *context_));
   return absl::OkStatus();

@@ -26,6 +26,7 @@
 #include "server/scheduler/dispatcher.h"
 #include "server/scheduler/engine_loop.h"
 #include "server/scheduler/scheduler.h"
+#include "server/session/session_table.h"
 
 namespace rivulet {
 
@@ -59,6 +60,7 @@ class ServerProcess {
   std::shared_ptr<const LoadedModel> model_;
   ServedModel served_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<SessionTable> sessions_;
   std::unique_ptr<Dispatcher> dispatcher_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<EngineLoop> loop_;

@@ -26,9 +26,12 @@ constexpr const char* kOutcomeNames[kOutcomes] = {"stop",
                                                   "deadline",
                                                   "error",
                                                   "rejected_invalid",
+                                                  "rejected_session",
                                                   "rejected_queue",
                                                   "rejected_slots",
                                                   "rejected_draining"};
+
+constexpr const char* kSessionEndNames[kSessionEnds] = {"deleted", "expired", "evicted", "failed"};
 
 class Families {
  public:
@@ -83,6 +86,8 @@ void AddGauges(const Metrics& m, Families& out) {
   const auto value = [](const Gauge& gauge) { return static_cast<double>(gauge.value()); };
   out.AddGauge("requests_running", "Requests that hold state slots.", value(m.requests_running));
   out.AddGauge("requests_waiting", "Requests in the queue.", value(m.requests_waiting));
+  out.AddGauge("sessions", "Sessions, by where their state is.", value(m.sessions),
+               {{"tier", "device"}});
   out.AddGauge("state_bytes", "Bytes of session state in use.", value(m.state_bytes),
                {{"tier", "device"}});
   const double used = value(m.state_slots_used), total = value(m.state_slots_total);
@@ -105,10 +110,15 @@ void AddGauges(const Metrics& m, Families& out) {
 void AddCounters(const Metrics& m, Families& out) {
   out.AddCounter("prompt_tokens_total", "Prompt tokens, by where their state came from.",
                  m.prompt_tokens_computed, {{"source", "computed"}});
+  out.AddCounter("prompt_tokens_total", "", m.prompt_tokens_cached, {{"source", "cached"}});
   out.AddCounter("generation_tokens_total", "Tokens generated.", m.generation_tokens);
   for (size_t i = 0; i < kOutcomes; ++i) {
     out.AddCounter("requests_total", "Requests that ended, by how.", m.requests[i],
                    {{"outcome", kOutcomeNames[i]}});
+  }
+  for (size_t i = 0; i < kSessionEnds; ++i) {
+    out.AddCounter("sessions_ended_total", "Sessions that left, by why.", m.session_ends[i],
+                   {{"reason", kSessionEndNames[i]}});
   }
   out.AddCounter("folds_total", "Tails folded into a checkpoint.", m.folds);
 }

@@ -26,11 +26,21 @@ enum class Outcome : uint8_t {
   kDeadline,
   kError,
   kRejectedInvalid,   // INVALID_ARGUMENT before it reached the queue
+  kRejectedSession,   // no such session, or it is busy
   kRejectedQueue,     // --max-queue
-  kRejectedSlots,     // can never fit into --state-memory
+  kRejectedSlots,     // does not fit into --state-memory
   kRejectedDraining,  // the server is shutting down
 };
 inline constexpr size_t kOutcomes = static_cast<size_t>(Outcome::kRejectedDraining) + 1;
+
+// Why a session left: the label of rivulet_sessions_ended_total.
+enum class SessionEnd : uint8_t {
+  kDeleted,
+  kExpired,  // --session-ttl
+  kEvicted,  // the least recently used, for the slots
+  kFailed,   // its state was lost in a failed step
+};
+inline constexpr size_t kSessionEnds = static_cast<size_t>(SessionEnd::kFailed) + 1;
 
 // Seconds, from 1 ms to 43 minutes: vLLM's edges, so that its dashboards' panels can be reused.
 inline constexpr std::array kRequestSeconds = {.001, .005, .01, .02,  .04,  .06,  .08, .1,
@@ -49,11 +59,14 @@ struct Metrics {
   Gauge state_slots_used;
   Gauge state_slots_total;
   Gauge draining;
+  Gauge sessions;
 
   Counter prompt_tokens_computed;
+  Counter prompt_tokens_cached;
   Counter generation_tokens;
   std::array<Counter, kOutcomes> requests;
   Counter folds;
+  std::array<Counter, kSessionEnds> session_ends;
 
   Histogram time_to_first_token{kRequestSeconds};
   Histogram inter_token_latency{kTokenSeconds};
@@ -69,6 +82,7 @@ struct Metrics {
   std::atomic<bool> model_known{false};
 
   void CountRequest(Outcome outcome) { requests[static_cast<size_t>(outcome)].Add(); }
+  void CountSessionEnd(SessionEnd why) { session_ends[static_cast<size_t>(why)].Add(); }
 };
 
 // The exposition format, text 0.0.4.

@@ -8,6 +8,7 @@
 #include "server/rpc/served_model.h"
 #include "server/rpc/worker_pool.h"
 #include "server/scheduler/scheduler.h"
+#include "server/session/session_table.h"
 
 namespace rivulet {
 
@@ -16,6 +17,7 @@ namespace rivulet {
 struct ServiceContext {
   const ServedModel& model;
   Scheduler& scheduler;
+  SessionTable& sessions;
   WorkerPool& pool;
   Metrics& metrics;
   uint32_t max_prompt = 0;  // --max-prompt, tokens

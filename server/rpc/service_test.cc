@@ -43,10 +43,10 @@ class ServiceTest : public testing::Test {
     SchedulerOptions options;
     options.max_queue = 2;
     options.tokenizer = &tokenizer_;
-    scheduler_ = std::make_unique<Scheduler>(engine_, dispatcher_, metrics_, options);
+    scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
     loop_ = std::make_unique<EngineLoop>(engine_, *scheduler_);
     context_ = std::make_unique<ServiceContext>(
-        ServiceContext{model_, *scheduler_, pool_, metrics_, /*max_prompt=*/1000});
+        ServiceContext{model_, *scheduler_, sessions_, pool_, metrics_, /*max_prompt=*/1000});
     auto server = GrpcServer::Start("127.0.0.1", 0, *context_);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -119,6 +119,7 @@ class ServiceTest : public testing::Test {
   FakeTokenizer tokenizer_;
   PacedEngine engine_{4};
   Metrics metrics_;
+  SessionTable sessions_{{}, metrics_};
   ServedModel model_;
   Dispatcher dispatcher_;
   WorkerPool pool_{2, 100};

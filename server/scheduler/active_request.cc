@@ -8,6 +8,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
 #include "kernels/recurrence/state.h"
+#include "server/text/detokenizer.h"
 
 namespace rivulet {
 namespace {
@@ -45,8 +46,8 @@ void CloseOutbox(RequestContext& context, const Request& request, absl::Status s
 
 }  // namespace
 
-void EndUnstarted(RequestContext& context, const Request& request, absl::Status status,
-                  TimePoint now) {
+void EndUnstarted(RequestContext& context, Request& request, absl::Status status, TimePoint now) {
+  request.session.Release();
   context.metrics->CountRequest(OutcomeOf(status, request.kind, FinishReason::kNone));
   CloseOutbox(context, request, std::move(status), now);
 }
@@ -57,35 +58,54 @@ ActiveRequest::ActiveRequest(RequestContext& context, std::unique_ptr<Request> r
       request_(std::move(request)),
       stop_ids_(StopIds(*request_, context.eos_ids)),
       prompt_(std::move(session)),
+      context_tokens_(prompt_->tokens().size()),
+      cached_tokens_(static_cast<uint32_t>(prompt_->position())),
       admitted_(now),
       unfinished_(request_->completions) {
-  const bool forks = request_->completions > 1 && request_->max_tokens > 0;
-  prompt_tokens_ = request_->prompt.size() - (forks ? 1 : 0);
-  prompt_->Append(std::span(request_->prompt).first(prompt_tokens_));
-  for (uint32_t i = 0; i < request_->completions; ++i) {
-    completions_.push_back(
-        std::make_unique<Completion>(*request_, stop_ids_, context.tokenizer, i));
-  }
+  AppendPrompt();
   context_.metrics->request_queue_time.Observe(Seconds(now - request_->arrival));
-  if (prompt_tokens_ == 0) StartCompletions(now);
+  context_.metrics->prompt_tokens_cached.Add(cached_tokens_);
+  if (prompt_->pending() == 0) EndPrompt({}, now);
 }
 
-Session& ActiveRequest::SessionOf(int row) {
+void ActiveRequest::AppendPrompt() {
+  const std::vector<uint32_t>& prompt = request_->prompt;
+  const bool starts_text = context_.tokenizer != nullptr &&
+                           Detokenizer::StartsText(*context_.tokenizer, prompt_->tokens()) &&
+                           Detokenizer::StartsText(*context_.tokenizer, prompt);
+  for (uint32_t i = 0; i < request_->completions; ++i) {
+    completions_.push_back(
+        std::make_unique<Completion>(*request_, stop_ids_, context_.tokenizer, starts_text, i));
+  }
+  const size_t held_back = HoldsBackLast() && !prompt.empty() ? 1 : 0;
+  prompt_->Append(std::span(prompt).first(prompt.size() - held_back));
+}
+
+Session& ActiveRequest::SessionOf(int row) const {
   return row == kPromptRow ? *prompt_ : completions_[row]->session();
 }
 
-RowView ActiveRequest::ViewOf(int row) {
+RowView ActiveRequest::ViewOf(int row) const {
   const Session& session = SessionOf(row);
   RowView view;
   view.position = session.position();
   view.prompt_left = row == kPromptRow ? static_cast<uint32_t>(session.pending()) : 0;
-  view.outbox_full = request_->outbox->full();
-  view.deadline = request_->deadline;
+  view.outbox_full = stalled_at_ != kNoDeadline;
+  view.deadline = deadline();
   view.last_step = prompt_last_step_;
   return view;
 }
 
-void ActiveRequest::AppendRows(std::vector<int>& rows, std::vector<RowView>& views) {
+void ActiveRequest::NoteOutbox(TimePoint now) {
+  if (!request_->outbox->full()) {
+    stalled_at_ = kNoDeadline;
+  } else if (stalled_at_ == kNoDeadline) {
+    stalled_at_ = now + context_.stall_limit;
+  }
+}
+
+void ActiveRequest::AppendRows(TimePoint now, std::vector<int>& rows, std::vector<RowView>& views) {
+  NoteOutbox(now);
   const auto append = [&](int row) {
     rows.push_back(row);
     views.push_back(ViewOf(row));
@@ -96,12 +116,18 @@ void ActiveRequest::AppendRows(std::vector<int>& rows, std::vector<RowView>& vie
   }
 }
 
+// The target of a place is the token after it: of the session, or of the prompt, of which the last
+// may be held back.
 void ActiveRequest::AddScoreTargets(const Segment& segment, StepRow& row) const {
   if (!request_->score_prompt) return;
   const std::vector<uint32_t>& prompt = request_->prompt;
-  const size_t begin = std::min(prompt.size(), static_cast<size_t>(segment.position) + 1);
-  const size_t end = std::min(prompt.size(), begin + segment.tokens);
-  row.score_targets.assign(prompt.begin() + begin, prompt.begin() + end);
+  for (uint64_t next = segment.position + 1; next <= segment.position + segment.tokens; ++next) {
+    if (next < context_tokens_) {
+      row.score_targets.push_back(prompt_->tokens()[next]);
+    } else if (next - context_tokens_ < prompt.size()) {
+      row.score_targets.push_back(prompt[next - context_tokens_]);
+    }
+  }
   row.score_top = request_->score_top;
 }
 
@@ -113,7 +139,7 @@ absl::Status ActiveRequest::AddToPlan(int row, uint32_t tokens, uint64_t step, S
   plan.tokens.insert(plan.tokens.end(), first, first + tokens);
   if (row == kPromptRow) {
     AddScoreTargets(planned.segment, planned);
-    planned.sample = PromptRowSamples() && tokens == session.pending();
+    planned.sample = !HoldsBackLast() && tokens == session.pending();
     prompt_last_step_ = step;
   } else {
     planned.sample = true;
@@ -128,14 +154,23 @@ void ActiveRequest::CommitRow(int row, const StepRow& planned, RowResult result,
   const Segment& segment = planned.segment;
   SessionOf(row).CommitSegment();
   context_.metrics->folds.Add((segment.position % kFoldInterval + segment.tokens) / kFoldInterval);
-  if (row == kPromptRow) return CommitPrompt(segment.tokens, std::move(result), now);
+  if (row == kPromptRow) return CommitPrompt(segment, std::move(result), now);
   CommitToken(*completions_[row], std::move(result), now);
 }
 
-void ActiveRequest::CommitPrompt(size_t tokens, RowResult result, TimePoint now) {
-  context_.metrics->prompt_tokens_computed.Add(tokens);
-  std::move(result.scores.begin(), result.scores.end(), std::back_inserter(prompt_scores_));
-  if (prompt_->pending() > 0) return;
+void ActiveRequest::CommitPrompt(const Segment& segment, RowResult result, TimePoint now) {
+  context_.metrics->prompt_tokens_computed.Add(segment.tokens);
+  // A session that was cancelled in its prompt has more than one token pending: their scores are
+  // nobody's.
+  const uint64_t before_prompt =
+      context_tokens_ > segment.position + 1 ? context_tokens_ - segment.position - 1 : 0;
+  const size_t unasked = std::min<size_t>(before_prompt, result.scores.size());
+  std::move(result.scores.begin() + static_cast<ptrdiff_t>(unasked), result.scores.end(),
+            std::back_inserter(prompt_scores_));
+  if (prompt_->pending() == 0) EndPrompt(std::move(result), now);
+}
+
+void ActiveRequest::EndPrompt(RowResult result, TimePoint now) {
   context_.metrics->request_prefill_time.Observe(Seconds(now - admitted_));
   DeliverPromptScores();
   if (request_->max_tokens == 0) return EndAll(FinishReason::kLength, absl::OkStatus(), now);
@@ -179,23 +214,50 @@ void ActiveRequest::CommitToken(Completion& completion, RowResult result, TimePo
 }
 
 void ActiveRequest::FailRow(int row, const absl::Status& status, TimePoint now) {
+  state_lost_ = true;
   if (row == kPromptRow) return EndAll(FinishReason::kError, status, now);
   if (status_.ok()) status_ = status;
   Send(completions_[row]->Finish(FinishReason::kError), now);
 }
 
+void ActiveRequest::ReturnSession(std::unique_ptr<Session> session) {
+  SessionLease& lease = request_->session;
+  if (session == nullptr || !lease.held()) return;
+  if (state_lost_) return lease.Drop();
+  lease.PutState(std::move(session));
+  lease.Release();
+}
+
 void ActiveRequest::Send(StreamMessage message, TimePoint now) {
   const bool finished = message.finish_reason != FinishReason::kNone;
+  if (finished) {
+    message.usage.cached_tokens = cached_tokens_;
+    ReturnSession(completions_[message.index]->TakeSession());
+  }
   if (request_->outbox->Push(std::move(message))) context_.ready.push_back(request_->outbox);
   if (finished && --unfinished_ == 0) Close(now);
 }
 
 void ActiveRequest::EndAll(FinishReason reason, absl::Status status, TimePoint now) {
-  prompt_.reset();
+  if (prompt_ != nullptr) {
+    if (HoldsBackLast() && !request_->prompt.empty()) prompt_->Append(request_->prompt.back());
+    ReturnSession(std::move(prompt_));
+  }
   if (status_.ok()) status_ = std::move(status);
   for (const auto& completion : completions_) {
     if (!completion->finished()) Send(completion->Finish(reason), now);
   }
+}
+
+void ActiveRequest::EndLate(TimePoint now) {
+  if (request_->deadline <= now) {
+    return EndAll(FinishReason::kDeadline,
+                  absl::DeadlineExceededError("the deadline passed while the request ran"), now);
+  }
+  absl::Status stalled = absl::CancelledError(
+      "the client did not read for --stalled-client-seconds, so the request was ended");
+  request_->outbox->Abandon();
+  EndAll(FinishReason::kCancelled, std::move(stalled), now);
 }
 
 void ActiveRequest::Close(TimePoint now) {

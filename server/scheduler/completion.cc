@@ -14,13 +14,13 @@ bool Contains(const std::vector<uint32_t>& ids, uint32_t id) {
 }  // namespace
 
 Completion::Completion(const Request& request, const std::vector<uint32_t>& stop_ids,
-                       const Tokenizer* tokenizer, uint32_t index)
+                       const Tokenizer* tokenizer, bool starts_text, uint32_t index)
     : request_(request),
       stop_ids_(stop_ids),
       index_(index),
       matcher_(request.stop.strings, request.stop.include_stop) {
   if (tokenizer != nullptr) {
-    detokenizer_.emplace(*tokenizer, Detokenizer::StartsText(*tokenizer, request.prompt));
+    detokenizer_.emplace(*tokenizer, starts_text);
   }
 }
 
@@ -86,7 +86,6 @@ void Completion::End(FinishReason reason, StreamMessage& message) {
   message.finish_reason = reason;
   message.usage.prompt_tokens = static_cast<uint32_t>(request_.prompt.size());
   message.usage.completion_tokens = generated_;
-  session_.reset();
 }
 
 }  // namespace rivulet

@@ -31,16 +31,18 @@ namespace rivulet {
 class Completion {
  public:
   // `request`, `stop_ids` (all that end it, EOS included) and `tokenizer` (null: no text) outlive
-  // it.
+  // it. `starts_text`: as of Detokenizer.
   Completion(const Request& request, const std::vector<uint32_t>& stop_ids,
-             const Tokenizer* tokenizer, uint32_t index);
+             const Tokenizer* tokenizer, bool starts_text, uint32_t index);
   Completion(const Completion&) = delete;
   Completion& operator=(const Completion&) = delete;
 
-  // It goes on from here. The session is let go when the completion finishes.
+  // It goes on from here.
   void Start(std::unique_ptr<Session> session) { session_ = std::move(session); }
   // REQUIRES: started and not finished.
   Session& session() { return *session_; }
+  // Null if it was never started.
+  std::unique_ptr<Session> TakeSession() { return std::move(session_); }
   bool started() const { return session_ != nullptr; }
   bool finished() const { return finish_reason_ != FinishReason::kNone; }
   FinishReason finish_reason() const { return finish_reason_; }

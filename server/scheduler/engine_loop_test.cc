@@ -88,8 +88,9 @@ class EngineLoopTest : public testing::Test {
   }
   Metrics metrics_;
   CountingEngine engine_{4};
+  SessionTable sessions_{{}, metrics_};
   Dispatcher dispatcher_;
-  Scheduler scheduler_{engine_, dispatcher_, metrics_, Options()};
+  Scheduler scheduler_{engine_, sessions_, dispatcher_, metrics_, Options()};
   EngineLoop loop_{engine_, scheduler_};
 };
 

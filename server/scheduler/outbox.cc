@@ -65,6 +65,16 @@ bool Outbox::full() const {
   return tokens_ >= capacity_;
 }
 
+void Outbox::Abandon() {
+  MutexLock lock(&mutex_);
+  abandoned_ = true;
+}
+
+bool Outbox::abandoned() const {
+  MutexLock lock(&mutex_);
+  return abandoned_;
+}
+
 Outbox::Taken Outbox::Take() {
   Taken taken;
   bool made_room = false;

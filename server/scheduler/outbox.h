@@ -53,6 +53,10 @@ class Outbox {
   // Nothing more comes. The status ends the stream after everything pushed.
   [[nodiscard]] bool Close(absl::Status status);
   bool full() const;
+  // The client has not read for too long. Whoever writes to it may cut the connection, since its
+  // write in flight may never end; what waits here is lost then.
+  void Abandon();
+  bool abandoned() const;
 
   struct Taken {
     std::optional<StreamMessage> message;
@@ -75,6 +79,7 @@ class Outbox {
   std::deque<StreamMessage> waiting_ ABSL_GUARDED_BY(mutex_);  // at most one an index
   size_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;                  // in waiting_
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+  bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
   bool announced_ ABSL_GUARDED_BY(mutex_) = false;  // handed to the dispatcher, not yet delivered
 };
 

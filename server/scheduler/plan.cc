@@ -8,12 +8,12 @@
 namespace rivulet {
 namespace {
 
-// The tokens of a prompt's next piece, given its share: up to a chunk border if the share reaches
-// one, else up to the next border, so that no piece is wasted on less than a chunk's rest.
+// The tokens of a prompt's next piece, given its share: up to the last chunk border that the share
+// reaches, if it reaches one.
 uint32_t PieceTokens(const RowView& row, uint32_t share) {
   if (row.prompt_left <= share) return row.prompt_left;
   const uint32_t to_border = static_cast<uint32_t>(kFoldInterval - row.position % kFoldInterval);
-  if (share <= to_border) return std::min(row.prompt_left, to_border);
+  if (share < to_border) return share;
   return share - static_cast<uint32_t>((row.position + share) % kFoldInterval);
 }
 
@@ -49,7 +49,8 @@ std::vector<PlannedRow> SharePrompts(std::span<const RowView> rows, std::vector<
 
 }  // namespace
 
-StepChoice PlanStep(TimePoint now, std::span<const RowView> rows, const PlanLimits& limits) {
+StepChoice PlanStep(TimePoint now, std::span<const RowView> rows, const StepCost& cost,
+                    const PlanLimits& limits) {
   StepChoice choice;
   std::vector<size_t> prompts;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -64,9 +65,7 @@ StepChoice PlanStep(TimePoint now, std::span<const RowView> rows, const PlanLimi
     }
   }
   if (prompts.empty()) return choice;
-  const uint32_t decoding = static_cast<uint32_t>(choice.run.size());
-  const uint32_t left = limits.step_tokens > decoding ? limits.step_tokens - decoding : 0;
-  const uint32_t budget = std::max(left, limits.min_prompt_tokens);
+  const uint32_t budget = cost.PromptTokens(choice.run.size(), limits);
   const auto pieces = SharePrompts(rows, ChoosePrompts(rows, std::move(prompts), budget), budget);
   choice.run.insert(choice.run.end(), pieces.begin(), pieces.end());
   return choice;

@@ -7,11 +7,11 @@
 //  1. a row past its deadline is reported and does not run;
 //  2. a row whose stream's outbox is full sits out;
 //  3. every row that decodes runs, one token each;
-//  4. prompts share what is left of the budget: equal shares, and what a short prompt leaves goes
-//  to
-//     the longer ones. A piece ends at an absolute chunk border where it can, since a fold costs
-//     the same for a full chunk and a part of one. If not every prompt can have a chunk, those that
-//     have waited longest since their last piece go first: none starves.
+//  4. prompts share the tokens that StepCost allows beside those rows: equal shares, and what a
+//     short prompt leaves goes to the longer ones. A piece ends at an absolute chunk border where
+//     it can, since a fold costs the same for a full chunk and a part of one. If not every prompt
+//     can have a chunk, those that have waited longest since their last piece go first: none
+//     starves.
 // How a prompt is cut never changes a bit of what comes out.
 #ifndef RIVULET_SERVER_SCHEDULER_PLAN_H_
 #define RIVULET_SERVER_SCHEDULER_PLAN_H_
@@ -21,6 +21,8 @@
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "server/scheduler/step_cost.h"
 
 namespace rivulet {
 
@@ -37,15 +39,6 @@ struct RowView {
   uint64_t last_step = 0;  // of a prompt: number of the step that last ran it, 0 for none
 };
 
-struct PlanLimits {
-  // Decode rows and prompt pieces together. Small, since running streams wait for the step: prompts
-  // run no faster with 512 (tales, 2 cores), and a stream's next token then waits 85 ms instead
-  // of 10.
-  uint32_t step_tokens = 64;
-  // Prompts get this many even when decode rows use up the budget.
-  uint32_t min_prompt_tokens = 16;
-};
-
 struct PlannedRow {
   size_t row = 0;  // index into the rows given
   uint32_t tokens = 0;
@@ -57,7 +50,8 @@ struct StepChoice {
   std::vector<size_t> expired;
 };
 
-StepChoice PlanStep(TimePoint now, std::span<const RowView> rows, const PlanLimits& limits);
+StepChoice PlanStep(TimePoint now, std::span<const RowView> rows, const StepCost& cost,
+                    const PlanLimits& limits);
 
 }  // namespace rivulet
 

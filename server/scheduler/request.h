@@ -13,6 +13,7 @@
 #include "kernels/ops/sampling/sampling.h"
 #include "server/scheduler/outbox.h"
 #include "server/scheduler/plan.h"
+#include "server/session/session_table.h"
 
 namespace rivulet {
 
@@ -29,13 +30,17 @@ struct StopRules {
 struct Request {
   uint64_t id = 0;  // Scheduler::NewId
   RequestKind kind = RequestKind::kGenerate;
-  std::vector<uint32_t> prompt;  // at least one token
+  // The session that the prompt continues: leased for a turn (kGenerate, one completion), or for
+  // reading (kScore, which leaves it as it was). Not held: a context of its own.
+  SessionLease session;
+  std::vector<uint32_t> prompt;  // empty only if the session holds tokens
   uint32_t completions = 1;      // at least one; the API's n
   uint32_t max_tokens = 0;       // of each completion; 0 processes the prompt only
   SamplingParams sampling;       // with the seed
   StopRules stop;
   uint32_t logprobs = 0;  // 0: none; n: of each sampled token, with the n best
-  // Log-probabilities of the prompt's tokens but the first, delivered together before any token.
+  // Log-probabilities of the prompt's tokens that have a predecessor, delivered together before any
+  // token.
   bool score_prompt = false;
   uint32_t score_top = 0;
   TimePoint arrival;

@@ -15,11 +15,24 @@ namespace {
 // What a refused client is told to wait: long enough for some requests to end.
 constexpr int kRetryAfterMs = 1000;
 
+// A turn of a session that holds state has its slot already.
+uint32_t NewSlots(const Request& request) {
+  const SessionLease& lease = request.session;
+  const bool has_slot = lease.held() && lease.exclusive() && lease.state() != nullptr;
+  return request.completions - (has_slot ? 1 : 0);
+}
+
 }  // namespace
 
-Scheduler::Scheduler(Engine& engine, Dispatcher& dispatcher, Metrics& metrics,
-                     SchedulerOptions options)
-    : engine_(engine), dispatcher_(dispatcher), metrics_(metrics), options_(std::move(options)) {
+Scheduler::Scheduler(Engine& engine, SessionTable& sessions, Dispatcher& dispatcher,
+                     Metrics& metrics, SchedulerOptions options)
+    : engine_(engine),
+      sessions_(sessions),
+      dispatcher_(dispatcher),
+      metrics_(metrics),
+      options_(std::move(options)) {
+  sessions_.set_on_garbage([this] { Wake(); });
+  context_.stall_limit = options_.stall_limit;
   context_.tokenizer = options_.tokenizer;
   context_.eos_ids = options_.eos_ids;
   context_.metrics = &metrics_;
@@ -54,7 +67,9 @@ absl::Status Scheduler::CheckAdmissible(const Request& request) const {
 }
 
 absl::Status Scheduler::Submit(std::unique_ptr<Request>& request) {
-  RIVULET_CHECK(!request->prompt.empty() && request->completions > 0, "a request without rows");
+  RIVULET_CHECK(request->completions > 0, "a request without rows");
+  RIVULET_CHECK(!request->prompt.empty() || request->session.held(), "nothing to continue");
+  RIVULET_CHECK(request->completions == 1 || !request->session.held(), "a session has one future");
   {
     MutexLock lock(&mutex_);
     RIVULET_RETURN_IF_ERROR(CheckAdmissible(*request));
@@ -120,9 +135,9 @@ void Scheduler::WaitForWork() {
 }
 
 TimePoint Scheduler::NextDeadline() const {
-  TimePoint next = kNoDeadline;
+  TimePoint next = sessions_.NextExpiry();
   for (const auto& request : waiting_) next = std::min(next, request->deadline);
-  for (const auto& active : active_) next = std::min(next, active->request().deadline);
+  for (const auto& active : active_) next = std::min(next, active->deadline());
   return next;
 }
 
@@ -171,28 +186,89 @@ void Scheduler::EndLateWaiting(TimePoint now) {
 }
 
 void Scheduler::Admit(TimePoint now) {
-  uint32_t reserved = 0;
-  for (const auto& active : active_) reserved += active->reserved_slots();
   while (!waiting_.empty()) {
-    const uint32_t needed = waiting_.front()->completions;
-    if (reserved + needed > engine_.capacity().tail_slots) return;
-    auto session = Session::Create(engine_);
-    if (!session.ok()) return;
-    active_.push_back(std::make_unique<ActiveRequest>(context_, std::move(waiting_.front()),
-                                                      *std::move(session), now));
-    waiting_.pop_front();
-    reserved += needed;
+    const size_t before = waiting_.size();
+    AdmitWaiting(now);
+    // Who was let in may have ended at once and made room.
+    if (waiting_.size() < before) continue;
+    if (AnythingRuns() || CanMakeRoom(NewSlots(*waiting_.front()))) return;
+    RefuseFirst(now);
   }
 }
 
-void Scheduler::CollectRows() {
+bool Scheduler::AnythingRuns() const {
+  return std::any_of(active_.begin(), active_.end(),
+                     [](const auto& active) { return !active->ended(); });
+}
+
+void Scheduler::AdmitWaiting(TimePoint now) {
+  bool held_back = false;
+  for (auto& request : waiting_) {
+    // Whoever has its slots already passes those that wait for some.
+    if (held_back && NewSlots(*request) > 0) continue;
+    if (!TryAdmit(request, now)) held_back = true;
+  }
+  std::erase(waiting_, nullptr);
+}
+
+uint32_t Scheduler::HeldSlots() const {
+  size_t held = sessions_.states();
+  for (const auto& active : active_) held += active->reserved_slots();
+  return static_cast<uint32_t>(held);
+}
+
+bool Scheduler::CanMakeRoom(uint32_t slots) const {
+  return HeldSlots() + slots <= engine_.capacity().tail_slots + sessions_.idle_states();
+}
+
+bool Scheduler::MakeRoom(uint32_t slots) {
+  // Nobody loses a session for a request that does not get in all the same.
+  if (!CanMakeRoom(slots)) return false;
+  while (HeldSlots() + slots > engine_.capacity().tail_slots) {
+    if (!sessions_.EvictLeastRecentlyUsed()) return false;
+  }
+  return true;
+}
+
+bool Scheduler::TryAdmit(std::unique_ptr<Request>& request, TimePoint now) {
+  if (!MakeRoom(NewSlots(*request))) return false;
+  auto session = OpenSession(*request);
+  if (!session.ok()) return false;
+  active_.push_back(
+      std::make_unique<ActiveRequest>(context_, std::move(request), *std::move(session), now));
+  return true;
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Scheduler::OpenSession(Request& request) {
+  SessionLease& lease = request.session;
+  const Session* const state = lease.held() ? lease.state() : nullptr;
+  if (state != nullptr && lease.exclusive()) return lease.TakeState();
+  auto opened = state != nullptr ? state->Fork() : Session::Create(engine_);
+  if (opened.ok() && lease.held() && !lease.exclusive()) lease.Release();
+  return opened;
+}
+
+// All slots belong to sessions that wait for their turns behind the request that cannot be let in.
+void Scheduler::RefuseFirst(TimePoint now) {
+  const uint32_t slots = engine_.capacity().tail_slots;
+  EndUnstarted(context_, *waiting_.front(),
+               absl::ResourceExhaustedError(
+                   absl::StrCat("all ", slots,
+                                " state slots are held by sessions that are in use; try again "
+                                "later, or start the server with a larger --state-memory")),
+               now);
+  waiting_.pop_front();
+  ++ended_;
+}
+
+void Scheduler::CollectRows(TimePoint now) {
   rows_.clear();
   views_.clear();
   std::vector<int> rows;
   for (const auto& active : active_) {
     if (active->ended()) continue;
     rows.clear();
-    active->AppendRows(rows, views_);
+    active->AppendRows(now, rows, views_);
     for (const int row : rows) rows_.push_back({active.get(), row});
   }
 }
@@ -200,8 +276,8 @@ void Scheduler::CollectRows() {
 std::vector<PlannedRow> Scheduler::Choose(TimePoint now) {
   for (;;) {
     Admit(now);
-    CollectRows();
-    StepChoice choice = PlanStep(now, views_, options_.limits);
+    CollectRows(now);
+    StepChoice choice = PlanStep(now, views_, cost_, options_.limits);
     if (choice.expired.empty()) return std::move(choice.run);
     // Their slots are free for waiting requests in this very step: there may be no other row whose
     // end would start the next one.
@@ -210,11 +286,9 @@ std::vector<PlannedRow> Scheduler::Choose(TimePoint now) {
 }
 
 void Scheduler::EndExpired(const std::vector<size_t>& expired, TimePoint now) {
-  const absl::Status status =
-      absl::DeadlineExceededError("the deadline passed while the request ran");
   for (const size_t row : expired) {
     ActiveRequest& request = *rows_[row].request;
-    if (!request.ended()) request.EndAll(FinishReason::kDeadline, status, now);
+    if (!request.ended()) request.EndLate(now);
   }
 }
 
@@ -234,8 +308,10 @@ void Scheduler::FillPlan(const std::vector<PlannedRow>& chosen) {
 }
 
 const StepPlan& Scheduler::Plan(TimePoint now) {
+  planned_at_ = now;
   ApplyInbox(TakeInbox(), now);
   EndLateWaiting(now);
+  sessions_.Reap();
   FillPlan(Choose(now));
   Settle();
   return plan_;
@@ -243,11 +319,20 @@ const StepPlan& Scheduler::Plan(TimePoint now) {
 
 void Scheduler::Commit(StepResult result, TimePoint now) {
   RIVULET_CHECK(result.rows.size() == planned_.size(), "a result for each planned row");
+  LearnCost(now);
   for (size_t i = 0; i < planned_.size(); ++i) {
     planned_[i].request->CommitRow(planned_[i].row, plan_.rows[i], std::move(result.rows[i]), now);
   }
   planned_.clear();
   Settle();
+}
+
+void Scheduler::LearnCost(TimePoint now) {
+  size_t decode_rows = 0;
+  for (const RowRef& row : planned_) decode_rows += row.row == ActiveRequest::kPromptRow ? 0 : 1;
+  const size_t prompt_tokens = plan_.tokens.size() - decode_rows;
+  cost_.Observe(decode_rows, prompt_tokens,
+                std::chrono::duration<double>(now - planned_at_).count());
 }
 
 void Scheduler::Settle() {

@@ -7,8 +7,13 @@
 //
 // Plan takes the inbox, ends what was cancelled or is late, gives slots to waiting requests in the
 // order of their arrival, and asks PlanStep (plan.h) which rows run. Commit moves the sessions,
-// applies the stop rules and fills the outboxes. A waiting request that needs more slots than are
-// free holds back those behind it, so that a large one is never starved by small ones.
+// applies the stop rules and fills the outboxes.
+//
+// Slots: an idle session of the table keeps its slots, and is dropped, least recently used first,
+// when a waiting request needs them. A waiting request that needs more slots than can be had holds
+// back those behind it, so that a large one is never starved by small ones; a turn of a session
+// that has its slots passes it. If nothing runs and nothing can be dropped, the first waiting
+// request is refused: nothing else would ever let it in.
 //
 // It reads no clock, starts no thread and calls no Step: all of it can be driven by a test.
 #ifndef RIVULET_SERVER_SCHEDULER_SCHEDULER_H_
@@ -31,12 +36,16 @@
 #include "server/scheduler/dispatcher.h"
 #include "server/scheduler/plan.h"
 #include "server/scheduler/request.h"
+#include "server/scheduler/step_cost.h"
+#include "server/session/session_table.h"
 
 namespace rivulet {
 
 struct SchedulerOptions {
   PlanLimits limits;
-  uint32_t max_queue = 256;              // --max-queue
+  uint32_t max_queue = 256;  // --max-queue
+  // How long a stream whose client does not read keeps its slots once its outbox is full.
+  Clock::duration stall_limit = std::chrono::minutes(5);
   const Tokenizer* tokenizer = nullptr;  // null: the model has none
   std::vector<uint32_t> eos_ids;
 };
@@ -48,7 +57,8 @@ class Scheduler {
   static constexpr const char* kRetryAfterPayload = "rivulet.retry_after_ms";
 
   // All outlive it.
-  Scheduler(Engine& engine, Dispatcher& dispatcher, Metrics& metrics, SchedulerOptions options);
+  Scheduler(Engine& engine, SessionTable& sessions, Dispatcher& dispatcher, Metrics& metrics,
+            SchedulerOptions options);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -108,16 +118,27 @@ class Scheduler {
   void AbortNow(const absl::Status& status, TimePoint now);
   void EndLateWaiting(TimePoint now);
   void Admit(TimePoint now);
-  void CollectRows();
+  void AdmitWaiting(TimePoint now);  // one pass over the waiting requests
+  bool TryAdmit(std::unique_ptr<Request>& request, TimePoint now);
+  void RefuseFirst(TimePoint now);
+  bool AnythingRuns() const;
+  uint32_t HeldSlots() const;
+  bool CanMakeRoom(uint32_t slots) const;
+  bool MakeRoom(uint32_t slots);
+  absl::StatusOr<std::unique_ptr<Session>> OpenSession(Request& request);
+  void CollectRows(TimePoint now);
   std::vector<PlannedRow> Choose(TimePoint now);
   void FillPlan(const std::vector<PlannedRow>& chosen);
   void EndExpired(const std::vector<size_t>& expired, TimePoint now);
+  // What the planned step took goes into cost_.
+  void LearnCost(TimePoint now);
   // Drops ended requests, tells the dispatcher, shows the gauges.
   void Settle();
   void ShowGauges();
   TimePoint NextDeadline() const;
 
   Engine& engine_;
+  SessionTable& sessions_;
   Dispatcher& dispatcher_;
   Metrics& metrics_;
   const SchedulerOptions options_;
@@ -137,6 +158,8 @@ class Scheduler {
   std::vector<std::unique_ptr<ActiveRequest>> active_;
   uint64_t ended_ = 0;  // since the last Settle
   uint64_t step_ = 0;
+  StepCost cost_;
+  TimePoint planned_at_;
   std::vector<RowRef> rows_;     // candidates of this plan
   std::vector<RowView> views_;   // of rows_
   std::vector<RowRef> planned_;  // rows of plan_

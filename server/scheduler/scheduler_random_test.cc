@@ -50,10 +50,10 @@ class RandomSchedule {
   explicit RandomSchedule(uint64_t seed) : random_(seed) {
     SchedulerOptions options;
     options.max_queue = kMaxQueue;
+    options.stall_limit = std::chrono::hours(1000);
     options.eos_ids = {kEos};
-    options.limits = {.step_tokens = static_cast<uint32_t>(16 + Below(80)),
-                      .min_prompt_tokens = static_cast<uint32_t>(1 + Below(20))};
-    scheduler_ = std::make_unique<Scheduler>(engine_, dispatcher_, metrics_, options);
+    options.limits.max_prompt_tokens = static_cast<uint32_t>(1 + Below(80));
+    scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
   }
 
   void Run(int operations) {
@@ -181,12 +181,13 @@ class RandomSchedule {
   }
 
   std::mt19937_64 random_;
+  TimePoint now_ = TimePoint(seconds(1000));
   FakeEngine engine_{kSlots};
   Dispatcher dispatcher_;
   Metrics metrics_;
+  SessionTable sessions_{{.now = [this] { return now_; }}, metrics_};
   std::unique_ptr<Scheduler> scheduler_;
   std::deque<Modelled> requests_;
-  TimePoint now_ = TimePoint(seconds(1000));
   size_t queued_ = 0;
 };
 

@@ -13,8 +13,8 @@
 // CommitSegment moves the position, or CancelSegment if it did not run. If it ran and failed, the
 // state is undefined: destroy the session.
 //
-// It knows no request, stream, sampling parameter or stop rule, and finds no other session
-// (a table with leases comes with the Sessions service).
+// It knows no request, stream, sampling parameter or stop rule, and no other session
+// (session_table.h keeps those that outlive a request).
 //
 // Threading: engine thread only, destruction included; the engine must outlive it.
 #ifndef RIVULET_SERVER_SESSION_SESSION_H_

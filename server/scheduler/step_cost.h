@@ -1,0 +1,73 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What a step takes, learnt from the steps before it, and from that: how many prompt tokens may
+// join the next one.
+//
+// A token of a running stream waits for the whole step, so prompts are budgeted in time: they may
+// lengthen a step by a fixed share of what its decode rows take alone. Neither the batch nor the
+// model nor the machine has to be known beforehand.
+//
+// Threading: none of its own; the scheduler's, on the engine thread.
+#ifndef RIVULET_SERVER_SCHEDULER_STEP_COST_H_
+#define RIVULET_SERVER_SCHEDULER_STEP_COST_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace rivulet {
+
+struct PlanLimits {
+  // Prompts may lengthen a step by this times what its decode rows take alone. 1: the tokens of
+  // running streams come half as fast while a prompt is processed, and prompts get half of the
+  // machine.
+  double prompt_share = 1.0;
+  // How long a step without decode rows may take: who arrives meanwhile waits for its end.
+  double prompt_seconds = 0.05;
+  // Whatever the time says: bounds a step's memory.
+  uint32_t max_prompt_tokens = 512;
+};
+
+class StepCost {
+ public:
+  // A step of that many decode rows and prompt tokens, not both 0, took so long.
+  void Observe(size_t decode_rows, size_t prompt_tokens, double seconds);
+
+  // Seconds that this many decode rows take alone; 0: not known.
+  double DecodeSeconds(size_t decode_rows) const;
+
+  // How many prompt tokens may join a step of this many decode rows. At least 1, but for 0 when the
+  // step shall run without prompts to measure its decode rows.
+  uint32_t PromptTokens(size_t decode_rows, const PlanLimits& limits) const;
+
+ private:
+  // A moving mean that one outlier (a preempted thread) cannot move far.
+  struct Mean {
+    double value = 0;  // 0: nothing yet
+    void Add(double sample);
+  };
+  // Of steps of 2^i to 2^(i+1) - 1 decode rows: their mean size and time.
+  struct DecodePoint {
+    Mean rows;
+    Mean seconds;
+    bool tried = false;
+  };
+  // What pieces of prompts take, beside decode rows or alone.
+  struct PromptCost {
+    Mean token_seconds;
+    double last_tokens = 0;  // of the step before: the next one is at most twice as large
+  };
+
+  static uint32_t Budget(const PromptCost& cost, double seconds, double first_tokens,
+                         const PlanLimits& limits);
+  bool MustMeasure(size_t decode_rows) const;
+
+  std::array<DecodePoint, 24> decode_;
+  PromptCost beside_decode_;
+  PromptCost alone_;
+  size_t steps_since_measured_ = 0;  // with decode rows and prompts
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_SCHEDULER_STEP_COST_H_

@@ -1,0 +1,336 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/session/session_table.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status.h"
+
+namespace rivulet {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+
+// As many departed sessions are remembered; about 100 bytes each.
+constexpr size_t kMaxDeparted = 4096;
+
+bool IsIdCharacter(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.' ||
+         c == ':';
+}
+
+absl::Status CheckId(const std::string& id) {
+  if (id.size() > SessionTable::kMaxIdBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("session id of ", id.size(), " bytes: at most ", SessionTable::kMaxIdBytes));
+  }
+  if (std::all_of(id.begin(), id.end(), &IsIdCharacter)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "session id: only letters, digits and - _ . : are allowed; put other text into the name");
+}
+
+absl::Status CheckName(const std::string& name) {
+  if (name.size() <= SessionTable::kMaxNameBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("session name of ", name.size(),
+                                                 " bytes: at most ", SessionTable::kMaxNameBytes));
+}
+
+std::string MakeId() {
+  std::random_device device;
+  char text[17];
+  std::snprintf(text, sizeof(text), "%08x%08x", device(), device());
+  return text;
+}
+
+absl::Status Busy(const std::string& id) {
+  return absl::AbortedError(
+      absl::StrCat("session \"", id,
+                   "\" is busy: one turn at a time; try again when the running one has ended"));
+}
+
+}  // namespace
+
+// All members are guarded by the table's mutex, but `id` and `created`, which are constant, and
+// `state`, which is its lease holder's while there is an exclusive lease.
+struct SessionLease::Entry {
+  std::string id;
+  std::string name;
+  SessionTable::TimePoint created;
+  SessionTable::TimePoint last_used;
+  std::unique_ptr<Session> state;
+  uint64_t tokens = 0;
+  bool holds_state = false;  // also while a turn has it
+  bool in_turn = false;
+  bool in_table = true;
+  uint32_t readers = 0;
+  std::list<std::shared_ptr<Entry>>::iterator idle;  // if !busy()
+
+  bool busy() const { return in_turn || readers > 0; }
+};
+
+SessionLease::SessionLease(SessionLease&& other) noexcept
+    : table_(std::exchange(other.table_, nullptr)),
+      entry_(std::move(other.entry_)),
+      exclusive_(other.exclusive_) {}
+
+SessionLease& SessionLease::operator=(SessionLease&& other) noexcept {
+  std::swap(table_, other.table_);
+  std::swap(entry_, other.entry_);
+  std::swap(exclusive_, other.exclusive_);
+  return *this;
+}
+
+const std::string& SessionLease::id() const { return entry_->id; }
+
+uint64_t SessionLease::tokens() const {
+  MutexLock lock(&table_->mutex_);
+  return entry_->tokens;
+}
+
+const Session* SessionLease::state() const { return entry_->state.get(); }
+
+std::unique_ptr<Session> SessionLease::TakeState() {
+  RIVULET_CHECK(exclusive_, "takes a state without the right to change it");
+  MutexLock lock(&table_->mutex_);
+  if (entry_->state != nullptr) --table_->states_;
+  return std::move(entry_->state);
+}
+
+void SessionLease::PutState(std::unique_ptr<Session> state) {
+  RIVULET_CHECK(exclusive_ && state != nullptr, "gives back a state that it cannot have");
+  MutexLock lock(&table_->mutex_);
+  RIVULET_CHECK(entry_->state == nullptr, "the state was not taken");
+  entry_->tokens = state->tokens().size();
+  entry_->holds_state = true;
+  entry_->state = std::move(state);
+  ++table_->states_;
+}
+
+void SessionLease::Drop() {
+  RIVULET_CHECK(exclusive_, "drops a session that others may use");
+  std::unique_ptr<Session> state;  // destroyed without the lock
+  {
+    MutexLock lock(&table_->mutex_);
+    state = table_->Remove(entry_, SessionTable::Reason::kFailed);
+  }
+  Release();
+}
+
+void SessionLease::Release() {
+  if (entry_ == nullptr) return;
+  table_->Return(*entry_, exclusive_);
+  entry_ = nullptr;
+}
+
+SessionTable::SessionTable(Options options, Metrics& metrics)
+    : options_(std::move(options)),
+      metrics_(metrics),
+      clock_offset_(
+          duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()) -
+          duration_cast<milliseconds>(options_.now().time_since_epoch())) {}
+
+SessionTable::~SessionTable() = default;
+
+int64_t SessionTable::UnixMs(TimePoint time) const {
+  return (duration_cast<milliseconds>(time.time_since_epoch()) + clock_offset_).count();
+}
+
+absl::StatusOr<SessionInfo> SessionTable::Create(const std::string& id, const std::string& name) {
+  RIVULET_RETURN_IF_ERROR(CheckId(id));
+  RIVULET_RETURN_IF_ERROR(CheckName(name));
+  auto entry = std::make_shared<Entry>();
+  entry->id = id.empty() ? MakeId() : id;
+  entry->name = name;
+  entry->created = entry->last_used = options_.now();
+  MutexLock lock(&mutex_);
+  if (entries_.size() >= options_.max_sessions) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(entries_.size(),
+                     " sessions exist, as many as the server keeps: delete some, or start the "
+                     "server with a shorter --session-ttl"));
+  }
+  if (!entries_.try_emplace(entry->id, entry).second) {
+    return absl::AlreadyExistsError(absl::StrCat("session \"", entry->id, "\" exists already"));
+  }
+  entry->idle = idle_empty_.insert(idle_empty_.end(), entry);
+  metrics_.sessions.Add(1);
+  return InfoOf(*entry);
+}
+
+absl::StatusOr<SessionInfo> SessionTable::Get(const std::string& id) const {
+  MutexLock lock(&mutex_);
+  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
+  return InfoOf(*entry);
+}
+
+std::vector<SessionInfo> SessionTable::List(const std::string& after, size_t limit) const {
+  std::vector<SessionInfo> sessions;
+  MutexLock lock(&mutex_);
+  for (auto next = entries_.upper_bound(after); next != entries_.end() && sessions.size() < limit;
+       ++next) {
+    sessions.push_back(InfoOf(*next->second));
+  }
+  return sessions;
+}
+
+absl::Status SessionTable::Delete(const std::string& id) {
+  bool garbage = false;
+  {
+    MutexLock lock(&mutex_);
+    RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
+    if (entry->busy()) return Busy(id);
+    std::unique_ptr<Session> state = Remove(entry, Reason::kDeleted);
+    garbage = state != nullptr;
+    if (garbage) garbage_.push_back(std::move(state));
+  }
+  if (garbage && on_garbage_) on_garbage_();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SessionLease> SessionTable::LeaseForTurn(const std::string& id) {
+  return Lease(id, /*exclusive=*/true);
+}
+
+absl::StatusOr<SessionLease> SessionTable::LeaseForReading(const std::string& id) {
+  return Lease(id, /*exclusive=*/false);
+}
+
+absl::StatusOr<SessionLease> SessionTable::Lease(const std::string& id, bool exclusive) {
+  MutexLock lock(&mutex_);
+  RIVULET_ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
+  if (entry->in_turn || (exclusive && entry->readers > 0)) return Busy(id);
+  SetBusy(*entry, exclusive);
+  return SessionLease(this, std::move(entry), exclusive);
+}
+
+void SessionTable::SetBusy(Entry& entry, bool exclusive) {
+  if (!entry.busy()) IdleListOf(entry).erase(entry.idle);
+  entry.last_used = options_.now();
+  if (exclusive) {
+    entry.in_turn = true;
+  } else {
+    ++entry.readers;
+  }
+}
+
+void SessionTable::Return(Entry& entry, bool exclusive) {
+  MutexLock lock(&mutex_);
+  if (!entry.in_table) return;  // dropped
+  if (exclusive) {
+    entry.in_turn = false;
+    entry.holds_state = entry.state != nullptr;
+  } else {
+    --entry.readers;
+  }
+  if (entry.busy()) return;
+  entry.last_used = options_.now();
+  IdleList& idle = IdleListOf(entry);
+  entry.idle = idle.insert(idle.end(), entries_.at(entry.id));
+}
+
+SessionTable::IdleList& SessionTable::IdleListOf(const Entry& entry) {
+  return entry.holds_state ? idle_states_ : idle_empty_;
+}
+
+absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::Find(
+    const std::string& id) const {
+  const auto found = entries_.find(id);
+  if (found != entries_.end()) return found->second;
+  const auto departed = departed_.find(id);
+  const char* why = "it was never created, or is long gone";
+  if (departed != departed_.end()) {
+    constexpr const char* kWhy[] = {"it was deleted", "it was idle for longer than --session-ttl",
+                                    "its slots were needed for others (it was the least recently "
+                                    "used; --state-memory sets how many fit)",
+                                    "its state was lost in a failed step"};
+    why = kWhy[static_cast<size_t>(departed->second)];
+  }
+  return absl::NotFoundError(
+      absl::StrCat("no session \"", id, "\": ", why, "; create one and send the whole context"));
+}
+
+std::unique_ptr<Session> SessionTable::Remove(const std::shared_ptr<Entry>& entry, Reason reason) {
+  if (!entry->busy()) IdleListOf(*entry).erase(entry->idle);
+  if (entry->state != nullptr) --states_;
+  entry->in_table = false;
+  metrics_.sessions.Add(-1);
+  metrics_.CountSessionEnd(reason);
+  Remember(entry->id, reason);
+  entries_.erase(entry->id);
+  return std::move(entry->state);
+}
+
+void SessionTable::Remember(const std::string& id, Reason reason) {
+  if (departed_.insert_or_assign(id, reason).second) departed_order_.push_back(id);
+  if (departed_order_.size() <= kMaxDeparted) return;
+  departed_.erase(departed_order_.front());
+  departed_order_.pop_front();
+}
+
+SessionInfo SessionTable::InfoOf(const Entry& entry) const {
+  SessionInfo info;
+  info.id = entry.id;
+  info.name = entry.name;
+  info.tokens = entry.tokens;
+  info.holds_state = entry.holds_state;
+  info.busy = entry.busy();
+  info.created_unix_ms = UnixMs(entry.created);
+  info.last_used_unix_ms = UnixMs(entry.last_used);
+  return info;
+}
+
+size_t SessionTable::size() const {
+  MutexLock lock(&mutex_);
+  return entries_.size();
+}
+
+size_t SessionTable::states() const {
+  MutexLock lock(&mutex_);
+  return states_;
+}
+
+size_t SessionTable::idle_states() const {
+  MutexLock lock(&mutex_);
+  return idle_states_.size();
+}
+
+void SessionTable::Reap() {
+  std::vector<std::unique_ptr<Session>> garbage;  // destroyed without the lock
+  const TimePoint oldest = options_.now() - options_.time_to_live;
+  MutexLock lock(&mutex_);
+  garbage.swap(garbage_);
+  if (options_.time_to_live.count() == 0) return;
+  for (IdleList* idle : {&idle_states_, &idle_empty_}) {
+    while (!idle->empty() && idle->front()->last_used <= oldest) {
+      garbage.push_back(Remove(std::shared_ptr<Entry>(idle->front()), Reason::kExpired));
+    }
+  }
+}
+
+SessionTable::TimePoint SessionTable::NextExpiry() const {
+  if (options_.time_to_live.count() == 0) return TimePoint::max();
+  MutexLock lock(&mutex_);
+  TimePoint next = TimePoint::max();
+  for (const IdleList* idle : {&idle_states_, &idle_empty_}) {
+    if (!idle->empty()) {
+      next = std::min(next, idle->front()->last_used + options_.time_to_live);
+    }
+  }
+  return next;
+}
+
+bool SessionTable::EvictLeastRecentlyUsed() {
+  std::unique_ptr<Session> state;  // destroyed without the lock
+  MutexLock lock(&mutex_);
+  if (idle_states_.empty()) return false;
+  state = Remove(std::shared_ptr<Entry>(idle_states_.front()), Reason::kEvicted);
+  return true;
+}
+
+}  // namespace rivulet

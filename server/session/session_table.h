@@ -1,0 +1,193 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The sessions that outlive a request: id → name, times and state. A turn takes a lease first, and
+// gives the state back with it; nobody else can run a turn in between.
+//
+//   Create ──► empty ──lease, turn──► holds state ◄──lease, turn──► ...
+//                └──────────── Delete, too long idle, room needed ────► gone
+//
+// A session holds no slot before its first turn. A session that is idle longer than the time to
+// live is dropped; so is, when slots run out, the one that was used least recently
+// (EvictLeastRecentlyUsed). A lease protects its session from all three.
+//
+// It knows no request and no token's meaning, and never touches the engine but by destroying
+// states.
+//
+// Threading: as each method says. States live and die on the engine thread alone: what Delete
+// takes out on another thread waits for Reap. Destroy the table after the engine thread has ended
+// and before the engine.
+#ifndef RIVULET_SERVER_SESSION_SESSION_TABLE_H_
+#define RIVULET_SERVER_SESSION_SESSION_TABLE_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/base/mutex.h"
+#include "server/metrics/metrics.h"
+#include "server/session/session.h"
+
+namespace rivulet {
+
+class SessionTable;
+
+// What may be told of a session. While a turn runs, `tokens` is what the session held before it.
+struct SessionInfo {
+  std::string id;
+  std::string name;
+  uint64_t tokens = 0;  // in its context
+  bool holds_state = false;
+  bool busy = false;
+  int64_t created_unix_ms = 0;
+  int64_t last_used_unix_ms = 0;
+};
+
+// The right to use a session until this is gone. Move-only.
+class SessionLease {
+ public:
+  SessionLease() = default;
+  SessionLease(SessionLease&& other) noexcept;
+  SessionLease& operator=(SessionLease&& other) noexcept;
+  // The session is idle again. Any thread.
+  ~SessionLease() { Release(); }
+
+  bool held() const { return entry_ != nullptr; }
+  // For a turn, which may change the session: nobody else has a lease. Else for reading.
+  bool exclusive() const { return exclusive_; }
+
+  // REQUIRES for all that follow: held().
+  const std::string& id() const;
+  // Tokens of the session's context. Any thread, until TakeState.
+  uint64_t tokens() const;
+
+  // ---- The engine thread.
+
+  // The state, to fork from; null before the session's first turn.
+  const Session* state() const;
+  // The state itself; null before the first turn. REQUIRES: exclusive().
+  std::unique_ptr<Session> TakeState();
+  // REQUIRES: exclusive(), and the state was taken.
+  void PutState(std::unique_ptr<Session> state);
+  // The session leaves the table: its state is lost. REQUIRES: exclusive().
+  void Drop();
+
+  void Release();  // any thread
+
+ private:
+  friend class SessionTable;
+  struct Entry;
+  SessionLease(SessionTable* table, std::shared_ptr<Entry> entry, bool exclusive)
+      : table_(table), entry_(std::move(entry)), exclusive_(exclusive) {}
+
+  SessionTable* table_ = nullptr;
+  std::shared_ptr<Entry> entry_;
+  bool exclusive_ = false;
+};
+
+class SessionTable {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using TimePoint = Clock::time_point;
+
+  struct Options {
+    std::chrono::seconds time_to_live{0};  // of an idle session; 0: for ever
+    size_t max_sessions = size_t{1} << 16;
+    std::function<TimePoint()> now = &Clock::now;  // tests have their own
+  };
+  static constexpr size_t kMaxIdBytes = 128;
+  static constexpr size_t kMaxNameBytes = 256;
+
+  // `metrics` outlives it: it keeps the number of sessions and why they left.
+  SessionTable(Options options, Metrics& metrics);
+  ~SessionTable();
+  SessionTable(const SessionTable&) = delete;
+  SessionTable& operator=(const SessionTable&) = delete;
+
+  // ---- Any thread.
+
+  // A session without context. An empty id: one is made up. INVALID_ARGUMENT for an id that is not
+  // 1 to kMaxIdBytes letters, digits and -_.: or a name over kMaxNameBytes; ALREADY_EXISTS;
+  // RESOURCE_EXHAUSTED when max_sessions exist.
+  absl::StatusOr<SessionInfo> Create(const std::string& id, const std::string& name);
+
+  // NOT_FOUND, saying what became of the session if that is still known.
+  absl::StatusOr<SessionInfo> Get(const std::string& id) const;
+
+  // Sessions in the order of their ids from the first id after `after`, at most `limit`.
+  std::vector<SessionInfo> List(const std::string& after, size_t limit) const;
+
+  // NOT_FOUND as Get; ABORTED while a lease is out.
+  absl::Status Delete(const std::string& id);
+
+  // For one turn. NOT_FOUND as Get; ABORTED while any other lease is out.
+  absl::StatusOr<SessionLease> LeaseForTurn(const std::string& id);
+  // To read; several at once. NOT_FOUND as Get; ABORTED while a turn has its lease.
+  absl::StatusOr<SessionLease> LeaseForReading(const std::string& id);
+
+  // Called, without a lock held, when there is something to Reap. Set once, before any Delete.
+  void set_on_garbage(std::function<void()> on_garbage) { on_garbage_ = std::move(on_garbage); }
+
+  size_t size() const;
+  // Sessions whose state is in the table and holds slots: not those whose state a turn has taken.
+  size_t states() const;
+  // Of these, the ones that EvictLeastRecentlyUsed could drop.
+  size_t idle_states() const;
+
+  // ---- The engine thread.
+
+  // Destroys the states of deleted sessions and drops those that were idle too long.
+  void Reap();
+  // When the next idle session will have been idle too long; TimePoint::max() for never.
+  TimePoint NextExpiry() const;
+  // Drops the idle session with state that was used least recently. False if there is none.
+  bool EvictLeastRecentlyUsed();
+
+ private:
+  friend class SessionLease;
+  using Entry = SessionLease::Entry;
+  using IdleList = std::list<std::shared_ptr<Entry>>;
+  using Reason = SessionEnd;
+
+  absl::StatusOr<std::shared_ptr<Entry>> Find(const std::string& id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<SessionLease> Lease(const std::string& id, bool exclusive);
+  void Return(Entry& entry, bool exclusive);
+  void SetBusy(Entry& entry, bool exclusive) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  IdleList& IdleListOf(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes the entry out of the table and remembers why; the state is the caller's to destroy.
+  std::unique_ptr<Session> Remove(const std::shared_ptr<Entry>& entry, Reason reason)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Remember(const std::string& id, Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  SessionInfo InfoOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t UnixMs(TimePoint time) const;
+
+  const Options options_;
+  Metrics& metrics_;
+  const std::chrono::milliseconds clock_offset_;  // Unix time - our clock
+  std::function<void()> on_garbage_;
+
+  mutable Mutex mutex_;
+  std::map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
+  // Idle sessions, the least recently used first: with state, and without.
+  IdleList idle_states_ ABSL_GUARDED_BY(mutex_);
+  IdleList idle_empty_ ABSL_GUARDED_BY(mutex_);
+  size_t states_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::unique_ptr<Session>> garbage_ ABSL_GUARDED_BY(mutex_);
+  // What became of the last sessions that left, for errors that say so.
+  std::map<std::string, Reason> departed_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::string> departed_order_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_SESSION_SESSION_TABLE_H_

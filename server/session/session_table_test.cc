@@ -1,0 +1,188 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/session/session_table.h"
+
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/engine/fake_engine.h"
+
+namespace rivulet {
+namespace {
+
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class SessionTableTest : public testing::Test {
+ protected:
+  SessionTableTest() {
+    sessions_.set_on_garbage([this] { ++garbage_told_; });
+  }
+
+  // A turn that leaves `tokens` tokens in the session.
+  void Turn(const std::string& id, size_t tokens = 1) {
+    auto lease = sessions_.LeaseForTurn(id);
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    std::unique_ptr<Session> state = lease->TakeState();
+    if (state == nullptr) state = *Session::Create(engine_);
+    for (size_t i = 0; i < tokens; ++i) state->Append(7);
+    lease->PutState(std::move(state));
+  }
+  uint64_t Ended(SessionEnd why) const {
+    return metrics_.session_ends[static_cast<size_t>(why)].value();
+  }
+
+  SessionTable::TimePoint now_{seconds(1000)};
+  FakeEngine engine_{8};
+  Metrics metrics_;
+  SessionTable sessions_{
+      {.time_to_live = seconds(60), .max_sessions = 4, .now = [this] { return now_; }}, metrics_};
+  int garbage_told_ = 0;
+};
+
+TEST_F(SessionTableTest, CreateGetListDelete) {
+  ASSERT_TRUE(sessions_.Create("b", "the second").ok());
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  const auto made_up = sessions_.Create("", "unnamed");
+  ASSERT_TRUE(made_up.ok());
+  EXPECT_EQ(made_up->id.size(), 16u);
+  const auto info = sessions_.Get("b");
+  ASSERT_TRUE(info.ok());
+  EXPECT_EQ(info->name, "the second");
+  EXPECT_FALSE(info->busy);
+  EXPECT_FALSE(info->holds_state);
+  EXPECT_EQ(info->tokens, 0u);
+  EXPECT_GT(info->created_unix_ms, 1700000000000) << "milliseconds since 1970";
+  EXPECT_EQ(metrics_.sessions.value(), 3);
+
+  std::vector<std::string> ids;
+  for (const SessionInfo& session : sessions_.List("", 100)) ids.push_back(session.id);
+  EXPECT_THAT(ids, testing::UnorderedElementsAre("a", "b", made_up->id));
+  EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
+  EXPECT_EQ(sessions_.List("", 1).size(), 1u);
+  EXPECT_EQ(sessions_.List("b", 100).size(), made_up->id > "b" ? 1u : 0u);
+
+  EXPECT_TRUE(sessions_.Delete("a").ok());
+  EXPECT_EQ(sessions_.size(), 2u);
+  EXPECT_EQ(garbage_told_, 0) << "it held no state";
+  EXPECT_THAT(std::string(sessions_.Get("a").status().message()), HasSubstr("it was deleted"));
+}
+
+TEST_F(SessionTableTest, RefusesBadIdsNamesAndTooMany) {
+  EXPECT_TRUE(absl::IsInvalidArgument(sessions_.Create("a b", "").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(sessions_.Create("a\n", "").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(sessions_.Create(std::string(129, 'a'), "").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(sessions_.Create("a", std::string(257, 'n')).status()));
+  for (const char* id : {"a", "b", "c", "d"}) ASSERT_TRUE(sessions_.Create(id, "").ok());
+  const absl::Status full = sessions_.Create("e", "").status();
+  EXPECT_TRUE(absl::IsResourceExhausted(full));
+  EXPECT_THAT(std::string(full.message()), HasSubstr("--session-ttl"));
+  EXPECT_TRUE(sessions_.Delete("a").ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(sessions_.Create("b", "").status()));
+  EXPECT_TRUE(absl::IsNotFound(sessions_.Get("nobody").status()));
+}
+
+TEST_F(SessionTableTest, OneTurnAtATime) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  auto turn = sessions_.LeaseForTurn("a");
+  ASSERT_TRUE(turn.ok());
+  EXPECT_TRUE(sessions_.Get("a")->busy);
+  EXPECT_TRUE(absl::IsAborted(sessions_.LeaseForTurn("a").status()));
+  EXPECT_TRUE(absl::IsAborted(sessions_.LeaseForReading("a").status()));
+  EXPECT_TRUE(absl::IsAborted(sessions_.Delete("a")));
+  SessionLease moved = *std::move(turn);
+  EXPECT_TRUE(absl::IsAborted(sessions_.LeaseForTurn("a").status())) << "a moved lease still holds";
+  moved.Release();
+  EXPECT_FALSE(sessions_.Get("a")->busy);
+  EXPECT_TRUE(sessions_.LeaseForTurn("a").ok());
+  EXPECT_TRUE(sessions_.Delete("a").ok()) << "the lease above lived as long as its line";
+}
+
+TEST_F(SessionTableTest, SeveralMayReadButNotBesideATurn) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  auto one = sessions_.LeaseForReading("a");
+  auto two = sessions_.LeaseForReading("a");
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_TRUE(absl::IsAborted(sessions_.LeaseForTurn("a").status()));
+  one->Release();
+  EXPECT_TRUE(absl::IsAborted(sessions_.LeaseForTurn("a").status()));
+  two->Release();
+  EXPECT_TRUE(sessions_.LeaseForTurn("a").ok());
+}
+
+TEST_F(SessionTableTest, StateComesBackWithItsTokens) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  Turn("a", 5);
+  EXPECT_EQ(sessions_.Get("a")->tokens, 5u);
+  EXPECT_TRUE(sessions_.Get("a")->holds_state);
+  EXPECT_EQ(sessions_.states(), 1u);
+  {
+    auto lease = sessions_.LeaseForTurn("a");
+    EXPECT_EQ(lease->tokens(), 5u);
+    std::unique_ptr<Session> state = lease->TakeState();
+    EXPECT_EQ(sessions_.states(), 0u);
+    EXPECT_EQ(state->tokens().size(), 5u);
+    lease->PutState(std::move(state));
+  }
+  EXPECT_EQ(engine_.tails_used(), 1u);
+  EXPECT_TRUE(sessions_.Delete("a").ok());
+  EXPECT_EQ(garbage_told_, 1);
+  EXPECT_EQ(engine_.tails_used(), 1u) << "states die on the engine thread";
+  sessions_.Reap();
+  EXPECT_EQ(engine_.tails_used(), 0u);
+  EXPECT_EQ(engine_.checkpoints_used(), 0u);
+}
+
+TEST_F(SessionTableTest, EvictsTheLeastRecentlyUsedThatIsIdleAndHoldsState) {
+  for (const char* id : {"a", "b", "c", "empty"}) ASSERT_TRUE(sessions_.Create(id, "").ok());
+  for (const char* id : {"a", "b", "c", "a"}) {
+    now_ += seconds(1);
+    Turn(id);
+  }
+  auto busy = sessions_.LeaseForTurn("b");
+  EXPECT_EQ(sessions_.idle_states(), 2u);
+  EXPECT_TRUE(sessions_.EvictLeastRecentlyUsed());
+  EXPECT_THAT(std::string(sessions_.Get("c").status().message()), HasSubstr("--state-memory"));
+  EXPECT_TRUE(sessions_.EvictLeastRecentlyUsed());
+  EXPECT_TRUE(absl::IsNotFound(sessions_.Get("a").status()));
+  EXPECT_FALSE(sessions_.EvictLeastRecentlyUsed()) << "b is busy, the other holds nothing";
+  EXPECT_EQ(Ended(SessionEnd::kEvicted), 2u);
+  EXPECT_EQ(engine_.tails_used(), 1u);
+}
+
+TEST_F(SessionTableTest, IdleSessionsExpire) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  ASSERT_TRUE(sessions_.Create("b", "").ok());
+  Turn("a");
+  now_ += seconds(30);
+  auto busy = sessions_.LeaseForTurn("b");
+  EXPECT_EQ(sessions_.NextExpiry(), now_ + seconds(30));
+  now_ += seconds(29);
+  sessions_.Reap();
+  EXPECT_EQ(sessions_.size(), 2u);
+  now_ += seconds(1);
+  sessions_.Reap();
+  EXPECT_THAT(std::string(sessions_.Get("a").status().message()), HasSubstr("--session-ttl"));
+  EXPECT_EQ(engine_.tails_used(), 0u);
+  EXPECT_EQ(sessions_.NextExpiry(), SessionTable::TimePoint::max());
+  busy->Release();
+  EXPECT_EQ(sessions_.NextExpiry(), now_ + seconds(60));
+}
+
+TEST_F(SessionTableTest, ALostStateTakesItsSessionAlong) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  Turn("a");
+  auto lease = sessions_.LeaseForTurn("a");
+  std::unique_ptr<Session> state = lease->TakeState();
+  state.reset();
+  lease->Drop();
+  EXPECT_FALSE(lease->held());
+  EXPECT_THAT(std::string(sessions_.Get("a").status().message()), HasSubstr("failed step"));
+  EXPECT_EQ(sessions_.size(), 0u);
+  EXPECT_EQ(metrics_.sessions.value(), 0);
+  EXPECT_TRUE(sessions_.Create("a", "").ok()) << "the id is free again";
+}
+
+}  // namespace
+}  // namespace rivulet
