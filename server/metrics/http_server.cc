@@ -3,43 +3,110 @@
 
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "httplib.h"
+#include "server/metrics/http_connection.h"
+#include "server/metrics/log.h"
 
 namespace rivulet {
 namespace {
 
-// A connection holds its thread until it closes, is idle for kKeepAliveSeconds or says nothing for
-// kIoSeconds, so a few slow ones must not keep out the probe that decides whether we are alive.
+// A connection holds its thread until it is answered (http_connection.h).
 constexpr size_t kThreads = 8;
-constexpr time_t kKeepAliveSeconds = 2;
-constexpr time_t kIoSeconds = 2;
-constexpr size_t kLargestBody = 1024;  // no route takes one
+constexpr size_t kLargestBody = 1024;
+
+// Knows how many connections wait for a thread.
+class Queue : public httplib::TaskQueue {
+ public:
+  explicit Queue(std::atomic<int>& waiting) : waiting_(waiting), pool_(kThreads) {}
+  void enqueue(std::function<void()> job) override {
+    ++waiting_;
+    pool_.enqueue([this, job = std::move(job)] {
+      --waiting_;
+      job();
+    });
+  }
+  void shutdown() override { pool_.shutdown(); }
+
+ private:
+  std::atomic<int>& waiting_;
+  httplib::ThreadPool pool_;
+};
+
+// httplib would unpack a kilobyte into gigabytes, and take a form to pieces; no route wants either.
+void TakeBodyAsItIs(httplib::Request& request) {
+  request.headers.erase("Content-Encoding");
+  request.headers.erase("Content-Type");
+}
+
+// One request a connection: nobody holds a thread between two of them.
+class Server : public httplib::Server {
+ public:
+  Server() {
+    new_task_queue = [this] { return new Queue(waiting_); };
+  }
+
+ private:
+  bool process_and_close_socket(socket_t socket) override {
+    HttpConnection connection(socket,
+                              [this] { return waiting_ > 0 || svr_sock_ == INVALID_SOCKET; });
+    if (!connection.ReadHead()) return false;
+    bool closed = false;
+    try {
+      return process_request(connection, /*close_connection=*/true, closed, TakeBodyAsItIs);
+    } catch (const std::exception& error) {
+      LogWarning("http_request_failed", {{"error", error.what()}});
+      return false;
+    }
+  }
+
+  std::atomic<int> waiting_{0};
+};
+
+void SetText(httplib::Response& response, int status, const std::string& text) {
+  response.status = status;
+  response.set_content(text, "text/plain");
+}
+
+void PutLogLevel(const httplib::Request& request, httplib::Response& response) {
+  const absl::string_view level = absl::StripAsciiWhitespace(request.body);
+  if (ChangeLogLevel({level.data(), level.size()}, request.remote_addr)) {
+    return SetText(response, 200, std::string(LogLevel()) + "\n");
+  }
+  SetText(response, 400,
+          absl::StrCat("'", level, "' is no log level; send debug, info, warning, error or off\n"));
+}
 
 void AddRoutes(httplib::Server& server, const HttpHandlers& handlers) {
   server.Get("/metrics", [&handlers](const httplib::Request&, httplib::Response& response) {
     response.set_content(handlers.metrics_text(), "text/plain; version=0.0.4; charset=utf-8");
   });
   server.Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
-    response.set_content("ok\n", "text/plain");
+    SetText(response, 200, "ok\n");
   });
   server.Get("/readyz", [&handlers](const httplib::Request&, httplib::Response& response) {
     const bool ready = handlers.ready();
-    response.status = ready ? 200 : 503;
-    response.set_content(ready ? "ready\n" : "not ready\n", "text/plain");
+    SetText(response, ready ? 200 : 503, ready ? "ready\n" : "not ready\n");
   });
+  server.Get("/loglevel", [](const httplib::Request&, httplib::Response& response) {
+    SetText(response, 200, std::string(LogLevel()) + "\n");
+  });
+  server.Put("/loglevel", PutLogLevel);
 }
 
 }  // namespace
 
 struct HttpServer::Impl {
   HttpHandlers handlers;
-  httplib::Server server;
+  Server server;
   int port = 0;
   std::thread thread;
 };
@@ -58,10 +125,6 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
   auto impl = std::make_unique<Impl>();
   impl->handlers = std::move(handlers);
   httplib::Server& server = impl->server;
-  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-  server.set_keep_alive_timeout(kKeepAliveSeconds);
-  server.set_read_timeout(kIoSeconds);
-  server.set_write_timeout(kIoSeconds);
   server.set_payload_max_length(kLargestBody);
   // httplib's own options include SO_REUSEPORT, which would let two servers share a port silently.
   server.set_socket_options([](socket_t socket) {

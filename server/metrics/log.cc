@@ -123,4 +123,17 @@ bool SetLogLevel(std::string_view level) {
   return true;
 }
 
+std::string_view LogLevel() {
+  const auto name = spdlog::level::to_string_view(Logger().level());
+  return {name.data(), name.size()};
+}
+
+bool ChangeLogLevel(std::string_view level, std::string_view client) {
+  const std::string_view before = LogLevel();
+  if (!SetLogLevel(level)) return false;
+  Logger().set_level(spdlog::level::info);
+  LogInfo("log_level_changed", {{"from", before}, {"to", level}, {"client", client}});
+  return SetLogLevel(level);
+}
+
 }  // namespace rivulet

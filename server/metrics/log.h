@@ -37,6 +37,11 @@ void LogError(std::string_view event, std::initializer_list<LogField> fields = {
 // "debug", "info", "warning", "error" or "off". False, and nothing changes, for any other text.
 bool SetLogLevel(std::string_view level);
 
+std::string_view LogLevel();
+// As SetLogLevel, while the server runs. Writes a line log_level_changed whatever the two levels
+// are; `client` is who asked.
+bool ChangeLogLevel(std::string_view level, std::string_view client);
+
 // The line without time and level; for tests.
 std::string FormatLogLine(std::string_view event, std::initializer_list<LogField> fields);
 

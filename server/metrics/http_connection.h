@@ -1,0 +1,57 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// One connection of the HTTP port, as cpp-httplib reads and writes it. The library's own stream
+// waits anew for each byte, so a client that sends one a second keeps its thread for hours; this
+// one has a deadline for everything together. It is not an HTTP parser.
+//
+// Threading: one thread a connection. Ownership: closes the socket.
+#ifndef RIVULET_SERVER_METRICS_HTTP_CONNECTION_H_
+#define RIVULET_SERVER_METRICS_HTTP_CONNECTION_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "httplib.h"
+
+namespace rivulet {
+
+class HttpConnection : public httplib::Stream {
+ public:
+  // `others_wait` says whether somebody needs this thread; then a client that makes us wait is
+  // given up early. One that has sent its request and reads the answer never is.
+  HttpConnection(int socket, std::function<bool()> others_wait)
+      : socket_(socket), others_wait_(std::move(others_wait)) {}
+  ~HttpConnection() override;
+
+  // Reads up to the empty line after the headers, and hides a Range header: cpp-httplib matches it
+  // with std::regex, which recurses for each character and overflows small stacks; a server may
+  // answer with the whole page instead. False when the client is too slow, gone, or sends more than
+  // kLargestHead; then nothing can be answered.
+  bool ReadHead();
+
+  bool is_readable() const override;
+  bool is_writable() const override;
+  ssize_t read(char* data, size_t size) override;
+  ssize_t write(const char* data, size_t size) override;
+  void get_remote_ip_and_port(std::string& ip, int& port) const override;
+  void get_local_ip_and_port(std::string& ip, int& port) const override;
+  socket_t socket() const override { return socket_; }
+
+ private:
+  bool WaitFor(short events) const;
+  ssize_t Receive(char* data, size_t size);
+
+  const int socket_;
+  const std::function<bool()> others_wait_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::string head_;     // and what came with it of the body
+  size_t consumed_ = 0;  // of head_, by read()
+  size_t received_ = 0;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_METRICS_HTTP_CONNECTION_H_
