@@ -12,9 +12,6 @@
 namespace rivulet {
 namespace {
 
-// What a refused client is told to wait: long enough for some requests to end.
-constexpr int kRetryAfterMs = 1000;
-
 // A turn of a session that holds state has its slot already.
 uint32_t NewSlots(const Request& request) {
   const SessionLease& lease = request.session;
@@ -62,8 +59,26 @@ absl::Status Scheduler::CheckAdmissible(const Request& request) const {
   metrics_.CountRequest(Outcome::kRejectedQueue);
   absl::Status full = absl::ResourceExhaustedError(absl::StrCat(
       queued_, " requests wait already, as many as --max-queue allows; try again later"));
-  full.SetPayload(kRetryAfterPayload, absl::Cord(absl::StrCat(kRetryAfterMs)));
+  full.SetPayload(kRetryAfterPayload, absl::Cord(absl::StrCat(RetryAfter().count())));
   return full;
+}
+
+std::chrono::milliseconds Scheduler::RetryAfter() const {
+  const std::chrono::duration<double> wait(seconds_an_end_ * queued_);
+  return std::clamp(std::chrono::duration_cast<std::chrono::milliseconds>(wait), kShortestRetry,
+                    kLongestRetry);
+}
+
+void Scheduler::NoteEnds(uint64_t ended, TimePoint now) {
+  live_ -= ended;
+  if (ended == 0) return;
+  if (last_end_ != TimePoint()) {
+    const double passed = std::chrono::duration<double>(now - last_end_).count();
+    const double each = passed / static_cast<double>(ended);
+    seconds_an_end_ += (seconds_an_end_ == 0 ? 1.0 : 0.1) * (each - seconds_an_end_);
+  }
+  // While nobody waits, the pace is that of the clients and not ours.
+  last_end_ = queued_ > 0 ? now : TimePoint();
 }
 
 absl::Status Scheduler::Submit(std::unique_ptr<Request>& request) {
@@ -313,7 +328,7 @@ const StepPlan& Scheduler::Plan(TimePoint now) {
   EndLateWaiting(now);
   sessions_.Reap();
   FillPlan(Choose(now));
-  Settle();
+  Settle(now);
   return plan_;
 }
 
@@ -324,7 +339,7 @@ void Scheduler::Commit(StepResult result, TimePoint now) {
     planned_[i].request->CommitRow(planned_[i].row, plan_.rows[i], std::move(result.rows[i]), now);
   }
   planned_.clear();
-  Settle();
+  Settle(now);
 }
 
 void Scheduler::LearnCost(TimePoint now) {
@@ -335,13 +350,13 @@ void Scheduler::LearnCost(TimePoint now) {
                 std::chrono::duration<double>(now - planned_at_).count());
 }
 
-void Scheduler::Settle() {
+void Scheduler::Settle(TimePoint now) {
   ended_ += std::erase_if(active_, [](const auto& active) { return active->ended(); });
   ShowGauges();
   {
     MutexLock lock(&mutex_);
-    live_ -= std::exchange(ended_, 0);
     queued_ = static_cast<uint32_t>(waiting_.size() + inbox_.requests.size());
+    NoteEnds(std::exchange(ended_, 0), now);
     if (live_ == 0) idle_.NotifyAll();
   }
   dispatcher_.Announce(context_.ready);

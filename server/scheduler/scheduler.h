@@ -55,6 +55,10 @@ class Scheduler {
   // Key of the status payload with the milliseconds after which a refused request may be sent
   // again, as decimal text.
   static constexpr const char* kRetryAfterPayload = "rivulet.retry_after_ms";
+  // What a client is told to wait when the queue is full: as long as the requests before it take to
+  // get through, going by those that ended last. Between these.
+  static constexpr std::chrono::milliseconds kShortestRetry{100};
+  static constexpr std::chrono::milliseconds kLongestRetry{60000};
 
   // All outlive it.
   Scheduler(Engine& engine, SessionTable& sessions, Dispatcher& dispatcher, Metrics& metrics,
@@ -112,6 +116,8 @@ class Scheduler {
   };
 
   absl::Status CheckAdmissible(const Request& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::chrono::milliseconds RetryAfter() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteEnds(uint64_t ended, TimePoint now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Inbox TakeInbox();
   void ApplyInbox(Inbox inbox, TimePoint now);
   void CancelNow(uint64_t id, TimePoint now);
@@ -133,7 +139,7 @@ class Scheduler {
   // What the planned step took goes into cost_.
   void LearnCost(TimePoint now);
   // Drops ended requests, tells the dispatcher, shows the gauges.
-  void Settle();
+  void Settle(TimePoint now);
   void ShowGauges();
   TimePoint NextDeadline() const;
 
@@ -151,6 +157,9 @@ class Scheduler {
   bool admitting_ ABSL_GUARDED_BY(mutex_) = true;
   uint64_t live_ ABSL_GUARDED_BY(mutex_) = 0;    // taken and not ended
   uint32_t queued_ ABSL_GUARDED_BY(mutex_) = 0;  // taken and without slots
+  // Seconds between two ends of requests while others waited, a moving mean; 0: not known.
+  double seconds_an_end_ ABSL_GUARDED_BY(mutex_) = 0;
+  TimePoint last_end_ ABSL_GUARDED_BY(mutex_);
 
   // The engine thread's.
   RequestContext context_;

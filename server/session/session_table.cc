@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
+#include "server/metrics/log.h"
 
 namespace rivulet {
 namespace {
@@ -261,6 +262,10 @@ std::unique_ptr<Session> SessionTable::Remove(const std::shared_ptr<Entry>& entr
   entry->in_table = false;
   metrics_.sessions.Add(-1);
   metrics_.CountSessionEnd(reason);
+  constexpr const char* kNames[] = {"deleted", "expired", "evicted", "failed"};
+  LogInfo("session_ended", {{"session_id", entry->id},
+                            {"reason", kNames[static_cast<size_t>(reason)]},
+                            {"tokens", entry->tokens}});
   Remember(entry->id, reason);
   entries_.erase(entry->id);
   return std::move(entry->state);
