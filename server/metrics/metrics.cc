@@ -92,7 +92,7 @@ void AddGauges(const Metrics& m, Families& out) {
                {{"tier", "device"}});
   const double used = value(m.state_slots_used), total = value(m.state_slots_total);
   out.AddGauge("state_slots_used", "State slots in use.", used);
-  out.AddGauge("state_slots_total", "State slots that --state-memory holds.", total);
+  out.AddGauge("state_slots_capacity", "State slots that --state-memory holds.", total);
   out.AddGauge("state_slot_usage_ratio", "State slots in use / state slots, 0 to 1.",
                total > 0 ? used / total : 0);
   out.AddGauge("draining", "1 while the server finishes its work before it ends.",
