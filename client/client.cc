@@ -26,6 +26,11 @@ void Cancellation::Cancel() {
   if (state_->running != nullptr) state_->running->TryCancel();
 }
 
+bool Cancellation::cancelled() const {
+  MutexLock lock(&state_->mutex);
+  return state_->cancelled;
+}
+
 // A context with the call's options, known to its Cancellation while it lives.
 class RunningCall {
  public:

@@ -40,6 +40,8 @@ class Cancellation {
   Cancellation();
   ~Cancellation();
   void Cancel();
+  // Whether Cancel was called.
+  bool cancelled() const;
 
  private:
   friend class RunningCall;

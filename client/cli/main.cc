@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/bench/bench.h"
 #include "client/cli/commands.h"
 #include "client/cli/support.h"
 #include "kernels/base/version.h"
@@ -108,6 +109,50 @@ void AddGenerate(CLI::App* app, GenerateOptions& options) {
   app->add_flag("--stats", options.stats, "Report tokens/s on stderr at the end");
 }
 
+// Sets `value` from a flag whose text `parse` understands.
+template <typename Value, typename T>
+void AddParsed(CLI::App* app, const char* name, const char* help,
+               absl::StatusOr<T> (*parse)(std::string_view), Value* value) {
+  AddField<std::string>(app, name, help, [=](const std::string& text) {
+    const absl::StatusOr<T> parsed = parse(text);
+    if (!parsed.ok()) throw CLI::ValidationError(name, std::string(parsed.status().message()));
+    *value = *parsed;
+  });
+}
+
+void AddBenchLoad(CLI::App* app, bench::BenchOptions& o) {
+  auto* concurrency = app->add_option("-c,--concurrency", o.concurrency,
+                                      "Closed loop: this many streams, always busy (1)");
+  app->add_option("-r,--rate", o.rate, "Open loop: requests/s, whatever the server does")
+      ->excludes(concurrency);
+  AddParsed(app, "--arrival", "Of the open loop: poisson or constant (poisson)",
+            bench::ParseArrival, &o.arrival);
+  app->add_option("-n,--requests", o.requests, "End after this many requests (or sessions)");
+  app->add_option("-d,--duration", o.duration_seconds, "Seconds measured (10 without --requests)");
+  app->add_option("--warmup", o.warmup_seconds, "Seconds of load before measuring (0)");
+  app->add_option("--drain", o.drain_seconds, "Seconds for what runs at the end (30)");
+  app->add_option("--connections", o.connections, "TCP connections, used in turn (1)");
+  app->add_option("--max-in-flight", o.max_in_flight, "Open loop: send no more at once (10000)");
+  app->add_option("--interfere-prompt", o.interfere_prompt,
+                  "Measure twice --duration: without, and with a prompt of this many tokens always "
+                  "being processed; compares inter-token latencies");
+  app->add_option("--slo-ttft-ms", o.slo_ttft_ms, "Goodput: first token within this");
+  app->add_option("--slo-itl-ms", o.slo_itl_ms, "Goodput: 99 % of the tokens within this");
+}
+
+void AddBench(CLI::App* app, bench::BenchOptions& o) {
+  AddCommon(app, o.common);
+  AddBenchLoad(app, o);
+  AddParsed(app, "--prompt-tokens", "Random ids: N, or uniform LOW:HIGH (128)",
+            bench::ParseLengthRange, &o.prompt_tokens);
+  AddParsed(app, "--output-tokens", "N, or uniform LOW:HIGH (128)", bench::ParseLengthRange,
+            &o.output_tokens);
+  app->add_option("--prompt-file", o.prompt_file, "Prompts from here, one a line");
+  AddField<float>(app, "--temperature", "0 is greedy", [&o](float v) { o.temperature = v; });
+  app->add_option("--seed", o.seed, "Same seed, same requests at the same times (1)");
+  app->add_option("--turns", o.turns, "Sessions of this many turns instead of single requests");
+}
+
 int Main(int argc, char** argv) {
   GOOGLE_PROTOBUF_VERIFY_VERSION;
   CLI::App app("Talks to a Rivulet server.", "rivulet");
@@ -125,11 +170,16 @@ int Main(int argc, char** argv) {
   score_app->add_option("--top", score.top, "Also the n best at each place, at most 20");
   CLI::App* model_app = app.add_subcommand("model", "What the server serves");
   AddCommon(model_app, model);
+  bench::BenchOptions bench;
+  bench.client_version = std::string(Version()) + " (" + std::string(Commit()) + ")";
+  CLI::App* bench_app = app.add_subcommand("bench", "Put load on a server and measure it");
+  AddBench(bench_app, bench);
   CLI11_PARSE(app, argc, argv);
   Cancellation cancellation;
   InterruptWatcher watcher(cancellation);
   if (generate_app->parsed()) return RunGenerate(generate, cancellation);
   if (score_app->parsed()) return RunScore(score, cancellation);
+  if (bench_app->parsed()) return bench::RunBench(bench, cancellation);
   return RunModel(model, cancellation);
 }
 

@@ -1,0 +1,38 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What a run is reported as: text for people, one JSON object for programs. Both hold the same
+// figures; docs/benchmarking.md explains them.
+#ifndef RIVULET_CLIENT_CLI_BENCH_REPORT_H_
+#define RIVULET_CLIENT_CLI_BENCH_REPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client/cli/bench/options.h"
+#include "client/cli/bench/recorder.h"
+#include "rivulet/v1/inference.pb.h"
+
+namespace rivulet::cli::bench {
+
+struct RunResult {
+  v1::Model model;
+  std::string started;              // UTC, ISO 8601
+  std::string ending = "complete";  // "interrupted", "gave up"
+  double wall_seconds = 0;
+  double client_cpu_seconds = 0;
+  uint64_t total_tokens = 0;  // measured or not, as the two seconds above
+  std::vector<PhaseStatistics> phases;
+};
+
+std::string TextReport(const BenchOptions& options, const RunResult& result);
+
+// One line, with its newline.
+std::string JsonReport(const BenchOptions& options, const RunResult& result);
+
+// What makes the figures doubtful, one sentence each; part of both reports.
+std::vector<std::string> Doubts(const BenchOptions& options, const RunResult& result);
+
+}  // namespace rivulet::cli::bench
+
+#endif  // RIVULET_CLIENT_CLI_BENCH_REPORT_H_

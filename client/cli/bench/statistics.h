@@ -1,0 +1,47 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A histogram of durations whose percentiles are known to one part in 512, in bounded memory: the
+// layout of HdrHistogram. Below 256 ns every value has a bucket; above, each power of two is cut
+// into 256. Not thread-safe.
+#ifndef RIVULET_CLIENT_CLI_BENCH_STATISTICS_H_
+#define RIVULET_CLIENT_CLI_BENCH_STATISTICS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace rivulet::cli::bench {
+
+inline double Milliseconds(std::chrono::nanoseconds value) {
+  return static_cast<double>(value.count()) * 1e-6;
+}
+
+class LatencyHistogram {
+ public:
+  // A negative value counts as 0, one over kMax (over an hour) as kMax.
+  static constexpr std::chrono::nanoseconds kMax{int64_t{1} << 42};
+
+  void Add(std::chrono::nanoseconds value, uint64_t times = 1);
+
+  uint64_t count() const { return count_; }
+  // The three are exact; 0 while nothing was added.
+  std::chrono::nanoseconds min() const { return std::chrono::nanoseconds(count_ > 0 ? min_ : 0); }
+  std::chrono::nanoseconds max() const { return std::chrono::nanoseconds(max_); }
+  double mean_nanoseconds() const;
+
+  // The smallest value that at least `share` (0 to 1) of all values do not exceed, within 1/512 of
+  // itself; 0 while nothing was added.
+  std::chrono::nanoseconds Percentile(double share) const;
+
+ private:
+  std::vector<uint64_t> counts_;  // as long as the largest value so far needs, 72 KB at most
+  uint64_t count_ = 0;
+  int64_t min_ = kMax.count();
+  int64_t max_ = 0;
+  double sum_ = 0;
+};
+
+}  // namespace rivulet::cli::bench
+
+#endif  // RIVULET_CLIENT_CLI_BENCH_STATISTICS_H_
