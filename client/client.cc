@@ -5,17 +5,11 @@
 
 #include <utility>
 
-#include "kernels/base/mutex.h"
+#include "client/chat_call.h"
+#include "client/running_call.h"
 #include "rivulet/v1/inference.grpc.pb.h"
 
 namespace rivulet {
-
-// The context of the running call, so that Cancel can reach it, and whether Cancel came first.
-struct Cancellation::State {
-  Mutex mutex;
-  grpc::ClientContext* running ABSL_GUARDED_BY(mutex) = nullptr;
-  bool cancelled ABSL_GUARDED_BY(mutex) = false;
-};
 
 Cancellation::Cancellation() : state_(std::make_shared<State>()) {}
 Cancellation::~Cancellation() = default;
@@ -31,71 +25,47 @@ bool Cancellation::cancelled() const {
   return state_->cancelled;
 }
 
-// A context with the call's options, known to its Cancellation while it lives.
-class RunningCall {
- public:
-  explicit RunningCall(const CallOptions& options) : cancellation_(options.cancellation) {
-    if (options.timeout) {
-      context_.set_deadline(std::chrono::system_clock::now() + *options.timeout);
-    }
-    if (cancellation_ == nullptr) return;
-    MutexLock lock(&cancellation_->state_->mutex);
-    cancellation_->state_->running = &context_;
-    if (cancellation_->state_->cancelled) context_.TryCancel();
-  }
-  ~RunningCall() {
-    if (cancellation_ == nullptr) return;
-    MutexLock lock(&cancellation_->state_->mutex);
-    cancellation_->state_->running = nullptr;
-  }
-  RunningCall(const RunningCall&) = delete;
-  RunningCall& operator=(const RunningCall&) = delete;
-
-  grpc::ClientContext* context() { return &context_; }
-
- private:
-  grpc::ClientContext context_;
-  Cancellation* const cancellation_;
-};
-
 namespace {
 
 // The limit that the server keeps too (DESIGN 4).
 constexpr int kMaxMessageBytes = 64 << 20;
-
-// gRPC's codes and Abseil's are the same numbers.
-absl::Status ToStatus(const grpc::Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-}
+// A server that comes back after a restart is noticed this soon; gRPC's own limit is two minutes.
+constexpr int kMaxReconnectBackoffMs = 1000;
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+// A stub's blocking method.
+template <typename Stub, typename Request, typename Response>
+using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Response*);
+
+template <typename Stub, typename Request, typename Response>
+absl::StatusOr<Response> Call(Stub& stub, Method<Stub, Request, Response> method,
+                              const Request& request, const CallOptions& options) {
+  RunningCall call(options);
+  Response response;
+  const grpc::Status status = (stub.*method)(call.context(), request, &response);
+  if (!status.ok()) return ToStatus(status);
+  return response;
 }
 
 }  // namespace
 
 struct Client::Connection {
-  std::unique_ptr<v1::Inference::Stub> inference;
+  explicit Connection(const std::shared_ptr<grpc::Channel>& channel)
+      : inference(v1::Inference::NewStub(channel)), sessions(v1::Sessions::NewStub(channel)) {}
 
-  template <typename Request, typename Response>
-  absl::StatusOr<Response> Unary(grpc::Status (v1::Inference::Stub::*method)(grpc::ClientContext*,
-                                                                             const Request&,
-                                                                             Response*),
-                                 const Request& request, const CallOptions& options) {
-    RunningCall call(options);
-    Response response;
-    const grpc::Status status = (inference.get()->*method)(call.context(), request, &response);
-    if (!status.ok()) return ToStatus(status);
-    return response;
-  }
+  const std::unique_ptr<v1::Inference::Stub> inference;
+  const std::unique_ptr<v1::Sessions::Stub> sessions;
 };
 
-Client::Client(const std::string& address)
-    : connection_(new Connection{v1::Inference::NewStub(MakeChannel(address))}) {}
+Client::Client(const std::string& address) : connection_(new Connection(MakeChannel(address))) {}
 
 Client::~Client() = default;
 
@@ -112,23 +82,67 @@ absl::Status Client::Generate(const v1::GenerateRequest& request, const CallOpti
   return absl::OkStatus();
 }
 
+std::unique_ptr<ChatStream> Client::OpenChat(const CallOptions& options) {
+  return std::unique_ptr<ChatStream>(
+      new ChatStream(std::make_unique<ChatStream::Call>(*connection_->inference, options)));
+}
+
 absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request,
                                                 const CallOptions& options) {
-  return connection_->Unary(&v1::Inference::Stub::Score, request, options);
+  return Call(*connection_->inference, &v1::Inference::Stub::Score, request, options);
 }
 
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,
                                                       const CallOptions& options) {
-  return connection_->Unary(&v1::Inference::Stub::Tokenize, request, options);
+  return Call(*connection_->inference, &v1::Inference::Stub::Tokenize, request, options);
 }
 
 absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRequest& request,
                                                           const CallOptions& options) {
-  return connection_->Unary(&v1::Inference::Stub::Detokenize, request, options);
+  return Call(*connection_->inference, &v1::Inference::Stub::Detokenize, request, options);
 }
 
 absl::StatusOr<v1::Model> Client::GetModel(const CallOptions& options) {
-  return connection_->Unary(&v1::Inference::Stub::GetModel, v1::GetModelRequest(), options);
+  return Call(*connection_->inference, &v1::Inference::Stub::GetModel, v1::GetModelRequest(),
+              options);
+}
+
+absl::StatusOr<v1::Session> Client::CreateSession(const v1::CreateSessionRequest& request,
+                                                  const CallOptions& options) {
+  return Call(*connection_->sessions, &v1::Sessions::Stub::CreateSession, request, options);
+}
+
+absl::StatusOr<v1::Session> Client::GetSession(const std::string& id, const CallOptions& options) {
+  v1::GetSessionRequest request;
+  request.set_id(id);
+  return Call(*connection_->sessions, &v1::Sessions::Stub::GetSession, request, options);
+}
+
+absl::Status Client::DeleteSession(const std::string& id, const CallOptions& options) {
+  v1::DeleteSessionRequest request;
+  request.set_id(id);
+  return Call(*connection_->sessions, &v1::Sessions::Stub::DeleteSession, request, options)
+      .status();
+}
+
+absl::StatusOr<v1::ListSessionsResponse> Client::ListSessions(
+    const v1::ListSessionsRequest& request, const CallOptions& options) {
+  return Call(*connection_->sessions, &v1::Sessions::Stub::ListSessions, request, options);
+}
+
+absl::StatusOr<std::vector<v1::Session>> Client::ListAllSessions(const CallOptions& options) {
+  std::vector<v1::Session> sessions;
+  v1::ListSessionsRequest request;
+  do {
+    absl::StatusOr<v1::ListSessionsResponse> page = ListSessions(request, options);
+    if (!page.ok()) return page.status();
+    if (!page->next_page_token().empty() && page->next_page_token() == request.page_token()) {
+      return absl::InternalError("ListSessions: the server repeats a page; its list has no end");
+    }
+    for (v1::Session& session : *page->mutable_sessions()) sessions.push_back(std::move(session));
+    request.set_page_token(page->next_page_token());
+  } while (!request.page_token().empty());
+  return sessions;
 }
 
 }  // namespace rivulet

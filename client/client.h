@@ -6,7 +6,8 @@
 // whose comments document each field.
 //
 // It deliberately does not retry (a retried generation is a new one) and keeps no state between
-// calls.
+// calls; conversations live on the server, as sessions. Chat's stream of turns is a class of its
+// own (client/chat_stream.h).
 //
 //   rivulet::Client client("localhost:8590");
 //   rivulet::v1::GenerateRequest request;
@@ -26,15 +27,18 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/chat_stream.h"
 #include "rivulet/v1/inference.pb.h"
 
 namespace rivulet {
 
 // Ends a running call from another thread (or a signal-watching one). May be used for one call at a
-// time; cancelling before the call starts ends it at once. All methods are thread-safe.
+// time; cancelling before the call starts ends it at once, and so it does every later call. All
+// methods are thread-safe.
 class Cancellation {
  public:
   Cancellation();
@@ -68,6 +72,10 @@ class Client {
   absl::Status Generate(const v1::GenerateRequest& request, const CallOptions& options,
                         const std::function<bool(const v1::GenerateResponse&)>& on_message);
 
+  // A stream for turns. Never blocks and never fails: the first turn tells. The options hold for
+  // the whole stream, and their cancellation must outlive it.
+  std::unique_ptr<ChatStream> OpenChat(const CallOptions& options = {});
+
   absl::StatusOr<v1::ScoreResponse> Score(const v1::ScoreRequest& request,
                                           const CallOptions& options = {});
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
@@ -75,6 +83,18 @@ class Client {
   absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
                                                     const CallOptions& options = {});
   absl::StatusOr<v1::Model> GetModel(const CallOptions& options = {});
+
+  // Fields of v1::Session and the limits of ids and names: inference.proto.
+  absl::StatusOr<v1::Session> CreateSession(const v1::CreateSessionRequest& request,
+                                            const CallOptions& options = {});
+  absl::StatusOr<v1::Session> GetSession(const std::string& id, const CallOptions& options = {});
+  absl::Status DeleteSession(const std::string& id, const CallOptions& options = {});
+  // One page. The next begins with the response's next_page_token, which is empty after the last.
+  absl::StatusOr<v1::ListSessionsResponse> ListSessions(const v1::ListSessionsRequest& request,
+                                                        const CallOptions& options = {});
+  // All pages in turn; the timeout is each page's. No snapshot: a session that is made or deleted
+  // meanwhile may be in it or not. After a failure there is no partial list.
+  absl::StatusOr<std::vector<v1::Session>> ListAllSessions(const CallOptions& options = {});
 
  private:
   struct Connection;  // hides gRPC's headers, which cost seconds a translation unit
