@@ -1,0 +1,83 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A server inside the test: sessions in a map and a "model" that answers every turn with its words
+// in capitals, one message each. Tests only.
+#ifndef RIVULET_CLIENT_FAKE_SERVER_H_
+#define RIVULET_CLIENT_FAKE_SERVER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/base/mutex.h"
+#include "rivulet/v1/inference.grpc.pb.h"
+
+namespace rivulet {
+
+// What prompts ask of it besides: "hang" sends a word and then waits for cancel; "deaf" does so
+// and ignores cancel; "break" sends a word and ends the stream with UNAVAILABLE; "end" ends it with
+// OK.
+class FakeInference final : public v1::Inference::Service {
+ public:
+  grpc::Status Chat(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::GenerateResponse, v1::ChatRequest>* stream) override;
+  grpc::Status GetModel(grpc::ServerContext*, const v1::GetModelRequest*,
+                        v1::Model* model) override;
+
+  std::vector<v1::GenerateRequest> turns() const;
+  void set_has_chat_template(bool value) { has_chat_template_ = value; }
+
+ private:
+  friend class FakeServer;
+  class FakeSessions* sessions_ = nullptr;
+  bool has_chat_template_ = false;
+  mutable Mutex mutex_;
+  std::vector<v1::GenerateRequest> turns_ ABSL_GUARDED_BY(mutex_);
+};
+
+class FakeSessions final : public v1::Sessions::Service {
+ public:
+  static constexpr size_t kPageSize = 3;
+
+  grpc::Status CreateSession(grpc::ServerContext*, const v1::CreateSessionRequest* request,
+                             v1::Session* session) override;
+  grpc::Status GetSession(grpc::ServerContext*, const v1::GetSessionRequest* request,
+                          v1::Session* session) override;
+  grpc::Status ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest* request,
+                            v1::ListSessionsResponse* response) override;
+  grpc::Status DeleteSession(grpc::ServerContext*, const v1::DeleteSessionRequest* request,
+                             v1::DeleteSessionResponse*) override;
+
+  // Adds tokens to a session; NOT_FOUND if there is none.
+  grpc::Status Advance(const std::string& id, uint64_t tokens, uint64_t* before);
+  // As a server does that needs the room.
+  void Drop(const std::string& id);
+  std::vector<std::string> ids() const;
+
+ private:
+  mutable Mutex mutex_;
+  int created_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, v1::Session> sessions_ ABSL_GUARDED_BY(mutex_);
+};
+
+class FakeServer {
+ public:
+  FakeServer();
+  ~FakeServer();
+
+  const std::string& address() const { return address_; }
+  FakeInference inference;
+  FakeSessions sessions;
+
+ private:
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_CLIENT_FAKE_SERVER_H_
