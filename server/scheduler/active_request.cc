@@ -53,19 +53,20 @@ void EndUnstarted(RequestContext& context, Request& request, absl::Status status
 }
 
 ActiveRequest::ActiveRequest(RequestContext& context, std::unique_ptr<Request> request,
-                             std::unique_ptr<Session> session, TimePoint now)
+                             std::unique_ptr<Session> session, uint64_t step, TimePoint now)
     : context_(context),
       request_(std::move(request)),
       stop_ids_(StopIds(*request_, context.eos_ids)),
       prompt_(std::move(session)),
       context_tokens_(prompt_->tokens().size()),
       cached_tokens_(static_cast<uint32_t>(prompt_->position())),
+      prompt_last_step_(step),
       admitted_(now),
       unfinished_(request_->completions) {
   AppendPrompt();
   context_.metrics->request_queue_time.Observe(Seconds(now - request_->arrival));
   context_.metrics->prompt_tokens_cached.Add(cached_tokens_);
-  if (prompt_->pending() == 0) EndPrompt({}, now);
+  if (prompt_->pending() == 0 || AsksNothing()) EndPrompt({}, now);
 }
 
 void ActiveRequest::AppendPrompt() {

@@ -47,9 +47,9 @@ class ActiveRequest {
  public:
   static constexpr int kPromptRow = -1;
 
-  // `session`: what the prompt continues, or a new one.
+  // `session`: what the prompt continues, or a new one. `step`: the last one that ran.
   ActiveRequest(RequestContext& context, std::unique_ptr<Request> request,
-                std::unique_ptr<Session> session, TimePoint now);
+                std::unique_ptr<Session> session, uint64_t step, TimePoint now);
   ActiveRequest(const ActiveRequest&) = delete;
   ActiveRequest& operator=(const ActiveRequest&) = delete;
 
@@ -84,6 +84,9 @@ class ActiveRequest {
   // The prompt's last token is not fed with the others: each of several completions feeds it
   // itself; and where nothing is generated it stays pending, for the session's next turn.
   bool HoldsBackLast() const { return request_->completions > 1 || request_->max_tokens == 0; }
+  // Its turn has neither a prompt nor tokens to generate: what is pending stays so, since the next
+  // turn may have no prompt either and needs a token to go on from.
+  bool AsksNothing() const { return request_->prompt.empty() && request_->max_tokens == 0; }
   void AppendPrompt();
   void AddScoreTargets(const Segment& segment, StepRow& row) const;
   void CommitPrompt(const Segment& segment, RowResult result, TimePoint now);
@@ -104,7 +107,8 @@ class ActiveRequest {
   std::unique_ptr<Session> prompt_;  // until the completions have started
   const uint64_t context_tokens_;    // that the session held before
   const uint32_t cached_tokens_;     // of them, those that its state held
-  uint64_t prompt_last_step_ = 0;
+  // When it last ran, or was let in: else those who came later would always go before it.
+  uint64_t prompt_last_step_;
   std::vector<Logprobs> prompt_scores_;
   const TimePoint admitted_;
   bool has_token_ = false;

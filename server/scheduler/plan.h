@@ -10,8 +10,8 @@
 //  4. prompts share the tokens that StepCost allows beside those rows: equal shares, and what a
 //     short prompt leaves goes to the longer ones. A piece ends at an absolute chunk border where
 //     it can, since a fold costs the same for a full chunk and a part of one. If not every prompt
-//     can have a chunk, those that have waited longest since their last piece go first: none
-//     starves.
+//     can have a chunk, those that have waited longest since their last piece, or since they were
+//     let in, go first: none starves.
 // How a prompt is cut never changes a bit of what comes out.
 #ifndef RIVULET_SERVER_SCHEDULER_PLAN_H_
 #define RIVULET_SERVER_SCHEDULER_PLAN_H_
@@ -36,7 +36,7 @@ struct RowView {
   uint32_t prompt_left = 0;  // prompt tokens not yet processed; 0: the row decodes
   bool outbox_full = false;
   TimePoint deadline = kNoDeadline;
-  uint64_t last_step = 0;  // of a prompt: number of the step that last ran it, 0 for none
+  uint64_t last_step = 0;  // of a prompt: number of the step that last ran it or let it in
 };
 
 struct PlannedRow {

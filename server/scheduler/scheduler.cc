@@ -249,8 +249,8 @@ bool Scheduler::TryAdmit(std::unique_ptr<Request>& request, TimePoint now) {
   if (!MakeRoom(NewSlots(*request))) return false;
   auto session = OpenSession(*request);
   if (!session.ok()) return false;
-  active_.push_back(
-      std::make_unique<ActiveRequest>(context_, std::move(request), *std::move(session), now));
+  active_.push_back(std::make_unique<ActiveRequest>(context_, std::move(request),
+                                                    *std::move(session), step_, now));
   return true;
 }
 
