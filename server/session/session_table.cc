@@ -297,12 +297,12 @@ size_t SessionTable::size() const {
 
 size_t SessionTable::states() const {
   MutexLock lock(&mutex_);
-  return states_;
+  return states_ + garbage_.size();
 }
 
 size_t SessionTable::idle_states() const {
   MutexLock lock(&mutex_);
-  return idle_states_.size();
+  return idle_states_.size() + garbage_.size();
 }
 
 void SessionTable::Reap() {
@@ -333,6 +333,11 @@ SessionTable::TimePoint SessionTable::NextExpiry() const {
 bool SessionTable::EvictLeastRecentlyUsed() {
   std::unique_ptr<Session> state;  // destroyed without the lock
   MutexLock lock(&mutex_);
+  if (!garbage_.empty()) {
+    state = std::move(garbage_.back());
+    garbage_.pop_back();
+    return true;
+  }
   if (idle_states_.empty()) return false;
   state = Remove(std::shared_ptr<Entry>(idle_states_.front()), Reason::kEvicted);
   return true;

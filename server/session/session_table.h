@@ -138,9 +138,10 @@ class SessionTable {
   void set_on_garbage(std::function<void()> on_garbage) { on_garbage_ = std::move(on_garbage); }
 
   size_t size() const;
-  // Sessions whose state is in the table and holds slots: not those whose state a turn has taken.
+  // States that are in the table and hold slots, of deleted sessions too: not those that a turn has
+  // taken.
   size_t states() const;
-  // Of these, the ones that EvictLeastRecentlyUsed could drop.
+  // Of these, the ones that EvictLeastRecentlyUsed could destroy.
   size_t idle_states() const;
 
   // ---- The engine thread.
@@ -149,7 +150,8 @@ class SessionTable {
   void Reap();
   // When the next idle session will have been idle too long; TimePoint::max() for never.
   TimePoint NextExpiry() const;
-  // Drops the idle session with state that was used least recently. False if there is none.
+  // Destroys the state of a deleted session, or else drops the idle session with state that was used
+  // least recently. False if there is none.
   bool EvictLeastRecentlyUsed();
 
  private:
