@@ -17,6 +17,17 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+// Lets a test do something where the scheduler looks at the number of slots.
+class HookedEngine : public FakeEngine {
+ public:
+  using FakeEngine::FakeEngine;
+  const StateCapacity& capacity() const override {
+    if (const auto hook = on_capacity) hook();
+    return FakeEngine::capacity();
+  }
+  std::function<void()> on_capacity;
+};
+
 class SchedulerTest : public testing::Test {
  protected:
   static SchedulerOptions Options() {
@@ -40,6 +51,17 @@ class SchedulerTest : public testing::Test {
     Client& client = NewClient(completions);
     auto request = MakeRequest(client, std::move(prompt), max_tokens);
     last_id_ = request->id;
+    EXPECT_TRUE(scheduler_->Submit(request).ok());
+    return client;
+  }
+
+  Client& SubmitTurn(const std::string& id, std::vector<uint32_t> prompt, uint32_t max_tokens) {
+    Client& client = NewClient();
+    auto request = MakeRequest(client, std::move(prompt), max_tokens);
+    last_id_ = request->id;
+    auto lease = sessions_.LeaseForTurn(id);
+    EXPECT_TRUE(lease.ok()) << lease.status();
+    request->session = *std::move(lease);
     EXPECT_TRUE(scheduler_->Submit(request).ok());
     return client;
   }
@@ -68,7 +90,7 @@ class SchedulerTest : public testing::Test {
 
   TimePoint now_ = TimePoint(seconds(1000));
   FakeTokenizer tokenizer_;
-  FakeEngine engine_{4};
+  HookedEngine engine_{4};
   Dispatcher dispatcher_;
   Metrics metrics_;
   SessionTable sessions_{{.now = [this] { return now_; }}, metrics_};
@@ -151,7 +173,7 @@ TEST_F(SchedulerTest, ScoresArriveOnceForAllTokensButTheFirst) {
   ASSERT_TRUE(Step());
   EXPECT_FALSE(client.outbox->Take().message.has_value()) << "not before all are there";
   RunAll();
-  EXPECT_EQ(client.received[0].prompt_logprobs, 999u);
+  EXPECT_EQ(client.received[0].prompt_logprobs.size(), 999u);
   EXPECT_EQ(metrics_.requests[static_cast<size_t>(Outcome::kScored)].value(), 1u);
 }
 
@@ -162,7 +184,7 @@ TEST_F(SchedulerTest, PromptLogprobsDoNotDependOnN) {
     request->score_prompt = true;
     ASSERT_TRUE(scheduler_->Submit(request).ok());
     RunAll();
-    EXPECT_EQ(client.received[0].prompt_logprobs, 49u);
+    EXPECT_EQ(client.received[0].prompt_logprobs.size(), 49u);
     EXPECT_EQ(client.received[0].tokens.size(), 2u);
   }
 }
@@ -391,7 +413,7 @@ TEST_F(SchedulerTest, LogprobsComeWithTheirTokens) {
   request->logprobs = 2;
   ASSERT_TRUE(scheduler_->Submit(request).ok());
   RunAll();
-  EXPECT_EQ(client.received[0].logprobs, 6u);
+  EXPECT_EQ(client.received[0].logprobs.size(), 6u);
 }
 
 TEST_F(SchedulerTest, DrainRefusesNewWorkAndAbortEndsTheRest) {
@@ -412,6 +434,125 @@ TEST_F(SchedulerTest, DrainRefusesNewWorkAndAbortEndsTheRest) {
   EXPECT_EQ(running.received[2].reason, FinishReason::kCancelled);
   EXPECT_EQ(waiting.end, absl::UnavailableError("shutting down"));
   ExpectAllSlotsFree();
+}
+
+// ---- Turns of sessions.
+
+TEST_F(SchedulerTest, ATurnWithoutPromptOrTokensLeavesTheSessionReadyForTheNext) {
+  ASSERT_TRUE(sessions_.Create("s", "").ok());
+  SubmitTurn("s", {1, 2, 3}, 2);
+  RunAll();
+  SubmitTurn("s", {}, 0);
+  RunAll();
+  Client& goes_on = SubmitTurn("s", {}, 4);
+  RunAll();
+  const std::vector<uint32_t> all = ExpectedTokens({1, 2, 3}, 0, 6);
+  EXPECT_EQ(goes_on.tokens(), std::vector<uint32_t>(all.begin() + 2, all.end()));
+  EXPECT_EQ(goes_on.received[0].usage.cached_tokens, 4u);
+}
+
+TEST_F(SchedulerTest, NobodyLosesASessionForARequestThatDoesNotGetInAllTheSame) {
+  for (const char* id : {"a", "b"}) {
+    ASSERT_TRUE(sessions_.Create(id, "").ok());
+    SubmitTurn(id, {1}, 1);
+  }
+  RunAll();
+  Submit({1}, 50);
+  ASSERT_TRUE(Step());
+  Submit({2}, 5, 4);  // four of four slots, of which one runs
+  Submit({3}, 5);     // one is free, but it must not pass
+  ASSERT_TRUE(Step());
+  EXPECT_EQ(sessions_.size(), 2u);
+  EXPECT_EQ(scheduler_->waiting(), 2u);
+  RunAll();
+  EXPECT_EQ(sessions_.size(), 0u) << "now it got in";
+  for (Client& client : clients_) EXPECT_EQ(client.end, absl::OkStatus());
+}
+
+TEST_F(SchedulerTest, WhoHasItsSlotsPassesThoseThatWaitForSome) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  SubmitTurn("a", {1}, 1);
+  RunAll();
+  Submit({1}, 50, 3);
+  Client& large = Submit({2}, 2, 4);
+  ASSERT_TRUE(Step());
+  Client& turn = SubmitTurn("a", {7}, 3);
+  while (!turn.end.has_value()) {
+    ASSERT_TRUE(Step());
+    turn.Read();
+  }
+  EXPECT_FALSE(large.outbox->Take().end.has_value());
+  EXPECT_EQ(scheduler_->waiting(), 1u);
+  RunAll();
+}
+
+TEST_F(SchedulerTest, AScoreOnASessionReadsWhatTheSessionHoldsAndLeavesItAlone) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  Client& turn = SubmitTurn("a", {1, 2}, 3);
+  RunAll();
+  std::vector<uint32_t> context = {1, 2};
+  for (const uint32_t token : turn.tokens()) context.push_back(token);
+  Client& score = NewClient();
+  auto request = MakeRequest(score, {8, 9}, 0);
+  request->kind = RequestKind::kScore;
+  request->score_prompt = true;
+  request->session = *sessions_.LeaseForReading("a");
+  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  RunAll();
+  ASSERT_EQ(score.received[0].prompt_logprobs.size(), 2u);
+  EXPECT_EQ(score.received[0].prompt_logprobs[0].chosen.logprob, ExpectedScore(context, 8));
+  EXPECT_EQ(score.received[0].usage.cached_tokens, 4u);
+  EXPECT_EQ(sessions_.Get("a")->tokens, 5u);
+  EXPECT_EQ(engine_.tails_used(), 1u);
+}
+
+TEST_F(SchedulerTest, AFailedTurnTakesItsSessionAlong) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  engine_.fail_row = [](const StepRow& row) {
+    return row.segment.position == 4 ? absl::InternalError("broken row") : absl::OkStatus();
+  };
+  Client& turn = SubmitTurn("a", {1, 2}, 9);
+  RunAll();
+  EXPECT_EQ(turn.end, absl::InternalError("broken row"));
+  EXPECT_TRUE(absl::IsNotFound(sessions_.Get("a").status()));
+  ExpectAllSlotsFree();
+}
+
+// Deleted on another thread just when slots are counted: the state holds its slot until it is
+// destroyed on the engine thread.
+TEST_F(SchedulerTest, AStateThatWasDeletedInTheMiddleOfAPlanStillCounts) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  SubmitTurn("a", {1}, 1);
+  RunAll();
+  Submit({2}, 3);
+  Client& three = Submit({2}, 3, 3);
+  // While the first is let in.
+  engine_.on_capacity = [&] {
+    engine_.on_capacity = nullptr;
+    EXPECT_TRUE(sessions_.Delete("a").ok());
+  };
+  RunAll();
+  EXPECT_EQ(three.end, absl::OkStatus());
+  for (const Received& received : three.received) EXPECT_EQ(received.tokens.size(), 3u);
+}
+
+// New prompts of one chunk come all the time, and the budget is one chunk: the long prompt must
+// have its turn all the same.
+TEST_F(SchedulerTest, AStreamOfNewPromptsDoesNotStarveAnOldOne) {
+  SchedulerOptions options = Options();
+  options.limits.max_prompt_tokens = 16;
+  scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
+  Client& old = Submit(std::vector<uint32_t>(160, 1), 1);
+  ASSERT_TRUE(Step());
+  for (int i = 0; i < 100 && !old.end.has_value(); ++i) {
+    for (size_t live = scheduler_->running(); live < 4; ++live) {
+      Submit(std::vector<uint32_t>(16, 2), 1);
+    }
+    ASSERT_TRUE(Step());
+    for (Client& client : clients_) client.Read();
+  }
+  EXPECT_EQ(old.end, absl::OkStatus());
+  RunAll();
 }
 
 }  // namespace

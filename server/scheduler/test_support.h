@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -63,17 +65,23 @@ struct Received {
   FinishReason reason = FinishReason::kNone;
   std::string matched_stop;
   Usage usage;
-  size_t prompt_logprobs = 0;
-  size_t logprobs = 0;
+  std::vector<Logprobs> prompt_logprobs;
+  std::vector<Logprobs> logprobs;
 
   void Add(const StreamMessage& message) {
-    tokens.insert(tokens.end(), message.tokens.begin(), message.tokens.end());
+    Append(message.tokens, tokens);
     text += message.text;
     reason = message.finish_reason;
     matched_stop = message.matched_stop;
     usage = message.usage;
-    prompt_logprobs += message.prompt_logprobs.size();
-    logprobs += message.logprobs.size();
+    Append(message.prompt_logprobs, prompt_logprobs);
+    Append(message.logprobs, logprobs);
+  }
+
+ private:
+  template <typename T>
+  static void Append(const std::vector<T>& from, std::vector<T>& to) {
+    to.insert(to.end(), from.begin(), from.end());
   }
 };
 
@@ -116,6 +124,12 @@ inline std::vector<uint32_t> ExpectedTokens(std::vector<uint32_t> prompt, uint32
   const size_t prompt_tokens = prompt.size();
   for (size_t i = 0; i < count; ++i) prompt.push_back(FakeEngine::NextToken(prompt, index));
   return {prompt.begin() + static_cast<ptrdiff_t>(prompt_tokens), prompt.end()};
+}
+
+// What FakeEngine says of `target` after `context`.
+inline float ExpectedScore(std::vector<uint32_t> context, uint32_t target) {
+  context.push_back(target);
+  return -static_cast<float>(FakeEngine::Hash(context) % 1000) / 100;
 }
 
 }  // namespace rivulet
