@@ -9,6 +9,8 @@ oldest and of the newest Kubernetes, and the whole against checks.py. Run by cte
 
 import copy
 import dataclasses
+import functools
+import json
 import pathlib
 import subprocess
 import sys
@@ -35,19 +37,26 @@ def render(folder):
     return list(yaml.safe_load_all(result.stdout))
 
 
+# Slow, and in the self-test nearly always asked for the same object again.
+@functools.cache
+def schema_violation(text, version):
+    item = json.loads(text)
+    try:
+        kubernetes_validate.validate(item, version, strict=True)
+    except kubernetes_validate.ValidationError as error:
+        return f"{item['kind']}, schema of {version}: {'/'.join(map(str, error.path))}: {error.message[:300]}"
+    except kubernetes_validate.SchemaNotFoundError as error:
+        return f"{item['kind']}: {error.message}"
+    return None
+
+
 def schema_violations(objects):
-    for item in objects:
-        for version in VERSIONS if item["kind"] not in CUSTOM_RESOURCES else ():
-            try:
-                kubernetes_validate.validate(item, version, strict=True)
-            except kubernetes_validate.ValidationError as error:
-                yield f"{item['kind']}, schema of {version}: {'/'.join(map(str, error.path))}: {error.message[:300]}"
-            except kubernetes_validate.SchemaNotFoundError as error:
-                yield f"{item['kind']}: {error.message}"
+    texts = [json.dumps(item) for item in objects if item["kind"] not in CUSTOM_RESOURCES]
+    return list(filter(None, (schema_violation(text, version) for text in texts for version in VERSIONS)))
 
 
 def violations(rendered):
-    found = list(schema_violations(rendered.objects))
+    found = schema_violations(rendered.objects)
     for check in checks.CHECKS:
         try:
             found += check(rendered)
