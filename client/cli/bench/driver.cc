@@ -23,6 +23,9 @@ constexpr std::chrono::seconds kGiveUpAfter(5);
 // Phases that compare running streams wait at most this long for all of them to run.
 constexpr std::chrono::seconds kMaxRampUp(120);
 
+// The phase with interfering prompts lasts at most this many times --duration.
+constexpr double kMaxStretch = 10;
+
 std::chrono::nanoseconds Seconds(double seconds) {
   return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
 }
@@ -129,8 +132,15 @@ bool Driver::WarmUpIsOver(TimePoint now) const {
 }
 
 bool Driver::PhaseIsOver(TimePoint now) const {
-  if (now >= stage_begin_ + Seconds(PhaseSeconds(options_))) return true;
+  const double passed = std::chrono::duration<double>(now - stage_begin_).count();
+  if (WaitsForInterfering() && passed < kMaxStretch * PhaseSeconds(options_)) return false;
+  if (passed >= PhaseSeconds(options_)) return true;
   return options_.requests > 0 && started_in_phase_ >= options_.requests && streaming_jobs_ == 0;
+}
+
+// A phase that saw only a part of the prompt would leave out its end.
+bool Driver::WaitsForInterfering() const {
+  return plans_[next_phase_ - 1].interfering && interfering_over_ == 0;
 }
 
 void Driver::BeginDrain(TimePoint now, std::chrono::nanoseconds limit) {
@@ -234,6 +244,7 @@ void Driver::OnJobOver(Job* job, TimePoint now) {
   NoteAvailability(job->status(), now);
   if (job->interfering()) {
     interfering_runs_ = false;
+    ++interfering_over_;
     next_interfering_start_ = failed ? now + kRest : now;
   } else {
     --streaming_jobs_;

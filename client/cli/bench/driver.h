@@ -55,6 +55,7 @@ class Driver {
   void UpdateStage(TimePoint now);
   bool WarmUpIsOver(TimePoint now) const;
   bool PhaseIsOver(TimePoint now) const;
+  bool WaitsForInterfering() const;
   void BeginDrain(TimePoint now, std::chrono::nanoseconds limit);
   void EndEarly(Ending ending, TimePoint now);
   void CutOffAll();
@@ -102,6 +103,7 @@ class Driver {
   TimePoint next_arrival_;
   std::deque<TimePoint> resting_;  // closed loop: when streams that failed may go on, ascending
   bool interfering_runs_ = false;
+  uint64_t interfering_over_ = 0;
   TimePoint next_interfering_start_;
   uint64_t unavailable_in_a_row_ = 0;
   TimePoint last_available_;

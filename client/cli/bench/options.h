@@ -32,8 +32,8 @@ absl::StatusOr<Arrival> ParseArrival(std::string_view text);
 std::string ToString(Arrival arrival);
 
 struct BenchOptions {
-  CommonOptions common;
-  std::string client_version;  // of this program, for the report
+  CommonOptions common = {};
+  std::string client_version = {};  // of this program, for the report
 
   // How much load. A rate of 0 is the closed loop: `concurrency` streams that are always busy.
   uint32_t concurrency = 1;
@@ -48,9 +48,9 @@ struct BenchOptions {
 
   // What is asked for.
   LengthRange prompt_tokens{.low = 128, .high = 128};
-  std::optional<LengthRange> output_tokens;  // default: see OutputTokens
-  std::string prompt_file;                   // one prompt a line instead of random token ids
-  std::optional<float> temperature;          // default: the checkpoint's
+  std::optional<LengthRange> output_tokens = {};  // default: see OutputTokens
+  std::string prompt_file = {};                   // one prompt a line instead of random token ids
+  std::optional<float> temperature = {};          // default: the checkpoint's
   uint64_t seed = 1;
   uint32_t turns = 0;  // 0: single requests; K: sessions of K turns
 

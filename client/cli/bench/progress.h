@@ -14,7 +14,7 @@
 namespace rivulet::cli::bench {
 
 struct ProgressState {
-  std::string phase;           // what is going on, for example "warm-up"
+  std::string phase = {};      // what is going on, for example "warm-up"
   double fraction = 0;         // of this phase, 0 to 1
   double elapsed_seconds = 0;  // since the run began
   uint64_t done = 0;

@@ -167,7 +167,9 @@ std::vector<std::string> Doubts(const BenchOptions& options, const RunResult& re
   }
   if (options.interfere_prompt > 0 && result.phases.size() > 1 &&
       result.phases[1].interference.succeeded == 0) {
-    doubts.push_back("no interfering prompt was done within its phase; give a longer --duration");
+    doubts.push_back(
+        "no interfering prompt was done within ten times --duration: its end is not in the "
+        "figures");
   }
   return doubts;
 }
