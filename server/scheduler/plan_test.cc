@@ -50,10 +50,11 @@ TEST(PlanStepTest, DecodeRowsComeFirstAndAllRun) {
 
 TEST(PlanStepTest, AllDecodeRowsRunAndAPromptMoves) {
   std::vector<RowView> rows(100, Decode(3));
-  rows.push_back(Prompt(50));
+  rows.push_back(Prompt(500));
+  // Whatever was measured: half as many prompt tokens as decode rows, here to a chunk's border.
   const StepChoice choice = PlanStep(kNow, rows, CostFor(16), {});
   ASSERT_EQ(choice.run.size(), 101u);
-  EXPECT_EQ(choice.run.back(), (PlannedRow{100, 16}));
+  EXPECT_EQ(choice.run.back(), (PlannedRow{100, 48}));
 }
 
 TEST(PlanStepTest, FullOutboxSitsOut) {

@@ -15,7 +15,12 @@ constexpr double kFarthest = 2.0;
 
 // While prompts run, every so many steps are measured without them: what decode rows take may
 // change (another process, a hotter machine).
-constexpr size_t kMeasureEvery = 64;
+constexpr size_t kMeasureEvery = 16;
+
+// What is left of an older step's weight in a prompt's cost; how far a step's part in it may be
+// from what was expected, as a multiple of that.
+constexpr double kFading = 0.8;
+constexpr double kFarthestPrompt = 3.0;
 
 // The first pieces, before anything is known: one chunk beside decode rows, four alone.
 constexpr double kFirstBesideDecode = kFoldInterval;
@@ -49,10 +54,20 @@ void StepCost::Observe(size_t decode_rows, size_t prompt_tokens, double seconds)
   if (decode_rows > 0) ++steps_since_measured_;
   if (seconds <= 0) return;
   PromptCost& cost = decode_rows > 0 ? beside_decode_ : alone_;
-  cost.last_tokens = static_cast<double>(prompt_tokens);
+  cost.Add(seconds - DecodeSeconds(decode_rows), prompt_tokens);
+}
+
+void StepCost::PromptCost::Add(double added_seconds, size_t step_tokens) {
+  last_tokens = static_cast<double>(step_tokens);
+  const double expected = TokenSeconds() * last_tokens;
+  if (expected > 0) {
+    const double farthest = kFarthestPrompt * expected;
+    added_seconds = std::clamp(added_seconds, -farthest, farthest);
+  }
   // Even tokens that seem free (noise) take something.
-  const double added = std::max(seconds - DecodeSeconds(decode_rows), seconds * 0.01);
-  cost.token_seconds.Add(added / cost.last_tokens);
+  constexpr double kLeast = 1e-9;
+  tokens = kFading * tokens + last_tokens;
+  seconds = std::max(kFading * seconds + added_seconds, kLeast * tokens);
 }
 
 double StepCost::DecodeSeconds(size_t decode_rows) const {
@@ -73,16 +88,10 @@ double StepCost::DecodeSeconds(size_t decode_rows) const {
   return below->seconds.value + part * (above->seconds.value - below->seconds.value);
 }
 
-uint32_t StepCost::Budget(const PromptCost& cost, double seconds, double first_tokens,
-                          const PlanLimits& limits) {
-  double tokens = first_tokens;
-  if (cost.token_seconds.value > 0 && seconds > 0) {
-    // What a token takes falls with the number of them, and is known for the last number alone.
-    tokens =
-        std::min(seconds / cost.token_seconds.value, std::max(2 * cost.last_tokens, first_tokens));
-  }
-  return static_cast<uint32_t>(
-      std::clamp<double>(tokens, 1, static_cast<double>(limits.max_prompt_tokens)));
+double StepCost::Budget(const PromptCost& cost, double seconds, double first_tokens) {
+  if (cost.tokens == 0 || seconds <= 0) return first_tokens;
+  // What a token takes falls with the number of them, and is known for the last number alone.
+  return std::min(seconds / cost.TokenSeconds(), std::max(2 * cost.last_tokens, first_tokens));
 }
 
 bool StepCost::MustMeasure(size_t decode_rows) const {
@@ -91,11 +100,20 @@ bool StepCost::MustMeasure(size_t decode_rows) const {
 }
 
 uint32_t StepCost::PromptTokens(size_t decode_rows, const PlanLimits& limits) const {
-  if (decode_rows == 0) return Budget(alone_, limits.prompt_seconds, kFirstAlone, limits);
-  if (MustMeasure(decode_rows)) return 0;
-  const bool known = beside_decode_.token_seconds.value > 0;
-  return Budget(known ? beside_decode_ : alone_, limits.prompt_share * DecodeSeconds(decode_rows),
-                kFirstBesideDecode, limits);
+  double tokens = 0;
+  if (decode_rows == 0) {
+    tokens = Budget(alone_, limits.prompt_seconds, kFirstAlone);
+  } else if (MustMeasure(decode_rows)) {
+    return 0;
+  } else {
+    const PromptCost& cost = beside_decode_.tokens > 0 ? beside_decode_ : alone_;
+    tokens = Budget(cost, limits.prompt_share * DecodeSeconds(decode_rows), kFirstBesideDecode);
+    // A prompt token costs no more than a decode row, which wants logits too. So half as many are
+    // safe whatever a disturbed measurement says, and no prompt starves.
+    tokens = std::max(tokens, static_cast<double>(decode_rows) / 2);
+  }
+  return static_cast<uint32_t>(
+      std::clamp<double>(tokens, 1, static_cast<double>(limits.max_prompt_tokens)));
 }
 
 }  // namespace rivulet

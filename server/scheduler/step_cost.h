@@ -52,14 +52,18 @@ class StepCost {
     Mean seconds;
     bool tried = false;
   };
-  // What pieces of prompts take, beside decode rows or alone.
+  // What pieces of prompts take, beside decode rows or alone: a ratio of sums in which older steps
+  // fade. A mean of ratios would not do: what a step of one token took longer by chance would count
+  // as much as what a step of a hundred took.
   struct PromptCost {
-    Mean token_seconds;
+    double seconds = 0;
+    double tokens = 0;
     double last_tokens = 0;  // of the step before: the next one is at most twice as large
+    double TokenSeconds() const { return tokens > 0 ? seconds / tokens : 0; }
+    void Add(double added_seconds, size_t step_tokens);
   };
 
-  static uint32_t Budget(const PromptCost& cost, double seconds, double first_tokens,
-                         const PlanLimits& limits);
+  static double Budget(const PromptCost& cost, double seconds, double first_tokens);
   bool MustMeasure(size_t decode_rows) const;
 
   std::array<DecodePoint, 24> decode_;
