@@ -28,7 +28,7 @@ Scheduler::Scheduler(Engine& engine, SessionTable& sessions, Dispatcher& dispatc
       dispatcher_(dispatcher),
       metrics_(metrics),
       options_(std::move(options)) {
-  sessions_.set_on_garbage([this] { Wake(); });
+  sessions_.set_on_reap([this] { Wake(); });
   context_.stall_limit = options_.stall_limit;
   context_.tokenizer = options_.tokenizer;
   context_.eos_ids = options_.eos_ids;

@@ -148,8 +148,19 @@ absl::StatusOr<SessionInfo> SessionTable::Create(const std::string& id, const st
   auto entry = std::make_shared<Entry>();
   entry->id = id.empty() ? MakeId() : id;
   entry->name = name;
-  entry->created = entry->last_used = options_.now();
-  MutexLock lock(&mutex_);
+  entry->created = options_.now();
+  bool first_to_expire = false;
+  absl::StatusOr<SessionInfo> info;
+  {
+    MutexLock lock(&mutex_);
+    info = Insert(entry, first_to_expire);
+  }
+  if (first_to_expire && on_reap_) on_reap_();
+  return info;
+}
+
+absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& entry,
+                                                 bool& first_to_expire) {
   if (entries_.size() >= options_.max_sessions) {
     return absl::ResourceExhaustedError(
         absl::StrCat(entries_.size(),
@@ -159,7 +170,7 @@ absl::StatusOr<SessionInfo> SessionTable::Create(const std::string& id, const st
   if (!entries_.try_emplace(entry->id, entry).second) {
     return absl::AlreadyExistsError(absl::StrCat("session \"", entry->id, "\" exists already"));
   }
-  entry->idle = idle_empty_.insert(idle_empty_.end(), entry);
+  first_to_expire = SetIdle(entry);
   metrics_.sessions.Add(1);
   return InfoOf(*entry);
 }
@@ -190,7 +201,7 @@ absl::Status SessionTable::Delete(const std::string& id) {
     garbage = state != nullptr;
     if (garbage) garbage_.push_back(std::move(state));
   }
-  if (garbage && on_garbage_) on_garbage_();
+  if (garbage && on_reap_) on_reap_();
   return absl::OkStatus();
 }
 
@@ -221,18 +232,31 @@ void SessionTable::SetBusy(Entry& entry, bool exclusive) {
 }
 
 void SessionTable::Return(Entry& entry, bool exclusive) {
-  MutexLock lock(&mutex_);
-  if (!entry.in_table) return;  // dropped
+  bool first_to_expire = false;
+  {
+    MutexLock lock(&mutex_);
+    first_to_expire = EndLease(entry, exclusive);
+  }
+  if (first_to_expire && on_reap_) on_reap_();
+}
+
+bool SessionTable::EndLease(Entry& entry, bool exclusive) {
+  if (!entry.in_table) return false;  // dropped
   if (exclusive) {
     entry.in_turn = false;
     entry.holds_state = entry.state != nullptr;
   } else {
     --entry.readers;
   }
-  if (entry.busy()) return;
-  entry.last_used = options_.now();
-  IdleList& idle = IdleListOf(entry);
-  entry.idle = idle.insert(idle.end(), entries_.at(entry.id));
+  return !entry.busy() && SetIdle(entries_.at(entry.id));
+}
+
+bool SessionTable::SetIdle(const std::shared_ptr<Entry>& entry) {
+  const bool first = idle_states_.empty() && idle_empty_.empty();
+  entry->last_used = options_.now();
+  IdleList& idle = IdleListOf(*entry);
+  entry->idle = idle.insert(idle.end(), entry);
+  return first && options_.time_to_live.count() > 0;
 }
 
 SessionTable::IdleList& SessionTable::IdleListOf(const Entry& entry) {

@@ -134,8 +134,9 @@ class SessionTable {
   // To read; several at once. NOT_FOUND as Get; ABORTED while a turn has its lease.
   absl::StatusOr<SessionLease> LeaseForReading(const std::string& id);
 
-  // Called, without a lock held, when there is something to Reap. Set once, before any Delete.
-  void set_on_garbage(std::function<void()> on_garbage) { on_garbage_ = std::move(on_garbage); }
+  // Called, without a lock held, when there is something to Reap, and when NextExpiry is no longer
+  // never: whoever sleeps until then must look again. Set once, before any Create.
+  void set_on_reap(std::function<void()> on_reap) { on_reap_ = std::move(on_reap); }
 
   size_t size() const;
   // States that are in the table and hold slots, of deleted sessions too: not those that a turn has
@@ -150,8 +151,8 @@ class SessionTable {
   void Reap();
   // When the next idle session will have been idle too long; TimePoint::max() for never.
   TimePoint NextExpiry() const;
-  // Destroys the state of a deleted session, or else drops the idle session with state that was used
-  // least recently. False if there is none.
+  // Destroys the state of a deleted session, or else drops the idle session with state that was
+  // used least recently. False if there is none.
   bool EvictLeastRecentlyUsed();
 
  private:
@@ -162,8 +163,13 @@ class SessionTable {
 
   absl::StatusOr<std::shared_ptr<Entry>> Find(const std::string& id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<SessionInfo> Insert(const std::shared_ptr<Entry>& entry, bool& first_to_expire)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<SessionLease> Lease(const std::string& id, bool exclusive);
   void Return(Entry& entry, bool exclusive);
+  bool EndLease(Entry& entry, bool exclusive) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Lists the entry as idle. True if it is the first that will expire.
+  bool SetIdle(const std::shared_ptr<Entry>& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetBusy(Entry& entry, bool exclusive) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   IdleList& IdleListOf(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes the entry out of the table and remembers why; the state is the caller's to destroy.
@@ -176,7 +182,7 @@ class SessionTable {
   const Options options_;
   Metrics& metrics_;
   const std::chrono::milliseconds clock_offset_;  // Unix time - our clock
-  std::function<void()> on_garbage_;
+  std::function<void()> on_reap_;
 
   mutable Mutex mutex_;
   std::map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 class SessionTableTest : public testing::Test {
  protected:
   SessionTableTest() {
-    sessions_.set_on_garbage([this] { ++garbage_told_; });
+    sessions_.set_on_reap([this] { ++told_; });
   }
 
   // A turn that leaves `tokens` tokens in the session.
@@ -38,7 +38,7 @@ class SessionTableTest : public testing::Test {
   Metrics metrics_;
   SessionTable sessions_{
       {.time_to_live = seconds(60), .max_sessions = 4, .now = [this] { return now_; }}, metrics_};
-  int garbage_told_ = 0;
+  int told_ = 0;
 };
 
 TEST_F(SessionTableTest, CreateGetListDelete) {
@@ -65,7 +65,7 @@ TEST_F(SessionTableTest, CreateGetListDelete) {
 
   EXPECT_TRUE(sessions_.Delete("a").ok());
   EXPECT_EQ(sessions_.size(), 2u);
-  EXPECT_EQ(garbage_told_, 0) << "it held no state";
+  EXPECT_EQ(told_, 1) << "of the first that will expire; what was deleted held no state";
   EXPECT_THAT(std::string(sessions_.Get("a").status().message()), HasSubstr("it was deleted"));
 }
 
@@ -126,8 +126,9 @@ TEST_F(SessionTableTest, StateComesBackWithItsTokens) {
     lease->PutState(std::move(state));
   }
   EXPECT_EQ(engine_.tails_used(), 1u);
+  const int told = told_;
   EXPECT_TRUE(sessions_.Delete("a").ok());
-  EXPECT_EQ(garbage_told_, 1);
+  EXPECT_EQ(told_, told + 1);
   EXPECT_EQ(engine_.tails_used(), 1u) << "states die on the engine thread";
   sessions_.Reap();
   EXPECT_EQ(engine_.tails_used(), 0u);
@@ -168,6 +169,31 @@ TEST_F(SessionTableTest, IdleSessionsExpire) {
   EXPECT_EQ(sessions_.NextExpiry(), SessionTable::TimePoint::max());
   busy->Release();
   EXPECT_EQ(sessions_.NextExpiry(), now_ + seconds(60));
+}
+
+// The engine thread sleeps until NextExpiry: it must hear of the first session that will expire.
+TEST_F(SessionTableTest, TellsWhenThereIsSomethingToExpireAgain) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  ASSERT_TRUE(sessions_.Create("b", "").ok());
+  EXPECT_EQ(told_, 1) << "b expires later than a";
+  ASSERT_TRUE(sessions_.Delete("b").ok());
+  auto lease = sessions_.LeaseForReading("a");
+  EXPECT_EQ(sessions_.NextExpiry(), SessionTable::TimePoint::max());
+  lease->Release();
+  EXPECT_EQ(told_, 2);
+  EXPECT_EQ(sessions_.NextExpiry(), now_ + seconds(60));
+}
+
+TEST_F(SessionTableTest, ADeletedStateIsDestroyedBeforeAnybodyLosesASession) {
+  for (const char* id : {"a", "b"}) {
+    ASSERT_TRUE(sessions_.Create(id, "").ok());
+    Turn(id);
+  }
+  ASSERT_TRUE(sessions_.Delete("b").ok());
+  EXPECT_EQ(sessions_.states(), 2u) << "it holds its slots until it is destroyed";
+  EXPECT_TRUE(sessions_.EvictLeastRecentlyUsed());
+  EXPECT_TRUE(sessions_.Get("a").ok());
+  EXPECT_EQ(engine_.tails_used(), 1u);
 }
 
 TEST_F(SessionTableTest, ALostStateTakesItsSessionAlong) {
