@@ -10,7 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -19,7 +18,10 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
+#include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -266,6 +268,23 @@ TEST(ObservabilityTest, PromtoolAcceptsThePage) {
   const Exit check = RunProgram({Tool("promtool"), "check", "metrics"}, page);
   EXPECT_EQ(check.code, 0) << check.output;
   EXPECT_EQ(check.output, "");
+}
+
+TEST(ObservabilityTest, EveryMetricIsDocumented) {
+  auto server = StartTales();
+  ASSERT_NE(server, nullptr);
+  std::ifstream file(SourcePath("docs/observability.md"));
+  const std::string docs{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::istringstream page(HttpGet(server->http_address(), "/metrics").body);
+  const std::string mark = "# TYPE rivulet_";
+  size_t metrics = 0;
+  for (std::string line; std::getline(page, line);) {
+    if (line.rfind(mark, 0) != 0) continue;
+    const std::string name = line.substr(mark.size(), line.rfind(' ') - mark.size());
+    EXPECT_THAT(docs, testing::HasSubstr("| `" + name + "` |"));
+    ++metrics;
+  }
+  EXPECT_GE(metrics, 20u);
 }
 
 TEST(ObservabilityTest, PromtoolAcceptsTheRules) {
