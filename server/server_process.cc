@@ -144,6 +144,7 @@ void ServerProcess::Drain() {
   metrics_.draining.Set(1);
   grpc_->SetServing(false);
   scheduler_->StopAdmission();
+  grpc_->EndIdleStreams();
   if (!scheduler_->WaitUntilIdle(Clock::now() + seconds(options_.drain_seconds))) {
     scheduler_->AbortAll(absl::UnavailableError(
         "the server is shutting down and --drain-seconds are over; send the request elsewhere"));

@@ -70,6 +70,7 @@ std::string Address(const std::string& host, int port) {
 }  // namespace
 
 struct GrpcServer::Impl {
+  ChatStreams chats;
   std::unique_ptr<grpc::Service> inference;
   std::unique_ptr<grpc::Service> sessions;
   std::unique_ptr<grpc::Server> server;
@@ -84,8 +85,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
                                                               const ServiceContext& context) {
   InitOnce();
   auto impl = std::make_unique<Impl>();
-  impl->inference = MakeInferenceService(context);
-  impl->sessions = MakeSessionsService();
+  impl->inference = MakeInferenceService(context, impl->chats);
+  impl->sessions = MakeSessionsService(context);
   grpc::ServerBuilder builder;
   SetChannelArguments(builder);
   const std::string address = Address(host, port);
@@ -110,6 +111,8 @@ void GrpcServer::SetServing(bool serving) {
   health->SetServingStatus(serving);
   for (const char* name : kServiceNames) health->SetServingStatus(name, serving);
 }
+
+void GrpcServer::EndIdleStreams() { impl_->chats.Drain(); }
 
 void GrpcServer::Shutdown(std::chrono::milliseconds patience) {
   if (impl_->server == nullptr) return;

@@ -4,7 +4,7 @@
 // and everything behind it runs: until then a probe finds no server, which every balancer reads as
 // "not ready", and no state between the two has to be kept.
 //
-// Threading: Start and destruction on one thread; SetServing and Shutdown on any.
+// Threading: Start and destruction on one thread; all else on any.
 #ifndef RIVULET_SERVER_RPC_GRPC_SERVER_H_
 #define RIVULET_SERVER_RPC_GRPC_SERVER_H_
 
@@ -31,6 +31,9 @@ class GrpcServer {
   int port() const;
   // What grpc.health.v1 says of every service.
   void SetServing(bool serving);
+  // Chat streams end with UNAVAILABLE as soon as no turn runs on them, new ones at once: a stream
+  // without a turn would hold up a Shutdown for as long as its client likes.
+  void EndIdleStreams();
   // Takes no new calls; returns when all have ended. What still runs after `patience` is cut off:
   // its client sees UNAVAILABLE.
   void Shutdown(std::chrono::milliseconds patience);

@@ -96,4 +96,19 @@ v1::Model ToProto(const ServedModel& model) {
   return proto;
 }
 
+v1::Session ToProto(const SessionInfo& session, const ServedModel& model) {
+  v1::Session proto;
+  proto.set_id(session.id);
+  proto.set_name(session.name);
+  proto.set_position(session.tokens);
+  if (session.holds_state) {
+    proto.set_state_bytes(model.state_bytes_per_session);
+    proto.set_tier("device");
+  }
+  proto.set_created_unix_ms(session.created_unix_ms);
+  proto.set_last_used_unix_ms(session.last_used_unix_ms);
+  proto.set_busy(session.busy);
+  return proto;
+}
+
 }  // namespace rivulet

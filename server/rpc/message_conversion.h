@@ -10,6 +10,7 @@
 #include "rivulet/v1/inference.pb.h"
 #include "server/rpc/served_model.h"
 #include "server/scheduler/stream_message.h"
+#include "server/session/session_table.h"
 
 namespace rivulet {
 
@@ -20,6 +21,8 @@ v1::GenerateResponse ToProto(StreamMessage message, const Tokenizer* tokenizer);
 v1::ScoreResponse ToScoreResponse(const StreamMessage& message, const Tokenizer* tokenizer);
 
 v1::Model ToProto(const ServedModel& model);
+
+v1::Session ToProto(const SessionInfo& session, const ServedModel& model);
 
 // The token's text by itself; a part of a character is U+FFFD. Empty without a tokenizer.
 std::string LossyText(const Tokenizer* tokenizer, uint32_t token);

@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "kernels/base/status.h"
 #include "server/metrics/log.h"
-#include "server/rpc/status_map.h"
 
 namespace rivulet {
 
@@ -30,8 +29,8 @@ std::string MakeRequestId() {
 }
 
 ScheduledCall::ScheduledCall(const ServiceContext& service, grpc::CallbackServerContext& context,
-                             const char* method)
-    : service_(service), context_(context), method_(method), arrival_(Clock::now()) {}
+                             const char* method, TimePoint arrival)
+    : service_(service), context_(context), method_(method), arrival_(arrival) {}
 
 absl::Status ScheduledCall::Submit(std::unique_ptr<Request> request,
                                    std::weak_ptr<StreamSink> sink) {
@@ -59,32 +58,37 @@ bool ScheduledCall::cancelled() {
   return cancelled_;
 }
 
-void ScheduledCall::NoteEnd(const absl::Status& status, const Usage& usage) {
-  AddErrorDetails(status, context_);
+void ScheduledCall::LogEnd(const absl::Status& status, const Usage& usage) {
   const double seconds = std::chrono::duration<double>(Clock::now() - arrival_).count();
   if (!status.ok()) {
     return LogInfo("request_failed", {{"request_id", request_id_},
+                                      {"session_id", session_id_},
                                       {"method", method_},
                                       {"code", absl::StatusCodeToString(status.code())},
                                       {"error", std::string(status.message())},
                                       {"seconds", seconds}});
   }
   LogInfo("request_finished", {{"request_id", request_id_},
+                               {"session_id", session_id_},
                                {"method", method_},
                                {"prompt_tokens", usage.prompt_tokens},
+                               {"cached_tokens", usage.cached_tokens},
                                {"completion_tokens", usage.completion_tokens},
                                {"seconds", seconds}});
 }
 
-void ScheduledCall::CountRefusal(const absl::Status& status) {
+void CountRefusal(Metrics& metrics, const absl::Status& status) {
   switch (status.code()) {
-    case absl::StatusCode::kResourceExhausted:  // the scheduler counted these
+    case absl::StatusCode::kResourceExhausted:  // counted where it was refused
     case absl::StatusCode::kUnavailable:
       return;
     case absl::StatusCode::kCancelled:
-      return service_.metrics.CountRequest(Outcome::kCancelled);
+      return metrics.CountRequest(Outcome::kCancelled);
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAborted:
+      return metrics.CountRequest(Outcome::kRejectedSession);
     default:
-      return service_.metrics.CountRequest(Outcome::kRejectedInvalid);
+      return metrics.CountRequest(Outcome::kRejectedInvalid);
   }
 }
 

@@ -1,8 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What Generate and Score have in common: a call that becomes a request of the scheduler.
+// What Score and the turns of Generate and Chat have in common: each becomes a request of the
+// scheduler.
 //
-//   gRPC thread    the reactor is made; Prepare is handed to the worker pool
+//   gRPC thread    the reactor is made; its work is handed to the worker pool
 //   worker         parses, checks, tokenizes, Submit
 //   dispatcher     OnReady: what the scheduler says is sent
 //   gRPC thread    OnCancel: the row is cancelled
@@ -32,27 +33,27 @@ class ScheduledCall : public StreamSink {
   // From this many on, turning log-probabilities into a message is work for the pool.
   static constexpr size_t kManyLogprobs = 512;
 
-  // Both outlive the call. `method` is for the log.
+  // Both outlive the request. `method` is for the log; `arrival` is when the client's message came.
   ScheduledCall(const ServiceContext& service, grpc::CallbackServerContext& context,
-                const char* method);
+                const char* method, TimePoint arrival);
 
   // Hands the request to the scheduler; messages for it then come to `sink` (this, shared). On
   // failure nothing will come.
   absl::Status Submit(std::unique_ptr<Request> request, std::weak_ptr<StreamSink> sink);
   Outbox& outbox() { return *outbox_; }
 
-  // From OnCancel, and when a write fails. Any thread, any number of times.
+  // The client is gone, or wants no more. Any thread, any number of times.
   void CancelRequest();
   bool cancelled();
 
-  // Once, before the call's Finish: adds error details and logs the call.
-  void NoteEnd(const absl::Status& status, const Usage& usage);
-  // Counts a call that never became a request.
-  void CountRefusal(const absl::Status& status);
+  // Logs the end, once.
+  void LogEnd(const absl::Status& status, const Usage& usage);
 
   const ServiceContext& service_;
   grpc::CallbackServerContext& context_;
+  // For the log and the client. Whoever prepares the request sets both, before Submit.
   std::string request_id_;
+  std::string session_id_;
 
  private:
   const char* const method_;
@@ -65,6 +66,9 @@ class ScheduledCall : public StreamSink {
 
 // When the client gives up, on our clock; kNoDeadline if it set none.
 TimePoint DeadlineOf(const grpc::ServerContextBase& context);
+
+// Counts what never became a request.
+void CountRefusal(Metrics& metrics, const absl::Status& status);
 
 // 16 hexadecimal digits.
 std::string MakeRequestId();

@@ -14,7 +14,9 @@ namespace rivulet {
 
 ScoreReactor::ScoreReactor(const ServiceContext& service, grpc::CallbackServerContext& context,
                            const grpc::ByteBuffer& request, grpc::ByteBuffer* response)
-    : ScheduledCall(service, context, "Score"), wire_request_(request), wire_response_(response) {}
+    : ScheduledCall(service, context, "Score", Clock::now()),
+      wire_request_(request),
+      wire_response_(response) {}
 
 grpc::ServerUnaryReactor* ScoreReactor::Start(const ServiceContext& service,
                                               grpc::CallbackServerContext& context,
@@ -32,7 +34,7 @@ grpc::ServerUnaryReactor* ScoreReactor::Start(const ServiceContext& service,
 void ScoreReactor::Prepare() {
   const absl::Status status = Admit();
   if (status.ok()) return;
-  CountRefusal(status);
+  CountRefusal(service_.metrics, status);
   End(status);
 }
 
@@ -42,8 +44,10 @@ absl::Status ScoreReactor::Admit() {
   v1::ScoreRequest proto;
   RIVULET_RETURN_IF_ERROR(ParseMessage(wire_request_, &proto));
   wire_request_.Clear();
-  RIVULET_ASSIGN_OR_RETURN(std::unique_ptr<Request> request,
-                           MakeScoreRequest(proto, service_.model, service_.max_prompt));
+  session_id_ = proto.session_id().substr(0, SessionTable::kMaxIdBytes);
+  RIVULET_ASSIGN_OR_RETURN(
+      std::unique_ptr<Request> request,
+      MakeScoreRequest(proto, service_.model, service_.max_prompt, service_.sessions));
   return Submit(std::move(request), weak_from_this());
 }
 
@@ -74,8 +78,8 @@ void ScoreReactor::End(const absl::Status& status) {
   if (result.ok()) {
     result = SerializeMessage(ToScoreResponse(*result_, service_.model.tokenizer), wire_response_);
   }
-  NoteEnd(result, result_.has_value() ? result_->usage : Usage());
-  Finish(ToGrpcStatus(result));
+  LogEnd(result, result_.has_value() ? result_->usage : Usage());
+  FinishCall(*this, context_, result);
 }
 
 void ScoreReactor::OnDone() {

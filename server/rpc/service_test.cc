@@ -1,144 +1,18 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The services over a real gRPC channel, with FakeEngine behind them.
-#include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/grpcpp.h>
-
-#include <atomic>
 #include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "rivulet/v1/inference.grpc.pb.h"
-#include "server/rpc/grpc_server.h"
+#include "server/rpc/service_fixture.h"
 #include "server/rpc/wire.h"
-#include "server/scheduler/engine_loop.h"
-#include "server/scheduler/test_support.h"
 #include "server/text/detokenizer.h"
 
 namespace rivulet {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 using testing::HasSubstr;
-
-// Takes its time, so that streams live long enough to be cancelled.
-class PacedEngine : public FakeEngine {
- public:
-  using FakeEngine::FakeEngine;
-  StepResult Step(const StepPlan& plan) override {
-    std::this_thread::sleep_for(pace.load());
-    return FakeEngine::Step(plan);
-  }
-  std::atomic<milliseconds> pace{milliseconds(0)};  // set by the test while the engine runs
-};
-
-class ServiceTest : public testing::Test {
- protected:
-  ServiceTest() {
-    model_.name = "toy";
-    model_.vocab = FakeEngine::kVocab;
-    model_.tokenizer = &tokenizer_;
-    SchedulerOptions options;
-    options.max_queue = 2;
-    options.tokenizer = &tokenizer_;
-    scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
-    loop_ = std::make_unique<EngineLoop>(engine_, *scheduler_);
-    context_ = std::make_unique<ServiceContext>(
-        ServiceContext{model_, *scheduler_, sessions_, pool_, metrics_, /*max_prompt=*/1000});
-    auto server = GrpcServer::Start("127.0.0.1", 0, *context_);
-    EXPECT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    address_ = "127.0.0.1:" + std::to_string(server_->port());
-    channel_ = NewChannel();
-    stub_ = v1::Inference::NewStub(channel_);
-  }
-  ~ServiceTest() override {
-    scheduler_->AbortAll(absl::UnavailableError("test ends"));
-    server_->Shutdown(seconds(2));
-  }
-
-  std::shared_ptr<grpc::Channel> NewChannel() {
-    grpc::ChannelArguments arguments;
-    arguments.SetMaxSendMessageSize(-1);
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    return grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments);
-  }
-
-  struct Stream {
-    std::vector<v1::GenerateResponse> messages;
-    grpc::Status status;
-    std::vector<uint32_t> tokens(uint32_t index = 0) const {
-      std::vector<uint32_t> tokens;
-      for (const auto& message : messages) {
-        if (message.index() != index) continue;
-        tokens.insert(tokens.end(), message.token_ids().begin(), message.token_ids().end());
-      }
-      return tokens;
-    }
-  };
-
-  Stream Generate(const v1::GenerateRequest& request, grpc::ClientContext* context = nullptr) {
-    grpc::ClientContext own;
-    Stream stream;
-    auto reader = stub_->Generate(context ? context : &own, request);
-    v1::GenerateResponse message;
-    while (reader->Read(&message)) stream.messages.push_back(message);
-    stream.status = reader->Finish();
-    return stream;
-  }
-
-  // A call with bytes, among them such as no client library would send.
-  grpc::Status CallPath(const std::string& path, const std::string& bytes, std::string* answer) {
-    grpc::GenericStub stub(channel_);
-    grpc::ClientContext context;
-    grpc::CompletionQueue queue;
-    const grpc::Slice slice(bytes);
-    auto call = stub.PrepareUnaryCall(&context, path, grpc::ByteBuffer(&slice, 1), &queue);
-    call->StartCall();
-    grpc::ByteBuffer response;
-    grpc::Status status;
-    call->Finish(&response, &status, nullptr);
-    void* tag = nullptr;
-    bool ok = false;
-    queue.Next(&tag, &ok);
-    grpc::Slice whole;
-    if (status.ok() && response.DumpToSingleSlice(&whole).ok()) {
-      answer->assign(reinterpret_cast<const char*>(whole.begin()), whole.size());
-    }
-    return status;
-  }
-  grpc::Status CallRaw(const std::string& method, const std::string& bytes) {
-    std::string answer;
-    return CallPath("/rivulet.v1.Inference/" + method, bytes, &answer);
-  }
-
-  bool WaitUntilIdle() { return scheduler_->WaitUntilIdle(Clock::now() + seconds(10)); }
-
-  FakeTokenizer tokenizer_;
-  PacedEngine engine_{4};
-  Metrics metrics_;
-  SessionTable sessions_{{}, metrics_};
-  ServedModel model_;
-  Dispatcher dispatcher_;
-  WorkerPool pool_{2, 100};
-  std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<EngineLoop> loop_;
-  std::unique_ptr<ServiceContext> context_;
-  std::unique_ptr<GrpcServer> server_;
-  std::string address_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::Inference::Stub> stub_;
-};
-
-v1::GenerateRequest MakeProto(const std::string& prompt, uint32_t max_tokens) {
-  v1::GenerateRequest request;
-  request.set_prompt(prompt);
-  request.set_max_tokens(max_tokens);
-  request.mutable_stop()->set_ignore_eos(true);
-  return request;
-}
 
 TEST_F(ServiceTest, GenerateStreamsTokensTextAndUsage) {
   v1::GenerateRequest request = MakeProto("abc", 20);
@@ -276,19 +150,6 @@ TEST_F(ServiceTest, CompressedRequestIsRefusedUnread) {
   const grpc::Status status = stub_->Tokenize(&context, request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
   EXPECT_TRUE(Generate(MakeProto("a", 2)).status.ok());
-}
-
-TEST_F(ServiceTest, WhatComesWithSessionsIsUnimplementedAndSaysSo) {
-  grpc::ClientContext chat;
-  auto stream = stub_->Chat(&chat);
-  const grpc::Status status = stream->Finish();
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_THAT(status.error_message(), HasSubstr("Generate"));
-  auto sessions = v1::Sessions::NewStub(channel_);
-  grpc::ClientContext create;
-  v1::Session session;
-  EXPECT_THAT(sessions->CreateSession(&create, {}, &session).error_message(),
-              HasSubstr("keeps no sessions"));
 }
 
 TEST_F(ServiceTest, ClientThatCancelsFreesItsRow) {

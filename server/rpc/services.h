@@ -9,16 +9,15 @@
 
 #include <memory>
 
+#include "server/rpc/chat_streams.h"
 #include "server/rpc/service_context.h"
 
 namespace rivulet {
 
-// Generate, Score, Tokenize, Detokenize, GetModel. Chat comes with sessions: UNIMPLEMENTED. The
-// context outlives the service.
-std::unique_ptr<grpc::Service> MakeInferenceService(const ServiceContext& context);
-
-// The service Sessions: every method is UNIMPLEMENTED and says so.
-std::unique_ptr<grpc::Service> MakeSessionsService();
+// All outlive the services.
+std::unique_ptr<grpc::Service> MakeInferenceService(const ServiceContext& context,
+                                                    ChatStreams& chats);
+std::unique_ptr<grpc::Service> MakeSessionsService(const ServiceContext& context);
 
 }  // namespace rivulet
 

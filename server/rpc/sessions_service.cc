@@ -1,43 +1,102 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
 #include "rivulet/v1/inference.grpc.pb.h"
+#include "server/metrics/log.h"
+#include "server/rpc/message_conversion.h"
 #include "server/rpc/services.h"
-#include "server/rpc/status_map.h"
+#include "server/rpc/unary_call.h"
 
 namespace rivulet {
 namespace {
 
-class SessionsService final : public v1::Sessions::CallbackService {
+constexpr uint32_t kDefaultPageSize = 100;
+constexpr uint32_t kMaxPageSize = 1000;
+
+absl::Status CreateSession(const ServiceContext& service, const v1::CreateSessionRequest& request,
+                           v1::Session& response) {
+  RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
+                           service.sessions.Create(request.id(), request.name()));
+  LogInfo("session_created", {{"session_id", session.id}, {"name", session.name}});
+  response = ToProto(session, service.model);
+  return absl::OkStatus();
+}
+
+absl::Status GetSession(const ServiceContext& service, const v1::GetSessionRequest& request,
+                        v1::Session& response) {
+  RIVULET_ASSIGN_OR_RETURN(const SessionInfo session, service.sessions.Get(request.id()));
+  response = ToProto(session, service.model);
+  return absl::OkStatus();
+}
+
+// The page token is the last id of the page before: a session that comes or goes in between moves
+// no other to a page that was read already.
+absl::Status ListSessions(const ServiceContext& service, const v1::ListSessionsRequest& request,
+                          v1::ListSessionsResponse& response) {
+  if (request.page_size() > kMaxPageSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("page_size = ", request.page_size(), ": at most ", kMaxPageSize));
+  }
+  const uint32_t size = request.page_size() > 0 ? request.page_size() : kDefaultPageSize;
+  const std::vector<SessionInfo> sessions = service.sessions.List(request.page_token(), size + 1);
+  for (const SessionInfo& session : sessions) {
+    if (response.sessions_size() == static_cast<int>(size)) {
+      response.set_next_page_token(response.sessions().rbegin()->id());
+      break;
+    }
+    *response.add_sessions() = ToProto(session, service.model);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeleteSession(const ServiceContext& service, const v1::DeleteSessionRequest& request,
+                           v1::DeleteSessionResponse&) {
+  return service.sessions.Delete(request.id());
+}
+
+using RawCreate = v1::Sessions::WithRawCallbackMethod_CreateSession<v1::Sessions::Service>;
+using RawGet = v1::Sessions::WithRawCallbackMethod_GetSession<RawCreate>;
+using RawList = v1::Sessions::WithRawCallbackMethod_ListSessions<RawGet>;
+using RawSessions = v1::Sessions::WithRawCallbackMethod_DeleteSession<RawList>;
+
+class SessionsService final : public RawSessions {
  public:
+  explicit SessionsService(const ServiceContext& context) : service_(context) {}
+
   grpc::ServerUnaryReactor* CreateSession(grpc::CallbackServerContext* context,
-                                          const v1::CreateSessionRequest*, v1::Session*) override {
-    return Refuse(context);
+                                          const grpc::ByteBuffer* request,
+                                          grpc::ByteBuffer* response) override {
+    return RunOnPool(service_.pool, service_, context, &rivulet::CreateSession, request, response);
   }
   grpc::ServerUnaryReactor* GetSession(grpc::CallbackServerContext* context,
-                                       const v1::GetSessionRequest*, v1::Session*) override {
-    return Refuse(context);
+                                       const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override {
+    return RunOnPool(service_.pool, service_, context, &rivulet::GetSession, request, response);
   }
   grpc::ServerUnaryReactor* ListSessions(grpc::CallbackServerContext* context,
-                                         const v1::ListSessionsRequest*,
-                                         v1::ListSessionsResponse*) override {
-    return Refuse(context);
+                                         const grpc::ByteBuffer* request,
+                                         grpc::ByteBuffer* response) override {
+    return RunOnPool(service_.pool, service_, context, &rivulet::ListSessions, request, response);
   }
   grpc::ServerUnaryReactor* DeleteSession(grpc::CallbackServerContext* context,
-                                          const v1::DeleteSessionRequest*,
-                                          v1::DeleteSessionResponse*) override {
-    return Refuse(context);
+                                          const grpc::ByteBuffer* request,
+                                          grpc::ByteBuffer* response) override {
+    return RunOnPool(service_.pool, service_, context, &rivulet::DeleteSession, request, response);
   }
 
  private:
-  static grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context) {
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    reactor->Finish(ToGrpcStatus(absl::UnimplementedError(
-        "Sessions: this version keeps no sessions; use Generate with the whole prompt")));
-    return reactor;
-  }
+  const ServiceContext& service_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeSessionsService() { return std::make_unique<SessionsService>(); }
+std::unique_ptr<grpc::Service> MakeSessionsService(const ServiceContext& context) {
+  return std::make_unique<SessionsService>(context);
+}
 
 }  // namespace rivulet

@@ -17,6 +17,8 @@ namespace rivulet {
 
 // Trailing metadata with the milliseconds after which a refused request may be sent again.
 inline constexpr char kRetryAfterKey[] = "retry-after-ms";
+// For ABORTED: the session's running turn is what has to end, and most are short.
+inline constexpr char kBusyRetryMs[] = "100";
 // gRPC sends messages in a header, and peers limit those to 8 KiB.
 inline constexpr size_t kMaxErrorBytes = 4096;
 
@@ -31,7 +33,18 @@ inline grpc::Status ToGrpcStatus(const absl::Status& status) {
 // Before the call is finished: what the status says beyond code and message.
 inline void AddErrorDetails(const absl::Status& status, grpc::ServerContextBase& context) {
   const absl::optional<absl::Cord> retry = status.GetPayload(Scheduler::kRetryAfterPayload);
-  if (retry.has_value()) context.AddTrailingMetadata(kRetryAfterKey, std::string(*retry));
+  if (retry.has_value()) {
+    context.AddTrailingMetadata(kRetryAfterKey, std::string(*retry));
+  } else if (status.code() == absl::StatusCode::kAborted) {
+    context.AddTrailingMetadata(kRetryAfterKey, kBusyRetryMs);
+  }
+}
+
+// Ends a call of any kind of reactor. `context` must still live.
+template <typename Reactor>
+void FinishCall(Reactor& reactor, grpc::ServerContextBase& context, const absl::Status& status) {
+  AddErrorDetails(status, context);
+  reactor.Finish(ToGrpcStatus(status));
 }
 
 // More calls at once than the worker pool may hold.

@@ -26,16 +26,11 @@ absl::Status CheckTokenId(uint32_t id, const ServedModel& model, const char* fie
                                                  " tokens, from 0"));
 }
 
-absl::Status CheckNoSession(const std::string& session_id) {
-  if (session_id.empty()) return absl::OkStatus();
-  return absl::UnimplementedError(
-      "session_id: this version keeps no sessions; send the whole prompt without session_id");
+absl::Status CheckSessionId(const std::string& id) {
+  return CheckAtMost("bytes of session_id", id.size(), SessionTable::kMaxIdBytes);
 }
 
 absl::Status CheckPromptTokens(size_t tokens, uint32_t max_prompt) {
-  if (tokens == 0) {
-    return absl::InvalidArgumentError("the prompt is empty: send at least one token");
-  }
   if (tokens <= max_prompt) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("the prompt has ", tokens, " tokens; at most ", max_prompt,
@@ -53,15 +48,23 @@ absl::Status CheckPromptBytes(size_t bytes, uint32_t max_prompt) {
                                                  " tokens that --max-prompt allows"));
 }
 
-// A text prompt starts with BOS if the model has one, as in its training; token ids are taken as
-// they are.
+// Whether the prompt goes on after tokens that its session holds already.
+bool ContinuesContext(const SessionLease& session) {
+  return session.held() && session.tokens() > 0;
+}
+
+// A text that begins a context starts with BOS if the model has one, as in its training; token ids
+// are taken as they are.
 absl::StatusOr<std::vector<uint32_t>> TokenizePrompt(const std::string& text,
-                                                     const ServedModel& model,
-                                                     uint32_t max_prompt) {
+                                                     const ServedModel& model, uint32_t max_prompt,
+                                                     bool begins_context) {
   RIVULET_RETURN_IF_ERROR(CheckPromptBytes(text.size(), max_prompt));
+  if (text.empty() && !begins_context) return std::vector<uint32_t>();
   RIVULET_ASSIGN_OR_RETURN(const Tokenizer* const tokenizer, RequireTokenizer(model));
   RIVULET_ASSIGN_OR_RETURN(std::vector<uint32_t> ids, tokenizer->Encode(text));
-  if (model.bos_id >= 0) ids.insert(ids.begin(), static_cast<uint32_t>(model.bos_id));
+  if (begins_context && model.bos_id >= 0) {
+    ids.insert(ids.begin(), static_cast<uint32_t>(model.bos_id));
+  }
   return ids;
 }
 
@@ -74,21 +77,38 @@ absl::Status RefuseMessages(const ServedModel& model) {
       "messages: this version does not apply chat templates; send prompt or token_ids");
 }
 
-// Of GenerateRequest or ScoreRequest.
+// Of GenerateRequest or ScoreRequest; empty if the request has no input.
 template <typename Proto>
-absl::StatusOr<std::vector<uint32_t>> ReadPrompt(const Proto& proto, const ServedModel& model,
-                                                 uint32_t max_prompt) {
-  std::vector<uint32_t> ids;
+absl::StatusOr<std::vector<uint32_t>> ReadInput(const Proto& proto, const ServedModel& model,
+                                                uint32_t max_prompt, bool begins_context) {
   if (proto.has_prompt()) {
-    RIVULET_ASSIGN_OR_RETURN(ids, TokenizePrompt(proto.prompt(), model, max_prompt));
-  } else if (proto.has_token_ids()) {
-    RIVULET_RETURN_IF_ERROR(CheckTokenIds(proto.token_ids().ids(), model, "token_ids"));
-    ids.assign(proto.token_ids().ids().begin(), proto.token_ids().ids().end());
-  } else {
-    return absl::InvalidArgumentError("the request has no input: set prompt or token_ids");
+    return TokenizePrompt(proto.prompt(), model, max_prompt, begins_context);
   }
-  RIVULET_RETURN_IF_ERROR(CheckPromptTokens(ids.size(), max_prompt));
-  return ids;
+  const auto& ids = proto.token_ids().ids();
+  RIVULET_RETURN_IF_ERROR(CheckTokenIds(ids, model, "token_ids"));
+  return std::vector<uint32_t>(ids.begin(), ids.end());
+}
+
+// Nothing new to read is fine for a request that only generates on, after what its session holds.
+absl::Status CheckNotEmpty(const Request& request) {
+  if (!request.prompt.empty()) return absl::OkStatus();
+  if (request.kind == RequestKind::kScore || !ContinuesContext(request.session)) {
+    return absl::InvalidArgumentError(
+        "the prompt is empty: set prompt or token_ids, at least one token; only Generate on a "
+        "session that holds tokens goes on without");
+  }
+  if (request.max_tokens > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "the prompt is empty and max_tokens = 0: there is nothing to do; set one of them");
+}
+
+template <typename Proto>
+absl::Status ReadPrompt(const Proto& proto, const ServedModel& model, uint32_t max_prompt,
+                        Request& request) {
+  const bool begins_context = !ContinuesContext(request.session);
+  RIVULET_ASSIGN_OR_RETURN(request.prompt, ReadInput(proto, model, max_prompt, begins_context));
+  RIVULET_RETURN_IF_ERROR(CheckNotEmpty(request));
+  return CheckPromptTokens(request.prompt.size(), max_prompt);
 }
 
 // The prompt's log-probabilities come in one message; one that could not be sent is refused before
@@ -162,6 +182,26 @@ absl::Status ReadCounts(const v1::GenerateRequest& proto, const ServedModel& mod
   return absl::OkStatus();
 }
 
+absl::Status LeaseForTurn(const std::string& id, SessionTable& sessions, Request& request) {
+  if (id.empty()) return absl::OkStatus();
+  RIVULET_RETURN_IF_ERROR(CheckSessionId(id));
+  if (request.completions > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("n = ", request.completions,
+                     ": a session has one continuation; leave out n, or send the whole context "
+                     "without session_id"));
+  }
+  RIVULET_ASSIGN_OR_RETURN(request.session, sessions.LeaseForTurn(id));
+  return absl::OkStatus();
+}
+
+absl::Status LeaseForReading(const std::string& id, SessionTable& sessions, Request& request) {
+  if (id.empty()) return absl::OkStatus();
+  RIVULET_RETURN_IF_ERROR(CheckSessionId(id));
+  RIVULET_ASSIGN_OR_RETURN(request.session, sessions.LeaseForReading(id));
+  return absl::OkStatus();
+}
+
 absl::Status CheckMinTokens(const Request& request) {
   if (request.stop.min_tokens <= request.max_tokens) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("stop.min_tokens = ", request.stop.min_tokens,
@@ -191,8 +231,8 @@ absl::StatusOr<const Tokenizer*> RequireTokenizer(const ServedModel& model) {
 
 absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateRequest& proto,
                                                              const ServedModel& model,
-                                                             uint32_t max_prompt) {
-  RIVULET_RETURN_IF_ERROR(CheckNoSession(proto.session_id()));
+                                                             uint32_t max_prompt,
+                                                             SessionTable& sessions) {
   RIVULET_RETURN_IF_ERROR(
       CheckAtMost("bytes of request_id", proto.request_id().size(), kMaxRequestIdBytes));
   if (proto.has_messages()) return RefuseMessages(model);
@@ -202,7 +242,8 @@ absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateR
   RIVULET_ASSIGN_OR_RETURN(request->sampling, ReadSampling(proto.sampling(), model));
   RIVULET_ASSIGN_OR_RETURN(request->stop, ReadStop(proto.stop(), model));
   RIVULET_RETURN_IF_ERROR(CheckMinTokens(*request));
-  RIVULET_ASSIGN_OR_RETURN(request->prompt, ReadPrompt(proto, model, max_prompt));
+  RIVULET_RETURN_IF_ERROR(LeaseForTurn(proto.session_id(), sessions, *request));
+  RIVULET_RETURN_IF_ERROR(ReadPrompt(proto, model, max_prompt, *request));
   if (request->score_prompt) {
     RIVULET_RETURN_IF_ERROR(
         CheckScoresFit("prompt_logprobs", request->prompt.size(), request->score_top));
@@ -212,14 +253,15 @@ absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateR
 
 absl::StatusOr<std::unique_ptr<Request>> MakeScoreRequest(const v1::ScoreRequest& proto,
                                                           const ServedModel& model,
-                                                          uint32_t max_prompt) {
-  RIVULET_RETURN_IF_ERROR(CheckNoSession(proto.session_id()));
+                                                          uint32_t max_prompt,
+                                                          SessionTable& sessions) {
   RIVULET_RETURN_IF_ERROR(CheckAtMost("top_logprobs", proto.top_logprobs(), kMaxTopLogprobs));
   auto request = std::make_unique<Request>();
   request->kind = RequestKind::kScore;
   request->score_prompt = true;
   request->score_top = proto.top_logprobs();
-  RIVULET_ASSIGN_OR_RETURN(request->prompt, ReadPrompt(proto, model, max_prompt));
+  RIVULET_RETURN_IF_ERROR(LeaseForReading(proto.session_id(), sessions, *request));
+  RIVULET_RETURN_IF_ERROR(ReadPrompt(proto, model, max_prompt, *request));
   RIVULET_RETURN_IF_ERROR(
       CheckScoresFit("top_logprobs", request->prompt.size(), request->score_top));
   return request;

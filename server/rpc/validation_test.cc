@@ -27,9 +27,11 @@ class ValidationTest : public testing::Test {
     model_.eos_ids = {FakeTokenizer::kEos};
   }
   absl::StatusOr<std::unique_ptr<Request>> Make(const v1::GenerateRequest& proto) {
-    return MakeGenerateRequest(proto, model_, kMaxPrompt);
+    return MakeGenerateRequest(proto, model_, kMaxPrompt, sessions_);
   }
 
+  Metrics metrics_;
+  SessionTable sessions_{{}, metrics_};
   FakeTokenizer tokenizer_;
   ServedModel model_;
 };
@@ -86,7 +88,7 @@ struct Bad {
 TEST_F(ValidationTest, EveryLimitNamesFieldValueAndLimit) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Bad cases[] = {
-      {[](auto& r) { r.clear_prompt(); }, {"no input", "token_ids"}},
+      {[](auto& r) { r.clear_prompt(); }, {"empty", "token_ids"}},
       {[](auto& r) { r.set_prompt(""); }, {"empty"}},
       {[](auto& r) { r.mutable_token_ids(); }, {"empty"}},
       {[](auto& r) { r.set_prompt("abcdefghijk"); }, {"11", "10", "--max-prompt"}},
@@ -94,7 +96,8 @@ TEST_F(ValidationTest, EveryLimitNamesFieldValueAndLimit) {
       {[](auto& r) { r.set_prompt("A"); }, {"letters only"}},
       {[](auto& r) { r.mutable_token_ids()->add_ids(100); }, {"token_ids", "100", "toy"}},
       {[](auto& r) { r.mutable_messages(); }, {"messages", "chat template"}},
-      {[](auto& r) { r.set_session_id("s"); }, {"session_id"}, absl::StatusCode::kUnimplemented},
+      {[](auto& r) { r.set_session_id("s"); }, {"\"s\""}, absl::StatusCode::kNotFound},
+      {[](auto& r) { r.set_session_id(std::string(129, 's')); }, {"session_id", "129", "128"}},
       {[](auto& r) { r.mutable_sampling()->set_temperature(-1); }, {"temperature", "-1"}},
       {[nan](auto& r) { r.mutable_sampling()->set_temperature(nan); }, {"temperature"}},
       {[](auto& r) { r.mutable_sampling()->set_top_p(0); }, {"top_p"}},
@@ -156,23 +159,50 @@ TEST_F(ValidationTest, MessagesWithAChatTemplateAreNotYet) {
 TEST_F(ValidationTest, Score) {
   v1::ScoreRequest proto;
   proto.mutable_token_ids()->add_ids(1);
-  const auto request = MakeScoreRequest(proto, model_, kMaxPrompt);
+  const auto request = MakeScoreRequest(proto, model_, kMaxPrompt, sessions_);
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_TRUE((*request)->score_prompt);
   EXPECT_EQ((*request)->max_tokens, 0u);
   proto.set_top_logprobs(21);
-  EXPECT_FALSE(MakeScoreRequest(proto, model_, kMaxPrompt).ok());
+  EXPECT_FALSE(MakeScoreRequest(proto, model_, kMaxPrompt, sessions_).ok());
   proto.set_top_logprobs(0);
   proto.set_session_id("s");
-  EXPECT_EQ(MakeScoreRequest(proto, model_, kMaxPrompt).status().code(),
-            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(MakeScoreRequest(proto, model_, kMaxPrompt, sessions_).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(ValidationTest, LeasesTheSessionLastAndKeepsNoneOnFailure) {
+  ASSERT_TRUE(sessions_.Create("s", "").ok());
+  v1::GenerateRequest proto;
+  proto.set_prompt("abc");
+  proto.set_session_id("s");
+  proto.set_n(2);
+  EXPECT_THAT(std::string(Make(proto).status().message()), HasSubstr("n = 2"));
+  proto.set_n(1);
+  proto.set_prompt("");
+  EXPECT_THAT(std::string(Make(proto).status().message()), HasSubstr("empty"));
+  EXPECT_FALSE(sessions_.Get("s")->busy);
+  proto.set_prompt("abc");
+  const auto request = Make(proto);
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_TRUE((*request)->session.exclusive());
+  EXPECT_EQ(Make(proto).status().code(), absl::StatusCode::kAborted);
+  v1::ScoreRequest score;
+  score.set_prompt("a");
+  score.set_session_id("s");
+  EXPECT_EQ(MakeScoreRequest(score, model_, kMaxPrompt, sessions_).status().code(),
+            absl::StatusCode::kAborted);
+  (*request)->session.Release();
+  const auto reading = MakeScoreRequest(score, model_, kMaxPrompt, sessions_);
+  ASSERT_TRUE(reading.ok()) << reading.status();
+  EXPECT_FALSE((*reading)->session.exclusive());
 }
 
 TEST_F(ValidationTest, ScoresThatCannotBeSentAreRefusedBeforeTheyAreComputed) {
   v1::ScoreRequest proto;
   proto.mutable_token_ids()->mutable_ids()->Resize(200000, 1);
   proto.set_top_logprobs(20);
-  const absl::Status status = MakeScoreRequest(proto, model_, 1u << 20).status();
+  const absl::Status status = MakeScoreRequest(proto, model_, 1u << 20, sessions_).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("64 are allowed"));
 }
 

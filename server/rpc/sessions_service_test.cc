@@ -1,0 +1,265 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The service Sessions, and session_id in Generate and Score.
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/rpc/service_fixture.h"
+
+namespace rivulet {
+namespace {
+
+using testing::HasSubstr;
+
+class SessionsServiceTest : public ServiceTest {
+ protected:
+  static v1::GenerateRequest TurnOf(const std::string& session, const std::string& prompt,
+                                    uint32_t max_tokens) {
+    v1::GenerateRequest request = MakeProto(prompt, max_tokens);
+    request.set_session_id(session);
+    return request;
+  }
+  v1::ListSessionsResponse List(uint32_t size, const std::string& token = "") {
+    grpc::ClientContext context;
+    v1::ListSessionsRequest request;
+    request.set_page_size(size);
+    request.set_page_token(token);
+    v1::ListSessionsResponse response;
+    EXPECT_TRUE(sessions_stub_->ListSessions(&context, request, &response).ok());
+    return response;
+  }
+  grpc::Status Score(const v1::ScoreRequest& request, v1::ScoreResponse* response) {
+    grpc::ClientContext context;
+    return stub_->Score(&context, request, response);
+  }
+};
+
+TEST_F(SessionsServiceTest, CreateGetDelete) {
+  v1::Session session;
+  ASSERT_TRUE(Create("one", "the first", &session).ok());
+  EXPECT_EQ(session.id(), "one");
+  EXPECT_EQ(session.name(), "the first");
+  EXPECT_EQ(session.position(), 0u);
+  EXPECT_EQ(session.state_bytes(), 0u);
+  EXPECT_EQ(session.tier(), "");
+  EXPECT_FALSE(session.busy());
+  EXPECT_GT(session.created_unix_ms(), 1'700'000'000'000);
+  ASSERT_TRUE(Get("one", &session).ok());
+  EXPECT_EQ(session.name(), "the first");
+  EXPECT_EQ(Create("one").error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_EQ(Create("no spaces").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  ASSERT_TRUE(Delete("one").ok());
+  EXPECT_THAT(Get("one", &session).error_message(), HasSubstr("deleted"));
+  EXPECT_EQ(Delete("one").error_code(), grpc::StatusCode::NOT_FOUND);
+  ASSERT_TRUE(Create("", "", &session).ok());
+  EXPECT_FALSE(session.id().empty());
+}
+
+TEST_F(SessionsServiceTest, ListGoesPageByPage) {
+  for (int i = 0; i < 25; ++i) ASSERT_TRUE(Create("s" + std::to_string(100 + i)).ok());
+  v1::ListSessionsResponse page = List(10);
+  ASSERT_EQ(page.sessions_size(), 10);
+  EXPECT_EQ(page.sessions(0).id(), "s100");
+  // A deleted border and a new one before it move nothing.
+  ASSERT_TRUE(Delete("s109").ok());
+  ASSERT_TRUE(Create("s1005").ok());
+  page = List(10, page.next_page_token());
+  ASSERT_EQ(page.sessions_size(), 10);
+  EXPECT_EQ(page.sessions(0).id(), "s110");
+  page = List(10, page.next_page_token());
+  EXPECT_EQ(page.sessions_size(), 5);
+  EXPECT_EQ(page.next_page_token(), "");
+  EXPECT_EQ(List(0).sessions_size(), 25);
+  EXPECT_EQ(List(25).next_page_token(), "") << "a full last page is the last";
+  grpc::ClientContext context;
+  v1::ListSessionsRequest request;
+  request.set_page_size(1001);
+  v1::ListSessionsResponse response;
+  EXPECT_THAT(sessions_stub_->ListSessions(&context, request, &response).error_message(),
+              HasSubstr("1000"));
+}
+
+TEST_F(SessionsServiceTest, InvalidUtf8IsNamed) {
+  std::string answer;
+  const grpc::Status status =
+      CallPath("/rivulet.v1.Sessions/CreateSession", "\x12\x02\xFF\xFE", &answer);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("name at byte 0 is not UTF-8"));
+}
+
+TEST_F(SessionsServiceTest, TurnsContinueOneContext) {
+  ASSERT_TRUE(Create("talk").ok());
+  const Stream first = Generate(TurnOf("talk", "abc", 20));
+  ASSERT_TRUE(first.status.ok()) << first.status.error_message();
+  EXPECT_EQ(first.messages.front().session_id(), "talk");
+  EXPECT_EQ(first.tokens(), ExpectedTokens({0, 1, 2}, 0, 20));
+  EXPECT_EQ(first.usage().cached_tokens(), 0u);
+  v1::Session session;
+  ASSERT_TRUE(Get("talk", &session).ok());
+  EXPECT_EQ(session.position(), 23u);
+  EXPECT_EQ(session.tier(), "device");
+  EXPECT_EQ(session.state_bytes(), 1000u);
+
+  std::vector<uint32_t> context =
+      std::vector<uint32_t>{0, 1, 2} + first.tokens() + std::vector<uint32_t>{3};
+  const Stream second = Generate(TurnOf("talk", "d", 10));
+  ASSERT_TRUE(second.status.ok()) << second.status.error_message();
+  EXPECT_EQ(second.tokens(), ExpectedTokens(context, 0, 10));
+  EXPECT_EQ(second.usage().prompt_tokens(), 1u);
+  EXPECT_EQ(second.usage().cached_tokens(), 22u) << "all but the last sampled one";
+
+  context = context + second.tokens();
+  for (const bool as_text : {true, false}) {
+    v1::GenerateRequest more = TurnOf("talk", "", 5);
+    if (!as_text) more.clear_input();
+    const Stream third = Generate(more);
+    ASSERT_TRUE(third.status.ok()) << third.status.error_message();
+    EXPECT_EQ(third.tokens(), ExpectedTokens(context, 0, 5)) << "goes on without a prompt";
+    context = context + third.tokens();
+  }
+}
+
+TEST_F(SessionsServiceTest, BosComesOnceAtTheBeginning) {
+  model_.bos_id = FakeTokenizer::kBos;
+  ASSERT_TRUE(Create("talk").ok());
+  EXPECT_EQ(Generate(TurnOf("talk", "ab", 1)).usage().prompt_tokens(), 3u);
+  EXPECT_EQ(Generate(TurnOf("talk", "ab", 1)).usage().prompt_tokens(), 2u);
+  EXPECT_EQ(Generate(MakeProto("ab", 1)).usage().prompt_tokens(), 3u);
+}
+
+TEST_F(SessionsServiceTest, WhatASessionRefuses) {
+  ASSERT_TRUE(Create("talk").ok());
+  EXPECT_EQ(Generate(TurnOf("nobody", "a", 1)).status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Count(Outcome::kRejectedSession), 1u);
+  EXPECT_THAT(Generate(TurnOf("talk", "", 1)).status.error_message(), HasSubstr("empty"));
+  v1::GenerateRequest request = TurnOf("talk", "a", 1);
+  request.set_n(2);
+  EXPECT_THAT(Generate(request).status.error_message(), HasSubstr("n = 2"));
+  request = TurnOf(std::string(129, 'a'), "a", 1);
+  EXPECT_THAT(Generate(request).status.error_message(), HasSubstr("128"));
+  ASSERT_TRUE(Generate(TurnOf("talk", "a", 1)).status.ok());
+  EXPECT_THAT(Generate(TurnOf("talk", "", 0)).status.error_message(), HasSubstr("nothing to do"));
+  EXPECT_EQ(Generate(TurnOf("talk", "!", 1)).status.error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  v1::Session session;
+  ASSERT_TRUE(Get("talk", &session).ok());
+  EXPECT_FALSE(session.busy()) << "a refused request keeps no lease";
+  EXPECT_EQ(session.position(), 2u);
+}
+
+TEST_F(SessionsServiceTest, ScoreReadsOnAndLeavesTheSession) {
+  ASSERT_TRUE(Create("talk").ok());
+  v1::ScoreRequest request;
+  request.set_session_id("talk");
+  request.set_prompt("abc");
+  v1::ScoreResponse response;
+  ASSERT_TRUE(Score(request, &response).ok());
+  EXPECT_EQ(response.tokens_size(), 2) << "the first has no predecessor";
+  ASSERT_TRUE(Generate(TurnOf("talk", "ab", 20)).status.ok());
+  for (int i = 0; i < 3; ++i) {
+    const grpc::Status status = Score(request, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    ASSERT_EQ(response.tokens_size(), 3);
+    EXPECT_EQ(response.tokens(0).text(), "a");
+  }
+  v1::Session session;
+  ASSERT_TRUE(Get("talk", &session).ok());
+  EXPECT_EQ(session.position(), 22u);
+  EXPECT_FALSE(session.busy());
+  request.set_prompt("");
+  EXPECT_EQ(Score(request, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  request.set_session_id("nobody");
+  request.set_prompt("a");
+  EXPECT_EQ(Score(request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(SessionsServiceTest, BusySessionIsAborted) {
+  engine_.pace = milliseconds(1);
+  ASSERT_TRUE(Create("talk").ok());
+  grpc::ClientContext context;
+  auto reader = stub_->Generate(&context, TurnOf("talk", "a", 1u << 30));
+  v1::GenerateResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  grpc::ClientContext second;
+  const Stream refused = Generate(TurnOf("talk", "a", 1), &second);
+  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(second.GetServerTrailingMetadata().count("retry-after-ms"), 1u);
+  v1::ScoreRequest score;
+  score.set_session_id("talk");
+  score.set_prompt("a");
+  v1::ScoreResponse scores;
+  EXPECT_EQ(Score(score, &scores).error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(Count(Outcome::kRejectedSession), 2u);
+  EXPECT_EQ(Delete("talk").error_code(), grpc::StatusCode::ABORTED);
+  v1::Session session;
+  ASSERT_TRUE(Get("talk", &session).ok());
+  EXPECT_TRUE(session.busy());
+  context.TryCancel();
+  while (reader->Read(&message)) continue;
+  EXPECT_TRUE(Eventually([&] { return Delete("talk").ok(); }));
+  EXPECT_TRUE(Eventually([&] { return metrics_.state_slots_used.value() == 0; }));
+}
+
+// Many threads want the same session: never two at once, and what is refused leaves no trace.
+TEST_F(SessionsServiceTest, OneTurnAtATime) {
+  ASSERT_TRUE(Create("talk").ok());
+  std::atomic<uint32_t> won{0};
+  std::vector<std::thread> clients;
+  for (int c = 0; c < 6; ++c) {
+    clients.emplace_back([&] {
+      for (int i = 0; i < 30; ++i) {
+        const Stream stream = Generate(TurnOf("talk", "ab", 3));
+        if (stream.status.ok()) {
+          ++won;
+          ASSERT_EQ(stream.tokens().size(), 3u);
+        } else {
+          ASSERT_EQ(stream.status.error_code(), grpc::StatusCode::ABORTED)
+              << stream.status.error_message();
+        }
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_GT(won, 0u);
+  v1::Session session;
+  ASSERT_TRUE(Get("talk", &session).ok());
+  EXPECT_EQ(session.position(), 5u * won);
+  EXPECT_FALSE(session.busy());
+}
+
+// Delete against turns: each turn runs whole or finds no session, and no slot is left.
+TEST_F(SessionsServiceTest, DeleteRacesTurns) {
+  std::atomic<bool> stop{false};
+  std::thread deleter([&] {
+    while (!stop) {
+      const grpc::StatusCode code = Delete("talk").error_code();
+      ASSERT_TRUE(code == grpc::StatusCode::OK || code == grpc::StatusCode::ABORTED ||
+                  code == grpc::StatusCode::NOT_FOUND);
+    }
+  });
+  std::vector<std::thread> clients;
+  for (int c = 0; c < 3; ++c) {
+    clients.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) {
+        (void)Create("talk");
+        const grpc::StatusCode code = Generate(TurnOf("talk", "ab", 2)).status.error_code();
+        ASSERT_TRUE(code == grpc::StatusCode::OK || code == grpc::StatusCode::ABORTED ||
+                    code == grpc::StatusCode::NOT_FOUND)
+            << code;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  stop = true;
+  deleter.join();
+  (void)Delete("talk");
+  EXPECT_TRUE(WaitUntilIdle());
+  EXPECT_TRUE(Eventually([&] { return metrics_.state_slots_used.value() == 0; }));
+  EXPECT_EQ(metrics_.sessions.value(), 0);
+}
+
+}  // namespace
+}  // namespace rivulet

@@ -1,0 +1,53 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Methods that answer at once, without the scheduler: bytes in, handler on a worker, bytes out.
+// Parsing may take long, so nothing of it happens on gRPC's thread.
+#ifndef RIVULET_SERVER_RPC_UNARY_CALL_H_
+#define RIVULET_SERVER_RPC_UNARY_CALL_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include "absl/status/status.h"
+#include "server/rpc/status_map.h"
+#include "server/rpc/wire.h"
+#include "server/rpc/worker_pool.h"
+
+namespace rivulet {
+
+// `Subject` is what the method asks: the model or the session table, say.
+template <typename Subject, typename Request, typename Response>
+using Handler = absl::Status (*)(const Subject&, const Request&, Response&);
+
+template <typename Subject, typename Request, typename Response>
+absl::Status Handle(const Subject& subject, Handler<Subject, Request, Response> handler,
+                    const grpc::ByteBuffer& wire_request, grpc::ByteBuffer* wire_response) {
+  Request request;
+  Response response;
+  absl::Status status = ParseMessage(wire_request, &request);
+  if (status.ok()) status = handler(subject, request, response);
+  if (status.ok()) status = SerializeMessage(response, wire_response);
+  return status;
+}
+
+// Runs `handler` on a worker. gRPC keeps request and response until the call is finished.
+template <typename Subject, typename Request, typename Response>
+grpc::ServerUnaryReactor* RunOnPool(WorkerPool& pool, const Subject& subject,
+                                    grpc::CallbackServerContext* context,
+                                    Handler<Subject, Request, Response> handler,
+                                    const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const auto work = [=, &subject] {
+    if (context->IsCancelled()) {
+      const absl::Status cancelled = absl::CancelledError("cancelled while it waited");
+      return FinishCall(*reactor, *context, cancelled);
+    }
+    FinishCall(*reactor, *context, Handle(subject, handler, *request, response));
+  };
+  if (!pool.Run(work, request->Length())) FinishCall(*reactor, *context, TooManyCalls());
+  return reactor;
+}
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_RPC_UNARY_CALL_H_
