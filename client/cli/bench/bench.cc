@@ -55,7 +55,9 @@ absl::StatusOr<v1::Model> AskForModel(const BenchOptions& options, Cancellation&
 
 int ExitCode(Ending ending, const Recorder& recorder) {
   if (ending == Ending::kInterrupted) return 130;
-  return recorder.total_succeeded() > 0 || recorder.total_tokens() > 0 ? 0 : 1;
+  if (recorder.total_succeeded() > 0) return 0;
+  // Streams without end never succeed; they have done well when they ran until the end.
+  return recorder.total_tokens() > 0 && recorder.total_failed() == 0 ? 0 : 1;
 }
 
 }  // namespace
