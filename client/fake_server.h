@@ -7,6 +7,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>

@@ -7,6 +7,7 @@
 #   nlohmann_json::nlohmann_json            parse(text, nullptr, false): no exceptions
 #   prometheus-cpp::core prometheus-cpp::pull
 #   PkgConfig::httplib                      cpp-httplib as a compiled library, with the -D flags it was built with
+#   PkgConfig::libedit                      line editing; no CMake file of its own
 #   spdlog::spdlog CLI11::CLI11             slow to compile: one .cc each
 #   GTest::gtest GTest::gmock benchmark::benchmark   (rivulet_test and rivulet_bench add them)
 #   Threads::Threads ZLIB::ZLIB OpenSSL::SSL
@@ -22,6 +23,7 @@ find_package(CLI11 CONFIG REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)  # sets no version, so none may be asked for
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
+pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
 if(RIVULET_TESTS)
   find_package(GTest CONFIG REQUIRED)
 endif()

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "client/cli/bench/bench.h"
+#include "client/cli/chat/chat.h"
 #include "client/cli/commands.h"
+#include "client/cli/sessions.h"
 #include "client/cli/support.h"
 #include "kernels/base/version.h"
 
@@ -23,11 +25,15 @@ void AddField(CLI::App* app, const char* name, const char* help, Set set) {
   app->add_option_function<T>(name, set, help);
 }
 
-void AddCommon(CLI::App* app, CommonOptions& options) {
+void AddServer(CLI::App* app, CommonOptions& options) {
   app->add_option("--server", options.server, "HOST:PORT of the server")
       ->envname("RIVULET_SERVER")
       ->capture_default_str();
   app->add_option("--timeout", options.timeout_seconds, "Give up after this many seconds");
+}
+
+void AddCommon(CLI::App* app, CommonOptions& options) {
+  AddServer(app, options);
   app->add_flag("--json", options.json, "Print JSON, one object a line, fields as in the API");
 }
 
@@ -153,6 +159,46 @@ void AddBench(CLI::App* app, bench::BenchOptions& o) {
   app->add_option("--turns", o.turns, "Sessions of this many turns instead of single requests");
 }
 
+void AddChat(CLI::App* app, ChatOptions& options) {
+  AddServer(app, options.common);
+  app->add_option("--session", options.session, "Go on with the session of this id or name");
+  app->add_option("--system", options.system, "What the model shall be, if it has a chat template");
+  v1::GenerateRequest* request = &options.request;
+  AddField<uint32_t>(app, "-m,--max-tokens", "At most this many tokens an answer (256)",
+                     [=](uint32_t v) { request->set_max_tokens(v); });
+  AddSampling(app, request->mutable_sampling());
+  AddStops(app, request->mutable_stop());
+}
+
+CLI::App* AddSessionsAction(CLI::App* app, const char* name, const char* help,
+                            SessionsAction action, SessionsOptions& options) {
+  CLI::App* added = app->add_subcommand(name, help)->fallthrough();
+  added->callback([&options, action] { options.action = action; });
+  return added;
+}
+
+void AddSessions(CLI::App* app, SessionsOptions& options) {
+  AddCommon(app, options.common);
+  app->require_subcommand(0, 1);
+  AddSessionsAction(app, "list", "All of them; the same as no word", SessionsAction::kList,
+                    options);
+  AddSessionsAction(app, "get", "One of them", SessionsAction::kGet, options)
+      ->add_option("id", options.ids, "Its id")
+      ->required()
+      ->expected(1);
+  CLI::App* create = AddSessionsAction(app, "create", "Make an empty one and print its id",
+                                       SessionsAction::kCreate, options);
+  v1::CreateSessionRequest* request = &options.create;
+  AddField<std::string>(create, "--id", "Its id; made up if not given",
+                        [=](const std::string& id) { request->set_id(id); });
+  AddField<std::string>(create, "--name", "A name for people to read",
+                        [=](const std::string& name) { request->set_name(name); });
+  AddSessionsAction(app, "delete", "Delete sessions and their state", SessionsAction::kDelete,
+                    options)
+      ->add_option("id", options.ids, "Their ids")
+      ->required();
+}
+
 int Main(int argc, char** argv) {
   GOOGLE_PROTOBUF_VERIFY_VERSION;
   CLI::App app("Talks to a Rivulet server.", "rivulet");
@@ -174,11 +220,19 @@ int Main(int argc, char** argv) {
   bench.client_version = std::string(Version()) + " (" + std::string(Commit()) + ")";
   CLI::App* bench_app = app.add_subcommand("bench", "Put load on a server and measure it");
   AddBench(bench_app, bench);
+  ChatOptions chat;
+  CLI::App* chat_app = app.add_subcommand("chat", "Talk with the model, or tell a tale with it");
+  AddChat(chat_app, chat);
+  SessionsOptions sessions;
+  CLI::App* sessions_app = app.add_subcommand("sessions", "What the server keeps between turns");
+  AddSessions(sessions_app, sessions);
   CLI11_PARSE(app, argc, argv);
+  if (chat_app->parsed()) return RunChat(chat);  // it takes the signals itself
   Cancellation cancellation;
   InterruptWatcher watcher(cancellation);
   if (generate_app->parsed()) return RunGenerate(generate, cancellation);
   if (score_app->parsed()) return RunScore(score, cancellation);
+  if (sessions_app->parsed()) return RunSessions(sessions, cancellation);
   if (bench_app->parsed()) return bench::RunBench(bench, cancellation);
   return RunModel(model, cancellation);
 }

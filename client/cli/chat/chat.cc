@@ -1,0 +1,279 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "client/cli/chat/chat.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/chat/command.h"
+#include "client/cli/sessions.h"
+#include "client/cli/support.h"
+#include "client/cli/text.h"
+
+namespace rivulet::cli {
+namespace {
+
+constexpr int kInterruptedCode = 130;
+constexpr int kTerminatedCode = 143;
+constexpr double kGoodbyeSeconds = 2;
+
+// The loop of one chat. Every call to the server is made in WithCall, so that ctrl-C reaches it.
+class Chat {
+ public:
+  Chat(const ChatOptions& options, const v1::Model& model, Client& client, bool interactive,
+       ChatSignals& signals, LineReader& reader, Screen& screen)
+      : options_(options),
+        model_(model),
+        interactive_(interactive),
+        signals_(signals),
+        reader_(reader),
+        screen_(screen),
+        client_(client),
+        conversation_(client, options.request, model.has_chat_template(), options.system) {}
+
+  int Run() {
+    int code = Start();
+    while (!code_ && code == 0) Step();
+    CommonOptions goodbye = options_.common;
+    goodbye.timeout_seconds = kGoodbyeSeconds;
+    Cancellation never;
+    conversation_.DeleteUnnamed(MakeCallOptions(goodbye, never));
+    return code_.value_or(code);
+  }
+
+ private:
+  // Resumes the session that was asked for, and greets. Returns an exit code.
+  int Start() {
+    if (!options_.session.empty()) {
+      const absl::Status status = WithCall(
+          [&](const CallOptions& call) { return conversation_.Switch(options_.session, call); });
+      if (!status.ok()) return Failed(status), 1;
+    }
+    if (interactive_) Greet();
+    return 0;
+  }
+
+  void Greet() {
+    screen_.Note(absl::StrCat(model_.name(),
+                              model_.has_chat_template()
+                                  ? " answers your messages."
+                                  : " continues your text; ENTER alone lets it go on.",
+                              " /help lists the commands, ctrl-D ends."));
+    if (!conversation_.id().empty()) ShowCurrent();
+  }
+
+  // A line and what it asks for.
+  void Step() {
+    const ReadResult input = ReadText();
+    switch (input.outcome) {
+      case ReadResult::kLine:
+        return Obey(ParseCommand(input.line));
+      case ReadResult::kEnd:
+        return End(0);
+      case ReadResult::kInterrupted:
+        return interactive_ ? void() : End(kInterruptedCode);
+      case ReadResult::kTerminated:
+        return End(kTerminatedCode);
+    }
+  }
+
+  void End(int code) { code_ = code; }
+
+  // A line and those that continue it. The first decides whether it is a command.
+  ReadResult ReadText() {
+    const std::string name = OneLine(conversation_.name());
+    ReadResult result = reader_.Read(absl::StrCat(name, "> "));
+    if (result.outcome != ReadResult::kLine) return result;
+    reader_.AddToHistory(result.line);
+    while (TakeContinuation(result.line)) {
+      ReadResult next = reader_.Read("... ");
+      if (next.outcome != ReadResult::kLine) return next;
+      reader_.AddToHistory(next.line);
+      result.line.append("\n").append(next.line);
+    }
+    return result;
+  }
+
+  void Obey(const Command& command) {
+    switch (command.kind) {
+      case CommandKind::kText:
+        return Say(command.argument);
+      case CommandKind::kNew:
+        conversation_.StartNew(command.argument);
+        return screen_.Note("a new session, made with your first line");
+      case CommandKind::kName:
+        return Name(command.argument);
+      case CommandKind::kSessions:
+        return ShowSessions();
+      case CommandKind::kSwitch:
+        return Switch(command.argument);
+      case CommandKind::kStats:
+        return ShowStats();
+      case CommandKind::kHelp:
+        return screen_.Table(std::string(CommandHelp()));
+      case CommandKind::kQuit:
+        return End(0);
+      case CommandKind::kUnknown:
+        return screen_.Error(
+            absl::StrCat("no command ", command.argument,
+                         "; /help lists them, // sends a line that begins with /"));
+    }
+  }
+
+  void Say(const std::string& text) {
+    if (text.empty() && model_.has_chat_template()) return;
+    if (!IsUtf8(text)) return Failed(absl::InvalidArgumentError("the line is not UTF-8"));
+    bool read = true;
+    const absl::Status status = WithCall([&](const CallOptions& call) {
+      return conversation_.Say(text, call, [&](const std::string& piece) {
+        read = screen_.Text(piece);
+        return read;
+      });
+    });
+    screen_.EndText();
+    if (!read) return End(1);  // nobody reads what we print
+    if (status.ok())
+      return screen_.Note(absl::StrCat("[", Summary(conversation_.last_turn()), "]"));
+    Failed(status);
+    if (interactive_) Explain(status);
+  }
+
+  // What a failed turn means for the next one.
+  void Explain(const absl::Status& status) {
+    if (absl::IsNotFound(status)) {
+      screen_.Note("The session is gone, and its text with it. Your next line starts a new one.");
+    } else if (absl::IsUnavailable(status)) {
+      screen_.Note(absl::StrCat("No answer from ", options_.common.server,
+                                ". The next line tries again; arrow up brings this one back."));
+    } else if (absl::IsAborted(status)) {
+      screen_.Note("Somebody else has a turn in this session. Try again, or /new.");
+    }
+  }
+
+  void Failed(const absl::Status& status) {
+    screen_.Error(status);
+    if (!interactive_) End(1);
+  }
+
+  void Name(const std::string& name) {
+    const std::string& current = conversation_.name();
+    if (name.empty() && current.empty()) return screen_.Note("the session has no name");
+    if (name.empty()) return screen_.Note(absl::StrCat("its name is ", current));
+    const absl::Status status = conversation_.SetName(name);
+    if (!status.ok()) return screen_.Note(std::string(status.message()));
+    screen_.Note(absl::StrCat("its name is ", name, "; it is kept when you leave"));
+  }
+
+  void Switch(const std::string& key) {
+    if (key.empty())
+      return screen_.Error("/switch needs the id or name of a session; /sessions lists them");
+    const absl::Status status =
+        WithCall([&](const CallOptions& call) { return conversation_.Switch(key, call); });
+    if (!status.ok()) return Failed(status);
+    ShowCurrent();
+  }
+
+  void ShowCurrent() {
+    const std::string& name = conversation_.name();
+    screen_.Note(absl::StrCat("session ", conversation_.id(), name.empty() ? "" : ", ", name));
+  }
+
+  void ShowSessions() {
+    absl::StatusOr<std::vector<v1::Session>> sessions;
+    const absl::Status status = WithCall([&](const CallOptions& call) {
+      sessions = client_.ListAllSessions(call);
+      return sessions.status();
+    });
+    if (!status.ok()) return Failed(status);
+    screen_.Table(SessionsTable(*sessions, conversation_.id(), NowUnixMs()));
+    if (conversation_.id().empty()) screen_.Note("yours is new, and made with your first line");
+  }
+
+  void ShowStats() {
+    absl::StatusOr<v1::Session> session;
+    const absl::Status status = WithCall([&](const CallOptions& call) {
+      session = conversation_.Describe(call);
+      return session.status();
+    });
+    if (absl::IsFailedPrecondition(status)) return screen_.Note(std::string(status.message()));
+    if (!status.ok()) return Failed(status);
+    screen_.Table(StatsText(*session));
+  }
+
+  std::string StatsText(const v1::Session& session) const {
+    const std::string name = session.name().empty() ? "" : absl::StrCat(" (", session.name(), ")");
+    std::string text =
+        absl::StrCat("session    ", OneLine(session.id()), OneLine(name), "\nposition   ",
+                     session.position(), " tokens\nstate      ", Bytes(session.state_bytes()),
+                     " in ", OneLine(session.tier()), "\n");
+    const TurnNumbers& turn = conversation_.last_turn();
+    if (turn.finish_reason == v1::FINISH_REASON_UNSPECIFIED) return text;
+    absl::StrAppend(&text, "last turn  ", turn.usage.prompt_tokens(), " prompt tokens, ",
+                    OneLine(Summary(turn)), "\nseed       ", turn.seed, "\n");
+    return text;
+  }
+
+  // Runs `call` with the options of a call. Ctrl-C asks the server to end a turn; pressed again, or
+  // where no turn runs, it leaves the call.
+  template <typename Function>
+  absl::Status WithCall(Function call) {
+    Cancellation cancellation;
+    const ChatSignals::DuringCall during(signals_, [&](int times) {
+      if (times > 1 || !conversation_.CancelTurn()) cancellation.Cancel();
+    });
+    return call(MakeCallOptions(options_.common, cancellation));
+  }
+
+  const ChatOptions& options_;
+  const v1::Model& model_;
+  const bool interactive_;
+  ChatSignals& signals_;
+  LineReader& reader_;
+  Screen& screen_;
+  Client& client_;
+  Conversation conversation_;
+  std::optional<int> code_;
+};
+
+}  // namespace
+
+int RunChat(const ChatOptions& options, bool interactive, ChatSignals& signals, LineReader& reader,
+            Screen& screen) {
+  Client client(options.common.server);
+  Cancellation cancellation;
+  absl::StatusOr<v1::Model> model;
+  {
+    const ChatSignals::DuringCall during(signals, [&](int) { cancellation.Cancel(); });
+    model = client.GetModel(MakeCallOptions(options.common, cancellation));
+  }
+  if (!model.ok()) return screen.Error(model.status()), 1;
+  if (!options.system.empty() && !model->has_chat_template()) {
+    screen.Error(absl::StrCat("--system: ", model->name(),
+                              " has no chat template; begin with the text instead"));
+    return 1;
+  }
+  if (!model->has_tokenizer()) {
+    screen.Error(
+        absl::StrCat(model->name(), " has no tokenizer, so no text; use generate --tokens"));
+    return 1;
+  }
+  return Chat(options, *model, client, interactive, signals, reader, screen).Run();
+}
+
+int RunChat(const ChatOptions& options) {
+  UseUtf8Locale();
+  ChatSignals signals;
+  const Screen::Style style = Screen::StyleOfStandardStreams();
+  Screen screen(stdout, stderr, style);
+  std::unique_ptr<LineReader> reader;
+  if (isatty(STDIN_FILENO)) reader = MakeTerminalReader(signals, HistoryFile(), style.colours);
+  const bool interactive = reader != nullptr;
+  if (reader == nullptr) reader = MakePipeReader(signals);
+  return RunChat(options, interactive, signals, *reader, screen);
+}
+
+}  // namespace rivulet::cli

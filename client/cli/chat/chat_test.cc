@@ -1,0 +1,218 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The loop of `rivulet chat` on lines from the test and a server in this process. Real terminals
+// are in tests/e2e/chat_cli_test.cc.
+#include "client/cli/chat/chat.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "client/fake_server.h"
+
+namespace rivulet::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+// Gives out lines, doing first what stands with each.
+class ScriptedReader final : public LineReader {
+ public:
+  struct Step {
+    ReadResult result;
+    std::function<void()> before = [] {};
+  };
+  ReadResult Read(const std::string& prompt) override {
+    prompts_ += prompt;
+    if (steps_.empty()) return {ReadResult::kEnd, ""};
+    const Step step = std::move(steps_.front());
+    steps_.pop_front();
+    step.before();
+    return step.result;
+  }
+  void AddToHistory(const std::string& line) override { history_ += line + ";"; }
+  void Type(const std::string& line) { steps_.push_back({{ReadResult::kLine, line}}); }
+
+  std::deque<Step> steps_;
+  std::string prompts_, history_;
+};
+
+class ChatTest : public testing::Test {
+ protected:
+  struct Result {
+    int code;
+    std::string output, messages;
+  };
+
+  Result Run(bool interactive = true) {
+    options_.common.server = server_.address();
+    char* texts[2] = {nullptr, nullptr};
+    size_t sizes[2] = {0, 0};
+    FILE* const output = open_memstream(&texts[0], &sizes[0]);
+    FILE* const messages = open_memstream(&texts[1], &sizes[1]);
+    Screen screen(output, messages, {.safe_text = true, .colours = false});
+    Result result;
+    {
+      ChatSignals signals;
+      result.code = RunChat(options_, interactive, signals, reader_, screen);
+    }
+    std::fclose(output);
+    std::fclose(messages);
+    result.output = texts[0];
+    result.messages = texts[1];
+    for (char* text : texts) std::free(text);
+    return result;
+  }
+
+  FakeServer server_;
+  ScriptedReader reader_;
+  ChatOptions options_;
+};
+
+TEST_F(ChatTest, PrintsTheAnswerAndWhatItCost) {
+  reader_.Type("once upon");
+  const Result result = Run();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.output, " ONCE UPON\n");
+  EXPECT_THAT(result.messages, HasSubstr("[2 tokens"));
+  EXPECT_THAT(result.messages, HasSubstr("0 cached"));
+  EXPECT_THAT(server_.sessions.ids(), IsEmpty()) << "an unnamed session goes with the chat";
+}
+
+TEST_F(ChatTest, ContinuedLinesAreOneTurn) {
+  reader_.Type("once\\");
+  reader_.Type("upon\\");
+  reader_.Type("");
+  Run();
+  ASSERT_THAT(server_.inference.turns(), SizeIs(1));
+  EXPECT_EQ(server_.inference.turns()[0].prompt(), "once\nupon\n");
+  EXPECT_EQ(reader_.prompts_, "> ... ... > ");
+}
+
+TEST_F(ChatTest, AnInterruptAtThePromptDropsTheLineAndNotTheProgram) {
+  reader_.Type("once\\");
+  reader_.steps_.push_back({{ReadResult::kInterrupted, ""}});
+  reader_.steps_.push_back({{ReadResult::kInterrupted, ""}});
+  reader_.Type("upon");
+  EXPECT_EQ(Run().code, 0);
+  ASSERT_THAT(server_.inference.turns(), SizeIs(1));
+  EXPECT_EQ(server_.inference.turns()[0].prompt(), "upon");
+}
+
+TEST_F(ChatTest, TerminationEndsItAndTidiesUp) {
+  reader_.Type("once");
+  reader_.steps_.push_back({{ReadResult::kTerminated, ""}});
+  reader_.Type("upon");
+  EXPECT_EQ(Run().code, 143);
+  EXPECT_THAT(server_.inference.turns(), SizeIs(1));
+  EXPECT_THAT(server_.sessions.ids(), IsEmpty());
+}
+
+TEST_F(ChatTest, NamesSwitchesAndListsSessions) {
+  reader_.Type("/name tale");
+  reader_.Type("one");
+  reader_.Type("/new");
+  reader_.Type("two");
+  reader_.Type("/sessions");
+  reader_.Type("/switch tale");
+  reader_.Type("/stats");
+  reader_.Type("/quit");
+  reader_.Type("never read");
+  const Result result = Run();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.output, HasSubstr("* made-2"));
+  EXPECT_THAT(result.output, HasSubstr("  made-1  tale"));
+  EXPECT_THAT(result.output, HasSubstr("session    made-1 (tale)\nposition   2 tokens\n"));
+  EXPECT_EQ(reader_.prompts_, "> tale> tale> > > > tale> tale> ");
+  EXPECT_THAT(server_.inference.turns(), SizeIs(2));
+  EXPECT_THAT(server_.sessions.ids(), testing::ElementsAre("made-1"));
+}
+
+TEST_F(ChatTest, WrongCommandsAreToldAndNotSent) {
+  reader_.Type("/nonsense");
+  reader_.Type("/switch");
+  reader_.Type("/switch nobody");
+  reader_.Type("/stats");
+  reader_.Type("//help");
+  const Result result = Run();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.messages, HasSubstr("error: no command /nonsense"));
+  EXPECT_THAT(result.messages, HasSubstr("error: /switch needs"));
+  EXPECT_THAT(result.messages, HasSubstr("error: NOT_FOUND: no session"));
+  EXPECT_THAT(result.messages, HasSubstr("the session is empty"));
+  EXPECT_EQ(result.output, " /HELP\n");
+}
+
+TEST_F(ChatTest, ADroppedSessionIsExplained) {
+  reader_.Type("once");
+  reader_.steps_.push_back(
+      {{ReadResult::kLine, "then"}, [this] { server_.sessions.Drop("made-1"); }});
+  reader_.Type("anew");
+  const Result result = Run();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.messages, HasSubstr("was dropped to make room"));
+  EXPECT_THAT(result.messages, HasSubstr("Your next line starts a new one"));
+  EXPECT_THAT(result.output, HasSubstr(" ANEW\n"));
+}
+
+TEST_F(ChatTest, ABrokenTurnIsToldOnALineOfItsOwn) {
+  reader_.Type("break");
+  reader_.Type("then");
+  const Result result = Run();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.output, " BREAK\n THEN\n");
+  EXPECT_THAT(result.messages, HasSubstr("error: UNAVAILABLE: the server is going"));
+}
+
+TEST_F(ChatTest, APipeEndsAtTheFirstFailure) {
+  reader_.Type("break");
+  reader_.Type("then");
+  const Result result = Run(/*interactive=*/false);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(server_.inference.turns(), SizeIs(1));
+  EXPECT_THAT(result.messages, Not(HasSubstr("/help")));
+}
+
+TEST_F(ChatTest, BytesThatAreNoTextAreRefusedHere) {
+  reader_.Type("caf\xe9");
+  const Result result = Run();
+  EXPECT_THAT(result.messages, HasSubstr("not UTF-8"));
+  EXPECT_THAT(server_.inference.turns(), IsEmpty());
+}
+
+TEST_F(ChatTest, ResumesASession) {
+  ASSERT_TRUE([&] {
+    v1::CreateSessionRequest request;
+    request.set_id("theirs");
+    return Client(server_.address()).CreateSession(request).ok();
+  }());
+  options_.session = "theirs";
+  reader_.Type("once");
+  EXPECT_EQ(Run().code, 0);
+  EXPECT_EQ(server_.inference.turns().at(0).session_id(), "theirs");
+  EXPECT_THAT(server_.sessions.ids(), SizeIs(1)) << "it was there before, and stays";
+  options_.session = "nobody";
+  EXPECT_EQ(Run().code, 1);
+}
+
+TEST_F(ChatTest, ASystemMessageNeedsATemplate) {
+  options_.system = "be brief";
+  EXPECT_EQ(Run().code, 1);
+  server_.inference.set_has_chat_template(true);
+  reader_.Type("hello");
+  reader_.Type("");  // no message
+  EXPECT_EQ(Run().code, 0);
+  ASSERT_THAT(server_.inference.turns(), SizeIs(1));
+  EXPECT_EQ(server_.inference.turns()[0].messages().messages_size(), 2);
+}
+
+}  // namespace
+}  // namespace rivulet::cli

@@ -1,0 +1,243 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "client/cli/chat/conversation.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/chat/command.h"
+
+namespace rivulet::cli {
+namespace {
+
+// Stands for the end of a text that was not seen: the middle of one.
+constexpr const char* kUnknownText = "x";
+
+void AddMessage(v1::GenerateRequest& turn, const char* role, const std::string& content) {
+  v1::Message* const message = turn.mutable_messages()->add_messages();
+  message->set_role(role);
+  message->set_content(content);
+}
+
+absl::Status Ambiguous(const std::string& key, const std::vector<v1::Session>& matches) {
+  constexpr size_t kNamed = 8;
+  std::string ids;
+  for (size_t i = 0; i < matches.size() && i < kNamed; ++i)
+    absl::StrAppend(&ids, " ", matches[i].id());
+  return absl::FailedPreconditionError(absl::StrCat(matches.size(), " sessions match ", key,
+                                                    ", give more of the id:", ids,
+                                                    matches.size() > kNamed ? " ..." : ""));
+}
+
+// The one session that `matches` chooses; NOT_FOUND if none.
+template <typename Matches>
+absl::StatusOr<v1::Session> OnlyMatch(const std::vector<v1::Session>& sessions,
+                                      const std::string& key, Matches matches) {
+  std::vector<v1::Session> found;
+  for (const v1::Session& session : sessions) {
+    if (matches(session)) found.push_back(session);
+  }
+  if (found.size() > 1) return Ambiguous(key, found);
+  if (found.size() == 1) return found[0];
+  return absl::NotFoundError(absl::StrCat("no session has the id or name ", key));
+}
+
+}  // namespace
+
+// The times of a turn and what its last message says.
+class Conversation::Measurement {
+ public:
+  void Add(const v1::GenerateResponse& message) {
+    any_ = true;
+    if (message.seed() != 0) numbers_.seed = message.seed();
+    if (message.token_ids_size() > 0) AddTokens(message.token_ids_size());
+    if (message.finish_reason() == v1::FINISH_REASON_UNSPECIFIED) return;
+    numbers_.finish_reason = message.finish_reason();
+    numbers_.matched_stop = message.matched_stop();
+    numbers_.usage = message.usage();
+  }
+
+  // Whether the server has said anything, so that the turn has begun.
+  bool any() const { return any_; }
+
+  TurnNumbers Numbers() const {
+    TurnNumbers numbers = numbers_;
+    if (tokens_ == 0) return numbers;
+    numbers.first_token_seconds = Seconds(first_ - started_);
+    const double decoding = Seconds(last_ - first_);
+    if (decoding > 0)
+      numbers.tokens_per_second = static_cast<double>(tokens_ - first_count_) / decoding;
+    return numbers;
+  }
+
+ private:
+  static double Seconds(Clock::duration time) {
+    return std::chrono::duration<double>(time).count();
+  }
+
+  // Tokens that came together with the first one took no time that was seen.
+  void AddTokens(int count) {
+    last_ = Clock::now();
+    if (tokens_ == 0) first_ = last_;
+    if (tokens_ == 0) first_count_ = count;
+    tokens_ += count;
+  }
+
+  const Clock::time_point started_ = Clock::now();
+  Clock::time_point first_, last_;
+  bool any_ = false;
+  int tokens_ = 0;
+  int first_count_ = 0;
+  TurnNumbers numbers_;
+};
+
+Conversation::Conversation(Client& client, v1::GenerateRequest request, bool has_chat_template,
+                           std::string system)
+    : client_(client),
+      request_(std::move(request)),
+      has_chat_template_(has_chat_template),
+      system_(std::move(system)) {}
+
+void Conversation::StartNew(const std::string& name) {
+  id_.clear();
+  name_ = name;
+}
+
+absl::Status Conversation::SetName(const std::string& name) {
+  if (id_.empty()) {
+    name_ = name;
+    return absl::OkStatus();
+  }
+  if (name_ == name) return absl::OkStatus();
+  const bool kept_now = unnamed_.erase(id_) > 0;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the server names a session when it is made, and this one has begun. Its id is ", id_,
+      name_.empty() ? "" : ", its name ", name_, kept_now ? ", and it is kept when you leave" : "",
+      ". /new NAME starts a named one"));
+}
+
+absl::Status Conversation::Switch(const std::string& key, const CallOptions& options) {
+  const absl::StatusOr<v1::Session> session = Find(key, options);
+  if (!session.ok()) return session.status();
+  id_ = session->id();
+  name_ = session->name();
+  if (session->position() > 0) endings_.emplace(id_, kUnknownText);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Session> Conversation::Find(const std::string& key, const CallOptions& options) {
+  // What is no id at all is INVALID_ARGUMENT, and may be a name.
+  absl::StatusOr<v1::Session> session = client_.GetSession(key, options);
+  if (!absl::IsNotFound(session.status()) && !absl::IsInvalidArgument(session.status())) {
+    return session;
+  }
+  const absl::StatusOr<std::vector<v1::Session>> all = client_.ListAllSessions(options);
+  if (!all.ok()) return all.status();
+  auto named = OnlyMatch(*all, key, [&](const v1::Session& s) { return s.name() == key; });
+  if (!absl::IsNotFound(named.status())) return named;
+  auto begun =
+      OnlyMatch(*all, key, [&](const v1::Session& s) { return s.id().rfind(key, 0) == 0; });
+  // The server knows what became of an id that it had.
+  const bool told = absl::IsNotFound(begun.status()) && absl::IsNotFound(session.status());
+  return told ? session : begun;
+}
+
+absl::Status Conversation::EnsureSession(const CallOptions& options) {
+  if (!id_.empty()) return absl::OkStatus();
+  v1::CreateSessionRequest request;
+  request.set_name(name_);
+  const absl::StatusOr<v1::Session> session = client_.CreateSession(request, options);
+  if (!session.ok()) return session.status();
+  id_ = session->id();
+  if (name_.empty()) unnamed_.insert(id_);
+  return absl::OkStatus();
+}
+
+v1::GenerateRequest Conversation::MakeTurn(const std::string& line) const {
+  v1::GenerateRequest turn = request_;
+  turn.set_session_id(id_);
+  const auto ending = endings_.find(id_);
+  const bool first = ending == endings_.end();
+  if (!has_chat_template_) {
+    turn.set_prompt(JoinText(first ? "" : ending->second, line));
+    return turn;
+  }
+  if (first && !system_.empty()) AddMessage(turn, "system", system_);
+  AddMessage(turn, "user", line);
+  return turn;
+}
+
+absl::Status Conversation::Say(const std::string& line, const CallOptions& options,
+                               const std::function<bool(const std::string&)>& on_text) {
+  last_turn_ = {};
+  if (absl::Status status = EnsureSession(options); !status.ok()) return status;
+  const std::unique_ptr<ChatStream> stream = client_.OpenChat(options);
+  SetRunning(stream.get());
+  const absl::Status status = RunTurn(*stream, MakeTurn(line), on_text);
+  SetRunning(nullptr);
+  if (absl::IsNotFound(status)) {
+    endings_.erase(id_);
+    unnamed_.erase(id_);
+    id_.clear();
+  }
+  if (!status.ok()) return status;
+  // The turn is done, whatever becomes of the stream. A stream for each turn: one that waits for
+  // the user would hold up a server that drains, and break unseen.
+  (void)stream->Close();
+  return absl::OkStatus();
+}
+
+absl::Status Conversation::RunTurn(ChatStream& stream, const v1::GenerateRequest& turn,
+                                   const std::function<bool(const std::string&)>& on_text) {
+  Measurement measurement;
+  std::string text = turn.prompt();
+  const absl::Status status = stream.Turn(turn, [&](const v1::GenerateResponse& message) {
+    if (cancel_requested()) stream.Cancel();
+    measurement.Add(message);
+    text += message.text();
+    return on_text(message.text());
+  });
+  last_turn_ = measurement.Numbers();
+  if (!status.ok() && !measurement.any()) return status;
+  // A text that has ended is not continued: what follows starts afresh, as after a new line.
+  const bool ended = last_turn_.finish_reason == v1::FINISH_REASON_EOS;
+  std::string& ending = endings_[id_];
+  if (!text.empty()) ending = text.substr(text.size() - 1);
+  if (ended) ending.assign(1, '\n');
+  return status;
+}
+
+void Conversation::SetRunning(ChatStream* stream) {
+  MutexLock lock(&mutex_);
+  running_ = stream;
+  cancel_requested_ = false;
+}
+
+bool Conversation::cancel_requested() const {
+  MutexLock lock(&mutex_);
+  return cancel_requested_;
+}
+
+bool Conversation::CancelTurn() {
+  MutexLock lock(&mutex_);
+  if (running_ == nullptr) return false;
+  // Remembered for a turn that is about to be sent, which Cancel does not know yet.
+  cancel_requested_ = true;
+  running_->Cancel();
+  return true;
+}
+
+absl::StatusOr<v1::Session> Conversation::Describe(const CallOptions& options) {
+  if (id_.empty()) return absl::FailedPreconditionError("the session is empty: it has no line yet");
+  return client_.GetSession(id_, options);
+}
+
+void Conversation::DeleteUnnamed(const CallOptions& options) {
+  for (const std::string& id : unnamed_) {
+    // One that cannot be deleted is dropped by the server in time.
+    if (absl::IsUnavailable(client_.DeleteSession(id, options))) break;
+  }
+  unnamed_.clear();
+}
+
+}  // namespace rivulet::cli

@@ -1,0 +1,99 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "client/cli/chat/signals.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace rivulet::cli {
+namespace {
+
+// SIGUSR1 tells the watcher itself to end.
+sigset_t WatchedSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int s : {SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGCONT, SIGUSR1}) sigaddset(&signals, s);
+  return signals;
+}
+
+}  // namespace
+
+ChatSignals::ChatSignals() {
+  signal(SIGPIPE, SIG_IGN);  // a closed stdout shows as a failed write
+  // Of each kind of event one at a time need wait; a full pipe loses nothing that matters. Without
+  // descriptors for it, ctrl-C still ends calls.
+  if (pipe2(pipe_.data(), O_CLOEXEC | O_NONBLOCK) != 0) pipe_ = {-1, -1};
+  const sigset_t signals = WatchedSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  thread_ = std::thread([this] { Watch(); });
+}
+
+ChatSignals::~ChatSignals() {
+  pthread_kill(thread_.native_handle(), SIGUSR1);
+  thread_.join();
+  for (int end : pipe_) close(end);
+}
+
+InputEvent ChatSignals::Wait(int descriptor) {
+  for (;;) {
+    if (terminated()) return InputEvent::kTerminated;
+    pollfd waiting[2] = {{descriptor, POLLIN, 0}, {pipe_[0], POLLIN, 0}};
+    if (poll(waiting, 2, -1) < 0 && errno != EINTR) return InputEvent::kTerminated;
+    InputEvent event{};
+    if (waiting[1].revents != 0 && read(pipe_[0], &event, 1) == 1) return event;
+    if (waiting[0].revents != 0) return InputEvent::kReadable;
+  }
+}
+
+bool ChatSignals::terminated() const {
+  MutexLock lock(&mutex_);
+  return terminated_;
+}
+
+void ChatSignals::Send(InputEvent event) { (void)!write(pipe_[1], &event, 1); }
+
+void ChatSignals::Interrupt(int times) {
+  MutexLock lock(&mutex_);
+  if (!on_interrupt_) return Send(InputEvent::kInterrupted);
+  while (times-- > 0) on_interrupt_(++interrupts_);
+}
+
+void ChatSignals::Terminate() {
+  {
+    MutexLock lock(&mutex_);
+    terminated_ = true;
+  }
+  Send(InputEvent::kTerminated);
+  Interrupt(2);
+}
+
+void ChatSignals::Watch() {
+  const sigset_t signals = WatchedSignals();
+  for (int received = 0;;) {
+    sigwait(&signals, &received);
+    if (received == SIGUSR1) return;
+    if (received == SIGINT) Interrupt(1);
+    if (received == SIGTERM || received == SIGHUP) Terminate();
+    if (received == SIGWINCH) Send(InputEvent::kResized);
+    if (received == SIGCONT) Send(InputEvent::kResumed);
+  }
+}
+
+ChatSignals::DuringCall::DuringCall(ChatSignals& signals, std::function<void(int)> on_interrupt)
+    : signals_(signals) {
+  MutexLock lock(&signals_.mutex_);
+  signals_.on_interrupt_ = std::move(on_interrupt);
+  signals_.interrupts_ = 0;
+}
+
+ChatSignals::DuringCall::~DuringCall() {
+  MutexLock lock(&signals_.mutex_);
+  signals_.on_interrupt_ = nullptr;
+}
+
+}  // namespace rivulet::cli

@@ -1,0 +1,212 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>  // before histedit.h, which names FILE without it
+//
+#include <histedit.h>
+
+#include <cstdlib>
+#include <cwchar>
+#include <filesystem>
+#include <system_error>
+
+#include "client/cli/chat/line_reader.h"
+
+namespace rivulet::cli {
+namespace {
+
+constexpr int kHistoryLines = 1000;
+// Encloses, in a prompt, what takes no place on the screen.
+constexpr char kInvisible = '\1';
+
+// libedit's own keys, and those that today's keyboards send and users expect.
+void BindKeys(EditLine* editor) {
+  el_set(editor, EL_EDITOR, "emacs");
+  const char* const keys[][2] = {
+      {"^R", "em-inc-search-prev"},      {"^W", "ed-delete-prev-word"},
+      {"\\e[3~", "ed-delete-next-char"}, {"\\e[1~", "ed-move-to-beg"},
+      {"\\e[4~", "ed-move-to-end"},      {"\\e[1;5C", "em-next-word"},
+      {"\\e[1;5D", "ed-prev-word"},
+  };
+  for (const auto& [key, function] : keys) el_set(editor, EL_BIND, key, function, nullptr);
+  el_source(editor, nullptr);  // the user's ~/.editrc has the last word
+}
+
+// The lines of earlier runs, and of this one, in libedit's format. Lines are appended as they are
+// entered, so programs that run side by side keep each other's.
+class LineHistory {
+ public:
+  explicit LineHistory(std::string file) : file_(std::move(file)), history_(history_init()) {
+    Do(H_SETSIZE, kHistoryLines);
+    Do(H_SETUNIQUE, 1);
+    if (file_.empty()) return;
+    const int loaded = Do(H_LOAD, file_.c_str());
+    if (loaded > 2 * kHistoryLines) Do(H_SAVE, file_.c_str());  // leaves the newest
+  }
+  ~LineHistory() { history_end(history_); }
+  LineHistory(const LineHistory&) = delete;
+  LineHistory& operator=(const LineHistory&) = delete;
+
+  void Add(const std::string& line) {
+    if (Do(H_ENTER, line.c_str()) >= 0) Append();
+  }
+  History* get() { return history_; }
+
+ private:
+  template <typename Argument>
+  int Do(int operation, Argument argument) {
+    HistEvent event;
+    return history(history_, &event, operation, argument);
+  }
+
+  // A history that cannot be written is no reason to trouble the user.
+  void Append() {
+    if (file_.empty()) return;
+    std::error_code ignored;
+    MakePrivateFolder(std::filesystem::path(file_).parent_path());
+    const int descriptor = open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (descriptor < 0) return;
+    FILE* const file = fdopen(descriptor, "a");
+    if (file == nullptr) {
+      close(descriptor);
+      return;
+    }
+    std::fseek(file, 0, SEEK_END);  // libedit writes its heading where the position is 0
+    HistEvent event;
+    history(history_, &event, H_NSAVE_FP, size_t{1}, file);
+    std::fclose(file);
+  }
+
+  static void MakePrivateFolder(const std::filesystem::path& folder) {
+    std::error_code ignored;
+    std::filesystem::create_directories(folder.parent_path(), ignored);
+    mkdir(folder.c_str(), 0700);
+  }
+
+  const std::string file_;
+  History* const history_;
+};
+
+class TerminalReader final : public LineReader {
+ public:
+  TerminalReader(ChatSignals& signals, const std::string& history_file, bool bold_prompt)
+      : signals_(signals),
+        bold_prompt_(bold_prompt),
+        // With standard output in a file the editing belongs to the terminal all the same.
+        screen_(isatty(STDOUT_FILENO) ? stdout : stderr),
+        history_(history_file),
+        editor_(el_init("rivulet", stdin, screen_, stderr)) {
+    if (editor_ == nullptr) return;
+    el_set(editor_, EL_CLIENTDATA, this);
+    el_set(editor_, EL_PROMPT_ESC, &TerminalReader::Prompt, kInvisible);
+    el_set(editor_, EL_HIST, &history, history_.get());
+    el_set(editor_, EL_GETCFN, &TerminalReader::GetCharacter);
+    BindKeys(editor_);
+  }
+  ~TerminalReader() override {
+    if (editor_ != nullptr) el_end(editor_);
+  }
+
+  bool usable() const { return editor_ != nullptr; }
+
+  ReadResult Read(const std::string& prompt) override {
+    const std::string mark(1, kInvisible);
+    prompt_ = bold_prompt_ ? mark + "\033[1m" + mark + prompt + mark + "\033[0m" + mark : prompt;
+    outcome_ = ReadResult::kEnd;
+    int count = 0;
+    const char* const text = el_gets(editor_, &count);
+    if (text != nullptr && count > 0) return {ReadResult::kLine, WithoutNewline(text, count)};
+    std::fputs(outcome_ == ReadResult::kInterrupted ? "^C\n" : "\n", screen_);
+    std::fflush(screen_);
+    return {outcome_, ""};
+  }
+
+  void AddToHistory(const std::string& line) override { history_.Add(line); }
+
+ private:
+  static TerminalReader* Self(EditLine* editor) {
+    void* self = nullptr;
+    el_get(editor, EL_CLIENTDATA, &self);
+    return static_cast<TerminalReader*>(self);
+  }
+  static char* Prompt(EditLine* editor) { return Self(editor)->prompt_.data(); }
+  static int GetCharacter(EditLine* editor, wchar_t* character) {
+    return Self(editor)->Next(character);
+  }
+
+  static std::string WithoutNewline(const char* text, int count) {
+    std::string line(text, static_cast<size_t>(count));
+    if (line.back() == '\n') line.pop_back();
+    return line;
+  }
+
+  // libedit's way to read: 1 for a character, 0 at the end, -1 to give the line up.
+  int Next(wchar_t* character) {
+    for (;;) {
+      const InputEvent event = signals_.Wait(STDIN_FILENO);
+      if (event == InputEvent::kInterrupted) return GiveUp(ReadResult::kInterrupted);
+      if (event == InputEvent::kTerminated) return GiveUp(ReadResult::kTerminated);
+      if (event == InputEvent::kResized) el_resize(editor_);
+      if (event == InputEvent::kResumed) TakeTerminalBack();
+      if (event != InputEvent::kReadable) continue;
+      if (const int read = ReadCharacter(character); read != kIncomplete) return read;
+    }
+  }
+
+  int GiveUp(ReadResult::Outcome outcome) {
+    outcome_ = outcome;
+    partial_ = {};
+    return -1;
+  }
+
+  // The shell had the terminal while the program was stopped.
+  void TakeTerminalBack() {
+    el_set(editor_, EL_PREP_TERM, 0);
+    el_set(editor_, EL_PREP_TERM, 1);
+    el_set(editor_, EL_REFRESH);
+  }
+
+  // One byte, and the character if that completes one.
+  int ReadCharacter(wchar_t* character) {
+    char byte = 0;
+    const ssize_t bytes = read(STDIN_FILENO, &byte, 1);
+    if (bytes == 0) return 0;
+    if (bytes < 0) return errno == EINTR || errno == EAGAIN ? kIncomplete : 0;
+    const size_t taken = std::mbrtowc(character, &byte, 1, &partial_);
+    if (taken == static_cast<size_t>(-1)) partial_ = {};  // not UTF-8: not a character
+    return taken <= 1 ? 1 : kIncomplete;
+  }
+
+  static constexpr int kIncomplete = 2;
+
+  ChatSignals& signals_;
+  const bool bold_prompt_;
+  FILE* const screen_;
+  LineHistory history_;
+  EditLine* const editor_;
+  std::string prompt_;
+  std::mbstate_t partial_{};
+  ReadResult::Outcome outcome_ = ReadResult::kEnd;
+};
+
+}  // namespace
+
+std::unique_ptr<LineReader> MakeTerminalReader(ChatSignals& signals,
+                                               const std::string& history_file, bool bold_prompt) {
+  auto reader = std::make_unique<TerminalReader>(signals, history_file, bold_prompt);
+  if (!reader->usable()) return nullptr;
+  return reader;
+}
+
+std::string HistoryFile() {
+  const char* const state = std::getenv("XDG_STATE_HOME");
+  if (state != nullptr && state[0] == '/') return std::string(state) + "/rivulet/history";
+  const char* const home = std::getenv("HOME");
+  if (home == nullptr || home[0] == '\0') return "";
+  return std::string(home) + "/.local/state/rivulet/history";
+}
+
+}  // namespace rivulet::cli

@@ -1,0 +1,118 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "client/cli/sessions.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "client/cli/support.h"
+#include "client/cli/text.h"
+
+namespace rivulet::cli {
+namespace {
+
+struct Column {
+  const char* heading;
+  size_t widest;  // longer text is cut
+  std::string (*text)(const v1::Session& session, int64_t now_unix_ms);
+};
+
+// Ids are never cut: they are there to be copied.
+constexpr size_t kUncut = 128;
+
+constexpr Column kColumns[] = {
+    {"ID", kUncut, [](const v1::Session& s, int64_t) { return OneLine(s.id()); }},
+    {"NAME", 32, [](const v1::Session& s, int64_t) { return OneLine(s.name()); }},
+    {"TOKENS", 12, [](const v1::Session& s, int64_t) { return std::to_string(s.position()); }},
+    {"STATE", 12, [](const v1::Session& s, int64_t) { return Bytes(s.state_bytes()); }},
+    {"BUSY", 4, [](const v1::Session& s, int64_t) { return std::string(s.busy() ? "yes" : "-"); }},
+    {"LAST USED", 16,
+     [](const v1::Session& s, int64_t now) { return Ago(s.last_used_unix_ms(), now); }},
+};
+
+size_t WidthOf(const Column& column, const std::vector<v1::Session>& sessions, int64_t now) {
+  size_t width = std::string(column.heading).size();
+  for (const v1::Session& s : sessions) width = std::max(width, DisplayWidth(column.text(s, now)));
+  return std::min(width, column.widest);
+}
+
+int List(Client& client, const SessionsOptions& options, const CallOptions& call) {
+  const auto sessions = client.ListAllSessions(call);
+  if (!sessions.ok()) return Fail(sessions.status());
+  if (!options.common.json) return Print(SessionsTable(*sessions, "", NowUnixMs())) ? 0 : 1;
+  for (const v1::Session& session : *sessions) {
+    if (!PrintJson(session)) return 1;
+  }
+  return 0;
+}
+
+int PrintOne(const absl::StatusOr<v1::Session>& session, bool json) {
+  if (!session.ok()) return Fail(session.status());
+  if (json) return PrintJson(*session) ? 0 : 1;
+  return Print(SessionsTable({*session}, "", NowUnixMs())) ? 0 : 1;
+}
+
+// The id alone, for a script to keep.
+int Create(Client& client, const SessionsOptions& options, const CallOptions& call) {
+  const auto session = client.CreateSession(options.create, call);
+  if (!session.ok() || options.common.json) return PrintOne(session, options.common.json);
+  return Print(session->id() + "\n") ? 0 : 1;
+}
+
+int Delete(Client& client, const SessionsOptions& options, const CallOptions& call) {
+  int code = 0;
+  for (const std::string& id : options.ids) {
+    const absl::Status status = client.DeleteSession(id, call);
+    if (!status.ok()) code = Fail(status);
+    if (absl::IsCancelled(status)) return code;
+  }
+  return code;
+}
+
+}  // namespace
+
+int64_t NowUnixMs() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+std::string SessionsTable(std::vector<v1::Session> sessions, const std::string& current_id,
+                          int64_t now_unix_ms) {
+  std::stable_sort(sessions.begin(), sessions.end(), [](const auto& a, const auto& b) {
+    return a.last_used_unix_ms() > b.last_used_unix_ms();
+  });
+  std::vector<std::string> lines = {" "};
+  for (const v1::Session& s : sessions) lines.emplace_back(s.id() == current_id ? "*" : " ");
+  for (const Column& column : kColumns) {
+    const size_t width = WidthOf(column, sessions, now_unix_ms);
+    lines[0].append(" ").append(Padded(column.heading, width)).append(" ");
+    for (size_t i = 0; i < sessions.size(); ++i) {
+      const std::string cell = Padded(column.text(sessions[i], now_unix_ms), width);
+      lines[i + 1].append(" ").append(cell).append(" ");
+    }
+  }
+  std::string table;
+  for (const std::string& line : lines) {
+    table += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return table;
+}
+
+int RunSessions(const SessionsOptions& options, Cancellation& cancellation) {
+  UseUtf8Locale();
+  Client client(options.common.server);
+  const CallOptions call = MakeCallOptions(options.common, cancellation);
+  switch (options.action) {
+    case SessionsAction::kList:
+      return List(client, options, call);
+    case SessionsAction::kGet:
+      return PrintOne(client.GetSession(options.ids.at(0), call), options.common.json);
+    case SessionsAction::kCreate:
+      return Create(client, options, call);
+    case SessionsAction::kDelete:
+      return Delete(client, options, call);
+  }
+  return 1;
+}
+
+}  // namespace rivulet::cli

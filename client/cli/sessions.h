@@ -1,0 +1,36 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// `rivulet sessions`, and the table of sessions that `rivulet chat` prints too.
+#ifndef RIVULET_CLIENT_CLI_SESSIONS_H_
+#define RIVULET_CLIENT_CLI_SESSIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client/cli/commands.h"
+
+namespace rivulet::cli {
+
+enum class SessionsAction : uint8_t { kList, kGet, kCreate, kDelete };
+
+struct SessionsOptions {
+  CommonOptions common;
+  SessionsAction action = SessionsAction::kList;
+  std::vector<std::string> ids;     // one for kGet, at least one for kDelete
+  v1::CreateSessionRequest create;  // for kCreate
+};
+
+// All that can be deleted of several is; 1 if any could not.
+int RunSessions(const SessionsOptions& options, Cancellation& cancellation);
+
+// A heading and a line for each session, most recently used first; `current_id` is marked. Safe for
+// a terminal: names are other users' text.
+std::string SessionsTable(std::vector<v1::Session> sessions, const std::string& current_id,
+                          int64_t now_unix_ms);
+
+int64_t NowUnixMs();
+
+}  // namespace rivulet::cli
+
+#endif  // RIVULET_CLIENT_CLI_SESSIONS_H_

@@ -1,0 +1,56 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "client/cli/sessions.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace rivulet::cli {
+namespace {
+
+constexpr int64_t kNow = 1'800'000'000'000;
+
+v1::Session Session(const std::string& id, const std::string& name, int64_t seconds_ago) {
+  v1::Session session;
+  session.set_id(id);
+  session.set_name(name);
+  session.set_position(42);
+  session.set_state_bytes(2'202'009);
+  session.set_last_used_unix_ms(kNow - seconds_ago * 1000);
+  return session;
+}
+
+TEST(SessionsTableTest, ShowsTheLatestFirstAndMarksTheCurrentOne) {
+  std::vector<v1::Session> sessions = {Session("old", "tale", 3 * 3600), Session("newer", "", 60)};
+  sessions[1].set_busy(true);
+  EXPECT_EQ(SessionsTable(sessions, "old", kNow),
+            "  ID     NAME  TOKENS  STATE    BUSY  LAST USED\n"
+            "  newer        42      2.1 MiB  yes   60 s ago\n"
+            "* old    tale  42      2.1 MiB  -     3 h ago\n");
+}
+
+TEST(SessionsTableTest, NoSessionIsMarkedWithoutACurrentOne) {
+  const std::string table = SessionsTable({Session("a", "", 1)}, "", kNow);
+  EXPECT_EQ(table.find('*'), std::string::npos);
+}
+
+TEST(SessionsTableTest, ANameCannotDriveTheTerminal) {
+  const std::string table = SessionsTable({Session("a", "x\x1b[2J\ny", 1)}, "", kNow);
+  EXPECT_NE(table.find("x^[[2J^Jy"), std::string::npos) << table;
+  EXPECT_EQ(table.find('\x1b'), std::string::npos);
+}
+
+TEST(SessionsTableTest, ALongNameIsCutAndALongIdIsNot) {
+  const std::string table =
+      SessionsTable({Session(std::string(100, 'i'), std::string(100, 'n'), 1)}, "", kNow);
+  EXPECT_NE(table.find(std::string(100, 'i')), std::string::npos);
+  EXPECT_NE(table.find(std::string(29, 'n') + "... "), std::string::npos);
+}
+
+TEST(SessionsTableTest, NoSessionsIsAHeadingAlone) {
+  EXPECT_EQ(SessionsTable({}, "", kNow), "  ID  NAME  TOKENS  STATE  BUSY  LAST USED\n");
+}
+
+}  // namespace
+}  // namespace rivulet::cli

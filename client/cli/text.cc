@@ -1,0 +1,165 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "client/cli/text.h"
+
+#include <langinfo.h>
+#include <wchar.h>
+
+#include <algorithm>
+#include <clocale>
+#include <cstdio>
+#include <optional>
+
+namespace rivulet::cli {
+namespace {
+
+constexpr char32_t kReplacement = 0xFFFD;
+
+struct Character {
+  char32_t code = kReplacement;
+  size_t bytes = 1;
+  bool valid = false;
+};
+
+// How many bytes the lead byte announces; 0 for one that cannot lead.
+size_t SequenceLength(unsigned char lead) {
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead <= 0xDF) return 2;
+  if (lead >= 0xE0 && lead <= 0xEF) return 3;
+  if (lead >= 0xF0 && lead <= 0xF4) return 4;
+  return 0;
+}
+
+// Overlong forms, surrogates and what is beyond Unicode.
+bool IsScalarOfLength(char32_t code, size_t length) {
+  constexpr char32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  return code >= kSmallest[length] && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
+}
+
+// The first character of `text`, which is not empty. A broken one is one byte long.
+Character FirstCharacter(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const size_t length = SequenceLength(lead);
+  if (length == 0 || length > text.size()) return {};
+  char32_t code = length == 1 ? lead : lead & (0x7Fu >> length);
+  for (size_t i = 1; i < length; ++i) {
+    const auto next = static_cast<unsigned char>(text[i]);
+    if ((next & 0xC0) != 0x80) return {};
+    code = code << 6 | (next & 0x3F);
+  }
+  if (!IsScalarOfLength(code, length)) return {};
+  return {code, length, true};
+}
+
+// The C1 controls are in it: some terminals take U+009B for ESC [.
+bool IsControl(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
+
+// Line and paragraph separators, marks, embeddings, overrides and isolates.
+bool ReordersText(char32_t code) {
+  return code == 0x061C || code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) ||
+         (code >= 0x2066 && code <= 0x2069);
+}
+
+std::string Visible(char32_t code) {
+  if (code < 0x20) return {'^', static_cast<char>(code + 0x40)};
+  if (code == 0x7F) return "^?";
+  char text[16];
+  std::snprintf(text, sizeof text, "<U+%04X>", static_cast<unsigned>(code));
+  return text;
+}
+
+std::string MakeSafe(std::string_view text, bool keep_layout) {
+  std::string safe;
+  while (!text.empty()) {
+    const Character c = FirstCharacter(text);
+    const bool layout = c.code == '\n' || c.code == '\t';
+    if (!c.valid) {
+      safe += "\xEF\xBF\xBD";
+    } else if ((IsControl(c.code) && !(layout && keep_layout)) || ReordersText(c.code)) {
+      safe += Visible(c.code);
+    } else {
+      safe += text.substr(0, c.bytes);
+    }
+    text.remove_prefix(c.bytes);
+  }
+  return safe;
+}
+
+size_t Width(const Character& c) {
+  const int width = wcwidth(static_cast<wchar_t>(c.code));
+  return width < 0 ? 1 : static_cast<size_t>(width);
+}
+
+// The longest head of `text` that fits into `width` columns.
+std::string_view Head(std::string_view text, size_t width) {
+  size_t bytes = 0;
+  while (bytes < text.size()) {
+    const Character c = FirstCharacter(text.substr(bytes));
+    if (Width(c) > width) break;
+    width -= Width(c);
+    bytes += c.bytes;
+  }
+  return text.substr(0, bytes);
+}
+
+}  // namespace
+
+std::string TerminalSafe(std::string_view text) { return MakeSafe(text, /*keep_layout=*/true); }
+std::string OneLine(std::string_view text) { return MakeSafe(text, /*keep_layout=*/false); }
+
+bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const Character c = FirstCharacter(text);
+    if (!c.valid) return false;
+    text.remove_prefix(c.bytes);
+  }
+  return true;
+}
+
+size_t DisplayWidth(std::string_view text) {
+  size_t width = 0;
+  while (!text.empty()) {
+    const Character c = FirstCharacter(text);
+    width += Width(c);
+    text.remove_prefix(c.bytes);
+  }
+  return width;
+}
+
+std::string Padded(const std::string& text, size_t width) {
+  const size_t taken = DisplayWidth(text);
+  if (taken <= width) return text + std::string(width - taken, ' ');
+  const std::string dots(std::min<size_t>(width, 3), '.');
+  const std::string_view head = Head(text, width - dots.size());
+  return Padded(std::string(head) + dots, width);
+}
+
+std::string Bytes(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return std::to_string(bytes) + " B";
+  double value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  for (; value >= 1024 && unit < 3; ++unit) value /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %s", value, kUnits[unit]);
+  return text;
+}
+
+std::string Ago(int64_t then_unix_ms, int64_t now_unix_ms) {
+  if (then_unix_ms == 0) return "never";
+  const int64_t seconds = (now_unix_ms - then_unix_ms) / 1000;
+  if (seconds < 10) return "just now";  // also of clocks that disagree
+  if (seconds < 120) return std::to_string(seconds) + " s ago";
+  if (seconds < 120 * 60) return std::to_string(seconds / 60) + " min ago";
+  if (seconds < 48 * 3600) return std::to_string(seconds / 3600) + " h ago";
+  return std::to_string(seconds / 86400) + " d ago";
+}
+
+void UseUtf8Locale() {
+  if (std::setlocale(LC_CTYPE, "") != nullptr &&
+      std::string_view(nl_langinfo(CODESET)) == "UTF-8") {
+    return;
+  }
+  std::setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+}  // namespace rivulet::cli
