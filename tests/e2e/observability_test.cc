@@ -59,6 +59,12 @@ bool Eventually(const std::function<bool()>& holds) {
   return true;
 }
 
+size_t Count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -147,16 +153,35 @@ v1::GenerateRequest Tale(uint32_t max_tokens) {
 struct Seen {
   std::atomic<int> streams{0};
   std::atomic<int> tokens{0};
+  std::atomic<int> cached_tokens{0};
 };
 
-void Generate(const std::string& address, uint32_t max_tokens, Seen& seen) {
-  Client client(address);
-  const absl::Status status = client.Generate(Tale(max_tokens), {}, [&](const auto& message) {
+void Generate(Client& client, const v1::GenerateRequest& request, Seen& seen) {
+  const absl::Status status = client.Generate(request, {}, [&](const auto& message) {
     seen.tokens += message.token_ids_size();
+    seen.cached_tokens += static_cast<int>(message.usage().cached_tokens());
     return true;
   });
   EXPECT_TRUE(status.ok()) << status.ToString();
   ++seen.streams;
+}
+
+void Generate(const std::string& address, uint32_t max_tokens, Seen& seen) {
+  Client client(address);
+  Generate(client, Tale(max_tokens), seen);
+}
+
+// Returns the session's id.
+std::string TakeTwoTurns(Client& client, Seen& seen) {
+  const auto session = client.CreateSession({});
+  EXPECT_TRUE(session.ok()) << session.status().ToString();
+  if (!session.ok()) return "";
+  v1::GenerateRequest turn = Tale(20);
+  turn.set_session_id(session->id());
+  Generate(client, turn, seen);
+  Generate(client, turn, seen);
+  EXPECT_TRUE(client.DeleteSession(session->id()).ok());
+  return session->id();
 }
 
 // Streams side by side, one after the other, until `enough`.
@@ -181,6 +206,9 @@ void ExpectCounters(const Prometheus& prometheus, const Seen& seen) {
   const auto requests = [&](const std::string& outcome) {
     return prometheus.Query("rivulet_requests_total{outcome=\"" + outcome + "\"}");
   };
+  EXPECT_GT(seen.cached_tokens, 0);
+  EXPECT_EQ(prometheus.Query("rivulet_prompt_tokens_total{source=\"cached\"}"), seen.cached_tokens);
+  EXPECT_EQ(prometheus.Query("rivulet_sessions_ended_total{reason=\"deleted\"}"), 1);
   EXPECT_EQ(requests("length"), seen.streams);
   EXPECT_EQ(requests("scored"), 1);
   EXPECT_EQ(requests("rejected_invalid"), 1);
@@ -240,6 +268,7 @@ TEST(ObservabilityTest, PrometheusHasWhatTheClientsGot) {
            prometheus.Query("rivulet_generation_tokens_total").value_or(0) > 1000;
   });
   Client client(server->address());
+  const std::string session = TakeTwoTurns(client, seen);
   v1::ScoreRequest score;
   score.set_prompt("Once upon a time there was a mill.");
   EXPECT_TRUE(client.Score(score).ok());
@@ -255,7 +284,10 @@ TEST(ObservabilityTest, PrometheusHasWhatTheClientsGot) {
   EXPECT_EQ(prometheus.Query("min_over_time(up[5m])"), 1);
   EXPECT_EQ(prometheus.Query("count(ALERTS{alertstate=\"firing\"})"), std::nullopt)
       << prometheus.Api("alerts").dump();
-  EXPECT_EQ(server->Stop().code, 0);
+  const Exit exit = server->Stop();
+  EXPECT_EQ(exit.code, 0);
+  EXPECT_EQ(Count(exit.output, " session_id=" + session + " method=Generate"), 2u);
+  EXPECT_EQ(Count(exit.output, " session_ended session_id=" + session + " reason=deleted"), 1u);
 }
 
 TEST(ObservabilityTest, PromtoolAcceptsThePage) {
@@ -281,7 +313,7 @@ TEST(ObservabilityTest, EveryMetricIsDocumented) {
   for (std::string line; std::getline(page, line);) {
     if (line.rfind(mark, 0) != 0) continue;
     const std::string name = line.substr(mark.size(), line.rfind(' ') - mark.size());
-    EXPECT_THAT(docs, testing::HasSubstr("| `" + name + "` |"));
+    EXPECT_NE(docs.find("| `" + name + "` |"), std::string::npos) << name;
     ++metrics;
   }
   EXPECT_GE(metrics, 20u);
@@ -296,12 +328,6 @@ TEST(ObservabilityTest, PromtoolAcceptsTheRules) {
   EXPECT_EQ(rules.code, 0) << rules.output;
   const Exit tests = RunProgram({Tool("promtool"), "test", "rules", folder + "rules_test.yml"});
   EXPECT_EQ(tests.code, 0) << tests.output;
-}
-
-size_t Count(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
-  return count;
 }
 
 std::string PutLogLevel(const ServerProcess& server, const std::string& level) {
