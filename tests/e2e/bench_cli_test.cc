@@ -117,6 +117,25 @@ TEST(BenchCliTest, InterferenceInOneRun) {
   EXPECT_GT(report["interference"]["inter_token_ratio"]["p99"], 0);
 }
 
+TEST(BenchCliTest, SessionsComputeOnlyTheirNewTokens) {
+  auto server = StartTales();
+  ASSERT_NE(server, nullptr);
+  const Exit exit = RunProgram(
+      BenchCommand(*server, {"--concurrency", "3", "--turns", "3", "--requests", "5",
+                             "--prompt-tokens", "10", "--output-tokens", "6", "--json"}));
+  ASSERT_EQ(exit.code, 0) << exit.output;
+  const nlohmann::json phase = Report(exit)["phases"].at(0);
+  EXPECT_EQ(phase["succeeded"], 15);
+  for (int turn = 0; turn < 3; ++turn) {
+    // All tokens of the turns before but the last sampled one.
+    const int cached = turn > 0 ? turn * 16 - 1 : 0;
+    EXPECT_EQ(phase["turns"].at(turn)["succeeded"], 5);
+    EXPECT_EQ(phase["turns"].at(turn)["cached_tokens"], 5 * cached);
+  }
+  EXPECT_EQ(phase["output_tokens"], MetricSum(*server, "rivulet_generation_tokens_total"));
+  EXPECT_EQ(MetricSum(*server, "rivulet_state_slots_used"), 0);
+}
+
 TEST(BenchCliTest, TextReportWithoutATerminalHasNoProgress) {
   auto server = StartTales();
   ASSERT_NE(server, nullptr);
