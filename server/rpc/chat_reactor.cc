@@ -47,6 +47,7 @@ void ChatReactor::EndTask(const absl::Status& status) {
 void ChatReactor::OnReadDone(bool ok) {
   {
     MutexLock lock(&mutex_);
+    if (finished_) return;  // the call may go at any moment
     if (ok) ++tasks_;
     input_ended_ = !ok;
   }

@@ -191,6 +191,13 @@ inline v1::GenerateRequest MakeProto(const std::string& prompt, uint32_t max_tok
   return request;
 }
 
+inline v1::GenerateRequest TurnOf(const std::string& session, const std::string& prompt,
+                                  uint32_t max_tokens) {
+  v1::GenerateRequest request = MakeProto(prompt, max_tokens);
+  request.set_session_id(session);
+  return request;
+}
+
 }  // namespace rivulet
 
 #endif  // RIVULET_SERVER_RPC_SERVICE_FIXTURE_H_

@@ -16,12 +16,6 @@ using testing::HasSubstr;
 
 class SessionsServiceTest : public ServiceTest {
  protected:
-  static v1::GenerateRequest TurnOf(const std::string& session, const std::string& prompt,
-                                    uint32_t max_tokens) {
-    v1::GenerateRequest request = MakeProto(prompt, max_tokens);
-    request.set_session_id(session);
-    return request;
-  }
   v1::ListSessionsResponse List(uint32_t size, const std::string& token = "") {
     grpc::ClientContext context;
     v1::ListSessionsRequest request;
