@@ -17,6 +17,7 @@
 #include "kernels/base/status.h"
 #include "nlohmann/json.hpp"
 #include "server/byte_size.h"
+#include "server/cpu_count.h"
 
 using rivulet::ByteSize;
 
@@ -29,7 +30,8 @@ ABSL_FLAG(std::string, dtype, "auto", "of the weights: auto (as in the checkpoin
 ABSL_FLAG(std::string, state_dtype, "fp32", "of the matrices in checkpoints: fp32 or bf16");
 ABSL_FLAG(ByteSize, state_memory, ByteSize{uint64_t{1} << 30},
           "memory for session states: bytes, or a number with KiB, MiB, GiB or TiB");
-ABSL_FLAG(uint32_t, threads, 0, "threads that compute; 0: one for each core");
+ABSL_FLAG(uint32_t, threads, 0,
+          "threads that compute; 0: one for each core, within the container's CPU quota");
 ABSL_FLAG(uint32_t, max_queue, 256, "requests that may wait for a slot; more are refused");
 ABSL_FLAG(uint32_t, max_prompt, 1u << 20, "tokens that a prompt may have");
 ABSL_FLAG(uint32_t, drain_seconds, 30, "how long running streams may go on after SIGTERM");
@@ -224,7 +226,7 @@ absl::StatusOr<ServerOptions> MakeOptions() {
   options.state_dtype = ParseDType(absl::GetFlag(FLAGS_state_dtype));
   options.state_memory = absl::GetFlag(FLAGS_state_memory).bytes;
   options.threads = absl::GetFlag(FLAGS_threads);
-  if (options.threads == 0) options.threads = std::max(1u, std::thread::hardware_concurrency());
+  if (options.threads == 0) options.threads = UsableCpus();
   options.max_queue = absl::GetFlag(FLAGS_max_queue);
   options.max_prompt = absl::GetFlag(FLAGS_max_prompt);
   options.drain_seconds = absl::GetFlag(FLAGS_drain_seconds);

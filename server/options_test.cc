@@ -6,6 +6,7 @@
 #include "absl/flags/reflection.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/cpu_count.h"
 
 namespace rivulet {
 namespace {
@@ -92,6 +93,16 @@ TEST(OptionsTest, VersionAndHelpNeedNothingElse) {
   EXPECT_TRUE(Parse({"--version"})->show_version);
   EXPECT_TRUE(Parse({"--help"})->show_help);
   EXPECT_THAT(OptionsHelp(), AllOf(HasSubstr("--state-memory"), HasSubstr("1GiB")));
+}
+
+TEST(CpuCountTest, ReadsTheQuotaOfAControlGroup) {
+  EXPECT_EQ(CpusOfQuota("200000 100000\n"), 2u);
+  EXPECT_EQ(CpusOfQuota("250000 100000\n"), 3u) << "rounded up: half a core is some use";
+  EXPECT_EQ(CpusOfQuota("50000 100000\n"), 1u);
+  EXPECT_EQ(CpusOfQuota("max 100000\n"), 0u);
+  EXPECT_EQ(CpusOfQuota(""), 0u);
+  EXPECT_EQ(CpusOfQuota("1 0"), 0u);
+  EXPECT_GE(UsableCpus(), 1u);
 }
 
 }  // namespace
