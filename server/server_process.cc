@@ -146,9 +146,10 @@ void ServerProcess::Drain() {
   scheduler_->StopAdmission();
   grpc_->EndIdleStreams();
   if (!scheduler_->WaitUntilIdle(Clock::now() + seconds(options_.drain_seconds))) {
+    LogWarning("drain_cut_off", {{"requests_running", metrics_.requests_running.value()},
+                                 {"requests_waiting", metrics_.requests_waiting.value()}});
     scheduler_->AbortAll(absl::UnavailableError(
         "the server is shutting down and --drain-seconds are over; send the request elsewhere"));
-    LogWarning("drain_cut_off", {{"requests", metrics_.requests_running.value()}});
   }
   grpc_->Shutdown(kFlushTime);
   LogInfo("drained");

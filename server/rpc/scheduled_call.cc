@@ -41,6 +41,8 @@ absl::Status ScheduledCall::Submit(std::unique_ptr<Request> request,
   request->arrival = arrival_;
   request->deadline = DeadlineOf(context_);
   RIVULET_RETURN_IF_ERROR(service_.scheduler.Submit(request));
+  LogDebug("request_queued",
+           {{"request_id", request_id_}, {"session_id", session_id_}, {"method", method_}});
   MutexLock lock(&mutex_);
   id_ = id;
   if (cancelled_) service_.scheduler.Cancel(id);
@@ -61,12 +63,14 @@ bool ScheduledCall::cancelled() {
 void ScheduledCall::LogEnd(const absl::Status& status, const Usage& usage) {
   const double seconds = std::chrono::duration<double>(Clock::now() - arrival_).count();
   if (!status.ok()) {
-    return LogInfo("request_failed", {{"request_id", request_id_},
-                                      {"session_id", session_id_},
-                                      {"method", method_},
-                                      {"code", absl::StatusCodeToString(status.code())},
-                                      {"error", std::string(status.message())},
-                                      {"seconds", seconds}});
+    // INTERNAL is our fault, the others are the client's or the load's.
+    const auto log = status.code() == absl::StatusCode::kInternal ? LogWarning : LogInfo;
+    return log("request_failed", {{"request_id", request_id_},
+                                  {"session_id", session_id_},
+                                  {"method", method_},
+                                  {"code", absl::StatusCodeToString(status.code())},
+                                  {"error", std::string(status.message())},
+                                  {"seconds", seconds}});
   }
   LogInfo("request_finished", {{"request_id", request_id_},
                                {"session_id", session_id_},

@@ -346,14 +346,15 @@ TEST(ObservabilityTest, LogLevelChangesWhileTheServerRuns) {
   EXPECT_EQ(PutLogLevel(*server, "loud"),
             "'loud' is no log level; send debug, info, warning, error or off\n");
   EXPECT_EQ(HttpGet(server->http_address(), "/loglevel").body, "off\n");
-  EXPECT_EQ(PutLogLevel(*server, "info"), "info\n");
+  EXPECT_EQ(PutLogLevel(*server, "debug"), "debug\n");
   Generate(server->address(), 5, seen);
   const std::string log = server->Stop().output;
   EXPECT_EQ(Count(log, " info request_finished request_id="), 2u) << log;
   EXPECT_THAT(log, testing::HasSubstr("completion_tokens=3"));
   EXPECT_THAT(log, testing::HasSubstr("completion_tokens=5"));
   EXPECT_THAT(log, testing::HasSubstr("log_level_changed from=info to=off client=127.0.0.1"));
-  EXPECT_THAT(log, testing::HasSubstr("log_level_changed from=off to=info client=127.0.0.1"));
+  EXPECT_THAT(log, testing::HasSubstr("log_level_changed from=off to=debug client=127.0.0.1"));
+  EXPECT_EQ(Count(log, " debug request_queued request_id="), 1u) << log;
 }
 
 }  // namespace
