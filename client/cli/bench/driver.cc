@@ -103,6 +103,8 @@ void Driver::UpdateStage(TimePoint now) {
   }
   if (stage_ == Stage::kWarmUp && WarmUpIsOver(now)) BeginNextPhase(now);
   if (stage_ == Stage::kMeasuring && PhaseIsOver(now)) {
+    // A client that was held up still sends what was due before the end.
+    if (options_.rate > 0) StartOpenLoop(std::min(now, PhaseEnd()), now);
     recorder_.EndPhase(now);
     if (next_phase_ < plans_.size()) {
       BeginNextPhase(now);
@@ -130,6 +132,8 @@ bool Driver::WarmUpIsOver(TimePoint now) const {
                                      [](const auto& entry) { return entry.first->has_token(); });
   return static_cast<uint64_t>(running) >= options_.concurrency;
 }
+
+TimePoint Driver::PhaseEnd() const { return stage_begin_ + Seconds(PhaseSeconds(options_)); }
 
 bool Driver::PhaseIsOver(TimePoint now) const {
   const double passed = std::chrono::duration<double>(now - stage_begin_).count();
@@ -170,7 +174,7 @@ bool Driver::MayStart() const {
 void Driver::StartDueJobs(TimePoint now) {
   if (stage_ == Stage::kDraining) return;
   if (options_.rate > 0) {
-    StartOpenLoop(now);
+    StartOpenLoop(now, now);
   } else {
     StartClosedLoop(now);
   }
@@ -185,8 +189,8 @@ void Driver::StartClosedLoop(TimePoint now) {
 }
 
 // What should have been sent while the client was busy is sent late, but was due in its time.
-void Driver::StartOpenLoop(TimePoint now) {
-  while (next_arrival_ <= now && MayStart()) {
+void Driver::StartOpenLoop(TimePoint until, TimePoint now) {
+  while (next_arrival_ <= until && MayStart()) {
     if (streaming_jobs_ < options_.max_in_flight) {
       StartJob(next_arrival_, now, false);
     } else {
@@ -222,8 +226,7 @@ TimePoint Driver::NextDue(TimePoint now) const {
   if (options_.rate > 0 && MayStart()) next = std::min(next, next_arrival_);
   if (!resting_.empty()) next = std::min(next, resting_.front());
   const TimePoint stage_end =
-      stage_begin_ +
-      Seconds(stage_ == Stage::kWarmUp ? options_.warmup_seconds : PhaseSeconds(options_));
+      stage_ == Stage::kWarmUp ? start_ + Seconds(options_.warmup_seconds) : PhaseEnd();
   return stage_end > now ? std::min(next, stage_end) : next;
 }
 

@@ -54,6 +54,7 @@ class Driver {
   void BeginNextPhase(TimePoint now);
   void UpdateStage(TimePoint now);
   bool WarmUpIsOver(TimePoint now) const;
+  TimePoint PhaseEnd() const;
   bool PhaseIsOver(TimePoint now) const;
   bool WaitsForInterfering() const;
   void BeginDrain(TimePoint now, std::chrono::nanoseconds limit);
@@ -64,7 +65,8 @@ class Driver {
   bool MayStart() const;
   void StartDueJobs(TimePoint now);
   void StartClosedLoop(TimePoint now);
-  void StartOpenLoop(TimePoint now);
+  // Sends what is due until `until`, which is not after `now`.
+  void StartOpenLoop(TimePoint until, TimePoint now);
   void StartInterfering(TimePoint now);
   void StartJob(TimePoint due, TimePoint now, bool interfering);
 
