@@ -24,7 +24,7 @@ using rivulet::ByteSize;
 ABSL_FLAG(std::string, model, "", "directory of the checkpoint to serve (required)");
 ABSL_FLAG(std::string, listen, "0.0.0.0:8590", "HOST:PORT of gRPC; port 0: any free one");
 ABSL_FLAG(std::string, http, "0.0.0.0:8591",
-          "HOST:PORT of /metrics, /healthz and /readyz; port 0: any free one");
+          "HOST:PORT of /metrics, /healthz, /readyz and /loglevel; port 0: any free one");
 ABSL_FLAG(std::string, device, "cpu", "cpu or cuda");
 ABSL_FLAG(std::string, dtype, "auto", "of the weights: auto (as in the checkpoint), fp32 or bf16");
 ABSL_FLAG(std::string, state_dtype, "fp32", "of the matrices in checkpoints: fp32 or bf16");
