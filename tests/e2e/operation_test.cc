@@ -38,14 +38,6 @@ grpc::health::v1::HealthCheckResponse::ServingStatus Health(const std::string& a
   return response.status();
 }
 
-// The value of a metric's line that begins with `name`; -1 if there is none.
-double Metric(const std::string& page, const std::string& name) {
-  const size_t at = page.find("\n" + name);
-  if (at == std::string::npos) return -1;
-  const size_t space = page.find(' ', at + 1 + name.size());
-  return std::stod(page.substr(space));
-}
-
 v1::GenerateRequest Endless() {
   v1::GenerateRequest request;
   request.set_prompt("Once upon a time");

@@ -173,4 +173,11 @@ HttpAnswer HttpGet(const std::string& address, const std::string& path) {
   return {result->status, result->body};
 }
 
+double Metric(const std::string& page, const std::string& name) {
+  const size_t at = page.find("\n" + name);
+  if (at == std::string::npos) return -1;
+  const size_t space = page.find(' ', at + 1 + name.size());
+  return std::stod(page.substr(space));
+}
+
 }  // namespace rivulet::e2e

@@ -95,6 +95,9 @@ struct HttpAnswer {
 };
 HttpAnswer HttpGet(const std::string& address, const std::string& path);
 
+// The value of the first line of a metrics page that begins with `name`; -1 if there is none.
+double Metric(const std::string& page, const std::string& name);
+
 }  // namespace rivulet::e2e
 
 #endif  // RIVULET_TESTS_E2E_SERVER_PROCESS_H_
