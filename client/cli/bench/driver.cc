@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kMaxSleep(100);
 // Before this many failures and this long without an answer the server may be restarting.
 constexpr uint64_t kGiveUpFailures = 50;
 constexpr std::chrono::seconds kGiveUpAfter(5);
-// Phases that compare running streams wait at most this long for all of them to run.
+// Measuring waits at most this long for all streams of the closed loop to have begun.
 constexpr std::chrono::seconds kMaxRampUp(120);
 
 // The phase with interfering prompts lasts at most this many times --duration.
@@ -125,12 +125,13 @@ void Driver::BeginNextPhase(TimePoint now) {
 }
 
 bool Driver::WarmUpIsOver(TimePoint now) const {
-  if (now < start_ + Seconds(options_.warmup_seconds)) return false;
-  if (options_.interfere_prompt == 0 || options_.rate > 0) return true;
-  if (now > start_ + Seconds(options_.warmup_seconds) + kMaxRampUp) return true;
-  const auto running = std::count_if(jobs_.begin(), jobs_.end(),
-                                     [](const auto& entry) { return entry.first->has_token(); });
-  return static_cast<uint64_t>(running) >= options_.concurrency;
+  const std::chrono::nanoseconds passed = now - start_;
+  const std::chrono::nanoseconds warm_up = Seconds(options_.warmup_seconds);
+  if (passed < warm_up) return false;
+  const bool ramps_up =
+      options_.rate == 0 && (options_.warmup_seconds > 0 || options_.interfere_prompt > 0);
+  return !ramps_up || passed > warm_up + kMaxRampUp ||
+         recorder_.total_first_tokens() + recorder_.total_failed() >= options_.concurrency;
 }
 
 TimePoint Driver::PhaseEnd() const { return stage_begin_ + Seconds(PhaseSeconds(options_)); }

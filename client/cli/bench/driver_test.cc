@@ -404,6 +404,21 @@ TEST(BenchDriverTest, InterferenceWaitsForTheEndOfOnePrompt) {
   EXPECT_EQ(outcome.phases.at(1).interference.succeeded, 1u);
 }
 
+TEST(BenchDriverTest, WarmUpWaitsForTheFirstTokens) {
+  std::atomic<int> arrived{0};
+  std::atomic<int64_t> last_answer{0};
+  FakeServer server([&](grpc::ServerContext&, const v1::GenerateRequest&) {
+    if (arrived.fetch_add(1) >= 3) return grpc::Status::OK;
+    std::this_thread::sleep_for(milliseconds(200));
+    last_answer = std::max<int64_t>(last_answer, Clock::now().time_since_epoch().count());
+    return grpc::Status::OK;
+  });
+  const Outcome outcome =
+      RunBenchOn(server.address(), {.concurrency = 3, .requests = 5, .warmup_seconds = 0.01});
+  EXPECT_GE(outcome.phases.at(0).begin.time_since_epoch().count(), last_answer);
+  EXPECT_EQ(outcome.phases.at(0).succeeded, 5u);
+}
+
 TEST(BenchDriverTest, WarmUpIsNotMeasured) {
   FakeServer server;
   const Outcome outcome =

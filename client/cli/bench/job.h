@@ -51,7 +51,6 @@ class Job {
   // Of the last request or, before it, of the call that should have made its session.
   const absl::Status& status() const { return status_; }
   bool interfering() const { return interfering_; }
-  bool has_token() const { return record_.tokens > 0; }
 
  private:
   enum class State { kCreating, kStarting, kReading, kFinishing, kDeleting };

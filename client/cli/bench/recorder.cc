@@ -95,6 +95,7 @@ void Recorder::OnTokens(RequestRecord& record, uint64_t tokens, TimePoint now) {
       if (!IsWithin(record.last, now, options_.slo_itl_ms)) record.late_tokens += tokens;
     } else {
       phases_[record.phase].first_token.Add(now - record.due);
+      ++total_first_tokens_;
     }
     current().output_tokens += tokens;
     ++current().messages;

@@ -133,6 +133,7 @@ class Recorder {
 
   // Since the start, measured or not, for the progress line and the exit code.
   uint64_t total_tokens() const { return total_tokens_; }
+  uint64_t total_first_tokens() const { return total_first_tokens_; }
   uint64_t total_succeeded() const { return total_succeeded_; }
   uint64_t total_failed() const { return total_failed_; }
 
@@ -150,6 +151,7 @@ class Recorder {
   std::vector<PhaseStatistics> phases_;
   size_t current_ = kOutside;
   uint64_t total_tokens_ = 0;
+  uint64_t total_first_tokens_ = 0;
   uint64_t total_succeeded_ = 0;
   uint64_t total_failed_ = 0;
 };
