@@ -4,14 +4,23 @@
 // server goes on serving everybody else.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "client/client.h"
 #include "rivulet/v1/inference.grpc.pb.h"
@@ -24,6 +33,14 @@ using testing::TempDir;
 
 // A small model of random weights, with token ids alone.
 std::string SmallModel() { return SourcePath("tests/parity/fixtures/hla_masked"); }
+
+bool EventuallyIs(const ServerProcess& server, const std::string& metric, double value) {
+  for (int i = 0; i < 2000; ++i) {
+    if (Metric(HttpGet(server.http_address(), "/metrics").body, metric) == value) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
 
 class BadRequestTest : public testing::Test {
  protected:
@@ -142,13 +159,46 @@ TEST_F(BadRequestTest, ATextTooLongToTokenize) {
   EXPECT_EQ(client_->Tokenize(tokenize).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// What later issues bring is refused by name, never ignored.
-TEST_F(BadRequestTest, SessionsAreNotThereYet) {
+TEST_F(BadRequestTest, SessionsThatAreNotThereOrBusy) {
   v1::GenerateRequest request = Good();
-  request.set_session_id("abc");
-  const absl::Status status = Generate(request);
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_NE(std::string(status.message()).find("session_id"), std::string::npos);
+  request.set_session_id("nobody");
+  const absl::Status unknown = Generate(request);
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(std::string(unknown.message()).find("nobody"), std::string::npos);
+  ExpectInvalid([](auto& r) { r.set_session_id(std::string(129, 'a')); }, "session_id");
+  v1::CreateSessionRequest create;
+  create.set_id("talk");
+  ASSERT_TRUE(client_->CreateSession(create).ok());
+  request.set_session_id("talk");
+  request.set_max_tokens(1'000'000);
+  request.mutable_stop()->set_ignore_eos(true);
+  absl::Status busy;
+  EXPECT_TRUE(client_
+                  ->Generate(request, {},
+                             [&](const auto&) {
+                               v1::GenerateRequest second = Good();
+                               second.set_session_id("talk");
+                               busy = Generate(second);
+                               return false;
+                             })
+                  .ok());
+  EXPECT_EQ(busy.code(), absl::StatusCode::kAborted) << busy.ToString();
+  ExpectInvalid([](auto& r) { r.set_session_id("talk"), r.set_n(2); }, "n = 2");
+}
+
+TEST_F(BadRequestTest, ADeadlineInThePast) {
+  CallOptions options;
+  options.timeout = std::chrono::milliseconds(-1000);
+  const absl::Status status = client_->Generate(Good(), options, [](const auto&) { return true; });
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status.ToString();
+}
+
+TEST_F(BadRequestTest, AClientThatGoesFreesItsPlace) {
+  v1::GenerateRequest request = Good();
+  request.set_max_tokens(1'000'000);
+  request.mutable_stop()->set_ignore_eos(true);
+  EXPECT_TRUE(client_->Generate(request, {}, [](const auto&) { return false; }).ok());
+  EXPECT_TRUE(EventuallyIs(*server_, "rivulet_requests_running", 0));
 }
 
 TEST_F(BadRequestTest, AMessageOverTheLimit) {
@@ -162,6 +212,135 @@ TEST_F(BadRequestTest, AMessageOverTheLimit) {
   v1::TokenizeResponse response;
   const grpc::Status status = stub->Tokenize(&context, request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+}
+
+// ---- too much, or nothing ----
+
+v1::GenerateRequest Endless() {
+  v1::GenerateRequest request;
+  request.mutable_token_ids()->add_ids(1);
+  request.set_max_tokens(1'000'000'000);
+  request.mutable_stop()->set_ignore_eos(true);
+  return request;
+}
+
+std::unique_ptr<v1::Inference::Stub> StubOf(const ServerProcess& server) {
+  return v1::Inference::NewStub(
+      grpc::CreateChannel(server.address(), grpc::InsecureChannelCredentials()));
+}
+
+// An endless stream.
+struct Stream {
+  explicit Stream(v1::Inference::Stub& stub, const v1::GenerateRequest& request = Endless())
+      : reader(stub.Generate(&context, request)) {}
+  bool Read() {
+    v1::GenerateResponse message;
+    return reader->Read(&message);
+  }
+  grpc::Status Finish() {
+    while (Read()) continue;
+    return reader->Finish();
+  }
+
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
+};
+
+TEST(LoadTest, AClientThatNeverReadsLosesItsPlace) {
+  auto server = ServerProcess::Start(SmallModel(), {"--stalled-client-seconds=1"});
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  const auto stub = StubOf(**server);
+  v1::GenerateRequest request = Endless();
+  request.set_logprobs(20);
+  Stream stalled(*stub, request);
+  const std::string cancelled = "rivulet_requests_total{outcome=\"cancelled\"}";
+  EXPECT_TRUE(EventuallyIs(**server, cancelled, 1));
+  EXPECT_TRUE(EventuallyIs(**server, "rivulet_state_slots_used", 0));
+  EXPECT_EQ(stalled.Finish().error_code(), grpc::StatusCode::CANCELLED);
+  request.set_max_tokens(5);
+  EXPECT_TRUE(Stream(*stub, request).Finish().ok());
+  EXPECT_EQ((*server)->Stop().code, 0);
+}
+
+// 40 requests come while everything is taken and four may wait: four are served in the end, and
+// each of the others was told why not.
+TEST(LoadTest, TenTimesMoreRequestsThanTheQueueHolds) {
+  auto server = ServerProcess::Start(SmallModel(), {"--max-queue=4", "--state-memory=64KiB"});
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  const auto stub = StubOf(**server);
+  const std::string page = HttpGet((*server)->http_address(), "/metrics").body;
+  std::vector<std::unique_ptr<Stream>> running;
+  for (int i = 0; i < Metric(page, "rivulet_state_slots_capacity"); ++i) {
+    running.push_back(std::make_unique<Stream>(*stub));
+    ASSERT_TRUE(running.back()->Read());
+  }
+  std::atomic<int> served{0}, refused{0};
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 40; ++i) {
+    clients.emplace_back([&] {
+      v1::GenerateRequest request = Endless();
+      request.set_max_tokens(5);
+      const grpc::Status status = Stream(*stub, request).Finish();
+      if (status.ok()) ++served;
+      if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
+        EXPECT_NE(status.error_message().find("--max-queue"), std::string::npos);
+        ++refused;
+      }
+    });
+  }
+  const std::string rejected = "rivulet_requests_total{outcome=\"rejected_queue\"}";
+  EXPECT_TRUE(EventuallyIs(**server, rejected, 36));
+  for (auto& stream : running) stream->context.TryCancel();
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(served, 4);
+  EXPECT_EQ(refused, 36);
+  EXPECT_EQ((*server)->Stop().code, 0);
+}
+
+grpc::ChannelArguments OwnConnection() {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return arguments;
+}
+
+// Says nothing.
+class Connection {
+ public:
+  explicit Connection(const std::string& address) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in peer = {};
+    peer.sin_family = AF_INET;
+    peer.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.find(':') + 1))));
+    peer.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connected_ = connect(socket_, reinterpret_cast<const sockaddr*>(&peer), sizeof(peer)) == 0;
+  }
+  ~Connection() { close(socket_); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  bool connected() const { return connected_; }
+
+ private:
+  const int socket_;
+  bool connected_ = false;
+};
+
+TEST(LoadTest, AThousandIdleConnectionsHoldUpNobody) {
+  auto server = ServerProcess::Start(SmallModel());
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  std::vector<std::unique_ptr<Connection>> idle;
+  const auto stub = StubOf(**server);
+  v1::GenerateRequest request = Endless();
+  request.set_max_tokens(5);
+  for (int i = 0; i < 1000; ++i) {
+    idle.push_back(std::make_unique<Connection>((*server)->address()));
+    ASSERT_TRUE(idle.back()->connected()) << i;
+    if (i % 100 > 0) continue;
+    EXPECT_TRUE(Stream(*stub, request).Finish().ok()) << i;
+  }
+  // On a connection that is made after them, too.
+  const auto fresh = v1::Inference::NewStub(grpc::CreateCustomChannel(
+      (*server)->address(), grpc::InsecureChannelCredentials(), OwnConnection()));
+  EXPECT_TRUE(Stream(*fresh, request).Finish().ok());
+  EXPECT_EQ((*server)->Stop().code, 0);
 }
 
 // ---- bad files ----
@@ -298,6 +477,15 @@ TEST(BadFlagTest, PortInUseIsAClearError) {
     EXPECT_NE(exit.output.find(taken), std::string::npos) << exit.output;
   }
   EXPECT_EQ((*server)->Stop().code, 0);
+}
+
+TEST(BadFlagTest, ConfigKeysThatNobodyKnows) {
+  const std::string file = TempDir() + "/bad_config.json";
+  WriteFile(file, R"({"model": "somewhere", "max-queu": 3})");
+  const Exit exit = RunProgram({Binary("rivulet-server"), "--config=" + file});
+  EXPECT_EQ(exit.code, 2) << exit.output;
+  EXPECT_NE(exit.output.find("max-queu"), std::string::npos) << exit.output;
+  EXPECT_NE(exit.output.find(file), std::string::npos) << exit.output;
 }
 
 TEST(BadFlagTest, ValuesOutsideTheirLimits) {
