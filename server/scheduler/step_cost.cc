@@ -19,8 +19,14 @@ constexpr size_t kMeasureEvery = 16;
 
 // What is left of an older step's weight in a prompt's cost; how far a step's part in it may be
 // from what was expected, as a multiple of that.
-constexpr double kFading = 0.8;
+constexpr double kFading = 0.9;
 constexpr double kFarthestPrompt = 3.0;
+constexpr double kLeastPart = 0.05;
+
+// A step of prompts alone may take so many times what a step takes that processes one token: where
+// the weights alone take longer to read than PlanLimits::prompt_seconds, fewer tokens would not
+// make it shorter. More than twice, or pieces of one chunk would never grow into pieces of two.
+constexpr double kShortestSteps = 3.0;
 
 // The first pieces, before anything is known: one chunk beside decode rows, four alone.
 constexpr double kFirstBesideDecode = kFoldInterval;
@@ -43,31 +49,37 @@ void StepCost::Mean::Add(double sample) {
 
 void StepCost::Observe(size_t decode_rows, size_t prompt_tokens, double seconds) {
   if (decode_rows > 0 && prompt_tokens == 0) {
-    DecodePoint& point = decode_[PointOf(decode_rows, decode_.size())];
-    point.tried = true;
     steps_since_measured_ = 0;
-    if (seconds <= 0) return;
-    point.rows.Add(static_cast<double>(decode_rows));
-    point.seconds.Add(seconds);
-    return;
+    return AddDecode(decode_rows, seconds);
   }
   if (decode_rows > 0) ++steps_since_measured_;
   if (seconds <= 0) return;
   PromptCost& cost = decode_rows > 0 ? beside_decode_ : alone_;
-  cost.Add(seconds - DecodeSeconds(decode_rows), prompt_tokens);
+  cost.Add(seconds, seconds - DecodeSeconds(decode_rows), prompt_tokens);
+  // One token is one token: a prompt's takes what a decode row does, but for its logits.
+  if (decode_rows == 0 && prompt_tokens == 1) AddDecode(1, seconds);
 }
 
-void StepCost::PromptCost::Add(double added_seconds, size_t step_tokens) {
+void StepCost::AddDecode(size_t decode_rows, double seconds) {
+  DecodePoint& point = decode_[PointOf(decode_rows, decode_.size())];
+  point.tried = true;
+  if (seconds <= 0) return;
+  point.rows.Add(static_cast<double>(decode_rows));
+  point.seconds.Add(seconds);
+}
+
+void StepCost::PromptCost::Add(double step_seconds, double added_seconds, size_t step_tokens) {
   last_tokens = static_cast<double>(step_tokens);
   const double expected = TokenSeconds() * last_tokens;
   if (expected > 0) {
     const double farthest = kFarthestPrompt * expected;
     added_seconds = std::clamp(added_seconds, -farthest, farthest);
   }
-  // Even tokens that seem free (noise) take something.
-  constexpr double kLeast = 1e-9;
   tokens = kFading * tokens + last_tokens;
-  seconds = std::max(kFading * seconds + added_seconds, kLeast * tokens);
+  // Tokens that seem free by noise are counted as a part of their step all the same: from nothing
+  // the cost would never find back, while the pieces doubled.
+  seconds =
+      std::max(kFading * seconds + added_seconds, kLeastPart * step_seconds / last_tokens * tokens);
 }
 
 double StepCost::DecodeSeconds(size_t decode_rows) const {
@@ -102,7 +114,8 @@ bool StepCost::MustMeasure(size_t decode_rows) const {
 uint32_t StepCost::PromptTokens(size_t decode_rows, const PlanLimits& limits) const {
   double tokens = 0;
   if (decode_rows == 0) {
-    tokens = Budget(alone_, limits.prompt_seconds, kFirstAlone);
+    const double seconds = std::max(limits.prompt_seconds, kShortestSteps * DecodeSeconds(1));
+    tokens = Budget(alone_, seconds, kFirstAlone);
   } else if (MustMeasure(decode_rows)) {
     return 0;
   } else {

@@ -22,7 +22,9 @@ struct PlanLimits {
   // running streams come half as fast while a prompt is processed, and prompts get half of the
   // machine.
   double prompt_share = 1.0;
-  // How long a step without decode rows may take: who arrives meanwhile waits for its end.
+  // How long a step without decode rows may take, or three times what one token takes if that is
+  // more:
+  // who arrives meanwhile waits for its end.
   double prompt_seconds = 0.05;
   // Whatever the time says: bounds a step's memory.
   uint32_t max_prompt_tokens = 512;
@@ -60,9 +62,11 @@ class StepCost {
     double tokens = 0;
     double last_tokens = 0;  // of the step before: the next one is at most twice as large
     double TokenSeconds() const { return tokens > 0 ? seconds / tokens : 0; }
-    void Add(double added_seconds, size_t step_tokens);
+    // A step of `step_seconds`, of which `added_seconds` are more than its decode rows take.
+    void Add(double step_seconds, double added_seconds, size_t step_tokens);
   };
 
+  void AddDecode(size_t decode_rows, double seconds);
   static double Budget(const PromptCost& cost, double seconds, double first_tokens);
   bool MustMeasure(size_t decode_rows) const;
 
