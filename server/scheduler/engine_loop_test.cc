@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "server/metrics/log.h"
 #include "server/scheduler/test_support.h"
 
 namespace rivulet {
@@ -87,6 +88,43 @@ class EngineLoopTest : public testing::Test {
     return options;
   }
   Metrics metrics_;
+
+  // A turn, a score, a cancelled turn or a Delete, of one of six sessions.
+  void UseSessions(uint32_t thread, uint32_t rounds) {
+    for (uint32_t i = 0; i < rounds; ++i) {
+      const std::string id(1, static_cast<char>('a' + (i * 5 + thread * 3) % 6));
+      const uint32_t what = (i + thread) % 7;
+      if (what == 0) {
+        const absl::Status status = sessions_.Delete(id);
+        EXPECT_TRUE(status.ok() || absl::IsNotFound(status) || absl::IsAborted(status)) << status;
+        continue;
+      }
+      const absl::Status created = sessions_.Create(id, "").status();
+      EXPECT_TRUE(created.ok() || absl::IsAlreadyExists(created)) << created;
+      auto lease = what < 5 ? sessions_.LeaseForTurn(id) : sessions_.LeaseForReading(id);
+      sessions_.List("", 3);
+      if (what == 1 || !lease.ok()) continue;  // given back unused
+      UseLease(*std::move(lease), i, what == 2);
+    }
+  }
+
+  void UseLease(SessionLease lease, uint32_t i, bool cancels) {
+    const bool turn = lease.exclusive();
+    auto stream = std::make_shared<Stream>();
+    auto request = stream->Make(std::vector<uint32_t>(1 + i % 40, i % 90), turn ? i % 20 : 0);
+    request->session = std::move(lease);
+    request->score_prompt = !turn;
+    const uint64_t id = request->id;
+    ASSERT_TRUE(scheduler_.Submit(request).ok());
+    if (cancels) scheduler_.Cancel(id);
+    ASSERT_TRUE(stream->WaitForEnd());
+    const absl::StatusCode code = stream->client().end->code();
+    // All slots may be held by leases of other threads.
+    EXPECT_TRUE(code == absl::StatusCode::kOk || code == absl::StatusCode::kResourceExhausted ||
+                (cancels && code == absl::StatusCode::kCancelled))
+        << *stream->client().end;
+  }
+
   CountingEngine engine_{4};
   SessionTable sessions_{{}, metrics_};
   Dispatcher dispatcher_;
@@ -123,6 +161,38 @@ TEST_F(EngineLoopTest, ManySubmittersAndACancelEachNowAndThen) {
   EXPECT_EQ(complete + cancelled, kThreads * kRequests);
   EXPECT_GE(complete, kThreads * kRequests * 4 / 5);
   EXPECT_TRUE(scheduler_.WaitUntilIdle(Clock::now() + std::chrono::seconds(10)));
+}
+
+// Everything that any thread may do with sessions, at once, on more sessions than slots.
+TEST_F(EngineLoopTest, ManyThreadsWithSessions) {
+  constexpr uint32_t kThreads = 4, kRounds = 120;
+  SetLogLevel("warning");
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < kThreads; ++t)
+    threads.emplace_back([this, t] { UseSessions(t, kRounds); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(scheduler_.WaitUntilIdle(Clock::now() + std::chrono::seconds(10)));
+  for (const SessionInfo& info : sessions_.List("", 100)) {
+    EXPECT_FALSE(info.busy);
+    EXPECT_TRUE(sessions_.Delete(info.id).ok());
+  }
+  const TimePoint limit = Clock::now() + std::chrono::seconds(10);
+  while (metrics_.state_slots_used.value() > 0 && Clock::now() < limit) std::this_thread::yield();
+  EXPECT_EQ(metrics_.state_slots_used.value(), 0) << "the engine thread woke and destroyed them";
+  EXPECT_EQ(sessions_.size(), 0u);
+  EXPECT_EQ(metrics_.sessions.value(), 0);
+}
+
+TEST_F(EngineLoopTest, IdleEngineDropsSessionsThatExpire) {
+  SessionTable sessions({.time_to_live = std::chrono::seconds(1)}, metrics_);
+  CountingEngine engine(4);
+  Scheduler scheduler(engine, sessions, dispatcher_, metrics_, Options());
+  EngineLoop loop(engine, scheduler);
+  std::this_thread::sleep_for(milliseconds(20));  // the engine sleeps, with nothing to wait for
+  ASSERT_TRUE(sessions.Create("a", "").ok());
+  const TimePoint limit = Clock::now() + std::chrono::seconds(20);
+  while (sessions.size() > 0 && Clock::now() < limit) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(sessions.size(), 0u);
 }
 
 TEST_F(EngineLoopTest, StalledReaderParksAndGoesOnWhenItReads) {

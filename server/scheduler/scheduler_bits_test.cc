@@ -1,0 +1,529 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Same request, same answer, over real mixers and through the scheduler: a conversation in turns
+// gives the bits of its whole context as one prompt, wherever it was cut, and nothing of an answer
+// (tokens, text, log-probabilities, why it ended) depends on who else is served.
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
+#include "nlohmann/json.hpp"
+#include "server/engine/cpu_engine.h"
+#include "server/engine/random_model.h"
+#include "server/engine/test_models.h"
+#include "server/metrics/log.h"
+#include "server/scheduler/scheduler.h"
+#include "server/scheduler/test_support.h"
+#include "server/text/detokenizer.h"
+
+namespace rivulet {
+namespace {
+
+using std::chrono::microseconds;
+
+constexpr uint32_t kVocab = 101;  // of the test models
+
+bool Same(const TokenLogprob& a, const TokenLogprob& b) {
+  return a.token == b.token && a.logprob == b.logprob;
+}
+
+bool Same(const std::vector<Logprobs>& a, const std::vector<Logprobs>& b) {
+  const auto same = [](const Logprobs& x, const Logprobs& y) {
+    return Same(x.chosen, y.chosen) &&
+           std::equal(x.top.begin(), x.top.end(), y.top.begin(), y.top.end(),
+                      [](const TokenLogprob& s, const TokenLogprob& t) { return Same(s, t); });
+  };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
+}
+
+void ExpectSame(const Received& a, const Received& b) {
+  ASSERT_EQ(a.tokens, b.tokens);
+  ASSERT_EQ(a.text, b.text);
+  ASSERT_EQ(a.reason, b.reason);
+  ASSERT_EQ(a.matched_stop, b.matched_stop);
+  ASSERT_EQ(a.usage.completion_tokens, b.usage.completion_tokens);
+  ASSERT_TRUE(Same(a.logprobs, b.logprobs));
+}
+
+// What is asked; the scheduler's Request is made from it each time.
+struct Ask {
+  std::vector<uint32_t> prompt;
+  uint32_t max_tokens = 0;
+  uint32_t completions = 1;
+  SamplingParams sampling = {};
+  StopRules stop = {};
+  uint32_t logprobs = 0;
+  bool score_prompt = false;
+  uint32_t score_top = 0;
+};
+
+// Engine, sessions and scheduler; time is virtual, so that prompts are cut at random.
+class House {
+ public:
+  House(std::shared_ptr<const LoadedModel> model, size_t threads, uint64_t seed) : random_(seed) {
+    EngineOptions engine_options;
+    engine_options.threads = threads;
+    engine_options.state_memory = 32 << 20;
+    engine_ = *MakeCpuEngine(std::move(model), engine_options);
+    SchedulerOptions options;
+    options.tokenizer = &tokenizer_;
+    options.eos_ids = {FakeTokenizer::kEos};
+    options.limits.max_prompt_tokens = 1 + random_() % 50;
+    scheduler_ = std::make_unique<Scheduler>(*engine_, sessions_, dispatcher_, metrics_, options);
+  }
+
+  Client& Submit(const Ask& ask, SessionLease lease = {}) {
+    Client& client = clients_.emplace_back(ask.completions);
+    auto request = MakeRequest(client, ask.prompt, ask.max_tokens);
+    request->session = std::move(lease);
+    request->sampling = ask.sampling;
+    request->stop = ask.stop;
+    request->logprobs = ask.logprobs;
+    request->score_prompt = ask.score_prompt;
+    request->score_top = ask.score_top;
+    EXPECT_TRUE(scheduler_->Submit(request).ok());
+    return client;
+  }
+
+  bool Step() {
+    const StepPlan& plan = scheduler_->Plan(now_);
+    const bool runs = !plan.empty();
+    if (runs) {
+      StepResult result = engine_->Step(plan);
+      now_ += microseconds(1 + random_() % 3000);
+      scheduler_->Commit(std::move(result), now_);
+    }
+    for (Client& client : clients_) client.Read();
+    return runs;
+  }
+
+  // To the end of everything.
+  Client& Run(const Ask& ask, SessionLease lease = {}) {
+    Client& client = Submit(ask, std::move(lease));
+    while (Step()) continue;
+    client.Read();
+    EXPECT_EQ(client.end, absl::OkStatus());
+    return client;
+  }
+
+  SessionTable& sessions() { return sessions_; }
+  std::vector<uint32_t> TokensOf(const std::string& id) {
+    return sessions_.LeaseForReading(id)->state()->tokens();
+  }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+
+ private:
+  std::mt19937_64 random_;
+  TimePoint now_ = TimePoint(std::chrono::seconds(1000));
+  FakeTokenizer tokenizer_;
+  std::unique_ptr<Engine> engine_;
+  Metrics metrics_;
+  SessionTable sessions_{{}, metrics_};
+  Dispatcher dispatcher_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::deque<Client> clients_;
+};
+
+class SchedulerBitsTest : public testing::TestWithParam<TestModel> {
+ protected:
+  void SetUp() override {
+    SetLogLevel("warning");
+    auto model = MakeRandomModel(nlohmann::json::parse(GetParam().config), 1, LoadOptions());
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = *model;
+    alone_ = NewHouse(1);
+  }
+
+  std::unique_ptr<House> NewHouse(size_t threads) {
+    return std::make_unique<House>(model_, threads, random_());
+  }
+  uint64_t Below(uint64_t limit) { return random_() % limit; }
+
+  std::vector<uint32_t> RandomTokens(size_t count) {
+    std::vector<uint32_t> tokens(count);
+    for (uint32_t& token : tokens) token = static_cast<uint32_t>(Below(kVocab));
+    return tokens;
+  }
+
+  std::shared_ptr<const LoadedModel> model_;
+  std::mt19937_64 random_{RandomTestSeed()};
+  std::unique_ptr<House> alone_;  // for the runs that others are compared with
+};
+
+// ---- Conversations.
+
+// One session: its turns so far, and the one that runs.
+struct Conversation {
+  std::string id;
+  uint64_t seed = 0;
+  size_t turns_left = 0;
+  std::vector<uint32_t> context;
+  Ask ask;
+  bool scores = false;
+  Client* client = nullptr;
+};
+
+class TurnsTest : public SchedulerBitsTest {
+ protected:
+  // The context ends before, on or after a chunk's border each other time.
+  size_t PromptTokens(size_t context) {
+    if (Below(2) == 0) return 1 + Below(40);
+    const size_t border = (context / 16 + 1 + Below(2)) * 16;
+    return std::max<size_t>(1, border + Below(3) - 1 - context);
+  }
+
+  void StartTurn(House& house, Conversation& c) {
+    c.scores = !c.context.empty() && Below(4) == 0;
+    c.ask = Ask();
+    c.ask.prompt = RandomTokens(PromptTokens(c.context.size()));
+    if (!c.context.empty() && !c.scores && Below(8) == 0) c.ask.prompt.clear();
+    c.ask.sampling.seed = c.seed;
+    c.ask.sampling.repetition_penalty = 1.3f;
+    c.ask.stop.ignore_eos = true;
+    c.ask.logprobs = 3;
+    c.ask.max_tokens = c.scores || Below(4) == 0 ? 0 : static_cast<uint32_t>(1 + Below(20));
+    c.ask.score_prompt = c.scores || Below(3) == 0;
+    c.ask.score_top = 2;
+    auto lease =
+        c.scores ? house.sessions().LeaseForReading(c.id) : house.sessions().LeaseForTurn(c.id);
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    c.client = &house.Submit(c.ask, *std::move(lease));
+    --c.turns_left;
+  }
+
+  // The same as a request of its own with the whole context as its prompt.
+  void CheckTurn(House& house, Conversation& c) {
+    ASSERT_EQ(c.client->end, absl::OkStatus());
+    Ask whole = c.ask;
+    whole.prompt = c.context;
+    whole.prompt.insert(whole.prompt.end(), c.ask.prompt.begin(), c.ask.prompt.end());
+    Client& expected = alone_->Run(whole);
+    Received& got = c.client->received[0];
+    SCOPED_TRACE(testing::Message() << "context " << c.context.size() << " prompt "
+                                    << c.ask.prompt.size() << " max " << c.ask.max_tokens);
+    const size_t before = c.context.empty() ? 0 : c.context.size() - 1;
+    auto& scores = expected.received[0].prompt_logprobs;
+    if (c.ask.score_prompt) scores.erase(scores.begin(), scores.begin() + before);
+    ASSERT_TRUE(Same(got.prompt_logprobs, scores));
+    got.text = expected.received[0].text;  // differs where a character was cut by a turn's end
+    ExpectSame(got, expected.received[0]);
+    if (c.scores) return;
+    c.context = whole.prompt;
+    c.context.insert(c.context.end(), got.tokens.begin(), got.tokens.end());
+    ASSERT_EQ(house.TokensOf(c.id), c.context);
+  }
+
+  Conversation NewConversation(House& house, size_t turns) {
+    Conversation c;
+    c.id = house.sessions().Create("", "")->id;
+    c.seed = random_();
+    c.turns_left = turns;
+    return c;
+  }
+
+  void RunConversations(House& house, std::vector<Conversation> all) {
+    for (Conversation& c : all) StartTurn(house, c);
+    bool running = true;
+    while (running && !HasFatalFailure()) {
+      if (all.size() > 1 && Below(12) == 0) {
+        house.Submit({.prompt = RandomTokens(1 + Below(90)),
+                      .max_tokens = static_cast<uint32_t>(Below(10)),
+                      .completions = static_cast<uint32_t>(1 + Below(3))});
+      }
+      house.Step();
+      running = false;
+      for (Conversation& c : all) {
+        if (c.client == nullptr) continue;
+        running = true;
+        if (!c.client->end.has_value()) continue;
+        CheckTurn(house, c);
+        if (HasFatalFailure()) return;
+        c.client = nullptr;
+        if (c.turns_left > 0) StartTurn(house, c);
+      }
+    }
+    while (house.Step()) continue;
+  }
+};
+
+TEST_P(TurnsTest, EverySplitOfAConversationGivesTheBitsOfOnePrompt) {
+  const auto house = NewHouse(1);
+  for (int i = 0; i < 4; ++i) RunConversations(*house, {NewConversation(*house, 6)});
+}
+
+TEST_P(TurnsTest, SoDoesEachOfManyConversationsInCompany) {
+  for (const size_t threads : {1, 3}) {
+    const auto house = NewHouse(threads);
+    std::vector<Conversation> all;
+    for (int i = 0; i < 6; ++i) all.push_back(NewConversation(*house, 5));
+    RunConversations(*house, std::move(all));
+  }
+}
+
+TEST_P(TurnsTest, WhereTheCutFallsDoesNotMatter) {
+  const std::vector<uint32_t> tokens = RandomTokens(50);
+  Ask whole;
+  whole.prompt = tokens;
+  whole.max_tokens = 4;
+  whole.logprobs = 5;
+  const Client& expected = alone_->Run(whole);
+  const auto house = NewHouse(2);
+  for (size_t cut = 1; cut < tokens.size(); ++cut) {
+    const std::string id = house->sessions().Create("", "")->id;
+    Ask first;
+    first.prompt.assign(tokens.begin(), tokens.begin() + cut);
+    house->Run(first, *house->sessions().LeaseForTurn(id));
+    Ask second = whole;
+    second.prompt.assign(tokens.begin() + cut, tokens.end());
+    const Client& got = house->Run(second, *house->sessions().LeaseForTurn(id));
+    SCOPED_TRACE(cut);
+    ExpectSame(got.received[0], expected.received[0]);
+    ASSERT_EQ(got.received[0].usage.cached_tokens, cut - 1);
+    ASSERT_TRUE(house->sessions().Delete(id).ok());
+  }
+}
+
+// What a turn sampled one token at a time has the log-probabilities that reading it has.
+TEST_P(TurnsTest, DecodedTurnsHaveTheScoresOfTheirTranscript) {
+  const auto house = NewHouse(2);
+  const std::string id = house->sessions().Create("", "")->id;
+  std::map<size_t, float> sampled;  // by place in the transcript
+  size_t place = 0;
+  for (int turn = 0; turn < 4; ++turn) {
+    Ask ask;
+    ask.prompt = RandomTokens(1 + Below(30));
+    ask.max_tokens = static_cast<uint32_t>(1 + Below(30));
+    ask.logprobs = 1;
+    ask.stop.ignore_eos = true;
+    const Client& client = house->Run(ask, *house->sessions().LeaseForTurn(id));
+    place += ask.prompt.size();
+    for (const Logprobs& one : client.received[0].logprobs) sampled[place++] = one.chosen.logprob;
+  }
+  Ask transcript;
+  transcript.prompt = house->TokensOf(id);
+  transcript.score_prompt = true;
+  ASSERT_EQ(transcript.prompt.size(), place);
+  const Client& scores = alone_->Run(transcript);
+  for (const auto& [at, logprob] : sampled) {
+    ASSERT_EQ(scores.received[0].prompt_logprobs[at - 1].chosen.logprob, logprob) << at;
+  }
+}
+
+// ---- Stops.
+
+class StopsTest : public SchedulerBitsTest {
+ protected:
+  // Everything that may be asked, at random; strings that do occur in what is said without them.
+  Ask RandomAsk() {
+    Ask ask;
+    ask.prompt = RandomTokens(1 + Below(60));
+    ask.max_tokens = static_cast<uint32_t>(1 + Below(40));
+    if (Below(4) == 0) ask.completions = static_cast<uint32_t>(2 + Below(3));
+    SamplingParams& sampling = ask.sampling;
+    sampling.seed = random_();
+    sampling.temperature = Below(4) == 0 ? 0.0f : 0.9f;
+    if (Below(3) == 0) sampling.top_k = static_cast<uint32_t>(1 + Below(40));
+    if (Below(3) == 0) sampling.top_p = 0.8f;
+    if (Below(3) == 0) sampling.min_p = 0.05f;
+    if (Below(3) == 0) sampling.repetition_penalty = 1.4f;
+    if (Below(3) == 0) sampling.frequency_penalty = 0.7f;
+    if (Below(3) == 0) sampling.presence_penalty = -0.6f;
+    if (Below(3) == 0) sampling.logit_bias = {{static_cast<uint32_t>(Below(kVocab)), 4.0f}};
+    // Letters and the bytes of é more often, so that strings go over the borders of tokens.
+    for (uint32_t id = 0; id <= FakeTokenizer::kSecondByte; id += 3) {
+      if (sampling.logit_bias.empty() || sampling.logit_bias[0].token != id) {
+        sampling.logit_bias.push_back({id, 2.0f});
+      }
+    }
+    ask.logprobs = static_cast<uint32_t>(Below(4));
+    ask.score_prompt = Below(3) == 0;
+    ask.score_top = static_cast<uint32_t>(Below(3));
+    ask.stop.ignore_eos = Below(2) == 0;
+    ask.stop.include_stop = Below(3) == 0;
+    AddStops(ask);
+    return ask;
+  }
+
+  void AddStops(Ask& ask) {
+    Ask endless = ask;
+    endless.stop.ignore_eos = true;
+    const Received& said = alone_->Run(endless).received[0];
+    if (Below(3) != 0) {
+      for (uint64_t i = 1 + Below(3); i > 0; --i) AddStopString(ask, said.text);
+    }
+    if (Below(4) == 0) ask.stop.token_ids = {said.tokens[Below(said.tokens.size())]};
+    // Which ids are forbidden before min_tokens changes what is said: with strings alone it does
+    // not.
+    const bool ids = !ask.stop.token_ids.empty() || !ask.stop.ignore_eos;
+    if (!ids && Below(2) == 0) ask.stop.min_tokens = static_cast<uint32_t>(Below(30));
+  }
+
+  // From anywhere in the text, but between characters.
+  void AddStopString(Ask& ask, const std::string& text) {
+    if (text.empty()) return;
+    const size_t at = Below(text.size());
+    const std::string stop = text.substr(at, 1 + Below(9));
+    if (StopMatcher::Validate({stop}).ok()) ask.stop.strings.push_back(stop);
+  }
+
+  static bool EndsWith(std::string_view text, std::string_view end) {
+    return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+  }
+
+  // The definition: `said` without any stop, and the rules of the API on it, byte by byte.
+  Received ByTheRules(const Ask& ask, const Received& said) {
+    Received expected;
+    Detokenizer detokenizer(alone_->tokenizer(), /*starts_text=*/false);
+    for (const uint32_t token : said.tokens) {
+      expected.tokens.push_back(token);
+      const size_t generated = expected.tokens.size();
+      const auto& ids = ask.stop.token_ids;
+      const bool stop_id = std::find(ids.begin(), ids.end(), token) != ids.end();
+      const bool eos = token == FakeTokenizer::kEos && !ask.stop.ignore_eos;
+      const bool ends = (stop_id || eos) && generated > ask.stop.min_tokens;
+      const uint32_t one[] = {token};
+      if (!ends || ask.stop.include_stop) {
+        for (const char byte : detokenizer.Append(one)) {
+          expected.text += byte;
+          if (generated >= ask.stop.min_tokens && MatchHere(ask, expected)) return expected;
+        }
+      }
+      if (ends) {
+        expected.reason = stop_id ? FinishReason::kStop : FinishReason::kEos;
+        expected.text += detokenizer.Finish();
+        return expected;
+      }
+    }
+    expected.reason = FinishReason::kLength;
+    expected.text += detokenizer.Finish();
+    return expected;
+  }
+
+  // min_tokens forbids EOS and stop ids before it.
+  static void CheckMinimum(const Ask& ask, const Received& received) {
+    std::vector<uint32_t> ends = ask.stop.token_ids;
+    if (!ask.stop.ignore_eos) ends.push_back(FakeTokenizer::kEos);
+    for (size_t i = 0; i < std::min<size_t>(ask.stop.min_tokens, received.tokens.size()); ++i) {
+      for (const uint32_t end : ends) ASSERT_NE(received.tokens[i], end);
+    }
+    ASSERT_GE(received.tokens.size(), std::min(ask.stop.min_tokens, ask.max_tokens));
+  }
+
+  static bool MatchHere(const Ask& ask, Received& expected) {
+    for (const std::string& stop : ask.stop.strings) {
+      if (EndsWith(expected.text, stop) && stop.size() > expected.matched_stop.size()) {
+        expected.matched_stop = stop;
+      }
+    }
+    if (expected.matched_stop.empty()) return false;
+    expected.reason = FinishReason::kStop;
+    if (!ask.stop.include_stop) {
+      expected.text.resize(expected.text.size() - expected.matched_stop.size());
+    }
+    return true;
+  }
+};
+
+TEST_P(StopsTest, AnswersAreWhatTheRulesMakeOfTheSameTokensWithoutThem) {
+  int by_string = 0, by_id = 0;
+  for (int round = 0; round < 150; ++round) {
+    const Ask ask = RandomAsk();
+    Ask endless = ask;
+    endless.stop = StopRules();
+    endless.stop.ignore_eos = true;
+    const Client& said = alone_->Run(endless);
+    const Client& got = alone_->Run(ask);
+    for (uint32_t i = 0; i < ask.completions; ++i) {
+      SCOPED_TRACE(testing::Message() << "round " << round << " completion " << i);
+      const Received expected = ByTheRules(ask, said.received[i]);
+      ASSERT_EQ(got.received[i].tokens, expected.tokens);
+      ASSERT_EQ(got.received[i].text, expected.text);
+      ASSERT_EQ(got.received[i].reason, expected.reason);
+      ASSERT_EQ(got.received[i].matched_stop, expected.matched_stop);
+      ASSERT_EQ(got.received[i].usage.completion_tokens, expected.tokens.size());
+      by_string += !expected.matched_stop.empty();
+      by_id += expected.reason == FinishReason::kStop && expected.matched_stop.empty();
+    }
+  }
+  EXPECT_GT(by_string, 20);
+  EXPECT_GT(by_id, 3);
+}
+
+TEST_P(StopsTest, NeighboursDoNotChangeAnAnswer) {
+  for (int round = 0; round < 6; ++round) {
+    std::vector<Ask> asks;
+    std::vector<Client*> alone, together;
+    for (int i = 0; i < 8; ++i) {
+      asks.push_back(RandomAsk());
+      if (Below(3) == 0) {
+        asks.back().stop.min_tokens = static_cast<uint32_t>(Below(asks.back().max_tokens));
+      }
+      alone.push_back(&alone_->Run(asks.back()));
+    }
+    const auto house = NewHouse(1 + Below(3));
+    for (const Ask& ask : asks) {
+      together.push_back(&house->Submit(ask));
+      for (uint64_t steps = Below(4); steps > 0; --steps) house->Step();
+    }
+    while (house->Step()) continue;
+    for (size_t i = 0; i < asks.size(); ++i) {
+      SCOPED_TRACE(testing::Message() << "round " << round << " request " << i);
+      for (uint32_t n = 0; n < asks[i].completions; ++n) {
+        ExpectSame(together[i]->received[n], alone[i]->received[n]);
+      }
+      ASSERT_TRUE(
+          Same(together[i]->received[0].prompt_logprobs, alone[i]->received[0].prompt_logprobs));
+      CheckMinimum(asks[i], together[i]->received[0]);
+    }
+  }
+}
+
+TEST_P(StopsTest, IndexZeroOfSeveralCompletionsIsTheOneAlone) {
+  for (int round = 0; round < 10; ++round) {
+    Ask ask = RandomAsk();
+    ask.completions = 1;
+    const Client& one = alone_->Run(ask);
+    ask.completions = 3;
+    const Client& three = alone_->Run(ask);
+    ExpectSame(three.received[0], one.received[0]);
+    ASSERT_TRUE(Same(three.received[0].prompt_logprobs, one.received[0].prompt_logprobs));
+  }
+}
+
+// Whatever ended turn 1: the session holds all tokens that were sampled, and turn 2 is what the
+// whole context as one prompt gives, by its own rules.
+TEST_P(StopsTest, AStopInOneTurnLeavesNothingBehindForTheNext) {
+  const auto house = NewHouse(2);
+  int stopped = 0;
+  for (int round = 0; round < 20; ++round) {
+    const std::string id = house->sessions().Create("", "")->id;
+    Ask first = RandomAsk(), second = RandomAsk();
+    first.completions = second.completions = 1;
+    second.score_prompt = false;
+    const Client& a = house->Run(first, *house->sessions().LeaseForTurn(id));
+    stopped += a.received[0].reason == FinishReason::kStop;
+    const std::vector<uint32_t> sampled = a.tokens();
+    std::vector<uint32_t> context = first.prompt;
+    context.insert(context.end(), sampled.begin(), sampled.end());
+    ASSERT_EQ(house->TokensOf(id), context);
+    const Client& b = house->Run(second, *house->sessions().LeaseForTurn(id));
+    Ask whole = second;
+    whole.prompt = context;
+    whole.prompt.insert(whole.prompt.end(), second.prompt.begin(), second.prompt.end());
+    SCOPED_TRACE(round);
+    ExpectSame(b.received[0], alone_->Run(whole).received[0]);
+    ASSERT_TRUE(house->sessions().Delete(id).ok());
+  }
+  EXPECT_GT(stopped, 3);
+}
+
+constexpr auto kModelName = [](const auto& info) { return info.param.name; };
+INSTANTIATE_TEST_SUITE_P(Models, TurnsTest, testing::ValuesIn(TestModels()), kModelName);
+INSTANTIATE_TEST_SUITE_P(Models, StopsTest, testing::ValuesIn(TestModels()), kModelName);
+
+}  // namespace
+}  // namespace rivulet

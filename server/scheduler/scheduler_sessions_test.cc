@@ -1,0 +1,152 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Ten thousand turns over a thousand sessions leave nothing behind, whether all of them fit or most
+// must make room for others.
+#include <deque>
+#include <map>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
+#include "server/metrics/log.h"
+#include "server/scheduler/scheduler.h"
+#include "server/scheduler/test_support.h"
+
+namespace rivulet {
+namespace {
+
+constexpr size_t kSessions = 1000;
+constexpr size_t kTurns = 10000;
+constexpr size_t kAtOnce = 32;
+constexpr uint32_t kEos = 3;
+
+// A turn that runs.
+struct Turn {
+  Client client{1};
+  std::string id;
+  std::vector<uint32_t> prompt;
+  uint32_t max_tokens = 0;
+};
+
+class ManySessions {
+ public:
+  ManySessions(uint32_t slots, uint64_t seed) : random_(seed), engine_(slots) {
+    SchedulerOptions options;
+    options.eos_ids = {kEos};
+    scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
+  }
+
+  void Run() {
+    for (size_t started = 0; started < kTurns || !turns_.empty();) {
+      while (turns_.size() < kAtOnce && started < kTurns) started += Start() ? 1 : 0;
+      const StepPlan& plan = scheduler_->Plan(now_);
+      now_ += std::chrono::milliseconds(3);
+      if (!plan.empty()) scheduler_->Commit(engine_.Step(plan), now_);
+      std::erase_if(turns_, [this](const auto& turn) { return HasEnded(*turn); });
+      if (testing::Test::HasFatalFailure()) return;
+      most_slots_ = std::max(most_slots_, engine_.tails_used());
+    }
+  }
+
+  // What is there is what the model says, and goes away with its sessions.
+  void Finish() {
+    ASSERT_EQ(engine_.tails_used(), sessions_.states());
+    ASSERT_EQ(engine_.checkpoints_used(), sessions_.states());
+    for (const SessionInfo& info : sessions_.List("", kSessions + 1)) {
+      ASSERT_EQ(info.tokens, contexts_.at(info.id).size());
+      ASSERT_FALSE(info.busy);
+      ASSERT_TRUE(sessions_.Delete(info.id).ok());
+    }
+    ASSERT_TRUE(scheduler_->Plan(now_).empty());
+    ASSERT_EQ(engine_.tails_used(), 0u);
+    ASSERT_EQ(engine_.checkpoints_used(), 0u);
+    ASSERT_EQ(sessions_.size(), 0u);
+    ASSERT_EQ(metrics_.sessions.value(), 0);
+    ASSERT_EQ(metrics_.state_slots_used.value(), 0);
+    ASSERT_EQ(metrics_.requests_running.value(), 0);
+    ASSERT_TRUE(scheduler_->WaitUntilIdle(TimePoint()));
+  }
+
+  uint64_t evicted() const {
+    return metrics_.session_ends[static_cast<size_t>(SessionEnd::kEvicted)].value();
+  }
+  uint64_t computed() const { return metrics_.prompt_tokens_computed.value(); }
+  uint32_t most_slots() const { return most_slots_; }
+  uint64_t prompt_tokens() const { return prompt_tokens_; }
+
+ private:
+  uint64_t Below(uint64_t limit) { return random_() % limit; }
+
+  bool Start() {
+    auto turn = std::make_unique<Turn>();
+    turn->id = absl::StrCat("session-", Below(kSessions));
+    auto lease = sessions_.LeaseForTurn(turn->id);
+    if (absl::IsNotFound(lease.status())) {
+      contexts_[turn->id].clear();
+      EXPECT_TRUE(sessions_.Create(turn->id, "").ok());
+      lease = sessions_.LeaseForTurn(turn->id);
+    }
+    if (!lease.ok()) return false;  // busy
+    turn->prompt.resize(1 + Below(8));
+    for (uint32_t& token : turn->prompt) token = static_cast<uint32_t>(Below(FakeEngine::kVocab));
+    turn->max_tokens = static_cast<uint32_t>(Below(5));
+    auto request = MakeRequest(turn->client, turn->prompt, turn->max_tokens);
+    request->session = *std::move(lease);
+    EXPECT_TRUE(scheduler_->Submit(request).ok());
+    prompt_tokens_ += turn->prompt.size();
+    turns_.push_back(std::move(turn));
+    return true;
+  }
+
+  bool HasEnded(Turn& turn) {
+    turn.client.Read();
+    if (!turn.client.end.has_value()) return false;
+    EXPECT_EQ(turn.client.end, absl::OkStatus());
+    std::vector<uint32_t>& context = contexts_[turn.id];
+    const uint32_t cached = turn.client.received[0].usage.cached_tokens;
+    EXPECT_EQ(cached, context.empty() ? 0 : context.size() - 1);
+    context.insert(context.end(), turn.prompt.begin(), turn.prompt.end());
+    std::vector<uint32_t> expected = ExpectedTokens(context, 0, turn.max_tokens);
+    const auto eos = std::find(expected.begin(), expected.end(), kEos);
+    if (eos != expected.end()) expected.erase(eos + 1, expected.end());
+    EXPECT_EQ(turn.client.tokens(), expected);
+    context.insert(context.end(), expected.begin(), expected.end());
+    return true;
+  }
+
+  std::mt19937_64 random_;
+  TimePoint now_ = TimePoint(std::chrono::seconds(1000));
+  FakeEngine engine_;
+  Dispatcher dispatcher_;
+  Metrics metrics_;
+  SessionTable sessions_{{.now = [this] { return now_; }}, metrics_};
+  std::unique_ptr<Scheduler> scheduler_;
+  std::map<std::string, std::vector<uint32_t>> contexts_;
+  std::deque<std::unique_ptr<Turn>> turns_;
+  uint64_t prompt_tokens_ = 0;
+  uint32_t most_slots_ = 0;
+};
+
+TEST(SchedulerSessionsTest, TenThousandTurnsOverAThousandSessionsLeakNothing) {
+  SetLogLevel("warning");
+  ManySessions many(kSessions + 1, RandomTestSeed());
+  many.Run();
+  EXPECT_EQ(many.evicted(), 0u);
+  EXPECT_GT(many.most_slots(), kSessions * 9 / 10);
+  // Its own tokens and the one before them: two turns' worth of one token each at the most.
+  EXPECT_LE(many.computed(), many.prompt_tokens() + kTurns);
+  many.Finish();
+}
+
+TEST(SchedulerSessionsTest, NorWithSlotsForATenthOfThem) {
+  SetLogLevel("warning");
+  ManySessions many(kSessions / 10, RandomTestSeed());
+  many.Run();
+  EXPECT_GT(many.evicted(), kTurns / 2);
+  EXPECT_EQ(many.most_slots(), kSessions / 10);
+  many.Finish();
+}
+
+}  // namespace
+}  // namespace rivulet
