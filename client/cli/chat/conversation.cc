@@ -65,12 +65,16 @@ class Conversation::Measurement {
     if (tokens_ == 0) return numbers;
     numbers.first_token_seconds = Seconds(first_ - started_);
     const double decoding = Seconds(last_ - first_);
-    if (decoding > 0)
-      numbers.tokens_per_second = static_cast<double>(tokens_ - first_count_) / decoding;
+    if (decoding < kShortestRated) return numbers;
+    numbers.tokens_per_second = static_cast<double>(tokens_ - first_count_) / decoding;
     return numbers;
   }
 
  private:
+  // Tokens that were made slowly may still arrive together; over less than this a rate says
+  // nothing.
+  static constexpr double kShortestRated = 0.005;
+
   static double Seconds(Clock::duration time) {
     return std::chrono::duration<double>(time).count();
   }

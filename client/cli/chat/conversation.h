@@ -31,7 +31,7 @@ struct TurnNumbers {
   std::string matched_stop;
   uint64_t seed = 0;
   double first_token_seconds = 0;
-  double tokens_per_second = 0;  // without the first token; 0 if there are not two
+  double tokens_per_second = 0;  // after the first; 0: too few or too fast to tell
 };
 
 class Conversation {

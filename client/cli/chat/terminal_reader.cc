@@ -51,7 +51,7 @@ class LineHistory {
   LineHistory& operator=(const LineHistory&) = delete;
 
   void Add(const std::string& line) {
-    if (Do(H_ENTER, line.c_str()) >= 0) Append();
+    if (Do(H_ENTER, line.c_str()) >= 0) Append(line);
   }
   History* get() { return history_; }
 
@@ -63,9 +63,8 @@ class LineHistory {
   }
 
   // A history that cannot be written is no reason to trouble the user.
-  void Append() {
+  void Append(const std::string& line) {
     if (file_.empty()) return;
-    std::error_code ignored;
     MakePrivateFolder(std::filesystem::path(file_).parent_path());
     const int descriptor = open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (descriptor < 0) return;
@@ -75,9 +74,18 @@ class LineHistory {
       return;
     }
     std::fseek(file, 0, SEEK_END);  // libedit writes its heading where the position is 0
-    HistEvent event;
-    history(history_, &event, H_NSAVE_FP, size_t{1}, file);
+    WriteAlone(line, file);
     std::fclose(file);
+  }
+
+  // libedit writes whole histories: one that holds this line only.
+  static void WriteAlone(const std::string& line, FILE* file) {
+    History* const alone = history_init();
+    HistEvent event;
+    history(alone, &event, H_SETSIZE, 1);
+    history(alone, &event, H_ENTER, line.c_str());
+    history(alone, &event, H_SAVE_FP, file);
+    history_end(alone);
   }
 
   static void MakePrivateFolder(const std::filesystem::path& folder) {
@@ -117,6 +125,8 @@ class TerminalReader final : public LineReader {
     prompt_ = bold_prompt_ ? mark + "\033[1m" + mark + prompt + mark + "\033[0m" + mark : prompt;
     outcome_ = ReadResult::kEnd;
     int count = 0;
+    // libedit would do so after the prompt: keys that come at once would be edited by the kernel.
+    el_set(editor_, EL_PREP_TERM, 1);
     const char* const text = el_gets(editor_, &count);
     if (text != nullptr && count > 0) return {ReadResult::kLine, WithoutNewline(text, count)};
     std::fputs(outcome_ == ReadResult::kInterrupted ? "^C\n" : "\n", screen_);
@@ -124,7 +134,9 @@ class TerminalReader final : public LineReader {
     return {outcome_, ""};
   }
 
-  void AddToHistory(const std::string& line) override { history_.Add(line); }
+  void AddToHistory(const std::string& line) override {
+    if (!line.empty()) history_.Add(line);
+  }
 
  private:
   static TerminalReader* Self(EditLine* editor) {
@@ -149,7 +161,7 @@ class TerminalReader final : public LineReader {
       const InputEvent event = signals_.Wait(STDIN_FILENO);
       if (event == InputEvent::kInterrupted) return GiveUp(ReadResult::kInterrupted);
       if (event == InputEvent::kTerminated) return GiveUp(ReadResult::kTerminated);
-      if (event == InputEvent::kResized) el_resize(editor_);
+      if (event == InputEvent::kResized) Redraw();
       if (event == InputEvent::kResumed) TakeTerminalBack();
       if (event != InputEvent::kReadable) continue;
       if (const int read = ReadCharacter(character); read != kIncomplete) return read;
@@ -160,6 +172,14 @@ class TerminalReader final : public LineReader {
     outcome_ = outcome;
     partial_ = {};
     return -1;
+  }
+
+  // The terminal has moved the line's text about, in its own way.
+  void Redraw() {
+    el_resize(editor_);
+    std::fputs("\r", screen_);
+    el_set(editor_, EL_ECHOTC, "cd", nullptr);  // clears to the end of the screen
+    el_set(editor_, EL_REFRESH);
   }
 
   // The shell had the terminal while the program was stopped.
