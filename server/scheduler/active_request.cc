@@ -53,14 +53,14 @@ void EndUnstarted(RequestContext& context, Request& request, absl::Status status
 }
 
 ActiveRequest::ActiveRequest(RequestContext& context, std::unique_ptr<Request> request,
-                             std::unique_ptr<Session> session, uint64_t step, TimePoint now)
+                             std::unique_ptr<Session> session, uint64_t turn, TimePoint now)
     : context_(context),
       request_(std::move(request)),
       stop_ids_(StopIds(*request_, context.eos_ids)),
       prompt_(std::move(session)),
       context_tokens_(prompt_->tokens().size()),
       cached_tokens_(static_cast<uint32_t>(prompt_->position())),
-      prompt_last_step_(step),
+      last_turn_(turn),
       admitted_(now),
       unfinished_(request_->completions) {
   AppendPrompt();
@@ -93,7 +93,7 @@ RowView ActiveRequest::ViewOf(int row) const {
   view.prompt_left = row == kPromptRow ? static_cast<uint32_t>(session.pending()) : 0;
   view.outbox_full = stalled_at_ != kNoDeadline;
   view.deadline = deadline();
-  view.last_step = prompt_last_step_;
+  view.last_turn = last_turn_;
   return view;
 }
 
@@ -132,7 +132,7 @@ void ActiveRequest::AddScoreTargets(const Segment& segment, StepRow& row) const 
   row.score_top = request_->score_top;
 }
 
-absl::Status ActiveRequest::AddToPlan(int row, uint32_t tokens, uint64_t step, StepPlan& plan) {
+absl::Status ActiveRequest::AddToPlan(int row, uint32_t tokens, uint64_t turn, StepPlan& plan) {
   Session& session = SessionOf(row);
   StepRow planned;
   RIVULET_ASSIGN_OR_RETURN(planned.segment, session.PlanSegment(plan.tokens.size(), tokens));
@@ -141,7 +141,7 @@ absl::Status ActiveRequest::AddToPlan(int row, uint32_t tokens, uint64_t step, S
   if (row == kPromptRow) {
     AddScoreTargets(planned.segment, planned);
     planned.sample = !HoldsBackLast() && tokens == session.pending();
-    prompt_last_step_ = step;
+    last_turn_ = turn;
   } else {
     planned.sample = true;
   }

@@ -47,9 +47,10 @@ class ActiveRequest {
  public:
   static constexpr int kPromptRow = -1;
 
-  // `session`: what the prompt continues, or a new one. `step`: the last one that ran.
+  // `session`: what the prompt continues, or a new one. `turn`: as of
+  // RowView::last_turn, of its admission.
   ActiveRequest(RequestContext& context, std::unique_ptr<Request> request,
-                std::unique_ptr<Session> session, uint64_t step, TimePoint now);
+                std::unique_ptr<Session> session, uint64_t turn, TimePoint now);
   ActiveRequest(const ActiveRequest&) = delete;
   ActiveRequest& operator=(const ActiveRequest&) = delete;
 
@@ -66,9 +67,9 @@ class ActiveRequest {
   // both, one entry each.
   void AppendRows(TimePoint now, std::vector<int>& rows, std::vector<RowView>& views);
 
-  // Puts a row's next `tokens` tokens into the plan. RESOURCE_EXHAUSTED when the fold needs a slot
-  // that is not there in this step: the row then sits it out.
-  absl::Status AddToPlan(int row, uint32_t tokens, uint64_t step, StepPlan& plan);
+  // Puts a row's next `tokens` tokens into the plan, as turn number `turn`. RESOURCE_EXHAUSTED when
+  // the fold needs a slot that is not there in this step: the row then sits it out.
+  absl::Status AddToPlan(int row, uint32_t tokens, uint64_t turn, StepPlan& plan);
   // What came back for a row that was put into the plan.
   void CommitRow(int row, const StepRow& planned, RowResult result, TimePoint now);
 
@@ -108,7 +109,7 @@ class ActiveRequest {
   const uint64_t context_tokens_;    // that the session held before
   const uint32_t cached_tokens_;     // of them, those that its state held
   // When it last ran, or was let in: else those who came later would always go before it.
-  uint64_t prompt_last_step_;
+  uint64_t last_turn_;
   std::vector<Logprobs> prompt_scores_;
   const TimePoint admitted_;
   bool has_token_ = false;

@@ -2,6 +2,7 @@
 #include "server/scheduler/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/recurrence/state.h"
 
@@ -17,15 +18,14 @@ uint32_t PieceTokens(const RowView& row, uint32_t share) {
   return share - static_cast<uint32_t>((row.position + share) % kFoldInterval);
 }
 
-// The prompts that take part in this step: all, or those that have waited longest if a chunk each
-// would be more than the budget.
+// The prompts that take part in this step, those that have waited longest first: all, or as many as
+// can have a chunk each.
 std::vector<size_t> ChoosePrompts(std::span<const RowView> rows, std::vector<size_t> prompts,
                                   uint32_t budget) {
-  const size_t most = std::max<size_t>(1, budget / kFoldInterval);
-  if (prompts.size() <= most) return prompts;
   std::stable_sort(prompts.begin(), prompts.end(),
-                   [&](size_t a, size_t b) { return rows[a].last_step < rows[b].last_step; });
-  prompts.resize(most);
+                   [&](size_t a, size_t b) { return rows[a].last_turn < rows[b].last_turn; });
+  const size_t most = std::max<size_t>(1, budget / kFoldInterval);
+  if (prompts.size() > most) prompts.resize(most);
   return prompts;
 }
 
@@ -42,8 +42,10 @@ std::vector<PlannedRow> SharePrompts(std::span<const RowView> rows, std::vector<
     pieces.push_back({prompts[i], tokens});
     budget -= std::min(budget, tokens);
   }
-  std::sort(pieces.begin(), pieces.end(),
-            [](const PlannedRow& a, const PlannedRow& b) { return a.row < b.row; });
+  // Back into the order of their turns: the next step goes by it.
+  std::sort(pieces.begin(), pieces.end(), [&](const PlannedRow& a, const PlannedRow& b) {
+    return std::pair(rows[a.row].last_turn, a.row) < std::pair(rows[b.row].last_turn, b.row);
+  });
   return pieces;
 }
 

@@ -36,7 +36,9 @@ struct RowView {
   uint32_t prompt_left = 0;  // prompt tokens not yet processed; 0: the row decodes
   bool outbox_full = false;
   TimePoint deadline = kNoDeadline;
-  uint64_t last_step = 0;  // of a prompt: number of the step that last ran it or let it in
+  // Of a prompt: greater than another's if it ran, or was let in, after that one. In one step,
+  // those that stand earlier in StepChoice::run have the smaller numbers.
+  uint64_t last_turn = 0;
 };
 
 struct PlannedRow {
@@ -46,7 +48,7 @@ struct PlannedRow {
 };
 
 struct StepChoice {
-  std::vector<PlannedRow> run;  // decode rows first, then prompts; each in the order given
+  std::vector<PlannedRow> run;  // decode rows in the order given, then prompts by their last turn
   std::vector<size_t> expired;
 };
 

@@ -22,15 +22,17 @@ using testing::Le;
 const TimePoint kNow = TimePoint(std::chrono::seconds(100));
 
 RowView Decode(uint64_t position) { return {.position = position}; }
-RowView Prompt(uint32_t left, uint64_t position = 0, uint64_t last_step = 0) {
-  return {.position = position, .prompt_left = left, .last_step = last_step};
+RowView Prompt(uint32_t left, uint64_t position = 0, uint64_t last_turn = 0) {
+  return {.position = position, .prompt_left = left, .last_turn = last_turn};
 }
 
 // What allows a step exactly `budget` prompt tokens, with and without decode rows.
 StepCost CostFor(uint32_t budget) {
   const double room = 1 + 1e-9;
   StepCost cost;
-  for (size_t rows = 1; rows <= 128; rows *= 2) cost.Observe(rows, 0, 1.0 * room);
+  for (size_t rows = 1; rows <= 128; rows *= 2) {
+    for (int i = 0; i < 2; ++i) cost.Observe(rows, 0, 1.0 * room);
+  }
   cost.Observe(1, budget, 2.0);
   cost.Observe(0, budget, 3.0);  // a step of prompts alone may take three times what one row takes
   return cost;
@@ -92,16 +94,35 @@ TEST(PlanStepTest, ShortPromptsLeaveTheirShareToLongOnes) {
 TEST(PlanStepTest, TooManyPromptsForTheBudgetTakeTurns) {
   std::vector<RowView> rows(5, Prompt(64));
   std::vector<uint64_t> served(5, 0);
-  for (uint64_t step = 1; step <= 10; ++step) {
+  uint64_t turn = 0;
+  for (int step = 1; step <= 10; ++step) {
     const StepChoice choice = PlanStep(kNow, rows, CostFor(32), {});
     EXPECT_EQ(choice.run.size(), 2u);
     for (const PlannedRow& planned : choice.run) {
       served[planned.row] += planned.tokens;
-      rows[planned.row].last_step = step;
+      rows[planned.row].last_turn = ++turn;
     }
   }
   // 20 chunks to 5 prompts: 4 each, more or less one.
   EXPECT_THAT(served, Each(AllOf(Ge(48u), Le(80u))));
+}
+
+// Whoever is chosen out of those that ran in the same step must not always be the same.
+TEST(PlanStepTest, TurnsGoRoundWhateverTheNumberOfPrompts) {
+  for (size_t count = 2; count < 20; ++count) {
+    std::vector<RowView> rows(count, Prompt(100000));
+    std::vector<uint64_t> served(count, 0);
+    uint64_t turn = 0;
+    for (int step = 1; step <= 100; ++step) {
+      for (const PlannedRow& planned : PlanStep(kNow, rows, CostFor(112), {}).run) {
+        served[planned.row] += planned.tokens;
+        rows[planned.row].position += planned.tokens;
+        rows[planned.row].last_turn = ++turn;
+      }
+      const auto [least, most] = std::minmax_element(served.begin(), served.end());
+      ASSERT_LE(*most - *least, 112 / std::min<size_t>(count, 7) + 2 * kFoldInterval) << count;
+    }
+  }
 }
 
 // What must hold for any rows; the rows are random and the seed is printed.
@@ -114,7 +135,7 @@ TEST(PlanStepTest, InvariantsOnRandomRows) {
       row = {.position = below(100),
              .prompt_left = static_cast<uint32_t>(below(2) * below(200)),
              .outbox_full = below(4) == 0,
-             .last_step = below(9)};
+             .last_turn = below(9)};
       if (below(8) == 0) row.deadline = kNow - std::chrono::seconds(below(2));
     }
     const StepCost cost = CostFor(static_cast<uint32_t>(1 + below(300)));

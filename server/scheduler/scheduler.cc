@@ -250,7 +250,7 @@ bool Scheduler::TryAdmit(std::unique_ptr<Request>& request, TimePoint now) {
   auto session = OpenSession(*request);
   if (!session.ok()) return false;
   active_.push_back(std::make_unique<ActiveRequest>(context_, std::move(request),
-                                                    *std::move(session), step_, now));
+                                                    *std::move(session), ++turn_, now));
   return true;
 }
 
@@ -314,11 +314,10 @@ void Scheduler::FillPlan(const std::vector<PlannedRow>& chosen) {
   size_t decoding = 0;
   for (const PlannedRow& row : chosen) {
     const RowRef ref = rows_[row.row];
-    if (!ref.request->AddToPlan(ref.row, row.tokens, step_ + 1, plan_).ok()) continue;
+    if (!ref.request->AddToPlan(ref.row, row.tokens, ++turn_, plan_).ok()) continue;
     planned_.push_back(ref);
     if (views_[row.row].prompt_left == 0) ++decoding;
   }
-  if (!plan_.empty()) ++step_;
   if (decoding > 0) metrics_.decode_batch_size.Observe(static_cast<double>(decoding));
 }
 

@@ -166,7 +166,7 @@ class Scheduler {
   std::deque<std::unique_ptr<Request>> waiting_;
   std::vector<std::unique_ptr<ActiveRequest>> active_;
   uint64_t ended_ = 0;  // since the last Settle
-  uint64_t step_ = 0;
+  uint64_t turn_ = 0;   // numbers admissions and what rows run, for RowView::last_turn
   StepCost cost_;
   TimePoint planned_at_;
   std::vector<RowRef> rows_;     // candidates of this plan

@@ -16,6 +16,9 @@ constexpr double kFarthest = 2.0;
 // While prompts run, every so many steps are measured without them: what decode rows take may
 // change (another process, a hotter machine).
 constexpr size_t kMeasureEvery = 16;
+// At first so often, and the least counts: one alone may be a first touch or a preempted thread,
+// and what is far off stays so for long.
+constexpr size_t kFirstMeasured = 2;
 
 // What is left of an older step's weight in a prompt's cost; how far a step's part in it may be
 // from what was expected, as a multiple of that.
@@ -62,9 +65,11 @@ void StepCost::Observe(size_t decode_rows, size_t prompt_tokens, double seconds)
 
 void StepCost::AddDecode(size_t decode_rows, double seconds) {
   DecodePoint& point = decode_[PointOf(decode_rows, decode_.size())];
-  point.tried = true;
+  ++point.measured;
   if (seconds <= 0) return;
   point.rows.Add(static_cast<double>(decode_rows));
+  const bool starts_low = point.measured <= kFirstMeasured && seconds < point.seconds.value;
+  if (starts_low) point.seconds.value = seconds;
   point.seconds.Add(seconds);
 }
 
@@ -107,7 +112,7 @@ double StepCost::Budget(const PromptCost& cost, double seconds, double first_tok
 }
 
 bool StepCost::MustMeasure(size_t decode_rows) const {
-  return !decode_[PointOf(decode_rows, decode_.size())].tried ||
+  return decode_[PointOf(decode_rows, decode_.size())].measured < kFirstMeasured ||
          steps_since_measured_ >= kMeasureEvery;
 }
 

@@ -52,7 +52,7 @@ class StepCost {
   struct DecodePoint {
     Mean rows;
     Mean seconds;
-    bool tried = false;
+    size_t measured = 0;
   };
   // What pieces of prompts take, beside decode rows or alone: a ratio of sums in which older steps
   // fade. A mean of ratios would not do: what a step of one token took longer by chance would count
