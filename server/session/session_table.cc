@@ -271,8 +271,8 @@ absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::Find(
   const char* why = "it was never created, or is long gone";
   if (departed != departed_.end()) {
     constexpr const char* kWhy[] = {"it was deleted", "it was idle for longer than --session-ttl",
-                                    "its slots were needed for others (it was the least recently "
-                                    "used; --state-memory sets how many fit)",
+                                    ("its slots were needed for others (it was the least recently "
+                                     "used; --state-memory sets how many fit)"),
                                     "its state was lost in a failed step"};
     why = kWhy[static_cast<size_t>(departed->second)];
   }
