@@ -2,6 +2,7 @@
 #include "client/cli/chat/conversation.h"
 
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -237,9 +238,17 @@ absl::StatusOr<v1::Session> Conversation::Describe(const CallOptions& options) {
 }
 
 void Conversation::DeleteUnnamed(const CallOptions& options) {
+  constexpr int kPatience = 20;  // in all
+  int waits = 0;
   for (const std::string& id : unnamed_) {
+    absl::Status status = client_.DeleteSession(id, options);
+    // A turn that was left has not ended yet on the server.
+    for (; absl::IsAborted(status) && waits < kPatience; ++waits) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      status = client_.DeleteSession(id, options);
+    }
     // One that cannot be deleted is dropped by the server in time.
-    if (absl::IsUnavailable(client_.DeleteSession(id, options))) break;
+    if (absl::IsUnavailable(status)) break;
   }
   unnamed_.clear();
 }

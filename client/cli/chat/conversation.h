@@ -65,6 +65,7 @@ class Conversation {
   // Of the server. FAILED_PRECONDITION before the first line.
   absl::StatusOr<v1::Session> Describe(const CallOptions& options);
 
+  // Waits a second at most for a turn of theirs to end.
   void DeleteUnnamed(const CallOptions& options);
 
   const std::string& id() const { return id_; }  // empty before the first line
