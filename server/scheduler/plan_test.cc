@@ -117,6 +117,7 @@ TEST(PlanStepTest, TurnsGoRoundWhateverTheNumberOfPrompts) {
       for (const PlannedRow& planned : PlanStep(kNow, rows, CostFor(112), {}).run) {
         served[planned.row] += planned.tokens;
         rows[planned.row].position += planned.tokens;
+        rows[planned.row].prompt_left -= planned.tokens;
         rows[planned.row].last_turn = ++turn;
       }
       const auto [least, most] = std::minmax_element(served.begin(), served.end());
