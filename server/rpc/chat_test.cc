@@ -23,8 +23,8 @@ class ChatTest : public ServiceTest {
 
   // One stream, from the client's side.
   struct Chat {
-    explicit Chat(v1::Inference::Stub& stub) : stream(stub.Chat(&context)) {}
-    Chat(v1::Inference::Stub& stub, milliseconds timeout) {
+    // Whatever goes wrong, no test waits for ever.
+    explicit Chat(v1::Inference::Stub& stub, milliseconds timeout = seconds(60)) {
       context.set_deadline(std::chrono::system_clock::now() + timeout);
       stream = stub.Chat(&context);
     }
