@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -63,7 +64,10 @@ class Peer {
     inference = v1::Inference::NewStub(channel);
     sessions = v1::Sessions::NewStub(channel);
   }
-  ~Peer() { EXPECT_EQ(server_->Stop().code, 0); }
+  ~Peer() {
+    const Exit exit = terminated_ ? server_->process().Wait(seconds(60)) : server_->Stop();
+    EXPECT_EQ(exit.code, 0) << exit.output;
+  }
 
   Turn Generate(const v1::GenerateRequest& request) {
     grpc::ClientContext context;
@@ -105,6 +109,11 @@ class Peer {
     v1::DeleteSessionResponse response;
     return sessions->DeleteSession(&context, request, &response);
   }
+  // Begins what the destructor waits for.
+  void Terminate() {
+    terminated_ = true;
+    server_->process().Signal(SIGTERM);
+  }
   double MetricOf(const std::string& name) {
     return Metric(HttpGet(server_->http_address(), "/metrics").body, name);
   }
@@ -114,6 +123,7 @@ class Peer {
 
  private:
   std::unique_ptr<ServerProcess> server_;
+  bool terminated_ = false;
 };
 
 bool Eventually(const std::function<bool()>& done) {
@@ -289,6 +299,26 @@ TEST(SessionsTest, TextThroughChat) {
   EXPECT_TRUE(stream->Finish().ok());
   EXPECT_TRUE(Eventually([&] { return peer.MetricOf("rivulet_state_slots_used") == 0; }));
   EXPECT_EQ(peer.MetricOf("rivulet_sessions"), 0);
+}
+
+// A drain does not wait for a stream on which nothing runs.
+TEST(SessionsTest, AnIdleChatEndsWhenTheServerDrains) {
+  Peer peer(SmallModel());
+  grpc::ClientContext context;
+  auto stream = peer.inference->Chat(&context);
+  v1::ChatRequest request;
+  *request.mutable_turn() = Request({1, 2}, 3);
+  ASSERT_TRUE(stream->Write(request));
+  v1::GenerateResponse message;
+  while (message.finish_reason() == v1::FINISH_REASON_UNSPECIFIED) {
+    ASSERT_TRUE(stream->Read(&message));
+  }
+  peer.Terminate();
+  EXPECT_FALSE(stream->Read(&message));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_NE(status.error_message().find("shutting down"), std::string::npos)
+      << status.error_message();
 }
 
 TEST(SessionsTest, TheLeastRecentlyUsedMakesRoom) {
