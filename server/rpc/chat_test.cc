@@ -227,7 +227,7 @@ TEST_F(ChatTest, AFailedStepEndsTheStreamAndItsSession) {
   ASSERT_TRUE(Create("talk").ok());
   Chat chat(*stub_);
   EXPECT_FALSE(chat.Run(TurnOf("talk", "a", 2)).messages.empty());
-  engine_.fail_row = [](const StepRow&) { return absl::InternalError("no luck"); };
+  engine_.fails = true;
   ASSERT_TRUE(chat.Begin(MakeProto("b", 2)));
   EXPECT_EQ(chat.ReadTurn().messages.back().finish_reason(), v1::FINISH_REASON_ERROR);
   const grpc::Status status = chat.Finish();

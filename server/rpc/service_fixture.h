@@ -27,23 +27,30 @@ namespace rivulet {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Takes its time, so that streams live long enough to be cancelled.
+// Takes its time, so that streams live long enough to be cancelled, and fails when it is told to.
 class PacedEngine : public FakeEngine {
  public:
-  using FakeEngine::FakeEngine;
+  explicit PacedEngine(uint32_t sessions) : FakeEngine(sessions) {
+    fail_row = [this](const StepRow&) {
+      return fails ? absl::InternalError("no luck") : absl::OkStatus();
+    };
+  }
   StepResult Step(const StepPlan& plan) override {
     std::this_thread::sleep_for(pace.load());
     return FakeEngine::Step(plan);
   }
-  std::atomic<milliseconds> pace{milliseconds(0)};  // set by the test while the engine runs
+  // Set by the test while the engine runs.
+  std::atomic<milliseconds> pace{milliseconds(0)};
+  std::atomic<bool> fails{false};
 };
 
 class ServiceTest : public testing::Test {
  protected:
   static constexpr uint32_t kSlots = 4;
 
-  explicit ServiceTest(Clock::duration stall_limit = seconds(300)) {
+  explicit ServiceTest(Clock::duration stall_limit = seconds(300), int64_t bos_id = -1) {
     model_.name = "toy";
+    model_.bos_id = bos_id;
     model_.state_bytes_per_session = 1000;
     model_.vocab = FakeEngine::kVocab;
     model_.tokenizer = &tokenizer_;

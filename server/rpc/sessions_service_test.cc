@@ -116,8 +116,12 @@ TEST_F(SessionsServiceTest, TurnsContinueOneContext) {
   }
 }
 
-TEST_F(SessionsServiceTest, BosComesOnceAtTheBeginning) {
-  model_.bos_id = FakeTokenizer::kBos;
+class BosTest : public ServiceTest {
+ protected:
+  BosTest() : ServiceTest(seconds(300), FakeTokenizer::kBos) {}
+};
+
+TEST_F(BosTest, ComesOnceAtTheBeginning) {
   ASSERT_TRUE(Create("talk").ok());
   EXPECT_EQ(Generate(TurnOf("talk", "ab", 1)).usage().prompt_tokens(), 3u);
   EXPECT_EQ(Generate(TurnOf("talk", "ab", 1)).usage().prompt_tokens(), 2u);
