@@ -130,7 +130,7 @@ TEST_F(ClientTest, CancellationLeavesAServerThatDoesNotAnswer) {
 }
 
 TEST_F(ClientTest, AnUnreachableServerIsUnavailable) {
-  Client nobody("localhost:1");
+  Client nobody("127.0.0.1:1");
   const auto chat = nobody.OpenChat();
   EXPECT_TRUE(absl::IsUnavailable(Run(*chat, Turn("once"))));
   EXPECT_TRUE(absl::IsUnavailable(nobody.ListAllSessions().status()));

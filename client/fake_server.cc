@@ -160,11 +160,11 @@ FakeServer::FakeServer() {
   inference.sessions_ = &sessions;
   int port = 0;
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("localhost:0", grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&inference);
   builder.RegisterService(&sessions);
   server_ = builder.BuildAndStart();
-  address_ = "localhost:" + std::to_string(port);
+  address_ = "127.0.0.1:" + std::to_string(port);
 }
 
 FakeServer::~FakeServer() { server_->Shutdown(std::chrono::system_clock::now()); }

@@ -293,7 +293,7 @@ TEST_F(ChatCliTest, APipeIsReadLineByLine) {
   EXPECT_THAT(exit.output, Not(HasSubstr("> ")));
   EXPECT_THAT(exit.output, Not(HasSubstr("\x1b")));
   EXPECT_THAT(exit.output, HasSubstr("position   "));
-  EXPECT_EQ(RunProgram({Binary("rivulet"), "chat", "--server", "localhost:1"}, "x\n").code, 1);
+  EXPECT_EQ(RunProgram({Binary("rivulet"), "chat", "--server", "127.0.0.1:1"}, "x\n").code, 1);
 }
 
 TEST_F(ChatCliTest, SessionsAreMadeListedAndDeleted) {
