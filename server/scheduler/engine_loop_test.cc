@@ -183,6 +183,28 @@ TEST_F(EngineLoopTest, ManyThreadsWithSessions) {
   EXPECT_EQ(metrics_.sessions.value(), 0);
 }
 
+// A turn gives its session back before its client is told that it has ended.
+TEST_F(EngineLoopTest, TheNextTurnMayBeginAsSoonAsTheLastHasEnded) {
+  SetLogLevel("warning");
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      const std::string id(1, static_cast<char>('a' + t));
+      ASSERT_TRUE(sessions_.Create(id, "").ok());
+      for (int turn = 0; turn < 300; ++turn) {
+        auto lease = sessions_.LeaseForTurn(id);
+        ASSERT_TRUE(lease.ok()) << lease.status();
+        auto stream = std::make_shared<Stream>();
+        auto request = stream->Make({1, t}, 3);
+        request->session = *std::move(lease);
+        ASSERT_TRUE(scheduler_.Submit(request).ok());
+        ASSERT_TRUE(stream->WaitForEnd());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST_F(EngineLoopTest, IdleEngineDropsSessionsThatExpire) {
   SessionTable sessions({.time_to_live = std::chrono::seconds(1)}, metrics_);
   CountingEngine engine(4);
