@@ -141,13 +141,20 @@ absl::Status ActiveRequest::AddToPlan(int row, uint32_t tokens, uint64_t turn, S
   if (row == kPromptRow) {
     AddScoreTargets(planned.segment, planned);
     planned.sample = !HoldsBackLast() && tokens == session.pending();
-    last_turn_ = turn;
+    NoteTurn(tokens, turn);
   } else {
     planned.sample = true;
   }
   if (planned.sample) planned.spec = completions_[std::max(row, 0)]->Spec(session);
   plan.rows.push_back(std::move(planned));
   return absl::OkStatus();
+}
+
+void ActiveRequest::NoteTurn(uint32_t tokens, uint64_t turn) {
+  turn_tokens_ += tokens;
+  if (turn_tokens_ < kPromptTurnTokens) return;
+  turn_tokens_ = 0;
+  last_turn_ = turn;
 }
 
 void ActiveRequest::CommitRow(int row, const StepRow& planned, RowResult result, TimePoint now) {

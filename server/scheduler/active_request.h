@@ -90,6 +90,7 @@ class ActiveRequest {
   bool AsksNothing() const { return request_->prompt.empty() && request_->max_tokens == 0; }
   void AppendPrompt();
   void AddScoreTargets(const Segment& segment, StepRow& row) const;
+  void NoteTurn(uint32_t tokens, uint64_t turn);
   void CommitPrompt(const Segment& segment, RowResult result, TimePoint now);
   void EndPrompt(RowResult result, TimePoint now);
   void DeliverPromptScores();
@@ -110,6 +111,7 @@ class ActiveRequest {
   const uint32_t cached_tokens_;     // of them, those that its state held
   // When it last ran, or was let in: else those who came later would always go before it.
   uint64_t last_turn_;
+  uint32_t turn_tokens_ = 0;  // since then
   std::vector<Logprobs> prompt_scores_;
   const TimePoint admitted_;
   bool has_token_ = false;

@@ -9,6 +9,10 @@
 namespace rivulet {
 namespace {
 
+// A step that shares its budget among prompts gives each as many at least: four chunks, so that
+// what a piece costs beside its tokens is small.
+constexpr uint32_t kSmallPiece = 4 * kFoldInterval;
+
 // The tokens of a prompt's next piece, given its share: up to the last chunk border that the share
 // reaches, if it reaches one.
 uint32_t PieceTokens(const RowView& row, uint32_t share) {
@@ -18,14 +22,17 @@ uint32_t PieceTokens(const RowView& row, uint32_t share) {
   return share - static_cast<uint32_t>((row.position + share) % kFoldInterval);
 }
 
-// The prompts that take part in this step, those that have waited longest first: all, or as many as
-// can have a chunk each.
+// The prompts that take part in this step, those whose turn began first before the others: as many
+// as can have a piece that is worth reading and writing a state for.
 std::vector<size_t> ChoosePrompts(std::span<const RowView> rows, std::vector<size_t> prompts,
                                   uint32_t budget) {
   std::stable_sort(prompts.begin(), prompts.end(),
                    [&](size_t a, size_t b) { return rows[a].last_turn < rows[b].last_turn; });
-  const size_t most = std::max<size_t>(1, budget / kFoldInterval);
-  if (prompts.size() > most) prompts.resize(most);
+  size_t chosen = 0;
+  for (uint32_t filled = 0; chosen < prompts.size() && filled < budget; ++chosen) {
+    filled += std::min(rows[prompts[chosen]].prompt_left, kSmallPiece);
+  }
+  prompts.resize(chosen);
   return prompts;
 }
 
@@ -67,7 +74,7 @@ StepChoice PlanStep(TimePoint now, std::span<const RowView> rows, const StepCost
     }
   }
   if (prompts.empty()) return choice;
-  const uint32_t budget = cost.PromptTokens(choice.run.size(), limits);
+  const uint32_t budget = cost.PromptTokens(choice.run.size(), prompts.size(), limits);
   const auto pieces = SharePrompts(rows, ChoosePrompts(rows, std::move(prompts), budget), budget);
   choice.run.insert(choice.run.end(), pieces.begin(), pieces.end());
   return choice;

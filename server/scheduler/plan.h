@@ -7,11 +7,13 @@
 //  1. a row past its deadline is reported and does not run;
 //  2. a row whose stream's outbox is full sits out;
 //  3. every row that decodes runs, one token each;
-//  4. prompts share the tokens that StepCost allows beside those rows: equal shares, and what a
-//     short prompt leaves goes to the longer ones. A piece ends at an absolute chunk border where
-//     it can, since a fold costs the same for a full chunk and a part of one. If not every prompt
-//     can have a chunk, those that have waited longest since their last piece, or since they were
-//     let in, go first: none starves.
+//  4. prompts share the tokens that StepCost allows beside those rows. They take turns of
+//     kPromptTurnTokens each, in the order in which they were let in or had their last turn: none
+//     starves, no long one holds up short ones, and short ones are through in one turn instead of
+//     all together at the end. As many run at once as can have a piece of some chunks; these get
+//     equal shares, and what a short prompt leaves goes to the longer ones. A piece ends at an
+//     absolute chunk border where it can, since a fold costs the same for a full chunk and a part
+//     of one.
 // How a prompt is cut never changes a bit of what comes out.
 #ifndef RIVULET_SERVER_SCHEDULER_PLAN_H_
 #define RIVULET_SERVER_SCHEDULER_PLAN_H_
@@ -30,14 +32,17 @@ using Clock = std::chrono::steady_clock;
 using TimePoint = Clock::time_point;
 inline constexpr TimePoint kNoDeadline = TimePoint::max();
 
+// A prompt that has run so many tokens goes to the back.
+inline constexpr uint32_t kPromptTurnTokens = 256;
+
 // A row as the planner sees it.
 struct RowView {
   uint64_t position = 0;     // absolute position of the row's next token
   uint32_t prompt_left = 0;  // prompt tokens not yet processed; 0: the row decodes
   bool outbox_full = false;
   TimePoint deadline = kNoDeadline;
-  // Of a prompt: greater than another's if it ran, or was let in, after that one. In one step,
-  // those that stand earlier in StepChoice::run have the smaller numbers.
+  // Of a prompt: greater than another's if its last turn ended, or it was let in, after that one's.
+  // In one step, those that stand earlier in StepChoice::run have the smaller numbers.
   uint64_t last_turn = 0;
 };
 

@@ -91,37 +91,37 @@ TEST(PlanStepTest, ShortPromptsLeaveTheirShareToLongOnes) {
               ElementsAre(PlannedRow{0, 64}, PlannedRow{1, 4}, PlannedRow{2, 64}));
 }
 
-TEST(PlanStepTest, TooManyPromptsForTheBudgetTakeTurns) {
-  std::vector<RowView> rows(5, Prompt(64));
-  std::vector<uint64_t> served(5, 0);
-  uint64_t turn = 0;
-  for (int step = 1; step <= 10; ++step) {
-    const StepChoice choice = PlanStep(kNow, rows, CostFor(32), {});
-    EXPECT_EQ(choice.run.size(), 2u);
-    for (const PlannedRow& planned : choice.run) {
-      served[planned.row] += planned.tokens;
-      rows[planned.row].last_turn = ++turn;
-    }
-  }
-  // 20 chunks to 5 prompts: 4 each, more or less one.
-  EXPECT_THAT(served, Each(AllOf(Ge(48u), Le(80u))));
+TEST(PlanStepTest, FewPromptsAtOnceSoThatEachGetsALargePiece) {
+  const std::vector<RowView> rows(5, Prompt(1000));
+  EXPECT_THAT(PlanStep(kNow, rows, CostFor(128), {}).run,
+              ElementsAre(PlannedRow{0, 64}, PlannedRow{1, 64}));
+  EXPECT_THAT(PlanStep(kNow, rows, CostFor(32), {}).run, ElementsAre(PlannedRow{0, 32}));
+}
+
+TEST(PlanStepTest, ManyShortPromptsShareAStep) {
+  const std::vector<RowView> rows(20, Prompt(3));
+  EXPECT_EQ(PlanStep(kNow, rows, CostFor(64), {}).run.size(), 20u);
 }
 
 // Whoever is chosen out of those that ran in the same step must not always be the same.
 TEST(PlanStepTest, TurnsGoRoundWhateverTheNumberOfPrompts) {
   for (size_t count = 2; count < 20; ++count) {
     std::vector<RowView> rows(count, Prompt(100000));
-    std::vector<uint64_t> served(count, 0);
+    std::vector<uint64_t> served(count, 0), since(count, 0);
     uint64_t turn = 0;
     for (int step = 1; step <= 100; ++step) {
       for (const PlannedRow& planned : PlanStep(kNow, rows, CostFor(112), {}).run) {
         served[planned.row] += planned.tokens;
         rows[planned.row].position += planned.tokens;
         rows[planned.row].prompt_left -= planned.tokens;
-        rows[planned.row].last_turn = ++turn;
+        ++turn;
+        since[planned.row] += planned.tokens;
+        if (since[planned.row] < kPromptTurnTokens) continue;
+        since[planned.row] = 0;
+        rows[planned.row].last_turn = turn;
       }
       const auto [least, most] = std::minmax_element(served.begin(), served.end());
-      ASSERT_LE(*most - *least, 112 / std::min<size_t>(count, 7) + 2 * kFoldInterval) << count;
+      ASSERT_LE(*most - *least, kPromptTurnTokens + 2 * 112) << count;
     }
   }
 }
@@ -168,11 +168,12 @@ TEST(PlanStepTest, InvariantsOnRandomRows) {
         ASSERT_EQ(runs[i], 1);
       }
     }
-    ASSERT_LE(prompt_tokens, cost.PromptTokens(decoding, {}));
-    const bool prompt_waits = std::any_of(rows.begin(), rows.end(), [](const RowView& row) {
-      return row.prompt_left > 0 && !row.outbox_full && row.deadline > kNow;
-    });
-    ASSERT_EQ(prompts > 0, prompt_waits);
+    const auto waiting =
+        static_cast<size_t>(std::count_if(rows.begin(), rows.end(), [](const RowView& row) {
+          return row.prompt_left > 0 && !row.outbox_full && row.deadline > kNow;
+        }));
+    ASSERT_LE(prompt_tokens, cost.PromptTokens(decoding, waiting, {}));
+    ASSERT_EQ(prompts > 0, waiting > 0);
   }
 }
 

@@ -67,7 +67,7 @@ class House {
   House(std::shared_ptr<const LoadedModel> model, size_t threads, uint64_t seed) : random_(seed) {
     EngineOptions engine_options;
     engine_options.threads = threads;
-    engine_options.state_memory = 32 << 20;
+    engine_options.state_memory = 256 << 20;  // nobody is dropped for room
     engine_ = *MakeCpuEngine(std::move(model), engine_options);
     SchedulerOptions options;
     options.tokenizer = &tokenizer_;

@@ -116,7 +116,8 @@ bool StepCost::MustMeasure(size_t decode_rows) const {
          steps_since_measured_ >= kMeasureEvery;
 }
 
-uint32_t StepCost::PromptTokens(size_t decode_rows, const PlanLimits& limits) const {
+uint32_t StepCost::PromptTokens(size_t decode_rows, size_t prompts,
+                                const PlanLimits& limits) const {
   double tokens = 0;
   if (decode_rows == 0) {
     const double seconds = std::max(limits.prompt_seconds, kShortestSteps * DecodeSeconds(1));
@@ -125,7 +126,9 @@ uint32_t StepCost::PromptTokens(size_t decode_rows, const PlanLimits& limits) co
     return 0;
   } else {
     const PromptCost& cost = beside_decode_.tokens > 0 ? beside_decode_ : alone_;
-    tokens = Budget(cost, limits.prompt_share * DecodeSeconds(decode_rows), kFirstBesideDecode);
+    const double equal = static_cast<double>(prompts) / static_cast<double>(decode_rows);
+    const double share = std::clamp(equal, limits.prompt_share, limits.most_prompt_share);
+    tokens = Budget(cost, share * DecodeSeconds(decode_rows), kFirstBesideDecode);
     // A prompt token costs no more than a decode row, which wants logits too. So half as many are
     // safe whatever a disturbed measurement says, and no prompt starves.
     tokens = std::max(tokens, static_cast<double>(decode_rows) / 2);

@@ -22,6 +22,10 @@ struct PlanLimits {
   // running streams come half as fast while a prompt is processed, and prompts get half of the
   // machine.
   double prompt_share = 1.0;
+  // Where more prompts wait than rows decode, everybody counts the same: they may lengthen it by
+  // prompts / decode rows, up to this. Else few rows, whose steps are short and decode little,
+  // would hold up the many that are to run beside them.
+  double most_prompt_share = 4.0;
   // How long a step without decode rows may take, or three times what one token takes if that is
   // more:
   // who arrives meanwhile waits for its end.
@@ -40,7 +44,7 @@ class StepCost {
 
   // How many prompt tokens may join a step of this many decode rows. At least 1, but for 0 when the
   // step shall run without prompts to measure its decode rows.
-  uint32_t PromptTokens(size_t decode_rows, const PlanLimits& limits) const;
+  uint32_t PromptTokens(size_t decode_rows, size_t prompts, const PlanLimits& limits) const;
 
  private:
   // A moving mean that one outlier (a preempted thread) cannot move far.
