@@ -121,7 +121,7 @@ TEST(PlanStepTest, TurnsGoRoundWhateverTheNumberOfPrompts) {
         rows[planned.row].last_turn = turn;
       }
       const auto [least, most] = std::minmax_element(served.begin(), served.end());
-      ASSERT_LE(*most - *least, kPromptTurnTokens + 2 * 112) << count;
+      ASSERT_LE(*most - *least, 2 * kPromptTurnTokens + 112) << count;
     }
   }
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "model_loader/tokenizer.h"
 #include "server/engine/fake_engine.h"
 #include "server/scheduler/request.h"
@@ -53,7 +54,7 @@ class FakeTokenizer : public Tokenizer {
     if (id == kFirstByte) return "\xC3";
     if (id == kSecondByte) return "\xA9";
     if (id == kBos || id == kEos) return "";
-    return "[" + std::to_string(id) + "]";
+    return absl::StrCat("[", id, "]");
   }
   std::vector<std::string> pieces_;
 };

@@ -1,0 +1,57 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What the engine thread spends on a step beside the engine: Plan and Commit, with so many rows
+// that decode, a tokenizer, and clients that take all there is after each step (their time is not
+// counted). The engine is FakeEngine, whose time is not counted either.
+#include <chrono>
+#include <deque>
+
+#include "benchmark/benchmark.h"
+#include "server/scheduler/test_support.h"
+
+namespace rivulet {
+namespace {
+
+double SecondsSince(TimePoint start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void DecodeStep(benchmark::State& state) {
+  const auto rows = static_cast<uint32_t>(state.range(0));
+  FakeEngine engine(rows);
+  engine.next_token = [](const StepRow& row) {
+    return static_cast<uint32_t>(row.spec.position % 26);
+  };
+  FakeTokenizer tokenizer;
+  Metrics metrics;
+  SessionTable sessions({}, metrics);
+  Dispatcher dispatcher;
+  SchedulerOptions options;
+  options.max_queue = rows;
+  options.tokenizer = &tokenizer;
+  Scheduler scheduler(engine, sessions, dispatcher, metrics, options);
+  std::deque<Client> clients;
+  for (uint32_t i = 0; i < rows; ++i) {
+    Client& client = clients.emplace_back(1);
+    auto request = MakeRequest(client, {1, 2, 3}, 1u << 30);
+    if (!scheduler.Submit(request).ok()) return state.SkipWithError("refused");
+  }
+  for (auto _ : state) {
+    const TimePoint planned = Clock::now();
+    const StepPlan& plan = scheduler.Plan(planned);
+    double seconds = SecondsSince(planned);
+    StepResult result = engine.Step(plan);
+    const TimePoint committed = Clock::now();
+    scheduler.Commit(std::move(result), committed);
+    seconds += SecondsSince(committed);
+    state.SetIterationTime(seconds);
+    for (Client& client : clients) client.Read();
+  }
+  state.counters["ns_per_row"] =
+      benchmark::Counter(static_cast<double>(rows), benchmark::Counter::kIsIterationInvariantRate |
+                                                        benchmark::Counter::kInvert);
+}
+BENCHMARK(DecodeStep)->Arg(1)->Arg(8)->Arg(64)->Arg(256)->UseManualTime();
+
+}  // namespace
+}  // namespace rivulet
