@@ -153,7 +153,7 @@ absl::Status ActiveRequest::AddToPlan(int row, uint32_t tokens, uint64_t turn, S
 void ActiveRequest::NoteTurn(uint32_t tokens, uint64_t turn) {
   turn_tokens_ += tokens;
   if (turn_tokens_ < kPromptTurnTokens) return;
-  turn_tokens_ = 0;
+  turn_tokens_ %= kPromptTurnTokens;  // what it had too much counts in its next turn
   last_turn_ = turn;
 }
 

@@ -287,6 +287,30 @@ TEST_P(TurnsTest, WhereTheCutFallsDoesNotMatter) {
   }
 }
 
+// The random numbers are those of absolute positions: turns without a prompt go on as one turn
+// would.
+TEST_P(TurnsTest, TurnsWithoutPromptAreOneTurn) {
+  Ask whole;
+  whole.prompt = RandomTokens(20);
+  whole.max_tokens = 40;
+  whole.sampling.seed = random_();
+  whole.sampling.repetition_penalty = 1.2f;
+  whole.stop.ignore_eos = true;
+  const std::vector<uint32_t> expected = alone_->Run(whole).tokens();
+  const auto house = NewHouse(2);
+  const std::string id = house->sessions().Create("", "")->id;
+  std::vector<uint32_t> got;
+  Ask turn = whole;
+  while (got.size() < expected.size()) {
+    turn.max_tokens =
+        static_cast<uint32_t>(std::min<size_t>(Below(8), expected.size() - got.size()));
+    const auto more = house->Run(turn, *house->sessions().LeaseForTurn(id)).tokens();
+    got.insert(got.end(), more.begin(), more.end());
+    turn.prompt.clear();
+  }
+  EXPECT_EQ(got, expected);
+}
+
 // What a turn sampled one token at a time has the log-probabilities that reading it has.
 TEST_P(TurnsTest, DecodedTurnsHaveTheScoresOfTheirTranscript) {
   const auto house = NewHouse(2);

@@ -16,6 +16,7 @@ using std::chrono::seconds;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pair;
 
 // Lets a test do something where the scheduler looks at the number of slots.
 class HookedEngine : public FakeEngine {
@@ -449,6 +450,20 @@ TEST_F(SchedulerTest, ATurnWithoutPromptOrTokensLeavesTheSessionReadyForTheNext)
   const std::vector<uint32_t> all = ExpectedTokens({1, 2, 3}, 0, 6);
   EXPECT_EQ(goes_on.tokens(), std::vector<uint32_t>(all.begin() + 2, all.end()));
   EXPECT_EQ(goes_on.received[0].usage.cached_tokens, 4u);
+}
+
+TEST_F(SchedulerTest, PenaltiesCountTheTurnsOwnTokensOrAllOfTheSession) {
+  ASSERT_TRUE(sessions_.Create("s", "").ok());
+  std::vector<std::pair<uint32_t, uint32_t>> counts;  // of token 5: this turn's, the session's
+  engine_.next_token = [&](const StepRow& row) -> uint32_t {
+    counts.emplace_back(row.spec.turn_counts->count(5), row.spec.session_counts->count(5));
+    return 5;
+  };
+  SubmitTurn("s", {5, 1}, 2);
+  RunAll();
+  SubmitTurn("s", {5, 5}, 2);
+  RunAll();
+  EXPECT_THAT(counts, ElementsAre(Pair(0, 1), Pair(1, 2), Pair(0, 5), Pair(1, 6)));
 }
 
 TEST_F(SchedulerTest, NobodyLosesASessionForARequestThatDoesNotGetInAllTheSame) {

@@ -45,6 +45,7 @@ struct Prompt {
   uint32_t left = 0;
   uint64_t position = 0;
   uint64_t last_turn = 0;
+  uint32_t in_turn = 0;    // tokens since then
   double ended = 0;        // time; 0: not yet
   uint32_t processed = 0;  // tokens
 };
@@ -140,6 +141,9 @@ class Simulation {
     prompt.left -= row.tokens;
     prompt.position += row.tokens;
     prompt.processed += row.tokens;
+    prompt.in_turn += row.tokens;
+    if (prompt.in_turn < kPromptTurnTokens) return;
+    prompt.in_turn %= kPromptTurnTokens;
     prompt.last_turn = ++turn_;
   }
 
@@ -260,11 +264,9 @@ TEST_P(StepBudgetTest, NoPromptStarvesAndEqualOnesGetTheSame) {
         least = std::min(least, prompt.processed);
         most = std::max(most, prompt.processed);
       }
-      // A step's share and some chunks. Turns are counted and not tokens, so budgets that change
-      // from step to step let the prompts drift apart, but slowly.
-      const uint32_t share = simulation.limits().max_prompt_tokens / static_cast<uint32_t>(count);
-      ASSERT_LE(most - least, 8 * kFoldInterval + 2 * share + most / 10)
-          << count << " prompts, step " << i;
+      // One turn more than another, and each turn ends with a whole piece.
+      const uint32_t piece = simulation.limits().max_prompt_tokens;
+      ASSERT_LE(most - least, 2 * (kPromptTurnTokens + piece)) << count << " prompts, step " << i;
     }
     EXPECT_GT(simulation.prompts().back().processed, 0u);
   }
