@@ -41,6 +41,7 @@ void ScoreReactor::Prepare() {
 absl::Status ScoreReactor::Admit() {
   request_id_ = MakeRequestId();
   if (cancelled()) return absl::CancelledError("cancelled by the client");
+  RIVULET_RETURN_IF_ERROR(service_.scheduler.CheckOpen());
   v1::ScoreRequest proto;
   RIVULET_RETURN_IF_ERROR(ParseMessage(wire_request_, &proto));
   wire_request_.Clear();

@@ -34,6 +34,8 @@ absl::Status Turn::Admit(const v1::GenerateRequest& proto) {
                                            : proto.request_id().substr(0, kMaxRequestIdBytes);
   session_id_ = proto.session_id().substr(0, SessionTable::kMaxIdBytes);
   if (cancelled()) return absl::CancelledError("cancelled by the client");
+  // Before it is tokenized: under overload most requests come here only to be refused.
+  RIVULET_RETURN_IF_ERROR(service_.scheduler.CheckOpen());
   RIVULET_ASSIGN_OR_RETURN(
       std::unique_ptr<Request> request,
       MakeGenerateRequest(proto, service_.model, service_.max_prompt, service_.sessions));

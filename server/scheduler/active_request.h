@@ -60,6 +60,8 @@ class ActiveRequest {
   // When it must be looked at again: its deadline, or the end of the patience with a client that
   // does not read.
   TimePoint deadline() const { return std::min(request_->deadline, stalled_at_); }
+  // It has not come to its first token yet.
+  bool in_prompt() const { return prompt_ != nullptr; }
   // Slots that are set aside for it: one for each completion that may still run.
   uint32_t reserved_slots() const { return ended_ ? 0 : unfinished_; }
 

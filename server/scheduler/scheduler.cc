@@ -43,24 +43,32 @@ uint64_t Scheduler::NewId() {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
-absl::Status Scheduler::CheckAdmissible(const Request& request) const {
+absl::Status Scheduler::CheckFits(const Request& request) const {
+  const uint32_t slots = engine_.capacity().tail_slots;
+  if (request.completions <= slots) return absl::OkStatus();
+  metrics_.CountRequest(Outcome::kRejectedSlots);
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "n = ", request.completions, " completions need as many state slots at once and there are ",
+      slots, "; ask for fewer, or start the server with a larger --state-memory"));
+}
+
+absl::Status Scheduler::CheckQueue() const {
   if (!admitting_) {
     metrics_.CountRequest(Outcome::kRejectedDraining);
     return absl::UnavailableError("the server is shutting down; send the request elsewhere");
   }
-  const uint32_t slots = engine_.capacity().tail_slots;
-  if (request.completions > slots) {
-    metrics_.CountRequest(Outcome::kRejectedSlots);
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "n = ", request.completions, " completions need as many state slots at once and there are ",
-        slots, "; ask for fewer, or start the server with a larger --state-memory"));
-  }
   if (queued_ < options_.max_queue) return absl::OkStatus();
   metrics_.CountRequest(Outcome::kRejectedQueue);
-  absl::Status full = absl::ResourceExhaustedError(absl::StrCat(
-      queued_, " requests wait already, as many as --max-queue allows; try again later"));
+  absl::Status full = absl::ResourceExhaustedError(
+      absl::StrCat(queued_, " requests wait for their first token already, as many as --max-queue "
+                            "allows; try again later"));
   full.SetPayload(kRetryAfterPayload, absl::Cord(absl::StrCat(RetryAfter().count())));
   return full;
+}
+
+absl::Status Scheduler::CheckOpen() const {
+  MutexLock lock(&mutex_);
+  return CheckQueue();
 }
 
 std::chrono::milliseconds Scheduler::RetryAfter() const {
@@ -87,7 +95,8 @@ absl::Status Scheduler::Submit(std::unique_ptr<Request>& request) {
   RIVULET_CHECK(request->completions == 1 || !request->session.held(), "a session has one future");
   {
     MutexLock lock(&mutex_);
-    RIVULET_RETURN_IF_ERROR(CheckAdmissible(*request));
+    RIVULET_RETURN_IF_ERROR(CheckFits(*request));
+    RIVULET_RETURN_IF_ERROR(CheckQueue());
     request->outbox->set_on_room([this] { Wake(); });
     inbox_.requests.push_back(std::move(request));
     ++live_;
@@ -354,11 +363,16 @@ void Scheduler::Settle(TimePoint now) {
   ShowGauges();
   {
     MutexLock lock(&mutex_);
-    queued_ = static_cast<uint32_t>(waiting_.size() + inbox_.requests.size());
+    queued_ = static_cast<uint32_t>(waiting_.size() + in_prompt() + inbox_.requests.size());
     NoteEnds(std::exchange(ended_, 0), now);
     if (live_ == 0) idle_.NotifyAll();
   }
   dispatcher_.Announce(context_.ready);
+}
+
+size_t Scheduler::in_prompt() const {
+  return static_cast<size_t>(std::count_if(
+      active_.begin(), active_.end(), [](const auto& active) { return active->in_prompt(); }));
 }
 
 void Scheduler::ShowGauges() {

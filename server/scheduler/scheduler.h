@@ -43,7 +43,9 @@ namespace rivulet {
 
 struct SchedulerOptions {
   PlanLimits limits;
-  uint32_t max_queue = 256;  // --max-queue
+  // Requests that may wait for slots or for the end of their prompt; --max-queue. Prompts count
+  // since slots may be plenty: a queue that moved into them would have no bound.
+  uint32_t max_queue = 256;
   // How long a stream whose client does not read keeps its slots once its outbox is full.
   Clock::duration stall_limit = std::chrono::minutes(5);
   const Tokenizer* tokenizer = nullptr;  // null: the model has none
@@ -70,6 +72,10 @@ class Scheduler {
   // ---- Any thread.
 
   static uint64_t NewId();
+
+  // Whether Submit would refuse any request now, and why: before work is done for one. It is
+  // counted as refused.
+  absl::Status CheckOpen() const;
 
   // Takes the request, or leaves it with the caller and says why:
   //   RESOURCE_EXHAUSTED  the queue is full (--max-queue), or it can never fit (--state-memory)
@@ -103,6 +109,7 @@ class Scheduler {
   // For tests and the engine's loop.
   size_t running() const { return active_.size(); }
   size_t waiting() const { return waiting_.size(); }
+  size_t in_prompt() const;
 
  private:
   struct Inbox {
@@ -115,7 +122,8 @@ class Scheduler {
     int row;
   };
 
-  absl::Status CheckAdmissible(const Request& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckQueue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckFits(const Request& request) const;
   std::chrono::milliseconds RetryAfter() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteEnds(uint64_t ended, TimePoint now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Inbox TakeInbox();
@@ -149,14 +157,14 @@ class Scheduler {
   Metrics& metrics_;
   const SchedulerOptions options_;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;  // something came in
   CondVar idle_;
   Inbox inbox_ ABSL_GUARDED_BY(mutex_);
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;  // since the last TakeInbox
   bool admitting_ ABSL_GUARDED_BY(mutex_) = true;
   uint64_t live_ ABSL_GUARDED_BY(mutex_) = 0;    // taken and not ended
-  uint32_t queued_ ABSL_GUARDED_BY(mutex_) = 0;  // taken and without slots
+  uint32_t queued_ ABSL_GUARDED_BY(mutex_) = 0;  // taken, before the end of their prompts
   // Seconds between two ends of requests while others waited, a moving mean; 0: not known.
   double seconds_an_end_ ABSL_GUARDED_BY(mutex_) = 0;
   TimePoint last_end_ ABSL_GUARDED_BY(mutex_);

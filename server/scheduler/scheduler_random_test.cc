@@ -28,7 +28,7 @@ using testing::HasSubstr;
 
 constexpr uint32_t kEos = 3;  // one token in a hundred
 constexpr uint32_t kSlots = 6;
-constexpr uint32_t kMaxQueue = 5;
+constexpr uint32_t kMaxQueue = 9;
 constexpr size_t kCapacity = 8;
 constexpr size_t kSessionIds = 9;
 constexpr size_t kMaxSessions = 8;
@@ -405,7 +405,7 @@ class RandomSchedule {
   void Step() {
     admitted_before_ = Admitted();
     const StepPlan& plan = scheduler_->Plan(now_);
-    queued_ = scheduler_->waiting();
+    queued_ = scheduler_->waiting() + scheduler_->in_prompt();
     CheckPlan(plan);
     FollowSessions(/*planned=*/true);
     CheckSlots();
@@ -413,6 +413,7 @@ class RandomSchedule {
     StepResult result = engine_.Step(plan);
     now_ += Cost(plan);
     scheduler_->Commit(std::move(result), now_);
+    queued_ = scheduler_->waiting() + scheduler_->in_prompt();
     FollowSessions(/*planned=*/false);
     CheckSlots();
     // No fold is planned: nobody holds two.

@@ -556,6 +556,7 @@ TEST_F(SchedulerTest, AStateThatWasDeletedInTheMiddleOfAPlanStillCounts) {
 TEST_F(SchedulerTest, AStreamOfNewPromptsDoesNotStarveAnOldOne) {
   SchedulerOptions options = Options();
   options.limits.max_prompt_tokens = 16;
+  options.max_queue = 10;
   scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
   Client& old = Submit(std::vector<uint32_t>(160, 1), 1);
   ASSERT_TRUE(Step());
