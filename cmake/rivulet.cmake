@@ -88,7 +88,8 @@ endfunction()
 #     working directory   the repository root, so "kernels/mixers/hla/vectors/a.json" opens
 #     RIVULET_SOURCE_DIR  the repository root            RIVULET_BIN_DIR  build/<preset>/bin
 #     RIVULET_TEST_SEED   not set; a random test takes it from there when it is, and prints the seed that replays it
-#   Write temporary files under testing::TempDir(). Exit 77 means "skipped".
+#     TEST_TMPDIR         build/<preset>/test_files/<name>, which testing::TempDir() returns; write temporary files there
+#   Exit 77 means "skipped".
 function(rivulet_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;LABELS;ENVIRONMENT;NEEDS" ${ARGN})
   _rivulet_check_arguments(${name} "${ARG_UNPARSED_ARGUMENTS}")
@@ -116,6 +117,10 @@ function(rivulet_test name)
     set(ARG_TIMEOUT 300)
   endif()
   _rivulet_test_environment(environment "${ARG_DEPS}" "${ARG_LABELS}")
+  # In /tmp, files of these names may belong to another user of the machine or to a test of another build that runs now.
+  set(files "${PROJECT_BINARY_DIR}/test_files/${name}")
+  file(MAKE_DIRECTORY "${files}")
+  list(APPEND environment "TEST_TMPDIR=${files}")
   set_tests_properties(${name} PROPERTIES
     LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment};${ARG_ENVIRONMENT}")
 endfunction()

@@ -86,8 +86,8 @@ inline void TrainTestTokenizer(const std::string& directory, const std::string& 
   }
   WriteTestFile(directory + "/text", text);
   const std::string command =
-      absl::StrCat("spm_train --input=", directory, "/text --model_prefix=", directory,
-                   "/tokenizer --vocab_size=350 --hard_vocab_limit=false --minloglevel=2"
+      absl::StrCat("spm_train --input='", directory, "/text' --model_prefix='", directory,
+                   "/tokenizer' --vocab_size=350 --hard_vocab_limit=false --minloglevel=2"
                    " --character_coverage=1.0 ",
                    options);
   ASSERT_EQ(std::system(command.c_str()), 0) << command;

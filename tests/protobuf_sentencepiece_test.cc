@@ -22,8 +22,8 @@ std::string TrainToyModel() {
   std::ofstream text(prefix + ".txt");
   for (int i = 0; i < 200; ++i) text << "A stream runs down to the river " << i << "\n";
   text.close();
-  const std::string command = "spm_train --input=" + prefix + ".txt --model_prefix=" + prefix +
-                              " --vocab_size=350 --hard_vocab_limit=false --byte_fallback"
+  const std::string command = "spm_train --input='" + prefix + ".txt' --model_prefix='" + prefix +
+                              "' --vocab_size=350 --hard_vocab_limit=false --byte_fallback"
                               " --minloglevel=2";
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
   return prefix + ".model";

@@ -28,8 +28,8 @@ const std::string& ToyModel() {
     for (int i = 0; i < 200; ++i)
       text << "The quick brown fox jumps over the lazy dog " << i << "\n";
     text.close();
-    const std::string command = "spm_train --input=" + prefix + ".txt --model_prefix=" + prefix +
-                                " --vocab_size=350 --hard_vocab_limit=false --byte_fallback"
+    const std::string command = "spm_train --input='" + prefix + ".txt' --model_prefix='" + prefix +
+                                "' --vocab_size=350 --hard_vocab_limit=false --byte_fallback"
                                 " --character_coverage=1.0 --minloglevel=2";
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
     return new std::string(ReadFile(prefix + ".model"));
