@@ -4,8 +4,9 @@
 
     bench/serve/against_engine.py --bin build/release/bin --model models/tales --out OUT [--threads 2] [--streams 64]
 
-Rounds of two measurements of the same work, decoding with so many streams: rivulet-engine-bench, which calls the engine's Step in a
-loop, and rivulet-server under a closed loop of streams that never end, so that no prompt is in the way. They alternate, so that what
+Rounds (a first one to warm up is not counted) of two measurements of the same work, decoding with so many streams: rivulet-engine-bench, which calls the engine's Step in a
+loop, and rivulet-server under a closed loop of streams that never end, so that no prompt is in the way. Both sample at temperature 1 from
+the whole vocabulary: the server gets the model without its generation_config.json. They alternate, so that what
 changes on the machine meets both. The cost is the median of the engine's tokens/s over the server's, less one.
 
 Needs python3 (standard library) and the three programs with their ../lib.
@@ -39,6 +40,16 @@ def server_tokens_per_second(options, server):
     return report["phases"][0]["output_tokens_per_second"], server.cpu_seconds() - before
 
 
+def without_generation_config(model, folder):
+    """The same checkpoint without the sampling that its makers recommend."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in pathlib.Path(model).resolve().iterdir():
+        link = folder / file.name
+        if file.name != "generation_config.json" and not link.exists():
+            link.symlink_to(file)
+    return str(folder)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, required=True)
@@ -54,12 +65,16 @@ def main():
     options = parser.parse_args()
     options.state_memory, options.server_flag = "4GiB", []
     options.out.mkdir(parents=True, exist_ok=True)
+    options.model = without_generation_config(options.model, options.out / "model")
+    print(" ".join(sys.argv), serve.version(options.bin / "rivulet-server"), serve.machine(), sep="\n")
     server = serve.Server(options, options.out / "server.log")
     rows = []
     try:
-        for number in range(1, options.rounds + 1):
+        for number in range(options.rounds + 1):
             engine = engine_tokens_per_second(options)
             served, _ = server_tokens_per_second(options, server)
+            if number == 0:
+                continue
             rows.append((engine, served))
             print(f"round {number}: engine {engine:.0f} tokens/s, server {served:.0f}, cost {engine / served - 1:+.1%}", flush=True)
     finally:
