@@ -54,6 +54,20 @@ absl::Status ListSessions(const ServiceContext& service, const v1::ListSessionsR
   return absl::OkStatus();
 }
 
+absl::Status UpdateSession(const ServiceContext& service, const v1::UpdateSessionRequest& request,
+                           v1::Session& response) {
+  if (!request.has_name()) {
+    RIVULET_ASSIGN_OR_RETURN(const SessionInfo session, service.sessions.Get(request.id()));
+    response = ToProto(session, service.model);
+    return absl::OkStatus();
+  }
+  RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
+                           service.sessions.Rename(request.id(), request.name()));
+  LogInfo("session_renamed", {{"session_id", session.id}, {"name", session.name}});
+  response = ToProto(session, service.model);
+  return absl::OkStatus();
+}
+
 absl::Status DeleteSession(const ServiceContext& service, const v1::DeleteSessionRequest& request,
                            v1::DeleteSessionResponse&) {
   return service.sessions.Delete(request.id());
@@ -62,7 +76,8 @@ absl::Status DeleteSession(const ServiceContext& service, const v1::DeleteSessio
 using RawCreate = v1::Sessions::WithRawCallbackMethod_CreateSession<v1::Sessions::Service>;
 using RawGet = v1::Sessions::WithRawCallbackMethod_GetSession<RawCreate>;
 using RawList = v1::Sessions::WithRawCallbackMethod_ListSessions<RawGet>;
-using RawSessions = v1::Sessions::WithRawCallbackMethod_DeleteSession<RawList>;
+using RawUpdate = v1::Sessions::WithRawCallbackMethod_UpdateSession<RawList>;
+using RawSessions = v1::Sessions::WithRawCallbackMethod_DeleteSession<RawUpdate>;
 
 class SessionsService final : public RawSessions {
  public:
@@ -82,6 +97,11 @@ class SessionsService final : public RawSessions {
                                          const grpc::ByteBuffer* request,
                                          grpc::ByteBuffer* response) override {
     return RunOnPool(service_.pool, service_, context, &rivulet::ListSessions, request, response);
+  }
+  grpc::ServerUnaryReactor* UpdateSession(grpc::CallbackServerContext* context,
+                                          const grpc::ByteBuffer* request,
+                                          grpc::ByteBuffer* response) override {
+    return RunOnPool(service_.pool, service_, context, &rivulet::UpdateSession, request, response);
   }
   grpc::ServerUnaryReactor* DeleteSession(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer* request,

@@ -25,6 +25,13 @@ class SessionsServiceTest : public ServiceTest {
     EXPECT_TRUE(sessions_stub_->ListSessions(&context, request, &response).ok());
     return response;
   }
+  grpc::Status Update(const std::string& id, const char* name, v1::Session* session) {
+    grpc::ClientContext context;
+    v1::UpdateSessionRequest request;
+    request.set_id(id);
+    if (name != nullptr) request.set_name(name);
+    return sessions_stub_->UpdateSession(&context, request, session);
+  }
   grpc::Status Score(const v1::ScoreRequest& request, v1::ScoreResponse* response) {
     grpc::ClientContext context;
     return stub_->Score(&context, request, response);
@@ -74,6 +81,27 @@ TEST_F(SessionsServiceTest, ListGoesPageByPage) {
   v1::ListSessionsResponse response;
   EXPECT_THAT(sessions_stub_->ListSessions(&context, request, &response).error_message(),
               HasSubstr("1000"));
+}
+
+TEST_F(SessionsServiceTest, UpdateRenames) {
+  ASSERT_TRUE(Create("one", "before").ok());
+  v1::Session session;
+  ASSERT_TRUE(Update("one", "after", &session).ok());
+  EXPECT_EQ(session.id(), "one");
+  EXPECT_EQ(session.name(), "after");
+  ASSERT_TRUE(Update("one", nullptr, &session).ok());
+  EXPECT_EQ(session.name(), "after") << "a name that is not set stays";
+  const std::string long_name(257, 'n');
+  const grpc::Status refused = Update("one", long_name.c_str(), &session);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(refused.error_message(), HasSubstr("257 bytes: at most 256"));
+  ASSERT_TRUE(Get("one", &session).ok());
+  EXPECT_EQ(session.name(), "after");
+  ASSERT_TRUE(Update("one", "", &session).ok());
+  EXPECT_EQ(session.name(), "");
+  for (const char* name : {"any", static_cast<const char*>(nullptr)}) {
+    EXPECT_EQ(Update("nobody", name, &session).error_code(), grpc::StatusCode::NOT_FOUND);
+  }
 }
 
 TEST_F(SessionsServiceTest, InvalidUtf8IsNamed) {
@@ -194,6 +222,9 @@ TEST_F(SessionsServiceTest, BusySessionIsAborted) {
   EXPECT_EQ(Delete("talk").error_code(), grpc::StatusCode::ABORTED);
   v1::Session session;
   ASSERT_TRUE(Get("talk", &session).ok());
+  EXPECT_TRUE(session.busy());
+  ASSERT_TRUE(Update("talk", "renamed", &session).ok()) << "a name is no state";
+  EXPECT_EQ(session.name(), "renamed");
   EXPECT_TRUE(session.busy());
   context.TryCancel();
   while (reader->Read(&message)) continue;

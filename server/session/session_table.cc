@@ -181,6 +181,14 @@ absl::StatusOr<SessionInfo> SessionTable::Get(const std::string& id) const {
   return InfoOf(*entry);
 }
 
+absl::StatusOr<SessionInfo> SessionTable::Rename(const std::string& id, const std::string& name) {
+  RIVULET_RETURN_IF_ERROR(CheckName(name));
+  MutexLock lock(&mutex_);
+  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
+  entry->name = name;
+  return InfoOf(*entry);
+}
+
 std::vector<SessionInfo> SessionTable::List(const std::string& after, size_t limit) const {
   std::vector<SessionInfo> sessions;
   MutexLock lock(&mutex_);

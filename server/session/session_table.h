@@ -123,6 +123,11 @@ class SessionTable {
   // NOT_FOUND, saying what became of the session if that is still known.
   absl::StatusOr<SessionInfo> Get(const std::string& id) const;
 
+  // Gives the session another name, also while a lease is out. Not a use of it: it expires, or is
+  // evicted, as if this had not happened. INVALID_ARGUMENT for a name over kMaxNameBytes; NOT_FOUND
+  // as Get.
+  absl::StatusOr<SessionInfo> Rename(const std::string& id, const std::string& name);
+
   // Sessions in the order of their ids from the first id after `after`, at most `limit`.
   std::vector<SessionInfo> List(const std::string& after, size_t limit) const;
 

@@ -83,6 +83,29 @@ TEST_F(SessionTableTest, RefusesBadIdsNamesAndTooMany) {
   EXPECT_TRUE(absl::IsNotFound(sessions_.Get("nobody").status()));
 }
 
+// A name is no state: neither a turn nor the time to live has to do with it.
+TEST_F(SessionTableTest, RenamesAtAnyTimeAndUsesNothing) {
+  ASSERT_TRUE(sessions_.Create("a", "before").ok());
+  const int64_t used = sessions_.Get("a")->last_used_unix_ms;
+  now_ += seconds(30);
+  const auto info = sessions_.Rename("a", "after");
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->name, "after");
+  EXPECT_EQ(info->last_used_unix_ms, used);
+  EXPECT_EQ(sessions_.NextExpiry(), now_ + seconds(30));
+  EXPECT_TRUE(absl::IsInvalidArgument(sessions_.Rename("a", std::string(257, 'n')).status()));
+  EXPECT_EQ(sessions_.Get("a")->name, "after");
+  auto turn = sessions_.LeaseForTurn("a");
+  const auto busy = sessions_.Rename("a", "");
+  ASSERT_TRUE(busy.ok()) << busy.status();
+  EXPECT_TRUE(busy->busy);
+  turn->Release();
+  EXPECT_EQ(sessions_.Get("a")->name, "");
+  ASSERT_TRUE(sessions_.Delete("a").ok());
+  EXPECT_THAT(std::string(sessions_.Rename("a", "late").status().message()),
+              HasSubstr("it was deleted"));
+}
+
 TEST_F(SessionTableTest, OneTurnAtATime) {
   ASSERT_TRUE(sessions_.Create("a", "").ok());
   auto turn = sessions_.LeaseForTurn("a");
