@@ -118,6 +118,11 @@ absl::StatusOr<v1::Session> Client::GetSession(const std::string& id, const Call
   return Call(*connection_->sessions, &v1::Sessions::Stub::GetSession, request, options);
 }
 
+absl::StatusOr<v1::Session> Client::UpdateSession(const v1::UpdateSessionRequest& request,
+                                                  const CallOptions& options) {
+  return Call(*connection_->sessions, &v1::Sessions::Stub::UpdateSession, request, options);
+}
+
 absl::Status Client::DeleteSession(const std::string& id, const CallOptions& options) {
   v1::DeleteSessionRequest request;
   request.set_id(id);

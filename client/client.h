@@ -88,6 +88,9 @@ class Client {
   absl::StatusOr<v1::Session> CreateSession(const v1::CreateSessionRequest& request,
                                             const CallOptions& options = {});
   absl::StatusOr<v1::Session> GetSession(const std::string& id, const CallOptions& options = {});
+  // Changes the fields that the request has set.
+  absl::StatusOr<v1::Session> UpdateSession(const v1::UpdateSessionRequest& request,
+                                            const CallOptions& options = {});
   absl::Status DeleteSession(const std::string& id, const CallOptions& options = {});
   // One page. The next begins with the response's next_page_token, which is empty after the last.
   absl::StatusOr<v1::ListSessionsResponse> ListSessions(const v1::ListSessionsRequest& request,

@@ -56,6 +56,17 @@ TEST_F(ClientTest, CreatesGetsAndDeletesASession) {
   EXPECT_TRUE(absl::IsNotFound(client_.DeleteSession("tale")));
 }
 
+TEST_F(ClientTest, RenamesASession) {
+  Create("tale");
+  v1::UpdateSessionRequest request;
+  request.set_id("tale");
+  request.set_name("of a goose");
+  EXPECT_EQ(client_.UpdateSession(request)->name(), "of a goose");
+  EXPECT_EQ(client_.GetSession("tale")->name(), "of a goose");
+  request.set_id("nobody");
+  EXPECT_TRUE(absl::IsNotFound(client_.UpdateSession(request).status()));
+}
+
 TEST_F(ClientTest, ListsAllPages) {
   std::set<std::string> wanted, got;
   for (size_t i = 0; i < 3 * FakeSessions::kPageSize + 1; ++i) {

@@ -125,6 +125,17 @@ grpc::Status FakeSessions::ListSessions(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
+grpc::Status FakeSessions::UpdateSession(grpc::ServerContext*,
+                                         const v1::UpdateSessionRequest* request,
+                                         v1::Session* session) {
+  MutexLock lock(&mutex_);
+  const auto it = sessions_.find(request->id());
+  if (it == sessions_.end()) return {grpc::StatusCode::NOT_FOUND, "no session " + request->id()};
+  if (request->has_name()) it->second.set_name(request->name());
+  *session = it->second;
+  return grpc::Status::OK;
+}
+
 grpc::Status FakeSessions::DeleteSession(grpc::ServerContext*,
                                          const v1::DeleteSessionRequest* request,
                                          v1::DeleteSessionResponse*) {

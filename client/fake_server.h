@@ -50,6 +50,8 @@ class FakeSessions final : public v1::Sessions::Service {
                           v1::Session* session) override;
   grpc::Status ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest* request,
                             v1::ListSessionsResponse* response) override;
+  grpc::Status UpdateSession(grpc::ServerContext*, const v1::UpdateSessionRequest* request,
+                             v1::Session* session) override;
   grpc::Status DeleteSession(grpc::ServerContext*, const v1::DeleteSessionRequest* request,
                              v1::DeleteSessionResponse*) override;
 

@@ -177,6 +177,21 @@ CLI::App* AddSessionsAction(CLI::App* app, const char* name, const char* help,
   return added;
 }
 
+void AddRename(CLI::App* app, SessionsOptions& options) {
+  CLI::App* rename =
+      AddSessionsAction(app, "rename", "Give one another name", SessionsAction::kRename, options);
+  v1::UpdateSessionRequest* request = &options.update;
+  rename
+      ->add_option_function<std::string>(
+          "id", [=](const std::string& id) { request->set_id(id); }, "Its id")
+      ->required();
+  rename
+      ->add_option_function<std::string>(
+          "name", [=](const std::string& name) { request->set_name(name); },
+          "The name; an empty one takes it away")
+      ->required();
+}
+
 void AddSessions(CLI::App* app, SessionsOptions& options) {
   AddCommon(app, options.common);
   app->require_subcommand(0, 1);
@@ -193,6 +208,7 @@ void AddSessions(CLI::App* app, SessionsOptions& options) {
                         [=](const std::string& id) { request->set_id(id); });
   AddField<std::string>(create, "--name", "A name for people to read",
                         [=](const std::string& name) { request->set_name(name); });
+  AddRename(app, options);
   AddSessionsAction(app, "delete", "Delete sessions and their state", SessionsAction::kDelete,
                     options)
       ->add_option("id", options.ids, "Their ids")

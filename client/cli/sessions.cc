@@ -109,6 +109,8 @@ int RunSessions(const SessionsOptions& options, Cancellation& cancellation) {
       return PrintOne(client.GetSession(options.ids.at(0), call), options.common.json);
     case SessionsAction::kCreate:
       return Create(client, options, call);
+    case SessionsAction::kRename:
+      return PrintOne(client.UpdateSession(options.update, call), options.common.json);
     case SessionsAction::kDelete:
       return Delete(client, options, call);
   }

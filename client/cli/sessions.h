@@ -12,13 +12,14 @@
 
 namespace rivulet::cli {
 
-enum class SessionsAction : uint8_t { kList, kGet, kCreate, kDelete };
+enum class SessionsAction : uint8_t { kList, kGet, kCreate, kRename, kDelete };
 
 struct SessionsOptions {
   CommonOptions common;
   SessionsAction action = SessionsAction::kList;
   std::vector<std::string> ids;     // one for kGet, at least one for kDelete
   v1::CreateSessionRequest create;  // for kCreate
+  v1::UpdateSessionRequest update;  // for kRename
 };
 
 // All that can be deleted of several is; 1 if any could not.

@@ -306,6 +306,12 @@ TEST_F(ChatCliTest, SessionsAreMadeListedAndDeleted) {
   made.pop_back();
   EXPECT_THAT(Sessions({}).output, testing::AllOf(HasSubstr("tale"), HasSubstr(made)));
   EXPECT_THAT(Sessions({"get", "tale"}).output, HasSubstr("a tale"));
+  EXPECT_THAT(Sessions({"rename", "tale", "another tale"}).output, HasSubstr("another tale"));
+  EXPECT_THAT(Sessions({"get", "tale"}).output, HasSubstr("another tale"));
+  EXPECT_EQ(Sessions({"rename", "tale", ""}).code, 0);
+  EXPECT_THAT(Sessions({"get", "tale"}).output, Not(HasSubstr("another tale")));
+  EXPECT_THAT(Sessions({"rename", "nobody", "name"}).output, HasSubstr("NOT_FOUND"));
+  EXPECT_THAT(Sessions({"rename", "tale"}).output, HasSubstr("name is required"));
   EXPECT_THAT(Sessions({"list", "--json"}).output, HasSubstr("\"id\":\"tale\""));
   const Exit deleted = Sessions({"delete", "nobody", "tale", made});
   EXPECT_EQ(deleted.code, 1) << "one of them was none";

@@ -163,8 +163,9 @@ class Chat {
     const std::string& current = conversation_.name();
     if (name.empty() && current.empty()) return screen_.Note("the session has no name");
     if (name.empty()) return screen_.Note(absl::StrCat("its name is ", current));
-    const absl::Status status = conversation_.SetName(name);
-    if (!status.ok()) return screen_.Note(std::string(status.message()));
+    const absl::Status status =
+        WithCall([&](const CallOptions& call) { return conversation_.SetName(name, call); });
+    if (!status.ok()) return Failed(status);
     screen_.Note(absl::StrCat("its name is ", name, "; it is kept when you leave"));
   }
 

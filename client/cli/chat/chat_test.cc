@@ -136,6 +136,20 @@ TEST_F(ChatTest, NamesSwitchesAndListsSessions) {
   EXPECT_THAT(server_.sessions.ids(), testing::ElementsAre("made-1"));
 }
 
+TEST_F(ChatTest, NamesASessionThatHasBegun) {
+  reader_.Type("one");
+  reader_.Type("/name tale");
+  reader_.Type("/sessions");
+  reader_.steps_.push_back(
+      {{ReadResult::kLine, "/name late"}, [this] { server_.sessions.Drop("made-1"); }});
+  const Result result = Run();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.messages, HasSubstr("its name is tale; it is kept when you leave"));
+  EXPECT_THAT(result.output, HasSubstr("* made-1  tale"));
+  EXPECT_THAT(result.messages, HasSubstr("error: NOT_FOUND: no session made-1"));
+  EXPECT_EQ(reader_.prompts_, "> > tale> tale> tale> ");
+}
+
 TEST_F(ChatTest, WrongCommandsAreToldAndNotSent) {
   reader_.Type("/nonsense");
   reader_.Type("/switch");

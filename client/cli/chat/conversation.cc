@@ -108,17 +108,17 @@ void Conversation::StartNew(const std::string& name) {
   name_ = name;
 }
 
-absl::Status Conversation::SetName(const std::string& name) {
-  if (id_.empty()) {
-    name_ = name;
-    return absl::OkStatus();
+absl::Status Conversation::SetName(const std::string& name, const CallOptions& options) {
+  if (!id_.empty()) {
+    v1::UpdateSessionRequest request;
+    request.set_id(id_);
+    request.set_name(name);
+    const absl::StatusOr<v1::Session> session = client_.UpdateSession(request, options);
+    if (!session.ok()) return session.status();
+    unnamed_.erase(id_);
   }
-  if (name_ == name) return absl::OkStatus();
-  const bool kept_now = unnamed_.erase(id_) > 0;
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the server names a session when it is made, and this one has begun. Its id is ", id_,
-      name_.empty() ? "" : ", its name ", name_, kept_now ? ", and it is kept when you leave" : "",
-      ". /new NAME starts a named one"));
+  name_ = name;
+  return absl::OkStatus();
 }
 
 absl::Status Conversation::Switch(const std::string& key, const CallOptions& options) {

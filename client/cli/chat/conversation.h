@@ -44,9 +44,9 @@ class Conversation {
   // An empty session, made with its first line. An empty name: none.
   void StartNew(const std::string& name);
 
-  // OK: the session has the name, or will have it when it is made. FAILED_PRECONDITION if it was
-  // made without: the server gives names at creation only, so it is kept under its id instead.
-  absl::Status SetName(const std::string& name);
+  // The session has the name, or will have it when it is made, and is kept. After a failure it is
+  // as it was. `name` is not empty.
+  absl::Status SetName(const std::string& name, const CallOptions& options);
 
   // Goes on with the session of this id, of this name, or whose id alone begins with it. After a
   // failure the current one is as it was.

@@ -77,11 +77,19 @@ TEST_F(ConversationTest, NothingToCancelBetweenTurns) {
 }
 
 TEST_F(ConversationTest, ANameIsGivenWhenTheSessionIsMade) {
-  ASSERT_TRUE(conversation_.SetName("tale").ok());
+  ASSERT_TRUE(conversation_.SetName("tale", {}).ok());
+  EXPECT_THAT(server_.sessions.ids(), IsEmpty());
   ASSERT_TRUE(Say("once").ok());
   EXPECT_EQ(conversation_.Describe({})->name(), "tale");
-  EXPECT_TRUE(conversation_.SetName("tale").ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(conversation_.SetName("other")));
+}
+
+TEST_F(ConversationTest, ASessionThatHasBegunIsRenamed) {
+  ASSERT_TRUE(Say("once").ok());
+  ASSERT_TRUE(conversation_.SetName("tale", {}).ok());
+  EXPECT_EQ(conversation_.name(), "tale");
+  EXPECT_EQ(conversation_.Describe({})->name(), "tale");
+  server_.sessions.Drop("made-1");
+  EXPECT_TRUE(absl::IsNotFound(conversation_.SetName("other", {})));
   EXPECT_EQ(conversation_.name(), "tale");
 }
 
@@ -92,7 +100,7 @@ TEST_F(ConversationTest, DeletesOnlyItsOwnUnnamedSessions) {
   ASSERT_TRUE(Say("two").ok());  // made-2, named
   conversation_.StartNew("");
   ASSERT_TRUE(Say("three").ok());  // made-3, kept by the late name
-  EXPECT_FALSE(conversation_.SetName("late").ok());
+  EXPECT_TRUE(conversation_.SetName("late", {}).ok());
   ASSERT_TRUE(conversation_.Switch("theirs", {}).ok());
   ASSERT_TRUE(Say("four").ok());
   conversation_.DeleteUnnamed({});
