@@ -135,6 +135,11 @@ TEST(OperationTest, SigtermDrains) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_EQ(HttpGet(server->http_address(), "/readyz").status, 503);
   EXPECT_EQ(HttpGet(server->http_address(), "/healthz").status, 200);
+  for (const char* service : {"", "rivulet.v1.Inference", "rivulet.v1.Sessions"}) {
+    EXPECT_EQ(Health(server->address(), service),
+              grpc::health::v1::HealthCheckResponse::NOT_SERVING)
+        << service;
+  }
   Client late(server->address());
   EXPECT_EQ(late.Generate(Endless(), {}, [](const auto&) { return true; }).code(),
             absl::StatusCode::kUnavailable);
