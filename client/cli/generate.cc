@@ -53,7 +53,7 @@ class Printer {
   // False once nobody reads stdout.
   bool Add(const v1::GenerateResponse& message) {
     if (json_) return PrintJson(message);
-    if (texts_.size() == 1) return Print(TextOf(message));
+    if (texts_.size() == 1) return PrintModelText(TextOf(message));
     if (message.index() < texts_.size()) texts_[message.index()] += TextOf(message);
     return true;
   }
@@ -65,7 +65,7 @@ class Printer {
       return;
     }
     for (size_t i = 0; i < texts_.size(); ++i) {
-      Print("--- completion " + std::to_string(i) + "\n" + texts_[i] + "\n");
+      PrintModelText("--- completion " + std::to_string(i) + "\n" + texts_[i] + "\n");
     }
   }
 
@@ -102,7 +102,7 @@ int RunGenerate(const GenerateOptions& options, Cancellation& cancellation) {
   if (!as_ids.ok()) return Fail(as_ids.status());
   Printer printer(request.has_n() && request.n() > 0 ? request.n() : 1, options.common.json,
                   *as_ids);
-  if (options.echo && !options.common.json) Print(request.prompt());
+  if (options.echo && !options.common.json) PrintModelText(request.prompt());
   Statistics statistics;
   const absl::Status status =
       client.Generate(request, call, [&](const v1::GenerateResponse& message) {

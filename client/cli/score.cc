@@ -38,7 +38,7 @@ void PrintTable(const v1::ScoreResponse& response) {
   double sum = 0;
   for (const v1::TokenLogprob& token : response.tokens()) {
     sum += double{token.logprob()};
-    if (!Print(Line(token))) return;
+    if (!PrintModelText(Line(token))) return;
   }
   const int count = response.tokens_size();
   if (count == 0) return;

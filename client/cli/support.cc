@@ -11,6 +11,8 @@
 #include <iostream>
 #include <iterator>
 
+#include "client/cli/text.h"
+
 namespace rivulet::cli {
 namespace {
 
@@ -94,6 +96,10 @@ bool PrintJson(const google::protobuf::Message& message) {
 bool Print(const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
          std::fflush(stdout) == 0;
+}
+
+bool PrintModelText(const std::string& text) {
+  return Print(isatty(STDOUT_FILENO) ? TerminalSafe(text) : text);
 }
 
 InterruptWatcher::InterruptWatcher(Cancellation& cancellation) : cancellation_(cancellation) {

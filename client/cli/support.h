@@ -29,6 +29,9 @@ bool PrintJson(const google::protobuf::Message& message);
 // Writes to stdout at once. False once nobody reads stdout.
 bool Print(const std::string& text);
 
+// The same for what a model wrote: TerminalSafe where stdout is a terminal, else byte for byte.
+bool PrintModelText(const std::string& text);
+
 // Cancels on SIGINT or SIGTERM while it lives: the first ends the call, a second ends the program.
 // Make it before any other thread, so that all of them leave the signals to it.
 class InterruptWatcher {

@@ -16,6 +16,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
 #include "tests/e2e/server_process.h"
+#include "tests/e2e/terminal.h"
 
 namespace rivulet::e2e {
 namespace {
@@ -189,6 +190,36 @@ TEST(CommandLineTest, GeneratesAndScores) {
   const Exit wrong = RunProgram({cli, "generate", where, "--prompt=x", "--temperature=-1"});
   EXPECT_EQ(wrong.code, 1);
   EXPECT_NE(wrong.output.find("temperature"), std::string::npos) << wrong.output;
+  EXPECT_EQ(server->Stop().code, 0);
+}
+
+// A model may write what moves the cursor or sets a title: a terminal must not obey it, and a file
+// must get every byte of it.
+TEST(CommandLineTest, ModelTextCannotDriveATerminal) {
+  auto server = StartTales();
+  ASSERT_NE(server, nullptr);
+  v1::TokenizeRequest escape;
+  escape.set_text("\x1b");
+  const auto tokens = Client(server->address()).Tokenize(escape);
+  ASSERT_TRUE(tokens.ok()) << tokens.status().ToString();
+  const std::string id = std::to_string(tokens->token_ids(tokens->token_ids_size() - 1));
+  const std::string cli = Binary("rivulet"), where = "--server=" + server->address();
+  const std::vector<std::vector<std::string>> commands = {
+      {cli, "generate", where, "--prompt=x", "--logit-bias=" + id + "=100", "--max-tokens=3"},
+      {cli, "generate", where, "--prompt=x", "--logit-bias=" + id + "=100", "--max-tokens=3",
+       "-n2"},
+      {cli, "generate", where, "--prompt=x\x1b", "--echo", "--max-tokens=1"},
+      {cli, "score", where, "--prompt=x\x1b"}};
+  for (const auto& command : commands) {
+    SCOPED_TRACE(testing::PrintToString(command));
+    const auto terminal = Terminal::Start(command, {});
+    EXPECT_TRUE(terminal->WaitFor("^[").found) << terminal->output();
+    EXPECT_EQ(terminal->Wait(), 0);
+    EXPECT_THAT(terminal->output(), testing::Not(testing::HasSubstr("\x1b")));
+    const std::string piped = RunProgram(command).output;
+    EXPECT_THAT(piped, testing::HasSubstr("\x1b"));
+    EXPECT_THAT(piped, testing::Not(testing::HasSubstr("^[")));
+  }
   EXPECT_EQ(server->Stop().code, 0);
 }
 
