@@ -18,8 +18,16 @@ namespace {
 constexpr uint32_t kDefaultPageSize = 100;
 constexpr uint32_t kMaxPageSize = 1000;
 
+// A session that is made or changed now would be gone in seconds. Reading and deleting go on.
+absl::Status CheckNotDraining(const ServiceContext& service) {
+  if (!service.scheduler.draining()) return absl::OkStatus();
+  return absl::UnavailableError(
+      "the server is shutting down, and its sessions end with it; send the request elsewhere");
+}
+
 absl::Status CreateSession(const ServiceContext& service, const v1::CreateSessionRequest& request,
                            v1::Session& response) {
+  RIVULET_RETURN_IF_ERROR(CheckNotDraining(service));
   RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
                            service.sessions.Create(request.id(), request.name()));
   LogInfo("session_created", {{"session_id", session.id}, {"name", session.name}});
@@ -56,6 +64,7 @@ absl::Status ListSessions(const ServiceContext& service, const v1::ListSessionsR
 
 absl::Status UpdateSession(const ServiceContext& service, const v1::UpdateSessionRequest& request,
                            v1::Session& response) {
+  RIVULET_RETURN_IF_ERROR(CheckNotDraining(service));
   if (!request.has_name()) {
     RIVULET_ASSIGN_OR_RETURN(const SessionInfo session, service.sessions.Get(request.id()));
     response = ToProto(session, service.model);

@@ -104,6 +104,21 @@ TEST_F(SessionsServiceTest, UpdateRenames) {
   }
 }
 
+TEST_F(SessionsServiceTest, ADrainingServerMakesAndRenamesNone) {
+  ASSERT_TRUE(Create("one", "before").ok());
+  scheduler_->StopAdmission();
+  const grpc::Status refused = Create("two");
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(refused.error_message(), HasSubstr("shutting down"));
+  v1::Session session;
+  EXPECT_EQ(Update("one", "after", &session).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Count(Outcome::kRejectedDraining), 0u) << "they are no requests";
+  ASSERT_TRUE(Get("one", &session).ok());
+  EXPECT_EQ(session.name(), "before");
+  EXPECT_EQ(List(10).sessions_size(), 1);
+  EXPECT_TRUE(Delete("one").ok());
+}
+
 TEST_F(SessionsServiceTest, InvalidUtf8IsNamed) {
   std::string answer;
   const grpc::Status status =

@@ -89,6 +89,11 @@ class Scheduler {
 
   // Submit refuses from now on; what was taken goes on.
   void StopAdmission();
+  // Whether StopAdmission was called. Counts nothing: for calls that are no requests.
+  bool draining() const {
+    MutexLock lock(&mutex_);
+    return !admitting_;
+  }
   // Ends everything that was taken with `status`, within a step.
   void AbortAll(absl::Status status);
   // True when everything taken has ended, false at `deadline`.
