@@ -2,6 +2,7 @@
 #include "kernels/base/thread_pool.h"
 
 #include "hwy/cache_control.h"
+#include "kernels/base/thread_name.h"
 
 namespace rivulet {
 namespace {
@@ -65,6 +66,7 @@ void ThreadPool::Leave() {
 }
 
 void ThreadPool::Work() {
+  NameThisThread("rivulet-compute");
   uint32_t seen = 0;
   while (true) {
     LookFor([&] { return generation_.load(std::memory_order_relaxed) != seen; });

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "kernels/base/thread_name.h"
+
 namespace rivulet {
 
 WorkerPool::WorkerPool(size_t threads, size_t max_waiting) : max_waiting_(max_waiting) {
@@ -47,6 +49,7 @@ std::function<void()> WorkerPool::Next(bool takes_long) {
 }
 
 void WorkerPool::Work(bool takes_long) {
+  NameThisThread("rivulet-worker");
   while (const std::function<void()> task = Next(takes_long)) task();
 }
 

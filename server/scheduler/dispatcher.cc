@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "kernels/base/thread_name.h"
+
 namespace rivulet {
 
 Dispatcher::Dispatcher() : thread_([this] { Run(); }) {}
@@ -36,6 +38,7 @@ bool Dispatcher::WaitForWork(std::vector<std::shared_ptr<Outbox>>& work) {
 }
 
 void Dispatcher::Run() {
+  NameThisThread("rivulet-streams");
   std::vector<std::shared_ptr<Outbox>> work;
   while (WaitForWork(work)) {
     for (const std::shared_ptr<Outbox>& outbox : work) outbox->Deliver();

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "kernels/base/thread_name.h"
+
 namespace rivulet {
 
 EngineLoop::EngineLoop(Engine& engine, Scheduler& scheduler)
@@ -15,6 +17,7 @@ EngineLoop::~EngineLoop() {
 }
 
 void EngineLoop::Run() {
+  NameThisThread("rivulet-engine");
   while (!stopping_) {
     const StepPlan& plan = scheduler_.Plan(Clock::now());
     if (plan.empty()) {
