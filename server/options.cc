@@ -32,7 +32,8 @@ ABSL_FLAG(ByteSize, state_memory, ByteSize{uint64_t{1} << 30},
           "memory for session states: bytes, or a number with KiB, MiB, GiB or TiB");
 ABSL_FLAG(uint32_t, threads, 0,
           "threads that compute; 0: one for each core, within the container's CPU quota");
-ABSL_FLAG(uint32_t, max_queue, 256, "requests that may wait for their first token; more are refused");
+ABSL_FLAG(uint32_t, max_queue, 256,
+          "requests that may wait for their first token; more are refused");
 ABSL_FLAG(uint32_t, max_prompt, 1u << 20, "tokens that a prompt may have");
 ABSL_FLAG(uint32_t, drain_seconds, 30, "how long running streams may go on after SIGTERM");
 ABSL_FLAG(uint32_t, session_ttl, 3600,

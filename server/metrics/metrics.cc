@@ -85,7 +85,8 @@ class Families {
 void AddGauges(const Metrics& m, Families& out) {
   const auto value = [](const Gauge& gauge) { return static_cast<double>(gauge.value()); };
   out.AddGauge("requests_running", "Requests that hold state slots.", value(m.requests_running));
-  out.AddGauge("requests_waiting", "Requests in the queue.", value(m.requests_waiting));
+  out.AddGauge("requests_waiting", "Requests before their first token; --max-queue bounds them.",
+               value(m.requests_waiting));
   out.AddGauge("sessions", "Sessions, by where their state is.", value(m.sessions),
                {{"tier", "device"}});
   out.AddGauge("state_bytes", "Bytes of session state in use.", value(m.state_bytes),

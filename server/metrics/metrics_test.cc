@@ -39,7 +39,7 @@ TEST(PrometheusTextTest, HasNamesHelpTypesAndLabels) {
   metrics.inter_token_latency.Observe(.00015);
   const std::string text = PrometheusText(metrics);
   EXPECT_THAT(text, HasSubstr("# TYPE rivulet_requests_waiting gauge"));
-  EXPECT_THAT(text, HasSubstr("# HELP rivulet_requests_waiting Requests in the queue."));
+  EXPECT_THAT(text, HasSubstr("# HELP rivulet_requests_waiting Requests before their first token"));
   EXPECT_THAT(text, HasSubstr("rivulet_requests_waiting 3"));
   EXPECT_THAT(text, HasSubstr("rivulet_state_slot_usage_ratio 0.25"));
   EXPECT_THAT(text, HasSubstr("rivulet_prompt_tokens_total{source=\"computed\"} 7"));

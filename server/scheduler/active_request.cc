@@ -33,6 +33,8 @@ Outcome OutcomeOf(const absl::Status& status, RequestKind kind, FinishReason rea
       return Outcome::kDeadline;
     case absl::StatusCode::kUnavailable:
       return Outcome::kRejectedDraining;
+    case absl::StatusCode::kResourceExhausted:
+      return Outcome::kRejectedSlots;
     default:
       return Outcome::kError;
   }
@@ -66,7 +68,11 @@ ActiveRequest::ActiveRequest(RequestContext& context, std::unique_ptr<Request> r
   AppendPrompt();
   context_.metrics->request_queue_time.Observe(Seconds(now - request_->arrival));
   context_.metrics->prompt_tokens_cached.Add(cached_tokens_);
-  if (prompt_->pending() == 0 || AsksNothing()) EndPrompt({}, now);
+  if (prompt_->tokens().empty() && request_->prompt.empty()) {
+    EndAll(FinishReason::kError, absl::InvalidArgumentError("there is nothing to continue"), now);
+  } else if (prompt_->pending() == 0 || AsksNothing()) {
+    EndPrompt({}, now);
+  }
 }
 
 void ActiveRequest::AppendPrompt() {

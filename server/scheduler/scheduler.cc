@@ -12,6 +12,18 @@
 namespace rivulet {
 namespace {
 
+// Whoever gives up at a deadline cancels; both clocks say the same but for this.
+constexpr std::chrono::milliseconds kClockSlack{50};
+
+bool CancelledByDeadline(const Request& request, TimePoint now) {
+  return request.deadline != kNoDeadline && request.deadline <= now + kClockSlack;
+}
+
+absl::Status CancelStatus(const Request& request, TimePoint now) {
+  if (!CancelledByDeadline(request, now)) return absl::CancelledError("cancelled by the client");
+  return absl::DeadlineExceededError("the client's deadline passed");
+}
+
 // A turn of a session that holds state has its slot already.
 uint32_t NewSlots(const Request& request) {
   const SessionLease& lease = request.session;
@@ -60,8 +72,9 @@ absl::Status Scheduler::CheckQueue() const {
   if (queued_ < options_.max_queue) return absl::OkStatus();
   metrics_.CountRequest(Outcome::kRejectedQueue);
   absl::Status full = absl::ResourceExhaustedError(
-      absl::StrCat(queued_, " requests wait for their first token already, as many as --max-queue "
-                            "allows; try again later"));
+      absl::StrCat(queued_,
+                   " requests wait for their first token already, as many as --max-queue "
+                   "allows; try again later"));
   full.SetPayload(kRetryAfterPayload, absl::Cord(absl::StrCat(RetryAfter().count())));
   return full;
 }
@@ -179,14 +192,17 @@ void Scheduler::ApplyInbox(Inbox inbox, TimePoint now) {
 }
 
 void Scheduler::CancelNow(uint64_t id, TimePoint now) {
-  const absl::Status status = absl::CancelledError("cancelled by the client");
   for (const auto& active : active_) {
-    if (active->request().id == id) return active->EndAll(FinishReason::kCancelled, status, now);
+    const Request& request = active->request();
+    if (request.id != id) continue;
+    const FinishReason reason =
+        CancelledByDeadline(request, now) ? FinishReason::kDeadline : FinishReason::kCancelled;
+    return active->EndAll(reason, CancelStatus(request, now), now);
   }
   const auto found = std::find_if(waiting_.begin(), waiting_.end(),
                                   [id](const auto& request) { return request->id == id; });
   if (found == waiting_.end()) return;
-  EndUnstarted(context_, **found, status, now);
+  EndUnstarted(context_, **found, CancelStatus(**found, now), now);
   waiting_.erase(found);
   ++ended_;
 }
@@ -278,7 +294,8 @@ void Scheduler::RefuseFirst(TimePoint now) {
   EndUnstarted(context_, *waiting_.front(),
                absl::ResourceExhaustedError(
                    absl::StrCat("all ", slots,
-                                " state slots are held by sessions that are in use; try again "
+                                " state slots are held by sessions that wait for their turn (Score "
+                                "on a session takes a slot beside the session's own); try again "
                                 "later, or start the server with a larger --state-memory")),
                now);
   waiting_.pop_front();
@@ -371,14 +388,14 @@ void Scheduler::Settle(TimePoint now) {
 }
 
 size_t Scheduler::in_prompt() const {
-  return static_cast<size_t>(std::count_if(
-      active_.begin(), active_.end(), [](const auto& active) { return active->in_prompt(); }));
+  return static_cast<size_t>(std::count_if(active_.begin(), active_.end(),
+                                           [](const auto& active) { return active->in_prompt(); }));
 }
 
 void Scheduler::ShowGauges() {
   const StateCapacity& capacity = engine_.capacity();
   metrics_.requests_running.Set(static_cast<int64_t>(active_.size()));
-  metrics_.requests_waiting.Set(static_cast<int64_t>(waiting_.size()));
+  metrics_.requests_waiting.Set(static_cast<int64_t>(waiting_.size() + in_prompt()));
   metrics_.state_slots_used.Set(engine_.tails_used());
   metrics_.state_bytes.Set(
       static_cast<int64_t>(engine_.checkpoints_used() * capacity.checkpoint_bytes +
