@@ -79,12 +79,15 @@ class ChatCliTest : public testing::Test {
     return terminal;
   }
 
-  // Types a line, and returns what is printed up to the end of the summary line.
+  // Types a line, waits for the next prompt, and returns what is printed up to the end of the
+  // summary line.
   static std::string Turn(Terminal& terminal, const std::string& line) {
     terminal.Type(line + "\r");
     std::string printed = terminal.WaitFor("\r\n[").before;
     const Terminal::Found summary = terminal.WaitFor("]\r\n");
     EXPECT_TRUE(summary.found) << terminal.output();
+    // Before it the terminal is the kernel's, which would take a ctrl-D for its own.
+    EXPECT_TRUE(terminal.WaitFor("> ").found) << terminal.output();
     return printed.append("\n[").append(summary.before);
   }
 
