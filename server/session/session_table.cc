@@ -273,6 +273,7 @@ SessionTable::IdleList& SessionTable::IdleListOf(const Entry& entry) {
 
 absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::Find(
     const std::string& id) const {
+  RIVULET_RETURN_IF_ERROR(CheckId(id));  // the errors below repeat it
   const auto found = entries_.find(id);
   if (found != entries_.end()) return found->second;
   const auto departed = departed_.find(id);

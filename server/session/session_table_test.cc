@@ -13,6 +13,7 @@ namespace {
 using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 class SessionTableTest : public testing::Test {
  protected:
@@ -81,6 +82,17 @@ TEST_F(SessionTableTest, RefusesBadIdsNamesAndTooMany) {
   EXPECT_TRUE(sessions_.Delete("a").ok());
   EXPECT_TRUE(absl::IsAlreadyExists(sessions_.Create("b", "").status()));
   EXPECT_TRUE(absl::IsNotFound(sessions_.Get("nobody").status()));
+}
+
+// The error repeated the id: 10 MB came back, and escape sequences.
+TEST_F(SessionTableTest, WhatCannotBeAnIdIsNotLookedFor) {
+  for (const std::string& id : {std::string(129, 'x'), std::string("\x1b[2J")}) {
+    for (const absl::Status& status :
+         {sessions_.Get(id).status(), sessions_.Delete(id), sessions_.LeaseForTurn(id).status()}) {
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+      EXPECT_THAT(std::string(status.message()), Not(HasSubstr(id)));
+    }
+  }
 }
 
 // A name is no state: neither a turn nor the time to live has to do with it.
