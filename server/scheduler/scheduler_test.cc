@@ -320,6 +320,60 @@ TEST_F(SchedulerTest, RequestThatCanNeverFitIsRefusedAndNamesTheFlag) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--state-memory"));
 }
 
+TEST_F(SchedulerTest, ACancelAtTheDeadlineIsADeadline) {
+  Client& late = NewClient();
+  auto request = MakeRequest(late, {1}, 100);
+  request->deadline = now_ + seconds(10);
+  const uint64_t id = request->id;
+  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  Client& early = Submit({2}, 100);
+  ASSERT_TRUE(Step());
+  scheduler_->Cancel(last_id_);
+  now_ += seconds(10) - std::chrono::milliseconds(20);
+  scheduler_->Cancel(id);
+  RunAll();
+  EXPECT_EQ(late.end->code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(late.received[0].reason, FinishReason::kDeadline);
+  EXPECT_EQ(early.end->code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(metrics_.requests[static_cast<size_t>(Outcome::kDeadline)].value(), 1u);
+}
+
+TEST_F(SchedulerTest, PromptsCountTowardsTheQueue) {
+  Client& client = NewClient();
+  for (int i = 0; i < 3; ++i) Submit(std::vector<uint32_t>(5000, 1), 1);
+  ASSERT_TRUE(Step());
+  EXPECT_EQ(scheduler_->waiting(), 0u);
+  EXPECT_EQ(metrics_.requests_waiting.value(), 3);
+  auto request = MakeRequest(client, {1}, 1);
+  EXPECT_EQ(scheduler_->Submit(request).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(scheduler_->CheckOpen().code(), absl::StatusCode::kResourceExhausted);
+  RunAll();
+  EXPECT_TRUE(scheduler_->CheckOpen().ok());
+}
+
+TEST_F(SchedulerTest, RefusedClientsAreToldToWaitAsLongAsTheQueueTakes) {
+  for (int i = 0; i < 3; ++i) Submit(std::vector<uint32_t>(640, 1), 1);
+  Client& client = NewClient();
+  const auto wait_ms = [&] {
+    auto request = MakeRequest(client, {1}, 1);
+    const absl::Status refused = scheduler_->Submit(request);
+    return std::stoi(std::string(*refused.GetPayload(Scheduler::kRetryAfterPayload)));
+  };
+  EXPECT_EQ(wait_ms(), Scheduler::kShortestRetry.count()) << "no pace is known yet";
+  // One request ends every two seconds or so while others wait.
+  for (int ended = 0; ended < 4;) {
+    now_ += seconds(1);
+    ASSERT_TRUE(Step());
+    for (Client& each : clients_) each.Read();
+    if (scheduler_->CheckOpen().ok()) {
+      Submit(std::vector<uint32_t>(640, 1), 1);
+      ++ended;
+    }
+  }
+  EXPECT_GT(wait_ms(), 3000);
+  EXPECT_LE(wait_ms(), Scheduler::kLongestRetry.count());
+}
+
 TEST_F(SchedulerTest, WhatDoesNotFitNowWaitsInOrder) {
   Client& first = Submit({1}, 3, 3);
   Client& large = Submit({2}, 2, 3);
