@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "absl/strings/match.h"
@@ -16,10 +17,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For a whole connection: scrapes and probes are answered within milliseconds.
-constexpr milliseconds kPatience{2000};
-// While others wait for a thread: a kubelet's probe gives up after 1 s.
-constexpr milliseconds kPatienceWhileOthersWait{100};
 // How soon a thread that waits for its client sees that others have come.
 constexpr milliseconds kLook{20};
 // Prometheus and kubelet send less than 1 KiB.
@@ -60,8 +57,10 @@ bool HttpConnection::WaitFor(short events) const {
   const auto age = [this] { return std::chrono::steady_clock::now() - start_; };
   pollfd descriptor = {socket_, events, 0};
   while (age() < kPatience) {
-    if (poll(&descriptor, 1, static_cast<int>(kLook.count())) > 0) return true;
-    if (others_wait_() && age() > kPatienceWhileOthersWait) return false;
+    const auto left = std::chrono::duration_cast<milliseconds>(patience_() - age());
+    const auto look = std::clamp(left, milliseconds(0), kLook);
+    if (poll(&descriptor, 1, static_cast<int>(look.count())) > 0) return true;
+    if (left <= milliseconds(0)) return false;
   }
   return false;
 }

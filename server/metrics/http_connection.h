@@ -20,10 +20,14 @@ namespace rivulet {
 
 class HttpConnection : public httplib::Stream {
  public:
-  // `others_wait` says whether somebody needs this thread; then a client that makes us wait is
-  // given up early. One that has sent its request and reads the answer never is.
-  HttpConnection(int socket, std::function<bool()> others_wait)
-      : socket_(socket), others_wait_(std::move(others_wait)) {}
+  // For all of a connection: scrapes and probes are answered within milliseconds.
+  static constexpr std::chrono::milliseconds kPatience{2000};
+
+  // `patience` says, each time anew, how old the connection may become while it makes us wait:
+  // kPatience, or less while somebody needs this thread. Zero still answers a request that is
+  // there.
+  HttpConnection(int socket, std::function<std::chrono::milliseconds()> patience)
+      : socket_(socket), patience_(std::move(patience)) {}
   ~HttpConnection() override;
 
   // Reads up to the empty line after the headers, and hides a Range header: cpp-httplib matches it
@@ -45,7 +49,7 @@ class HttpConnection : public httplib::Stream {
   ssize_t Receive(char* data, size_t size);
 
   const int socket_;
-  const std::function<bool()> others_wait_;
+  const std::function<std::chrono::milliseconds()> patience_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::string head_;     // and what came with it of the body
   size_t consumed_ = 0;  // of head_, by read()

@@ -3,8 +3,10 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <thread>
@@ -19,9 +21,15 @@
 namespace rivulet {
 namespace {
 
+using std::chrono::milliseconds;
+
 // A connection holds its thread until it is answered (http_connection.h).
 constexpr size_t kThreads = 8;
 constexpr size_t kLargestBody = 1024;
+// While others wait for a thread. A kubelet's probe gives up after 1 s, and before that all who
+// came earlier must have had their turn, however many they are.
+constexpr milliseconds kPatienceWhileOthersWait{100};
+constexpr milliseconds kPatienceWithAll{400};
 
 // Knows how many connections wait for a thread.
 class Queue : public httplib::TaskQueue {
@@ -56,8 +64,7 @@ class Server : public httplib::Server {
 
  private:
   bool process_and_close_socket(socket_t socket) override {
-    HttpConnection connection(socket,
-                              [this] { return waiting_ > 0 || svr_sock_ == INVALID_SOCKET; });
+    HttpConnection connection(socket, [this] { return Patience(); });
     if (!connection.ReadHead()) return false;
     bool closed = false;
     try {
@@ -66,6 +73,14 @@ class Server : public httplib::Server {
       LogWarning("http_request_failed", {{"error", error.what()}});
       return false;
     }
+  }
+
+  milliseconds Patience() const {
+    if (svr_sock_ == INVALID_SOCKET) return milliseconds(0);  // stopping
+    const int waiting = waiting_;
+    if (waiting <= 0) return HttpConnection::kPatience;
+    return std::min(kPatienceWhileOthersWait,
+                    kPatienceWithAll * static_cast<int>(kThreads) / waiting);
   }
 
   std::atomic<int> waiting_{0};

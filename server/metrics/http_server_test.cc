@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -145,6 +146,22 @@ TEST(HttpServerTest, SlowClientsDoNotKeepOutTheProbe) {
   }
   done = true;
   drip.join();
+}
+
+// Each of them had 100 ms of a thread: 3000 kept the probe waiting for 22 s and the end for 27 s.
+TEST(HttpServerTest, ACrowdOfSilentClientsDoesNotKeepOutTheProbe) {
+  auto server = StartServer();
+  ASSERT_NE(server, nullptr);
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  std::vector<RawClient> silent;
+  for (int i = 0; i < 1500; ++i) silent.emplace_back(server->port());
+  httplib::Client probe("127.0.0.1", server->port());
+  probe.set_read_timeout(3);
+  const auto answer = probe.Get("/healthz");
+  EXPECT_TRUE(answer && answer->status == 200) << httplib::to_string(answer.error());
 }
 
 TEST(HttpServerTest, ConnectionsThatSayNothingAreClosed) {
