@@ -24,7 +24,9 @@ bool WorkerPool::Run(std::function<void()> task, size_t bytes) {
   {
     MutexLock lock(&mutex_);
     if (short_.size() + long_.size() >= max_waiting_) return false;
-    (bytes > kShortBytes ? long_ : short_).push_back(std::move(task));
+    if (waiting_bytes_ + bytes > kMaxWaitingBytes) return false;
+    waiting_bytes_ += bytes;
+    (bytes > kShortBytes ? long_ : short_).push_back({std::move(task), bytes});
   }
   changed_.NotifyAll();  // one alone might wake a thread that does not take this kind
   return true;
@@ -43,9 +45,10 @@ std::function<void()> WorkerPool::Next(bool takes_long) {
     tasks = Ready(takes_long);
   }
   if (tasks == nullptr) return nullptr;
-  std::function<void()> task = std::move(tasks->front());
+  Task task = std::move(tasks->front());
   tasks->pop_front();
-  return task;
+  waiting_bytes_ -= task.bytes;
+  return std::move(task.run);
 }
 
 void WorkerPool::Work(bool takes_long) {

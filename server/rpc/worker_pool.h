@@ -24,6 +24,8 @@ class WorkerPool {
  public:
   // A task of more bytes is long.
   static constexpr size_t kShortBytes = 256 << 10;
+  // Requests of so many bytes may wait together: a count alone let 64 GiB wait.
+  static constexpr size_t kMaxWaitingBytes = size_t{256} << 20;
 
   // At most `max_waiting` tasks wait for a thread. REQUIRES: threads >= 2.
   WorkerPool(size_t threads, size_t max_waiting);
@@ -33,11 +35,15 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   // `bytes`: the size of the request behind the task. False, and the task is dropped, when too many
-  // wait.
+  // tasks or too many bytes wait.
   [[nodiscard]] bool Run(std::function<void()> task, size_t bytes = 0);
 
  private:
-  using Tasks = std::deque<std::function<void()>>;
+  struct Task {
+    std::function<void()> run;
+    size_t bytes = 0;
+  };
+  using Tasks = std::deque<Task>;
 
   void Work(bool takes_long);
   std::function<void()> Next(bool takes_long);
@@ -49,6 +55,7 @@ class WorkerPool {
   CondVar changed_;
   Tasks short_ ABSL_GUARDED_BY(mutex_);
   Tasks long_ ABSL_GUARDED_BY(mutex_);
+  size_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <thread>
 
 #include "gtest/gtest.h"
 
@@ -42,6 +43,27 @@ TEST(WorkerPoolTest, RefusesWhenTooManyWait) {
   EXPECT_GE(taken, 1);
   EXPECT_LE(taken, 2);  // one runs, one waits
   release.set_value();
+}
+
+// 100 requests of 30 MB each took 3 GB while they waited, and 1024 might have.
+TEST(WorkerPoolTest, RefusesWhenTooManyBytesWait) {
+  constexpr size_t kHalf = WorkerPool::kMaxWaitingBytes / 2;
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  std::atomic<int> ran{0};
+  const auto wait = [released, &ran] {
+    released.wait();
+    ++ran;
+  };
+  WorkerPool pool(2, 100);
+  int taken = 0;
+  for (int i = 0; i < 10; ++i) taken += pool.Run(wait, kHalf) ? 1 : 0;
+  EXPECT_GE(taken, 2);
+  EXPECT_LE(taken, 3);  // one runs, two wait
+  EXPECT_TRUE(pool.Run(wait)) << "small ones still have room";
+  release.set_value();
+  while (ran < taken + 1) std::this_thread::yield();
+  EXPECT_TRUE(pool.Run([] {}, 2 * kHalf)) << "what ran counts no more";
 }
 
 }  // namespace
