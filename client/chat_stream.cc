@@ -74,7 +74,7 @@ absl::Status ChatStream::Finish() {
     MutexLock lock(&call_->mutex);
     call_->turn_runs = false;  // no write may follow
   }
-  call_->ended = ToStatus(call_->stream->Finish());
+  call_->ended = ToStatus(call_->stream->Finish(), *call_->running.context());
   return *call_->ended;
 }
 

@@ -51,7 +51,7 @@ absl::StatusOr<Response> Call(Stub& stub, Method<Stub, Request, Response> method
   RunningCall call(options);
   Response response;
   const grpc::Status status = (stub.*method)(call.context(), request, &response);
-  if (!status.ok()) return ToStatus(status);
+  if (!status.ok()) return ToStatus(status, *call.context());
   return response;
 }
 
@@ -76,7 +76,7 @@ absl::Status Client::Generate(const v1::GenerateRequest& request, const CallOpti
   v1::GenerateResponse message;
   bool wanted = true;
   while (wanted && stream->Read(&message)) wanted = on_message(message);
-  if (wanted) return ToStatus(stream->Finish());
+  if (wanted) return ToStatus(stream->Finish(), *call.context());
   call.context()->TryCancel();
   (void)stream->Finish();  // CANCELLED, by ourselves: the caller asked for it
   return absl::OkStatus();

@@ -5,6 +5,9 @@
 // as absl::Status. Requests and responses are the messages of proto/rivulet/v1/inference.proto,
 // whose comments document each field.
 //
+// A server that refuses work for a while (RESOURCE_EXHAUSTED, ABORTED) may say when to come back:
+// RetryAfter(status).
+//
 // It deliberately does not retry (a retried generation is a new one) and keeps no state between
 // calls; conversations live on the server, as sessions. Chat's stream of turns is a class of its
 // own (client/chat_stream.h).
@@ -59,6 +62,12 @@ struct CallOptions {
   // Borrowed; must outlive the call. Null: cannot be cancelled.
   Cancellation* cancellation = nullptr;
 };
+
+// How long the server asks to wait before the call is made again, from its trailing metadata
+// retry-after-ms; none if it said nothing. It is in the status' payload kRetryAfterPayload, in
+// milliseconds as decimal text.
+inline constexpr char kRetryAfterPayload[] = "rivulet.retry_after_ms";
+std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status);
 
 class Client {
  public:

@@ -125,6 +125,16 @@ TEST_F(ClientTest, AFailedTurnEndsTheStreamAndKeepsItsStatus) {
   EXPECT_TRUE(absl::IsUnavailable(chat->Close()));
 }
 
+TEST_F(ClientTest, ARefusalSaysWhenToComeBack) {
+  const absl::Status status = Run(*client_.OpenChat(), Turn("crowd"));
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_EQ(RetryAfter(status), std::chrono::milliseconds(70));
+  EXPECT_EQ(RetryAfter(Run(*client_.OpenChat(), Turn("break"))), std::nullopt);
+  absl::Status nonsense = absl::AbortedError("busy");
+  nonsense.SetPayload(kRetryAfterPayload, absl::Cord("soon"));
+  EXPECT_EQ(RetryAfter(nonsense), std::nullopt);
+}
+
 TEST_F(ClientTest, AStreamThatEndsInATurnIsAFailure) {
   const auto chat = client_.OpenChat();
   EXPECT_TRUE(absl::IsUnavailable(Run(*chat, Turn("end"))));

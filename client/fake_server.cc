@@ -50,7 +50,7 @@ void WaitForCancel(Stream* stream, bool deaf) {
 
 }  // namespace
 
-grpc::Status FakeInference::Chat(grpc::ServerContext*, Stream* stream) {
+grpc::Status FakeInference::Chat(grpc::ServerContext* context, Stream* stream) {
   v1::ChatRequest request;
   while (stream->Read(&request)) {
     if (!request.has_turn()) continue;  // a cancel that came too late
@@ -60,6 +60,13 @@ grpc::Status FakeInference::Chat(grpc::ServerContext*, Stream* stream) {
     }
     const std::vector<std::string> words = Words(Input(request.turn()));
     const std::string first = words.empty() ? "" : words[0];
+    if (request.turn().has_messages() && !applies_templates_) {
+      return {grpc::StatusCode::UNIMPLEMENTED, "messages: no chat templates"};
+    }
+    if (first == "crowd") {
+      context->AddTrailingMetadata("retry-after-ms", "70");
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many wait"};
+    }
     uint64_t cached = 0;
     const std::string& id = request.turn().session_id();
     if (!id.empty()) {

@@ -20,7 +20,7 @@ namespace rivulet {
 
 // What prompts ask of it besides: "hang" sends a word and then waits for cancel; "deaf" does so
 // and ignores cancel; "break" sends a word and ends the stream with UNAVAILABLE; "end" ends it with
-// OK.
+// OK; "crowd" is refused for 70 ms.
 class FakeInference final : public v1::Inference::Service {
  public:
   grpc::Status Chat(
@@ -31,11 +31,13 @@ class FakeInference final : public v1::Inference::Service {
 
   std::vector<v1::GenerateRequest> turns() const;
   void set_has_chat_template(bool value) { has_chat_template_ = value; }
+  void set_applies_templates(bool value) { applies_templates_ = value; }
 
  private:
   friend class FakeServer;
   class FakeSessions* sessions_ = nullptr;
   bool has_chat_template_ = false;
+  bool applies_templates_ = true;
   mutable Mutex mutex_;
   std::vector<v1::GenerateRequest> turns_ ABSL_GUARDED_BY(mutex_);
 };

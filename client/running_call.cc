@@ -2,6 +2,12 @@
 #include "client/running_call.h"
 
 #include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
 
 namespace rivulet {
 
@@ -22,9 +28,22 @@ RunningCall::~RunningCall() {
 }
 
 // gRPC's codes and Abseil's are the same numbers.
-absl::Status ToStatus(const grpc::Status& status) {
+absl::Status ToStatus(const grpc::Status& status, const grpc::ClientContext& context) {
   if (status.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  absl::Status result(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  const auto& metadata = context.GetServerTrailingMetadata();
+  const auto wait = metadata.find("retry-after-ms");
+  if (wait == metadata.end()) return result;
+  result.SetPayload(kRetryAfterPayload,
+                    absl::Cord(absl::string_view(wait->second.data(), wait->second.size())));
+  return result;
+}
+
+std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status) {
+  const auto payload = status.GetPayload(kRetryAfterPayload);
+  uint32_t count = 0;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &count)) return std::nullopt;
+  return std::chrono::milliseconds(count);
 }
 
 }  // namespace rivulet

@@ -34,7 +34,8 @@ class RunningCall {
   Cancellation* const cancellation_;
 };
 
-absl::Status ToStatus(const grpc::Status& status);
+// The end of the call of `context`, with what its trailing metadata adds.
+absl::Status ToStatus(const grpc::Status& status, const grpc::ClientContext& context);
 
 }  // namespace rivulet
 
