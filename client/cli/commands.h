@@ -2,7 +2,7 @@
 //
 // The commands of `rivulet`, without their command-line syntax (main.cc has that). Each takes plain
 // options, writes results to stdout and problems to stderr, and returns the process's exit code:
-// 0 done, 1 the call failed, 130 interrupted.
+// 0 done, 1 the call failed, 130 interrupted. Wrong usage is main.cc's: 2.
 #ifndef RIVULET_CLIENT_CLI_COMMANDS_H_
 #define RIVULET_CLIENT_CLI_COMMANDS_H_
 

@@ -18,6 +18,9 @@
 namespace rivulet::cli {
 namespace {
 
+// CLI11 has a code of its own for each mistake.
+constexpr int kWrongUsage = 2;
+
 // Sets a field of the request when, and only when, the flag was given: an unset field takes the
 // checkpoint's default.
 template <typename T, typename Set>
@@ -101,7 +104,8 @@ void AddGenerate(CLI::App* app, GenerateOptions& options) {
   AddCommon(app, options.common);
   AddInput(app, options.input);
   v1::GenerateRequest* request = &options.request;
-  AddField<uint32_t>(app, "-m,--max-tokens", "At most this many tokens (256)",
+  AddField<uint32_t>(app, "-m,--max-tokens",
+                     "At most this many tokens (if the model does not say: 256)",
                      [=](uint32_t v) { request->set_max_tokens(v); });
   AddField<uint32_t>(app, "-n,--completions", "Independent completions of one prompt",
                      [=](uint32_t v) { request->set_n(v); });
@@ -162,9 +166,12 @@ void AddBench(CLI::App* app, bench::BenchOptions& o) {
 void AddChat(CLI::App* app, ChatOptions& options) {
   AddServer(app, options.common);
   app->add_option("--session", options.session, "Go on with the session of this id or name");
-  app->add_option("--system", options.system, "What the model shall be, if it has a chat template");
+  app->add_option(
+      "--system", options.system,
+      "What the model shall be; needs a server that applies its chat template (not yet)");
   v1::GenerateRequest* request = &options.request;
-  AddField<uint32_t>(app, "-m,--max-tokens", "At most this many tokens an answer (256)",
+  AddField<uint32_t>(app, "-m,--max-tokens",
+                     "At most this many tokens an answer (if the model does not say: 256)",
                      [=](uint32_t v) { request->set_max_tokens(v); });
   AddSampling(app, request->mutable_sampling());
   AddStops(app, request->mutable_stop());
@@ -183,7 +190,8 @@ void AddRename(CLI::App* app, SessionsOptions& options) {
   v1::UpdateSessionRequest* request = &options.update;
   rename
       ->add_option_function<std::string>(
-          "id", [=](const std::string& id) { request->set_id(id); }, "Its id")
+          "id", [=](const std::string& id) { request->set_id(id); },
+          "Its id, the start of it, or its name")
       ->required();
   rename
       ->add_option_function<std::string>(
@@ -198,7 +206,7 @@ void AddSessions(CLI::App* app, SessionsOptions& options) {
   AddSessionsAction(app, "list", "All of them; the same as no word", SessionsAction::kList,
                     options);
   AddSessionsAction(app, "get", "One of them", SessionsAction::kGet, options)
-      ->add_option("id", options.ids, "Its id")
+      ->add_option("id", options.ids, "Its id, the start of it, or its name")
       ->required()
       ->expected(1);
   CLI::App* create = AddSessionsAction(app, "create", "Make an empty one and print its id",
@@ -211,7 +219,7 @@ void AddSessions(CLI::App* app, SessionsOptions& options) {
   AddRename(app, options);
   AddSessionsAction(app, "delete", "Delete sessions and their state", SessionsAction::kDelete,
                     options)
-      ->add_option("id", options.ids, "Their ids")
+      ->add_option("id", options.ids, "Their ids or names")
       ->required();
 }
 
@@ -242,7 +250,11 @@ int Main(int argc, char** argv) {
   SessionsOptions sessions;
   CLI::App* sessions_app = app.add_subcommand("sessions", "What the server keeps between turns");
   AddSessions(sessions_app, sessions);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {  // --help and --version too, which are no error
+    return app.exit(error) == 0 ? 0 : kWrongUsage;
+  }
   if (chat_app->parsed()) return RunChat(chat);  // it takes the signals itself
   Cancellation cancellation;
   InterruptWatcher watcher(cancellation);

@@ -55,9 +55,11 @@ int RunScore(const ScoreOptions& options, Cancellation& cancellation) {
   Client client(options.common.server);
   const auto response = client.Score(request, MakeCallOptions(options.common, cancellation));
   if (!response.ok()) return Fail(response.status());
-  if (options.common.json) return PrintJson(*response) ? 0 : 1;
-  PrintTable(*response);
-  return 0;
+  if (options.common.json && !PrintJson(*response)) return 1;
+  if (!options.common.json) PrintTable(*response);
+  if (response->tokens_size() > 0) return 0;
+  std::fputs("error: nothing to score: no token of the text has one before it\n", stderr);
+  return 1;
 }
 
 int RunModel(const CommonOptions& options, Cancellation& cancellation) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "client/cli/find_session.h"
 #include "client/cli/support.h"
 #include "client/cli/text.h"
 
@@ -36,6 +37,13 @@ size_t WidthOf(const Column& column, const std::vector<v1::Session>& sessions, i
   return std::min(width, column.widest);
 }
 
+absl::StatusOr<v1::Session> Find(Client& client, const std::string& key, SessionKey kind,
+                                 const CallOptions& call) {
+  const auto session = FindSession(client, key, kind, call);
+  if (session.ok()) return session;
+  return WithNotFoundHint(session.status(), "`rivulet sessions` lists them");
+}
+
 int List(Client& client, const SessionsOptions& options, const CallOptions& call) {
   const auto sessions = client.ListAllSessions(call);
   if (!sessions.ok()) return Fail(sessions.status());
@@ -59,10 +67,25 @@ int Create(Client& client, const SessionsOptions& options, const CallOptions& ca
   return Print(session->id() + "\n") ? 0 : 1;
 }
 
+int Get(Client& client, const SessionsOptions& options, const CallOptions& call) {
+  const auto session = Find(client, options.ids.at(0), SessionKey::kIdNameOrStart, call);
+  return PrintOne(session, options.common.json);
+}
+
+int Rename(Client& client, const SessionsOptions& options, const CallOptions& call) {
+  const auto session = Find(client, options.update.id(), SessionKey::kIdNameOrStart, call);
+  if (!session.ok()) return Fail(session.status());
+  v1::UpdateSessionRequest update = options.update;
+  update.set_id(session->id());
+  return PrintOne(client.UpdateSession(update, call), options.common.json);
+}
+
 int Delete(Client& client, const SessionsOptions& options, const CallOptions& call) {
   int code = 0;
   for (const std::string& id : options.ids) {
-    const absl::Status status = client.DeleteSession(id, call);
+    const auto session = Find(client, id, SessionKey::kIdOrName, call);
+    const absl::Status status =
+        session.ok() ? client.DeleteSession(session->id(), call) : session.status();
     if (!status.ok()) code = Fail(status);
     if (absl::IsCancelled(status)) return code;
   }
@@ -106,11 +129,11 @@ int RunSessions(const SessionsOptions& options, Cancellation& cancellation) {
     case SessionsAction::kList:
       return List(client, options, call);
     case SessionsAction::kGet:
-      return PrintOne(client.GetSession(options.ids.at(0), call), options.common.json);
+      return Get(client, options, call);
     case SessionsAction::kCreate:
       return Create(client, options, call);
     case SessionsAction::kRename:
-      return PrintOne(client.UpdateSession(options.update, call), options.common.json);
+      return Rename(client, options, call);
     case SessionsAction::kDelete:
       return Delete(client, options, call);
   }

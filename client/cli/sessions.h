@@ -17,9 +17,9 @@ enum class SessionsAction : uint8_t { kList, kGet, kCreate, kRename, kDelete };
 struct SessionsOptions {
   CommonOptions common;
   SessionsAction action = SessionsAction::kList;
-  std::vector<std::string> ids;     // one for kGet, at least one for kDelete
+  std::vector<std::string> ids;     // or names: one for kGet, at least one for kDelete
   v1::CreateSessionRequest create;  // for kCreate
-  v1::UpdateSessionRequest update;  // for kRename
+  v1::UpdateSessionRequest update;  // for kRename; its id may be a name
 };
 
 // All that can be deleted of several is; 1 if any could not.

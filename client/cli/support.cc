@@ -71,13 +71,19 @@ CallOptions MakeCallOptions(const CommonOptions& options, Cancellation& cancella
   return call;
 }
 
+std::string ErrorText(const absl::Status& status) {
+  std::string text(status.ToString(absl::StatusToStringMode::kWithNoExtraData));
+  const auto wait = RetryAfter(status);
+  if (wait) text += " (try again in " + std::to_string(wait->count()) + " ms)";
+  return text;
+}
+
 int Fail(const absl::Status& status) {
   if (absl::IsCancelled(status)) {
     std::fputs("\ninterrupted\n", stderr);
     return 130;
   }
-  const std::string text(status.ToString());
-  std::fprintf(stderr, "error: %s\n", text.c_str());
+  std::fprintf(stderr, "error: %s\n", ErrorText(status).c_str());
   return 1;
 }
 

@@ -20,6 +20,9 @@ absl::Status FillInput(const InputOptions& options, v1::ScoreRequest& request);
 
 CallOptions MakeCallOptions(const CommonOptions& options, Cancellation& cancellation);
 
+// "NOT_FOUND: ...", with when to try again if the server said so.
+std::string ErrorText(const absl::Status& status);
+
 // "error: NOT_FOUND: ..." on stderr; returns the exit code for it.
 int Fail(const absl::Status& status);
 

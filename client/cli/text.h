@@ -28,6 +28,9 @@ size_t DisplayWidth(std::string_view text);
 // `text` and spaces up to `width` columns; a longer one is cut and ends with "...".
 std::string Padded(const std::string& text, size_t width);
 
+// "1 token", "2 tokens".
+std::string Counted(uint64_t count, const std::string& noun);
+
 // "2.1 MiB", "512 B".
 std::string Bytes(uint64_t bytes);
 

@@ -8,8 +8,10 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/chat/command.h"
+#include "client/cli/find_session.h"
 #include "client/cli/sessions.h"
 #include "client/cli/support.h"
 #include "client/cli/text.h"
@@ -51,7 +53,10 @@ class Chat {
     if (!options_.session.empty()) {
       const absl::Status status = WithCall(
           [&](const CallOptions& call) { return conversation_.Switch(options_.session, call); });
-      if (!status.ok()) return Failed(status), 1;
+      if (!status.ok()) {
+        Failed(WithNotFoundHint(status, "`rivulet sessions` lists them"));
+        return 1;
+      }
     }
     if (interactive_) Greet();
     return 0;
@@ -125,8 +130,21 @@ class Chat {
   }
 
   void Say(const std::string& text) {
-    if (text.empty() && model_.has_chat_template()) return;
+    if (text.empty() && conversation_.sends_messages()) return;
     if (!IsUtf8(text)) return Failed(absl::InvalidArgumentError("the line is not UTF-8"));
+    absl::Status status = RunTurn(text);
+    if (absl::IsUnimplemented(status) && conversation_.sends_messages()) {
+      if (!DoWithoutTemplate()) return;
+      status = RunTurn(text);
+    }
+    if (code_) return;
+    if (status.ok())
+      return screen_.Note(absl::StrCat("[", Summary(conversation_.last_turn()), "]"));
+    Failed(status);
+    if (interactive_) Explain(status);
+  }
+
+  absl::Status RunTurn(const std::string& text) {
     bool read = true;
     const absl::Status status = WithCall([&](const CallOptions& call) {
       return conversation_.Say(text, call, [&](const std::string& piece) {
@@ -135,11 +153,27 @@ class Chat {
       });
     });
     screen_.EndText();
-    if (!read) return End(1);  // nobody reads what we print
-    if (status.ok())
-      return screen_.Note(absl::StrCat("[", Summary(conversation_.last_turn()), "]"));
-    Failed(status);
-    if (interactive_) Explain(status);
+    if (!read) End(1);  // nobody reads what we print
+    return status;
+  }
+
+  // The model has a chat template, and its server does not apply templates. False when the chat
+  // cannot go on so.
+  bool DoWithoutTemplate() {
+    const std::string why = "this server does not apply chat templates yet";
+    if (!options_.system.empty()) {
+      screen_.Error(absl::StrCat("--system: ", why, "; leave it out and begin with the text"));
+      End(1);
+      return false;
+    }
+    screen_.Note(absl::StrCat("warning: ", why, "; ", model_.name(),
+                              " continues your text as it stands, ENTER alone lets it go on."));
+    return conversation_.FallBackToText();
+  }
+
+  // The server's own words begin so; all others are gRPC's, of a server that was not reached.
+  static bool ServerSaid(const absl::Status& status) {
+    return absl::StartsWith(status.message(), "the server");
   }
 
   // What a failed turn means for the next one.
@@ -147,8 +181,9 @@ class Chat {
     if (absl::IsNotFound(status)) {
       screen_.Note("The session is gone, and its text with it. Your next line starts a new one.");
     } else if (absl::IsUnavailable(status)) {
-      screen_.Note(absl::StrCat("No answer from ", options_.common.server,
-                                ". The next line tries again; arrow up brings this one back."));
+      const std::string silence = absl::StrCat("No answer from ", options_.common.server, ". ");
+      screen_.Note(absl::StrCat(ServerSaid(status) ? "" : silence,
+                                "The next line tries again; arrow up brings this one back."));
     } else if (absl::IsAborted(status)) {
       screen_.Note("Somebody else has a turn in this session. Try again, or /new.");
     }
@@ -174,7 +209,7 @@ class Chat {
       return screen_.Error("/switch needs the id or name of a session; /sessions lists them");
     const absl::Status status =
         WithCall([&](const CallOptions& call) { return conversation_.Switch(key, call); });
-    if (!status.ok()) return Failed(status);
+    if (!status.ok()) return Failed(WithNotFoundHint(status, "/sessions lists them"));
     ShowCurrent();
   }
 
@@ -205,15 +240,21 @@ class Chat {
     screen_.Table(StatsText(*session));
   }
 
+  static std::string StateText(const v1::Session& session) {
+    if (session.tier().empty()) return "none yet";
+    const bool on_device = session.tier() == "device";
+    return absl::StrCat(Bytes(session.state_bytes()), on_device ? " on the " : " in ",
+                        OneLine(session.tier()));
+  }
+
   std::string StatsText(const v1::Session& session) const {
     const std::string name = session.name().empty() ? "" : absl::StrCat(" (", session.name(), ")");
-    std::string text =
-        absl::StrCat("session    ", OneLine(session.id()), OneLine(name), "\nposition   ",
-                     session.position(), " tokens\nstate      ", Bytes(session.state_bytes()),
-                     " in ", OneLine(session.tier()), "\n");
+    std::string text = absl::StrCat("session    ", OneLine(session.id()), OneLine(name),
+                                    "\nposition   ", Counted(session.position(), "token"),
+                                    "\nstate      ", StateText(session), "\n");
     const TurnNumbers& turn = conversation_.last_turn();
     if (turn.finish_reason == v1::FINISH_REASON_UNSPECIFIED) return text;
-    absl::StrAppend(&text, "last turn  ", turn.usage.prompt_tokens(), " prompt tokens, ",
+    absl::StrAppend(&text, "last turn  ", Counted(turn.usage.prompt_tokens(), "prompt token"), ", ",
                     OneLine(Summary(turn)), "\nseed       ", turn.seed, "\n");
     return text;
   }

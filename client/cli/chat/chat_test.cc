@@ -160,7 +160,7 @@ TEST_F(ChatTest, WrongCommandsAreToldAndNotSent) {
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.messages, HasSubstr("error: no command /nonsense"));
   EXPECT_THAT(result.messages, HasSubstr("error: /switch needs"));
-  EXPECT_THAT(result.messages, HasSubstr("error: NOT_FOUND: no session"));
+  EXPECT_THAT(result.messages, HasSubstr("no session nobody; /sessions lists them"));
   EXPECT_THAT(result.messages, HasSubstr("the session is empty"));
   EXPECT_EQ(result.output, " /HELP\n");
 }
@@ -184,6 +184,7 @@ TEST_F(ChatTest, ABrokenTurnIsToldOnALineOfItsOwn) {
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(result.output, " BREAK\n THEN\n");
   EXPECT_THAT(result.messages, HasSubstr("error: UNAVAILABLE: the server is going"));
+  EXPECT_THAT(result.messages, Not(HasSubstr("No answer"))) << "that was one";
 }
 
 TEST_F(ChatTest, APipeEndsAtTheFirstFailure) {
@@ -214,7 +215,9 @@ TEST_F(ChatTest, ResumesASession) {
   EXPECT_EQ(server_.inference.turns().at(0).session_id(), "theirs");
   EXPECT_THAT(server_.sessions.ids(), SizeIs(1)) << "it was there before, and stays";
   options_.session = "nobody";
-  EXPECT_EQ(Run().code, 1);
+  const Result result = Run();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("no session nobody; `rivulet sessions` lists them"));
 }
 
 TEST_F(ChatTest, ASystemMessageNeedsATemplate) {
@@ -226,6 +229,41 @@ TEST_F(ChatTest, ASystemMessageNeedsATemplate) {
   EXPECT_EQ(Run().code, 0);
   ASSERT_THAT(server_.inference.turns(), SizeIs(1));
   EXPECT_EQ(server_.inference.turns()[0].messages().messages_size(), 2);
+}
+
+TEST_F(ChatTest, WithoutTemplatesOfTheServerTheTextIsContinued) {
+  server_.inference.set_has_chat_template(true);
+  server_.inference.set_applies_templates(false);
+  reader_.Type("hello");
+  reader_.Type("");  // lets it go on, from now on
+  const Result result = Run();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.output, " HELLO\n");
+  const size_t warning = result.messages.find("warning: this server does not apply chat templates");
+  EXPECT_NE(warning, std::string::npos) << result.messages;
+  EXPECT_EQ(result.messages.find("warning:", warning + 1), std::string::npos) << "once";
+  EXPECT_THAT(result.messages, Not(HasSubstr("error")));
+  const auto turns = server_.inference.turns();
+  ASSERT_THAT(turns, SizeIs(3));
+  EXPECT_EQ(turns[1].prompt(), "hello");
+  EXPECT_TRUE(turns[2].has_prompt());
+}
+
+TEST_F(ChatTest, ASystemMessageIsNotDroppedSilently) {
+  server_.inference.set_has_chat_template(true);
+  server_.inference.set_applies_templates(false);
+  options_.system = "be brief";
+  reader_.Type("hello");
+  reader_.Type("never read");
+  const Result result = Run();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("error: --system: this server does not apply"));
+  EXPECT_THAT(server_.inference.turns(), SizeIs(1));
+}
+
+TEST_F(ChatTest, ARefusalSaysWhenToComeBack) {
+  reader_.Type("crowd");
+  EXPECT_THAT(Run().messages, HasSubstr("too many wait (try again in 70 ms)\n"));
 }
 
 }  // namespace

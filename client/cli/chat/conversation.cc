@@ -5,8 +5,8 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "client/cli/chat/command.h"
+#include "client/cli/find_session.h"
 
 namespace rivulet::cli {
 namespace {
@@ -18,29 +18,6 @@ void AddMessage(v1::GenerateRequest& turn, const char* role, const std::string& 
   v1::Message* const message = turn.mutable_messages()->add_messages();
   message->set_role(role);
   message->set_content(content);
-}
-
-absl::Status Ambiguous(const std::string& key, const std::vector<v1::Session>& matches) {
-  constexpr size_t kNamed = 8;
-  std::string ids;
-  for (size_t i = 0; i < matches.size() && i < kNamed; ++i)
-    absl::StrAppend(&ids, " ", matches[i].id());
-  return absl::FailedPreconditionError(absl::StrCat(matches.size(), " sessions match ", key,
-                                                    ", give more of the id:", ids,
-                                                    matches.size() > kNamed ? " ..." : ""));
-}
-
-// The one session that `matches` chooses; NOT_FOUND if none.
-template <typename Matches>
-absl::StatusOr<v1::Session> OnlyMatch(const std::vector<v1::Session>& sessions,
-                                      const std::string& key, Matches matches) {
-  std::vector<v1::Session> found;
-  for (const v1::Session& session : sessions) {
-    if (matches(session)) found.push_back(session);
-  }
-  if (found.size() > 1) return Ambiguous(key, found);
-  if (found.size() == 1) return found[0];
-  return absl::NotFoundError(absl::StrCat("no session has the id or name ", key));
 }
 
 }  // namespace
@@ -72,9 +49,9 @@ class Conversation::Measurement {
   }
 
  private:
-  // Tokens that were made slowly may still arrive together; over less than this a rate says
-  // nothing.
-  static constexpr double kShortestRated = 0.005;
+  // Tokens arrive in bursts, whatever the pace at which they are made; over less than this a rate
+  // says nothing.
+  static constexpr double kShortestRated = 0.1;
 
   static double Seconds(Clock::duration time) {
     return std::chrono::duration<double>(time).count();
@@ -100,8 +77,14 @@ Conversation::Conversation(Client& client, v1::GenerateRequest request, bool has
                            std::string system)
     : client_(client),
       request_(std::move(request)),
-      has_chat_template_(has_chat_template),
+      sends_messages_(has_chat_template),
       system_(std::move(system)) {}
+
+bool Conversation::FallBackToText() {
+  if (!sends_messages_) return false;
+  sends_messages_ = false;
+  return true;
+}
 
 void Conversation::StartNew(const std::string& name) {
   id_.clear();
@@ -122,29 +105,13 @@ absl::Status Conversation::SetName(const std::string& name, const CallOptions& o
 }
 
 absl::Status Conversation::Switch(const std::string& key, const CallOptions& options) {
-  const absl::StatusOr<v1::Session> session = Find(key, options);
+  const absl::StatusOr<v1::Session> session =
+      FindSession(client_, key, SessionKey::kIdNameOrStart, options);
   if (!session.ok()) return session.status();
   id_ = session->id();
   name_ = session->name();
   if (session->position() > 0) endings_.emplace(id_, kUnknownText);
   return absl::OkStatus();
-}
-
-absl::StatusOr<v1::Session> Conversation::Find(const std::string& key, const CallOptions& options) {
-  // What is no id at all is INVALID_ARGUMENT, and may be a name.
-  absl::StatusOr<v1::Session> session = client_.GetSession(key, options);
-  if (!absl::IsNotFound(session.status()) && !absl::IsInvalidArgument(session.status())) {
-    return session;
-  }
-  const absl::StatusOr<std::vector<v1::Session>> all = client_.ListAllSessions(options);
-  if (!all.ok()) return all.status();
-  auto named = OnlyMatch(*all, key, [&](const v1::Session& s) { return s.name() == key; });
-  if (!absl::IsNotFound(named.status())) return named;
-  auto begun =
-      OnlyMatch(*all, key, [&](const v1::Session& s) { return s.id().rfind(key, 0) == 0; });
-  // The server knows what became of an id that it had.
-  const bool told = absl::IsNotFound(begun.status()) && absl::IsNotFound(session.status());
-  return told ? session : begun;
 }
 
 absl::Status Conversation::EnsureSession(const CallOptions& options) {
@@ -163,7 +130,7 @@ v1::GenerateRequest Conversation::MakeTurn(const std::string& line) const {
   turn.set_session_id(id_);
   const auto ending = endings_.find(id_);
   const bool first = ending == endings_.end();
-  if (!has_chat_template_) {
+  if (!sends_messages_) {
     turn.set_prompt(JoinText(first ? "" : ending->second, line));
     return turn;
   }

@@ -31,7 +31,7 @@ struct TurnNumbers {
   std::string matched_stop;
   uint64_t seed = 0;
   double first_token_seconds = 0;
-  double tokens_per_second = 0;  // after the first; 0: too few or too fast to tell
+  double tokens_per_second = 0;  // from the first to the last; 0: over too short a time to tell
 };
 
 class Conversation {
@@ -40,6 +40,12 @@ class Conversation {
   // messages, the first of a session after `system` if that is not empty; any other continues text.
   Conversation(Client& client, v1::GenerateRequest request, bool has_chat_template,
                std::string system);
+
+  // Continues text from now on, as a model without chat template does; `system` is not sent. For a
+  // server that answers messages with UNIMPLEMENTED, since it applies no templates. False if it
+  // does so already.
+  bool FallBackToText();
+  bool sends_messages() const { return sends_messages_; }
 
   // An empty session, made with its first line. An empty name: none.
   void StartNew(const std::string& name);
@@ -77,7 +83,6 @@ class Conversation {
   class Measurement;
 
   absl::Status EnsureSession(const CallOptions& options);
-  absl::StatusOr<v1::Session> Find(const std::string& key, const CallOptions& options);
   v1::GenerateRequest MakeTurn(const std::string& line) const;
   absl::Status RunTurn(ChatStream& stream, const v1::GenerateRequest& turn,
                        const std::function<bool(const std::string&)>& on_text);
@@ -86,7 +91,7 @@ class Conversation {
 
   Client& client_;
   const v1::GenerateRequest request_;
-  const bool has_chat_template_;
+  bool sends_messages_;
   const std::string system_;
 
   std::string id_;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "client/cli/support.h"
 #include "client/cli/text.h"
 
 namespace rivulet::cli {
@@ -66,7 +67,7 @@ void Screen::Note(const std::string& note) { Line("\033[2m", note); }
 
 void Screen::Error(const std::string& message) { Line("\033[31m", "error: " + message); }
 
-void Screen::Error(const absl::Status& status) { Error(std::string(status.ToString())); }
+void Screen::Error(const absl::Status& status) { Error(ErrorText(status)); }
 
 void Screen::Line(const char* colour, const std::string& line) {
   EndText();
@@ -79,8 +80,8 @@ void Screen::Line(const char* colour, const std::string& line) {
 
 std::string Summary(const TurnNumbers& turn) {
   char text[160];
-  int length = std::snprintf(text, sizeof text, "%u tokens", turn.usage.completion_tokens());
-  std::string summary(text, static_cast<size_t>(length));
+  int length = 0;
+  std::string summary = Counted(turn.usage.completion_tokens(), "token");
   if (turn.tokens_per_second > 0) {
     length = std::snprintf(text, sizeof text, ", %.1f tokens/s", turn.tokens_per_second);
     summary.append(text, static_cast<size_t>(length));

@@ -85,6 +85,9 @@ TEST(SummaryTest, SaysWhatATurnCost) {
   turn.finish_reason = v1::FINISH_REASON_CANCELLED;
   turn.tokens_per_second = 0;
   EXPECT_EQ(Summary(turn), "24 tokens, 31 cached, first token 12 ms, stopped by you");
+  turn.usage.set_completion_tokens(1);
+  EXPECT_EQ(Summary(turn), "1 token, 31 cached, first token 12 ms, stopped by you");
+  turn.usage.set_completion_tokens(24);
   turn.finish_reason = v1::FINISH_REASON_STOP;
   turn.matched_stop = "END";
   EXPECT_EQ(Summary(turn), "24 tokens, 31 cached, first token 12 ms, stopped before END");

@@ -1,0 +1,65 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "client/cli/find_session.h"
+
+#include <string_view>
+#include <vector>
+
+namespace rivulet::cli {
+namespace {
+
+absl::Status Ambiguous(const std::string& key, const std::vector<v1::Session>& matches) {
+  constexpr size_t kNamed = 8;
+  std::string text = std::to_string(matches.size()) + " sessions match " + key + ", say which:";
+  for (size_t i = 0; i < matches.size() && i < kNamed; ++i) text += " " + matches[i].id();
+  if (matches.size() > kNamed) text += " ...";
+  return absl::FailedPreconditionError(text);
+}
+
+// The one session that `matches` chooses; NOT_FOUND if none.
+template <typename Matches>
+absl::StatusOr<v1::Session> OnlyMatch(const std::vector<v1::Session>& sessions,
+                                      const std::string& key, Matches matches) {
+  std::vector<v1::Session> found;
+  for (const v1::Session& session : sessions) {
+    if (matches(session)) found.push_back(session);
+  }
+  if (found.size() > 1) return Ambiguous(key, found);
+  if (found.size() == 1) return found[0];
+  return absl::NotFoundError("no session has the id or name " + key);
+}
+
+// What the server says about an id that it had, without its advice for programs: what stands after
+// the last semicolon.
+absl::Status WithoutAdvice(const absl::Status& status) {
+  const std::string message(status.message());
+  return absl::Status(status.code(), message.substr(0, message.rfind("; ")));
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Session> FindSession(Client& client, const std::string& key, SessionKey kind,
+                                        const CallOptions& options) {
+  // An empty key would be the name of every session without one.
+  if (key.empty()) return absl::InvalidArgumentError("an empty text names no session");
+  // What is no id at all is INVALID_ARGUMENT, and may be a name.
+  const absl::StatusOr<v1::Session> session = client.GetSession(key, options);
+  if (!absl::IsNotFound(session.status()) && !absl::IsInvalidArgument(session.status())) {
+    return session;
+  }
+  const absl::StatusOr<std::vector<v1::Session>> all = client.ListAllSessions(options);
+  if (!all.ok()) return all.status();
+  auto found = OnlyMatch(*all, key, [&](const v1::Session& s) { return s.name() == key; });
+  if (absl::IsNotFound(found.status()) && kind == SessionKey::kIdNameOrStart) {
+    found = OnlyMatch(*all, key, [&](const v1::Session& s) { return s.id().rfind(key, 0) == 0; });
+  }
+  // The server knows what became of an id that it had.
+  const bool told = absl::IsNotFound(found.status()) && absl::IsNotFound(session.status());
+  return told ? WithoutAdvice(session.status()) : found;
+}
+
+absl::Status WithNotFoundHint(const absl::Status& status, const std::string& hint) {
+  if (!absl::IsNotFound(status)) return status;
+  return absl::NotFoundError(std::string(status.message()) + "; " + hint);
+}
+
+}  // namespace rivulet::cli
