@@ -117,6 +117,8 @@ void Driver::UpdateStage(TimePoint now) {
 }
 
 void Driver::BeginNextPhase(TimePoint now) {
+  // What was due before belongs to what was before, or a phase would have an arrival at both ends.
+  if (options_.rate > 0) StartOpenLoop(now, now);
   stage_ = Stage::kMeasuring;
   stage_begin_ = now;
   started_in_phase_ = 0;

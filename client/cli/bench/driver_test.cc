@@ -248,6 +248,14 @@ TEST(BenchDriverTest, OpenLoopSendsAlsoWhileTheServerStalls) {
   EXPECT_GE(phase.first_token.max(), milliseconds(290));
 }
 
+TEST(BenchDriverTest, APhaseHasAsManyArrivalsAsTheRateSays) {
+  FakeServer server;
+  const Outcome outcome = RunBenchOn(
+      server.address(),
+      {.rate = 50, .arrival = Arrival::kConstant, .duration_seconds = 0.4, .warmup_seconds = 0.1});
+  EXPECT_EQ(outcome.phases.at(0).due, 20u) << "the one at the end of the warm-up is of it";
+}
+
 TEST(BenchDriverTest, ArrivalsOverTheLimitAreCountedAndNotSent) {
   FakeServer server([](grpc::ServerContext& context, const v1::GenerateRequest&) {
     while (!context.IsCancelled()) std::this_thread::sleep_for(milliseconds(1));

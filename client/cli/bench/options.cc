@@ -13,7 +13,6 @@ namespace {
 
 constexpr double kDefaultSeconds = 10;
 constexpr uint32_t kDefaultOutputTokens = 128;
-constexpr uint32_t kEndlessOutputTokens = 1'000'000;
 constexpr double kMaxSeconds = 7 * 24 * 3600.0;
 constexpr double kMaxRate = 1e6;
 constexpr double kMaxMilliseconds = kMaxSeconds * 1000;
@@ -89,9 +88,12 @@ std::string ToString(Arrival arrival) {
   return arrival == Arrival::kPoisson ? "poisson" : "constant";
 }
 
+bool OutputsAreEndless(const BenchOptions& options) {
+  return options.interfere_prompt > 0 && !options.output_tokens;
+}
+
 LengthRange OutputTokens(const BenchOptions& options) {
-  const uint32_t length =
-      options.interfere_prompt > 0 ? kEndlessOutputTokens : kDefaultOutputTokens;
+  const uint32_t length = OutputsAreEndless(options) ? kEndlessOutputTokens : kDefaultOutputTokens;
   return options.output_tokens.value_or(LengthRange{.low = length, .high = length});
 }
 

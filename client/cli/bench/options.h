@@ -63,8 +63,10 @@ struct BenchOptions {
 };
 
 // What was asked for or its default: 128, or without end when streams have to run as long as the
-// phases of --interfere-prompt do.
+// phases of --interfere-prompt do. Without end is kEndlessOutputTokens.
+constexpr uint32_t kEndlessOutputTokens = 1'000'000;
 LengthRange OutputTokens(const BenchOptions& options);
+bool OutputsAreEndless(const BenchOptions& options);
 
 // Seconds that each measured phase lasts at most.
 double PhaseSeconds(const BenchOptions& options);

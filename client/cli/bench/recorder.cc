@@ -87,22 +87,36 @@ void Recorder::OnMessage(RequestRecord& record, const v1::GenerateResponse& mess
 }
 
 void Recorder::OnTokens(RequestRecord& record, uint64_t tokens, TimePoint now) {
-  if (record.tokens == 0) record.first = now;
   if (!record.interfering) {
-    if (record.tokens > 0) {
-      current().token_gap.Add(now - record.last, tokens);
-      current().message_gap.Add(now - record.last);
-      if (!IsWithin(record.last, now, options_.slo_itl_ms)) record.late_tokens += tokens;
-    } else {
-      phases_[record.phase].first_token.Add(now - record.due);
-      ++total_first_tokens_;
-    }
-    current().output_tokens += tokens;
-    ++current().messages;
-    total_tokens_ += tokens;
+    if (record.tokens == 0 || now - record.last >= kTogether) BeginMessage(record, now);
+    AddTokens(record, tokens);
   }
+  if (record.tokens == 0) record.first = now;
   record.last = now;
   record.tokens += tokens;
+}
+
+void Recorder::BeginMessage(RequestRecord& record, TimePoint now) {
+  if (++record.messages == 1) {
+    phases_[record.phase].first_token.Add(now - record.due);
+    ++total_first_tokens_;
+  } else {
+    record.gap = now - record.last;
+    current().message_gap.Add(record.gap);
+  }
+  ++current().messages;
+}
+
+// Tokens that came with the first one have no gap.
+void Recorder::AddTokens(RequestRecord& record, uint64_t tokens) {
+  if (record.messages > 1) {
+    current().token_gap.Add(record.gap, tokens);
+    if (options_.slo_itl_ms > 0 && Milliseconds(record.gap) > options_.slo_itl_ms) {
+      record.late_tokens += tokens;
+    }
+  }
+  current().output_tokens += tokens;
+  total_tokens_ += tokens;
 }
 
 void Recorder::OnEnd(const RequestRecord& record, const absl::Status& status, bool cut_off,
@@ -135,7 +149,7 @@ void Recorder::OnSuccess(const RequestRecord& record, PhaseStatistics& phase, Ti
   ++total_succeeded_;
   ++phase.succeeded;
   phase.end_to_end.Add(now - record.due);
-  if (record.tokens > 1) {
+  if (record.messages > 1) {
     phase.per_token_mean.Add((record.last - record.first) /
                              static_cast<int64_t>(record.tokens - 1));
   }

@@ -5,7 +5,10 @@
 //   - rates (tokens/s, requests/s, goodput): by what happens between begin and end of the phase;
 //   - latencies and outcomes of requests: by the phase in which the request was due, also when it
 //     ends after it;
-//   - gaps between messages: by the phase in which the later message came.
+//   - gaps between messages: by the phase in which the later message came. Messages of a stream
+//     that come less than kTogether apart lay ready together, behind a stall of the server, the
+//     network or this client. They are one message: a reader sees them at once, and the gaps
+//     between them would hide the stall.
 // Not thread-safe: the driver's one thread calls it.
 #ifndef RIVULET_CLIENT_CLI_BENCH_RECORDER_H_
 #define RIVULET_CLIENT_CLI_BENCH_RECORDER_H_
@@ -68,7 +71,7 @@ struct PhaseStatistics {
 
   // What happened between begin and end.
   uint64_t output_tokens = 0;
-  uint64_t messages = 0;       // that carried tokens
+  uint64_t messages = 0;       // that carried tokens; those that came together are one
   uint64_t prompt_tokens = 0;  // of the requests that succeeded
   uint64_t completed = 0;
   uint64_t good = 0;  // completed and due in the phase, and within the limits of --slo-*
@@ -83,7 +86,8 @@ struct PhaseStatistics {
   ErrorTable errors;          // of requests, interfering prompts and the calls that manage sessions
   LatencyHistogram first_token;
   LatencyHistogram end_to_end;
-  LatencyHistogram per_token_mean;  // of a request: first token to last, over tokens - 1
+  LatencyHistogram per_token_mean;  // of a request of two messages: first token to last, over
+                                    // tokens - 1
   LatencyHistogram send_lag;        // open loop: how late the client itself was
 
   LatencyHistogram token_gap;    // the gap before a message, once for each of its tokens
@@ -107,10 +111,15 @@ struct RequestRecord {
   TimePoint due;
   TimePoint first;
   TimePoint last;
+  std::chrono::nanoseconds gap{0};  // before the last message
+  uint64_t messages = 0;
   uint64_t tokens = 0;
   uint64_t late_tokens = 0;  // whose gap was over --slo-itl-ms
   v1::Usage usage;
 };
+
+// Far more than reading a message that is already here takes, far less than a step of a model.
+constexpr std::chrono::microseconds kTogether(100);
 
 class Recorder {
  public:
@@ -142,6 +151,8 @@ class Recorder {
 
   PhaseStatistics& current() { return phases_[current_]; }
   void OnTokens(RequestRecord& record, uint64_t tokens, TimePoint now);
+  void BeginMessage(RequestRecord& record, TimePoint now);
+  void AddTokens(RequestRecord& record, uint64_t tokens);
   void OnSuccess(const RequestRecord& record, PhaseStatistics& phase, TimePoint now);
   void OnInterferingEnd(const RequestRecord& record, const absl::Status& status, bool cut_off);
   bool MeetsLimits(const RequestRecord& record) const;

@@ -48,6 +48,37 @@ TEST(BenchRecorderTest, TokensOfOneMessageEachWaitedForIt) {
   EXPECT_EQ(phase.PerSecond(phase.output_tokens), 50);
 }
 
+TEST(BenchRecorderTest, MessagesThatLayReadyTogetherAreOne) {
+  Recorder recorder({.slo_itl_ms = 50});
+  recorder.BeginPhase("load", At(0));
+  RequestRecord record = recorder.StartRequest(At(0), At(0), 0, 9);
+  const auto moment = kTogether - std::chrono::microseconds(1);
+  recorder.OnMessage(record, Tokens(1), At(10));
+  recorder.OnMessage(record, Tokens(2), At(10) + moment);
+  for (int i = 0; i < 3; ++i) recorder.OnMessage(record, Tokens(2), At(110) + i * moment);
+  recorder.OnEnd(record, absl::OkStatus(), false, At(111));
+  recorder.EndPhase(At(200));
+  const PhaseStatistics phase = recorder.TakePhases().at(0);
+  EXPECT_EQ(phase.messages, 2u);
+  EXPECT_EQ(phase.message_gap.count(), 1u);
+  EXPECT_EQ(phase.token_gap.count(), 6u) << "the first three have no gap";
+  EXPECT_EQ(Ms(phase.token_gap.min()), 99) << "each was waited for as long as the first of them";
+  EXPECT_EQ(phase.good, 0u) << "they are late too";
+  EXPECT_EQ(phase.output_tokens, 9u);
+}
+
+TEST(BenchRecorderTest, ARequestThatCameAtOnceHasNoTimePerToken) {
+  Recorder recorder({});
+  recorder.BeginPhase("load", At(0));
+  Play(recorder, 0, {{10, 8}});
+  Play(recorder, 0, {{10, 4}, {10, 4}});
+  recorder.EndPhase(At(200));
+  const PhaseStatistics phase = recorder.TakePhases().at(0);
+  EXPECT_EQ(phase.succeeded, 2u);
+  EXPECT_EQ(phase.per_token_mean.count(), 0u);
+  EXPECT_EQ(phase.token_gap.count(), 0u);
+}
+
 TEST(BenchRecorderTest, LatencyCountsFromWhenTheRequestWasDue) {
   Recorder recorder({.rate = 10});
   recorder.BeginPhase("load", At(0));

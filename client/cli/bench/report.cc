@@ -30,19 +30,21 @@ void AppendHead(const BenchOptions& o, const RunResult& result, std::string& out
   if (o.rate > 0) {
     Append(out, "open loop: %g requests/s, %s arrivals", o.rate, ToString(o.arrival).c_str());
   } else {
-    Append(out, "closed loop: %u streams", o.concurrency);
+    Append(out, "closed loop: %u stream%s", o.concurrency, o.concurrency == 1 ? "" : "s");
   }
   const std::string prompts =
       o.prompt_file.empty() ? ToString(o.prompt_tokens) + " tokens" : "from " + o.prompt_file;
-  Append(out, "; prompts %s, outputs %s tokens, seed %" PRIu64, prompts.c_str(),
-         ToString(OutputTokens(o)).c_str(), o.seed);
+  const std::string outputs =
+      OutputsAreEndless(o) ? "without end" : ToString(OutputTokens(o)) + " tokens";
+  Append(out, "; prompts %s, outputs %s, seed %" PRIu64, prompts.c_str(), outputs.c_str(), o.seed);
   if (o.turns > 0) Append(out, ", sessions of %u turns", o.turns);
   if (result.ending != "complete") Append(out, "\n%s", result.ending.c_str());
   out += "\n";
 }
 
-void AppendCounts(const BenchOptions& options, const PhaseStatistics& phase, std::string& out) {
-  Append(out, "\n%s: %.2f s\n", phase.name.c_str(), phase.seconds());
+void AppendRequests(const BenchOptions& options, const PhaseStatistics& phase, std::string& out) {
+  // Streams without end began in the warm-up and are still running.
+  if (OutputsAreEndless(options) && phase.due == 0) return;
   Append(out, "requests       %" PRIu64 " due, %" PRIu64 " succeeded, %" PRIu64 " failed",
          phase.due, phase.succeeded, phase.failed);
   if (phase.cut_off > 0) Append(out, ", %" PRIu64 " cut off at the end", phase.cut_off);
@@ -51,6 +53,11 @@ void AppendCounts(const BenchOptions& options, const PhaseStatistics& phase, std
   if (options.slo_ttft_ms > 0 || options.slo_itl_ms > 0) {
     Append(out, "goodput        %.2f requests/s within the limits\n", phase.PerSecond(phase.good));
   }
+}
+
+void AppendCounts(const BenchOptions& options, const PhaseStatistics& phase, std::string& out) {
+  Append(out, "\n%s: %.2f s\n", phase.name.c_str(), phase.seconds());
+  AppendRequests(options, phase, out);
   Append(out, "output tokens  %" PRIu64 ", %.1f/s, %.2f a message\n", phase.output_tokens,
          phase.PerSecond(phase.output_tokens),
          static_cast<double>(phase.output_tokens) /

@@ -88,6 +88,10 @@ TEST(BenchReportTest, RatioOfThePhases) {
   EXPECT_THAT(TextReport(options, result), HasSubstr("2.50x"));
   const nlohmann::json ratio = Parsed(options, result)["interference"]["inter_token_ratio"];
   EXPECT_NEAR(ratio["p99"], 2.5, 0.02);
+  EXPECT_THAT(TextReport(options, result), HasSubstr("outputs without end"));
+  EXPECT_THAT(TextReport(options, result), HasSubstr("8 due")) << "some failed and began again";
+  result.phases[0].due = result.phases[1].due = 0;
+  EXPECT_THAT(TextReport(options, result), Not(HasSubstr("0 due")));
   EXPECT_THAT(Doubts(options, result), IsEmpty());
   result.phases[1].interference.succeeded = 0;
   EXPECT_THAT(Doubts(options, result), ElementsAre(HasSubstr("no interfering prompt")));
