@@ -141,6 +141,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
   impl->handlers = std::move(handlers);
   httplib::Server& server = impl->server;
   server.set_payload_max_length(kLargestBody);
+  server.set_default_headers({{"Accept-Ranges", "none"}});  // httplib says bytes in answers to HEAD
   // httplib's own options include SO_REUSEPORT, which would let two servers share a port silently.
   server.set_socket_options([](socket_t socket) {
     const int yes = 1;

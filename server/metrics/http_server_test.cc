@@ -194,6 +194,7 @@ TEST(HttpServerTest, RangesAreNotLookedAt) {
       const std::string answer = client.Receive();
       EXPECT_THAT(answer, testing::StartsWith("HTTP/1.1 200"));
       EXPECT_THAT(answer, testing::EndsWith(kHandlers.metrics_text()));
+      EXPECT_THAT(answer, testing::HasSubstr("Accept-Ranges: none\r\n"));
       EXPECT_LT(answer.size(), 1500u);
     }
   }
