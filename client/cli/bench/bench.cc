@@ -63,7 +63,10 @@ int ExitCode(Ending ending, const Recorder& recorder) {
 }  // namespace
 
 int RunBench(const BenchOptions& options, Cancellation& cancellation) {
-  if (absl::Status status = Validate(options); !status.ok()) return Fail(status);
+  if (absl::Status status = Validate(options); !status.ok()) {
+    Fail(status);
+    return 2;
+  }
   RunResult result;
   absl::StatusOr<v1::Model> model = AskForModel(options, cancellation);
   if (!model.ok()) return Fail(model.status());

@@ -10,7 +10,8 @@
 namespace rivulet::cli::bench {
 
 // Runs the load and prints the report. The exit code: 0 when something succeeded, 1 when nothing
-// did or the options make no sense, 130 when interrupted (what was measured is reported first).
+// did, 2 when the options make no sense, 130 when interrupted (what was measured is reported
+// first).
 int RunBench(const BenchOptions& options, Cancellation& cancellation);
 
 }  // namespace rivulet::cli::bench
