@@ -133,6 +133,13 @@ CLOSED_HEAD = ["streams", "output tokens/s", "all tokens/s", "TTFT ms p50/p95/p9
                "failed", "server CPU us/token", "client CPU us/token"]
 
 
+def closed_notes(report):
+    if "error" in report or report["phases"][0]["first_token_ms"]["count"]:
+        return []
+    return [f"no request began within the measured {report['phases'][0]['seconds']:.1f} s and got its first token (the streams were busy with "
+            "those before): so TTFT is -; measure longer (--seconds)"]
+
+
 def closed_row(streams, report):
     if "error" in report:
         return error_row(str(streams), report, len(CLOSED_HEAD))
@@ -212,7 +219,8 @@ def markdown(options, results):
                 f"{options.slo_ttft_ms:g} ms, 99 % of the tokens within {options.slo_itl_ms:g} ms.\n",
                 table(OVERLOAD_HEAD, [overload_row(factor, report) for factor, report in results["overload"].items()])]
     notes = [f"- {name}, {key}: {note}" for name in ("closed_loop", "interference", "overload")
-             for key, report in results[name].items() for note in report.get("notes", [])]
+             for key, report in results[name].items()
+             for note in report.get("notes", []) + (closed_notes(report) if name == "closed_loop" else [])]
     return "\n".join(out + (["## Notes\n"] + notes if notes else [])) + "\n"
 
 
