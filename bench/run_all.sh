@@ -38,4 +38,4 @@ for n in $counts; do
   step 90 "linear_$n" $pin python3 bench/linear_against_libraries.py --rate "$bin/rivulet-linear-rate" --threads "$n" --seconds 0.2 --json "$out/linear_$n.json"
 done
 step 30 read_order taskset -c "$(cores 1)" "$bin/rivulet-read-order"
-step 150 contexts "$bin/rivulet-engine-bench" --model models/tales --threads "$n" --streams '' --prefill 0 --tokens 4096 --prefill_step 1024 --contexts 1000,10000,100000,1000000 --json "$out/contexts_$n.json"
+step 150 contexts "$bin/rivulet-engine-bench" --model models/tales --threads "$n" --streams '' --prefill 0 --tokens 4096 --prefill-step 1024 --contexts 1000,10000,100000,1000000 --json "$out/contexts_$n.json"

@@ -6,11 +6,11 @@
 //   out.json
 //
 // Decode: every stream samples one token a step, all in one step. Prefill: one prompt, in steps of
-// --prefill_step tokens. Beside each stand the bytes that a step must move at least (weights once;
+// --prefill-step tokens. Beside each stand the bytes that a step must move at least (weights once;
 // of each stream's state the checkpoint once and half a tail a token, and a checkpoint read and
 // written once in kFoldInterval tokens) and their share of what this machine's memory gives,
 // measured in the same run by reading 1 GiB with the same number of threads. A model that fits
-// the caches can pass 100 %.
+// the caches can pass 100 %. Exit codes: 0, 2 for wrong flags, 1 for all else.
 #include <sys/utsname.h>
 
 #include <algorithm>
@@ -25,8 +25,7 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
+#include "absl/flags/reflection.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -57,6 +56,7 @@ ABSL_FLAG(uint32_t, tokens, 128, "decode steps to time at each point");
 ABSL_FLAG(uint32_t, prefill, 2048, "tokens of the prompt that is timed; 0: none");
 ABSL_FLAG(uint32_t, prefill_step, 512, "prompt tokens a step");
 ABSL_FLAG(std::string, json, "", "also write the results to this file");
+ABSL_FLAG(bool, help, false, "print this, then exit");
 
 namespace rivulet {
 namespace {
@@ -135,6 +135,65 @@ class Bench {
   Json results_;
 };
 
+constexpr const char* kFlagNames[] = {
+    "model",    "random-config", "threads", "state-memory", "dtype", "state-dtype", "streams",
+    "contexts", "tokens",        "prefill", "prefill-step", "json",  "help"};
+
+// A name may have dashes or underscores. Null: no such flag; the libraries we link define some too.
+absl::CommandLineFlag* FindFlag(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  const auto same = [&](const char* known) { return name == known; };
+  if (std::none_of(std::begin(kFlagNames), std::end(kFlagNames), same)) return nullptr;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return absl::FindCommandLineFlag(name);
+}
+
+std::string Help() {
+  std::string help =
+      "rivulet-engine-bench: times the bare engine, without scheduler, server or network.\n"
+      "Flags, written --name=value or --name value:\n";
+  for (const char* name : kFlagNames) {
+    const absl::CommandLineFlag* const flag = FindFlag(name);
+    absl::StrAppend(&help, "  --", name, "  ", flag->Help());
+    if (!flag->DefaultValue().empty() && std::string(name) != "help") {
+      absl::StrAppend(&help, " (default ", flag->DefaultValue(), ")");
+    }
+    help += '\n';
+  }
+  return help;
+}
+
+absl::Status SetFlag(const std::string& name, const std::string& value) {
+  std::string error;
+  absl::CommandLineFlag* const flag = FindFlag(name);
+  if (flag->ParseFrom(value, &error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", name, "=\"", value, "\" is no valid value (", flag->Help(), ")"));
+}
+
+absl::Status ReadCommandLine(const std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    const size_t equals = argument.find('=');
+    const std::string name = argument.substr(std::min<size_t>(2, argument.size()), equals - 2);
+    if (argument.rfind("--", 0) != 0 || FindFlag(name) == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown argument \"", argument, "\"; --help lists the flags"));
+    }
+    std::string value = "true";
+    if (equals != std::string::npos) {
+      value = argument.substr(equals + 1);
+    } else if (name != "help") {
+      if (++i == arguments.size()) {
+        return absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value"));
+      }
+      value = arguments[i];
+    }
+    RIVULET_RETURN_IF_ERROR(SetFlag(name, value));
+  }
+  return absl::OkStatus();
+}
+
 std::string Command(int argc, char** argv) {
   return absl::StrJoin(std::vector<std::string>(argv, argv + argc), " ");
 }
@@ -207,7 +266,7 @@ Segment NextSegment(const Stream& stream, size_t first_token, size_t tokens) {
   return {first_token, tokens, stream.position, stream.checkpoint, stream.checkpoint, stream.tail};
 }
 
-// A prompt of arbitrary tokens, in steps of --prefill_step.
+// A prompt of arbitrary tokens, in steps of --prefill-step.
 absl::Status Bench::Feed(Stream& stream, size_t tokens) {
   while (tokens > 0) {
     const size_t count = std::min<size_t>(tokens, absl::GetFlag(FLAGS_prefill_step));
@@ -404,6 +463,22 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> LoadFlaggedModel() {
   return model;
 }
 
+// Wrong flags that show before anything is loaded.
+absl::Status CheckFlags() {
+  RIVULET_RETURN_IF_ERROR(ParseNumbers(absl::GetFlag(FLAGS_streams)).status());
+  RIVULET_RETURN_IF_ERROR(ParseNumbers(absl::GetFlag(FLAGS_contexts)).status());
+  RIVULET_RETURN_IF_ERROR(ParseDType(absl::GetFlag(FLAGS_state_dtype)).status());
+  const std::string dtype = absl::GetFlag(FLAGS_dtype);
+  if (dtype != "auto") RIVULET_RETURN_IF_ERROR(ParseDType(dtype).status());
+  if (absl::GetFlag(FLAGS_tokens) == 0 || absl::GetFlag(FLAGS_prefill_step) == 0) {
+    return absl::InvalidArgumentError("--tokens and --prefill-step must be at least 1");
+  }
+  if (absl::GetFlag(FLAGS_model).empty() == absl::GetFlag(FLAGS_random_config).empty()) {
+    return absl::InvalidArgumentError("give --model DIRECTORY or --random-config FILE");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Run(const std::string& command) {
   RIVULET_ASSIGN_OR_RETURN(const auto streams, ParseNumbers(absl::GetFlag(FLAGS_streams)));
   RIVULET_ASSIGN_OR_RETURN(const auto contexts, ParseNumbers(absl::GetFlag(FLAGS_contexts)));
@@ -436,11 +511,18 @@ absl::Status Run(const std::string& command) {
 
 // NOLINTNEXTLINE(bugprone-exception-escape): without memory a benchmark may end.
 int main(int argc, char** argv) {
-  const std::string command = rivulet::Command(argc, argv);
-  absl::SetProgramUsageMessage("times the bare engine: --model DIR [--streams 1,8,64]");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = rivulet::Run(command);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "rivulet-engine-bench: %s\n", std::string(status.message()).c_str());
-  return 1;
+  const auto fail = [](int code, const absl::Status& status) {
+    std::fprintf(stderr, "rivulet-engine-bench: error: %s\n",
+                 std::string(status.message()).c_str());
+    return code;
+  };
+  absl::Status status = rivulet::ReadCommandLine({argv + 1, argv + argc});
+  if (status.ok() && absl::GetFlag(FLAGS_help)) {
+    std::fputs(rivulet::Help().c_str(), stdout);
+    return 0;
+  }
+  if (status.ok()) status = rivulet::CheckFlags();
+  if (!status.ok()) return fail(2, status);
+  status = rivulet::Run(rivulet::Command(argc, argv));
+  return status.ok() ? 0 : fail(1, status);
 }
