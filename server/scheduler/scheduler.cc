@@ -232,8 +232,15 @@ void Scheduler::Admit(TimePoint now) {
     // Who was let in may have ended at once and made room.
     if (waiting_.size() < before) continue;
     if (AnythingRuns() || CanMakeRoom(NewSlots(*waiting_.front()))) return;
+    // Whoever else has a lease submits its request soon or gives it back, and either wakes us.
+    if (sessions_.leases() > WaitingLeases()) return;
     RefuseFirst(now);
   }
+}
+
+size_t Scheduler::WaitingLeases() const {
+  return static_cast<size_t>(std::count_if(waiting_.begin(), waiting_.end(),
+                                           [](const auto& r) { return r->session.held(); }));
 }
 
 bool Scheduler::AnythingRuns() const {

@@ -141,6 +141,7 @@ class Scheduler {
   bool TryAdmit(std::unique_ptr<Request>& request, TimePoint now);
   void RefuseFirst(TimePoint now);
   bool AnythingRuns() const;
+  size_t WaitingLeases() const;
   uint32_t HeldSlots() const;
   bool CanMakeRoom(uint32_t slots) const;
   bool MakeRoom(uint32_t slots);

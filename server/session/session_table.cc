@@ -161,15 +161,19 @@ absl::StatusOr<SessionInfo> SessionTable::Create(const std::string& id, const st
 
 absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& entry,
                                                  bool& first_to_expire) {
-  if (entries_.size() >= options_.max_sessions) {
+  if (entries_.count(entry->id) > 0) {
+    return absl::AlreadyExistsError(absl::StrCat("session \"", entry->id, "\" exists already"));
+  }
+  const bool full = entries_.size() >= options_.max_sessions;
+  if (full && idle_empty_.empty()) {
     return absl::ResourceExhaustedError(
         absl::StrCat(entries_.size(),
                      " sessions exist, as many as the server keeps: delete some, or start the "
                      "server with a shorter --session-ttl"));
   }
-  if (!entries_.try_emplace(entry->id, entry).second) {
-    return absl::AlreadyExistsError(absl::StrCat("session \"", entry->id, "\" exists already"));
-  }
+  // One that was never used holds nothing that could be lost.
+  if (full) Remove(std::shared_ptr<Entry>(idle_empty_.front()), Reason::kEvicted);
+  entries_.emplace(entry->id, entry);
   first_to_expire = SetIdle(entry);
   metrics_.sessions.Add(1);
   return InfoOf(*entry);
@@ -232,6 +236,7 @@ absl::StatusOr<SessionLease> SessionTable::Lease(const std::string& id, bool exc
 void SessionTable::SetBusy(Entry& entry, bool exclusive) {
   if (!entry.busy()) IdleListOf(entry).erase(entry.idle);
   entry.last_used = options_.now();
+  ++leases_;
   if (exclusive) {
     entry.in_turn = true;
   } else {
@@ -240,15 +245,16 @@ void SessionTable::SetBusy(Entry& entry, bool exclusive) {
 }
 
 void SessionTable::Return(Entry& entry, bool exclusive) {
-  bool first_to_expire = false;
+  bool idle = false;
   {
     MutexLock lock(&mutex_);
-    first_to_expire = EndLease(entry, exclusive);
+    idle = EndLease(entry, exclusive);
   }
-  if (first_to_expire && on_reap_) on_reap_();
+  if (idle && on_reap_) on_reap_();
 }
 
 bool SessionTable::EndLease(Entry& entry, bool exclusive) {
+  --leases_;
   if (!entry.in_table) return false;  // dropped
   if (exclusive) {
     entry.in_turn = false;
@@ -256,7 +262,9 @@ bool SessionTable::EndLease(Entry& entry, bool exclusive) {
   } else {
     --entry.readers;
   }
-  return !entry.busy() && SetIdle(entries_.at(entry.id));
+  if (entry.busy()) return false;
+  SetIdle(entries_.at(entry.id));
+  return true;
 }
 
 bool SessionTable::SetIdle(const std::shared_ptr<Entry>& entry) {
@@ -280,7 +288,7 @@ absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::Find(
   const char* why = "it was never created, or is long gone";
   if (departed != departed_.end()) {
     constexpr const char* kWhy[] = {"it was deleted", "it was idle for longer than --session-ttl",
-                                    ("its slots were needed for others (it was the least recently "
+                                    ("room was needed for others (it was the least recently "
                                      "used; --state-memory sets how many fit)"),
                                     "its state was lost in a failed step"};
     why = kWhy[static_cast<size_t>(departed->second)];
@@ -331,6 +339,11 @@ size_t SessionTable::size() const {
 size_t SessionTable::states() const {
   MutexLock lock(&mutex_);
   return states_ + garbage_.size();
+}
+
+size_t SessionTable::leases() const {
+  MutexLock lock(&mutex_);
+  return leases_;
 }
 
 size_t SessionTable::idle_states() const {

@@ -117,7 +117,8 @@ class SessionTable {
 
   // A session without context. An empty id: one is made up. INVALID_ARGUMENT for an id that is not
   // 1 to kMaxIdBytes letters, digits and -_.: or a name over kMaxNameBytes; ALREADY_EXISTS;
-  // RESOURCE_EXHAUSTED when max_sessions exist.
+  // RESOURCE_EXHAUSTED when max_sessions exist and all of them were used (the oldest that never was
+  // makes room).
   absl::StatusOr<SessionInfo> Create(const std::string& id, const std::string& name);
 
   // NOT_FOUND, saying what became of the session if that is still known.
@@ -139,8 +140,9 @@ class SessionTable {
   // To read; several at once. NOT_FOUND as Get; ABORTED while a turn has its lease.
   absl::StatusOr<SessionLease> LeaseForReading(const std::string& id);
 
-  // Called, without a lock held, when there is something to Reap, and when NextExpiry is no longer
-  // never: whoever sleeps until then must look again. Set once, before any Create.
+  // Called, without a lock held, when there is something to Reap, when NextExpiry is no longer
+  // never, and when a session has become idle, whose slots somebody may wait for. Set once, before
+  // any Create.
   void set_on_reap(std::function<void()> on_reap) { on_reap_ = std::move(on_reap); }
 
   size_t size() const;
@@ -149,6 +151,7 @@ class SessionTable {
   size_t states() const;
   // Of these, the ones that EvictLeastRecentlyUsed could destroy.
   size_t idle_states() const;
+  size_t leases() const;  // that are out
 
   // ---- The engine thread.
 
@@ -172,6 +175,7 @@ class SessionTable {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<SessionLease> Lease(const std::string& id, bool exclusive);
   void Return(Entry& entry, bool exclusive);
+  // True if the session is idle now.
   bool EndLease(Entry& entry, bool exclusive) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lists the entry as idle. True if it is the first that will expire.
   bool SetIdle(const std::shared_ptr<Entry>& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -195,6 +199,7 @@ class SessionTable {
   IdleList idle_states_ ABSL_GUARDED_BY(mutex_);
   IdleList idle_empty_ ABSL_GUARDED_BY(mutex_);
   size_t states_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t leases_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Session>> garbage_ ABSL_GUARDED_BY(mutex_);
   // What became of the last sessions that left, for errors that say so.
   std::map<std::string, Reason> departed_ ABSL_GUARDED_BY(mutex_);
