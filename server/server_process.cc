@@ -71,7 +71,8 @@ absl::Status ServerProcess::Start() {
 absl::Status ServerProcess::StartHttp() {
   HttpHandlers handlers;
   handlers.metrics_text = [this] { return PrometheusText(metrics_); };
-  handlers.ready = [this] { return ready_.load(); };
+  handlers.alive = [] { return GrpcServer::Accepts(); };
+  handlers.ready = [this] { return ready_.load() && GrpcServer::Accepts(); };
   RIVULET_ASSIGN_OR_RETURN(
       http_, HttpServer::Start(options_.http.host, options_.http.port, std::move(handlers)));
   PrintAddress("http", options_.http.host, http_->port());

@@ -104,8 +104,9 @@ void AddRoutes(httplib::Server& server, const HttpHandlers& handlers) {
   server.Get("/metrics", [&handlers](const httplib::Request&, httplib::Response& response) {
     response.set_content(handlers.metrics_text(), "text/plain; version=0.0.4; charset=utf-8");
   });
-  server.Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
-    SetText(response, 200, "ok\n");
+  server.Get("/healthz", [&handlers](const httplib::Request&, httplib::Response& response) {
+    const bool alive = handlers.alive();
+    SetText(response, alive ? 200 : 503, alive ? "ok\n" : "no longer able to serve: restart\n");
   });
   server.Get("/readyz", [&handlers](const httplib::Request&, httplib::Response& response) {
     const bool ready = handlers.ready();

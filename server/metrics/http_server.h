@@ -1,10 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The HTTP port: GET /metrics, /healthz (200 while the process runs), /readyz (200 while it takes
-// new work, else 503) and /loglevel, which PUT changes. It serves nothing else and asks nobody who
-// he is: it belongs inside of the cluster. A connection is closed after its answer; one whose
-// client is slow ends after 2 s, and after 0.1 s while others wait for one of the eight threads, so
-// that slow clients do not keep out the probe that decides whether we are alive.
+// The HTTP port: GET /metrics, /healthz (200 while the process runs and can serve), /readyz (200
+// while it takes new work, else 503) and /loglevel, which PUT changes. It serves nothing else and
+// asks nobody who he is: it belongs inside of the cluster. A connection is closed after its answer;
+// one whose client is slow ends after 2 s, and after 0.1 s while others wait for one of the eight
+// threads, so that slow clients do not keep out the probe that decides whether we are alive.
 #ifndef RIVULET_SERVER_METRICS_HTTP_SERVER_H_
 #define RIVULET_SERVER_METRICS_HTTP_SERVER_H_
 
@@ -19,6 +19,7 @@ namespace rivulet {
 // Called on the HTTP server's threads, several at once.
 struct HttpHandlers {
   std::function<std::string()> metrics_text;
+  std::function<bool()> alive;  // false: only a restart helps
   std::function<bool()> ready;
 };
 

@@ -24,7 +24,8 @@ namespace {
 
 using testing::HasSubstr;
 
-const HttpHandlers kHandlers = {[] { return std::string(1000, 'm'); }, [] { return true; }};
+const HttpHandlers kHandlers = {[] { return std::string(1000, 'm'); }, [] { return true; },
+                                [] { return true; }};
 
 std::unique_ptr<HttpServer> StartServer() {
   auto server = HttpServer::Start("127.0.0.1", 0, kHandlers);
@@ -70,9 +71,10 @@ class RawClient {
 };
 
 TEST(HttpServerTest, ServesMetricsAndProbes) {
-  std::atomic<bool> ready{true};
-  auto server = HttpServer::Start(
-      "127.0.0.1", 0, {[] { return std::string("numbers 1\n"); }, [&] { return ready.load(); }});
+  std::atomic<bool> alive{true}, ready{true};
+  auto server = HttpServer::Start("127.0.0.1", 0,
+                                  {[] { return std::string("numbers 1\n"); },
+                                   [&] { return alive.load(); }, [&] { return ready.load(); }});
   ASSERT_TRUE(server.ok()) << server.status();
   httplib::Client client("127.0.0.1", (*server)->port());
   EXPECT_EQ(client.Get("/metrics")->body, "numbers 1\n");
@@ -81,6 +83,8 @@ TEST(HttpServerTest, ServesMetricsAndProbes) {
   ready = false;
   EXPECT_EQ(client.Get("/readyz")->status, 503);
   EXPECT_EQ(client.Get("/healthz")->status, 200);
+  alive = false;
+  EXPECT_EQ(client.Get("/healthz")->status, 503);
   EXPECT_EQ(client.Get("/else")->status, 404);
 }
 

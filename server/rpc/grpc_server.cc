@@ -7,7 +7,10 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include <atomic>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,8 +29,23 @@ void LogProtobuf(google::protobuf::LogLevel, const char*, int, const std::string
   LogDebug("protobuf", {{"message", message}});
 }
 
+std::atomic<bool> accepts{true};
+
+// The one sign that gRPC gives of it.
+void NoteDeafness(const char* message) {
+  const std::string_view text(message);
+  if (text.find("Failed accept") == text.npos || text.find("Too many open files") == text.npos) {
+    return;
+  }
+  if (!accepts.exchange(false)) return;
+  LogError("grpc_accepts_no_more",
+           {{"error", "no file descriptor was left for a connection; raise the limit (ulimit -Hn)"},
+            {"remedy", "restart the server"}});
+}
+
 // gRPC's own words name its source lines: for whoever looks for a fault in the transport.
 void LogGrpc(gpr_log_func_args* line) {
+  NoteDeafness(line->message);
   const LogField fields[] = {{"message", line->message}, {"file", line->file}};
   if (line->severity == GPR_LOG_SEVERITY_ERROR) {
     LogWarning("grpc", {fields[0], fields[1]});
@@ -103,6 +121,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   server->SetServing(true);
   return server;
 }
+
+bool GrpcServer::Accepts() { return accepts; }
 
 int GrpcServer::port() const { return impl_->port; }
 

@@ -29,6 +29,9 @@ class GrpcServer {
   GrpcServer& operator=(const GrpcServer&) = delete;
 
   int port() const;
+  // False from when a connection has found no file descriptor: gRPC 1.51 then accepts none ever
+  // again, in this process, and only a restart helps.
+  static bool Accepts();
   // What grpc.health.v1 says of every service.
   void SetServing(bool serving);
   // Chat streams end with UNAVAILABLE as soon as no turn runs on them, new ones at once: a stream

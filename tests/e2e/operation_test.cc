@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -83,6 +86,35 @@ TEST(OperationTest, TakesAsManyDescriptorsAsItMay) {
   rlimit limit;
   ASSERT_EQ(prlimit(server->process().pid(), RLIMIT_NOFILE, nullptr, &limit), 0);
   EXPECT_EQ(limit.rlim_cur, own.rlim_max);
+}
+
+// gRPC never accepts again then; the probes must say so, that somebody restarts the server.
+TEST(OperationTest, ProbesFailOnceGrpcAcceptsNoMore) {
+  auto server = StartTales();
+  ASSERT_NE(server, nullptr);
+  EXPECT_EQ(HttpGet(server->http_address(), "/healthz").status, 200);
+  const rlimit few = {64, 64};
+  ASSERT_EQ(prlimit(server->process().pid(), RLIMIT_NOFILE, &few, nullptr), 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const std::string port = server->address().substr(server->address().rfind(':') + 1);
+  address.sin_port = htons(static_cast<uint16_t>(std::stoi(port)));
+  std::vector<int> connections;
+  for (int i = 0; i < 80; ++i) {
+    connections.push_back(socket(AF_INET, SOCK_STREAM, 0));
+    ASSERT_EQ(connect(connections.back(), reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+              0);
+  }
+  EXPECT_NE(server->process().WaitForLine("grpc_accepts_no_more", std::chrono::seconds(20)), "");
+  for (const int connection : connections) close(connection);
+  HttpAnswer health;
+  for (int i = 0; i < 50 && health.status != 503; ++i) {
+    health = HttpGet(server->http_address(), "/healthz");
+  }
+  EXPECT_EQ(health.status, 503);
+  EXPECT_EQ(HttpGet(server->http_address(), "/readyz").status, 503);
+  EXPECT_EQ(server->Stop().code, 0);
 }
 
 // The line was printed before the signal handler was told that there is something to drain.
