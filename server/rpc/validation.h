@@ -29,7 +29,7 @@ inline constexpr size_t kMaxStopIds = 64;
 inline constexpr size_t kMaxRequestIdBytes = 128;
 inline constexpr uint32_t kDefaultMaxTokens = 256;
 // Of a text that is to be tokenized: SentencePiece takes about 80 bytes of memory for each of them.
-inline constexpr size_t kMaxTextBytes = size_t{16} << 20;
+inline constexpr size_t kMaxTextBytes = size_t{4} << 20;
 
 // NOT_FOUND and ABORTED are the session's (SessionTable); UNIMPLEMENTED is for what later versions
 // do (messages with a chat template). On failure no lease is left.

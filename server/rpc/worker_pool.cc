@@ -1,6 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/worker_pool.h"
 
+#include <malloc.h>
+
 #include <utility>
 
 #include "kernels/base/thread_name.h"
@@ -37,23 +39,28 @@ WorkerPool::Tasks* WorkerPool::Ready(bool takes_long) {
   return short_.empty() ? nullptr : &short_;
 }
 
-std::function<void()> WorkerPool::Next(bool takes_long) {
+WorkerPool::Task WorkerPool::Next(bool takes_long) {
   MutexLock lock(&mutex_);
   Tasks* tasks = Ready(takes_long);
   while (tasks == nullptr && !stopping_) {
     changed_.Wait(&mutex_);
     tasks = Ready(takes_long);
   }
-  if (tasks == nullptr) return nullptr;
+  if (tasks == nullptr) return {};
   Task task = std::move(tasks->front());
   tasks->pop_front();
   waiting_bytes_ -= task.bytes;
-  return std::move(task.run);
+  return task;
 }
 
 void WorkerPool::Work(bool takes_long) {
   NameThisThread("rivulet-worker");
-  while (const std::function<void()> task = Next(takes_long)) task();
+  for (Task task = Next(takes_long); task.run; task = Next(takes_long)) {
+    task.run();
+    task.run = nullptr;  // with what it holds
+    // Tokenizing megabytes takes gigabytes, which the allocator would keep.
+    if (task.bytes > kShortBytes) malloc_trim(0);
+  }
 }
 
 }  // namespace rivulet

@@ -46,7 +46,7 @@ class WorkerPool {
   using Tasks = std::deque<Task>;
 
   void Work(bool takes_long);
-  std::function<void()> Next(bool takes_long);
+  Task Next(bool takes_long);  // without `run`: the end
   // The queue to take from, or null when this thread has nothing to do.
   Tasks* Ready(bool takes_long) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

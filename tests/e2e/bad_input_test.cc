@@ -152,7 +152,7 @@ TEST_F(BadRequestTest, ScoreAndDetokenize) {
 
 // Tokenizing takes about 80 times the text's memory, so a text has a limit below that of a message.
 TEST_F(BadRequestTest, ATextTooLongToTokenize) {
-  const std::string text((16 << 20) + 1, 'a');
+  const std::string text((4 << 20) + 1, 'a');
   ExpectInvalid([&](auto& r) { r.set_prompt(text); }, "16777216");
   v1::TokenizeRequest tokenize;
   tokenize.set_text(text);
