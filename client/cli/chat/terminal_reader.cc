@@ -35,6 +35,14 @@ void BindKeys(EditLine* editor) {
   el_source(editor, nullptr);  // the user's ~/.editrc has the last word
 }
 
+// A pipe or a device would be read for ever.
+bool MayLoad(const std::string& file) {
+  constexpr off_t kLargestHistory = off_t{16} << 20;
+  struct stat status;
+  return stat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         status.st_size <= kLargestHistory;
+}
+
 // The lines of earlier runs, and of this one, in libedit's format. Lines are appended as they are
 // entered, so programs that run side by side keep each other's.
 class LineHistory {
@@ -42,7 +50,7 @@ class LineHistory {
   explicit LineHistory(std::string file) : file_(std::move(file)), history_(history_init()) {
     Do(H_SETSIZE, kHistoryLines);
     Do(H_SETUNIQUE, 1);
-    if (file_.empty()) return;
+    if (!MayLoad(file_)) return;
     const int loaded = Do(H_LOAD, file_.c_str());
     if (loaded > 2 * kHistoryLines) Do(H_SAVE, file_.c_str());  // leaves the newest
   }
