@@ -153,7 +153,7 @@ TEST_F(BadRequestTest, ScoreAndDetokenize) {
 // Tokenizing takes about 80 times the text's memory, so a text has a limit below that of a message.
 TEST_F(BadRequestTest, ATextTooLongToTokenize) {
   const std::string text((4 << 20) + 1, 'a');
-  ExpectInvalid([&](auto& r) { r.set_prompt(text); }, "16777216");
+  ExpectInvalid([&](auto& r) { r.set_prompt(text); }, "4194304");
   v1::TokenizeRequest tokenize;
   tokenize.set_text(text);
   EXPECT_EQ(client_->Tokenize(tokenize).status().code(), absl::StatusCode::kInvalidArgument);
