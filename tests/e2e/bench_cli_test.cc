@@ -108,7 +108,7 @@ TEST(BenchCliTest, InterferenceInOneRun) {
   auto server = StartTales();
   ASSERT_NE(server, nullptr);
   const Exit exit = RunProgram(BenchCommand(
-      *server, {"--concurrency", "2", "--duration", "0.5", "--interfere-prompt", "500", "--json"}));
+      *server, {"--concurrency", "2", "--duration", "0.5", "--interfere-prompt", "100", "--json"}));
   ASSERT_EQ(exit.code, 0) << exit.output;
   const nlohmann::json report = Report(exit);
   EXPECT_GT(report["phases"].at(0)["inter_token_ms"]["count"], 0);
