@@ -63,7 +63,7 @@ absl::Status ChatReactor::Handle(TimePoint arrival) {
     auto message = std::make_shared<Message>();
     message->request = std::move(*proto.mutable_turn());
     message->arrival = arrival;
-    return HandleTurn(std::move(message));
+    return HandleTurn(message);
   }
   if (!proto.has_cancel()) {
     return absl::InvalidArgumentError("the message has no action: set turn or cancel");
@@ -83,7 +83,7 @@ void ChatReactor::StopTurn() {
   if (turn != nullptr) turn->Stop();
 }
 
-absl::Status ChatReactor::HandleTurn(std::shared_ptr<Message> message) {
+absl::Status ChatReactor::HandleTurn(const std::shared_ptr<Message>& message) {
   RIVULET_ASSIGN_OR_RETURN(const bool begins, MayBegin(message));
   return begins ? BeginTurn(message) : absl::OkStatus();
 }

@@ -69,7 +69,7 @@ class ChatReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteB
 
   // Tasks. A status that is not OK ends the stream.
   absl::Status Handle(TimePoint arrival);
-  absl::Status HandleTurn(std::shared_ptr<Message> message);
+  absl::Status HandleTurn(const std::shared_ptr<Message>& message);
   absl::Status BeginTurn(const std::shared_ptr<Message>& message);
 
   void StopTurn();
