@@ -44,7 +44,7 @@ absl::Status ChatStream::ReadTurn(
     call_->turn_runs = false;
     return absl::OkStatus();
   }
-  const absl::Status status = Finish();
+  absl::Status status = Finish();
   if (!status.ok()) return status;
   call_->ended = absl::UnavailableError("the server ended the chat before the turn had finished");
   return *call_->ended;

@@ -42,7 +42,7 @@ absl::StatusOr<v1::Session> FindSession(Client& client, const std::string& key, 
   // An empty key would be the name of every session without one.
   if (key.empty()) return absl::InvalidArgumentError("an empty text names no session");
   // What is no id at all is INVALID_ARGUMENT, and may be a name.
-  const absl::StatusOr<v1::Session> session = client.GetSession(key, options);
+  absl::StatusOr<v1::Session> session = client.GetSession(key, options);
   if (!absl::IsNotFound(session.status()) && !absl::IsInvalidArgument(session.status())) {
     return session;
   }

@@ -39,7 +39,7 @@ size_t WidthOf(const Column& column, const std::vector<v1::Session>& sessions, i
 
 absl::StatusOr<v1::Session> Find(Client& client, const std::string& key, SessionKey kind,
                                  const CallOptions& call) {
-  const auto session = FindSession(client, key, kind, call);
+  auto session = FindSession(client, key, kind, call);
   if (session.ok()) return session;
   return WithNotFoundHint(session.status(), "`rivulet sessions` lists them");
 }

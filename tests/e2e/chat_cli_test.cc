@@ -165,12 +165,15 @@ TEST_F(ChatCliTest, CtrlCStopsTheTurnAndNotTheProgram) {
   ASSERT_TRUE(Streams(*terminal, 200));
   terminal->Type(kCtrlC);
   ASSERT_TRUE(terminal->WaitFor("stopped by you]").found) << terminal->output();
+  // Before the prompt the terminal is the kernel's, which keeps a ctrl-D for itself.
+  ASSERT_TRUE(terminal->WaitFor("> ").found) << terminal->output();
   terminal->Type("and then\r");
   ASSERT_TRUE(Streams(*terminal, 600));
   terminal->Type(kCtrlC);
   const Terminal::Found again = terminal->WaitFor("stopped by you]");
   ASSERT_TRUE(again.found) << terminal->output();
   EXPECT_GT(NumberBefore(again.before, " cached"), 0) << "what was committed is kept";
+  ASSERT_TRUE(terminal->WaitFor("> ").found) << terminal->output();
   terminal->Type(kCtrlD);
   EXPECT_EQ(terminal->Wait(), 0);
 }
