@@ -146,7 +146,7 @@ class Chat {
 
   absl::Status RunTurn(const std::string& text) {
     bool read = true;
-    const absl::Status status = WithCall([&](const CallOptions& call) {
+    absl::Status status = WithCall([&](const CallOptions& call) {
       return conversation_.Say(text, call, [&](const std::string& piece) {
         read = screen_.Text(piece);
         return read;

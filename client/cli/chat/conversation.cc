@@ -145,7 +145,7 @@ absl::Status Conversation::Say(const std::string& line, const CallOptions& optio
   if (absl::Status status = EnsureSession(options); !status.ok()) return status;
   const std::unique_ptr<ChatStream> stream = client_.OpenChat(options);
   SetRunning(stream.get());
-  const absl::Status status = RunTurn(*stream, MakeTurn(line), on_text);
+  absl::Status status = RunTurn(*stream, MakeTurn(line), on_text);
   SetRunning(nullptr);
   if (absl::IsNotFound(status)) {
     endings_.erase(id_);
@@ -163,7 +163,7 @@ absl::Status Conversation::RunTurn(ChatStream& stream, const v1::GenerateRequest
                                    const std::function<bool(const std::string&)>& on_text) {
   Measurement measurement;
   std::string text = turn.prompt();
-  const absl::Status status = stream.Turn(turn, [&](const v1::GenerateResponse& message) {
+  absl::Status status = stream.Turn(turn, [&](const v1::GenerateResponse& message) {
     if (cancel_requested()) stream.Cancel();
     measurement.Add(message);
     text += message.text();
