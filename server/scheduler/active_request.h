@@ -111,7 +111,7 @@ class ActiveRequest {
   std::unique_ptr<Session> prompt_;  // until the completions have started
   const uint64_t context_tokens_;    // that the session held before
   const uint32_t cached_tokens_;     // of them, those that its state held
-  // When it last ran, or was let in: else those who came later would always go before it.
+  // Of its last turn's end, or its admission: else those who came later would go before it.
   uint64_t last_turn_;
   uint32_t turn_tokens_ = 0;  // since then
   std::vector<Logprobs> prompt_scores_;

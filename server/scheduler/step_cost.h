@@ -26,9 +26,9 @@ struct PlanLimits {
   // prompts / decode rows, up to this. Else few rows, whose steps are short and decode little,
   // would hold up the many that are to run beside them.
   double most_prompt_share = 4.0;
-  // How long a step without decode rows may take, or three times what one token takes if that is
-  // more:
-  // who arrives meanwhile waits for its end.
+  // How long a step without decode rows may take, since who arrives meanwhile waits for its end.
+  // Where one token takes long, a step may take three times that instead, or pieces would be too
+  // small.
   double prompt_seconds = 0.05;
   // Whatever the time says: bounds a step's memory.
   uint32_t max_prompt_tokens = 512;
