@@ -3,17 +3,16 @@
 #include <cmath>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "kernels/base/parallel.h"
 #include "kernels/base/status.h"
+#include "kernels/mixers/fla_convolution.h"
 #include "kernels/mixers/gla/gla.h"
 #include "kernels/mixers/gla/gla_config.h"
 #include "kernels/mixers/gla/gla_recurrence.h"
 #include "kernels/ops/heads/heads.h"
 #include "kernels/ops/norm/norm.h"
-#include "kernels/ops/short_convolution/short_convolution.h"
 
 namespace rivulet {
 namespace {
@@ -41,28 +40,16 @@ Linear TakeProjection(const GlaConfig& config, const MixerSource& source) {
   return source.parameters.TakeLinear(parts, source.hidden);
 }
 
-// The convolutions of q, k and v are depthwise, so together they are one.
-ShortConvolution TakeConvolution(const GlaConfig& config, ParameterSource& parameters,
-                                 StateLayout& layout) {
+FlaConvolution TakeConvolution(const GlaConfig& config, ParameterSource& parameters,
+                               StateLayout& layout) {
   if (!config.use_short_conv) return {};
   const Columns columns(config);
-  AlignedBuffer<float> weight(columns.qkv() * config.conv_size);
-  AlignedBuffer<float> bias(config.conv_bias ? columns.qkv() : 0);
-  size_t channel = 0;
-  for (const auto& [name, channels] :
-       {std::pair("q", columns.q), std::pair("k", columns.k), std::pair("v", columns.v)}) {
-    const std::string tensor = std::string(name) + "_conv1d";
-    const AlignedBuffer<float> w =
-        parameters.TakeVector(tensor + ".weight", {channels, 1, config.conv_size});
-    std::copy_n(w.data(), w.size(), weight.data() + channel * config.conv_size);
-    if (config.conv_bias) {
-      const AlignedBuffer<float> b = parameters.TakeVector(tensor + ".bias", {channels});
-      std::copy_n(b.data(), b.size(), bias.data() + channel);
-    }
-    channel += channels;
-  }
-  return ShortConvolution(std::move(weight), std::move(bias), columns.qkv(), config.conv_size, true,
-                          "conv", layout);
+  return FlaConvolution({.q = columns.q,
+                         .k = columns.k,
+                         .v = columns.v,
+                         .window = config.conv_size,
+                         .bias = config.conv_bias},
+                        parameters, layout);
 }
 
 class GlaLayer : public Mixer {
@@ -111,12 +98,7 @@ class GlaLayer : public Mixer {
   GlaInput Inputs(const MixerStep& step, FloatMatrix projected) const {
     const GlaShape& shape = recurrence_.shape();
     const size_t rows = projected.rows;
-    FloatMatrix qkv = projected.Columns(0, columns_.qkv());
-    if (config_.use_short_conv) {
-      qkv = step.workspace->Take(rows, columns_.qkv());
-      convolution_.Apply(step.segments, step.state, projected.Columns(0, columns_.qkv()), qkv,
-                         *step.pool);
-    }
+    const ConstFloatMatrix qkv = convolution_.Apply(step, projected.Columns(0, columns_.qkv()));
     const FloatMatrix q = step.workspace->Take(rows, shape.heads * shape.padded_key());
     const FloatMatrix k = step.workspace->Take(rows, shape.kv_heads * shape.padded_key());
     const FloatMatrix v = step.workspace->Take(rows, shape.kv_heads * shape.padded_value());
@@ -151,7 +133,7 @@ class GlaLayer : public Mixer {
   Linear projection_;
   Linear decay_;
   StateLayout layout_;
-  ShortConvolution convolution_;
+  FlaConvolution convolution_;
   GlaRecurrence recurrence_;
   AlignedBuffer<float> norm_;  // [e]
   Linear output_;

@@ -6,21 +6,19 @@
 //   q, k ← scale · l2(f(q)), scale · l2(f(k))       f, l2 and scale as the config says
 //   o = recurrence(q, k, v)                          per head
 //   y = (rms(o) · w · silu(g)) W_o
-#include <cstring>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "kernels/base/status.h"
 #include "kernels/mixers/ahla/ahla_recurrence.h"
+#include "kernels/mixers/fla_convolution.h"
 #include "kernels/mixers/hla/hla.h"
 #include "kernels/mixers/hla/hla_config.h"
 #include "kernels/mixers/hla/hla_recurrence.h"
 #include "kernels/ops/heads/heads.h"
 #include "kernels/ops/linear/linear.h"
 #include "kernels/ops/norm/norm.h"
-#include "kernels/ops/short_convolution/short_convolution.h"
 
 namespace rivulet {
 namespace {
@@ -40,7 +38,6 @@ class HlaMixer : public Mixer {
   size_t o_columns() const { return config_.shape.heads * config_.shape.value_dim; }
 
   void TakeProjections(const MixerSource& source);
-  void TakeConvolution(ParameterSource& parameters);
   void TakeRecurrence(ParameterSource& parameters);
 
   HigherOrderInput SplitHeads(const MixerStep& step, ConstFloatMatrix qkv) const;
@@ -49,7 +46,7 @@ class HlaMixer : public Mixer {
   HlaConfig config_;
   StateLayout layout_;
   Linear input_;  // q | k | v | g
-  ShortConvolution convolution_;
+  FlaConvolution convolution_;
   std::unique_ptr<HigherOrderRecurrence> recurrence_;
   AlignedBuffer<float> norm_;  // [E]
   Linear output_;
@@ -57,7 +54,11 @@ class HlaMixer : public Mixer {
 
 HlaMixer::HlaMixer(const HlaConfig& config, const MixerSource& source) : config_(config) {
   TakeProjections(source);
-  if (config_.conv_size != 0) TakeConvolution(source.parameters);
+  if (config_.conv_size != 0) {
+    convolution_ = FlaConvolution(
+        {.q = q_columns(), .k = k_columns(), .v = v_columns(), .window = config_.conv_size},
+        source.parameters, layout_);
+  }
   TakeRecurrence(source.parameters);
   norm_ = source.parameters.TakeVector("o_norm.weight", {config_.shape.value_dim});
 }
@@ -69,23 +70,6 @@ void HlaMixer::TakeProjections(const MixerSource& source) {
   if (config_.use_output_gate) parts.push_back({"g_proj.weight", o_columns(), ""});
   input_ = source.parameters.TakeLinear(parts, source.hidden);
   output_ = source.parameters.TakeLinear({{"o_proj.weight", source.hidden, ""}}, o_columns());
-}
-
-// A convolution is per channel, so those of q, k and v are one over q | k | v.
-void HlaMixer::TakeConvolution(ParameterSource& parameters) {
-  const size_t window = config_.conv_size;
-  AlignedBuffer<float> weight(qkv_columns() * window);
-  float* to = weight.data();
-  const auto take = [&](const char* name, size_t channels) {
-    const AlignedBuffer<float> part = parameters.TakeVector(name, {channels, 1, window});
-    std::memcpy(to, part.data(), part.size() * sizeof(float));
-    to += part.size();
-  };
-  take("q_conv1d.weight", q_columns());
-  take("k_conv1d.weight", k_columns());
-  take("v_conv1d.weight", v_columns());
-  convolution_ =
-      ShortConvolution(std::move(weight), {}, qkv_columns(), window, true, "qkv", layout_);
 }
 
 void HlaMixer::TakeRecurrence(ParameterSource& parameters) {
@@ -107,12 +91,7 @@ absl::Status HlaMixer::Forward(const MixerStep& step, ConstFloatMatrix x, FloatM
 
   const FloatMatrix projected = workspace.Take(x.rows, input_.outputs());
   input_.Apply(x, projected, pool);
-  ConstFloatMatrix qkv = projected.Columns(0, qkv_columns());
-  if (config_.conv_size != 0) {
-    const FloatMatrix convolved = workspace.Take(x.rows, qkv_columns());
-    convolution_.Apply(step.segments, step.state, qkv, convolved, pool);
-    qkv = convolved;
-  }
+  const ConstFloatMatrix qkv = convolution_.Apply(step, projected.Columns(0, qkv_columns()));
   const FloatMatrix o = workspace.Take(x.rows, shape.heads * shape.padded_value());
   recurrence_->Run(step, SplitHeads(step, qkv), o);
 
