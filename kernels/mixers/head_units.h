@@ -28,6 +28,9 @@ struct HeadPiece {
   uint32_t from;  // checkpoint slot that reads use
   uint32_t to;    // checkpoint slot that a fold writes
   uint32_t tail;
+  uint64_t chunk;             // number of the chunk in its session
+  size_t fold;                // ChunkPiece::fold
+  const SegmentPages* pages;  // Segment::pages
 
   size_t rows() const { return end - begin; }
   // The piece's rows of columns [first, first + count) of a [T, ...] matrix.
@@ -47,7 +50,8 @@ void ForEachHeadUnit(std::span<const Segment> segments, size_t heads, size_t flo
     ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
       const uint32_t from = piece.first ? segment.checkpoint_in : segment.checkpoint_out;
       visit(HeadPiece{unit % heads, piece.first_token, piece.begin, piece.end, piece.folds, from,
-                      segment.checkpoint_out, segment.tail});
+                      segment.checkpoint_out, segment.tail,
+                      segment.position / kFoldInterval + piece.fold, piece.fold, segment.pages});
     });
   };
   size_t tokens = 0;

@@ -14,6 +14,7 @@
 #ifndef RIVULET_KERNELS_MIXERS_MIXER_H_
 #define RIVULET_KERNELS_MIXERS_MIXER_H_
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -46,16 +47,27 @@ class Mixer {
   // tail bytes need no initial value.
   virtual const StateLayout& state_layout() const = 0;
 
+  // The most tokens that a session may hold: after them Forward is not called. UINT64_MAX: any
+  // number.
+  virtual uint64_t max_tokens() const { return UINT64_MAX; }
+
   // y [T, hidden] = the mixer's output for x [T, hidden], both fp32. Advances the state of every
   // segment's slots; touches no other slot. x and y must not overlap.
   // Fails only for device errors; the state of the step's segments is then undefined.
   virtual absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const = 0;
 };
 
+// What a log-linear mixer does with more tokens than its levels reach (DESIGN 1).
+enum class LevelOverflow : uint8_t {
+  kError,  // max_tokens is where they end
+  kClamp,  // the last level holds all that is older
+};
+
 // Choices that come from flags, not from the checkpoint.
 struct MixerOptions {
   DType state_dtype = DType::kFloat32;  // how matrices rest in checkpoints: kFloat32 or kBFloat16
   bool mamba2_full_norm = false;        // --mamba2-norm full: normalise over all of d_inner
+  LevelOverflow level_overflow = LevelOverflow::kError;  // --level-overflow
 };
 
 // Everything a mixer is made from. `config` is the checkpoint's config.json with this layer's

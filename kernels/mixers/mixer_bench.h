@@ -89,7 +89,14 @@ struct BenchSessions {
                      .tail = slot};
     }
   }
-  LayerState state() { return {checkpoints.data(), checkpoint, tails.data(), tail}; }
+  LayerState state() {
+    LayerState state;
+    state.checkpoints = checkpoints.data();
+    state.checkpoint_stride = checkpoint;
+    state.tails = tails.data();
+    state.tail_stride = tail;
+    return state;
+  }
   // What a token's state costs: one read, a sixteenth of a fold's read and write, half a tail.
   double bytes_a_token() const {
     return static_cast<double>(checkpoint) * (1.0 + 2.0 / kFoldInterval) + tail / 2.0;

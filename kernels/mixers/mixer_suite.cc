@@ -12,12 +12,10 @@
 
 #include "kernels/base/check.h"
 #include "kernels/mixers/allocation_counter.h"
+#include "kernels/mixers/suite_slots.h"
 
 namespace rivulet {
 namespace {
-
-// Every float and bf16 made of these bytes is a NaN: whoever reads what it should not, shows it.
-constexpr int kPoison = 0xff;
 
 // Rows of floats that the caller need not keep alive.
 class Rows {
@@ -32,81 +30,25 @@ class Rows {
   FloatMatrix view_;
 };
 
-// Slots of one layer with guard bytes between them; all poison until made Fresh.
-class Slots {
- public:
-  Slots(const StateLayout& layout, size_t slots)
-      : layout_(layout),
-        checkpoint_stride_(RoundUp(layout.checkpoint_bytes(), kAlignment) + kAlignment),
-        tail_stride_(RoundUp(layout.tail_bytes(), kAlignment) + kAlignment),
-        checkpoints_(slots * checkpoint_stride_),
-        tails_(slots * tail_stride_) {
-    std::memset(checkpoints_.data(), kPoison, checkpoints_.size());
-    std::memset(tails_.data(), kPoison, tails_.size());
-  }
-
-  // A new session's checkpoint: all zeros. Its tail needs no initial value and so stays poison.
-  void Fresh(uint32_t checkpoint) {
-    std::memset(checkpoints_.data() + checkpoint * checkpoint_stride_, 0,
-                layout_.checkpoint_bytes());
-  }
-  LayerState state() {
-    return {checkpoints_.data(), checkpoint_stride_, tails_.data(), tail_stride_};
-  }
-  // With the guard behind it.
-  std::string Checkpoint(uint32_t slot) const {
-    return Bytes(checkpoints_, checkpoint_stride_, slot);
-  }
-  std::string Tail(uint32_t slot) const { return Bytes(tails_, tail_stride_, slot); }
-  // The numbers of a checkpoint, without the gaps between planes.
-  std::string CheckpointPlanes(uint32_t slot) const {
-    std::string bytes;
-    for (const StatePlane& plane : layout_.planes()) {
-      if (plane.part != StatePart::kCheckpoint) continue;
-      size_t count = DTypeSize(plane.dtype);
-      for (const size_t extent : plane.shape) count *= extent;
-      bytes += Checkpoint(slot).substr(plane.offset, count);
-    }
-    return bytes;
-  }
-
- private:
-  static std::string Bytes(const AlignedBuffer<std::byte>& all, size_t stride, uint32_t slot) {
-    return std::string(reinterpret_cast<const char*>(all.data()) + slot * stride, stride);
-  }
-
-  const StateLayout& layout_;
-  size_t checkpoint_stride_, tail_stride_;
-  AlignedBuffer<std::byte> checkpoints_, tails_;
-};
-
-// One session: which slots it holds and how far it is.
-struct Session {
-  uint32_t checkpoint = 0;
-  uint32_t tail = 0;
-  uint64_t position = 0;
-};
-
-// Runs the session's next inputs.rows tokens alone and in place.
-void Advance(SuiteSubject& subject, Slots& slots, Session& session, ConstFloatMatrix inputs,
-             FloatMatrix outputs, ThreadPool& pool) {
-  const Segment segment{.first_token = 0,
-                        .tokens = inputs.rows,
-                        .position = session.position,
-                        .checkpoint_in = session.checkpoint,
-                        .checkpoint_out = session.checkpoint,
-                        .tail = session.tail};
+// Runs the session's next inputs.rows tokens alone and in place. Returns how often the run
+// allocated.
+uint64_t Advance(SuiteSubject& subject, SuiteSlots& slots, SuiteSession& session,
+                 ConstFloatMatrix inputs, FloatMatrix outputs, ThreadPool& pool) {
+  const Segment segment = session.Plan(0, inputs.rows);
+  const uint64_t before = AllocationCount();
   subject.Run(std::span(&segment, 1), slots.state(), inputs, outputs, pool);
-  session.position += inputs.rows;
+  const uint64_t allocated = AllocationCount() - before;
+  session.Commit();
+  return allocated;
 }
 
 // Outputs of a new session that is given `inputs` in pieces of these sizes.
 Rows RunInPieces(SuiteSubject& subject, ConstFloatMatrix inputs, const std::vector<size_t>& pieces,
                  ThreadPool& pool) {
   Rows outputs(inputs.rows, subject.output_columns());
-  Slots slots(subject.layout(), 1);
+  SuiteSlots slots(subject.layout(), 1);
   slots.Fresh(0);
-  Session session;
+  SuiteSession session(slots, 0, 0);
   for (const size_t tokens : pieces) {
     const size_t first = session.position;
     Advance(subject, slots, session, inputs.Rows(first, tokens), outputs.view().Rows(first, tokens),
@@ -136,6 +78,14 @@ bool SameWrittenBytes(const std::string& in_place, const std::string& moved) {
     if (moved[i] != in_place[i] && moved[i] != static_cast<char>(kPoison)) return false;
   }
   return true;
+}
+
+// The numbers of the pages that a session holds.
+std::string PagesOf(SuiteSlots& slots, SuiteSession& session) {
+  const Segment segment = session.Plan(0, 1);
+  std::string bytes = slots.PagePlanes(*segment.pages, 0);
+  session.pages.Cancel();
+  return bytes;
 }
 
 testing::AssertionResult AllFinite(ConstFloatMatrix x) {
@@ -279,10 +229,10 @@ TEST_P(MixerSuite, NeighboursAndPlacesDoNotMatter) {
   std::vector<uint32_t> places(2 * kSessions);
   std::iota(places.begin(), places.end(), 0);
   std::shuffle(places.begin(), places.end(), random);
-  Slots slots(subject_->layout(), places.size());
-  std::vector<Session> sessions(kSessions);
+  SuiteSlots slots(subject_->layout(), places.size());
+  std::vector<SuiteSession> sessions;
   for (size_t s = 0; s < kSessions; ++s) {
-    sessions[s] = {.checkpoint = places[s], .tail = places[kSessions + s]};
+    sessions.emplace_back(slots, places[s], places[kSessions + s]);
     slots.Fresh(sessions[s].checkpoint);
   }
   for (size_t round = 0; round < kSteps; ++round) {
@@ -294,12 +244,7 @@ TEST_P(MixerSuite, NeighboursAndPlacesDoNotMatter) {
     Step step;
     for (const size_t s : order) {
       const size_t count = 1 + random() % (round % 2 == 0 ? 20 : 2);
-      step.segments.push_back({.first_token = step.tokens,
-                               .tokens = count,
-                               .position = sessions[s].position,
-                               .checkpoint_in = sessions[s].checkpoint,
-                               .checkpoint_out = sessions[s].checkpoint,
-                               .tail = sessions[s].tail});
+      step.segments.push_back(sessions[s].Plan(step.tokens, count));
       step.tokens += count;
     }
     Rows x(step.tokens, subject_->input_columns()), y(step.tokens, subject_->output_columns());
@@ -317,7 +262,7 @@ TEST_P(MixerSuite, NeighboursAndPlacesDoNotMatter) {
                            alone[order[i]].view().Rows(segment.position, segment.tokens)))
           << "session " << order[i] << " at position " << segment.position << ", row "
           << segment.first_token << " of a step of " << step.tokens;
-      sessions[order[i]].position += segment.tokens;
+      sessions[order[i]].Commit();
     }
   }
 }
@@ -327,9 +272,9 @@ TEST_P(MixerSuite, OtherSlotsStayUntouched) {
   ThreadPool pool(2);
   Rows inputs(50, subject_->input_columns()), outputs(50, subject_->output_columns());
   FillInputs(*subject_, seed_, inputs.view());
-  Slots slots(subject_->layout(), kSlots);
+  SuiteSlots slots(subject_->layout(), kSlots);
   slots.Fresh(2);
-  Session session{.checkpoint = 2, .tail = 3};
+  SuiteSession session(slots, 2, 3);
   for (const size_t tokens : {1, 20, 29}) {
     std::vector<std::string> before;
     for (uint32_t s = 0; s < kSlots; ++s) before.push_back(slots.Checkpoint(s) + slots.Tail(s));
@@ -357,32 +302,39 @@ TEST_P(MixerSuite, FoldIntoANewSlotEqualsInPlace) {
   Rows inputs(kTokens, subject_->input_columns());
   FillInputs(*subject_, seed_, inputs.view());
   Rows in_place(kTokens, subject_->output_columns()), moved(kTokens, subject_->output_columns());
-  Slots a(subject_->layout(), 1), b(subject_->layout(), 2);
+  SuiteSlots a(subject_->layout(), 1), b(subject_->layout(), 2);
   a.Fresh(0);
   b.Fresh(0);
-  Session session;
-  uint32_t current = 0;
+  SuiteSession session(a, 0, 0), forked(b, 0, 0);
   for (const size_t tokens : RandomPieces(random, kTokens)) {
     const size_t first = session.position;
-    const Segment segment{.first_token = 0,
-                          .tokens = tokens,
-                          .position = first,
-                          .checkpoint_in = current,
-                          .checkpoint_out = 1 - current,
-                          .tail = 0};
-    const std::string shared = b.Checkpoint(current), spare = b.Checkpoint(1 - current);
+    // Another session holds the checkpoint and every page: neither may be written.
+    const PageTable other = forked.pages.Fork();
+    Segment segment = forked.Plan(0, tokens);
+    segment.checkpoint_out = 1 - segment.checkpoint_in;
+    const std::string shared = b.Checkpoint(segment.checkpoint_in);
+    const std::string spare = b.Checkpoint(segment.checkpoint_out);
+    const std::string pages = b.PagePlanes(*segment.pages, 0);
     subject_->Run(std::span(&segment, 1), b.state(), inputs.view().Rows(first, tokens),
                   moved.view().Rows(first, tokens), pool);
+    EXPECT_TRUE(b.Checkpoint(segment.checkpoint_in) == shared)
+        << "the shared checkpoint at position " << first;
+    if (subject_->layout().page_kind().fenwick()) {
+      EXPECT_TRUE(b.PagePlanes(*segment.pages, 0) == pages) << "shared pages at " << first;
+    }
+    if (Folds(first, tokens)) {
+      forked.checkpoint = segment.checkpoint_out;
+    } else {
+      EXPECT_TRUE(b.Checkpoint(segment.checkpoint_out) == spare)
+          << "wrote a checkpoint without a fold";
+    }
+    forked.Commit();
     Advance(*subject_, a, session, inputs.view().Rows(first, tokens),
             in_place.view().Rows(first, tokens), pool);
-    EXPECT_TRUE(b.Checkpoint(current) == shared) << "the shared checkpoint at position " << first;
-    if (Folds(first, tokens)) {
-      current = 1 - current;
-    } else {
-      EXPECT_TRUE(b.Checkpoint(1 - current) == spare) << "wrote a checkpoint without a fold";
-    }
-    EXPECT_TRUE(SameWrittenBytes(a.CheckpointPlanes(0), b.CheckpointPlanes(current)))
+    EXPECT_TRUE(SameWrittenBytes(a.CheckpointPlanes(0), b.CheckpointPlanes(forked.checkpoint)))
         << "checkpoints differ at position " << first;
+    EXPECT_TRUE(SameWrittenBytes(PagesOf(a, session), PagesOf(b, forked)))
+        << "pages differ at position " << first;
   }
   EXPECT_TRUE(SameBits(in_place.view(), moved.view()));
 }
@@ -407,15 +359,16 @@ TEST_P(MixerSuite, DecodeAllocatesNothing) {
   ThreadPool pool(2);
   Rows inputs(kTokens, subject_->input_columns()), outputs(kTokens, subject_->output_columns());
   FillInputs(*subject_, seed_, inputs.view());
-  Slots slots(subject_->layout(), 1);
+  SuiteSlots slots(subject_->layout(), 1);
   slots.Fresh(0);
-  Session session;
-  uint64_t before = 0;
+  SuiteSession session(slots, 0, 0);
+  uint64_t allocations = 0;
   for (size_t t = 0; t < kTokens; ++t) {
-    if (t == kWarm) before = AllocationCount();
-    Advance(*subject_, slots, session, inputs.view().Rows(t, 1), outputs.view().Rows(t, 1), pool);
+    const uint64_t run = Advance(*subject_, slots, session, inputs.view().Rows(t, 1),
+                                 outputs.view().Rows(t, 1), pool);
+    if (t >= kWarm) allocations += run;
   }
-  EXPECT_EQ(AllocationCount() - before, 0u) << "over " << kTokens - kWarm << " tokens";
+  EXPECT_EQ(allocations, 0u) << "over " << kTokens - kWarm << " tokens";
 }
 
 }  // namespace rivulet

@@ -9,6 +9,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/strings.h"
 #include "kernels/mixers/mixer_suite.h"
+#include "kernels/mixers/suite_slots.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -64,13 +65,12 @@ std::vector<double> RunGenerated(SuiteSubject& subject, size_t tokens,
   const size_t columns = subject.output_columns();
   AlignedBuffer<float> rows(tokens * PaddedColumns(columns));
   const FloatMatrix outputs{rows.data(), tokens, columns, PaddedColumns(columns)};
-  AlignedBuffer<std::byte> checkpoint(subject.layout().checkpoint_bytes());
-  AlignedBuffer<std::byte> tail(subject.layout().tail_bytes());
-  const Segment segment{.first_token = 0, .tokens = tokens};
+  SuiteSlots slots(subject.layout(), 1);
+  slots.Fresh(0);
+  SuiteSession session(slots, 0, 0);
+  const Segment segment = session.Plan(0, tokens);
   ThreadPool pool(1);
-  subject.Run(std::span(&segment, 1),
-              {checkpoint.data(), checkpoint.size(), tail.data(), tail.size()}, inputs, outputs,
-              pool);
+  subject.Run(std::span(&segment, 1), slots.state(), inputs, outputs, pool);
   std::vector<double> result;
   for (size_t t = 0; t < tokens; ++t) {
     result.insert(result.end(), outputs.row(t), outputs.row(t) + columns);

@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 #include "kernels/base/simd-inl.h"
 #include "kernels/recurrence/recurrence.h"
+#include "kernels/recurrence/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rivulet {
@@ -40,16 +41,6 @@ struct ReadTables {
   float weight[kFoldInterval * kFoldInterval];  // (q_a·k_s) e^{c_a - c_s}, [n, C]
 };
 
-float ExpOf(float x) { return hn::GetLane(hn::Exp(FloatTag(), hn::Set(FloatTag(), x))); }
-
-float Dot(const float* x, const float* y, size_t padded) {
-  Block sum = ZeroBlock();
-  for (size_t i = 0; i < padded; i += kBlock) {
-    sum = MulAdd(LoadBlock(x + i), LoadBlock(y + i), sum);
-  }
-  return SumBlock(sum);
-}
-
 // Σ_i q_i k_i e^{c_i - b_i}: GLA's score (mixers.md 3), from the difference of the cumulative
 // decays.
 float DecayedDot(const float* q, const float* k, const float* c, const float* b, size_t padded,
@@ -71,9 +62,7 @@ ptrdiff_t DecayPlace(const SumQuery& query, size_t a) {
 
 // weight[a, s] *= e^{power (c - c_s)} for the rows that the query sees, in one block.
 void DecayWeights(const SumTail& tail, float c, size_t rows, float* weight) {
-  alignas(64) float difference[kFoldInterval] = {};
-  for (size_t s = 0; s < rows; ++s) difference[s] = c - tail.log_decay[s * tail.decay_stride];
-  const Block decay = Exp(Mul(SetBlock(tail.decay_power), LoadBlock(difference)));
+  const Block decay = RowDecays(tail.log_decay, tail.decay_stride, rows, c, tail.decay_power);
   StoreBlock(Mul(LoadBlock(weight), decay), weight);
 }
 

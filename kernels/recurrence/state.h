@@ -5,8 +5,9 @@
 // State = checkpoint + tail (DESIGN 1). The *checkpoint* holds the matrices at the last position
 // that is a multiple of kFoldInterval, with the convolution inputs before it. The *tail* holds one
 // small row for each token since. A checkpoint slot may be shared by several sessions and is then
-// never written; a tail slot belongs to one session. Slots are numbers: the same description serves
-// host and device memory.
+// never written; a tail slot belongs to one session. A mixer whose state grows also keeps *pages*:
+// as many as its position asks for (pages.h), each with its count of holders. Slots are numbers:
+// the same description serves host and device memory.
 //
 // This file knows bytes and positions, no mathematics, and no session, request or file.
 #ifndef RIVULET_KERNELS_RECURRENCE_STATE_H_
@@ -27,7 +28,34 @@ namespace rivulet {
 // C: tokens between two checkpoints. Chunk borders lie at absolute multiples of it.
 inline constexpr size_t kFoldInterval = 16;
 
-enum class StatePart : uint8_t { kCheckpoint, kTail };
+enum class StatePart : uint8_t { kCheckpoint, kTail, kPage };
+inline constexpr size_t kStateParts = 3;
+
+// How a session's pages come and go with its position. n = the full chunks of C tokens that it
+// holds.
+enum class PageRule : uint8_t {
+  kNone,      // no pages: a state of fixed size
+  kAppended,  // a page for each chunk, in order (softmax attention)
+  // A binary counter (DESIGN 1): page p exists when bit p of n is set and holds 2^p chunks. A fold
+  // adds the chunk and carries. A page never changes once it is written.
+  kFenwick,
+  // The same, and a fold may change every page that lives on (log-linear delta rules).
+  kRewrittenFenwick,
+};
+
+// What all pages of one kind have in common. Layers with equal kinds share their page slots.
+struct PageKind {
+  PageRule rule = PageRule::kNone;
+  // Fenwick: pages 0 .. levels - 1; the last one absorbs every later carry and never moves.
+  uint32_t levels = 0;
+  // kAppended: only pages with one of the `window` tokens before the next are kept; 0: all.
+  uint64_t window = 0;
+
+  bool fenwick() const { return rule == PageRule::kFenwick || rule == PageRule::kRewrittenFenwick; }
+  friend bool operator==(const PageKind&, const PageKind&) = default;
+};
+
+inline constexpr uint32_t kNoPage = UINT32_MAX;
 
 // One array inside a slot.
 struct StatePlane {
@@ -38,7 +66,7 @@ struct StatePlane {
   size_t offset;  // bytes from the start of the layer's part of the slot; 64-byte aligned
 };
 
-// What one layer keeps for one session: a list of planes in two parts. Built once at load, then
+// What one layer keeps for one session: a list of planes in each part. Built once at load, then
 // constant.
 class StateLayout {
  public:
@@ -47,13 +75,56 @@ class StateLayout {
              std::initializer_list<size_t> shape);
 
   const std::vector<StatePlane>& planes() const { return planes_; }
-  size_t checkpoint_bytes() const { return bytes_[0]; }
-  size_t tail_bytes() const { return bytes_[1]; }
+  // Of every page plane of this layer. REQUIRES: called once at most, with a rule.
+  void SetPageKind(const PageKind& kind);
+  const PageKind& page_kind() const { return page_kind_; }
+
+  size_t checkpoint_bytes() const { return bytes(StatePart::kCheckpoint); }
+  size_t tail_bytes() const { return bytes(StatePart::kTail); }
+  size_t page_bytes() const { return bytes(StatePart::kPage); }  // of one page
 
  private:
+  size_t bytes(StatePart part) const { return bytes_[static_cast<size_t>(part)]; }
+
   std::vector<StatePlane> planes_;
-  size_t bytes_[2] = {0, 0};
+  size_t bytes_[kStateParts] = {};
+  PageKind page_kind_;
 };
+
+// The pages of one kind that a segment reads and writes, borrowed from the session's PageTable.
+//
+//   kAppended  slots[i] is page first_page + i: those of the window at the segment's start, then
+//              one for each of its folds. Fold f writes page position / C + f.
+//   Fenwick    `levels` entries before the first fold, then as many after each: Table(f) is what
+//              tokens before fold f read, Table(f + 1) what they read after it. kNoPage: no such
+//              page. Fold f makes the page that CarryPage below names. kRewrittenFenwick: and
+//              any page that lives on, from its slot in Table(f) to its slot in Table(f + 1), which
+//              differ when somebody else holds the old one.
+//
+// Slots that a fold writes are held by this session alone; their old contents are undefined. A slot
+// whose page a fold consumed may be written by a later fold of the same segment.
+struct SegmentPages {
+  const uint32_t* slots = nullptr;
+  size_t count = 0;  // kAppended: entries of slots
+  uint64_t first_page = 0;
+  uint32_t levels = 0;
+
+  const uint32_t* Table(size_t fold) const { return slots + fold * levels; }
+  uint32_t Appended(uint64_t page) const { return slots[page - first_page]; }
+};
+
+// Fenwick: the page that the fold of a session's chunk n (from 0) makes. It takes up pages 0 ..
+// page - 1, and itself if there is one already, which only the last level can have.
+constexpr uint32_t CarryPage(uint64_t n, uint32_t levels) {
+  uint32_t page = 0;
+  while (page + 1 < levels && (n >> page & 1) != 0) ++page;
+  return page;
+}
+
+// Fenwick: whether page p exists when n chunks are folded.
+constexpr bool HasPage(uint64_t n, uint32_t p, uint32_t levels) {
+  return p + 1 < levels ? (n >> p & 1) != 0 : n >> p != 0;
+}
 
 // A run of consecutive tokens of one session inside one step. Decode is a run of one; prefill is a
 // run of many; the arithmetic is the same.
@@ -69,11 +140,18 @@ struct Segment {
   uint32_t checkpoint_in = 0;
   uint32_t checkpoint_out = 0;
   uint32_t tail = 0;
+  // One entry for each kind of pages that the model has; LayerState::page_kind picks a layer's.
+  const SegmentPages* pages = nullptr;
 };
 
 // True if a run of `tokens` from `position` completes at least one chunk.
 constexpr bool Folds(uint64_t position, size_t tokens) {
   return position % kFoldInterval + tokens >= kFoldInterval;
+}
+
+// How many chunks it completes.
+constexpr size_t FoldsIn(uint64_t position, size_t tokens) {
+  return (position % kFoldInterval + tokens) / kFoldInterval;
 }
 
 // The slots of one layer: slot s of a part starts at base + s * stride. Strides cover all layers,
@@ -83,6 +161,9 @@ struct LayerState {
   size_t checkpoint_stride = 0;
   std::byte* tails = nullptr;
   size_t tail_stride = 0;
+  std::byte* pages = nullptr;  // of the layer's kind
+  size_t page_stride = 0;
+  size_t page_kind = 0;  // which entry of Segment::pages; undefined for a layer without pages
 
   template <typename T>
   T* Checkpoint(uint32_t slot, size_t offset) const {
@@ -91,6 +172,10 @@ struct LayerState {
   template <typename T>
   T* Tail(uint32_t slot, size_t offset) const {
     return reinterpret_cast<T*>(tails + slot * tail_stride + offset);
+  }
+  template <typename T>
+  T* Page(uint32_t slot, size_t offset) const {
+    return reinterpret_cast<T*>(pages + slot * page_stride + offset);
   }
 };
 
@@ -102,17 +187,20 @@ struct ChunkPiece {
   size_t begin, end;   // places in the chunk, 0 <= begin < end <= kFoldInterval
   bool folds;          // end == kFoldInterval
   bool first;          // the segment's first piece: reads checkpoint_in, later ones checkpoint_out
+  size_t fold;         // folds of the segment before this piece: it reads SegmentPages::Table(fold)
 };
 
 template <typename Visit>  // void(const ChunkPiece&)
 void ForEachChunkPiece(const Segment& segment, Visit&& visit) {
-  size_t done = 0;
+  size_t done = 0, folds = 0;
   while (done < segment.tokens) {
     const size_t begin = (segment.position + done) % kFoldInterval;
     const size_t left = segment.tokens - done;
     const size_t end = begin + left < kFoldInterval ? begin + left : kFoldInterval;
-    visit(ChunkPiece{segment.first_token + done, begin, end, end == kFoldInterval, done == 0});
+    visit(
+        ChunkPiece{segment.first_token + done, begin, end, end == kFoldInterval, done == 0, folds});
     done += end - begin;
+    if (end == kFoldInterval) ++folds;
   }
 }
 

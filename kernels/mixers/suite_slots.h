@@ -1,0 +1,84 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Slots of one layer and the sessions that hold them, for the suite and the benchmarks: what
+// server/engine and server/session do for a whole model, without either.
+//
+// For tests and benchmarks only: fails through CHECK.
+#ifndef RIVULET_KERNELS_MIXERS_SUITE_SLOTS_H_
+#define RIVULET_KERNELS_MIXERS_SUITE_SLOTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/recurrence/pages.h"
+#include "kernels/recurrence/state.h"
+
+namespace rivulet {
+
+// Every float and bf16 made of these bytes is a NaN: whoever reads what it should not, shows it.
+inline constexpr int kPoison = 0xff;
+
+// Checkpoint, tail and page slots with guard bytes between them; all poison until made Fresh. Pages
+// are handed out in an order that looks random.
+class SuiteSlots : public PageSource {
+ public:
+  // Pages for sessions of a suite's length. A layer without pages gets none.
+  static constexpr size_t kPagesASlot = 40;
+
+  SuiteSlots(const StateLayout& layout, size_t slots, size_t pages_a_slot = kPagesASlot);
+
+  // A new session's checkpoint: all zeros. Its tail and pages need no initial value.
+  void Fresh(uint32_t checkpoint);
+  LayerState state();
+
+  // With the guard behind it.
+  std::string Checkpoint(uint32_t slot) const;
+  std::string Tail(uint32_t slot) const;
+  std::string Page(uint32_t slot) const;
+  // The numbers of a checkpoint, without the gaps between planes.
+  std::string CheckpointPlanes(uint32_t slot) const;
+  // The numbers of these pages, one after the other, without the gaps between planes.
+  std::string PagePlanes(const SegmentPages& pages, size_t fold) const;
+
+  absl::StatusOr<uint32_t> Acquire() override;
+  void Share(uint32_t slot) override { ++holders_[slot]; }
+  void Release(uint32_t slot) override;
+  bool Shared(uint32_t slot) const override { return holders_[slot] > 1; }
+
+  const StateLayout& layout() const { return layout_; }
+  std::byte* checkpoint_bytes() { return checkpoints_.data(); }
+
+ private:
+  std::string Planes(StatePart part, const std::string& slot) const;
+
+  const StateLayout& layout_;
+  size_t checkpoint_stride_, tail_stride_, page_stride_;
+  AlignedBuffer<std::byte> checkpoints_, tails_, pages_;
+  std::vector<uint32_t> holders_, free_;
+};
+
+// One session: which slots it holds and how far it is.
+class SuiteSession {
+ public:
+  SuiteSession(SuiteSlots& slots, uint32_t checkpoint, uint32_t tail)
+      : checkpoint(checkpoint), tail(tail), pages(slots.layout().page_kind(), slots) {}
+
+  // Its next tokens, in place, as rows from first_token of a step. The segment holds until Commit.
+  Segment Plan(size_t first_token, size_t tokens);
+  void Commit();
+
+  uint32_t checkpoint, tail;
+  uint64_t position = 0;
+  PageTable pages;
+
+ private:
+  SegmentPages planned_;
+  size_t tokens_ = 0;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_SUITE_SLOTS_H_

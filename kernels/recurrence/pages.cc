@@ -1,0 +1,185 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/recurrence/pages.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "kernels/base/status.h"
+
+namespace rivulet {
+namespace {
+
+bool Contains(const std::vector<uint32_t>& slots, uint32_t slot) {
+  return std::find(slots.begin(), slots.end(), slot) != slots.end();
+}
+
+// The first page with a token that the token at `position` still sees.
+uint64_t FirstSeen(const PageKind& kind, uint64_t position) {
+  if (kind.window == 0 || position + 1 <= kind.window) return 0;
+  return (position + 1 - kind.window) / kFoldInterval;
+}
+
+}  // namespace
+
+uint64_t MostPages(const PageKind& kind, uint64_t tokens, uint64_t segment) {
+  const uint64_t chunks = tokens / kFoldInterval;
+  if (kind.rule == PageRule::kNone || chunks == 0) return 0;
+  if (kind.rule == PageRule::kAppended) {
+    if (kind.window == 0) return chunks;
+    return std::min(chunks, kind.window / kFoldInterval + segment / kFoldInterval + 3);
+  }
+  // All bits of a shorter count may be set on the way to `chunks`, and a fold takes one page before
+  // it gives any back.
+  return std::min<uint64_t>(kind.levels, std::bit_width(chunks)) + 1;
+}
+
+PageTable::PageTable(const PageKind& kind, PageSource& source) : kind_(kind), source_(&source) {
+  if (kind.fenwick()) table_.assign(kind.levels, kNoPage);
+}
+
+PageTable::PageTable(PageTable&& other) noexcept
+    : kind_(other.kind_),
+      source_(std::exchange(other.source_, nullptr)),
+      table_(std::exchange(other.table_, {})),
+      first_page_(other.first_page_),
+      planned_(std::exchange(other.planned_, {})),
+      acquired_(std::exchange(other.acquired_, {})),
+      reusable_(std::exchange(other.reusable_, {})),
+      folds_(other.folds_),
+      end_(other.end_) {}
+
+PageTable::~PageTable() {
+  if (source_ == nullptr) return;
+  Cancel();
+  KeepOnly({});
+}
+
+PageTable PageTable::Fork() const {
+  PageTable fork(kind_, *source_);
+  fork.table_ = table_;
+  fork.first_page_ = first_page_;
+  fork.end_ = end_;
+  for (const uint32_t slot : table_) {
+    if (slot != kNoPage) source_->Share(slot);
+  }
+  return fork;
+}
+
+size_t PageTable::pages() const {
+  return table_.size() - std::count(table_.begin(), table_.end(), kNoPage);
+}
+
+absl::StatusOr<SegmentPages> PageTable::Plan(uint64_t position, size_t tokens) {
+  folds_ = kind_.rule == PageRule::kNone ? 0 : FoldsIn(position, tokens);
+  end_ = position + tokens;
+  const absl::Status status =
+      kind_.fenwick() ? PlanFenwick(position / kFoldInterval, folds_) : PlanAppended(folds_);
+  if (!status.ok()) {
+    Cancel();
+    return status;
+  }
+  SegmentPages pages;
+  const std::vector<uint32_t>& slots = kind_.fenwick() ? planned_ : table_;
+  pages.slots = slots.data();
+  pages.count = slots.size();
+  pages.first_page = first_page_;
+  pages.levels = kind_.levels;
+  return pages;
+}
+
+// A plan's pages stand at the table's end already, so that a long one is not copied.
+absl::Status PageTable::PlanAppended(size_t folds) {
+  for (size_t fold = 0; fold < folds; ++fold) {
+    RIVULET_ASSIGN_OR_RETURN(const uint32_t slot, source_->Acquire());
+    acquired_.push_back(slot);
+    table_.push_back(slot);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PageTable::PlanFenwick(uint64_t chunk, size_t folds) {
+  planned_.reserve((folds + 1) * kind_.levels);
+  planned_.assign(table_.begin(), table_.end());
+  for (size_t fold = 0; fold < folds; ++fold) {
+    planned_.resize(planned_.size() + kind_.levels);
+    uint32_t* table = planned_.data() + (fold + 1) * kind_.levels;
+    std::copy_n(table - kind_.levels, kind_.levels, table);
+    RIVULET_RETURN_IF_ERROR(PlanFold(chunk + fold, table));
+  }
+  return absl::OkStatus();
+}
+
+// Takes the new page before the consumed ones are free: they are read while it is written.
+absl::Status PageTable::PlanFold(uint64_t chunk, uint32_t* table) {
+  const uint32_t made = CarryPage(chunk, kind_.levels);
+  RIVULET_ASSIGN_OR_RETURN(const uint32_t slot, Take());
+  for (uint32_t p = 0; p <= made; ++p) {
+    const uint32_t consumed = std::exchange(table[p], kNoPage);
+    if (consumed != kNoPage && Ours(consumed)) reusable_.push_back(consumed);
+  }
+  table[made] = slot;
+  if (kind_.rule != PageRule::kRewrittenFenwick) return absl::OkStatus();
+  for (uint32_t p = made + 1; p < kind_.levels; ++p) {
+    if (table[p] == kNoPage || Ours(table[p])) continue;
+    RIVULET_ASSIGN_OR_RETURN(table[p], Take());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint32_t> PageTable::Take() {
+  if (!reusable_.empty()) {
+    const uint32_t slot = reusable_.back();
+    reusable_.pop_back();
+    return slot;
+  }
+  RIVULET_ASSIGN_OR_RETURN(const uint32_t slot, source_->Acquire());
+  acquired_.push_back(slot);
+  return slot;
+}
+
+bool PageTable::Ours(uint32_t slot) const { return !source_->Shared(slot); }
+
+void PageTable::Commit() {
+  if (!kind_.fenwick()) {
+    DropUnseen();
+  } else if (folds_ > 0) {
+    KeepOnly(std::vector<uint32_t>(planned_.end() - kind_.levels, planned_.end()));
+  }
+  EndPlan();
+}
+
+// The pages that no later token of a sliding window sees.
+void PageTable::DropUnseen() {
+  const uint64_t seen = std::min(FirstSeen(kind_, end_), first_page_ + table_.size());
+  if (seen <= first_page_) return;
+  const auto unseen = table_.begin() + static_cast<ptrdiff_t>(seen - first_page_);
+  for (auto slot = table_.begin(); slot != unseen; ++slot) source_->Release(*slot);
+  table_.erase(table_.begin(), unseen);
+  first_page_ = seen;
+}
+
+void PageTable::Cancel() {
+  if (!kind_.fenwick()) table_.resize(table_.size() - acquired_.size());
+  for (const uint32_t slot : acquired_) source_->Release(slot);
+  EndPlan();
+}
+
+// Everything that is held, by the table or by the plan, and is not in `kept` is let go.
+void PageTable::KeepOnly(const std::vector<uint32_t>& kept) {
+  for (const std::vector<uint32_t>* held : {&table_, &acquired_}) {
+    for (const uint32_t slot : *held) {
+      if (slot != kNoPage && !Contains(kept, slot)) source_->Release(slot);
+    }
+  }
+  table_ = kept;
+}
+
+void PageTable::EndPlan() {
+  acquired_.clear();
+  reusable_.clear();
+  planned_.clear();
+  folds_ = 0;
+}
+
+}  // namespace rivulet

@@ -1,0 +1,89 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The pages of one kind that one session holds, and which of them a segment will read and write.
+// What a page contains is the mixer's business; here are only slots and who holds them.
+//
+//   PageTable::Plan    before a segment runs: takes the slots that its folds will write
+//   PageTable::Commit  it ran: the table is the one after its last fold; what it replaced is let go
+//   PageTable::Cancel  it did not run: back to where Plan found the table
+//   PageTable::Fork    a second table that holds every page together with this one
+//
+// Pages that only this session holds are used again within a segment as soon as a fold has consumed
+// them; pages that somebody else holds too are never written.
+//
+// Threading: one thread for all tables of one PageSource (the engine's).
+#ifndef RIVULET_KERNELS_RECURRENCE_PAGES_H_
+#define RIVULET_KERNELS_RECURRENCE_PAGES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/recurrence/state.h"
+
+namespace rivulet {
+
+// Hands out the slots of one kind of pages, with counts of holders.
+class PageSource {
+ public:
+  virtual ~PageSource() = default;
+  // One holder; contents undefined. RESOURCE_EXHAUSTED if there is none.
+  virtual absl::StatusOr<uint32_t> Acquire() = 0;
+  virtual void Share(uint32_t slot) = 0;
+  virtual void Release(uint32_t slot) = 0;
+  virtual bool Shared(uint32_t slot) const = 0;
+};
+
+// The most pages of a kind that a session can take while it grows to `tokens` tokens in segments of
+// at most `segment`, if nobody else holds any of them. Forks that go on from shared pages, at the
+// same time: as much for each, and once more for what they share.
+uint64_t MostPages(const PageKind& kind, uint64_t tokens, uint64_t segment);
+
+class PageTable {
+ public:
+  // An empty table, of a session without tokens. `source` must outlive it.
+  PageTable(const PageKind& kind, PageSource& source);
+  PageTable(PageTable&& other) noexcept;
+  PageTable& operator=(PageTable&&) = delete;
+  ~PageTable();
+
+  PageTable Fork() const;  // REQUIRES: nothing is planned
+
+  // For `tokens` tokens from `position`, which must be where the committed segments end. The answer
+  // holds until Commit or Cancel. RESOURCE_EXHAUSTED: nothing has changed.
+  absl::StatusOr<SegmentPages> Plan(uint64_t position, size_t tokens);
+  void Commit();
+  void Cancel();
+
+  // Held now, not counting what a plan has taken.
+  size_t pages() const;
+
+ private:
+  absl::Status PlanAppended(size_t folds);
+  absl::Status PlanFenwick(uint64_t chunk, size_t folds);
+  absl::Status PlanFold(uint64_t chunk, uint32_t* table);
+  absl::StatusOr<uint32_t> Take();
+  bool Ours(uint32_t slot) const;
+  void DropUnseen();
+  void KeepOnly(const std::vector<uint32_t>& kept);
+  void EndPlan();
+
+  PageKind kind_;
+  PageSource* source_;
+  // Fenwick: [levels], kNoPage where there is none. kAppended: the pages from first_page_ on.
+  std::vector<uint32_t> table_;
+  uint64_t first_page_ = 0;
+
+  // While a segment is planned.
+  std::vector<uint32_t> planned_;   // Fenwick: [folds + 1, levels]
+  std::vector<uint32_t> acquired_;  // taken by the plan
+  std::vector<uint32_t> reusable_;  // ours, and consumed by a fold of the plan
+  size_t folds_ = 0;
+  uint64_t end_ = 0;  // position after the segment
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_RECURRENCE_PAGES_H_

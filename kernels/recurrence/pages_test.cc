@@ -1,0 +1,216 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/recurrence/pages.h"
+
+#include <bit>
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
+
+namespace rivulet {
+namespace {
+
+class CountingSource : public PageSource {
+ public:
+  absl::StatusOr<uint32_t> Acquire() override {
+    if (held_.size() == limit) return absl::ResourceExhaustedError("no page left");
+    held_[next_] = 1;
+    return next_++;
+  }
+  void Share(uint32_t slot) override { ++held_.at(slot); }
+  void Release(uint32_t slot) override {
+    if (--held_.at(slot) == 0) held_.erase(slot);
+  }
+  bool Shared(uint32_t slot) const override { return held_.at(slot) > 1; }
+  size_t held() const { return held_.size(); }
+
+  size_t limit = SIZE_MAX;
+
+ private:
+  std::map<uint32_t, int> held_;
+  uint32_t next_ = 0;
+};
+
+void Advance(PageTable& table, uint64_t& position, size_t tokens) {
+  const auto pages = table.Plan(position, tokens);
+  ASSERT_TRUE(pages.ok()) << pages.status();
+  table.Commit();
+  position += tokens;
+}
+
+constexpr PageKind kManyLevels{PageRule::kFenwick, 17, 0};  // Lv = 22
+constexpr PageKind kFewLevels{PageRule::kFenwick, 10, 0};   // Lv = 15
+
+TEST(PagesTest, AFenwickTableHoldsAPageForEachBitOfTheChunks) {
+  CountingSource source;
+  PageTable table(kManyLevels, source);
+  uint64_t position = 0;
+  while (position < 1 << 20) {
+    Advance(table, position, kFoldInterval);
+    ASSERT_EQ(table.pages(), std::popcount(position / kFoldInterval)) << position;
+    ASSERT_EQ(source.held(), table.pages());
+  }
+}
+
+TEST(PagesTest, TheLastLevelAbsorbsWhatTheLevelsDoNotReach) {
+  CountingSource source;
+  PageTable table(kFewLevels, source);
+  uint64_t position = 0;
+  while (position < 1 << 18) {
+    Advance(table, position, kFoldInterval);
+    const uint64_t n = position / kFoldInterval;
+    ASSERT_EQ(table.pages(), std::popcount(n % 512) + (n >= 512 ? 1 : 0)) << position;
+  }
+}
+
+// What each page of a table is made of, followed through the folds of a plan.
+using Contents = std::map<uint32_t, std::set<uint64_t>>;  // slot → chunks
+
+void FollowFolds(const SegmentPages& pages, uint64_t chunk, size_t folds, Contents& contents) {
+  for (size_t fold = 0; fold < folds; ++fold) {
+    const uint32_t* before = pages.Table(fold);
+    const uint32_t* after = pages.Table(fold + 1);
+    const uint32_t made = CarryPage(chunk + fold, pages.levels);
+    std::set<uint64_t> all{chunk + fold};
+    for (uint32_t p = 0; p <= made; ++p) {
+      if (before[p] != kNoPage)
+        all.insert(contents.at(before[p]).begin(), contents[before[p]].end());
+      ASSERT_NE(after[made], before[p]) << "a fold reads what it writes";
+    }
+    contents[after[made]] = all;
+    for (uint32_t p = made + 1; p < pages.levels; ++p) {
+      if (after[p] != before[p]) contents[after[p]] = contents.at(before[p]);
+    }
+  }
+}
+
+class RandomPagesTest : public testing::TestWithParam<PageRule> {};
+
+// Tables that fork, grow in random segments and are cancelled at random: each must hold the chunks
+// that its position says, and no write may reach a page that another table sees.
+TEST_P(RandomPagesTest, EveryTableHoldsItsOwnChunks) {
+  std::mt19937_64 random(RandomTestSeed());
+  for (const uint32_t levels : {1u, 4u, 12u}) {
+    const PageKind kind{GetParam(), levels, 0};
+    CountingSource source;
+    struct Row {
+      PageTable table;
+      uint64_t position;
+    };
+    std::vector<Row> rows;
+    rows.push_back({PageTable(kind, source), 0});
+    Contents contents;
+    for (int round = 0; round < 400; ++round) {
+      Row& row = rows[random() % rows.size()];
+      const uint64_t action = random() % 10;
+      if (action == 0 && rows.size() < 5) {
+        rows.push_back({row.table.Fork(), row.position});
+        continue;
+      }
+      if (action == 1 && rows.size() > 1) {
+        std::vector<Row> kept;
+        for (Row& other : rows) {
+          if (&other != &row) kept.push_back(std::move(other));
+        }
+        rows.clear();
+        for (Row& other : kept) rows.push_back(std::move(other));
+        continue;
+      }
+      const size_t tokens = 1 + random() % 90;
+      const auto pages = row.table.Plan(row.position, tokens);
+      ASSERT_TRUE(pages.ok());
+      if (action == 2) {
+        row.table.Cancel();
+        continue;
+      }
+      FollowFolds(*pages, row.position / kFoldInterval, FoldsIn(row.position, tokens), contents);
+      row.table.Commit();
+      row.position += tokens;
+      for (Row& other : rows) {
+        const auto view = other.table.Plan(other.position, 1);
+        const uint64_t n = other.position / kFoldInterval;
+        std::set<uint64_t> seen;
+        for (uint32_t p = 0; p < levels; ++p) {
+          ASSERT_EQ(view->Table(0)[p] != kNoPage, HasPage(n, p, levels));
+          if (view->Table(0)[p] == kNoPage) continue;
+          const auto& chunks = contents.at(view->Table(0)[p]);
+          seen.insert(chunks.begin(), chunks.end());
+        }
+        ASSERT_EQ(seen.size(), n) << "table at position " << other.position;
+        other.table.Cancel();
+      }
+    }
+    rows.clear();
+    EXPECT_EQ(source.held(), 0u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, RandomPagesTest,
+                         testing::Values(PageRule::kFenwick, PageRule::kRewrittenFenwick));
+
+TEST(PagesTest, APageThatAForkHoldsIsNeverWritten) {
+  CountingSource source;
+  PageTable table({PageRule::kRewrittenFenwick, 8, 0}, source);
+  uint64_t position = 0;
+  Advance(table, position, 3 * kFoldInterval);  // pages 0 and 1
+  PageTable fork = table.Fork();
+  const auto pages = table.Plan(position, kFoldInterval * 5);
+  ASSERT_TRUE(pages.ok());
+  const std::set<uint32_t> shared(pages->Table(0), pages->Table(0) + 2);
+  for (size_t fold = 1; fold <= 5; ++fold) {
+    for (uint32_t p = 0; p < 8; ++p) EXPECT_FALSE(shared.contains(pages->Table(fold)[p]));
+  }
+}
+
+TEST(PagesTest, ASegmentTakesNoMorePagesThanMostPagesSays) {
+  for (const PageKind& kind :
+       {kFewLevels, PageKind{PageRule::kRewrittenFenwick, 10, 0},
+        PageKind{PageRule::kAppended, 0, 0}, PageKind{PageRule::kAppended, 0, 100}}) {
+    constexpr size_t kSegment = 80;
+    CountingSource source;
+    PageTable table(kind, source);
+    for (uint64_t position = 0; position < 40000; position += kSegment) {
+      ASSERT_TRUE(table.Plan(position, kSegment).ok());
+      ASSERT_LE(source.held(), MostPages(kind, position + kSegment, kSegment)) << position;
+      table.Commit();
+    }
+  }
+}
+
+TEST(PagesTest, AppendedPagesStandInOrderAndLeaveWithTheWindow) {
+  CountingSource source;
+  PageTable table({PageRule::kAppended, 0, 40}, source);
+  uint64_t position = 0;
+  for (int i = 0; i < 100; ++i) {
+    const auto pages = table.Plan(position, 7);
+    ASSERT_TRUE(pages.ok());
+    const uint64_t oldest = position + 1 > 40 ? position + 1 - 40 : 0;
+    EXPECT_LE(pages->first_page, oldest / kFoldInterval);
+    EXPECT_EQ(pages->first_page + pages->count, (position + 7) / kFoldInterval);
+    table.Commit();
+    position += 7;
+    EXPECT_LE(table.pages(), 40 / kFoldInterval + 2);
+  }
+}
+
+TEST(PagesTest, AFailedPlanChangesNothing) {
+  for (const PageKind& kind : {kFewLevels, PageKind{PageRule::kAppended, 0, 0}}) {
+    CountingSource source;
+    PageTable table(kind, source);
+    uint64_t position = 0;
+    Advance(table, position, 5 * kFoldInterval);
+    const size_t held = source.held();
+    source.limit = held + 1;
+    EXPECT_FALSE(table.Plan(position, 64 * kFoldInterval).ok());
+    EXPECT_EQ(source.held(), held);
+    EXPECT_EQ(table.pages(), held);
+    source.limit = SIZE_MAX;
+    Advance(table, position, 64 * kFoldInterval);
+  }
+}
+
+}  // namespace
+}  // namespace rivulet
