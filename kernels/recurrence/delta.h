@@ -1,0 +1,82 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The delta rule over checkpoint and tail (mixers.md 7, 8): a sum whose every write is corrected by
+// what the sum already answers to its key,
+//
+//     S̄ = e^{g_t} S_{t-1}      u_t = β_t (v_t - k_t S̄)      S_t = S̄ + k_tᵀ u_t      o_t = q_t S_t
+//
+// the decay before the prediction. In the rows u it is the plain decayed sum of recurrence.h, so
+// the tail keeps u instead of v: each row is solved once, when it is appended,
+//
+//     u_a = β_a (v_a - e^{c_a} k_a S_0 - Σ_{s<a} e^{c_a - c_s} (k_a·k_s) u_s)
+//
+// by forward substitution in the triangle of the WY form, and from then on Read and Fold are those
+// of any other sum (FoldSum serves as it is). Kept as raw v and β, every later token of the chunk
+// would solve the rows before it again, and read the checkpoint with all of their keys.
+//
+// A token costs one pass over the checkpoint for two queries, k_a and q_a, at decode as in a
+// prompt.
+//
+// Bits: as recurrence.h says: each number is one chain, channels of the checkpoint ascending, then
+// rows of the tail ascending; any cut of a chunk into pieces gives the same bits. Threading and
+// padding are recurrence.h's too.
+#ifndef RIVULET_KERNELS_RECURRENCE_DELTA_H_
+#define RIVULET_KERNELS_RECURRENCE_DELTA_H_
+
+#include <cstddef>
+
+#include "kernels/base/tensor_view.h"
+#include "kernels/recurrence/recurrence.h"
+#include "kernels/recurrence/state.h"
+
+namespace rivulet {
+
+// One value head's rows since the border. The caller appends the piece's keys and log decays before
+// the calls below; SolveDelta appends the rows of u.
+struct DeltaTail {
+  const float* key = nullptr;  // [C, padded D]
+  size_t key_stride = 0;
+  float* solved = nullptr;  // [C, padded E]: u
+  size_t solved_stride = 0;
+  // Cumulative log decays c_s <= 0, [C]; not read without decay.
+  const float* log_decay = nullptr;
+  size_t decay_stride = 0;
+
+  // The same rows as a sum's, for FoldSum.
+  SumTail Sum() const {
+    return {.key = key,
+            .key_stride = key_stride,
+            .value = solved,
+            .value_stride = solved_stride,
+            .log_decay = log_decay,
+            .decay_stride = decay_stride};
+  }
+};
+
+// The tokens at places [begin, begin + queries.rows) of the chunk, at most kFoldInterval.
+struct DeltaPiece {
+  ConstFloatMatrix queries;     // [n, padded D]
+  ConstFloatMatrix values;      // [n, padded E]: v
+  const float* beta = nullptr;  // [n], beta_stride apart
+  size_t beta_stride = 0;
+  size_t begin = 0;
+};
+
+// The products of a piece's queries and keys with the tail's keys, without decay: the same for all
+// value heads that share a key head, so they are computed once for them. [n, C] each.
+struct DeltaScores {
+  alignas(64) float query[kFoldInterval * kFoldInterval];  // q_a·k_s for s <= a, else 0
+  alignas(64) float key[kFoldInterval * kFoldInterval];    // k_a·k_s for s < a, else 0
+};
+void ScoreDelta(const DeltaTail& tail, const ConstFloatMatrix& queries, size_t begin,
+                DeltaScores& scores);
+
+// Solves the piece's rows into tail.solved, and out [n, padded E] = the reads o_a. `shape` has no
+// normaliser and no decay by channel. Reads `checkpoint`, never writes it. out must not alias any
+// input.
+void SolveDelta(const SumShape& shape, const SumCheckpoint& checkpoint, const DeltaTail& tail,
+                const DeltaPiece& piece, const DeltaScores& scores, FloatMatrix out);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_RECURRENCE_DELTA_H_

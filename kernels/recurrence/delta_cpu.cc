@@ -1,0 +1,200 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The CPU form of delta.h. Columns are independent of each other, so a tile of columns goes all the
+// way, from the checkpoint to the outputs, before the next: its part of the checkpoint is read from
+// memory once and from the first caches after that.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/recurrence/delta_cpu.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target, as Highway asks.
+#include <algorithm>
+
+#include "hwy/highway.h"
+#include "kernels/base/simd-inl.h"
+#include "kernels/recurrence/delta.h"
+#include "kernels/recurrence/weights-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rivulet {
+namespace HWY_NAMESPACE {
+
+// A register tile is pairs of queries (k_a, q_a) by blocks of columns: 2 x 4 pairs and blocks with
+// AVX-512 (16 accumulators), 1 x 2 with AVX2, where a block is two registers. A single pair, as at
+// decode, takes twice the blocks where they fit.
+inline constexpr size_t kTilePairs = kVectors == 1 ? 2 : 1;
+inline constexpr size_t kTileBlocks = kVectors == 1 ? 4 : 2;
+inline constexpr size_t kSingleBlocks = kVectors == 1 ? 8 : 2;
+
+// A piece's weights under one value head's decays.
+struct DeltaTables {
+  float carried[kFoldInterval];                            // e^{c_a}
+  alignas(64) float query[kFoldInterval * kFoldInterval];  // [n, C]
+  alignas(64) float key[kFoldInterval * kFoldInterval];
+};
+
+void ScoreDeltaOnTarget(const DeltaTail& tail, const ConstFloatMatrix& queries, size_t begin,
+                        DeltaScores& scores) {
+  for (size_t a = 0; a < queries.rows; ++a) {
+    const size_t place = begin + a;
+    const float* own = tail.key + place * tail.key_stride;
+    float* query = scores.query + a * kFoldInterval;
+    float* key = scores.key + a * kFoldInterval;
+    std::fill_n(query, kFoldInterval, 0.0f);
+    std::fill_n(key, kFoldInterval, 0.0f);
+    for (size_t s = 0; s < place; ++s) {
+      const float* row = tail.key + s * tail.key_stride;
+      query[s] = Dot(queries.row(a), row, queries.columns);
+      key[s] = Dot(own, row, queries.columns);
+    }
+    query[place] = Dot(queries.row(a), own, queries.columns);
+  }
+}
+
+void FillTables(const SumShape& shape, const DeltaTail& tail, const DeltaPiece& piece,
+                const DeltaScores& scores, DeltaTables& tables) {
+  for (size_t a = 0; a < piece.queries.rows; ++a) {
+    const size_t place = piece.begin + a;
+    Block decay = SetBlock(1.0f);
+    tables.carried[a] = 1.0f;
+    if (shape.decay == Decay::kScalar) {
+      const float c = tail.log_decay[place * tail.decay_stride];
+      decay = RowDecays(tail.log_decay, tail.decay_stride, place + 1, c, 1.0f);
+      tables.carried[a] = ExpOf(c);
+    }
+    const size_t row = a * kFoldInterval;
+    StoreBlock(Mul(LoadBlock(scores.query + row), decay), tables.query + row);
+    StoreBlock(Mul(LoadBlock(scores.key + row), decay), tables.key + row);
+  }
+}
+
+// k_a S_0 into the tail's row of u and q_a S_0 into out, for kPairs places from `first`.
+template <size_t kPairs, size_t kBlocks, typename T>
+HWY_INLINE void ReadPairs(const SumShape& shape, const T* matrix, const DeltaTail& tail,
+                          const DeltaPiece& piece, size_t first, size_t column,
+                          const FloatMatrix& out) {
+  Block sum[2 * kPairs][kBlocks];
+  const float* query[2 * kPairs];
+  for (size_t p = 0; p < kPairs; ++p) {
+    query[2 * p] = tail.key + (piece.begin + first + p) * tail.key_stride;
+    query[2 * p + 1] = piece.queries.row(first + p);
+  }
+  for (auto& row : sum) {
+    for (Block& block : row) block = ZeroBlock();
+  }
+  const size_t stride = shape.padded_value();
+  for (size_t i = 0; i < shape.key_dim; ++i) {
+    Block m[kBlocks];
+    for (size_t b = 0; b < kBlocks; ++b)
+      m[b] = LoadBlock(matrix + i * stride + column + b * kBlock);
+    for (size_t r = 0; r < 2 * kPairs; ++r) {
+      const Block q = SetBlock(query[r][i]);
+      for (size_t b = 0; b < kBlocks; ++b) sum[r][b] = MulAdd(q, m[b], sum[r][b]);
+    }
+  }
+  for (size_t p = 0; p < kPairs; ++p) {
+    float* solved = tail.solved + (piece.begin + first + p) * tail.solved_stride + column;
+    float* read = out.row(first + p) + column;
+    for (size_t b = 0; b < kBlocks; ++b) {
+      StoreBlock(sum[2 * p][b], solved + b * kBlock);
+      StoreBlock(sum[2 * p + 1][b], read + b * kBlock);
+    }
+  }
+}
+
+// Row a of u and of out, from what ReadPairs left there and the rows of u before it.
+template <size_t kBlocks>
+HWY_INLINE void SolveRow(const DeltaTail& tail, const DeltaPiece& piece, const DeltaTables& tables,
+                         size_t a, size_t column, const FloatMatrix& out) {
+  const size_t place = piece.begin + a;
+  float* solved = tail.solved + place * tail.solved_stride + column;
+  float* read = out.row(a) + column;
+  const float* value = piece.values.row(a) + column;
+  Block u[kBlocks], o[kBlocks];
+  for (size_t b = 0; b < kBlocks; ++b) {
+    u[b] = MulAdd(SetBlock(-tables.carried[a]), LoadBlock(solved + b * kBlock),
+                  LoadBlock(value + b * kBlock));
+    o[b] = Mul(SetBlock(tables.carried[a]), LoadBlock(read + b * kBlock));
+  }
+  const float* query = tables.query + a * kFoldInterval;
+  const float* key = tables.key + a * kFoldInterval;
+  for (size_t s = 0; s < place; ++s) {
+    const float* row = tail.solved + s * tail.solved_stride + column;
+    const Block k = SetBlock(-key[s]), q = SetBlock(query[s]);
+    for (size_t b = 0; b < kBlocks; ++b) {
+      const Block earlier = LoadBlock(row + b * kBlock);
+      u[b] = MulAdd(k, earlier, u[b]);
+      o[b] = MulAdd(q, earlier, o[b]);
+    }
+  }
+  const Block beta = SetBlock(piece.beta[a * piece.beta_stride]), q = SetBlock(query[place]);
+  for (size_t b = 0; b < kBlocks; ++b) {
+    u[b] = Mul(beta, u[b]);
+    StoreBlock(u[b], solved + b * kBlock);
+    StoreBlock(MulAdd(q, u[b], o[b]), read + b * kBlock);
+  }
+}
+
+// All columns from `column`: tiles of kBlocks, then of half as many, down to one.
+template <size_t kBlocks, typename T>
+HWY_INLINE void SolveColumns(const SumShape& shape, const T* matrix, const DeltaTail& tail,
+                             const DeltaPiece& piece, const DeltaTables& tables, size_t column,
+                             const FloatMatrix& out) {
+  const size_t rows = piece.queries.rows;
+  for (; column + kBlocks * kBlock <= shape.padded_value(); column += kBlocks * kBlock) {
+    size_t a = 0;
+    for (; a + kTilePairs <= rows; a += kTilePairs) {
+      ReadPairs<kTilePairs, kBlocks>(shape, matrix, tail, piece, a, column, out);
+    }
+    for (; a < rows; ++a) ReadPairs<1, kBlocks>(shape, matrix, tail, piece, a, column, out);
+    for (a = 0; a < rows; ++a) SolveRow<kBlocks>(tail, piece, tables, a, column, out);
+  }
+  if constexpr (kBlocks > 1) {
+    SolveColumns<kBlocks / 2>(shape, matrix, tail, piece, tables, column, out);
+  }
+}
+
+template <typename T>
+void SolveMatrix(const SumShape& shape, const T* matrix, const DeltaTail& tail,
+                 const DeltaPiece& piece, const DeltaTables& tables, const FloatMatrix& out) {
+  if (piece.queries.rows > 1) {
+    SolveColumns<kTileBlocks>(shape, matrix, tail, piece, tables, 0, out);
+    return;
+  }
+  SolveColumns<kSingleBlocks>(shape, matrix, tail, piece, tables, 0, out);
+}
+
+void SolveDeltaOnTarget(const SumShape& shape, const SumCheckpoint& checkpoint,
+                        const DeltaTail& tail, const DeltaPiece& piece, const DeltaScores& scores,
+                        const FloatMatrix& out) {
+  DeltaTables tables;
+  FillTables(shape, tail, piece, scores, tables);
+  if (shape.dtype == DType::kBFloat16) {
+    SolveMatrix(shape, static_cast<const uint16_t*>(checkpoint.matrix), tail, piece, tables, out);
+  } else {
+    SolveMatrix(shape, static_cast<const float*>(checkpoint.matrix), tail, piece, tables, out);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rivulet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rivulet {
+
+HWY_EXPORT(ScoreDeltaOnTarget);
+HWY_EXPORT(SolveDeltaOnTarget);
+
+void ScoreDelta(const DeltaTail& tail, const ConstFloatMatrix& queries, size_t begin,
+                DeltaScores& scores) {
+  HWY_DYNAMIC_DISPATCH(ScoreDeltaOnTarget)(tail, queries, begin, scores);
+}
+
+void SolveDelta(const SumShape& shape, const SumCheckpoint& checkpoint, const DeltaTail& tail,
+                const DeltaPiece& piece, const DeltaScores& scores, FloatMatrix out) {
+  HWY_DYNAMIC_DISPATCH(SolveDeltaOnTarget)(shape, checkpoint, tail, piece, scores, out);
+}
+
+}  // namespace rivulet
+#endif  // HWY_ONCE

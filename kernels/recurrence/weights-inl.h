@@ -1,0 +1,45 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The small sums and exponentials that turn queries and tail rows into weights, shared by the
+// primitive's files so that the same pair gives the same bits in each. Included again for each SIMD
+// target, as kernels/base/simd-inl.h.
+
+#if defined(RIVULET_KERNELS_RECURRENCE_WEIGHTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RIVULET_KERNELS_RECURRENCE_WEIGHTS_INL_H_
+#undef RIVULET_KERNELS_RECURRENCE_WEIGHTS_INL_H_
+#else
+#define RIVULET_KERNELS_RECURRENCE_WEIGHTS_INL_H_
+#endif
+
+#include <cstddef>
+
+#include "kernels/base/simd-inl.h"
+#include "kernels/recurrence/state.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rivulet {
+namespace HWY_NAMESPACE {
+
+HWY_INLINE float ExpOf(float x) { return hn::GetLane(hn::Exp(FloatTag(), hn::Set(FloatTag(), x))); }
+
+HWY_INLINE float Dot(const float* x, const float* y, size_t padded) {
+  Block sum = ZeroBlock();
+  for (size_t i = 0; i < padded; i += kBlock) {
+    sum = MulAdd(LoadBlock(x + i), LoadBlock(y + i), sum);
+  }
+  return SumBlock(sum);
+}
+
+// Lane s = e^{power (c - c_s)} for the tail rows s < rows; later rows are never looked at.
+HWY_INLINE Block RowDecays(const float* log_decay, size_t stride, size_t rows, float c,
+                           float power) {
+  alignas(64) float difference[kFoldInterval] = {};
+  for (size_t s = 0; s < rows; ++s) difference[s] = c - log_decay[s * stride];
+  return Exp(Mul(SetBlock(power), LoadBlock(difference)));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rivulet
+HWY_AFTER_NAMESPACE();
+
+#endif  // RIVULET_KERNELS_RECURRENCE_WEIGHTS_INL_H_
