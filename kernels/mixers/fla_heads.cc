@@ -33,9 +33,10 @@ absl::StatusOr<size_t> HeadWidth(const nlohmann::json& json, std::string_view ke
 }  // namespace
 
 absl::StatusOr<FlaHeads> ParseFlaHeads(const nlohmann::json& json, size_t hidden,
-                                       double default_expand_k, double default_expand_v) {
+                                       double default_expand_k, double default_expand_v,
+                                       size_t default_heads) {
   FlaHeads result;
-  RIVULET_ASSIGN_OR_RETURN(result.heads, SizeField(json, "num_heads", 4));
+  RIVULET_ASSIGN_OR_RETURN(result.heads, SizeField(json, "num_heads", default_heads));
   RIVULET_ASSIGN_OR_RETURN(result.kv_heads, SizeField(json, "num_kv_heads", result.heads));
   if (result.heads % result.kv_heads != 0) {
     return FieldError(json, "num_kv_heads",

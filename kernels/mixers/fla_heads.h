@@ -19,10 +19,11 @@ struct FlaHeads {
   size_t value_dim = 0;  // of one head: hidden · expand_v / heads
 };
 
-// Defaults: num_heads 4, num_kv_heads = num_heads, and the expansions given here. INVALID_ARGUMENT
+// Defaults: num_kv_heads = num_heads, and what is given here. INVALID_ARGUMENT
 // names key, value and remedy when a width does not divide.
 absl::StatusOr<FlaHeads> ParseFlaHeads(const nlohmann::json& json, size_t hidden,
-                                       double default_expand_k, double default_expand_v);
+                                       double default_expand_k, double default_expand_v,
+                                       size_t default_heads = 4);
 
 }  // namespace rivulet
 

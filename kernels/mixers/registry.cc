@@ -8,6 +8,7 @@
 #include "kernels/mixers/linear_attention/linear_attention.h"
 #include "kernels/mixers/mamba2/mamba2.h"
 #include "kernels/mixers/mixer.h"
+#include "kernels/mixers/retnet/retnet.h"
 
 namespace rivulet {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 constexpr MixerEntry kMixers[] = {
     {"linear_attn", MakeLinearAttention},
     {"gla", MakeGla},
+    {"retnet", MakeRetNet},
     {"mamba2", MakeMamba2},
     {"hla", MakeHla},
 };

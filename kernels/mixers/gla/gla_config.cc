@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "kernels/mixers/fla_heads.h"
+#include "kernels/mixers/fla_output.h"
 #include "kernels/mixers/json_fields.h"
 #include "kernels/recurrence/recurrence.h"
 #include "kernels/recurrence/state.h"
@@ -52,21 +53,6 @@ absl::Status ParseDecay(const nlohmann::json& json, GlaConfig& config) {
   return absl::OkStatus();
 }
 
-// The gated norm's weight is named after how fla fuses it; the arithmetic is the same.
-absl::Status ParseOutput(const nlohmann::json& json, GlaConfig& config) {
-  RIVULET_ASSIGN_OR_RETURN(config.use_output_gate, BoolField(json, "use_output_gate", true));
-  RIVULET_ASSIGN_OR_RETURN(const bool fuse_norm, BoolField(json, "fuse_norm", true));
-  RIVULET_ASSIGN_OR_RETURN(const size_t act,
-                           ChoiceField(json, "hidden_act", "swish", {"swish", "silu"}));
-  const bool fused = fuse_norm && config.use_output_gate && act == 0;
-  config.norm_name = fused ? "g_norm_swish_gate" : "g_norm";
-  RIVULET_ASSIGN_OR_RETURN(config.affine, BoolField(json, "elementwise_affine", true));
-  RIVULET_ASSIGN_OR_RETURN(const double eps, NumberField(json, "norm_eps", 1e-6));
-  if (!(eps > 0 && eps < 1)) return FieldError(json, "norm_eps", "must be between 0 and 1");
-  config.norm_eps = static_cast<float>(eps);
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<GlaConfig> ParseGlaConfig(const nlohmann::json& json, size_t hidden) {
@@ -74,7 +60,7 @@ absl::StatusOr<GlaConfig> ParseGlaConfig(const nlohmann::json& json, size_t hidd
   RIVULET_RETURN_IF_ERROR(ParseSizes(json, hidden, config));
   RIVULET_RETURN_IF_ERROR(ParseFeatures(json, config));
   RIVULET_RETURN_IF_ERROR(ParseDecay(json, config));
-  RIVULET_RETURN_IF_ERROR(ParseOutput(json, config));
+  RIVULET_ASSIGN_OR_RETURN(config.output, ParseFlaOutput(json));
   return config;
 }
 

@@ -6,9 +6,9 @@
 
 #include <cstddef>
 #include <optional>
-#include <string>
 
 #include "absl/status/statusor.h"
+#include "kernels/mixers/fla_output.h"
 #include "kernels/ops/activation/activation.h"
 #include "nlohmann/json_fwd.hpp"
 
@@ -23,10 +23,7 @@ struct GlaConfig {
   bool use_short_conv = false;
   size_t conv_size = 4;
   bool conv_bias = false;
-  bool use_output_gate = true;
-  std::string norm_name;  // tensor prefix: "g_norm_swish_gate" or "g_norm"
-  bool affine = true;     // the norm has a weight
-  float norm_eps = 1e-6f;
+  FlaOutput output;
   size_t gate_rank = 16;
   float gate_logit_normalizer = 16.0f;
   std::optional<float> clamp_min;  // of the log decay

@@ -24,7 +24,7 @@ struct Columns {
         k(c.kv_heads * c.key_dim),
         v(c.kv_heads * c.value_dim),
         low_rank(c.gate_rank),
-        gate(c.use_output_gate ? c.heads * c.value_dim : 0) {}
+        gate(c.output.gate ? c.heads * c.value_dim : 0) {}
   size_t qkv() const { return q + k + v; }
 
   size_t q, k, v, low_rank, gate;
@@ -66,8 +66,8 @@ class GlaLayer : public Mixer {
                     layout_),
         output_(source.parameters.TakeLinear({{"o_proj.weight", source.hidden, ""}},
                                              config.heads * config.value_dim)) {
-    if (!config.affine) return;
-    norm_ = source.parameters.TakeVector(config.norm_name + ".weight", {config.value_dim});
+    if (!config.output.affine) return;
+    norm_ = source.parameters.TakeVector(config.output.norm_name + ".weight", {config.value_dim});
   }
 
   const StateLayout& state_layout() const override { return layout_; }
@@ -87,7 +87,7 @@ class GlaLayer : public Mixer {
     }
     const FloatMatrix normed = workspace.Take(x.rows, config_.heads * config_.value_dim);
     HeadNormGate(o, config_.heads, config_.value_dim, recurrence_.shape().padded_value(),
-                 norm_.empty() ? nullptr : norm_.data(), config_.norm_eps, gate, normed,
+                 norm_.empty() ? nullptr : norm_.data(), config_.output.norm_eps, gate, normed,
                  *step.pool);
     output_.Apply(normed, y, *step.pool);
     return absl::OkStatus();

@@ -103,8 +103,8 @@ TEST(GlaConfig, DefaultsAreThoseOfFla) {
   EXPECT_EQ(config->kv_heads, 4u);
   EXPECT_EQ(config->key_dim, 8u);
   EXPECT_EQ(config->value_dim, 16u);
-  EXPECT_EQ(config->norm_name, "g_norm_swish_gate");
-  EXPECT_TRUE(config->use_output_gate);
+  EXPECT_EQ(config->output.norm_name, "g_norm_swish_gate");
+  EXPECT_TRUE(config->output.gate);
   EXPECT_FALSE(config->use_short_conv);
   EXPECT_EQ(config->gate_rank, 16u);
   EXPECT_FLOAT_EQ(config->gate_logit_normalizer, 16.0f);
@@ -113,7 +113,7 @@ TEST(GlaConfig, DefaultsAreThoseOfFla) {
 
 TEST(GlaConfig, TheNormIsNamedAfterHowItIsFused) {
   const auto name = [](const char* json) {
-    return ParseGlaConfig(nlohmann::json::parse(json), 64)->norm_name;
+    return ParseGlaConfig(nlohmann::json::parse(json), 64)->output.norm_name;
   };
   EXPECT_EQ(name(R"({"fuse_norm": false})"), "g_norm");
   EXPECT_EQ(name(R"({"use_output_gate": false})"), "g_norm");
