@@ -21,9 +21,12 @@ constexpr size_t kMostZeros = size_t{1} << 26;
 constexpr std::string_view kIgnoredEndings[] = {".rotary_emb.inv_freq", ".rotary.inv_freq",
                                                 ".attn.D"};
 
-bool IsIgnored(std::string_view name) {
+bool IsIgnored(std::string_view name, const std::vector<std::string>& beginnings) {
   for (const std::string_view ending : kIgnoredEndings) {
     if (name.ends_with(ending)) return true;
+  }
+  for (const std::string& beginning : beginnings) {
+    if (name.starts_with(beginning)) return true;
   }
   return false;
 }
@@ -123,9 +126,9 @@ void CheckpointReader::Ignore(const std::string& name, const std::vector<size_t>
   if (tensor != nullptr && tensor->shape == shape) taken_.insert(name);
 }
 
-absl::Status CheckpointReader::Finish() {
+absl::Status CheckpointReader::Finish(const std::vector<std::string>& ignored) {
   for (const auto& [name, tensor] : checkpoint_.tensors()) {
-    if (taken_.contains(name) || IsIgnored(name)) continue;
+    if (taken_.contains(name) || IsIgnored(name, ignored)) continue;
     AddProblem(name, absl::StrCat("is extra: the model that config.json describes has no such "
                                   "tensor ",
                                   tensor.dtype, " ", ShapeString(tensor.shape)));

@@ -9,6 +9,7 @@
 //   *.rotary_emb.inv_freq, *.rotary.inv_freq   a buffer that older libraries stored
 //   *.attn.D                                   of gated_deltanet before 2025-03 (mixers.md 8)
 //   lm_head.weight, when it is tied            the embeddings are used
+//   what the format names (Finish)             parts that are not served, such as mtp.*
 //
 // Threading: one thread.
 #ifndef RIVULET_MODEL_LOADER_CHECKPOINT_READER_H_
@@ -55,7 +56,8 @@ class CheckpointReader {
   void Ignore(const std::string& name, const std::vector<size_t>& shape);
 
   // INVALID_ARGUMENT that names the problems, extra tensors among them; the first 20, then a count.
-  absl::Status Finish();
+  // `ignored`: beginnings of names that are not extra.
+  absl::Status Finish(const std::vector<std::string>& ignored = {});
   // The same without looking for extra tensors.
   absl::Status Problems() const;
 
@@ -97,6 +99,9 @@ class PrefixedParameters : public ParameterSource {
     return reader_.TakeVector(Full(name), shape);
   }
   Linear TakeLinear(const std::vector<LinearPart>& parts, size_t inputs) override;
+  void Ignore(std::string_view name, const std::vector<size_t>& shape) override {
+    reader_.Ignore(Full(name), shape);
+  }
 
  private:
   std::string Full(std::string_view name) const { return prefix_ + std::string(name); }

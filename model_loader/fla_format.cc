@@ -96,10 +96,10 @@ LayerSpec NameLayer(size_t layer, size_t intermediate) {
   const std::string prefix = absl::StrCat("model.layers.", layer, ".");
   LayerSpec spec;
   spec.mixer_prefix = prefix + "attn.";
-  spec.mixer_norm = prefix + "attn_norm.weight";
-  spec.mlp_norm = prefix + "mlp_norm.weight";
-  spec.mlp_prefix = prefix + "mlp.";
-  spec.intermediate = intermediate;
+  spec.mixer_norm.weight = prefix + "attn_norm.weight";
+  spec.feed_forward_norm.weight = prefix + "mlp_norm.weight";
+  spec.feed_forward = GatedMlpSpec{intermediate, prefix + "mlp.gate_proj", prefix + "mlp.up_proj",
+                                   prefix + "mlp.down_proj"};
   return spec;
 }
 
@@ -128,7 +128,7 @@ absl::StatusOr<ModelSpec> ParseFlaSpec(const json& config) {
   RIVULET_ASSIGN_OR_RETURN(ModelSpec spec, ParseCommonFields(config, 1e-6));
   RIVULET_ASSIGN_OR_RETURN(const bool tied, BoolField(config, "tie_word_embeddings", false));
   spec.embeddings = "model.embeddings.weight";
-  spec.final_norm = "model.norm.weight";
+  spec.final_norm.weight = "model.norm.weight";
   spec.lm_head = tied ? spec.embeddings : "lm_head.weight";
   RIVULET_RETURN_IF_ERROR(AddLayers(config, spec));
   return spec;

@@ -18,6 +18,10 @@ inline constexpr size_t kMostLayers = 1024;
 // tensor names but `architecture`.
 absl::StatusOr<ModelSpec> ParseCommonFields(const nlohmann::json& config, double default_norm_eps);
 
+// x += multiplier · f(norm(x)) in every block is x += f(norm(x)) for a residual stream in units of
+// `multiplier`: embeddings and eps change, the forward pass does not. REQUIRES: multiplier > 0.
+void FoldResidualMultiplier(double multiplier, ModelSpec& spec);
+
 // fla_format.cc: gla, linear_attn and our hla, with mixtures of mixers by layer_types.
 absl::StatusOr<ModelSpec> ParseFlaSpec(const nlohmann::json& config);
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "model_loader/checkpoint_reader.h"
+#include "model_loader/feed_forward_loader.h"
 #include "model_loader/generation_config.h"
 #include "model_loader/json.h"
 #include "model_loader/safetensors.h"
@@ -59,18 +60,6 @@ absl::Status ReadDescription(const std::string& directory, LoadedModel& model) {
   return AddTokenizer(directory, model);
 }
 
-// gate_proj and up_proj as one map. Files of fla before 2025-02-09 hold both in gate_proj
-// [2 · intermediate, hidden], gate rows first (mixers.md 0.4).
-Linear TakeGateUp(CheckpointReader& reader, const LayerSpec& layer, size_t hidden) {
-  const std::string gate = layer.mlp_prefix + "gate_proj.weight";
-  const std::string up = layer.mlp_prefix + "up_proj.weight";
-  const std::vector<size_t> fused = {2 * layer.intermediate, hidden};
-  if (!reader.Has(up) && reader.Shape(gate) == fused) {
-    return reader.TakeLinear({{gate, fused[0], ""}}, hidden);
-  }
-  return reader.TakeLinear({{gate, layer.intermediate, ""}, {up, layer.intermediate, ""}}, hidden);
-}
-
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMixer(CheckpointReader& reader, const LayerSpec& layer,
                                                  size_t hidden, const MixerOptions& options) {
   RIVULET_ASSIGN_OR_RETURN(const MixerFactory make, FindMixer(layer.mixer_type));
@@ -83,17 +72,16 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMixer(CheckpointReader& reader, const
 }
 
 absl::StatusOr<LoadedLayer> LoadLayer(CheckpointReader& reader, const LayerSpec& spec,
-                                      size_t hidden, const MixerOptions& options) {
+                                      const ModelSpec& model, const MixerOptions& options) {
+  PrefixedParameters parameters(reader, "");
   LoadedLayer layer;
   layer.mixer_type = spec.mixer_type;
-  layer.mixer_norm = reader.TakeVector(spec.mixer_norm, {hidden});
-  RIVULET_ASSIGN_OR_RETURN(layer.mixer, MakeMixer(reader, spec, hidden, options));
-  if (spec.mlp_norm.empty()) return layer;
-  layer.mlp_norm = reader.TakeVector(spec.mlp_norm, {hidden});
-  Linear gate_up = TakeGateUp(reader, spec, hidden);
-  Linear down =
-      reader.TakeLinear({{spec.mlp_prefix + "down_proj.weight", hidden, ""}}, spec.intermediate);
-  layer.mlp = GatedMlp(std::move(gate_up), std::move(down));
+  layer.mixer_norm = TakeNorm(spec.mixer_norm, model.hidden, model.norm_eps, parameters);
+  RIVULET_ASSIGN_OR_RETURN(layer.mixer, MakeMixer(reader, spec, model.hidden, options));
+  if (spec.feed_forward_norm.empty()) return layer;
+  layer.feed_forward_norm =
+      TakeNorm(spec.feed_forward_norm, model.hidden, model.norm_eps, parameters);
+  layer.feed_forward = TakeFeedForward(spec.feed_forward, model.hidden, parameters);
   return layer;
 }
 
@@ -120,10 +108,10 @@ class WeightLoader {
     for (size_t i = 0; i < model_.spec.layers.size(); ++i) {
       Report(absl::StrCat("layer ", i + 1, " of ", model_.spec.layers.size()));
       RIVULET_ASSIGN_OR_RETURN(LoadedLayer layer, LoadLayer(reader_, model_.spec.layers[i],
-                                                            model_.spec.hidden, options_.mixer));
+                                                            model_.spec, options_.mixer));
       model_.layers.push_back(std::move(layer));
     }
-    RIVULET_RETURN_IF_ERROR(reader_.Finish());
+    RIVULET_RETURN_IF_ERROR(reader_.Finish(model_.spec.ignored_tensors));
     RIVULET_RETURN_IF_ERROR(files_.CheckUnchanged());
     model_.weight_dtype = reader_.packed_dtype();
     model_.parameters = reader_.parameters();
@@ -143,7 +131,10 @@ class WeightLoader {
     model_.embeddings =
         reader_.TakeTable(spec.embeddings, spec.vocab, spec.hidden, model_.embedding_rows);
     RIVULET_RETURN_IF_ERROR(reader_.Problems());
-    model_.final_norm = reader_.TakeVector(spec.final_norm, {spec.hidden});
+    model_.embeddings.multiplier = spec.embedding_multiplier;
+    PrefixedParameters parameters(reader_, "");
+    model_.final_norm =
+        TakeNorm(spec.final_norm, spec.hidden, spec.norm_eps, parameters, spec.logits_multiplier);
     model_.lm_head = reader_.TakeLinear({{spec.lm_head, spec.vocab, ""}}, spec.hidden);
     if (spec.tied()) reader_.Ignore("lm_head.weight", {spec.vocab, spec.hidden});
     return absl::OkStatus();
@@ -162,6 +153,17 @@ class WeightLoader {
 };
 
 }  // namespace
+
+TrainedNorm TakeNorm(const NormSpec& spec, size_t hidden, float eps, ParameterSource& parameters,
+                     float multiplier) {
+  const float plus = spec.kind == NormSpec::Kind::kRmsOnePlus ? 1.0f : 0.0f;
+  AlignedBuffer<float> weight = parameters.TakeVector(spec.weight, {hidden});
+  for (size_t i = 0; i < hidden; ++i) weight[i] = (weight[i] + plus) * multiplier;
+  if (spec.kind != NormSpec::Kind::kLayer) return TrainedNorm::Rms(std::move(weight), eps);
+  AlignedBuffer<float> bias = parameters.TakeVector(spec.bias, {hidden});
+  for (size_t i = 0; i < hidden; ++i) bias[i] *= multiplier;
+  return TrainedNorm::Layer(std::move(weight), std::move(bias), eps);
+}
 
 LoadedModel::LoadedModel() = default;
 LoadedModel::~LoadedModel() = default;

@@ -19,8 +19,9 @@
 #include "kernels/base/dtype.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/ops/embedding/embedding.h"
-#include "kernels/ops/gated_mlp/gated_mlp.h"
+#include "kernels/ops/feed_forward/feed_forward.h"
 #include "kernels/ops/linear/linear.h"
+#include "kernels/ops/norm/trained_norm.h"
 #include "model_loader/model_spec.h"
 #include "model_loader/tokenizer.h"
 
@@ -40,13 +41,13 @@ struct GenerationDefaults {
   std::optional<uint32_t> top_k, max_tokens;
 };
 
-// One block: x += mixer(rms(x)); then, if it has an MLP, x += mlp(rms(x)).
+// One block: x += mixer(norm(x)); then, if it has one, x += feed_forward(norm(x)).
 struct LoadedLayer {
   std::string mixer_type;
-  AlignedBuffer<float> mixer_norm;  // [hidden]
+  TrainedNorm mixer_norm;
   std::unique_ptr<Mixer> mixer;
-  AlignedBuffer<float> mlp_norm;  // [hidden]; empty: no MLP
-  GatedMlp mlp;
+  TrainedNorm feed_forward_norm;
+  std::unique_ptr<FeedForward> feed_forward;  // null: none
 };
 
 struct LoadedModel {
@@ -58,8 +59,8 @@ struct LoadedModel {
   AlignedBuffer<std::byte> embedding_rows;  // what `embeddings` points into
   EmbeddingTable embeddings;
   std::vector<LoadedLayer> layers;
-  AlignedBuffer<float> final_norm;  // [hidden]
-  Linear lm_head;                   // [vocab, hidden]
+  TrainedNorm final_norm;
+  Linear lm_head;  // [vocab, hidden]
   GenerationDefaults defaults;
   std::unique_ptr<Tokenizer> tokenizer;  // null: token ids only
   bool has_chat_template = false;
@@ -67,6 +68,10 @@ struct LoadedModel {
   LoadedModel();
   ~LoadedModel();
 };
+
+// The norm that `spec` describes, times `multiplier`. Problems are the source's to tell.
+TrainedNorm TakeNorm(const NormSpec& spec, size_t hidden, float eps, ParameterSource& parameters,
+                     float multiplier = 1);
 
 // Every problem with the tensors (missing, extra, wrong shape with the one expected, NaN) is named
 // in one error, at most 20 of them followed by a count. Nothing is left behind after a failure.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/ops/gated_mlp/gated_mlp.h"
 #include "model_loader/testing.h"
 
 namespace rivulet {
@@ -68,6 +69,10 @@ class LoadModelTest : public testing::Test {
     return model.status().ToString();
   }
 
+  static const GatedMlp& MlpOf(const LoadedModel& model) {
+    return dynamic_cast<const GatedMlp&>(*model.layers.at(0).feed_forward);
+  }
+
   const std::string directory_ = TestDirectory();
   json config_ = {{"model_type", "linear_attn"}, {"vocab_size", 10}, {"hidden_size", 8},
                   {"num_hidden_layers", 1},      {"num_heads", 2},   {"intermediate_size", 6},
@@ -87,8 +92,9 @@ TEST_F(LoadModelTest, LoadsEverything) {
   EXPECT_EQ(model->weight_dtype, DType::kFloat32);
   ASSERT_EQ(model->layers.size(), 1u);
   EXPECT_EQ(model->layers[0].mixer_type, "linear_attn");
-  EXPECT_EQ(model->layers[0].mixer_norm.size(), 8u);
-  EXPECT_EQ(model->layers[0].mlp.gate_up().outputs(), 12u);
+  EXPECT_EQ(model->layers[0].mixer_norm.hidden(), 8u);
+  EXPECT_EQ(model->layers[0].feed_forward_norm.hidden(), 8u);
+  EXPECT_EQ(MlpOf(*model).gate_up().outputs(), 12u);
   EXPECT_EQ(model->lm_head.outputs(), 10u);
   EXPECT_EQ(model->embeddings.vocab, 10u);
   EXPECT_EQ(model->tokenizer, nullptr);
@@ -171,7 +177,7 @@ TEST_F(LoadModelTest, TakesTheOldFusedGate) {
   EXPECT_THAT(Error(), HasSubstr("up_proj.weight is missing"));
   Tensor("model.layers.0.mlp.gate_proj.weight") =
       FloatTensor("model.layers.0.mlp.gate_proj.weight", {12, 8});
-  EXPECT_EQ(Loaded()->layers[0].mlp.gate_up().outputs(), 12u);
+  EXPECT_EQ(MlpOf(*Loaded()).gate_up().outputs(), 12u);
 }
 
 TEST_F(LoadModelTest, KeepsOrChangesTheTypeOfWeights) {

@@ -18,7 +18,7 @@ absl::StatusOr<ModelSpec> ParseMamba2Spec(const nlohmann::json& config) {
                            SizeField(config, "num_hidden_layers", std::nullopt, 1, kMostLayers));
   spec.embeddings = "backbone.embeddings.weight";
   spec.embeddings_older_name = "backbone.embedding.weight";
-  spec.final_norm = "backbone.norm_f.weight";
+  spec.final_norm.weight = "backbone.norm_f.weight";
   spec.lm_head = tied ? spec.embeddings : "lm_head.weight";
   for (size_t i = 0; i < layers; ++i) {
     const std::string prefix = absl::StrCat("backbone.layers.", i, ".");
@@ -26,7 +26,7 @@ absl::StatusOr<ModelSpec> ParseMamba2Spec(const nlohmann::json& config) {
     layer.mixer_type = "mamba2";
     layer.mixer_config = config;
     layer.mixer_prefix = prefix + "mixer.";
-    layer.mixer_norm = prefix + "norm.weight";
+    layer.mixer_norm.weight = prefix + "norm.weight";
     spec.layers.push_back(std::move(layer));
   }
   return spec;

@@ -80,6 +80,12 @@ absl::StatusOr<std::vector<uint32_t>> ParseEosIds(const json& config, size_t voc
   return ids;
 }
 
+// Norms do not see the unit of x once eps, which is beside x², has it too.
+void FoldResidualMultiplier(double multiplier, ModelSpec& spec) {
+  spec.embedding_multiplier = static_cast<float>(spec.embedding_multiplier / multiplier);
+  spec.norm_eps = static_cast<float>(spec.norm_eps / (multiplier * multiplier));
+}
+
 absl::StatusOr<ModelSpec> ParseCommonFields(const json& config, double default_norm_eps) {
   ModelSpec spec;
   RIVULET_ASSIGN_OR_RETURN(spec.architecture, StringField(config, "model_type", std::nullopt));

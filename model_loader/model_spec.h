@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,29 +21,72 @@
 
 namespace rivulet {
 
+// A norm over the residual stream, with the names of its tensors [hidden].
+struct NormSpec {
+  enum class Kind : uint8_t {
+    kRms,
+    kRmsOnePlus,  // RMSNorm whose tensor holds w for a weight of 1 + w
+    kLayer,       // LayerNorm, with a bias
+  };
+  std::string weight;
+  std::string bias;  // of kLayer
+  Kind kind = Kind::kRms;
+
+  bool empty() const { return weight.empty(); }
+};
+
+// In the feed-forward specs a map is named without ".weight" ("model.layers.0.mlp.down_proj"); with
+// a bias it has a tensor ".bias" too.
+
+// down(silu(gate x) · up x)
+struct GatedMlpSpec {
+  size_t intermediate = 0;
+  std::string gate;  // [intermediate, hidden]; of both, gate rows first, where the file has no `up`
+  std::string up;    // empty: `gate` is of both
+  std::string down;
+  bool bias = false;  // of all three
+};
+
+// second(gelu(first x)), gelu by tanh; both maps have biases.
+struct TwoLayerMlpSpec {
+  size_t intermediate = 0;
+  std::string first;
+  std::string second;
+};
+
+// monostate: the block has none.
+using FeedForwardSpec = std::variant<std::monostate, GatedMlpSpec, TwoLayerMlpSpec>;
+
+// One block: x += mixer(norm(x)); then, if it has one, x += feed_forward(norm(x)).
 // NOLINTNEXTLINE(bugprone-exception-escape): moving a json does not throw; the check cannot see it
 struct LayerSpec {
   std::string mixer_type;       // a name in MixerRegistry(): "hla", "gla", ...
   nlohmann::json mixer_config;  // config.json with this layer's layer_config merged over it
   std::string mixer_prefix;     // "model.layers.0.attn."
-  std::string mixer_norm;       // tensor name of the RMSNorm before the mixer
-  std::string mlp_norm;         // empty: the block has no MLP (Mamba-2)
-  std::string mlp_prefix;       // "model.layers.0.mlp."
-  size_t intermediate = 0;
+  NormSpec mixer_norm;
+  NormSpec feed_forward_norm;  // empty: no feed-forward (Mamba-2)
+  FeedForwardSpec feed_forward;
 };
 
 struct ModelSpec {
   std::string architecture;  // model_type
   size_t vocab = 0;
   size_t hidden = 0;
-  float norm_eps = 0;
+  float norm_eps = 0;  // of the norms over the residual stream
   std::vector<LayerSpec> layers;
   std::string embeddings;             // tensor names
   std::string embeddings_older_name;  // of the same tensor in older files; empty: none
-  std::string final_norm;
+  NormSpec final_norm;
   std::string lm_head;  // equal to `embeddings` when tied
+  // Beginnings of the names of tensors that files carry and the model does not need.
+  std::vector<std::string> ignored_tensors;
   std::vector<uint32_t> eos_ids;
   int64_t bos_id = -1;  // -1: none
+
+  // Multipliers, each folded where 1 costs nothing: the embeddings' after the look-up, the logits'
+  // into the final norm. One of the blocks' outputs: FoldResidualMultiplier (formats.h).
+  float embedding_multiplier = 1;
+  float logits_multiplier = 1;
 
   bool tied() const { return lm_head == embeddings; }
 };

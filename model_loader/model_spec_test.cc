@@ -48,33 +48,41 @@ TEST(ModelSpecTest, NamesTheTensorsOfFla) {
   EXPECT_EQ(spec.hidden, 64u);
   EXPECT_FLOAT_EQ(spec.norm_eps, 1e-6f);
   EXPECT_EQ(spec.embeddings, "model.embeddings.weight");
-  EXPECT_EQ(spec.final_norm, "model.norm.weight");
+  EXPECT_EQ(spec.final_norm.weight, "model.norm.weight");
   EXPECT_EQ(spec.lm_head, "lm_head.weight");
   EXPECT_FALSE(spec.tied());
   ASSERT_EQ(spec.layers.size(), 2u);
   EXPECT_EQ(spec.layers[1].mixer_type, "gla");
   EXPECT_EQ(spec.layers[1].mixer_prefix, "model.layers.1.attn.");
-  EXPECT_EQ(spec.layers[1].mixer_norm, "model.layers.1.attn_norm.weight");
-  EXPECT_EQ(spec.layers[1].mlp_norm, "model.layers.1.mlp_norm.weight");
-  EXPECT_EQ(spec.layers[1].mlp_prefix, "model.layers.1.mlp.");
+  EXPECT_EQ(spec.layers[1].mixer_norm.weight, "model.layers.1.attn_norm.weight");
+  EXPECT_EQ(spec.layers[1].mixer_norm.kind, NormSpec::Kind::kRms);
+  EXPECT_EQ(spec.layers[1].feed_forward_norm.weight, "model.layers.1.mlp_norm.weight");
+  const auto& mlp = std::get<GatedMlpSpec>(spec.layers[1].feed_forward);
+  EXPECT_EQ(mlp.gate, "model.layers.1.mlp.gate_proj");
+  EXPECT_EQ(mlp.up, "model.layers.1.mlp.up_proj");
+  EXPECT_EQ(mlp.down, "model.layers.1.mlp.down_proj");
+  EXPECT_FALSE(mlp.bias);
 }
 
 TEST(ModelSpecTest, NamesTheTensorsOfMamba2) {
   const ModelSpec spec = Spec(With(Mamba2(), "tie_word_embeddings", true));
   EXPECT_EQ(spec.embeddings, "backbone.embeddings.weight");
   EXPECT_EQ(spec.embeddings_older_name, "backbone.embedding.weight");
-  EXPECT_EQ(spec.final_norm, "backbone.norm_f.weight");
+  EXPECT_EQ(spec.final_norm.weight, "backbone.norm_f.weight");
   EXPECT_TRUE(spec.tied());
   EXPECT_FLOAT_EQ(spec.norm_eps, 1e-5f);
   ASSERT_EQ(spec.layers.size(), 2u);
   EXPECT_EQ(spec.layers[1].mixer_type, "mamba2");
   EXPECT_EQ(spec.layers[1].mixer_prefix, "backbone.layers.1.mixer.");
-  EXPECT_EQ(spec.layers[1].mixer_norm, "backbone.layers.1.norm.weight");
-  EXPECT_TRUE(spec.layers[1].mlp_norm.empty());
+  EXPECT_EQ(spec.layers[1].mixer_norm.weight, "backbone.layers.1.norm.weight");
+  EXPECT_TRUE(spec.layers[1].feed_forward_norm.empty());
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(spec.layers[1].feed_forward));
 }
 
 TEST(ModelSpecTest, FollowsFlasRuleForTheMlp) {
-  const auto intermediate = [](const json& config) { return Spec(config).layers[0].intermediate; };
+  const auto intermediate = [](const json& config) {
+    return std::get<GatedMlpSpec>(Spec(config).layers[0].feed_forward).intermediate;
+  };
   EXPECT_EQ(intermediate(With(Fla(), "intermediate_size", 100)), 100u);
   EXPECT_EQ(intermediate(With(Fla(), "intermediate_size", nullptr)), 256u);  // ⌊64·4·2/3⌋ = 170
   EXPECT_EQ(intermediate(With(With(Fla(), "hidden_size", 2048), "hidden_ratio", 4)), 5632u);
@@ -131,8 +139,9 @@ TEST(ModelSpecTest, RefusesMixturesThatMakeNoSense) {
 }
 
 TEST(ModelSpecTest, RefusesWhatIsNotServed) {
-  EXPECT_THAT(Error(With(Fla(), "model_type", "llama")),
-              AllOf(HasSubstr("\"llama\""), HasSubstr("gla, hla, linear_attn, mamba2")));
+  EXPECT_THAT(Error(With(Fla(), "model_type", "gpt2")),
+              AllOf(HasSubstr("\"gpt2\""), HasSubstr("gla, "), HasSubstr("hla, linear_attn, "),
+                    HasSubstr("mamba2")));
   EXPECT_THAT(Error(json::object()), HasSubstr("model_type is missing"));
   EXPECT_THAT(Error(With(Fla(), "attn", {{"layers", {0}}})), HasSubstr("softmax attention"));
   EXPECT_THAT(Error(With(Fla(), "attnres_block_size", 4)), HasSubstr("attention residuals"));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/base/status.h"
+#include "model_loader/feed_forward_loader.h"
 
 namespace rivulet {
 namespace {
@@ -85,24 +86,19 @@ struct RandomModel {
   AlignedBuffer<float> table;  // what model.embeddings points to
 };
 
-absl::StatusOr<LoadedLayer> MakeLayer(const LayerSpec& spec, size_t hidden, uint64_t seed,
+absl::StatusOr<LoadedLayer> MakeLayer(const LayerSpec& spec, const ModelSpec& model, uint64_t seed,
                                       DType dtype, const MixerOptions& options,
                                       uint64_t& parameters) {
   LoadedLayer layer;
   layer.mixer_type = spec.mixer_type;
   RandomParameters mixer(seed, spec.mixer_prefix, dtype);
   RIVULET_ASSIGN_OR_RETURN(const MixerFactory make, FindMixer(spec.mixer_type));
-  RIVULET_ASSIGN_OR_RETURN(layer.mixer, make({spec.mixer_config, hidden, mixer, options}));
+  RIVULET_ASSIGN_OR_RETURN(layer.mixer, make({spec.mixer_config, model.hidden, mixer, options}));
   RandomParameters own(seed, "", dtype);
-  layer.mixer_norm = own.TakeVector(spec.mixer_norm, {hidden});
-  if (!spec.mlp_norm.empty()) {
-    layer.mlp_norm = own.TakeVector(spec.mlp_norm, {hidden});
-    const size_t inner = spec.intermediate;
-    Linear gate_up = own.TakeLinear(
-        {{spec.mlp_prefix + "gate_proj", inner, ""}, {spec.mlp_prefix + "up_proj", inner, ""}},
-        hidden);
-    layer.mlp = GatedMlp(std::move(gate_up),
-                         own.TakeLinear({{spec.mlp_prefix + "down_proj", hidden, ""}}, inner));
+  layer.mixer_norm = TakeNorm(spec.mixer_norm, model.hidden, model.norm_eps, own);
+  if (!spec.feed_forward_norm.empty()) {
+    layer.feed_forward_norm = TakeNorm(spec.feed_forward_norm, model.hidden, model.norm_eps, own);
+    layer.feed_forward = TakeFeedForward(spec.feed_forward, model.hidden, own);
   }
   parameters += mixer.taken() + own.taken();
   return layer;
@@ -121,18 +117,21 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> MakeRandomModel(const nlohman
   model.state_dtype = options.mixer.state_dtype;
   const size_t hidden = model.spec.hidden, vocab = model.spec.vocab;
   for (const LayerSpec& spec : model.spec.layers) {
-    RIVULET_ASSIGN_OR_RETURN(LoadedLayer layer, MakeLayer(spec, hidden, seed, model.weight_dtype,
-                                                          options.mixer, model.parameters));
+    RIVULET_ASSIGN_OR_RETURN(
+        LoadedLayer layer,
+        MakeLayer(spec, model.spec, seed, model.weight_dtype, options.mixer, model.parameters));
     model.layers.push_back(std::move(layer));
   }
   RandomParameters own(seed, "", model.weight_dtype);
-  model.final_norm = own.TakeVector(model.spec.final_norm, {hidden});
+  model.final_norm = TakeNorm(model.spec.final_norm, hidden, model.spec.norm_eps, own,
+                              model.spec.logits_multiplier);
   model.lm_head = own.TakeLinear({{model.spec.lm_head, vocab, ""}}, hidden);
   const bool tied = model.spec.lm_head == model.spec.embeddings;
   model.parameters += own.taken() + (tied ? 0 : vocab * hidden);
   random->table = own.TakeVector(model.spec.embeddings, {vocab, hidden});
   for (size_t i = 0; i < random->table.size(); ++i) random->table[i] -= 1.0f;
-  model.embeddings = {random->table.data(), DType::kFloat32, vocab, hidden};
+  model.embeddings = {random->table.data(), DType::kFloat32, vocab, hidden,
+                      model.spec.embedding_multiplier};
   return std::shared_ptr<const LoadedModel>(random, &model);
 }
 

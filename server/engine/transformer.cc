@@ -6,7 +6,6 @@
 #include "kernels/base/parallel.h"
 #include "kernels/base/status.h"
 #include "kernels/ops/embedding/embedding.h"
-#include "kernels/ops/norm/norm.h"
 
 namespace rivulet {
 namespace {
@@ -48,25 +47,24 @@ absl::Status Transformer::Forward(std::span<const uint32_t> ids, std::span<const
 absl::Status Transformer::Layer(size_t index, std::span<const Segment> segments,
                                 const StatePool& states, const Lent& lent, FloatMatrix x) const {
   const LoadedLayer& layer = model_->layers[index];
-  const float eps = model_->spec.norm_eps;
   Workspace& workspace = *lent.layer_workspace;
   ThreadPool& threads = *lent.threads;
   workspace.Reset();
   FloatMatrix normed = workspace.Take(x.rows, x.columns);
   FloatMatrix update = workspace.Take(x.rows, x.columns);
 
-  RmsNorm(x, layer.mixer_norm.data(), eps, normed, threads);
+  layer.mixer_norm.Apply(x, normed, threads);
   Lap(lent, StepProfile::kNormAndAdd);
   const MixerStep step{segments, states.Layer(index), &workspace, &threads};
   RIVULET_RETURN_IF_ERROR(layer.mixer->Forward(step, normed, update));
   Lap(lent, StepProfile::kMixer);
   AddTo(x, update, threads);
-  if (layer.mlp_norm.empty()) return absl::OkStatus();
+  if (layer.feed_forward == nullptr) return absl::OkStatus();
 
-  RmsNorm(x, layer.mlp_norm.data(), eps, normed, threads);
+  layer.feed_forward_norm.Apply(x, normed, threads);
   Lap(lent, StepProfile::kNormAndAdd);
-  layer.mlp.Apply(normed, update, workspace, threads);
-  Lap(lent, StepProfile::kMlp);
+  layer.feed_forward->Apply(normed, update, workspace, threads);
+  Lap(lent, StepProfile::kFeedForward);
   AddTo(x, update, threads);
   return absl::OkStatus();
 }
@@ -75,7 +73,7 @@ void Transformer::Logits(ConstFloatMatrix x, const Lent& lent, FloatMatrix logit
   if (lent.profile) lent.profile->Start();
   lent.layer_workspace->Reset();
   FloatMatrix normed = lent.layer_workspace->Take(x.rows, x.columns);
-  RmsNorm(x, model_->final_norm.data(), model_->spec.norm_eps, normed, *lent.threads);
+  model_->final_norm.Apply(x, normed, *lent.threads);
   model_->lm_head.Apply(normed, logits, *lent.threads);
   Lap(lent, StepProfile::kHead);
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The forward pass: token ids → residual stream → logits, with every layer's state advanced on the
-// way. Each layer is x += mixer(rms(x)); x += mlp(rms(x)). All of it is fp32.
+// way. Each layer is x += mixer(norm(x)); x += feed_forward(norm(x)). All of it is fp32.
 //
 // It allocates only from the workspaces lent to it, samples nothing, and knows no row's owner.
 // A token's numbers depend on its own session's tokens alone (kernels/mixers/mixer.h, DESIGN 5).
@@ -30,7 +30,7 @@ namespace rivulet {
 // Where a step's time goes; for the benchmark. Seconds since the last Reset.
 class StepProfile {
  public:
-  enum Part { kEmbedding, kNormAndAdd, kMixer, kMlp, kHead, kSampling, kParts };
+  enum Part { kEmbedding, kNormAndAdd, kMixer, kFeedForward, kHead, kSampling, kParts };
 
   void Reset() { seconds_ = {}; }
   double seconds(Part part) const { return seconds_[part]; }
@@ -68,7 +68,7 @@ class Transformer {
   absl::Status Forward(std::span<const uint32_t> ids, std::span<const Segment> segments,
                        const StatePool& states, const Lent& lent, FloatMatrix x) const;
 
-  // logits [N, vocab] = head(rms(x [N, hidden])). Resets the workspace.
+  // logits [N, vocab] = head(norm(x [N, hidden])). Resets the workspace.
   void Logits(ConstFloatMatrix x, const Lent& lent, FloatMatrix logits) const;
 
   const LoadedModel& model() const { return *model_; }

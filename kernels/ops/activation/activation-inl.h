@@ -43,6 +43,15 @@ HWY_INLINE FloatVector SoftplusVector(FloatVector x) {
   return hn::IfThenElse(hn::Eq(x, x), hn::Add(positive, small), x);
 }
 
+// (1 + tanh(z)) / 2 is σ(2z). Where x³ overflows, σ is 0 or 1 as it should be.
+HWY_INLINE FloatVector GeluTanhVector(FloatVector x) {
+  const FloatTag tag;
+  const FloatVector square = hn::Mul(x, x);
+  const FloatVector inner = hn::MulAdd(hn::Mul(square, x), hn::Set(tag, 0.044715f), x);
+  const FloatVector sigma = SigmoidVector(hn::Mul(inner, hn::Set(tag, 1.5957691216057308f)));
+  return hn::Mul(x, sigma);
+}
+
 template <Activation f>
 HWY_INLINE FloatVector ActivateVector(FloatVector x) {
   const FloatVector zero = hn::Zero(FloatTag());
@@ -57,6 +66,7 @@ HWY_INLINE FloatVector ActivateVector(FloatVector x) {
   if constexpr (f == Activation::kExp) return FullExp(x);
   if constexpr (f == Activation::kSoftplus) return SoftplusVector(x);
   if constexpr (f == Activation::kLogSigmoid) return hn::Neg(SoftplusVector(hn::Neg(x)));
+  if constexpr (f == Activation::kGeluTanh) return GeluTanhVector(x);
 }
 
 template <Activation f>
@@ -86,6 +96,8 @@ HWY_INLINE void VisitActivation(Activation f, Visit&& visit) {
       return visit(std::integral_constant<Activation, Activation::kSoftplus>());
     case Activation::kLogSigmoid:
       return visit(std::integral_constant<Activation, Activation::kLogSigmoid>());
+    case Activation::kGeluTanh:
+      return visit(std::integral_constant<Activation, Activation::kGeluTanh>());
   }
 }
 

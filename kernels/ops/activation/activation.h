@@ -23,6 +23,7 @@ enum class Activation : uint8_t {
   kExp,
   kSoftplus,    // log(1 + e^x), x itself for x > 20 (mixers.md 0.3)
   kLogSigmoid,  // -softplus(-x), stable on both sides
+  kGeluTanh,    // x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))): GPT-2's and H3's gelu
 };
 
 // y[i] = f(x[i]), i < count. No alignment or padding needed.

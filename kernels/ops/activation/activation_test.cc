@@ -8,9 +8,10 @@
 namespace rivulet {
 namespace {
 
-constexpr Activation kAll[] = {Activation::kIdentity, Activation::kSilu,       Activation::kSigmoid,
-                               Activation::kRelu,     Activation::kEluPlusOne, Activation::kExp,
-                               Activation::kSoftplus, Activation::kLogSigmoid};
+constexpr Activation kAll[] = {
+    Activation::kIdentity, Activation::kSilu,       Activation::kSigmoid,
+    Activation::kRelu,     Activation::kEluPlusOne, Activation::kExp,
+    Activation::kSoftplus, Activation::kLogSigmoid, Activation::kGeluTanh};
 
 double Reference(Activation f, double x) {
   switch (f) {
@@ -30,6 +31,8 @@ double Reference(Activation f, double x) {
       return x > 20 ? x : std::log1p(std::exp(x));
     case Activation::kLogSigmoid:
       return x < -20 ? x : -std::log1p(std::exp(-x));
+    case Activation::kGeluTanh:
+      return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
   }
   return 0;
 }
@@ -44,7 +47,9 @@ TEST(ActivationTest, EveryFunctionIsWithinAFewUnitsOfFp64) {
   for (Activation f : kAll) {
     for (float x = -100; x < 88; x += 0.0137f) {
       const double reference = Reference(f, x);
-      const double limit = std::abs(reference) * 1e-6 + 1e-36;
+      // Gelu's left tail is x times what is left of 1: absolute digits, not relative ones.
+      const double tail = f == Activation::kGeluTanh && x < 0 ? 1 : 0;
+      const double limit = (std::abs(reference) + tail) * 1e-6 + 1e-36;
       ASSERT_NEAR(ActivateOne(f, x), reference, limit) << "f " << int(f) << " x " << x;
     }
   }
@@ -61,6 +66,8 @@ TEST(ActivationTest, ExtremesSaturateAndNanStaysNan) {
   EXPECT_EQ(ActivateOne(Activation::kSilu, 1e30f), 1e30f);
   EXPECT_EQ(ActivateOne(Activation::kSoftplus, 1e30f), 1e30f);
   EXPECT_EQ(ActivateOne(Activation::kLogSigmoid, -1e30f), -1e30f);
+  EXPECT_EQ(ActivateOne(Activation::kGeluTanh, 1e30f), 1e30f);
+  EXPECT_EQ(ActivateOne(Activation::kGeluTanh, -1e30f), 0.0f);
   for (Activation f : kAll) EXPECT_TRUE(std::isnan(ActivateOne(f, std::nanf("")))) << int(f);
 }
 

@@ -19,10 +19,11 @@ struct EmbeddingTable {
   DType dtype = DType::kFloat32;
   size_t vocab = 0;
   size_t width = 0;
+  float multiplier = 1;  // of every entry (Granite); 1 costs nothing
 };
 
-// x [T, width] = table rows of ids [T]. REQUIRES: every id < vocab (the request layer refuses
-// others).
+// x [T, width] = table rows of ids [T], times the multiplier. REQUIRES: every id < vocab (the
+// request layer refuses others).
 void Embed(const EmbeddingTable& table, std::span<const uint32_t> ids, FloatMatrix x);
 
 }  // namespace rivulet

@@ -26,6 +26,10 @@ void WidenRow(const std::byte* from, DType dtype, size_t width, float* to) {
   }
 }
 
+void ScaleRow(float multiplier, size_t width, float* x) {
+  for (size_t i = 0; i < width; ++i) x[i] *= multiplier;
+}
+
 }  // namespace
 
 void Embed(const EmbeddingTable& table, std::span<const uint32_t> ids, FloatMatrix x) {
@@ -34,6 +38,7 @@ void Embed(const EmbeddingTable& table, std::span<const uint32_t> ids, FloatMatr
     RIVULET_CHECK(ids[t] < table.vocab, "token id outside of the embedding table");
     const std::byte* row = static_cast<const std::byte*>(table.data) + ids[t] * row_bytes;
     WidenRow(row, table.dtype, table.width, x.row(t));
+    if (table.multiplier != 1) ScaleRow(table.multiplier, table.width, x.row(t));
   }
 }
 

@@ -51,6 +51,17 @@ TEST(EmbeddingTest, CopiesRowsOfEveryDType) {
   }
 }
 
+TEST(EmbeddingTest, TheMultiplierIsOfEveryEntry) {
+  const std::vector<uint32_t> ids = {7, 49};
+  const std::vector<char> table = MakeTable(DType::kBFloat16, 17);
+  TestMatrix x(ids.size(), 17, 1, 2);
+  Embed({table.data() + 1, DType::kBFloat16, kVocab, 17, 12.5f}, ids, x.view());
+  for (size_t t = 0; t < ids.size(); ++t) {
+    for (size_t i = 0; i < 17; ++i) ASSERT_EQ(x.view().row(t)[i], 12.5f * Entry(ids[t], i));
+  }
+  EXPECT_TRUE(x.CanariesAlive());
+}
+
 TEST(EmbeddingTest, NoIdsIsNothing) { Embed({}, {}, {}); }
 
 TEST(EmbeddingDeathTest, AnIdOutsideOfTheTableIsOurOwnBug) {

@@ -1,25 +1,23 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The feed-forward block: y = down(silu(gate(x)) · up(x)) (SwiGLU; mixers.md 0.4).
-// Bits: rows are independent (linear.h). Threading: constant after construction.
+// The feed-forward block y = down(silu(gate(x)) · up(x)) (SwiGLU; mixers.md 0.4).
+// Bits and threading: feed_forward.h.
 #ifndef RIVULET_KERNELS_OPS_GATED_MLP_GATED_MLP_H_
 #define RIVULET_KERNELS_OPS_GATED_MLP_GATED_MLP_H_
 
-#include "kernels/base/aligned_buffer.h"
-#include "kernels/base/tensor_view.h"
-#include "kernels/base/thread_pool.h"
+#include "kernels/ops/feed_forward/feed_forward.h"
 #include "kernels/ops/linear/linear.h"
 
 namespace rivulet {
 
-class GatedMlp {
+class GatedMlp : public FeedForward {
  public:
-  GatedMlp() = default;
   // gate_up: [2 * intermediate, hidden], gate rows first. down: [hidden, intermediate].
   GatedMlp(Linear gate_up, Linear down);
 
-  // y [T, hidden] from x [T, hidden]; temporaries [T, 2 * intermediate] from `workspace`.
-  void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace, ThreadPool& pool) const;
+  // Temporaries [T, 2 * intermediate].
+  void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
+             ThreadPool& pool) const override;
 
   const Linear& gate_up() const { return gate_up_; }
   const Linear& down() const { return down_; }

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// RMSNorm, the two gated norms of the field, and l2norm (mixers.md 0.3). All are per row and fp32;
-// squares are summed over blocks of 16 in one chain a lane, then down a fixed tree, so a row's bits
-// depend on that row alone.
+// RMSNorm, LayerNorm, the two gated norms of the field, and l2norm (mixers.md 0.3). All are per row
+// and fp32; squares are summed over blocks of 16 in one chain a lane, then down a fixed tree, so a
+// row's bits depend on that row alone.
 //
 // Rows of heads: x is [T, H * head_stride] seen as T*H rows; a head's first `width` numbers count.
 //
@@ -17,6 +17,10 @@ namespace rivulet {
 
 // y [T, N] = x / sqrt(mean(x²) + eps) · weight [N]. weight null means all ones.
 void RmsNorm(ConstFloatMatrix x, const float* weight, float eps, FloatMatrix y, ThreadPool& pool);
+
+// y [T, N] = (x - mean(x)) / sqrt(mean((x - mean(x))²) + eps) · weight [N] + bias [N].
+void LayerNorm(ConstFloatMatrix x, const float* weight, const float* bias, float eps, FloatMatrix y,
+               ThreadPool& pool);
 
 // Per-head norm, then gate (fla FusedRMSNormGated):
 //   y[t, h*E + i] = rms(x[t, h]) · weight[i] · silu(gate[t, h*E + i])

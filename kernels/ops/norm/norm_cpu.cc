@@ -47,6 +47,25 @@ void RmsNormRow(const float* x, const float* weight, float eps, float* y, size_t
   ScaleRow(x, InverseRms(x, count, eps), weight, y, count);
 }
 
+float MeanInOrder(const float* x, size_t count) {
+  Block sum = ZeroBlock();
+  ForEachBlock(count, [&](size_t i, size_t n) HWY_ATTR { sum = Add(sum, LoadUpTo(x + i, n)); });
+  return SumBlock(sum) / static_cast<float>(count);
+}
+
+// Two passes: the squares are of differences, so a large mean costs no digits.
+void LayerNormRow(const float* x, const float* weight, const float* bias, float eps, float* y,
+                  size_t count) {
+  const Block mean = SetBlock(MeanInOrder(x, count));
+  ForEachBlock(count, [=](size_t i, size_t n)
+                          HWY_ATTR { StoreUpTo(Sub(LoadUpTo(x + i, n), mean), y + i, n); });
+  const Block inverse = SetBlock(InverseRms(y, count, eps));
+  ForEachBlock(count, [=](size_t i, size_t n) HWY_ATTR {
+    const Block scaled = Mul(LoadUpTo(y + i, n), inverse);
+    StoreUpTo(MulAdd(scaled, LoadUpTo(weight + i, n), LoadUpTo(bias + i, n)), y + i, n);
+  });
+}
+
 void HeadNormGateRow(const float* x, size_t heads, size_t width, size_t head_stride,
                      const float* weight, float eps, const float* gate, float* y) {
   for (size_t h = 0; h < heads; ++h) {
@@ -84,6 +103,7 @@ namespace rivulet {
 
 HWY_EXPORT(DotInOrder);
 HWY_EXPORT(RmsNormRow);
+HWY_EXPORT(LayerNormRow);
 HWY_EXPORT(HeadNormGateRow);
 HWY_EXPORT(GateThenNormRow);
 HWY_EXPORT(L2NormRow);
@@ -96,6 +116,13 @@ void RmsNorm(ConstFloatMatrix x, const float* weight, float eps, FloatMatrix y, 
   const auto row = HWY_DYNAMIC_DISPATCH(RmsNormRow);
   ParallelRows(pool, x.rows, x.columns,
                [&](size_t t) { row(x.row(t), weight, eps, y.row(t), x.columns); });
+}
+
+void LayerNorm(ConstFloatMatrix x, const float* weight, const float* bias, float eps, FloatMatrix y,
+               ThreadPool& pool) {
+  const auto row = HWY_DYNAMIC_DISPATCH(LayerNormRow);
+  ParallelRows(pool, x.rows, x.columns,
+               [&](size_t t) { row(x.row(t), weight, bias, eps, y.row(t), x.columns); });
 }
 
 void HeadNormGate(ConstFloatMatrix x, size_t heads, size_t width, size_t head_stride,

@@ -2,6 +2,7 @@
 #include "kernels/ops/norm/norm.h"
 
 #include "kernels/base/test_support.h"
+#include "kernels/ops/norm/trained_norm.h"
 
 namespace rivulet {
 namespace {
@@ -73,6 +74,63 @@ TEST(NormTest, RmsNormWorksInPlaceWithTheSameBits) {
   RmsNorm(x.view(), nullptr, kEps, y.view(), pool);
   RmsNorm(x.view(), nullptr, kEps, x.view(), pool);
   EXPECT_TRUE(SameBits(x.Values(), y.Values()));
+}
+
+// (x - mean) / sqrt(variance + eps) · weight + bias, one row in fp64.
+std::vector<double> ReferenceLayerNorm(const std::vector<double>& x, const float* weight,
+                                       const float* bias) {
+  double mean = 0, squares = 0;
+  for (double value : x) mean += value / static_cast<double>(x.size());
+  for (double value : x) squares += (value - mean) * (value - mean);
+  const double inverse = 1 / std::sqrt(squares / static_cast<double>(x.size()) + kEps);
+  std::vector<double> y;
+  for (size_t i = 0; i < x.size(); ++i) y.push_back((x[i] - mean) * inverse * weight[i] + bias[i]);
+  return y;
+}
+
+// A mean far from zero: the difference must be taken before the squares.
+TEST(NormTest, LayerNormMatchesFp64) {
+  std::mt19937_64 random(TestSeed());
+  ThreadPool pool(2);
+  for (size_t width : {1, 3, 16, 17, 100, 1024}) {
+    TestMatrix x(3, width, 1, 3), y(3, width, 2, 1);
+    std::vector<float> values = RandomFloats(3 * width, random);
+    for (float& value : values) value += 100;
+    x.Fill(values);
+    const std::vector<float> weight = RandomFloats(width, random);
+    const std::vector<float> bias = RandomFloats(width, random);
+    std::vector<double> reference;
+    for (size_t t = 0; t < 3; ++t) {
+      Append(reference,
+             ReferenceLayerNorm(Doubles(x.view().row(t), width), weight.data(), bias.data()));
+    }
+    LayerNorm(x.view(), weight.data(), bias.data(), kEps, y.view(), pool);
+    EXPECT_TRUE(Close(y.Values(), reference, 1e-4)) << width;
+    EXPECT_TRUE(y.CanariesAlive());
+    LayerNorm(x.view(), weight.data(), bias.data(), kEps, x.view(), pool);
+    EXPECT_TRUE(SameBits(x.Values(), y.Values()));
+  }
+}
+
+AlignedBuffer<float> Copy(const std::vector<float>& values) {
+  AlignedBuffer<float> copy(values.size());
+  std::copy(values.begin(), values.end(), copy.data());
+  return copy;
+}
+
+TEST(NormTest, ATrainedNormIsTheOneItWasMadeAs) {
+  std::mt19937_64 random(TestSeed());
+  ThreadPool pool(1);
+  TestMatrix x(2, 20), expected(2, 20), y(2, 20);
+  x.Fill(RandomFloats(40, random));
+  const std::vector<float> weight = RandomFloats(20, random), bias = RandomFloats(20, random);
+  TrainedNorm::Rms(Copy(weight), kEps).Apply(x.view(), y.view(), pool);
+  RmsNorm(x.view(), weight.data(), kEps, expected.view(), pool);
+  EXPECT_TRUE(SameBits(y.Values(), expected.Values()));
+  TrainedNorm::Layer(Copy(weight), Copy(bias), kEps).Apply(x.view(), y.view(), pool);
+  LayerNorm(x.view(), weight.data(), bias.data(), kEps, expected.view(), pool);
+  EXPECT_TRUE(SameBits(y.Values(), expected.Values()));
+  EXPECT_TRUE(TrainedNorm().empty());
 }
 
 TEST(NormTest, HeadNormGateNormsEachHeadThenGates) {
@@ -175,6 +233,7 @@ TEST(NormTest, BitsDependOnTheRowAlone) {
     GateThenNorm(x.view().Rows(begin, count), gate.view().Rows(begin, count), 3, weight.data(),
                  kEps, rows, pool);
     RmsNorm(rows, weight.data(), kEps, rows, pool);
+    LayerNorm(rows, weight.data(), weight.data(), kEps, rows, pool);
     L2NormHeads(rows, 3, 70, 70, 1.0f, pool);
   };
   ForEachFusedTarget([&](const char* target) {

@@ -1,0 +1,29 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/ops/two_layer_mlp/two_layer_mlp.h"
+
+#include <utility>
+
+#include "kernels/base/check.h"
+#include "kernels/base/parallel.h"
+#include "kernels/ops/activation/activation.h"
+
+namespace rivulet {
+
+TwoLayerMlp::TwoLayerMlp(Linear first, Linear second)
+    : first_(std::move(first)), second_(std::move(second)) {
+  RIVULET_CHECK(first_.outputs() == second_.inputs(), "the two layers disagree on the width");
+  RIVULET_CHECK(first_.inputs() == second_.outputs(), "what goes in and out differs in width");
+}
+
+void TwoLayerMlp::Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
+                        ThreadPool& pool) const {
+  const size_t intermediate = second_.inputs();
+  const FloatMatrix middle = workspace.Take(x.rows, intermediate);
+  first_.Apply(x, middle, pool);
+  ParallelRows(pool, x.rows, intermediate, [&](size_t t) {
+    Activate(Activation::kGeluTanh, middle.row(t), middle.row(t), intermediate);
+  });
+  second_.Apply(middle, y, pool);
+}
+
+}  // namespace rivulet

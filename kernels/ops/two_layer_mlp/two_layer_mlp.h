@@ -1,0 +1,29 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The feed-forward block of GPT-2 and H3: y = W2 gelu(W1 x + b1) + b2, gelu by tanh
+// (kernels/ops/activation). Biases lie in the maps. Bits and threading: feed_forward.h.
+#ifndef RIVULET_KERNELS_OPS_TWO_LAYER_MLP_TWO_LAYER_MLP_H_
+#define RIVULET_KERNELS_OPS_TWO_LAYER_MLP_TWO_LAYER_MLP_H_
+
+#include "kernels/ops/feed_forward/feed_forward.h"
+#include "kernels/ops/linear/linear.h"
+
+namespace rivulet {
+
+class TwoLayerMlp : public FeedForward {
+ public:
+  // first: [intermediate, hidden]. second: [hidden, intermediate].
+  TwoLayerMlp(Linear first, Linear second);
+
+  // Temporaries [T, intermediate].
+  void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
+             ThreadPool& pool) const override;
+
+ private:
+  Linear first_;
+  Linear second_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_OPS_TWO_LAYER_MLP_TWO_LAYER_MLP_H_
