@@ -25,7 +25,8 @@ TEST(MixerRegistry, AnUnknownNameIsAnErrorThatListsTheKnownOnes) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   const std::string message(status.message().data(), status.message().size());
   EXPECT_THAT(message, testing::HasSubstr("\"softmax\""));
-  EXPECT_THAT(message, testing::AllOf(testing::HasSubstr("linear_attn, gla"), testing::HasSubstr("hla")));
+  EXPECT_THAT(message,
+              testing::AllOf(testing::HasSubstr("linear_attn, gla"), testing::HasSubstr("hla")));
 }
 
 }  // namespace

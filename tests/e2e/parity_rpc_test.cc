@@ -21,9 +21,10 @@ namespace {
 constexpr double kTolerance = 2e-4;  // DESIGN 5
 
 // Checkpoints that are not in this repository, compared where RIVULET_PARITY_DIR is set.
-const char* const kShared[] = {
-    "hla_masked_a", "hla_masked_decay_a", "hla_masked_norm_a", "hla_serial_decay_a", "ahla_decay_a",
-    "ahla_norm_a",  "fla_gla_a",          "fla_linear_attn_a", "fla_mamba2_a",       "hf_mamba2_a"};
+const char* const kShared[] = {"hla_masked_a",       "hla_masked_decay_a", "hla_masked_norm_a",
+                               "hla_serial_decay_a", "ahla_decay_a",       "ahla_norm_a",
+                               "fla_gla_a",          "fla_linear_attn_a",  "fla_mamba2_a",
+                               "hf_mamba2_a",        "fla_retnet_a"};
 
 std::vector<std::string> Directories() {
   const char* source = std::getenv("RIVULET_SOURCE_DIR");

@@ -24,6 +24,8 @@ FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures")
 FLA = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, intermediate_size=48, norm_eps=1e-5, bos_token_id=1, eos_token_id=2)
 HLA = dict(FLA, model_type="hla", num_heads=2, head_dim=16)
 GLA = dict(FLA, model_type="gla", num_heads=2, expand_k=0.5, expand_v=1.0, attn=None, clamp_min=None)
+SMALL = dict(FLA, vocab_size=64, num_hidden_layers=1)
+RETNET = dict(SMALL, model_type="retnet", num_heads=2, expand_k=1.0, expand_v=2.0, attn=None)
 LINEAR = dict(FLA, model_type="linear_attn", num_heads=2, expand_k=1.0, expand_v=1.0)
 MAMBA2 = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, model_type="mamba2", num_heads=4, head_dim=16, state_size=16, expand=2,
               n_groups=1, conv_kernel=4, use_bias=False, use_conv_bias=True, hidden_act="silu", bos_token_id=0, eos_token_id=2)
@@ -42,6 +44,8 @@ FIXTURES = {
     "gla": dict(GLA),
     "gla_conv_clamp_gqa": dict(GLA, num_heads=4, num_kv_heads=2, expand_k=1.0, use_short_conv=True, clamp_min=-0.04, fuse_norm=False),
     "gla_old_mlp": dict(GLA, use_output_gate=False),
+    "retnet": dict(RETNET),
+    "retnet_conv_gqa": dict(RETNET, num_heads=4, num_kv_heads=2, use_short_conv=True, fuse_norm=False, feature_map="silu"),
     "linear_attn_elu_norm": dict(LINEAR, feature_map="elu", norm_feature_map=True, num_kv_heads=1),
     "linear_attn_product": dict(LINEAR),
     "linear_attn_hedgehog": dict(LINEAR, feature_map="hedgehog", norm_feature_map=True, tie_feature_map_qk=True),
@@ -112,6 +116,17 @@ def add_gla(w, c, p):
     w.matrix(p + "o_proj.weight", D, H * e)
 
 
+def add_retnet(w, c, p):
+    D, H, Hk, d, e = fla_sizes(c)
+    for name, rows in dict(q=H * d, k=Hk * d, v=Hk * e).items():
+        w.matrix(f"{p}{name}_proj.weight", rows, D)
+        if c.get("use_short_conv"):
+            w.matrix(f"{p}{name}_conv1d.weight", rows, 1, 4)
+    w.matrix(p + "g_proj.weight", H * e, D)
+    w.norm(p + ("g_norm_swish_gate" if c.get("fuse_norm", True) else "g_norm"), e)
+    w.matrix(p + "o_proj.weight", D, H * e)
+
+
 def add_linear_attn(w, c, p):
     D, H, Hk, d, e = fla_sizes(c)
     for name, rows in dict(q=H * d, k=Hk * d, v=Hk * e).items():
@@ -138,7 +153,7 @@ def add_mamba2(w, c, p):
     w.matrix(p + "out_proj.weight", D, inner)
 
 
-ADD = {"hla": add_hla, "gla": add_gla, "linear_attn": add_linear_attn, "mamba2": add_mamba2}
+ADD = {"hla": add_hla, "gla": add_gla, "retnet": add_retnet, "linear_attn": add_linear_attn, "mamba2": add_mamba2}
 
 
 def add_mlp(w, c, p, fused):

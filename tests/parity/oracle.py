@@ -139,6 +139,29 @@ def layer_gla(W, c, x):
     return linear(W, "o_proj", o.reshape(len(x), -1))
 
 
+# ---------------------------------------------------------------- RetNet (fla retnet)
+def rotate(x, theta):
+    """x [T, H, D] at positions 0, 1, ...: pairs (i, i + D/2)."""
+    half = x.shape[-1] // 2
+    angle = np.arange(len(x))[:, None, None] * theta ** (-np.arange(half) / half)
+    a, b = x[..., :half], x[..., half:]
+    return np.concatenate([a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)], -1)
+
+
+def layer_retnet(W, c, x):
+    H, Hk = c["num_heads"], c.get("num_kv_heads") or c["num_heads"]
+    q, k, v = [project(W, c, x, name, n) for name, n in (("q", H), ("k", Hk), ("v", Hk))]
+    f = {None: lambda y: y, "relu": lambda y: np.maximum(y, 0), "silu": silu}[c.get("feature_map")]
+    q, k, v = rotate(f(q), 1e4), repeat_heads(rotate(f(k), 1e4), H), repeat_heads(v, H)
+    t = np.arange(len(x))
+    decay = (1 - 2.0 ** (-5 - np.arange(H)))[:, None, None] ** np.maximum(t[:, None] - t, 0)  # [H, t, s]
+    a = np.einsum("thd,shd->hts", q, k) * decay * causal(len(x)) * q.shape[-1] ** -0.5
+    gated = c.get("use_output_gate", True)
+    fused = gated and c.get("fuse_norm", True)
+    o = norm_and_gate(W, c, np.einsum("hts,she->the", a, v), x, "g_norm_swish_gate" if fused else "g_norm", gated)
+    return linear(W, "o_proj", o.reshape(len(x), -1))
+
+
 # ---------------------------------------------------------------- linear attention (fla linear_attn)
 def feature_map(W, c, which, x):
     name = "feature_map_" + ("q" if c.get("tie_feature_map_qk") else which)
@@ -194,7 +217,7 @@ def layer_mamba2(W, c, x):
     return linear(W, "out_proj", y.reshape(len(x), inner))
 
 
-LAYERS = {"hla": layer_hla, "gla": layer_gla, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2}
+LAYERS = {"hla": layer_hla, "gla": layer_gla, "retnet": layer_retnet, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2}
 
 
 # ---------------------------------------------------------------- whole models

@@ -22,8 +22,9 @@ constexpr double kTolerance = 2e-4;  // DESIGN 5
 constexpr size_t kRows = 32;         // sessions that run together
 
 const char* const kSharedCheckpoints[] = {
-    "hla_masked_a", "hla_masked_decay_a", "hla_masked_norm_a", "hla_serial_decay_a", "ahla_decay_a",
-    "ahla_norm_a",  "fla_gla_a",          "fla_linear_attn_a", "fla_mamba2_a",       "hf_mamba2_a"};
+    "hla_masked_a", "hla_masked_decay_a", "hla_masked_norm_a", "hla_serial_decay_a",
+    "ahla_decay_a", "ahla_norm_a",        "fla_gla_a",         "fla_linear_attn_a",
+    "fla_mamba2_a", "hf_mamba2_a",        "fla_retnet_a"};
 
 std::vector<std::string> Directories() {
   const char* const root = std::getenv("RIVULET_SOURCE_DIR");
