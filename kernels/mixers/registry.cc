@@ -6,6 +6,7 @@
 #include "kernels/mixers/gla/gla.h"
 #include "kernels/mixers/hla/hla.h"
 #include "kernels/mixers/linear_attention/linear_attention.h"
+#include "kernels/mixers/mamba/mamba.h"
 #include "kernels/mixers/mamba2/mamba2.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/mixers/retnet/retnet.h"
@@ -20,6 +21,7 @@ constexpr MixerEntry kMixers[] = {
     {"retnet", MakeRetNet},
     {"mamba2", MakeMamba2},
     {"hla", MakeHla},
+    {"mamba", MakeMamba},
 };
 
 }  // namespace

@@ -1,0 +1,69 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/mixers/mamba/mamba_recurrence.h"
+
+#include <algorithm>
+
+#include "kernels/base/check.h"
+#include "kernels/mixers/mamba/mamba_scan.h"
+
+namespace rivulet {
+namespace {
+
+// State numbers that are worth a task of their own: an exp each, about 2 µs in all.
+constexpr size_t kStatesAUnit = 2048;
+
+}  // namespace
+
+MambaRecurrence::MambaRecurrence(const MambaShape& shape, const MambaConstants& constants,
+                                 StateLayout& layout)
+    : shape_(shape),
+      blocks_a_unit_(std::max<size_t>(1, kStatesAUnit / (shape.state_size * kBlock))),
+      a_(blocks() * shape.state_size * kBlock),
+      skip_(blocks() * kBlock) {
+  const size_t n = shape.state_size;
+  RIVULET_CHECK(constants.a.size() == shape.channels * n, "A is not [channels, state size]");
+  RIVULET_CHECK(constants.d.size() == shape.channels, "D is not [channels]");
+  for (size_t i = 0; i < shape.channels * n; ++i) {
+    const size_t channel = i / n;
+    a_[(channel / kBlock * n + i % n) * kBlock + channel % kBlock] = constants.a[i];
+  }
+  std::copy_n(constants.d.data(), shape.channels, skip_.data());
+  const DType dtype = DType::kFloat32;
+  checkpoint_offset_ = layout.Add(StatePart::kCheckpoint, "h", dtype, {blocks(), n, kBlock});
+  tail_offset_ = layout.Add(StatePart::kTail, "h.now", dtype, {blocks(), n, kBlock});
+}
+
+void MambaRecurrence::Run(std::span<const Segment> segments, const LayerState& state,
+                          const MambaInput& input, FloatMatrix y, ThreadPool& pool) const {
+  const size_t units = (blocks() + blocks_a_unit_ - 1) / blocks_a_unit_;
+  const size_t states = blocks_a_unit_ * shape_.state_size * kBlock;
+  ForEachHeadUnit(segments, units, states, pool, [&](const HeadPiece& piece) {
+    const size_t first = piece.head * blocks_a_unit_;
+    const size_t last = std::min(first + blocks_a_unit_, blocks());
+    for (size_t block = first; block < last; ++block) RunBlock(block, piece, state, input, y);
+  });
+}
+
+void MambaRecurrence::RunBlock(size_t block, const HeadPiece& piece, const LayerState& state,
+                               const MambaInput& input, FloatMatrix y) const {
+  const size_t n = shape_.state_size, first = block * kBlock;
+  const size_t channels = std::min(kBlock, shape_.channels - first);
+  const auto checkpoint = [&](uint32_t slot) {
+    return state.Checkpoint<float>(slot, checkpoint_offset_) + first * n;
+  };
+  float* tail = state.Tail<float>(piece.tail, tail_offset_) + first * n;
+  ScanChannels({.state_size = n,
+                .channels = channels,
+                .a = a_.data() + first * n,
+                .skip = skip_.data() + first,
+                .from = piece.begin == 0 ? checkpoint(piece.from) : tail,
+                .to = piece.folds ? checkpoint(piece.to) : tail,
+                .x = piece.Of(input.x, first, channels),
+                .dt = piece.Of(input.dt, first, channels),
+                .z = piece.Of(input.z, first, channels),
+                .b = piece.Of(input.b, 0, n),
+                .c = piece.Of(input.c, 0, n),
+                .y = piece.Of(y, first, channels)});
+}
+
+}  // namespace rivulet

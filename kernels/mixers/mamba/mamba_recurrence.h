@@ -1,0 +1,73 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Mamba's selective state space (Gu and Dao 2023; mixers.md 5):
+//
+//   h_t = e^{Δ_t A} ∘ h_{t-1} + (Δ_t x_t) ⊗ B_t        y_t = (h_t C_t + D ∘ x_t) ∘ silu(z_t)
+//
+// A differs for each channel and state, so this is no decayed sum of outer products, and nothing is
+// gained by keeping rows and folding later. The state is kept as if C were 1: the *tail* holds h
+// after the last token, the *checkpoint* holds h at the last chunk border. A chunk's first token
+// goes on from the checkpoint, its others from the tail, and its last one leaves the next
+// checkpoint. So a shared checkpoint is never written, and forks, snapshots and cuts work as they
+// do for every other mixer.
+//
+// Letters: T tokens, I channels, N state size. All states rest in fp32: a state is read and written
+// every token, and bf16 in the checkpoint would round it in one token of 16 alone.
+//
+// Threading: constant after construction.
+#ifndef RIVULET_KERNELS_MIXERS_MAMBA_MAMBA_RECURRENCE_H_
+#define RIVULET_KERNELS_MIXERS_MAMBA_MAMBA_RECURRENCE_H_
+
+#include <cstddef>
+#include <span>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/tensor_view.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/mixers/head_units.h"
+#include "kernels/recurrence/state.h"
+
+namespace rivulet {
+
+struct MambaShape {
+  size_t channels = 0;    // I
+  size_t state_size = 0;  // N
+};
+
+// The trained constants of the recurrence.
+struct MambaConstants {
+  AlignedBuffer<float> a;  // [I, N], -exp(A_log) < 0
+  AlignedBuffer<float> d;  // [I], the skip
+};
+
+// x, dt, z [T, I] and b, c [T, N], all fp32. Δ = softplus(dt).
+struct MambaInput {
+  ConstFloatMatrix x, dt, z, b, c;
+};
+
+class MambaRecurrence {
+ public:
+  // Adds its planes to `layout` (README.md). Copies what it needs of `constants`.
+  MambaRecurrence(const MambaShape& shape, const MambaConstants& constants, StateLayout& layout);
+
+  const MambaShape& shape() const { return shape_; }
+
+  // y [T, I]; advances the segments' slots.
+  void Run(std::span<const Segment> segments, const LayerState& state, const MambaInput& input,
+           FloatMatrix y, ThreadPool& pool) const;
+
+ private:
+  size_t blocks() const { return (shape_.channels + kBlock - 1) / kBlock; }
+  void RunBlock(size_t block, const HeadPiece& piece, const LayerState& state,
+                const MambaInput& input, FloatMatrix y) const;
+
+  MambaShape shape_;
+  size_t blocks_a_unit_;       // channels that one task takes, in blocks
+  AlignedBuffer<float> a_;     // [blocks, N, kBlock]
+  AlignedBuffer<float> skip_;  // [blocks, kBlock]
+  size_t checkpoint_offset_, tail_offset_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_MAMBA_MAMBA_RECURRENCE_H_
