@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/strings.h"
 #include "kernels/mixers/gla/gla.h"
+#include "kernels/mixers/h3/h3.h"
 #include "kernels/mixers/hla/hla.h"
 #include "kernels/mixers/linear_attention/linear_attention.h"
 #include "kernels/mixers/mamba/mamba.h"
@@ -22,6 +23,7 @@ constexpr MixerEntry kMixers[] = {
     {"mamba2", MakeMamba2},
     {"hla", MakeHla},
     {"mamba", MakeMamba},
+    {"h3", MakeH3},
 };
 
 }  // namespace

@@ -1,0 +1,35 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What config.json decides about an H3 layer (mixers.md 4). The public checkpoints have none: the
+// keys are ours, and model_loader/convert_h3.py writes them.
+#ifndef RIVULET_KERNELS_MIXERS_H3_H3_CONFIG_H_
+#define RIVULET_KERNELS_MIXERS_H3_H3_CONFIG_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace rivulet {
+
+// How the diagonal SSM's continuous time becomes steps.
+enum class Discretisation : uint8_t { kBilinear, kZeroOrderHold };
+
+struct H3Config {
+  size_t heads = 0;       // Hs = hidden / head_dim
+  size_t head_dim = 0;    // hd; public checkpoints have 1
+  size_t state_size = 0;  // N, even: the window of the shift SSM, twice the modes of the diagonal
+  size_t ssms = 0;        // n_ssm, divides heads: head h has the poles of row h mod n_ssm
+  Discretisation discretisation = Discretisation::kBilinear;
+
+  size_t channels() const { return heads * head_dim; }  // the layer's width D
+  size_t modes() const { return state_size / 2; }       // M
+};
+
+// INVALID_ARGUMENT names the key, its value and the remedy.
+absl::StatusOr<H3Config> ParseH3Config(const nlohmann::json& json, size_t hidden);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_H3_H3_CONFIG_H_

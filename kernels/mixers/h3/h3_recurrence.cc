@@ -1,0 +1,108 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/mixers/h3/h3_recurrence.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/base/check.h"
+#include "kernels/mixers/h3/h3_scan.h"
+
+namespace rivulet {
+
+H3Recurrence::H3Recurrence(const H3Shape& shape, const H3Constants& constants, StateLayout& layout)
+    : shape_(shape),
+      taps_(shape.columns() * shape.window),
+      modal_(shape.padded_heads() * shape.modes * 4),
+      skip_(shape.padded_heads()) {
+  Pack(constants);
+  const size_t blocks = shape.padded_heads() / kBlock, hd = shape.head_dim, m = shape.modes;
+  const DType dtype = DType::kFloat32;
+  ring_offset_ =
+      layout.Add(StatePart::kCheckpoint, "keys", dtype, {blocks, hd, shape.ring_rows(), kBlock});
+  modes_offset_ =
+      layout.Add(StatePart::kCheckpoint, "modes", dtype, {blocks, hd, hd, m, 2, kBlock});
+  keys_offset_ =
+      layout.Add(StatePart::kTail, "keys.tail", dtype, {blocks, hd, kFoldInterval, kBlock});
+  modes_now_offset_ =
+      layout.Add(StatePart::kTail, "modes.now", dtype, {blocks, hd, hd, m, 2, kBlock});
+}
+
+void H3Recurrence::Pack(const H3Constants& constants) {
+  const size_t hd = shape_.head_dim, n = shape_.window, m = shape_.modes;
+  RIVULET_CHECK(constants.taps.size() == shape_.heads * hd * n, "taps are not [channels, window]");
+  RIVULET_CHECK(constants.pole_real.size() == shape_.heads * m, "poles are not [heads, modes]");
+  for (size_t h = 0; h < shape_.heads; ++h) {
+    const size_t block = h / kBlock, lane = h % kBlock;
+    for (size_t tap = 0; tap < hd * n; ++tap) {
+      taps_[(block * hd * n + tap) * kBlock + lane] = constants.taps[h * hd * n + tap];
+    }
+    for (size_t mode = 0; mode < m; ++mode) {
+      float* modal = &modal_[(block * m + mode) * 4 * kBlock + lane];
+      modal[0] = constants.pole_real[h * m + mode];
+      modal[kBlock] = constants.pole_imaginary[h * m + mode];
+      modal[2 * kBlock] = constants.weight_real[h * m + mode];
+      modal[3 * kBlock] = constants.weight_imaginary[h * m + mode];
+    }
+  }
+  std::copy_n(constants.skip.data(), shape_.heads, skip_.data());
+}
+
+float* H3Recurrence::Ring(const LayerState& state, uint32_t slot, size_t block) const {
+  return state.Checkpoint<float>(slot, ring_offset_) +
+         block * shape_.head_dim * shape_.ring_rows() * kBlock;
+}
+
+void H3Recurrence::Run(std::span<const Segment> segments, const LayerState& state,
+                       const H3Input& input, FloatMatrix o, ThreadPool& pool) const {
+  const size_t hd = shape_.head_dim;
+  const size_t floats = kBlock * hd * (shape_.window + 2 * hd * shape_.modes);
+  ForEachHeadUnit(segments, shape_.padded_heads() / kBlock, floats, pool,
+                  [&](const HeadPiece& piece) { RunPiece(piece, state, input, o); });
+}
+
+void H3Recurrence::RunPiece(const HeadPiece& piece, const LayerState& state, const H3Input& input,
+                            FloatMatrix o) const {
+  const size_t block = piece.head, hd = shape_.head_dim, heads = shape_.padded_heads();
+  const size_t ring_next = piece.chunk * kFoldInterval % shape_.ring_rows();
+  const size_t modes = block * hd * hd * shape_.modes * 2 * kBlock;
+  const auto checkpoint = [&](uint32_t slot) {
+    return state.Checkpoint<float>(slot, modes_offset_) + modes;
+  };
+  float* now = state.Tail<float>(piece.tail, modes_now_offset_) + modes;
+  const size_t first = block * kBlock, columns = (hd - 1) * heads + kBlock;
+  ScanHeads({.head_dim = hd,
+             .window = shape_.window,
+             .ring_rows = shape_.ring_rows(),
+             .modes = shape_.modes,
+             .begin = piece.begin,
+             .ring_next = ring_next,
+             .taps = taps_.data() + first * hd * shape_.window,
+             .modal = modal_.data() + first * shape_.modes * 4,
+             .skip = skip_.data() + first,
+             .ring = Ring(state, piece.from, block),
+             .keys = state.Tail<float>(piece.tail, keys_offset_) + first * hd * kFoldInterval,
+             .from = piece.begin == 0 ? checkpoint(piece.from) : now,
+             .to = piece.folds ? checkpoint(piece.to) : now,
+             .q = piece.Of(input.q, first, columns),
+             .k = piece.Of(input.k, first, columns),
+             .v = piece.Of(input.v, first, columns),
+             .y = piece.Of(o, first, columns),
+             .head_stride = heads});
+  if (piece.folds) FoldKeys(piece, state, ring_next);
+}
+
+// The chunk's keys take the place of the oldest ones.
+void H3Recurrence::FoldKeys(const HeadPiece& piece, const LayerState& state,
+                            size_t ring_next) const {
+  const size_t hd = shape_.head_dim, row = shape_.ring_rows() * kBlock;
+  const float* from = Ring(state, piece.from, piece.head);
+  float* to = Ring(state, piece.to, piece.head);
+  if (from != to) std::memcpy(to, from, hd * row * sizeof(float));
+  constexpr size_t kChunk = kFoldInterval * kBlock;
+  const float* keys = state.Tail<float>(piece.tail, keys_offset_) + piece.head * hd * kChunk;
+  for (size_t i = 0; i < hd; ++i) {
+    std::memcpy(to + i * row + ring_next * kBlock, keys + i * kChunk, kChunk * sizeof(float));
+  }
+}
+
+}  // namespace rivulet

@@ -1,0 +1,81 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// H3's two state space models (Fu et al. 2022; mixers.md 4), h a head, i and j its rows:
+//
+//   k̄_t[i] = Σ_{l<N} taps[i, l] k_{t-l}[i]             the shift SSM, a filter of length N
+//   x_t[i, j] = pole ∘ x_{t-1}[i, j] + k̄_t[i] v_t[j]   the diagonal SSM, M complex modes
+//   o_t[j] = Σ_i q_t[i] (Re Σ_n weight_n x_t,n[i, j] + D k̄_t[i] v_t[j])
+//
+// The keys are kept as a convolution keeps its inputs: those before the chunk in the checkpoint (a
+// ring by position, so that a fold writes a chunk of them and moves none), each token's in the
+// tail. The modes are kept as if C were 1, since nothing is gained by folding what differs for each
+// of them: the *tail* holds x after the last token, the *checkpoint* x at the last chunk border. A
+// chunk's first token goes on from the checkpoint, its others from the tail, and its last one
+// leaves the next checkpoint.
+//
+// Letters: T tokens, Hs heads, hd head width, N window, M modes; Hp is Hs rounded up to kBlock. All
+// states rest in fp32.
+//
+// Threading: constant after construction.
+#ifndef RIVULET_KERNELS_MIXERS_H3_H3_RECURRENCE_H_
+#define RIVULET_KERNELS_MIXERS_H3_H3_RECURRENCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/tensor_view.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/mixers/h3/h3_constants.h"
+#include "kernels/mixers/head_units.h"
+#include "kernels/recurrence/state.h"
+
+namespace rivulet {
+
+struct H3Shape {
+  size_t heads = 0;     // Hs
+  size_t head_dim = 0;  // hd
+  size_t window = 0;    // N
+  size_t modes = 0;     // M
+
+  size_t padded_heads() const { return PaddedColumns(heads); }
+  // Columns of q, k, v and o: row i of head h is column i·Hp + h.
+  size_t columns() const { return head_dim * padded_heads(); }
+  // Whole chunks, so that a chunk's keys lie side by side.
+  size_t ring_rows() const { return RoundUp(window > 1 ? window - 1 : 1, kFoldInterval); }
+};
+
+// Each [T, hd·Hp] fp32, zeros in the padding of each row of heads.
+struct H3Input {
+  ConstFloatMatrix q, k, v;
+};
+
+class H3Recurrence {
+ public:
+  // Adds its planes to `layout` (README.md). Copies what it needs of `constants`.
+  H3Recurrence(const H3Shape& shape, const H3Constants& constants, StateLayout& layout);
+
+  const H3Shape& shape() const { return shape_; }
+
+  // o [T, hd·Hp]; advances the segments' slots.
+  void Run(std::span<const Segment> segments, const LayerState& state, const H3Input& input,
+           FloatMatrix o, ThreadPool& pool) const;
+
+ private:
+  void Pack(const H3Constants& constants);
+  void RunPiece(const HeadPiece& piece, const LayerState& state, const H3Input& input,
+                FloatMatrix o) const;
+  void FoldKeys(const HeadPiece& piece, const LayerState& state, size_t ring_next) const;
+  float* Ring(const LayerState& state, uint32_t slot, size_t block) const;
+
+  H3Shape shape_;
+  AlignedBuffer<float> taps_;   // [Hp/16, hd, N, kBlock]
+  AlignedBuffer<float> modal_;  // [Hp/16, M, 4, kBlock]: pole re, im, weight re, im
+  AlignedBuffer<float> skip_;   // [Hp]
+  size_t ring_offset_, keys_offset_, modes_offset_, modes_now_offset_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_H3_H3_RECURRENCE_H_
