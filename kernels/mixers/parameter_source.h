@@ -46,6 +46,10 @@ class ParameterSource {
   // Several maps of one input as one packed map, outputs concatenated in the order given. Kept in
   // the dtype that --dtype asks for.
   virtual Linear TakeLinear(const std::vector<LinearPart>& parts, size_t inputs) = 0;
+
+  // Leaves out a tensor that may be there and that this mixer does not use, if it has this shape.
+  // Sources that do not look for extra tensors have nothing to do.
+  virtual void Ignore(std::string_view /*name*/, const std::vector<size_t>& /*shape*/) {}
 };
 
 }  // namespace rivulet
