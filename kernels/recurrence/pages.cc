@@ -67,7 +67,17 @@ PageTable PageTable::Fork() const {
 }
 
 size_t PageTable::pages() const {
+  if (!kind_.fenwick()) return table_.size() - acquired_.size();
   return table_.size() - std::count(table_.begin(), table_.end(), kNoPage);
+}
+
+uint64_t PageTable::Missing(uint64_t position, uint64_t tokens, uint64_t segment) const {
+  if (tokens / kFoldInterval <= position / kFoldInterval) return 0;
+  const uint64_t most = MostPages(kind_, tokens, segment);
+  if (!kind_.fenwick()) return std::min(most, tokens / kFoldInterval - position / kFoldInterval);
+  const auto own = std::count_if(table_.begin(), table_.end(),
+                                 [this](uint32_t slot) { return slot != kNoPage && Ours(slot); });
+  return most - std::min<uint64_t>(most, own);
 }
 
 absl::StatusOr<SegmentPages> PageTable::Plan(uint64_t position, size_t tokens) {

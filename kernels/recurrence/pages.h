@@ -59,6 +59,9 @@ class PageTable {
 
   // Held now, not counting what a plan has taken.
   size_t pages() const;
+  // The most that it may still take on the way from `position`, where the committed segments end,
+  // to `tokens` tokens. Pages that others hold too do not count as held: what replaces them is new.
+  uint64_t Missing(uint64_t position, uint64_t tokens, uint64_t segment) const;
 
  private:
   absl::Status PlanAppended(size_t folds);

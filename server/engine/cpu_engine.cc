@@ -120,7 +120,7 @@ class CpuEngine final : public Engine {
   CpuEngine(std::shared_ptr<const LoadedModel> model, size_t threads, StepProfile* profile)
       : transformer_(std::move(model)), threads_(threads), profile_(profile) {}
 
-  absl::Status Start(uint64_t state_memory);
+  absl::Status Start(const EngineOptions& options);
 
   StepResult Step(const StepPlan& plan) override;
   absl::StatusOr<uint32_t> AcquireCheckpoint() override { return states_->AcquireCheckpoint(); }
@@ -130,9 +130,11 @@ class CpuEngine final : public Engine {
   absl::StatusOr<uint32_t> AcquireTail() override { return states_->AcquireTail(); }
   void ReleaseTail(uint32_t slot) override { states_->ReleaseTail(slot); }
   void CopyTail(uint32_t from, uint32_t to) override { states_->CopyTail(from, to); }
+  PageSource& pages(size_t kind) override { return states_->pages(kind); }
   const StateCapacity& capacity() const override { return states_->capacity(); }
   uint32_t checkpoints_used() const override { return states_->checkpoints_used(); }
   uint32_t tails_used() const override { return states_->tails_used(); }
+  uint32_t pages_used(size_t kind) const override { return states_->pages_used(kind); }
   uint32_t vocab_size() const override { return static_cast<uint32_t>(transformer_.vocab()); }
 
  private:
@@ -153,9 +155,10 @@ class CpuEngine final : public Engine {
   std::vector<Segment> segments_;
 };
 
-absl::Status CpuEngine::Start(uint64_t state_memory) {
+absl::Status CpuEngine::Start(const EngineOptions& options) {
   const std::vector<const StateLayout*> layouts = transformer_.StateLayouts();
-  RIVULET_ASSIGN_OR_RETURN(states_, StatePool::Make(AddUpLayouts(layouts), state_memory));
+  RIVULET_ASSIGN_OR_RETURN(
+      states_, StatePool::Make(AddUpLayouts(layouts), options.state_memory, options.state_context));
   WarmUp();
   return absl::OkStatus();
 }
@@ -252,7 +255,7 @@ absl::StatusOr<std::unique_ptr<Engine>> MakeCpuEngine(std::shared_ptr<const Load
                                                       const EngineOptions& options,
                                                       StepProfile* profile) {
   auto engine = std::make_unique<CpuEngine>(std::move(model), options.threads, profile);
-  RIVULET_RETURN_IF_ERROR(engine->Start(options.state_memory));
+  RIVULET_RETURN_IF_ERROR(engine->Start(options));
   return engine;
 }
 

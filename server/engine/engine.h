@@ -10,8 +10,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/recurrence/pages.h"
 #include "server/engine/step_plan.h"
 
 namespace rivulet {
@@ -19,6 +21,17 @@ namespace rivulet {
 struct EngineOptions {
   size_t threads = 1;                         // --threads; the caller of Step is one of them
   uint64_t state_memory = uint64_t{1} << 30;  // --state-memory, in bytes: all slots together
+  uint64_t state_context = 4096;              // --state-context: see SplitStateMemory
+};
+
+// The longest segment that a step may hold: pages that a session takes within it are counted.
+inline constexpr uint64_t kLongestSegment = 1024;
+
+// Of one kind of pages: bytes of a slot over all layers of the kind, and how many slots.
+struct PageCapacity {
+  PageKind kind;
+  uint64_t page_bytes = 0;
+  uint32_t slots = 0;
 };
 
 // Bytes and numbers of slots; constant.
@@ -27,6 +40,7 @@ struct StateCapacity {
   uint64_t tail_bytes = 0;
   uint32_t checkpoint_slots = 0;
   uint32_t tail_slots = 0;
+  std::vector<PageCapacity> pages;  // one for each kind that the model has
 };
 
 class Engine {
@@ -53,9 +67,14 @@ class Engine {
   virtual void ReleaseTail(uint32_t slot) = 0;
   virtual void CopyTail(uint32_t from, uint32_t to) = 0;
 
+  // The slots of capacity().pages[kind]; the reference stays good. PageTable (kernels/recurrence)
+  // knows which of them a session needs.
+  virtual PageSource& pages(size_t kind) = 0;
+
   virtual const StateCapacity& capacity() const = 0;
   virtual uint32_t checkpoints_used() const = 0;
   virtual uint32_t tails_used() const = 0;
+  virtual uint32_t pages_used(size_t kind) const = 0;
   virtual uint32_t vocab_size() const = 0;
 };
 

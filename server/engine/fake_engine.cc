@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/engine/fake_engine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/base/check.h"
@@ -13,22 +14,87 @@ uint64_t Mix(uint64_t hash, uint32_t token) {
   return hash ^ (hash >> 29);
 }
 
-std::unique_ptr<StatePool> MakePool(uint32_t sessions) {
-  StateLayout layout;
-  layout.Add(StatePart::kCheckpoint, "hash", DType::kFloat32, {2});
-  layout.Add(StatePart::kTail, "tokens", DType::kFloat32, {kFoldInterval});
-  const StateLayout* layers[] = {&layout};
-  const StateSizes sizes = AddUpLayouts(layers);
+// What a page holds: chunks [first, first + count) of its session.
+struct PageContent {
+  uint64_t first, count;
+};
+
+// The first layer is the model; one more for each kind of pages.
+StateSizes SizesOf(const std::vector<PageKind>& pages) {
+  std::vector<StateLayout> layers(1 + pages.size());
+  layers[0].Add(StatePart::kCheckpoint, "hash", DType::kFloat32, {2});
+  layers[0].Add(StatePart::kTail, "tokens", DType::kFloat32, {kFoldInterval});
+  std::vector<const StateLayout*> layouts = {&layers[0]};
+  for (size_t i = 0; i < pages.size(); ++i) {
+    layers[1 + i].SetPageKind(pages[i]);
+    layers[1 + i].Add(StatePart::kPage, "chunks", DType::kFloat32, {sizeof(PageContent) / 4});
+    layouts.push_back(&layers[1 + i]);
+  }
+  return AddUpLayouts(layouts);
+}
+
+std::unique_ptr<StatePool> MakePool(uint32_t sessions, const std::vector<PageKind>& pages,
+                                    uint64_t context) {
+  const StateSizes sizes = SizesOf(pages);
   const uint64_t spares = sessions / StatePool::kTailsPerSpare + 1;
-  auto pool = StatePool::Make(
-      sizes, sessions * sizes.tail_bytes + (sessions + spares) * sizes.checkpoint_bytes);
+  uint64_t bytes = sessions * sizes.tail_bytes + (sessions + spares) * sizes.checkpoint_bytes;
+  for (const StateSizes::Pages& kind : sizes.pages) {
+    bytes += sessions * MostPages(kind.kind, context, kLongestSegment) * kind.page_bytes;
+  }
+  auto pool = StatePool::Make(sizes, bytes, context);
   RIVULET_CHECK(pool.ok(), "a fake engine for no session");
   return *std::move(pool);
 }
 
+void FoldAppended(const SegmentPages& pages, const LayerState& state, uint64_t chunk) {
+  for (uint64_t page = pages.first_page; page < chunk; ++page) {
+    const auto* content = state.Page<PageContent>(pages.Appended(page), 0);
+    RIVULET_CHECK(content->first == page && content->count == 1, "another session's page");
+  }
+  *state.Page<PageContent>(pages.Appended(chunk), 0) = {chunk, 1};
+}
+
+// Reads oldest first: each page goes on where the last one ended.
+void FoldFenwick(const SegmentPages& pages, const LayerState& state, uint64_t chunk, size_t fold) {
+  const uint32_t *before = pages.Table(fold), *after = pages.Table(fold + 1);
+  const uint32_t made = CarryPage(chunk, pages.levels);
+  PageContent merged = {chunk, 1};
+  uint64_t next = 0;
+  for (uint32_t p = pages.levels; p-- > 0;) {
+    if (before[p] == kNoPage) continue;
+    const PageContent content = *state.Page<PageContent>(before[p], 0);
+    RIVULET_CHECK(content.first == next, "a page of other chunks");
+    next += content.count;
+    if (p <= made) {
+      merged = {std::min(merged.first, content.first), merged.count + content.count};
+    } else {
+      *state.Page<PageContent>(after[p], 0) = content;
+    }
+  }
+  RIVULET_CHECK(next == chunk, "pages are missing");
+  *state.Page<PageContent>(after[made], 0) = merged;
+}
+
 }  // namespace
 
-FakeEngine::FakeEngine(uint32_t sessions) : pool_(MakePool(sessions)) {}
+FakeEngine::FakeEngine(uint32_t sessions, const std::vector<PageKind>& pages, uint64_t context)
+    : pool_(MakePool(sessions, pages, context)) {}
+
+void FakeEngine::FoldPages(const Segment& segment) {
+  const std::vector<PageCapacity>& kinds = capacity().pages;
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    const SegmentPages& pages = segment.pages[kind];
+    const LayerState state = pool_->Layer(1 + kind);
+    for (size_t fold = 0; fold < FoldsIn(segment.position, segment.tokens); ++fold) {
+      const uint64_t chunk = segment.position / kFoldInterval + fold;
+      if (kinds[kind].kind.fenwick()) {
+        FoldFenwick(pages, state, chunk, fold);
+      } else {
+        FoldAppended(pages, state, chunk);
+      }
+    }
+  }
+}
 
 uint64_t FakeEngine::Hash(std::span<const uint32_t> tokens) {
   uint64_t hash = 0;  // as a checkpoint of zeros
@@ -77,6 +143,7 @@ RowResult FakeEngine::RunRow(const StepPlan& plan, const StepRow& row) {
     RIVULET_CHECK(!pool_->CheckpointShared(checkpoint), "folds into a checkpoint that is shared");
     *state.Checkpoint<uint64_t>(checkpoint, 0) = hash;
   });
+  FoldPages(segment);
   result.sampled = row.sample;
   if (!row.sample) return result;
   result.token = next_token ? next_token(row) : Mix(hash, row.spec.index) % kVocab;

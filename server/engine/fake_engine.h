@@ -25,8 +25,11 @@ class FakeEngine : public Engine {
  public:
   static constexpr uint32_t kVocab = 100;
 
-  // Room for `sessions` sessions and the spare checkpoints that StatePool adds.
-  explicit FakeEngine(uint32_t sessions);
+  // Room for `sessions` sessions and the spare checkpoints that StatePool adds. `pages`: the kinds
+  // of pages that its one layer each would have, for sessions of `context` tokens; every step
+  // checks that the pages it is given hold the session's chunks.
+  explicit FakeEngine(uint32_t sessions, const std::vector<PageKind>& pages = {},
+                      uint64_t context = 4096);
 
   // What a session's state says of the tokens it has seen.
   static uint64_t Hash(std::span<const uint32_t> tokens);
@@ -40,9 +43,11 @@ class FakeEngine : public Engine {
   absl::StatusOr<uint32_t> AcquireTail() override { return pool_->AcquireTail(); }
   void ReleaseTail(uint32_t slot) override { pool_->ReleaseTail(slot); }
   void CopyTail(uint32_t from, uint32_t to) override { pool_->CopyTail(from, to); }
+  PageSource& pages(size_t kind) override { return pool_->pages(kind); }
   const StateCapacity& capacity() const override { return pool_->capacity(); }
   uint32_t checkpoints_used() const override { return pool_->checkpoints_used(); }
   uint32_t tails_used() const override { return pool_->tails_used(); }
+  uint32_t pages_used(size_t kind) const override { return pool_->pages_used(kind); }
   uint32_t vocab_size() const override { return kVocab; }
 
   // Hash of the tokens in a checkpoint and the first `tail_tokens` rows of a tail.
@@ -57,6 +62,7 @@ class FakeEngine : public Engine {
 
  private:
   RowResult RunRow(const StepPlan& plan, const StepRow& row);
+  void FoldPages(const Segment& segment);
 
   std::unique_ptr<StatePool> pool_;
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,8 +21,60 @@ uint32_t SpareCheckpoints(uint64_t tails) {
   return static_cast<uint32_t>(std::max<uint64_t>(1, tails / StatePool::kTailsPerSpare));
 }
 
-uint64_t BytesFor(const StateSizes& sizes, uint64_t tails) {
-  return tails * sizes.tail_bytes + (tails + SpareCheckpoints(tails)) * sizes.checkpoint_bytes;
+// Slots of each kind, for `sessions` sessions of `context` tokens.
+StateCapacity CapacityFor(const StateSizes& sizes, uint64_t sessions, uint64_t context) {
+  StateCapacity capacity;
+  capacity.checkpoint_bytes = sizes.checkpoint_bytes;
+  capacity.tail_bytes = sizes.tail_bytes;
+  capacity.tail_slots = static_cast<uint32_t>(sessions);
+  capacity.checkpoint_slots = capacity.tail_slots + SpareCheckpoints(sessions);
+  for (const StateSizes::Pages& pages : sizes.pages) {
+    const uint64_t slots = sessions * MostPages(pages.kind, context, kLongestSegment);
+    capacity.pages.push_back({pages.kind, pages.page_bytes, static_cast<uint32_t>(slots)});
+  }
+  return capacity;
+}
+
+uint64_t PageBytes(const StateCapacity& capacity) {
+  uint64_t bytes = 0;
+  for (const PageCapacity& pages : capacity.pages) bytes += pages.slots * pages.page_bytes;
+  return bytes;
+}
+
+uint64_t TotalBytes(const StateCapacity& capacity) {
+  return capacity.tail_slots * capacity.tail_bytes +
+         capacity.checkpoint_slots * capacity.checkpoint_bytes + PageBytes(capacity);
+}
+
+absl::Status TooLittleMemory(const StateCapacity& one, uint64_t state_memory, uint64_t context) {
+  std::string parts =
+      absl::StrCat("two checkpoints of ", one.checkpoint_bytes, " and a tail of ", one.tail_bytes);
+  if (!one.pages.empty()) {
+    absl::StrAppend(&parts, ", and ", PageBytes(one), " for the pages of --state-context ", context,
+                    " tokens");
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "--state-memory is ", state_memory, " bytes, but one session of this model needs ",
+      TotalBytes(one), " (", parts, "): raise it to that at least",
+      one.pages.empty() ? "" : ", or lower --state-context"));
+}
+
+// The kind's index in `sizes`.
+size_t KindIndex(StateSizes& sizes, const PageKind& kind) {
+  size_t index = 0;
+  while (index < sizes.pages.size() && sizes.pages[index].kind != kind) ++index;
+  if (index == sizes.pages.size()) sizes.pages.push_back({kind, 0});
+  return index;
+}
+
+void AddPages(const StateLayout& layer, StateSizes& sizes) {
+  const bool has_pages = layer.page_kind().rule != PageRule::kNone;
+  sizes.page_kinds.push_back(has_pages ? KindIndex(sizes, layer.page_kind()) : 0);
+  sizes.page_offsets.push_back(0);
+  if (!has_pages) return;
+  StateSizes::Pages& pages = sizes.pages[sizes.page_kinds.back()];
+  sizes.page_offsets.back() = pages.page_bytes;
+  pages.page_bytes += RoundUp(layer.page_bytes(), kAlignment);
 }
 
 absl::Status NoSlotLeft(const char* kind, uint32_t slots) {
@@ -40,34 +93,29 @@ StateSizes AddUpLayouts(std::span<const StateLayout* const> layers) {
     sizes.tail_offsets.push_back(sizes.tail_bytes);
     sizes.checkpoint_bytes += RoundUp(layer->checkpoint_bytes(), kAlignment);
     sizes.tail_bytes += RoundUp(layer->tail_bytes(), kAlignment);
+    AddPages(*layer, sizes);
   }
   return sizes;
 }
 
-absl::StatusOr<StateCapacity> SplitStateMemory(const StateSizes& sizes, uint64_t state_memory) {
-  if (state_memory < BytesFor(sizes, 1)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("--state-memory is ", state_memory, " bytes, but one session of this model ",
-                     "needs ", BytesFor(sizes, 1), " (two checkpoints of ", sizes.checkpoint_bytes,
-                     " and a tail of ", sizes.tail_bytes, "): raise it to that at least"));
-  }
+absl::StatusOr<StateCapacity> SplitStateMemory(const StateSizes& sizes, uint64_t state_memory,
+                                               uint64_t state_context) {
+  const StateCapacity one = CapacityFor(sizes, 1, state_context);
+  if (state_memory < TotalBytes(one)) return TooLittleMemory(one, state_memory, state_context);
   uint64_t fits = 1, too_many = StatePool::kMaxTails + 1;
   while (too_many - fits > 1) {
     const uint64_t middle = (fits + too_many) / 2;
-    (BytesFor(sizes, middle) <= state_memory ? fits : too_many) = middle;
+    const StateCapacity capacity = CapacityFor(sizes, middle, state_context);
+    (TotalBytes(capacity) <= state_memory ? fits : too_many) = middle;
   }
-  StateCapacity capacity;
-  capacity.checkpoint_bytes = sizes.checkpoint_bytes;
-  capacity.tail_bytes = sizes.tail_bytes;
-  capacity.tail_slots = static_cast<uint32_t>(fits);
-  capacity.checkpoint_slots = capacity.tail_slots + SpareCheckpoints(fits);
-  return capacity;
+  return CapacityFor(sizes, fits, state_context);
 }
 
-absl::StatusOr<std::unique_ptr<StatePool>> StatePool::Make(StateSizes sizes,
-                                                           uint64_t state_memory) {
-  RIVULET_ASSIGN_OR_RETURN(StateCapacity capacity, SplitStateMemory(sizes, state_memory));
-  const size_t bytes = std::max<size_t>(1, BytesFor(sizes, capacity.tail_slots));
+absl::StatusOr<std::unique_ptr<StatePool>> StatePool::Make(StateSizes sizes, uint64_t state_memory,
+                                                           uint64_t state_context) {
+  RIVULET_ASSIGN_OR_RETURN(StateCapacity capacity,
+                           SplitStateMemory(sizes, state_memory, state_context));
+  const size_t bytes = std::max<size_t>(1, TotalBytes(capacity));
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
@@ -78,17 +126,18 @@ absl::StatusOr<std::unique_ptr<StatePool>> StatePool::Make(StateSizes sizes,
   // States are read from end to end every token: fewer pages, fewer misses. Advice only.
   madvise(memory, bytes, MADV_HUGEPAGE);
   return std::unique_ptr<StatePool>(
-      new StatePool(std::move(sizes), capacity, static_cast<std::byte*>(memory)));
+      new StatePool(std::move(sizes), std::move(capacity), static_cast<std::byte*>(memory)));
 }
 
 StatePool::StatePool(StateSizes sizes, StateCapacity capacity, std::byte* memory)
     : sizes_(std::move(sizes)),
-      capacity_(capacity),
+      capacity_(std::move(capacity)),
       memory_(memory),
-      checkpoints_(capacity.checkpoint_slots),
-      tails_(capacity.tail_slots) {}
+      checkpoints_(capacity_.checkpoint_slots),
+      tails_(capacity_.tail_slots),
+      page_pools_(capacity_.pages.begin(), capacity_.pages.end()) {}
 
-StatePool::~StatePool() { munmap(memory_, std::max<size_t>(1, TotalBytes())); }
+StatePool::~StatePool() { munmap(memory_, std::max<size_t>(1, TotalBytes(capacity_))); }
 
 absl::StatusOr<uint32_t> StatePool::AcquireCheckpoint() {
   if (checkpoints_.full()) return NoSlotLeft("checkpoint", capacity_.checkpoint_slots);
@@ -134,6 +183,10 @@ LayerState StatePool::Layer(size_t layer) const {
   state.checkpoint_stride = sizes_.checkpoint_bytes;
   state.tails = Tails() + sizes_.tail_offsets[layer];
   state.tail_stride = sizes_.tail_bytes;
+  state.page_kind = sizes_.page_kinds[layer];
+  if (sizes_.pages.empty()) return state;
+  state.pages = Pages(state.page_kind) + sizes_.page_offsets[layer];
+  state.page_stride = sizes_.pages[state.page_kind].page_bytes;
   return state;
 }
 
@@ -151,9 +204,27 @@ std::byte* StatePool::Tails() const {
   return memory_ + capacity_.checkpoint_slots * sizes_.checkpoint_bytes;
 }
 
-size_t StatePool::TotalBytes() const {
-  return capacity_.checkpoint_slots * sizes_.checkpoint_bytes +
-         capacity_.tail_slots * sizes_.tail_bytes;
+std::byte* StatePool::Pages(size_t kind) const {
+  std::byte* pages = Tails() + capacity_.tail_slots * sizes_.tail_bytes;
+  for (size_t before = 0; before < kind; ++before) {
+    pages += capacity_.pages[before].slots * capacity_.pages[before].page_bytes;
+  }
+  return pages;
+}
+
+absl::StatusOr<uint32_t> StatePool::PagePool::Acquire() {
+  if (slots_.full()) return NoSlotLeft("page", count_);
+  return slots_.Take();
+}
+
+void StatePool::PagePool::Share(uint32_t slot) {
+  RIVULET_CHECK(slots_.held(slot), "shares a page that nobody holds");
+  slots_.Share(slot);
+}
+
+void StatePool::PagePool::Release(uint32_t slot) {
+  RIVULET_CHECK(slots_.held(slot), "releases a page that nobody holds");
+  slots_.Release(slot);
 }
 
 uint32_t StatePool::Slots::Take() {

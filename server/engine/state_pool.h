@@ -1,8 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The host memory that sessions' states live in: checkpoint slots and tail slots, each one run of
-// bytes over all layers, so that a snapshot is two copies. Checkpoints are counted references,
-// tails have one owner. Everything is O(1) but the zeroing of a slot that was used before.
+// The host memory that sessions' states live in: checkpoint slots, tail slots and slots of each
+// kind of pages, each one run of bytes over all layers, so that a snapshot is a copy for each slot.
+// Checkpoints and pages are counted references, tails have one owner. Everything is O(1) but the
+// zeroing of a checkpoint that was used before.
 //
 // It knows bytes, not what they mean, and no session. Memory is reserved at once and becomes real
 // when first touched, so a large --state-memory costs nothing until sessions come.
@@ -29,6 +30,14 @@ struct StateSizes {
   size_t tail_bytes = 0;
   std::vector<size_t> checkpoint_offsets;  // [layers]
   std::vector<size_t> tail_offsets;
+  // The kinds of pages that the layers have, in the order of their first layers.
+  struct Pages {
+    PageKind kind;
+    size_t page_bytes = 0;
+  };
+  std::vector<Pages> pages;
+  std::vector<size_t> page_kinds;  // [layers], index into `pages`; undefined without pages
+  std::vector<size_t> page_offsets;
 };
 
 StateSizes AddUpLayouts(std::span<const StateLayout* const> layers);
@@ -36,9 +45,11 @@ StateSizes AddUpLayouts(std::span<const StateLayout* const> layers);
 // How `state_memory` bytes are split: as many tails as possible such that every tail has a
 // checkpoint of its own and there are spares, one for each kTailsPerSpare tails and at least one. A
 // fold of a shared checkpoint takes a slot before it gives the old one back; with one spare some
-// session can always go on, with more they need not take turns. RESOURCE_EXHAUSTED naming
-// --state-memory and the least that works.
-absl::StatusOr<StateCapacity> SplitStateMemory(const StateSizes& sizes, uint64_t state_memory);
+// session can always go on, with more they need not take turns. Pages are as many as all sessions
+// need when each holds `state_context` tokens: longer ones leave room for fewer sessions.
+// RESOURCE_EXHAUSTED naming --state-memory and the least that works.
+absl::StatusOr<StateCapacity> SplitStateMemory(const StateSizes& sizes, uint64_t state_memory,
+                                               uint64_t state_context);
 
 class StatePool {
  public:
@@ -46,7 +57,8 @@ class StatePool {
   static constexpr uint32_t kMaxTails = 1 << 16;
 
   // RESOURCE_EXHAUSTED as SplitStateMemory, or if the system refuses the address space.
-  static absl::StatusOr<std::unique_ptr<StatePool>> Make(StateSizes sizes, uint64_t state_memory);
+  static absl::StatusOr<std::unique_ptr<StatePool>> Make(StateSizes sizes, uint64_t state_memory,
+                                                         uint64_t state_context = 4096);
   ~StatePool();
   StatePool(const StatePool&) = delete;
   StatePool& operator=(const StatePool&) = delete;
@@ -63,9 +75,12 @@ class StatePool {
   void ReleaseTail(uint32_t slot);
   void CopyTail(uint32_t from, uint32_t to);
 
+  PageSource& pages(size_t kind) { return page_pools_[kind]; }
+
   const StateCapacity& capacity() const { return capacity_; }
   uint32_t checkpoints_used() const { return checkpoints_.used(); }
   uint32_t tails_used() const { return tails_.used(); }
+  uint32_t pages_used(size_t kind) const { return page_pools_[kind].used(); }
 
   // Layer `layer`'s part of all slots.
   LayerState Layer(size_t layer) const;
@@ -95,16 +110,33 @@ class StatePool {
     uint32_t used_ = 0;
   };
 
+  // One kind's slots.
+  class PagePool final : public PageSource {
+   public:
+    explicit PagePool(const PageCapacity& capacity)
+        : slots_(capacity.slots), count_(capacity.slots) {}
+    absl::StatusOr<uint32_t> Acquire() override;
+    void Share(uint32_t slot) override;
+    void Release(uint32_t slot) override;
+    bool Shared(uint32_t slot) const override { return slots_.references(slot) > 1; }
+    uint32_t used() const { return slots_.used(); }
+
+   private:
+    Slots slots_;
+    uint32_t count_;
+  };
+
   StatePool(StateSizes sizes, StateCapacity capacity, std::byte* memory);
   uint32_t References(uint32_t slot) const;
   std::byte* Tails() const;
-  size_t TotalBytes() const;
+  std::byte* Pages(size_t kind) const;
 
   StateSizes sizes_;
   StateCapacity capacity_;
-  std::byte* memory_;  // all checkpoints, then all tails
+  std::byte* memory_;  // all checkpoints, then all tails, then all pages of each kind
   Slots checkpoints_;
   Slots tails_;
+  std::vector<PagePool> page_pools_;
 };
 
 }  // namespace rivulet

@@ -42,7 +42,7 @@ TEST(StatePoolTest, AddsUpLayersOnCacheLines) {
 
 TEST(StatePoolTest, SplitGivesEveryTailACheckpointAndSomeSpares) {
   for (uint64_t bytes : {640u, 1000u, 4096u, 100000u, 1234567u}) {
-    const auto capacity = SplitStateMemory(TwoLayers(), bytes);
+    const auto capacity = SplitStateMemory(TwoLayers(), bytes, 4096);
     ASSERT_TRUE(capacity.ok());
     const uint64_t tails = capacity->tail_slots, checkpoints = capacity->checkpoint_slots;
     EXPECT_EQ(checkpoints, tails + std::max<uint64_t>(1, tails / 8));
@@ -52,7 +52,7 @@ TEST(StatePoolTest, SplitGivesEveryTailACheckpointAndSomeSpares) {
 }
 
 TEST(StatePoolTest, TooLittleMemoryNamesTheFlagAndTheLeastThatWorks) {
-  const absl::Status status = SplitStateMemory(TwoLayers(), 639).status();
+  const absl::Status status = SplitStateMemory(TwoLayers(), 639, 4096).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("--state-memory is 639 bytes"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("needs 640"));
@@ -200,6 +200,85 @@ TEST(StatePoolDeathTest, OurOwnMistakesAreCaught) {
   pool->ReleaseCheckpoint(slot);
   EXPECT_DEATH(pool->ReleaseCheckpoint(slot), "nobody holds");
   EXPECT_DEATH(pool->TailBytes(0), "nobody holds");
+}
+
+// Three layers, two of them with appended pages and one with Fenwick pages.
+StateSizes LayersWithPages() {
+  StateLayout attention, log_linear;
+  attention.SetPageKind({PageRule::kAppended, 0, 0});
+  attention.Add(StatePart::kTail, "k", DType::kFloat32, {16});
+  attention.Add(StatePart::kPage, "k", DType::kFloat32, {20});
+  log_linear.SetPageKind({PageRule::kFenwick, 10, 0});
+  log_linear.Add(StatePart::kPage, "S", DType::kFloat32, {16});
+  const StateLayout* layers[] = {&attention, &log_linear, &attention};
+  return AddUpLayouts(layers);
+}
+
+TEST(StatePoolTest, LayersWithEqualKindsOfPagesShareTheirSlots) {
+  const StateSizes sizes = LayersWithPages();
+  ASSERT_EQ(sizes.pages.size(), 2u);
+  EXPECT_EQ(sizes.pages[0].page_bytes, 256u);
+  EXPECT_EQ(sizes.pages[1].page_bytes, 64u);
+  EXPECT_EQ(sizes.page_kinds, (std::vector<size_t>{0, 1, 0}));
+  EXPECT_EQ(sizes.page_offsets, (std::vector<size_t>{0, 0, 128}));
+}
+
+TEST(StatePoolTest, PagesAreAsManyAsSessionsOfTheStatedContextNeed) {
+  const auto capacity = SplitStateMemory(LayersWithPages(), 1 << 20, 512);
+  ASSERT_TRUE(capacity.ok());
+  ASSERT_EQ(capacity->pages.size(), 2u);
+  EXPECT_EQ(capacity->pages[0].slots, capacity->tail_slots * 32);
+  EXPECT_EQ(capacity->pages[1].slots, capacity->tail_slots * 7);  // 32 = 0b100000, and one
+  const auto longer = SplitStateMemory(LayersWithPages(), 1 << 20, 4096);
+  EXPECT_LT(longer->tail_slots, capacity->tail_slots);
+}
+
+TEST(StatePoolTest, TooLittleMemoryForPagesNamesBothFlags) {
+  const absl::Status status = SplitStateMemory(LayersWithPages(), 1000, 4096).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--state-memory is 1000 bytes"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("lower --state-context"));
+}
+
+TEST(StatePoolTest, PagesLieApartFromEverythingElse) {
+  auto made = StatePool::Make(LayersWithPages(), 1 << 16, 64);
+  ASSERT_TRUE(made.ok());
+  StatePool& pool = **made;
+  std::vector<std::pair<std::byte*, size_t>> parts;
+  const uint32_t checkpoint = *pool.AcquireCheckpoint(), tail = *pool.AcquireTail();
+  parts.emplace_back(pool.CheckpointBytes(checkpoint).data(), 0);
+  parts.emplace_back(pool.TailBytes(tail).data(), pool.TailBytes(tail).size());
+  for (size_t layer = 0; layer < 3; ++layer) {
+    const LayerState state = pool.Layer(layer);
+    for (int i = 0; i < 3; ++i) {
+      const auto slot = pool.pages(state.page_kind).Acquire();
+      ASSERT_TRUE(slot.ok());
+      parts.emplace_back(state.Page<std::byte>(*slot, 0), 64);
+    }
+  }
+  std::sort(parts.begin(), parts.end());
+  for (size_t i = 1; i < parts.size(); ++i) {
+    EXPECT_LE(parts[i - 1].first + parts[i - 1].second, parts[i].first);
+  }
+}
+
+TEST(StatePoolTest, PagesAreCountedAndRunOut) {
+  auto made = StatePool::Make(LayersWithPages(), 1 << 14, 64);
+  ASSERT_TRUE(made.ok());
+  StatePool& pool = **made;
+  const uint32_t slots = pool.capacity().pages[0].slots;
+  std::vector<uint32_t> held;
+  for (uint32_t i = 0; i < slots; ++i) held.push_back(*pool.pages(0).Acquire());
+  EXPECT_EQ(pool.pages_used(0), slots);
+  const absl::Status full = pool.pages(0).Acquire().status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()), HasSubstr("--state-memory"));
+  pool.pages(0).Share(held[0]);
+  EXPECT_TRUE(pool.pages(0).Shared(held[0]));
+  pool.pages(0).Release(held[0]);
+  EXPECT_FALSE(pool.pages(0).Shared(held[0]));
+  for (const uint32_t slot : held) pool.pages(0).Release(slot);
+  EXPECT_EQ(pool.pages_used(0), 0u);
 }
 
 }  // namespace

@@ -88,6 +88,20 @@ void ActiveRequest::AppendPrompt() {
   prompt_->Append(std::span(prompt).first(prompt.size() - held_back));
 }
 
+void ActiveRequest::AddReserved(const StateCapacity& capacity, StateNeed& need) const {
+  need.slots += reserved_slots();
+  if (ended_ || capacity.pages.empty()) return;
+  const uint64_t tokens = LongestContext(*request_, context_tokens_);
+  if (prompt_ != nullptr) {
+    AddMissing(capacity, *prompt_, tokens, need);
+    if (request_->completions > 1) AddPages(capacity, request_->completions, tokens, need);
+    return;
+  }
+  for (const auto& completion : completions_) {
+    if (!completion->finished()) AddMissing(capacity, completion->session(), tokens, need);
+  }
+}
+
 Session& ActiveRequest::SessionOf(int row) const {
   return row == kPromptRow ? *prompt_ : completions_[row]->session();
 }

@@ -29,6 +29,7 @@
 #include "server/scheduler/completion.h"
 #include "server/scheduler/plan.h"
 #include "server/scheduler/request.h"
+#include "server/scheduler/state_need.h"
 #include "server/session/session.h"
 
 namespace rivulet {
@@ -64,6 +65,8 @@ class ActiveRequest {
   bool in_prompt() const { return prompt_ != nullptr; }
   // Slots that are set aside for it: one for each completion that may still run.
   uint32_t reserved_slots() const { return ended_ ? 0 : unfinished_; }
+  // Adds these, and the pages that it may still take.
+  void AddReserved(const StateCapacity& capacity, StateNeed& need) const;
 
   // The rows that have something to run: kPromptRow alone, or indices of completions. Appends to
   // both, one entry each.

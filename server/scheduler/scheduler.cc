@@ -24,11 +24,20 @@ absl::Status CancelStatus(const Request& request, TimePoint now) {
   return absl::DeadlineExceededError("the client's deadline passed");
 }
 
-// A turn of a session that holds state has its slot already.
-uint32_t NewSlots(const Request& request) {
-  const SessionLease& lease = request.session;
-  const bool has_slot = lease.held() && lease.exclusive() && lease.state() != nullptr;
-  return request.completions - (has_slot ? 1 : 0);
+// True if every kind of `need` is within the capacity and what may be added to it.
+bool Within(const StateNeed& need, const StateCapacity& capacity, const StateNeed& added) {
+  if (need.slots > capacity.tail_slots + added.slots) return false;
+  for (size_t kind = 0; kind < need.pages.size(); ++kind) {
+    const uint64_t more = kind < added.pages.size() ? added.pages[kind] : 0;
+    if (need.pages[kind] > capacity.pages[kind].slots + more) return false;
+  }
+  return true;
+}
+
+StateNeed Sum(StateNeed a, const StateNeed& b) {
+  a.slots += b.slots;
+  for (size_t kind = 0; kind < b.pages.size(); ++kind) a.pages[kind] += b.pages[kind];
+  return a;
 }
 
 }  // namespace
@@ -56,12 +65,19 @@ uint64_t Scheduler::NewId() {
 }
 
 absl::Status Scheduler::CheckFits(const Request& request) const {
-  const uint32_t slots = engine_.capacity().tail_slots;
-  if (request.completions <= slots) return absl::OkStatus();
+  const StateCapacity& capacity = engine_.capacity();
+  const uint64_t context = request.session.held() ? request.session.tokens() : 0;
+  if (Within(WholeNeed(capacity, request, context), capacity, {})) return absl::OkStatus();
   metrics_.CountRequest(Outcome::kRejectedSlots);
+  if (request.completions > capacity.tail_slots) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "n = ", request.completions, " completions need as many state slots at once and there are ",
+        capacity.tail_slots, "; ask for fewer, or start the server with a larger --state-memory"));
+  }
   return absl::ResourceExhaustedError(absl::StrCat(
-      "n = ", request.completions, " completions need as many state slots at once and there are ",
-      slots, "; ask for fewer, or start the server with a larger --state-memory"));
+      request.completions, " completions of up to ", LongestContext(request, context),
+      " tokens need more pages of state than the server has; ask for fewer max_tokens, or start "
+      "the server with a larger --state-memory"));
 }
 
 absl::Status Scheduler::CheckQueue() const {
@@ -231,7 +247,7 @@ void Scheduler::Admit(TimePoint now) {
     AdmitWaiting(now);
     // Who was let in may have ended at once and made room.
     if (waiting_.size() < before) continue;
-    if (AnythingRuns() || CanMakeRoom(NewSlots(*waiting_.front()))) return;
+    if (AnythingRuns() || CanMakeRoom(NewNeed(*waiting_.front()))) return;
     // Whoever else has a lease submits its request soon or gives it back, and either wakes us.
     if (sessions_.leases() > WaitingLeases()) return;
     RefuseFirst(now);
@@ -252,33 +268,60 @@ void Scheduler::AdmitWaiting(TimePoint now) {
   bool held_back = false;
   for (auto& request : waiting_) {
     // Whoever has its slots already passes those that wait for some.
-    if (held_back && NewSlots(*request) > 0) continue;
+    if (held_back && !NewNeed(*request).nothing()) continue;
     if (!TryAdmit(request, now)) held_back = true;
   }
   std::erase(waiting_, nullptr);
 }
 
-uint32_t Scheduler::HeldSlots() const {
-  size_t held = sessions_.states();
-  for (const auto& active : active_) held += active->reserved_slots();
-  return static_cast<uint32_t>(held);
+// A turn of a session that holds state has its slot already, and some of its pages.
+StateNeed Scheduler::NewNeed(const Request& request) const {
+  const StateCapacity& capacity = engine_.capacity();
+  const SessionLease& lease = request.session;
+  const Session* const state = lease.held() ? lease.state() : nullptr;
+  const uint64_t context = state != nullptr ? state->tokens().size() : 0;
+  if (state == nullptr || !lease.exclusive()) return WholeNeed(capacity, request, context);
+  StateNeed need;
+  AddMissing(capacity, *state, LongestContext(request, context), need);
+  return need;
 }
 
-bool Scheduler::CanMakeRoom(uint32_t slots) const {
-  return HeldSlots() + slots <= engine_.capacity().tail_slots + sessions_.idle_states();
+// In use, and set aside for what runs.
+StateNeed Scheduler::HeldState() const {
+  StateNeed held;
+  held.slots = static_cast<uint32_t>(sessions_.states());
+  held.pages.resize(engine_.capacity().pages.size());
+  for (size_t kind = 0; kind < held.pages.size(); ++kind) {
+    held.pages[kind] = engine_.pages_used(kind);
+  }
+  for (const auto& active : active_) active->AddReserved(engine_.capacity(), held);
+  return held;
 }
 
-bool Scheduler::MakeRoom(uint32_t slots) {
+bool Scheduler::HasRoom(const StateNeed& need) const {
+  return Within(Sum(HeldState(), need), engine_.capacity(), {});
+}
+
+bool Scheduler::CanMakeRoom(const StateNeed& need) const {
+  StateNeed droppable;
+  droppable.slots = static_cast<uint32_t>(sessions_.idle_states());
+  for (size_t kind = 0; kind < engine_.capacity().pages.size(); ++kind) {
+    droppable.pages.push_back(sessions_.idle_pages(kind));
+  }
+  return Within(Sum(HeldState(), need), engine_.capacity(), droppable);
+}
+
+bool Scheduler::MakeRoom(const StateNeed& need) {
   // Nobody loses a session for a request that does not get in all the same.
-  if (!CanMakeRoom(slots)) return false;
-  while (HeldSlots() + slots > engine_.capacity().tail_slots) {
+  if (!CanMakeRoom(need)) return false;
+  while (!HasRoom(need)) {
     if (!sessions_.EvictLeastRecentlyUsed()) return false;
   }
   return true;
 }
 
 bool Scheduler::TryAdmit(std::unique_ptr<Request>& request, TimePoint now) {
-  if (!MakeRoom(NewSlots(*request))) return false;
+  if (!MakeRoom(NewNeed(*request))) return false;
   auto session = OpenSession(*request);
   if (!session.ok()) return false;
   active_.push_back(std::make_unique<ActiveRequest>(context_, std::move(request),
@@ -295,13 +338,15 @@ absl::StatusOr<std::unique_ptr<Session>> Scheduler::OpenSession(Request& request
   return opened;
 }
 
-// All slots belong to sessions that wait for their turns behind the request that cannot be let in.
+// All slots or pages belong to sessions that wait for their turns behind the request that cannot be
+// let in.
 void Scheduler::RefuseFirst(TimePoint now) {
   const uint32_t slots = engine_.capacity().tail_slots;
   EndUnstarted(context_, *waiting_.front(),
                absl::ResourceExhaustedError(
                    absl::StrCat("all ", slots,
-                                " state slots are held by sessions that wait for their turn (Score "
+                                " state slots, or the pages this needs, are held by sessions that "
+                                "wait for their turn (Score "
                                 "on a session takes a slot beside the session's own); try again "
                                 "later, or start the server with a larger --state-memory")),
                now);

@@ -9,10 +9,11 @@
 // order of their arrival, and asks PlanStep (plan.h) which rows run. Commit moves the sessions,
 // applies the stop rules and fills the outboxes.
 //
-// Slots: an idle session of the table keeps its slots, and is dropped, least recently used first,
-// when a waiting request needs them. A waiting request that needs more slots than can be had holds
-// back those behind it, so that a large one is never starved by small ones; a turn of a session
-// that has its slots passes it. If nothing runs and nothing can be dropped, the first waiting
+// Slots: a request is let in with all that it can come to need (state_need.h), so that none waits
+// in its middle. An idle session of the table keeps its slots and pages, and is dropped, least
+// recently used first, when a waiting request needs them. A waiting request that needs more than
+// can be had holds back those behind it, so that a large one is never starved by small ones; a turn
+// that needs nothing new passes it. If nothing runs and nothing can be dropped, the first waiting
 // request is refused: nothing else would ever let it in.
 //
 // It reads no clock, starts no thread and calls no Step: all of it can be driven by a test.
@@ -36,6 +37,7 @@
 #include "server/scheduler/dispatcher.h"
 #include "server/scheduler/plan.h"
 #include "server/scheduler/request.h"
+#include "server/scheduler/state_need.h"
 #include "server/scheduler/step_cost.h"
 #include "server/session/session_table.h"
 
@@ -142,9 +144,11 @@ class Scheduler {
   void RefuseFirst(TimePoint now);
   bool AnythingRuns() const;
   size_t WaitingLeases() const;
-  uint32_t HeldSlots() const;
-  bool CanMakeRoom(uint32_t slots) const;
-  bool MakeRoom(uint32_t slots);
+  StateNeed NewNeed(const Request& request) const;
+  StateNeed HeldState() const;
+  bool HasRoom(const StateNeed& need) const;
+  bool CanMakeRoom(const StateNeed& need) const;
+  bool MakeRoom(const StateNeed& need);
   absl::StatusOr<std::unique_ptr<Session>> OpenSession(Request& request);
   void CollectRows(TimePoint now);
   std::vector<PlannedRow> Choose(TimePoint now);

@@ -583,7 +583,13 @@ class RandomSchedule {
 
   std::mt19937_64 random_;
   TimePoint now_ = TimePoint(seconds(1000));
-  FakeEngine engine_{kSlots};
+  // Pages enough for any of the contexts here, so that only slots run out.
+  FakeEngine engine_{kSlots,
+                     {{PageRule::kFenwick, 7, 0},
+                      {PageRule::kRewrittenFenwick, 7, 0},
+                      {PageRule::kAppended, 0, 0},
+                      {PageRule::kAppended, 0, 400}},
+                     100000};
   Dispatcher dispatcher_;
   Metrics metrics_;
   SessionTable sessions_{

@@ -31,7 +31,9 @@ struct Turn {
 
 class ManySessions {
  public:
-  ManySessions(uint32_t slots, uint64_t seed) : random_(seed), engine_(slots) {
+  // `pages`: kinds of which there are enough for as many sessions of 40 tokens.
+  ManySessions(uint32_t slots, uint64_t seed, const std::vector<PageKind>& pages = {})
+      : random_(seed), engine_(slots, pages, 40) {
     SchedulerOptions options;
     options.eos_ids = {kEos};
     scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
@@ -61,6 +63,9 @@ class ManySessions {
     ASSERT_TRUE(scheduler_->Plan(now_).empty());
     ASSERT_EQ(engine_.tails_used(), 0u);
     ASSERT_EQ(engine_.checkpoints_used(), 0u);
+    for (size_t kind = 0; kind < engine_.capacity().pages.size(); ++kind) {
+      ASSERT_EQ(engine_.pages_used(kind), 0u);
+    }
     ASSERT_EQ(sessions_.size(), 0u);
     ASSERT_EQ(metrics_.sessions.value(), 0);
     ASSERT_EQ(metrics_.state_slots_used.value(), 0);
@@ -136,6 +141,16 @@ TEST(SchedulerSessionsTest, TenThousandTurnsOverAThousandSessionsLeakNothing) {
   EXPECT_GT(many.most_slots(), kSessions * 9 / 10);
   // Its own tokens and the one before them: two turns' worth of one token each at the most.
   EXPECT_LE(many.computed(), many.prompt_tokens() + kTurns);
+  many.Finish();
+}
+
+// Slots for all, but pages for a part of them: sessions are dropped for their pages.
+TEST(SchedulerSessionsTest, NorWithPagesForAPartOfThem) {
+  SetLogLevel("warning");
+  ManySessions many(kSessions + 1, RandomTestSeed(),
+                    {{PageRule::kFenwick, 6, 0}, {PageRule::kAppended, 0, 0}});
+  many.Run();
+  EXPECT_GT(many.evicted(), kTurns / 100);
   many.Finish();
 }
 

@@ -625,5 +625,62 @@ TEST_F(SchedulerTest, AStreamOfNewPromptsDoesNotStarveAnOldOne) {
   RunAll();
 }
 
+// One session of 160 tokens fits, whatever the slots say.
+class SchedulerPagesTest : public testing::Test {
+ protected:
+  Client& Submit(size_t prompt, uint32_t max_tokens, uint32_t completions = 1) {
+    Client& client = clients_.emplace_back(completions);
+    auto request = MakeRequest(client, std::vector<uint32_t>(prompt, 5), max_tokens);
+    request->stop.ignore_eos = true;
+    submitted_ = scheduler_.Submit(request);
+    return client;
+  }
+
+  void Step() {
+    const StepPlan& plan = scheduler_.Plan(TimePoint());
+    if (!plan.empty()) scheduler_.Commit(engine_.Step(plan), TimePoint());
+  }
+
+  FakeEngine engine_{4, {{PageRule::kAppended, 0, 0}}, 40};  // eight pages
+  Dispatcher dispatcher_;
+  Metrics metrics_;
+  SessionTable sessions_{{}, metrics_};
+  Scheduler scheduler_{engine_, sessions_, dispatcher_, metrics_, SchedulerOptions()};
+  std::deque<Client> clients_;
+  absl::Status submitted_;
+};
+
+TEST_F(SchedulerPagesTest, ARequestWaitsUntilAllItsPagesAreThere) {
+  Client& first = Submit(20, 60);   // five pages
+  Client& second = Submit(20, 60);  // five more: three are left
+  Submit(4, 10);                    // none, but it stands behind the second
+  Step();
+  EXPECT_EQ(scheduler_.running(), 1u);
+  EXPECT_EQ(scheduler_.waiting(), 2u);
+  for (int i = 0; i < 300 && !(first.Read(), first.end.has_value()); ++i) Step();
+  EXPECT_EQ(first.tokens().size(), 60u);
+  for (int i = 0; i < 300 && !(second.Read(), second.end.has_value()); ++i) Step();
+  EXPECT_EQ(second.end, absl::OkStatus());
+  EXPECT_EQ(second.tokens().size(), 60u);
+  EXPECT_EQ(engine_.pages_used(0), 0u);
+}
+
+TEST_F(SchedulerPagesTest, SeveralCompletionsCountTheirPromptsPagesOnceMore) {
+  Submit(32, 16, 1);
+  EXPECT_TRUE(submitted_.ok());
+  Submit(32, 0, 3);  // 4 times 2 pages
+  EXPECT_TRUE(submitted_.ok());
+  Submit(32, 16, 3);  // 4 times 3 pages
+  EXPECT_EQ(submitted_.code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(SchedulerPagesTest, WhatCanNeverFitIsRefusedAndSaysWhatToDo) {
+  Submit(20, 1000);
+  EXPECT_EQ(submitted_.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(submitted_.message()),
+              testing::AllOf(testing::HasSubstr("1020 tokens"), testing::HasSubstr("max_tokens"),
+                             testing::HasSubstr("--state-memory")));
+}
+
 }  // namespace
 }  // namespace rivulet

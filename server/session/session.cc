@@ -11,16 +11,28 @@ namespace rivulet {
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(Engine& engine) {
   RIVULET_ASSIGN_OR_RETURN(CheckpointHandle checkpoint, CheckpointHandle::Acquire(engine));
   RIVULET_ASSIGN_OR_RETURN(TailHandle tail, TailHandle::Acquire(engine));
-  return std::unique_ptr<Session>(new Session(engine, std::move(checkpoint), std::move(tail)));
+  std::vector<PageTable> pages;
+  const std::vector<PageCapacity>& kinds = engine.capacity().pages;
+  for (size_t i = 0; i < kinds.size(); ++i) pages.emplace_back(kinds[i].kind, engine.pages(i));
+  return std::unique_ptr<Session>(
+      new Session(engine, std::move(checkpoint), std::move(tail), std::move(pages)));
 }
 
-Session::Session(Engine& engine, CheckpointHandle checkpoint, TailHandle tail)
-    : engine_(engine), checkpoint_(std::move(checkpoint)), tail_(std::move(tail)) {}
+Session::Session(Engine& engine, CheckpointHandle checkpoint, TailHandle tail,
+                 std::vector<PageTable> page_tables)
+    : engine_(engine),
+      checkpoint_(std::move(checkpoint)),
+      tail_(std::move(tail)),
+      page_tables_(std::move(page_tables)),
+      segment_pages_(page_tables_.size()) {}
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Fork() const {
   RIVULET_CHECK(!segment_planned(), "forks while a segment is planned");
   RIVULET_ASSIGN_OR_RETURN(TailHandle tail, tail_.Copy());
-  std::unique_ptr<Session> fork(new Session(engine_, checkpoint_.Share(), std::move(tail)));
+  std::vector<PageTable> pages;
+  for (const PageTable& table : page_tables_) pages.push_back(table.Fork());
+  std::unique_ptr<Session> fork(
+      new Session(engine_, checkpoint_.Share(), std::move(tail), std::move(pages)));
   fork->tokens_ = tokens_;
   fork->token_counts_ = token_counts_;
   fork->position_ = position_;
@@ -46,22 +58,48 @@ absl::StatusOr<Segment> Session::PlanSegment(size_t first_token, size_t count) {
   segment.position = position_;
   segment.tail = tail_.slot();
   segment.checkpoint_in = segment.checkpoint_out = checkpoint_.slot();
+  RIVULET_RETURN_IF_ERROR(PlanPages(count));
+  segment.pages = segment_pages_.data();
+  planned_ = count;
   if (Folds(position_, count) && checkpoint_.shared()) {
-    RIVULET_ASSIGN_OR_RETURN(next_checkpoint_, CheckpointHandle::Acquire(engine_));
+    auto next = CheckpointHandle::Acquire(engine_);
+    if (!next.ok()) {
+      CancelSegment();
+      return next.status();
+    }
+    next_checkpoint_ = *std::move(next);
     segment.checkpoint_out = next_checkpoint_.slot();
   }
-  planned_ = count;
   return segment;
+}
+
+// All kinds or none.
+absl::Status Session::PlanPages(size_t count) {
+  for (size_t kind = 0; kind < page_tables_.size(); ++kind) {
+    const auto pages = page_tables_[kind].Plan(position_, count);
+    if (!pages.ok()) {
+      CancelSegment();
+      return pages.status();
+    }
+    segment_pages_[kind] = *pages;
+  }
+  return absl::OkStatus();
+}
+
+uint64_t Session::MissingPages(size_t kind, uint64_t tokens) const {
+  return page_tables_[kind].Missing(position_, tokens, kLongestSegment);
 }
 
 void Session::CommitSegment() {
   RIVULET_CHECK(segment_planned(), "commits a segment that was not planned");
   position_ += std::exchange(planned_, 0);
+  for (PageTable& table : page_tables_) table.Commit();
   if (next_checkpoint_.held()) checkpoint_ = std::move(next_checkpoint_);
   next_checkpoint_ = CheckpointHandle();
 }
 
 void Session::CancelSegment() {
+  for (PageTable& table : page_tables_) table.Cancel();
   planned_ = 0;
   next_checkpoint_ = CheckpointHandle();
 }

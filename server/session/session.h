@@ -27,6 +27,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/ops/sampling/sampling.h"
+#include "kernels/recurrence/pages.h"
 #include "server/engine/engine.h"
 #include "server/session/state_handles.h"
 
@@ -37,8 +38,9 @@ class Session {
   // A session without tokens. Takes one checkpoint and one tail, or nothing and RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<Session>> Create(Engine& engine);
 
-  // A second session that goes on from here: the checkpoint is shared, the tail copied, so it costs
-  // the same however long the context is (but for the token ids, 4 bytes each). Takes one tail, or
+  // A second session that goes on from here: the checkpoint and the pages are shared, the tail is
+  // copied, so it costs the same however long the context is (but for the token ids and numbers of
+  // pages, 4 bytes each). Takes one tail, or
   // nothing and RESOURCE_EXHAUSTED. The two may come to need a checkpoint more: count one for each
   // session that lives. REQUIRES: no segment is planned.
   absl::StatusOr<std::unique_ptr<Session>> Fork() const;
@@ -67,13 +69,22 @@ class Session {
   void CancelSegment();
   bool segment_planned() const { return planned_ != 0; }
 
+  // Pages of the engine's kind that it holds.
+  uint64_t pages(size_t kind) const { return page_tables_[kind].pages(); }
+  // The most that it may still take until it holds `tokens` tokens.
+  uint64_t MissingPages(size_t kind, uint64_t tokens) const;
+
  private:
-  Session(Engine& engine, CheckpointHandle checkpoint, TailHandle tail);
+  Session(Engine& engine, CheckpointHandle checkpoint, TailHandle tail,
+          std::vector<PageTable> page_tables);
+  absl::Status PlanPages(size_t count);
 
   Engine& engine_;
   CheckpointHandle checkpoint_;
   CheckpointHandle next_checkpoint_;  // held while a segment that folds elsewhere is planned
   TailHandle tail_;
+  std::vector<PageTable> page_tables_;       // one for each of the engine's kinds
+  std::vector<SegmentPages> segment_pages_;  // of the planned segment
   std::vector<uint32_t> tokens_;
   TokenCounts token_counts_;
   uint64_t position_ = 0;

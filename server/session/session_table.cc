@@ -351,6 +351,14 @@ size_t SessionTable::idle_states() const {
   return idle_states_.size() + garbage_.size();
 }
 
+uint64_t SessionTable::idle_pages(size_t kind) const {
+  MutexLock lock(&mutex_);
+  uint64_t pages = 0;
+  for (const auto& entry : idle_states_) pages += entry->state->pages(kind);
+  for (const auto& state : garbage_) pages += state != nullptr ? state->pages(kind) : 0;
+  return pages;
+}
+
 void SessionTable::Reap() {
   std::vector<std::unique_ptr<Session>> garbage;  // destroyed without the lock
   const TimePoint oldest = options_.now() - options_.time_to_live;

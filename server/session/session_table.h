@@ -155,6 +155,8 @@ class SessionTable {
 
   // ---- The engine thread.
 
+  // Pages of a kind that the states of idle_states() hold.
+  uint64_t idle_pages(size_t kind) const;
   // Destroys the states of deleted sessions and drops those that were idle too long.
   void Reap();
   // When the next idle session will have been idle too long; TimePoint::max() for never.

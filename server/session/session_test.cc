@@ -130,7 +130,14 @@ TEST(SessionTest, SessionsThatShareACheckpointNeverBlockEachOtherForGood) {
 // own processed tokens.
 class Lives {
  public:
-  explicit Lives(uint32_t seed) : random_(seed), engine_(6) {}
+  explicit Lives(uint32_t seed)
+      : random_(seed),
+        engine_(6,
+                {{PageRule::kFenwick, 5, 0},
+                 {PageRule::kRewrittenFenwick, 4, 0},
+                 {PageRule::kAppended, 0, 0},
+                 {PageRule::kAppended, 0, 50}},
+                100000) {}
 
   void Live() {
     const size_t pick = sessions_.empty() ? 0 : random_() % sessions_.size();
@@ -149,6 +156,8 @@ class Lives {
     }
     ASSERT_EQ(engine_.tails_used(), sessions_.size());
     ASSERT_LE(engine_.checkpoints_used(), sessions_.size());
+    if (!sessions_.empty()) return;
+    for (size_t kind = 0; kind < 4; ++kind) ASSERT_EQ(engine_.pages_used(kind), 0u);
   }
 
  private:
