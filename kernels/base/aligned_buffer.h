@@ -6,8 +6,10 @@
 #define RIVULET_KERNELS_BASE_ALIGNED_BUFFER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
+#include <new>
 
 #include "kernels/base/tensor_view.h"
 
@@ -73,6 +75,10 @@ class Workspace {
     if (next_ < blocks_.size() && used_ + count <= blocks_[next_].size()) return Bump(count);
     NextBlock(count);
     return Bump(count);
+  }
+  uint32_t* TakeIndices(size_t count) {
+    static_assert(sizeof(uint32_t) == sizeof(float));
+    return new (TakeFloats(count)) uint32_t[count];
   }
   void Reset() {
     next_ = 0;

@@ -77,6 +77,15 @@ TEST(WorkspaceTest, HandsOutDisjointAlignedRowsThatStay) {
   }
 }
 
+TEST(WorkspaceTest, IndicesShareTheMemoryWithoutOverlap) {
+  Workspace workspace;
+  uint32_t* indices = workspace.TakeIndices(17);
+  float* floats = workspace.TakeFloats(1);
+  for (uint32_t i = 0; i < 17; ++i) indices[i] = i;
+  *floats = 1;
+  EXPECT_EQ(indices[16], 16u);
+}
+
 TEST(WorkspaceTest, ResetUsesTheSameMemoryAgain) {
   Workspace workspace;
   const auto step = [&] {

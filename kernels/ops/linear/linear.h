@@ -56,6 +56,18 @@ class Linear {
   // padding.
   void Apply(ConstFloatMatrix x, FloatMatrix y, ThreadPool& pool) const;
 
+  // Apply in pieces, for a caller that runs those of several maps as one parallel loop: all of
+  // Pieces(T) of them, in any order and on any threads, do what Apply does.
+  size_t Pieces(size_t rows) const;
+  void ApplyPiece(ConstFloatMatrix x, FloatMatrix y, size_t piece) const;
+
+  // Multiply-adds or bytes of weights, whichever is more, and how many of them are worth handing to
+  // a pool. One core reads 15 to 40 bytes in a nanosecond from memory, and a thread that is still
+  // looking for work (thread_pool.cc) takes about one microsecond to find it. Chosen by
+  // measurement: docs/performance.md.
+  size_t Cost(size_t rows) const;
+  static constexpr size_t kWorthSharing = 150'000;
+
  private:
   size_t inputs_ = 0;
   size_t outputs_ = 0;

@@ -208,10 +208,7 @@ AlignedBuffer<float> PackBias(const std::vector<LinearSource>& sources, size_t o
   return bias;
 }
 
-// Multiply-adds or bytes of weights that are worth handing to the pool. One core reads 15 to 40
-// bytes in a nanosecond from memory, and a thread that is still looking for work (thread_pool.cc)
-// takes about one microsecond to find it. Chosen by measurement: docs/performance.md.
-constexpr size_t kWorthSharing = 150'000;
+size_t GroupsOf(size_t count, size_t most) { return (count + most - 1) / most; }
 
 }  // namespace
 
@@ -235,28 +232,34 @@ size_t Linear::weight_bytes() const {
          bias_.size() * sizeof(float);
 }
 
-void Linear::Apply(ConstFloatMatrix x, FloatMatrix y, ThreadPool& pool) const {
+size_t Linear::Pieces(size_t rows) const {
+  return GroupsOf(PaddedColumns(outputs_) / kBlock, kTaskPanels) * GroupsOf(rows, kTaskTokens);
+}
+
+size_t Linear::Cost(size_t rows) const {
+  return std::max(rows * PaddedColumns(outputs_) * inputs_, weight_bytes());
+}
+
+void Linear::ApplyPiece(ConstFloatMatrix x, FloatMatrix y, size_t piece) const {
   const LinearArguments arguments{x, y, inputs_, outputs_, bias_.data()};
-  const auto task = [&](const LinearRange& range) {
-    if (dtype_ == DType::kFloat32) {
-      HWY_DYNAMIC_DISPATCH(LinearTaskFloat32)(arguments, panels_fp32_.data(), range);
-    } else {
-      HWY_DYNAMIC_DISPATCH(LinearTaskBFloat16)(arguments, panels_bf16_.data(), range);
-    }
-  };
   const size_t panels = PaddedColumns(outputs_) / kBlock;
-  const size_t panel_groups = (panels + kTaskPanels - 1) / kTaskPanels;
-  const size_t token_groups = (x.rows + kTaskTokens - 1) / kTaskTokens;
-  const auto run = [&](size_t i) {
-    const size_t panel = i / token_groups * kTaskPanels;
-    const size_t group = i % token_groups;
-    task({x.rows * group / token_groups, x.rows * (group + 1) / token_groups, panel,
-          std::min(panel + kTaskPanels, panels)});
-  };
-  const size_t tasks = panel_groups * token_groups;
-  const size_t multiply_adds = x.rows * panels * kBlock * inputs_;
-  if (std::max(multiply_adds, weight_bytes()) >= kWorthSharing) return pool.ParallelFor(tasks, run);
-  for (size_t i = 0; i < tasks; ++i) run(i);
+  const size_t groups = GroupsOf(x.rows, kTaskTokens);
+  const size_t panel = piece / groups * kTaskPanels;
+  const size_t group = piece % groups;
+  const LinearRange range{x.rows * group / groups, x.rows * (group + 1) / groups, panel,
+                          std::min(panel + kTaskPanels, panels)};
+  if (dtype_ == DType::kFloat32) {
+    HWY_DYNAMIC_DISPATCH(LinearTaskFloat32)(arguments, panels_fp32_.data(), range);
+  } else {
+    HWY_DYNAMIC_DISPATCH(LinearTaskBFloat16)(arguments, panels_bf16_.data(), range);
+  }
+}
+
+void Linear::Apply(ConstFloatMatrix x, FloatMatrix y, ThreadPool& pool) const {
+  const size_t pieces = Pieces(x.rows);
+  const auto run = [&](size_t piece) { ApplyPiece(x, y, piece); };
+  if (Cost(x.rows) >= kWorthSharing) return pool.ParallelFor(pieces, run);
+  for (size_t piece = 0; piece < pieces; ++piece) run(piece);
 }
 
 }  // namespace rivulet

@@ -1,0 +1,248 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/ops/mixture_of_experts/mixture_of_experts.h"
+
+#include <set>
+#include <string>
+
+#include "kernels/base/test_support.h"
+
+namespace rivulet {
+namespace {
+
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+// One gated MLP's weights and what it computes.
+struct Expert {
+  Expert(size_t hidden_size, size_t width_size, std::mt19937_64& random)
+      : hidden(hidden_size),
+        width(width_size),
+        gate_up(RandomFloats(2 * width * hidden, random, 0.5f)),
+        down(RandomFloats(hidden * width, random, 0.5f)) {}
+
+  GatedMlp Pack(DType dtype) const {
+    const DType fp32 = DType::kFloat32;
+    return {Linear::Pack({{gate_up.data(), fp32, 2 * width, nullptr}}, hidden, dtype),
+            Linear::Pack({{down.data(), fp32, hidden, nullptr}}, width, dtype)};
+  }
+  std::vector<double> Apply(const float* x) const {
+    std::vector<double> y(hidden);
+    for (size_t i = 0; i < width; ++i) {
+      double gate = 0, up = 0;
+      for (size_t c = 0; c < hidden; ++c) {
+        gate += double{gate_up[i * hidden + c]} * x[c];
+        up += double{gate_up[(width + i) * hidden + c]} * x[c];
+      }
+      for (size_t c = 0; c < hidden; ++c) {
+        y[c] += down[c * width + i] * gate * Sigmoid(gate) * up;
+      }
+    }
+    return y;
+  }
+
+  size_t hidden, width;
+  std::vector<float> gate_up, down;
+};
+
+struct Shape {
+  std::string name;
+  ExpertChoice choice;
+  size_t hidden, width;
+  size_t shared_width = 0;  // 0: none
+  bool shared_gate = false;
+};
+
+struct Mixture {
+  Mixture(const Shape& of, std::mt19937_64& random)
+      : shape(of), router(RandomFloats((of.choice.experts + 1) * of.hidden, random)) {
+    for (size_t e = 0; e < of.choice.experts; ++e) {
+      experts.emplace_back(of.hidden, of.width, random);
+    }
+    if (of.shared_width > 0) shared.emplace(of.hidden, of.shared_width, random);
+  }
+
+  MixtureOfExperts Pack(DType dtype = DType::kFloat32) const {
+    const size_t outputs = shape.choice.experts + (shape.shared_gate ? 1 : 0);
+    std::vector<GatedMlp> packed;
+    for (const Expert& expert : experts) packed.push_back(expert.Pack(dtype));
+    std::optional<GatedMlp> packed_shared;
+    if (shared.has_value()) packed_shared = shared->Pack(dtype);
+    return {shape.choice,
+            Linear::Pack({{router.data(), DType::kFloat32, outputs, nullptr}}, shape.hidden,
+                         DType::kFloat32),
+            std::move(packed), std::move(packed_shared)};
+  }
+
+  double Logit(const float* x, size_t output) const {
+    double sum = 0;
+    for (size_t c = 0; c < shape.hidden; ++c) {
+      sum += double{router[output * shape.hidden + c]} * x[c];
+    }
+    return sum;
+  }
+
+  // The definition: sort all experts by probability, take the first few.
+  std::vector<double> Reference(const float* x) const {
+    const size_t count = shape.choice.experts, chosen = shape.choice.experts_per_token;
+    std::vector<std::pair<double, size_t>> order;
+    double sum_of_all = 0, sum_of_chosen = 0;
+    for (size_t e = 0; e < count; ++e) {
+      order.emplace_back(-std::exp(Logit(x, e)), e);
+      sum_of_all -= order.back().first;
+    }
+    std::sort(order.begin(), order.end());
+    for (size_t i = 0; i < chosen; ++i) sum_of_chosen -= order[i].first;
+    std::vector<double> y(shape.hidden);
+    const auto add = [&](double weight, const Expert& expert) {
+      const std::vector<double> output = expert.Apply(x);
+      for (size_t c = 0; c < shape.hidden; ++c) y[c] += weight * output[c];
+    };
+    for (size_t i = 0; i < chosen; ++i) {
+      const double sum = shape.choice.weights_sum_to_one ? sum_of_chosen : sum_of_all;
+      add(-order[i].first / sum, experts[order[i].second]);
+    }
+    if (shared.has_value()) add(shape.shared_gate ? Sigmoid(Logit(x, count)) : 1, *shared);
+    return y;
+  }
+
+  Shape shape;
+  std::vector<float> router;
+  std::vector<Expert> experts;
+  std::optional<Expert> shared;
+};
+
+class MixtureOfExpertsTest : public testing::TestWithParam<Shape> {
+ protected:
+  std::mt19937_64 random_{TestSeed()};
+  Mixture mixture_{GetParam(), random_};
+};
+
+TEST_P(MixtureOfExpertsTest, MatchesFp64) {
+  const size_t hidden = GetParam().hidden;
+  const MixtureOfExperts packed = mixture_.Pack();
+  ThreadPool pool(2);
+  for (const size_t tokens : {0, 1, 2, 40}) {
+    TestMatrix x(tokens, hidden, 1, 2), y(tokens, hidden, 2, 1);
+    x.Fill(RandomFloats(tokens * hidden, random_));
+    std::vector<double> reference;
+    for (size_t t = 0; t < tokens; ++t) {
+      for (double value : mixture_.Reference(x.view().row(t))) reference.push_back(value);
+    }
+    Workspace workspace;
+    packed.Apply(x.view(), y.view(), workspace, pool);
+    EXPECT_TRUE(Close(y.Values(), reference, 1e-5)) << tokens;
+    EXPECT_TRUE(y.CanariesAlive());
+  }
+}
+
+// Also more pairs than fit one pass, some experts that everybody has and some that nobody has.
+TEST_P(MixtureOfExpertsTest, RowsAloneAndInAnyCompanyHaveTheSameBits) {
+  const size_t hidden = GetParam().hidden;
+  const size_t tokens = MixtureOfExperts::kPassRows + 100;
+  TestMatrix x(tokens, hidden);
+  x.Fill(RandomFloats(tokens * hidden, random_));
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const MixtureOfExperts packed = mixture_.Pack(dtype);
+    std::vector<float> first;
+    ForEachFusedTarget([&](const char* target) {
+      for (const size_t threads : {1, 3}) {
+        ThreadPool pool(threads);
+        Workspace workspace;
+        TestMatrix together(tokens, hidden), alone(tokens, hidden), cut(tokens, hidden);
+        packed.Apply(x.view(), together.view(), workspace, pool);
+        for (size_t t = 0; t < tokens; ++t) {
+          workspace.Reset();
+          packed.Apply(x.view().Rows(t, 1), alone.view().Rows(t, 1), workspace, pool);
+        }
+        for (size_t t = 0, count = 0; t < tokens; t += count) {
+          count = std::min<size_t>(1 + random_() % 50, tokens - t);
+          workspace.Reset();
+          packed.Apply(x.view().Rows(t, count), cut.view().Rows(t, count), workspace, pool);
+        }
+        if (first.empty()) first = together.Values();
+        EXPECT_TRUE(SameBits(together.Values(), first)) << target << " threads " << threads;
+        EXPECT_TRUE(SameBits(alone.Values(), first)) << target << " threads " << threads;
+        EXPECT_TRUE(SameBits(cut.Values(), first)) << target << " threads " << threads;
+      }
+    });
+  }
+}
+
+TEST_P(MixtureOfExpertsTest, NaNStaysInItsRow) {
+  const size_t hidden = GetParam().hidden;
+  const MixtureOfExperts packed = mixture_.Pack();
+  ThreadPool pool(1);
+  TestMatrix x(3, hidden), with(3, hidden), without(3, hidden);
+  x.Fill(RandomFloats(3 * hidden, random_));
+  Workspace workspace;
+  packed.Apply(x.view(), without.view(), workspace, pool);
+  x.view().row(1)[0] = std::nanf("");
+  packed.Apply(x.view(), with.view(), workspace, pool);
+  for (const size_t t : {0, 2}) {
+    EXPECT_TRUE(SameBits({with.view().row(t), hidden}, {without.view().row(t), hidden}));
+  }
+  EXPECT_TRUE(std::isnan(with.view().row(1)[0]));
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, MixtureOfExpertsTest,
+                         testing::Values(Shape{"QwenNext", {8, 3, true}, 48, 20, 33, true},
+                                         Shape{"Granite", {5, 2, true}, 32, 16, 40, false},
+                                         Shape{"SoftmaxOverAll", {9, 2, false}, 33, 17, 0, false},
+                                         Shape{"OneOfOne", {1, 1, true}, 16, 16, 0, false},
+                                         Shape{"AllOfThem", {4, 4, false}, 16, 300, 8, true}),
+                         [](const auto& info) { return info.param.name; });
+
+std::vector<uint32_t> Chosen(const ExpertChoice& choice, std::vector<float> logits) {
+  std::vector<uint32_t> ids(choice.experts_per_token);
+  std::vector<float> weights(choice.experts_per_token);
+  ChooseExperts(choice, logits.data(), ids.data(), weights.data());
+  return ids;
+}
+
+TEST(ExpertChoiceTest, TakesTheLargestLowestIndexFirst) {
+  using Ids = std::vector<uint32_t>;
+  EXPECT_EQ(Chosen({5, 2}, {0, 3, 1, 2, -1}), (Ids{1, 3}));
+  EXPECT_EQ(Chosen({5, 2}, {1, 1, 1, 1, 1}), (Ids{0, 1}));
+  EXPECT_EQ(Chosen({5, 3}, {0, 2, 1, 1, 1}), (Ids{1, 2, 3}));
+  EXPECT_EQ(Chosen({5, 3}, {1, 1, 2, 1, 3}), (Ids{0, 2, 4}));
+  EXPECT_EQ(Chosen({3, 3}, {3, 2, 1}), (Ids{0, 1, 2}));
+  EXPECT_EQ(Chosen({4, 2}, {-1e30f, -INFINITY, 5, -INFINITY}), (Ids{0, 2}));
+}
+
+TEST(ExpertChoiceTest, NaNComesLastAndIdsStayDistinct) {
+  using Ids = std::vector<uint32_t>;
+  EXPECT_EQ(Chosen({4, 2}, {NAN, 1, NAN, 2}), (Ids{1, 3}));
+  EXPECT_EQ(Chosen({4, 3}, {NAN, 1, NAN, 2}), (Ids{0, 1, 3}));
+  EXPECT_EQ(Chosen({3, 2}, {NAN, NAN, NAN}), (Ids{0, 1}));
+}
+
+TEST(ExpertChoiceTest, MatchesASortOnRandomLogits) {
+  std::mt19937_64 random(TestSeed());
+  for (int round = 0; round < 300; ++round) {
+    const size_t experts = 1 + random() % 70, chosen = 1 + random() % experts;
+    std::vector<float> logits(experts);
+    for (float& logit : logits) logit = static_cast<float>(random() % 20);  // many ties
+    std::vector<uint32_t> order(experts);
+    for (uint32_t e = 0; e < experts; ++e) order[e] = e;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t a, uint32_t b) { return logits[a] > logits[b]; });
+    const std::set<uint32_t> sorted(order.begin(), order.begin() + static_cast<long>(chosen));
+    EXPECT_EQ(Chosen({experts, chosen}, logits),
+              std::vector<uint32_t>(sorted.begin(), sorted.end()));
+  }
+}
+
+TEST(ExpertChoiceTest, WeightsAreOfTheChosenOrOfAll) {
+  uint32_t ids[2];
+  float weights[2];
+  std::vector<float> logits = {0, std::log(2.0f), std::log(5.0f)};
+  ChooseExperts({3, 2, true}, logits.data(), ids, weights);
+  EXPECT_NEAR(weights[0], 2.0 / 7, 1e-6);
+  EXPECT_NEAR(weights[1], 5.0 / 7, 1e-6);
+  logits = {0, std::log(2.0f), std::log(5.0f)};
+  ChooseExperts({3, 2, false}, logits.data(), ids, weights);
+  EXPECT_NEAR(weights[0], 2.0 / 8, 1e-6);
+  EXPECT_NEAR(weights[1], 5.0 / 8, 1e-6);
+}
+
+}  // namespace
+}  // namespace rivulet
