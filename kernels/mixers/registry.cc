@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/strings.h"
+#include "kernels/mixers/anna/anna.h"
 #include "kernels/mixers/gla/gla.h"
 #include "kernels/mixers/h3/h3.h"
 #include "kernels/mixers/hla/hla.h"
@@ -22,6 +23,7 @@ constexpr MixerEntry kMixers[] = {
     {"retnet", MakeRetNet},
     {"mamba2", MakeMamba2},
     {"hla", MakeHla},
+    {"anna", MakeAnna},
     {"mamba", MakeMamba},
     {"h3", MakeH3},
 };

@@ -1,0 +1,555 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/mixers/anna/anna.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/base/test_support.h"
+#include "kernels/mixers/anna/anna_config.h"
+#include "kernels/mixers/anna/anna_hash.h"
+#include "kernels/mixers/anna/anna_recurrence.h"
+#include "kernels/mixers/anna/anna_reference.h"
+#include "kernels/mixers/mixer_suite.h"
+#include "nlohmann/json.hpp"
+
+namespace rivulet {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr char kVectors[] = "kernels/mixers/anna/vectors/vectors.json";
+
+// The recurrence alone: columns q_buckets | k_buckets | v. Buckets are given and not hashed from
+// anything, so that no rounding of a projection decides about the comparison; they are the whole
+// parts of the suite's numbers.
+class CoreSubject : public SuiteSubject {
+ public:
+  explicit CoreSubject(const AnnaShape& shape) : recurrence_(shape, layout_) {}
+
+  std::vector<InputField> fields() const override {
+    const double buckets = static_cast<double>(head().buckets);
+    const size_t tables = head().tables, heads = shape().heads, e = head().value_dim;
+    return {{"q_buckets", 0, heads, tables, tables, 0.0, buckets},
+            {"k_buckets", bucket_columns(), heads, tables, tables, 0.0, buckets},
+            {"v", 2 * bucket_columns(), heads, e, e, -1.0, 1.0}};
+  }
+  size_t input_columns() const override { return 2 * bucket_columns() + value_columns(); }
+  size_t output_columns() const override { return shape().heads * head().padded_value(); }
+  const StateLayout& layout() const override { return layout_; }
+  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
+           FloatMatrix outputs, ThreadPool& pool) override {
+    recurrence_.Run(segments, state, Split(inputs, memory_), outputs, pool);
+  }
+  std::vector<double> Reference(ConstFloatMatrix inputs) const override {
+    std::vector<float> memory;
+    return AnnaReference(shape(), Split(inputs, memory));
+  }
+
+ private:
+  const AnnaShape& shape() const { return recurrence_.shape(); }
+  const BucketShape& head() const { return shape().head; }
+  size_t bucket_columns() const { return shape().heads * head().tables; }
+  size_t value_columns() const { return shape().heads * head().value_dim; }
+  AnnaInput Split(ConstFloatMatrix x, std::vector<float>& memory) const {
+    memory.resize(x.rows * x.columns);
+    const FloatMatrix whole{memory.data(), x.rows, x.columns, x.columns};
+    for (size_t t = 0; t < x.rows; ++t) {
+      std::copy_n(x.row(t), x.columns, whole.row(t));
+      for (size_t i = 0; i < 2 * bucket_columns(); ++i) {
+        whole.row(t)[i] = std::floor(whole.row(t)[i]);
+      }
+    }
+    return {whole.Columns(0, bucket_columns()), whole.Columns(bucket_columns(), bucket_columns()),
+            whole.Columns(2 * bucket_columns(), value_columns())};
+  }
+
+  StateLayout layout_;
+  AnnaRecurrence recurrence_;
+  std::vector<float> memory_;
+};
+
+SuiteCase Core(std::string name, const AnnaShape& shape) {
+  return {std::move(name), [shape] { return std::make_unique<CoreSubject>(shape); }};
+}
+
+std::vector<SuiteCase> CoreCases() {
+  return {
+      Core("e16_one_table", {3, {1, 4, 16}}), Core("e24_strict", {2, {3, 8, 24}, false}),
+      Core("e32", {2, {16, 16, 32}}), Core("e64", {4, {8, 64, 64}}),
+      Core("e100_strict", {1, {5, 27, 100}, false}), Core("e128", {2, {4, 64, 128}}),
+      Core("e256_strict", {1, {16, 32, 256}, false}),
+      // So many buckets that the first queries find nothing but their own key, or nothing at all.
+      Core("e16_sparse", {2, {2, 32, 16}}), Core("e16_sparse_strict", {2, {2, 32, 16}, false})};
+}
+
+INSTANTIATE_TEST_SUITE_P(Anna, MixerSuite, testing::ValuesIn(CoreCases()), SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(AnnaLayer, MixerSuite, testing::ValuesIn(LayerCases(kVectors, MakeAnna)),
+                         SuiteCaseName);
+
+TEST(Anna, CoreVectors) {
+  CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
+    return std::make_unique<CoreSubject>(AnnaShape{
+        p.at("heads"), {p.at("tables"), p.at("buckets"), p.at("value_dim")}, p.at("include_self")});
+  });
+}
+
+TEST(Anna, LayerVectors) { CheckLayerVectors(kVectors, MakeAnna); }
+
+// --- hashing -----------------------------------------------------------------------------------
+
+struct HashCase {
+  AnnaHashShape shape;
+  std::vector<float> projections;
+
+  size_t vector_columns() const { return shape.heads * shape.key_dim; }
+  size_t bucket_columns() const { return shape.heads * shape.tables; }
+};
+
+HashCase RandomHash(const AnnaHashShape& shape, std::mt19937_64& random) {
+  const size_t count = shape.heads * shape.groups() * shape.group_outputs() * shape.key_dim;
+  return {shape, RandomFloats(count, random)};
+}
+
+std::vector<AnnaHashShape> HashShapes() {
+  constexpr HashFamily kSim = HashFamily::kSimHash, kCross = HashFamily::kCrossPolytope;
+  return {{kSim, 1, 16, 1, 1},    {kSim, 3, 24, 5, 3},    {kSim, 2, 64, 16, 6},
+          {kSim, 1, 128, 7, 11},  {kSim, 1, 256, 2, 23},  {kSim, 2, 2, 9, 8},
+          {kCross, 2, 16, 4, 2},  {kCross, 3, 24, 3, 1},  {kCross, 1, 64, 16, 2},
+          {kCross, 1, 130, 2, 1}, {kCross, 1, 256, 1, 2}, {kCross, 2, 3, 5, 4}};
+}
+
+// Buckets of queries, then of keys, of all tokens in one call.
+std::vector<float> Hash(const HashCase& hash, const TestMatrix& q, const TestMatrix& k,
+                        size_t threads) {
+  ThreadPool pool(threads);
+  TestMatrix q_buckets(q.view().rows, hash.bucket_columns()),
+      k_buckets(q.view().rows, hash.bucket_columns());
+  AnnaHash(hash.shape, hash.projections.data())
+      .Apply(q.view(), k.view(), q_buckets.view(), k_buckets.view(), pool);
+  EXPECT_TRUE(q_buckets.CanariesAlive() && k_buckets.CanariesAlive());
+  std::vector<float> all = q_buckets.Values();
+  const std::vector<float> keys = k_buckets.Values();
+  all.insert(all.end(), keys.begin(), keys.end());
+  return all;
+}
+
+// Buckets of queries and keys that are both `values`, one token.
+std::vector<float> HashOne(const HashCase& hash, std::span<const float> values) {
+  TestMatrix x(1, hash.vector_columns());
+  x.Fill(values);
+  return Hash(hash, x, x, 1);
+}
+
+TEST(AnnaHash, AgreesWithFp64AwayFromTies) {
+  std::mt19937_64 random(TestSeed());
+  for (const AnnaHashShape& shape : HashShapes()) {
+    SCOPED_TRACE(shape.key_dim);
+    constexpr size_t kTokens = 37;
+    const HashCase hash = RandomHash(shape, random);
+    TestMatrix q(kTokens, hash.vector_columns()), k(kTokens, hash.vector_columns());
+    q.Fill(RandomFloats(kTokens * hash.vector_columns(), random));
+    k.Fill(RandomFloats(kTokens * hash.vector_columns(), random));
+    const std::vector<float> buckets = Hash(hash, q, k, 2);
+    size_t ties = 0;
+    for (size_t i = 0; i < buckets.size(); ++i) {
+      const size_t table = i % shape.tables, head = i / shape.tables % shape.heads;
+      const size_t token = i / hash.bucket_columns();
+      const FloatMatrix x = token < kTokens ? q.view() : k.view();
+      const AnnaBucket expected =
+          AnnaBucketReference(shape, hash.projections.data(), head, table,
+                              x.row(token % kTokens) + head * shape.key_dim);
+      if (expected.margin < 1e-4) {
+        ++ties;
+        continue;
+      }
+      ASSERT_EQ(buckets[i], static_cast<float>(expected.bucket)) << "token " << token;
+    }
+    EXPECT_LT(ties, buckets.size() / 20 + 1);
+  }
+}
+
+TEST(AnnaHash, RowsThreadsAndTargetsDoNotChangeABit) {
+  std::mt19937_64 random(TestSeed());
+  for (const AnnaHashShape& shape : HashShapes()) {
+    SCOPED_TRACE(shape.key_dim);
+    constexpr size_t kTokens = 40;
+    const HashCase hash = RandomHash(shape, random);
+    // Projections near zero: one more rounding, or another order, flips some of the signs.
+    TestMatrix q(kTokens, hash.vector_columns(), 1, 3), k(kTokens, hash.vector_columns());
+    std::vector<float> values = RandomFloats(kTokens * hash.vector_columns(), random);
+    q.Fill(values);
+    std::reverse(values.begin(), values.end());
+    k.Fill(values);
+    const std::vector<float> together = Hash(hash, q, k, 1);
+    ForEachFusedTarget([&](const char* target) {
+      for (size_t threads : {1, 2, 3}) {
+        EXPECT_TRUE(SameBits(Hash(hash, q, k, threads), together)) << target << " " << threads;
+      }
+    });
+    for (size_t t = 0; t < kTokens; ++t) {
+      const std::vector<float> alone =
+          HashOne(hash, std::span(q.view().row(t), hash.vector_columns()));
+      EXPECT_TRUE(std::equal(alone.begin(), alone.begin() + hash.bucket_columns(),
+                             together.begin() + t * hash.bucket_columns()))
+          << "token " << t;
+    }
+  }
+}
+
+// x · y with y a little off -x's mirror image: sums of rounding errors, whose signs depend on the
+// order of the summation. A definition in one fixed order decides them all.
+TEST(AnnaHash, ATieIsDecidedByTheOneOrderOfTheSum) {
+  std::mt19937_64 random(TestSeed());
+  constexpr size_t kDim = 64, kTables = 40;
+  HashCase hash{{HashFamily::kSimHash, 1, kDim, kTables, 1}, {}};
+  hash.projections = RandomFloats(kTables * kDim, random);
+  std::vector<float> x = RandomFloats(kDim / 2, random);
+  x.insert(x.end(), x.begin(), x.end());
+  for (size_t table = 0; table < kTables; ++table) {
+    float* row = &hash.projections[table * kDim];
+    for (size_t i = 0; i < kDim / 2; ++i) row[kDim / 2 + i] = -row[i];
+  }
+  const std::vector<float> buckets = HashOne(hash, x);
+  for (size_t table = 0; table < kTables; ++table) {
+    float sum = 0;
+    for (size_t i = 0; i < kDim; ++i) {
+      sum = std::fma(x[i], hash.projections[table * kDim + i], sum);
+    }
+    EXPECT_EQ(buckets[table], sum >= 0 ? 1.0f : 0.0f) << "table " << table;
+  }
+}
+
+TEST(AnnaHash, TiesOfSimHashAreOnes) {
+  const HashCase hash{{HashFamily::kSimHash, 1, 2, 2, 2}, {1, 0, 0, 1, -1, 0, 0, -1}};
+  EXPECT_THAT(HashOne(hash, std::vector<float>{0.0f, 0.0f}), testing::ElementsAre(3, 3, 3, 3));
+  EXPECT_THAT(HashOne(hash, std::vector<float>{-0.0f, -0.0f}), testing::ElementsAre(3, 3, 3, 3));
+  // The first hash is the lowest bit.
+  EXPECT_THAT(HashOne(hash, std::vector<float>{1.0f, -1.0f}), testing::ElementsAre(1, 2, 1, 2));
+}
+
+TEST(AnnaHash, TiesOfCrossPolytopeTakeTheLowestIndexAndPlus) {
+  const HashCase hash{{HashFamily::kCrossPolytope, 1, 3, 1, 1}, {1, 0, 0, 0, 1, 0, 0, 0, 1}};
+  const auto bucket = [&](float a, float b, float c) {
+    return HashOne(hash, std::vector<float>{a, b, c})[0];
+  };
+  EXPECT_EQ(bucket(0, 0, 0), 0);
+  EXPECT_EQ(bucket(-0.0f, -0.0f, -0.0f), 0);
+  EXPECT_EQ(bucket(0, 2, -2), 1);
+  EXPECT_EQ(bucket(0, -2, 2), 1 + 3);
+  EXPECT_EQ(bucket(1, 2, -3), 2 + 3);
+}
+
+TEST(AnnaHash, NoVectorLeavesTheTable) {
+  std::mt19937_64 random(TestSeed());
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const AnnaHashShape& shape : HashShapes()) {
+    const HashCase hash = RandomHash(shape, random);
+    for (const float value : {kNan, kInfinity, -kInfinity, 3e38f}) {
+      std::vector<float> x(hash.vector_columns(), value);
+      for (const bool mixed : {false, true}) {
+        if (mixed) x[x.size() / 2] = 1.0f;
+        for (const float bucket : HashOne(hash, x)) {
+          EXPECT_GE(bucket, 0.0f);
+          EXPECT_LT(bucket, static_cast<float>(shape.buckets()));
+        }
+      }
+    }
+  }
+}
+
+// --- what it is for ----------------------------------------------------------------------------
+
+std::vector<float> Rows(size_t tokens, size_t columns,
+                        const std::function<float(size_t, size_t)>& value) {
+  std::vector<float> rows(tokens * columns);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = value(i / columns, i % columns);
+  return rows;
+}
+
+// Hashing and recurrence of one head. Rows are flat; returns [T, Ep].
+std::vector<float> Attend(const HashCase& hash, size_t value_dim, bool include_self,
+                          const std::vector<float>& q, const std::vector<float>& k,
+                          const std::vector<float>& v) {
+  const size_t tokens = q.size() / hash.shape.key_dim;
+  TestMatrix queries(tokens, hash.shape.key_dim), keys(tokens, hash.shape.key_dim),
+      values(tokens, value_dim), q_buckets(tokens, hash.shape.tables),
+      k_buckets(tokens, hash.shape.tables), out(tokens, PaddedColumns(value_dim));
+  queries.Fill(q);
+  keys.Fill(k);
+  values.Fill(v);
+  ThreadPool pool(1);
+  AnnaHash(hash.shape, hash.projections.data())
+      .Apply(queries.view(), keys.view(), q_buckets.view(), k_buckets.view(), pool);
+  StateLayout layout;
+  const AnnaRecurrence recurrence(
+      {1, {hash.shape.tables, hash.shape.buckets(), value_dim}, include_self}, layout);
+  AlignedBuffer<std::byte> checkpoint(layout.checkpoint_bytes()), tail(layout.tail_bytes());
+  LayerState state;
+  state.checkpoints = checkpoint.data();
+  state.tails = tail.data();
+  const Segment segment{.first_token = 0, .tokens = tokens};
+  recurrence.Run(std::span(&segment, 1), state, {q_buckets.view(), k_buckets.view(), values.view()},
+                 out.view(), pool);
+  return out.Values();
+}
+
+// Match2 (mixers.md 14.7): is there an earlier x_j, or x_i itself, with x_i + x_j = 0 modulo 37?
+constexpr size_t kModulus = 37, kLength = 32;
+
+std::vector<size_t> RandomResidues(std::mt19937_64& random) {
+  std::vector<size_t> x(kLength);
+  for (size_t& residue : x) residue = random() % kModulus;
+  return x;
+}
+
+size_t Negative(size_t residue) { return (kModulus - residue) % kModulus; }
+
+bool HasMatch(const std::vector<size_t>& x, size_t i) {
+  return std::find(x.begin(), x.begin() + i + 1, Negative(x[i])) != x.begin() + i + 1;
+}
+
+struct Match2Errors {
+  size_t missed = 0, invented = 0, matches = 0, tokens = 0;
+
+  void Count(bool expected, bool found) {
+    ++tokens;
+    matches += expected ? 1 : 0;
+    missed += expected && !found ? 1 : 0;
+    invented += found && !expected ? 1 : 0;
+  }
+};
+
+// Keys (cos, sin)(2π(-x)/37) and queries (cos, sin)(2πx/37), up to `noise` apart where they match.
+// Values are one-hot: the output's number -x says whether that residue was found.
+Match2Errors CircleMatch2(size_t tables, double noise, std::mt19937_64& random) {
+  const HashCase hash = RandomHash({HashFamily::kSimHash, 1, 2, tables, 6}, random);
+  std::uniform_real_distribution<double> error(-noise, noise);
+  const auto circle = [&](size_t residue, size_t coordinate) {
+    const double angle = 2 * M_PI * static_cast<double>(residue) / kModulus + error(random);
+    return static_cast<float>(coordinate == 0 ? std::cos(angle) : std::sin(angle));
+  };
+  Match2Errors errors;
+  for (int round = 0; round < 20; ++round) {
+    const std::vector<size_t> x = RandomResidues(random);
+    const std::vector<float> out = Attend(
+        hash, kModulus, true, Rows(kLength, 2, [&](size_t t, size_t c) { return circle(x[t], c); }),
+        Rows(kLength, 2, [&](size_t t, size_t c) { return circle(Negative(x[t]), c); }),
+        Rows(kLength, kModulus, [&](size_t t, size_t c) { return x[t] == c ? 1.0f : 0.0f; }));
+    for (size_t i = 0; i < kLength; ++i) {
+      const float weight = out[i * PaddedColumns(kModulus) + Negative(x[i])];
+      errors.Count(HasMatch(x, i), weight > 0);
+    }
+  }
+  return errors;
+}
+
+TEST(AnnaMatch2, EqualVectorsAlwaysCollide) {
+  std::mt19937_64 random(TestSeed());
+  const Match2Errors errors = CircleMatch2(1, 0.0, random);
+  EXPECT_GT(errors.matches, 200u);
+  EXPECT_LT(errors.matches, errors.tokens - 100);
+  EXPECT_EQ(errors.missed, 0u);
+  EXPECT_EQ(errors.invented, 0u);
+}
+
+// What tables are for: each one separates some of the near pairs, all of them together none.
+TEST(AnnaMatch2, EnoughTablesFindEveryNearPair) {
+  std::mt19937_64 random(TestSeed());
+  EXPECT_GT(CircleMatch2(1, 0.04, random).missed, 0u);
+  const Match2Errors many = CircleMatch2(16, 0.04, random);
+  EXPECT_EQ(many.missed, 0u);
+  EXPECT_EQ(many.invented, 0u);
+}
+
+// Keys that are almost orthogonal unless they match, and values that are all 1: the output itself
+// is the answer, because it is 0 where nothing collides.
+TEST(AnnaMatch2, WithoutACollisionTheOutputIsZero) {
+  std::mt19937_64 random(TestSeed());
+  const HashCase hash = RandomHash({HashFamily::kSimHash, 1, kModulus - 1, 2, 14}, random);
+  const auto frequencies = [](size_t residue, size_t coordinate) {
+    const double angle = 2 * M_PI * static_cast<double>(residue * (coordinate / 2 + 1)) / kModulus;
+    return static_cast<float>(coordinate % 2 == 0 ? std::cos(angle) : std::sin(angle)) *
+           std::sqrt(2.0f / (kModulus - 1));
+  };
+  Match2Errors errors;
+  for (int round = 0; round < 20; ++round) {
+    const std::vector<size_t> x = RandomResidues(random);
+    const auto at = [&](bool negate) {
+      return Rows(kLength, kModulus - 1, [&](size_t t, size_t c) {
+        return frequencies(negate ? Negative(x[t]) : x[t], c);
+      });
+    };
+    const std::vector<float> out =
+        Attend(hash, 1, true, at(false), at(true), std::vector<float>(kLength, 1.0f));
+    for (size_t i = 0; i < kLength; ++i) {
+      const float answer = out[i * PaddedColumns(1)];
+      EXPECT_TRUE(answer == 0.0f || answer == 1.0f) << answer;
+      errors.Count(HasMatch(x, i), answer == 1.0f);
+    }
+  }
+  EXPECT_EQ(errors.missed, 0u);
+  EXPECT_LT(errors.invented, errors.tokens / 50);
+}
+
+// Section 14.1: the weights of a query sum to 1, and each of the n keys that collide with it has at
+// least 1 / ((n - 1)ℓ + 1). Values are one-hot over the positions, so the output is the weights.
+TEST(Anna, WeightsKeepTheBoundOfTheDefinition) {
+  std::mt19937_64 random(TestSeed());
+  constexpr size_t kTokens = 48, kDim = 6, kTables = 8;
+  const HashCase hash = RandomHash({HashFamily::kSimHash, 1, kDim, kTables, 3}, random);
+  const std::vector<float> w =
+      Attend(hash, kTokens, false, RandomFloats(kTokens * kDim, random),
+             RandomFloats(kTokens * kDim, random),
+             Rows(kTokens, kTokens, [](size_t t, size_t c) { return t == c ? 1.0f : 0.0f; }));
+  for (size_t t = 0; t < kTokens; ++t) {
+    const std::span<const float> row(&w[t * kTokens], kTokens);
+    const auto positive = [](float weight) { return weight > 0; };
+    const auto n = std::count_if(row.begin(), row.end(), positive);
+    const double bound = 1.0 / (static_cast<double>(n - 1) * kTables + 1);
+    double sum = 0;
+    for (size_t s = 0; s < kTokens; ++s) {
+      sum += row[s];
+      EXPECT_TRUE(s < t || row[s] == 0) << "token " << t << " sees " << s;
+      EXPECT_TRUE(row[s] == 0 || row[s] >= bound * (1 - 1e-6)) << row[s] << " of " << n;
+    }
+    EXPECT_NEAR(sum, n == 0 ? 0.0 : 1.0, 1e-6);
+  }
+}
+
+// --- config.json -------------------------------------------------------------------------------
+
+absl::StatusOr<AnnaConfig> Parse(const char* keys, const MixerOptions& options = {}) {
+  nlohmann::json json = {{"num_heads", 4}, {"num_hash_tables", 8}, {"num_hashes", 4}};
+  json.update(nlohmann::json::parse(keys, nullptr, false));
+  return ParseAnnaConfig(json, 64, options);
+}
+
+// The message of the error that these keys give beside sensible ones.
+std::string ErrorOf(const char* keys, const MixerOptions& options = {}) {
+  const auto config = Parse(keys, options);
+  if (config.ok()) return "no error";
+  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(config.status().message().data(), config.status().message().size());
+}
+
+TEST(AnnaConfig, Defaults) {
+  const auto config = Parse("{}");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->hash.family, HashFamily::kSimHash);
+  EXPECT_EQ(config->hash.key_dim, 16u);
+  EXPECT_EQ(config->shape.heads, 4u);
+  EXPECT_EQ(config->shape.head.tables, 8u);
+  EXPECT_EQ(config->shape.head.buckets, 16u);
+  EXPECT_EQ(config->shape.head.value_dim, 16u);
+  EXPECT_TRUE(config->shape.include_self);
+  EXPECT_FLOAT_EQ(config->norm_eps, 1e-6f);
+  EXPECT_EQ(config->unused_conv_size, 0u);
+}
+
+TEST(AnnaConfig, ReadsEveryKey) {
+  const auto config = Parse(R"({"head_dim": 5, "expand_v": 4, "hash_family": "cross_polytope",
+      "num_hashes": 2, "hash_buckets": 100, "anna_include_self": false, "norm_eps": 1e-5,
+      "num_kv_heads": 4, "use_short_conv": true, "conv_size": 3})");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->hash.family, HashFamily::kCrossPolytope);
+  EXPECT_EQ(config->hash.key_dim, 5u);
+  EXPECT_EQ(config->shape.head.buckets, 100u);
+  EXPECT_EQ(config->shape.head.value_dim, 20u);
+  EXPECT_FALSE(config->shape.include_self);
+  EXPECT_FLOAT_EQ(config->norm_eps, 1e-5f);
+  EXPECT_EQ(config->unused_conv_size, 3u);
+}
+
+TEST(AnnaConfig, ATableHasAsManyBucketsAsItsHashesTellApart) {
+  EXPECT_EQ(ErrorOf(R"({"hash_buckets": 16})"), "no error");
+  EXPECT_THAT(ErrorOf(R"({"hash_buckets": 48})"),
+              AllOf(HasSubstr("hash_buckets is 48"), HasSubstr("num_hashes 4"),
+                    HasSubstr("2^4 = 16"), HasSubstr("power of two")));
+  EXPECT_THAT(ErrorOf(R"({"hash_buckets": 32})"), HasSubstr("hash_buckets is 32"));
+  EXPECT_THAT(ErrorOf(R"({"hash_buckets": 1024, "hash_family": "cross_polytope",
+                          "num_hashes": 1})"),
+              AllOf(HasSubstr("hash_buckets is 1024"), HasSubstr("(2 * 16)^1 = 32")));
+}
+
+TEST(AnnaConfig, TablesThatTakeTooMuchMemoryAreRefused) {
+  const std::string message = ErrorOf(R"({"num_hashes": 20})");
+  EXPECT_THAT(message, AllOf(HasSubstr("num_hashes is 20"), HasSubstr("num_heads 4"),
+                             HasSubstr("num_hash_tables 8"), HasSubstr("2^20"),
+                             HasSubstr("1073741824 bytes"), HasSubstr("fewer num_hashes")));
+  // 4 heads · 8 tables · 2^18 buckets · 17 numbers is more than 2^28 numbers; half of it is not.
+  EXPECT_NE(ErrorOf(R"({"num_hashes": 19})"), "no error");
+  EXPECT_EQ(ErrorOf(R"({"num_hashes": 18})"), "no error");
+  EXPECT_NE(ErrorOf(R"({"num_hashes": 24, "num_heads": 1, "num_hash_tables": 1})"), "no error");
+  EXPECT_THAT(ErrorOf(R"({"num_hashes": 24, "hash_family": "cross_polytope"})"),
+              HasSubstr("(2 * 16)^24"));
+}
+
+TEST(AnnaConfig, ErrorsNameKeyValueAndRemedy) {
+  EXPECT_THAT(ErrorOf(R"({"num_heads": null})"), HasSubstr("num_heads is missing"));
+  EXPECT_THAT(ErrorOf(R"({"num_hash_tables": null})"), HasSubstr("num_hash_tables is missing"));
+  EXPECT_THAT(ErrorOf(R"({"num_hash_tables": 257})"),
+              AllOf(HasSubstr("num_hash_tables is 257"), HasSubstr("1 to 256")));
+  EXPECT_THAT(ErrorOf(R"({"num_hashes": 0})"), HasSubstr("num_hashes is 0"));
+  EXPECT_THAT(ErrorOf(R"({"num_kv_heads": 2})"),
+              AllOf(HasSubstr("num_kv_heads is 2"), HasSubstr("num_heads 4")));
+  EXPECT_THAT(ErrorOf(R"({"hash_family": "e2lsh"})"),
+              AllOf(HasSubstr("e2lsh"), HasSubstr("use simhash or cross_polytope")));
+  EXPECT_THAT(ErrorOf(R"({"hash_family": "minhash"})"),
+              AllOf(HasSubstr("minhash"), HasSubstr("cross_polytope")));
+  EXPECT_THAT(ErrorOf(R"({"head_dim": 600})"), HasSubstr("head_dim is 600"));
+  EXPECT_THAT(ErrorOf(R"({"expand_v": 0.01})"),
+              AllOf(HasSubstr("expand_v is 0.01"), HasSubstr("head_dim 16")));
+  EXPECT_THAT(ErrorOf(R"({"anna_include_self": 1})"), HasSubstr("anna_include_self is 1"));
+  EXPECT_THAT(ErrorOf(R"({"norm_eps": 1})"), HasSubstr("norm_eps is 1"));
+  EXPECT_THAT(ErrorOf(R"({"use_short_conv": true, "conv_size": 1})"), HasSubstr("conv_size is 1"));
+}
+
+TEST(AnnaConfig, ABFloat16StateIsRefused) {
+  MixerOptions options;
+  options.state_dtype = DType::kBFloat16;
+  EXPECT_THAT(ErrorOf("{}", options), AllOf(HasSubstr("anna"), HasSubstr("--state-dtype bf16"),
+                                            HasSubstr("use --state-dtype fp32")));
+}
+
+// Records what a layer asks to leave out.
+class IgnoringParameters : public GeneratedParameters {
+ public:
+  using GeneratedParameters::GeneratedParameters;
+  void Ignore(std::string_view name, const std::vector<size_t>& shape) override {
+    ignored[std::string(name)] = shape;
+  }
+  std::map<std::string, std::vector<size_t>> ignored;
+};
+
+std::map<std::string, std::vector<size_t>> IgnoredBy(nlohmann::json layer, bool convolutions) {
+  std::map<std::string, TensorSpec> tensors;
+  for (const auto& [name, tensor] : layer.at("tensors").items()) {
+    tensors[name].shape = tensor.at("shape").get<std::vector<size_t>>();
+  }
+  IgnoringParameters parameters(tensors, DType::kFloat32);
+  layer.at("config")["use_short_conv"] = convolutions;
+  EXPECT_TRUE(
+      MakeAnna({layer.at("config"), layer.at("hidden").get<size_t>(), parameters, {}}).ok());
+  EXPECT_THAT(parameters.Problems(), testing::IsEmpty());
+  return parameters.ignored;
+}
+
+// A hybrid's generator may write the convolutions of its other layers here too.
+TEST(Anna, LeavesOutTheConvolutionsOfAHybrid) {
+  const nlohmann::json layer = ReadVectors(kVectors).at("layers").at(2);  // d = 256, E = 64
+  using Shape = std::vector<size_t>;
+  EXPECT_THAT(IgnoredBy(layer, true),
+              testing::UnorderedElementsAre(testing::Pair("q_conv1d.weight", Shape{256, 1, 4}),
+                                            testing::Pair("k_conv1d.weight", Shape{256, 1, 4}),
+                                            testing::Pair("v_conv1d.weight", Shape{64, 1, 4})));
+  EXPECT_THAT(IgnoredBy(layer, false), testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace rivulet
