@@ -11,18 +11,26 @@
 namespace rivulet {
 namespace {
 
-// `suffix` of the three tensors, one after the other: `width` numbers a channel.
+struct Part {
+  const char* name;
+  size_t channels;
+};
+
+std::vector<Part> PartsOf(const FlaConvolutionShape& shape) {
+  if (shape.joint) return {{"conv1d.", shape.q + shape.k + shape.v}};
+  return {{"q_conv1d.", shape.q}, {"k_conv1d.", shape.k}, {"v_conv1d.", shape.v}};
+}
+
+// `suffix` of the tensors, one after the other: [channels, inner...] each.
 AlignedBuffer<float> TakeParts(const FlaConvolutionShape& shape, ParameterSource& parameters,
-                               const char* suffix, const std::vector<size_t>& width) {
-  const size_t numbers = width.empty() ? 1 : width.back();
+                               const char* suffix, const std::vector<size_t>& inner) {
+  const size_t numbers = inner.empty() ? 1 : inner.back();
   AlignedBuffer<float> result((shape.q + shape.k + shape.v) * numbers);
   float* to = result.data();
-  for (const auto& [name, channels] :
-       {std::pair("q", shape.q), std::pair("k", shape.k), std::pair("v", shape.v)}) {
+  for (const auto& [name, channels] : PartsOf(shape)) {
     std::vector<size_t> part_shape = {channels};
-    part_shape.insert(part_shape.end(), width.begin(), width.end());
-    const AlignedBuffer<float> part =
-        parameters.TakeVector(std::string(name) + "_conv1d." + suffix, part_shape);
+    part_shape.insert(part_shape.end(), inner.begin(), inner.end());
+    const AlignedBuffer<float> part = parameters.TakeVector(std::string(name) + suffix, part_shape);
     to = std::copy_n(part.data(), part.size(), to);
   }
   return result;

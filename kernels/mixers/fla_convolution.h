@@ -26,6 +26,8 @@ struct FlaConvolutionShape {
   // SiLU after the convolution of all three. Where fla gives q and k another activation, take it
   // without and activate each part when its heads are padded.
   bool silu = true;
+  // One tensor conv1d over q | k | v instead of three, as Qwen3-Next stores it.
+  bool joint = false;
 };
 
 class FlaConvolution {

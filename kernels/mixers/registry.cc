@@ -3,7 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/strings.h"
-#include "kernels/mixers/anna/anna.h"
+#include "kernels/mixers/delta_net/delta_net.h"
+#include "kernels/mixers/gated_deltanet/gated_deltanet.h"
 #include "kernels/mixers/gla/gla.h"
 #include "kernels/mixers/h3/h3.h"
 #include "kernels/mixers/hla/hla.h"
@@ -20,10 +21,11 @@ namespace {
 constexpr MixerEntry kMixers[] = {
     {"linear_attn", MakeLinearAttention},
     {"gla", MakeGla},
+    {"delta_net", MakeDeltaNet},
+    {"gated_deltanet", MakeGatedDeltaNet},
     {"retnet", MakeRetNet},
     {"mamba2", MakeMamba2},
     {"hla", MakeHla},
-    {"anna", MakeAnna},
     {"mamba", MakeMamba},
     {"h3", MakeH3},
 };

@@ -1,0 +1,40 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The delta rule's recurrence alone, for the benchmarks of its mixers.
+#ifndef RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_RULE_DELTA_RULE_BENCH_H_
+#define RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_RULE_DELTA_RULE_BENCH_H_
+
+#include <cmath>
+
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_recurrence.h"
+#include "kernels/mixers/mixer_bench.h"
+
+namespace rivulet {
+
+// `tokens` tokens a step of each of `count` sessions. Counters as in mixer_bench.h, a step being a
+// token there: with several tokens a step, us_token is microseconds a step.
+inline void BenchDeltaRule(benchmark::State& state, const DeltaRuleShape& shape, size_t count,
+                           size_t tokens, size_t threads) {
+  StateLayout layout;
+  const DeltaRuleRecurrence recurrence(shape, layout);
+  BenchSessions sessions(layout, count);
+  for (size_t s = 0; s < count; ++s) {
+    sessions.segments[s].first_token = s * tokens;
+    sessions.segments[s].tokens = tokens;
+  }
+  const double bound = std::sqrt(3.0 / static_cast<double>(shape.key_dim));
+  const size_t keys = shape.key_heads * shape.padded_key(), rows = count * tokens;
+  const size_t values = shape.value_heads * shape.padded_value();
+  const BenchRows k(rows, keys, -bound, bound), v(rows, values, -1.0, 1.0),
+      beta(rows, shape.value_heads, 0.0, 1.0), g(rows, shape.value_heads, -0.1, 0.0),
+      out(rows, values, 0.0, 0.0);
+  ThreadPool pool(threads);
+  BenchSteps(state, sessions, sessions.bytes_a_token(), pool, [&] {
+    recurrence.Run(sessions.segments, sessions.state(), {k.view, k.view, v.view, beta.view, g.view},
+                   out.view, pool);
+  });
+}
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_RULE_DELTA_RULE_BENCH_H_

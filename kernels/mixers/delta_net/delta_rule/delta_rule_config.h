@@ -1,0 +1,44 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What config.json decides about a layer of the delta rule: DeltaNet's and Gated DeltaNet's keys
+// are read into the same choices (mixers.md 7, 8). Knows no tensor's numbers.
+#ifndef RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_RULE_DELTA_RULE_CONFIG_H_
+#define RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_RULE_DELTA_RULE_CONFIG_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_recurrence.h"
+#include "kernels/ops/activation/activation.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace rivulet {
+
+// How the checkpoint names and lays out the layer's tensors.
+enum class DeltaRuleTensors : uint8_t {
+  kFla,        // q_proj, k_proj, v_proj, b_proj, a_proj, g_proj, o_proj, ...
+  kQwen3Next,  // in_proj_qkvz and in_proj_ba, their rows key head by key head, one conv1d, out_proj
+};
+
+struct DeltaRuleConfig {
+  DeltaRuleShape shape;
+  DeltaRuleTensors tensors = DeltaRuleTensors::kFla;
+  bool learned_beta = true;                      // β = σ(b_proj x), else 1
+  bool negative_eigenvalues = false;             // β doubled: I - β kᵀk reaches from 1 to -1
+  Activation qk_activation = Activation::kSilu;  // v's is always SiLU
+  bool qk_sum_norm = false;                      // q and k are x / Σx instead of x / |x|
+  bool use_gate = false;
+  size_t conv_size = 0;  // window of the convolutions of q, k, v; 0 without
+  bool conv_bias = false;
+  float norm_eps = 1e-6f;
+};
+
+// The keys that DeltaNet and Gated DeltaNet read alike: use_short_conv, conv_size, conv_bias,
+// allow_neg_eigval, norm_eps; and whether a bf16 state may be. INVALID_ARGUMENT names the key, its
+// value and the remedy.
+absl::Status ParseDeltaRuleKeys(const nlohmann::json& json, DeltaRuleConfig& config);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_RULE_DELTA_RULE_CONFIG_H_
