@@ -1,0 +1,45 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The level weights of the log-linear mixers, λ_t = softplus(L ∘ dl_t) [H, Lv] (mixers.md 9): the
+// tensor L, whose shape alone says how many levels a layer has, and what that means for the length
+// of a session.
+//
+// Threading: constant after construction.
+#ifndef RIVULET_KERNELS_MIXERS_LOG_LINEAR_LEVEL_WEIGHTS_H_
+#define RIVULET_KERNELS_MIXERS_LOG_LINEAR_LEVEL_WEIGHTS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/tensor_view.h"
+#include "kernels/mixers/mixer.h"
+
+namespace rivulet {
+
+// Lv, from the shape [heads, Lv] of the source's tensor L. INVALID_ARGUMENT: a shape that cannot
+// be, or another number than the config's max_levels. Without the tensor: max_levels, or 15 as in
+// the public code; taking it then fails.
+absl::StatusOr<uint32_t> FindLevels(const MixerSource& source);
+
+// Mixer::max_tokens of a layer with `levels` levels.
+uint64_t LevelMaxTokens(uint32_t levels, LevelOverflow overflow);
+
+class LevelWeights {
+ public:
+  // Takes L.
+  LevelWeights(size_t heads, uint32_t levels, ParameterSource& parameters);
+
+  size_t columns() const { return scale_.size(); }  // H*Lv
+
+  // λ [T, H*Lv] of dl [T, H*Lv], both (head, level), in the step's workspace.
+  ConstFloatMatrix Apply(const MixerStep& step, ConstFloatMatrix dl) const;
+
+ private:
+  AlignedBuffer<float> scale_;  // L
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_LOG_LINEAR_LEVEL_WEIGHTS_H_

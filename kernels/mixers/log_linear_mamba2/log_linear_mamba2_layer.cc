@@ -1,0 +1,62 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
+#include "kernels/base/status.h"
+#include "kernels/mixers/json_fields.h"
+#include "kernels/mixers/log_linear/level_weights.h"
+#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2.h"
+#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_recurrence.h"
+#include "kernels/mixers/mamba2/mamba2_config.h"
+#include "kernels/mixers/mamba2/mamba2_frame.h"
+
+namespace rivulet {
+namespace {
+
+// fla's kernels read B and C without a head stride, so no model has more groups.
+absl::StatusOr<Mamba2Config> ParseConfig(const MixerSource& source) {
+  RIVULET_ASSIGN_OR_RETURN(const Mamba2Config config,
+                           ParseMamba2Config(source.config, source.hidden));
+  if (config.groups == 1) return config;
+  return FieldError(source.config, HasField(source.config, "n_groups") ? "n_groups" : "ngroups",
+                    "log-linear Mamba-2 is defined for one group: set it to 1");
+}
+
+class LogLinearMamba2Layer : public Mixer {
+ public:
+  LogLinearMamba2Layer(const Mamba2Config& config, uint32_t levels, const MixerSource& source)
+      : max_tokens_(LevelMaxTokens(levels, source.options.level_overflow)),
+        frame_(config, config.heads * levels, source, layout_),
+        weights_(config.heads, levels, source.parameters),
+        recurrence_(Mamba2ShapeOf(config, source.options.state_dtype), levels,
+                    TakeMamba2Constants(config, source.parameters), layout_) {}
+
+  const StateLayout& state_layout() const override { return layout_; }
+  uint64_t max_tokens() const override { return max_tokens_; }
+
+  absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
+    const Mamba2Frame::Projected projected = frame_.Project(step, x);
+    const ConstFloatMatrix weights = weights_.Apply(step, projected.extra);
+    const Mamba2Shape& shape = recurrence_.shape();
+    const FloatMatrix heads = step.workspace->Take(x.rows, shape.heads * shape.padded_head());
+    recurrence_.Run(step.segments, step.state, {projected.input, weights}, heads, *step.pool);
+    frame_.Output(step, heads, projected.z, y);
+    return absl::OkStatus();
+  }
+
+ private:
+  StateLayout layout_;
+  uint64_t max_tokens_;
+  Mamba2Frame frame_;
+  LevelWeights weights_;
+  LogLinearMamba2Recurrence recurrence_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLogLinearMamba2(const MixerSource& source) {
+  RIVULET_ASSIGN_OR_RETURN(const Mamba2Config config, ParseConfig(source));
+  RIVULET_ASSIGN_OR_RETURN(const uint32_t levels, FindLevels(source));
+  return std::make_unique<LogLinearMamba2Layer>(config, levels, source);
+}
+
+}  // namespace rivulet

@@ -1,0 +1,27 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Log-linear Mamba-2's recurrence in fp64 from its quadratic form (mixers.md 9). For tests;
+// quadratic in the number of tokens.
+#ifndef RIVULET_KERNELS_MIXERS_LOG_LINEAR_MAMBA2_LOG_LINEAR_MAMBA2_REFERENCE_H_
+#define RIVULET_KERNELS_MIXERS_LOG_LINEAR_MAMBA2_LOG_LINEAR_MAMBA2_REFERENCE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_recurrence.h"
+
+namespace rivulet {
+
+// [T * H*Pp]: what Run writes for one session from position 0, zeros in the padding.
+std::vector<double> LogLinearMamba2Reference(const Mamba2Shape& shape, uint32_t levels,
+                                             const Mamba2Constants& constants,
+                                             const LogLinearMamba2Input& input);
+
+// [H*Pp]: row t of it, for inputs whose rows are repeated without end.
+std::vector<double> LogLinearMamba2ReferenceAt(const Mamba2Shape& shape, uint32_t levels,
+                                               const Mamba2Constants& constants,
+                                               const LogLinearMamba2Input& input, uint64_t t);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_LOG_LINEAR_MAMBA2_LOG_LINEAR_MAMBA2_REFERENCE_H_
