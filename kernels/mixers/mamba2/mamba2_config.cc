@@ -92,6 +92,7 @@ absl::Status ParseSwitches(const Json& json, Mamba2Config& config) {
   // and normalises all the same.
   RIVULET_ASSIGN_OR_RETURN(config.use_norm, Bool(json, {"rmsnorm"}, true));
   RIVULET_ASSIGN_OR_RETURN(config.norm_before_gate, Bool(json, {"norm_before_gate"}, false));
+  RIVULET_ASSIGN_OR_RETURN(config.full_norm, Bool(json, {"full_norm"}, false));
   const Setting eps = FindSetting(json, {"layer_norm_epsilon", "norm_eps"});
   RIVULET_ASSIGN_OR_RETURN(const double epsilon, NumberField(*eps.object, eps.key, 1e-5));
   if (!(epsilon > 0 && epsilon < 1)) {

@@ -24,6 +24,7 @@ struct Mamba2Config {
   bool skip_by_channel = false;  // D is [I], else [H]
   bool use_norm = true;          // rmsnorm; without it the gate alone
   bool norm_before_gate = false;
+  bool full_norm = false;  // over all channels, not by group (Granite; else --mamba2-norm)
   float norm_eps = 1e-5f;
   float delta_low = 0.0f;  // Δ is clamped to [delta_low, delta_high]
   float delta_high = std::numeric_limits<float>::infinity();

@@ -48,7 +48,7 @@ Mamba2Frame::Mamba2Frame(const Mamba2Config& config, size_t extra, const MixerSo
                          StateLayout& layout)
     : config_(config),
       extra_(extra),
-      norm_groups_(source.options.mamba2_full_norm ? 1 : config.groups),
+      norm_groups_(config.full_norm || source.options.mamba2_full_norm ? 1 : config.groups),
       input_(TakeProjection("in_proj.weight", "in_proj.bias",
                             Columns(config).before_extra() + extra, source.hidden, config.use_bias,
                             source.parameters)),

@@ -54,7 +54,7 @@ def layer(config, hidden, weights, x, full_norm):
         return linear("out_proj", y * silu(z))
     before = config.get("norm_before_gate", False)
     y = y if before else y * silu(z)
-    g = y.reshape(len(x), 1 if full_norm else G, -1)
+    g = y.reshape(len(x), 1 if full_norm or config.get("full_norm") else G, -1)
     g = g / np.sqrt(np.mean(g * g, -1, keepdims=True) + config.get("layer_norm_epsilon", config.get("norm_eps", 1e-5)))
     y = g.reshape(len(x), I) * weights["norm.weight"]
     return linear("out_proj", y * silu(z) if before else y)
@@ -107,6 +107,7 @@ def main():
             layer_entry("hf", hf),
             layer_entry("hf_grouped", grouped),
             layer_entry("hf_grouped_full_norm", grouped, full_norm=True),
+            layer_entry("granite_full_norm", {**grouped, "full_norm": True}),
             layer_entry("hf_bias_limited", {**hf, "use_bias": True, "use_conv_bias": False, "time_step_limit": [0.1, 0.6]}),
             layer_entry("fla", fla),
             layer_entry("fla_skip_by_channel", {**fla, "D_has_hdim": True}),
