@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/strings.h"
+#include "kernels/mixers/anna/anna.h"
 #include "kernels/mixers/delta_net/delta_net.h"
 #include "kernels/mixers/gated_deltanet/gated_deltanet.h"
 #include "kernels/mixers/gla/gla.h"
@@ -13,12 +14,15 @@
 #include "kernels/mixers/mamba2/mamba2.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/mixers/retnet/retnet.h"
+#include "kernels/mixers/softmax_attention/softmax_attention.h"
 
 namespace rivulet {
 namespace {
 
 // The list of mixers: adding one is a line here and its folder.
 constexpr MixerEntry kMixers[] = {
+    {"softmax_attention", MakeSoftmaxAttention},
+    {"transformer", MakeSoftmaxAttention},  // as fla names it
     {"linear_attn", MakeLinearAttention},
     {"gla", MakeGla},
     {"delta_net", MakeDeltaNet},
@@ -26,6 +30,7 @@ constexpr MixerEntry kMixers[] = {
     {"retnet", MakeRetNet},
     {"mamba2", MakeMamba2},
     {"hla", MakeHla},
+    {"anna", MakeAnna},
     {"mamba", MakeMamba},
     {"h3", MakeH3},
 };

@@ -1,0 +1,342 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/functional/function_ref.h"
+#include "kernels/base/parallel.h"
+
+namespace rivulet {
+namespace {
+
+// Rows that share a pass over keys and values: their sums of a head of 128 fit the first cache.
+constexpr size_t kUnitRows = 64;
+// A segment of one unit a kv head has its spans computed side by side, unless their partials would
+// need more than this. One token always has: its partials are small beside what it reads.
+constexpr size_t kMostPartialFloats = size_t{1} << 22;
+
+// Column `place` of keys [D, C] = one head's k; and row `place` of values [C, Dp] = its v.
+void AppendKey(const float* k, size_t head_dim, size_t place, void* plane, DType dtype) {
+  for (size_t i = 0; i < head_dim; ++i) {
+    const size_t at = i * kFoldInterval + place;
+    if (dtype == DType::kFloat32) {
+      static_cast<float*>(plane)[at] = k[i];
+    } else {
+      static_cast<uint16_t*>(plane)[at] = FloatToBFloat16(k[i]);
+    }
+  }
+}
+
+void AppendValue(const float* v, size_t padded, size_t place, void* plane, DType dtype) {
+  for (size_t i = 0; i < padded; ++i) {
+    const size_t at = place * padded + i;
+    if (dtype == DType::kFloat32) {
+      static_cast<float*>(plane)[at] = v[i];
+    } else {
+      static_cast<uint16_t*>(plane)[at] = FloatToBFloat16(v[i]);
+    }
+  }
+}
+
+}  // namespace
+
+SoftmaxAttentionRecurrence::SoftmaxAttentionRecurrence(const SoftmaxAttentionShape& shape,
+                                                       StateLayout& layout)
+    : shape_(shape) {
+  const size_t heads = shape.kv_heads, d = shape.head_dim, c = kFoldInterval;
+  const auto add = [&](StatePart part, const char* k, const char* v, size_t* k_at, size_t* v_at) {
+    *k_at = layout.Add(part, k, shape.state_dtype, {heads, d, c});
+    *v_at = layout.Add(part, v, shape.state_dtype, {heads, c, shape.padded()});
+  };
+  add(StatePart::kTail, "k", "v", &tail_k_, &tail_v_);
+  add(StatePart::kPage, "k_page", "v_page", &page_k_, &page_v_);
+  layout.SetPageKind({.rule = PageRule::kAppended, .window = shape.window});
+}
+
+size_t SoftmaxAttentionRecurrence::key_bytes() const {
+  return shape_.head_dim * kFoldInterval * DTypeSize(shape_.state_dtype);
+}
+
+size_t SoftmaxAttentionRecurrence::value_bytes() const {
+  return shape_.padded() * kFoldInterval * DTypeSize(shape_.state_dtype);
+}
+
+// One call of Run.
+class SoftmaxAttentionRecurrence::Step {
+ public:
+  Step(const SoftmaxAttentionRecurrence& owner, std::span<const Segment> segments,
+       const LayerState& state, const SoftmaxAttentionInput& input, FloatMatrix out)
+      : owner_(owner),
+        shape_(owner.shape_),
+        segments_(segments),
+        state_(state),
+        input_(input),
+        out_(out) {}
+
+  void Run(Workspace& workspace, ThreadPool& pool) {
+    ForEachHead(pool, AppendFloats(),
+                [this](const Segment& segment, size_t head) { Append(segment, head); });
+    const size_t partials = AllPartials();
+    if (partials != 0) partials_ = workspace.TakeFloats(partials);
+    ForEachUnit(pool);
+    if (partials == 0) return;
+    ForEachHead(pool, partials, [this](const Segment& segment, size_t head) {
+      if (Splits(segment)) JoinSpans(segment, head);
+    });
+  }
+
+ private:
+  // Where a head's keys and values of one page, or of the tail, lie.
+  struct Place {
+    std::byte* keys;
+    std::byte* values;
+  };
+
+  // --- what there is to do -----------------------------------------------------------------------
+
+  static uint64_t End(const Segment& segment) { return segment.position + segment.tokens; }
+  uint64_t FirstSeen(uint64_t position) const {
+    return shape_.window == 0 || position < shape_.window ? 0 : position + 1 - shape_.window;
+  }
+  uint64_t FirstSpan(const Segment& segment) const {
+    return FirstSeen(segment.position) / kSpanTokens;
+  }
+  size_t Spans(const Segment& segment) const {
+    return (End(segment) - 1) / kSpanTokens + 1 - FirstSpan(segment);
+  }
+  size_t Rows(const Segment& segment) const { return segment.tokens * shape_.group(); }
+  size_t Tiles(const Segment& segment) const { return (Rows(segment) + kUnitRows - 1) / kUnitRows; }
+  size_t SegmentPartials(const Segment& segment) const {
+    return shape_.kv_heads * Spans(segment) * Rows(segment) * PartialFloats(shape_.head_dim);
+  }
+  // Whether its spans are tasks of their own. Speed only.
+  bool Splits(const Segment& segment) const {
+    if (Tiles(segment) > 1 || Spans(segment) == 1) return false;
+    return segment.tokens == 1 || SegmentPartials(segment) <= kMostPartialFloats;
+  }
+  size_t Units(const Segment& segment) const {
+    return Splits(segment) ? Spans(segment) : Tiles(segment);
+  }
+  size_t AllPartials() const {
+    size_t floats = 0;
+    for (const Segment& segment : segments_) {
+      if (Splits(segment)) floats += SegmentPartials(segment);
+    }
+    return floats;
+  }
+  size_t AppendFloats() const { return 2 * input_.k.rows * shape_.kv_heads * shape_.padded(); }
+  // Floats of keys and values that the step's units pass over.
+  size_t ReadFloats() const {
+    size_t floats = 0;
+    for (const Segment& segment : segments_) {
+      const size_t seen = End(segment) - FirstSeen(segment.position);
+      floats += Tiles(segment) * seen * 2 * shape_.kv_heads * shape_.head_dim;
+    }
+    return floats;
+  }
+
+  static void Parallel(ThreadPool& pool, size_t floats, size_t tasks,
+                       absl::FunctionRef<void(size_t)> task) {
+    if (floats >= kFloatsWorthAThread) return pool.ParallelFor(tasks, task);
+    for (size_t i = 0; i < tasks; ++i) task(i);
+  }
+
+  template <typename Visit>  // void(const Segment&, size_t head)
+  void ForEachHead(ThreadPool& pool, size_t floats, Visit&& visit) {
+    Parallel(pool, floats, segments_.size() * shape_.kv_heads, [&](size_t task) {
+      visit(segments_[task / shape_.kv_heads], task % shape_.kv_heads);
+    });
+  }
+
+  // --- append ------------------------------------------------------------------------------------
+
+  Place Tail(const Segment& segment, size_t head) const {
+    return {state_.Tail<std::byte>(segment.tail, owner_.tail_k_) + head * owner_.key_bytes(),
+            state_.Tail<std::byte>(segment.tail, owner_.tail_v_) + head * owner_.value_bytes()};
+  }
+  Place Page(const Segment& segment, uint64_t page, size_t head) const {
+    const uint32_t slot = segment.pages[state_.page_kind].Appended(page);
+    return {state_.Page<std::byte>(slot, owner_.page_k_) + head * owner_.key_bytes(),
+            state_.Page<std::byte>(slot, owner_.page_v_) + head * owner_.value_bytes()};
+  }
+
+  // The rows of a chunk's end go straight into its page, after those that wait in the tail.
+  void Append(const Segment& segment, size_t head) const {
+    ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
+      if (!piece.folds) return AppendPiece(piece, head, Tail(segment, head));
+      const Place page = Page(segment, segment.position / kFoldInterval + piece.fold, head);
+      if (piece.begin > 0) {
+        std::memcpy(page.keys, Tail(segment, head).keys, owner_.key_bytes());
+        std::memcpy(page.values, Tail(segment, head).values, owner_.value_bytes());
+      }
+      AppendPiece(piece, head, page);
+    });
+  }
+
+  void AppendPiece(const ChunkPiece& piece, size_t head, const Place& place) const {
+    const size_t column = head * shape_.padded();
+    for (size_t at = piece.begin; at < piece.end; ++at) {
+      const size_t row = piece.first_token + at - piece.begin;
+      AppendKey(input_.k.row(row) + column, shape_.head_dim, at, place.keys, shape_.state_dtype);
+      AppendValue(input_.v.row(row) + column, shape_.padded(), at, place.values,
+                  shape_.state_dtype);
+    }
+  }
+
+  // --- attend ------------------------------------------------------------------------------------
+
+  // A unit is one span of a segment that splits, else one tile; heads run fastest.
+  void ForEachUnit(ThreadPool& pool) const {
+    size_t units = 0;
+    for (const Segment& segment : segments_) units += Units(segment);
+    Parallel(pool, ReadFloats(), units * shape_.kv_heads, [this](size_t task) {
+      size_t unit = task / shape_.kv_heads;
+      for (const Segment& segment : segments_) {
+        if (unit < Units(segment)) return RunUnit(segment, unit, task % shape_.kv_heads);
+        unit -= Units(segment);
+      }
+    });
+  }
+
+  void RunUnit(const Segment& segment, size_t unit, size_t head) const {
+    if (!Splits(segment)) return WalkSpans(segment, unit, head);
+    Tile tile = TileOf(segment, 0, head);
+    const uint64_t span = FirstSpan(segment) + unit;
+    for (size_t r = 0; r < tile.rows; ++r) tile.partials[r] = Partial(segment, head, span, r);
+    Attend(tile, span);
+  }
+
+  // Rows of one kv head, a token's query heads side by side.
+  struct Tile {
+    const Segment* segment;
+    size_t head;       // kv head
+    size_t first_row;  // of the segment's rows
+    size_t rows;
+    float* partials[kUnitRows];
+  };
+
+  Tile TileOf(const Segment& segment, size_t tile, size_t head) const {
+    const size_t first = tile * kUnitRows;
+    return {&segment, head, first, std::min(kUnitRows, Rows(segment) - first), {}};
+  }
+  uint64_t Position(const Tile& tile, size_t row) const {
+    return tile.segment->position + (tile.first_row + row) / shape_.group();
+  }
+  // The row of the step's token arrays, and the query head.
+  size_t Token(const Tile& tile, size_t row) const {
+    return tile.segment->first_token + (tile.first_row + row) / shape_.group();
+  }
+  size_t QueryHead(const Tile& tile, size_t row) const {
+    return tile.head * shape_.group() + (tile.first_row + row) % shape_.group();
+  }
+
+  // The rows' partials of one span; of the rows that see nothing of it, nothing is written.
+  void Attend(const Tile& tile, uint64_t span) const {
+    SpanQuery queries[kUnitRows];
+    size_t count = 0;
+    for (size_t r = 0; r < tile.rows; ++r) {
+      const uint64_t begin = std::max(FirstSeen(Position(tile, r)), span * kSpanTokens);
+      const uint64_t end = std::min(Position(tile, r) + 1, (span + 1) * kSpanTokens);
+      if (begin >= end) continue;
+      const float* query = input_.q.row(Token(tile, r)) + QueryHead(tile, r) * shape_.padded();
+      queries[count++] = {query, begin % kSpanTokens, end - span * kSpanTokens, tile.partials[r]};
+    }
+    if (count == 0) return;
+    SpanTokens tokens{.head_dim = shape_.head_dim, .dtype = shape_.state_dtype};
+    FindTokens(tile, span, std::span(queries, count), tokens);
+    AttendSpan(tokens, std::span(queries, count));
+  }
+
+  // Where the pages lie that these queries see.
+  void FindTokens(const Tile& tile, uint64_t span, std::span<const SpanQuery> queries,
+                  SpanTokens& tokens) const {
+    size_t begin = kSpanTokens, end = 0;
+    for (const SpanQuery& query : queries) {
+      begin = std::min(begin, query.begin);
+      end = std::max(end, query.end);
+    }
+    const Segment& segment = *tile.segment;
+    const uint64_t full = End(segment) / kFoldInterval;  // pages; then the tail
+    for (size_t p = begin / kFoldInterval; p * kFoldInterval < end; ++p) {
+      const uint64_t page = span * kSpanPages + p;
+      const Place place = page < full ? Page(segment, page, tile.head) : Tail(segment, tile.head);
+      tokens.keys[p] = place.keys;
+      tokens.values[p] = place.values;
+    }
+  }
+
+  // --- join --------------------------------------------------------------------------------------
+
+  // Where a split segment keeps a row's partial of a span.
+  float* Partial(const Segment& segment, size_t head, uint64_t span, size_t row) const {
+    float* partials = partials_;
+    for (const Segment* before = segments_.data(); before != &segment; ++before) {
+      if (Splits(*before)) partials += SegmentPartials(*before);
+    }
+    const size_t at = (head * Spans(segment) + span - FirstSpan(segment)) * Rows(segment) + row;
+    return partials + at * PartialFloats(shape_.head_dim);
+  }
+
+  uint64_t FirstSpan(const Tile& tile, size_t row) const {
+    return FirstSeen(Position(tile, row)) / kSpanTokens;
+  }
+
+  void Finish(const Tile& tile, size_t row, const float* partial) const {
+    float* out = out_.row(Token(tile, row)) + QueryHead(tile, row) * shape_.head_dim;
+    FinishPartial(shape_.head_dim, partial, out);
+  }
+
+  void JoinSpans(const Segment& segment, size_t head) const {
+    const Tile tile = TileOf(segment, 0, head);
+    for (size_t r = 0; r < tile.rows; ++r) {
+      uint64_t span = FirstSpan(tile, r);
+      float* joined = Partial(segment, head, span, r);
+      while (++span <= Position(tile, r) / kSpanTokens) {
+        JoinPartials(shape_.head_dim, joined, Partial(segment, head, span, r));
+      }
+      Finish(tile, r, joined);
+    }
+  }
+
+  // The same for a unit that keeps one partial of what it has walked, and one of the next span.
+  void WalkSpans(const Segment& segment, size_t unit, size_t head) const {
+    constexpr size_t kMostFloats = PartialFloats(kMostAttentionHeadDim);
+    alignas(kAlignment) float joined[kUnitRows * kMostFloats];
+    alignas(kAlignment) float next[kUnitRows * kMostFloats];
+    Tile tile = TileOf(segment, unit, head);
+    const size_t floats = PartialFloats(shape_.head_dim);
+    const uint64_t last = Position(tile, tile.rows - 1) / kSpanTokens;
+    for (uint64_t span = FirstSpan(tile, 0); span <= last; ++span) {
+      for (size_t r = 0; r < tile.rows; ++r) {
+        tile.partials[r] = (span <= FirstSpan(tile, r) ? joined : next) + r * floats;
+      }
+      Attend(tile, span);
+      JoinNext(tile, span, joined);
+    }
+    for (size_t r = 0; r < tile.rows; ++r) Finish(tile, r, joined + r * floats);
+  }
+
+  void JoinNext(const Tile& tile, uint64_t span, float* joined) const {
+    for (size_t r = 0; r < tile.rows; ++r) {
+      if (span <= FirstSpan(tile, r) || span > Position(tile, r) / kSpanTokens) continue;
+      JoinPartials(shape_.head_dim, joined + r * PartialFloats(shape_.head_dim), tile.partials[r]);
+    }
+  }
+
+  const SoftmaxAttentionRecurrence& owner_;
+  const SoftmaxAttentionShape& shape_;
+  std::span<const Segment> segments_;
+  const LayerState& state_;
+  const SoftmaxAttentionInput& input_;
+  FloatMatrix out_;
+  float* partials_ = nullptr;  // [split segments, Hkv, spans, rows, PartialFloats]
+};
+
+void SoftmaxAttentionRecurrence::Run(std::span<const Segment> segments, const LayerState& state,
+                                     const SoftmaxAttentionInput& input, FloatMatrix out,
+                                     Workspace& workspace, ThreadPool& pool) const {
+  Step(*this, segments, state, input, out).Run(workspace, pool);
+}
+
+}  // namespace rivulet

@@ -1,0 +1,80 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The keys and values of a session in pages of kFoldInterval tokens, and softmax attention over
+// them (mixers.md 1):
+//
+//   o_t = Σ_s softmax_s(q_t·k_s) v_s        t - window < s <= t
+//
+// Letters: T tokens, H query heads, Hkv kv heads, D numbers a head, Dp padded. Query heads
+// h*H/Hkv ... of kv head h read the same keys. q is scaled, q and k are rotated already.
+//
+// The tail holds the tokens since the last chunk border in the form of a page; the end of a chunk
+// copies it into its page, which never changes again. Numbers are rounded to --state-dtype when
+// they are appended, so that it makes no difference whether they are read from the tail or from a
+// page.
+//
+// Work is cut into units of at most 64 rows (a row is one query head of one token) of one kv
+// head, so that all rows of a unit share one pass over keys and values. A unit walks its spans in
+// order; a segment that is one unit a kv head, such as decode, has its spans computed side by side
+// and then joined in order: the same operations (attend_span.h).
+//
+// Threading: constant after construction.
+#ifndef RIVULET_KERNELS_MIXERS_SOFTMAX_ATTENTION_SOFTMAX_ATTENTION_RECURRENCE_H_
+#define RIVULET_KERNELS_MIXERS_SOFTMAX_ATTENTION_SOFTMAX_ATTENTION_RECURRENCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/dtype.h"
+#include "kernels/base/tensor_view.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/mixers/softmax_attention/attend_span.h"
+#include "kernels/recurrence/state.h"
+
+namespace rivulet {
+
+struct SoftmaxAttentionShape {
+  size_t heads = 0;     // H
+  size_t kv_heads = 0;  // Hkv, divides H
+  size_t head_dim = 0;  // D <= kMostAttentionHeadDim
+  uint64_t window = 0;  // tokens that a query sees, its own included; 0: all
+  DType state_dtype = DType::kFloat32;
+
+  size_t group() const { return heads / kv_heads; }
+  size_t padded() const { return PaddedColumns(head_dim); }
+};
+
+// q [T, H*Dp], k and v [T, Hkv*Dp], fp32, zeros in the padding of each head.
+struct SoftmaxAttentionInput {
+  ConstFloatMatrix q, k, v;
+};
+
+class SoftmaxAttentionRecurrence {
+ public:
+  // Adds its planes to `layout` (README.md).
+  SoftmaxAttentionRecurrence(const SoftmaxAttentionShape& shape, StateLayout& layout);
+
+  const SoftmaxAttentionShape& shape() const { return shape_; }
+
+  // out [T, H*D], heads side by side without padding; advances the segments' slots. Temporaries
+  // come from `workspace`.
+  void Run(std::span<const Segment> segments, const LayerState& state,
+           const SoftmaxAttentionInput& input, FloatMatrix out, Workspace& workspace,
+           ThreadPool& pool) const;
+
+ private:
+  class Step;
+
+  // One head's keys and values: what one page or tail holds of them.
+  size_t key_bytes() const;
+  size_t value_bytes() const;
+
+  SoftmaxAttentionShape shape_;
+  size_t tail_k_ = 0, tail_v_ = 0, page_k_ = 0, page_v_ = 0;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_SOFTMAX_ATTENTION_SOFTMAX_ATTENTION_RECURRENCE_H_

@@ -1,0 +1,295 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/mixers/softmax_attention/softmax_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
+#include "kernels/mixers/mixer_suite.h"
+#include "kernels/mixers/softmax_attention/softmax_attention_config.h"
+#include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
+#include "kernels/mixers/softmax_attention/softmax_attention_reference.h"
+#include "kernels/mixers/suite_slots.h"
+#include "nlohmann/json.hpp"
+
+namespace rivulet {
+namespace {
+
+constexpr char kVectors[] = "kernels/mixers/softmax_attention/vectors/vectors.json";
+
+// The recurrence alone: columns q | k | v.
+class CoreSubject : public SuiteSubject {
+ public:
+  explicit CoreSubject(const SoftmaxAttentionShape& shape) : recurrence_(shape, layout_) {}
+
+  std::vector<InputField> fields() const override {
+    const SoftmaxAttentionShape& s = shape();
+    return {{"q", 0, s.heads, s.head_dim, s.padded(), -1.0, 1.0},
+            {"k", key_column(), s.kv_heads, s.head_dim, s.padded(), -1.0, 1.0},
+            {"v", value_column(), s.kv_heads, s.head_dim, s.padded(), -1.0, 1.0}};
+  }
+  size_t input_columns() const override { return value_column() + kv_columns(); }
+  size_t output_columns() const override { return shape().heads * shape().head_dim; }
+  const StateLayout& layout() const override { return layout_; }
+  double tolerance() const override { return shape().state_dtype == DType::kFloat32 ? 1e-5 : 2e-2; }
+  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
+           FloatMatrix outputs, ThreadPool& pool) override {
+    workspace_.Reset();
+    recurrence_.Run(segments, state, Split(inputs), outputs, workspace_, pool);
+  }
+  std::vector<double> Reference(ConstFloatMatrix inputs) const override {
+    return SoftmaxAttentionReference(shape(), Split(inputs));
+  }
+  std::vector<double> ReferenceFrom(ConstFloatMatrix inputs, size_t first) const {
+    return SoftmaxAttentionReference(shape(), Split(inputs), first);
+  }
+
+ private:
+  const SoftmaxAttentionShape& shape() const { return recurrence_.shape(); }
+  size_t key_column() const { return shape().heads * shape().padded(); }
+  size_t kv_columns() const { return shape().kv_heads * shape().padded(); }
+  size_t value_column() const { return key_column() + kv_columns(); }
+  SoftmaxAttentionInput Split(ConstFloatMatrix x) const {
+    return {x.Columns(0, key_column()), x.Columns(key_column(), kv_columns()),
+            x.Columns(value_column(), kv_columns())};
+  }
+
+  StateLayout layout_;
+  SoftmaxAttentionRecurrence recurrence_;
+  Workspace workspace_;
+};
+
+SuiteCase Core(std::string name, const SoftmaxAttentionShape& shape) {
+  return {std::move(name), [shape] { return std::make_unique<CoreSubject>(shape); }};
+}
+
+std::vector<SuiteCase> CoreCases() {
+  constexpr DType kFloat = DType::kFloat32, kHalf = DType::kBFloat16;
+  return {Core("d16", {3, 3, 16, 0, kFloat}),
+          Core("d24", {2, 2, 24, 0, kFloat}),
+          Core("d32_grouped", {4, 1, 32, 0, kFloat}),
+          Core("d64_groups_of_3", {6, 2, 64, 0, kFloat}),
+          Core("d72_groups_of_7", {7, 1, 72, 0, kFloat}),
+          Core("d128", {2, 2, 128, 0, kFloat}),
+          Core("d256_grouped", {4, 1, 256, 0, kFloat}),
+          Core("d16_more_heads_than_a_unit", {70, 1, 16, 0, kFloat}),
+          Core("window_1", {2, 1, 16, 1, kFloat}),
+          Core("window_5", {2, 2, 16, 5, kFloat}),
+          Core("window_16_grouped", {4, 1, 24, 16, kFloat}),
+          Core("window_40_grouped", {8, 2, 32, 40, kFloat}),
+          Core("d40_bf16", {2, 2, 40, 0, kHalf}),
+          Core("d64_bf16_window_20", {4, 1, 64, 20, kHalf})};
+}
+
+INSTANTIATE_TEST_SUITE_P(SoftmaxAttention, MixerSuite, testing::ValuesIn(CoreCases()),
+                         SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(SoftmaxAttentionLayer, MixerSuite,
+                         testing::ValuesIn(LayerCases(kVectors, MakeSoftmaxAttention)),
+                         SuiteCaseName);
+
+TEST(SoftmaxAttention, CoreVectors) {
+  CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
+    return std::make_unique<CoreSubject>(SoftmaxAttentionShape{
+        p.at("heads"), p.at("kv_heads"), p.at("head_dim"), p.at("window"), DType::kFloat32});
+  });
+}
+
+TEST(SoftmaxAttention, LayerVectors) { CheckLayerVectors(kVectors, MakeSoftmaxAttention); }
+
+// --- contexts of several spans -------------------------------------------------------------------
+
+constexpr size_t kLong = 3 * kSpanTokens + 300;
+
+struct LongRows {
+  LongRows(size_t rows, size_t columns)
+      : buffer(rows * PaddedColumns(columns)),
+        view{buffer.data(), rows, columns, PaddedColumns(columns)} {}
+  AlignedBuffer<float> buffer;
+  FloatMatrix view;
+};
+
+// Outputs of a session of kLong tokens, given in pieces whose sizes `next` draws.
+template <typename Next>
+LongRows RunLong(CoreSubject& subject, ConstFloatMatrix inputs, size_t threads, Next&& next) {
+  LongRows outputs(inputs.rows, subject.output_columns());
+  SuiteSlots slots(subject.layout(), 1, 2 * kLong / kFoldInterval);
+  slots.Fresh(0);
+  SuiteSession session(slots, 0, 0);
+  ThreadPool pool(threads);
+  while (session.position < inputs.rows) {
+    const size_t first = session.position;
+    const size_t tokens = std::min<size_t>(next(), inputs.rows - first);
+    const Segment segment = session.Plan(0, tokens);
+    subject.Run(std::span(&segment, 1), slots.state(), inputs.Rows(first, tokens),
+                outputs.view.Rows(first, tokens), pool);
+    session.Commit();
+  }
+  return outputs;
+}
+
+// The first row that differs, or the number of rows.
+size_t FirstDifference(ConstFloatMatrix a, ConstFloatMatrix b) {
+  for (size_t t = 0; t < a.rows; ++t) {
+    if (!std::equal(a.row(t), a.row(t) + a.columns, b.row(t))) return t;
+  }
+  return a.rows;
+}
+
+double ErrorOf(ConstFloatMatrix outputs, const std::vector<double>& reference) {
+  const size_t first = outputs.rows - reference.size() / outputs.columns;
+  double error = 0, scale = 0;
+  for (size_t i = 0; i < reference.size(); ++i) {
+    const double value = outputs.row(first + i / outputs.columns)[i % outputs.columns];
+    if (!(std::abs(value - reference[i]) <= error)) error = std::abs(value - reference[i]);
+    scale = std::max(scale, std::abs(reference[i]));
+  }
+  return error / scale;
+}
+
+class LongContext : public testing::TestWithParam<SoftmaxAttentionShape> {};
+
+TEST_P(LongContext, MatchesTheDefinitionHoweverItIsCut) {
+  CoreSubject subject(GetParam());
+  const uint64_t seed = RandomTestSeed();
+  std::mt19937_64 random(seed);
+  LongRows inputs(kLong, subject.input_columns());
+  FillInputs(subject, seed, inputs.view);
+  const LongRows whole = RunLong(subject, inputs.view, 2, [] { return kLong; });
+  EXPECT_LE(ErrorOf(whole.view, subject.ReferenceFrom(inputs.view, kLong - 50)), 1e-5);
+  EXPECT_LE(ErrorOf(whole.view.Rows(0, kSpanTokens + 9),
+                    subject.ReferenceFrom(inputs.view.Rows(0, kSpanTokens + 9), kSpanTokens - 9)),
+            1e-5);
+  const LongRows single = RunLong(subject, inputs.view, 3, [] { return size_t{1}; });
+  EXPECT_EQ(FirstDifference(single.view, whole.view), kLong) << "token by token";
+  const LongRows cut = RunLong(subject, inputs.view, 2, [&]() -> size_t {
+    return 1 + random() % (random() % 2 == 0 ? 30 : 400);
+  });
+  EXPECT_EQ(FirstDifference(cut.view, whole.view), kLong) << "in random pieces";
+}
+
+INSTANTIATE_TEST_SUITE_P(SoftmaxAttention, LongContext,
+                         testing::Values(SoftmaxAttentionShape{4, 2, 24, 0, DType::kFloat32},
+                                         SoftmaxAttentionShape{2, 1, 32, 1500, DType::kFloat32},
+                                         SoftmaxAttentionShape{1, 1, 16, 1024, DType::kFloat32}));
+
+// Sessions of different lengths in one step, some with one span and some with several, some with
+// prompts: each as if alone.
+TEST(SoftmaxAttention, LongNeighboursDoNotMatter) {
+  CoreSubject subject({4, 2, 16, 0, DType::kFloat32});
+  constexpr size_t kLengths[] = {2100, 40, 1500, 1030}, kNext[] = {1, 1, 7, 90};
+  LongRows inputs(kLong, subject.input_columns());
+  FillInputs(subject, RandomTestSeed(), inputs.view);
+  const LongRows whole = RunLong(subject, inputs.view, 2, [] { return kLong; });
+  SuiteSlots slots(subject.layout(), std::size(kLengths), kLong / kFoldInterval);
+  std::vector<SuiteSession> sessions;
+  ThreadPool pool(3);
+  LongRows x(100, subject.input_columns()), y(100, subject.output_columns());
+  LongRows ignored(kLong, subject.output_columns());
+  std::vector<Segment> step;
+  size_t rows = 0;
+  for (uint32_t s = 0; s < std::size(kLengths); ++s) sessions.emplace_back(slots, s, s);
+  for (size_t s = 0; s < std::size(kLengths); ++s) {
+    const Segment segment = sessions[s].Plan(0, kLengths[s]);
+    subject.Run(std::span(&segment, 1), slots.state(), inputs.view.Rows(0, kLengths[s]),
+                ignored.view.Rows(0, kLengths[s]), pool);
+    sessions[s].Commit();
+    step.push_back(sessions[s].Plan(rows, kNext[s]));
+    for (size_t t = 0; t < kNext[s]; ++t) {
+      std::copy_n(inputs.view.row(kLengths[s] + t), x.view.columns, x.view.row(rows++));
+    }
+  }
+  subject.Run(step, slots.state(), x.view.Rows(0, rows), y.view.Rows(0, rows), pool);
+  for (const Segment& segment : step) {
+    EXPECT_EQ(FirstDifference(y.view.Rows(segment.first_token, segment.tokens),
+                              whole.view.Rows(segment.position, segment.tokens)),
+              segment.tokens)
+        << "at position " << segment.position;
+  }
+}
+
+// Scores far outside of what e^x can hold: only differences count.
+TEST(SoftmaxAttention, LargeScoresNeitherOverflowNorVanish) {
+  CoreSubject subject({1, 1, 16, 0, DType::kFloat32});
+  LongRows inputs(200, subject.input_columns());
+  FillInputs(subject, RandomTestSeed(), inputs.view);
+  for (size_t t = 0; t < 200; ++t) {
+    for (size_t i = 0; i < 16; ++i) inputs.view.row(t)[i] = t % 2 == 0 ? 300.0f : -300.0f;
+  }
+  const LongRows outputs = RunLong(subject, inputs.view, 1, [] { return size_t{17}; });
+  EXPECT_LE(ErrorOf(outputs.view, subject.Reference(inputs.view)), 1e-3);
+}
+
+// --- config --------------------------------------------------------------------------------------
+
+SoftmaxAttentionConfig Parsed(const char* json) {
+  const auto config = ParseSoftmaxAttentionConfig(nlohmann::json::parse(json), 64);
+  EXPECT_TRUE(config.ok()) << config.status();
+  return config.ok() ? *config : SoftmaxAttentionConfig{};
+}
+
+// The message of the error that this config gives.
+std::string ErrorOf(const char* json) {
+  const auto config = ParseSoftmaxAttentionConfig(nlohmann::json::parse(json, nullptr, false), 64);
+  if (config.ok()) return "no error";
+  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(config.status().message().data(), config.status().message().size());
+}
+
+TEST(SoftmaxAttentionConfig, DefaultsAreThoseOfFla) {
+  const SoftmaxAttentionConfig config = Parsed("{}");
+  EXPECT_EQ(config.heads, 32u);
+  EXPECT_EQ(config.kv_heads, 32u);
+  EXPECT_EQ(config.head_dim, 2u);
+  ASSERT_TRUE(config.rope.has_value());
+  EXPECT_FLOAT_EQ(config.rope->theta, 10000.0f);
+  EXPECT_EQ(config.rope->rotary_dim, 2u);
+  EXPECT_FALSE(config.qkv_bias);
+  EXPECT_FALSE(config.output_bias);
+  EXPECT_FALSE(config.output_gate);
+  EXPECT_EQ(config.qk_norm, HeadNorm::kNone);
+  EXPECT_EQ(config.window, 0u);
+  EXPECT_FLOAT_EQ(config.scale, std::sqrt(0.5f));
+}
+
+TEST(SoftmaxAttentionConfig, NoRotationIsWrittenAsNull) {
+  EXPECT_FALSE(Parsed(R"({"rope_theta": null})").rope.has_value());
+  EXPECT_TRUE(
+      Parsed(R"({"rope_theta": null, "rope_parameters": {"rope_theta": 500.0}})").rope.has_value());
+  EXPECT_FALSE(Parsed(R"({"rope_theta": null, "num_heads": 1, "head_dim": 7})").rope.has_value());
+  EXPECT_FLOAT_EQ(Parsed(R"({"rope_theta": 500})").rope->theta, 500.0f);
+  EXPECT_EQ(Parsed(R"({"num_heads": 4, "partial_rotary_factor": 0.25})").rope->rotary_dim, 4u);
+}
+
+TEST(SoftmaxAttentionConfig, NormsByTheirNamesAndAsFlaHasThem) {
+  EXPECT_EQ(Parsed(R"({"qk_norm": true, "norm_eps": 0.1})").qk_norm, HeadNorm::kRms);
+  EXPECT_FLOAT_EQ(Parsed(R"({"qk_norm": true, "norm_eps": 0.1})").norm_eps, 1e-5f);
+  EXPECT_EQ(Parsed(R"({"qk_norm": false})").qk_norm, HeadNorm::kNone);
+  EXPECT_EQ(Parsed(R"({"qk_norm": "rms"})").qk_norm, HeadNorm::kRms);
+  EXPECT_FLOAT_EQ(Parsed(R"({"qk_norm": "rms_one_plus", "norm_eps": 0.1})").norm_eps, 0.1f);
+  EXPECT_EQ(Parsed(R"({"qk_norm": "rms_one_plus"})").qk_norm, HeadNorm::kRmsOnePlus);
+}
+
+TEST(SoftmaxAttentionConfig, ErrorsNameKeyValueAndRemedy) {
+  using testing::AllOf;
+  using testing::HasSubstr;
+  EXPECT_THAT(ErrorOf(R"({"num_heads": 5})"),
+              AllOf(HasSubstr("num_heads is 5"), HasSubstr("head_dim")));
+  EXPECT_THAT(ErrorOf(R"({"num_heads": 4, "num_kv_heads": 3})"),
+              AllOf(HasSubstr("num_kv_heads is 3"), HasSubstr("num_heads 4")));
+  EXPECT_THAT(ErrorOf(R"({"num_heads": 1, "head_dim": 257})"),
+              AllOf(HasSubstr("257"), HasSubstr("256"), HasSubstr("head_dim")));
+  EXPECT_THAT(ErrorOf(R"({"num_heads": 4, "window_size": 0})"), HasSubstr("window_size is 0"));
+  EXPECT_THAT(ErrorOf(R"({"num_heads": 4, "softmax_scale": 0})"), HasSubstr("softmax_scale is 0"));
+  EXPECT_THAT(ErrorOf(R"({"num_heads": 4, "qk_norm": "l2"})"),
+              AllOf(HasSubstr("l2"), HasSubstr("rms_one_plus")));
+  EXPECT_THAT(ErrorOf(R"({"num_heads": 4, "qk_norm": "rms", "norm_eps": -1})"),
+              HasSubstr("norm_eps is -1"));
+  EXPECT_THAT(ErrorOf(R"({"num_heads": 1, "head_dim": 7})"), HasSubstr("even"));
+  EXPECT_THAT(ErrorOf(R"({"num_heads": 4, "output_gate": "yes"})"), HasSubstr("output_gate"));
+}
+
+}  // namespace
+}  // namespace rivulet
