@@ -63,6 +63,14 @@ def project(W, c, x, name, count):
     return heads(short_convolution(W, name + "_conv1d", y) if c.get("use_short_conv") else y, count)
 
 
+def rotate(x, theta):
+    """x [T, H, D] at positions 0, 1, ...: pairs (i, i + D/2)."""
+    half = x.shape[-1] // 2
+    angle = np.arange(len(x))[:, None, None] * theta ** (-np.arange(half) / half)
+    a, b = x[..., :half], x[..., half:]
+    return np.concatenate([a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)], -1)
+
+
 def causal(T):
     return np.tril(np.ones((T, T)))
 
@@ -100,18 +108,46 @@ def ahla_numerator(q, k, v, g):
     return w @ (w @ v)
 
 
+def third_order_numerator(q, k, v, g):
+    """Σ_{u ≤ t} Σ_{i, j ≤ u} γ^{3t-i-u-j} (q_t·k_i)(q_u·k_i)(q_u·k_j) v_j."""
+    a, o = q @ k.T, np.zeros((len(q), v.shape[1]))
+    for t in range(len(q)):
+        past = g ** (t - np.arange(t + 1.0))
+        seen = np.tril(a[:t + 1, :t + 1])  # [u, i], i ≤ u
+        o[t] = ((seen @ (past * a[t, :t + 1])) * past) @ seen @ (past[:, None] * v[:t + 1])
+    return o
+
+
+def paper_third_order_numerator(q, k, v, g):
+    """All i, u, j ≤ t of the same, less those whose maximum is unique as they were before it: the paper's Algorithm 3."""
+    a, o = q @ k.T, np.zeros((len(q), v.shape[1]))
+    for t in range(len(q)):
+        i, u, j = np.ogrid[:t + 1, :t + 1, :t + 1]
+        top = np.maximum(np.maximum(i, u), j)
+        unique = (i == top) * 1 + (u == top) + (j == top) == 1
+        weight = g ** (3.0 * t - i - u - j) - unique * g ** (t + top - 2.0 - (i + u + j - top))
+        s = a[:t + 1, :t + 1]
+        o[t] = np.einsum("iuj,i,ui,uj->j", weight, a[t, :t + 1], s, s, optimize=True) @ v[:t + 1]
+    return o
+
+
 def layer_hla(W, c, x):
     H, Hk = c["num_heads"], c.get("num_kv_heads") or c["num_heads"]
     q, k, v = [project(W, c, x, name, n) for name, n in (("q", H), ("k", Hk), ("v", Hk))]
     f = {"none": lambda y: y, "elu1": elu_plus_one, "relu": lambda y: np.maximum(y, 0)}[c.get("qk_activation", "none")]
     q, k = f(q), f(k)
+    if c.get("rope_theta"):
+        q, k = rotate(q, c["rope_theta"]), rotate(k, c["rope_theta"])
     if c.get("qk_norm") == "l2":
         q, k = l2_norm(q), l2_norm(k)
     scale = c.get("qk_scale") or q.shape[-1] ** -0.5
     q, k, v = q * scale, repeat_heads(k * scale, H), repeat_heads(v, H)
     g = sigmoid(W["decay_logit"]) if c.get("use_decay") else np.ones(H)
     v = np.concatenate([v, np.ones(v.shape[:2] + (1,))], -1)  # the last column becomes the denominator
-    if c.get("hla_variant") == "asymmetric":
+    if c.get("hla_variant") == "third":
+        numerator = paper_third_order_numerator if c.get("hla_form") == "paper" else third_order_numerator
+        o = np.stack([numerator(q[:, h], k[:, h], v[:, h], g[h]) for h in range(H)], 1)
+    elif c.get("hla_variant") == "asymmetric":
         o = np.stack([ahla_numerator(q[:, h], k[:, h], v[:, h], g[h]) for h in range(H)], 1)
     else:
         o = np.stack([hla_numerator(q[:, h], k[:, h], v[:, h], g[h], c.get("hla_form", "masked"),
@@ -140,14 +176,6 @@ def layer_gla(W, c, x):
 
 
 # ---------------------------------------------------------------- RetNet (fla retnet)
-def rotate(x, theta):
-    """x [T, H, D] at positions 0, 1, ...: pairs (i, i + D/2)."""
-    half = x.shape[-1] // 2
-    angle = np.arange(len(x))[:, None, None] * theta ** (-np.arange(half) / half)
-    a, b = x[..., :half], x[..., half:]
-    return np.concatenate([a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)], -1)
-
-
 def layer_retnet(W, c, x):
     H, Hk = c["num_heads"], c.get("num_kv_heads") or c["num_heads"]
     q, k, v = [project(W, c, x, name, n) for name, n in (("q", H), ("k", Hk), ("v", Hk))]
@@ -196,6 +224,27 @@ def layer_linear_attn(W, c, x):
     return linear(W, "o_proj", o.reshape(len(x), -1))
 
 
+# ---------------------------------------------------------------- ANNA (arXiv 2509.09001, hash tables)
+def hash_buckets(c, P, x):
+    """[T, H, tables]: the bucket of each vector of x [T, H, D]; the first hash is the lowest digit."""
+    if c.get("hash_family", "simhash") == "simhash":  # P [H, tables, hashes, D]
+        return (np.einsum("hazd,thd->thaz", P, x) >= 0) @ (1 << np.arange(P.shape[2]))
+    y = np.einsum("hazid,thd->thazi", P, x)  # cross-polytope: P [H, tables, hashes, D, D]
+    index, D = np.abs(y).argmax(-1), x.shape[-1]
+    negative = np.take_along_axis(y, index[..., None], -1)[..., 0] < 0
+    return (index + D * negative) @ ((2 * D) ** np.arange(P.shape[2]))
+
+
+def layer_anna(W, c, x):
+    q, k, v = [heads(linear(W, name + "_proj", x), c["num_heads"]) for name in "qkv"]
+    q, k = [hash_buckets(c, W["hash_proj"], l2_norm(y)) for y in (q, k)]
+    seen = causal(len(x)) if c.get("anna_include_self", True) else causal(len(x)) - np.eye(len(x))
+    collisions = (q[:, None] == k[None]).sum(-1) * seen[:, :, None]  # [t, s, H]
+    count = collisions.sum(1)[..., None]
+    o = np.einsum("tsh,she->the", collisions, v) / np.maximum(count, 1)
+    return linear(W, "o_proj", norm_and_gate(W, c, o, x, "o_norm", False).reshape(len(x), -1))
+
+
 # ---------------------------------------------------------------- Mamba-2 (SSD)
 def layer_mamba2(W, c, x):
     H, P, N, G = c["num_heads"], c["head_dim"], c["state_size"], c.get("n_groups", 1)
@@ -217,7 +266,7 @@ def layer_mamba2(W, c, x):
     return linear(W, "out_proj", y.reshape(len(x), inner))
 
 
-LAYERS = {"hla": layer_hla, "gla": layer_gla, "retnet": layer_retnet, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2}
+LAYERS = {"hla": layer_hla, "anna": layer_anna, "gla": layer_gla, "retnet": layer_retnet, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2}
 
 
 # ---------------------------------------------------------------- whole models

@@ -1,11 +1,13 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// HLA masked with decay, as the bundled model uses it: the recurrence alone, and the whole layer.
+// HLA masked with decay, as the bundled model uses it: the recurrence alone, and the whole layer;
+// and the third order beside it.
 //
 //   Decode/D/sessions    one token for each of `sessions` sessions of 4 heads, one thread.
 //                           ns_token_head; bytes_per_second counts S and F read once a token, which
 //                           is what decode cannot avoid. 1 session: from L1/L2; 512 sessions of
 //                           D = 64: 64 MiB of sums, from memory.
+//   ThirdDecode/...      the same for the third order, [S | P] and F counted.
 //   Prefill/D            512 tokens of one session, same numbers.
 //   LayerDecode/N        layer of hidden 256, 4 heads of 64, one token for each of N sessions.
 //   LayerPrefill/N       the same for one session of N tokens a step.
@@ -16,6 +18,7 @@
 
 #include "kernels/mixers/hla/hla.h"
 #include "kernels/mixers/hla/hla_recurrence.h"
+#include "kernels/mixers/hla/third_order/third_order_recurrence.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
 
@@ -54,14 +57,24 @@ AlignedBuffer<float> Numbers(size_t count) {
   return numbers;
 }
 
-void RunRecurrence(benchmark::State& state, size_t dim, size_t sessions, size_t tokens) {
+HigherOrderShape Square(size_t dim) {
   HigherOrderShape shape;
   shape.heads = shape.kv_heads = kHeads;
   shape.key_dim = shape.value_dim = dim;
+  return shape;
+}
+
+DecayTable Decays() {
   AlignedBuffer<float> logits(kHeads);
   for (size_t h = 0; h < kHeads; ++h) logits[h] = 3.0f + static_cast<float>(h);
-  StateLayout layout;
-  const HlaRecurrence recurrence(shape, HlaForm::kMasked, 0.0f, DecayTable(logits), layout);
+  return DecayTable(logits);
+}
+
+// `matrices`: how many of D x D the form keeps for a head.
+void RunRecurrence(benchmark::State& state, const HigherOrderRecurrence& recurrence,
+                   const StateLayout& layout, size_t matrices, size_t dim, size_t sessions,
+                   size_t tokens) {
+  const HigherOrderShape shape = Square(dim);
   Sessions all(layout, sessions, tokens);
   const size_t rows = sessions * tokens, columns = kHeads * shape.padded_key();
   AlignedBuffer<float> numbers = Numbers(rows * columns), out(rows * columns);
@@ -75,15 +88,29 @@ void RunRecurrence(benchmark::State& state, size_t dim, size_t sessions, size_t 
     workspace.Reset();
   }
   const double token_heads = static_cast<double>(state.iterations() * rows * kHeads);
-  state.SetBytesProcessed(static_cast<int64_t>(token_heads * 2 * dim * dim * sizeof(float)));
+  state.SetBytesProcessed(static_cast<int64_t>(token_heads * matrices * dim * dim * sizeof(float)));
   state.counters["ns_token_head"] = benchmark::Counter(
       token_heads * 1e-9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
-void Decode(benchmark::State& state) { RunRecurrence(state, state.range(0), state.range(1), 1); }
+void RunMasked(benchmark::State& state, size_t dim, size_t sessions, size_t tokens) {
+  StateLayout layout;
+  const HlaRecurrence recurrence(Square(dim), HlaForm::kMasked, 0.0f, Decays(), layout);
+  RunRecurrence(state, recurrence, layout, 2, dim, sessions, tokens);
+}
+
+void Decode(benchmark::State& state) { RunMasked(state, state.range(0), state.range(1), 1); }
 BENCHMARK(Decode)->ArgNames({"D", "sessions"})->ArgsProduct({{32, 64, 128}, {1, 16, 512}});
 
-void Prefill(benchmark::State& state) { RunRecurrence(state, state.range(0), 1, 512); }
+void ThirdDecode(benchmark::State& state) {
+  const size_t dim = state.range(0);
+  StateLayout layout;
+  const ThirdOrderRecurrence recurrence(Square(dim), Decays(), layout);
+  RunRecurrence(state, recurrence, layout, 3, dim, state.range(1), 1);
+}
+BENCHMARK(ThirdDecode)->ArgNames({"D", "sessions"})->ArgsProduct({{32, 64, 128}, {1, 16, 512}});
+
+void Prefill(benchmark::State& state) { RunMasked(state, state.range(0), 1, 512); }
 BENCHMARK(Prefill)->ArgName("D")->Arg(32)->Arg(64)->Arg(128);
 
 constexpr size_t kHidden = 256;

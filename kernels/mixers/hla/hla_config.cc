@@ -9,6 +9,7 @@
 #include "kernels/base/status.h"
 #include "kernels/base/strings.h"
 #include "kernels/mixers/json_fields.h"
+#include "kernels/mixers/rope_config.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -53,25 +54,54 @@ absl::Status ReadHeads(const Json& config, size_t hidden, HigherOrderShape& shap
   return absl::OkStatus();
 }
 
-absl::Status ReadRecurrence(const Json& config, HlaConfig& result) {
+// Which forms a variant has. AHLA has one, and reads over the key.
+absl::Status CheckForm(const Json& config, const HlaConfig& result) {
+  const bool third = result.variant == HlaVariant::kThird;
+  if (third && (result.form == HlaForm::kSerial || result.form == HlaForm::kUnmasked)) {
+    return FieldError(config, "hla_form", "the third order has the forms masked and paper");
+  }
+  if (!third && result.form == HlaForm::kPaper) {
+    return FieldError(config, "hla_form",
+                      "only hla_variant third has it; the second order's are masked, serial, none");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadForm(const Json& config, HlaConfig& result) {
   RIVULET_ASSIGN_OR_RETURN(const size_t variant, ChoiceField(config, "hla_variant", "symmetric",
                                                              {"symmetric", "asymmetric", "third"}));
-  if (variant == 2) {
-    return FieldError(config, "hla_variant",
-                      "third order comes later; symmetric and asymmetric are served");
-  }
   result.variant = static_cast<HlaVariant>(variant);
-  RIVULET_ASSIGN_OR_RETURN(const size_t form,
-                           ChoiceField(config, "hla_form", "masked", {"masked", "serial", "none"}));
+  RIVULET_ASSIGN_OR_RETURN(const size_t form, ChoiceField(config, "hla_form", "masked",
+                                                          {"masked", "serial", "none", "paper"}));
   result.form = static_cast<HlaForm>(form);
+  return CheckForm(config, result);
+}
+
+absl::Status ReadRecurrence(const Json& config, HlaConfig& result) {
+  RIVULET_RETURN_IF_ERROR(ReadForm(config, result));
   RIVULET_ASSIGN_OR_RETURN(result.use_decay, BoolField(config, "use_decay", false));
   RIVULET_ASSIGN_OR_RETURN(result.ridge_lambda, FiniteField(config, "ridge_lambda", 0.0, 0.0, 1e6));
-  if (result.variant == HlaVariant::kAsymmetric && result.ridge_lambda != 0.0f) {
-    return FieldError(config, "ridge_lambda", "the asymmetric variant has no ridge; leave it out");
+  if (result.variant != HlaVariant::kSymmetric && result.ridge_lambda != 0.0f) {
+    return FieldError(config, "ridge_lambda",
+                      "only the symmetric variant has a ridge; leave it out");
   }
   RIVULET_ASSIGN_OR_RETURN(result.shape.normalize, BoolField(config, "normalize", false));
   RIVULET_ASSIGN_OR_RETURN(result.shape.denom_eps,
                            FiniteField(config, "denom_eps", 1e-6, 0.0, 1.0));
+  return absl::OkStatus();
+}
+
+// The format does not say where q and k are rotated, and without an activation it does not matter:
+// rotation, l2 norm and scale commute. After elu1 or relu it would, and numbers would turn
+// negative.
+absl::Status ReadRope(const Json& config, HlaConfig& result) {
+  if (!HasField(config, "rope_theta")) return absl::OkStatus();
+  if (result.qk_activation != Activation::kIdentity) {
+    return FieldError(config, "rope_theta",
+                      "rotated queries and keys are not non-negative; use qk_activation none or "
+                      "rope_theta null");
+  }
+  RIVULET_ASSIGN_OR_RETURN(result.rope, ParseRope(config, result.shape.key_dim));
   return absl::OkStatus();
 }
 
@@ -86,11 +116,7 @@ absl::Status ReadQueriesAndKeys(const Json& config, HlaConfig& result) {
   result.qk_l2_norm = norm == 1;
   const double usual = 1.0 / std::sqrt(static_cast<double>(result.shape.key_dim));
   RIVULET_ASSIGN_OR_RETURN(result.qk_scale, FiniteField(config, "qk_scale", usual, 1e-6, 1e6));
-  if (HasField(config, "rope_theta")) {
-    return FieldError(config, "rope_theta",
-                      "hla is served without rotary positions; set it to null");
-  }
-  return absl::OkStatus();
+  return ReadRope(config, result);
 }
 
 absl::Status ReadConvolution(const Json& config, HlaConfig& result) {
@@ -109,8 +135,13 @@ absl::Status ReadConvolution(const Json& config, HlaConfig& result) {
 // last place of what lies there (DESIGN 5). S = Σ kᵀk grows on its diagonal whatever the keys'
 // signs: its outputs are 28 % off after 16k tokens (NOTES.md).
 absl::Status CheckStateDType(const Json& config, const HlaConfig& result) {
+  if (result.shape.state_dtype != DType::kFloat32 && result.form == HlaForm::kPaper) {
+    return FieldError(config, "hla_form",
+                      "it subtracts sums that nearly cancel, which a bf16 state cannot hold; use "
+                      "--state-dtype fp32");
+  }
   const bool grows =
-      result.variant == HlaVariant::kSymmetric || result.qk_activation != Activation::kIdentity;
+      result.variant != HlaVariant::kAsymmetric || result.qk_activation != Activation::kIdentity;
   if (result.shape.state_dtype == DType::kFloat32 || result.use_decay || !grows) {
     return absl::OkStatus();
   }

@@ -6,23 +6,27 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "kernels/mixers/hla/higher_order/higher_order.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/ops/activation/activation.h"
+#include "kernels/ops/rope/rope.h"
 
 namespace rivulet {
 
 enum class HlaVariant : uint8_t {
   kSymmetric,   // HLA second order (mixers.md 11)
   kAsymmetric,  // AHLA (mixers.md 12)
+  kThird,       // HLA third order (mixers.md 13)
 };
 
 enum class HlaForm : uint8_t {
-  kMasked,    // the exact mask of the decayed moments
-  kSerial,    // the paper's Algorithm 1
-  kUnmasked,  // "none": the prefix product S_t C_t
+  kMasked,    // the exact mask of the decayed moments; third order: mixers.md 13a
+  kSerial,    // the paper's Algorithm 1; second order only
+  kUnmasked,  // "none": the prefix product S_t C_t; second order only
+  kPaper,     // the paper's Algorithm 3 (mixers.md 13b); third order only
 };
 
 struct HlaConfig {
@@ -32,6 +36,7 @@ struct HlaConfig {
   bool use_decay = false;     // decay_logit [H] is a tensor of the layer
   float ridge_lambda = 0.0f;  // λ
   Activation qk_activation = Activation::kIdentity;
+  std::optional<RopeConfig> rope;  // rotary positions of q and k, before l2 norm and scale
   bool qk_l2_norm = false;
   float qk_scale = 1.0f;  // on both q and k: the operator is of degree four in (q, k)
   bool use_output_gate = true;

@@ -3,10 +3,11 @@
 // The layer around the recurrence (mixers.md 11.6):
 //
 //   q, k, v, g = x W;  q, k, v through the short convolution (SiLU)
-//   q, k ← scale · l2(f(q)), scale · l2(f(k))       f, l2 and scale as the config says
+//   q, k ← scale · l2(rope(f(q))), scale · l2(rope(f(k)))     each as the config says
 //   o = recurrence(q, k, v)                          per head
 //   y = (rms(o) · w · silu(g)) W_o
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,9 +17,12 @@
 #include "kernels/mixers/hla/hla.h"
 #include "kernels/mixers/hla/hla_config.h"
 #include "kernels/mixers/hla/hla_recurrence.h"
+#include "kernels/mixers/hla/third_order/paper_third_order_recurrence.h"
+#include "kernels/mixers/hla/third_order/third_order_recurrence.h"
 #include "kernels/ops/heads/heads.h"
 #include "kernels/ops/linear/linear.h"
 #include "kernels/ops/norm/norm.h"
+#include "kernels/ops/rope/rope.h"
 
 namespace rivulet {
 namespace {
@@ -41,12 +45,14 @@ class HlaMixer : public Mixer {
   void TakeRecurrence(ParameterSource& parameters);
 
   HigherOrderInput SplitHeads(const MixerStep& step, ConstFloatMatrix qkv) const;
-  ConstFloatMatrix PrepareKeys(const MixerStep& step, ConstFloatMatrix x, size_t heads) const;
+  ConstFloatMatrix PrepareKeys(const MixerStep& step, ConstFloatMatrix x, size_t heads,
+                               const RopeAngles& angles) const;
 
   HlaConfig config_;
   StateLayout layout_;
   Linear input_;  // q | k | v | g
   FlaConvolution convolution_;
+  std::optional<Rope> rope_;
   std::unique_ptr<HigherOrderRecurrence> recurrence_;
   AlignedBuffer<float> norm_;  // [E]
   Linear output_;
@@ -59,6 +65,7 @@ HlaMixer::HlaMixer(const HlaConfig& config, const MixerSource& source) : config_
         {.q = q_columns(), .k = k_columns(), .v = v_columns(), .window = config_.conv_size},
         source.parameters, layout_);
   }
+  if (config_.rope.has_value()) rope_.emplace(*config_.rope);
   TakeRecurrence(source.parameters);
   norm_ = source.parameters.TakeVector("o_norm.weight", {config_.shape.value_dim});
 }
@@ -78,9 +85,13 @@ void HlaMixer::TakeRecurrence(ParameterSource& parameters) {
   if (config_.use_decay) decay = DecayTable(parameters.TakeVector("decay_logit", {shape.heads}));
   if (config_.variant == HlaVariant::kAsymmetric) {
     recurrence_ = std::make_unique<AhlaRecurrence>(shape, std::move(decay), layout_);
-  } else {
+  } else if (config_.variant == HlaVariant::kSymmetric) {
     recurrence_ = std::make_unique<HlaRecurrence>(shape, config_.form, config_.ridge_lambda,
                                                   std::move(decay), layout_);
+  } else if (config_.form == HlaForm::kPaper) {
+    recurrence_ = std::make_unique<PaperThirdOrderRecurrence>(shape, std::move(decay), layout_);
+  } else {
+    recurrence_ = std::make_unique<ThirdOrderRecurrence>(shape, std::move(decay), layout_);
   }
 }
 
@@ -109,17 +120,22 @@ HigherOrderInput HlaMixer::SplitHeads(const MixerStep& step, ConstFloatMatrix qk
   const FloatMatrix v = step.workspace->Take(qkv.rows, shape.kv_heads * shape.padded_value());
   PadHeads(qkv.Columns(q_columns() + k_columns(), v_columns()), shape.kv_heads, shape.value_dim,
            Activation::kIdentity, 1.0f, v, *step.pool);
-  return {PrepareKeys(step, qkv.Columns(0, q_columns()), shape.heads),
-          PrepareKeys(step, qkv.Columns(q_columns(), k_columns()), shape.kv_heads), v};
+  RopeAngles angles;
+  if (rope_.has_value()) {
+    angles = rope_->Angles(step.segments, qkv.rows, *step.workspace, *step.pool);
+  }
+  return {PrepareKeys(step, qkv.Columns(0, q_columns()), shape.heads, angles),
+          PrepareKeys(step, qkv.Columns(q_columns(), k_columns()), shape.kv_heads, angles), v};
 }
 
-// Queries and keys alike: activation, then l2 norm, then scale.
-ConstFloatMatrix HlaMixer::PrepareKeys(const MixerStep& step, ConstFloatMatrix x,
-                                       size_t heads) const {
+// Queries and keys alike: activation, then rotation, then l2 norm, then scale.
+ConstFloatMatrix HlaMixer::PrepareKeys(const MixerStep& step, ConstFloatMatrix x, size_t heads,
+                                       const RopeAngles& angles) const {
   const HigherOrderShape& shape = config_.shape;
   const FloatMatrix result = step.workspace->Take(x.rows, heads * shape.padded_key());
   const float scale = config_.qk_l2_norm ? 1.0f : config_.qk_scale;
   PadHeads(x, heads, shape.key_dim, config_.qk_activation, scale, result, *step.pool);
+  if (rope_.has_value()) ApplyRope(angles, result, heads, shape.padded_key(), *step.pool);
   if (config_.qk_l2_norm) {
     L2NormHeads(result, heads, shape.key_dim, shape.padded_key(), config_.qk_scale, *step.pool);
   }

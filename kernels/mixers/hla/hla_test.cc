@@ -181,14 +181,19 @@ TEST(HlaConfig, RefusesWhatMakesNoSense) {
       {"expand_v", {{"expand_v", 0.0}}},
       {"expand_v", {{"expand_v", 1e9}}},
       {"hla_form", {{"hla_form", "paper"}}},
-      {"hla_variant", {{"hla_variant", "third"}}},
+      {"hla_form", {{"hla_form", "paper"}, {"hla_variant", "asymmetric"}}},
+      {"hla_form", {{"hla_form", "serial"}, {"hla_variant", "third"}}},
+      {"hla_form", {{"hla_form", "none"}, {"hla_variant", "third"}}},
       {"hla_variant", {{"hla_variant", 2}}},
       {"ridge_lambda", {{"ridge_lambda", -1}}},
       {"ridge_lambda", {{"ridge_lambda", 0.1}, {"hla_variant", "asymmetric"}}},
+      {"ridge_lambda", {{"ridge_lambda", 0.1}, {"hla_variant", "third"}}},
       {"qk_activation", {{"qk_activation", "gelu"}}},
       {"qk_norm", {{"qk_norm", true}}},
       {"qk_scale", {{"qk_scale", 0}}},
-      {"rope_theta", {{"rope_theta", 10000.0}}},
+      {"rope_theta", {{"rope_theta", 0.5}}},
+      {"rope_theta", {{"rope_theta", 10000.0}, {"qk_activation", "relu"}}},
+      {"head size 15", {{"rope_theta", 10000.0}, {"head_dim", 15}}},
       {"conv_size", {{"use_short_conv", true}, {"conv_size", 17}}},
       {"conv_size", {{"use_short_conv", true}, {"conv_size", 1}}},
       {"conv_bias", {{"use_short_conv", true}, {"conv_bias", true}}},
@@ -198,7 +203,6 @@ TEST(HlaConfig, RefusesWhatMakesNoSense) {
   for (const auto& [key, changes] : wrong) {
     EXPECT_THAT(ConfigError(changes), HasSubstr(key)) << changes;
   }
-  EXPECT_THAT(ConfigError({{"hla_variant", "third"}}), HasSubstr("later"));
   EXPECT_FALSE(ParseHlaConfig(Json::array(), 64, {}).ok());
 }
 
@@ -207,6 +211,11 @@ TEST(HlaConfig, GrowingSumsRefuseBFloat16) {
   const Json asymmetric = {{"hla_variant", "asymmetric"}};
   EXPECT_THAT(ConfigError(Json::object(), bf16), testing::HasSubstr("fp32"));
   EXPECT_EQ(ConfigError({{"use_decay", true}}, bf16), "");
+  EXPECT_THAT(ConfigError({{"hla_variant", "third"}}, bf16), testing::HasSubstr("fp32"));
+  EXPECT_EQ(ConfigError({{"hla_variant", "third"}, {"use_decay", true}}, bf16), "");
+  EXPECT_THAT(
+      ConfigError({{"hla_variant", "third"}, {"hla_form", "paper"}, {"use_decay", true}}, bf16),
+      testing::HasSubstr("fp32"));
   EXPECT_EQ(ConfigError(Json::object()), "");
   EXPECT_EQ(ConfigError(asymmetric, bf16), "");
   EXPECT_THAT(ConfigError({{"hla_variant", "asymmetric"}, {"qk_activation", "elu1"}}, bf16),

@@ -82,6 +82,10 @@ def layer(name, tokens, hidden, recurrence=head, tolerance=1e-5, **c):
         y = y.reshape(tokens, heads, D)
         act = c.get("qk_activation", "none")
         y = np.where(y > 0, y + 1, np.exp(np.minimum(y, 0))) if act == "elu1" else np.maximum(y, 0) if act == "relu" else y
+        if c.get("rope_theta"):                         # halves are real and imaginary parts
+            angle = np.arange(tokens)[:, None, None] * c["rope_theta"] ** (-2 * np.arange(D // 2) / D)
+            z = (y[..., :D // 2] + 1j * y[..., D // 2:]) * np.exp(1j * angle)
+            y = np.concatenate([z.real, z.imag], -1)
         if c.get("qk_norm") == "l2":
             y = y / np.sqrt((y * y).sum(-1, keepdims=True) + 1e-6)
         return y * c.get("qk_scale", D ** -0.5)

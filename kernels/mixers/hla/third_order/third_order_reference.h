@@ -1,0 +1,34 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// HLA third order by its definition, in fp64: the triples (i, u, j) of mixers.md 13, each with its
+// weight. Where the sums over i and j do not depend on each other they are taken apart, so that it
+// is O(T³) and not O(T⁴); no recurrence, no chunk. For tests only.
+#ifndef RIVULET_KERNELS_MIXERS_HLA_THIRD_ORDER_THIRD_ORDER_REFERENCE_H_
+#define RIVULET_KERNELS_MIXERS_HLA_THIRD_ORDER_THIRD_ORDER_REFERENCE_H_
+
+#include <cstddef>
+#include <vector>
+
+namespace rivulet {
+
+// One query head's sequence. q, k [T, D] and v [T, E], row-major without padding.
+struct ThirdOrderReferenceInput {
+  size_t tokens = 0;
+  size_t key_dim = 0;
+  size_t value_dim = 0;
+  std::vector<double> q, k, v;
+  bool paper = false;  // 13b, what Algorithm 3 computes, instead of 13a
+  double gamma = 1.0;
+  bool normalize = false;
+  double denom_eps = 1e-6;
+};
+
+// Outputs [T, E].
+std::vector<double> ThirdOrderReference(const ThirdOrderReferenceInput& input);
+
+// The weight of (q_t·k_i)(q_u·k_i)(q_u·k_j) v_j in the output at t, for i, u, j <= t.
+double TripleWeight(bool paper, double gamma, size_t t, size_t i, size_t u, size_t j);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_HLA_THIRD_ORDER_THIRD_ORDER_REFERENCE_H_
