@@ -30,6 +30,12 @@ ABSL_FLAG(std::string, dtype, "auto", "of the weights: auto (as in the checkpoin
 ABSL_FLAG(std::string, state_dtype, "fp32", "of the matrices in checkpoints: fp32 or bf16");
 ABSL_FLAG(ByteSize, state_memory, ByteSize{uint64_t{1} << 30},
           "memory for session states: bytes, or a number with KiB, MiB, GiB or TiB");
+ABSL_FLAG(uint64_t, state_context, 4096,
+          "tokens that a session's share of --state-memory is sized for, where states grow with "
+          "them (softmax attention, log-linear); longer sessions leave room for fewer");
+ABSL_FLAG(std::string, level_overflow, "error",
+          "log-linear models beyond the tokens that their levels reach: error ends the session "
+          "there, clamp lets the last level hold all that is older");
 ABSL_FLAG(uint32_t, threads, 0,
           "threads that compute; 0: one for each core, within the container's CPU quota");
 ABSL_FLAG(uint32_t, max_queue, 256,
@@ -50,24 +56,11 @@ ABSL_FLAG(bool, help, false, "print this, then exit");
 namespace rivulet {
 namespace {
 
-constexpr const char* kFlagNames[] = {"model",
-                                      "listen",
-                                      "http",
-                                      "device",
-                                      "dtype",
-                                      "state-dtype",
-                                      "state-memory",
-                                      "threads",
-                                      "max-queue",
-                                      "max-prompt",
-                                      "drain-seconds",
-                                      "session-ttl",
-                                      "stalled-client-seconds",
-                                      "config",
-                                      "mamba2-norm",
-                                      "log-level",
-                                      "version",
-                                      "help"};
+constexpr const char* kFlagNames[] = {
+    "model",       "listen",       "http",          "device",         "dtype",
+    "state-dtype", "state-memory", "state-context", "level-overflow", "threads",
+    "max-queue",   "max-prompt",   "drain-seconds", "session-ttl",    "stalled-client-seconds",
+    "config",      "mamba2-norm",  "log-level",     "version",        "help"};
 constexpr uint32_t kMaxThreads = 1024;
 
 std::string AllFlagNames() {
@@ -190,16 +183,27 @@ absl::Status CheckDevice() {
       "--device=cuda: this version serves models on the CPU only; use --device=cpu");
 }
 
+absl::Status CheckStateContext() {
+  constexpr uint64_t kMost = uint64_t{1} << 30;
+  const uint64_t tokens = absl::GetFlag(FLAGS_state_context);
+  if (tokens >= 1 && tokens <= kMost) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--state-context=", tokens, ": from 1 to ", kMost, " tokens"));
+}
+
 absl::Status CheckChoices() {
   RIVULET_RETURN_IF_ERROR(CheckDevice());
   RIVULET_RETURN_IF_ERROR(OneOf("dtype", absl::GetFlag(FLAGS_dtype), {"auto", "fp32", "bf16"}));
   RIVULET_RETURN_IF_ERROR(OneOf("state-dtype", absl::GetFlag(FLAGS_state_dtype), {"fp32", "bf16"}));
   RIVULET_RETURN_IF_ERROR(
       OneOf("mamba2-norm", absl::GetFlag(FLAGS_mamba2_norm), {"group", "full"}));
+  RIVULET_RETURN_IF_ERROR(
+      OneOf("level-overflow", absl::GetFlag(FLAGS_level_overflow), {"error", "clamp"}));
   RIVULET_RETURN_IF_ERROR(OneOf("log-level", absl::GetFlag(FLAGS_log_level),
                                 {"debug", "info", "warning", "error", "off"}));
   RIVULET_RETURN_IF_ERROR(AtLeastOne("max-queue", absl::GetFlag(FLAGS_max_queue)));
   RIVULET_RETURN_IF_ERROR(AtLeastOne("max-prompt", absl::GetFlag(FLAGS_max_prompt)));
+  RIVULET_RETURN_IF_ERROR(CheckStateContext());
   RIVULET_RETURN_IF_ERROR(
       AtLeastOne("stalled-client-seconds", absl::GetFlag(FLAGS_stalled_client_seconds)));
   if (absl::GetFlag(FLAGS_threads) > kMaxThreads) {
@@ -226,6 +230,10 @@ absl::StatusOr<ServerOptions> MakeOptions() {
   if (dtype != "auto") options.weight_dtype = ParseDType(dtype);
   options.state_dtype = ParseDType(absl::GetFlag(FLAGS_state_dtype));
   options.state_memory = absl::GetFlag(FLAGS_state_memory).bytes;
+  options.state_context = absl::GetFlag(FLAGS_state_context);
+  if (absl::GetFlag(FLAGS_level_overflow) == "clamp") {
+    options.level_overflow = LevelOverflow::kClamp;
+  }
   options.threads = absl::GetFlag(FLAGS_threads);
   if (options.threads == 0) options.threads = UsableCpus();
   options.max_queue = absl::GetFlag(FLAGS_max_queue);

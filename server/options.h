@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/base/dtype.h"
+#include "kernels/mixers/mixer.h"
 
 namespace rivulet {
 
@@ -29,8 +30,10 @@ struct ServerOptions {
   HostPort http;
   std::optional<DType> weight_dtype;  // none: as in the checkpoint
   DType state_dtype = DType::kFloat32;
-  uint64_t state_memory = 0;  // bytes
-  uint32_t threads = 0;       // at least 1
+  uint64_t state_memory = 0;   // bytes
+  uint64_t state_context = 0;  // tokens, at least 1
+  LevelOverflow level_overflow = LevelOverflow::kError;
+  uint32_t threads = 0;  // at least 1
   uint32_t max_queue = 0;
   uint32_t max_prompt = 0;  // tokens
   uint32_t drain_seconds = 0;

@@ -85,11 +85,13 @@ absl::Status ServerProcess::LoadModelAndEngine() {
   load.weight_dtype = options_.weight_dtype;
   load.mixer.state_dtype = options_.state_dtype;
   load.mixer.mamba2_full_norm = options_.mamba2_full_norm;
+  load.mixer.level_overflow = options_.level_overflow;
   load.progress = ProgressLog();
   RIVULET_ASSIGN_OR_RETURN(model_, LoadModel(options_.model, load));
   EngineOptions engine;
   engine.threads = options_.threads;
   engine.state_memory = options_.state_memory;
+  engine.state_context = options_.state_context;
   RIVULET_ASSIGN_OR_RETURN(engine_, MakeCpuEngine(model_, engine));
   served_ = DescribeModel(*model_, engine_->capacity());
   ShowModel();

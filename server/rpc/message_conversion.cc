@@ -89,20 +89,21 @@ v1::Model ToProto(const ServedModel& model) {
   proto.set_weight_dtype(model.weight_dtype);
   proto.set_state_dtype(model.state_dtype);
   proto.set_state_bytes_per_session(model.state_bytes_per_session);
-  proto.set_max_context(0);  // a state of constant size has no limit
+  proto.set_max_context(model.max_context);
+  proto.set_state_bytes_per_token(model.state_bytes_per_token);
   proto.set_has_tokenizer(model.tokenizer != nullptr);
   proto.set_has_chat_template(model.has_chat_template);
   proto.set_fold_interval(kFoldInterval);
   return proto;
 }
 
-v1::Session ToProto(const SessionInfo& session, const ServedModel& model) {
+v1::Session ToProto(const SessionInfo& session) {
   v1::Session proto;
   proto.set_id(session.id);
   proto.set_name(session.name);
   proto.set_position(session.tokens);
   if (session.holds_state) {
-    proto.set_state_bytes(model.state_bytes_per_session);
+    proto.set_state_bytes(session.state_bytes);
     proto.set_tier("device");
   }
   proto.set_created_unix_ms(session.created_unix_ms);

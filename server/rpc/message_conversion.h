@@ -22,7 +22,7 @@ v1::ScoreResponse ToScoreResponse(const StreamMessage& message, const Tokenizer*
 
 v1::Model ToProto(const ServedModel& model);
 
-v1::Session ToProto(const SessionInfo& session, const ServedModel& model);
+v1::Session ToProto(const SessionInfo& session);
 
 // The token's text by itself; a part of a character is U+FFFD. Empty without a tokenizer.
 std::string LossyText(const Tokenizer* tokenizer, uint32_t token);

@@ -1,9 +1,35 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/served_model.h"
 
+#include <algorithm>
+
 #include "kernels/base/dtype.h"
 
 namespace rivulet {
+namespace {
+
+void DescribePages(const StateCapacity& capacity, ServedModel& served) {
+  for (const PageCapacity& pages : capacity.pages) {
+    const PageKind& kind = pages.kind;
+    if (kind.fenwick()) {
+      served.state_bytes_per_session += kind.levels * pages.page_bytes;
+    } else if (kind.window > 0) {
+      served.state_bytes_per_session += (kind.window / kFoldInterval + 1) * pages.page_bytes;
+    } else {
+      served.state_bytes_per_token += pages.page_bytes / kFoldInterval;
+    }
+  }
+}
+
+uint64_t MaxContext(const LoadedModel& model) {
+  uint64_t tokens = UINT64_MAX;
+  for (const LoadedLayer& layer : model.layers) {
+    tokens = std::min(tokens, layer.mixer->max_tokens());
+  }
+  return tokens == UINT64_MAX ? 0 : tokens;
+}
+
+}  // namespace
 
 ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacity) {
   ServedModel served;
@@ -15,6 +41,8 @@ ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacit
   served.weight_dtype = DTypeName(model.weight_dtype);
   served.state_dtype = DTypeName(model.state_dtype);
   served.state_bytes_per_session = capacity.checkpoint_bytes + capacity.tail_bytes;
+  DescribePages(capacity, served);
+  served.max_context = MaxContext(model);
   served.tokenizer = model.tokenizer.get();
   served.eos_ids = model.spec.eos_ids;
   served.bos_id = model.spec.bos_id;

@@ -22,7 +22,9 @@ struct ServedModel {
   uint32_t vocab = 0;
   std::string weight_dtype;
   std::string state_dtype;
-  uint64_t state_bytes_per_session = 0;
+  uint64_t state_bytes_per_session = 0;  // with every level of a log-linear mixer
+  uint64_t state_bytes_per_token = 0;    // beyond that, for each token
+  uint64_t max_context = 0;              // tokens; 0: no limit
   const Tokenizer* tokenizer = nullptr;  // null: token ids only
   std::vector<uint32_t> eos_ids;
   int64_t bos_id = -1;  // -1: none

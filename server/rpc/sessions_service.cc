@@ -31,14 +31,14 @@ absl::Status CreateSession(const ServiceContext& service, const v1::CreateSessio
   RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
                            service.sessions.Create(request.id(), request.name()));
   LogInfo("session_created", {{"session_id", session.id}, {"name", session.name}});
-  response = ToProto(session, service.model);
+  response = ToProto(session);
   return absl::OkStatus();
 }
 
 absl::Status GetSession(const ServiceContext& service, const v1::GetSessionRequest& request,
                         v1::Session& response) {
   RIVULET_ASSIGN_OR_RETURN(const SessionInfo session, service.sessions.Get(request.id()));
-  response = ToProto(session, service.model);
+  response = ToProto(session);
   return absl::OkStatus();
 }
 
@@ -57,7 +57,7 @@ absl::Status ListSessions(const ServiceContext& service, const v1::ListSessionsR
       response.set_next_page_token(response.sessions().rbegin()->id());
       break;
     }
-    *response.add_sessions() = ToProto(session, service.model);
+    *response.add_sessions() = ToProto(session);
   }
   return absl::OkStatus();
 }
@@ -67,13 +67,13 @@ absl::Status UpdateSession(const ServiceContext& service, const v1::UpdateSessio
   RIVULET_RETURN_IF_ERROR(CheckNotDraining(service));
   if (!request.has_name()) {
     RIVULET_ASSIGN_OR_RETURN(const SessionInfo session, service.sessions.Get(request.id()));
-    response = ToProto(session, service.model);
+    response = ToProto(session);
     return absl::OkStatus();
   }
   RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
                            service.sessions.Rename(request.id(), request.name()));
   LogInfo("session_renamed", {{"session_id", session.id}, {"name", session.name}});
-  response = ToProto(session, service.model);
+  response = ToProto(session);
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/validation.h"
 
+#include <algorithm>
 #include <random>
 #include <utility>
 #include <vector>
@@ -121,6 +122,23 @@ absl::Status CheckScoresFit(const char* field, uint64_t tokens, uint32_t top) {
       absl::StrCat(field, ": log-probabilities of ", tokens, " tokens with the ", top,
                    " best make a response of about ", bytes >> 20, " MiB; at most ",
                    kMaxMessageBytes >> 20, " are allowed: ask for fewer"));
+}
+
+// Tokens past what the model's levels reach are refused in a prompt, and not generated: the turn
+// ends with LENGTH there. The last token drawn is not read any more, so it may be one beyond.
+absl::Status LimitContext(const ServedModel& model, Request& request) {
+  if (model.max_context == 0) return absl::OkStatus();
+  const uint64_t before = request.session.held() ? request.session.tokens() : 0;
+  const uint64_t tokens = before + request.prompt.size();
+  if (tokens > model.max_context) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the context would have ", tokens, " tokens; the levels of ", model.name, " reach ",
+        model.max_context,
+        ": shorten it, begin another session, or start the server with --level-overflow clamp"));
+  }
+  request.max_tokens =
+      static_cast<uint32_t>(std::min<uint64_t>(request.max_tokens, model.max_context + 1 - tokens));
+  return absl::OkStatus();
 }
 
 uint64_t DrawSeed() {
@@ -244,6 +262,7 @@ absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateR
   RIVULET_RETURN_IF_ERROR(CheckMinTokens(*request));
   RIVULET_RETURN_IF_ERROR(LeaseForTurn(proto.session_id(), sessions, *request));
   RIVULET_RETURN_IF_ERROR(ReadPrompt(proto, model, max_prompt, *request));
+  RIVULET_RETURN_IF_ERROR(LimitContext(model, *request));
   if (request->score_prompt) {
     RIVULET_RETURN_IF_ERROR(
         CheckScoresFit("prompt_logprobs", request->prompt.size(), request->score_top));
@@ -262,6 +281,7 @@ absl::StatusOr<std::unique_ptr<Request>> MakeScoreRequest(const v1::ScoreRequest
   request->score_top = proto.top_logprobs();
   RIVULET_RETURN_IF_ERROR(LeaseForReading(proto.session_id(), sessions, *request));
   RIVULET_RETURN_IF_ERROR(ReadPrompt(proto, model, max_prompt, *request));
+  RIVULET_RETURN_IF_ERROR(LimitContext(model, *request));
   RIVULET_RETURN_IF_ERROR(
       CheckScoresFit("top_logprobs", request->prompt.size(), request->score_top));
   return request;

@@ -78,6 +78,23 @@ TEST_F(ValidationTest, TextStartsWithBosIfThereIsOneAndIdsDoNot) {
   EXPECT_THAT((*Make(proto))->prompt, ElementsAre(4));
 }
 
+TEST_F(ValidationTest, AContextEndsWhereTheModelsLevelsDo) {
+  model_.max_context = 16;
+  v1::GenerateRequest proto;
+  for (uint32_t i = 0; i < 10; ++i) proto.mutable_token_ids()->add_ids(4);
+  proto.set_max_tokens(7);
+  EXPECT_EQ((*Make(proto))->max_tokens, 7u);  // the seventh is not read any more
+  proto.set_max_tokens(1000);
+  EXPECT_EQ((*Make(proto))->max_tokens, 7u);
+  for (uint32_t i = 0; i < 6; ++i) proto.mutable_token_ids()->add_ids(4);
+  EXPECT_EQ((*Make(proto))->max_tokens, 1u);
+  proto.mutable_token_ids()->add_ids(4);
+  const absl::Status status = Make(proto).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("17 tokens"), HasSubstr("reach 16"),
+                                                   HasSubstr("--level-overflow clamp")));
+}
+
 // A change that makes a good request bad, and what the error must say.
 struct Bad {
   std::function<void(v1::GenerateRequest&)> change;

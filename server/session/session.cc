@@ -86,6 +86,15 @@ absl::Status Session::PlanPages(size_t count) {
   return absl::OkStatus();
 }
 
+uint64_t Session::state_bytes() const {
+  const StateCapacity& capacity = engine_.capacity();
+  uint64_t bytes = capacity.checkpoint_bytes + capacity.tail_bytes;
+  for (size_t kind = 0; kind < page_tables_.size(); ++kind) {
+    bytes += pages(kind) * capacity.pages[kind].page_bytes;
+  }
+  return bytes;
+}
+
 uint64_t Session::MissingPages(size_t kind, uint64_t tokens) const {
   return page_tables_[kind].Missing(position_, tokens, kLongestSegment);
 }

@@ -66,6 +66,7 @@ struct SessionLease::Entry {
   SessionTable::TimePoint last_used;
   std::unique_ptr<Session> state;
   uint64_t tokens = 0;
+  uint64_t state_bytes = 0;
   bool holds_state = false;  // also while a turn has it
   bool in_turn = false;
   bool in_table = true;
@@ -109,6 +110,7 @@ void SessionLease::PutState(std::unique_ptr<Session> state) {
   RIVULET_CHECK(entry_->state == nullptr, "the state was not taken");
   entry_->tokens = state->tokens().size();
   entry_->holds_state = true;
+  entry_->state_bytes = state->state_bytes();
   entry_->state = std::move(state);
   ++table_->states_;
 }
@@ -325,6 +327,7 @@ SessionInfo SessionTable::InfoOf(const Entry& entry) const {
   info.name = entry.name;
   info.tokens = entry.tokens;
   info.holds_state = entry.holds_state;
+  info.state_bytes = entry.state_bytes;
   info.busy = entry.busy();
   info.created_unix_ms = UnixMs(entry.created);
   info.last_used_unix_ms = UnixMs(entry.last_used);

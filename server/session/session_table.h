@@ -47,6 +47,7 @@ struct SessionInfo {
   std::string name;
   uint64_t tokens = 0;  // in its context
   bool holds_state = false;
+  uint64_t state_bytes = 0;  // while a turn runs, before it
   bool busy = false;
   int64_t created_unix_ms = 0;
   int64_t last_used_unix_ms = 0;

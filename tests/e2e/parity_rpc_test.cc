@@ -20,21 +20,6 @@ namespace {
 
 constexpr double kTolerance = 2e-4;  // DESIGN 5
 
-// Checkpoints that are not in this repository, compared where RIVULET_PARITY_DIR is set.
-const char* const kShared[] = {"hla_masked_a",       "hla_masked_decay_a", "hla_masked_norm_a",
-                               "hla_serial_decay_a", "ahla_decay_a",       "ahla_norm_a",
-                               "fla_gla_a",          "fla_linear_attn_a",  "fla_mamba2_a",
-                               "hf_mamba2_a",        "fla_retnet_a"};
-
-std::vector<std::string> Directories() {
-  const char* source = std::getenv("RIVULET_SOURCE_DIR");
-  std::vector<std::string> directories = FixtureDirectories(source != nullptr ? source : ".");
-  if (const char* more = std::getenv("RIVULET_PARITY_DIR"); more != nullptr) {
-    for (const char* name : kShared) directories.push_back(std::string(more) + "/" + name);
-  }
-  return directories;
-}
-
 std::string NameOf(const std::string& directory) {
   return std::filesystem::path(directory).filename().string();
 }
@@ -46,7 +31,9 @@ class ParityRpcTest : public testing::TestWithParam<std::string> {
     ASSERT_TRUE(expected.ok()) << expected.status().ToString();
     expected_ = *std::move(expected);
     std::vector<std::string> flags;
-    if (FixtureOptions(NameOf(GetParam())).mamba2_full_norm) flags = {"--mamba2-norm=full"};
+    const MixerOptions options = FixtureOptions(NameOf(GetParam()));
+    if (options.mamba2_full_norm) flags.push_back("--mamba2-norm=full");
+    if (options.level_overflow == LevelOverflow::kClamp) flags.push_back("--level-overflow=clamp");
     auto server = ServerProcess::Start(GetParam(), flags);
     ASSERT_TRUE(server.ok()) << server.status().ToString();
     server_ = *std::move(server);
@@ -98,7 +85,7 @@ TEST_P(ParityRpcTest, ScoreAndGreedyGenerate) {
   EXPECT_EQ(ids, expected_.greedy_ids);
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, ParityRpcTest, testing::ValuesIn(Directories()),
+INSTANTIATE_TEST_SUITE_P(Checkpoints, ParityRpcTest, testing::ValuesIn(ParityDirectories()),
                          [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -67,15 +68,29 @@ absl::StatusOr<ExpectedOutputs> ReadExpected(const std::string& directory) {
 MixerOptions FixtureOptions(const std::string& name) {
   MixerOptions options;
   options.mamba2_full_norm = name.ends_with("_full_norm");
+  if (name.ends_with("_clamp")) options.level_overflow = LevelOverflow::kClamp;
   return options;
 }
 
-std::vector<std::string> FixtureDirectories(const std::string& root) {
+std::vector<std::string> CheckpointDirectories(const std::string& parent) {
   std::vector<std::string> directories;
-  for (const auto& entry : std::filesystem::directory_iterator(root + "/tests/parity/fixtures")) {
-    if (entry.is_directory()) directories.push_back(entry.path().string());
+  for (const auto& entry : std::filesystem::directory_iterator(parent)) {
+    if (std::filesystem::exists(entry.path() / "expected.safetensors")) {
+      directories.push_back(entry.path().string());
+    }
   }
   std::sort(directories.begin(), directories.end());
+  return directories;
+}
+
+std::vector<std::string> ParityDirectories() {
+  const char* const root = std::getenv("RIVULET_SOURCE_DIR");
+  const std::string fixtures = std::string(root != nullptr ? root : ".") + "/tests/parity/fixtures";
+  std::vector<std::string> directories = CheckpointDirectories(fixtures);
+  if (const char* const more = std::getenv("RIVULET_PARITY_DIR"); more != nullptr) {
+    const std::vector<std::string> others = CheckpointDirectories(more);
+    directories.insert(directories.end(), others.begin(), others.end());
+  }
   return directories;
 }
 

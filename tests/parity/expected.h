@@ -25,11 +25,15 @@ struct ExpectedOutputs {
 // INVALID_ARGUMENT when the file has not this form.
 absl::StatusOr<ExpectedOutputs> ReadExpected(const std::string& directory);
 
-// The flags that a fixture of this name is made for: --mamba2-norm full for *_full_norm.
+// The flags that a fixture of this name is made for: --mamba2-norm full for *_full_norm,
+// --level-overflow clamp for *_clamp.
 MixerOptions FixtureOptions(const std::string& name);
 
-// The directories of tests/parity/fixtures (`root`: the repository's), sorted.
-std::vector<std::string> FixtureDirectories(const std::string& root);
+// The directories below `parent` that hold a checkpoint with expected outputs, sorted.
+std::vector<std::string> CheckpointDirectories(const std::string& parent);
+
+// Those of tests/parity/fixtures, and of the folder that RIVULET_PARITY_DIR names if it is set.
+std::vector<std::string> ParityDirectories();
 
 }  // namespace rivulet
 

@@ -3,8 +3,7 @@
 // Checkpoint directories, loaded and run through the engine, against what their own library or our
 // float64 oracle computes: every log-probability, and the greedy continuation.
 //
-// Runs the fixtures of this folder. With RIVULET_PARITY_DIR=DIR also the ten
-// checkpoints there that this server knows.
+// Runs the fixtures of this folder. With RIVULET_PARITY_DIR=DIR also every checkpoint there.
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "model_loader/loaded_model.h"
 #include "server/engine/cpu_engine.h"
+#include "server/session/session.h"
 #include "tests/parity/expected.h"
 
 namespace rivulet {
@@ -20,22 +20,6 @@ namespace {
 
 constexpr double kTolerance = 2e-4;  // DESIGN 5
 constexpr size_t kRows = 32;         // sessions that run together
-
-const char* const kSharedCheckpoints[] = {
-    "hla_masked_a", "hla_masked_decay_a", "hla_masked_norm_a", "hla_serial_decay_a",
-    "ahla_decay_a", "ahla_norm_a",        "fla_gla_a",         "fla_linear_attn_a",
-    "fla_mamba2_a", "hf_mamba2_a",        "fla_retnet_a"};
-
-std::vector<std::string> Directories() {
-  const char* const root = std::getenv("RIVULET_SOURCE_DIR");
-  std::vector<std::string> directories = FixtureDirectories(root != nullptr ? root : ".");
-  if (const char* const shared = std::getenv("RIVULET_PARITY_DIR"); shared != nullptr) {
-    for (const char* name : kSharedCheckpoints) {
-      directories.push_back(std::string(shared) + "/" + name);
-    }
-  }
-  return directories;
-}
 
 std::string NameOf(const std::string& directory) {
   return std::filesystem::path(directory).filename().string();
@@ -53,31 +37,29 @@ class ParityTest : public testing::TestWithParam<std::string> {
     ASSERT_TRUE(model.ok()) << model.status();
     EngineOptions options;
     options.threads = 2;
-    options.state_memory = 64 << 20;
+    options.state_memory = 256 << 20;
+    options.state_context = 256;
     auto engine = MakeCpuEngine(std::shared_ptr<const LoadedModel>(*std::move(model)), options);
     ASSERT_TRUE(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
   }
 
-  // A row of `tokens` from the start of a fresh session.
+  // A row of `tokens` from the start of a fresh session, which lives until Commit.
   StepRow& AddRow(StepPlan& plan, const std::vector<uint32_t>& tokens) {
-    StepRow& row = plan.rows.emplace_back();
-    row.segment.first_token = plan.tokens.size();
-    row.segment.tokens = tokens.size();
-    const auto checkpoint = engine_->AcquireCheckpoint();
-    const auto tail = engine_->AcquireTail();
-    EXPECT_TRUE(checkpoint.ok() && tail.ok());
-    row.segment.checkpoint_in = row.segment.checkpoint_out = checkpoint.value_or(0);
-    row.segment.tail = tail.value_or(0);
-    plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
-    return row;
+    auto session = Session::Create(*engine_);
+    EXPECT_TRUE(session.ok()) << session.status();
+    sessions_.push_back(*std::move(session));
+    return AddTokens(plan, *sessions_.back(), tokens);
   }
 
-  void Release(const StepPlan& plan) {
-    for (const StepRow& row : plan.rows) {
-      engine_->ReleaseCheckpoint(row.segment.checkpoint_in);
-      engine_->ReleaseTail(row.segment.tail);
-    }
+  static StepRow& AddTokens(StepPlan& plan, Session& session, const std::vector<uint32_t>& tokens) {
+    session.Append(tokens);
+    StepRow& row = plan.rows.emplace_back();
+    const auto segment = session.PlanSegment(plan.tokens.size(), tokens.size());
+    EXPECT_TRUE(segment.ok()) << segment.status();
+    row.segment = segment.value_or(Segment());
+    plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
+    return row;
   }
 
   // The largest |log-probability - expected| of tokens [first, last) after every input token.
@@ -98,32 +80,34 @@ class ParityTest : public testing::TestWithParam<std::string> {
         worst = std::isfinite(difference) ? std::max(worst, difference) : INFINITY;
       }
     }
-    Release(plan);
+    for (const auto& session : sessions_) session->CommitSegment();
+    sessions_.clear();
     return worst;
   }
 
   std::vector<uint32_t> Continue(size_t count) {
     SamplingParams greedy;
     greedy.temperature = 0;
-    StepPlan plan;
-    StepRow& row = AddRow(plan, expected_.prompt_ids);
-    row.sample = true;
-    row.spec.params = &greedy;
-    std::vector<uint32_t> tokens;
+    std::vector<uint32_t> tokens, next = expected_.prompt_ids;
+    sessions_.push_back(*Session::Create(*engine_));
     while (tokens.size() < count) {
+      StepPlan plan;
+      StepRow& row = AddTokens(plan, *sessions_.back(), next);
+      row.sample = true;
+      row.spec.params = &greedy;
       const StepResult result = engine_->Step(plan);
       EXPECT_TRUE(result.rows[0].status.ok()) << result.rows[0].status;
+      sessions_.back()->CommitSegment();
       tokens.push_back(result.rows[0].token);
-      row.segment.position += row.segment.tokens;
-      row.segment.tokens = 1;
-      plan.tokens = {tokens.back()};
+      next = {tokens.back()};
     }
-    Release(plan);
+    sessions_.clear();
     return tokens;
   }
 
   ExpectedOutputs expected_;
   std::unique_ptr<Engine> engine_;
+  std::vector<std::unique_ptr<Session>> sessions_;  // before the engine
 };
 
 TEST_P(ParityTest, LogProbabilities) {
@@ -140,7 +124,7 @@ TEST_P(ParityTest, GreedyContinuation) {
   EXPECT_EQ(Continue(expected_.greedy_ids.size()), expected_.greedy_ids);
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, ParityTest, testing::ValuesIn(Directories()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, ParityTest, testing::ValuesIn(ParityDirectories()),
                          [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace
