@@ -79,9 +79,9 @@ TEST_F(ValidationTest, TextStartsWithBosIfThereIsOneAndIdsDoNot) {
 }
 
 TEST_F(ValidationTest, AContextEndsWhereTheModelsLevelsDo) {
-  model_.max_context = 16;
+  model_.max_context = 8;
   v1::GenerateRequest proto;
-  for (uint32_t i = 0; i < 10; ++i) proto.mutable_token_ids()->add_ids(4);
+  for (uint32_t i = 0; i < 2; ++i) proto.mutable_token_ids()->add_ids(4);
   proto.set_max_tokens(7);
   EXPECT_EQ((*Make(proto))->max_tokens, 7u);  // the seventh is not read any more
   proto.set_max_tokens(1000);
@@ -91,7 +91,7 @@ TEST_F(ValidationTest, AContextEndsWhereTheModelsLevelsDo) {
   proto.mutable_token_ids()->add_ids(4);
   const absl::Status status = Make(proto).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("17 tokens"), HasSubstr("reach 16"),
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("9 tokens"), HasSubstr("reach 8"),
                                                    HasSubstr("--level-overflow clamp")));
 }
 
