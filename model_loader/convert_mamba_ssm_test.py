@@ -1,79 +1,26 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 """Needs neither PyTorch nor NumPy: files in torch.save's format are made by hand."""
-import collections
-import io
 import json
 import os
 import pickle
 import struct
 import sys
 import tempfile
-import types
 import unittest
 import zipfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import convert_mamba_ssm as converter
+from pytorch_file import ConversionError
+from pytorch_file_testing import FakeTensor, read_safetensors, save_like_torch
 
 # As in https://huggingface.co/state-spaces/mamba2-130m
 MAMBA2_130M = {"d_model": 768, "d_intermediate": 0, "n_layer": 24, "vocab_size": 50277, "ssm_cfg": {"layer": "Mamba2"},
                "attn_layer_idx": [], "attn_cfg": {}, "rms_norm": True, "residual_in_fp32": True, "fused_add_norm": True,
                "pad_vocab_size_multiple": 16, "tie_embeddings": True}
-
-
-class FakeStorage:
-    def __init__(self, kind, key):
-        self.kind, self.key = kind, key
-
-
-class FakeTensor:
-    """Pickles as a torch.Tensor does."""
-
-    def __init__(self, kind, key, offset, shape, stride):
-        self.arguments = (FakeStorage(kind, key), offset, shape, stride, False, collections.OrderedDict())
-
-    def __reduce__(self):
-        return sys.modules["torch._utils"]._rebuild_tensor_v2, self.arguments
-
-
-class FakePickler(pickle.Pickler):
-    def persistent_id(self, thing):
-        if isinstance(thing, FakeStorage):
-            return ("storage", getattr(sys.modules["torch"], thing.kind), thing.key, "cpu", 0)
-        return None
-
-
-def fake_torch():
-    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
-    for name in converter.STORAGES:
-        setattr(torch, name, type(name, (), {"__module__": "torch"}))
-
-    def _rebuild_tensor_v2(*_):
-        raise AssertionError("only its name is pickled")
-
-    _rebuild_tensor_v2.__module__, _rebuild_tensor_v2.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
-    utils._rebuild_tensor_v2 = _rebuild_tensor_v2
-    return {"torch": torch, "torch._utils": utils}
-
-
-def save_like_torch(path, tensors, storages):
-    sys.modules.update(fake_torch())
-    try:
-        data = io.BytesIO()
-        FakePickler(data, protocol=2).dump(collections.OrderedDict(tensors))
-    finally:
-        del sys.modules["torch"], sys.modules["torch._utils"]
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("archive/data.pkl", data.getvalue())
-        for key, content in storages.items():
-            archive.writestr(f"archive/data/{key}", content)
-
-
-def read_safetensors(path):
-    with open(path, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header, data = json.loads(file.read(length)), file.read()
-    return {name: (e["dtype"], e["shape"], data[slice(*e["data_offsets"])]) for name, e in header.items()}
+# As in https://huggingface.co/state-spaces/mamba-130m
+MAMBA_130M = {"d_model": 768, "n_layer": 24, "vocab_size": 50277, "ssm_cfg": {}, "rms_norm": True, "residual_in_fp32": True,
+              "fused_add_norm": True, "pad_vocab_size_multiple": 8}
 
 
 class ConfigTest(unittest.TestCase):
@@ -85,6 +32,16 @@ class ConfigTest(unittest.TestCase):
         self.assertEqual(config["time_step_limit"], [0.0, {"__float__": "Infinity"}])
         json.dumps(config, allow_nan=False)
 
+    def test_the_130m_model_of_mamba_1(self):
+        wanted = dict(model_type="mamba", hidden_size=768, num_hidden_layers=24, vocab_size=50280, state_size=16, conv_kernel=4, expand=2,
+                      time_step_rank=48, intermediate_size=1536, tie_word_embeddings=True, use_bias=False, use_conv_bias=True)
+        for ssm in ({}, None, {"layer": "Mamba1"}):
+            config = converter.convert_config({**MAMBA_130M, "ssm_cfg": ssm})
+            self.assertEqual({key: config[key] for key in wanted}, wanted)
+            self.assertNotIn("num_heads", config)
+        config = converter.convert_config({**MAMBA_130M, "ssm_cfg": {"d_state": 8, "dt_rank": 5, "d_conv": 3, "bias": True}})
+        self.assertEqual([config[key] for key in ("state_size", "time_step_rank", "conv_kernel", "use_bias")], [8, 5, 3, True])
+
     def test_ssm_cfg_overrides_the_defaults(self):
         ssm = {"layer": "Mamba2", "d_state": 64, "headdim": 32, "ngroups": 2, "dt_limit": [0.1, 1.0]}
         config = converter.convert_config({**MAMBA2_130M, "ssm_cfg": ssm})
@@ -93,12 +50,12 @@ class ConfigTest(unittest.TestCase):
 
     def test_what_is_not_served_is_refused(self):
         mamba2 = {"layer": "Mamba2"}
-        for change, word in [({"ssm_cfg": {}}, "Mamba1"), ({"ssm_cfg": None}, "Mamba1"), ({"attn_layer_idx": [3]}, "attn_layer_idx"),
+        for change, word in [({"ssm_cfg": {"layer": "Mamba3"}}, "Mamba3"), ({"attn_layer_idx": [3]}, "attn_layer_idx"),
                              ({"d_intermediate": 64}, "d_intermediate"), ({"rms_norm": False}, "rms_norm"), ({"d_model": "768"}, "d_model"),
                              ({"ssm_cfg": {**mamba2, "norm_before_gate": True}}, "norm_before_gate"),
                              ({"ssm_cfg": {**mamba2, "d_ssm": 100}}, "d_ssm"), ({"ssm_cfg": {**mamba2, "headdim": 100}}, "headdim"),
                              ({"ssm_cfg": {**mamba2, "rmsnorm": False}}, "rmsnorm")]:
-            with self.subTest(word), self.assertRaisesRegex(converter.ConversionError, word):
+            with self.subTest(word), self.assertRaisesRegex(ConversionError, word):
                 converter.convert_config({**MAMBA2_130M, **change})
 
     def test_names(self):
@@ -134,14 +91,19 @@ class FileTest(unittest.TestCase):
         with open(self.target + "/config.json") as file:
             self.assertEqual(json.load(file)["hidden_size"], 768)
 
+    def test_something_else_than_a_tensor_is_refused(self):
+        self.save({"step": 7}, {})
+        with self.assertRaisesRegex(ConversionError, "step.*no tensor"):
+            converter.convert(self.source, self.target)
+
     def test_a_transposed_tensor_is_refused(self):
         self.save({"x": FakeTensor("FloatStorage", "0", 0, (2, 3), (1, 2))}, {"0": bytes(24)})
-        with self.assertRaisesRegex(converter.ConversionError, "row by row"):
+        with self.assertRaisesRegex(ConversionError, "row by row"):
             converter.convert(self.source, self.target)
 
     def test_a_short_storage_is_refused(self):
         self.save({"x": FakeTensor("FloatStorage", "0", 0, (2, 3), (3, 1))}, {"0": bytes(20)})
-        with self.assertRaisesRegex(converter.ConversionError, "ends inside"):
+        with self.assertRaisesRegex(ConversionError, "ends inside"):
             converter.convert(self.source, self.target)
 
     def test_code_in_the_file_does_not_run(self):
@@ -153,14 +115,14 @@ class FileTest(unittest.TestCase):
 
         with zipfile.ZipFile(self.source + "/pytorch_model.bin", "w") as archive:
             archive.writestr("archive/data.pkl", pickle.dumps({"x": Malicious()}, protocol=2))
-        with self.assertRaisesRegex(converter.ConversionError, "mkdir"):
+        with self.assertRaisesRegex(ConversionError, "mkdir"):
             converter.convert(self.source, self.target)
         self.assertFalse(os.path.exists(marker))
 
     def test_another_file_is_refused(self):
         with open(self.source + "/pytorch_model.bin", "wb") as file:
             file.write(b"\x80\x02legacy")
-        with self.assertRaisesRegex(converter.ConversionError, "zip format"):
+        with self.assertRaisesRegex(ConversionError, "zip format"):
             converter.convert(self.source, self.target)
 
 

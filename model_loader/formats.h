@@ -25,8 +25,14 @@ void FoldResidualMultiplier(double multiplier, ModelSpec& spec);
 // fla_format.cc: gla, linear_attn and our hla, with mixtures of mixers by layer_types.
 absl::StatusOr<ModelSpec> ParseFlaSpec(const nlohmann::json& config);
 
-// mamba2_format.cc: mamba2 as transformers, fla and the converted state-spaces files write it.
+// mamba_format.cc: mamba, falcon_mamba and mamba2 as transformers, fla (mamba2) and the converted
+// state-spaces files write them.
+absl::StatusOr<ModelSpec> ParseMambaSpec(const nlohmann::json& config);
+absl::StatusOr<ModelSpec> ParseFalconMambaSpec(const nlohmann::json& config);
 absl::StatusOr<ModelSpec> ParseMamba2Spec(const nlohmann::json& config);
+
+// h3_format.cc: h3 as model_loader/convert_h3.py writes it.
+absl::StatusOr<ModelSpec> ParseH3Spec(const nlohmann::json& config);
 
 }  // namespace rivulet
 

@@ -24,6 +24,9 @@ struct Format {
   absl::StatusOr<ModelSpec> (*parse)(const json& config);
 };
 constexpr Format kFormats[] = {
+    {"falcon_mamba", ParseFalconMambaSpec},
+    {"h3", ParseH3Spec},
+    {"mamba", ParseMambaSpec},
     {"mamba2", ParseMamba2Spec},
 };
 

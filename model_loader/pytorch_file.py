@@ -1,0 +1,161 @@
+# Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+"""Reads the tensors of a file that torch.save wrote, and writes safetensors: what the converters beside this file share.
+
+Only Python's standard library is needed: a file is read as data, and no code that it may hold is run.
+"""
+import collections
+import json
+import pickle
+import struct
+import zipfile
+
+
+class ConversionError(Exception):
+    pass
+
+
+def refuse(condition, message):
+    if condition:
+        raise ConversionError(message)
+
+
+# What the converters' main functions turn into a message.
+ERRORS = (ConversionError, OSError, json.JSONDecodeError, pickle.UnpicklingError, zipfile.BadZipFile)
+
+Storage = collections.namedtuple("Storage", "dtype key")
+StoredTensor = collections.namedtuple("StoredTensor", "dtype key offset shape")
+
+STORAGES = {"FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16"}
+ELEMENT_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
+
+
+def element_count(shape):
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+def byte_size(tensor):
+    refuse(tensor.dtype not in ELEMENT_BYTES, f"a tensor of shape {list(tensor.shape)} holds no {', '.join(ELEMENT_BYTES)}")
+    return ELEMENT_BYTES[tensor.dtype] * element_count(tensor.shape)
+
+
+def rows_of(tensor, first, count):
+    """Rows [first, first + count) of a matrix or vector."""
+    row = element_count(tensor.shape[1:])
+    return tensor._replace(offset=tensor.offset + first * row, shape=(count,) + tensor.shape[1:])
+
+
+# ---------------------------------------------------------------- reading
+def contiguous_stride(shape):
+    stride, step = [], 1
+    for size in reversed(shape):
+        stride.insert(0, step)
+        step *= size
+    return tuple(stride)
+
+
+def rebuild_tensor(storage, offset, shape, stride, *_):
+    shape = tuple(shape)
+    significant = [(a, b) for a, b, size in zip(stride, contiguous_stride(shape), shape) if size != 1]
+    refuse(any(a != b for a, b in significant), f"a tensor of shape {list(shape)} is not stored row by row")
+    return StoredTensor(storage.dtype, storage.key, offset, shape)
+
+
+def rebuild_parameter(tensor, *_):
+    return tensor
+
+
+class Ignored:
+    """Stands for whatever a training checkpoint holds besides tensors: takes everything and does nothing."""
+
+    def __new__(cls, *_, **__):
+        return super().__new__(cls)
+
+    def __init__(self, *_, **__):
+        pass
+
+    def take(self, *_):
+        pass
+
+    __setstate__ = __setitem__ = append = extend = add = take
+
+
+class DataUnpickler(pickle.Unpickler):
+    """Knows the few names that a file of tensors uses: nothing in the file can run. Every other name is refused or, with
+    `ignore_others`, stands for Ignored."""
+
+    KNOWN = {("collections", "OrderedDict"): collections.OrderedDict, ("torch._utils", "_rebuild_tensor_v2"): rebuild_tensor,
+             ("torch._utils", "_rebuild_parameter"): rebuild_parameter}
+
+    def __init__(self, file, name, ignore_others):
+        super().__init__(file)
+        self.name, self.ignore_others = name, ignore_others
+
+    def find_class(self, module, name):
+        if (module, name) in self.KNOWN:
+            return self.KNOWN[module, name]
+        if module == "torch" and name in STORAGES:
+            return STORAGES[name]
+        refuse(not self.ignore_others, f"{self.name} refers to {module}.{name}: expected a plain dictionary of float tensors")
+        return Ignored
+
+    def persistent_load(self, reference):
+        kind, dtype, key = reference[:3]
+        refuse(kind != "storage", f"{self.name} refers to a {kind!r}, expected a storage")
+        return Storage(dtype, key)
+
+
+class PytorchFile:
+    """What a file that torch.save wrote (the zip format of PyTorch 1.6 and later) holds: `contents`, a dictionary with StoredTensors in
+    it. `ignore_others`: it may hold other things as well, as a training checkpoint does."""
+
+    def __init__(self, path, ignore_others=False):
+        name = str(path).rsplit("/", 1)[-1]
+        with open(path, "rb"):
+            pass  # a missing file is no wrong format
+        refuse(not zipfile.is_zipfile(path), f"{path} is not in PyTorch's zip format: load and save it again with PyTorch 1.6 or later")
+        self.archive = zipfile.ZipFile(path)
+        pickles = [entry for entry in self.archive.namelist() if entry.endswith("/data.pkl")]
+        refuse(len(pickles) != 1, f"{path} has no data.pkl: it was not written by torch.save")
+        self.root = pickles[0][:-len("data.pkl")]
+        with self.archive.open(pickles[0]) as file:
+            self.contents = DataUnpickler(file, name, ignore_others).load()
+        refuse(not isinstance(self.contents, dict), f"{path} holds no dictionary of tensors")
+
+    def bytes_of(self, tensor):
+        size = byte_size(tensor)
+        start = tensor.offset * ELEMENT_BYTES[tensor.dtype]
+        data = self.archive.read(f"{self.root}data/{tensor.key}")[start:start + size]
+        refuse(len(data) != size, f"the file ends inside a tensor of shape {list(tensor.shape)}")
+        return data
+
+
+# ---------------------------------------------------------------- writing
+def safetensors_header(tensors):
+    header, end = {}, 0
+    for name, tensor in tensors.items():
+        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [end, end + byte_size(tensor)]}
+        end += byte_size(tensor)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def write_safetensors(path, tensors, source):
+    """{name: StoredTensor} of the PytorchFile `source`."""
+    with open(path, "wb") as file:
+        file.write(safetensors_header(tensors))
+        for tensor in tensors.values():
+            file.write(source.bytes_of(tensor))
+
+
+def write_config(path, config):
+    with open(path, "w") as file:
+        json.dump(config, file, indent=1)
+        file.write("\n")
+
+
+def summary(target, tensors):
+    return f"{target}: {len(tensors)} tensors, {sum(map(byte_size, tensors.values())):,} bytes; served with token ids (no tokenizer)"
