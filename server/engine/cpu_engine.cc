@@ -11,6 +11,7 @@
 #include "kernels/base/status.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/ops/sampling/sampling.h"
+#include "kernels/recurrence/pages.h"
 #include "server/engine/state_pool.h"
 
 namespace rivulet {
@@ -139,6 +140,7 @@ class CpuEngine final : public Engine {
 
  private:
   Transformer::Lent Lend() { return {&layer_workspace_, &threads_, profile_}; }
+  size_t WarmUpTokens() const;
   void WarmUp();
   StepResult CheckRows(const StepPlan& plan) const;
   absl::Status Forward(const StepPlan& plan, const StepResult& result, FloatMatrix x);
@@ -163,13 +165,35 @@ absl::Status CpuEngine::Start(const EngineOptions& options) {
   return absl::OkStatus();
 }
 
+// The tokens that a first step may hold: no more than the model reaches, nor a fold if there is no
+// page for one.
+size_t CpuEngine::WarmUpTokens() const {
+  uint64_t tokens = kLogitRows;
+  for (const LoadedLayer& layer : transformer_.model().layers) {
+    tokens = std::min(tokens, layer.mixer->max_tokens());
+  }
+  for (const PageCapacity& pages : capacity().pages) {
+    if (pages.slots < MostPages(pages.kind, tokens, tokens)) {
+      tokens = std::min<uint64_t>(tokens, kFoldInterval - 1);
+    }
+  }
+  return tokens;
+}
+
 void CpuEngine::WarmUp() {
   StepPlan plan;
-  plan.tokens.assign(kLogitRows, 0);
+  plan.tokens.assign(WarmUpTokens(), 0);
+  std::vector<PageTable> tables;
+  std::vector<SegmentPages> pages;
+  for (size_t kind = 0; kind < capacity().pages.size(); ++kind) {
+    tables.emplace_back(capacity().pages[kind].kind, states_->pages(kind));
+    pages.push_back(*tables.back().Plan(0, plan.tokens.size()));
+  }
   StepRow& row = plan.rows.emplace_back();
   row.segment.tokens = plan.tokens.size();
   row.segment.checkpoint_in = row.segment.checkpoint_out = *AcquireCheckpoint();
   row.segment.tail = *AcquireTail();
+  row.segment.pages = pages.data();
   row.score_targets.assign(plan.tokens.size(), 0);
   Step(plan);
   ReleaseCheckpoint(row.segment.checkpoint_in);
