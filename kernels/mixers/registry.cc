@@ -10,6 +10,8 @@
 #include "kernels/mixers/h3/h3.h"
 #include "kernels/mixers/hla/hla.h"
 #include "kernels/mixers/linear_attention/linear_attention.h"
+#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet.h"
+#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2.h"
 #include "kernels/mixers/mamba/mamba.h"
 #include "kernels/mixers/mamba2/mamba2.h"
 #include "kernels/mixers/mixer.h"
@@ -29,6 +31,10 @@ constexpr MixerEntry kMixers[] = {
     {"gated_deltanet", MakeGatedDeltaNet},
     {"retnet", MakeRetNet},
     {"mamba2", MakeMamba2},
+    {"log_linear_mamba2", MakeLogLinearMamba2},
+    {"hattention", MakeLogLinearMamba2},
+    {"h_gated_deltanet", MakeLogLinearGatedDeltaNet},
+    {"log_linear_gated_deltanet", MakeLogLinearGatedDeltaNet},
     {"hla", MakeHla},
     {"anna", MakeAnna},
     {"mamba", MakeMamba},

@@ -1,16 +1,18 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/mixers/log_linear_mamba2/log_linear_mamba2.h"
 
-#include <bit>
-#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/mixers/log_linear/subject_checks.h"
 #include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_recurrence.h"
 #include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_reference.h"
 #include "kernels/mixers/mamba2/mamba2_recurrence.h"
 #include "kernels/mixers/mixer_suite.h"
-#include "kernels/mixers/suite_slots.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -79,18 +81,22 @@ class CoreSubject : public SuiteSubject {
                                       Split(inputs), t);
   }
   LogLinearMamba2Input Split(ConstFloatMatrix x) const {
-    const Mamba2Shape& s = options_.shape;
-    return {{x.Columns(x_column(), s.heads * s.head_dim), x.Columns(0, s.padded_state()),
-             x.Columns(s.padded_state(), s.padded_state()), x.Columns(delta_column(), s.heads)},
-            x.Columns(lambda_column(), s.heads * options_.levels)};
+    return {SplitMamba2(x), x.Columns(lambda_column(), options_.shape.heads * options_.levels)};
   }
+
+ protected:
+  Mamba2Input SplitMamba2(ConstFloatMatrix x) const {
+    const Mamba2Shape& s = options_.shape;
+    return {x.Columns(x_column(), s.heads * s.head_dim), x.Columns(0, s.padded_state()),
+            x.Columns(s.padded_state(), s.padded_state()), x.Columns(delta_column(), s.heads)};
+  }
+  size_t lambda_column() const { return delta_column() + PaddedColumns(options_.shape.heads); }
 
  private:
   size_t x_column() const { return 2 * options_.shape.padded_state(); }
   size_t delta_column() const {
     return x_column() + PaddedColumns(options_.shape.heads * options_.shape.head_dim);
   }
-  size_t lambda_column() const { return delta_column() + PaddedColumns(options_.shape.heads); }
 
   CoreOptions options_;
   StateLayout layout_;
@@ -118,85 +124,92 @@ std::vector<SuiteCase> CoreCases() {
 
 INSTANTIATE_TEST_SUITE_P(LogLinearMamba2, MixerSuite, testing::ValuesIn(CoreCases()),
                          SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(LogLinearMamba2Layer, MixerSuite,
+                         testing::ValuesIn(LayerCases(kVectors, MakeLogLinearMamba2)),
+                         SuiteCaseName);
 
-// All level weights one: Mamba-2.
-TEST(LogLinearMamba2, IsMamba2WhenAllLevelsCountTheSame) {
-  constexpr size_t kTokens = 130;
-  const CoreOptions options{{2, 1, 32, 32, DType::kFloat32}, 7, 0.01, 0.2, 1.0, 1.0};
-  CoreSubject subject(options);
-  AlignedBuffer<float> numbers(kTokens * PaddedColumns(subject.input_columns()));
-  const FloatMatrix inputs{numbers.data(), kTokens, subject.input_columns(),
-                           PaddedColumns(subject.input_columns())};
-  FillInputs(subject, 1, inputs);
-  AlignedBuffer<float> outputs(2 * kTokens * subject.output_columns());
-  const FloatMatrix ours{outputs.data(), kTokens, subject.output_columns(),
-                         subject.output_columns()};
-  const FloatMatrix plain{outputs.data() + kTokens * ours.stride, kTokens, ours.columns,
-                          ours.stride};
-  ThreadPool pool(1);
-  StateLayout layout;
-  const Mamba2Recurrence mamba2(options.shape, MakeConstants(options), layout);
-  const auto run = [&](const StateLayout& of, auto&& step) {
-    SuiteSlots slots(of, 1);
-    slots.Fresh(0);
-    SuiteSession session(slots, 0, 0);
-    const Segment segment = session.Plan(0, kTokens);
-    step(std::span(&segment, 1), slots.state());
-  };
-  run(subject.layout(), [&](auto segments, const LayerState& state) {
-    subject.Run(segments, state, inputs, ours, pool);
+TEST(LogLinearMamba2, CoreVectors) {
+  CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
+    const Mamba2Shape shape{p.at("heads"), 1, p.at("state_size"), p.at("head_dim"),
+                            DType::kFloat32};
+    return std::make_unique<CoreSubject>(
+        CoreOptions{shape, p.at("levels"), p.at("slowest"), p.at("fastest")});
   });
-  run(layout, [&](auto segments, const LayerState& state) {
-    mamba2.Run(segments, state, subject.Split(inputs).mamba2, plain, pool);
-  });
-  for (size_t t = 0; t < kTokens; ++t) {
-    for (size_t i = 0; i < ours.columns; ++i) {
-      EXPECT_NEAR(ours.row(t)[i], plain.row(t)[i], 1e-4) << "token " << t << ", column " << i;
-    }
-  }
 }
 
-// A million tokens: pages as the position asks for, and the outputs of the definition. The inputs
-// repeat, so that they fit.
-void RunFar(uint32_t levels, uint64_t tokens) {
-  constexpr size_t kRows = 4096 + 48;  // not a power of two: repeats meet every place of a chunk
-  CoreSubject subject({{1, 1, 4, 3, DType::kFloat32}, levels, 1e-6, 2e-6});
-  AlignedBuffer<float> numbers(kRows * PaddedColumns(subject.input_columns()));
-  const FloatMatrix inputs{numbers.data(), kRows, subject.input_columns(),
-                           PaddedColumns(subject.input_columns())};
-  FillInputs(subject, 1, inputs);
-  AlignedBuffer<float> outputs(kRows * subject.output_columns());
-  const FloatMatrix out{outputs.data(), kRows, subject.output_columns(), subject.output_columns()};
-  ThreadPool pool(1);
-  SuiteSlots slots(subject.layout(), 1);
-  slots.Fresh(0);
-  SuiteSession session(slots, 0, 0);
-  uint64_t step = 0;
-  double scale = 0, error = 0;
-  while (session.position < tokens) {
-    const uint64_t count = std::min<uint64_t>(kRows, tokens - session.position);
-    const Segment segment = session.Plan(0, count);
-    subject.Run(std::span(&segment, 1), slots.state(), inputs.Rows(0, count), out.Rows(0, count),
-                pool);
-    session.Commit();
-    const uint64_t chunks = session.position / kFoldInterval;
-    const uint64_t most = uint64_t{1} << (FenwickPageCount(levels) - 1);
-    const size_t pages = std::popcount(chunks & (most - 1)) + (chunks >= most ? 1 : 0);
-    ASSERT_EQ(session.pages.pages(), pages) << "at " << session.position;
-    if (++step % 64 != 0 && session.position != tokens) continue;
-    const std::vector<double> expected = subject.ReferenceAt(inputs, session.position - 1);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      error = std::max(error, std::abs(out.row(count - 1)[i] - expected[i]));
-      scale = std::max(scale, std::abs(expected[i]));
-    }
+TEST(LogLinearMamba2, LayerVectors) { CheckLayerVectors(kVectors, MakeLogLinearMamba2); }
+
+// Mamba-2 over the same columns.
+class PlainSubject : public CoreSubject {
+ public:
+  explicit PlainSubject(const CoreOptions& options)
+      : CoreSubject(options), mamba2_(options.shape, MakeConstants(options), layout_) {}
+  size_t input_columns() const override { return lambda_column(); }
+  const StateLayout& layout() const override { return layout_; }
+  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
+           FloatMatrix outputs, ThreadPool& pool) override {
+    mamba2_.Run(segments, state, SplitMamba2(inputs), outputs, pool);
   }
-  testing::Test::RecordProperty("relative_error", std::to_string(error / scale));
-  EXPECT_LE(error, 1e-5 * scale);
+
+ private:
+  StateLayout layout_;
+  Mamba2Recurrence mamba2_;
+};
+
+TEST(LogLinearMamba2, IsMamba2WhenAllLevelsCountTheSame) {
+  const CoreOptions options{{2, 1, 32, 32, DType::kFloat32}, 7, 0.01, 0.2, 1.0, 1.0};
+  CoreSubject subject(options);
+  PlainSubject plain(options);
+  CheckSameAsPlain(subject, plain);
+}
+
+void RunFar(uint32_t levels, uint64_t tokens) {
+  CoreSubject subject({{1, 1, 4, 3, DType::kFloat32}, levels, 1e-6, 2e-6});
+  CheckFar(subject, levels, tokens, 1e-5,
+           [&](ConstFloatMatrix inputs, uint64_t t) { return subject.ReferenceAt(inputs, t); });
 }
 
 TEST(LogLinearMamba2, AMillionTokensFillAllButTheLastLevel) { RunFar(22, uint64_t{1} << 20); }
 TEST(LogLinearMamba2, AMillionTokensFillEveryLevel) { RunFar(21, uint64_t{1} << 20); }
 TEST(LogLinearMamba2, TheLastLevelHoldsWhatIsOlder) { RunFar(9, uint64_t{1} << 16); }
+
+// --- the layer's choices -----------------------------------------------------------------------
+
+// A layer with a tensor L of this shape.
+absl::StatusOr<std::unique_ptr<Mixer>> Make(nlohmann::json config, std::vector<size_t> shape_of_l,
+                                            LevelOverflow overflow = LevelOverflow::kError) {
+  config.update({{"head_dim", 16}, {"state_size", 16}});
+  GeneratedParameters parameters({{"L", {std::move(shape_of_l)}}}, DType::kFloat32);
+  return MakeLogLinearMamba2({config, 16, parameters, {.level_overflow = overflow}});
+}
+
+std::string ErrorOf(const nlohmann::json& config, std::vector<size_t> shape_of_l) {
+  const auto mixer = Make(config, std::move(shape_of_l));
+  if (mixer.ok()) return "no error";
+  EXPECT_EQ(mixer.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(mixer.status().message().data(), mixer.status().message().size());
+}
+
+TEST(LogLinearMamba2, LevelsSayHowLongASessionMayBe) {
+  EXPECT_EQ((*Make({}, {2, 15}))->max_tokens(), 16384u);
+  EXPECT_EQ((*Make({}, {2, 1}))->max_tokens(), 1u);
+  EXPECT_EQ((*Make({}, {2, 15}, LevelOverflow::kClamp))->max_tokens(), UINT64_MAX);
+  EXPECT_EQ((*Make({}, {2, 15}))->state_layout().page_kind().levels, 10u);
+  EXPECT_EQ((*Make({}, {2, 15}))->state_layout().page_kind().rule, PageRule::kFenwick);
+  EXPECT_EQ((*Make({}, {2, 4}))->state_layout().page_kind().levels, 1u);
+}
+
+TEST(LogLinearMamba2, ErrorsNameKeyValueAndRemedy) {
+  using testing::AllOf;
+  using testing::HasSubstr;
+  EXPECT_THAT(ErrorOf({{"n_groups", 2}}, {2, 15}),
+              AllOf(HasSubstr("n_groups is 2"), HasSubstr("set it to 1")));
+  EXPECT_THAT(ErrorOf({{"max_levels", 12}}, {2, 15}),
+              AllOf(HasSubstr("max_levels is 12"), HasSubstr("L has 15 levels")));
+  EXPECT_THAT(ErrorOf({{"max_levels", 0}}, {2, 15}), HasSubstr("max_levels is 0"));
+  EXPECT_THAT(ErrorOf({}, {2, 65}), AllOf(HasSubstr("65 levels"), HasSubstr("1 to 64")));
+  EXPECT_THAT(ErrorOf({}, {30}), HasSubstr("tensor L has 1 dimensions"));
+}
 
 }  // namespace
 }  // namespace rivulet

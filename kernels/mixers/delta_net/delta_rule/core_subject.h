@@ -52,18 +52,20 @@ class DeltaRuleSubject : public SuiteSubject {
     return DeltaRuleReference(shape(), Split(inputs));
   }
 
- private:
-  const DeltaRuleShape& shape() const { return recurrence_.shape(); }
-  size_t key_columns() const { return shape().key_heads * shape().padded_key(); }
-  size_t head_columns() const { return PaddedColumns(shape().value_heads); }
-  size_t beta_column() const { return 2 * key_columns() + output_columns(); }
-  size_t decay_column() const { return beta_column() + head_columns(); }
+  // The recurrence's input in a row's columns, which others may follow.
   DeltaRuleInput Split(ConstFloatMatrix x) const {
     return {x.Columns(0, key_columns()), x.Columns(key_columns(), key_columns()),
             x.Columns(2 * key_columns(), output_columns()),
             x.Columns(beta_column(), shape().value_heads),
             x.Columns(decay_column(), shape().value_heads)};
   }
+
+ private:
+  const DeltaRuleShape& shape() const { return recurrence_.shape(); }
+  size_t key_columns() const { return shape().key_heads * shape().padded_key(); }
+  size_t head_columns() const { return PaddedColumns(shape().value_heads); }
+  size_t beta_column() const { return 2 * key_columns() + output_columns(); }
+  size_t decay_column() const { return beta_column() + head_columns(); }
 
   StateLayout layout_;
   DeltaRuleRecurrence recurrence_;

@@ -53,6 +53,7 @@ void DeltaRuleProjection::TakeFla(const MixerSource& source) {
   if (config_.learned_beta) parts.push_back({"b_proj.weight", heads, ""});
   if (config_.shape.decays) parts.push_back({"a_proj.weight", heads, ""});
   if (config_.use_gate) parts.push_back({"g_proj.weight", value_columns(), ""});
+  if (config_.level_columns != 0) parts.push_back({"l_proj.weight", config_.level_columns, ""});
   input_ = source.parameters.TakeLinear(parts, source.hidden);
 }
 
@@ -91,13 +92,15 @@ DeltaRuleProjection::Result DeltaRuleProjection::Apply(const MixerStep& step,
   const Parts parts = config_.tensors == DeltaRuleTensors::kFla ? SplitFla(projected)
                                                                 : SplitQwen3Next(step, projected);
   const ConstFloatMatrix qkv = convolution_.Apply(step, parts.qkv);
-  const float scale = 1.0f / std::sqrt(static_cast<float>(config_.shape.key_dim));
+  const float width = static_cast<float>(config_.shape.key_dim);
+  const float scale = config_.scale_queries ? 1.0f / std::sqrt(width) : 1.0f;
   return {{.q = Keys(step, qkv.Columns(0, key_columns()), scale),
            .k = Keys(step, qkv.Columns(key_columns(), key_columns()), 1.0f),
            .v = Values(step, qkv.Columns(2 * key_columns(), value_columns())),
            .beta = Beta(step, x.rows, parts.b),
            .log_decay = config_.shape.decays ? LogDecay(step, parts.a) : ConstFloatMatrix()},
-          parts.z};
+          parts.z,
+          parts.l};
 }
 
 DeltaRuleProjection::Parts DeltaRuleProjection::SplitFla(ConstFloatMatrix projected) const {
@@ -113,6 +116,7 @@ DeltaRuleProjection::Parts DeltaRuleProjection::SplitFla(ConstFloatMatrix projec
   parts.b = take(config_.learned_beta, heads);
   parts.a = take(config_.shape.decays, heads);
   parts.z = take(config_.use_gate, value_columns());
+  parts.l = take(config_.level_columns != 0, config_.level_columns);
   return parts;
 }
 
@@ -137,7 +141,7 @@ DeltaRuleProjection::Parts DeltaRuleProjection::SplitQwen3Next(const MixerStep& 
       CopyColumns(ba, j, 2 * group, group, group, a.row(t));
     }
   });
-  return {qkv, b, a, z};
+  return {qkv, b, a, z, {}};
 }
 
 // Queries and keys alike, in padded heads: activation, then norm, then scale.

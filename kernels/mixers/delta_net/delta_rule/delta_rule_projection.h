@@ -3,10 +3,11 @@
 // From a layer's input to what the delta rule reads (mixers.md 7, 8):
 //
 //   q, k, v, b, a, z = x W;   q, k, v through the short convolution
-//   q, k = D^{-1/2} norm(f(q)), norm(f(k))     v = silu(v)
+//   q, k = D^{-1/2} norm(f(q)), norm(f(k))     v = silu(v)     (scale_queries)
 //   β = σ(b), doubled for negative eigenvalues     g = -e^{A_log} softplus(a + dt_bias)
 //
-// for both layouts of tensors. z is the output gate, which the recurrence does not see.
+// for both layouts of tensors. z is the output gate, which the recurrence does not see; l are the
+// logits of the level weights of kernels/mixers/log_linear_gated_deltanet.
 //
 // Threading: constant after construction.
 #ifndef RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_RULE_DELTA_RULE_PROJECTION_H_
@@ -33,16 +34,17 @@ class DeltaRuleProjection {
 
   struct Result {
     DeltaRuleInput input;
-    ConstFloatMatrix gate;  // z [T, Hv*E] without padding between heads; null data without a gate
+    ConstFloatMatrix gate;    // z [T, Hv*E] without padding between heads; null data without a gate
+    ConstFloatMatrix levels;  // l [T, level_columns]; null data without
   };
 
   // For x [T, hidden], in the step's workspace. Advances the convolution's state.
   Result Apply(const MixerStep& step, ConstFloatMatrix x) const;
 
  private:
-  // The columns of the projection: q | k | v, b, a, z.
+  // The columns of the projection: q | k | v, b, a, z, l.
   struct Parts {
-    ConstFloatMatrix qkv, b, a, z;
+    ConstFloatMatrix qkv, b, a, z, l;
   };
 
   size_t key_columns() const { return config_.shape.key_heads * config_.shape.key_dim; }

@@ -1,0 +1,82 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
+#include "kernels/base/status.h"
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_config.h"
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_projection.h"
+#include "kernels/mixers/gated_deltanet/gated_deltanet_config.h"
+#include "kernels/mixers/json_fields.h"
+#include "kernels/mixers/log_linear/level_weights.h"
+#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet.h"
+#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_recurrence.h"
+#include "kernels/ops/norm/norm.h"
+
+namespace rivulet {
+namespace {
+
+// The public code scales queries by D^{-1/2} and level weights by its inverse, so neither is.
+absl::StatusOr<DeltaRuleConfig> ParseConfig(const MixerSource& source) {
+  RIVULET_ASSIGN_OR_RETURN(DeltaRuleConfig config,
+                           ParseGatedDeltaNetConfig(source.config, source.options));
+  if (config.shape.group() != 1) {
+    return FieldError(source.config, "num_v_heads",
+                      "log-linear Gated DeltaNet has no grouped value heads: leave it out");
+  }
+  if (config.tensors != DeltaRuleTensors::kFla) {
+    return FieldError(source.config, "tensor_layout",
+                      "log-linear Gated DeltaNet has fla's tensors only: leave it out");
+  }
+  config.scale_queries = false;
+  return config;
+}
+
+class LogLinearGatedDeltaNetLayer : public Mixer {
+ public:
+  LogLinearGatedDeltaNetLayer(const DeltaRuleConfig& config, uint32_t levels,
+                              const MixerSource& source)
+      : max_tokens_(LevelMaxTokens(levels, source.options.level_overflow)),
+        projection_(config, source, layout_),
+        weights_(config.shape.value_heads, levels, source.parameters),
+        recurrence_(config.shape, levels, layout_),
+        norm_eps_(config.norm_eps),
+        norm_(source.parameters.TakeVector("o_norm.weight", {config.shape.value_dim})),
+        output_(source.parameters.TakeLinear({{"o_proj.weight", source.hidden, ""}},
+                                             config.shape.value_heads * config.shape.value_dim)) {}
+
+  const StateLayout& state_layout() const override { return layout_; }
+  uint64_t max_tokens() const override { return max_tokens_; }
+
+  absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
+    const DeltaRuleShape& shape = recurrence_.shape();
+    const DeltaRuleProjection::Result projected = projection_.Apply(step, x);
+    const ConstFloatMatrix weights = weights_.Apply(step, projected.levels);
+    const FloatMatrix o = step.workspace->Take(x.rows, shape.value_heads * shape.padded_value());
+    recurrence_.Run(step.segments, step.state, {projected.input, weights}, o, *step.pool);
+    const FloatMatrix normed = step.workspace->Take(x.rows, shape.value_heads * shape.value_dim);
+    HeadNormGate(o, shape.value_heads, shape.value_dim, shape.padded_value(), norm_.data(),
+                 norm_eps_, projected.gate, normed, *step.pool);
+    output_.Apply(normed, y, *step.pool);
+    return absl::OkStatus();
+  }
+
+ private:
+  StateLayout layout_;
+  uint64_t max_tokens_;
+  DeltaRuleProjection projection_;
+  LevelWeights weights_;
+  LogLinearGatedDeltaNetRecurrence recurrence_;
+  float norm_eps_;
+  AlignedBuffer<float> norm_;  // [E]
+  Linear output_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLogLinearGatedDeltaNet(const MixerSource& source) {
+  RIVULET_ASSIGN_OR_RETURN(DeltaRuleConfig config, ParseConfig(source));
+  RIVULET_ASSIGN_OR_RETURN(const uint32_t levels, FindLevels(source));
+  config.level_columns = config.shape.value_heads * levels;
+  return std::make_unique<LogLinearGatedDeltaNetLayer>(config, levels, source);
+}
+
+}  // namespace rivulet

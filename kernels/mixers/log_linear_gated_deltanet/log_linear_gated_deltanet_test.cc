@@ -1,0 +1,173 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/mixers/delta_net/delta_rule/core_subject.h"
+#include "kernels/mixers/log_linear/subject_checks.h"
+#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_recurrence.h"
+#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_reference.h"
+#include "kernels/mixers/mixer_suite.h"
+#include "nlohmann/json.hpp"
+
+namespace rivulet {
+namespace {
+
+constexpr char kVectors[] = "kernels/mixers/log_linear_gated_deltanet/vectors/vectors.json";
+
+// β is drawn from [0, beta), log decays from [lowest, 0).
+struct CoreOptions {
+  size_t heads = 2, key_dim = 16, value_dim = 16;
+  uint32_t levels = 15;
+  double beta = 1.0, lowest = -0.1;
+  DType state_dtype = DType::kFloat32;
+  double lambda_low = 0.0, lambda_high = 1.5;
+
+  DeltaRuleShape shape() const { return {heads, heads, key_dim, value_dim, true, state_dtype}; }
+};
+
+// The recurrence alone: columns q | k | v | beta | log_decay | lambda, those before lambda as
+// DeltaRuleSubject has them.
+class CoreSubject : public SuiteSubject {
+ public:
+  explicit CoreSubject(const CoreOptions& options)
+      : options_(options),
+        rule_(options.shape(), options.beta, options.lowest),
+        recurrence_(options.shape(), options.levels, layout_) {}
+
+  std::vector<InputField> fields() const override {
+    std::vector<InputField> fields = rule_.fields();
+    fields.push_back({"lambda", lambda_column(), options_.heads, options_.levels, options_.levels,
+                      options_.lambda_low, options_.lambda_high});
+    return fields;
+  }
+  size_t input_columns() const override {
+    return lambda_column() + options_.heads * options_.levels;
+  }
+  size_t output_columns() const override { return rule_.output_columns(); }
+  const StateLayout& layout() const override { return layout_; }
+  double tolerance() const override { return rule_.tolerance(); }
+  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
+           FloatMatrix outputs, ThreadPool& pool) override {
+    recurrence_.Run(segments, state, Split(inputs), outputs, pool);
+  }
+  std::vector<double> Reference(ConstFloatMatrix inputs) const override {
+    return LogLinearGatedDeltaNetReference(options_.shape(), options_.levels, Split(inputs));
+  }
+  // Row t of the outputs when `inputs` repeat.
+  std::vector<double> ReferenceAt(ConstFloatMatrix inputs, uint64_t t) const {
+    return LogLinearGatedDeltaNetReferenceAt(options_.shape(), options_.levels, Split(inputs), t);
+  }
+
+ private:
+  size_t lambda_column() const { return rule_.input_columns(); }
+  LogLinearGatedDeltaNetInput Split(ConstFloatMatrix x) const {
+    return {rule_.Split(x), x.Columns(lambda_column(), options_.heads * options_.levels)};
+  }
+
+  CoreOptions options_;
+  DeltaRuleSubject rule_;
+  StateLayout layout_;
+  LogLinearGatedDeltaNetRecurrence recurrence_;
+};
+
+SuiteCase Core(std::string name, const CoreOptions& options) {
+  return {std::move(name), [=] { return std::make_unique<CoreSubject>(options); }};
+}
+
+// 300 tokens are more than 8 levels reach: all but the last three go on at their last level.
+std::vector<SuiteCase> CoreCases() {
+  constexpr DType kNarrow = DType::kBFloat16;
+  return {Core("levels1_d16_e16", {3, 16, 16, 1}),
+          Core("levels3_d24_e40", {2, 24, 40, 3}),
+          Core("levels5_d32_e64", {3, 32, 64, 5, 1.0, -0.3}),
+          Core("levels6_d64_e32_negative_eigenvalues", {4, 64, 32, 6, 2.0, -0.02}),
+          Core("levels8_d128_e64", {2, 128, 64, 8, 1.0, -0.01}),
+          Core("levels15_d256_e20", {2, 256, 20, 15, 0.5, -0.01}),
+          Core("levels15_d16_e128_fast_decay", {2, 16, 128, 15, 1.0, -8.0}),
+          Core("levels64_d20_e256", {2, 20, 256, 64, 0.2, -0.01}),
+          Core("levels15_d96_e192", {1, 96, 192, 15, 0.5, -0.01}),
+          Core("levels7_d64_e64_bf16", {3, 64, 64, 7, 1.0, -0.05, kNarrow}),
+          Core("levels15_d48_e80_bf16", {3, 48, 80, 15, 0.5, -0.02, kNarrow})};
+}
+
+INSTANTIATE_TEST_SUITE_P(LogLinearGatedDeltaNet, MixerSuite, testing::ValuesIn(CoreCases()),
+                         SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(LogLinearGatedDeltaNetLayer, MixerSuite,
+                         testing::ValuesIn(LayerCases(kVectors, MakeLogLinearGatedDeltaNet)),
+                         SuiteCaseName);
+
+TEST(LogLinearGatedDeltaNet, CoreVectors) {
+  CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
+    return std::make_unique<CoreSubject>(CoreOptions{p.at("heads"), p.at("key_dim"),
+                                                     p.at("value_dim"), p.at("levels"),
+                                                     p.at("beta"), p.at("lowest")});
+  });
+}
+
+TEST(LogLinearGatedDeltaNet, LayerVectors) {
+  CheckLayerVectors(kVectors, MakeLogLinearGatedDeltaNet);
+}
+
+TEST(LogLinearGatedDeltaNet, IsGatedDeltaNetWhenAllLevelsCountTheSame) {
+  const CoreOptions options{2, 32, 48, 7, 1.0, -0.1, DType::kFloat32, 1.0, 1.0};
+  CoreSubject subject(options);
+  DeltaRuleSubject plain(options.shape(), options.beta, options.lowest);
+  CheckSameAsPlain(subject, plain);
+}
+
+// Rates so small that after a million tokens something is left of the first: with 1, a few tokens
+// overwrite everything. Each of 65536 folds then changes a page by less than a float resolves well.
+void RunFar(uint32_t levels, uint64_t tokens) {
+  CoreSubject subject({1, 4, 3, levels, 4e-6, -2e-6});
+  CheckFar(subject, levels, tokens, 3e-4,
+           [&](ConstFloatMatrix inputs, uint64_t t) { return subject.ReferenceAt(inputs, t); });
+}
+
+TEST(LogLinearGatedDeltaNet, AMillionTokensFillAllButTheLastLevel) {
+  RunFar(22, uint64_t{1} << 20);
+}
+TEST(LogLinearGatedDeltaNet, AMillionTokensFillEveryLevel) { RunFar(21, uint64_t{1} << 20); }
+TEST(LogLinearGatedDeltaNet, TheLastLevelHoldsWhatIsOlder) { RunFar(9, uint64_t{1} << 16); }
+
+// --- the layer's choices -----------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<Mixer>> Make(nlohmann::json config,
+                                            LevelOverflow overflow = LevelOverflow::kError) {
+  config.update({{"head_dim", 16}, {"num_heads", 2}});
+  GeneratedParameters parameters({{"L", {{2, 15}}}}, DType::kFloat32);
+  return MakeLogLinearGatedDeltaNet({config, 16, parameters, {.level_overflow = overflow}});
+}
+
+std::string ErrorOf(const nlohmann::json& config) {
+  const auto mixer = Make(config);
+  if (mixer.ok()) return "no error";
+  EXPECT_EQ(mixer.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(mixer.status().message().data(), mixer.status().message().size());
+}
+
+TEST(LogLinearGatedDeltaNet, LevelsSayHowLongASessionMayBe) {
+  EXPECT_EQ((*Make({}))->max_tokens(), 16384u);
+  EXPECT_EQ((*Make({}, LevelOverflow::kClamp))->max_tokens(), UINT64_MAX);
+  EXPECT_EQ((*Make({}))->state_layout().page_kind().levels, 10u);
+  EXPECT_EQ((*Make({}))->state_layout().page_kind().rule, PageRule::kRewrittenFenwick);
+}
+
+TEST(LogLinearGatedDeltaNet, ErrorsNameKeyValueAndRemedy) {
+  using testing::AllOf;
+  using testing::HasSubstr;
+  EXPECT_THAT(ErrorOf({{"max_levels", 12}}),
+              AllOf(HasSubstr("max_levels is 12"), HasSubstr("L has 15 levels")));
+  EXPECT_THAT(ErrorOf({{"num_v_heads", 4}}),
+              AllOf(HasSubstr("num_v_heads is 4"), HasSubstr("leave it out")));
+  EXPECT_THAT(ErrorOf({{"tensor_layout", "qwen3_next"}}), HasSubstr("qwen3_next"));
+  EXPECT_THAT(ErrorOf({{"expand_v", 0.3}}), HasSubstr("expand_v is 0.3"));
+}
+
+}  // namespace
+}  // namespace rivulet
