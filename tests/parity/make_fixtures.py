@@ -28,6 +28,8 @@ THIRD = {**HLA, **SMALL, "hla_variant": "third"}
 GLA = dict(FLA, model_type="gla", num_heads=2, expand_k=0.5, expand_v=1.0, attn=None, clamp_min=None)
 ANNA = dict(SMALL, model_type="anna", num_heads=2, head_dim=16, num_hash_tables=4, num_hashes=3)
 RETNET = dict(SMALL, model_type="retnet", num_heads=2, expand_k=1.0, expand_v=2.0, attn=None)
+DELTA = dict(SMALL, model_type="delta_net", num_heads=2)
+GATED_DELTA = dict(SMALL, model_type="gated_deltanet", num_heads=2, head_dim=12, expand_v=1.0)
 LINEAR = dict(FLA, model_type="linear_attn", num_heads=2, expand_k=1.0, expand_v=1.0)
 MAMBA2 = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, model_type="mamba2", num_heads=4, head_dim=16, state_size=16, expand=2,
               n_groups=1, conv_kernel=4, use_bias=False, use_conv_bias=True, hidden_act="silu", bos_token_id=0, eos_token_id=2)
@@ -51,6 +53,11 @@ FIXTURES = {
     "gla_old_mlp": dict(GLA, use_output_gate=False),
     "retnet": dict(RETNET),
     "retnet_conv_gqa": dict(RETNET, num_heads=4, num_kv_heads=2, use_short_conv=True, fuse_norm=False, feature_map="silu"),
+    "delta_net_negative_gate": dict(DELTA, allow_neg_eigval=True, use_gate=True, expand_v=1.5),
+    "delta_net_sum_elu": dict(DELTA, qk_norm="sum", qk_activation="elu", num_hidden_layers=2, intermediate_size=16),
+    "delta_net_no_conv_no_beta": dict(DELTA, use_short_conv=False, use_beta=False, qk_activation="relu"),
+    "gated_deltanet_grouped_no_gate": dict(GATED_DELTA, num_v_heads=4, use_gate=False),
+    "gated_deltanet_negative_no_conv_old": dict(GATED_DELTA, allow_neg_eigval=True, use_short_conv=False, expand_v=2.0),
     "anna": dict(ANNA, num_hidden_layers=2, intermediate_size=16),
     "anna_strict_wide": dict(ANNA, expand_v=2.0, num_hash_tables=5, num_hashes=2, hash_buckets=4, anna_include_self=False),
     "anna_cross_polytope": dict(ANNA, head_dim=8, num_hash_tables=3, num_hashes=1, hash_family="cross_polytope", hash_buckets=16),
@@ -151,6 +158,36 @@ def add_anna(w, c, p):
     w.matrix(p + "o_proj.weight", D, H * e)
 
 
+def add_delta_projections(w, c, p, sizes, out):
+    D = c["hidden_size"]
+    for name, rows in sizes.items():
+        w.matrix(f"{p}{name}_proj.weight", rows, D)
+        if name in "qkv" and c.get("use_short_conv", True):
+            w.matrix(f"{p}{name}_conv1d.weight", rows, 1, 4)
+    w.norm(p + "o_norm", out)
+    w.matrix(p + "o_proj.weight", D, sizes["v"])
+
+
+def add_delta_net(w, c, p):
+    D, H, _, d, e = fla_sizes(c)
+    sizes = dict(q=H * d, k=H * d, v=H * e)
+    if c.get("use_beta", True):
+        sizes["b"] = H
+    if c.get("use_gate"):
+        sizes["g"] = H * e
+    add_delta_projections(w, c, p, sizes, e)
+
+
+def add_gated_deltanet(w, c, p):
+    H, Hv, d, e = c["num_heads"], c.get("num_v_heads") or c["num_heads"], c["head_dim"], int(c["head_dim"] * c["expand_v"])
+    sizes = dict(q=H * d, k=H * d, v=Hv * e, a=Hv, b=Hv)
+    if c.get("use_gate", True):
+        sizes["g"] = Hv * e
+    add_delta_projections(w, c, p, sizes, e)
+    w.tensors[p + "A_log"] = np.log(w.rng.random(Hv) * 3 + 0.2)
+    w.vector(p + "dt_bias", Hv, -2.0, 0.5)
+
+
 def add_linear_attn(w, c, p):
     D, H, Hk, d, e = fla_sizes(c)
     for name, rows in dict(q=H * d, k=Hk * d, v=Hk * e).items():
@@ -177,7 +214,8 @@ def add_mamba2(w, c, p):
     w.matrix(p + "out_proj.weight", D, inner)
 
 
-ADD = {"hla": add_hla, "anna": add_anna, "gla": add_gla, "retnet": add_retnet, "linear_attn": add_linear_attn, "mamba2": add_mamba2}
+ADD = {"delta_net": add_delta_net, "gated_deltanet": add_gated_deltanet,
+       "hla": add_hla, "anna": add_anna, "gla": add_gla, "retnet": add_retnet, "linear_attn": add_linear_attn, "mamba2": add_mamba2}
 
 
 def add_mlp(w, c, p, fused):
@@ -216,6 +254,8 @@ def make_weights(name, c, rng):
         make_mamba2(w, c, singular=name == "mamba2_hf_groups")
     else:
         make_fla(w, c, old_mlp=name == "gla_old_mlp")
+    if name.endswith("_old") and c["model_type"] == "gated_deltanet":
+        w.vector("model.layers.0.attn.D", c["num_heads"], 1.0)  # before 2025-03-12; nothing reads it
     if not c.get("tie_word_embeddings"):
         w.matrix("lm_head.weight", c["vocab_size"], c["hidden_size"])
     return w.tensors

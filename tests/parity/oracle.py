@@ -46,8 +46,8 @@ def repeat_heads(x, count):
     return np.repeat(x, count // x.shape[1], 1)
 
 
-def short_convolution(W, name, x):
-    """silu(b + Σ_j w[:, j] x_{t-(W-1)+j}), zeros before the sequence."""
+def short_convolution(W, name, x, f=silu):
+    """f(b + Σ_j w[:, j] x_{t-(W-1)+j}), zeros before the sequence."""
     w = W[name + ".weight"][:, 0]
     window = w.shape[1]
     y = np.zeros_like(x) + W.get(name + ".bias", 0.0)
@@ -55,7 +55,7 @@ def short_convolution(W, name, x):
         for j in range(window):
             if t - (window - 1) + j >= 0:
                 y[t] += w[:, j] * x[t - (window - 1) + j]
-    return silu(y)
+    return f(y)
 
 
 def project(W, c, x, name, count):
@@ -245,6 +245,49 @@ def layer_anna(W, c, x):
     return linear(W, "o_proj", norm_and_gate(W, c, o, x, "o_norm", False).reshape(len(x), -1))
 
 
+# ---------------------------------------------------------------- DeltaNet and Gated DeltaNet (fla delta_net, gated_deltanet)
+def delta_rule(q, k, v, beta, g):
+    """o_t = Σ_{s≤t} q_t A_t ... A_{s+1} k_sᵀ β_s v_s with A_r = e^{g_r} (I - β_r k_rᵀk_r). q, k, v [T, H, ·], beta, g [T, H]."""
+    o = np.zeros_like(v)
+    for t in range(len(q)):
+        row = q[t]  # [H, D]: q_t A_t ... A_{s+1}
+        for s in range(t, -1, -1):
+            score = beta[s] * np.sum(row * k[s], -1)
+            o[t] += score[:, None] * v[s]
+            row = np.exp(g[s])[:, None] * (row - score[:, None] * k[s])
+    return o
+
+
+def delta_inputs(W, c, x, f, H, Hv):
+    """q, k through their convolutions, if any, and f; v through silu."""
+    y = {n: linear(W, n + "_proj", x) for n in "qkv"}
+    if c.get("use_short_conv", True):
+        y = {n: short_convolution(W, n + "_conv1d", y[n], lambda z: z) for n in "qkv"}
+    return heads(f(y["q"]), H), heads(f(y["k"]), H), heads(silu(y["v"]), Hv)
+
+
+def layer_delta_net(W, c, x):
+    H = c["num_heads"]
+    f = {"silu": silu, "relu": lambda y: np.maximum(y, 0), "elu": elu_plus_one, "identity": lambda y: y}[c.get("qk_activation", "silu")]
+    q, k, v = delta_inputs(W, c, x, f, H, H)
+    norm = (lambda y: y / y.sum(-1, keepdims=True)) if c.get("qk_norm") == "sum" else l2_norm
+    beta = sigmoid(linear(W, "b_proj", x)) if c.get("use_beta", True) else np.ones((len(x), H))
+    beta = beta * (2 if c.get("allow_neg_eigval") else 1)
+    o = delta_rule(norm(q) * q.shape[-1] ** -0.5, norm(k), v, beta, np.zeros_like(beta))
+    o = norm_and_gate(W, c, o, x, "o_norm", c.get("use_gate", False))
+    return linear(W, "o_proj", o.reshape(len(x), -1))
+
+
+def layer_gated_deltanet(W, c, x):
+    H, Hv = c["num_heads"], c.get("num_v_heads") or c["num_heads"]
+    q, k, v = delta_inputs(W, c, x, silu, H, Hv)
+    q, k = repeat_heads(l2_norm(q) * q.shape[-1] ** -0.5, Hv), repeat_heads(l2_norm(k), Hv)
+    beta = sigmoid(linear(W, "b_proj", x)) * (2 if c.get("allow_neg_eigval") else 1)
+    g = -np.exp(W["A_log"]) * softplus(linear(W, "a_proj", x) + W["dt_bias"])
+    o = norm_and_gate(W, c, delta_rule(q, k, v, beta, g), x, "o_norm", c.get("use_gate", True))
+    return linear(W, "o_proj", o.reshape(len(x), -1))
+
+
 # ---------------------------------------------------------------- Mamba-2 (SSD)
 def layer_mamba2(W, c, x):
     H, P, N, G = c["num_heads"], c["head_dim"], c["state_size"], c.get("n_groups", 1)
@@ -266,7 +309,8 @@ def layer_mamba2(W, c, x):
     return linear(W, "out_proj", y.reshape(len(x), inner))
 
 
-LAYERS = {"hla": layer_hla, "anna": layer_anna, "gla": layer_gla, "retnet": layer_retnet, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2}
+LAYERS = {"delta_net": layer_delta_net, "gated_deltanet": layer_gated_deltanet,
+          "hla": layer_hla, "anna": layer_anna, "gla": layer_gla, "retnet": layer_retnet, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2}
 
 
 # ---------------------------------------------------------------- whole models
