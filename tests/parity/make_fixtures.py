@@ -31,8 +31,12 @@ RETNET = dict(SMALL, model_type="retnet", num_heads=2, expand_k=1.0, expand_v=2.
 DELTA = dict(SMALL, model_type="delta_net", num_heads=2)
 GATED_DELTA = dict(SMALL, model_type="gated_deltanet", num_heads=2, head_dim=12, expand_v=1.0)
 LINEAR = dict(FLA, model_type="linear_attn", num_heads=2, expand_k=1.0, expand_v=1.0)
+LOW_RANK = dict(vocab_size=64, num_hidden_layers=1, norm_feature_map=True)
 MAMBA2 = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, model_type="mamba2", num_heads=4, head_dim=16, state_size=16, expand=2,
               n_groups=1, conv_kernel=4, use_bias=False, use_conv_bias=True, hidden_act="silu", bos_token_id=0, eos_token_id=2)
+MAMBA = dict(vocab_size=64, hidden_size=24, num_hidden_layers=2, model_type="mamba", state_size=6, time_step_rank=3, expand=2, conv_kernel=4,
+             use_bias=False, use_conv_bias=True, hidden_act="silu", layer_norm_epsilon=1e-5, bos_token_id=0, eos_token_id=0)
+H3 = dict(vocab_size=64, hidden_size=24, num_hidden_layers=2, model_type="h3", intermediate_size=32, d_state=8, head_dim=1, eos_token_id=0)
 HF = dict(MAMBA2, layer_norm_epsilon=1e-5, time_step_limit=[0.0, {"__float__": "Infinity"}])
 
 FIXTURES = {
@@ -67,6 +71,15 @@ FIXTURES = {
     "linear_attn_elu_norm": dict(LINEAR, feature_map="elu", norm_feature_map=True, num_kv_heads=1),
     "linear_attn_product": dict(LINEAR),
     "linear_attn_hedgehog": dict(LINEAR, feature_map="hedgehog", norm_feature_map=True, tie_feature_map_qk=True),
+    "mamba_bias_untied": dict(MAMBA, use_bias=True, use_conv_bias=False, conv_kernel=3, tie_word_embeddings=False),
+    "falcon_mamba": dict(MAMBA, model_type="falcon_mamba", mixer_rms_eps=1e-4),
+    "h3": dict(H3, d_state=24),
+    "h3_head_dim_2_zoh": dict(H3, head_dim=2, n_ssm=3, discretization="zoh"),
+    "h3_attention_rotary": dict(H3, attn_layer_idx=[1], num_attention_heads=2, rotary_dim=8),
+    "h3_attention_head_dim_2": dict(H3, head_dim=2, attn_layer_idx=[0], num_attention_heads=3),
+    "linear_attn_random_exp": dict({**LINEAR, **LOW_RANK}, feature_map="random_exp", num_random_features=40, num_kv_heads=1),
+    "linear_attn_random_relu": dict({**LINEAR, **LOW_RANK}, feature_map="random_relu", num_random_features=24, feature_map_bias=True,
+                                    tie_feature_map_qk=True),
     "mamba2_hf": dict(HF, tie_word_embeddings=True),
     "mamba2_hf_groups": dict(HF, n_groups=2, time_step_limit=[0.05, 0.5]),
     "mamba2_hf_groups_full_norm": dict(HF, n_groups=2),
@@ -95,6 +108,10 @@ class Weights:
 
     def norm(self, name, width):
         self.vector(name + ".weight", width, 1.0)
+
+    def linear(self, name, outputs, inputs):
+        self.matrix(name + ".weight", outputs, inputs)
+        self.vector(name + ".bias", outputs)
 
 
 def add_hla(w, c, p):
@@ -197,6 +214,10 @@ def add_linear_attn(w, c, p):
         for layer in layers:
             w.matrix(f"{p}feature_map_{which}.{layer}.weight", d, d)
             w.vector(f"{p}feature_map_{which}.{layer}.bias", d)
+        if "num_random_features" in c:
+            w.vector(f"{p}feature_map_{which}.projection.weight", (c["num_random_features"], d), 0.0, 1.0)
+            if c.get("feature_map_bias"):
+                w.vector(f"{p}feature_map_{which}.projection.bias", c["num_random_features"])
     w.norm(p + "norm", e)
     w.matrix(p + "o_proj.weight", D, H * e)
 
@@ -214,8 +235,40 @@ def add_mamba2(w, c, p):
     w.matrix(p + "out_proj.weight", D, inner)
 
 
+def add_mamba(w, c, p):
+    D, I, N, R = c["hidden_size"], c["expand"] * c["hidden_size"], c["state_size"], c["time_step_rank"]
+    for name, shape in {"in_proj": (2 * I, D), "x_proj": (R + 2 * N, I), "dt_proj": (I, R), "out_proj": (D, I)}.items():
+        w.matrix(p + name + ".weight", *shape)
+        if c["use_bias"] and name in ("in_proj", "out_proj"):
+            w.vector(p + name + ".bias", shape[0])
+    w.matrix(p + "conv1d.weight", I, 1, c["conv_kernel"])
+    if c["use_conv_bias"]:
+        w.vector(p + "conv1d.bias", I)
+    w.vector(p + "dt_proj.bias", I, -2.0, 0.5)
+    w.tensors[p + "A_log"] = np.log(w.rng.random((I, N)) * 8 + 0.2)
+    w.vector(p + "D", I, 1.0)
+
+
+def add_h3(w, c, p):
+    D, N, Hs = c["hidden_size"], c["d_state"], c["hidden_size"] // c["head_dim"]
+    ssms, M = c.get("n_ssm", Hs), N // 2
+    for name in ("q_proj", "k_proj", "v_proj", "output_linear"):
+        w.linear(p + name, D, D)
+    w.matrix(p + "ssm_k_kernel.kernel.B", D, N)
+    w.matrix(p + "ssm_k_kernel.kernel.C", 1, D, N)
+    w.tensors[p + "ssm_k_kernel.kernel.C"] *= np.sqrt(D)
+    w.vector(p + "ssm_k_D", D, 0.5)
+    w.vector(p + "D", Hs, 0.5)
+    w.vector(p + "kernel.kernel.log_dt", Hs, -3.0, 1.0)
+    w.vector(p + "kernel.kernel.B", (ssms, M, 2), 0.0, 1.0)
+    w.vector(p + "kernel.kernel.C", (1, Hs, M, 2), 0.0, 1.0)
+    w.vector(p + "kernel.kernel.inv_A_real", (ssms, M), -0.7, 0.3)
+    w.vector(p + "kernel.kernel.A_imag", (ssms, M), 8.0, 4.0)
+
+
 ADD = {"delta_net": add_delta_net, "gated_deltanet": add_gated_deltanet,
-       "hla": add_hla, "anna": add_anna, "gla": add_gla, "retnet": add_retnet, "linear_attn": add_linear_attn, "mamba2": add_mamba2}
+       "hla": add_hla, "anna": add_anna, "gla": add_gla, "retnet": add_retnet, "linear_attn": add_linear_attn, "mamba2": add_mamba2,
+       "mamba": add_mamba, "falcon_mamba": add_mamba}
 
 
 def add_mlp(w, c, p, fused):
@@ -239,24 +292,44 @@ def make_fla(w, c, old_mlp):
     w.norm("model.norm", c["hidden_size"])
 
 
-def make_mamba2(w, c, singular):
+def make_mamba(w, c, singular):
     name = "backbone.embedding.weight" if singular else "backbone.embeddings.weight"
     w.vector(name, (c["vocab_size"], c["hidden_size"]), 0.0, 0.5)
     for i in range(c["num_hidden_layers"]):
         w.norm(f"backbone.layers.{i}.norm", c["hidden_size"])
-        add_mamba2(w, c, f"backbone.layers.{i}.mixer.")
+        ADD[c["model_type"]](w, c, f"backbone.layers.{i}.mixer.")
     w.norm("backbone.norm_f", c["hidden_size"])
+
+
+def make_h3(w, c):
+    D, I = c["hidden_size"], c["intermediate_size"]
+    w.vector("backbone.embeddings.word_embeddings.weight", (c["vocab_size"], D), 0.0, 0.5)
+    norms = ["backbone.ln_f"] + [f"backbone.layers.{i}.norm{n}" for i in range(c["num_hidden_layers"]) for n in (1, 2)]
+    for name in norms:
+        w.norm(name, D)
+        w.vector(name + ".bias", D)
+    for i in range(c["num_hidden_layers"]):
+        p = f"backbone.layers.{i}."
+        w.linear(p + "mlp.fc1", I, D)
+        w.linear(p + "mlp.fc2", D, I)
+        if i not in c.get("attn_layer_idx", []):
+            add_h3(w, c, p + "mixer.")
+            continue
+        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            w.linear(p + "mixer." + name, D, D)
 
 
 def make_weights(name, c, rng):
     w = Weights(rng)
-    if c["model_type"] == "mamba2":
-        make_mamba2(w, c, singular=name == "mamba2_hf_groups")
+    if c["model_type"] == "h3":
+        make_h3(w, c)
+    elif c["model_type"] in ("mamba", "falcon_mamba", "mamba2"):
+        make_mamba(w, c, singular=name == "mamba2_hf_groups")
     else:
         make_fla(w, c, old_mlp=name == "gla_old_mlp")
     if name.endswith("_old") and c["model_type"] == "gated_deltanet":
         w.vector("model.layers.0.attn.D", c["num_heads"], 1.0)  # before 2025-03-12; nothing reads it
-    if not c.get("tie_word_embeddings"):
+    if not oracle.tied(c):
         w.matrix("lm_head.weight", c["vocab_size"], c["hidden_size"])
     return w.tensors
 

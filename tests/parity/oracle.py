@@ -204,6 +204,12 @@ def feature_map(W, c, which, x):
         return linear(W, name + ".layer1", x) * linear(W, name + ".layer2", x)
     if kind == "t2r":
         return np.maximum(linear(W, name + ".layer", x), 0)
+    if kind in ("random_relu", "random_exp"):
+        x = x * c.get("feature_map_input_scale", x.shape[-1] ** -0.25)
+        y = linear(W, name + ".projection", x)
+        if kind == "random_relu":
+            return np.maximum(y, 0) + c.get("feature_map_offset", 1e-3)
+        return np.exp(y - np.sum(x * x, -1, keepdims=True) / 2) * y.shape[-1] ** -0.5
     assert kind == "hedgehog", kind
     y = 2 * linear(W, name + ".layer", x)
     y = np.exp(np.concatenate([y, -y], -1))
@@ -309,8 +315,82 @@ def layer_mamba2(W, c, x):
     return linear(W, "out_proj", y.reshape(len(x), inner))
 
 
+# ---------------------------------------------------------------- Mamba (S6); falcon_mamba has RMS norms inside
+def layer_mamba(W, c, x):
+    N, R = c.get("state_size", 16), c["time_step_rank"]
+    u, z = np.split(linear(W, "in_proj", x), 2, -1)
+    u = short_convolution(W, "conv1d", u)
+    parts = np.split(linear(W, "x_proj", u), [R, R + N], -1)
+    if c["model_type"] == "falcon_mamba":
+        parts = [rms_norm(y, 1.0, c.get("mixer_rms_eps", 1e-6)) for y in parts]
+    delta, b, query = parts
+    delta = softplus(linear(W, "dt_proj", delta))
+    elapsed = np.cumsum(delta, 0)  # [T, I]
+    pairs = np.maximum(elapsed[:, None] - elapsed[None], 0)  # [t, s, I], used for s ≤ t
+    y = W["D"] * u
+    for n in range(N):
+        decay = np.exp(pairs * -np.exp(W["A_log"][:, n])) * causal(len(x))[:, :, None]
+        y = y + query[:, n:n + 1] * np.einsum("tsi,s,si->ti", decay, b[:, n], delta * u)
+    return linear(W, "out_proj", y * silu(z))
+
+
+# ---------------------------------------------------------------- H3, and the attention of its models
+def convolve(kernel, x):
+    """Σ_{s ≤ t} kernel[t - s] x[s], both [T, ...]."""
+    return np.stack([sum(kernel[t - s] * x[s] for s in range(t + 1)) for t in range(len(x))])
+
+
+def shift_kernel(W, T):
+    """[T, D]: the shift SSM's impulse response, s_t[n] = s_(t-1)[n-1] + B[n] k_t read by C."""
+    B, C = W["ssm_k_kernel.kernel.B"], W["ssm_k_kernel.kernel.C"][0]
+    state, kernel = B, []
+    for _ in range(T):
+        kernel.append((C * state).sum(1))
+        state = np.concatenate([np.zeros((len(B), 1)), state[:, :-1]], 1)
+    kernel[0] = kernel[0] + W["ssm_k_D"]
+    return np.array(kernel)
+
+
+def diagonal_kernel(W, c, T):
+    """[T, Hs]: 2 Re Σ_n C dA^t dB."""
+    pair = lambda y: y[..., 0] + 1j * y[..., 1]
+    step = np.exp(W["kernel.kernel.log_dt"])[:, None]
+    ssm = np.arange(len(step)) % len(W["kernel.kernel.A_imag"])
+    A = (-np.exp(W["kernel.kernel.inv_A_real"]) + 1j * W["kernel.kernel.A_imag"])[ssm]
+    B, C = pair(W["kernel.kernel.B"])[ssm], pair(W["kernel.kernel.C"])[0]
+    if c.get("discretization") == "zoh":
+        dA, dB = np.exp(step * A), B * (np.exp(step * A) - 1) / A
+    else:
+        dA, dB = (1 + step * A / 2) / (1 - step * A / 2), B * step / (1 - step * A / 2)
+    kernel = np.array([2 * np.real((C * dA**t * dB).sum(1)) for t in range(T)])
+    kernel[0] += W["D"]
+    return kernel
+
+
+def layer_h3(W, c, x):
+    T, hd = len(x), c["head_dim"]
+    q, k, v = [linear(W, name + "_proj", x) for name in "qkv"]
+    rows = lambda y: y.reshape(T, -1, hd).swapaxes(1, 2)  # channel h·hd + i → [T, hd, Hs]
+    u = np.einsum("tih,tjh->tijh", rows(convolve(shift_kernel(W, T), k)), rows(v))
+    y = convolve(diagonal_kernel(W, c, T)[:, None, None], u)
+    o = np.einsum("tih,tijh->tjh", rows(q), y)
+    return linear(W, "output_linear", o.reshape(T, -1))  # channel j·Hs + h
+
+
+def layer_h3_attention(W, c, x):
+    q, k, v = [heads(linear(W, name + "_proj", x), c["num_attention_heads"]) for name in "qkv"]
+    width = c.get("rotary_dim", 0)
+    if width:
+        q, k = [np.concatenate([rotate(y[..., :width], 10000.0), y[..., width:]], -1) for y in (q, k)]
+    a = np.einsum("thd,shd->hts", q, k) / np.sqrt(q.shape[-1])
+    a = np.exp(a - a.max(-1, keepdims=True)) * causal(len(x))
+    o = np.einsum("hts,shd->thd", a / a.sum(-1, keepdims=True), v)
+    return linear(W, "o_proj", o.reshape(len(x), -1))
+
+
 LAYERS = {"delta_net": layer_delta_net, "gated_deltanet": layer_gated_deltanet,
-          "hla": layer_hla, "anna": layer_anna, "gla": layer_gla, "retnet": layer_retnet, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2}
+          "hla": layer_hla, "anna": layer_anna, "gla": layer_gla, "retnet": layer_retnet, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2,
+          "mamba": layer_mamba, "falcon_mamba": layer_mamba}
 
 
 # ---------------------------------------------------------------- whole models
@@ -338,17 +418,43 @@ def fla_logits(c, W, ids):
     return x @ W["model.embeddings.weight" if c.get("tie_word_embeddings") else "lm_head.weight"].T
 
 
-def mamba2_logits(c, W, ids):
+def tied(c):
+    """transformers' defaults; H3 always."""
+    return c.get("tie_word_embeddings", c["model_type"] in ("mamba", "falcon_mamba", "h3"))
+
+
+def mamba_logits(c, W, ids):
     c = {**c, "norm_eps": c.get("norm_eps", c.get("layer_norm_epsilon"))}
     embeddings = W.get("backbone.embeddings.weight", W.get("backbone.embedding.weight"))
     x = embeddings[ids]
     for i in range(c["num_hidden_layers"]):
         L = below(W, f"backbone.layers.{i}.")
-        x = x + layer_mamba2(below(L, "mixer."), c, rms_norm(x, L["norm.weight"], c["norm_eps"]))
+        x = x + LAYERS[c["model_type"]](below(L, "mixer."), c, rms_norm(x, L["norm.weight"], c["norm_eps"]))
     x = rms_norm(x, W["backbone.norm_f.weight"], c["norm_eps"])
-    return x @ (embeddings if c.get("tie_word_embeddings") else W["lm_head.weight"]).T
+    return x @ (embeddings if tied(c) else W["lm_head.weight"]).T
+
+
+def layer_norm(W, name, x):
+    x = x - x.mean(-1, keepdims=True)
+    return rms_norm(x, W[name + ".weight"], 1e-5) + W[name + ".bias"]
+
+
+def gelu_by_tanh(x):
+    return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def h3_logits(c, W, ids):
+    embeddings = W["backbone.embeddings.word_embeddings.weight"]
+    x = embeddings[ids]
+    for i in range(c["num_hidden_layers"]):
+        L = below(W, f"backbone.layers.{i}.")
+        mixer = layer_h3_attention if i in c.get("attn_layer_idx", []) else layer_h3
+        x = x + mixer(below(L, "mixer."), c, layer_norm(L, "norm1", x))
+        x = x + linear(L, "mlp.fc2", gelu_by_tanh(linear(L, "mlp.fc1", layer_norm(L, "norm2", x))))
+    return layer_norm(W, "backbone.ln_f", x) @ embeddings.T
 
 
 def logits(c, W, ids):
     """[T, vocab] of token ids [T]."""
-    return (mamba2_logits if c["model_type"] == "mamba2" else fla_logits)(c, W, ids)
+    whole = {"mamba": mamba_logits, "falcon_mamba": mamba_logits, "mamba2": mamba_logits, "h3": h3_logits}
+    return whole.get(c["model_type"], fla_logits)(c, W, ids)

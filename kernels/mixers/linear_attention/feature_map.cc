@@ -2,11 +2,13 @@
 #include "kernels/mixers/linear_attention/feature_map.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "kernels/base/parallel.h"
 #include "kernels/ops/activation/activation.h"
 #include "kernels/ops/heads/heads.h"
+#include "kernels/ops/norm/norm.h"
 
 namespace rivulet {
 namespace {
@@ -15,8 +17,9 @@ constexpr size_t kDpfpRolls = 4;
 constexpr float kSumEps = 1e-4f;
 
 // The trained linear maps of φ as one, or none.
-std::vector<LinearPart> Parts(FeatureMapKind kind, size_t width, const std::string& prefix) {
-  switch (kind) {
+std::vector<LinearPart> Parts(const FeatureMapConfig& config, const std::string& prefix) {
+  const size_t width = config.width;
+  switch (config.kind) {
     case FeatureMapKind::kElementwiseProduct:
       return {{prefix + ".layer1.weight", width, prefix + ".layer1.bias"},
               {prefix + ".layer2.weight", width, prefix + ".layer2.bias"}};
@@ -24,6 +27,10 @@ std::vector<LinearPart> Parts(FeatureMapKind kind, size_t width, const std::stri
       return {{prefix + ".layer.weight", width, prefix + ".layer.bias"}};
     case FeatureMapKind::kT2r:
       return {{prefix + ".layer.weight", width, ""}};
+    case FeatureMapKind::kRandomRelu:
+    case FeatureMapKind::kRandomExp:
+      return {{prefix + ".projection.weight", config.random_features,
+               config.bias ? prefix + ".projection.bias" : ""}};
     default:
       return {};
   }
@@ -49,58 +56,83 @@ void Hedgehog(const float* x, size_t width, float* y) {
   Softmax(y, y, 2 * width);
 }
 
+// y = relu(mapped) + offset.
+void RandomRelu(const float* mapped, size_t count, float offset, float* y) {
+  Activate(Activation::kRelu, mapped, y, count);
+  for (size_t i = 0; i < count; ++i) y[i] += offset;
+}
+
+// y = count^{-1/2} e^{mapped - |x|²/2}.
+void RandomExp(const float* x, size_t width, const float* mapped, size_t count, float* y) {
+  const float half_norm = 0.5f * OrderedDot(x, x, width);
+  for (size_t i = 0; i < count; ++i) y[i] = mapped[i] - half_norm;
+  Activate(Activation::kExp, y, y, count);
+  const float ratio = 1.0f / std::sqrt(static_cast<float>(count));
+  for (size_t i = 0; i < count; ++i) y[i] *= ratio;
+}
+
 void ElementwiseProduct(const float* x, size_t width, float* y) {
   for (size_t i = 0; i < width; ++i) y[i] = x[i] * x[width + i];
 }
 
 }  // namespace
 
-size_t FeatureCount(FeatureMapKind kind, size_t width) {
-  if (kind == FeatureMapKind::kHedgehog) return 2 * width;
-  if (kind == FeatureMapKind::kDpfp) return 2 * kDpfpRolls * width;
-  return width;
+size_t FeatureCount(const FeatureMapConfig& config) {
+  switch (config.kind) {
+    case FeatureMapKind::kHedgehog:
+      return 2 * config.width;
+    case FeatureMapKind::kDpfp:
+      return 2 * kDpfpRolls * config.width;
+    case FeatureMapKind::kRandomRelu:
+    case FeatureMapKind::kRandomExp:
+      return config.random_features;
+    default:
+      return config.width;
+  }
 }
 
 bool NonNegativeFeatures(FeatureMapKind kind) {
   return kind != FeatureMapKind::kElementwiseProduct && kind != FeatureMapKind::kIdentity;
 }
 
-FeatureMap::FeatureMap(FeatureMapKind kind, size_t width, bool divide_by_sum, float scale,
+FeatureMap::FeatureMap(const FeatureMapConfig& config, bool divide_by_sum, float scale,
                        const std::string& prefix, const std::string& tied_prefix,
                        ParameterSource& parameters)
-    : kind_(kind), width_(width), divide_by_sum_(divide_by_sum), scale_(scale) {
-  std::vector<LinearPart> parts = Parts(kind, width, prefix);
+    : config_(config), divide_by_sum_(divide_by_sum), scale_(scale) {
+  std::vector<LinearPart> parts = Parts(config, prefix);
   if (parts.empty()) return;
-  if (!tied_prefix.empty() && !parameters.Has(parts[0].name)) {
-    parts = Parts(kind, width, tied_prefix);
-  }
-  layer_ = parameters.TakeLinear(parts, width);
+  if (!tied_prefix.empty() && !parameters.Has(parts[0].name)) parts = Parts(config, tied_prefix);
+  layer_ = parameters.TakeLinear(parts, config.width);
 }
 
-// One head of one token. y holds padded R floats.
-void FeatureMap::Combine(const float* x, float* y) const {
+// One head of one token: φ(x) for x [d] whose trained map is `mapped`, or x itself without one.
+void FeatureMap::Map(const float* x, const float* mapped, float* y) const {
   const size_t count = features();
-  switch (kind_) {
+  switch (config_.kind) {
     case FeatureMapKind::kElementwiseProduct:
-      ElementwiseProduct(x, width_, y);
-      break;
+      return ElementwiseProduct(mapped, config_.width, y);
     case FeatureMapKind::kHedgehog:
-      Hedgehog(x, width_, y);
-      break;
+      return Hedgehog(mapped, config_.width, y);
     case FeatureMapKind::kDpfp:
-      Dpfp(x, width_, y);
-      break;
+      return Dpfp(mapped, config_.width, y);
     case FeatureMapKind::kElu:
-      Activate(Activation::kEluPlusOne, x, y, count);
-      break;
+      return Activate(Activation::kEluPlusOne, mapped, y, count);
     case FeatureMapKind::kT2r:
     case FeatureMapKind::kRelu:
-      Activate(Activation::kRelu, x, y, count);
-      break;
+      return Activate(Activation::kRelu, mapped, y, count);
+    case FeatureMapKind::kRandomRelu:
+      return RandomRelu(mapped, count, config_.offset, y);
+    case FeatureMapKind::kRandomExp:
+      return RandomExp(x, config_.width, mapped, count, y);
     case FeatureMapKind::kIdentity:
-      std::copy_n(x, count, y);
-      break;
+      std::copy_n(mapped, count, y);
   }
+}
+
+// y holds padded R floats.
+void FeatureMap::Combine(const float* x, const float* mapped, float* y) const {
+  const size_t count = features();
+  Map(x, mapped, y);
   float scale = scale_;
   if (divide_by_sum_) {
     float sum = 0.0f;
@@ -113,23 +145,24 @@ void FeatureMap::Combine(const float* x, float* y) const {
 
 void FeatureMap::Apply(ConstFloatMatrix x, size_t heads, FloatMatrix y, Workspace& workspace,
                        ThreadPool& pool) const {
-  const size_t rows = x.rows * heads;
+  const size_t rows = x.rows * heads, width = config_.width;
   const size_t padded = PaddedColumns(features());
   if (layer_.outputs() == 0) {
     ParallelRows(pool, rows, features(), [&](size_t r) {
-      const size_t t = r / heads, h = r % heads;
-      Combine(x.row(t) + h * width_, y.row(t) + h * padded);
+      const float* head = x.row(r / heads) + r % heads * width;
+      Combine(head, head, y.row(r / heads) + r % heads * padded);
     });
     return;
   }
   // The trained maps are the same for every head: all heads of all tokens are rows of one product.
-  const FloatMatrix packed = workspace.Take(rows, width_);
+  const FloatMatrix packed = workspace.Take(rows, width);
   const FloatMatrix heads_apart{packed.data, x.rows, heads * packed.stride, heads * packed.stride};
-  PadHeads(x, heads, width_, Activation::kIdentity, 1.0f, heads_apart, pool);
+  PadHeads(x, heads, width, Activation::kIdentity, config_.input_scale, heads_apart, pool);
   const FloatMatrix mapped = workspace.Take(rows, layer_.outputs());
   layer_.Apply(packed, mapped, pool);
-  ParallelRows(pool, rows, features(),
-               [&](size_t r) { Combine(mapped.row(r), y.row(r / heads) + r % heads * padded); });
+  ParallelRows(pool, rows, features(), [&](size_t r) {
+    Combine(packed.row(r), mapped.row(r), y.row(r / heads) + r % heads * padded);
+  });
 }
 
 }  // namespace rivulet

@@ -1,14 +1,22 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // φ, what linear attention takes of queries and keys before their product (mixers.md 2). d is the
-// head's width, R the number of features; [a, b] is concatenation.
+// head's width, R the number of features; [a, b] is concatenation, x̂ = input_scale · x.
 //
-//   kElu                 elu(x) + 1                               R = d    (Katharopoulos et al.
-//   2020) kRelu, kIdentity                                              R = d kElementwiseProduct
-//   layer1(x) ∘ layer2(x)                    R = d kHedgehog            softmax([2 layer(x), -2
-//   layer(x)])       R = 2d   (Zhang et al. 2024) kT2r                 relu(layer(x)), no bias R =
-//   d    (Kasai et al. 2021) kDpfp                y ∘ roll_j(y), j = 1..4, y = [relu(x), relu(-x)]
-//   R = 8d  (Schlag et al. 2021)
+//   kElu                 elu(x) + 1 (Katharopoulos et al. 2020)
+//   kRelu, kIdentity
+//   kElementwiseProduct  layer1(x) ∘ layer2(x)
+//   kHedgehog            softmax([2 layer(x), -2 layer(x)]), R = 2d (Zhang et al. 2024)
+//   kT2r                 relu(layer(x)), no bias (Kasai et al. 2021)
+//   kDpfp                y ∘ roll_j(y), j = 1..4, y = [relu(x), relu(-x)], R = 8d (Schlag 2021)
+//   kRandomRelu          relu(projection(x̂)) + offset, any R
+//   kRandomExp           R^{-1/2} exp(projection(x̂) - |x̂|²/2), any R
+//
+// R = d where it says nothing. The last two are low-rank attention (Performer, Choromanski et al.
+// 2020): with Gaussian rows of the projection, kRandomExp's products are estimates of e^{x̂·ŷ}, so
+// that normalised linear attention over it approximates softmax attention by a state of rank R. The
+// projection is a tensor of the checkpoint, never drawn here. Performer subtracts a maximum over
+// all keys before its exp; a stream has none.
 //
 // Threading: constant after construction.
 #ifndef RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_FEATURE_MAP_H_
@@ -34,23 +42,36 @@ enum class FeatureMapKind : uint8_t {
   kDpfp,
   kRelu,
   kIdentity,
+  kRandomRelu,
+  kRandomExp,
 };
 
-// R for heads of width d.
-size_t FeatureCount(FeatureMapKind kind, size_t width);
+// What the checkpoint decides about φ.
+struct FeatureMapConfig {
+  FeatureMapKind kind = FeatureMapKind::kElementwiseProduct;
+  size_t width = 0;  // d
+  // The rest is for kRandomRelu and kRandomExp.
+  size_t random_features = 0;  // R
+  bool bias = false;           // projection.bias exists
+  float input_scale = 1.0f;
+  float offset = 0.0f;  // kRandomRelu; not negative
+};
+
+// R.
+size_t FeatureCount(const FeatureMapConfig& config);
 
 // True if no feature is ever negative: without decay such sums only grow.
 bool NonNegativeFeatures(FeatureMapKind kind);
 
 class FeatureMap {
  public:
-  // Takes its tensors "<prefix>.layer.weight" etc. [d, d] from `parameters`; with `tied` and
-  // without tensors of its own, those of `tied_prefix`.
-  FeatureMap(FeatureMapKind kind, size_t width, bool divide_by_sum, float scale,
+  // Takes its tensors "<prefix>.layer.weight" [d, d] or "<prefix>.projection.weight" [R, d] etc.
+  // from `parameters`; without tensors of its own, and with a `tied_prefix`, the tensors of that.
+  FeatureMap(const FeatureMapConfig& config, bool divide_by_sum, float scale,
              const std::string& prefix, const std::string& tied_prefix,
              ParameterSource& parameters);
 
-  size_t features() const { return FeatureCount(kind_, width_); }
+  size_t features() const { return FeatureCount(config_); }
 
   // y [T, heads * padded R] = scale · φ(x [T, heads * d]), over Σφ + 1e-4 first if divide_by_sum;
   // zeros in the padding. Temporaries from `workspace`.
@@ -58,13 +79,13 @@ class FeatureMap {
              ThreadPool& pool) const;
 
  private:
-  void Combine(const float* x, float* y) const;
+  void Map(const float* x, const float* mapped, float* y) const;
+  void Combine(const float* x, const float* mapped, float* y) const;
 
-  FeatureMapKind kind_;
-  size_t width_;
+  FeatureMapConfig config_;
   bool divide_by_sum_;
   float scale_;
-  Linear layer_;  // [d or 2d, d]; empty for maps without parameters
+  Linear layer_;  // [d, 2d or R, d]; empty for maps without parameters
 };
 
 }  // namespace rivulet

@@ -18,7 +18,7 @@ struct LinearAttentionConfig {
   size_t kv_heads = 0;   // divides heads
   size_t key_dim = 0;    // d, a head's width before φ
   size_t value_dim = 0;  // e
-  FeatureMapKind feature_map = FeatureMapKind::kElementwiseProduct;
+  FeatureMapConfig feature_map;
   bool tie_feature_map = false;
   bool norm_q = false;
   bool norm_k = false;

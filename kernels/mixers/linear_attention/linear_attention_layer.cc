@@ -15,13 +15,13 @@ namespace rivulet {
 namespace {
 
 LinearAttentionShape ShapeOf(const LinearAttentionConfig& config, DType state_dtype) {
-  return {config.heads,     config.kv_heads,   FeatureCount(config.feature_map, config.key_dim),
+  return {config.heads,     config.kv_heads,   FeatureCount(config.feature_map),
           config.value_dim, config.normalised, state_dtype};
 }
 
 // fla scales the features of q by R^{-1/2}, R counted after φ.
 float QueryScale(const LinearAttentionConfig& config) {
-  return 1.0f / std::sqrt(static_cast<float>(FeatureCount(config.feature_map, config.key_dim)));
+  return 1.0f / std::sqrt(static_cast<float>(FeatureCount(config.feature_map)));
 }
 
 class LinearAttentionLayer : public Mixer {
@@ -32,10 +32,9 @@ class LinearAttentionLayer : public Mixer {
                                            {"k_proj.weight", key_columns(), ""},
                                            {"v_proj.weight", value_columns(), ""}},
                                           source.hidden)),
-        feature_map_q_(config.feature_map, config.key_dim, config.norm_q, QueryScale(config),
-                       "feature_map_q", config.tie_feature_map ? "feature_map_k" : "",
-                       source.parameters),
-        feature_map_k_(config.feature_map, config.key_dim, config.norm_k, 1.0f, "feature_map_k",
+        feature_map_q_(config.feature_map, config.norm_q, QueryScale(config), "feature_map_q",
+                       config.tie_feature_map ? "feature_map_k" : "", source.parameters),
+        feature_map_k_(config.feature_map, config.norm_k, 1.0f, "feature_map_k",
                        config.tie_feature_map ? "feature_map_q" : "", source.parameters),
         recurrence_(ShapeOf(config, source.options.state_dtype), layout_),
         output_(source.parameters.TakeLinear({{"o_proj.weight", source.hidden, ""}},

@@ -103,7 +103,7 @@ TEST(LinearAttentionConfig, DefaultsAreThoseOfFla) {
   EXPECT_EQ(config->kv_heads, 4u);
   EXPECT_EQ(config->key_dim, 16u);
   EXPECT_EQ(config->value_dim, 16u);
-  EXPECT_EQ(config->feature_map, FeatureMapKind::kElementwiseProduct);
+  EXPECT_EQ(config->feature_map.kind, FeatureMapKind::kElementwiseProduct);
   EXPECT_FALSE(config->normalised);
   EXPECT_TRUE(config->affine);
   EXPECT_FLOAT_EQ(config->norm_eps, 1e-6f);
@@ -122,11 +122,31 @@ TEST(LinearAttentionConfig, ErrorsNameKeyValueAndRemedy) {
   EXPECT_THAT(ErrorOf(R"({"expand_k": "wide"})"), testing::HasSubstr("expand_k"));
 }
 
+TEST(LinearAttentionConfig, MapsWithAProjection) {
+  const auto config = ParseLinearAttentionConfig(
+      {{"feature_map", "random_relu"}, {"num_random_features", 40}}, 64, {});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(FeatureCount(config->feature_map), 40u);
+  EXPECT_FLOAT_EQ(config->feature_map.input_scale, 0.5f);  // 16^{-1/4}
+  EXPECT_FLOAT_EQ(config->feature_map.offset, 1e-3f);
+  EXPECT_FALSE(config->feature_map.bias);
+  const std::string random = R"("feature_map": "random_exp", "num_random_features": )";
+  EXPECT_THAT(ErrorOf(R"({"feature_map": "random_exp"})"),
+              testing::HasSubstr("num_random_features is missing"));
+  EXPECT_THAT(ErrorOf(("{" + random + "513}").c_str()), testing::HasSubstr("from 1 to 512"));
+  EXPECT_THAT(ErrorOf(("{" + random + R"(8, "feature_map_offset": -1})").c_str()),
+              testing::HasSubstr("feature_map_offset is -1"));
+  EXPECT_THAT(ErrorOf(("{" + random + R"(8, "feature_map_input_scale": 0})").c_str()),
+              testing::HasSubstr("feature_map_input_scale is 0"));
+}
+
 TEST(LinearAttentionConfig, GrowingSumsRefuseABFloat16State) {
   const MixerOptions bf16{.state_dtype = DType::kBFloat16};
   for (const char* json :
        {R"({"feature_map": "elu"})", R"({"feature_map": "hedgehog"})", R"({"feature_map": "relu"})",
-        R"({"feature_map": "t2r"})", R"({"feature_map": "dpfp"})"}) {
+        R"({"feature_map": "t2r"})", R"({"feature_map": "dpfp"})",
+        R"({"feature_map": "random_relu", "num_random_features": 8})",
+        R"({"feature_map": "random_exp", "num_random_features": 8})"}) {
     EXPECT_THAT(ErrorOf(json, bf16), testing::AllOf(testing::HasSubstr("--state-dtype bf16"),
                                                     testing::HasSubstr("--state-dtype fp32")));
     EXPECT_EQ(ErrorOf(json), "no error");

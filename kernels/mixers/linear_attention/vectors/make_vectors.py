@@ -19,7 +19,8 @@ def attention(q, k, v, normalised):
     return out / (scores.sum(-1).T[..., None] + 1e-10) if normalised else out
 
 
-def features(kind, x, weights, name):
+def features(config, x, weights, name):
+    kind = config.get("feature_map", "elementwise_product")
     linear = lambda layer: x @ weights[f"{name}.{layer}.weight"].T + weights.get(f"{name}.{layer}.bias", 0.0)
     if kind == "elementwise_product":
         return linear("layer1") * linear("layer2")
@@ -37,6 +38,11 @@ def features(kind, x, weights, name):
     if kind == "dpfp":
         u = np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)], -1)
         return np.concatenate([u * np.roll(u, j, -1) for j in range(1, 5)], -1)
+    x = x * config.get("feature_map_input_scale", x.shape[-1] ** -0.25)
+    if kind == "random_relu":
+        return np.maximum(linear("projection"), 0) + config.get("feature_map_offset", 1e-3)
+    if kind == "random_exp":
+        return np.exp(linear("projection") - (x * x).sum(-1, keepdims=True) / 2) / np.sqrt(config["num_random_features"])
     raise ValueError(kind)
 
 
@@ -45,9 +51,8 @@ def layer(config, hidden, weights, x):
     Hkv = config.get("num_kv_heads") or H
     heads = lambda n, h: (x @ weights[n + ".weight"].T).reshape(len(x), h, -1)
     q, k, v = heads("q_proj", H), heads("k_proj", Hkv), heads("v_proj", Hkv)
-    kind = config.get("feature_map", "elementwise_product")
-    q = features(kind, q, weights, "feature_map_q")
-    k = features(kind, k, weights, "feature_map_q" if config.get("tie_feature_map_qk") else "feature_map_k")
+    q = features(config, q, weights, "feature_map_q")
+    k = features(config, k, weights, "feature_map_q" if config.get("tie_feature_map_qk") else "feature_map_k")
     q = q / (q.sum(-1, keepdims=True) + 1e-4) if config.get("norm_q") else q
     k = k / (k.sum(-1, keepdims=True) + 1e-4) if config.get("norm_k") else k
     o = attention(q / np.sqrt(q.shape[-1]), k, v, config.get("norm_feature_map", False))
@@ -70,6 +75,11 @@ def tensors_of(config, hidden):
             if kind != "t2r":
                 t[f"feature_map_{side}.{name}.bias"] = (d,)
     specs = {n: {"shape": list(s), "low": -scale, "high": scale} for n, s in t.items()}
+    for side in ["q"] if config.get("tie_feature_map_qk") else ["q", "k"]:
+        if "num_random_features" in config:
+            specs[f"feature_map_{side}.projection.weight"] = {"shape": [config["num_random_features"], d], "low": -1.7, "high": 1.7}
+            if config.get("feature_map_bias"):
+                specs[f"feature_map_{side}.projection.bias"] = {"shape": [config["num_random_features"]], "low": -0.5, "high": 0.5}
     if config.get("elementwise_affine", True):
         specs["norm.weight"] = {"shape": [e], "low": 0.5, "high": 1.5}
     return specs
@@ -100,6 +110,12 @@ def main():
             layer_entry("t2r_norms", num_heads=2, feature_map="t2r", norm_q=True, norm_k=True),
             layer_entry("dpfp", num_heads=2, feature_map="dpfp"),
             layer_entry("relu_wide", num_heads=3, feature_map="relu", expand_k=0.5, expand_v=2, elementwise_affine=False),
+            layer_entry("random_relu", num_heads=2, feature_map="random_relu", num_random_features=20, feature_map_bias=True,
+                        norm_feature_map=True),
+            layer_entry("random_exp_tied", num_heads=4, num_kv_heads=2, feature_map="random_exp", num_random_features=40,
+                        tie_feature_map_qk=True, norm_feature_map=True),
+            layer_entry("random_exp_scaled", num_heads=2, feature_map="random_exp", num_random_features=7, feature_map_bias=True,
+                        feature_map_input_scale=0.8, norm_k=True),
             layer_entry("identity", num_heads=2, feature_map="identity", norm_eps=1e-5),
         ],
     }
