@@ -39,6 +39,11 @@ size_t Count(const std::vector<size_t>& shape) {
   return count;
 }
 
+std::vector<size_t> ShapeOf(const LinearPart& part, size_t inputs) {
+  if (part.stacked == 0) return {part.outputs, inputs};
+  return {part.stacked, part.outputs, inputs};
+}
+
 // "[3, 5]" of element `index`.
 std::string PlaceOf(size_t index, const std::vector<size_t>& shape) {
   std::vector<size_t> place(shape.size());
@@ -88,12 +93,12 @@ Linear CheckpointReader::TakeLinear(const std::vector<LinearPart>& parts, size_t
   std::vector<const StoredTensor*> tensors;
   std::vector<AlignedBuffer<float>> kept;  // zeros and biases, until they are packed
   for (const LinearPart& part : parts) {
-    const StoredTensor* tensor = Take(part.name, {part.outputs, inputs});
+    const StoredTensor* tensor = Take(part.name, ShapeOf(part, inputs));
     LinearSource source;
     source.outputs = part.outputs;
     if (tensor != nullptr) {
-      source.data = tensor->data;
       source.dtype = *WeightType(tensor->dtype);
+      source.data = tensor->data + part.index * part.outputs * inputs * DTypeSize(source.dtype);
     } else {
       kept.push_back(Zeros(Count({part.outputs, inputs})));
       source.data = kept.back().data();
@@ -123,7 +128,7 @@ EmbeddingTable CheckpointReader::TakeTable(const std::string& name, size_t vocab
 
 void CheckpointReader::Ignore(const std::string& name, const std::vector<size_t>& shape) {
   const StoredTensor* tensor = checkpoint_.Find(name);
-  if (tensor != nullptr && tensor->shape == shape) taken_.insert(name);
+  if (tensor != nullptr && tensor->shape == shape) taken_.emplace(name, true);
 }
 
 absl::Status CheckpointReader::Finish(const std::vector<std::string>& ignored) {
@@ -149,13 +154,15 @@ absl::Status CheckpointReader::Problems() const {
 const StoredTensor* CheckpointReader::Take(const std::string& name,
                                            const std::vector<size_t>& shape) {
   const StoredTensor* tensor = checkpoint_.Find(name);
-  const bool first = taken_.insert(name).second;
+  const auto [taken, first] = taken_.emplace(name, false);
+  if (taken->second && tensor->shape == shape) return tensor;
   const std::string problem = ProblemWith(tensor, shape);
   if (!problem.empty()) {
     const bool tie = tensor == nullptr && name == "lm_head.weight";
     if (first) AddProblem(name, problem + (tie ? " (or tie_word_embeddings: true)" : ""));
     return nullptr;
   }
+  taken->second = true;
   if (first) {
     parameters_ += tensor->elements;
     bytes_taken_ += tensor->bytes;

@@ -16,8 +16,8 @@
 #define RIVULET_MODEL_LOADER_CHECKPOINT_READER_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,7 +75,7 @@ class CheckpointReader {
 
   const SafetensorsCheckpoint& checkpoint_;
   const std::optional<DType> weight_dtype_;
-  std::set<std::string, std::less<>> taken_;
+  std::map<std::string, bool, std::less<>> taken_;  // whether it is sound, so that it is read once
   std::vector<std::string> problems_;
   size_t problem_count_ = 0;
   size_t zeros_ = 0;

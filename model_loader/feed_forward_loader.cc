@@ -1,12 +1,14 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "model_loader/feed_forward_loader.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "kernels/ops/gated_mlp/gated_mlp.h"
+#include "kernels/ops/mixture_of_experts/mixture_of_experts.h"
 #include "kernels/ops/two_layer_mlp/two_layer_mlp.h"
 
 namespace rivulet {
@@ -28,6 +30,45 @@ Linear TakeGateUp(const GatedMlpSpec& spec, size_t hidden, ParameterSource& para
   return parameters.TakeLinear({Part(spec.gate, spec.intermediate, spec.bias), up}, hidden);
 }
 
+GatedMlp TakeGatedMlp(const GatedMlpSpec& spec, size_t hidden, ParameterSource& parameters) {
+  Linear gate_up = TakeGateUp(spec, hidden, parameters);
+  return {std::move(gate_up),
+          parameters.TakeLinear({Part(spec.down, hidden, spec.bias)}, spec.intermediate)};
+}
+
+// The first name that the file has; the first one of all, to be reported, where it has none.
+const std::string& FirstThere(const std::vector<std::string>& names, const char* suffix,
+                              const ParameterSource& parameters) {
+  for (const std::string& name : names) {
+    if (parameters.Has(name + suffix)) return name;
+  }
+  return names.front();
+}
+
+GatedMlp TakeExpert(const MixtureOfExpertsSpec& spec, size_t expert, size_t hidden,
+                    ParameterSource& parameters) {
+  const std::string& gate_up = FirstThere(spec.gate_up, "", parameters);
+  const std::string& down = FirstThere(spec.down, "", parameters);
+  if (!parameters.Has(gate_up) && !spec.expert_list.empty()) {
+    const std::string map = spec.expert_list + std::to_string(expert);
+    const GatedMlpSpec own{spec.intermediate, map + ".gate_proj", map + ".up_proj",
+                           map + ".down_proj"};
+    return TakeGatedMlp(own, hidden, parameters);
+  }
+  Linear both =
+      parameters.TakeLinear({{gate_up, 2 * spec.intermediate, "", spec.experts, expert}}, hidden);
+  return {std::move(both),
+          parameters.TakeLinear({{down, hidden, "", spec.experts, expert}}, spec.intermediate)};
+}
+
+// The gate of the shared expert is one more output of the router's map.
+Linear TakeRouter(const MixtureOfExpertsSpec& spec, size_t hidden, ParameterSource& parameters) {
+  const std::string& router = FirstThere(spec.router, ".weight", parameters);
+  std::vector<LinearPart> parts = {Part(router, spec.experts, false)};
+  if (!spec.shared_gate.empty()) parts.push_back(Part(spec.shared_gate, 1, false));
+  return parameters.TakeLinear(parts, hidden);
+}
+
 // Makes the block of each kind of spec.
 struct Taker {
   size_t hidden;
@@ -36,15 +77,26 @@ struct Taker {
   std::unique_ptr<FeedForward> operator()(std::monostate /*none*/) const { return nullptr; }
 
   std::unique_ptr<FeedForward> operator()(const GatedMlpSpec& spec) const {
-    Linear gate_up = TakeGateUp(spec, hidden, parameters);
-    Linear down = parameters.TakeLinear({Part(spec.down, hidden, spec.bias)}, spec.intermediate);
-    return std::make_unique<GatedMlp>(std::move(gate_up), std::move(down));
+    return std::make_unique<GatedMlp>(TakeGatedMlp(spec, hidden, parameters));
   }
 
   std::unique_ptr<FeedForward> operator()(const TwoLayerMlpSpec& spec) const {
     Linear first = parameters.TakeLinear({Part(spec.first, spec.intermediate, true)}, hidden);
     Linear second = parameters.TakeLinear({Part(spec.second, hidden, true)}, spec.intermediate);
     return std::make_unique<TwoLayerMlp>(std::move(first), std::move(second));
+  }
+
+  std::unique_ptr<FeedForward> operator()(const MixtureOfExpertsSpec& spec) const {
+    Linear router = TakeRouter(spec, hidden, parameters);
+    std::vector<GatedMlp> experts;
+    for (size_t e = 0; e < spec.experts; ++e) {
+      experts.push_back(TakeExpert(spec, e, hidden, parameters));
+    }
+    std::optional<GatedMlp> shared;
+    if (spec.shared.intermediate > 0) shared = TakeGatedMlp(spec.shared, hidden, parameters);
+    const ExpertChoice choice{spec.experts, spec.experts_per_token, spec.weights_sum_to_one};
+    return std::make_unique<MixtureOfExperts>(choice, std::move(router), std::move(experts),
+                                              std::move(shared));
   }
 };
 

@@ -3,7 +3,8 @@
 // The layout of flash-linear-attention's models (mixers.md 0.4), which our hla uses too (11.6):
 // model.embeddings, model.layers.{i}.{attn_norm, attn, mlp_norm, mlp}, model.norm, lm_head. Beyond
 // fla, `layer_types` names the mixer of each layer and `layer_config`, a list of objects, holds
-// keys that go over the top level's for that layer; every mixer's tensors are below attn.
+// keys that go over the top level's for that layer; every mixer's tensors are below attn. fla's own
+// hybrids say in `attn` which layers are softmax attention.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "kernels/mixers/json_fields.h"
 #include "kernels/mixers/mixer.h"
 #include "model_loader/formats.h"
+#include "model_loader/layer_list.h"
 
 namespace rivulet {
 namespace {
@@ -24,49 +26,15 @@ constexpr const char* kModelKeys[] = {
 
 // fla's options that change the model and that we do not compute.
 absl::Status RefuseUnserved(const json& config) {
-  if (HasField(config, "attn")) {
-    return FieldError(config, "attn",
-                      "layers of softmax attention are not served; use a model "
-                      "with linear-time mixers only");
-  }
   if (HasField(config, "attnres_block_size")) {
     return FieldError(config, "attnres_block_size", "attention residuals are not served");
   }
   return ChoiceField(config, "hidden_act", "swish", {"swish", "silu"}).status();
 }
 
-// fla's rule: two thirds of hidden_ratio · hidden, rounded up to a multiple of 256.
-absl::StatusOr<size_t> ParseIntermediate(const json& config, size_t hidden) {
-  if (HasField(config, "intermediate_size")) {
-    return SizeField(config, "intermediate_size", std::nullopt);
-  }
-  RIVULET_ASSIGN_OR_RETURN(const double ratio, NumberField(config, "hidden_ratio", 4.0));
-  if (!(ratio > 0 && ratio <= 64)) {
-    return FieldError(config, "hidden_ratio", "it must be greater than 0 and at most 64");
-  }
-  const auto width = static_cast<size_t>(std::floor(static_cast<double>(hidden) * ratio * 2 / 3));
-  return (width + 255) / 256 * 256;
-}
-
-// Null where the config has no such list.
-absl::StatusOr<const json*> LayerList(const json& config, const char* key, size_t layers) {
-  if (!HasField(config, key)) return nullptr;
-  const json& list = config[key];
-  if (!list.is_array()) return FieldError(config, key, "it must be a list, one entry a layer");
-  if (list.size() == layers) return &list;
-  return absl::InvalidArgumentError(absl::StrCat(key, " has ", list.size(), " entries, but ",
-                                                 "num_hidden_layers is ", layers,
-                                                 ": give one entry a layer"));
-}
-
 absl::StatusOr<std::string> LayerType(const json* types, size_t layer, const std::string& type) {
   if (types == nullptr) return type;
-  const json& entry = (*types)[layer];
-  if (!entry.is_string()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("layer_types: entry ", layer, " must be a string"));
-  }
-  auto name = entry.get<std::string>();
+  RIVULET_ASSIGN_OR_RETURN(std::string name, LayerListName(*types, "layer_types", layer));
   const absl::Status known = FindMixer(name).status();
   if (known.ok()) return name;
   return absl::InvalidArgumentError(
@@ -92,6 +60,50 @@ absl::StatusOr<json> LayerConfig(const json& base, const json* configs, size_t l
   return merged;
 }
 
+constexpr const char* kSoftmax = "softmax_attention";
+
+// fla calls a model of softmax attention alone a transformer.
+std::string MixerOf(const std::string& model_type) {
+  return model_type == "transformer" ? kSoftmax : model_type;
+}
+
+// Which layers `attn` makes softmax attention; none without it.
+absl::StatusOr<std::vector<bool>> AttentionLayers(const json& config, size_t layers) {
+  std::vector<bool> chosen(layers, false);
+  if (!HasField(config, "attn")) return chosen;
+  const json& attn = config["attn"];
+  if (!attn.is_object()) {
+    return FieldError(config, "attn", "it must be an object with layers and num_heads, or null");
+  }
+  if (HasField(config, "layer_types")) {
+    return FieldError(config, "attn",
+                      "layer_types says which mixer each layer has; keep one of them");
+  }
+  if (!HasField(attn, "layers")) return FieldError(attn, "layers", "attn needs a list of layers");
+  RIVULET_ASSIGN_OR_RETURN(const std::vector<double> list, NumberListField(attn, "layers"));
+  for (const double layer : list) {
+    if (!(layer >= 0 && layer < static_cast<double>(layers)) || layer != std::floor(layer)) {
+      return FieldError(
+          attn, "layers",
+          absl::StrCat("in attn, its entries must be layers, from 0 to ", layers - 1));
+    }
+    chosen[static_cast<size_t>(layer)] = true;
+  }
+  return chosen;
+}
+
+// The mixer's keys are fla's. Checked here: a head count that does not fit belongs to `attn`.
+absl::StatusOr<json> AttentionConfig(const json& attn, size_t hidden) {
+  RIVULET_ASSIGN_OR_RETURN(const size_t heads, SizeField(attn, "num_heads", std::nullopt));
+  if (hidden % heads != 0) {
+    return FieldError(attn, "num_heads",
+                      absl::StrCat("in attn, it must divide hidden_size ", hidden));
+  }
+  json mixer = attn;
+  mixer.erase("layers");
+  return mixer;
+}
+
 LayerSpec NameLayer(size_t layer, size_t intermediate) {
   const std::string prefix = absl::StrCat("model.layers.", layer, ".");
   LayerSpec spec;
@@ -106,22 +118,38 @@ LayerSpec NameLayer(size_t layer, size_t intermediate) {
 absl::Status AddLayers(const json& config, ModelSpec& spec) {
   RIVULET_ASSIGN_OR_RETURN(const size_t layers,
                            SizeField(config, "num_hidden_layers", std::nullopt, 1, kMostLayers));
-  RIVULET_ASSIGN_OR_RETURN(const size_t intermediate, ParseIntermediate(config, spec.hidden));
+  RIVULET_ASSIGN_OR_RETURN(const size_t intermediate, ParseFlaIntermediate(config, spec.hidden));
   RIVULET_ASSIGN_OR_RETURN(const json* types, LayerList(config, "layer_types", layers));
   RIVULET_ASSIGN_OR_RETURN(const json* configs, LayerList(config, "layer_config", layers));
+  RIVULET_ASSIGN_OR_RETURN(const std::vector<bool> softmax, AttentionLayers(config, layers));
   json base = config;
-  base.erase("layer_types");
-  base.erase("layer_config");
+  for (const char* key : {"layer_types", "layer_config", "attn"}) base.erase(key);
   for (size_t i = 0; i < layers; ++i) {
     LayerSpec layer = NameLayer(i, intermediate);
-    RIVULET_ASSIGN_OR_RETURN(layer.mixer_type, LayerType(types, i, spec.architecture));
+    RIVULET_ASSIGN_OR_RETURN(layer.mixer_type, LayerType(types, i, MixerOf(spec.architecture)));
     RIVULET_ASSIGN_OR_RETURN(layer.mixer_config, LayerConfig(base, configs, i));
+    if (softmax[i]) {
+      layer.mixer_type = kSoftmax;
+      RIVULET_ASSIGN_OR_RETURN(layer.mixer_config, AttentionConfig(config["attn"], spec.hidden));
+    }
     spec.layers.push_back(std::move(layer));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+absl::StatusOr<size_t> ParseFlaIntermediate(const json& config, size_t hidden) {
+  if (HasField(config, "intermediate_size")) {
+    return SizeField(config, "intermediate_size", std::nullopt);
+  }
+  RIVULET_ASSIGN_OR_RETURN(const double ratio, NumberField(config, "hidden_ratio", 4.0));
+  if (!(ratio > 0 && ratio <= 64)) {
+    return FieldError(config, "hidden_ratio", "it must be greater than 0 and at most 64");
+  }
+  const auto width = static_cast<size_t>(std::floor(static_cast<double>(hidden) * ratio * 2 / 3));
+  return (width + 255) / 256 * 256;
+}
 
 absl::StatusOr<ModelSpec> ParseFlaSpec(const json& config) {
   RIVULET_RETURN_IF_ERROR(RefuseUnserved(config));

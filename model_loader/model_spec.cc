@@ -25,9 +25,16 @@ struct Format {
 };
 constexpr Format kFormats[] = {
     {"falcon_mamba", ParseFalconMambaSpec},
+    {"granitemoehybrid", ParseGraniteSpec},
     {"h3", ParseH3Spec},
+    {"llama", ParseLlamaSpec},
     {"mamba", ParseMambaSpec},
     {"mamba2", ParseMamba2Spec},
+    {"mistral", ParseMistralSpec},
+    {"qwen2", ParseQwen2Spec},
+    {"qwen3", ParseQwen3Spec},
+    {"qwen3_next", ParseQwen3NextSpec},
+    {"transformer", ParseFlaSpec},
 };
 
 std::string KnownTypes() {

@@ -54,8 +54,29 @@ struct TwoLayerMlpSpec {
   std::string second;
 };
 
+// The weighted sum of the gated MLPs that a router chooses for a token, and of one that is shared
+// by all tokens (kernels/ops/mixture_of_experts). Where a list of names is given, the first that
+// the file has counts: libraries have renamed them.
+struct MixtureOfExpertsSpec {
+  size_t experts = 0;
+  size_t experts_per_token = 0;
+  size_t intermediate = 0;          // of one expert
+  bool weights_sum_to_one = true;   // of the chosen ones; else those of all experts do
+  std::vector<std::string> router;  // maps [experts, hidden]
+  // Whole tensors of all experts: [experts, 2 · intermediate, hidden], gate rows first, and
+  // [experts, hidden, intermediate].
+  std::vector<std::string> gate_up;
+  std::vector<std::string> down;
+  // Where the file has none of those: <expert_list>{e}.gate_proj, up_proj, down_proj. Empty: it
+  // must have them.
+  std::string expert_list;
+  GatedMlpSpec shared;      // intermediate 0: none
+  std::string shared_gate;  // map [1, hidden], under a sigmoid; empty: none
+};
+
 // monostate: the block has none.
-using FeedForwardSpec = std::variant<std::monostate, GatedMlpSpec, TwoLayerMlpSpec>;
+using FeedForwardSpec =
+    std::variant<std::monostate, GatedMlpSpec, TwoLayerMlpSpec, MixtureOfExpertsSpec>;
 
 // One block: x += mixer(norm(x)); then, if it has one, x += feed_forward(norm(x)).
 // NOLINTNEXTLINE(bugprone-exception-escape): moving a json does not throw; the check cannot see it

@@ -143,7 +143,7 @@ TEST(ModelSpecTest, RefusesWhatIsNotServed) {
               AllOf(HasSubstr("\"gpt2\""), HasSubstr("gla, "), HasSubstr("hla, linear_attn, "),
                     HasSubstr("mamba2")));
   EXPECT_THAT(Error(json::object()), HasSubstr("model_type is missing"));
-  EXPECT_THAT(Error(With(Fla(), "attn", {{"layers", {0}}})), HasSubstr("softmax attention"));
+  EXPECT_THAT(Error(With(Fla(), "attn", {{"layers", {0}}})), HasSubstr("num_heads is missing"));
   EXPECT_THAT(Error(With(Fla(), "attnres_block_size", 4)), HasSubstr("attention residuals"));
   EXPECT_THAT(Error(With(Fla(), "hidden_act", "gelu")), HasSubstr("hidden_act is \"gelu\""));
   EXPECT_TRUE(ParseModelSpec(With(Fla(), "attn", nullptr)).ok());

@@ -21,11 +21,14 @@
 
 namespace rivulet {
 
-// One matrix of a concatenated linear map: tensor `name`, [outputs, inputs], as stored by PyTorch.
+// One matrix of a concatenated linear map: tensor `name`, [outputs, inputs], as stored by PyTorch;
+// or one of `stacked` matrices that lie in a tensor [stacked, outputs, inputs].
 struct LinearPart {
   std::string name;
   size_t outputs = 0;
-  std::string bias;  // tensor [outputs]; empty for none
+  std::string bias;    // tensor [outputs]; empty for none
+  size_t stacked = 0;  // 0: the tensor is the matrix
+  size_t index = 0;    // of this matrix in the stack
 };
 
 class ParameterSource {
