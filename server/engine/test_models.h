@@ -5,6 +5,7 @@
 #define RIVULET_SERVER_ENGINE_TEST_MODELS_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace rivulet {
@@ -33,7 +34,40 @@ inline std::vector<TestModel> TestModels() {
                               "expand_v": 1.0, "feature_map": "elu", "hidden_ratio": 4,
                               "intermediate_size": null, "norm_eps": 1e-6, "hidden_act": "swish",
                               "tie_word_embeddings": false})"},
+      {"DeltaRules", R"({"model_type": "gated_deltanet", "vocab_size": 101, "hidden_size": 48,
+                         "num_hidden_layers": 3, "intermediate_size": 75, "norm_eps": 1e-5,
+                         "num_heads": 2, "head_dim": 12, "expand_v": 2, "num_v_heads": 4,
+                         "layer_types": ["gated_deltanet", "delta_net", "anna"],
+                         "layer_config": [{}, {"allow_neg_eigval": true},
+                                          {"num_heads": 3, "head_dim": 16, "num_hash_tables": 4,
+                                           "num_hashes": 3}]})"},
+      {"Scans", R"({"model_type": "retnet", "vocab_size": 101, "hidden_size": 48,
+                    "num_hidden_layers": 3, "intermediate_size": 75, "norm_eps": 1e-5,
+                    "num_heads": 2,
+                    "layer_types": ["mamba", "retnet", "hla"],
+                    "layer_config": [{"state_size": 5, "expand": 2, "conv_kernel": 4,
+                                      "time_step_rank": 3, "hidden_act": "silu"}, {},
+                                     {"hla_variant": "third", "head_dim": 16, "use_decay": true,
+                                      "qk_norm": "l2"}]})"},
   };
+}
+
+// Models whose states have pages.
+inline std::vector<TestModel> PagedTestModels() {
+  return {
+      {"Attention", R"({"model_type": "gla", "vocab_size": 101, "hidden_size": 48,
+                        "num_hidden_layers": 3, "intermediate_size": 75, "norm_eps": 1e-5,
+                        "num_heads": 4, "expand_k": 0.5, "expand_v": 1,
+                        "layer_types": ["softmax_attention", "gla", "softmax_attention"],
+                        "layer_config": [{"num_kv_heads": 2, "head_dim": 12}, {},
+                                         {"head_dim": 12, "window_size": 21}]})"},
+  };
+}
+
+inline std::vector<TestModel> AllTestModels() {
+  std::vector<TestModel> models = TestModels();
+  for (TestModel& paged : PagedTestModels()) models.push_back(std::move(paged));
+  return models;
 }
 
 }  // namespace rivulet

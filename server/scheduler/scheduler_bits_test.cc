@@ -67,7 +67,7 @@ class House {
   House(std::shared_ptr<const LoadedModel> model, size_t threads, uint64_t seed) : random_(seed) {
     EngineOptions engine_options;
     engine_options.threads = threads;
-    engine_options.state_memory = 256 << 20;  // nobody is dropped for room
+    engine_options.state_memory = uint64_t{1} << 30;  // nobody is dropped for room
     engine_ = *MakeCpuEngine(std::move(model), engine_options);
     SchedulerOptions options;
     options.tokenizer = &tokenizer_;
@@ -548,8 +548,8 @@ TEST_P(StopsTest, AStopInOneTurnLeavesNothingBehindForTheNext) {
 }
 
 constexpr auto kModelName = [](const auto& info) { return info.param.name; };
-INSTANTIATE_TEST_SUITE_P(Models, TurnsTest, testing::ValuesIn(TestModels()), kModelName);
-INSTANTIATE_TEST_SUITE_P(Models, StopsTest, testing::ValuesIn(TestModels()), kModelName);
+INSTANTIATE_TEST_SUITE_P(Models, TurnsTest, testing::ValuesIn(AllTestModels()), kModelName);
+INSTANTIATE_TEST_SUITE_P(Models, StopsTest, testing::ValuesIn(AllTestModels()), kModelName);
 
 }  // namespace
 }  // namespace rivulet

@@ -173,7 +173,7 @@ TEST_P(SessionBitsTest, EverySessionRunsAsIfAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, SessionBitsTest, testing::ValuesIn(TestModels()),
+INSTANTIATE_TEST_SUITE_P(Models, SessionBitsTest, testing::ValuesIn(AllTestModels()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
