@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/base/simd-inl.h"
 #include "kernels/mixers/softmax_attention/attend_span.h"
@@ -46,11 +47,21 @@ HWY_INLINE const T* Values(const SpanTokens& tokens, size_t page) {
   return static_cast<const T*>(tokens.values[page]);
 }
 
+// Pages lie anywhere, and each is too short for the machine to guess what comes next. So the first
+// tile of rows asks for a block's values while it scores its keys, and for the next block's keys
+// while it adds the values; the tiles after it find both in a cache.
+template <typename T>
+HWY_INLINE void Prefetch(const T* page, size_t block) {
+  constexpr size_t kBlocksALine = 64 / (kBlock * sizeof(T));
+  if (block % kBlocksALine == 0) hwy::Prefetch(page + block * kBlock);
+}
+
 // What kRows rows see of one block, and their scores, which become weights.
 template <size_t kRows>
 struct BlockRows {
   const SpanQuery* rows;
   size_t block;                     // its first token in the span
+  bool prefetch;                    // the first tile of rows
   size_t begin[kRows], end[kRows];  // tokens of the span, begin < end
   alignas(64) float weights[kRows][kBlockTokens];
 };
@@ -65,6 +76,7 @@ HWY_INLINE void ScoreTile(const SpanTokens& tokens, size_t page, BlockRows<kRows
     Block keys[kPages];
     for (size_t p = 0; p < kPages; ++p) {
       keys[p] = LoadBlock(Keys<T>(tokens, page + p) + i * kFoldInterval);
+      if (block.prefetch) Prefetch(Values<T>(tokens, page + p), i);
     }
     for (size_t a = 0; a < kRows; ++a) {
       const Block query = SetBlock(block.rows[a].query[i]);
@@ -115,6 +127,13 @@ HWY_INLINE void Weigh(size_t head_dim, size_t begin, size_t end, float* scores, 
   StoreBlock(sum, length);
 }
 
+// The page a block later, or null.
+template <typename T>
+HWY_INLINE const T* NextKeys(const SpanTokens& tokens, size_t page) {
+  page += kBlockTokens / kFoldInterval;
+  return page < kSpanPages ? Keys<T>(tokens, page) : nullptr;
+}
+
 // o += Σ weight · v over tokens [begin, end) for rows [first, first + kCount), columns of one tile.
 template <size_t kCount, size_t kBlocks, typename T, size_t kRows>
 HWY_INLINE void ValueTile(const SpanTokens& tokens, const BlockRows<kRows>& block, size_t first,
@@ -128,9 +147,13 @@ HWY_INLINE void ValueTile(const SpanTokens& tokens, const BlockRows<kRows>& bloc
   for (size_t s = begin; s < end;) {
     const size_t page = s / kFoldInterval, stop = std::min(end, (page + 1) * kFoldInterval);
     const T* value = Values<T>(tokens, page) + s % kFoldInterval * stride + column;
+    const T* next = block.prefetch ? NextKeys<T>(tokens, page) : nullptr;
     for (; s < stop; ++s, value += stride) {
       Block v[kBlocks];
-      for (size_t b = 0; b < kBlocks; ++b) v[b] = LoadBlock(value + b * kBlock);
+      for (size_t b = 0; b < kBlocks; ++b) {
+        v[b] = LoadBlock(value + b * kBlock);
+        if (next != nullptr) Prefetch(next, (s % kFoldInterval * stride + column) / kBlock + b);
+      }
       for (size_t a = 0; a < kCount; ++a) {
         const Block weight = SetBlock(block.weights[first + a][s - block.block]);
         for (size_t b = 0; b < kBlocks; ++b) sum[a][b] = MulAdd(weight, v[b], sum[a][b]);
@@ -175,16 +198,18 @@ HWY_INLINE void AddAllValues(const SpanTokens& tokens, const BlockRows<kRows>& b
 }
 
 template <size_t kRows, typename T>
-void AttendBlock(const SpanTokens& tokens, const SpanQuery* rows, size_t first_token) {
+void AttendBlock(const SpanTokens& tokens, const SpanQuery* rows, size_t first_token,
+                 bool prefetch) {
   BlockRows<kRows> block;
   block.rows = rows;
   block.block = first_token;
+  block.prefetch = prefetch;
   for (size_t a = 0; a < kRows; ++a) {
     block.begin[a] = std::max(rows[a].begin, first_token);
     block.end[a] = std::min(rows[a].end, first_token + kBlockTokens);
     if (block.begin[a] < block.end[a]) continue;
     if constexpr (kRows > 1) {  // somebody sees nothing here: each for itself
-      for (size_t b = 0; b < kRows; ++b) AttendBlock<1, T>(tokens, rows + b, first_token);
+      for (size_t b = 0; b < kRows; ++b) AttendBlock<1, T>(tokens, rows + b, first_token, prefetch);
     }
     return;
   }
@@ -204,7 +229,7 @@ template <size_t kRows, typename T>
 void AttendBlockRows(const SpanTokens& tokens, std::span<const SpanQuery> rows, size_t row,
                      size_t first_token) {
   for (; row + kRows <= rows.size(); row += kRows) {
-    AttendBlock<kRows, T>(tokens, rows.data() + row, first_token);
+    AttendBlock<kRows, T>(tokens, rows.data() + row, first_token, row == 0);
   }
   if constexpr (kRows > 1) AttendBlockRows<kRows / 2, T>(tokens, rows, row, first_token);
 }
