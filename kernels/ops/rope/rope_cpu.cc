@@ -72,13 +72,23 @@ float ScaledFrequency(const RopeConfig& config, float frequency) {
 
 // libm and not vector code: positions go up to millions of radians, where vector sines lose their
 // argument; the same function for every token whatever the step.
-void FillAngles(std::span<const float> frequencies, uint64_t position, float* cosines,
-                float* sines) {
+void FillAngles(std::span<const float> frequencies, float position, float* cosines, float* sines) {
   for (size_t i = 0; i < frequencies.size(); ++i) {
-    const float angle = static_cast<float>(position) * frequencies[i];
+    const float angle = position * frequencies[i];
     cosines[i] = std::cos(angle);
     sines[i] = std::sin(angle);
   }
+}
+
+// Of each row; transformers rounds them to fp32 too.
+float* Positions(std::span<const Segment> segments, size_t tokens, Workspace& workspace) {
+  float* const positions = workspace.TakeFloats(tokens);
+  for (const Segment& segment : segments) {
+    for (size_t i = 0; i < segment.tokens; ++i) {
+      positions[segment.first_token + i] = static_cast<float>(segment.position + i);
+    }
+  }
+  return positions;
 }
 
 }  // namespace
@@ -96,12 +106,10 @@ RopeAngles Rope::Angles(std::span<const Segment> segments, size_t tokens, Worksp
                         ThreadPool& pool) const {
   const FloatMatrix cosines = workspace.Take(tokens, frequencies_.size());
   const FloatMatrix sines = workspace.Take(tokens, frequencies_.size());
-  for (const Segment& segment : segments) {
-    ParallelRows(pool, segment.tokens, frequencies_.size() * kFloatsAnAngle, [&](size_t i) {
-      const size_t row = segment.first_token + i;
-      FillAngles(frequencies_, segment.position + i, cosines.row(row), sines.row(row));
-    });
-  }
+  const float* const positions = Positions(segments, tokens, workspace);
+  ParallelRows(pool, tokens, frequencies_.size() * kFloatsAnAngle, [&](size_t t) {
+    FillAngles(frequencies_, positions[t], cosines.row(t), sines.row(t));
+  });
   return {cosines, sines};
 }
 

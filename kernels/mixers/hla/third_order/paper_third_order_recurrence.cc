@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/mixers/hla/third_order/paper_third_order_recurrence.h"
 
+#include <iterator>
 #include <utility>
 
 namespace rivulet {
