@@ -31,6 +31,9 @@ absl::StatusOr<ModelSpec> ParseFlaSpec(const nlohmann::json& config);
 // to a multiple of 256.
 absl::StatusOr<size_t> ParseFlaIntermediate(const nlohmann::json& config, size_t hidden);
 
+// log_linear_mamba2_format.cc: log_linear_mamba2 (fla) and hattention (Guo et al.).
+absl::StatusOr<ModelSpec> ParseLogLinearMamba2Spec(const nlohmann::json& config);
+
 // mamba_format.cc: mamba, falcon_mamba and mamba2 as transformers, fla (mamba2) and the converted
 // state-spaces files write them.
 absl::StatusOr<ModelSpec> ParseMambaSpec(const nlohmann::json& config);
