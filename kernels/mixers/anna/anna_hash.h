@@ -7,6 +7,8 @@
 //   cross_polytope  y = R_j x; hash j is the lowest i with the largest |y_i|, plus d if y_i < 0;
 //                   bucket = Σ hash_j (2d)^j
 //
+// Both depend on the direction of x alone, so x need not have length 1.
+//
 // Bits: each projection is one chain of fp32 fused multiply-adds over the coordinates, ascending,
 // from zero, whatever the number of rows, threads and vector lanes. So a token falls into the same
 // bucket in prefill and decode, also where a projection is within rounding of zero.

@@ -115,7 +115,8 @@ void SimHashHead(const AnnaHashShape& shape, const float* panels, const HashRows
   }
 }
 
-// The lowest i with the largest |y_i|, plus `dim` if y_i < 0. Zeros follow y up to a whole block.
+// The lowest i with the largest |y_i|, plus `dim` if y_i < 0. Zeros follow y up to a whole block;
+// beside NaNs the first of them may be the largest, and `dim` is a hash too.
 HWY_INLINE size_t CrossPolytopeHash(const float* y, size_t dim) {
   const auto size = [y](size_t i) HWY_ATTR { return hn::Abs(hn::LoadU(FloatTag(), y + i)); };
   auto largest = size(0);
@@ -125,7 +126,6 @@ HWY_INLINE size_t CrossPolytopeHash(const float* y, size_t dim) {
     const auto found = hn::FindFirstTrue(FloatTag(), hn::Eq(size(i), largest));
     if (found < 0) continue;
     const size_t index = i + static_cast<size_t>(found);
-    if (index >= dim) break;  // beside NaNs the padding can be the largest
     return y[index] < 0.0f ? index + dim : index;
   }
   return 0;

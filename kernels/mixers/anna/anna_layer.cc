@@ -62,11 +62,10 @@ class AnnaLayer : public Mixer {
   }
 
  private:
-  // Normalises q and k where they lie, side by side, and hashes them.
+  // The definition divides q and k by their lengths first. Signs of projections, and which of them
+  // is the largest, do not depend on lengths, so that would change no hash.
   AnnaInput Inputs(const MixerStep& step, FloatMatrix projected) const {
     const size_t keys = key_columns(), tables = config_.shape.heads * config_.hash.tables;
-    L2NormHeads(projected.Columns(0, 2 * keys), 2 * config_.hash.heads, config_.hash.key_dim,
-                config_.hash.key_dim, 1.0f, *step.pool);
     const FloatMatrix q_buckets = step.workspace->Take(projected.rows, tables);
     const FloatMatrix k_buckets = step.workspace->Take(projected.rows, tables);
     hash_.Apply(projected.Columns(0, keys), projected.Columns(keys, keys), q_buckets, k_buckets,
