@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/metrics/metrics.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <limits>
 #include <sstream>
@@ -94,8 +95,10 @@ void AddGauges(const Metrics& m, Families& out) {
   const double used = value(m.state_slots_used), total = value(m.state_slots_total);
   out.AddGauge("state_slots_used", "State slots in use.", used);
   out.AddGauge("state_slots_capacity", "State slots that --state-memory holds.", total);
-  out.AddGauge("state_slot_usage_ratio", "State slots in use / state slots, 0 to 1.",
-               total > 0 ? used / total : 0);
+  const double pages = value(m.fullest_pages_used), all_pages = value(m.fullest_pages_total);
+  out.AddGauge("state_slot_usage_ratio",
+               "State slots in use / state slots, 0 to 1; of pages where these are fuller.",
+               std::max(total > 0 ? used / total : 0, all_pages > 0 ? pages / all_pages : 0));
   out.AddGauge("draining", "1 while the server finishes its work before it ends.",
                value(m.draining));
   out.AddGauge("build_info", "Constant 1; the labels say what runs.", 1,

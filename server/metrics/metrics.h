@@ -58,6 +58,9 @@ struct Metrics {
   Gauge state_bytes;
   Gauge state_slots_used;
   Gauge state_slots_total;
+  // Of the kind of pages that is fullest; 0 for a model whose states have none.
+  Gauge fullest_pages_used;
+  Gauge fullest_pages_total;
   Gauge draining;
   Gauge sessions;
 

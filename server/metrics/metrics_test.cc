@@ -42,6 +42,9 @@ TEST(PrometheusTextTest, HasNamesHelpTypesAndLabels) {
   EXPECT_THAT(text, HasSubstr("# HELP rivulet_requests_waiting Requests before their first token"));
   EXPECT_THAT(text, HasSubstr("rivulet_requests_waiting 3"));
   EXPECT_THAT(text, HasSubstr("rivulet_state_slot_usage_ratio 0.25"));
+  metrics.fullest_pages_used.Set(3);
+  metrics.fullest_pages_total.Set(4);
+  EXPECT_THAT(PrometheusText(metrics), HasSubstr("rivulet_state_slot_usage_ratio 0.75"));
   EXPECT_THAT(text, HasSubstr("rivulet_prompt_tokens_total{source=\"computed\"} 7"));
   EXPECT_THAT(text, HasSubstr("rivulet_requests_total{outcome=\"eos\"} 1"));
   EXPECT_THAT(text, HasSubstr("rivulet_requests_total{outcome=\"rejected_draining\"} 1"));
