@@ -33,6 +33,18 @@ absl::Status ParseQueriesAndKeys(const nlohmann::json& json, DeltaRuleConfig& co
   return absl::OkStatus();
 }
 
+// A state forgets its rounding errors along its keys alone: not where β = 2 makes a transition a
+// reflection, and too slowly with the short keys of the sum norm (NOTES.md).
+absl::Status CheckStateDType(const nlohmann::json& json, const DeltaRuleConfig& config) {
+  if (config.shape.state_dtype == DType::kFloat32) return absl::OkStatus();
+  constexpr char kRemedy[] =
+      "a bf16 state would gather rounding errors that are never overwritten; use --state-dtype "
+      "fp32";
+  if (config.negative_eigenvalues) return FieldError(json, "allow_neg_eigval", kRemedy);
+  if (config.qk_sum_norm) return FieldError(json, "qk_norm", kRemedy);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<DeltaRuleConfig> ParseDeltaNetConfig(const nlohmann::json& json, size_t hidden,
@@ -44,6 +56,7 @@ absl::StatusOr<DeltaRuleConfig> ParseDeltaNetConfig(const nlohmann::json& json, 
   RIVULET_ASSIGN_OR_RETURN(config.learned_beta, BoolField(json, "use_beta", true));
   RIVULET_ASSIGN_OR_RETURN(config.use_gate, BoolField(json, "use_gate", false));
   RIVULET_RETURN_IF_ERROR(ParseDeltaRuleKeys(json, config));
+  RIVULET_RETURN_IF_ERROR(CheckStateDType(json, config));
   return config;
 }
 

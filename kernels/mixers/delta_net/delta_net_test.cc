@@ -54,8 +54,8 @@ TEST(DeltaNetConfig, DefaultsAreThoseOfFla) {
   EXPECT_FALSE(config->conv_bias);
 }
 
-std::string ErrorOf(const char* json) {
-  const auto config = ParseDeltaNetConfig(nlohmann::json::parse(json), 64, {});
+std::string ErrorOf(const char* json, const MixerOptions& options = {}) {
+  const auto config = ParseDeltaNetConfig(nlohmann::json::parse(json), 64, options);
   return config.ok() ? "no error" : std::string(ToStd(config.status().message()));
 }
 
@@ -72,6 +72,17 @@ TEST(DeltaNetConfig, ErrorsNameKeyValueAndRemedy) {
   EXPECT_THAT(ErrorOf(R"({"norm_eps": 0})"), HasSubstr("norm_eps is 0"));
   EXPECT_THAT(ErrorOf(R"({"use_beta": 1})"), HasSubstr("use_beta is 1"));
   EXPECT_THAT(ErrorOf(R"({"use_short_conv": false, "conv_size": 1})"), "no error");
+}
+
+TEST(DeltaNetConfig, TransitionsThatForgetLittleRefuseBFloat16) {
+  using testing::AllOf;
+  using testing::HasSubstr;
+  const MixerOptions bf16{.state_dtype = DType::kBFloat16};
+  EXPECT_EQ(ErrorOf("{}", bf16), "no error");
+  EXPECT_THAT(ErrorOf(R"({"allow_neg_eigval": true})", bf16),
+              AllOf(HasSubstr("allow_neg_eigval is true"), HasSubstr("fp32")));
+  EXPECT_THAT(ErrorOf(R"({"qk_norm": "sum"})", bf16), AllOf(HasSubstr("sum"), HasSubstr("fp32")));
+  EXPECT_EQ(ErrorOf(R"({"qk_norm": "sum"})"), "no error");
 }
 
 }  // namespace

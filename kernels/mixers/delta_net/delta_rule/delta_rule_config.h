@@ -37,8 +37,7 @@ struct DeltaRuleConfig {
 };
 
 // The keys that DeltaNet and Gated DeltaNet read alike: use_short_conv, conv_size, conv_bias,
-// allow_neg_eigval, norm_eps; and whether a bf16 state may be. INVALID_ARGUMENT names the key, its
-// value and the remedy.
+// allow_neg_eigval, norm_eps. INVALID_ARGUMENT names the key, its value and the remedy.
 absl::Status ParseDeltaRuleKeys(const nlohmann::json& json, DeltaRuleConfig& config);
 
 }  // namespace rivulet
