@@ -24,7 +24,6 @@ namespace {
 // The list of mixers: adding one is a line here and its folder.
 constexpr MixerEntry kMixers[] = {
     {"softmax_attention", MakeSoftmaxAttention},
-    {"transformer", MakeSoftmaxAttention},  // as fla names it
     {"linear_attn", MakeLinearAttention},
     {"gla", MakeGla},
     {"delta_net", MakeDeltaNet},

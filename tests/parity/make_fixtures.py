@@ -37,6 +37,7 @@ MAMBA2 = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, model_type="ma
 MAMBA = dict(vocab_size=64, hidden_size=24, num_hidden_layers=2, model_type="mamba", state_size=6, time_step_rank=3, expand=2, conv_kernel=4,
              use_bias=False, use_conv_bias=True, hidden_act="silu", layer_norm_epsilon=1e-5, bos_token_id=0, eos_token_id=0)
 H3 = dict(vocab_size=64, hidden_size=24, num_hidden_layers=2, model_type="h3", intermediate_size=32, d_state=8, head_dim=1, eos_token_id=0)
+LOG_LINEAR = dict(MAMBA2, vocab_size=64, hidden_size=24, num_heads=3, intermediate_size=32, model_type="log_linear_mamba2")
 HF = dict(MAMBA2, layer_norm_epsilon=1e-5, time_step_limit=[0.0, {"__float__": "Infinity"}])
 
 FIXTURES = {
@@ -62,6 +63,21 @@ FIXTURES = {
     "delta_net_no_conv_no_beta": dict(DELTA, use_short_conv=False, use_beta=False, qk_activation="relu"),
     "gated_deltanet_grouped_no_gate": dict(GATED_DELTA, num_v_heads=4, use_gate=False),
     "gated_deltanet_negative_no_conv_old": dict(GATED_DELTA, allow_neg_eigval=True, use_short_conv=False, expand_v=2.0),
+    "softmax_window_hybrid": dict({**FLA, **SMALL}, model_type="gla", num_hidden_layers=2, intermediate_size=16, num_heads=2,
+                                  layer_types=["gla", "softmax_attention"], layer_config=[
+                                      dict(expand_k=0.5), dict(num_heads=4, num_kv_heads=2, head_dim=6, window_size=21, rope_theta=500.0)]),
+    "softmax_gate_norm_no_rope": dict({**FLA, **SMALL}, model_type="softmax_attention", num_hidden_layers=2, intermediate_size=16, num_heads=2,
+                                      layer_types=["softmax_attention"] * 2, layer_config=[
+                                          dict(num_kv_heads=1, head_dim=12, output_gate=True, qk_norm="rms_one_plus", partial_rotary_factor=0.5),
+                                          dict(head_dim=9, rope_theta=None, qkv_bias=True, output_bias=True, softmax_scale=0.6, qk_norm="rms")]),
+    "fla_transformer": dict({**FLA, **SMALL}, model_type="transformer", num_hidden_layers=2, intermediate_size=16, num_heads=4, num_kv_heads=2,
+                            qkv_bias=True, qk_norm=True, window_size=30),
+    "fla_gla_attn": dict({**GLA, **SMALL}, num_hidden_layers=2, intermediate_size=16,
+                         attn=dict(layers=[1], num_heads=4, num_kv_heads=1, qkv_bias=True, window_size=None, rope_theta=10000.0)),
+    "h_gated_deltanet": dict(GATED_DELTA, model_type="h_gated_deltanet", num_hidden_layers=1),
+    "h_gated_deltanet_negative_clamp": dict(GATED_DELTA, model_type="h_gated_deltanet", allow_neg_eigval=True, expand_v=2.0),
+    "log_linear_gated_deltanet_clamp": dict(GATED_DELTA, model_type="log_linear_gated_deltanet", num_heads=3, head_dim=8, max_levels=6,
+                                            use_gate=False, use_short_conv=False),
     "anna": dict(ANNA, num_hidden_layers=2, intermediate_size=16),
     "anna_strict_wide": dict(ANNA, expand_v=2.0, num_hash_tables=5, num_hashes=2, hash_buckets=4, anna_include_self=False),
     "anna_cross_polytope": dict(ANNA, head_dim=8, num_hash_tables=3, num_hashes=1, hash_family="cross_polytope", hash_buckets=16),
@@ -85,12 +101,16 @@ FIXTURES = {
     "mamba2_hf_groups_full_norm": dict(HF, n_groups=2),
     "mamba2_fla_groups": dict(MAMBA2, n_groups=2, norm_eps=1e-5, dt_limit=[0.0, {"__float__": "Infinity"}], D_has_hdim=True, rmsnorm=True,
                               norm_before_gate=False),
+    "log_linear_mamba2_clamp": dict(LOG_LINEAR, norm_eps=1e-5, D_has_hdim=True),
+    "hattention_clamp": dict(LOG_LINEAR, model_type="hattention", layer_norm_epsilon=1e-4, rms_norm=True, residual_in_fp32=False),
     "mixture_sharded": dict(FLA, model_type="hla", num_hidden_layers=4, layer_types=["hla", "gla", "mamba2", "linear_attn"], num_heads=2,
                             tie_word_embeddings=True, layer_config=[
                                 dict(head_dim=16, use_decay=True, use_short_conv=True), dict(expand_k=0.5, num_heads=4),
                                 dict(num_heads=4, head_dim=16, state_size=16, expand=2, n_groups=1, conv_kernel=4, use_conv_bias=True),
                                 dict(feature_map="elu", norm_feature_map=True)]),
 }
+# Levels of the log-linear ones, 15 without an entry: fewer than the tokens need.
+LEVELS = {"h_gated_deltanet_negative_clamp": 3, "log_linear_gated_deltanet_clamp": 6, "log_linear_mamba2_clamp": 5, "hattention_clamp": 6}
 STORED = {"hla_masked": "F32", "mamba2_hf": "F32", "hla_serial_ridge": "F16", "linear_attn_product": "F16"}  # others: BF16
 
 
@@ -205,6 +225,10 @@ def add_gated_deltanet(w, c, p):
     w.vector(p + "dt_bias", Hv, -2.0, 0.5)
 
 
+def add_levels(w, c, p):
+    w.vector(p + "L", (c["num_heads"], c["levels"]), 1.0, 0.4)
+
+
 def add_linear_attn(w, c, p):
     D, H, Hk, d, e = fla_sizes(c)
     for name, rows in dict(q=H * d, k=Hk * d, v=Hk * e).items():
@@ -222,12 +246,21 @@ def add_linear_attn(w, c, p):
     w.matrix(p + "o_proj.weight", D, H * e)
 
 
+def add_log_linear_gated_deltanet(w, c, p):
+    add_gated_deltanet(w, c, p)
+    add_levels(w, c, p)
+    w.matrix(p + "l_proj.weight", c["num_heads"] * c["levels"], c["hidden_size"])
+
+
 def add_mamba2(w, c, p):
     D, H, P, N, G = c["hidden_size"], c["num_heads"], c["head_dim"], c["state_size"], c["n_groups"]
     inner, channels = H * P, H * P + 2 * G * N
-    w.matrix(p + "in_proj.weight", inner + channels + H, D)
+    log_linear = c["model_type"] in ("log_linear_mamba2", "hattention")
+    w.matrix(p + "in_proj.weight", inner + channels + H * (1 + (c["levels"] if log_linear else 0)), D)
     w.matrix(p + "conv1d.weight", channels, 1, c["conv_kernel"])
     w.vector(p + "conv1d.bias", channels)
+    if log_linear:
+        add_levels(w, c, p)
     w.tensors[p + "A_log"] = np.log(w.rng.random(H) * 3 + 0.2)
     w.vector(p + "dt_bias", H, -2.0, 0.5)
     w.vector(p + "D", inner if c.get("D_has_hdim") else H, 1.0)
@@ -266,7 +299,23 @@ def add_h3(w, c, p):
     w.vector(p + "kernel.kernel.A_imag", (ssms, M), 8.0, 4.0)
 
 
-ADD = {"delta_net": add_delta_net, "gated_deltanet": add_gated_deltanet,
+def add_softmax_attention(w, c, p):
+    D, H = c["hidden_size"], c["num_heads"]
+    Hk, d = c.get("num_kv_heads") or H, c.get("head_dim") or D // H
+    for name, rows in dict(q=H * d * (2 if c.get("output_gate") else 1), k=Hk * d, v=Hk * d).items():
+        w.matrix(f"{p}{name}_proj.weight", rows, D)
+        if c.get("qkv_bias"):
+            w.vector(f"{p}{name}_proj.bias", rows)
+    if c.get("qk_norm", "none") not in ("none", False):
+        for name in "qk":
+            w.vector(f"{p}{name}_norm.weight", d, 0.0 if c["qk_norm"] == "rms_one_plus" else 1.0)
+    w.matrix(p + "o_proj.weight", D, H * d)
+    if c.get("output_bias"):
+        w.vector(p + "o_proj.bias", D)
+
+
+ADD = {"softmax_attention": add_softmax_attention, "transformer": add_softmax_attention, "delta_net": add_delta_net, "gated_deltanet": add_gated_deltanet,
+       "h_gated_deltanet": add_log_linear_gated_deltanet, "log_linear_gated_deltanet": add_log_linear_gated_deltanet,
        "hla": add_hla, "anna": add_anna, "gla": add_gla, "retnet": add_retnet, "linear_attn": add_linear_attn, "mamba2": add_mamba2,
        "mamba": add_mamba, "falcon_mamba": add_mamba}
 
@@ -280,11 +329,9 @@ def add_mlp(w, c, p, fused):
 
 
 def make_fla(w, c, old_mlp):
-    types = c.get("layer_types") or [c["model_type"]] * c["num_hidden_layers"]
     w.vector("model.embeddings.weight", (c["vocab_size"], c["hidden_size"]), 0.0, 0.5)
-    for i, kind in enumerate(types):
+    for i, (kind, own) in enumerate(oracle.fla_layers(c)):
         p = f"model.layers.{i}."
-        own = {**c, **((c.get("layer_config") or [{}] * len(types))[i])}
         w.norm(p + "attn_norm", c["hidden_size"])
         ADD[kind](w, own, p + "attn.")
         w.norm(p + "mlp_norm", c["hidden_size"])
@@ -298,6 +345,17 @@ def make_mamba(w, c, singular):
     for i in range(c["num_hidden_layers"]):
         w.norm(f"backbone.layers.{i}.norm", c["hidden_size"])
         ADD[c["model_type"]](w, c, f"backbone.layers.{i}.mixer.")
+    w.norm("backbone.norm_f", c["hidden_size"])
+
+
+def make_log_linear_mamba2(w, c):
+    w.vector("backbone.embeddings.weight", (c["vocab_size"], c["hidden_size"]), 0.0, 0.5)
+    for i in range(c["num_hidden_layers"]):
+        p = f"backbone.layers.{i}."
+        w.norm(p + "mixer_norm", c["hidden_size"])
+        add_mamba2(w, c, p + "mixer.")
+        w.norm(p + "mlp_norm", c["hidden_size"])
+        add_mlp(w, c, p + "mlp.", False)
     w.norm("backbone.norm_f", c["hidden_size"])
 
 
@@ -321,7 +379,10 @@ def make_h3(w, c):
 
 def make_weights(name, c, rng):
     w = Weights(rng)
-    if c["model_type"] == "h3":
+    c = dict(c, levels=LEVELS.get(name, 15))
+    if c["model_type"] in ("log_linear_mamba2", "hattention"):
+        make_log_linear_mamba2(w, c)
+    elif c["model_type"] == "h3":
         make_h3(w, c)
     elif c["model_type"] in ("mamba", "falcon_mamba", "mamba2"):
         make_mamba(w, c, singular=name == "mamba2_hf_groups")

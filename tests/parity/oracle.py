@@ -251,15 +251,23 @@ def layer_anna(W, c, x):
     return linear(W, "o_proj", norm_and_gate(W, c, o, x, "o_norm", False).reshape(len(x), -1))
 
 
-# ---------------------------------------------------------------- DeltaNet and Gated DeltaNet (fla delta_net, gated_deltanet)
-def delta_rule(q, k, v, beta, g):
+# ---------------------------------------------------------------- DeltaNet and Gated DeltaNet (fla delta_net, gated_deltanet); with L log-linear
+def level_weights(L, logits):
+    """[T, H, T]: softplus(L ∘ logits) of token t at level bit_length(t xor s), the last one for all beyond. logits [T, H * Lv]."""
+    T, (H, levels) = len(logits), L.shape
+    weights = softplus(L * logits.reshape(T, H, levels))
+    level = [[min((t ^ s).bit_length(), levels - 1) for s in range(T)] for t in range(T)]
+    return np.stack([weights[t][:, level[t]] for t in range(T)])
+
+
+def delta_rule(q, k, v, beta, g, weights=None):
     """o_t = Σ_{s≤t} q_t A_t ... A_{s+1} k_sᵀ β_s v_s with A_r = e^{g_r} (I - β_r k_rᵀk_r). q, k, v [T, H, ·], beta, g [T, H]."""
     o = np.zeros_like(v)
     for t in range(len(q)):
         row = q[t]  # [H, D]: q_t A_t ... A_{s+1}
         for s in range(t, -1, -1):
             score = beta[s] * np.sum(row * k[s], -1)
-            o[t] += score[:, None] * v[s]
+            o[t] += (score if weights is None else weights[t, :, s] * score)[:, None] * v[s]
             row = np.exp(g[s])[:, None] * (row - score[:, None] * k[s])
     return o
 
@@ -287,18 +295,20 @@ def layer_delta_net(W, c, x):
 def layer_gated_deltanet(W, c, x):
     H, Hv = c["num_heads"], c.get("num_v_heads") or c["num_heads"]
     q, k, v = delta_inputs(W, c, x, silu, H, Hv)
-    q, k = repeat_heads(l2_norm(q) * q.shape[-1] ** -0.5, Hv), repeat_heads(l2_norm(k), Hv)
+    scale = 1.0 if "L" in W else q.shape[-1] ** -0.5  # the log-linear form has none
+    q, k = repeat_heads(l2_norm(q) * scale, Hv), repeat_heads(l2_norm(k), Hv)
     beta = sigmoid(linear(W, "b_proj", x)) * (2 if c.get("allow_neg_eigval") else 1)
     g = -np.exp(W["A_log"]) * softplus(linear(W, "a_proj", x) + W["dt_bias"])
-    o = norm_and_gate(W, c, delta_rule(q, k, v, beta, g), x, "o_norm", c.get("use_gate", True))
+    weights = level_weights(W["L"], linear(W, "l_proj", x)) if "L" in W else None
+    o = norm_and_gate(W, c, delta_rule(q, k, v, beta, g, weights), x, "o_norm", c.get("use_gate", True))
     return linear(W, "o_proj", o.reshape(len(x), -1))
 
 
-# ---------------------------------------------------------------- Mamba-2 (SSD)
+# ---------------------------------------------------------------- Mamba-2 (SSD); with L log-linear
 def layer_mamba2(W, c, x):
     H, P, N, G = c["num_heads"], c["head_dim"], c["state_size"], c.get("n_groups", 1)
     inner = H * P
-    z, xbc, dt = np.split(linear(W, "in_proj", x), [inner, 2 * inner + 2 * G * N], -1)
+    z, xbc, dt, dl = np.split(linear(W, "in_proj", x), np.cumsum([inner, inner + 2 * G * N, H]), -1)
     u, b, query = np.split(short_convolution(W, "conv1d", xbc), [inner, inner + G * N], -1)
     low, high = [float(y["__float__"]) if isinstance(y, dict) else y
                  for y in c.get("time_step_limit") or c.get("dt_limit") or (0.0, np.inf)]
@@ -307,6 +317,8 @@ def layer_mamba2(W, c, x):
     b, query = repeat_heads(heads(b, G), H), repeat_heads(heads(query, G), H)
     pairs = np.exp(np.minimum(decay[:, None] - decay[None], 0))  # [t, s, H]
     a = np.einsum("thn,shn,tsh->hts", query, b, pairs) * causal(len(x))
+    if "L" in W:
+        a = a * level_weights(W["L"], dl).swapaxes(0, 1)
     skip = W["D"].reshape(H, -1)  # [H, 1] or, with D_has_hdim, [H, P]
     y = np.einsum("hts,shp->thp", a, heads(u, H) * dt[..., None]) + skip * heads(u, H)
     y = y.reshape(len(x), inner) * silu(z)
@@ -388,7 +400,35 @@ def layer_h3_attention(W, c, x):
     return linear(W, "o_proj", o.reshape(len(x), -1))
 
 
-LAYERS = {"delta_net": layer_delta_net, "gated_deltanet": layer_gated_deltanet,
+# ---------------------------------------------------------------- softmax attention (transformers, fla transformer)
+def positions(c, x):
+    """Rotated as the config says: rope_theta absent is 10000, null is no rotation."""
+    theta, width = c.get("rope_theta", 1e4), int(x.shape[-1] * c.get("partial_rotary_factor", 1))
+    return x if theta is None else np.concatenate([rotate(x[..., :width], theta), x[..., width:]], -1)
+
+
+def qk_norm(W, c, name, x):
+    kind = c.get("qk_norm", "none")
+    if kind in ("none", False):
+        return x
+    weight = W[name + ".weight"] + (1 if kind == "rms_one_plus" else 0)
+    return rms_norm(x, weight, 1e-5 if kind is True else c["norm_eps"])  # fla's true has an eps of its own
+
+
+def layer_softmax_attention(W, c, x):
+    H, Hk, T = c["num_heads"], c.get("num_kv_heads") or c["num_heads"], len(x)
+    q, k, v = [heads(linear(W, name + "_proj", x), n) for name, n in (("q", H), ("k", Hk), ("v", Hk))]
+    q, gate = np.split(q, 2, -1) if c.get("output_gate") else (q, None)
+    q, k = [positions(c, qk_norm(W, c, name + "_norm", y)) for name, y in (("q", q), ("k", k))]
+    a = np.einsum("thd,shd->hts", q, repeat_heads(k, H)) * (c.get("softmax_scale") or q.shape[-1] ** -0.5)
+    window = np.triu(np.ones((T, T)), 1 - (c.get("window_size") or T))
+    a = np.exp(a - a.max(-1, keepdims=True)) * causal(T) * window
+    o = np.einsum("hts,shd->thd", a / a.sum(-1, keepdims=True), repeat_heads(v, H))
+    return linear(W, "o_proj", (o if gate is None else o * sigmoid(gate)).reshape(T, -1))
+
+
+LAYERS = {"softmax_attention": layer_softmax_attention, "transformer": layer_softmax_attention, "delta_net": layer_delta_net, "gated_deltanet": layer_gated_deltanet,
+          "h_gated_deltanet": layer_gated_deltanet, "log_linear_gated_deltanet": layer_gated_deltanet,
           "hla": layer_hla, "anna": layer_anna, "gla": layer_gla, "retnet": layer_retnet, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2,
           "mamba": layer_mamba, "falcon_mamba": layer_mamba}
 
@@ -406,12 +446,19 @@ def mlp(W, x):
     return linear(W, "down_proj", silu(gate) * up)
 
 
+def fla_layers(c):
+    """The mixer of each layer and its keys; fla's attn makes some of them softmax attention."""
+    types = c.get("layer_types") or [c["model_type"]] * c["num_hidden_layers"]
+    layers = [(kind, {**c, **((c.get("layer_config") or [{}] * len(types))[i])}) for i, kind in enumerate(types)]
+    attn = c.get("attn") or {"layers": []}
+    return [("softmax_attention", {**attn, "hidden_size": c["hidden_size"]}) if i in attn["layers"] else layer
+            for i, layer in enumerate(layers)]
+
+
 def fla_logits(c, W, ids):
     x = W["model.embeddings.weight"][ids]
-    types = c.get("layer_types") or [c["model_type"]] * c["num_hidden_layers"]
-    for i, kind in enumerate(types):
+    for i, (kind, own) in enumerate(fla_layers(c)):
         L = below(W, f"model.layers.{i}.")
-        own = {**c, **((c.get("layer_config") or [{}] * len(types))[i])}
         x = x + LAYERS[kind](below(L, "attn."), own, rms_norm(x, L["attn_norm.weight"], c["norm_eps"]))
         x = x + mlp(below(L, "mlp."), rms_norm(x, L["mlp_norm.weight"], c["norm_eps"]))
     x = rms_norm(x, W["model.norm.weight"], c["norm_eps"])
@@ -432,6 +479,16 @@ def mamba_logits(c, W, ids):
         x = x + LAYERS[c["model_type"]](below(L, "mixer."), c, rms_norm(x, L["norm.weight"], c["norm_eps"]))
     x = rms_norm(x, W["backbone.norm_f.weight"], c["norm_eps"])
     return x @ (embeddings if tied(c) else W["lm_head.weight"]).T
+
+
+def log_linear_mamba2_logits(c, W, ids):
+    c = {**c, "norm_eps": c.get("norm_eps", c.get("layer_norm_epsilon"))}
+    x = W["backbone.embeddings.weight"][ids]
+    for i in range(c["num_hidden_layers"]):
+        L = below(W, f"backbone.layers.{i}.")
+        x = x + layer_mamba2(below(L, "mixer."), c, rms_norm(x, L["mixer_norm.weight"], c["norm_eps"]))
+        x = x + mlp(below(L, "mlp."), rms_norm(x, L["mlp_norm.weight"], c["norm_eps"]))
+    return rms_norm(x, W["backbone.norm_f.weight"], c["norm_eps"]) @ W["lm_head.weight"].T
 
 
 def layer_norm(W, name, x):
@@ -456,5 +513,6 @@ def h3_logits(c, W, ids):
 
 def logits(c, W, ids):
     """[T, vocab] of token ids [T]."""
-    whole = {"mamba": mamba_logits, "falcon_mamba": mamba_logits, "mamba2": mamba_logits, "h3": h3_logits}
+    whole = {"mamba": mamba_logits, "falcon_mamba": mamba_logits, "mamba2": mamba_logits, "h3": h3_logits,
+             "log_linear_mamba2": log_linear_mamba2_logits, "hattention": log_linear_mamba2_logits}
     return whole.get(c["model_type"], fla_logits)(c, W, ids)
