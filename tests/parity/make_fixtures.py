@@ -37,7 +37,7 @@ MAMBA2 = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, model_type="ma
 MAMBA = dict(vocab_size=64, hidden_size=24, num_hidden_layers=2, model_type="mamba", state_size=6, time_step_rank=3, expand=2, conv_kernel=4,
              use_bias=False, use_conv_bias=True, hidden_act="silu", layer_norm_epsilon=1e-5, bos_token_id=0, eos_token_id=0)
 H3 = dict(vocab_size=64, hidden_size=24, num_hidden_layers=2, model_type="h3", intermediate_size=32, d_state=8, head_dim=1, eos_token_id=0)
-LOG_LINEAR = dict(MAMBA2, vocab_size=64, hidden_size=24, num_heads=3, intermediate_size=32, model_type="log_linear_mamba2")
+LOG_LINEAR = dict(MAMBA2, vocab_size=48, hidden_size=24, num_heads=3, intermediate_size=32, model_type="log_linear_mamba2")
 HF = dict(MAMBA2, layer_norm_epsilon=1e-5, time_step_limit=[0.0, {"__float__": "Infinity"}])
 
 FIXTURES = {
