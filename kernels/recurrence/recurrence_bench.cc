@@ -1,12 +1,16 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One head's read and fold. bytes_per_second counts the checkpoint's bytes alone, which is what
-// decode cannot avoid: D * E * 4 a read, twice that a fold. Sums rotate over `heads` different
-// checkpoints, so that the bytes come from memory or from the cache level that the total fits.
+// One head's read, fold, and delta rule. bytes_per_second counts the checkpoint's bytes alone,
+// which is what decode cannot avoid: D * E * 4 a read, twice that a fold. Sums rotate over `heads`
+// different checkpoints, so that the bytes come from memory or from the cache level that the total
+// fits.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <cmath>
 #include <random>
 
+#include "kernels/recurrence/delta.h"
 #include "kernels/recurrence/recurrence.h"
 
 namespace rivulet {
@@ -76,6 +80,30 @@ void BM_Fold(benchmark::State& state) {
   Report(state, heads, 2, kFoldInterval);
 }
 BENCHMARK(BM_Fold)->ArgsProduct({{64, 128}, {0, 1, 2}, {1, 4096}});
+
+// Arguments: head size, decay (none or scalar), number of heads rotated over, tokens at once (1:
+// decode at place 8). Two queries a token, one pass over the checkpoint.
+void BM_Delta(benchmark::State& state) {
+  Heads heads(state.range(0), static_cast<Decay>(state.range(1)), state.range(2));
+  const size_t n = state.range(3), d = heads.shape.key_dim, begin = n == 1 ? 8 : 0;
+  AlignedBuffer<float> keys(kFoldInterval * d), solved(kFoldInterval * d), beta(kFoldInterval);
+  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = scale * heads.rows[i];
+  std::fill_n(beta.data(), beta.size(), 0.5f);
+  const DeltaTail tail{keys.data(), d, solved.data(), d, heads.decays.data(), d};
+  const DeltaPiece piece{
+      {keys.data(), n, d, d}, {heads.rows.data(), n, d, d}, beta.data(), 1, begin};
+  DeltaScores scores;
+  size_t i = 0;
+  for (auto _ : state) {
+    ScoreDelta(tail, piece.queries, begin, scores);
+    SolveDelta(heads.shape, heads.checkpoint(i++), tail, piece, scores,
+               {heads.out.data(), n, d, d});
+    benchmark::ClobberMemory();
+  }
+  Report(state, heads, 1, n);
+}
+BENCHMARK(BM_Delta)->ArgsProduct({{64, 128}, {0, 1}, {1, 4096}, {1, 16}});
 
 }  // namespace
 }  // namespace rivulet
