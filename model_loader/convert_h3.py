@@ -35,8 +35,8 @@ def model_tensors(contents):
     if "state_dict" in contents:
         state = contents["state_dict"]
         refuse(not isinstance(state, dict), "state_dict is no dictionary of tensors")
-        contents = {name[len("model."):]: tensor for name, tensor in state.items() if name.startswith("model.")}
-    return {name: tensor for name, tensor in contents.items() if isinstance(tensor, StoredTensor)}
+        contents = {name[len("model."):]: tensor for name, tensor in state.items() if str(name).startswith("model.")}
+    return {name: tensor for name, tensor in contents.items() if isinstance(name, str) and isinstance(tensor, StoredTensor)}
 
 
 def rename_old(tensors):

@@ -119,6 +119,14 @@ class FileTest(unittest.TestCase):
             converter.convert(self.source, self.target)
         self.assertFalse(os.path.exists(marker))
 
+    def test_a_damaged_pickle_is_refused(self):
+        whole = pickle.dumps({"x": [1, 2, 3]}, protocol=2)
+        for damaged in (b"", whole[:-4], b"\x80\x02}(K\x01", b"\xff" * 20, pickle.dumps([1], protocol=2)):
+            with zipfile.ZipFile(self.source + "/pytorch_model.bin", "w") as archive:
+                archive.writestr("archive/data.pkl", damaged)
+            with self.subTest(damaged), self.assertRaisesRegex(ConversionError, "damaged|no dictionary"):
+                converter.convert(self.source, self.target)
+
     def test_another_file_is_refused(self):
         with open(self.source + "/pytorch_model.bin", "wb") as file:
             file.write(b"\x80\x02legacy")

@@ -20,7 +20,7 @@ def refuse(condition, message):
 
 
 # What the converters' main functions turn into a message.
-ERRORS = (ConversionError, OSError, json.JSONDecodeError, pickle.UnpicklingError, zipfile.BadZipFile)
+ERRORS = (ConversionError, OSError, json.JSONDecodeError, zipfile.BadZipFile)
 
 Storage = collections.namedtuple("Storage", "dtype key")
 StoredTensor = collections.namedtuple("StoredTensor", "dtype key offset shape")
@@ -58,6 +58,7 @@ def contiguous_stride(shape):
 
 def rebuild_tensor(storage, offset, shape, stride, *_):
     shape = tuple(shape)
+    refuse(not isinstance(storage, Storage) or any(type(size) is not int or size < 0 for size in shape), f"a tensor has the shape {shape}")
     significant = [(a, b) for a, b, size in zip(stride, contiguous_stride(shape), shape) if size != 1]
     refuse(any(a != b for a, b in significant), f"a tensor of shape {list(shape)} is not stored row by row")
     return StoredTensor(storage.dtype, storage.key, offset, shape)
@@ -107,6 +108,15 @@ class DataUnpickler(pickle.Unpickler):
         return Storage(dtype, key)
 
 
+def load(unpickler):
+    try:
+        return unpickler.load()
+    except ConversionError:
+        raise
+    except Exception as error:  # what a damaged pickle can raise is not bounded
+        raise ConversionError(f"{unpickler.name} is damaged: {type(error).__name__}: {error}") from error
+
+
 class PytorchFile:
     """What a file that torch.save wrote (the zip format of PyTorch 1.6 and later) holds: `contents`, a dictionary with StoredTensors in
     it. `ignore_others`: it may hold other things as well, as a training checkpoint does."""
@@ -121,7 +131,7 @@ class PytorchFile:
         refuse(len(pickles) != 1, f"{path} has no data.pkl: it was not written by torch.save")
         self.root = pickles[0][:-len("data.pkl")]
         with self.archive.open(pickles[0]) as file:
-            self.contents = DataUnpickler(file, name, ignore_others).load()
+            self.contents = load(DataUnpickler(file, name, ignore_others))
         refuse(not isinstance(self.contents, dict), f"{path} holds no dictionary of tensors")
 
     def bytes_of(self, tensor):

@@ -109,6 +109,17 @@ TEST(H3, TheStateOfAPublicLayer) {
   EXPECT_EQ(layout.tail_bytes(), 48 * (16 + 64) * sizeof(float));
 }
 
+TEST(H3, StateDtypeDoesNotReachTheState) {
+  MixerOptions options;
+  options.state_dtype = DType::kBFloat16;
+  const auto mixer =
+      MakeGeneratedLayer(ReadVectors(kVectors).at("layers")[0], MakeH3, options, nullptr);
+  ASSERT_TRUE(mixer.ok()) << mixer.status();
+  for (const StatePlane& plane : (*mixer)->state_layout().planes()) {
+    EXPECT_EQ(plane.dtype, DType::kFloat32) << plane.name;
+  }
+}
+
 absl::StatusOr<H3Config> Parse(const char* json) {
   return ParseH3Config(nlohmann::json::parse(json, nullptr, false), 48);
 }

@@ -97,13 +97,23 @@ TEST(Mamba, CoreVectors) {
 
 TEST(Mamba, LayerVectors) { CheckLayerVectors(kVectors, MakeMamba); }
 
-// The state is one copy in each part, whatever --state-dtype says.
 TEST(Mamba, StateIsTheRunningStateOnceInEachPart) {
   StateLayout layout;
   const MambaShape shape{33, 16};
   const MambaRecurrence recurrence(shape, MakeConstants(shape, 0.1, 1.0), layout);
   EXPECT_EQ(layout.checkpoint_bytes(), 48 * 16 * sizeof(float));
   EXPECT_EQ(layout.tail_bytes(), layout.checkpoint_bytes());
+}
+
+TEST(Mamba, StateDtypeDoesNotReachTheState) {
+  MixerOptions options;
+  options.state_dtype = DType::kBFloat16;
+  const auto mixer =
+      MakeGeneratedLayer(ReadVectors(kVectors).at("layers")[0], MakeMamba, options, nullptr);
+  ASSERT_TRUE(mixer.ok()) << mixer.status();
+  for (const StatePlane& plane : (*mixer)->state_layout().planes()) {
+    EXPECT_EQ(plane.dtype, DType::kFloat32) << plane.name;
+  }
 }
 
 absl::StatusOr<MambaConfig> Parse(const char* json) {
