@@ -1,0 +1,170 @@
+# Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+"""Makes the fixtures upstream_hf_* of decoders and hybrids: small random checkpoints that transformers writes and computes itself.
+
+    python3 -m venv build/hf && build/hf/bin/pip install torch transformers==5.17.0
+    build/hf/bin/python tests/parity/make_hf_checkpoints.py [NAME ...]
+
+Nothing else in this repository needs torch or transformers: the outputs are in git. A fixture is what make_fixtures.py says; its logits are
+those of transformers' plain PyTorch code (eager attention and experts; without the packages kernels, flash-linear-attention,
+causal-conv1d and mamba-ssm, whose presence would change which code runs), run in float64: in float32 its two ways through Gated DeltaNet
+differ by 2e-4. Weights are rounded to the stored type before anything is computed. A seed is taken when every greedy step has a clear
+winner, and every router a clear choice.
+"""
+import contextlib
+import glob
+import importlib.util
+import json
+import os
+import shutil
+import sys
+
+import numpy as np
+import torch
+import transformers
+
+import safetensors_file
+
+TOKENS, PROMPT, GREEDY = 70, 21, 12
+SMALLEST_MARGIN = 5e-3
+SMALLEST_ROUTER_MARGIN = 1e-3
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures")
+
+SIZES = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2,
+             bos_token_id=1, eos_token_id=2, pad_token_id=None, max_position_embeddings=512)
+ROPE = dict(rope_theta=10000.0, rope_type="default")
+LLAMA3 = dict(rope_theta=500000.0, rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=32)
+QWEN3_NEXT = dict(SIZES, num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], num_attention_heads=2,
+                  num_key_value_heads=1, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16,
+                  linear_value_head_dim=8, rope_parameters=dict(ROPE, partial_rotary_factor=0.25))
+QWEN3_NEXT_MOE = dict(QWEN3_NEXT, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=24,
+                      mlp_only_layers=[1])
+GRANITE = dict(SIZES, num_hidden_layers=3, layer_types=["mamba", "attention", "mamba"], shared_intermediate_size=40, mamba_n_heads=4,
+               mamba_d_head=16, mamba_d_state=16, mamba_n_groups=2, mamba_expand=2, mamba_d_conv=4, embedding_multiplier=2.0,
+               residual_multiplier=0.6, attention_multiplier=0.2, logits_scaling=1.5, tie_word_embeddings=True, rope_parameters=ROPE)
+
+FIXTURES = {
+    "llama_gqa": ("Llama", dict(SIZES, rope_parameters=LLAMA3, tie_word_embeddings=True)),
+    "llama_bias": ("Llama", dict(SIZES, rope_parameters=ROPE, head_dim=16, attention_bias=True, mlp_bias=True)),
+    "mistral_window": ("Mistral", dict(SIZES, rope_parameters=ROPE, sliding_window=19)),
+    "qwen2": ("Qwen2", dict(SIZES, rope_parameters=ROPE, use_sliding_window=True, sliding_window=33, max_window_layers=1)),
+    "qwen3": ("Qwen3", dict(SIZES, rope_parameters=ROPE, head_dim=16, tie_word_embeddings=True)),
+    "qwen3_next": ("Qwen3Next", QWEN3_NEXT_MOE),
+    "qwen3_next_all_weights": ("Qwen3Next", dict(QWEN3_NEXT_MOE, mlp_only_layers=[], decoder_sparse_step=2, norm_topk_prob=False)),
+    "qwen3_next_dense": ("Qwen3Next", dict(QWEN3_NEXT, num_experts=0)),
+    "granite_dense": ("GraniteMoeHybrid", dict(GRANITE, num_local_experts=0, num_experts_per_tok=0)),
+    "granite_moe": ("GraniteMoeHybrid", dict(GRANITE, num_local_experts=5, num_experts_per_tok=2, intermediate_size=16,
+                                             position_embedding_type="rope")),
+}
+STORED = {"llama_bias": torch.float32}  # others: bfloat16
+
+
+def check_packages():
+    for package in ("kernels", "fla", "causal_conv1d", "mamba_ssm"):
+        if importlib.util.find_spec(package) is not None:
+            sys.exit(f"the package {package} is installed: transformers would use it; make a venv without it")
+
+
+def make_model(kind, keys):
+    return getattr(transformers, kind + "ForCausalLM")(getattr(transformers, kind + "Config")(**keys))
+
+
+def reloaded(model, folder):
+    """What is stored, widened. Widening the model itself would keep rounded rotary frequencies, which are no weights."""
+    stored = type(model).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager")
+    return stored.eval().double()
+
+
+@contextlib.contextmanager
+def float64_throughout():
+    """The library's casts to float32 (norms, softmax, recurrences) do nothing."""
+    kept = torch.float32, torch.float, torch.Tensor.float
+    torch.float32 = torch.float = torch.float64
+    torch.Tensor.float = torch.Tensor.double
+    try:
+        yield
+    finally:
+        torch.float32, torch.float, torch.Tensor.float = kept
+
+
+def randomize(model, generator):
+    """Weights of sensible scale: matrices keep the size of what passes through them, so that logits are far from flat."""
+    normal = lambda x: torch.randn(x.shape, generator=generator)
+    for name, module in model.named_modules():
+        for own, x in module.named_parameters(recurse=False):
+            if x.ndim >= 2:
+                value = 1.2 * normal(x) / np.sqrt(x[0].numel() if own == "weight" else x.shape[-1])
+            elif own == "A_log":
+                value = torch.log(1 + 7 * torch.rand(x.shape, generator=generator))
+            elif own == "weight":  # of a norm
+                value = 0.2 * normal(x) + (0.0 if type(module).__name__ == "Qwen3NextRMSNorm" else 1.0)
+            elif own == "D":
+                value = 1 + 0.2 * normal(x)
+            else:  # biases; dt_bias makes the decays differ
+                value = (1.0 if own == "dt_bias" else 0.2) * normal(x)
+            x.data.copy_(value)
+
+
+def smallest_gap(values, place):
+    """The least distance between the numbers at places `place` and `place` + 1 of each sorted row."""
+    ordered = values.sort(-1, descending=True).values
+    return (ordered[..., place] - ordered[..., place + 1]).min().item()
+
+
+def run(model, ids):
+    """Logits [T, vocab], and how close any router came to another choice."""
+    margins, hooks = [np.inf], []
+    for module in model.modules():
+        if type(module).__name__.endswith("TopKRouter"):
+            hook = lambda router, inputs, _: margins.append(smallest_gap(inputs[0] @ router.weight.T, router.top_k - 1))
+            hooks.append(module.register_forward_hook(hook))
+    with torch.no_grad(), float64_throughout():
+        logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+        assert logits.dtype == torch.float64
+    for hook in hooks:
+        hook.remove()
+    return logits, min(margins)
+
+
+def expect(model, generator):
+    """What expected.safetensors holds, and the two margins."""
+    ids = torch.randint(3, model.config.vocab_size, (TOKENS,), generator=generator).tolist()
+    logits, router_margin = run(model, ids)
+    continued, margins = ids[:PROMPT], []
+    for _ in range(GREEDY):
+        step, margin = run(model, continued)
+        router_margin = min(router_margin, margin)
+        margins.append(smallest_gap(step[-1:], 0))
+        continued.append(int(step[-1].argmax()))
+    expected = {"input_ids": np.array([ids]), "logits": logits[None].numpy(), "prompt_ids": np.array([ids[:PROMPT]]),
+                "greedy_ids": np.array(continued[PROMPT:]), "greedy_margins": np.array(margins)}
+    return expected, min(margins), router_margin
+
+
+def make(name, kind, keys):
+    dtype = STORED.get(name, torch.bfloat16)
+    for seed in range(200):
+        generator = torch.Generator().manual_seed(1000 * seed + sum(name.encode()))
+        model = make_model(kind, keys)
+        randomize(model, generator)
+        folder = f"{FOLDER}/upstream_hf_{name}"
+        shutil.rmtree(folder, ignore_errors=True)
+        model.to(dtype).save_pretrained(folder)
+        expected, margin, router_margin = expect(reloaded(model, folder), generator)
+        if margin > SMALLEST_MARGIN and router_margin > SMALLEST_ROUTER_MARGIN:
+            break
+    else:
+        sys.exit(f"{name}: no seed has clear winners")
+    for path in glob.glob(folder + "/generation_config.json"):
+        os.remove(path)
+    safetensors_file.write(folder + "/expected.safetensors", expected,
+                           lambda n: "F32" if n in ("logits", "greedy_margins") else "I32")
+    size = sum(os.path.getsize(path) for path in glob.glob(folder + "/*"))
+    print(f"{name}: seed {seed}, greedy margin {margin:.4f}, router margin {router_margin:.4f}, "
+          f"logits' deviation {expected['logits'].std():.2f}, {size // 1024} KiB")
+
+
+if __name__ == "__main__":
+    check_packages()
+    for wanted in sys.argv[1:] or FIXTURES:
+        make(wanted, *FIXTURES[wanted])
