@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 
 namespace rivulet {
@@ -20,6 +21,26 @@ uint64_t FirstSeen(const PageKind& kind, uint64_t position) {
   return (position + 1 - kind.window) / kFoldInterval;
 }
 
+absl::Status CheckFenwick(const PageKind& kind, const SegmentPages& pages, uint64_t chunk,
+                          size_t folds) {
+  if (pages.levels != kind.levels) {
+    return absl::InvalidArgumentError(absl::StrCat("the page table has ", pages.levels,
+                                                   " levels, the model ", kind.levels,
+                                                   ": it is another model's"));
+  }
+  for (size_t fold = 0; fold <= folds; ++fold) {
+    for (uint32_t p = 0; p < kind.levels; ++p) {
+      const bool there = pages.Table(fold)[p] != kNoPage;
+      if (there == HasPage(chunk + fold, p, kind.levels)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("the page table does not fit position ", (chunk + fold) * kFoldInterval,
+                       ": page ", p, there ? " is there and must not be" : " is missing",
+                       "; take the table of that position"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 uint64_t MostPages(const PageKind& kind, uint64_t tokens, uint64_t segment) {
@@ -32,6 +53,26 @@ uint64_t MostPages(const PageKind& kind, uint64_t tokens, uint64_t segment) {
   // All bits of a shorter count may be set on the way to `chunks`, and a fold takes one page before
   // it gives any back.
   return std::min<uint64_t>(kind.levels, std::bit_width(chunks)) + 1;
+}
+
+absl::Status CheckPages(const PageKind& kind, const SegmentPages& pages, uint64_t position,
+                        size_t tokens) {
+  const uint64_t chunk = position / kFoldInterval;
+  const size_t folds = FoldsIn(position, tokens);
+  if (kind.rule == PageRule::kNone) return absl::OkStatus();
+  if (pages.slots == nullptr && chunk + folds > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("position ", position, " needs pages and there is no page table"));
+  }
+  if (kind.fenwick()) return CheckFenwick(kind, pages, chunk, folds);
+  if (pages.first_page <= FirstSeen(kind, position) &&
+      pages.first_page + pages.count == chunk + folds) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the page table does not fit position ", position, " and ", tokens, " tokens: it has pages ",
+      pages.first_page, " to ", pages.first_page + pages.count, ", and ", FirstSeen(kind, position),
+      " to ", chunk + folds, " are needed"));
 }
 
 PageTable::PageTable(const PageKind& kind, PageSource& source) : kind_(kind), source_(&source) {

@@ -41,6 +41,12 @@ class PageSource {
 // same time: as much for each, and once more for what they share.
 uint64_t MostPages(const PageKind& kind, uint64_t tokens, uint64_t segment);
 
+// Whether the pages are those of a session at `position` that goes on by `tokens`: a page for each
+// that its rule asks for before the first fold, and for each that the folds write. INVALID_ARGUMENT
+// names the position, the page and what is wrong. For tables that somebody else made.
+absl::Status CheckPages(const PageKind& kind, const SegmentPages& pages, uint64_t position,
+                        size_t tokens);
+
 class PageTable {
  public:
   // An empty table, of a session without tokens. `source` must outlive it.

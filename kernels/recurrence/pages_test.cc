@@ -196,6 +196,29 @@ TEST(PagesTest, AppendedPagesStandInOrderAndLeaveWithTheWindow) {
   }
 }
 
+TEST(PagesTest, APageTableThatDoesNotFitThePositionIsNamed) {
+  CountingSource source;
+  for (const PageKind& kind :
+       {kFewLevels, PageKind{PageRule::kAppended, 0, 0}, PageKind{PageRule::kAppended, 0, 40}}) {
+    PageTable table(kind, source);
+    uint64_t position = 0;
+    Advance(table, position, 100);
+    const auto pages = table.Plan(position, 40);
+    ASSERT_TRUE(pages.ok());
+    EXPECT_EQ(CheckPages(kind, *pages, position, 40), absl::OkStatus());
+    for (const uint64_t other : {position - 20, position + 20, position + 160}) {
+      const absl::Status status = CheckPages(kind, *pages, other, 40);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << other;
+      EXPECT_NE(status.message().find("does not fit position"), absl::string_view::npos) << status;
+    }
+    EXPECT_FALSE(CheckPages(kind, SegmentPages(), position, 40).ok());
+    table.Cancel();
+  }
+  const PageKind other_levels{PageRule::kFenwick, 11, 0};
+  PageTable table(kFewLevels, source);
+  EXPECT_FALSE(CheckPages(other_levels, *table.Plan(0, 1), 0, 1).ok());
+}
+
 TEST(PagesTest, AFailedPlanChangesNothing) {
   for (const PageKind& kind : {kFewLevels, PageKind{PageRule::kAppended, 0, 0}}) {
     CountingSource source;

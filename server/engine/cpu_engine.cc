@@ -142,6 +142,7 @@ class CpuEngine final : public Engine {
   Transformer::Lent Lend() { return {&layer_workspace_, &threads_, profile_}; }
   size_t WarmUpTokens() const;
   void WarmUp();
+  absl::Status CheckSegmentPages(const Segment& segment) const;
   StepResult CheckRows(const StepPlan& plan) const;
   absl::Status Forward(const StepPlan& plan, const StepResult& result, FloatMatrix x);
   void Answer(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits,
@@ -225,6 +226,17 @@ StepResult CpuEngine::Step(const StepPlan& plan) {
   return result;
 }
 
+absl::Status CpuEngine::CheckSegmentPages(const Segment& segment) const {
+  const std::vector<PageCapacity>& kinds = capacity().pages;
+  if (kinds.empty()) return absl::OkStatus();
+  if (segment.pages == nullptr) return absl::InvalidArgumentError("the row has no page tables");
+  absl::Status status;
+  for (size_t kind = 0; kind < kinds.size() && status.ok(); ++kind) {
+    status = CheckPages(kinds[kind].kind, segment.pages[kind], segment.position, segment.tokens);
+  }
+  return status;
+}
+
 StepResult CpuEngine::CheckRows(const StepPlan& plan) const {
   StepResult result;
   result.rows.resize(plan.rows.size());
@@ -237,6 +249,7 @@ StepResult CpuEngine::CheckRows(const StepPlan& plan) const {
     absl::Status& status = result.rows[r].status;
     status = CheckIds("token id", {first, row.segment.tokens}, vocab_size());
     status.Update(CheckIds("token id to score", row.score_targets, vocab_size()));
+    status.Update(CheckSegmentPages(row.segment));
     result.rows[r].scores.resize(row.score_targets.size());
   }
   return result;
