@@ -4,8 +4,8 @@
 // some sessions, with the bytes that it cannot avoid beside the time. Counters:
 //
 //   us_token   microseconds a token
-//   MB_token   bytes a token must move: each checkpoint once, a sixteenth of the fold's read and
-//              write, half a tail, and the step's share of the weights
+//   MB_token   bytes a token must move: each checkpoint and its pages once, a sixteenth of the
+//              fold's read and write, half a tail, and the step's share of the weights
 //   share      of the bandwidth with which the same threads read memory. Few sessions and small
 //              weights fit in cache, and then it may exceed 1. A whole layer with many sessions is
 //              bound by the arithmetic of its projections instead; the recurrence alone never is.
@@ -16,39 +16,20 @@
 
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kernels/mixers/bench_sessions.h"
 #include "kernels/mixers/mixer_suite.h"
+#include "kernels/ops/linear/machine_limits.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
-
-// Bytes a second that `pool` reads from memory, the best of five passes over 256 MiB.
-inline double ReadBandwidth(ThreadPool& pool) {
-  constexpr size_t kWords = size_t{1} << 25, kTasks = 64;
-  static AlignedBuffer<uint64_t>& words = *new AlignedBuffer<uint64_t>(kWords);
-  // Pages that nobody wrote are all one page of zeros, which lies in the cache.
-  std::fill_n(words.data(), kWords, uint64_t{1});
-  double best = 0;
-  for (int pass = 0; pass < 5; ++pass) {
-    const auto start = std::chrono::steady_clock::now();
-    pool.ParallelFor(kTasks, [&](size_t task) {
-      const uint64_t* from = words.data() + task * (kWords / kTasks);
-      benchmark::DoNotOptimize(std::accumulate(from, from + kWords / kTasks, uint64_t{0}));
-    });
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    best = std::max(best, static_cast<double>(kWords * sizeof(uint64_t)) / seconds.count());
-  }
-  return best;
-}
 
 // A layer with generated weights of these shapes, all in [-0.1, 0.1). Ends the benchmark with an
 // error if the mixer does not take exactly them.
@@ -66,46 +47,6 @@ inline std::unique_ptr<Mixer> MakeBenchLayer(
   *weight_bytes = parameters.linear_bytes();
   return *std::move(mixer);
 }
-
-// Slots of sessions of one layer and the segments of a decode step.
-struct BenchSessions {
-  BenchSessions(const StateLayout& layout, size_t count)
-      : checkpoint(RoundUp(layout.checkpoint_bytes(), kAlignment)),
-        tail(RoundUp(layout.tail_bytes(), kAlignment)),
-        checkpoints(count * checkpoint),
-        tails(count * tail),
-        segments(count) {
-    // Small numbers everywhere: pages that nobody wrote would be one page of zeros in the cache.
-    std::fill_n(checkpoints.data(), checkpoints.size(), std::byte{0x3c});
-    std::fill_n(tails.data(), tails.size(), std::byte{0x3c});
-    for (size_t s = 0; s < count; ++s) {
-      const uint32_t slot = static_cast<uint32_t>(s);
-      // Sessions fold at different steps, as they do in a server.
-      segments[s] = {.first_token = s,
-                     .tokens = 1,
-                     .position = s % kFoldInterval,
-                     .checkpoint_in = slot,
-                     .checkpoint_out = slot,
-                     .tail = slot};
-    }
-  }
-  LayerState state() {
-    LayerState state;
-    state.checkpoints = checkpoints.data();
-    state.checkpoint_stride = checkpoint;
-    state.tails = tails.data();
-    state.tail_stride = tail;
-    return state;
-  }
-  // What a token's state costs: one read, a sixteenth of a fold's read and write, half a tail.
-  double bytes_a_token() const {
-    return static_cast<double>(checkpoint) * (1.0 + 2.0 / kFoldInterval) + tail / 2.0;
-  }
-
-  size_t checkpoint, tail;  // bytes
-  AlignedBuffer<std::byte> checkpoints, tails;
-  std::vector<Segment> segments;
-};
 
 // Rows of generated numbers.
 struct BenchRows {
@@ -125,8 +66,9 @@ void BenchSteps(benchmark::State& state, BenchSessions& sessions, double bytes_a
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   for (auto _ : state) {
+    sessions.Plan();
     step();
-    for (Segment& segment : sessions.segments) ++segment.position;
+    sessions.Commit();
   }
   const std::chrono::duration<double> seconds = Clock::now() - start;
   const double tokens = static_cast<double>(state.iterations() * sessions.segments.size());

@@ -19,8 +19,9 @@ std::string Bytes(const AlignedBuffer<std::byte>& all, size_t stride, uint32_t s
 
 }  // namespace
 
-SuiteSlots::SuiteSlots(const StateLayout& layout, size_t slots, size_t pages_a_slot)
+SuiteSlots::SuiteSlots(const StateLayout& layout, size_t slots, size_t pages_a_slot, int fill)
     : layout_(layout),
+      fill_(fill),
       checkpoint_stride_(Guarded(layout.checkpoint_bytes())),
       tail_stride_(Guarded(layout.tail_bytes())),
       page_stride_(Guarded(layout.page_bytes())),
@@ -34,7 +35,7 @@ SuiteSlots::SuiteSlots(const StateLayout& layout, size_t slots, size_t pages_a_s
   std::iota(free_.begin(), free_.end(), 0u);
   std::shuffle(free_.begin(), free_.end(), std::mt19937_64(1));
   for (AlignedBuffer<std::byte>* bytes : {&checkpoints_, &tails_, &pages_}) {
-    if (bytes->size() != 0) std::memset(bytes->data(), kPoison, bytes->size());
+    if (bytes->size() != 0) std::memset(bytes->data(), fill, bytes->size());
   }
 }
 
@@ -91,7 +92,7 @@ absl::StatusOr<uint32_t> SuiteSlots::Acquire() {
   const uint32_t slot = free_.back();
   free_.pop_back();
   holders_[slot] = 1;
-  std::memset(pages_.data() + slot * page_stride_, kPoison, page_stride_);
+  if (fill_ == kPoison) std::memset(pages_.data() + slot * page_stride_, kPoison, page_stride_);
   return slot;
 }
 

@@ -28,7 +28,10 @@ class SuiteSlots : public PageSource {
   // Pages for sessions of a suite's length. A layer without pages gets none.
   static constexpr size_t kPagesASlot = 40;
 
-  SuiteSlots(const StateLayout& layout, size_t slots, size_t pages_a_slot = kPagesASlot);
+  // Everything is `fill` at first; pages are poisoned again whenever they are handed out, unless
+  // the fill is another.
+  SuiteSlots(const StateLayout& layout, size_t slots, size_t pages_a_slot = kPagesASlot,
+             int fill = kPoison);
 
   // A new session's checkpoint: all zeros. Its tail and pages need no initial value.
   void Fresh(uint32_t checkpoint);
@@ -55,6 +58,7 @@ class SuiteSlots : public PageSource {
   std::string Planes(StatePart part, const std::string& slot) const;
 
   const StateLayout& layout_;
+  int fill_;
   size_t checkpoint_stride_, tail_stride_, page_stride_;
   AlignedBuffer<std::byte> checkpoints_, tails_, pages_;
   std::vector<uint32_t> holders_, free_;

@@ -11,13 +11,10 @@
 // written once in kFoldInterval tokens) and their share of what this machine's memory gives,
 // measured in the same run by reading 1 GiB with the same number of threads. A model that fits
 // the caches can pass 100 %. Exit codes: 0, 2 for wrong flags, 1 for all else.
-#include <sys/utsname.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <ctime>
 #include <fstream>
 #include <numeric>
 #include <string>
@@ -30,8 +27,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "kernels/base/aligned_buffer.h"
 #include "kernels/base/check.h"
+#include "kernels/base/machine.h"
 #include "kernels/base/status.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/base/version.h"
@@ -76,25 +73,6 @@ Spread SpreadOf(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   const auto at = [&](size_t percent) { return seconds[percent * (seconds.size() - 1) / 100]; };
   return {at(10), at(50), at(90)};
-}
-
-// Bytes a second that `threads` threads read from memory together: the best of ten passes, so that
-// the shares are never flattered.
-double MeasureReadBandwidth(size_t threads) {
-  constexpr size_t kFloats = size_t{1} << 28, kParts = 256;
-  AlignedBuffer<float> memory(kFloats);
-  // Pages that nobody wrote are all one page of zeros, which lies in the cache.
-  std::fill_n(memory.data(), kFloats, 1.0f);
-  ThreadPool pool(threads);
-  double best = 0;
-  for (int pass = 0; pass < 10; ++pass) {
-    const auto start = BenchClock::now();
-    pool.ParallelFor(kParts, [&](size_t part) {
-      ReadFloats(memory.data() + part * (kFloats / kParts), kFloats / kParts);
-    });
-    best = std::max(best, kFloats * sizeof(float) / SecondsSince(start));
-  }
-  return best;
 }
 
 // One session on bare slots; always alone, so it folds in place.
@@ -198,22 +176,6 @@ std::string Command(int argc, char** argv) {
   return absl::StrJoin(std::vector<std::string>(argv, argv + argc), " ");
 }
 
-std::string ProcessorName() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  }
-  utsname name;
-  return uname(&name) == 0 ? name.machine : "unknown";
-}
-
-std::string Now() {
-  const std::time_t now = std::time(nullptr);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  return text;
-}
-
 Bench::Bench(std::shared_ptr<const LoadedModel> model, size_t threads)
     : model_(std::move(model)), threads_(threads) {}
 
@@ -221,7 +183,8 @@ absl::Status Bench::Start() {
   EngineOptions options;
   options.threads = threads_;
   options.state_memory = absl::GetFlag(FLAGS_state_memory);
-  bandwidth_ = MeasureReadBandwidth(threads_);
+  ThreadPool pool(threads_);
+  bandwidth_ = ReadBandwidth(pool);
   RIVULET_ASSIGN_OR_RETURN(engine_, MakeCpuEngine(model_, options, &profile_));
   results_["model"] = {{"name", model_->name},
                        {"parameters", model_->parameters},
@@ -492,13 +455,13 @@ absl::Status Run(const std::string& command) {
     RIVULET_RETURN_IF_ERROR(bench.RunPrefill(absl::GetFlag(FLAGS_prefill)));
   }
   RIVULET_RETURN_IF_ERROR(bench.RunContexts(contexts));
-  std::printf("%s\n%s, rivulet %s, commit %s\n", command.c_str(), Now().c_str(),
+  std::printf("%s\n%s, rivulet %s, commit %s\n", command.c_str(), UtcNow().c_str(),
               std::string(Version()).c_str(), std::string(Commit()).c_str());
   bench.Print();
   if (absl::GetFlag(FLAGS_json).empty()) return absl::OkStatus();
   Json results = bench.results();
   results["command"] = command;
-  results["date"] = Now();
+  results["date"] = UtcNow();
   results["commit"] = std::string(Commit());
   std::ofstream file(absl::GetFlag(FLAGS_json));
   file << results.dump(2) << "\n";

@@ -1,4 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+
+#include "kernels/base/aligned_buffer.h"
 #include "kernels/ops/linear/machine_limits.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -47,6 +51,23 @@ volatile float kept;
 
 void ReadFloats(const float* data, size_t count) {
   kept = HWY_DYNAMIC_DISPATCH(ReadFloatsSum)(data, count);
+}
+
+double ReadBandwidth(ThreadPool& pool, size_t bytes) {
+  using Clock = std::chrono::steady_clock;
+  constexpr size_t kPasses = 10, kParts = 256;
+  const size_t part = bytes / sizeof(float) / kParts / 64 * 64;
+  AlignedBuffer<float> memory(kParts * part);
+  // Pages that nobody wrote are all one page of zeros, which lies in the cache.
+  std::fill_n(memory.data(), memory.size(), 1.0f);
+  double best = 0;
+  for (size_t pass = 0; pass < kPasses; ++pass) {
+    const Clock::time_point start = Clock::now();
+    pool.ParallelFor(kParts, [&](size_t i) { ReadFloats(memory.data() + i * part, part); });
+    const std::chrono::duration<double> seconds = Clock::now() - start;
+    best = std::max(best, static_cast<double>(kParts * part * sizeof(float)) / seconds.count());
+  }
+  return best;
 }
 
 void MultiplyAdds(size_t rounds) { kept = HWY_DYNAMIC_DISPATCH(MultiplyAddsSum)(rounds); }

@@ -17,11 +17,7 @@ inline void BenchDeltaRule(benchmark::State& state, const DeltaRuleShape& shape,
                            size_t tokens, size_t threads) {
   StateLayout layout;
   const DeltaRuleRecurrence recurrence(shape, layout);
-  BenchSessions sessions(layout, count);
-  for (size_t s = 0; s < count; ++s) {
-    sessions.segments[s].first_token = s * tokens;
-    sessions.segments[s].tokens = tokens;
-  }
+  BenchSessions sessions(layout, count, tokens);
   const double bound = std::sqrt(3.0 / static_cast<double>(shape.key_dim));
   const size_t keys = shape.key_heads * shape.padded_key(), rows = count * tokens;
   const size_t values = shape.value_heads * shape.padded_value();
