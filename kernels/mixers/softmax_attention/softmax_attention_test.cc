@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/base/test_support.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_config.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
@@ -164,6 +165,9 @@ TEST_P(LongContext, MatchesTheDefinitionHoweverItIsCut) {
             1e-5);
   const LongRows single = RunLong(subject, inputs.view, 3, [] { return size_t{1}; });
   EXPECT_EQ(FirstDifference(single.view, whole.view), kLong) << "token by token";
+  // Pieces of one unit, in which a window's first span ends.
+  const LongRows even = RunLong(subject, inputs.view, 2, [] { return size_t{20}; });
+  EXPECT_EQ(FirstDifference(even.view, whole.view), kLong) << "20 tokens at a time";
   const LongRows cut = RunLong(subject, inputs.view, 2, [&]() -> size_t {
     return 1 + random() % (random() % 2 == 0 ? 30 : 400);
   });
@@ -210,16 +214,36 @@ TEST(SoftmaxAttention, LongNeighboursDoNotMatter) {
   }
 }
 
-// Scores far outside of what e^x can hold: only differences count.
+// Tiles differ with the registers there are; bits must not. The fallback may differ, by rounding.
+TEST_P(LongContext, VectorWidthDoesNotMatter) {
+  CoreSubject subject(GetParam());
+  LongRows inputs(kLong, subject.input_columns());
+  FillInputs(subject, RandomTestSeed(), inputs.view);
+  const auto run = [&] { return RunLong(subject, inputs.view, 2, [] { return size_t{333}; }); };
+  const LongRows expected = run();
+  ForEachFusedTarget([&](const char* name) {
+    EXPECT_EQ(FirstDifference(run().view, expected.view), kLong) << name;
+  });
+  OnBaselineTarget([&] {
+    const LongRows outputs = run();
+    EXPECT_LE(ErrorOf(outputs.view, subject.ReferenceFrom(inputs.view, kLong - 50)), 1e-5);
+  });
+}
+
+// Scores far outside of what e^x can hold, larger in every span: only differences count.
 TEST(SoftmaxAttention, LargeScoresNeitherOverflowNorVanish) {
   CoreSubject subject({1, 1, 16, 0, DType::kFloat32});
-  LongRows inputs(200, subject.input_columns());
+  LongRows inputs(kLong, subject.input_columns());
   FillInputs(subject, RandomTestSeed(), inputs.view);
-  for (size_t t = 0; t < 200; ++t) {
-    for (size_t i = 0; i < 16; ++i) inputs.view.row(t)[i] = t % 2 == 0 ? 300.0f : -300.0f;
+  for (size_t t = 0; t < kLong; ++t) {
+    const float size = 30.0f * static_cast<float>(1 + t / 100);
+    for (size_t i = 0; i < 32; ++i) inputs.view.row(t)[i] = t % 2 == 0 ? size : -size;
   }
-  const LongRows outputs = RunLong(subject, inputs.view, 1, [] { return size_t{17}; });
-  EXPECT_LE(ErrorOf(outputs.view, subject.Reference(inputs.view)), 1e-3);
+  const std::vector<double> reference = subject.ReferenceFrom(inputs.view, kLong - 50);
+  for (const size_t piece : {size_t{1}, size_t{100}}) {
+    const LongRows outputs = RunLong(subject, inputs.view, 1, [=] { return piece; });
+    EXPECT_LE(ErrorOf(outputs.view, reference), 1e-5) << piece << " tokens at a time";
+  }
 }
 
 // --- config --------------------------------------------------------------------------------------
