@@ -19,8 +19,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::shared_ptr<const LoadedModel> MakeModel() {
-  auto model = MakeRandomModel(nlohmann::json::parse(TestModels()[0].config), 1, LoadOptions());
+std::shared_ptr<const LoadedModel> MakeModel(const TestModel& shape = TestModels()[0]) {
+  auto model = MakeRandomModel(nlohmann::json::parse(shape.config), 1, LoadOptions());
   EXPECT_TRUE(model.ok()) << model.status();
   return *model;
 }
@@ -217,6 +217,22 @@ TEST_F(EngineTest, TooLittleStateMemoryIsRefusedByName) {
   const auto engine = MakeCpuEngine(MakeModel(), options);
   EXPECT_EQ(engine.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(engine.status().message()), HasSubstr("--state-memory is 1000 bytes"));
+}
+
+// Also the warm-up of a model that has pages, with room for none.
+TEST_F(EngineTest, ARowWhosePagesDoNotFitItsPositionFailsAlone) {
+  auto made = MakeCpuEngine(MakeModel(PagedTestModels()[0]), {.threads = 1, .state_context = 1});
+  EXPECT_TRUE(made.ok()) << made.status();
+  Start(MakeModel(PagedTestModels()[0]));
+  StepPlan plan;
+  AddRow(plan, {1, 2, 3});
+  const std::vector<SegmentPages> none(engine_->capacity().pages.size());
+  AddRow(plan, {1, 2, 3}).segment.pages = none.data();
+  AddRow(plan, std::vector<uint32_t>(20, 1)).segment.pages = none.data();
+  const StepResult result = engine_->Step(plan);
+  EXPECT_THAT(std::string(result.rows[0].status.message()), HasSubstr("no page tables"));
+  EXPECT_EQ(result.rows[1].status, absl::OkStatus());  // no fold: nothing was to be written
+  EXPECT_EQ(result.rows[2].status.code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
