@@ -2,6 +2,7 @@
 #include "kernels/mixers/gated_deltanet/gated_deltanet_config.h"
 
 #include <cmath>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
@@ -27,6 +28,15 @@ absl::StatusOr<size_t> ParseValueWidth(const nlohmann::json& json, size_t key_di
                    "whole number from 1 to ", kLargestSize));
 }
 
+// All heads side by side must be a sensible width for a projection.
+absl::Status CheckColumns(const nlohmann::json& json, std::string_view key, size_t heads,
+                          size_t width) {
+  if (heads <= kLargestSize / width) return absl::OkStatus();
+  return FieldError(json, key,
+                    absl::StrCat("such heads of width ", width, " are more than ", kLargestSize,
+                                 " columns: use fewer or narrower ones"));
+}
+
 absl::Status ParseSizes(const nlohmann::json& json, DeltaRuleShape& shape) {
   RIVULET_ASSIGN_OR_RETURN(shape.key_heads, SizeField(json, "num_heads", 6));
   RIVULET_ASSIGN_OR_RETURN(shape.value_heads, SizeField(json, "num_v_heads", shape.key_heads));
@@ -36,7 +46,9 @@ absl::Status ParseSizes(const nlohmann::json& json, DeltaRuleShape& shape) {
   }
   RIVULET_ASSIGN_OR_RETURN(shape.key_dim, SizeField(json, "head_dim", 256, 1, kMaxKeyDim));
   RIVULET_ASSIGN_OR_RETURN(shape.value_dim, ParseValueWidth(json, shape.key_dim));
-  return absl::OkStatus();
+  RIVULET_RETURN_IF_ERROR(CheckColumns(json, "num_heads", shape.key_heads, shape.key_dim));
+  const std::string_view key = HasField(json, "num_v_heads") ? "num_v_heads" : "num_heads";
+  return CheckColumns(json, key, shape.value_heads, shape.value_dim);
 }
 
 // Qwen3-Next's tensors always hold a gate and a convolution without bias.

@@ -77,6 +77,8 @@ TEST(GatedDeltaNetConfig, ErrorsNameKeyValueAndRemedy) {
               AllOf(HasSubstr("expand_v is 1.5"), HasSubstr("whole")));
   EXPECT_THAT(ErrorOf(R"({"expand_v": -1})"), HasSubstr("expand_v is -1"));
   EXPECT_THAT(ErrorOf(R"({"expand_v": 1e300})"), HasSubstr("expand_v is 1e+300"));
+  EXPECT_THAT(ErrorOf(R"({"num_heads": 1048576})"), HasSubstr("num_heads is 1048576"));
+  EXPECT_THAT(ErrorOf(R"({"num_v_heads": 6000})"), HasSubstr("num_v_heads is 6000"));
   EXPECT_THAT(ErrorOf(R"({"value_head_dim": 0})"), HasSubstr("value_head_dim is 0"));
   EXPECT_THAT(ErrorOf(R"({"tensor_layout": "qwen2"})"),
               AllOf(HasSubstr("qwen2"), HasSubstr("qwen3_next")));
