@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "absl/functional/function_ref.h"
 #include "kernels/base/parallel.h"
@@ -76,13 +77,12 @@ class SoftmaxAttentionRecurrence::Step {
 
   void Run(Workspace& workspace, ThreadPool& pool) {
     ForEachHead(pool, AppendFloats(),
-                [this](const Segment& segment, size_t head) { Append(segment, head); });
-    const size_t partials = AllPartials();
-    if (partials != 0) partials_ = workspace.TakeFloats(partials);
-    ForEachUnit(pool);
-    if (partials == 0) return;
-    ForEachHead(pool, partials, [this](const Segment& segment, size_t head) {
-      if (Splits(segment)) JoinSpans(segment, head);
+                [this](size_t segment, size_t head) { Append(segments_[segment], head); });
+    PlanJobs(workspace);
+    RunUnits(pool);
+    if (partials_ == 0) return;
+    ForEachHead(pool, partials_, [this](size_t job, size_t head) {
+      if (jobs_[job].partials != nullptr) JoinSpans(jobs_[job], head);
     });
   }
 
@@ -93,38 +93,53 @@ class SoftmaxAttentionRecurrence::Step {
     std::byte* values;
   };
 
-  // --- what there is to do -----------------------------------------------------------------------
+  // What there is to do for a segment, in units for each kv head: its tiles of rows, each of which
+  // walks all spans; or, of a segment that is one tile, the spans, whose partials are kept.
+  struct Job {
+    const Segment* segment;
+    size_t first_unit;  // among the units of all jobs
+    size_t units;
+    uint64_t first_span;  // that its first token sees
+    size_t spans;
+    float* partials;  // [Hkv, spans, rows, PartialFloats]; null: its units walk
+  };
+
+  // --- plan --------------------------------------------------------------------------------------
 
   static uint64_t End(const Segment& segment) { return segment.position + segment.tokens; }
   uint64_t FirstSeen(uint64_t position) const {
     return shape_.window == 0 || position < shape_.window ? 0 : position + 1 - shape_.window;
   }
-  uint64_t FirstSpan(const Segment& segment) const {
-    return FirstSeen(segment.position) / kSpanTokens;
-  }
-  size_t Spans(const Segment& segment) const {
-    return (End(segment) - 1) / kSpanTokens + 1 - FirstSpan(segment);
-  }
   size_t Rows(const Segment& segment) const { return segment.tokens * shape_.group(); }
   size_t Tiles(const Segment& segment) const { return (Rows(segment) + kUnitRows - 1) / kUnitRows; }
-  size_t SegmentPartials(const Segment& segment) const {
-    return shape_.kv_heads * Spans(segment) * Rows(segment) * PartialFloats(shape_.head_dim);
+  size_t JobPartials(const Job& job) const {
+    return shape_.kv_heads * job.spans * Rows(*job.segment) * PartialFloats(shape_.head_dim);
   }
-  // Whether its spans are tasks of their own. Speed only.
-  bool Splits(const Segment& segment) const {
-    if (Tiles(segment) > 1 || Spans(segment) == 1) return false;
-    return segment.tokens == 1 || SegmentPartials(segment) <= kMostPartialFloats;
+  // Whether its spans are units of their own. Speed only.
+  bool Splits(const Job& job) const {
+    if (Tiles(*job.segment) > 1 || job.spans == 1) return false;
+    return job.segment->tokens == 1 || JobPartials(job) <= kMostPartialFloats;
   }
-  size_t Units(const Segment& segment) const {
-    return Splits(segment) ? Spans(segment) : Tiles(segment);
-  }
-  size_t AllPartials() const {
-    size_t floats = 0;
-    for (const Segment& segment : segments_) {
-      if (Splits(segment)) floats += SegmentPartials(segment);
+
+  void PlanJobs(Workspace& workspace) {
+    // Workspaces hold floats; a Job is plain words, which any memory may become.
+    jobs_ = reinterpret_cast<Job*>(
+        workspace.TakeFloats(segments_.size() * sizeof(Job) / sizeof(float) + 1));
+    for (size_t i = 0; i < segments_.size(); ++i) {
+      const Segment& segment = segments_[i];
+      const uint64_t first = FirstSeen(segment.position) / kSpanTokens;
+      Job* job = new (jobs_ + i)
+          Job{&segment, units_, Tiles(segment), first, (End(segment) - 1) / kSpanTokens + 1 - first,
+              nullptr};
+      if (Splits(*job)) {
+        job->units = job->spans;
+        job->partials = workspace.TakeFloats(JobPartials(*job));
+        partials_ += JobPartials(*job);
+      }
+      units_ += job->units;
     }
-    return floats;
   }
+
   size_t AppendFloats() const { return 2 * input_.k.rows * shape_.kv_heads * shape_.padded(); }
   // Floats of keys and values that the step's units pass over.
   size_t ReadFloats() const {
@@ -142,11 +157,10 @@ class SoftmaxAttentionRecurrence::Step {
     for (size_t i = 0; i < tasks; ++i) task(i);
   }
 
-  template <typename Visit>  // void(const Segment&, size_t head)
+  template <typename Visit>  // void(size_t segment, size_t head)
   void ForEachHead(ThreadPool& pool, size_t floats, Visit&& visit) {
-    Parallel(pool, floats, segments_.size() * shape_.kv_heads, [&](size_t task) {
-      visit(segments_[task / shape_.kv_heads], task % shape_.kv_heads);
-    });
+    Parallel(pool, floats, segments_.size() * shape_.kv_heads,
+             [&](size_t task) { visit(task / shape_.kv_heads, task % shape_.kv_heads); });
   }
 
   // --- append ------------------------------------------------------------------------------------
@@ -186,24 +200,24 @@ class SoftmaxAttentionRecurrence::Step {
 
   // --- attend ------------------------------------------------------------------------------------
 
-  // A unit is one span of a segment that splits, else one tile; heads run fastest.
-  void ForEachUnit(ThreadPool& pool) const {
-    size_t units = 0;
-    for (const Segment& segment : segments_) units += Units(segment);
-    Parallel(pool, ReadFloats(), units * shape_.kv_heads, [this](size_t task) {
-      size_t unit = task / shape_.kv_heads;
-      for (const Segment& segment : segments_) {
-        if (unit < Units(segment)) return RunUnit(segment, unit, task % shape_.kv_heads);
-        unit -= Units(segment);
-      }
+  void RunUnits(ThreadPool& pool) const {
+    Parallel(pool, ReadFloats(), units_ * shape_.kv_heads, [this](size_t task) {
+      const size_t unit = task / shape_.kv_heads, head = task % shape_.kv_heads;
+      const Job& job = JobOf(unit);
+      if (job.partials == nullptr) return WalkSpans(job, unit - job.first_unit, head);
+      RunSpan(job, job.first_span + unit - job.first_unit, head);
     });
   }
 
-  void RunUnit(const Segment& segment, size_t unit, size_t head) const {
-    if (!Splits(segment)) return WalkSpans(segment, unit, head);
-    Tile tile = TileOf(segment, 0, head);
-    const uint64_t span = FirstSpan(segment) + unit;
-    for (size_t r = 0; r < tile.rows; ++r) tile.partials[r] = Partial(segment, head, span, r);
+  // The last job that begins at this unit or before: every job has units.
+  const Job& JobOf(size_t unit) const {
+    const auto begins_after = [](size_t u, const Job& job) { return u < job.first_unit; };
+    return *(std::upper_bound(jobs_, jobs_ + segments_.size(), unit, begins_after) - 1);
+  }
+
+  void RunSpan(const Job& job, uint64_t span, size_t head) const {
+    Tile tile = TileOf(*job.segment, 0, head);
+    for (size_t r = 0; r < tile.rows; ++r) tile.partials[r] = Partial(job, head, span, r);
     Attend(tile, span);
   }
 
@@ -268,14 +282,9 @@ class SoftmaxAttentionRecurrence::Step {
 
   // --- join --------------------------------------------------------------------------------------
 
-  // Where a split segment keeps a row's partial of a span.
-  float* Partial(const Segment& segment, size_t head, uint64_t span, size_t row) const {
-    float* partials = partials_;
-    for (const Segment* before = segments_.data(); before != &segment; ++before) {
-      if (Splits(*before)) partials += SegmentPartials(*before);
-    }
-    const size_t at = (head * Spans(segment) + span - FirstSpan(segment)) * Rows(segment) + row;
-    return partials + at * PartialFloats(shape_.head_dim);
+  float* Partial(const Job& job, size_t head, uint64_t span, size_t row) const {
+    const size_t at = (head * job.spans + span - job.first_span) * Rows(*job.segment) + row;
+    return job.partials + at * PartialFloats(shape_.head_dim);
   }
 
   uint64_t FirstSpan(const Tile& tile, size_t row) const {
@@ -287,24 +296,24 @@ class SoftmaxAttentionRecurrence::Step {
     FinishPartial(shape_.head_dim, partial, out);
   }
 
-  void JoinSpans(const Segment& segment, size_t head) const {
-    const Tile tile = TileOf(segment, 0, head);
+  void JoinSpans(const Job& job, size_t head) const {
+    const Tile tile = TileOf(*job.segment, 0, head);
     for (size_t r = 0; r < tile.rows; ++r) {
       uint64_t span = FirstSpan(tile, r);
-      float* joined = Partial(segment, head, span, r);
+      float* joined = Partial(job, head, span, r);
       while (++span <= Position(tile, r) / kSpanTokens) {
-        JoinPartials(shape_.head_dim, joined, Partial(segment, head, span, r));
+        JoinPartials(shape_.head_dim, joined, Partial(job, head, span, r));
       }
       Finish(tile, r, joined);
     }
   }
 
   // The same for a unit that keeps one partial of what it has walked, and one of the next span.
-  void WalkSpans(const Segment& segment, size_t unit, size_t head) const {
+  void WalkSpans(const Job& job, size_t unit, size_t head) const {
     constexpr size_t kMostFloats = PartialFloats(kMostAttentionHeadDim);
     alignas(kAlignment) float joined[kUnitRows * kMostFloats];
     alignas(kAlignment) float next[kUnitRows * kMostFloats];
-    Tile tile = TileOf(segment, unit, head);
+    Tile tile = TileOf(*job.segment, unit, head);
     const size_t floats = PartialFloats(shape_.head_dim);
     const uint64_t last = Position(tile, tile.rows - 1) / kSpanTokens;
     for (uint64_t span = FirstSpan(tile, 0); span <= last; ++span) {
@@ -330,7 +339,9 @@ class SoftmaxAttentionRecurrence::Step {
   const LayerState& state_;
   const SoftmaxAttentionInput& input_;
   FloatMatrix out_;
-  float* partials_ = nullptr;  // [split segments, Hkv, spans, rows, PartialFloats]
+  Job* jobs_ = nullptr;  // one for each segment
+  size_t units_ = 0;     // of all jobs, for each kv head
+  size_t partials_ = 0;  // floats, of all jobs
 };
 
 void SoftmaxAttentionRecurrence::Run(std::span<const Segment> segments, const LayerState& state,
