@@ -5,9 +5,6 @@
 // (block_sparse_moe) the sum of both. Embeddings, the blocks' outputs, scores and logits have
 // multipliers of their own. Attention has rotary positions only where position_embedding_type says
 // "rope".
-#include <cmath>
-#include <limits>
-
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "kernels/mixers/json_fields.h"
@@ -86,7 +83,8 @@ absl::Status ParseMambaHeads(const json& config, size_t hidden, json& mamba) {
 
 // The keys of kernels/mixers/mamba2.
 absl::StatusOr<json> ParseMamba(const json& config, size_t hidden) {
-  json mamba = {{"full_norm", true}, {"norm_eps", config.value("rms_norm_eps", json(1e-6))}};
+  json mamba = {{"full_norm", true}};
+  RIVULET_ASSIGN_OR_RETURN(mamba["norm_eps"], HfNormEps(config));
   RIVULET_RETURN_IF_ERROR(ParseMambaHeads(config, hidden, mamba));
   RIVULET_ASSIGN_OR_RETURN(mamba["state_size"],
                            SizeField(config, "mamba_d_state", 256, 1, kMaxKeyDim));

@@ -59,6 +59,10 @@ absl::StatusOr<ModelSpec> ParseHfDecoder(const json& config) {
   return spec;
 }
 
+absl::StatusOr<double> HfNormEps(const json& config) {
+  return NumberField(config, "rms_norm_eps", 1e-6);
+}
+
 absl::StatusOr<size_t> HfLayers(const json& config) {
   return SizeField(config, "num_hidden_layers", std::nullopt, 1, kMostLayers);
 }
@@ -118,7 +122,7 @@ absl::StatusOr<json> ParseHfAttention(const json& config, size_t hidden) {
        {"rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"}) {
     if (HasField(config, key)) attention[key] = config[key];
   }
-  attention["norm_eps"] = config.value("rms_norm_eps", json(1e-6));
+  RIVULET_ASSIGN_OR_RETURN(attention["norm_eps"], HfNormEps(config));
   return attention;
 }
 

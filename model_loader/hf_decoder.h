@@ -26,6 +26,9 @@ namespace rivulet {
 // quantised weights, soft-capped logits, ...
 absl::StatusOr<ModelSpec> ParseHfDecoder(const nlohmann::json& config);
 
+// rms_norm_eps, for the norms inside of mixers.
+absl::StatusOr<double> HfNormEps(const nlohmann::json& config);
+
 // num_hidden_layers.
 absl::StatusOr<size_t> HfLayers(const nlohmann::json& config);
 

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/ops/gated_mlp/gated_mlp.h"
+#include "model_loader/checkpoint_reader.h"
 #include "model_loader/testing.h"
 
 namespace rivulet {
@@ -152,6 +153,20 @@ TEST_F(LoadModelTest, IgnoresKnownLeftovers) {
   tensors_.push_back(FloatTensor("model.layers.0.attn.rotary.inv_freq", {4}));
   tensors_.push_back(FloatTensor("model.layers.0.attn.D", {2}));
   EXPECT_TRUE(Load().ok());
+}
+
+TEST_F(LoadModelTest, IgnoresWhatTheFormatNames) {
+  tensors_ = {FloatTensor("mtp.fc.weight", {2, 2}), FloatTensor("mtp_norm.weight", {2})};
+  WriteTestFile(directory_ + "/model.safetensors", MakeSafetensors(tensors_));
+  const auto files = SafetensorsCheckpoint::Open(directory_);
+  ASSERT_TRUE(files.ok()) << files.status();
+  const auto problems = [&](const std::vector<std::string>& ignored) {
+    return CheckpointReader(**files, std::nullopt).Finish(ignored).ToString();
+  };
+  EXPECT_THAT(problems({}), AllOf(HasSubstr("mtp.fc.weight is extra"), HasSubstr("mtp_norm")));
+  EXPECT_THAT(problems({"mtp."}),
+              AllOf(Not(HasSubstr("mtp.fc")), HasSubstr("mtp_norm.weight is extra")));
+  EXPECT_EQ(problems({"mtp.", "mtp_"}), "OK");
 }
 
 TEST_F(LoadModelTest, TiesTheOutputMapToTheEmbeddings) {

@@ -122,6 +122,34 @@ TEST(ModelSpecTest, MergesLayerConfigOverTheTopLevel) {
   EXPECT_EQ(spec.layers[1].mixer_config["hidden_size"], 64);
 }
 
+// fla's hybrids.
+TEST(ModelSpecTest, MakesTheLayersOfAttnSoftmaxAttention) {
+  const json attn = {{"layers", {1}}, {"num_heads", 4}, {"num_kv_heads", 2}, {"window_size", 9}};
+  const ModelSpec spec = Spec(With(With(Fla(), "num_heads", 8), "attn", attn));
+  EXPECT_EQ(spec.layers[0].mixer_type, "gla");
+  EXPECT_EQ(spec.layers[0].mixer_config["num_heads"], 8);
+  EXPECT_EQ(spec.layers[1].mixer_type, "softmax_attention");
+  EXPECT_EQ(spec.layers[1].mixer_prefix, "model.layers.1.attn.");
+  EXPECT_EQ(spec.layers[1].mixer_config["num_heads"], 4);
+  EXPECT_EQ(spec.layers[1].mixer_config["window_size"], 9);
+  EXPECT_EQ(Spec(With(Fla(), "model_type", "transformer")).layers[1].mixer_type,
+            "softmax_attention");
+}
+
+TEST(ModelSpecTest, NamesWhatIsWrongInAttn) {
+  const auto error = [](const json& attn) { return Error(With(Fla(), "attn", attn)); };
+  EXPECT_THAT(error(7), AllOf(HasSubstr("attn is 7"), HasSubstr("it must be an object")));
+  EXPECT_THAT(error({{"num_heads", 4}}), HasSubstr("layers is missing"));
+  EXPECT_THAT(error({{"layers", {0, 2}}, {"num_heads", 4}}),
+              AllOf(HasSubstr("layers is [0,2]"), HasSubstr("from 0 to 1")));
+  EXPECT_THAT(error({{"layers", {0.5}}, {"num_heads", 4}}), HasSubstr("layers is [0.5]"));
+  EXPECT_THAT(error({{"layers", {0}}, {"num_heads", 5}}),
+              AllOf(HasSubstr("num_heads is 5"), HasSubstr("hidden_size 64")));
+  json config = With(Fla(), "attn", {{"layers", {0}}, {"num_heads", 4}});
+  config["layer_types"] = {"gla", "gla"};
+  EXPECT_THAT(Error(config), HasSubstr("layer_types says which mixer"));
+}
+
 TEST(ModelSpecTest, RefusesMixturesThatMakeNoSense) {
   EXPECT_THAT(Error(With(Fla(), "layer_types", {"gla"})),
               AllOf(HasSubstr("layer_types has 1 entries"), HasSubstr("num_hidden_layers is 2")));

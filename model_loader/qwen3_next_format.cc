@@ -58,14 +58,11 @@ absl::StatusOr<json> ParseDeltaNet(const json& config) {
   RIVULET_ASSIGN_OR_RETURN(const size_t value_dim, SizeField(config, "linear_value_head_dim", 128));
   RIVULET_ASSIGN_OR_RETURN(const size_t width,
                            SizeField(config, "linear_conv_kernel_dim", 4, 2, kFoldInterval));
-  return json{{"num_heads", keys},
-              {"num_v_heads", values},
-              {"head_dim", key_dim},
-              {"value_head_dim", value_dim},
-              {"conv_size", width},
-              {"use_gate", true},
-              {"norm_eps", config.value("rms_norm_eps", json(1e-6))},
-              {"tensor_layout", "qwen3_next"}};
+  RIVULET_ASSIGN_OR_RETURN(const double eps, HfNormEps(config));
+  return json{{"num_heads", keys},   {"num_v_heads", values},
+              {"head_dim", key_dim}, {"value_head_dim", value_dim},
+              {"conv_size", width},  {"use_gate", true},
+              {"norm_eps", eps},     {"tensor_layout", "qwen3_next"}};
 }
 
 // Which layers have experts, not a plain MLP.

@@ -46,7 +46,9 @@ Linear RandomParameters::TakeLinear(const std::vector<LinearPart>& parts, size_t
   std::vector<LinearSource> sources;
   for (const LinearPart& part : parts) {
     bytes_ += part.outputs * inputs * DTypeSize(dtype_);
-    weights.push_back(Fill(part.name, part.outputs * inputs, {-bound, bound}));
+    // Matrices of one stack must differ.
+    const std::string index = part.stacked == 0 ? "" : std::to_string(part.index);
+    weights.push_back(Fill(part.name + index, part.outputs * inputs, {-bound, bound}));
     biases.push_back(part.bias.empty() ? AlignedBuffer<float>()
                                        : Fill(part.bias, part.outputs, {-bound, bound}));
     sources.push_back({weights.back().data(), DType::kFloat32, part.outputs,

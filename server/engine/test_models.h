@@ -49,6 +49,13 @@ inline std::vector<TestModel> TestModels() {
                                       "time_step_rank": 3, "hidden_act": "silu"}, {},
                                      {"hla_variant": "third", "head_dim": 16, "use_decay": true,
                                       "qk_norm": "l2"}]})"},
+      {"Experts", R"({"model_type": "qwen3_next", "vocab_size": 101, "hidden_size": 48,
+                      "num_hidden_layers": 2, "layer_types": ["linear_attention", "linear_attention"],
+                      "num_attention_heads": 4, "linear_num_key_heads": 2,
+                      "linear_num_value_heads": 4, "linear_key_head_dim": 16,
+                      "linear_value_head_dim": 12, "num_experts": 11, "num_experts_per_tok": 4,
+                      "norm_topk_prob": false, "moe_intermediate_size": 20,
+                      "shared_expert_intermediate_size": 24})"},
   };
 }
 
@@ -61,6 +68,21 @@ inline std::vector<TestModel> PagedTestModels() {
                         "layer_types": ["softmax_attention", "gla", "softmax_attention"],
                         "layer_config": [{"num_kv_heads": 2, "head_dim": 12}, {},
                                          {"head_dim": 12, "window_size": 21}]})"},
+      {"Qwen3Next", R"({"model_type": "qwen3_next", "vocab_size": 101, "hidden_size": 48,
+                        "num_hidden_layers": 3, "full_attention_interval": 2,
+                        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 12,
+                        "partial_rotary_factor": 0.5, "linear_num_key_heads": 2,
+                        "linear_num_value_heads": 4, "linear_key_head_dim": 16,
+                        "linear_value_head_dim": 12, "intermediate_size": 75,
+                        "mlp_only_layers": [1], "num_experts": 7, "num_experts_per_tok": 3,
+                        "moe_intermediate_size": 20, "shared_expert_intermediate_size": 24})"},
+      {"Granite", R"({"model_type": "granitemoehybrid", "vocab_size": 101, "hidden_size": 40,
+                      "num_hidden_layers": 3, "layer_types": ["mamba", "attention", "mamba"],
+                      "num_attention_heads": 5, "shared_intermediate_size": 33,
+                      "num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 18,
+                      "mamba_n_heads": 5, "mamba_n_groups": 1, "mamba_d_state": 16,
+                      "embedding_multiplier": 3.0, "residual_multiplier": 0.5,
+                      "attention_multiplier": 0.3, "logits_scaling": 2.0})"},
   };
 }
 

@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/mixers/allocation_counter.h"
 #include "nlohmann/json.hpp"
 #include "server/engine/random_model.h"
 #include "server/engine/test_models.h"
@@ -142,6 +143,26 @@ TEST_P(TransformerTest, NeighboursAndFoldingElsewhereChangeNoBit) {
   EXPECT_TRUE(SameBits(alone, mixed));
   const std::span<std::byte> after = states_->CheckpointBytes(first.checkpoint_in);
   EXPECT_TRUE(std::equal(before.begin(), before.end(), after.begin())) << "a shared slot changed";
+}
+
+TEST_P(TransformerTest, DecodeAllocatesNothing) {
+  std::mt19937 random(1);
+  const std::vector<uint32_t> tokens = RandomTokens(random, 4 * kFoldInterval);
+  ThreadPool pool(2);
+  Workspace step, layer;
+  const Transformer::Lent lent{&layer, &pool};
+  const FloatMatrix x = step.Take(1, transformer_->hidden());
+  const FloatMatrix logits = step.Take(1, transformer_->vocab());
+  Segment segment = NewSession();
+  segment.tokens = 1;
+  uint64_t before = AllocationCount();
+  for (; segment.position < tokens.size(); ++segment.position) {
+    if (segment.position == kFoldInterval) before = AllocationCount();
+    const std::span<const uint32_t> token(&tokens[segment.position], 1);
+    ASSERT_TRUE(transformer_->Forward(token, {&segment, 1}, *states_, lent, x).ok());
+    transformer_->Logits(x, lent, logits);
+  }
+  EXPECT_EQ(AllocationCount(), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, TransformerTest, testing::ValuesIn(TestModels()),
