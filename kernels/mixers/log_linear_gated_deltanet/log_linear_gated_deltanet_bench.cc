@@ -4,6 +4,7 @@
 // E = 256.
 #include "kernels/mixers/log_linear/log_linear_bench.h"
 #include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_recurrence.h"
+#include "kernels/mixers/mixer_bench.h"
 
 namespace rivulet {
 namespace {
@@ -14,13 +15,13 @@ void Decode(benchmark::State& state) {
   StateLayout layout;
   const LogLinearGatedDeltaNetRecurrence recurrence(
       {kHeads, kHeads, kKeyDim, kValueDim, true, DType::kFloat32}, kLevels, layout);
-  LogLinearSessions sessions(layout, count, state.range(0));
+  BenchSessions sessions = LogLinearSessions(state, layout);
   const BenchRows k(count, kHeads * kKeyDim, -0.1, 0.1), v(count, kHeads * kValueDim, -1.0, 1.0),
       beta(count, kHeads, 0.0, 1.0), log_decay(count, kHeads, -0.01, 0.0),
       lambda(count, kHeads * kLevels, 0.0, 1.0), out(count, kHeads * kValueDim, 0.0, 0.0);
   ThreadPool pool(1);
   BenchLogLinear(state, sessions, [&] {
-    recurrence.Run(sessions.sessions.segments, sessions.state(),
+    recurrence.Run(sessions.segments, sessions.state(),
                    {{k.view, k.view, v.view, beta.view, log_decay.view}, lambda.view}, out.view,
                    pool);
   });
