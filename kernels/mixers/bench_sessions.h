@@ -26,6 +26,8 @@ class BenchSessions {
   BenchSessions(const StateLayout& layout, std::vector<uint64_t> positions, size_t tokens = 1);
   // `count` fresh ones. They fold at different steps, as they do in a server.
   BenchSessions(const StateLayout& layout, size_t count, size_t tokens = 1);
+  BenchSessions(const BenchSessions&) = delete;
+  BenchSessions& operator=(const BenchSessions&) = delete;
 
   LayerState state() { return slots_.state(); }
 
