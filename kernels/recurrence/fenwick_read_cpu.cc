@@ -19,8 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace rivulet {
 namespace HWY_NAMESPACE {
 
-// Queries, pages and blocks of columns of one register tile. A single query reads two pages at once
-// where a row is too narrow for enough chains.
+// Queries and blocks of columns of one register tile. A single query has one chain a block, so it
+// takes more blocks.
 inline constexpr size_t kTileQueries = kVectors == 1 ? 4 : 2;
 inline constexpr size_t kTileBlocks = kVectors == 1 ? 4 : 2;
 inline constexpr size_t kSingleBlocks = kVectors == 1 ? 8 : 4;
@@ -128,34 +128,27 @@ void WeighRows(const FenwickShape& shape, const FenwickTail& tail, const Fenwick
   }
 }
 
-// Adds pages [page, page + kPages) to the accumulators of queries from `first`, columns from
-// `column`.
-template <size_t kQueries, size_t kPages, size_t kBlocks, typename T>
-HWY_INLINE void ReadPages(const FenwickShape& shape, const ReadTables& tables, size_t first,
-                          size_t page, size_t column, Block (&total)[kQueries][kBlocks]) {
-  Block sum[kQueries][kPages][kBlocks];
-  for (auto& pages : sum) {
-    for (auto& row : pages) {
-      for (Block& block : row) block = ZeroBlock();
-    }
+// Adds a page to the accumulators of queries from `first`, columns from `column`.
+template <size_t kQueries, size_t kBlocks, typename T>
+HWY_INLINE void ReadPage(const FenwickShape& shape, const ReadTables& tables, size_t first,
+                         size_t page, size_t column, Block (&total)[kQueries][kBlocks]) {
+  Block sum[kQueries][kBlocks];
+  for (auto& row : sum) {
+    for (Block& block : row) block = ZeroBlock();
   }
   const size_t stride = shape.padded_value();
+  const T* matrix = reinterpret_cast<const T*>(tables.page[page]) + column;
   for (size_t i = 0; i < shape.key_dim; ++i) {
-    for (size_t p = 0; p < kPages; ++p) {
-      const T* from = reinterpret_cast<const T*>(tables.page[page + p]) + i * stride + column;
-      Block m[kBlocks];
-      for (size_t b = 0; b < kBlocks; ++b) m[b] = LoadBlock(from + b * kBlock);
-      for (size_t a = 0; a < kQueries; ++a) {
-        const Block q = SetBlock(tables.query[(first + a) * tables.query_stride + i]);
-        for (size_t b = 0; b < kBlocks; ++b) sum[a][p][b] = MulAdd(q, m[b], sum[a][p][b]);
-      }
+    Block m[kBlocks];
+    for (size_t b = 0; b < kBlocks; ++b) m[b] = LoadBlock(matrix + i * stride + b * kBlock);
+    for (size_t a = 0; a < kQueries; ++a) {
+      const Block q = SetBlock(tables.query[(first + a) * tables.query_stride + i]);
+      for (size_t b = 0; b < kBlocks; ++b) sum[a][b] = MulAdd(q, m[b], sum[a][b]);
     }
   }
   for (size_t a = 0; a < kQueries; ++a) {
-    for (size_t p = 0; p < kPages; ++p) {
-      const Block weight = SetBlock(tables.page_weight[first + a][page + p]);
-      for (size_t b = 0; b < kBlocks; ++b) total[a][b] = MulAdd(weight, sum[a][p][b], total[a][b]);
-    }
+    const Block weight = SetBlock(tables.page_weight[first + a][page]);
+    for (size_t b = 0; b < kBlocks; ++b) total[a][b] = MulAdd(weight, sum[a][b], total[a][b]);
   }
 }
 
@@ -168,14 +161,8 @@ HWY_INLINE void ReadTile(const FenwickShape& shape, const FenwickTail& tail,
   for (auto& row : total) {
     for (Block& block : row) block = ZeroBlock();
   }
-  size_t page = 0;
-  if constexpr (kQueries == 1 && kBlocks < kSingleBlocks) {
-    for (; page + 2 <= tables.pages; page += 2) {
-      ReadPages<kQueries, 2, kBlocks, T>(shape, tables, first, page, column, total);
-    }
-  }
-  for (; page < tables.pages; ++page) {
-    ReadPages<kQueries, 1, kBlocks, T>(shape, tables, first, page, column, total);
+  for (size_t page = 0; page < tables.pages; ++page) {
+    ReadPage<kQueries, kBlocks, T>(shape, tables, first, page, column, total);
   }
   for (size_t a = 0; a < kQueries; ++a) {
     for (size_t s = 0; s < tables.rows[first + a]; ++s) {
