@@ -37,7 +37,7 @@ AlignedBuffer<float> RandomParameters::TakeVector(std::string_view name,
   size_t count = 1;
   for (size_t extent : shape) count *= extent;
   bytes_ += count * sizeof(float);
-  return Fill(name, count, {});
+  return Fill(name, count, shape.size() > 3 ? Range{-1.0f, 1.0f} : Range{});
 }
 
 Linear RandomParameters::TakeLinear(const std::vector<LinearPart>& parts, size_t inputs) {

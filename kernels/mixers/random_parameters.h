@@ -17,7 +17,9 @@ namespace rivulet {
 
 // Answers whatever is asked for, so it need not know what a mixer's tensors are called. Optional
 // tensors are absent. Vectors are uniform around one, right for norms and harmless for decays,
-// gates and convolutions; linear maps keep their input's variance. `ranges` names exceptions.
+// gates and convolutions; of more than three dimensions around zero, since the projections of
+// hashes would else tell no vectors apart; linear maps keep their input's variance. `ranges` names
+// exceptions.
 class RandomParameters : public ParameterSource {
  public:
   struct Range {
