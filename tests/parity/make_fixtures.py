@@ -96,6 +96,8 @@ FIXTURES = {
     "linear_attn_random_exp": dict({**LINEAR, **LOW_RANK}, feature_map="random_exp", num_random_features=40, num_kv_heads=1),
     "linear_attn_random_relu": dict({**LINEAR, **LOW_RANK}, feature_map="random_relu", num_random_features=24, feature_map_bias=True,
                                     tie_feature_map_qk=True),
+    "mixture_state_spaces": dict(SMALL, model_type="gla", hidden_size=24, intermediate_size=32, num_hidden_layers=2, layer_types=["h3", "mamba"], layer_config=[
+        dict(head_dim=2, d_state=8), dict(state_size=4, time_step_rank=2, expand=2, conv_kernel=4, use_bias=False, use_conv_bias=True)]),
     "mamba2_hf": dict(HF, tie_word_embeddings=True),
     "mamba2_hf_groups": dict(HF, n_groups=2, time_step_limit=[0.05, 0.5]),
     "mamba2_hf_groups_full_norm": dict(HF, n_groups=2),
@@ -317,7 +319,7 @@ def add_softmax_attention(w, c, p):
 ADD = {"softmax_attention": add_softmax_attention, "transformer": add_softmax_attention, "delta_net": add_delta_net, "gated_deltanet": add_gated_deltanet,
        "h_gated_deltanet": add_log_linear_gated_deltanet, "log_linear_gated_deltanet": add_log_linear_gated_deltanet,
        "hla": add_hla, "anna": add_anna, "gla": add_gla, "retnet": add_retnet, "linear_attn": add_linear_attn, "mamba2": add_mamba2,
-       "mamba": add_mamba, "falcon_mamba": add_mamba}
+       "mamba": add_mamba, "falcon_mamba": add_mamba, "h3": add_h3}
 
 
 def add_mlp(w, c, p, fused):

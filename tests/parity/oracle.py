@@ -430,7 +430,7 @@ def layer_softmax_attention(W, c, x):
 LAYERS = {"softmax_attention": layer_softmax_attention, "transformer": layer_softmax_attention, "delta_net": layer_delta_net, "gated_deltanet": layer_gated_deltanet,
           "h_gated_deltanet": layer_gated_deltanet, "log_linear_gated_deltanet": layer_gated_deltanet,
           "hla": layer_hla, "anna": layer_anna, "gla": layer_gla, "retnet": layer_retnet, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2,
-          "mamba": layer_mamba, "falcon_mamba": layer_mamba}
+          "mamba": layer_mamba, "falcon_mamba": layer_mamba, "h3": layer_h3}
 
 
 # ---------------------------------------------------------------- whole models
