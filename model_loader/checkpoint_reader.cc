@@ -163,10 +163,8 @@ const StoredTensor* CheckpointReader::Take(const std::string& name,
     return nullptr;
   }
   taken->second = true;
-  if (first) {
-    parameters_ += tensor->elements;
-    bytes_taken_ += tensor->bytes;
-  }
+  parameters_ += tensor->elements;
+  bytes_taken_ += tensor->bytes;
   return tensor;
 }
 
