@@ -5,7 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "kernels/base/check.h"
 
 namespace rivulet {
 namespace {
@@ -114,24 +113,10 @@ double BenchSessions::bytes_a_token() const {
   const double running = RunningBytes(layout_);
   const double read = static_cast<double>(pages() * layout_.page_bytes()) +
                       (checkpoint - running) * (1.0 + 2.0 / kFoldInterval) + 2.0 * running;
-  return read + (tail - running) / 2.0 + FoldedPageBytes() / kFoldInterval;
-}
-
-// What the next fold reads and writes.
-double BenchSessions::FoldedPageBytes() const {
-  const PageKind& kind = layout_.page_kind();
-  const uint64_t chunk = sessions_[0].position / kFoldInterval;
-  double pages = kind.rule == PageRule::kNone ? 0.0 : 1.0;
-  const uint32_t made = CarryPage(chunk, std::max(1u, kind.levels));
-  for (uint32_t p = 0; p < kind.levels; ++p) {
-    if (!HasPage(chunk, p, kind.levels)) continue;
-    if (p <= made) {
-      pages += 1.0;
-    } else if (kind.rule == PageRule::kRewrittenFenwick) {
-      pages += 2.0;
-    }
-  }
-  return pages * static_cast<double>(layout_.page_bytes());
+  const double folded = static_cast<double>(
+      layout_.page_bytes() *
+      PagesMovedByFold(layout_.page_kind(), sessions_[0].position / kFoldInterval));
+  return read + (tail - running) / 2.0 + folded / kFoldInterval;
 }
 
 }  // namespace rivulet

@@ -48,7 +48,6 @@ class BenchSessions {
 
  private:
   void MoveTo(uint64_t position, SuiteSession& session);
-  double FoldedPageBytes() const;
 
   const StateLayout& layout_;
   std::vector<uint64_t> positions_;

@@ -75,6 +75,19 @@ absl::Status CheckPages(const PageKind& kind, const SegmentPages& pages, uint64_
       " to ", chunk + folds, " are needed"));
 }
 
+uint64_t PagesMovedByFold(const PageKind& kind, uint64_t chunk) {
+  if (kind.rule == PageRule::kNone) return 0;
+  uint64_t moved = 1;
+  if (!kind.fenwick()) return moved;
+  const uint32_t made = CarryPage(chunk, kind.levels);
+  for (uint32_t p = 0; p < kind.levels; ++p) {
+    if (!HasPage(chunk, p, kind.levels)) continue;
+    if (p <= made) ++moved;
+    if (p > made && kind.rule == PageRule::kRewrittenFenwick) moved += 2;
+  }
+  return moved;
+}
+
 PageTable::PageTable(const PageKind& kind, PageSource& source) : kind_(kind), source_(&source) {
   if (kind.fenwick()) table_.assign(kind.levels, kNoPage);
 }

@@ -47,6 +47,10 @@ uint64_t MostPages(const PageKind& kind, uint64_t tokens, uint64_t segment);
 absl::Status CheckPages(const PageKind& kind, const SegmentPages& pages, uint64_t position,
                         size_t tokens);
 
+// Pages that the fold of a session's chunk number `chunk` reads and writes, each counted for
+// either: for estimates of the bytes that it moves.
+uint64_t PagesMovedByFold(const PageKind& kind, uint64_t chunk);
+
 class PageTable {
  public:
   // An empty table, of a session without tokens. `source` must outlive it.

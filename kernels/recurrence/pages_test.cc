@@ -219,6 +219,16 @@ TEST(PagesTest, APageTableThatDoesNotFitThePositionIsNamed) {
   EXPECT_FALSE(CheckPages(other_levels, *table.Plan(0, 1), 0, 1).ok());
 }
 
+TEST(PagesTest, AFoldMovesWhatItMakesTakesUpAndRewrites) {
+  const PageKind rewritten{PageRule::kRewrittenFenwick, 17, 0};
+  EXPECT_EQ(PagesMovedByFold({}, 5), 0u);
+  EXPECT_EQ(PagesMovedByFold({PageRule::kAppended, 0, 0}, 5), 1u);
+  EXPECT_EQ(PagesMovedByFold(kManyLevels, 0b1100), 1u);
+  EXPECT_EQ(PagesMovedByFold(kManyLevels, 0b1011), 3u);
+  EXPECT_EQ(PagesMovedByFold(rewritten, 0b1011), 5u);
+  EXPECT_EQ(PagesMovedByFold({PageRule::kFenwick, 1, 0}, 9), 2u);
+}
+
 TEST(PagesTest, AFailedPlanChangesNothing) {
   for (const PageKind& kind : {kFewLevels, PageKind{PageRule::kAppended, 0, 0}}) {
     CountingSource source;

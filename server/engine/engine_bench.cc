@@ -7,10 +7,11 @@
 //
 // Decode: every stream samples one token a step, all in one step. Prefill: one prompt, in steps of
 // --prefill-step tokens. Beside each stand the bytes that a step must move at least (weights once;
-// of each stream's state the checkpoint once and half a tail a token, and a checkpoint read and
-// written once in kFoldInterval tokens) and their share of what this machine's memory gives,
-// measured in the same run by reading 1 GiB with the same number of threads. A model that fits
-// the caches can pass 100 %. Exit codes: 0, 2 for wrong flags, 1 for all else.
+// of each stream's state the checkpoint and its pages once and half a tail a token, and once in
+// kFoldInterval tokens a checkpoint and what a fold reads and writes of pages) and their share of
+// what this machine's memory gives, measured in the same run by reading 1 GiB with the same number
+// of threads. A model that fits the caches can pass 100 %. Exit codes: 0, 2 for wrong flags, 1 for
+// all else.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -27,12 +28,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "kernels/base/check.h"
 #include "kernels/base/machine.h"
 #include "kernels/base/status.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/base/version.h"
 #include "kernels/ops/linear/machine_limits.h"
+#include "kernels/recurrence/pages.h"
 #include "kernels/recurrence/recurrence.h"
 #include "model_loader/json.h"
 #include "model_loader/loaded_model.h"
@@ -47,6 +48,8 @@ ABSL_FLAG(uint32_t, threads, 0, "threads; 0: one for each core");
 ABSL_FLAG(uint64_t, state_memory, uint64_t{4} << 30, "bytes for all state slots");
 ABSL_FLAG(std::string, dtype, "auto", "weights: auto, fp32 or bf16");
 ABSL_FLAG(std::string, state_dtype, "fp32", "checkpoints: fp32 or bf16");
+ABSL_FLAG(std::string, level_overflow, "error",
+          "log-linear models beyond their levels: error, or clamp as rivulet-server does");
 ABSL_FLAG(std::string, streams, "1,8,64", "numbers of streams to decode at once; empty: none");
 ABSL_FLAG(std::string, contexts, "", "contexts (tokens) at which to time decode; ascending");
 ABSL_FLAG(uint32_t, tokens, 128, "decode steps to time at each point");
@@ -79,6 +82,8 @@ Spread SpreadOf(std::vector<double> seconds) {
 struct Stream {
   uint32_t checkpoint = 0;
   uint32_t tail = 0;
+  std::vector<PageTable> tables;  // of each kind that the model has
+  std::vector<SegmentPages> planned;
   uint64_t position = 0;
   uint32_t last_token = 0;
 };
@@ -87,7 +92,8 @@ class Bench {
  public:
   Bench(std::shared_ptr<const LoadedModel> model, size_t threads);
 
-  absl::Status Start();
+  // Every stream holds at most `longest` tokens.
+  absl::Status Start(uint64_t longest);
   absl::Status RunDecode(size_t streams);
   absl::Status RunPrefill(size_t tokens);
   absl::Status RunContexts(const std::vector<size_t>& contexts);
@@ -96,13 +102,14 @@ class Bench {
 
  private:
   absl::StatusOr<Stream> NewStream();
-  void End(const Stream& stream);
+  void End(Stream& stream);
   absl::Status Feed(Stream& stream, size_t tokens);
   absl::Status DecodeOnce(std::vector<Stream>& streams);
   absl::StatusOr<std::vector<double>> TimeDecode(std::vector<Stream>& streams, size_t steps);
   Json Profile(size_t steps) const;
   double WeightBytes() const;
-  double StateBytesPerToken() const;
+  uint64_t StateBytes(const Stream& stream) const;
+  double StateBytesPerToken(const Stream& stream) const;
 
   std::shared_ptr<const LoadedModel> model_;
   size_t threads_;
@@ -113,9 +120,25 @@ class Bench {
   Json results_;
 };
 
-constexpr const char* kFlagNames[] = {
-    "model",    "random-config", "threads", "state-memory", "dtype", "state-dtype", "streams",
-    "contexts", "tokens",        "prefill", "prefill-step", "json",  "help"};
+// Streams of several contexts are timed this often, so many steps at a time.
+constexpr size_t kTurns = 16;
+size_t StepsOfTurn() { return std::max<size_t>(kTurns, absl::GetFlag(FLAGS_tokens) / kTurns); }
+
+// The most tokens that a stream of this command comes to hold.
+uint64_t LongestStream(const std::vector<size_t>& contexts) {
+  uint64_t longest = kFoldInterval + kFoldInterval + absl::GetFlag(FLAGS_tokens);
+  longest = std::max<uint64_t>(
+      longest, uint64_t{absl::GetFlag(FLAGS_prefill_step)} + absl::GetFlag(FLAGS_prefill));
+  for (const size_t context : contexts) {
+    longest = std::max<uint64_t>(longest, context + kTurns * (kFoldInterval + StepsOfTurn()));
+  }
+  return longest;
+}
+
+constexpr const char* kFlagNames[] = {"model",    "random-config", "threads",        "state-memory",
+                                      "dtype",    "state-dtype",   "level-overflow", "streams",
+                                      "contexts", "tokens",        "prefill",        "prefill-step",
+                                      "json",     "help"};
 
 // A name may have dashes or underscores. Null: no such flag; the libraries we link define some too.
 absl::CommandLineFlag* FindFlag(std::string name) {
@@ -179,8 +202,21 @@ std::string Command(int argc, char** argv) {
 Bench::Bench(std::shared_ptr<const LoadedModel> model, size_t threads)
     : model_(std::move(model)), threads_(threads) {}
 
-absl::Status Bench::Start() {
+absl::Status CheckLength(const LoadedModel& model, uint64_t longest) {
+  for (const LoadedLayer& layer : model.layers) {
+    if (longest <= layer.mixer->max_tokens()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the levels of ", model.name, " reach ", layer.mixer->max_tokens(),
+                     " tokens and streams would hold ", longest,
+                     ": ask for less, or give --level-overflow clamp"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Bench::Start(uint64_t longest) {
+  RIVULET_RETURN_IF_ERROR(CheckLength(*model_, longest));
   EngineOptions options;
+  options.state_context = longest;
   options.threads = threads_;
   options.state_memory = absl::GetFlag(FLAGS_state_memory);
   ThreadPool pool(threads_);
@@ -192,8 +228,10 @@ absl::Status Bench::Start() {
                        {"state_dtype", DTypeName(model_->state_dtype)},
                        {"weight_bytes_per_step", WeightBytes()},
                        {"checkpoint_bytes", engine_->capacity().checkpoint_bytes},
-                       {"tail_bytes", engine_->capacity().tail_bytes},
-                       {"state_bytes_per_token", StateBytesPerToken()}};
+                       {"tail_bytes", engine_->capacity().tail_bytes}};
+  for (const PageCapacity& pages : engine_->capacity().pages) {
+    results_["model"]["page_bytes"].push_back(pages.page_bytes);
+  }
   results_["machine"] = {{"processor", ProcessorName()},
                          {"threads", threads_},
                          {"simd", RecurrenceTarget()},
@@ -208,25 +246,55 @@ double Bench::WeightBytes() const {
   return (static_cast<double>(model_->parameters) - table) * DTypeSize(model_->weight_dtype);
 }
 
-double Bench::StateBytesPerToken() const {
+uint64_t Bench::StateBytes(const Stream& stream) const {
   const StateCapacity& capacity = engine_->capacity();
-  return capacity.checkpoint_bytes * (1.0 + 2.0 / kFoldInterval) + capacity.tail_bytes / 2.0;
+  uint64_t bytes = capacity.checkpoint_bytes;
+  for (size_t kind = 0; kind < capacity.pages.size(); ++kind) {
+    bytes += stream.tables[kind].pages() * capacity.pages[kind].page_bytes;
+  }
+  return bytes;
+}
+
+double Bench::StateBytesPerToken(const Stream& stream) const {
+  const StateCapacity& capacity = engine_->capacity();
+  uint64_t folded = 2 * capacity.checkpoint_bytes;
+  for (const PageCapacity& pages : capacity.pages) {
+    folded += pages.page_bytes * PagesMovedByFold(pages.kind, stream.position / kFoldInterval);
+  }
+  return static_cast<double>(StateBytes(stream)) + static_cast<double>(folded) / kFoldInterval +
+         static_cast<double>(capacity.tail_bytes) / 2.0;
 }
 
 absl::StatusOr<Stream> Bench::NewStream() {
   Stream stream;
   RIVULET_ASSIGN_OR_RETURN(stream.checkpoint, engine_->AcquireCheckpoint());
   RIVULET_ASSIGN_OR_RETURN(stream.tail, engine_->AcquireTail());
+  for (size_t kind = 0; kind < engine_->capacity().pages.size(); ++kind) {
+    stream.tables.emplace_back(engine_->capacity().pages[kind].kind, engine_->pages(kind));
+  }
+  stream.planned.resize(stream.tables.size());
   return stream;
 }
 
-void Bench::End(const Stream& stream) {
+void Bench::End(Stream& stream) {
   engine_->ReleaseCheckpoint(stream.checkpoint);
   engine_->ReleaseTail(stream.tail);
+  stream.tables.clear();
 }
 
-Segment NextSegment(const Stream& stream, size_t first_token, size_t tokens) {
-  return {first_token, tokens, stream.position, stream.checkpoint, stream.checkpoint, stream.tail};
+// Holds until Advance.
+absl::StatusOr<Segment> PlanSegment(Stream& stream, size_t first_token, size_t tokens) {
+  for (size_t kind = 0; kind < stream.tables.size(); ++kind) {
+    RIVULET_ASSIGN_OR_RETURN(stream.planned[kind],
+                             stream.tables[kind].Plan(stream.position, tokens));
+  }
+  return Segment{first_token,       tokens,      stream.position,      stream.checkpoint,
+                 stream.checkpoint, stream.tail, stream.planned.data()};
+}
+
+void Advance(Stream& stream, size_t tokens) {
+  for (PageTable& table : stream.tables) table.Commit();
+  stream.position += tokens;
 }
 
 // A prompt of arbitrary tokens, in steps of --prefill-step.
@@ -237,9 +305,9 @@ absl::Status Bench::Feed(Stream& stream, size_t tokens) {
     for (size_t i = 0; i < count; ++i) {
       plan.tokens.push_back((stream.position + i) * 7919 % engine_->vocab_size());
     }
-    plan.rows.emplace_back().segment = NextSegment(stream, 0, count);
+    RIVULET_ASSIGN_OR_RETURN(plan.rows.emplace_back().segment, PlanSegment(stream, 0, count));
     RIVULET_RETURN_IF_ERROR(engine_->Step(plan).rows[0].status);
-    stream.position += count;
+    Advance(stream, count);
     tokens -= count;
   }
   return absl::OkStatus();
@@ -250,7 +318,7 @@ absl::Status Bench::DecodeOnce(std::vector<Stream>& streams) {
   for (size_t s = 0; s < streams.size(); ++s) {
     plan.tokens.push_back(streams[s].last_token);
     StepRow& row = plan.rows.emplace_back();
-    row.segment = NextSegment(streams[s], s, 1);
+    RIVULET_ASSIGN_OR_RETURN(row.segment, PlanSegment(streams[s], s, 1));
     row.sample = true;
     row.spec.params = &sampling_;
     row.spec.index = s;
@@ -260,7 +328,7 @@ absl::Status Bench::DecodeOnce(std::vector<Stream>& streams) {
   for (size_t s = 0; s < streams.size(); ++s) {
     RIVULET_RETURN_IF_ERROR(result.rows[s].status);
     streams[s].last_token = result.rows[s].token;
-    ++streams[s].position;
+    Advance(streams[s], 1);
   }
   return absl::OkStatus();
 }
@@ -293,20 +361,21 @@ absl::Status Bench::RunDecode(size_t count) {
     RIVULET_ASSIGN_OR_RETURN(Stream stream, NewStream());
     // Streams fold at different steps, as in a server.
     RIVULET_RETURN_IF_ERROR(Feed(stream, 1 + s % kFoldInterval));
-    streams.push_back(stream);
+    streams.push_back(std::move(stream));
   }
   const size_t steps = absl::GetFlag(FLAGS_tokens);
   RIVULET_ASSIGN_OR_RETURN(const std::vector<double> seconds, TimeDecode(streams, steps));
   const Spread step = SpreadOf(seconds);
   const double total = std::accumulate(seconds.begin(), seconds.end(), 0.0);
-  const double bytes = WeightBytes() + count * StateBytesPerToken();
+  double bytes = WeightBytes();
+  for (const Stream& stream : streams) bytes += StateBytesPerToken(stream);
   results_["decode"].push_back({{"streams", count},
                                 {"tokens_per_second", count * steps / total},
                                 {"step_seconds", {step.p10, step.median, step.p90}},
                                 {"bytes_per_step", bytes},
                                 {"bandwidth_share", bytes / (total / steps) / bandwidth_},
                                 {"parts_seconds", Profile(steps)}});
-  for (const Stream& stream : streams) End(stream);
+  for (Stream& stream : streams) End(stream);
   return absl::OkStatus();
 }
 
@@ -329,13 +398,13 @@ absl::Status Bench::RunPrefill(size_t tokens) {
 // A stream for each context. They are timed in turns, so that whatever else the machine does falls
 // on all of them.
 absl::Status Bench::RunContexts(const std::vector<size_t>& contexts) {
-  constexpr size_t kTurns = 16;
-  const size_t steps = std::max<size_t>(kTurns, absl::GetFlag(FLAGS_tokens) / kTurns);
-  std::vector<std::vector<Stream>> streams(contexts.size(), std::vector<Stream>(1));
+  const size_t steps = StepsOfTurn();
+  std::vector<std::vector<Stream>> streams(contexts.size());
   std::vector<std::vector<double>> seconds(contexts.size());
   for (size_t i = 0; i < contexts.size(); ++i) {
-    RIVULET_ASSIGN_OR_RETURN(streams[i][0], NewStream());
-    RIVULET_RETURN_IF_ERROR(Feed(streams[i][0], contexts[i]));
+    RIVULET_ASSIGN_OR_RETURN(Stream stream, NewStream());
+    RIVULET_RETURN_IF_ERROR(Feed(stream, contexts[i]));
+    streams[i].push_back(std::move(stream));
   }
   for (size_t turn = 0; turn < kTurns; ++turn) {
     for (size_t i = 0; i < contexts.size(); ++i) {
@@ -345,8 +414,9 @@ absl::Status Bench::RunContexts(const std::vector<size_t>& contexts) {
   }
   for (size_t i = 0; i < contexts.size(); ++i) {
     const Spread step = SpreadOf(seconds[i]);
-    results_["contexts"].push_back(
-        {{"context", contexts[i]}, {"token_seconds", {step.p10, step.median, step.p90}}});
+    results_["contexts"].push_back({{"context", contexts[i]},
+                                    {"state_bytes", StateBytes(streams[i][0])},
+                                    {"token_seconds", {step.p10, step.median, step.p90}}});
     End(streams[i][0]);
   }
   return absl::OkStatus();
@@ -385,9 +455,10 @@ void Bench::Print() const {
   }
   for (const Json& row : results_.value("contexts", Json::array())) {
     const Json& token = row["token_seconds"];
-    std::printf("context %8d  %.3f ms a token (%.3f to %.3f)\n", row["context"].get<int>(),
-                1e3 * token[1].get<double>(), 1e3 * token[0].get<double>(),
-                1e3 * token[2].get<double>());
+    std::printf("context %8d  %.3f ms a token (%.3f to %.3f)  state %.3f MB\n",
+                row["context"].get<int>(), 1e3 * token[1].get<double>(),
+                1e3 * token[0].get<double>(), 1e3 * token[2].get<double>(),
+                row["state_bytes"].get<double>() / 1e6);
   }
 }
 
@@ -416,6 +487,9 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> LoadFlaggedModel() {
     RIVULET_ASSIGN_OR_RETURN(options.weight_dtype, ParseDType(absl::GetFlag(FLAGS_dtype)));
   }
   RIVULET_ASSIGN_OR_RETURN(options.mixer.state_dtype, ParseDType(absl::GetFlag(FLAGS_state_dtype)));
+  if (absl::GetFlag(FLAGS_level_overflow) == "clamp") {
+    options.mixer.level_overflow = LevelOverflow::kClamp;
+  }
   const std::string config_file = absl::GetFlag(FLAGS_random_config);
   if (!config_file.empty()) {
     RIVULET_ASSIGN_OR_RETURN(const Json config, ReadJsonObject(config_file, 1 << 20));
@@ -433,8 +507,15 @@ absl::Status CheckFlags() {
   RIVULET_RETURN_IF_ERROR(ParseDType(absl::GetFlag(FLAGS_state_dtype)).status());
   const std::string dtype = absl::GetFlag(FLAGS_dtype);
   if (dtype != "auto") RIVULET_RETURN_IF_ERROR(ParseDType(dtype).status());
-  if (absl::GetFlag(FLAGS_tokens) == 0 || absl::GetFlag(FLAGS_prefill_step) == 0) {
-    return absl::InvalidArgumentError("--tokens and --prefill-step must be at least 1");
+  const uint32_t step = absl::GetFlag(FLAGS_prefill_step);
+  if (absl::GetFlag(FLAGS_tokens) == 0 || step == 0 || step > kLongestSegment) {
+    return absl::InvalidArgumentError(absl::StrCat("--tokens must be at least 1, --prefill-step ",
+                                                   step, " from 1 to ", kLongestSegment));
+  }
+  const std::string overflow = absl::GetFlag(FLAGS_level_overflow);
+  if (overflow != "error" && overflow != "clamp") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--level-overflow '", overflow, "' is neither error nor clamp"));
   }
   if (absl::GetFlag(FLAGS_model).empty() == absl::GetFlag(FLAGS_random_config).empty()) {
     return absl::InvalidArgumentError("give --model DIRECTORY or --random-config FILE");
@@ -449,7 +530,7 @@ absl::Status Run(const std::string& command) {
   size_t threads = absl::GetFlag(FLAGS_threads);
   if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
   Bench bench(std::move(model), threads);
-  RIVULET_RETURN_IF_ERROR(bench.Start());
+  RIVULET_RETURN_IF_ERROR(bench.Start(LongestStream(contexts)));
   for (size_t count : streams) RIVULET_RETURN_IF_ERROR(bench.RunDecode(count));
   if (absl::GetFlag(FLAGS_prefill) > 0) {
     RIVULET_RETURN_IF_ERROR(bench.RunPrefill(absl::GetFlag(FLAGS_prefill)));
