@@ -67,18 +67,21 @@ std::string MixerOf(const std::string& model_type) {
   return model_type == "transformer" ? kSoftmax : model_type;
 }
 
+absl::Status CheckAttn(const json& config) {
+  if (!config["attn"].is_object()) {
+    return FieldError(config, "attn", "it must be an object with layers and num_heads, or null");
+  }
+  if (!HasField(config, "layer_types")) return absl::OkStatus();
+  return FieldError(config, "attn",
+                    "layer_types says which mixer each layer has; keep one of them");
+}
+
 // Which layers `attn` makes softmax attention; none without it.
 absl::StatusOr<std::vector<bool>> AttentionLayers(const json& config, size_t layers) {
   std::vector<bool> chosen(layers, false);
   if (!HasField(config, "attn")) return chosen;
+  RIVULET_RETURN_IF_ERROR(CheckAttn(config));
   const json& attn = config["attn"];
-  if (!attn.is_object()) {
-    return FieldError(config, "attn", "it must be an object with layers and num_heads, or null");
-  }
-  if (HasField(config, "layer_types")) {
-    return FieldError(config, "attn",
-                      "layer_types says which mixer each layer has; keep one of them");
-  }
   if (!HasField(attn, "layers")) return FieldError(attn, "layers", "attn needs a list of layers");
   RIVULET_ASSIGN_OR_RETURN(const std::vector<double> list, NumberListField(attn, "layers"));
   for (const double layer : list) {

@@ -49,33 +49,31 @@ absl::StatusOr<json> ParseAttention(const json& config, size_t hidden) {
   return attention;
 }
 
-// mamba_n_heads · mamba_d_head = mamba_expand · hidden_size, the head size being "auto" at times.
-absl::Status ParseMambaHeads(const json& config, size_t hidden, json& mamba) {
-  RIVULET_ASSIGN_OR_RETURN(const size_t heads, SizeField(config, "mamba_n_heads", 128));
-  RIVULET_ASSIGN_OR_RETURN(const size_t expand, SizeField(config, "mamba_expand", 2, 1, 64));
-  const size_t inner = expand * hidden;
+// mamba_n_heads · mamba_d_head must be `inner`, the head size being absent or "auto" at times.
+absl::StatusOr<size_t> MambaHeadDim(const json& config, size_t heads, size_t inner) {
   if (inner % heads != 0) {
     return FieldError(config, "mamba_n_heads",
                       absl::StrCat("must divide mamba_expand times hidden_size, ", inner));
   }
   const bool derived = !HasField(config, "mamba_d_head") || config["mamba_d_head"] == "auto";
-  size_t head_dim = inner / heads;
-  if (!derived) {
-    RIVULET_ASSIGN_OR_RETURN(head_dim, SizeField(config, "mamba_d_head", std::nullopt));
-  }
-  if (heads * head_dim != inner) {
-    return FieldError(
-        config, "mamba_d_head",
-        absl::StrCat("times mamba_n_heads ", heads, " it must be mamba_expand times hidden_size, ",
-                     inner, "; or \"auto\""));
-  }
+  if (derived) return inner / heads;
+  RIVULET_ASSIGN_OR_RETURN(const size_t dim, SizeField(config, "mamba_d_head", std::nullopt));
+  if (heads * dim == inner) return dim;
+  return FieldError(config, "mamba_d_head",
+                    absl::StrCat("times mamba_n_heads ", heads, " it must be mamba_expand times ",
+                                 "hidden_size, ", inner, "; or \"auto\""));
+}
+
+absl::Status ParseMambaHeads(const json& config, size_t hidden, json& mamba) {
+  RIVULET_ASSIGN_OR_RETURN(const size_t heads, SizeField(config, "mamba_n_heads", 128));
+  RIVULET_ASSIGN_OR_RETURN(const size_t expand, SizeField(config, "mamba_expand", 2, 1, 64));
   RIVULET_ASSIGN_OR_RETURN(const size_t groups, SizeField(config, "mamba_n_groups", 1));
   if (heads % groups != 0) {
     return FieldError(config, "mamba_n_groups",
                       absl::StrCat("must divide mamba_n_heads ", heads, " without remainder"));
   }
+  RIVULET_ASSIGN_OR_RETURN(mamba["head_dim"], MambaHeadDim(config, heads, expand * hidden));
   mamba["num_heads"] = heads;
-  mamba["head_dim"] = head_dim;
   mamba["n_groups"] = groups;
   mamba["expand"] = expand;
   return absl::OkStatus();
@@ -102,16 +100,21 @@ GatedMlpSpec SharedMlp(size_t layer, size_t intermediate) {
           HfName(layer, "shared_mlp.output_linear")};
 }
 
-absl::StatusOr<FeedForwardSpec> ParseFeedForward(const json& config, size_t layer) {
-  RIVULET_ASSIGN_OR_RETURN(const size_t shared,
-                           SizeField(config, "shared_intermediate_size", 1024));
+// Sizes of the experts; none at all where `experts` is 0.
+absl::StatusOr<MixtureOfExpertsSpec> ParseExperts(const json& config) {
   MixtureOfExpertsSpec spec;
   RIVULET_ASSIGN_OR_RETURN(spec.experts,
                            SizeField(config, "num_local_experts", 8, 0, kMostExperts));
-  if (spec.experts == 0) return SharedMlp(layer, shared);
+  if (spec.experts == 0) return spec;
   RIVULET_ASSIGN_OR_RETURN(spec.experts_per_token,
                            SizeField(config, "num_experts_per_tok", 2, 1, spec.experts));
   RIVULET_ASSIGN_OR_RETURN(spec.intermediate, SizeField(config, "intermediate_size", std::nullopt));
+  return spec;
+}
+
+// transformers 5 renamed the experts' tensors, though it still writes the first names.
+FeedForwardSpec NameFeedForward(size_t layer, MixtureOfExpertsSpec spec, size_t shared) {
+  if (spec.experts == 0) return SharedMlp(layer, shared);
   spec.router = {HfName(layer, "block_sparse_moe.router.layer"),
                  HfName(layer, "block_sparse_moe.router")};
   spec.gate_up = {HfName(layer, "block_sparse_moe.input_linear.weight"),
@@ -126,6 +129,9 @@ absl::Status AddLayers(const json& config, ModelSpec& spec) {
   RIVULET_ASSIGN_OR_RETURN(const std::vector<std::string> types, LayerTypes(config));
   RIVULET_ASSIGN_OR_RETURN(const json attention, ParseAttention(config, spec.hidden));
   RIVULET_ASSIGN_OR_RETURN(const json mamba, ParseMamba(config, spec.hidden));
+  RIVULET_ASSIGN_OR_RETURN(const MixtureOfExpertsSpec experts, ParseExperts(config));
+  RIVULET_ASSIGN_OR_RETURN(const size_t shared,
+                           SizeField(config, "shared_intermediate_size", 1024));
   for (size_t i = 0; i < types.size(); ++i) {
     LayerSpec layer = HfLayer(i, NormSpec::Kind::kRms);
     if (IsMamba(types[i])) {
@@ -135,7 +141,7 @@ absl::Status AddLayers(const json& config, ModelSpec& spec) {
     } else {
       SetHfAttention(i, attention, layer);
     }
-    RIVULET_ASSIGN_OR_RETURN(layer.feed_forward, ParseFeedForward(config, i));
+    layer.feed_forward = NameFeedForward(i, experts, shared);
     spec.layers.push_back(std::move(layer));
   }
   return absl::OkStatus();

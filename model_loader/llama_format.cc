@@ -2,6 +2,8 @@
 //
 // Llama in transformers (mixers.md 1), and Mistral, Qwen2 and Qwen3, which differ by biases, norms
 // of q and k, and a sliding window. max_position_embeddings and pretraining_tp change nothing here.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "kernels/mixers/json_fields.h"
@@ -31,15 +33,16 @@ absl::StatusOr<std::vector<size_t>> QwenWindows(const json& config, size_t layer
   RIVULET_ASSIGN_OR_RETURN(const bool uses, BoolField(config, "use_sliding_window", false));
   RIVULET_ASSIGN_OR_RETURN(const size_t first, SizeField(config, "max_window_layers", 28, 0));
   RIVULET_ASSIGN_OR_RETURN(const size_t window, SizeField(config, "sliding_window", 4096));
+  const auto named = std::find(types.begin(), types.end(), "sliding_attention");
+  if (named != types.end() && !uses) {
+    return FieldError(config, "use_sliding_window",
+                      absl::StrCat("it must be true, since layer_types has sliding_attention at ",
+                                   "entry ", named - types.begin()));
+  }
   std::vector<size_t> windows(layers, 0);
   for (size_t i = 0; i < layers; ++i) {
     const bool slides = types.empty() ? uses && i >= first : types[i] == "sliding_attention";
-    if (slides && !uses) {
-      return FieldError(config, "use_sliding_window",
-                        absl::StrCat("it must be true, since layer_types has sliding_attention at ",
-                                     "entry ", i));
-    }
-    windows[i] = slides ? window : 0;
+    if (slides) windows[i] = window;
   }
   return windows;
 }
