@@ -83,6 +83,16 @@ inline std::vector<TestModel> PagedTestModels() {
                       "mamba_n_heads": 5, "mamba_n_groups": 1, "mamba_d_state": 16,
                       "embedding_multiplier": 3.0, "residual_multiplier": 0.5,
                       "attention_multiplier": 0.3, "logits_scaling": 2.0})"},
+      {"LogLinear", R"({"model_type": "gla", "vocab_size": 101, "hidden_size": 48,
+                        "num_hidden_layers": 4, "intermediate_size": 75, "norm_eps": 1e-5,
+                        "layer_types": ["log_linear_mamba2", "h3", "h_gated_deltanet",
+                                        "softmax_attention"],
+                        "layer_config": [{"state_size": 16, "expand": 2, "head_dim": 24,
+                                          "num_heads": 4},
+                                         {"d_state": 10},
+                                         {"num_heads": 2, "head_dim": 12, "expand_v": 2,
+                                          "max_levels": 12},
+                                         {"num_heads": 4, "num_kv_heads": 2, "head_dim": 12}]})"},
   };
 }
 
