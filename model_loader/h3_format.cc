@@ -10,6 +10,7 @@
 #include "kernels/base/status.h"
 #include "kernels/mixers/json_fields.h"
 #include "model_loader/formats.h"
+#include "model_loader/layer_list.h"
 
 namespace rivulet {
 namespace {
@@ -68,6 +69,7 @@ LayerSpec NameLayer(size_t layer, size_t intermediate) {
 absl::Status AddLayers(const json& config, ModelSpec& spec) {
   RIVULET_ASSIGN_OR_RETURN(const size_t layers,
                            SizeField(config, "num_hidden_layers", std::nullopt, 1, kMostLayers));
+  RIVULET_RETURN_IF_ERROR(RefuseMixture(config, layers, "h3"));
   RIVULET_ASSIGN_OR_RETURN(const size_t intermediate,
                            SizeField(config, "intermediate_size", 4 * spec.hidden));
   RIVULET_ASSIGN_OR_RETURN(const std::set<size_t> chosen, ParseAttentionLayers(config, layers));

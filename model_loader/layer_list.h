@@ -22,6 +22,10 @@ absl::StatusOr<const nlohmann::json*> LayerList(const nlohmann::json& config, st
 absl::StatusOr<std::string> LayerListName(const nlohmann::json& list, std::string_view key,
                                           size_t layer);
 
+// For layouts whose layers are all alike: layer_types may be absent or name `mixer` throughout;
+// anything else would be a mixture, which needs a model_type in fla's layout.
+absl::Status RefuseMixture(const nlohmann::json& config, size_t layers, std::string_view mixer);
+
 }  // namespace rivulet
 
 #endif  // RIVULET_MODEL_LOADER_LAYER_LIST_H_

@@ -7,6 +7,7 @@
 #include "kernels/base/status.h"
 #include "kernels/mixers/json_fields.h"
 #include "model_loader/formats.h"
+#include "model_loader/layer_list.h"
 
 namespace rivulet {
 namespace {
@@ -32,6 +33,7 @@ absl::StatusOr<ModelSpec> ParseLogLinearMamba2Spec(const nlohmann::json& config)
   RIVULET_ASSIGN_OR_RETURN(const size_t layers,
                            SizeField(config, "num_hidden_layers", std::nullopt, 1, kMostLayers));
   RIVULET_ASSIGN_OR_RETURN(const size_t intermediate, ParseFlaIntermediate(config, spec.hidden));
+  RIVULET_RETURN_IF_ERROR(RefuseMixture(config, layers, "log_linear_mamba2"));
   spec.embeddings = "backbone.embeddings.weight";
   spec.final_norm.weight = "backbone.norm_f.weight";
   spec.lm_head = tied ? spec.embeddings : "lm_head.weight";

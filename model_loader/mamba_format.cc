@@ -11,6 +11,7 @@
 #include "kernels/base/status.h"
 #include "kernels/mixers/json_fields.h"
 #include "model_loader/formats.h"
+#include "model_loader/layer_list.h"
 
 namespace rivulet {
 namespace {
@@ -32,6 +33,7 @@ absl::StatusOr<ModelSpec> ParseBackbone(const json& config, const char* mixer, b
   RIVULET_ASSIGN_OR_RETURN(const bool tied, BoolField(config, "tie_word_embeddings", default_tied));
   RIVULET_ASSIGN_OR_RETURN(const size_t layers,
                            SizeField(config, "num_hidden_layers", std::nullopt, 1, kMostLayers));
+  RIVULET_RETURN_IF_ERROR(RefuseMixture(config, layers, mixer));
   spec.embeddings = "backbone.embeddings.weight";
   spec.embeddings_older_name = "backbone.embedding.weight";
   spec.final_norm.weight = "backbone.norm_f.weight";
