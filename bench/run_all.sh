@@ -39,3 +39,4 @@ for n in $counts; do
 done
 step 30 read_order taskset -c "$(cores 1)" "$bin/rivulet-read-order"
 step 150 contexts "$bin/rivulet-engine-bench" --model models/tales --threads "$n" --streams '' --prefill 0 --tokens 4096 --prefill-step 1024 --contexts 1000,10000,100000,1000000 --json "$out/contexts_$n.json"
+step 1200 mixers "$bin/rivulet-context-bench" --threads "$n" --json "$out/mixers_$n.json"
