@@ -9,8 +9,10 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -95,6 +97,67 @@ void CheckFar(SuiteSubject& subject, uint32_t levels, uint64_t tokens, double to
   }
   testing::Test::RecordProperty("relative_error", std::to_string(error / scale));
   EXPECT_LE(error, tolerance * scale);
+}
+
+// A session that is told its pages, for what SuiteSession does not do: forks.
+struct ForkedSession {
+  // A fork of itself that goes on in other slots.
+  ForkedSession Fork(SuiteSlots& slots, uint32_t other) const {
+    const LayerState state = slots.state();
+    std::memcpy(state.Tail<std::byte>(other, 0), state.Tail<std::byte>(slot, 0),
+                slots.layout().tail_bytes());
+    std::memcpy(state.Checkpoint<std::byte>(other, 0), state.Checkpoint<std::byte>(slot, 0),
+                slots.layout().checkpoint_bytes());
+    return {pages.Fork(), other, position};
+  }
+  // Its next inputs.rows tokens.
+  void Run(SuiteSubject& subject, SuiteSlots& slots, ConstFloatMatrix inputs, FloatMatrix outputs) {
+    ThreadPool pool(1);
+    const SegmentPages planned = *pages.Plan(position, inputs.rows);
+    const Segment segment{.tokens = inputs.rows,
+                          .position = position,
+                          .checkpoint_in = slot,
+                          .checkpoint_out = slot,
+                          .tail = slot,
+                          .pages = &planned};
+    subject.Run(std::span(&segment, 1), slots.state(), inputs, outputs, pool);
+    pages.Commit();
+    position += inputs.rows;
+  }
+
+  PageTable pages;
+  uint32_t slot;
+  uint64_t position = 0;
+};
+
+// Two forks go on from shared pages with tokens of their own, in turns, and each computes what it
+// would alone: a page that both hold has decayed differently for each.
+inline void CheckForks(SuiteSubject& subject) {
+  constexpr size_t kShared = 100, kTokens = 260;
+  SubjectRows inputs[2] = {{kTokens, subject.input_columns()}, {kTokens, subject.input_columns()}};
+  for (size_t fork = 0; fork < 2; ++fork) {
+    FillInputs(subject, 1 + fork, inputs[fork].view);
+    FillInputs(subject, 1, inputs[fork].view.Rows(0, kShared));
+  }
+  SubjectRows outputs(kTokens, subject.output_columns());
+  SuiteSlots slots(subject.layout(), 2);
+  slots.Fresh(0);
+  ForkedSession first{PageTable(subject.layout().page_kind(), slots), 0};
+  first.Run(subject, slots, inputs[0].view.Rows(0, kShared), outputs.view.Rows(0, kShared));
+  ForkedSession forks[2] = {first.Fork(slots, 1), std::move(first)};
+  const SubjectRows alone[2] = {RunSubject(subject, inputs[0].view),
+                                RunSubject(subject, inputs[1].view)};
+  for (size_t done = kShared; done < kTokens; done += 20) {
+    for (size_t fork = 0; fork < 2; ++fork) {
+      forks[fork].Run(subject, slots, inputs[fork].view.Rows(done, 20), outputs.view.Rows(0, 20));
+      for (size_t t = 0; t < 20; ++t) {
+        EXPECT_EQ(std::memcmp(outputs.view.row(t), alone[fork].view.row(done + t),
+                              outputs.view.columns * sizeof(float)),
+                  0)
+            << "fork " << fork << ", token " << done + t;
+      }
+    }
+  }
 }
 
 }  // namespace rivulet

@@ -121,6 +121,11 @@ TEST(LogLinearGatedDeltaNet, IsGatedDeltaNetWhenAllLevelsCountTheSame) {
   CheckSameAsPlain(subject, plain);
 }
 
+TEST(LogLinearGatedDeltaNet, ForksDecayTheirSharedPagesEachInItsOwnWay) {
+  CoreSubject subject(CoreOptions{2, 32, 48, 7, 1.0, -0.1});
+  CheckForks(subject);
+}
+
 // Rates so small that after a million tokens something is left of the first: with 1, a few tokens
 // overwrite everything. Each of 65536 folds then changes a page by less than a float resolves well.
 void RunFar(uint32_t levels, uint64_t tokens) {

@@ -163,6 +163,11 @@ TEST(LogLinearMamba2, IsMamba2WhenAllLevelsCountTheSame) {
   CheckSameAsPlain(subject, plain);
 }
 
+TEST(LogLinearMamba2, ForksDecayTheirSharedPagesEachInItsOwnWay) {
+  CoreSubject subject(CoreOptions{{2, 1, 32, 32, DType::kFloat32}, 7, 0.01, 0.2});
+  CheckForks(subject);
+}
+
 void RunFar(uint32_t levels, uint64_t tokens) {
   CoreSubject subject({{1, 1, 4, 3, DType::kFloat32}, levels, 1e-6, 2e-6});
   CheckFar(subject, levels, tokens, 1e-5,
