@@ -122,7 +122,7 @@ TEST(LogLinearGatedDeltaNet, IsGatedDeltaNetWhenAllLevelsCountTheSame) {
 }
 
 TEST(LogLinearGatedDeltaNet, ForksDecayTheirSharedPagesEachInItsOwnWay) {
-  CoreSubject subject(CoreOptions{2, 32, 48, 7, 1.0, -0.1});
+  CoreSubject subject(CoreOptions{2, 32, 48, 9, 1.0, -0.1});
   CheckForks(subject);
 }
 

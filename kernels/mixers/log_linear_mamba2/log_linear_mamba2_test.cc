@@ -164,7 +164,7 @@ TEST(LogLinearMamba2, IsMamba2WhenAllLevelsCountTheSame) {
 }
 
 TEST(LogLinearMamba2, ForksDecayTheirSharedPagesEachInItsOwnWay) {
-  CoreSubject subject(CoreOptions{{2, 1, 32, 32, DType::kFloat32}, 7, 0.01, 0.2});
+  CoreSubject subject(CoreOptions{{2, 1, 32, 32, DType::kFloat32}, 9, 0.01, 0.2});
   CheckForks(subject);
 }
 
