@@ -21,7 +21,8 @@ uint32_t SpareCheckpoints(uint64_t tails) {
   return static_cast<uint32_t>(std::max<uint64_t>(1, tails / StatePool::kTailsPerSpare));
 }
 
-// Slots of each kind, for `sessions` sessions of `context` tokens.
+// Slots of each kind, for `sessions` sessions of `context` tokens. More pages than slots can be
+// numbered count as that many: they fit into no memory either.
 StateCapacity CapacityFor(const StateSizes& sizes, uint64_t sessions, uint64_t context) {
   StateCapacity capacity;
   capacity.checkpoint_bytes = sizes.checkpoint_bytes;
@@ -29,8 +30,9 @@ StateCapacity CapacityFor(const StateSizes& sizes, uint64_t sessions, uint64_t c
   capacity.tail_slots = static_cast<uint32_t>(sessions);
   capacity.checkpoint_slots = capacity.tail_slots + SpareCheckpoints(sessions);
   for (const StateSizes::Pages& pages : sizes.pages) {
-    const uint64_t slots = sessions * MostPages(pages.kind, context, kLongestSegment);
-    capacity.pages.push_back({pages.kind, pages.page_bytes, static_cast<uint32_t>(slots)});
+    const uint64_t wanted = sessions * MostPages(pages.kind, context, kLongestSegment);
+    const auto slots = static_cast<uint32_t>(std::min<uint64_t>(wanted, kNoPage));
+    capacity.pages.push_back({pages.kind, pages.page_bytes, slots});
   }
   return capacity;
 }

@@ -233,6 +233,14 @@ TEST(StatePoolTest, PagesAreAsManyAsSessionsOfTheStatedContextNeed) {
   EXPECT_LT(longer->tail_slots, capacity->tail_slots);
 }
 
+// So long that the pages of many sessions are more than 2^32.
+TEST(StatePoolTest, PagesOfVeryLongContextsDoNotOverflow) {
+  const auto capacity = SplitStateMemory(LayersWithPages(), uint64_t{1} << 30, uint64_t{1} << 22);
+  ASSERT_TRUE(capacity.ok());
+  ASSERT_GE(capacity->tail_slots, 1u);
+  EXPECT_EQ(capacity->pages[0].slots, uint64_t{capacity->tail_slots} << 18);
+}
+
 TEST(StatePoolTest, TooLittleMemoryForPagesNamesBothFlags) {
   const absl::Status status = SplitStateMemory(LayersWithPages(), 1000, 4096).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
