@@ -125,13 +125,26 @@ size_t PageTable::pages() const {
   return table_.size() - std::count(table_.begin(), table_.end(), kNoPage);
 }
 
-uint64_t PageTable::Missing(uint64_t position, uint64_t tokens, uint64_t segment) const {
-  if (tokens / kFoldInterval <= position / kFoldInterval) return 0;
+// A page for each fold at most, where no fold takes more than one.
+uint64_t PageTable::MissingWith(uint64_t own, uint64_t position, uint64_t tokens,
+                                uint64_t segment) const {
+  const uint64_t held = position / kFoldInterval, chunks = tokens / kFoldInterval;
+  if (chunks <= held) return 0;
   const uint64_t most = MostPages(kind_, tokens, segment);
-  if (!kind_.fenwick()) return std::min(most, tokens / kFoldInterval - position / kFoldInterval);
+  const uint64_t missing = most - std::min(most, own);
+  return kind_.fenwick() ? missing : std::min(missing, chunks - held);
+}
+
+uint64_t PageTable::Missing(uint64_t position, uint64_t tokens, uint64_t segment) const {
+  // Without a window no page is ever let go, so each fold takes one, whatever is held.
+  if (!kind_.fenwick() && kind_.window == 0) return MissingInFork(position, tokens, segment);
   const auto own = std::count_if(table_.begin(), table_.end(),
                                  [this](uint32_t slot) { return slot != kNoPage && Ours(slot); });
-  return most - std::min<uint64_t>(most, own);
+  return MissingWith(static_cast<uint64_t>(own), position, tokens, segment);
+}
+
+uint64_t PageTable::MissingInFork(uint64_t position, uint64_t tokens, uint64_t segment) const {
+  return MissingWith(0, position, tokens, segment);
 }
 
 absl::StatusOr<SegmentPages> PageTable::Plan(uint64_t position, size_t tokens) {

@@ -72,8 +72,11 @@ class PageTable {
   // The most that it may still take on the way from `position`, where the committed segments end,
   // to `tokens` tokens. Pages that others hold too do not count as held: what replaces them is new.
   uint64_t Missing(uint64_t position, uint64_t tokens, uint64_t segment) const;
+  // The same for a Fork of it, to which none of the pages belongs alone.
+  uint64_t MissingInFork(uint64_t position, uint64_t tokens, uint64_t segment) const;
 
  private:
+  uint64_t MissingWith(uint64_t own, uint64_t position, uint64_t tokens, uint64_t segment) const;
   absl::Status PlanAppended(size_t folds);
   absl::Status PlanFenwick(uint64_t chunk, size_t folds);
   absl::Status PlanFold(uint64_t chunk, uint32_t* table);

@@ -180,6 +180,46 @@ TEST(PagesTest, ASegmentTakesNoMorePagesThanMostPagesSays) {
   }
 }
 
+// What a table holds and what it says that it may still take never add up to more than before.
+TEST(PagesTest, WhatIsHeldAndMissingNeverGrows) {
+  std::mt19937_64 random(RandomTestSeed());
+  constexpr uint64_t kTokens = 6000, kSegment = 80;
+  for (const PageKind& kind :
+       {kFewLevels, PageKind{PageRule::kRewrittenFenwick, 3, 0},
+        PageKind{PageRule::kAppended, 0, 0}, PageKind{PageRule::kAppended, 0, 5},
+        PageKind{PageRule::kAppended, 0, 100}, PageKind{PageRule::kAppended, 0, 100000}}) {
+    CountingSource source;
+    PageTable table(kind, source);
+    uint64_t position = 0, all = table.Missing(0, kTokens, kSegment);
+    EXPECT_EQ(all, MostPages(kind, kTokens, kSegment));
+    while (position < kTokens) {
+      const uint64_t tokens = std::min<uint64_t>(kTokens - position, 1 + random() % kSegment);
+      ASSERT_TRUE(table.Plan(position, tokens).ok());
+      ASSERT_LE(source.held(), all) << position;
+      table.Commit();
+      position += tokens;
+      const uint64_t now = source.held() + table.Missing(position, kTokens, kSegment);
+      ASSERT_LE(now, all) << position;
+      all = now;
+    }
+  }
+}
+
+TEST(PagesTest, AForkOfAppendedPagesTakesOnlyThoseOfItsOwnTokens) {
+  CountingSource source;
+  PageTable all({PageRule::kAppended, 0, 0}, source), levels(kFewLevels, source);
+  uint64_t position = 0;
+  Advance(all, position, 100 * kFoldInterval);
+  position = 0;
+  Advance(levels, position, 100 * kFoldInterval);
+  EXPECT_EQ(all.MissingInFork(position, position + 40, 80), 2u);
+  EXPECT_EQ(levels.MissingInFork(position, position + 40, 80), 8u);
+  EXPECT_EQ(levels.MissingInFork(position, position + 15, 80), 0u);
+  const PageTable fork = levels.Fork();
+  EXPECT_EQ(fork.Missing(position, position + 40, 80), 8u);
+  EXPECT_EQ(levels.Missing(position, position + 40, 80), 8u);
+}
+
 TEST(PagesTest, AppendedPagesStandInOrderAndLeaveWithTheWindow) {
   CountingSource source;
   PageTable table({PageRule::kAppended, 0, 40}, source);

@@ -274,15 +274,17 @@ void Scheduler::AdmitWaiting(TimePoint now) {
   std::erase(waiting_, nullptr);
 }
 
-// A turn of a session that holds state has its slot already, and some of its pages.
+// A turn of a session that holds state has its slot already, and some of its pages; whoever reads
+// one shares its pages.
 StateNeed Scheduler::NewNeed(const Request& request) const {
   const StateCapacity& capacity = engine_.capacity();
   const SessionLease& lease = request.session;
   const Session* const state = lease.held() ? lease.state() : nullptr;
-  const uint64_t context = state != nullptr ? state->tokens().size() : 0;
-  if (state == nullptr || !lease.exclusive()) return WholeNeed(capacity, request, context);
+  if (state == nullptr) return WholeNeed(capacity, request, 0);
+  const uint64_t tokens = LongestContext(request, state->tokens().size());
+  if (!lease.exclusive()) return ForkNeed(capacity, *state, tokens);
   StateNeed need;
-  AddMissing(capacity, *state, LongestContext(request, context), need);
+  AddMissing(capacity, *state, tokens, need);
   return need;
 }
 

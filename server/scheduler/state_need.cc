@@ -38,4 +38,13 @@ void AddMissing(const StateCapacity& capacity, const Session& session, uint64_t 
   }
 }
 
+StateNeed ForkNeed(const StateCapacity& capacity, const Session& session, uint64_t tokens) {
+  StateNeed need;
+  need.slots = 1;
+  for (size_t kind = 0; kind < capacity.pages.size(); ++kind) {
+    need.pages.push_back(session.MissingPagesInFork(kind, tokens));
+  }
+  return need;
+}
+
 }  // namespace rivulet

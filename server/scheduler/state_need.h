@@ -28,7 +28,7 @@ struct StateNeed {
 // Tokens that each completion's session will hold at most.
 uint64_t LongestContext(const Request& request, uint64_t context_tokens);
 
-// Of a request whose session is yet to be made, or forked from one with `context_tokens` tokens.
+// Of a request whose session is yet to be made, holding nothing of its `context_tokens` tokens.
 StateNeed WholeNeed(const StateCapacity& capacity, const Request& request, uint64_t context_tokens);
 
 // Adds the pages that `sessions` sessions take on their way to `tokens` tokens, sharing none.
@@ -37,6 +37,9 @@ void AddPages(const StateCapacity& capacity, uint64_t sessions, uint64_t tokens,
 // Adds the pages that `session` may still take on its way to `tokens` tokens.
 void AddMissing(const StateCapacity& capacity, const Session& session, uint64_t tokens,
                 StateNeed& need);
+
+// Of a fork of `session` on its way to `tokens` tokens, which shares the pages that are there.
+StateNeed ForkNeed(const StateCapacity& capacity, const Session& session, uint64_t tokens);
 
 }  // namespace rivulet
 

@@ -75,6 +75,8 @@ class Session {
   uint64_t pages(size_t kind) const { return page_tables_[kind].pages(); }
   // The most that it may still take until it holds `tokens` tokens.
   uint64_t MissingPages(size_t kind, uint64_t tokens) const;
+  // The same for a Fork of it.
+  uint64_t MissingPagesInFork(size_t kind, uint64_t tokens) const;
 
  private:
   Session(Engine& engine, CheckpointHandle checkpoint, TailHandle tail,

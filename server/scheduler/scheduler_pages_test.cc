@@ -1,0 +1,120 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What the scheduler lets in where states have pages.
+#include <deque>
+#include <optional>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/scheduler/scheduler.h"
+#include "server/scheduler/test_support.h"
+
+namespace rivulet {
+namespace {
+
+// Eight pages: one session of 128 tokens fits, whatever the slots say.
+class SchedulerPagesTest : public testing::Test {
+ protected:
+  SchedulerPagesTest() : SchedulerPagesTest(4, {PageRule::kAppended, 0, 0}, 40) {}
+  SchedulerPagesTest(uint32_t sessions, const PageKind& kind, uint64_t context)
+      : engine_(sessions, {kind}, context) {}
+
+  Client& Submit(size_t prompt, uint32_t max_tokens, uint32_t completions = 1) {
+    Client& client = clients_.emplace_back(completions);
+    auto request = MakeRequest(client, std::vector<uint32_t>(prompt, 5), max_tokens);
+    request->stop.ignore_eos = true;
+    submitted_ = scheduler_.Submit(request);
+    return client;
+  }
+
+  // On a session.
+  Client& Submit(SessionLease lease, size_t prompt, uint32_t max_tokens) {
+    Client& client = clients_.emplace_back(1);
+    auto request = MakeRequest(client, std::vector<uint32_t>(prompt, 5), max_tokens);
+    request->kind = lease.exclusive() ? RequestKind::kGenerate : RequestKind::kScore;
+    request->score_prompt = !lease.exclusive();
+    request->stop.ignore_eos = true;
+    request->session = std::move(lease);
+    submitted_ = scheduler_.Submit(request);
+    return client;
+  }
+
+  void Step() {
+    const StepPlan& plan = scheduler_.Plan(TimePoint());
+    if (!plan.empty()) scheduler_.Commit(engine_.Step(plan), TimePoint());
+  }
+
+  // What it ends with, within 300 steps.
+  std::optional<absl::Status> End(Client& client) {
+    for (int i = 0; i < 300 && !(client.Read(), client.end.has_value()); ++i) Step();
+    return client.end;
+  }
+
+  FakeEngine engine_;
+  Dispatcher dispatcher_;
+  Metrics metrics_;
+  SessionTable sessions_{{}, metrics_};
+  Scheduler scheduler_{engine_, sessions_, dispatcher_, metrics_, SchedulerOptions()};
+  std::deque<Client> clients_;
+  absl::Status submitted_;
+};
+
+TEST_F(SchedulerPagesTest, ARequestWaitsUntilAllItsPagesAreThere) {
+  Client& first = Submit(20, 60);   // five pages
+  Client& second = Submit(20, 60);  // five more: three are left
+  Submit(4, 10);                    // none, but it stands behind the second
+  Step();
+  EXPECT_EQ(scheduler_.running(), 1u);
+  EXPECT_EQ(scheduler_.waiting(), 2u);
+  for (int i = 0; i < 300 && !(first.Read(), first.end.has_value()); ++i) Step();
+  EXPECT_EQ(first.tokens().size(), 60u);
+  for (int i = 0; i < 300 && !(second.Read(), second.end.has_value()); ++i) Step();
+  EXPECT_EQ(second.end, absl::OkStatus());
+  EXPECT_EQ(second.tokens().size(), 60u);
+  EXPECT_EQ(engine_.pages_used(0), 0u);
+}
+
+TEST_F(SchedulerPagesTest, SeveralCompletionsCountTheirPromptsPagesOnceMore) {
+  Submit(32, 16, 1);
+  EXPECT_TRUE(submitted_.ok());
+  Submit(32, 0, 3);  // 4 times 2 pages
+  EXPECT_TRUE(submitted_.ok());
+  Submit(32, 16, 3);  // 4 times 3 pages
+  EXPECT_EQ(submitted_.code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(SchedulerPagesTest, WhatCanNeverFitIsRefusedAndSaysWhatToDo) {
+  Submit(20, 1000);
+  EXPECT_EQ(submitted_.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(submitted_.message()),
+              testing::AllOf(testing::HasSubstr("1020 tokens"), testing::HasSubstr("max_tokens"),
+                             testing::HasSubstr("--state-memory")));
+}
+
+// 96 of 128 tokens are in it, so nothing else would fit beside a second copy.
+TEST_F(SchedulerPagesTest, AScoreOnASessionSharesItsPages) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  EXPECT_EQ(End(Submit(*sessions_.LeaseForTurn("a"), 97, 0)), absl::OkStatus());
+  EXPECT_EQ(engine_.pages_used(0), 6u);
+  Client& score = Submit(*sessions_.LeaseForReading("a"), 30, 0);
+  EXPECT_EQ(End(score), absl::OkStatus());
+  EXPECT_EQ(score.received[0].prompt_logprobs.size(), 30u);
+  EXPECT_EQ(engine_.pages_used(0), 6u);
+}
+
+// Pages for one session, which may go on for as long as it likes.
+class SchedulerWindowTest : public SchedulerPagesTest {
+ protected:
+  SchedulerWindowTest() : SchedulerPagesTest(1, {PageRule::kAppended, 0, 32}, 4096) {}
+};
+
+TEST_F(SchedulerWindowTest, WhatASessionHoldsOfItsWindowCountsTowardsItsNextTurn) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  for (int turn = 0; turn < 4; ++turn) {
+    EXPECT_EQ(End(Submit(*sessions_.LeaseForTurn("a"), 1200, 40)), absl::OkStatus());
+    EXPECT_LE(engine_.pages_used(0), 4u);
+  }
+}
+
+}  // namespace
+}  // namespace rivulet
