@@ -143,6 +143,20 @@ TEST(LlamaFormatTest, QwenSlidesWhereItSaysSo) {
   }
 }
 
+TEST(LlamaFormatTest, QwenWithoutAWindowSlidesNowhere) {
+  const json null;
+  for (const char* type : {"qwen2", "qwen3"}) {
+    json config = With(With(Of(type), "sliding_window", null), "max_window_layers", 2);
+    config["use_sliding_window"] = true;
+    EXPECT_THAT(Keys(config, "window_size"), ElementsAre(null, null, null, null));
+    config["layer_types"] = json::array_t(4, "full_attention");
+    EXPECT_THAT(Keys(config, "window_size"), ElementsAre(null, null, null, null));
+    config["layer_types"][2] = "sliding_attention";
+    EXPECT_THAT(Error(config), AllOf(HasSubstr("sliding_window is missing: it must be a number"),
+                                     HasSubstr("sliding_attention at entry 2")));
+  }
+}
+
 TEST(LlamaFormatTest, QwensDifferInBiasesAndNorms) {
   const json qwen2 = Spec(Of("qwen2")).layers[0].mixer_config;
   EXPECT_EQ(qwen2["qkv_bias"], true);

@@ -15,11 +15,14 @@ namespace {
 
 using nlohmann::json;
 
-// Mistral: in every layer. The key written out as null says that there is none.
+// The key written out as null says that there is none; left out, it has a default.
+bool WithoutWindow(const json& config) {
+  return config.contains("sliding_window") && !HasField(config, "sliding_window");
+}
+
+// Mistral: in every layer.
 absl::StatusOr<std::vector<size_t>> MistralWindows(const json& config, size_t layers) {
-  if (config.contains("sliding_window") && !HasField(config, "sliding_window")) {
-    return std::vector<size_t>(layers, 0);
-  }
+  if (WithoutWindow(config)) return std::vector<size_t>(layers, 0);
   RIVULET_ASSIGN_OR_RETURN(const size_t window, SizeField(config, "sliding_window", 4096));
   return std::vector<size_t>(layers, window);
 }
@@ -33,15 +36,18 @@ absl::StatusOr<std::vector<size_t>> QwenWindows(const json& config, size_t layer
   RIVULET_ASSIGN_OR_RETURN(const bool uses, BoolField(config, "use_sliding_window", false));
   RIVULET_ASSIGN_OR_RETURN(const size_t first, SizeField(config, "max_window_layers", 28, 0));
   RIVULET_ASSIGN_OR_RETURN(const size_t window, SizeField(config, "sliding_window", 4096));
+  const bool none = WithoutWindow(config);
   const auto named = std::find(types.begin(), types.end(), "sliding_attention");
-  if (named != types.end() && !uses) {
-    return FieldError(config, "use_sliding_window",
-                      absl::StrCat("it must be true, since layer_types has sliding_attention at ",
-                                   "entry ", named - types.begin()));
+  if (named != types.end() && (!uses || none)) {
+    return FieldError(
+        config, uses ? "sliding_window" : "use_sliding_window",
+        absl::StrCat("it must be ", uses ? "a number of tokens" : "true",
+                     ", since layer_types has sliding_attention at entry ", named - types.begin()));
   }
   std::vector<size_t> windows(layers, 0);
   for (size_t i = 0; i < layers; ++i) {
-    const bool slides = types.empty() ? uses && i >= first : types[i] == "sliding_attention";
+    const bool slides =
+        types.empty() ? uses && !none && i >= first : types[i] == "sliding_attention";
     if (slides) windows[i] = window;
   }
   return windows;
