@@ -97,6 +97,7 @@ absl::StatusOr<std::vector<bool>> AttentionLayers(const json& config, size_t lay
 
 // The mixer's keys are fla's. Checked here: a head count that does not fit belongs to `attn`.
 absl::StatusOr<json> AttentionConfig(const json& attn, size_t hidden) {
+  if (!HasField(attn, "num_heads")) return FieldError(attn, "num_heads", "attn needs its own");
   RIVULET_ASSIGN_OR_RETURN(const size_t heads, SizeField(attn, "num_heads", std::nullopt));
   if (hidden % heads != 0) {
     return FieldError(attn, "num_heads",

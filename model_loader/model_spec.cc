@@ -71,10 +71,37 @@ absl::StatusOr<double> ParseNormEps(const json& config, double otherwise) {
   return otherwise;
 }
 
+// Every layer keeps config.json for its mixer, except for the lists that have an entry a layer:
+// what that may come to, so that a small file does not take gigabytes.
+constexpr size_t kMostKeptValues = size_t{1} << 20;
+
+size_t CountValues(const json& value) {
+  size_t count = 1;
+  if (!value.is_structured()) return count;
+  for (const json& element : value) count += CountValues(element);
+  return count;
+}
+
+absl::Status CheckKeptValues(const json& config) {
+  constexpr const char* kKey = "num_hidden_layers";
+  const absl::StatusOr<size_t> layers = SizeField(config, kKey, 1, 1, kMostLayers);
+  if (!layers.ok()) return absl::OkStatus();  // the format says it, if it reads the key
+  size_t values = CountValues(config);
+  for (const char* list : {"layer_types", "layer_config"}) {
+    if (HasField(config, list)) values -= CountValues(config[list]);
+  }
+  if (values <= kMostKeptValues / *layers) return absl::OkStatus();
+  return FieldError(config, kKey,
+                    absl::StrCat("for that many layers the file may hold ",
+                                 kMostKeptValues / *layers, " values, but it holds ", values,
+                                 ": remove those that the model does not need"));
+}
+
 }  // namespace
 
 absl::StatusOr<ModelSpec> ParseModelSpec(const json& config) {
-  absl::StatusOr<ModelSpec> spec = ParseByFormat(config);
+  const absl::Status kept = CheckKeptValues(config);
+  absl::StatusOr<ModelSpec> spec = kept.ok() ? ParseByFormat(config) : kept;
   if (spec.ok()) return spec;
   return absl::Status(spec.status().code(), absl::StrCat("config.json: ", spec.status().message()));
 }

@@ -166,12 +166,25 @@ TEST(ModelSpecTest, RefusesMixturesThatMakeNoSense) {
               HasSubstr("entry 0 sets hidden_size"));
 }
 
+TEST(ModelSpecTest, RefusesFilesThatLayersWouldMultiply) {
+  const json crowded = With(Fla(), "unknown", std::vector<int>(2000, 1));
+  EXPECT_TRUE(ParseModelSpec(With(crowded, "num_hidden_layers", 500)).ok());
+  EXPECT_THAT(Error(With(crowded, "num_hidden_layers", 1000)),
+              AllOf(HasSubstr("num_hidden_layers is 1000: for that many layers the file may hold"),
+                    HasSubstr("remove those that the model does not need")));
+  json mixture = With(Fla(), "num_hidden_layers", 1000);
+  mixture["layer_types"] = std::vector<std::string>(1000, "gla");
+  mixture["layer_config"] = json(1000, {{"expand_k", 1}});
+  EXPECT_TRUE(ParseModelSpec(mixture).ok());
+}
+
 TEST(ModelSpecTest, RefusesWhatIsNotServed) {
   EXPECT_THAT(Error(With(Fla(), "model_type", "gpt2")),
               AllOf(HasSubstr("\"gpt2\""), HasSubstr("gla, "), HasSubstr("hla, linear_attn, "),
                     HasSubstr("mamba2")));
   EXPECT_THAT(Error(json::object()), HasSubstr("model_type is missing"));
-  EXPECT_THAT(Error(With(Fla(), "attn", {{"layers", {0}}})), HasSubstr("num_heads is missing"));
+  EXPECT_THAT(Error(With(Fla(), "attn", {{"layers", {0}}})),
+              HasSubstr("num_heads is missing: attn needs its own"));
   EXPECT_THAT(Error(With(Fla(), "attnres_block_size", 4)), HasSubstr("attention residuals"));
   EXPECT_THAT(Error(With(Fla(), "hidden_act", "gelu")), HasSubstr("hidden_act is \"gelu\""));
   EXPECT_TRUE(ParseModelSpec(With(Fla(), "attn", nullptr)).ok());

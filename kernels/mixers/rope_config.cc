@@ -2,7 +2,6 @@
 #include "kernels/mixers/rope_config.h"
 
 #include <cmath>
-#include <limits>
 #include <string>
 #include <string_view>
 
@@ -43,11 +42,11 @@ absl::StatusOr<double> EitherNumber(const json& parameters, const json& config,
   return NumberField(HasField(parameters, key) ? parameters : config, key, otherwise);
 }
 
-// A finite fp32 number above 0.
-absl::Status ReadPositive(const json& parameters, std::string_view key, float* value) {
+// A factor, in bounds between which angles stay finite at any position.
+absl::Status ReadFactor(const json& parameters, std::string_view key, float* value) {
   RIVULET_ASSIGN_OR_RETURN(const double number, NumberField(parameters, key, std::nullopt));
-  if (!(number > 0 && number <= std::numeric_limits<float>::max())) {
-    return FieldError(parameters, key, "it must be a number above 0");
+  if (!(number >= 1e-6 && number <= 1e9)) {
+    return FieldError(parameters, key, "it must be a number from 1e-6 to 1e9");
   }
   *value = static_cast<float>(number);
   return absl::OkStatus();
@@ -56,9 +55,9 @@ absl::Status ReadPositive(const json& parameters, std::string_view key, float* v
 absl::Status ReadTheta(const json& parameters, const json& config, RopeConfig* rope) {
   RIVULET_ASSIGN_OR_RETURN(const double theta,
                            EitherNumber(parameters, config, "rope_theta", rope->theta));
-  if (!(theta >= 1 && theta <= std::numeric_limits<float>::max())) {
+  if (!(theta >= 1 && theta <= 3e38)) {
     const json& owner = HasField(parameters, "rope_theta") ? parameters : config;
-    return FieldError(owner, "rope_theta", "it must be a number from 1 on");
+    return FieldError(owner, "rope_theta", "it must be a number from 1 to 3e38");
   }
   rope->theta = static_cast<float>(theta);
   return absl::OkStatus();
@@ -95,10 +94,10 @@ absl::StatusOr<RopeScaling> ReadType(const json& parameters) {
 }
 
 absl::Status ReadLlama3(const json& parameters, RopeConfig* rope) {
-  RIVULET_RETURN_IF_ERROR(ReadPositive(parameters, "low_freq_factor", &rope->low_freq_factor));
-  RIVULET_RETURN_IF_ERROR(ReadPositive(parameters, "high_freq_factor", &rope->high_freq_factor));
+  RIVULET_RETURN_IF_ERROR(ReadFactor(parameters, "low_freq_factor", &rope->low_freq_factor));
+  RIVULET_RETURN_IF_ERROR(ReadFactor(parameters, "high_freq_factor", &rope->high_freq_factor));
   RIVULET_RETURN_IF_ERROR(
-      ReadPositive(parameters, "original_max_position_embeddings", &rope->original_max_position));
+      ReadFactor(parameters, "original_max_position_embeddings", &rope->original_max_position));
   if (rope->high_freq_factor > rope->low_freq_factor) return absl::OkStatus();
   return FieldError(parameters, "high_freq_factor",
                     absl::StrCat("it must be above low_freq_factor ", rope->low_freq_factor));
@@ -113,7 +112,7 @@ absl::StatusOr<RopeConfig> ParseRope(const json& config, size_t head_dim) {
   RIVULET_RETURN_IF_ERROR(ReadWidth(parameters, config, head_dim, &rope));
   RIVULET_ASSIGN_OR_RETURN(rope.scaling, ReadType(parameters));
   if (rope.scaling == RopeScaling::kNone) return rope;
-  RIVULET_RETURN_IF_ERROR(ReadPositive(parameters, "factor", &rope.factor));
+  RIVULET_RETURN_IF_ERROR(ReadFactor(parameters, "factor", &rope.factor));
   if (rope.scaling == RopeScaling::kLlama3) {
     RIVULET_RETURN_IF_ERROR(ReadLlama3(parameters, &rope));
   }

@@ -91,7 +91,11 @@ TEST(RopeConfigTest, NamesKeyValueAndRemedy) {
   EXPECT_THAT(Error("{}", 33), HasSubstr("head size 33 cannot be rotated"));
   EXPECT_THAT(Error(R"({"rope_scaling": {"type": "linear"}})"), HasSubstr("factor is missing"));
   EXPECT_THAT(Error(R"({"rope_scaling": {"type": "linear", "factor": -1}})"),
-              HasSubstr("factor is -1: it must be a number above 0"));
+              HasSubstr("factor is -1: it must be a number from 1e-6 to 1e9"));
+  for (const char* factor : {"0", "1e-300", "1e-40", "1e39"}) {
+    const std::string linear = R"({"rope_scaling": {"type": "linear", "factor": )";
+    EXPECT_THAT(Error((linear + factor + "}}").c_str()), HasSubstr("it must be a number from"));
+  }
   EXPECT_THAT(Error(R"({"rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 4,
                          "high_freq_factor": 4, "original_max_position_embeddings": 10}})"),
               HasSubstr("high_freq_factor is 4: it must be above low_freq_factor 4"));
