@@ -106,6 +106,16 @@ class FileTest(unittest.TestCase):
         with self.assertRaisesRegex(ConversionError, "ends inside"):
             converter.convert(self.source, self.target)
 
+    def test_a_missing_storage_is_refused(self):
+        self.save({"x": FakeTensor("FloatStorage", "0", 0, (2, 3), (3, 1))}, {"1": bytes(24)})
+        with self.assertRaisesRegex(ConversionError, "has no archive/data/0"):
+            converter.convert(self.source, self.target)
+
+    def test_a_place_before_the_storage_is_refused(self):
+        self.save({"x": FakeTensor("FloatStorage", "0", -6, (2, 3), (3, 1))}, {"0": bytes(48)})
+        with self.assertRaisesRegex(ConversionError, "from place -6"):
+            converter.convert(self.source, self.target)
+
     def test_code_in_the_file_does_not_run(self):
         marker = self.folder.name + "/marker"
 

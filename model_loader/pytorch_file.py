@@ -58,7 +58,8 @@ def contiguous_stride(shape):
 
 def rebuild_tensor(storage, offset, shape, stride, *_):
     shape = tuple(shape)
-    refuse(not isinstance(storage, Storage) or any(type(size) is not int or size < 0 for size in shape), f"a tensor has the shape {shape}")
+    refuse(not isinstance(storage, Storage) or any(type(number) is not int or number < 0 for number in (offset, *shape)),
+           f"a tensor has the shape {shape}, from place {offset}")
     significant = [(a, b) for a, b, size in zip(stride, contiguous_stride(shape), shape) if size != 1]
     refuse(any(a != b for a, b in significant), f"a tensor of shape {list(shape)} is not stored row by row")
     return StoredTensor(storage.dtype, storage.key, offset, shape)
@@ -104,7 +105,7 @@ class DataUnpickler(pickle.Unpickler):
 
     def persistent_load(self, reference):
         kind, dtype, key = reference[:3]
-        refuse(kind != "storage", f"{self.name} refers to a {kind!r}, expected a storage")
+        refuse(kind != "storage" or not isinstance(dtype, str), f"{self.name} refers to a {kind!r}, expected a storage")
         return Storage(dtype, key)
 
 
@@ -137,7 +138,9 @@ class PytorchFile:
     def bytes_of(self, tensor):
         size = byte_size(tensor)
         start = tensor.offset * ELEMENT_BYTES[tensor.dtype]
-        data = self.archive.read(f"{self.root}data/{tensor.key}")[start:start + size]
+        storage = f"{self.root}data/{tensor.key}"
+        refuse(storage not in self.archive.namelist(), f"the file has no {storage}, where a tensor of shape {list(tensor.shape)} lies")
+        data = self.archive.read(storage)[start:start + size]
         refuse(len(data) != size, f"the file ends inside a tensor of shape {list(tensor.shape)}")
         return data
 
