@@ -102,6 +102,13 @@ HWY_INLINE void ScaleRow(float scale, float* x, size_t padded) {
   for (size_t i = 0; i < padded; i += kBlock) StoreBlock(Mul(LoadBlock(x + i), factor), x + i);
 }
 
+// e^x, NaN for NaN, which Highway's Exp turns into 0: a broken key must not be as if it were not
+// there.
+HWY_INLINE Block WeightOf(const Block& x) {
+  return MapBlock(
+      [](auto v) HWY_ATTR { return hn::IfThenElse(hn::Eq(v, v), hn::Exp(FloatTag(), v), v); }, x);
+}
+
 // Scores of tokens [begin, end) of a block to weights e^{score - m}, and what the partial holds
 // already to the same m. What the row does not see weighs nothing, whatever lies there.
 HWY_INLINE void Weigh(size_t head_dim, size_t begin, size_t end, float* scores, float* partial) {
@@ -120,7 +127,7 @@ HWY_INLINE void Weigh(size_t head_dim, size_t begin, size_t end, float* scores, 
   float* length = LengthOf(partial, head_dim);
   Block sum = Mul(LoadBlock(length), SetBlock(scale));
   for (size_t s = first; s < last; s += kBlock) {
-    const Block weight = Exp(Sub(LoadBlock(scores + s), shift));
+    const Block weight = WeightOf(Sub(LoadBlock(scores + s), shift));
     StoreBlock(weight, scores + s);
     sum = Add(sum, weight);
   }

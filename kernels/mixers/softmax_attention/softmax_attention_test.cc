@@ -246,6 +246,19 @@ TEST(SoftmaxAttention, LargeScoresNeitherOverflowNorVanish) {
   }
 }
 
+// The engine tells a broken state by its logits.
+TEST(SoftmaxAttention, ABrokenKeyIsNotPassedOver) {
+  constexpr size_t kBroken = 5, kTokens = 40;
+  CoreSubject subject({1, 1, 16, 0, DType::kFloat32});
+  LongRows inputs(kLong, subject.input_columns());
+  FillInputs(subject, RandomTestSeed(), inputs.view);
+  inputs.view.row(kBroken)[16] = NAN;
+  const LongRows outputs = RunLong(subject, inputs.view, 1, [] { return size_t{20}; });
+  for (size_t t = 0; t < kTokens; ++t) {
+    EXPECT_EQ(std::isnan(outputs.view.row(t)[0]), t >= kBroken) << t;
+  }
+}
+
 // --- config --------------------------------------------------------------------------------------
 
 SoftmaxAttentionConfig Parsed(const char* json) {
