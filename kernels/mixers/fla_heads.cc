@@ -8,6 +8,7 @@
 #include "kernels/base/status.h"
 #include "kernels/base/strings.h"
 #include "kernels/mixers/json_fields.h"
+#include "kernels/recurrence/recurrence.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -47,6 +48,13 @@ absl::StatusOr<FlaHeads> ParseFlaHeads(const nlohmann::json& json, size_t hidden
   RIVULET_ASSIGN_OR_RETURN(result.value_dim,
                            HeadWidth(json, "expand_v", default_expand_v, hidden, result.heads));
   return result;
+}
+
+absl::Status CheckKeyWidth(const FlaHeads& heads) {
+  if (heads.key_dim <= kMaxKeyDim) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("heads of key width ", heads.key_dim, " are wider than ", kMaxKeyDim,
+                   ": use more heads (num_heads) or a smaller expand_k"));
 }
 
 }  // namespace rivulet

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
 
@@ -24,6 +25,9 @@ struct FlaHeads {
 absl::StatusOr<FlaHeads> ParseFlaHeads(const nlohmann::json& json, size_t hidden,
                                        double default_expand_k, double default_expand_v,
                                        size_t default_heads = 4);
+
+// INVALID_ARGUMENT if keys are wider than kMaxKeyDim.
+absl::Status CheckKeyWidth(const FlaHeads& heads);
 
 }  // namespace rivulet
 

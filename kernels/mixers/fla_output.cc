@@ -16,9 +16,7 @@ absl::StatusOr<FlaOutput> ParseFlaOutput(const nlohmann::json& json) {
   const bool fused = fuse_norm && output.gate && act == 0;
   output.norm_name = fused ? "g_norm_swish_gate" : "g_norm";
   RIVULET_ASSIGN_OR_RETURN(output.affine, BoolField(json, "elementwise_affine", true));
-  RIVULET_ASSIGN_OR_RETURN(const double eps, NumberField(json, "norm_eps", 1e-6));
-  if (!(eps > 0 && eps < 1)) return FieldError(json, "norm_eps", "must be between 0 and 1");
-  output.norm_eps = static_cast<float>(eps);
+  RIVULET_ASSIGN_OR_RETURN(output.norm_eps, EpsField(json, "norm_eps", 1e-6));
   return output;
 }
 

@@ -113,6 +113,13 @@ absl::StatusOr<std::string> StringField(const json& object, std::string_view key
   return value->get<std::string>();
 }
 
+absl::StatusOr<float> EpsField(const json& object, std::string_view key,
+                               std::optional<double> otherwise) {
+  RIVULET_ASSIGN_OR_RETURN(const double eps, NumberField(object, key, otherwise));
+  if (eps > 0 && eps < 1) return static_cast<float>(eps);
+  return FieldError(object, key, "must be between 0 and 1");
+}
+
 absl::StatusOr<size_t> ChoiceField(const json& object, std::string_view key,
                                    std::optional<std::string_view> otherwise,
                                    std::initializer_list<std::string_view> choices) {

@@ -45,6 +45,9 @@ absl::StatusOr<size_t> SizeField(const nlohmann::json& object, std::string_view 
 // May be infinite; never NaN.
 absl::StatusOr<double> NumberField(const nlohmann::json& object, std::string_view key,
                                    std::optional<double> otherwise);
+// What a norm adds beside a square: between 0 and 1.
+absl::StatusOr<float> EpsField(const nlohmann::json& object, std::string_view key,
+                               std::optional<double> otherwise);
 absl::StatusOr<std::string> StringField(const nlohmann::json& object, std::string_view key,
                                         std::optional<std::string_view> otherwise);
 // The index in `choices` of the key's value; the error lists the choices.

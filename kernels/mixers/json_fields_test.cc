@@ -28,6 +28,14 @@ std::string Error(const absl::StatusOr<T>& result) {
   return std::string(result.status().message());
 }
 
+TEST(JsonFieldsTest, AnEpsIsBetweenZeroAndOne) {
+  EXPECT_EQ(*EpsField(Config(), "half", std::nullopt), 0.5f);
+  EXPECT_EQ(*EpsField(Config(), "missing", 1e-6), 1e-6f);
+  for (const char* key : {"minus", "ratio", "huge"}) {
+    EXPECT_THAT(Error(EpsField(Config(), key, 1e-6)), HasSubstr("must be between 0 and 1"));
+  }
+}
+
 TEST(JsonFieldsTest, ReadsValuesOfTheirType) {
   EXPECT_EQ(*SizeField(Config(), "heads", std::nullopt), 4u);
   EXPECT_EQ(*SizeField(Config(), "ratio", std::nullopt), 4u);

@@ -109,9 +109,7 @@ absl::Status ReadTables(const Json& json, AnnaConfig& config) {
 }
 
 absl::Status ReadRest(const Json& json, AnnaConfig& config) {
-  RIVULET_ASSIGN_OR_RETURN(const double eps, NumberField(json, "norm_eps", 1e-6));
-  if (!(eps > 0 && eps < 1)) return FieldError(json, "norm_eps", "must be between 0 and 1");
-  config.norm_eps = static_cast<float>(eps);
+  RIVULET_ASSIGN_OR_RETURN(config.norm_eps, EpsField(json, "norm_eps", 1e-6));
   RIVULET_ASSIGN_OR_RETURN(const bool convolutions, BoolField(json, "use_short_conv", false));
   if (!convolutions) return absl::OkStatus();
   RIVULET_ASSIGN_OR_RETURN(config.unused_conv_size,

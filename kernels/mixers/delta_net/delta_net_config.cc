@@ -1,7 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/mixers/delta_net/delta_net_config.h"
 
-#include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "kernels/mixers/fla_heads.h"
 #include "kernels/mixers/json_fields.h"
@@ -15,10 +14,7 @@ absl::Status ParseSizes(const nlohmann::json& json, size_t hidden, DeltaRuleShap
   shape.key_heads = shape.value_heads = heads.heads;
   shape.key_dim = heads.key_dim;
   shape.value_dim = heads.value_dim;
-  if (shape.key_dim <= kMaxKeyDim) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("heads of key width ", shape.key_dim, " are wider than ", kMaxKeyDim,
-                   ": use more heads (num_heads) or a smaller expand_k"));
+  return CheckKeyWidth(heads);
 }
 
 absl::Status ParseQueriesAndKeys(const nlohmann::json& json, DeltaRuleConfig& config) {

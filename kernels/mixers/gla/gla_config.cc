@@ -1,12 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/mixers/gla/gla_config.h"
 
-#include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "kernels/mixers/fla_heads.h"
 #include "kernels/mixers/fla_output.h"
 #include "kernels/mixers/json_fields.h"
-#include "kernels/recurrence/recurrence.h"
 #include "kernels/recurrence/state.h"
 #include "nlohmann/json.hpp"
 
@@ -19,10 +17,7 @@ absl::Status ParseSizes(const nlohmann::json& json, size_t hidden, GlaConfig& co
   config.kv_heads = heads.kv_heads;
   config.key_dim = heads.key_dim;
   config.value_dim = heads.value_dim;
-  if (config.key_dim <= kMaxKeyDim) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("heads of key width ", config.key_dim, " are wider than ", kMaxKeyDim,
-                   ": use more heads (num_heads) or a smaller expand_k"));
+  return CheckKeyWidth(heads);
 }
 
 absl::Status ParseFeatures(const nlohmann::json& json, GlaConfig& config) {

@@ -98,9 +98,7 @@ absl::StatusOr<LinearAttentionConfig> ParseLinearAttentionConfig(const nlohmann:
   RIVULET_ASSIGN_OR_RETURN(config.norm_k, BoolField(json, "norm_k", false));
   RIVULET_ASSIGN_OR_RETURN(config.normalised, BoolField(json, "norm_feature_map", false));
   RIVULET_ASSIGN_OR_RETURN(config.affine, BoolField(json, "elementwise_affine", true));
-  RIVULET_ASSIGN_OR_RETURN(const double eps, NumberField(json, "norm_eps", 1e-6));
-  if (!(eps > 0 && eps < 1)) return FieldError(json, "norm_eps", "must be between 0 and 1");
-  config.norm_eps = static_cast<float>(eps);
+  RIVULET_ASSIGN_OR_RETURN(config.norm_eps, EpsField(json, "norm_eps", 1e-6));
   RIVULET_RETURN_IF_ERROR(CheckFeatures(json, config, options));
   return config;
 }

@@ -43,11 +43,7 @@ absl::Status ParseRank(const Json& json, size_t hidden, MambaConfig& config) {
 absl::Status ParseScanNorms(const Json& json, MambaConfig& config) {
   config.use_scan_norms = HasField(json, "mixer_rms_eps");
   if (!config.use_scan_norms) return absl::OkStatus();
-  RIVULET_ASSIGN_OR_RETURN(const double eps, NumberField(json, "mixer_rms_eps", std::nullopt));
-  if (!(eps > 0 && eps < 1)) {
-    return FieldError(json, "mixer_rms_eps", "it must be greater than 0 and less than 1");
-  }
-  config.scan_norm_eps = static_cast<float>(eps);
+  RIVULET_ASSIGN_OR_RETURN(config.scan_norm_eps, EpsField(json, "mixer_rms_eps", std::nullopt));
   return absl::OkStatus();
 }
 

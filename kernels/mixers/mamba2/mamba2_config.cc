@@ -94,11 +94,7 @@ absl::Status ParseSwitches(const Json& json, Mamba2Config& config) {
   RIVULET_ASSIGN_OR_RETURN(config.norm_before_gate, Bool(json, {"norm_before_gate"}, false));
   RIVULET_ASSIGN_OR_RETURN(config.full_norm, Bool(json, {"full_norm"}, false));
   const Setting eps = FindSetting(json, {"layer_norm_epsilon", "norm_eps"});
-  RIVULET_ASSIGN_OR_RETURN(const double epsilon, NumberField(*eps.object, eps.key, 1e-5));
-  if (!(epsilon > 0 && epsilon < 1)) {
-    return FieldError(*eps.object, eps.key, "must be between 0 and 1");
-  }
-  config.norm_eps = static_cast<float>(epsilon);
+  RIVULET_ASSIGN_OR_RETURN(config.norm_eps, EpsField(*eps.object, eps.key, 1e-5));
   return absl::OkStatus();
 }
 

@@ -5,7 +5,6 @@
 #include "kernels/base/status.h"
 #include "kernels/mixers/fla_heads.h"
 #include "kernels/mixers/json_fields.h"
-#include "kernels/recurrence/recurrence.h"
 #include "kernels/recurrence/state.h"
 #include "nlohmann/json.hpp"
 
@@ -21,11 +20,7 @@ absl::Status ParseSizes(const nlohmann::json& json, size_t hidden, RetNetConfig&
   config.kv_heads = heads.kv_heads;
   config.key_dim = heads.key_dim;
   config.value_dim = heads.value_dim;
-  if (config.key_dim > kMaxKeyDim) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("heads of key width ", config.key_dim, " are wider than ", kMaxKeyDim,
-                     ": use more heads (num_heads) or a smaller expand_k"));
-  }
+  RIVULET_RETURN_IF_ERROR(CheckKeyWidth(heads));
   if (config.key_dim % 2 == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "heads of key width ", config.key_dim,

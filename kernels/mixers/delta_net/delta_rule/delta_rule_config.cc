@@ -16,9 +16,7 @@ absl::Status ParseDeltaRuleKeys(const nlohmann::json& json, DeltaRuleConfig& con
     RIVULET_ASSIGN_OR_RETURN(config.conv_size, SizeField(json, "conv_size", 4, 2, kFoldInterval));
     config.conv_bias = bias;
   }
-  RIVULET_ASSIGN_OR_RETURN(const double eps, NumberField(json, "norm_eps", 1e-6));
-  if (!(eps > 0 && eps < 1)) return FieldError(json, "norm_eps", "must be between 0 and 1");
-  config.norm_eps = static_cast<float>(eps);
+  RIVULET_ASSIGN_OR_RETURN(config.norm_eps, EpsField(json, "norm_eps", 1e-6));
   return absl::OkStatus();
 }
 
