@@ -314,6 +314,8 @@ bool Scheduler::CanMakeRoom(const StateNeed& need) const {
 }
 
 bool Scheduler::MakeRoom(const StateNeed& need) {
+  // First, because to ask what could be dropped looks at every idle session.
+  if (HasRoom(need)) return true;
   // Nobody loses a session for a request that does not get in all the same.
   if (!CanMakeRoom(need)) return false;
   while (!HasRoom(need)) {
