@@ -18,9 +18,8 @@ standard library is needed: the file is read as data, and no code that it may ho
 import argparse
 import os
 import re
-import sys
 
-from pytorch_file import ERRORS, PytorchFile, StoredTensor, refuse, rows_of, summary, write_config, write_safetensors
+from pytorch_file import PytorchFile, StoredTensor, refuse, rows_of, run, summary, write_config, write_safetensors
 
 GPT2_END_OF_TEXT = 50256
 EMBEDDINGS = "backbone.embeddings.word_embeddings.weight"
@@ -176,10 +175,7 @@ def parse_arguments(arguments=None):
 
 def main():
     options = parse_arguments()
-    try:
-        convert(options.source, options.target, options)
-    except ERRORS as error:
-        sys.exit(f"convert_h3: {error}")
+    run("convert_h3", convert, options.source, options.target, options)
 
 
 if __name__ == "__main__":

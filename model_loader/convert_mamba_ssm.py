@@ -13,9 +13,8 @@ import argparse
 import json
 import math
 import os
-import sys
 
-from pytorch_file import ERRORS, PytorchFile, StoredTensor, refuse, summary, write_config, write_safetensors
+from pytorch_file import PytorchFile, StoredTensor, refuse, run, summary, write_config, write_safetensors
 
 GPT_NEOX_END_OF_TEXT = 0
 
@@ -26,9 +25,16 @@ MAMBA2_DEFAULTS = dict(d_state=128, d_conv=4, expand=2, headdim=64, ngroups=1, b
 
 
 # ---------------------------------------------------------------- config.json
+def check_size(key, value):
+    refuse(type(value) is not int or value < 1, f"config.json: {key} is {value!r}: it must be a whole number from 1 on")
+
+
 def check_model(config):
+    refuse(not isinstance(config, dict), "config.json holds no JSON object {...}")
     for key in ("d_model", "n_layer", "vocab_size"):
-        refuse(not isinstance(config.get(key), int), f"config.json: {key} is {config.get(key)!r}: it must be a whole number")
+        check_size(key, config.get(key))
+    check_size("pad_vocab_size_multiple", config.get("pad_vocab_size_multiple", 8))
+    refuse(not isinstance(config.get("ssm_cfg") or {}, dict), f"config.json: ssm_cfg is {config.get('ssm_cfg')!r}: it must be an object or null")
     refuse(config.get("attn_layer_idx"), "attn_layer_idx names layers of softmax attention: not served in this layout")
     refuse(config.get("d_intermediate"), "d_intermediate adds an MLP to each block: not served in this layout")
     refuse(not config.get("rms_norm", True), "rms_norm is false: LayerNorm is not served in this layout")
@@ -37,6 +43,8 @@ def check_model(config):
 def check_mamba2(config, ssm):
     refuse(not ssm["rmsnorm"], "ssm_cfg.rmsnorm is false: not served")
     refuse(ssm["norm_before_gate"], "ssm_cfg.norm_before_gate is true: not served")
+    check_size("ssm_cfg.expand", ssm["expand"])
+    check_size("ssm_cfg.headdim", ssm["headdim"])
     inner = ssm["expand"] * config["d_model"]
     refuse(ssm["d_ssm"] not in (None, inner), f"ssm_cfg.d_ssm is {ssm['d_ssm']}: only d_ssm = expand * d_model = {inner} is served")
     refuse(inner % ssm["headdim"], f"ssm_cfg.headdim is {ssm['headdim']}: it must divide expand * d_model = {inner}")
@@ -108,10 +116,7 @@ def main():
     parser.add_argument("source", metavar="FROM")
     parser.add_argument("target", metavar="TO")
     arguments = parser.parse_args()
-    try:
-        convert(arguments.source, arguments.target)
-    except ERRORS as error:
-        sys.exit(f"convert_mamba_ssm: {error}")
+    run("convert_mamba_ssm", convert, arguments.source, arguments.target)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import zipfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import convert_mamba_ssm as converter
-from pytorch_file import ConversionError
+from pytorch_file import ConversionError, run
 from pytorch_file_testing import FakeTensor, read_safetensors, save_like_torch
 
 # As in https://huggingface.co/state-spaces/mamba2-130m
@@ -54,7 +54,9 @@ class ConfigTest(unittest.TestCase):
                              ({"d_intermediate": 64}, "d_intermediate"), ({"rms_norm": False}, "rms_norm"), ({"d_model": "768"}, "d_model"),
                              ({"ssm_cfg": {**mamba2, "norm_before_gate": True}}, "norm_before_gate"),
                              ({"ssm_cfg": {**mamba2, "d_ssm": 100}}, "d_ssm"), ({"ssm_cfg": {**mamba2, "headdim": 100}}, "headdim"),
-                             ({"ssm_cfg": {**mamba2, "rmsnorm": False}}, "rmsnorm")]:
+                             ({"ssm_cfg": {**mamba2, "rmsnorm": False}}, "rmsnorm"), ({"ssm_cfg": {**mamba2, "headdim": 0}}, "headdim"),
+                             ({"ssm_cfg": {**mamba2, "expand": "x"}}, "expand"), ({"ssm_cfg": [1]}, "ssm_cfg"),
+                             ({"n_layer": True}, "n_layer"), ({"pad_vocab_size_multiple": 0}, "pad_vocab_size_multiple")]:
             with self.subTest(word), self.assertRaisesRegex(ConversionError, word):
                 converter.convert_config({**MAMBA2_130M, **change})
 
@@ -136,6 +138,38 @@ class FileTest(unittest.TestCase):
                 archive.writestr("archive/data.pkl", damaged)
             with self.subTest(damaged), self.assertRaisesRegex(ConversionError, "damaged|no dictionary"):
                 converter.convert(self.source, self.target)
+
+    def test_a_pickle_that_asks_for_much_memory_is_refused(self):
+        for pickled, message in ((b"\x80\x02}r\xff\xff\xff\x7f.", "place 2147483647"), (b"\x80\x02}p999999999\n.", "place 999999999"),
+                                 (b"\x80\x02}." + bytes(1 << 24), "data.pkl of 16,777,220")):
+            with zipfile.ZipFile(self.source + "/pytorch_model.bin", "w") as archive:
+                archive.writestr("archive/data.pkl", pickled)
+            with self.subTest(message), self.assertRaisesRegex(ConversionError, message):
+                converter.convert(self.source, self.target)
+
+    def test_a_compressed_archive_is_refused(self):
+        with zipfile.ZipFile(self.source + "/pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("archive/data.pkl", pickle.dumps({}, protocol=2))
+        with self.assertRaisesRegex(ConversionError, "data.pkl is compressed"):
+            converter.convert(self.source, self.target)
+
+    def test_tensors_that_lie_over_each_other_are_refused(self):
+        self.save({str(i): FakeTensor("FloatStorage", "0", 0, (10000,), (1,)) for i in range(100)}, {"0": bytes(40000)})
+        with self.assertRaisesRegex(ConversionError, "4,000,000 bytes.*over each other"):
+            converter.convert(self.source, self.target)
+
+    def test_too_many_dimensions_are_refused(self):
+        self.save({"x": FakeTensor("FloatStorage", "0", 0, (1,) * 9, (1,) * 9)}, {"0": bytes(4)})
+        with self.assertRaisesRegex(ConversionError, "9 dimensions"):
+            converter.convert(self.source, self.target)
+
+    def test_whatever_a_damaged_file_raises_becomes_a_message(self):
+        self.save({"x": FakeTensor("FloatStorage", "0", 0, (2, 3), (3, 1))}, {"0": bytes(24)})
+        for text in (b"\xff\xfe", b"[" * 100000, b"[]", json.dumps({**MAMBA2_130M, "ssm_cfg": {"layer": ["x"]}}).encode()):
+            with open(self.source + "/config.json", "wb") as file:
+                file.write(text)
+            with self.subTest(text[:20]), self.assertRaisesRegex(SystemExit, "convert_mamba_ssm: .*(damaged|no JSON object)"):
+                run("convert_mamba_ssm", converter.convert, self.source, self.target)
 
     def test_another_file_is_refused(self):
         with open(self.source + "/pytorch_model.bin", "wb") as file:

@@ -4,9 +4,13 @@
 Only Python's standard library is needed: a file is read as data, and no code that it may hold is run.
 """
 import collections
+import io
 import json
+import os
 import pickle
+import pickletools
 import struct
+import sys
 import zipfile
 
 
@@ -19,8 +23,20 @@ def refuse(condition, message):
         raise ConversionError(message)
 
 
-# What the converters' main functions turn into a message.
-ERRORS = (ConversionError, OSError, json.JSONDecodeError, zipfile.BadZipFile)
+def run(program, convert, source, *arguments):
+    """convert(source, ...); what is wrong with the files ends the program with a message."""
+    try:
+        convert(source, *arguments)
+    except (ConversionError, OSError, json.JSONDecodeError, zipfile.BadZipFile) as error:
+        sys.exit(f"{program}: {error}")
+    except Exception as error:  # what damaged files can raise is not bounded
+        sys.exit(f"{program}: {source} is damaged: {type(error).__name__}: {error}")
+
+
+# Limits that no checkpoint comes near, so that a small file takes neither gigabytes nor hours.
+LARGEST_PICKLE = 1 << 24
+MOST_DIMENSIONS = 8
+MOST_COPIES = 4  # bytes written for each byte of the file
 
 Storage = collections.namedtuple("Storage", "dtype key")
 StoredTensor = collections.namedtuple("StoredTensor", "dtype key offset shape")
@@ -58,6 +74,7 @@ def contiguous_stride(shape):
 
 def rebuild_tensor(storage, offset, shape, stride, *_):
     shape = tuple(shape)
+    refuse(len(shape) > MOST_DIMENSIONS, f"a tensor has {len(shape)} dimensions, more than {MOST_DIMENSIONS}")
     refuse(not isinstance(storage, Storage) or any(type(number) is not int or number < 0 for number in (offset, *shape)),
            f"a tensor has the shape {shape}, from place {offset}")
     significant = [(a, b) for a, b, size in zip(stride, contiguous_stride(shape), shape) if size != 1]
@@ -109,13 +126,20 @@ class DataUnpickler(pickle.Unpickler):
         return Storage(dtype, key)
 
 
-def load(unpickler):
+def check_memo(data):
+    """Python's unpickler makes a list as long as the largest place in its memo, whatever the pickle's size."""
+    for opcode, argument, _ in pickletools.genops(data):
+        refuse(opcode.name in ("PUT", "LONG_BINPUT") and argument > len(data), f"the pickle is damaged: it names place {argument}")
+
+
+def load(data, name, ignore_others):
     try:
-        return unpickler.load()
+        check_memo(data)
+        return DataUnpickler(io.BytesIO(data), name, ignore_others).load()
     except ConversionError:
         raise
     except Exception as error:  # what a damaged pickle can raise is not bounded
-        raise ConversionError(f"{unpickler.name} is damaged: {type(error).__name__}: {error}") from error
+        raise ConversionError(f"{name} is damaged: {type(error).__name__}: {error}") from error
 
 
 class PytorchFile:
@@ -127,20 +151,27 @@ class PytorchFile:
         with open(path, "rb"):
             pass  # a missing file is no wrong format
         refuse(not zipfile.is_zipfile(path), f"{path} is not in PyTorch's zip format: load and save it again with PyTorch 1.6 or later")
-        self.archive = zipfile.ZipFile(path)
+        self.archive, self.file_bytes = zipfile.ZipFile(path), os.path.getsize(path)
         pickles = [entry for entry in self.archive.namelist() if entry.endswith("/data.pkl")]
         refuse(len(pickles) != 1, f"{path} has no data.pkl: it was not written by torch.save")
         self.root = pickles[0][:-len("data.pkl")]
-        with self.archive.open(pickles[0]) as file:
-            self.contents = load(DataUnpickler(file, name, ignore_others))
+        size = self.archive.getinfo(pickles[0]).file_size
+        refuse(size > LARGEST_PICKLE, f"{path} has a data.pkl of {size:,} bytes, more than {LARGEST_PICKLE:,}: save its tensors alone")
+        self.contents = load(self.read(pickles[0]), name, ignore_others)
         refuse(not isinstance(self.contents, dict), f"{path} holds no dictionary of tensors")
+
+    def read(self, entry):
+        """torch.save compresses nothing, and so no entry is larger than the file."""
+        refuse(self.archive.getinfo(entry).compress_type != zipfile.ZIP_STORED,
+               f"{entry} is compressed, as torch.save never does it: load and save the file again with PyTorch")
+        return self.archive.read(entry)
 
     def bytes_of(self, tensor):
         size = byte_size(tensor)
         start = tensor.offset * ELEMENT_BYTES[tensor.dtype]
         storage = f"{self.root}data/{tensor.key}"
         refuse(storage not in self.archive.namelist(), f"the file has no {storage}, where a tensor of shape {list(tensor.shape)} lies")
-        data = self.archive.read(storage)[start:start + size]
+        data = self.read(storage)[start:start + size]
         refuse(len(data) != size, f"the file ends inside a tensor of shape {list(tensor.shape)}")
         return data
 
@@ -158,6 +189,8 @@ def safetensors_header(tensors):
 
 def write_safetensors(path, tensors, source):
     """{name: StoredTensor} of the PytorchFile `source`."""
+    total = sum(map(byte_size, tensors.values()))
+    refuse(total > MOST_COPIES * source.file_bytes, f"the tensors have {total:,} bytes and the file {source.file_bytes:,}: they lie over each other")
     with open(path, "wb") as file:
         file.write(safetensors_header(tensors))
         for tensor in tensors.values():
