@@ -245,6 +245,7 @@ StepResult CpuEngine::CheckRows(const StepPlan& plan) const {
     RIVULET_CHECK(row.segment.first_token + row.segment.tokens <= plan.tokens.size() &&
                       row.score_targets.size() <= row.segment.tokens,
                   "a row reaches past its tokens");
+    RIVULET_CHECK(row.segment.tokens <= kLongestSegment, "a segment is longer than any may be");
     const uint32_t* first = plan.tokens.data() + row.segment.first_token;
     absl::Status& status = result.rows[r].status;
     status = CheckIds("token id", {first, row.segment.tokens}, vocab_size());

@@ -55,6 +55,9 @@ class ManySessions {
   void Finish() {
     ASSERT_EQ(engine_.tails_used(), sessions_.states());
     ASSERT_EQ(engine_.checkpoints_used(), sessions_.states());
+    for (size_t kind = 0; kind < engine_.capacity().pages.size(); ++kind) {
+      ASSERT_EQ(engine_.pages_used(kind), sessions_.idle_pages(kind));
+    }
     for (const SessionInfo& info : sessions_.List("", kSessions + 1)) {
       ASSERT_EQ(info.tokens, contexts_.at(info.id).size());
       ASSERT_FALSE(info.busy);

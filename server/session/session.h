@@ -71,6 +71,7 @@ class Session {
 
   // Bytes of the slots that it holds; what it shares with a fork counts for both.
   uint64_t state_bytes() const;
+  size_t page_kinds() const { return page_tables_.size(); }
   // Pages of the engine's kind that it holds.
   uint64_t pages(size_t kind) const { return page_tables_[kind].pages(); }
   // The most that it may still take until it holds `tokens` tokens.

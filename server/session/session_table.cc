@@ -67,7 +67,8 @@ struct SessionLease::Entry {
   std::unique_ptr<Session> state;
   uint64_t tokens = 0;
   uint64_t state_bytes = 0;
-  bool holds_state = false;  // also while a turn has it
+  std::vector<uint64_t> pages;  // of each kind, that the state holds
+  bool holds_state = false;     // also while a turn has it
   bool in_turn = false;
   bool in_table = true;
   uint32_t readers = 0;
@@ -111,6 +112,10 @@ void SessionLease::PutState(std::unique_ptr<Session> state) {
   entry_->tokens = state->tokens().size();
   entry_->holds_state = true;
   entry_->state_bytes = state->state_bytes();
+  entry_->pages.clear();
+  for (size_t kind = 0; kind < state->page_kinds(); ++kind) {
+    entry_->pages.push_back(state->pages(kind));
+  }
   entry_->state = std::move(state);
   ++table_->states_;
 }
@@ -236,7 +241,7 @@ absl::StatusOr<SessionLease> SessionTable::Lease(const std::string& id, bool exc
 }
 
 void SessionTable::SetBusy(Entry& entry, bool exclusive) {
-  if (!entry.busy()) IdleListOf(entry).erase(entry.idle);
+  if (!entry.busy()) SetNotIdle(entry);
   entry.last_used = options_.now();
   ++leases_;
   if (exclusive) {
@@ -274,7 +279,19 @@ bool SessionTable::SetIdle(const std::shared_ptr<Entry>& entry) {
   entry->last_used = options_.now();
   IdleList& idle = IdleListOf(*entry);
   entry->idle = idle.insert(idle.end(), entry);
+  if (entry->holds_state) {
+    idle_pages_.resize(std::max(idle_pages_.size(), entry->pages.size()));
+    for (size_t kind = 0; kind < entry->pages.size(); ++kind) {
+      idle_pages_[kind] += entry->pages[kind];
+    }
+  }
   return first && options_.time_to_live.count() > 0;
+}
+
+void SessionTable::SetNotIdle(Entry& entry) {
+  IdleListOf(entry).erase(entry.idle);
+  if (!entry.holds_state) return;
+  for (size_t kind = 0; kind < entry.pages.size(); ++kind) idle_pages_[kind] -= entry.pages[kind];
 }
 
 SessionTable::IdleList& SessionTable::IdleListOf(const Entry& entry) {
@@ -300,7 +317,7 @@ absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::Find(
 }
 
 std::unique_ptr<Session> SessionTable::Remove(const std::shared_ptr<Entry>& entry, Reason reason) {
-  if (!entry->busy()) IdleListOf(*entry).erase(entry->idle);
+  if (!entry->busy()) SetNotIdle(*entry);
   if (entry->state != nullptr) --states_;
   entry->in_table = false;
   metrics_.sessions.Add(-1);
@@ -356,8 +373,7 @@ size_t SessionTable::idle_states() const {
 
 uint64_t SessionTable::idle_pages(size_t kind) const {
   MutexLock lock(&mutex_);
-  uint64_t pages = 0;
-  for (const auto& entry : idle_states_) pages += entry->state->pages(kind);
+  uint64_t pages = kind < idle_pages_.size() ? idle_pages_[kind] : 0;
   for (const auto& state : garbage_) pages += state != nullptr ? state->pages(kind) : 0;
   return pages;
 }

@@ -182,6 +182,8 @@ class SessionTable {
   bool EndLease(Entry& entry, bool exclusive) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lists the entry as idle. True if it is the first that will expire.
   bool SetIdle(const std::shared_ptr<Entry>& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes it off the list, and its pages out of the sum. REQUIRES: SetIdle was called.
+  void SetNotIdle(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetBusy(Entry& entry, bool exclusive) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   IdleList& IdleListOf(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes the entry out of the table and remembers why; the state is the caller's to destroy.
@@ -201,6 +203,7 @@ class SessionTable {
   // Idle sessions, the least recently used first: with state, and without.
   IdleList idle_states_ ABSL_GUARDED_BY(mutex_);
   IdleList idle_empty_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint64_t> idle_pages_ ABSL_GUARDED_BY(mutex_);  // of each kind, of idle_states_
   size_t states_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t leases_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Session>> garbage_ ABSL_GUARDED_BY(mutex_);
