@@ -77,7 +77,7 @@ absl::Status Scheduler::CheckFits(const Request& request) const {
   return absl::ResourceExhaustedError(absl::StrCat(
       request.completions, " completions of up to ", LongestContext(request, context),
       " tokens need more pages of state than the server has; ask for fewer max_tokens, or start "
-      "the server with a larger --state-memory"));
+      "the server with a larger --state-context or --state-memory"));
 }
 
 absl::Status Scheduler::CheckQueue() const {

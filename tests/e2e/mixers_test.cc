@@ -109,6 +109,7 @@ TEST(PagesTest, AStateThatGrowsIsToldAndRefusedInTime) {
   const auto refused = served.Generate(100, 1000000);
   EXPECT_EQ(refused.status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(Contains(std::string(refused.status.message()), "max_tokens"));
+  EXPECT_TRUE(Contains(std::string(refused.status.message()), "larger --state-context"));
   EXPECT_EQ(served.Generate(100, 50).tokens, 50u);
   v1::CreateSessionRequest create;
   create.set_id("grows");
