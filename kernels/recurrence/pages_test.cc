@@ -236,6 +236,24 @@ TEST(PagesTest, AppendedPagesStandInOrderAndLeaveWithTheWindow) {
   }
 }
 
+// A copy of an empty list has no place in memory at all.
+TEST(PagesTest, AForkFitsWhereTheWindowHasLetEveryPageGo) {
+  CountingSource source;
+  const PageKind kind{PageRule::kAppended, 0, 5};
+  PageTable table(kind, source);
+  uint64_t position = 0;
+  Advance(table, position, 30);
+  ASSERT_EQ(table.pages(), 0u);
+  PageTable fork = table.Fork();
+  for (const size_t tokens : {1, 2, 40}) {
+    const auto pages = fork.Plan(position, tokens);
+    ASSERT_TRUE(pages.ok());
+    EXPECT_EQ(CheckPages(kind, *pages, position, tokens), absl::OkStatus());
+    EXPECT_FALSE(CheckPages(kind, *pages, position + 160, tokens).ok());
+    fork.Cancel();
+  }
+}
+
 TEST(PagesTest, APageTableThatDoesNotFitThePositionIsNamed) {
   CountingSource source;
   for (const PageKind& kind :
