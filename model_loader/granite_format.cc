@@ -106,8 +106,7 @@ absl::StatusOr<MixtureOfExpertsSpec> ParseExperts(const json& config) {
   RIVULET_ASSIGN_OR_RETURN(spec.experts,
                            SizeField(config, "num_local_experts", 8, 0, kMostExperts));
   if (spec.experts == 0) return spec;
-  RIVULET_ASSIGN_OR_RETURN(spec.experts_per_token,
-                           SizeField(config, "num_experts_per_tok", 2, 1, spec.experts));
+  RIVULET_ASSIGN_OR_RETURN(spec.experts_per_token, HfExpertsPerToken(config, spec.experts, 2));
   RIVULET_ASSIGN_OR_RETURN(spec.intermediate, SizeField(config, "intermediate_size", std::nullopt));
   return spec;
 }

@@ -2,6 +2,7 @@
 #include "model_loader/hf_decoder.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -65,6 +66,11 @@ absl::StatusOr<double> HfNormEps(const json& config) {
 
 absl::StatusOr<size_t> HfLayers(const json& config) {
   return SizeField(config, "num_hidden_layers", std::nullopt, 1, kMostLayers);
+}
+
+absl::StatusOr<size_t> HfExpertsPerToken(const json& config, size_t experts, size_t otherwise) {
+  const auto allowed = otherwise <= experts ? std::optional<size_t>(otherwise) : std::nullopt;
+  return SizeField(config, "num_experts_per_tok", allowed, 1, experts);
 }
 
 absl::StatusOr<std::vector<std::string>> HfLayerTypes(

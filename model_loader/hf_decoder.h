@@ -32,6 +32,10 @@ absl::StatusOr<double> HfNormEps(const nlohmann::json& config);
 // num_hidden_layers.
 absl::StatusOr<size_t> HfLayers(const nlohmann::json& config);
 
+// num_experts_per_tok, at most `experts`; where it is missing `otherwise`, if there are so many.
+absl::StatusOr<size_t> HfExpertsPerToken(const nlohmann::json& config, size_t experts,
+                                         size_t otherwise);
+
 // The kind of each layer by `layer_types`, or nothing where the config has no such list. `known`
 // are the names that this architecture has.
 absl::StatusOr<std::vector<std::string>> HfLayerTypes(

@@ -248,6 +248,8 @@ TEST(QwenNextFormatTest, NamesWhatIsWrong) {
               AllOf(HasSubstr("linear_num_value_heads"), HasSubstr("linear_num_key_heads 5")));
   EXPECT_THAT(Error(With(QwenNext(), "num_experts_per_tok", 7)),
               AllOf(HasSubstr("num_experts_per_tok is 7"), HasSubstr("from 1 to 6")));
+  EXPECT_THAT(Error(With(QwenNext(), "num_experts_per_tok", nullptr)),
+              AllOf(HasSubstr("num_experts_per_tok is missing"), HasSubstr("from 1 to 6")));
   EXPECT_THAT(Error(With(QwenNext(), "num_experts", 5000)), HasSubstr("num_experts is 5000"));
   EXPECT_THAT(Error(With(QwenNext(), "mlp_only_layers", {0, 4})),
               AllOf(HasSubstr("mlp_only_layers is [0,4]"), HasSubstr("from 0 to 3")));
@@ -336,6 +338,8 @@ TEST(GraniteFormatTest, NamesWhatIsWrong) {
   EXPECT_THAT(Error(With(Granite(), "mamba_n_groups", 3)), HasSubstr("mamba_n_groups is 3"));
   EXPECT_THAT(Error(With(Granite(), "num_experts_per_tok", 9)),
               AllOf(HasSubstr("num_experts_per_tok is 9"), HasSubstr("from 1 to 8")));
+  EXPECT_THAT(Error(With(Granite(), "num_local_experts", 1)),
+              AllOf(HasSubstr("num_experts_per_tok is missing"), HasSubstr("from 1 to 1")));
   EXPECT_THAT(Error(With(Granite(), "normalization_function", "layernorm")),
               HasSubstr("normalization_function is \"layernorm\""));
   for (const char* key :

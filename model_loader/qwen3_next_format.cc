@@ -88,8 +88,7 @@ absl::StatusOr<std::vector<bool>> SparseLayers(const json& config, size_t layers
 absl::StatusOr<MixtureOfExpertsSpec> ParseExperts(const json& config) {
   MixtureOfExpertsSpec spec;
   RIVULET_ASSIGN_OR_RETURN(spec.experts, SizeField(config, "num_experts", 512, 1, kMostExperts));
-  RIVULET_ASSIGN_OR_RETURN(spec.experts_per_token,
-                           SizeField(config, "num_experts_per_tok", 10, 1, spec.experts));
+  RIVULET_ASSIGN_OR_RETURN(spec.experts_per_token, HfExpertsPerToken(config, spec.experts, 10));
   RIVULET_ASSIGN_OR_RETURN(spec.intermediate, SizeField(config, "moe_intermediate_size", 512));
   RIVULET_ASSIGN_OR_RETURN(spec.weights_sum_to_one, BoolField(config, "norm_topk_prob", true));
   RIVULET_ASSIGN_OR_RETURN(spec.shared.intermediate,
