@@ -167,9 +167,10 @@ def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", metavar="FROM")
     parser.add_argument("target", metavar="TO")
-    parser.add_argument("--attention-heads", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--rotary-dim", type=int, default=64, help=argparse.SUPPRESS)
-    parser.add_argument("--discretization", choices=["bilinear", "zoh"], default="bilinear", help=argparse.SUPPRESS)
+    parser.add_argument("--attention-heads", type=int, help="heads of the attention layers; needed if there are any")
+    parser.add_argument("--rotary-dim", type=int, default=64, help="of the attention layers, where the file does not tell (64); 0: no positions")
+    parser.add_argument("--discretization", choices=["bilinear", "zoh"], default="bilinear",
+                        help="of the diagonal model (bilinear)")
     return parser.parse_args(arguments)
 
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "kernels/base/cuda_device.h"
 #include "kernels/base/status.h"
+#include "kernels/recurrence/state.h"
 #include "nlohmann/json.hpp"
 #include "server/byte_size.h"
 #include "server/cpu_count.h"
@@ -184,11 +185,12 @@ absl::Status CheckDevice() {
 }
 
 absl::Status CheckStateContext() {
-  constexpr uint64_t kMost = uint64_t{1} << 30;
+  // Less than a chunk would be no page at all.
+  constexpr uint64_t kLeast = kFoldInterval, kMost = uint64_t{1} << 30;
   const uint64_t tokens = absl::GetFlag(FLAGS_state_context);
-  if (tokens >= 1 && tokens <= kMost) return absl::OkStatus();
+  if (tokens >= kLeast && tokens <= kMost) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--state-context=", tokens, ": from 1 to ", kMost, " tokens"));
+      absl::StrCat("--state-context=", tokens, ": from ", kLeast, " to ", kMost, " tokens"));
 }
 
 absl::Status CheckChoices() {

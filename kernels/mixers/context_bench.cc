@@ -37,6 +37,8 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -499,6 +501,11 @@ absl::Status Run(const std::string& command) {
 // NOLINTNEXTLINE(bugprone-exception-escape): without memory a benchmark may end.
 int main(int argc, char** argv) {
   const std::string command = absl::StrJoin(std::vector<std::string>(argv, argv + argc), " ");
+  absl::FlagsUsageConfig usage;  // else --help looks for flags in a file of the program's name
+  usage.contains_help_flags = [](absl::string_view file) {
+    return absl::StrContains(file, "context_bench");
+  };
+  absl::SetFlagsUsageConfig(usage);
   absl::SetProgramUsageMessage("state and time a token of every mixer against context");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = rivulet::Run(command);
