@@ -104,6 +104,8 @@ void AddGenerate(CLI::App* app, GenerateOptions& options) {
   AddCommon(app, options.common);
   AddInput(app, options.input);
   v1::GenerateRequest* request = &options.request;
+  AddField<std::string>(app, "--session", "Go on in this session (rivulet sessions create)",
+                        [=](const std::string& v) { request->set_session_id(v); });
   AddField<uint32_t>(app, "-m,--max-tokens",
                      "At most this many tokens (if the model does not say: 256)",
                      [=](uint32_t v) { request->set_max_tokens(v); });

@@ -120,6 +120,22 @@ TEST(PagesTest, AStateThatGrowsIsToldAndRefusedInTime) {
   EXPECT_EQ(served.client->GetSession("grows")->state_bytes(), small + 10 * 16 * 384);
 }
 
+// A model without a tokenizer cannot chat, but it can have sessions.
+TEST(PagesTest, TheCommandLineGoesOnInASession) {
+  Served served("upstream_hf_llama_gqa", {});
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), Binary("rivulet"));
+    arguments.push_back("--server=" + served.server->address());
+    const Exit exit = RunProgram(arguments);
+    EXPECT_EQ(exit.code, 0) << exit.output;
+    return exit.output;
+  };
+  run({"sessions", "create", "--id", "talk"});
+  run({"generate", "--session", "talk", "--tokens", "3,4,5", "--max-tokens", "4", "--ignore-eos"});
+  run({"generate", "--session", "talk", "--tokens", "6", "--max-tokens", "2", "--ignore-eos"});
+  EXPECT_EQ(served.client->GetSession("talk")->position(), 10u);
+}
+
 // ---- configs ----
 
 struct BadConfig {
