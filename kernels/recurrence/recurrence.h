@@ -7,7 +7,7 @@
 // kept as a checkpoint M (the sum at the last chunk border) and a tail of at most C = kFoldInterval
 // rows (k, v, decay) since. Three operations on ONE head of ONE session:
 //
-//     Append   the caller writes the token's row into the tail (a copy; AppendRows of kernels/mixers/head_units.h)
+//     Append   the caller writes the token's row into the tail (a copy: head_units.h, AppendRows)
 //     Read     o_a = e^{c_a} q_a M  +  Σ_{s<=a} (q_a·k_s) e^{c_a - c_s} v_s
 //     Fold     M' = e^{c_{C-1}} M + Σ_s (e^{c_{C-1} - c_s} k_s)ᵀ v_s
 //
