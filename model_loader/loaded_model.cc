@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "model_loader/loaded_model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <new>
 #include <utility>
@@ -167,6 +168,12 @@ TrainedNorm TakeNorm(const NormSpec& spec, size_t hidden, float eps, ParameterSo
 
 LoadedModel::LoadedModel() = default;
 LoadedModel::~LoadedModel() = default;
+
+uint64_t LoadedModel::max_tokens() const {
+  uint64_t tokens = UINT64_MAX;
+  for (const LoadedLayer& layer : layers) tokens = std::min(tokens, layer.mixer->max_tokens());
+  return tokens;
+}
 
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& directory,
                                                        const LoadOptions& options) {

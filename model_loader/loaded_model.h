@@ -67,6 +67,10 @@ struct LoadedModel {
 
   LoadedModel();
   ~LoadedModel();
+
+  // The most tokens that a session may hold: the least of what the mixers say. UINT64_MAX: any
+  // number.
+  uint64_t max_tokens() const;
 };
 
 // The norm that `spec` describes, times `multiplier`. Problems are the source's to tell.

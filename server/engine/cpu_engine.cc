@@ -169,10 +169,7 @@ absl::Status CpuEngine::Start(const EngineOptions& options) {
 // The tokens that a first step may hold: no more than the model reaches, nor a fold if there is no
 // page for one.
 size_t CpuEngine::WarmUpTokens() const {
-  uint64_t tokens = kLogitRows;
-  for (const LoadedLayer& layer : transformer_.model().layers) {
-    tokens = std::min(tokens, layer.mixer->max_tokens());
-  }
+  uint64_t tokens = std::min<uint64_t>(kLogitRows, transformer_.model().max_tokens());
   for (const PageCapacity& pages : capacity().pages) {
     if (pages.slots < MostPages(pages.kind, tokens, tokens)) {
       tokens = std::min<uint64_t>(tokens, kFoldInterval - 1);

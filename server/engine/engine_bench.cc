@@ -203,14 +203,11 @@ Bench::Bench(std::shared_ptr<const LoadedModel> model, size_t threads)
     : model_(std::move(model)), threads_(threads) {}
 
 absl::Status CheckLength(const LoadedModel& model, uint64_t longest) {
-  for (const LoadedLayer& layer : model.layers) {
-    if (longest <= layer.mixer->max_tokens()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("the levels of ", model.name, " reach ", layer.mixer->max_tokens(),
-                     " tokens and streams would hold ", longest,
-                     ": ask for less, or give --level-overflow clamp"));
-  }
-  return absl::OkStatus();
+  if (longest <= model.max_tokens()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the levels of ", model.name, " reach ",
+                                                 model.max_tokens(),
+                                                 " tokens and streams would hold ", longest,
+                                                 ": ask for less, or give --level-overflow clamp"));
 }
 
 absl::Status Bench::Start(uint64_t longest) {

@@ -1,8 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/served_model.h"
 
-#include <algorithm>
-
 #include "kernels/base/dtype.h"
 
 namespace rivulet {
@@ -21,14 +19,6 @@ void DescribePages(const StateCapacity& capacity, ServedModel& served) {
   }
 }
 
-uint64_t MaxContext(const LoadedModel& model) {
-  uint64_t tokens = UINT64_MAX;
-  for (const LoadedLayer& layer : model.layers) {
-    tokens = std::min(tokens, layer.mixer->max_tokens());
-  }
-  return tokens == UINT64_MAX ? 0 : tokens;
-}
-
 }  // namespace
 
 ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacity) {
@@ -42,7 +32,7 @@ ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacit
   served.state_dtype = DTypeName(model.state_dtype);
   served.state_bytes_per_session = capacity.checkpoint_bytes + capacity.tail_bytes;
   DescribePages(capacity, served);
-  served.max_context = MaxContext(model);
+  served.max_context = model.max_tokens() == UINT64_MAX ? 0 : model.max_tokens();
   served.tokenizer = model.tokenizer.get();
   served.eos_ids = model.spec.eos_ids;
   served.bos_id = model.spec.bos_id;

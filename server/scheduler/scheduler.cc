@@ -314,7 +314,7 @@ bool Scheduler::CanMakeRoom(const StateNeed& need) const {
 }
 
 bool Scheduler::MakeRoom(const StateNeed& need) {
-  // First, because to ask what could be dropped looks at every idle session.
+  // Mostly there is room, and then what is held is added up once.
   if (HasRoom(need)) return true;
   // Nobody loses a session for a request that does not get in all the same.
   if (!CanMakeRoom(need)) return false;
