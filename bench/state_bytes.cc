@@ -60,16 +60,15 @@ void Print(const Row& row) {
     return;
   }
   const absl::StatusOr<StateLayout> bf16 = LayoutOf(row, DType::kBFloat16);
-  const double checkpoint = static_cast<double>(fp32->checkpoint_bytes());
+  const double base = static_cast<double>(fp32->base_bytes());
   const double tail = static_cast<double>(fp32->tail_bytes());
   std::string planes;
   for (const StatePlane& plane : fp32->planes()) {
     planes += (planes.empty() ? "" : ", ") + plane.name;
   }
-  const std::string half = bf16.ok() ? std::to_string(bf16->checkpoint_bytes()) : "refused";
-  std::printf("| %s | %.0f | %s | %.0f | %.0f %% | %.0f | %s |\n", row.name, checkpoint,
-              half.c_str(), tail, 100 * tail / checkpoint, (checkpoint + tail) / kCacheBytesOfToken,
-              planes.c_str());
+  const std::string half = bf16.ok() ? std::to_string(bf16->base_bytes()) : "refused";
+  std::printf("| %s | %.0f | %s | %.0f | %.0f %% | %.0f | %s |\n", row.name, base, half.c_str(),
+              tail, 100 * tail / base, (base + tail) / kCacheBytesOfToken, planes.c_str());
 }
 
 }  // namespace
@@ -77,7 +76,7 @@ void Print(const Row& row) {
 
 int main() {
   std::printf(
-      "| mixer | checkpoint, fp32 | checkpoint, bf16 | tail | tail / checkpoint | tokens of a "
+      "| mixer | base, fp32 | base, bf16 | tail | tail / base | tokens of a "
       "softmax cache | planes |\n|---|---|---|---|---|---|---|\n");
   for (const rivulet::Row& row : rivulet::kRows) rivulet::Print(row);
   return 0;

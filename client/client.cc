@@ -27,7 +27,7 @@ bool Cancellation::cancelled() const {
 
 namespace {
 
-// The limit that the server keeps too (DESIGN 4).
+// The limit that the server keeps too (docs/architecture.md#api-limits).
 constexpr int kMaxMessageBytes = 64 << 20;
 // A server that comes back after a restart is noticed this soon; gRPC's own limit is two minutes.
 constexpr int kMaxReconnectBackoffMs = 1000;

@@ -7,9 +7,9 @@
 //
 // Tensors that files carry and no model needs are ignored, not reported as extra:
 //   *.rotary_emb.inv_freq, *.rotary.inv_freq   a buffer that older libraries stored
-//   *.attn.D                                   of gated_deltanet before 2025-03 (mixers.md 8)
-//   lm_head.weight, when it is tied            the embeddings are used
-//   what the format names (Finish)             parts that are not served, such as mtp.*
+//   *.attn.D                                   of gated_deltanet before 2025-03
+//   (docs/mixers.md#gated-deltanet) lm_head.weight, when it is tied            the embeddings are
+//   used what the format names (Finish)             parts that are not served, such as mtp.*
 //
 // Threading: one thread.
 #ifndef RIVULET_MODEL_LOADER_CHECKPOINT_READER_H_

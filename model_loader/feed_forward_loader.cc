@@ -18,7 +18,8 @@ LinearPart Part(const std::string& map, size_t outputs, bool bias) {
   return {map + ".weight", outputs, bias ? map + ".bias" : ""};
 }
 
-// gate and up as one map. Files of fla before 2025-02-09 hold both in gate_proj (mixers.md 0.4).
+// gate and up as one map. Files of fla before 2025-02-09 hold both in gate_proj
+// (docs/mixers.md#names-and-blocks).
 Linear TakeGateUp(const GatedMlpSpec& spec, size_t hidden, ParameterSource& parameters) {
   const LinearPart both = Part(spec.gate, 2 * spec.intermediate, spec.bias);
   if (spec.up.empty()) return parameters.TakeLinear({both}, hidden);

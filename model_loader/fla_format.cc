@@ -1,10 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The layout of flash-linear-attention's models (mixers.md 0.4), which our hla uses too (11.6):
-// model.embeddings, model.layers.{i}.{attn_norm, attn, mlp_norm, mlp}, model.norm, lm_head. Beyond
-// fla, `layer_types` names the mixer of each layer and `layer_config`, a list of objects, holds
-// keys that go over the top level's for that layer; every mixer's tensors are below attn. fla's own
-// hybrids say in `attn` which layers are softmax attention.
+// The layout of flash-linear-attention's models (docs/mixers.md#names-and-blocks), which our hla
+// uses too (11.6): model.embeddings, model.layers.{i}.{attn_norm, attn, mlp_norm, mlp}, model.norm,
+// lm_head. Beyond fla, `layer_types` names the mixer of each layer and `layer_config`, a list of
+// objects, holds keys that go over the top level's for that layer; every mixer's tensors are below
+// attn. fla's own hybrids say in `attn` which layers are softmax attention.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"

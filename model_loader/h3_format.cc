@@ -1,9 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// H3's public models (mixers.md 4) as model_loader/convert_h3.py writes them: the tensors' names of
-// their model.pt, and a config.json in keys of ours, since they have none. Blocks of LayerNorm,
-// mixer, LayerNorm and a two-layer MLP; those in attn_layer_idx have softmax attention in the place
-// of H3. The output map is the embeddings.
+// H3's public models (docs/mixers.md#h3) as model_loader/convert_h3.py writes them: the tensors'
+// names of their model.pt, and a config.json in keys of ours, since they have none. Blocks of
+// LayerNorm, mixer, LayerNorm and a two-layer MLP; those in attn_layer_idx have softmax attention
+// in the place of H3. The output map is the embeddings.
 #include <set>
 
 #include "absl/strings/str_cat.h"

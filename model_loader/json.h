@@ -17,7 +17,7 @@ namespace rivulet {
 inline constexpr size_t kDeepestJson = 64;
 
 // Parses JSON text that may hold the bare tokens Infinity, -Infinity and NaN, as Python writes them
-// (mixers.md 6); they become {"__float__": "Infinity"} as transformers 5 writes them.
+// (docs/mixers.md#mamba-2); they become {"__float__": "Infinity"} as transformers 5 writes them.
 // INVALID_ARGUMENT names the file, line and column. `file_name` is for messages.
 absl::StatusOr<nlohmann::json> ParseJson(const std::string& text, const std::string& file_name);
 

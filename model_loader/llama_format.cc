@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Llama in transformers (mixers.md 1), and Mistral, Qwen2 and Qwen3, which differ by biases, norms
-// of q and k, and a sliding window. max_position_embeddings and pretraining_tp change nothing here.
+// Llama in transformers (docs/mixers.md#softmax-attention), and Mistral, Qwen2 and Qwen3, which
+// differ by biases, norms of q and k, and a sliding window. max_position_embeddings and
+// pretraining_tp change nothing here.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The layout of log-linear Mamba-2 in fla (log_linear_mamba2) and in its authors' own code
-// (hattention; mixers.md 0.4, 9): Mamba-2's names, with a gated MLP in every block.
-// residual_in_fp32 makes no difference here: residuals are fp32.
+// (hattention; docs/mixers.md#names-and-blocks, #log-linear-mamba-2): Mamba-2's names, with a gated
+// MLP in every block. residual_in_fp32 makes no difference here: residuals are fp32.
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "kernels/mixers/json_fields.h"

@@ -1,10 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The layout of Mamba, Falcon Mamba and Mamba-2 in transformers and fla (mixers.md 0.4, 5, 6):
-// backbone.embeddings, backbone.layers.{i}.{norm, mixer}, backbone.norm_f, lm_head. A block is the
-// mixer alone. The state-spaces files name the embeddings backbone.embedding;
-// model_loader/convert_mamba_ssm.py turns them into this format. residual_in_fp32 makes no
-// difference here: residuals are fp32.
+// The layout of Mamba, Falcon Mamba and Mamba-2 in transformers and fla
+// (docs/mixers.md#names-and-blocks, #mamba, #mamba-2): backbone.embeddings,
+// backbone.layers.{i}.{norm, mixer}, backbone.norm_f, lm_head. A block is the mixer alone. The
+// state-spaces files name the embeddings backbone.embedding; model_loader/convert_mamba_ssm.py
+// turns them into this format. residual_in_fp32 makes no difference here: residuals are fp32.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"

@@ -1,10 +1,11 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Qwen3-Next in transformers (mixers.md 1, 8): Gated DeltaNet (linear_attn) and gated softmax
-// attention (self_attn) by layer_types or full_attention_interval; after either a mixture of
-// experts with a shared one behind a gate, or a plain MLP. All norms over the residual stream, and
-// those of q and k, have a weight of 1 + w. The heads that predict further tokens (mtp.*) are left
-// out. Published files hold the experts' maps one by one, transformers 5 all in one tensor.
+// Qwen3-Next in transformers (docs/mixers.md#softmax-attention, #gated-deltanet): Gated DeltaNet
+// (linear_attn) and gated softmax attention (self_attn) by layer_types or full_attention_interval;
+// after either a mixture of experts with a shared one behind a gate, or a plain MLP. All norms over
+// the residual stream, and those of q and k, have a weight of 1 + w. The heads that predict further
+// tokens (mtp.*) are left out. Published files hold the experts' maps one by one, transformers 5
+// all in one tensor.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

@@ -95,7 +95,7 @@ class Mixer(nn.Module):
 
 
 class HigherOrderLinearAttention(Mixer):
-    """HLA of second order and AHLA, decay gamma per head (mixers.md sections 11 and 12)."""
+    """HLA of second order and AHLA, decay gamma per head (docs/mixers.md#hla, #ahla)."""
 
     def __init__(self, c):
         super().__init__(c, c["head_dim"], int(c["head_dim"] * c["expand_v"]), "o_norm")
@@ -157,7 +157,7 @@ def gla_chunked(q, k, v, log_decay, chunk):
 
 
 class GatedLinearAttention(Mixer):
-    """GLA with a data-dependent decay for every key channel (mixers.md section 3)."""
+    """GLA with a data-dependent decay for every key channel (docs/mixers.md#gla)."""
 
     def __init__(self, c):
         dim = c["hidden_size"] // c["num_heads"]

@@ -28,7 +28,7 @@ ABSL_FLAG(std::string, http, "0.0.0.0:8591",
           "HOST:PORT of /metrics, /healthz, /readyz and /loglevel; port 0: any free one");
 ABSL_FLAG(std::string, device, "cpu", "cpu or cuda");
 ABSL_FLAG(std::string, dtype, "auto", "of the weights: auto (as in the checkpoint), fp32 or bf16");
-ABSL_FLAG(std::string, state_dtype, "fp32", "of the matrices in checkpoints: fp32 or bf16");
+ABSL_FLAG(std::string, state_dtype, "fp32", "of the matrices in bases: fp32 or bf16");
 ABSL_FLAG(ByteSize, state_memory, ByteSize{uint64_t{1} << 30},
           "memory for session states: bytes, or a number with KiB, MiB, GiB or TiB");
 ABSL_FLAG(uint64_t, state_context, 4096,

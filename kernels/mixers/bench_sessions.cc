@@ -101,17 +101,17 @@ void BenchSessions::MoveTo(uint64_t position, SuiteSession& session) {
 }
 
 size_t BenchSessions::state_bytes() const {
-  return layout_.checkpoint_bytes() + pages() * layout_.page_bytes();
+  return layout_.base_bytes() + pages() * layout_.page_bytes();
 }
 
 double BenchSessions::bytes_a_token() const {
-  const auto checkpoint = static_cast<double>(layout_.checkpoint_bytes());
+  const auto base = static_cast<double>(layout_.base_bytes());
   const auto tail = static_cast<double>(layout_.tail_bytes());
   const double buckets = BucketBytes(layout_);
   if (buckets > 0) return buckets * (1.0 + 2.0) + tail / 2.0;
   const double running = RunningBytes(layout_);
   const double read = static_cast<double>(pages() * layout_.page_bytes()) +
-                      (checkpoint - running) * (1.0 + 2.0 / kFoldInterval) + 2.0 * running;
+                      (base - running) * (1.0 + 2.0 / kFoldInterval) + 2.0 * running;
   const double folded = static_cast<double>(
       layout_.page_bytes() *
       PagesMovedByFold(layout_.page_kind(), sessions_[0].position / kFoldInterval));

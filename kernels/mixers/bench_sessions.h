@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Sessions of one layer for benchmarks, at any position without having come there: the pages that
-// the position asks for are planned, and checkpoints, tails and pages hold small numbers. What such
+// the position asks for are planned, and bases, tails and pages hold small numbers. What such
 // a layer computes is noise; how long it takes is not.
 //
 // For benchmarks only: fails through CHECK.
@@ -39,7 +39,7 @@ class BenchSessions {
 
   // Of one session (the first) now.
   size_t pages() const { return sessions_[0].pages.pages(); }
-  size_t state_bytes() const;  // checkpoint and pages
+  size_t state_bytes() const;  // base and pages
   // What a token's state costs, on average over the C tokens from here, if each session goes on a
   // token at a time: what is there is read once, and once in C tokens a fold reads and writes.
   double bytes_a_token() const;

@@ -63,7 +63,7 @@ ABSL_FLAG(uint32_t, prefill, 4, "segments of 512 tokens to time; 0: none");
 ABSL_FLAG(uint64_t, working_set, uint64_t{512} << 20, "bytes of weights and states of a step");
 ABSL_FLAG(uint64_t, state_memory, uint64_t{24} << 30, "most bytes of states at once");
 ABSL_FLAG(std::string, dtype, "fp32", "weights: fp32 or bf16");
-ABSL_FLAG(std::string, state_dtype, "fp32", "checkpoints and pages: fp32 or bf16");
+ABSL_FLAG(std::string, state_dtype, "fp32", "bases and pages: fp32 or bf16");
 ABSL_FLAG(std::string, json, "", "also write the results to this file");
 
 namespace rivulet {
@@ -186,8 +186,7 @@ absl::Status Bench::RunCase(const ContextCase& one) {
 size_t Bench::SessionsThatFit(const StateLayout& layout, uint64_t position) const {
   const uint64_t pages =
       MostPages(layout.page_kind(), position + BenchSessions::kRoom + kSegment, kSegment);
-  const uint64_t bytes =
-      layout.checkpoint_bytes() + layout.tail_bytes() + pages * layout.page_bytes();
+  const uint64_t bytes = layout.base_bytes() + layout.tail_bytes() + pages * layout.page_bytes();
   const uint64_t fit = absl::GetFlag(FLAGS_state_memory) / std::max<uint64_t>(1, bytes);
   return std::clamp<uint64_t>(fit, 1, absl::GetFlag(FLAGS_sessions));
 }

@@ -1,9 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The short convolutions of q, k and v in fla's layers: the tensors q_conv1d, k_conv1d and v_conv1d
-// (mixers.md 0.2). They are depthwise, so over a projection's columns q | k | v they are one
-// convolution with one plane of state. A layer without convolutions is the default-constructed one,
-// which hands its input through.
+// (docs/mixers.md#short-convolution). They are depthwise, so over a projection's columns q | k | v
+// they are one convolution with one plane of state. A layer without convolutions is the
+// default-constructed one, which hands its input through.
 //
 // Threading: constant after construction.
 #ifndef RIVULET_KERNELS_MIXERS_FLA_CONVOLUTION_H_

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // How fla's attention layers write their head sizes: num_heads, num_kv_heads, expand_k, expand_v
-// over the hidden size (mixers.md 2, 3).
+// over the hidden size (docs/mixers.md#linear-attention, #gla).
 #ifndef RIVULET_KERNELS_MIXERS_FLA_HEADS_H_
 #define RIVULET_KERNELS_MIXERS_FLA_HEADS_H_
 

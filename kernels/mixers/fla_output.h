@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // How fla's attention layers write what follows their recurrence: an RMSNorm of each head and, with
-// use_output_gate, a SiLU gate (mixers.md 0.3, 3).
+// use_output_gate, a SiLU gate (docs/mixers.md#norms, #gla).
 #ifndef RIVULET_KERNELS_MIXERS_FLA_OUTPUT_H_
 #define RIVULET_KERNELS_MIXERS_FLA_OUTPUT_H_
 

@@ -25,8 +25,8 @@ struct HeadPiece {
   size_t first_token;  // row of the step's token arrays
   size_t begin, end;   // places in the chunk
   bool folds;
-  uint32_t from;  // checkpoint slot that reads use
-  uint32_t to;    // checkpoint slot that a fold writes
+  uint32_t from;  // base slot that reads use
+  uint32_t to;    // base slot that a fold writes
   uint32_t tail;
   uint64_t chunk;             // number of the chunk in its session
   size_t fold;                // ChunkPiece::fold
@@ -48,10 +48,10 @@ void ForEachHeadUnit(std::span<const Segment> segments, size_t heads, size_t flo
   const auto run = [&](size_t unit) {
     const Segment& segment = segments[unit / heads];
     ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
-      const uint32_t from = piece.first ? segment.checkpoint_in : segment.checkpoint_out;
+      const uint32_t from = piece.first ? segment.base_in : segment.base_out;
       visit(HeadPiece{unit % heads, piece.first_token, piece.begin, piece.end, piece.folds, from,
-                      segment.checkpoint_out, segment.tail,
-                      segment.position / kFoldInterval + piece.fold, piece.fold, segment.pages});
+                      segment.base_out, segment.tail, segment.position / kFoldInterval + piece.fold,
+                      piece.fold, segment.pages});
     });
   };
   size_t tokens = 0;

@@ -5,7 +5,8 @@
 // and never throw, whatever the value is.
 //
 // A key that is absent and a key that is null are the same: fla writes null for "the default". A
-// number may be {"__float__": "Infinity"}, as transformers 5 writes what JSON cannot (mixers.md 6).
+// number may be {"__float__": "Infinity"}, as transformers 5 writes what JSON cannot
+// (docs/mixers.md#mamba-2).
 //
 // Threading: pure functions.
 #ifndef RIVULET_KERNELS_MIXERS_JSON_FIELDS_H_

@@ -43,7 +43,7 @@ class Mixer {
  public:
   virtual ~Mixer() = default;
 
-  // The planes that one session of this layer needs. A fresh session's checkpoint is all zeros;
+  // The planes that one session of this layer needs. A fresh session's base is all zeros;
   // tail bytes need no initial value.
   virtual const StateLayout& state_layout() const = 0;
 
@@ -57,7 +57,7 @@ class Mixer {
   virtual absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const = 0;
 };
 
-// What a log-linear mixer does with more tokens than its levels reach (DESIGN 1).
+// What a log-linear mixer does with more tokens than its levels reach (docs/architecture.md#state).
 enum class LevelOverflow : uint8_t {
   kError,  // max_tokens is where they end
   kClamp,  // the last level holds all that is older
@@ -65,7 +65,7 @@ enum class LevelOverflow : uint8_t {
 
 // Choices that come from flags, not from the checkpoint.
 struct MixerOptions {
-  DType state_dtype = DType::kFloat32;  // how matrices rest in checkpoints: kFloat32 or kBFloat16
+  DType state_dtype = DType::kFloat32;  // how matrices rest in bases: kFloat32 or kBFloat16
   bool mamba2_full_norm = false;        // --mamba2-norm full: normalise over all of d_inner
   LevelOverflow level_overflow = LevelOverflow::kError;  // --level-overflow
 };

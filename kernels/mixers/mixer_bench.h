@@ -4,7 +4,7 @@
 // some sessions, with the bytes that it cannot avoid beside the time. Counters:
 //
 //   us_token   microseconds a token
-//   MB_token   bytes a token must move: each checkpoint and its pages once, a sixteenth of the
+//   MB_token   bytes a token must move: each base and its pages once, a sixteenth of the
 //              fold's read and write, half a tail, and the step's share of the weights
 //   share      of the bandwidth with which the same threads read memory. Few sessions and small
 //              weights fit in cache, and then it may exceed 1. A whole layer with many sessions is

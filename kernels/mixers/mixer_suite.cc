@@ -233,7 +233,7 @@ TEST_P(MixerSuite, NeighboursAndPlacesDoNotMatter) {
   std::vector<SuiteSession> sessions;
   for (size_t s = 0; s < kSessions; ++s) {
     sessions.emplace_back(slots, places[s], places[kSessions + s]);
-    slots.Fresh(sessions[s].checkpoint);
+    slots.Fresh(sessions[s].base);
   }
   for (size_t round = 0; round < kSteps; ++round) {
     // A step: some of the sessions in random order, each with a random number of tokens.
@@ -277,20 +277,19 @@ TEST_P(MixerSuite, OtherSlotsStayUntouched) {
   SuiteSession session(slots, 2, 3);
   for (const size_t tokens : {1, 20, 29}) {
     std::vector<std::string> before;
-    for (uint32_t s = 0; s < kSlots; ++s) before.push_back(slots.Checkpoint(s) + slots.Tail(s));
-    const std::string own = slots.Checkpoint(2);
+    for (uint32_t s = 0; s < kSlots; ++s) before.push_back(slots.Base(s) + slots.Tail(s));
+    const std::string own = slots.Base(2);
     const bool folds = Folds(session.position, tokens);
     const size_t first = session.position;
     Advance(*subject_, slots, session, inputs.view().Rows(first, tokens),
             outputs.view().Rows(first, tokens), pool);
     for (const uint32_t s : {0u, 1u, 4u}) {
-      EXPECT_TRUE(slots.Checkpoint(s) + slots.Tail(s) == before[s]) << "slot " << s;
+      EXPECT_TRUE(slots.Base(s) + slots.Tail(s) == before[s]) << "slot " << s;
     }
-    EXPECT_TRUE(slots.Tail(2) == before[2].substr(own.size())) << "tail of the checkpoint's number";
-    EXPECT_TRUE(slots.Checkpoint(3) == before[3].substr(0, own.size()))
-        << "checkpoint of the tail's number";
+    EXPECT_TRUE(slots.Tail(2) == before[2].substr(own.size())) << "tail of the base's number";
+    EXPECT_TRUE(slots.Base(3) == before[3].substr(0, own.size())) << "base of the tail's number";
     if (!folds) {
-      EXPECT_TRUE(slots.Checkpoint(2) == own) << "wrote a checkpoint without a fold";
+      EXPECT_TRUE(slots.Base(2) == own) << "wrote a base without a fold";
     }
   }
 }
@@ -308,31 +307,29 @@ TEST_P(MixerSuite, FoldIntoANewSlotEqualsInPlace) {
   SuiteSession session(a, 0, 0), forked(b, 0, 0);
   for (const size_t tokens : RandomPieces(random, kTokens)) {
     const size_t first = session.position;
-    // Another session holds the checkpoint and every page: neither may be written.
+    // Another session holds the base and every page: neither may be written.
     const PageTable other = forked.pages.Fork();
     Segment segment = forked.Plan(0, tokens);
-    segment.checkpoint_out = 1 - segment.checkpoint_in;
-    const std::string shared = b.Checkpoint(segment.checkpoint_in);
-    const std::string spare = b.Checkpoint(segment.checkpoint_out);
+    segment.base_out = 1 - segment.base_in;
+    const std::string shared = b.Base(segment.base_in);
+    const std::string spare = b.Base(segment.base_out);
     const std::string pages = b.PagePlanes(*segment.pages, 0);
     subject_->Run(std::span(&segment, 1), b.state(), inputs.view().Rows(first, tokens),
                   moved.view().Rows(first, tokens), pool);
-    EXPECT_TRUE(b.Checkpoint(segment.checkpoint_in) == shared)
-        << "the shared checkpoint at position " << first;
+    EXPECT_TRUE(b.Base(segment.base_in) == shared) << "the shared base at position " << first;
     if (subject_->layout().page_kind().fenwick()) {
       EXPECT_TRUE(b.PagePlanes(*segment.pages, 0) == pages) << "shared pages at " << first;
     }
     if (Folds(first, tokens)) {
-      forked.checkpoint = segment.checkpoint_out;
+      forked.base = segment.base_out;
     } else {
-      EXPECT_TRUE(b.Checkpoint(segment.checkpoint_out) == spare)
-          << "wrote a checkpoint without a fold";
+      EXPECT_TRUE(b.Base(segment.base_out) == spare) << "wrote a base without a fold";
     }
     forked.Commit();
     Advance(*subject_, a, session, inputs.view().Rows(first, tokens),
             in_place.view().Rows(first, tokens), pool);
-    EXPECT_TRUE(SameWrittenBytes(a.CheckpointPlanes(0), b.CheckpointPlanes(forked.checkpoint)))
-        << "checkpoints differ at position " << first;
+    EXPECT_TRUE(SameWrittenBytes(a.BasePlanes(0), b.BasePlanes(forked.base)))
+        << "bases differ at position " << first;
     EXPECT_TRUE(SameWrittenBytes(PagesOf(a, session), PagesOf(b, forked)))
         << "pages differ at position " << first;
   }

@@ -22,10 +22,10 @@ std::string Bytes(const AlignedBuffer<std::byte>& all, size_t stride, uint32_t s
 SuiteSlots::SuiteSlots(const StateLayout& layout, size_t slots, size_t pages_a_slot, int fill)
     : layout_(layout),
       fill_(fill),
-      checkpoint_stride_(Guarded(layout.checkpoint_bytes())),
+      base_stride_(Guarded(layout.base_bytes())),
       tail_stride_(Guarded(layout.tail_bytes())),
       page_stride_(Guarded(layout.page_bytes())),
-      checkpoints_(slots * checkpoint_stride_),
+      bases_(slots * base_stride_),
       tails_(slots * tail_stride_) {
   if (layout.page_kind().rule != PageRule::kNone) {
     holders_.resize(slots * pages_a_slot);
@@ -34,19 +34,19 @@ SuiteSlots::SuiteSlots(const StateLayout& layout, size_t slots, size_t pages_a_s
   free_.resize(holders_.size());
   std::iota(free_.begin(), free_.end(), 0u);
   std::shuffle(free_.begin(), free_.end(), std::mt19937_64(1));
-  for (AlignedBuffer<std::byte>* bytes : {&checkpoints_, &tails_, &pages_}) {
+  for (AlignedBuffer<std::byte>* bytes : {&bases_, &tails_, &pages_}) {
     if (bytes->size() != 0) std::memset(bytes->data(), fill, bytes->size());
   }
 }
 
-void SuiteSlots::Fresh(uint32_t checkpoint) {
-  std::memset(checkpoints_.data() + checkpoint * checkpoint_stride_, 0, layout_.checkpoint_bytes());
+void SuiteSlots::Fresh(uint32_t base) {
+  std::memset(bases_.data() + base * base_stride_, 0, layout_.base_bytes());
 }
 
 LayerState SuiteSlots::state() {
   LayerState state;
-  state.checkpoints = checkpoints_.data();
-  state.checkpoint_stride = checkpoint_stride_;
+  state.bases = bases_.data();
+  state.base_stride = base_stride_;
   state.tails = tails_.data();
   state.tail_stride = tail_stride_;
   state.pages = pages_.data();
@@ -54,9 +54,7 @@ LayerState SuiteSlots::state() {
   return state;
 }
 
-std::string SuiteSlots::Checkpoint(uint32_t slot) const {
-  return Bytes(checkpoints_, checkpoint_stride_, slot);
-}
+std::string SuiteSlots::Base(uint32_t slot) const { return Bytes(bases_, base_stride_, slot); }
 
 std::string SuiteSlots::Tail(uint32_t slot) const { return Bytes(tails_, tail_stride_, slot); }
 
@@ -73,8 +71,8 @@ std::string SuiteSlots::Planes(StatePart part, const std::string& slot) const {
   return bytes;
 }
 
-std::string SuiteSlots::CheckpointPlanes(uint32_t slot) const {
-  return Planes(StatePart::kCheckpoint, Checkpoint(slot));
+std::string SuiteSlots::BasePlanes(uint32_t slot) const {
+  return Planes(StatePart::kBase, Base(slot));
 }
 
 std::string SuiteSlots::PagePlanes(const SegmentPages& pages, size_t fold) const {
@@ -106,8 +104,8 @@ Segment SuiteSession::Plan(size_t first_token, size_t tokens) {
   return {.first_token = first_token,
           .tokens = tokens,
           .position = position,
-          .checkpoint_in = checkpoint,
-          .checkpoint_out = checkpoint,
+          .base_in = base,
+          .base_out = base,
           .tail = tail,
           .pages = &planned_};
 }

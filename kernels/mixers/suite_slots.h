@@ -21,7 +21,7 @@ namespace rivulet {
 // Every float and bf16 made of these bytes is a NaN: whoever reads what it should not, shows it.
 inline constexpr int kPoison = 0xff;
 
-// Checkpoint, tail and page slots with guard bytes between them; all poison until made Fresh. Pages
+// Base, tail and page slots with guard bytes between them; all poison until made Fresh. Pages
 // are handed out in an order that looks random.
 class SuiteSlots : public PageSource {
  public:
@@ -33,16 +33,16 @@ class SuiteSlots : public PageSource {
   SuiteSlots(const StateLayout& layout, size_t slots, size_t pages_a_slot = kPagesASlot,
              int fill = kPoison);
 
-  // A new session's checkpoint: all zeros. Its tail and pages need no initial value.
-  void Fresh(uint32_t checkpoint);
+  // A new session's base: all zeros. Its tail and pages need no initial value.
+  void Fresh(uint32_t base);
   LayerState state();
 
   // With the guard behind it.
-  std::string Checkpoint(uint32_t slot) const;
+  std::string Base(uint32_t slot) const;
   std::string Tail(uint32_t slot) const;
   std::string Page(uint32_t slot) const;
-  // The numbers of a checkpoint, without the gaps between planes.
-  std::string CheckpointPlanes(uint32_t slot) const;
+  // The numbers of a base, without the gaps between planes.
+  std::string BasePlanes(uint32_t slot) const;
   // The numbers of these pages, one after the other, without the gaps between planes.
   std::string PagePlanes(const SegmentPages& pages, size_t fold) const;
 
@@ -52,29 +52,29 @@ class SuiteSlots : public PageSource {
   bool Shared(uint32_t slot) const override { return holders_[slot] > 1; }
 
   const StateLayout& layout() const { return layout_; }
-  std::byte* checkpoint_bytes() { return checkpoints_.data(); }
+  std::byte* base_bytes() { return bases_.data(); }
 
  private:
   std::string Planes(StatePart part, const std::string& slot) const;
 
   const StateLayout& layout_;
   int fill_;
-  size_t checkpoint_stride_, tail_stride_, page_stride_;
-  AlignedBuffer<std::byte> checkpoints_, tails_, pages_;
+  size_t base_stride_, tail_stride_, page_stride_;
+  AlignedBuffer<std::byte> bases_, tails_, pages_;
   std::vector<uint32_t> holders_, free_;
 };
 
 // One session: which slots it holds and how far it is.
 class SuiteSession {
  public:
-  SuiteSession(SuiteSlots& slots, uint32_t checkpoint, uint32_t tail)
-      : checkpoint(checkpoint), tail(tail), pages(slots.layout().page_kind(), slots) {}
+  SuiteSession(SuiteSlots& slots, uint32_t base, uint32_t tail)
+      : base(base), tail(tail), pages(slots.layout().page_kind(), slots) {}
 
   // Its next tokens, in place, as rows from first_token of a step. The segment holds until Commit.
   Segment Plan(size_t first_token, size_t tokens);
   void Commit();
 
-  uint32_t checkpoint, tail;
+  uint32_t base, tail;
   uint64_t position = 0;
   PageTable pages;
 

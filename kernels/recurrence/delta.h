@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The delta rule over checkpoint and tail (mixers.md 7, 8): a sum whose every write is corrected by
-// what the sum already answers to its key,
+// The delta rule over base and tail (docs/mixers.md#deltanet, #gated-deltanet): a sum whose every
+// write is corrected by what the sum already answers to its key,
 //
 //     S̄ = e^{g_t} S_{t-1}      u_t = β_t (v_t - k_t S̄)      S_t = S̄ + k_tᵀ u_t      o_t = q_t S_t
 //
@@ -12,12 +12,12 @@
 //
 // by forward substitution in the triangle of the WY form, and from then on Read and Fold are those
 // of any other sum (FoldSum serves as it is). Kept as raw v and β, every later token of the chunk
-// would solve the rows before it again, and read the checkpoint with all of their keys.
+// would solve the rows before it again, and read the base with all of their keys.
 //
-// A token costs one pass over the checkpoint for two queries, k_a and q_a, at decode as in a
+// A token costs one pass over the base for two queries, k_a and q_a, at decode as in a
 // prompt.
 //
-// Bits: as recurrence.h says: each number is one chain, channels of the checkpoint ascending, then
+// Bits: as recurrence.h says: each number is one chain, channels of the base ascending, then
 // rows of the tail ascending; any cut of a chunk into pieces gives the same bits. Threading and
 // padding are recurrence.h's too.
 #ifndef RIVULET_KERNELS_RECURRENCE_DELTA_H_
@@ -72,9 +72,9 @@ void ScoreDelta(const DeltaTail& tail, const ConstFloatMatrix& queries, size_t b
                 DeltaScores& scores);
 
 // Solves the piece's rows into tail.solved, and out [n, padded E] = the reads o_a. `shape` has no
-// normaliser and no decay by channel. Reads `checkpoint`, never writes it. out must not alias any
+// normaliser and no decay by channel. Reads `base`, never writes it. out must not alias any
 // input.
-void SolveDelta(const SumShape& shape, const SumCheckpoint& checkpoint, const DeltaTail& tail,
+void SolveDelta(const SumShape& shape, const SumBase& base, const DeltaTail& tail,
                 const DeltaPiece& piece, const DeltaScores& scores, FloatMatrix out);
 
 }  // namespace rivulet

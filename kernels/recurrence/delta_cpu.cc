@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The CPU form of delta.h. Columns are independent of each other, so a tile of columns goes all the
-// way, from the checkpoint to the outputs, before the next: its part of the checkpoint is read from
+// way, from the base to the outputs, before the next: its part of the base is read from
 // memory once and from the first caches after that.
 
 #undef HWY_TARGET_INCLUDE
@@ -164,15 +164,15 @@ void SolveMatrix(const SumShape& shape, const T* matrix, const DeltaTail& tail,
   SolveColumns<kSingleBlocks>(shape, matrix, tail, piece, tables, 0, out);
 }
 
-void SolveDeltaOnTarget(const SumShape& shape, const SumCheckpoint& checkpoint,
-                        const DeltaTail& tail, const DeltaPiece& piece, const DeltaScores& scores,
+void SolveDeltaOnTarget(const SumShape& shape, const SumBase& base, const DeltaTail& tail,
+                        const DeltaPiece& piece, const DeltaScores& scores,
                         const FloatMatrix& out) {
   DeltaTables tables;
   FillTables(shape, tail, piece, scores, tables);
   if (shape.dtype == DType::kBFloat16) {
-    SolveMatrix(shape, static_cast<const uint16_t*>(checkpoint.matrix), tail, piece, tables, out);
+    SolveMatrix(shape, static_cast<const uint16_t*>(base.matrix), tail, piece, tables, out);
   } else {
-    SolveMatrix(shape, static_cast<const float*>(checkpoint.matrix), tail, piece, tables, out);
+    SolveMatrix(shape, static_cast<const float*>(base.matrix), tail, piece, tables, out);
   }
 }
 
@@ -191,9 +191,9 @@ void ScoreDelta(const DeltaTail& tail, const ConstFloatMatrix& queries, size_t b
   HWY_DYNAMIC_DISPATCH(ScoreDeltaOnTarget)(tail, queries, begin, scores);
 }
 
-void SolveDelta(const SumShape& shape, const SumCheckpoint& checkpoint, const DeltaTail& tail,
+void SolveDelta(const SumShape& shape, const SumBase& base, const DeltaTail& tail,
                 const DeltaPiece& piece, const DeltaScores& scores, FloatMatrix out) {
-  HWY_DYNAMIC_DISPATCH(SolveDeltaOnTarget)(shape, checkpoint, tail, piece, scores, out);
+  HWY_DYNAMIC_DISPATCH(SolveDeltaOnTarget)(shape, base, tail, piece, scores, out);
 }
 
 }  // namespace rivulet

@@ -17,7 +17,7 @@
 namespace rivulet {
 namespace {
 
-// One value head: a random checkpoint, a chunk of inputs, and NaN in every row that is yet to be
+// One value head: a random base, a chunk of inputs, and NaN in every row that is yet to be
 // solved.
 struct Head {
   Head(const SumShape& s, std::mt19937_64& random)
@@ -54,7 +54,7 @@ struct Head {
       for (size_t c = 0; c < columns; ++c) to[r * stride + c] = normal(random);
     }
   }
-  SumCheckpoint checkpoint() {
+  SumBase base() {
     if (shape.dtype == DType::kBFloat16) return {narrow.data(), nullptr};
     return {matrix.data(), nullptr};
   }
@@ -73,8 +73,8 @@ struct Head {
     const ConstFloatMatrix values{value.data() + begin * ep, count, ep, ep};
     DeltaScores scores;
     ScoreDelta(tail(), queries, begin, scores);
-    SolveDelta(shape, checkpoint(), tail(), {queries, values, beta.data() + begin, 1, begin},
-               scores, {out.data() + begin * ep, count, ep, ep});
+    SolveDelta(shape, base(), tail(), {queries, values, beta.data() + begin, 1, begin}, scores,
+               {out.data() + begin * ep, count, ep, ep});
   }
   std::vector<float> Results() const {
     std::vector<float> all(out.data(), out.data() + out.size());
@@ -149,7 +149,7 @@ TEST_P(DeltaTest, TheFoldIsTheMatrixAfterTheChunk) {
   Head head = MakeHead();
   const Definition want(head);
   head.Run(0, kFoldInterval);
-  FoldSum(head.shape, head.checkpoint(), head.checkpoint(), head.tail().Sum());
+  FoldSum(head.shape, head.base(), head.base(), head.tail().Sum());
   const bool narrow = head.shape.dtype == DType::kBFloat16;
   for (size_t i = 0; i < head.matrix.size(); ++i) {
     const double got = narrow ? BFloat16ToFloat(head.narrow[i]) : head.matrix[i];

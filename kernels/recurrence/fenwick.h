@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Log-linear sums over pages and tail (mixers.md 9, 10; DESIGN 1): a decayed sum of outer products
-// whose every term is weighted by how far it lies back,
+// Log-linear sums over pages and tail (docs/mixers.md#log-linear-mamba-2,
+// #log-linear-gated-deltanet; docs/architecture.md#state): a decayed sum of outer products whose
+// every term is weighted by how far it lies back,
 //
 //     o_t = Σ_{s<=t} λ_t[ℓ(t, s)] (q_t T_t ... T_{s+1} k_sᵀ) v_s        ℓ(t, s) = bit_length(t xor
 //     s)

@@ -2,9 +2,10 @@
 //
 // The primitive that nearly every mixer is built from: a decayed sum of outer products with a read,
 //
-//     M_t = T_t M_{t-1} + k_tᵀ v_t        o_t = q_t M_t        (mixers.md 0.1; DESIGN 1)
+//     M_t = T_t M_{t-1} + k_tᵀ v_t        o_t = q_t M_t        (docs/mixers.md#the-primitive;
+//     docs/architecture.md#state)
 //
-// kept as a checkpoint M (the sum at the last chunk border) and a tail of at most C = kFoldInterval
+// kept as a base M (the sum at the last chunk border) and a tail of at most C = kFoldInterval
 // rows (k, v, decay) since. Three operations on ONE head of ONE session:
 //
 //     Append   the caller writes the token's row into the tail (a copy: head_units.h, AppendRows)
@@ -16,14 +17,15 @@
 // over D), or absent. Decays are always e to the *difference*: e^{-c} alone overflows.
 //
 // A sum may carry a normaliser: one more value column, kept apart as an fp32 vector z [D], whose
-// values are `extra` (1 if null). It is never stored in less than fp32 (DESIGN 5).
+// values are `extra` (1 if null). It is never stored in less than fp32
+// (docs/architecture.md#bit-equality).
 //
-// What makes bits equal (DESIGN 5): each output number is one chain of fused multiply-adds: the key
-// channels ascending over the checkpoint, then one multiplication by the decay, then tail rows
-// ascending. A score q·k_s runs over blocks of 16 channels in one chain a lane, and then down a
-// fixed tree. Nothing depends on how many queries are read at once, on vector width (given fused
-// multiply-add), on threads or on neighbours. So prefill (many queries of a chunk) and decode (one)
-// agree bit for bit.
+// What makes bits equal (docs/architecture.md#bit-equality): each output number is one chain of
+// fused multiply-adds: the key channels ascending over the base, then one multiplication by the
+// decay, then tail rows ascending. A score q·k_s runs over blocks of 16 channels in one chain a
+// lane, and then down a fixed tree. Nothing depends on how many queries are read at once, on vector
+// width (given fused multiply-add), on threads or on neighbours. So prefill (many queries of a
+// chunk) and decode (one) agree bit for bit.
 //
 // It deliberately knows no session, slot or layer. Threading: pure functions of their arguments;
 // two calls may run at once unless one writes what the other touches.
@@ -55,7 +57,7 @@ struct SumShape {
   size_t value_dim = 0;  // E
   Decay decay = Decay::kNone;
   bool normaliser = false;
-  DType dtype = DType::kFloat32;  // how the checkpoint rests: kFloat32 or kBFloat16
+  DType dtype = DType::kFloat32;  // how the base rests: kFloat32 or kBFloat16
 
   size_t padded_key() const { return PaddedColumns(key_dim); }
   size_t padded_value() const { return PaddedColumns(value_dim); }
@@ -65,7 +67,7 @@ struct SumShape {
 
 // One head's sum at a chunk border. `matrix` is [D, padded E] of SumShape::dtype, row-major;
 // `normaliser` is [padded D] fp32, or null.
-struct SumCheckpoint {
+struct SumBase {
   void* matrix = nullptr;
   float* normaliser = nullptr;
 };
@@ -89,7 +91,7 @@ struct SumTail {
 
 // Queries at places [begin, begin + queries.rows) of the chunk, at most kFoldInterval of them. Rows
 // up to each place must already be in the tail. `strict` reads the sum as it was before the place's
-// own token: rows s < a, decays up to a - 1 (mixers.md 0.1, LA_strict).
+// own token: rows s < a, decays up to a - 1 (docs/mixers.md#the-primitive, LA_strict).
 struct SumQuery {
   ConstFloatMatrix queries;  // [n, padded D]
   size_t begin = 0;
@@ -97,14 +99,13 @@ struct SumQuery {
 };
 
 // out [n, padded E] = the reads. `extra` [n] = the normaliser's reads q·z (null if the shape has
-// none). Reads `checkpoint`, never writes it. out must not alias any input.
-void ReadSum(const SumShape& shape, const SumCheckpoint& checkpoint, const SumTail& tail,
-             const SumQuery& query, FloatMatrix out, float* extra);
+// none). Reads `base`, never writes it. out must not alias any input.
+void ReadSum(const SumShape& shape, const SumBase& base, const SumTail& tail, const SumQuery& query,
+             FloatMatrix out, float* extra);
 
 // to = the sum after all kFoldInterval rows of the tail. `to` may be `from` itself, with the same
-// bits; otherwise they must not overlap. bf16 checkpoints are rounded here, once in C tokens.
-void FoldSum(const SumShape& shape, const SumCheckpoint& from, const SumCheckpoint& to,
-             const SumTail& tail);
+// bits; otherwise they must not overlap. bf16 bases are rounded here, once in C tokens.
+void FoldSum(const SumShape& shape, const SumBase& from, const SumBase& to, const SumTail& tail);
 
 // The SIMD target these functions run on here, such as "AVX3"; for the log and the benchmarks.
 const char* RecurrenceTarget();

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One head's read, fold, and delta rule. bytes_per_second counts the checkpoint's bytes alone,
+// One head's read, fold, and delta rule. bytes_per_second counts the base's bytes alone,
 // which is what decode cannot avoid: D * E * 4 a read, twice that a fold. Sums rotate over `heads`
-// different checkpoints, so that the bytes come from memory or from the cache level that the total
+// different bases, so that the bytes come from memory or from the cache level that the total
 // fits.
 #include <benchmark/benchmark.h>
 
@@ -39,7 +39,7 @@ struct Heads {
             .log_decay = decays.data(),
             .decay_stride = d};
   }
-  SumCheckpoint checkpoint(size_t i) {
+  SumBase base(size_t i) {
     return {matrices.data() + (i % heads) * shape.matrix_elements(), nullptr};
   }
   SumShape shape;
@@ -61,7 +61,7 @@ void BM_Read(benchmark::State& state) {
   const SumQuery query{{heads.rows.data(), n, d, d}, n == 1 ? size_t{8} : size_t{0}, false};
   size_t i = 0;
   for (auto _ : state) {
-    ReadSum(heads.shape, heads.checkpoint(i++), heads.tail(), query, {heads.out.data(), n, d, d},
+    ReadSum(heads.shape, heads.base(i++), heads.tail(), query, {heads.out.data(), n, d, d},
             nullptr);
     benchmark::ClobberMemory();
   }
@@ -73,7 +73,7 @@ void BM_Fold(benchmark::State& state) {
   Heads heads(state.range(0), static_cast<Decay>(state.range(1)), state.range(2));
   size_t i = 0;
   for (auto _ : state) {
-    FoldSum(heads.shape, heads.checkpoint(i), heads.checkpoint(i), heads.tail());
+    FoldSum(heads.shape, heads.base(i), heads.base(i), heads.tail());
     ++i;
     benchmark::ClobberMemory();
   }
@@ -82,7 +82,7 @@ void BM_Fold(benchmark::State& state) {
 BENCHMARK(BM_Fold)->ArgsProduct({{64, 128}, {0, 1, 2}, {1, 4096}});
 
 // Arguments: head size, decay (none or scalar), number of heads rotated over, tokens at once (1:
-// decode at place 8). Two queries a token, one pass over the checkpoint.
+// decode at place 8). Two queries a token, one pass over the base.
 void BM_Delta(benchmark::State& state) {
   Heads heads(state.range(0), static_cast<Decay>(state.range(1)), state.range(2));
   const size_t n = state.range(3), d = heads.shape.key_dim, begin = n == 1 ? 8 : 0;
@@ -97,8 +97,7 @@ void BM_Delta(benchmark::State& state) {
   size_t i = 0;
   for (auto _ : state) {
     ScoreDelta(tail, piece.queries, begin, scores);
-    SolveDelta(heads.shape, heads.checkpoint(i++), tail, piece, scores,
-               {heads.out.data(), n, d, d});
+    SolveDelta(heads.shape, heads.base(i++), tail, piece, scores, {heads.out.data(), n, d, d});
     benchmark::ClobberMemory();
   }
   Report(state, heads, 1, n);

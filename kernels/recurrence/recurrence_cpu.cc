@@ -32,7 +32,7 @@ inline constexpr size_t kSingleBlocks = kVectors == 1 ? 8 : 4;
 struct ReadTables {
   size_t padded_key;
   size_t queries;
-  // [n, padded D]: the queries as they meet the checkpoint: decayed by channel if decay is by
+  // [n, padded D]: the queries as they meet the base: decayed by channel if decay is by
   // channel.
   const float* query;
   size_t query_stride;
@@ -41,8 +41,8 @@ struct ReadTables {
   float weight[kFoldInterval * kFoldInterval];  // (q_a·k_s) e^{c_a - c_s}, [n, C]
 };
 
-// Σ_i q_i k_i e^{c_i - b_i}: GLA's score (mixers.md 3), from the difference of the cumulative
-// decays.
+// Σ_i q_i k_i e^{c_i - b_i}: GLA's score (docs/mixers.md#gla), from the difference of the
+// cumulative decays.
 float DecayedDot(const float* q, const float* k, const float* c, const float* b, size_t padded,
                  float power) {
   const Block scale = SetBlock(power);
@@ -83,7 +83,7 @@ void ScalarWeights(const SumShape& shape, const SumTail& tail, const SumQuery& q
   }
 }
 
-// `decayed` [n, padded D] receives q_i e^{c_i}, the queries as they meet the checkpoint.
+// `decayed` [n, padded D] receives q_i e^{c_i}, the queries as they meet the base.
 void ChannelWeights(const SumTail& tail, const SumQuery& query, float* decayed,
                     ReadTables& tables) {
   const size_t padded = tables.padded_key;
@@ -183,7 +183,7 @@ void ReadNormaliser(const float* normaliser, const SumTail& tail, const ReadTabl
   }
 }
 
-void ReadSumOnTarget(const SumShape& shape, const SumCheckpoint& checkpoint, const SumTail& tail,
+void ReadSumOnTarget(const SumShape& shape, const SumBase& base, const SumTail& tail,
                      const SumQuery& query, const FloatMatrix& out, float* extra) {
   alignas(64) float decayed[kFoldInterval * kMaxKeyDim];
   ReadTables tables;
@@ -203,11 +203,11 @@ void ReadSumOnTarget(const SumShape& shape, const SumCheckpoint& checkpoint, con
     ScalarWeights(shape, tail, query, tables);
   }
   if (shape.dtype == DType::kBFloat16) {
-    ReadMatrix(shape, static_cast<const uint16_t*>(checkpoint.matrix), tail, tables, out);
+    ReadMatrix(shape, static_cast<const uint16_t*>(base.matrix), tail, tables, out);
   } else {
-    ReadMatrix(shape, static_cast<const float*>(checkpoint.matrix), tail, tables, out);
+    ReadMatrix(shape, static_cast<const float*>(base.matrix), tail, tables, out);
   }
-  if (shape.normaliser) ReadNormaliser(checkpoint.normaliser, tail, tables, extra);
+  if (shape.normaliser) ReadNormaliser(base.normaliser, tail, tables, extra);
 }
 
 // What a fold does to the old sum and to each row: e^{c_end} and k_s e^{c_end - c_s}.
@@ -302,7 +302,7 @@ void FoldNormaliser(const SumShape& shape, const float* from, float* to, const S
   }
 }
 
-void FoldSumOnTarget(const SumShape& shape, const SumCheckpoint& from, const SumCheckpoint& to,
+void FoldSumOnTarget(const SumShape& shape, const SumBase& from, const SumBase& to,
                      const SumTail& tail) {
   FoldTables tables;
   if (shape.decay == Decay::kChannel) {
@@ -333,13 +333,12 @@ HWY_EXPORT(ReadSumOnTarget);
 HWY_EXPORT(FoldSumOnTarget);
 HWY_EXPORT(TargetName);
 
-void ReadSum(const SumShape& shape, const SumCheckpoint& checkpoint, const SumTail& tail,
-             const SumQuery& query, FloatMatrix out, float* extra) {
-  HWY_DYNAMIC_DISPATCH(ReadSumOnTarget)(shape, checkpoint, tail, query, out, extra);
+void ReadSum(const SumShape& shape, const SumBase& base, const SumTail& tail, const SumQuery& query,
+             FloatMatrix out, float* extra) {
+  HWY_DYNAMIC_DISPATCH(ReadSumOnTarget)(shape, base, tail, query, out, extra);
 }
 
-void FoldSum(const SumShape& shape, const SumCheckpoint& from, const SumCheckpoint& to,
-             const SumTail& tail) {
+void FoldSum(const SumShape& shape, const SumBase& from, const SumBase& to, const SumTail& tail) {
   HWY_DYNAMIC_DISPATCH(FoldSumOnTarget)(shape, from, to, tail);
 }
 

@@ -16,7 +16,7 @@
 namespace rivulet {
 namespace {
 
-// One head's rows and checkpoint, random, with garbage where nothing may be read.
+// One head's rows and base, random, with garbage where nothing may be read.
 struct Head {
   Head(const SumShape& s, float decay_power, std::mt19937_64& random) : shape(s) {
     const size_t dp = s.padded_key(), ep = s.padded_value();
@@ -64,7 +64,7 @@ struct Head {
       }
     }
   }
-  SumCheckpoint checkpoint() {
+  SumBase base() {
     if (shape.dtype == DType::kBFloat16) return {narrow.data(), normaliser.data()};
     return {matrix.data(), normaliser.data()};
   }
@@ -126,8 +126,8 @@ struct Output {
 void Read(Head& head, size_t begin, size_t count, bool strict, Output& out) {
   const size_t dp = head.shape.padded_key();
   const ConstFloatMatrix queries{head.query.data() + begin * dp, count, dp, dp};
-  ReadSum(head.shape, head.checkpoint(), head.tail, {queries, begin, strict},
-          out.view.Rows(begin, count), out.extra.data() + begin);
+  ReadSum(head.shape, head.base(), head.tail, {queries, begin, strict}, out.view.Rows(begin, count),
+          out.extra.data() + begin);
 }
 
 class RecurrenceTest
@@ -167,7 +167,7 @@ TEST_P(RecurrenceTest, FoldMatchesTheDefinition) {
   std::mt19937_64 random(RandomTestSeed());
   Head head(Shape(), 2.0f, random);
   Head to(Shape(), 2.0f, random);
-  FoldSum(head.shape, head.checkpoint(), to.checkpoint(), head.tail);
+  FoldSum(head.shape, head.base(), to.base(), head.tail);
   const bool narrow = head.shape.dtype == DType::kBFloat16;
   for (size_t i = 0; i < head.shape.key_dim; ++i) {
     for (size_t column = 0; column < head.shape.value_dim; ++column) {
@@ -222,10 +222,10 @@ TEST_P(RecurrenceTest, RowsAfterTheQueryAreNeverLookedAt) {
 TEST_P(RecurrenceTest, FoldInPlaceGivesTheBitsOfFoldElsewhere) {
   std::mt19937_64 random(RandomTestSeed());
   Head head(Shape(), 1.0f, random), to(Shape(), 1.0f, random);
-  FoldSum(head.shape, head.checkpoint(), to.checkpoint(), head.tail);
-  FoldSum(head.shape, head.checkpoint(), head.checkpoint(), head.tail);
+  FoldSum(head.shape, head.base(), to.base(), head.tail);
+  FoldSum(head.shape, head.base(), head.base(), head.tail);
   const size_t bytes = head.shape.matrix_elements() * DTypeSize(head.shape.dtype);
-  EXPECT_EQ(std::memcmp(head.checkpoint().matrix, to.checkpoint().matrix, bytes), 0);
+  EXPECT_EQ(std::memcmp(head.base().matrix, to.base().matrix, bytes), 0);
   EXPECT_EQ(std::memcmp(head.normaliser.data(), to.normaliser.data(),
                         head.normaliser.size() * sizeof(float)),
             0);
@@ -244,7 +244,7 @@ TEST_P(RecurrenceTest, VectorWidthDoesNotChangeBits) {
     Output out(head.shape);
     Head copy(Shape(), 1.0f, random);
     Read(head, 0, kFoldInterval, false, out);
-    FoldSum(head.shape, head.checkpoint(), copy.checkpoint(), head.tail);
+    FoldSum(head.shape, head.base(), copy.base(), head.tail);
     std::vector<float>& all =
         results.emplace_back(out.values.data(), out.values.data() + out.values.size());
     all.insert(all.end(), out.extra.data(), out.extra.data() + kFoldInterval);

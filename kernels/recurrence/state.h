@@ -2,12 +2,12 @@
 //
 // How a session's state lies in memory, and which piece of a step touches it.
 //
-// State = checkpoint + tail (DESIGN 1). The *checkpoint* holds the matrices at the last position
-// that is a multiple of kFoldInterval, with the convolution inputs before it. The *tail* holds one
-// small row for each token since. A checkpoint slot may be shared by several sessions and is then
-// never written; a tail slot belongs to one session. A mixer whose state grows also keeps *pages*:
-// as many as its position asks for (pages.h), each with its count of holders. Slots are numbers:
-// the same description serves host and device memory.
+// State = base + tail (docs/architecture.md#state). The *base* holds the matrices at the last
+// position that is a multiple of kFoldInterval, with the convolution inputs before it. The *tail*
+// holds one small row for each token since. A base slot may be shared by several sessions and is
+// then never written; a tail slot belongs to one session. A mixer whose state grows also keeps
+// *pages*: as many as its position asks for (pages.h), each with its count of holders. Slots are
+// numbers: the same description serves host and device memory.
 //
 // This file knows bytes and positions, no mathematics, and no session, request or file.
 #ifndef RIVULET_KERNELS_RECURRENCE_STATE_H_
@@ -25,10 +25,10 @@
 
 namespace rivulet {
 
-// C: tokens between two checkpoints. Chunk borders lie at absolute multiples of it.
+// C: tokens between two bases. Chunk borders lie at absolute multiples of it.
 inline constexpr size_t kFoldInterval = 16;
 
-enum class StatePart : uint8_t { kCheckpoint, kTail, kPage };
+enum class StatePart : uint8_t { kBase, kTail, kPage };
 inline constexpr size_t kStateParts = 3;
 
 // How a session's pages come and go with its position. n = the full chunks of C tokens that it
@@ -36,8 +36,8 @@ inline constexpr size_t kStateParts = 3;
 enum class PageRule : uint8_t {
   kNone,      // no pages: a state of fixed size
   kAppended,  // a page for each chunk, in order (softmax attention)
-  // A binary counter (DESIGN 1): page p exists when bit p of n is set and holds 2^p chunks. A fold
-  // adds the chunk and carries. A page never changes once it is written.
+  // A binary counter (docs/architecture.md#state): page p exists when bit p of n is set and holds
+  // 2^p chunks. A fold adds the chunk and carries. A page never changes once it is written.
   kFenwick,
   // The same, and a fold may change every page that lives on (log-linear delta rules).
   kRewrittenFenwick,
@@ -79,7 +79,7 @@ class StateLayout {
   void SetPageKind(const PageKind& kind);
   const PageKind& page_kind() const { return page_kind_; }
 
-  size_t checkpoint_bytes() const { return bytes(StatePart::kCheckpoint); }
+  size_t base_bytes() const { return bytes(StatePart::kBase); }
   size_t tail_bytes() const { return bytes(StatePart::kTail); }
   size_t page_bytes() const { return bytes(StatePart::kPage); }  // of one page
 
@@ -129,16 +129,16 @@ constexpr bool HasPage(uint64_t n, uint32_t p, uint32_t levels) {
 // A run of consecutive tokens of one session inside one step. Decode is a run of one; prefill is a
 // run of many; the arithmetic is the same.
 //
-// A run that reaches the end of a chunk folds: its first fold reads `checkpoint_in` and writes
-// `checkpoint_out`, later folds update `checkpoint_out`. They may be the same slot (nobody else
+// A run that reaches the end of a chunk folds: its first fold reads `base_in` and writes
+// `base_out`, later folds update `base_out`. They may be the same slot (nobody else
 // holds it) or different ones (it is shared); both give the same bits. A run that does not reach
-// the end of a chunk writes no checkpoint.
+// the end of a chunk writes no base.
 struct Segment {
   size_t first_token = 0;  // row of the step's token arrays
   size_t tokens = 0;       // > 0
   uint64_t position = 0;   // absolute position of the first token in its session
-  uint32_t checkpoint_in = 0;
-  uint32_t checkpoint_out = 0;
+  uint32_t base_in = 0;
+  uint32_t base_out = 0;
   uint32_t tail = 0;
   // One entry for each kind of pages that the model has; LayerState::page_kind picks a layer's.
   const SegmentPages* pages = nullptr;
@@ -157,8 +157,8 @@ constexpr size_t FoldsIn(uint64_t position, size_t tokens) {
 // The slots of one layer: slot s of a part starts at base + s * stride. Strides cover all layers,
 // so that a slot is one contiguous run of bytes (a snapshot is two copies).
 struct LayerState {
-  std::byte* checkpoints = nullptr;
-  size_t checkpoint_stride = 0;
+  std::byte* bases = nullptr;
+  size_t base_stride = 0;
   std::byte* tails = nullptr;
   size_t tail_stride = 0;
   std::byte* pages = nullptr;  // of the layer's kind
@@ -166,8 +166,8 @@ struct LayerState {
   size_t page_kind = 0;  // which entry of Segment::pages; undefined for a layer without pages
 
   template <typename T>
-  T* Checkpoint(uint32_t slot, size_t offset) const {
-    return reinterpret_cast<T*>(checkpoints + slot * checkpoint_stride + offset);
+  T* Base(uint32_t slot, size_t offset) const {
+    return reinterpret_cast<T*>(bases + slot * base_stride + offset);
   }
   template <typename T>
   T* Tail(uint32_t slot, size_t offset) const {
@@ -186,7 +186,7 @@ struct ChunkPiece {
   size_t first_token;  // row of the step's token arrays
   size_t begin, end;   // places in the chunk, 0 <= begin < end <= kFoldInterval
   bool folds;          // end == kFoldInterval
-  bool first;          // the segment's first piece: reads checkpoint_in, later ones checkpoint_out
+  bool first;          // the segment's first piece: reads base_in, later ones base_out
   size_t fold;         // folds of the segment before this piece: it reads SegmentPages::Table(fold)
 };
 

@@ -10,10 +10,10 @@ namespace {
 
 TEST(StateLayoutTest, PlanesAreAlignedAndCountedPerPart) {
   StateLayout layout;
-  EXPECT_EQ(layout.Add(StatePart::kCheckpoint, "S", DType::kFloat32, {2, 3, 16}), 0u);
+  EXPECT_EQ(layout.Add(StatePart::kBase, "S", DType::kFloat32, {2, 3, 16}), 0u);
   EXPECT_EQ(layout.Add(StatePart::kTail, "k", DType::kFloat32, {16, 5}), 0u);
-  EXPECT_EQ(layout.Add(StatePart::kCheckpoint, "z", DType::kBFloat16, {7}), 384u);
-  EXPECT_EQ(layout.checkpoint_bytes(), 448u);
+  EXPECT_EQ(layout.Add(StatePart::kBase, "z", DType::kBFloat16, {7}), 384u);
+  EXPECT_EQ(layout.base_bytes(), 448u);
   EXPECT_EQ(layout.tail_bytes(), 320u);
   ASSERT_EQ(layout.planes().size(), 3u);
   EXPECT_EQ(layout.planes()[2].name, "z");

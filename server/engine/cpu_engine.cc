@@ -119,27 +119,27 @@ absl::Status CheckIds(const char* what, std::span<const uint32_t> ids, uint32_t 
 class CpuEngine final : public Engine {
  public:
   CpuEngine(std::shared_ptr<const LoadedModel> model, size_t threads, StepProfile* profile)
-      : transformer_(std::move(model)), threads_(threads), profile_(profile) {}
+      : model_(std::move(model)), threads_(threads), profile_(profile) {}
 
   absl::Status Start(const EngineOptions& options);
 
   StepResult Step(const StepPlan& plan) override;
-  absl::StatusOr<uint32_t> AcquireCheckpoint() override { return states_->AcquireCheckpoint(); }
-  void ShareCheckpoint(uint32_t slot) override { states_->ShareCheckpoint(slot); }
-  void ReleaseCheckpoint(uint32_t slot) override { states_->ReleaseCheckpoint(slot); }
-  bool CheckpointShared(uint32_t slot) const override { return states_->CheckpointShared(slot); }
+  absl::StatusOr<uint32_t> AcquireBase() override { return states_->AcquireBase(); }
+  void ShareBase(uint32_t slot) override { states_->ShareBase(slot); }
+  void ReleaseBase(uint32_t slot) override { states_->ReleaseBase(slot); }
+  bool BaseShared(uint32_t slot) const override { return states_->BaseShared(slot); }
   absl::StatusOr<uint32_t> AcquireTail() override { return states_->AcquireTail(); }
   void ReleaseTail(uint32_t slot) override { states_->ReleaseTail(slot); }
   void CopyTail(uint32_t from, uint32_t to) override { states_->CopyTail(from, to); }
   PageSource& pages(size_t kind) override { return states_->pages(kind); }
   const StateCapacity& capacity() const override { return states_->capacity(); }
-  uint32_t checkpoints_used() const override { return states_->checkpoints_used(); }
+  uint32_t bases_used() const override { return states_->bases_used(); }
   uint32_t tails_used() const override { return states_->tails_used(); }
   uint32_t pages_used(size_t kind) const override { return states_->pages_used(kind); }
-  uint32_t vocab_size() const override { return static_cast<uint32_t>(transformer_.vocab()); }
+  uint32_t vocab_size() const override { return static_cast<uint32_t>(model_.vocab()); }
 
  private:
-  Transformer::Lent Lend() { return {&layer_workspace_, &threads_, profile_}; }
+  LanguageModel::Lent Lend() { return {&layer_workspace_, &threads_, profile_}; }
   size_t WarmUpTokens() const;
   void WarmUp();
   absl::Status CheckSegmentPages(const Segment& segment) const;
@@ -148,7 +148,7 @@ class CpuEngine final : public Engine {
   void Answer(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits,
               StepResult& result);
 
-  Transformer transformer_;
+  LanguageModel model_;
   ThreadPool threads_;
   StepProfile* profile_;
   std::unique_ptr<StatePool> states_;
@@ -159,7 +159,7 @@ class CpuEngine final : public Engine {
 };
 
 absl::Status CpuEngine::Start(const EngineOptions& options) {
-  const std::vector<const StateLayout*> layouts = transformer_.StateLayouts();
+  const std::vector<const StateLayout*> layouts = model_.StateLayouts();
   RIVULET_ASSIGN_OR_RETURN(
       states_, StatePool::Make(AddUpLayouts(layouts), options.state_memory, options.state_context));
   WarmUp();
@@ -169,7 +169,7 @@ absl::Status CpuEngine::Start(const EngineOptions& options) {
 // The tokens that a first step may hold: no more than the model reaches, nor a fold if there is no
 // page for one.
 size_t CpuEngine::WarmUpTokens() const {
-  uint64_t tokens = std::min<uint64_t>(kLogitRows, transformer_.model().max_tokens());
+  uint64_t tokens = std::min<uint64_t>(kLogitRows, model_.model().max_tokens());
   for (const PageCapacity& pages : capacity().pages) {
     if (pages.slots < MostPages(pages.kind, tokens, tokens)) {
       tokens = std::min<uint64_t>(tokens, kFoldInterval - 1);
@@ -189,19 +189,19 @@ void CpuEngine::WarmUp() {
   }
   StepRow& row = plan.rows.emplace_back();
   row.segment.tokens = plan.tokens.size();
-  row.segment.checkpoint_in = row.segment.checkpoint_out = *AcquireCheckpoint();
+  row.segment.base_in = row.segment.base_out = *AcquireBase();
   row.segment.tail = *AcquireTail();
   row.segment.pages = pages.data();
   row.score_targets.assign(plan.tokens.size(), 0);
   Step(plan);
-  ReleaseCheckpoint(row.segment.checkpoint_in);
+  ReleaseBase(row.segment.base_in);
   ReleaseTail(row.segment.tail);
 }
 
 StepResult CpuEngine::Step(const StepPlan& plan) {
   StepResult result = CheckRows(plan);
   step_workspace_.Reset();
-  const FloatMatrix x = step_workspace_.Take(plan.tokens.size(), transformer_.hidden());
+  const FloatMatrix x = step_workspace_.Take(plan.tokens.size(), model_.hidden());
   const absl::Status status = Forward(plan, result, x);
   if (!status.ok()) {
     for (RowResult& row : result.rows) row.status.Update(status);
@@ -209,15 +209,15 @@ StepResult CpuEngine::Step(const StepPlan& plan) {
   }
   const std::vector<Place> places = PlacesOf(plan, result);
   const size_t rows = std::min(kLogitRows, places.size());
-  const FloatMatrix wanted = step_workspace_.Take(rows, transformer_.hidden());
-  const FloatMatrix logits = step_workspace_.Take(rows, transformer_.vocab());
+  const FloatMatrix wanted = step_workspace_.Take(rows, model_.hidden());
+  const FloatMatrix logits = step_workspace_.Take(rows, model_.vocab());
   for (size_t begin = 0; begin < places.size(); begin += rows) {
     const size_t count = std::min(rows, places.size() - begin);
     const std::span<const Place> block(places.data() + begin, count);
     for (size_t i = 0; i < count; ++i) {
       std::copy_n(x.row(block[i].token), x.columns, wanted.row(i));
     }
-    transformer_.Logits(wanted.Rows(0, count), Lend(), logits.Rows(0, count));
+    model_.Logits(wanted.Rows(0, count), Lend(), logits.Rows(0, count));
     Answer(plan, block, logits, result);
   }
   return result;
@@ -265,7 +265,7 @@ absl::Status CpuEngine::Forward(const StepPlan& plan, const StepResult& result, 
                 ids_.begin() + segment.first_token);
   }
   if (segments_.empty()) return absl::OkStatus();
-  return transformer_.Forward(ids_, segments_, *states_, Lend(), x);
+  return model_.Forward(ids_, segments_, *states_, Lend(), x);
 }
 
 void CpuEngine::Answer(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits,

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "model_loader/loaded_model.h"
 #include "server/engine/engine.h"
-#include "server/engine/transformer.h"
+#include "server/engine/language_model.h"
 
 namespace rivulet {
 

@@ -36,9 +36,9 @@ struct PageCapacity {
 
 // Bytes and numbers of slots; constant.
 struct StateCapacity {
-  uint64_t checkpoint_bytes = 0;  // of one slot, all layers
+  uint64_t base_bytes = 0;  // of one slot, all layers
   uint64_t tail_bytes = 0;
-  uint32_t checkpoint_slots = 0;
+  uint32_t base_slots = 0;
   uint32_t tail_slots = 0;
   std::vector<PageCapacity> pages;  // one for each kind that the model has
 };
@@ -50,17 +50,17 @@ class Engine {
   // Runs every row of the plan. Never fails as a whole: each row has its status. A row that asks
   // for a token id outside of the vocabulary fails with INVALID_ARGUMENT, one whose logits are not
   // finite with INTERNAL naming it. REQUIRES: the rows' slots are held, and the tail and (if the
-  // row folds) checkpoint_out of each are no other row's.
+  // row folds) base_out of each are no other row's.
   virtual StepResult Step(const StepPlan& plan) = 0;
 
-  // A checkpoint slot with one reference, all zeros (the state before the first token), or
+  // A base slot with one reference, all zeros (the state before the first token), or
   // RESOURCE_EXHAUSTED naming --state-memory.
-  virtual absl::StatusOr<uint32_t> AcquireCheckpoint() = 0;
-  // One more holder of a checkpoint. Who folds a shared one names another slot as checkpoint_out
+  virtual absl::StatusOr<uint32_t> AcquireBase() = 0;
+  // One more holder of a base. Who folds a shared one names another slot as base_out
   // (server/session/session.h); the engine does not check.
-  virtual void ShareCheckpoint(uint32_t slot) = 0;
-  virtual void ReleaseCheckpoint(uint32_t slot) = 0;
-  virtual bool CheckpointShared(uint32_t slot) const = 0;
+  virtual void ShareBase(uint32_t slot) = 0;
+  virtual void ReleaseBase(uint32_t slot) = 0;
+  virtual bool BaseShared(uint32_t slot) const = 0;
 
   // A tail slot, its contents undefined, or RESOURCE_EXHAUSTED naming --state-memory.
   virtual absl::StatusOr<uint32_t> AcquireTail() = 0;
@@ -72,7 +72,7 @@ class Engine {
   virtual PageSource& pages(size_t kind) = 0;
 
   virtual const StateCapacity& capacity() const = 0;
-  virtual uint32_t checkpoints_used() const = 0;
+  virtual uint32_t bases_used() const = 0;
   virtual uint32_t tails_used() const = 0;
   virtual uint32_t pages_used(size_t kind) const = 0;
   virtual uint32_t vocab_size() const = 0;

@@ -7,8 +7,8 @@
 //
 // Decode: every stream samples one token a step, all in one step. Prefill: one prompt, in steps of
 // --prefill-step tokens. Beside each stand the bytes that a step must move at least (weights once;
-// of each stream's state the checkpoint and its pages once and half a tail a token, and once in
-// kFoldInterval tokens a checkpoint and what a fold reads and writes of pages) and their share of
+// of each stream's state the base and its pages once and half a tail a token, and once in
+// kFoldInterval tokens a base and what a fold reads and writes of pages) and their share of
 // what this machine's memory gives, measured in the same run by reading 1 GiB with the same number
 // of threads. A model that fits the caches can pass 100 %. Exit codes: 0, 2 for wrong flags, 1 for
 // all else.
@@ -47,7 +47,7 @@ ABSL_FLAG(std::string, random_config, "",
 ABSL_FLAG(uint32_t, threads, 0, "threads; 0: one for each core");
 ABSL_FLAG(uint64_t, state_memory, uint64_t{4} << 30, "bytes for all state slots");
 ABSL_FLAG(std::string, dtype, "auto", "weights: auto, fp32 or bf16");
-ABSL_FLAG(std::string, state_dtype, "fp32", "checkpoints: fp32 or bf16");
+ABSL_FLAG(std::string, state_dtype, "fp32", "bases: fp32 or bf16");
 ABSL_FLAG(std::string, level_overflow, "error",
           "log-linear models beyond their levels: error, or clamp as rivulet-server does");
 ABSL_FLAG(std::string, streams, "1,8,64", "numbers of streams to decode at once; empty: none");
@@ -80,7 +80,7 @@ Spread SpreadOf(std::vector<double> seconds) {
 
 // One session on bare slots; always alone, so it folds in place.
 struct Stream {
-  uint32_t checkpoint = 0;
+  uint32_t base = 0;
   uint32_t tail = 0;
   std::vector<PageTable> tables;  // of each kind that the model has
   std::vector<SegmentPages> planned;
@@ -224,7 +224,7 @@ absl::Status Bench::Start(uint64_t longest) {
                        {"weight_dtype", DTypeName(model_->weight_dtype)},
                        {"state_dtype", DTypeName(model_->state_dtype)},
                        {"weight_bytes_per_step", WeightBytes()},
-                       {"checkpoint_bytes", engine_->capacity().checkpoint_bytes},
+                       {"base_bytes", engine_->capacity().base_bytes},
                        {"tail_bytes", engine_->capacity().tail_bytes}};
   for (const PageCapacity& pages : engine_->capacity().pages) {
     results_["model"]["page_bytes"].push_back(pages.page_bytes);
@@ -245,7 +245,7 @@ double Bench::WeightBytes() const {
 
 uint64_t Bench::StateBytes(const Stream& stream) const {
   const StateCapacity& capacity = engine_->capacity();
-  uint64_t bytes = capacity.checkpoint_bytes;
+  uint64_t bytes = capacity.base_bytes;
   for (size_t kind = 0; kind < capacity.pages.size(); ++kind) {
     bytes += stream.tables[kind].pages() * capacity.pages[kind].page_bytes;
   }
@@ -254,7 +254,7 @@ uint64_t Bench::StateBytes(const Stream& stream) const {
 
 double Bench::StateBytesPerToken(const Stream& stream) const {
   const StateCapacity& capacity = engine_->capacity();
-  uint64_t folded = 2 * capacity.checkpoint_bytes;
+  uint64_t folded = 2 * capacity.base_bytes;
   for (const PageCapacity& pages : capacity.pages) {
     folded += pages.page_bytes * PagesMovedByFold(pages.kind, stream.position / kFoldInterval);
   }
@@ -264,7 +264,7 @@ double Bench::StateBytesPerToken(const Stream& stream) const {
 
 absl::StatusOr<Stream> Bench::NewStream() {
   Stream stream;
-  RIVULET_ASSIGN_OR_RETURN(stream.checkpoint, engine_->AcquireCheckpoint());
+  RIVULET_ASSIGN_OR_RETURN(stream.base, engine_->AcquireBase());
   RIVULET_ASSIGN_OR_RETURN(stream.tail, engine_->AcquireTail());
   for (size_t kind = 0; kind < engine_->capacity().pages.size(); ++kind) {
     stream.tables.emplace_back(engine_->capacity().pages[kind].kind, engine_->pages(kind));
@@ -274,7 +274,7 @@ absl::StatusOr<Stream> Bench::NewStream() {
 }
 
 void Bench::End(Stream& stream) {
-  engine_->ReleaseCheckpoint(stream.checkpoint);
+  engine_->ReleaseBase(stream.base);
   engine_->ReleaseTail(stream.tail);
   stream.tables.clear();
 }
@@ -285,8 +285,8 @@ absl::StatusOr<Segment> PlanSegment(Stream& stream, size_t first_token, size_t t
     RIVULET_ASSIGN_OR_RETURN(stream.planned[kind],
                              stream.tables[kind].Plan(stream.position, tokens));
   }
-  return Segment{first_token,       tokens,      stream.position,      stream.checkpoint,
-                 stream.checkpoint, stream.tail, stream.planned.data()};
+  return Segment{first_token, tokens,      stream.position,      stream.base,
+                 stream.base, stream.tail, stream.planned.data()};
 }
 
 void Advance(Stream& stream, size_t tokens) {
@@ -430,7 +430,7 @@ void Bench::Print() const {
   std::printf("%s, %.1f M parameters, weights %s, state %s: %.1f MB of weights a step, ",
               model_->name.c_str(), model_->parameters / 1e6, DTypeName(model_->weight_dtype),
               DTypeName(model_->state_dtype), WeightBytes() / 1e6);
-  std::printf("checkpoint %.3f MB, tail %.3f MB\n", engine_->capacity().checkpoint_bytes / 1e6,
+  std::printf("base %.3f MB, tail %.3f MB\n", engine_->capacity().base_bytes / 1e6,
               engine_->capacity().tail_bytes / 1e6);
   std::printf("%s, %zu threads, %s, memory reads %.1f GB/s\n", ProcessorName().c_str(), threads_,
               RecurrenceTarget(), bandwidth_ / 1e9);

@@ -43,7 +43,7 @@ class EngineTest : public testing::Test {
     StepRow& row = plan.rows.emplace_back();
     row.segment.first_token = plan.tokens.size();
     row.segment.tokens = tokens.size();
-    row.segment.checkpoint_in = row.segment.checkpoint_out = *engine_->AcquireCheckpoint();
+    row.segment.base_in = row.segment.base_out = *engine_->AcquireBase();
     row.segment.tail = *engine_->AcquireTail();
     plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
     return row;
@@ -72,7 +72,7 @@ SamplingParams Greedy() {
 }
 
 TEST_F(EngineTest, WarmUpLeavesNoSlotHeld) {
-  EXPECT_EQ(engine_->checkpoints_used(), 0u);
+  EXPECT_EQ(engine_->bases_used(), 0u);
   EXPECT_EQ(engine_->tails_used(), 0u);
   EXPECT_EQ(engine_->vocab_size(), 101u);
 }
@@ -105,7 +105,7 @@ TEST_F(EngineTest, ScoresOfAllTokensAddUpToOne) {
     AddRow(plan, {5, 9, 30}).score_targets = {9, 30, target};
     const StepRow row = plan.rows[0];
     total += std::exp(engine_->Step(plan).rows[0].scores[2].chosen.logprob);
-    engine_->ReleaseCheckpoint(row.segment.checkpoint_in);
+    engine_->ReleaseBase(row.segment.base_in);
     engine_->ReleaseTail(row.segment.tail);
   }
   EXPECT_NEAR(total, 1.0, 1e-5);

@@ -22,7 +22,7 @@ struct PageContent {
 // The first layer is the model; one more for each kind of pages.
 StateSizes SizesOf(const std::vector<PageKind>& pages) {
   std::vector<StateLayout> layers(1 + pages.size());
-  layers[0].Add(StatePart::kCheckpoint, "hash", DType::kFloat32, {2});
+  layers[0].Add(StatePart::kBase, "hash", DType::kFloat32, {2});
   layers[0].Add(StatePart::kTail, "tokens", DType::kFloat32, {kFoldInterval});
   std::vector<const StateLayout*> layouts = {&layers[0]};
   for (size_t i = 0; i < pages.size(); ++i) {
@@ -37,7 +37,7 @@ std::unique_ptr<StatePool> MakePool(uint32_t sessions, const std::vector<PageKin
                                     uint64_t context) {
   const StateSizes sizes = SizesOf(pages);
   const uint64_t spares = sessions / StatePool::kTailsPerSpare + 1;
-  uint64_t bytes = sessions * sizes.tail_bytes + (sessions + spares) * sizes.checkpoint_bytes;
+  uint64_t bytes = sessions * sizes.tail_bytes + (sessions + spares) * sizes.base_bytes;
   for (const StateSizes::Pages& kind : sizes.pages) {
     bytes += sessions * MostPages(kind.kind, context, kLongestSegment) * kind.page_bytes;
   }
@@ -97,7 +97,7 @@ void FakeEngine::FoldPages(const Segment& segment) {
 }
 
 uint64_t FakeEngine::Hash(std::span<const uint32_t> tokens) {
-  uint64_t hash = 0;  // as a checkpoint of zeros
+  uint64_t hash = 0;  // as a base of zeros
   for (uint32_t token : tokens) hash = Mix(hash, token);
   return hash;
 }
@@ -106,9 +106,9 @@ uint32_t FakeEngine::NextToken(std::span<const uint32_t> tokens, uint32_t index)
   return static_cast<uint32_t>(Mix(Hash(tokens), index) % kVocab);
 }
 
-uint64_t FakeEngine::StateHash(uint32_t checkpoint, uint32_t tail, size_t tail_tokens) const {
+uint64_t FakeEngine::StateHash(uint32_t base, uint32_t tail, size_t tail_tokens) const {
   const LayerState state = pool_->Layer(0);
-  uint64_t hash = *state.Checkpoint<uint64_t>(checkpoint, 0);
+  uint64_t hash = *state.Base<uint64_t>(base, 0);
   for (size_t i = 0; i < tail_tokens; ++i) hash = Mix(hash, state.Tail<uint32_t>(tail, 0)[i]);
   return hash;
 }
@@ -126,22 +126,22 @@ RowResult FakeEngine::RunRow(const StepPlan& plan, const StepRow& row) {
   if (!result.status.ok()) return result;
   const Segment& segment = row.segment;
   const LayerState state = pool_->Layer(0);
-  uint32_t checkpoint = segment.checkpoint_in;
+  uint32_t base = segment.base_in;
   uint64_t hash = 0;
   ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
     for (size_t i = piece.begin; i < piece.end; ++i) {
       const size_t token = piece.first_token + i - piece.begin;
       state.Tail<uint32_t>(segment.tail, 0)[i] = plan.tokens[token];
-      hash = StateHash(checkpoint, segment.tail, i + 1);
+      hash = StateHash(base, segment.tail, i + 1);
       const size_t place = token - segment.first_token;
       if (place >= row.score_targets.size()) continue;
       const float logprob = -static_cast<float>(Mix(hash, row.score_targets[place]) % 1000) / 100;
       result.scores.push_back({{row.score_targets[place], logprob}, {}});
     }
     if (!piece.folds) return;
-    checkpoint = segment.checkpoint_out;
-    RIVULET_CHECK(!pool_->CheckpointShared(checkpoint), "folds into a checkpoint that is shared");
-    *state.Checkpoint<uint64_t>(checkpoint, 0) = hash;
+    base = segment.base_out;
+    RIVULET_CHECK(!pool_->BaseShared(base), "folds into a base that is shared");
+    *state.Base<uint64_t>(base, 0) = hash;
   });
   FoldPages(segment);
   result.sampled = row.sample;

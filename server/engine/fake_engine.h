@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // An Engine for the tests of what stands above it: real slots, and a "model" whose state is a hash
-// of the tokens in a checkpoint and the tokens since in a tail. So it obeys every rule of Engine,
+// of the tokens in a base and the tokens since in a tail. So it obeys every rule of Engine,
 // is exact about who may write which slot, and what it samples tells whether the right tokens of
 // the right session went through. No weights, no kernels, no threads.
 //
@@ -25,7 +25,7 @@ class FakeEngine : public Engine {
  public:
   static constexpr uint32_t kVocab = 100;
 
-  // Room for `sessions` sessions and the spare checkpoints that StatePool adds. `pages`: the kinds
+  // Room for `sessions` sessions and the spare bases that StatePool adds. `pages`: the kinds
   // of pages that its one layer each would have, for sessions of `context` tokens; every step
   // checks that the pages it is given hold the session's chunks.
   explicit FakeEngine(uint32_t sessions, const std::vector<PageKind>& pages = {},
@@ -36,22 +36,22 @@ class FakeEngine : public Engine {
   static uint32_t NextToken(std::span<const uint32_t> tokens, uint32_t index);
 
   StepResult Step(const StepPlan& plan) override;
-  absl::StatusOr<uint32_t> AcquireCheckpoint() override { return pool_->AcquireCheckpoint(); }
-  void ShareCheckpoint(uint32_t slot) override { pool_->ShareCheckpoint(slot); }
-  void ReleaseCheckpoint(uint32_t slot) override { pool_->ReleaseCheckpoint(slot); }
-  bool CheckpointShared(uint32_t slot) const override { return pool_->CheckpointShared(slot); }
+  absl::StatusOr<uint32_t> AcquireBase() override { return pool_->AcquireBase(); }
+  void ShareBase(uint32_t slot) override { pool_->ShareBase(slot); }
+  void ReleaseBase(uint32_t slot) override { pool_->ReleaseBase(slot); }
+  bool BaseShared(uint32_t slot) const override { return pool_->BaseShared(slot); }
   absl::StatusOr<uint32_t> AcquireTail() override { return pool_->AcquireTail(); }
   void ReleaseTail(uint32_t slot) override { pool_->ReleaseTail(slot); }
   void CopyTail(uint32_t from, uint32_t to) override { pool_->CopyTail(from, to); }
   PageSource& pages(size_t kind) override { return pool_->pages(kind); }
   const StateCapacity& capacity() const override { return pool_->capacity(); }
-  uint32_t checkpoints_used() const override { return pool_->checkpoints_used(); }
+  uint32_t bases_used() const override { return pool_->bases_used(); }
   uint32_t tails_used() const override { return pool_->tails_used(); }
   uint32_t pages_used(size_t kind) const override { return pool_->pages_used(kind); }
   uint32_t vocab_size() const override { return kVocab; }
 
-  // Hash of the tokens in a checkpoint and the first `tail_tokens` rows of a tail.
-  uint64_t StateHash(uint32_t checkpoint, uint32_t tail, size_t tail_tokens) const;
+  // Hash of the tokens in a base and the first `tail_tokens` rows of a tail.
+  uint64_t StateHash(uint32_t base, uint32_t tail, size_t tail_tokens) const;
 
   // Steps run so far, for tests that count.
   size_t steps = 0;

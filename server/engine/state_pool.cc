@@ -17,7 +17,7 @@
 namespace rivulet {
 namespace {
 
-uint32_t SpareCheckpoints(uint64_t tails) {
+uint32_t SpareBases(uint64_t tails) {
   return static_cast<uint32_t>(std::max<uint64_t>(1, tails / StatePool::kTailsPerSpare));
 }
 
@@ -25,10 +25,10 @@ uint32_t SpareCheckpoints(uint64_t tails) {
 // numbered count as that many: they fit into no memory either.
 StateCapacity CapacityFor(const StateSizes& sizes, uint64_t sessions, uint64_t context) {
   StateCapacity capacity;
-  capacity.checkpoint_bytes = sizes.checkpoint_bytes;
+  capacity.base_bytes = sizes.base_bytes;
   capacity.tail_bytes = sizes.tail_bytes;
   capacity.tail_slots = static_cast<uint32_t>(sessions);
-  capacity.checkpoint_slots = capacity.tail_slots + SpareCheckpoints(sessions);
+  capacity.base_slots = capacity.tail_slots + SpareBases(sessions);
   for (const StateSizes::Pages& pages : sizes.pages) {
     const uint64_t wanted = sessions * MostPages(pages.kind, context, kLongestSegment);
     const auto slots = static_cast<uint32_t>(std::min<uint64_t>(wanted, kNoPage));
@@ -44,13 +44,13 @@ uint64_t PageBytes(const StateCapacity& capacity) {
 }
 
 uint64_t TotalBytes(const StateCapacity& capacity) {
-  return capacity.tail_slots * capacity.tail_bytes +
-         capacity.checkpoint_slots * capacity.checkpoint_bytes + PageBytes(capacity);
+  return capacity.tail_slots * capacity.tail_bytes + capacity.base_slots * capacity.base_bytes +
+         PageBytes(capacity);
 }
 
 absl::Status TooLittleMemory(const StateCapacity& one, uint64_t state_memory, uint64_t context) {
   std::string parts =
-      absl::StrCat("two checkpoints of ", one.checkpoint_bytes, " and a tail of ", one.tail_bytes);
+      absl::StrCat("two bases of ", one.base_bytes, " and a tail of ", one.tail_bytes);
   if (!one.pages.empty()) {
     absl::StrAppend(&parts, ", and ", PageBytes(one), " for the pages of --state-context ", context,
                     " tokens");
@@ -91,9 +91,9 @@ absl::Status NoSlotLeft(const char* kind, uint32_t slots) {
 StateSizes AddUpLayouts(std::span<const StateLayout* const> layers) {
   StateSizes sizes;
   for (const StateLayout* layer : layers) {
-    sizes.checkpoint_offsets.push_back(sizes.checkpoint_bytes);
+    sizes.base_offsets.push_back(sizes.base_bytes);
     sizes.tail_offsets.push_back(sizes.tail_bytes);
-    sizes.checkpoint_bytes += RoundUp(layer->checkpoint_bytes(), kAlignment);
+    sizes.base_bytes += RoundUp(layer->base_bytes(), kAlignment);
     sizes.tail_bytes += RoundUp(layer->tail_bytes(), kAlignment);
     AddPages(*layer, sizes);
   }
@@ -135,33 +135,33 @@ StatePool::StatePool(StateSizes sizes, StateCapacity capacity, std::byte* memory
     : sizes_(std::move(sizes)),
       capacity_(std::move(capacity)),
       memory_(memory),
-      checkpoints_(capacity_.checkpoint_slots),
+      bases_(capacity_.base_slots),
       tails_(capacity_.tail_slots),
       page_pools_(capacity_.pages.begin(), capacity_.pages.end()) {}
 
 StatePool::~StatePool() { munmap(memory_, std::max<size_t>(1, TotalBytes(capacity_))); }
 
-absl::StatusOr<uint32_t> StatePool::AcquireCheckpoint() {
-  if (checkpoints_.full()) return NoSlotLeft("checkpoint", capacity_.checkpoint_slots);
-  const bool fresh_page = checkpoints_.next_is_fresh();
-  const uint32_t slot = checkpoints_.Take();
-  if (!fresh_page) std::memset(CheckpointBytes(slot).data(), 0, sizes_.checkpoint_bytes);
+absl::StatusOr<uint32_t> StatePool::AcquireBase() {
+  if (bases_.full()) return NoSlotLeft("base", capacity_.base_slots);
+  const bool fresh_page = bases_.next_is_fresh();
+  const uint32_t slot = bases_.Take();
+  if (!fresh_page) std::memset(BaseBytes(slot).data(), 0, sizes_.base_bytes);
   return slot;
 }
 
-void StatePool::ShareCheckpoint(uint32_t slot) {
-  RIVULET_CHECK(checkpoints_.held(slot), "shares a checkpoint that nobody holds");
-  checkpoints_.Share(slot);
+void StatePool::ShareBase(uint32_t slot) {
+  RIVULET_CHECK(bases_.held(slot), "shares a base that nobody holds");
+  bases_.Share(slot);
 }
 
-void StatePool::ReleaseCheckpoint(uint32_t slot) {
-  RIVULET_CHECK(checkpoints_.held(slot), "releases a checkpoint that nobody holds");
-  checkpoints_.Release(slot);
+void StatePool::ReleaseBase(uint32_t slot) {
+  RIVULET_CHECK(bases_.held(slot), "releases a base that nobody holds");
+  bases_.Release(slot);
 }
 
 uint32_t StatePool::References(uint32_t slot) const {
-  RIVULET_CHECK(checkpoints_.held(slot), "asks for a checkpoint that nobody holds");
-  return checkpoints_.references(slot);
+  RIVULET_CHECK(bases_.held(slot), "asks for a base that nobody holds");
+  return bases_.references(slot);
 }
 
 absl::StatusOr<uint32_t> StatePool::AcquireTail() {
@@ -181,8 +181,8 @@ void StatePool::CopyTail(uint32_t from, uint32_t to) {
 
 LayerState StatePool::Layer(size_t layer) const {
   LayerState state;
-  state.checkpoints = memory_ + sizes_.checkpoint_offsets[layer];
-  state.checkpoint_stride = sizes_.checkpoint_bytes;
+  state.bases = memory_ + sizes_.base_offsets[layer];
+  state.base_stride = sizes_.base_bytes;
   state.tails = Tails() + sizes_.tail_offsets[layer];
   state.tail_stride = sizes_.tail_bytes;
   state.page_kind = sizes_.page_kinds[layer];
@@ -192,9 +192,9 @@ LayerState StatePool::Layer(size_t layer) const {
   return state;
 }
 
-std::span<std::byte> StatePool::CheckpointBytes(uint32_t slot) const {
-  RIVULET_CHECK(checkpoints_.held(slot), "reads a checkpoint that nobody holds");
-  return {memory_ + slot * sizes_.checkpoint_bytes, sizes_.checkpoint_bytes};
+std::span<std::byte> StatePool::BaseBytes(uint32_t slot) const {
+  RIVULET_CHECK(bases_.held(slot), "reads a base that nobody holds");
+  return {memory_ + slot * sizes_.base_bytes, sizes_.base_bytes};
 }
 
 std::span<std::byte> StatePool::TailBytes(uint32_t slot) const {
@@ -202,9 +202,7 @@ std::span<std::byte> StatePool::TailBytes(uint32_t slot) const {
   return {Tails() + slot * sizes_.tail_bytes, sizes_.tail_bytes};
 }
 
-std::byte* StatePool::Tails() const {
-  return memory_ + capacity_.checkpoint_slots * sizes_.checkpoint_bytes;
-}
+std::byte* StatePool::Tails() const { return memory_ + capacity_.base_slots * sizes_.base_bytes; }
 
 std::byte* StatePool::Pages(size_t kind) const {
   std::byte* pages = Tails() + capacity_.tail_slots * sizes_.tail_bytes;

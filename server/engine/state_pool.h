@@ -1,9 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The host memory that sessions' states live in: checkpoint slots, tail slots and slots of each
+// The host memory that sessions' states live in: base slots, tail slots and slots of each
 // kind of pages, each one run of bytes over all layers, so that a snapshot is a copy for each slot.
-// Checkpoints and pages are counted references, tails have one owner. Everything is O(1) but the
-// zeroing of a checkpoint that was used before.
+// Bases and pages are counted references, tails have one owner. Everything is O(1) but the
+// zeroing of a base that was used before.
 //
 // It knows bytes, not what they mean, and no session. Memory is reserved at once and becomes real
 // when first touched, so a large --state-memory costs nothing until sessions come.
@@ -26,9 +26,9 @@ namespace rivulet {
 
 // Where each layer's planes lie in a slot: the sum of the layers' layouts.
 struct StateSizes {
-  size_t checkpoint_bytes = 0;  // of one slot
+  size_t base_bytes = 0;  // of one slot
   size_t tail_bytes = 0;
-  std::vector<size_t> checkpoint_offsets;  // [layers]
+  std::vector<size_t> base_offsets;  // [layers]
   std::vector<size_t> tail_offsets;
   // The kinds of pages that the layers have, in the order of their first layers.
   struct Pages {
@@ -43,8 +43,8 @@ struct StateSizes {
 StateSizes AddUpLayouts(std::span<const StateLayout* const> layers);
 
 // How `state_memory` bytes are split: as many tails as possible such that every tail has a
-// checkpoint of its own and there are spares, one for each kTailsPerSpare tails and at least one. A
-// fold of a shared checkpoint takes a slot before it gives the old one back; with one spare some
+// base of its own and there are spares, one for each kTailsPerSpare tails and at least one. A
+// fold of a shared base takes a slot before it gives the old one back; with one spare some
 // session can always go on, with more they need not take turns. Pages are as many as all sessions
 // need when each holds `state_context` tokens: longer ones leave room for fewer sessions.
 // RESOURCE_EXHAUSTED naming --state-memory and the least that works.
@@ -64,11 +64,11 @@ class StatePool {
   StatePool& operator=(const StatePool&) = delete;
 
   // One reference, all zeros. RESOURCE_EXHAUSTED naming --state-memory; nothing changes then.
-  absl::StatusOr<uint32_t> AcquireCheckpoint();
-  void ShareCheckpoint(uint32_t slot);
+  absl::StatusOr<uint32_t> AcquireBase();
+  void ShareBase(uint32_t slot);
   // Free when the last reference goes. REQUIRES: the slot is held.
-  void ReleaseCheckpoint(uint32_t slot);
-  bool CheckpointShared(uint32_t slot) const { return References(slot) > 1; }
+  void ReleaseBase(uint32_t slot);
+  bool BaseShared(uint32_t slot) const { return References(slot) > 1; }
 
   // Contents undefined (what the last owner left).
   absl::StatusOr<uint32_t> AcquireTail();
@@ -78,14 +78,14 @@ class StatePool {
   PageSource& pages(size_t kind) { return page_pools_[kind]; }
 
   const StateCapacity& capacity() const { return capacity_; }
-  uint32_t checkpoints_used() const { return checkpoints_.used(); }
+  uint32_t bases_used() const { return bases_.used(); }
   uint32_t tails_used() const { return tails_.used(); }
   uint32_t pages_used(size_t kind) const { return page_pools_[kind].used(); }
 
   // Layer `layer`'s part of all slots.
   LayerState Layer(size_t layer) const;
   // All bytes of one slot. REQUIRES: the slot is held.
-  std::span<std::byte> CheckpointBytes(uint32_t slot) const;
+  std::span<std::byte> BaseBytes(uint32_t slot) const;
   std::span<std::byte> TailBytes(uint32_t slot) const;
 
  private:
@@ -133,8 +133,8 @@ class StatePool {
 
   StateSizes sizes_;
   StateCapacity capacity_;
-  std::byte* memory_;  // all checkpoints, then all tails, then all pages of each kind
-  Slots checkpoints_;
+  std::byte* memory_;  // all bases, then all tails, then all pages of each kind
+  Slots bases_;
   Slots tails_;
   std::vector<PagePool> page_pools_;
 };

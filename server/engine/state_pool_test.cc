@@ -15,12 +15,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two layers: checkpoints of 128 + 64 bytes, tails of 64 + 192.
+// Two layers: bases of 128 + 64 bytes, tails of 64 + 192.
 StateSizes TwoLayers() {
   StateLayout a, b;
-  a.Add(StatePart::kCheckpoint, "s", DType::kFloat32, {17});
+  a.Add(StatePart::kBase, "s", DType::kFloat32, {17});
   a.Add(StatePart::kTail, "k", DType::kFloat32, {16});
-  b.Add(StatePart::kCheckpoint, "s", DType::kBFloat16, {2, 16});
+  b.Add(StatePart::kBase, "s", DType::kBFloat16, {2, 16});
   b.Add(StatePart::kTail, "k", DType::kFloat32, {3, 16});
   const StateLayout* layers[] = {&a, &b};
   return AddUpLayouts(layers);
@@ -34,20 +34,20 @@ std::unique_ptr<StatePool> MakePool(uint64_t bytes) {
 
 TEST(StatePoolTest, AddsUpLayersOnCacheLines) {
   const StateSizes sizes = TwoLayers();
-  EXPECT_EQ(sizes.checkpoint_bytes, 192u);
+  EXPECT_EQ(sizes.base_bytes, 192u);
   EXPECT_EQ(sizes.tail_bytes, 256u);
-  EXPECT_EQ(sizes.checkpoint_offsets, (std::vector<size_t>{0, 128}));
+  EXPECT_EQ(sizes.base_offsets, (std::vector<size_t>{0, 128}));
   EXPECT_EQ(sizes.tail_offsets, (std::vector<size_t>{0, 64}));
 }
 
-TEST(StatePoolTest, SplitGivesEveryTailACheckpointAndSomeSpares) {
+TEST(StatePoolTest, SplitGivesEveryTailABaseAndSomeSpares) {
   for (uint64_t bytes : {640u, 1000u, 4096u, 100000u, 1234567u}) {
     const auto capacity = SplitStateMemory(TwoLayers(), bytes, 4096);
     ASSERT_TRUE(capacity.ok());
-    const uint64_t tails = capacity->tail_slots, checkpoints = capacity->checkpoint_slots;
-    EXPECT_EQ(checkpoints, tails + std::max<uint64_t>(1, tails / 8));
-    EXPECT_LE(checkpoints * 192 + tails * 256, bytes);
-    EXPECT_GT((checkpoints + 2) * 192 + (tails + 1) * 256, bytes) << "another session would fit";
+    const uint64_t tails = capacity->tail_slots, bases = capacity->base_slots;
+    EXPECT_EQ(bases, tails + std::max<uint64_t>(1, tails / 8));
+    EXPECT_LE(bases * 192 + tails * 256, bytes);
+    EXPECT_GT((bases + 2) * 192 + (tails + 1) * 256, bytes) << "another session would fit";
   }
 }
 
@@ -71,9 +71,8 @@ TEST(StatePoolTest, AModelWithoutStateHasSlotsToo) {
 
 TEST(StatePoolTest, LayersOfASlotDoNotOverlap) {
   auto pool = MakePool(4096);
-  const uint32_t checkpoint = *pool->AcquireCheckpoint();
-  EXPECT_EQ(pool->Layer(1).Checkpoint<std::byte>(checkpoint, 0),
-            pool->CheckpointBytes(checkpoint).data() + 128);
+  const uint32_t base = *pool->AcquireBase();
+  EXPECT_EQ(pool->Layer(1).Base<std::byte>(base, 0), pool->BaseBytes(base).data() + 128);
   const uint32_t tail = *pool->AcquireTail();
   EXPECT_EQ(pool->Layer(1).Tail<std::byte>(tail, 0), pool->TailBytes(tail).data() + 64);
 }
@@ -92,11 +91,11 @@ class Contest {
     switch (random_() % 7) {
       case 0:
       case 1:
-        return AcquireCheckpoint();
+        return AcquireBase();
       case 2:
-        return ShareCheckpoint();
+        return ShareBase();
       case 3:
-        return ReleaseCheckpoint();
+        return ReleaseBase();
       case 4:
         return AcquireTail();
       case 5:
@@ -107,11 +106,11 @@ class Contest {
   }
 
   void CheckEverything() const {
-    ASSERT_EQ(pool_->checkpoints_used(), checkpoints_.size());
+    ASSERT_EQ(pool_->bases_used(), bases_.size());
     ASSERT_EQ(pool_->tails_used(), tails_.size());
-    for (const auto& [slot, model] : checkpoints_) {
-      ASSERT_EQ(pool_->CheckpointShared(slot), model.references > 1);
-      ASSERT_TRUE(AllBytesAre(pool_->CheckpointBytes(slot), model.fill)) << "checkpoint " << slot;
+    for (const auto& [slot, model] : bases_) {
+      ASSERT_EQ(pool_->BaseShared(slot), model.references > 1);
+      ASSERT_TRUE(AllBytesAre(pool_->BaseBytes(slot), model.fill)) << "base " << slot;
     }
     for (const auto& [slot, model] : tails_) {
       ASSERT_TRUE(AllBytesAre(pool_->TailBytes(slot), model.fill)) << "tail " << slot;
@@ -133,27 +132,27 @@ class Contest {
     std::memset(bytes.data(), slot.fill, bytes.size());
   }
 
-  void AcquireCheckpoint() {
-    const auto slot = pool_->AcquireCheckpoint();
-    ASSERT_EQ(slot.ok(), checkpoints_.size() < pool_->capacity().checkpoint_slots);
+  void AcquireBase() {
+    const auto slot = pool_->AcquireBase();
+    ASSERT_EQ(slot.ok(), bases_.size() < pool_->capacity().base_slots);
     if (!slot.ok()) {
       ASSERT_THAT(std::string(slot.status().message()), HasSubstr("--state-memory"));
       return;
     }
-    ASSERT_TRUE(checkpoints_.emplace(*slot, ModelSlot{1, 0}).second) << "handed out twice";
-    ASSERT_TRUE(AllBytesAre(pool_->CheckpointBytes(*slot), 0)) << "not zeroed";
+    ASSERT_TRUE(bases_.emplace(*slot, ModelSlot{1, 0}).second) << "handed out twice";
+    ASSERT_TRUE(AllBytesAre(pool_->BaseBytes(*slot), 0)) << "not zeroed";
   }
-  void ShareCheckpoint() {
-    const auto picked = Pick(checkpoints_);
-    if (picked == checkpoints_.end()) return;
-    pool_->ShareCheckpoint(picked->first);
+  void ShareBase() {
+    const auto picked = Pick(bases_);
+    if (picked == bases_.end()) return;
+    pool_->ShareBase(picked->first);
     ++picked->second.references;
   }
-  void ReleaseCheckpoint() {
-    const auto picked = Pick(checkpoints_);
-    if (picked == checkpoints_.end()) return;
-    pool_->ReleaseCheckpoint(picked->first);
-    if (--picked->second.references == 0) checkpoints_.erase(picked);
+  void ReleaseBase() {
+    const auto picked = Pick(bases_);
+    if (picked == bases_.end()) return;
+    pool_->ReleaseBase(picked->first);
+    if (--picked->second.references == 0) bases_.erase(picked);
   }
   void AcquireTail() {
     const auto slot = pool_->AcquireTail();
@@ -176,13 +175,13 @@ class Contest {
     to->second.fill = from->second.fill;
   }
   void Rewrite() {
-    const auto picked = Pick(checkpoints_);
-    if (picked != checkpoints_.end()) Fill(pool_->CheckpointBytes(picked->first), picked->second);
+    const auto picked = Pick(bases_);
+    if (picked != bases_.end()) Fill(pool_->BaseBytes(picked->first), picked->second);
   }
 
   std::mt19937 random_;
   std::unique_ptr<StatePool> pool_;
-  Model checkpoints_;
+  Model bases_;
   Model tails_;
 };
 
@@ -196,9 +195,9 @@ TEST(StatePoolTest, AgreesWithASimpleModelOverRandomOperations) {
 
 TEST(StatePoolDeathTest, OurOwnMistakesAreCaught) {
   auto pool = MakePool(4096);
-  const uint32_t slot = *pool->AcquireCheckpoint();
-  pool->ReleaseCheckpoint(slot);
-  EXPECT_DEATH(pool->ReleaseCheckpoint(slot), "nobody holds");
+  const uint32_t slot = *pool->AcquireBase();
+  pool->ReleaseBase(slot);
+  EXPECT_DEATH(pool->ReleaseBase(slot), "nobody holds");
   EXPECT_DEATH(pool->TailBytes(0), "nobody holds");
 }
 
@@ -253,8 +252,8 @@ TEST(StatePoolTest, PagesLieApartFromEverythingElse) {
   ASSERT_TRUE(made.ok());
   StatePool& pool = **made;
   std::vector<std::pair<std::byte*, size_t>> parts;
-  const uint32_t checkpoint = *pool.AcquireCheckpoint(), tail = *pool.AcquireTail();
-  parts.emplace_back(pool.CheckpointBytes(checkpoint).data(), 0);
+  const uint32_t base = *pool.AcquireBase(), tail = *pool.AcquireTail();
+  parts.emplace_back(pool.BaseBytes(base).data(), 0);
   parts.emplace_back(pool.TailBytes(tail).data(), pool.TailBytes(tail).size());
   for (size_t layer = 0; layer < 3; ++layer) {
     const LayerState state = pool.Layer(layer);

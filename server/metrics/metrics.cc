@@ -124,7 +124,7 @@ void AddCounters(const Metrics& m, Families& out) {
     out.AddCounter("sessions_ended_total", "Sessions that left, by why.", m.session_ends[i],
                    {{"reason", kSessionEndNames[i]}});
   }
-  out.AddCounter("folds_total", "Tails folded into a checkpoint.", m.folds);
+  out.AddCounter("folds_total", "Tails folded into a base.", m.folds);
 }
 
 void AddHistograms(const Metrics& m, Families& out) {

@@ -30,7 +30,7 @@ ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacit
   served.vocab = static_cast<uint32_t>(model.spec.vocab);
   served.weight_dtype = DTypeName(model.weight_dtype);
   served.state_dtype = DTypeName(model.state_dtype);
-  served.state_bytes_per_session = capacity.checkpoint_bytes + capacity.tail_bytes;
+  served.state_bytes_per_session = capacity.base_bytes + capacity.tail_bytes;
   DescribePages(capacity, served);
   served.max_context = model.max_tokens() == UINT64_MAX ? 0 : model.max_tokens();
   served.tokenizer = model.tokenizer.get();

@@ -138,7 +138,7 @@ TEST_F(SessionsServiceTest, TurnsContinueOneContext) {
   ASSERT_TRUE(Get("talk", &session).ok());
   EXPECT_EQ(session.position(), 23u);
   EXPECT_EQ(session.tier(), "device");
-  EXPECT_EQ(session.state_bytes(), 128u);  // a checkpoint and a tail of FakeEngine
+  EXPECT_EQ(session.state_bytes(), 128u);  // a base and a tail of FakeEngine
 
   std::vector<uint32_t> context =
       std::vector<uint32_t>{0, 1, 2} + first.tokens() + std::vector<uint32_t>{3};

@@ -453,8 +453,8 @@ void Scheduler::ShowGauges() {
   metrics_.requests_running.Set(static_cast<int64_t>(active_.size()));
   metrics_.requests_waiting.Set(static_cast<int64_t>(waiting_.size() + in_prompt()));
   metrics_.state_slots_used.Set(engine_.tails_used());
-  uint64_t bytes = engine_.checkpoints_used() * capacity.checkpoint_bytes +
-                   engine_.tails_used() * capacity.tail_bytes;
+  uint64_t bytes =
+      engine_.bases_used() * capacity.base_bytes + engine_.tails_used() * capacity.tail_bytes;
   double fullest = -1;
   for (size_t kind = 0; kind < capacity.pages.size(); ++kind) {
     const uint32_t used = engine_.pages_used(kind), slots = capacity.pages[kind].slots;

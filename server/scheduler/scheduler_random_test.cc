@@ -432,7 +432,7 @@ class RandomSchedule {
     FollowSessions(/*planned=*/false);
     CheckSlots();
     // No fold is planned: nobody holds two.
-    ASSERT_LE(engine_.checkpoints_used(), engine_.tails_used());
+    ASSERT_LE(engine_.bases_used(), engine_.tails_used());
   }
 
   // 5 ms, 0.2 ms a token, some noise, and a preemption now and then.
@@ -443,13 +443,13 @@ class RandomSchedule {
     return duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms));
   }
 
-  // Every row must belong to another tail, and no checkpoint may be written by two.
+  // Every row must belong to another tail, and no base may be written by two.
   void CheckPlan(const StepPlan& plan) {
     std::set<uint32_t> tails, written;
     for (const StepRow& row : plan.rows) {
       ASSERT_TRUE(tails.insert(row.segment.tail).second);
       if (Folds(row.segment.position, row.segment.tokens)) {
-        ASSERT_TRUE(written.insert(row.segment.checkpoint_out).second);
+        ASSERT_TRUE(written.insert(row.segment.base_out).second);
       }
     }
     ASSERT_LE(scheduler_->waiting(), kMaxQueue);
@@ -502,7 +502,7 @@ class RandomSchedule {
 
   void ExpectNothingIsLeft() {
     ASSERT_EQ(engine_.tails_used(), 0u);
-    ASSERT_EQ(engine_.checkpoints_used(), 0u);
+    ASSERT_EQ(engine_.bases_used(), 0u);
     ASSERT_EQ(sessions_.size(), 0u);
     ASSERT_EQ(sessions_.states(), 0u);
     ASSERT_EQ(sessions_.idle_states(), 0u);

@@ -54,7 +54,7 @@ class ManySessions {
   // What is there is what the model says, and goes away with its sessions.
   void Finish() {
     ASSERT_EQ(engine_.tails_used(), sessions_.states());
-    ASSERT_EQ(engine_.checkpoints_used(), sessions_.states());
+    ASSERT_EQ(engine_.bases_used(), sessions_.states());
     for (size_t kind = 0; kind < engine_.capacity().pages.size(); ++kind) {
       ASSERT_EQ(engine_.pages_used(kind), sessions_.idle_pages(kind));
     }
@@ -65,7 +65,7 @@ class ManySessions {
     }
     ASSERT_TRUE(scheduler_->Plan(now_).empty());
     ASSERT_EQ(engine_.tails_used(), 0u);
-    ASSERT_EQ(engine_.checkpoints_used(), 0u);
+    ASSERT_EQ(engine_.bases_used(), 0u);
     for (size_t kind = 0; kind < engine_.capacity().pages.size(); ++kind) {
       ASSERT_EQ(engine_.pages_used(kind), 0u);
     }

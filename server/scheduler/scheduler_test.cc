@@ -85,7 +85,7 @@ class SchedulerTest : public testing::Test {
 
   void ExpectAllSlotsFree() {
     EXPECT_EQ(engine_.tails_used(), 0u);
-    EXPECT_EQ(engine_.checkpoints_used(), 0u);
+    EXPECT_EQ(engine_.bases_used(), 0u);
     EXPECT_EQ(scheduler_->running(), 0u);
   }
 

@@ -19,7 +19,7 @@
 namespace rivulet {
 
 struct StateNeed {
-  uint32_t slots = 0;           // tails, each with a checkpoint
+  uint32_t slots = 0;           // tails, each with a base
   std::vector<uint64_t> pages;  // of each kind of StateCapacity::pages
 
   bool nothing() const;

@@ -9,19 +9,19 @@
 namespace rivulet {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(Engine& engine) {
-  RIVULET_ASSIGN_OR_RETURN(CheckpointHandle checkpoint, CheckpointHandle::Acquire(engine));
+  RIVULET_ASSIGN_OR_RETURN(BaseHandle base, BaseHandle::Acquire(engine));
   RIVULET_ASSIGN_OR_RETURN(TailHandle tail, TailHandle::Acquire(engine));
   std::vector<PageTable> pages;
   const std::vector<PageCapacity>& kinds = engine.capacity().pages;
   for (size_t i = 0; i < kinds.size(); ++i) pages.emplace_back(kinds[i].kind, engine.pages(i));
   return std::unique_ptr<Session>(
-      new Session(engine, std::move(checkpoint), std::move(tail), std::move(pages)));
+      new Session(engine, std::move(base), std::move(tail), std::move(pages)));
 }
 
-Session::Session(Engine& engine, CheckpointHandle checkpoint, TailHandle tail,
+Session::Session(Engine& engine, BaseHandle base, TailHandle tail,
                  std::vector<PageTable> page_tables)
     : engine_(engine),
-      checkpoint_(std::move(checkpoint)),
+      base_(std::move(base)),
       tail_(std::move(tail)),
       page_tables_(std::move(page_tables)),
       segment_pages_(page_tables_.size()) {}
@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Fork() const {
   std::vector<PageTable> pages;
   for (const PageTable& table : page_tables_) pages.push_back(table.Fork());
   std::unique_ptr<Session> fork(
-      new Session(engine_, checkpoint_.Share(), std::move(tail), std::move(pages)));
+      new Session(engine_, base_.Share(), std::move(tail), std::move(pages)));
   fork->tokens_ = tokens_;
   fork->token_counts_ = token_counts_;
   fork->position_ = position_;
@@ -57,18 +57,18 @@ absl::StatusOr<Segment> Session::PlanSegment(size_t first_token, size_t count) {
   segment.tokens = count;
   segment.position = position_;
   segment.tail = tail_.slot();
-  segment.checkpoint_in = segment.checkpoint_out = checkpoint_.slot();
+  segment.base_in = segment.base_out = base_.slot();
   RIVULET_RETURN_IF_ERROR(PlanPages(count));
   segment.pages = segment_pages_.data();
   planned_ = count;
-  if (Folds(position_, count) && checkpoint_.shared()) {
-    auto next = CheckpointHandle::Acquire(engine_);
+  if (Folds(position_, count) && base_.shared()) {
+    auto next = BaseHandle::Acquire(engine_);
     if (!next.ok()) {
       CancelSegment();
       return next.status();
     }
-    next_checkpoint_ = *std::move(next);
-    segment.checkpoint_out = next_checkpoint_.slot();
+    next_base_ = *std::move(next);
+    segment.base_out = next_base_.slot();
   }
   return segment;
 }
@@ -88,7 +88,7 @@ absl::Status Session::PlanPages(size_t count) {
 
 uint64_t Session::state_bytes() const {
   const StateCapacity& capacity = engine_.capacity();
-  uint64_t bytes = capacity.checkpoint_bytes + capacity.tail_bytes;
+  uint64_t bytes = capacity.base_bytes + capacity.tail_bytes;
   for (size_t kind = 0; kind < page_tables_.size(); ++kind) {
     bytes += pages(kind) * capacity.pages[kind].page_bytes;
   }
@@ -107,14 +107,14 @@ void Session::CommitSegment() {
   RIVULET_CHECK(segment_planned(), "commits a segment that was not planned");
   position_ += std::exchange(planned_, 0);
   for (PageTable& table : page_tables_) table.Commit();
-  if (next_checkpoint_.held()) checkpoint_ = std::move(next_checkpoint_);
-  next_checkpoint_ = CheckpointHandle();
+  if (next_base_.held()) base_ = std::move(next_base_);
+  next_base_ = BaseHandle();
 }
 
 void Session::CancelSegment() {
   for (PageTable& table : page_tables_) table.Cancel();
   planned_ = 0;
-  next_checkpoint_ = CheckpointHandle();
+  next_base_ = BaseHandle();
 }
 
 }  // namespace rivulet

@@ -35,13 +35,13 @@ namespace rivulet {
 
 class Session {
  public:
-  // A session without tokens. Takes one checkpoint and one tail, or nothing and RESOURCE_EXHAUSTED.
+  // A session without tokens. Takes one base and one tail, or nothing and RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<Session>> Create(Engine& engine);
 
-  // A second session that goes on from here: the checkpoint and the pages are shared, the tail is
+  // A second session that goes on from here: the base and the pages are shared, the tail is
   // copied, so it costs the same however long the context is (but for the token ids and numbers of
   // pages, 4 bytes each). Takes one tail, or
-  // nothing and RESOURCE_EXHAUSTED. The two may come to need a checkpoint more: count one for each
+  // nothing and RESOURCE_EXHAUSTED. The two may come to need a base more: count one for each
   // session that lives. REQUIRES: no segment is planned.
   absl::StatusOr<std::unique_ptr<Session>> Fork() const;
 
@@ -58,11 +58,11 @@ class Session {
 
   // The next `count` pending tokens as a segment of a step in which they stand from `first_token`:
   // tokens()[position(), position() + count). Chunk borders that it reaches are folded in place if
-  // nobody else holds the checkpoint, else into a slot taken here; RESOURCE_EXHAUSTED if none is
+  // nobody else holds the base, else into a slot taken here; RESOURCE_EXHAUSTED if none is
   // left, and then nothing has changed and a later step may succeed.
   // REQUIRES: 0 < count <= pending(), and no segment is planned.
   absl::StatusOr<Segment> PlanSegment(size_t first_token, size_t count);
-  // The planned segment ran: the position moves, a checkpoint that was folded elsewhere is let go.
+  // The planned segment ran: the position moves, a base that was folded elsewhere is let go.
   void CommitSegment();
   // The planned segment did not run: back to where PlanSegment found it. Does nothing if none is
   // planned.
@@ -80,13 +80,12 @@ class Session {
   uint64_t MissingPagesInFork(size_t kind, uint64_t tokens) const;
 
  private:
-  Session(Engine& engine, CheckpointHandle checkpoint, TailHandle tail,
-          std::vector<PageTable> page_tables);
+  Session(Engine& engine, BaseHandle base, TailHandle tail, std::vector<PageTable> page_tables);
   absl::Status PlanPages(size_t count);
 
   Engine& engine_;
-  CheckpointHandle checkpoint_;
-  CheckpointHandle next_checkpoint_;  // held while a segment that folds elsewhere is planned
+  BaseHandle base_;
+  BaseHandle next_base_;  // held while a segment that folds elsewhere is planned
   TailHandle tail_;
   std::vector<PageTable> page_tables_;       // one for each of the engine's kinds
   std::vector<SegmentPages> segment_pages_;  // of the planned segment

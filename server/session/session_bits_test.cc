@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Same request, same bits (DESIGN 5), over the real engine: each session's log-probabilities and
-// sampled tokens are those of the same session alone, whatever ran beside it, however its prompt
-// was cut, whomever it was forked from, and with any number of threads.
+// Same request, same bits (docs/architecture.md#bit-equality), over the real engine: each session's
+// log-probabilities and sampled tokens are those of the same session alone, whatever ran beside it,
+// however its prompt was cut, whomever it was forked from, and with any number of threads.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -168,7 +168,7 @@ TEST_P(SessionBitsTest, EverySessionRunsAsIfAlone) {
     EXPECT_GT(all.size(), 4u) << "nobody was forked";
     for (const Traced& traced : all) ExpectSame(Alone(traced.prompt, traced.params.seed), traced);
     all.clear();
-    EXPECT_EQ(engine_->checkpoints_used(), 0u);
+    EXPECT_EQ(engine_->bases_used(), 0u);
     EXPECT_EQ(engine_->tails_used(), 0u);
   }
 }

@@ -173,7 +173,7 @@ TEST_F(SessionTableTest, StateComesBackWithItsTokens) {
   EXPECT_EQ(engine_.tails_used(), 1u) << "states die on the engine thread";
   sessions_.Reap();
   EXPECT_EQ(engine_.tails_used(), 0u);
-  EXPECT_EQ(engine_.checkpoints_used(), 0u);
+  EXPECT_EQ(engine_.bases_used(), 0u);
 }
 
 TEST_F(SessionTableTest, EvictsTheLeastRecentlyUsedThatIsIdleAndHoldsState) {

@@ -35,16 +35,16 @@ uint64_t StateHash(FakeEngine& engine, Session& session) {
   session.Append(0);
   const Segment segment = *session.PlanSegment(0, 1);
   session.CancelSegment();
-  return engine.StateHash(segment.checkpoint_in, segment.tail, session.position() % kFoldInterval);
+  return engine.StateHash(segment.base_in, segment.tail, session.position() % kFoldInterval);
 }
 
-TEST(SessionTest, HoldsOneCheckpointAndOneTailWhileItLives) {
+TEST(SessionTest, HoldsOneBaseAndOneTailWhileItLives) {
   FakeEngine engine(4);
   auto session = MakeSession(engine);
-  EXPECT_EQ(engine.checkpoints_used(), 1u);
+  EXPECT_EQ(engine.bases_used(), 1u);
   EXPECT_EQ(engine.tails_used(), 1u);
   session.reset();
-  EXPECT_EQ(engine.checkpoints_used(), 0u);
+  EXPECT_EQ(engine.bases_used(), 0u);
   EXPECT_EQ(engine.tails_used(), 0u);
 }
 
@@ -53,10 +53,10 @@ TEST(SessionTest, FoldsInPlaceWhenAlone) {
   auto session = MakeSession(engine);
   session->Append(std::vector<uint32_t>(40, 7));
   const Segment segment = Advance(engine, *session, 40);
-  EXPECT_EQ(segment.checkpoint_in, segment.checkpoint_out);
+  EXPECT_EQ(segment.base_in, segment.base_out);
   EXPECT_EQ(session->position(), 40u);
   EXPECT_EQ(session->pending(), 0u);
-  EXPECT_EQ(engine.checkpoints_used(), 1u);
+  EXPECT_EQ(engine.bases_used(), 1u);
 }
 
 TEST(SessionTest, FoldsElsewhereWhenSharedAndOnlyWhenItFolds) {
@@ -64,25 +64,25 @@ TEST(SessionTest, FoldsElsewhereWhenSharedAndOnlyWhenItFolds) {
   auto session = MakeSession(engine);
   session->Append(std::vector<uint32_t>(16, 7));
   auto fork = *session->Fork();
-  EXPECT_EQ(engine.checkpoints_used(), 1u);
+  EXPECT_EQ(engine.bases_used(), 1u);
   Segment segment = Advance(engine, *fork, 15);
-  EXPECT_EQ(segment.checkpoint_in, segment.checkpoint_out);
+  EXPECT_EQ(segment.base_in, segment.base_out);
   segment = Advance(engine, *fork, 1);
-  EXPECT_NE(segment.checkpoint_in, segment.checkpoint_out);
-  EXPECT_EQ(engine.checkpoints_used(), 2u);
+  EXPECT_NE(segment.base_in, segment.base_out);
+  EXPECT_EQ(engine.bases_used(), 2u);
   segment = Advance(engine, *session, 16);
-  EXPECT_EQ(segment.checkpoint_in, segment.checkpoint_out) << "alone again";
+  EXPECT_EQ(segment.base_in, segment.base_out) << "alone again";
 }
 
-TEST(SessionTest, CancelGivesTheNewCheckpointBack) {
+TEST(SessionTest, CancelGivesTheNewBaseBack) {
   FakeEngine engine(4);
   auto session = MakeSession(engine);
   auto fork = *session->Fork();
   fork->Append(std::vector<uint32_t>(16, 7));
   ASSERT_TRUE(fork->PlanSegment(0, 16).ok());
-  EXPECT_EQ(engine.checkpoints_used(), 2u);
+  EXPECT_EQ(engine.bases_used(), 2u);
   fork->CancelSegment();
-  EXPECT_EQ(engine.checkpoints_used(), 1u);
+  EXPECT_EQ(engine.bases_used(), 1u);
   EXPECT_EQ(fork->position(), 0u);
   EXPECT_EQ(fork->pending(), 16u);
 }
@@ -94,7 +94,7 @@ TEST(SessionTest, DestructionWhilePlannedGivesEverythingBack) {
   fork->Append(std::vector<uint32_t>(16, 7));
   ASSERT_TRUE(fork->PlanSegment(0, 16).ok());
   fork.reset();
-  EXPECT_EQ(engine.checkpoints_used(), 1u);
+  EXPECT_EQ(engine.bases_used(), 1u);
   EXPECT_EQ(engine.tails_used(), 1u);
 }
 
@@ -103,14 +103,14 @@ TEST(SessionTest, FullEngineRefusesAndKeepsNothing) {
   auto first = MakeSession(engine), second = MakeSession(engine);
   const auto third = Session::Create(engine);
   EXPECT_EQ(third.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(engine.checkpoints_used(), 2u);
+  EXPECT_EQ(engine.bases_used(), 2u);
   EXPECT_EQ(first->Fork().status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_FALSE(engine.CheckpointShared(0));
+  EXPECT_FALSE(engine.BaseShared(0));
 }
 
-// With a checkpoint for each session and one spare, sessions that share one can all go on: whoever
+// With a base for each session and one spare, sessions that share one can all go on: whoever
 // finds no slot waits a step, and the last one folds in place.
-TEST(SessionTest, SessionsThatShareACheckpointNeverBlockEachOtherForGood) {
+TEST(SessionTest, SessionsThatShareABaseNeverBlockEachOtherForGood) {
   FakeEngine engine(7);
   std::vector<std::unique_ptr<Session>> sessions;
   sessions.push_back(MakeSession(engine));
@@ -155,7 +155,7 @@ class Lives {
       ASSERT_EQ(StateHash(engine_, *session), expected) << "at " << session->position();
     }
     ASSERT_EQ(engine_.tails_used(), sessions_.size());
-    ASSERT_LE(engine_.checkpoints_used(), sessions_.size());
+    ASSERT_LE(engine_.bases_used(), sessions_.size());
     if (!sessions_.empty()) return;
     for (size_t kind = 0; kind < 4; ++kind) ASSERT_EQ(engine_.pages_used(kind), 0u);
   }

@@ -5,14 +5,14 @@
 
 namespace rivulet {
 
-absl::StatusOr<CheckpointHandle> CheckpointHandle::Acquire(Engine& engine) {
-  RIVULET_ASSIGN_OR_RETURN(const uint32_t slot, engine.AcquireCheckpoint());
-  return CheckpointHandle(&engine, slot);
+absl::StatusOr<BaseHandle> BaseHandle::Acquire(Engine& engine) {
+  RIVULET_ASSIGN_OR_RETURN(const uint32_t slot, engine.AcquireBase());
+  return BaseHandle(&engine, slot);
 }
 
-CheckpointHandle CheckpointHandle::Share() const {
-  engine_->ShareCheckpoint(slot_);
-  return CheckpointHandle(engine_, slot_);
+BaseHandle BaseHandle::Share() const {
+  engine_->ShareBase(slot_);
+  return BaseHandle(engine_, slot_);
 }
 
 absl::StatusOr<TailHandle> TailHandle::Acquire(Engine& engine) {

@@ -16,32 +16,32 @@
 
 namespace rivulet {
 
-// One reference to a checkpoint slot.
-class CheckpointHandle {
+// One reference to a base slot.
+class BaseHandle {
  public:
-  CheckpointHandle() = default;
-  CheckpointHandle(CheckpointHandle&& other) noexcept
+  BaseHandle() = default;
+  BaseHandle(BaseHandle&& other) noexcept
       : engine_(std::exchange(other.engine_, nullptr)), slot_(other.slot_) {}
-  CheckpointHandle& operator=(CheckpointHandle&& other) noexcept {
+  BaseHandle& operator=(BaseHandle&& other) noexcept {
     std::swap(engine_, other.engine_);
     std::swap(slot_, other.slot_);
     return *this;
   }
-  ~CheckpointHandle() {
-    if (engine_) engine_->ReleaseCheckpoint(slot_);
+  ~BaseHandle() {
+    if (engine_) engine_->ReleaseBase(slot_);
   }
 
-  // A slot of zeros. RESOURCE_EXHAUSTED as Engine::AcquireCheckpoint.
-  static absl::StatusOr<CheckpointHandle> Acquire(Engine& engine);
+  // A slot of zeros. RESOURCE_EXHAUSTED as Engine::AcquireBase.
+  static absl::StatusOr<BaseHandle> Acquire(Engine& engine);
   // Another reference to the same slot. REQUIRES: held().
-  CheckpointHandle Share() const;
+  BaseHandle Share() const;
 
   bool held() const { return engine_ != nullptr; }
-  bool shared() const { return engine_->CheckpointShared(slot_); }
+  bool shared() const { return engine_->BaseShared(slot_); }
   uint32_t slot() const { return slot_; }
 
  private:
-  CheckpointHandle(Engine* engine, uint32_t slot) : engine_(engine), slot_(slot) {}
+  BaseHandle(Engine* engine, uint32_t slot) : engine_(engine), slot_(slot) {}
 
   Engine* engine_ = nullptr;
   uint32_t slot_ = 0;

@@ -18,7 +18,7 @@
 namespace rivulet::e2e {
 namespace {
 
-constexpr double kTolerance = 2e-4;  // DESIGN 5
+constexpr double kTolerance = 2e-4;  // docs/architecture.md#bit-equality
 
 std::string NameOf(const std::string& directory) {
   return std::filesystem::path(directory).filename().string();

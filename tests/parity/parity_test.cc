@@ -18,7 +18,7 @@
 namespace rivulet {
 namespace {
 
-constexpr double kTolerance = 2e-4;  // DESIGN 5
+constexpr double kTolerance = 2e-4;  // docs/architecture.md#bit-equality
 constexpr size_t kRows = 32;         // sessions that run together
 
 std::string NameOf(const std::string& directory) {

@@ -34,7 +34,7 @@ void AhlaRecurrence::Run(const MixerStep& step, const HigherOrderInput& input,
 }
 
 // Rows first, then every read of the piece, and only then its folds: a fold may write the
-// checkpoint that the reads are from.
+// base that the reads are from.
 void AhlaRecurrence::RunPiece(const PieceView& view, const HigherOrderInput& input,
                               FloatMatrix out) const {
   view.Append(k_, view.head, input.k);

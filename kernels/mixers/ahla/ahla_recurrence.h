@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// AHLA as two decayed sums, the second over what the first was just read as (mixers.md 12):
+// AHLA as two decayed sums, the second over what the first was just read as (docs/mixers.md#ahla):
 //
 //   R = LA(Q, K, V; P, γ)        rows r_t = q_t P_t, P_t inclusive of token t
 //   o = LA(Q, K, R; E, γ)

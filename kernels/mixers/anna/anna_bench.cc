@@ -4,7 +4,7 @@
 // hidden/sessions/threads. Heads of 64 with 16 tables of 6 SimHash bits each.
 //
 // A token reads the ℓ buckets of its query and, once in C tokens, reads and writes those of C keys:
-// not the whole checkpoint, as other mixers do.
+// not the whole base, as other mixers do.
 #include <cmath>
 
 #include "kernels/mixers/anna/anna.h"

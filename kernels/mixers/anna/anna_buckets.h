@@ -9,7 +9,7 @@
 //
 // M_as is the number of tables in which query a and key s are in the same bucket.
 //
-// Bits: an output number is one chain: the ℓ buckets of the query in the checkpoint, tables
+// Bits: an output number is one chain: the ℓ buckets of the query in the base, tables
 // ascending, then the tail's rows that collide, ascending, as fused multiply-adds with M; then one
 // division. A bucket's number is one chain of additions, rows ascending. Nothing depends on how
 // many queries are read, on vector width, on threads or neighbours.

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What config.json decides about an ANNA layer (mixers.md 14.5).
+// What config.json decides about an ANNA layer (docs/mixers.md#anna-format).
 #ifndef RIVULET_KERNELS_MIXERS_ANNA_ANNA_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_ANNA_ANNA_CONFIG_H_
 

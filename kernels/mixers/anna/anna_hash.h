@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Locality-sensitive hashing of queries and keys (mixers.md 14.3): for each head and each of its
-// tables, z hashes of a vector, put together to the number of a bucket.
+// Locality-sensitive hashing of queries and keys (docs/mixers.md#anna-hash-families): for each head
+// and each of its tables, z hashes of a vector, put together to the number of a bucket.
 //
 //   simhash         hash j is the bit [⟨a_j, x⟩ >= 0] (-0 counts as 0); bucket = Σ bit_j 2^j
 //   cross_polytope  y = R_j x; hash j is the lowest i with the largest |y_i|, plus d if y_i < 0;

@@ -9,10 +9,11 @@ namespace rivulet {
 AnnaRecurrence::AnnaRecurrence(const AnnaShape& shape, StateLayout& layout) : shape_(shape) {
   const BucketShape& head = shape.head;
   const size_t heads = shape.heads, e = head.padded_value();
-  // Sums and counts that only grow: fp32 whatever --state-dtype says (DESIGN 5).
-  sums_offset_ = layout.Add(StatePart::kCheckpoint, "bucket_sums", DType::kFloat32,
+  // Sums and counts that only grow: fp32 whatever --state-dtype says
+  // (docs/architecture.md#bit-equality).
+  sums_offset_ = layout.Add(StatePart::kBase, "bucket_sums", DType::kFloat32,
                             {heads, head.tables, head.buckets, e});
-  counts_offset_ = layout.Add(StatePart::kCheckpoint, "bucket_counts", DType::kFloat32,
+  counts_offset_ = layout.Add(StatePart::kBase, "bucket_counts", DType::kFloat32,
                               {heads, head.tables, head.buckets});
   keys_offset_ = layout.Add(StatePart::kTail, "key_buckets", DType::kFloat32,
                             {heads, head.tables, kFoldInterval});
@@ -20,8 +21,8 @@ AnnaRecurrence::AnnaRecurrence(const AnnaShape& shape, StateLayout& layout) : sh
 }
 
 BucketTables AnnaRecurrence::Tables(const LayerState& state, uint32_t slot, size_t head) const {
-  return {state.Checkpoint<float>(slot, sums_offset_) + head * shape_.head.sum_floats(),
-          state.Checkpoint<float>(slot, counts_offset_) + head * shape_.head.count_floats()};
+  return {state.Base<float>(slot, sums_offset_) + head * shape_.head.sum_floats(),
+          state.Base<float>(slot, counts_offset_) + head * shape_.head.count_floats()};
 }
 
 BucketTail AnnaRecurrence::Tail(const LayerState& state, uint32_t slot, size_t head) const {
@@ -51,7 +52,7 @@ void AnnaRecurrence::AppendPiece(const HeadPiece& piece, const AnnaInput& input,
   }
 }
 
-// Append, read, and only then fold: a fold may write the checkpoint that the reads are from.
+// Append, read, and only then fold: a fold may write the base that the reads are from.
 void AnnaRecurrence::RunPiece(const HeadPiece& piece, const LayerState& state,
                               const AnnaInput& input, FloatMatrix out) const {
   const BucketTail tail = Tail(state, piece.tail, piece.head);

@@ -1,10 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// ANNA's recurrence (arXiv 2509.09001; mixers.md 14), given the buckets of queries and keys:
+// ANNA's recurrence (arXiv 2509.09001; docs/mixers.md#anna), given the buckets of queries and keys:
 //
 //   o_t = Σ_s M_ts v_s / Σ_s M_ts        s <= t, or s < t when strict; 0 where no key collides
 //
-// with M_ts the number of tables in which query t and key s share a bucket. The checkpoint holds
+// with M_ts the number of tables in which query t and key s share a bucket. The base holds
 // the tables as they were at the chunk's border, the tail the rows since.
 //
 // A fold in place touches the at most C·ℓ buckets of its rows. A fold into another slot copies the

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// ANNA in fp64 from its definition: how often each pair of tokens collides (mixers.md 14.2). For
-// tests; quadratic in the number of tokens.
+// ANNA in fp64 from its definition: how often each pair of tokens collides
+// (docs/mixers.md#anna-causal-semantics). For tests; quadratic in the number of tokens.
 #ifndef RIVULET_KERNELS_MIXERS_ANNA_ANNA_REFERENCE_H_
 #define RIVULET_KERNELS_MIXERS_ANNA_ANNA_REFERENCE_H_
 

@@ -289,9 +289,9 @@ std::vector<float> Attend(const HashCase& hash, size_t value_dim, bool include_s
   StateLayout layout;
   const AnnaRecurrence recurrence(
       {1, {hash.shape.tables, hash.shape.buckets(), value_dim}, include_self}, layout);
-  AlignedBuffer<std::byte> checkpoint(layout.checkpoint_bytes()), tail(layout.tail_bytes());
+  AlignedBuffer<std::byte> base(layout.base_bytes()), tail(layout.tail_bytes());
   LayerState state;
-  state.checkpoints = checkpoint.data();
+  state.bases = base.data();
   state.tails = tail.data();
   const Segment segment{.first_token = 0, .tokens = tokens};
   recurrence.Run(std::span(&segment, 1), state, {q_buckets.view(), k_buckets.view(), values.view()},
@@ -299,7 +299,8 @@ std::vector<float> Attend(const HashCase& hash, size_t value_dim, bool include_s
   return out.Values();
 }
 
-// Match2 (mixers.md 14.7): is there an earlier x_j, or x_i itself, with x_i + x_j = 0 modulo 37?
+// Match2 (docs/mixers.md#anna-tasks): is there an earlier x_j, or x_i itself, with x_i + x_j = 0
+// modulo 37?
 constexpr size_t kModulus = 37, kLength = 32;
 
 std::vector<size_t> RandomResidues(std::mt19937_64& random) {

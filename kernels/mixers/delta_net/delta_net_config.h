@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What config.json decides about a DeltaNet layer (fla `delta_net`; mixers.md 7).
+// What config.json decides about a DeltaNet layer (fla `delta_net`; docs/mixers.md#deltanet).
 #ifndef RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_NET_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_NET_CONFIG_H_
 

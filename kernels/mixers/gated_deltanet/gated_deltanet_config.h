@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What config.json decides about a Gated DeltaNet layer (fla `gated_deltanet`; mixers.md 8).
-// Qwen3-Next's own keys are translated into these by whoever reads its config.json.
+// What config.json decides about a Gated DeltaNet layer (fla `gated_deltanet`;
+// docs/mixers.md#gated-deltanet). Qwen3-Next's own keys are translated into these by whoever reads
+// its config.json.
 #ifndef RIVULET_KERNELS_MIXERS_GATED_DELTANET_GATED_DELTANET_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_GATED_DELTANET_GATED_DELTANET_CONFIG_H_
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What config.json decides about a gated linear attention layer (fla `gla`; mixers.md 3).
+// What config.json decides about a gated linear attention layer (fla `gla`; docs/mixers.md#gla).
 #ifndef RIVULET_KERNELS_MIXERS_GLA_GLA_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_GLA_GLA_CONFIG_H_
 

@@ -20,17 +20,16 @@ GlaRecurrence::GlaRecurrence(const GlaShape& shape, StateLayout& layout)
     : shape_(shape),
       sum_{shape.key_dim, shape.value_dim, Decay::kChannel, false, shape.state_dtype} {
   const size_t heads = shape.kv_heads, d = shape.padded_key(), e = shape.padded_value();
-  s_offset_ = layout.Add(StatePart::kCheckpoint, "S", shape.state_dtype, {heads, shape.key_dim, e});
+  s_offset_ = layout.Add(StatePart::kBase, "S", shape.state_dtype, {heads, shape.key_dim, e});
   k_offset_ = layout.Add(StatePart::kTail, "k", DType::kFloat32, {heads, kFoldInterval, d});
   v_offset_ = layout.Add(StatePart::kTail, "v", DType::kFloat32, {heads, kFoldInterval, e});
   log_decay_offset_ =
       layout.Add(StatePart::kTail, "log_decay", DType::kFloat32, {heads, kFoldInterval, d});
 }
 
-SumCheckpoint GlaRecurrence::Checkpoint(const LayerState& state, uint32_t slot,
-                                        size_t kv_head) const {
+SumBase GlaRecurrence::Base(const LayerState& state, uint32_t slot, size_t kv_head) const {
   const size_t matrix = sum_.matrix_elements() * DTypeSize(sum_.dtype);
-  return {state.Checkpoint<std::byte>(slot, s_offset_) + kv_head * matrix, nullptr};
+  return {state.Base<std::byte>(slot, s_offset_) + kv_head * matrix, nullptr};
 }
 
 void GlaRecurrence::Run(std::span<const Segment> segments, const LayerState& state,
@@ -53,18 +52,18 @@ SumTail GlaRecurrence::AppendPiece(const HeadPiece& piece, const LayerState& sta
       .key = k, .key_stride = d, .value = v, .value_stride = e, .log_decay = c, .decay_stride = d};
 }
 
-// Append, read, and only then fold: a fold may write the checkpoint that the reads are from.
+// Append, read, and only then fold: a fold may write the base that the reads are from.
 void GlaRecurrence::RunPiece(const HeadPiece& piece, const LayerState& state, const GlaInput& input,
                              FloatMatrix out) const {
   const size_t d = sum_.padded_key(), e = sum_.padded_value();
   const SumTail tail = AppendPiece(piece, state, input);
-  const SumCheckpoint from = Checkpoint(state, piece.from, piece.head);
+  const SumBase from = Base(state, piece.from, piece.head);
   const size_t first = piece.head * shape_.group();
   for (size_t head = first; head < first + shape_.group(); ++head) {
     ReadSum(sum_, from, tail, {piece.Of(input.q, head * d, d), piece.begin},
             piece.Of(out, head * e, e), nullptr);
   }
-  if (piece.folds) FoldSum(sum_, from, Checkpoint(state, piece.to, piece.head), tail);
+  if (piece.folds) FoldSum(sum_, from, Base(state, piece.to, piece.head), tail);
 }
 
 }  // namespace rivulet

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Gated linear attention (Yang et al. 2024; mixers.md 3) as one sum with a decay for each key
-// channel:
+// Gated linear attention (Yang et al. 2024; docs/mixers.md#gla) as one sum with a decay for each
+// key channel:
 //
 //   S_t = diag(e^{g_t}) S_{t-1} + k_tᵀ v_t        o_t = q_t S_t
 //
@@ -60,7 +60,7 @@ class GlaRecurrence {
   void RunPiece(const HeadPiece& piece, const LayerState& state, const GlaInput& input,
                 FloatMatrix out) const;
   SumTail AppendPiece(const HeadPiece& piece, const LayerState& state, const GlaInput& input) const;
-  SumCheckpoint Checkpoint(const LayerState& state, uint32_t slot, size_t kv_head) const;
+  SumBase Base(const LayerState& state, uint32_t slot, size_t kv_head) const;
 
   GlaShape shape_;
   SumShape sum_;

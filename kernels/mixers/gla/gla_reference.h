@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Gated linear attention in fp64 from its definition (mixers.md 3, "Quadratic"). For tests;
+// Gated linear attention in fp64 from its definition (docs/mixers.md#gla, "Quadratic"). For tests;
 // quadratic in the number of tokens.
 #ifndef RIVULET_KERNELS_MIXERS_GLA_GLA_REFERENCE_H_
 #define RIVULET_KERNELS_MIXERS_GLA_GLA_REFERENCE_H_

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What config.json decides about an H3 layer (mixers.md 4). The public checkpoints have none: the
-// keys are ours, and model_loader/convert_h3.py writes them.
+// What config.json decides about an H3 layer (docs/mixers.md#h3). The public checkpoints have none:
+// the keys are ours, and model_loader/convert_h3.py writes them.
 #ifndef RIVULET_KERNELS_MIXERS_H3_H3_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_H3_H3_CONFIG_H_
 

@@ -18,9 +18,8 @@ H3Recurrence::H3Recurrence(const H3Shape& shape, const H3Constants& constants, S
   const size_t blocks = shape.padded_heads() / kBlock, hd = shape.head_dim, m = shape.modes;
   const DType dtype = DType::kFloat32;
   ring_offset_ =
-      layout.Add(StatePart::kCheckpoint, "keys", dtype, {blocks, hd, shape.ring_rows(), kBlock});
-  modes_offset_ =
-      layout.Add(StatePart::kCheckpoint, "modes", dtype, {blocks, hd, hd, m, 2, kBlock});
+      layout.Add(StatePart::kBase, "keys", dtype, {blocks, hd, shape.ring_rows(), kBlock});
+  modes_offset_ = layout.Add(StatePart::kBase, "modes", dtype, {blocks, hd, hd, m, 2, kBlock});
   keys_offset_ =
       layout.Add(StatePart::kTail, "keys.tail", dtype, {blocks, hd, kFoldInterval, kBlock});
   modes_now_offset_ =
@@ -48,7 +47,7 @@ void H3Recurrence::Pack(const H3Constants& constants) {
 }
 
 float* H3Recurrence::Ring(const LayerState& state, uint32_t slot, size_t block) const {
-  return state.Checkpoint<float>(slot, ring_offset_) +
+  return state.Base<float>(slot, ring_offset_) +
          block * shape_.head_dim * shape_.ring_rows() * kBlock;
 }
 
@@ -65,9 +64,7 @@ void H3Recurrence::RunPiece(const HeadPiece& piece, const LayerState& state, con
   const size_t block = piece.head, hd = shape_.head_dim, heads = shape_.padded_heads();
   const size_t ring_next = piece.chunk * kFoldInterval % shape_.ring_rows();
   const size_t modes = block * hd * hd * shape_.modes * 2 * kBlock;
-  const auto checkpoint = [&](uint32_t slot) {
-    return state.Checkpoint<float>(slot, modes_offset_) + modes;
-  };
+  const auto base = [&](uint32_t slot) { return state.Base<float>(slot, modes_offset_) + modes; };
   float* now = state.Tail<float>(piece.tail, modes_now_offset_) + modes;
   const size_t first = block * kBlock, columns = (hd - 1) * heads + kBlock;
   ScanHeads({.head_dim = hd,
@@ -81,8 +78,8 @@ void H3Recurrence::RunPiece(const HeadPiece& piece, const LayerState& state, con
              .skip = skip_.data() + first,
              .ring = Ring(state, piece.from, block),
              .keys = state.Tail<float>(piece.tail, keys_offset_) + first * hd * kFoldInterval,
-             .from = piece.begin == 0 ? checkpoint(piece.from) : now,
-             .to = piece.folds ? checkpoint(piece.to) : now,
+             .from = piece.begin == 0 ? base(piece.from) : now,
+             .to = piece.folds ? base(piece.to) : now,
              .q = piece.Of(input.q, first, columns),
              .k = piece.Of(input.k, first, columns),
              .v = piece.Of(input.v, first, columns),

@@ -1,17 +1,17 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// H3's two state space models (Fu et al. 2022; mixers.md 4), h a head, i and j its rows:
+// H3's two state space models (Fu et al. 2022; docs/mixers.md#h3), h a head, i and j its rows:
 //
 //   k̄_t[i] = Σ_{l<N} taps[i, l] k_{t-l}[i]             the shift SSM, a filter of length N
 //   x_t[i, j] = pole ∘ x_{t-1}[i, j] + k̄_t[i] v_t[j]   the diagonal SSM, M complex modes
 //   o_t[j] = Σ_i q_t[i] (Re Σ_n weight_n x_t,n[i, j] + D k̄_t[i] v_t[j])
 //
-// The keys are kept as a convolution keeps its inputs: those before the chunk in the checkpoint (a
+// The keys are kept as a convolution keeps its inputs: those before the chunk in the base (a
 // ring by position, so that a fold writes a chunk of them and moves none), each token's in the
 // tail. The modes are kept as if C were 1, since nothing is gained by folding what differs for each
-// of them: the *tail* holds x after the last token, the *checkpoint* x at the last chunk border. A
-// chunk's first token goes on from the checkpoint, its others from the tail, and its last one
-// leaves the next checkpoint.
+// of them: the *tail* holds x after the last token, the *base* x at the last chunk border. A
+// chunk's first token goes on from the base, its others from the tail, and its last one
+// leaves the next base.
 //
 // Letters: T tokens, Hs heads, hd head width, N window, M modes; Hp is Hs rounded up to kBlock. All
 // states rest in fp32.

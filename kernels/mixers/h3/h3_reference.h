@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// H3's two SSMs in fp64 as convolutions with their kernels (mixers.md 4). For tests; quadratic in
-// the number of tokens.
+// H3's two SSMs in fp64 as convolutions with their kernels (docs/mixers.md#h3). For tests;
+// quadratic in the number of tokens.
 #ifndef RIVULET_KERNELS_MIXERS_H3_H3_REFERENCE_H_
 #define RIVULET_KERNELS_MIXERS_H3_H3_REFERENCE_H_
 

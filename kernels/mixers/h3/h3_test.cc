@@ -105,7 +105,7 @@ TEST(H3, TheStateOfAPublicLayer) {
   StateLayout layout;
   const H3Shape shape{48, 1, 64, 32};
   const H3Recurrence recurrence(shape, MakeConstants(shape, 0.9), layout);
-  EXPECT_EQ(layout.checkpoint_bytes(), 48 * (64 + 64) * sizeof(float));
+  EXPECT_EQ(layout.base_bytes(), 48 * (64 + 64) * sizeof(float));
   EXPECT_EQ(layout.tail_bytes(), 48 * (16 + 64) * sizeof(float));
 }
 

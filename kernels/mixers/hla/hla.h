@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The mixer of model_type "hla": higher-order linear attention (arXiv 2510.27258; mixers.md 11,
-// 12). `hla_variant` chooses second order (symmetric) or AHLA (asymmetric).
+// The mixer of model_type "hla": higher-order linear attention (arXiv 2510.27258;
+// docs/mixers.md#hla, 12). `hla_variant` chooses second order (symmetric) or AHLA (asymmetric).
 #ifndef RIVULET_KERNELS_MIXERS_HLA_HLA_H_
 #define RIVULET_KERNELS_MIXERS_HLA_HLA_H_
 

@@ -30,23 +30,23 @@ constexpr size_t kHeads = 4;
 // Sessions with slots of their own, all zeros, and the segments of a step.
 struct Sessions {
   Sessions(const StateLayout& layout, size_t count, size_t tokens)
-      : checkpoints(count * RoundUp(layout.checkpoint_bytes(), kAlignment)),
+      : bases(count * RoundUp(layout.base_bytes(), kAlignment)),
         tails(count * RoundUp(layout.tail_bytes(), kAlignment)),
-        state{checkpoints.data(), checkpoints.size() / count, tails.data(), tails.size() / count} {
+        state{bases.data(), bases.size() / count, tails.data(), tails.size() / count} {
     for (size_t s = 0; s < count; ++s) {
       const uint32_t slot = static_cast<uint32_t>(s);
       segments.push_back({.first_token = s * tokens,
                           .tokens = tokens,
                           .position = 0,
-                          .checkpoint_in = slot,
-                          .checkpoint_out = slot,
+                          .base_in = slot,
+                          .base_out = slot,
                           .tail = slot});
     }
   }
   void Advance() {
     for (Segment& segment : segments) segment.position += segment.tokens;
   }
-  AlignedBuffer<std::byte> checkpoints, tails;
+  AlignedBuffer<std::byte> bases, tails;
   LayerState state;
   std::vector<Segment> segments;
 };

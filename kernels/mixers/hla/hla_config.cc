@@ -132,8 +132,8 @@ absl::Status ReadConvolution(const Json& config, HlaConfig& result) {
 }
 
 // A sum that only grows stops moving in bf16: sixteen tokens weigh less than half a unit in the
-// last place of what lies there (DESIGN 5). S = Σ kᵀk grows on its diagonal whatever the keys'
-// signs: its outputs are 28 % off after 16k tokens (NOTES.md).
+// last place of what lies there (docs/architecture.md#bit-equality). S = Σ kᵀk grows on its
+// diagonal whatever the keys' signs: its outputs are 28 % off after 16k tokens (NOTES.md).
 absl::Status CheckStateDType(const Json& config, const HlaConfig& result) {
   if (result.shape.state_dtype != DType::kFloat32 && result.form == HlaForm::kPaper) {
     return FieldError(config, "hla_form",

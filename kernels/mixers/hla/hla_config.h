@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The config keys of model_type "hla" (mixers.md 11.6), read and judged. Knows no tensor.
+// The config keys of model_type "hla" (docs/mixers.md#hla-format), read and judged. Knows no
+// tensor.
 #ifndef RIVULET_KERNELS_MIXERS_HLA_HLA_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_HLA_HLA_CONFIG_H_
 
@@ -17,16 +18,16 @@
 namespace rivulet {
 
 enum class HlaVariant : uint8_t {
-  kSymmetric,   // HLA second order (mixers.md 11)
-  kAsymmetric,  // AHLA (mixers.md 12)
-  kThird,       // HLA third order (mixers.md 13)
+  kSymmetric,   // HLA second order (docs/mixers.md#hla)
+  kAsymmetric,  // AHLA (docs/mixers.md#ahla)
+  kThird,       // HLA third order (docs/mixers.md#third-order)
 };
 
 enum class HlaForm : uint8_t {
-  kMasked,    // the exact mask of the decayed moments; third order: mixers.md 13a
-  kSerial,    // the paper's Algorithm 1; second order only
+  kMasked,  // the exact mask of the decayed moments; third order: docs/mixers.md#third-order-causal
+  kSerial,  // the paper's Algorithm 1; second order only
   kUnmasked,  // "none": the prefix product S_t C_t; second order only
-  kPaper,     // the paper's Algorithm 3 (mixers.md 13b); third order only
+  kPaper,     // the paper's Algorithm 3 (docs/mixers.md#third-order-paper); third order only
 };
 
 struct HlaConfig {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The layer around the recurrence (mixers.md 11.6):
+// The layer around the recurrence (docs/mixers.md#hla-format):
 //
 //   q, k, v, g = x W;  q, k, v through the short convolution (SiLU)
 //   q, k ← scale · l2(rope(f(q))), scale · l2(rope(f(k)))     each as the config says

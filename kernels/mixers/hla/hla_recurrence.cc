@@ -71,7 +71,7 @@ void HlaRecurrence::Run(const MixerStep& step, const HigherOrderInput& input,
 }
 
 // Rows first, then every read of the piece, and only then its folds: a fold may write the
-// checkpoint that the reads are from.
+// base that the reads are from.
 void HlaRecurrence::RunPiece(const PieceView& view, const HigherOrderInput& input,
                              const Scratch& scratch, FloatMatrix out) const {
   view.Append(k_, view.head, input.k);
@@ -126,7 +126,7 @@ void HlaRecurrence::ReadProduct(const PieceView& view, const HigherOrderInput& i
 }
 
 // y_t = k_t C_{t-1} reads C as it was before token t: the paper's Algorithm 1 lists the update of C
-// first, and would be wrong in place (mixers.md 11.5).
+// first, and would be wrong in place (docs/mixers.md#hla-errata).
 void HlaRecurrence::SubtractG(const PieceView& view, const HigherOrderInput& input,
                               const Scratch& scratch, size_t head, FloatMatrix out,
                               float* extra) const {

@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// HLA second order as reads and folds of decayed sums (mixers.md 11.2, 11.3). In the letters of the
-// paper, with LA(queries, keys, values; sum, decay) the primitive of kernels/recurrence:
+// HLA second order as reads and folds of decayed sums (docs/mixers.md#hla-order-of-updates,
+// #hla-chunkwise). In the letters of the paper, with LA(queries, keys, values; sum, decay) the
+// primitive of kernels/recurrence:
 //
 //   U = LA(Q, K, K; S, γ)                                  rows u_t = q_t S_t
 //   masked   o = LA(Q, U, V; F, γ²) + λ LA(Q, Q, V; C, γ)

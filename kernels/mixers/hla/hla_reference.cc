@@ -20,7 +20,8 @@ Matrix Products(const std::vector<double>& a, const std::vector<double>& b, size
   return result;
 }
 
-// The weight of the pair (key i, query j) in the output at t (the table of mixers.md 11.1).
+// The weight of the pair (key i, query j) in the output at t (the table of
+// docs/mixers.md#hla-definitions).
 double PairWeight(HlaForm form, double gamma, size_t t, size_t i, size_t j) {
   const double weight = std::pow(gamma, static_cast<double>(2 * t - i - j));
   if (i <= j || form == HlaForm::kUnmasked) return weight;

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// HLA second order by its definition, in fp64: the pair weights of mixers.md 11.1, summed over
-// every (i, j). O(T³), no recurrence, no chunk: slow on purpose, so that it shares no mistake with
-// the code it judges. For tests only.
+// HLA second order by its definition, in fp64: the pair weights of docs/mixers.md#hla-definitions,
+// summed over every (i, j). O(T³), no recurrence, no chunk: slow on purpose, so that it shares no
+// mistake with the code it judges. For tests only.
 #ifndef RIVULET_KERNELS_MIXERS_HLA_HLA_REFERENCE_H_
 #define RIVULET_KERNELS_MIXERS_HLA_HLA_REFERENCE_H_
 

@@ -93,7 +93,7 @@ std::vector<SuiteCase> Cases() {
       {"serial_grouped", R"({"form": "serial", "heads": 4, "kv_heads": 1, "key_dim": 16,
          "value_dim": 24, "decay_logit": [3.0, 0.5, 1.0, 2.0]})"},
       // Only slow decays: the serial form has negative weights below γ = 1, and its denominator
-      // nears zero as they grow (mixers.md 11.1).
+      // nears zero as they grow (docs/mixers.md#hla-definitions).
       {"serial_ridge_normalised", R"({"form": "serial", "heads": 2, "key_dim": 16, "value_dim": 16,
          "normalize": true, "ridge_lambda": 0.3, "low": 0.1, "high": 1.1,
          "decay_logit": [7.0, 8.0]})"},

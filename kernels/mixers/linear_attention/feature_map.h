@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// φ, what linear attention takes of queries and keys before their product (mixers.md 2). d is the
-// head's width, R the number of features; [a, b] is concatenation, x̂ = input_scale · x.
+// φ, what linear attention takes of queries and keys before their product
+// (docs/mixers.md#linear-attention). d is the head's width, R the number of features; [a, b] is
+// concatenation, x̂ = input_scale · x.
 //
 //   kElu                 elu(x) + 1 (Katharopoulos et al. 2020)
 //   kRelu, kIdentity

@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What config.json decides about a linear attention layer (fla `linear_attn`; mixers.md 2).
+// What config.json decides about a linear attention layer (fla `linear_attn`;
+// docs/mixers.md#linear-attention).
 #ifndef RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_LINEAR_ATTENTION_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_LINEAR_ATTENTION_CONFIG_H_
 

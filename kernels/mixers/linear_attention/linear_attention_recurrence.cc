@@ -19,21 +19,19 @@ LinearAttentionRecurrence::LinearAttentionRecurrence(const LinearAttentionShape&
     : shape_(shape),
       sum_{shape.features, shape.value_dim, Decay::kNone, shape.normalised, shape.state_dtype} {
   const size_t heads = shape.kv_heads, r = shape.padded_features(), e = shape.padded_value();
-  s_offset_ =
-      layout.Add(StatePart::kCheckpoint, "S", shape.state_dtype, {heads, shape.features, e});
+  s_offset_ = layout.Add(StatePart::kBase, "S", shape.state_dtype, {heads, shape.features, e});
   if (shape.normalised) {
-    z_offset_ = layout.Add(StatePart::kCheckpoint, "z", DType::kFloat32, {heads, r});
+    z_offset_ = layout.Add(StatePart::kBase, "z", DType::kFloat32, {heads, r});
   }
   k_offset_ = layout.Add(StatePart::kTail, "k", DType::kFloat32, {heads, kFoldInterval, r});
   v_offset_ = layout.Add(StatePart::kTail, "v", DType::kFloat32, {heads, kFoldInterval, e});
 }
 
-SumCheckpoint LinearAttentionRecurrence::Checkpoint(const LayerState& state, uint32_t slot,
-                                                    size_t kv_head) const {
+SumBase LinearAttentionRecurrence::Base(const LayerState& state, uint32_t slot,
+                                        size_t kv_head) const {
   const size_t matrix = sum_.matrix_elements() * DTypeSize(sum_.dtype);
-  float* z = state.Checkpoint<float>(slot, z_offset_) + kv_head * sum_.padded_key();
-  return {state.Checkpoint<std::byte>(slot, s_offset_) + kv_head * matrix,
-          sum_.normaliser ? z : nullptr};
+  float* z = state.Base<float>(slot, z_offset_) + kv_head * sum_.padded_key();
+  return {state.Base<std::byte>(slot, s_offset_) + kv_head * matrix, sum_.normaliser ? z : nullptr};
 }
 
 void LinearAttentionRecurrence::Run(std::span<const Segment> segments, const LayerState& state,
@@ -43,7 +41,7 @@ void LinearAttentionRecurrence::Run(std::span<const Segment> segments, const Lay
                   [&](const HeadPiece& piece) { RunPiece(piece, state, input, out); });
 }
 
-// Append, read, and only then fold: a fold may write the checkpoint that the reads are from.
+// Append, read, and only then fold: a fold may write the base that the reads are from.
 void LinearAttentionRecurrence::RunPiece(const HeadPiece& piece, const LayerState& state,
                                          const LinearAttentionInput& input, FloatMatrix out) const {
   const size_t r = sum_.padded_key(), e = sum_.padded_value();
@@ -53,7 +51,7 @@ void LinearAttentionRecurrence::RunPiece(const HeadPiece& piece, const LayerStat
   AppendRows(piece.Of(input.v, piece.head * e, e), piece.begin, v);
 
   const SumTail tail{.key = k, .key_stride = r, .value = v, .value_stride = e};
-  const SumCheckpoint from = Checkpoint(state, piece.from, piece.head);
+  const SumBase from = Base(state, piece.from, piece.head);
   const size_t first = piece.head * shape_.group();
   for (size_t head = first; head < first + shape_.group(); ++head) {
     float denominator[kFoldInterval];
@@ -61,7 +59,7 @@ void LinearAttentionRecurrence::RunPiece(const HeadPiece& piece, const LayerStat
     ReadSum(sum_, from, tail, {piece.Of(input.q, head * r, r), piece.begin}, o, denominator);
     if (shape_.normalised) Divide(o, denominator);
   }
-  if (piece.folds) FoldSum(sum_, from, Checkpoint(state, piece.to, piece.head), tail);
+  if (piece.folds) FoldSum(sum_, from, Base(state, piece.to, piece.head), tail);
 }
 
 }  // namespace rivulet

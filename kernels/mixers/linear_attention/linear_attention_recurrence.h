@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Linear attention (Katharopoulos et al. 2020; mixers.md 2) as one undecayed sum for each kv head:
+// Linear attention (Katharopoulos et al. 2020; docs/mixers.md#linear-attention) as one undecayed
+// sum for each kv head:
 //
 //   S_t = S_{t-1} + φk_tᵀ v_t     z_t = z_{t-1} + φk_t
 //   o_t = φq_t S_t                normalised: o_t = φq_t S_t / (φq_t·z_t + 1e-10)
@@ -59,7 +60,7 @@ class LinearAttentionRecurrence {
  private:
   void RunPiece(const HeadPiece& piece, const LayerState& state, const LinearAttentionInput& input,
                 FloatMatrix out) const;
-  SumCheckpoint Checkpoint(const LayerState& state, uint32_t slot, size_t kv_head) const;
+  SumBase Base(const LayerState& state, uint32_t slot, size_t kv_head) const;
 
   LinearAttentionShape shape_;
   SumShape sum_;

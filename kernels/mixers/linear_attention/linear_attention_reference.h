@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Linear attention in fp64 from its definition, a sum over all earlier tokens for each token
-// (mixers.md 2). For tests; quadratic in the number of tokens.
+// (docs/mixers.md#linear-attention). For tests; quadratic in the number of tokens.
 #ifndef RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_LINEAR_ATTENTION_REFERENCE_H_
 #define RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_LINEAR_ATTENTION_REFERENCE_H_
 

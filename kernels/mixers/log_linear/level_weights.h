@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The level weights of the log-linear mixers, λ_t = softplus(L ∘ dl_t) [H, Lv] (mixers.md 9): the
-// tensor L, whose shape alone says how many levels a layer has, and what that means for the length
-// of a session.
+// The level weights of the log-linear mixers, λ_t = softplus(L ∘ dl_t) [H, Lv]
+// (docs/mixers.md#log-linear-mamba-2): the tensor L, whose shape alone says how many levels a layer
+// has, and what that means for the length of a session.
 //
 // Threading: constant after construction.
 #ifndef RIVULET_KERNELS_MIXERS_LOG_LINEAR_LEVEL_WEIGHTS_H_

@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""What the log-linear mixers' make_vectors.py share: which level a token is read at, and its weight (mixers.md 9). NumPy only."""
+"""What the log-linear mixers' make_vectors.py share: which level a token is read at, and its weight (docs/mixers.md#log-linear-mamba-2). NumPy only."""
 import numpy as np
 
 

@@ -11,8 +11,8 @@ PagedSum::PagedSum(const FenwickShape& shape, size_t heads, StateLayout& layout)
   layout.SetPageKind({.rule = rule, .levels = shape.pages()});
   page_offset_ =
       layout.Add(StatePart::kPage, "S", shape.dtype, {heads, shape.key_dim, shape.padded_value()});
-  log_decay_offset_ = layout.Add(StatePart::kCheckpoint, "page_log_decay", DType::kFloat32,
-                                 {heads, shape.pages(), 2});
+  log_decay_offset_ =
+      layout.Add(StatePart::kBase, "page_log_decay", DType::kFloat32, {heads, shape.pages(), 2});
 }
 
 void PagedSum::Read(const HeadPiece& piece, const LayerState& state, const FenwickTail& tail,
@@ -37,7 +37,7 @@ FenwickPages PagedSum::Pages(const HeadPiece& piece, const LayerState& state, si
     pages.matrix[p] = state.Page<std::byte>(table[p], page_offset_) + piece.head * matrix;
   }
   pages.log_decay =
-      state.Checkpoint<float>(slot, log_decay_offset_) + piece.head * size_t{2} * shape_.pages();
+      state.Base<float>(slot, log_decay_offset_) + piece.head * size_t{2} * shape_.pages();
   return pages;
 }
 

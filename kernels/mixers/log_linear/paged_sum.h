@@ -20,7 +20,7 @@ namespace rivulet {
 
 class PagedSum {
  public:
-  // Adds the planes S (page) and page_log_decay (checkpoint), and sets the layout's kind of pages.
+  // Adds the planes S (page) and page_log_decay (base), and sets the layout's kind of pages.
   PagedSum(const FenwickShape& shape, size_t heads, StateLayout& layout);
 
   const FenwickShape& shape() const { return shape_; }
@@ -33,7 +33,7 @@ class PagedSum {
   void Fold(const HeadPiece& piece, const LayerState& state, const FenwickTail& tail) const;
 
  private:
-  // The head's pages before fold `fold` of the segment, with the decays of checkpoint slot `slot`.
+  // The head's pages before fold `fold` of the segment, with the decays of base slot `slot`.
   FenwickPages Pages(const HeadPiece& piece, const LayerState& state, size_t fold,
                      uint32_t slot) const;
 

@@ -106,8 +106,8 @@ struct ForkedSession {
     const LayerState state = slots.state();
     std::memcpy(state.Tail<std::byte>(other, 0), state.Tail<std::byte>(slot, 0),
                 slots.layout().tail_bytes());
-    std::memcpy(state.Checkpoint<std::byte>(other, 0), state.Checkpoint<std::byte>(slot, 0),
-                slots.layout().checkpoint_bytes());
+    std::memcpy(state.Base<std::byte>(other, 0), state.Base<std::byte>(slot, 0),
+                slots.layout().base_bytes());
     return {pages.Fork(), other, position};
   }
   // Its next inputs.rows tokens.
@@ -116,8 +116,8 @@ struct ForkedSession {
     const SegmentPages planned = *pages.Plan(position, inputs.rows);
     const Segment segment{.tokens = inputs.rows,
                           .position = position,
-                          .checkpoint_in = slot,
-                          .checkpoint_out = slot,
+                          .base_in = slot,
+                          .base_out = slot,
                           .tail = slot,
                           .pages = &planned};
     subject.Run(std::span(&segment, 1), slots.state(), inputs, outputs, pool);

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Log-linear Gated DeltaNet's recurrence in fp64 from its transitions (mixers.md 10): each query
-// walks back over the tokens before it, no state, no triangle, no chunk. For tests; quadratic in
-// the number of tokens.
+// Log-linear Gated DeltaNet's recurrence in fp64 from its transitions
+// (docs/mixers.md#log-linear-gated-deltanet): each query walks back over the tokens before it, no
+// state, no triangle, no chunk. For tests; quadratic in the number of tokens.
 #ifndef RIVULET_KERNELS_MIXERS_LOG_LINEAR_GATED_DELTANET_LOG_LINEAR_GATED_DELTANET_REFERENCE_H_
 #define RIVULET_KERNELS_MIXERS_LOG_LINEAR_GATED_DELTANET_LOG_LINEAR_GATED_DELTANET_REFERENCE_H_
 

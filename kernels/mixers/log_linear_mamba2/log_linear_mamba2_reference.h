@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Log-linear Mamba-2's recurrence in fp64 from its quadratic form (mixers.md 9). For tests;
-// quadratic in the number of tokens.
+// Log-linear Mamba-2's recurrence in fp64 from its quadratic form
+// (docs/mixers.md#log-linear-mamba-2). For tests; quadratic in the number of tokens.
 #ifndef RIVULET_KERNELS_MIXERS_LOG_LINEAR_MAMBA2_LOG_LINEAR_MAMBA2_REFERENCE_H_
 #define RIVULET_KERNELS_MIXERS_LOG_LINEAR_MAMBA2_LOG_LINEAR_MAMBA2_REFERENCE_H_
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What config.json decides about a Mamba-1 layer (mixers.md 5), in transformers' keys.
+// What config.json decides about a Mamba-1 layer (docs/mixers.md#mamba), in transformers' keys.
 #ifndef RIVULET_KERNELS_MIXERS_MAMBA_MAMBA_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_MAMBA_MAMBA_CONFIG_H_
 

@@ -29,7 +29,7 @@ MambaRecurrence::MambaRecurrence(const MambaShape& shape, const MambaConstants& 
   }
   std::copy_n(constants.d.data(), shape.channels, skip_.data());
   const DType dtype = DType::kFloat32;
-  checkpoint_offset_ = layout.Add(StatePart::kCheckpoint, "h", dtype, {blocks(), n, kBlock});
+  base_offset_ = layout.Add(StatePart::kBase, "h", dtype, {blocks(), n, kBlock});
   tail_offset_ = layout.Add(StatePart::kTail, "h.now", dtype, {blocks(), n, kBlock});
 }
 
@@ -48,16 +48,16 @@ void MambaRecurrence::RunBlock(size_t block, const HeadPiece& piece, const Layer
                                const MambaInput& input, FloatMatrix y) const {
   const size_t n = shape_.state_size, first = block * kBlock;
   const size_t channels = std::min(kBlock, shape_.channels - first);
-  const auto checkpoint = [&](uint32_t slot) {
-    return state.Checkpoint<float>(slot, checkpoint_offset_) + first * n;
+  const auto base = [&](uint32_t slot) {
+    return state.Base<float>(slot, base_offset_) + first * n;
   };
   float* tail = state.Tail<float>(piece.tail, tail_offset_) + first * n;
   ScanChannels({.state_size = n,
                 .channels = channels,
                 .a = a_.data() + first * n,
                 .skip = skip_.data() + first,
-                .from = piece.begin == 0 ? checkpoint(piece.from) : tail,
-                .to = piece.folds ? checkpoint(piece.to) : tail,
+                .from = piece.begin == 0 ? base(piece.from) : tail,
+                .to = piece.folds ? base(piece.to) : tail,
                 .x = piece.Of(input.x, first, channels),
                 .dt = piece.Of(input.dt, first, channels),
                 .z = piece.Of(input.z, first, channels),

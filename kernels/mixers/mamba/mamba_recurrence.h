@@ -1,18 +1,18 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Mamba's selective state space (Gu and Dao 2023; mixers.md 5):
+// Mamba's selective state space (Gu and Dao 2023; docs/mixers.md#mamba):
 //
 //   h_t = e^{Δ_t A} ∘ h_{t-1} + (Δ_t x_t) ⊗ B_t        y_t = (h_t C_t + D ∘ x_t) ∘ silu(z_t)
 //
 // A differs for each channel and state, so this is no decayed sum of outer products, and nothing is
 // gained by keeping rows and folding later. The state is kept as if C were 1: the *tail* holds h
-// after the last token, the *checkpoint* holds h at the last chunk border. A chunk's first token
-// goes on from the checkpoint, its others from the tail, and its last one leaves the next
-// checkpoint. So a shared checkpoint is never written, and forks, snapshots and cuts work as they
+// after the last token, the *base* holds h at the last chunk border. A chunk's first token
+// goes on from the base, its others from the tail, and its last one leaves the next
+// base. So a shared base is never written, and forks, snapshots and cuts work as they
 // do for every other mixer.
 //
 // Letters: T tokens, I channels, N state size. All states rest in fp32: a state is read and written
-// every token, and bf16 in the checkpoint would round it in one token of 16 alone.
+// every token, and bf16 in the base would round it in one token of 16 alone.
 //
 // Threading: constant after construction.
 #ifndef RIVULET_KERNELS_MIXERS_MAMBA_MAMBA_RECURRENCE_H_
@@ -65,7 +65,7 @@ class MambaRecurrence {
   size_t blocks_a_unit_;       // channels that one task takes, in blocks
   AlignedBuffer<float> a_;     // [blocks, N, kBlock]
   AlignedBuffer<float> skip_;  // [blocks, kBlock]
-  size_t checkpoint_offset_, tail_offset_;
+  size_t base_offset_, tail_offset_;
 };
 
 }  // namespace rivulet

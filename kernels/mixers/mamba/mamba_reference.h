@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Mamba's selective state space in fp64 from its quadratic form (mixers.md 5). For tests; quadratic
-// in the number of tokens.
+// Mamba's selective state space in fp64 from its quadratic form (docs/mixers.md#mamba). For tests;
+// quadratic in the number of tokens.
 #ifndef RIVULET_KERNELS_MIXERS_MAMBA_MAMBA_REFERENCE_H_
 #define RIVULET_KERNELS_MIXERS_MAMBA_MAMBA_REFERENCE_H_
 

@@ -101,8 +101,8 @@ TEST(Mamba, StateIsTheRunningStateOnceInEachPart) {
   StateLayout layout;
   const MambaShape shape{33, 16};
   const MambaRecurrence recurrence(shape, MakeConstants(shape, 0.1, 1.0), layout);
-  EXPECT_EQ(layout.checkpoint_bytes(), 48 * 16 * sizeof(float));
-  EXPECT_EQ(layout.tail_bytes(), layout.checkpoint_bytes());
+  EXPECT_EQ(layout.base_bytes(), 48 * 16 * sizeof(float));
+  EXPECT_EQ(layout.tail_bytes(), layout.base_bytes());
 }
 
 TEST(Mamba, StateDtypeDoesNotReachTheState) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What config.json decides about a Mamba-2 layer (mixers.md 6). Takes the spellings of
+// What config.json decides about a Mamba-2 layer (docs/mixers.md#mamba-2). Takes the spellings of
 // transformers, fla and state-spaces; where two are present, transformers' counts.
 #ifndef RIVULET_KERNELS_MIXERS_MAMBA2_MAMBA2_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_MAMBA2_MAMBA2_CONFIG_H_

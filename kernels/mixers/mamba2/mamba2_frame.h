@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What stands around the recurrence in a Mamba-2 layer (mixers.md 6): in_proj, the convolution of
-// x | B | C, Δ, and behind it the gated norm and out_proj. The recurrence between the two is the
-// caller's (Mamba-2's own, and the log-linear one).
+// What stands around the recurrence in a Mamba-2 layer (docs/mixers.md#mamba-2): in_proj, the
+// convolution of x | B | C, Δ, and behind it the gated norm and out_proj. The recurrence between
+// the two is the caller's (Mamba-2's own, and the log-linear one).
 //
 // Threading: constant after construction.
 #ifndef RIVULET_KERNELS_MIXERS_MAMBA2_MAMBA2_FRAME_H_

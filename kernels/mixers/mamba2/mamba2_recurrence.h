@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Mamba-2's state space duality (Dao and Gu 2024; mixers.md 6) as one sum a head with a scalar
-// decay, queries C_t, keys B_t, values Δ_t x_t, and no 1/√N:
+// Mamba-2's state space duality (Dao and Gu 2024; docs/mixers.md#mamba-2) as one sum a head with a
+// scalar decay, queries C_t, keys B_t, values Δ_t x_t, and no 1/√N:
 //
 //   S_t = e^{A Δ_t} S_{t-1} + B_tᵀ (Δ_t x_t)        y_t = C_t S_t + D ∘ x_t
 //
@@ -39,7 +39,7 @@ class Mamba2Recurrence {
  private:
   void RunPiece(const HeadPiece& piece, const LayerState& state, const Mamba2Input& input,
                 FloatMatrix y) const;
-  SumCheckpoint Checkpoint(const LayerState& state, uint32_t slot, size_t head) const;
+  SumBase Base(const LayerState& state, uint32_t slot, size_t head) const;
 
   Mamba2Tail tail_;
   SumShape sum_;

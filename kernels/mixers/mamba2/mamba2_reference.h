@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Mamba-2's recurrence in fp64 from its quadratic form (mixers.md 6). For tests; quadratic in the
-// number of tokens.
+// Mamba-2's recurrence in fp64 from its quadratic form (docs/mixers.md#mamba-2). For tests;
+// quadratic in the number of tokens.
 #ifndef RIVULET_KERNELS_MIXERS_MAMBA2_MAMBA2_REFERENCE_H_
 #define RIVULET_KERNELS_MIXERS_MAMBA2_MAMBA2_REFERENCE_H_
 

@@ -15,8 +15,7 @@ RetNetRecurrence::RetNetRecurrence(const RetNetShape& shape, StateLayout& layout
       sum_{shape.key_dim, shape.value_dim, Decay::kScalar, false, shape.state_dtype},
       log_decay_(shape.heads * kFoldInterval) {
   const size_t d = shape.padded_key(), e = shape.padded_value();
-  s_offset_ =
-      layout.Add(StatePart::kCheckpoint, "S", shape.state_dtype, {shape.heads, shape.key_dim, e});
+  s_offset_ = layout.Add(StatePart::kBase, "S", shape.state_dtype, {shape.heads, shape.key_dim, e});
   k_offset_ =
       layout.Add(StatePart::kTail, "k", DType::kFloat32, {shape.kv_heads, kFoldInterval, d});
   v_offset_ =
@@ -27,10 +26,9 @@ RetNetRecurrence::RetNetRecurrence(const RetNetShape& shape, StateLayout& layout
   }
 }
 
-SumCheckpoint RetNetRecurrence::Checkpoint(const LayerState& state, uint32_t slot,
-                                           size_t head) const {
+SumBase RetNetRecurrence::Base(const LayerState& state, uint32_t slot, size_t head) const {
   const size_t matrix = sum_.matrix_elements() * DTypeSize(sum_.dtype);
-  return {state.Checkpoint<std::byte>(slot, s_offset_) + head * matrix, nullptr};
+  return {state.Base<std::byte>(slot, s_offset_) + head * matrix, nullptr};
 }
 
 void RetNetRecurrence::Run(std::span<const Segment> segments, const LayerState& state,
@@ -50,18 +48,18 @@ SumTail RetNetRecurrence::AppendPiece(const HeadPiece& piece, const LayerState& 
   return {.key = k, .key_stride = d, .value = v, .value_stride = e, .decay_stride = 1};
 }
 
-// Append, read, and only then fold: a fold may write the checkpoint that the reads are from.
+// Append, read, and only then fold: a fold may write the base that the reads are from.
 void RetNetRecurrence::RunPiece(const HeadPiece& piece, const LayerState& state,
                                 const RetNetInput& input, FloatMatrix out) const {
   const size_t d = sum_.padded_key(), e = sum_.padded_value();
   SumTail tail = AppendPiece(piece, state, input);
   const size_t first = piece.head * shape_.group();
   for (size_t head = first; head < first + shape_.group(); ++head) {
-    const SumCheckpoint from = Checkpoint(state, piece.from, head);
+    const SumBase from = Base(state, piece.from, head);
     tail.log_decay = log_decay_.data() + head * kFoldInterval;
     ReadSum(sum_, from, tail, {piece.Of(input.q, head * d, d), piece.begin},
             piece.Of(out, head * e, e), nullptr);
-    if (piece.folds) FoldSum(sum_, from, Checkpoint(state, piece.to, head), tail);
+    if (piece.folds) FoldSum(sum_, from, Base(state, piece.to, head), tail);
   }
 }
 

@@ -63,7 +63,7 @@ class RetNetRecurrence {
                 FloatMatrix out) const;
   SumTail AppendPiece(const HeadPiece& piece, const LayerState& state,
                       const RetNetInput& input) const;
-  SumCheckpoint Checkpoint(const LayerState& state, uint32_t slot, size_t head) const;
+  SumBase Base(const LayerState& state, uint32_t slot, size_t head) const;
 
   RetNetShape shape_;
   SumShape sum_;

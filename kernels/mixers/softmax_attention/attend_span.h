@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Softmax attention of some query rows over one span of one kv head's tokens, and how the results
-// of spans become the result of all (mixers.md 1, chunk form).
+// of spans become the result of all (docs/mixers.md#softmax-attention, chunk form).
 //
 // Spans begin at absolute multiples of kSpanTokens in the session. What a span leaves of a row is
 // its partial: the largest score m, l = Σ e^{score - m} and o = Σ e^{score - m} v over the tokens

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What config.json decides about a softmax attention layer (mixers.md 1).
+// What config.json decides about a softmax attention layer (docs/mixers.md#softmax-attention).
 #ifndef RIVULET_KERNELS_MIXERS_SOFTMAX_ATTENTION_SOFTMAX_ATTENTION_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_SOFTMAX_ATTENTION_SOFTMAX_ATTENTION_CONFIG_H_
 

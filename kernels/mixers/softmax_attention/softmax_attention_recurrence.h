@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The keys and values of a session in pages of kFoldInterval tokens, and softmax attention over
-// them (mixers.md 1):
+// them (docs/mixers.md#softmax-attention):
 //
 //   o_t = Σ_s softmax_s(q_t·k_s) v_s        t - window < s <= t
 //

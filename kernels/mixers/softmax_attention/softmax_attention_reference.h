@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Softmax attention in fp64 from its definition, a sum over all tokens that a token sees
-// (mixers.md 1). For tests; quadratic in the number of tokens.
+// (docs/mixers.md#softmax-attention). For tests; quadratic in the number of tokens.
 #ifndef RIVULET_KERNELS_MIXERS_SOFTMAX_ATTENTION_SOFTMAX_ATTENTION_REFERENCE_H_
 #define RIVULET_KERNELS_MIXERS_SOFTMAX_ATTENTION_SOFTMAX_ATTENTION_REFERENCE_H_
 

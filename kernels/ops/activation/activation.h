@@ -19,9 +19,9 @@ enum class Activation : uint8_t {
   kSilu,  // x σ(x)
   kSigmoid,
   kRelu,
-  kEluPlusOne,  // x > 0 ? x + 1 : e^x (Katharopoulos; mixers.md 2)
+  kEluPlusOne,  // x > 0 ? x + 1 : e^x (Katharopoulos; docs/mixers.md#linear-attention)
   kExp,
-  kSoftplus,    // log(1 + e^x), x itself for x > 20 (mixers.md 0.3)
+  kSoftplus,    // log(1 + e^x), x itself for x > 20 (docs/mixers.md#norms)
   kLogSigmoid,  // -softplus(-x), stable on both sides
   kGeluTanh,    // x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))): GPT-2's and H3's gelu
 };

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The feed-forward block y = down(silu(gate(x)) · up(x)) (SwiGLU; mixers.md 0.4).
+// The feed-forward block y = down(silu(gate(x)) · up(x)) (SwiGLU; docs/mixers.md#names-and-blocks).
 // Bits and threading: feed_forward.h.
 #ifndef RIVULET_KERNELS_OPS_GATED_MLP_GATED_MLP_H_
 #define RIVULET_KERNELS_OPS_GATED_MLP_GATED_MLP_H_

@@ -3,10 +3,11 @@
 // Linear map y = x Wᵀ + b with weights packed for this machine. The only place where most of a
 // model's bytes are read.
 //
-// Bits (DESIGN 5): y[t, n] is one chain of fused multiply-adds over the inputs, ascending, starting
-// from zero, then the bias is added. It depends on nothing else: not on the number of tokens, on
-// the thread count, on the vector width, nor on which other rows are in the batch. That is why this
-// is not a library product: oneDNN and BLAS choose their summation order by the number of rows.
+// Bits (docs/architecture.md#bit-equality): y[t, n] is one chain of fused multiply-adds over the
+// inputs, ascending, starting from zero, then the bias is added. It depends on nothing else: not on
+// the number of tokens, on the thread count, on the vector width, nor on which other rows are in
+// the batch. That is why this is not a library product: oneDNN and BLAS choose their summation
+// order by the number of rows.
 //
 // Layout: panels of 16 outputs, [outputs / 16][inputs][16], so that vector lanes run over outputs.
 // Outputs are padded to a multiple of 16 with zero weights.

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// RMSNorm, LayerNorm, the two gated norms of the field, and l2norm (mixers.md 0.3). All are per row
-// and fp32; squares are summed over blocks of 16 in one chain a lane, then down a fixed tree, so a
-// row's bits depend on that row alone.
+// RMSNorm, LayerNorm, the two gated norms of the field, and l2norm (docs/mixers.md#norms). All are
+// per row and fp32; squares are summed over blocks of 16 in one chain a lane, then down a fixed
+// tree, so a row's bits depend on that row alone.
 //
 // Rows of heads: x is [T, H * head_stride] seen as T*H rows; a head's first `width` numbers count.
 //
@@ -30,7 +30,7 @@ void HeadNormGate(ConstFloatMatrix x, size_t heads, size_t width, size_t head_st
                   const float* weight, float eps, ConstFloatMatrix gate, FloatMatrix y,
                   ThreadPool& pool);
 
-// Gate, then norm over groups of N / groups channels (Mamba-2; mixers.md 6):
+// Gate, then norm over groups of N / groups channels (Mamba-2; docs/mixers.md#mamba-2):
 //   u = x · silu(gate);  y = u / sqrt(mean_group(u²) + eps) · weight [N]
 // x, gate, y [T, N].
 void GateThenNorm(ConstFloatMatrix x, ConstFloatMatrix gate, size_t groups, const float* weight,

@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Rotary positions, rotate-half form (mixers.md 1): with f_i the inverse frequencies of a head's
-// first rotary_dim numbers and n the token's absolute position in its session,
+// Rotary positions, rotate-half form (docs/mixers.md#softmax-attention): with f_i the inverse
+// frequencies of a head's first rotary_dim numbers and n the token's absolute position in its
+// session,
 //
 //     y[i]     = x[i] cos(n f_i) - x[i + R/2] sin(n f_i)          i < R/2, R = rotary_dim
 //     y[i+R/2] = x[i+R/2] cos(n f_i) + x[i] sin(n f_i)

@@ -1,10 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Depthwise causal convolution over time with a short window W (mixers.md 0.2):
+// Depthwise causal convolution over time with a short window W (docs/mixers.md#short-convolution):
 //
 //   y_t = act(b + Σ_{j=0}^{W-1} w[:, j] · x_{t-(W-1)+j}),  zeros before the sequence
 //
-// w[:, W-1] multiplies the current token. State: the checkpoint keeps the W-1 inputs before the
+// w[:, W-1] multiplies the current token. State: the base keeps the W-1 inputs before the
 // chunk border, the tail keeps each token's input since, so any cut of a prompt gives the same
 // bits. Each output is one chain: bias, then j ascending, fused.
 //
@@ -52,7 +52,7 @@ class ShortConvolution {
   size_t channels_ = 0;
   size_t window_ = 0;
   bool silu_ = false;
-  size_t checkpoint_offset_ = 0;
+  size_t base_offset_ = 0;
   size_t tail_offset_ = 0;
   AlignedBuffer<float> weight_;  // [window, padded channels]
   AlignedBuffer<float> bias_;    // [padded channels]

@@ -78,8 +78,7 @@ ShortConvolution::ShortConvolution(AlignedBuffer<float> weight, AlignedBuffer<fl
   const size_t stride = PaddedColumns(channels);
   const DType dtype = DType::kFloat32;
   const std::string plane(name);
-  checkpoint_offset_ =
-      layout.Add(StatePart::kCheckpoint, plane + ".before", dtype, {window - 1, stride});
+  base_offset_ = layout.Add(StatePart::kBase, plane + ".before", dtype, {window - 1, stride});
   tail_offset_ = layout.Add(StatePart::kTail, plane + ".tail", dtype, {kFoldInterval, stride});
 }
 
@@ -100,7 +99,7 @@ void ShortConvolution::ApplyPiece(const ChunkPiece& piece, const PieceState& sta
     const size_t token = piece.first_token + place - piece.begin;
     std::memcpy(state.tail + place * stride + first, x.row(token) + first, count * sizeof(float));
     for (size_t j = 0; j < window_; ++j) {
-      // Input `place - (W-1) + j` of the chunk; negative places are rows of the checkpoint.
+      // Input `place - (W-1) + j` of the chunk; negative places are rows of the base.
       const size_t row = place + j;
       rows[j] = first + (row < window_ - 1 ? state.before + row * stride
                                            : state.tail + (row - (window_ - 1)) * stride);
@@ -118,8 +117,8 @@ void ShortConvolution::ApplyPiece(const ChunkPiece& piece, const PieceState& sta
 void ShortConvolution::ApplySegment(const Segment& segment, const LayerState& state,
                                     ConstFloatMatrix x, FloatMatrix y, size_t first,
                                     size_t count) const {
-  float* in = state.Checkpoint<float>(segment.checkpoint_in, checkpoint_offset_);
-  float* out = state.Checkpoint<float>(segment.checkpoint_out, checkpoint_offset_);
+  float* in = state.Base<float>(segment.base_in, base_offset_);
+  float* out = state.Base<float>(segment.base_out, base_offset_);
   float* tail = state.Tail<float>(segment.tail, tail_offset_);
   ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
     ApplyPiece(piece, {piece.first ? in : out, out, tail}, x, y, first, count);

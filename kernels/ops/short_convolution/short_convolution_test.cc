@@ -15,7 +15,7 @@ AlignedBuffer<float> Buffer(std::span<const float> values) {
 }
 
 // A convolution with random weights and the slots of a few sessions. Slots start as garbage but for
-// the checkpoints that fresh sessions read.
+// the bases that fresh sessions read.
 struct Fixture {
   Fixture(size_t channel_count, size_t window_size, bool with_silu, bool with_bias, uint64_t seed)
       : channels(channel_count), window(window_size), silu(with_silu), random(seed) {
@@ -24,15 +24,15 @@ struct Fixture {
     layout.Add(StatePart::kTail, "other", DType::kFloat32, {16});
     convolution =
         ShortConvolution(Buffer(weight), Buffer(bias), channels, window, silu, "conv", layout);
-    checkpoints = AlignedBuffer<float>(kSlots * layout.checkpoint_bytes() / sizeof(float));
+    bases = AlignedBuffer<float>(kSlots * layout.base_bytes() / sizeof(float));
     tails = AlignedBuffer<float>(kSlots * layout.tail_bytes() / sizeof(float));
     std::fill_n(tails.data(), tails.size(), NAN);
-    state = {reinterpret_cast<std::byte*>(checkpoints.data()), layout.checkpoint_bytes(),
+    state = {reinterpret_cast<std::byte*>(bases.data()), layout.base_bytes(),
              reinterpret_cast<std::byte*>(tails.data()), layout.tail_bytes()};
   }
 
   void Clear(uint32_t slot) {
-    std::fill_n(state.Checkpoint<float>(slot, 0), layout.checkpoint_bytes() / sizeof(float), 0.0f);
+    std::fill_n(state.Base<float>(slot, 0), layout.base_bytes() / sizeof(float), 0.0f);
   }
 
   // The sequence in pieces of the given lengths, fold into `out` slots that alternate if asked.
@@ -75,7 +75,7 @@ struct Fixture {
   std::vector<float> weight, bias;
   StateLayout layout;
   ShortConvolution convolution;
-  AlignedBuffer<float> checkpoints, tails;
+  AlignedBuffer<float> bases, tails;
   LayerState state;
 };
 
@@ -138,8 +138,8 @@ TEST(ShortConvolutionTest, SessionsOfOneStepDoNotTouchEachOther) {
   const std::vector<float> outputs = y.Values();
   EXPECT_TRUE(SameBits(std::span(outputs).first(20 * 48), first));
   EXPECT_TRUE(SameBits(std::span(outputs).last(20 * 48), second));
-  const float* shared = f.state.Checkpoint<float>(4, 0);
-  for (size_t i = 0; i < 3 * 48; ++i) ASSERT_EQ(shared[i], 0.0f) << "a shared checkpoint changed";
+  const float* shared = f.state.Base<float>(4, 0);
+  for (size_t i = 0; i < 3 * 48; ++i) ASSERT_EQ(shared[i], 0.0f) << "a shared base changed";
 }
 
 TEST(ShortConvolutionTest, RowsOutsideOfTheSegmentsAreUntouched) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Writes vectors.json beside this file: fp64 outputs of small cases, token by token (mixers.md 12).
+"""Writes vectors.json beside this file: fp64 outputs of small cases, token by token (docs/mixers.md#ahla).
 
 Generator and layer are those of ../../hla/vectors/make_vectors.py. NumPy only.    python3 make_vectors.py"""
 import os, sys

@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Writes vectors.json beside this file: ANNA in float64 from how often pairs of tokens collide (mixers.md 14).
+"""Writes vectors.json beside this file: ANNA in float64 from how often pairs of tokens collide (docs/mixers.md#anna).
 
     python3 make_vectors.py        needs NumPy only
 

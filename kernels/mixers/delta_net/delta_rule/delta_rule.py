@@ -1,6 +1,6 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 """What DeltaNet's and Gated DeltaNet's make_vectors.py share: the delta rule in float64 in its quadratic form, and the parts of
-a layer around it (mixers.md 7, 8). NumPy only."""
+a layer around it (docs/mixers.md#deltanet, #gated-deltanet). NumPy only."""
 import os, sys
 import numpy as np
 

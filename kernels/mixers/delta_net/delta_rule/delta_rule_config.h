@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // What config.json decides about a layer of the delta rule: DeltaNet's and Gated DeltaNet's keys
-// are read into the same choices (mixers.md 7, 8). Knows no tensor's numbers.
+// are read into the same choices (docs/mixers.md#deltanet, #gated-deltanet). Knows no tensor's
+// numbers.
 #ifndef RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_RULE_DELTA_RULE_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_RULE_DELTA_RULE_CONFIG_H_
 

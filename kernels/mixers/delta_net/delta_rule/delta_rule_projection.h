@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// From a layer's input to what the delta rule reads (mixers.md 7, 8):
+// From a layer's input to what the delta rule reads (docs/mixers.md#deltanet, #gated-deltanet):
 //
 //   q, k, v, b, a, z = x W;   q, k, v through the short convolution
 //   q, k = D^{-1/2} norm(f(q)), norm(f(k))     v = silu(v)     (scale_queries)

@@ -8,7 +8,7 @@ DeltaRuleRecurrence::DeltaRuleRecurrence(const DeltaRuleShape& shape, StateLayou
       sum_{shape.key_dim, shape.value_dim, shape.decays ? Decay::kScalar : Decay::kNone, false,
            shape.state_dtype} {
   const size_t d = shape.padded_key(), e = shape.padded_value(), heads = shape.value_heads;
-  s_offset_ = layout.Add(StatePart::kCheckpoint, "S", shape.state_dtype, {heads, shape.key_dim, e});
+  s_offset_ = layout.Add(StatePart::kBase, "S", shape.state_dtype, {heads, shape.key_dim, e});
   k_offset_ =
       layout.Add(StatePart::kTail, "k", DType::kFloat32, {shape.key_heads, kFoldInterval, d});
   u_offset_ = layout.Add(StatePart::kTail, "u", DType::kFloat32, {heads, kFoldInterval, e});
@@ -17,10 +17,9 @@ DeltaRuleRecurrence::DeltaRuleRecurrence(const DeltaRuleShape& shape, StateLayou
       layout.Add(StatePart::kTail, "log_decay", DType::kFloat32, {heads, kFoldInterval});
 }
 
-SumCheckpoint DeltaRuleRecurrence::Checkpoint(const LayerState& state, uint32_t slot,
-                                              size_t head) const {
+SumBase DeltaRuleRecurrence::Base(const LayerState& state, uint32_t slot, size_t head) const {
   const size_t matrix = sum_.matrix_elements() * DTypeSize(sum_.dtype);
-  return {state.Checkpoint<std::byte>(slot, s_offset_) + head * matrix, nullptr};
+  return {state.Base<std::byte>(slot, s_offset_) + head * matrix, nullptr};
 }
 
 void DeltaRuleRecurrence::Run(std::span<const Segment> segments, const LayerState& state,
@@ -69,21 +68,21 @@ void DeltaRuleRecurrence::RunPiece(const HeadPiece& piece, const LayerState& sta
   }
 }
 
-// Append, read, and only then fold: a fold may write the checkpoint that the reads are from.
+// Append, read, and only then fold: a fold may write the base that the reads are from.
 void DeltaRuleRecurrence::RunValueHead(const HeadPiece& piece, size_t head,
                                        const DeltaScores& scores, const LayerState& state,
                                        const DeltaRuleInput& input, FloatMatrix out) const {
   const size_t d = sum_.padded_key(), e = sum_.padded_value();
   AppendDecays(piece, head, state, input);
   const DeltaTail tail = Tail(piece, head, state);
-  const SumCheckpoint from = Checkpoint(state, piece.from, head);
+  const SumBase from = Base(state, piece.from, head);
   const DeltaPiece rows{.queries = piece.Of(input.q, piece.head * d, d),
                         .values = piece.Of(input.v, head * e, e),
                         .beta = input.beta.row(piece.first_token) + head,
                         .beta_stride = input.beta.stride,
                         .begin = piece.begin};
   SolveDelta(sum_, from, tail, rows, scores, piece.Of(out, head * e, e));
-  if (piece.folds) FoldSum(sum_, from, Checkpoint(state, piece.to, head), tail.Sum());
+  if (piece.folds) FoldSum(sum_, from, Base(state, piece.to, head), tail.Sum());
 }
 
 }  // namespace rivulet

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The delta rule (mixers.md 7, 8): DeltaNet without decay, Gated DeltaNet with one decay a value
-// head,
+// The delta rule (docs/mixers.md#deltanet, #gated-deltanet): DeltaNet without decay, Gated DeltaNet
+// with one decay a value head,
 //
 //   S̄ = e^{g_t} S_{t-1}    u_t = β_t (v_t - k_t S̄)    S_t = S̄ + k_tᵀ u_t    o_t = q_t S_t
 //
@@ -69,7 +69,7 @@ class DeltaRuleRecurrence {
   DeltaTail Tail(const HeadPiece& piece, size_t head, const LayerState& state) const;
   void AppendDecays(const HeadPiece& piece, size_t head, const LayerState& state,
                     const DeltaRuleInput& input) const;
-  SumCheckpoint Checkpoint(const LayerState& state, uint32_t slot, size_t head) const;
+  SumBase Base(const LayerState& state, uint32_t slot, size_t head) const;
 
   DeltaRuleShape shape_;
   SumShape sum_;

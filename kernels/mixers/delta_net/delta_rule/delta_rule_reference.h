@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The delta rule in fp64 from its transitions (mixers.md 7, 8): with A_r = e^{g_r} (I - β_r
-// k_rᵀk_r),
+// The delta rule in fp64 from its transitions (docs/mixers.md#deltanet, #gated-deltanet): with A_r
+// = e^{g_r} (I - β_r k_rᵀk_r),
 //
 //   o_t = Σ_{s<=t} q_t A_t A_{t-1} ... A_{s+1} k_sᵀ β_s v_s
 //

@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Writes vectors.json beside this file: DeltaNet in float64 from its definition (mixers.md 7).
+"""Writes vectors.json beside this file: DeltaNet in float64 from its definition (docs/mixers.md#deltanet).
 
     python3 make_vectors.py        needs NumPy only"""
 import os, sys

@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Writes vectors.json beside this file: Gated DeltaNet in float64 from its definition (mixers.md 8), with fla's tensors and with
+"""Writes vectors.json beside this file: Gated DeltaNet in float64 from its definition (docs/mixers.md#gated-deltanet), with fla's tensors and with
 Qwen3-Next's.
 
     python3 make_vectors.py        needs NumPy only"""

@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Writes vectors.json beside this file: gated linear attention in float64 from its definition (mixers.md 3).
+"""Writes vectors.json beside this file: gated linear attention in float64 from its definition (docs/mixers.md#gla).
 
     python3 make_vectors.py        needs NumPy only"""
 import os, sys

@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Writes vectors.json beside this file: H3 in float64, its two SSMs as convolutions with their kernels (mixers.md 4).
+"""Writes vectors.json beside this file: H3 in float64, its two SSMs as convolutions with their kernels (docs/mixers.md#h3).
 
     python3 make_vectors.py        needs NumPy only"""
 import os, sys

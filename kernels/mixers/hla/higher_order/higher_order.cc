@@ -27,22 +27,21 @@ DecayTable::DecayTable(const AlignedBuffer<float>& logits) : table_(logits.size(
 SumPlanes::SumPlanes(const SumShape& shape, size_t heads, std::string_view name,
                      StateLayout& layout)
     : shape_(shape),
-      matrix_offset_(layout.Add(StatePart::kCheckpoint, name, shape.dtype,
+      matrix_offset_(layout.Add(StatePart::kBase, name, shape.dtype,
                                 {heads, shape.key_dim, shape.padded_value()})) {
   if (!shape.normaliser) return;
-  normaliser_offset_ = layout.Add(StatePart::kCheckpoint, std::string(name) + "_normaliser",
+  normaliser_offset_ = layout.Add(StatePart::kBase, std::string(name) + "_normaliser",
                                   DType::kFloat32, {heads, shape.padded_key()});
 }
 
-SumCheckpoint SumPlanes::At(const LayerState& state, uint32_t slot, size_t head) const {
+SumBase SumPlanes::At(const LayerState& state, uint32_t slot, size_t head) const {
   const size_t matrix_bytes = shape_.matrix_elements() * DTypeSize(shape_.dtype);
-  SumCheckpoint checkpoint;
-  checkpoint.matrix = state.Checkpoint<std::byte>(slot, matrix_offset_) + head * matrix_bytes;
+  SumBase base;
+  base.matrix = state.Base<std::byte>(slot, matrix_offset_) + head * matrix_bytes;
   if (shape_.normaliser) {
-    checkpoint.normaliser =
-        state.Checkpoint<float>(slot, normaliser_offset_) + head * shape_.padded_key();
+    base.normaliser = state.Base<float>(slot, normaliser_offset_) + head * shape_.padded_key();
   }
-  return checkpoint;
+  return base;
 }
 
 RowPlanes::RowPlanes(size_t heads, size_t width, bool extra, std::string_view name,

@@ -7,7 +7,7 @@
 //
 // Letters: T tokens of the step, H query heads, Hkv kv heads, D key width, E value width,
 // C = kFoldInterval. Dp and Ep are the padded widths. kv head j serves the query heads
-// j * H/Hkv ... (mixers.md 1). All activations are fp32.
+// j * H/Hkv ... (docs/mixers.md#softmax-attention). All activations are fp32.
 //
 // It deliberately knows no config, no weights but the decay, and no output norm.
 //
@@ -34,8 +34,9 @@ class DecayTable {
  public:
   DecayTable() = default;  // γ = 1: no decay
 
-  // logits [H]: γ_h = σ(logits[h]) (mixers.md 11.6). log γ comes straight from logsigmoid and never
-  // from γ: rounding γ = 0.999 to fp32 alone costs 1e-5 at 4096 tokens (mixers.md 0.5).
+  // logits [H]: γ_h = σ(logits[h]) (docs/mixers.md#hla-format). log γ comes straight from
+  // logsigmoid and never from γ: rounding γ = 0.999 to fp32 alone costs 1e-5 at 4096 tokens
+  // (docs/mixers.md#precision).
   explicit DecayTable(const AlignedBuffer<float>& logits);
 
   Decay kind() const { return table_.empty() ? Decay::kNone : Decay::kScalar; }
@@ -90,7 +91,7 @@ class SumPlanes {
   SumPlanes(const SumShape& shape, size_t heads, std::string_view name, StateLayout& layout);
 
   const SumShape& shape() const { return shape_; }
-  SumCheckpoint At(const LayerState& state, uint32_t slot, size_t head) const;
+  SumBase At(const LayerState& state, uint32_t slot, size_t head) const;
 
  private:
   SumShape shape_;
@@ -150,7 +151,7 @@ SumTail TailOf(const PieceView& view, const RowPlanes& keys, size_t key_head,
                const RowPlanes& values, size_t value_head, const float* log_decay,
                float decay_power = 1.0f);
 
-// out [n, E] /= extra [n] + eps, in place (mixers.md 11.1). Padding is left alone.
+// out [n, E] /= extra [n] + eps, in place (docs/mixers.md#hla-definitions). Padding is left alone.
 void DivideRows(FloatMatrix out, const float* extra, float eps, size_t value_dim);
 
 // y += scale * x over [n, columns].

@@ -76,7 +76,7 @@ void PaperThirdOrderRecurrence::Run(const MixerStep& step, const HigherOrderInpu
 }
 
 // Rows first, then every read of the piece, and only then its folds: a fold may write the
-// checkpoint that the reads are from.
+// base that the reads are from.
 void PaperThirdOrderRecurrence::RunPiece(const PieceView& view, const HigherOrderInput& input,
                                          const Scratch& scratch, FloatMatrix out) const {
   view.Append(k_, view.head, input.k);
@@ -103,8 +103,8 @@ void PaperThirdOrderRecurrence::ReadCorrectionRows(const PieceView& view,
   const size_t begin = view.begin, sum_head = SumHead(head);
   const ConstFloatMatrix q = view.Head(input.q, head, shape_.padded_key());
   const ConstFloatMatrix k = view.Head(input.k, head / shape_.group(), shape_.padded_key());
-  const SumCheckpoint s = s_.At(view.state, view.from, sum_head);
-  const SumCheckpoint p = p_.At(view.state, view.from, sum_head);
+  const SumBase s = s_.At(view.state, view.from, sum_head);
+  const SumBase p = p_.At(view.state, view.from, sum_head);
   const SumTail tail_s = TailS(view, head), tail_p = TailP(view, head);
   ReadSum(sq_.shape(), sq_.At(view.state, view.from, head), TailQ(view, head), {k, begin, true}, u,
           nullptr);

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What Algorithm 3 of the HLA paper computes (mixers.md 13b; hla_form "paper"), which is not its
-// Theorem 7.1. Strict reads, as of before the token, are marked ⁻:
+// What Algorithm 3 of the HLA paper computes (docs/mixers.md#third-order-paper; hla_form "paper"),
+// which is not its Theorem 7.1. Strict reads, as of before the token, are marked ⁻:
 //
 //   Y  = LA(Q, K, K; S)      Z = LA(Y, Q, Q; S^Q)     numerator = LA(Z, K, V; P)
 //   U  = LA⁻(K, Q, Q; S^Q)

@@ -51,7 +51,7 @@ void ThirdOrderRecurrence::Run(const MixerStep& step, const HigherOrderInput& in
 }
 
 // Rows first, then every read of the piece, and only then its folds: a fold may write the
-// checkpoint that the reads are from.
+// base that the reads are from.
 void ThirdOrderRecurrence::RunPiece(const PieceView& view, const HigherOrderInput& input,
                                     FloatMatrix out) const {
   Append(view, input);

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// HLA third order, masked (mixers.md 13a), as two decayed sums, the second over what the first was
-// just read as. [a | b] is concatenation of columns:
+// HLA third order, masked (docs/mixers.md#third-order-causal), as two decayed sums, the second over
+// what the first was just read as. [a | b] is concatenation of columns:
 //
 //   [U | R] = LA(Q, K, [K | V]; [S | P], γ)      rows u_t = q_t S_t, r_t = q_t P_t
 //   o       = LA(Q, U, R; F, γ³)

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// HLA third order by its definition, in fp64: the triples (i, u, j) of mixers.md 13, each with its
-// weight. Where the sums over i and j do not depend on each other they are taken apart, so that it
-// is O(T³) and not O(T⁴); no recurrence, no chunk. For tests only.
+// HLA third order by its definition, in fp64: the triples (i, u, j) of docs/mixers.md#third-order,
+// each with its weight. Where the sums over i and j do not depend on each other they are taken
+// apart, so that it is O(T³) and not O(T⁴); no recurrence, no chunk. For tests only.
 #ifndef RIVULET_KERNELS_MIXERS_HLA_THIRD_ORDER_THIRD_ORDER_REFERENCE_H_
 #define RIVULET_KERNELS_MIXERS_HLA_THIRD_ORDER_THIRD_ORDER_REFERENCE_H_
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Writes vectors.json beside this file: fp64 outputs of small cases, token by token (mixers.md 11.2).
+"""Writes vectors.json beside this file: fp64 outputs of small cases, token by token (docs/mixers.md#hla-order-of-updates).
 
 The C++ reference sums pair weights and the C++ recurrence works in chunks; this is the third way, the
 streaming one. NumPy only.    python3 make_vectors.py"""

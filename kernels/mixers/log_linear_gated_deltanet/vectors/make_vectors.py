@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Writes vectors.json beside this file: log-linear Gated DeltaNet in float64 from its quadratic form (mixers.md 10).
+"""Writes vectors.json beside this file: log-linear Gated DeltaNet in float64 from its quadratic form (docs/mixers.md#log-linear-gated-deltanet).
 
     python3 make_vectors.py        needs NumPy only"""
 import os, sys

@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Writes vectors.json beside this file: Mamba-2 in float64 from its quadratic form (mixers.md 6).
+"""Writes vectors.json beside this file: Mamba-2 in float64 from its quadratic form (docs/mixers.md#mamba-2).
 
     python3 make_vectors.py        needs NumPy only"""
 import os, sys

@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Writes vectors.json beside this file: softmax attention in float64 (mixers.md 1).
+"""Writes vectors.json beside this file: softmax attention in float64 (docs/mixers.md#softmax-attention).
 
 The C++ reference takes each row's exponentials; here the whole matrix of scores is normalised at once, and rotary positions are
 products of complex numbers.

@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/engine/transformer.h"
+#include "server/engine/language_model.h"
 
 #include <cmath>
 #include <cstring>
@@ -18,28 +18,28 @@ namespace {
 
 using Logits = std::vector<float>;  // [T, vocab]
 
-class TransformerTest : public testing::TestWithParam<TestModel> {
+class LanguageModelTest : public testing::TestWithParam<TestModel> {
  protected:
   static constexpr size_t kTokens = 3 * kFoldInterval + 5;
 
   void SetUp() override {
     auto model = MakeRandomModel(nlohmann::json::parse(GetParam().config), 1, LoadOptions());
     ASSERT_TRUE(model.ok()) << model.status();
-    transformer_ = std::make_unique<Transformer>(*model);
-    const auto layouts = transformer_->StateLayouts();
+    model_ = std::make_unique<LanguageModel>(*model);
+    const auto layouts = model_->StateLayouts();
     states_ = *StatePool::Make(AddUpLayouts(layouts), 64 << 20);
   }
 
   std::vector<uint32_t> RandomTokens(std::mt19937& random, size_t count) const {
     std::vector<uint32_t> tokens(count);
-    for (uint32_t& token : tokens) token = random() % transformer_->vocab();
+    for (uint32_t& token : tokens) token = random() % model_->vocab();
     return tokens;
   }
 
   // A fresh session's slots. Tails hold NaN where no row was written: nobody may read there.
   Segment NewSession() {
     Segment segment;
-    segment.checkpoint_in = segment.checkpoint_out = *states_->AcquireCheckpoint();
+    segment.base_in = segment.base_out = *states_->AcquireBase();
     segment.tail = *states_->AcquireTail();
     const std::span<std::byte> tail = states_->TailBytes(segment.tail);
     std::memset(tail.data(), 0xff, tail.size());
@@ -51,11 +51,11 @@ class TransformerTest : public testing::TestWithParam<TestModel> {
             Logits& logits) {
     ThreadPool pool(threads);
     Workspace step, layer;
-    const Transformer::Lent lent{&layer, &pool};
-    const FloatMatrix x = step.Take(tokens.size(), transformer_->hidden());
-    ASSERT_TRUE(transformer_->Forward(tokens, segments, *states_, lent, x).ok());
-    const FloatMatrix rows = step.Take(tokens.size(), transformer_->vocab());
-    transformer_->Logits(x, lent, rows);
+    const LanguageModel::Lent lent{&layer, &pool};
+    const FloatMatrix x = step.Take(tokens.size(), model_->hidden());
+    ASSERT_TRUE(model_->Forward(tokens, segments, *states_, lent, x).ok());
+    const FloatMatrix rows = step.Take(tokens.size(), model_->vocab());
+    model_->Logits(x, lent, rows);
     for (size_t t = 0; t < rows.rows; ++t) {
       logits.insert(logits.end(), rows.row(t), rows.row(t) + rows.columns);
     }
@@ -71,7 +71,7 @@ class TransformerTest : public testing::TestWithParam<TestModel> {
       Step(tokens.subspan(segment.position, segment.tokens), {&segment, 1}, threads, logits);
       segment.position += segment.tokens;
     }
-    states_->ReleaseCheckpoint(segment.checkpoint_in);
+    states_->ReleaseBase(segment.base_in);
     states_->ReleaseTail(segment.tail);
     return logits;
   }
@@ -79,7 +79,7 @@ class TransformerTest : public testing::TestWithParam<TestModel> {
     return Run(tokens, 1, [](size_t left) { return left; });
   }
 
-  std::unique_ptr<Transformer> transformer_;
+  std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<StatePool> states_;
 };
 
@@ -87,15 +87,15 @@ bool SameBits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
-TEST_P(TransformerTest, LogitsAreFiniteAndNotAllTheSame) {
+TEST_P(LanguageModelTest, LogitsAreFiniteAndNotAllTheSame) {
   std::mt19937 random(1);
   const Logits logits = RunWhole(RandomTokens(random, kTokens));
   for (float logit : logits) ASSERT_TRUE(std::isfinite(logit));
-  EXPECT_FALSE(SameBits({logits.data(), transformer_->vocab()},
-                        {logits.data() + transformer_->vocab(), transformer_->vocab()}));
+  EXPECT_FALSE(SameBits({logits.data(), model_->vocab()},
+                        {logits.data() + model_->vocab(), model_->vocab()}));
 }
 
-TEST_P(TransformerTest, DecodeGivesTheBitsOfPrefill) {
+TEST_P(LanguageModelTest, DecodeGivesTheBitsOfPrefill) {
   std::mt19937 random(RandomTestSeed());
   const std::vector<uint32_t> tokens = RandomTokens(random, kTokens);
   const Logits whole = RunWhole(tokens);
@@ -103,7 +103,7 @@ TEST_P(TransformerTest, DecodeGivesTheBitsOfPrefill) {
   EXPECT_TRUE(SameBits(whole, Run(tokens, 3, [](size_t) { return 1; })));
 }
 
-TEST_P(TransformerTest, AnyCutAndAnyThreadsGiveTheSameBits) {
+TEST_P(LanguageModelTest, AnyCutAndAnyThreadsGiveTheSameBits) {
   std::mt19937 random(RandomTestSeed());
   const std::vector<uint32_t> tokens = RandomTokens(random, kTokens);
   const Logits whole = RunWhole(tokens);
@@ -115,7 +115,7 @@ TEST_P(TransformerTest, AnyCutAndAnyThreadsGiveTheSameBits) {
   }
 }
 
-TEST_P(TransformerTest, NeighboursAndFoldingElsewhereChangeNoBit) {
+TEST_P(LanguageModelTest, NeighboursAndFoldingElsewhereChangeNoBit) {
   std::mt19937 random(RandomTestSeed());
   const std::vector<uint32_t> a = RandomTokens(random, kTokens), b = RandomTokens(random, kTokens);
   const Logits alone = RunWhole(a);
@@ -128,44 +128,44 @@ TEST_P(TransformerTest, NeighboursAndFoldingElsewhereChangeNoBit) {
   first.first_token = 7;
   first.tokens = cut;
   Step(tokens, std::vector<Segment>{first, second}, 2, mixed);
-  mixed.erase(mixed.begin(), mixed.begin() + 7 * transformer_->vocab());
+  mixed.erase(mixed.begin(), mixed.begin() + 7 * model_->vocab());
 
-  // The rest of `a`, its checkpoint folded into a slot full of rubbish.
+  // The rest of `a`, its base folded into a slot full of rubbish.
   first.first_token = 0;
   first.position = cut;
   first.tokens = kTokens - cut;
-  first.checkpoint_out = *states_->AcquireCheckpoint();
-  const std::span<std::byte> out = states_->CheckpointBytes(first.checkpoint_out);
+  first.base_out = *states_->AcquireBase();
+  const std::span<std::byte> out = states_->BaseBytes(first.base_out);
   std::memset(out.data(), 0xff, out.size());
-  const std::vector<std::byte> before = {states_->CheckpointBytes(first.checkpoint_in).begin(),
-                                         states_->CheckpointBytes(first.checkpoint_in).end()};
+  const std::vector<std::byte> before = {states_->BaseBytes(first.base_in).begin(),
+                                         states_->BaseBytes(first.base_in).end()};
   Step({a.data() + cut, first.tokens}, {&first, 1}, 2, mixed);
   EXPECT_TRUE(SameBits(alone, mixed));
-  const std::span<std::byte> after = states_->CheckpointBytes(first.checkpoint_in);
+  const std::span<std::byte> after = states_->BaseBytes(first.base_in);
   EXPECT_TRUE(std::equal(before.begin(), before.end(), after.begin())) << "a shared slot changed";
 }
 
-TEST_P(TransformerTest, DecodeAllocatesNothing) {
+TEST_P(LanguageModelTest, DecodeAllocatesNothing) {
   std::mt19937 random(1);
   const std::vector<uint32_t> tokens = RandomTokens(random, 4 * kFoldInterval);
   ThreadPool pool(2);
   Workspace step, layer;
-  const Transformer::Lent lent{&layer, &pool};
-  const FloatMatrix x = step.Take(1, transformer_->hidden());
-  const FloatMatrix logits = step.Take(1, transformer_->vocab());
+  const LanguageModel::Lent lent{&layer, &pool};
+  const FloatMatrix x = step.Take(1, model_->hidden());
+  const FloatMatrix logits = step.Take(1, model_->vocab());
   Segment segment = NewSession();
   segment.tokens = 1;
   uint64_t before = AllocationCount();
   for (; segment.position < tokens.size(); ++segment.position) {
     if (segment.position == kFoldInterval) before = AllocationCount();
     const std::span<const uint32_t> token(&tokens[segment.position], 1);
-    ASSERT_TRUE(transformer_->Forward(token, {&segment, 1}, *states_, lent, x).ok());
-    transformer_->Logits(x, lent, logits);
+    ASSERT_TRUE(model_->Forward(token, {&segment, 1}, *states_, lent, x).ok());
+    model_->Logits(x, lent, logits);
   }
   EXPECT_EQ(AllocationCount(), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, TransformerTest, testing::ValuesIn(TestModels()),
+INSTANTIATE_TEST_SUITE_P(Models, LanguageModelTest, testing::ValuesIn(TestModels()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/engine/transformer.h"
+#include "server/engine/language_model.h"
 
 #include <utility>
 
@@ -19,22 +19,23 @@ void AddTo(FloatMatrix x, ConstFloatMatrix update, ThreadPool& threads) {
   });
 }
 
-void Lap(const Transformer::Lent& lent, StepProfile::Part part) {
+void Lap(const LanguageModel::Lent& lent, StepProfile::Part part) {
   if (lent.profile) lent.profile->Lap(part);
 }
 
 }  // namespace
 
-Transformer::Transformer(std::shared_ptr<const LoadedModel> model) : model_(std::move(model)) {}
+LanguageModel::LanguageModel(std::shared_ptr<const LoadedModel> model) : model_(std::move(model)) {}
 
-std::vector<const StateLayout*> Transformer::StateLayouts() const {
+std::vector<const StateLayout*> LanguageModel::StateLayouts() const {
   std::vector<const StateLayout*> layouts;
   for (const LoadedLayer& layer : model_->layers) layouts.push_back(&layer.mixer->state_layout());
   return layouts;
 }
 
-absl::Status Transformer::Forward(std::span<const uint32_t> ids, std::span<const Segment> segments,
-                                  const StatePool& states, const Lent& lent, FloatMatrix x) const {
+absl::Status LanguageModel::Forward(std::span<const uint32_t> ids,
+                                    std::span<const Segment> segments, const StatePool& states,
+                                    const Lent& lent, FloatMatrix x) const {
   if (lent.profile) lent.profile->Start();
   Embed(model_->embeddings, ids, x);
   Lap(lent, StepProfile::kEmbedding);
@@ -44,8 +45,8 @@ absl::Status Transformer::Forward(std::span<const uint32_t> ids, std::span<const
   return absl::OkStatus();
 }
 
-absl::Status Transformer::Layer(size_t index, std::span<const Segment> segments,
-                                const StatePool& states, const Lent& lent, FloatMatrix x) const {
+absl::Status LanguageModel::Layer(size_t index, std::span<const Segment> segments,
+                                  const StatePool& states, const Lent& lent, FloatMatrix x) const {
   const LoadedLayer& layer = model_->layers[index];
   Workspace& workspace = *lent.layer_workspace;
   ThreadPool& threads = *lent.threads;
@@ -69,7 +70,7 @@ absl::Status Transformer::Layer(size_t index, std::span<const Segment> segments,
   return absl::OkStatus();
 }
 
-void Transformer::Logits(ConstFloatMatrix x, const Lent& lent, FloatMatrix logits) const {
+void LanguageModel::Logits(ConstFloatMatrix x, const Lent& lent, FloatMatrix logits) const {
   if (lent.profile) lent.profile->Start();
   lent.layer_workspace->Reset();
   FloatMatrix normed = lent.layer_workspace->Take(x.rows, x.columns);

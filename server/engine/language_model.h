@@ -4,11 +4,12 @@
 // way. Each layer is x += mixer(norm(x)); x += feed_forward(norm(x)). All of it is fp32.
 //
 // It allocates only from the workspaces lent to it, samples nothing, and knows no row's owner.
-// A token's numbers depend on its own session's tokens alone (kernels/mixers/mixer.h, DESIGN 5).
+// A token's numbers depend on its own session's tokens alone (kernels/mixers/mixer.h,
+// docs/architecture.md#bit-equality).
 //
 // Threading: constant after construction; one call at a time for each ThreadPool.
-#ifndef RIVULET_SERVER_ENGINE_TRANSFORMER_H_
-#define RIVULET_SERVER_ENGINE_TRANSFORMER_H_
+#ifndef RIVULET_SERVER_ENGINE_LANGUAGE_MODEL_H_
+#define RIVULET_SERVER_ENGINE_LANGUAGE_MODEL_H_
 
 #include <array>
 #include <chrono>
@@ -48,9 +49,9 @@ class StepProfile {
   Clock::time_point last_;
 };
 
-class Transformer {
+class LanguageModel {
  public:
-  explicit Transformer(std::shared_ptr<const LoadedModel> model);
+  explicit LanguageModel(std::shared_ptr<const LoadedModel> model);
 
   // What a step lends to the pass.
   struct Lent {
@@ -84,4 +85,4 @@ class Transformer {
 
 }  // namespace rivulet
 
-#endif  // RIVULET_SERVER_ENGINE_TRANSFORMER_H_
+#endif  // RIVULET_SERVER_ENGINE_LANGUAGE_MODEL_H_
