@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
 
 namespace rivulet {
 
@@ -91,15 +91,6 @@ inline void TrainTestTokenizer(const std::string& directory, const std::string& 
                    " --character_coverage=1.0 ",
                    options);
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
-}
-
-// Of RIVULET_TEST_SEED where it is set; printed, so that a failure can be replayed.
-inline unsigned TestSeed() {
-  const char* const given = std::getenv("RIVULET_TEST_SEED");
-  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10))
-                                         : std::random_device{}();
-  std::cout << "RIVULET_TEST_SEED=" << seed << std::endl;
-  return seed;
 }
 
 }  // namespace rivulet

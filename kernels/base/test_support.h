@@ -22,9 +22,6 @@
 
 namespace rivulet {
 
-// The same seed in every run, unless one is given.
-inline uint64_t TestSeed() { return ReplaySeed(20261121); }
-
 inline std::vector<float> RandomFloats(size_t count, std::mt19937_64& random, float scale = 1.0f) {
   std::normal_distribution<float> normal(0.0f, scale);
   std::vector<float> values(count);

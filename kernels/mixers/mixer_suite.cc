@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <iostream>
 #include <numeric>
 #include <ostream>
 #include <random>
 
 #include "kernels/base/check.h"
+#include "kernels/base/test_seed.h"
 #include "kernels/mixers/allocation_counter.h"
 #include "kernels/mixers/suite_slots.h"
 
@@ -112,12 +111,6 @@ double RelativeError(ConstFloatMatrix a, const std::vector<double>& b, size_t ro
   return error / scale;
 }
 
-uint64_t Seed() {
-  const char* text = std::getenv("RIVULET_TEST_SEED");
-  if (text != nullptr) return std::strtoull(text, nullptr, 10);
-  return std::random_device()();
-}
-
 // `total` cut into random pieces.
 std::vector<size_t> RandomPieces(std::mt19937_64& random, size_t total) {
   std::vector<size_t> pieces;
@@ -157,8 +150,7 @@ void FillInputs(const SuiteSubject& subject, uint64_t seed, FloatMatrix inputs) 
 void MixerSuite::SetUp() {
   subject_ = GetParam().make();
   ASSERT_NE(subject_, nullptr);
-  seed_ = Seed();
-  std::cout << "replay with RIVULET_TEST_SEED=" << seed_ << std::endl;
+  seed_ = TestSeed();
 }
 
 TEST_P(MixerSuite, MatchesTheDefinition) {

@@ -10,8 +10,7 @@
 // function from input rows and slots to output rows.
 //
 // Numbers come from a counter-based generator that a vectors/make_vectors.py repeats in ten lines
-// of NumPy, so that a vectors file holds outputs only. Random checks draw their seed from
-// RIVULET_TEST_SEED if set, and print it.
+// of NumPy, so that a vectors file holds outputs only. Random checks take and print TestSeed().
 //
 // For tests and benchmarks only: fails through googletest and CHECK.
 #ifndef RIVULET_KERNELS_MIXERS_MIXER_SUITE_H_

@@ -124,7 +124,7 @@ class DeltaTest
   }
   Head MakeHead() { return Head(Shape(), random_); }
 
-  std::mt19937_64 random_{RandomTestSeed()};
+  std::mt19937_64 random_{TestSeed()};
 };
 
 TEST_P(DeltaTest, MatchesTheDefinition) {

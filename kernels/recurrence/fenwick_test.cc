@@ -223,7 +223,7 @@ class FenwickTest : public testing::TestWithParam<Case> {
 };
 
 TEST_P(FenwickTest, ReadMatchesTheDefinition) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   for (const uint64_t chunks : kChunks) {
     Head head(Shape(), chunks, random);
     Output out(head.shape);
@@ -239,7 +239,7 @@ TEST_P(FenwickTest, ReadMatchesTheDefinition) {
 }
 
 TEST_P(FenwickTest, FoldMatchesTheDefinition) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   for (const uint64_t chunks : kChunks) {
     Head head(Shape(), chunks, random);
     Folded folded(head, false);
@@ -260,7 +260,7 @@ TEST_P(FenwickTest, FoldMatchesTheDefinition) {
 }
 
 TEST_P(FenwickTest, OneQueryAtATimeGivesTheBitsOfMany) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   for (const uint64_t chunks : kChunks) {
     Head head(Shape(), chunks, random);
     Output together(head.shape);
@@ -279,7 +279,7 @@ TEST_P(FenwickTest, OneQueryAtATimeGivesTheBitsOfMany) {
 }
 
 TEST_P(FenwickTest, RowsAfterTheQueryAreNeverLookedAt) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   Head head(Shape(), 5, random);
   Output before(head.shape), after(head.shape);
   Read(head, 4, 3, before);
@@ -294,7 +294,7 @@ TEST_P(FenwickTest, RowsAfterTheQueryAreNeverLookedAt) {
 }
 
 TEST_P(FenwickTest, FoldInPlaceGivesTheBitsOfFoldElsewhere) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   for (const uint64_t chunks : kChunks) {
     Head head(Shape(), chunks, random);
     const Folded elsewhere(head, false), in_place(head, true);
@@ -314,7 +314,7 @@ TEST_P(FenwickTest, FoldInPlaceGivesTheBitsOfFoldElsewhere) {
 
 // Every target with fused multiply-add must give the same bits, whatever its vector width.
 TEST_P(FenwickTest, VectorWidthDoesNotChangeBits) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   Head head(Shape(), 7, random);
   std::vector<std::vector<float>> results;
   for (const uint32_t target : {HWY_AVX2, HWY_AVX3, HWY_NEON}) {

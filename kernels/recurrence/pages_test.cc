@@ -92,7 +92,7 @@ class RandomPagesTest : public testing::TestWithParam<PageRule> {};
 // Tables that fork, grow in random segments and are cancelled at random: each must hold the chunks
 // that its position says, and no write may reach a page that another table sees.
 TEST_P(RandomPagesTest, EveryTableHoldsItsOwnChunks) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   for (const uint32_t levels : {1u, 4u, 12u}) {
     const PageKind kind{GetParam(), levels, 0};
     CountingSource source;
@@ -182,7 +182,7 @@ TEST(PagesTest, ASegmentTakesNoMorePagesThanMostPagesSays) {
 
 // What a table holds and what it says that it may still take never add up to more than before.
 TEST(PagesTest, WhatIsHeldAndMissingNeverGrows) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   constexpr uint64_t kTokens = 6000, kSegment = 80;
   for (const PageKind& kind :
        {kFewLevels, PageKind{PageRule::kRewrittenFenwick, 3, 0},

@@ -144,7 +144,7 @@ class RecurrenceTest
 };
 
 TEST_P(RecurrenceTest, ReadMatchesTheDefinition) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   for (float power : {1.0f, 2.0f}) {
     Head head(Shape(), power, random);
     for (bool strict : {false, true}) {
@@ -164,7 +164,7 @@ TEST_P(RecurrenceTest, ReadMatchesTheDefinition) {
 }
 
 TEST_P(RecurrenceTest, FoldMatchesTheDefinition) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   Head head(Shape(), 2.0f, random);
   Head to(Shape(), 2.0f, random);
   FoldSum(head.shape, head.base(), to.base(), head.tail);
@@ -181,7 +181,7 @@ TEST_P(RecurrenceTest, FoldMatchesTheDefinition) {
 }
 
 TEST_P(RecurrenceTest, OneQueryAtATimeGivesTheBitsOfMany) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   Head head(Shape(), 1.0f, random);
   for (bool strict : {false, true}) {
     Output together(head.shape);
@@ -201,7 +201,7 @@ TEST_P(RecurrenceTest, OneQueryAtATimeGivesTheBitsOfMany) {
 }
 
 TEST_P(RecurrenceTest, RowsAfterTheQueryAreNeverLookedAt) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   Head head(Shape(), 1.0f, random);
   Output before(head.shape), after(head.shape);
   Read(head, 4, 3, false, before);
@@ -220,7 +220,7 @@ TEST_P(RecurrenceTest, RowsAfterTheQueryAreNeverLookedAt) {
 }
 
 TEST_P(RecurrenceTest, FoldInPlaceGivesTheBitsOfFoldElsewhere) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   Head head(Shape(), 1.0f, random), to(Shape(), 1.0f, random);
   FoldSum(head.shape, head.base(), to.base(), head.tail);
   FoldSum(head.shape, head.base(), head.base(), head.tail);
@@ -233,7 +233,7 @@ TEST_P(RecurrenceTest, FoldInPlaceGivesTheBitsOfFoldElsewhere) {
 
 // Every target with fused multiply-add must give the same bits, whatever its vector width.
 TEST_P(RecurrenceTest, VectorWidthDoesNotChangeBits) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   Head head(Shape(), 1.0f, random);
   std::vector<std::vector<float>> results;
   for (uint32_t target : {HWY_AVX2, HWY_AVX3, HWY_NEON}) {

@@ -11,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
 
 namespace rivulet {
 namespace {
@@ -135,22 +136,40 @@ TEST(SentencePieceTest, EncodesInManyThreadsAtOnce) {
   EXPECT_FALSE(ids[0].empty());
 }
 
-TEST(SentencePieceTest, SurvivesTruncatedAndFlippedModels) {
-  const char* const given = std::getenv("RIVULET_TEST_SEED");
-  const unsigned long seed =
-      given != nullptr ? std::strtoul(given, nullptr, 10) : std::random_device{}();
-  SCOPED_TRACE("RIVULET_TEST_SEED=" + std::to_string(seed));
-  std::mt19937 random(static_cast<std::mt19937::result_type>(seed));
-  for (int i = 0; i < 500; ++i) {
-    std::string damaged = ToyModel();
-    if (i % 2 == 0) damaged.resize(random() % damaged.size());
-    if (!damaged.empty())
-      damaged[random() % damaged.size()] ^= static_cast<char>(1 << random() % 8);
-    std::string error;
-    const auto model = SentencePiece::LoadBytes(damaged, &error);
-    std::vector<int> ids;
-    if (model != nullptr) model->Encode("The quick brown fox für", &ids, &error);
+// A model that is truncated, or has one bit flipped, or both.
+std::string DamagedModel(std::mt19937& random) {
+  std::string bytes = ToyModel();
+  const bool truncated = random() % 2 == 0;
+  if (truncated) bytes.resize(random() % bytes.size());
+  if (!bytes.empty()) bytes[random() % bytes.size()] ^= static_cast<char>(1 << random() % 8);
+  return bytes;
+}
+
+// Encodes with a model that may be damaged: ids of its vocabulary, or a reason.
+void EncodeOrSayWhyNot(const SentencePiece& model) {
+  std::vector<int> ids;
+  std::string error;
+  if (!model.Encode("The quick brown fox für", &ids, &error)) {
+    EXPECT_NE(error, "");
+    return;
   }
+  EXPECT_THAT(ids,
+              testing::Each(testing::AllOf(testing::Ge(0), testing::Lt(model.vocabulary_size()))));
+}
+
+TEST(SentencePieceTest, RefusesOrUsesDamagedModels) {
+  std::mt19937 random(TestSeed());
+  int refused = 0;
+  constexpr int kModels = 500;
+  for (int i = 0; i < kModels; ++i) {
+    std::string error;
+    const auto model = SentencePiece::LoadBytes(DamagedModel(random), &error);
+    EXPECT_EQ(model == nullptr, !error.empty()) << error;
+    refused += model == nullptr;
+    if (model != nullptr) EncodeOrSayWhyNot(*model);
+  }
+  EXPECT_GT(refused, kModels / 4);  // most of the truncated ones
+  EXPECT_LT(refused, kModels);      // a flipped bit in a piece's text still loads
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ TEST_P(LanguageModelTest, LogitsAreFiniteAndNotAllTheSame) {
 }
 
 TEST_P(LanguageModelTest, DecodeGivesTheBitsOfPrefill) {
-  std::mt19937 random(RandomTestSeed());
+  std::mt19937 random(TestSeed());
   const std::vector<uint32_t> tokens = RandomTokens(random, kTokens);
   const Logits whole = RunWhole(tokens);
   EXPECT_TRUE(SameBits(whole, Run(tokens, 1, [](size_t) { return 1; })));
@@ -104,7 +104,7 @@ TEST_P(LanguageModelTest, DecodeGivesTheBitsOfPrefill) {
 }
 
 TEST_P(LanguageModelTest, AnyCutAndAnyThreadsGiveTheSameBits) {
-  std::mt19937 random(RandomTestSeed());
+  std::mt19937 random(TestSeed());
   const std::vector<uint32_t> tokens = RandomTokens(random, kTokens);
   const Logits whole = RunWhole(tokens);
   for (int round = 0; round < 20; ++round) {
@@ -116,7 +116,7 @@ TEST_P(LanguageModelTest, AnyCutAndAnyThreadsGiveTheSameBits) {
 }
 
 TEST_P(LanguageModelTest, NeighboursAndFoldingElsewhereChangeNoBit) {
-  std::mt19937 random(RandomTestSeed());
+  std::mt19937 random(TestSeed());
   const std::vector<uint32_t> a = RandomTokens(random, kTokens), b = RandomTokens(random, kTokens);
   const Logits alone = RunWhole(a);
   const size_t cut = kFoldInterval + 3;

@@ -186,7 +186,7 @@ class Contest {
 };
 
 TEST(StatePoolTest, AgreesWithASimpleModelOverRandomOperations) {
-  Contest contest(RandomTestSeed());
+  Contest contest(TestSeed());
   for (int i = 0; i < 20000 && !testing::Test::HasFatalFailure(); ++i) {
     contest.Step();
     if (!testing::Test::HasFatalFailure()) contest.CheckEverything();

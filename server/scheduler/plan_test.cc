@@ -128,7 +128,7 @@ TEST(PlanStepTest, TurnsGoRoundWhateverTheNumberOfPrompts) {
 
 // What must hold for any rows; the rows are random and the seed is printed.
 TEST(PlanStepTest, InvariantsOnRandomRows) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   const auto below = [&](uint64_t limit) { return random() % limit; };
   for (int round = 0; round < 20000; ++round) {
     std::vector<RowView> rows(below(12));

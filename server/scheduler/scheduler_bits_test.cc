@@ -151,7 +151,7 @@ class SchedulerBitsTest : public testing::TestWithParam<TestModel> {
   }
 
   std::shared_ptr<const LoadedModel> model_;
-  std::mt19937_64 random_{RandomTestSeed()};
+  std::mt19937_64 random_{TestSeed()};
   std::unique_ptr<House> alone_;  // for the runs that others are compared with
 };
 

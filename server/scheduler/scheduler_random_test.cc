@@ -608,7 +608,7 @@ class RandomSchedule {
 
 TEST(SchedulerRandomTest, EveryScheduleGivesWhatItsModelSays) {
   SetLogLevel("warning");
-  const uint64_t seed = RandomTestSeed();
+  const uint64_t seed = TestSeed();
   std::array<uint64_t, kSessionEnds> ended = {};
   for (uint64_t run = 0; run < 200 && !testing::Test::HasFatalFailure(); ++run) {
     SCOPED_TRACE(run);

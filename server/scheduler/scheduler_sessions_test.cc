@@ -138,7 +138,7 @@ class ManySessions {
 
 TEST(SchedulerSessionsTest, TenThousandTurnsOverAThousandSessionsLeakNothing) {
   SetLogLevel("warning");
-  ManySessions many(kSessions + 1, RandomTestSeed());
+  ManySessions many(kSessions + 1, TestSeed());
   many.Run();
   EXPECT_EQ(many.evicted(), 0u);
   EXPECT_GT(many.most_slots(), kSessions * 9 / 10);
@@ -150,7 +150,7 @@ TEST(SchedulerSessionsTest, TenThousandTurnsOverAThousandSessionsLeakNothing) {
 // Slots for all, but pages for a part of them: sessions are dropped for their pages.
 TEST(SchedulerSessionsTest, NorWithPagesForAPartOfThem) {
   SetLogLevel("warning");
-  ManySessions many(kSessions + 1, RandomTestSeed(),
+  ManySessions many(kSessions + 1, TestSeed(),
                     {{PageRule::kFenwick, 6, 0}, {PageRule::kAppended, 0, 0}});
   many.Run();
   EXPECT_GT(many.evicted(), kTurns / 100);
@@ -159,7 +159,7 @@ TEST(SchedulerSessionsTest, NorWithPagesForAPartOfThem) {
 
 TEST(SchedulerSessionsTest, NorWithSlotsForATenthOfThem) {
   SetLogLevel("warning");
-  ManySessions many(kSessions / 10, RandomTestSeed());
+  ManySessions many(kSessions / 10, TestSeed());
   many.Run();
   EXPECT_GT(many.evicted(), kTurns / 2);
   EXPECT_EQ(many.most_slots(), kSessions / 10);

@@ -192,7 +192,7 @@ class StepBudgetTest : public testing::TestWithParam<Machine> {
   }
   Simulation Make(size_t streams) { return Simulation(GetParam(), streams, seed_); }
 
-  const uint64_t seed_ = RandomTestSeed();
+  const uint64_t seed_ = TestSeed();
 };
 
 // The goal of the whole budget: p99 of the gaps under 3 times what it is without the prompt, and

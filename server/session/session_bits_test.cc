@@ -154,7 +154,7 @@ class SessionBitsTest : public testing::TestWithParam<TestModel> {
 };
 
 TEST_P(SessionBitsTest, EverySessionRunsAsIfAlone) {
-  std::mt19937 random(RandomTestSeed());
+  std::mt19937 random(TestSeed());
   for (size_t threads : {1, 2, 3}) {
     engine_ = MakeEngine(threads);
     std::vector<Traced> all;

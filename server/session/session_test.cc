@@ -195,7 +195,7 @@ class Lives {
 };
 
 TEST(SessionTest, RandomLivesKeepEveryStateApart) {
-  Lives lives(RandomTestSeed());
+  Lives lives(TestSeed());
   for (int i = 0; i < 5000 && !testing::Test::HasFatalFailure(); ++i) {
     lives.Live();
     lives.CheckAll();

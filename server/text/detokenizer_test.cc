@@ -140,7 +140,7 @@ TEST(DetokenizerTest, EverySequenceOfThreeInterestingBytes) {
 }
 
 TEST(DetokenizerTest, RandomBytesInRandomPiecesDecodeAsAWhole) {
-  std::mt19937 random(RandomTestSeed());
+  std::mt19937 random(TestSeed());
   const std::string interesting = "ab \x80\x9F\xA0\xBF\xC3\xE0\xED\xE2\xF0\xF4\xFF";
   FakeTokenizer tokenizer;
   for (int round = 0; round < 20000; ++round) {

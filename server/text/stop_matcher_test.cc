@@ -156,7 +156,7 @@ std::string RandomWord(std::mt19937& random, size_t length, int letters) {
 }
 
 TEST(StopMatcherTest, RandomCasesInRandomPiecesAgreeAtEveryStep) {
-  std::mt19937 random(RandomTestSeed());
+  std::mt19937 random(TestSeed());
   for (int round = 0; round < 20000; ++round) {
     const int letters = 1 + random() % 3;
     std::vector<std::string> stops;

@@ -254,7 +254,7 @@ class Conversation {
 };
 
 TEST(SessionsTest, EverySplitIntoTurnsGivesTheBitsOfOnePrompt) {
-  const uint64_t seed = RandomTestSeed();
+  const uint64_t seed = TestSeed();
   Peer peer(SourcePath("models/tales"));
   const Neighbours neighbours(peer, 4096, seed);
   std::vector<std::thread> threads;

@@ -42,7 +42,7 @@ TEST(BenchStatisticsTest, EmptyIsZero) {
 }
 
 TEST(BenchStatisticsTest, PercentilesMatchSorting) {
-  std::mt19937_64 random(RandomTestSeed());
+  std::mt19937_64 random(TestSeed());
   for (int round = 0; round < 200; ++round) {
     std::vector<int64_t> values(1 + random() % 3000);
     // Over all magnitudes from 1 ns to an hour.

@@ -154,7 +154,7 @@ class LongContext : public testing::TestWithParam<SoftmaxAttentionShape> {};
 
 TEST_P(LongContext, MatchesTheDefinitionHoweverItIsCut) {
   CoreSubject subject(GetParam());
-  const uint64_t seed = RandomTestSeed();
+  const uint64_t seed = TestSeed();
   std::mt19937_64 random(seed);
   LongRows inputs(kLong, subject.input_columns());
   FillInputs(subject, seed, inputs.view);
@@ -185,7 +185,7 @@ TEST(SoftmaxAttention, LongNeighboursDoNotMatter) {
   CoreSubject subject({4, 2, 16, 0, DType::kFloat32});
   constexpr size_t kLengths[] = {2100, 40, 1500, 1030}, kNext[] = {1, 1, 7, 90};
   LongRows inputs(kLong, subject.input_columns());
-  FillInputs(subject, RandomTestSeed(), inputs.view);
+  FillInputs(subject, TestSeed(), inputs.view);
   const LongRows whole = RunLong(subject, inputs.view, 2, [] { return kLong; });
   SuiteSlots slots(subject.layout(), std::size(kLengths), kLong / kFoldInterval);
   std::vector<SuiteSession> sessions;
@@ -218,7 +218,7 @@ TEST(SoftmaxAttention, LongNeighboursDoNotMatter) {
 TEST_P(LongContext, VectorWidthDoesNotMatter) {
   CoreSubject subject(GetParam());
   LongRows inputs(kLong, subject.input_columns());
-  FillInputs(subject, RandomTestSeed(), inputs.view);
+  FillInputs(subject, TestSeed(), inputs.view);
   const auto run = [&] { return RunLong(subject, inputs.view, 2, [] { return size_t{333}; }); };
   const LongRows expected = run();
   ForEachFusedTarget([&](const char* name) {
@@ -234,7 +234,7 @@ TEST_P(LongContext, VectorWidthDoesNotMatter) {
 TEST(SoftmaxAttention, LargeScoresNeitherOverflowNorVanish) {
   CoreSubject subject({1, 1, 16, 0, DType::kFloat32});
   LongRows inputs(kLong, subject.input_columns());
-  FillInputs(subject, RandomTestSeed(), inputs.view);
+  FillInputs(subject, TestSeed(), inputs.view);
   for (size_t t = 0; t < kLong; ++t) {
     const float size = 30.0f * static_cast<float>(1 + t / 100);
     for (size_t i = 0; i < 32; ++i) inputs.view.row(t)[i] = t % 2 == 0 ? size : -size;
@@ -251,7 +251,7 @@ TEST(SoftmaxAttention, ABrokenKeyIsNotPassedOver) {
   constexpr size_t kBroken = 5, kTokens = 40;
   CoreSubject subject({1, 1, 16, 0, DType::kFloat32});
   LongRows inputs(kLong, subject.input_columns());
-  FillInputs(subject, RandomTestSeed(), inputs.view);
+  FillInputs(subject, TestSeed(), inputs.view);
   inputs.view.row(kBroken)[16] = NAN;
   const LongRows outputs = RunLong(subject, inputs.view, 1, [] { return size_t{20}; });
   for (size_t t = 0; t < kTokens; ++t) {

@@ -62,7 +62,11 @@ TEST(EmbeddingTest, TheMultiplierIsOfEveryEntry) {
   EXPECT_TRUE(x.CanariesAlive());
 }
 
-TEST(EmbeddingTest, NoIdsIsNothing) { Embed({}, {}, {}); }
+TEST(EmbeddingTest, WithoutIdsNothingIsReadOrWritten) {
+  TestMatrix x(0, 17, 1, 2);
+  Embed({nullptr, DType::kFloat32, kVocab, 17}, {}, x.view());
+  EXPECT_TRUE(x.CanariesAlive());
+}
 
 TEST(EmbeddingDeathTest, AnIdOutsideOfTheTableIsOurOwnBug) {
   const std::vector<char> table = MakeTable(DType::kFloat32, 4);
