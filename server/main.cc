@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "kernels/base/version.h"
-#include "server/metrics/log.h"
+#include "server/log/log.h"
 #include "server/options.h"
 #include "server/server_process.h"
 

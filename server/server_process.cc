@@ -9,7 +9,7 @@
 #include "kernels/base/status.h"
 #include "kernels/base/version.h"
 #include "server/engine/cpu_engine.h"
-#include "server/metrics/log.h"
+#include "server/log/log.h"
 
 namespace rivulet {
 namespace {

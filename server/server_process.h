@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "model_loader/loaded_model.h"
 #include "server/engine/engine.h"
-#include "server/metrics/http_server.h"
+#include "server/http/http_server.h"
 #include "server/metrics/metrics.h"
 #include "server/options.h"
 #include "server/rpc/grpc_server.h"

@@ -21,7 +21,7 @@ COPYRIGHT = "Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache
 
 # Each layer and the layers it may include besides itself. A file belongs to the longest folder that holds it.
 KERNELS = ["kernels/base", "kernels/recurrence", "kernels/ops", "kernels/mixers"]
-LEAVES = ["server/metrics", "server/text"]
+LEAVES = ["server/log", "server/metrics", "server/text"]
 ENGINE = KERNELS + LEAVES + ["model_loader"]
 LAYERS = {
     "kernels/base": [],
@@ -29,13 +29,15 @@ LAYERS = {
     "kernels/ops": ["kernels/base", "kernels/recurrence"],
     "kernels/mixers": ["kernels/base", "kernels/recurrence", "kernels/ops"],
     "model_loader": KERNELS,
-    "server/metrics": ["kernels/base"],
+    "server/log": ["kernels/base"],
+    "server/metrics": [],
+    "server/http": ["server/log"],
     "server/text": ["kernels/base", "model_loader"],
     "server/engine": ENGINE,
     "server/session": ENGINE + ["server/engine"],
     "server/scheduler": ENGINE + ["server/engine", "server/session"],
     "server/rpc": ENGINE + ["server/engine", "server/session", "server/scheduler"],
-    "server": ENGINE + ["server/engine", "server/session", "server/scheduler", "server/rpc"],
+    "server": ENGINE + ["server/engine", "server/session", "server/scheduler", "server/rpc", "server/http"],
     "client": ["kernels/base"],
 }
 MAY_INCLUDE_PROTO = {"server/rpc", "server", "client"}

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "kernels/base/status.h"
-#include "server/metrics/log.h"
+#include "server/log/log.h"
 #include "server/rpc/status_map.h"
 #include "server/rpc/wire.h"
 

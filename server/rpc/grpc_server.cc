@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/metrics/log.h"
+#include "server/log/log.h"
 #include "server/rpc/services.h"
 #include "server/rpc/wire.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/base/status.h"
-#include "server/metrics/log.h"
+#include "server/log/log.h"
 
 namespace rivulet {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.grpc.pb.h"
-#include "server/metrics/log.h"
+#include "server/log/log.h"
 #include "server/rpc/message_conversion.h"
 #include "server/rpc/services.h"
 #include "server/rpc/unary_call.h"

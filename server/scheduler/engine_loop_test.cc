@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
-#include "server/metrics/log.h"
+#include "server/log/log.h"
 #include "server/scheduler/test_support.h"
 
 namespace rivulet {

@@ -15,7 +15,7 @@
 #include "server/engine/cpu_engine.h"
 #include "server/engine/random_model.h"
 #include "server/engine/test_models.h"
-#include "server/metrics/log.h"
+#include "server/log/log.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/test_support.h"
 #include "server/text/detokenizer.h"

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
-#include "server/metrics/log.h"
+#include "server/log/log.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/test_support.h"
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
-#include "server/metrics/log.h"
+#include "server/log/log.h"
 
 namespace rivulet {
 namespace {

@@ -5,8 +5,8 @@
 // one has a deadline for everything together. It is not an HTTP parser.
 //
 // Threading: one thread a connection. Ownership: closes the socket.
-#ifndef RIVULET_SERVER_METRICS_HTTP_CONNECTION_H_
-#define RIVULET_SERVER_METRICS_HTTP_CONNECTION_H_
+#ifndef RIVULET_SERVER_HTTP_HTTP_CONNECTION_H_
+#define RIVULET_SERVER_HTTP_HTTP_CONNECTION_H_
 
 #include <sys/types.h>
 
@@ -58,4 +58,4 @@ class HttpConnection : public httplib::Stream {
 
 }  // namespace rivulet
 
-#endif  // RIVULET_SERVER_METRICS_HTTP_CONNECTION_H_
+#endif  // RIVULET_SERVER_HTTP_HTTP_CONNECTION_H_

@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/metrics/http_server.h"
+#include "server/http/http_server.h"
 
 #include <sys/socket.h>
 
@@ -15,8 +15,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "httplib.h"
-#include "server/metrics/http_connection.h"
-#include "server/metrics/log.h"
+#include "server/http/http_connection.h"
+#include "server/log/log.h"
 
 namespace rivulet {
 namespace {

@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/metrics/log.h"
+#include "server/log/log.h"
 
 #include <poll.h>
 #include <unistd.h>

@@ -5,8 +5,8 @@
 // asks nobody who he is: it belongs inside of the cluster. A connection is closed after its answer;
 // one whose client is slow ends after 2 s, and after 0.1 s while others wait for one of the eight
 // threads, so that slow clients do not keep out the probe that decides whether we are alive.
-#ifndef RIVULET_SERVER_METRICS_HTTP_SERVER_H_
-#define RIVULET_SERVER_METRICS_HTTP_SERVER_H_
+#ifndef RIVULET_SERVER_HTTP_HTTP_SERVER_H_
+#define RIVULET_SERVER_HTTP_HTTP_SERVER_H_
 
 #include <functional>
 #include <memory>
@@ -44,4 +44,4 @@ class HttpServer {
 
 }  // namespace rivulet
 
-#endif  // RIVULET_SERVER_METRICS_HTTP_SERVER_H_
+#endif  // RIVULET_SERVER_HTTP_HTTP_SERVER_H_

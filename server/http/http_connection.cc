@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/metrics/http_connection.h"
+#include "server/http/http_connection.h"
 
 #include <netdb.h>
 #include <poll.h>

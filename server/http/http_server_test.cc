@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/metrics/http_server.h"
+#include "server/http/http_server.h"
 
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -17,7 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "httplib.h"
-#include "server/metrics/log.h"
+#include "server/log/log.h"
 
 namespace rivulet {
 namespace {

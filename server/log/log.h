@@ -6,8 +6,8 @@
 //
 // Over spdlog, which only log.cc includes. Threading: any thread; a line is written whole, or
 // dropped and counted in a later one when stderr is a pipe that nobody empties.
-#ifndef RIVULET_SERVER_METRICS_LOG_H_
-#define RIVULET_SERVER_METRICS_LOG_H_
+#ifndef RIVULET_SERVER_LOG_LOG_H_
+#define RIVULET_SERVER_LOG_LOG_H_
 
 #include <concepts>
 #include <initializer_list>
@@ -47,4 +47,4 @@ std::string FormatLogLine(std::string_view event, std::initializer_list<LogField
 
 }  // namespace rivulet
 
-#endif  // RIVULET_SERVER_METRICS_LOG_H_
+#endif  // RIVULET_SERVER_LOG_LOG_H_
