@@ -24,7 +24,7 @@ find_package(prometheus-cpp CONFIG REQUIRED)  # sets no version, so none may be 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
-if(RIVULET_TESTS)
+if(RIVULET_TESTS OR RIVULET_BENCH)  # benchmarks borrow the mixer suite's generated numbers
   find_package(GTest CONFIG REQUIRED)
 endif()
 if(RIVULET_BENCH)

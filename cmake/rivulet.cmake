@@ -1,6 +1,6 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #
-# The five helpers that every folder's CMakeLists.txt is written with.
+# The helpers that every folder's CMakeLists.txt is written with.
 #
 # One target per folder, named rivulet_ + its path with underscores:
 #
@@ -12,7 +12,7 @@
 #
 # Exceptions: rivulet_version (kernels/base/version.h; only binaries and the metrics need it), rivulet_sentencepiece (the shared
 # library in model_loader/sentencepiece), and the programs rivulet_server_main (bin/rivulet-server) and rivulet_cli (bin/rivulet).
-# A test is named after its file: kernels/ops/linear/linear_test.cc → linear_test. Names of tests are global, so make them tell.
+# A test is named after its file: kernels/ops/linear/linear_test.cc → linear_test. Names of tests are global, so choose specific ones.
 #
 # A folder, complete:
 #
@@ -24,11 +24,11 @@
 #   rivulet_bench(linear_bench SRCS linear_bench.cc DEPS rivulet_kernels_ops_linear)
 #
 # Includes are written from the repository root ("kernels/base/status.h"); the helpers add that include path, nothing else.
-# DEPS are targets and are passed on to whoever links the target. Name what a folder includes itself; do not lean on a dependency's
-# dependencies.
+# DEPS are targets; dependents inherit them. List every target whose headers the folder includes, also where another dependency
+# would bring it along.
 #
-# A source file that does not exist, and a DEPS entry rivulet_* that no folder defines, are reported as warnings and left out, so
-# that work in progress in one folder does not stop the others from configuring. With RIVULET_STRICT=ON (tests/run) they are errors.
+# A missing source file, and a DEPS entry rivulet_* that no folder defines, are warnings, so that unfinished work in one folder does
+# not stop the others from configuring. With RIVULET_STRICT=ON (tests/run) they are errors.
 #
 # External targets: see the list in cmake/dependencies.cmake. Warnings are errors, floating-point contraction is off, for all.
 
@@ -59,6 +59,18 @@ function(rivulet_library name)
     add_library(${name} INTERFACE ${ARG_HDRS})
     _rivulet_setup(${name} INTERFACE "${ARG_DEPS}")
   endif()
+  set_property(GLOBAL APPEND PROPERTY RIVULET_PRODUCTION_TARGETS ${name})
+endfunction()
+
+# rivulet_test_library(<name> ...)
+#   The same for code that only tests and benchmarks link: fp64 references, fakes, random weights. Defined when one of them is built.
+#   It is an error if a library of rivulet_library or an installed program links it.
+function(rivulet_test_library name)
+  if(NOT RIVULET_TESTS AND NOT RIVULET_BENCH)
+    return()
+  endif()
+  rivulet_library(${name} ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY RIVULET_TEST_LIBRARIES ${name})
 endfunction()
 
 # rivulet_binary(<name> OUTPUT <file name> SRCS ... [DEPS ...] [NO_INSTALL])
@@ -77,17 +89,18 @@ function(rivulet_binary name)
   set_target_properties(${name} PROPERTIES OUTPUT_NAME "${ARG_OUTPUT}" RUNTIME_OUTPUT_DIRECTORY "${RIVULET_BIN_DIR}"
                                            INSTALL_RPATH "$ORIGIN/../lib")
   if(NOT ARG_NO_INSTALL)
+    set_property(GLOBAL APPEND PROPERTY RIVULET_PRODUCTION_TARGETS ${name})
     install(TARGETS ${name} RUNTIME DESTINATION bin)
   endif()
 endfunction()
 
 # rivulet_test(<name> SRCS ... [DEPS ...] [LABELS unit|e2e|gpu ...] [TIMEOUT seconds] [ENVIRONMENT NAME=value ...] [NEEDS target ...])
 #   A googletest program (gtest, gmock and a main are linked), run by ctest as one test. LABELS defaults to unit. NEEDS are programs
-#   that must be built first, for example rivulet_server_main. Compiled with -O1: what has to be fast belongs into a library.
+#   that must be built first, for example rivulet_server_main. Compiled with -O1: put code that has to be fast into a library.
 #   While it runs:
 #     working directory   the repository root, so "kernels/mixers/hla/vectors/a.json" opens
 #     RIVULET_SOURCE_DIR  the repository root            RIVULET_BIN_DIR  build/<preset>/bin
-#     RIVULET_TEST_SEED   not set; a random test takes it from there when it is, and prints the seed that replays it
+#     RIVULET_TEST_SEED   passed on: a random test prints its seed, which is fixed by default, "random" for a new one, or the number given
 #     TEST_TMPDIR         build/<preset>/test_files/<name>, which testing::TempDir() returns; write temporary files there
 #   Exit 77 means "skipped".
 function(rivulet_test name)
@@ -169,8 +182,8 @@ function(rivulet_proto_library name)
 endfunction()
 
 # Called once at the end of the top CMakeLists.txt: reports DEPS that no folder defines (at link time they would only be an
-# unreadable "cannot find -lrivulet_..."), and defines three targets: rivulet_libraries builds all libraries without
-# tests, rivulet_cuda_objects those that have CUDA sources, rivulet_threaded those that have threads.
+# unreadable "cannot find -lrivulet_...") and production code that links test libraries. Defines three targets: rivulet_libraries
+# builds all libraries without tests, rivulet_cuda_objects those that have CUDA sources, rivulet_threaded those that have threads.
 function(rivulet_check_dependencies)
   get_property(dependencies GLOBAL PROPERTY RIVULET_DEPENDENCIES)
   list(REMOVE_DUPLICATES dependencies)
@@ -181,6 +194,7 @@ function(rivulet_check_dependencies)
       _rivulet_complain("no folder defines ${dependency}, which DEPS of ${users} name")
     endif()
   endforeach()
+  _rivulet_check_test_libraries()
   get_property(libraries GLOBAL PROPERTY RIVULET_LIBRARY_TARGETS)
   add_custom_target(rivulet_libraries DEPENDS ${libraries})
   set(threaded ${libraries})
@@ -188,6 +202,22 @@ function(rivulet_check_dependencies)
   add_custom_target(rivulet_threaded DEPENDS ${threaded})
   get_property(cuda_targets GLOBAL PROPERTY RIVULET_CUDA_TARGETS)
   add_custom_target(rivulet_cuda_objects DEPENDS ${cuda_targets})
+endfunction()
+
+# Reports each library of rivulet_library and each installed program that names a test library in its DEPS. Checking direct
+# dependencies is enough: what stands between must be one of the two itself.
+function(_rivulet_check_test_libraries)
+  get_property(test_libraries GLOBAL PROPERTY RIVULET_TEST_LIBRARIES)
+  get_property(production GLOBAL PROPERTY RIVULET_PRODUCTION_TARGETS)
+  list(REMOVE_ITEM production ${test_libraries})
+  foreach(library IN LISTS test_libraries)
+    get_property(users GLOBAL PROPERTY RIVULET_USERS_OF_${library})
+    foreach(user IN LISTS users)
+      if(user IN_LIST production)
+        message(SEND_ERROR "${user} is production code and links ${library}, which is for tests and benchmarks")
+      endif()
+    endforeach()
+  endforeach()
 endfunction()
 
 # A warning, or an error in a strict build.
