@@ -143,26 +143,28 @@ void FeatureMap::Combine(const float* x, const float* mapped, float* y) const {
   std::fill(y + count, y + PaddedColumns(count), 0.0f);
 }
 
-void FeatureMap::Apply(ConstFloatMatrix x, size_t heads, FloatMatrix y, Workspace& workspace,
-                       ThreadPool& pool) const {
+FloatMatrix FeatureMap::Apply(const MixerStep& step, ConstFloatMatrix x, size_t heads) const {
   const size_t rows = x.rows * heads, width = config_.width;
   const size_t padded = PaddedColumns(features());
+  ThreadPool& pool = *step.pool;
+  const FloatMatrix y = step.workspace->Take(x.rows, heads * padded);
   if (layer_.outputs() == 0) {
     ParallelRows(pool, rows, features(), [&](size_t r) {
       const float* head = x.row(r / heads) + r % heads * width;
       Combine(head, head, y.row(r / heads) + r % heads * padded);
     });
-    return;
+    return y;
   }
   // The trained maps are the same for every head: all heads of all tokens are rows of one product.
-  const FloatMatrix packed = workspace.Take(rows, width);
+  const FloatMatrix packed = step.workspace->Take(rows, width);
   const FloatMatrix heads_apart{packed.data, x.rows, heads * packed.stride, heads * packed.stride};
   PadHeads(x, heads, width, Activation::kIdentity, config_.input_scale, heads_apart, pool);
-  const FloatMatrix mapped = workspace.Take(rows, layer_.outputs());
+  const FloatMatrix mapped = step.workspace->Take(rows, layer_.outputs());
   layer_.Apply(packed, mapped, pool);
   ParallelRows(pool, rows, features(), [&](size_t r) {
     Combine(packed.row(r), mapped.row(r), y.row(r / heads) + r % heads * padded);
   });
+  return y;
 }
 
 }  // namespace rivulet

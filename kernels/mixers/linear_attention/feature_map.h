@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// φ, what linear attention takes of queries and keys before their product
+// The feature map φ of linear attention, applied to queries and keys before their product
 // (docs/mixers.md#linear-attention). d is the head's width, R the number of features; [a, b] is
 // concatenation, x̂ = input_scale · x.
 //
@@ -13,11 +13,11 @@
 //   kRandomRelu          relu(projection(x̂)) + offset, any R
 //   kRandomExp           R^{-1/2} exp(projection(x̂) - |x̂|²/2), any R
 //
-// R = d where it says nothing. The last two are low-rank attention (Performer, Choromanski et al.
-// 2020): with Gaussian rows of the projection, kRandomExp's products are estimates of e^{x̂·ŷ}, so
+// R = d unless stated. The last two are low-rank attention (Performer, Choromanski et al.
+// 2020): with Gaussian rows of the projection, kRandomExp's products estimate e^{x̂·ŷ}, so
 // that normalised linear attention over it approximates softmax attention by a state of rank R. The
-// projection is a tensor of the checkpoint, never drawn here. Performer subtracts a maximum over
-// all keys before its exp; a stream has none.
+// projection is a tensor of the checkpoint, never drawn here. Performer subtracts the maximum over
+// all keys before its exp; a stream does not know it.
 //
 // Threading: constant after construction.
 #ifndef RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_FEATURE_MAP_H_
@@ -29,7 +29,7 @@
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
-#include "kernels/base/thread_pool.h"
+#include "kernels/mixers/mixer.h"
 #include "kernels/mixers/parameter_source.h"
 #include "kernels/ops/linear/linear.h"
 
@@ -74,10 +74,9 @@ class FeatureMap {
 
   size_t features() const { return FeatureCount(config_); }
 
-  // y [T, heads * padded R] = scale · φ(x [T, heads * d]), over Σφ + 1e-4 first if divide_by_sum;
-  // zeros in the padding. Temporaries from `workspace`.
-  void Apply(ConstFloatMatrix x, size_t heads, FloatMatrix y, Workspace& workspace,
-             ThreadPool& pool) const;
+  // [T, heads * padded R] = scale · φ(x [T, heads * d]), over Σφ + 1e-4 first if divide_by_sum;
+  // zeros in the padding. In the step's workspace.
+  FloatMatrix Apply(const MixerStep& step, ConstFloatMatrix x, size_t heads) const;
 
  private:
   void Map(const float* x, const float* mapped, float* y) const;

@@ -1,0 +1,170 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/mixers/layer_stages.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/base/check.h"
+#include "kernels/ops/heads/heads.h"
+#include "kernels/ops/norm/norm.h"
+
+namespace rivulet {
+namespace {
+
+LinearPart LinearPartOf(const ProjectionPart& part) {
+  return {part.tensor + ".weight", part.columns, part.bias ? part.tensor + ".bias" : ""};
+}
+
+// The tensors named `tensor` and `suffix`, of shape [channels, inner...], one after the other.
+AlignedBuffer<float> TakeConvolutionTensors(const PartConvolutionConfig& config,
+                                            const std::vector<size_t>& channels, const char* suffix,
+                                            const std::vector<size_t>& inner,
+                                            ParameterSource& parameters) {
+  std::vector<AlignedBuffer<float>> taken;
+  size_t size = 0;
+  for (size_t i = 0; i < config.tensors.size(); ++i) {
+    std::vector<size_t> shape = {channels[i]};
+    shape.insert(shape.end(), inner.begin(), inner.end());
+    taken.push_back(parameters.TakeVector(config.tensors[i] + suffix, shape));
+    size += taken.back().size();
+  }
+  AlignedBuffer<float> result(size);
+  float* to = result.data();
+  for (const AlignedBuffer<float>& part : taken) to = std::copy_n(part.data(), part.size(), to);
+  return result;
+}
+
+// The channels of each of the config's tensors.
+std::vector<size_t> ChannelsOf(const PartConvolutionConfig& config, const Projection& projection) {
+  std::vector<size_t> channels(config.tensors.size());
+  for (size_t i = 0; i < config.parts; ++i) {
+    channels[channels.size() == 1 ? 0 : i] += projection.columns(config.first + i);
+  }
+  return channels;
+}
+
+bool Aligned(FloatMatrix x) {
+  return reinterpret_cast<uintptr_t>(x.data) % kAlignment == 0 && x.stride % kBlock == 0;
+}
+
+}  // namespace
+
+Projection::Projection(const std::vector<ProjectionPart>& parts, size_t inputs,
+                       ParameterSource& parameters) {
+  RIVULET_CHECK(parts.size() <= kMaxProjectionParts, "too many parts of a projection");
+  std::vector<LinearPart> tensors;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    columns_[i] = parts[i].columns;
+    if (parts[i].columns == 0) continue;
+    LinearPart part = LinearPartOf(parts[i]);
+    if (!tensors.empty() && tensors.back().name == part.name) {
+      tensors.back().outputs += part.outputs;
+    } else {
+      tensors.push_back(std::move(part));
+    }
+  }
+  linear_ = parameters.TakeLinear(tensors, inputs);
+}
+
+Projected Projection::Apply(const MixerStep& step, ConstFloatMatrix x) const {
+  const FloatMatrix y = step.workspace->Take(x.rows, linear_.outputs());
+  linear_.Apply(x, y, *step.pool);
+  Projected result;
+  size_t first = 0;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (columns_[i] != 0) result[i] = y.Columns(first, columns_[i]);
+    first += columns_[i];
+  }
+  return result;
+}
+
+Linear TakeLinear(const std::string& tensor, size_t outputs, size_t inputs, bool bias,
+                  ParameterSource& parameters) {
+  return parameters.TakeLinear({LinearPartOf({tensor, outputs, bias})}, inputs);
+}
+
+PartConvolutionConfig FlaConvolution(size_t window, bool bias) {
+  return {.tensors = {"q_conv1d", "k_conv1d", "v_conv1d"},
+          .first = 0,
+          .parts = 3,
+          .window = window,
+          .bias = bias};
+}
+
+PartConvolution::PartConvolution(const PartConvolutionConfig& config, const Projection& projection,
+                                 ParameterSource& parameters, StateLayout& layout)
+    : first_(config.first), parts_(config.parts) {
+  if (config.window == 0) return;
+  RIVULET_CHECK(config.tensors.size() == 1 || config.tensors.size() == config.parts,
+                "a convolution has one tensor, or one for each part");
+  const std::vector<size_t> channels = ChannelsOf(config, projection);
+  AlignedBuffer<float> weight =
+      TakeConvolutionTensors(config, channels, ".weight", {1, config.window}, parameters);
+  AlignedBuffer<float> bias;
+  if (config.bias) bias = TakeConvolutionTensors(config, channels, ".bias", {}, parameters);
+  const size_t all = weight.size() / config.window;
+  convolution_ = ShortConvolution(std::move(weight), std::move(bias), all, config.window,
+                                  config.silu, "conv", layout);
+}
+
+Projected PartConvolution::Apply(const MixerStep& step, const Projected& projected) const {
+  if (convolution_.channels() == 0) return projected;
+  FloatMatrix x = projected[first_];  // the parts are adjacent columns
+  x.columns = convolution_.channels();
+  const FloatMatrix y = step.workspace->Take(x.rows, x.columns);
+  convolution_.Apply(step.segments, step.state, x, y, *step.pool);
+  Projected result = projected;
+  size_t column = 0;
+  for (size_t i = first_; i < first_ + parts_; ++i) {
+    result[i] = y.Columns(column, projected[i].columns);
+    column += projected[i].columns;
+  }
+  return result;
+}
+
+float InverseRoot(size_t key_dim) { return 1.0f / std::sqrt(static_cast<float>(key_dim)); }
+
+FloatMatrix PaddedHeads(const MixerStep& step, FloatMatrix x, size_t heads, Activation f,
+                        float scale) {
+  const size_t width = x.columns / heads, padded = PaddedColumns(width);
+  if (f == Activation::kIdentity && scale == 1.0f && width == padded && Aligned(x)) return x;
+  const FloatMatrix y = step.workspace->Take(x.rows, heads * padded);
+  PadHeads(x, heads, width, f, scale, y, *step.pool);
+  return y;
+}
+
+void Rotate(const MixerStep& step, const Rope& rope, size_t head_stride, FloatMatrix q,
+            FloatMatrix k) {
+  const RopeAngles angles = rope.Angles(step.segments, q.rows, *step.workspace, *step.pool);
+  ApplyRope(angles, q, q.columns / head_stride, head_stride, *step.pool);
+  ApplyRope(angles, k, k.columns / head_stride, head_stride, *step.pool);
+}
+
+HeadOutputConfig FlaHeadOutput(const FlaOutput& output, size_t heads, size_t width) {
+  return {.heads = heads,
+          .width = width,
+          .norm = output.affine ? output.norm_name : "",
+          .norm_eps = output.norm_eps};
+}
+
+HeadOutput::HeadOutput(const HeadOutputConfig& config, const MixerSource& source)
+    : heads_(config.heads),
+      width_(config.width),
+      norm_eps_(config.norm_eps),
+      projection_(TakeLinear(config.projection, source.hidden, config.heads * config.width, false,
+                             source.parameters)) {
+  if (config.norm.empty()) return;
+  norm_ = source.parameters.TakeVector(config.norm + ".weight", {config.width});
+}
+
+void HeadOutput::Apply(const MixerStep& step, ConstFloatMatrix o, ConstFloatMatrix gate,
+                       FloatMatrix y) const {
+  const FloatMatrix normed = step.workspace->Take(o.rows, heads_ * width_);
+  HeadNormGate(o, heads_, width_, PaddedColumns(width_), norm_.empty() ? nullptr : norm_.data(),
+               norm_eps_, gate, normed, *step.pool);
+  projection_.Apply(normed, y, *step.pool);
+}
+
+}  // namespace rivulet

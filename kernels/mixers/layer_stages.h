@@ -1,0 +1,165 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The stages that a mixer's layer is composed of:
+//
+//   Projection           one linear map of the input; its columns are declared in one place
+//   PartConvolution      the short convolution over some of those columns
+//   PaddedHeads, Rotate  queries, keys and values as the recurrence reads them
+//   (the recurrence)     the mixer's own
+//   HeadOutput           norm of each head, gate, output projection
+//
+// A layer holds the stages that it needs and calls them in order (gla/gla_layer.cc is an example).
+// A stage knows nothing about the others, and there is no base class of layers.
+//
+// Temporaries and results are in the step's workspace and live until it is reset. Nothing is
+// allocated per step.
+//
+// Threading: stages are constant after construction; a step belongs to one thread.
+#ifndef RIVULET_KERNELS_MIXERS_LAYER_STAGES_H_
+#define RIVULET_KERNELS_MIXERS_LAYER_STAGES_H_
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/parallel.h"
+#include "kernels/base/tensor_view.h"
+#include "kernels/mixers/fla_output.h"
+#include "kernels/mixers/mixer.h"
+#include "kernels/mixers/parameter_source.h"
+#include "kernels/ops/activation/activation.h"
+#include "kernels/ops/linear/linear.h"
+#include "kernels/ops/rope/rope.h"
+#include "kernels/ops/short_convolution/short_convolution.h"
+#include "kernels/recurrence/state.h"
+
+namespace rivulet {
+
+// --- projection --------------------------------------------------------------------------------
+
+// Some columns of a projection, taken from the tensors `tensor`.weight [columns, inputs] and, with
+// a bias, `tensor`.bias [columns]. Adjacent parts with the same tensor split its rows in order.
+struct ProjectionPart {
+  std::string tensor;
+  size_t columns = 0;  // 0: this layer does not have the part, and its tensor is not taken
+  bool bias = false;
+};
+
+inline constexpr size_t kMaxProjectionParts = 8;
+
+// A projection's result, part by part: [T, columns of the part] each. A part that the layer does
+// not have is a view with null data.
+class Projected {
+ public:
+  FloatMatrix operator[](size_t part) const { return parts_[part]; }
+  FloatMatrix& operator[](size_t part) { return parts_[part]; }
+
+ private:
+  std::array<FloatMatrix, kMaxProjectionParts> parts_;
+};
+
+class Projection {
+ public:
+  // Takes all parts as one linear map of `inputs` numbers.
+  Projection(const std::vector<ProjectionPart>& parts, size_t inputs, ParameterSource& parameters);
+
+  // Of x [T, inputs].
+  Projected Apply(const MixerStep& step, ConstFloatMatrix x) const;
+
+  size_t columns(size_t part) const { return columns_[part]; }
+
+ private:
+  std::array<size_t, kMaxProjectionParts> columns_ = {};
+  Linear linear_;
+};
+
+// A linear map of a single tensor: `tensor`.weight [outputs, inputs], and `tensor`.bias.
+Linear TakeLinear(const std::string& tensor, size_t outputs, size_t inputs, bool bias,
+                  ParameterSource& parameters);
+
+// --- convolution -------------------------------------------------------------------------------
+
+// The short convolution of adjacent parts (docs/mixers.md#short-convolution). It is depthwise, so
+// it is one convolution with one plane of state even where each part has tensors of its own.
+struct PartConvolutionConfig {
+  // `tensor`.weight [channels, 1, window] for each part, or one tensor for all of them.
+  std::vector<std::string> tensors;
+  size_t first = 0;   // part
+  size_t parts = 1;   // all of which the layer has
+  size_t window = 0;  // in [2, kFoldInterval]; 0: no convolution
+  bool bias = false;  // `tensor`.bias [channels]
+  bool silu = true;   // SiLU after the convolution
+};
+
+// fla's names for the convolutions of q, k and v, the first three parts of the projection.
+PartConvolutionConfig FlaConvolution(size_t window, bool bias);
+
+class PartConvolution {
+ public:
+  // Takes the tensors and adds the planes "conv.before" and "conv.tail" to `layout`.
+  PartConvolution(const PartConvolutionConfig& config, const Projection& projection,
+                  ParameterSource& parameters, StateLayout& layout);
+
+  // `projected` with its parts convolved. Advances the state of the step's segments.
+  Projected Apply(const MixerStep& step, const Projected& projected) const;
+
+ private:
+  size_t first_, parts_;
+  ShortConvolution convolution_;
+};
+
+// --- preparation -------------------------------------------------------------------------------
+
+// D^{-1/2}.
+float InverseRoot(size_t key_dim);
+
+// [T, H * padded width] = scale · f(x [T, H * width]), zeros in the padding of each head. It is x
+// itself when there is nothing to compute and nothing to pad.
+FloatMatrix PaddedHeads(const MixerStep& step, FloatMatrix x, size_t heads,
+                        Activation f = Activation::kIdentity, float scale = 1.0f);
+
+// Rotates q and k [T, heads * head_stride] in place by the positions of their tokens.
+void Rotate(const MixerStep& step, const Rope& rope, size_t head_stride, FloatMatrix q,
+            FloatMatrix k);
+
+// y [T, columns], row by row: row(x's row, y's row).
+template <typename Row>
+FloatMatrix MapRows(const MixerStep& step, ConstFloatMatrix x, size_t columns, Row&& row) {
+  const FloatMatrix y = step.workspace->Take(x.rows, columns);
+  ParallelRows(*step.pool, x.rows, columns, [&](size_t t) { row(x.row(t), y.row(t)); });
+  return y;
+}
+
+// --- output ------------------------------------------------------------------------------------
+
+struct HeadOutputConfig {
+  size_t heads = 0;
+  size_t width = 0;                   // E, of a head
+  std::string norm = "o_norm";        // `norm`.weight [E]; empty: the norm has no weight
+  float norm_eps = 0;                 // of the norm
+  std::string projection = "o_proj";  // `projection`.weight [hidden, H*E]
+};
+
+// What fla's layers do (fla_output.h).
+HeadOutputConfig FlaHeadOutput(const FlaOutput& output, size_t heads, size_t width);
+
+// y = (rms(o) · weight · silu(gate)) W, rms over each head (docs/mixers.md#norms).
+class HeadOutput {
+ public:
+  HeadOutput(const HeadOutputConfig& config, const MixerSource& source);
+
+  // o [T, H * padded E], gate [T, H*E] or null data without a gate, y [T, hidden].
+  void Apply(const MixerStep& step, ConstFloatMatrix o, ConstFloatMatrix gate, FloatMatrix y) const;
+
+ private:
+  size_t heads_, width_;
+  float norm_eps_;
+  AlignedBuffer<float> norm_;  // [E] or empty
+  Linear projection_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_MIXERS_LAYER_STAGES_H_
