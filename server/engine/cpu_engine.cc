@@ -2,6 +2,8 @@
 #include "server/engine/cpu_engine.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -123,7 +125,10 @@ class CpuEngine final : public Engine {
 
   absl::Status Start(const EngineOptions& options);
 
-  StepResult Step(const StepPlan& plan) override;
+  // The step runs here: nothing of the plan has to be copied.
+  StepTicket Launch(const StepPlan& plan) override;
+  StepResult Await(StepTicket ticket) override;
+  size_t depth() const override { return 1; }
   absl::StatusOr<uint32_t> AcquireBase() override { return states_->AcquireBase(); }
   void ShareBase(uint32_t slot) override { states_->ShareBase(slot); }
   void ReleaseBase(uint32_t slot) override { states_->ReleaseBase(slot); }
@@ -139,6 +144,7 @@ class CpuEngine final : public Engine {
   uint32_t vocab_size() const override { return static_cast<uint32_t>(model_.vocab()); }
 
  private:
+  StepResult Run(const StepPlan& plan);
   LanguageModel::Lent Lend() { return {&layer_workspace_, &threads_, profile_}; }
   size_t WarmUpTokens() const;
   void WarmUp();
@@ -156,6 +162,8 @@ class CpuEngine final : public Engine {
   Workspace layer_workspace_;  // reset after each layer
   std::vector<uint32_t> ids_;
   std::vector<Segment> segments_;
+  StepTicket launched_ = 0;
+  std::optional<StepResult> result_;  // of the step that has not been awaited
 };
 
 absl::Status CpuEngine::Start(const EngineOptions& options) {
@@ -198,7 +206,21 @@ void CpuEngine::WarmUp() {
   ReleaseTail(row.segment.tail);
 }
 
-StepResult CpuEngine::Step(const StepPlan& plan) {
+StepTicket CpuEngine::Launch(const StepPlan& plan) {
+  RIVULET_CHECK(!result_.has_value(), "a step was launched before the last one was awaited");
+  const auto start = std::chrono::steady_clock::now();
+  result_ = Run(plan);
+  result_->device_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return ++launched_;
+}
+
+StepResult CpuEngine::Await(StepTicket ticket) {
+  RIVULET_CHECK(ticket == launched_ && result_.has_value(), "no such step");
+  return *std::exchange(result_, std::nullopt);
+}
+
+StepResult CpuEngine::Run(const StepPlan& plan) {
   StepResult result = CheckRows(plan);
   step_workspace_.Reset();
   const FloatMatrix x = step_workspace_.Take(plan.tokens.size(), model_.hidden());

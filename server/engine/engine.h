@@ -3,6 +3,10 @@
 // The engine: one model on one device with the slots that its sessions' states live in. It runs
 // steps and hands out slots; it decides nothing about which row runs when (server/scheduler does).
 //
+// Everything happens in the order of the calls: a launched step reads and writes the slots before
+// anything that a later call does to them. So a slot that a running step still uses may be released
+// and acquired again at once.
+//
 // Threading: every method on the engine thread alone, but capacity() and vocab_size(), which are
 // constant.
 #ifndef RIVULET_SERVER_ENGINE_ENGINE_H_
@@ -19,7 +23,7 @@
 namespace rivulet {
 
 struct EngineOptions {
-  size_t threads = 1;                         // --threads; the caller of Step is one of them
+  size_t threads = 1;                         // --threads; the engine thread is one of them
   uint64_t state_memory = uint64_t{1} << 30;  // --state-memory, in bytes: all slots together
   uint64_t state_context = 4096;              // --state-context: see SplitStateMemory
 };
@@ -43,15 +47,31 @@ struct StateCapacity {
   std::vector<PageCapacity> pages;  // one for each kind that the model has
 };
 
+// Names a launched step.
+using StepTicket = uint64_t;
+
 class Engine {
  public:
   virtual ~Engine() = default;
 
-  // Runs every row of the plan. Never fails as a whole: each row has its status. A row that asks
-  // for a token id outside of the vocabulary fails with INVALID_ARGUMENT, one whose logits are not
-  // finite with INTERNAL naming it. REQUIRES: the rows' slots are held, and the tail and (if the
-  // row folds) base_out of each are no other row's.
-  virtual StepResult Step(const StepPlan& plan) = 0;
+  // Starts a step of every row of the plan and copies what it needs of the plan and of everything
+  // that the plan points to: the caller may change all of it afterwards. REQUIRES: the rows' slots
+  // are held, the tail and (if the row folds) base_out of each are no other row's, and fewer than
+  // depth() steps have been launched and not awaited.
+  virtual StepTicket Launch(const StepPlan& plan) = 0;
+
+  // Waits for the step and returns its results. A step never fails as a whole: each row has its
+  // status. A row that asks for a token id outside of the vocabulary fails with INVALID_ARGUMENT,
+  // one whose logits are not finite with INTERNAL naming it. REQUIRES: the ticket is the oldest
+  // that has not been awaited.
+  virtual StepResult Await(StepTicket ticket) = 0;
+
+  // How many steps may be launched and not awaited: 1, or 2 for a device that runs the next step
+  // while the host still looks at the results of the last.
+  virtual size_t depth() const = 0;
+
+  // Launch and Await, for callers that never run ahead.
+  StepResult Step(const StepPlan& plan) { return Await(Launch(plan)); }
 
   // A base slot with one reference, all zeros (the state before the first token), or
   // RESOURCE_EXHAUSTED naming --state-memory.

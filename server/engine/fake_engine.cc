@@ -113,11 +113,15 @@ uint64_t FakeEngine::StateHash(uint32_t base, uint32_t tail, size_t tail_tokens)
   return hash;
 }
 
-StepResult FakeEngine::Step(const StepPlan& plan) {
-  ++steps;
-  StepResult result;
-  for (const StepRow& row : plan.rows) result.rows.push_back(RunRow(plan, row));
-  return result;
+StepTicket FakeEngine::Launch(const StepPlan& plan) {
+  result_ = StepResult();
+  for (const StepRow& row : plan.rows) result_.rows.push_back(RunRow(plan, row));
+  return ++steps;
+}
+
+StepResult FakeEngine::Await(StepTicket ticket) {
+  RIVULET_CHECK(ticket == steps, "no such step");
+  return std::move(result_);
 }
 
 RowResult FakeEngine::RunRow(const StepPlan& plan, const StepRow& row) {

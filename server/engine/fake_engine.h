@@ -35,7 +35,9 @@ class FakeEngine : public Engine {
   static uint64_t Hash(std::span<const uint32_t> tokens);
   static uint32_t NextToken(std::span<const uint32_t> tokens, uint32_t index);
 
-  StepResult Step(const StepPlan& plan) override;
+  StepTicket Launch(const StepPlan& plan) override;
+  StepResult Await(StepTicket ticket) override;
+  size_t depth() const override { return 1; }
   absl::StatusOr<uint32_t> AcquireBase() override { return pool_->AcquireBase(); }
   void ShareBase(uint32_t slot) override { pool_->ShareBase(slot); }
   void ReleaseBase(uint32_t slot) override { pool_->ReleaseBase(slot); }
@@ -65,6 +67,7 @@ class FakeEngine : public Engine {
   void FoldPages(const Segment& segment);
 
   std::unique_ptr<StatePool> pool_;
+  StepResult result_;  // of the last launched step
 };
 
 }  // namespace rivulet

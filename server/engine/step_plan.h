@@ -15,8 +15,8 @@
 
 namespace rivulet {
 
-// How to pick the token after a row's last one. What it points to belongs to the row's owner and
-// must stay unchanged during Step.
+// How to pick the token after a row's last one. What it points to belongs to the row's owner, who
+// may change it as soon as Engine::Launch has returned.
 struct SampleSpec {
   const SamplingParams* params = nullptr;       // with the seed; never null in a row that samples
   const TokenCounts* session_counts = nullptr;  // all tokens of the session, for repetition_penalty
@@ -56,6 +56,7 @@ struct RowResult {
 
 struct StepResult {
   std::vector<RowResult> rows;  // as in StepPlan::rows
+  double device_seconds = 0;    // that the device spent on the step; 0: not measured
 };
 
 }  // namespace rivulet

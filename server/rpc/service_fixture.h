@@ -35,9 +35,9 @@ class PacedEngine : public FakeEngine {
       return fails ? absl::InternalError("no luck") : absl::OkStatus();
     };
   }
-  StepResult Step(const StepPlan& plan) override {
+  StepTicket Launch(const StepPlan& plan) override {
     std::this_thread::sleep_for(pace.load());
-    return FakeEngine::Step(plan);
+    return FakeEngine::Launch(plan);
   }
   // Set by the test while the engine runs.
   std::atomic<milliseconds> pace{milliseconds(0)};

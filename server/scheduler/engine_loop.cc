@@ -23,7 +23,7 @@ void EngineLoop::Run() {
     if (plan.empty()) {
       scheduler_.WaitForWork();
     } else {
-      StepResult result = engine_.Step(plan);
+      StepResult result = engine_.Await(engine_.Launch(plan));
       scheduler_.Commit(std::move(result), Clock::now());
     }
   }

@@ -68,9 +68,9 @@ class Stream : public StreamSink, public std::enable_shared_from_this<Stream> {
 class CountingEngine : public FakeEngine {
  public:
   using FakeEngine::FakeEngine;
-  StepResult Step(const StepPlan& plan) override {
+  StepTicket Launch(const StepPlan& plan) override {
     std::this_thread::sleep_for(pace.load());
-    return FakeEngine::Step(plan);
+    return FakeEngine::Launch(plan);
   }
   const StateCapacity& capacity() const override {
     ++looks;

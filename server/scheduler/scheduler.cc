@@ -404,7 +404,6 @@ void Scheduler::FillPlan(const std::vector<PlannedRow>& chosen) {
 }
 
 const StepPlan& Scheduler::Plan(TimePoint now) {
-  planned_at_ = now;
   ApplyInbox(TakeInbox(), now);
   EndLateWaiting(now);
   sessions_.Reap();
@@ -415,7 +414,7 @@ const StepPlan& Scheduler::Plan(TimePoint now) {
 
 void Scheduler::Commit(StepResult result, TimePoint now) {
   RIVULET_CHECK(result.rows.size() == planned_.size(), "a result for each planned row");
-  LearnCost(now);
+  LearnCost(result.device_seconds);
   for (size_t i = 0; i < planned_.size(); ++i) {
     planned_[i].request->CommitRow(planned_[i].row, plan_.rows[i], std::move(result.rows[i]), now);
   }
@@ -423,12 +422,11 @@ void Scheduler::Commit(StepResult result, TimePoint now) {
   Settle(now);
 }
 
-void Scheduler::LearnCost(TimePoint now) {
+void Scheduler::LearnCost(double seconds) {
   size_t decode_rows = 0;
   for (const RowRef& row : planned_) decode_rows += row.row == ActiveRequest::kPromptRow ? 0 : 1;
   const size_t prompt_tokens = plan_.tokens.size() - decode_rows;
-  cost_.Observe(decode_rows, prompt_tokens,
-                std::chrono::duration<double>(now - planned_at_).count());
+  cost_.Observe(decode_rows, prompt_tokens, seconds);
 }
 
 void Scheduler::Settle(TimePoint now) {

@@ -3,7 +3,7 @@
 // Which requests hold slots, what runs in each step, and what becomes of its results.
 //
 //   front threads                      engine thread (engine_loop.h)
-//   Submit, Cancel  →  inbox  →  Plan(now) → Engine::Step → Commit(result, now)  →  outboxes
+//   Submit, Cancel  →  inbox  →  Plan(now) → the engine → Commit(result, now)  →  outboxes
 //
 // Plan takes the inbox, ends what was cancelled or is late, gives slots to waiting requests in the
 // order of their arrival, and asks PlanStep (plan.h) which rows run. Commit moves the sessions,
@@ -16,7 +16,7 @@
 // that needs nothing new passes it. If nothing runs and nothing can be dropped, the first waiting
 // request is refused: nothing else would ever let it in.
 //
-// It reads no clock, starts no thread and calls no Step: all of it can be driven by a test.
+// It reads no clock, starts no thread and runs no step: all of it can be driven by a test.
 #ifndef RIVULET_SERVER_SCHEDULER_SCHEDULER_H_
 #define RIVULET_SERVER_SCHEDULER_SCHEDULER_H_
 
@@ -155,7 +155,7 @@ class Scheduler {
   void FillPlan(const std::vector<PlannedRow>& chosen);
   void EndExpired(const std::vector<size_t>& expired, TimePoint now);
   // What the planned step took goes into cost_.
-  void LearnCost(TimePoint now);
+  void LearnCost(double seconds);
   // Drops ended requests, tells the dispatcher, shows the gauges.
   void Settle(TimePoint now);
   void ShowGauges();
@@ -186,7 +186,6 @@ class Scheduler {
   uint64_t ended_ = 0;  // since the last Settle
   uint64_t turn_ = 0;   // numbers admissions and what rows run, for RowView::last_turn
   StepCost cost_;
-  TimePoint planned_at_;
   std::vector<RowRef> rows_;     // candidates of this plan
   std::vector<RowView> views_;   // of rows_
   std::vector<RowRef> planned_;  // rows of plan_

@@ -94,7 +94,9 @@ class House {
     const bool runs = !plan.empty();
     if (runs) {
       StepResult result = engine_->Step(plan);
-      now_ += microseconds(1 + random_() % 3000);
+      const microseconds cost(1 + random_() % 3000);
+      result.device_seconds = std::chrono::duration<double>(cost).count();
+      now_ += cost;
       scheduler_->Commit(std::move(result), now_);
     }
     for (Client& client : clients_) client.Read();

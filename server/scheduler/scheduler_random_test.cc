@@ -426,7 +426,9 @@ class RandomSchedule {
     CheckSlots();
     if (plan.empty()) return CheckNobodyHangs();
     StepResult result = engine_.Step(plan);
-    now_ += Cost(plan);
+    const Clock::duration cost = Cost(plan);
+    result.device_seconds = std::chrono::duration<double>(cost).count();
+    now_ += cost;
     scheduler_->Commit(std::move(result), now_);
     queued_ = scheduler_->waiting() + scheduler_->in_prompt();
     FollowSessions(/*planned=*/false);
