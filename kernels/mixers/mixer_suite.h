@@ -9,7 +9,7 @@
 // definition, quadratic in the number of tokens) or a whole Mixer (LayerSubject below). Both are a
 // function from input rows and slots to output rows.
 //
-// Numbers come from a counter-based generator that a vectors/make_vectors.py repeats in ten lines
+// Numbers come from a counter-based generator that tests/parity/make_vectors.py repeats in ten lines
 // of NumPy, so that a vectors file holds outputs only. Random checks take and print TestSeed().
 //
 // For tests and benchmarks only: fails through googletest and CHECK.

@@ -1,7 +1,8 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Logits of a small model in float64, each mixer written as its definition: a sum over pairs of tokens, never a recurrence.
+"""Each mixer and each model in float64, written as its definition: a sum over pairs of tokens, never a recurrence.
 
-Slow on purpose and independent of the C++ code: it shares no formula with kernels/ but the published ones.
+Slow on purpose and independent of the C++ code: both follow the published formulas and share nothing else. make_fixtures.py
+takes whole models from here (logits), make_vectors.py single layers (LAYERS) and their cores (the functions above each layer).
     W    {tensor name: float64 array}, names below the layer          c    config.json with the layer's own keys merged over it
     x    [T, hidden], a layer's normed input                          q, k [T, H, D], v [T, H, E]
 """
@@ -64,7 +65,7 @@ def project(W, c, x, name, count):
 
 
 def rotate(x, theta):
-    """x [T, H, D] at positions 0, 1, ...: pairs (i, i + D/2)."""
+    """x [T, H, D] at positions 0, 1, ...; pairs (i, i + D/2)."""
     half = x.shape[-1] // 2
     angle = np.arange(len(x))[:, None, None] * theta ** (-np.arange(half) / half)
     a, b = x[..., :half], x[..., half:]
@@ -76,7 +77,7 @@ def causal(T):
 
 
 def norm_and_gate(W, c, o, x, norm, gated):
-    o = rms_norm(o, W[norm + ".weight"], c["norm_eps"])
+    o = rms_norm(o, W.get(norm + ".weight", 1.0), c["norm_eps"])
     return o * silu(heads(linear(W, "g_proj", x), o.shape[1])) if gated else o
 
 
@@ -131,6 +132,20 @@ def paper_third_order_numerator(q, k, v, g):
     return o
 
 
+def hla(c, q, k, v, g):
+    """q, k scaled, v with as many heads, decays g [H]; c chooses the form."""
+    v = np.concatenate([v, np.ones(v.shape[:2] + (1,))], -1)  # the last column becomes the denominator
+    form = c.get("hla_form", "masked")
+    if c.get("hla_variant") == "third":
+        one_head = paper_third_order_numerator if form == "paper" else third_order_numerator
+    elif c.get("hla_variant") == "asymmetric":
+        one_head = ahla_numerator
+    else:
+        one_head = lambda q, k, v, g: hla_numerator(q, k, v, g, form, c.get("ridge_lambda", 0.0))
+    o = np.stack([one_head(q[:, h], k[:, h], v[:, h], g[h]) for h in range(q.shape[1])], 1)
+    return o[..., :-1] / (o[..., -1:] + c.get("denom_eps", 1e-6)) if c.get("normalize") else o[..., :-1]
+
+
 def layer_hla(W, c, x):
     H, Hk = c["num_heads"], c.get("num_kv_heads") or c["num_heads"]
     q, k, v = [project(W, c, x, name, n) for name, n in (("q", H), ("k", Hk), ("v", Hk))]
@@ -143,51 +158,55 @@ def layer_hla(W, c, x):
     scale = c.get("qk_scale") or q.shape[-1] ** -0.5
     q, k, v = q * scale, repeat_heads(k * scale, H), repeat_heads(v, H)
     g = sigmoid(W["decay_logit"]) if c.get("use_decay") else np.ones(H)
-    v = np.concatenate([v, np.ones(v.shape[:2] + (1,))], -1)  # the last column becomes the denominator
-    if c.get("hla_variant") == "third":
-        numerator = paper_third_order_numerator if c.get("hla_form") == "paper" else third_order_numerator
-        o = np.stack([numerator(q[:, h], k[:, h], v[:, h], g[h]) for h in range(H)], 1)
-    elif c.get("hla_variant") == "asymmetric":
-        o = np.stack([ahla_numerator(q[:, h], k[:, h], v[:, h], g[h]) for h in range(H)], 1)
-    else:
-        o = np.stack([hla_numerator(q[:, h], k[:, h], v[:, h], g[h], c.get("hla_form", "masked"),
-                                    c.get("ridge_lambda", 0.0)) for h in range(H)], 1)
-    o = o[..., :-1] / (o[..., -1:] + c.get("denom_eps", 1e-6)) if c.get("normalize") else o[..., :-1]
+    o = hla(c, q, k, v, g)
     o = norm_and_gate(W, c, o, x, "o_norm", c.get("use_output_gate", True))
     return linear(W, "o_proj", o.reshape(len(x), -1))
 
 
 # ---------------------------------------------------------------- GLA (fla gla)
-def layer_gla(W, c, x):
-    H, Hk = c["num_heads"], c.get("num_kv_heads") or c["num_heads"]
-    q, k, v = [project(W, c, x, name, n) for name, n in (("q", H), ("k", Hk), ("v", Hk))]
-    gate = -softplus(-heads(linear(W, "gk_proj.1", linear(W, "gk_proj.0", x)), Hk)) / 16
-    if c.get("clamp_min") is not None:
-        gate = np.maximum(gate, c["clamp_min"])
-    k, v, gate = [repeat_heads(y, H) for y in (k, v, gate)]
+def gla(q, k, v, gate):
+    """q scaled; gate [T, H, D], log decays."""
     decay = np.cumsum(gate, 0)
     pairs = np.exp(np.minimum(decay[:, None] - decay[None], 0))  # [t, s, H, D], used for s ≤ t
-    a = np.einsum("thd,shd,tshd->hts", q, k, pairs) * causal(len(x)) * q.shape[-1] ** -0.5
-    o = np.einsum("hts,she->the", a, v)
+    return np.einsum("hts,she->the", np.einsum("thd,shd,tshd->hts", q, k, pairs) * causal(len(q)), v)
+
+
+FEATURES = {None: lambda y: y, "relu": lambda y: np.maximum(y, 0), "silu": silu}
+
+
+def fla_output(W, c, o, x):
+    """The end of fla's gla and retnet: the norm is fused with the gate or has a name of its own."""
     gated = c.get("use_output_gate", True)
     fused = gated and c.get("fuse_norm", True)
     o = norm_and_gate(W, c, o, x, "g_norm_swish_gate" if fused else "g_norm", gated)
     return linear(W, "o_proj", o.reshape(len(x), -1))
 
 
+def layer_gla(W, c, x):
+    H, Hk = c["num_heads"], c.get("num_kv_heads") or c["num_heads"]
+    q, k, v = [project(W, c, x, name, n) for name, n in (("q", H), ("k", Hk), ("v", Hk))]
+    f = FEATURES[c.get("feature_map")]
+    gate = -softplus(-heads(linear(W, "gk_proj.1", linear(W, "gk_proj.0", x)), Hk)) / c.get("gate_logit_normalizer", 16)
+    if c.get("clamp_min") is not None:
+        gate = np.maximum(gate, c["clamp_min"])
+    k, v, gate = [repeat_heads(y, H) for y in (f(k), v, gate)]
+    return fla_output(W, c, gla(f(q) * q.shape[-1] ** -0.5, k, v, gate), x)
+
+
 # ---------------------------------------------------------------- RetNet (fla retnet)
+def retention(q, k, v):
+    """q scaled; q, k rotated."""
+    t = np.arange(len(q))
+    decay = (1 - 2.0 ** (-5 - np.arange(q.shape[1])))[:, None, None] ** np.maximum(t[:, None] - t, 0)  # [H, t, s]
+    return np.einsum("hts,she->the", np.einsum("thd,shd->hts", q, k) * decay * causal(len(q)), v)
+
+
 def layer_retnet(W, c, x):
     H, Hk = c["num_heads"], c.get("num_kv_heads") or c["num_heads"]
     q, k, v = [project(W, c, x, name, n) for name, n in (("q", H), ("k", Hk), ("v", Hk))]
-    f = {None: lambda y: y, "relu": lambda y: np.maximum(y, 0), "silu": silu}[c.get("feature_map")]
+    f = FEATURES[c.get("feature_map")]
     q, k, v = rotate(f(q), 1e4), repeat_heads(rotate(f(k), 1e4), H), repeat_heads(v, H)
-    t = np.arange(len(x))
-    decay = (1 - 2.0 ** (-5 - np.arange(H)))[:, None, None] ** np.maximum(t[:, None] - t, 0)  # [H, t, s]
-    a = np.einsum("thd,shd->hts", q, k) * decay * causal(len(x)) * q.shape[-1] ** -0.5
-    gated = c.get("use_output_gate", True)
-    fused = gated and c.get("fuse_norm", True)
-    o = norm_and_gate(W, c, np.einsum("hts,she->the", a, v), x, "g_norm_swish_gate" if fused else "g_norm", gated)
-    return linear(W, "o_proj", o.reshape(len(x), -1))
+    return fla_output(W, c, retention(q * q.shape[-1] ** -0.5, k, v), x)
 
 
 # ---------------------------------------------------------------- linear attention (fla linear_attn)
@@ -204,6 +223,9 @@ def feature_map(W, c, which, x):
         return linear(W, name + ".layer1", x) * linear(W, name + ".layer2", x)
     if kind == "t2r":
         return np.maximum(linear(W, name + ".layer", x), 0)
+    if kind == "dpfp":
+        y = np.maximum(np.concatenate([x, -x], -1), 0)
+        return np.concatenate([y * np.roll(y, j, -1) for j in range(1, 5)], -1)
     if kind in ("random_relu", "random_exp"):
         x = x * c.get("feature_map_input_scale", x.shape[-1] ** -0.25)
         y = linear(W, name + ".projection", x)
@@ -216,18 +238,22 @@ def feature_map(W, c, which, x):
     return y / y.sum(-1, keepdims=True)
 
 
+def linear_attention(q, k, v, normalised):
+    """q, k are features, q scaled."""
+    a = np.einsum("thd,shd->hts", q, k) * causal(len(q))
+    if normalised:
+        a = a / (a.sum(-1, keepdims=True) + 1e-10)
+    return np.einsum("hts,she->the", a, v)
+
+
 def layer_linear_attn(W, c, x):
     H, Hk = c["num_heads"], c.get("num_kv_heads") or c["num_heads"]
     q, k, v = [heads(linear(W, name + "_proj", x), n) for name, n in (("q", H), ("k", Hk), ("v", Hk))]
     q, k = feature_map(W, c, "q", q), feature_map(W, c, "k", k)
     q = q / (q.sum(-1, keepdims=True) + 1e-4) if c.get("norm_q") else q
     k = k / (k.sum(-1, keepdims=True) + 1e-4) if c.get("norm_k") else k
-    q, k, v = q * q.shape[-1] ** -0.5, repeat_heads(k, H), repeat_heads(v, H)
-    a = np.einsum("thd,shd->hts", q, k) * causal(len(x))
-    if c.get("norm_feature_map"):
-        a = a / (a.sum(-1, keepdims=True) + 1e-10)
-    o = rms_norm(np.einsum("hts,she->the", a, v), W["norm.weight"], c["norm_eps"])
-    return linear(W, "o_proj", o.reshape(len(x), -1))
+    o = linear_attention(q * q.shape[-1] ** -0.5, repeat_heads(k, H), repeat_heads(v, H), c.get("norm_feature_map"))
+    return linear(W, "o_proj", norm_and_gate(W, c, o, x, "norm", False).reshape(len(x), -1))
 
 
 # ---------------------------------------------------------------- ANNA (arXiv 2509.09001, hash tables)
@@ -241,23 +267,30 @@ def hash_buckets(c, P, x):
     return (index + D * negative) @ ((2 * D) ** np.arange(P.shape[2]))
 
 
+def hash_attention(q, k, v, include_self):
+    """Buckets q, k [T, H, tables]: each value's weight is the number of tables in which its key collides with the query."""
+    seen = causal(len(q)) - (0 if include_self else np.eye(len(q)))
+    collisions = (q[:, None] == k[None]).sum(-1) * seen[:, :, None]  # [t, s, H]
+    return np.einsum("tsh,she->the", collisions, v) / np.maximum(collisions.sum(1)[..., None], 1)
+
+
 def layer_anna(W, c, x):
     q, k, v = [heads(linear(W, name + "_proj", x), c["num_heads"]) for name in "qkv"]
     q, k = [hash_buckets(c, W["hash_proj"], l2_norm(y)) for y in (q, k)]
-    seen = causal(len(x)) if c.get("anna_include_self", True) else causal(len(x)) - np.eye(len(x))
-    collisions = (q[:, None] == k[None]).sum(-1) * seen[:, :, None]  # [t, s, H]
-    count = collisions.sum(1)[..., None]
-    o = np.einsum("tsh,she->the", collisions, v) / np.maximum(count, 1)
+    o = hash_attention(q, k, v, c.get("anna_include_self", True))
     return linear(W, "o_proj", norm_and_gate(W, c, o, x, "o_norm", False).reshape(len(x), -1))
 
 
 # ---------------------------------------------------------------- DeltaNet and Gated DeltaNet (fla delta_net, gated_deltanet); with L log-linear
-def level_weights(L, logits):
-    """[T, H, T]: softplus(L ∘ logits) of token t at level bit_length(t xor s), the last one for all beyond. logits [T, H * Lv]."""
-    T, (H, levels) = len(logits), L.shape
-    weights = softplus(L * logits.reshape(T, H, levels))
+def level_weights(weights):
+    """[T, H, T]: weights [T, H, levels] of token t at level bit_length(t xor s), the last one for all beyond."""
+    T, _, levels = weights.shape
     level = [[min((t ^ s).bit_length(), levels - 1) for s in range(T)] for t in range(T)]
     return np.stack([weights[t][:, level[t]] for t in range(T)])
+
+
+def log_linear_weights(W, logits):
+    return level_weights(softplus(W["L"] * heads(logits, len(W["L"]))))
 
 
 def delta_rule(q, k, v, beta, g, weights=None):
@@ -292,19 +325,53 @@ def layer_delta_net(W, c, x):
     return linear(W, "o_proj", o.reshape(len(x), -1))
 
 
+def fla_projections(c, W):
+    """Qwen3-Next's tensors under fla's names. Its fused projections lie key head by key head: q, k, v, z and b, a of each."""
+    H, Hv, D, E = c["num_heads"], c["num_v_heads"], c["head_dim"], c["value_head_dim"]
+    r = Hv // H
+    split = lambda name, sizes: [y.reshape(-1, y.shape[-1]) for y in np.split(
+        W[name + ".weight"].reshape(H, sum(sizes), -1), np.cumsum(sizes)[:-1], 1)]
+    named = dict(zip(("q_proj", "k_proj", "v_proj", "g_proj"), split("in_proj_qkvz", [D, D, r * E, r * E])))
+    named.update(zip(("b_proj", "a_proj"), split("in_proj_ba", [r, r])))
+    named.update(zip(("q_conv1d", "k_conv1d", "v_conv1d"), np.split(W["conv1d.weight"], [H * D, 2 * H * D])))
+    return {**{name + ".weight": y for name, y in named.items()}, "A_log": W["A_log"], "dt_bias": W["dt_bias"],
+            "o_norm.weight": W["norm.weight"], "o_proj.weight": W["out_proj.weight"]}
+
+
 def layer_gated_deltanet(W, c, x):
+    W = fla_projections(c, W) if "in_proj_qkvz.weight" in W else W
     H, Hv = c["num_heads"], c.get("num_v_heads") or c["num_heads"]
     q, k, v = delta_inputs(W, c, x, silu, H, Hv)
     scale = 1.0 if "L" in W else q.shape[-1] ** -0.5  # the log-linear form has none
     q, k = repeat_heads(l2_norm(q) * scale, Hv), repeat_heads(l2_norm(k), Hv)
     beta = sigmoid(linear(W, "b_proj", x)) * (2 if c.get("allow_neg_eigval") else 1)
     g = -np.exp(W["A_log"]) * softplus(linear(W, "a_proj", x) + W["dt_bias"])
-    weights = level_weights(W["L"], linear(W, "l_proj", x)) if "L" in W else None
+    weights = log_linear_weights(W, linear(W, "l_proj", x)) if "L" in W else None
     o = norm_and_gate(W, c, delta_rule(q, k, v, beta, g, weights), x, "o_norm", c.get("use_gate", True))
     return linear(W, "o_proj", o.reshape(len(x), -1))
 
 
 # ---------------------------------------------------------------- Mamba-2 (SSD); with L log-linear
+def ssd(u, b, query, delta, A, D, weights=None):
+    """u [T, H, P], b and query [T, H, N], delta [T, H], A [H], D [H, 1 or P], level weights [T, H, T] or none."""
+    elapsed = np.cumsum(A * delta, 0)
+    pairs = np.exp(np.minimum(elapsed[:, None] - elapsed[None], 0))  # [t, s, H], used for s ≤ t
+    a = np.einsum("thn,shn,tsh->hts", query, b, pairs) * causal(len(u))
+    if weights is not None:
+        a = a * weights.swapaxes(0, 1)
+    return np.einsum("hts,shp->thp", a, u * delta[..., None]) + D * u
+
+
+def gate_and_norm(W, c, y, z, groups):
+    """fla's spellings: no norm at all, or one before the gate."""
+    if not c.get("rmsnorm", True):
+        return y * silu(z)
+    first = c.get("norm_before_gate")
+    y = (y if first else y * silu(z)).reshape(len(y), groups, -1)
+    y = rms_norm(y, W["norm.weight"].reshape(groups, -1), c["norm_eps"]).reshape(z.shape)
+    return y * silu(z) if first else y
+
+
 def layer_mamba2(W, c, x):
     H, P, N, G = c["num_heads"], c["head_dim"], c["state_size"], c.get("n_groups", 1)
     inner = H * P
@@ -312,38 +379,36 @@ def layer_mamba2(W, c, x):
     u, b, query = np.split(short_convolution(W, "conv1d", xbc), [inner, inner + G * N], -1)
     low, high = [float(y["__float__"]) if isinstance(y, dict) else y
                  for y in c.get("time_step_limit") or c.get("dt_limit") or (0.0, np.inf)]
-    dt = np.clip(softplus(dt + W["dt_bias"]), low, high)
-    decay = np.cumsum(-np.exp(W["A_log"]) * dt, 0)
+    delta = np.clip(softplus(dt + W["dt_bias"]), low, high)
     b, query = repeat_heads(heads(b, G), H), repeat_heads(heads(query, G), H)
-    pairs = np.exp(np.minimum(decay[:, None] - decay[None], 0))  # [t, s, H]
-    a = np.einsum("thn,shn,tsh->hts", query, b, pairs) * causal(len(x))
-    if "L" in W:
-        a = a * level_weights(W["L"], dl).swapaxes(0, 1)
     skip = W["D"].reshape(H, -1)  # [H, 1] or, with D_has_hdim, [H, P]
-    y = np.einsum("hts,shp->thp", a, heads(u, H) * dt[..., None]) + skip * heads(u, H)
-    y = y.reshape(len(x), inner) * silu(z)
+    y = ssd(heads(u, H), b, query, delta, -np.exp(W["A_log"]), skip, log_linear_weights(W, dl) if "L" in W else None)
     groups = 1 if c.get("full_norm") else G  # full_norm: a fixture's own key, for --mamba2-norm full
-    y = rms_norm(y.reshape(len(x), groups, -1), W["norm.weight"].reshape(groups, -1), c["norm_eps"])
-    return linear(W, "out_proj", y.reshape(len(x), inner))
+    return linear(W, "out_proj", gate_and_norm(W, c, y.reshape(len(x), inner), z, groups))
 
 
 # ---------------------------------------------------------------- Mamba (S6); falcon_mamba has RMS norms inside
+def selective_scan(u, dt, z, b, query, A, D):
+    """u, dt, z [T, I], b and query [T, N], A [I, N], D [I]; softplus of dt, gate z."""
+    delta = softplus(dt)
+    elapsed = np.cumsum(delta, 0)
+    pairs = np.maximum(elapsed[:, None] - elapsed[None], 0)  # [t, s, I], used for s ≤ t
+    y = D * u
+    for n in range(A.shape[1]):
+        decay = np.exp(pairs * A[:, n]) * causal(len(u))[:, :, None]
+        y = y + query[:, n:n + 1] * np.einsum("tsi,s,si->ti", decay, b[:, n], delta * u)
+    return y * silu(z)
+
+
 def layer_mamba(W, c, x):
-    N, R = c.get("state_size", 16), c["time_step_rank"]
+    N, R = W["A_log"].shape[1], W["dt_proj.weight"].shape[1]
     u, z = np.split(linear(W, "in_proj", x), 2, -1)
     u = short_convolution(W, "conv1d", u)
     parts = np.split(linear(W, "x_proj", u), [R, R + N], -1)
     if c["model_type"] == "falcon_mamba":
         parts = [rms_norm(y, 1.0, c.get("mixer_rms_eps", 1e-6)) for y in parts]
     delta, b, query = parts
-    delta = softplus(linear(W, "dt_proj", delta))
-    elapsed = np.cumsum(delta, 0)  # [T, I]
-    pairs = np.maximum(elapsed[:, None] - elapsed[None], 0)  # [t, s, I], used for s ≤ t
-    y = W["D"] * u
-    for n in range(N):
-        decay = np.exp(pairs * -np.exp(W["A_log"][:, n])) * causal(len(x))[:, :, None]
-        y = y + query[:, n:n + 1] * np.einsum("tsi,s,si->ti", decay, b[:, n], delta * u)
-    return linear(W, "out_proj", y * silu(z))
+    return linear(W, "out_proj", selective_scan(u, linear(W, "dt_proj", delta), z, b, query, -np.exp(W["A_log"]), W["D"]))
 
 
 # ---------------------------------------------------------------- H3, and the attention of its models
@@ -379,14 +444,25 @@ def diagonal_kernel(W, c, T):
     return kernel
 
 
+def h3(q, k, v, shift, diagonal, head_dim):
+    """q, k, v [T, D] in channels h·head_dim + i; kernels shift [T, D], diagonal [T, Hs] → [T, head_dim, Hs]."""
+    rows = lambda y: y.reshape(len(y), -1, head_dim).swapaxes(1, 2)
+    u = np.einsum("tih,tjh->tijh", rows(convolve(shift, k)), rows(v))
+    return np.einsum("tih,tijh->tjh", rows(q), convolve(diagonal[:, None, None], u))
+
+
 def layer_h3(W, c, x):
-    T, hd = len(x), c["head_dim"]
     q, k, v = [linear(W, name + "_proj", x) for name in "qkv"]
-    rows = lambda y: y.reshape(T, -1, hd).swapaxes(1, 2)  # channel h·hd + i → [T, hd, Hs]
-    u = np.einsum("tih,tjh->tijh", rows(convolve(shift_kernel(W, T), k)), rows(v))
-    y = convolve(diagonal_kernel(W, c, T)[:, None, None], u)
-    o = np.einsum("tih,tijh->tjh", rows(q), y)
-    return linear(W, "output_linear", o.reshape(T, -1))  # channel j·Hs + h
+    o = h3(q, k, v, shift_kernel(W, len(x)), diagonal_kernel(W, c, len(x)), c.get("head_dim", 1))
+    return linear(W, "output_linear", o.reshape(len(x), -1))  # channel j·Hs + h
+
+
+def softmax_attention(q, k, v, window=None):
+    """q scaled."""
+    T = len(q)
+    a = np.einsum("thd,shd->hts", q, k)
+    a = np.exp(a - a.max(-1, keepdims=True)) * causal(T) * np.triu(np.ones((T, T)), 1 - (window or T))
+    return np.einsum("hts,shd->thd", a / a.sum(-1, keepdims=True), v)
 
 
 def layer_h3_attention(W, c, x):
@@ -394,9 +470,7 @@ def layer_h3_attention(W, c, x):
     width = c.get("rotary_dim", 0)
     if width:
         q, k = [np.concatenate([rotate(y[..., :width], 10000.0), y[..., width:]], -1) for y in (q, k)]
-    a = np.einsum("thd,shd->hts", q, k) / np.sqrt(q.shape[-1])
-    a = np.exp(a - a.max(-1, keepdims=True)) * causal(len(x))
-    o = np.einsum("hts,shd->thd", a / a.sum(-1, keepdims=True), v)
+    o = softmax_attention(q * q.shape[-1] ** -0.5, k, v)
     return linear(W, "o_proj", o.reshape(len(x), -1))
 
 
@@ -416,15 +490,13 @@ def qk_norm(W, c, name, x):
 
 
 def layer_softmax_attention(W, c, x):
-    H, Hk, T = c["num_heads"], c.get("num_kv_heads") or c["num_heads"], len(x)
+    H, Hk = c["num_heads"], c.get("num_kv_heads") or c["num_heads"]
     q, k, v = [heads(linear(W, name + "_proj", x), n) for name, n in (("q", H), ("k", Hk), ("v", Hk))]
     q, gate = np.split(q, 2, -1) if c.get("output_gate") else (q, None)
     q, k = [positions(c, qk_norm(W, c, name + "_norm", y)) for name, y in (("q", q), ("k", k))]
-    a = np.einsum("thd,shd->hts", q, repeat_heads(k, H)) * (c.get("softmax_scale") or q.shape[-1] ** -0.5)
-    window = np.triu(np.ones((T, T)), 1 - (c.get("window_size") or T))
-    a = np.exp(a - a.max(-1, keepdims=True)) * causal(T) * window
-    o = np.einsum("hts,shd->thd", a / a.sum(-1, keepdims=True), repeat_heads(v, H))
-    return linear(W, "o_proj", (o if gate is None else o * sigmoid(gate)).reshape(T, -1))
+    scale = c.get("softmax_scale") or q.shape[-1] ** -0.5
+    o = softmax_attention(q * scale, repeat_heads(k, H), repeat_heads(v, H), c.get("window_size"))
+    return linear(W, "o_proj", (o if gate is None else o * sigmoid(gate)).reshape(len(x), -1))
 
 
 LAYERS = {"softmax_attention": layer_softmax_attention, "transformer": layer_softmax_attention, "delta_net": layer_delta_net, "gated_deltanet": layer_gated_deltanet,
