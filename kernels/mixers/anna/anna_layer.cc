@@ -1,7 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "kernels/base/status.h"
@@ -9,7 +7,7 @@
 #include "kernels/mixers/anna/anna_config.h"
 #include "kernels/mixers/anna/anna_hash.h"
 #include "kernels/mixers/anna/anna_recurrence.h"
-#include "kernels/ops/norm/norm.h"
+#include "kernels/mixers/layer_stages.h"
 
 namespace rivulet {
 namespace {
@@ -21,68 +19,63 @@ AnnaHash TakeHash(const AnnaHashShape& shape, ParameterSource& parameters) {
   return AnnaHash(shape, parameters.TakeVector("hash_proj", extents).data());
 }
 
+// The columns of the one projection of x.
+enum Part : size_t { kQuery, kKey, kValue };
+
 class AnnaLayer : public Mixer {
  public:
   AnnaLayer(const AnnaConfig& config, const MixerSource& source)
       : config_(config),
-        qkv_(source.parameters.TakeLinear({{"q_proj.weight", key_columns(), ""},
-                                           {"k_proj.weight", key_columns(), ""},
-                                           {"v_proj.weight", value_columns(), ""}},
-                                          source.hidden)),
+        projection_({{"q_proj", key_columns()},
+                     {"k_proj", key_columns()},
+                     {"v_proj", config.shape.heads * config.shape.head.value_dim}},
+                    source.hidden, source.parameters),
         hash_(TakeHash(config.hash, source.parameters)),
         recurrence_(config.shape, layout_),
-        norm_(source.parameters.TakeVector("o_norm.weight", {config.shape.head.value_dim})),
-        output_(
-            source.parameters.TakeLinear({{"o_proj.weight", source.hidden, ""}}, value_columns())) {
-    if (config.unused_conv_size == 0) return;
-    for (const auto& [name, channels] :
-         {std::pair("q", key_columns()), std::pair("k", key_columns()),
-          std::pair("v", value_columns())}) {
-      source.parameters.Ignore(std::string(name) + "_conv1d.weight",
-                               {channels, 1, config.unused_conv_size});
-    }
+        output_({.heads = config.shape.heads,
+                 .width = config.shape.head.value_dim,
+                 .norm_eps = config.norm_eps},
+                source) {
+    if (config.unused_conv_size != 0) IgnoreConvolutions(source.parameters);
   }
 
   const StateLayout& state_layout() const override { return layout_; }
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
-    const BucketShape& head = config_.shape.head;
-    Workspace& workspace = *step.workspace;
-    const FloatMatrix projected = workspace.Take(x.rows, qkv_.outputs());
-    qkv_.Apply(x, projected, *step.pool);
-
-    const FloatMatrix o = workspace.Take(x.rows, config_.shape.heads * head.padded_value());
+    const Projected projected = projection_.Apply(step, x);
+    const FloatMatrix o =
+        step.workspace->Take(x.rows, config_.shape.heads * config_.shape.head.padded_value());
     recurrence_.Run(step.segments, step.state, Inputs(step, projected), o, *step.pool);
-
-    const FloatMatrix normed = workspace.Take(x.rows, value_columns());
-    HeadNormGate(o, config_.shape.heads, head.value_dim, head.padded_value(), norm_.data(),
-                 config_.norm_eps, {}, normed, *step.pool);
-    output_.Apply(normed, y, *step.pool);
+    output_.Apply(step, o, {}, y);
     return absl::OkStatus();
   }
 
  private:
   // The definition divides q and k by their lengths first. Signs of projections, and which of them
-  // is the largest, do not depend on lengths, so that would change no hash.
-  AnnaInput Inputs(const MixerStep& step, FloatMatrix projected) const {
-    const size_t keys = key_columns(), tables = config_.shape.heads * config_.hash.tables;
-    const FloatMatrix q_buckets = step.workspace->Take(projected.rows, tables);
-    const FloatMatrix k_buckets = step.workspace->Take(projected.rows, tables);
-    hash_.Apply(projected.Columns(0, keys), projected.Columns(keys, keys), q_buckets, k_buckets,
-                *step.pool);
-    return {q_buckets, k_buckets, projected.Columns(2 * keys, value_columns())};
+  // is the largest, do not depend on lengths, so that would not change a hash.
+  AnnaInput Inputs(const MixerStep& step, const Projected& projected) const {
+    const size_t rows = projected[kQuery].rows, tables = config_.shape.heads * config_.hash.tables;
+    const FloatMatrix q_buckets = step.workspace->Take(rows, tables);
+    const FloatMatrix k_buckets = step.workspace->Take(rows, tables);
+    hash_.Apply(projected[kQuery], projected[kKey], q_buckets, k_buckets, *step.pool);
+    return {q_buckets, k_buckets, projected[kValue]};
+  }
+
+  void IgnoreConvolutions(ParameterSource& parameters) const {
+    constexpr const char* kNames[] = {"q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight"};
+    for (const Part part : {kQuery, kKey, kValue}) {
+      parameters.Ignore(kNames[part], {projection_.columns(part), 1, config_.unused_conv_size});
+    }
   }
 
   size_t key_columns() const { return config_.hash.heads * config_.hash.key_dim; }
-  size_t value_columns() const { return config_.shape.heads * config_.shape.head.value_dim; }
 
   AnnaConfig config_;
-  Linear qkv_;
-  AnnaHash hash_;
   StateLayout layout_;
+  Projection projection_;
+  AnnaHash hash_;
   AnnaRecurrence recurrence_;
-  AlignedBuffer<float> norm_;  // [e]
-  Linear output_;
+  HeadOutput output_;
 };
 
 }  // namespace

@@ -13,141 +13,109 @@
 
 #include "kernels/base/status.h"
 #include "kernels/mixers/ahla/ahla_recurrence.h"
-#include "kernels/mixers/fla_convolution.h"
 #include "kernels/mixers/hla/hla.h"
 #include "kernels/mixers/hla/hla_config.h"
 #include "kernels/mixers/hla/hla_recurrence.h"
 #include "kernels/mixers/hla/third_order/paper_third_order_recurrence.h"
 #include "kernels/mixers/hla/third_order/third_order_recurrence.h"
-#include "kernels/ops/heads/heads.h"
-#include "kernels/ops/linear/linear.h"
+#include "kernels/mixers/layer_stages.h"
 #include "kernels/ops/norm/norm.h"
 #include "kernels/ops/rope/rope.h"
 
 namespace rivulet {
 namespace {
 
-class HlaMixer : public Mixer {
+// The columns of the one projection of x.
+enum Part : size_t { kQuery, kKey, kValue, kGate };
+
+std::vector<ProjectionPart> Parts(const HlaConfig& config) {
+  const HigherOrderShape& shape = config.shape;
+  return {{"q_proj", shape.heads * shape.key_dim},
+          {"k_proj", shape.kv_heads * shape.key_dim},
+          {"v_proj", shape.kv_heads * shape.value_dim},
+          {"g_proj", config.use_output_gate ? shape.heads * shape.value_dim : 0}};
+}
+
+std::unique_ptr<HigherOrderRecurrence> MakeRecurrence(const HlaConfig& config,
+                                                      ParameterSource& parameters,
+                                                      StateLayout& layout) {
+  const HigherOrderShape& shape = config.shape;
+  DecayTable decay;
+  if (config.use_decay) decay = DecayTable(parameters.TakeVector("decay_logit", {shape.heads}));
+  if (config.variant == HlaVariant::kAsymmetric) {
+    return std::make_unique<AhlaRecurrence>(shape, std::move(decay), layout);
+  }
+  if (config.variant == HlaVariant::kSymmetric) {
+    return std::make_unique<HlaRecurrence>(shape, config.form, config.ridge_lambda,
+                                           std::move(decay), layout);
+  }
+  if (config.form == HlaForm::kPaper) {
+    return std::make_unique<PaperThirdOrderRecurrence>(shape, std::move(decay), layout);
+  }
+  return std::make_unique<ThirdOrderRecurrence>(shape, std::move(decay), layout);
+}
+
+class HlaLayer : public Mixer {
  public:
-  HlaMixer(const HlaConfig& config, const MixerSource& source);
+  HlaLayer(const HlaConfig& config, const MixerSource& source)
+      : config_(config),
+        projection_(Parts(config), source.hidden, source.parameters),
+        convolution_(FlaConvolution(config.conv_size, false), projection_, source.parameters,
+                     layout_),
+        recurrence_(MakeRecurrence(config, source.parameters, layout_)),
+        output_({.heads = config.shape.heads,
+                 .width = config.shape.value_dim,
+                 .norm_eps = config.norm_eps},
+                source) {
+    if (config.rope.has_value()) rope_.emplace(*config.rope);
+  }
 
   const StateLayout& state_layout() const override { return layout_; }
-  absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
+
+  absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
+    const HigherOrderShape& shape = config_.shape;
+    const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
+    const FloatMatrix q = Activated(step, projected[kQuery], shape.heads);
+    const FloatMatrix k = Activated(step, projected[kKey], shape.kv_heads);
+    const FloatMatrix v = PaddedHeads(step, projected[kValue], shape.kv_heads);
+    if (rope_.has_value()) Rotate(step, *rope_, shape.padded_key(), q, k);
+    if (config_.qk_l2_norm) {
+      Normalise(step, q, shape.heads);
+      Normalise(step, k, shape.kv_heads);
+    }
+    const FloatMatrix o = step.workspace->Take(x.rows, shape.heads * shape.padded_value());
+    recurrence_->Run(step, {q, k, v}, o);
+    output_.Apply(step, o, projected[kGate], y);
+    return absl::OkStatus();
+  }
 
  private:
-  size_t q_columns() const { return config_.shape.heads * config_.shape.key_dim; }
-  size_t k_columns() const { return config_.shape.kv_heads * config_.shape.key_dim; }
-  size_t v_columns() const { return config_.shape.kv_heads * config_.shape.value_dim; }
-  size_t qkv_columns() const { return q_columns() + k_columns() + v_columns(); }
-  size_t o_columns() const { return config_.shape.heads * config_.shape.value_dim; }
+  // Padded heads of queries or keys. The scale is applied here unless a norm follows.
+  FloatMatrix Activated(const MixerStep& step, FloatMatrix x, size_t heads) const {
+    return PaddedHeads(step, x, heads, config_.qk_activation,
+                       config_.qk_l2_norm ? 1.0f : config_.qk_scale);
+  }
 
-  void TakeProjections(const MixerSource& source);
-  void TakeRecurrence(ParameterSource& parameters);
-
-  HigherOrderInput SplitHeads(const MixerStep& step, ConstFloatMatrix qkv) const;
-  ConstFloatMatrix PrepareKeys(const MixerStep& step, ConstFloatMatrix x, size_t heads,
-                               const RopeAngles& angles) const;
+  void Normalise(const MixerStep& step, FloatMatrix x, size_t heads) const {
+    L2NormHeads(x, heads, config_.shape.key_dim, config_.shape.padded_key(), config_.qk_scale,
+                *step.pool);
+  }
 
   HlaConfig config_;
   StateLayout layout_;
-  Linear input_;  // q | k | v | g
-  FlaConvolution convolution_;
+  Projection projection_;
+  PartConvolution convolution_;
   std::optional<Rope> rope_;
   std::unique_ptr<HigherOrderRecurrence> recurrence_;
-  AlignedBuffer<float> norm_;  // [E]
-  Linear output_;
+  HeadOutput output_;
 };
-
-HlaMixer::HlaMixer(const HlaConfig& config, const MixerSource& source) : config_(config) {
-  TakeProjections(source);
-  if (config_.conv_size != 0) {
-    convolution_ = FlaConvolution(
-        {.q = q_columns(), .k = k_columns(), .v = v_columns(), .window = config_.conv_size},
-        source.parameters, layout_);
-  }
-  if (config_.rope.has_value()) rope_.emplace(*config_.rope);
-  TakeRecurrence(source.parameters);
-  norm_ = source.parameters.TakeVector("o_norm.weight", {config_.shape.value_dim});
-}
-
-void HlaMixer::TakeProjections(const MixerSource& source) {
-  std::vector<LinearPart> parts = {{"q_proj.weight", q_columns(), ""},
-                                   {"k_proj.weight", k_columns(), ""},
-                                   {"v_proj.weight", v_columns(), ""}};
-  if (config_.use_output_gate) parts.push_back({"g_proj.weight", o_columns(), ""});
-  input_ = source.parameters.TakeLinear(parts, source.hidden);
-  output_ = source.parameters.TakeLinear({{"o_proj.weight", source.hidden, ""}}, o_columns());
-}
-
-void HlaMixer::TakeRecurrence(ParameterSource& parameters) {
-  const HigherOrderShape& shape = config_.shape;
-  DecayTable decay;
-  if (config_.use_decay) decay = DecayTable(parameters.TakeVector("decay_logit", {shape.heads}));
-  if (config_.variant == HlaVariant::kAsymmetric) {
-    recurrence_ = std::make_unique<AhlaRecurrence>(shape, std::move(decay), layout_);
-  } else if (config_.variant == HlaVariant::kSymmetric) {
-    recurrence_ = std::make_unique<HlaRecurrence>(shape, config_.form, config_.ridge_lambda,
-                                                  std::move(decay), layout_);
-  } else if (config_.form == HlaForm::kPaper) {
-    recurrence_ = std::make_unique<PaperThirdOrderRecurrence>(shape, std::move(decay), layout_);
-  } else {
-    recurrence_ = std::make_unique<ThirdOrderRecurrence>(shape, std::move(decay), layout_);
-  }
-}
-
-absl::Status HlaMixer::Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const {
-  Workspace& workspace = *step.workspace;
-  ThreadPool& pool = *step.pool;
-  const HigherOrderShape& shape = config_.shape;
-
-  const FloatMatrix projected = workspace.Take(x.rows, input_.outputs());
-  input_.Apply(x, projected, pool);
-  const ConstFloatMatrix qkv = convolution_.Apply(step, projected.Columns(0, qkv_columns()));
-  const FloatMatrix o = workspace.Take(x.rows, shape.heads * shape.padded_value());
-  recurrence_->Run(step, SplitHeads(step, qkv), o);
-
-  ConstFloatMatrix gate;
-  if (config_.use_output_gate) gate = projected.Columns(qkv_columns(), o_columns());
-  const FloatMatrix normed = workspace.Take(x.rows, o_columns());
-  HeadNormGate(o, shape.heads, shape.value_dim, shape.padded_value(), norm_.data(),
-               config_.norm_eps, gate, normed, pool);
-  output_.Apply(normed, y, pool);
-  return absl::OkStatus();
-}
-
-HigherOrderInput HlaMixer::SplitHeads(const MixerStep& step, ConstFloatMatrix qkv) const {
-  const HigherOrderShape& shape = config_.shape;
-  const FloatMatrix v = step.workspace->Take(qkv.rows, shape.kv_heads * shape.padded_value());
-  PadHeads(qkv.Columns(q_columns() + k_columns(), v_columns()), shape.kv_heads, shape.value_dim,
-           Activation::kIdentity, 1.0f, v, *step.pool);
-  RopeAngles angles;
-  if (rope_.has_value()) {
-    angles = rope_->Angles(step.segments, qkv.rows, *step.workspace, *step.pool);
-  }
-  return {PrepareKeys(step, qkv.Columns(0, q_columns()), shape.heads, angles),
-          PrepareKeys(step, qkv.Columns(q_columns(), k_columns()), shape.kv_heads, angles), v};
-}
-
-// Queries and keys alike: activation, then rotation, then l2 norm, then scale.
-ConstFloatMatrix HlaMixer::PrepareKeys(const MixerStep& step, ConstFloatMatrix x, size_t heads,
-                                       const RopeAngles& angles) const {
-  const HigherOrderShape& shape = config_.shape;
-  const FloatMatrix result = step.workspace->Take(x.rows, heads * shape.padded_key());
-  const float scale = config_.qk_l2_norm ? 1.0f : config_.qk_scale;
-  PadHeads(x, heads, shape.key_dim, config_.qk_activation, scale, result, *step.pool);
-  if (rope_.has_value()) ApplyRope(angles, result, heads, shape.padded_key(), *step.pool);
-  if (config_.qk_l2_norm) {
-    L2NormHeads(result, heads, shape.key_dim, shape.padded_key(), config_.qk_scale, *step.pool);
-  }
-  return result;
-}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeHla(const MixerSource& source) {
   RIVULET_ASSIGN_OR_RETURN(const HlaConfig config,
                            ParseHlaConfig(source.config, source.hidden, source.options));
-  return std::make_unique<HlaMixer>(config, source);
+  return std::make_unique<HlaLayer>(config, source);
 }
 
 }  // namespace rivulet

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/base/parallel.h"
 #include "kernels/base/status.h"
 #include "kernels/mixers/json_fields.h"
+#include "kernels/mixers/layer_stages.h"
 #include "kernels/ops/activation/activation.h"
 #include "kernels/recurrence/fenwick.h"
 
@@ -47,13 +47,10 @@ LevelWeights::LevelWeights(size_t heads, uint32_t levels, ParameterSource& param
     : scale_(parameters.TakeVector("L", {heads, levels})) {}
 
 ConstFloatMatrix LevelWeights::Apply(const MixerStep& step, ConstFloatMatrix dl) const {
-  const FloatMatrix lambda = step.workspace->Take(dl.rows, columns());
-  ParallelRows(*step.pool, dl.rows, columns(), [&](size_t t) {
-    float* row = lambda.row(t);
-    for (size_t i = 0; i < columns(); ++i) row[i] = scale_[i] * dl.row(t)[i];
-    Activate(Activation::kSoftplus, row, row, columns());
+  return MapRows(step, dl, columns(), [&](const float* logits, float* lambda) {
+    for (size_t i = 0; i < columns(); ++i) lambda[i] = scale_[i] * logits[i];
+    Activate(Activation::kSoftplus, lambda, lambda, columns());
   });
-  return lambda;
 }
 
 }  // namespace rivulet

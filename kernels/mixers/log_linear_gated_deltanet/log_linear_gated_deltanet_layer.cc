@@ -6,10 +6,10 @@
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_projection.h"
 #include "kernels/mixers/gated_deltanet/gated_deltanet_config.h"
 #include "kernels/mixers/json_fields.h"
+#include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/log_linear/level_weights.h"
 #include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet.h"
 #include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_recurrence.h"
-#include "kernels/ops/norm/norm.h"
 
 namespace rivulet {
 namespace {
@@ -38,10 +38,7 @@ class LogLinearGatedDeltaNetLayer : public Mixer {
         projection_(config, source, layout_),
         weights_(config.shape.value_heads, levels, source.parameters),
         recurrence_(config.shape, levels, layout_),
-        norm_eps_(config.norm_eps),
-        norm_(source.parameters.TakeVector("o_norm.weight", {config.shape.value_dim})),
-        output_(source.parameters.TakeLinear({{"o_proj.weight", source.hidden, ""}},
-                                             config.shape.value_heads * config.shape.value_dim)) {}
+        output_(DeltaRuleOutput(config), source) {}
 
   const StateLayout& state_layout() const override { return layout_; }
   uint64_t max_tokens() const override { return max_tokens_; }
@@ -52,10 +49,7 @@ class LogLinearGatedDeltaNetLayer : public Mixer {
     const ConstFloatMatrix weights = weights_.Apply(step, projected.levels);
     const FloatMatrix o = step.workspace->Take(x.rows, shape.value_heads * shape.padded_value());
     recurrence_.Run(step.segments, step.state, {projected.input, weights}, o, *step.pool);
-    const FloatMatrix normed = step.workspace->Take(x.rows, shape.value_heads * shape.value_dim);
-    HeadNormGate(o, shape.value_heads, shape.value_dim, shape.padded_value(), norm_.data(),
-                 norm_eps_, projected.gate, normed, *step.pool);
-    output_.Apply(normed, y, *step.pool);
+    output_.Apply(step, o, projected.gate, y);
     return absl::OkStatus();
   }
 
@@ -65,9 +59,7 @@ class LogLinearGatedDeltaNetLayer : public Mixer {
   DeltaRuleProjection projection_;
   LevelWeights weights_;
   LogLinearGatedDeltaNetRecurrence recurrence_;
-  float norm_eps_;
-  AlignedBuffer<float> norm_;  // [E]
-  Linear output_;
+  HeadOutput output_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_config.h"
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_projection.h"
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_recurrence.h"
+#include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/mixer.h"
 
 namespace rivulet {
@@ -25,9 +26,7 @@ class DeltaRuleLayer : public Mixer {
   StateLayout layout_;
   DeltaRuleProjection projection_;
   DeltaRuleRecurrence recurrence_;
-  float norm_eps_;
-  AlignedBuffer<float> norm_;  // [E]
-  Linear output_;
+  HeadOutput output_;
 };
 
 }  // namespace rivulet

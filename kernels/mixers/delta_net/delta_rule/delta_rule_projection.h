@@ -2,7 +2,7 @@
 //
 // From a layer's input to what the delta rule reads (docs/mixers.md#deltanet, #gated-deltanet):
 //
-//   q, k, v, b, a, z = x W;   q, k, v through the short convolution
+//   q, k, v, z, b, a = x W;   q, k, v through the short convolution
 //   q, k = D^{-1/2} norm(f(q)), norm(f(k))     v = silu(v)     (scale_queries)
 //   β = σ(b), doubled for negative eigenvalues     g = -e^{A_log} softplus(a + dt_bias)
 //
@@ -19,9 +19,8 @@
 #include "kernels/base/tensor_view.h"
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_config.h"
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_recurrence.h"
-#include "kernels/mixers/fla_convolution.h"
+#include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/mixer.h"
-#include "kernels/ops/linear/linear.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {
@@ -42,34 +41,23 @@ class DeltaRuleProjection {
   Result Apply(const MixerStep& step, ConstFloatMatrix x) const;
 
  private:
-  // The columns of the projection: q | k | v, b, a, z, l.
-  struct Parts {
-    ConstFloatMatrix qkv, b, a, z, l;
-  };
-
-  size_t key_columns() const { return config_.shape.key_heads * config_.shape.key_dim; }
-  size_t value_columns() const { return config_.shape.value_heads * config_.shape.value_dim; }
-  size_t qkv_columns() const { return 2 * key_columns() + value_columns(); }
-
-  void TakeFla(const MixerSource& source);
-  void TakeQwen3Next(const MixerSource& source);
-  void TakeConvolution(ParameterSource& parameters, StateLayout& layout);
   void TakeDecay(ParameterSource& parameters);
 
-  Parts SplitFla(ConstFloatMatrix projected) const;
-  Parts SplitQwen3Next(const MixerStep& step, ConstFloatMatrix projected) const;
-  ConstFloatMatrix Keys(const MixerStep& step, ConstFloatMatrix x, float scale) const;
-  ConstFloatMatrix Values(const MixerStep& step, ConstFloatMatrix x) const;
-  ConstFloatMatrix Beta(const MixerStep& step, size_t tokens, ConstFloatMatrix b) const;
-  ConstFloatMatrix LogDecay(const MixerStep& step, ConstFloatMatrix a) const;
+  Projected Qwen3NextParts(const MixerStep& step, const Projected& projected) const;
+  FloatMatrix Keys(const MixerStep& step, FloatMatrix x, float scale) const;
+  FloatMatrix Beta(const MixerStep& step, ConstFloatMatrix x, ConstFloatMatrix b) const;
+  FloatMatrix LogDecay(const MixerStep& step, ConstFloatMatrix a) const;
 
   DeltaRuleConfig config_;
-  Linear input_;
-  FlaConvolution convolution_;
-  // What the convolution leaves to be applied.
+  Projection projection_;
+  PartConvolution convolution_;
+  // What remains to be applied after the convolution.
   Activation qk_activation_, v_activation_;
   AlignedBuffer<float> rate_, rate_bias_;  // [Hv]: -e^{A_log}, dt_bias; empty without decay
 };
+
+// The norm, gate and output projection behind the recurrence.
+HeadOutputConfig DeltaRuleOutput(const DeltaRuleConfig& config);
 
 }  // namespace rivulet
 
