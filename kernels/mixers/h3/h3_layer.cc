@@ -2,46 +2,38 @@
 #include <algorithm>
 #include <memory>
 
-#include "kernels/base/parallel.h"
 #include "kernels/base/status.h"
 #include "kernels/mixers/h3/h3.h"
 #include "kernels/mixers/h3/h3_config.h"
 #include "kernels/mixers/h3/h3_constants.h"
 #include "kernels/mixers/h3/h3_recurrence.h"
+#include "kernels/mixers/layer_stages.h"
 
 namespace rivulet {
 namespace {
 
-Linear TakeInput(const H3Config& config, ParameterSource& parameters) {
-  const size_t d = config.channels();
-  return parameters.TakeLinear({{"q_proj.weight", d, "q_proj.bias"},
-                                {"k_proj.weight", d, "k_proj.bias"},
-                                {"v_proj.weight", d, "v_proj.bias"}},
-                               d);
-}
-
-Linear TakeOutput(const H3Config& config, ParameterSource& parameters) {
-  const size_t d = config.channels();
-  return parameters.TakeLinear({{"output_linear.weight", d, "output_linear.bias"}}, d);
-}
+// The columns of the one projection of x.
+enum Part : size_t { kQuery, kKey, kValue };
 
 class H3Layer : public Mixer {
  public:
   H3Layer(const H3Config& config, ParameterSource& parameters)
       : config_(config),
-        input_(TakeInput(config, parameters)),
+        projection_({{"q_proj", config.channels(), true},
+                     {"k_proj", config.channels(), true},
+                     {"v_proj", config.channels(), true}},
+                    config.channels(), parameters),
         recurrence_({config.heads, config.head_dim, config.state_size, config.modes()},
                     TakeH3Constants(config, parameters), layout_),
-        output_(TakeOutput(config, parameters)) {}
+        output_(
+            TakeLinear("output_linear", config.channels(), config.channels(), true, parameters)) {}
 
   const StateLayout& state_layout() const override { return layout_; }
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
-    const size_t d = config_.channels();
-    const FloatMatrix projected = step.workspace->Take(x.rows, 3 * d);
-    input_.Apply(x, projected, *step.pool);
-    const H3Input input{Split(step, projected.Columns(0, d)), Split(step, projected.Columns(d, d)),
-                        Split(step, projected.Columns(2 * d, d))};
+    const Projected projected = projection_.Apply(step, x);
+    const H3Input input{Split(step, projected[kQuery]), Split(step, projected[kKey]),
+                        Split(step, projected[kValue])};
     const FloatMatrix o = step.workspace->Take(x.rows, recurrence_.shape().columns());
     recurrence_.Run(step.segments, step.state, input, o, *step.pool);
     output_.Apply(Join(step, o), y, *step.pool);
@@ -51,35 +43,31 @@ class H3Layer : public Mixer {
  private:
   // Channel h·hd + i to column i·Hp + h.
   ConstFloatMatrix Split(const MixerStep& step, ConstFloatMatrix x) const {
-    const size_t hd = config_.head_dim, padded = recurrence_.shape().padded_heads();
-    if (hd == 1 && config_.heads == padded) return x;
-    const FloatMatrix split = step.workspace->Take(x.rows, hd * padded);
-    ParallelRows(*step.pool, x.rows, split.columns, [&](size_t t) {
-      for (size_t i = 0; i < hd; ++i) {
-        float* row = split.row(t) + i * padded;
-        for (size_t h = 0; h < config_.heads; ++h) row[h] = x.row(t)[h * hd + i];
-        std::fill(row + config_.heads, row + padded, 0.0f);
+    const size_t hd = config_.head_dim, heads = config_.heads;
+    const size_t padded = recurrence_.shape().padded_heads();
+    if (hd == 1 && heads == padded) return x;
+    return MapRows(step, x, hd * padded, [&](const float* from, float* to) {
+      for (size_t i = 0; i < hd; ++i, to += padded) {
+        for (size_t h = 0; h < heads; ++h) to[h] = from[h * hd + i];
+        std::fill(to + heads, to + padded, 0.0f);
       }
     });
-    return split;
   }
 
   // Column j·Hp + h to output channel j·Hs + h: "(d h)", unlike the inputs.
   ConstFloatMatrix Join(const MixerStep& step, FloatMatrix o) const {
     const size_t heads = config_.heads, padded = recurrence_.shape().padded_heads();
     if (heads == padded) return o;
-    const FloatMatrix joined = step.workspace->Take(o.rows, config_.channels());
-    ParallelRows(*step.pool, o.rows, joined.columns, [&](size_t t) {
+    return MapRows(step, o, config_.channels(), [&](const float* from, float* to) {
       for (size_t j = 0; j < config_.head_dim; ++j) {
-        std::copy_n(o.row(t) + j * padded, heads, joined.row(t) + j * heads);
+        std::copy_n(from + j * padded, heads, to + j * heads);
       }
     });
-    return joined;
   }
 
   H3Config config_;
-  Linear input_;
   StateLayout layout_;
+  Projection projection_;
   H3Recurrence recurrence_;
   Linear output_;
 };

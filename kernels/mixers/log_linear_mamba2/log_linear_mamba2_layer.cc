@@ -34,7 +34,7 @@ class LogLinearMamba2Layer : public Mixer {
   uint64_t max_tokens() const override { return max_tokens_; }
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
-    const Mamba2Frame::Projected projected = frame_.Project(step, x);
+    const Mamba2Frame::Result projected = frame_.Project(step, x);
     const ConstFloatMatrix weights = weights_.Apply(step, projected.extra);
     const Mamba2Shape& shape = recurrence_.shape();
     const FloatMatrix heads = step.workspace->Take(x.rows, shape.heads * shape.padded_head());

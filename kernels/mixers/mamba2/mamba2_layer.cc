@@ -20,7 +20,7 @@ class Mamba2Layer : public Mixer {
   const StateLayout& state_layout() const override { return layout_; }
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
-    const Mamba2Frame::Projected projected = frame_.Project(step, x);
+    const Mamba2Frame::Result projected = frame_.Project(step, x);
     const Mamba2Shape& shape = recurrence_.shape();
     const FloatMatrix heads = step.workspace->Take(x.rows, shape.heads * shape.padded_head());
     recurrence_.Run(step.segments, step.state, projected.input, heads, *step.pool);

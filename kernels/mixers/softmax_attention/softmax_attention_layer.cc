@@ -2,35 +2,31 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/parallel.h"
 #include "kernels/base/status.h"
+#include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/softmax_attention/softmax_attention.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_config.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
 #include "kernels/ops/activation/activation.h"
-#include "kernels/ops/heads/heads.h"
 #include "kernels/ops/norm/norm.h"
 
 namespace rivulet {
 namespace {
 
-// Columns of the one projection of x: q | k | v. With an output gate a head of q is q | gate.
-struct Columns {
-  explicit Columns(const SoftmaxAttentionConfig& c)
-      : q(c.heads * c.head_dim * (c.output_gate ? 2 : 1)), kv(c.kv_heads * c.head_dim) {}
+// The columns of the one projection of x. With an output gate, each head of q is followed by its
+// gate.
+enum Part : size_t { kQuery, kKey, kValue };
 
-  size_t q, kv;
-};
-
-Linear TakeProjection(const SoftmaxAttentionConfig& config, const MixerSource& source) {
-  const Columns columns(config);
-  const auto bias = [&](const char* name) { return config.qkv_bias ? name : ""; };
-  return source.parameters.TakeLinear({{"q_proj.weight", columns.q, bias("q_proj.bias")},
-                                       {"k_proj.weight", columns.kv, bias("k_proj.bias")},
-                                       {"v_proj.weight", columns.kv, bias("v_proj.bias")}},
-                                      source.hidden);
+std::vector<ProjectionPart> Parts(const SoftmaxAttentionConfig& c) {
+  const size_t kv = c.kv_heads * c.head_dim;
+  return {{"q_proj", c.heads * c.head_dim * (c.output_gate ? 2 : 1), c.qkv_bias},
+          {"k_proj", kv, c.qkv_bias},
+          {"v_proj", kv, c.qkv_bias}};
 }
 
 // [head_dim], or empty without a norm.
@@ -55,90 +51,68 @@ class SoftmaxAttentionLayer : public Mixer {
  public:
   SoftmaxAttentionLayer(const SoftmaxAttentionConfig& config, const MixerSource& source)
       : config_(config),
-        columns_(config),
-        projection_(TakeProjection(config, source)),
+        projection_(Parts(config), source.hidden, source.parameters),
         q_norm_(TakeNorm(config, "q_norm.weight", source.parameters)),
         k_norm_(TakeNorm(config, "k_norm.weight", source.parameters)),
         recurrence_({config.heads, config.kv_heads, config.head_dim, config.window,
                      source.options.state_dtype},
                     layout_),
-        output_(source.parameters.TakeLinear(
-            {{"o_proj.weight", source.hidden, config.output_bias ? "o_proj.bias" : ""}},
-            config.heads * config.head_dim)) {
+        output_(TakeLinear("o_proj", source.hidden, config.heads * config.head_dim,
+                           config.output_bias, source.parameters)) {
     if (config.rope.has_value()) rope_.emplace(*config.rope);
   }
 
   const StateLayout& state_layout() const override { return layout_; }
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
-    const FloatMatrix projected = step.workspace->Take(x.rows, projection_.outputs());
-    projection_.Apply(x, projected, *step.pool);
-    ConstFloatMatrix gate;
-    const SoftmaxAttentionInput input = Inputs(step, projected, &gate);
+    const Projected projected = projection_.Apply(step, x);
+    FloatMatrix query = projected[kQuery], gate;
+    if (config_.output_gate) std::tie(query, gate) = SplitGates(step, query);
+    const FloatMatrix q = Heads(step, query, config_.heads, q_norm_, config_.scale);
+    const FloatMatrix k = Heads(step, projected[kKey], config_.kv_heads, k_norm_, 1.0f);
+    const FloatMatrix v = PaddedHeads(step, projected[kValue], config_.kv_heads);
+    if (rope_.has_value()) Rotate(step, *rope_, recurrence_.shape().padded(), q, k);
     const FloatMatrix o = step.workspace->Take(x.rows, config_.heads * config_.head_dim);
-    recurrence_.Run(step.segments, step.state, input, o, *step.workspace, *step.pool);
-    if (config_.output_gate) ApplyGate(gate, o, *step.pool);
+    recurrence_.Run(step.segments, step.state, {q, k, v}, o, *step.workspace, *step.pool);
+    if (config_.output_gate) Multiply(o, gate, *step.pool);
     output_.Apply(o, y, *step.pool);
     return absl::OkStatus();
   }
 
  private:
-  // q, k and v in padded heads, normed, scaled and rotated; and the output gate if there is one.
-  SoftmaxAttentionInput Inputs(const MixerStep& step, FloatMatrix projected,
-                               ConstFloatMatrix* gate) const {
-    ConstFloatMatrix query = projected.Columns(0, columns_.q);
-    if (config_.output_gate) query = SplitGates(step, query, gate);
-    const FloatMatrix q = Heads(step, query, config_.heads, q_norm_, config_.scale);
-    const FloatMatrix k =
-        Heads(step, projected.Columns(columns_.q, columns_.kv), config_.kv_heads, k_norm_, 1.0f);
-    const FloatMatrix v = Heads(step, projected.Columns(columns_.q + columns_.kv, columns_.kv),
-                                config_.kv_heads, {}, 1.0f);
-    if (rope_.has_value()) {
-      const RopeAngles angles =
-          rope_->Angles(step.segments, projected.rows, *step.workspace, *step.pool);
-      ApplyRope(angles, q, config_.heads, recurrence_.shape().padded(), *step.pool);
-      ApplyRope(angles, k, config_.kv_heads, recurrence_.shape().padded(), *step.pool);
-    }
-    return {q, k, v};
-  }
-
-  ConstFloatMatrix SplitGates(const MixerStep& step, ConstFloatMatrix x,
-                              ConstFloatMatrix* gate) const {
+  // q and σ(gate) [T, H*head_dim] of x, whose heads are q | gate.
+  std::pair<FloatMatrix, FloatMatrix> SplitGates(const MixerStep& step, ConstFloatMatrix x) const {
     const size_t width = config_.heads * config_.head_dim;
     const FloatMatrix q = step.workspace->Take(x.rows, width);
-    const FloatMatrix sigmoid = step.workspace->Take(x.rows, width);
+    const FloatMatrix gate = step.workspace->Take(x.rows, width);
     ParallelRows(*step.pool, x.rows, 4 * width, [&](size_t t) {
-      SplitGate(x.row(t), config_.heads, config_.head_dim, q.row(t), sigmoid.row(t));
+      SplitGate(x.row(t), config_.heads, config_.head_dim, q.row(t), gate.row(t));
     });
-    *gate = sigmoid;
-    return q;
+    return {q, gate};
   }
 
   // Padded heads of x, each scale · norm(x).
-  FloatMatrix Heads(const MixerStep& step, ConstFloatMatrix x, size_t heads,
+  FloatMatrix Heads(const MixerStep& step, FloatMatrix x, size_t heads,
                     const AlignedBuffer<float>& norm, float scale) const {
     if (!norm.empty()) {
-      const FloatMatrix normed = step.workspace->Take(x.rows, heads * config_.head_dim);
+      const FloatMatrix normed = step.workspace->Take(x.rows, x.columns);
       HeadNormGate(x, heads, config_.head_dim, config_.head_dim, norm.data(), config_.norm_eps, {},
                    normed, *step.pool);
       x = normed;
     }
-    const FloatMatrix padded = step.workspace->Take(x.rows, heads * recurrence_.shape().padded());
-    PadHeads(x, heads, config_.head_dim, Activation::kIdentity, scale, padded, *step.pool);
-    return padded;
+    return PaddedHeads(step, x, heads, Activation::kIdentity, scale);
   }
 
-  static void ApplyGate(ConstFloatMatrix gate, FloatMatrix o, ThreadPool& pool) {
+  static void Multiply(FloatMatrix o, ConstFloatMatrix gate, ThreadPool& pool) {
     ParallelRows(pool, o.rows, o.columns, [&](size_t t) {
       for (size_t i = 0; i < o.columns; ++i) o.row(t)[i] *= gate.row(t)[i];
     });
   }
 
   SoftmaxAttentionConfig config_;
-  Columns columns_;
-  Linear projection_;
-  AlignedBuffer<float> q_norm_, k_norm_;  // [head_dim]
   StateLayout layout_;
+  Projection projection_;
+  AlignedBuffer<float> q_norm_, k_norm_;  // [head_dim]
   SoftmaxAttentionRecurrence recurrence_;
   Linear output_;
   std::optional<Rope> rope_;
