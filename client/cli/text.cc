@@ -20,7 +20,7 @@ struct Character {
   bool valid = false;
 };
 
-// How many bytes the lead byte announces; 0 for one that cannot lead.
+// Length in bytes of the character that `lead` begins; 0 if it begins none.
 size_t SequenceLength(unsigned char lead) {
   if (lead < 0x80) return 1;
   if (lead >= 0xC2 && lead <= 0xDF) return 2;
@@ -29,14 +29,14 @@ size_t SequenceLength(unsigned char lead) {
   return 0;
 }
 
-// Overlong forms, surrogates and what is beyond Unicode.
+// False for overlong forms, surrogates and values beyond Unicode.
 bool IsScalarOfLength(char32_t code, size_t length) {
   constexpr char32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
   return code >= kSmallest[length] && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
 }
 
-// The first character of `text`, which is not empty. A broken one is one byte long.
-Character FirstCharacter(std::string_view text) {
+// The first character of `text`, which is not empty. An invalid one is one byte long.
+Character Decode(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const size_t length = SequenceLength(lead);
   if (length == 0 || length > text.size()) return {};
@@ -50,7 +50,7 @@ Character FirstCharacter(std::string_view text) {
   return {code, length, true};
 }
 
-// The C1 controls are in it: some terminals take U+009B for ESC [.
+// Includes the C1 controls: some terminals take U+009B for ESC [.
 bool IsControl(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
 
 // Line and paragraph separators, marks, embeddings, overrides and isolates.
@@ -70,7 +70,7 @@ std::string Visible(char32_t code) {
 std::string MakeSafe(std::string_view text, bool keep_layout) {
   std::string safe;
   while (!text.empty()) {
-    const Character c = FirstCharacter(text);
+    const Character c = Decode(text);
     const bool layout = c.code == '\n' || c.code == '\t';
     if (!c.valid) {
       safe += "\xEF\xBF\xBD";
@@ -89,11 +89,11 @@ size_t Width(const Character& c) {
   return width < 0 ? 1 : static_cast<size_t>(width);
 }
 
-// The longest head of `text` that fits into `width` columns.
-std::string_view Head(std::string_view text, size_t width) {
+// The longest prefix of `text` that fits into `width` columns.
+std::string_view Prefix(std::string_view text, size_t width) {
   size_t bytes = 0;
   while (bytes < text.size()) {
-    const Character c = FirstCharacter(text.substr(bytes));
+    const Character c = Decode(text.substr(bytes));
     if (Width(c) > width) break;
     width -= Width(c);
     bytes += c.bytes;
@@ -106,9 +106,13 @@ std::string_view Head(std::string_view text, size_t width) {
 std::string TerminalSafe(std::string_view text) { return MakeSafe(text, /*keep_layout=*/true); }
 std::string OneLine(std::string_view text) { return MakeSafe(text, /*keep_layout=*/false); }
 
+std::string_view FirstCharacter(std::string_view text) {
+  return text.empty() ? text : text.substr(0, Decode(text).bytes);
+}
+
 bool IsUtf8(std::string_view text) {
   while (!text.empty()) {
-    const Character c = FirstCharacter(text);
+    const Character c = Decode(text);
     if (!c.valid) return false;
     text.remove_prefix(c.bytes);
   }
@@ -118,7 +122,7 @@ bool IsUtf8(std::string_view text) {
 size_t DisplayWidth(std::string_view text) {
   size_t width = 0;
   while (!text.empty()) {
-    const Character c = FirstCharacter(text);
+    const Character c = Decode(text);
     width += Width(c);
     text.remove_prefix(c.bytes);
   }
@@ -129,8 +133,8 @@ std::string Padded(const std::string& text, size_t width) {
   const size_t taken = DisplayWidth(text);
   if (taken <= width) return text + std::string(width - taken, ' ');
   const std::string dots(std::min<size_t>(width, 3), '.');
-  const std::string_view head = Head(text, width - dots.size());
-  return Padded(std::string(head) + dots, width);
+  const std::string_view prefix = Prefix(text, width - dots.size());
+  return Padded(std::string(prefix) + dots, width);
 }
 
 std::string Counted(uint64_t count, const std::string& noun) {
@@ -151,7 +155,7 @@ std::string Bytes(uint64_t bytes) {
 std::string Ago(int64_t then_unix_ms, int64_t now_unix_ms) {
   if (then_unix_ms == 0) return "never";
   const int64_t seconds = (now_unix_ms - then_unix_ms) / 1000;
-  if (seconds < 10) return "just now";  // also of clocks that disagree
+  if (seconds < 10) return "just now";  // also where the clocks disagree
   if (seconds < 120) return std::to_string(seconds) + " s ago";
   if (seconds < 120 * 60) return std::to_string(seconds / 60) + " min ago";
   if (seconds < 48 * 3600) return std::to_string(seconds / 3600) + " h ago";

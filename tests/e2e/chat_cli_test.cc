@@ -8,12 +8,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "client/client.h"
 #include "tests/e2e/server_process.h"
 #include "tests/e2e/terminal.h"
@@ -114,7 +117,9 @@ class ChatCliTest : public testing::Test {
 TEST_F(ChatCliTest, ASecondTurnContinuesTheFirst) {
   const auto terminal = StartChat({"-m", "20"});
   const std::string first = Turn(*terminal, "Once upon a time");
-  EXPECT_THAT(first, HasSubstr("20 tokens"));
+  EXPECT_THAT(first, HasSubstr("20 tokens, "));
+  EXPECT_THAT(first, HasSubstr(" tokens/s, "));
+  EXPECT_THAT(first, HasSubstr("first token "));
   EXPECT_EQ(NumberBefore(first, " cached"), 0) << first;
   EXPECT_GT(first.find("\n["), 60u) << "the text of 20 tokens: " << first;
   const std::string second = Turn(*terminal, "and then");
@@ -243,9 +248,57 @@ TEST_F(ChatCliTest, ResizingTheWindowIsHarmless) {
   ASSERT_TRUE(terminal->WaitFor("time").found);
   terminal->Type("\r");
   terminal->Resize(7, 3);
-  ASSERT_TRUE(terminal->WaitFor("length limit").found) << terminal->output();
+  ASSERT_TRUE(terminal->WaitFor("limit]").found) << terminal->output();
   terminal->Resize(120, 40);
   Turn(*terminal, "and then");
+}
+
+std::vector<std::string> Lines(const std::string& printed) {
+  return absl::StrSplit(absl::StrReplaceAll(printed, {{"\r", ""}}), '\n');
+}
+
+size_t WidestOf(const std::vector<std::string>& lines) {
+  size_t widest = 0;
+  for (const std::string& line : lines) widest = std::max(widest, line.size());
+  return widest;
+}
+
+TEST_F(ChatCliTest, WrapsWordsAtTheWidthOfTheWindow) {
+  const std::string line = "Once upon a time";
+  const Exit piped = RunProgram({Binary("rivulet"), "chat", "--server", server_->address(),
+                                 "--seed", "7", "-m", "100", "--ignore-eos"},
+                                line + "\n");
+  ASSERT_EQ(piped.code, 0) << piped.output;
+  const std::vector<std::string> words = absl::StrSplit(piped.output, absl::ByAnyChar(" \n"));
+  EXPECT_GT(WidestOf(Lines(piped.output)), 80u) << "a pipe's text is not wrapped";
+  const auto terminal = StartChat({"-m", "100", "--ignore-eos"});
+  for (const int columns : {80, 40}) {
+    terminal->Resize(columns, 24);
+    terminal->Type("/new\r");
+    ASSERT_TRUE(terminal->WaitFor("first line\r\n").found) << terminal->output();
+    ASSERT_TRUE(terminal->WaitFor("> ").found);
+    terminal->Type(line + "\r");
+    ASSERT_TRUE(terminal->WaitFor("time\r\n").found) << terminal->output();
+    const std::string answer = terminal->WaitFor("\r\n[").before + "\n";
+    ASSERT_TRUE(terminal->WaitFor("> ").found) << terminal->output();
+    EXPECT_LE(WidestOf(Lines(answer)), static_cast<size_t>(columns)) << answer;
+    EXPECT_GT(WidestOf(Lines(answer)), static_cast<size_t>(columns) - 12) << "lines are filled";
+    const std::vector<std::string> shown =
+        absl::StrSplit(absl::StrReplaceAll(answer, {{"\r", ""}}), absl::ByAnyChar(" \n"));
+    EXPECT_EQ(shown, words) << "no word is broken or lost";
+  }
+}
+
+TEST_F(ChatCliTest, AResizedWindowWrapsTheRestOfATurn) {
+  const auto terminal = StartChat({"-m", "1000000", "--ignore-eos"});
+  terminal->Type("Once upon a time\r");
+  ASSERT_TRUE(Streams(*terminal, 400));
+  terminal->Resize(30, 24);
+  ASSERT_TRUE(Streams(*terminal, 20'000)) << "more than the terminal buffers";
+  terminal->Type(kCtrlC);
+  const std::string printed = terminal->WaitFor("stopped by").before;
+  EXPECT_GT(WidestOf(Lines(printed.substr(0, 400))), 60u) << printed.substr(0, 400);
+  EXPECT_LE(WidestOf(Lines(printed.substr(printed.find('\n', printed.size() - 1000) + 1))), 30u);
 }
 
 TEST_F(ChatCliTest, AServerThatGoesAndComesBack) {

@@ -138,8 +138,7 @@ class Chat {
       status = RunTurn(text);
     }
     if (code_) return;
-    if (status.ok())
-      return screen_.Note(absl::StrCat("[", Summary(conversation_.last_turn()), "]"));
+    if (status.ok()) return screen_.TurnSummary(conversation_.last_turn());
     Failed(status);
     if (interactive_) Explain(status);
   }
@@ -153,7 +152,7 @@ class Chat {
       });
     });
     screen_.EndText();
-    if (!read) End(1);  // nobody reads what we print
+    if (!read) End(1);  // standard output is closed
     return status;
   }
 

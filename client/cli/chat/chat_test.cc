@@ -58,7 +58,7 @@ class ChatTest : public testing::Test {
     size_t sizes[2] = {0, 0};
     FILE* const output = open_memstream(&texts[0], &sizes[0]);
     FILE* const messages = open_memstream(&texts[1], &sizes[1]);
-    Screen screen(output, messages, {.safe_text = true, .colours = false});
+    Screen screen(output, messages, {.text_on_terminal = true, .messages_on_terminal = true});
     Result result;
     {
       ChatSignals signals;

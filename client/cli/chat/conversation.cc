@@ -11,7 +11,7 @@
 namespace rivulet::cli {
 namespace {
 
-// Stands for the end of a text that was not seen: the middle of one.
+// Stands for the end of a text that this program has not seen: as if it ended within a word.
 constexpr const char* kUnknownText = "x";
 
 void AddMessage(v1::GenerateRequest& turn, const char* role, const std::string& content) {
@@ -35,7 +35,7 @@ class Conversation::Measurement {
     numbers_.usage = message.usage();
   }
 
-  // Whether the server has said anything, so that the turn has begun.
+  // Whether the server has answered, so that the turn has begun.
   bool any() const { return any_; }
 
   TurnNumbers Numbers() const {
@@ -43,21 +43,21 @@ class Conversation::Measurement {
     if (tokens_ == 0) return numbers;
     numbers.first_token_seconds = Seconds(first_ - started_);
     const double decoding = Seconds(last_ - first_);
-    if (decoding < kShortestRated) return numbers;
-    numbers.tokens_per_second = static_cast<double>(tokens_ - first_count_) / decoding;
+    const bool measurable = tokens_ > first_count_ && decoding >= kShortestRated;
+    numbers.tokens_per_second = measurable ? (tokens_ - first_count_) / decoding
+                                           : tokens_ / Seconds(last_ - started_);
     return numbers;
   }
 
  private:
-  // Tokens arrive in bursts, whatever the pace at which they are made; over less than this a rate
-  // says nothing.
-  static constexpr double kShortestRated = 0.1;
+  // The network delivers tokens in bursts, so a rate over less than this would be meaningless.
+  static constexpr double kShortestRated = 0.005;
 
   static double Seconds(Clock::duration time) {
     return std::chrono::duration<double>(time).count();
   }
 
-  // Tokens that came together with the first one took no time that was seen.
+  // Tokens that came with the first one are not counted in the rate.
   void AddTokens(int count) {
     last_ = Clock::now();
     if (tokens_ == 0) first_ = last_;
@@ -153,8 +153,8 @@ absl::Status Conversation::Say(const std::string& line, const CallOptions& optio
     id_.clear();
   }
   if (!status.ok()) return status;
-  // The turn is done, whatever becomes of the stream. A stream for each turn: one that waits for
-  // the user would hold up a server that drains, and break unseen.
+  // The turn is complete whether or not the stream closes well. Each turn has its own stream: one
+  // that waited for the user would delay a server's drain, and could break unnoticed.
   (void)stream->Close();
   return absl::OkStatus();
 }
@@ -171,7 +171,7 @@ absl::Status Conversation::RunTurn(ChatStream& stream, const v1::GenerateRequest
   });
   last_turn_ = measurement.Numbers();
   if (!status.ok() && !measurement.any()) return status;
-  // A text that has ended is not continued: what follows starts afresh, as after a new line.
+  // Text after an end-of-text token begins anew, as after a newline.
   const bool ended = last_turn_.finish_reason == v1::FINISH_REASON_EOS;
   std::string& ending = endings_[id_];
   if (!text.empty()) ending = text.substr(text.size() - 1);
@@ -193,7 +193,7 @@ bool Conversation::cancel_requested() const {
 bool Conversation::CancelTurn() {
   MutexLock lock(&mutex_);
   if (running_ == nullptr) return false;
-  // Remembered for a turn that is about to be sent, which Cancel does not know yet.
+  // Also for a turn that is about to be sent, which Cancel cannot reach yet.
   cancel_requested_ = true;
   running_->Cancel();
   return true;
@@ -209,12 +209,12 @@ void Conversation::DeleteUnnamed(const CallOptions& options) {
   int waits = 0;
   for (const std::string& id : unnamed_) {
     absl::Status status = client_.DeleteSession(id, options);
-    // A turn that was left has not ended yet on the server.
+    // A turn that was abandoned may still run on the server.
     for (; absl::IsAborted(status) && waits < kPatience; ++waits) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       status = client_.DeleteSession(id, options);
     }
-    // One that cannot be deleted is dropped by the server in time.
+    // The server eventually drops a session that cannot be deleted.
     if (absl::IsUnavailable(status)) break;
   }
   unnamed_.clear();

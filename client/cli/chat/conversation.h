@@ -31,7 +31,8 @@ struct TurnNumbers {
   std::string matched_stop;
   uint64_t seed = 0;
   double first_token_seconds = 0;
-  double tokens_per_second = 0;  // from the first to the last; 0: over too short a time to tell
+  // From the first token to the last; where they came within 5 ms, from the request to the last.
+  double tokens_per_second = 0;
 };
 
 class Conversation {

@@ -55,6 +55,7 @@ TEST_F(ConversationTest, ASecondTurnReportsWhatWasCached) {
   EXPECT_EQ(conversation_.last_turn().seed, 11u);
   EXPECT_EQ(conversation_.last_turn().finish_reason, v1::FINISH_REASON_EOS);
   EXPECT_GT(conversation_.last_turn().first_token_seconds, 0);
+  EXPECT_GT(conversation_.last_turn().tokens_per_second, 0) << "however short the turn";
 }
 
 TEST_F(ConversationTest, JoinsALineToATextThatGoesOn) {

@@ -1,11 +1,13 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "client/cli/chat/screen.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <string_view>
 
+#include "absl/strings/str_cat.h"
 #include "client/cli/support.h"
 #include "client/cli/text.h"
 
@@ -19,7 +21,7 @@ bool WantsColours() {
   return !refused && terminal != nullptr && std::string_view(terminal) != "dumb";
 }
 
-// Empty for an end that needs no explanation.
+// Empty for a turn that has no finish reason.
 std::string FinishText(const TurnNumbers& turn) {
   switch (turn.finish_reason) {
     case v1::FINISH_REASON_STOP:
@@ -37,25 +39,37 @@ std::string FinishText(const TurnNumbers& turn) {
   }
 }
 
+// Asked anew each time, so that a resized window needs no signal; 0 if the terminal does not say.
+size_t TerminalWidth() {
+  winsize size{};
+  const int terminal = isatty(STDOUT_FILENO) ? STDOUT_FILENO : STDERR_FILENO;
+  return ioctl(terminal, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 }  // namespace
 
 Screen::Style Screen::StyleOfStandardStreams() {
-  return {.safe_text = isatty(STDOUT_FILENO) != 0,
-          .colours = isatty(STDERR_FILENO) != 0 && WantsColours()};
+  const bool messages_on_terminal = isatty(STDERR_FILENO) != 0;
+  return {.text_on_terminal = isatty(STDOUT_FILENO) != 0,
+          .messages_on_terminal = messages_on_terminal,
+          .colours = messages_on_terminal && WantsColours(),
+          .width = &TerminalWidth};
 }
 
 bool Screen::Text(const std::string& text) {
+  return Print(style_.text_on_terminal ? wrap_.Add(TerminalSafe(text), style_.width()) : text);
+}
+
+bool Screen::Print(const std::string& text) {
   if (text.empty()) return true;
-  const std::string shown = style_.safe_text ? TerminalSafe(text) : text;
-  line_open_ = shown.back() != '\n';
-  return std::fwrite(shown.data(), 1, shown.size(), output_) == shown.size() &&
+  line_open_ = text.back() != '\n';
+  return std::fwrite(text.data(), 1, text.size(), output_) == text.size() &&
          std::fflush(output_) == 0;
 }
 
 void Screen::EndText() {
-  if (line_open_) std::fputc('\n', output_);
-  std::fflush(output_);
-  line_open_ = false;
+  Print(wrap_.Finish());
+  if (line_open_) Print("\n");
 }
 
 void Screen::Table(const std::string& table) {
@@ -65,13 +79,18 @@ void Screen::Table(const std::string& table) {
 
 void Screen::Note(const std::string& note) { Line("\033[2m", note); }
 
+void Screen::TurnSummary(const TurnNumbers& turn) {
+  if (style_.messages_on_terminal) Note(absl::StrCat("[", Summary(turn), "]"));
+}
+
 void Screen::Error(const std::string& message) { Line("\033[31m", "error: " + message); }
 
 void Screen::Error(const absl::Status& status) { Error(ErrorText(status)); }
 
 void Screen::Line(const char* colour, const std::string& line) {
   EndText();
-  const std::string shown = OneLine(line);
+  const size_t width = style_.messages_on_terminal ? style_.width() : 0;
+  const std::string shown = Wrapped(OneLine(line), width);
   const bool coloured = style_.colours;
   std::fprintf(messages_, "%s%s%s\n", coloured ? colour : "", shown.c_str(),
                coloured ? "\033[0m" : "");

@@ -1,54 +1,65 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What `rivulet chat` prints: the model's text and tables to standard output, all else to standard
-// error. Nothing that a model, a server or another user wrote can drive the terminal.
+// What `rivulet chat` prints: the model's text and tables to standard output, everything else to
+// standard error. Text on a terminal is escaped, so that no model, server or other user can control
+// it, and wrapped at its width. A file or pipe gets the model's text byte for byte.
 //
 // Threading: one thread.
 #ifndef RIVULET_CLIENT_CLI_CHAT_SCREEN_H_
 #define RIVULET_CLIENT_CLI_CHAT_SCREEN_H_
 
+#include <cstddef>
 #include <cstdio>
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "client/cli/chat/conversation.h"
+#include "client/cli/chat/word_wrap.h"
 
 namespace rivulet::cli {
 
 class Screen {
  public:
   struct Style {
-    bool safe_text = true;  // standard output is a terminal
-    bool colours = false;   // standard error is one that shows them
+    bool text_on_terminal = false;      // standard output
+    bool messages_on_terminal = false;  // standard error
+    bool colours = false;               // of messages
+    // Columns of the terminal, asked before each text; 0: no wrapping.
+    std::function<size_t()> width = [] { return size_t{0}; };
   };
   // The files are borrowed.
   Screen(FILE* output, FILE* messages, Style style)
-      : output_(output), messages_(messages), style_(style) {}
+      : output_(output), messages_(messages), style_(std::move(style)) {}
 
-  // Of what standard output and standard error are, TERM and NO_COLOR.
+  // From standard output, standard error, TERM and NO_COLOR.
   static Style StyleOfStandardStreams();
 
-  // The model's text, at once. False once nobody reads it.
+  // The model's text; on a terminal, its last word is printed once it is complete. False if
+  // standard output is closed.
   bool Text(const std::string& text);
-  // Ends the line that Text left open, if one is.
+  // Completes the text, and its last line if it is open.
   void EndText();
 
-  void Table(const std::string& table);    // already safe, ends with a newline
-  void Note(const std::string& note);      // one line, dim
-  void Error(const std::string& message);  // "error: " and one line
-  void Error(const absl::Status& status);  // with its code
+  void Table(const std::string& table);       // already safe, ends with a newline
+  void Note(const std::string& note);         // dim
+  void TurnSummary(const TurnNumbers& turn);  // "[24 tokens, ...]", dim; only on a terminal
+  void Error(const std::string& message);     // "error: " and the message
+  void Error(const absl::Status& status);     // with its code
 
  private:
+  bool Print(const std::string& text);
   void Line(const char* colour, const std::string& line);
 
   FILE* const output_;
   FILE* const messages_;
   const Style style_;
+  WordWrap wrap_;
   bool line_open_ = false;
 };
 
-// "24 tokens, 180.2 tokens/s, 31 cached, first token 12 ms, length limit". What is missing or
-// natural is left out.
+// "24 tokens, 180.2 tokens/s, 31 cached, first token 12 ms, length limit". The rate is left out if
+// it could not be measured, the reason if the turn ended by itself.
 std::string Summary(const TurnNumbers& turn);
 
 }  // namespace rivulet::cli

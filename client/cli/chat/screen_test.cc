@@ -37,20 +37,41 @@ class ScreenTest : public testing::Test {
   MemoryFile output_, messages_;
 };
 
-TEST_F(ScreenTest, GeneratedTextCannotDriveATerminal) {
-  Screen screen(output_.file(), messages_.file(), {.safe_text = true, .colours = false});
+TEST_F(ScreenTest, GeneratedTextCannotControlATerminal) {
+  Screen screen(output_.file(), messages_.file(), {.text_on_terminal = true});
   EXPECT_TRUE(screen.Text("caf\u00e9\n\x1b[2Jgone"));
-  EXPECT_EQ(output_.text(), "caf\u00e9\n^[[2Jgone");
+  screen.EndText();
+  EXPECT_EQ(output_.text(), "caf\u00e9\n^[[2Jgone\n");
 }
 
-TEST_F(ScreenTest, AFileGetsTheTextAsItIs) {
-  Screen screen(output_.file(), messages_.file(), {.safe_text = false, .colours = false});
-  EXPECT_TRUE(screen.Text("a\x1b[2J"));
-  EXPECT_EQ(output_.text(), "a\x1b[2J");
+TEST_F(ScreenTest, WrapsTextAndMessagesAtTheTerminalsWidth) {
+  size_t width = 10;
+  Screen screen(
+      output_.file(), messages_.file(),
+      {.text_on_terminal = true, .messages_on_terminal = true, .width = [&] { return width; }});
+  screen.Text("there was a mil");
+  EXPECT_EQ(output_.text(), "there was\na") << "the last word may still grow";
+  screen.Text("ler");
+  width = 20;
+  screen.Text(" who had a goose");
+  screen.Note("this was noted below");
+  width = 9;
+  screen.Note("and this");
+  screen.Note("and also this");
+  EXPECT_EQ(output_.text(), "there was\na miller who had a\ngoose\n");
+  EXPECT_EQ(messages_.text(), "this was noted below\nand this\nand also\nthis\n");
+}
+
+TEST_F(ScreenTest, AFileGetsTheTextAtOnceAndUnchanged) {
+  Screen screen(output_.file(), messages_.file(), {.width = [] { return size_t{3}; }});
+  EXPECT_TRUE(screen.Text("a\x1b[2J long wor"));
+  EXPECT_EQ(output_.text(), "a\x1b[2J long wor");
+  screen.Note("not wrapped");
+  EXPECT_EQ(messages_.text(), "not wrapped\n");
 }
 
 TEST_F(ScreenTest, AMessageStartsOnALineOfItsOwn) {
-  Screen screen(output_.file(), messages_.file(), {.safe_text = true, .colours = false});
+  Screen screen(output_.file(), messages_.file(), {.text_on_terminal = true});
   screen.Text("a tale");
   screen.Note("noted");
   screen.Note("again");
@@ -61,11 +82,20 @@ TEST_F(ScreenTest, AMessageStartsOnALineOfItsOwn) {
 }
 
 TEST_F(ScreenTest, ColoursOnlyWhereWanted) {
-  Screen screen(output_.file(), messages_.file(), {.safe_text = true, .colours = true});
+  Screen screen(output_.file(), messages_.file(), {.text_on_terminal = true, .colours = true});
   screen.Text("plain\n");
   screen.Note("dim");
   EXPECT_EQ(output_.text(), "plain\n");
   EXPECT_EQ(messages_.text(), "\x1b[2mdim\x1b[0m\n");
+}
+
+TEST_F(ScreenTest, SummariesAreForTerminals) {
+  TurnNumbers turn;
+  turn.usage.set_completion_tokens(1);
+  Screen(output_.file(), messages_.file(), {}).TurnSummary(turn);
+  EXPECT_EQ(messages_.text(), "");
+  Screen(output_.file(), messages_.file(), {.messages_on_terminal = true}).TurnSummary(turn);
+  EXPECT_EQ(messages_.text(), "[1 token, 0 cached, first token 0 ms]\n");
 }
 
 TEST(ScreenStyleTest, FilesGetNoColours) {
