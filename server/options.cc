@@ -185,8 +185,8 @@ absl::Status CheckDevice() {
 }
 
 absl::Status CheckStateContext() {
-  // Less than a chunk would be no page at all.
-  constexpr uint64_t kLeast = kFoldInterval, kMost = uint64_t{1} << 30;
+  // The engine asks for at least one chunk, whose length is the device's.
+  constexpr uint64_t kLeast = 1, kMost = uint64_t{1} << 30;
   const uint64_t tokens = absl::GetFlag(FLAGS_state_context);
   if (tokens >= kLeast && tokens <= kMost) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -31,7 +31,7 @@ struct ServerOptions {
   std::optional<DType> weight_dtype;  // none: as in the checkpoint
   DType state_dtype = DType::kFloat32;
   uint64_t state_memory = 0;   // bytes
-  uint64_t state_context = 0;  // tokens, at least kFoldInterval
+  uint64_t state_context = 0;  // tokens; the engine asks for at least a chunk
   LevelOverflow level_overflow = LevelOverflow::kError;
   uint32_t threads = 0;  // at least 1
   uint32_t max_queue = 0;

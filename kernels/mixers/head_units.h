@@ -47,7 +47,7 @@ void ForEachHeadUnit(std::span<const Segment> segments, size_t heads, size_t flo
                      ThreadPool& pool, Visit&& visit) {
   const auto run = [&](size_t unit) {
     const Segment& segment = segments[unit / heads];
-    ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
+    ForEachChunkPiece(segment, kFoldInterval, [&](const ChunkPiece& piece) {
       const uint32_t from = piece.first ? segment.base_in : segment.base_out;
       visit(HeadPiece{unit % heads, piece.first_token, piece.begin, piece.end, piece.folds, from,
                       segment.base_out, segment.tail, segment.position / kFoldInterval + piece.fold,

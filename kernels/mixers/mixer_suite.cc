@@ -271,7 +271,7 @@ TEST_P(MixerSuite, OtherSlotsStayUntouched) {
     std::vector<std::string> before;
     for (uint32_t s = 0; s < kSlots; ++s) before.push_back(slots.Base(s) + slots.Tail(s));
     const std::string own = slots.Base(2);
-    const bool folds = Folds(session.position, tokens);
+    const bool folds = Folds(session.position, tokens, kFoldInterval);
     const size_t first = session.position;
     Advance(*subject_, slots, session, inputs.view().Rows(first, tokens),
             outputs.view().Rows(first, tokens), pool);
@@ -312,7 +312,7 @@ TEST_P(MixerSuite, FoldIntoANewSlotEqualsInPlace) {
     if (subject_->layout().page_kind().fenwick()) {
       EXPECT_TRUE(b.PagePlanes(*segment.pages, 0) == pages) << "shared pages at " << first;
     }
-    if (Folds(first, tokens)) {
+    if (Folds(first, tokens, kFoldInterval)) {
       forked.base = segment.base_out;
     } else {
       EXPECT_TRUE(b.Base(segment.base_out) == spare) << "wrote a base without a fold";

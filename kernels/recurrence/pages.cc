@@ -18,7 +18,7 @@ bool Contains(const std::vector<uint32_t>& slots, uint32_t slot) {
 // The first page with a token that the token at `position` still sees.
 uint64_t FirstSeen(const PageKind& kind, uint64_t position) {
   if (kind.window == 0 || position + 1 <= kind.window) return 0;
-  return (position + 1 - kind.window) / kFoldInterval;
+  return (position + 1 - kind.window) / kind.fold_interval;
 }
 
 absl::Status CheckFenwick(const PageKind& kind, const SegmentPages& pages, uint64_t chunk,
@@ -33,7 +33,7 @@ absl::Status CheckFenwick(const PageKind& kind, const SegmentPages& pages, uint6
       const bool there = pages.Table(fold)[p] != kNoPage;
       if (there == HasPage(chunk + fold, p, kind.levels)) continue;
       return absl::InvalidArgumentError(
-          absl::StrCat("the page table does not fit position ", (chunk + fold) * kFoldInterval,
+          absl::StrCat("the page table does not fit position ", (chunk + fold) * kind.fold_interval,
                        ": page ", p, there ? " is there and must not be" : " is missing",
                        "; take the table of that position"));
     }
@@ -44,11 +44,12 @@ absl::Status CheckFenwick(const PageKind& kind, const SegmentPages& pages, uint6
 }  // namespace
 
 uint64_t MostPages(const PageKind& kind, uint64_t tokens, uint64_t segment) {
-  const uint64_t chunks = tokens / kFoldInterval;
-  if (kind.rule == PageRule::kNone || chunks == 0) return 0;
+  if (kind.rule == PageRule::kNone) return 0;
+  const uint64_t chunks = tokens / kind.fold_interval;
+  if (chunks == 0) return 0;
   if (kind.rule == PageRule::kAppended) {
     if (kind.window == 0) return chunks;
-    return std::min(chunks, kind.window / kFoldInterval + segment / kFoldInterval + 3);
+    return std::min(chunks, kind.window / kind.fold_interval + segment / kind.fold_interval + 3);
   }
   // All bits of a shorter count may be set on the way to `chunks`, and a fold takes one page before
   // it gives any back.
@@ -57,9 +58,9 @@ uint64_t MostPages(const PageKind& kind, uint64_t tokens, uint64_t segment) {
 
 absl::Status CheckPages(const PageKind& kind, const SegmentPages& pages, uint64_t position,
                         size_t tokens) {
-  const uint64_t chunk = position / kFoldInterval;
-  const size_t folds = FoldsIn(position, tokens);
   if (kind.rule == PageRule::kNone) return absl::OkStatus();
+  const uint64_t chunk = position / kind.fold_interval;
+  const size_t folds = FoldsIn(position, tokens, kind.fold_interval);
   // A small window may have let every page go: then there are none, but those that left count.
   if (pages.slots == nullptr && chunk + folds > pages.first_page) {
     return absl::InvalidArgumentError(
@@ -129,7 +130,7 @@ size_t PageTable::pages() const {
 // A page for each fold at most, where no fold takes more than one.
 uint64_t PageTable::MissingWith(uint64_t own, uint64_t position, uint64_t tokens,
                                 uint64_t segment) const {
-  const uint64_t held = position / kFoldInterval, chunks = tokens / kFoldInterval;
+  const uint64_t held = position / kind_.fold_interval, chunks = tokens / kind_.fold_interval;
   if (chunks <= held) return 0;
   const uint64_t most = MostPages(kind_, tokens, segment);
   const uint64_t missing = most - std::min(most, own);
@@ -149,10 +150,10 @@ uint64_t PageTable::MissingInFork(uint64_t position, uint64_t tokens, uint64_t s
 }
 
 absl::StatusOr<SegmentPages> PageTable::Plan(uint64_t position, size_t tokens) {
-  folds_ = kind_.rule == PageRule::kNone ? 0 : FoldsIn(position, tokens);
+  folds_ = kind_.rule == PageRule::kNone ? 0 : FoldsIn(position, tokens, kind_.fold_interval);
   end_ = position + tokens;
   const absl::Status status =
-      kind_.fenwick() ? PlanFenwick(position / kFoldInterval, folds_) : PlanAppended(folds_);
+      kind_.fenwick() ? PlanFenwick(position / kind_.fold_interval, folds_) : PlanAppended(folds_);
   if (!status.ok()) {
     Cancel();
     return status;

@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -41,27 +42,38 @@ void Advance(PageTable& table, uint64_t& position, size_t tokens) {
   position += tokens;
 }
 
-constexpr PageKind kManyLevels{PageRule::kFenwick, 17, 0};  // Lv = 22
-constexpr PageKind kFewLevels{PageRule::kFenwick, 10, 0};   // Lv = 15
+// With chunks of 16 and of 32 tokens.
+class PagesTest : public testing::TestWithParam<uint32_t> {
+ protected:
+  static uint32_t C() { return GetParam(); }
+  static PageKind Kind(PageRule rule, uint32_t levels, uint64_t window = 0) {
+    return {rule, levels, window, C()};
+  }
+  const PageKind kManyLevels = Kind(PageRule::kFenwick, 17);
+  const PageKind kFewLevels = Kind(PageRule::kFenwick, 10);
+};
 
-TEST(PagesTest, AFenwickTableHoldsAPageForEachBitOfTheChunks) {
+INSTANTIATE_TEST_SUITE_P(FoldIntervals, PagesTest, testing::Values(16, 32),
+                         testing::PrintToStringParamName());
+
+TEST_P(PagesTest, AFenwickTableHoldsAPageForEachBitOfTheChunks) {
   CountingSource source;
   PageTable table(kManyLevels, source);
   uint64_t position = 0;
   while (position < 1 << 20) {
-    Advance(table, position, kFoldInterval);
-    ASSERT_EQ(table.pages(), std::popcount(position / kFoldInterval)) << position;
+    Advance(table, position, C());
+    ASSERT_EQ(table.pages(), std::popcount(position / C())) << position;
     ASSERT_EQ(source.held(), table.pages());
   }
 }
 
-TEST(PagesTest, TheLastLevelAbsorbsWhatTheLevelsDoNotReach) {
+TEST_P(PagesTest, TheLastLevelAbsorbsWhatTheLevelsDoNotReach) {
   CountingSource source;
   PageTable table(kFewLevels, source);
   uint64_t position = 0;
   while (position < 1 << 18) {
-    Advance(table, position, kFoldInterval);
-    const uint64_t n = position / kFoldInterval;
+    Advance(table, position, C());
+    const uint64_t n = position / C();
     ASSERT_EQ(table.pages(), std::popcount(n % 512) + (n >= 512 ? 1 : 0)) << position;
   }
 }
@@ -87,14 +99,15 @@ void FollowFolds(const SegmentPages& pages, uint64_t chunk, size_t folds, Conten
   }
 }
 
-class RandomPagesTest : public testing::TestWithParam<PageRule> {};
+class RandomPagesTest : public testing::TestWithParam<std::tuple<PageRule, uint32_t>> {};
 
 // Tables that fork, grow in random segments and are cancelled at random: each must hold the chunks
 // that its position says, and no write may reach a page that another table sees.
 TEST_P(RandomPagesTest, EveryTableHoldsItsOwnChunks) {
+  const auto [rule, interval] = GetParam();
   std::mt19937_64 random(TestSeed());
   for (const uint32_t levels : {1u, 4u, 12u}) {
-    const PageKind kind{GetParam(), levels, 0};
+    const PageKind kind{rule, levels, 0, interval};
     CountingSource source;
     struct Row {
       PageTable table;
@@ -126,12 +139,13 @@ TEST_P(RandomPagesTest, EveryTableHoldsItsOwnChunks) {
         row.table.Cancel();
         continue;
       }
-      FollowFolds(*pages, row.position / kFoldInterval, FoldsIn(row.position, tokens), contents);
+      FollowFolds(*pages, row.position / interval, FoldsIn(row.position, tokens, interval),
+                  contents);
       row.table.Commit();
       row.position += tokens;
       for (Row& other : rows) {
         const auto view = other.table.Plan(other.position, 1);
-        const uint64_t n = other.position / kFoldInterval;
+        const uint64_t n = other.position / interval;
         std::set<uint64_t> seen;
         for (uint32_t p = 0; p < levels; ++p) {
           ASSERT_EQ(view->Table(0)[p] != kNoPage, HasPage(n, p, levels));
@@ -149,15 +163,17 @@ TEST_P(RandomPagesTest, EveryTableHoldsItsOwnChunks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, RandomPagesTest,
-                         testing::Values(PageRule::kFenwick, PageRule::kRewrittenFenwick));
+                         testing::Combine(testing::Values(PageRule::kFenwick,
+                                                          PageRule::kRewrittenFenwick),
+                                          testing::Values(16, 32)));
 
-TEST(PagesTest, APageThatAForkHoldsIsNeverWritten) {
+TEST_P(PagesTest, APageThatAForkHoldsIsNeverWritten) {
   CountingSource source;
-  PageTable table({PageRule::kRewrittenFenwick, 8, 0}, source);
+  PageTable table(Kind(PageRule::kRewrittenFenwick, 8), source);
   uint64_t position = 0;
-  Advance(table, position, 3 * kFoldInterval);  // pages 0 and 1
+  Advance(table, position, 3 * C());  // pages 0 and 1
   PageTable fork = table.Fork();
-  const auto pages = table.Plan(position, kFoldInterval * 5);
+  const auto pages = table.Plan(position, C() * 5);
   ASSERT_TRUE(pages.ok());
   const std::set<uint32_t> shared(pages->Table(0), pages->Table(0) + 2);
   for (size_t fold = 1; fold <= 5; ++fold) {
@@ -165,10 +181,9 @@ TEST(PagesTest, APageThatAForkHoldsIsNeverWritten) {
   }
 }
 
-TEST(PagesTest, ASegmentTakesNoMorePagesThanMostPagesSays) {
-  for (const PageKind& kind :
-       {kFewLevels, PageKind{PageRule::kRewrittenFenwick, 10, 0},
-        PageKind{PageRule::kAppended, 0, 0}, PageKind{PageRule::kAppended, 0, 100}}) {
+TEST_P(PagesTest, ASegmentTakesNoMorePagesThanMostPagesSays) {
+  for (const PageKind& kind : {kFewLevels, Kind(PageRule::kRewrittenFenwick, 10),
+                               Kind(PageRule::kAppended, 0), Kind(PageRule::kAppended, 0, 100)}) {
     constexpr size_t kSegment = 80;
     CountingSource source;
     PageTable table(kind, source);
@@ -181,13 +196,13 @@ TEST(PagesTest, ASegmentTakesNoMorePagesThanMostPagesSays) {
 }
 
 // What a table holds and what it says that it may still take never add up to more than before.
-TEST(PagesTest, WhatIsHeldAndMissingNeverGrows) {
+TEST_P(PagesTest, WhatIsHeldAndMissingNeverGrows) {
   std::mt19937_64 random(TestSeed());
   constexpr uint64_t kTokens = 6000, kSegment = 80;
   for (const PageKind& kind :
-       {kFewLevels, PageKind{PageRule::kRewrittenFenwick, 3, 0},
-        PageKind{PageRule::kAppended, 0, 0}, PageKind{PageRule::kAppended, 0, 5},
-        PageKind{PageRule::kAppended, 0, 100}, PageKind{PageRule::kAppended, 0, 100000}}) {
+       {kFewLevels, Kind(PageRule::kRewrittenFenwick, 3), Kind(PageRule::kAppended, 0),
+        Kind(PageRule::kAppended, 0, 5), Kind(PageRule::kAppended, 0, 100),
+        Kind(PageRule::kAppended, 0, 100000)}) {
     CountingSource source;
     PageTable table(kind, source);
     uint64_t position = 0, all = table.Missing(0, kTokens, kSegment);
@@ -205,101 +220,102 @@ TEST(PagesTest, WhatIsHeldAndMissingNeverGrows) {
   }
 }
 
-TEST(PagesTest, AForkOfAppendedPagesTakesOnlyThoseOfItsOwnTokens) {
+TEST_P(PagesTest, AForkOfAppendedPagesTakesOnlyThoseOfItsOwnTokens) {
   CountingSource source;
-  PageTable all({PageRule::kAppended, 0, 0}, source), levels(kFewLevels, source);
+  PageTable all(Kind(PageRule::kAppended, 0), source), levels(kFewLevels, source);
   uint64_t position = 0;
-  Advance(all, position, 100 * kFoldInterval);
+  Advance(all, position, 100 * C());
   position = 0;
-  Advance(levels, position, 100 * kFoldInterval);
-  EXPECT_EQ(all.MissingInFork(position, position + 40, 80), 2u);
-  EXPECT_EQ(levels.MissingInFork(position, position + 40, 80), 8u);
-  EXPECT_EQ(levels.MissingInFork(position, position + 15, 80), 0u);
+  Advance(levels, position, 100 * C());
+  EXPECT_EQ(all.MissingInFork(position, position + 2 * C() + 8, 80), 2u);
+  EXPECT_EQ(levels.MissingInFork(position, position + 2 * C() + 8, 80), 8u);
+  EXPECT_EQ(levels.MissingInFork(position, position + C() - 1, 80), 0u);
   const PageTable fork = levels.Fork();
-  EXPECT_EQ(fork.Missing(position, position + 40, 80), 8u);
-  EXPECT_EQ(levels.Missing(position, position + 40, 80), 8u);
+  EXPECT_EQ(fork.Missing(position, position + 2 * C() + 8, 80), 8u);
+  EXPECT_EQ(levels.Missing(position, position + 2 * C() + 8, 80), 8u);
 }
 
-TEST(PagesTest, AppendedPagesStandInOrderAndLeaveWithTheWindow) {
+TEST_P(PagesTest, AppendedPagesStandInOrderAndLeaveWithTheWindow) {
   CountingSource source;
-  PageTable table({PageRule::kAppended, 0, 40}, source);
+  PageTable table(Kind(PageRule::kAppended, 0, 40), source);
   uint64_t position = 0;
   for (int i = 0; i < 100; ++i) {
     const auto pages = table.Plan(position, 7);
     ASSERT_TRUE(pages.ok());
     const uint64_t oldest = position + 1 > 40 ? position + 1 - 40 : 0;
-    EXPECT_LE(pages->first_page, oldest / kFoldInterval);
-    EXPECT_EQ(pages->first_page + pages->count, (position + 7) / kFoldInterval);
+    EXPECT_LE(pages->first_page, oldest / C());
+    EXPECT_EQ(pages->first_page + pages->count, (position + 7) / C());
     table.Commit();
     position += 7;
-    EXPECT_LE(table.pages(), 40 / kFoldInterval + 2);
+    EXPECT_LE(table.pages(), 40 / C() + 2);
   }
 }
 
 // A copy of an empty list has no place in memory at all.
-TEST(PagesTest, AForkFitsWhereTheWindowHasLetEveryPageGo) {
+TEST_P(PagesTest, AForkFitsWhereTheWindowHasLetEveryPageGo) {
   CountingSource source;
-  const PageKind kind{PageRule::kAppended, 0, 5};
+  const PageKind kind = Kind(PageRule::kAppended, 0, 5);
   PageTable table(kind, source);
   uint64_t position = 0;
-  Advance(table, position, 30);
+  Advance(table, position, 2 * C() - 2);
   ASSERT_EQ(table.pages(), 0u);
   PageTable fork = table.Fork();
   for (const size_t tokens : {1, 2, 40}) {
     const auto pages = fork.Plan(position, tokens);
     ASSERT_TRUE(pages.ok());
     EXPECT_EQ(CheckPages(kind, *pages, position, tokens), absl::OkStatus());
-    EXPECT_FALSE(CheckPages(kind, *pages, position + 160, tokens).ok());
+    EXPECT_FALSE(CheckPages(kind, *pages, position + 10 * C(), tokens).ok());
     fork.Cancel();
   }
 }
 
-TEST(PagesTest, APageTableThatDoesNotFitThePositionIsNamed) {
+TEST_P(PagesTest, APageTableThatDoesNotFitThePositionIsNamed) {
   CountingSource source;
   for (const PageKind& kind :
-       {kFewLevels, PageKind{PageRule::kAppended, 0, 0}, PageKind{PageRule::kAppended, 0, 40}}) {
+       {kFewLevels, Kind(PageRule::kAppended, 0), Kind(PageRule::kAppended, 0, 40)}) {
     PageTable table(kind, source);
     uint64_t position = 0;
-    Advance(table, position, 100);
-    const auto pages = table.Plan(position, 40);
+    Advance(table, position, 6 * C() + 4);
+    const size_t tokens = 2 * C() + 8;
+    const auto pages = table.Plan(position, tokens);
     ASSERT_TRUE(pages.ok());
-    EXPECT_EQ(CheckPages(kind, *pages, position, 40), absl::OkStatus());
-    for (const uint64_t other : {position - 20, position + 20, position + 160}) {
-      const absl::Status status = CheckPages(kind, *pages, other, 40);
+    EXPECT_EQ(CheckPages(kind, *pages, position, tokens), absl::OkStatus());
+    for (const uint64_t other : {position - C() - 4, position + C() + 4, position + 10 * C()}) {
+      const absl::Status status = CheckPages(kind, *pages, other, tokens);
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << other;
       EXPECT_NE(status.message().find("does not fit position"), absl::string_view::npos) << status;
     }
-    EXPECT_FALSE(CheckPages(kind, SegmentPages(), position, 40).ok());
+    EXPECT_FALSE(CheckPages(kind, SegmentPages(), position, tokens).ok());
     table.Cancel();
   }
-  const PageKind other_levels{PageRule::kFenwick, 11, 0};
+  const PageKind other_levels = Kind(PageRule::kFenwick, 11);
   PageTable table(kFewLevels, source);
   EXPECT_FALSE(CheckPages(other_levels, *table.Plan(0, 1), 0, 1).ok());
 }
 
-TEST(PagesTest, AFoldMovesWhatItMakesTakesUpAndRewrites) {
-  const PageKind rewritten{PageRule::kRewrittenFenwick, 17, 0};
+TEST_P(PagesTest, AFoldMovesWhatItMakesTakesUpAndRewrites) {
+  const PageKind rewritten = Kind(PageRule::kRewrittenFenwick, 17);
   EXPECT_EQ(PagesMovedByFold({}, 5), 0u);
-  EXPECT_EQ(PagesMovedByFold({PageRule::kAppended, 0, 0}, 5), 1u);
+  EXPECT_EQ(PagesMovedByFold(Kind(PageRule::kAppended, 0), 5), 1u);
   EXPECT_EQ(PagesMovedByFold(kManyLevels, 0b1100), 1u);
   EXPECT_EQ(PagesMovedByFold(kManyLevels, 0b1011), 3u);
   EXPECT_EQ(PagesMovedByFold(rewritten, 0b1011), 5u);
-  EXPECT_EQ(PagesMovedByFold({PageRule::kFenwick, 1, 0}, 9), 2u);
+  EXPECT_EQ(PagesMovedByFold(Kind(PageRule::kFenwick, 1), 9), 2u);
 }
 
-TEST(PagesTest, AFailedPlanChangesNothing) {
-  for (const PageKind& kind : {kFewLevels, PageKind{PageRule::kAppended, 0, 0}}) {
+TEST_P(PagesTest, AFailedPlanChangesNothing) {
+  for (const PageKind& kind : {kFewLevels, Kind(PageRule::kAppended, 0)}) {
     CountingSource source;
     PageTable table(kind, source);
     uint64_t position = 0;
-    Advance(table, position, 5 * kFoldInterval);
+    Advance(table, position, 5 * C());
     const size_t held = source.held();
     source.limit = held + 1;
-    EXPECT_FALSE(table.Plan(position, 64 * kFoldInterval).ok());
+    EXPECT_FALSE(table.Plan(position, 64 * C()).ok());
     EXPECT_EQ(source.held(), held);
     EXPECT_EQ(table.pages(), held);
     source.limit = SIZE_MAX;
-    Advance(table, position, 64 * kFoldInterval);
+    Advance(table, position, 64 * C());
   }
 }
 

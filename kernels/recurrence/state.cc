@@ -17,8 +17,9 @@ size_t StateLayout::Add(StatePart part, std::string_view name, DType dtype,
   return offset;
 }
 
-void StateLayout::SetPageKind(const PageKind& kind) {
+void StateLayout::SetPageKind(PageKind kind) {
   RIVULET_CHECK(page_kind_.rule == PageRule::kNone, "a layer has pages of one kind");
+  kind.fold_interval = page_kind_.fold_interval;
   page_kind_ = kind;
 }
 

@@ -3,16 +3,21 @@
 // How a session's state lies in memory, and which piece of a step touches it.
 //
 // State = base + tail (docs/architecture.md#state). The *base* holds the matrices at the last
-// position that is a multiple of kFoldInterval, with the convolution inputs before it. The *tail*
-// holds one small row for each token since. A base slot may be shared by several sessions and is
-// then never written; a tail slot belongs to one session. A mixer whose state grows also keeps
-// *pages*: as many as its position asks for (pages.h), each with its count of holders. Slots are
-// numbers: the same description serves host and device memory.
+// position that is a multiple of the fold interval C, with the convolution inputs before it. The
+// *tail* holds one small row for each token since. A base slot may be shared by several sessions
+// and is then never written; a tail slot belongs to one session. A mixer whose state grows also
+// keeps *pages*, reference-counted; how many depends on the position (pages.h). Slots are numbers,
+// so the same description serves host and device memory.
 //
-// This file knows bytes and positions, no mathematics, and no session, request or file.
+// C is a property of the device: all layers of a model on one device have the same one, and every
+// layout and page kind says it.
+//
+// This file deals with bytes and positions. It contains no mathematics and does not know sessions,
+// requests or files.
 #ifndef RIVULET_KERNELS_RECURRENCE_STATE_H_
 #define RIVULET_KERNELS_RECURRENCE_STATE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -25,7 +30,7 @@
 
 namespace rivulet {
 
-// C: tokens between two bases. Chunk borders lie at absolute multiples of it.
+// C on the CPU. The kernels still use it; everything else takes C from a layout or a capacity.
 inline constexpr size_t kFoldInterval = 16;
 
 enum class StatePart : uint8_t { kBase, kTail, kPage };
@@ -50,6 +55,8 @@ struct PageKind {
   uint32_t levels = 0;
   // kAppended: only pages with one of the `window` tokens before the next are kept; 0: all.
   uint64_t window = 0;
+  // C: the tokens of a chunk. StateLayout::SetPageKind fills it in.
+  uint32_t fold_interval = 0;
 
   bool fenwick() const { return rule == PageRule::kFenwick || rule == PageRule::kRewrittenFenwick; }
   friend bool operator==(const PageKind&, const PageKind&) = default;
@@ -70,13 +77,21 @@ struct StatePlane {
 // constant.
 class StateLayout {
  public:
+  explicit StateLayout(size_t fold_interval = kFoldInterval) {
+    page_kind_.fold_interval = static_cast<uint32_t>(fold_interval);
+  }
+
+  // C, the tokens between two bases. Chunk borders lie at absolute multiples of it.
+  size_t fold_interval() const { return page_kind_.fold_interval; }
+
   // Appends a plane and returns its byte offset inside the layer's part of a slot.
   size_t Add(StatePart part, std::string_view name, DType dtype,
              std::initializer_list<size_t> shape);
 
   const std::vector<StatePlane>& planes() const { return planes_; }
-  // Of every page plane of this layer. REQUIRES: called once at most, with a rule.
-  void SetPageKind(const PageKind& kind);
+  // Of every page plane of this layer; sets kind.fold_interval. REQUIRES: called once at most, with
+  // a rule.
+  void SetPageKind(PageKind kind);
   const PageKind& page_kind() const { return page_kind_; }
 
   size_t base_bytes() const { return bytes(StatePart::kBase); }
@@ -144,14 +159,14 @@ struct Segment {
   const SegmentPages* pages = nullptr;
 };
 
-// True if a run of `tokens` from `position` completes at least one chunk.
-constexpr bool Folds(uint64_t position, size_t tokens) {
-  return position % kFoldInterval + tokens >= kFoldInterval;
+// How many chunks of `fold_interval` tokens a run of `tokens` from `position` completes.
+constexpr size_t FoldsIn(uint64_t position, size_t tokens, size_t fold_interval) {
+  return (position % fold_interval + tokens) / fold_interval;
 }
 
-// How many chunks it completes.
-constexpr size_t FoldsIn(uint64_t position, size_t tokens) {
-  return (position % kFoldInterval + tokens) / kFoldInterval;
+// True if it completes at least one.
+constexpr bool Folds(uint64_t position, size_t tokens, size_t fold_interval) {
+  return FoldsIn(position, tokens, fold_interval) > 0;
 }
 
 // The slots of one layer: slot s of a part starts at base + s * stride. Strides cover all layers,
@@ -164,6 +179,7 @@ struct LayerState {
   std::byte* pages = nullptr;  // of the layer's kind
   size_t page_stride = 0;
   size_t page_kind = 0;  // which entry of Segment::pages; undefined for a layer without pages
+  size_t fold_interval = kFoldInterval;  // the layout's
 
   template <typename T>
   T* Base(uint32_t slot, size_t offset) const {
@@ -179,28 +195,26 @@ struct LayerState {
   }
 };
 
-// A segment cut at absolute chunk borders: pieces of at most kFoldInterval tokens, each inside one
-// chunk. Every mixer walks its segments through this, and so every split of a prompt does the same
-// arithmetic.
+// A segment cut at absolute chunk borders: pieces of at most C tokens, each inside one chunk. Every
+// mixer walks its segments through this, and so every split of a prompt does the same arithmetic.
 struct ChunkPiece {
   size_t first_token;  // row of the step's token arrays
-  size_t begin, end;   // places in the chunk, 0 <= begin < end <= kFoldInterval
-  bool folds;          // end == kFoldInterval
+  size_t begin, end;   // places in the chunk, 0 <= begin < end <= C
+  bool folds;          // end == C
   bool first;          // the segment's first piece: reads base_in, later ones base_out
   size_t fold;         // folds of the segment before this piece: it reads SegmentPages::Table(fold)
 };
 
 template <typename Visit>  // void(const ChunkPiece&)
-void ForEachChunkPiece(const Segment& segment, Visit&& visit) {
+void ForEachChunkPiece(const Segment& segment, size_t fold_interval, Visit&& visit) {
   size_t done = 0, folds = 0;
   while (done < segment.tokens) {
-    const size_t begin = (segment.position + done) % kFoldInterval;
-    const size_t left = segment.tokens - done;
-    const size_t end = begin + left < kFoldInterval ? begin + left : kFoldInterval;
-    visit(
-        ChunkPiece{segment.first_token + done, begin, end, end == kFoldInterval, done == 0, folds});
+    const size_t begin = (segment.position + done) % fold_interval;
+    const size_t end = std::min(begin + segment.tokens - done, fold_interval);
+    const bool folds_here = end == fold_interval;
+    visit(ChunkPiece{segment.first_token + done, begin, end, folds_here, done == 0, folds});
     done += end - begin;
-    if (end == kFoldInterval) ++folds;
+    folds += folds_here ? 1 : 0;
   }
 }
 

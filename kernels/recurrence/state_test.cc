@@ -19,31 +19,48 @@ TEST(StateLayoutTest, PlanesAreAlignedAndCountedPerPart) {
   EXPECT_EQ(layout.planes()[2].name, "z");
 }
 
-TEST(SegmentTest, FoldsExactlyWhenAChunkEnds) {
-  EXPECT_FALSE(Folds(0, 15));
-  EXPECT_TRUE(Folds(0, 16));
-  EXPECT_TRUE(Folds(15, 1));
-  EXPECT_FALSE(Folds(16, 1));
-  EXPECT_TRUE(Folds(31, 2));
+TEST(StateLayoutTest, ItsPagesCoverItsFoldInterval) {
+  StateLayout layout(32);
+  layout.SetPageKind({.rule = PageRule::kAppended});
+  EXPECT_EQ(layout.fold_interval(), 32u);
+  EXPECT_EQ(layout.page_kind().fold_interval, 32u);
 }
 
-// Whatever the position and length, the pieces cover the tokens once, in order, cut only at
-// absolute multiples of kFoldInterval, and fold exactly there.
+TEST(SegmentTest, FoldsExactlyWhenAChunkEnds) {
+  for (const size_t c : {16, 32}) {
+    EXPECT_FALSE(Folds(0, c - 1, c));
+    EXPECT_TRUE(Folds(0, c, c));
+    EXPECT_TRUE(Folds(c - 1, 1, c));
+    EXPECT_FALSE(Folds(c, 1, c));
+    EXPECT_TRUE(Folds(2 * c - 1, 2, c));
+    EXPECT_EQ(FoldsIn(c - 1, 2 * c + 1, c), 3u);
+  }
+}
+
+// The pieces cover the tokens once and in order. They are cut only at absolute multiples of the
+// fold interval, and they fold exactly there.
+void CheckPieces(uint64_t position, size_t tokens, size_t interval) {
+  const Segment segment{.first_token = 5, .tokens = tokens, .position = position};
+  size_t next = 5;
+  bool first = true;
+  ForEachChunkPiece(segment, interval, [&](const ChunkPiece& piece) {
+    EXPECT_EQ(piece.first_token, next);
+    EXPECT_EQ(piece.begin, (position + next - 5) % interval);
+    EXPECT_LT(piece.begin, piece.end);
+    EXPECT_EQ(piece.folds, piece.end == interval);
+    EXPECT_EQ(piece.first, std::exchange(first, false));
+    EXPECT_EQ(piece.fold, FoldsIn(position, next - 5, interval));
+    next += piece.end - piece.begin;
+  });
+  EXPECT_EQ(next, 5 + tokens);
+}
+
 TEST(SegmentTest, PiecesCoverTheSegmentAndCutAtAbsoluteBorders) {
-  for (uint64_t position = 0; position < 40; ++position) {
-    for (size_t tokens = 1; tokens < 70; ++tokens) {
-      Segment segment{.first_token = 5, .tokens = tokens, .position = position};
-      size_t next = 5;
-      bool first = true;
-      ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
-        EXPECT_EQ(piece.first_token, next);
-        EXPECT_EQ(piece.begin, (position + next - 5) % kFoldInterval);
-        EXPECT_LT(piece.begin, piece.end);
-        EXPECT_EQ(piece.folds, piece.end == kFoldInterval);
-        EXPECT_EQ(piece.first, std::exchange(first, false));
-        next += piece.end - piece.begin;
-      });
-      EXPECT_EQ(next, 5 + tokens);
+  for (const size_t interval : {16, 32}) {
+    for (uint64_t position = 0; position < 2 * interval + 8; ++position) {
+      for (size_t tokens = 1; tokens < 4 * interval + 6; ++tokens) {
+        CheckPieces(position, tokens, interval);
+      }
     }
   }
 }

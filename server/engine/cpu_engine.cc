@@ -180,7 +180,7 @@ size_t CpuEngine::WarmUpTokens() const {
   uint64_t tokens = std::min<uint64_t>(kLogitRows, model_.model().max_tokens());
   for (const PageCapacity& pages : capacity().pages) {
     if (pages.slots < MostPages(pages.kind, tokens, tokens)) {
-      tokens = std::min<uint64_t>(tokens, kFoldInterval - 1);
+      tokens = std::min<uint64_t>(tokens, capacity().fold_interval - 1);
     }
   }
   return tokens;

@@ -40,7 +40,8 @@ struct PageCapacity {
 
 // Bytes and numbers of slots; constant.
 struct StateCapacity {
-  uint64_t base_bytes = 0;  // of one slot, all layers
+  uint32_t fold_interval = 0;  // C: tokens between two bases (kernels/recurrence/state.h)
+  uint64_t base_bytes = 0;     // of one slot, all layers
   uint64_t tail_bytes = 0;
   uint32_t base_slots = 0;
   uint32_t tail_slots = 0;

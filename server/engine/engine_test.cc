@@ -219,10 +219,23 @@ TEST_F(EngineTest, TooLittleStateMemoryIsRefusedByName) {
   EXPECT_THAT(std::string(engine.status().message()), HasSubstr("--state-memory is 1000 bytes"));
 }
 
-// Also the warm-up of a model that has pages, with room for none.
+// The memory of one session of one chunk has fewer pages than the warm-up would otherwise fold
+// into.
+TEST_F(EngineTest, WarmsUpWithinThePagesThatThereAre) {
+  const auto model = MakeModel(PagedTestModels()[0]);
+  Start(model);
+  const StateCapacity& capacity = engine_->capacity();
+  const uint64_t chunk = capacity.fold_interval;
+  uint64_t bytes = 2 * capacity.base_bytes + capacity.tail_bytes;
+  for (const PageCapacity& pages : capacity.pages) {
+    bytes += MostPages(pages.kind, chunk, kLongestSegment) * pages.page_bytes;
+  }
+  const auto made = MakeCpuEngine(model, {.state_memory = bytes, .state_context = chunk});
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ((*made)->capacity().tail_slots, 1u);
+}
+
 TEST_F(EngineTest, ARowWhosePagesDoNotFitItsPositionFailsAlone) {
-  auto made = MakeCpuEngine(MakeModel(PagedTestModels()[0]), {.threads = 1, .state_context = 1});
-  EXPECT_TRUE(made.ok()) << made.status();
   Start(MakeModel(PagedTestModels()[0]));
   StepPlan plan;
   AddRow(plan, {1, 2, 3});

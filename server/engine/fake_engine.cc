@@ -20,10 +20,10 @@ struct PageContent {
 };
 
 // The first layer is the model; one more for each kind of pages.
-StateSizes SizesOf(const std::vector<PageKind>& pages) {
-  std::vector<StateLayout> layers(1 + pages.size());
+StateSizes SizesOf(const std::vector<PageKind>& pages, size_t fold_interval) {
+  std::vector<StateLayout> layers(1 + pages.size(), StateLayout(fold_interval));
   layers[0].Add(StatePart::kBase, "hash", DType::kFloat32, {2});
-  layers[0].Add(StatePart::kTail, "tokens", DType::kFloat32, {kFoldInterval});
+  layers[0].Add(StatePart::kTail, "tokens", DType::kFloat32, {fold_interval});
   std::vector<const StateLayout*> layouts = {&layers[0]};
   for (size_t i = 0; i < pages.size(); ++i) {
     layers[1 + i].SetPageKind(pages[i]);
@@ -34,8 +34,8 @@ StateSizes SizesOf(const std::vector<PageKind>& pages) {
 }
 
 std::unique_ptr<StatePool> MakePool(uint32_t sessions, const std::vector<PageKind>& pages,
-                                    uint64_t context) {
-  const StateSizes sizes = SizesOf(pages);
+                                    uint64_t context, size_t fold_interval) {
+  const StateSizes sizes = SizesOf(pages, fold_interval);
   const uint64_t spares = sessions / StatePool::kTailsPerSpare + 1;
   uint64_t bytes = sessions * sizes.tail_bytes + (sessions + spares) * sizes.base_bytes;
   for (const StateSizes::Pages& kind : sizes.pages) {
@@ -77,16 +77,19 @@ void FoldFenwick(const SegmentPages& pages, const LayerState& state, uint64_t ch
 
 }  // namespace
 
-FakeEngine::FakeEngine(uint32_t sessions, const std::vector<PageKind>& pages, uint64_t context)
-    : pool_(MakePool(sessions, pages, context)) {}
+FakeEngine::FakeEngine(uint32_t sessions, const std::vector<PageKind>& pages, uint64_t context,
+                       size_t fold_interval)
+    : pool_(MakePool(sessions, pages, context, fold_interval)) {}
 
 void FakeEngine::FoldPages(const Segment& segment) {
   const std::vector<PageCapacity>& kinds = capacity().pages;
+  const uint64_t interval = capacity().fold_interval;
+  const size_t folds = FoldsIn(segment.position, segment.tokens, interval);
   for (size_t kind = 0; kind < kinds.size(); ++kind) {
     const SegmentPages& pages = segment.pages[kind];
     const LayerState state = pool_->Layer(1 + kind);
-    for (size_t fold = 0; fold < FoldsIn(segment.position, segment.tokens); ++fold) {
-      const uint64_t chunk = segment.position / kFoldInterval + fold;
+    for (size_t fold = 0; fold < folds; ++fold) {
+      const uint64_t chunk = segment.position / interval + fold;
       if (kinds[kind].kind.fenwick()) {
         FoldFenwick(pages, state, chunk, fold);
       } else {
@@ -132,7 +135,7 @@ RowResult FakeEngine::RunRow(const StepPlan& plan, const StepRow& row) {
   const LayerState state = pool_->Layer(0);
   uint32_t base = segment.base_in;
   uint64_t hash = 0;
-  ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
+  ForEachChunkPiece(segment, capacity().fold_interval, [&](const ChunkPiece& piece) {
     for (size_t i = piece.begin; i < piece.end; ++i) {
       const size_t token = piece.first_token + i - piece.begin;
       state.Tail<uint32_t>(segment.tail, 0)[i] = plan.tokens[token];

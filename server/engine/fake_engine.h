@@ -29,7 +29,7 @@ class FakeEngine : public Engine {
   // of pages that its one layer each would have, for sessions of `context` tokens; every step
   // checks that the pages it is given hold the session's chunks.
   explicit FakeEngine(uint32_t sessions, const std::vector<PageKind>& pages = {},
-                      uint64_t context = 4096);
+                      uint64_t context = 4096, size_t fold_interval = 16);
 
   // What a session's state says of the tokens it has seen.
   static uint64_t Hash(std::span<const uint32_t> tokens);

@@ -25,6 +25,7 @@ uint32_t SpareBases(uint64_t tails) {
 // numbered count as that many: they fit into no memory either.
 StateCapacity CapacityFor(const StateSizes& sizes, uint64_t sessions, uint64_t context) {
   StateCapacity capacity;
+  capacity.fold_interval = sizes.fold_interval;
   capacity.base_bytes = sizes.base_bytes;
   capacity.tail_bytes = sizes.tail_bytes;
   capacity.tail_slots = static_cast<uint32_t>(sessions);
@@ -91,6 +92,9 @@ absl::Status NoSlotLeft(const char* kind, uint32_t slots) {
 StateSizes AddUpLayouts(std::span<const StateLayout* const> layers) {
   StateSizes sizes;
   for (const StateLayout* layer : layers) {
+    RIVULET_CHECK(layer->fold_interval() == layers[0]->fold_interval(),
+                  "the layers of one model have different fold intervals");
+    sizes.fold_interval = static_cast<uint32_t>(layer->fold_interval());
     sizes.base_offsets.push_back(sizes.base_bytes);
     sizes.tail_offsets.push_back(sizes.tail_bytes);
     sizes.base_bytes += RoundUp(layer->base_bytes(), kAlignment);
@@ -102,6 +106,11 @@ StateSizes AddUpLayouts(std::span<const StateLayout* const> layers) {
 
 absl::StatusOr<StateCapacity> SplitStateMemory(const StateSizes& sizes, uint64_t state_memory,
                                                uint64_t state_context) {
+  if (state_context < sizes.fold_interval) {
+    return absl::InvalidArgumentError(absl::StrCat("--state-context=", state_context,
+                                                   ": this model needs at least ",
+                                                   sizes.fold_interval, " tokens"));
+  }
   const StateCapacity one = CapacityFor(sizes, 1, state_context);
   if (state_memory < TotalBytes(one)) return TooLittleMemory(one, state_memory, state_context);
   uint64_t fits = 1, too_many = StatePool::kMaxTails + 1;
@@ -186,6 +195,7 @@ LayerState StatePool::Layer(size_t layer) const {
   state.tails = Tails() + sizes_.tail_offsets[layer];
   state.tail_stride = sizes_.tail_bytes;
   state.page_kind = sizes_.page_kinds[layer];
+  state.fold_interval = sizes_.fold_interval;
   if (sizes_.pages.empty()) return state;
   state.pages = Pages(state.page_kind) + sizes_.page_offsets[layer];
   state.page_stride = sizes_.pages[state.page_kind].page_bytes;

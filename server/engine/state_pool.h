@@ -26,7 +26,8 @@ namespace rivulet {
 
 // Where each layer's planes lie in a slot: the sum of the layers' layouts.
 struct StateSizes {
-  size_t base_bytes = 0;  // of one slot
+  uint32_t fold_interval = 0;  // the layers'
+  size_t base_bytes = 0;       // of one slot
   size_t tail_bytes = 0;
   std::vector<size_t> base_offsets;  // [layers]
   std::vector<size_t> tail_offsets;

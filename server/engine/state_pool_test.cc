@@ -202,8 +202,8 @@ TEST(StatePoolDeathTest, OurOwnMistakesAreCaught) {
 }
 
 // Three layers, two of them with appended pages and one with Fenwick pages.
-StateSizes LayersWithPages() {
-  StateLayout attention, log_linear;
+StateSizes LayersWithPages(size_t fold_interval = 16) {
+  StateLayout attention(fold_interval), log_linear(fold_interval);
   attention.SetPageKind({PageRule::kAppended, 0, 0});
   attention.Add(StatePart::kTail, "k", DType::kFloat32, {16});
   attention.Add(StatePart::kPage, "k", DType::kFloat32, {20});
@@ -230,6 +230,17 @@ TEST(StatePoolTest, PagesAreAsManyAsSessionsOfTheStatedContextNeed) {
   EXPECT_EQ(capacity->pages[1].slots, capacity->tail_slots * 7);  // 32 = 0b100000, and one
   const auto longer = SplitStateMemory(LayersWithPages(), 1 << 20, 4096);
   EXPECT_LT(longer->tail_slots, capacity->tail_slots);
+  const auto long_chunks = SplitStateMemory(LayersWithPages(32), 1 << 20, 512);
+  EXPECT_EQ(long_chunks->fold_interval, 32u);
+  EXPECT_EQ(long_chunks->pages[0].slots, long_chunks->tail_slots * 16);
+}
+
+TEST(StatePoolTest, AContextShorterThanAChunkIsRefused) {
+  EXPECT_TRUE(SplitStateMemory(LayersWithPages(32), 1 << 20, 32).ok());
+  const absl::Status status = SplitStateMemory(LayersWithPages(32), 1 << 20, 31).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--state-context=31"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("at least 32 tokens"));
 }
 
 // So long that the pages of many sessions are more than 2^32.

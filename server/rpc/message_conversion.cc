@@ -93,7 +93,7 @@ v1::Model ToProto(const ServedModel& model) {
   proto.set_state_bytes_per_token(model.state_bytes_per_token);
   proto.set_has_tokenizer(model.tokenizer != nullptr);
   proto.set_has_chat_template(model.has_chat_template);
-  proto.set_fold_interval(kFoldInterval);
+  proto.set_fold_interval(model.fold_interval);
   return proto;
 }
 

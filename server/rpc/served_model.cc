@@ -12,9 +12,10 @@ void DescribePages(const StateCapacity& capacity, ServedModel& served) {
     if (kind.fenwick()) {
       served.state_bytes_per_session += kind.levels * pages.page_bytes;
     } else if (kind.window > 0) {
-      served.state_bytes_per_session += (kind.window / kFoldInterval + 1) * pages.page_bytes;
+      served.state_bytes_per_session +=
+          (kind.window / capacity.fold_interval + 1) * pages.page_bytes;
     } else {
-      served.state_bytes_per_token += pages.page_bytes / kFoldInterval;
+      served.state_bytes_per_token += pages.page_bytes / capacity.fold_interval;
     }
   }
 }
@@ -32,6 +33,7 @@ ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacit
   served.state_dtype = DTypeName(model.state_dtype);
   served.state_bytes_per_session = capacity.base_bytes + capacity.tail_bytes;
   DescribePages(capacity, served);
+  served.fold_interval = capacity.fold_interval;
   served.max_context = model.max_tokens() == UINT64_MAX ? 0 : model.max_tokens();
   served.tokenizer = model.tokenizer.get();
   served.eos_ids = model.spec.eos_ids;

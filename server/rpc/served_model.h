@@ -24,6 +24,7 @@ struct ServedModel {
   std::string state_dtype;
   uint64_t state_bytes_per_session = 0;  // with every level of a log-linear mixer
   uint64_t state_bytes_per_token = 0;    // beyond that, for each token
+  uint32_t fold_interval = 0;            // C: a state folds when its tokens reach a multiple of it
   uint64_t max_context = 0;              // tokens; 0: no limit
   const Tokenizer* tokenizer = nullptr;  // null: token ids only
   std::vector<uint32_t> eos_ids;

@@ -52,6 +52,7 @@ class ServiceTest : public testing::Test {
     model_.name = "toy";
     model_.bos_id = bos_id;
     model_.state_bytes_per_session = 1000;
+    model_.fold_interval = engine_.capacity().fold_interval;
     model_.vocab = FakeEngine::kVocab;
     model_.tokenizer = &tokenizer_;
     SchedulerOptions options;

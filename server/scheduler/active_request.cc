@@ -181,7 +181,7 @@ void ActiveRequest::CommitRow(int row, const StepRow& planned, RowResult result,
   if (!result.status.ok()) return FailRow(row, result.status, now);
   const Segment& segment = planned.segment;
   SessionOf(row).CommitSegment();
-  context_.metrics->folds.Add((segment.position % kFoldInterval + segment.tokens) / kFoldInterval);
+  context_.metrics->folds.Add(FoldsIn(segment.position, segment.tokens, context_.fold_interval));
   if (row == kPromptRow) return CommitPrompt(segment, std::move(result), now);
   CommitToken(*completions_[row], std::move(result), now);
 }

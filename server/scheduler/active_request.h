@@ -40,6 +40,7 @@ struct RequestContext {
   std::vector<uint32_t> eos_ids;
   Clock::duration stall_limit = std::chrono::hours(1);
   Metrics* metrics = nullptr;
+  size_t fold_interval = 0;  // the engine's
   // Outboxes that the dispatcher must be told of at the end of this plan or commit.
   std::vector<std::shared_ptr<Outbox>> ready;
 };

@@ -4,40 +4,39 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/recurrence/state.h"
-
 namespace rivulet {
 namespace {
 
-// A step that shares its budget among prompts gives each as many at least: four chunks, so that
-// what a piece costs beside its tokens is small.
-constexpr uint32_t kSmallPiece = 4 * kFoldInterval;
+// A step that shares its budget among prompts gives each at least so many chunks, so that what a
+// piece costs beside its tokens is small.
+constexpr uint32_t kSmallPieceChunks = 4;
 
 // The tokens of a prompt's next piece, given its share: up to the last chunk border that the share
 // reaches, if it reaches one.
-uint32_t PieceTokens(const RowView& row, uint32_t share) {
+uint32_t PieceTokens(const RowView& row, uint32_t share, size_t fold_interval) {
   if (row.prompt_left <= share) return row.prompt_left;
-  const uint32_t to_border = static_cast<uint32_t>(kFoldInterval - row.position % kFoldInterval);
+  const uint32_t to_border = static_cast<uint32_t>(fold_interval - row.position % fold_interval);
   if (share < to_border) return share;
-  return share - static_cast<uint32_t>((row.position + share) % kFoldInterval);
+  return share - static_cast<uint32_t>((row.position + share) % fold_interval);
 }
 
 // The prompts that take part in this step, those whose turn began first before the others: as many
 // as can have a piece that is worth reading and writing a state for.
 std::vector<size_t> ChoosePrompts(std::span<const RowView> rows, std::vector<size_t> prompts,
-                                  uint32_t budget) {
+                                  uint32_t budget, size_t fold_interval) {
+  const auto small_piece = static_cast<uint32_t>(kSmallPieceChunks * fold_interval);
   std::stable_sort(prompts.begin(), prompts.end(),
                    [&](size_t a, size_t b) { return rows[a].last_turn < rows[b].last_turn; });
   size_t chosen = 0;
   for (uint32_t filled = 0; chosen < prompts.size() && filled < budget; ++chosen) {
-    filled += std::min(rows[prompts[chosen]].prompt_left, kSmallPiece);
+    filled += std::min(rows[prompts[chosen]].prompt_left, small_piece);
   }
   prompts.resize(chosen);
   return prompts;
 }
 
 std::vector<PlannedRow> SharePrompts(std::span<const RowView> rows, std::vector<size_t> prompts,
-                                     uint32_t budget) {
+                                     uint32_t budget, size_t fold_interval) {
   // The shortest first: what they leave of their share is there for the longer ones.
   std::stable_sort(prompts.begin(), prompts.end(),
                    [&](size_t a, size_t b) { return rows[a].prompt_left < rows[b].prompt_left; });
@@ -45,7 +44,7 @@ std::vector<PlannedRow> SharePrompts(std::span<const RowView> rows, std::vector<
   for (size_t i = 0; i < prompts.size() && budget > 0; ++i) {
     const uint32_t share =
         std::max<uint32_t>(1, budget / static_cast<uint32_t>(prompts.size() - i));
-    const uint32_t tokens = PieceTokens(rows[prompts[i]], share);
+    const uint32_t tokens = PieceTokens(rows[prompts[i]], share, fold_interval);
     pieces.push_back({prompts[i], tokens});
     budget -= std::min(budget, tokens);
   }
@@ -75,7 +74,9 @@ StepChoice PlanStep(TimePoint now, std::span<const RowView> rows, const StepCost
   }
   if (prompts.empty()) return choice;
   const uint32_t budget = cost.PromptTokens(choice.run.size(), prompts.size(), limits);
-  const auto pieces = SharePrompts(rows, ChoosePrompts(rows, std::move(prompts), budget), budget);
+  const size_t fold_interval = cost.fold_interval();
+  prompts = ChoosePrompts(rows, std::move(prompts), budget, fold_interval);
+  const auto pieces = SharePrompts(rows, std::move(prompts), budget, fold_interval);
   choice.run.insert(choice.run.end(), pieces.begin(), pieces.end());
   return choice;
 }

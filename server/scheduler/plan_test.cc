@@ -27,9 +27,9 @@ RowView Prompt(uint32_t left, uint64_t position = 0, uint64_t last_turn = 0) {
 }
 
 // What allows a step exactly `budget` prompt tokens, with and without decode rows.
-StepCost CostFor(uint32_t budget) {
+StepCost CostFor(uint32_t budget, size_t fold_interval = 16) {
   const double room = 1 + 1e-9;
-  StepCost cost;
+  StepCost cost(fold_interval);
   for (size_t rows = 1; rows <= 128; rows *= 2) {
     for (int i = 0; i < 2; ++i) cost.Observe(rows, 0, 1.0 * room);
   }
@@ -39,7 +39,7 @@ StepCost CostFor(uint32_t budget) {
 }
 
 TEST(PlanStepTest, NothingToDo) {
-  const StepChoice choice = PlanStep(kNow, {}, {}, {});
+  const StepChoice choice = PlanStep(kNow, {}, StepCost(16), {});
   EXPECT_THAT(choice.run, IsEmpty());
   EXPECT_THAT(choice.expired, IsEmpty());
 }
@@ -139,7 +139,8 @@ TEST(PlanStepTest, InvariantsOnRandomRows) {
              .last_turn = below(9)};
       if (below(8) == 0) row.deadline = kNow - std::chrono::seconds(below(2));
     }
-    const StepCost cost = CostFor(static_cast<uint32_t>(1 + below(300)));
+    const size_t interval = below(2) == 0 ? 16 : 32;
+    const StepCost cost = CostFor(static_cast<uint32_t>(1 + below(300)), interval);
     const StepChoice choice = PlanStep(kNow, rows, cost, {});
     size_t prompts = 0, prompt_tokens = 0, decoding = 0;
     std::vector<int> runs(rows.size(), 0);
@@ -155,8 +156,8 @@ TEST(PlanStepTest, InvariantsOnRandomRows) {
         continue;
       }
       ASSERT_LE(planned.tokens, row.prompt_left);
-      if (planned.tokens < row.prompt_left && planned.tokens >= kFoldInterval) {
-        ASSERT_EQ((row.position + planned.tokens) % kFoldInterval, 0u);
+      if (planned.tokens < row.prompt_left && planned.tokens >= interval) {
+        ASSERT_EQ((row.position + planned.tokens) % interval, 0u);
       }
       ++prompts;
       prompt_tokens += planned.tokens;

@@ -48,12 +48,14 @@ Scheduler::Scheduler(Engine& engine, SessionTable& sessions, Dispatcher& dispatc
       sessions_(sessions),
       dispatcher_(dispatcher),
       metrics_(metrics),
-      options_(std::move(options)) {
+      options_(std::move(options)),
+      cost_(engine.capacity().fold_interval) {
   sessions_.set_on_reap([this] { Wake(); });
   context_.stall_limit = options_.stall_limit;
   context_.tokenizer = options_.tokenizer;
   context_.eos_ids = options_.eos_ids;
   context_.metrics = &metrics_;
+  context_.fold_interval = engine_.capacity().fold_interval;
   metrics_.state_slots_total.Set(engine_.capacity().tail_slots);
 }
 

@@ -92,7 +92,7 @@ struct Modelled {
 
 class RandomSchedule {
  public:
-  explicit RandomSchedule(uint64_t seed) : random_(seed) {
+  RandomSchedule(uint64_t seed, size_t fold_interval) : random_(seed), interval_(fold_interval) {
     SchedulerOptions options;
     options.max_queue = kMaxQueue;
     options.stall_limit = kStallLimit;
@@ -450,7 +450,7 @@ class RandomSchedule {
     std::set<uint32_t> tails, written;
     for (const StepRow& row : plan.rows) {
       ASSERT_TRUE(tails.insert(row.segment.tail).second);
-      if (Folds(row.segment.position, row.segment.tokens)) {
+      if (Folds(row.segment.position, row.segment.tokens, interval_)) {
         ASSERT_TRUE(written.insert(row.segment.base_out).second);
       }
     }
@@ -585,13 +585,15 @@ class RandomSchedule {
 
   std::mt19937_64 random_;
   TimePoint now_ = TimePoint(seconds(1000));
+  const size_t interval_;
   // Pages enough for any of the contexts here, so that only slots run out.
   FakeEngine engine_{kSlots,
                      {{PageRule::kFenwick, 7, 0},
                       {PageRule::kRewrittenFenwick, 7, 0},
                       {PageRule::kAppended, 0, 0},
                       {PageRule::kAppended, 0, 400}},
-                     100000};
+                     100000,
+                     interval_};
   Dispatcher dispatcher_;
   Metrics metrics_;
   SessionTable sessions_{
@@ -614,7 +616,7 @@ TEST(SchedulerRandomTest, EveryScheduleGivesWhatItsModelSays) {
   std::array<uint64_t, kSessionEnds> ended = {};
   for (uint64_t run = 0; run < 200 && !testing::Test::HasFatalFailure(); ++run) {
     SCOPED_TRACE(run);
-    RandomSchedule schedule(seed + run);
+    RandomSchedule schedule(seed + run, run % 2 == 0 ? 16 : 32);
     schedule.Run(2000);
     for (size_t why = 0; why < kSessionEnds; ++why) {
       ended[why] += schedule.ended(static_cast<SessionEnd>(why));

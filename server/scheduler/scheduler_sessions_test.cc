@@ -32,8 +32,9 @@ struct Turn {
 class ManySessions {
  public:
   // `pages`: kinds of which there are enough for as many sessions of 40 tokens.
-  ManySessions(uint32_t slots, uint64_t seed, const std::vector<PageKind>& pages = {})
-      : random_(seed), engine_(slots, pages, 40) {
+  ManySessions(uint32_t slots, uint64_t seed, const std::vector<PageKind>& pages = {},
+               size_t fold_interval = 16)
+      : random_(seed), engine_(slots, pages, 40, fold_interval) {
     SchedulerOptions options;
     options.eos_ids = {kEos};
     scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
@@ -154,11 +155,13 @@ TEST(SchedulerSessionsTest, TenThousandTurnsOverAThousandSessionsLeakNothing) {
 // Slots for all, but pages for a part of them: sessions are dropped for their pages.
 TEST(SchedulerSessionsTest, NorWithPagesForAPartOfThem) {
   SetLogLevel("warning");
-  ManySessions many(kSessions + 1, TestSeed(),
-                    {{PageRule::kFenwick, 6, 0}, {PageRule::kAppended, 0, 0}});
-  many.Run();
-  EXPECT_GT(many.evicted(), kTurns / 100);
-  many.Finish();
+  for (const size_t fold_interval : {16, 32}) {
+    ManySessions many(kSessions + 1, TestSeed(),
+                      {{PageRule::kFenwick, 6, 0}, {PageRule::kAppended, 0, 0}}, fold_interval);
+    many.Run();
+    EXPECT_GT(many.evicted(), kTurns / 100);
+    many.Finish();
+  }
 }
 
 TEST(SchedulerSessionsTest, NorWithSlotsForATenthOfThem) {

@@ -16,6 +16,8 @@
 namespace rivulet {
 namespace {
 
+constexpr size_t kInterval = 16;  // the fold interval
+
 // What a step takes: fixed + row · decode rows + token · prompt tokens + fold · folds.
 struct Machine {
   std::string name;
@@ -67,8 +69,8 @@ class Simulation {
     double ms = machine_.fixed;
     size_t decoding = 0, tokens = 0;
     for (const PlannedRow& row : run) {
-      const double folds = static_cast<double>(
-          (rows[row.row].position % kFoldInterval + row.tokens) / kFoldInterval);
+      const double folds =
+          static_cast<double>((rows[row.row].position % kInterval + row.tokens) / kInterval);
       ms += machine_.fold * folds;
       const bool is_prompt = rows[row.row].prompt_left > 0;
       (is_prompt ? tokens : decoding) += row.tokens;
@@ -156,7 +158,7 @@ class Simulation {
   const Machine machine_;
   std::mt19937_64 random_;
   PlanLimits limits_;
-  StepCost cost_;
+  StepCost cost_{kInterval};
   std::vector<uint64_t> streams_;  // positions
   std::vector<Prompt> prompts_;
   uint64_t turn_ = 0;
@@ -187,7 +189,7 @@ class StepBudgetTest : public testing::TestWithParam<Machine> {
   static double BestTime(uint32_t tokens) {
     const Machine& machine = GetParam();
     const double steps = static_cast<double>(tokens) / PlanLimits().max_prompt_tokens;
-    const double token = machine.token + machine.fold / kFoldInterval;
+    const double token = machine.token + machine.fold / kInterval;
     return (steps * machine.fixed + tokens * token) * (1 + 19 * machine.outliers);
   }
   Simulation Make(size_t streams) { return Simulation(GetParam(), streams, seed_); }

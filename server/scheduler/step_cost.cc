@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/recurrence/state.h"
-
 namespace rivulet {
 namespace {
 
@@ -31,9 +29,9 @@ constexpr double kLeastPart = 0.05;
 // make it shorter. More than twice, or pieces of one chunk would never grow into pieces of two.
 constexpr double kShortestSteps = 3.0;
 
-// The first pieces, before anything is known: one chunk beside decode rows, four alone.
-constexpr double kFirstBesideDecode = kFoldInterval;
-constexpr double kFirstAlone = 4 * kFoldInterval;
+// Chunks of the first pieces, before anything is known.
+constexpr size_t kFirstBesideDecode = 1;
+constexpr size_t kFirstAlone = 4;
 
 size_t PointOf(size_t decode_rows, size_t points) {
   return std::min<size_t>(std::bit_width(decode_rows) - 1, points - 1);
@@ -105,10 +103,11 @@ double StepCost::DecodeSeconds(size_t decode_rows) const {
   return below->seconds.value + part * (above->seconds.value - below->seconds.value);
 }
 
-double StepCost::Budget(const PromptCost& cost, double seconds, double first_tokens) {
-  if (cost.tokens == 0 || seconds <= 0) return first_tokens;
+double StepCost::Budget(const PromptCost& cost, double seconds, size_t first_tokens) {
+  const double first = static_cast<double>(first_tokens);
+  if (cost.tokens == 0 || seconds <= 0) return first;
   // What a token takes falls with the number of them, and is known for the last number alone.
-  return std::min(seconds / cost.TokenSeconds(), std::max(2 * cost.last_tokens, first_tokens));
+  return std::min(seconds / cost.TokenSeconds(), std::max(2 * cost.last_tokens, first));
 }
 
 bool StepCost::MustMeasure(size_t decode_rows) const {
@@ -121,14 +120,14 @@ uint32_t StepCost::PromptTokens(size_t decode_rows, size_t prompts,
   double tokens = 0;
   if (decode_rows == 0) {
     const double seconds = std::max(limits.prompt_seconds, kShortestSteps * DecodeSeconds(1));
-    tokens = Budget(alone_, seconds, kFirstAlone);
+    tokens = Budget(alone_, seconds, kFirstAlone * fold_interval_);
   } else if (MustMeasure(decode_rows)) {
     return 0;
   } else {
     const PromptCost& cost = beside_decode_.tokens > 0 ? beside_decode_ : alone_;
     const double equal = static_cast<double>(prompts) / static_cast<double>(decode_rows);
     const double share = std::clamp(equal, limits.prompt_share, limits.most_prompt_share);
-    tokens = Budget(cost, share * DecodeSeconds(decode_rows), kFirstBesideDecode);
+    tokens = Budget(cost, share * DecodeSeconds(decode_rows), kFirstBesideDecode * fold_interval_);
     // A prompt token costs no more than a decode row, which wants logits too. So half as many are
     // safe whatever a disturbed measurement says, and no prompt starves.
     tokens = std::max(tokens, static_cast<double>(decode_rows) / 2);

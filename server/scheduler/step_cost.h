@@ -36,6 +36,11 @@ struct PlanLimits {
 
 class StepCost {
  public:
+  // `fold_interval`: the engine's.
+  explicit StepCost(size_t fold_interval) : fold_interval_(fold_interval) {}
+
+  size_t fold_interval() const { return fold_interval_; }
+
   // A step of that many decode rows and prompt tokens, not both 0, took so long.
   void Observe(size_t decode_rows, size_t prompt_tokens, double seconds);
 
@@ -71,9 +76,10 @@ class StepCost {
   };
 
   void AddDecode(size_t decode_rows, double seconds);
-  static double Budget(const PromptCost& cost, double seconds, double first_tokens);
+  static double Budget(const PromptCost& cost, double seconds, size_t first_tokens);
   bool MustMeasure(size_t decode_rows) const;
 
+  const size_t fold_interval_;
   std::array<DecodePoint, 24> decode_;
   PromptCost beside_decode_;
   PromptCost alone_;

@@ -61,7 +61,7 @@ absl::StatusOr<Segment> Session::PlanSegment(size_t first_token, size_t count) {
   RIVULET_RETURN_IF_ERROR(PlanPages(count));
   segment.pages = segment_pages_.data();
   planned_ = count;
-  if (Folds(position_, count) && base_.shared()) {
+  if (Folds(position_, count, engine_.capacity().fold_interval) && base_.shared()) {
     auto next = BaseHandle::Acquire(engine_);
     if (!next.ok()) {
       CancelSegment();

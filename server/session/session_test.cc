@@ -35,7 +35,8 @@ uint64_t StateHash(FakeEngine& engine, Session& session) {
   session.Append(0);
   const Segment segment = *session.PlanSegment(0, 1);
   session.CancelSegment();
-  return engine.StateHash(segment.base_in, segment.tail, session.position() % kFoldInterval);
+  return engine.StateHash(segment.base_in, segment.tail,
+                          session.position() % engine.capacity().fold_interval);
 }
 
 TEST(SessionTest, HoldsOneBaseAndOneTailWhileItLives) {
@@ -130,14 +131,14 @@ TEST(SessionTest, SessionsThatShareABaseNeverBlockEachOtherForGood) {
 // own processed tokens.
 class Lives {
  public:
-  explicit Lives(uint32_t seed)
+  Lives(uint32_t seed, size_t fold_interval)
       : random_(seed),
         engine_(6,
                 {{PageRule::kFenwick, 5, 0},
                  {PageRule::kRewrittenFenwick, 4, 0},
                  {PageRule::kAppended, 0, 0},
                  {PageRule::kAppended, 0, 50}},
-                100000) {}
+                100000, fold_interval) {}
 
   void Live() {
     const size_t pick = sessions_.empty() ? 0 : random_() % sessions_.size();
@@ -195,10 +196,12 @@ class Lives {
 };
 
 TEST(SessionTest, RandomLivesKeepEveryStateApart) {
-  Lives lives(TestSeed());
-  for (int i = 0; i < 5000 && !testing::Test::HasFatalFailure(); ++i) {
-    lives.Live();
-    lives.CheckAll();
+  for (const size_t fold_interval : {16, 32}) {
+    Lives lives(TestSeed(), fold_interval);
+    for (int i = 0; i < 3000 && !testing::Test::HasFatalFailure(); ++i) {
+      lives.Live();
+      lives.CheckAll();
+    }
   }
 }
 

@@ -27,7 +27,7 @@ Mamba2Tail::Mamba2Tail(const Mamba2Shape& shape, Mamba2Constants constants, Stat
 void Mamba2Tail::KeepBeforeReads(std::span<const Segment> segments, const LayerState& state,
                                  const Mamba2Input& input) const {
   for (const Segment& segment : segments) {
-    ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
+    ForEachChunkPiece(segment, kFoldInterval, [&](const ChunkPiece& piece) {
       if (piece.begin != 0) KeepKeys(piece, segment, state, input);
     });
   }
@@ -36,7 +36,7 @@ void Mamba2Tail::KeepBeforeReads(std::span<const Segment> segments, const LayerS
 void Mamba2Tail::KeepAfterReads(std::span<const Segment> segments, const LayerState& state,
                                 const Mamba2Input& input) const {
   for (const Segment& segment : segments) {
-    ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
+    ForEachChunkPiece(segment, kFoldInterval, [&](const ChunkPiece& piece) {
       if (piece.begin == 0 && !piece.folds) KeepKeys(piece, segment, state, input);
     });
   }

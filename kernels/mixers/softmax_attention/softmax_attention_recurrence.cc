@@ -177,7 +177,7 @@ class SoftmaxAttentionRecurrence::Step {
 
   // The rows of a chunk's end go straight into its page, after those that wait in the tail.
   void Append(const Segment& segment, size_t head) const {
-    ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
+    ForEachChunkPiece(segment, kFoldInterval, [&](const ChunkPiece& piece) {
       if (!piece.folds) return AppendPiece(piece, head, Tail(segment, head));
       const Place page = Page(segment, segment.position / kFoldInterval + piece.fold, head);
       if (piece.begin > 0) {

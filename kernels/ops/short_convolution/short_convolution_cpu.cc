@@ -120,7 +120,7 @@ void ShortConvolution::ApplySegment(const Segment& segment, const LayerState& st
   float* in = state.Base<float>(segment.base_in, base_offset_);
   float* out = state.Base<float>(segment.base_out, base_offset_);
   float* tail = state.Tail<float>(segment.tail, tail_offset_);
-  ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
+  ForEachChunkPiece(segment, kFoldInterval, [&](const ChunkPiece& piece) {
     ApplyPiece(piece, {piece.first ? in : out, out, tail}, x, y, first, count);
   });
 }

@@ -43,7 +43,7 @@ struct Fixture {
     uint32_t in = 0;
     size_t done = 0;
     for (size_t cut : cuts) {
-      const uint32_t out = alternate && Folds(done, cut) ? 1 - in : in;
+      const uint32_t out = alternate && Folds(done, cut, kFoldInterval) ? 1 - in : in;
       const Segment segment{done, cut, done, in, out, 2};
       convolution.Apply(std::span(&segment, 1), state, x.view(), y.view(), pool);
       in = out;
