@@ -39,7 +39,7 @@ void ChatReactor::EndTask(const absl::Status& status) {
   }
   {
     MutexLock lock(&mutex_);
-    --tasks_;
+    state_.EndTask();
   }
   FinishIfIdle();
 }
@@ -47,9 +47,8 @@ void ChatReactor::EndTask(const absl::Status& status) {
 void ChatReactor::OnReadDone(bool ok) {
   {
     MutexLock lock(&mutex_);
-    if (finished_) return;  // the call may go at any moment
-    if (ok) ++tasks_;
-    input_ended_ = !ok;
+    if (state_.phase() == ChatState::Phase::kFinished) return;  // the call may be gone
+    ok ? state_.BeginTask() : state_.End();
   }
   if (!ok) return FinishIfIdle();
   RunTask(wire_message_.Length(), [this, arrival = Clock::now()] { return Handle(arrival); });
@@ -75,7 +74,7 @@ absl::Status ChatReactor::Handle(TimePoint arrival) {
 
 // Without a running turn there is nothing to do: it ended while the message was on its way.
 void ChatReactor::StopTurn() {
-  std::shared_ptr<Turn> turn;
+  std::shared_ptr<GenerationCall> turn;
   {
     MutexLock lock(&mutex_);
     turn = turn_;
@@ -97,12 +96,13 @@ absl::StatusOr<bool> ChatReactor::MayBegin(const std::shared_ptr<Message>& messa
         "cancel and wait for that");
   }
   next_ = message;
+  state_.Queue();
   return false;
 }
 
 absl::Status ChatReactor::BeginTurn(const std::shared_ptr<Message>& message) {
   RIVULET_RETURN_IF_ERROR(ChooseSession(message->request));
-  const std::shared_ptr<Turn> turn = NewTurn(message->arrival);
+  const std::shared_ptr<GenerationCall> turn = NewTurn(message->arrival);
   if (turn == nullptr) return absl::OkStatus();
   ++turns_;
   // From here on a cancel can reach the turn, and the end of the stream waits for its end.
@@ -127,15 +127,15 @@ absl::Status ChatReactor::ChooseSession(v1::GenerateRequest& request) {
 }
 
 // Null when the stream is to end.
-std::shared_ptr<Turn> ChatReactor::NewTurn(TimePoint arrival) {
+std::shared_ptr<GenerationCall> ChatReactor::NewTurn(TimePoint arrival) {
   MutexLock lock(&mutex_);
-  if (end_.has_value()) return nullptr;
-  turn_ = std::make_shared<Turn>(service_, context_, "Chat", arrival, shared_from_this());
+  if (!state_.Begin()) return nullptr;
+  turn_ = std::make_shared<GenerationCall>(service_, context_, "Chat", arrival, shared_from_this());
   return turn_;
 }
 
 void ChatReactor::OnWriteDone(bool ok) {
-  std::shared_ptr<Turn> turn;
+  std::shared_ptr<GenerationCall> turn;
   {
     MutexLock lock(&mutex_);
     turn = turn_;
@@ -143,19 +143,19 @@ void ChatReactor::OnWriteDone(bool ok) {
   turn->OnWriteDone(ok);
 }
 
-void ChatReactor::OnTurnEnd(const absl::Status& status) {
-  std::shared_ptr<Turn> ended;
+void ChatReactor::OnGenerationEnd(const absl::Status& status) {
+  std::shared_ptr<GenerationCall> ended;
   std::shared_ptr<Message> next;
   {
     MutexLock lock(&mutex_);
     ended.swap(turn_);
     next.swap(next_);
-    if (!status.ok() && !end_.has_value()) end_ = status;
-    if (end_.has_value()) next = nullptr;
-    if (next != nullptr) ++tasks_;
+    if (!status.ok()) EndWith(status);
+    if (!state_.EndTurn()) next = nullptr;
   }
-  if (next != nullptr)
+  if (next != nullptr) {
     RunTask(next->request.ByteSizeLong(), [this, next] { return BeginTurn(next); });
+  }
   FinishIfIdle();
 }
 
@@ -167,16 +167,21 @@ void ChatReactor::OnCancel() {
 void ChatReactor::EndWhenIdle(const absl::Status& status) {
   {
     MutexLock lock(&mutex_);
-    if (!end_.has_value()) end_ = status;
+    EndWith(status);
   }
   FinishIfIdle();
 }
 
+void ChatReactor::EndWith(const absl::Status& status) {
+  state_.End();
+  end_.Update(status);
+}
+
 void ChatReactor::Fail(const absl::Status& status) {
-  std::shared_ptr<Turn> turn;
+  std::shared_ptr<GenerationCall> turn;
   {
     MutexLock lock(&mutex_);
-    if (!end_.has_value()) end_ = status;
+    EndWith(status);
     turn = turn_;
   }
   if (turn != nullptr) turn->Cancel();
@@ -186,10 +191,8 @@ void ChatReactor::FinishIfIdle() {
   absl::Status status;
   {
     MutexLock lock(&mutex_);
-    if (turn_ != nullptr || tasks_ > 0 || finished_) return;
-    if (!end_.has_value() && !input_ended_) return;
-    finished_ = true;
-    status = end_.value_or(absl::OkStatus());
+    if (!state_.Finish()) return;
+    status = end_;
   }
   End(status);
 }
@@ -207,7 +210,7 @@ void ChatReactor::End(const absl::Status& status) {
 
 void ChatReactor::OnDone() {
   streams_.Remove(this);
-  // Whoever still holds a reference (a turn's last caller, for a moment) deletes it.
+  // The last reference may be a turn's, for a moment longer.
   const std::shared_ptr<ChatReactor> self = std::move(self_);
 }
 

@@ -3,14 +3,15 @@
 // One Chat stream: turns, one after the other, and what lies between them.
 //
 //   gRPC thread   a message was read; it is handed to the worker pool
-//   worker        parses it; begins a turn (turn.h), or stops the running one; reads the next
+//   worker        parses it; begins a turn, or stops the running one; reads the next
 //   turn          ends: the stream goes on, or ends
 //
-// A stream that begins without a session makes one of its own and deletes it when it ends; if
-// somebody else uses that session just then, it stays until its time to live is over.
+// A stream that begins without a session creates one and deletes it at its end; if another call
+// uses that session at that moment, it stays until its time to live is over.
 //
-// The stream ends when there is a reason (`end_`, or the client's half-close) and nothing runs: no
-// turn, so that its session is free, and no task, so that nobody needs the call any more.
+// The stream ends once there is a reason (an error, a drain, the client's half-close) and nothing
+// runs: no turn, so that its session is free, and no task, because tasks use the call. Its states
+// are ChatState's (stream_state.h).
 #ifndef RIVULET_SERVER_RPC_CHAT_REACTOR_H_
 #define RIVULET_SERVER_RPC_CHAT_REACTOR_H_
 
@@ -20,7 +21,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -29,13 +29,14 @@
 #include "kernels/base/mutex.h"
 #include "rivulet/v1/inference.pb.h"
 #include "server/rpc/chat_streams.h"
+#include "server/rpc/generation_call.h"
 #include "server/rpc/service_context.h"
-#include "server/rpc/turn.h"
+#include "server/rpc/stream_state.h"
 
 namespace rivulet {
 
 class ChatReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
-                    public TurnCarrier,
+                    public ResponseStream,
                     public IdleEnder,
                     public std::enable_shared_from_this<ChatReactor> {
  public:
@@ -52,7 +53,7 @@ class ChatReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteB
   void OnDone() override;
 
   void Send(const grpc::ByteBuffer& message) override { StartWrite(&message); }
-  void OnTurnEnd(const absl::Status& status) override;
+  void OnGenerationEnd(const absl::Status& status) override;
 
   void EndWhenIdle(const absl::Status& status) override;
 
@@ -63,7 +64,7 @@ class ChatReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteB
     TimePoint arrival;
   };
 
-  // Runs `task`, which is counted in tasks_ already, on a worker.
+  // Runs `task`, which the state counts already, on a worker.
   void RunTask(size_t bytes, std::function<absl::Status()> task);
   void EndTask(const absl::Status& status);
 
@@ -73,12 +74,13 @@ class ChatReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteB
   absl::Status BeginTurn(const std::shared_ptr<Message>& message);
 
   void StopTurn();
-  // False, with the message taken for later, when the turn before it is about to end.
+  // False, with the message kept for later, when the turn before it is about to end.
   absl::StatusOr<bool> MayBegin(const std::shared_ptr<Message>& message);
   absl::Status ChooseSession(v1::GenerateRequest& request);
-  std::shared_ptr<Turn> NewTurn(TimePoint arrival);
-  // Sets the reason of the end, unless there is one, and cancels the running turn.
+  std::shared_ptr<GenerationCall> NewTurn(TimePoint arrival);
+  // The stream ends with `status`, unless it has a reason already; the running turn is cancelled.
   void Fail(const absl::Status& status);
+  void EndWith(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishIfIdle();
   void End(const absl::Status& status);
 
@@ -89,19 +91,17 @@ class ChatReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteB
   const TimePoint start_;
   grpc::ByteBuffer wire_message_;  // of the read in flight, then of the task that parses it
 
-  // Of the task that begins a turn, and there is one at a time.
-  std::string session_id_;   // that the next turn continues unless it names another
+  // Used by the task that begins a turn; there is one at a time.
+  std::string session_id_;   // which the next turn continues unless it names another
   std::string own_session_;  // to be deleted
   uint32_t turns_ = 0;
 
   Mutex mutex_;
-  std::shared_ptr<Turn> turn_ ABSL_GUARDED_BY(mutex_);  // runs
+  std::shared_ptr<GenerationCall> turn_ ABSL_GUARDED_BY(mutex_);  // runs
   // Came while the last message of turn_ was on its way. Nothing is read until it has begun.
   std::shared_ptr<Message> next_ ABSL_GUARDED_BY(mutex_);
-  uint32_t tasks_ ABSL_GUARDED_BY(mutex_) = 0;  // the stream does not end before they have
-  bool input_ended_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  ChatState state_ ABSL_GUARDED_BY(mutex_);
+  absl::Status end_ ABSL_GUARDED_BY(mutex_);  // OK: the client has half-closed
 };
 
 }  // namespace rivulet

@@ -14,10 +14,11 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateReactor::Start(
     const grpc::ByteBuffer& request) {
   auto reactor = std::make_shared<GenerateReactor>(context, request);
   reactor->self_ = reactor;
-  reactor->turn_ = std::make_shared<Turn>(service, context, "Generate", Clock::now(), reactor);
+  reactor->call_ =
+      std::make_shared<GenerationCall>(service, context, "Generate", Clock::now(), reactor);
   if (!service.pool.Run([reactor] { reactor->Prepare(); }, request.Length())) {
     service.metrics.CountRequest(Outcome::kRejectedQueue);
-    reactor->turn_->Refuse(TooManyCalls());
+    reactor->call_->Refuse(TooManyCalls());
   }
   return reactor.get();
 }
@@ -26,14 +27,16 @@ void GenerateReactor::Prepare() {
   v1::GenerateRequest proto;
   const absl::Status parsed = ParseMessage(wire_request_, &proto);
   wire_request_.Clear();
-  if (!parsed.ok()) return turn_->Refuse(parsed);
-  turn_->Run(proto);
+  if (!parsed.ok()) return call_->Refuse(parsed);
+  call_->Run(proto);
 }
 
-void GenerateReactor::OnTurnEnd(const absl::Status& status) { FinishCall(*this, context_, status); }
+void GenerateReactor::OnGenerationEnd(const absl::Status& status) {
+  FinishCall(*this, context_, status);
+}
 
 void GenerateReactor::OnDone() {
-  // Whoever still holds a reference (the turn's last caller, for a moment) deletes it.
+  // The last reference may be that of call_, for a moment longer.
   const std::shared_ptr<GenerateReactor> self = std::move(self_);
 }
 

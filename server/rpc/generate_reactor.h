@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One Generate call: one turn.
+// One Generate call: its gRPC side.
 #ifndef RIVULET_SERVER_RPC_GENERATE_REACTOR_H_
 #define RIVULET_SERVER_RPC_GENERATE_REACTOR_H_
 
@@ -9,12 +9,12 @@
 
 #include <memory>
 
+#include "server/rpc/generation_call.h"
 #include "server/rpc/service_context.h"
-#include "server/rpc/turn.h"
 
 namespace rivulet {
 
-class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public TurnCarrier {
+class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public ResponseStream {
  public:
   // The reactor of a new call; it owns itself until OnDone. Does not block.
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(const ServiceContext& service,
@@ -24,12 +24,12 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>, publi
   GenerateReactor(grpc::CallbackServerContext& context, const grpc::ByteBuffer& request)
       : context_(context), wire_request_(request) {}
 
-  void OnWriteDone(bool ok) override { turn_->OnWriteDone(ok); }
-  void OnCancel() override { turn_->Cancel(); }
+  void OnWriteDone(bool ok) override { call_->OnWriteDone(ok); }
+  void OnCancel() override { call_->Cancel(); }
   void OnDone() override;
 
   void Send(const grpc::ByteBuffer& message) override { StartWrite(&message); }
-  void OnTurnEnd(const absl::Status& status) override;
+  void OnGenerationEnd(const absl::Status& status) override;
 
  private:
   void Prepare();
@@ -37,7 +37,7 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>, publi
   std::shared_ptr<GenerateReactor> self_;  // until OnDone
   grpc::CallbackServerContext& context_;
   grpc::ByteBuffer wire_request_;
-  std::shared_ptr<Turn> turn_;
+  std::shared_ptr<GenerationCall> call_;
 };
 
 }  // namespace rivulet

@@ -35,29 +35,20 @@ ScheduledCall::ScheduledCall(const ServiceContext& service, grpc::CallbackServer
 absl::Status ScheduledCall::Submit(std::unique_ptr<Request> request,
                                    std::weak_ptr<StreamSink> sink) {
   outbox_ = std::make_shared<Outbox>(std::move(sink));
-  const uint64_t id = Scheduler::NewId();
-  request->id = id;
+  request->id = id_;
   request->outbox = outbox_;
   request->arrival = arrival_;
   request->deadline = DeadlineOf(context_);
   RIVULET_RETURN_IF_ERROR(service_.scheduler.Submit(request));
   LogDebug("request_queued",
            {{"request_id", request_id_}, {"session_id", session_id_}, {"method", method_}});
-  MutexLock lock(&mutex_);
-  id_ = id;
-  if (cancelled_) service_.scheduler.Cancel(id);
+  // A cancel before Submit named an id that the scheduler did not know.
+  if (cancelled_) service_.scheduler.Cancel(id_);
   return absl::OkStatus();
 }
 
 void ScheduledCall::CancelRequest() {
-  MutexLock lock(&mutex_);
-  if (std::exchange(cancelled_, true)) return;
-  if (id_ != 0) service_.scheduler.Cancel(id_);
-}
-
-bool ScheduledCall::cancelled() {
-  MutexLock lock(&mutex_);
-  return cancelled_;
+  if (!cancelled_.exchange(true)) service_.scheduler.Cancel(id_);
 }
 
 void ScheduledCall::LogEnd(const absl::Status& status, const Usage& usage) {

@@ -1,27 +1,25 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What Score and the turns of Generate and Chat have in common: each becomes a request of the
-// scheduler.
+// What Score and the calls that generate have in common: each becomes a request of the scheduler.
 //
-//   gRPC thread    the reactor is made; its work is handed to the worker pool
-//   worker         parses, checks, tokenizes, Submit
-//   dispatcher     OnReady: what the scheduler says is sent
-//   gRPC thread    OnCancel: the row is cancelled
+//   gRPC thread    makes the reactor and hands its work to the worker pool
+//   worker         parses, checks, tokenizes, submits
+//   dispatcher     OnReady: sends what the scheduler has produced
+//   gRPC thread    OnCancel: cancels the row
 //
-// A cancel may come at any point of this, before Submit too; the request is then cancelled as soon
-// as it is known.
+// A cancel may come at any point, even before Submit; the request is then cancelled as soon as the
+// scheduler knows it.
 #ifndef RIVULET_SERVER_RPC_SCHEDULED_CALL_H_
 #define RIVULET_SERVER_RPC_SCHEDULED_CALL_H_
 
 #include <grpcpp/server_context.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "kernels/base/mutex.h"
 #include "server/rpc/service_context.h"
 #include "server/scheduler/outbox.h"
 #include "server/scheduler/request.h"
@@ -44,24 +42,23 @@ class ScheduledCall : public StreamSink {
 
   // The client is gone, or wants no more. Any thread, any number of times.
   void CancelRequest();
-  bool cancelled();
+  bool cancelled() const { return cancelled_; }
 
   // Logs the end, once.
   void LogEnd(const absl::Status& status, const Usage& usage);
 
   const ServiceContext& service_;
   grpc::CallbackServerContext& context_;
-  // For the log and the client. Whoever prepares the request sets both, before Submit.
+  // For the log and the client. Set before Submit.
   std::string request_id_;
   std::string session_id_;
 
  private:
   const char* const method_;
   const TimePoint arrival_;
+  const uint64_t id_ = Scheduler::NewId();
   std::shared_ptr<Outbox> outbox_;
-  Mutex mutex_;
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t id_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: not submitted
+  std::atomic<bool> cancelled_{false};
 };
 
 // When the client gives up, on our clock; kNoDeadline if it set none.

@@ -84,7 +84,7 @@ void ScoreReactor::End(const absl::Status& status) {
 }
 
 void ScoreReactor::OnDone() {
-  // Whoever still holds a reference (the dispatcher, for a moment) deletes it.
+  // The last reference may be the dispatcher's, for a moment longer.
   const std::shared_ptr<ScoreReactor> self = std::move(self_);
 }
 

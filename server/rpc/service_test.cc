@@ -164,6 +164,34 @@ TEST_F(ServiceTest, ClientThatCancelsFreesItsRow) {
   EXPECT_EQ(metrics_.requests[static_cast<size_t>(Outcome::kCancelled)].value(), 1u);
 }
 
+// Encode returns once it is released.
+class HeldTokenizer : public FakeTokenizer {
+ public:
+  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text) const override {
+    entered_ = true;
+    while (!released_) std::this_thread::yield();
+    return FakeTokenizer::Encode(text);
+  }
+  mutable std::atomic<bool> entered_{false};
+  std::atomic<bool> released_{false};
+};
+
+// The scheduler learns of such a cancel right after the request.
+TEST_F(ServiceTest, CancelBeforeTheRequestIsSubmitted) {
+  engine_.pace = milliseconds(1);
+  HeldTokenizer tokenizer;
+  model_.tokenizer = &tokenizer;
+  grpc::ClientContext context;
+  auto reader = stub_->Generate(&context, MakeProto("a", 1u << 30));
+  ASSERT_TRUE(Eventually([&] { return tokenizer.entered_.load(); }));
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  std::this_thread::sleep_for(milliseconds(100));  // for the server to hear of it
+  tokenizer.released_ = true;
+  EXPECT_TRUE(Eventually([&] { return Count(Outcome::kCancelled) == 1; }));
+  EXPECT_TRUE(WaitUntilIdle());
+}
+
 TEST_F(ServiceTest, DeadlineEndsARunningStream) {
   engine_.pace = milliseconds(1);
   grpc::ClientContext context;

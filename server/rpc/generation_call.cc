@@ -1,0 +1,175 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/generation_call.h"
+
+#include <utility>
+
+#include "kernels/base/status.h"
+#include "server/rpc/message_conversion.h"
+#include "server/rpc/validation.h"
+#include "server/rpc/wire.h"
+
+namespace rivulet {
+namespace {
+
+StreamMessage CancelledMessage() {
+  StreamMessage message;
+  message.finish_reason = FinishReason::kCancelled;
+  return message;
+}
+
+}  // namespace
+
+GenerationCall::GenerationCall(const ServiceContext& service, grpc::CallbackServerContext& context,
+                               const char* method, TimePoint arrival,
+                               std::shared_ptr<ResponseStream> stream)
+    : ScheduledCall(service, context, method, arrival), stream_(std::move(stream)) {}
+
+void GenerationCall::Run(const v1::GenerateRequest& proto) {
+  const absl::Status status = Admit(proto);
+  if (!status.ok()) Refuse(status);
+}
+
+absl::Status GenerationCall::Admit(const v1::GenerateRequest& proto) {
+  // Set first, so that the log names a request that is refused for their length.
+  request_id_ = proto.request_id().empty() ? MakeRequestId()
+                                           : proto.request_id().substr(0, kMaxRequestIdBytes);
+  session_id_ = proto.session_id().substr(0, SessionTable::kMaxIdBytes);
+  if (cancelled()) return absl::CancelledError("cancelled by the client");
+  // Before tokenizing: under overload most requests are refused here.
+  RIVULET_RETURN_IF_ERROR(service_.scheduler.CheckOpen());
+  RIVULET_ASSIGN_OR_RETURN(
+      std::unique_ptr<Request> request,
+      MakeGenerateRequest(proto, service_.model, service_.max_prompt, service_.sessions));
+  seed_ = request->sampling.seed;
+  return Submit(std::move(request), weak_from_this());
+}
+
+void GenerationCall::Refuse(const absl::Status& status) {
+  CountRefusal(service_.metrics, status);
+  Outbox::Taken next;
+  {
+    MutexLock lock(&mutex_);
+    next = EndStream(status);
+  }
+  Continue(std::move(next));
+}
+
+void GenerationCall::Stop() {
+  {
+    MutexLock lock(&mutex_);
+    state_.Stop();
+  }
+  CancelRequest();
+}
+
+bool GenerationCall::said_last() const {
+  MutexLock lock(&mutex_);
+  return state_.said_last();
+}
+
+void GenerationCall::OnReady() {
+  if (outbox().abandoned()) CutOff();
+  Pump();
+}
+
+// The client does not read, so the write in flight may never end unless the call is cancelled.
+void GenerationCall::CutOff() {
+  {
+    MutexLock lock(&mutex_);
+    if (!state_.BeginCut()) return;
+  }
+  context_.TryCancel();  // may run callbacks of this call
+  MutexLock lock(&mutex_);
+  state_.EndCut();
+}
+
+void GenerationCall::Pump() { Continue(TakeNext()); }
+
+// The next message to send, or the end. Nothing while a write is in flight or
+// after the end.
+Outbox::Taken GenerationCall::TakeNext() {
+  MutexLock lock(&mutex_);
+  while (state_.may_take()) {
+    Outbox::Taken taken = outbox().Take();
+    if (taken.end.has_value()) return EndStream(*std::move(taken.end));
+    if (!taken.message.has_value()) break;
+    const bool last = taken.message->finish_reason != FinishReason::kNone;
+    if (state_.BeginWrite(last)) return taken;
+  }
+  return {};
+}
+
+// A call that was stopped before it had a state slot, or before it was submitted, still owes its
+// client a last message.
+Outbox::Taken GenerationCall::EndStream(absl::Status status) {
+  state_.End(absl::IsCancelled(status));
+  Outbox::Taken next;
+  if (state_.phase() == CallState::Phase::kSayingCancelled) {
+    next.message = CancelledMessage();
+  } else {
+    next.end = std::move(status);
+  }
+  return next;
+}
+
+void GenerationCall::Continue(Outbox::Taken next) {
+  if (next.end.has_value()) return End(*std::move(next.end));
+  if (!next.message.has_value()) return;
+  if (!WriteOnPool(*next.message)) Write(*std::move(next.message));
+}
+
+// Converting a long prompt's log-probabilities would hold up the dispatcher, which all streams
+// share.
+bool GenerationCall::WriteOnPool(StreamMessage& message) {
+  if (message.prompt_logprobs.size() < kManyLogprobs) return false;
+  auto moved = std::make_shared<StreamMessage>(std::move(message));
+  const auto task = [self = shared_from_this(), moved] { self->Write(std::move(*moved)); };
+  if (service_.pool.Run(task)) return true;
+  message = std::move(*moved);
+  return false;
+}
+
+void GenerationCall::Write(StreamMessage&& message) {
+  failure_ = Serialize(std::move(message));
+  if (!failure_.ok()) return OnWriteDone(false);
+  stream_->Send(wire_message_);
+}
+
+absl::Status GenerationCall::Serialize(StreamMessage&& message) {
+  if (message.finish_reason != FinishReason::kNone) {
+    usage_.prompt_tokens = message.usage.prompt_tokens;
+    usage_.cached_tokens = message.usage.cached_tokens;
+    usage_.completion_tokens += message.usage.completion_tokens;
+  }
+  v1::GenerateResponse response = ToProto(std::move(message), service_.model.tokenizer);
+  if (std::exchange(first_message_, false)) {
+    response.set_request_id(request_id_);
+    response.set_session_id(session_id_);
+    response.set_seed(seed_);
+  }
+  return SerializeMessage(response, &wire_message_);
+}
+
+void GenerationCall::OnWriteDone(bool ok) {
+  if (!ok) CancelRequest();
+  bool ended = false;
+  {
+    MutexLock lock(&mutex_);
+    state_.EndWrite(ok);
+    ended = state_.ended();
+  }
+  if (!ended) return Pump();
+  End(absl::CancelledError("cancelled by the client"));
+}
+
+void GenerationCall::End(absl::Status status) {
+  if (!failure_.ok()) status = failure_;
+  LogEnd(status, usage_);
+  const bool by_stop = [this] {
+    MutexLock lock(&mutex_);
+    return state_.phase() == CallState::Phase::kEndedByStop;
+  }();
+  std::exchange(stream_, nullptr)->OnGenerationEnd(by_stop ? absl::OkStatus() : status);
+}
+
+}  // namespace rivulet
