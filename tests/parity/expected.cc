@@ -83,10 +83,14 @@ std::vector<std::string> CheckpointDirectories(const std::string& parent) {
   return directories;
 }
 
-std::vector<std::string> ParityDirectories() {
+std::vector<std::string> FixtureDirectories() {
   const char* const root = std::getenv("RIVULET_SOURCE_DIR");
-  const std::string fixtures = std::string(root != nullptr ? root : ".") + "/tests/parity/fixtures";
-  std::vector<std::string> directories = CheckpointDirectories(fixtures);
+  return CheckpointDirectories(std::string(root != nullptr ? root : ".") +
+                               "/tests/parity/fixtures");
+}
+
+std::vector<std::string> ParityDirectories() {
+  std::vector<std::string> directories = FixtureDirectories();
   if (const char* const more = std::getenv("RIVULET_PARITY_DIR"); more != nullptr) {
     const std::vector<std::string> others = CheckpointDirectories(more);
     directories.insert(directories.end(), others.begin(), others.end());

@@ -22,7 +22,7 @@ struct ExpectedOutputs {
   size_t vocab() const { return logprobs.empty() ? 0 : logprobs[0].size(); }
 };
 
-// INVALID_ARGUMENT when the file has not this form.
+// INVALID_ARGUMENT when the file does not have this form.
 absl::StatusOr<ExpectedOutputs> ReadExpected(const std::string& directory);
 
 // The flags that a fixture of this name is made for: --mamba2-norm full for *_full_norm,
@@ -32,7 +32,10 @@ MixerOptions FixtureOptions(const std::string& name);
 // The directories below `parent` that hold a checkpoint with expected outputs, sorted.
 std::vector<std::string> CheckpointDirectories(const std::string& parent);
 
-// Those of tests/parity/fixtures, and of the folder that RIVULET_PARITY_DIR names if it is set.
+// Those of tests/parity/fixtures.
+std::vector<std::string> FixtureDirectories();
+
+// The same, and those of the folder that RIVULET_PARITY_DIR names if it is set.
 std::vector<std::string> ParityDirectories();
 
 }  // namespace rivulet

@@ -21,39 +21,37 @@ TOKENS, PROMPT, GREEDY = 70, 21, 12
 SMALLEST_MARGIN = 5e-3
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures")
 
-FLA = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, intermediate_size=48, norm_eps=1e-5, bos_token_id=1, eos_token_id=2)
-SMALL = dict(FLA, vocab_size=64, num_hidden_layers=1)
+FLA = dict(vocab_size=25, hidden_size=24, num_hidden_layers=1, intermediate_size=32, norm_eps=1e-5, bos_token_id=1, eos_token_id=2)
 HLA = dict(FLA, model_type="hla", num_heads=2, head_dim=16)
-THIRD = {**HLA, **SMALL, "hla_variant": "third"}
+THIRD = dict(HLA, hla_variant="third")
 GLA = dict(FLA, model_type="gla", num_heads=2, expand_k=0.5, expand_v=1.0, attn=None, clamp_min=None)
-ANNA = dict(SMALL, model_type="anna", num_heads=2, head_dim=16, num_hash_tables=4, num_hashes=3)
-RETNET = dict(SMALL, model_type="retnet", num_heads=2, expand_k=1.0, expand_v=2.0, attn=None)
-DELTA = dict(SMALL, model_type="delta_net", num_heads=2)
-GATED_DELTA = dict(SMALL, model_type="gated_deltanet", num_heads=2, head_dim=12, expand_v=1.0)
+ANNA = dict(FLA, model_type="anna", num_heads=2, head_dim=16, num_hash_tables=4, num_hashes=3)
+RETNET = dict(FLA, model_type="retnet", num_heads=2, expand_k=1.0, expand_v=2.0, attn=None)
+DELTA = dict(FLA, model_type="delta_net", num_heads=2)
+GATED_DELTA = dict(FLA, model_type="gated_deltanet", num_heads=2, head_dim=12, expand_v=1.0)
 LINEAR = dict(FLA, model_type="linear_attn", num_heads=2, expand_k=1.0, expand_v=1.0)
-LOW_RANK = dict(vocab_size=64, num_hidden_layers=1, norm_feature_map=True)
-MAMBA2 = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, model_type="mamba2", num_heads=4, head_dim=16, state_size=16, expand=2,
+MAMBA2 = dict(vocab_size=25, hidden_size=24, num_hidden_layers=1, model_type="mamba2", num_heads=4, head_dim=12, state_size=16, expand=2,
               n_groups=1, conv_kernel=4, use_bias=False, use_conv_bias=True, hidden_act="silu", bos_token_id=0, eos_token_id=2)
-MAMBA = dict(vocab_size=64, hidden_size=24, num_hidden_layers=2, model_type="mamba", state_size=6, time_step_rank=3, expand=2, conv_kernel=4,
+MAMBA = dict(vocab_size=25, hidden_size=24, num_hidden_layers=2, model_type="mamba", state_size=6, time_step_rank=3, expand=2, conv_kernel=4,
              use_bias=False, use_conv_bias=True, hidden_act="silu", layer_norm_epsilon=1e-5, bos_token_id=0, eos_token_id=0)
-H3 = dict(vocab_size=64, hidden_size=24, num_hidden_layers=2, model_type="h3", intermediate_size=32, d_state=8, head_dim=1, eos_token_id=0)
-LOG_LINEAR = dict(MAMBA2, vocab_size=48, hidden_size=24, num_heads=3, intermediate_size=32, model_type="log_linear_mamba2")
+H3 = dict(vocab_size=25, hidden_size=24, num_hidden_layers=2, model_type="h3", intermediate_size=32, d_state=8, head_dim=1, eos_token_id=0)
+LOG_LINEAR = dict(MAMBA2, num_hidden_layers=2, num_heads=3, head_dim=16, intermediate_size=32, model_type="log_linear_mamba2")
 HF = dict(MAMBA2, layer_norm_epsilon=1e-5, time_step_limit=[0.0, {"__float__": "Infinity"}])
 
 FIXTURES = {
     "hla_masked": dict(HLA, qk_norm="l2"),
-    "hla_masked_decay_conv": dict(HLA, use_decay=True, use_short_conv=True),
+    "hla_masked_decay_conv": dict(HLA, num_hidden_layers=2, use_decay=True, use_short_conv=True),
     "hla_masked_norm": dict(HLA, use_decay=True, normalize=True, qk_activation="elu1"),
     "hla_masked_gqa_wide": dict(HLA, num_heads=4, num_kv_heads=2, head_dim=8, expand_v=2.0, use_decay=True, ridge_lambda=0.2),
     "hla_serial_ridge": dict(HLA, hla_form="serial", use_decay=True, ridge_lambda=0.1),
     "hla_none": dict(HLA, hla_form="none", use_decay=True, qk_activation="relu", use_output_gate=False),
-    "ahla_decay": dict(HLA, hla_variant="asymmetric", use_decay=True),
+    "ahla_decay": dict(HLA, num_hidden_layers=2, hla_variant="asymmetric", use_decay=True),
     "ahla_norm_gqa": dict(HLA, hla_variant="asymmetric", num_heads=4, num_kv_heads=1, head_dim=8, use_decay=True, normalize=True,
                           qk_activation="elu1", use_output_gate=False),
     "hla_third_norm": dict(THIRD, use_decay=True, normalize=True, qk_activation="elu1"),
     "hla_third_gqa_rotary": dict(THIRD, num_heads=4, num_kv_heads=2, head_dim=8, expand_v=2.0, qk_norm="l2", rope_theta=1000.0),
     "hla_third_paper": dict(THIRD, hla_form="paper", use_decay=True, use_short_conv=True),
-    "gla": dict(GLA),
+    "gla": dict(GLA, num_hidden_layers=2),
     "gla_conv_clamp_gqa": dict(GLA, num_heads=4, num_kv_heads=2, expand_k=1.0, use_short_conv=True, clamp_min=-0.04, fuse_norm=False),
     "gla_old_mlp": dict(GLA, use_output_gate=False),
     "retnet": dict(RETNET),
@@ -63,16 +61,16 @@ FIXTURES = {
     "delta_net_no_conv_no_beta": dict(DELTA, use_short_conv=False, use_beta=False, qk_activation="relu"),
     "gated_deltanet_grouped_no_gate": dict(GATED_DELTA, num_v_heads=4, use_gate=False),
     "gated_deltanet_negative_no_conv_old": dict(GATED_DELTA, allow_neg_eigval=True, use_short_conv=False, expand_v=2.0),
-    "softmax_window_hybrid": dict({**FLA, **SMALL}, model_type="gla", num_hidden_layers=2, intermediate_size=16, num_heads=2,
+    "softmax_window_hybrid": dict(FLA, model_type="gla", num_hidden_layers=2, intermediate_size=16, num_heads=2,
                                   layer_types=["gla", "softmax_attention"], layer_config=[
                                       dict(expand_k=0.5), dict(num_heads=4, num_kv_heads=2, head_dim=6, window_size=21, rope_theta=500.0)]),
-    "softmax_gate_norm_no_rope": dict({**FLA, **SMALL}, model_type="softmax_attention", num_hidden_layers=2, intermediate_size=16, num_heads=2,
+    "softmax_gate_norm_no_rope": dict(FLA, model_type="softmax_attention", num_hidden_layers=2, intermediate_size=16, num_heads=2,
                                       layer_types=["softmax_attention"] * 2, layer_config=[
                                           dict(num_kv_heads=1, head_dim=12, output_gate=True, qk_norm="rms_one_plus", partial_rotary_factor=0.5),
                                           dict(head_dim=9, rope_theta=None, qkv_bias=True, output_bias=True, softmax_scale=0.6, qk_norm="rms")]),
-    "fla_transformer": dict({**FLA, **SMALL}, model_type="transformer", num_hidden_layers=2, intermediate_size=16, num_heads=4, num_kv_heads=2,
+    "fla_transformer": dict(FLA, model_type="transformer", num_hidden_layers=2, intermediate_size=16, num_heads=4, num_kv_heads=2,
                             qkv_bias=True, qk_norm=True, window_size=30),
-    "fla_gla_attn": dict({**GLA, **SMALL}, num_hidden_layers=2, intermediate_size=16,
+    "fla_gla_attn": dict(GLA, num_hidden_layers=2, intermediate_size=16,
                          attn=dict(layers=[1], num_heads=4, num_kv_heads=1, qkv_bias=True, window_size=None, rope_theta=10000.0)),
     "h_gated_deltanet": dict(GATED_DELTA, model_type="h_gated_deltanet", num_hidden_layers=1),
     "h_gated_deltanet_negative_clamp": dict(GATED_DELTA, model_type="h_gated_deltanet", allow_neg_eigval=True, expand_v=2.0),
@@ -85,7 +83,7 @@ FIXTURES = {
     "anna_hybrid_conv": dict(ANNA, num_hidden_layers=2, head_dim=8, intermediate_size=16, layer_types=["hla", "anna"], use_short_conv=True,
                              use_output_gate=False),
     "linear_attn_elu_norm": dict(LINEAR, feature_map="elu", norm_feature_map=True, num_kv_heads=1),
-    "linear_attn_product": dict(LINEAR),
+    "linear_attn_product": dict(LINEAR, num_hidden_layers=2),
     "linear_attn_hedgehog": dict(LINEAR, feature_map="hedgehog", norm_feature_map=True, tie_feature_map_qk=True),
     "mamba_bias_untied": dict(MAMBA, use_bias=True, use_conv_bias=False, conv_kernel=3, tie_word_embeddings=False),
     "falcon_mamba": dict(MAMBA, model_type="falcon_mamba", mixer_rms_eps=1e-4),
@@ -93,22 +91,22 @@ FIXTURES = {
     "h3_head_dim_2_zoh": dict(H3, head_dim=2, n_ssm=3, discretization="zoh"),
     "h3_attention_rotary": dict(H3, attn_layer_idx=[1], num_attention_heads=2, rotary_dim=8),
     "h3_attention_head_dim_2": dict(H3, head_dim=2, attn_layer_idx=[0], num_attention_heads=3),
-    "linear_attn_random_exp": dict({**LINEAR, **LOW_RANK}, feature_map="random_exp", num_random_features=40, num_kv_heads=1),
-    "linear_attn_random_relu": dict({**LINEAR, **LOW_RANK}, feature_map="random_relu", num_random_features=24, feature_map_bias=True,
-                                    tie_feature_map_qk=True),
-    "mixture_state_spaces": dict(SMALL, model_type="gla", hidden_size=24, intermediate_size=32, num_hidden_layers=2, layer_types=["h3", "mamba"], layer_config=[
+    "linear_attn_random_exp": dict(LINEAR, norm_feature_map=True, feature_map="random_exp", num_random_features=40, num_kv_heads=1),
+    "linear_attn_random_relu": dict(LINEAR, norm_feature_map=True, feature_map="random_relu", num_random_features=24,
+                                    feature_map_bias=True, tie_feature_map_qk=True),
+    "mixture_state_spaces": dict(FLA, model_type="gla", num_hidden_layers=2, layer_types=["h3", "mamba"], layer_config=[
         dict(head_dim=2, d_state=8), dict(state_size=4, time_step_rank=2, expand=2, conv_kernel=4, use_bias=False, use_conv_bias=True)]),
     "mamba2_hf": dict(HF, tie_word_embeddings=True),
-    "mamba2_hf_groups": dict(HF, n_groups=2, time_step_limit=[0.05, 0.5]),
+    "mamba2_hf_groups": dict(HF, num_hidden_layers=2, n_groups=2, time_step_limit=[0.05, 0.5]),
     "mamba2_hf_groups_full_norm": dict(HF, n_groups=2),
-    "mamba2_fla_groups": dict(MAMBA2, n_groups=2, norm_eps=1e-5, dt_limit=[0.0, {"__float__": "Infinity"}], D_has_hdim=True, rmsnorm=True,
+    "mamba2_fla_groups": dict(MAMBA2, num_hidden_layers=2, n_groups=2, norm_eps=1e-5, dt_limit=[0.0, {"__float__": "Infinity"}], D_has_hdim=True, rmsnorm=True,
                               norm_before_gate=False),
     "log_linear_mamba2_clamp": dict(LOG_LINEAR, norm_eps=1e-5, D_has_hdim=True),
     "hattention_clamp": dict(LOG_LINEAR, model_type="hattention", layer_norm_epsilon=1e-4, rms_norm=True, residual_in_fp32=False),
     "mixture_sharded": dict(FLA, model_type="hla", num_hidden_layers=4, layer_types=["hla", "gla", "mamba2", "linear_attn"], num_heads=2,
                             tie_word_embeddings=True, layer_config=[
                                 dict(head_dim=16, use_decay=True, use_short_conv=True), dict(expand_k=0.5, num_heads=4),
-                                dict(num_heads=4, head_dim=16, state_size=16, expand=2, n_groups=1, conv_kernel=4, use_conv_bias=True),
+                                dict(num_heads=3, head_dim=16, state_size=16, expand=2, n_groups=1, conv_kernel=4, use_conv_bias=True),
                                 dict(feature_map="elu", norm_feature_map=True)]),
 }
 # Levels of the log-linear ones, 15 without an entry: fewer than the tokens need.
@@ -189,7 +187,7 @@ def add_anna(w, c, p):
     e = int(d * c.get("expand_v", 1))
     for name, rows in dict(q=H * d, k=H * d, v=H * e).items():
         w.matrix(f"{p}{name}_proj.weight", rows, D)
-        if c.get("use_short_conv"):  # of a hybrid's other layers: written here too, and used by nobody
+        if c.get("use_short_conv"):  # meant for a hybrid's other layers; unused here
             w.matrix(f"{p}{name}_conv1d.weight", rows, 1, 4)
     rotation = (d,) if c.get("hash_family") == "cross_polytope" else ()
     w.vector(p + "hash_proj", (H, c["num_hash_tables"], c["num_hashes"], *rotation, d), 0.0, 1.0)

@@ -4,8 +4,8 @@
     python3 -m venv build/hf && build/hf/bin/pip install torch transformers==5.17.0
     build/hf/bin/python tests/parity/make_hf_checkpoints.py [NAME ...]
 
-Nothing else in this repository needs torch or transformers: the outputs are in git. A fixture is what make_fixtures.py says; its logits are
-those of transformers' plain PyTorch code (eager attention and experts; without the packages kernels, flash-linear-attention,
+Nothing else in this repository needs torch or transformers: the outputs are in git, cut by trim_fixture.py. make_fixtures.py describes
+the form of a fixture. The logits are those of transformers' plain PyTorch code (eager attention and experts; without the packages kernels, flash-linear-attention,
 causal-conv1d and mamba-ssm, whose presence would change which code runs), run in float64: in float32 its two ways through Gated DeltaNet
 differ by 2e-4. Weights are rounded to the stored type before anything is computed. A seed is taken when every greedy step has a clear
 winner, and every router a clear choice.
@@ -70,7 +70,7 @@ def make_model(kind, keys):
 
 
 def reloaded(model, folder):
-    """What is stored, widened. Widening the model itself would keep rounded rotary frequencies, which are no weights."""
+    """What is stored, widened. Widening the model itself would keep rounded rotary frequencies, which are not weights."""
     stored = type(model).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager")
     return stored.eval().double()
 

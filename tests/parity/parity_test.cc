@@ -4,12 +4,16 @@
 // float64 oracle computes: every log-probability, and the greedy continuation.
 //
 // Runs the fixtures of this folder. With RIVULET_PARITY_DIR=DIR also every checkpoint there.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <set>
+#include <string>
 
 #include "gtest/gtest.h"
+#include "kernels/mixers/mixer.h"
 #include "model_loader/loaded_model.h"
 #include "server/engine/cpu_engine.h"
 #include "server/session/session.h"
@@ -122,6 +126,34 @@ TEST_P(ParityTest, LogProbabilities) {
 
 TEST_P(ParityTest, GreedyContinuation) {
   EXPECT_EQ(Continue(expected_.greedy_ids.size()), expected_.greedy_ids);
+}
+
+// The types of the mixers in all fixtures.
+std::set<std::string> FixtureMixers() {
+  std::set<std::string> types;
+  for (const std::string& directory : FixtureDirectories()) {
+    LoadOptions load;
+    load.mixer = FixtureOptions(NameOf(directory));
+    const auto model = LoadModel(directory, load);
+    EXPECT_TRUE(model.ok()) << model.status();
+    if (!model.ok()) continue;
+    for (const LayerSpec& layer : (*model)->spec.layers) types.insert(layer.mixer_type);
+  }
+  return types;
+}
+
+TEST(FixturesTest, HaveEveryRegisteredMixer) {
+  const std::set<std::string> types = FixtureMixers();
+  const auto found = [&](const MixerEntry& mixer) {
+    return types.contains(std::string(mixer.type));
+  };
+  for (const MixerEntry& mixer : MixerRegistry()) {
+    // Under any of its names.
+    EXPECT_TRUE(std::ranges::any_of(
+        MixerRegistry(),
+        [&](const MixerEntry& other) { return other.make == mixer.make && found(other); }))
+        << mixer.type << " has no checkpoint in tests/parity/fixtures; make_fixtures.py makes one";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, ParityTest, testing::ValuesIn(ParityDirectories()),

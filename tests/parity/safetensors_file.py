@@ -38,7 +38,8 @@ def write(path, tensors, dtype_of):
             file.write(to_bytes(x, dtype_of(name)))
 
 
-def read(path):
+def read_typed(path):
+    """{name: (stored type, array)}"""
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         header, data = json.loads(file.read(length)), file.read()
@@ -46,5 +47,9 @@ def read(path):
     for name, entry in header.items():
         if name != "__metadata__":
             start, end = entry["data_offsets"]
-            tensors[name] = from_bytes(data[start:end], entry["dtype"]).reshape(entry["shape"])
+            tensors[name] = entry["dtype"], from_bytes(data[start:end], entry["dtype"]).reshape(entry["shape"])
     return tensors
+
+
+def read(path):
+    return {name: x for name, (_, x) in read_typed(path).items()}
