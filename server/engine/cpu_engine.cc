@@ -26,11 +26,11 @@ constexpr size_t kLogitRows = 64;
 
 // A token of the step whose logits somebody wants.
 struct Place {
-  size_t row = 0;    // in StepPlan::rows
-  size_t token = 0;  // in StepPlan::tokens
-  bool scored = false;
-  size_t score = 0;  // index in score_targets
-  bool sampled = false;
+  static constexpr size_t kNone = SIZE_MAX;
+  size_t row = 0;         // in StepPlan::rows
+  size_t token = 0;       // in StepPlan::tokens
+  size_t score = kNone;   // in StepRow::score_targets
+  size_t sample = kNone;  // of StepRow::samples
 };
 
 std::vector<Place> PlacesOf(const StepPlan& plan, const StepResult& result) {
@@ -38,14 +38,14 @@ std::vector<Place> PlacesOf(const StepPlan& plan, const StepResult& result) {
   for (size_t r = 0; r < plan.rows.size(); ++r) {
     const StepRow& row = plan.rows[r];
     if (!result.rows[r].status.ok()) continue;
-    for (size_t i = 0; i < row.score_targets.size(); ++i) {
-      places.push_back({r, row.segment.first_token + i, true, i, false});
+    const size_t scores = row.score_targets.size();
+    const size_t first_sample = row.segment.tokens - row.samples;
+    const size_t first_place = places.size();
+    for (size_t i = 0; i < scores; ++i) places.push_back({r, row.segment.first_token + i, i});
+    for (size_t i = first_sample; i < row.segment.tokens; ++i) {
+      if (i >= scores) places.push_back({r, row.segment.first_token + i});
+      (i >= scores ? places.back() : places[first_place + i]).sample = i - first_sample;
     }
-    if (!row.sample) continue;
-    if (row.score_targets.size() < row.segment.tokens) {
-      places.push_back({r, row.segment.first_token + row.segment.tokens - 1, false, 0, false});
-    }
-    places.back().sampled = true;
   }
   return places;
 }
@@ -54,8 +54,8 @@ std::vector<Place> PlacesOf(const StepPlan& plan, const StepResult& result) {
 // low that no bias or penalty brings it back.
 class Forbidden {
  public:
-  Forbidden(const SampleSpec& spec, std::span<float> logits) : logits_(logits) {
-    if (!spec.forbid_stops || spec.stop_ids == nullptr) return;
+  Forbidden(const SampleSpec& spec, size_t sample, std::span<float> logits) : logits_(logits) {
+    if (sample >= spec.forbid_stops || spec.stop_ids == nullptr) return;
     for (uint32_t id : *spec.stop_ids) {
       if (id >= logits.size()) continue;
       saved_.emplace_back(id, logits[id]);
@@ -74,30 +74,42 @@ class Forbidden {
   std::vector<std::pair<uint32_t, float>> saved_;
 };
 
-absl::Status SampleRow(const SampleSpec& spec, std::span<float> logits, RowResult& result) {
+// The row's tokens that its counts lack: those after the first sample, up to this one.
+std::span<const uint32_t> RecentTokens(const StepPlan& plan, const StepRow& row, size_t sample) {
+  const size_t end = row.segment.first_token + row.segment.tokens - row.samples + 1 + sample;
+  return std::span(plan.tokens).subspan(end - sample, sample);
+}
+
+absl::Status SamplePlace(const StepPlan& plan, const Place& place, std::span<float> logits,
+                         SampledToken& result) {
+  const StepRow& row = plan.rows[place.row];
+  const SampleSpec& spec = row.spec;
   // One for each thread of the pool: memory for as many rows as run at once, used again each step.
   static thread_local SamplingScratch scratch;
   {
-    const Forbidden forbidden(spec, logits);
-    RIVULET_ASSIGN_OR_RETURN(result.token,
-                             Sample(logits, *spec.params, {spec.session_counts, spec.turn_counts},
-                                    {spec.index, spec.position}, scratch));
+    const Forbidden forbidden(spec, place.sample, logits);
+    const TokenHistory history = {spec.session_counts, spec.turn_counts,
+                                  RecentTokens(plan, row, place.sample)};
+    RIVULET_ASSIGN_OR_RETURN(
+        result.token,
+        Sample(logits, *spec.params, history, {spec.index, spec.position + place.sample}, scratch));
   }
-  result.sampled = true;
   if (spec.logprobs == 0) return absl::OkStatus();
   RIVULET_ASSIGN_OR_RETURN(result.logprob,
                            ChosenAndTopLogprobs(logits, result.token, spec.logprobs));
   return absl::OkStatus();
 }
 
-absl::Status AnswerPlace(const StepRow& row, const Place& place, std::span<float> logits,
+absl::Status AnswerPlace(const StepPlan& plan, const Place& place, std::span<float> logits,
                          RowResult& result) {
-  if (place.scored) {
+  const StepRow& row = plan.rows[place.row];
+  if (place.score != Place::kNone) {
     RIVULET_ASSIGN_OR_RETURN(
         result.scores[place.score],
         ChosenAndTopLogprobs(logits, row.score_targets[place.score], row.score_top));
   }
-  return place.sampled ? SampleRow(row.spec, logits, result) : absl::OkStatus();
+  if (place.sample == Place::kNone) return absl::OkStatus();
+  return SamplePlace(plan, place, logits, result.samples[place.sample]);
 }
 
 // INTERNAL: broken weights or state. What the place has to say, and where it is.
@@ -262,7 +274,8 @@ StepResult CpuEngine::CheckRows(const StepPlan& plan) const {
   for (size_t r = 0; r < plan.rows.size(); ++r) {
     const StepRow& row = plan.rows[r];
     RIVULET_CHECK(row.segment.first_token + row.segment.tokens <= plan.tokens.size() &&
-                      row.score_targets.size() <= row.segment.tokens,
+                      row.score_targets.size() <= row.segment.tokens &&
+                      row.samples <= row.segment.tokens,
                   "a row reaches past its tokens");
     RIVULET_CHECK(row.segment.tokens <= kLongestSegment, "a segment is longer than any may be");
     const uint32_t* first = plan.tokens.data() + row.segment.first_token;
@@ -271,6 +284,7 @@ StepResult CpuEngine::CheckRows(const StepPlan& plan) const {
     status.Update(CheckIds("token id to score", row.score_targets, vocab_size()));
     status.Update(CheckSegmentPages(row.segment));
     result.rows[r].scores.resize(row.score_targets.size());
+    result.rows[r].samples.resize(row.samples);
   }
   return result;
 }
@@ -294,9 +308,8 @@ void CpuEngine::Answer(const StepPlan& plan, std::span<const Place> places, Floa
                        StepResult& result) {
   std::vector<absl::Status> statuses(places.size());
   threads_.ParallelFor(places.size(), [&](size_t i) {
-    const size_t row = places[i].row;
     statuses[i] =
-        AnswerPlace(plan.rows[row], places[i], {logits.row(i), logits.columns}, result.rows[row]);
+        AnswerPlace(plan, places[i], {logits.row(i), logits.columns}, result.rows[places[i].row]);
   });
   for (size_t i = 0; i < places.size(); ++i) {
     if (statuses[i].ok()) continue;

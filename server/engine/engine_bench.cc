@@ -316,7 +316,7 @@ absl::Status Bench::DecodeOnce(std::vector<Stream>& streams) {
     plan.tokens.push_back(streams[s].last_token);
     StepRow& row = plan.rows.emplace_back();
     RIVULET_ASSIGN_OR_RETURN(row.segment, PlanSegment(streams[s], s, 1));
-    row.sample = true;
+    row.samples = 1;
     row.spec.params = &sampling_;
     row.spec.index = s;
     row.spec.position = streams[s].position + 1;
@@ -324,7 +324,7 @@ absl::Status Bench::DecodeOnce(std::vector<Stream>& streams) {
   const StepResult result = engine_->Step(plan);
   for (size_t s = 0; s < streams.size(); ++s) {
     RIVULET_RETURN_IF_ERROR(result.rows[s].status);
-    streams[s].last_token = result.rows[s].token;
+    streams[s].last_token = result.rows[s].samples[0].token;
     Advance(streams[s], 1);
   }
   return absl::OkStatus();

@@ -50,7 +50,7 @@ class EngineTest : public testing::Test {
   }
 
   void Sample(StepRow& row, const SamplingParams& params, uint32_t index = 7) {
-    row.sample = true;
+    row.samples = 1;
     row.spec.params = &params;
     row.spec.index = index;
     row.spec.position = row.segment.position + row.segment.tokens;
@@ -94,8 +94,8 @@ TEST_F(EngineTest, ScoresAreLogProbabilitiesAndGreedyTakesTheBest) {
     EXPECT_LT(result.scores[i].chosen.logprob, 0.0f);
     EXPECT_EQ(result.scores[i].top.size(), kMaxTopLogprobs);
   }
-  EXPECT_TRUE(result.sampled);
-  EXPECT_EQ(result.token, result.scores[2].top[0].token);
+  ASSERT_EQ(result.samples.size(), 1u);
+  EXPECT_EQ(result.samples[0].token, result.scores[2].top[0].token);
 }
 
 TEST_F(EngineTest, ScoresOfAllTokensAddUpToOne) {
@@ -133,27 +133,27 @@ TEST_F(EngineTest, MorePlacesThanOneBlockScoreAsOneByOne) {
 TEST_F(EngineTest, RandomNumbersDependOnIndexAndPositionNotOnTheRow) {
   const SamplingParams params;
   const std::vector<uint32_t> prompt = {4, 8, 15, 16, 23, 42};
-  const uint32_t expected = RunAlone(prompt, params).token;
+  const uint32_t expected = RunAlone(prompt, params).samples[0].token;
   StepPlan plan;
   for (uint32_t i = 0; i < 9; ++i) Sample(AddRow(plan, prompt), params, i == 4 ? 7 : 1000 + i);
   const StepResult result = engine_->Step(plan);
-  EXPECT_EQ(result.rows[4].token, expected);
+  EXPECT_EQ(result.rows[4].samples[0].token, expected);
   std::vector<uint32_t> tokens;
-  for (const RowResult& row : result.rows) tokens.push_back(row.token);
+  for (const RowResult& row : result.rows) tokens.push_back(row.samples[0].token);
   std::sort(tokens.begin(), tokens.end());
   EXPECT_NE(tokens.front(), tokens.back()) << "the index changes nothing";
 }
 
 TEST_F(EngineTest, StopIdsAreNotDrawnWhileForbidden) {
   const SamplingParams greedy = Greedy();
-  const uint32_t best = RunAlone({1, 2, 3}, greedy).token;
+  const uint32_t best = RunAlone({1, 2, 3}, greedy).samples[0].token;
   const std::vector<uint32_t> stops = {best};
   StepPlan plan;
   StepRow& row = AddRow(plan, {1, 2, 3});
   Sample(row, greedy);
-  row.spec.forbid_stops = true;
+  row.spec.forbid_stops = 1;
   row.spec.stop_ids = &stops;
-  EXPECT_NE(engine_->Step(plan).rows[0].token, best);
+  EXPECT_NE(engine_->Step(plan).rows[0].samples[0].token, best);
 }
 
 TEST_F(EngineTest, LogprobsOfTheSampledTokenComeFromTheRawLogits) {
@@ -163,21 +163,23 @@ TEST_F(EngineTest, LogprobsOfTheSampledTokenComeFromTheRawLogits) {
   StepRow& row = AddRow(plan, {1, 2, 3});
   Sample(row, params);
   row.spec.logprobs = 5;
-  row.score_targets = {2, 3, RunAlone({1, 2, 3}, params).token};
+  row.score_targets = {2, 3, RunAlone({1, 2, 3}, params).samples[0].token};
   row.score_top = 5;
   const RowResult result = engine_->Step(plan).rows[0];
-  EXPECT_EQ(result.logprob.chosen.token, result.token);
-  EXPECT_EQ(result.logprob.chosen.logprob, result.scores[2].chosen.logprob);
-  ASSERT_EQ(result.logprob.top.size(), 5u);
+  ASSERT_EQ(result.samples.size(), 1u);
+  const SampledToken& sample = result.samples[0];
+  EXPECT_EQ(sample.logprob.chosen.token, sample.token);
+  EXPECT_EQ(sample.logprob.chosen.logprob, result.scores[2].chosen.logprob);
+  ASSERT_EQ(sample.logprob.top.size(), 5u);
   for (size_t i = 0; i < 5; ++i) {
-    EXPECT_EQ(result.logprob.top[i].token, result.scores[2].top[i].token);
-    EXPECT_EQ(result.logprob.top[i].logprob, result.scores[2].top[i].logprob);
+    EXPECT_EQ(sample.logprob.top[i].token, result.scores[2].top[i].token);
+    EXPECT_EQ(sample.logprob.top[i].logprob, result.scores[2].top[i].logprob);
   }
 }
 
 TEST_F(EngineTest, AnIdOutsideOfTheVocabularyFailsItsRowAlone) {
   const SamplingParams greedy = Greedy();
-  const uint32_t expected = RunAlone({1, 2, 3}, greedy).token;
+  const uint32_t expected = RunAlone({1, 2, 3}, greedy).samples[0].token;
   StepPlan plan;
   Sample(AddRow(plan, {1, 101}), greedy);
   Sample(AddRow(plan, {1, 2, 3}), greedy);
@@ -187,12 +189,12 @@ TEST_F(EngineTest, AnIdOutsideOfTheVocabularyFailsItsRowAlone) {
   EXPECT_THAT(std::string(result.rows[0].status.message()), HasSubstr("token id 101"));
   EXPECT_EQ(result.rows[2].status.code(), absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE(result.rows[1].status.ok());
-  EXPECT_EQ(result.rows[1].token, expected);
+  EXPECT_EQ(result.rows[1].samples[0].token, expected);
 }
 
 TEST_F(EngineTest, LogitsThatAreNotFiniteFailTheirRowAlone) {
   const SamplingParams greedy = Greedy();
-  const uint32_t expected = RunAlone({1, 2, 3}, greedy).token;
+  const uint32_t expected = RunAlone({1, 2, 3}, greedy).samples[0].token;
   auto model = MakeModel();
   float* table = const_cast<float*>(static_cast<const float*>(model->embeddings.data));
   table[50 * model->embeddings.width] = std::numeric_limits<float>::quiet_NaN();
@@ -207,7 +209,7 @@ TEST_F(EngineTest, LogitsThatAreNotFiniteFailTheirRowAlone) {
   EXPECT_THAT(std::string(result.rows[1].status.message()), HasSubstr("position 1"));
   for (size_t r : {0, 2}) {
     ASSERT_TRUE(result.rows[r].status.ok()) << result.rows[r].status;
-    EXPECT_EQ(result.rows[r].token, expected);
+    EXPECT_EQ(result.rows[r].samples[0].token, expected);
   }
 }
 

@@ -127,6 +127,12 @@ StepResult FakeEngine::Await(StepTicket ticket) {
   return std::move(result_);
 }
 
+SampledToken FakeEngine::SampleAfter(const StepRow& row, uint64_t hash) const {
+  const uint32_t token =
+      next_token ? next_token(row) : static_cast<uint32_t>(Mix(hash, row.spec.index) % kVocab);
+  return {token, {{token, -1.0f}, {}}};
+}
+
 RowResult FakeEngine::RunRow(const StepPlan& plan, const StepRow& row) {
   RowResult result;
   if (fail_row) result.status = fail_row(row);
@@ -141,6 +147,7 @@ RowResult FakeEngine::RunRow(const StepPlan& plan, const StepRow& row) {
       state.Tail<uint32_t>(segment.tail, 0)[i] = plan.tokens[token];
       hash = StateHash(base, segment.tail, i + 1);
       const size_t place = token - segment.first_token;
+      if (place + row.samples >= segment.tokens) result.samples.push_back(SampleAfter(row, hash));
       if (place >= row.score_targets.size()) continue;
       const float logprob = -static_cast<float>(Mix(hash, row.score_targets[place]) % 1000) / 100;
       result.scores.push_back({{row.score_targets[place], logprob}, {}});
@@ -151,10 +158,6 @@ RowResult FakeEngine::RunRow(const StepPlan& plan, const StepRow& row) {
     *state.Base<uint64_t>(base, 0) = hash;
   });
   FoldPages(segment);
-  result.sampled = row.sample;
-  if (!row.sample) return result;
-  result.token = next_token ? next_token(row) : Mix(hash, row.spec.index) % kVocab;
-  result.logprob = {{result.token, -1.0f}, {}};
   return result;
 }
 

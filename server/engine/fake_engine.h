@@ -59,10 +59,11 @@ class FakeEngine : public Engine {
   size_t steps = 0;
   // If set: called for each row of a step; a status that is not OK fails that row.
   std::function<absl::Status(const StepRow&)> fail_row;
-  // If set: what a row samples.
+  // If set: what a row samples (one token).
   std::function<uint32_t(const StepRow&)> next_token;
 
  private:
+  SampledToken SampleAfter(const StepRow& row, uint64_t hash) const;
   RowResult RunRow(const StepPlan& plan, const StepRow& row);
   void FoldPages(const Segment& segment);
 

@@ -9,21 +9,26 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "kernels/ops/sampling/sampling.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {
 
-// How to pick the token after a row's last one. What it points to belongs to the row's owner, who
-// may change it as soon as Engine::Launch has returned.
+// How to pick the tokens that a row samples: one after each of its last StepRow::samples tokens,
+// each as if the tokens before it had been fed one at a time. What this points to belongs to the
+// row's owner, who may change it as soon as Engine::Launch has returned.
 struct SampleSpec {
-  const SamplingParams* params = nullptr;       // with the seed; never null in a row that samples
-  const TokenCounts* session_counts = nullptr;  // all tokens of the session, for repetition_penalty
-  const TokenCounts* turn_counts = nullptr;     // this turn's tokens, frequency and presence
-  uint32_t index = 0;                           // which of the n completions
-  uint64_t position = 0;                        // absolute position of the token to be sampled
-  bool forbid_stops = false;  // min_tokens not reached: ids below may not be drawn
+  const SamplingParams* params = nullptr;  // with the seed; never null in a row that samples
+  // The tokens that count for repetition_penalty (all of the session) and for frequency and
+  // presence (this turn's), up to and including the one at the first sample. The engine adds the
+  // row's tokens after that to both as it goes along.
+  const TokenCounts* session_counts = nullptr;
+  const TokenCounts* turn_counts = nullptr;
+  uint32_t index = 0;         // which of the n completions
+  uint64_t position = 0;      // absolute position of the first token to be sampled
+  uint32_t forbid_stops = 0;  // so many of the samples, from the first on, may not be a stop id
   const std::vector<uint32_t>* stop_ids = nullptr;  // EOS and stop ids; null: none
   uint32_t logprobs = 0;                            // 0: none; n: the chosen token and the n best
 };
@@ -31,7 +36,7 @@ struct SampleSpec {
 // A run of tokens of one session. `segment.first_token` indexes StepPlan::tokens.
 struct StepRow {
   Segment segment;
-  bool sample = false;  // pick a token after the last one, by `spec`
+  uint32_t samples = 0;  // tokens to pick, by `spec`; at most segment.tokens
   SampleSpec spec;
   // Score: for place i of the segment, the log-probability of score_targets[i] given everything up
   // to token i, and the `score_top` best. Shorter than the segment: the remaining places are not
@@ -46,12 +51,15 @@ struct StepPlan {
   bool empty() const { return rows.empty(); }
 };
 
+struct SampledToken {
+  uint32_t token = 0;
+  Logprobs logprob;  // if spec.logprobs
+};
+
 struct RowResult {
   absl::Status status;  // not OK: this row failed, its slots' state is undefined, others are fine
-  bool sampled = false;
-  uint32_t token = 0;
-  Logprobs logprob;              // if spec.logprobs
-  std::vector<Logprobs> scores;  // one for each of score_targets
+  absl::InlinedVector<SampledToken, 1> samples;  // as many as StepRow::samples, in order
+  std::vector<Logprobs> scores;                  // one for each of score_targets
 };
 
 struct StepResult {

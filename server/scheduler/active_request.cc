@@ -160,12 +160,12 @@ absl::Status ActiveRequest::AddToPlan(int row, uint32_t tokens, uint64_t turn, S
   plan.tokens.insert(plan.tokens.end(), first, first + tokens);
   if (row == kPromptRow) {
     AddScoreTargets(planned.segment, planned);
-    planned.sample = !HoldsBackLast() && tokens == session.pending();
+    planned.samples = !HoldsBackLast() && tokens == session.pending() ? 1 : 0;
     NoteTurn(tokens, turn);
   } else {
-    planned.sample = true;
+    planned.samples = 1;
   }
-  if (planned.sample) planned.spec = completions_[std::max(row, 0)]->Spec(session);
+  if (planned.samples > 0) planned.spec = completions_[std::max(row, 0)]->Spec(session);
   plan.rows.push_back(std::move(planned));
   return absl::OkStatus();
 }
@@ -183,7 +183,8 @@ void ActiveRequest::CommitRow(int row, const StepRow& planned, RowResult result,
   SessionOf(row).CommitSegment();
   context_.metrics->folds.Add(FoldsIn(segment.position, segment.tokens, context_.fold_interval));
   if (row == kPromptRow) return CommitPrompt(segment, std::move(result), now);
-  CommitToken(*completions_[row], std::move(result), now);
+  RIVULET_CHECK(!result.samples.empty(), "the engine sampled nothing for a row that asked for it");
+  CommitTokens(*completions_[row], std::move(result), now);
 }
 
 void ActiveRequest::CommitPrompt(const Segment& segment, RowResult result, TimePoint now) {
@@ -203,7 +204,7 @@ void ActiveRequest::EndPrompt(RowResult result, TimePoint now) {
   DeliverPromptScores();
   if (request_->max_tokens == 0) return EndAll(FinishReason::kLength, absl::OkStatus(), now);
   StartCompletions(now);
-  if (result.sampled) CommitToken(*completions_[0], std::move(result), now);
+  CommitTokens(*completions_[0], std::move(result), now);
 }
 
 void ActiveRequest::DeliverPromptScores() {
@@ -228,8 +229,14 @@ void ActiveRequest::StartCompletions(TimePoint now) {
   completions_[0]->Start(std::move(prompt_));
 }
 
-void ActiveRequest::CommitToken(Completion& completion, RowResult result, TimePoint now) {
-  RIVULET_CHECK(result.sampled, "the engine sampled nothing for a row that asked for a token");
+// Tokens after the one that ends the completion were sampled for nothing.
+void ActiveRequest::CommitTokens(Completion& completion, RowResult result, TimePoint now) {
+  for (SampledToken& sample : result.samples) {
+    if (!completion.finished()) CommitToken(completion, std::move(sample), now);
+  }
+}
+
+void ActiveRequest::CommitToken(Completion& completion, SampledToken sample, TimePoint now) {
   Metrics& metrics = *context_.metrics;
   metrics.generation_tokens.Add();
   if (completion.generated() > 0) {
@@ -238,7 +245,7 @@ void ActiveRequest::CommitToken(Completion& completion, RowResult result, TimePo
     metrics.time_to_first_token.Observe(Seconds(now - request_->arrival));
   }
   completion.last_token_time = now;
-  Send(completion.Accept(result.token, std::move(result.logprob)), now);
+  Send(completion.Accept(sample.token, std::move(sample.logprob)), now);
 }
 
 void ActiveRequest::FailRow(int row, const absl::Status& status, TimePoint now) {

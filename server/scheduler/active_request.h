@@ -101,7 +101,8 @@ class ActiveRequest {
   void EndPrompt(RowResult result, TimePoint now);
   void DeliverPromptScores();
   void StartCompletions(TimePoint now);
-  void CommitToken(Completion& completion, RowResult result, TimePoint now);
+  void CommitTokens(Completion& completion, RowResult result, TimePoint now);
+  void CommitToken(Completion& completion, SampledToken sample, TimePoint now);
   void FailRow(int row, const absl::Status& status, TimePoint now);
   // The end of a session's use here: back to its lease, or gone.
   void ReturnSession(std::unique_ptr<Session> session);

@@ -31,7 +31,7 @@ SampleSpec Completion::Spec(const Session& session) const {
   spec.turn_counts = &turn_counts_;
   spec.index = index_;
   spec.position = session.tokens().size();
-  spec.forbid_stops = generated_ < request_.stop.min_tokens;
+  spec.forbid_stops = request_.stop.min_tokens - std::min(request_.stop.min_tokens, generated_);
   spec.stop_ids = &stop_ids_;
   spec.logprobs = request_.logprobs;
   return spec;

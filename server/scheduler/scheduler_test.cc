@@ -214,7 +214,7 @@ TEST_F(SchedulerTest, EosAndStopIdsEndTheRow) {
 TEST_F(SchedulerTest, MinTokensForbidsStopsAndTellsTheEngine) {
   std::vector<bool> forbidden;
   engine_.next_token = [&](const StepRow& row) {
-    forbidden.push_back(row.spec.forbid_stops);
+    forbidden.push_back(row.spec.forbid_stops > 0);
     EXPECT_THAT(*row.spec.stop_ids, ElementsAre(FakeTokenizer::kEos));
     return FakeTokenizer::kEos;
   };
@@ -434,7 +434,7 @@ TEST_F(SchedulerTest, DeadlineWhileRunningWaitingAndParked) {
 TEST_F(SchedulerTest, FailedRowFailsAlone) {
   const std::vector<uint32_t> prompt(20, 3);
   engine_.fail_row = [](const StepRow& row) {
-    return row.sample && row.spec.index == 1 && row.spec.position == 25
+    return row.samples > 0 && row.spec.index == 1 && row.spec.position == 25
                ? absl::InternalError("broken row")
                : absl::OkStatus();
   };

@@ -78,7 +78,7 @@ class SessionBitsTest : public testing::TestWithParam<TestModel> {
     plan.tokens.insert(plan.tokens.end(), first, first + count);
     row.score_targets.assign(count, 0);
     row.score_top = kMaxTopLogprobs;
-    row.sample = count == session.pending();
+    row.samples = count == session.pending() ? 1 : 0;
     row.spec.params = &traced.params;
     row.spec.session_counts = &session.token_counts();
     row.spec.position = session.position() + count;
@@ -88,7 +88,7 @@ class SessionBitsTest : public testing::TestWithParam<TestModel> {
     ASSERT_TRUE(result.status.ok()) << result.status;
     traced.session->CommitSegment();
     traced.trace.insert(traced.trace.end(), result.scores.begin(), result.scores.end());
-    if (result.sampled) traced.session->Append(result.token);
+    for (const SampledToken& sample : result.samples) traced.session->Append(sample.token);
   }
 
   // The prompt in one step, then token by token, with nobody else and one thread.

@@ -97,12 +97,12 @@ class ParityTest : public testing::TestWithParam<std::string> {
     while (tokens.size() < count) {
       StepPlan plan;
       StepRow& row = AddTokens(plan, *sessions_.back(), next);
-      row.sample = true;
+      row.samples = 1;
       row.spec.params = &greedy;
       const StepResult result = engine_->Step(plan);
       EXPECT_TRUE(result.rows[0].status.ok()) << result.rows[0].status;
       sessions_.back()->CommitSegment();
-      tokens.push_back(result.rows[0].token);
+      tokens.push_back(result.rows[0].samples[0].token);
       next = {tokens.back()};
     }
     sessions_.clear();

@@ -21,8 +21,9 @@ namespace {
 // ---------------------------------------------------------------
 
 bool ChangesLogits(const SamplingParams& params, const TokenHistory& history) {
-  const bool session = history.session != nullptr && !history.session->empty();
-  const bool turn = history.turn != nullptr && !history.turn->empty();
+  const bool recent = !history.recent.empty();
+  const bool session = recent || (history.session != nullptr && !history.session->empty());
+  const bool turn = recent || (history.turn != nullptr && !history.turn->empty());
   return (session && params.NeedsSessionCounts()) || (turn && params.NeedsTurnCounts()) ||
          !params.logit_bias.empty();
 }
@@ -33,6 +34,24 @@ float Bounded(float logit) {
   return std::clamp(logit, -kMax, kMax);
 }
 
+uint32_t CountIn(std::span<const uint32_t> tokens, uint32_t token) {
+  return static_cast<uint32_t>(std::count(tokens.begin(), tokens.end(), token));
+}
+
+// visit(token, count) for each token of `counted` and `recent` together.
+template <typename Visit>
+void ForEachToken(const TokenCounts* counted, std::span<const uint32_t> recent, Visit&& visit) {
+  if (counted != nullptr) {
+    counted->ForEach(
+        [&](uint32_t token, uint32_t count) { visit(token, count + CountIn(recent, token)); });
+  }
+  for (size_t i = 0; i < recent.size(); ++i) {
+    const bool visited = CountIn(recent.first(i), recent[i]) > 0 ||
+                         (counted != nullptr && counted->count(recent[i]) > 0);
+    if (!visited) visit(recent[i], CountIn(recent, recent[i]));
+  }
+}
+
 void AdjustLogits(const SamplingParams& params, const TokenHistory& history,
                   std::span<float> logits) {
   const auto change = [&](uint32_t token, auto&& f) {
@@ -40,14 +59,14 @@ void AdjustLogits(const SamplingParams& params, const TokenHistory& history,
                   "a token of the history or the bias is not in the vocabulary");
     logits[token] = Bounded(f(logits[token]));
   };
-  if (history.session != nullptr && params.NeedsSessionCounts()) {
+  if (params.NeedsSessionCounts()) {
     const float penalty = params.repetition_penalty;
-    history.session->ForEach([&](uint32_t token, uint32_t) {
+    ForEachToken(history.session, history.recent, [&](uint32_t token, uint32_t) {
       change(token, [=](float l) { return l > 0 ? l / penalty : l * penalty; });
     });
   }
-  if (history.turn != nullptr && params.NeedsTurnCounts()) {
-    history.turn->ForEach([&](uint32_t token, uint32_t count) {
+  if (params.NeedsTurnCounts()) {
+    ForEachToken(history.turn, history.recent, [&](uint32_t token, uint32_t count) {
       const float penalty =
           static_cast<float>(count) * params.frequency_penalty + params.presence_penalty;
       change(token, [=](float l) { return l - penalty; });

@@ -61,11 +61,13 @@ struct SamplingParams {
 // (NaN is) or a biased token is not below `vocab`. Sample expects parameters that passed.
 absl::Status CheckSamplingParams(const SamplingParams& params, size_t vocab);
 
-// What has been said so far. Null is an empty history; only what the parameters need is read.
-// Tokens must be below the vocabulary's size.
+// The tokens before the one that is drawn. Null is an empty history; only what the parameters need
+// is read. Tokens must be below the vocabulary's size.
 struct TokenHistory {
   const TokenCounts* session = nullptr;  // prompt and output of every turn
   const TokenCounts* turn = nullptr;     // the output of this turn
+  // Output of this turn that neither counts yet. Meant for a few tokens: each costs a search.
+  std::span<const uint32_t> recent = {};
 };
 
 // Which random number: `index` is the completion's among the n of one prompt, `position` the

@@ -285,6 +285,29 @@ TEST(SamplingTest, RepetitionPenaltyLowersNegativeLogitsToo) {
   EXPECT_EQ(SampleAt(std::vector<float>{-1.0f, -1.2f}, params, 0, {&session, nullptr}), 1u);
 }
 
+TEST(SamplingTest, RecentTokensCountLikeThoseInTheCounts) {
+  std::mt19937_64 random(TestSeed());
+  SamplingParams params = Greedy();
+  params.repetition_penalty = 1.7f;
+  params.frequency_penalty = 0.3f;
+  params.presence_penalty = 0.2f;
+  for (int round = 0; round < 300; ++round) {
+    const std::vector<float> logits = RandomFloats(12, random, 1.0f);
+    std::vector<uint32_t> said(random() % 20);
+    for (uint32_t& token : said) token = random() % logits.size();
+    const size_t recent = random() % (said.size() + 1);
+    TokenCounts all, session, turn;
+    all.Add(said);
+    session.Add(std::span(said).first(said.size() - recent));
+    turn.Add(std::span(said).first(said.size() - recent));
+    EXPECT_EQ(SampleAt(logits, params, 0, {&session, &turn, std::span(said).last(recent)}),
+              SampleAt(logits, params, 0, {&all, &all}));
+    if (recent < said.size()) continue;
+    EXPECT_EQ(SampleAt(logits, params, 0, {nullptr, nullptr, said}),
+              SampleAt(logits, params, 0, {&all, &all}));
+  }
+}
+
 TEST(SamplingTest, HugeLogitsAndPenaltiesStayFinite) {
   constexpr float kMax = std::numeric_limits<float>::max();
   TokenCounts session;
