@@ -1,9 +1,9 @@
 #!/bin/bash
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #
-# Everything in docs/performance.md that wants a quiet machine, in one run on one host:
+# Everything in docs/performance.md that needs a quiet machine, but bench/serve, in one run on one host:
 #
-#   bench/run_all.sh BIN OUT "2 16"     BIN: folder with rivulet-engine-bench and its kin; OUT: where the
+#   bench/run_all.sh BIN OUT "2 16"     BIN: folder with rivulet-engine-bench and the others; OUT: where the
 #                                       results go; thread counts, each pinned to as many cores
 #
 # The peers need PyTorch, transformers and NumPy under python3; without them only our own numbers are written. CPU only.

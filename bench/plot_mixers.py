@@ -1,7 +1,7 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 """State and decode time of every mixer against context, from the --json of rivulet-context-bench.
 
-    python3 kernels/mixers/plot_contexts.py docs/plots/mixers_against_context.png contexts.json
+    python3 bench/plot_mixers.py bench/plots/mixers_against_context.png bench/results/mixers_xeon_16_8_sessions.json
 
 Grey: states of fixed size. Coloured lines: those that grow; of a log-linear one the typical number of pages, and as a band the fewest
 and the most. Needs matplotlib.

@@ -2,8 +2,8 @@
 //
 // What context_bench measures: the mixers at shapes that can be compared, and the positions that
 // stand for a context.
-#ifndef RIVULET_KERNELS_MIXERS_CONTEXT_CASES_H_
-#define RIVULET_KERNELS_MIXERS_CONTEXT_CASES_H_
+#ifndef RIVULET_BENCH_CONTEXT_CASES_H_
+#define RIVULET_BENCH_CONTEXT_CASES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -44,4 +44,4 @@ std::vector<ContextPlace> ContextPlaces(const PageKind& kind, uint64_t context);
 
 }  // namespace rivulet
 
-#endif  // RIVULET_KERNELS_MIXERS_CONTEXT_CASES_H_
+#endif  // RIVULET_BENCH_CONTEXT_CASES_H_

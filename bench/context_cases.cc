@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "kernels/mixers/context_cases.h"
+#include "bench/context_cases.h"
 
 #include <algorithm>
 #include <bit>

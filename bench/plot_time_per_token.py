@@ -1,7 +1,7 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 """Time a token against context, from the --json of rivulet-engine-bench --contexts; a line and a band (10th to 90th percentile) a file.
 
-    python3 bench/plot_contexts.py docs/plots/time_per_token.png "2 cores, EPYC=contexts_2.json" ...
+    python3 bench/plot_time_per_token.py bench/plots/time_per_token.png "2 cores, EPYC=contexts_2.json" ...
 
 Needs matplotlib.
 """
