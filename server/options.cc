@@ -1,297 +1,286 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/options.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
-#include <set>
+#include <functional>
+#include <limits>
 #include <sstream>
-#include <thread>
 #include <utility>
 
-#include "absl/flags/flag.h"
-#include "absl/flags/reflection.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "kernels/base/cuda_device.h"
 #include "kernels/base/status.h"
 #include "kernels/recurrence/state.h"
 #include "nlohmann/json.hpp"
-#include "server/byte_size.h"
 #include "server/cpu_count.h"
-
-using rivulet::ByteSize;
-
-ABSL_FLAG(std::string, model, "", "directory of the checkpoint to serve (required)");
-ABSL_FLAG(std::string, listen, "0.0.0.0:8590", "HOST:PORT of gRPC; port 0: any free one");
-ABSL_FLAG(std::string, http, "0.0.0.0:8591",
-          "HOST:PORT of /metrics, /healthz, /readyz and /loglevel; port 0: any free one");
-ABSL_FLAG(std::string, device, "cpu", "cpu or cuda");
-ABSL_FLAG(std::string, dtype, "auto", "of the weights: auto (as in the checkpoint), fp32 or bf16");
-ABSL_FLAG(std::string, state_dtype, "fp32", "of the matrices in bases: fp32 or bf16");
-ABSL_FLAG(ByteSize, state_memory, ByteSize{uint64_t{1} << 30},
-          "memory for session states: bytes, or a number with KiB, MiB, GiB or TiB");
-ABSL_FLAG(uint64_t, state_context, 4096,
-          "tokens that a session's share of --state-memory is sized for, where states grow with "
-          "them (softmax attention, log-linear); longer sessions leave room for fewer");
-ABSL_FLAG(std::string, level_overflow, "error",
-          "log-linear models beyond the tokens that their levels reach: error ends the session "
-          "there, clamp lets the last level hold all that is older");
-ABSL_FLAG(uint32_t, threads, 0,
-          "threads that compute; 0: one for each core, within the container's CPU quota");
-ABSL_FLAG(uint32_t, max_queue, 256,
-          "requests that may wait for their first token; more are refused");
-ABSL_FLAG(uint32_t, max_prompt, 1u << 20, "tokens that a prompt may have");
-ABSL_FLAG(uint32_t, drain_seconds, 30, "how long running streams may go on after SIGTERM");
-ABSL_FLAG(uint32_t, session_ttl, 3600,
-          "seconds that an idle session is kept; 0: until its slots are needed");
-ABSL_FLAG(uint32_t, stalled_client_seconds, 300,
-          "how long a stream that its client does not read keeps its slots");
-ABSL_FLAG(std::string, config, "", "JSON file: an object of flag names and values");
-ABSL_FLAG(std::string, mamba2_norm, "group",
-          "gated norm of Mamba-2: group, or full as transformers computes it");
-ABSL_FLAG(std::string, log_level, "info", "debug, info, warning, error or off");
-ABSL_FLAG(bool, version, false, "print version and commit, then exit");
-ABSL_FLAG(bool, help, false, "print this, then exit");
 
 namespace rivulet {
 namespace {
 
-constexpr const char* kFlagNames[] = {
-    "model",       "listen",       "http",          "device",         "dtype",
-    "state-dtype", "state-memory", "state-context", "level-overflow", "threads",
-    "max-queue",   "max-prompt",   "drain-seconds", "session-ttl",    "stalled-client-seconds",
-    "config",      "mamba2-norm",  "log-level",     "version",        "help"};
-constexpr uint32_t kMaxThreads = 1024;
+constexpr uint64_t kMaxThreads = 1024;
+constexpr uint64_t kMaxStateContext = uint64_t{1} << 30;
 
-std::string AllFlagNames() {
-  return absl::StrJoin(kFlagNames, ", ", [](std::string* out, const char* name) {
-    absl::StrAppend(out, "--", name);
+// Checks a flag's text and sets its member. An error says what to give instead; flag and text are
+// put before it.
+using Read = std::function<absl::Status(const std::string&, ServerOptions&)>;
+
+struct Flag {
+  const char* name;
+  const char* value;  // what it takes, for --help
+  const char* text;   // its default
+  const char* help;
+  Read read;
+};
+
+absl::Status Give(const std::string& remedy) { return absl::InvalidArgumentError(remedy); }
+
+template <typename Number>
+Read NumberFrom(uint64_t least, Number ServerOptions::*member,
+                uint64_t most = std::numeric_limits<Number>::max()) {
+  return [=](const std::string& text, ServerOptions& options) {
+    uint64_t number = 0;
+    if (!absl::SimpleAtoi(text, &number) || number < least || number > most) {
+      return Give(absl::StrCat("give a number from ", least, " to ", most));
+    }
+    options.*member = static_cast<Number>(number);
+    return absl::OkStatus();
+  };
+}
+
+template <typename Value>
+Read OneOf(Value ServerOptions::*member, std::vector<std::pair<std::string, Value>> choices) {
+  return [=](const std::string& text, ServerOptions& options) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : choices) {
+      names.push_back(name);
+      if (name != text) continue;
+      options.*member = value;
+      return absl::OkStatus();
+    }
+    return Give(absl::StrCat("choose one of ", absl::StrJoin(names, ", ")));
+  };
+}
+
+absl::Status ReadModel(const std::string& text, ServerOptions& options) {
+  options.model = text;
+  return text.empty() ? Give("give the directory of the checkpoint to serve") : absl::OkStatus();
+}
+
+// "HOST:PORT", "[IPv6]:PORT".
+Read Address(HostPort ServerOptions::*member) {
+  return [=](const std::string& text, ServerOptions& options) {
+    HostPort& address = options.*member;
+    const size_t colon = text.rfind(':');
+    address.host = colon == std::string::npos ? "" : text.substr(0, colon);
+    const bool bracketed =
+        address.host.size() > 2 && address.host.front() == '[' && address.host.back() == ']';
+    if (bracketed) address.host = address.host.substr(1, address.host.size() - 2);
+    const bool bad_host =
+        address.host.empty() || (!bracketed && absl::StrContains(address.host, ":"));
+    if (!bad_host && absl::SimpleAtoi(text.substr(colon + 1), &address.port) && address.port >= 0 &&
+        address.port <= 65535) {
+      return absl::OkStatus();
+    }
+    return Give(
+        "give HOST:PORT with a port from 0 to 65535, for example 0.0.0.0:8590 or [::]:8590");
+  };
+}
+
+absl::Status ReadStateMemory(const std::string& text, ServerOptions& options) {
+  absl::string_view number = text;
+  uint64_t unit = 1;
+  for (const auto& [suffix, shift] :
+       {std::pair("KiB", 10), {"MiB", 20}, {"GiB", 30}, {"TiB", 40}}) {
+    if (absl::ConsumeSuffix(&number, suffix)) unit = uint64_t{1} << shift;
+  }
+  double units = 0;
+  // Beyond 2^63 the product would not fit; no machine has it.
+  if (!absl::SimpleAtod(number, &units) || !(units > 0) ||
+      units * static_cast<double>(unit) >= 9.2e18) {
+    return Give("give bytes, or a number with KiB, MiB, GiB or TiB, above 0");
+  }
+  options.state_memory = static_cast<uint64_t>(units * static_cast<double>(unit));
+  return absl::OkStatus();
+}
+
+absl::Status ReadDevice(const std::string& text, ServerOptions&) {
+  if (text == "cpu") return absl::OkStatus();
+  if (text != "cuda") return Give("choose one of cpu, cuda");
+  const absl::StatusOr<int> devices = CudaDeviceCount();
+  return Give(absl::StrCat(
+      devices.ok() ? "this version serves models on the CPU only" : devices.status().message(),
+      "; use --device=cpu"));
+}
+
+// Each flag, in the order of --help.
+const std::vector<Flag>& Flags() {
+  using O = ServerOptions;
+  static const auto* const flags = new std::vector<Flag>{
+      {"model", "DIR", "", "the checkpoint to serve (required)", ReadModel},
+      {"listen", "HOST:PORT", "0.0.0.0:8590", "gRPC; port 0: any free one", Address(&O::listen)},
+      {"http", "HOST:PORT", "0.0.0.0:8591",
+       "/metrics, /healthz, /readyz and /loglevel; port 0: any free one", Address(&O::http)},
+      {"device", "cpu|cuda", "cpu", "where the model runs", ReadDevice},
+      {"dtype", "auto|fp32|bf16", "auto", "weights in memory; auto: as in the checkpoint",
+       OneOf(&O::weight_dtype,
+             {{"auto", std::nullopt}, {"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}})},
+      {"state-dtype", "fp32|bf16", "fp32", "matrices in the bases of session states",
+       OneOf(&O::state_dtype, {{"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}})},
+      {"state-memory", "BYTES", "1GiB",
+       "memory for session states: bytes, or a number with KiB, MiB, GiB or TiB", ReadStateMemory},
+      {"state-context", "TOKENS", "4096",
+       "tokens that a session's share of --state-memory is sized for, where states grow with them "
+       "(softmax attention, log-linear); longer sessions leave room for fewer",
+       NumberFrom(kFoldInterval, &O::state_context, kMaxStateContext)},
+      {"level-overflow", "error|clamp", "error",
+       "log-linear models at the end of what their levels reach: error ends the session, clamp "
+       "lets the last level hold everything older",
+       OneOf(&O::level_overflow,
+             {{"error", LevelOverflow::kError}, {"clamp", LevelOverflow::kClamp}})},
+      {"threads", "N", "0", "compute threads; 0: one per core, within the container's CPU quota",
+       NumberFrom(0, &O::threads, kMaxThreads)},
+      {"max-queue", "N", "256", "requests that may wait for their first token; more are refused",
+       NumberFrom(1, &O::max_queue)},
+      {"max-prompt", "TOKENS", "1048576", "longest prompt", NumberFrom(1, &O::max_prompt)},
+      {"drain-seconds", "S", "30", "how long running streams may continue after SIGTERM",
+       NumberFrom(0, &O::drain_seconds)},
+      {"session-ttl", "S", "3600",
+       "how long an idle session is kept; 0: until its slots are needed",
+       NumberFrom(0, &O::session_ttl)},
+      {"stalled-client-seconds", "S", "300",
+       "how long a stream keeps its slots while its client does not read",
+       NumberFrom(1, &O::stalled_client_seconds)},
+      {"log-level", "LEVEL", "info", "debug, info, warning, error or off",
+       OneOf<std::string>(&O::log_level, {{"debug", "debug"},
+                                          {"info", "info"},
+                                          {"warning", "warning"},
+                                          {"error", "error"},
+                                          {"off", "off"}})},
+      {"mamba2-norm", "group|full", "group",
+       "gated norm of Mamba-2: group as trained, full as transformers computes it",
+       OneOf(&O::mamba2_full_norm, {{"group", false}, {"full", true}})},
+  };
+  return *flags;
+}
+
+std::string Described(const Flag& flag) {
+  return *flag.text == '\0' ? flag.help : absl::StrCat(flag.help, " (default ", flag.text, ")");
+}
+
+// The syntax of the command line, and the texts of the flags before they are read.
+struct CommandLine {
+  CommandLine() : texts(Flags().size()) {
+    app.set_help_flag();
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const Flag& flag = Flags()[i];
+      texts[i].value = flag.text;
+      Add(flag.name, texts[i].value, flag.value, Described(flag));
+    }
+    Add("config", config, "FILE", "JSON object of flag names and values; the command line wins");
+    app.add_flag("--version", version, "print version and commit, then exit");
+    app.add_flag("--help", help, "print this, then exit");
+  }
+  void Add(const std::string& name, std::string& text, const char* value, const std::string& help) {
+    app.add_option("--" + name, text, help)->type_name(value)->take_last();
+  }
+  bool gave(const char* name) const { return app.count(absl::StrCat("--", name)) > 0; }
+
+  CLI::App app{"Serves a linear-time attention language model over gRPC.", "rivulet-server"};
+  struct Text {
+    std::string value;
+    std::string where;  // for errors, if not from the command line
+  };
+  std::vector<Text> texts;  // as Flags()
+  std::string config;
+  bool version = false;
+  bool help = false;
+};
+
+std::string FlagNames() {
+  return absl::StrJoin(Flags(), ", ", [](std::string* out, const Flag& flag) {
+    absl::StrAppend(out, "--", flag.name);
   });
 }
 
-// The flag that an operator writes as --state-memory is state_memory in C++. Null: no such flag.
-// Only our own: the libraries we link define flags too.
-absl::CommandLineFlag* FindFlag(const std::string& name) {
-  const auto same = [&](const char* known) { return name == known; };
-  if (std::none_of(std::begin(kFlagNames), std::end(kFlagNames), same)) return nullptr;
-  std::string identifier = name;
-  std::replace(identifier.begin(), identifier.end(), '-', '_');
-  return absl::FindCommandLineFlag(identifier);
-}
-
-absl::Status SetFlag(const std::string& name, const std::string& value, const std::string& where) {
-  absl::CommandLineFlag* const flag = FindFlag(name);
-  if (flag == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, ": unknown flag \"", name, "\"; known: ", AllFlagNames()));
+absl::Status Parse(CommandLine& line, const std::vector<std::string>& arguments) {
+  try {
+    line.app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    return absl::OkStatus();
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        error.what(), "; write --name=value or --name value with one of ", FlagNames()));
   }
-  std::string error;
-  if (flag->ParseFrom(value, &error)) return absl::OkStatus();
-  // absl's text may have several lines; the last one says what is wrong.
-  const size_t line = error.find_last_of('\n');
-  if (line != std::string::npos) error = error.substr(line + 1);
-  return absl::InvalidArgumentError(absl::StrCat("--", name, "=\"", value, "\" in ", where,
-                                                 " is no valid value: ", error, " (", flag->Help(),
-                                                 ")"));
-}
-
-bool IsSwitch(const std::string& name) { return name == "version" || name == "help"; }
-
-// Sets the flags that the command line names and returns which.
-absl::StatusOr<std::set<std::string>> ReadCommandLine(const std::vector<std::string>& arguments) {
-  const std::string where = "the command line";
-  std::set<std::string> given;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    if (argument.rfind("--", 0) != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("unexpected argument \"", argument,
-                       "\"; flags are written --name=value or --name value"));
-    }
-    const size_t equals = argument.find('=');
-    const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
-    std::string value = "true";
-    if (equals != std::string::npos) {
-      value = argument.substr(equals + 1);
-    } else if (!IsSwitch(name) && FindFlag(name) != nullptr) {
-      if (i + 1 == arguments.size()) {
-        return absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value"));
-      }
-      value = arguments[++i];
-    }
-    RIVULET_RETURN_IF_ERROR(SetFlag(name, value, where));
-    given.insert(name);
-  }
-  return given;
 }
 
 absl::StatusOr<nlohmann::json> ReadConfig(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
-  if (!file) {
+  if (!file)
     return absl::InvalidArgumentError(absl::StrCat("--config: cannot read \"", path, "\""));
-  }
   nlohmann::json config = nlohmann::json::parse(text.str(), nullptr, false);
-  if (!config.is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--config: \"", path, "\" is not a JSON object of flag names and values, for example ",
-        R"({"model": "models/tales", "threads": 2})"));
-  }
-  return config;
+  if (config.is_object()) return config;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--config: \"", path, "\" is not a JSON object of flag names and values, for example ",
+      R"({"model": "models/tales", "threads": 2})"));
 }
 
-// Flags that the command line gave keep their value.
-absl::Status ApplyConfig(const std::string& path, const std::set<std::string>& given) {
-  RIVULET_ASSIGN_OR_RETURN(const nlohmann::json config, ReadConfig(path));
+// Flags that the command line gave keep its text.
+absl::Status ApplyConfig(CommandLine& line) {
+  RIVULET_ASSIGN_OR_RETURN(const nlohmann::json config, ReadConfig(line.config));
   for (const auto& [key, value] : config.items()) {
-    if (value.is_structured() || value.is_null() || key == "config" || IsSwitch(key)) {
-      return absl::InvalidArgumentError(absl::StrCat("--config: \"", path, "\": key \"", key,
-                                                     "\" cannot be set to ", value.dump()));
+    const auto flag = std::find_if(Flags().begin(), Flags().end(),
+                                   [&key](const Flag& known) { return key == known.name; });
+    if (flag == Flags().end() || value.is_structured() || value.is_null()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--config: \"", line.config, "\" sets \"", key, "\" to ", value.dump(),
+                       "; it can set strings and numbers of ", FlagNames()));
     }
-    if (given.count(key) > 0) continue;
-    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    RIVULET_RETURN_IF_ERROR(SetFlag(key, text, absl::StrCat("\"", path, "\"")));
+    if (line.gave(flag->name)) continue;
+    line.texts[flag - Flags().begin()] = {
+        value.is_string() ? value.get<std::string>() : value.dump(),
+        absl::StrCat(" in \"", line.config, "\"")};
   }
   return absl::OkStatus();
 }
 
-absl::Status OneOf(const char* flag, const std::string& value,
-                   std::initializer_list<const char*> choices) {
-  for (const char* choice : choices) {
-    if (value == choice) return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, "=\"", value, "\": choose one of ", absl::StrJoin(choices, ", ")));
-}
-
-absl::Status AtLeastOne(const char* flag, uint32_t value) {
-  if (value > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--", flag, "=0: must be at least 1"));
-}
-
-absl::Status CheckDevice() {
-  const std::string device = absl::GetFlag(FLAGS_device);
-  RIVULET_RETURN_IF_ERROR(OneOf("device", device, {"cpu", "cuda"}));
-  if (device == "cpu") return absl::OkStatus();
-  const absl::StatusOr<int> devices = CudaDeviceCount();
-  if (!devices.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--device=cuda: ", devices.status().message(), "; use --device=cpu"));
-  }
-  return absl::InvalidArgumentError(
-      "--device=cuda: this version serves models on the CPU only; use --device=cpu");
-}
-
-absl::Status CheckStateContext() {
-  // The engine asks for at least one chunk, whose length is the device's.
-  constexpr uint64_t kLeast = 1, kMost = uint64_t{1} << 30;
-  const uint64_t tokens = absl::GetFlag(FLAGS_state_context);
-  if (tokens >= kLeast && tokens <= kMost) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--state-context=", tokens, ": from ", kLeast, " to ", kMost, " tokens"));
-}
-
-absl::Status CheckChoices() {
-  RIVULET_RETURN_IF_ERROR(CheckDevice());
-  RIVULET_RETURN_IF_ERROR(OneOf("dtype", absl::GetFlag(FLAGS_dtype), {"auto", "fp32", "bf16"}));
-  RIVULET_RETURN_IF_ERROR(OneOf("state-dtype", absl::GetFlag(FLAGS_state_dtype), {"fp32", "bf16"}));
-  RIVULET_RETURN_IF_ERROR(
-      OneOf("mamba2-norm", absl::GetFlag(FLAGS_mamba2_norm), {"group", "full"}));
-  RIVULET_RETURN_IF_ERROR(
-      OneOf("level-overflow", absl::GetFlag(FLAGS_level_overflow), {"error", "clamp"}));
-  RIVULET_RETURN_IF_ERROR(OneOf("log-level", absl::GetFlag(FLAGS_log_level),
-                                {"debug", "info", "warning", "error", "off"}));
-  RIVULET_RETURN_IF_ERROR(AtLeastOne("max-queue", absl::GetFlag(FLAGS_max_queue)));
-  RIVULET_RETURN_IF_ERROR(AtLeastOne("max-prompt", absl::GetFlag(FLAGS_max_prompt)));
-  RIVULET_RETURN_IF_ERROR(CheckStateContext());
-  RIVULET_RETURN_IF_ERROR(
-      AtLeastOne("stalled-client-seconds", absl::GetFlag(FLAGS_stalled_client_seconds)));
-  if (absl::GetFlag(FLAGS_threads) > kMaxThreads) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--threads=", absl::GetFlag(FLAGS_threads), ": at most ", kMaxThreads));
-  }
-  if (absl::GetFlag(FLAGS_model).empty()) {
-    return absl::InvalidArgumentError("--model DIRECTORY is missing: which checkpoint to serve");
+absl::Status ReadFlags(const std::vector<CommandLine::Text>& texts, ServerOptions& options) {
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const absl::Status status = Flags()[i].read(texts[i].value, options);
+    if (status.ok()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--", Flags()[i].name, "=\"", texts[i].value,
+                                                   "\"", texts[i].where, ": ", status.message()));
   }
   return absl::OkStatus();
-}
-
-DType ParseDType(const std::string& text) {
-  return text == "bf16" ? DType::kBFloat16 : DType::kFloat32;
-}
-
-absl::StatusOr<ServerOptions> MakeOptions() {
-  RIVULET_RETURN_IF_ERROR(CheckChoices());
-  ServerOptions options;
-  options.model = absl::GetFlag(FLAGS_model);
-  RIVULET_ASSIGN_OR_RETURN(options.listen, ParseHostPort("listen", absl::GetFlag(FLAGS_listen)));
-  RIVULET_ASSIGN_OR_RETURN(options.http, ParseHostPort("http", absl::GetFlag(FLAGS_http)));
-  const std::string dtype = absl::GetFlag(FLAGS_dtype);
-  if (dtype != "auto") options.weight_dtype = ParseDType(dtype);
-  options.state_dtype = ParseDType(absl::GetFlag(FLAGS_state_dtype));
-  options.state_memory = absl::GetFlag(FLAGS_state_memory).bytes;
-  options.state_context = absl::GetFlag(FLAGS_state_context);
-  if (absl::GetFlag(FLAGS_level_overflow) == "clamp") {
-    options.level_overflow = LevelOverflow::kClamp;
-  }
-  options.threads = absl::GetFlag(FLAGS_threads);
-  if (options.threads == 0) options.threads = UsableCpus();
-  options.max_queue = absl::GetFlag(FLAGS_max_queue);
-  options.max_prompt = absl::GetFlag(FLAGS_max_prompt);
-  options.drain_seconds = absl::GetFlag(FLAGS_drain_seconds);
-  options.session_ttl = absl::GetFlag(FLAGS_session_ttl);
-  options.stalled_client_seconds = absl::GetFlag(FLAGS_stalled_client_seconds);
-  options.mamba2_full_norm = absl::GetFlag(FLAGS_mamba2_norm) == "full";
-  options.log_level = absl::GetFlag(FLAGS_log_level);
-  return options;
 }
 
 }  // namespace
 
-absl::StatusOr<HostPort> ParseHostPort(const std::string& flag, const std::string& text) {
-  const size_t colon = text.rfind(':');
-  HostPort result;
-  if (colon != std::string::npos) result.host = text.substr(0, colon);
-  const bool bracketed =
-      result.host.size() > 2 && result.host.front() == '[' && result.host.back() == ']';
-  if (bracketed) result.host = result.host.substr(1, result.host.size() - 2);
-  const bool bad_host =
-      result.host.empty() || (!bracketed && result.host.find(':') != std::string::npos);
-  if (bad_host || !absl::SimpleAtoi(text.substr(colon + 1), &result.port) || result.port < 0 ||
-      result.port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--", flag, "=\"", text, "\": give HOST:PORT with a port from 0 to 65535, ",
-                     "for example 0.0.0.0:8590 or [::]:8590"));
-  }
-  return result;
-}
-
 absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& arguments) {
-  RIVULET_ASSIGN_OR_RETURN(const std::set<std::string> given, ReadCommandLine(arguments));
+  CommandLine line;
+  RIVULET_RETURN_IF_ERROR(Parse(line, arguments));
   ServerOptions options;
-  options.show_help = absl::GetFlag(FLAGS_help);
-  options.show_version = absl::GetFlag(FLAGS_version);
-  if (options.show_help || options.show_version) return options;
-  const std::string config = absl::GetFlag(FLAGS_config);
-  if (!config.empty()) RIVULET_RETURN_IF_ERROR(ApplyConfig(config, given));
-  return MakeOptions();
+  options.show_help = line.help;
+  options.show_version = line.version;
+  if (line.help || line.version) return options;
+  if (!line.config.empty()) RIVULET_RETURN_IF_ERROR(ApplyConfig(line));
+  RIVULET_RETURN_IF_ERROR(ReadFlags(line.texts, options));
+  if (options.threads == 0) options.threads = UsableCpus();
+  return options;
 }
 
-std::string OptionsHelp() {
-  std::string help =
-      "rivulet-server: serves a linear-time attention language model over gRPC.\n"
-      "Flags, written --name=value or --name value:\n";
-  for (const char* name : kFlagNames) {
-    const absl::CommandLineFlag* const flag = FindFlag(name);
-    absl::StrAppend(&help, "  --", name, "  ", flag->Help());
-    if (!IsSwitch(name) && !flag->DefaultValue().empty()) {
-      absl::StrAppend(&help, " (default ", flag->DefaultValue(), ")");
-    }
-    help += '\n';
-  }
-  return help;
+std::string OptionsHelp() { return CommandLine().app.help(); }
+
+std::vector<FlagDefault> FlagDefaults() {
+  std::vector<FlagDefault> defaults;
+  for (const Flag& flag : Flags()) defaults.push_back({flag.name, flag.text});
+  return defaults;
 }
 
 }  // namespace rivulet

@@ -1,9 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the operator asks of rivulet-server: command line over --config FILE over defaults.
-//
-// The flags are absl::flags, read here and nowhere else. Their values are parsed through absl's
-// reflection instead of absl::ParseCommandLine, which ends the process itself with exit code 1.
+// The flags of rivulet-server: the command line over --config FILE over defaults. Each flag is one
+// entry of a table in options.cc, and README.md lists the same names and defaults.
 #ifndef RIVULET_SERVER_OPTIONS_H_
 #define RIVULET_SERVER_OPTIONS_H_
 
@@ -12,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/base/dtype.h"
 #include "kernels/mixers/mixer.h"
@@ -31,7 +28,7 @@ struct ServerOptions {
   std::optional<DType> weight_dtype;  // none: as in the checkpoint
   DType state_dtype = DType::kFloat32;
   uint64_t state_memory = 0;   // bytes
-  uint64_t state_context = 0;  // tokens; the engine asks for at least a chunk
+  uint64_t state_context = 0;  // tokens, at least kFoldInterval
   LevelOverflow level_overflow = LevelOverflow::kError;
   uint32_t threads = 0;  // at least 1
   uint32_t max_queue = 0;
@@ -46,14 +43,18 @@ struct ServerOptions {
 };
 
 // INVALID_ARGUMENT, one line that names flag, value and remedy, when anything is wrong. `arguments`
-// without the program's name.
+// without the program's name. Never ends the process.
 absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& arguments);
-
-// "HOST:PORT", "[IPv6]:PORT"; the error names `flag`.
-absl::StatusOr<HostPort> ParseHostPort(const std::string& flag, const std::string& text);
 
 // Every flag with its help and default.
 std::string OptionsHelp();
+
+// Name, without dashes, and default of each flag that a config file may set; for tests.
+struct FlagDefault {
+  std::string name;
+  std::string text;
+};
+std::vector<FlagDefault> FlagDefaults();
 
 }  // namespace rivulet
 

@@ -2,8 +2,11 @@
 #include "server/options.h"
 
 #include <fstream>
+#include <map>
+#include <regex>
+#include <string>
+#include <vector>
 
-#include "absl/flags/reflection.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/cpu_count.h"
@@ -15,13 +18,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-absl::StatusOr<ServerOptions> Parse(const std::vector<std::string>& arguments) {
-  absl::FlagSaver saver;
-  return ParseOptions(arguments);
-}
-
 std::string Error(const std::vector<std::string>& arguments) {
-  const auto options = Parse(arguments);
+  const auto options = ParseOptions(arguments);
   return options.ok() ? "no error" : std::string(options.status().message());
 }
 
@@ -32,7 +30,8 @@ std::string WriteConfig(const std::string& text) {
 }
 
 TEST(OptionsTest, DefaultsAndBothWaysToWriteAFlag) {
-  const auto options = Parse({"--model", "m", "--listen=[::1]:0", "--state-memory", "1.5GiB"});
+  const auto options =
+      ParseOptions({"--model", "m", "--listen=[::1]:0", "--state-memory", "1.5GiB"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->model, "m");
   EXPECT_EQ(options->listen.host, "::1");
@@ -46,7 +45,7 @@ TEST(OptionsTest, DefaultsAndBothWaysToWriteAFlag) {
 TEST(OptionsTest, CommandLineWinsOverConfig) {
   const std::string path =
       WriteConfig(R"({"model": "c", "max-queue": 7, "dtype": "bf16", "state-memory": "64KiB"})");
-  const auto options = Parse({"--config", path, "--max-queue=9"});
+  const auto options = ParseOptions({"--config", path, "--max-queue=9"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->model, "c");
   EXPECT_EQ(options->max_queue, 9u);
@@ -57,7 +56,7 @@ TEST(OptionsTest, CommandLineWinsOverConfig) {
 TEST(OptionsTest, ErrorsNameFlagValueAndRemedyInOneLine) {
   const std::pair<std::vector<std::string>, std::vector<std::string>> cases[] = {
       {{}, {"--model"}},
-      {{"--model"}, {"--model needs a value"}},
+      {{"--model"}, {"--model", "DIR"}},
       {{"--modle=x"}, {"modle", "--model"}},
       {{"tales"}, {"tales"}},
       {{"--model=m", "--threads=many"}, {"--threads", "many"}},
@@ -69,8 +68,8 @@ TEST(OptionsTest, ErrorsNameFlagValueAndRemedyInOneLine) {
       {{"--model=m", "--listen=::1:50051"}, {"--listen"}},
       {{"--model=m", "--dtype=fp8"}, {"fp8", "auto, fp32, bf16"}},
       {{"--model=m", "--device=tpu"}, {"tpu", "cpu, cuda"}},
-      {{"--model=m", "--device=cuda"}, {"--device=cuda", "--device=cpu"}},
-      {{"--model=m", "--max-queue=0"}, {"--max-queue", "at least 1"}},
+      {{"--model=m", "--device=cuda"}, {"--device=\"cuda\"", "--device=cpu"}},
+      {{"--model=m", "--max-queue=0"}, {"--max-queue=\"0\"", "from 1"}},
       {{"--model=m", "--config=/none"}, {"/none"}},
   };
   for (const auto& [arguments, expected] : cases) {
@@ -84,15 +83,43 @@ TEST(OptionsTest, ConfigErrorsNameTheKey) {
   EXPECT_THAT(Error({"--config", WriteConfig(R"({"max_queue": 1})")}),
               AllOf(HasSubstr("max_queue"), HasSubstr("--max-queue")));
   EXPECT_THAT(Error({"--config", WriteConfig(R"({"threads": [1]})")}), HasSubstr("threads"));
-  EXPECT_THAT(Error({"--config", WriteConfig(R"({"help": true})")}), HasSubstr("help"));
+  EXPECT_THAT(Error({"--config", WriteConfig(R"({"help": true})")}), HasSubstr("\"help\" to true"));
+  EXPECT_THAT(Error({"--config", WriteConfig(R"({"model": "m", "threads": "many"})")}),
+              AllOf(HasSubstr("--threads=\"many\""), HasSubstr("config.json")));
   EXPECT_THAT(Error({"--config", WriteConfig("[1]")}), HasSubstr("JSON object"));
   EXPECT_THAT(Error({"--config", WriteConfig("{")}), HasSubstr("JSON object"));
 }
 
 TEST(OptionsTest, VersionAndHelpNeedNothingElse) {
-  EXPECT_TRUE(Parse({"--version"})->show_version);
-  EXPECT_TRUE(Parse({"--help"})->show_help);
+  EXPECT_TRUE(ParseOptions({"--version"})->show_version);
+  EXPECT_TRUE(ParseOptions({"--help"})->show_help);
   EXPECT_THAT(OptionsHelp(), AllOf(HasSubstr("--state-memory"), HasSubstr("1GiB")));
+}
+
+// Each row of README's table: the flag, and a default that begins with the table's.
+TEST(OptionsTest, ReadmeListsEveryFlagAndItsDefault) {
+  std::ifstream file("README.md");
+  ASSERT_TRUE(file.good());
+  const std::regex row(R"(\| `--([a-z0-9-]+) .*` \| .+ \| (.+) \|)");
+  std::map<std::string, std::string> documented;
+  std::smatch cells;
+  for (std::string line; std::getline(file, line);) {
+    if (std::regex_match(line, cells, row)) documented[cells[1]] = cells[2];
+  }
+  for (const FlagDefault& flag : FlagDefaults()) {
+    EXPECT_THAT(documented[flag.name], testing::StartsWith(flag.text)) << flag.name;
+    EXPECT_NE(documented[flag.name], "") << flag.name;
+    documented.erase(flag.name);
+  }
+  EXPECT_THAT(documented, testing::IsEmpty());
+}
+
+TEST(OptionsTest, TheLastOfTwoWinsAndEveryDefaultIsValid) {
+  EXPECT_EQ(ParseOptions({"--model=m", "--max-queue=3", "--max-queue", "4"})->max_queue, 4u);
+  for (const FlagDefault& flag : FlagDefaults()) {
+    if (flag.name == "model") continue;
+    EXPECT_TRUE(ParseOptions({"--model=m", "--" + flag.name + "=" + flag.text}).ok()) << flag.name;
+  }
 }
 
 TEST(CpuCountTest, ReadsTheQuotaOfAControlGroup) {
