@@ -89,9 +89,9 @@ void AddGauges(const Metrics& m, Families& out) {
   out.AddGauge("requests_waiting", "Requests before their first token; --max-queue bounds them.",
                value(m.requests_waiting));
   out.AddGauge("sessions", "Sessions, by where their state is.", value(m.sessions),
-               {{"tier", "device"}});
+               {{"tier", kStateTier}});
   out.AddGauge("state_bytes", "Bytes of session state in use.", value(m.state_bytes),
-               {{"tier", "device"}});
+               {{"tier", kStateTier}});
   const double used = value(m.state_slots_used), total = value(m.state_slots_total);
   out.AddGauge("state_slots_used", "State slots in use.", used);
   out.AddGauge("state_slots_capacity", "State slots that --state-memory holds.", total);

@@ -52,6 +52,9 @@ inline constexpr std::array kTokenSeconds = {.0001, .0002, .0005, .001, .002, .0
 inline constexpr std::array kRowCounts = {1.,   2.,   5.,   10.,   20.,  50.,
                                           100., 200., 500., 1000., 2000.};
 
+// Where the engine keeps states: the CPU's memory.
+inline constexpr char kStateTier[] = "host";
+
 struct Metrics {
   Gauge requests_running;
   Gauge requests_waiting;

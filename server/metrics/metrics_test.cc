@@ -27,6 +27,7 @@ TEST(PrometheusTextTest, HasNamesHelpTypesAndLabels) {
   Metrics metrics;
   metrics.version = "1.2.3";
   metrics.requests_waiting.Set(3);
+  metrics.state_bytes.Set(5);
   metrics.state_slots_used.Set(1);
   metrics.state_slots_total.Set(4);
   metrics.prompt_tokens_computed.Add(7);
@@ -37,6 +38,7 @@ TEST(PrometheusTextTest, HasNamesHelpTypesAndLabels) {
   EXPECT_THAT(text, HasSubstr("# TYPE rivulet_requests_waiting gauge"));
   EXPECT_THAT(text, HasSubstr("# HELP rivulet_requests_waiting Requests before their first token"));
   EXPECT_THAT(text, HasSubstr("rivulet_requests_waiting 3"));
+  EXPECT_THAT(text, HasSubstr("rivulet_state_bytes{tier=\"host\"} 5"));
   EXPECT_THAT(text, HasSubstr("rivulet_state_slot_usage_ratio 0.25"));
   metrics.fullest_pages_used.Set(3);
   metrics.fullest_pages_total.Set(4);

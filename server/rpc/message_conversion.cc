@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/recurrence/state.h"
+#include "server/metrics/metrics.h"
 #include "server/text/detokenizer.h"
 
 namespace rivulet {
@@ -104,7 +105,7 @@ v1::Session ToProto(const SessionInfo& session) {
   proto.set_position(session.tokens);
   if (session.holds_state) {
     proto.set_state_bytes(session.state_bytes);
-    proto.set_tier("device");
+    proto.set_tier(kStateTier);
   }
   proto.set_created_unix_ms(session.created_unix_ms);
   proto.set_last_used_unix_ms(session.last_used_unix_ms);

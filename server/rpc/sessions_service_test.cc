@@ -137,7 +137,7 @@ TEST_F(SessionsServiceTest, TurnsContinueOneContext) {
   v1::Session session;
   ASSERT_TRUE(Get("talk", &session).ok());
   EXPECT_EQ(session.position(), 23u);
-  EXPECT_EQ(session.tier(), "device");
+  EXPECT_EQ(session.tier(), "host");
   EXPECT_EQ(session.state_bytes(), 128u);  // a base and a tail of FakeEngine
 
   std::vector<uint32_t> context =

@@ -241,9 +241,9 @@ class Chat {
 
   static std::string StateText(const v1::Session& session) {
     if (session.tier().empty()) return "none yet";
-    const bool on_device = session.tier() == "device";
-    return absl::StrCat(Bytes(session.state_bytes()), on_device ? " on the " : " in ",
-                        OneLine(session.tier()));
+    const bool memory = session.tier() == "host" || session.tier() == "device";
+    return absl::StrCat(Bytes(session.state_bytes()), " in ", OneLine(session.tier()),
+                        memory ? " memory" : "");
   }
 
   std::string StatsText(const v1::Session& session) const {
