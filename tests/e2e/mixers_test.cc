@@ -39,7 +39,7 @@ struct Served {
   };
   Answer Generate(uint32_t prompt, uint32_t max_tokens, const std::string& session = "") {
     v1::GenerateRequest request;
-    for (uint32_t i = 0; i < prompt; ++i) request.mutable_token_ids()->add_ids(3 + i % 40);
+    for (uint32_t i = 0; i < prompt; ++i) request.mutable_token_ids()->add_ids(3 + i % 20);
     request.set_max_tokens(max_tokens);
     request.mutable_stop()->set_ignore_eos(true);
     request.mutable_sampling()->set_seed(1);
