@@ -20,6 +20,8 @@
 // share of the weights. `share`: that over the mean time, of the bandwidth with which the same
 // threads read memory in the same run.
 //
+// --profile shows the stages of a decode step instead (context_profile.h).
+//
 // Prefill: one session's segments of 512 tokens from the position on, through one layer.
 //
 // Exit codes: 0, 2 for wrong flags, 1 for all else.
@@ -44,6 +46,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "bench/context_cases.h"
+#include "bench/context_profile.h"
 #include "kernels/base/machine.h"
 #include "kernels/base/status.h"
 #include "kernels/base/version.h"
@@ -64,6 +67,7 @@ ABSL_FLAG(uint64_t, working_set, uint64_t{512} << 20, "bytes of weights and stat
 ABSL_FLAG(uint64_t, state_memory, uint64_t{24} << 30, "most bytes of states at once");
 ABSL_FLAG(std::string, dtype, "fp32", "weights: fp32 or bf16");
 ABSL_FLAG(std::string, state_dtype, "fp32", "bases and pages: fp32 or bf16");
+ABSL_FLAG(bool, profile, false, "show where the time of a decode step goes, stage by stage");
 ABSL_FLAG(std::string, json, "", "also write the results to this file");
 
 namespace rivulet {
@@ -132,6 +136,7 @@ class Bench {
   size_t SessionsThatFit(const StateLayout& layout, uint64_t position) const;
   size_t LayersToFill(size_t bytes_of_one) const;
   absl::StatusOr<Json> Decode(std::vector<Layer>& layers, size_t sessions);
+  absl::StatusOr<Json> Profile(std::vector<Layer>& layers, size_t sessions);
   absl::StatusOr<double> DecodeStep(std::vector<Layer>& layers, size_t sessions, size_t step);
   absl::StatusOr<double> Prefill(const Mixer& mixer, uint64_t position);
   absl::StatusOr<double> Forward(const Mixer& mixer, BenchSessions& sessions, ConstFloatMatrix x);
@@ -142,6 +147,7 @@ class Bench {
   Rows rows_, out_;
   size_t weight_bytes_ = 0;  // of a layer of the case that runs
   double bandwidth_ = 0;
+  StageTimes* times_ = nullptr;  // where the next steps count
   Json results_;
 };
 
@@ -152,6 +158,7 @@ Bench::Bench(const Settings& settings)
                          {"threads", settings.threads},
                          {"simd", RecurrenceTarget()},
                          {"read_bytes_per_second", bandwidth_}};
+  if (absl::GetFlag(FLAGS_profile)) results_["machine"]["handoff_us"] = MeasureHandoff(pool_);
   results_["weight_dtype"] = DTypeName(settings.dtype);
   results_["state_dtype"] = DTypeName(settings.options.state_dtype);
   results_["rows"] = Json::array();
@@ -233,7 +240,7 @@ absl::Status Bench::RunPlace(const ContextCase& one, uint64_t context, const Con
     RIVULET_ASSIGN_OR_RETURN(const double seconds, Prefill(*layers[0].mixer, place.position));
     row["prefill_tokens_per_second"] = kSegment / seconds;
   }
-  PrintRow(row);
+  absl::GetFlag(FLAGS_profile) ? PrintProfile(row) : PrintRow(row);
   results_["rows"].push_back(std::move(row));
   return absl::OkStatus();
 }
@@ -268,6 +275,9 @@ absl::Status Bench::MeasureDecode(std::vector<Layer>& layers, Json& row) {
   row["layers"] = std::count_if(layers.begin(), layers.end(),
                                 [](const Layer& layer) { return layer.sessions != nullptr; });
   RIVULET_ASSIGN_OR_RETURN(row["decode_us"], Decode(layers, count));
+  if (absl::GetFlag(FLAGS_profile)) {
+    RIVULET_ASSIGN_OR_RETURN(row["profile"], Profile(layers, count));
+  }
   row["bytes_a_token"] = bytes;
   row["bandwidth_share"] = bytes / (row["decode_us"]["mean"].get<double>() * 1e-6) / bandwidth_;
   return absl::OkStatus();
@@ -277,8 +287,8 @@ absl::StatusOr<double> Bench::Forward(const Mixer& mixer, BenchSessions& session
                                       ConstFloatMatrix x) {
   sessions.Plan();
   const Clock::time_point start = Clock::now();
-  RIVULET_RETURN_IF_ERROR(mixer.Forward({sessions.segments, sessions.state(), &workspace_, &pool_},
-                                        x, out_.Take(0, x.rows)));
+  const MixerStep step{sessions.segments, sessions.state(), &workspace_, &pool_, times_};
+  RIVULET_RETURN_IF_ERROR(mixer.Forward(step, x, out_.Take(0, x.rows)));
   const double seconds = SecondsSince(start);
   workspace_.Reset();
   sessions.Commit();
@@ -319,6 +329,25 @@ absl::StatusOr<Json> Bench::Decode(std::vector<Layer>& layers, size_t sessions) 
               {"p90", At(steps, 90)},
               {"mean", total / static_cast<double>(steps.size())},
               {"fold", At(folds, 50)}};
+}
+
+absl::StatusOr<Json> Bench::Profile(std::vector<Layer>& layers, size_t sessions) {
+  ProfiledSteps reading, folding;
+  const auto used = static_cast<size_t>(std::count_if(
+      layers.begin(), layers.end(), [](const Layer& layer) { return layer.sessions != nullptr; }));
+  for (size_t step = 0; step < RoundUp(absl::GetFlag(FLAGS_steps), kFoldInterval); ++step) {
+    if (step % kFoldInterval == 0) {
+      for (size_t i = 0; i < used; ++i) layers[i].sessions->Return();
+    }
+    ProfiledSteps& steps = (step + 1) % kFoldInterval == 0 ? folding : reading;
+    times_ = &steps.times;
+    RIVULET_ASSIGN_OR_RETURN(const double seconds, DecodeStep(layers, sessions, step));
+    steps.seconds += seconds * static_cast<double>(used * sessions);
+    steps.layers += used;
+  }
+  times_ = nullptr;
+  const double state = static_cast<double>(sessions * layers[0].sessions->state_bytes());
+  return ProfileOf(reading, folding, kFoldInterval, state);
 }
 
 // The median segment. A first one, untimed, grows the workspace, unless it takes long: then what
@@ -460,6 +489,7 @@ void PrintHead(const Json& about, const Json& machine) {
               Text(about["command"]), Text(about["date"]), std::string(Version()).c_str(),
               Text(about["commit"]), Text(machine["processor"]), machine["threads"].dump().c_str(),
               Text(machine["simd"]), machine["read_bytes_per_second"].get<double>() * 1e-9);
+  if (absl::GetFlag(FLAGS_profile)) return PrintProfileHead(machine["handoff_us"]);
   std::printf(
       "| mixer | context | pages | state MB | tail MB | sessions x layers | decode us, median (p10 "
       "to p90) | mean | fold | MB a token | share | prefill tokens/s |\n"

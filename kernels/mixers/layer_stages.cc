@@ -69,8 +69,7 @@ Projection::Projection(const std::vector<ProjectionPart>& parts, size_t inputs,
 }
 
 Projected Projection::Apply(const MixerStep& step, ConstFloatMatrix x) const {
-  const FloatMatrix y = step.workspace->Take(x.rows, linear_.outputs());
-  linear_.Apply(x, y, *step.pool);
+  const FloatMatrix y = Project(step, linear_, x);
   Projected result;
   size_t first = 0;
   for (size_t i = 0; i < columns_.size(); ++i) {
@@ -83,6 +82,13 @@ Projected Projection::Apply(const MixerStep& step, ConstFloatMatrix x) const {
 Linear TakeLinear(const std::string& tensor, size_t outputs, size_t inputs, bool bias,
                   ParameterSource& parameters) {
   return parameters.TakeLinear({LinearPartOf({tensor, outputs, bias})}, inputs);
+}
+
+FloatMatrix Project(const MixerStep& step, const Linear& linear, ConstFloatMatrix x) {
+  const StageTimer timer(step.times, Stage::kProjection, linear.weight_bytes());
+  const FloatMatrix y = step.workspace->Take(x.rows, linear.outputs());
+  linear.Apply(x, y, *step.pool);
+  return y;
 }
 
 PartConvolutionConfig FlaConvolution(size_t window, bool bias) {
@@ -111,6 +117,7 @@ PartConvolution::PartConvolution(const PartConvolutionConfig& config, const Proj
 
 Projected PartConvolution::Apply(const MixerStep& step, const Projected& projected) const {
   if (convolution_.channels() == 0) return projected;
+  const StageTimer timer(step.times, Stage::kConvolution);
   FloatMatrix x = projected[first_];  // the parts are adjacent columns
   x.columns = convolution_.channels();
   const FloatMatrix y = step.workspace->Take(x.rows, x.columns);
@@ -142,6 +149,11 @@ void Rotate(const MixerStep& step, const Rope& rope, size_t head_stride, FloatMa
   ApplyRope(angles, k, k.columns / head_stride, head_stride, *step.pool);
 }
 
+void ProjectOutput(const MixerStep& step, const Linear& linear, ConstFloatMatrix x, FloatMatrix y) {
+  const StageTimer timer(step.times, Stage::kOutput, linear.weight_bytes());
+  linear.Apply(x, y, *step.pool);
+}
+
 HeadOutputConfig FlaHeadOutput(const FlaOutput& output, size_t heads, size_t width) {
   return {.heads = heads,
           .width = width,
@@ -162,9 +174,12 @@ HeadOutput::HeadOutput(const HeadOutputConfig& config, const MixerSource& source
 void HeadOutput::Apply(const MixerStep& step, ConstFloatMatrix o, ConstFloatMatrix gate,
                        FloatMatrix y) const {
   const FloatMatrix normed = step.workspace->Take(o.rows, heads_ * width_);
-  HeadNormGate(o, heads_, width_, PaddedColumns(width_), norm_.empty() ? nullptr : norm_.data(),
-               norm_eps_, gate, normed, *step.pool);
-  projection_.Apply(normed, y, *step.pool);
+  {
+    const StageTimer timer(step.times, Stage::kNorm);
+    HeadNormGate(o, heads_, width_, PaddedColumns(width_), norm_.empty() ? nullptr : norm_.data(),
+                 norm_eps_, gate, normed, *step.pool);
+  }
+  ProjectOutput(step, projection_, normed, y);
 }
 
 }  // namespace rivulet

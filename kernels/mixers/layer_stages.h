@@ -14,6 +14,8 @@
 // Temporaries and results are in the step's workspace and live until it is reset. Nothing is
 // allocated per step.
 //
+// Each stage counts its time in the step's StageTimes, if a benchmark asks for them.
+//
 // Threading: stages are constant after construction; a step belongs to one thread.
 #ifndef RIVULET_KERNELS_MIXERS_LAYER_STAGES_H_
 #define RIVULET_KERNELS_MIXERS_LAYER_STAGES_H_
@@ -79,6 +81,9 @@ class Projection {
 Linear TakeLinear(const std::string& tensor, size_t outputs, size_t inputs, bool bias,
                   ParameterSource& parameters);
 
+// [T, outputs] of x [T, inputs].
+FloatMatrix Project(const MixerStep& step, const Linear& linear, ConstFloatMatrix x);
+
 // --- convolution -------------------------------------------------------------------------------
 
 // The short convolution of adjacent parts (docs/mixers.md#short-convolution). It is depthwise, so
@@ -133,6 +138,9 @@ FloatMatrix MapRows(const MixerStep& step, ConstFloatMatrix x, size_t columns, R
 }
 
 // --- output ------------------------------------------------------------------------------------
+
+// The layer's last product: y [T, hidden] of x [T, inputs].
+void ProjectOutput(const MixerStep& step, const Linear& linear, ConstFloatMatrix x, FloatMatrix y);
 
 struct HeadOutputConfig {
   size_t heads = 0;

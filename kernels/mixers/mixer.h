@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/dtype.h"
+#include "kernels/base/stage_times.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/mixers/parameter_source.h"
@@ -37,6 +38,7 @@ struct MixerStep {
   LayerState state;                   // this layer's part of the slots
   Workspace* workspace;               // temporaries; the caller resets it after the layer
   ThreadPool* pool;
+  StageTimes* times = nullptr;  // where a benchmark collects the time of each stage
 };
 
 class Mixer {

@@ -57,10 +57,9 @@ class GlaLayer : public Mixer {
  private:
   // [T, Hkv*Dp] = max(logsigmoid(gk_proj.1(low_rank)) / normalizer, clamp_min).
   FloatMatrix LogDecay(const MixerStep& step, ConstFloatMatrix low_rank) const {
-    const FloatMatrix logits = step.workspace->Take(low_rank.rows, decay_.outputs());
-    decay_.Apply(low_rank, logits, *step.pool);
-    const FloatMatrix g = PaddedHeads(step, logits, config_.kv_heads, Activation::kLogSigmoid,
-                                      1.0f / config_.gate_logit_normalizer);
+    const FloatMatrix g =
+        PaddedHeads(step, Project(step, decay_, low_rank), config_.kv_heads,
+                    Activation::kLogSigmoid, 1.0f / config_.gate_logit_normalizer);
     if (!config_.clamp_min.has_value()) return g;
     ParallelRows(*step.pool, g.rows, g.columns, [&](size_t t) {
       float* row = g.row(t);

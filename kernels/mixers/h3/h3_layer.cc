@@ -36,7 +36,7 @@ class H3Layer : public Mixer {
                         Split(step, projected[kValue])};
     const FloatMatrix o = step.workspace->Take(x.rows, recurrence_.shape().columns());
     recurrence_.Run(step.segments, step.state, input, o, *step.pool);
-    output_.Apply(Join(step, o), y, *step.pool);
+    ProjectOutput(step, output_, Join(step, o), y);
     return absl::OkStatus();
   }
 

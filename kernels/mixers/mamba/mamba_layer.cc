@@ -54,14 +54,12 @@ class MambaLayer : public Mixer {
         RmsNorm(scan[part], nullptr, config_.scan_norm_eps, scan[part], *step.pool);
       }
     }
-    const FloatMatrix dt = step.workspace->Take(x.rows, config_.inner);
-    delta_.Apply(scan[kLowRankDelta], dt, *step.pool);
-
+    const FloatMatrix dt = Project(step, delta_, scan[kLowRankDelta]);
     const FloatMatrix scanned = step.workspace->Take(x.rows, config_.inner);
     recurrence_.Run(step.segments, step.state,
                     {projected[kInner], dt, projected[kGate], scan[kWrite], scan[kRead]}, scanned,
                     *step.pool);
-    output_.Apply(scanned, y, *step.pool);
+    ProjectOutput(step, output_, scanned, y);
     return absl::OkStatus();
   }
 

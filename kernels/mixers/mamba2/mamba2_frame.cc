@@ -57,8 +57,11 @@ Mamba2Frame::Result Mamba2Frame::Project(const MixerStep& step, ConstFloatMatrix
 void Mamba2Frame::Output(const MixerStep& step, ConstFloatMatrix heads, ConstFloatMatrix z,
                          FloatMatrix y) const {
   const FloatMatrix gated = step.workspace->Take(heads.rows, config_.inner());
-  NormAndGate(Unpad(step, heads), z, gated, *step.pool);
-  output_.Apply(gated, y, *step.pool);
+  {
+    const StageTimer timer(step.times, Stage::kNorm);
+    NormAndGate(Unpad(step, heads), z, gated, *step.pool);
+  }
+  ProjectOutput(step, output_, gated, y);
 }
 
 // Δ [T, H] = clamp(softplus(dt + dt_bias), time_step_limit).

@@ -75,7 +75,7 @@ class SoftmaxAttentionLayer : public Mixer {
     const FloatMatrix o = step.workspace->Take(x.rows, config_.heads * config_.head_dim);
     recurrence_.Run(step.segments, step.state, {q, k, v}, o, *step.workspace, *step.pool);
     if (config_.output_gate) Multiply(o, gate, *step.pool);
-    output_.Apply(o, y, *step.pool);
+    ProjectOutput(step, output_, o, y);
     return absl::OkStatus();
   }
 
