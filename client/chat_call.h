@@ -20,9 +20,9 @@ struct ChatStream::Call {
 
   RunningCall running;
   const std::unique_ptr<grpc::ClientReaderWriter<v1::ChatRequest, v1::GenerateResponse>> stream;
-  std::optional<absl::Status> ended;  // the turns' thread only
+  std::optional<absl::Status> ended;  // used by the thread of the turns only
 
-  // gRPC takes one write at a time; Turn and Cancel both write.
+  // gRPC allows one write at a time; Turn and Cancel both write.
   Mutex mutex;
   bool turn_runs ABSL_GUARDED_BY(mutex) = false;
 };

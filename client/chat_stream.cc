@@ -18,13 +18,14 @@ ChatStream::~ChatStream() {
 absl::Status ChatStream::Turn(const v1::GenerateRequest& request,
                               const std::function<bool(const v1::GenerateResponse&)>& on_message) {
   if (call_->ended && !call_->ended->ok()) return *call_->ended;
-  if (call_->ended) return absl::FailedPreconditionError("this chat was closed: open another");
+  if (call_->ended)
+    return absl::FailedPreconditionError("this chat stream is closed; open another");
   v1::ChatRequest message;
   *message.mutable_turn() = request;
   {
     MutexLock lock(&call_->mutex);
     call_->turn_runs = true;
-    // A failed write means that the stream has ended; reading tells why.
+    // A failed write means that the stream has ended; reading returns the reason.
     (void)call_->stream->Write(message);
   }
   return ReadTurn(on_message);
@@ -72,7 +73,7 @@ absl::Status ChatStream::Close() {
 absl::Status ChatStream::Finish() {
   {
     MutexLock lock(&call_->mutex);
-    call_->turn_runs = false;  // no write may follow
+    call_->turn_runs = false;  // no more writes
   }
   call_->ended = ToStatus(call_->stream->Finish(), *call_->running.context());
   return *call_->ended;

@@ -27,9 +27,9 @@ bool Cancellation::cancelled() const {
 
 namespace {
 
-// The limit that the server keeps too (docs/architecture.md#api-limits).
+// The same limit as the server's (docs/architecture.md#api-limits).
 constexpr int kMaxMessageBytes = 64 << 20;
-// A server that comes back after a restart is noticed this soon; gRPC's own limit is two minutes.
+// How soon a restarted server is noticed; gRPC's default is two minutes.
 constexpr int kMaxReconnectBackoffMs = 1000;
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
@@ -78,7 +78,7 @@ absl::Status Client::Generate(const v1::GenerateRequest& request, const CallOpti
   while (wanted && stream->Read(&message)) wanted = on_message(message);
   if (wanted) return ToStatus(stream->Finish(), *call.context());
   call.context()->TryCancel();
-  (void)stream->Finish();  // CANCELLED, by ourselves: the caller asked for it
+  (void)stream->Finish();  // CANCELLED, as the caller asked
   return absl::OkStatus();
 }
 
@@ -142,7 +142,8 @@ absl::StatusOr<std::vector<v1::Session>> Client::ListAllSessions(const CallOptio
     absl::StatusOr<v1::ListSessionsResponse> page = ListSessions(request, options);
     if (!page.ok()) return page.status();
     if (!page->next_page_token().empty() && page->next_page_token() == request.page_token()) {
-      return absl::InternalError("ListSessions: the server repeats a page; its list has no end");
+      return absl::InternalError(
+          "ListSessions: the server repeats a page, so its list would not end");
     }
     for (v1::Session& session : *page->mutable_sessions()) sessions.push_back(std::move(session));
     request.set_page_token(page->next_page_token());

@@ -1,16 +1,16 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The C++ client of a Rivulet server. It adds to the generated stub what every caller would write
-// again: one channel with sane limits, streaming as a callback, cancellation, deadlines, and errors
+// The C++ client of a Rivulet server. It adds to the generated stub what every caller needs: one
+// channel with suitable limits, streaming through a callback, cancellation, deadlines, and errors
 // as absl::Status. Requests and responses are the messages of proto/rivulet/v1/inference.proto,
 // whose comments document each field.
 //
-// A server that refuses work for a while (RESOURCE_EXHAUSTED, ABORTED) may say when to come back:
+// A server that refuses work temporarily (RESOURCE_EXHAUSTED, ABORTED) may say when to retry:
 // RetryAfter(status).
 //
 // It deliberately does not retry (a retried generation is a new one) and keeps no state between
-// calls; conversations live on the server, as sessions. Chat's stream of turns is a class of its
-// own (client/chat_stream.h).
+// calls; conversations are sessions on the server. ChatStream (client/chat_stream.h) is the stream
+// of turns of the Chat method.
 //
 //   rivulet::Client client("localhost:8590");
 //   rivulet::v1::GenerateRequest request;
@@ -20,8 +20,7 @@
 //     return true;
 //   });
 //
-// Threading: a Client may be used from any number of threads at once. A callback runs on the thread
-// that called Generate.
+// Threading: thread-safe. A callback runs on the thread that called Generate.
 #ifndef RIVULET_CLIENT_CLIENT_H_
 #define RIVULET_CLIENT_CLIENT_H_
 
@@ -39,9 +38,8 @@
 
 namespace rivulet {
 
-// Ends a running call from another thread (or a signal-watching one). May be used for one call at a
-// time; cancelling before the call starts ends it at once, and so it does every later call. All
-// methods are thread-safe.
+// Ends a running call from another thread. One Cancellation serves one call at a time. Once
+// cancelled, it ends the running call and every later one. Thread-safe.
 class Cancellation {
  public:
   Cancellation();
@@ -59,30 +57,31 @@ class Cancellation {
 struct CallOptions {
   // The call fails with DEADLINE_EXCEEDED after this long. None: no limit.
   std::optional<std::chrono::milliseconds> timeout;
-  // Borrowed; must outlive the call. Null: cannot be cancelled.
+  // Borrowed; must outlive the call. Null: the call cannot be cancelled.
   Cancellation* cancellation = nullptr;
 };
 
-// How long the server asks to wait before the call is made again, from its trailing metadata
-// retry-after-ms; none if it said nothing. It is in the status' payload kRetryAfterPayload, in
-// milliseconds as decimal text.
+// How long the server asks to wait before a retry, from its trailing metadata retry-after-ms; none
+// if it did not say. The status carries it in the payload kRetryAfterPayload, in milliseconds as
+// decimal text.
 inline constexpr char kRetryAfterPayload[] = "rivulet.retry_after_ms";
 std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status);
 
 class Client {
  public:
-  // `address` is HOST:PORT or any gRPC target. Never blocks and never fails: a server that cannot
-  // be reached is UNAVAILABLE at the first call. Plain text; TLS belongs to the proxy in front.
+  // `address` is HOST:PORT or any gRPC target. Never blocks and never fails: if the server cannot
+  // be reached, the first call returns UNAVAILABLE. The connection is plain text; use a proxy for
+  // TLS.
   explicit Client(const std::string& address);
   ~Client();
 
-  // Calls `on_message` for each message of the stream as it comes. Returning false from it cancels
-  // the rest, and the call then succeeds. After a failure the messages that came before it stand.
+  // Calls `on_message` for each message of the stream as it arrives. If it returns false, the call
+  // is cancelled and succeeds. Messages that arrived before a failure remain valid.
   absl::Status Generate(const v1::GenerateRequest& request, const CallOptions& options,
                         const std::function<bool(const v1::GenerateResponse&)>& on_message);
 
-  // A stream for turns. Never blocks and never fails: the first turn tells. The options hold for
-  // the whole stream, and their cancellation must outlive it.
+  // A stream for turns. Never blocks and never fails; errors are returned by the first turn. The
+  // options apply to the whole stream, and their cancellation must outlive it.
   std::unique_ptr<ChatStream> OpenChat(const CallOptions& options = {});
 
   absl::StatusOr<v1::ScoreResponse> Score(const v1::ScoreRequest& request,
@@ -93,23 +92,23 @@ class Client {
                                                     const CallOptions& options = {});
   absl::StatusOr<v1::Model> GetModel(const CallOptions& options = {});
 
-  // Fields of v1::Session and the limits of ids and names: inference.proto.
+  // inference.proto documents the fields of v1::Session and the limits of ids and names.
   absl::StatusOr<v1::Session> CreateSession(const v1::CreateSessionRequest& request,
                                             const CallOptions& options = {});
   absl::StatusOr<v1::Session> GetSession(const std::string& id, const CallOptions& options = {});
-  // Changes the fields that the request has set.
+  // Changes the fields that are set in the request.
   absl::StatusOr<v1::Session> UpdateSession(const v1::UpdateSessionRequest& request,
                                             const CallOptions& options = {});
   absl::Status DeleteSession(const std::string& id, const CallOptions& options = {});
-  // One page. The next begins with the response's next_page_token, which is empty after the last.
+  // One page. The next one begins at the response's next_page_token, which is empty after the last.
   absl::StatusOr<v1::ListSessionsResponse> ListSessions(const v1::ListSessionsRequest& request,
                                                         const CallOptions& options = {});
-  // All pages in turn; the timeout is each page's. No snapshot: a session that is made or deleted
-  // meanwhile may be in it or not. After a failure there is no partial list.
+  // All pages; the timeout applies to each page. The list is not a snapshot: a session that is
+  // created or deleted meanwhile may or may not be in it. A failure returns no partial list.
   absl::StatusOr<std::vector<v1::Session>> ListAllSessions(const CallOptions& options = {});
 
  private:
-  struct Connection;  // hides gRPC's headers, which cost seconds a translation unit
+  struct Connection;  // hides gRPC's headers, which take seconds to compile
   std::unique_ptr<Connection> connection_;
 };
 

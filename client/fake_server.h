@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A server inside the test: sessions in a map and a "model" that answers every turn with its words
-// in capitals, one message each. Tests only.
+// A server in the test's process: sessions in a map and a "model" that answers every turn with its
+// words in capitals, one message each. Tests only.
 #ifndef RIVULET_CLIENT_FAKE_SERVER_H_
 #define RIVULET_CLIENT_FAKE_SERVER_H_
 
@@ -18,9 +18,9 @@
 
 namespace rivulet {
 
-// What prompts ask of it besides: "hang" sends a word and then waits for cancel; "deaf" does so
-// and ignores cancel; "break" sends a word and ends the stream with UNAVAILABLE; "end" ends it with
-// OK; "crowd" is refused for 70 ms.
+// Special prompts: "hang" sends a word and waits for cancel; "deaf" does the same and ignores
+// cancel; "break" sends a word and ends the stream with UNAVAILABLE; "end" ends it with OK; "crowd"
+// is refused with a retry after 70 ms.
 class FakeInference final : public v1::Inference::Service {
  public:
   grpc::Status Chat(
@@ -59,7 +59,7 @@ class FakeSessions final : public v1::Sessions::Service {
 
   // Adds tokens to a session; NOT_FOUND if there is none.
   grpc::Status Advance(const std::string& id, uint64_t tokens, uint64_t* before);
-  // As a server does that needs the room.
+  // As a server does when it needs the memory.
   void Drop(const std::string& id);
   std::vector<std::string> ids() const;
 

@@ -27,7 +27,7 @@ RunningCall::~RunningCall() {
   cancellation_->state_->running = nullptr;
 }
 
-// gRPC's codes and Abseil's are the same numbers.
+// gRPC and Abseil use the same numbers for codes.
 absl::Status ToStatus(const grpc::Status& status, const grpc::ClientContext& context) {
   if (status.ok()) return absl::OkStatus();
   absl::Status result(static_cast<absl::StatusCode>(status.error_code()), status.error_message());

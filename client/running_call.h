@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the client's translation units share of gRPC; not for callers. The context of a call with
-// its CallOptions applied, known to its Cancellation while it lives.
+// gRPC code shared by the client's translation units; not for callers. A RunningCall is the context
+// of a call with its CallOptions applied; its Cancellation can reach it while it exists.
 #ifndef RIVULET_CLIENT_RUNNING_CALL_H_
 #define RIVULET_CLIENT_RUNNING_CALL_H_
 
@@ -13,7 +13,7 @@
 
 namespace rivulet {
 
-// The context of the running call, so that Cancel can reach it, and whether Cancel came first.
+// `running` is the context that Cancel ends; `cancelled` is for calls that start later.
 struct Cancellation::State {
   Mutex mutex;
   grpc::ClientContext* running ABSL_GUARDED_BY(mutex) = nullptr;
@@ -34,7 +34,7 @@ class RunningCall {
   Cancellation* const cancellation_;
 };
 
-// The end of the call of `context`, with what its trailing metadata adds.
+// The status of the finished call of `context`, with the payload of its trailing metadata.
 absl::Status ToStatus(const grpc::Status& status, const grpc::ClientContext& context);
 
 }  // namespace rivulet

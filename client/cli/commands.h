@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The commands of `rivulet`, without their command-line syntax (main.cc has that). Each takes plain
-// options, writes results to stdout and problems to stderr, and returns the process's exit code:
-// 0 done, 1 the call failed, 130 interrupted. Wrong usage is main.cc's: 2.
+// The commands of `rivulet` without their command-line syntax, which main.cc has. Each takes plain
+// options, writes results to stdout and errors to stderr, and returns the process's exit code:
+// 0 done, 1 the call failed, 130 interrupted. main.cc returns 2 for wrong usage.
 #ifndef RIVULET_CLIENT_CLI_COMMANDS_H_
 #define RIVULET_CLIENT_CLI_COMMANDS_H_
 
@@ -16,14 +16,14 @@
 
 namespace rivulet::cli {
 
-// What every command knows.
+// Options of every command.
 struct CommonOptions {
   std::string server = "localhost:8590";
   double timeout_seconds = 0;  // 0: none
-  bool json = false;           // one JSON object a line, field names as in the proto
+  bool json = false;           // one JSON object per line, field names as in the proto
 };
 
-// Where a prompt comes from, first that is given: --tokens, --prompt, standard input.
+// The prompt: --tokens if given, else --prompt if given, else standard input.
 struct InputOptions {
   std::optional<std::string> prompt;
   std::vector<uint32_t> tokens;
@@ -32,7 +32,7 @@ struct InputOptions {
 struct GenerateOptions {
   CommonOptions common;
   InputOptions input;
-  v1::GenerateRequest request;  // everything but the input
+  v1::GenerateRequest request;  // everything except the input
   bool echo = false;            // print the prompt before its continuation
   bool stats = false;           // tokens and tokens/s on stderr at the end
 };

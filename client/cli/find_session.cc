@@ -9,13 +9,13 @@ namespace {
 
 absl::Status Ambiguous(const std::string& key, const std::vector<v1::Session>& matches) {
   constexpr size_t kNamed = 8;
-  std::string text = std::to_string(matches.size()) + " sessions match " + key + ", say which:";
+  std::string text = std::to_string(matches.size()) + " sessions match " + key + "; choose one of:";
   for (size_t i = 0; i < matches.size() && i < kNamed; ++i) text += " " + matches[i].id();
   if (matches.size() > kNamed) text += " ...";
   return absl::FailedPreconditionError(text);
 }
 
-// The one session that `matches` chooses; NOT_FOUND if none.
+// The only session that `matches` accepts; NOT_FOUND if none.
 template <typename Matches>
 absl::StatusOr<v1::Session> OnlyMatch(const std::vector<v1::Session>& sessions,
                                       const std::string& key, Matches matches) {
@@ -28,7 +28,7 @@ absl::StatusOr<v1::Session> OnlyMatch(const std::vector<v1::Session>& sessions,
   return absl::NotFoundError("no session has the id or name " + key);
 }
 
-// What the server says about an id that it had, without its advice for programs: what stands after
+// The server's message about a session that it had, without the advice for programs that follows
 // the last semicolon.
 absl::Status WithoutAdvice(const absl::Status& status) {
   const std::string message(status.message());
@@ -39,9 +39,9 @@ absl::Status WithoutAdvice(const absl::Status& status) {
 
 absl::StatusOr<v1::Session> FindSession(Client& client, const std::string& key, SessionKey kind,
                                         const CallOptions& options) {
-  // An empty key would be the name of every session without one.
-  if (key.empty()) return absl::InvalidArgumentError("an empty text names no session");
-  // What is no id at all is INVALID_ARGUMENT, and may be a name.
+  // An empty key would match every session without a name.
+  if (key.empty()) return absl::InvalidArgumentError("the session's id or name is empty");
+  // INVALID_ARGUMENT means that the key is not a valid id; it may still be a name.
   absl::StatusOr<v1::Session> session = client.GetSession(key, options);
   if (!absl::IsNotFound(session.status()) && !absl::IsInvalidArgument(session.status())) {
     return session;
@@ -52,7 +52,7 @@ absl::StatusOr<v1::Session> FindSession(Client& client, const std::string& key, 
   if (absl::IsNotFound(found.status()) && kind == SessionKey::kIdNameOrStart) {
     found = OnlyMatch(*all, key, [&](const v1::Session& s) { return s.id().rfind(key, 0) == 0; });
   }
-  // The server knows what became of an id that it had.
+  // The server knows what happened to a session that it had.
   const bool told = absl::IsNotFound(found.status()) && absl::IsNotFound(session.status());
   return told ? WithoutAdvice(session.status()) : found;
 }

@@ -1,7 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The session that a person means: by its id, by its name, or by the start of its id. Threads: as
-// Client.
+// Finds a session by its id, its name, or the start of its id. Threading: as Client.
 #ifndef RIVULET_CLIENT_CLI_FIND_SESSION_H_
 #define RIVULET_CLIENT_CLI_FIND_SESSION_H_
 
@@ -16,17 +15,16 @@ namespace rivulet::cli {
 
 enum class SessionKey : uint8_t {
   kIdOrName,
-  kIdNameOrStart,  // not for what destroys: the start of a gone id may be that of another
+  kIdNameOrStart,  // not for deletion: the start of a deleted session's id may match another
 };
 
-// The first that there is: of this id, of this name, whose id begins with `key`.
-// FAILED_PRECONDITION names the ids if several have the name or the start. NOT_FOUND says what
-// became of the id if the server knows, and leaves it to the caller to say where sessions are
-// listed.
+// The session with this id, else the one with this name, else the one whose id begins with `key`.
+// FAILED_PRECONDITION lists the ids if several match. NOT_FOUND says what happened to the session
+// if the server knows; the caller adds where sessions are listed.
 absl::StatusOr<v1::Session> FindSession(Client& client, const std::string& key, SessionKey kind,
                                         const CallOptions& options);
 
-// A NOT_FOUND with "; `hint`" at its end; any other status as it is.
+// Appends "; `hint`" to a NOT_FOUND; other statuses are returned unchanged.
 absl::Status WithNotFoundHint(const absl::Status& status, const std::string& hint);
 
 }  // namespace rivulet::cli

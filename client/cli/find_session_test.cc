@@ -43,7 +43,7 @@ TEST_F(FindSessionTest, IdBeforeNameBeforeStart) {
 
 TEST_F(FindSessionTest, SeveralAreNamedAndNoneIsChosen) {
   for (const char* id : {"abc", "abd"}) Create(id, "same");
-  EXPECT_THAT(Find("same"), HasSubstr("2 sessions match same, say which: abc abd"));
+  EXPECT_THAT(Find("same"), HasSubstr("2 sessions match same; choose one of: abc abd"));
   EXPECT_THAT(Find("ab"), HasSubstr("FAILED_PRECONDITION"));
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What --stats reports, gathered from the messages.
+// What --stats reports.
 class Statistics {
  public:
   void Add(const v1::GenerateResponse& message) {
@@ -24,7 +24,7 @@ class Statistics {
     tokens_ += static_cast<uint64_t>(message.token_ids_size());
   }
 
-  // The rate leaves out the first token, whose time is the prompt's.
+  // The rate excludes the first token, which waited for the prompt.
   void Print() const {
     const std::chrono::duration<double> waited = first_ - started_;
     const std::chrono::duration<double> decoding = Clock::now() - first_;
@@ -44,13 +44,13 @@ class Statistics {
   uint64_t seed_ = 0;
 };
 
-// Prints the stream's messages: as they come for one completion, each in one piece for several.
+// Prints messages as they arrive; several completions are printed one after another at the end.
 class Printer {
  public:
   Printer(size_t completions, bool json, bool as_ids)
       : json_(json), as_ids_(as_ids), texts_(completions) {}
 
-  // False once nobody reads stdout.
+  // False if stdout is closed.
   bool Add(const v1::GenerateResponse& message) {
     if (json_) return PrintJson(message);
     if (texts_.size() == 1) return PrintModelText(TextOf(message));
@@ -82,7 +82,7 @@ class Printer {
   std::vector<std::string> texts_;
 };
 
-// A model without a tokenizer answers in ids; only a prompt of ids can be meant for one.
+// A model without a tokenizer answers in ids. It is only asked about if the prompt is in ids.
 absl::StatusOr<bool> AnswersInIds(Client& client, const InputOptions& input,
                                   const CallOptions& call) {
   if (input.tokens.empty()) return false;

@@ -58,7 +58,7 @@ int RunScore(const ScoreOptions& options, Cancellation& cancellation) {
   if (options.common.json && !PrintJson(*response)) return 1;
   if (!options.common.json) PrintTable(*response);
   if (response->tokens_size() > 0) return 0;
-  std::fputs("error: nothing to score: no token of the text has one before it\n", stderr);
+  std::fputs("error: nothing to score: no token has a predecessor\n", stderr);
   return 1;
 }
 

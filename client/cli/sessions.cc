@@ -18,7 +18,7 @@ struct Column {
   std::string (*text)(const v1::Session& session, int64_t now_unix_ms);
 };
 
-// Ids are never cut: they are there to be copied.
+// Ids are never cut, since users copy them.
 constexpr size_t kUncut = 128;
 
 constexpr Column kColumns[] = {
@@ -60,7 +60,7 @@ int PrintOne(const absl::StatusOr<v1::Session>& session, bool json) {
   return Print(SessionsTable({*session}, "", NowUnixMs())) ? 0 : 1;
 }
 
-// The id alone, for a script to keep.
+// Prints the id alone, for scripts.
 int Create(Client& client, const SessionsOptions& options, const CallOptions& call) {
   const auto session = client.CreateSession(options.create, call);
   if (!session.ok() || options.common.json) return PrintOne(session, options.common.json);

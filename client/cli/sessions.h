@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// `rivulet sessions`, and the table of sessions that `rivulet chat` prints too.
+// `rivulet sessions`, and the table of sessions that `rivulet chat` also prints.
 #ifndef RIVULET_CLIENT_CLI_SESSIONS_H_
 #define RIVULET_CLIENT_CLI_SESSIONS_H_
 
@@ -22,11 +22,11 @@ struct SessionsOptions {
   v1::UpdateSessionRequest update;  // for kRename; its id may be a name
 };
 
-// All that can be deleted of several is; 1 if any could not.
+// kDelete deletes all sessions that it can and returns 1 if any failed.
 int RunSessions(const SessionsOptions& options, Cancellation& cancellation);
 
-// A heading and a line for each session, most recently used first; `current_id` is marked. Safe for
-// a terminal: names are other users' text.
+// A heading and a line for each session, most recently used first; `current_id` is marked. Names
+// are escaped for terminals, since other users chose them.
 std::string SessionsTable(std::vector<v1::Session> sessions, const std::string& current_id,
                           int64_t now_unix_ms);
 

@@ -16,7 +16,7 @@
 namespace rivulet::cli {
 namespace {
 
-// SIGUSR1 tells the watcher itself to end.
+// SIGUSR1 ends the watcher itself.
 sigset_t WatchedSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -28,7 +28,7 @@ sigset_t WatchedSignals() {
 
 absl::StatusOr<std::string> ReadStandardInput() {
   if (isatty(STDIN_FILENO)) {
-    std::cerr << "Type the prompt, then end it with ctrl-D on a line of its own.\n";
+    std::cerr << "Type the prompt, then press ctrl-D on an empty line.\n";
   }
   std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
   if (std::cin.bad()) return absl::DataLossError("standard input could not be read");
@@ -62,13 +62,13 @@ absl::Status FillInput(const InputOptions& options, v1::ScoreRequest& request) {
   return FillAnyInput(options, request);
 }
 
+std::optional<std::chrono::milliseconds> Timeout(const CommonOptions& options) {
+  if (options.timeout_seconds <= 0) return std::nullopt;
+  return std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1000.0));
+}
+
 CallOptions MakeCallOptions(const CommonOptions& options, Cancellation& cancellation) {
-  CallOptions call{.timeout = std::nullopt, .cancellation = &cancellation};
-  if (options.timeout_seconds > 0) {
-    call.timeout =
-        std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1000.0));
-  }
-  return call;
+  return {.timeout = Timeout(options), .cancellation = &cancellation};
 }
 
 std::string ErrorText(const absl::Status& status) {
@@ -109,7 +109,7 @@ bool PrintModelText(const std::string& text) {
 }
 
 InterruptWatcher::InterruptWatcher(Cancellation& cancellation) : cancellation_(cancellation) {
-  signal(SIGPIPE, SIG_IGN);  // a closed stdout shows as a failed Print
+  signal(SIGPIPE, SIG_IGN);  // a closed stdout makes Print fail
   const sigset_t signals = WatchedSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   thread_ = std::thread([this] { Watch(); });

@@ -1,11 +1,13 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the commands share: reading the prompt, printing errors and JSON lines, watching for ctrl-C.
+// Shared by the commands: reading the prompt, printing errors and JSON lines, handling ctrl-C.
 #ifndef RIVULET_CLIENT_CLI_SUPPORT_H_
 #define RIVULET_CLIENT_CLI_SUPPORT_H_
 
 #include <google/protobuf/message.h>
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -13,30 +15,33 @@
 
 namespace rivulet::cli {
 
-// Fills `request`'s input field (GenerateRequest or ScoreRequest) from the options or from standard
-// input, of which one newline at the end is dropped (echo adds it). Fails if standard input fails.
+// Fills `request`'s input field from the options or from standard input, without one newline at its
+// end (echo adds one). Fails if standard input cannot be read.
 absl::Status FillInput(const InputOptions& options, v1::GenerateRequest& request);
 absl::Status FillInput(const InputOptions& options, v1::ScoreRequest& request);
 
+// None if the options have no timeout.
+std::optional<std::chrono::milliseconds> Timeout(const CommonOptions& options);
+
 CallOptions MakeCallOptions(const CommonOptions& options, Cancellation& cancellation);
 
-// "NOT_FOUND: ...", with when to try again if the server said so.
+// "NOT_FOUND: ...", with the time to wait before a retry if the server gave one.
 std::string ErrorText(const absl::Status& status);
 
-// "error: NOT_FOUND: ..." on stderr; returns the exit code for it.
+// Prints "error: NOT_FOUND: ..." on stderr and returns the exit code.
 int Fail(const absl::Status& status);
 
-// One line of JSON on stdout, field names as in the proto. False once nobody reads stdout.
+// Prints one line of JSON on stdout, field names as in the proto. False if stdout is closed.
 bool PrintJson(const google::protobuf::Message& message);
 
-// Writes to stdout at once. False once nobody reads stdout.
+// Writes to stdout and flushes it. False if stdout is closed.
 bool Print(const std::string& text);
 
-// The same for what a model wrote: TerminalSafe where stdout is a terminal, else byte for byte.
+// The same for text from a model: TerminalSafe if stdout is a terminal, otherwise byte for byte.
 bool PrintModelText(const std::string& text);
 
-// Cancels on SIGINT or SIGTERM while it lives: the first ends the call, a second ends the program.
-// Make it before any other thread, so that all of them leave the signals to it.
+// Handles SIGINT and SIGTERM while it exists: the first cancels the call, the second ends the
+// program. Create it before any other thread, since threads inherit the blocked signals.
 class InterruptWatcher {
  public:
   explicit InterruptWatcher(Cancellation& cancellation);

@@ -56,7 +56,7 @@ absl::StatusOr<v1::Model> AskForModel(const BenchOptions& options, Cancellation&
 int ExitCode(Ending ending, const Recorder& recorder) {
   if (ending == Ending::kInterrupted) return 130;
   if (recorder.total_succeeded() > 0) return 0;
-  // Streams without end never succeed; they have done well when they ran until the end.
+  // Endless streams never succeed; running to the end without failures is success.
   return recorder.total_tokens() > 0 && recorder.total_failed() == 0 ? 0 : 1;
 }
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// `rivulet bench`: puts load on a server and reports what its clients see.
+// `rivulet bench`: puts load on a server and reports what its clients measure.
 #ifndef RIVULET_CLIENT_CLI_BENCH_BENCH_H_
 #define RIVULET_CLIENT_CLI_BENCH_BENCH_H_
 
@@ -9,9 +9,8 @@
 
 namespace rivulet::cli::bench {
 
-// Runs the load and prints the report. The exit code: 0 when something succeeded, 1 when nothing
-// did, 2 when the options make no sense, 130 when interrupted (what was measured is reported
-// first).
+// Runs the load and prints the report. Returns 0 if anything succeeded, 1 if nothing did, 2 for
+// invalid options, 130 if interrupted (after reporting what was measured).
 int RunBench(const BenchOptions& options, Cancellation& cancellation);
 
 }  // namespace rivulet::cli::bench

@@ -10,17 +10,17 @@ namespace rivulet::cli::bench {
 namespace {
 
 constexpr int kMaxMessageBytes = 64 << 20;  // as in client.cc
-// A server that comes back is found again within this.
+// A restarted server is found again within this time.
 constexpr int kMaxReconnectMilliseconds = 1000;
-// A stream of the closed loop rests this long after a failure, so that a server that refuses at
-// once is not flooded by the very clients that are meant to wait.
+// A stream of the closed loop pauses this long after a failure, so that refused clients do not
+// flood the server.
 constexpr std::chrono::milliseconds kRest(50);
-// How long the loop may sleep: a ctrl-C is seen this soon.
+// The longest sleep of the loop, and so the delay of ctrl-C.
 constexpr std::chrono::milliseconds kMaxSleep(100);
-// Before this many failures and this long without an answer the server may be restarting.
+// With fewer failures, or a shorter time without an answer, the server may be restarting.
 constexpr uint64_t kGiveUpFailures = 50;
 constexpr std::chrono::seconds kGiveUpAfter(5);
-// Measuring waits at most this long for all streams of the closed loop to have begun.
+// How long measuring waits for all streams of the closed loop to begin.
 constexpr std::chrono::seconds kMaxRampUp(120);
 
 // The phase with interfering prompts lasts at most this many times --duration.
@@ -30,7 +30,7 @@ std::chrono::nanoseconds Seconds(double seconds) {
   return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
 }
 
-// Each channel its own TCP connection: by default gRPC shares one between equal channels.
+// Gives each channel its own TCP connection; by default gRPC shares one among equal channels.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
@@ -74,7 +74,7 @@ Driver::Driver(const BenchOptions& options, const Workload& workload, Recorder& 
 }
 
 Driver::~Driver() {
-  RIVULET_CHECK(jobs_.empty(), "the driver ends with calls in flight");
+  RIVULET_CHECK(jobs_.empty(), "the driver is destroyed with calls in flight");
   queue_.Shutdown();
   void* tag = nullptr;
   bool ok = false;
@@ -103,13 +103,13 @@ void Driver::UpdateStage(TimePoint now) {
   }
   if (stage_ == Stage::kWarmUp && WarmUpIsOver(now)) BeginNextPhase(now);
   if (stage_ == Stage::kMeasuring && PhaseIsOver(now)) {
-    // A client that was held up still sends what was due before the end.
+    // A delayed client still sends what was due before the end.
     if (options_.rate > 0) StartOpenLoop(std::min(now, PhaseEnd()), now);
     recorder_.EndPhase(now);
     if (next_phase_ < plans_.size()) {
       BeginNextPhase(now);
     } else {
-      // Streams without end have nothing to wait for.
+      // Endless streams are not waited for.
       BeginDrain(now, Seconds(options_.interfere_prompt > 0 ? 0 : options_.drain_seconds));
     }
   }
@@ -117,7 +117,8 @@ void Driver::UpdateStage(TimePoint now) {
 }
 
 void Driver::BeginNextPhase(TimePoint now) {
-  // What was due before belongs to what was before, or a phase would have an arrival at both ends.
+  // Arrivals due until now belong to the previous stage; a phase would otherwise have one at both
+  // ends.
   if (options_.rate > 0) StartOpenLoop(now, now);
   stage_ = Stage::kMeasuring;
   stage_begin_ = now;
@@ -145,7 +146,7 @@ bool Driver::PhaseIsOver(TimePoint now) const {
   return options_.requests > 0 && started_in_phase_ >= options_.requests && streaming_jobs_ == 0;
 }
 
-// A phase that saw only a part of the prompt would leave out its end.
+// The phase must cover the end of a prompt.
 bool Driver::WaitsForInterfering() const {
   return plans_[next_phase_ - 1].interfering && interfering_over_ == 0;
 }
@@ -191,7 +192,7 @@ void Driver::StartClosedLoop(TimePoint now) {
   }
 }
 
-// What should have been sent while the client was busy is sent late, but was due in its time.
+// What was due while the client was busy is sent late, but counts from when it was due.
 void Driver::StartOpenLoop(TimePoint until, TimePoint now) {
   while (next_arrival_ <= until && MayStart()) {
     if (streaming_jobs_ < options_.max_in_flight) {

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Runs the load: starts jobs when they are due, moves them on as the server answers, and goes
-// through warm-up, the measured phases and the drain. One thread does all of it, since the client
-// often shares its processors with the server.
+// Runs the load: starts jobs when they are due, advances them as the server responds, and goes
+// through warm-up, measured phases and drain. It uses one thread, since the client often shares
+// processors with the server.
 #ifndef RIVULET_CLIENT_CLI_BENCH_DRIVER_H_
 #define RIVULET_CLIENT_CLI_BENCH_DRIVER_H_
 
@@ -26,13 +26,13 @@ namespace rivulet::cli::bench {
 
 enum class Ending {
   kComplete,
-  kInterrupted,  // the cancellation was used
-  kGaveUp,       // nothing but UNAVAILABLE for seconds
+  kInterrupted,  // cancelled
+  kGaveUp,       // only UNAVAILABLE for seconds
 };
 
 class Driver {
  public:
-  // The arguments are borrowed. Connections are made on the first call.
+  // Borrows its arguments. Connections are opened by the first calls.
   Driver(const BenchOptions& options, const Workload& workload, Recorder& recorder,
          const Cancellation& cancellation);
   // Only before or after Run.
@@ -40,7 +40,7 @@ class Driver {
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
-  // The whole run, once. `recorder` has what was measured, also after an early ending.
+  // Runs once. `recorder` has what was measured, also after an early end.
   Ending Run();
 
  private:
@@ -50,7 +50,7 @@ class Driver {
     bool interfering;
   };
 
-  // Stages, in the order of their life.
+  // Stages.
   void BeginNextPhase(TimePoint now);
   void UpdateStage(TimePoint now);
   bool WarmUpIsOver(TimePoint now) const;
@@ -65,7 +65,7 @@ class Driver {
   bool MayStart() const;
   void StartDueJobs(TimePoint now);
   void StartClosedLoop(TimePoint now);
-  // Sends what is due until `until`, which is not after `now`.
+  // Sends what is due by `until`, which is not after `now`.
   void StartOpenLoop(TimePoint until, TimePoint now);
   void StartInterfering(TimePoint now);
   void StartJob(TimePoint due, TimePoint now, bool interfering);
@@ -103,7 +103,7 @@ class Driver {
   uint64_t next_interfering_ = 0;
   uint64_t started_in_phase_ = 0;
   TimePoint next_arrival_;
-  std::deque<TimePoint> resting_;  // closed loop: when streams that failed may go on, ascending
+  std::deque<TimePoint> resting_;  // closed loop: when failed streams may continue, ascending
   bool interfering_runs_ = false;
   uint64_t interfering_over_ = 0;
   TimePoint next_interfering_start_;

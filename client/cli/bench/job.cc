@@ -3,21 +3,14 @@
 
 #include <utility>
 
+#include "client/cli/support.h"
+#include "client/running_call.h"
+
 namespace rivulet::cli::bench {
 namespace {
 
-// Deleting must end even when the server no longer answers.
+// Deleting must end even if the server no longer responds.
 constexpr std::chrono::milliseconds kDeleteTimeout(5000);
-
-absl::Status ToStatus(const grpc::Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-}
-
-std::optional<std::chrono::milliseconds> RequestTimeout(const BenchOptions& options) {
-  if (options.common.timeout_seconds <= 0) return std::nullopt;
-  return std::chrono::milliseconds(static_cast<int64_t>(options.common.timeout_seconds * 1000.0));
-}
 
 }  // namespace
 
@@ -51,7 +44,7 @@ bool Job::Proceed(bool ok, TimePoint now) {
     case State::kFinishing:
       return OnTurnEnd(now);
     case State::kDeleting:
-      if (!grpc_status_.ok()) context_.recorder.OnSessionError(ToStatus(grpc_status_));
+      if (!grpc_status_.ok()) context_.recorder.OnSessionError(ToStatus(grpc_status_, *call_));
       return false;
   }
   return false;
@@ -64,7 +57,7 @@ void Job::CutOff() {
 }
 
 void Job::NewCall(std::optional<std::chrono::milliseconds> timeout) {
-  stream_.reset();  // it lies in the memory of the call before
+  stream_.reset();  // uses the previous call's memory
   creation_.reset();
   call_.emplace();
   if (timeout) call_->set_deadline(std::chrono::system_clock::now() + *timeout);
@@ -72,14 +65,14 @@ void Job::NewCall(std::optional<std::chrono::milliseconds> timeout) {
 
 void Job::CreateSession() {
   state_ = State::kCreating;
-  NewCall(RequestTimeout(context_.options));
+  NewCall(Timeout(context_.options.common));
   creation_ = connection_.sessions->AsyncCreateSession(&*call_, v1::CreateSessionRequest(),
                                                        &context_.queue);
   creation_->Finish(&session_, &grpc_status_, this);
 }
 
 bool Job::OnCreated(TimePoint now) {
-  status_ = ToStatus(grpc_status_);
+  status_ = ToStatus(grpc_status_, *call_);
   if (status_.ok()) {
     session_id_ = session_.id();
     if (cut_off_) return DeleteSession();
@@ -104,7 +97,7 @@ void Job::StartTurn(TimePoint due, TimePoint now) {
   record_ = interfering_ ? context_.recorder.StartInterfering(now)
                          : context_.recorder.StartRequest(due, now, turn_, request.max_tokens());
   state_ = State::kStarting;
-  NewCall(RequestTimeout(context_.options));
+  NewCall(Timeout(context_.options.common));
   stream_ = connection_.inference->AsyncGenerate(&*call_, request, &context_.queue, this);
 }
 
@@ -114,7 +107,7 @@ void Job::Read() {
 }
 
 bool Job::OnTurnEnd(TimePoint now) {
-  status_ = ToStatus(grpc_status_);
+  status_ = ToStatus(grpc_status_, *call_);
   const bool cut_off = cut_off_ && absl::IsCancelled(status_);
   context_.recorder.OnEnd(record_, status_, cut_off, now);
   if (session_id_.empty()) return false;

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One piece of load: a request, a session with several turns, or an interfering prompt. A state
+// A unit of load: a request, a session with several turns, or an interfering prompt. A state
 // machine over gRPC's completion queue with one operation in flight at a time, so that one thread
-// drives any number of jobs. The job itself is the tag of its operations.
+// can drive any number of jobs. The job is the tag of its operations.
 #ifndef RIVULET_CLIENT_CLI_BENCH_JOB_H_
 #define RIVULET_CLIENT_CLI_BENCH_JOB_H_
 
@@ -20,7 +20,7 @@
 
 namespace rivulet::cli::bench {
 
-// Where a job's calls go. Borrowed; outlives its jobs.
+// The stubs of a job's calls. Borrowed; must outlive its jobs.
 struct Connection {
   std::unique_ptr<v1::Inference::Stub> inference;
   std::unique_ptr<v1::Sessions::Stub> sessions;
@@ -38,17 +38,17 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  // Starts the first operation. `due` is when the load wanted it, at or before `now`.
+  // Starts the first operation. `due` is when it was due, at or before `now`.
   void Start(TimePoint due, TimePoint now);
 
-  // The operation in flight ended with `ok`. False when the job is over; nothing of it is in the
-  // queue then, and it may be destroyed.
+  // The operation in flight ended with `ok`. Returns false when the job is over; it then has no
+  // operation in the queue and may be destroyed.
   bool Proceed(bool ok, TimePoint now);
 
-  // Ends the running request soon; a session is still deleted.
+  // Cancels the running request; a session is still deleted.
   void CutOff();
 
-  // Of the last request or, before it, of the call that should have made its session.
+  // The status of the last request or, before any, of creating the session.
   const absl::Status& status() const { return status_; }
   bool interfering() const { return interfering_; }
 

@@ -109,7 +109,7 @@ absl::Status Validate(const BenchOptions& options) {
         "--interfere-prompt compares two phases of --duration seconds; leave --requests out");
   }
   if (options.interfere_prompt > 0 && options.turns > 0) {
-    return absl::InvalidArgumentError("--interfere-prompt and --turns do not go together");
+    return absl::InvalidArgumentError("--interfere-prompt and --turns cannot be combined");
   }
   return absl::OkStatus();
 }

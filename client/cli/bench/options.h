@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What `rivulet bench` is asked to do. docs/benchmarking.md explains each setting to its user.
+// Options of `rivulet bench`, which docs/benchmarking.md explains.
 #ifndef RIVULET_CLIENT_CLI_BENCH_OPTIONS_H_
 #define RIVULET_CLIENT_CLI_BENCH_OPTIONS_H_
 
@@ -35,35 +35,35 @@ struct BenchOptions {
   CommonOptions common = {};
   std::string client_version = {};  // of this program, for the report
 
-  // How much load. A rate of 0 is the closed loop: `concurrency` streams that are always busy.
+  // The load. A rate of 0 means the closed loop: `concurrency` streams that are always busy.
   uint32_t concurrency = 1;
   double rate = 0;  // arrivals/s
   Arrival arrival = Arrival::kPoisson;
   uint64_t requests = 0;        // 0: no limit
-  double duration_seconds = 0;  // 0: no limit, but 10 s when there is no limit on requests either
+  double duration_seconds = 0;  // 0: no limit, or 10 s if `requests` has none either
   double warmup_seconds = 0;
-  double drain_seconds = 30;  // how long what runs at the end may take to finish
+  double drain_seconds = 30;  // time for requests that run at the end to finish
   uint32_t connections = 1;
-  uint32_t max_in_flight = 10'000;  // arrivals over it are counted and not sent
+  uint32_t max_in_flight = 10'000;  // further arrivals are counted but not sent
 
-  // What is asked for.
+  // The requests.
   LengthRange prompt_tokens{.low = 128, .high = 128};
   std::optional<LengthRange> output_tokens = {};  // default: see OutputTokens
-  std::string prompt_file = {};                   // one prompt a line instead of random token ids
-  std::optional<float> temperature = {};          // default: the checkpoint's
+  std::string prompt_file = {};           // one prompt per line, instead of random token ids
+  std::optional<float> temperature = {};  // default: the checkpoint's
   uint64_t seed = 1;
   uint32_t turns = 0;  // 0: single requests; K: sessions of K turns
 
-  // Of a prompt that is always being processed in a second phase; 0: no second phase.
+  // Tokens of a prompt that is always being processed in a second phase; 0: no second phase.
   uint32_t interfere_prompt = 0;
 
-  // Limits that a request must meet to count as good; 0: none.
+  // Limits for goodput; 0: none.
   double slo_ttft_ms = 0;
   double slo_itl_ms = 0;
 };
 
-// What was asked for or its default: 128, or without end when streams have to run as long as the
-// phases of --interfere-prompt do. Without end is kEndlessOutputTokens.
+// The requested length or its default: 128, or kEndlessOutputTokens where streams must run for the
+// whole phases of --interfere-prompt.
 constexpr uint32_t kEndlessOutputTokens = 1'000'000;
 LengthRange OutputTokens(const BenchOptions& options);
 bool OutputsAreEndless(const BenchOptions& options);
@@ -71,7 +71,7 @@ bool OutputsAreEndless(const BenchOptions& options);
 // Seconds that each measured phase lasts at most.
 double PhaseSeconds(const BenchOptions& options);
 
-// INVALID_ARGUMENT for values, and pairs of them, that make no sense.
+// INVALID_ARGUMENT for invalid values and combinations.
 absl::Status Validate(const BenchOptions& options);
 
 }  // namespace rivulet::cli::bench

@@ -52,7 +52,7 @@ void Progress::Show(ProgressState state, uint64_t tokens, TimePoint now) {
   const double passed = std::chrono::duration<double>(now - last_).count();
   state.elapsed_seconds = std::chrono::duration<double>(now - start_).count();
   if (passed > 0) state.tokens_per_second = static_cast<double>(tokens - last_tokens_) / passed;
-  // The last column stays free: some terminals wrap as soon as it is written.
+  // Leaves the last column free: some terminals wrap as soon as it is written.
   std::fprintf(stderr, "\r%s\x1b[K", ProgressLine(state, TerminalColumns() - 1).c_str());
   last_ = now;
   last_tokens_ = tokens;

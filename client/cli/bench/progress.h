@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One line on a terminal that says how far the run is. Writes nothing where there is no terminal.
+// A progress line on the terminal. Without a terminal, nothing is written.
 #ifndef RIVULET_CLIENT_CLI_BENCH_PROGRESS_H_
 #define RIVULET_CLIENT_CLI_BENCH_PROGRESS_H_
 
@@ -14,13 +14,13 @@
 namespace rivulet::cli::bench {
 
 struct ProgressState {
-  std::string phase = {};      // what is going on, for example "warm-up"
+  std::string phase = {};      // for example "warm-up"
   double fraction = 0;         // of this phase, 0 to 1
   double elapsed_seconds = 0;  // since the run began
   uint64_t done = 0;
   size_t running = 0;
   uint64_t errors = 0;
-  double tokens_per_second = 0;  // over the last moment
+  double tokens_per_second = 0;  // since the last update
 };
 
 // At most `columns` characters.
@@ -29,14 +29,14 @@ std::string ProgressLine(const ProgressState& state, size_t columns);
 class Progress {
  public:
   explicit Progress(TimePoint start);
-  // Wipes the line.
+  // Erases the line.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Whether it is time for a new line; always false without a terminal.
+  // Whether it is time for an update; always false without a terminal.
   bool IsDue(TimePoint now) const { return terminal_ && now >= next_; }
-  // Shows `state`; its elapsed time and rate are filled in from `now` and all `tokens` so far.
+  // Shows `state`, with the elapsed time and the rate from `now` and the total `tokens` so far.
   void Show(ProgressState state, uint64_t tokens, TimePoint now);
 
  private:

@@ -9,10 +9,10 @@ namespace rivulet::cli::bench {
 namespace {
 
 constexpr size_t kMaxKindBytes = 200;
-// The share of a request's tokens that may be late before it is no longer good.
+// The share of a good request's tokens that may be late.
 constexpr double kLateShare = 0.01;
 
-// Each run of digits becomes one '#'; long texts are cut.
+// Replaces each run of digits by one '#' and cuts long texts.
 std::string KindOf(const std::string& text) {
   std::string kind;
   for (size_t i = 0; i < text.size() && kind.size() < kMaxKindBytes; ++i) {

@@ -1,15 +1,16 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Turns what happens to requests into the figures of each measured phase. docs/benchmarking.md says
-// what each figure means; where a token or a request is counted is decided here:
-//   - rates (tokens/s, requests/s, goodput): by what happens between begin and end of the phase;
-//   - latencies and outcomes of requests: by the phase in which the request was due, also when it
-//     ends after it;
-//   - gaps between messages: by the phase in which the later message came. Messages of a stream
-//     that come less than kTogether apart lay ready together, behind a stall of the server, the
-//     network or this client. They are one message: a reader sees them at once, and the gaps
+// Turns the events of requests into the figures of each measured phase, which docs/benchmarking.md
+// explains. It decides the phase in which a token or a request is counted:
+//   - rates (tokens/s, requests/s, goodput): the phase in which it happens;
+//   - latencies and outcomes of requests: the phase in which the request was due, even if it ends
+//     later;
+//   - gaps between messages: the phase in which the later message arrived. Messages of a stream
+//   that
+//     arrive less than kTogether apart were ready together, after a stall of the server, the
+//     network or this client. They count as one message: a reader sees them at once, and the gaps
 //     between them would hide the stall.
-// Not thread-safe: the driver's one thread calls it.
+// Not thread-safe: only the driver's thread calls it.
 #ifndef RIVULET_CLIENT_CLI_BENCH_RECORDER_H_
 #define RIVULET_CLIENT_CLI_BENCH_RECORDER_H_
 
@@ -30,8 +31,8 @@ namespace rivulet::cli::bench {
 using Clock = std::chrono::steady_clock;
 using TimePoint = Clock::time_point;
 
-// Errors by code, and by code and text. Digits in a text count as one, so that "7 of 8 slots" and
-// "8 of 8 slots" are one kind; kinds beyond kMaxKinds are counted under "(other texts)".
+// Errors by code, and by code and text. Numbers in texts are ignored, so that "7 of 8 slots" and "8
+// of 8 slots" are one kind; kinds beyond kMaxKinds count as "(other texts)".
 class ErrorTable {
  public:
   static constexpr size_t kMaxKinds = 64;
@@ -49,7 +50,7 @@ class ErrorTable {
   std::map<std::pair<std::string, std::string>, uint64_t> by_kind_;
 };
 
-// One turn of the sessions, over all sessions.
+// The turn with one number, over all sessions.
 struct TurnStatistics {
   uint64_t succeeded = 0;
   uint64_t prompt_tokens = 0;
@@ -71,7 +72,7 @@ struct PhaseStatistics {
 
   // What happened between begin and end.
   uint64_t output_tokens = 0;
-  uint64_t messages = 0;       // that carried tokens; those that came together are one
+  uint64_t messages = 0;       // with tokens; those that arrived together are one
   uint64_t prompt_tokens = 0;  // of the requests that succeeded
   uint64_t completed = 0;
   uint64_t good = 0;  // completed and due in the phase, and within the limits of --slo-*
@@ -80,10 +81,10 @@ struct PhaseStatistics {
   uint64_t due = 0;
   uint64_t succeeded = 0;
   uint64_t failed = 0;
-  uint64_t cut_off = 0;       // ended by ourselves: the run was over
+  uint64_t cut_off = 0;       // cancelled at the end of the run
   uint64_t not_sent = 0;      // over --max-in-flight
-  uint64_t wrong_length = 0;  // succeeded with another number of tokens than was asked for
-  ErrorTable errors;          // of requests, interfering prompts and the calls that manage sessions
+  uint64_t wrong_length = 0;  // succeeded with another number of tokens than requested
+  ErrorTable errors;          // of requests, interfering prompts and session calls
   LatencyHistogram first_token;
   LatencyHistogram end_to_end;
   LatencyHistogram per_token_mean;  // of a request of two messages: first token to last, over
@@ -91,7 +92,7 @@ struct PhaseStatistics {
   LatencyHistogram send_lag;        // open loop: how late the client itself was
 
   LatencyHistogram token_gap;    // the gap before a message, once for each of its tokens
-  LatencyHistogram message_gap;  // the same, once a message
+  LatencyHistogram message_gap;  // the same, once per message
 
   std::vector<TurnStatistics> turns;  // only with --turns
   InterferenceStatistics interference;
@@ -102,7 +103,7 @@ struct PhaseStatistics {
   }
 };
 
-// What a running request carries with it.
+// The record of a running request.
 struct RequestRecord {
   size_t phase = 0;
   bool interfering = false;
@@ -118,7 +119,7 @@ struct RequestRecord {
   v1::Usage usage;
 };
 
-// Far more than reading a message that is already here takes, far less than a step of a model.
+// Far longer than reading a message that has arrived, far shorter than a step of a model.
 constexpr std::chrono::microseconds kTogether(100);
 
 class Recorder {
@@ -131,7 +132,7 @@ class Recorder {
   RequestRecord StartRequest(TimePoint due, TimePoint now, uint32_t turn, uint32_t wanted_tokens);
   RequestRecord StartInterfering(TimePoint now);
   void OnMessage(RequestRecord& record, const v1::GenerateResponse& message, TimePoint now);
-  // How the request ended; cut_off when the driver itself ended it.
+  // `cut_off`: the driver cancelled it.
   void OnEnd(const RequestRecord& record, const absl::Status& status, bool cut_off, TimePoint now);
   void OnNotSent();
   // A call that creates or deletes a session failed.
@@ -147,7 +148,8 @@ class Recorder {
   uint64_t total_failed() const { return total_failed_; }
 
  private:
-  static constexpr size_t kOutside = 0;  // the entry of phases_ for what no phase measures
+  static constexpr size_t kOutside =
+      0;  // the entry of phases_ for everything outside of measured phases
 
   PhaseStatistics& current() { return phases_[current_]; }
   void OnTokens(RequestRecord& record, uint64_t tokens, TimePoint now);

@@ -11,7 +11,7 @@
 namespace rivulet::cli::bench {
 namespace {
 
-// Beyond this share of a core the one driver thread delays what it measures.
+// Above this share of a core, the driver thread delays what it measures.
 constexpr double kBusyClient = 0.8;
 
 __attribute__((format(printf, 2, 3))) void Append(std::string& out, const char* format, ...) {
@@ -43,7 +43,7 @@ void AppendHead(const BenchOptions& o, const RunResult& result, std::string& out
 }
 
 void AppendRequests(const BenchOptions& options, const PhaseStatistics& phase, std::string& out) {
-  // Streams without end began in the warm-up and are still running.
+  // Endless streams began in the warm-up and still run.
   if (OutputsAreEndless(options) && phase.due == 0) return;
   Append(out, "requests       %" PRIu64 " due, %" PRIu64 " succeeded, %" PRIu64 " failed",
          phase.due, phase.succeeded, phase.failed);
@@ -58,7 +58,7 @@ void AppendRequests(const BenchOptions& options, const PhaseStatistics& phase, s
 void AppendCounts(const BenchOptions& options, const PhaseStatistics& phase, std::string& out) {
   Append(out, "\n%s: %.2f s\n", phase.name.c_str(), phase.seconds());
   AppendRequests(options, phase, out);
-  Append(out, "output tokens  %" PRIu64 ", %.1f/s, %.2f a message\n", phase.output_tokens,
+  Append(out, "output tokens  %" PRIu64 ", %.1f/s, %.2f per message\n", phase.output_tokens,
          phase.PerSecond(phase.output_tokens),
          static_cast<double>(phase.output_tokens) /
              static_cast<double>(std::max<uint64_t>(phase.messages, 1)));
@@ -154,7 +154,7 @@ std::string TextReport(const BenchOptions& options, const RunResult& result) {
     AppendErrors(phase, out);
   }
   AppendInterference(options, result, out);
-  Append(out, "\nclient CPU %.2f s, %.0f %% of a core, %.1f us a token\n",
+  Append(out, "\nclient CPU %.2f s, %.0f %% of a core, %.1f us per token\n",
          result.client_cpu_seconds, 100 * ClientShare(result), MicrosecondsPerToken(result));
   for (const std::string& doubt : Doubts(options, result)) out += "note: " + doubt + "\n";
   return out;
@@ -164,19 +164,19 @@ std::vector<std::string> Doubts(const BenchOptions& options, const RunResult& re
   std::vector<std::string> doubts;
   if (result.phases.empty()) doubts.push_back("the run ended before anything was measured");
   if (ClientShare(result) > kBusyClient) {
-    doubts.push_back("the client used most of a core; its own delays are in the latencies");
+    doubts.push_back("the client used most of a core; its own delays affect the latencies");
   }
   for (const PhaseStatistics& phase : result.phases) {
     if (phase.wrong_length > 0) {
       doubts.push_back(absl::StrCat(phase.wrong_length, " requests (", phase.name,
-                                    ") ended with another number of tokens than was asked for"));
+                                    ") ended with another number of tokens than requested"));
     }
   }
   if (options.interfere_prompt > 0 && result.phases.size() > 1 &&
       result.phases[1].interference.succeeded == 0) {
     doubts.push_back(
-        "no interfering prompt was done within ten times --duration: its end is not in the "
-        "figures");
+        "no interfering prompt was done within ten times --duration, so the figures do not include "
+        "its end");
   }
   return doubts;
 }

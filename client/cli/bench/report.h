@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a run is reported as: text for people, one JSON object for programs. Both hold the same
-// figures; docs/benchmarking.md explains them.
+// Reports of a run: text, or one JSON object. Both have the same figures, which
+// docs/benchmarking.md explains.
 #ifndef RIVULET_CLIENT_CLI_BENCH_REPORT_H_
 #define RIVULET_CLIENT_CLI_BENCH_REPORT_H_
 
@@ -21,7 +21,7 @@ struct RunResult {
   std::string ending = "complete";  // "interrupted", "gave up"
   double wall_seconds = 0;
   double client_cpu_seconds = 0;
-  uint64_t total_tokens = 0;  // measured or not, as the two seconds above
+  uint64_t total_tokens = 0;  // measured or not, like the two times above
   std::vector<PhaseStatistics> phases;
 };
 
@@ -30,7 +30,7 @@ std::string TextReport(const BenchOptions& options, const RunResult& result);
 // One line, with its newline.
 std::string JsonReport(const BenchOptions& options, const RunResult& result);
 
-// What makes the figures doubtful, one sentence each; part of both reports.
+// Reasons to doubt the figures, one sentence each; part of both reports.
 std::vector<std::string> Doubts(const BenchOptions& options, const RunResult& result);
 
 }  // namespace rivulet::cli::bench

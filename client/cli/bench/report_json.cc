@@ -107,7 +107,7 @@ Json PhaseJson(const PhaseStatistics& phase) {
   return json;
 }
 
-// Null where there is nothing to compare with.
+// Null if there is nothing to compare with.
 Json RatioJson(const LatencyHistogram& with, const LatencyHistogram& without, double share) {
   const double base = Milliseconds(without.Percentile(share));
   return base > 0 ? Json(Milliseconds(with.Percentile(share)) / base) : Json();
@@ -155,7 +155,7 @@ std::string JsonReport(const BenchOptions& options, const RunResult& result) {
   if (options.interfere_prompt > 0) json["interference"] = InterferenceJson(options, result);
   json["client"] = ClientJson(result);
   json["notes"] = Doubts(options, result);
-  // Texts of errors come from the server and may hold any bytes.
+  // Error texts come from the server and may contain any bytes.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -56,9 +56,9 @@ TEST(BenchReportTest, TextHasTheFigures) {
   EXPECT_THAT(text, HasSubstr("open loop: 3 requests/s, poisson arrivals"));
   EXPECT_THAT(text, HasSubstr("8 due, 8 succeeded, 0 failed; 2.00/s completed"));
   EXPECT_THAT(text, HasSubstr("1.50 requests/s within the limits"));
-  EXPECT_THAT(text, HasSubstr("400, 100.0/s, 2.00 a message"));
+  EXPECT_THAT(text, HasSubstr("400, 100.0/s, 2.00 per message"));
   EXPECT_THAT(text, HasSubstr("600, 150.0/s"));
-  EXPECT_THAT(text, HasSubstr("client CPU 0.50 s, 10 % of a core, 1000.0 us a token"));
+  EXPECT_THAT(text, HasSubstr("client CPU 0.50 s, 10 % of a core, 1000.0 us per token"));
   EXPECT_THAT(text, Not(HasSubstr("note:")));
   EXPECT_THAT(text, Not(HasSubstr("error")));
 }

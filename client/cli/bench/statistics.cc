@@ -11,7 +11,7 @@ namespace {
 constexpr int kBits = 8;
 constexpr uint64_t kPerPower = 1 << kBits;
 
-// Values below 2^9 are their own bucket; after that the top nine bits and the power say which.
+// Values below 2^9 have their own bucket; larger ones are placed by their top nine bits and power.
 size_t BucketOf(uint64_t value) {
   if (value < 2 * kPerPower) return value;
   const int shift = std::bit_width(value) - kBits - 1;

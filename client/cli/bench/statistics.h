@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A histogram of durations whose percentiles are known to one part in 512, in bounded memory: the
-// layout of HdrHistogram. Below 256 ns every value has a bucket; above, each power of two is cut
-// into 256. Not thread-safe.
+// A histogram of durations with percentiles accurate to one part in 512, in bounded memory: the
+// layout of HdrHistogram. Values below 512 ns have their own bucket; above, each power of two is
+// divided into 256. Not thread-safe.
 #ifndef RIVULET_CLIENT_CLI_BENCH_STATISTICS_H_
 #define RIVULET_CLIENT_CLI_BENCH_STATISTICS_H_
 
@@ -25,17 +25,17 @@ class LatencyHistogram {
   void Add(std::chrono::nanoseconds value, uint64_t times = 1);
 
   uint64_t count() const { return count_; }
-  // The three are exact; 0 while nothing was added.
+  // These three are exact; 0 if nothing was added.
   std::chrono::nanoseconds min() const { return std::chrono::nanoseconds(count_ > 0 ? min_ : 0); }
   std::chrono::nanoseconds max() const { return std::chrono::nanoseconds(max_); }
   double mean_nanoseconds() const;
 
-  // The smallest value that at least `share` (0 to 1) of all values do not exceed, within 1/512 of
-  // itself; 0 while nothing was added.
+  // The smallest value that at least `share` (0 to 1) of all values do not exceed, accurate to
+  // 1/512; 0 if nothing was added.
   std::chrono::nanoseconds Percentile(double share) const;
 
  private:
-  std::vector<uint64_t> counts_;  // as long as the largest value so far needs, 72 KB at most
+  std::vector<uint64_t> counts_;  // up to the largest value so far, at most 72 KB
   uint64_t count_ = 0;
   int64_t min_ = kMax.count();
   int64_t max_ = 0;

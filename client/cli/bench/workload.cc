@@ -11,7 +11,7 @@
 namespace rivulet::cli::bench {
 namespace {
 
-// Keep the streams of random numbers apart from each other.
+// Separate the streams of random numbers.
 constexpr uint64_t kArrivals = 0x61727269;
 constexpr uint64_t kInterfering = 0x696e7466;
 
@@ -25,7 +25,7 @@ absl::StatusOr<std::vector<std::string>> ReadPrompts(const std::string& path) {
   }
   if (prompts.empty()) {
     return absl::NotFoundError(absl::StrCat(
-        "--prompt-file ", path, " cannot be read or holds no prompt; it wants one prompt a line"));
+        "--prompt-file ", path, " cannot be read or is empty; it needs one prompt per line"));
   }
   return prompts;
 }

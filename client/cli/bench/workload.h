@@ -16,7 +16,7 @@
 
 namespace rivulet::cli::bench {
 
-// SplitMix64: small, and the same on every platform, which std's distributions are not.
+// SplitMix64: small, and unlike std's distributions the same on every platform.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -30,7 +30,7 @@ class Random {
   uint64_t state_;
 };
 
-// The gaps of an open loop.
+// The gaps between arrivals of an open loop.
 class ArrivalProcess {
  public:
   // `rate` is in arrivals/s and over 0.
@@ -45,12 +45,12 @@ class ArrivalProcess {
 
 class Workload {
  public:
-  // Fails when the prompt file cannot be read or holds no prompt, and when there is neither a
-  // vocabulary to draw ids from nor a prompt file.
+  // Fails if the prompt file cannot be read or has no prompt, or if there is neither a prompt file
+  // nor a vocabulary to draw ids from.
   static absl::StatusOr<Workload> Make(const BenchOptions& options, uint32_t vocabulary);
 
   // The request of turn `turn` (from 0) of job `job`. Its min_tokens is its max_tokens and EOS is
-  // ignored, so that the length holds.
+  // ignored, so that its length is exact.
   v1::GenerateRequest MakeRequest(uint64_t job, uint32_t turn) const;
 
   // A prompt of `length` random ids for which one token is generated.

@@ -23,7 +23,7 @@ constexpr int kInterruptedCode = 130;
 constexpr int kTerminatedCode = 143;
 constexpr double kGoodbyeSeconds = 2;
 
-// The loop of one chat. Every call to the server is made in WithCall, so that ctrl-C reaches it.
+// The loop of a chat. Every call to the server is made in WithCall, so that ctrl-C reaches it.
 class Chat {
  public:
   Chat(const ChatOptions& options, const v1::Model& model, Client& client, bool interactive,
@@ -48,7 +48,7 @@ class Chat {
   }
 
  private:
-  // Resumes the session that was asked for, and greets. Returns an exit code.
+  // Resumes the requested session and prints the greeting. Returns an exit code.
   int Start() {
     if (!options_.session.empty()) {
       const absl::Status status = WithCall(
@@ -66,12 +66,12 @@ class Chat {
     screen_.Note(absl::StrCat(model_.name(),
                               model_.has_chat_template()
                                   ? " answers your messages."
-                                  : " continues your text; ENTER alone lets it go on.",
+                                  : " continues your text; an empty line lets it continue.",
                               " /help lists the commands, ctrl-D ends."));
     if (!conversation_.id().empty()) ShowCurrent();
   }
 
-  // A line and what it asks for.
+  // Reads a line and executes it.
   void Step() {
     const ReadResult input = ReadText();
     switch (input.outcome) {
@@ -88,7 +88,7 @@ class Chat {
 
   void End(int code) { code_ = code; }
 
-  // A line and those that continue it. The first decides whether it is a command.
+  // Reads a line and its continuations. The first line decides whether it is a command.
   ReadResult ReadText() {
     const std::string name = OneLine(conversation_.name());
     ReadResult result = reader_.Read(absl::StrCat(name, "> "));
@@ -109,7 +109,7 @@ class Chat {
         return Say(command.argument);
       case CommandKind::kNew:
         conversation_.StartNew(command.argument);
-        return screen_.Note("a new session, made with your first line");
+        return screen_.Note("a new session, created with your first line");
       case CommandKind::kName:
         return Name(command.argument);
       case CommandKind::kSessions:
@@ -156,26 +156,27 @@ class Chat {
     return status;
   }
 
-  // The model has a chat template, and its server does not apply templates. False when the chat
-  // cannot go on so.
+  // For a model with a chat template on a server that does not apply templates. False if the chat
+  // cannot continue.
   bool DoWithoutTemplate() {
     const std::string why = "this server does not apply chat templates yet";
     if (!options_.system.empty()) {
-      screen_.Error(absl::StrCat("--system: ", why, "; leave it out and begin with the text"));
+      screen_.Error(absl::StrCat("--system: ", why, "; leave it out and start with the text"));
       End(1);
       return false;
     }
-    screen_.Note(absl::StrCat("warning: ", why, "; ", model_.name(),
-                              " continues your text as it stands, ENTER alone lets it go on."));
+    screen_.Note(
+        absl::StrCat("warning: ", why, "; ", model_.name(),
+                     " continues your text as it stands; an empty line lets it continue."));
     return conversation_.FallBackToText();
   }
 
-  // The server's own words begin so; all others are gRPC's, of a server that was not reached.
+  // The server's own messages begin like this; others are from gRPC, which did not reach a server.
   static bool ServerSaid(const absl::Status& status) {
     return absl::StartsWith(status.message(), "the server");
   }
 
-  // What a failed turn means for the next one.
+  // Prints how to continue after a failed turn.
   void Explain(const absl::Status& status) {
     if (absl::IsNotFound(status)) {
       screen_.Note("The session is gone, and its text with it. Your next line starts a new one.");
@@ -184,7 +185,7 @@ class Chat {
       screen_.Note(absl::StrCat(ServerSaid(status) ? "" : silence,
                                 "The next line tries again; arrow up brings this one back."));
     } else if (absl::IsAborted(status)) {
-      screen_.Note("Somebody else has a turn in this session. Try again, or /new.");
+      screen_.Note("Another client is using this session. Try again, or /new.");
     }
   }
 
@@ -225,7 +226,8 @@ class Chat {
     });
     if (!status.ok()) return Failed(status);
     screen_.Table(SessionsTable(*sessions, conversation_.id(), NowUnixMs()));
-    if (conversation_.id().empty()) screen_.Note("yours is new, and made with your first line");
+    if (conversation_.id().empty())
+      screen_.Note("yours is new and will be created with your first line");
   }
 
   void ShowStats() {
@@ -258,8 +260,8 @@ class Chat {
     return text;
   }
 
-  // Runs `call` with the options of a call. Ctrl-C asks the server to end a turn; pressed again, or
-  // where no turn runs, it leaves the call.
+  // Runs `call`. Ctrl-C asks the server to end the running turn; if pressed again, or if no turn
+  // runs, it abandons the call.
   template <typename Function>
   absl::Status WithCall(Function call) {
     Cancellation cancellation;
@@ -294,12 +296,11 @@ int RunChat(const ChatOptions& options, bool interactive, ChatSignals& signals, 
   if (!model.ok()) return screen.Error(model.status()), 1;
   if (!options.system.empty() && !model->has_chat_template()) {
     screen.Error(absl::StrCat("--system: ", model->name(),
-                              " has no chat template; begin with the text instead"));
+                              " has no chat template; start with the text instead"));
     return 1;
   }
   if (!model->has_tokenizer()) {
-    screen.Error(
-        absl::StrCat(model->name(), " has no tokenizer, so no text; use generate --tokens"));
+    screen.Error(absl::StrCat(model->name(), " has no tokenizer; use generate --tokens"));
     return 1;
   }
   return Chat(options, *model, client, interactive, signals, reader, screen).Run();

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// `rivulet chat`: lines go to the model, its text comes back as it is made. docs/chat.md is for its
-// users.
+// `rivulet chat`: sends lines to the model and prints its text as it is generated. docs/chat.md is
+// the user's guide.
 #ifndef RIVULET_CLIENT_CLI_CHAT_CHAT_H_
 #define RIVULET_CLIENT_CLI_CHAT_CHAT_H_
 
@@ -15,19 +15,19 @@
 namespace rivulet::cli {
 
 struct ChatOptions {
-  CommonOptions common;         // without json; the timeout is each call's
-  v1::GenerateRequest request;  // everything but input and session
-  std::string session;          // id or name of the one to go on with; empty: a new one
+  CommonOptions common;         // json is not used; the timeout applies to each call
+  v1::GenerateRequest request;  // everything except input and session
+  std::string session;          // id or name of the session to continue; empty: a new one
   std::string system;           // for models with a chat template
 };
 
-// Takes the signals and the locale of the process, so no other thread may run yet. 0 after /quit or
-// the end of input, 1 when the server cannot be used or a line of a pipe failed, 130 interrupted
-// (input that is no terminal), 143 terminated.
+// Sets the process's signal mask and locale, so no other thread may run yet. Returns 0 after /quit
+// or the end of the input, 1 if the server cannot be used or a line from a pipe failed, 130 if
+// interrupted without a terminal, 143 if terminated.
 int RunChat(const ChatOptions& options);
 
-// The same on a given server, input and output, for tests. `interactive`: a failed line is told and
-// the next one is read.
+// The same with a given server, input and output, for tests. If `interactive`, errors are printed
+// and the next line is read.
 int RunChat(const ChatOptions& options, bool interactive, ChatSignals& signals, LineReader& reader,
             Screen& screen);
 

@@ -60,12 +60,12 @@ std::string_view CommandHelp() {
   return "/new [NAME]    start a new session; the old one stays until you leave\n"
          "/name NAME     name the session, so that it is kept when you leave\n"
          "/sessions      the server's sessions; * marks yours\n"
-         "/switch ID     go on with another session: its id, the start of it, or its name\n"
-         "/stats         how long the session is, and the numbers of the last turn\n"
+         "/switch ID     continue another session: its id, the start of its id, or its name\n"
+         "/stats         the length of the session and the numbers of the last turn\n"
          "/help          this list\n"
-         "/quit          leave, as ctrl-D does; sessions without a name are deleted\n"
-         "\\ at the end of a line goes on in the next line; // at its start sends a /.\n"
-         "ctrl-C stops the answer, or clears the line. Arrow up brings back earlier lines.\n";
+         "/quit          leave, like ctrl-D; sessions without a name are deleted\n"
+         "\\ at the end of a line continues it on the next line; // at its start sends a /.\n"
+         "ctrl-C stops the answer, or clears the line. Arrow up recalls earlier lines.\n";
 }
 
 std::string JoinText(std::string_view before, std::string_view line) {

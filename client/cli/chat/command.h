@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a line typed into `rivulet chat` asks for. Pure functions.
+// Parses lines typed into `rivulet chat`. Pure functions.
 #ifndef RIVULET_CLIENT_CLI_CHAT_COMMAND_H_
 #define RIVULET_CLIENT_CLI_CHAT_COMMAND_H_
 
@@ -11,7 +11,7 @@
 namespace rivulet::cli {
 
 enum class CommandKind : uint8_t {
-  kText,  // for the model; `argument` is the text
+  kText,  // `argument` is text for the model
   kNew,
   kName,
   kSessions,
@@ -24,23 +24,22 @@ enum class CommandKind : uint8_t {
 
 struct Command {
   CommandKind kind = CommandKind::kText;
-  std::string argument;  // without spaces around it
+  std::string argument;  // of commands: without surrounding spaces
 };
 
-// A line that starts with one / is a command; two send the text from the second on.
+// A line that starts with one / is a command; of a line that starts with //, one / is dropped.
 Command ParseCommand(std::string_view line);
 
-// Takes the backslash off a line that ends with one: the text goes on in the next line. Commands do
-// not.
+// Removes a backslash at the end of `line`, which means that the text continues on the next line.
+// False, and unchanged, for lines without one and for commands.
 bool TakeContinuation(std::string& line);
 
 // The list that /help prints.
 std::string_view CommandHelp();
 
-// The user's text as a model without chat template has to see it, so that it continues `before`,
-// the end of the session's text: with a space between them where a writer would put one. A line
-// that begins with white space or closing punctuation is left as it is, and so is the first of a
-// session.
+// `line` as a continuation of `before`, the end of the session's text, for models without a chat
+// template: with a space in front where English needs one. A line that begins with white space or
+// closing punctuation is unchanged, and so is the first line of a session.
 std::string JoinText(std::string_view before, std::string_view line);
 
 }  // namespace rivulet::cli

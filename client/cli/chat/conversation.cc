@@ -44,8 +44,8 @@ class Conversation::Measurement {
     numbers.first_token_seconds = Seconds(first_ - started_);
     const double decoding = Seconds(last_ - first_);
     const bool measurable = tokens_ > first_count_ && decoding >= kShortestRated;
-    numbers.tokens_per_second = measurable ? (tokens_ - first_count_) / decoding
-                                           : tokens_ / Seconds(last_ - started_);
+    numbers.tokens_per_second =
+        measurable ? (tokens_ - first_count_) / decoding : tokens_ / Seconds(last_ - started_);
     return numbers;
   }
 

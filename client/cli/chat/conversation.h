@@ -1,13 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The conversation that `rivulet chat` holds: which session is the current one, how a line becomes
-// a turn of it, and which sessions are this program's own to delete. It prints and reads nothing.
+// The conversation of `rivulet chat`: which session is current, how a line becomes a turn, and
+// which sessions to delete at the end. It does no terminal input or output.
 //
-// A session is made on the server with its first line, so an empty one costs nothing. Sessions that
-// were made here without a name are deleted by DeleteUnnamed; named ones, and those that were there
-// before, stay.
+// A session is created on the server with its first line. DeleteUnnamed deletes sessions that were
+// created here without a name; named and older sessions stay.
 //
-// Threading: one thread, but for CancelTurn.
+// Threading: one thread, except CancelTurn.
 #ifndef RIVULET_CLIENT_CLI_CHAT_CONVERSATION_H_
 #define RIVULET_CLIENT_CLI_CHAT_CONVERSATION_H_
 
@@ -24,10 +23,10 @@
 
 namespace rivulet::cli {
 
-// What a turn cost.
+// Numbers of a turn.
 struct TurnNumbers {
   v1::Usage usage;
-  v1::FinishReason finish_reason = v1::FINISH_REASON_UNSPECIFIED;  // it failed
+  v1::FinishReason finish_reason = v1::FINISH_REASON_UNSPECIFIED;  // UNSPECIFIED: it failed
   std::string matched_stop;
   uint64_t seed = 0;
   double first_token_seconds = 0;
@@ -37,42 +36,42 @@ struct TurnNumbers {
 
 class Conversation {
  public:
-  // `request` has everything of a turn but input and session. A model with a chat template gets
-  // messages, the first of a session after `system` if that is not empty; any other continues text.
+  // `request` has everything of a turn except input and session. A model with a chat template gets
+  // messages, beginning with `system` unless it is empty; any other model continues text.
   Conversation(Client& client, v1::GenerateRequest request, bool has_chat_template,
                std::string system);
 
-  // Continues text from now on, as a model without chat template does; `system` is not sent. For a
-  // server that answers messages with UNIMPLEMENTED, since it applies no templates. False if it
-  // does so already.
+  // Continues text from now on, as for a model without a chat template; `system` is not sent. For
+  // servers that do not apply templates and answer messages with UNIMPLEMENTED. False if it already
+  // does so.
   bool FallBackToText();
   bool sends_messages() const { return sends_messages_; }
 
-  // An empty session, made with its first line. An empty name: none.
+  // Starts a session, which is created with its first line. An empty name means none.
   void StartNew(const std::string& name);
 
-  // The session has the name, or will have it when it is made, and is kept. After a failure it is
-  // as it was. `name` is not empty.
+  // Names the session, now or when it is created, so that it is kept. A failure changes nothing.
+  // `name` is not empty.
   absl::Status SetName(const std::string& name, const CallOptions& options);
 
-  // Goes on with the session of this id, of this name, or whose id alone begins with it. After a
-  // failure the current one is as it was.
+  // Continues the session with this id or name, or the only one whose id begins with it. A failure
+  // changes nothing.
   absl::Status Switch(const std::string& key, const CallOptions& options);
 
-  // One turn. An empty line has a model without chat template just go on. The texts of the
-  // answer go to `on_text` as they come; false from it cancels the turn. NOT_FOUND: the server has
-  // dropped the session, and the current one is now a new one of the same name; after other
-  // failures it is as the server left it.
+  // One turn. With an empty line, a model without a chat template simply continues. Passes the
+  // answer's text to `on_text` as it arrives; if that returns false, the turn is cancelled. On
+  // NOT_FOUND the server has dropped the session, and the current one is now new, with the same
+  // name. After other failures the session is as the server left it.
   absl::Status Say(const std::string& line, const CallOptions& options,
                    const std::function<bool(const std::string&)>& on_text);
 
   // Asks the server to end the running turn. False if there is none. Any thread.
   bool CancelTurn();
 
-  // Of the server. FAILED_PRECONDITION before the first line.
+  // The server's description of the session. FAILED_PRECONDITION before the first line.
   absl::StatusOr<v1::Session> Describe(const CallOptions& options);
 
-  // Waits a second at most for a turn of theirs to end.
+  // Waits at most a second for their running turns to end.
   void DeleteUnnamed(const CallOptions& options);
 
   const std::string& id() const { return id_; }  // empty before the first line
@@ -97,9 +96,9 @@ class Conversation {
 
   std::string id_;
   std::string name_;
-  // The end of each session's text, as far as it was seen here, for JoinText.
+  // The end of each session's text as far as it is known here, for JoinText.
   std::map<std::string, std::string> endings_;
-  std::set<std::string> unnamed_;  // made here
+  std::set<std::string> unnamed_;  // created here
   TurnNumbers last_turn_;
 
   mutable Mutex mutex_;

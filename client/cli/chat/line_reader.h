@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Where the lines of `rivulet chat` come from.
+// Sources of `rivulet chat`'s input lines.
 //
 // Threading: one thread.
 #ifndef RIVULET_CLIENT_CLI_CHAT_LINE_READER_H_
@@ -24,21 +24,22 @@ class LineReader {
  public:
   virtual ~LineReader() = default;
   virtual ReadResult Read(const std::string& prompt) = 0;
-  // For a later arrow-up, in this run and the next ones.
+  // For arrow-up, in this run and later ones.
   virtual void AddToHistory(const std::string& line) = 0;
 };
 
-// Standard input that is no terminal: lines as they come, without prompt. `signals` outlives it.
+// Reads lines from standard input if that is not a terminal, without prompts. `signals` must
+// outlive it.
 std::unique_ptr<LineReader> MakePipeReader(ChatSignals& signals);
 
-// Standard input that is a terminal: a line is edited by libedit, whose ~/.editrc holds. The
-// history is kept in `history_file`, made with its folders for this user's eyes alone; if it cannot
-// be written, or is empty, it lasts until the end. `signals` outlives it. Null if the terminal
-// cannot be used. UseUtf8Locale comes first.
+// Reads lines from a terminal with libedit, which reads ~/.editrc. The history is saved in
+// `history_file`, which is created, with its folder, readable by this user only; if it cannot be
+// written, or is empty, the history lasts for this run. `signals` must outlive it. Null if the
+// terminal cannot be used. Call UseUtf8Locale before.
 std::unique_ptr<LineReader> MakeTerminalReader(ChatSignals& signals,
                                                const std::string& history_file, bool bold_prompt);
 
-// $XDG_STATE_HOME/rivulet/history, or ~/.local/state/rivulet/history. Empty if neither is known.
+// $XDG_STATE_HOME/rivulet/history, or ~/.local/state/rivulet/history. Empty if neither is set.
 std::string HistoryFile();
 
 }  // namespace rivulet::cli

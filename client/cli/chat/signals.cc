@@ -13,7 +13,7 @@
 namespace rivulet::cli {
 namespace {
 
-// SIGUSR1 tells the watcher itself to end.
+// SIGUSR1 ends the watcher itself.
 sigset_t WatchedSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -24,9 +24,9 @@ sigset_t WatchedSignals() {
 }  // namespace
 
 ChatSignals::ChatSignals() {
-  signal(SIGPIPE, SIG_IGN);  // a closed stdout shows as a failed write
-  // Of each kind of event one at a time need wait; a full pipe loses nothing that matters. Without
-  // descriptors for it, ctrl-C still ends calls.
+  signal(SIGPIPE, SIG_IGN);  // a closed stdout makes writes fail
+  // One pending event of each kind is enough, so a full pipe may drop others. Without descriptors
+  // for the pipe, ctrl-C still ends calls.
   if (pipe2(pipe_.data(), O_CLOEXEC | O_NONBLOCK) != 0) pipe_ = {-1, -1};
   const sigset_t signals = WatchedSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);

@@ -1,9 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The signals of an interactive program, taken by a thread of their own and handed on as events, so
-// that no code runs in a signal handler.
+// The signals of an interactive program, received by a thread and passed on as events, so that no
+// code runs in a signal handler.
 //
-// Threading: Wait belongs to one thread, the one that reads the user's input.
+// Threading: only the thread that reads the user's input may call Wait.
 #ifndef RIVULET_CLIENT_CLI_CHAT_SIGNALS_H_
 #define RIVULET_CLIENT_CLI_CHAT_SIGNALS_H_
 
@@ -17,16 +17,16 @@
 namespace rivulet::cli {
 
 enum class InputEvent : uint8_t {
-  kReadable,     // the input has something, or has ended
+  kReadable,     // there is input, or its end
   kInterrupted,  // ctrl-C while no call ran
-  kResized,      // the terminal has another size
-  kResumed,      // the program was stopped, and goes on
-  kTerminated,   // SIGTERM, or the terminal has gone; of all later calls too
+  kResized,      // the terminal's size has changed
+  kResumed,      // the program continues after a stop
+  kTerminated,   // SIGTERM, or the terminal is gone; all later calls return it too
 };
 
 class ChatSignals {
  public:
-  // Make it before any other thread, so that all of them leave the signals to it.
+  // Create it before any other thread, since threads inherit the blocked signals.
   ChatSignals();
   ~ChatSignals();
   ChatSignals(const ChatSignals&) = delete;
@@ -37,8 +37,8 @@ class ChatSignals {
 
   bool terminated() const;
 
-  // While it lives, ctrl-C is told to `on_interrupt` instead, on the thread of the signals: how
-  // often it was pressed, from 1. SIGTERM counts as twice. One at a time.
+  // While it exists, ctrl-C calls `on_interrupt` instead, on the signal thread, with the number of
+  // times it was pressed, from 1. SIGTERM counts as two. One at a time.
   class DuringCall {
    public:
     DuringCall(ChatSignals& signals, std::function<void(int times)> on_interrupt);

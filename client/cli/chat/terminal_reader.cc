@@ -19,10 +19,10 @@ namespace rivulet::cli {
 namespace {
 
 constexpr int kHistoryLines = 1000;
-// Encloses, in a prompt, what takes no place on the screen.
+// Encloses characters of a prompt that take no space on the screen.
 constexpr char kInvisible = '\1';
 
-// libedit's own keys, and those that today's keyboards send and users expect.
+// libedit's defaults, and the keys that users expect in addition.
 void BindKeys(EditLine* editor) {
   el_set(editor, EL_EDITOR, "emacs");
   const char* const keys[][2] = {
@@ -32,10 +32,10 @@ void BindKeys(EditLine* editor) {
       {"\\e[1;5D", "ed-prev-word"},
   };
   for (const auto& [key, function] : keys) el_set(editor, EL_BIND, key, function, nullptr);
-  el_source(editor, nullptr);  // the user's ~/.editrc has the last word
+  el_source(editor, nullptr);  // the user's ~/.editrc takes precedence
 }
 
-// A pipe or a device would be read for ever.
+// A pipe or a device could be read forever.
 bool MayLoad(const std::string& file) {
   constexpr off_t kLargestHistory = off_t{16} << 20;
   struct stat status;
@@ -43,8 +43,8 @@ bool MayLoad(const std::string& file) {
          status.st_size <= kLargestHistory;
 }
 
-// The lines of earlier runs, and of this one, in libedit's format. Lines are appended as they are
-// entered, so programs that run side by side keep each other's.
+// The lines of earlier runs and of this one, in libedit's format. Each line is appended when it is
+// entered, so that concurrent programs keep each other's lines.
 class LineHistory {
  public:
   explicit LineHistory(std::string file) : file_(std::move(file)), history_(history_init()) {
@@ -70,7 +70,7 @@ class LineHistory {
     return history(history_, &event, operation, argument);
   }
 
-  // A history that cannot be written is no reason to trouble the user.
+  // Failures are ignored: the chat works without a saved history.
   void Append(const std::string& line) {
     if (file_.empty()) return;
     MakePrivateFolder(std::filesystem::path(file_).parent_path());
@@ -86,7 +86,7 @@ class LineHistory {
     std::fclose(file);
   }
 
-  // libedit writes whole histories: one that holds this line only.
+  // libedit can only write whole histories, so this writes one that holds a single line.
   static void WriteAlone(const std::string& line, FILE* file) {
     History* const alone = history_init();
     HistEvent event;
@@ -111,7 +111,7 @@ class TerminalReader final : public LineReader {
   TerminalReader(ChatSignals& signals, const std::string& history_file, bool bold_prompt)
       : signals_(signals),
         bold_prompt_(bold_prompt),
-        // With standard output in a file the editing belongs to the terminal all the same.
+        // If standard output is a file, the line is still edited on the terminal.
         screen_(isatty(STDOUT_FILENO) ? stdout : stderr),
         history_(history_file),
         editor_(el_init("rivulet", stdin, screen_, stderr)) {
@@ -133,7 +133,7 @@ class TerminalReader final : public LineReader {
     prompt_ = bold_prompt_ ? mark + "\033[1m" + mark + prompt + mark + "\033[0m" + mark : prompt;
     outcome_ = ReadResult::kEnd;
     int count = 0;
-    // libedit would do so after the prompt: keys that come at once would be edited by the kernel.
+    // libedit would do this after the prompt, and the kernel would edit keys that arrive before.
     el_set(editor_, EL_PREP_TERM, 1);
     const char* const text = el_gets(editor_, &count);
     if (text != nullptr && count > 0) return {ReadResult::kLine, WithoutNewline(text, count)};
@@ -163,7 +163,7 @@ class TerminalReader final : public LineReader {
     return line;
   }
 
-  // libedit's way to read: 1 for a character, 0 at the end, -1 to give the line up.
+  // For EL_GETCFN: returns 1 for a character, 0 at the end, -1 to abandon the line.
   int Next(wchar_t* character) {
     for (;;) {
       const InputEvent event = signals_.Wait(STDIN_FILENO);
@@ -182,7 +182,7 @@ class TerminalReader final : public LineReader {
     return -1;
   }
 
-  // The terminal has moved the line's text about, in its own way.
+  // The terminal has reflowed the line.
   void Redraw() {
     el_resize(editor_);
     std::fputs("\r", screen_);
@@ -190,14 +190,14 @@ class TerminalReader final : public LineReader {
     el_set(editor_, EL_REFRESH);
   }
 
-  // The shell had the terminal while the program was stopped.
+  // The shell changed the terminal's mode while the program was stopped.
   void TakeTerminalBack() {
     el_set(editor_, EL_PREP_TERM, 0);
     el_set(editor_, EL_PREP_TERM, 1);
     el_set(editor_, EL_REFRESH);
   }
 
-  // One byte, and the character if that completes one.
+  // Reads one byte; sets `character` if that completes one.
   int ReadCharacter(wchar_t* character) {
     char byte = 0;
     const ssize_t bytes = read(STDIN_FILENO, &byte, 1);
