@@ -24,7 +24,7 @@
 //
 // Prefill: one session's segments of 512 tokens from the position on, through one layer.
 //
-// Exit codes: 0, 2 for wrong flags, 1 for all else.
+// Exit codes: 0, 2 for wrong flags, 1 for other errors.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -503,7 +503,7 @@ absl::Status WriteResults(const Bench& bench, const Json& about) {
   return WriteJson(results);
 }
 
-// The file is written after each mixer: whoever ends a long run keeps what was measured.
+// The file is written after each mixer, so that an interrupted run keeps its results.
 absl::Status Run(const std::string& command) {
   RIVULET_ASSIGN_OR_RETURN(const Settings settings, ReadSettings());
   RIVULET_ASSIGN_OR_RETURN(const std::vector<ContextCase> cases, ChosenCases());

@@ -11,7 +11,7 @@
 // kFoldInterval tokens a base and what a fold reads and writes of pages) and their share of
 // what this machine's memory gives, measured in the same run by reading 1 GiB with the same number
 // of threads. A model that fits the caches can pass 100 %. Exit codes: 0, 2 for wrong flags, 1 for
-// all else.
+// other errors.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

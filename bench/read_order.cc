@@ -11,7 +11,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/read_order.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target, as Highway asks.
+// After foreach_target, as Highway requires.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>

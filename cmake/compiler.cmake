@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-# Language standard, warnings, sanitizers, ccache, output folders: what holds for every target.
+# Language standard, warnings, sanitizers, ccache and output folders of all targets.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -28,7 +28,7 @@ function(rivulet_add_cxx_options)
 endfunction()
 
 rivulet_add_cxx_options(-Wall -Wextra -Wno-psabi -fno-omit-frame-pointer)
-# Bit equality: the compiler may not choose where a multiply and an add become one rounding; the kernels say it themselves.
+# Bit equality: the compiler must not fuse a multiply and an add; kernels call fused multiply-add where they need it.
 rivulet_add_cxx_options(-ffp-contract=off)
 # Paths in messages and debug information start at the repository root, and ccache hits from any checkout.
 rivulet_add_cxx_options("-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=")

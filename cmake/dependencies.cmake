@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-# The libraries that deploy/setup installs. Found once, here; folders only name the targets in DEPS:
+# Finds the libraries that deploy/setup installs. Folders name their targets in DEPS:
 #
 #   absl::status absl::statusor absl::strings absl::flat_hash_map absl::flags absl::flags_parse ...
 #   gRPC::grpc++ gRPC::grpc++_reflection    protobuf::libprotobuf

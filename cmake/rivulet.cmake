@@ -34,7 +34,7 @@
 
 # rivulet_library(<name> [SRCS ...] HDRS ... [DEPS ...] [CUDA_SRCS x.cu ...] [NO_CUDA_SRCS x_cpu.cc ...])
 #   A static library; header-only when no SRCS are given. CUDA_SRCS are compiled with RIVULET_CUDA=ON and NO_CUDA_SRCS without, so
-#   that a header needs no build flag: each symbol of an x.cu that others call has a twin in NO_CUDA_SRCS that returns an error.
+#   that headers need no build flag: each function of an x.cu that others call is also in NO_CUDA_SRCS, where it returns an error.
 function(rivulet_library name)
   cmake_parse_arguments(ARG "" "" "SRCS;HDRS;DEPS;CUDA_SRCS;NO_CUDA_SRCS" ${ARGN})
   _rivulet_check_arguments(${name} "${ARG_UNPARSED_ARGUMENTS}")
@@ -139,7 +139,7 @@ function(rivulet_test name)
 endfunction()
 
 # rivulet_bench(<name> SRCS ... [DEPS ...])
-#   A google-benchmark program in build/<preset>/bench. Built with everything else, so that it cannot rot; run by hand.
+#   A google-benchmark program in build/<preset>/bench. Built with everything else, so that it keeps compiling; run by hand.
 function(rivulet_bench name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
   _rivulet_check_arguments(${name} "${ARG_UNPARSED_ARGUMENTS}")
@@ -205,7 +205,7 @@ function(rivulet_check_dependencies)
 endfunction()
 
 # Reports each library of rivulet_library and each installed program that names a test library in its DEPS. Checking direct
-# dependencies is enough: what stands between must be one of the two itself.
+# dependencies is enough: everything in between is one of the two itself.
 function(_rivulet_check_test_libraries)
   get_property(test_libraries GLOBAL PROPERTY RIVULET_TEST_LIBRARIES)
   get_property(production GLOBAL PROPERTY RIVULET_PRODUCTION_TARGETS)

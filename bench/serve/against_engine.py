@@ -41,7 +41,7 @@ def server_tokens_per_second(options, server):
 
 
 def without_generation_config(model, folder):
-    """The same checkpoint without the sampling that its makers recommend."""
+    """The same checkpoint without its recommended sampling."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in pathlib.Path(model).resolve().iterdir():
         link = folder / file.name

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the tests of the kernels share: random inputs that can be replayed, comparison with an fp64
-// reference, and the same code on each SIMD target of this machine.
+// Shared by the tests of the kernels: random inputs, comparison with an fp64 reference, and running
+// the same code on each SIMD target of this machine.
 #ifndef RIVULET_KERNELS_BASE_TEST_SUPPORT_H_
 #define RIVULET_KERNELS_BASE_TEST_SUPPORT_H_
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""What must hold in a rendered set of manifests beyond Kubernetes' schemas: its parts agree with each other, with the image and with
-the server. Every function of CHECKS takes a Rendered and yields what is wrong, as text."""
+"""Checks of a rendered set of manifests that go beyond Kubernetes' schemas: its parts agree with each other, with the image and with
+the server. Every function of CHECKS takes a Rendered and yields each violation as text."""
 
 import dataclasses
 import json

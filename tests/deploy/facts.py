@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""What the manifests have to agree with, read from where it is decided: the sources, the Dockerfile and the running server."""
+"""The facts that the manifests must agree with, read from the sources, the Dockerfile and the running server."""
 
 import contextlib
 import dataclasses

@@ -4,8 +4,8 @@
 
     make_tools.py DIRECTORY
 
-It fails, and with it every test that needs the tools, when pip cannot install them: a check of the manifests that was left out
-silently would look like one that passed. Without a network, `tests/run -LE deploy` leaves these tests out on purpose.
+If pip cannot install the tools, this script and every test that needs them fail: skipping them silently would look like a pass.
+Without a network, `tests/run -LE deploy` excludes these tests.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ REQUIREMENTS = {HERE / "requirements.txt": [], HERE / "kubectl.txt": ["--require
 
 
 def wanted():
-    """Changes when the environment has to be made anew."""
+    """A hash that changes when the environment must be made again."""
     content = sys.version.encode() + b"".join(file.read_bytes() for file in REQUIREMENTS)
     return hashlib.sha256(content).hexdigest()
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Renders every kustomization below deploy/kubernetes with `kubectl kustomize`, holds each object against the JSON schemas of the
-oldest and of the newest Kubernetes, and the whole against checks.py. Run by ctest, in the environment that make_tools.py makes.
+"""Renders every kustomization below deploy/kubernetes with `kubectl kustomize`, checks each object against the JSON schemas of the
+oldest and the newest supported Kubernetes, and all of them with checks.py. Run by ctest in the environment that make_tools.py makes.
 
     manifests_test.py              prints each violation, and exits 1 when there is one
     manifests_test.py --self-test  plants violations one at a time and checks that each is found

@@ -71,7 +71,7 @@ SECURITY = "securityContext"
 OTHER = {"app.kubernetes.io/name": "other"}
 
 VIOLATIONS = [
-    # Kubernetes' schemas: an unknown field, a missing one, a wrong type, a name where gRPC probes want a number, an old version.
+    # Kubernetes' schemas: an unknown field, a missing one, a wrong type, a name where gRPC probes need a number, an old version.
     ("schema of 1.27: spec/template/spec/containers/0/livenessProbe", in_server("livenessProbe", "period", value=3)),
     ("schema of 1.27: spec", set_in("Deployment", ("spec", "selector"), None)),
     ("schema of 1.27: spec/maxReplicas", set_in("HorizontalPodAutoscaler", ("spec", "maxReplicas"), "eight")),

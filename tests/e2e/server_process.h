@@ -2,7 +2,7 @@
 //
 // The real rivulet-server as a child process, for tests. Ports are chosen by the kernel and read
 // back from what the server prints. To debug one, set RIVULET_E2E_PAUSE=1: each server's process id
-// is printed, and the test waits for ENTER before it goes on, so that a debugger can be attached.
+// is printed, and the test waits for ENTER, so that a debugger can be attached.
 #ifndef RIVULET_TESTS_E2E_SERVER_PROCESS_H_
 #define RIVULET_TESTS_E2E_SERVER_PROCESS_H_
 
@@ -19,7 +19,7 @@
 
 namespace rivulet::e2e {
 
-// What a finished child left behind.
+// The result of a child process that has ended.
 struct Exit {
   int code = -1;       // exit code, or 128 + signal
   std::string output;  // stdout and stderr together, in order of writing

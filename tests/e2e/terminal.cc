@@ -62,7 +62,7 @@ Terminal::~Terminal() {
   close(descriptor_);
 }
 
-// The read fails (EIO) once the program has gone.
+// The read fails (EIO) once the program has ended.
 void Terminal::Gather() {
   char piece[4096];
   for (ssize_t bytes = 0; (bytes = read(descriptor_, piece, sizeof piece)) > 0;) {

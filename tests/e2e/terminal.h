@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A program on a terminal of its own (a pseudo-terminal), as a person would use it. Tests only.
+// A program on a pseudo-terminal. Tests only.
 //
-// Threading: one thread; a thread of its own gathers what the program prints.
+// Threading: used by one thread; an internal thread collects the program's output.
 #ifndef RIVULET_TESTS_E2E_TERMINAL_H_
 #define RIVULET_TESTS_E2E_TERMINAL_H_
 
