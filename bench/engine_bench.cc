@@ -264,18 +264,19 @@ double Bench::StateBytesPerToken(const Stream& stream) const {
 
 absl::StatusOr<Stream> Bench::NewStream() {
   Stream stream;
-  RIVULET_ASSIGN_OR_RETURN(stream.base, engine_->AcquireBase());
-  RIVULET_ASSIGN_OR_RETURN(stream.tail, engine_->AcquireTail());
+  RIVULET_ASSIGN_OR_RETURN(stream.base, engine_->states().bases().Acquire());
+  engine_->states().ClearBase(stream.base);
+  RIVULET_ASSIGN_OR_RETURN(stream.tail, engine_->states().tails().Acquire());
   for (size_t kind = 0; kind < engine_->capacity().pages.size(); ++kind) {
-    stream.tables.emplace_back(engine_->capacity().pages[kind].kind, engine_->pages(kind));
+    stream.tables.emplace_back(engine_->capacity().pages[kind].kind, engine_->states().pages(kind));
   }
   stream.planned.resize(stream.tables.size());
   return stream;
 }
 
 void Bench::End(Stream& stream) {
-  engine_->ReleaseBase(stream.base);
-  engine_->ReleaseTail(stream.tail);
+  engine_->states().bases().Release(stream.base);
+  engine_->states().tails().Release(stream.tail);
   stream.tables.clear();
 }
 

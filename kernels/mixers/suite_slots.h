@@ -23,7 +23,7 @@ inline constexpr int kPoison = 0xff;
 
 // Base, tail and page slots with guard bytes between them; all poison until made Fresh. Pages
 // are handed out in an order that looks random.
-class SuiteSlots : public PageSource {
+class SuiteSlots : public SlotSource {
  public:
   // Pages for sessions of a suite's length. A layer without pages gets none.
   static constexpr size_t kPagesASlot = 40;

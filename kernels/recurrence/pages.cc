@@ -90,7 +90,7 @@ uint64_t PagesMovedByFold(const PageKind& kind, uint64_t chunk) {
   return moved;
 }
 
-PageTable::PageTable(const PageKind& kind, PageSource& source) : kind_(kind), source_(&source) {
+PageTable::PageTable(const PageKind& kind, SlotSource& source) : kind_(kind), source_(&source) {
   if (kind.fenwick()) table_.assign(kind.levels, kNoPage);
 }
 

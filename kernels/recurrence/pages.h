@@ -11,7 +11,7 @@
 // Pages that only this session holds are used again within a segment as soon as a fold has consumed
 // them; pages that somebody else holds too are never written.
 //
-// Threading: one thread for all tables of one PageSource (the engine's).
+// Threading: one thread for all tables of one SlotSource (the engine's).
 #ifndef RIVULET_KERNELS_RECURRENCE_PAGES_H_
 #define RIVULET_KERNELS_RECURRENCE_PAGES_H_
 
@@ -25,15 +25,16 @@
 
 namespace rivulet {
 
-// Hands out the slots of one kind of pages, with counts of holders.
-class PageSource {
+// Hands out the slots of one part of the states, reference-counted.
+class SlotSource {
  public:
-  virtual ~PageSource() = default;
-  // One holder; contents undefined. RESOURCE_EXHAUSTED if there is none.
+  virtual ~SlotSource() = default;
+  // A slot with one reference; its contents are undefined. RESOURCE_EXHAUSTED if none is left.
   virtual absl::StatusOr<uint32_t> Acquire() = 0;
-  virtual void Share(uint32_t slot) = 0;
-  virtual void Release(uint32_t slot) = 0;
-  virtual bool Shared(uint32_t slot) const = 0;
+  // REQUIRES for all that follow: the slot is held.
+  virtual void Share(uint32_t slot) = 0;         // one more reference
+  virtual void Release(uint32_t slot) = 0;       // one less; without any the slot is free
+  virtual bool Shared(uint32_t slot) const = 0;  // more than one reference
 };
 
 // The most pages of a kind that a session can take while it grows to `tokens` tokens in segments of
@@ -54,7 +55,7 @@ uint64_t PagesMovedByFold(const PageKind& kind, uint64_t chunk);
 class PageTable {
  public:
   // An empty table, of a session without tokens. `source` must outlive it.
-  PageTable(const PageKind& kind, PageSource& source);
+  PageTable(const PageKind& kind, SlotSource& source);
   PageTable(PageTable&& other) noexcept;
   PageTable& operator=(PageTable&&) = delete;
   ~PageTable();
@@ -87,7 +88,7 @@ class PageTable {
   void EndPlan();
 
   PageKind kind_;
-  PageSource* source_;
+  SlotSource* source_;
   // Fenwick: [levels], kNoPage where there is none. kAppended: the pages from first_page_ on.
   std::vector<uint32_t> table_;
   uint64_t first_page_ = 0;

@@ -14,7 +14,7 @@
 namespace rivulet {
 namespace {
 
-class CountingSource : public PageSource {
+class CountingSource : public SlotSource {
  public:
   absl::StatusOr<uint32_t> Acquire() override {
     if (held_.size() == limit) return absl::ResourceExhaustedError("no page left");

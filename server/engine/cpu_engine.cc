@@ -141,18 +141,7 @@ class CpuEngine final : public Engine {
   StepTicket Launch(const StepPlan& plan) override;
   StepResult Await(StepTicket ticket) override;
   size_t depth() const override { return 1; }
-  absl::StatusOr<uint32_t> AcquireBase() override { return states_->AcquireBase(); }
-  void ShareBase(uint32_t slot) override { states_->ShareBase(slot); }
-  void ReleaseBase(uint32_t slot) override { states_->ReleaseBase(slot); }
-  bool BaseShared(uint32_t slot) const override { return states_->BaseShared(slot); }
-  absl::StatusOr<uint32_t> AcquireTail() override { return states_->AcquireTail(); }
-  void ReleaseTail(uint32_t slot) override { states_->ReleaseTail(slot); }
-  void CopyTail(uint32_t from, uint32_t to) override { states_->CopyTail(from, to); }
-  PageSource& pages(size_t kind) override { return states_->pages(kind); }
-  const StateCapacity& capacity() const override { return states_->capacity(); }
-  uint32_t bases_used() const override { return states_->bases_used(); }
-  uint32_t tails_used() const override { return states_->tails_used(); }
-  uint32_t pages_used(size_t kind) const override { return states_->pages_used(kind); }
+  StatePool& states() const override { return *states_; }
   uint32_t vocab_size() const override { return static_cast<uint32_t>(model_.vocab()); }
 
  private:
@@ -209,13 +198,13 @@ void CpuEngine::WarmUp() {
   }
   StepRow& row = plan.rows.emplace_back();
   row.segment.tokens = plan.tokens.size();
-  row.segment.base_in = row.segment.base_out = *AcquireBase();
-  row.segment.tail = *AcquireTail();
+  row.segment.base_in = row.segment.base_out = *states_->bases().Acquire();
+  row.segment.tail = *states_->tails().Acquire();
   row.segment.pages = pages.data();
   row.score_targets.assign(plan.tokens.size(), 0);
   Step(plan);
-  ReleaseBase(row.segment.base_in);
-  ReleaseTail(row.segment.tail);
+  states_->bases().Release(row.segment.base_in);
+  states_->tails().Release(row.segment.tail);
 }
 
 StepTicket CpuEngine::Launch(const StepPlan& plan) {

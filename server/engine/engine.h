@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/recurrence/pages.h"
+#include "server/engine/state_pool.h"
 #include "server/engine/step_plan.h"
 
 namespace rivulet {
@@ -26,26 +26,6 @@ struct EngineOptions {
   size_t threads = 1;                         // --threads; the engine thread is one of them
   uint64_t state_memory = uint64_t{1} << 30;  // --state-memory, in bytes: all slots together
   uint64_t state_context = 4096;              // --state-context: see SplitStateMemory
-};
-
-// The longest segment that a step may hold: pages that a session takes within it are counted.
-inline constexpr uint64_t kLongestSegment = 1024;
-
-// Of one kind of pages: bytes of a slot over all layers of the kind, and how many slots.
-struct PageCapacity {
-  PageKind kind;
-  uint64_t page_bytes = 0;
-  uint32_t slots = 0;
-};
-
-// Bytes and numbers of slots; constant.
-struct StateCapacity {
-  uint32_t fold_interval = 0;  // C: tokens between two bases (kernels/recurrence/state.h)
-  uint64_t base_bytes = 0;     // of one slot, all layers
-  uint64_t tail_bytes = 0;
-  uint32_t base_slots = 0;
-  uint32_t tail_slots = 0;
-  std::vector<PageCapacity> pages;  // one for each kind that the model has
 };
 
 // Names a launched step.
@@ -74,28 +54,10 @@ class Engine {
   // Launch and Await, for callers that never run ahead.
   StepResult Step(const StepPlan& plan) { return Await(Launch(plan)); }
 
-  // A base slot with one reference, all zeros (the state before the first token), or
-  // RESOURCE_EXHAUSTED naming --state-memory.
-  virtual absl::StatusOr<uint32_t> AcquireBase() = 0;
-  // One more holder of a base. Who folds a shared one names another slot as base_out
-  // (server/session/session.h); the engine does not check.
-  virtual void ShareBase(uint32_t slot) = 0;
-  virtual void ReleaseBase(uint32_t slot) = 0;
-  virtual bool BaseShared(uint32_t slot) const = 0;
-
-  // A tail slot, its contents undefined, or RESOURCE_EXHAUSTED naming --state-memory.
-  virtual absl::StatusOr<uint32_t> AcquireTail() = 0;
-  virtual void ReleaseTail(uint32_t slot) = 0;
-  virtual void CopyTail(uint32_t from, uint32_t to) = 0;
-
-  // The slots of capacity().pages[kind]; the reference stays good. PageTable (kernels/recurrence)
-  // knows which of them a session needs.
-  virtual PageSource& pages(size_t kind) = 0;
-
-  virtual const StateCapacity& capacity() const = 0;
-  virtual uint32_t bases_used() const = 0;
-  virtual uint32_t tails_used() const = 0;
-  virtual uint32_t pages_used(size_t kind) const = 0;
+  // The slots of the sessions' states. The reference stays good.
+  virtual StatePool& states() const = 0;
+  // Constant; any thread.
+  const StateCapacity& capacity() const { return states().capacity(); }
   virtual uint32_t vocab_size() const = 0;
 };
 

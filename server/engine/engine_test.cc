@@ -43,8 +43,9 @@ class EngineTest : public testing::Test {
     StepRow& row = plan.rows.emplace_back();
     row.segment.first_token = plan.tokens.size();
     row.segment.tokens = tokens.size();
-    row.segment.base_in = row.segment.base_out = *engine_->AcquireBase();
-    row.segment.tail = *engine_->AcquireTail();
+    row.segment.base_in = row.segment.base_out = *engine_->states().bases().Acquire();
+    row.segment.tail = *engine_->states().tails().Acquire();
+    engine_->states().ClearBase(row.segment.base_in);
     plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
     return row;
   }
@@ -72,8 +73,8 @@ SamplingParams Greedy() {
 }
 
 TEST_F(EngineTest, WarmUpLeavesNoSlotHeld) {
-  EXPECT_EQ(engine_->bases_used(), 0u);
-  EXPECT_EQ(engine_->tails_used(), 0u);
+  EXPECT_EQ(engine_->states().bases().used(), 0u);
+  EXPECT_EQ(engine_->states().tails().used(), 0u);
   EXPECT_EQ(engine_->vocab_size(), 101u);
 }
 
@@ -105,8 +106,8 @@ TEST_F(EngineTest, ScoresOfAllTokensAddUpToOne) {
     AddRow(plan, {5, 9, 30}).score_targets = {9, 30, target};
     const StepRow row = plan.rows[0];
     total += std::exp(engine_->Step(plan).rows[0].scores[2].chosen.logprob);
-    engine_->ReleaseBase(row.segment.base_in);
-    engine_->ReleaseTail(row.segment.tail);
+    engine_->states().bases().Release(row.segment.base_in);
+    engine_->states().tails().Release(row.segment.tail);
   }
   EXPECT_NEAR(total, 1.0, 1e-5);
 }

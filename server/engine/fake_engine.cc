@@ -154,7 +154,7 @@ RowResult FakeEngine::RunRow(const StepPlan& plan, const StepRow& row) {
     }
     if (!piece.folds) return;
     base = segment.base_out;
-    RIVULET_CHECK(!pool_->BaseShared(base), "folds into a base that is shared");
+    RIVULET_CHECK(!pool_->bases().Shared(base), "folds into a base that is shared");
     *state.Base<uint64_t>(base, 0) = hash;
   });
   FoldPages(segment);

@@ -38,18 +38,7 @@ class FakeEngine : public Engine {
   StepTicket Launch(const StepPlan& plan) override;
   StepResult Await(StepTicket ticket) override;
   size_t depth() const override { return 1; }
-  absl::StatusOr<uint32_t> AcquireBase() override { return pool_->AcquireBase(); }
-  void ShareBase(uint32_t slot) override { pool_->ShareBase(slot); }
-  void ReleaseBase(uint32_t slot) override { pool_->ReleaseBase(slot); }
-  bool BaseShared(uint32_t slot) const override { return pool_->BaseShared(slot); }
-  absl::StatusOr<uint32_t> AcquireTail() override { return pool_->AcquireTail(); }
-  void ReleaseTail(uint32_t slot) override { pool_->ReleaseTail(slot); }
-  void CopyTail(uint32_t from, uint32_t to) override { pool_->CopyTail(from, to); }
-  PageSource& pages(size_t kind) override { return pool_->pages(kind); }
-  const StateCapacity& capacity() const override { return pool_->capacity(); }
-  uint32_t bases_used() const override { return pool_->bases_used(); }
-  uint32_t tails_used() const override { return pool_->tails_used(); }
-  uint32_t pages_used(size_t kind) const override { return pool_->pages_used(kind); }
+  StatePool& states() const override { return *pool_; }
   uint32_t vocab_size() const override { return kVocab; }
 
   // Hash of the tokens in a base and the first `tail_tokens` rows of a tail.

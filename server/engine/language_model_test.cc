@@ -11,6 +11,7 @@
 #include "kernels/mixers/allocation_counter.h"
 #include "nlohmann/json.hpp"
 #include "server/engine/random_model.h"
+#include "server/engine/slot_bytes.h"
 #include "server/engine/test_models.h"
 
 namespace rivulet {
@@ -39,9 +40,10 @@ class LanguageModelTest : public testing::TestWithParam<TestModel> {
   // A fresh session's slots. Tails hold NaN where no row was written: nobody may read there.
   Segment NewSession() {
     Segment segment;
-    segment.base_in = segment.base_out = *states_->AcquireBase();
-    segment.tail = *states_->AcquireTail();
-    const std::span<std::byte> tail = states_->TailBytes(segment.tail);
+    segment.base_in = segment.base_out = *states_->bases().Acquire();
+    segment.tail = *states_->tails().Acquire();
+    states_->ClearBase(segment.base_in);
+    const std::span<std::byte> tail = TailBytes(*states_, segment.tail);
     std::memset(tail.data(), 0xff, tail.size());
     return segment;
   }
@@ -71,8 +73,8 @@ class LanguageModelTest : public testing::TestWithParam<TestModel> {
       Step(tokens.subspan(segment.position, segment.tokens), {&segment, 1}, threads, logits);
       segment.position += segment.tokens;
     }
-    states_->ReleaseBase(segment.base_in);
-    states_->ReleaseTail(segment.tail);
+    states_->bases().Release(segment.base_in);
+    states_->tails().Release(segment.tail);
     return logits;
   }
   Logits RunWhole(std::span<const uint32_t> tokens) {
@@ -134,14 +136,14 @@ TEST_P(LanguageModelTest, NeighboursAndFoldingElsewhereChangeNoBit) {
   first.first_token = 0;
   first.position = cut;
   first.tokens = kTokens - cut;
-  first.base_out = *states_->AcquireBase();
-  const std::span<std::byte> out = states_->BaseBytes(first.base_out);
+  first.base_out = *states_->bases().Acquire();
+  const std::span<std::byte> out = BaseBytes(*states_, first.base_out);
   std::memset(out.data(), 0xff, out.size());
-  const std::vector<std::byte> before = {states_->BaseBytes(first.base_in).begin(),
-                                         states_->BaseBytes(first.base_in).end()};
+  const std::vector<std::byte> before = {BaseBytes(*states_, first.base_in).begin(),
+                                         BaseBytes(*states_, first.base_in).end()};
   Step({a.data() + cut, first.tokens}, {&first, 1}, 2, mixed);
   EXPECT_TRUE(SameBits(alone, mixed));
-  const std::span<std::byte> after = states_->BaseBytes(first.base_in);
+  const std::span<std::byte> after = BaseBytes(*states_, first.base_in);
   EXPECT_TRUE(std::equal(before.begin(), before.end(), after.begin())) << "a shared slot changed";
 }
 

@@ -36,16 +36,17 @@ class Stream {
  public:
   Stream(Engine& engine, const std::vector<uint32_t>& tokens, const SamplingParams& params)
       : engine_(engine), tokens_(tokens), params_(params) {
-    base_ = *engine.AcquireBase();
-    tail_ = *engine.AcquireTail();
+    base_ = *engine.states().bases().Acquire();
+    tail_ = *engine.states().tails().Acquire();
+    engine.states().ClearBase(base_);
     for (size_t kind = 0; kind < engine.capacity().pages.size(); ++kind) {
-      tables_.emplace_back(engine.capacity().pages[kind].kind, engine.pages(kind));
+      tables_.emplace_back(engine.capacity().pages[kind].kind, engine.states().pages(kind));
     }
     planned_.resize(tables_.size());
   }
   ~Stream() {
-    engine_.ReleaseBase(base_);
-    engine_.ReleaseTail(tail_);
+    engine_.states().bases().Release(base_);
+    engine_.states().tails().Release(tail_);
   }
 
   size_t position() const { return position_; }

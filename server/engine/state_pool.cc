@@ -1,11 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/engine/state_pool.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -21,8 +17,8 @@ uint32_t SpareBases(uint64_t tails) {
   return static_cast<uint32_t>(std::max<uint64_t>(1, tails / StatePool::kTailsPerSpare));
 }
 
-// Slots of each kind, for `sessions` sessions of `context` tokens. More pages than slots can be
-// numbered count as that many: they fit into no memory either.
+// The slots of `sessions` sessions of `context` tokens. More pages than a slot number can count are
+// cut to that many, which no memory holds either.
 StateCapacity CapacityFor(const StateSizes& sizes, uint64_t sessions, uint64_t context) {
   StateCapacity capacity;
   capacity.fold_interval = sizes.fold_interval;
@@ -62,7 +58,7 @@ absl::Status TooLittleMemory(const StateCapacity& one, uint64_t state_memory, ui
       one.pages.empty() ? "" : ", or lower --state-context"));
 }
 
-// The kind's index in `sizes`.
+// The kind's index in `sizes`, to which it is added if it is new.
 size_t KindIndex(StateSizes& sizes, const PageKind& kind) {
   size_t index = 0;
   while (index < sizes.pages.size() && sizes.pages[index].kind != kind) ++index;
@@ -78,13 +74,6 @@ void AddPages(const StateLayout& layer, StateSizes& sizes) {
   StateSizes::Pages& pages = sizes.pages[sizes.page_kinds.back()];
   sizes.page_offsets.back() = pages.page_bytes;
   pages.page_bytes += RoundUp(layer.page_bytes(), kAlignment);
-}
-
-absl::Status NoSlotLeft(const char* kind, uint32_t slots) {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("all ", slots, " ", kind,
-                   " slots are in use: try again when a session has ended, or give the server more "
-                   "--state-memory"));
 }
 
 }  // namespace
@@ -123,123 +112,64 @@ absl::StatusOr<StateCapacity> SplitStateMemory(const StateSizes& sizes, uint64_t
 }
 
 absl::StatusOr<std::unique_ptr<StatePool>> StatePool::Make(StateSizes sizes, uint64_t state_memory,
-                                                           uint64_t state_context) {
+                                                           uint64_t state_context,
+                                                           std::unique_ptr<StateMemory> memory) {
   RIVULET_ASSIGN_OR_RETURN(StateCapacity capacity,
                            SplitStateMemory(sizes, state_memory, state_context));
-  const size_t bytes = std::max<size_t>(1, TotalBytes(capacity));
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat("the system refuses ", bytes,
-                                                     " bytes for --state-memory (",
-                                                     std::strerror(errno), "): lower it"));
-  }
-  // States are read from end to end every token: fewer pages, fewer misses. Advice only.
-  madvise(memory, bytes, MADV_HUGEPAGE);
+  RIVULET_RETURN_IF_ERROR(memory->Reserve(std::max<size_t>(1, TotalBytes(capacity))));
   return std::unique_ptr<StatePool>(
-      new StatePool(std::move(sizes), std::move(capacity), static_cast<std::byte*>(memory)));
+      new StatePool(std::move(sizes), std::move(capacity), std::move(memory)));
 }
 
-StatePool::StatePool(StateSizes sizes, StateCapacity capacity, std::byte* memory)
+StatePool::StatePool(StateSizes sizes, StateCapacity capacity, std::unique_ptr<StateMemory> memory)
     : sizes_(std::move(sizes)),
       capacity_(std::move(capacity)),
-      memory_(memory),
-      bases_(capacity_.base_slots),
-      tails_(capacity_.tail_slots),
-      page_pools_(capacity_.pages.begin(), capacity_.pages.end()) {}
-
-StatePool::~StatePool() { munmap(memory_, std::max<size_t>(1, TotalBytes(capacity_))); }
-
-absl::StatusOr<uint32_t> StatePool::AcquireBase() {
-  if (bases_.full()) return NoSlotLeft("base", capacity_.base_slots);
-  const bool fresh_page = bases_.next_is_fresh();
-  const uint32_t slot = bases_.Take();
-  if (!fresh_page) std::memset(BaseBytes(slot).data(), 0, sizes_.base_bytes);
-  return slot;
+      memory_(std::move(memory)),
+      bases_("base", capacity_.base_slots),
+      tails_("tail", capacity_.tail_slots) {
+  for (const PageCapacity& pages : capacity_.pages) pages_.emplace_back("page", pages.slots);
 }
 
-void StatePool::ShareBase(uint32_t slot) {
-  RIVULET_CHECK(bases_.held(slot), "shares a base that nobody holds");
-  bases_.Share(slot);
-}
-
-void StatePool::ReleaseBase(uint32_t slot) {
-  RIVULET_CHECK(bases_.held(slot), "releases a base that nobody holds");
-  bases_.Release(slot);
-}
-
-uint32_t StatePool::References(uint32_t slot) const {
-  RIVULET_CHECK(bases_.held(slot), "asks for a base that nobody holds");
-  return bases_.references(slot);
-}
-
-absl::StatusOr<uint32_t> StatePool::AcquireTail() {
-  if (tails_.full()) return NoSlotLeft("tail", capacity_.tail_slots);
-  return tails_.Take();
-}
-
-void StatePool::ReleaseTail(uint32_t slot) {
-  RIVULET_CHECK(tails_.held(slot), "releases a tail that nobody holds");
-  tails_.Release(slot);
+void StatePool::ClearBase(uint32_t slot) {
+  memory_->Clear(slot * sizes_.base_bytes, sizes_.base_bytes);
 }
 
 void StatePool::CopyTail(uint32_t from, uint32_t to) {
-  if (from == to) return;
-  std::memcpy(TailBytes(to).data(), TailBytes(from).data(), sizes_.tail_bytes);
+  const size_t bytes = sizes_.tail_bytes;
+  memory_->Copy(TailsOffset() + from * bytes, TailsOffset() + to * bytes, bytes);
 }
 
 LayerState StatePool::Layer(size_t layer) const {
   LayerState state;
-  state.bases = memory_ + sizes_.base_offsets[layer];
+  state.fold_interval = sizes_.fold_interval;
+  state.bases = memory_->begin() + sizes_.base_offsets[layer];
   state.base_stride = sizes_.base_bytes;
-  state.tails = Tails() + sizes_.tail_offsets[layer];
+  state.tails = memory_->begin() + TailsOffset() + sizes_.tail_offsets[layer];
   state.tail_stride = sizes_.tail_bytes;
   state.page_kind = sizes_.page_kinds[layer];
-  state.fold_interval = sizes_.fold_interval;
   if (sizes_.pages.empty()) return state;
-  state.pages = Pages(state.page_kind) + sizes_.page_offsets[layer];
+  state.pages = memory_->begin() + PagesOffset(state.page_kind) + sizes_.page_offsets[layer];
   state.page_stride = sizes_.pages[state.page_kind].page_bytes;
   return state;
 }
 
-std::span<std::byte> StatePool::BaseBytes(uint32_t slot) const {
-  RIVULET_CHECK(bases_.held(slot), "reads a base that nobody holds");
-  return {memory_ + slot * sizes_.base_bytes, sizes_.base_bytes};
-}
-
-std::span<std::byte> StatePool::TailBytes(uint32_t slot) const {
-  RIVULET_CHECK(tails_.held(slot), "reads a tail that nobody holds");
-  return {Tails() + slot * sizes_.tail_bytes, sizes_.tail_bytes};
-}
-
-std::byte* StatePool::Tails() const { return memory_ + capacity_.base_slots * sizes_.base_bytes; }
-
-std::byte* StatePool::Pages(size_t kind) const {
-  std::byte* pages = Tails() + capacity_.tail_slots * sizes_.tail_bytes;
+size_t StatePool::PagesOffset(size_t kind) const {
+  size_t offset = TailsOffset() + capacity_.tail_slots * capacity_.tail_bytes;
   for (size_t before = 0; before < kind; ++before) {
-    pages += capacity_.pages[before].slots * capacity_.pages[before].page_bytes;
+    offset += capacity_.pages[before].slots * capacity_.pages[before].page_bytes;
   }
-  return pages;
+  return offset;
 }
 
-absl::StatusOr<uint32_t> StatePool::PagePool::Acquire() {
-  if (slots_.full()) return NoSlotLeft("page", count_);
-  return slots_.Take();
-}
-
-void StatePool::PagePool::Share(uint32_t slot) {
-  RIVULET_CHECK(slots_.held(slot), "shares a page that nobody holds");
-  slots_.Share(slot);
-}
-
-void StatePool::PagePool::Release(uint32_t slot) {
-  RIVULET_CHECK(slots_.held(slot), "releases a page that nobody holds");
-  slots_.Release(slot);
-}
-
-uint32_t StatePool::Slots::Take() {
+absl::StatusOr<uint32_t> SlotPool::Acquire() {
+  if (used_ == references_.size()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("all ", used_, " ", part_,
+                     " slots are in use: try again when a session has ended, or give the server "
+                     "more --state-memory"));
+  }
   uint32_t slot = touched_;
-  if (next_is_fresh()) {
+  if (free_.empty()) {
     ++touched_;
   } else {
     slot = free_.back();
@@ -250,10 +180,25 @@ uint32_t StatePool::Slots::Take() {
   return slot;
 }
 
-void StatePool::Slots::Release(uint32_t slot) {
+void SlotPool::Share(uint32_t slot) {
+  CheckHeld(slot);
+  ++references_[slot];
+}
+
+void SlotPool::Release(uint32_t slot) {
+  CheckHeld(slot);
   if (--references_[slot] != 0) return;
   free_.push_back(slot);
   --used_;
+}
+
+bool SlotPool::Shared(uint32_t slot) const {
+  CheckHeld(slot);
+  return references_[slot] > 1;
+}
+
+void SlotPool::CheckHeld(uint32_t slot) const {
+  RIVULET_CHECK(slot < references_.size() && references_[slot] > 0, "the slot is not held");
 }
 
 }  // namespace rivulet

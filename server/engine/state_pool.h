@@ -1,14 +1,14 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The host memory that sessions' states live in: base slots, tail slots and slots of each
-// kind of pages, each one run of bytes over all layers, so that a snapshot is a copy for each slot.
-// Bases and pages are counted references, tails have one owner. Everything is O(1) but the
-// zeroing of a base that was used before.
+// The slots that sessions' states live in: base slots, tail slots and slots of each kind of pages.
+// Each slot is one run of bytes over all layers, so a snapshot is one copy for each slot.
 //
-// It knows bytes, not what they mean, and no session. Memory is reserved at once and becomes real
-// when first touched, so a large --state-memory costs nothing until sessions come.
+// The pool divides a StateMemory and counts references. It does not know what the bytes mean, nor
+// which session holds them, and every operation is O(1). A released slot may be handed out again at
+// once: work on a device runs in the order in which it is launched, so the next holder's steps
+// start when the last holder's have ended.
 //
-// Threading: engine thread only.
+// Threading: engine thread only, except capacity(), which is constant.
 #ifndef RIVULET_SERVER_ENGINE_STATE_POOL_H_
 #define RIVULET_SERVER_ENGINE_STATE_POOL_H_
 
@@ -19,10 +19,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/recurrence/pages.h"
 #include "kernels/recurrence/state.h"
-#include "server/engine/engine.h"
+#include "server/engine/state_memory.h"
 
 namespace rivulet {
+
+// The longest segment that a step may hold: pages that a session takes within it are counted.
+inline constexpr uint64_t kLongestSegment = 1024;
 
 // Where each layer's planes lie in a slot: the sum of the layers' layouts.
 struct StateSizes {
@@ -41,103 +45,97 @@ struct StateSizes {
   std::vector<size_t> page_offsets;
 };
 
+// REQUIRES: all layers have the same fold interval.
 StateSizes AddUpLayouts(std::span<const StateLayout* const> layers);
 
-// How `state_memory` bytes are split: as many tails as possible such that every tail has a
-// base of its own and there are spares, one for each kTailsPerSpare tails and at least one. A
-// fold of a shared base takes a slot before it gives the old one back; with one spare some
-// session can always go on, with more they need not take turns. Pages are as many as all sessions
-// need when each holds `state_context` tokens: longer ones leave room for fewer sessions.
-// RESOURCE_EXHAUSTED naming --state-memory and the least that works.
+// Of one kind of pages: bytes of a slot over all layers of the kind, and how many slots.
+struct PageCapacity {
+  PageKind kind;
+  uint64_t page_bytes = 0;
+  uint32_t slots = 0;
+};
+
+// Bytes and numbers of slots.
+struct StateCapacity {
+  uint32_t fold_interval = 0;  // C: tokens between two bases (kernels/recurrence/state.h)
+  uint64_t base_bytes = 0;     // of one slot, all layers
+  uint64_t tail_bytes = 0;
+  uint32_t base_slots = 0;
+  uint32_t tail_slots = 0;
+  std::vector<PageCapacity> pages;  // one for each kind that the model has
+};
+
+// Splits `state_memory` bytes: as many tails as fit, with one base for each tail and spare bases,
+// one for each kTailsPerSpare tails and at least one. The fold of a shared base takes a slot before
+// it gives the old one back: with one spare some session can always go on, with more they need not
+// take turns. There are as many pages as all sessions need when each holds `state_context` tokens;
+// longer sessions leave room for fewer.
+// RESOURCE_EXHAUSTED naming --state-memory and the least that works; INVALID_ARGUMENT if
+// `state_context` is less than a chunk.
 absl::StatusOr<StateCapacity> SplitStateMemory(const StateSizes& sizes, uint64_t state_memory,
                                                uint64_t state_context);
+
+// The slots of one part of the states: numbers 0 .. slots - 1 with a count of references each.
+class SlotPool final : public SlotSource {
+ public:
+  // `part` names the slots in errors ("base") and must outlive the pool.
+  SlotPool(const char* part, uint32_t slots) : part_(part), references_(slots) {}
+
+  // Prefers the slot that was released last, whose memory is warm in the cache, to one that was
+  // never used. RESOURCE_EXHAUSTED naming --state-memory.
+  absl::StatusOr<uint32_t> Acquire() override;
+  void Share(uint32_t slot) override;
+  void Release(uint32_t slot) override;
+  bool Shared(uint32_t slot) const override;
+
+  uint32_t used() const { return used_; }
+
+ private:
+  void CheckHeld(uint32_t slot) const;
+
+  const char* part_;
+  std::vector<uint32_t> references_;
+  std::vector<uint32_t> free_;  // of those below touched_
+  uint32_t touched_ = 0;        // slots that were ever handed out
+  uint32_t used_ = 0;
+};
 
 class StatePool {
  public:
   static constexpr uint32_t kTailsPerSpare = 8;
   static constexpr uint32_t kMaxTails = 1 << 16;
 
-  // RESOURCE_EXHAUSTED as SplitStateMemory, or if the system refuses the address space.
-  static absl::StatusOr<std::unique_ptr<StatePool>> Make(StateSizes sizes, uint64_t state_memory,
-                                                         uint64_t state_context = 4096);
-  ~StatePool();
-  StatePool(const StatePool&) = delete;
-  StatePool& operator=(const StatePool&) = delete;
+  // Fails as SplitStateMemory and StateMemory::Reserve do.
+  static absl::StatusOr<std::unique_ptr<StatePool>> Make(
+      StateSizes sizes, uint64_t state_memory, uint64_t state_context = 4096,
+      std::unique_ptr<StateMemory> memory = std::make_unique<HostStateMemory>());
 
-  // One reference, all zeros. RESOURCE_EXHAUSTED naming --state-memory; nothing changes then.
-  absl::StatusOr<uint32_t> AcquireBase();
-  void ShareBase(uint32_t slot);
-  // Free when the last reference goes. REQUIRES: the slot is held.
-  void ReleaseBase(uint32_t slot);
-  bool BaseShared(uint32_t slot) const { return References(slot) > 1; }
+  // The contents of an acquired slot are undefined. A tail is never shared. A base or a page that
+  // is shared must not be written; the pool does not check this.
+  SlotPool& bases() { return bases_; }
+  SlotPool& tails() { return tails_; }
+  SlotPool& pages(size_t kind) { return pages_[kind]; }
 
-  // Contents undefined (what the last owner left).
-  absl::StatusOr<uint32_t> AcquireTail();
-  void ReleaseTail(uint32_t slot);
-  void CopyTail(uint32_t from, uint32_t to);
-
-  PageSource& pages(size_t kind) { return page_pools_[kind]; }
+  // Sets every byte of a base to zero: the state before the first token.
+  void ClearBase(uint32_t slot);
+  void CopyTail(uint32_t from, uint32_t to);  // REQUIRES: from != to
 
   const StateCapacity& capacity() const { return capacity_; }
-  uint32_t bases_used() const { return bases_.used(); }
-  uint32_t tails_used() const { return tails_.used(); }
-  uint32_t pages_used(size_t kind) const { return page_pools_[kind].used(); }
 
-  // Layer `layer`'s part of all slots.
+  // The part of all slots that belongs to layer number `layer`.
   LayerState Layer(size_t layer) const;
-  // All bytes of one slot. REQUIRES: the slot is held.
-  std::span<std::byte> BaseBytes(uint32_t slot) const;
-  std::span<std::byte> TailBytes(uint32_t slot) const;
 
  private:
-  // Numbers 0..count-1, the last one returned is handed out first: it is warm in the cache.
-  class Slots {
-   public:
-    explicit Slots(uint32_t count) : references_(count) {}
-    bool full() const { return used_ == references_.size(); }
-    uint32_t used() const { return used_; }
-    bool held(uint32_t slot) const { return slot < references_.size() && references_[slot] > 0; }
-    uint32_t references(uint32_t slot) const { return references_[slot]; }
-    // The next Take hands out a slot that was never used: its memory is zeros.
-    bool next_is_fresh() const { return free_.empty(); }
-    uint32_t Take();
-    void Share(uint32_t slot) { ++references_[slot]; }
-    void Release(uint32_t slot);
+  StatePool(StateSizes sizes, StateCapacity capacity, std::unique_ptr<StateMemory> memory);
+  size_t TailsOffset() const { return capacity_.base_slots * capacity_.base_bytes; }
+  size_t PagesOffset(size_t kind) const;
 
-   private:
-    std::vector<uint32_t> references_;
-    std::vector<uint32_t> free_;  // of those below touched_
-    uint32_t touched_ = 0;        // slots that were ever handed out
-    uint32_t used_ = 0;
-  };
-
-  // One kind's slots.
-  class PagePool final : public PageSource {
-   public:
-    explicit PagePool(const PageCapacity& capacity)
-        : slots_(capacity.slots), count_(capacity.slots) {}
-    absl::StatusOr<uint32_t> Acquire() override;
-    void Share(uint32_t slot) override;
-    void Release(uint32_t slot) override;
-    bool Shared(uint32_t slot) const override { return slots_.references(slot) > 1; }
-    uint32_t used() const { return slots_.used(); }
-
-   private:
-    Slots slots_;
-    uint32_t count_;
-  };
-
-  StatePool(StateSizes sizes, StateCapacity capacity, std::byte* memory);
-  uint32_t References(uint32_t slot) const;
-  std::byte* Tails() const;
-  std::byte* Pages(size_t kind) const;
-
-  StateSizes sizes_;
-  StateCapacity capacity_;
-  std::byte* memory_;  // all bases, then all tails, then all pages of each kind
-  Slots bases_;
-  Slots tails_;
-  std::vector<PagePool> page_pools_;
+  const StateSizes sizes_;
+  const StateCapacity capacity_;
+  const std::unique_ptr<StateMemory> memory_;  // bases, then tails, then the pages of each kind
+  SlotPool bases_;
+  SlotPool tails_;
+  std::vector<SlotPool> pages_;
 };
 
 }  // namespace rivulet

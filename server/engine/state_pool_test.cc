@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
+#include "server/engine/slot_bytes.h"
 
 namespace rivulet {
 namespace {
@@ -66,15 +67,15 @@ TEST(StatePoolTest, AVastReservationCostsNothingUntilTouched) {
 TEST(StatePoolTest, AModelWithoutStateHasSlotsToo) {
   auto pool = StatePool::Make(AddUpLayouts({}), 0);
   ASSERT_TRUE(pool.ok()) << pool.status();
-  EXPECT_TRUE((*pool)->AcquireTail().ok());
+  EXPECT_TRUE((*pool)->tails().Acquire().ok());
 }
 
 TEST(StatePoolTest, LayersOfASlotDoNotOverlap) {
   auto pool = MakePool(4096);
-  const uint32_t base = *pool->AcquireBase();
-  EXPECT_EQ(pool->Layer(1).Base<std::byte>(base, 0), pool->BaseBytes(base).data() + 128);
-  const uint32_t tail = *pool->AcquireTail();
-  EXPECT_EQ(pool->Layer(1).Tail<std::byte>(tail, 0), pool->TailBytes(tail).data() + 64);
+  const uint32_t base = *pool->bases().Acquire();
+  EXPECT_EQ(pool->Layer(1).Base<std::byte>(base, 0), BaseBytes(*pool, base).data() + 128);
+  const uint32_t tail = *pool->tails().Acquire();
+  EXPECT_EQ(pool->Layer(1).Tail<std::byte>(tail, 0), TailBytes(*pool, tail).data() + 64);
 }
 
 // The model: what each held slot should contain and how many hold it.
@@ -106,14 +107,14 @@ class Contest {
   }
 
   void CheckEverything() const {
-    ASSERT_EQ(pool_->bases_used(), bases_.size());
-    ASSERT_EQ(pool_->tails_used(), tails_.size());
+    ASSERT_EQ(pool_->bases().used(), bases_.size());
+    ASSERT_EQ(pool_->tails().used(), tails_.size());
     for (const auto& [slot, model] : bases_) {
-      ASSERT_EQ(pool_->BaseShared(slot), model.references > 1);
-      ASSERT_TRUE(AllBytesAre(pool_->BaseBytes(slot), model.fill)) << "base " << slot;
+      ASSERT_EQ(pool_->bases().Shared(slot), model.references > 1);
+      ASSERT_TRUE(AllBytesAre(BaseBytes(*pool_, slot), model.fill)) << "base " << slot;
     }
     for (const auto& [slot, model] : tails_) {
-      ASSERT_TRUE(AllBytesAre(pool_->TailBytes(slot), model.fill)) << "tail " << slot;
+      ASSERT_TRUE(AllBytesAre(TailBytes(*pool_, slot), model.fill)) << "tail " << slot;
     }
   }
 
@@ -133,50 +134,52 @@ class Contest {
   }
 
   void AcquireBase() {
-    const auto slot = pool_->AcquireBase();
+    const auto slot = pool_->bases().Acquire();
     ASSERT_EQ(slot.ok(), bases_.size() < pool_->capacity().base_slots);
     if (!slot.ok()) {
       ASSERT_THAT(std::string(slot.status().message()), HasSubstr("--state-memory"));
       return;
     }
-    ASSERT_TRUE(bases_.emplace(*slot, ModelSlot{1, 0}).second) << "handed out twice";
-    ASSERT_TRUE(AllBytesAre(pool_->BaseBytes(*slot), 0)) << "not zeroed";
+    const auto [added, is_new] = bases_.emplace(*slot, ModelSlot{1, 0});
+    ASSERT_TRUE(is_new) << "handed out twice";
+    if (random_() % 2 == 0) return Fill(BaseBytes(*pool_, *slot), added->second);
+    pool_->ClearBase(*slot);
   }
   void ShareBase() {
     const auto picked = Pick(bases_);
     if (picked == bases_.end()) return;
-    pool_->ShareBase(picked->first);
+    pool_->bases().Share(picked->first);
     ++picked->second.references;
   }
   void ReleaseBase() {
     const auto picked = Pick(bases_);
     if (picked == bases_.end()) return;
-    pool_->ReleaseBase(picked->first);
+    pool_->bases().Release(picked->first);
     if (--picked->second.references == 0) bases_.erase(picked);
   }
   void AcquireTail() {
-    const auto slot = pool_->AcquireTail();
+    const auto slot = pool_->tails().Acquire();
     ASSERT_EQ(slot.ok(), tails_.size() < pool_->capacity().tail_slots);
     if (!slot.ok()) return;
     const auto [added, is_new] = tails_.emplace(*slot, ModelSlot{1, 0});
     ASSERT_TRUE(is_new) << "handed out twice";
-    Fill(pool_->TailBytes(*slot), added->second);
+    Fill(TailBytes(*pool_, *slot), added->second);
   }
   void ReleaseTail() {
     const auto picked = Pick(tails_);
     if (picked == tails_.end()) return;
-    pool_->ReleaseTail(picked->first);
+    pool_->tails().Release(picked->first);
     tails_.erase(picked);
   }
   void CopyTail() {
     const auto from = Pick(tails_), to = Pick(tails_);
-    if (from == tails_.end()) return;
+    if (from == to) return;
     pool_->CopyTail(from->first, to->first);
     to->second.fill = from->second.fill;
   }
   void Rewrite() {
     const auto picked = Pick(bases_);
-    if (picked != bases_.end()) Fill(pool_->BaseBytes(picked->first), picked->second);
+    if (picked != bases_.end()) Fill(BaseBytes(*pool_, picked->first), picked->second);
   }
 
   std::mt19937 random_;
@@ -195,10 +198,10 @@ TEST(StatePoolTest, AgreesWithASimpleModelOverRandomOperations) {
 
 TEST(StatePoolDeathTest, OurOwnMistakesAreCaught) {
   auto pool = MakePool(4096);
-  const uint32_t slot = *pool->AcquireBase();
-  pool->ReleaseBase(slot);
-  EXPECT_DEATH(pool->ReleaseBase(slot), "nobody holds");
-  EXPECT_DEATH(pool->TailBytes(0), "nobody holds");
+  const uint32_t slot = *pool->bases().Acquire();
+  pool->bases().Release(slot);
+  EXPECT_DEATH(pool->bases().Release(slot), "not held");
+  EXPECT_DEATH(pool->bases().Share(slot), "not held");
 }
 
 // Three layers, two of them with appended pages and one with Fenwick pages.
@@ -263,9 +266,9 @@ TEST(StatePoolTest, PagesLieApartFromEverythingElse) {
   ASSERT_TRUE(made.ok());
   StatePool& pool = **made;
   std::vector<std::pair<std::byte*, size_t>> parts;
-  const uint32_t base = *pool.AcquireBase(), tail = *pool.AcquireTail();
-  parts.emplace_back(pool.BaseBytes(base).data(), 0);
-  parts.emplace_back(pool.TailBytes(tail).data(), pool.TailBytes(tail).size());
+  const uint32_t base = *pool.bases().Acquire(), tail = *pool.tails().Acquire();
+  parts.emplace_back(BaseBytes(pool, base).data(), 0);
+  parts.emplace_back(TailBytes(pool, tail).data(), TailBytes(pool, tail).size());
   for (size_t layer = 0; layer < 3; ++layer) {
     const LayerState state = pool.Layer(layer);
     for (int i = 0; i < 3; ++i) {
@@ -287,7 +290,7 @@ TEST(StatePoolTest, PagesAreCountedAndRunOut) {
   const uint32_t slots = pool.capacity().pages[0].slots;
   std::vector<uint32_t> held;
   for (uint32_t i = 0; i < slots; ++i) held.push_back(*pool.pages(0).Acquire());
-  EXPECT_EQ(pool.pages_used(0), slots);
+  EXPECT_EQ(pool.pages(0).used(), slots);
   const absl::Status full = pool.pages(0).Acquire().status();
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(full.message()), HasSubstr("--state-memory"));
@@ -296,7 +299,7 @@ TEST(StatePoolTest, PagesAreCountedAndRunOut) {
   pool.pages(0).Release(held[0]);
   EXPECT_FALSE(pool.pages(0).Shared(held[0]));
   for (const uint32_t slot : held) pool.pages(0).Release(slot);
-  EXPECT_EQ(pool.pages_used(0), 0u);
+  EXPECT_EQ(pool.pages(0).used(), 0u);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ class Stream : public StreamSink, public std::enable_shared_from_this<Stream> {
   bool stalled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Each Plan looks at the capacity.
+// Each Plan looks at the slots.
 class CountingEngine : public FakeEngine {
  public:
   using FakeEngine::FakeEngine;
@@ -72,9 +72,9 @@ class CountingEngine : public FakeEngine {
     std::this_thread::sleep_for(pace.load());
     return FakeEngine::Launch(plan);
   }
-  const StateCapacity& capacity() const override {
+  StatePool& states() const override {
     ++looks;
-    return FakeEngine::capacity();
+    return FakeEngine::states();
   }
   mutable std::atomic<uint64_t> looks{0};
   std::atomic<milliseconds> pace{milliseconds(0)};

@@ -296,7 +296,7 @@ StateNeed Scheduler::HeldState() const {
   held.slots = static_cast<uint32_t>(sessions_.states());
   held.pages.resize(engine_.capacity().pages.size());
   for (size_t kind = 0; kind < held.pages.size(); ++kind) {
-    held.pages[kind] = engine_.pages_used(kind);
+    held.pages[kind] = engine_.states().pages(kind).used();
   }
   for (const auto& active : active_) active->AddReserved(engine_.capacity(), held);
   return held;
@@ -339,7 +339,7 @@ absl::StatusOr<std::unique_ptr<Session>> Scheduler::OpenSession(Request& request
   SessionLease& lease = request.session;
   const Session* const state = lease.held() ? lease.state() : nullptr;
   if (state != nullptr && lease.exclusive()) return lease.TakeState();
-  auto opened = state != nullptr ? state->Fork() : Session::Create(engine_);
+  auto opened = state != nullptr ? state->Fork() : Session::Create(engine_.states());
   if (opened.ok() && lease.held() && !lease.exclusive()) lease.Release();
   return opened;
 }
@@ -452,12 +452,12 @@ void Scheduler::ShowGauges() {
   const StateCapacity& capacity = engine_.capacity();
   metrics_.requests_running.Set(static_cast<int64_t>(active_.size()));
   metrics_.requests_waiting.Set(static_cast<int64_t>(waiting_.size() + in_prompt()));
-  metrics_.state_slots_used.Set(engine_.tails_used());
-  uint64_t bytes =
-      engine_.bases_used() * capacity.base_bytes + engine_.tails_used() * capacity.tail_bytes;
+  metrics_.state_slots_used.Set(engine_.states().tails().used());
+  uint64_t bytes = engine_.states().bases().used() * capacity.base_bytes +
+                   engine_.states().tails().used() * capacity.tail_bytes;
   double fullest = -1;
   for (size_t kind = 0; kind < capacity.pages.size(); ++kind) {
-    const uint32_t used = engine_.pages_used(kind), slots = capacity.pages[kind].slots;
+    const uint32_t used = engine_.states().pages(kind).used(), slots = capacity.pages[kind].slots;
     bytes += used * capacity.pages[kind].page_bytes;
     if (slots == 0 || static_cast<double>(used) / slots <= fullest) continue;
     fullest = static_cast<double>(used) / slots;

@@ -71,7 +71,7 @@ TEST_F(SchedulerPagesTest, ARequestWaitsUntilAllItsPagesAreThere) {
   for (int i = 0; i < 300 && !(second.Read(), second.end.has_value()); ++i) Step();
   EXPECT_EQ(second.end, absl::OkStatus());
   EXPECT_EQ(second.tokens().size(), 60u);
-  EXPECT_EQ(engine_.pages_used(0), 0u);
+  EXPECT_EQ(engine_.states().pages(0).used(), 0u);
 }
 
 TEST_F(SchedulerPagesTest, SeveralCompletionsCountTheirPromptsPagesOnceMore) {
@@ -95,11 +95,11 @@ TEST_F(SchedulerPagesTest, WhatCanNeverFitIsRefusedAndSaysWhatToDo) {
 TEST_F(SchedulerPagesTest, AScoreOnASessionSharesItsPages) {
   ASSERT_TRUE(sessions_.Create("a", "").ok());
   EXPECT_EQ(End(Submit(*sessions_.LeaseForTurn("a"), 97, 0)), absl::OkStatus());
-  EXPECT_EQ(engine_.pages_used(0), 6u);
+  EXPECT_EQ(engine_.states().pages(0).used(), 6u);
   Client& score = Submit(*sessions_.LeaseForReading("a"), 30, 0);
   EXPECT_EQ(End(score), absl::OkStatus());
   EXPECT_EQ(score.received[0].prompt_logprobs.size(), 30u);
-  EXPECT_EQ(engine_.pages_used(0), 6u);
+  EXPECT_EQ(engine_.states().pages(0).used(), 6u);
 }
 
 // Pages for one session, which may go on for as long as it likes.
@@ -112,7 +112,7 @@ TEST_F(SchedulerWindowTest, WhatASessionHoldsOfItsWindowCountsTowardsItsNextTurn
   ASSERT_TRUE(sessions_.Create("a", "").ok());
   for (int turn = 0; turn < 4; ++turn) {
     EXPECT_EQ(End(Submit(*sessions_.LeaseForTurn("a"), 1200, 40)), absl::OkStatus());
-    EXPECT_LE(engine_.pages_used(0), 4u);
+    EXPECT_LE(engine_.states().pages(0).used(), 4u);
   }
 }
 

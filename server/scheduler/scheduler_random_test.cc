@@ -434,7 +434,7 @@ class RandomSchedule {
     FollowSessions(/*planned=*/false);
     CheckSlots();
     // No fold is planned: nobody holds two.
-    ASSERT_LE(engine_.bases_used(), engine_.tails_used());
+    ASSERT_LE(engine_.states().bases().used(), engine_.states().tails().used());
   }
 
   // 5 ms, 0.2 ms a token, some noise, and a preemption now and then.
@@ -459,9 +459,9 @@ class RandomSchedule {
 
   // Sessions in the table and rows of requests: nobody else holds a slot.
   void CheckSlots() {
-    ASSERT_LE(engine_.tails_used(), kSlots);
-    ASSERT_EQ(metrics_.state_slots_used.value(), engine_.tails_used());
-    const size_t rows = engine_.tails_used() - sessions_.states();
+    ASSERT_LE(engine_.states().tails().used(), kSlots);
+    ASSERT_EQ(metrics_.state_slots_used.value(), engine_.states().tails().used());
+    const size_t rows = engine_.states().tails().used() - sessions_.states();
     ASSERT_GE(rows, scheduler_->running());
     if (one_completion_each_) {
       ASSERT_EQ(rows, scheduler_->running());
@@ -503,8 +503,8 @@ class RandomSchedule {
   }
 
   void ExpectNothingIsLeft() {
-    ASSERT_EQ(engine_.tails_used(), 0u);
-    ASSERT_EQ(engine_.bases_used(), 0u);
+    ASSERT_EQ(engine_.states().tails().used(), 0u);
+    ASSERT_EQ(engine_.states().bases().used(), 0u);
     ASSERT_EQ(sessions_.size(), 0u);
     ASSERT_EQ(sessions_.states(), 0u);
     ASSERT_EQ(sessions_.idle_states(), 0u);

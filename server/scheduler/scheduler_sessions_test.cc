@@ -52,16 +52,16 @@ class ManySessions {
       }
       std::erase_if(turns_, [this](const auto& turn) { return HasEnded(*turn); });
       if (testing::Test::HasFatalFailure()) return;
-      most_slots_ = std::max(most_slots_, engine_.tails_used());
+      most_slots_ = std::max(most_slots_, engine_.states().tails().used());
     }
   }
 
   // What is there is what the model says, and goes away with its sessions.
   void Finish() {
-    ASSERT_EQ(engine_.tails_used(), sessions_.states());
-    ASSERT_EQ(engine_.bases_used(), sessions_.states());
+    ASSERT_EQ(engine_.states().tails().used(), sessions_.states());
+    ASSERT_EQ(engine_.states().bases().used(), sessions_.states());
     for (size_t kind = 0; kind < engine_.capacity().pages.size(); ++kind) {
-      ASSERT_EQ(engine_.pages_used(kind), sessions_.idle_pages(kind));
+      ASSERT_EQ(engine_.states().pages(kind).used(), sessions_.idle_pages(kind));
     }
     for (const SessionInfo& info : sessions_.List("", kSessions + 1)) {
       ASSERT_EQ(info.tokens, contexts_.at(info.id).size());
@@ -69,10 +69,10 @@ class ManySessions {
       ASSERT_TRUE(sessions_.Delete(info.id).ok());
     }
     ASSERT_TRUE(scheduler_->Plan(now_).empty());
-    ASSERT_EQ(engine_.tails_used(), 0u);
-    ASSERT_EQ(engine_.bases_used(), 0u);
+    ASSERT_EQ(engine_.states().tails().used(), 0u);
+    ASSERT_EQ(engine_.states().bases().used(), 0u);
     for (size_t kind = 0; kind < engine_.capacity().pages.size(); ++kind) {
-      ASSERT_EQ(engine_.pages_used(kind), 0u);
+      ASSERT_EQ(engine_.states().pages(kind).used(), 0u);
     }
     ASSERT_EQ(sessions_.size(), 0u);
     ASSERT_EQ(metrics_.sessions.value(), 0);

@@ -18,15 +18,15 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
 
-// Lets a test do something where the scheduler looks at the number of slots.
+// Lets a test do something where the scheduler looks at the slots.
 class HookedEngine : public FakeEngine {
  public:
   using FakeEngine::FakeEngine;
-  const StateCapacity& capacity() const override {
-    if (const auto hook = on_capacity) hook();
-    return FakeEngine::capacity();
+  StatePool& states() const override {
+    if (const auto hook = on_states) hook();
+    return FakeEngine::states();
   }
-  std::function<void()> on_capacity;
+  std::function<void()> on_states;
 };
 
 class SchedulerTest : public testing::Test {
@@ -84,8 +84,8 @@ class SchedulerTest : public testing::Test {
   }
 
   void ExpectAllSlotsFree() {
-    EXPECT_EQ(engine_.tails_used(), 0u);
-    EXPECT_EQ(engine_.bases_used(), 0u);
+    EXPECT_EQ(engine_.states().tails().used(), 0u);
+    EXPECT_EQ(engine_.states().bases().used(), 0u);
     EXPECT_EQ(scheduler_->running(), 0u);
   }
 
@@ -572,7 +572,7 @@ TEST_F(SchedulerTest, AScoreOnASessionReadsWhatTheSessionHoldsAndLeavesItAlone) 
   EXPECT_EQ(score.received[0].prompt_logprobs[0].chosen.logprob, ExpectedScore(context, 8));
   EXPECT_EQ(score.received[0].usage.cached_tokens, 4u);
   EXPECT_EQ(sessions_.Get("a")->tokens, 5u);
-  EXPECT_EQ(engine_.tails_used(), 1u);
+  EXPECT_EQ(engine_.states().tails().used(), 1u);
 }
 
 TEST_F(SchedulerTest, AFailedTurnTakesItsSessionAlong) {
@@ -596,8 +596,8 @@ TEST_F(SchedulerTest, AStateThatWasDeletedInTheMiddleOfAPlanStillCounts) {
   Submit({2}, 3);
   Client& three = Submit({2}, 3, 3);
   // While the first is let in.
-  engine_.on_capacity = [&] {
-    engine_.on_capacity = nullptr;
+  engine_.on_states = [&] {
+    engine_.on_states = nullptr;
     EXPECT_TRUE(sessions_.Delete("a").ok());
   };
   RunAll();

@@ -8,19 +8,20 @@
 
 namespace rivulet {
 
-absl::StatusOr<std::unique_ptr<Session>> Session::Create(Engine& engine) {
-  RIVULET_ASSIGN_OR_RETURN(BaseHandle base, BaseHandle::Acquire(engine));
-  RIVULET_ASSIGN_OR_RETURN(TailHandle tail, TailHandle::Acquire(engine));
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(StatePool& states) {
+  RIVULET_ASSIGN_OR_RETURN(SlotHandle base, SlotHandle::Acquire(states.bases()));
+  RIVULET_ASSIGN_OR_RETURN(SlotHandle tail, SlotHandle::Acquire(states.tails()));
+  states.ClearBase(base.slot());
   std::vector<PageTable> pages;
-  const std::vector<PageCapacity>& kinds = engine.capacity().pages;
-  for (size_t i = 0; i < kinds.size(); ++i) pages.emplace_back(kinds[i].kind, engine.pages(i));
+  const std::vector<PageCapacity>& kinds = states.capacity().pages;
+  for (size_t i = 0; i < kinds.size(); ++i) pages.emplace_back(kinds[i].kind, states.pages(i));
   return std::unique_ptr<Session>(
-      new Session(engine, std::move(base), std::move(tail), std::move(pages)));
+      new Session(states, std::move(base), std::move(tail), std::move(pages)));
 }
 
-Session::Session(Engine& engine, BaseHandle base, TailHandle tail,
+Session::Session(StatePool& states, SlotHandle base, SlotHandle tail,
                  std::vector<PageTable> page_tables)
-    : engine_(engine),
+    : states_(states),
       base_(std::move(base)),
       tail_(std::move(tail)),
       page_tables_(std::move(page_tables)),
@@ -28,11 +29,12 @@ Session::Session(Engine& engine, BaseHandle base, TailHandle tail,
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Fork() const {
   RIVULET_CHECK(!segment_planned(), "forks while a segment is planned");
-  RIVULET_ASSIGN_OR_RETURN(TailHandle tail, tail_.Copy());
+  RIVULET_ASSIGN_OR_RETURN(SlotHandle tail, SlotHandle::Acquire(states_.tails()));
+  states_.CopyTail(tail_.slot(), tail.slot());
   std::vector<PageTable> pages;
   for (const PageTable& table : page_tables_) pages.push_back(table.Fork());
   std::unique_ptr<Session> fork(
-      new Session(engine_, base_.Share(), std::move(tail), std::move(pages)));
+      new Session(states_, base_.Share(), std::move(tail), std::move(pages)));
   fork->tokens_ = tokens_;
   fork->token_counts_ = token_counts_;
   fork->position_ = position_;
@@ -61,8 +63,8 @@ absl::StatusOr<Segment> Session::PlanSegment(size_t first_token, size_t count) {
   RIVULET_RETURN_IF_ERROR(PlanPages(count));
   segment.pages = segment_pages_.data();
   planned_ = count;
-  if (Folds(position_, count, engine_.capacity().fold_interval) && base_.shared()) {
-    auto next = BaseHandle::Acquire(engine_);
+  if (Folds(position_, count, states_.capacity().fold_interval) && base_.shared()) {
+    auto next = SlotHandle::Acquire(states_.bases());
     if (!next.ok()) {
       CancelSegment();
       return next.status();
@@ -87,7 +89,7 @@ absl::Status Session::PlanPages(size_t count) {
 }
 
 uint64_t Session::state_bytes() const {
-  const StateCapacity& capacity = engine_.capacity();
+  const StateCapacity& capacity = states_.capacity();
   uint64_t bytes = capacity.base_bytes + capacity.tail_bytes;
   for (size_t kind = 0; kind < page_tables_.size(); ++kind) {
     bytes += pages(kind) * capacity.pages[kind].page_bytes;
@@ -108,13 +110,13 @@ void Session::CommitSegment() {
   position_ += std::exchange(planned_, 0);
   for (PageTable& table : page_tables_) table.Commit();
   if (next_base_.held()) base_ = std::move(next_base_);
-  next_base_ = BaseHandle();
+  next_base_ = SlotHandle();
 }
 
 void Session::CancelSegment() {
   for (PageTable& table : page_tables_) table.Cancel();
   planned_ = 0;
-  next_base_ = BaseHandle();
+  next_base_ = SlotHandle();
 }
 
 }  // namespace rivulet

@@ -16,7 +16,7 @@
 // It knows no request, stream, sampling parameter or stop rule, and no other session
 // (session_table.h keeps those that outlive a request).
 //
-// Threading: engine thread only, destruction included; the engine must outlive it.
+// Threading: engine thread only, destruction included. The StatePool must outlive the session.
 #ifndef RIVULET_SERVER_SESSION_SESSION_H_
 #define RIVULET_SERVER_SESSION_SESSION_H_
 
@@ -28,15 +28,15 @@
 #include "absl/status/statusor.h"
 #include "kernels/ops/sampling/sampling.h"
 #include "kernels/recurrence/pages.h"
-#include "server/engine/engine.h"
-#include "server/session/state_handles.h"
+#include "server/engine/state_pool.h"
+#include "server/session/slot_handle.h"
 
 namespace rivulet {
 
 class Session {
  public:
   // A session without tokens. Takes one base and one tail, or nothing and RESOURCE_EXHAUSTED.
-  static absl::StatusOr<std::unique_ptr<Session>> Create(Engine& engine);
+  static absl::StatusOr<std::unique_ptr<Session>> Create(StatePool& states);
 
   // A second session that goes on from here: the base and the pages are shared, the tail is
   // copied, so it costs the same however long the context is (but for the token ids and numbers of
@@ -80,13 +80,13 @@ class Session {
   uint64_t MissingPagesInFork(size_t kind, uint64_t tokens) const;
 
  private:
-  Session(Engine& engine, BaseHandle base, TailHandle tail, std::vector<PageTable> page_tables);
+  Session(StatePool& states, SlotHandle base, SlotHandle tail, std::vector<PageTable> page_tables);
   absl::Status PlanPages(size_t count);
 
-  Engine& engine_;
-  BaseHandle base_;
-  BaseHandle next_base_;  // held while a segment that folds elsewhere is planned
-  TailHandle tail_;
+  StatePool& states_;
+  SlotHandle base_;
+  SlotHandle next_base_;  // held while a segment that folds elsewhere is planned
+  SlotHandle tail_;
   std::vector<PageTable> page_tables_;       // one for each of the engine's kinds
   std::vector<SegmentPages> segment_pages_;  // of the planned segment
   std::vector<uint32_t> tokens_;

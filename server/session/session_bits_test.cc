@@ -57,7 +57,7 @@ class SessionBitsTest : public testing::TestWithParam<TestModel> {
 
   static Traced NewSession(Engine& engine, std::vector<uint32_t> prompt, uint64_t seed) {
     Traced traced;
-    traced.session = *Session::Create(engine);
+    traced.session = *Session::Create(engine.states());
     traced.session->Append(prompt);
     traced.prompt = std::move(prompt);
     traced.params.repetition_penalty = 1.2f;
@@ -168,8 +168,8 @@ TEST_P(SessionBitsTest, EverySessionRunsAsIfAlone) {
     EXPECT_GT(all.size(), 4u) << "nobody was forked";
     for (const Traced& traced : all) ExpectSame(Alone(traced.prompt, traced.params.seed), traced);
     all.clear();
-    EXPECT_EQ(engine_->bases_used(), 0u);
-    EXPECT_EQ(engine_->tails_used(), 0u);
+    EXPECT_EQ(engine_->states().bases().used(), 0u);
+    EXPECT_EQ(engine_->states().tails().used(), 0u);
   }
 }
 

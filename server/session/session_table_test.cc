@@ -26,7 +26,7 @@ class SessionTableTest : public testing::Test {
     auto lease = sessions_.LeaseForTurn(id);
     ASSERT_TRUE(lease.ok()) << lease.status();
     std::unique_ptr<Session> state = lease->TakeState();
-    if (state == nullptr) state = *Session::Create(engine_);
+    if (state == nullptr) state = *Session::Create(engine_.states());
     for (size_t i = 0; i < tokens; ++i) state->Append(7);
     lease->PutState(std::move(state));
   }
@@ -166,14 +166,14 @@ TEST_F(SessionTableTest, StateComesBackWithItsTokens) {
     EXPECT_EQ(state->tokens().size(), 5u);
     lease->PutState(std::move(state));
   }
-  EXPECT_EQ(engine_.tails_used(), 1u);
+  EXPECT_EQ(engine_.states().tails().used(), 1u);
   const int told = told_;
   EXPECT_TRUE(sessions_.Delete("a").ok());
   EXPECT_EQ(told_, told + 1);
-  EXPECT_EQ(engine_.tails_used(), 1u) << "states die on the engine thread";
+  EXPECT_EQ(engine_.states().tails().used(), 1u) << "states die on the engine thread";
   sessions_.Reap();
-  EXPECT_EQ(engine_.tails_used(), 0u);
-  EXPECT_EQ(engine_.bases_used(), 0u);
+  EXPECT_EQ(engine_.states().tails().used(), 0u);
+  EXPECT_EQ(engine_.states().bases().used(), 0u);
 }
 
 TEST_F(SessionTableTest, EvictsTheLeastRecentlyUsedThatIsIdleAndHoldsState) {
@@ -190,7 +190,7 @@ TEST_F(SessionTableTest, EvictsTheLeastRecentlyUsedThatIsIdleAndHoldsState) {
   EXPECT_TRUE(absl::IsNotFound(sessions_.Get("a").status()));
   EXPECT_FALSE(sessions_.EvictLeastRecentlyUsed()) << "b is busy, the other holds nothing";
   EXPECT_EQ(Ended(SessionEnd::kEvicted), 2u);
-  EXPECT_EQ(engine_.tails_used(), 1u);
+  EXPECT_EQ(engine_.states().tails().used(), 1u);
 }
 
 TEST_F(SessionTableTest, IdleSessionsExpire) {
@@ -206,7 +206,7 @@ TEST_F(SessionTableTest, IdleSessionsExpire) {
   now_ += seconds(1);
   sessions_.Reap();
   EXPECT_THAT(std::string(sessions_.Get("a").status().message()), HasSubstr("--session-ttl"));
-  EXPECT_EQ(engine_.tails_used(), 0u);
+  EXPECT_EQ(engine_.states().tails().used(), 0u);
   EXPECT_EQ(sessions_.NextExpiry(), SessionTable::TimePoint::max());
   busy->Release();
   EXPECT_EQ(sessions_.NextExpiry(), now_ + seconds(60));
@@ -234,7 +234,7 @@ TEST_F(SessionTableTest, ADeletedStateIsDestroyedBeforeAnybodyLosesASession) {
   EXPECT_EQ(sessions_.states(), 2u) << "it holds its slots until it is destroyed";
   EXPECT_TRUE(sessions_.EvictLeastRecentlyUsed());
   EXPECT_TRUE(sessions_.Get("a").ok());
-  EXPECT_EQ(engine_.tails_used(), 1u);
+  EXPECT_EQ(engine_.states().tails().used(), 1u);
 }
 
 TEST_F(SessionTableTest, ALostStateTakesItsSessionAlong) {

@@ -12,7 +12,7 @@ namespace rivulet {
 namespace {
 
 std::unique_ptr<Session> MakeSession(Engine& engine) {
-  auto session = Session::Create(engine);
+  auto session = Session::Create(engine.states());
   EXPECT_TRUE(session.ok()) << session.status();
   return *std::move(session);
 }
@@ -42,11 +42,11 @@ uint64_t StateHash(FakeEngine& engine, Session& session) {
 TEST(SessionTest, HoldsOneBaseAndOneTailWhileItLives) {
   FakeEngine engine(4);
   auto session = MakeSession(engine);
-  EXPECT_EQ(engine.bases_used(), 1u);
-  EXPECT_EQ(engine.tails_used(), 1u);
+  EXPECT_EQ(engine.states().bases().used(), 1u);
+  EXPECT_EQ(engine.states().tails().used(), 1u);
   session.reset();
-  EXPECT_EQ(engine.bases_used(), 0u);
-  EXPECT_EQ(engine.tails_used(), 0u);
+  EXPECT_EQ(engine.states().bases().used(), 0u);
+  EXPECT_EQ(engine.states().tails().used(), 0u);
 }
 
 TEST(SessionTest, FoldsInPlaceWhenAlone) {
@@ -57,7 +57,7 @@ TEST(SessionTest, FoldsInPlaceWhenAlone) {
   EXPECT_EQ(segment.base_in, segment.base_out);
   EXPECT_EQ(session->position(), 40u);
   EXPECT_EQ(session->pending(), 0u);
-  EXPECT_EQ(engine.bases_used(), 1u);
+  EXPECT_EQ(engine.states().bases().used(), 1u);
 }
 
 TEST(SessionTest, FoldsElsewhereWhenSharedAndOnlyWhenItFolds) {
@@ -65,12 +65,12 @@ TEST(SessionTest, FoldsElsewhereWhenSharedAndOnlyWhenItFolds) {
   auto session = MakeSession(engine);
   session->Append(std::vector<uint32_t>(16, 7));
   auto fork = *session->Fork();
-  EXPECT_EQ(engine.bases_used(), 1u);
+  EXPECT_EQ(engine.states().bases().used(), 1u);
   Segment segment = Advance(engine, *fork, 15);
   EXPECT_EQ(segment.base_in, segment.base_out);
   segment = Advance(engine, *fork, 1);
   EXPECT_NE(segment.base_in, segment.base_out);
-  EXPECT_EQ(engine.bases_used(), 2u);
+  EXPECT_EQ(engine.states().bases().used(), 2u);
   segment = Advance(engine, *session, 16);
   EXPECT_EQ(segment.base_in, segment.base_out) << "alone again";
 }
@@ -81,9 +81,9 @@ TEST(SessionTest, CancelGivesTheNewBaseBack) {
   auto fork = *session->Fork();
   fork->Append(std::vector<uint32_t>(16, 7));
   ASSERT_TRUE(fork->PlanSegment(0, 16).ok());
-  EXPECT_EQ(engine.bases_used(), 2u);
+  EXPECT_EQ(engine.states().bases().used(), 2u);
   fork->CancelSegment();
-  EXPECT_EQ(engine.bases_used(), 1u);
+  EXPECT_EQ(engine.states().bases().used(), 1u);
   EXPECT_EQ(fork->position(), 0u);
   EXPECT_EQ(fork->pending(), 16u);
 }
@@ -95,18 +95,18 @@ TEST(SessionTest, DestructionWhilePlannedGivesEverythingBack) {
   fork->Append(std::vector<uint32_t>(16, 7));
   ASSERT_TRUE(fork->PlanSegment(0, 16).ok());
   fork.reset();
-  EXPECT_EQ(engine.bases_used(), 1u);
-  EXPECT_EQ(engine.tails_used(), 1u);
+  EXPECT_EQ(engine.states().bases().used(), 1u);
+  EXPECT_EQ(engine.states().tails().used(), 1u);
 }
 
 TEST(SessionTest, FullEngineRefusesAndKeepsNothing) {
   FakeEngine engine(2);
   auto first = MakeSession(engine), second = MakeSession(engine);
-  const auto third = Session::Create(engine);
+  const auto third = Session::Create(engine.states());
   EXPECT_EQ(third.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(engine.bases_used(), 2u);
+  EXPECT_EQ(engine.states().bases().used(), 2u);
   EXPECT_EQ(first->Fork().status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_FALSE(engine.BaseShared(0));
+  EXPECT_FALSE(engine.states().bases().Shared(0));
 }
 
 // With a base for each session and one spare, sessions that share one can all go on: whoever
@@ -143,7 +143,7 @@ class Lives {
   void Live() {
     const size_t pick = sessions_.empty() ? 0 : random_() % sessions_.size();
     const int what = random_() % 16;
-    if (sessions_.empty() || what == 0) return Add(Session::Create(engine_));
+    if (sessions_.empty() || what == 0) return Add(Session::Create(engine_.states()));
     if (what == 1) return Add(sessions_[pick]->Fork());
     if (what == 2) return void(sessions_.erase(sessions_.begin() + pick));
     Step();
@@ -155,10 +155,10 @@ class Lives {
       const uint64_t expected = FakeEngine::Hash({tokens.data(), session->position()});
       ASSERT_EQ(StateHash(engine_, *session), expected) << "at " << session->position();
     }
-    ASSERT_EQ(engine_.tails_used(), sessions_.size());
-    ASSERT_LE(engine_.bases_used(), sessions_.size());
+    ASSERT_EQ(engine_.states().tails().used(), sessions_.size());
+    ASSERT_LE(engine_.states().bases().used(), sessions_.size());
     if (!sessions_.empty()) return;
-    for (size_t kind = 0; kind < 4; ++kind) ASSERT_EQ(engine_.pages_used(kind), 0u);
+    for (size_t kind = 0; kind < 4; ++kind) ASSERT_EQ(engine_.states().pages(kind).used(), 0u);
   }
 
  private:

@@ -50,7 +50,7 @@ class ParityTest : public testing::TestWithParam<std::string> {
 
   // A row of `tokens` from the start of a fresh session, which lives until Commit.
   StepRow& AddRow(StepPlan& plan, const std::vector<uint32_t>& tokens) {
-    auto session = Session::Create(*engine_);
+    auto session = Session::Create(engine_->states());
     EXPECT_TRUE(session.ok()) << session.status();
     sessions_.push_back(*std::move(session));
     return AddTokens(plan, *sessions_.back(), tokens);
@@ -93,7 +93,7 @@ class ParityTest : public testing::TestWithParam<std::string> {
     SamplingParams greedy;
     greedy.temperature = 0;
     std::vector<uint32_t> tokens, next = expected_.prompt_ids;
-    sessions_.push_back(*Session::Create(*engine_));
+    sessions_.push_back(*Session::Create(engine_->states()));
     while (tokens.size() < count) {
       StepPlan plan;
       StepRow& row = AddTokens(plan, *sessions_.back(), next);
