@@ -23,23 +23,16 @@
 #include "absl/status/statusor.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/dtype.h"
-#include "kernels/base/stage_times.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/mixers/parameter_source.h"
+#include "kernels/recurrence/layer_step.h"
 #include "kernels/recurrence/state.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace rivulet {
 
-// What a step lends to one layer.
-struct MixerStep {
-  std::span<const Segment> segments;  // disjoint token ranges; each session at most once
-  LayerState state;                   // this layer's part of the slots
-  Workspace* workspace;               // temporaries; the caller resets it after the layer
-  ThreadPool* pool;
-  StageTimes* times = nullptr;  // where a benchmark collects the time of each stage
-};
+using MixerStep = LayerStep;
 
 class Mixer {
  public:

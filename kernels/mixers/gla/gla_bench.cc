@@ -5,6 +5,7 @@
 #include "kernels/mixers/gla/gla.h"
 #include "kernels/mixers/gla/gla_recurrence.h"
 #include "kernels/mixers/mixer_bench.h"
+#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -30,14 +31,16 @@ void Decode(benchmark::State& state) {
 void Recurrence(benchmark::State& state) {
   const size_t hidden = state.range(0), count = state.range(1);
   StateLayout layout;
-  const GlaRecurrence recurrence({4, 4, hidden / 8, hidden / 4, DType::kFloat32}, layout);
+  const SumRecurrence recurrence(GlaDeclaration({4, 4, hidden / 8, hidden / 4, DType::kFloat32}),
+                                 layout);
   BenchSessions sessions(layout, count);
   const BenchRows k(count, hidden / 2, -1.0, 1.0), v(count, hidden, -1.0, 1.0),
       log_decay(count, hidden / 2, -0.1, 0.0), out(count, hidden, 0.0, 0.0);
+  Workspace workspace;
   ThreadPool pool(state.range(2));
   BenchSteps(state, sessions, sessions.bytes_a_token(), pool, [&] {
-    recurrence.Run(sessions.segments, sessions.state(), {k.view, k.view, v.view, log_decay.view},
-                   out.view, pool);
+    recurrence.Run({sessions.segments, sessions.state(), &workspace, &pool},
+                   {k.view, k.view, v.view, log_decay.view}, out.view);
   });
 }
 

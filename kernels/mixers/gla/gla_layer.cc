@@ -8,6 +8,7 @@
 #include "kernels/mixers/gla/gla_config.h"
 #include "kernels/mixers/gla/gla_recurrence.h"
 #include "kernels/mixers/layer_stages.h"
+#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -32,8 +33,8 @@ class GlaLayer : public Mixer {
                           source.parameters)),
         convolution_(FlaConvolution(config.use_short_conv ? config.conv_size : 0, config.conv_bias),
                      projection_, source.parameters, layout_),
-        recurrence_({config.heads, config.kv_heads, config.key_dim, config.value_dim,
-                     source.options.state_dtype},
+        recurrence_(GlaDeclaration({config.heads, config.kv_heads, config.key_dim, config.value_dim,
+                                    source.options.state_dtype}),
                     layout_),
         output_(FlaHeadOutput(config.output, config.heads, config.value_dim), source) {}
 
@@ -41,15 +42,15 @@ class GlaLayer : public Mixer {
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
-    const GlaInput input{
+    const TokenInputs inputs{
         .q = PaddedHeads(step, projected[kQuery], config_.heads, config_.feature_map,
                          InverseRoot(config_.key_dim)),
         .k = PaddedHeads(step, projected[kKey], config_.kv_heads, config_.feature_map),
         .v = PaddedHeads(step, projected[kValue], config_.kv_heads),
-        .log_decay = LogDecay(step, projected[kLowRankDecay])};
+        .decay = LogDecay(step, projected[kLowRankDecay])};
     const FloatMatrix o =
         step.workspace->Take(x.rows, config_.heads * recurrence_.shape().padded_value());
-    recurrence_.Run(step.segments, step.state, input, o, *step.pool);
+    recurrence_.Run(step, inputs, o);
     output_.Apply(step, o, projected[kGate], y);
     return absl::OkStatus();
   }
@@ -73,7 +74,7 @@ class GlaLayer : public Mixer {
   Projection projection_;
   Linear decay_;
   PartConvolution convolution_;
-  GlaRecurrence recurrence_;
+  SumRecurrence recurrence_;
   HeadOutput output_;
 };
 

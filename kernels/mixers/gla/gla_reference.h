@@ -7,12 +7,12 @@
 
 #include <vector>
 
-#include "kernels/mixers/gla/gla_recurrence.h"
+#include "kernels/recurrence/declaration.h"
 
 namespace rivulet {
 
 // [T * H*Ep]: what Run writes for one session from position 0, zeros in the padding.
-std::vector<double> GlaReference(const GlaShape& shape, const GlaInput& input);
+std::vector<double> GlaReference(const HeadShape& shape, const TokenInputs& input);
 
 }  // namespace rivulet
 

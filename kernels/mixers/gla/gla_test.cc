@@ -1,8 +1,14 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/mixers/gla/gla.h"
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/gla/gla_config.h"
 #include "kernels/mixers/gla/gla_recurrence.h"
 #include "kernels/mixers/gla/gla_reference.h"
@@ -14,52 +20,17 @@ namespace {
 
 constexpr char kVectors[] = "kernels/mixers/gla/vectors/vectors.json";
 
-// The recurrence alone: columns q | k | v | log_decay. Log decays are drawn from [lowest, 0).
-class CoreSubject : public SuiteSubject {
- public:
-  CoreSubject(const GlaShape& shape, double lowest)
-      : recurrence_(shape, layout_), lowest_(lowest) {}
+// Log decays are drawn from [lowest, 0).
+std::unique_ptr<SuiteSubject> MakeSubject(const HeadShape& shape, double lowest) {
+  DrawnInputs drawn;
+  drawn.decay.low = lowest;
+  return std::make_unique<DeclaredSubject>(
+      GlaDeclaration(shape), drawn,
+      [=](const TokenInputs& inputs) { return GlaReference(shape, inputs); });
+}
 
-  std::vector<InputField> fields() const override {
-    const GlaShape& s = shape();
-    const size_t d = s.padded_key(), e = s.padded_value();
-    return {{"q", 0, s.heads, s.key_dim, d, -1.0, 1.0},
-            {"k", key_column(), s.kv_heads, s.key_dim, d, -1.0, 1.0},
-            {"v", value_column(), s.kv_heads, s.value_dim, e, -1.0, 1.0},
-            {"log_decay", decay_column(), s.kv_heads, s.key_dim, d, lowest_, 0.0}};
-  }
-  size_t input_columns() const override { return decay_column() + key_columns(); }
-  size_t output_columns() const override { return shape().heads * shape().padded_value(); }
-  const StateLayout& layout() const override { return layout_; }
-  double tolerance() const override { return shape().state_dtype == DType::kFloat32 ? 1e-5 : 2e-2; }
-  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
-           FloatMatrix outputs, ThreadPool& pool) override {
-    recurrence_.Run(segments, state, Split(inputs), outputs, pool);
-  }
-  std::vector<double> Reference(ConstFloatMatrix inputs) const override {
-    return GlaReference(shape(), Split(inputs));
-  }
-
- private:
-  const GlaShape& shape() const { return recurrence_.shape(); }
-  size_t key_columns() const { return shape().kv_heads * shape().padded_key(); }
-  size_t key_column() const { return shape().heads * shape().padded_key(); }
-  size_t value_column() const { return key_column() + key_columns(); }
-  size_t decay_column() const { return value_column() + shape().kv_heads * shape().padded_value(); }
-  GlaInput Split(ConstFloatMatrix x) const {
-    return {x.Columns(0, key_column()), x.Columns(key_column(), key_columns()),
-            x.Columns(value_column(), decay_column() - value_column()),
-            x.Columns(decay_column(), key_columns())};
-  }
-
-  StateLayout layout_;
-  GlaRecurrence recurrence_;
-  double lowest_;
-};
-
-SuiteCase Core(std::string name, const GlaShape& shape, double lowest) {
-  return {std::move(name),
-          [shape, lowest] { return std::make_unique<CoreSubject>(shape, lowest); }};
+SuiteCase Core(std::string name, const HeadShape& shape, double lowest) {
+  return {std::move(name), [=] { return MakeSubject(shape, lowest); }};
 }
 
 std::vector<SuiteCase> CoreCases() {
@@ -80,9 +51,8 @@ INSTANTIATE_TEST_SUITE_P(GlaLayer, MixerSuite, testing::ValuesIn(LayerCases(kVec
 
 TEST(Gla, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
-    const GlaShape shape{p.at("heads"), p.at("kv_heads"), p.at("key_dim"), p.at("value_dim"),
-                         DType::kFloat32};
-    return std::make_unique<CoreSubject>(shape, p.at("lowest"));
+    const HeadShape shape{p.at("heads"), p.at("kv_heads"), p.at("key_dim"), p.at("value_dim")};
+    return MakeSubject(shape, p.at("lowest"));
   });
 }
 

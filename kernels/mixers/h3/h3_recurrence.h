@@ -28,7 +28,7 @@
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/mixers/h3/h3_constants.h"
-#include "kernels/mixers/head_units.h"
+#include "kernels/recurrence/head_units.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {

@@ -5,6 +5,7 @@
 #include "kernels/mixers/linear_attention/linear_attention.h"
 #include "kernels/mixers/linear_attention/linear_attention_recurrence.h"
 #include "kernels/mixers/mixer_bench.h"
+#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -40,13 +41,15 @@ void DecodeElu(benchmark::State& state) {
 void Recurrence(benchmark::State& state) {
   const size_t hidden = state.range(0), count = state.range(1), heads = hidden / kHead;
   StateLayout layout;
-  const LinearAttentionRecurrence recurrence({heads, heads, kHead, kHead, true, DType::kFloat32},
-                                             layout);
+  const SumRecurrence recurrence(
+      LinearAttentionDeclaration({heads, heads, kHead, kHead, DType::kFloat32}, true), layout);
   BenchSessions sessions(layout, count);
   const BenchRows x(count, hidden, 0.0, 1.0), out(count, hidden, 0.0, 0.0);
+  Workspace workspace;
   ThreadPool pool(state.range(2));
   BenchSteps(state, sessions, sessions.bytes_a_token(), pool, [&] {
-    recurrence.Run(sessions.segments, sessions.state(), {x.view, x.view, x.view}, out.view, pool);
+    recurrence.Run({sessions.segments, sessions.state(), &workspace, &pool},
+                   {x.view, x.view, x.view}, out.view);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/mixers/linear_attention/linear_attention.h"
 #include "kernels/mixers/linear_attention/linear_attention_config.h"
 #include "kernels/mixers/linear_attention/linear_attention_recurrence.h"
+#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -31,8 +32,10 @@ class LinearAttentionLayer : public Mixer {
                        config.tie_feature_map ? "feature_map_k" : "", source.parameters),
         feature_map_k_(config.feature_map, config.norm_k, 1.0f, "feature_map_k",
                        config.tie_feature_map ? "feature_map_q" : "", source.parameters),
-        recurrence_({config.heads, config.kv_heads, FeatureCount(config.feature_map),
-                     config.value_dim, config.normalised, source.options.state_dtype},
+        recurrence_(LinearAttentionDeclaration(
+                        {config.heads, config.kv_heads, FeatureCount(config.feature_map),
+                         config.value_dim, source.options.state_dtype},
+                        config.normalised),
                     layout_),
         output_({.heads = config.heads,
                  .width = config.value_dim,
@@ -43,14 +46,13 @@ class LinearAttentionLayer : public Mixer {
   const StateLayout& state_layout() const override { return layout_; }
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
-    const LinearAttentionShape& shape = recurrence_.shape();
+    const HeadShape& shape = recurrence_.shape();
     const Projected projected = projection_.Apply(step, x);
-    const LinearAttentionInput input{
-        .q = feature_map_q_.Apply(step, projected[kQuery], config_.heads),
-        .k = feature_map_k_.Apply(step, projected[kKey], config_.kv_heads),
-        .v = PaddedHeads(step, projected[kValue], config_.kv_heads)};
+    const TokenInputs inputs{.q = feature_map_q_.Apply(step, projected[kQuery], config_.heads),
+                             .k = feature_map_k_.Apply(step, projected[kKey], config_.kv_heads),
+                             .v = PaddedHeads(step, projected[kValue], config_.kv_heads)};
     const FloatMatrix o = step.workspace->Take(x.rows, shape.heads * shape.padded_value());
-    recurrence_.Run(step.segments, step.state, input, o, *step.pool);
+    recurrence_.Run(step, inputs, o);
     output_.Apply(step, o, {}, y);
     return absl::OkStatus();
   }
@@ -60,7 +62,7 @@ class LinearAttentionLayer : public Mixer {
   StateLayout layout_;
   Projection projection_;
   FeatureMap feature_map_q_, feature_map_k_;
-  LinearAttentionRecurrence recurrence_;
+  SumRecurrence recurrence_;
   HeadOutput output_;
 };
 

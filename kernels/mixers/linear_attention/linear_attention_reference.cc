@@ -3,9 +3,9 @@
 
 namespace rivulet {
 
-std::vector<double> LinearAttentionReference(const LinearAttentionShape& shape,
-                                             const LinearAttentionInput& input) {
-  const size_t r = shape.padded_features(), e = shape.padded_value();
+std::vector<double> LinearAttentionReference(const HeadShape& shape, const TokenInputs& input,
+                                             bool normalised) {
+  const size_t r = shape.padded_key(), e = shape.padded_value();
   const size_t tokens = input.q.rows, columns = shape.heads * e;
   std::vector<double> out(tokens * columns, 0.0);
   for (size_t h = 0; h < shape.heads; ++h) {
@@ -17,12 +17,12 @@ std::vector<double> LinearAttentionReference(const LinearAttentionShape& shape,
         const float* q = input.q.row(t) + h * r;
         const float* k = input.k.row(s) + kv * r;
         double score = 0;
-        for (size_t i = 0; i < shape.features; ++i) score += double{q[i]} * double{k[i]};
+        for (size_t i = 0; i < shape.key_dim; ++i) score += double{q[i]} * double{k[i]};
         denominator += score;
         const float* v = input.v.row(s) + kv * e;
         for (size_t j = 0; j < shape.value_dim; ++j) o[j] += score * v[j];
       }
-      if (!shape.normalised) continue;
+      if (!normalised) continue;
       for (size_t j = 0; j < shape.value_dim; ++j) o[j] /= denominator;
     }
   }

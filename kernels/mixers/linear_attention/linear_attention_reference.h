@@ -7,13 +7,13 @@
 
 #include <vector>
 
-#include "kernels/mixers/linear_attention/linear_attention_recurrence.h"
+#include "kernels/recurrence/declaration.h"
 
 namespace rivulet {
 
 // [T * H*Ep]: what Run writes for one session from position 0, zeros in the padding.
-std::vector<double> LinearAttentionReference(const LinearAttentionShape& shape,
-                                             const LinearAttentionInput& input);
+std::vector<double> LinearAttentionReference(const HeadShape& shape, const TokenInputs& input,
+                                             bool normalised);
 
 }  // namespace rivulet
 

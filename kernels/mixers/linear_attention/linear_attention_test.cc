@@ -1,8 +1,14 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/mixers/linear_attention/linear_attention.h"
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/linear_attention/linear_attention_config.h"
 #include "kernels/mixers/linear_attention/linear_attention_recurrence.h"
 #include "kernels/mixers/linear_attention/linear_attention_reference.h"
@@ -14,61 +20,29 @@ namespace {
 
 constexpr char kVectors[] = "kernels/mixers/linear_attention/vectors/vectors.json";
 
-// The recurrence alone: columns q | k | v.
-class CoreSubject : public SuiteSubject {
- public:
-  explicit CoreSubject(const LinearAttentionShape& shape) : recurrence_(shape, layout_) {}
+std::unique_ptr<SuiteSubject> MakeSubject(const HeadShape& shape, bool normalised) {
+  DrawnInputs drawn;
+  if (normalised) drawn.q.low = drawn.k.low = 0.0;
+  return std::make_unique<DeclaredSubject>(
+      LinearAttentionDeclaration(shape, normalised), drawn, [=](const TokenInputs& inputs) {
+        return LinearAttentionReference(shape, inputs, normalised);
+      });
+}
 
-  std::vector<InputField> fields() const override {
-    const double low = shape().normalised ? 0.0 : -1.0;
-    const size_t r = shape().padded_features(), e = shape().padded_value();
-    return {{"q", 0, shape().heads, shape().features, r, low, 1.0},
-            {"k", key_column(), shape().kv_heads, shape().features, r, low, 1.0},
-            {"v", value_column(), shape().kv_heads, shape().value_dim, e, -1.0, 1.0}};
-  }
-  size_t input_columns() const override {
-    return value_column() + shape().kv_heads * shape().padded_value();
-  }
-  size_t output_columns() const override { return shape().heads * shape().padded_value(); }
-  const StateLayout& layout() const override { return layout_; }
-  double tolerance() const override { return shape().state_dtype == DType::kFloat32 ? 1e-5 : 2e-2; }
-  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
-           FloatMatrix outputs, ThreadPool& pool) override {
-    recurrence_.Run(segments, state, Split(inputs), outputs, pool);
-  }
-  std::vector<double> Reference(ConstFloatMatrix inputs) const override {
-    return LinearAttentionReference(shape(), Split(inputs));
-  }
-
- private:
-  const LinearAttentionShape& shape() const { return recurrence_.shape(); }
-  size_t key_column() const { return shape().heads * shape().padded_features(); }
-  size_t value_column() const {
-    return key_column() + shape().kv_heads * shape().padded_features();
-  }
-  LinearAttentionInput Split(ConstFloatMatrix x) const {
-    return {x.Columns(0, key_column()), x.Columns(key_column(), value_column() - key_column()),
-            x.Columns(value_column(), input_columns() - value_column())};
-  }
-
-  StateLayout layout_;
-  LinearAttentionRecurrence recurrence_;
-};
-
-SuiteCase Core(std::string name, const LinearAttentionShape& shape) {
-  return {std::move(name), [shape] { return std::make_unique<CoreSubject>(shape); }};
+SuiteCase Core(std::string name, const HeadShape& shape, bool normalised) {
+  return {std::move(name), [=] { return MakeSubject(shape, normalised); }};
 }
 
 std::vector<SuiteCase> CoreCases() {
   constexpr DType kFloat = DType::kFloat32;
-  return {Core("d16", {3, 3, 16, 16, false, kFloat}),
-          Core("d24_normalised", {2, 2, 24, 24, true, kFloat}),
-          Core("d32_grouped", {4, 2, 32, 32, false, kFloat}),
-          Core("d64_normalised_grouped", {4, 1, 64, 64, true, kFloat}),
-          Core("d128", {2, 2, 128, 128, false, kFloat}),
-          Core("d256", {1, 1, 256, 256, false, kFloat}),
-          Core("d512_e20", {1, 1, 512, 20, true, kFloat}),
-          Core("d40_bf16", {2, 2, 40, 64, false, DType::kBFloat16})};
+  return {Core("d16", {3, 3, 16, 16, kFloat}, false),
+          Core("d24_normalised", {2, 2, 24, 24, kFloat}, true),
+          Core("d32_grouped", {4, 2, 32, 32, kFloat}, false),
+          Core("d64_normalised_grouped", {4, 1, 64, 64, kFloat}, true),
+          Core("d128", {2, 2, 128, 128, kFloat}, false),
+          Core("d256", {1, 1, 256, 256, kFloat}, false),
+          Core("d512_e20", {1, 1, 512, 20, kFloat}, true),
+          Core("d40_bf16", {2, 2, 40, 64, DType::kBFloat16}, false)};
 }
 
 INSTANTIATE_TEST_SUITE_P(LinearAttention, MixerSuite, testing::ValuesIn(CoreCases()),
@@ -79,9 +53,8 @@ INSTANTIATE_TEST_SUITE_P(LinearAttentionLayer, MixerSuite,
 
 TEST(LinearAttention, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
-    return std::make_unique<CoreSubject>(LinearAttentionShape{p.at("heads"), p.at("kv_heads"),
-                                                              p.at("features"), p.at("value_dim"),
-                                                              p.at("normalised"), DType::kFloat32});
+    const HeadShape shape{p.at("heads"), p.at("kv_heads"), p.at("features"), p.at("value_dim")};
+    return MakeSubject(shape, p.at("normalised"));
   });
 }
 

@@ -12,8 +12,8 @@
 #include <cstdint>
 
 #include "kernels/base/tensor_view.h"
-#include "kernels/mixers/head_units.h"
 #include "kernels/recurrence/fenwick.h"
+#include "kernels/recurrence/head_units.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {

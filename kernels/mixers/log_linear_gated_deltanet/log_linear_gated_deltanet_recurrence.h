@@ -21,9 +21,9 @@
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_recurrence.h"
-#include "kernels/mixers/head_units.h"
 #include "kernels/mixers/log_linear/paged_sum.h"
 #include "kernels/recurrence/fenwick.h"
+#include "kernels/recurrence/head_units.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {

@@ -16,9 +16,9 @@
 
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
-#include "kernels/mixers/head_units.h"
 #include "kernels/mixers/log_linear/paged_sum.h"
 #include "kernels/mixers/mamba2/mamba2_tail.h"
+#include "kernels/recurrence/head_units.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {

@@ -24,7 +24,7 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
-#include "kernels/mixers/head_units.h"
+#include "kernels/recurrence/head_units.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {

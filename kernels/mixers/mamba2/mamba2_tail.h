@@ -17,7 +17,7 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/dtype.h"
 #include "kernels/base/tensor_view.h"
-#include "kernels/mixers/head_units.h"
+#include "kernels/recurrence/head_units.h"
 #include "kernels/recurrence/recurrence.h"
 #include "kernels/recurrence/state.h"
 

@@ -5,6 +5,7 @@
 #include "kernels/mixers/mixer_bench.h"
 #include "kernels/mixers/retnet/retnet.h"
 #include "kernels/mixers/retnet/retnet_recurrence.h"
+#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -29,13 +30,16 @@ void Decode(benchmark::State& state) {
 void Recurrence(benchmark::State& state) {
   const size_t hidden = state.range(0), count = state.range(1), heads = hidden / kKey;
   StateLayout layout;
-  const RetNetRecurrence recurrence({heads, heads, kKey, kValue, DType::kFloat32}, layout);
+  const SumRecurrence recurrence(RetNetDeclaration({heads, heads, kKey, kValue, DType::kFloat32}),
+                                 layout);
   BenchSessions sessions(layout, count);
   const BenchRows k(count, hidden, -1.0, 1.0), v(count, 2 * hidden, -1.0, 1.0),
       out(count, 2 * hidden, 0.0, 0.0);
+  Workspace workspace;
   ThreadPool pool(state.range(2));
   BenchSteps(state, sessions, sessions.bytes_a_token(), pool, [&] {
-    recurrence.Run(sessions.segments, sessions.state(), {k.view, k.view, v.view}, out.view, pool);
+    recurrence.Run({sessions.segments, sessions.state(), &workspace, &pool},
+                   {k.view, k.view, v.view}, out.view);
   });
 }
 

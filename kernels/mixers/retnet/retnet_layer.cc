@@ -6,6 +6,7 @@
 #include "kernels/mixers/retnet/retnet.h"
 #include "kernels/mixers/retnet/retnet_config.h"
 #include "kernels/mixers/retnet/retnet_recurrence.h"
+#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -31,15 +32,15 @@ class RetNetLayer : public Mixer {
         convolution_(FlaConvolution(config.use_short_conv ? config.conv_size : 0, config.conv_bias),
                      projection_, source.parameters, layout_),
         rope_({.theta = kRopeTheta, .rotary_dim = config.key_dim}),
-        recurrence_({config.heads, config.kv_heads, config.key_dim, config.value_dim,
-                     source.options.state_dtype},
+        recurrence_(RetNetDeclaration({config.heads, config.kv_heads, config.key_dim,
+                                       config.value_dim, source.options.state_dtype}),
                     layout_),
         output_(FlaHeadOutput(config.output, config.heads, config.value_dim), source) {}
 
   const StateLayout& state_layout() const override { return layout_; }
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
-    const RetNetShape& shape = recurrence_.shape();
+    const HeadShape& shape = recurrence_.shape();
     const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
     const FloatMatrix q = PaddedHeads(step, projected[kQuery], config_.heads, config_.feature_map,
                                       InverseRoot(config_.key_dim));
@@ -47,7 +48,7 @@ class RetNetLayer : public Mixer {
     const FloatMatrix v = PaddedHeads(step, projected[kValue], config_.kv_heads);
     Rotate(step, rope_, shape.padded_key(), q, k);
     const FloatMatrix o = step.workspace->Take(x.rows, config_.heads * shape.padded_value());
-    recurrence_.Run(step.segments, step.state, {q, k, v}, o, *step.pool);
+    recurrence_.Run(step, {q, k, v}, o);
     output_.Apply(step, o, projected[kGate], y);
     return absl::OkStatus();
   }
@@ -58,7 +59,7 @@ class RetNetLayer : public Mixer {
   Projection projection_;
   PartConvolution convolution_;
   Rope rope_;
-  RetNetRecurrence recurrence_;
+  SumRecurrence recurrence_;
   HeadOutput output_;
 };
 

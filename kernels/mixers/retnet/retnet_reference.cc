@@ -7,7 +7,7 @@ namespace rivulet {
 namespace {
 
 // o_t = Σ_{s <= t} γ^{t-s} (q_t · k_s) v_s of one head.
-void OneHead(const RetNetShape& shape, const RetNetInput& input, size_t head,
+void OneHead(const HeadShape& shape, const TokenInputs& input, size_t head,
              std::vector<double>& out) {
   const size_t d = shape.padded_key(), e = shape.padded_value();
   const size_t kv = head / shape.group();
@@ -28,7 +28,7 @@ void OneHead(const RetNetShape& shape, const RetNetInput& input, size_t head,
 
 }  // namespace
 
-std::vector<double> RetNetReference(const RetNetShape& shape, const RetNetInput& input) {
+std::vector<double> RetNetReference(const HeadShape& shape, const TokenInputs& input) {
   std::vector<double> out(input.q.rows * shape.heads * shape.padded_value(), 0.0);
   for (size_t head = 0; head < shape.heads; ++head) OneHead(shape, input, head, out);
   return out;

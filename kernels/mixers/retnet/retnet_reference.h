@@ -7,12 +7,12 @@
 
 #include <vector>
 
-#include "kernels/mixers/retnet/retnet_recurrence.h"
+#include "kernels/recurrence/declaration.h"
 
 namespace rivulet {
 
 // [T * H*Ep]: what Run writes for one session from position 0, zeros in the padding.
-std::vector<double> RetNetReference(const RetNetShape& shape, const RetNetInput& input);
+std::vector<double> RetNetReference(const HeadShape& shape, const TokenInputs& input);
 
 }  // namespace rivulet
 

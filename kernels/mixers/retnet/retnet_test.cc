@@ -2,9 +2,14 @@
 #include "kernels/mixers/retnet/retnet.h"
 
 #include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "kernels/mixers/retnet/retnet_config.h"
 #include "kernels/mixers/retnet/retnet_recurrence.h"
@@ -16,47 +21,14 @@ namespace {
 
 constexpr char kVectors[] = "kernels/mixers/retnet/vectors/vectors.json";
 
-// The recurrence alone: columns q | k | v.
-class CoreSubject : public SuiteSubject {
- public:
-  explicit CoreSubject(const RetNetShape& shape) : recurrence_(shape, layout_) {}
+std::unique_ptr<SuiteSubject> MakeSubject(const HeadShape& shape) {
+  return std::make_unique<DeclaredSubject>(
+      RetNetDeclaration(shape), DrawnInputs(),
+      [=](const TokenInputs& inputs) { return RetNetReference(shape, inputs); });
+}
 
-  std::vector<InputField> fields() const override {
-    const RetNetShape& s = shape();
-    const size_t d = s.padded_key(), e = s.padded_value();
-    return {{"q", 0, s.heads, s.key_dim, d, -1.0, 1.0},
-            {"k", key_column(), s.kv_heads, s.key_dim, d, -1.0, 1.0},
-            {"v", value_column(), s.kv_heads, s.value_dim, e, -1.0, 1.0}};
-  }
-  size_t input_columns() const override {
-    return value_column() + shape().kv_heads * shape().padded_value();
-  }
-  size_t output_columns() const override { return shape().heads * shape().padded_value(); }
-  const StateLayout& layout() const override { return layout_; }
-  double tolerance() const override { return shape().state_dtype == DType::kFloat32 ? 1e-5 : 2e-2; }
-  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
-           FloatMatrix outputs, ThreadPool& pool) override {
-    recurrence_.Run(segments, state, Split(inputs), outputs, pool);
-  }
-  std::vector<double> Reference(ConstFloatMatrix inputs) const override {
-    return RetNetReference(shape(), Split(inputs));
-  }
-
- private:
-  const RetNetShape& shape() const { return recurrence_.shape(); }
-  size_t key_column() const { return shape().heads * shape().padded_key(); }
-  size_t value_column() const { return key_column() + shape().kv_heads * shape().padded_key(); }
-  RetNetInput Split(ConstFloatMatrix x) const {
-    return {x.Columns(0, key_column()), x.Columns(key_column(), value_column() - key_column()),
-            x.Columns(value_column(), input_columns() - value_column())};
-  }
-
-  StateLayout layout_;
-  RetNetRecurrence recurrence_;
-};
-
-SuiteCase Core(std::string name, const RetNetShape& shape) {
-  return {std::move(name), [shape] { return std::make_unique<CoreSubject>(shape); }};
+SuiteCase Core(std::string name, const HeadShape& shape) {
+  return {std::move(name), [=] { return MakeSubject(shape); }};
 }
 
 std::vector<SuiteCase> CoreCases() {
@@ -76,8 +48,7 @@ INSTANTIATE_TEST_SUITE_P(RetNetLayer, MixerSuite,
 
 TEST(RetNet, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
-    return std::make_unique<CoreSubject>(RetNetShape{
-        p.at("heads"), p.at("kv_heads"), p.at("key_dim"), p.at("value_dim"), DType::kFloat32});
+    return MakeSubject({p.at("heads"), p.at("kv_heads"), p.at("key_dim"), p.at("value_dim")});
   });
 }
 

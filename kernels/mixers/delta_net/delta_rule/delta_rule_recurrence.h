@@ -23,8 +23,8 @@
 #include "kernels/base/dtype.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
-#include "kernels/mixers/head_units.h"
 #include "kernels/recurrence/delta.h"
+#include "kernels/recurrence/head_units.h"
 #include "kernels/recurrence/recurrence.h"
 #include "kernels/recurrence/state.h"
 

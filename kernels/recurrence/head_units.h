@@ -4,8 +4,8 @@
 // unit of its own, its chunk pieces in order, units in parallel.
 //
 // Threading: the functions are pure; a unit's visits come from one thread, in order.
-#ifndef RIVULET_KERNELS_MIXERS_HEAD_UNITS_H_
-#define RIVULET_KERNELS_MIXERS_HEAD_UNITS_H_
+#ifndef RIVULET_KERNELS_RECURRENCE_HEAD_UNITS_H_
+#define RIVULET_KERNELS_RECURRENCE_HEAD_UNITS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -73,4 +73,4 @@ inline void AppendRows(ConstFloatMatrix rows, size_t begin, float* plane) {
 
 }  // namespace rivulet
 
-#endif  // RIVULET_KERNELS_MIXERS_HEAD_UNITS_H_
+#endif  // RIVULET_KERNELS_RECURRENCE_HEAD_UNITS_H_

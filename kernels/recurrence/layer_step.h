@@ -1,0 +1,25 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#ifndef RIVULET_KERNELS_RECURRENCE_LAYER_STEP_H_
+#define RIVULET_KERNELS_RECURRENCE_LAYER_STEP_H_
+
+#include <span>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/stage_times.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/recurrence/state.h"
+
+namespace rivulet {
+
+// What a step lends to one layer.
+struct LayerStep {
+  std::span<const Segment> segments;  // disjoint token ranges; each session at most once
+  LayerState state;                   // this layer's part of the slots
+  Workspace* workspace;               // temporaries; the caller resets it after the layer
+  ThreadPool* pool;
+  StageTimes* times = nullptr;  // where a benchmark collects the time of each stage
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_RECURRENCE_LAYER_STEP_H_
