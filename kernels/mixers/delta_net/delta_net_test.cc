@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "kernels/base/strings.h"
 #include "kernels/mixers/delta_net/delta_net_config.h"
-#include "kernels/mixers/delta_net/delta_rule/core_subject.h"
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
 
@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(DeltaNet, MixerSuite, testing::ValuesIn(CoreCases()), S
 INSTANTIATE_TEST_SUITE_P(DeltaNetLayer, MixerSuite,
                          testing::ValuesIn(LayerCases(kVectors, MakeDeltaNet)), SuiteCaseName);
 
-TEST(DeltaNet, CoreVectors) { CheckCoreVectors(kVectors, MakeDeltaRuleSubject); }
+TEST(DeltaNet, CoreVectors) { CheckCoreVectors(kVectors, DeltaRuleSubjectOf); }
 TEST(DeltaNet, LayerVectors) { CheckLayerVectors(kVectors, MakeDeltaNet); }
 
 TEST(DeltaNetConfig, DefaultsAreThoseOfFla) {

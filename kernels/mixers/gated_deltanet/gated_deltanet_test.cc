@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/strings.h"
-#include "kernels/mixers/delta_net/delta_rule/core_subject.h"
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_subject.h"
 #include "kernels/mixers/gated_deltanet/gated_deltanet_config.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(GatedDeltaNet, MixerSuite, testing::ValuesIn(CoreCases(
 INSTANTIATE_TEST_SUITE_P(GatedDeltaNetLayer, MixerSuite,
                          testing::ValuesIn(LayerCases(kVectors, MakeGatedDeltaNet)), SuiteCaseName);
 
-TEST(GatedDeltaNet, CoreVectors) { CheckCoreVectors(kVectors, MakeDeltaRuleSubject); }
+TEST(GatedDeltaNet, CoreVectors) { CheckCoreVectors(kVectors, DeltaRuleSubjectOf); }
 // One of the layers holds the unused D of old checkpoints; two have Qwen3-Next's tensors.
 TEST(GatedDeltaNet, LayerVectors) { CheckLayerVectors(kVectors, MakeGatedDeltaNet); }
 

@@ -10,6 +10,7 @@
 #include "kernels/mixers/log_linear/level_weights.h"
 #include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet.h"
 #include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_recurrence.h"
+#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -37,18 +38,20 @@ class LogLinearGatedDeltaNetLayer : public Mixer {
       : max_tokens_(LevelMaxTokens(levels, source.options.level_overflow)),
         projection_(config, source, layout_),
         weights_(config.shape.value_heads, levels, source.parameters),
-        recurrence_(config.shape, levels, layout_),
+        recurrence_(
+            LogLinearGatedDeltaNetDeclaration(DeltaRuleDeclaration(config.shape).shape, levels),
+            layout_),
         output_(DeltaRuleOutput(config), source) {}
 
   const StateLayout& state_layout() const override { return layout_; }
   uint64_t max_tokens() const override { return max_tokens_; }
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
-    const DeltaRuleShape& shape = recurrence_.shape();
-    const DeltaRuleProjection::Result projected = projection_.Apply(step, x);
-    const ConstFloatMatrix weights = weights_.Apply(step, projected.levels);
-    const FloatMatrix o = step.workspace->Take(x.rows, shape.value_heads * shape.padded_value());
-    recurrence_.Run(step.segments, step.state, {projected.input, weights}, o, *step.pool);
+    const HeadShape& shape = recurrence_.shape();
+    DeltaRuleProjection::Result projected = projection_.Apply(step, x);
+    projected.input.levels = weights_.Apply(step, projected.levels);
+    const FloatMatrix o = step.workspace->Take(x.rows, shape.heads * shape.padded_value());
+    recurrence_.Run(step, projected.input, o);
     output_.Apply(step, o, projected.gate, y);
     return absl::OkStatus();
   }
@@ -58,7 +61,7 @@ class LogLinearGatedDeltaNetLayer : public Mixer {
   uint64_t max_tokens_;
   DeltaRuleProjection projection_;
   LevelWeights weights_;
-  LogLinearGatedDeltaNetRecurrence recurrence_;
+  SumRecurrence recurrence_;
   HeadOutput output_;
 };
 

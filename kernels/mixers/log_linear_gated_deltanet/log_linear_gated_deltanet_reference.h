@@ -14,13 +14,12 @@
 namespace rivulet {
 
 // [T * H*Ep]: what Run writes for one session from position 0, zeros in the padding.
-std::vector<double> LogLinearGatedDeltaNetReference(const DeltaRuleShape& shape, uint32_t levels,
-                                                    const LogLinearGatedDeltaNetInput& input);
+std::vector<double> LogLinearGatedDeltaNetReference(const HeadShape& shape, uint32_t levels,
+                                                    const TokenInputs& input);
 
 // [H*Ep]: row t of it, for inputs whose rows are repeated without end.
-std::vector<double> LogLinearGatedDeltaNetReferenceAt(const DeltaRuleShape& shape, uint32_t levels,
-                                                      const LogLinearGatedDeltaNetInput& input,
-                                                      uint64_t t);
+std::vector<double> LogLinearGatedDeltaNetReferenceAt(const HeadShape& shape, uint32_t levels,
+                                                      const TokenInputs& input, uint64_t t);
 
 }  // namespace rivulet
 

@@ -8,7 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/mixers/delta_net/delta_rule/core_subject.h"
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_subject.h"
 #include "kernels/mixers/log_linear/subject_checks.h"
 #include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_recurrence.h"
 #include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_reference.h"
@@ -28,52 +28,33 @@ struct CoreOptions {
   DType state_dtype = DType::kFloat32;
   double lambda_low = 0.0, lambda_high = 1.5;
 
-  DeltaRuleShape shape() const { return {heads, heads, key_dim, value_dim, true, state_dtype}; }
+  HeadShape shape() const { return {heads, heads, key_dim, value_dim, state_dtype}; }
 };
 
-// The recurrence alone: columns q | k | v | beta | log_decay | lambda, those before lambda as
-// DeltaRuleSubject has them.
-class CoreSubject : public SuiteSubject {
+class CoreSubject : public DeclaredSubject {
  public:
-  explicit CoreSubject(const CoreOptions& options)
-      : options_(options),
-        rule_(options.shape(), options.beta, options.lowest),
-        recurrence_(options.shape(), options.levels, layout_) {}
+  explicit CoreSubject(const CoreOptions& o)
+      : DeclaredSubject(LogLinearGatedDeltaNetDeclaration(o.shape(), o.levels), Inputs(o),
+                        [=](const TokenInputs& inputs) {
+                          return LogLinearGatedDeltaNetReference(o.shape(), o.levels, inputs);
+                        }),
+        options_(o) {}
 
-  std::vector<InputField> fields() const override {
-    std::vector<InputField> fields = rule_.fields();
-    fields.push_back({"lambda", lambda_column(), options_.heads, options_.levels, options_.levels,
-                      options_.lambda_low, options_.lambda_high});
-    return fields;
-  }
-  size_t input_columns() const override {
-    return lambda_column() + options_.heads * options_.levels;
-  }
-  size_t output_columns() const override { return rule_.output_columns(); }
-  const StateLayout& layout() const override { return layout_; }
-  double tolerance() const override { return rule_.tolerance(); }
-  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
-           FloatMatrix outputs, ThreadPool& pool) override {
-    recurrence_.Run(segments, state, Split(inputs), outputs, pool);
-  }
-  std::vector<double> Reference(ConstFloatMatrix inputs) const override {
-    return LogLinearGatedDeltaNetReference(options_.shape(), options_.levels, Split(inputs));
-  }
   // Row t of the outputs when `inputs` repeat.
   std::vector<double> ReferenceAt(ConstFloatMatrix inputs, uint64_t t) const {
-    return LogLinearGatedDeltaNetReferenceAt(options_.shape(), options_.levels, Split(inputs), t);
+    return LogLinearGatedDeltaNetReferenceAt(options_.shape(), options_.levels,
+                                             Split(ByField(inputs)), t);
   }
 
  private:
-  size_t lambda_column() const { return rule_.input_columns(); }
-  LogLinearGatedDeltaNetInput Split(ConstFloatMatrix x) const {
-    return {rule_.Split(x), x.Columns(lambda_column(), options_.heads * options_.levels)};
+  static DrawnInputs Inputs(const CoreOptions& options) {
+    DrawnInputs drawn = DeltaRuleInputs(options.key_dim, options.beta, options.lowest);
+    drawn.levels.low = options.lambda_low;
+    drawn.levels.high = options.lambda_high;
+    return drawn;
   }
 
   CoreOptions options_;
-  DeltaRuleSubject rule_;
-  StateLayout layout_;
-  LogLinearGatedDeltaNetRecurrence recurrence_;
 };
 
 SuiteCase Core(std::string name, const CoreOptions& options) {
@@ -117,8 +98,9 @@ TEST(LogLinearGatedDeltaNet, LayerVectors) {
 TEST(LogLinearGatedDeltaNet, IsGatedDeltaNetWhenAllLevelsCountTheSame) {
   const CoreOptions options{2, 32, 48, 7, 1.0, -0.1, DType::kFloat32, 1.0, 1.0};
   CoreSubject subject(options);
-  DeltaRuleSubject plain(options.shape(), options.beta, options.lowest);
-  CheckSameAsPlain(subject, plain);
+  const auto plain =
+      MakeDeltaRuleSubject({2, 2, 32, 48, true, DType::kFloat32}, options.beta, options.lowest);
+  CheckSameAsPlain(subject, *plain);
 }
 
 TEST(LogLinearGatedDeltaNet, ForksDecayTheirSharedPagesEachInItsOwnWay) {

@@ -8,6 +8,7 @@
 #include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_recurrence.h"
 #include "kernels/mixers/mamba2/mamba2_config.h"
 #include "kernels/mixers/mamba2/mamba2_frame.h"
+#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -27,18 +28,20 @@ class LogLinearMamba2Layer : public Mixer {
       : max_tokens_(LevelMaxTokens(levels, source.options.level_overflow)),
         frame_(config, config.heads * levels, source, layout_),
         weights_(config.heads, levels, source.parameters),
-        recurrence_(Mamba2ShapeOf(config, source.options.state_dtype), levels,
-                    TakeMamba2Constants(config, source.parameters), layout_) {}
+        recurrence_(
+            LogLinearMamba2Declaration(Mamba2ShapeOf(config, source.options.state_dtype), levels,
+                                       TakeMamba2Constants(config, source.parameters)),
+            layout_) {}
 
   const StateLayout& state_layout() const override { return layout_; }
   uint64_t max_tokens() const override { return max_tokens_; }
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
-    const Mamba2Frame::Result projected = frame_.Project(step, x);
-    const ConstFloatMatrix weights = weights_.Apply(step, projected.extra);
-    const Mamba2Shape& shape = recurrence_.shape();
-    const FloatMatrix heads = step.workspace->Take(x.rows, shape.heads * shape.padded_head());
-    recurrence_.Run(step.segments, step.state, {projected.input, weights}, heads, *step.pool);
+    Mamba2Frame::Result projected = frame_.Project(step, x);
+    projected.input.levels = weights_.Apply(step, projected.extra);
+    const HeadShape& shape = recurrence_.shape();
+    const FloatMatrix heads = step.workspace->Take(x.rows, shape.heads * shape.padded_value());
+    recurrence_.Run(step, projected.input, heads);
     frame_.Output(step, heads, projected.z, y);
     return absl::OkStatus();
   }
@@ -48,7 +51,7 @@ class LogLinearMamba2Layer : public Mixer {
   uint64_t max_tokens_;
   Mamba2Frame frame_;
   LevelWeights weights_;
-  LogLinearMamba2Recurrence recurrence_;
+  SumRecurrence recurrence_;
 };
 
 }  // namespace

@@ -12,15 +12,15 @@
 
 namespace rivulet {
 
-// [T * H*Pp]: what Run writes for one session from position 0, zeros in the padding.
-std::vector<double> LogLinearMamba2Reference(const Mamba2Shape& shape, uint32_t levels,
+// [T * H*Pp]: what the recurrence gives for one session from position 0, zeros in the padding.
+std::vector<double> LogLinearMamba2Reference(const HeadShape& shape, uint32_t levels,
                                              const Mamba2Constants& constants,
-                                             const LogLinearMamba2Input& input);
+                                             const TokenInputs& inputs);
 
 // [H*Pp]: row t of it, for inputs whose rows are repeated without end.
-std::vector<double> LogLinearMamba2ReferenceAt(const Mamba2Shape& shape, uint32_t levels,
+std::vector<double> LogLinearMamba2ReferenceAt(const HeadShape& shape, uint32_t levels,
                                                const Mamba2Constants& constants,
-                                               const LogLinearMamba2Input& input, uint64_t t);
+                                               const TokenInputs& inputs, uint64_t t);
 
 }  // namespace rivulet
 

@@ -11,7 +11,7 @@
 #include "kernels/mixers/log_linear/subject_checks.h"
 #include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_recurrence.h"
 #include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_reference.h"
-#include "kernels/mixers/mamba2/mamba2_recurrence.h"
+#include "kernels/mixers/mamba2/mamba2_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
 
@@ -22,85 +22,41 @@ constexpr char kVectors[] = "kernels/mixers/log_linear_mamba2/vectors/vectors.js
 
 // Decay rates A are drawn from [-fastest, -slowest).
 struct CoreOptions {
-  Mamba2Shape shape;
+  HeadShape shape;
   uint32_t levels = 15;
   double slowest = 0.01, fastest = 0.5;
   double lambda_low = 0.0, lambda_high = 1.5;
 };
 
-Mamba2Constants MakeConstants(const CoreOptions& options) {
-  const Mamba2Shape& shape = options.shape;
-  Mamba2Constants constants{AlignedBuffer<float>(shape.heads),
-                            AlignedBuffer<float>(shape.heads * shape.head_dim)};
-  for (size_t i = 0; i < constants.a.size(); ++i) {
-    constants.a[i] = GeneratedFloat("A", 0, i, -options.fastest, -options.slowest);
-  }
-  for (size_t i = 0; i < constants.d.size(); ++i) {
-    constants.d[i] = GeneratedFloat("D", 0, i, 0.5, 1.5);
-  }
-  return constants;
-}
-
-// The recurrence alone: columns B | C | x | delta | lambda, each starting on a block.
-class CoreSubject : public SuiteSubject {
+class CoreSubject : public DeclaredSubject {
  public:
   explicit CoreSubject(const CoreOptions& options)
-      : options_(options),
-        recurrence_(options.shape, options.levels, MakeConstants(options), layout_) {}
+      : CoreSubject(options, DrawMamba2Constants(options.shape, options.slowest, options.fastest)) {
+  }
 
-  std::vector<InputField> fields() const override {
-    const Mamba2Shape& s = options_.shape;
-    return {{"B", 0, 1, s.state_size, s.padded_state(), -1.0, 1.0},
-            {"C", s.padded_state(), 1, s.state_size, s.padded_state(), -1.0, 1.0},
-            {"x", x_column(), s.heads, s.head_dim, s.head_dim, -1.0, 1.0},
-            {"delta", delta_column(), 1, s.heads, s.heads, 0.001, 1.0},
-            {"lambda", lambda_column(), s.heads, options_.levels, options_.levels,
-             options_.lambda_low, options_.lambda_high}};
-  }
-  size_t input_columns() const override {
-    return lambda_column() + options_.shape.heads * options_.levels;
-  }
-  size_t output_columns() const override {
-    return options_.shape.heads * options_.shape.padded_head();
-  }
-  const StateLayout& layout() const override { return layout_; }
-  double tolerance() const override {
-    return options_.shape.state_dtype == DType::kFloat32 ? 1e-5 : 2e-2;
-  }
-  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
-           FloatMatrix outputs, ThreadPool& pool) override {
-    recurrence_.Run(segments, state, Split(inputs), outputs, pool);
-  }
-  std::vector<double> Reference(ConstFloatMatrix inputs) const override {
-    return LogLinearMamba2Reference(options_.shape, options_.levels, recurrence_.constants(),
-                                    Split(inputs));
-  }
   // Row t of the outputs when `inputs` repeat.
   std::vector<double> ReferenceAt(ConstFloatMatrix inputs, uint64_t t) const {
-    return LogLinearMamba2ReferenceAt(options_.shape, options_.levels, recurrence_.constants(),
-                                      Split(inputs), t);
+    return LogLinearMamba2ReferenceAt(options_.shape, options_.levels, constants_,
+                                      Split(ByField(inputs)), t);
   }
-  LogLinearMamba2Input Split(ConstFloatMatrix x) const {
-    return {SplitMamba2(x), x.Columns(lambda_column(), options_.shape.heads * options_.levels)};
-  }
-
- protected:
-  Mamba2Input SplitMamba2(ConstFloatMatrix x) const {
-    const Mamba2Shape& s = options_.shape;
-    return {x.Columns(x_column(), s.heads * s.head_dim), x.Columns(0, s.padded_state()),
-            x.Columns(s.padded_state(), s.padded_state()), x.Columns(delta_column(), s.heads)};
-  }
-  size_t lambda_column() const { return delta_column() + PaddedColumns(options_.shape.heads); }
 
  private:
-  size_t x_column() const { return 2 * options_.shape.padded_state(); }
-  size_t delta_column() const {
-    return x_column() + PaddedColumns(options_.shape.heads * options_.shape.head_dim);
+  CoreSubject(const CoreOptions& o, const Mamba2Constants& constants)
+      : DeclaredSubject(LogLinearMamba2Declaration(o.shape, o.levels, constants), Inputs(o),
+                        [=](const TokenInputs& inputs) {
+                          return LogLinearMamba2Reference(o.shape, o.levels, constants, inputs);
+                        }),
+        options_(o),
+        constants_(constants) {}
+  static DrawnInputs Inputs(const CoreOptions& options) {
+    DrawnInputs drawn = Mamba2Inputs();
+    drawn.levels.low = options.lambda_low;
+    drawn.levels.high = options.lambda_high;
+    return drawn;
   }
 
   CoreOptions options_;
-  StateLayout layout_;
-  LogLinearMamba2Recurrence recurrence_;
+  Mamba2Constants constants_;
 };
 
 SuiteCase Core(std::string name, const CoreOptions& options) {
@@ -130,8 +86,7 @@ INSTANTIATE_TEST_SUITE_P(LogLinearMamba2Layer, MixerSuite,
 
 TEST(LogLinearMamba2, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
-    const Mamba2Shape shape{p.at("heads"), 1, p.at("state_size"), p.at("head_dim"),
-                            DType::kFloat32};
+    const HeadShape shape{p.at("heads"), 1, p.at("state_size"), p.at("head_dim")};
     return std::make_unique<CoreSubject>(
         CoreOptions{shape, p.at("levels"), p.at("slowest"), p.at("fastest")});
   });
@@ -139,28 +94,11 @@ TEST(LogLinearMamba2, CoreVectors) {
 
 TEST(LogLinearMamba2, LayerVectors) { CheckLayerVectors(kVectors, MakeLogLinearMamba2); }
 
-// Mamba-2 over the same columns.
-class PlainSubject : public CoreSubject {
- public:
-  explicit PlainSubject(const CoreOptions& options)
-      : CoreSubject(options), mamba2_(options.shape, MakeConstants(options), layout_) {}
-  size_t input_columns() const override { return lambda_column(); }
-  const StateLayout& layout() const override { return layout_; }
-  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
-           FloatMatrix outputs, ThreadPool& pool) override {
-    mamba2_.Run(segments, state, SplitMamba2(inputs), outputs, pool);
-  }
-
- private:
-  StateLayout layout_;
-  Mamba2Recurrence mamba2_;
-};
-
 TEST(LogLinearMamba2, IsMamba2WhenAllLevelsCountTheSame) {
   const CoreOptions options{{2, 1, 32, 32, DType::kFloat32}, 7, 0.01, 0.2, 1.0, 1.0};
   CoreSubject subject(options);
-  PlainSubject plain(options);
-  CheckSameAsPlain(subject, plain);
+  const auto plain = MakeMamba2Subject(options.shape, options.slowest, options.fastest);
+  CheckSameAsPlain(subject, *plain);
 }
 
 TEST(LogLinearMamba2, ForksDecayTheirSharedPagesEachInItsOwnWay) {

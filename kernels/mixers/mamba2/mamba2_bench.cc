@@ -2,9 +2,12 @@
 //
 // One Mamba-2 layer at decode (mixer_bench.h), and its recurrence alone: hidden/sessions/threads.
 // The hidden sizes are those of mamba2-130m and mamba2-2.7b.
+#include <vector>
+
 #include "kernels/mixers/mamba2/mamba2.h"
 #include "kernels/mixers/mamba2/mamba2_recurrence.h"
 #include "kernels/mixers/mixer_bench.h"
+#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -29,18 +32,17 @@ void Decode(benchmark::State& state) {
 
 void Recurrence(benchmark::State& state) {
   const size_t p = 64, heads = 2 * state.range(0) / p, count = state.range(1);
-  const Mamba2Shape shape{heads, 1, 128, p, DType::kFloat32};
-  Mamba2Constants constants{AlignedBuffer<float>(heads), AlignedBuffer<float>(heads * p)};
-  for (size_t h = 0; h < heads; ++h) constants.a[h] = -0.1f;
+  const Mamba2Constants constants{std::vector<float>(heads, -0.1f), std::vector<float>(heads * p)};
   StateLayout layout;
-  const Mamba2Recurrence recurrence(shape, std::move(constants), layout);
+  const SumRecurrence recurrence(Mamba2Declaration({heads, 1, 128, p}, constants), layout);
   BenchSessions sessions(layout, count);
   const BenchRows x(count, heads * p, -1.0, 1.0), b(count, 128, -1.0, 1.0),
       delta(count, heads, 0.0, 1.0), y(count, heads * p, 0.0, 0.0);
+  Workspace workspace;
   ThreadPool pool(state.range(2));
   BenchSteps(state, sessions, sessions.bytes_a_token(), pool, [&] {
-    recurrence.Run(sessions.segments, sessions.state(), {x.view, b.view, b.view, delta.view},
-                   y.view, pool);
+    recurrence.Run({sessions.segments, sessions.state(), &workspace, &pool},
+                   {b.view, b.view, x.view, delta.view}, y.view);
   });
 }
 

@@ -49,8 +49,10 @@ Mamba2Frame::Mamba2Frame(const Mamba2Config& config, size_t extra, const MixerSo
 Mamba2Frame::Result Mamba2Frame::Project(const MixerStep& step, ConstFloatMatrix x) const {
   const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
   return {projected[kGate],
-          {projected[kValue], PaddedHeads(step, projected[kWrite], config_.groups),
-           PaddedHeads(step, projected[kRead], config_.groups), Delta(step, projected[kDelta])},
+          {.q = PaddedHeads(step, projected[kRead], config_.groups),
+           .k = PaddedHeads(step, projected[kWrite], config_.groups),
+           .v = projected[kValue],
+           .decay = Delta(step, projected[kDelta])},
           projected[kExtra]};
 }
 
@@ -106,19 +108,15 @@ void Mamba2Frame::NormAndGate(ConstFloatMatrix o, ConstFloatMatrix z, FloatMatri
 
 Mamba2Constants TakeMamba2Constants(const Mamba2Config& config, ParameterSource& parameters) {
   Mamba2Constants constants;
-  constants.a = parameters.TakeVector("A_log", {config.heads});
-  for (size_t h = 0; h < config.heads; ++h) constants.a[h] = -std::exp(constants.a[h]);
-  if (config.skip_by_channel) {
-    constants.d = parameters.TakeVector("D", {config.inner()});
-    return constants;
-  }
-  const AlignedBuffer<float> by_head = parameters.TakeVector("D", {config.heads});
-  constants.d = AlignedBuffer<float>(config.inner());
-  for (size_t i = 0; i < config.inner(); ++i) constants.d[i] = by_head[i / config.head_dim];
+  const AlignedBuffer<float> logs = parameters.TakeVector("A_log", {config.heads});
+  for (size_t h = 0; h < config.heads; ++h) constants.a.push_back(-std::exp(logs[h]));
+  const size_t repeats = config.skip_by_channel ? 1 : config.head_dim;
+  const AlignedBuffer<float> skip = parameters.TakeVector("D", {config.inner() / repeats});
+  for (size_t i = 0; i < config.inner(); ++i) constants.d.push_back(skip[i / repeats]);
   return constants;
 }
 
-Mamba2Shape Mamba2ShapeOf(const Mamba2Config& config, DType state_dtype) {
+HeadShape Mamba2ShapeOf(const Mamba2Config& config, DType state_dtype) {
   return {config.heads, config.groups, config.state_size, config.head_dim, state_dtype};
 }
 

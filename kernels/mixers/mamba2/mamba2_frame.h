@@ -14,7 +14,7 @@
 #include "kernels/base/tensor_view.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/mamba2/mamba2_config.h"
-#include "kernels/mixers/mamba2/mamba2_tail.h"
+#include "kernels/mixers/mamba2/mamba2_recurrence.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/ops/linear/linear.h"
 #include "kernels/recurrence/state.h"
@@ -30,7 +30,7 @@ class Mamba2Frame {
 
   struct Result {
     ConstFloatMatrix z;      // [T, I]: the gate
-    Mamba2Input input;       // of the recurrence
+    TokenInputs input;       // of the recurrence
     ConstFloatMatrix extra;  // [T, extra]
   };
   // Of x [T, hidden], in the step's workspace. Advances the convolution's state.
@@ -58,7 +58,7 @@ class Mamba2Frame {
 Mamba2Constants TakeMamba2Constants(const Mamba2Config& config, ParameterSource& parameters);
 
 // What the config says of the recurrence.
-Mamba2Shape Mamba2ShapeOf(const Mamba2Config& config, DType state_dtype);
+HeadShape Mamba2ShapeOf(const Mamba2Config& config, DType state_dtype);
 
 }  // namespace rivulet
 

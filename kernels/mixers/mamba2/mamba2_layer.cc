@@ -6,6 +6,7 @@
 #include "kernels/mixers/mamba2/mamba2_config.h"
 #include "kernels/mixers/mamba2/mamba2_frame.h"
 #include "kernels/mixers/mamba2/mamba2_recurrence.h"
+#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -14,16 +15,17 @@ class Mamba2Layer : public Mixer {
  public:
   Mamba2Layer(const Mamba2Config& config, const MixerSource& source)
       : frame_(config, 0, source, layout_),
-        recurrence_(Mamba2ShapeOf(config, source.options.state_dtype),
-                    TakeMamba2Constants(config, source.parameters), layout_) {}
+        recurrence_(Mamba2Declaration(Mamba2ShapeOf(config, source.options.state_dtype),
+                                      TakeMamba2Constants(config, source.parameters)),
+                    layout_) {}
 
   const StateLayout& state_layout() const override { return layout_; }
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const Mamba2Frame::Result projected = frame_.Project(step, x);
-    const Mamba2Shape& shape = recurrence_.shape();
-    const FloatMatrix heads = step.workspace->Take(x.rows, shape.heads * shape.padded_head());
-    recurrence_.Run(step.segments, step.state, projected.input, heads, *step.pool);
+    const HeadShape& shape = recurrence_.shape();
+    const FloatMatrix heads = step.workspace->Take(x.rows, shape.heads * shape.padded_value());
+    recurrence_.Run(step, projected.input, heads);
     frame_.Output(step, heads, projected.z, y);
     return absl::OkStatus();
   }
@@ -31,7 +33,7 @@ class Mamba2Layer : public Mixer {
  private:
   StateLayout layout_;
   Mamba2Frame frame_;
-  Mamba2Recurrence recurrence_;
+  SumRecurrence recurrence_;
 };
 
 }  // namespace

@@ -5,46 +5,26 @@
 //
 //   S_t = e^{A Δ_t} S_{t-1} + B_tᵀ (Δ_t x_t)        y_t = C_t S_t + D ∘ x_t
 //
-// Letters: mamba2_tail.h.
-//
-// Threading: constant after construction.
+// Letters: H heads, G groups, N state size (the key width), P head width (the value width). Heads
+// of a group share B and C, which are kept once. TokenInputs: q is C, k is B, v is x [T, H*P]
+// without padding between heads, decay is Δ >= 0.
 #ifndef RIVULET_KERNELS_MIXERS_MAMBA2_MAMBA2_RECURRENCE_H_
 #define RIVULET_KERNELS_MIXERS_MAMBA2_MAMBA2_RECURRENCE_H_
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
+#include <vector>
 
-#include "kernels/base/tensor_view.h"
-#include "kernels/base/thread_pool.h"
-#include "kernels/mixers/mamba2/mamba2_tail.h"
-#include "kernels/recurrence/head_units.h"
-#include "kernels/recurrence/recurrence.h"
-#include "kernels/recurrence/state.h"
+#include "kernels/recurrence/declaration.h"
 
 namespace rivulet {
 
-class Mamba2Recurrence {
- public:
-  // Adds its planes to `layout` (README.md).
-  Mamba2Recurrence(const Mamba2Shape& shape, Mamba2Constants constants, StateLayout& layout);
-
-  const Mamba2Shape& shape() const { return tail_.shape(); }
-  const Mamba2Constants& constants() const { return tail_.constants(); }
-
-  // y [T, H*Pp]; advances the segments' slots.
-  void Run(std::span<const Segment> segments, const LayerState& state, const Mamba2Input& input,
-           FloatMatrix y, ThreadPool& pool) const;
-
- private:
-  void RunPiece(const HeadPiece& piece, const LayerState& state, const Mamba2Input& input,
-                FloatMatrix y) const;
-  SumBase Base(const LayerState& state, uint32_t slot, size_t head) const;
-
-  Mamba2Tail tail_;
-  SumShape sum_;
-  size_t s_offset_;
+// The trained constants of the recurrence.
+struct Mamba2Constants {
+  std::vector<float> a;  // [H], -exp(A_log) < 0
+  std::vector<float> d;  // [H*P], the skip
 };
+
+// `shape` has N as its key width and P as its value width.
+RecurrenceDeclaration Mamba2Declaration(const HeadShape& shape, const Mamba2Constants& constants);
 
 }  // namespace rivulet
 

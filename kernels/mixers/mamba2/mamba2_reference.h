@@ -11,9 +11,9 @@
 
 namespace rivulet {
 
-// [T * H*Pp]: what Run writes for one session from position 0, zeros in the padding.
-std::vector<double> Mamba2Reference(const Mamba2Shape& shape, const Mamba2Constants& constants,
-                                    const Mamba2Input& input);
+// [T * H*Pp]: what the recurrence gives for one session from position 0, zeros in the padding.
+std::vector<double> Mamba2Reference(const HeadShape& shape, const Mamba2Constants& constants,
+                                    const TokenInputs& inputs);
 
 }  // namespace rivulet
 

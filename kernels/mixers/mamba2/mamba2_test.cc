@@ -2,12 +2,14 @@
 #include "kernels/mixers/mamba2/mamba2.h"
 
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/mixers/mamba2/mamba2_config.h"
-#include "kernels/mixers/mamba2/mamba2_recurrence.h"
-#include "kernels/mixers/mamba2/mamba2_reference.h"
+#include "kernels/mixers/mamba2/mamba2_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
 
@@ -16,63 +18,8 @@ namespace {
 
 constexpr char kVectors[] = "kernels/mixers/mamba2/vectors/vectors.json";
 
-// Decay rates A are drawn from [-fastest, -slowest).
-Mamba2Constants MakeConstants(const Mamba2Shape& shape, double slowest, double fastest) {
-  Mamba2Constants constants{AlignedBuffer<float>(shape.heads),
-                            AlignedBuffer<float>(shape.heads * shape.head_dim)};
-  for (size_t i = 0; i < constants.a.size(); ++i) {
-    constants.a[i] = GeneratedFloat("A", 0, i, -fastest, -slowest);
-  }
-  for (size_t i = 0; i < constants.d.size(); ++i) {
-    constants.d[i] = GeneratedFloat("D", 0, i, 0.5, 1.5);
-  }
-  return constants;
-}
-
-// The recurrence alone: columns b | c | x | delta, each starting on a block.
-class CoreSubject : public SuiteSubject {
- public:
-  CoreSubject(const Mamba2Shape& shape, double slowest, double fastest)
-      : recurrence_(shape, MakeConstants(shape, slowest, fastest), layout_) {}
-
-  std::vector<InputField> fields() const override {
-    const Mamba2Shape& s = shape();
-    const size_t n = s.padded_state();
-    return {{"B", 0, s.groups, s.state_size, n, -1.0, 1.0},
-            {"C", state_columns(), s.groups, s.state_size, n, -1.0, 1.0},
-            {"x", x_column(), s.heads, s.head_dim, s.head_dim, -1.0, 1.0},
-            {"delta", delta_column(), 1, s.heads, s.heads, 0.001, 1.0}};
-  }
-  size_t input_columns() const override { return delta_column() + shape().heads; }
-  size_t output_columns() const override { return shape().heads * shape().padded_head(); }
-  const StateLayout& layout() const override { return layout_; }
-  double tolerance() const override { return shape().state_dtype == DType::kFloat32 ? 1e-5 : 2e-2; }
-  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
-           FloatMatrix outputs, ThreadPool& pool) override {
-    recurrence_.Run(segments, state, Split(inputs), outputs, pool);
-  }
-  std::vector<double> Reference(ConstFloatMatrix inputs) const override {
-    return Mamba2Reference(shape(), recurrence_.constants(), Split(inputs));
-  }
-
- private:
-  const Mamba2Shape& shape() const { return recurrence_.shape(); }
-  size_t state_columns() const { return shape().groups * shape().padded_state(); }
-  size_t x_column() const { return 2 * state_columns(); }
-  size_t delta_column() const {
-    return x_column() + PaddedColumns(shape().heads * shape().head_dim);
-  }
-  Mamba2Input Split(ConstFloatMatrix x) const {
-    return {x.Columns(x_column(), shape().heads * shape().head_dim), x.Columns(0, state_columns()),
-            x.Columns(state_columns(), state_columns()), x.Columns(delta_column(), shape().heads)};
-  }
-
-  StateLayout layout_;
-  Mamba2Recurrence recurrence_;
-};
-
-SuiteCase Core(std::string name, const Mamba2Shape& shape, double slowest, double fastest) {
-  return {std::move(name), [=] { return std::make_unique<CoreSubject>(shape, slowest, fastest); }};
+SuiteCase Core(std::string name, const HeadShape& shape, double slowest, double fastest) {
+  return {std::move(name), [=] { return MakeMamba2Subject(shape, slowest, fastest); }};
 }
 
 std::vector<SuiteCase> CoreCases() {
@@ -93,9 +40,8 @@ INSTANTIATE_TEST_SUITE_P(Mamba2Layer, MixerSuite,
 
 TEST(Mamba2, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
-    const Mamba2Shape shape{p.at("heads"), p.at("groups"), p.at("state_size"), p.at("head_dim"),
-                            DType::kFloat32};
-    return std::make_unique<CoreSubject>(shape, p.at("slowest"), p.at("fastest"));
+    const HeadShape shape{p.at("heads"), p.at("groups"), p.at("state_size"), p.at("head_dim")};
+    return MakeMamba2Subject(shape, p.at("slowest"), p.at("fastest"));
   });
 }
 

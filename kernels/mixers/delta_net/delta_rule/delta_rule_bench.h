@@ -8,6 +8,7 @@
 
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_recurrence.h"
 #include "kernels/mixers/mixer_bench.h"
+#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 
@@ -16,7 +17,7 @@ namespace rivulet {
 inline void BenchDeltaRule(benchmark::State& state, const DeltaRuleShape& shape, size_t count,
                            size_t tokens, size_t threads) {
   StateLayout layout;
-  const DeltaRuleRecurrence recurrence(shape, layout);
+  const SumRecurrence recurrence(DeltaRuleDeclaration(shape), layout);
   BenchSessions sessions(layout, count, tokens);
   const double bound = std::sqrt(3.0 / static_cast<double>(shape.key_dim));
   const size_t keys = shape.key_heads * shape.padded_key(), rows = count * tokens;
@@ -24,10 +25,12 @@ inline void BenchDeltaRule(benchmark::State& state, const DeltaRuleShape& shape,
   const BenchRows k(rows, keys, -bound, bound), v(rows, values, -1.0, 1.0),
       beta(rows, shape.value_heads, 0.0, 1.0), g(rows, shape.value_heads, -0.1, 0.0),
       out(rows, values, 0.0, 0.0);
+  Workspace workspace;
   ThreadPool pool(threads);
   BenchSteps(state, sessions, sessions.bytes_a_token(), pool, [&] {
-    recurrence.Run(sessions.segments, sessions.state(), {k.view, k.view, v.view, beta.view, g.view},
-                   out.view, pool);
+    recurrence.Run({sessions.segments, sessions.state(), &workspace, &pool},
+                   {.q = k.view, .k = k.view, .v = v.view, .decay = g.view, .beta = beta.view},
+                   out.view);
   });
 }
 

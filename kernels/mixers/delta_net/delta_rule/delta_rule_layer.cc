@@ -5,15 +5,15 @@ namespace rivulet {
 
 DeltaRuleLayer::DeltaRuleLayer(const DeltaRuleConfig& config, const MixerSource& source)
     : projection_(config, source, layout_),
-      recurrence_(config.shape, layout_),
+      recurrence_(DeltaRuleDeclaration(config.shape), layout_),
       output_(DeltaRuleOutput(config), source) {}
 
 absl::Status DeltaRuleLayer::Forward(const MixerStep& step, ConstFloatMatrix x,
                                      FloatMatrix y) const {
-  const DeltaRuleShape& shape = recurrence_.shape();
+  const HeadShape& shape = recurrence_.shape();
   const DeltaRuleProjection::Result projected = projection_.Apply(step, x);
-  const FloatMatrix o = step.workspace->Take(x.rows, shape.value_heads * shape.padded_value());
-  recurrence_.Run(step.segments, step.state, projected.input, o, *step.pool);
+  const FloatMatrix o = step.workspace->Take(x.rows, shape.heads * shape.padded_value());
+  recurrence_.Run(step, projected.input, o);
   output_.Apply(step, o, projected.gate, y);
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_recurrence.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/mixer.h"
+#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 
@@ -25,7 +26,7 @@ class DeltaRuleLayer : public Mixer {
  private:
   StateLayout layout_;
   DeltaRuleProjection projection_;
-  DeltaRuleRecurrence recurrence_;
+  SumRecurrence recurrence_;
   HeadOutput output_;
 };
 

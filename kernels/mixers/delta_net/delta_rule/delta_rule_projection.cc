@@ -98,8 +98,8 @@ DeltaRuleProjection::Result DeltaRuleProjection::Apply(const MixerStep& step,
   return {{.q = Keys(step, projected[kQuery], scale),
            .k = Keys(step, projected[kKey], 1.0f),
            .v = PaddedHeads(step, projected[kValue], config_.shape.value_heads, v_activation_),
-           .beta = Beta(step, x, projected[kBeta]),
-           .log_decay = LogDecay(step, projected[kDecay])},
+           .decay = LogDecay(step, projected[kDecay]),
+           .beta = Beta(step, x, projected[kBeta])},
           projected[kGate],
           projected[kLevels]};
 }

@@ -21,6 +21,7 @@
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_recurrence.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/mixer.h"
+#include "kernels/recurrence/declaration.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {
@@ -32,7 +33,7 @@ class DeltaRuleProjection {
                       StateLayout& layout);
 
   struct Result {
-    DeltaRuleInput input;
+    TokenInputs input;
     ConstFloatMatrix gate;    // z [T, Hv*E] without padding between heads; null data without a gate
     ConstFloatMatrix levels;  // l [T, level_columns]; null data without
   };

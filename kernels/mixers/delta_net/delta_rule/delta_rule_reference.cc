@@ -8,7 +8,7 @@ namespace rivulet {
 namespace {
 
 // One value head. `query` is q_t A_t ... A_{s+1} when the walk back from t stands at s.
-void OneHead(const DeltaRuleShape& shape, const DeltaRuleInput& input, size_t head,
+void OneHead(const DeltaRuleShape& shape, const TokenInputs& input, size_t head,
              std::vector<double>& out) {
   const size_t d = shape.padded_key(), e = shape.padded_value();
   const size_t key_column = head / shape.group() * d;
@@ -20,7 +20,7 @@ void OneHead(const DeltaRuleShape& shape, const DeltaRuleInput& input, size_t he
       const float* k = input.k.row(s) + key_column;
       const float* v = input.v.row(s) + head * e;
       const double beta = input.beta.row(s)[head];
-      const double decay = shape.decays ? std::exp(double{input.log_decay.row(s)[head]}) : 1.0;
+      const double decay = shape.decays ? std::exp(double{input.decay.row(s)[head]}) : 1.0;
       double score = 0;
       for (size_t i = 0; i < shape.key_dim; ++i) score += query[i] * k[i];
       for (size_t j = 0; j < shape.value_dim; ++j) o[j] += score * beta * v[j];
@@ -33,7 +33,7 @@ void OneHead(const DeltaRuleShape& shape, const DeltaRuleInput& input, size_t he
 
 }  // namespace
 
-std::vector<double> DeltaRuleReference(const DeltaRuleShape& shape, const DeltaRuleInput& input) {
+std::vector<double> DeltaRuleReference(const DeltaRuleShape& shape, const TokenInputs& input) {
   std::vector<double> out(input.q.rows * shape.value_heads * shape.padded_value(), 0.0);
   for (size_t head = 0; head < shape.value_heads; ++head) OneHead(shape, input, head, out);
   return out;

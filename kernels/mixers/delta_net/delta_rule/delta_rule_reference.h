@@ -17,7 +17,7 @@
 namespace rivulet {
 
 // [T * Hv*Ep]: what Run writes for one session from position 0, zeros in the padding.
-std::vector<double> DeltaRuleReference(const DeltaRuleShape& shape, const DeltaRuleInput& input);
+std::vector<double> DeltaRuleReference(const DeltaRuleShape& shape, const TokenInputs& input);
 
 }  // namespace rivulet
 

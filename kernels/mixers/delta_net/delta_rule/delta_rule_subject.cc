@@ -1,0 +1,39 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_subject.h"
+
+#include <cmath>
+#include <utility>
+
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_reference.h"
+#include "nlohmann/json.hpp"
+
+namespace rivulet {
+
+DrawnInputs DeltaRuleInputs(size_t key_dim, double beta, double lowest) {
+  const double key = std::sqrt(3.0 / static_cast<double>(key_dim));
+  DrawnInputs drawn;
+  drawn.k.low = -key;
+  drawn.k.high = key;
+  drawn.beta.high = beta;
+  drawn.decay.low = lowest;
+  return drawn;
+}
+
+std::unique_ptr<DeclaredSubject> MakeDeltaRuleSubject(const DeltaRuleShape& shape, double beta,
+                                                      double lowest) {
+  return std::make_unique<DeclaredSubject>(
+      DeltaRuleDeclaration(shape), DeltaRuleInputs(shape.key_dim, beta, lowest),
+      [=](const TokenInputs& inputs) { return DeltaRuleReference(shape, inputs); });
+}
+
+SuiteCase DeltaRuleCase(std::string name, const DeltaRuleShape& shape, double beta, double lowest) {
+  return {std::move(name), [=] { return MakeDeltaRuleSubject(shape, beta, lowest); }};
+}
+
+std::unique_ptr<SuiteSubject> DeltaRuleSubjectOf(const nlohmann::json& p) {
+  const DeltaRuleShape shape{p.at("key_heads"), p.at("value_heads"),        p.at("key_dim"),
+                             p.at("value_dim"), p.value("lowest", 0.0) < 0, DType::kFloat32};
+  return MakeDeltaRuleSubject(shape, p.at("beta"), p.value("lowest", 0.0));
+}
+
+}  // namespace rivulet
