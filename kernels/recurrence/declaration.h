@@ -118,9 +118,9 @@ struct RecurrenceDeclaration {
   HeadShape shape;
   Sharing sharing = Sharing::kKeysAndValues;
   DeclaredDecay decay = {};
-  std::vector<DeclaredRow> rows;
-  std::vector<DeclaredSum> sums;
-  std::vector<DeclaredRead> reads;
+  std::vector<DeclaredRow> rows = {};
+  std::vector<DeclaredSum> sums = {};
+  std::vector<DeclaredRead> reads = {};
   // The delta rule: the one sum's writes are u_t = β_t (v_t - k_t S̄). Kept in a base, the sum's
   // value row holds u; kept in pages, v.
   bool delta = false;

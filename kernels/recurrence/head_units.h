@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 #include "kernels/base/parallel.h"
@@ -43,14 +42,14 @@ struct HeadPiece {
 // Calls visit(const HeadPiece&) for every piece of every (segment, head). `floats_a_token` is the
 // work of one token of one head in floats read, and decides whether waking the pool is worth it.
 template <typename Visit>
-void ForEachHeadUnit(std::span<const Segment> segments, size_t heads, size_t floats_a_token,
-                     ThreadPool& pool, Visit&& visit) {
+void ForEachHeadUnit(std::span<const Segment> segments, size_t fold_interval, size_t heads,
+                     size_t floats_a_token, ThreadPool& pool, Visit&& visit) {
   const auto run = [&](size_t unit) {
     const Segment& segment = segments[unit / heads];
-    ForEachChunkPiece(segment, kFoldInterval, [&](const ChunkPiece& piece) {
+    ForEachChunkPiece(segment, fold_interval, [&](const ChunkPiece& piece) {
       const uint32_t from = piece.first ? segment.base_in : segment.base_out;
       visit(HeadPiece{unit % heads, piece.first_token, piece.begin, piece.end, piece.folds, from,
-                      segment.base_out, segment.tail, segment.position / kFoldInterval + piece.fold,
+                      segment.base_out, segment.tail, segment.position / fold_interval + piece.fold,
                       piece.fold, segment.pages});
     });
   };
@@ -61,13 +60,6 @@ void ForEachHeadUnit(std::span<const Segment> segments, size_t heads, size_t flo
     pool.ParallelFor(units, run);
   } else {
     for (size_t unit = 0; unit < units; ++unit) run(unit);
-  }
-}
-
-// Row r of `rows` [n, columns] to row begin + r of a tail plane [C, columns] at `plane`.
-inline void AppendRows(ConstFloatMatrix rows, size_t begin, float* plane) {
-  for (size_t r = 0; r < rows.rows; ++r) {
-    std::memcpy(plane + (begin + r) * rows.columns, rows.row(r), rows.columns * sizeof(float));
   }
 }
 

@@ -28,11 +28,11 @@ ConstFloatMatrix TokenInputs::*InputCalled(std::string_view name) {
 }
 
 // [H, C]: the cumulative log decays (a + 1) log γ of a chunk, which are the same in every chunk.
-AlignedBuffer<float> ConstantDecays(const std::vector<double>& log_gamma) {
-  AlignedBuffer<float> table(log_gamma.size() * kFoldInterval);
+AlignedBuffer<float> ConstantDecays(const std::vector<double>& log_gamma, size_t fold_interval) {
+  AlignedBuffer<float> table(log_gamma.size() * fold_interval);
   for (size_t i = 0; i < table.size(); ++i) {
-    const double tokens = static_cast<double>(i % kFoldInterval + 1);
-    table[i] = static_cast<float>(tokens * log_gamma[i / kFoldInterval]);
+    const double tokens = static_cast<double>(i % fold_interval + 1);
+    table[i] = static_cast<float>(tokens * log_gamma[i / fold_interval]);
   }
   return table;
 }
@@ -41,7 +41,8 @@ AlignedBuffer<float> ConstantDecays(const std::vector<double>& log_gamma) {
 
 SumRecurrence::SumRecurrence(RecurrenceDeclaration declaration, StateLayout& layout)
     : declaration_(std::move(declaration)),
-      constant_decay_(ConstantDecays(declaration_.decay.constant)) {
+      fold_interval_(layout.fold_interval()),
+      constant_decay_(ConstantDecays(declaration_.decay.constant, fold_interval_)) {
   for (const DeclaredRow& row : declaration_.rows) AddRow(row);
   for (const DeclaredSum& sum : declaration_.sums) AddSum(sum);
   for (const DeclaredRead& read : declaration_.reads) AddRead(read);
@@ -127,14 +128,14 @@ void SumRecurrence::AddPlanes(StateLayout& layout) {
   }
   for (Row& row : rows_) {
     const size_t count = HeadCount(row.per_head);
-    row.offset = layout.Add(StatePart::kTail, row.name, fp32, {count, kFoldInterval, row.padded});
+    row.offset = layout.Add(StatePart::kTail, row.name, fp32, {count, fold_interval_, row.padded});
     if (!row.extra) continue;
     row.extra_offset = layout.Add(StatePart::kTail, std::string(row.name) + "_extra", fp32,
-                                  {count, kFoldInterval});
+                                  {count, fold_interval_});
   }
   if (appends_decay()) {
     decay_offset_ = layout.Add(StatePart::kTail, "log_decay", fp32,
-                               {HeadCount(decay_per_head()), kFoldInterval, decay_columns()});
+                               {HeadCount(decay_per_head()), fold_interval_, decay_columns()});
   }
   if (declaration_.levels != 0) AddPagePlanes(layout);
 }
@@ -151,9 +152,9 @@ void SumRecurrence::AddPagePlanes(StateLayout& layout) {
       {.rule = delta ? PageRule::kRewrittenFenwick : PageRule::kFenwick, .levels = pages});
   page_decay_offset_ = layout.Add(StatePart::kBase, "page_log_decay", fp32, {heads, pages, 2});
   if (!delta) return;
-  beta_offset_ = layout.Add(StatePart::kTail, "beta", fp32, {heads, kFoldInterval});
+  beta_offset_ = layout.Add(StatePart::kTail, "beta", fp32, {heads, fold_interval_});
   overlap_offset_ =
-      layout.Add(StatePart::kTail, "overlap", fp32, {heads, kFoldInterval, kFoldInterval});
+      layout.Add(StatePart::kTail, "overlap", fp32, {heads, fold_interval_, fold_interval_});
 }
 
 }  // namespace rivulet

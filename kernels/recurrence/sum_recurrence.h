@@ -106,6 +106,7 @@ class SumRecurrence {
   void KeepGroupRows(const Call& call, bool before_reads) const;
 
   RecurrenceDeclaration declaration_;
+  size_t fold_interval_;                 // C
   AlignedBuffer<float> constant_decay_;  // [H, C]; empty unless the decay is a constant
   std::vector<Row> rows_;
   std::vector<Sum> sums_;

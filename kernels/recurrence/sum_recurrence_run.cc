@@ -99,7 +99,7 @@ class SumRecurrence::Unit {
     return piece_.Of(matrix, index * padded, padded);
   }
   float* TailAt(size_t offset, size_t index, size_t columns) const {
-    return state_.Tail<float>(piece_.tail, offset) + index * kFoldInterval * columns;
+    return state_.Tail<float>(piece_.tail, offset) + index * r_.fold_interval_ * columns;
   }
   float* RowAt(const Row& row, size_t head) const {
     return TailAt(row.offset, Index(row.per_head, head), row.padded);
@@ -150,7 +150,7 @@ class SumRecurrence::Unit {
 
   const float* DecayAt(size_t head) const {
     if (declaration_.decay.kind == Decay::kNone) return nullptr;
-    if (!r_.appends_decay()) return r_.constant_decay_.data() + head * kFoldInterval;
+    if (!r_.appends_decay()) return r_.constant_decay_.data() + head * r_.fold_interval_;
     return TailAt(r_.decay_offset_, Index(r_.decay_per_head(), head), r_.decay_columns());
   }
 
@@ -295,7 +295,7 @@ class SumRecurrence::Unit {
       beta[piece_.begin + r] = call_.inputs.beta.row(piece_.first_token + r)[head];
     }
     tail.beta = beta;
-    tail.overlap = TailAt(r_.overlap_offset_, head, kFoldInterval);
+    tail.overlap = TailAt(r_.overlap_offset_, head, r_.fold_interval_);
     return tail;
   }
 
@@ -355,7 +355,7 @@ size_t SumRecurrence::UnitWork() const {
 void SumRecurrence::KeepGroupRows(const Call& call, bool before_reads) const {
   if (!heads_apart()) return;
   for (const Segment& segment : call.step.segments) {
-    ForEachChunkPiece(segment, [&](const ChunkPiece& piece) {
+    ForEachChunkPiece(segment, fold_interval_, [&](const ChunkPiece& piece) {
       if (before_reads ? piece.begin == 0 : piece.begin != 0 || piece.folds) return;
       for (const Row& row : rows_) {
         if (row.per_head) continue;
@@ -365,7 +365,7 @@ void SumRecurrence::KeepGroupRows(const Call& call, bool before_reads) const {
           CopyRows((call.inputs.*source.input)
                        .Rows(piece.first_token, piece.end - piece.begin)
                        .Columns(g * row.padded, row.padded),
-                   piece.begin, row.padded, to + g * kFoldInterval * row.padded);
+                   piece.begin, row.padded, to + g * fold_interval_ * row.padded);
         }
       }
     });
@@ -378,8 +378,9 @@ void SumRecurrence::Run(const LayerStep& step, const TokenInputs& inputs, FloatM
     call.temporaries[i] = step.workspace->Take(out.rows, shape().heads * temporaries_[i].columns);
   }
   KeepGroupRows(call, true);
-  ForEachHeadUnit(step.segments, heads_apart() ? shape().heads : shape().groups, UnitWork(),
-                  *step.pool, [&](const HeadPiece& piece) { Unit(*this, call, piece).Run(); });
+  ForEachHeadUnit(step.segments, fold_interval_, heads_apart() ? shape().heads : shape().groups,
+                  UnitWork(), *step.pool,
+                  [&](const HeadPiece& piece) { Unit(*this, call, piece).Run(); });
   KeepGroupRows(call, false);
 }
 

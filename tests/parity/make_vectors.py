@@ -144,7 +144,7 @@ MIXERS = {
     "h3": (core_h3, oracle.layer_h3, default_eps(1e-6)),
     "hla": (core_hla, oracle.layer_hla, default_eps(1e-5)),
     "hla/third_order": (lambda T, p: core_hla(T, p, "third"), oracle.layer_hla, default_eps(1e-5)),
-    "ahla": (lambda T, p: core_hla(T, p, "asymmetric"), oracle.layer_hla, default_eps(1e-5)),
+    "hla/ahla": (lambda T, p: core_hla(T, p, "asymmetric"), oracle.layer_hla, default_eps(1e-5)),
     "anna": (core_anna, oracle.layer_anna, default_eps(1e-6)),
 }
 

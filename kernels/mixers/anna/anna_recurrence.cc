@@ -34,7 +34,7 @@ BucketTail AnnaRecurrence::Tail(const LayerState& state, uint32_t slot, size_t h
 void AnnaRecurrence::Run(std::span<const Segment> segments, const LayerState& state,
                          const AnnaInput& input, FloatMatrix out, ThreadPool& pool) const {
   const size_t read = shape_.head.tables * shape_.head.padded_value();
-  ForEachHeadUnit(segments, shape_.heads, read, pool,
+  ForEachHeadUnit(segments, kFoldInterval, shape_.heads, read, pool,
                   [&](const HeadPiece& piece) { RunPiece(piece, state, input, out); });
 }
 

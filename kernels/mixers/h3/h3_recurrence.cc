@@ -55,7 +55,7 @@ void H3Recurrence::Run(std::span<const Segment> segments, const LayerState& stat
                        const H3Input& input, FloatMatrix o, ThreadPool& pool) const {
   const size_t hd = shape_.head_dim;
   const size_t floats = kBlock * hd * (shape_.window + 2 * hd * shape_.modes);
-  ForEachHeadUnit(segments, shape_.padded_heads() / kBlock, floats, pool,
+  ForEachHeadUnit(segments, kFoldInterval, shape_.padded_heads() / kBlock, floats, pool,
                   [&](const HeadPiece& piece) { RunPiece(piece, state, input, o); });
 }
 

@@ -18,8 +18,8 @@
 
 #include "kernels/mixers/hla/hla.h"
 #include "kernels/mixers/hla/hla_recurrence.h"
-#include "kernels/mixers/hla/third_order/third_order_recurrence.h"
 #include "kernels/mixers/mixer_suite.h"
+#include "kernels/recurrence/sum_recurrence.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -64,14 +64,14 @@ HigherOrderShape Square(size_t dim) {
   return shape;
 }
 
-DecayTable Decays() {
+std::vector<double> Decays() {
   AlignedBuffer<float> logits(kHeads);
   for (size_t h = 0; h < kHeads; ++h) logits[h] = 3.0f + static_cast<float>(h);
-  return DecayTable(logits);
+  return LogDecays(logits);
 }
 
 // `matrices`: how many of D x D the form keeps for a head.
-void RunRecurrence(benchmark::State& state, const HigherOrderRecurrence& recurrence,
+void RunRecurrence(benchmark::State& state, const SumRecurrence& recurrence,
                    const StateLayout& layout, size_t matrices, size_t dim, size_t sessions,
                    size_t tokens) {
   const HigherOrderShape shape = Square(dim);
@@ -95,7 +95,8 @@ void RunRecurrence(benchmark::State& state, const HigherOrderRecurrence& recurre
 
 void RunMasked(benchmark::State& state, size_t dim, size_t sessions, size_t tokens) {
   StateLayout layout;
-  const HlaRecurrence recurrence(Square(dim), HlaForm::kMasked, 0.0f, Decays(), layout);
+  const SumRecurrence recurrence(HlaDeclaration(Square(dim), HlaForm::kMasked, 0.0f, Decays()),
+                                 layout);
   RunRecurrence(state, recurrence, layout, 2, dim, sessions, tokens);
 }
 
@@ -105,7 +106,7 @@ BENCHMARK(Decode)->ArgNames({"D", "sessions"})->ArgsProduct({{32, 64, 128}, {1, 
 void ThirdDecode(benchmark::State& state) {
   const size_t dim = state.range(0);
   StateLayout layout;
-  const ThirdOrderRecurrence recurrence(Square(dim), Decays(), layout);
+  const SumRecurrence recurrence(ThirdOrderDeclaration(Square(dim), Decays()), layout);
   RunRecurrence(state, recurrence, layout, 3, dim, state.range(1), 1);
 }
 BENCHMARK(ThirdDecode)->ArgNames({"D", "sessions"})->ArgsProduct({{32, 64, 128}, {1, 16, 512}});

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "kernels/mixers/hla/higher_order/higher_order.h"
+#include "kernels/mixers/hla/hla_recurrence.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/ops/activation/activation.h"
 #include "kernels/ops/rope/rope.h"
@@ -21,13 +21,6 @@ enum class HlaVariant : uint8_t {
   kSymmetric,   // HLA second order (docs/mixers.md#hla)
   kAsymmetric,  // AHLA (docs/mixers.md#ahla)
   kThird,       // HLA third order (docs/mixers.md#third-order)
-};
-
-enum class HlaForm : uint8_t {
-  kMasked,  // the exact mask of the decayed moments; third order: docs/mixers.md#third-order-causal
-  kSerial,  // the paper's Algorithm 1; second order only
-  kUnmasked,  // "none": the prefix product S_t C_t; second order only
-  kPaper,     // the paper's Algorithm 3 (docs/mixers.md#third-order-paper); third order only
 };
 
 struct HlaConfig {

@@ -12,15 +12,13 @@
 #include <vector>
 
 #include "kernels/base/status.h"
-#include "kernels/mixers/ahla/ahla_recurrence.h"
 #include "kernels/mixers/hla/hla.h"
 #include "kernels/mixers/hla/hla_config.h"
 #include "kernels/mixers/hla/hla_recurrence.h"
-#include "kernels/mixers/hla/third_order/paper_third_order_recurrence.h"
-#include "kernels/mixers/hla/third_order/third_order_recurrence.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/ops/norm/norm.h"
 #include "kernels/ops/rope/rope.h"
+#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -36,23 +34,18 @@ std::vector<ProjectionPart> Parts(const HlaConfig& config) {
           {"g_proj", config.use_output_gate ? shape.heads * shape.value_dim : 0}};
 }
 
-std::unique_ptr<HigherOrderRecurrence> MakeRecurrence(const HlaConfig& config,
-                                                      ParameterSource& parameters,
-                                                      StateLayout& layout) {
+RecurrenceDeclaration Declare(const HlaConfig& config, ParameterSource& parameters) {
   const HigherOrderShape& shape = config.shape;
-  DecayTable decay;
-  if (config.use_decay) decay = DecayTable(parameters.TakeVector("decay_logit", {shape.heads}));
-  if (config.variant == HlaVariant::kAsymmetric) {
-    return std::make_unique<AhlaRecurrence>(shape, std::move(decay), layout);
+  std::vector<double> log_gamma;
+  if (config.use_decay) {
+    log_gamma = LogDecays(parameters.TakeVector("decay_logit", {shape.heads}));
   }
+  if (config.variant == HlaVariant::kAsymmetric) return AhlaDeclaration(shape, log_gamma);
   if (config.variant == HlaVariant::kSymmetric) {
-    return std::make_unique<HlaRecurrence>(shape, config.form, config.ridge_lambda,
-                                           std::move(decay), layout);
+    return HlaDeclaration(shape, config.form, config.ridge_lambda, log_gamma);
   }
-  if (config.form == HlaForm::kPaper) {
-    return std::make_unique<PaperThirdOrderRecurrence>(shape, std::move(decay), layout);
-  }
-  return std::make_unique<ThirdOrderRecurrence>(shape, std::move(decay), layout);
+  return config.form == HlaForm::kPaper ? PaperThirdOrderDeclaration(shape, log_gamma)
+                                        : ThirdOrderDeclaration(shape, log_gamma);
 }
 
 class HlaLayer : public Mixer {
@@ -62,7 +55,7 @@ class HlaLayer : public Mixer {
         projection_(Parts(config), source.hidden, source.parameters),
         convolution_(FlaConvolution(config.conv_size, false), projection_, source.parameters,
                      layout_),
-        recurrence_(MakeRecurrence(config, source.parameters, layout_)),
+        recurrence_(Declare(config, source.parameters), layout_),
         output_({.heads = config.shape.heads,
                  .width = config.shape.value_dim,
                  .norm_eps = config.norm_eps},
@@ -84,7 +77,7 @@ class HlaLayer : public Mixer {
       Normalise(step, k, shape.kv_heads);
     }
     const FloatMatrix o = step.workspace->Take(x.rows, shape.heads * shape.padded_value());
-    recurrence_->Run(step, {q, k, v}, o);
+    recurrence_.Run(step, {q, k, v}, o);
     output_.Apply(step, o, projected[kGate], y);
     return absl::OkStatus();
   }
@@ -106,7 +99,7 @@ class HlaLayer : public Mixer {
   Projection projection_;
   PartConvolution convolution_;
   std::optional<Rope> rope_;
-  std::unique_ptr<HigherOrderRecurrence> recurrence_;
+  SumRecurrence recurrence_;
   HeadOutput output_;
 };
 

@@ -9,21 +9,14 @@
 #include <cstddef>
 #include <vector>
 
-#include "kernels/mixers/hla/hla_config.h"
+#include "kernels/mixers/hla/hla_subject.h"
 
 namespace rivulet {
 
 // One query head's sequence. q, k [T, D] and v [T, E], row-major without padding.
-struct HlaReferenceInput {
-  size_t tokens = 0;
-  size_t key_dim = 0;
-  size_t value_dim = 0;
-  std::vector<double> q, k, v;
+struct HlaReferenceInput : HeadSequence {
   HlaForm form = HlaForm::kMasked;
-  double gamma = 1.0;
   double ridge_lambda = 0.0;
-  bool normalize = false;
-  double denom_eps = 1e-6;
 };
 
 // Outputs [T, E].

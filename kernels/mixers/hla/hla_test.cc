@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/mixers/hla/hla.h"
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,11 +9,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/strings.h"
-#include "kernels/mixers/hla/higher_order/core_subject.h"
 #include "kernels/mixers/hla/hla_config.h"
 #include "kernels/mixers/hla/hla_recurrence.h"
 #include "kernels/mixers/hla/hla_reference.h"
+#include "kernels/mixers/hla/hla_subject.h"
 #include "kernels/mixers/mixer_suite.h"
+#include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
@@ -26,34 +28,13 @@ HlaForm FormOf(const std::string& name) {
   return name == "none" ? HlaForm::kUnmasked : HlaForm::kMasked;
 }
 
-class HlaSubject : public CoreSubject {
- public:
-  explicit HlaSubject(const CoreParameters& parameters) : CoreSubject(parameters) {
-    recurrence_ = std::make_unique<HlaRecurrence>(parameters.shape, FormOf(parameters.form),
-                                                  static_cast<float>(parameters.ridge_lambda),
-                                                  MakeDecay(), layout_);
-  }
-
- protected:
-  std::vector<double> HeadReference(size_t head, std::vector<double> q, std::vector<double> k,
-                                    std::vector<double> v) const override {
-    const HigherOrderShape& s = parameters_.shape;
-    const size_t tokens = q.size() / s.key_dim;
-    return HlaReference({.tokens = tokens,
-                         .key_dim = s.key_dim,
-                         .value_dim = s.value_dim,
-                         .q = std::move(q),
-                         .k = std::move(k),
-                         .v = std::move(v),
-                         .form = FormOf(parameters_.form),
-                         .gamma = Gamma(head),
-                         .ridge_lambda = parameters_.ridge_lambda,
-                         .normalize = s.normalize});
-  }
-};
-
-std::unique_ptr<SuiteSubject> MakeSubject(const Json& parameters) {
-  return std::make_unique<HlaSubject>(ParseCoreParameters(parameters));
+std::unique_ptr<SuiteSubject> MakeSubject(const Json& json) {
+  const HlaParameters p = ParseHlaParameters(json);
+  const HlaForm form = FormOf(p.form);
+  return MakeHlaSubject(p, HlaDeclaration(p.shape, form, p.ridge_lambda, p.log_gamma),
+                        [=](const HeadSequence& sequence) {
+                          return HlaReference({sequence, form, json.value("ridge_lambda", 0.0)});
+                        });
 }
 
 // Every form, with and without each of: decay, ridge, normaliser, shared kv heads, odd sizes.
@@ -137,15 +118,15 @@ TEST(Hla, MaskedIsSerialWithoutDecay) {
   for (size_t i = 0; i < masked.size(); ++i) EXPECT_NEAR(masked[i], serial[i], 1e-12);
 }
 
-TEST(Hla, DecayTableIsTheLogarithmOfTheSigmoid) {
+TEST(Hla, LogDecaysAreThoseOfTheSigmoid) {
   AlignedBuffer<float> logits(3);
   logits[0] = 6.9067548f;  // γ = 0.999
   logits[1] = -90.0f;
   logits[2] = 40.0f;  // 1 - γ is far below fp32's resolution at 1
-  const DecayTable table(logits);
-  EXPECT_NEAR(table.Head(0)[15], 16 * std::log(0.999), 1e-8);
-  EXPECT_FLOAT_EQ(table.Head(1)[0], -90.0f);
-  EXPECT_FLOAT_EQ(table.Head(2)[0], -std::exp(-40.0f));
+  const std::vector<double> log_gamma = LogDecays(logits);
+  EXPECT_NEAR(log_gamma[0], std::log(0.999), 1e-9);
+  EXPECT_DOUBLE_EQ(log_gamma[1], -90.0);
+  EXPECT_DOUBLE_EQ(log_gamma[2], -std::exp(-40.0));
 }
 
 std::string ConfigError(const Json& changes, MixerOptions options = {}) {

@@ -37,7 +37,7 @@ void MambaRecurrence::Run(std::span<const Segment> segments, const LayerState& s
                           const MambaInput& input, FloatMatrix y, ThreadPool& pool) const {
   const size_t units = (blocks() + blocks_a_unit_ - 1) / blocks_a_unit_;
   const size_t states = blocks_a_unit_ * shape_.state_size * kBlock;
-  ForEachHeadUnit(segments, units, states, pool, [&](const HeadPiece& piece) {
+  ForEachHeadUnit(segments, kFoldInterval, units, states, pool, [&](const HeadPiece& piece) {
     const size_t first = piece.head * blocks_a_unit_;
     const size_t last = std::min(first + blocks_a_unit_, blocks());
     for (size_t block = first; block < last; ++block) RunBlock(block, piece, state, input, y);

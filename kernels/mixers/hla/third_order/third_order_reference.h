@@ -9,18 +9,12 @@
 #include <cstddef>
 #include <vector>
 
+#include "kernels/mixers/hla/hla_subject.h"
+
 namespace rivulet {
 
-// One query head's sequence. q, k [T, D] and v [T, E], row-major without padding.
-struct ThirdOrderReferenceInput {
-  size_t tokens = 0;
-  size_t key_dim = 0;
-  size_t value_dim = 0;
-  std::vector<double> q, k, v;
+struct ThirdOrderReferenceInput : HeadSequence {
   bool paper = false;  // 13b, what Algorithm 3 computes, instead of 13a
-  double gamma = 1.0;
-  bool normalize = false;
-  double denom_eps = 1e-6;
 };
 
 // Outputs [T, E].

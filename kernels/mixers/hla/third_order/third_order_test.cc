@@ -5,12 +5,11 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/mixers/hla/higher_order/core_subject.h"
 #include "kernels/mixers/hla/hla.h"
-#include "kernels/mixers/hla/third_order/paper_third_order_recurrence.h"
-#include "kernels/mixers/hla/third_order/third_order_recurrence.h"
+#include "kernels/mixers/hla/hla_subject.h"
 #include "kernels/mixers/hla/third_order/third_order_reference.h"
 #include "kernels/mixers/mixer_suite.h"
+#include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
@@ -19,39 +18,15 @@ using Json = nlohmann::json;
 
 constexpr char kVectors[] = "kernels/mixers/hla/third_order/vectors/vectors.json";
 
-class ThirdOrderSubject : public CoreSubject {
- public:
-  explicit ThirdOrderSubject(const CoreParameters& parameters) : CoreSubject(parameters) {
-    if (paper()) {
-      recurrence_ =
-          std::make_unique<PaperThirdOrderRecurrence>(parameters.shape, MakeDecay(), layout_);
-    } else {
-      recurrence_ = std::make_unique<ThirdOrderRecurrence>(parameters.shape, MakeDecay(), layout_);
-    }
-  }
-
- protected:
-  std::vector<double> HeadReference(size_t head, std::vector<double> q, std::vector<double> k,
-                                    std::vector<double> v) const override {
-    const HigherOrderShape& s = parameters_.shape;
-    const size_t tokens = q.size() / s.key_dim;
-    return ThirdOrderReference({.tokens = tokens,
-                                .key_dim = s.key_dim,
-                                .value_dim = s.value_dim,
-                                .q = std::move(q),
-                                .k = std::move(k),
-                                .v = std::move(v),
-                                .paper = paper(),
-                                .gamma = Gamma(head),
-                                .normalize = s.normalize});
-  }
-
- private:
-  bool paper() const { return parameters_.form == "paper"; }
-};
-
-std::unique_ptr<SuiteSubject> MakeSubject(const Json& parameters) {
-  return std::make_unique<ThirdOrderSubject>(ParseCoreParameters(parameters));
+std::unique_ptr<SuiteSubject> MakeSubject(const Json& json) {
+  const HlaParameters p = ParseHlaParameters(json);
+  const bool paper = p.form == "paper";
+  return MakeHlaSubject(p,
+                        paper ? PaperThirdOrderDeclaration(p.shape, p.log_gamma)
+                              : ThirdOrderDeclaration(p.shape, p.log_gamma),
+                        [=](const HeadSequence& sequence) {
+                          return ThirdOrderReference({sequence, paper});
+                        });
 }
 
 // Both forms, with and without each of: decay, normaliser, shared kv heads, odd sizes.

@@ -5,43 +5,22 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/mixers/ahla/ahla_recurrence.h"
-#include "kernels/mixers/ahla/ahla_reference.h"
-#include "kernels/mixers/hla/higher_order/core_subject.h"
+#include "kernels/mixers/hla/ahla/ahla_reference.h"
 #include "kernels/mixers/hla/hla.h"
+#include "kernels/mixers/hla/hla_subject.h"
 #include "kernels/mixers/mixer_suite.h"
+#include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kVectors[] = "kernels/mixers/ahla/vectors/vectors.json";
+constexpr char kVectors[] = "kernels/mixers/hla/ahla/vectors/vectors.json";
 
-class AhlaSubject : public CoreSubject {
- public:
-  explicit AhlaSubject(const CoreParameters& parameters) : CoreSubject(parameters) {
-    recurrence_ = std::make_unique<AhlaRecurrence>(parameters.shape, MakeDecay(), layout_);
-  }
-
- protected:
-  std::vector<double> HeadReference(size_t head, std::vector<double> q, std::vector<double> k,
-                                    std::vector<double> v) const override {
-    const HigherOrderShape& s = parameters_.shape;
-    const size_t tokens = q.size() / s.key_dim;
-    return AhlaReference({.tokens = tokens,
-                          .key_dim = s.key_dim,
-                          .value_dim = s.value_dim,
-                          .q = std::move(q),
-                          .k = std::move(k),
-                          .v = std::move(v),
-                          .gamma = Gamma(head),
-                          .normalize = s.normalize});
-  }
-};
-
-std::unique_ptr<SuiteSubject> MakeSubject(const Json& parameters) {
-  return std::make_unique<AhlaSubject>(ParseCoreParameters(parameters));
+std::unique_ptr<SuiteSubject> MakeSubject(const Json& json) {
+  const HlaParameters p = ParseHlaParameters(json);
+  return MakeHlaSubject(p, AhlaDeclaration(p.shape, p.log_gamma), AhlaReference);
 }
 
 std::vector<SuiteCase> Cases() {

@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "kernels/mixers/ahla/ahla_reference.h"
+#include "kernels/mixers/hla/ahla/ahla_reference.h"
 
 #include <cmath>
 
@@ -7,7 +7,7 @@ namespace rivulet {
 namespace {
 
 // W [T, T]: γ^{t-s} q_t·k_s on and below the diagonal.
-std::vector<double> CausalScores(const AhlaReferenceInput& input) {
+std::vector<double> CausalScores(const HeadSequence& input) {
   const size_t tokens = input.tokens, dim = input.key_dim;
   std::vector<double> scores(tokens * tokens);
   for (size_t t = 0; t < tokens; ++t) {
@@ -22,7 +22,7 @@ std::vector<double> CausalScores(const AhlaReferenceInput& input) {
 
 }  // namespace
 
-std::vector<double> AhlaReference(const AhlaReferenceInput& input) {
+std::vector<double> AhlaReference(const HeadSequence& input) {
   const size_t tokens = input.tokens, width = input.value_dim;
   const std::vector<double> scores = CausalScores(input);
   std::vector<double> out(tokens * width);

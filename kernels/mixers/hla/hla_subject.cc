@@ -1,0 +1,82 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/mixers/hla/hla_subject.h"
+
+#include <cmath>
+
+#include "nlohmann/json.hpp"
+
+namespace rivulet {
+namespace {
+
+// [T, width] from column `first` on.
+std::vector<double> Gather(ConstFloatMatrix rows, size_t first, size_t width) {
+  std::vector<double> out;
+  for (size_t t = 0; t < rows.rows; ++t) {
+    out.insert(out.end(), rows.row(t) + first, rows.row(t) + first + width);
+  }
+  return out;
+}
+
+HeadSequence SequenceOf(const HlaParameters& parameters, const TokenInputs& inputs, size_t head) {
+  const HigherOrderShape& s = parameters.shape;
+  const size_t kv_head = head / (s.heads / s.kv_heads);
+  return {.tokens = inputs.q.rows,
+          .key_dim = s.key_dim,
+          .value_dim = s.value_dim,
+          .q = Gather(inputs.q, head * s.padded_key(), s.key_dim),
+          .k = Gather(inputs.k, kv_head * s.padded_key(), s.key_dim),
+          .v = Gather(inputs.v, kv_head * s.padded_value(), s.value_dim),
+          .gamma = parameters.log_gamma.empty() ? 1.0 : std::exp(parameters.log_gamma[head]),
+          .normalize = s.normalize};
+}
+
+std::vector<double> AllHeads(const HlaParameters& parameters, const HeadReference& reference,
+                             const TokenInputs& inputs) {
+  const HigherOrderShape& s = parameters.shape;
+  const size_t columns = s.heads * s.padded_value();
+  std::vector<double> out(inputs.q.rows * columns);
+  for (size_t h = 0; h < s.heads; ++h) {
+    const std::vector<double> head = reference(SequenceOf(parameters, inputs, h));
+    for (size_t i = 0; i < head.size(); ++i) {
+      out[i / s.value_dim * columns + h * s.padded_value() + i % s.value_dim] = head[i];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+HlaParameters ParseHlaParameters(const nlohmann::json& json) {
+  HlaParameters result;
+  result.form = json.value("form", result.form);
+  result.shape.heads = json.at("heads").get<size_t>();
+  result.shape.kv_heads = json.value("kv_heads", result.shape.heads);
+  result.shape.key_dim = json.at("key_dim").get<size_t>();
+  result.shape.value_dim = json.at("value_dim").get<size_t>();
+  result.shape.normalize = json.value("normalize", false);
+  if (json.value("bf16", false)) result.shape.state_dtype = DType::kBFloat16;
+  const std::vector<float> logits = json.value("decay_logit", std::vector<float>());
+  AlignedBuffer<float> buffer(logits.size());
+  for (size_t h = 0; h < logits.size(); ++h) buffer[h] = logits[h];
+  result.log_gamma = LogDecays(buffer);
+  result.ridge_lambda = static_cast<float>(json.value("ridge_lambda", 0.0));
+  result.low = json.value("low", result.low);
+  result.high = json.value("high", result.high);
+  result.tolerance = json.value("tolerance", result.tolerance);
+  return result;
+}
+
+std::unique_ptr<SuiteSubject> MakeHlaSubject(const HlaParameters& parameters,
+                                             const RecurrenceDeclaration& declaration,
+                                             const HeadReference& reference) {
+  DrawnInputs drawn;
+  drawn.q.low = drawn.k.low = parameters.low;
+  drawn.q.high = drawn.k.high = parameters.high;
+  auto subject = std::make_unique<DeclaredSubject>(
+      declaration, drawn,
+      [=](const TokenInputs& inputs) { return AllHeads(parameters, reference, inputs); });
+  subject->error_bound = parameters.tolerance;
+  return subject;
+}
+
+}  // namespace rivulet
