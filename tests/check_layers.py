@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Checks what the layout promises, for every source file of the repository.
+"""Checks the rules of the layout in every source file of the repository.
 
-Includes go one way (LAYERS below); protobuf and gRPC stop at server/rpc; CUDA headers stop at kernels/*.cu; every header has the
-guard that its path gives, and includes <cstdint> when it names int64_t and its kin (newer libraries no longer bring it along); every
-file has the copyright line and fewer than 700 lines.
+Includes go one way, between layers (LAYERS below) and between mixers (MIXER_USES). Production code does not include test code.
+Protobuf and gRPC stop at server/rpc, CUDA headers at kernels/*.cu. Every header has the guard that follows from its path, and includes
+<cstdint> if it names int64_t or a similar type, since newer libraries no longer include it. Every file has the copyright line and fewer
+than 700 lines.
 
     tests/check_layers.py [ROOT]       prints each violation as path:line: reason, and exits 1 when there is one
     tests/check_layers.py --self-test  plants violations in a temporary tree and checks that each is found
@@ -40,8 +41,20 @@ LAYERS = {
     "server": ENGINE + ["server/engine", "server/session", "server/scheduler", "server/rpc", "server/http"],
     "client": ["kernels/base"],
 }
+# Each folder of kernels/mixers is a layer of its own. Besides itself and the files directly in kernels/mixers it may include the folders
+# named here, which may not include it.
+MIXER_USES = {
+    "gated_deltanet": ["delta_net"],
+    "log_linear_gated_deltanet": ["delta_net", "gated_deltanet", "log_linear"],
+    "log_linear_mamba2": ["log_linear", "mamba2"],
+}
+# The only files directly in kernels/mixers that may include the mixers.
+MIXER_LISTS = {"kernels/mixers/registry.cc", "kernels/mixers/mixer_config.cc", "kernels/mixers/mixer_config.h"}
+# What only tests and benchmarks compile.
+TEST_FILE = re.compile(r"(_test|_bench|_fuzz|_fixture|_reference|_subject|/subject_checks|/core_subject|/mixer_suite\w*|/suite_slots|"
+                       r"/allocation_counter|/bench_sessions|/random_(model|parameters)|/fake_\w+|/test_(seed|support)|/testing)\.(cc|h)$")
 MAY_INCLUDE_PROTO = {"server/rpc", "server", "client"}
-# What crosses folders may include all of them.
+# May include everything.
 UNRESTRICTED = ("tests/",)
 
 SOURCE_SUFFIXES = {".cc", ".h", ".cu", ".cuh", ".in", ".py", ".cmake", ".proto"}
@@ -60,6 +73,23 @@ def layer_of(path):
     return max(folders, key=len, default=None)
 
 
+def mixer_of(path):
+    """The folder of kernels/mixers that holds a file or an included path, or None."""
+    parts = path.split("/")
+    return parts[2] if parts[:2] == ["kernels", "mixers"] and len(parts) > 3 else None
+
+
+def check_mixer_include(path, target):
+    """Yields why a file of kernels/mixers may not include a mixer's file."""
+    mixer, other = mixer_of(path), mixer_of(target)
+    if not path.startswith("kernels/mixers/") or other in (None, mixer):
+        return
+    if mixer is None and path not in MIXER_LISTS:
+        yield f'"{target}": files that all mixers share may not include a mixer'
+    elif mixer is not None and other not in MIXER_USES.get(mixer, ()):
+        yield f'"{target}": the mixer {mixer} may not include {other}'
+
+
 def check_include(path, target):
     """Yields why the file `path` may not include `target`."""
     layer = layer_of(path)
@@ -70,6 +100,9 @@ def check_include(path, target):
         return
     if layer and target_layer and target_layer != layer and target_layer not in LAYERS[layer]:
         yield f'"{target}": {layer} may not include {target_layer}'
+    yield from check_mixer_include(path, target)
+    if layer and TEST_FILE.search(target) and not TEST_FILE.search(path):
+        yield f'"{target}": production code may not include test code'
     if layer and target.startswith("tests/"):
         yield f'"{target}": only tests/ may include tests/'
     if PROTO_HEADER.search(target) and layer not in MAY_INCLUDE_PROTO:
@@ -109,6 +142,13 @@ def check_file(path, text):
                 yield number, reason
 
 
+def mixer_cycles():
+    """Mixers that use themselves through others."""
+    def reached(mixer):
+        return {found for other in MIXER_USES.get(mixer, ()) for found in {other} | reached(other)}
+    return [mixer for mixer in MIXER_USES if mixer in reached(mixer)]
+
+
 def source_files(root):
     for path in sorted(root.iterdir()):
         if path.name.startswith(".") or path.is_symlink() or path.name in SKIPPED_FOLDERS:
@@ -142,6 +182,10 @@ def source(*includes):
 GOOD = {
     "kernels/base/a.h": header("kernels/base/a.h", "#include <vector>"),
     "kernels/base/device.cu": source("<cuda_runtime_api.h>"),
+    "kernels/mixers/registry.cc": source('"kernels/mixers/hla/hla.h"'),
+    "kernels/mixers/gla/gla_test.cc": source('"kernels/mixers/mixer_suite.h"', '"kernels/mixers/gla/gla_reference.h"'),
+    "kernels/mixers/hla/third/t.cc": source('"kernels/mixers/hla/hla.h"'),
+    "kernels/mixers/log_linear_mamba2/l.cc": source('"kernels/mixers/mamba2/mamba2_recurrence.h"'),
     "kernels/mixers/hla/hla.cc": source('"kernels/mixers/mixer.h"', '"kernels/recurrence/r.h"', '"kernels/ops/norm/norm.h"'),
     "kernels/base/simd-inl.h": f"// {COPYRIGHT}\n#if defined(RIVULET_KERNELS_BASE_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)\n",
     "server/scheduler/s.cc": source('"server/session/s.h"', '"server/metrics/m.h"', '"absl/status/status.h"'),
@@ -151,6 +195,11 @@ GOOD = {
 BAD = {
     "kernels/base/up.cc": (source('"kernels/ops/norm/norm.h"'), "kernels/base may not include kernels/ops"),
     "kernels/recurrence/up.cc": (source('"kernels/mixers/mixer.h"'), "kernels/recurrence may not include kernels/mixers"),
+    "kernels/mixers/stages.cc": (source('"kernels/mixers/gla/gla.h"'), "files that all mixers share may not include a mixer"),
+    "kernels/mixers/mamba2/back.cc": (source('"kernels/mixers/log_linear/l.h"'), "mamba2 may not include log_linear"),
+    "kernels/mixers/gla/side.cc": (source('"kernels/mixers/retnet/retnet.h"'), "gla may not include retnet"),
+    "kernels/mixers/gla/gla_layer.cc": (source('"kernels/mixers/gla/gla_reference.h"'), "may not include test code"),
+    "server/scheduler/fake.cc": (source('"server/engine/fake_engine.h"'), "may not include test code"),
     "kernels/ops/norm/up.cc": (source('"server/engine/e.h"'), "kernels/ops may not include server/engine"),
     "model_loader/up.cc": (source('"server/text/t.h"'), "model_loader may not include server/text"),
     "server/metrics/up.cc": (source('"server/engine/e.h"'), "server/metrics may not include server/engine"),
@@ -188,6 +237,7 @@ def self_test():
         for path, (_, reason) in BAD.items():
             if not any(line.startswith(path + ":") and reason in line for line in found):
                 failures.append(f"not found: {path}: {reason}")
+        failures += [f"the mixer {mixer} uses itself" for mixer in mixer_cycles()]
         if len(found) != len(BAD):
             failures.append(f"{len(BAD)} violations planted, {len(found)} reported")
     return failures
