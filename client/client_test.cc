@@ -23,7 +23,7 @@ class ClientTest : public testing::Test {
     return request;
   }
 
-  // Runs a turn and gathers its text; the last message stays in last_.
+  // Runs a turn and collects its text; last_ is its last message.
   absl::Status Run(ChatStream& chat, const v1::GenerateRequest& request) {
     text_.clear();
     return chat.Turn(request, [this](const v1::GenerateResponse& message) {
@@ -63,7 +63,7 @@ TEST_F(ClientTest, RenamesASession) {
   request.set_name("of a goose");
   EXPECT_EQ(client_.UpdateSession(request)->name(), "of a goose");
   EXPECT_EQ(client_.GetSession("tale")->name(), "of a goose");
-  request.set_id("nobody");
+  request.set_id("missing");
   EXPECT_TRUE(absl::IsNotFound(client_.UpdateSession(request).status()));
 }
 
@@ -125,7 +125,7 @@ TEST_F(ClientTest, AFailedTurnEndsTheStreamAndKeepsItsStatus) {
   EXPECT_TRUE(absl::IsUnavailable(chat->Close()));
 }
 
-TEST_F(ClientTest, ARefusalSaysWhenToComeBack) {
+TEST_F(ClientTest, ARefusalSaysWhenToRetry) {
   const absl::Status status = Run(*client_.OpenChat(), Turn("crowd"));
   EXPECT_TRUE(absl::IsResourceExhausted(status));
   EXPECT_EQ(RetryAfter(status), std::chrono::milliseconds(70));
@@ -140,7 +140,7 @@ TEST_F(ClientTest, AStreamThatEndsInATurnIsAFailure) {
   EXPECT_TRUE(absl::IsUnavailable(Run(*chat, Turn("end"))));
 }
 
-TEST_F(ClientTest, CancellationLeavesAServerThatDoesNotAnswer) {
+TEST_F(ClientTest, CancellationAbandonsAServerThatDoesNotAnswer) {
   Cancellation cancellation;
   const auto chat = client_.OpenChat({.timeout = std::nullopt, .cancellation = &cancellation});
   const absl::Status status = chat->Turn(Turn("deaf"), [&](const auto&) {
@@ -151,10 +151,10 @@ TEST_F(ClientTest, CancellationLeavesAServerThatDoesNotAnswer) {
 }
 
 TEST_F(ClientTest, AnUnreachableServerIsUnavailable) {
-  Client nobody("127.0.0.1:1");
-  const auto chat = nobody.OpenChat();
+  Client unreachable("127.0.0.1:1");
+  const auto chat = unreachable.OpenChat();
   EXPECT_TRUE(absl::IsUnavailable(Run(*chat, Turn("once"))));
-  EXPECT_TRUE(absl::IsUnavailable(nobody.ListAllSessions().status()));
+  EXPECT_TRUE(absl::IsUnavailable(unreachable.ListAllSessions().status()));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ def read_text(path):
 
 # ---------------------------------------------------------------- documents
 def looks_like_title(line):
-    """Capitals throughout, or every important word capitalised."""
+    """All capitals, or every important word capitalised."""
     if not 3 <= len(line) <= 75 or line[0] in "\"'(*_[-`" or line[-1] in ",;:-\"'!?":
         return False
     if re.search(r"CONTENTS|^by |edition|language:", line, re.I) or not re.search("[A-Z]", line):
@@ -77,7 +77,7 @@ def train_tokenizer(text, prefix, vocab_size):
 
 
 def token_stream(docs, tokenizer):
-    """(token ids, positions where a document's <s> stands, positions where its body starts)."""
+    """(token ids, positions of each document's <s>, positions where its body starts)."""
     ids, starts, bodies = [], [], []
     for heading, body in docs:
         starts.append(len(ids))
@@ -90,8 +90,8 @@ def token_stream(docs, tokenizer):
 
 
 def token_chars(tokenizer):
-    """Characters of each piece: the dividend of bits per character. Specials count none, a byte piece one
-    unless it continues a UTF-8 sequence."""
+    """Characters of each piece, for bits per character. Special pieces have none, a byte piece one unless it
+    continues a UTF-8 sequence."""
     def chars(i):
         piece = tokenizer.id_to_piece(i)
         if tokenizer.is_byte(i):
@@ -134,7 +134,7 @@ def prepare(args):
 
 # ---------------------------------------------------------------- reading it back
 class Corpus:
-    """The stream and its split. Training windows never touch a held-out or validation token."""
+    """The stream and its split. Training windows contain no held-out or validation token."""
 
     def __init__(self, folder):
         stream = np.load(os.path.join(folder, "stream.npz"))

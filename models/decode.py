@@ -95,9 +95,9 @@ def gla_rule(mixer, q, k, v, x, state):
     return read(q * q.shape[-1] ** -0.5, add_outer(state["F"], decay, k, v))
 
 
-# ---------------------------------------------------------------- a teacher writes
+# ---------------------------------------------------------------- generating with a teacher
 class Writer:
-    """Samples many sequences at temperature 1 as one CUDA graph per token. Without a GPU: the same, eagerly."""
+    """Samples many sequences at temperature 1 as one CUDA graph per token. Without a GPU, the same in eager mode."""
 
     def __init__(self, model, rows):
         self.decoder = Decoder(model, rows)

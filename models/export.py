@@ -38,7 +38,7 @@ def export(args):
 
 
 def load_export(folder, device="cpu", dtype=torch.float32):
-    """The model of an exported directory, weights as they are in the file, arithmetic in `dtype`."""
+    """The model of an exported directory, with the file's weights and arithmetic in `dtype`."""
     with open(os.path.join(folder, "config.json")) as f:
         model = LanguageModel(json.load(f), dtype=dtype)
     weights = load_file(os.path.join(folder, "model.safetensors"))
@@ -47,7 +47,7 @@ def load_export(folder, device="cpu", dtype=torch.float32):
 
 
 def check(args):
-    """Logits of a few hundred tokens in fp32 here, in fp64 by the oracle, from the same bf16 weights."""
+    """Compares the logits of a few hundred tokens, in fp32 here and in fp64 by the oracle, from the same bf16 weights."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "parity"))
     import oracle
     import safetensors_file

@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Build the training text from Project Gutenberg: one paragraph a line, a blank line between books.
+"""Build the training text from Project Gutenberg: one paragraph per line, a blank line between books.
 
     python3 fetch_books.py --out fairy_tales.txt            (43 books, about 17 MB, needs network)
     python3 fetch_books.py --out my.txt --ids 11 16 55      (any other books by their Gutenberg number)
@@ -39,7 +39,7 @@ def between_markers(text):
 
 
 def paragraphs(text):
-    """Line wrapping, illustrations, rules and emphasis marks removed; one string a paragraph."""
+    """Line wrapping, illustrations, rules and emphasis marks removed; one string per paragraph."""
     text = re.sub(r"\[Illustration.*?\]", "", text.replace("\r\n", "\n"), flags=re.S)
     blocks = (" ".join(block.split()) for block in re.split(r"\n\s*\n", text))
     cleaned = (re.sub(r"_([^_]+)_", r"\1", block) for block in blocks)

@@ -41,7 +41,7 @@ class RMSNorm(nn.Module):
 
 
 class ShortConv(nn.Module):
-    """Depthwise causal convolution, then SiLU. The last column of the weight meets the current token."""
+    """Depthwise causal convolution, then SiLU. The last column of the weight multiplies the current token."""
 
     def __init__(self, channels, width):
         super().__init__()

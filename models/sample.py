@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Read what an exported model writes. Token by token with decode.py.
+"""Prints samples of an exported model, token by token with decode.py.
 
     python3 sample.py tales --prompt "Once upon a time" --seeds 1 2 3
 """
@@ -16,7 +16,7 @@ from export import load_export
 
 
 def penalise(logits, seen, penalty):
-    """Tokens seen before (prompt included) lose: positive logits divided, negative ones multiplied."""
+    """Penalises tokens seen before, including the prompt: divides positive logits, multiplies negative ones."""
     return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
@@ -34,7 +34,7 @@ def filtered(logits, s):
 
 @torch.no_grad()
 def generate(model, prompt_ids, s, seeds, max_tokens, device):
-    """One continuation of the prompt for each seed: lists of ids, ended by </s> or max_tokens."""
+    """One continuation of the prompt per seed: lists of ids, up to </s> or max_tokens."""
     decoder, rows = Decoder(model, len(seeds)), len(seeds)
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     for i in prompt_ids:

@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Let a teacher (hla or gla layers) write text for the student to learn on, beside the books.
+"""Generates text with a teacher (hla or gla layers), on which the student trains in addition to the books.
 
     python3 synthesize.py --data work --teacher work/teacher1/model.pt --out work/written.npy --rounds 16
 

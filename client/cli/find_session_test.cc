@@ -41,24 +41,24 @@ TEST_F(FindSessionTest, IdBeforeNameBeforeStart) {
   EXPECT_EQ(Find("oth"), "other");
 }
 
-TEST_F(FindSessionTest, SeveralAreNamedAndNoneIsChosen) {
+TEST_F(FindSessionTest, SeveralMatchesAreListed) {
   for (const char* id : {"abc", "abd"}) Create(id, "same");
   EXPECT_THAT(Find("same"), HasSubstr("2 sessions match same; choose one of: abc abd"));
   EXPECT_THAT(Find("ab"), HasSubstr("FAILED_PRECONDITION"));
 }
 
-TEST_F(FindSessionTest, TheStartOfAnIdIsNoKeyForWhatDestroys) {
+TEST_F(FindSessionTest, TheStartOfAnIdIsNotEnoughForDeletion) {
   Create("job-10", "");
   EXPECT_EQ(Find("job-1"), "job-10");
   EXPECT_THAT(Find("job-1", SessionKey::kIdOrName), HasSubstr("NOT_FOUND"));
 }
 
-TEST_F(FindSessionTest, AnEmptyKeyIsNotTheNameOfSessionsWithout) {
+TEST_F(FindSessionTest, AnEmptyKeyDoesNotMatchUnnamedSessions) {
   Create("abc", "");
   EXPECT_THAT(Find(""), HasSubstr("INVALID_ARGUMENT"));
 }
 
-TEST(NotFoundHintTest, OnlyWhereSomethingIsMissing) {
+TEST(NotFoundHintTest, IsAddedToNotFoundOnly) {
   EXPECT_EQ(WithNotFoundHint(absl::NotFoundError("none"), "look there").message(),
             "none; look there");
   EXPECT_EQ(WithNotFoundHint(absl::AbortedError("busy"), "look there").message(), "busy");

@@ -35,7 +35,7 @@ TEST(SessionsTableTest, NoSessionIsMarkedWithoutACurrentOne) {
   EXPECT_EQ(table.find('*'), std::string::npos);
 }
 
-TEST(SessionsTableTest, ANameCannotDriveTheTerminal) {
+TEST(SessionsTableTest, ANameCannotControlTheTerminal) {
   const std::string table = SessionsTable({Session("a", "x\x1b[2J\ny", 1)}, "", kNow);
   EXPECT_NE(table.find("x^[[2J^Jy"), std::string::npos) << table;
   EXPECT_EQ(table.find('\x1b'), std::string::npos);
@@ -48,7 +48,7 @@ TEST(SessionsTableTest, ALongNameIsCutAndALongIdIsNot) {
   EXPECT_NE(table.find(std::string(29, 'n') + "... "), std::string::npos);
 }
 
-TEST(SessionsTableTest, NoSessionsIsAHeadingAlone) {
+TEST(SessionsTableTest, WithoutSessionsOnlyTheHeadingIsPrinted) {
   EXPECT_EQ(SessionsTable({}, "", kNow), "  ID  NAME  TOKENS  STATE  BUSY  LAST USED\n");
 }
 

@@ -22,7 +22,7 @@ TEST(TextTest, TerminalSafeShowsControlsInsteadOfSendingThem) {
   EXPECT_EQ(TerminalSafe("a\u202eb\u2066c"), "a<U+202E>b<U+2066>c") << "reordering";
 }
 
-TEST(TextTest, TerminalSafeReplacesWhatIsNotUtf8) {
+TEST(TextTest, TerminalSafeReplacesInvalidUtf8) {
   EXPECT_EQ(TerminalSafe("a\xff"), "a\ufffd");
   EXPECT_EQ(TerminalSafe("\x9b"), "\ufffd") << "a bare C1 byte";
   EXPECT_EQ(TerminalSafe("\xc0\xaf"), "\ufffd\ufffd") << "overlong";

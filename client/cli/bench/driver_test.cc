@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The driver against a server in this process that does what a test tells it: serves, refuses,
-// stalls, never ends, goes away.
+// The driver against a server in this process that serves, refuses, stalls, never ends or goes
+// away, as the test chooses.
 #include "client/cli/bench/driver.h"
 
 #include <gmock/gmock.h>
@@ -196,7 +196,7 @@ TEST(BenchDriverTest, ClosedLoopCountsWhatTheServerSent) {
 TEST(BenchDriverTest, AllStreamsOfTheClosedLoopRunAtOnce) {
   constexpr int kStreams = 40;
   std::atomic<int> arrived{0};
-  // Nobody is answered before all are there.
+  // No request is answered before all have arrived.
   FakeServer server([&](grpc::ServerContext& context, const v1::GenerateRequest&) {
     arrived.fetch_add(1);
     while (arrived < kStreams && !context.IsCancelled()) std::this_thread::yield();
@@ -230,10 +230,10 @@ TEST(BenchDriverTest, RefusalsAreCountedByCode) {
   EXPECT_EQ(phase.output_tokens, server.inference.tokens());
 }
 
-TEST(BenchDriverTest, OpenLoopSendsAlsoWhileTheServerStalls) {
+TEST(BenchDriverTest, OpenLoopSendsWhileTheServerStalls) {
   constexpr uint64_t kRequests = 30;
   FakeServer* reached = nullptr;
-  // Nobody is answered before all have come: a client that waits for answers would never end.
+  // No request is answered before all have arrived, so a client that waits for answers never ends.
   FakeServer server([&](grpc::ServerContext& context, const v1::GenerateRequest&) {
     while (reached->inference.requests() < kRequests && !context.IsCancelled()) {
       std::this_thread::yield();
@@ -318,7 +318,7 @@ TEST(BenchDriverTest, ServerGoesAwayInTheMiddle) {
   EXPECT_EQ(phase.succeeded + phase.failed, 60u);
 }
 
-TEST(BenchDriverTest, GivesUpWhenNobodyAnswers) {
+TEST(BenchDriverTest, GivesUpWhenTheServerDoesNotAnswer) {
   std::string address;
   { address = FakeServer().address(); }
   const Outcome outcome = RunBenchOn(address, {.concurrency = 4, .duration_seconds = 300});

@@ -48,7 +48,7 @@ TEST(BenchRecorderTest, TokensOfOneMessageEachWaitedForIt) {
   EXPECT_EQ(phase.PerSecond(phase.output_tokens), 50);
 }
 
-TEST(BenchRecorderTest, MessagesThatLayReadyTogetherAreOne) {
+TEST(BenchRecorderTest, MessagesThatWereReadyTogetherAreOne) {
   Recorder recorder({.slo_itl_ms = 50});
   recorder.BeginPhase("load", At(0));
   RequestRecord record = recorder.StartRequest(At(0), At(0), 0, 9);
@@ -67,7 +67,7 @@ TEST(BenchRecorderTest, MessagesThatLayReadyTogetherAreOne) {
   EXPECT_EQ(phase.output_tokens, 9u);
 }
 
-TEST(BenchRecorderTest, ARequestThatCameAtOnceHasNoTimePerToken) {
+TEST(BenchRecorderTest, ARequestWithOneMessageHasNoTimePerToken) {
   Recorder recorder({});
   recorder.BeginPhase("load", At(0));
   Play(recorder, 0, {{10, 8}});
@@ -115,7 +115,7 @@ TEST(BenchRecorderTest, EventsAndRequestsBelongToTheirOwnPhase) {
   EXPECT_EQ(recorder.total_tokens(), 5u);
 }
 
-TEST(BenchRecorderTest, GoodputWantsBothLimits) {
+TEST(BenchRecorderTest, GoodputNeedsBothLimits) {
   Recorder recorder({.slo_ttft_ms = 50, .slo_itl_ms = 20});
   recorder.BeginPhase("load", At(0));
   Play(recorder, 0, {{50, 1}, {70, 1}});             // just good
@@ -172,7 +172,7 @@ TEST(BenchRecorderTest, KindsOfErrorsAreBounded) {
   EXPECT_EQ(sum, 1000u);
 }
 
-TEST(BenchRecorderTest, InterferingPromptsAreNotAmongTheRequests) {
+TEST(BenchRecorderTest, InterferingPromptsAreNotRequests) {
   Recorder recorder({.interfere_prompt = 9});
   recorder.BeginPhase("with", At(0));
   RequestRecord record = recorder.StartInterfering(At(0));

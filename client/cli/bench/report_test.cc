@@ -106,14 +106,14 @@ TEST(BenchReportTest, InterruptedBeforeAnythingWasMeasured) {
   EXPECT_TRUE(Parsed(options, result)["interference"].is_null());
 }
 
-TEST(BenchReportTest, NothingWasAddedToThePhase) {
+TEST(BenchReportTest, AnEmptyPhaseHasAReport) {
   RunResult result = MakeResult();
   result.phases = {PhaseStatistics()};
   EXPECT_THAT(TextReport({}, result), HasSubstr("0 due"));
   EXPECT_EQ(Parsed({}, result)["phases"][0]["output_tokens_per_second"], 0);
 }
 
-TEST(BenchReportTest, ErrorsMayHoldAnyBytesAndAnyLength) {
+TEST(BenchReportTest, ErrorsMayHaveAnyBytesAndAnyLength) {
   RunResult result = MakeResult();
   result.phases[0].errors.Add(absl::InternalError("\xff %s \"quoted\" " + std::string(5000, 'x')));
   EXPECT_THAT(TextReport({}, result), HasSubstr("INTERNAL"));
@@ -122,7 +122,7 @@ TEST(BenchReportTest, ErrorsMayHoldAnyBytesAndAnyLength) {
   EXPECT_THAT(errors["by_kind"][0]["text"].get<std::string>(), HasSubstr("\"quoted\""));
 }
 
-TEST(BenchReportTest, ABusyClientIsToldOf) {
+TEST(BenchReportTest, ABusyClientIsReported) {
   RunResult result = MakeResult();
   result.client_cpu_seconds = 4.9;
   result.phases[0].wrong_length = 3;

@@ -85,7 +85,7 @@ TEST(BenchWorkloadTest, IdsReachTheWholeVocabulary) {
   EXPECT_EQ(std::set<uint32_t>(ids.begin(), ids.end()).size(), 10u);
 }
 
-TEST(BenchWorkloadTest, SameSeedSameRequestsOfTheirOwn) {
+TEST(BenchWorkloadTest, SameSeedSameDistinctRequests) {
   BenchOptions options;
   options.turns = 3;
   const Workload a = MakeWorkload(options), b = MakeWorkload(options);
@@ -108,7 +108,7 @@ TEST(BenchWorkloadTest, InterferingPromptHasItsLengthAndOneToken) {
   EXPECT_EQ(request.max_tokens(), 1u);
 }
 
-TEST(BenchWorkloadTest, PromptFileIsTakenInTurn) {
+TEST(BenchWorkloadTest, PromptsOfAFileAreUsedInTurn) {
   BenchOptions options;
   options.prompt_file = testing::TempDir() + "bench_prompts.txt";
   std::ofstream(options.prompt_file) << "one\n\ntwo\n";
@@ -118,7 +118,7 @@ TEST(BenchWorkloadTest, PromptFileIsTakenInTurn) {
   EXPECT_EQ(workload.MakeRequest(2, 0).prompt(), "one");
 }
 
-TEST(BenchWorkloadTest, WhatCannotBeSentIsRefused) {
+TEST(BenchWorkloadTest, InvalidPromptSourcesAreRefused) {
   EXPECT_TRUE(absl::IsNotFound(Workload::Make({.prompt_file = "/nonexistent"}, 5).status()));
   EXPECT_TRUE(absl::IsNotFound(Workload::Make({.prompt_file = "/"}, 5).status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(Workload::Make({}, 0).status()));
@@ -143,7 +143,7 @@ TEST(BenchOptionsTest, DefaultsOfOutputsAndDuration) {
   EXPECT_EQ(PhaseSeconds({.requests = 5, .duration_seconds = 3}), 3);
 }
 
-TEST(BenchOptionsTest, ValuesThatMakeNoSenseAreNamed) {
+TEST(BenchOptionsTest, InvalidValuesAreNamed) {
   const std::pair<BenchOptions, const char*> wrong[] = {
       {{.concurrency = 0}, "--concurrency = 0"},
       {{.rate = -1}, "--rate = -1"},

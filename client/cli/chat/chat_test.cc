@@ -23,7 +23,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-// Gives out lines, doing first what stands with each.
+// Returns scripted lines, and runs an action before each.
 class ScriptedReader final : public LineReader {
  public:
   struct Step {
@@ -107,7 +107,7 @@ TEST_F(ChatTest, AnInterruptAtThePromptDropsTheLineAndNotTheProgram) {
   EXPECT_EQ(server_.inference.turns()[0].prompt(), "upon");
 }
 
-TEST_F(ChatTest, TerminationEndsItAndTidiesUp) {
+TEST_F(ChatTest, TerminationDeletesUnnamedSessions) {
   reader_.Type("once");
   reader_.steps_.push_back({{ReadResult::kTerminated, ""}});
   reader_.Type("upon");
@@ -150,17 +150,17 @@ TEST_F(ChatTest, NamesASessionThatHasBegun) {
   EXPECT_EQ(reader_.prompts_, "> > tale> tale> tale> ");
 }
 
-TEST_F(ChatTest, WrongCommandsAreToldAndNotSent) {
+TEST_F(ChatTest, UnknownCommandsAreReportedAndNotSent) {
   reader_.Type("/nonsense");
   reader_.Type("/switch");
-  reader_.Type("/switch nobody");
+  reader_.Type("/switch missing");
   reader_.Type("/stats");
   reader_.Type("//help");
   const Result result = Run();
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.messages, HasSubstr("error: no command /nonsense"));
   EXPECT_THAT(result.messages, HasSubstr("error: /switch needs"));
-  EXPECT_THAT(result.messages, HasSubstr("no session nobody; /sessions lists them"));
+  EXPECT_THAT(result.messages, HasSubstr("no session missing; /sessions lists them"));
   EXPECT_THAT(result.messages, HasSubstr("the session is empty"));
   EXPECT_EQ(result.output, " /HELP\n");
 }
@@ -177,7 +177,7 @@ TEST_F(ChatTest, ADroppedSessionIsExplained) {
   EXPECT_THAT(result.output, HasSubstr(" ANEW\n"));
 }
 
-TEST_F(ChatTest, ABrokenTurnIsToldOnALineOfItsOwn) {
+TEST_F(ChatTest, AnInterruptedTurnIsReportedOnItsOwnLine) {
   reader_.Type("break");
   reader_.Type("then");
   const Result result = Run();
@@ -196,7 +196,7 @@ TEST_F(ChatTest, APipeEndsAtTheFirstFailure) {
   EXPECT_THAT(result.messages, Not(HasSubstr("/help")));
 }
 
-TEST_F(ChatTest, BytesThatAreNoTextAreRefusedHere) {
+TEST_F(ChatTest, InvalidUtf8IsRefusedByTheClient) {
   reader_.Type("caf\xe9");
   const Result result = Run();
   EXPECT_THAT(result.messages, HasSubstr("not UTF-8"));
@@ -214,10 +214,10 @@ TEST_F(ChatTest, ResumesASession) {
   EXPECT_EQ(Run().code, 0);
   EXPECT_EQ(server_.inference.turns().at(0).session_id(), "theirs");
   EXPECT_THAT(server_.sessions.ids(), SizeIs(1)) << "it was there before, and stays";
-  options_.session = "nobody";
+  options_.session = "missing";
   const Result result = Run();
   EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.messages, HasSubstr("no session nobody; `rivulet sessions` lists them"));
+  EXPECT_THAT(result.messages, HasSubstr("no session missing; `rivulet sessions` lists them"));
 }
 
 TEST_F(ChatTest, ASystemMessageNeedsATemplate) {
@@ -261,7 +261,7 @@ TEST_F(ChatTest, ASystemMessageIsNotDroppedSilently) {
   EXPECT_THAT(server_.inference.turns(), SizeIs(1));
 }
 
-TEST_F(ChatTest, ARefusalSaysWhenToComeBack) {
+TEST_F(ChatTest, ARefusalSaysWhenToRetry) {
   reader_.Type("crowd");
   EXPECT_THAT(Run().messages, HasSubstr("too many wait (try again in 70 ms)\n"));
 }

@@ -25,13 +25,13 @@ TEST(CommandTest, ParsesCommands) {
   ExpectCommand("/quit", CommandKind::kQuit, "");
 }
 
-TEST(CommandTest, WhatIsNoCommandIsNotSent) {
+TEST(CommandTest, UnknownCommandsAreNotText) {
   ExpectCommand("/names x", CommandKind::kUnknown, "/names");
   ExpectCommand("/", CommandKind::kUnknown, "/");
   ExpectCommand("/ new", CommandKind::kUnknown, "/");
 }
 
-TEST(CommandTest, TextStaysAsItIs) {
+TEST(CommandTest, TextIsUnchanged) {
   ExpectCommand("", CommandKind::kText, "");
   ExpectCommand("  once upon ", CommandKind::kText, "  once upon ");
   ExpectCommand(" /new", CommandKind::kText, " /new");
@@ -39,7 +39,7 @@ TEST(CommandTest, TextStaysAsItIs) {
   ExpectCommand("//", CommandKind::kText, "/");
 }
 
-TEST(CommandTest, ABackslashContinuesTextButNoCommand) {
+TEST(CommandTest, ABackslashContinuesTextAndNotCommands) {
   std::string line = "once\\";
   EXPECT_TRUE(TakeContinuation(line));
   EXPECT_EQ(line, "once");

@@ -39,7 +39,7 @@ class ConversationTest : public testing::Test {
   std::string text_;
 };
 
-TEST_F(ConversationTest, MakesTheSessionWithTheFirstLine) {
+TEST_F(ConversationTest, CreatesTheSessionWithTheFirstLine) {
   EXPECT_THAT(server_.sessions.ids(), IsEmpty());
   ASSERT_TRUE(Say("once upon").ok());
   EXPECT_THAT(server_.sessions.ids(), ElementsAre("made-1"));
@@ -77,7 +77,7 @@ TEST_F(ConversationTest, NothingToCancelBetweenTurns) {
   EXPECT_FALSE(conversation_.CancelTurn());
 }
 
-TEST_F(ConversationTest, ANameIsGivenWhenTheSessionIsMade) {
+TEST_F(ConversationTest, ANameIsSetWhenTheSessionIsCreated) {
   ASSERT_TRUE(conversation_.SetName("tale", {}).ok());
   EXPECT_THAT(server_.sessions.ids(), IsEmpty());
   ASSERT_TRUE(Say("once").ok());
@@ -137,7 +137,7 @@ TEST_F(ConversationTest, SwitchingBackRemembersHowTheTextEnded) {
   EXPECT_EQ(conversation_.last_turn().usage.cached_tokens(), 2u);
 }
 
-TEST_F(ConversationTest, AResumedSessionIsTakenInTheMiddleOfAText) {
+TEST_F(ConversationTest, AResumedSessionContinuesWithinAText) {
   Create("theirs", "");
   ASSERT_TRUE(conversation_.Switch("theirs", {}).ok());
   ASSERT_TRUE(Say("once").ok());

@@ -9,7 +9,7 @@
 namespace rivulet::cli {
 namespace {
 
-// What was written to a FILE in memory.
+// A FILE in memory.
 class MemoryFile {
  public:
   MemoryFile() : file_(open_memstream(&text_, &size_)) {}
@@ -70,7 +70,7 @@ TEST_F(ScreenTest, AFileGetsTheTextAtOnceAndUnchanged) {
   EXPECT_EQ(messages_.text(), "not wrapped\n");
 }
 
-TEST_F(ScreenTest, AMessageStartsOnALineOfItsOwn) {
+TEST_F(ScreenTest, AMessageStartsOnItsOwnLine) {
   Screen screen(output_.file(), messages_.file(), {.text_on_terminal = true});
   screen.Text("a tale");
   screen.Note("noted");
@@ -99,7 +99,7 @@ TEST_F(ScreenTest, SummariesAreForTerminals) {
 }
 
 TEST(ScreenStyleTest, FilesGetNoColours) {
-  // ctest gives a pipe; where a person runs this on a terminal there is nothing to see.
+  // ctest provides a pipe; on a terminal this cannot be tested.
   if (isatty(STDERR_FILENO) != 0) GTEST_SKIP() << "standard error is a terminal";
   EXPECT_FALSE(Screen::StyleOfStandardStreams().colours);
 }
