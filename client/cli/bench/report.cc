@@ -2,11 +2,9 @@
 #include "client/cli/bench/report.h"
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdarg>
-#include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace rivulet::cli::bench {
 namespace {
@@ -14,69 +12,64 @@ namespace {
 // Above this share of a core, the driver thread delays what it measures.
 constexpr double kBusyClient = 0.8;
 
-__attribute__((format(printf, 2, 3))) void Append(std::string& out, const char* format, ...) {
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(line, sizeof(line), format, arguments);
-  va_end(arguments);
-  out += line;
-}
+using absl::StrAppendFormat;
 
 void AppendHead(const BenchOptions& o, const RunResult& result, std::string& out) {
-  Append(out, "%s (%s, %.1f M parameters, %s) at %s, %s\n", result.model.name().c_str(),
-         result.model.architecture().c_str(), static_cast<double>(result.model.parameters()) * 1e-6,
-         result.model.weight_dtype().c_str(), o.common.server.c_str(), result.started.c_str());
+  StrAppendFormat(&out, "%s (%s, %.1f M parameters, %s) at %s, %s\n", result.model.name(),
+                  result.model.architecture(),
+                  static_cast<double>(result.model.parameters()) * 1e-6,
+                  result.model.weight_dtype(), o.common.server, result.started);
   if (o.rate > 0) {
-    Append(out, "open loop: %g requests/s, %s arrivals", o.rate, ToString(o.arrival).c_str());
+    StrAppendFormat(&out, "open loop: %g requests/s, %s arrivals", o.rate, ToString(o.arrival));
   } else {
-    Append(out, "closed loop: %u stream%s", o.concurrency, o.concurrency == 1 ? "" : "s");
+    StrAppendFormat(&out, "closed loop: %u stream%s", o.concurrency, o.concurrency == 1 ? "" : "s");
   }
   const std::string prompts =
       o.prompt_file.empty() ? ToString(o.prompt_tokens) + " tokens" : "from " + o.prompt_file;
   const std::string outputs =
       OutputsAreEndless(o) ? "without end" : ToString(OutputTokens(o)) + " tokens";
-  Append(out, "; prompts %s, outputs %s, seed %" PRIu64, prompts.c_str(), outputs.c_str(), o.seed);
-  if (o.turns > 0) Append(out, ", sessions of %u turns", o.turns);
-  if (result.ending != "complete") Append(out, "\n%s", result.ending.c_str());
+  StrAppendFormat(&out, "; prompts %s, outputs %s, seed %d", prompts, outputs, o.seed);
+  if (o.turns > 0) StrAppendFormat(&out, ", sessions of %u turns", o.turns);
+  if (result.ending != "complete") StrAppendFormat(&out, "\n%s", result.ending);
   out += "\n";
 }
 
 void AppendRequests(const BenchOptions& options, const PhaseStatistics& phase, std::string& out) {
   // Endless streams began in the warm-up and still run.
   if (OutputsAreEndless(options) && phase.due == 0) return;
-  Append(out, "requests       %" PRIu64 " due, %" PRIu64 " succeeded, %" PRIu64 " failed",
-         phase.due, phase.succeeded, phase.failed);
-  if (phase.cut_off > 0) Append(out, ", %" PRIu64 " cut off at the end", phase.cut_off);
-  if (phase.not_sent > 0) Append(out, ", %" PRIu64 " not sent (--max-in-flight)", phase.not_sent);
-  Append(out, "; %.2f/s completed\n", phase.PerSecond(phase.completed));
+  StrAppendFormat(&out, "requests       %d due, %d succeeded, %d failed", phase.due,
+                  phase.succeeded, phase.failed);
+  if (phase.cut_off > 0) StrAppendFormat(&out, ", %d cut off at the end", phase.cut_off);
+  if (phase.not_sent > 0) StrAppendFormat(&out, ", %d not sent (--max-in-flight)", phase.not_sent);
+  StrAppendFormat(&out, "; %.2f/s completed\n", phase.PerSecond(phase.completed));
   if (options.slo_ttft_ms > 0 || options.slo_itl_ms > 0) {
-    Append(out, "goodput        %.2f requests/s within the limits\n", phase.PerSecond(phase.good));
+    StrAppendFormat(&out, "goodput        %.2f requests/s within the limits\n",
+                    phase.PerSecond(phase.good));
   }
 }
 
 void AppendCounts(const BenchOptions& options, const PhaseStatistics& phase, std::string& out) {
-  Append(out, "\n%s: %.2f s\n", phase.name.c_str(), phase.seconds());
+  StrAppendFormat(&out, "\n%s: %.2f s\n", phase.name, phase.seconds());
   AppendRequests(options, phase, out);
-  Append(out, "output tokens  %" PRIu64 ", %.1f/s, %.2f per message\n", phase.output_tokens,
-         phase.PerSecond(phase.output_tokens),
-         static_cast<double>(phase.output_tokens) /
-             static_cast<double>(std::max<uint64_t>(phase.messages, 1)));
-  Append(out, "all tokens     %" PRIu64 ", %.1f/s\n", phase.output_tokens + phase.prompt_tokens,
-         phase.PerSecond(phase.output_tokens + phase.prompt_tokens));
+  StrAppendFormat(&out, "output tokens  %d, %.1f/s, %.2f per message\n", phase.output_tokens,
+                  phase.PerSecond(phase.output_tokens),
+                  static_cast<double>(phase.output_tokens) /
+                      static_cast<double>(std::max<uint64_t>(phase.messages, 1)));
+  StrAppendFormat(&out, "all tokens     %d, %.1f/s\n", phase.output_tokens + phase.prompt_tokens,
+                  phase.PerSecond(phase.output_tokens + phase.prompt_tokens));
 }
 
 void AppendLatency(const char* name, const LatencyHistogram& h, std::string& out) {
   if (h.count() == 0) return;
-  Append(out, "%-15s %10.3f %10.3f %10.3f %10.3f %10.3f %9" PRIu64 "\n", name,
-         Milliseconds(h.Percentile(0.50)), Milliseconds(h.Percentile(0.95)),
-         Milliseconds(h.Percentile(0.99)), Milliseconds(h.max()), h.mean_nanoseconds() * 1e-6,
-         h.count());
+  StrAppendFormat(&out, "%-15s %10.3f %10.3f %10.3f %10.3f %10.3f %9d\n", name,
+                  Milliseconds(h.Percentile(0.50)), Milliseconds(h.Percentile(0.95)),
+                  Milliseconds(h.Percentile(0.99)), Milliseconds(h.max()),
+                  h.mean_nanoseconds() * 1e-6, h.count());
 }
 
 void AppendLatencies(const PhaseStatistics& phase, std::string& out) {
-  Append(out, "%-15s %10s %10s %10s %10s %10s %9s\n", "milliseconds", "p50", "p95", "p99", "max",
-         "mean", "count");
+  StrAppendFormat(&out, "%-15s %10s %10s %10s %10s %10s %9s\n", "milliseconds", "p50", "p95", "p99",
+                  "max", "mean", "count");
   AppendLatency("first token", phase.first_token, out);
   AppendLatency("inter-token", phase.token_gap, out);
   AppendLatency("message gap", phase.message_gap, out);
@@ -87,21 +80,22 @@ void AppendLatencies(const PhaseStatistics& phase, std::string& out) {
 
 void AppendTurns(const PhaseStatistics& phase, std::string& out) {
   if (phase.turns.empty()) return;
-  Append(out, "%-6s %9s %15s %15s %10s %10s\n", "turn", "requests", "prompt tokens",
-         "cached tokens", "TTFT p50", "TTFT p99");
+  StrAppendFormat(&out, "%-6s %9s %15s %15s %10s %10s\n", "turn", "requests", "prompt tokens",
+                  "cached tokens", "TTFT p50", "TTFT p99");
   for (size_t i = 0; i < phase.turns.size(); ++i) {
     const TurnStatistics& turn = phase.turns[i];
     const double n = static_cast<double>(std::max<uint64_t>(turn.succeeded, 1));
-    Append(out, "%-6zu %9" PRIu64 " %15.1f %15.1f %10.3f %10.3f\n", i + 1, turn.succeeded,
-           static_cast<double>(turn.prompt_tokens) / n, static_cast<double>(turn.cached_tokens) / n,
-           Milliseconds(turn.first_token.Percentile(0.50)),
-           Milliseconds(turn.first_token.Percentile(0.99)));
+    StrAppendFormat(&out, "%-6zu %9d %15.1f %15.1f %10.3f %10.3f\n", i + 1, turn.succeeded,
+                    static_cast<double>(turn.prompt_tokens) / n,
+                    static_cast<double>(turn.cached_tokens) / n,
+                    Milliseconds(turn.first_token.Percentile(0.50)),
+                    Milliseconds(turn.first_token.Percentile(0.99)));
   }
 }
 
 void AppendErrors(const PhaseStatistics& phase, std::string& out) {
   for (const auto& [kind, count] : phase.errors.by_kind()) {
-    Append(out, "error %8" PRIu64 "  %s: %s\n", count, kind.first.c_str(), kind.second.c_str());
+    StrAppendFormat(&out, "error %8d  %s: %s\n", count, kind.first, kind.second);
   }
 }
 
@@ -113,22 +107,22 @@ double Ratio(std::chrono::nanoseconds with, std::chrono::nanoseconds without) {
 
 void AppendRatio(const char* name, const LatencyHistogram& without, const LatencyHistogram& with,
                  std::string& out) {
-  Append(out, "%-15s %9.2fx %9.2fx %9.2fx\n", name,
-         Ratio(with.Percentile(0.50), without.Percentile(0.50)),
-         Ratio(with.Percentile(0.95), without.Percentile(0.95)),
-         Ratio(with.Percentile(0.99), without.Percentile(0.99)));
+  StrAppendFormat(&out, "%-15s %9.2fx %9.2fx %9.2fx\n", name,
+                  Ratio(with.Percentile(0.50), without.Percentile(0.50)),
+                  Ratio(with.Percentile(0.95), without.Percentile(0.95)),
+                  Ratio(with.Percentile(0.99), without.Percentile(0.99)));
 }
 
 void AppendInterference(const BenchOptions& options, const RunResult& result, std::string& out) {
   if (result.phases.size() < 2) return;
   const PhaseStatistics& without = result.phases[0];
   const PhaseStatistics& with = result.phases[1];
-  Append(out,
-         "\nprompts of %u tokens beside them: %" PRIu64 " done, %" PRIu64
-         " failed, first token after %.1f ms (mean)\n",
-         options.interfere_prompt, with.interference.succeeded, with.interference.failed,
-         with.interference.first_token.mean_nanoseconds() * 1e-6);
-  Append(out, "%-15s %10s %10s %10s\n", "with / without", "p50", "p95", "p99");
+  StrAppendFormat(&out,
+                  "\nwith prompts of %u tokens: %d done, %d failed, first token after %.1f ms "
+                  "(mean)\n",
+                  options.interfere_prompt, with.interference.succeeded, with.interference.failed,
+                  with.interference.first_token.mean_nanoseconds() * 1e-6);
+  StrAppendFormat(&out, "%-15s %10s %10s %10s\n", "with / without", "p50", "p95", "p99");
   AppendRatio("inter-token", without.token_gap, with.token_gap, out);
   AppendRatio("message gap", without.message_gap, with.message_gap, out);
 }
@@ -154,8 +148,9 @@ std::string TextReport(const BenchOptions& options, const RunResult& result) {
     AppendErrors(phase, out);
   }
   AppendInterference(options, result, out);
-  Append(out, "\nclient CPU %.2f s, %.0f %% of a core, %.1f us per token\n",
-         result.client_cpu_seconds, 100 * ClientShare(result), MicrosecondsPerToken(result));
+  StrAppendFormat(&out, "\nclient CPU %.2f s, %.0f %% of a core, %.1f us per token\n",
+                  result.client_cpu_seconds, 100 * ClientShare(result),
+                  MicrosecondsPerToken(result));
   for (const std::string& doubt : Doubts(options, result)) out += "note: " + doubt + "\n";
   return out;
 }
