@@ -24,6 +24,12 @@ absl::Status CancelStatus(const Request& request, TimePoint now) {
   return absl::DeadlineExceededError("the client's deadline passed");
 }
 
+// A turn changes its session only when those that lease it to read have copied it.
+bool WaitsForReaders(const std::unique_ptr<Request>& request) {
+  const SessionLease& lease = request->session;
+  return lease.held() && lease.exclusive() && !lease.alone();
+}
+
 // True if every kind of `need` is within the capacity and what may be added to it.
 bool Within(const StateNeed& need, const StateCapacity& capacity, const StateNeed& added) {
   if (need.slots > capacity.tail_slots + added.slots) return false;
@@ -249,10 +255,12 @@ void Scheduler::Admit(TimePoint now) {
     AdmitWaiting(now);
     // Who was let in may have ended at once and made room.
     if (waiting_.size() < before) continue;
-    if (AnythingRuns() || CanMakeRoom(NewNeed(*waiting_.front()))) return;
+    const auto first = std::find_if_not(waiting_.begin(), waiting_.end(), &WaitsForReaders);
+    if (first == waiting_.end()) return;
+    if (AnythingRuns() || CanMakeRoom(NewNeed(**first))) return;
     // Whoever else has a lease submits its request soon or gives it back, and either wakes us.
     if (sessions_.leases() > WaitingLeases()) return;
-    RefuseFirst(now);
+    Refuse(first, now);
   }
 }
 
@@ -269,6 +277,7 @@ bool Scheduler::AnythingRuns() const {
 void Scheduler::AdmitWaiting(TimePoint now) {
   bool held_back = false;
   for (auto& request : waiting_) {
+    if (WaitsForReaders(request)) continue;
     // Whoever has its slots already passes those that wait for some.
     if (held_back && !NewNeed(*request).nothing()) continue;
     if (!TryAdmit(request, now)) held_back = true;
@@ -346,9 +355,9 @@ absl::StatusOr<std::unique_ptr<Session>> Scheduler::OpenSession(Request& request
 
 // All slots or pages belong to sessions that wait for their turns behind the request that cannot be
 // let in.
-void Scheduler::RefuseFirst(TimePoint now) {
+void Scheduler::Refuse(std::deque<std::unique_ptr<Request>>::iterator request, TimePoint now) {
   const uint32_t slots = engine_.capacity().tail_slots;
-  EndUnstarted(context_, *waiting_.front(),
+  EndUnstarted(context_, **request,
                absl::ResourceExhaustedError(
                    absl::StrCat("all ", slots,
                                 " state slots, or the pages this needs, are held by sessions that "
@@ -356,7 +365,7 @@ void Scheduler::RefuseFirst(TimePoint now) {
                                 "on a session takes a slot beside the session's own); try again "
                                 "later, or start the server with a larger --state-memory")),
                now);
-  waiting_.pop_front();
+  waiting_.erase(request);
   ++ended_;
 }
 

@@ -141,7 +141,7 @@ class Scheduler {
   void Admit(TimePoint now);
   void AdmitWaiting(TimePoint now);  // one pass over the waiting requests
   bool TryAdmit(std::unique_ptr<Request>& request, TimePoint now);
-  void RefuseFirst(TimePoint now);
+  void Refuse(std::deque<std::unique_ptr<Request>>::iterator request, TimePoint now);
   bool AnythingRuns() const;
   size_t WaitingLeases() const;
   StateNeed NewNeed(const Request& request) const;

@@ -108,6 +108,20 @@ class SchedulerWindowTest : public SchedulerPagesTest {
   SchedulerWindowTest() : SchedulerPagesTest(1, {PageRule::kAppended, 0, 32}, 4096) {}
 };
 
+// The turn waits for the reader, which needs a slot that there is not: the reader is refused.
+TEST_F(SchedulerWindowTest, AScoreThatCannotGetASlotDoesNotHoldUpTheTurnBehindIt) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  EXPECT_EQ(End(Submit(*sessions_.LeaseForTurn("a"), 10, 3)), absl::OkStatus());
+  SessionLease reader = *sessions_.LeaseForReading("a");
+  Client& turn = Submit(*sessions_.LeaseForTurn("a"), 10, 3);
+  Step();
+  EXPECT_EQ(scheduler_.waiting(), 1u);
+  Client& score = Submit(std::move(reader), 10, 0);
+  EXPECT_EQ(End(score)->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(End(turn), absl::OkStatus());
+  EXPECT_EQ(turn.tokens().size(), 3u);
+}
+
 TEST_F(SchedulerWindowTest, WhatASessionHoldsOfItsWindowCountsTowardsItsNextTurn) {
   ASSERT_TRUE(sessions_.Create("a", "").ok());
   for (int turn = 0; turn < 4; ++turn) {

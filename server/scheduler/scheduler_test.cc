@@ -67,6 +67,23 @@ class SchedulerTest : public testing::Test {
     return client;
   }
 
+  Client& SubmitScore(const std::string& id, std::vector<uint32_t> prompt) {
+    Client& client = NewClient();
+    auto request = MakeRequest(client, std::move(prompt), 0);
+    request->kind = RequestKind::kScore;
+    request->score_prompt = true;
+    auto lease = sessions_.LeaseForReading(id);
+    EXPECT_TRUE(lease.ok()) << lease.status();
+    request->session = *std::move(lease);
+    EXPECT_TRUE(scheduler_->Submit(request).ok());
+    return client;
+  }
+
+  // What an idle session holds.
+  std::vector<uint32_t> Context(const std::string& id) {
+    return sessions_.LeaseForReading(id)->state()->tokens();
+  }
+
   // False when there is nothing to run.
   bool Step() {
     const StepPlan& plan = scheduler_->Plan(now_);
@@ -561,18 +578,39 @@ TEST_F(SchedulerTest, AScoreOnASessionReadsWhatTheSessionHoldsAndLeavesItAlone) 
   RunAll();
   std::vector<uint32_t> context = {1, 2};
   for (const uint32_t token : turn.tokens()) context.push_back(token);
-  Client& score = NewClient();
-  auto request = MakeRequest(score, {8, 9}, 0);
-  request->kind = RequestKind::kScore;
-  request->score_prompt = true;
-  request->session = *sessions_.LeaseForReading("a");
-  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  Client& score = SubmitScore("a", {8, 9});
   RunAll();
   ASSERT_EQ(score.received[0].prompt_logprobs.size(), 2u);
   EXPECT_EQ(score.received[0].prompt_logprobs[0].chosen.logprob, ExpectedScore(context, 8));
   EXPECT_EQ(score.received[0].usage.cached_tokens, 4u);
   EXPECT_EQ(sessions_.Get("a")->tokens, 5u);
   EXPECT_EQ(engine_.states().tails().used(), 1u);
+}
+
+// The session is leased to readers at any moment; its turns begin all the same, and each reader
+// sees the context of its time.
+TEST_F(SchedulerTest, ClientsThatScoreASessionDoNotStarveItsTurns) {
+  SchedulerOptions options = Options();
+  options.max_queue = 100;
+  scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  SubmitTurn("a", {1, 2}, 3);
+  RunAll();
+  for (uint32_t round = 0; round < 20; ++round) {
+    std::vector<uint32_t> context = Context("a");
+    Client* scores[8];
+    for (Client*& score : scores) score = &SubmitScore("a", {8, 9});
+    Client& turn = SubmitTurn("a", {round}, 2);
+    EXPECT_TRUE(absl::IsAborted(sessions_.LeaseForReading("a").status()));
+    RunAll();
+    for (Client* score : scores) {
+      ASSERT_EQ(score->end, absl::OkStatus());
+      EXPECT_EQ(score->received[0].prompt_logprobs[0].chosen.logprob, ExpectedScore(context, 8));
+    }
+    EXPECT_EQ(turn.end, absl::OkStatus());
+    context.push_back(round);
+    EXPECT_EQ(turn.tokens(), ExpectedTokens(context, 0, 2));
+  }
 }
 
 TEST_F(SchedulerTest, AFailedTurnTakesItsSessionAlong) {

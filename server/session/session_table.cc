@@ -98,9 +98,15 @@ uint64_t SessionLease::tokens() const {
 
 const Session* SessionLease::state() const { return entry_->state.get(); }
 
+bool SessionLease::alone() const {
+  MutexLock lock(&table_->mutex_);
+  return entry_->readers == (exclusive_ ? 0u : 1u);
+}
+
 std::unique_ptr<Session> SessionLease::TakeState() {
   RIVULET_CHECK(exclusive_, "takes a state without the right to change it");
   MutexLock lock(&table_->mutex_);
+  RIVULET_CHECK(entry_->readers == 0, "takes a state that others read");
   if (entry_->state != nullptr) --table_->states_;
   return std::move(entry_->state);
 }
@@ -235,7 +241,7 @@ absl::StatusOr<SessionLease> SessionTable::LeaseForReading(const std::string& id
 absl::StatusOr<SessionLease> SessionTable::Lease(const std::string& id, bool exclusive) {
   MutexLock lock(&mutex_);
   RIVULET_ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
-  if (entry->in_turn || (exclusive && entry->readers > 0)) return Busy(id);
+  if (entry->in_turn) return Busy(id);
   SetBusy(*entry, exclusive);
   return SessionLease(this, std::move(entry), exclusive);
 }
@@ -252,12 +258,12 @@ void SessionTable::SetBusy(Entry& entry, bool exclusive) {
 }
 
 void SessionTable::Return(Entry& entry, bool exclusive) {
-  bool idle = false;
+  bool awaited = false;
   {
     MutexLock lock(&mutex_);
-    idle = EndLease(entry, exclusive);
+    awaited = EndLease(entry, exclusive);
   }
-  if (idle && on_reap_) on_reap_();
+  if (awaited && on_reap_) on_reap_();
 }
 
 bool SessionTable::EndLease(Entry& entry, bool exclusive) {
@@ -269,7 +275,7 @@ bool SessionTable::EndLease(Entry& entry, bool exclusive) {
   } else {
     --entry.readers;
   }
-  if (entry.busy()) return false;
+  if (entry.busy()) return entry.readers == 0;
   SetIdle(entries_.at(entry.id));
   return true;
 }

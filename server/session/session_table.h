@@ -1,17 +1,21 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The sessions that outlive a request: id → name, times and state. A turn takes a lease first, and
-// gives the state back with it; nobody else can run a turn in between.
+// gives the state back with it; no other turn can run in between.
 //
 //   Create ──► empty ──lease, turn──► holds state ◄──lease, turn──► ...
 //                └──────────── Delete, too long idle, room needed ────► gone
 //
-// A session holds no slot before its first turn. A session that is idle longer than the time to
-// live is dropped; so is, when slots run out, the one that was used least recently
-// (EvictLeastRecentlyUsed). A lease protects its session from all three.
+// Readers (Score) share a session: each copies the state and gives its lease back. A turn may take
+// its lease while readers have theirs. It then waits for them, and no new reader gets a lease, so
+// readers never starve a turn.
 //
-// It knows no request and no token's meaning, and never touches the engine but by destroying
-// states.
+// A session holds no slot before its first turn. A session that has been idle longer than the time
+// to live is dropped. When slots run out, so is the one that was used least recently
+// (EvictLeastRecentlyUsed). A session with a lease is neither dropped nor deleted.
+//
+// The table does not know requests or what tokens mean. It touches the engine's slots only by
+// destroying states.
 //
 // Threading: as each method says. States live and die on the engine thread alone: what Delete
 // takes out on another thread waits for Reap. Destroy the table after the engine thread has ended
@@ -41,7 +45,7 @@ namespace rivulet {
 
 class SessionTable;
 
-// What may be told of a session. While a turn runs, `tokens` is what the session held before it.
+// What clients may learn of a session. While a turn runs, `tokens` is what the session held before.
 struct SessionInfo {
   std::string id;
   std::string name;
@@ -63,7 +67,7 @@ class SessionLease {
   ~SessionLease() { Release(); }
 
   bool held() const { return entry_ != nullptr; }
-  // For a turn, which may change the session: nobody else has a lease. Else for reading.
+  // For a turn, which may change the session. Otherwise for reading.
   bool exclusive() const { return exclusive_; }
 
   // REQUIRES for all that follow: held().
@@ -75,7 +79,10 @@ class SessionLease {
 
   // The state, to fork from; null before the session's first turn.
   const Session* state() const;
-  // The state itself; null before the first turn. REQUIRES: exclusive().
+  // False while a turn's lease has to wait for readers that came before it. The on_reap callback is
+  // called when the last of them has gone.
+  bool alone() const;
+  // The state itself; null before the first turn. REQUIRES: exclusive() and alone().
   std::unique_ptr<Session> TakeState();
   // REQUIRES: exclusive(), and the state was taken.
   void PutState(std::unique_ptr<Session> state);
@@ -136,14 +143,14 @@ class SessionTable {
   // NOT_FOUND as Get; ABORTED while a lease is out.
   absl::Status Delete(const std::string& id);
 
-  // For one turn. NOT_FOUND as Get; ABORTED while any other lease is out.
+  // For one turn. NOT_FOUND as Get; ABORTED while another turn has its lease.
   absl::StatusOr<SessionLease> LeaseForTurn(const std::string& id);
   // To read; several at once. NOT_FOUND as Get; ABORTED while a turn has its lease.
   absl::StatusOr<SessionLease> LeaseForReading(const std::string& id);
 
   // Called, without a lock held, when there is something to Reap, when NextExpiry is no longer
-  // never, and when a session has become idle, whose slots somebody may wait for. Set once, before
-  // any Create.
+  // never, and when a request may be waiting for what has changed: a session is idle, so its slots
+  // can be had, or a turn's lease is alone. Set once, before any Create.
   void set_on_reap(std::function<void()> on_reap) { on_reap_ = std::move(on_reap); }
 
   size_t size() const;
@@ -178,7 +185,7 @@ class SessionTable {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<SessionLease> Lease(const std::string& id, bool exclusive);
   void Return(Entry& entry, bool exclusive);
-  // True if the session is idle now.
+  // True if a request may be waiting for this.
   bool EndLease(Entry& entry, bool exclusive) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lists the entry as idle. True if it is the first that will expire.
   bool SetIdle(const std::shared_ptr<Entry>& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

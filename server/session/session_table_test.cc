@@ -140,16 +140,43 @@ TEST_F(SessionTableTest, OneTurnAtATime) {
   EXPECT_TRUE(sessions_.Delete("a").ok()) << "the lease above lived as long as its line";
 }
 
-TEST_F(SessionTableTest, SeveralMayReadButNotBesideATurn) {
+TEST_F(SessionTableTest, SeveralMayReadButNotAfterATurnHasItsLease) {
   ASSERT_TRUE(sessions_.Create("a", "").ok());
   auto one = sessions_.LeaseForReading("a");
   auto two = sessions_.LeaseForReading("a");
   ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_FALSE(one->alone());
+  one->Release();
+  EXPECT_TRUE(two->alone());
+  two->Release();
+  const auto turn = sessions_.LeaseForTurn("a");
+  EXPECT_TRUE(absl::IsAborted(sessions_.LeaseForReading("a").status()));
+}
+
+TEST_F(SessionTableTest, ATurnWaitsForTheReadersBeforeItAndForNoOther) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  auto one = sessions_.LeaseForReading("a");
+  auto two = sessions_.LeaseForReading("a");
+  const auto turn = sessions_.LeaseForTurn("a");
+  ASSERT_TRUE(turn.ok()) << turn.status();
+  EXPECT_TRUE(absl::IsAborted(sessions_.LeaseForReading("a").status()));
   EXPECT_TRUE(absl::IsAborted(sessions_.LeaseForTurn("a").status()));
   one->Release();
-  EXPECT_TRUE(absl::IsAborted(sessions_.LeaseForTurn("a").status()));
+  EXPECT_FALSE(turn->alone());
+  const int told = told_;
   two->Release();
-  EXPECT_TRUE(sessions_.LeaseForTurn("a").ok());
+  EXPECT_TRUE(turn->alone());
+  EXPECT_EQ(told_, told + 1) << "the scheduler waits for this";
+}
+
+TEST_F(SessionTableTest, ATurnThatIsGivenUpLetsReadersInAgain) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  auto reader = sessions_.LeaseForReading("a");
+  sessions_.LeaseForTurn("a")->Release();
+  EXPECT_TRUE(sessions_.LeaseForReading("a").ok());
+  EXPECT_TRUE(sessions_.Get("a")->busy);
+  reader->Release();
+  EXPECT_FALSE(sessions_.Get("a")->busy);
 }
 
 TEST_F(SessionTableTest, StateComesBackWithItsTokens) {
