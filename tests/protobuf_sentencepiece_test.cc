@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// gRPC's protobuf and the one inside of libsentencepiece in one process: as Debian ships them, this
-// aborts or crashes.
+// gRPC's protobuf and the copy inside libsentencepiece in one process: with Debian's packages as
+// they are, this aborts or crashes.
 #include <grpcpp/grpcpp.h>
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Bad requests, bad files and bad flags: each gets an error that says what was wrong, and the
-// server goes on serving everybody else.
+// Bad requests, bad files and bad flags: each gets an error that names the problem, and the server
+// keeps serving all other clients.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -31,7 +31,7 @@ namespace {
 
 using testing::TempDir;
 
-// A small model of random weights, with token ids alone.
+// A small model with random weights and no tokenizer.
 std::string SmallModel() { return SourcePath("tests/parity/fixtures/hla_masked"); }
 
 bool EventuallyIs(const ServerProcess& server, const std::string& metric, double value) {
@@ -55,7 +55,7 @@ class BadRequestTest : public testing::Test {
     EXPECT_EQ(server_->Stop().code, 0);
     server_.reset();
   }
-  // Nothing else may suffer: a good request still works.
+  // Good requests must still work.
   void TearDown() override {
     v1::GenerateRequest request;
     request.set_prompt("Once");
@@ -72,7 +72,7 @@ class BadRequestTest : public testing::Test {
     request.set_max_tokens(4);
     return request;
   }
-  // The request, spoiled by `spoil`, is INVALID_ARGUMENT and the message holds `words`.
+  // Expects INVALID_ARGUMENT with `words` in its message for the request that `spoil` has changed.
   static void ExpectInvalid(const std::function<void(v1::GenerateRequest&)>& spoil,
                             const std::string& words) {
     v1::GenerateRequest request = Good();
@@ -159,7 +159,7 @@ TEST_F(BadRequestTest, ATextTooLongToTokenize) {
   EXPECT_EQ(client_->Tokenize(tokenize).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(BadRequestTest, SessionsThatAreNotThereOrBusy) {
+TEST_F(BadRequestTest, MissingOrBusySessions) {
   v1::GenerateRequest request = Good();
   request.set_session_id("nobody");
   const absl::Status unknown = Generate(request);
@@ -193,7 +193,7 @@ TEST_F(BadRequestTest, ADeadlineInThePast) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status.ToString();
 }
 
-TEST_F(BadRequestTest, AClientThatGoesFreesItsPlace) {
+TEST_F(BadRequestTest, ADisconnectedClientFreesItsPlace) {
   v1::GenerateRequest request = Good();
   request.set_max_tokens(1'000'000);
   request.mutable_stop()->set_ignore_eos(true);
@@ -214,7 +214,7 @@ TEST_F(BadRequestTest, AMessageOverTheLimit) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
 }
 
-// ---- too much, or nothing ----
+// ---- overload and idle clients ----
 
 v1::GenerateRequest Endless() {
   v1::GenerateRequest request;
@@ -262,8 +262,8 @@ TEST(LoadTest, AClientThatNeverReadsLosesItsPlace) {
   EXPECT_EQ((*server)->Stop().code, 0);
 }
 
-// 40 requests come while everything is taken and four may wait: four are served in the end, and
-// each of the others was told why not.
+// 40 requests arrive while all rows are taken and four may wait: four are served in the end, and
+// each of the others gets the reason.
 TEST(LoadTest, TenTimesMoreRequestsThanTheQueueHolds) {
   auto server = ServerProcess::Start(SmallModel(), {"--max-queue=4", "--state-memory=64KiB"});
   ASSERT_TRUE(server.ok()) << server.status().ToString();
@@ -323,7 +323,7 @@ class Connection {
   bool connected_ = false;
 };
 
-TEST(LoadTest, AThousandIdleConnectionsHoldUpNobody) {
+TEST(LoadTest, AThousandIdleConnectionsDelayNoRequest) {
   auto server = ServerProcess::Start(SmallModel());
   ASSERT_TRUE(server.ok()) << server.status().ToString();
   std::vector<std::unique_ptr<Connection>> idle;
@@ -366,7 +366,7 @@ void Replace(std::string& text, const std::string& from, const std::string& to) 
   text.replace(at, from.size(), to);
 }
 
-// The server refuses the model: exit code not 0, and every word in what it wrote.
+// Expects that the server refuses the model: a non-zero exit code, and every word in its output.
 void ExpectRefused(const std::string& model, const std::vector<std::string>& words) {
   const Exit exit = RunProgram(
       {Binary("rivulet-server"), "--model=" + model, "--listen=127.0.0.1:0", "--http=127.0.0.1:0"});
@@ -479,7 +479,7 @@ TEST(BadFlagTest, PortInUseIsAClearError) {
   EXPECT_EQ((*server)->Stop().code, 0);
 }
 
-TEST(BadFlagTest, ConfigKeysThatNobodyKnows) {
+TEST(BadFlagTest, UnknownConfigKeys) {
   const std::string file = TempDir() + "/bad_config.json";
   WriteFile(file, R"({"model": "somewhere", "max-queu": 3})");
   const Exit exit = RunProgram({Binary("rivulet-server"), "--config=" + file});

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Generate through the real server on the bundled model: streaming, sampling, stops,
-// log-probabilities and what neighbours must not change.
+// log-probabilities, and that other requests change no bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,8 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What only some mixers have, through the real server: contexts that end with a model's levels,
-// states that grow, and configs that make no sense, each refused at load with the key, its value
-// and what to do.
+// Properties of some mixers, through the real server: contexts limited by a model's levels, states
+// that grow, and invalid configs, each refused at load with the key, its value and the remedy.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -92,7 +91,7 @@ TEST(LevelOverflowTest, ASessionIsFullWhereTheLevelsEnd) {
   EXPECT_EQ(served.Generate(1, 1, "talk").status.code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(LevelOverflowTest, ClampGoesOn) {
+TEST(LevelOverflowTest, ClampContinues) {
   Served served("log_linear_mamba2_clamp", {"--level-overflow=clamp"});
   EXPECT_EQ(served.client->GetModel({})->max_context(), 0u);
   const auto answer = served.Generate(300, 40);
@@ -100,7 +99,7 @@ TEST(LevelOverflowTest, ClampGoesOn) {
   EXPECT_EQ(answer.tokens, 40u);
 }
 
-TEST(PagesTest, AStateThatGrowsIsToldAndRefusedInTime) {
+TEST(PagesTest, AGrowingStateIsReportedAndRefusedInTime) {
   Served served("upstream_hf_llama_gqa", {"--state-memory=1MiB", "--state-context=256"});
   const auto model = served.client->GetModel({});
   ASSERT_TRUE(model.ok());
@@ -121,7 +120,7 @@ TEST(PagesTest, AStateThatGrowsIsToldAndRefusedInTime) {
 }
 
 // A model without a tokenizer cannot chat, but it can have sessions.
-TEST(PagesTest, TheCommandLineGoesOnInASession) {
+TEST(PagesTest, TheCommandLineContinuesASession) {
   Served served("upstream_hf_llama_gqa", {});
   const auto run = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), Binary("rivulet"));

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Conversations through the real server: what a session keeps between turns, that it changes no
-// bit, and how it leaves.
+// Conversations through the real server: a session keeps its state between turns, gives the same
+// bits as one prompt, and is evicted, expires or is deleted.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Tokens = std::vector<uint32_t>;
 
-// A small model of random weights, whose sessions take 20 KiB each.
+// A small model with random weights, whose sessions take 20 KiB each.
 std::string SmallModel() { return SourcePath("tests/parity/fixtures/hla_masked"); }
 constexpr uint32_t kSmallVocab = 96;
 
@@ -144,7 +144,7 @@ v1::GenerateRequest Request(const Tokens& prompt, uint32_t max_tokens,
   return request;
 }
 
-// Requests of all lengths, for as long as this lives.
+// Sends requests of all lengths until it is destroyed.
 class Neighbours {
  public:
   Neighbours(Peer& peer, uint32_t vocab, uint64_t seed) {
@@ -265,7 +265,7 @@ TEST(SessionsTest, EverySplitIntoTurnsGivesTheBitsOfOnePrompt) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// In text, as people write: BOS once, and the text of a turn goes on where the last one ended.
+// Text prompts: BOS once, and the text of a turn continues where the last one ended.
 TEST(SessionsTest, TextThroughChat) {
   Peer peer(SourcePath("models/tales"));
   grpc::ClientContext context;
