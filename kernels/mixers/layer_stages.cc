@@ -149,6 +149,15 @@ void Rotate(const MixerStep& step, const Rope& rope, size_t head_stride, FloatMa
   ApplyRope(angles, k, k.columns / head_stride, head_stride, *step.pool);
 }
 
+FloatMatrix RunRecurrence(const MixerStep& step, const SumRecurrence& recurrence,
+                          const TokenInputs& inputs) {
+  const StageTimer timer(step.times, Stage::kRecurrence);
+  const HeadShape& shape = recurrence.shape();
+  const FloatMatrix o = step.workspace->Take(inputs.v.rows, shape.heads * shape.padded_value());
+  recurrence.Run(step, inputs, o);
+  return o;
+}
+
 void ProjectOutput(const MixerStep& step, const Linear& linear, ConstFloatMatrix x, FloatMatrix y) {
   const StageTimer timer(step.times, Stage::kOutput, linear.weight_bytes());
   linear.Apply(x, y, *step.pool);

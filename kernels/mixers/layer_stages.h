@@ -5,7 +5,7 @@
 //   Projection           one linear map of the input; its columns are declared in one place
 //   PartConvolution      the short convolution over some of those columns
 //   PaddedHeads, Rotate  queries, keys and values as the recurrence reads them
-//   (the recurrence)     the mixer's own
+//   RunRecurrence        the recurrence, where it is a declared one
 //   HeadOutput           norm of each head, gate, output projection
 //
 // A layer holds the stages that it needs and calls them in order (gla/gla_layer.cc is an example).
@@ -36,6 +36,7 @@
 #include "kernels/ops/rope/rope.h"
 #include "kernels/ops/short_convolution/short_convolution.h"
 #include "kernels/recurrence/state.h"
+#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 
@@ -136,6 +137,12 @@ FloatMatrix MapRows(const MixerStep& step, ConstFloatMatrix x, size_t columns, R
   ParallelRows(*step.pool, x.rows, columns, [&](size_t t) { row(x.row(t), y.row(t)); });
   return y;
 }
+
+// --- recurrence --------------------------------------------------------------------------------
+
+// The recurrence's outputs [T, H * padded E].
+FloatMatrix RunRecurrence(const MixerStep& step, const SumRecurrence& recurrence,
+                          const TokenInputs& inputs);
 
 // --- output ------------------------------------------------------------------------------------
 

@@ -45,7 +45,11 @@ class AnnaLayer : public Mixer {
     const Projected projected = projection_.Apply(step, x);
     const FloatMatrix o =
         step.workspace->Take(x.rows, config_.shape.heads * config_.shape.head.padded_value());
-    recurrence_.Run(step.segments, step.state, Inputs(step, projected), o, *step.pool);
+    const AnnaInput input = Inputs(step, projected);
+    {
+      const StageTimer timer(step.times, Stage::kRecurrence);
+      recurrence_.Run(step.segments, step.state, input, o, *step.pool);
+    }
     output_.Apply(step, o, {}, y);
     return absl::OkStatus();
   }

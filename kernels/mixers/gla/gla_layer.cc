@@ -48,10 +48,7 @@ class GlaLayer : public Mixer {
         .k = PaddedHeads(step, projected[kKey], config_.kv_heads, config_.feature_map),
         .v = PaddedHeads(step, projected[kValue], config_.kv_heads),
         .decay = LogDecay(step, projected[kLowRankDecay])};
-    const FloatMatrix o =
-        step.workspace->Take(x.rows, config_.heads * recurrence_.shape().padded_value());
-    recurrence_.Run(step, inputs, o);
-    output_.Apply(step, o, projected[kGate], y);
+    output_.Apply(step, RunRecurrence(step, recurrence_, inputs), projected[kGate], y);
     return absl::OkStatus();
   }
 

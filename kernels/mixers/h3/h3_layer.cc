@@ -35,7 +35,10 @@ class H3Layer : public Mixer {
     const H3Input input{Split(step, projected[kQuery]), Split(step, projected[kKey]),
                         Split(step, projected[kValue])};
     const FloatMatrix o = step.workspace->Take(x.rows, recurrence_.shape().columns());
-    recurrence_.Run(step.segments, step.state, input, o, *step.pool);
+    {
+      const StageTimer timer(step.times, Stage::kRecurrence);
+      recurrence_.Run(step.segments, step.state, input, o, *step.pool);
+    }
     ProjectOutput(step, output_, Join(step, o), y);
     return absl::OkStatus();
   }

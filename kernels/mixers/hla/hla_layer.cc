@@ -76,9 +76,7 @@ class HlaLayer : public Mixer {
       Normalise(step, q, shape.heads);
       Normalise(step, k, shape.kv_heads);
     }
-    const FloatMatrix o = step.workspace->Take(x.rows, shape.heads * shape.padded_value());
-    recurrence_.Run(step, {q, k, v}, o);
-    output_.Apply(step, o, projected[kGate], y);
+    output_.Apply(step, RunRecurrence(step, recurrence_, {q, k, v}), projected[kGate], y);
     return absl::OkStatus();
   }
 

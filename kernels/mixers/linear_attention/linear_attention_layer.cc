@@ -46,14 +46,11 @@ class LinearAttentionLayer : public Mixer {
   const StateLayout& state_layout() const override { return layout_; }
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
-    const HeadShape& shape = recurrence_.shape();
     const Projected projected = projection_.Apply(step, x);
     const TokenInputs inputs{.q = feature_map_q_.Apply(step, projected[kQuery], config_.heads),
                              .k = feature_map_k_.Apply(step, projected[kKey], config_.kv_heads),
                              .v = PaddedHeads(step, projected[kValue], config_.kv_heads)};
-    const FloatMatrix o = step.workspace->Take(x.rows, shape.heads * shape.padded_value());
-    recurrence_.Run(step, inputs, o);
-    output_.Apply(step, o, {}, y);
+    output_.Apply(step, RunRecurrence(step, recurrence_, inputs), {}, y);
     return absl::OkStatus();
   }
 

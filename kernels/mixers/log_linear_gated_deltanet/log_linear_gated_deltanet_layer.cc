@@ -47,12 +47,9 @@ class LogLinearGatedDeltaNetLayer : public Mixer {
   uint64_t max_tokens() const override { return max_tokens_; }
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
-    const HeadShape& shape = recurrence_.shape();
     DeltaRuleProjection::Result projected = projection_.Apply(step, x);
     projected.input.levels = weights_.Apply(step, projected.levels);
-    const FloatMatrix o = step.workspace->Take(x.rows, shape.heads * shape.padded_value());
-    recurrence_.Run(step, projected.input, o);
-    output_.Apply(step, o, projected.gate, y);
+    output_.Apply(step, RunRecurrence(step, recurrence_, projected.input), projected.gate, y);
     return absl::OkStatus();
   }
 

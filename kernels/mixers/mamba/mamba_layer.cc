@@ -56,9 +56,12 @@ class MambaLayer : public Mixer {
     }
     const FloatMatrix dt = Project(step, delta_, scan[kLowRankDelta]);
     const FloatMatrix scanned = step.workspace->Take(x.rows, config_.inner);
-    recurrence_.Run(step.segments, step.state,
-                    {projected[kInner], dt, projected[kGate], scan[kWrite], scan[kRead]}, scanned,
-                    *step.pool);
+    {
+      const StageTimer timer(step.times, Stage::kRecurrence);
+      recurrence_.Run(step.segments, step.state,
+                      {projected[kInner], dt, projected[kGate], scan[kWrite], scan[kRead]}, scanned,
+                      *step.pool);
+    }
     ProjectOutput(step, output_, scanned, y);
     return absl::OkStatus();
   }

@@ -23,10 +23,7 @@ class Mamba2Layer : public Mixer {
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const Mamba2Frame::Result projected = frame_.Project(step, x);
-    const HeadShape& shape = recurrence_.shape();
-    const FloatMatrix heads = step.workspace->Take(x.rows, shape.heads * shape.padded_value());
-    recurrence_.Run(step, projected.input, heads);
-    frame_.Output(step, heads, projected.z, y);
+    frame_.Output(step, RunRecurrence(step, recurrence_, projected.input), projected.z, y);
     return absl::OkStatus();
   }
 

@@ -40,16 +40,13 @@ class RetNetLayer : public Mixer {
   const StateLayout& state_layout() const override { return layout_; }
 
   absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
-    const HeadShape& shape = recurrence_.shape();
     const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
     const FloatMatrix q = PaddedHeads(step, projected[kQuery], config_.heads, config_.feature_map,
                                       InverseRoot(config_.key_dim));
     const FloatMatrix k = PaddedHeads(step, projected[kKey], config_.kv_heads, config_.feature_map);
     const FloatMatrix v = PaddedHeads(step, projected[kValue], config_.kv_heads);
-    Rotate(step, rope_, shape.padded_key(), q, k);
-    const FloatMatrix o = step.workspace->Take(x.rows, config_.heads * shape.padded_value());
-    recurrence_.Run(step, {q, k, v}, o);
-    output_.Apply(step, o, projected[kGate], y);
+    Rotate(step, rope_, recurrence_.shape().padded_key(), q, k);
+    output_.Apply(step, RunRecurrence(step, recurrence_, {q, k, v}), projected[kGate], y);
     return absl::OkStatus();
   }
 

@@ -73,7 +73,10 @@ class SoftmaxAttentionLayer : public Mixer {
     const FloatMatrix v = PaddedHeads(step, projected[kValue], config_.kv_heads);
     if (rope_.has_value()) Rotate(step, *rope_, recurrence_.shape().padded(), q, k);
     const FloatMatrix o = step.workspace->Take(x.rows, config_.heads * config_.head_dim);
-    recurrence_.Run(step.segments, step.state, {q, k, v}, o, *step.workspace, *step.pool);
+    {
+      const StageTimer timer(step.times, Stage::kRecurrence);
+      recurrence_.Run(step.segments, step.state, {q, k, v}, o, *step.workspace, *step.pool);
+    }
     if (config_.output_gate) Multiply(o, gate, *step.pool);
     ProjectOutput(step, output_, o, y);
     return absl::OkStatus();

@@ -10,11 +10,8 @@ DeltaRuleLayer::DeltaRuleLayer(const DeltaRuleConfig& config, const MixerSource&
 
 absl::Status DeltaRuleLayer::Forward(const MixerStep& step, ConstFloatMatrix x,
                                      FloatMatrix y) const {
-  const HeadShape& shape = recurrence_.shape();
   const DeltaRuleProjection::Result projected = projection_.Apply(step, x);
-  const FloatMatrix o = step.workspace->Take(x.rows, shape.heads * shape.padded_value());
-  recurrence_.Run(step, projected.input, o);
-  output_.Apply(step, o, projected.gate, y);
+  output_.Apply(step, RunRecurrence(step, recurrence_, projected.input), projected.gate, y);
   return absl::OkStatus();
 }
 
