@@ -64,7 +64,7 @@ endfunction()
 
 # rivulet_test_library(<name> ...)
 #   The same for code that only tests and benchmarks link: fp64 references, fakes, random weights. Defined when one of them is built.
-#   It is an error if a library of rivulet_library or an installed program links it.
+#   It is an error if a library of rivulet_library or an installed program links it, or compiles such sources.
 function(rivulet_test_library name)
   if(NOT RIVULET_TESTS AND NOT RIVULET_BENCH)
     return()
@@ -204,12 +204,19 @@ function(rivulet_check_dependencies)
   add_custom_target(rivulet_cuda_objects DEPENDS ${cuda_targets})
 endfunction()
 
-# Reports each library of rivulet_library and each installed program that names a test library in its DEPS. Checking direct
-# dependencies is enough: everything in between is one of the two itself.
+# Reports each library of rivulet_library and each installed program that has test sources (by their names) or names a test library in
+# its DEPS. Checking direct dependencies is enough: everything in between is one of the two itself.
 function(_rivulet_check_test_libraries)
   get_property(test_libraries GLOBAL PROPERTY RIVULET_TEST_LIBRARIES)
   get_property(production GLOBAL PROPERTY RIVULET_PRODUCTION_TARGETS)
   list(REMOVE_ITEM production ${test_libraries})
+  foreach(target IN LISTS production)
+    get_target_property(sources ${target} SOURCES)
+    list(FILTER sources INCLUDE REGEX "(^(fake|random|test)_[a-z]+|_(reference|subject|fixture|test|bench)|^testing)\\.(cc|h)$")
+    if(sources)
+      message(SEND_ERROR "${target} is production code and has test sources: ${sources}")
+    endif()
+  endforeach()
   foreach(library IN LISTS test_libraries)
     get_property(users GLOBAL PROPERTY RIVULET_USERS_OF_${library})
     foreach(user IN LISTS users)
