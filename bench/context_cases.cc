@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "kernels/base/status.h"
+#include "model_loader/mixers/parsers.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -54,10 +55,11 @@ ContextCase CaseOf(const std::string& type, const std::string& variant, const st
   return {variant.empty() ? type : type + " (" + variant + ")", type, "{" + keys + "}"};
 }
 
-bool Covered(const MixerEntry& entry, const std::vector<ContextCase>& cases) {
+// Under this or another of its names.
+bool Covered(const MixerParser& parser, const std::vector<ContextCase>& cases) {
   return std::any_of(cases.begin(), cases.end(), [&](const ContextCase& one) {
-    const auto make = FindMixer(one.type);
-    return make.ok() && *make == entry.make;
+    const MixerParser* covered = FindMixerParser(one.type);
+    return covered != nullptr && covered->parse == parser.parse;
   });
 }
 
@@ -66,9 +68,9 @@ bool Covered(const MixerEntry& entry, const std::vector<ContextCase>& cases) {
 std::vector<ContextCase> ContextCases() {
   std::vector<ContextCase> cases;
   for (const auto& [type, variant, keys] : kTable) cases.push_back(CaseOf(type, variant, keys));
-  for (const MixerEntry& entry : MixerRegistry()) {
-    if (Covered(entry, cases)) continue;
-    cases.push_back(CaseOf(std::string(entry.type), "", R"("num_heads": 8)"));
+  for (const MixerParser& parser : MixerParsers()) {
+    if (Covered(parser, cases)) continue;
+    cases.push_back(CaseOf(std::string(parser.type), "", R"("num_heads": 8)"));
   }
   return cases;
 }
@@ -76,10 +78,10 @@ std::vector<ContextCase> ContextCases() {
 absl::StatusOr<std::unique_ptr<Mixer>> MakeContextLayer(const ContextCase& one, uint64_t seed,
                                                         DType dtype, const MixerOptions& options,
                                                         size_t* weight_bytes) {
-  RIVULET_ASSIGN_OR_RETURN(const MixerFactory make, FindMixer(one.type));
+  RIVULET_ASSIGN_OR_RETURN(const MixerConfig config,
+                           ParseMixer(one.type, nlohmann::json::parse(one.config), kContextHidden));
   RandomParameters parameters(seed, "", dtype, DecayRanges());
-  const nlohmann::json config = nlohmann::json::parse(one.config);
-  RIVULET_ASSIGN_OR_RETURN(auto mixer, make({config, kContextHidden, parameters, options}));
+  RIVULET_ASSIGN_OR_RETURN(auto mixer, MakeMixer(config, {kContextHidden, parameters, options}));
   *weight_bytes = parameters.bytes();
   return mixer;
 }

@@ -7,9 +7,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/mixers/random_parameters.h"
 
@@ -19,12 +21,12 @@ inline constexpr size_t kContextHidden = 1024;
 
 struct ContextCase {
   std::string name;    // the type, and a variant of it
-  std::string type;    // as in MixerRegistry()
+  std::string type;    // as in MixerParsers()
   std::string config;  // JSON
 };
 
-// Every mixer of the registry at least once. One that is not in the table of context_cases.cc
-// stands there with num_heads 8 and its other defaults.
+// Every mixer at least once. One that is not in the table of context_cases.cc is measured with
+// num_heads 8 and its other defaults.
 std::vector<ContextCase> ContextCases();
 
 // One layer of random weights, whose decays are those of trained models: a state that vanishes at

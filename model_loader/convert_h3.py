@@ -23,6 +23,7 @@ from pytorch_file import PytorchFile, StoredTensor, refuse, rows_of, run, summar
 
 GPT2_END_OF_TEXT = 50256
 EMBEDDINGS = "backbone.embeddings.word_embeddings.weight"
+OUTPUT_MAP = "lm_head.weight"
 # Older files' beginnings of names.
 OLD_NAMES = [(r"^s4seq\.encoder\.", "backbone."), (r"^embedding\.", "backbone.embeddings.word_embeddings."),
              (r"^backbone\.norm\.", "backbone.ln_f.")]
@@ -117,13 +118,13 @@ def attention_keys(tensors, layers, hidden, options):
     return {"attn_layer_idx": layers, "num_attention_heads": heads, "rotary_dim": rotary}
 
 
-def make_config(tensors, layers, options):
+def make_config(tensors, layers, tied, options):
     vocab, hidden = shape_of(tensors, EMBEDDINGS, 2)
     attention = [i for i in range(layers) if f"backbone.layers.{i}.mixer.Wqkv.weight" in tensors]
     config = {"model_type": "h3", "hidden_size": hidden, "num_hidden_layers": layers, "vocab_size": vocab,
               **same_sizes({i: {"intermediate_size": shape_of(tensors, f"backbone.layers.{i}.mlp.fc1.weight", 2)[0]} for i in range(layers)}),
               **same_sizes({i: h3_sizes(tensors, i, hidden) for i in range(layers) if i not in attention}),
-              "discretization": options.discretization, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True,
+              "discretization": options.discretization, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": tied,
               **attention_keys(tensors, attention, hidden, options)}
     if vocab > GPT2_END_OF_TEXT:
         config["eos_token_id"] = GPT2_END_OF_TEXT
@@ -140,11 +141,20 @@ def split_attention(name, tensor):
     return {name.replace(".mixer.out_proj.", ".mixer.o_proj."): tensor}
 
 
-def served_tensors(tensors):
+def is_tied(tensors, file):
+    """Whether the output map is the embeddings, as in the public models. Trained apart from them, it is kept."""
+    if OUTPUT_MAP not in tensors:
+        return True
+    head, embeddings = tensors[OUTPUT_MAP], tensors[EMBEDDINGS]
+    return head.shape == embeddings.shape and file.bytes_of(head) == file.bytes_of(embeddings)
+
+
+def served_tensors(tensors, tied):
     refuse("backbone.embeddings.position_embeddings.weight" in tensors, "the model has position embeddings: not served")
     served = {}
     for name, tensor in tensors.items():
-        if name == "lm_head.weight" or ".rotary_emb." in name:  # tied, and computed
+        computed = ".rotary_emb." in name
+        if computed or (tied and name == OUTPUT_MAP):
             continue
         served.update(split_attention(name, tensor))
     return served
@@ -156,7 +166,8 @@ def convert(source, target, options):
     tensors = rename_old(model_tensors(file.contents))
     layers = count_layers(tensors)
     tensors = shift_norms(tensors, layers)
-    config, served = make_config(tensors, layers, options), served_tensors(tensors)
+    tied = is_tied(tensors, file)
+    config, served = make_config(tensors, layers, tied, options), served_tensors(tensors, tied)
     os.makedirs(target)
     write_safetensors(os.path.join(target, "model.safetensors"), served, file)
     write_config(os.path.join(target, "config.json"), config)

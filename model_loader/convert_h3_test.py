@@ -53,9 +53,9 @@ def model_shapes(attention=(), head_dim=1, ssms=6, layers=2):
 
 
 class FakeModel:
-    """Tensors of these shapes, each in a storage of its own and with numbers of its own."""
+    """Tensors of these shapes, each in a storage of its own and with numbers of its own; but a tied output map has the embeddings' numbers."""
 
-    def __init__(self, shapes):
+    def __init__(self, shapes, tied=True):
         self.tensors, self.storages, self.bytes, first = {}, {}, {}, 0
         for key, (name, shape) in enumerate(shapes.items()):
             stride, count = [], 1
@@ -65,6 +65,9 @@ class FakeModel:
             self.tensors[name] = FakeTensor("FloatStorage", str(key), 0, shape, tuple(stride))
             self.bytes[name] = self.storages[str(key)] = struct.pack(f"<{count}f", *range(first, first + count))
             first += count
+        if tied and "lm_head.weight" in shapes:
+            key = str(list(shapes).index("lm_head.weight"))
+            self.storages[key] = self.bytes["lm_head.weight"] = self.bytes["backbone.embeddings.word_embeddings.weight"]
 
 
 class ConvertTest(unittest.TestCase):
@@ -93,6 +96,19 @@ class ConvertTest(unittest.TestCase):
                       head_dim=2, n_ssm=1, discretization="bilinear", tie_word_embeddings=True, layer_norm_epsilon=1e-5)
         self.assertEqual(config, wanted)
         self.expect(model, written)
+
+    def test_an_output_map_of_its_own_is_kept(self):
+        model = FakeModel(model_shapes(), tied=False)
+        config, written = self.convert(model.tensors, model.storages)
+        self.assertIs(config["tie_word_embeddings"], False)
+        self.assertEqual(written, model.bytes)
+
+    def test_a_missing_output_map_is_tied(self):
+        shapes = model_shapes()
+        del shapes["lm_head.weight"]
+        config, written = self.convert((model := FakeModel(shapes)).tensors, model.storages)
+        self.assertIs(config["tie_word_embeddings"], True)
+        self.assertEqual(written, model.bytes)
 
     def test_a_directory_and_another_discretization(self):
         model = FakeModel(model_shapes())

@@ -6,91 +6,68 @@
 // multipliers of their own. Attention has rotary positions only where position_embedding_type says
 // "rope".
 #include "absl/strings/str_cat.h"
-#include "kernels/base/status.h"
-#include "kernels/mixers/json_fields.h"
 #include "kernels/recurrence/recurrence.h"
+#include "kernels/recurrence/state.h"
 #include "model_loader/formats.h"
 #include "model_loader/hf_decoder.h"
+#include "model_loader/mixers/parsers.h"
+#include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
 
-using nlohmann::json;
-
 // Older and newer names of the same two kinds.
 bool IsMamba(const std::string& type) { return type == "mamba" || type == "linear_attention"; }
 
-absl::StatusOr<std::vector<std::string>> LayerTypes(const json& config) {
-  const char* key = HasField(config, "layer_types") ? "layer_types" : "layers_block_type";
-  RIVULET_ASSIGN_OR_RETURN(
-      std::vector<std::string> types,
-      HfLayerTypes(config, key, {"mamba", "attention", "linear_attention", "full_attention"}));
+std::vector<std::string> LayerTypes(ConfigReader& config) {
+  const std::vector<std::string> types =
+      HfLayerTypes(config, config.Spelling({"layer_types", "layers_block_type"}),
+                   {"mamba", "attention", "linear_attention", "full_attention"});
   if (!types.empty()) return types;
-  RIVULET_ASSIGN_OR_RETURN(const size_t layers, HfLayers(config));
-  return std::vector<std::string>(layers, "mamba");
+  return std::vector<std::string>(ParseLayerCount(config), "mamba");
 }
 
-absl::StatusOr<double> Multiplier(const json& config, const char* key) {
-  RIVULET_ASSIGN_OR_RETURN(const double value, NumberField(config, key, 1.0));
-  if (value > 0 && value <= 1e6 && value >= 1e-6) return value;
-  return FieldError(config, key, "it must be from 1e-6 to 1e6");
+double Multiplier(ConfigReader& config, const char* key) {
+  return config.Number(key, 1.0, 1e-6, 1e6);
 }
 
-absl::StatusOr<json> ParseAttention(const json& config, size_t hidden) {
-  RIVULET_ASSIGN_OR_RETURN(json attention, ParseHfAttention(config, hidden));
-  RIVULET_ASSIGN_OR_RETURN(attention["softmax_scale"], Multiplier(config, "attention_multiplier"));
-  RIVULET_ASSIGN_OR_RETURN(
-      const size_t rope, ChoiceField(config, "position_embedding_type", "nope", {"nope", "rope"}));
-  if (rope == 1) return attention;
-  for (const char* key : {"rope_scaling", "rope_parameters", "partial_rotary_factor"}) {
-    attention.erase(key);
-  }
-  attention["rope_theta"] = nullptr;
+SoftmaxAttentionConfig ParseAttention(ConfigReader& config, size_t hidden) {
+  SoftmaxAttentionConfig attention = ParseHfAttention(config, hidden);
+  attention.scale = static_cast<float>(Multiplier(config, "attention_multiplier"));
+  const bool rotates =
+      config.Choice<bool>("position_embedding_type", "nope", {{"nope", false}, {"rope", true}});
+  if (!rotates) attention.rope.reset();
   return attention;
 }
 
-// mamba_n_heads · mamba_d_head must be `inner`, the head size being absent or "auto" at times.
-absl::StatusOr<size_t> MambaHeadDim(const json& config, size_t heads, size_t inner) {
-  if (inner % heads != 0) {
-    return FieldError(config, "mamba_n_heads",
-                      absl::StrCat("must divide mamba_expand times hidden_size, ", inner));
-  }
-  const bool derived = !HasField(config, "mamba_d_head") || config["mamba_d_head"] == "auto";
-  if (derived) return inner / heads;
-  RIVULET_ASSIGN_OR_RETURN(const size_t dim, SizeField(config, "mamba_d_head", std::nullopt));
-  if (heads * dim == inner) return dim;
-  return FieldError(config, "mamba_d_head",
-                    absl::StrCat("times mamba_n_heads ", heads, " it must be mamba_expand times ",
-                                 "hidden_size, ", inner, "; or \"auto\""));
+// mamba_n_heads · mamba_d_head must be `inner`; the head size is absent or "auto" at times.
+size_t MambaHeadDim(ConfigReader& config, size_t heads, size_t inner) {
+  config.Require(inner % heads == 0, "mamba_n_heads",
+                 absl::StrCat("it must divide mamba_expand times hidden_size, ", inner));
+  const nlohmann::json* given = config.Find("mamba_d_head");
+  if (given == nullptr || *given == "auto") return inner / heads;
+  const size_t dim = config.Size("mamba_d_head");
+  config.Require(heads * dim == inner, "mamba_d_head",
+                 absl::StrCat("times mamba_n_heads ", heads, " it must be mamba_expand times ",
+                              "hidden_size, ", inner, "; or \"auto\""));
+  return dim;
 }
 
-absl::Status ParseMambaHeads(const json& config, size_t hidden, json& mamba) {
-  RIVULET_ASSIGN_OR_RETURN(const size_t heads, SizeField(config, "mamba_n_heads", 128));
-  RIVULET_ASSIGN_OR_RETURN(const size_t expand, SizeField(config, "mamba_expand", 2, 1, 64));
-  RIVULET_ASSIGN_OR_RETURN(const size_t groups, SizeField(config, "mamba_n_groups", 1));
-  if (heads % groups != 0) {
-    return FieldError(config, "mamba_n_groups",
-                      absl::StrCat("must divide mamba_n_heads ", heads, " without remainder"));
-  }
-  RIVULET_ASSIGN_OR_RETURN(mamba["head_dim"], MambaHeadDim(config, heads, expand * hidden));
-  mamba["num_heads"] = heads;
-  mamba["n_groups"] = groups;
-  mamba["expand"] = expand;
-  return absl::OkStatus();
-}
-
-// The keys of kernels/mixers/mamba2.
-absl::StatusOr<json> ParseMamba(const json& config, size_t hidden) {
-  json mamba = {{"full_norm", true}};
-  RIVULET_ASSIGN_OR_RETURN(mamba["norm_eps"], HfNormEps(config));
-  RIVULET_RETURN_IF_ERROR(ParseMambaHeads(config, hidden, mamba));
-  RIVULET_ASSIGN_OR_RETURN(mamba["state_size"],
-                           SizeField(config, "mamba_d_state", 256, 1, kMaxKeyDim));
-  RIVULET_ASSIGN_OR_RETURN(mamba["conv_kernel"],
-                           SizeField(config, "mamba_d_conv", 4, 2, kFoldInterval));
-  RIVULET_ASSIGN_OR_RETURN(mamba["use_conv_bias"], BoolField(config, "mamba_conv_bias", true));
-  RIVULET_ASSIGN_OR_RETURN(mamba["use_bias"], BoolField(config, "mamba_proj_bias", false));
-  if (HasField(config, "time_step_limit")) mamba["time_step_limit"] = config["time_step_limit"];
+Mamba2Config ParseGraniteMamba(ConfigReader& config, size_t hidden) {
+  Mamba2Config mamba;
+  mamba.heads = config.Size("mamba_n_heads", 128);
+  mamba.head_dim =
+      MambaHeadDim(config, mamba.heads, config.Size("mamba_expand", 2, 1, 64) * hidden);
+  mamba.groups = config.Size("mamba_n_groups", 1);
+  config.Require(mamba.heads % mamba.groups == 0, "mamba_n_groups",
+                 absl::StrCat("it must divide mamba_n_heads ", mamba.heads, " without remainder"));
+  mamba.norm_groups = 1;
+  mamba.norm_eps = HfNormEps(config);
+  mamba.state_size = config.Size("mamba_d_state", 256, 1, kMaxKeyDim);
+  mamba.conv_kernel = config.Size("mamba_d_conv", 4, 2, kFoldInterval);
+  mamba.use_conv_bias = config.Bool("mamba_conv_bias", true);
+  mamba.use_bias = config.Bool("mamba_proj_bias", false);
+  ReadMamba2Limit(config, mamba);
   return mamba;
 }
 
@@ -101,13 +78,12 @@ GatedMlpSpec SharedMlp(size_t layer, size_t intermediate) {
 }
 
 // Sizes of the experts; none at all where `experts` is 0.
-absl::StatusOr<MixtureOfExpertsSpec> ParseExperts(const json& config) {
+MixtureOfExpertsSpec ParseExperts(ConfigReader& config) {
   MixtureOfExpertsSpec spec;
-  RIVULET_ASSIGN_OR_RETURN(spec.experts,
-                           SizeField(config, "num_local_experts", 8, 0, kMostExperts));
+  spec.experts = config.Size("num_local_experts", 8, 0, kMostExperts);
   if (spec.experts == 0) return spec;
-  RIVULET_ASSIGN_OR_RETURN(spec.experts_per_token, HfExpertsPerToken(config, spec.experts, 2));
-  RIVULET_ASSIGN_OR_RETURN(spec.intermediate, SizeField(config, "intermediate_size", std::nullopt));
+  spec.experts_per_token = HfExpertsPerToken(config, spec.experts, 2);
+  spec.intermediate = config.Size("intermediate_size");
   return spec;
 }
 
@@ -124,46 +100,39 @@ FeedForwardSpec NameFeedForward(size_t layer, MixtureOfExpertsSpec spec, size_t 
   return spec;
 }
 
-absl::Status AddLayers(const json& config, ModelSpec& spec) {
-  RIVULET_ASSIGN_OR_RETURN(const std::vector<std::string> types, LayerTypes(config));
-  RIVULET_ASSIGN_OR_RETURN(const json attention, ParseAttention(config, spec.hidden));
-  RIVULET_ASSIGN_OR_RETURN(const json mamba, ParseMamba(config, spec.hidden));
-  RIVULET_ASSIGN_OR_RETURN(const MixtureOfExpertsSpec experts, ParseExperts(config));
-  RIVULET_ASSIGN_OR_RETURN(const size_t shared,
-                           SizeField(config, "shared_intermediate_size", 1024));
+void AddLayers(ConfigReader& config, ModelSpec& spec) {
+  const std::vector<std::string> types = LayerTypes(config);
+  const SoftmaxAttentionConfig attention = ParseAttention(config, spec.hidden);
+  const Mamba2Config mamba = ParseGraniteMamba(config, spec.hidden);
+  const MixtureOfExpertsSpec experts = ParseExperts(config);
+  const size_t shared = config.Size("shared_intermediate_size", 1024);
   for (size_t i = 0; i < types.size(); ++i) {
     LayerSpec layer = HfLayer(i, NormSpec::Kind::kRms);
     if (IsMamba(types[i])) {
       layer.mixer_type = "mamba2";
       layer.mixer_prefix = HfName(i, "mamba.");
-      layer.mixer_config = mamba;
+      layer.mixer = mamba;
     } else {
       SetHfAttention(i, attention, layer);
     }
     layer.feed_forward = NameFeedForward(i, experts, shared);
     spec.layers.push_back(std::move(layer));
   }
-  return absl::OkStatus();
 }
 
-absl::Status SetMultipliers(const json& config, ModelSpec& spec) {
-  RIVULET_ASSIGN_OR_RETURN(const double embedding, Multiplier(config, "embedding_multiplier"));
-  RIVULET_ASSIGN_OR_RETURN(const double scaling, Multiplier(config, "logits_scaling"));
-  RIVULET_ASSIGN_OR_RETURN(const double residual, Multiplier(config, "residual_multiplier"));
-  spec.embedding_multiplier = static_cast<float>(embedding);
-  spec.logits_multiplier = static_cast<float>(1 / scaling);
-  FoldResidualMultiplier(residual, spec);
-  return absl::OkStatus();
+void SetMultipliers(ConfigReader& config, ModelSpec& spec) {
+  spec.embedding_multiplier = static_cast<float>(Multiplier(config, "embedding_multiplier"));
+  spec.logits_multiplier = static_cast<float>(1 / Multiplier(config, "logits_scaling"));
+  FoldResidualMultiplier(Multiplier(config, "residual_multiplier"), spec);
 }
 
 }  // namespace
 
-absl::StatusOr<ModelSpec> ParseGraniteSpec(const json& config) {
-  RIVULET_ASSIGN_OR_RETURN(ModelSpec spec, ParseHfDecoder(config));
-  RIVULET_RETURN_IF_ERROR(
-      ChoiceField(config, "normalization_function", "rmsnorm", {"rmsnorm"}).status());
-  RIVULET_RETURN_IF_ERROR(AddLayers(config, spec));
-  RIVULET_RETURN_IF_ERROR(SetMultipliers(config, spec));
+ModelSpec ParseGraniteSpec(ConfigReader& config) {
+  ModelSpec spec = ParseHfDecoder(config);
+  config.Choice<bool>("normalization_function", "rmsnorm", {{"rmsnorm", true}});
+  AddLayers(config, spec);
+  SetMultipliers(config, spec);
   return spec;
 }
 

@@ -1,54 +1,33 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// H3's public models (docs/mixers.md#h3) as model_loader/convert_h3.py writes them: the tensors'
+// H3's public models (docs/mixers.md#h3) as model_loader/convert_h3.py writes them: the tensor
 // names of their model.pt, and a config.json in keys of ours, since they have none. Blocks of
 // LayerNorm, mixer, LayerNorm and a two-layer MLP; those in attn_layer_idx have softmax attention
 // in the place of H3. The output map is the embeddings.
-#include <set>
+#include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/base/status.h"
-#include "kernels/mixers/json_fields.h"
 #include "model_loader/formats.h"
 #include "model_loader/layer_list.h"
+#include "model_loader/mixers/parsers.h"
 
 namespace rivulet {
 namespace {
 
-using nlohmann::json;
-
-// attn_layer_idx: a list of layers, or nothing.
-absl::StatusOr<std::set<size_t>> ParseAttentionLayers(const json& config, size_t layers) {
-  std::set<size_t> chosen;
-  RIVULET_ASSIGN_OR_RETURN(const std::vector<double> list,
-                           NumberListField(config, "attn_layer_idx"));
-  for (const double entry : list) {
-    if (!(entry >= 0 && entry < static_cast<double>(layers)) ||
-        entry != static_cast<double>(static_cast<size_t>(entry))) {
-      return FieldError(config, "attn_layer_idx",
-                        absl::StrCat("each entry must be a layer from 0 to ", layers - 1));
-    }
-    chosen.insert(static_cast<size_t>(entry));
-  }
-  return chosen;
-}
-
-// What kernels/mixers/softmax_attention reads; rotary_dim 0 or absent: no positions.
-absl::StatusOr<json> AttentionConfig(const json& config, size_t hidden) {
-  RIVULET_ASSIGN_OR_RETURN(const size_t heads,
-                           SizeField(config, "num_attention_heads", std::nullopt));
-  if (hidden % heads != 0) {
-    return FieldError(config, "num_attention_heads",
-                      absl::StrCat("must divide hidden_size ", hidden, " without remainder"));
-  }
-  const size_t width = hidden / heads;
-  RIVULET_ASSIGN_OR_RETURN(const size_t rotary, SizeField(config, "rotary_dim", 0, 0, width));
-  if (rotary % 2 != 0) return FieldError(config, "rotary_dim", "it must be even, or 0 for none");
-  json attention = {{"num_heads", heads}, {"qkv_bias", true}, {"output_bias", true}};
-  attention["rope_theta"] = rotary == 0 ? json(nullptr) : json(10000.0);
-  if (rotary != 0) {
-    attention["partial_rotary_factor"] = static_cast<double>(rotary) / static_cast<double>(width);
-  }
+// rotary_dim 0 or absent: no positions.
+SoftmaxAttentionConfig ParseAttention(ConfigReader& config, size_t hidden) {
+  SoftmaxAttentionConfig attention;
+  attention.heads = attention.kv_heads = config.Size("num_attention_heads");
+  config.Require(hidden % attention.heads == 0, "num_attention_heads",
+                 absl::StrCat("it must divide hidden_size ", hidden, " without remainder"));
+  attention.head_dim = hidden / attention.heads;
+  CheckAttentionHeadDim(config, attention.head_dim);
+  const size_t rotary = config.Size("rotary_dim", 0, 0, attention.head_dim);
+  config.Require(rotary % 2 == 0, "rotary_dim", "it must be even, or 0 for none");
+  if (rotary != 0) attention.rope = RopeConfig{.rotary_dim = rotary};
+  attention.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(attention.head_dim)));
+  attention.qkv_bias = attention.output_bias = true;
   return attention;
 }
 
@@ -66,35 +45,33 @@ LayerSpec NameLayer(size_t layer, size_t intermediate) {
   return spec;
 }
 
-absl::Status AddLayers(const json& config, ModelSpec& spec) {
-  RIVULET_ASSIGN_OR_RETURN(const size_t layers,
-                           SizeField(config, "num_hidden_layers", std::nullopt, 1, kMostLayers));
-  RIVULET_RETURN_IF_ERROR(RefuseMixture(config, layers, "h3"));
-  RIVULET_ASSIGN_OR_RETURN(const size_t intermediate,
-                           SizeField(config, "intermediate_size", 4 * spec.hidden));
-  RIVULET_ASSIGN_OR_RETURN(const std::set<size_t> chosen, ParseAttentionLayers(config, layers));
-  json attention;
-  if (!chosen.empty()) {
-    RIVULET_ASSIGN_OR_RETURN(attention, AttentionConfig(config, spec.hidden));
-  }
+void AddLayers(ConfigReader& config, ModelSpec& spec) {
+  const size_t layers = ParseLayerCount(config);
+  RefuseMixture(config, layers, "h3");
+  const size_t intermediate = config.Size("intermediate_size", 4 * spec.hidden);
+  const H3Config h3 = ParseH3(config, spec.hidden);
   for (size_t i = 0; i < layers; ++i) {
-    const bool attends = chosen.count(i) > 0;
-    LayerSpec layer = NameLayer(i, intermediate);
-    layer.mixer_type = attends ? "softmax_attention" : "h3";
-    layer.mixer_config = attends ? attention : config;
-    spec.layers.push_back(std::move(layer));
+    spec.layers.push_back(NameLayer(i, intermediate));
+    spec.layers[i].mixer_type = "h3";
+    spec.layers[i].mixer = h3;
   }
-  return absl::OkStatus();
+  const std::vector<size_t> chosen = config.Layers("attn_layer_idx", layers);
+  if (chosen.empty()) return;
+  const SoftmaxAttentionConfig attention = ParseAttention(config, spec.hidden);
+  for (const size_t i : chosen) {
+    spec.layers[i].mixer_type = "softmax_attention";
+    spec.layers[i].mixer = attention;
+  }
 }
 
 }  // namespace
 
-absl::StatusOr<ModelSpec> ParseH3Spec(const json& config) {
-  RIVULET_ASSIGN_OR_RETURN(ModelSpec spec, ParseCommonFields(config, 1e-5));
+ModelSpec ParseH3Spec(ConfigReader& config) {
+  ModelSpec spec = ParseCommonFields(config, 1e-5);
   spec.embeddings = "backbone.embeddings.word_embeddings.weight";
   spec.lm_head = spec.embeddings;
   spec.final_norm = NameNorm("backbone.ln_f");
-  RIVULET_RETURN_IF_ERROR(AddLayers(config, spec));
+  AddLayers(config, spec);
   return spec;
 }
 

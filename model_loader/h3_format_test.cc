@@ -2,6 +2,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model_loader/model_spec.h"
+#include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
@@ -55,15 +56,19 @@ TEST(H3FormatTest, SomeLayersAttend) {
   EXPECT_EQ(spec->layers[0].mixer_type, "h3");
   EXPECT_EQ(spec->layers[1].mixer_type, "softmax_attention");
   EXPECT_EQ(spec->layers[1].mixer_prefix, "backbone.layers.1.mixer.");
-  const json& attention = spec->layers[1].mixer_config;
-  EXPECT_EQ(attention.at("num_heads"), 2);
-  EXPECT_TRUE(attention.at("rope_theta").is_null());
-  EXPECT_EQ(attention.at("qkv_bias"), true);
-  EXPECT_EQ(attention.at("output_bias"), true);
+  const auto& attention = std::get<SoftmaxAttentionConfig>(spec->layers[1].mixer);
+  EXPECT_EQ(attention.heads, 2u);
+  EXPECT_EQ(attention.kv_heads, 2u);
+  EXPECT_EQ(attention.head_dim, 16u);
+  EXPECT_FLOAT_EQ(attention.scale, 0.25f);
+  EXPECT_FALSE(attention.rope.has_value());
+  EXPECT_TRUE(attention.qkv_bias);
+  EXPECT_TRUE(attention.output_bias);
 
   const auto rotary = ParseModelSpec(With(config, "rotary_dim", 8));
-  EXPECT_EQ(rotary->layers[1].mixer_config.at("rope_theta"), 10000.0);
-  EXPECT_EQ(rotary->layers[1].mixer_config.at("partial_rotary_factor"), 0.5);
+  const auto& rotated = std::get<SoftmaxAttentionConfig>(rotary->layers[1].mixer);
+  EXPECT_EQ(rotated.rope->theta, 10000.0f);
+  EXPECT_EQ(rotated.rope->rotary_dim, 8u);
 }
 
 TEST(H3FormatTest, ErrorsNameKeyValueAndRemedy) {

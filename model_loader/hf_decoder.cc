@@ -2,23 +2,24 @@
 #include "model_loader/hf_decoder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "kernels/base/status.h"
 #include "kernels/base/strings.h"
-#include "kernels/mixers/json_fields.h"
 #include "model_loader/formats.h"
 #include "model_loader/layer_list.h"
+#include "model_loader/mixers/parsers.h"
+#include "model_loader/mixers/rope_config.h"
+#include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
 
 using nlohmann::json;
 
-// Keys that change what a decoder computes. Absent, null, false and 0 are as if they were not
-// there.
+// Keys that change what a decoder computes. Null, false, 0 and [] count as absent.
 struct Refused {
   const char* key;
   const char* remedy;
@@ -35,57 +36,46 @@ constexpr Refused kRefused[] = {
     {"dual_chunk_attention_config", "dual chunk attention is not served; remove the key"},
 };
 
-bool IsSet(const json& config, const char* key) {
-  if (!HasField(config, key)) return false;
-  const json& value = config[key];
-  return value != false && value != 0 && value != json::array();
+bool IsSet(const ConfigReader& config, const char* key) {
+  const json* value = config.Find(key);
+  return value != nullptr && *value != false && *value != 0 && *value != json::array();
 }
 
-absl::Status RefuseUnserved(const json& config) {
+void RefuseUnserved(ConfigReader& config) {
   for (const Refused& refused : kRefused) {
-    if (IsSet(config, refused.key)) return FieldError(config, refused.key, refused.remedy);
+    config.Require(!IsSet(config, refused.key), refused.key, refused.remedy);
   }
-  return ChoiceField(config, "hidden_act", "silu", {"silu", "swish"}).status();
+  config.Choice<bool>("hidden_act", "silu", {{"silu", true}, {"swish", true}});
 }
 
 }  // namespace
 
-absl::StatusOr<ModelSpec> ParseHfDecoder(const json& config) {
-  RIVULET_RETURN_IF_ERROR(RefuseUnserved(config));
-  RIVULET_ASSIGN_OR_RETURN(ModelSpec spec, ParseCommonFields(config, 1e-6));
-  RIVULET_ASSIGN_OR_RETURN(const bool tied, BoolField(config, "tie_word_embeddings", false));
+ModelSpec ParseHfDecoder(ConfigReader& config) {
+  RefuseUnserved(config);
+  ModelSpec spec = ParseCommonFields(config, 1e-6);
   spec.embeddings = "model.embed_tokens.weight";
   spec.final_norm.weight = "model.norm.weight";
+  const bool tied = config.Bool("tie_word_embeddings", false);
   spec.lm_head = tied ? spec.embeddings : "lm_head.weight";
   return spec;
 }
 
-absl::StatusOr<double> HfNormEps(const json& config) {
-  return NumberField(config, "rms_norm_eps", 1e-6);
-}
+float HfNormEps(ConfigReader& config) { return config.Eps("rms_norm_eps", 1e-6); }
 
-absl::StatusOr<size_t> HfLayers(const json& config) {
-  return SizeField(config, "num_hidden_layers", std::nullopt, 1, kMostLayers);
-}
-
-absl::StatusOr<size_t> HfExpertsPerToken(const json& config, size_t experts, size_t otherwise) {
+size_t HfExpertsPerToken(ConfigReader& config, size_t experts, size_t otherwise) {
   const auto allowed = otherwise <= experts ? std::optional<size_t>(otherwise) : std::nullopt;
-  return SizeField(config, "num_experts_per_tok", allowed, 1, experts);
+  return config.Size("num_experts_per_tok", allowed, 1, experts);
 }
 
-absl::StatusOr<std::vector<std::string>> HfLayerTypes(
-    const json& config, std::string_view key, std::initializer_list<std::string_view> known) {
-  RIVULET_ASSIGN_OR_RETURN(const size_t layers, HfLayers(config));
-  RIVULET_ASSIGN_OR_RETURN(const json* list, LayerList(config, key, layers));
-  std::vector<std::string> types;
-  if (list == nullptr) return types;
-  for (size_t i = 0; i < layers; ++i) {
-    RIVULET_ASSIGN_OR_RETURN(types.emplace_back(), LayerListName(*list, key, i));
+std::vector<std::string> HfLayerTypes(ConfigReader& config, std::string_view key,
+                                      std::initializer_list<std::string_view> known) {
+  const std::vector<std::string> types = LayerListNames(config, key, ParseLayerCount(config));
+  for (size_t i = 0; i < types.size(); ++i) {
     if (std::find(known.begin(), known.end(), types[i]) != known.end()) continue;
-    std::vector<std::string> names(known.begin(), known.end());
-    return absl::InvalidArgumentError(absl::StrCat(ToAbsl(key), ": entry ", i, " is \"", types[i],
-                                                   "\": layers of this architecture are ",
-                                                   absl::StrJoin(names, ", ")));
+    const std::vector<std::string> names(known.begin(), known.end());
+    config.Fail(absl::InvalidArgumentError(
+        absl::StrCat(ToAbsl(key), ": entry ", i, " is \"", types[i],
+                     "\": layers of this architecture are ", absl::StrJoin(names, ", "))));
   }
   return types;
 }
@@ -97,38 +87,31 @@ LayerSpec HfLayer(size_t layer, NormSpec::Kind norm) {
   return spec;
 }
 
-void SetHfAttention(size_t index, const json& attention, LayerSpec& layer) {
+void SetHfAttention(size_t index, const SoftmaxAttentionConfig& attention, LayerSpec& layer) {
   layer.mixer_type = "softmax_attention";
   layer.mixer_prefix = HfName(index, "self_attn.");
-  layer.mixer_config = attention;
+  layer.mixer = attention;
 }
 
-absl::StatusOr<json> ParseHfAttention(const json& config, size_t hidden) {
-  RIVULET_ASSIGN_OR_RETURN(const size_t heads,
-                           SizeField(config, "num_attention_heads", std::nullopt));
-  RIVULET_ASSIGN_OR_RETURN(const size_t kv_heads, SizeField(config, "num_key_value_heads", heads));
-  if (heads % kv_heads != 0) {
-    return FieldError(
-        config, "num_key_value_heads",
-        absl::StrCat("must divide num_attention_heads ", heads, " without remainder"));
-  }
-  if (!HasField(config, "head_dim") && hidden % heads != 0) {
-    return FieldError(config, "num_attention_heads",
-                      absl::StrCat("must divide hidden_size ", hidden,
-                                   " without remainder where head_dim is absent"));
-  }
-  RIVULET_ASSIGN_OR_RETURN(const size_t head_dim, SizeField(config, "head_dim", hidden / heads));
-  RIVULET_ASSIGN_OR_RETURN(const bool bias, BoolField(config, "attention_bias", false));
-  json attention = {{"num_heads", heads},
-                    {"num_kv_heads", kv_heads},
-                    {"head_dim", head_dim},
-                    {"qkv_bias", bias},
-                    {"output_bias", bias}};
-  for (const char* key :
-       {"rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"}) {
-    if (HasField(config, key)) attention[key] = config[key];
-  }
-  RIVULET_ASSIGN_OR_RETURN(attention["norm_eps"], HfNormEps(config));
+SoftmaxAttentionConfig ParseHfAttention(ConfigReader& config, size_t hidden,
+                                        const HfAttentionDefaults& defaults) {
+  SoftmaxAttentionConfig attention;
+  attention.heads = config.Size("num_attention_heads");
+  attention.kv_heads = config.Size("num_key_value_heads", attention.heads);
+  config.Require(
+      attention.heads % attention.kv_heads == 0, "num_key_value_heads",
+      absl::StrCat("it must divide num_attention_heads ", attention.heads, " without remainder"));
+  const bool shared = defaults.head_dim == 0 && !config.Has("head_dim");
+  config.Require(!shared || hidden % attention.heads == 0, "num_attention_heads",
+                 absl::StrCat("it must divide hidden_size ", hidden,
+                              " without remainder where head_dim is absent"));
+  const size_t usual = defaults.head_dim != 0 ? defaults.head_dim : hidden / attention.heads;
+  attention.head_dim = config.Size("head_dim", usual);
+  CheckAttentionHeadDim(config, attention.head_dim);
+  attention.qkv_bias = attention.output_bias = config.Bool("attention_bias", false);
+  attention.rope = ParseRope(config, attention.head_dim, defaults.rotated_part);
+  attention.norm_eps = HfNormEps(config);
+  attention.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(attention.head_dim)));
   return attention;
 }
 

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
 #include "model_loader/model_spec.h"
+#include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
@@ -57,16 +58,18 @@ std::vector<std::string> Mixers(const json& config) {
   return types;
 }
 
-// What the mixer of each layer has for this key.
-std::vector<json> Keys(const json& config, const char* key) {
-  std::vector<json> values;
-  for (const LayerSpec& layer : Spec(config).layers) {
-    values.push_back(layer.mixer_config.value(key, json()));
-  }
-  return values;
+SoftmaxAttentionConfig Attention(const LayerSpec& layer) {
+  return std::get<SoftmaxAttentionConfig>(layer.mixer);
 }
 
-TEST(LlamaFormatTest, NamesTheTensorsAndTheMixersKeys) {
+// Of each layer; 0: it sees everything.
+std::vector<uint64_t> Windows(const json& config) {
+  std::vector<uint64_t> windows;
+  for (const LayerSpec& layer : Spec(config).layers) windows.push_back(Attention(layer).window);
+  return windows;
+}
+
+TEST(LlamaFormatTest, NamesTheTensorsAndDescribesTheMixer) {
   const ModelSpec spec = Spec(Llama());
   EXPECT_EQ(spec.embeddings, "model.embed_tokens.weight");
   EXPECT_EQ(spec.final_norm.weight, "model.norm.weight");
@@ -78,11 +81,16 @@ TEST(LlamaFormatTest, NamesTheTensorsAndTheMixersKeys) {
   EXPECT_EQ(layer.mixer_prefix, "model.layers.1.self_attn.");
   EXPECT_EQ(layer.mixer_norm.weight, "model.layers.1.input_layernorm.weight");
   EXPECT_EQ(layer.feed_forward_norm.weight, "model.layers.1.post_attention_layernorm.weight");
-  EXPECT_EQ(layer.mixer_config["num_heads"], 4);
-  EXPECT_EQ(layer.mixer_config["num_kv_heads"], 2);
-  EXPECT_EQ(layer.mixer_config["head_dim"], 16);
-  EXPECT_EQ(layer.mixer_config["qkv_bias"], false);
-  EXPECT_FALSE(layer.mixer_config.contains("rope_theta"));
+  const SoftmaxAttentionConfig attention = Attention(layer);
+  EXPECT_EQ(attention.heads, 4u);
+  EXPECT_EQ(attention.kv_heads, 2u);
+  EXPECT_EQ(attention.head_dim, 16u);
+  EXPECT_FLOAT_EQ(attention.scale, 0.25f);
+  EXPECT_FALSE(attention.qkv_bias);
+  EXPECT_FALSE(attention.output_gate);
+  ASSERT_TRUE(attention.rope.has_value());
+  EXPECT_EQ(attention.rope->theta, 10000.0f);
+  EXPECT_EQ(attention.rope->rotary_dim, 16u);
   const auto& mlp = std::get<GatedMlpSpec>(layer.feed_forward);
   EXPECT_EQ(mlp.intermediate, 48u);
   EXPECT_EQ(mlp.up, "model.layers.1.mlp.up_proj");
@@ -93,10 +101,11 @@ TEST(LlamaFormatTest, PassesOnBiasesHeadSizeAndPositions) {
   config["head_dim"] = 24;
   config["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
   const LayerSpec layer = Spec(config).layers[0];
-  EXPECT_EQ(layer.mixer_config["qkv_bias"], true);
-  EXPECT_EQ(layer.mixer_config["output_bias"], true);
-  EXPECT_EQ(layer.mixer_config["head_dim"], 24);
-  EXPECT_EQ(layer.mixer_config["rope_scaling"]["factor"], 2.0);
+  EXPECT_TRUE(Attention(layer).qkv_bias);
+  EXPECT_TRUE(Attention(layer).output_bias);
+  EXPECT_EQ(Attention(layer).head_dim, 24u);
+  EXPECT_EQ(Attention(layer).rope->scaling, RopeScaling::kLinear);
+  EXPECT_EQ(Attention(layer).rope->factor, 2.0f);
   EXPECT_TRUE(std::get<GatedMlpSpec>(layer.feed_forward).bias);
 }
 
@@ -119,24 +128,20 @@ TEST(LlamaFormatTest, RefusesHeadsThatDoNotFit) {
 }
 
 TEST(LlamaFormatTest, MistralSlidesInEveryLayer) {
-  const json null;
-  EXPECT_THAT(Keys(With(Of("mistral"), "sliding_window", 7), "window_size"),
-              ElementsAre(7, 7, 7, 7));
-  EXPECT_THAT(Keys(With(Of("mistral"), "sliding_window", null), "window_size"),
-              ElementsAre(null, null, null, null));
-  EXPECT_THAT(Keys(Of("mistral"), "window_size"), ElementsAre(4096, 4096, 4096, 4096));
+  EXPECT_THAT(Windows(With(Of("mistral"), "sliding_window", 7)), ElementsAre(7, 7, 7, 7));
+  EXPECT_THAT(Windows(With(Of("mistral"), "sliding_window", nullptr)), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(Windows(Of("mistral")), ElementsAre(4096, 4096, 4096, 4096));
 }
 
 TEST(LlamaFormatTest, QwenSlidesWhereItSaysSo) {
-  const json null;
   for (const char* type : {"qwen2", "qwen3"}) {
     json config = With(With(Of(type), "sliding_window", 9), "max_window_layers", 2);
-    EXPECT_THAT(Keys(config, "window_size"), ElementsAre(null, null, null, null));
+    EXPECT_THAT(Windows(config), ElementsAre(0, 0, 0, 0));
     config["use_sliding_window"] = true;
-    EXPECT_THAT(Keys(config, "window_size"), ElementsAre(null, null, 9, 9));
+    EXPECT_THAT(Windows(config), ElementsAre(0, 0, 9, 9));
     config["layer_types"] = {"sliding_attention", "full_attention", "full_attention",
                              "sliding_attention"};
-    EXPECT_THAT(Keys(config, "window_size"), ElementsAre(9, null, null, 9));
+    EXPECT_THAT(Windows(config), ElementsAre(9, 0, 0, 9));
     config["use_sliding_window"] = false;
     EXPECT_THAT(Error(config), AllOf(HasSubstr("use_sliding_window is false"),
                                      HasSubstr("sliding_attention at entry 0")));
@@ -144,13 +149,12 @@ TEST(LlamaFormatTest, QwenSlidesWhereItSaysSo) {
 }
 
 TEST(LlamaFormatTest, QwenWithoutAWindowSlidesNowhere) {
-  const json null;
   for (const char* type : {"qwen2", "qwen3"}) {
-    json config = With(With(Of(type), "sliding_window", null), "max_window_layers", 2);
+    json config = With(With(Of(type), "sliding_window", nullptr), "max_window_layers", 2);
     config["use_sliding_window"] = true;
-    EXPECT_THAT(Keys(config, "window_size"), ElementsAre(null, null, null, null));
+    EXPECT_THAT(Windows(config), ElementsAre(0, 0, 0, 0));
     config["layer_types"] = json::array_t(4, "full_attention");
-    EXPECT_THAT(Keys(config, "window_size"), ElementsAre(null, null, null, null));
+    EXPECT_THAT(Windows(config), ElementsAre(0, 0, 0, 0));
     config["layer_types"][2] = "sliding_attention";
     EXPECT_THAT(Error(config), AllOf(HasSubstr("sliding_window is missing: it must be a number"),
                                      HasSubstr("sliding_attention at entry 2")));
@@ -158,13 +162,14 @@ TEST(LlamaFormatTest, QwenWithoutAWindowSlidesNowhere) {
 }
 
 TEST(LlamaFormatTest, QwensDifferInBiasesAndNorms) {
-  const json qwen2 = Spec(Of("qwen2")).layers[0].mixer_config;
-  EXPECT_EQ(qwen2["qkv_bias"], true);
-  EXPECT_EQ(qwen2["output_bias"], false);
-  const json qwen3 = Spec(Of("qwen3")).layers[0].mixer_config;
-  EXPECT_EQ(qwen3["qk_norm"], "rms");
-  EXPECT_EQ(qwen3["head_dim"], 128);
-  EXPECT_EQ(qwen3["qkv_bias"], false);
+  const SoftmaxAttentionConfig qwen2 = Attention(Spec(Of("qwen2")).layers[0]);
+  EXPECT_TRUE(qwen2.qkv_bias);
+  EXPECT_FALSE(qwen2.output_bias);
+  EXPECT_EQ(qwen2.qk_norm, HeadNorm::kNone);
+  const SoftmaxAttentionConfig qwen3 = Attention(Spec(Of("qwen3")).layers[0]);
+  EXPECT_EQ(qwen3.qk_norm, HeadNorm::kRms);
+  EXPECT_EQ(qwen3.head_dim, 128u);
+  EXPECT_FALSE(qwen3.qkv_bias);
 }
 
 TEST(QwenNextFormatTest, MixesByIntervalOrByName) {
@@ -179,27 +184,30 @@ TEST(QwenNextFormatTest, MixesByIntervalOrByName) {
                                           "gated_deltanet"));
 }
 
-TEST(QwenNextFormatTest, TranslatesTheMixersKeys) {
+TEST(QwenNextFormatTest, DescribesItsMixers) {
   json config = With(QwenNext(), "linear_num_key_heads", 2);
   config["linear_num_value_heads"] = 6;
   config["linear_value_head_dim"] = 48;
   config["rms_norm_eps"] = 1e-4;
   const ModelSpec spec = Spec(config);
-  const json& delta = spec.layers[0].mixer_config;
+  const auto& delta = std::get<DeltaRuleConfig>(spec.layers[0].mixer);
   EXPECT_EQ(spec.layers[0].mixer_prefix, "model.layers.0.linear_attn.");
-  EXPECT_EQ(delta["num_heads"], 2);
-  EXPECT_EQ(delta["num_v_heads"], 6);
-  EXPECT_EQ(delta["head_dim"], 128);
-  EXPECT_EQ(delta["value_head_dim"], 48);
-  EXPECT_EQ(delta["norm_eps"], 1e-4);
-  EXPECT_EQ(delta["tensor_layout"], "qwen3_next");
-  const json& attention = spec.layers[3].mixer_config;
-  EXPECT_EQ(attention["head_dim"], 256);
-  EXPECT_EQ(attention["qk_norm"], "rms_one_plus");
-  EXPECT_EQ(attention["output_gate"], true);
-  EXPECT_EQ(attention["partial_rotary_factor"], 0.25);
+  EXPECT_EQ(delta.shape.key_heads, 2u);
+  EXPECT_EQ(delta.shape.value_heads, 6u);
+  EXPECT_EQ(delta.shape.key_dim, 128u);
+  EXPECT_EQ(delta.shape.value_dim, 48u);
+  EXPECT_TRUE(delta.shape.decays);
+  EXPECT_EQ(delta.conv_size, 4u);
+  EXPECT_TRUE(delta.use_gate);
+  EXPECT_EQ(delta.norm_eps, 1e-4f);
+  EXPECT_EQ(delta.tensors, DeltaRuleTensors::kQwen3Next);
+  const SoftmaxAttentionConfig attention = Attention(spec.layers[3]);
+  EXPECT_EQ(attention.head_dim, 256u);
+  EXPECT_EQ(attention.qk_norm, HeadNorm::kRmsOnePlus);
+  EXPECT_TRUE(attention.output_gate);
+  EXPECT_EQ(attention.rope->rotary_dim, 64u);
   config["rope_parameters"] = {{"partial_rotary_factor", 0.5}, {"rope_theta", 1e6}};
-  EXPECT_FALSE(Spec(config).layers[3].mixer_config.contains("partial_rotary_factor"));
+  EXPECT_EQ(Attention(Spec(config).layers[3]).rope->rotary_dim, 128u);
 }
 
 TEST(QwenNextFormatTest, EveryNormOfTheStreamIsOnePlus) {
@@ -267,32 +275,29 @@ TEST(GraniteFormatTest, TakesOldAndNewNamesOfLayers) {
   EXPECT_THAT(Mixers(config), ElementsAre("mamba2", "mamba2", "mamba2", "mamba2"));
 }
 
-TEST(GraniteFormatTest, TranslatesMambasKeys) {
+TEST(GraniteFormatTest, DescribesMamba) {
   json config = With(With(Granite(), "mamba_n_groups", 4), "time_step_limit", {0.0, 0.5});
   config["mamba_d_head"] = "auto";
   const ModelSpec spec = Spec(config);
-  const json& mamba = spec.layers[0].mixer_config;
+  const auto& mamba = std::get<Mamba2Config>(spec.layers[0].mixer);
   EXPECT_EQ(spec.layers[0].mixer_prefix, "model.layers.0.mamba.");
-  EXPECT_EQ(mamba["num_heads"], 8);
-  EXPECT_EQ(mamba["head_dim"], 16);
-  EXPECT_EQ(mamba["n_groups"], 4);
-  EXPECT_EQ(mamba["state_size"], 256);
-  EXPECT_EQ(mamba["full_norm"], true);
-  EXPECT_EQ(mamba["norm_eps"], 1e-6);
-  EXPECT_EQ(mamba["time_step_limit"][1], 0.5);
+  EXPECT_EQ(mamba.heads, 8u);
+  EXPECT_EQ(mamba.head_dim, 16u);
+  EXPECT_EQ(mamba.groups, 4u);
+  EXPECT_EQ(mamba.state_size, 256u);
+  EXPECT_EQ(mamba.norm_groups, 1u);
+  EXPECT_EQ(mamba.norm_eps, 1e-6f);
+  EXPECT_EQ(mamba.delta_high, 0.5f);
 }
 
 TEST(GraniteFormatTest, RotatesOnlyWhenToldTo) {
   json config = With(Granite(), "rope_parameters", {{"rope_theta", 1e4}});
   config["attention_multiplier"] = 0.25;
-  json attention = Spec(config).layers[1].mixer_config;
-  EXPECT_EQ(attention["softmax_scale"], 0.25);
-  EXPECT_TRUE(attention.contains("rope_theta") && attention["rope_theta"].is_null());
-  EXPECT_FALSE(attention.contains("rope_parameters"));
-  EXPECT_EQ(Spec(With(config, "position_embedding_type", "nope")).layers[1].mixer_config,
-            attention);
-  attention = Spec(With(config, "position_embedding_type", "rope")).layers[1].mixer_config;
-  EXPECT_TRUE(attention.contains("rope_parameters"));
+  const auto attention = [](const json& given) { return Attention(Spec(given).layers[1]); };
+  EXPECT_EQ(attention(config).scale, 0.25f);
+  EXPECT_FALSE(attention(config).rope.has_value());
+  EXPECT_FALSE(attention(With(config, "position_embedding_type", "nope")).rope.has_value());
+  EXPECT_TRUE(attention(With(config, "position_embedding_type", "rope")).rope.has_value());
   EXPECT_THAT(Error(With(config, "position_embedding_type", "alibi")), HasSubstr("\"alibi\""));
 }
 

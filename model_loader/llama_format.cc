@@ -6,47 +6,38 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/base/status.h"
-#include "kernels/mixers/json_fields.h"
 #include "model_loader/formats.h"
 #include "model_loader/hf_decoder.h"
 
 namespace rivulet {
 namespace {
 
-using nlohmann::json;
+// Tokens that a layer sees, by layer; 0: all.
+using Windows = std::vector<size_t>;
 
-// The key written out as null says that there is none; left out, it has a default.
-bool WithoutWindow(const json& config) {
-  return config.contains("sliding_window") && !HasField(config, "sliding_window");
-}
-
-// Mistral: in every layer.
-absl::StatusOr<std::vector<size_t>> MistralWindows(const json& config, size_t layers) {
-  if (WithoutWindow(config)) return std::vector<size_t>(layers, 0);
-  RIVULET_ASSIGN_OR_RETURN(const size_t window, SizeField(config, "sliding_window", 4096));
-  return std::vector<size_t>(layers, window);
+// Mistral: in every layer. The key written out as null says that there is no window; left out, it
+// has a default.
+Windows MistralWindows(ConfigReader& config) {
+  const size_t window = config.IsNull("sliding_window") ? 0 : config.Size("sliding_window", 4096);
+  return Windows(ParseLayerCount(config), window);
 }
 
 // Qwen2 and Qwen3: in the layers that layer_types names, or else, with use_sliding_window, in those
 // from max_window_layers on.
-absl::StatusOr<std::vector<size_t>> QwenWindows(const json& config, size_t layers) {
-  RIVULET_ASSIGN_OR_RETURN(
-      const std::vector<std::string> types,
-      HfLayerTypes(config, "layer_types", {"full_attention", "sliding_attention"}));
-  RIVULET_ASSIGN_OR_RETURN(const bool uses, BoolField(config, "use_sliding_window", false));
-  RIVULET_ASSIGN_OR_RETURN(const size_t first, SizeField(config, "max_window_layers", 28, 0));
-  RIVULET_ASSIGN_OR_RETURN(const size_t window, SizeField(config, "sliding_window", 4096));
-  const bool none = WithoutWindow(config);
+Windows QwenWindows(ConfigReader& config) {
+  const std::vector<std::string> types =
+      HfLayerTypes(config, "layer_types", {"full_attention", "sliding_attention"});
+  const bool uses = config.Bool("use_sliding_window", false);
+  const size_t first = config.Size("max_window_layers", 28, 0);
+  const size_t window = config.Size("sliding_window", 4096);
+  const bool none = config.IsNull("sliding_window");
   const auto named = std::find(types.begin(), types.end(), "sliding_attention");
-  if (named != types.end() && (!uses || none)) {
-    return FieldError(
-        config, uses ? "sliding_window" : "use_sliding_window",
-        absl::StrCat("it must be ", uses ? "a number of tokens" : "true",
-                     ", since layer_types has sliding_attention at entry ", named - types.begin()));
-  }
-  std::vector<size_t> windows(layers, 0);
-  for (size_t i = 0; i < layers; ++i) {
+  config.Require(
+      named == types.end() || (uses && !none), uses ? "sliding_window" : "use_sliding_window",
+      absl::StrCat("it must be ", uses ? "a number of tokens" : "true",
+                   ", since layer_types has sliding_attention at entry ", named - types.begin()));
+  Windows windows(ParseLayerCount(config), 0);
+  for (size_t i = 0; i < windows.size(); ++i) {
     const bool slides =
         types.empty() ? uses && !none && i >= first : types[i] == "sliding_attention";
     if (slides) windows[i] = window;
@@ -54,16 +45,15 @@ absl::StatusOr<std::vector<size_t>> QwenWindows(const json& config, size_t layer
   return windows;
 }
 
-// `attention` is that of a layer that sees everything; `windows` has 0 for such a layer.
-absl::StatusOr<ModelSpec> ParseLlamaLike(const json& config, const json& attention, bool mlp_bias,
-                                         const std::vector<size_t>& windows) {
-  RIVULET_ASSIGN_OR_RETURN(ModelSpec spec, ParseHfDecoder(config));
-  RIVULET_ASSIGN_OR_RETURN(const size_t intermediate,
-                           SizeField(config, "intermediate_size", std::nullopt));
+// `attention` is that of a layer that sees everything.
+ModelSpec ParseLlamaLike(ConfigReader& config, SoftmaxAttentionConfig attention, bool mlp_bias,
+                         const Windows& windows) {
+  ModelSpec spec = ParseHfDecoder(config);
+  const size_t intermediate = config.Size("intermediate_size");
   for (size_t i = 0; i < windows.size(); ++i) {
     LayerSpec layer = HfLayer(i, NormSpec::Kind::kRms);
+    attention.window = windows[i];
     SetHfAttention(i, attention, layer);
-    if (windows[i] > 0) layer.mixer_config["window_size"] = windows[i];
     GatedMlpSpec mlp = HfMlp(i, intermediate);
     mlp.bias = mlp_bias;
     layer.feed_forward = mlp;
@@ -72,45 +62,35 @@ absl::StatusOr<ModelSpec> ParseLlamaLike(const json& config, const json& attenti
   return spec;
 }
 
-absl::StatusOr<json> ParseAttention(const json& config) {
-  RIVULET_ASSIGN_OR_RETURN(const size_t hidden, SizeField(config, "hidden_size", std::nullopt));
-  return ParseHfAttention(config, hidden);
+SoftmaxAttentionConfig ParseAttention(ConfigReader& config, size_t head_dim = 0) {
+  return ParseHfAttention(config, config.Size("hidden_size"), {.head_dim = head_dim});
 }
 
 }  // namespace
 
-absl::StatusOr<ModelSpec> ParseLlamaSpec(const json& config) {
-  RIVULET_ASSIGN_OR_RETURN(const json attention, ParseAttention(config));
-  RIVULET_ASSIGN_OR_RETURN(const bool mlp_bias, BoolField(config, "mlp_bias", false));
-  RIVULET_ASSIGN_OR_RETURN(const size_t layers, HfLayers(config));
-  return ParseLlamaLike(config, attention, mlp_bias, std::vector<size_t>(layers, 0));
+ModelSpec ParseLlamaSpec(ConfigReader& config) {
+  const SoftmaxAttentionConfig attention = ParseAttention(config);
+  const bool mlp_bias = config.Bool("mlp_bias", false);
+  return ParseLlamaLike(config, attention, mlp_bias, Windows(ParseLayerCount(config), 0));
 }
 
-absl::StatusOr<ModelSpec> ParseMistralSpec(const json& config) {
-  RIVULET_ASSIGN_OR_RETURN(json attention, ParseAttention(config));
-  attention["qkv_bias"] = attention["output_bias"] = false;
-  RIVULET_ASSIGN_OR_RETURN(const size_t layers, HfLayers(config));
-  RIVULET_ASSIGN_OR_RETURN(const std::vector<size_t> windows, MistralWindows(config, layers));
-  return ParseLlamaLike(config, attention, false, windows);
+ModelSpec ParseMistralSpec(ConfigReader& config) {
+  SoftmaxAttentionConfig attention = ParseAttention(config);
+  attention.qkv_bias = attention.output_bias = false;
+  return ParseLlamaLike(config, attention, false, MistralWindows(config));
 }
 
-absl::StatusOr<ModelSpec> ParseQwen2Spec(const json& config) {
-  RIVULET_ASSIGN_OR_RETURN(json attention, ParseAttention(config));
-  attention["qkv_bias"] = true;
-  attention["output_bias"] = false;
-  RIVULET_ASSIGN_OR_RETURN(const size_t layers, HfLayers(config));
-  RIVULET_ASSIGN_OR_RETURN(const std::vector<size_t> windows, QwenWindows(config, layers));
-  return ParseLlamaLike(config, attention, false, windows);
+ModelSpec ParseQwen2Spec(ConfigReader& config) {
+  SoftmaxAttentionConfig attention = ParseAttention(config);
+  attention.qkv_bias = true;
+  attention.output_bias = false;
+  return ParseLlamaLike(config, attention, false, QwenWindows(config));
 }
 
-absl::StatusOr<ModelSpec> ParseQwen3Spec(const json& config) {
-  json with_head_dim = config;
-  if (!HasField(config, "head_dim")) with_head_dim["head_dim"] = 128;
-  RIVULET_ASSIGN_OR_RETURN(json attention, ParseAttention(with_head_dim));
-  attention["qk_norm"] = "rms";
-  RIVULET_ASSIGN_OR_RETURN(const size_t layers, HfLayers(config));
-  RIVULET_ASSIGN_OR_RETURN(const std::vector<size_t> windows, QwenWindows(config, layers));
-  return ParseLlamaLike(config, attention, false, windows);
+ModelSpec ParseQwen3Spec(ConfigReader& config) {
+  SoftmaxAttentionConfig attention = ParseAttention(config, 128);
+  attention.qk_norm = HeadNorm::kRms;
+  return ParseLlamaLike(config, attention, false, QwenWindows(config));
 }
 
 }  // namespace rivulet

@@ -13,11 +13,12 @@
 #include "model_loader/generation_config.h"
 #include "model_loader/json.h"
 #include "model_loader/safetensors.h"
+#include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
 
-// Each layer gets a copy of its own; real ones are a few kB.
+// Real ones are a few kB.
 constexpr size_t kLargestConfig = size_t{128} << 10;
 
 absl::Status CheckDirectory(const std::string& directory) {
@@ -51,25 +52,37 @@ absl::Status AddTokenizer(const std::string& directory, LoadedModel& model) {
   return absl::OkStatus();
 }
 
-// Everything but the weights: cheap, and wrong more often.
-absl::Status ReadDescription(const std::string& directory, LoadedModel& model) {
-  RIVULET_ASSIGN_OR_RETURN(const nlohmann::json config,
+absl::Status Override(const std::string& text, nlohmann::json& config) {
+  if (text.empty()) return absl::OkStatus();
+  RIVULET_ASSIGN_OR_RETURN(const nlohmann::json keys, ParseJson(text, "the config override"));
+  if (!keys.is_object()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the config override ", text, " must be a JSON object {...}"));
+  }
+  config.update(keys);
+  return absl::OkStatus();
+}
+
+// Everything but the weights. It is cheap, and it is wrong more often.
+absl::Status ReadDescription(const std::string& directory, const LoadOptions& options,
+                             LoadedModel& model) {
+  RIVULET_ASSIGN_OR_RETURN(nlohmann::json config,
                            ReadJsonObject(directory + "/config.json", kLargestConfig));
+  RIVULET_RETURN_IF_ERROR(Override(options.config_override, config));
   RIVULET_ASSIGN_OR_RETURN(model.spec, ParseModelSpec(config));
   RIVULET_ASSIGN_OR_RETURN(model.defaults, ReadGenerationDefaults(directory, model.spec));
   RIVULET_ASSIGN_OR_RETURN(model.has_chat_template, HasChatTemplate(directory));
   return AddTokenizer(directory, model);
 }
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeMixer(CheckpointReader& reader, const LayerSpec& layer,
+absl::StatusOr<std::unique_ptr<Mixer>> LoadMixer(CheckpointReader& reader, const LayerSpec& layer,
                                                  size_t hidden, const MixerOptions& options) {
-  RIVULET_ASSIGN_OR_RETURN(const MixerFactory make, FindMixer(layer.mixer_type));
   PrefixedParameters parameters(reader, layer.mixer_prefix);
-  auto mixer = make({layer.mixer_config, hidden, parameters, options});
+  auto mixer = MakeMixer(layer.mixer, {hidden, parameters, options});
   if (mixer.ok()) return mixer;
   return absl::Status(mixer.status().code(),
-                      absl::StrCat("config.json, mixer ", layer.mixer_type, " at ",
-                                   layer.mixer_prefix, ": ", mixer.status().message()));
+                      absl::StrCat("mixer ", layer.mixer_type, " at ", layer.mixer_prefix, ": ",
+                                   mixer.status().message()));
 }
 
 absl::StatusOr<LoadedLayer> LoadLayer(CheckpointReader& reader, const LayerSpec& spec,
@@ -78,7 +91,7 @@ absl::StatusOr<LoadedLayer> LoadLayer(CheckpointReader& reader, const LayerSpec&
   LoadedLayer layer;
   layer.mixer_type = spec.mixer_type;
   layer.mixer_norm = TakeNorm(spec.mixer_norm, model.hidden, model.norm_eps, parameters);
-  RIVULET_ASSIGN_OR_RETURN(layer.mixer, MakeMixer(reader, spec, model.hidden, options));
+  RIVULET_ASSIGN_OR_RETURN(layer.mixer, LoadMixer(reader, spec, model.hidden, options));
   if (spec.feed_forward_norm.empty()) return layer;
   layer.feed_forward_norm =
       TakeNorm(spec.feed_forward_norm, model.hidden, model.norm_eps, parameters);
@@ -181,7 +194,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& direct
   auto model = std::make_unique<LoadedModel>();
   model->name = NameOf(directory);
   model->state_dtype = options.mixer.state_dtype;
-  RIVULET_RETURN_IF_ERROR(ReadDescription(directory, *model));
+  RIVULET_RETURN_IF_ERROR(ReadDescription(directory, options, *model));
   RIVULET_ASSIGN_OR_RETURN(const auto files, SafetensorsCheckpoint::Open(directory));
   RIVULET_RETURN_IF_ERROR(WeightLoader(*model, *files, options).Load());
   return model;

@@ -30,6 +30,8 @@ namespace rivulet {
 struct LoadOptions {
   std::optional<DType> weight_dtype;  // none = "auto": as in the file
   MixerOptions mixer;
+  // A JSON object whose keys replace those of config.json; empty: none.
+  std::string config_override;
   // Called as the load proceeds with the share done in [0, 1] and what is being done.
   std::function<void(double, const std::string&)> progress;
 };

@@ -10,6 +10,7 @@
 #include "kernels/ops/gated_mlp/gated_mlp.h"
 #include "model_loader/checkpoint_reader.h"
 #include "model_loader/testing.h"
+#include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
@@ -216,6 +217,7 @@ TEST_F(LoadModelTest, SurvivesSizesThatDoNotFitMemory) {
   config_["num_hidden_layers"] = 1024;
   EXPECT_THAT(Error(), HasSubstr("expected [1048576, 8]"));
   config_["hidden_size"] = 1 << 20;
+  config_["num_heads"] = 1 << 12;
   EXPECT_THAT(Error(), HasSubstr("embeddings.weight has shape [10, 8], expected [10, 1048576]"));
 }
 
@@ -238,6 +240,20 @@ TEST_F(LoadModelTest, NamesTheLayerWhoseConfigIsWrong) {
   config_["feature_map"] = "sine";
   EXPECT_THAT(Error(),
               AllOf(HasSubstr("model.layers.0.attn."), HasSubstr("feature_map is \"sine\"")));
+}
+
+TEST_F(LoadModelTest, ReplacesKeysOfTheConfig) {
+  options_.config_override = R"({"feature_map": "relu", "eos_token_id": [3, 4]})";
+  const auto model = Loaded();
+  EXPECT_EQ(model->spec.eos_ids, (std::vector<uint32_t>{3, 4}));
+  const auto& mixer = std::get<LinearAttentionConfig>(model->spec.layers.at(0).mixer);
+  EXPECT_EQ(mixer.feature_map.kind, FeatureMapKind::kRelu);
+  options_.config_override = R"({"vocab_size": 11})";
+  EXPECT_THAT(Error(), HasSubstr("expected [11, 8]"));
+  for (const char* text : {"7", "{", "norm_groups=1"}) {
+    options_.config_override = text;
+    EXPECT_THAT(Error(), HasSubstr("config override")) << text;
+  }
 }
 
 TEST_F(LoadModelTest, ReadsGenerationDefaults) {

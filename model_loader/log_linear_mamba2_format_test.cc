@@ -2,6 +2,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model_loader/model_spec.h"
+#include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {

@@ -8,68 +8,61 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/base/status.h"
-#include "kernels/mixers/json_fields.h"
 #include "model_loader/formats.h"
 #include "model_loader/layer_list.h"
+#include "model_loader/mixers/parsers.h"
 
 namespace rivulet {
 namespace {
 
-using nlohmann::json;
-
-LayerSpec NameLayer(size_t layer, const char* mixer, const json& config) {
-  const std::string prefix = absl::StrCat("backbone.layers.", layer, ".");
-  LayerSpec spec;
-  spec.mixer_type = mixer;
-  spec.mixer_config = config;
-  spec.mixer_prefix = prefix + "mixer.";
-  spec.mixer_norm.weight = prefix + "norm.weight";
-  return spec;
-}
-
-absl::StatusOr<ModelSpec> ParseBackbone(const json& config, const char* mixer, bool default_tied) {
-  RIVULET_ASSIGN_OR_RETURN(ModelSpec spec, ParseCommonFields(config, 1e-5));
-  RIVULET_ASSIGN_OR_RETURN(const bool tied, BoolField(config, "tie_word_embeddings", default_tied));
-  RIVULET_ASSIGN_OR_RETURN(const size_t layers,
-                           SizeField(config, "num_hidden_layers", std::nullopt, 1, kMostLayers));
-  RIVULET_RETURN_IF_ERROR(RefuseMixture(config, layers, mixer));
+ModelSpec ParseBackbone(ConfigReader& config, const char* type, const MixerConfig& mixer,
+                        bool default_tied) {
+  ModelSpec spec = ParseCommonFields(config, 1e-5);
+  const size_t layers = ParseLayerCount(config);
+  RefuseMixture(config, layers, type);
   spec.embeddings = "backbone.embeddings.weight";
   spec.embeddings_older_name = "backbone.embedding.weight";
   spec.final_norm.weight = "backbone.norm_f.weight";
+  const bool tied = config.Bool("tie_word_embeddings", default_tied);
   spec.lm_head = tied ? spec.embeddings : "lm_head.weight";
-  for (size_t i = 0; i < layers; ++i) spec.layers.push_back(NameLayer(i, mixer, config));
+  for (size_t i = 0; i < layers; ++i) {
+    const std::string prefix = absl::StrCat("backbone.layers.", i, ".");
+    LayerSpec& layer = spec.layers.emplace_back();
+    layer.mixer_type = type;
+    layer.mixer = mixer;
+    layer.mixer_prefix = prefix + "mixer.";
+    layer.mixer_norm.weight = prefix + "norm.weight";
+  }
   return spec;
 }
 
 // transformers writes the scan's width a second time.
-absl::Status CheckIntermediate(const json& config) {
-  if (!HasField(config, "intermediate_size")) return absl::OkStatus();
-  RIVULET_ASSIGN_OR_RETURN(const size_t width,
-                           SizeField(config, "intermediate_size", std::nullopt));
-  RIVULET_ASSIGN_OR_RETURN(const size_t hidden, SizeField(config, "hidden_size", std::nullopt));
-  RIVULET_ASSIGN_OR_RETURN(const double expand, NumberField(config, "expand", 2.0));
-  const double inner = std::floor(expand * static_cast<double>(hidden));
-  if (static_cast<double>(width) == inner) return absl::OkStatus();
-  return FieldError(config, "intermediate_size",
-                    absl::StrCat("it must be expand times hidden_size, ", inner));
+void CheckIntermediate(ConfigReader& config, size_t inner) {
+  if (!config.Has("intermediate_size")) return;
+  config.Require(config.Size("intermediate_size") == inner, "intermediate_size",
+                 absl::StrCat("it must be expand times hidden_size, ", inner));
+}
+
+ModelSpec ParseMambaOf(ConfigReader& config, MambaConfig mixer) {
+  CheckIntermediate(config, mixer.inner);
+  return ParseBackbone(config, "mamba", mixer, true);
 }
 
 }  // namespace
 
-absl::StatusOr<ModelSpec> ParseMambaSpec(const json& config) {
-  RIVULET_RETURN_IF_ERROR(CheckIntermediate(config));
-  return ParseBackbone(config, "mamba", true);
+ModelSpec ParseMambaSpec(ConfigReader& config) {
+  return ParseMambaOf(config, ParseMamba(config, config.Size("hidden_size")));
 }
 
-absl::StatusOr<ModelSpec> ParseFalconMambaSpec(const json& config) {
-  json with_norms = config;
-  if (!HasField(config, "mixer_rms_eps")) with_norms["mixer_rms_eps"] = 1e-6;
-  return ParseMambaSpec(with_norms);
+ModelSpec ParseFalconMambaSpec(ConfigReader& config) {
+  MambaConfig mixer = ParseMamba(config, config.Size("hidden_size"));
+  mixer.use_scan_norms = true;
+  mixer.scan_norm_eps = config.Eps("mixer_rms_eps", 1e-6);
+  return ParseMambaOf(config, mixer);
 }
 
-absl::StatusOr<ModelSpec> ParseMamba2Spec(const json& config) {
-  return ParseBackbone(config, "mamba2", false);
+ModelSpec ParseMamba2Spec(ConfigReader& config) {
+  return ParseBackbone(config, "mamba2", ParseMamba2(config, config.Size("hidden_size")), false);
 }
 
 }  // namespace rivulet

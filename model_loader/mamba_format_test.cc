@@ -2,6 +2,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model_loader/model_spec.h"
+#include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
@@ -36,14 +37,14 @@ TEST(MambaFormatTest, NamesTheTensors) {
   EXPECT_EQ(spec->layers[1].mixer_prefix, "backbone.layers.1.mixer.");
   EXPECT_EQ(spec->layers[1].mixer_norm.weight, "backbone.layers.1.norm.weight");
   EXPECT_TRUE(spec->layers[1].feed_forward_norm.empty());
-  EXPECT_FALSE(spec->layers[1].mixer_config.contains("mixer_rms_eps"));
+  EXPECT_FALSE(std::get<MambaConfig>(spec->layers[1].mixer).use_scan_norms);
 }
 
 // transformers' MambaConfig and FalconMambaConfig tie unless told otherwise, Mamba2Config does not.
 TEST(MambaFormatTest, TiesTheOutputMapByDefault) {
   EXPECT_TRUE(ParseModelSpec(Mamba())->tied());
   EXPECT_TRUE(ParseModelSpec(Mamba("falcon_mamba"))->tied());
-  EXPECT_FALSE(ParseModelSpec(Mamba("mamba2"))->tied());
+  EXPECT_FALSE(ParseModelSpec(With(Mamba("mamba2"), "head_dim", 8))->tied());
   const auto untied = ParseModelSpec(With(Mamba(), "tie_word_embeddings", false));
   EXPECT_EQ(untied->lm_head, "lm_head.weight");
 }
@@ -53,9 +54,10 @@ TEST(MambaFormatTest, FalconMambaIsMambaWithNormsInsideTheMixer) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->architecture, "falcon_mamba");
   EXPECT_EQ(spec->layers[0].mixer_type, "mamba");
-  EXPECT_EQ(spec->layers[0].mixer_config.at("mixer_rms_eps"), 1e-6);
+  EXPECT_TRUE(std::get<MambaConfig>(spec->layers[0].mixer).use_scan_norms);
+  EXPECT_EQ(std::get<MambaConfig>(spec->layers[0].mixer).scan_norm_eps, 1e-6f);
   const auto given = ParseModelSpec(With(Mamba("falcon_mamba"), "mixer_rms_eps", 1e-3));
-  EXPECT_EQ(given->layers[0].mixer_config.at("mixer_rms_eps"), 1e-3);
+  EXPECT_EQ(std::get<MambaConfig>(given->layers[0].mixer).scan_norm_eps, 1e-3f);
 }
 
 TEST(MambaFormatTest, TheWidthThatIsWrittenTwiceMustAgree) {

@@ -1,12 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a checkpoint directory says it is: config.json turned into the few things that every
-// architecture shares, and for each layer the mixer's type with its own configuration. Each public
-// format (fla, HF/fla mamba2, ours) has one file that makes a ModelSpec; nothing above this knows
-// which format a model came from.
+// The description of a model: config.json, read and validated once, as the few things that every
+// architecture shares and a typed config for each layer's mixer. Each public format (fla, HF/fla
+// mamba2, ours) has one file that makes a ModelSpec; nothing above this knows which format a model
+// came from, and nothing below reads JSON.
 //
 // Goals: one description for all formats; every error names key, value and remedy.
-// Non-goals: it reads no tensor, and does not interpret a mixer's own keys (kernels/mixers does).
+// Non-goals: it reads no tensor.
 #ifndef RIVULET_MODEL_LOADER_MODEL_SPEC_H_
 #define RIVULET_MODEL_LOADER_MODEL_SPEC_H_
 
@@ -17,7 +17,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "nlohmann/json.hpp"
+#include "kernels/mixers/mixer_config.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace rivulet {
 
@@ -54,9 +55,9 @@ struct TwoLayerMlpSpec {
   std::string second;
 };
 
-// The weighted sum of the gated MLPs that a router chooses for a token, and of one that is shared
-// by all tokens (kernels/ops/mixture_of_experts). Where a list of names is given, the first that
-// the file has counts: libraries have renamed them.
+// The weighted sum of the gated MLPs that a router chooses for a token, and of one that all tokens
+// share (kernels/ops/mixture_of_experts). Libraries have renamed tensors: of a list of names, the
+// first that the file has is used.
 struct MixtureOfExpertsSpec {
   size_t experts = 0;
   size_t experts_per_token = 0;
@@ -79,11 +80,10 @@ using FeedForwardSpec =
     std::variant<std::monostate, GatedMlpSpec, TwoLayerMlpSpec, MixtureOfExpertsSpec>;
 
 // One block: x += mixer(norm(x)); then, if it has one, x += feed_forward(norm(x)).
-// NOLINTNEXTLINE(bugprone-exception-escape): moving a json does not throw; the check cannot see it
 struct LayerSpec {
-  std::string mixer_type;       // a name in MixerRegistry(): "hla", "gla", ...
-  nlohmann::json mixer_config;  // config.json with this layer's layer_config merged over it
-  std::string mixer_prefix;     // "model.layers.0.attn."
+  std::string mixer_type;  // its name for users: "hla", "gla", ...
+  MixerConfig mixer;
+  std::string mixer_prefix;  // of the tensors' names: "model.layers.0.attn."
   NormSpec mixer_norm;
   NormSpec feed_forward_norm;  // empty: no feed-forward (Mamba-2)
   FeedForwardSpec feed_forward;
@@ -99,7 +99,7 @@ struct ModelSpec {
   std::string embeddings_older_name;  // of the same tensor in older files; empty: none
   NormSpec final_norm;
   std::string lm_head;  // equal to `embeddings` when tied
-  // Beginnings of the names of tensors that files carry and the model does not need.
+  // Tensors whose names start with one of these may be in the file and are not loaded.
   std::vector<std::string> ignored_tensors;
   std::vector<uint32_t> eos_ids;
   int64_t bos_id = -1;  // -1: none
@@ -114,9 +114,6 @@ struct ModelSpec {
 
 // `config` is the parsed config.json (model_loader/json.h). INVALID_ARGUMENT names the key.
 absl::StatusOr<ModelSpec> ParseModelSpec(const nlohmann::json& config);
-
-// The ids of "eos_token_id", a number, a list of numbers or absent, each below `vocab`.
-absl::StatusOr<std::vector<uint32_t>> ParseEosIds(const nlohmann::json& config, size_t vocab);
 
 }  // namespace rivulet
 

@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "model_loader/json.h"
 #include "model_loader/testing.h"
+#include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
@@ -111,15 +112,16 @@ TEST(ModelSpecTest, TakesOneOrManyEndTokens) {
 TEST(ModelSpecTest, MergesLayerConfigOverTheTopLevel) {
   json config = With(With(Fla(), "model_type", "hla"), "num_heads", 4);
   config["layer_types"] = {"hla", "mamba2"};
-  config["layer_config"] = {nullptr, {{"num_heads", 8}, {"state_size", 16}}};
+  config["layer_config"] = {nullptr, {{"num_heads", 8}, {"head_dim", 16}, {"state_size", 16}}};
   const ModelSpec spec = Spec(config);
   EXPECT_EQ(spec.layers[0].mixer_type, "hla");
   EXPECT_EQ(spec.layers[1].mixer_type, "mamba2");
   EXPECT_EQ(spec.layers[1].mixer_prefix, "model.layers.1.attn.");
-  EXPECT_EQ(spec.layers[0].mixer_config["num_heads"], 4);
-  EXPECT_EQ(spec.layers[1].mixer_config["num_heads"], 8);
-  EXPECT_EQ(spec.layers[1].mixer_config["state_size"], 16);
-  EXPECT_EQ(spec.layers[1].mixer_config["hidden_size"], 64);
+  EXPECT_EQ(std::get<HlaConfig>(spec.layers[0].mixer).shape.heads, 4u);
+  const auto& mamba2 = std::get<Mamba2Config>(spec.layers[1].mixer);
+  EXPECT_EQ(mamba2.heads, 8u);
+  EXPECT_EQ(mamba2.head_dim, 16u);
+  EXPECT_EQ(mamba2.state_size, 16u);
 }
 
 // fla's hybrids.
@@ -127,11 +129,12 @@ TEST(ModelSpecTest, MakesTheLayersOfAttnSoftmaxAttention) {
   const json attn = {{"layers", {1}}, {"num_heads", 4}, {"num_kv_heads", 2}, {"window_size", 9}};
   const ModelSpec spec = Spec(With(With(Fla(), "num_heads", 8), "attn", attn));
   EXPECT_EQ(spec.layers[0].mixer_type, "gla");
-  EXPECT_EQ(spec.layers[0].mixer_config["num_heads"], 8);
+  EXPECT_EQ(std::get<GlaConfig>(spec.layers[0].mixer).heads, 8u);
   EXPECT_EQ(spec.layers[1].mixer_type, "softmax_attention");
   EXPECT_EQ(spec.layers[1].mixer_prefix, "model.layers.1.attn.");
-  EXPECT_EQ(spec.layers[1].mixer_config["num_heads"], 4);
-  EXPECT_EQ(spec.layers[1].mixer_config["window_size"], 9);
+  const auto& attention = std::get<SoftmaxAttentionConfig>(spec.layers[1].mixer);
+  EXPECT_EQ(attention.heads, 4u);
+  EXPECT_EQ(attention.window, 9u);
   EXPECT_EQ(Spec(With(Fla(), "model_type", "transformer")).layers[1].mixer_type,
             "softmax_attention");
 }
@@ -166,16 +169,10 @@ TEST(ModelSpecTest, RefusesMixturesThatMakeNoSense) {
               HasSubstr("entry 0 sets hidden_size"));
 }
 
-TEST(ModelSpecTest, RefusesFilesThatLayersWouldMultiply) {
-  const json crowded = With(Fla(), "unknown", std::vector<int>(2000, 1));
-  EXPECT_TRUE(ParseModelSpec(With(crowded, "num_hidden_layers", 500)).ok());
-  EXPECT_THAT(Error(With(crowded, "num_hidden_layers", 1000)),
-              AllOf(HasSubstr("num_hidden_layers is 1000: for that many layers the file may hold"),
-                    HasSubstr("remove those that the model does not need")));
-  json mixture = With(Fla(), "num_hidden_layers", 1000);
-  mixture["layer_types"] = std::vector<std::string>(1000, "gla");
-  mixture["layer_config"] = json(1000, {{"expand_k", 1}});
-  EXPECT_TRUE(ParseModelSpec(mixture).ok());
+TEST(ModelSpecTest, NamesTheLayerWhoseMixerIsWrong) {
+  json config = With(Fla(), "layer_config", {json::object(), {{"feature_map", "sine"}}});
+  EXPECT_THAT(Error(config), AllOf(HasSubstr("mixer gla at model.layers.1.attn."),
+                                   HasSubstr("feature_map is \"sine\"")));
 }
 
 TEST(ModelSpecTest, RefusesWhatIsNotServed) {

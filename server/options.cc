@@ -67,6 +67,12 @@ Read OneOf(Value ServerOptions::*member, std::vector<std::pair<std::string, Valu
   };
 }
 
+absl::Status ReadConfigOverride(const std::string& text, ServerOptions& options) {
+  options.config_override = text;
+  const bool object = nlohmann::json::parse(text, nullptr, false).is_object();
+  return text.empty() || object ? absl::OkStatus() : Give("give a JSON object {...}");
+}
+
 absl::Status ReadModel(const std::string& text, ServerOptions& options) {
   options.model = text;
   return text.empty() ? Give("give the directory of the checkpoint to serve") : absl::OkStatus();
@@ -162,9 +168,9 @@ const std::vector<Flag>& Flags() {
                                           {"warning", "warning"},
                                           {"error", "error"},
                                           {"off", "off"}})},
-      {"mamba2-norm", "group|full", "group",
-       "gated norm of Mamba-2: group as trained, full as transformers computes it",
-       OneOf(&O::mamba2_full_norm, {{"group", false}, {"full", true}})},
+      {"override-config", "JSON", "",
+       "keys of the checkpoint's config.json to replace, for example {\"norm_groups\": 1}",
+       ReadConfigOverride},
   };
   return *flags;
 }

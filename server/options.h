@@ -36,7 +36,7 @@ struct ServerOptions {
   uint32_t drain_seconds = 0;
   uint32_t session_ttl = 0;             // seconds; 0: idle sessions are kept
   uint32_t stalled_client_seconds = 0;  // at least 1
-  bool mamba2_full_norm = false;
+  std::string config_override;          // JSON object; empty: none
   std::string log_level;
   bool show_version = false;  // nothing else was checked
   bool show_help = false;

@@ -84,7 +84,7 @@ absl::Status ServerProcess::LoadModelAndEngine() {
   LoadOptions load;
   load.weight_dtype = options_.weight_dtype;
   load.mixer.state_dtype = options_.state_dtype;
-  load.mixer.mamba2_full_norm = options_.mamba2_full_norm;
+  load.config_override = options_.config_override;
   load.mixer.level_overflow = options_.level_overflow;
   load.progress = ProgressLog();
   RIVULET_ASSIGN_OR_RETURN(model_, LoadModel(options_.model, load));

@@ -3,10 +3,10 @@
 // The contract between a sequence mixer and everything above it. A mixer maps a layer's normed
 // input to its contribution to the residual stream: projections, short convolutions, the recurrence
 // over kernels/recurrence, output norm and gate, output projection. The engine sees nothing else of
-// it: adding a mixer is one folder and one line in registry.cc.
+// it. The list of mixers is mixer_config.h.
 //
 // A Mixer is immutable after it is made and holds no session's state: state lives in slots whose
-// layout it states. It knows no request, session, file or RPC.
+// layout it declares. It knows no request, session, config.json or RPC.
 //
 // Bits: for every token the output depends only on the session's own tokens. Any cut of them into
 // segments, any company in the step, any slots and any number of threads give the same bits, and so
@@ -17,10 +17,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string_view>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/dtype.h"
 #include "kernels/base/tensor_view.h"
@@ -28,7 +26,6 @@
 #include "kernels/mixers/parameter_source.h"
 #include "kernels/recurrence/layer_step.h"
 #include "kernels/recurrence/state.h"
-#include "nlohmann/json_fwd.hpp"
 
 namespace rivulet {
 
@@ -58,36 +55,18 @@ enum class LevelOverflow : uint8_t {
   kClamp,  // the last level holds all that is older
 };
 
-// Choices that come from flags, not from the checkpoint.
+// Choices that come from flags and not from the checkpoint.
 struct MixerOptions {
   DType state_dtype = DType::kFloat32;  // how matrices rest in bases: kFloat32 or kBFloat16
-  bool mamba2_full_norm = false;        // --mamba2-norm full: normalise over all of d_inner
   LevelOverflow level_overflow = LevelOverflow::kError;  // --level-overflow
 };
 
-// Everything a mixer is made from. `config` is the checkpoint's config.json with this layer's
-// layer_config entry merged over it. Borrowed for the call.
+// What a layer is made from, beside its config. Borrowed for the call.
 struct MixerSource {
-  const nlohmann::json& config;
   size_t hidden;  // width of the residual stream
   ParameterSource& parameters;
   MixerOptions options;
 };
-
-// Fails with INVALID_ARGUMENT, naming key, value and remedy, when the config makes no sense.
-// Missing tensors do not fail here; see ParameterSource.
-using MixerFactory = absl::StatusOr<std::unique_ptr<Mixer>> (*)(const MixerSource&);
-
-struct MixerEntry {
-  std::string_view type;  // the name in layer_types and model_type: "hla", "gla", ...
-  MixerFactory make;
-};
-
-// Every mixer there is, one line each in registry.cc.
-std::span<const MixerEntry> MixerRegistry();
-
-// The factory for `type`, or INVALID_ARGUMENT naming it and the types there are.
-absl::StatusOr<MixerFactory> FindMixer(std::string_view type);
 
 }  // namespace rivulet
 

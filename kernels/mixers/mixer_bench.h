@@ -27,19 +27,19 @@
 #include "kernels/mixers/bench_sessions.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "kernels/ops/linear/machine_limits.h"
-#include "nlohmann/json.hpp"
 
 namespace rivulet {
 
 // A layer with generated weights of these shapes, all in [-0.1, 0.1). Ends the benchmark with an
 // error if the mixer does not take exactly them.
-inline std::unique_ptr<Mixer> MakeBenchLayer(
-    benchmark::State& state, MixerFactory make, const nlohmann::json& config, size_t hidden,
-    const std::map<std::string, std::vector<size_t>>& shapes, size_t* weight_bytes) {
+template <typename Config>
+std::unique_ptr<Mixer> MakeBenchLayer(benchmark::State& state, const Config& config, size_t hidden,
+                                      const std::map<std::string, std::vector<size_t>>& shapes,
+                                      size_t* weight_bytes) {
   std::map<std::string, TensorSpec> tensors;
   for (const auto& [name, shape] : shapes) tensors[name] = {shape, -0.1, 0.1};
   GeneratedParameters parameters(tensors, DType::kFloat32);
-  auto mixer = make({config, hidden, parameters, {}});
+  auto mixer = MakeLayer(config, {hidden, parameters, {}});
   if (!mixer.ok() || !parameters.Problems().empty()) {
     state.SkipWithError("the mixer does not take these tensors");
     return nullptr;

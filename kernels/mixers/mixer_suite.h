@@ -9,8 +9,9 @@
 // definition, quadratic in the number of tokens) or a whole Mixer (LayerSubject below). Both are a
 // function from input rows and slots to output rows.
 //
-// Numbers come from a counter-based generator that tests/parity/make_vectors.py repeats in ten lines
-// of NumPy, so that a vectors file holds outputs only. Random checks take and print TestSeed().
+// Numbers come from a counter-based generator that tests/parity/make_vectors.py repeats in ten
+// lines of NumPy, so that a vectors file holds outputs only. Random checks take and print
+// TestSeed().
 //
 // For tests and benchmarks only: fails through googletest and CHECK.
 #ifndef RIVULET_KERNELS_MIXERS_MIXER_SUITE_H_
@@ -27,6 +28,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "gtest/gtest.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
@@ -171,16 +173,21 @@ void CheckCoreVectors(
     const std::string& path,
     const std::function<std::unique_ptr<SuiteSubject>(const nlohmann::json& parameters)>& make);
 
+// Makes the layer that an entry's "config" describes. Reading those keys is model_loader's work, so
+// whole layers are tested there (model_loader/mixers/layers_test.cc).
+using LayerMaker = std::function<absl::StatusOr<std::unique_ptr<Mixer>>(
+    const nlohmann::json& config, const MixerSource& source)>;
+
 // Every entry of "layers": the mixer made from its "config", "hidden" and generated "tensors" takes
 // all of them and gives "outputs".
-void CheckLayerVectors(const std::string& path, MixerFactory make);
+void CheckLayerVectors(const std::string& path, const LayerMaker& make);
 
 // The same layers as subjects for the suite.
-std::vector<SuiteCase> LayerCases(const std::string& path, MixerFactory make);
+std::vector<SuiteCase> LayerCases(const std::string& path, const LayerMaker& make);
 
 // A layer from a JSON object with "config", "hidden" and "tensors", as a vectors file has them.
 absl::StatusOr<std::unique_ptr<Mixer>> MakeGeneratedLayer(const nlohmann::json& layer,
-                                                          MixerFactory make,
+                                                          const LayerMaker& make,
                                                           const MixerOptions& options,
                                                           std::vector<std::string>* problems);
 

@@ -200,25 +200,23 @@ void CheckCoreVectors(
   }
 }
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeGeneratedLayer(const Json& layer, MixerFactory make,
+absl::StatusOr<std::unique_ptr<Mixer>> MakeGeneratedLayer(const Json& layer, const LayerMaker& make,
                                                           const MixerOptions& options,
                                                           std::vector<std::string>* problems) {
   GeneratedParameters parameters(TensorsOf(layer), DType::kFloat32);
   absl::StatusOr<std::unique_ptr<Mixer>> mixer =
-      make({layer.at("config"), layer.at("hidden").get<size_t>(), parameters, options});
+      make(layer.at("config"), {layer.at("hidden").get<size_t>(), parameters, options});
   if (problems != nullptr) *problems = parameters.Problems();
   return mixer;
 }
 
-void CheckLayerVectors(const std::string& path, MixerFactory make) {
+void CheckLayerVectors(const std::string& path, const LayerMaker& make) {
   const Json vectors = ReadVectors(path);
   ASSERT_FALSE(vectors.at("layers").empty());
   for (const Json& entry : vectors.at("layers")) {
     SCOPED_TRACE(entry.at("name").get<std::string>());
-    MixerOptions options;
-    options.mamba2_full_norm = entry.value("mamba2_full_norm", false);
     std::vector<std::string> problems;
-    auto mixer = MakeGeneratedLayer(entry, make, options, &problems);
+    auto mixer = MakeGeneratedLayer(entry, make, {}, &problems);
     ASSERT_TRUE(mixer.ok()) << mixer.status();
     for (const std::string& problem : problems) ADD_FAILURE() << problem;
     LayerSubject subject(*std::move(mixer), entry.at("hidden").get<size_t>());
@@ -230,15 +228,13 @@ void CheckLayerVectors(const std::string& path, MixerFactory make) {
   }
 }
 
-std::vector<SuiteCase> LayerCases(const std::string& path, MixerFactory make) {
+std::vector<SuiteCase> LayerCases(const std::string& path, const LayerMaker& make) {
   const Json vectors = ReadVectors(path);
   RIVULET_CHECK(!vectors.at("layers").empty(), (path + " has no layers").c_str());
   std::vector<SuiteCase> cases;
   for (const Json& entry : vectors.at("layers")) {
-    cases.push_back({"layer_" + entry.at("name").get<std::string>(), [entry, make] {
-                       MixerOptions options;
-                       options.mamba2_full_norm = entry.value("mamba2_full_norm", false);
-                       auto mixer = MakeGeneratedLayer(entry, make, options, nullptr);
+    cases.push_back({entry.at("name").get<std::string>(), [entry, make] {
+                       auto mixer = MakeGeneratedLayer(entry, make, {}, nullptr);
                        RIVULET_CHECK(mixer.ok(), "a layer of the vectors file cannot be made");
                        return std::make_unique<LayerSubject>(*std::move(mixer),
                                                              entry.at("hidden").get<size_t>());

@@ -21,8 +21,7 @@ absl::StatusOr<LoadedLayer> MakeLayer(const LayerSpec& spec, const ModelSpec& mo
   LoadedLayer layer;
   layer.mixer_type = spec.mixer_type;
   RandomParameters mixer(seed, spec.mixer_prefix, dtype);
-  RIVULET_ASSIGN_OR_RETURN(const MixerFactory make, FindMixer(spec.mixer_type));
-  RIVULET_ASSIGN_OR_RETURN(layer.mixer, make({spec.mixer_config, model.hidden, mixer, options}));
+  RIVULET_ASSIGN_OR_RETURN(layer.mixer, MakeMixer(spec.mixer, {model.hidden, mixer, options}));
   RandomParameters own(seed, "", dtype);
   layer.mixer_norm = TakeNorm(spec.mixer_norm, model.hidden, model.norm_eps, own);
   if (!spec.feed_forward_norm.empty()) {

@@ -492,7 +492,7 @@ TEST(BadFlagTest, ValuesOutsideTheirLimits) {
   for (const std::string flag :
        {"--dtype=fp8", "--state-dtype=int4", "--device=tpu", "--threads=-1", "--state-memory=lots",
         "--max-queue=-5", "--no-such-flag", "--config=/no/such/file", "--listen=nonsense",
-        "--mamba2-norm=half"}) {
+        "--override-config=norm_groups"}) {
     const Exit exit = RunProgram({Binary("rivulet-server"), "--model=" + SmallModel(), flag});
     EXPECT_GT(exit.code, 0) << flag;
     EXPECT_LT(exit.code, 128) << flag << exit.output;

@@ -31,9 +31,13 @@ class ParityRpcTest : public testing::TestWithParam<std::string> {
     ASSERT_TRUE(expected.ok()) << expected.status().ToString();
     expected_ = *std::move(expected);
     std::vector<std::string> flags;
-    const MixerOptions options = FixtureOptions(NameOf(GetParam()));
-    if (options.mamba2_full_norm) flags.push_back("--mamba2-norm=full");
-    if (options.level_overflow == LevelOverflow::kClamp) flags.push_back("--level-overflow=clamp");
+    const LoadOptions options = FixtureOptions(NameOf(GetParam()));
+    if (!options.config_override.empty()) {
+      flags.push_back("--override-config=" + options.config_override);
+    }
+    if (options.mixer.level_overflow == LevelOverflow::kClamp) {
+      flags.push_back("--level-overflow=clamp");
+    }
     auto server = ServerProcess::Start(GetParam(), flags);
     ASSERT_TRUE(server.ok()) << server.status().ToString();
     server_ = *std::move(server);

@@ -65,10 +65,10 @@ absl::StatusOr<ExpectedOutputs> ReadExpected(const std::string& directory) {
   return expected;
 }
 
-MixerOptions FixtureOptions(const std::string& name) {
-  MixerOptions options;
-  options.mamba2_full_norm = name.ends_with("_full_norm");
-  if (name.ends_with("_clamp")) options.level_overflow = LevelOverflow::kClamp;
+LoadOptions FixtureOptions(const std::string& name) {
+  LoadOptions options;
+  if (name.ends_with("_full_norm")) options.config_override = R"({"norm_groups": 1})";
+  if (name.ends_with("_clamp")) options.mixer.level_overflow = LevelOverflow::kClamp;
   return options;
 }
 

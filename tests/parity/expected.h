@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/mixers/mixer.h"
+#include "model_loader/loaded_model.h"
 
 namespace rivulet {
 
@@ -25,9 +25,9 @@ struct ExpectedOutputs {
 // INVALID_ARGUMENT when the file does not have this form.
 absl::StatusOr<ExpectedOutputs> ReadExpected(const std::string& directory);
 
-// The flags that a fixture of this name is made for: --mamba2-norm full for *_full_norm,
-// --level-overflow clamp for *_clamp.
-MixerOptions FixtureOptions(const std::string& name);
+// What a fixture of this name is made for: one norm over all groups of Mamba-2 for *_full_norm,
+// levels that clamp for *_clamp.
+LoadOptions FixtureOptions(const std::string& name);
 
 // The directories below `parent` that hold a checkpoint with expected outputs, sorted.
 std::vector<std::string> CheckpointDirectories(const std::string& parent);

@@ -157,7 +157,7 @@ def core_outputs(core, entry):
 
 def layer_outputs(layer, read_config, entry):
     """Refuses a case whose hashes lie so near a tie that rounding to fp32 may decide them."""
-    c = {**read_config(entry["config"]), "full_norm": entry.get("mamba2_full_norm", entry["config"].get("full_norm"))}
+    c = {**read_config(entry["config"]), "full_norm": entry["config"].get("norm_groups") == 1}
     W = {name: generated(name, s["shape"], s["low"], s["high"]) for name, s in entry["tensors"].items()}
     x = generated("x", (entry["tokens"], entry["hidden"]))
     outputs = layer(W, c, x)

@@ -383,7 +383,7 @@ def layer_mamba2(W, c, x):
     b, query = repeat_heads(heads(b, G), H), repeat_heads(heads(query, G), H)
     skip = W["D"].reshape(H, -1)  # [H, 1] or, with D_has_hdim, [H, P]
     y = ssd(heads(u, H), b, query, delta, -np.exp(W["A_log"]), skip, log_linear_weights(W, dl) if "L" in W else None)
-    groups = 1 if c.get("full_norm") else G  # full_norm: a fixture's own key, for --mamba2-norm full
+    groups = 1 if c.get("full_norm") else G  # full_norm: a fixture's own key, for norm_groups 1
     return linear(W, "out_proj", gate_and_norm(W, c, y.reshape(len(x), inner), z, groups))
 
 

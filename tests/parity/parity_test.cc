@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "kernels/mixers/mixer.h"
 #include "model_loader/loaded_model.h"
+#include "model_loader/mixers/parsers.h"
 #include "server/engine/cpu_engine.h"
 #include "server/session/session.h"
 #include "tests/parity/expected.h"
@@ -35,9 +36,7 @@ class ParityTest : public testing::TestWithParam<std::string> {
     const auto expected = ReadExpected(GetParam());
     ASSERT_TRUE(expected.ok()) << expected.status();
     expected_ = *expected;
-    LoadOptions load;
-    load.mixer = FixtureOptions(NameOf(GetParam()));
-    auto model = LoadModel(GetParam(), load);
+    auto model = LoadModel(GetParam(), FixtureOptions(NameOf(GetParam())));
     ASSERT_TRUE(model.ok()) << model.status();
     EngineOptions options;
     options.threads = 2;
@@ -132,9 +131,7 @@ TEST_P(ParityTest, GreedyContinuation) {
 std::set<std::string> FixtureMixers() {
   std::set<std::string> types;
   for (const std::string& directory : FixtureDirectories()) {
-    LoadOptions load;
-    load.mixer = FixtureOptions(NameOf(directory));
-    const auto model = LoadModel(directory, load);
+    const auto model = LoadModel(directory, FixtureOptions(NameOf(directory)));
     EXPECT_TRUE(model.ok()) << model.status();
     if (!model.ok()) continue;
     for (const LayerSpec& layer : (*model)->spec.layers) types.insert(layer.mixer_type);
@@ -144,14 +141,14 @@ std::set<std::string> FixtureMixers() {
 
 TEST(FixturesTest, HaveEveryRegisteredMixer) {
   const std::set<std::string> types = FixtureMixers();
-  const auto found = [&](const MixerEntry& mixer) {
+  const auto found = [&](const MixerParser& mixer) {
     return types.contains(std::string(mixer.type));
   };
-  for (const MixerEntry& mixer : MixerRegistry()) {
+  for (const MixerParser& mixer : MixerParsers()) {
     // Under any of its names.
     EXPECT_TRUE(std::ranges::any_of(
-        MixerRegistry(),
-        [&](const MixerEntry& other) { return other.make == mixer.make && found(other); }))
+        MixerParsers(),
+        [&](const MixerParser& other) { return other.parse == mixer.parse && found(other); }))
         << mixer.type << " has no checkpoint in tests/parity/fixtures; make_fixtures.py makes one";
   }
 }

@@ -7,7 +7,7 @@
 // not the whole base, as other mixers do.
 #include <cmath>
 
-#include "kernels/mixers/anna/anna.h"
+#include "kernels/mixers/anna/anna_config.h"
 #include "kernels/mixers/anna/anna_hash.h"
 #include "kernels/mixers/anna/anna_recurrence.h"
 #include "kernels/mixers/mixer_bench.h"
@@ -28,10 +28,10 @@ double HashBytes() { return sizeof(float) * kTables * kHashes * kDim; }
 
 void Decode(benchmark::State& state) {
   const size_t hidden = state.range(0), heads = hidden / kDim, count = state.range(1);
-  const nlohmann::json config = {
-      {"num_heads", heads}, {"num_hash_tables", kTables}, {"num_hashes", kHashes}};
+  const AnnaConfig config{.hash = {HashFamily::kSimHash, heads, kDim, kTables, kHashes},
+                          .shape = {heads, {kTables, kBuckets, kDim}}};
   size_t weight_bytes = 0;
-  const auto mixer = MakeBenchLayer(state, MakeAnna, config, hidden,
+  const auto mixer = MakeBenchLayer(state, config, hidden,
                                     {{"q_proj.weight", {hidden, hidden}},
                                      {"k_proj.weight", {hidden, hidden}},
                                      {"v_proj.weight", {hidden, hidden}},

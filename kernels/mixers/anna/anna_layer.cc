@@ -2,8 +2,6 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/base/status.h"
-#include "kernels/mixers/anna/anna.h"
 #include "kernels/mixers/anna/anna_config.h"
 #include "kernels/mixers/anna/anna_hash.h"
 #include "kernels/mixers/anna/anna_recurrence.h"
@@ -84,9 +82,8 @@ class AnnaLayer : public Mixer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeAnna(const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(const AnnaConfig config,
-                           ParseAnnaConfig(source.config, source.hidden, source.options));
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const AnnaConfig& config,
+                                                 const MixerSource& source) {
   return std::make_unique<AnnaLayer>(config, source);
 }
 

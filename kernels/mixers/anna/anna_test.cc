@@ -1,5 +1,4 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "kernels/mixers/anna/anna.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +8,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_support.h"
-#include "kernels/mixers/anna/anna_config.h"
 #include "kernels/mixers/anna/anna_hash.h"
 #include "kernels/mixers/anna/anna_recurrence.h"
 #include "kernels/mixers/anna/anna_reference.h"
@@ -88,8 +86,6 @@ std::vector<SuiteCase> CoreCases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Anna, MixerSuite, testing::ValuesIn(CoreCases()), SuiteCaseName);
-INSTANTIATE_TEST_SUITE_P(AnnaLayer, MixerSuite, testing::ValuesIn(LayerCases(kVectors, MakeAnna)),
-                         SuiteCaseName);
 
 TEST(Anna, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
@@ -97,8 +93,6 @@ TEST(Anna, CoreVectors) {
         p.at("heads"), {p.at("tables"), p.at("buckets"), p.at("value_dim")}, p.at("include_self")});
   });
 }
-
-TEST(Anna, LayerVectors) { CheckLayerVectors(kVectors, MakeAnna); }
 
 // --- hashing -----------------------------------------------------------------------------------
 
@@ -421,135 +415,6 @@ TEST(Anna, WeightsKeepTheBoundOfTheDefinition) {
     }
     EXPECT_NEAR(sum, n == 0 ? 0.0 : 1.0, 1e-6);
   }
-}
-
-// --- config.json -------------------------------------------------------------------------------
-
-absl::StatusOr<AnnaConfig> Parse(const char* keys, const MixerOptions& options = {}) {
-  nlohmann::json json = {{"num_heads", 4}, {"num_hash_tables", 8}, {"num_hashes", 4}};
-  json.update(nlohmann::json::parse(keys, nullptr, false));
-  return ParseAnnaConfig(json, 64, options);
-}
-
-// The message of the error that these keys give beside sensible ones.
-std::string ErrorOf(const char* keys, const MixerOptions& options = {}) {
-  const auto config = Parse(keys, options);
-  if (config.ok()) return "no error";
-  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
-  return std::string(config.status().message().data(), config.status().message().size());
-}
-
-TEST(AnnaConfig, Defaults) {
-  const auto config = Parse("{}");
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->hash.family, HashFamily::kSimHash);
-  EXPECT_EQ(config->hash.key_dim, 16u);
-  EXPECT_EQ(config->shape.heads, 4u);
-  EXPECT_EQ(config->shape.head.tables, 8u);
-  EXPECT_EQ(config->shape.head.buckets, 16u);
-  EXPECT_EQ(config->shape.head.value_dim, 16u);
-  EXPECT_TRUE(config->shape.include_self);
-  EXPECT_FLOAT_EQ(config->norm_eps, 1e-6f);
-  EXPECT_EQ(config->unused_conv_size, 0u);
-}
-
-TEST(AnnaConfig, ReadsEveryKey) {
-  const auto config = Parse(R"({"head_dim": 5, "expand_v": 4, "hash_family": "cross_polytope",
-      "num_hashes": 2, "hash_buckets": 100, "anna_include_self": false, "norm_eps": 1e-5,
-      "num_kv_heads": 4, "use_short_conv": true, "conv_size": 3})");
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->hash.family, HashFamily::kCrossPolytope);
-  EXPECT_EQ(config->hash.key_dim, 5u);
-  EXPECT_EQ(config->shape.head.buckets, 100u);
-  EXPECT_EQ(config->shape.head.value_dim, 20u);
-  EXPECT_FALSE(config->shape.include_self);
-  EXPECT_FLOAT_EQ(config->norm_eps, 1e-5f);
-  EXPECT_EQ(config->unused_conv_size, 3u);
-}
-
-TEST(AnnaConfig, ATableHasAsManyBucketsAsItsHashesTellApart) {
-  EXPECT_EQ(ErrorOf(R"({"hash_buckets": 16})"), "no error");
-  EXPECT_THAT(ErrorOf(R"({"hash_buckets": 48})"),
-              AllOf(HasSubstr("hash_buckets is 48"), HasSubstr("num_hashes 4"),
-                    HasSubstr("2^4 = 16"), HasSubstr("power of two")));
-  EXPECT_THAT(ErrorOf(R"({"hash_buckets": 32})"), HasSubstr("hash_buckets is 32"));
-  EXPECT_THAT(ErrorOf(R"({"hash_buckets": 1024, "hash_family": "cross_polytope",
-                          "num_hashes": 1})"),
-              AllOf(HasSubstr("hash_buckets is 1024"), HasSubstr("(2 * 16)^1 = 32")));
-}
-
-TEST(AnnaConfig, TablesThatTakeTooMuchMemoryAreRefused) {
-  const std::string message = ErrorOf(R"({"num_hashes": 20})");
-  EXPECT_THAT(message, AllOf(HasSubstr("num_hashes is 20"), HasSubstr("num_heads 4"),
-                             HasSubstr("num_hash_tables 8"), HasSubstr("2^20"),
-                             HasSubstr("1073741824 bytes"), HasSubstr("fewer num_hashes")));
-  // 4 heads · 8 tables · 2^18 buckets · 17 numbers is more than 2^28 numbers; half of it is not.
-  EXPECT_NE(ErrorOf(R"({"num_hashes": 19})"), "no error");
-  EXPECT_EQ(ErrorOf(R"({"num_hashes": 18})"), "no error");
-  EXPECT_NE(ErrorOf(R"({"num_hashes": 24, "num_heads": 1, "num_hash_tables": 1})"), "no error");
-  EXPECT_THAT(ErrorOf(R"({"num_hashes": 24, "hash_family": "cross_polytope"})"),
-              HasSubstr("(2 * 16)^24"));
-}
-
-TEST(AnnaConfig, ErrorsNameKeyValueAndRemedy) {
-  EXPECT_THAT(ErrorOf(R"({"num_heads": null})"), HasSubstr("num_heads is missing"));
-  EXPECT_THAT(ErrorOf(R"({"num_hash_tables": null})"), HasSubstr("num_hash_tables is missing"));
-  EXPECT_THAT(ErrorOf(R"({"num_hash_tables": 257})"),
-              AllOf(HasSubstr("num_hash_tables is 257"), HasSubstr("1 to 256")));
-  EXPECT_THAT(ErrorOf(R"({"num_hashes": 0})"), HasSubstr("num_hashes is 0"));
-  EXPECT_THAT(ErrorOf(R"({"num_kv_heads": 2})"),
-              AllOf(HasSubstr("num_kv_heads is 2"), HasSubstr("num_heads 4")));
-  EXPECT_THAT(ErrorOf(R"({"hash_family": "e2lsh"})"),
-              AllOf(HasSubstr("e2lsh"), HasSubstr("use simhash or cross_polytope")));
-  EXPECT_THAT(ErrorOf(R"({"hash_family": "minhash"})"),
-              AllOf(HasSubstr("minhash"), HasSubstr("cross_polytope")));
-  EXPECT_THAT(ErrorOf(R"({"head_dim": 600})"), HasSubstr("head_dim is 600"));
-  EXPECT_THAT(ErrorOf(R"({"expand_v": 0.01})"),
-              AllOf(HasSubstr("expand_v is 0.01"), HasSubstr("head_dim 16")));
-  EXPECT_THAT(ErrorOf(R"({"anna_include_self": 1})"), HasSubstr("anna_include_self is 1"));
-  EXPECT_THAT(ErrorOf(R"({"norm_eps": 1})"), HasSubstr("norm_eps is 1"));
-  EXPECT_THAT(ErrorOf(R"({"use_short_conv": true, "conv_size": 1})"), HasSubstr("conv_size is 1"));
-}
-
-TEST(AnnaConfig, ABFloat16StateIsRefused) {
-  MixerOptions options;
-  options.state_dtype = DType::kBFloat16;
-  EXPECT_THAT(ErrorOf("{}", options), AllOf(HasSubstr("anna"), HasSubstr("--state-dtype bf16"),
-                                            HasSubstr("use --state-dtype fp32")));
-}
-
-// Records what a layer asks to leave out.
-class IgnoringParameters : public GeneratedParameters {
- public:
-  using GeneratedParameters::GeneratedParameters;
-  void Ignore(std::string_view name, const std::vector<size_t>& shape) override {
-    ignored[std::string(name)] = shape;
-  }
-  std::map<std::string, std::vector<size_t>> ignored;
-};
-
-std::map<std::string, std::vector<size_t>> IgnoredBy(nlohmann::json layer, bool convolutions) {
-  std::map<std::string, TensorSpec> tensors;
-  for (const auto& [name, tensor] : layer.at("tensors").items()) {
-    tensors[name].shape = tensor.at("shape").get<std::vector<size_t>>();
-  }
-  IgnoringParameters parameters(tensors, DType::kFloat32);
-  layer.at("config")["use_short_conv"] = convolutions;
-  EXPECT_TRUE(
-      MakeAnna({layer.at("config"), layer.at("hidden").get<size_t>(), parameters, {}}).ok());
-  EXPECT_THAT(parameters.Problems(), testing::IsEmpty());
-  return parameters.ignored;
-}
-
-// A hybrid's generator may write the convolutions of its other layers here too.
-TEST(Anna, LeavesOutTheConvolutionsOfAHybrid) {
-  const nlohmann::json layer = ReadVectors(kVectors).at("layers").at(2);  // d = 256, E = 64
-  using Shape = std::vector<size_t>;
-  EXPECT_THAT(IgnoredBy(layer, true),
-              testing::UnorderedElementsAre(testing::Pair("q_conv1d.weight", Shape{256, 1, 4}),
-                                            testing::Pair("k_conv1d.weight", Shape{256, 1, 4}),
-                                            testing::Pair("v_conv1d.weight", Shape{64, 1, 4})));
-  EXPECT_THAT(IgnoredBy(layer, false), testing::IsEmpty());
 }
 
 }  // namespace

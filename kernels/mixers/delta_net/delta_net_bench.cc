@@ -2,8 +2,8 @@
 //
 // One DeltaNet layer at decode (mixer_bench.h): hidden/sessions/threads; and its recurrence alone,
 // a token a step and a prompt of 512. Heads of 128, as fla's 340M (hidden 1024) and 1.3B (2048).
-#include "kernels/mixers/delta_net/delta_net.h"
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_bench.h"
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_config.h"
 #include "kernels/mixers/mixer_bench.h"
 
 namespace rivulet {
@@ -11,8 +11,11 @@ namespace {
 
 void Decode(benchmark::State& state) {
   const size_t hidden = state.range(0), heads = hidden / 128;
+  const DeltaRuleConfig config{
+      .shape = {.key_heads = heads, .value_heads = heads, .key_dim = 128, .value_dim = 128},
+      .conv_size = 4};
   size_t weight_bytes = 0;
-  const auto mixer = MakeBenchLayer(state, MakeDeltaNet, {{"num_heads", heads}}, hidden,
+  const auto mixer = MakeBenchLayer(state, config, hidden,
                                     {{"q_proj.weight", {hidden, hidden}},
                                      {"k_proj.weight", {hidden, hidden}},
                                      {"v_proj.weight", {hidden, hidden}},

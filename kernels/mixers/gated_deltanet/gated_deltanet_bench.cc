@@ -4,7 +4,7 @@
 // 16 key heads and 32 value heads of 128 over a hidden of 2048; and the recurrence alone, of that
 // shape and of fla's default (6 heads, keys of 256, values of 512): sessions/threads.
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_bench.h"
-#include "kernels/mixers/gated_deltanet/gated_deltanet.h"
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_config.h"
 #include "kernels/mixers/mixer_bench.h"
 
 namespace rivulet {
@@ -15,13 +15,12 @@ constexpr DeltaRuleShape kFla{6, 6, 256, 512, true, DType::kFloat32};
 
 void Decode(benchmark::State& state) {
   constexpr size_t kHidden = 2048, kKeys = 16 * 128, kValues = 32 * 128;
-  const nlohmann::json config = {{"num_heads", 16},
-                                 {"num_v_heads", 32},
-                                 {"head_dim", 128},
-                                 {"value_head_dim", 128},
-                                 {"tensor_layout", "qwen3_next"}};
+  const DeltaRuleConfig config{.shape = kQwen3Next,
+                               .tensors = DeltaRuleTensors::kQwen3Next,
+                               .use_gate = true,
+                               .conv_size = 4};
   size_t weight_bytes = 0;
-  const auto mixer = MakeBenchLayer(state, MakeGatedDeltaNet, config, kHidden,
+  const auto mixer = MakeBenchLayer(state, config, kHidden,
                                     {{"in_proj_qkvz.weight", {2 * kKeys + 2 * kValues, kHidden}},
                                      {"in_proj_ba.weight", {64, kHidden}},
                                      {"conv1d.weight", {2 * kKeys + kValues, 1, 4}},

@@ -2,7 +2,7 @@
 //
 // One GLA layer at decode (mixer_bench.h), and its recurrence alone: hidden/sessions/threads. Four
 // heads with keys of hidden/8 and values of hidden/4, as fla's 340M (hidden 1024) and 1.3B (2048).
-#include "kernels/mixers/gla/gla.h"
+#include "kernels/mixers/gla/gla_config.h"
 #include "kernels/mixers/gla/gla_recurrence.h"
 #include "kernels/mixers/mixer_bench.h"
 #include "kernels/recurrence/sum_recurrence.h"
@@ -12,8 +12,13 @@ namespace {
 
 void Decode(benchmark::State& state) {
   const size_t hidden = state.range(0), keys = hidden / 2;
+  const GlaConfig config{.heads = 4,
+                         .kv_heads = 4,
+                         .key_dim = hidden / 8,
+                         .value_dim = hidden / 4,
+                         .output = {.norm_name = "g_norm_swish_gate"}};
   size_t weight_bytes = 0;
-  const auto mixer = MakeBenchLayer(state, MakeGla, nlohmann::json::object(), hidden,
+  const auto mixer = MakeBenchLayer(state, config, hidden,
                                     {{"q_proj.weight", {keys, hidden}},
                                      {"k_proj.weight", {keys, hidden}},
                                      {"v_proj.weight", {hidden, hidden}},

@@ -1,36 +1,37 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What config.json decides about a gated linear attention layer (fla `gla`; docs/mixers.md#gla).
+// A gated linear attention layer (fla `gla`; docs/mixers.md#gla).
 #ifndef RIVULET_KERNELS_MIXERS_GLA_GLA_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_GLA_GLA_CONFIG_H_
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 
 #include "absl/status/statusor.h"
 #include "kernels/mixers/fla_output.h"
+#include "kernels/mixers/mixer.h"
 #include "kernels/ops/activation/activation.h"
-#include "nlohmann/json_fwd.hpp"
 
 namespace rivulet {
 
 struct GlaConfig {
   size_t heads = 0;
   size_t kv_heads = 0;                             // divides heads
-  size_t key_dim = 0;                              // of one head
+  size_t key_dim = 0;                              // of one head; at most kMaxKeyDim
   size_t value_dim = 0;                            // of one head
   Activation feature_map = Activation::kIdentity;  // applied to q and k
   bool use_short_conv = false;
-  size_t conv_size = 4;
+  size_t conv_size = 4;  // from 2 to kFoldInterval
   bool conv_bias = false;
-  FlaOutput output;
+  FlaOutput output = {};
   size_t gate_rank = 16;
-  float gate_logit_normalizer = 16.0f;
-  std::optional<float> clamp_min;  // of the log decay
+  float gate_logit_normalizer = 16.0f;  // above 0
+  std::optional<float> clamp_min = {};  // of the log decay; at most 0
 };
 
-// INVALID_ARGUMENT names the key, its value and the remedy.
-absl::StatusOr<GlaConfig> ParseGlaConfig(const nlohmann::json& json, size_t hidden);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const GlaConfig& config,
+                                                 const MixerSource& source);
 
 }  // namespace rivulet
 

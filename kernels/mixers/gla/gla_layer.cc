@@ -3,8 +3,6 @@
 #include <memory>
 
 #include "kernels/base/parallel.h"
-#include "kernels/base/status.h"
-#include "kernels/mixers/gla/gla.h"
 #include "kernels/mixers/gla/gla_config.h"
 #include "kernels/mixers/gla/gla_recurrence.h"
 #include "kernels/mixers/layer_stages.h"
@@ -77,8 +75,8 @@ class GlaLayer : public Mixer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeGla(const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(const GlaConfig config, ParseGlaConfig(source.config, source.hidden));
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const GlaConfig& config,
+                                                 const MixerSource& source) {
   return std::make_unique<GlaLayer>(config, source);
 }
 

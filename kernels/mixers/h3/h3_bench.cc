@@ -2,7 +2,7 @@
 //
 // One H3 layer at decode (mixer_bench.h), and its recurrence alone: hidden/sessions/threads. The
 // hidden sizes are those of H3-125M and H3-1.3B, with their head_dim of 1.
-#include "kernels/mixers/h3/h3.h"
+#include "kernels/mixers/h3/h3_config.h"
 #include "kernels/mixers/h3/h3_recurrence.h"
 #include "kernels/mixers/mixer_bench.h"
 
@@ -31,8 +31,8 @@ void Decode(benchmark::State& state) {
     shapes[name + ".bias"] = {hidden};
   }
   size_t weight_bytes = 0;
-  const auto mixer =
-      MakeBenchLayer(state, MakeH3, {{"d_state", kStateSize}}, hidden, shapes, &weight_bytes);
+  const H3Config config{.heads = hidden, .head_dim = 1, .state_size = kStateSize, .ssms = hidden};
+  const auto mixer = MakeBenchLayer(state, config, hidden, shapes, &weight_bytes);
   if (mixer == nullptr) return;
   BenchSessions sessions(mixer->state_layout(), count);
   const BenchRows x(count, hidden, -1.0, 1.0), y(count, hidden, 0.0, 0.0);

@@ -1,15 +1,16 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What config.json decides about an H3 layer (docs/mixers.md#h3). The public checkpoints have none:
-// the keys are ours, and model_loader/convert_h3.py writes them.
+// An H3 layer (docs/mixers.md#h3). The public checkpoints have no config.json: its keys are ours,
+// and model_loader/convert_h3.py writes them.
 #ifndef RIVULET_KERNELS_MIXERS_H3_H3_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_H3_H3_CONFIG_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
-#include "nlohmann/json_fwd.hpp"
+#include "kernels/mixers/mixer.h"
 
 namespace rivulet {
 
@@ -27,8 +28,7 @@ struct H3Config {
   size_t modes() const { return state_size / 2; }       // M
 };
 
-// INVALID_ARGUMENT names the key, its value and the remedy.
-absl::StatusOr<H3Config> ParseH3Config(const nlohmann::json& json, size_t hidden);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const H3Config& config, const MixerSource& source);
 
 }  // namespace rivulet
 

@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "kernels/base/status.h"
-#include "kernels/mixers/h3/h3.h"
 #include "kernels/mixers/h3/h3_config.h"
 #include "kernels/mixers/h3/h3_constants.h"
 #include "kernels/mixers/h3/h3_recurrence.h"
@@ -77,8 +75,8 @@ class H3Layer : public Mixer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeH3(const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(const H3Config config, ParseH3Config(source.config, source.hidden));
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const H3Config& config,
+                                                 const MixerSource& source) {
   return std::make_unique<H3Layer>(config, source.parameters);
 }
 

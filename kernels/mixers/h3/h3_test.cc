@@ -1,11 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "kernels/mixers/h3/h3.h"
 
 #include <cmath>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/mixers/h3/h3_config.h"
 #include "kernels/mixers/h3/h3_recurrence.h"
 #include "kernels/mixers/h3/h3_reference.h"
 #include "kernels/mixers/mixer_suite.h"
@@ -89,8 +87,6 @@ std::vector<SuiteCase> CoreCases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(H3, MixerSuite, testing::ValuesIn(CoreCases()), SuiteCaseName);
-INSTANTIATE_TEST_SUITE_P(H3Layer, MixerSuite, testing::ValuesIn(LayerCases(kVectors, MakeH3)),
-                         SuiteCaseName);
 
 TEST(H3, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
@@ -99,73 +95,12 @@ TEST(H3, CoreVectors) {
   });
 }
 
-TEST(H3, LayerVectors) { CheckLayerVectors(kVectors, MakeH3); }
-
 TEST(H3, TheStateOfAPublicLayer) {
   StateLayout layout;
   const H3Shape shape{48, 1, 64, 32};
   const H3Recurrence recurrence(shape, MakeConstants(shape, 0.9), layout);
   EXPECT_EQ(layout.base_bytes(), 48 * (64 + 64) * sizeof(float));
   EXPECT_EQ(layout.tail_bytes(), 48 * (16 + 64) * sizeof(float));
-}
-
-TEST(H3, StateDtypeDoesNotReachTheState) {
-  MixerOptions options;
-  options.state_dtype = DType::kBFloat16;
-  const auto mixer =
-      MakeGeneratedLayer(ReadVectors(kVectors).at("layers")[0], MakeH3, options, nullptr);
-  ASSERT_TRUE(mixer.ok()) << mixer.status();
-  for (const StatePlane& plane : (*mixer)->state_layout().planes()) {
-    EXPECT_EQ(plane.dtype, DType::kFloat32) << plane.name;
-  }
-}
-
-absl::StatusOr<H3Config> Parse(const char* json) {
-  return ParseH3Config(nlohmann::json::parse(json, nullptr, false), 48);
-}
-
-// The message of the error that this config gives.
-std::string ErrorOf(const char* json) {
-  const auto config = Parse(json);
-  if (config.ok()) return "no error";
-  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
-  return std::string(config.status().message().data(), config.status().message().size());
-}
-
-TEST(H3Config, DefaultsAreThePublicCheckpoints) {
-  const auto config = Parse("{}");
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->heads, 48u);
-  EXPECT_EQ(config->head_dim, 1u);
-  EXPECT_EQ(config->state_size, 64u);
-  EXPECT_EQ(config->modes(), 32u);
-  EXPECT_EQ(config->ssms, 48u);
-  EXPECT_EQ(config->discretisation, Discretisation::kBilinear);
-}
-
-TEST(H3Config, TakesWhatIsGiven) {
-  const auto config =
-      Parse(R"({"head_dim": 4, "d_state": 16, "n_ssm": 3, "discretization": "zoh"})");
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->heads, 12u);
-  EXPECT_EQ(config->channels(), 48u);
-  EXPECT_EQ(config->state_size, 16u);
-  EXPECT_EQ(config->ssms, 3u);
-  EXPECT_EQ(config->discretisation, Discretisation::kZeroOrderHold);
-}
-
-TEST(H3Config, ErrorsNameKeyValueAndRemedy) {
-  using testing::AllOf;
-  using testing::HasSubstr;
-  EXPECT_THAT(ErrorOf(R"({"head_dim": 5})"),
-              AllOf(HasSubstr("head_dim is 5"), HasSubstr("hidden_size 48")));
-  EXPECT_THAT(ErrorOf(R"({"head_dim": 65})"), HasSubstr("head_dim is 65"));
-  EXPECT_THAT(ErrorOf(R"({"d_state": 7})"), AllOf(HasSubstr("d_state is 7"), HasSubstr("even")));
-  EXPECT_THAT(ErrorOf(R"({"d_state": 1024})"), HasSubstr("d_state is 1024"));
-  EXPECT_THAT(ErrorOf(R"({"head_dim": 2, "n_ssm": 5})"),
-              AllOf(HasSubstr("n_ssm is 5"), HasSubstr("24")));
-  EXPECT_THAT(ErrorOf(R"({"discretization": "dss"})"),
-              AllOf(HasSubstr("dss"), HasSubstr("bilinear"), HasSubstr("zoh")));
 }
 
 }  // namespace

@@ -16,11 +16,10 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/mixers/hla/hla.h"
+#include "kernels/mixers/hla/hla_config.h"
 #include "kernels/mixers/hla/hla_recurrence.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "kernels/recurrence/sum_recurrence.h"
-#include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
@@ -117,9 +116,12 @@ BENCHMARK(Prefill)->ArgName("D")->Arg(32)->Arg(64)->Arg(128);
 constexpr size_t kHidden = 256;
 
 std::unique_ptr<Mixer> BundledLayer() {
-  const nlohmann::json config = {{"num_heads", kHeads},    {"head_dim", 64},
-                                 {"use_decay", true},      {"qk_norm", "l2"},
-                                 {"use_short_conv", true}, {"use_output_gate", true}};
+  const HlaConfig config{
+      .shape = {.heads = kHeads, .kv_heads = kHeads, .key_dim = 64, .value_dim = 64},
+      .use_decay = true,
+      .qk_l2_norm = true,
+      .qk_scale = 0.125f,
+      .conv_size = 4};
   std::map<std::string, TensorSpec> tensors;
   for (const char* name : {"q", "k", "v", "g", "o"}) {
     tensors[std::string(name) + "_proj.weight"] = {{kHidden, kHidden}, -0.1, 0.1};
@@ -128,7 +130,7 @@ std::unique_ptr<Mixer> BundledLayer() {
   tensors["decay_logit"] = {{kHeads}, 3.0, 7.0};
   tensors["o_norm.weight"] = {{64}, 0.5, 1.5};
   GeneratedParameters parameters(tensors, DType::kFloat32);
-  return MakeHla({config, kHidden, parameters, {}}).value();
+  return MakeLayer(config, {kHidden, parameters, {}}).value();
 }
 
 void RunLayer(benchmark::State& state, size_t sessions, size_t tokens) {

@@ -1,13 +1,15 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The config keys of model_type "hla" (docs/mixers.md#hla-format), read and judged. Knows no
-// tensor.
+// A layer of higher-order linear attention: HLA, AHLA and the third order
+// (docs/mixers.md#hla-format).
 #ifndef RIVULET_KERNELS_MIXERS_HLA_HLA_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_HLA_HLA_CONFIG_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "kernels/mixers/hla/hla_recurrence.h"
@@ -26,11 +28,11 @@ enum class HlaVariant : uint8_t {
 struct HlaConfig {
   HlaVariant variant = HlaVariant::kSymmetric;
   HlaForm form = HlaForm::kMasked;
-  HigherOrderShape shape;
-  bool use_decay = false;     // decay_logit [H] is a tensor of the layer
-  float ridge_lambda = 0.0f;  // λ
+  HigherOrderShape shape = {};  // its state_dtype is set from MixerOptions
+  bool use_decay = false;       // decay_logit [H] is a tensor of the layer
+  float ridge_lambda = 0.0f;    // λ
   Activation qk_activation = Activation::kIdentity;
-  std::optional<RopeConfig> rope;  // rotary positions of q and k, before l2 norm and scale
+  std::optional<RopeConfig> rope = {};  // rotary positions of q and k, before l2 norm and scale
   bool qk_l2_norm = false;
   float qk_scale = 1.0f;  // on both q and k: the operator is of degree four in (q, k)
   bool use_output_gate = true;
@@ -38,9 +40,11 @@ struct HlaConfig {
   float norm_eps = 1e-5f;
 };
 
-// Fails with INVALID_ARGUMENT naming the key, its value and the remedy.
-absl::StatusOr<HlaConfig> ParseHlaConfig(const nlohmann::json& config, size_t hidden,
-                                         const MixerOptions& options);
+// Tensors: q_proj, k_proj, v_proj, o_proj .weight, o_norm.weight [E]; g_proj.weight with
+// use_output_gate; decay_logit [H] with use_decay; {q,k,v}_conv1d.weight [channels, 1, W] with
+// conv_size.
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const HlaConfig& config,
+                                                 const MixerSource& source);
 
 }  // namespace rivulet
 

@@ -11,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/status.h"
-#include "kernels/mixers/hla/hla.h"
 #include "kernels/mixers/hla/hla_config.h"
 #include "kernels/mixers/hla/hla_recurrence.h"
 #include "kernels/mixers/layer_stages.h"
@@ -103,10 +101,11 @@ class HlaLayer : public Mixer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeHla(const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(const HlaConfig config,
-                           ParseHlaConfig(source.config, source.hidden, source.options));
-  return std::make_unique<HlaLayer>(config, source);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const HlaConfig& config,
+                                                 const MixerSource& source) {
+  HlaConfig with_dtype = config;
+  with_dtype.shape.state_dtype = source.options.state_dtype;
+  return std::make_unique<HlaLayer>(with_dtype, source);
 }
 
 }  // namespace rivulet

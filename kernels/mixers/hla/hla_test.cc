@@ -1,6 +1,4 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "kernels/mixers/hla/hla.h"
-
 #include <cmath>
 #include <memory>
 #include <string>
@@ -8,7 +6,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/base/strings.h"
 #include "kernels/mixers/hla/hla_config.h"
 #include "kernels/mixers/hla/hla_recurrence.h"
 #include "kernels/mixers/hla/hla_reference.h"
@@ -94,11 +91,8 @@ std::vector<SuiteCase> Cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Hla, MixerSuite, testing::ValuesIn(Cases()), SuiteCaseName);
-INSTANTIATE_TEST_SUITE_P(HlaLayer, MixerSuite, testing::ValuesIn(LayerCases(kVectors, MakeHla)),
-                         SuiteCaseName);
 
 TEST(Hla, Core) { CheckCoreVectors(kVectors, MakeSubject); }
-TEST(Hla, Layers) { CheckLayerVectors(kVectors, MakeHla); }
 
 // Theorem 3.1 of the paper: without decay both are the same function, though one keeps [S, F] and
 // the other [S, C, G].
@@ -127,80 +121,6 @@ TEST(Hla, LogDecaysAreThoseOfTheSigmoid) {
   EXPECT_NEAR(log_gamma[0], std::log(0.999), 1e-9);
   EXPECT_DOUBLE_EQ(log_gamma[1], -90.0);
   EXPECT_DOUBLE_EQ(log_gamma[2], -std::exp(-40.0));
-}
-
-std::string ConfigError(const Json& changes, MixerOptions options = {}) {
-  Json config = {{"num_heads", 4}, {"head_dim", 16}};
-  config.update(changes);
-  return std::string(ToStd(ParseHlaConfig(config, 64, options).status().message()));
-}
-
-TEST(HlaConfig, Defaults) {
-  const auto config = ParseHlaConfig({{"num_heads", 4}, {"rope_theta", nullptr}}, 64, {});
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->shape.key_dim, 16u);
-  EXPECT_EQ(config->shape.value_dim, 16u);
-  EXPECT_EQ(config->shape.kv_heads, 4u);
-  EXPECT_EQ(config->form, HlaForm::kMasked);
-  EXPECT_FLOAT_EQ(config->qk_scale, 0.25f);
-  EXPECT_TRUE(config->use_output_gate);
-  EXPECT_FALSE(config->use_decay);
-  EXPECT_EQ(config->conv_size, 0u);
-}
-
-// Each message names the key.
-TEST(HlaConfig, RefusesWhatMakesNoSense) {
-  using testing::HasSubstr;
-  const std::vector<std::pair<std::string, Json>> wrong = {
-      {"num_heads", {{"num_heads", 0}}},
-      {"num_heads", {{"num_heads", "four"}}},
-      {"num_heads", {{"num_heads", nullptr}}},
-      {"num_kv_heads", {{"num_kv_heads", 3}}},
-      {"num_kv_heads", {{"num_kv_heads", 8}}},
-      {"head_dim", {{"head_dim", 513}}},
-      {"head_dim", {{"head_dim", -1}}},
-      {"expand_v", {{"expand_v", 0.0}}},
-      {"expand_v", {{"expand_v", 1e9}}},
-      {"hla_form", {{"hla_form", "paper"}}},
-      {"hla_form", {{"hla_form", "paper"}, {"hla_variant", "asymmetric"}}},
-      {"hla_form", {{"hla_form", "serial"}, {"hla_variant", "third"}}},
-      {"hla_form", {{"hla_form", "none"}, {"hla_variant", "third"}}},
-      {"hla_variant", {{"hla_variant", 2}}},
-      {"ridge_lambda", {{"ridge_lambda", -1}}},
-      {"ridge_lambda", {{"ridge_lambda", 0.1}, {"hla_variant", "asymmetric"}}},
-      {"ridge_lambda", {{"ridge_lambda", 0.1}, {"hla_variant", "third"}}},
-      {"qk_activation", {{"qk_activation", "gelu"}}},
-      {"qk_norm", {{"qk_norm", true}}},
-      {"qk_scale", {{"qk_scale", 0}}},
-      {"rope_theta", {{"rope_theta", 0.5}}},
-      {"rope_theta", {{"rope_theta", 10000.0}, {"qk_activation", "relu"}}},
-      {"head size 15", {{"rope_theta", 10000.0}, {"head_dim", 15}}},
-      {"conv_size", {{"use_short_conv", true}, {"conv_size", 17}}},
-      {"conv_size", {{"use_short_conv", true}, {"conv_size", 1}}},
-      {"conv_bias", {{"use_short_conv", true}, {"conv_bias", true}}},
-      {"normalize", {{"normalize", 1}}},
-      {"norm_eps", {{"norm_eps", -1e-5}}},
-  };
-  for (const auto& [key, changes] : wrong) {
-    EXPECT_THAT(ConfigError(changes), HasSubstr(key)) << changes;
-  }
-  EXPECT_FALSE(ParseHlaConfig(Json::array(), 64, {}).ok());
-}
-
-TEST(HlaConfig, GrowingSumsRefuseBFloat16) {
-  const MixerOptions bf16{.state_dtype = DType::kBFloat16};
-  const Json asymmetric = {{"hla_variant", "asymmetric"}};
-  EXPECT_THAT(ConfigError(Json::object(), bf16), testing::HasSubstr("fp32"));
-  EXPECT_EQ(ConfigError({{"use_decay", true}}, bf16), "");
-  EXPECT_THAT(ConfigError({{"hla_variant", "third"}}, bf16), testing::HasSubstr("fp32"));
-  EXPECT_EQ(ConfigError({{"hla_variant", "third"}, {"use_decay", true}}, bf16), "");
-  EXPECT_THAT(
-      ConfigError({{"hla_variant", "third"}, {"hla_form", "paper"}, {"use_decay", true}}, bf16),
-      testing::HasSubstr("fp32"));
-  EXPECT_EQ(ConfigError(Json::object()), "");
-  EXPECT_EQ(ConfigError(asymmetric, bf16), "");
-  EXPECT_THAT(ConfigError({{"hla_variant", "asymmetric"}, {"qk_activation", "elu1"}}, bf16),
-              testing::HasSubstr("fp32"));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // One linear attention layer at decode (mixer_bench.h): hidden/sessions/threads, heads of 128; with
 // elementwise products, as Katharopoulos' normalised elu + 1, and the recurrence alone.
-#include "kernels/mixers/linear_attention/linear_attention.h"
+#include "kernels/mixers/linear_attention/linear_attention_config.h"
 #include "kernels/mixers/linear_attention/linear_attention_recurrence.h"
 #include "kernels/mixers/mixer_bench.h"
 #include "kernels/recurrence/sum_recurrence.h"
@@ -12,9 +12,14 @@ namespace {
 
 constexpr size_t kHead = 128;
 
-void Run(benchmark::State& state, nlohmann::json config, bool trained_map) {
+void Run(benchmark::State& state, FeatureMapKind map, bool trained_map) {
   const size_t hidden = state.range(0);
-  config["num_heads"] = hidden / kHead;
+  const LinearAttentionConfig config{.heads = hidden / kHead,
+                                     .kv_heads = hidden / kHead,
+                                     .key_dim = kHead,
+                                     .value_dim = kHead,
+                                     .feature_map = {.kind = map, .width = kHead},
+                                     .normalised = !trained_map};
   std::map<std::string, std::vector<size_t>> shapes = {{"norm.weight", {kHead}}};
   for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"}) {
     shapes[std::string(name) + ".weight"] = {hidden, hidden};
@@ -25,18 +30,15 @@ void Run(benchmark::State& state, nlohmann::json config, bool trained_map) {
     shapes[std::string("feature_map") + layer + ".bias"] = {kHead};
   }
   size_t weight_bytes = 0;
-  const auto mixer =
-      MakeBenchLayer(state, MakeLinearAttention, config, hidden, shapes, &weight_bytes);
+  const auto mixer = MakeBenchLayer(state, config, hidden, shapes, &weight_bytes);
   if (mixer == nullptr) return;
   BenchDecode(state, *mixer, hidden, weight_bytes, state.range(1), state.range(2));
 }
 
 void DecodeElementwiseProduct(benchmark::State& state) {
-  Run(state, nlohmann::json::object(), true);
+  Run(state, FeatureMapKind::kElementwiseProduct, true);
 }
-void DecodeElu(benchmark::State& state) {
-  Run(state, {{"feature_map", "elu"}, {"norm_feature_map", true}}, false);
-}
+void DecodeElu(benchmark::State& state) { Run(state, FeatureMapKind::kElu, false); }
 
 void Recurrence(benchmark::State& state) {
   const size_t hidden = state.range(0), count = state.range(1), heads = hidden / kHead;

@@ -1,25 +1,25 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What config.json decides about a linear attention layer (fla `linear_attn`;
-// docs/mixers.md#linear-attention).
+// A linear attention layer (fla `linear_attn`; docs/mixers.md#linear-attention).
 #ifndef RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_LINEAR_ATTENTION_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_LINEAR_ATTENTION_LINEAR_ATTENTION_CONFIG_H_
 
 #include <cstddef>
+#include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "kernels/mixers/linear_attention/feature_map.h"
 #include "kernels/mixers/mixer.h"
-#include "nlohmann/json_fwd.hpp"
 
 namespace rivulet {
 
 struct LinearAttentionConfig {
   size_t heads = 0;
-  size_t kv_heads = 0;   // divides heads
-  size_t key_dim = 0;    // d, a head's width before φ
-  size_t value_dim = 0;  // e
-  FeatureMapConfig feature_map;
+  size_t kv_heads = 0;                // divides heads
+  size_t key_dim = 0;                 // d, a head's width before φ
+  size_t value_dim = 0;               // e
+  FeatureMapConfig feature_map = {};  // of width d; at most kMaxKeyDim features
   bool tie_feature_map = false;
   bool norm_q = false;
   bool norm_k = false;
@@ -28,11 +28,8 @@ struct LinearAttentionConfig {
   float norm_eps = 1e-6f;
 };
 
-// INVALID_ARGUMENT names the key, its value and the remedy; also when options.state_dtype cannot
-// hold what this feature map sums.
-absl::StatusOr<LinearAttentionConfig> ParseLinearAttentionConfig(const nlohmann::json& json,
-                                                                 size_t hidden,
-                                                                 const MixerOptions& options);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const LinearAttentionConfig& config,
+                                                 const MixerSource& source);
 
 }  // namespace rivulet
 

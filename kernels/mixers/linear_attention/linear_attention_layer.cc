@@ -1,10 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <memory>
 
-#include "kernels/base/status.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/linear_attention/feature_map.h"
-#include "kernels/mixers/linear_attention/linear_attention.h"
 #include "kernels/mixers/linear_attention/linear_attention_config.h"
 #include "kernels/mixers/linear_attention/linear_attention_recurrence.h"
 #include "kernels/recurrence/sum_recurrence.h"
@@ -65,10 +63,8 @@ class LinearAttentionLayer : public Mixer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeLinearAttention(const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(
-      const LinearAttentionConfig config,
-      ParseLinearAttentionConfig(source.config, source.hidden, source.options));
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const LinearAttentionConfig& config,
+                                                 const MixerSource& source) {
   return std::make_unique<LinearAttentionLayer>(config, source);
 }
 

@@ -18,10 +18,10 @@
 
 namespace rivulet {
 
-// Lv, from the shape [heads, Lv] of the source's tensor L. INVALID_ARGUMENT: a shape that cannot
-// be, or another number than the config's max_levels. Without the tensor: max_levels, or 15 as in
+// Lv, from the shape [heads, Lv] of the tensor L. INVALID_ARGUMENT when the shape is impossible or
+// contradicts the config's max_levels (0: none given). Without the tensor: max_levels, or 15 as in
 // the public code; taking it then fails.
-absl::StatusOr<uint32_t> FindLevels(const MixerSource& source);
+absl::StatusOr<uint32_t> FindLevels(uint32_t max_levels, const ParameterSource& parameters);
 
 // Mixer::max_tokens of a layer with `levels` levels.
 uint64_t LevelMaxTokens(uint32_t levels, LevelOverflow overflow);

@@ -2,34 +2,15 @@
 #include <memory>
 
 #include "kernels/base/status.h"
-#include "kernels/mixers/delta_net/delta_rule/delta_rule_config.h"
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_projection.h"
-#include "kernels/mixers/gated_deltanet/gated_deltanet_config.h"
-#include "kernels/mixers/json_fields.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/log_linear/level_weights.h"
-#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet.h"
+#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_config.h"
 #include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_recurrence.h"
 #include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
-
-// The public code scales queries by D^{-1/2} and level weights by its inverse, so neither is.
-absl::StatusOr<DeltaRuleConfig> ParseConfig(const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(DeltaRuleConfig config,
-                           ParseGatedDeltaNetConfig(source.config, source.options));
-  if (config.shape.group() != 1) {
-    return FieldError(source.config, "num_v_heads",
-                      "log-linear Gated DeltaNet has no grouped value heads: leave it out");
-  }
-  if (config.tensors != DeltaRuleTensors::kFla) {
-    return FieldError(source.config, "tensor_layout",
-                      "log-linear Gated DeltaNet has fla's tensors only: leave it out");
-  }
-  config.scale_queries = false;
-  return config;
-}
 
 class LogLinearGatedDeltaNetLayer : public Mixer {
  public:
@@ -64,11 +45,13 @@ class LogLinearGatedDeltaNetLayer : public Mixer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeLogLinearGatedDeltaNet(const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(DeltaRuleConfig config, ParseConfig(source));
-  RIVULET_ASSIGN_OR_RETURN(const uint32_t levels, FindLevels(source));
-  config.level_columns = config.shape.value_heads * levels;
-  return std::make_unique<LogLinearGatedDeltaNetLayer>(config, levels, source);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const LogLinearGatedDeltaNetConfig& config,
+                                                 const MixerSource& source) {
+  RIVULET_ASSIGN_OR_RETURN(const uint32_t levels, FindLevels(config.max_levels, source.parameters));
+  DeltaRuleConfig delta_rule = config.delta_rule;
+  delta_rule.level_columns = delta_rule.shape.value_heads * levels;
+  delta_rule.shape.state_dtype = source.options.state_dtype;
+  return std::make_unique<LogLinearGatedDeltaNetLayer>(delta_rule, levels, source);
 }
 
 }  // namespace rivulet

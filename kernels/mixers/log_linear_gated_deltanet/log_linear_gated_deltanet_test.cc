@@ -1,5 +1,4 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet.h"
 
 #include <memory>
 #include <string>
@@ -10,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_subject.h"
 #include "kernels/mixers/log_linear/subject_checks.h"
+#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_config.h"
 #include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_recurrence.h"
 #include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_reference.h"
 #include "kernels/mixers/mixer_suite.h"
@@ -79,9 +79,6 @@ std::vector<SuiteCase> CoreCases() {
 
 INSTANTIATE_TEST_SUITE_P(LogLinearGatedDeltaNet, MixerSuite, testing::ValuesIn(CoreCases()),
                          SuiteCaseName);
-INSTANTIATE_TEST_SUITE_P(LogLinearGatedDeltaNetLayer, MixerSuite,
-                         testing::ValuesIn(LayerCases(kVectors, MakeLogLinearGatedDeltaNet)),
-                         SuiteCaseName);
 
 TEST(LogLinearGatedDeltaNet, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
@@ -89,10 +86,6 @@ TEST(LogLinearGatedDeltaNet, CoreVectors) {
                                                      p.at("value_dim"), p.at("levels"),
                                                      p.at("beta"), p.at("lowest")});
   });
-}
-
-TEST(LogLinearGatedDeltaNet, LayerVectors) {
-  CheckLayerVectors(kVectors, MakeLogLinearGatedDeltaNet);
 }
 
 TEST(LogLinearGatedDeltaNet, IsGatedDeltaNetWhenAllLevelsCountTheSame) {
@@ -124,36 +117,28 @@ TEST(LogLinearGatedDeltaNet, TheLastLevelHoldsWhatIsOlder) { RunFar(9, uint64_t{
 
 // --- the layer's choices -----------------------------------------------------------------------
 
-absl::StatusOr<std::unique_ptr<Mixer>> Make(nlohmann::json config,
+absl::StatusOr<std::unique_ptr<Mixer>> Make(uint32_t max_levels = 0,
                                             LevelOverflow overflow = LevelOverflow::kError) {
-  config.update({{"head_dim", 16}, {"num_heads", 2}});
+  LogLinearGatedDeltaNetConfig config{.max_levels = max_levels};
+  config.delta_rule.shape = {
+      .key_heads = 2, .value_heads = 2, .key_dim = 16, .value_dim = 32, .decays = true};
   GeneratedParameters parameters({{"L", {{2, 15}}}}, DType::kFloat32);
-  return MakeLogLinearGatedDeltaNet({config, 16, parameters, {.level_overflow = overflow}});
-}
-
-std::string ErrorOf(const nlohmann::json& config) {
-  const auto mixer = Make(config);
-  if (mixer.ok()) return "no error";
-  EXPECT_EQ(mixer.status().code(), absl::StatusCode::kInvalidArgument);
-  return std::string(mixer.status().message().data(), mixer.status().message().size());
+  return MakeLayer(config, {16, parameters, {.level_overflow = overflow}});
 }
 
 TEST(LogLinearGatedDeltaNet, LevelsSayHowLongASessionMayBe) {
-  EXPECT_EQ((*Make({}))->max_tokens(), 16384u);
-  EXPECT_EQ((*Make({}, LevelOverflow::kClamp))->max_tokens(), UINT64_MAX);
-  EXPECT_EQ((*Make({}))->state_layout().page_kind().levels, 10u);
-  EXPECT_EQ((*Make({}))->state_layout().page_kind().rule, PageRule::kRewrittenFenwick);
+  EXPECT_EQ((*Make())->max_tokens(), 16384u);
+  EXPECT_EQ((*Make(0, LevelOverflow::kClamp))->max_tokens(), UINT64_MAX);
+  EXPECT_EQ((*Make())->state_layout().page_kind().levels, 10u);
+  EXPECT_EQ((*Make())->state_layout().page_kind().rule, PageRule::kRewrittenFenwick);
 }
 
-TEST(LogLinearGatedDeltaNet, ErrorsNameKeyValueAndRemedy) {
-  using testing::AllOf;
-  using testing::HasSubstr;
-  EXPECT_THAT(ErrorOf({{"max_levels", 12}}),
-              AllOf(HasSubstr("max_levels is 12"), HasSubstr("L has 15 levels")));
-  EXPECT_THAT(ErrorOf({{"num_v_heads", 4}}),
-              AllOf(HasSubstr("num_v_heads is 4"), HasSubstr("leave it out")));
-  EXPECT_THAT(ErrorOf({{"tensor_layout", "qwen3_next"}}), HasSubstr("qwen3_next"));
-  EXPECT_THAT(ErrorOf({{"expand_v", 0.3}}), HasSubstr("expand_v is 0.3"));
+TEST(LogLinearGatedDeltaNet, RefusesAnotherLevelCountThanTheTensors) {
+  const absl::Status status = Make(12).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message().data(), status.message().size()),
+              testing::AllOf(testing::HasSubstr("max_levels is 12"),
+                             testing::HasSubstr("L has 15 levels")));
 }
 
 }  // namespace

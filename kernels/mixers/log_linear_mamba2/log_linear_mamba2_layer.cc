@@ -2,25 +2,14 @@
 #include <memory>
 
 #include "kernels/base/status.h"
-#include "kernels/mixers/json_fields.h"
 #include "kernels/mixers/log_linear/level_weights.h"
-#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2.h"
+#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_config.h"
 #include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_recurrence.h"
-#include "kernels/mixers/mamba2/mamba2_config.h"
 #include "kernels/mixers/mamba2/mamba2_frame.h"
 #include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
-
-// fla's kernels read B and C without a head stride, so no model has more groups.
-absl::StatusOr<Mamba2Config> ParseConfig(const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(const Mamba2Config config,
-                           ParseMamba2Config(source.config, source.hidden));
-  if (config.groups == 1) return config;
-  return FieldError(source.config, HasField(source.config, "n_groups") ? "n_groups" : "ngroups",
-                    "log-linear Mamba-2 is defined for one group: set it to 1");
-}
 
 class LogLinearMamba2Layer : public Mixer {
  public:
@@ -53,10 +42,10 @@ class LogLinearMamba2Layer : public Mixer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeLogLinearMamba2(const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(const Mamba2Config config, ParseConfig(source));
-  RIVULET_ASSIGN_OR_RETURN(const uint32_t levels, FindLevels(source));
-  return std::make_unique<LogLinearMamba2Layer>(config, levels, source);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const LogLinearMamba2Config& config,
+                                                 const MixerSource& source) {
+  RIVULET_ASSIGN_OR_RETURN(const uint32_t levels, FindLevels(config.max_levels, source.parameters));
+  return std::make_unique<LogLinearMamba2Layer>(config.mamba2, levels, source);
 }
 
 }  // namespace rivulet

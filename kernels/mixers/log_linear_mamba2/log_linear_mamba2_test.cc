@@ -1,6 +1,4 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2.h"
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/mixers/log_linear/subject_checks.h"
+#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_config.h"
 #include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_recurrence.h"
 #include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_reference.h"
 #include "kernels/mixers/mamba2/mamba2_subject.h"
@@ -80,9 +79,6 @@ std::vector<SuiteCase> CoreCases() {
 
 INSTANTIATE_TEST_SUITE_P(LogLinearMamba2, MixerSuite, testing::ValuesIn(CoreCases()),
                          SuiteCaseName);
-INSTANTIATE_TEST_SUITE_P(LogLinearMamba2Layer, MixerSuite,
-                         testing::ValuesIn(LayerCases(kVectors, MakeLogLinearMamba2)),
-                         SuiteCaseName);
 
 TEST(LogLinearMamba2, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
@@ -91,8 +87,6 @@ TEST(LogLinearMamba2, CoreVectors) {
         CoreOptions{shape, p.at("levels"), p.at("slowest"), p.at("fastest")});
   });
 }
-
-TEST(LogLinearMamba2, LayerVectors) { CheckLayerVectors(kVectors, MakeLogLinearMamba2); }
 
 TEST(LogLinearMamba2, IsMamba2WhenAllLevelsCountTheSame) {
   const CoreOptions options{{2, 1, 32, 32, DType::kFloat32}, 7, 0.01, 0.2, 1.0, 1.0};
@@ -119,39 +113,38 @@ TEST(LogLinearMamba2, TheLastLevelHoldsWhatIsOlder) { RunFar(9, uint64_t{1} << 1
 // --- the layer's choices -----------------------------------------------------------------------
 
 // A layer with a tensor L of this shape.
-absl::StatusOr<std::unique_ptr<Mixer>> Make(nlohmann::json config, std::vector<size_t> shape_of_l,
+absl::StatusOr<std::unique_ptr<Mixer>> Make(std::vector<size_t> shape_of_l, uint32_t max_levels = 0,
                                             LevelOverflow overflow = LevelOverflow::kError) {
-  config.update({{"head_dim", 16}, {"state_size", 16}});
+  const Mamba2Config mamba2{
+      .heads = 2, .head_dim = 16, .state_size = 16, .groups = 1, .norm_groups = 1};
   GeneratedParameters parameters({{"L", {std::move(shape_of_l)}}}, DType::kFloat32);
-  return MakeLogLinearMamba2({config, 16, parameters, {.level_overflow = overflow}});
+  return MakeLayer(LogLinearMamba2Config{mamba2, max_levels},
+                   {16, parameters, {.level_overflow = overflow}});
 }
 
-std::string ErrorOf(const nlohmann::json& config, std::vector<size_t> shape_of_l) {
-  const auto mixer = Make(config, std::move(shape_of_l));
+std::string ErrorOf(std::vector<size_t> shape_of_l, uint32_t max_levels = 0) {
+  const auto mixer = Make(std::move(shape_of_l), max_levels);
   if (mixer.ok()) return "no error";
   EXPECT_EQ(mixer.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(mixer.status().message().data(), mixer.status().message().size());
 }
 
 TEST(LogLinearMamba2, LevelsSayHowLongASessionMayBe) {
-  EXPECT_EQ((*Make({}, {2, 15}))->max_tokens(), 16384u);
-  EXPECT_EQ((*Make({}, {2, 1}))->max_tokens(), 1u);
-  EXPECT_EQ((*Make({}, {2, 15}, LevelOverflow::kClamp))->max_tokens(), UINT64_MAX);
-  EXPECT_EQ((*Make({}, {2, 15}))->state_layout().page_kind().levels, 10u);
-  EXPECT_EQ((*Make({}, {2, 15}))->state_layout().page_kind().rule, PageRule::kFenwick);
-  EXPECT_EQ((*Make({}, {2, 4}))->state_layout().page_kind().levels, 1u);
+  EXPECT_EQ((*Make({2, 15}))->max_tokens(), 16384u);
+  EXPECT_EQ((*Make({2, 1}))->max_tokens(), 1u);
+  EXPECT_EQ((*Make({2, 15}, 0, LevelOverflow::kClamp))->max_tokens(), UINT64_MAX);
+  EXPECT_EQ((*Make({2, 15}))->state_layout().page_kind().levels, 10u);
+  EXPECT_EQ((*Make({2, 15}))->state_layout().page_kind().rule, PageRule::kFenwick);
+  EXPECT_EQ((*Make({2, 4}))->state_layout().page_kind().levels, 1u);
 }
 
 TEST(LogLinearMamba2, ErrorsNameKeyValueAndRemedy) {
   using testing::AllOf;
   using testing::HasSubstr;
-  EXPECT_THAT(ErrorOf({{"n_groups", 2}}, {2, 15}),
-              AllOf(HasSubstr("n_groups is 2"), HasSubstr("set it to 1")));
-  EXPECT_THAT(ErrorOf({{"max_levels", 12}}, {2, 15}),
+  EXPECT_THAT(ErrorOf({2, 15}, 12),
               AllOf(HasSubstr("max_levels is 12"), HasSubstr("L has 15 levels")));
-  EXPECT_THAT(ErrorOf({{"max_levels", 0}}, {2, 15}), HasSubstr("max_levels is 0"));
-  EXPECT_THAT(ErrorOf({}, {2, 65}), AllOf(HasSubstr("65 levels"), HasSubstr("1 to 64")));
-  EXPECT_THAT(ErrorOf({}, {30}), HasSubstr("tensor L has 1 dimensions"));
+  EXPECT_THAT(ErrorOf({2, 65}), AllOf(HasSubstr("65 levels"), HasSubstr("1 to 64")));
+  EXPECT_THAT(ErrorOf({30}), HasSubstr("tensor L has 1 dimensions"));
 }
 
 }  // namespace

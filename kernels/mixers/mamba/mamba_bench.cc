@@ -2,7 +2,7 @@
 //
 // One Mamba layer at decode (mixer_bench.h), and its recurrence alone: hidden/sessions/threads. The
 // hidden sizes are those of mamba-130m and mamba-2.8b.
-#include "kernels/mixers/mamba/mamba.h"
+#include "kernels/mixers/mamba/mamba_config.h"
 #include "kernels/mixers/mamba/mamba_recurrence.h"
 #include "kernels/mixers/mixer_bench.h"
 
@@ -17,8 +17,9 @@ double StateBytes(size_t inner) { return 3.0 * sizeof(float) * inner * kStateSiz
 void Decode(benchmark::State& state) {
   const size_t hidden = state.range(0), inner = 2 * hidden, rank = hidden / 16;
   const size_t count = state.range(1);
+  const MambaConfig config{.inner = inner, .state_size = kStateSize, .rank = rank};
   size_t weight_bytes = 0;
-  const auto mixer = MakeBenchLayer(state, MakeMamba, {{"state_size", kStateSize}}, hidden,
+  const auto mixer = MakeBenchLayer(state, config, hidden,
                                     {{"in_proj.weight", {2 * inner, hidden}},
                                      {"conv1d.weight", {inner, 1, 4}},
                                      {"conv1d.bias", {inner}},

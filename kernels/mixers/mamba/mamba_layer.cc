@@ -2,9 +2,7 @@
 #include <cmath>
 #include <memory>
 
-#include "kernels/base/status.h"
 #include "kernels/mixers/layer_stages.h"
-#include "kernels/mixers/mamba/mamba.h"
 #include "kernels/mixers/mamba/mamba_config.h"
 #include "kernels/mixers/mamba/mamba_recurrence.h"
 #include "kernels/ops/norm/norm.h"
@@ -79,9 +77,8 @@ class MambaLayer : public Mixer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba(const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(const MambaConfig config,
-                           ParseMambaConfig(source.config, source.hidden));
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const MambaConfig& config,
+                                                 const MixerSource& source) {
   return std::make_unique<MambaLayer>(config, source);
 }
 

@@ -1,9 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "kernels/mixers/mamba/mamba.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/mixers/mamba/mamba_config.h"
 #include "kernels/mixers/mamba/mamba_recurrence.h"
 #include "kernels/mixers/mamba/mamba_reference.h"
 #include "kernels/mixers/mixer_suite.h"
@@ -85,8 +83,6 @@ std::vector<SuiteCase> CoreCases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mamba, MixerSuite, testing::ValuesIn(CoreCases()), SuiteCaseName);
-INSTANTIATE_TEST_SUITE_P(MambaLayer, MixerSuite, testing::ValuesIn(LayerCases(kVectors, MakeMamba)),
-                         SuiteCaseName);
 
 TEST(Mamba, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
@@ -95,80 +91,12 @@ TEST(Mamba, CoreVectors) {
   });
 }
 
-TEST(Mamba, LayerVectors) { CheckLayerVectors(kVectors, MakeMamba); }
-
 TEST(Mamba, StateIsTheRunningStateOnceInEachPart) {
   StateLayout layout;
   const MambaShape shape{33, 16};
   const MambaRecurrence recurrence(shape, MakeConstants(shape, 0.1, 1.0), layout);
   EXPECT_EQ(layout.base_bytes(), 48 * 16 * sizeof(float));
   EXPECT_EQ(layout.tail_bytes(), layout.base_bytes());
-}
-
-TEST(Mamba, StateDtypeDoesNotReachTheState) {
-  MixerOptions options;
-  options.state_dtype = DType::kBFloat16;
-  const auto mixer =
-      MakeGeneratedLayer(ReadVectors(kVectors).at("layers")[0], MakeMamba, options, nullptr);
-  ASSERT_TRUE(mixer.ok()) << mixer.status();
-  for (const StatePlane& plane : (*mixer)->state_layout().planes()) {
-    EXPECT_EQ(plane.dtype, DType::kFloat32) << plane.name;
-  }
-}
-
-absl::StatusOr<MambaConfig> Parse(const char* json) {
-  return ParseMambaConfig(nlohmann::json::parse(json, nullptr, false), 72);
-}
-
-// The message of the error that this config gives.
-std::string ErrorOf(const char* json) {
-  const auto config = Parse(json);
-  if (config.ok()) return "no error";
-  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
-  return std::string(config.status().message().data(), config.status().message().size());
-}
-
-TEST(MambaConfig, Defaults) {
-  const auto config = Parse(R"({"time_step_rank": "auto"})");
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->inner, 144u);
-  EXPECT_EQ(config->state_size, 16u);
-  EXPECT_EQ(config->rank, 5u);
-  EXPECT_EQ(config->conv_kernel, 4u);
-  EXPECT_FALSE(config->use_bias);
-  EXPECT_TRUE(config->use_conv_bias);
-  EXPECT_FALSE(config->use_scan_norms);
-}
-
-TEST(MambaConfig, TakesWhatIsGiven) {
-  const auto config = Parse(R"({"expand": 1.5, "state_size": 8, "time_step_rank": 7,
-      "conv_kernel": 3, "use_bias": true, "use_conv_bias": false, "mixer_rms_eps": 1e-6})");
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->inner, 108u);
-  EXPECT_EQ(config->state_size, 8u);
-  EXPECT_EQ(config->rank, 7u);
-  EXPECT_EQ(config->conv_kernel, 3u);
-  EXPECT_TRUE(config->use_bias);
-  EXPECT_FALSE(config->use_conv_bias);
-  EXPECT_TRUE(config->use_scan_norms);
-  EXPECT_FLOAT_EQ(config->scan_norm_eps, 1e-6f);
-}
-
-TEST(MambaConfig, ErrorsNameKeyValueAndRemedy) {
-  using testing::AllOf;
-  using testing::HasSubstr;
-  EXPECT_THAT(ErrorOf(R"({"state_size": 1024})"),
-              AllOf(HasSubstr("state_size is 1024"), HasSubstr("from 1 to 512")));
-  EXPECT_THAT(ErrorOf(R"({"expand": 1e30})"),
-              AllOf(HasSubstr("expand is 1e+30"), HasSubstr("hidden_size 72")));
-  EXPECT_THAT(ErrorOf(R"({"expand": -1})"), HasSubstr("expand is -1"));
-  EXPECT_THAT(ErrorOf(R"({"time_step_rank": "automatic"})"),
-              AllOf(HasSubstr("time_step_rank is \"automatic\""), HasSubstr("\"auto\"")));
-  EXPECT_THAT(ErrorOf(R"({"time_step_rank": 0})"), HasSubstr("time_step_rank is 0"));
-  EXPECT_THAT(ErrorOf(R"({"conv_kernel": 17})"), HasSubstr("conv_kernel is 17"));
-  EXPECT_THAT(ErrorOf(R"({"use_bias": 1})"), HasSubstr("use_bias is 1"));
-  EXPECT_THAT(ErrorOf(R"({"mixer_rms_eps": 0})"), HasSubstr("mixer_rms_eps is 0"));
-  EXPECT_THAT(ErrorOf(R"({"hidden_act": "gelu"})"), HasSubstr("gelu"));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 // The hidden sizes are those of mamba2-130m and mamba2-2.7b.
 #include <vector>
 
-#include "kernels/mixers/mamba2/mamba2.h"
+#include "kernels/mixers/mamba2/mamba2_config.h"
 #include "kernels/mixers/mamba2/mamba2_recurrence.h"
 #include "kernels/mixers/mixer_bench.h"
 #include "kernels/recurrence/sum_recurrence.h"
@@ -15,8 +15,10 @@ namespace {
 void Decode(benchmark::State& state) {
   const size_t hidden = state.range(0), n = 128, p = 64, inner = 2 * hidden, heads = inner / p;
   const size_t channels = inner + 2 * n;
+  const Mamba2Config config{
+      .heads = heads, .head_dim = p, .state_size = n, .groups = 1, .norm_groups = 1};
   size_t weight_bytes = 0;
-  const auto mixer = MakeBenchLayer(state, MakeMamba2, {{"head_dim", p}, {"state_size", n}}, hidden,
+  const auto mixer = MakeBenchLayer(state, config, hidden,
                                     {{"in_proj.weight", {inner + channels + heads, hidden}},
                                      {"conv1d.weight", {channels, 1, 4}},
                                      {"conv1d.bias", {channels}},

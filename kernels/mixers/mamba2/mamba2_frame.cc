@@ -37,7 +37,7 @@ PartConvolutionConfig Convolution(const Mamba2Config& config) {
 Mamba2Frame::Mamba2Frame(const Mamba2Config& config, size_t extra, const MixerSource& source,
                          StateLayout& layout)
     : config_(config),
-      norm_groups_(config.full_norm || source.options.mamba2_full_norm ? 1 : config.groups),
+      norm_groups_(config.norm_groups),
       projection_(Parts(config, extra), source.hidden, source.parameters),
       delta_bias_(source.parameters.TakeVector("dt_bias", {config.heads})),
       convolution_(Convolution(config), projection_, source.parameters, layout),

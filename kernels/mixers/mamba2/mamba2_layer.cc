@@ -1,8 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <memory>
 
-#include "kernels/base/status.h"
-#include "kernels/mixers/mamba2/mamba2.h"
 #include "kernels/mixers/mamba2/mamba2_config.h"
 #include "kernels/mixers/mamba2/mamba2_frame.h"
 #include "kernels/mixers/mamba2/mamba2_recurrence.h"
@@ -35,9 +33,8 @@ class Mamba2Layer : public Mixer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(const Mamba2Config config,
-                           ParseMamba2Config(source.config, source.hidden));
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const Mamba2Config& config,
+                                                 const MixerSource& source) {
   return std::make_unique<Mamba2Layer>(config, source);
 }
 

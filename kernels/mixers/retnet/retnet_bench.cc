@@ -3,7 +3,7 @@
 // One RetNet layer at decode (mixer_bench.h), and its recurrence alone: hidden/sessions/threads.
 // Heads with keys of 256 and values of 512, as fla's 1.3B (hidden 2048).
 #include "kernels/mixers/mixer_bench.h"
-#include "kernels/mixers/retnet/retnet.h"
+#include "kernels/mixers/retnet/retnet_config.h"
 #include "kernels/mixers/retnet/retnet_recurrence.h"
 #include "kernels/recurrence/sum_recurrence.h"
 
@@ -14,8 +14,13 @@ constexpr size_t kKey = 256, kValue = 512;
 
 void Decode(benchmark::State& state) {
   const size_t hidden = state.range(0);
+  const RetNetConfig config{.heads = hidden / kKey,
+                            .kv_heads = hidden / kKey,
+                            .key_dim = kKey,
+                            .value_dim = kValue,
+                            .output = {.norm_name = "g_norm_swish_gate"}};
   size_t weight_bytes = 0;
-  const auto mixer = MakeBenchLayer(state, MakeRetNet, {{"num_heads", hidden / kKey}}, hidden,
+  const auto mixer = MakeBenchLayer(state, config, hidden,
                                     {{"q_proj.weight", {hidden, hidden}},
                                      {"k_proj.weight", {hidden, hidden}},
                                      {"v_proj.weight", {2 * hidden, hidden}},

@@ -1,9 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <memory>
 
-#include "kernels/base/status.h"
 #include "kernels/mixers/layer_stages.h"
-#include "kernels/mixers/retnet/retnet.h"
 #include "kernels/mixers/retnet/retnet_config.h"
 #include "kernels/mixers/retnet/retnet_recurrence.h"
 #include "kernels/recurrence/sum_recurrence.h"
@@ -62,9 +60,8 @@ class RetNetLayer : public Mixer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeRetNet(const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(const RetNetConfig config,
-                           ParseRetNetConfig(source.config, source.hidden));
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const RetNetConfig& config,
+                                                 const MixerSource& source) {
   return std::make_unique<RetNetLayer>(config, source);
 }
 

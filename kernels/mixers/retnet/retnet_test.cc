@@ -1,5 +1,4 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "kernels/mixers/retnet/retnet.h"
 
 #include <cmath>
 #include <memory>
@@ -11,7 +10,6 @@
 #include "gtest/gtest.h"
 #include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/mixer_suite.h"
-#include "kernels/mixers/retnet/retnet_config.h"
 #include "kernels/mixers/retnet/retnet_recurrence.h"
 #include "kernels/mixers/retnet/retnet_reference.h"
 #include "nlohmann/json.hpp"
@@ -43,8 +41,6 @@ std::vector<SuiteCase> CoreCases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(RetNet, MixerSuite, testing::ValuesIn(CoreCases()), SuiteCaseName);
-INSTANTIATE_TEST_SUITE_P(RetNetLayer, MixerSuite,
-                         testing::ValuesIn(LayerCases(kVectors, MakeRetNet)), SuiteCaseName);
 
 TEST(RetNet, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
@@ -52,46 +48,11 @@ TEST(RetNet, CoreVectors) {
   });
 }
 
-TEST(RetNet, LayerVectors) { CheckLayerVectors(kVectors, MakeRetNet); }
-
 TEST(RetNet, DecayIsThatOfTheHead) {
   EXPECT_NEAR(RetentionLogDecay(0), std::log(31.0 / 32.0), 1e-15);
   EXPECT_NEAR(RetentionLogDecay(7), std::log1p(-std::exp2(-12.0)), 1e-15);
   EXPECT_LT(RetentionLogDecay(19), 0.0);
   EXPECT_EQ(RetentionLogDecay(20), 0.0);
-}
-
-// The message of the error that this config gives.
-std::string ErrorOf(const char* json, size_t hidden = 64) {
-  const auto config = ParseRetNetConfig(nlohmann::json::parse(json, nullptr, false), hidden);
-  if (config.ok()) return "no error";
-  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
-  return std::string(config.status().message().data(), config.status().message().size());
-}
-
-TEST(RetNetConfig, DefaultsAreThoseOfFla) {
-  const auto config = ParseRetNetConfig(nlohmann::json::object(), 64);
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->heads, 8u);
-  EXPECT_EQ(config->kv_heads, 8u);
-  EXPECT_EQ(config->key_dim, 8u);
-  EXPECT_EQ(config->value_dim, 16u);
-  EXPECT_EQ(config->feature_map, Activation::kIdentity);
-  EXPECT_EQ(config->output.norm_name, "g_norm_swish_gate");
-  EXPECT_FALSE(config->use_short_conv);
-}
-
-TEST(RetNetConfig, ErrorsNameKeyValueAndRemedy) {
-  using testing::AllOf;
-  using testing::HasSubstr;
-  EXPECT_THAT(ErrorOf(R"({"num_heads": 3})"), HasSubstr("num_heads 3"));
-  EXPECT_THAT(ErrorOf(R"({"num_kv_heads": 3})"), HasSubstr("num_kv_heads is 3"));
-  EXPECT_THAT(ErrorOf(R"({"num_heads": 64})"), AllOf(HasSubstr("width 1 "), HasSubstr("even")));
-  EXPECT_THAT(ErrorOf(R"({"num_heads": 1})", 1024), AllOf(HasSubstr("1024"), HasSubstr("512")));
-  EXPECT_THAT(ErrorOf(R"({"use_short_conv": true, "conv_size": 1})"), HasSubstr("conv_size is 1"));
-  EXPECT_THAT(ErrorOf(R"({"feature_map": "elu"})"), AllOf(HasSubstr("elu"), HasSubstr("silu")));
-  EXPECT_THAT(ErrorOf(R"({"hidden_act": "gelu"})"), AllOf(HasSubstr("gelu"), HasSubstr("swish")));
-  EXPECT_THAT(ErrorOf(R"({"norm_eps": 0})"), HasSubstr("norm_eps is 0"));
 }
 
 }  // namespace

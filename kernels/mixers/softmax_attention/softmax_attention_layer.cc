@@ -7,9 +7,7 @@
 #include <vector>
 
 #include "kernels/base/parallel.h"
-#include "kernels/base/status.h"
 #include "kernels/mixers/layer_stages.h"
-#include "kernels/mixers/softmax_attention/softmax_attention.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_config.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
 #include "kernels/ops/activation/activation.h"
@@ -123,9 +121,8 @@ class SoftmaxAttentionLayer : public Mixer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeSoftmaxAttention(const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(const SoftmaxAttentionConfig config,
-                           ParseSoftmaxAttentionConfig(source.config, source.hidden));
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const SoftmaxAttentionConfig& config,
+                                                 const MixerSource& source) {
   return std::make_unique<SoftmaxAttentionLayer>(config, source);
 }
 

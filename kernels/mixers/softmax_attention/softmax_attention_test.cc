@@ -1,5 +1,4 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "kernels/mixers/softmax_attention/softmax_attention.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +9,6 @@
 #include "kernels/base/test_seed.h"
 #include "kernels/base/test_support.h"
 #include "kernels/mixers/mixer_suite.h"
-#include "kernels/mixers/softmax_attention/softmax_attention_config.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_reference.h"
 #include "kernels/mixers/suite_slots.h"
@@ -87,9 +85,6 @@ std::vector<SuiteCase> CoreCases() {
 
 INSTANTIATE_TEST_SUITE_P(SoftmaxAttention, MixerSuite, testing::ValuesIn(CoreCases()),
                          SuiteCaseName);
-INSTANTIATE_TEST_SUITE_P(SoftmaxAttentionLayer, MixerSuite,
-                         testing::ValuesIn(LayerCases(kVectors, MakeSoftmaxAttention)),
-                         SuiteCaseName);
 
 TEST(SoftmaxAttention, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
@@ -97,8 +92,6 @@ TEST(SoftmaxAttention, CoreVectors) {
         p.at("heads"), p.at("kv_heads"), p.at("head_dim"), p.at("window"), DType::kFloat32});
   });
 }
-
-TEST(SoftmaxAttention, LayerVectors) { CheckLayerVectors(kVectors, MakeSoftmaxAttention); }
 
 // --- contexts of several spans -------------------------------------------------------------------
 
@@ -257,75 +250,6 @@ TEST(SoftmaxAttention, ABrokenKeyIsNotPassedOver) {
   for (size_t t = 0; t < kTokens; ++t) {
     EXPECT_EQ(std::isnan(outputs.view.row(t)[0]), t >= kBroken) << t;
   }
-}
-
-// --- config --------------------------------------------------------------------------------------
-
-SoftmaxAttentionConfig Parsed(const char* json) {
-  const auto config = ParseSoftmaxAttentionConfig(nlohmann::json::parse(json), 64);
-  EXPECT_TRUE(config.ok()) << config.status();
-  return config.ok() ? *config : SoftmaxAttentionConfig{};
-}
-
-// The message of the error that this config gives.
-std::string ErrorOf(const char* json) {
-  const auto config = ParseSoftmaxAttentionConfig(nlohmann::json::parse(json, nullptr, false), 64);
-  if (config.ok()) return "no error";
-  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
-  return std::string(config.status().message().data(), config.status().message().size());
-}
-
-TEST(SoftmaxAttentionConfig, DefaultsAreThoseOfFla) {
-  const SoftmaxAttentionConfig config = Parsed("{}");
-  EXPECT_EQ(config.heads, 32u);
-  EXPECT_EQ(config.kv_heads, 32u);
-  EXPECT_EQ(config.head_dim, 2u);
-  ASSERT_TRUE(config.rope.has_value());
-  EXPECT_FLOAT_EQ(config.rope->theta, 10000.0f);
-  EXPECT_EQ(config.rope->rotary_dim, 2u);
-  EXPECT_FALSE(config.qkv_bias);
-  EXPECT_FALSE(config.output_bias);
-  EXPECT_FALSE(config.output_gate);
-  EXPECT_EQ(config.qk_norm, HeadNorm::kNone);
-  EXPECT_EQ(config.window, 0u);
-  EXPECT_FLOAT_EQ(config.scale, std::sqrt(0.5f));
-}
-
-TEST(SoftmaxAttentionConfig, NoRotationIsWrittenAsNull) {
-  EXPECT_FALSE(Parsed(R"({"rope_theta": null})").rope.has_value());
-  EXPECT_TRUE(
-      Parsed(R"({"rope_theta": null, "rope_parameters": {"rope_theta": 500.0}})").rope.has_value());
-  EXPECT_FALSE(Parsed(R"({"rope_theta": null, "num_heads": 1, "head_dim": 7})").rope.has_value());
-  EXPECT_FLOAT_EQ(Parsed(R"({"rope_theta": 500})").rope->theta, 500.0f);
-  EXPECT_EQ(Parsed(R"({"num_heads": 4, "partial_rotary_factor": 0.25})").rope->rotary_dim, 4u);
-}
-
-TEST(SoftmaxAttentionConfig, NormsByTheirNamesAndAsFlaHasThem) {
-  EXPECT_EQ(Parsed(R"({"qk_norm": true, "norm_eps": 0.1})").qk_norm, HeadNorm::kRms);
-  EXPECT_FLOAT_EQ(Parsed(R"({"qk_norm": true, "norm_eps": 0.1})").norm_eps, 1e-5f);
-  EXPECT_EQ(Parsed(R"({"qk_norm": false})").qk_norm, HeadNorm::kNone);
-  EXPECT_EQ(Parsed(R"({"qk_norm": "rms"})").qk_norm, HeadNorm::kRms);
-  EXPECT_FLOAT_EQ(Parsed(R"({"qk_norm": "rms_one_plus", "norm_eps": 0.1})").norm_eps, 0.1f);
-  EXPECT_EQ(Parsed(R"({"qk_norm": "rms_one_plus"})").qk_norm, HeadNorm::kRmsOnePlus);
-}
-
-TEST(SoftmaxAttentionConfig, ErrorsNameKeyValueAndRemedy) {
-  using testing::AllOf;
-  using testing::HasSubstr;
-  EXPECT_THAT(ErrorOf(R"({"num_heads": 5})"),
-              AllOf(HasSubstr("num_heads is 5"), HasSubstr("head_dim")));
-  EXPECT_THAT(ErrorOf(R"({"num_heads": 4, "num_kv_heads": 3})"),
-              AllOf(HasSubstr("num_kv_heads is 3"), HasSubstr("num_heads 4")));
-  EXPECT_THAT(ErrorOf(R"({"num_heads": 1, "head_dim": 257})"),
-              AllOf(HasSubstr("257"), HasSubstr("256"), HasSubstr("head_dim")));
-  EXPECT_THAT(ErrorOf(R"({"num_heads": 4, "window_size": 0})"), HasSubstr("window_size is 0"));
-  EXPECT_THAT(ErrorOf(R"({"num_heads": 4, "softmax_scale": 0})"), HasSubstr("softmax_scale is 0"));
-  EXPECT_THAT(ErrorOf(R"({"num_heads": 4, "qk_norm": "l2"})"),
-              AllOf(HasSubstr("l2"), HasSubstr("rms_one_plus")));
-  EXPECT_THAT(ErrorOf(R"({"num_heads": 4, "qk_norm": "rms", "norm_eps": -1})"),
-              HasSubstr("norm_eps is -1"));
-  EXPECT_THAT(ErrorOf(R"({"num_heads": 1, "head_dim": 7})"), HasSubstr("even"));
-  EXPECT_THAT(ErrorOf(R"({"num_heads": 4, "output_gate": "yes"})"), HasSubstr("output_gate"));
 }
 
 }  // namespace

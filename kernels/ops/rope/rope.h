@@ -31,7 +31,7 @@ namespace rivulet {
 
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3 };
 
-// What a checkpoint decides; kernels/mixers/rope_config.h reads it from config.json.
+// What a checkpoint decides.
 struct RopeConfig {
   float theta = 10000.0f;
   size_t rotary_dim = 0;  // numbers of each head that are rotated; even

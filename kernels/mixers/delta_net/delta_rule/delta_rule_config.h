@@ -1,18 +1,19 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What config.json decides about a layer of the delta rule: DeltaNet's and Gated DeltaNet's keys
-// are read into the same choices (docs/mixers.md#deltanet, #gated-deltanet). Knows no tensor's
-// numbers.
+// A layer of the delta rule: DeltaNet and Gated DeltaNet are choices of this config
+// (docs/mixers.md#deltanet, #gated-deltanet).
 #ifndef RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_RULE_DELTA_RULE_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_RULE_DELTA_RULE_CONFIG_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_recurrence.h"
+#include "kernels/mixers/mixer.h"
 #include "kernels/ops/activation/activation.h"
-#include "nlohmann/json_fwd.hpp"
 
 namespace rivulet {
 
@@ -23,7 +24,7 @@ enum class DeltaRuleTensors : uint8_t {
 };
 
 struct DeltaRuleConfig {
-  DeltaRuleShape shape;
+  DeltaRuleShape shape = {};  // its state_dtype is set from MixerOptions
   DeltaRuleTensors tensors = DeltaRuleTensors::kFla;
   bool learned_beta = true;                      // β = σ(b_proj x), else 1
   bool negative_eigenvalues = false;             // β doubled: I - β kᵀk reaches from 1 to -1
@@ -37,9 +38,8 @@ struct DeltaRuleConfig {
   float norm_eps = 1e-6f;
 };
 
-// The keys that DeltaNet and Gated DeltaNet read alike: use_short_conv, conv_size, conv_bias,
-// allow_neg_eigval, norm_eps. INVALID_ARGUMENT names the key, its value and the remedy.
-absl::Status ParseDeltaRuleKeys(const nlohmann::json& json, DeltaRuleConfig& config);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const DeltaRuleConfig& config,
+                                                 const MixerSource& source);
 
 }  // namespace rivulet
 

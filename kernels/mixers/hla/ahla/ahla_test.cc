@@ -6,7 +6,6 @@
 
 #include "gtest/gtest.h"
 #include "kernels/mixers/hla/ahla/ahla_reference.h"
-#include "kernels/mixers/hla/hla.h"
 #include "kernels/mixers/hla/hla_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
@@ -51,11 +50,8 @@ std::vector<SuiteCase> Cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ahla, MixerSuite, testing::ValuesIn(Cases()), SuiteCaseName);
-INSTANTIATE_TEST_SUITE_P(AhlaLayer, MixerSuite, testing::ValuesIn(LayerCases(kVectors, MakeHla)),
-                         SuiteCaseName);
 
 TEST(Ahla, Core) { CheckCoreVectors(kVectors, MakeSubject); }
-TEST(Ahla, Layers) { CheckLayerVectors(kVectors, MakeHla); }
 
 }  // namespace
 }  // namespace rivulet

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/mixers/hla/hla.h"
 #include "kernels/mixers/hla/hla_subject.h"
 #include "kernels/mixers/hla/third_order/third_order_reference.h"
 #include "kernels/mixers/mixer_suite.h"
@@ -73,11 +72,8 @@ std::vector<SuiteCase> Cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(ThirdOrder, MixerSuite, testing::ValuesIn(Cases()), SuiteCaseName);
-INSTANTIATE_TEST_SUITE_P(ThirdOrderLayer, MixerSuite,
-                         testing::ValuesIn(LayerCases(kVectors, MakeHla)), SuiteCaseName);
 
 TEST(ThirdOrder, Core) { CheckCoreVectors(kVectors, MakeSubject); }
-TEST(ThirdOrder, Layers) { CheckLayerVectors(kVectors, MakeHla); }
 
 ThirdOrderReferenceInput SmallInput(bool paper, double gamma) {
   ThirdOrderReferenceInput input;

@@ -1,0 +1,74 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "model_loader/mixers/fla_keys.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/strings.h"
+#include "kernels/recurrence/recurrence.h"
+#include "kernels/recurrence/state.h"
+
+namespace rivulet {
+namespace {
+
+// The width of one of `heads` heads that share int(hidden · expansion) columns.
+size_t HeadWidth(ConfigReader& config, std::string_view key, double otherwise, size_t hidden,
+                 size_t heads) {
+  const double columns = std::floor(static_cast<double>(hidden) * config.Number(key, otherwise));
+  const bool sensible = columns >= 1 && columns <= static_cast<double>(kLargestSize);
+  if (sensible && static_cast<size_t>(columns) % heads == 0) {
+    return static_cast<size_t>(columns) / heads;
+  }
+  const std::string remedy =
+      absl::StrCat("hidden_size ", hidden, " times it must be a multiple of num_heads ", heads,
+                   " from 1 to ", kLargestSize);
+  if (config.Has(key)) {
+    config.Fail(key, remedy);
+  } else {
+    config.Fail(absl::InvalidArgumentError(
+        absl::StrCat(ToAbsl(key), " is absent and so ", otherwise, ": ", remedy)));
+  }
+  return 1;
+}
+
+}  // namespace
+
+FlaHeads ReadFlaHeads(ConfigReader& config, size_t hidden, const FlaHeadDefaults& defaults) {
+  FlaHeads heads;
+  heads.heads = config.Size("num_heads", defaults.heads);
+  heads.kv_heads = config.Size("num_kv_heads", heads.heads);
+  config.Require(heads.heads % heads.kv_heads == 0, "num_kv_heads",
+                 absl::StrCat("it must divide num_heads ", heads.heads, " without remainder"));
+  heads.key_dim = HeadWidth(config, "expand_k", defaults.expand_k, hidden, heads.heads);
+  heads.value_dim = HeadWidth(config, "expand_v", defaults.expand_v, hidden, heads.heads);
+  if (heads.key_dim > kMaxKeyDim && !defaults.any_key_width) {
+    config.Fail(absl::InvalidArgumentError(
+        absl::StrCat("heads of key width ", heads.key_dim, " are wider than ", kMaxKeyDim,
+                     ": use more heads (num_heads) or a smaller expand_k")));
+  }
+  return heads;
+}
+
+FlaOutput ReadFlaOutput(ConfigReader& config) {
+  FlaOutput output;
+  output.gate = config.Bool("use_output_gate", true);
+  const bool fuse_norm = config.Bool("fuse_norm", true);
+  const bool swish = config.Choice<bool>("hidden_act", "swish", {{"swish", true}, {"silu", false}});
+  output.norm_name = fuse_norm && output.gate && swish ? "g_norm_swish_gate" : "g_norm";
+  output.affine = config.Bool("elementwise_affine", true);
+  output.norm_eps = config.Eps("norm_eps", 1e-6);
+  return output;
+}
+
+Activation ReadFlaFeatureMap(ConfigReader& config) {
+  return config.Choice<Activation>("feature_map", "identity",
+                                   {{"identity", Activation::kIdentity},
+                                    {"relu", Activation::kRelu},
+                                    {"sigmoid", Activation::kSigmoid},
+                                    {"silu", Activation::kSilu},
+                                    {"swish", Activation::kSilu}});
+}
+
+size_t ReadConvSize(ConfigReader& config) { return config.Size("conv_size", 4, 2, kFoldInterval); }
+
+}  // namespace rivulet
