@@ -3,9 +3,9 @@
 """Checks the rules of the layout in every source file of the repository.
 
 Includes go one way, between layers (LAYERS below) and between mixers (MIXER_USES). Production code does not include test code.
-Protobuf and gRPC stop at server/rpc, CUDA headers at kernels/*.cu. Every header has the guard that follows from its path, and includes
-<cstdint> if it names int64_t or a similar type, since newer libraries no longer include it. Every file has the copyright line and fewer
-than 700 lines.
+Protobuf and gRPC stop at server/rpc, JSON above kernels/, CUDA headers at kernels/*.cu. Every header has the guard that follows from
+its path, and includes <cstdint> if it names int64_t or a similar type, since newer libraries no longer include it. Every file has the
+copyright line and fewer than 700 lines.
 
     tests/check_layers.py [ROOT]       prints each violation as path:line: reason, and exits 1 when there is one
     tests/check_layers.py --self-test  plants violations in a temporary tree and checks that each is found
@@ -49,7 +49,7 @@ MIXER_USES = {
     "log_linear_mamba2": ["log_linear", "mamba2"],
 }
 # The only files directly in kernels/mixers that may include the mixers.
-MIXER_LISTS = {"kernels/mixers/registry.cc", "kernels/mixers/mixer_config.cc", "kernels/mixers/mixer_config.h"}
+MIXER_LISTS = {"kernels/mixers/mixer_config.cc", "kernels/mixers/mixer_config.h"}
 # What only tests and benchmarks compile.
 TEST_FILE = re.compile(r"(_test|_bench|_fuzz|_fixture|_reference|_subject|/subject_checks|/core_subject|/mixer_suite\w*|/suite_slots|"
                        r"/allocation_counter|/bench_sessions|/random_(model|parameters)|/fake_\w+|/test_(seed|support)|/testing)\.(cc|h)$")
@@ -107,6 +107,8 @@ def check_include(path, target):
         yield f'"{target}": only tests/ may include tests/'
     if PROTO_HEADER.search(target) and layer not in MAY_INCLUDE_PROTO:
         yield f'"{target}": protobuf and gRPC stop at server/rpc'
+    if target.startswith("nlohmann/") and path.startswith("kernels/") and not TEST_FILE.search(path):
+        yield f'"{target}": kernels/ knows no JSON; model_loader parses it'
     cuda_allowed = path.startswith("kernels/") and path.endswith((".cu", ".cuh"))
     if CUDA_HEADER.search(target) and not cuda_allowed:
         yield f'"{target}": CUDA headers stop at .cu and .cuh files in kernels/'
@@ -182,7 +184,7 @@ def source(*includes):
 GOOD = {
     "kernels/base/a.h": header("kernels/base/a.h", "#include <vector>"),
     "kernels/base/device.cu": source("<cuda_runtime_api.h>"),
-    "kernels/mixers/registry.cc": source('"kernels/mixers/hla/hla.h"'),
+    "kernels/mixers/mixer_config.cc": source('"kernels/mixers/hla/hla.h"'),
     "kernels/mixers/gla/gla_test.cc": source('"kernels/mixers/mixer_suite.h"', '"kernels/mixers/gla/gla_reference.h"'),
     "kernels/mixers/hla/third/t.cc": source('"kernels/mixers/hla/hla.h"'),
     "kernels/mixers/log_linear_mamba2/l.cc": source('"kernels/mixers/mamba2/mamba2_recurrence.h"'),
@@ -195,6 +197,7 @@ GOOD = {
 BAD = {
     "kernels/base/up.cc": (source('"kernels/ops/norm/norm.h"'), "kernels/base may not include kernels/ops"),
     "kernels/recurrence/up.cc": (source('"kernels/mixers/mixer.h"'), "kernels/recurrence may not include kernels/mixers"),
+    "kernels/mixers/gla/gla_config.cc": (source('"nlohmann/json.hpp"'), "kernels/ knows no JSON"),
     "kernels/mixers/stages.cc": (source('"kernels/mixers/gla/gla.h"'), "files that all mixers share may not include a mixer"),
     "kernels/mixers/mamba2/back.cc": (source('"kernels/mixers/log_linear/l.h"'), "mamba2 may not include log_linear"),
     "kernels/mixers/gla/side.cc": (source('"kernels/mixers/retnet/retnet.h"'), "gla may not include retnet"),
