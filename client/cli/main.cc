@@ -2,6 +2,8 @@
 //
 // The command-line syntax of `rivulet`. Only this file includes CLI11, which takes eight seconds to
 // compile.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -12,6 +14,7 @@
 #include "client/cli/chat/chat.h"
 #include "client/cli/commands.h"
 #include "client/cli/sessions.h"
+#include "client/cli/signals.h"
 #include "client/cli/support.h"
 #include "kernels/base/version.h"
 
@@ -20,6 +23,7 @@ namespace {
 
 // CLI11 has a different code for each mistake.
 constexpr int kWrongUsage = 2;
+constexpr int kInterrupted = 130;
 
 // An option that sets a field of `message` only if it is given: the server fills in unset fields.
 template <typename Message, typename T>
@@ -266,7 +270,11 @@ int Main(int argc, char** argv) {
   }
   if (chat_app->parsed()) return RunChat(chat);  // handles signals itself
   Cancellation cancellation;
-  InterruptWatcher watcher(cancellation);
+  SignalWatcher signals;
+  const SignalWatcher::DuringCall during(signals, [&](int times, bool) {
+    if (times > 1) _exit(kInterrupted);
+    cancellation.Cancel();
+  });
   if (generate_app->parsed()) return RunGenerate(generate, cancellation);
   if (score_app->parsed()) return RunScore(score, cancellation);
   if (sessions_app->parsed()) return RunSessions(sessions, cancellation);

@@ -2,12 +2,9 @@
 #include "client/cli/support.h"
 
 #include <google/protobuf/util/json_util.h>
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <iterator>
 
@@ -15,16 +12,6 @@
 
 namespace rivulet::cli {
 namespace {
-
-// SIGUSR1 ends the watcher itself.
-sigset_t WatchedSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGUSR1);
-  return signals;
-}
 
 absl::StatusOr<std::string> ReadStandardInput() {
   if (isatty(STDIN_FILENO)) {
@@ -106,29 +93,6 @@ bool Print(const std::string& text) {
 
 bool PrintModelText(const std::string& text) {
   return Print(isatty(STDOUT_FILENO) ? TerminalSafe(text) : text);
-}
-
-InterruptWatcher::InterruptWatcher(Cancellation& cancellation) : cancellation_(cancellation) {
-  signal(SIGPIPE, SIG_IGN);  // a closed stdout makes Print fail
-  const sigset_t signals = WatchedSignals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  thread_ = std::thread([this] { Watch(); });
-}
-
-InterruptWatcher::~InterruptWatcher() {
-  pthread_kill(thread_.native_handle(), SIGUSR1);
-  thread_.join();
-}
-
-void InterruptWatcher::Watch() {
-  const sigset_t signals = WatchedSignals();
-  for (int interrupts = 0;;) {
-    int received = 0;
-    sigwait(&signals, &received);
-    if (received == SIGUSR1) return;
-    if (++interrupts > 1) _exit(130);
-    cancellation_.Cancel();
-  }
 }
 
 }  // namespace rivulet::cli

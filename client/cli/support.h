@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Shared by the commands: reading the prompt, printing errors and JSON lines, handling ctrl-C.
+// Shared by the commands: reading the prompt, printing errors and JSON lines.
 #ifndef RIVULET_CLIENT_CLI_SUPPORT_H_
 #define RIVULET_CLIENT_CLI_SUPPORT_H_
 
@@ -9,7 +9,6 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "client/cli/commands.h"
 
@@ -39,22 +38,6 @@ bool Print(const std::string& text);
 
 // The same for text from a model: TerminalSafe if stdout is a terminal, otherwise byte for byte.
 bool PrintModelText(const std::string& text);
-
-// Handles SIGINT and SIGTERM while it exists: the first cancels the call, the second ends the
-// program. Create it before any other thread, since threads inherit the blocked signals.
-class InterruptWatcher {
- public:
-  explicit InterruptWatcher(Cancellation& cancellation);
-  ~InterruptWatcher();
-  InterruptWatcher(const InterruptWatcher&) = delete;
-  InterruptWatcher& operator=(const InterruptWatcher&) = delete;
-
- private:
-  void Watch();
-
-  Cancellation& cancellation_;
-  std::thread thread_;
-};
 
 }  // namespace rivulet::cli
 

@@ -27,7 +27,7 @@ constexpr double kGoodbyeSeconds = 2;
 class Chat {
  public:
   Chat(const ChatOptions& options, const v1::Model& model, Client& client, bool interactive,
-       ChatSignals& signals, LineReader& reader, Screen& screen)
+       SignalWatcher& signals, LineReader& reader, Screen& screen)
       : options_(options),
         model_(model),
         interactive_(interactive),
@@ -265,8 +265,8 @@ class Chat {
   template <typename Function>
   absl::Status WithCall(Function call) {
     Cancellation cancellation;
-    const ChatSignals::DuringCall during(signals_, [&](int times) {
-      if (times > 1 || !conversation_.CancelTurn()) cancellation.Cancel();
+    const SignalWatcher::DuringCall during(signals_, [&](int times, bool terminate) {
+      if (terminate || times > 1 || !conversation_.CancelTurn()) cancellation.Cancel();
     });
     return call(MakeCallOptions(options_.common, cancellation));
   }
@@ -274,7 +274,7 @@ class Chat {
   const ChatOptions& options_;
   const v1::Model& model_;
   const bool interactive_;
-  ChatSignals& signals_;
+  SignalWatcher& signals_;
   LineReader& reader_;
   Screen& screen_;
   Client& client_;
@@ -284,13 +284,13 @@ class Chat {
 
 }  // namespace
 
-int RunChat(const ChatOptions& options, bool interactive, ChatSignals& signals, LineReader& reader,
-            Screen& screen) {
+int RunChat(const ChatOptions& options, bool interactive, SignalWatcher& signals,
+            LineReader& reader, Screen& screen) {
   Client client(options.common.server);
   Cancellation cancellation;
   absl::StatusOr<v1::Model> model;
   {
-    const ChatSignals::DuringCall during(signals, [&](int) { cancellation.Cancel(); });
+    const SignalWatcher::DuringCall during(signals, [&](int, bool) { cancellation.Cancel(); });
     model = client.GetModel(MakeCallOptions(options.common, cancellation));
   }
   if (!model.ok()) return screen.Error(model.status()), 1;
@@ -308,7 +308,7 @@ int RunChat(const ChatOptions& options, bool interactive, ChatSignals& signals, 
 
 int RunChat(const ChatOptions& options) {
   UseUtf8Locale();
-  ChatSignals signals;
+  SignalWatcher signals;
   const Screen::Style style = Screen::StyleOfStandardStreams();
   Screen screen(stdout, stderr, style);
   std::unique_ptr<LineReader> reader;

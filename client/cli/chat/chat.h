@@ -9,8 +9,8 @@
 
 #include "client/cli/chat/line_reader.h"
 #include "client/cli/chat/screen.h"
-#include "client/cli/chat/signals.h"
 #include "client/cli/commands.h"
+#include "client/cli/signals.h"
 
 namespace rivulet::cli {
 
@@ -28,8 +28,8 @@ int RunChat(const ChatOptions& options);
 
 // The same with a given server, input and output, for tests. If `interactive`, errors are printed
 // and the next line is read.
-int RunChat(const ChatOptions& options, bool interactive, ChatSignals& signals, LineReader& reader,
-            Screen& screen);
+int RunChat(const ChatOptions& options, bool interactive, SignalWatcher& signals,
+            LineReader& reader, Screen& screen);
 
 }  // namespace rivulet::cli
 

@@ -61,7 +61,7 @@ class ChatTest : public testing::Test {
     Screen screen(output, messages, {.text_on_terminal = true, .messages_on_terminal = true});
     Result result;
     {
-      ChatSignals signals;
+      SignalWatcher signals;
       result.code = RunChat(options_, interactive, signals, reader_, screen);
     }
     std::fclose(output);

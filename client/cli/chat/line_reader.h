@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "client/cli/chat/signals.h"
+#include "client/cli/signals.h"
 
 namespace rivulet::cli {
 
@@ -30,13 +30,13 @@ class LineReader {
 
 // Reads lines from standard input if that is not a terminal, without prompts. `signals` must
 // outlive it.
-std::unique_ptr<LineReader> MakePipeReader(ChatSignals& signals);
+std::unique_ptr<LineReader> MakePipeReader(SignalWatcher& signals);
 
 // Reads lines from a terminal with libedit, which reads ~/.editrc. The history is saved in
 // `history_file`, which is created, with its folder, readable by this user only; if it cannot be
 // written, or is empty, the history lasts for this run. `signals` must outlive it. Null if the
 // terminal cannot be used. Call UseUtf8Locale before.
-std::unique_ptr<LineReader> MakeTerminalReader(ChatSignals& signals,
+std::unique_ptr<LineReader> MakeTerminalReader(SignalWatcher& signals,
                                                const std::string& history_file, bool bold_prompt);
 
 // $XDG_STATE_HOME/rivulet/history, or ~/.local/state/rivulet/history. Empty if neither is set.

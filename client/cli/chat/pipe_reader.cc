@@ -10,7 +10,7 @@ namespace {
 
 class PipeReader final : public LineReader {
  public:
-  explicit PipeReader(ChatSignals& signals) : signals_(signals) {}
+  explicit PipeReader(SignalWatcher& signals) : signals_(signals) {}
 
   ReadResult Read(const std::string&) override {
     while (buffer_.find('\n') == std::string::npos && !ended_) {
@@ -42,14 +42,14 @@ class PipeReader final : public LineReader {
     return line;
   }
 
-  ChatSignals& signals_;
+  SignalWatcher& signals_;
   std::string buffer_;
   bool ended_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<LineReader> MakePipeReader(ChatSignals& signals) {
+std::unique_ptr<LineReader> MakePipeReader(SignalWatcher& signals) {
   return std::make_unique<PipeReader>(signals);
 }
 

@@ -108,7 +108,7 @@ class LineHistory {
 
 class TerminalReader final : public LineReader {
  public:
-  TerminalReader(ChatSignals& signals, const std::string& history_file, bool bold_prompt)
+  TerminalReader(SignalWatcher& signals, const std::string& history_file, bool bold_prompt)
       : signals_(signals),
         bold_prompt_(bold_prompt),
         // If standard output is a file, the line is still edited on the terminal.
@@ -210,7 +210,7 @@ class TerminalReader final : public LineReader {
 
   static constexpr int kIncomplete = 2;
 
-  ChatSignals& signals_;
+  SignalWatcher& signals_;
   const bool bold_prompt_;
   FILE* const screen_;
   LineHistory history_;
@@ -222,7 +222,7 @@ class TerminalReader final : public LineReader {
 
 }  // namespace
 
-std::unique_ptr<LineReader> MakeTerminalReader(ChatSignals& signals,
+std::unique_ptr<LineReader> MakeTerminalReader(SignalWatcher& signals,
                                                const std::string& history_file, bool bold_prompt) {
   auto reader = std::make_unique<TerminalReader>(signals, history_file, bold_prompt);
   if (!reader->usable()) return nullptr;

@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "client/cli/chat/signals.h"
+#include "client/cli/signals.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -23,7 +23,7 @@ sigset_t WatchedSignals() {
 
 }  // namespace
 
-ChatSignals::ChatSignals() {
+SignalWatcher::SignalWatcher() {
   signal(SIGPIPE, SIG_IGN);  // a closed stdout makes writes fail
   // One pending event of each kind is enough, so a full pipe may drop others. Without descriptors
   // for the pipe, ctrl-C still ends calls.
@@ -33,13 +33,13 @@ ChatSignals::ChatSignals() {
   thread_ = std::thread([this] { Watch(); });
 }
 
-ChatSignals::~ChatSignals() {
+SignalWatcher::~SignalWatcher() {
   pthread_kill(thread_.native_handle(), SIGUSR1);
   thread_.join();
   for (int end : pipe_) close(end);
 }
 
-InputEvent ChatSignals::Wait(int descriptor) {
+InputEvent SignalWatcher::Wait(int descriptor) {
   for (;;) {
     if (terminated()) return InputEvent::kTerminated;
     pollfd waiting[2] = {{descriptor, POLLIN, 0}, {pipe_[0], POLLIN, 0}};
@@ -50,50 +50,48 @@ InputEvent ChatSignals::Wait(int descriptor) {
   }
 }
 
-bool ChatSignals::terminated() const {
+bool SignalWatcher::terminated() const {
   MutexLock lock(&mutex_);
   return terminated_;
 }
 
-void ChatSignals::Send(InputEvent event) { (void)!write(pipe_[1], &event, 1); }
+void SignalWatcher::Send(InputEvent event) { (void)!write(pipe_[1], &event, 1); }
 
-void ChatSignals::Interrupt(int times) {
+void SignalWatcher::Interrupt() {
   MutexLock lock(&mutex_);
-  if (!on_interrupt_) return Send(InputEvent::kInterrupted);
-  while (times-- > 0) on_interrupt_(++interrupts_);
+  if (!on_signal_) return Send(InputEvent::kInterrupted);
+  on_signal_(++times_, /*terminate=*/false);
 }
 
-void ChatSignals::Terminate() {
-  {
-    MutexLock lock(&mutex_);
-    terminated_ = true;
-  }
+void SignalWatcher::Terminate() {
+  MutexLock lock(&mutex_);
+  terminated_ = true;
   Send(InputEvent::kTerminated);
-  Interrupt(2);
+  if (on_signal_) on_signal_(++times_, /*terminate=*/true);
 }
 
-void ChatSignals::Watch() {
+void SignalWatcher::Watch() {
   const sigset_t signals = WatchedSignals();
   for (int received = 0;;) {
     sigwait(&signals, &received);
     if (received == SIGUSR1) return;
-    if (received == SIGINT) Interrupt(1);
+    if (received == SIGINT) Interrupt();
     if (received == SIGTERM || received == SIGHUP) Terminate();
     if (received == SIGWINCH) Send(InputEvent::kResized);
     if (received == SIGCONT) Send(InputEvent::kResumed);
   }
 }
 
-ChatSignals::DuringCall::DuringCall(ChatSignals& signals, std::function<void(int)> on_interrupt)
+SignalWatcher::DuringCall::DuringCall(SignalWatcher& signals, OnSignal on_signal)
     : signals_(signals) {
   MutexLock lock(&signals_.mutex_);
-  signals_.on_interrupt_ = std::move(on_interrupt);
-  signals_.interrupts_ = 0;
+  signals_.on_signal_ = std::move(on_signal);
+  signals_.times_ = 0;
 }
 
-ChatSignals::DuringCall::~DuringCall() {
+SignalWatcher::DuringCall::~DuringCall() {
   MutexLock lock(&signals_.mutex_);
-  signals_.on_interrupt_ = nullptr;
+  signals_.on_signal_ = nullptr;
 }
 
 }  // namespace rivulet::cli
