@@ -16,7 +16,6 @@
 #include "absl/strings/strip.h"
 #include "kernels/base/cuda_device.h"
 #include "kernels/base/status.h"
-#include "kernels/recurrence/state.h"
 #include "nlohmann/json.hpp"
 #include "server/cpu_count.h"
 
@@ -143,7 +142,7 @@ const std::vector<Flag>& Flags() {
       {"state-context", "TOKENS", "4096",
        "tokens that a session's share of --state-memory is sized for, where states grow with them "
        "(softmax attention, log-linear); longer sessions leave room for fewer",
-       NumberFrom(kFoldInterval, &O::state_context, kMaxStateContext)},
+       NumberFrom(1, &O::state_context, kMaxStateContext)},
       {"level-overflow", "error|clamp", "error",
        "log-linear models at the end of what their levels reach: error ends the session, clamp "
        "lets the last level hold everything older",
@@ -154,6 +153,9 @@ const std::vector<Flag>& Flags() {
       {"max-queue", "N", "256", "requests that may wait for their first token; more are refused",
        NumberFrom(1, &O::max_queue)},
       {"max-prompt", "TOKENS", "1048576", "longest prompt", NumberFrom(1, &O::max_prompt)},
+      {"max-context", "TOKENS", "4194304",
+       "longest context of a session; beside its state, a session takes 4 bytes a token",
+       NumberFrom(1, &O::max_context)},
       {"drain-seconds", "S", "30", "how long running streams may continue after SIGTERM",
        NumberFrom(0, &O::drain_seconds)},
       {"session-ttl", "S", "3600",

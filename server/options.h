@@ -28,11 +28,12 @@ struct ServerOptions {
   std::optional<DType> weight_dtype;  // none: as in the checkpoint
   DType state_dtype = DType::kFloat32;
   uint64_t state_memory = 0;   // bytes
-  uint64_t state_context = 0;  // tokens, at least kFoldInterval
+  uint64_t state_context = 0;  // tokens; the engine asks for at least one chunk
   LevelOverflow level_overflow = LevelOverflow::kError;
   uint32_t threads = 0;  // at least 1
   uint32_t max_queue = 0;
-  uint32_t max_prompt = 0;  // tokens
+  uint32_t max_prompt = 0;   // tokens
+  uint64_t max_context = 0;  // tokens of a session, kept as ids of 4 bytes
   uint32_t drain_seconds = 0;
   uint32_t session_ttl = 0;             // seconds; 0: idle sessions are kept
   uint32_t stalled_client_seconds = 0;  // at least 1

@@ -118,6 +118,7 @@ void ServerProcess::ShowModel() {
 void ServerProcess::StartScheduler() {
   SchedulerOptions scheduler;
   scheduler.max_queue = options_.max_queue;
+  scheduler.max_context = options_.max_context;
   scheduler.tokenizer = served_.tokenizer;
   scheduler.eos_ids = served_.eos_ids;
   scheduler.stall_limit = seconds(options_.stalled_client_seconds);

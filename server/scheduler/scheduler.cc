@@ -72,6 +72,22 @@ uint64_t Scheduler::NewId() {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
+absl::Status Scheduler::LimitContext(Request& request) const {
+  const uint64_t tokens =
+      request.prompt.size() + (request.session.held() ? request.session.tokens() : 0);
+  const uint64_t generated = request.max_tokens > 0 ? 1 : 0;  // at least
+  if (tokens + generated > options_.max_context) {
+    metrics_.CountRequest(Outcome::kRejectedSlots);
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the context would have ", tokens + generated,
+                     " tokens and --max-context allows ", options_.max_context,
+                     "; begin another session, or start the server with a larger --max-context"));
+  }
+  request.max_tokens =
+      static_cast<uint32_t>(std::min<uint64_t>(request.max_tokens, options_.max_context - tokens));
+  return absl::OkStatus();
+}
+
 absl::Status Scheduler::CheckFits(const Request& request) const {
   const StateCapacity& capacity = engine_.capacity();
   const uint64_t context = request.session.held() ? request.session.tokens() : 0;
@@ -132,6 +148,7 @@ absl::Status Scheduler::Submit(std::unique_ptr<Request>& request) {
   RIVULET_CHECK(request->completions == 1 || !request->session.held(), "a session has one future");
   {
     MutexLock lock(&mutex_);
+    RIVULET_RETURN_IF_ERROR(LimitContext(*request));
     RIVULET_RETURN_IF_ERROR(CheckFits(*request));
     RIVULET_RETURN_IF_ERROR(CheckQueue());
     request->outbox->set_on_room([this] { Wake(); });

@@ -48,6 +48,10 @@ struct SchedulerOptions {
   // Requests that may wait for slots or for the end of their prompt; --max-queue. Prompts count
   // since slots may be plenty: a queue that moved into them would have no bound.
   uint32_t max_queue = 256;
+  // Tokens that a session, or a completion with its prompt, may hold; --max-context. A session
+  // keeps its token ids, 4 bytes each, and where states have a fixed size nothing else bounds them.
+  // Completions end there with LENGTH; a request that starts beyond is refused.
+  uint64_t max_context = uint64_t{1} << 22;
   // How long a stream whose client does not read keeps its slots once its outbox is full.
   Clock::duration stall_limit = std::chrono::minutes(5);
   const Tokenizer* tokenizer = nullptr;  // null: the model has none
@@ -80,7 +84,8 @@ class Scheduler {
   absl::Status CheckOpen() const;
 
   // Takes the request, or leaves it with the caller and says why:
-  //   RESOURCE_EXHAUSTED  the queue is full (--max-queue), or it can never fit (--state-memory)
+  //   RESOURCE_EXHAUSTED  the queue is full (--max-queue), or it can never fit (--state-memory,
+  //                       --max-context); its session is as it was
   //   UNAVAILABLE         the server takes no more work
   // Once taken, everything is said through its outbox, which is closed exactly once.
   absl::Status Submit(std::unique_ptr<Request>& request);
@@ -130,6 +135,7 @@ class Scheduler {
   };
 
   absl::Status CheckQueue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status LimitContext(Request& request) const;
   absl::Status CheckFits(const Request& request) const;
   std::chrono::milliseconds RetryAfter() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteEnds(uint64_t ended, TimePoint now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -613,6 +613,26 @@ TEST_F(SchedulerTest, ClientsThatScoreASessionDoNotStarveItsTurns) {
   }
 }
 
+TEST_F(SchedulerTest, ATurnEndsAtMaxContextAndTheNextOneIsRefused) {
+  SchedulerOptions options = Options();
+  options.max_context = 10;
+  scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  Client& turn = SubmitTurn("a", {1, 2}, 1000);
+  RunAll();
+  EXPECT_EQ(turn.end, absl::OkStatus());
+  EXPECT_EQ(turn.tokens().size(), 8u);
+  EXPECT_EQ(turn.received[0].reason, FinishReason::kLength);
+  Client& client = NewClient();
+  auto request = MakeRequest(client, {4}, 0);
+  request->session = *sessions_.LeaseForTurn("a");
+  const absl::Status status = scheduler_->Submit(request);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("11 tokens and --max-context allows 10"));
+  request.reset();
+  EXPECT_EQ(sessions_.Get("a")->tokens, 10u);
+}
+
 TEST_F(SchedulerTest, AFailedTurnTakesItsSessionAlong) {
   ASSERT_TRUE(sessions_.Create("a", "").ok());
   engine_.fail_row = [](const StepRow& row) {
