@@ -61,7 +61,7 @@ absl::Status CheckPages(const PageKind& kind, const SegmentPages& pages, uint64_
   if (kind.rule == PageRule::kNone) return absl::OkStatus();
   const uint64_t chunk = position / kind.fold_interval;
   const size_t folds = FoldsIn(position, tokens, kind.fold_interval);
-  // A small window may have let every page go: then there are none, but those that left count.
+  // A small window may have released every page. Then slots is null and first_page tells.
   if (pages.slots == nullptr && chunk + folds > pages.first_page) {
     return absl::InvalidArgumentError(
         absl::StrCat("position ", position, " needs pages and there is no page table"));
@@ -127,7 +127,7 @@ size_t PageTable::pages() const {
   return table_.size() - std::count(table_.begin(), table_.end(), kNoPage);
 }
 
-// A page for each fold at most, where no fold takes more than one.
+// Without levels, a fold takes at most one page.
 uint64_t PageTable::MissingWith(uint64_t own, uint64_t position, uint64_t tokens,
                                 uint64_t segment) const {
   const uint64_t held = position / kind_.fold_interval, chunks = tokens / kind_.fold_interval;
@@ -138,7 +138,7 @@ uint64_t PageTable::MissingWith(uint64_t own, uint64_t position, uint64_t tokens
 }
 
 uint64_t PageTable::Missing(uint64_t position, uint64_t tokens, uint64_t segment) const {
-  // Without a window no page is ever let go, so each fold takes one, whatever is held.
+  // Without a window no page is ever released, so each fold takes one, whatever is held.
   if (!kind_.fenwick() && kind_.window == 0) return MissingInFork(position, tokens, segment);
   const auto own = std::count_if(table_.begin(), table_.end(),
                                  [this](uint32_t slot) { return slot != kNoPage && Ours(slot); });
@@ -167,7 +167,7 @@ absl::StatusOr<SegmentPages> PageTable::Plan(uint64_t position, size_t tokens) {
   return pages;
 }
 
-// A plan's pages stand at the table's end already, so that a long one is not copied.
+// Planned pages are appended to the table itself, so that a long table is not copied.
 absl::Status PageTable::PlanAppended(size_t folds) {
   for (size_t fold = 0; fold < folds; ++fold) {
     RIVULET_ASSIGN_OR_RETURN(const uint32_t slot, source_->Acquire());
@@ -189,7 +189,7 @@ absl::Status PageTable::PlanFenwick(uint64_t chunk, size_t folds) {
   return absl::OkStatus();
 }
 
-// Takes the new page before the consumed ones are free: they are read while it is written.
+// Takes the new page before the consumed ones become free, since they are read while it is written.
 absl::Status PageTable::PlanFold(uint64_t chunk, uint32_t* table) {
   const uint32_t made = CarryPage(chunk, kind_.levels);
   RIVULET_ASSIGN_OR_RETURN(const uint32_t slot, Take());
@@ -244,7 +244,7 @@ void PageTable::Cancel() {
   EndPlan();
 }
 
-// Everything that is held, by the table or by the plan, and is not in `kept` is let go.
+// Releases every slot of the table and the plan that is not in `kept`.
 void PageTable::KeepOnly(const std::vector<uint32_t>& kept) {
   for (const std::vector<uint32_t>* held : {&table_, &acquired_}) {
     for (const uint32_t slot : *held) {

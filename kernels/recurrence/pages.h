@@ -1,15 +1,16 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The pages of one kind that one session holds, and which of them a segment will read and write.
-// What a page contains is the mixer's business; here are only slots and who holds them.
+// The mixer decides what a page contains; this file deals with slots and references only.
 //
 //   PageTable::Plan    before a segment runs: takes the slots that its folds will write
-//   PageTable::Commit  it ran: the table is the one after its last fold; what it replaced is let go
-//   PageTable::Cancel  it did not run: back to where Plan found the table
-//   PageTable::Fork    a second table that holds every page together with this one
+//   PageTable::Commit  it ran: the table is now the one after its last fold; replaced pages are
+//                      released
+//   PageTable::Cancel  it did not run: back to the table before Plan
+//   PageTable::Fork    a second table that shares every page with this one
 //
-// Pages that only this session holds are used again within a segment as soon as a fold has consumed
-// them; pages that somebody else holds too are never written.
+// Within a segment, a page that only this session holds is reused as soon as a fold has consumed
+// it. Shared pages are never written.
 //
 // Threading: one thread for all tables of one SlotSource (the engine's).
 #ifndef RIVULET_KERNELS_RECURRENCE_PAGES_H_
@@ -37,19 +38,19 @@ class SlotSource {
   virtual bool Shared(uint32_t slot) const = 0;  // more than one reference
 };
 
-// The most pages of a kind that a session can take while it grows to `tokens` tokens in segments of
-// at most `segment`, if nobody else holds any of them. Forks that go on from shared pages, at the
-// same time: as much for each, and once more for what they share.
+// The most pages of a kind that a session can hold while it grows to `tokens` tokens in segments of
+// at most `segment`, if it shares none. Forks that go on from shared pages need as many each, and
+// as many once more for the pages that they share.
 uint64_t MostPages(const PageKind& kind, uint64_t tokens, uint64_t segment);
 
-// Whether the pages are those of a session at `position` that goes on by `tokens`: a page for each
-// that its rule asks for before the first fold, and for each that the folds write. INVALID_ARGUMENT
-// names the position, the page and what is wrong. For tables that somebody else made.
+// Checks that the pages fit a session at `position` that continues with `tokens` tokens: all the
+// pages that the rule asks for before the first fold, and those that the folds write.
+// INVALID_ARGUMENT names the position, the page and what is wrong. For tables from outside.
 absl::Status CheckPages(const PageKind& kind, const SegmentPages& pages, uint64_t position,
                         size_t tokens);
 
-// Pages that the fold of a session's chunk number `chunk` reads and writes, each counted for
-// either: for estimates of the bytes that it moves.
+// How many pages the fold of a session's chunk number `chunk` reads plus how many it writes, to
+// estimate the bytes that it moves.
 uint64_t PagesMovedByFold(const PageKind& kind, uint64_t chunk);
 
 class PageTable {
@@ -62,18 +63,19 @@ class PageTable {
 
   PageTable Fork() const;  // REQUIRES: nothing is planned
 
-  // For `tokens` tokens from `position`, which must be where the committed segments end. The answer
-  // holds until Commit or Cancel. RESOURCE_EXHAUSTED: nothing has changed.
+  // For `tokens` tokens from `position`, which must be where the committed segments end. The result
+  // is valid until Commit or Cancel. RESOURCE_EXHAUSTED: nothing has changed.
   absl::StatusOr<SegmentPages> Plan(uint64_t position, size_t tokens);
   void Commit();
   void Cancel();
 
   // Held now, not counting what a plan has taken.
   size_t pages() const;
-  // The most that it may still take on the way from `position`, where the committed segments end,
-  // to `tokens` tokens. Pages that others hold too do not count as held: what replaces them is new.
+  // The most pages that it may still take while it grows from `position`, where the committed
+  // segments end, to `tokens` tokens. Shared pages do not count as held, since a fold replaces them
+  // with new ones.
   uint64_t Missing(uint64_t position, uint64_t tokens, uint64_t segment) const;
-  // The same for a Fork of it, to which none of the pages belongs alone.
+  // The same for a Fork of it, which shares every page.
   uint64_t MissingInFork(uint64_t position, uint64_t tokens, uint64_t segment) const;
 
  private:

@@ -179,7 +179,7 @@ TEST_F(EngineLoopTest, ManyThreadsWithSessions) {
   const TimePoint limit = Clock::now() + std::chrono::seconds(10);
   while (metrics_.state_slots_used.value() > 0 && Clock::now() < limit) std::this_thread::yield();
   EXPECT_EQ(metrics_.state_slots_used.value(), 0) << "the engine thread woke and destroyed them";
-  EXPECT_EQ(sessions_.size(), 0u);
+  EXPECT_EQ(sessions_.List("", SIZE_MAX).size(), 0u);
   EXPECT_EQ(metrics_.sessions.value(), 0);
 }
 
@@ -213,8 +213,9 @@ TEST_F(EngineLoopTest, IdleEngineDropsSessionsThatExpire) {
   std::this_thread::sleep_for(milliseconds(20));  // the engine sleeps, with nothing to wait for
   ASSERT_TRUE(sessions.Create("a", "").ok());
   const TimePoint limit = Clock::now() + std::chrono::seconds(20);
-  while (sessions.size() > 0 && Clock::now() < limit) std::this_thread::sleep_for(milliseconds(5));
-  EXPECT_EQ(sessions.size(), 0u);
+  while (sessions.Get("a").ok() && Clock::now() < limit)
+    std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_FALSE(sessions.Get("a").ok());
 }
 
 TEST_F(EngineLoopTest, StalledReaderParksAndGoesOnWhenItReads) {

@@ -314,7 +314,7 @@ class RandomSchedule {
     CheckEvicted(evicted, candidates);
     NoteReturns();
     ASSERT_EQ(metrics_.sessions.value(), static_cast<int64_t>(model_.size()));
-    ASSERT_EQ(sessions_.size(), model_.size());
+    ASSERT_EQ(sessions_.List("", SIZE_MAX).size(), model_.size());
     ASSERT_EQ(sessions_.idle_states(), idle_.size());
   }
 
@@ -521,7 +521,7 @@ class RandomSchedule {
   void ExpectNothingIsLeft() {
     ASSERT_EQ(engine_.states().tails().used(), 0u);
     ASSERT_EQ(engine_.states().bases().used(), 0u);
-    ASSERT_EQ(sessions_.size(), 0u);
+    ASSERT_EQ(sessions_.List("", SIZE_MAX).size(), 0u);
     ASSERT_EQ(sessions_.states(), 0u);
     ASSERT_EQ(sessions_.idle_states(), 0u);
     ASSERT_EQ(sessions_.NextExpiry(), TimePoint::max());

@@ -74,7 +74,7 @@ class ManySessions {
     for (size_t kind = 0; kind < engine_.capacity().pages.size(); ++kind) {
       ASSERT_EQ(engine_.states().pages(kind).used(), 0u);
     }
-    ASSERT_EQ(sessions_.size(), 0u);
+    ASSERT_EQ(sessions_.List("", SIZE_MAX).size(), 0u);
     ASSERT_EQ(metrics_.sessions.value(), 0);
     ASSERT_EQ(metrics_.state_slots_used.value(), 0);
     ASSERT_EQ(metrics_.requests_running.value(), 0);

@@ -13,7 +13,8 @@ uint64_t LongestContext(const Request& request, uint64_t context_tokens) {
   return context_tokens + request.prompt.size() + request.max_tokens;
 }
 
-// Several completions share the prompt's pages until each has replaced them: those count once more.
+// Several completions share the prompt's pages until each has replaced them, so these count once
+// more.
 StateNeed WholeNeed(const StateCapacity& capacity, const Request& request,
                     uint64_t context_tokens) {
   StateNeed need;

@@ -1,11 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a request will take of the engine's slots at most, known before it starts: a tail for each
-// completion, and of each kind of pages as many as its longest context asks for. The scheduler lets
-// a request in only when all of that is there, so no row ever waits for a page that nobody gives
-// back.
+// The most slots that a request can take, known before it starts: a tail for each completion, and
+// of each kind of pages as many as its longest context needs. The scheduler admits a request only
+// when all of that is free, so no row ever waits for a page that is never released.
 //
-// Threading: pure functions; Session's methods make those that take one the engine thread's.
+// Threading: pure functions. Those that take a Session: engine thread only.
 #ifndef RIVULET_SERVER_SCHEDULER_STATE_NEED_H_
 #define RIVULET_SERVER_SCHEDULER_STATE_NEED_H_
 
@@ -25,20 +24,20 @@ struct StateNeed {
   bool nothing() const;
 };
 
-// Tokens that each completion's session will hold at most.
+// The most tokens that the session of each completion will hold.
 uint64_t LongestContext(const Request& request, uint64_t context_tokens);
 
-// Of a request whose session is yet to be made, holding nothing of its `context_tokens` tokens.
+// The need of a request whose session has no state yet for its `context_tokens` tokens.
 StateNeed WholeNeed(const StateCapacity& capacity, const Request& request, uint64_t context_tokens);
 
-// Adds the pages that `sessions` sessions take on their way to `tokens` tokens, sharing none.
+// Adds the pages of `sessions` sessions that grow to `tokens` tokens and share none.
 void AddPages(const StateCapacity& capacity, uint64_t sessions, uint64_t tokens, StateNeed& need);
 
-// Adds the pages that `session` may still take on its way to `tokens` tokens.
+// Adds the pages that `session` may still take while it grows to `tokens` tokens.
 void AddMissing(const StateCapacity& capacity, const Session& session, uint64_t tokens,
                 StateNeed& need);
 
-// Of a fork of `session` on its way to `tokens` tokens, which shares the pages that are there.
+// The need of a fork of `session` that grows to `tokens` tokens. It shares the session's pages.
 StateNeed ForkNeed(const StateCapacity& capacity, const Session& session, uint64_t tokens);
 
 }  // namespace rivulet

@@ -1,20 +1,21 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One conversation: the tokens it holds and the slots that hold what the model made of them.
+// One conversation: its tokens, and the slots that hold the model's state after them.
 //
 //   tokens    t0 t1 t2 ... t(p-1) | tp ... t(n-1)
 //                processed        |   pending         p = position()
 //
-// A prompt is appended and runs as pending tokens, in as many segments as the scheduler likes; a
-// sampled token is appended and is pending until the next step feeds it (after the last step of a
-// turn it stays pending, and is fed first in the next turn).
+// A prompt is appended and runs as pending tokens, in any number of segments. A sampled token is
+// appended and stays pending until the next step feeds it; the last token of a turn is fed first in
+// the next turn.
 //
-// Each segment goes plan, run, commit: PlanSegment fixes the slots, the engine runs it, and then
-// CommitSegment moves the position, or CancelSegment if it did not run. If it ran and failed, the
-// state is undefined: destroy the session.
+// Each segment is planned, run and committed: PlanSegment fixes the slots, the engine runs the
+// segment, and CommitSegment moves the position. CancelSegment is for a segment that did not run.
+// If a segment ran and failed, the state is undefined: destroy the session.
 //
-// It knows no request, stream, sampling parameter or stop rule, and no other session
-// (session_table.h keeps those that outlive a request).
+// A session does not know requests, streams, sampling parameters or stop rules, nor other sessions
+// (session_table.h keeps those that outlive a request). It holds its token ids, 4 bytes each, and
+// does not limit them; the scheduler does (SchedulerOptions::max_context).
 //
 // Threading: engine thread only, destruction included. The StatePool must outlive the session.
 #ifndef RIVULET_SERVER_SESSION_SESSION_H_
@@ -38,11 +39,10 @@ class Session {
   // A session without tokens. Takes one base and one tail, or nothing and RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<Session>> Create(StatePool& states);
 
-  // A second session that goes on from here: the base and the pages are shared, the tail is
-  // copied, so it costs the same however long the context is (but for the token ids and numbers of
-  // pages, 4 bytes each). Takes one tail, or
-  // nothing and RESOURCE_EXHAUSTED. The two may come to need a base more: count one for each
-  // session that lives. REQUIRES: no segment is planned.
+  // A second session that continues from here. The base and the pages are shared and the tail is
+  // copied, so apart from token ids and page numbers, 4 bytes each, the cost does not depend on the
+  // length of the context. Takes one tail, or nothing and RESOURCE_EXHAUSTED. Either session may
+  // need a base of its own later: count one for each session. REQUIRES: no segment is planned.
   absl::StatusOr<std::unique_ptr<Session>> Fork() const;
 
   void Append(uint32_t token);
@@ -57,24 +57,24 @@ class Session {
   const TokenCounts& token_counts() const { return token_counts_; }
 
   // The next `count` pending tokens as a segment of a step in which they stand from `first_token`:
-  // tokens()[position(), position() + count). Chunk borders that it reaches are folded in place if
-  // nobody else holds the base, else into a slot taken here; RESOURCE_EXHAUSTED if none is
-  // left, and then nothing has changed and a later step may succeed.
+  // tokens()[position(), position() + count). If the segment folds, an unshared base is folded in
+  // place and a shared one into a slot taken here. RESOURCE_EXHAUSTED if no slot is left; nothing
+  // has changed then, and a later step may succeed.
   // REQUIRES: 0 < count <= pending(), and no segment is planned.
   absl::StatusOr<Segment> PlanSegment(size_t first_token, size_t count);
-  // The planned segment ran: the position moves, a base that was folded elsewhere is let go.
+  // The planned segment ran: the position moves, and a base that was folded elsewhere is released.
   void CommitSegment();
-  // The planned segment did not run: back to where PlanSegment found it. Does nothing if none is
-  // planned.
+  // The planned segment did not run: back to the session before PlanSegment. Does nothing if none
+  // is planned.
   void CancelSegment();
   bool segment_planned() const { return planned_ != 0; }
 
-  // Bytes of the slots that it holds; what it shares with a fork counts for both.
+  // Bytes of the slots that it holds. Slots shared with a fork count for both.
   uint64_t state_bytes() const;
   size_t page_kinds() const { return page_tables_.size(); }
   // Pages of the engine's kind that it holds.
   uint64_t pages(size_t kind) const { return page_tables_[kind].pages(); }
-  // The most that it may still take until it holds `tokens` tokens.
+  // The most pages that it may still take until it holds `tokens` tokens.
   uint64_t MissingPages(size_t kind, uint64_t tokens) const;
   // The same for a Fork of it.
   uint64_t MissingPagesInFork(size_t kind, uint64_t tokens) const;

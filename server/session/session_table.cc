@@ -18,7 +18,7 @@ namespace {
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
-// As many departed sessions are remembered; about 100 bytes each.
+// How many departed sessions are remembered, at about 100 bytes each.
 constexpr size_t kMaxDeparted = 4096;
 
 bool IsIdCharacter(char c) {
@@ -57,8 +57,8 @@ absl::Status Busy(const std::string& id) {
 
 }  // namespace
 
-// All members are guarded by the table's mutex, but `id` and `created`, which are constant, and
-// `state`, which is its lease holder's while there is an exclusive lease.
+// The table's mutex guards all members except `id` and `created`, which are constant, and `state`,
+// which belongs to the holder of an exclusive lease while there is one.
 struct SessionLease::Entry {
   std::string id;
   std::string name;
@@ -184,7 +184,7 @@ absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& e
                      " sessions exist, as many as the server keeps: delete some, or start the "
                      "server with a shorter --session-ttl"));
   }
-  // One that was never used holds nothing that could be lost.
+  // A session that was never used has nothing to lose.
   if (full) Remove(std::shared_ptr<Entry>(idle_empty_.front()), Reason::kEvicted);
   entries_.emplace(entry->id, entry);
   first_to_expire = SetIdle(entry);
@@ -310,7 +310,7 @@ absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::Find(
   const auto found = entries_.find(id);
   if (found != entries_.end()) return found->second;
   const auto departed = departed_.find(id);
-  const char* why = "it was never created, or is long gone";
+  const char* why = "it was never created, or it left long ago";
   if (departed != departed_.end()) {
     constexpr const char* kWhy[] = {"it was deleted", "it was idle for longer than --session-ttl",
                                     ("room was needed for others (it was the least recently "
@@ -355,11 +355,6 @@ SessionInfo SessionTable::InfoOf(const Entry& entry) const {
   info.created_unix_ms = UnixMs(entry.created);
   info.last_used_unix_ms = UnixMs(entry.last_used);
   return info;
-}
-
-size_t SessionTable::size() const {
-  MutexLock lock(&mutex_);
-  return entries_.size();
 }
 
 size_t SessionTable::states() const {

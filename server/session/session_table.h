@@ -123,8 +123,8 @@ class SessionTable {
 
   // ---- Any thread.
 
-  // A session without context. An empty id: one is made up. INVALID_ARGUMENT for an id that is not
-  // 1 to kMaxIdBytes letters, digits and -_.: or a name over kMaxNameBytes; ALREADY_EXISTS;
+  // A session without context. For an empty id, one is made up. INVALID_ARGUMENT for an id that is
+  // not 1 to kMaxIdBytes letters, digits and -_.: or a name over kMaxNameBytes; ALREADY_EXISTS;
   // RESOURCE_EXHAUSTED when max_sessions exist and all of them were used (the oldest that never was
   // makes room).
   absl::StatusOr<SessionInfo> Create(const std::string& id, const std::string& name);
@@ -153,11 +153,10 @@ class SessionTable {
   // can be had, or a turn's lease is alone. Set once, before any Create.
   void set_on_reap(std::function<void()> on_reap) { on_reap_ = std::move(on_reap); }
 
-  size_t size() const;
-  // States that are in the table and hold slots, of deleted sessions too: not those that a turn has
-  // taken.
+  // States in the table that hold slots, including those of deleted sessions that wait for Reap.
+  // Not the states that a turn has taken.
   size_t states() const;
-  // Of these, the ones that EvictLeastRecentlyUsed could destroy.
+  // Of these, how many EvictLeastRecentlyUsed could destroy.
   size_t idle_states() const;
   size_t leases() const;  // that are out
 
@@ -165,12 +164,12 @@ class SessionTable {
 
   // Pages of a kind that the states of idle_states() hold.
   uint64_t idle_pages(size_t kind) const;
-  // Destroys the states of deleted sessions and drops those that were idle too long.
+  // Destroys the states of deleted sessions, and drops sessions that were idle too long.
   void Reap();
   // When the next idle session will have been idle too long; TimePoint::max() for never.
   TimePoint NextExpiry() const;
-  // Destroys the state of a deleted session, or else drops the idle session with state that was
-  // used least recently. False if there is none.
+  // Destroys the state of a deleted session if there is one. Otherwise drops, of the idle sessions
+  // with state, the one used least recently. False if there is neither.
   bool EvictLeastRecentlyUsed();
 
  private:
@@ -214,7 +213,7 @@ class SessionTable {
   size_t states_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t leases_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Session>> garbage_ ABSL_GUARDED_BY(mutex_);
-  // What became of the last sessions that left, for errors that say so.
+  // Why the last sessions left, for errors.
   std::map<std::string, Reason> departed_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> departed_order_ ABSL_GUARDED_BY(mutex_);
 };

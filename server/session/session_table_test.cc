@@ -65,7 +65,7 @@ TEST_F(SessionTableTest, CreateGetListDelete) {
   EXPECT_EQ(sessions_.List("b", 100).size(), made_up->id > "b" ? 1u : 0u);
 
   EXPECT_TRUE(sessions_.Delete("a").ok());
-  EXPECT_EQ(sessions_.size(), 2u);
+  EXPECT_EQ(sessions_.List("", SIZE_MAX).size(), 2u);
   EXPECT_EQ(told_, 1) << "of the first that will expire; what was deleted held no state";
   EXPECT_THAT(std::string(sessions_.Get("a").status().message()), HasSubstr("it was deleted"));
 }
@@ -229,7 +229,7 @@ TEST_F(SessionTableTest, IdleSessionsExpire) {
   EXPECT_EQ(sessions_.NextExpiry(), now_ + seconds(30));
   now_ += seconds(29);
   sessions_.Reap();
-  EXPECT_EQ(sessions_.size(), 2u);
+  EXPECT_EQ(sessions_.List("", SIZE_MAX).size(), 2u);
   now_ += seconds(1);
   sessions_.Reap();
   EXPECT_THAT(std::string(sessions_.Get("a").status().message()), HasSubstr("--session-ttl"));
@@ -273,7 +273,7 @@ TEST_F(SessionTableTest, ALostStateTakesItsSessionAlong) {
   lease->Drop();
   EXPECT_FALSE(lease->held());
   EXPECT_THAT(std::string(sessions_.Get("a").status().message()), HasSubstr("failed step"));
-  EXPECT_EQ(sessions_.size(), 0u);
+  EXPECT_EQ(sessions_.List("", SIZE_MAX).size(), 0u);
   EXPECT_EQ(metrics_.sessions.value(), 0);
   EXPECT_TRUE(sessions_.Create("a", "").ok()) << "the id is free again";
 }
