@@ -431,8 +431,8 @@ absl::StatusOr<Settings> ReadSettings() {
   for (const std::string& text : absl::GetFlag(FLAGS_contexts)) {
     uint64_t context = 0;
     if (!absl::SimpleAtoi(text, &context) || context < kLeastContext || context > 1u << 30) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--contexts: '", text, "' is no number from ", kLeastContext, " to 2^30"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--contexts: '", text, "' is not a number from ", kLeastContext, " to 2^30"));
     }
     settings.contexts.push_back(context);
   }

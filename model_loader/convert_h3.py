@@ -34,7 +34,7 @@ def model_tensors(contents):
     """{name: StoredTensor} of a plain dictionary, or of the model in a training checkpoint."""
     if "state_dict" in contents:
         state = contents["state_dict"]
-        refuse(not isinstance(state, dict), "state_dict is no dictionary of tensors")
+        refuse(not isinstance(state, dict), "state_dict is not a dictionary of tensors")
         contents = {name[len("model."):]: tensor for name, tensor in state.items() if str(name).startswith("model.")}
     return {name: tensor for name, tensor in contents.items() if isinstance(name, str) and isinstance(tensor, StoredTensor)}
 
@@ -67,7 +67,7 @@ def shift_norms(tensors, layers):
 
 def count_layers(tensors):
     found = {int(m.group(1)) for m in (re.match(r"backbone\.layers\.(\d+)\.", name) for name in tensors) if m}
-    refuse(not found or EMBEDDINGS not in tensors, f"this is no H3 model: it has no {EMBEDDINGS} or no backbone.layers")
+    refuse(not found or EMBEDDINGS not in tensors, f"this is not an H3 model: it has no {EMBEDDINGS} or no backbone.layers")
     refuse(found != set(range(len(found))), f"the layers are {sorted(found)}: some are missing")
     return len(found)
 
@@ -136,7 +136,7 @@ def split_attention(name, tensor):
     """{name: tensor}; Wqkv holds q, then k, then v."""
     if ".mixer.Wqkv." in name:
         rows = tensor.shape[0] // 3
-        refuse(tensor.shape[0] % 3, f"{name} has {tensor.shape[0]} rows, which are no q, k and v of one size")
+        refuse(tensor.shape[0] % 3, f"{name} has {tensor.shape[0]} rows, which cannot be q, k and v of one size")
         return {name.replace("Wqkv", part + "_proj"): rows_of(tensor, i * rows, rows) for i, part in enumerate("qkv")}
     return {name.replace(".mixer.out_proj.", ".mixer.o_proj."): tensor}
 

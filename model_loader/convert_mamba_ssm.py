@@ -30,7 +30,7 @@ def check_size(key, value):
 
 
 def check_model(config):
-    refuse(not isinstance(config, dict), "config.json holds no JSON object {...}")
+    refuse(not isinstance(config, dict), "config.json does not contain a JSON object {...}")
     for key in ("d_model", "n_layer", "vocab_size"):
         check_size(key, config.get(key))
     check_size("pad_vocab_size_multiple", config.get("pad_vocab_size_multiple", 8))
@@ -102,7 +102,7 @@ def convert(source, target):
         config = convert_config(json.load(file))
     weights = PytorchFile(os.path.join(source, "pytorch_model.bin"))
     strange = [name for name, tensor in weights.contents.items() if not isinstance(tensor, StoredTensor)]
-    refuse(strange, f"pytorch_model.bin holds {strange[:1]}, which is no tensor: expected a plain dictionary of float tensors")
+    refuse(strange, f"pytorch_model.bin holds {strange[:1]}, which is not a tensor: expected a plain dictionary of float tensors")
     names = {name: convert_name(name, config["tie_word_embeddings"]) for name in weights.contents}
     tensors = {names[name]: tensor for name, tensor in weights.contents.items() if names[name] is not None}
     os.makedirs(target)

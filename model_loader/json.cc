@@ -102,7 +102,7 @@ absl::StatusOr<json> ReadJsonObject(const std::string& path, size_t most_bytes) 
   const std::string text(file->bytes().begin(), file->bytes().end());
   RIVULET_ASSIGN_OR_RETURN(json value, ParseJson(text, path));
   if (value.is_object()) return value;
-  return absl::InvalidArgumentError(absl::StrCat(path, " holds no JSON object {...}"));
+  return absl::InvalidArgumentError(absl::StrCat(path, " does not contain a JSON object {...}"));
 }
 
 }  // namespace rivulet

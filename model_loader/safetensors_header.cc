@@ -213,7 +213,7 @@ absl::Status Invalid(const std::string& file_name, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(file_name, ": ", what));
 }
 
-// The length of the JSON, known to lie inside the file.
+// The length of the JSON, known to be inside the file.
 absl::StatusOr<size_t> HeaderLength(std::span<const uint8_t> file, const std::string& file_name) {
   if (file.size() < kLengthBytes) {
     return absl::DataLossError(absl::StrCat(file_name, ": truncated: the file has ", file.size(),

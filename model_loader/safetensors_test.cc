@@ -161,7 +161,7 @@ TEST(SafetensorsTest, SurvivesRandomDamage) {
       ASSERT_LE(tensor.data + tensor.bytes, start + damaged.size());
     }
   }
-  EXPECT_GT(accepted, 0);  // flips in the data and in names are no damage to the table
+  EXPECT_GT(accepted, 0);  // flips in data and names do not damage the table
 }
 
 TEST(SafetensorsCheckpointTest, OpensASingleFile) {

@@ -75,7 +75,7 @@ TEST(TokenizerTest, RefusesInvalidUtf8) {
 TEST(TokenizerTest, SaysWhyAFileCannotBeLoaded) {
   EXPECT_EQ(LoadSentencePiece("/no/tokenizer.model").status().code(), absl::StatusCode::kNotFound);
   const std::string path = TestDirectory() + "/tokenizer.model";
-  WriteTestFile(path, "this is no model");
+  WriteTestFile(path, "this is not a model");
   const absl::Status status = LoadSentencePiece(path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr(path));

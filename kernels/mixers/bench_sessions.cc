@@ -8,7 +8,7 @@
 namespace rivulet {
 namespace {
 
-// Bytes of 0x3c are 0.0115 in fp32 and in bf16. Pages of the system that nobody wrote would be one
+// Bytes of 0x3c are 0.0115 in fp32 and in bf16. Pages that were never written would be one
 // page of zeros in the cache.
 constexpr int kSmallNumbers = 0x3c;
 // Tokens planned at once on the way to a position.

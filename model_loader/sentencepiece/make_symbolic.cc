@@ -36,7 +36,7 @@ Elf64_Phdr FindDynamic(const std::vector<char>& file) {
   return Elf64_Phdr{};
 }
 
-// Sets the flag in DT_FLAGS; where there is no DT_FLAGS, in one of the spare entries that linkers
+// Sets the flag in DT_FLAGS; without a DT_FLAGS, in one of the spare entries that linkers
 // leave after DT_NULL.
 bool SetSymbolic(std::vector<char>& file, const Elf64_Phdr& dynamic) {
   const size_t count = dynamic.p_filesz / sizeof(Elf64_Dyn);
@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   if (argc != 3) return Fail(argv[0], "usage: make_symbolic IN OUT");
   std::ifstream in(argv[1], std::ios::binary);
   std::vector<char> file{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (!IsElf64(file)) return Fail(argv[1], "cannot be read, or is no 64-bit ELF file");
+  if (!IsElf64(file)) return Fail(argv[1], "cannot be read, or is not a 64-bit ELF file");
   const Elf64_Phdr dynamic = FindDynamic(file);
   if (dynamic.p_filesz == 0) return Fail(argv[1], "has no dynamic section");
   if (!SetSymbolic(file, dynamic)) return Fail(argv[1], "has no room for DT_FLAGS");

@@ -43,7 +43,7 @@ std::optional<std::string_view> TakePayload(std::string_view& bytes, uint64_t wi
   return Take(bytes, wire_type == 2 ? *value : 0);
 }
 
-// Calls visit(field number, payload) for each field; false when the bytes are no message or visit
+// Calls visit(field number, payload) for each field; false if the bytes are not a message or visit
 // returned false.
 template <typename Visit>
 bool ForEachField(std::string_view message, Visit visit) {

@@ -110,7 +110,7 @@ TEST(SentencePieceTest, RefusesANormalizationTableThatLeadsOutside) {
   const std::string trie_size("\x00\xB4\x02\x00", 4);  // of the default rules, nmt_nfkc
   const size_t table = ToyModel().find(trie_size);
   ASSERT_NE(table, std::string::npos);
-  // The root's children lie far away. The leaf's bit, which the library ignores in the root, must
+  // The root's children are far away. The leaf's bit, which the library ignores in the root, must
   // not hide it.
   for (const std::string_view root : {"\x01\xFC\xFF\x7F", "\x01\xFC\xFF\xFF"}) {
     std::string damaged = ToyModel();

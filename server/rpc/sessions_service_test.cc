@@ -247,7 +247,7 @@ TEST_F(SessionsServiceTest, BusySessionIsAborted) {
   EXPECT_TRUE(Eventually([&] { return metrics_.state_slots_used.value() == 0; }));
 }
 
-// Many threads want the same session: never two at once, and what is refused leaves no trace.
+// Many threads use the same session: never two at once, and refused turns leave no trace.
 TEST_F(SessionsServiceTest, OneTurnAtATime) {
   ASSERT_TRUE(Create("talk").ok());
   std::atomic<uint32_t> won{0};

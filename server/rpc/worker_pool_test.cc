@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kLong = WorkerPool::kShortBytes + 1;
 
-// Two clients that sent 60 MiB to Tokenize held up everybody else's requests for minutes.
+// Two clients that sent 60 MiB to Tokenize once delayed all other requests for minutes.
 TEST(WorkerPoolTest, LongTasksDoNotHoldUpShortOnes) {
   std::promise<void> release;
   const std::shared_future<void> released = release.get_future().share();

@@ -91,7 +91,7 @@ class SessionBitsTest : public testing::TestWithParam<TestModel> {
     for (const SampledToken& sample : result.samples) traced.session->Append(sample.token);
   }
 
-  // The prompt in one step, then token by token, with nobody else and one thread.
+  // The prompt in one step, then token by token, without other sessions and with one thread.
   Traced Alone(const std::vector<uint32_t>& prompt, uint64_t seed) {
     auto engine = MakeEngine(1);
     Traced traced = NewSession(*engine, prompt, seed);
@@ -165,7 +165,7 @@ TEST_P(SessionBitsTest, EverySessionRunsAsIfAlone) {
       all.push_back(NewSession(*engine_, prompt, next_seed++));
     }
     RunTogether(random, all, next_seed);
-    EXPECT_GT(all.size(), 4u) << "nobody was forked";
+    EXPECT_GT(all.size(), 4u) << "no session was forked";
     for (const Traced& traced : all) ExpectSame(Alone(traced.prompt, traced.params.seed), traced);
     all.clear();
     EXPECT_EQ(engine_->states().bases().used(), 0u);
