@@ -285,10 +285,4 @@ absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& argum
 
 std::string OptionsHelp() { return CommandLine().app.help(); }
 
-std::vector<FlagDefault> FlagDefaults() {
-  std::vector<FlagDefault> defaults;
-  for (const Flag& flag : Flags()) defaults.push_back({flag.name, flag.text});
-  return defaults;
-}
-
 }  // namespace rivulet

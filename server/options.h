@@ -50,13 +50,6 @@ absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& argum
 // Every flag with its help and default.
 std::string OptionsHelp();
 
-// Name, without dashes, and default of each flag that a config file may set; for tests.
-struct FlagDefault {
-  std::string name;
-  std::string text;
-};
-std::vector<FlagDefault> FlagDefaults();
-
 }  // namespace rivulet
 
 #endif  // RIVULET_SERVER_OPTIONS_H_

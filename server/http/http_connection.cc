@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How soon a thread that waits for its client sees that others have come.
+// How often a thread that waits for its client checks whether others wait for a thread.
 constexpr milliseconds kLook{20};
 // Prometheus and kubelet send less than 1 KiB.
 constexpr size_t kLargestHead = 8192;
@@ -103,7 +103,7 @@ void HttpConnection::get_remote_ip_and_port(std::string& ip, int& port) const {
   port = std::atoi(service);
 }
 
-// Nobody asks.
+// Not used by any route.
 void HttpConnection::get_local_ip_and_port(std::string&, int&) const {}
 
 }  // namespace rivulet

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One connection of the HTTP port, as cpp-httplib reads and writes it. The library's own stream
-// waits anew for each byte, so a client that sends one a second keeps its thread for hours; this
-// one has a deadline for everything together. It is not an HTTP parser.
+// One connection of the HTTP port, as cpp-httplib reads and writes it. The library's own stream has
+// a timeout for each read, so a client that sends one byte a second would occupy a thread for
+// hours; this one has a deadline for the whole connection. It is not an HTTP parser.
 //
 // Threading: one thread a connection. Ownership: closes the socket.
 #ifndef RIVULET_SERVER_HTTP_HTTP_CONNECTION_H_
@@ -23,17 +23,17 @@ class HttpConnection : public httplib::Stream {
   // For all of a connection: scrapes and probes are answered within milliseconds.
   static constexpr std::chrono::milliseconds kPatience{2000};
 
-  // `patience` says, each time anew, how old the connection may become while it makes us wait:
-  // kPatience, or less while somebody needs this thread. Zero still answers a request that is
-  // there.
+  // `patience` is called before each wait and returns the age at which the connection must not wait
+  // for its client any more: kPatience, or less while others need this thread. At zero, a request
+  // that has already arrived is still answered.
   HttpConnection(int socket, std::function<std::chrono::milliseconds()> patience)
       : socket_(socket), patience_(std::move(patience)) {}
   ~HttpConnection() override;
 
   // Reads up to the empty line after the headers, and hides a Range header: cpp-httplib matches it
-  // with std::regex, which recurses for each character and overflows small stacks; a server may
-  // answer with the whole page instead. False when the client is too slow, gone, or sends more than
-  // kLargestHead; then nothing can be answered.
+  // with std::regex, which recurses for each character and overflows small stacks; answering with
+  // the whole page is allowed. False when the client is too slow, gone, or sends more than
+  // kLargestHead; there is no answer then.
   bool ReadHead();
 
   bool is_readable() const override;

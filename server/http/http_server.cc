@@ -23,11 +23,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A connection holds its thread until it is answered (http_connection.h).
+// A connection occupies a thread until it is answered (http_connection.h).
 constexpr size_t kThreads = 8;
 constexpr size_t kLargestBody = 1024;
-// While others wait for a thread. A kubelet's probe gives up after 1 s, and before that all who
-// came earlier must have had their turn, however many they are.
+// While others wait for a thread. A kubelet's probe gives up after 1 s; before that, every earlier
+// connection must be done, however many there are.
 constexpr milliseconds kPatienceWhileOthersWait{100};
 constexpr milliseconds kPatienceWithAll{400};
 
@@ -49,13 +49,13 @@ class Queue : public httplib::TaskQueue {
   httplib::ThreadPool pool_;
 };
 
-// httplib would unpack a kilobyte into gigabytes, and take a form to pieces; no route wants either.
+// httplib would decompress a kilobyte into gigabytes, and parse forms; no route needs either.
 void TakeBodyAsItIs(httplib::Request& request) {
   request.headers.erase("Content-Encoding");
   request.headers.erase("Content-Type");
 }
 
-// One request a connection: nobody holds a thread between two of them.
+// One request per connection, so that no thread waits between two.
 class Server : public httplib::Server {
  public:
   Server() {
@@ -65,9 +65,9 @@ class Server : public httplib::Server {
  private:
   bool process_and_close_socket(socket_t socket) override {
     HttpConnection connection(socket, [this] { return Patience(); });
-    if (!connection.ReadHead()) return false;
     bool closed = false;
     try {
+      if (!connection.ReadHead()) return false;
       return process_request(connection, /*close_connection=*/true, closed, TakeBodyAsItIs);
     } catch (const std::exception& error) {
       LogWarning("http_request_failed", {{"error", error.what()}});
@@ -96,8 +96,9 @@ void PutLogLevel(const httplib::Request& request, httplib::Response& response) {
   if (ChangeLogLevel({level.data(), level.size()}, request.remote_addr)) {
     return SetText(response, 200, std::string(LogLevel()) + "\n");
   }
-  SetText(response, 400,
-          absl::StrCat("'", level, "' is no log level; send debug, info, warning, error or off\n"));
+  SetText(
+      response, 400,
+      absl::StrCat("'", level, "' is not a log level; send debug, info, warning, error or off\n"));
 }
 
 void AddRoutes(httplib::Server& server, const HttpHandlers& handlers) {

@@ -2,9 +2,9 @@
 //
 // The HTTP port: GET /metrics, /healthz (200 while the process runs and can serve), /readyz (200
 // while it takes new work, else 503) and /loglevel, which PUT changes. It serves nothing else and
-// asks nobody who he is: it belongs inside of the cluster. A connection is closed after its answer;
-// one whose client is slow ends after 2 s, and after 0.1 s while others wait for one of the eight
-// threads, so that slow clients do not keep out the probe that decides whether we are alive.
+// has no authentication: keep it inside the cluster. A connection is closed after its answer. A
+// slow client is cut off after 2 s, and after 0.1 s while others wait for one of the eight threads,
+// so that slow clients do not delay the liveness probe.
 #ifndef RIVULET_SERVER_HTTP_HTTP_SERVER_H_
 #define RIVULET_SERVER_HTTP_HTTP_SERVER_H_
 

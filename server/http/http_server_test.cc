@@ -110,7 +110,7 @@ TEST(HttpServerTest, LogLevelIsReadAndChanged) {
               HasSubstr("log_level_changed from=info to=error client=127.0.0.1"));
   const auto refused = client.Put("/loglevel", "loud", "text/plain");
   EXPECT_EQ(refused->status, 400);
-  EXPECT_EQ(refused->body, "'loud' is no log level; send debug, info, warning, error or off\n");
+  EXPECT_EQ(refused->body, "'loud' is not a log level; send debug, info, warning, error or off\n");
   EXPECT_EQ(LogLevel(), "error");
   // As curl -d sends it.
   EXPECT_EQ(client.Put("/loglevel", "info", "application/x-www-form-urlencoded")->status, 200);
@@ -209,7 +209,7 @@ TEST(HttpServerTest, RangesAreNotLookedAt) {
 }
 
 // As Prometheus asks.
-TEST(HttpServerTest, PageIsCompressedForWhoeverAsks) {
+TEST(HttpServerTest, PageIsCompressedIfTheClientAccepts) {
   auto server = StartServer();
   ASSERT_NE(server, nullptr);
   httplib::Client client("127.0.0.1", server->port());

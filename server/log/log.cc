@@ -27,6 +27,16 @@ spdlog::logger& Logger() {
   return *logger;
 }
 
+// Writes to the same place whatever Logger's level is.
+spdlog::logger& UnfilteredLogger() {
+  static spdlog::logger* const logger = [] {
+    auto* made = new spdlog::logger(Logger());
+    made->set_level(spdlog::level::trace);
+    return made;
+  }();
+  return *logger;
+}
+
 bool NeedsQuotes(std::string_view text) {
   return text.empty() || std::any_of(text.begin(), text.end(), [](char c) {
            return static_cast<unsigned char>(c) <= ' ' || c == '"' || c == '=' || c == '\\' ||
@@ -53,39 +63,6 @@ void AppendQuoted(std::string_view text, std::string& out) {
   out += '"';
 }
 
-// With the time before it within what a pipe that has room takes without waiting (PIPE_BUF).
-constexpr size_t kLongestLine = 3900;
-
-// False when a write would wait: a reader of our stderr that hangs must not stop the server.
-bool StderrHasRoom() {
-  pollfd descriptor = {STDERR_FILENO, POLLOUT, 0};
-  return poll(&descriptor, 1, 0) != 0;  // errors too: then the write fails at once
-}
-
-void Log(spdlog::level::level_enum level, std::string_view event,
-         std::initializer_list<LogField> fields) {
-  if (!Logger().should_log(level)) return;
-  std::string line = FormatLogLine(event, fields);
-  line.resize(std::min(line.size(), kLongestLine));
-  static Mutex* const mutex = new Mutex;  // never destroyed, as the logger
-  static uint64_t dropped = 0;
-  MutexLock lock(mutex);
-  if (!StderrHasRoom()) {
-    ++dropped;
-    return;
-  }
-  if (dropped > 0) line += " lines_dropped_before=" + std::to_string(std::exchange(dropped, 0));
-  Logger().log(level, spdlog::string_view_t(line));
-}
-
-}  // namespace
-
-LogField::LogField(std::string_view key, double number) : key(key) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.6g", number);
-  value = text;
-}
-
 std::string FormatLogLine(std::string_view event, std::initializer_list<LogField> fields) {
   std::string line(event);
   for (const LogField& field : fields) {
@@ -99,6 +76,39 @@ std::string FormatLogLine(std::string_view event, std::initializer_list<LogField
     }
   }
   return line;
+}
+
+// Together with the time, less than a pipe with room takes without blocking (PIPE_BUF).
+constexpr size_t kLongestLine = 3900;
+
+// False when a write would block: a reader of stderr that hangs must not stop the server.
+bool StderrHasRoom() {
+  pollfd descriptor = {STDERR_FILENO, POLLOUT, 0};
+  return poll(&descriptor, 1, 0) != 0;  // errors too: then the write fails at once
+}
+
+void Log(spdlog::level::level_enum level, std::string_view event,
+         std::initializer_list<LogField> fields, spdlog::logger& logger = Logger()) {
+  if (!logger.should_log(level)) return;
+  std::string line = FormatLogLine(event, fields);
+  line.resize(std::min(line.size(), kLongestLine));
+  static Mutex* const mutex = new Mutex;  // never destroyed, as the logger
+  static uint64_t dropped = 0;
+  MutexLock lock(mutex);
+  if (!StderrHasRoom()) {
+    ++dropped;
+    return;
+  }
+  if (dropped > 0) line += " lines_dropped_before=" + std::to_string(std::exchange(dropped, 0));
+  logger.log(level, spdlog::string_view_t(line));
+}
+
+}  // namespace
+
+LogField::LogField(std::string_view key, double number) : key(key) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.6g", number);
+  value = text;
 }
 
 void LogDebug(std::string_view event, std::initializer_list<LogField> fields) {
@@ -131,9 +141,9 @@ std::string_view LogLevel() {
 bool ChangeLogLevel(std::string_view level, std::string_view client) {
   const std::string_view before = LogLevel();
   if (!SetLogLevel(level)) return false;
-  Logger().set_level(spdlog::level::info);
-  LogInfo("log_level_changed", {{"from", before}, {"to", level}, {"client", client}});
-  return SetLogLevel(level);
+  Log(spdlog::level::info, "log_level_changed",
+      {{"from", before}, {"to", level}, {"client", client}}, UnfilteredLogger());
+  return true;
 }
 
 }  // namespace rivulet

@@ -4,8 +4,8 @@
 //
 //   2026-01-31T12:00:00.123Z info request_finished request_id=a1b2 method=Generate tokens=17
 //
-// Over spdlog, which only log.cc includes. Threading: any thread; a line is written whole, or
-// dropped and counted in a later one when stderr is a pipe that nobody empties.
+// Over spdlog, which only log.cc includes. Threading: any thread. A line is written whole, or
+// dropped and counted in a later line when stderr is a full pipe.
 #ifndef RIVULET_SERVER_LOG_LOG_H_
 #define RIVULET_SERVER_LOG_LOG_H_
 
@@ -38,12 +38,9 @@ void LogError(std::string_view event, std::initializer_list<LogField> fields = {
 bool SetLogLevel(std::string_view level);
 
 std::string_view LogLevel();
-// As SetLogLevel, while the server runs. Writes a line log_level_changed whatever the two levels
-// are; `client` is who asked.
+// As SetLogLevel, while the server runs. Writes a line log_level_changed, whatever the two levels
+// are; `client` is the address that asked.
 bool ChangeLogLevel(std::string_view level, std::string_view client);
-
-// The line without time and level; for tests.
-std::string FormatLogLine(std::string_view event, std::initializer_list<LogField> fields);
 
 }  // namespace rivulet
 

@@ -4,18 +4,25 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string>
+#include <thread>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace rivulet {
 namespace {
 
+using testing::HasSubstr;
+
 TEST(LogTest, QuotesWhatWouldBreakALine) {
-  EXPECT_EQ(FormatLogLine("done", {{"id", "a1"}, {"tokens", 17}, {"seconds", 0.5}}),
-            "done id=a1 tokens=17 seconds=0.5");
-  EXPECT_EQ(FormatLogLine("done", {{"id", "a b\n\"c\"\x01"}, {"empty", ""}}),
-            "done id=\"a b\\n\\\"c\\\"\\x01\" empty=\"\"");
+  testing::internal::CaptureStderr();
+  LogInfo("done", {{"id", "a1"}, {"tokens", 17}, {"seconds", 0.5}});
+  LogWarning("done", {{"id", "a b\n\"c\"\x01"}, {"empty", ""}});
+  const std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(lines, HasSubstr("Z info done id=a1 tokens=17 seconds=0.5\n"));
+  EXPECT_THAT(lines, HasSubstr("Z warning done id=\"a b\\n\\\"c\\\"\\x01\" empty=\"\"\n"));
 }
 
 // A log pipe that nobody read stopped every request after 64 KiB of lines.
@@ -32,6 +39,28 @@ TEST(LogTest, FullPipeDropsLinesAndDoesNotWait) {
   dup2(saved, STDERR_FILENO);
   for (const int end : {ends[0], ends[1], saved}) close(end);
   EXPECT_NE(text.find("last lines_dropped_before="), std::string::npos) << text;
+}
+
+// The level was lowered for the line that reports the change, and lines of other threads with it.
+TEST(LogTest, AChangeOfLevelShowsNoOtherLines) {
+  ASSERT_TRUE(SetLogLevel("error"));
+  std::atomic<int> calls{0};
+  std::atomic<bool> done{false};
+  testing::internal::CaptureStderr();
+  std::thread other([&] {
+    for (; !done; ++calls) LogInfo("hidden");
+  });
+  while (calls < 100'000) {
+    ChangeLogLevel("off", "test");
+    ChangeLogLevel("error", "test");
+  }
+  done = true;
+  other.join();
+  const std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(lines, HasSubstr("info log_level_changed from=error to=off client=test"));
+  EXPECT_THAT(lines, HasSubstr("info log_level_changed from=off to=error client=test"));
+  EXPECT_THAT(lines, testing::Not(HasSubstr("hidden")));
+  SetLogLevel("info");
 }
 
 TEST(LogTest, UnknownLevelIsRefused) {

@@ -344,7 +344,7 @@ TEST(ObservabilityTest, LogLevelChangesWhileTheServerRuns) {
   EXPECT_EQ(PutLogLevel(*server, "off"), "off\n");
   Generate(server->address(), 4, seen);
   EXPECT_EQ(PutLogLevel(*server, "loud"),
-            "'loud' is no log level; send debug, info, warning, error or off\n");
+            "'loud' is not a log level; send debug, info, warning, error or off\n");
   EXPECT_EQ(HttpGet(server->http_address(), "/loglevel").body, "off\n");
   EXPECT_EQ(PutLogLevel(*server, "debug"), "debug\n");
   Generate(server->address(), 5, seen);
