@@ -133,8 +133,8 @@ void ServerProcess::StartScheduler() {
 
 absl::Status ServerProcess::StartGrpc() {
   pool_ = std::make_unique<WorkerPool>(kPoolThreads, kPoolWaiting);
-  context_ = std::make_unique<ServiceContext>(
-      ServiceContext{served_, *scheduler_, *sessions_, *pool_, metrics_, options_.max_prompt});
+  context_ = std::make_unique<ServiceContext>(ServiceContext{
+      served_, *scheduler_, *sessions_, *pool_, metrics_, calls_, options_.max_prompt});
   RIVULET_ASSIGN_OR_RETURN(
       grpc_, GrpcServer::Start(options_.listen.host, options_.listen.port, *context_));
   return absl::OkStatus();

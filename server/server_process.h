@@ -54,6 +54,7 @@ class ServerProcess {
 
   const ServerOptions options_;
   Metrics metrics_;
+  CallCount calls_;
   std::atomic<bool> ready_{false};
   // In the order in which each uses the one before it.
   std::unique_ptr<HttpServer> http_;

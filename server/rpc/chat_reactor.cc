@@ -13,7 +13,11 @@ namespace rivulet {
 
 ChatReactor::ChatReactor(const ServiceContext& service, grpc::CallbackServerContext& context,
                          ChatStreams& streams)
-    : service_(service), context_(context), streams_(streams), start_(Clock::now()) {}
+    : counted_(service.calls),
+      service_(service),
+      context_(context),
+      streams_(streams),
+      start_(Clock::now()) {}
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ChatReactor::Start(
     const ServiceContext& service, grpc::CallbackServerContext& context, ChatStreams& streams) {
@@ -26,7 +30,9 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ChatReactor::Start(
 }
 
 void ChatReactor::RunTask(size_t bytes, std::function<absl::Status()> task) {
-  const auto run = [self = shared_from_this(), task = std::move(task)] { self->EndTask(task()); };
+  const auto run = [self = shared_from_this(), task = std::move(task)] {
+    self->EndTask(OrNoMemory(task));
+  };
   if (service_.pool.Run(run, bytes)) return;
   service_.metrics.CountRequest(Outcome::kRejectedQueue);
   EndTask(TooManyCalls());

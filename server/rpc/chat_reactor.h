@@ -84,6 +84,7 @@ class ChatReactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteB
   void FinishIfIdle();
   void End(const absl::Status& status);
 
+  CountedCall counted_;
   std::shared_ptr<ChatReactor> self_;  // until OnDone
   const ServiceContext& service_;
   grpc::CallbackServerContext& context_;

@@ -12,7 +12,7 @@ namespace rivulet {
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateReactor::Start(
     const ServiceContext& service, grpc::CallbackServerContext& context,
     const grpc::ByteBuffer& request) {
-  auto reactor = std::make_shared<GenerateReactor>(context, request);
+  auto reactor = std::make_shared<GenerateReactor>(service, context, request);
   reactor->self_ = reactor;
   reactor->call_ =
       std::make_shared<GenerationCall>(service, context, "Generate", Clock::now(), reactor);
@@ -25,7 +25,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateReactor::Start(
 
 void GenerateReactor::Prepare() {
   v1::GenerateRequest proto;
-  const absl::Status parsed = ParseMessage(wire_request_, &proto);
+  const absl::Status parsed = OrNoMemory([&] { return ParseMessage(wire_request_, &proto); });
   wire_request_.Clear();
   if (!parsed.ok()) return call_->Refuse(parsed);
   call_->Run(proto);

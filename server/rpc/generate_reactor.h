@@ -21,8 +21,9 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>, publi
                                                            grpc::CallbackServerContext& context,
                                                            const grpc::ByteBuffer& request);
 
-  GenerateReactor(grpc::CallbackServerContext& context, const grpc::ByteBuffer& request)
-      : context_(context), wire_request_(request) {}
+  GenerateReactor(const ServiceContext& service, grpc::CallbackServerContext& context,
+                  const grpc::ByteBuffer& request)
+      : counted_(service.calls), context_(context), wire_request_(request) {}
 
   void OnWriteDone(bool ok) override { call_->OnWriteDone(ok); }
   void OnCancel() override { call_->Cancel(); }
@@ -34,6 +35,7 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>, publi
  private:
   void Prepare();
 
+  CountedCall counted_;
   std::shared_ptr<GenerateReactor> self_;  // until OnDone
   grpc::CallbackServerContext& context_;
   grpc::ByteBuffer wire_request_;

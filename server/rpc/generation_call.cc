@@ -5,6 +5,7 @@
 
 #include "kernels/base/status.h"
 #include "server/rpc/message_conversion.h"
+#include "server/rpc/status_map.h"
 #include "server/rpc/validation.h"
 #include "server/rpc/wire.h"
 
@@ -25,7 +26,7 @@ GenerationCall::GenerationCall(const ServiceContext& service, grpc::CallbackServ
     : ScheduledCall(service, context, method, arrival), stream_(std::move(stream)) {}
 
 void GenerationCall::Run(const v1::GenerateRequest& proto) {
-  const absl::Status status = Admit(proto);
+  const absl::Status status = OrNoMemory([&] { return Admit(proto); });
   if (!status.ok()) Refuse(status);
 }
 
@@ -130,7 +131,7 @@ bool GenerationCall::WriteOnPool(StreamMessage& message) {
 }
 
 void GenerationCall::Write(StreamMessage&& message) {
-  failure_ = Serialize(std::move(message));
+  failure_ = OrNoMemory([&] { return Serialize(std::move(message)); });
   if (!failure_.ok()) return OnWriteDone(false);
   stream_->Send(wire_message_);
 }

@@ -2,6 +2,7 @@
 #include "server/rpc/grpc_server.h"
 
 #include <google/protobuf/stubs/logging.h>
+#include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/log/log.h"
 #include "server/rpc/services.h"
+#include "server/rpc/status_map.h"
 #include "server/rpc/wire.h"
 
 namespace rivulet {
@@ -24,14 +26,14 @@ namespace {
 constexpr int kSecond = 1000;
 constexpr const char* kServiceNames[] = {"rivulet.v1.Inference", "rivulet.v1.Sessions"};
 
-// What protobuf has to say (a request that does not parse) is the client's fault and in its error.
+// protobuf reports requests that do not parse; the client is told in its error.
 void LogProtobuf(google::protobuf::LogLevel, const char*, int, const std::string& message) {
   LogDebug("protobuf", {{"message", message}});
 }
 
 std::atomic<bool> accepts{true};
 
-// The one sign that gRPC gives of it.
+// gRPC reports it in no other way.
 void NoteDeafness(const char* message) {
   const std::string_view text(message);
   if (text.find("Failed accept") == text.npos || text.find("Too many open files") == text.npos) {
@@ -43,7 +45,7 @@ void NoteDeafness(const char* message) {
             {"remedy", "restart the server"}});
 }
 
-// gRPC's own words name its source lines: for whoever looks for a fault in the transport.
+// For faults in the transport: gRPC's messages name its source lines.
 void LogGrpc(gpr_log_func_args* line) {
   NoteDeafness(line->message);
   const LogField fields[] = {{"message", line->message}, {"file", line->file}};
@@ -61,6 +63,10 @@ void InitOnce() {
     gpr_set_log_function(&LogGrpc);
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    (void)NoMemory();  // while there is some
+    // Never shut down: gRPC 1.51 waits at its end for timer threads, for ever if one could not be
+    // started because memory was short.
+    grpc_init();
   });
 }
 
@@ -88,6 +94,9 @@ std::string Address(const std::string& host, int port) {
 }  // namespace
 
 struct GrpcServer::Impl {
+  explicit Impl(CallCount& calls) : calls(calls) {}
+
+  CallCount& calls;
   ChatStreams chats;
   std::unique_ptr<grpc::Service> inference;
   std::unique_ptr<grpc::Service> sessions;
@@ -102,7 +111,7 @@ GrpcServer::~GrpcServer() { Shutdown(std::chrono::milliseconds(0)); }
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& host, int port,
                                                               const ServiceContext& context) {
   InitOnce();
-  auto impl = std::make_unique<Impl>();
+  auto impl = std::make_unique<Impl>(context.calls);
   impl->inference = MakeInferenceService(context, impl->chats);
   impl->sessions = MakeSessionsService(context);
   grpc::ServerBuilder builder;
@@ -136,7 +145,8 @@ void GrpcServer::EndIdleStreams() { impl_->chats.Drain(); }
 
 void GrpcServer::Shutdown(std::chrono::milliseconds patience) {
   if (impl_->server == nullptr) return;
-  impl_->server->Shutdown(std::chrono::system_clock::now() + patience);
+  impl_->calls.WaitForNone(Clock::now() + patience);
+  impl_->server->Shutdown(std::chrono::system_clock::now());
   impl_->server->Wait();
 }
 

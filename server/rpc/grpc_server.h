@@ -37,8 +37,8 @@ class GrpcServer {
   // Chat streams end with UNAVAILABLE as soon as no turn runs on them, new ones at once: a stream
   // without a turn would hold up a Shutdown for as long as its client likes.
   void EndIdleStreams();
-  // Takes no new calls; returns when all have ended. What still runs after `patience` is cut off:
-  // its client sees UNAVAILABLE.
+  // Returns when all calls have ended and all connections are closed. Calls that still run after
+  // `patience` are cut off, and their clients see UNAVAILABLE; idle connections are closed at once.
   void Shutdown(std::chrono::milliseconds patience);
 
  private:

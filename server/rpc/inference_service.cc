@@ -43,19 +43,19 @@ class InferenceService final : public RawInference {
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer* request,
                                      grpc::ByteBuffer* response) override {
-    return RunOnPool(service_.pool, service_.model, context, &rivulet::Tokenize, request, response);
+    return RunOnPool(service_, service_.model, context, &rivulet::Tokenize, request, response);
   }
   grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
                                        const grpc::ByteBuffer* request,
                                        grpc::ByteBuffer* response) override {
     Handler<ServedModel, v1::DetokenizeRequest, v1::DetokenizeResponse> handler =
         &rivulet::Detokenize;
-    return RunOnPool(service_.pool, service_.model, context, handler, request, response);
+    return RunOnPool(service_, service_.model, context, handler, request, response);
   }
   grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer* request,
                                      grpc::ByteBuffer* response) override {
-    return RunOnPool(service_.pool, service_.model, context, &rivulet::GetModel, request, response);
+    return RunOnPool(service_, service_.model, context, &rivulet::GetModel, request, response);
   }
 
  private:

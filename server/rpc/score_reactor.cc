@@ -15,6 +15,7 @@ namespace rivulet {
 ScoreReactor::ScoreReactor(const ServiceContext& service, grpc::CallbackServerContext& context,
                            const grpc::ByteBuffer& request, grpc::ByteBuffer* response)
     : ScheduledCall(service, context, "Score", Clock::now()),
+      counted_(service.calls),
       wire_request_(request),
       wire_response_(response) {}
 
@@ -32,7 +33,7 @@ grpc::ServerUnaryReactor* ScoreReactor::Start(const ServiceContext& service,
 }
 
 void ScoreReactor::Prepare() {
-  const absl::Status status = Admit();
+  const absl::Status status = OrNoMemory([this] { return Admit(); });
   if (status.ok()) return;
   CountRefusal(service_.metrics, status);
   End(status);
@@ -56,16 +57,20 @@ absl::Status ScoreReactor::Admit() {
 void ScoreReactor::OnReady() {
   for (;;) {
     Outbox::Taken taken = outbox().Take();
-    if (taken.message.has_value()) {
-      if (result_.has_value()) {
-        result_->Merge(*std::move(taken.message));
-      } else {
-        result_ = std::move(taken.message);
-      }
-    }
-    if (taken.end.has_value()) return EndOnPool(*taken.end);
+    if (taken.end.has_value()) return EndOnPool(failure_.ok() ? *taken.end : failure_);
     if (!taken.message.has_value()) return;
+    failure_.Update(OrNoMemory([&] { return Collect(*std::move(taken.message)); }));
+    if (!failure_.ok()) CancelRequest();
   }
+}
+
+absl::Status ScoreReactor::Collect(StreamMessage&& message) {
+  if (result_.has_value()) {
+    result_->Merge(std::move(message));
+  } else {
+    result_ = std::move(message);
+  }
+  return absl::OkStatus();
 }
 
 void ScoreReactor::EndOnPool(const absl::Status& status) {
@@ -77,7 +82,9 @@ void ScoreReactor::EndOnPool(const absl::Status& status) {
 void ScoreReactor::End(const absl::Status& status) {
   absl::Status result = status;
   if (result.ok()) {
-    result = SerializeMessage(ToScoreResponse(*result_, service_.model.tokenizer), wire_response_);
+    result = OrNoMemory([this] {
+      return SerializeMessage(ToScoreResponse(*result_, service_.model.tokenizer), wire_response_);
+    });
   }
   LogEnd(result, result_.has_value() ? result_->usage : Usage());
   FinishCall(*this, context_, result);

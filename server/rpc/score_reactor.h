@@ -36,14 +36,18 @@ class ScoreReactor : public grpc::ServerUnaryReactor,
  private:
   void Prepare();
   absl::Status Admit();
+  absl::Status Collect(StreamMessage&& message);
   // On the pool if it takes long: all streams wait for the dispatcher.
   void EndOnPool(const absl::Status& status);
   void End(const absl::Status& status);
 
+  CountedCall counted_;
   std::shared_ptr<ScoreReactor> self_;  // until OnDone
   grpc::ByteBuffer wire_request_;
   grpc::ByteBuffer* const wire_response_;
-  std::optional<StreamMessage> result_;  // the dispatcher's, then End's
+  // The dispatcher's, then End's.
+  std::optional<StreamMessage> result_;
+  absl::Status failure_;  // of collecting it
 };
 
 }  // namespace rivulet

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "server/metrics/metrics.h"
+#include "server/rpc/call_count.h"
 #include "server/rpc/served_model.h"
 #include "server/rpc/worker_pool.h"
 #include "server/scheduler/scheduler.h"
@@ -20,6 +21,7 @@ struct ServiceContext {
   SessionTable& sessions;
   WorkerPool& pool;
   Metrics& metrics;
+  CallCount& calls;
   uint32_t max_prompt = 0;  // --max-prompt, tokens
 };
 

@@ -61,8 +61,8 @@ class ServiceTest : public testing::Test {
     options.tokenizer = &tokenizer_;
     scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
     loop_ = std::make_unique<EngineLoop>(engine_, *scheduler_);
-    context_ = std::make_unique<ServiceContext>(
-        ServiceContext{model_, *scheduler_, sessions_, pool_, metrics_, /*max_prompt=*/1000});
+    context_ = std::make_unique<ServiceContext>(ServiceContext{
+        model_, *scheduler_, sessions_, pool_, metrics_, calls_, /*max_prompt=*/1000});
     auto server = GrpcServer::Start("127.0.0.1", 0, *context_);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -172,6 +172,7 @@ class ServiceTest : public testing::Test {
   FakeTokenizer tokenizer_;
   PacedEngine engine_{kSlots};
   Metrics metrics_;
+  CallCount calls_;
   SessionTable sessions_{{}, metrics_};
   ServedModel model_;
   Dispatcher dispatcher_;

@@ -1,6 +1,14 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The services over a real gRPC channel, with FakeEngine behind them.
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <new>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -131,6 +139,82 @@ TEST_F(ServiceTest, BytesThatAreNoMessage) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
     EXPECT_THAT(status.error_message(), HasSubstr("rivulet.v1.")) << method;
   }
+}
+
+// 62 MB of empty messages took gigabytes to parse.
+TEST_F(ServiceTest, TooManyFieldsAreRefusedUnparsed) {
+  const auto messages = [](int count) {
+    std::string inner, wire;
+    for (int i = 0; i < count; ++i) inner.append("\x0A\x00", 2);
+    google::protobuf::io::StringOutputStream stream(&wire);
+    google::protobuf::io::CodedOutputStream output(&stream);
+    output.WriteTag(v1::GenerateRequest::kMessagesFieldNumber << 3 | 2);
+    output.WriteVarint32(static_cast<uint32_t>(inner.size()));
+    output.WriteString(inner);
+    output.Trim();
+    return wire;
+  };
+  EXPECT_THAT(CallRaw("Generate", messages(kMaxFields - 1)).error_message(),
+              HasSubstr("chat template"));
+  const grpc::Status status = CallRaw("Generate", messages(kMaxFields));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("more than 1048576 fields"));
+  std::string groups;  // unknown ones
+  for (int i = 0; i <= kMaxFields / 2; ++i) groups += "\x7B\x7C";
+  EXPECT_THAT(CallRaw("Tokenize", groups).error_message(), HasSubstr("more than 1048576 fields"));
+  std::string unpacked;
+  for (int i = 0; i <= kMaxFields; ++i) unpacked.append("\x0A\x00", 2);
+  EXPECT_THAT(CallRaw("Tokenize", unpacked).error_message(), HasSubstr("fields"));
+}
+
+// Runs out of memory when it is told to.
+class HungryTokenizer : public FakeTokenizer {
+ public:
+  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text) const override {
+    if (in_encode) throw std::bad_alloc();
+    return FakeTokenizer::Encode(text);
+  }
+  std::string_view TokenBytes(uint32_t id) const override {
+    if (in_bytes) throw std::bad_alloc();
+    return FakeTokenizer::TokenBytes(id);
+  }
+  std::atomic<bool> in_encode{false}, in_bytes{false};
+};
+
+TEST_F(ServiceTest, WithoutMemoryRequestsFailAndTheServerGoesOn) {
+  HungryTokenizer tokenizer;
+  model_.tokenizer = &tokenizer;
+  const auto expect = [&](grpc::StatusCode code, bool text) {
+    v1::GenerateRequest generate = MakeProto("abc", 3);
+    generate.set_logprobs(2);
+    EXPECT_EQ(Generate(generate).status.error_code(), code);
+    grpc::ClientContext c1, c2, c3;
+    v1::ScoreRequest score;
+    score.set_prompt("abc");
+    v1::ScoreResponse scores;
+    EXPECT_EQ(stub_->Score(&c1, score, &scores).error_code(), code);
+    auto chat = stub_->Chat(&c2);
+    v1::ChatRequest turn;
+    *turn.mutable_turn() = generate;
+    chat->Write(turn);
+    chat->WritesDone();
+    v1::GenerateResponse message;
+    while (chat->Read(&message)) continue;
+    EXPECT_EQ(chat->Finish().error_code(), code);
+    v1::TokenizeRequest tokenize;
+    tokenize.set_text("ab");
+    v1::TokenizeResponse ids;
+    EXPECT_EQ(stub_->Tokenize(&c3, tokenize, &ids).error_code(),
+              text ? code : grpc::StatusCode::OK);
+  };
+  tokenizer.in_encode = true;
+  expect(grpc::StatusCode::RESOURCE_EXHAUSTED, true);
+  tokenizer.in_encode = false;
+  tokenizer.in_bytes = true;
+  expect(grpc::StatusCode::RESOURCE_EXHAUSTED, false);
+  tokenizer.in_bytes = false;
+  expect(grpc::StatusCode::OK, true);
+  EXPECT_TRUE(WaitUntilIdle());
 }
 
 TEST_F(ServiceTest, MessageOver64MiBIsRefusedAndTheServerGoesOn) {
@@ -267,6 +351,44 @@ TEST_F(ServiceTest, HealthFollowsTheServer) {
     server_->SetServing(false);
     EXPECT_EQ(check(name), "\x08\x02");
   }
+}
+
+// A client that opens an HTTP/2 connection, and then neither reads nor answers.
+class IdleConnection {
+ public:
+  explicit IdleConnection(int port) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    const std::string hello("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+    EXPECT_EQ(send(socket_, hello.data(), hello.size(), 0), 33);
+    char settings[9];  // the server's, which it sends once it has the connection
+    EXPECT_EQ(recv(socket_, settings, sizeof(settings), MSG_WAITALL), 9);
+  }
+  ~IdleConnection() { close(socket_); }
+
+ private:
+  const int socket_ = socket(AF_INET, SOCK_STREAM, 0);
+};
+
+// gRPC's own wait lasts as long as its limit beside such a connection.
+TEST_F(ServiceTest, ShutdownWaitsForCallsAndNotForConnections) {
+  engine_.pace = milliseconds(1);
+  const IdleConnection idle(server_->port());
+  grpc::ClientContext context;
+  auto reader = stub_->Generate(&context, MakeProto("a", 200));
+  v1::GenerateResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  const TimePoint start = Clock::now();
+  std::thread shutdown([&] { server_->Shutdown(seconds(30)); });
+  int tokens = message.token_ids_size();
+  while (reader->Read(&message)) tokens += message.token_ids_size();
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(tokens, 200);
+  shutdown.join();
+  EXPECT_LT(Clock::now() - start, seconds(15));
 }
 
 TEST_F(ServiceTest, TakenPortIsAnErrorThatNamesTheFlag) {

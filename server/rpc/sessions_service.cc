@@ -18,11 +18,16 @@ namespace {
 constexpr uint32_t kDefaultPageSize = 100;
 constexpr uint32_t kMaxPageSize = 1000;
 
-// A session that is made or changed now would be gone in seconds. Reading and deleting go on.
+// A session created or changed now would be gone in seconds. Reading and deleting still work.
 absl::Status CheckNotDraining(const ServiceContext& service) {
   if (!service.scheduler.draining()) return absl::OkStatus();
   return absl::UnavailableError(
       "the server is shutting down, and its sessions end with it; send the request elsewhere");
+}
+
+absl::Status Answer(const absl::StatusOr<SessionInfo>& session, v1::Session& response) {
+  if (session.ok()) response = ToProto(*session);
+  return session.status();
 }
 
 absl::Status CreateSession(const ServiceContext& service, const v1::CreateSessionRequest& request,
@@ -37,13 +42,11 @@ absl::Status CreateSession(const ServiceContext& service, const v1::CreateSessio
 
 absl::Status GetSession(const ServiceContext& service, const v1::GetSessionRequest& request,
                         v1::Session& response) {
-  RIVULET_ASSIGN_OR_RETURN(const SessionInfo session, service.sessions.Get(request.id()));
-  response = ToProto(session);
-  return absl::OkStatus();
+  return Answer(service.sessions.Get(request.id()), response);
 }
 
-// The page token is the last id of the page before: a session that comes or goes in between moves
-// no other to a page that was read already.
+// The page token is the last id of the previous page, so a session that is created or deleted in
+// between does not shift the others.
 absl::Status ListSessions(const ServiceContext& service, const v1::ListSessionsRequest& request,
                           v1::ListSessionsResponse& response) {
   if (request.page_size() > kMaxPageSize) {
@@ -65,11 +68,7 @@ absl::Status ListSessions(const ServiceContext& service, const v1::ListSessionsR
 absl::Status UpdateSession(const ServiceContext& service, const v1::UpdateSessionRequest& request,
                            v1::Session& response) {
   RIVULET_RETURN_IF_ERROR(CheckNotDraining(service));
-  if (!request.has_name()) {
-    RIVULET_ASSIGN_OR_RETURN(const SessionInfo session, service.sessions.Get(request.id()));
-    response = ToProto(session);
-    return absl::OkStatus();
-  }
+  if (!request.has_name()) return Answer(service.sessions.Get(request.id()), response);
   RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
                            service.sessions.Rename(request.id(), request.name()));
   LogInfo("session_renamed", {{"session_id", session.id}, {"name", session.name}});
@@ -95,27 +94,27 @@ class SessionsService final : public RawSessions {
   grpc::ServerUnaryReactor* CreateSession(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer* request,
                                           grpc::ByteBuffer* response) override {
-    return RunOnPool(service_.pool, service_, context, &rivulet::CreateSession, request, response);
+    return RunOnPool(service_, service_, context, &rivulet::CreateSession, request, response);
   }
   grpc::ServerUnaryReactor* GetSession(grpc::CallbackServerContext* context,
                                        const grpc::ByteBuffer* request,
                                        grpc::ByteBuffer* response) override {
-    return RunOnPool(service_.pool, service_, context, &rivulet::GetSession, request, response);
+    return RunOnPool(service_, service_, context, &rivulet::GetSession, request, response);
   }
   grpc::ServerUnaryReactor* ListSessions(grpc::CallbackServerContext* context,
                                          const grpc::ByteBuffer* request,
                                          grpc::ByteBuffer* response) override {
-    return RunOnPool(service_.pool, service_, context, &rivulet::ListSessions, request, response);
+    return RunOnPool(service_, service_, context, &rivulet::ListSessions, request, response);
   }
   grpc::ServerUnaryReactor* UpdateSession(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer* request,
                                           grpc::ByteBuffer* response) override {
-    return RunOnPool(service_.pool, service_, context, &rivulet::UpdateSession, request, response);
+    return RunOnPool(service_, service_, context, &rivulet::UpdateSession, request, response);
   }
   grpc::ServerUnaryReactor* DeleteSession(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer* request,
                                           grpc::ByteBuffer* response) override {
-    return RunOnPool(service_.pool, service_, context, &rivulet::DeleteSession, request, response);
+    return RunOnPool(service_, service_, context, &rivulet::DeleteSession, request, response);
   }
 
  private:

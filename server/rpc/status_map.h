@@ -7,6 +7,7 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
+#include <new>
 #include <string>
 
 #include "absl/status/status.h"
@@ -53,6 +54,23 @@ inline absl::Status TooManyCalls() {
       absl::ResourceExhaustedError("too many calls wait to be read; try again later");
   status.SetPayload(Scheduler::kRetryAfterPayload, absl::Cord("1000"));
   return status;
+}
+
+// What a call gets that the process has no memory for.
+inline absl::Status NoMemory() {
+  static const auto* const kStatus = new absl::Status(absl::ResourceExhaustedError(
+      "the server has no memory left for this request; send less, or try again later"));
+  return *kStatus;  // made before memory ran out: copying it takes none
+}
+
+// Runs `work` and returns its status. For every task of a worker and every message that is built.
+template <typename Work>
+absl::Status OrNoMemory(const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return NoMemory();
+  }
 }
 
 }  // namespace rivulet

@@ -9,9 +9,9 @@
 #include <grpcpp/support/server_callback.h>
 
 #include "absl/status/status.h"
+#include "server/rpc/service_context.h"
 #include "server/rpc/status_map.h"
 #include "server/rpc/wire.h"
-#include "server/rpc/worker_pool.h"
 
 namespace rivulet {
 
@@ -30,21 +30,30 @@ absl::Status Handle(const Subject& subject, Handler<Subject, Request, Response> 
   return status;
 }
 
+class UnaryReactor final : public grpc::ServerUnaryReactor {
+ public:
+  explicit UnaryReactor(CallCount& calls) : counted_(calls) {}
+  void OnDone() override { delete this; }
+
+ private:
+  CountedCall counted_;
+};
+
 // Runs `handler` on a worker. gRPC keeps request and response until the call is finished.
 template <typename Subject, typename Request, typename Response>
-grpc::ServerUnaryReactor* RunOnPool(WorkerPool& pool, const Subject& subject,
+grpc::ServerUnaryReactor* RunOnPool(const ServiceContext& service, const Subject& subject,
                                     grpc::CallbackServerContext* context,
                                     Handler<Subject, Request, Response> handler,
                                     const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  auto* const reactor = new UnaryReactor(service.calls);
   const auto work = [=, &subject] {
-    if (context->IsCancelled()) {
-      const absl::Status cancelled = absl::CancelledError("cancelled while it waited");
-      return FinishCall(*reactor, *context, cancelled);
-    }
-    FinishCall(*reactor, *context, Handle(subject, handler, *request, response));
+    const absl::Status status = OrNoMemory([&]() -> absl::Status {
+      if (context->IsCancelled()) return absl::CancelledError("cancelled while it waited");
+      return Handle(subject, handler, *request, response);
+    });
+    FinishCall(*reactor, *context, status);
   };
-  if (!pool.Run(work, request->Length())) FinishCall(*reactor, *context, TooManyCalls());
+  if (!service.pool.Run(work, request->Length())) FinishCall(*reactor, *context, TooManyCalls());
   return reactor;
 }
 

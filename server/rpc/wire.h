@@ -1,11 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Bytes on the wire ↔ messages. Our services take raw bytes and parse them here, because gRPC
-// answers a message that does not parse with INTERNAL and a text that helps nobody, and does it on
-// a thread that should not be held up by 64 MiB.
+// Bytes on the wire ↔ messages. Our services take raw bytes and parse them here: gRPC would parse
+// on a thread that 64 MiB should not block, and answers INTERNAL without a reason when it fails.
 //
-// What happens to invalid UTF-8 (protobuf 3.21): a `string` field of a proto3 message makes the
-// whole parse fail, and protobuf logs that to stderr. We find the field and say so.
+// Invalid UTF-8 (protobuf 3.21): in a `string` field of a proto3 message it makes the whole parse
+// fail. We find the field and name it in the error.
 #ifndef RIVULET_SERVER_RPC_WIRE_H_
 #define RIVULET_SERVER_RPC_WIRE_H_
 
@@ -21,18 +20,16 @@ namespace rivulet {
 
 // Largest message in either direction, before compression.
 inline constexpr size_t kMaxMessageBytes = size_t{64} << 20;
+// Fields of a request, those of its messages included; a packed list is one. Two bytes on the wire
+// can become a message of a hundred bytes, so the size alone does not bound the memory.
+inline constexpr int kMaxFields = 1 << 20;
 
-// INVALID_ARGUMENT naming the field whose text is not UTF-8 and the byte, or saying that the bytes
-// are no such message.
+// INVALID_ARGUMENT when the bytes are not such a message, when a text is not UTF-8 (the error names
+// the field and the byte), or when there are more than kMaxFields.
 absl::Status ParseMessage(const grpc::ByteBuffer& bytes, google::protobuf::Message* message);
 
 // RESOURCE_EXHAUSTED if the message is over kMaxMessageBytes.
 absl::Status SerializeMessage(const google::protobuf::Message& message, grpc::ByteBuffer* bytes);
-
-// The path of the first string field that is not UTF-8 in the wire form of a `descriptor` message,
-// for example "messages.messages[1].content at byte 7". Empty: there is none.
-std::string FindInvalidUtf8(const std::string& wire,
-                            const google::protobuf::Descriptor& descriptor);
 
 }  // namespace rivulet
 

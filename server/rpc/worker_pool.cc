@@ -3,6 +3,7 @@
 
 #include <malloc.h>
 
+#include <new>
 #include <utility>
 
 #include "kernels/base/thread_name.h"
@@ -23,12 +24,14 @@ WorkerPool::~WorkerPool() {
 }
 
 bool WorkerPool::Run(std::function<void()> task, size_t bytes) {
-  {
+  try {
     MutexLock lock(&mutex_);
     if (short_.size() + long_.size() >= max_waiting_) return false;
     if (waiting_bytes_ + bytes > kMaxWaitingBytes) return false;
-    waiting_bytes_ += bytes;
     (bytes > kShortBytes ? long_ : short_).push_back({std::move(task), bytes});
+    waiting_bytes_ += bytes;
+  } catch (const std::bad_alloc&) {
+    return false;
   }
   changed_.NotifyAll();  // one alone might wake a thread that does not take this kind
   return true;

@@ -1,9 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Threads for what a gRPC callback may not do because it takes long: parsing and tokenizing. A long
-// request (tokenizing 60 MiB takes a minute) must not hold up short ones: the first thread takes
-// long tasks before short ones, the others take short ones alone. Tasks of a kind start in the
-// order in which they came.
+// Threads for work that is too slow for a gRPC callback: parsing and tokenizing. A long request
+// (tokenizing 60 MiB takes a minute) must not delay short ones: the first thread prefers long
+// tasks, the others take only short ones. Tasks of one kind start in order of arrival.
 //
 // Threading: Run from any thread.
 #ifndef RIVULET_SERVER_RPC_WORKER_POOL_H_
@@ -22,9 +21,9 @@ namespace rivulet {
 
 class WorkerPool {
  public:
-  // A task of more bytes is long.
+  // A task with more bytes is long.
   static constexpr size_t kShortBytes = 256 << 10;
-  // Requests of so many bytes may wait together: a count alone let 64 GiB wait.
+  // Limit on the bytes of all waiting requests: a limit on their number alone let 64 GiB wait.
   static constexpr size_t kMaxWaitingBytes = size_t{256} << 20;
 
   // At most `max_waiting` tasks wait for a thread. REQUIRES: threads >= 2.
@@ -35,7 +34,7 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   // `bytes`: the size of the request behind the task. False, and the task is dropped, when too many
-  // tasks or too many bytes wait.
+  // tasks or too many bytes wait or memory is short. The task does not throw.
   [[nodiscard]] bool Run(std::function<void()> task, size_t bytes = 0);
 
  private:

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -151,26 +152,28 @@ TEST(OperationTest, MetricsCountWhatHappened) {
 
 // No new work, running streams get --drain-seconds, the rest end with a clear status; exit code 0.
 TEST(OperationTest, SigtermDrains) {
-  auto server = StartTales({"--drain-seconds=2"});
+  auto server = StartTales({"--drain-seconds=5"});
   ASSERT_NE(server, nullptr);
   Client client(server->address());
-  std::atomic<bool> started = false;
+  std::atomic<bool> long_started = false, short_started = false;
   absl::Status endless, small;
   int small_tokens = 0;
   std::thread long_stream([&] {
-    endless = client.Generate(Endless(), {}, [&](const auto&) { return started = true; });
+    endless = client.Generate(Endless(), {}, [&](const auto&) { return long_started = true; });
   });
   std::thread short_stream([&] {
     v1::GenerateRequest request = Endless();
-    request.set_max_tokens(20);
+    request.set_max_tokens(500);  // most of them are still to come at the SIGTERM
     small = client.Generate(request, {}, [&](const auto& message) {
       small_tokens += message.token_ids_size();
-      return true;
+      return short_started = true;
     });
   });
-  while (!started) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (!long_started || !short_started) std::this_thread::yield();
   server->process().Signal(SIGTERM);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  for (int i = 0; i < 500 && HttpGet(server->http_address(), "/readyz").status != 503; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
   EXPECT_EQ(HttpGet(server->http_address(), "/readyz").status, 503);
   EXPECT_EQ(HttpGet(server->http_address(), "/healthz").status, 200);
   for (const char* service : {"", "rivulet.v1.Inference", "rivulet.v1.Sessions"}) {
@@ -186,8 +189,46 @@ TEST(OperationTest, SigtermDrains) {
   short_stream.join();
   EXPECT_EQ(exit.code, 0) << exit.output;
   EXPECT_TRUE(small.ok()) << small.ToString();
-  EXPECT_EQ(small_tokens, 20);
+  EXPECT_EQ(small_tokens, 500);
   EXPECT_EQ(endless.code(), absl::StatusCode::kUnavailable) << endless.ToString();
+}
+
+// How much address space a process has taken, in bytes.
+rlim_t AddressSpace(pid_t pid) {
+  rlim_t pages = 0;
+  std::ifstream("/proc/" + std::to_string(pid) + "/statm") >> pages;
+  return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+}
+
+// Tokenizing 4 MiB takes more than 300 MiB.
+TEST(OperationTest, ARequestWithoutMemoryFailsAndTheServerGoesOn) {
+  auto server = StartTales();
+  ASSERT_NE(server, nullptr);
+  const pid_t pid = server->process().pid();
+  if (AddressSpace(pid) > rlim_t{1} << 40) GTEST_SKIP() << "a sanitizer reserves all addresses";
+  Client client(server->address());
+  v1::GenerateRequest small = Endless();
+  small.set_max_tokens(20);
+  const auto ignore = [](const auto&) { return true; };
+  ASSERT_TRUE(client.Generate(small, {}, ignore).ok());
+  rlimit usual;
+  ASSERT_EQ(prlimit(pid, RLIMIT_AS, nullptr, &usual), 0);
+  const rlimit tight = {AddressSpace(pid) + (192 << 20), usual.rlim_max};
+  ASSERT_EQ(prlimit(pid, RLIMIT_AS, &tight, nullptr), 0);
+  std::string text;
+  while (text.size() < (4 << 20) - 64) text += "Once upon a time there was a mill. ";
+  for (int i = 0; i < 3; ++i) {
+    v1::TokenizeRequest tokenize;
+    tokenize.set_text(text);
+    EXPECT_EQ(client.Tokenize(tokenize).status().code(), absl::StatusCode::kResourceExhausted);
+    v1::GenerateRequest large = small;
+    large.set_prompt(text);
+    EXPECT_EQ(client.Generate(large, {}, ignore).code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_TRUE(client.Generate(small, {}, ignore).ok());
+  }
+  ASSERT_EQ(prlimit(pid, RLIMIT_AS, &usual, nullptr), 0);
+  const Exit exit = server->Stop();
+  EXPECT_EQ(exit.code, 0) << exit.output;
 }
 
 TEST(CommandLineTest, VersionsNameACommit) {
@@ -260,23 +301,27 @@ TEST(CommandLineTest, ModelTextCannotDriveATerminal) {
   EXPECT_EQ(server->Stop().code, 0);
 }
 
-// ctrl-C ends the call with code 130 and leaves the server's row free.
+// ctrl-C ends the call with code 130, which is not that of a program killed by the signal, and
+// frees the server's row.
 TEST(CommandLineTest, AnInterruptEndsTheCall) {
   auto server = StartTales();
   ASSERT_NE(server, nullptr);
   auto cli = ChildProcess::Start({Binary("rivulet"), "generate", "--server=" + server->address(),
                                   "--prompt=Once", "--max-tokens=1000000", "--ignore-eos"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  cli->Signal(SIGINT);
-  EXPECT_EQ(cli->Wait(std::chrono::seconds(10)).code, 130);
-  for (int i = 0; i < 50; ++i) {
-    if (Metric(HttpGet(server->http_address(), "/metrics").body, "rivulet_requests_running") == 0) {
-      break;
+  const auto eventually = [&](const char* metric, double value) {
+    for (int i = 0; i < 1000; ++i) {
+      if (Metric(HttpGet(server->http_address(), "/metrics").body, metric) == value) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  EXPECT_EQ(Metric(HttpGet(server->http_address(), "/metrics").body, "rivulet_state_slots_used"),
-            0);
+    return false;
+  };
+  ASSERT_TRUE(eventually("rivulet_requests_running", 1));
+  cli->Signal(SIGINT);
+  const Exit exit = cli->Wait(std::chrono::seconds(10));
+  EXPECT_EQ(exit.code, 130) << exit.output;
+  EXPECT_FALSE(exit.killed);
+  EXPECT_TRUE(eventually("rivulet_requests_running", 0));
+  EXPECT_TRUE(eventually("rivulet_state_slots_used", 0));
   EXPECT_EQ(server->Stop().code, 0);
 }
 

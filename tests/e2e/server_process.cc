@@ -106,7 +106,9 @@ Exit ChildProcess::Wait(std::chrono::seconds limit) {
   waitpid(pid_, &status, 0);
   pid_ = -1;
   reader_.join();
-  Exit exit{.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), .output = ""};
+  Exit exit{.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+            .killed = WIFSIGNALED(status),
+            .output = ""};
   exit.output = output();
   return exit;
 }

@@ -21,8 +21,9 @@ namespace rivulet::e2e {
 
 // The result of a child process that has ended.
 struct Exit {
-  int code = -1;       // exit code, or 128 + signal
-  std::string output;  // stdout and stderr together, in order of writing
+  int code = -1;        // exit code, or 128 + signal
+  bool killed = false;  // by a signal
+  std::string output;   // stdout and stderr together, in order of writing
 };
 
 // A child process whose output is gathered while it runs. Killed (SIGKILL) and reaped on
