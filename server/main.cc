@@ -24,7 +24,7 @@ namespace {
 sem_t stop_requested;
 std::atomic<bool> serving{false};
 
-// While the model loads there is nothing to drain, and nobody to wait for it.
+// While the model loads there is nothing to drain.
 void OnStopSignal(int signal) {
   if (!serving) std::_Exit(128 + signal);
   sem_post(&stop_requested);  // one of the few calls that a handler may make
@@ -57,8 +57,8 @@ int PrintHelp() {
   return 0;
 }
 
-// Once a connection finds no file descriptor, gRPC 1.51 accepts none ever again; the usual soft
-// limit of 1024 is too close.
+// gRPC 1.51 never accepts again once a connection has found no file descriptor, and the usual soft
+// limit of 1024 is too low.
 void RaiseDescriptorLimit() {
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -93,8 +93,8 @@ int Main(const std::vector<std::string>& arguments) {
 }  // namespace
 }  // namespace rivulet
 
-// Nothing of ours throws; what the standard library throws (no memory, no more threads) ends the
-// start with a message.
+// Our code does not throw; what the standard library throws at the start (no memory, no threads)
+// ends it with a message.
 int main(int argc, char** argv) {
   try {
     return rivulet::Main({argv + 1, argv + argc});

@@ -245,10 +245,10 @@ absl::Status ApplyConfig(CommandLine& line) {
   for (const auto& [key, value] : config.items()) {
     const auto flag = std::find_if(Flags().begin(), Flags().end(),
                                    [&key](const Flag& known) { return key == known.name; });
-    if (flag == Flags().end() || value.is_structured() || value.is_null()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--config: \"", line.config, "\" sets \"", key, "\" to ", value.dump(),
-                       "; it can set strings and numbers of ", FlagNames()));
+    if (flag == Flags().end() || value.is_null()) {
+      return absl::InvalidArgumentError(absl::StrCat("--config: \"", line.config, "\" sets \"", key,
+                                                     "\" to ", value.dump(),
+                                                     "; it can set values of ", FlagNames()));
     }
     if (line.gave(flag->name)) continue;
     line.texts[flag - Flags().begin()] = {

@@ -17,10 +17,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Parsing and tokenizing: two are enough to keep an engine busy with prompts.
+// Two threads that parse and tokenize keep an engine busy with prompts.
 constexpr size_t kPoolThreads = 2;
 constexpr size_t kPoolWaiting = 1024;
-// After the drain: for final messages to reach clients that read.
+// How long the drain waits for final messages to reach their clients.
 constexpr seconds kFlushTime{2};
 
 // Scripts and tests read these lines back, so they do not depend on --log-level.
@@ -53,7 +53,7 @@ ServerProcess::ServerProcess(ServerOptions options) : options_(std::move(options
 }
 
 ServerProcess::~ServerProcess() {
-  // gRPC's shutdown waits for its calls, and those for the scheduler's word.
+  // gRPC's shutdown waits for its calls, which wait for the scheduler.
   if (scheduler_ == nullptr) return;
   scheduler_->StopAdmission();
   scheduler_->AbortAll(absl::UnavailableError("the server is shutting down"));

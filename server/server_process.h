@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The running server: every part, wired together, started and ended in order.
+// The running server: creates all parts, connects them, starts and ends them in order.
 //
 //   Start    HTTP (/readyz says 503) → load the model → engine → scheduler and its threads → gRPC
 //   Drain    no new work (UNAVAILABLE), health NOT_SERVING, /readyz 503 → running streams finish
@@ -39,8 +39,8 @@ class ServerProcess {
 
   // Prints "http listening on HOST:PORT" to stdout. After a failure only destruction is allowed.
   absl::Status Start();
-  // Prints "grpc listening on HOST:PORT" to stdout, the sign to others that the server is ready:
-  // whoever reads it may send SIGTERM at once. REQUIRES: Start succeeded.
+  // Prints "grpc listening on HOST:PORT" to stdout, which says that the server is ready; SIGTERM
+  // may follow at once. REQUIRES: Start succeeded.
   void AnnounceReady();
   // REQUIRES: Start succeeded.
   void Drain();
@@ -56,7 +56,7 @@ class ServerProcess {
   Metrics metrics_;
   CallCount calls_;
   std::atomic<bool> ready_{false};
-  // In the order in which each uses the one before it.
+  // Each uses those before it.
   std::unique_ptr<HttpServer> http_;
   std::shared_ptr<const LoadedModel> model_;
   ServedModel served_;

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Counter, gauge and histogram made of relaxed atomics. prometheus-cpp's own histogram takes a lock
-// for each observation; the engine thread makes one for each token, so it gets these, and
-// prometheus-cpp writes the text (metrics.cc).
+// Counter, gauge and histogram made of relaxed atomics. prometheus-cpp's histogram takes a lock for
+// each observation, and the engine thread makes one per token. prometheus-cpp only writes the text
+// (metrics.cc).
 //
 // Threading: any thread, no locks. A reader may see one of two changes that were made together.
 #ifndef RIVULET_SERVER_METRICS_INSTRUMENTS_H_

@@ -99,12 +99,11 @@ void AddGauges(const Metrics& m, Families& out) {
   out.AddGauge("state_slot_usage_ratio",
                "State slots in use / state slots, 0 to 1; of pages where these are fuller.",
                std::max(total > 0 ? used / total : 0, all_pages > 0 ? pages / all_pages : 0));
-  out.AddGauge("draining", "1 while the server finishes its work before it ends.",
-               value(m.draining));
-  out.AddGauge("build_info", "Constant 1; the labels say what runs.", 1,
+  out.AddGauge("draining", "1 while the server drains after SIGTERM.", value(m.draining));
+  out.AddGauge("build_info", "Constant 1; the labels name the build.", 1,
                {{"version", m.version}, {"commit", m.commit}});
   if (!m.model_known) return;
-  out.AddGauge("model_info", "Constant 1; the labels say what is served.", 1,
+  out.AddGauge("model_info", "Constant 1; the labels name the model.", 1,
                {{"model_name", m.model_name},
                 {"architecture", m.architecture},
                 {"weight_dtype", m.weight_dtype},
@@ -117,11 +116,11 @@ void AddCounters(const Metrics& m, Families& out) {
   out.AddCounter("prompt_tokens_total", "", m.prompt_tokens_cached, {{"source", "cached"}});
   out.AddCounter("generation_tokens_total", "Tokens generated.", m.generation_tokens);
   for (size_t i = 0; i < kOutcomes; ++i) {
-    out.AddCounter("requests_total", "Requests that ended, by how.", m.requests[i],
+    out.AddCounter("requests_total", "Requests that ended, by outcome.", m.requests[i],
                    {{"outcome", kOutcomeNames[i]}});
   }
   for (size_t i = 0; i < kSessionEnds; ++i) {
-    out.AddCounter("sessions_ended_total", "Sessions that left, by why.", m.session_ends[i],
+    out.AddCounter("sessions_ended_total", "Sessions that ended, by reason.", m.session_ends[i],
                    {{"reason", kSessionEndNames[i]}});
   }
   out.AddCounter("folds_total", "Tails folded into a base.", m.folds);
@@ -139,7 +138,7 @@ void AddHistograms(const Metrics& m, Families& out) {
   out.AddHistogram("request_prefill_time_seconds",
                    "Seconds from a request's slots to the last token of its prompt.",
                    m.request_prefill_time);
-  out.AddHistogram("decode_batch_size", "Rows that decode in a step which has any.",
+  out.AddHistogram("decode_batch_size", "Decoding rows per step, of steps that have any.",
                    m.decode_batch_size);
 }
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Every metric of the server in one struct, and its text form for Prometheus. The names, units and
-// help lines are in metrics.cc; a metric is added with the feature behind it and never renamed.
+// Every metric of the server in one struct, and its text form for Prometheus. Names, units and help
+// lines are in metrics.cc. A metric is added together with its feature and never renamed.
 //
 // Threading: any thread (instruments.h). PrometheusText is for the scraper's thread: it allocates.
 #ifndef RIVULET_SERVER_METRICS_METRICS_H_
@@ -33,7 +33,7 @@ enum class Outcome : uint8_t {
 };
 inline constexpr size_t kOutcomes = static_cast<size_t>(Outcome::kRejectedDraining) + 1;
 
-// Why a session left: the label of rivulet_sessions_ended_total.
+// Why a session ended: the label of rivulet_sessions_ended_total.
 enum class SessionEnd : uint8_t {
   kDeleted,
   kExpired,  // --session-ttl

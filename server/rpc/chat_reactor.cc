@@ -78,7 +78,7 @@ absl::Status ChatReactor::Handle(TimePoint arrival) {
   return absl::OkStatus();
 }
 
-// Without a running turn there is nothing to do: it ended while the message was on its way.
+// Without a running turn there is nothing to do: it ended before the message arrived.
 void ChatReactor::StopTurn() {
   std::shared_ptr<GenerationCall> turn;
   {

@@ -23,7 +23,8 @@ void ChatStreams::Remove(IdleEnder* stream) {
 }
 
 void ChatStreams::Drain() {
-  std::map<IdleEnder*, std::weak_ptr<IdleEnder>> streams;  // told without the lock
+  std::map<IdleEnder*, std::weak_ptr<IdleEnder>>
+      streams;  // a copy: EndWhenIdle needs the lock to be free
   {
     MutexLock lock(&mutex_);
     draining_ = true;

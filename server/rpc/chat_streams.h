@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The open Chat streams, so that a drain can end them: each may be idle for as long as its client
-// likes. Threading: any thread. It outlives the streams' calls.
+// The open Chat streams, so that a drain can end the idle ones. Threading: any thread. It outlives
+// the streams' calls.
 #ifndef RIVULET_SERVER_RPC_CHAT_STREAMS_H_
 #define RIVULET_SERVER_RPC_CHAT_STREAMS_H_
 
@@ -14,7 +14,7 @@
 
 namespace rivulet {
 
-// What a drain asks of a stream.
+// A stream that a drain can end.
 class IdleEnder {
  public:
   virtual ~IdleEnder() = default;

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The gRPC port: our services, grpc.health.v1 and reflection. It is bound when the model is loaded
-// and everything behind it runs: until then a probe finds no server, which every balancer reads as
-// "not ready", and no state between the two has to be kept.
+// The gRPC port: our services, grpc.health.v1 and reflection. It is bound once the model is loaded
+// and everything behind it runs. Until then connections are refused, which balancers treat as "not
+// ready".
 //
 // Threading: Start and destruction on one thread; all else on any.
 #ifndef RIVULET_SERVER_RPC_GRPC_SERVER_H_
@@ -29,13 +29,13 @@ class GrpcServer {
   GrpcServer& operator=(const GrpcServer&) = delete;
 
   int port() const;
-  // False from when a connection has found no file descriptor: gRPC 1.51 then accepts none ever
-  // again, in this process, and only a restart helps.
+  // False once a connection has found no file descriptor: gRPC 1.51 then never accepts again in
+  // this process, and only a restart helps.
   static bool Accepts();
-  // What grpc.health.v1 says of every service.
+  // The status that grpc.health.v1 reports for every service.
   void SetServing(bool serving);
-  // Chat streams end with UNAVAILABLE as soon as no turn runs on them, new ones at once: a stream
-  // without a turn would hold up a Shutdown for as long as its client likes.
+  // Chat streams end with UNAVAILABLE as soon as no turn runs on them, new ones at once. An idle
+  // stream would delay a Shutdown until its client ends it.
   void EndIdleStreams();
   // Returns when all calls have ended and all connections are closed. Calls that still run after
   // `patience` are cut off, and their clients see UNAVAILABLE; idle connections are closed at once.

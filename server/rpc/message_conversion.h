@@ -14,7 +14,7 @@
 
 namespace rivulet {
 
-// All fields but those of a stream's first message.
+// Sets all fields except those of a stream's first message.
 v1::GenerateResponse ToProto(StreamMessage message, const Tokenizer* tokenizer);
 
 // The scores that a request with score_prompt gets.
@@ -24,7 +24,7 @@ v1::Model ToProto(const ServedModel& model);
 
 v1::Session ToProto(const SessionInfo& session);
 
-// The token's text by itself; a part of a character is U+FFFD. Empty without a tokenizer.
+// The text of one token; an incomplete character becomes U+FFFD. Empty without a tokenizer.
 std::string LossyText(const Tokenizer* tokenizer, uint32_t token);
 
 }  // namespace rivulet

@@ -13,7 +13,7 @@
 namespace rivulet {
 
 TimePoint DeadlineOf(const grpc::ServerContextBase& context) {
-  // gRPC says "none" with a time far away; adding that to our clock would overflow.
+  // gRPC represents "none" by a time far away, which would overflow our clock.
   constexpr auto kFarAway = std::chrono::hours(24 * 365);
   const auto deadline = context.deadline();
   const auto now = std::chrono::system_clock::now();
@@ -54,7 +54,7 @@ void ScheduledCall::CancelRequest() {
 void ScheduledCall::LogEnd(const absl::Status& status, const Usage& usage) {
   const double seconds = std::chrono::duration<double>(Clock::now() - arrival_).count();
   if (!status.ok()) {
-    // INTERNAL is our fault, the others are the client's or the load's.
+    // INTERNAL is our fault; the others are caused by the client or the load.
     const auto log = status.code() == absl::StatusCode::kInternal ? LogWarning : LogInfo;
     return log("request_failed", {{"request_id", request_id_},
                                   {"session_id", session_id_},

@@ -61,10 +61,10 @@ class ScheduledCall : public StreamSink {
   std::atomic<bool> cancelled_{false};
 };
 
-// When the client gives up, on our clock; kNoDeadline if it set none.
+// The client's deadline on our clock; kNoDeadline if it has none.
 TimePoint DeadlineOf(const grpc::ServerContextBase& context);
 
-// Counts what never became a request.
+// Counts a call that never became a request.
 void CountRefusal(Metrics& metrics, const absl::Status& status);
 
 // 16 hexadecimal digits.

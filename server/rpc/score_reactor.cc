@@ -53,7 +53,7 @@ absl::Status ScoreReactor::Admit() {
   return Submit(std::move(request), weak_from_this());
 }
 
-// On the dispatcher's thread alone, so the end is seen once.
+// Only on the dispatcher's thread, so the end is seen once.
 void ScoreReactor::OnReady() {
   for (;;) {
     Outbox::Taken taken = outbox().Take();

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One Score call: collects what the scheduler says and answers once.
+// One Score call: collects the scheduler's messages and answers once.
 #ifndef RIVULET_SERVER_RPC_SCORE_REACTOR_H_
 #define RIVULET_SERVER_RPC_SCORE_REACTOR_H_
 
@@ -37,7 +37,7 @@ class ScoreReactor : public grpc::ServerUnaryReactor,
   void Prepare();
   absl::Status Admit();
   absl::Status Collect(StreamMessage&& message);
-  // On the pool if it takes long: all streams wait for the dispatcher.
+  // On the pool if it is slow: all streams share the dispatcher.
   void EndOnPool(const absl::Status& status);
   void End(const absl::Status& status);
 

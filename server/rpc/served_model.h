@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the services know of the model that they serve: enough to check a request, to fill in what
-// it leaves open, and to answer GetModel.
+// What the services know about the model: enough to check requests, fill in defaults and answer
+// GetModel.
 #ifndef RIVULET_SERVER_RPC_SERVED_MODEL_H_
 #define RIVULET_SERVER_RPC_SERVED_MODEL_H_
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The gRPC services of proto/rivulet/v1/inference.proto. Every method returns at once from gRPC's
-// thread: work goes to the pool or the scheduler.
+// thread; the work is done by the pool or the scheduler.
 #ifndef RIVULET_SERVER_RPC_SERVICES_H_
 #define RIVULET_SERVER_RPC_SERVICES_H_
 

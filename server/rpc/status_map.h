@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// absl::Status → what a gRPC client sees. The one place that knows both.
+// absl::Status → what a gRPC client sees.
 #ifndef RIVULET_SERVER_RPC_STATUS_MAP_H_
 #define RIVULET_SERVER_RPC_STATUS_MAP_H_
 
@@ -18,7 +18,7 @@ namespace rivulet {
 
 // Trailing metadata with the milliseconds after which a refused request may be sent again.
 inline constexpr char kRetryAfterKey[] = "retry-after-ms";
-// For ABORTED: the session's running turn is what has to end, and most are short.
+// For ABORTED: the session's running turn has to end, and most turns are short.
 inline constexpr char kBusyRetryMs[] = "100";
 // gRPC sends messages in a header, and peers limit those to 8 KiB.
 inline constexpr size_t kMaxErrorBytes = 4096;
@@ -31,7 +31,7 @@ inline grpc::Status ToGrpcStatus(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);
 }
 
-// Before the call is finished: what the status says beyond code and message.
+// What the status says beyond code and message. Call it before the call is finished.
 inline void AddErrorDetails(const absl::Status& status, grpc::ServerContextBase& context) {
   const absl::optional<absl::Cord> retry = status.GetPayload(Scheduler::kRetryAfterPayload);
   if (retry.has_value()) {
@@ -48,15 +48,15 @@ void FinishCall(Reactor& reactor, grpc::ServerContextBase& context, const absl::
   reactor.Finish(ToGrpcStatus(status));
 }
 
-// More calls at once than the worker pool may hold.
+// The worker pool holds as many calls as it may.
 inline absl::Status TooManyCalls() {
   absl::Status status =
-      absl::ResourceExhaustedError("too many calls wait to be read; try again later");
+      absl::ResourceExhaustedError("too many calls are waiting to be read; try again later");
   status.SetPayload(Scheduler::kRetryAfterPayload, absl::Cord("1000"));
   return status;
 }
 
-// What a call gets that the process has no memory for.
+// For a call that the process has no memory for.
 inline absl::Status NoMemory() {
   static const auto* const kStatus = new absl::Status(absl::ResourceExhaustedError(
       "the server has no memory left for this request; send less, or try again later"));

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Tokenize, Detokenize and GetModel: they touch neither scheduler nor engine. Threading: pure
-// functions; the first two are for a worker.
+// Tokenize, Detokenize and GetModel, which need neither scheduler nor engine. Threading: pure
+// functions; call the first two on a worker.
 #ifndef RIVULET_SERVER_RPC_TEXT_METHODS_H_
 #define RIVULET_SERVER_RPC_TEXT_METHODS_H_
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Methods that answer at once, without the scheduler: bytes in, handler on a worker, bytes out.
-// Parsing may take long, so nothing of it happens on gRPC's thread.
+// Methods that do not need the scheduler: bytes in, handler on a worker, bytes out. Parsing may be
+// slow, so it is not done on gRPC's thread.
 #ifndef RIVULET_SERVER_RPC_UNARY_CALL_H_
 #define RIVULET_SERVER_RPC_UNARY_CALL_H_
 
@@ -15,7 +15,7 @@
 
 namespace rivulet {
 
-// `Subject` is what the method asks: the model or the session table, say.
+// `Subject` is what the method works on, for example the model.
 template <typename Subject, typename Request, typename Response>
 using Handler = absl::Status (*)(const Subject&, const Request&, Response&);
 

@@ -38,8 +38,8 @@ absl::Status CheckPromptTokens(size_t tokens, uint32_t max_prompt) {
                    " are allowed: shorten it, or start the server with a larger --max-prompt"));
 }
 
-// Of a text, before it is tokenized: no token is longer than kLongestPiece bytes, so a text beyond
-// this is over the limit whatever it says, and tokenizing it would only take long.
+// Before tokenizing: no token is longer than kLongestPiece bytes, so a longer text is over the
+// limit whatever its tokens are.
 absl::Status CheckPromptBytes(size_t bytes, uint32_t max_prompt) {
   RIVULET_RETURN_IF_ERROR(CheckTextBytes("prompt", bytes));
   constexpr uint64_t kLongestPiece = 256;
@@ -54,8 +54,8 @@ bool ContinuesContext(const SessionLease& session) {
   return session.held() && session.tokens() > 0;
 }
 
-// A text that begins a context starts with BOS if the model has one, as in its training; token ids
-// are taken as they are.
+// A text at the beginning of a context gets a BOS token if the model has one, as in training; token
+// ids are used unchanged.
 absl::StatusOr<std::vector<uint32_t>> TokenizePrompt(const std::string& text,
                                                      const ServedModel& model, uint32_t max_prompt,
                                                      bool begins_context) {
@@ -90,13 +90,13 @@ absl::StatusOr<std::vector<uint32_t>> ReadInput(const Proto& proto, const Served
   return std::vector<uint32_t>(ids.begin(), ids.end());
 }
 
-// Nothing new to read is fine for a request that only generates on, after what its session holds.
+// An empty prompt is allowed if the request only continues what its session holds.
 absl::Status CheckNotEmpty(const Request& request) {
   if (!request.prompt.empty()) return absl::OkStatus();
   if (request.kind == RequestKind::kScore || !ContinuesContext(request.session)) {
     return absl::InvalidArgumentError(
         "the prompt is empty: set prompt or token_ids, at least one token; only Generate on a "
-        "session that holds tokens goes on without");
+        "session that holds tokens may leave it out");
   }
   if (request.max_tokens > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -112,8 +112,8 @@ absl::Status ReadPrompt(const Proto& proto, const ServedModel& model, uint32_t m
   return CheckPromptTokens(request.prompt.size(), max_prompt);
 }
 
-// The prompt's log-probabilities come in one message; one that could not be sent is refused before
-// it is computed.
+// The prompt's log-probabilities are one message; if it would be too large to send, the request is
+// refused before they are computed.
 absl::Status CheckScoresFit(const char* field, uint64_t tokens, uint32_t top) {
   constexpr uint64_t kBytesEach = 32;  // tag, lengths, id, float and a piece of common length
   const uint64_t bytes = tokens * (1 + top) * kBytesEach;
@@ -124,8 +124,8 @@ absl::Status CheckScoresFit(const char* field, uint64_t tokens, uint32_t top) {
                    kMaxMessageBytes >> 20, " are allowed: ask for fewer"));
 }
 
-// Tokens past what the model's levels reach are refused in a prompt, and not generated: the turn
-// ends with LENGTH there. The last token drawn is not read any more, so it may be one beyond.
+// A prompt beyond the model's levels is refused, and generation ends with LENGTH at their end. The
+// last sampled token is not read by the model, so it may be one beyond.
 absl::Status LimitContext(const ServedModel& model, Request& request) {
   if (model.max_context == 0) return absl::OkStatus();
   const uint64_t before = request.session.held() ? request.session.tokens() : 0;

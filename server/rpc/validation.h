@@ -1,13 +1,13 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Proto requests → the scheduler's requests: every field against its limit, text to token ids, and
-// every default filled in. Errors name field, value, limit and remedy.
+// Proto requests → the scheduler's requests: checks every field, tokenizes text, fills in defaults.
+// Errors name field, value, limit and remedy.
 //
-// A named session is leased once all else but the prompt is known to be right: what the prompt
-// means depends on what the session holds, and nobody may change that any more.
+// A named session is leased after all other checks except the prompt's: the prompt's meaning
+// depends on what the session holds, which must not change any more.
 //
 // The results lack what belongs to the call: id, outbox, arrival and deadline.
-// Threading: any; call them on a worker, since tokenizing takes long.
+// Threading: any thread, but on a worker, because tokenizing is slow.
 #ifndef RIVULET_SERVER_RPC_VALIDATION_H_
 #define RIVULET_SERVER_RPC_VALIDATION_H_
 
@@ -28,11 +28,11 @@ inline constexpr uint32_t kMaxCompletions = 64;
 inline constexpr size_t kMaxStopIds = 64;
 inline constexpr size_t kMaxRequestIdBytes = 128;
 inline constexpr uint32_t kDefaultMaxTokens = 256;
-// Of a text that is to be tokenized: SentencePiece takes about 80 bytes of memory for each of them.
+// Of a text that is to be tokenized: SentencePiece needs about 80 bytes of memory per byte.
 inline constexpr size_t kMaxTextBytes = size_t{4} << 20;
 
-// NOT_FOUND and ABORTED are the session's (SessionTable); UNIMPLEMENTED is for what later versions
-// do (messages with a chat template). On failure no lease is left.
+// NOT_FOUND and ABORTED come from SessionTable; UNIMPLEMENTED is for features of later versions
+// (messages with a chat template). After a failure no lease is held.
 absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateRequest& proto,
                                                              const ServedModel& model,
                                                              uint32_t max_prompt,

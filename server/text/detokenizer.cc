@@ -35,8 +35,8 @@ void Utf8Stream::Put(unsigned char byte, std::string& text) {
   held_.clear();
 }
 
-// Unicode table 3-7: how many bytes follow the first, and the range of the second, which shuts out
-// overlong forms, surrogates and what lies above U+10FFFF.
+// Unicode table 3-7: how many bytes follow the first, and the range of the second, which excludes
+// overlong forms, surrogates and code points above U+10FFFF.
 void Utf8Stream::StartCharacter(unsigned char byte, std::string& text) {
   low_ = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
   high_ = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;

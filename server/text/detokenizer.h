@@ -1,13 +1,13 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Token ids → UTF-8 text, as they come. What is returned is always valid UTF-8, whole characters
-// only, and all of it together is the same however the ids were split into calls.
+// Token ids → UTF-8 text, incrementally. The text is always valid UTF-8 and consists of whole
+// characters. The whole text does not depend on how the ids are split into calls.
 //
-// A character's bytes may come in several tokens: they are held back until it is whole. A byte that
-// cannot continue what is held makes one U+FFFD of it at once (Unicode's "maximal subpart"
-// practice, as Python's errors="replace"); Finish turns what is still held into one.
+// A character's bytes may be spread over several tokens; they are held back until it is complete. A
+// byte that cannot continue the held bytes turns them into one U+FFFD (Unicode's "maximal subpart"
+// practice, as Python's errors="replace"). Finish does the same with what is still held.
 //
-// It does not look for stop strings (stop_matcher.h) and knows no stream.
+// It does not look for stop strings (stop_matcher.h).
 // Threading: one thread at a time. The tokenizer must outlive it.
 #ifndef RIVULET_SERVER_TEXT_DETOKENIZER_H_
 #define RIVULET_SERVER_TEXT_DETOKENIZER_H_
@@ -26,7 +26,7 @@ class Utf8Stream {
  public:
   // Appends to `text` what `bytes` completes.
   void Append(std::string_view bytes, std::string& text);
-  // Nothing more comes: a held part of a character becomes U+FFFD. Ready for another stream.
+  // The end of the stream: an incomplete character becomes U+FFFD. Ready for another stream.
   void Finish(std::string& text);
 
  private:
@@ -41,9 +41,9 @@ class Utf8Stream {
 
 class Detokenizer {
  public:
-  // `starts_text`: no text stands before the first token (StartsText of its context). The space
-  // that the tokenizer's dummy prefix put there is then left out; a completion that continues a
-  // prompt keeps its leading space.
+  // `starts_text`: there is no text before the first token (StartsText of its context). The space
+  // of the tokenizer's dummy prefix is then removed; a completion that continues a prompt keeps its
+  // leading space.
   Detokenizer(const Tokenizer& tokenizer, bool starts_text);
 
   // True if no token of `context` adds a byte to a text: nothing, or BOS and its kind.

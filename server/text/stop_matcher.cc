@@ -95,8 +95,8 @@ std::optional<size_t> StopMatcher::LongestComplete() const {
   return best;
 }
 
-// How many bytes of the end of the text may still become a match. A whole match that was let pass
-// cannot any more, only its own border can.
+// How many bytes at the end of the text may still become a match. A complete match that was ignored
+// (min_tokens) cannot, but its border can.
 size_t StopMatcher::LongestPrefix() const {
   size_t longest = 0;
   for (const Pattern& pattern : patterns_) {

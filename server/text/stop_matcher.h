@@ -1,11 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Finds the first stop string in a text that comes in pieces, and lets through only what is certain
-// not to belong to one: a byte that may still be the start of a match is held back. What comes out
-// in all, and which string matched, do not depend on where the pieces were cut.
+// Finds the first stop string in a text that arrives in pieces. Bytes that may belong to a match
+// are held back. The whole output, and which string matched, do not depend on where the pieces are
+// cut.
 //
-// The first match is the one that ends first; of several that end at the same byte the one that
-// starts first, so that no byte of any of them is shown; of equal strings the one listed first.
+// The first match is the one that ends first. Of several that end at the same byte it is the one
+// that starts first, so that no byte of any of them is shown; of equal strings, the one listed
+// first.
 //
 // It compares bytes. Text and strings that are UTF-8 are cut between characters only.
 // Cost: O(strings) a byte. Threading: one thread at a time.
@@ -38,7 +39,7 @@ class StopMatcher {
   // The text that may be shown now. `may_stop` false (min_tokens not reached): a string that ends
   // in this piece is text like any other. After a match: nothing, ever.
   std::string Append(std::string_view piece, bool may_stop = true);
-  // Nothing more comes: what was held back (nothing after a match).
+  // The end of the text: returns what was held back, nothing after a match.
   std::string Finish();
 
   bool matched() const { return matched_.has_value(); }
