@@ -176,7 +176,7 @@ class ConvertTest(unittest.TestCase):
         def without(part):
             return {name: tensor for name, tensor in model.tensors.items() if part not in name}
 
-        for contents, message in [({}, "no H3 model"), (without("embeddings"), "no H3 model"), (without("layers.0."), "some are missing"),
+        for contents, message in [({}, "not an H3 model"), (without("embeddings"), "not an H3 model"), (without("layers.0."), "some are missing"),
                                   (without("layers.1.mixer.D"), "no tensor .*mixer.D"), (without("layers.1.mlp.fc1"), "no tensor .*fc1"),
                                   ({"state_dict": 3}, "state_dict")]:
             with self.subTest(message), self.assertRaisesRegex(ConversionError, message):
@@ -199,7 +199,7 @@ class ConvertTest(unittest.TestCase):
         with zipfile.ZipFile(self.source, "w") as archive:
             archive.writestr("archive/data.pkl", pickle.dumps({"callbacks": Malicious(), "state_dict": {}}, protocol=2))
         options = converter.parse_arguments([self.source, self.target])
-        with self.assertRaisesRegex(ConversionError, "no H3 model"):
+        with self.assertRaisesRegex(ConversionError, "not an H3 model"):
             converter.convert(options.source, options.target, options)
         self.assertFalse(os.path.exists(marker))
 
