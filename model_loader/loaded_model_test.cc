@@ -282,7 +282,7 @@ TEST_F(LoadModelTest, RefusesWrongGenerationDefaults) {
   EXPECT_THAT(error(R"({"min_p": 1})"), HasSubstr("min_p is 1"));
   EXPECT_THAT(error(R"({"top_k": 1.5})"), HasSubstr("top_k is 1.5"));
   EXPECT_THAT(error(R"({"eos_token_id": 10})"), HasSubstr("from 0 to 9"));
-  EXPECT_THAT(error("[]"), HasSubstr("no JSON object"));
+  EXPECT_THAT(error("[]"), HasSubstr("not contain a JSON object"));
 }
 
 TEST_F(LoadModelTest, FindsAChatTemplate) {
