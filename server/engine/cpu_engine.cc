@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <optional>
 #include <span>
 #include <utility>
@@ -24,7 +25,7 @@ namespace {
 // block.
 constexpr size_t kLogitRows = 64;
 
-// A token of the step whose logits somebody wants.
+// A token of the step whose logits are needed.
 struct Place {
   static constexpr size_t kNone = SIZE_MAX;
   size_t row = 0;         // in StepPlan::rows
@@ -50,8 +51,8 @@ std::vector<Place> PlacesOf(const StepPlan& plan, const StepResult& result) {
   return places;
 }
 
-// Takes the stop ids out of the draw while it lives. Finite, so that it is no broken logit, and so
-// low that no bias or penalty brings it back.
+// Takes the stop ids out of the draw while it lives. The value is finite, so that the logit does
+// not count as broken, and so low that no bias or penalty brings it back.
 class Forbidden {
  public:
   Forbidden(const SampleSpec& spec, size_t sample, std::span<float> logits) : logits_(logits) {
@@ -84,7 +85,7 @@ absl::Status SamplePlace(const StepPlan& plan, const Place& place, std::span<flo
                          SampledToken& result) {
   const StepRow& row = plan.rows[place.row];
   const SampleSpec& spec = row.spec;
-  // One for each thread of the pool: memory for as many rows as run at once, used again each step.
+  // One for each thread of the pool, reused in each step.
   static thread_local SamplingScratch scratch;
   {
     const Forbidden forbidden(spec, place.sample, logits);
@@ -112,7 +113,7 @@ absl::Status AnswerPlace(const StepPlan& plan, const Place& place, std::span<flo
   return SamplePlace(plan, place, logits, result.samples[place.sample]);
 }
 
-// INTERNAL: broken weights or state. What the place has to say, and where it is.
+// The status of a place, with its position.
 absl::Status At(const absl::Status& status, const StepRow& row, const Place& place) {
   const uint64_t position = row.segment.position + place.token - row.segment.first_token;
   return absl::Status(
@@ -128,6 +129,19 @@ absl::Status CheckIds(const char* what, std::span<const uint32_t> ids, uint32_t 
         what, " ", id, " is outside of the vocabulary of ", vocab, " tokens: send ids below that"));
   }
   return absl::OkStatus();
+}
+
+absl::Status NoMemory(const char* when) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the server ran out of memory ", when,
+      "; the session's state is lost: start a new one, and give the server less --state-memory"));
+}
+
+StepResult OutOfMemory(const StepPlan& plan) {
+  StepResult result;
+  result.rows.resize(plan.rows.size());
+  for (RowResult& row : result.rows) row.status = NoMemory("in a step");
+  return result;
 }
 
 class CpuEngine final : public Engine {
@@ -210,7 +224,11 @@ void CpuEngine::WarmUp() {
 StepTicket CpuEngine::Launch(const StepPlan& plan) {
   RIVULET_CHECK(!result_.has_value(), "a step was launched before the last one was awaited");
   const auto start = std::chrono::steady_clock::now();
-  result_ = Run(plan);
+  try {
+    result_ = Run(plan);
+  } catch (const std::bad_alloc&) {
+    result_ = OutOfMemory(plan);
+  }
   result_->device_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return ++launched_;
@@ -278,7 +296,7 @@ StepResult CpuEngine::CheckRows(const StepPlan& plan) const {
   return result;
 }
 
-// Rows that have failed already take no part; their ids may not even be in the embedding table.
+// Rows that have failed already are left out; their ids may be outside of the embedding table.
 absl::Status CpuEngine::Forward(const StepPlan& plan, const StepResult& result, FloatMatrix x) {
   segments_.clear();
   ids_.assign(plan.tokens.size(), 0);
@@ -297,8 +315,12 @@ void CpuEngine::Answer(const StepPlan& plan, std::span<const Place> places, Floa
                        StepResult& result) {
   std::vector<absl::Status> statuses(places.size());
   threads_.ParallelFor(places.size(), [&](size_t i) {
-    statuses[i] =
-        AnswerPlace(plan, places[i], {logits.row(i), logits.columns}, result.rows[places[i].row]);
+    RowResult& row = result.rows[places[i].row];
+    try {
+      statuses[i] = AnswerPlace(plan, places[i], {logits.row(i), logits.columns}, row);
+    } catch (const std::bad_alloc&) {  // no exception may leave a task of the pool
+      statuses[i] = NoMemory("while sampling");
+    }
   });
   for (size_t i = 0; i < places.size(); ++i) {
     if (statuses[i].ok()) continue;

@@ -2,9 +2,13 @@
 //
 // The engine's own duties on its own slots. That any split, company, thread count and fork give the
 // same bits is checked one floor up, with sessions (server/session/session_bits_test.cc).
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
 
 #include "gmock/gmock.h"
@@ -213,6 +217,42 @@ TEST_F(EngineTest, LogitsThatAreNotFiniteFailTheirRowAlone) {
     EXPECT_EQ(result.rows[r].samples[0].token, expected);
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they map terabytes
+// Lets this process map a little more memory than it has, while it lives.
+class MemoryLimit {
+ public:
+  explicit MemoryLimit(uint64_t more) {
+    getrlimit(RLIMIT_AS, &before_);
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlimit limit = {pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) + more,
+                          before_.rlim_max};
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  ~MemoryLimit() { setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_;
+};
+
+TEST_F(EngineTest, AStepWithoutMemoryFailsItsRowsAndTheNextOneRuns) {
+  const SamplingParams greedy = Greedy();
+  const uint32_t expected = RunAlone({1, 2, 3}, greedy).samples[0].token;
+  StepPlan plan;
+  for (int i = 0; i < 8; ++i) AddRow(plan, std::vector<uint32_t>(kLongestSegment, 1));
+  StepResult result;
+  {
+    const MemoryLimit limit(1 << 20);
+    result = engine_->Step(plan);
+  }
+  ASSERT_EQ(result.rows.size(), 8u);
+  for (const RowResult& row : result.rows) {
+    EXPECT_EQ(row.status.code(), absl::StatusCode::kResourceExhausted) << row.status;
+  }
+  EXPECT_EQ(RunAlone({1, 2, 3}, greedy).samples[0].token, expected);
+}
+#endif
 
 TEST_F(EngineTest, TooLittleStateMemoryIsRefusedByName) {
   EngineOptions options;
