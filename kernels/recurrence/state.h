@@ -94,6 +94,11 @@ class StateLayout {
   void SetPageKind(PageKind kind);
   const PageKind& page_kind() const { return page_kind_; }
 
+  // The tail holds the state after the last token instead of a row for each token: once a token has
+  // run, the state before it is gone.
+  void SetRunningTail() { running_tail_ = true; }
+  bool running_tail() const { return running_tail_; }
+
   size_t base_bytes() const { return bytes(StatePart::kBase); }
   size_t tail_bytes() const { return bytes(StatePart::kTail); }
   size_t page_bytes() const { return bytes(StatePart::kPage); }  // of one page
@@ -104,6 +109,7 @@ class StateLayout {
   std::vector<StatePlane> planes_;
   size_t bytes_[kStateParts] = {};
   PageKind page_kind_;
+  bool running_tail_ = false;
 };
 
 // The pages of one kind that a segment reads and writes, borrowed from the session's PageTable.

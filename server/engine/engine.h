@@ -38,13 +38,16 @@ class Engine {
   // Starts a step of every row of the plan and copies what it needs of the plan and of everything
   // that the plan points to: the caller may change all of it afterwards. REQUIRES: the rows' slots
   // are held, the tail and (if the row folds) base_out of each are no other row's, and fewer than
-  // depth() steps have been launched and not awaited.
+  // depth() steps have been launched and not awaited. A row that begins with kLastSampled follows a
+  // row with the same tail and a sample, in the step launched before
+  // (docs/architecture.md#running-ahead).
   virtual StepTicket Launch(const StepPlan& plan) = 0;
 
   // Waits for the step and returns its results. A step never fails as a whole: each row has its
   // status. A row that asks for a token id outside of the vocabulary fails with INVALID_ARGUMENT,
-  // one whose logits are not finite with INTERNAL naming it. REQUIRES: the ticket is the oldest
-  // that has not been awaited.
+  // one whose logits are not finite with INTERNAL naming it. If the step does not get the memory
+  // that it needs, its rows fail with RESOURCE_EXHAUSTED. REQUIRES: the ticket is the oldest that
+  // has not been awaited.
   virtual StepResult Await(StepTicket ticket) = 0;
 
   // How many steps may be launched and not awaited: 1, or 2 for a device that runs the next step

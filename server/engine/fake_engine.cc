@@ -34,14 +34,15 @@ StateSizes SizesOf(const std::vector<PageKind>& pages, size_t fold_interval) {
 }
 
 std::unique_ptr<StatePool> MakePool(uint32_t sessions, const std::vector<PageKind>& pages,
-                                    uint64_t context, size_t fold_interval) {
+                                    uint64_t context, size_t fold_interval,
+                                    std::unique_ptr<StateMemory> memory) {
   const StateSizes sizes = SizesOf(pages, fold_interval);
   const uint64_t spares = sessions / StatePool::kTailsPerSpare + 1;
   uint64_t bytes = sessions * sizes.tail_bytes + (sessions + spares) * sizes.base_bytes;
   for (const StateSizes::Pages& kind : sizes.pages) {
     bytes += sessions * MostPages(kind.kind, context, kLongestSegment) * kind.page_bytes;
   }
-  auto pool = StatePool::Make(sizes, bytes, context);
+  auto pool = StatePool::Make(sizes, bytes, context, std::move(memory));
   RIVULET_CHECK(pool.ok(), "a fake engine for no session");
   return *std::move(pool);
 }
@@ -78,8 +79,8 @@ void FoldFenwick(const SegmentPages& pages, const LayerState& state, uint64_t ch
 }  // namespace
 
 FakeEngine::FakeEngine(uint32_t sessions, const std::vector<PageKind>& pages, uint64_t context,
-                       size_t fold_interval)
-    : pool_(MakePool(sessions, pages, context, fold_interval)) {}
+                       size_t fold_interval, std::unique_ptr<StateMemory> memory)
+    : pool_(MakePool(sessions, pages, context, fold_interval, std::move(memory))) {}
 
 void FakeEngine::FoldPages(const Segment& segment) {
   const std::vector<PageCapacity>& kinds = capacity().pages;
@@ -116,7 +117,16 @@ uint64_t FakeEngine::StateHash(uint32_t base, uint32_t tail, size_t tail_tokens)
   return hash;
 }
 
+void CheckFolds(const StepPlan& plan, StatePool& states) {
+  for (const StepRow& row : plan.rows) {
+    const Segment& segment = row.segment;
+    if (!Folds(segment.position, segment.tokens, states.capacity().fold_interval)) continue;
+    RIVULET_CHECK(!states.bases().Shared(segment.base_out), "folds into a base that is shared");
+  }
+}
+
 StepTicket FakeEngine::Launch(const StepPlan& plan) {
+  if (checks_folds) CheckFolds(plan, *pool_);
   result_ = StepResult();
   for (const StepRow& row : plan.rows) result_.rows.push_back(RunRow(plan, row));
   return ++steps;
@@ -154,7 +164,6 @@ RowResult FakeEngine::RunRow(const StepPlan& plan, const StepRow& row) {
     }
     if (!piece.folds) return;
     base = segment.base_out;
-    RIVULET_CHECK(!pool_->bases().Shared(base), "folds into a base that is shared");
     *state.Base<uint64_t>(base, 0) = hash;
   });
   FoldPages(segment);

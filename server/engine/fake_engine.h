@@ -1,9 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// An Engine for the tests of what stands above it: real slots, and a "model" whose state is a hash
-// of the tokens in a base and the tokens since in a tail. So it obeys every rule of Engine,
-// is exact about who may write which slot, and what it samples tells whether the right tokens of
-// the right session went through. No weights, no kernels, no threads.
+// An Engine for tests of the folders above: real slots, and a "model" whose state is a hash of the
+// tokens in a base and the tokens since then in a tail. It obeys every rule of Engine and checks
+// which slots a row writes, and its samples show whether the right tokens of the right session were
+// fed. No weights, no kernels, no threads.
 //
 // The token sampled after tokens t0..tn is FakeEngine::NextToken({t0..tn}, index), unless a test
 // fixes `next_token`.
@@ -21,6 +21,9 @@
 
 namespace rivulet {
 
+// Ends the test if a row of the plan folds into a base that another session holds too.
+void CheckFolds(const StepPlan& plan, StatePool& states);
+
 class FakeEngine : public Engine {
  public:
   static constexpr uint32_t kVocab = 100;
@@ -29,7 +32,8 @@ class FakeEngine : public Engine {
   // of pages that its one layer each would have, for sessions of `context` tokens; every step
   // checks that the pages it is given hold the session's chunks.
   explicit FakeEngine(uint32_t sessions, const std::vector<PageKind>& pages = {},
-                      uint64_t context = 4096, size_t fold_interval = 16);
+                      uint64_t context = 4096, size_t fold_interval = 16,
+                      std::unique_ptr<StateMemory> memory = std::make_unique<HostStateMemory>());
 
   // What a session's state says of the tokens it has seen.
   static uint64_t Hash(std::span<const uint32_t> tokens);
@@ -44,6 +48,8 @@ class FakeEngine : public Engine {
   // Hash of the tokens in a base and the first `tail_tokens` rows of a tail.
   uint64_t StateHash(uint32_t base, uint32_t tail, size_t tail_tokens) const;
 
+  // Whether Launch calls CheckFolds. Below an engine that runs steps late, that one has to.
+  bool checks_folds = true;
   // Steps run so far, for tests that count.
   size_t steps = 0;
   // If set: called for each row of a step; a status that is not OK fails that row.

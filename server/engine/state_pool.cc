@@ -24,6 +24,7 @@ StateCapacity CapacityFor(const StateSizes& sizes, uint64_t sessions, uint64_t c
   capacity.fold_interval = sizes.fold_interval;
   capacity.base_bytes = sizes.base_bytes;
   capacity.tail_bytes = sizes.tail_bytes;
+  capacity.running_tail = sizes.running_tail;
   capacity.tail_slots = static_cast<uint32_t>(sessions);
   capacity.base_slots = capacity.tail_slots + SpareBases(sessions);
   for (const StateSizes::Pages& pages : sizes.pages) {
@@ -88,6 +89,7 @@ StateSizes AddUpLayouts(std::span<const StateLayout* const> layers) {
     sizes.tail_offsets.push_back(sizes.tail_bytes);
     sizes.base_bytes += RoundUp(layer->base_bytes(), kAlignment);
     sizes.tail_bytes += RoundUp(layer->tail_bytes(), kAlignment);
+    sizes.running_tail = sizes.running_tail || layer->running_tail();
     AddPages(*layer, sizes);
   }
   return sizes;

@@ -33,6 +33,7 @@ struct StateSizes {
   uint32_t fold_interval = 0;  // the layers'
   size_t base_bytes = 0;       // of one slot
   size_t tail_bytes = 0;
+  bool running_tail = false;         // a layer has one (StateLayout)
   std::vector<size_t> base_offsets;  // [layers]
   std::vector<size_t> tail_offsets;
   // The kinds of pages that the layers have, in the order of their first layers.
@@ -60,6 +61,7 @@ struct StateCapacity {
   uint32_t fold_interval = 0;  // C: tokens between two bases (kernels/recurrence/state.h)
   uint64_t base_bytes = 0;     // of one slot, all layers
   uint64_t tail_bytes = 0;
+  bool running_tail = false;  // a layer has one (StateLayout)
   uint32_t base_slots = 0;
   uint32_t tail_slots = 0;
   std::vector<PageCapacity> pages;  // one for each kind that the model has

@@ -45,6 +45,11 @@ struct StepRow {
   uint32_t score_top = 0;  // <= kMaxTopLogprobs
 };
 
+// In StepPlan::tokens: the last token that was sampled for the row's tail, in a step that may still
+// run. Only as the first token of a row that samples after each of its tokens. Its counts lack the
+// token too: the engine adds it.
+inline constexpr uint32_t kLastSampled = UINT32_MAX;
+
 struct StepPlan {
   std::vector<uint32_t> tokens;  // of all rows, each row's consecutive
   std::vector<StepRow> rows;
@@ -57,7 +62,9 @@ struct SampledToken {
 };
 
 struct RowResult {
-  absl::Status status;  // not OK: this row failed, its slots' state is undefined, others are fine
+  // Not OK: this row failed. What it was to write (its rows of the tail, base_out, its folds'
+  // pages) is undefined; other rows are fine.
+  absl::Status status;
   absl::InlinedVector<SampledToken, 1> samples;  // as many as StepRow::samples, in order
   std::vector<Logprobs> scores;                  // one for each of score_targets
 };

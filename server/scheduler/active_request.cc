@@ -106,39 +106,65 @@ Session& ActiveRequest::SessionOf(int row) const {
   return row == kPromptRow ? *prompt_ : completions_[row]->session();
 }
 
+uint32_t& ActiveRequest::InFlight(int row) {
+  return row == kPromptRow ? prompt_in_flight_ : completions_[row]->in_flight;
+}
+
+uint32_t ActiveRequest::RowsInFlight() const {
+  uint32_t rows = prompt_in_flight_;
+  for (const auto& completion : completions_) rows += completion->in_flight;
+  return rows;
+}
+
 RowView ActiveRequest::ViewOf(int row) const {
   const Session& session = SessionOf(row);
   RowView view;
-  view.position = session.position();
-  view.prompt_left = row == kPromptRow ? static_cast<uint32_t>(session.pending()) : 0;
-  view.outbox_full = stalled_at_ != kNoDeadline;
+  view.position = session.position() + session.planned();
+  if (row == kPromptRow) {
+    view.prompt_left = static_cast<uint32_t>(session.pending() - session.planned());
+  }
+  view.outbox_full = outbox_full_;
   view.deadline = deadline();
   view.last_turn = last_turn_;
   return view;
 }
 
 void ActiveRequest::NoteOutbox(TimePoint now) {
-  if (!request_->outbox->full()) {
+  outbox_full_ = request_->outbox->full();
+  if (!outbox_full_) {
     stalled_at_ = kNoDeadline;
   } else if (stalled_at_ == kNoDeadline) {
     stalled_at_ = now + context_.stall_limit;
   }
+  const uint32_t promised = RowsInFlight();
+  if (promised > 0 && !outbox_full_) outbox_full_ = request_->outbox->full(promised);
+}
+
+// The token of a step in flight may be its last by max_tokens.
+bool ActiveRequest::CanRun(const Completion& completion) const {
+  return !completion.finished() &&
+         completion.generated() + completion.in_flight < request_->max_tokens;
 }
 
 void ActiveRequest::AppendRows(TimePoint now, std::vector<int>& rows, std::vector<RowView>& views) {
+  if (ending_.has_value()) return;
   NoteOutbox(now);
   const auto append = [&](int row) {
     rows.push_back(row);
     views.push_back(ViewOf(row));
   };
-  if (prompt_ != nullptr) return append(kPromptRow);
+  if (prompt_ != nullptr) {
+    // The completions start when the prompt's last step has been committed.
+    if (prompt_->pending() > prompt_->planned()) append(kPromptRow);
+    return;
+  }
   for (size_t i = 0; i < completions_.size(); ++i) {
-    if (!completions_[i]->finished()) append(static_cast<int>(i));
+    if (CanRun(*completions_[i])) append(static_cast<int>(i));
   }
 }
 
-// The target of a place is the token after it: of the session, or of the prompt, of which the last
-// may be held back.
+// The target of a place is the token after it, of the session or of the prompt. The prompt's last
+// token may be held back and is not in the session then.
 void ActiveRequest::AddScoreTargets(const Segment& segment, StepRow& row) const {
   if (!request_->score_prompt) return;
   const std::vector<uint32_t>& prompt = request_->prompt;
@@ -154,45 +180,81 @@ void ActiveRequest::AddScoreTargets(const Segment& segment, StepRow& row) const 
 
 absl::Status ActiveRequest::AddToPlan(int row, uint32_t tokens, uint64_t turn, StepPlan& plan) {
   Session& session = SessionOf(row);
+  const bool ahead = session.segment_planned();
+  if (ahead) session.CommitSegment();
+  const bool promised = ahead && row != kPromptRow;
   StepRow planned;
-  RIVULET_ASSIGN_OR_RETURN(planned.segment, session.PlanSegment(plan.tokens.size(), tokens));
-  const auto first = session.tokens().begin() + static_cast<ptrdiff_t>(session.position());
-  plan.tokens.insert(plan.tokens.end(), first, first + tokens);
+  RIVULET_ASSIGN_OR_RETURN(planned.segment, promised
+                                                ? session.PlanPromised(plan.tokens.size())
+                                                : session.PlanSegment(plan.tokens.size(), tokens));
   if (row == kPromptRow) {
-    AddScoreTargets(planned.segment, planned);
-    planned.samples = !HoldsBackLast() && tokens == session.pending() ? 1 : 0;
+    AddPromptTokens(tokens, plan, planned);
     NoteTurn(tokens, turn);
   } else {
-    planned.samples = 1;
+    AddNextToken(*completions_[row], promised, plan, planned);
   }
-  if (planned.samples > 0) planned.spec = completions_[std::max(row, 0)]->Spec(session);
+  ++InFlight(row);
   plan.rows.push_back(std::move(planned));
   return absl::OkStatus();
+}
+
+void ActiveRequest::AddPromptTokens(uint32_t tokens, StepPlan& plan, StepRow& row) const {
+  const auto first = prompt_->tokens().begin() + static_cast<ptrdiff_t>(prompt_->position());
+  plan.tokens.insert(plan.tokens.end(), first, first + tokens);
+  AddScoreTargets(row.segment, row);
+  if (HoldsBackLast() || tokens < prompt_->pending()) return;
+  row.samples = 1;
+  row.spec = completions_[0]->Spec(*prompt_);
+}
+
+void ActiveRequest::AddNextToken(Completion& completion, bool promised, StepPlan& plan,
+                                 StepRow& row) const {
+  const Session& session = completion.session();
+  plan.tokens.push_back(promised ? kLastSampled : session.tokens()[session.position()]);
+  row.samples = 1;
+  row.spec = completion.Spec(session, promised ? 1 : 0);
 }
 
 void ActiveRequest::NoteTurn(uint32_t tokens, uint64_t turn) {
   turn_tokens_ += tokens;
   if (turn_tokens_ < kPromptTurnTokens) return;
-  turn_tokens_ %= kPromptTurnTokens;  // what it had too much counts in its next turn
+  turn_tokens_ %= kPromptTurnTokens;  // the excess counts towards its next turn
   last_turn_ = turn;
 }
 
-void ActiveRequest::CommitRow(int row, const StepRow& planned, RowResult result, TimePoint now) {
+void ActiveRequest::CommitRow(int row, uint64_t position, size_t tokens, RowResult result,
+                              TimePoint now) {
+  --InFlight(row);
+  // Otherwise the row was planned ahead, and the step before ended its completion.
+  const bool runs = row == kPromptRow || !completions_[row]->finished();
+  if (runs) CommitResult(row, position, tokens, std::move(result), now);
+  if (ending_.has_value() && !ended_ && RowsInFlight() == 0) {
+    EndAll(ending_->reason, ending_->status, now);
+  }
+}
+
+void ActiveRequest::CommitResult(int row, uint64_t position, size_t tokens, RowResult result,
+                                 TimePoint now) {
   if (!result.status.ok()) return FailRow(row, result.status, now);
-  const Segment& segment = planned.segment;
-  SessionOf(row).CommitSegment();
-  context_.metrics->folds.Add(FoldsIn(segment.position, segment.tokens, context_.fold_interval));
-  if (row == kPromptRow) return CommitPrompt(segment, std::move(result), now);
-  RIVULET_CHECK(!result.samples.empty(), "the engine sampled nothing for a row that asked for it");
+  CommitSegment(row, position, tokens);
+  if (row == kPromptRow) return CommitPrompt(position, tokens, std::move(result), now);
   CommitTokens(*completions_[row], std::move(result), now);
 }
 
-void ActiveRequest::CommitPrompt(const Segment& segment, RowResult result, TimePoint now) {
-  context_.metrics->prompt_tokens_computed.Add(segment.tokens);
-  // A session that was cancelled in its prompt has more than one token pending: their scores are
-  // nobody's.
+// A segment that a later one followed is committed already.
+void ActiveRequest::CommitSegment(int row, uint64_t position, size_t tokens) {
+  Session& session = SessionOf(row);
+  if (InFlight(row) == 0 && session.segment_planned()) session.CommitSegment();
+  context_.metrics->folds.Add(FoldsIn(position, tokens, context_.fold_interval));
+}
+
+void ActiveRequest::CommitPrompt(uint64_t position, size_t tokens, RowResult result,
+                                 TimePoint now) {
+  context_.metrics->prompt_tokens_computed.Add(tokens);
+  // A session that was cancelled in its prompt has more than one token pending. Their scores were
+  // not asked for.
   const uint64_t before_prompt =
-      context_tokens_ > segment.position + 1 ? context_tokens_ - segment.position - 1 : 0;
+      context_tokens_ > position + 1 ? context_tokens_ - position - 1 : 0;
   const size_t unasked = std::min<size_t>(before_prompt, result.scores.size());
   std::move(result.scores.begin() + static_cast<ptrdiff_t>(unasked), result.scores.end(),
             std::back_inserter(prompt_scores_));
@@ -259,6 +321,7 @@ void ActiveRequest::ReturnSession(std::unique_ptr<Session> session) {
   SessionLease& lease = request_->session;
   if (session == nullptr || !lease.held()) return;
   if (state_lost_) return lease.Drop();
+  session->CancelSegment();  // planned ahead
   lease.PutState(std::move(session));
   lease.Release();
 }
@@ -284,15 +347,20 @@ void ActiveRequest::EndAll(FinishReason reason, absl::Status status, TimePoint n
   }
 }
 
+void ActiveRequest::End(FinishReason reason, absl::Status status, TimePoint now) {
+  if (RowsInFlight() == 0) return EndAll(reason, std::move(status), now);
+  if (!ending_.has_value()) ending_ = Ending{reason, std::move(status)};
+}
+
 void ActiveRequest::EndLate(TimePoint now) {
   if (request_->deadline <= now) {
-    return EndAll(FinishReason::kDeadline,
-                  absl::DeadlineExceededError("the deadline passed while the request ran"), now);
+    return End(FinishReason::kDeadline,
+               absl::DeadlineExceededError("the deadline passed while the request ran"), now);
   }
   absl::Status stalled = absl::CancelledError(
       "the client did not read for --stalled-client-seconds, so the request was ended");
   request_->outbox->Abandon();
-  EndAll(FinishReason::kCancelled, std::move(stalled), now);
+  End(FinishReason::kCancelled, std::move(stalled), now);
 }
 
 void ActiveRequest::Close(TimePoint now) {

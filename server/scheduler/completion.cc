@@ -24,14 +24,15 @@ Completion::Completion(const Request& request, const std::vector<uint32_t>& stop
   }
 }
 
-SampleSpec Completion::Spec(const Session& session) const {
+SampleSpec Completion::Spec(const Session& session, uint32_t promised) const {
   SampleSpec spec;
   spec.params = &request_.sampling;
   spec.session_counts = &session.token_counts();
   spec.turn_counts = &turn_counts_;
   spec.index = index_;
-  spec.position = session.tokens().size();
-  spec.forbid_stops = request_.stop.min_tokens - std::min(request_.stop.min_tokens, generated_);
+  spec.position = session.tokens().size() + promised;
+  const uint32_t min_tokens = request_.stop.min_tokens;
+  spec.forbid_stops = min_tokens - std::min(min_tokens, generated_ + promised);
   spec.stop_ids = &stop_ids_;
   spec.logprobs = request_.logprobs;
   return spec;

@@ -1,12 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One of a request's n completions while it grows: its session, what its tokens say as text, and
-// the rules by which it ends.
+// One of a request's n completions while it grows: its session, its text, and the rules by which it
+// ends.
 //
-// Text and stop strings are decided here, on the engine thread in Commit, and not where the stream
-// is drained: a stop string must end the row before the next step feeds another token, else which
-// tokens a session holds would depend on how fast its client reads. It costs a fraction of a
-// microsecond a token. What the outbox gets is finished UTF-8.
+// Text and stop strings are handled here, on the engine thread in Commit, and not where the stream
+// is drained. A stop string must end the row before its next token counts; otherwise the tokens
+// that a session holds would depend on how fast its client reads. This costs a fraction of a
+// microsecond per token. The outbox gets complete UTF-8.
 //
 // Threading: engine thread only.
 #ifndef RIVULET_SERVER_SCHEDULER_COMPLETION_H_
@@ -37,7 +37,7 @@ class Completion {
   Completion(const Completion&) = delete;
   Completion& operator=(const Completion&) = delete;
 
-  // It goes on from here.
+  // Continues from this session.
   void Start(std::unique_ptr<Session> session) { session_ = std::move(session); }
   // REQUIRES: started and not finished.
   Session& session() { return *session_; }
@@ -49,17 +49,19 @@ class Completion {
   uint32_t generated() const { return generated_; }
 
   // How to sample the token after those that `session` holds (the request's prompt session before
-  // Start).
-  SampleSpec Spec(const Session& session) const;
+  // Start), and after `promised` more that a step in flight will sample.
+  SampleSpec Spec(const Session& session, uint32_t promised = 0) const;
 
-  // A sampled token: belongs to the session from now on, EOS and stop ids too. The message has its
-  // text, and the finish reason if it was the last one. REQUIRES: started and not finished.
+  // Adds a sampled token to the session, also if it is EOS or a stop id. The message has its text,
+  // and the finish reason if the token was the last one. REQUIRES: started and not finished.
   StreamMessage Accept(uint32_t token, Logprobs logprob);
 
   // Ends it without another token: the message has the text that was held back.
   StreamMessage Finish(FinishReason reason);
 
-  TimePoint last_token_time;  // the scheduler's, for its metrics
+  // The owner's: for its metrics, and how many steps in flight hold its row.
+  TimePoint last_token_time;
+  uint32_t in_flight = 0;
 
  private:
   bool EndsAt(uint32_t token) const;

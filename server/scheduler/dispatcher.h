@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One thread that tells streams that their outboxes hold something. A gRPC write costs the thread
+// One thread that notifies streams of messages in their outboxes. A gRPC write costs the thread
 // that starts it about 7 µs, so the engine thread leaves that to this one: 64 streams a step would
 // hold it up by half a millisecond.
 #ifndef RIVULET_SERVER_SCHEDULER_DISPATCHER_H_

@@ -19,14 +19,27 @@ EngineLoop::~EngineLoop() {
 void EngineLoop::Run() {
   NameThisThread("rivulet-engine");
   while (!stopping_) {
-    const StepPlan& plan = scheduler_.Plan(Clock::now());
-    if (plan.empty()) {
+    if (in_flight_.size() < engine_.depth() && LaunchNext()) continue;
+    if (in_flight_.empty()) {
       scheduler_.WaitForWork();
     } else {
-      StepResult result = engine_.Await(engine_.Launch(plan));
-      scheduler_.Commit(std::move(result), Clock::now());
+      CommitOldest();
     }
   }
+  while (!in_flight_.empty()) CommitOldest();
+}
+
+bool EngineLoop::LaunchNext() {
+  const StepPlan& plan = scheduler_.Plan(Clock::now());
+  if (plan.empty()) return false;
+  in_flight_.push_back(engine_.Launch(plan));
+  return true;
+}
+
+void EngineLoop::CommitOldest() {
+  StepResult result = engine_.Await(in_flight_.front());
+  in_flight_.pop_front();
+  scheduler_.Commit(std::move(result), Clock::now());
 }
 
 }  // namespace rivulet

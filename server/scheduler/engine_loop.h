@@ -1,11 +1,13 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The engine thread: plan, run, commit, for ever; asleep on a condition variable when nothing can
-// run. The one thread that touches the engine and every session.
+// The engine thread: plan, launch, await, commit, with as many steps launched as the engine runs
+// ahead; asleep on a condition variable when nothing can run. The one thread that touches the
+// engine and every session.
 #ifndef RIVULET_SERVER_SCHEDULER_ENGINE_LOOP_H_
 #define RIVULET_SERVER_SCHEDULER_ENGINE_LOOP_H_
 
 #include <atomic>
+#include <deque>
 #include <thread>
 
 #include "server/engine/engine.h"
@@ -17,7 +19,7 @@ class EngineLoop {
  public:
   // Starts the thread; both outlive this.
   EngineLoop(Engine& engine, Scheduler& scheduler);
-  // Ends after the step in progress. Requests that still run are left as they are: abort them and
+  // Ends after the steps in flight. Requests that still run are left as they are: abort them and
   // wait first (Scheduler::AbortAll, WaitUntilIdle).
   ~EngineLoop();
   EngineLoop(const EngineLoop&) = delete;
@@ -25,9 +27,12 @@ class EngineLoop {
 
  private:
   void Run();
+  bool LaunchNext();  // false if there was nothing to run
+  void CommitOldest();
 
   Engine& engine_;
   Scheduler& scheduler_;
+  std::deque<StepTicket> in_flight_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;  // last: starts when the rest is there
 };

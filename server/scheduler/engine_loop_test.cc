@@ -1,13 +1,14 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The whole house below rpc with all its threads: submitters, engine, dispatcher, readers. Run it
-// under ThreadSanitizer (the tsan preset).
+// Everything below rpc with all its threads: submitters, engine, dispatcher, readers. Run it under
+// ThreadSanitizer (the tsan preset).
 #include "server/scheduler/engine_loop.h"
 
 #include <atomic>
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "server/engine/fake_run_ahead.h"
 #include "server/log/log.h"
 #include "server/scheduler/test_support.h"
 
@@ -80,7 +81,8 @@ class CountingEngine : public FakeEngine {
   std::atomic<milliseconds> pace{milliseconds(0)};
 };
 
-class EngineLoopTest : public testing::Test {
+// The parameter is the engine's depth.
+class EngineLoopTest : public testing::TestWithParam<size_t> {
  protected:
   static SchedulerOptions Options() {
     SchedulerOptions options;
@@ -125,14 +127,28 @@ class EngineLoopTest : public testing::Test {
         << *stream->client().end;
   }
 
-  CountingEngine engine_{4};
+  // Until the engine thread has stopped looking at the slots; false if it never does.
+  bool WaitUntilAsleep() {
+    const TimePoint limit = Clock::now() + std::chrono::seconds(60);
+    for (int quiet = 0; quiet < 10; ++quiet) {
+      const uint64_t before = counting_.looks;
+      std::this_thread::sleep_for(milliseconds(10));
+      if (counting_.looks != before) quiet = 0;
+      if (Clock::now() > limit) return false;
+    }
+    return true;
+  }
+
+  CountingEngine counting_{4};
+  RunAheadEngine ahead_{counting_, /*lazy=*/false};
+  Engine& engine_ = GetParam() == 1 ? static_cast<Engine&>(counting_) : ahead_;
   SessionTable sessions_{{}, metrics_};
   Dispatcher dispatcher_;
   Scheduler scheduler_{engine_, sessions_, dispatcher_, metrics_, Options()};
   EngineLoop loop_{engine_, scheduler_};
 };
 
-TEST_F(EngineLoopTest, ManySubmittersAndACancelEachNowAndThen) {
+TEST_P(EngineLoopTest, ManySubmittersAndACancelEachNowAndThen) {
   constexpr uint32_t kThreads = 3, kRequests = 40;
   std::atomic<uint32_t> complete{0}, cancelled{0};
   std::vector<std::thread> threads;
@@ -164,7 +180,7 @@ TEST_F(EngineLoopTest, ManySubmittersAndACancelEachNowAndThen) {
 }
 
 // Everything that any thread may do with sessions, at once, on more sessions than slots.
-TEST_F(EngineLoopTest, ManyThreadsWithSessions) {
+TEST_P(EngineLoopTest, ManyThreadsWithSessions) {
   constexpr uint32_t kThreads = 4, kRounds = 120;
   SetLogLevel("warning");
   std::vector<std::thread> threads;
@@ -184,7 +200,7 @@ TEST_F(EngineLoopTest, ManyThreadsWithSessions) {
 }
 
 // A turn gives its session back before its client is told that it has ended.
-TEST_F(EngineLoopTest, TheNextTurnMayBeginAsSoonAsTheLastHasEnded) {
+TEST_P(EngineLoopTest, TheNextTurnMayBeginAsSoonAsTheLastHasEnded) {
   SetLogLevel("warning");
   std::vector<std::thread> threads;
   for (uint32_t t = 0; t < 3; ++t) {
@@ -205,7 +221,7 @@ TEST_F(EngineLoopTest, TheNextTurnMayBeginAsSoonAsTheLastHasEnded) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_F(EngineLoopTest, IdleEngineDropsSessionsThatExpire) {
+TEST_P(EngineLoopTest, IdleEngineDropsSessionsThatExpire) {
   SessionTable sessions({.time_to_live = std::chrono::seconds(1)}, metrics_);
   CountingEngine engine(4);
   Scheduler scheduler(engine, sessions, dispatcher_, metrics_, Options());
@@ -218,7 +234,7 @@ TEST_F(EngineLoopTest, IdleEngineDropsSessionsThatExpire) {
   EXPECT_FALSE(sessions.Get("a").ok());
 }
 
-TEST_F(EngineLoopTest, StalledReaderParksAndGoesOnWhenItReads) {
+TEST_P(EngineLoopTest, StalledReaderParksAndGoesOnWhenItReads) {
   auto stalled = std::make_shared<Stream>();
   auto request = stalled->Make({1, 2}, 100);
   stalled->Stall(true);
@@ -233,7 +249,7 @@ TEST_F(EngineLoopTest, StalledReaderParksAndGoesOnWhenItReads) {
   EXPECT_EQ(stalled->client().tokens(0), ExpectedTokens({1, 2}, 0, 100));
 }
 
-TEST_F(EngineLoopTest, IdleEngineKeepsDeadlinesOfParkedStreams) {
+TEST_P(EngineLoopTest, IdleEngineKeepsDeadlinesOfParkedStreams) {
   auto stream = std::make_shared<Stream>();
   auto request = stream->Make({1, 2}, 100);
   stream->Stall(true);
@@ -245,23 +261,20 @@ TEST_F(EngineLoopTest, IdleEngineKeepsDeadlinesOfParkedStreams) {
   EXPECT_EQ(stream->client().end->code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-TEST_F(EngineLoopTest, SleepsWhenNothingCanRun) {
+TEST_P(EngineLoopTest, SleepsWhenNothingCanRun) {
   auto stream = std::make_shared<Stream>();
   auto request = stream->Make({1, 2}, 100);
   const uint64_t id = request->id;
   stream->Stall(true);
   ASSERT_TRUE(scheduler_.Submit(request).ok());
-  std::this_thread::sleep_for(milliseconds(50));  // until it is parked
-  const uint64_t before = engine_.looks;
-  std::this_thread::sleep_for(milliseconds(100));
-  EXPECT_LE(engine_.looks, before + 10);
+  EXPECT_TRUE(WaitUntilAsleep());
   scheduler_.Cancel(id);
   stream->Stall(false);
   ASSERT_TRUE(stream->WaitForEnd());
 }
 
-TEST_F(EngineLoopTest, TimesIncludeTheStepThatMadeThem) {
-  engine_.pace = milliseconds(5);
+TEST_P(EngineLoopTest, TimesIncludeTheStepThatMadeThem) {
+  counting_.pace = milliseconds(5);
   auto stream = std::make_shared<Stream>();
   auto request = stream->Make({1, 2}, 2);
   ASSERT_TRUE(scheduler_.Submit(request).ok());
@@ -271,7 +284,7 @@ TEST_F(EngineLoopTest, TimesIncludeTheStepThatMadeThem) {
   EXPECT_GE(metrics_.inter_token_latency.sum(), 0.005);
 }
 
-TEST_F(EngineLoopTest, CancelOfARunningStream) {
+TEST_P(EngineLoopTest, CancelOfARunningStream) {
   auto stream = std::make_shared<Stream>();
   auto request = stream->Make({1, 2}, 1u << 30);
   const uint64_t id = request->id;
@@ -282,7 +295,7 @@ TEST_F(EngineLoopTest, CancelOfARunningStream) {
   EXPECT_EQ(stream->client().received[0].reason, FinishReason::kCancelled);
 }
 
-TEST_F(EngineLoopTest, StreamThatGoesAwayDoesNotHoldUpOthers) {
+TEST_P(EngineLoopTest, StreamThatGoesAwayDoesNotHoldUpOthers) {
   uint64_t id = 0;
   {
     auto gone = std::make_shared<Stream>();
@@ -298,6 +311,9 @@ TEST_F(EngineLoopTest, StreamThatGoesAwayDoesNotHoldUpOthers) {
   scheduler_.Cancel(id);
   EXPECT_TRUE(scheduler_.WaitUntilIdle(Clock::now() + std::chrono::seconds(10)));
 }
+
+INSTANTIATE_TEST_SUITE_P(Depths, EngineLoopTest, testing::Values(1, 2),
+                         testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace rivulet

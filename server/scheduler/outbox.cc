@@ -60,9 +60,9 @@ bool Outbox::Close(absl::Status status) {
   return Announce();
 }
 
-bool Outbox::full() const {
+bool Outbox::full(size_t more) const {
   MutexLock lock(&mutex_);
-  return tokens_ >= capacity_;
+  return tokens_ + more >= capacity_;
 }
 
 void Outbox::Abandon() {

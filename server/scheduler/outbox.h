@@ -1,14 +1,14 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Where the engine thread leaves what a stream shall send, and never waits. One outbox a stream
-// (all n completions of a request). What comes while a write is in flight is merged into the
+// The messages that wait to be sent on one stream (all n completions of a request). The engine
+// thread pushes without waiting. Messages that arrive during a write are merged into the
 // completion's next message, so a slow reader gets fewer and larger messages.
 //
-// Bounded: from `capacity_tokens` on the outbox is full and the scheduler leaves the stream's rows
-// out of its plans until the reader has taken something. A push is never refused, so the tokens of
-// the step in progress still fit: at most capacity + n - 1 tokens wait.
+// Bounded: with `capacity_tokens` tokens the outbox is full, and the scheduler leaves the stream's
+// rows out of its plans until the reader has taken some. A push is never refused, so the tokens of
+// one more step fit: at most capacity + n - 1 tokens wait.
 //
-// Threading: Push and Close on the engine thread, Take and Deliver on any other, all at once.
+// Threading: Push and Close on the engine thread, Take and Deliver on any other, concurrently.
 #ifndef RIVULET_SERVER_SCHEDULER_OUTBOX_H_
 #define RIVULET_SERVER_SCHEDULER_OUTBOX_H_
 
@@ -27,8 +27,8 @@
 
 namespace rivulet {
 
-// The reader's side of an outbox, implemented by server/rpc: this is all that the scheduler knows
-// of a stream.
+// The reader's side of an outbox, implemented by server/rpc. The scheduler knows nothing else of a
+// stream.
 class StreamSink {
  public:
   virtual ~StreamSink() = default;
@@ -40,21 +40,22 @@ class Outbox {
  public:
   static constexpr size_t kDefaultCapacityTokens = 256;
 
-  // A sink that is gone is no longer told.
+  // The sink is not notified once it has been destroyed.
   explicit Outbox(std::weak_ptr<StreamSink> sink, size_t capacity_tokens = kDefaultCapacityTokens);
 
   // `on_room` is called, without a lock held, when a Take makes a full outbox not full. Set once,
   // before the first Push.
   void set_on_room(std::function<void()> on_room) { on_room_ = std::move(on_room); }
 
-  // Push and Close return true when the caller must hand the outbox to the dispatcher: it holds
-  // something that its sink has not been told of.
+  // Push and Close return true when the caller must hand the outbox to the dispatcher: the sink has
+  // not been notified of what it holds.
   [[nodiscard]] bool Push(StreamMessage message);
   // Nothing more comes. The status ends the stream after everything pushed.
   [[nodiscard]] bool Close(absl::Status status);
-  bool full() const;
-  // The client has not read for too long. Whoever writes to it may cut the connection, since its
-  // write in flight may never end; what waits here is lost then.
+  // True once it holds its capacity, or would with `more` tokens.
+  bool full(size_t more = 0) const;
+  // The client has not read for too long. The call's owner may cut the connection, since the write
+  // in flight may never end; messages that wait here are lost then.
   void Abandon();
   bool abandoned() const;
 
@@ -62,11 +63,11 @@ class Outbox {
     std::optional<StreamMessage> message;
     std::optional<absl::Status> end;  // after the last message
   };
-  // One message, of the completion that has waited longest; or the end; or nothing, when nothing is
-  // there now.
+  // One message, of the completion that has waited longest; or the end; or nothing, if the outbox
+  // is empty now.
   Taken Take();
 
-  // Tells the sink. On the dispatcher's thread.
+  // Notifies the sink. On the dispatcher's thread.
   void Deliver();
 
  private:

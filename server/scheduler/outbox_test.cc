@@ -51,6 +51,14 @@ TEST(OutboxTest, EndComesAfterTheLastMessage) {
   EXPECT_EQ(last.end, absl::AbortedError("why"));
 }
 
+TEST(OutboxTest, IsFullWithTokensThatAreStillToCome) {
+  Outbox outbox({}, 3);
+  (void)outbox.Push(Token(0, 1, ""));
+  EXPECT_FALSE(outbox.full());
+  EXPECT_FALSE(outbox.full(1));
+  EXPECT_TRUE(outbox.full(2));
+}
+
 TEST(OutboxTest, TellsWhenThereIsRoomAgain) {
   int told = 0;
   Outbox outbox({}, 2);
@@ -111,14 +119,32 @@ TEST(DispatcherTest, DeliversEverythingBeforeItEnds) {
   }
 }
 
+// Counts how often any sink of this kind is told.
+class CountingSink : public StreamSink {
+ public:
+  explicit CountingSink(std::atomic<int>& told) : told_(told) {}
+  void OnReady() override { ++told_; }
+
+ private:
+  std::atomic<int>& told_;
+};
+
 TEST(DispatcherTest, SinkThatIsGoneIsNotTold) {
-  Dispatcher dispatcher;
-  auto reader = std::make_shared<Reader>();
-  auto outbox = std::make_shared<Outbox>(reader);
-  reader.reset();
-  std::vector<std::shared_ptr<Outbox>> ready;
-  if (outbox->Push(Token(0, 1, ""))) ready.push_back(outbox);
-  dispatcher.Announce(ready);
+  std::atomic<int> told_alive{0}, told_gone{0};
+  auto alive = std::make_shared<CountingSink>(told_alive);
+  auto gone = std::make_shared<CountingSink>(told_gone);
+  const std::weak_ptr<CountingSink> was_there = gone;
+  std::vector<std::shared_ptr<Outbox>> ready = {std::make_shared<Outbox>(alive),
+                                                std::make_shared<Outbox>(gone)};
+  gone.reset();
+  EXPECT_TRUE(was_there.expired()) << "an outbox keeps its sink alive";
+  for (const auto& outbox : ready) EXPECT_TRUE(outbox->Push(Token(0, 1, "")));
+  {
+    Dispatcher dispatcher;
+    dispatcher.Announce(ready);
+  }
+  EXPECT_EQ(told_alive, 1);
+  EXPECT_EQ(told_gone, 0);
 }
 
 }  // namespace

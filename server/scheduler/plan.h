@@ -1,20 +1,20 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Which rows run in the next step, and with how many tokens: a function of its arguments, with no
-// clock, lock or engine in it, so that it is tested as one.
+// Which rows run in the next step, and with how many tokens. A pure function, without clock, lock
+// or engine, and tested as one.
 //
 // Rules, in order:
 //  1. a row past its deadline is reported and does not run;
 //  2. a row whose stream's outbox is full sits out;
 //  3. every row that decodes runs, one token each;
 //  4. prompts share the tokens that StepCost allows beside those rows. They take turns of
-//     kPromptTurnTokens each, in the order in which they were let in or had their last turn: none
-//     starves, no long one holds up short ones, and short ones are through in one turn instead of
-//     all together at the end. As many run at once as can have a piece of some chunks; these get
-//     equal shares, and what a short prompt leaves goes to the longer ones. A piece ends at an
-//     absolute chunk border where it can, since a fold costs the same for a full chunk and a part
-//     of one.
-// How a prompt is cut never changes a bit of what comes out.
+//     kPromptTurnTokens each, in the order in which they were admitted or had their last turn. So
+//     none starves, a long prompt does not hold up short ones, and short ones finish one after the
+//     other instead of all together at the end. As many run at once as can have a piece of several
+//     chunks each. They get equal shares, and what a short prompt does not use goes to longer ones.
+//     A piece ends at an absolute chunk border if possible, since a fold costs the same for a full
+//     chunk as for a part of one.
+// How a prompt is split never changes a bit of the output.
 #ifndef RIVULET_SERVER_SCHEDULER_PLAN_H_
 #define RIVULET_SERVER_SCHEDULER_PLAN_H_
 
@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 using TimePoint = Clock::time_point;
 inline constexpr TimePoint kNoDeadline = TimePoint::max();
 
-// A prompt that has run so many tokens goes to the back.
+// After this many tokens a prompt goes to the back of the queue.
 inline constexpr uint32_t kPromptTurnTokens = 256;
 
 // A row as the planner sees it.
@@ -41,8 +41,8 @@ struct RowView {
   uint32_t prompt_left = 0;  // prompt tokens not yet processed; 0: the row decodes
   bool outbox_full = false;
   TimePoint deadline = kNoDeadline;
-  // Of a prompt: greater than another's if its last turn ended, or it was let in, after that one's.
-  // In one step, those that stand earlier in StepChoice::run have the smaller numbers.
+  // Of a prompt: greater than another's if its last turn ended, or it was admitted, later. Within
+  // one step, rows that come earlier in StepChoice::run get the smaller numbers.
   uint64_t last_turn = 0;
 };
 

@@ -103,7 +103,7 @@ TEST(PlanStepTest, ManyShortPromptsShareAStep) {
   EXPECT_EQ(PlanStep(kNow, rows, CostFor(64), {}).run.size(), 20u);
 }
 
-// Whoever is chosen out of those that ran in the same step must not always be the same.
+// Of the prompts that ran in the same step, it must not always be the same one that is chosen.
 TEST(PlanStepTest, TurnsGoRoundWhateverTheNumberOfPrompts) {
   for (size_t count = 2; count < 20; ++count) {
     std::vector<RowView> rows(count, Prompt(100000));

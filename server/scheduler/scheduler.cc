@@ -12,7 +12,8 @@
 namespace rivulet {
 namespace {
 
-// Whoever gives up at a deadline cancels; both clocks say the same but for this.
+// A client that reaches its deadline cancels the call, by its own clock. The two clocks may differ
+// by this much.
 constexpr std::chrono::milliseconds kClockSlack{50};
 
 bool CancelledByDeadline(const Request& request, TimePoint now) {
@@ -138,7 +139,7 @@ void Scheduler::NoteEnds(uint64_t ended, TimePoint now) {
     const double each = passed / static_cast<double>(ended);
     seconds_an_end_ += (seconds_an_end_ == 0 ? 1.0 : 0.1) * (each - seconds_an_end_);
   }
-  // While nobody waits, the pace is that of the clients and not ours.
+  // While no request waits, the pace is that of the clients, not of the server.
   last_end_ = queued_ > 0 ? now : TimePoint();
 }
 
@@ -221,7 +222,7 @@ TimePoint Scheduler::NextDeadline() const {
 
 Scheduler::Inbox Scheduler::TakeInbox() {
   MutexLock lock(&mutex_);
-  // Before the outboxes are looked at: room that is made after that wakes the next wait.
+  // Before Plan looks at the outboxes: room that appears later then ends the next WaitForWork.
   woken_ = false;
   return std::exchange(inbox_, Inbox());
 }
@@ -238,7 +239,7 @@ void Scheduler::CancelNow(uint64_t id, TimePoint now) {
     if (request.id != id) continue;
     const FinishReason reason =
         CancelledByDeadline(request, now) ? FinishReason::kDeadline : FinishReason::kCancelled;
-    return active->EndAll(reason, CancelStatus(request, now), now);
+    return active->End(reason, CancelStatus(request, now), now);
   }
   const auto found = std::find_if(waiting_.begin(), waiting_.end(),
                                   [id](const auto& request) { return request->id == id; });
@@ -250,7 +251,7 @@ void Scheduler::CancelNow(uint64_t id, TimePoint now) {
 
 void Scheduler::AbortNow(const absl::Status& status, TimePoint now) {
   for (const auto& active : active_) {
-    if (!active->ended()) active->EndAll(FinishReason::kCancelled, status, now);
+    if (!active->ended()) active->End(FinishReason::kCancelled, status, now);
   }
   for (const auto& request : waiting_) EndUnstarted(context_, *request, status, now);
   ended_ += waiting_.size();
@@ -270,12 +271,13 @@ void Scheduler::Admit(TimePoint now) {
   while (!waiting_.empty()) {
     const size_t before = waiting_.size();
     AdmitWaiting(now);
-    // Who was let in may have ended at once and made room.
+    // A request that was admitted may have ended at once and made room.
     if (waiting_.size() < before) continue;
     const auto first = std::find_if_not(waiting_.begin(), waiting_.end(), &WaitsForReaders);
     if (first == waiting_.end()) return;
     if (AnythingRuns() || CanMakeRoom(NewNeed(**first))) return;
-    // Whoever else has a lease submits its request soon or gives it back, and either wakes us.
+    // The holder of any other lease will submit its request or release the lease, and both wake the
+    // engine thread.
     if (sessions_.leases() > WaitingLeases()) return;
     Refuse(first, now);
   }
@@ -295,15 +297,15 @@ void Scheduler::AdmitWaiting(TimePoint now) {
   bool held_back = false;
   for (auto& request : waiting_) {
     if (WaitsForReaders(request)) continue;
-    // Whoever has its slots already passes those that wait for some.
+    // A request that has its slots already may pass those that wait for some.
     if (held_back && !NewNeed(*request).nothing()) continue;
     if (!TryAdmit(request, now)) held_back = true;
   }
   std::erase(waiting_, nullptr);
 }
 
-// A turn of a session that holds state has its slot already, and some of its pages; whoever reads
-// one shares its pages.
+// A turn of a session that holds state has its slot already, and some of its pages. A fork shares
+// the session's pages.
 StateNeed Scheduler::NewNeed(const Request& request) const {
   const StateCapacity& capacity = engine_.capacity();
   const SessionLease& lease = request.session;
@@ -316,7 +318,7 @@ StateNeed Scheduler::NewNeed(const Request& request) const {
   return need;
 }
 
-// In use, and set aside for what runs.
+// In use, and reserved for requests that run.
 StateNeed Scheduler::HeldState() const {
   StateNeed held;
   held.slots = static_cast<uint32_t>(sessions_.states());
@@ -342,9 +344,9 @@ bool Scheduler::CanMakeRoom(const StateNeed& need) const {
 }
 
 bool Scheduler::MakeRoom(const StateNeed& need) {
-  // Mostly there is room, and then what is held is added up once.
+  // There usually is room; then what is held is added up only once.
   if (HasRoom(need)) return true;
-  // Nobody loses a session for a request that does not get in all the same.
+  // No session is dropped for a request that would not fit even then.
   if (!CanMakeRoom(need)) return false;
   while (!HasRoom(need)) {
     if (!sessions_.EvictLeastRecentlyUsed()) return false;
@@ -370,8 +372,8 @@ absl::StatusOr<std::unique_ptr<Session>> Scheduler::OpenSession(Request& request
   return opened;
 }
 
-// All slots or pages belong to sessions that wait for their turns behind the request that cannot be
-// let in.
+// All slots or pages belong to sessions whose turns wait behind the request that cannot be
+// admitted.
 void Scheduler::Refuse(std::deque<std::unique_ptr<Request>>::iterator request, TimePoint now) {
   const uint32_t slots = engine_.capacity().tail_slots;
   EndUnstarted(context_, **request,
@@ -404,8 +406,8 @@ std::vector<PlannedRow> Scheduler::Choose(TimePoint now) {
     CollectRows(now);
     StepChoice choice = PlanStep(now, views_, cost_, options_.limits);
     if (choice.expired.empty()) return std::move(choice.run);
-    // Their slots are free for waiting requests in this very step: there may be no other row whose
-    // end would start the next one.
+    // Their slots must go to waiting requests in this step: there may be no other row left whose
+    // end would start the next step.
     EndExpired(choice.expired, now);
   }
 }
@@ -417,67 +419,86 @@ void Scheduler::EndExpired(const std::vector<size_t>& expired, TimePoint now) {
   }
 }
 
-void Scheduler::FillPlan(const std::vector<PlannedRow>& chosen) {
+void Scheduler::FillPlan(const std::vector<PlannedRow>& chosen, StepInFlight& step) {
   plan_.tokens.clear();
   plan_.rows.clear();
-  planned_.clear();
-  size_t decoding = 0;
+  step.rows.clear();
+  step.decode_rows = step.prompt_tokens = 0;
   for (const PlannedRow& row : chosen) {
     const RowRef ref = rows_[row.row];
     if (!ref.request->AddToPlan(ref.row, row.tokens, ++turn_, plan_).ok()) continue;
-    planned_.push_back(ref);
-    if (views_[row.row].prompt_left == 0) ++decoding;
+    step.rows.push_back({ref.request, ref.row, plan_.rows.back().segment.position, row.tokens});
+    const bool is_prompt = ref.row == ActiveRequest::kPromptRow;
+    (is_prompt ? step.prompt_tokens : step.decode_rows) += row.tokens;
   }
-  if (decoding > 0) metrics_.decode_batch_size.Observe(static_cast<double>(decoding));
+  if (step.decode_rows > 0) {
+    metrics_.decode_batch_size.Observe(static_cast<double>(step.decode_rows));
+  }
 }
 
 const StepPlan& Scheduler::Plan(TimePoint now) {
+  RIVULET_CHECK(steps_in_flight_ < std::min(engine_.depth(), kMostInFlight), "planned too far");
   ApplyInbox(TakeInbox(), now);
   EndLateWaiting(now);
   sessions_.Reap();
-  FillPlan(Choose(now));
+  FillPlan(Choose(now), InFlight(steps_in_flight_));
+  if (!plan_.empty()) ++steps_in_flight_;
   Settle(now);
   return plan_;
 }
 
+Scheduler::StepInFlight& Scheduler::InFlight(size_t step) {
+  return in_flight_[(oldest_ + step) % kMostInFlight];
+}
+
 void Scheduler::Commit(StepResult result, TimePoint now) {
-  RIVULET_CHECK(result.rows.size() == planned_.size(), "a result for each planned row");
-  LearnCost(result.device_seconds);
-  for (size_t i = 0; i < planned_.size(); ++i) {
-    planned_[i].request->CommitRow(planned_[i].row, plan_.rows[i], std::move(result.rows[i]), now);
+  RIVULET_CHECK(steps_in_flight_ > 0, "commits a step that was not planned");
+  StepInFlight& step = InFlight(0);
+  RIVULET_CHECK(result.rows.size() == step.rows.size(), "a result for each planned row");
+  cost_.Observe(step.decode_rows, step.prompt_tokens, result.device_seconds);
+  for (size_t i = 0; i < step.rows.size(); ++i) {
+    const RowInFlight& row = step.rows[i];
+    if (row.request == nullptr) continue;
+    row.request->CommitRow(row.row, row.position, row.tokens, std::move(result.rows[i]), now);
   }
-  planned_.clear();
+  oldest_ = (oldest_ + 1) % kMostInFlight;
+  --steps_in_flight_;
   Settle(now);
 }
 
-void Scheduler::LearnCost(double seconds) {
-  size_t decode_rows = 0;
-  for (const RowRef& row : planned_) decode_rows += row.row == ActiveRequest::kPromptRow ? 0 : 1;
-  const size_t prompt_tokens = plan_.tokens.size() - decode_rows;
-  cost_.Observe(decode_rows, prompt_tokens, seconds);
+void Scheduler::DropEnded() {
+  const auto ended = [](const auto& active) { return active->ended(); };
+  if (std::none_of(active_.begin(), active_.end(), ended)) return;
+  for (size_t i = 0; i < steps_in_flight_; ++i) {
+    for (RowInFlight& row : InFlight(i).rows) {
+      if (row.request != nullptr && row.request->ended()) row.request = nullptr;
+    }
+  }
+  ended_ += std::erase_if(active_, ended);
 }
 
 void Scheduler::Settle(TimePoint now) {
-  ended_ += std::erase_if(active_, [](const auto& active) { return active->ended(); });
-  ShowGauges();
+  DropEnded();
+  const size_t before_first_token = waiting_.size() + InPrompt();
+  ShowGauges(before_first_token);
   {
     MutexLock lock(&mutex_);
-    queued_ = static_cast<uint32_t>(waiting_.size() + in_prompt() + inbox_.requests.size());
+    queued_ = static_cast<uint32_t>(before_first_token + inbox_.requests.size());
     NoteEnds(std::exchange(ended_, 0), now);
     if (live_ == 0) idle_.NotifyAll();
   }
   dispatcher_.Announce(context_.ready);
 }
 
-size_t Scheduler::in_prompt() const {
+size_t Scheduler::InPrompt() const {
   return static_cast<size_t>(std::count_if(active_.begin(), active_.end(),
                                            [](const auto& active) { return active->in_prompt(); }));
 }
 
-void Scheduler::ShowGauges() {
+void Scheduler::ShowGauges(size_t before_first_token) {
   const StateCapacity& capacity = engine_.capacity();
   metrics_.requests_running.Set(static_cast<int64_t>(active_.size()));
-  metrics_.requests_waiting.Set(static_cast<int64_t>(waiting_.size() + in_prompt()));
+  metrics_.requests_waiting.Set(static_cast<int64_t>(before_first_token));
   metrics_.state_slots_used.Set(engine_.states().tails().used());
   uint64_t bytes = engine_.states().bases().used() * capacity.base_bytes +
                    engine_.states().tails().used() * capacity.tail_bytes;

@@ -5,21 +5,23 @@
 //   front threads                      engine thread (engine_loop.h)
 //   Submit, Cancel  →  inbox  →  Plan(now) → the engine → Commit(result, now)  →  outboxes
 //
-// Plan takes the inbox, ends what was cancelled or is late, gives slots to waiting requests in the
-// order of their arrival, and asks PlanStep (plan.h) which rows run. Commit moves the sessions,
-// applies the stop rules and fills the outboxes.
+// Plan empties the inbox, ends requests that were cancelled or are late, gives slots to waiting
+// requests in the order of their arrival, and asks PlanStep (plan.h) which rows run. Commit
+// advances the sessions, applies the stop rules and fills the outboxes. With an engine of depth 2 a
+// step is planned while the one before runs (docs/architecture.md#running-ahead).
 //
-// Slots: a request is let in with all that it can come to need (state_need.h), so that none waits
-// in its middle. An idle session of the table keeps its slots and pages, and is dropped, least
-// recently used first, when a waiting request needs them. A waiting request that needs more than
-// can be had holds back those behind it, so that a large one is never starved by small ones; a turn
+// Slots: a request is admitted only with everything that it can come to need (state_need.h), so a
+// running request never waits for slots. An idle session of the table keeps its slots and pages. It
+// is dropped, least recently used first, when a waiting request needs them. A waiting request that
+// does not fit holds back those behind it, so that small requests cannot starve a large one; a turn
 // that needs nothing new passes it. If nothing runs and nothing can be dropped, the first waiting
-// request is refused: nothing else would ever let it in.
+// request is refused, because nothing would ever make room for it.
 //
 // It reads no clock, starts no thread and runs no step: all of it can be driven by a test.
 #ifndef RIVULET_SERVER_SCHEDULER_SCHEDULER_H_
 #define RIVULET_SERVER_SCHEDULER_SCHEDULER_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -45,8 +47,8 @@ namespace rivulet {
 
 struct SchedulerOptions {
   PlanLimits limits;
-  // Requests that may wait for slots or for the end of their prompt; --max-queue. Prompts count
-  // since slots may be plenty: a queue that moved into them would have no bound.
+  // Requests that may wait for slots or for the end of their prompt; --max-queue. Prompts that run
+  // count too: with many slots, the queue would otherwise move into them and have no bound.
   uint32_t max_queue = 256;
   // Tokens that a session, or a completion with its prompt, may hold; --max-context. A session
   // keeps its token ids, 4 bytes each, and where states have a fixed size nothing else bounds them.
@@ -60,11 +62,11 @@ struct SchedulerOptions {
 
 class Scheduler {
  public:
-  // Key of the status payload with the milliseconds after which a refused request may be sent
-  // again, as decimal text.
+  // Key of the status payload that says after how many milliseconds a refused request may be sent
+  // again, in decimal.
   static constexpr const char* kRetryAfterPayload = "rivulet.retry_after_ms";
-  // What a client is told to wait when the queue is full: as long as the requests before it take to
-  // get through, going by those that ended last. Between these.
+  // Bounds of that time. It is what the requests in the queue will take, estimated from those that
+  // ended last.
   static constexpr std::chrono::milliseconds kShortestRetry{100};
   static constexpr std::chrono::milliseconds kLongestRetry{60000};
 
@@ -79,49 +81,45 @@ class Scheduler {
 
   static uint64_t NewId();
 
-  // Whether Submit would refuse any request now, and why: before work is done for one. It is
-  // counted as refused.
+  // Whether Submit would refuse any request now, and why. To be called before other work is done
+  // for a request; a refusal is counted.
   absl::Status CheckOpen() const;
 
-  // Takes the request, or leaves it with the caller and says why:
+  // Takes the request, or leaves it with the caller and returns why:
   //   RESOURCE_EXHAUSTED  the queue is full (--max-queue), or it can never fit (--state-memory,
-  //                       --max-context); its session is as it was
+  //                       --max-context); its session is unchanged
   //   UNAVAILABLE         the server takes no more work
-  // Once taken, everything is said through its outbox, which is closed exactly once.
+  // Once the request is taken, all answers go through its outbox, which is closed exactly once.
   absl::Status Submit(std::unique_ptr<Request>& request);
 
-  // From the next step on the request has no row; its stream ends with CANCELLED. Unknown ids (it
-  // may have ended) are ignored.
+  // The request gets no further row, and its stream ends with CANCELLED. Unknown ids are ignored:
+  // the request may have ended.
   void Cancel(uint64_t id);
 
-  // Submit refuses from now on; what was taken goes on.
+  // Submit refuses from now on; requests that were taken go on.
   void StopAdmission();
-  // Whether StopAdmission was called. Counts nothing: for calls that are no requests.
+  // Whether StopAdmission was called.
   bool draining() const {
     MutexLock lock(&mutex_);
     return !admitting_;
   }
-  // Ends everything that was taken with `status`, within a step.
+  // Ends all requests that were taken with `status`, after the steps in flight.
   void AbortAll(absl::Status status);
-  // True when everything taken has ended, false at `deadline`.
+  // True when all requests that were taken have ended, false at `deadline`.
   bool WaitUntilIdle(TimePoint deadline);
 
   // ---- The engine thread.
 
-  // The next step; empty when nothing can run. Valid until the next Plan.
+  // The next step; empty when nothing can run. Valid until the next Plan. REQUIRES: fewer than
+  // Engine::depth() plans that were not empty have not been committed.
   const StepPlan& Plan(TimePoint now);
-  // The results of the last plan.
+  // The results of the oldest plan that has not been committed.
   void Commit(StepResult result, TimePoint now);
 
-  // After an empty plan: sleeps until something came in since that Plan, an outbox has room again,
-  // a deadline passes, or Wake.
+  // After an empty plan with no step in flight: sleeps until something has come in since that Plan,
+  // an outbox has room again, a deadline passes, or Wake.
   void WaitForWork();
   void Wake();  // any thread
-
-  // For tests and the engine's loop.
-  size_t running() const { return active_.size(); }
-  size_t waiting() const { return waiting_.size(); }
-  size_t in_prompt() const;
 
  private:
   struct Inbox {
@@ -133,6 +131,19 @@ class Scheduler {
     ActiveRequest* request;
     int row;
   };
+  // A row of a step that was planned and not committed.
+  struct RowInFlight {
+    ActiveRequest* request;  // null: it has ended since
+    int row;
+    uint64_t position;  // of its segment
+    size_t tokens;
+  };
+  struct StepInFlight {
+    std::vector<RowInFlight> rows;
+    size_t decode_rows = 0;
+    size_t prompt_tokens = 0;
+  };
+  static constexpr size_t kMostInFlight = 2;
 
   absl::Status CheckQueue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LimitContext(Request& request) const;
@@ -158,13 +169,15 @@ class Scheduler {
   absl::StatusOr<std::unique_ptr<Session>> OpenSession(Request& request);
   void CollectRows(TimePoint now);
   std::vector<PlannedRow> Choose(TimePoint now);
-  void FillPlan(const std::vector<PlannedRow>& chosen);
+  void FillPlan(const std::vector<PlannedRow>& chosen, StepInFlight& step);
   void EndExpired(const std::vector<size_t>& expired, TimePoint now);
-  // What the planned step took goes into cost_.
-  void LearnCost(double seconds);
+  // Number `step` of those in flight, 0 the oldest; or the next one to be planned.
+  StepInFlight& InFlight(size_t step);
   // Drops ended requests, tells the dispatcher, shows the gauges.
   void Settle(TimePoint now);
-  void ShowGauges();
+  void DropEnded();
+  size_t InPrompt() const;
+  void ShowGauges(size_t before_first_token);
   TimePoint NextDeadline() const;
 
   Engine& engine_;
@@ -190,12 +203,14 @@ class Scheduler {
   std::deque<std::unique_ptr<Request>> waiting_;
   std::vector<std::unique_ptr<ActiveRequest>> active_;
   uint64_t ended_ = 0;  // since the last Settle
-  uint64_t turn_ = 0;   // numbers admissions and what rows run, for RowView::last_turn
+  uint64_t turn_ = 0;   // counts admissions and planned rows, for RowView::last_turn
   StepCost cost_;
-  std::vector<RowRef> rows_;     // candidates of this plan
-  std::vector<RowView> views_;   // of rows_
-  std::vector<RowRef> planned_;  // rows of plan_
+  std::vector<RowRef> rows_;    // candidates of this plan
+  std::vector<RowView> views_;  // of rows_
   StepPlan plan_;
+  std::array<StepInFlight, kMostInFlight> in_flight_;  // a ring
+  size_t oldest_ = 0;
+  size_t steps_in_flight_ = 0;
 };
 
 }  // namespace rivulet

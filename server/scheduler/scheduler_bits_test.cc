@@ -1,8 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Same request, same answer, over real mixers and through the scheduler: a conversation in turns
-// gives the bits of its whole context as one prompt, wherever it was cut, and nothing of an answer
-// (tokens, text, log-probabilities, why it ended) depends on who else is served.
+// Same request, same answer, over real mixers and through the scheduler, with engines of depth 1
+// and
+// 2. A conversation in turns gives the bits of its whole context as one prompt, however it is
+// split. Tokens, text, log-probabilities and finish reasons do not depend on other requests.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -13,6 +14,7 @@
 #include "kernels/base/test_seed.h"
 #include "nlohmann/json.hpp"
 #include "server/engine/cpu_engine.h"
+#include "server/engine/fake_run_ahead.h"
 #include "server/engine/random_model.h"
 #include "server/engine/test_models.h"
 #include "server/log/log.h"
@@ -61,19 +63,22 @@ struct Ask {
   uint32_t score_top = 0;
 };
 
-// Engine, sessions and scheduler; time is virtual, so that prompts are cut at random.
-class House {
+// Engine, sessions and scheduler. Time is virtual, so that prompts are cut at random. `depth`:
+// steps that may be launched and not committed.
+class Stack {
  public:
-  House(std::shared_ptr<const LoadedModel> model, size_t threads, uint64_t seed) : random_(seed) {
+  Stack(std::shared_ptr<const LoadedModel> model, size_t threads, size_t depth, uint64_t seed)
+      : random_(seed) {
     EngineOptions engine_options;
     engine_options.threads = threads;
-    engine_options.state_memory = uint64_t{1} << 30;  // nobody is dropped for room
+    engine_options.state_memory = uint64_t{1} << 30;  // no session is dropped for room
     engine_ = *MakeCpuEngine(std::move(model), engine_options);
+    if (depth == 2) ahead_ = std::make_unique<RunAheadEngine>(*engine_, /*lazy=*/false);
     SchedulerOptions options;
     options.tokenizer = &tokenizer_;
     options.eos_ids = {FakeTokenizer::kEos};
     options.limits.max_prompt_tokens = 1 + random_() % 50;
-    scheduler_ = std::make_unique<Scheduler>(*engine_, sessions_, dispatcher_, metrics_, options);
+    scheduler_ = std::make_unique<Scheduler>(engine(), sessions_, dispatcher_, metrics_, options);
   }
 
   Client& Submit(const Ask& ask, SessionLease lease = {}) {
@@ -91,16 +96,12 @@ class House {
 
   bool Step() {
     const StepPlan& plan = scheduler_->Plan(now_);
-    const bool runs = !plan.empty();
-    if (runs) {
-      StepResult result = engine_->Step(plan);
-      const microseconds cost(1 + random_() % 3000);
-      result.device_seconds = std::chrono::duration<double>(cost).count();
-      now_ += cost;
-      scheduler_->Commit(std::move(result), now_);
-    }
+    if (!plan.empty()) launched_.push_back(engine().Launch(plan));
+    if (launched_.empty()) return false;
+    const bool runs_ahead = !plan.empty() && launched_.size() < engine().depth();
+    if (!runs_ahead || random_() % 4 == 0) CommitOldest();
     for (Client& client : clients_) client.Read();
-    return runs;
+    return true;
   }
 
   // To the end of everything.
@@ -112,7 +113,7 @@ class House {
     return client;
   }
 
-  size_t before_first_token() const { return scheduler_->waiting() + scheduler_->in_prompt(); }
+  int64_t before_first_token() const { return metrics_.requests_waiting.value(); }
   SessionTable& sessions() { return sessions_; }
   std::vector<uint32_t> TokensOf(const std::string& id) {
     return sessions_.LeaseForReading(id)->state()->tokens();
@@ -120,10 +121,23 @@ class House {
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:
+  Engine& engine() { return ahead_ != nullptr ? static_cast<Engine&>(*ahead_) : *engine_; }
+
+  void CommitOldest() {
+    StepResult result = engine().Await(launched_.front());
+    launched_.pop_front();
+    const microseconds cost(1 + random_() % 3000);
+    result.device_seconds = std::chrono::duration<double>(cost).count();
+    now_ += cost;
+    scheduler_->Commit(std::move(result), now_);
+  }
+
   std::mt19937_64 random_;
   TimePoint now_ = TimePoint(std::chrono::seconds(1000));
   FakeTokenizer tokenizer_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<RunAheadEngine> ahead_;  // of depth 2
+  std::deque<StepTicket> launched_;
   Metrics metrics_;
   SessionTable sessions_{{}, metrics_};
   Dispatcher dispatcher_;
@@ -131,18 +145,23 @@ class House {
   std::deque<Client> clients_;
 };
 
-class SchedulerBitsTest : public testing::TestWithParam<TestModel> {
+struct BitsParam {
+  TestModel model;
+  size_t depth;
+};
+
+class SchedulerBitsTest : public testing::TestWithParam<BitsParam> {
  protected:
   void SetUp() override {
     SetLogLevel("warning");
-    auto model = MakeRandomModel(nlohmann::json::parse(GetParam().config), 1, LoadOptions());
+    auto model = MakeRandomModel(nlohmann::json::parse(GetParam().model.config), 1, LoadOptions());
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *model;
-    alone_ = NewHouse(1);
+    alone_ = std::make_unique<Stack>(model_, 1, 1, random_());
   }
 
-  std::unique_ptr<House> NewHouse(size_t threads) {
-    return std::make_unique<House>(model_, threads, random_());
+  std::unique_ptr<Stack> NewStack(size_t threads) {
+    return std::make_unique<Stack>(model_, threads, GetParam().depth, random_());
   }
   uint64_t Below(uint64_t limit) { return random_() % limit; }
 
@@ -154,7 +173,7 @@ class SchedulerBitsTest : public testing::TestWithParam<TestModel> {
 
   std::shared_ptr<const LoadedModel> model_;
   std::mt19937_64 random_{TestSeed()};
-  std::unique_ptr<House> alone_;  // for the runs that others are compared with
+  std::unique_ptr<Stack> alone_;  // for the runs that others are compared with
 };
 
 // ---- Conversations.
@@ -179,7 +198,7 @@ class TurnsTest : public SchedulerBitsTest {
     return std::max<size_t>(1, border + Below(3) - 1 - context);
   }
 
-  void StartTurn(House& house, Conversation& c) {
+  void StartTurn(Stack& stack, Conversation& c) {
     c.scores = !c.context.empty() && Below(4) == 0;
     c.ask = Ask();
     c.ask.prompt = RandomTokens(PromptTokens(c.context.size()));
@@ -192,14 +211,14 @@ class TurnsTest : public SchedulerBitsTest {
     c.ask.score_prompt = c.scores || Below(3) == 0;
     c.ask.score_top = 2;
     auto lease =
-        c.scores ? house.sessions().LeaseForReading(c.id) : house.sessions().LeaseForTurn(c.id);
+        c.scores ? stack.sessions().LeaseForReading(c.id) : stack.sessions().LeaseForTurn(c.id);
     ASSERT_TRUE(lease.ok()) << lease.status();
-    c.client = &house.Submit(c.ask, *std::move(lease));
+    c.client = &stack.Submit(c.ask, *std::move(lease));
     --c.turns_left;
   }
 
   // The same as a request of its own with the whole context as its prompt.
-  void CheckTurn(House& house, Conversation& c) {
+  void CheckTurn(Stack& stack, Conversation& c) {
     ASSERT_EQ(c.client->end, absl::OkStatus());
     Ask whole = c.ask;
     whole.prompt = c.context;
@@ -217,54 +236,54 @@ class TurnsTest : public SchedulerBitsTest {
     if (c.scores) return;
     c.context = whole.prompt;
     c.context.insert(c.context.end(), got.tokens.begin(), got.tokens.end());
-    ASSERT_EQ(house.TokensOf(c.id), c.context);
+    ASSERT_EQ(stack.TokensOf(c.id), c.context);
   }
 
-  Conversation NewConversation(House& house, size_t turns) {
+  Conversation NewConversation(Stack& stack, size_t turns) {
     Conversation c;
-    c.id = house.sessions().Create("", "")->id;
+    c.id = stack.sessions().Create("", "")->id;
     c.seed = random_();
     c.turns_left = turns;
     return c;
   }
 
-  void RunConversations(House& house, std::vector<Conversation> all) {
-    for (Conversation& c : all) StartTurn(house, c);
+  void RunConversations(Stack& stack, std::vector<Conversation> all) {
+    for (Conversation& c : all) StartTurn(stack, c);
     bool running = true;
     while (running && !HasFatalFailure()) {
       // Not without end where steps take few prompt tokens: the queue would grow until it is full.
-      if (all.size() > 1 && house.before_first_token() < 16 && Below(12) == 0) {
-        house.Submit({.prompt = RandomTokens(1 + Below(90)),
+      if (all.size() > 1 && stack.before_first_token() < 16 && Below(12) == 0) {
+        stack.Submit({.prompt = RandomTokens(1 + Below(90)),
                       .max_tokens = static_cast<uint32_t>(Below(10)),
                       .completions = static_cast<uint32_t>(1 + Below(3))});
       }
-      house.Step();
+      stack.Step();
       running = false;
       for (Conversation& c : all) {
         if (c.client == nullptr) continue;
         running = true;
         if (!c.client->end.has_value()) continue;
-        CheckTurn(house, c);
+        CheckTurn(stack, c);
         if (HasFatalFailure()) return;
         c.client = nullptr;
-        if (c.turns_left > 0) StartTurn(house, c);
+        if (c.turns_left > 0) StartTurn(stack, c);
       }
     }
-    while (house.Step()) continue;
+    while (stack.Step()) continue;
   }
 };
 
 TEST_P(TurnsTest, EverySplitOfAConversationGivesTheBitsOfOnePrompt) {
-  const auto house = NewHouse(1);
-  for (int i = 0; i < 4; ++i) RunConversations(*house, {NewConversation(*house, 6)});
+  const auto stack = NewStack(1);
+  for (int i = 0; i < 4; ++i) RunConversations(*stack, {NewConversation(*stack, 6)});
 }
 
-TEST_P(TurnsTest, SoDoesEachOfManyConversationsInCompany) {
+TEST_P(TurnsTest, SoDoManyConversationsAtOnce) {
   for (const size_t threads : {1, 3}) {
-    const auto house = NewHouse(threads);
+    const auto stack = NewStack(threads);
     std::vector<Conversation> all;
-    for (int i = 0; i < 6; ++i) all.push_back(NewConversation(*house, 5));
-    RunConversations(*house, std::move(all));
+    for (int i = 0; i < 6; ++i) all.push_back(NewConversation(*stack, 5));
+    RunConversations(*stack, std::move(all));
   }
 }
 
@@ -275,19 +294,19 @@ TEST_P(TurnsTest, WhereTheCutFallsDoesNotMatter) {
   whole.max_tokens = 4;
   whole.logprobs = 5;
   const Client& expected = alone_->Run(whole);
-  const auto house = NewHouse(2);
+  const auto stack = NewStack(2);
   for (size_t cut = 1; cut < tokens.size(); ++cut) {
-    const std::string id = house->sessions().Create("", "")->id;
+    const std::string id = stack->sessions().Create("", "")->id;
     Ask first;
     first.prompt.assign(tokens.begin(), tokens.begin() + cut);
-    house->Run(first, *house->sessions().LeaseForTurn(id));
+    stack->Run(first, *stack->sessions().LeaseForTurn(id));
     Ask second = whole;
     second.prompt.assign(tokens.begin() + cut, tokens.end());
-    const Client& got = house->Run(second, *house->sessions().LeaseForTurn(id));
+    const Client& got = stack->Run(second, *stack->sessions().LeaseForTurn(id));
     SCOPED_TRACE(cut);
     ExpectSame(got.received[0], expected.received[0]);
     ASSERT_EQ(got.received[0].usage.cached_tokens, cut - 1);
-    ASSERT_TRUE(house->sessions().Delete(id).ok());
+    ASSERT_TRUE(stack->sessions().Delete(id).ok());
   }
 }
 
@@ -301,24 +320,57 @@ TEST_P(TurnsTest, TurnsWithoutPromptAreOneTurn) {
   whole.sampling.repetition_penalty = 1.2f;
   whole.stop.ignore_eos = true;
   const std::vector<uint32_t> expected = alone_->Run(whole).tokens();
-  const auto house = NewHouse(2);
-  const std::string id = house->sessions().Create("", "")->id;
+  const auto stack = NewStack(2);
+  const std::string id = stack->sessions().Create("", "")->id;
   std::vector<uint32_t> got;
   Ask turn = whole;
   while (got.size() < expected.size()) {
     turn.max_tokens =
         static_cast<uint32_t>(std::min<size_t>(Below(8), expected.size() - got.size()));
-    const auto more = house->Run(turn, *house->sessions().LeaseForTurn(id)).tokens();
+    const auto more = stack->Run(turn, *stack->sessions().LeaseForTurn(id)).tokens();
     got.insert(got.end(), more.begin(), more.end());
     turn.prompt.clear();
   }
   EXPECT_EQ(got, expected);
 }
 
+// Wherever a stop ends a turn, also where a fold follows and the next step was planned already, the
+// session is what the tokens so far make of it.
+TEST_P(TurnsTest, ATurnThatStopsAnywhereCanBeContinued) {
+  Ask whole;
+  whole.prompt = RandomTokens(20);
+  whole.max_tokens = 48;
+  whole.sampling.seed = random_();
+  whole.stop.ignore_eos = true;
+  whole.logprobs = 2;
+  const Received expected = alone_->Run(whole).received[0];
+  const auto stack = NewStack(2);
+  int stops = 0;
+  for (auto last = expected.tokens.begin(); last != expected.tokens.end() - 4; ++last) {
+    if (std::find(expected.tokens.begin(), last, *last) != last) continue;
+    const size_t said = 1 + (last - expected.tokens.begin());
+    SCOPED_TRACE(said);
+    const std::string id = stack->sessions().Create("", "")->id;
+    Ask first = whole;
+    first.stop.token_ids = {*last};
+    ASSERT_EQ(stack->Run(first, *stack->sessions().LeaseForTurn(id)).tokens().size(), said);
+    Ask second = whole;
+    second.prompt.clear();
+    second.max_tokens = 4;
+    const Received got = stack->Run(second, *stack->sessions().LeaseForTurn(id)).received[0];
+    ASSERT_TRUE(std::equal(got.tokens.begin(), got.tokens.end(), last + 1));
+    const auto logprobs = expected.logprobs.begin() + static_cast<ptrdiff_t>(said);
+    ASSERT_TRUE(Same(got.logprobs, {logprobs, logprobs + 4}));
+    ASSERT_TRUE(stack->sessions().Delete(id).ok());
+    ++stops;
+  }
+  EXPECT_GT(stops, 20);
+}
+
 // What a turn sampled one token at a time has the log-probabilities that reading it has.
 TEST_P(TurnsTest, DecodedTurnsHaveTheScoresOfTheirTranscript) {
-  const auto house = NewHouse(2);
-  const std::string id = house->sessions().Create("", "")->id;
+  const auto stack = NewStack(2);
+  const std::string id = stack->sessions().Create("", "")->id;
   std::map<size_t, float> sampled;  // by place in the transcript
   size_t place = 0;
   for (int turn = 0; turn < 4; ++turn) {
@@ -327,12 +379,12 @@ TEST_P(TurnsTest, DecodedTurnsHaveTheScoresOfTheirTranscript) {
     ask.max_tokens = static_cast<uint32_t>(1 + Below(30));
     ask.logprobs = 1;
     ask.stop.ignore_eos = true;
-    const Client& client = house->Run(ask, *house->sessions().LeaseForTurn(id));
+    const Client& client = stack->Run(ask, *stack->sessions().LeaseForTurn(id));
     place += ask.prompt.size();
     for (const Logprobs& one : client.received[0].logprobs) sampled[place++] = one.chosen.logprob;
   }
   Ask transcript;
-  transcript.prompt = house->TokensOf(id);
+  transcript.prompt = stack->TokensOf(id);
   transcript.score_prompt = true;
   ASSERT_EQ(transcript.prompt.size(), place);
   const Client& scores = alone_->Run(transcript);
@@ -492,12 +544,12 @@ TEST_P(StopsTest, NeighboursDoNotChangeAnAnswer) {
       }
       alone.push_back(&alone_->Run(asks.back()));
     }
-    const auto house = NewHouse(1 + Below(3));
+    const auto stack = NewStack(1 + Below(3));
     for (const Ask& ask : asks) {
-      together.push_back(&house->Submit(ask));
-      for (uint64_t steps = Below(4); steps > 0; --steps) house->Step();
+      together.push_back(&stack->Submit(ask));
+      for (uint64_t steps = Below(4); steps > 0; --steps) stack->Step();
     }
-    while (house->Step()) continue;
+    while (stack->Step()) continue;
     for (size_t i = 0; i < asks.size(); ++i) {
       SCOPED_TRACE(testing::Message() << "round " << round << " request " << i);
       for (uint32_t n = 0; n < asks[i].completions; ++n) {
@@ -525,33 +577,44 @@ TEST_P(StopsTest, IndexZeroOfSeveralCompletionsIsTheOneAlone) {
 // Whatever ended turn 1: the session holds all tokens that were sampled, and turn 2 is what the
 // whole context as one prompt gives, by its own rules.
 TEST_P(StopsTest, AStopInOneTurnLeavesNothingBehindForTheNext) {
-  const auto house = NewHouse(2);
+  const auto stack = NewStack(2);
   int stopped = 0;
   for (int round = 0; round < 20; ++round) {
-    const std::string id = house->sessions().Create("", "")->id;
+    const std::string id = stack->sessions().Create("", "")->id;
     Ask first = RandomAsk(), second = RandomAsk();
     first.completions = second.completions = 1;
     second.score_prompt = false;
-    const Client& a = house->Run(first, *house->sessions().LeaseForTurn(id));
+    const Client& a = stack->Run(first, *stack->sessions().LeaseForTurn(id));
     stopped += a.received[0].reason == FinishReason::kStop;
     const std::vector<uint32_t> sampled = a.tokens();
     std::vector<uint32_t> context = first.prompt;
     context.insert(context.end(), sampled.begin(), sampled.end());
-    ASSERT_EQ(house->TokensOf(id), context);
-    const Client& b = house->Run(second, *house->sessions().LeaseForTurn(id));
+    ASSERT_EQ(stack->TokensOf(id), context);
+    const Client& b = stack->Run(second, *stack->sessions().LeaseForTurn(id));
     Ask whole = second;
     whole.prompt = context;
     whole.prompt.insert(whole.prompt.end(), second.prompt.begin(), second.prompt.end());
     SCOPED_TRACE(round);
     ExpectSame(b.received[0], alone_->Run(whole).received[0]);
-    ASSERT_TRUE(house->sessions().Delete(id).ok());
+    ASSERT_TRUE(stack->sessions().Delete(id).ok());
   }
   EXPECT_GT(stopped, 3);
 }
 
-constexpr auto kModelName = [](const auto& info) { return info.param.name; };
-INSTANTIATE_TEST_SUITE_P(Models, TurnsTest, testing::ValuesIn(AllTestModels()), kModelName);
-INSTANTIATE_TEST_SUITE_P(Models, StopsTest, testing::ValuesIn(AllTestModels()), kModelName);
+// Every model with an engine of depth 1 and one that runs ahead.
+std::vector<BitsParam> AllParams() {
+  std::vector<BitsParam> params;
+  for (const size_t depth : {1, 2}) {
+    for (const TestModel& model : AllTestModels()) params.push_back({model, depth});
+  }
+  return params;
+}
+
+constexpr auto kParamName = [](const auto& info) {
+  return info.param.model.name + (info.param.depth == 2 ? "Ahead" : "");
+};
+INSTANTIATE_TEST_SUITE_P(Models, TurnsTest, testing::ValuesIn(AllParams()), kParamName);
+INSTANTIATE_TEST_SUITE_P(Models, StopsTest, testing::ValuesIn(AllParams()), kParamName);
 
 }  // namespace
 }  // namespace rivulet

@@ -64,8 +64,8 @@ TEST_F(SchedulerPagesTest, ARequestWaitsUntilAllItsPagesAreThere) {
   Client& second = Submit(20, 60);  // five more: three are left
   Submit(4, 10);                    // none, but it stands behind the second
   Step();
-  EXPECT_EQ(scheduler_.running(), 1u);
-  EXPECT_EQ(scheduler_.waiting(), 2u);
+  EXPECT_EQ(metrics_.requests_running.value(), 1);
+  EXPECT_EQ(metrics_.requests_waiting.value(), 2) << "the first has its first token";
   for (int i = 0; i < 300 && !(first.Read(), first.end.has_value()); ++i) Step();
   EXPECT_EQ(first.tokens().size(), 60u);
   for (int i = 0; i < 300 && !(second.Read(), second.end.has_value()); ++i) Step();
@@ -115,7 +115,7 @@ TEST_F(SchedulerWindowTest, AScoreThatCannotGetASlotDoesNotHoldUpTheTurnBehindIt
   SessionLease reader = *sessions_.LeaseForReading("a");
   Client& turn = Submit(*sessions_.LeaseForTurn("a"), 10, 3);
   Step();
-  EXPECT_EQ(scheduler_.waiting(), 1u);
+  EXPECT_EQ(metrics_.requests_waiting.value(), 1);
   Client& score = Submit(std::move(reader), 10, 0);
   EXPECT_EQ(End(score)->code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(End(turn), absl::OkStatus());

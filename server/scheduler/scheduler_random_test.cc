@@ -1,9 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Long random schedules against a model: whatever comes in, in whatever order, each completion must
-// get exactly the tokens that its context alone determines, end for the right reason, leave its
-// session with what the model says, and leave no slot behind. Time is virtual and goes on with each
-// step by a cost, so prompts are cut as they would be. RIVULET_TEST_SEED replays a run.
+// Long random schedules against a model, with engines of depth 1 and 2. Each completion must get
+// exactly the tokens that its context determines, end for the right reason, leave its session with
+// the tokens that the model expects, and leave no slot behind. Time is virtual: each step advances
+// it by a cost, so prompts are split as in a real run. RIVULET_TEST_SEED replays a run.
 #include <algorithm>
 #include <deque>
 #include <list>
@@ -14,7 +14,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
+#include "server/engine/fake_run_ahead.h"
 #include "server/log/log.h"
+#include "server/scheduler/random_schedule_fixture.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/test_support.h"
 
@@ -26,81 +28,52 @@ using std::chrono::microseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-constexpr uint32_t kEos = 3;  // one token in a hundred
 constexpr uint32_t kSlots = 6;
 constexpr uint32_t kMaxQueue = 9;
-constexpr size_t kCapacity = 8;
 constexpr size_t kSessionIds = 9;
 constexpr size_t kMaxSessions = 8;
 constexpr seconds kTimeToLive{60};
 constexpr seconds kStallLimit{40};
 
-// What the test knows of a session.
-struct ModelSession {
-  std::vector<uint32_t> tokens;
-  bool holds_state = false;
-  bool in_turn = false;
-  bool reading = false;
-  TimePoint last_used;
-  size_t cached_least = 0, cached_most = 0;  // what its state holds of its tokens
-  bool busy() const { return in_turn || reading; }
+// A schedule of one seed.
+struct Variant {
+  size_t fold_interval;
+  size_t depth;         // steps that may be launched and not committed
+  bool rewrites_pages;  // has pages whose folds cannot run ahead
+  uint32_t eos_ids;     // of a hundred tokens
 };
 
-// What the test knows of a request.
-struct Modelled {
-  explicit Modelled(uint32_t completions) : client(completions, kCapacity) {}
-  Client client;
-  uint64_t id = 0;
-  std::string session;  // empty: none
-  bool is_turn = false;
-  std::vector<uint32_t> context;  // of the session, before
-  std::vector<uint32_t> prompt;
-  size_t cached_least = 0, cached_most = 0;
-  uint32_t max_tokens = 0;
-  uint32_t min_tokens = 0;
-  bool scored = false;
-  bool cancelled = false;
-  TimePoint deadline = kNoDeadline;
-  bool reads = true;
-  // What its turn left in the session: tokens generated, -1 for a session that is as it was
-  // before, -2 for one that is gone.
-  std::optional<int> left;
+std::vector<PageKind> Kinds(const Variant& variant) {
+  std::vector<PageKind> kinds = {{PageRule::kFenwick, 7, 0}};
+  if (variant.rewrites_pages) kinds.push_back({PageRule::kRewrittenFenwick, 7, 0});
+  kinds.push_back({PageRule::kAppended, 0, 0});
+  kinds.push_back({PageRule::kAppended, 0, 400});
+  return kinds;
+}
 
-  std::vector<uint32_t> Whole() const {
-    std::vector<uint32_t> whole = context;
-    whole.insert(whole.end(), prompt.begin(), prompt.end());
-    return whole;
-  }
-  // The whole completion if nothing ends it early, by the rules of the API.
-  std::vector<uint32_t> Full(uint32_t index) const {
-    std::vector<uint32_t> tokens = ExpectedTokens(Whole(), index, max_tokens);
-    for (size_t i = min_tokens; i < tokens.size(); ++i) {
-      if (tokens[i] == kEos) tokens.resize(i + 1);
-    }
-    return tokens;
-  }
-  std::vector<float> Scores() const {
-    std::vector<float> scores;
-    std::vector<uint32_t> before = context;
-    for (const uint32_t token : prompt) {
-      if (!before.empty()) scores.push_back(ExpectedScore(before, token));
-      before.push_back(token);
-    }
-    return scores;
-  }
+struct Launched {
+  StepTicket ticket;
+  Clock::duration cost;
 };
 
 class RandomSchedule {
  public:
-  RandomSchedule(uint64_t seed, size_t fold_interval) : random_(seed), interval_(fold_interval) {
+  RandomSchedule(uint64_t seed, const Variant& variant)
+      : random_(seed),
+        eos_ids_(variant.eos_ids),
+        interval_(variant.fold_interval),
+        fake_(kSlots, Kinds(variant), 100000, interval_, ordered_.Make()),
+        engine_(variant.depth == 1 ? static_cast<Engine&>(fake_) : ahead_) {
+    ordered_.set_before([this] { ahead_.RunLaunched(); });
+    fake_.checks_folds = &engine_ == &fake_;
     SchedulerOptions options;
     options.max_queue = kMaxQueue;
     options.stall_limit = kStallLimit;
-    options.eos_ids = {kEos};
+    for (uint32_t i = 0; i < variant.eos_ids; ++i) options.eos_ids.push_back(kEos + i);
     options.limits.max_prompt_tokens = static_cast<uint32_t>(1 + Below(80));
     one_completion_each_ = Below(2) == 0;
     rows_fail_ = Below(2) == 0;
-    engine_.fail_row = [this](const StepRow&) {
+    fake_.fail_row = [this](const StepRow&) {
       const bool fails = rows_fail_ && Below(400) == 0;
       return fails ? absl::InternalError("injected") : absl::OkStatus();
     };
@@ -115,6 +88,7 @@ class RandomSchedule {
     if (!testing::Test::HasFatalFailure()) Drain();
   }
 
+  const RunAheadEngine& ahead() const { return ahead_; }
   uint64_t ended(SessionEnd why) const {
     return metrics_.session_ends[static_cast<size_t>(why)].value();
   }
@@ -139,7 +113,7 @@ class RandomSchedule {
     if (what == 15) return void(Any().reads = Below(2) == 0);
     if (what < 22) {
       Modelled& request = Any();
-      if (request.reads) request.client.Read();
+      if (request.reads) Read(request);
       return;
     }
     Step();
@@ -335,7 +309,7 @@ class RandomSchedule {
     }
   }
 
-  // The least recently used went first, and only if somebody got in for it.
+  // The least recently used went first, and only if a request was admitted in its place.
   void CheckEvicted(const std::set<std::string>& evicted, const std::vector<std::string>& idle) {
     if (evicted.empty()) return;
     size_t first = 0;
@@ -345,7 +319,7 @@ class RandomSchedule {
     if (evicted.size() > first) {
       ASSERT_EQ(first, idle.size());
     }
-    ASSERT_GT(Admitted(), admitted_before_) << "evicted for nobody";
+    ASSERT_GT(Admitted(), admitted_before_) << "evicted, and no request was admitted";
   }
 
   uint64_t Admitted() const {
@@ -354,6 +328,12 @@ class RandomSchedule {
     for (size_t i = 0; i <= histogram.upper_bounds().size(); ++i) count += histogram.count(i);
     return count;
   }
+
+  uint32_t TailsUsed() const { return fake_.states().tails().used(); }
+  uint32_t BasesUsed() const { return fake_.states().bases().used(); }
+  // Requests that hold slots, and those that have not come to their first token.
+  size_t Running() const { return static_cast<size_t>(metrics_.requests_running.value()); }
+  size_t Queued() const { return static_cast<size_t>(metrics_.requests_waiting.value()); }
 
   // ---- Requests.
 
@@ -402,6 +382,7 @@ class RandomSchedule {
 
   void Submit(Modelled& model, SessionLease lease) {
     const bool scores_only = lease.held() && !lease.exclusive();
+    model.eos_ids = eos_ids_;
     model.max_tokens = scores_only || Below(6) == 0 ? 0 : static_cast<uint32_t>(Below(60));
     model.min_tokens = static_cast<uint32_t>(Below(2) * Below(10));
     model.scored = scores_only || Below(4) == 0;
@@ -433,24 +414,47 @@ class RandomSchedule {
 
   // ---- Steps.
 
+  // However far the engine runs ahead, no more tokens wait than the outbox holds and a step adds.
+  void Read(Modelled& request) {
+    const auto count = [&] {
+      size_t tokens = 0;
+      for (const Received& received : request.client.received) tokens += received.tokens.size();
+      return tokens;
+    };
+    const size_t before = count();
+    request.client.Read();
+    ASSERT_LE(count() - before, kCapacity + request.client.received.size() - 1);
+  }
+
   void Step() {
     admitted_before_ = Admitted();
     const StepPlan& plan = scheduler_->Plan(now_);
-    queued_ = scheduler_->waiting() + scheduler_->in_prompt();
+    queued_ = Queued();
     CheckPlan(plan);
     FollowSessions(/*planned=*/true);
     CheckSlots();
-    if (plan.empty()) return CheckNobodyHangs();
-    StepResult result = engine_.Step(plan);
-    const Clock::duration cost = Cost(plan);
+    if (plan.empty() && launched_.empty()) return CheckNoneHangs();
+    if (!plan.empty()) {
+      launched_.push_back({engine_.Launch(plan), Cost(plan)});
+      if (launched_.size() < engine_.depth() && Below(5) > 0) return;
+    }
+    CommitOldest();
+  }
+
+  void CommitOldest() {
+    StepResult result = engine_.Await(launched_.front().ticket);
+    const Clock::duration cost = launched_.front().cost;
+    launched_.pop_front();
     result.device_seconds = std::chrono::duration<double>(cost).count();
     now_ += cost;
     scheduler_->Commit(std::move(result), now_);
-    queued_ = scheduler_->waiting() + scheduler_->in_prompt();
+    queued_ = Queued();
     FollowSessions(/*planned=*/false);
     CheckSlots();
-    // No fold is planned: nobody holds two.
-    ASSERT_LE(engine_.states().bases().used(), engine_.states().tails().used());
+    // Without a planned fold, no session holds two bases.
+    if (launched_.empty()) {
+      ASSERT_LE(BasesUsed(), TailsUsed());
+    }
   }
 
   // 5 ms, 0.2 ms a token, some noise, and a preemption now and then.
@@ -470,32 +474,32 @@ class RandomSchedule {
         ASSERT_TRUE(written.insert(row.segment.base_out).second);
       }
     }
-    ASSERT_LE(scheduler_->waiting(), kMaxQueue);
+    ASSERT_LE(Queued(), kMaxQueue);
   }
 
-  // Sessions in the table and rows of requests: nobody else holds a slot.
+  // Only sessions in the table and rows of requests hold slots.
   void CheckSlots() {
-    ASSERT_LE(engine_.states().tails().used(), kSlots);
-    ASSERT_EQ(metrics_.state_slots_used.value(), engine_.states().tails().used());
-    const size_t rows = engine_.states().tails().used() - sessions_.states();
-    ASSERT_GE(rows, scheduler_->running());
+    ASSERT_LE(TailsUsed(), kSlots);
+    ASSERT_EQ(metrics_.state_slots_used.value(), TailsUsed());
+    const size_t rows = TailsUsed() - sessions_.states();
+    ASSERT_GE(rows, Running());
     if (one_completion_each_) {
-      ASSERT_EQ(rows, scheduler_->running());
+      ASSERT_EQ(rows, Running());
     }
   }
 
-  // Nothing runs: then every request that holds slots waits for its reader, and nobody else waits
-  // without one that runs or a lease that somebody will give back.
-  void CheckNobodyHangs() {
+  // Nothing runs: then every request that holds slots waits for its reader, and a request waits for
+  // slots only if there is such a request or a lease that will be released.
+  void CheckNoneHangs() {
     size_t parked = 0;
     for (const Modelled& request : requests_) parked += request.client.outbox->full();
-    ASSERT_GE(parked, scheduler_->running());
-    if (scheduler_->running() == 0 && held_.empty()) {
-      ASSERT_EQ(scheduler_->waiting(), 0u);
+    ASSERT_GE(parked, Running());
+    if (Running() == 0 && held_.empty()) {
+      ASSERT_EQ(Queued(), 0u);
     }
   }
 
-  // Everybody reads; whatever was taken must end, and then nothing is left.
+  // All clients read; every request that was taken must end, and then nothing is left.
   void Drain() {
     held_.clear();
     NoteReturns();
@@ -513,14 +517,15 @@ class RandomSchedule {
       lost += request.is_turn && absl::IsInternal(*request.client.end);
     }
     ASSERT_EQ(ended(SessionEnd::kFailed), lost);
+    while (!launched_.empty()) CommitOldest();  // rows that were planned ahead and cancelled
     while (!model_.empty()) Delete(std::string(model_.begin()->first));
     ASSERT_TRUE(scheduler_->Plan(now_).empty());
     ExpectNothingIsLeft();
   }
 
   void ExpectNothingIsLeft() {
-    ASSERT_EQ(engine_.states().tails().used(), 0u);
-    ASSERT_EQ(engine_.states().bases().used(), 0u);
+    ASSERT_EQ(TailsUsed(), 0u);
+    ASSERT_EQ(BasesUsed(), 0u);
     ASSERT_EQ(sessions_.List("", SIZE_MAX).size(), 0u);
     ASSERT_EQ(sessions_.states(), 0u);
     ASSERT_EQ(sessions_.idle_states(), 0u);
@@ -595,21 +600,20 @@ class RandomSchedule {
     ASSERT_EQ(received.tokens.size(), full.size());
     ASSERT_EQ(received.usage.completion_tokens, full.size());
     ASSERT_EQ(received.usage.prompt_tokens, model.prompt.size());
-    const bool eos = full.size() > model.min_tokens && full.back() == kEos;
+    const bool eos = full.size() > model.min_tokens && model.IsEos(full.back());
     ASSERT_EQ(received.reason, eos ? FinishReason::kEos : FinishReason::kLength);
   }
 
   std::mt19937_64 random_;
   TimePoint now_ = TimePoint(seconds(1000));
+  const uint32_t eos_ids_;
   const size_t interval_;
   // Pages enough for any of the contexts here, so that only slots run out.
-  FakeEngine engine_{kSlots,
-                     {{PageRule::kFenwick, 7, 0},
-                      {PageRule::kRewrittenFenwick, 7, 0},
-                      {PageRule::kAppended, 0, 0},
-                      {PageRule::kAppended, 0, 400}},
-                     100000,
-                     interval_};
+  OrderedMemory ordered_;
+  FakeEngine fake_;
+  RunAheadEngine ahead_{fake_, /*lazy=*/true};
+  Engine& engine_;
+  std::deque<Launched> launched_;
   Dispatcher dispatcher_;
   Metrics metrics_;
   SessionTable sessions_{
@@ -626,20 +630,32 @@ class RandomSchedule {
   bool rows_fail_ = false;
 };
 
-TEST(SchedulerRandomTest, EveryScheduleGivesWhatItsModelSays) {
+class SchedulerRandomTest : public testing::TestWithParam<size_t> {};
+
+TEST_P(SchedulerRandomTest, EveryScheduleGivesWhatItsModelSays) {
   SetLogLevel("warning");
   const uint64_t seed = TestSeed();
   std::array<uint64_t, kSessionEnds> ended = {};
+  uint64_t promised_rows = 0;
   for (uint64_t run = 0; run < 200 && !testing::Test::HasFatalFailure(); ++run) {
     SCOPED_TRACE(run);
-    RandomSchedule schedule(seed + run, run % 2 == 0 ? 16 : 32);
+    const bool rewrites_pages = GetParam() == 1 || run % 4 < 2;
+    // Many stops, so that many steps that were planned ahead are cancelled.
+    const uint32_t eos_ids = GetParam() == 2 && run % 3 > 0 ? 12 : 1;
+    RandomSchedule schedule(seed + run,
+                            {run % 2 == 0 ? 16u : 32u, GetParam(), rewrites_pages, eos_ids});
     schedule.Run(2000);
+    promised_rows += schedule.ahead().promised_rows;
     for (size_t why = 0; why < kSessionEnds; ++why) {
       ended[why] += schedule.ended(static_cast<SessionEnd>(why));
     }
   }
   for (const uint64_t count : ended) EXPECT_GT(count, 10u) << "the schedules have become too tame";
+  EXPECT_EQ(promised_rows > 10000, GetParam() == 2) << promised_rows << " rows ran ahead";
 }
+
+INSTANTIATE_TEST_SUITE_P(Depths, SchedulerRandomTest, testing::Values(1, 2),
+                         testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace rivulet

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
+#include "server/engine/fake_run_ahead.h"
 #include "server/log/log.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/test_support.h"
@@ -31,10 +32,15 @@ struct Turn {
 
 class ManySessions {
  public:
-  // `pages`: kinds of which there are enough for as many sessions of 40 tokens.
-  ManySessions(uint32_t slots, uint64_t seed, const std::vector<PageKind>& pages = {},
+  // `depth`: steps that may be launched and not committed. `pages`: kinds of which there are enough
+  // for as many sessions of 40 tokens.
+  ManySessions(uint32_t slots, uint64_t seed, size_t depth, const std::vector<PageKind>& pages = {},
                size_t fold_interval = 16)
-      : random_(seed), engine_(slots, pages, 40, fold_interval) {
+      : random_(seed),
+        fake_(slots, pages, 40, fold_interval, ordered_.Make()),
+        engine_(depth == 1 ? static_cast<Engine&>(fake_) : ahead_) {
+    ordered_.set_before([this] { ahead_.RunLaunched(); });
+    fake_.checks_folds = &engine_ == &fake_;
     SchedulerOptions options;
     options.eos_ids = {kEos};
     scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
@@ -43,17 +49,23 @@ class ManySessions {
   void Run() {
     for (size_t started = 0; started < kTurns || !turns_.empty();) {
       while (turns_.size() < kAtOnce && started < kTurns) started += Start() ? 1 : 0;
-      const StepPlan& plan = scheduler_->Plan(now_);
-      now_ += std::chrono::milliseconds(3);
-      if (!plan.empty()) {
-        StepResult result = engine_.Step(plan);
-        result.device_seconds = 0.003;
-        scheduler_->Commit(std::move(result), now_);
-      }
+      Step();
       std::erase_if(turns_, [this](const auto& turn) { return HasEnded(*turn); });
       if (testing::Test::HasFatalFailure()) return;
       most_slots_ = std::max(most_slots_, engine_.states().tails().used());
     }
+    while (!launched_.empty()) Step();  // rows that were planned ahead and cancelled
+  }
+
+  void Step() {
+    const StepPlan& plan = scheduler_->Plan(now_);
+    if (!plan.empty()) launched_.push_back(engine_.Launch(plan));
+    if (launched_.empty() || (!plan.empty() && launched_.size() < engine_.depth())) return;
+    now_ += std::chrono::milliseconds(3);
+    StepResult result = engine_.Await(launched_.front());
+    launched_.pop_front();
+    result.device_seconds = 0.003;
+    scheduler_->Commit(std::move(result), now_);
   }
 
   // What is there is what the model says, and goes away with its sessions.
@@ -130,7 +142,11 @@ class ManySessions {
 
   std::mt19937_64 random_;
   TimePoint now_ = TimePoint(std::chrono::seconds(1000));
-  FakeEngine engine_;
+  OrderedMemory ordered_;
+  FakeEngine fake_;
+  RunAheadEngine ahead_{fake_, /*lazy=*/true};
+  Engine& engine_;
+  std::deque<StepTicket> launched_;
   Dispatcher dispatcher_;
   Metrics metrics_;
   SessionTable sessions_{{.now = [this] { return now_; }}, metrics_};
@@ -141,9 +157,11 @@ class ManySessions {
   uint32_t most_slots_ = 0;
 };
 
-TEST(SchedulerSessionsTest, TenThousandTurnsOverAThousandSessionsLeakNothing) {
+class SchedulerSessionsTest : public testing::TestWithParam<size_t> {};
+
+TEST_P(SchedulerSessionsTest, TenThousandTurnsOverAThousandSessionsLeakNothing) {
   SetLogLevel("warning");
-  ManySessions many(kSessions + 1, TestSeed());
+  ManySessions many(kSessions + 1, TestSeed(), GetParam());
   many.Run();
   EXPECT_EQ(many.evicted(), 0u);
   EXPECT_GT(many.most_slots(), kSessions * 9 / 10);
@@ -153,10 +171,10 @@ TEST(SchedulerSessionsTest, TenThousandTurnsOverAThousandSessionsLeakNothing) {
 }
 
 // Slots for all, but pages for a part of them: sessions are dropped for their pages.
-TEST(SchedulerSessionsTest, NorWithPagesForAPartOfThem) {
+TEST_P(SchedulerSessionsTest, PagesForSomeSessionsLeakNothing) {
   SetLogLevel("warning");
   for (const size_t fold_interval : {16, 32}) {
-    ManySessions many(kSessions + 1, TestSeed(),
+    ManySessions many(kSessions + 1, TestSeed(), GetParam(),
                       {{PageRule::kFenwick, 6, 0}, {PageRule::kAppended, 0, 0}}, fold_interval);
     many.Run();
     EXPECT_GT(many.evicted(), kTurns / 100);
@@ -164,14 +182,17 @@ TEST(SchedulerSessionsTest, NorWithPagesForAPartOfThem) {
   }
 }
 
-TEST(SchedulerSessionsTest, NorWithSlotsForATenthOfThem) {
+TEST_P(SchedulerSessionsTest, SlotsForATenthOfTheSessionsLeakNothing) {
   SetLogLevel("warning");
-  ManySessions many(kSessions / 10, TestSeed());
+  ManySessions many(kSessions / 10, TestSeed(), GetParam());
   many.Run();
   EXPECT_GT(many.evicted(), kTurns / 2);
   EXPECT_EQ(many.most_slots(), kSessions / 10);
   many.Finish();
 }
+
+INSTANTIATE_TEST_SUITE_P(Depths, SchedulerSessionsTest, testing::Values(1, 2),
+                         testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace rivulet

@@ -100,10 +100,14 @@ class SchedulerTest : public testing::Test {
     for (Client& client : clients_) client.Read();
   }
 
+  // Requests that hold slots, and those that have not come to their first token.
+  int64_t Running() const { return metrics_.requests_running.value(); }
+  int64_t Queued() const { return metrics_.requests_waiting.value(); }
+
   void ExpectAllSlotsFree() {
     EXPECT_EQ(engine_.states().tails().used(), 0u);
     EXPECT_EQ(engine_.states().bases().used(), 0u);
-    EXPECT_EQ(scheduler_->running(), 0u);
+    EXPECT_EQ(Running(), 0);
   }
 
   TimePoint now_ = TimePoint(seconds(1000));
@@ -359,8 +363,8 @@ TEST_F(SchedulerTest, PromptsCountTowardsTheQueue) {
   Client& client = NewClient();
   for (int i = 0; i < 3; ++i) Submit(std::vector<uint32_t>(5000, 1), 1);
   ASSERT_TRUE(Step());
-  EXPECT_EQ(scheduler_->waiting(), 0u);
-  EXPECT_EQ(metrics_.requests_waiting.value(), 3);
+  EXPECT_EQ(Running(), 3) << "none waits for slots";
+  EXPECT_EQ(Queued(), 3);
   auto request = MakeRequest(client, {1}, 1);
   EXPECT_EQ(scheduler_->Submit(request).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(scheduler_->CheckOpen().code(), absl::StatusCode::kResourceExhausted);
@@ -396,8 +400,8 @@ TEST_F(SchedulerTest, WhatDoesNotFitNowWaitsInOrder) {
   Client& large = Submit({2}, 2, 3);
   Client& small = Submit({3}, 2, 1);
   ASSERT_TRUE(Step());
-  EXPECT_EQ(scheduler_->running(), 1u) << "the small one does not pass the large one";
-  EXPECT_EQ(scheduler_->waiting(), 2u);
+  EXPECT_EQ(Running(), 1) << "the small one does not pass the large one";
+  EXPECT_EQ(Queued(), 2);
   RunAll();
   for (Client* client : {&first, &large, &small}) EXPECT_EQ(client->end, absl::OkStatus());
   ExpectAllSlotsFree();
@@ -416,7 +420,7 @@ TEST_F(SchedulerTest, SlowReaderParksItsRowOnly) {
   EXPECT_EQ(fast.tokens().size(), 40u);
   EXPECT_EQ(fast.end, absl::OkStatus());
   EXPECT_FALSE(slow.end.has_value());
-  EXPECT_EQ(scheduler_->running(), 1u);
+  EXPECT_EQ(Running(), 1);
   slow.Read();
   EXPECT_EQ(slow.tokens().size(), 4u) << "as many as its outbox holds";
   RunAll();
@@ -435,8 +439,8 @@ TEST_F(SchedulerTest, DeadlineWhileRunningWaitingAndParked) {
   ASSERT_TRUE(scheduler_->Submit(request).ok());
   Client& patient = Submit({7}, 2);
   while (Step()) continue;
-  EXPECT_EQ(scheduler_->running(), 1u);
-  EXPECT_EQ(scheduler_->waiting(), 2u);
+  EXPECT_EQ(Running(), 1);
+  EXPECT_EQ(Queued(), 2);
   now_ += seconds(5);
   EXPECT_TRUE(Step()) << "the slots of the late ones go to the patient one at once";
   RunAll();
@@ -537,7 +541,7 @@ TEST_F(SchedulerTest, PenaltiesCountTheTurnsOwnTokensOrAllOfTheSession) {
   EXPECT_THAT(counts, ElementsAre(Pair(0, 1), Pair(1, 2), Pair(0, 5), Pair(1, 6)));
 }
 
-TEST_F(SchedulerTest, NobodyLosesASessionForARequestThatDoesNotGetInAllTheSame) {
+TEST_F(SchedulerTest, NoSessionIsDroppedForARequestThatWouldNotFitAnyway) {
   for (const char* id : {"a", "b"}) {
     ASSERT_TRUE(sessions_.Create(id, "").ok());
     SubmitTurn(id, {1}, 1);
@@ -549,13 +553,13 @@ TEST_F(SchedulerTest, NobodyLosesASessionForARequestThatDoesNotGetInAllTheSame) 
   Submit({3}, 5);     // one is free, but it must not pass
   ASSERT_TRUE(Step());
   EXPECT_EQ(sessions_.List("", SIZE_MAX).size(), 2u);
-  EXPECT_EQ(scheduler_->waiting(), 2u);
+  EXPECT_EQ(Queued(), 2);
   RunAll();
   EXPECT_EQ(sessions_.List("", SIZE_MAX).size(), 0u) << "now it got in";
   for (Client& client : clients_) EXPECT_EQ(client.end, absl::OkStatus());
 }
 
-TEST_F(SchedulerTest, WhoHasItsSlotsPassesThoseThatWaitForSome) {
+TEST_F(SchedulerTest, ARequestThatHoldsItsSlotsPassesThoseThatWait) {
   ASSERT_TRUE(sessions_.Create("a", "").ok());
   SubmitTurn("a", {1}, 1);
   RunAll();
@@ -568,7 +572,7 @@ TEST_F(SchedulerTest, WhoHasItsSlotsPassesThoseThatWaitForSome) {
     turn.Read();
   }
   EXPECT_FALSE(large.outbox->Take().end.has_value());
-  EXPECT_EQ(scheduler_->waiting(), 1u);
+  EXPECT_EQ(Queued(), 1);
   RunAll();
 }
 
@@ -673,7 +677,7 @@ TEST_F(SchedulerTest, AStreamOfNewPromptsDoesNotStarveAnOldOne) {
   Client& old = Submit(std::vector<uint32_t>(160, 1), 1);
   ASSERT_TRUE(Step());
   for (int i = 0; i < 100 && !old.end.has_value(); ++i) {
-    for (size_t live = scheduler_->running(); live < 4; ++live) {
+    for (int64_t live = Running(); live < 4; ++live) {
       Submit(std::vector<uint32_t>(16, 2), 1);
     }
     ASSERT_TRUE(Step());

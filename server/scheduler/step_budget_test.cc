@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // PlanStep and StepCost on simulated machines, in virtual time: what prompts do to running streams,
-// what streams do to prompts, and who gets what. No clock: the same seed gives the same numbers, so
-// limits on times may stand here. RIVULET_TEST_SEED replays a run.
+// what streams do to prompts, and how prompts share. No clock: the same seed gives the same
+// numbers, so limits on times may stand here. RIVULET_TEST_SEED replays a run.
 #include <algorithm>
 #include <random>
 #include <string>
@@ -293,7 +293,7 @@ TEST_P(StepBudgetTest, AShortPromptDoesNotWaitForALongOne) {
 }
 
 // Without streams. The best that the machine can do are steps of as many tokens as a step may have;
-// a quarter of that is left to whoever arrives meanwhile.
+// a quarter of that is required, since steps stay short for requests that arrive meanwhile.
 TEST_P(StepBudgetTest, PromptsRunFastOnceTheStreamsHaveEnded) {
   Simulation simulation = Make(8);
   simulation.Steps(50);

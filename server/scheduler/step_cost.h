@@ -1,11 +1,11 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a step takes, learnt from the steps before it, and from that: how many prompt tokens may
+// Estimates the time of a step from the steps before it, and from that how many prompt tokens may
 // join the next one.
 //
-// A token of a running stream waits for the whole step, so prompts are budgeted in time: they may
-// lengthen a step by a fixed share of what its decode rows take alone. Neither the batch nor the
-// model nor the machine has to be known beforehand.
+// A running stream waits for the whole step, so prompts are budgeted in time: they may lengthen a
+// step by a fixed share of the time of its decode rows alone. Batch, model and machine need not be
+// known in advance.
 //
 // Threading: none of its own; the scheduler's, on the engine thread.
 #ifndef RIVULET_SERVER_SCHEDULER_STEP_COST_H_
@@ -22,11 +22,11 @@ struct PlanLimits {
   // running streams come half as fast while a prompt is processed, and prompts get half of the
   // machine.
   double prompt_share = 1.0;
-  // Where more prompts wait than rows decode, everybody counts the same: they may lengthen it by
+  // Where more prompts wait than rows decode, all count equally: prompts may lengthen it by
   // prompts / decode rows, up to this. Else few rows, whose steps are short and decode little,
   // would hold up the many that are to run beside them.
   double most_prompt_share = 4.0;
-  // How long a step without decode rows may take, since who arrives meanwhile waits for its end.
+  // How long a step without decode rows may take: requests that arrive meanwhile wait for its end.
   // Where one token takes long, a step may take three times that instead, or pieces would be too
   // small.
   double prompt_seconds = 0.05;
@@ -48,7 +48,7 @@ class StepCost {
   double DecodeSeconds(size_t decode_rows) const;
 
   // How many prompt tokens may join a step of this many decode rows. At least 1, but for 0 when the
-  // step shall run without prompts to measure its decode rows.
+  // step must run without prompts to measure its decode rows.
   uint32_t PromptTokens(size_t decode_rows, size_t prompts, const PlanLimits& limits) const;
 
  private:

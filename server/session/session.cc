@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/session/session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/base/check.h"
@@ -52,8 +53,29 @@ void Session::Append(std::span<const uint32_t> tokens) {
 }
 
 absl::StatusOr<Segment> Session::PlanSegment(size_t first_token, size_t count) {
-  RIVULET_CHECK(!segment_planned(), "plans a segment while one is planned");
   RIVULET_CHECK(count > 0 && count <= pending(), "plans more tokens than are pending");
+  return Plan(first_token, count, /*keep_base=*/false);
+}
+
+absl::StatusOr<Segment> Session::PlanPromised(size_t first_token) {
+  RIVULET_CHECK(pending() == 0, "a token is promised while others are pending");
+  if (!CanKeep(1)) return absl::ResourceExhaustedError("this state cannot run ahead here");
+  return Plan(first_token, 1, /*keep_base=*/true);
+}
+
+// Bases can be folded elsewhere and pages are taken before others are given back; but some tails
+// and pages are overwritten.
+bool Session::CanKeep(size_t count) const {
+  const StateCapacity& capacity = states_.capacity();
+  if (capacity.running_tail) return false;
+  if (!Folds(position_, count, capacity.fold_interval)) return true;
+  return std::none_of(capacity.pages.begin(), capacity.pages.end(), [](const PageCapacity& pages) {
+    return pages.kind.rule == PageRule::kRewrittenFenwick;
+  });
+}
+
+absl::StatusOr<Segment> Session::Plan(size_t first_token, size_t count, bool keep_base) {
+  RIVULET_CHECK(!segment_planned(), "plans a segment while one is planned");
   Segment segment;
   segment.first_token = first_token;
   segment.tokens = count;
@@ -63,7 +85,7 @@ absl::StatusOr<Segment> Session::PlanSegment(size_t first_token, size_t count) {
   RIVULET_RETURN_IF_ERROR(PlanPages(count));
   segment.pages = segment_pages_.data();
   planned_ = count;
-  if (Folds(position_, count, states_.capacity().fold_interval) && base_.shared()) {
+  if (Folds(position_, count, states_.capacity().fold_interval) && (keep_base || base_.shared())) {
     auto next = SlotHandle::Acquire(states_.bases());
     if (!next.ok()) {
       CancelSegment();

@@ -62,12 +62,18 @@ class Session {
   // has changed then, and a later step may succeed.
   // REQUIRES: 0 < count <= pending(), and no segment is planned.
   absl::StatusOr<Segment> PlanSegment(size_t first_token, size_t count);
+  // The same for one token that a step in flight will sample, and that is appended once it is
+  // known. The segment overwrites nothing of the state before it, so it may be cancelled after it
+  // has run. RESOURCE_EXHAUSTED also if this state cannot do that
+  // (docs/architecture.md#running-ahead). REQUIRES: nothing is pending, and no segment is planned.
+  absl::StatusOr<Segment> PlanPromised(size_t first_token);
   // The planned segment ran: the position moves, and a base that was folded elsewhere is released.
   void CommitSegment();
-  // The planned segment did not run: back to the session before PlanSegment. Does nothing if none
-  // is planned.
+  // The planned segment did not run, or was promised: back to the session before it was planned.
+  // Does nothing if none is planned.
   void CancelSegment();
   bool segment_planned() const { return planned_ != 0; }
+  size_t planned() const { return planned_; }  // tokens of the planned segment
 
   // Bytes of the slots that it holds. Slots shared with a fork count for both.
   uint64_t state_bytes() const;
@@ -81,7 +87,9 @@ class Session {
 
  private:
   Session(StatePool& states, SlotHandle base, SlotHandle tail, std::vector<PageTable> page_tables);
+  absl::StatusOr<Segment> Plan(size_t first_token, size_t count, bool keep_base);
   absl::Status PlanPages(size_t count);
+  bool CanKeep(size_t count) const;
 
   StatePool& states_;
   SlotHandle base_;

@@ -24,6 +24,7 @@ H3Recurrence::H3Recurrence(const H3Shape& shape, const H3Constants& constants, S
       layout.Add(StatePart::kTail, "keys.tail", dtype, {blocks, hd, kFoldInterval, kBlock});
   modes_now_offset_ =
       layout.Add(StatePart::kTail, "modes.now", dtype, {blocks, hd, hd, m, 2, kBlock});
+  layout.SetRunningTail();
 }
 
 void H3Recurrence::Pack(const H3Constants& constants) {

@@ -31,6 +31,7 @@ MambaRecurrence::MambaRecurrence(const MambaShape& shape, const MambaConstants& 
   const DType dtype = DType::kFloat32;
   base_offset_ = layout.Add(StatePart::kBase, "h", dtype, {blocks(), n, kBlock});
   tail_offset_ = layout.Add(StatePart::kTail, "h.now", dtype, {blocks(), n, kBlock});
+  layout.SetRunningTail();
 }
 
 void MambaRecurrence::Run(std::span<const Segment> segments, const LayerState& state,

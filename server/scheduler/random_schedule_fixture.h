@@ -1,0 +1,78 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What scheduler_random_test.cc knows of the sessions and requests of a random schedule.
+#ifndef RIVULET_SERVER_SCHEDULER_RANDOM_SCHEDULE_FIXTURE_H_
+#define RIVULET_SERVER_SCHEDULER_RANDOM_SCHEDULE_FIXTURE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/scheduler/test_support.h"
+
+namespace rivulet {
+
+inline constexpr uint32_t kEos = 3;     // the first id that ends a turn
+inline constexpr size_t kCapacity = 8;  // tokens of an outbox
+
+// What the test knows of a session.
+struct ModelSession {
+  std::vector<uint32_t> tokens;
+  bool holds_state = false;
+  bool in_turn = false;
+  bool reading = false;
+  TimePoint last_used;
+  size_t cached_least = 0, cached_most = 0;  // what its state holds of its tokens
+  bool busy() const { return in_turn || reading; }
+};
+
+// What the test knows of a request.
+struct Modelled {
+  explicit Modelled(uint32_t completions) : client(completions, kCapacity) {}
+  Client client;
+  uint64_t id = 0;
+  std::string session;  // empty: none
+  bool is_turn = false;
+  std::vector<uint32_t> context;  // of the session, before
+  std::vector<uint32_t> prompt;
+  size_t cached_least = 0, cached_most = 0;
+  uint32_t eos_ids = 1;  // from kEos on
+  uint32_t max_tokens = 0;
+  uint32_t min_tokens = 0;
+  bool scored = false;
+  bool cancelled = false;
+  TimePoint deadline = kNoDeadline;
+  bool reads = true;
+  // What its turn left in the session: tokens generated, -1 for a session that is as it was
+  // before, -2 for one that is gone.
+  std::optional<int> left;
+
+  std::vector<uint32_t> Whole() const {
+    std::vector<uint32_t> whole = context;
+    whole.insert(whole.end(), prompt.begin(), prompt.end());
+    return whole;
+  }
+  bool IsEos(uint32_t token) const { return token >= kEos && token < kEos + eos_ids; }
+  // The whole completion if nothing ends it early, by the rules of the API.
+  std::vector<uint32_t> Full(uint32_t index) const {
+    std::vector<uint32_t> tokens = ExpectedTokens(Whole(), index, max_tokens);
+    for (size_t i = min_tokens; i < tokens.size(); ++i) {
+      if (IsEos(tokens[i])) tokens.resize(i + 1);
+    }
+    return tokens;
+  }
+  std::vector<float> Scores() const {
+    std::vector<float> scores;
+    std::vector<uint32_t> before = context;
+    for (const uint32_t token : prompt) {
+      if (!before.empty()) scores.push_back(ExpectedScore(before, token));
+      before.push_back(token);
+    }
+    return scores;
+  }
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_SCHEDULER_RANDOM_SCHEDULE_FIXTURE_H_
