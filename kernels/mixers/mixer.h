@@ -35,8 +35,8 @@ class Mixer {
  public:
   virtual ~Mixer() = default;
 
-  // The planes that one session of this layer needs. A fresh session's base is all zeros;
-  // tail bytes need no initial value.
+  // The planes that one session of this layer needs. Nothing of them needs an initial value: at
+  // positions below C the base reads as zero whatever its bytes are.
   virtual const StateLayout& state_layout() const = 0;
 
   // The most tokens that a session may hold: after them Forward is not called. UINT64_MAX: any

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <ostream>
 #include <random>
@@ -46,7 +47,6 @@ Rows RunInPieces(SuiteSubject& subject, ConstFloatMatrix inputs, const std::vect
                  ThreadPool& pool) {
   Rows outputs(inputs.rows, subject.output_columns());
   SuiteSlots slots(subject.layout(), 1);
-  slots.Fresh(0);
   SuiteSession session(slots, 0, 0);
   for (const size_t tokens : pieces) {
     const size_t first = session.position;
@@ -225,7 +225,6 @@ TEST_P(MixerSuite, NeighboursAndPlacesDoNotMatter) {
   std::vector<SuiteSession> sessions;
   for (size_t s = 0; s < kSessions; ++s) {
     sessions.emplace_back(slots, places[s], places[kSessions + s]);
-    slots.Fresh(sessions[s].base);
   }
   for (size_t round = 0; round < kSteps; ++round) {
     // A step: some of the sessions in random order, each with a random number of tokens.
@@ -265,7 +264,6 @@ TEST_P(MixerSuite, OtherSlotsStayUntouched) {
   Rows inputs(50, subject_->input_columns()), outputs(50, subject_->output_columns());
   FillInputs(*subject_, seed_, inputs.view());
   SuiteSlots slots(subject_->layout(), kSlots);
-  slots.Fresh(2);
   SuiteSession session(slots, 2, 3);
   for (const size_t tokens : {1, 20, 29}) {
     std::vector<std::string> before;
@@ -294,8 +292,6 @@ TEST_P(MixerSuite, FoldIntoANewSlotEqualsInPlace) {
   FillInputs(*subject_, seed_, inputs.view());
   Rows in_place(kTokens, subject_->output_columns()), moved(kTokens, subject_->output_columns());
   SuiteSlots a(subject_->layout(), 1), b(subject_->layout(), 2);
-  a.Fresh(0);
-  b.Fresh(0);
   SuiteSession session(a, 0, 0), forked(b, 0, 0);
   for (const size_t tokens : RandomPieces(random, kTokens)) {
     const size_t first = session.position;
@@ -343,13 +339,35 @@ TEST_P(MixerSuite, NumberOfThreadsDoesNotMatter) {
   }
 }
 
+// A token's decay that is not finite makes its outputs and all later ones so: a session must not go
+// on with what a weight of 0 would leave of it.
+TEST_P(MixerSuite, ABrokenDecayReachesTheOutputs) {
+  constexpr size_t kTokens = 3 * kFoldInterval, kBroken = 5;
+  ThreadPool pool(1);
+  for (const InputField& field : subject_->fields()) {
+    if (field.name != "log_decay" && field.name != "delta") continue;
+    for (const float broken : {std::nanf(""), -std::numeric_limits<float>::infinity()}) {
+      Rows inputs(kTokens, subject_->input_columns());
+      FillInputs(*subject_, seed_, inputs.view());
+      inputs.view().row(kBroken)[field.column + field.width - 1] = broken;
+      for (const size_t piece : {size_t{1}, size_t{kTokens}}) {
+        const std::vector<size_t> pieces(kTokens / piece, piece);
+        const Rows outputs = RunInPieces(*subject_, inputs.view(), pieces, pool);
+        EXPECT_TRUE(AllFinite(outputs.view().Rows(0, kBroken)));
+        for (size_t t = kBroken; t < kTokens; ++t) {
+          EXPECT_FALSE(AllFinite(outputs.view().Rows(t, 1))) << broken << " at token " << t;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(MixerSuite, DecodeAllocatesNothing) {
   constexpr size_t kTokens = 4 * kFoldInterval, kWarm = kFoldInterval;
   ThreadPool pool(2);
   Rows inputs(kTokens, subject_->input_columns()), outputs(kTokens, subject_->output_columns());
   FillInputs(*subject_, seed_, inputs.view());
   SuiteSlots slots(subject_->layout(), 1);
-  slots.Fresh(0);
   SuiteSession session(slots, 0, 0);
   uint64_t allocations = 0;
   for (size_t t = 0; t < kTokens; ++t) {

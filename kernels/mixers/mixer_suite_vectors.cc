@@ -66,7 +66,6 @@ std::vector<double> RunGenerated(SuiteSubject& subject, size_t tokens,
   AlignedBuffer<float> rows(tokens * PaddedColumns(columns));
   const FloatMatrix outputs{rows.data(), tokens, columns, PaddedColumns(columns)};
   SuiteSlots slots(subject.layout(), 1);
-  slots.Fresh(0);
   SuiteSession session(slots, 0, 0);
   const Segment segment = session.Plan(0, tokens);
   ThreadPool pool(1);

@@ -39,10 +39,6 @@ SuiteSlots::SuiteSlots(const StateLayout& layout, size_t slots, size_t pages_a_s
   }
 }
 
-void SuiteSlots::Fresh(uint32_t base) {
-  std::memset(bases_.data() + base * base_stride_, 0, layout_.base_bytes());
-}
-
 LayerState SuiteSlots::state() {
   LayerState state;
   state.bases = bases_.data();

@@ -18,11 +18,11 @@
 
 namespace rivulet {
 
-// Every float and bf16 made of these bytes is a NaN: whoever reads what it should not, shows it.
+// Every float and bf16 made of these bytes is a NaN, so a read of what was never written shows.
 inline constexpr int kPoison = 0xff;
 
-// Base, tail and page slots with guard bytes between them; all poison until made Fresh. Pages
-// are handed out in an order that looks random.
+// Base, tail and page slots with guard bytes between them, all poison: nothing of a fresh session
+// has an initial value. Pages are handed out in an order that looks random.
 class SuiteSlots : public SlotSource {
  public:
   // Pages for sessions of a suite's length. A layer without pages gets none.
@@ -33,8 +33,6 @@ class SuiteSlots : public SlotSource {
   SuiteSlots(const StateLayout& layout, size_t slots, size_t pages_a_slot = kPagesASlot,
              int fill = kPoison);
 
-  // A new session's base: all zeros. Its tail and pages need no initial value.
-  void Fresh(uint32_t base);
   LayerState state();
 
   // With the guard behind it.

@@ -28,7 +28,8 @@ inline constexpr size_t kSingleBlocks = kVectors == 1 ? 8 : 2;
 
 // A piece's weights under one value head's decays.
 struct DeltaTables {
-  float carried[kFoldInterval];                            // e^{c_a}
+  size_t channels;               // of the base: D, or 0 where it reads as zero
+  float carried[kFoldInterval];  // e^{c_a}
   alignas(64) float query[kFoldInterval * kFoldInterval];  // [n, C]
   alignas(64) float key[kFoldInterval * kFoldInterval];
 };
@@ -60,7 +61,7 @@ void FillTables(const SumShape& shape, const DeltaTail& tail, const DeltaPiece& 
     if (shape.decay == Decay::kScalar) {
       const float c = tail.log_decay[place * tail.decay_stride];
       decay = RowDecays(tail.log_decay, tail.decay_stride, place + 1, c, 1.0f);
-      tables.carried[a] = ExpOf(c);
+      tables.carried[a] = DecayOf(c);
     }
     const size_t row = a * kFoldInterval;
     StoreBlock(Mul(LoadBlock(scores.query + row), decay), tables.query + row);
@@ -71,8 +72,8 @@ void FillTables(const SumShape& shape, const DeltaTail& tail, const DeltaPiece& 
 // k_a S_0 into the tail's row of u and q_a S_0 into out, for kPairs places from `first`.
 template <size_t kPairs, size_t kBlocks, typename T>
 HWY_INLINE void ReadPairs(const SumShape& shape, const T* matrix, const DeltaTail& tail,
-                          const DeltaPiece& piece, size_t first, size_t column,
-                          const FloatMatrix& out) {
+                          const DeltaPiece& piece, const DeltaTables& tables, size_t first,
+                          size_t column, const FloatMatrix& out) {
   Block sum[2 * kPairs][kBlocks];
   const float* query[2 * kPairs];
   for (size_t p = 0; p < kPairs; ++p) {
@@ -83,7 +84,7 @@ HWY_INLINE void ReadPairs(const SumShape& shape, const T* matrix, const DeltaTai
     for (Block& block : row) block = ZeroBlock();
   }
   const size_t stride = shape.padded_value();
-  for (size_t i = 0; i < shape.key_dim; ++i) {
+  for (size_t i = 0; i < tables.channels; ++i) {
     Block m[kBlocks];
     for (size_t b = 0; b < kBlocks; ++b)
       m[b] = LoadBlock(matrix + i * stride + column + b * kBlock);
@@ -144,9 +145,9 @@ HWY_INLINE void SolveColumns(const SumShape& shape, const T* matrix, const Delta
   for (; column + kBlocks * kBlock <= shape.padded_value(); column += kBlocks * kBlock) {
     size_t a = 0;
     for (; a + kTilePairs <= rows; a += kTilePairs) {
-      ReadPairs<kTilePairs, kBlocks>(shape, matrix, tail, piece, a, column, out);
+      ReadPairs<kTilePairs, kBlocks>(shape, matrix, tail, piece, tables, a, column, out);
     }
-    for (; a < rows; ++a) ReadPairs<1, kBlocks>(shape, matrix, tail, piece, a, column, out);
+    for (; a < rows; ++a) ReadPairs<1, kBlocks>(shape, matrix, tail, piece, tables, a, column, out);
     for (a = 0; a < rows; ++a) SolveRow<kBlocks>(tail, piece, tables, a, column, out);
   }
   if constexpr (kBlocks > 1) {
@@ -168,6 +169,7 @@ void SolveDeltaOnTarget(const SumShape& shape, const SumBase& base, const DeltaT
                         const DeltaPiece& piece, const DeltaScores& scores,
                         const FloatMatrix& out) {
   DeltaTables tables;
+  tables.channels = base.matrix == nullptr ? 0 : shape.key_dim;
   FillTables(shape, tail, piece, scores, tables);
   if (shape.dtype == DType::kBFloat16) {
     SolveMatrix(shape, static_cast<const uint16_t*>(base.matrix), tail, piece, tables, out);

@@ -219,7 +219,7 @@ MergedPages<T> Merge(const FenwickPages& from, uint32_t made, float end) {
     if (from.matrix[p] == nullptr) continue;
     const float log_decay = (end + from.log_decay[2 * p + 1]) + from.log_decay[2 * p];
     merged.page[merged.count] = reinterpret_cast<const T*>(from.matrix[p]);
-    merged.scale[merged.count++] = ExpOf(log_decay);
+    merged.scale[merged.count++] = DecayOf(log_decay);
   }
   return merged;
 }

@@ -66,7 +66,7 @@ void WeighPages(const FenwickShape& shape, const FenwickPages& pages, const Fenw
     const Block c = SetBlock(tail.log_decay[query.begin + a]);
     for (size_t i = 0; i < tables.pages; ++i) lambda[i] = query.weights.row(a)[level[i]];
     for (size_t i = 0; i < tables.pages; i += kBlock) {
-      const Block decay = Exp(Add(Add(c, LoadBlock(low + i)), LoadBlock(high + i)));
+      const Block decay = DecayOf(Add(Add(c, LoadBlock(low + i)), LoadBlock(high + i)));
       StoreBlock(Mul(decay, LoadBlock(lambda + i)), tables.page_weight[a] + i);
     }
   }

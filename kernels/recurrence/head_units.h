@@ -27,7 +27,7 @@ struct HeadPiece {
   uint32_t from;  // base slot that reads use
   uint32_t to;    // base slot that a fold writes
   uint32_t tail;
-  uint64_t chunk;             // number of the chunk in its session
+  uint64_t chunk;             // number of the chunk in its session; in chunk 0 `from` reads as zero
   size_t fold;                // ChunkPiece::fold
   const SegmentPages* pages;  // Segment::pages
 

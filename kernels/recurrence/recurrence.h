@@ -66,7 +66,8 @@ struct SumShape {
 };
 
 // One head's sum at a chunk border. `matrix` is [D, padded E] of SumShape::dtype, row-major;
-// `normaliser` is [padded D] fp32, or null.
+// `normaliser` is [padded D] fp32, or null. A null matrix reads as zero, as does its normaliser:
+// the base before a session's first border, whose bytes are never looked at.
 struct SumBase {
   void* matrix = nullptr;
   float* normaliser = nullptr;

@@ -31,6 +31,7 @@ inline constexpr size_t kSingleBlocks = kVectors == 1 ? 8 : 4;
 // Everything about a read that its tiles share. Scratch of at most kFoldInterval queries.
 struct ReadTables {
   size_t padded_key;
+  size_t channels;  // of the base: D, or 0 where it reads as zero
   size_t queries;
   // [n, padded D]: the queries as they meet the base: decayed by channel if decay is by
   // channel.
@@ -78,7 +79,7 @@ void ScalarWeights(const SumShape& shape, const SumTail& tail, const SumQuery& q
     tables.decay[a] = 1.0f;
     if (shape.decay == Decay::kNone || place < 0) continue;
     const float c = tail.log_decay[place * tail.decay_stride];
-    tables.decay[a] = ExpOf(tail.decay_power * c);
+    tables.decay[a] = DecayOf(tail.decay_power * c);
     DecayWeights(tail, c, tables.rows[a], weight);
   }
 }
@@ -99,7 +100,7 @@ void ChannelWeights(const SumTail& tail, const SumQuery& query, float* decayed,
     }
     const float* c = tail.log_decay + place * tail.decay_stride;
     for (size_t i = 0; i < padded; i += kBlock) {
-      StoreBlock(Mul(LoadBlock(q + i), Exp(Mul(power, LoadBlock(c + i)))), out + i);
+      StoreBlock(Mul(LoadBlock(q + i), DecayOf(Mul(power, LoadBlock(c + i)))), out + i);
     }
     for (size_t s = 0; s < tables.rows[a]; ++s) {
       tables.weight[a * kFoldInterval + s] =
@@ -119,7 +120,7 @@ HWY_INLINE void ReadTile(const SumShape& shape, const T* matrix, const SumTail& 
     for (Block& block : row) block = ZeroBlock();
   }
   const size_t stride = shape.padded_value();
-  for (size_t i = 0; i < shape.key_dim; ++i) {
+  for (size_t i = 0; i < tables.channels; ++i) {
     Block m[kBlocks];
     for (size_t b = 0; b < kBlocks; ++b)
       m[b] = LoadBlock(matrix + i * stride + column + b * kBlock);
@@ -173,7 +174,10 @@ void ReadMatrix(const SumShape& shape, const T* matrix, const SumTail& tail,
 void ReadNormaliser(const float* normaliser, const SumTail& tail, const ReadTables& tables,
                     float* extra) {
   for (size_t a = 0; a < tables.queries; ++a) {
-    float sum = Dot(tables.query + a * tables.query_stride, normaliser, tables.padded_key);
+    float sum = 0.0f;
+    if (normaliser != nullptr) {
+      sum = Dot(tables.query + a * tables.query_stride, normaliser, tables.padded_key);
+    }
     sum *= tables.decay[a];
     for (size_t s = 0; s < tables.rows[a]; ++s) {
       const float value = tail.extra == nullptr ? 1.0f : tail.extra[s * tail.extra_stride];
@@ -183,11 +187,26 @@ void ReadNormaliser(const float* normaliser, const SumTail& tail, const ReadTabl
   }
 }
 
+// A base that reads as zero: a read of it is zero, or NaN where the query is not finite. The NaN
+// goes into the factor that the read is multiplied by.
+void ReadZeroBase(ReadTables& tables) {
+  tables.channels = 0;
+  for (size_t a = 0; a < tables.queries; ++a) {
+    const float* query = tables.query + a * tables.query_stride;
+    Block read = ZeroBlock();
+    for (size_t i = 0; i < tables.padded_key; i += kBlock) {
+      read = MulAdd(LoadBlock(query + i), ZeroBlock(), read);
+    }
+    tables.decay[a] += SumBlock(read);
+  }
+}
+
 void ReadSumOnTarget(const SumShape& shape, const SumBase& base, const SumTail& tail,
                      const SumQuery& query, const FloatMatrix& out, float* extra) {
   alignas(64) float decayed[kFoldInterval * kMaxKeyDim];
   ReadTables tables;
   tables.padded_key = shape.padded_key();
+  tables.channels = shape.key_dim;
   tables.queries = query.queries.rows;
   tables.query = query.queries.data;
   tables.query_stride = query.queries.stride;
@@ -202,6 +221,7 @@ void ReadSumOnTarget(const SumShape& shape, const SumBase& base, const SumTail& 
   } else {
     ScalarWeights(shape, tail, query, tables);
   }
+  if (base.matrix == nullptr) ReadZeroBase(tables);
   if (shape.dtype == DType::kBFloat16) {
     ReadMatrix(shape, static_cast<const uint16_t*>(base.matrix), tail, tables, out);
   } else {
@@ -222,7 +242,7 @@ void ScalarFoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& t
   const bool decays = shape.decay == Decay::kScalar;
   const Block power = SetBlock(tail.decay_power);
   const float end = decays ? tail.log_decay[(kFoldInterval - 1) * tail.decay_stride] : 0.0f;
-  const Block whole = Exp(Mul(power, SetBlock(end)));
+  const Block whole = DecayOf(Mul(power, SetBlock(end)));
   for (size_t i = 0; i < padded; i += kBlock) StoreBlock(whole, tables.decay + i);
   for (size_t s = 0; s < kFoldInterval; ++s) {
     const float c = decays ? tail.log_decay[s * tail.decay_stride] : 0.0f;
@@ -239,7 +259,7 @@ void ChannelFoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& 
   const Block power = SetBlock(tail.decay_power);
   const float* end = tail.log_decay + (kFoldInterval - 1) * tail.decay_stride;
   for (size_t i = 0; i < padded; i += kBlock) {
-    StoreBlock(Exp(Mul(power, LoadBlock(end + i))), tables.decay + i);
+    StoreBlock(DecayOf(Mul(power, LoadBlock(end + i))), tables.decay + i);
     for (size_t s = 0; s < kFoldInterval; ++s) {
       const Block c = LoadBlock(tail.log_decay + s * tail.decay_stride + i);
       const Block decay = Exp(Mul(power, Sub(LoadBlock(end + i), c)));
@@ -249,13 +269,16 @@ void ChannelFoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& 
   }
 }
 
-// Row i of the new matrix, columns of one tile: decayed, then the chunk's rows ascending.
+// Row i of the new matrix, columns of one tile: decayed, then the chunk's rows ascending. `from`
+// null reads as zero.
 template <size_t kBlocks, typename T>
 HWY_INLINE void FoldTile(const T* from, T* to, const float* value, size_t value_stride,
                          const float* key, size_t key_stride, float decay) {
   Block sum[kBlocks];
   const Block scale = SetBlock(decay);
-  for (size_t b = 0; b < kBlocks; ++b) sum[b] = Mul(LoadBlock(from + b * kBlock), scale);
+  for (size_t b = 0; b < kBlocks; ++b) {
+    sum[b] = Mul(from == nullptr ? ZeroBlock() : LoadBlock(from + b * kBlock), scale);
+  }
   for (size_t s = 0; s < kFoldInterval; ++s) {
     const Block k = SetBlock(key[s * key_stride]);
     for (size_t b = 0; b < kBlocks; ++b) {
@@ -270,8 +293,8 @@ template <size_t kBlocks, typename T>
 HWY_INLINE void FoldRow(const T* from, T* to, size_t column, size_t columns, const SumTail& tail,
                         const float* key, size_t key_stride, float decay) {
   for (; column + kBlocks * kBlock <= columns; column += kBlocks * kBlock) {
-    FoldTile<kBlocks>(from + column, to + column, tail.value + column, tail.value_stride, key,
-                      key_stride, decay);
+    FoldTile<kBlocks>(from == nullptr ? nullptr : from + column, to + column, tail.value + column,
+                      tail.value_stride, key, key_stride, decay);
   }
   if constexpr (kBlocks > 1) {
     FoldRow<kBlocks / 2>(from, to, column, columns, tail, key, key_stride, decay);
@@ -284,8 +307,8 @@ void FoldMatrix(const SumShape& shape, const T* from, T* to, const SumTail& tail
                 const FoldTables& tables) {
   const size_t stride = shape.padded_value();
   for (size_t i = 0; i < shape.key_dim; ++i) {
-    FoldRow<kTileBlocks>(from + i * stride, to + i * stride, 0, stride, tail, tables.key + i,
-                         shape.padded_key(), tables.decay[i]);
+    FoldRow<kTileBlocks>(from == nullptr ? nullptr : from + i * stride, to + i * stride, 0, stride,
+                         tail, tables.key + i, shape.padded_key(), tables.decay[i]);
   }
 }
 
@@ -293,7 +316,8 @@ void FoldNormaliser(const SumShape& shape, const float* from, float* to, const S
                     const FoldTables& tables) {
   const size_t padded = shape.padded_key();
   for (size_t i = 0; i < padded; i += kBlock) {
-    Block sum = Mul(LoadBlock(from + i), LoadBlock(tables.decay + i));
+    const Block old = from == nullptr ? ZeroBlock() : LoadBlock(from + i);
+    Block sum = Mul(old, LoadBlock(tables.decay + i));
     for (size_t s = 0; s < kFoldInterval; ++s) {
       const float value = tail.extra == nullptr ? 1.0f : tail.extra[s * tail.extra_stride];
       sum = MulAdd(LoadBlock(tables.key + s * padded + i), SetBlock(value), sum);

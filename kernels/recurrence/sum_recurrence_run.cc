@@ -175,6 +175,10 @@ class SumRecurrence::Unit {
     return tail;
   }
 
+  // What the piece reads: before the session's first border, zero.
+  SumBase From(const Sum& sum, size_t head) const {
+    return piece_.chunk == 0 ? SumBase{} : Base(sum, piece_.from, head);
+  }
   SumBase Base(const Sum& sum, uint32_t slot, size_t head) const {
     const size_t index = Index(sum.per_head, head);
     const size_t bytes = sum.shape.matrix_elements() * DTypeSize(sum.shape.dtype);
@@ -226,7 +230,7 @@ class SumRecurrence::Unit {
     if (read.target == Target::kRow && sum.shape.normaliser) {
       extra = ExtraAt(r_.rows_[read.to], head) + piece_.begin;
     }
-    ReadSum(sum.shape, Base(sum, piece_.from, head), Tail(sum, head), query, to, extra);
+    ReadSum(sum.shape, From(sum, head), Tail(sum, head), query, to, extra);
     if (read.ridge != 0.0f) AddScaledRows(read.ridge, query.queries, to);
     if (read.target != Target::kSummand) return;
     AddScaledRows(read.add, to, Out(head));
@@ -238,7 +242,7 @@ class SumRecurrence::Unit {
     if (!piece_.folds || declaration_.levels != 0) return;
     for (const Sum& sum : r_.sums_) {
       if (sum.per_head != per_head) continue;
-      FoldSum(sum.shape, Base(sum, piece_.from, head), Base(sum, piece_.to, head), Tail(sum, head));
+      FoldSum(sum.shape, From(sum, head), Base(sum, piece_.to, head), Tail(sum, head));
     }
   }
 
@@ -262,7 +266,7 @@ class SumRecurrence::Unit {
                           .beta = beta.row(piece_.first_token) + head,
                           .beta_stride = beta.stride,
                           .begin = piece_.begin};
-    SolveDelta(sum.shape, Base(sum, piece_.from, head), SolvedTail(head), rows, scores, Out(head));
+    SolveDelta(sum.shape, From(sum, head), SolvedTail(head), rows, scores, Out(head));
   }
 
   // --- a sum in pages ----------------------------------------------------------------------------

@@ -20,7 +20,12 @@ HWY_BEFORE_NAMESPACE();
 namespace rivulet {
 namespace HWY_NAMESPACE {
 
-HWY_INLINE float ExpOf(float x) { return hn::GetLane(hn::Exp(FloatTag(), hn::Set(FloatTag(), x))); }
+// e^x of a log decay x, and NaN where x is not finite. Highway's Exp gives 0 for NaN: what a broken
+// decay weights would vanish from the outputs instead of making them NaN.
+HWY_INLINE Block DecayOf(const Block& x) { return Add(Exp(x), Sub(x, x)); }
+HWY_INLINE float DecayOf(float x) {
+  return hn::GetLane(hn::Exp(FloatTag(), hn::Set(FloatTag(), x))) + (x - x);
+}
 
 HWY_INLINE float Dot(const float* x, const float* y, size_t padded) {
   Block sum = ZeroBlock();
@@ -35,7 +40,7 @@ HWY_INLINE Block RowDecays(const float* log_decay, size_t stride, size_t rows, f
                            float power) {
   alignas(64) float difference[kFoldInterval] = {};
   for (size_t s = 0; s < rows; ++s) difference[s] = c - log_decay[s * stride];
-  return Exp(Mul(SetBlock(power), LoadBlock(difference)));
+  return DecayOf(Mul(SetBlock(power), LoadBlock(difference)));
 }
 
 }  // namespace HWY_NAMESPACE

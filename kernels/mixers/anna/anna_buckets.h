@@ -39,7 +39,7 @@ struct BucketShape {
   size_t count_floats() const { return tables * buckets; }
 };
 
-// One head's tables at a chunk border.
+// One head's tables at a chunk border. ReadBuckets takes null pointers as zeros.
 struct BucketTables {
   float* sums = nullptr;    // [ℓ, B, Ep]
   float* counts = nullptr;  // [ℓ, B]

@@ -19,8 +19,9 @@ inline constexpr size_t kTileBlocks = 4;
 
 // What a read sums, and by what it divides.
 struct Gathered {
-  const float* bucket[kMaxHashTables];  // [ℓ] rows of sums
-  float weight[kFoldInterval];          // of the tail's rows that collide, [hits]
+  const float* bucket[kMaxHashTables];  // [tables] rows of sums
+  size_t tables = 0;
+  float weight[kFoldInterval];  // of the tail's rows that collide, [hits]
   const float* value[kFoldInterval];
   size_t hits = 0;
   float count = 0.0f;
@@ -43,6 +44,8 @@ HWY_INLINE Block Collisions(const BucketShape& shape, const float* keys, const f
 
 HWY_INLINE void GatherTables(const BucketShape& shape, const BucketTables& tables,
                              const float* query, Gathered& result) {
+  if (tables.sums == nullptr) return;
+  result.tables = shape.tables;
   for (size_t table = 0; table < shape.tables; ++table) {
     const size_t bucket = table * shape.buckets + static_cast<size_t>(query[table]);
     result.bucket[table] = tables.sums + bucket * shape.padded_value();
@@ -64,10 +67,10 @@ HWY_INLINE void GatherTail(const BucketShape& shape, const BucketTail& tail, con
 }
 
 template <size_t kBlocks>
-HWY_INLINE void ReadTile(const Gathered& gathered, size_t tables, size_t column, float* out) {
+HWY_INLINE void ReadTile(const Gathered& gathered, size_t column, float* out) {
   Block sum[kBlocks];
   for (size_t b = 0; b < kBlocks; ++b) sum[b] = ZeroBlock();
-  for (size_t table = 0; table < tables; ++table) {
+  for (size_t table = 0; table < gathered.tables; ++table) {
     const float* bucket = gathered.bucket[table] + column;
     for (size_t b = 0; b < kBlocks; ++b) sum[b] = Add(sum[b], LoadBlock(bucket + b * kBlock));
   }
@@ -92,9 +95,9 @@ void ReadOnTarget(const BucketShape& shape, const BucketTables& tables, const Bu
   const size_t columns = shape.padded_value();
   size_t column = 0;
   for (; column + kTileBlocks * kBlock <= columns; column += kTileBlocks * kBlock) {
-    ReadTile<kTileBlocks>(gathered, shape.tables, column, out);
+    ReadTile<kTileBlocks>(gathered, column, out);
   }
-  for (; column < columns; column += kBlock) ReadTile<1>(gathered, shape.tables, column, out);
+  for (; column < columns; column += kBlock) ReadTile<1>(gathered, column, out);
 }
 
 HWY_INLINE void AddRow(const float* row, size_t columns, float* to) {

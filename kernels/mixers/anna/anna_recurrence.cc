@@ -56,7 +56,8 @@ void AnnaRecurrence::AppendPiece(const HeadPiece& piece, const AnnaInput& input,
 void AnnaRecurrence::RunPiece(const HeadPiece& piece, const LayerState& state,
                               const AnnaInput& input, FloatMatrix out) const {
   const BucketTail tail = Tail(state, piece.tail, piece.head);
-  const BucketTables from = Tables(state, piece.from, piece.head);
+  BucketTables from;
+  if (piece.chunk != 0) from = Tables(state, piece.from, piece.head);
   AppendPiece(piece, input, tail);
   for (size_t r = 0; r < piece.rows(); ++r) {
     const size_t token = piece.first_token + r;
@@ -70,7 +71,10 @@ void AnnaRecurrence::RunPiece(const HeadPiece& piece, const LayerState& state,
 
 void AnnaRecurrence::Fold(const BucketTables& from, const BucketTables& to,
                           const BucketTail& tail) const {
-  if (from.sums != to.sums) {
+  if (from.sums == nullptr) {
+    std::fill_n(to.sums, shape_.head.sum_floats(), 0.0f);
+    std::fill_n(to.counts, shape_.head.count_floats(), 0.0f);
+  } else if (from.sums != to.sums) {
     std::memcpy(to.sums, from.sums, shape_.head.sum_floats() * sizeof(float));
     std::memcpy(to.counts, from.counts, shape_.head.count_floats() * sizeof(float));
   }

@@ -67,6 +67,12 @@ void H3Recurrence::RunPiece(const HeadPiece& piece, const LayerState& state, con
   const size_t modes = block * hd * hd * shape_.modes * 2 * kBlock;
   const auto base = [&](uint32_t slot) { return state.Base<float>(slot, modes_offset_) + modes; };
   float* now = state.Tail<float>(piece.tail, modes_now_offset_) + modes;
+  float* to = piece.folds ? base(piece.to) : now;
+  const float* from = piece.begin == 0 ? base(piece.from) : now;
+  if (piece.chunk == 0 && piece.begin == 0) {
+    std::fill_n(to, hd * hd * shape_.modes * 2 * kBlock, 0.0f);
+    from = to;
+  }
   const size_t first = block * kBlock, columns = (hd - 1) * heads + kBlock;
   ScanHeads({.head_dim = hd,
              .window = shape_.window,
@@ -77,10 +83,10 @@ void H3Recurrence::RunPiece(const HeadPiece& piece, const LayerState& state, con
              .taps = taps_.data() + first * hd * shape_.window,
              .modal = modal_.data() + first * shape_.modes * 4,
              .skip = skip_.data() + first,
-             .ring = Ring(state, piece.from, block),
+             .ring = piece.chunk == 0 ? nullptr : Ring(state, piece.from, block),
              .keys = state.Tail<float>(piece.tail, keys_offset_) + first * hd * kFoldInterval,
-             .from = piece.begin == 0 ? base(piece.from) : now,
-             .to = piece.folds ? base(piece.to) : now,
+             .from = from,
+             .to = to,
              .q = piece.Of(input.q, first, columns),
              .k = piece.Of(input.k, first, columns),
              .v = piece.Of(input.v, first, columns),
@@ -95,7 +101,11 @@ void H3Recurrence::FoldKeys(const HeadPiece& piece, const LayerState& state,
   const size_t hd = shape_.head_dim, row = shape_.ring_rows() * kBlock;
   const float* from = Ring(state, piece.from, piece.head);
   float* to = Ring(state, piece.to, piece.head);
-  if (from != to) std::memcpy(to, from, hd * row * sizeof(float));
+  if (piece.chunk == 0) {
+    std::fill_n(to, hd * row, 0.0f);
+  } else if (from != to) {
+    std::memcpy(to, from, hd * row * sizeof(float));
+  }
   constexpr size_t kChunk = kFoldInterval * kBlock;
   const float* keys = state.Tail<float>(piece.tail, keys_offset_) + piece.head * hd * kChunk;
   for (size_t i = 0; i < hd; ++i) {

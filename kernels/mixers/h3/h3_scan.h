@@ -30,7 +30,7 @@ struct H3Scan {
   const float* taps = nullptr;   // [hd, N, kBlock]
   const float* modal = nullptr;  // [M, 4, kBlock]: pole re, im, weight re, im
   const float* skip = nullptr;   // [kBlock]
-  const float* ring = nullptr;   // [hd, R, kBlock]: keys before the chunk
+  const float* ring = nullptr;   // [hd, R, kBlock]: keys before the chunk; null: zeros
   float* keys = nullptr;         // [hd, kFoldInterval, kBlock]: keys of the chunk; rows are added
   const float* from = nullptr;   // [hd, hd, M, 2, kBlock]: the modes before the first token
   float* to = nullptr;           // the modes after the last token; may be `from`

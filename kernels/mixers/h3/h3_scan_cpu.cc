@@ -31,6 +31,12 @@ HWY_INLINE Block ShiftToken(const H3Scan& scan, const float* taps, const float* 
   const size_t before = std::min(scan.window - own, scan.ring_next);
   const size_t wrapped = scan.window - own - before;
   Block sum = AddKeys(taps, keys + place * 16, own, ZeroBlock());
+  if (ring == nullptr) {
+    for (size_t tap = own; tap < scan.window; ++tap) {
+      sum = MulAdd(LoadBlock(taps + tap * 16), ZeroBlock(), sum);
+    }
+    return sum;
+  }
   if (before > 0) {
     sum = AddKeys(taps + own * 16, ring + (scan.ring_next - 1) * 16, before, sum);
   }
@@ -43,7 +49,7 @@ HWY_INLINE Block ShiftToken(const H3Scan& scan, const float* taps, const float* 
 // shifted [tokens, 16] = k̄ of head row i; appends its keys.
 HWY_INLINE void ShiftRows(const H3Scan& scan, size_t i, float* shifted) {
   float* keys = scan.keys + i * kFoldInterval * 16;
-  const float* ring = scan.ring + i * scan.ring_rows * 16;
+  const float* ring = scan.ring == nullptr ? nullptr : scan.ring + i * scan.ring_rows * 16;
   const float* taps = scan.taps + i * scan.window * 16;
   for (size_t r = 0; r < scan.k.rows; ++r) {
     const size_t place = scan.begin + r;

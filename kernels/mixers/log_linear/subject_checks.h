@@ -36,7 +36,6 @@ inline SubjectRows RunSubject(SuiteSubject& subject, ConstFloatMatrix inputs) {
   SubjectRows outputs(inputs.rows, subject.output_columns());
   ThreadPool pool(1);
   SuiteSlots slots(subject.layout(), 1);
-  slots.Fresh(0);
   SuiteSession session(slots, 0, 0);
   const Segment segment = session.Plan(0, inputs.rows);
   subject.Run(std::span(&segment, 1), slots.state(), inputs, outputs.view, pool);
@@ -75,7 +74,6 @@ void CheckFar(SuiteSubject& subject, uint32_t levels, uint64_t tokens, double to
   FillInputs(subject, 1, inputs.view);
   ThreadPool pool(1);
   SuiteSlots slots(subject.layout(), 1);
-  slots.Fresh(0);
   SuiteSession session(slots, 0, 0);
   double scale = 0, error = 0;
   for (uint64_t step = 1; session.position < tokens; ++step) {
@@ -141,7 +139,6 @@ inline void CheckForks(SuiteSubject& subject) {
   }
   SubjectRows outputs(kTokens, subject.output_columns());
   SuiteSlots slots(subject.layout(), 2);
-  slots.Fresh(0);
   ForkedSession first{PageTable(subject.layout().page_kind(), slots), 0};
   first.Run(subject, slots, inputs[0].view.Rows(0, kShared), outputs.view.Rows(0, kShared));
   ForkedSession forks[2] = {first.Fork(slots, 1), std::move(first)};

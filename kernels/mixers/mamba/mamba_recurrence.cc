@@ -53,12 +53,18 @@ void MambaRecurrence::RunBlock(size_t block, const HeadPiece& piece, const Layer
     return state.Base<float>(slot, base_offset_) + first * n;
   };
   float* tail = state.Tail<float>(piece.tail, tail_offset_) + first * n;
+  float* to = piece.folds ? base(piece.to) : tail;
+  const float* from = piece.begin == 0 ? base(piece.from) : tail;
+  if (piece.chunk == 0 && piece.begin == 0) {
+    std::fill_n(to, n * kBlock, 0.0f);
+    from = to;
+  }
   ScanChannels({.state_size = n,
                 .channels = channels,
                 .a = a_.data() + first * n,
                 .skip = skip_.data() + first,
-                .from = piece.begin == 0 ? base(piece.from) : tail,
-                .to = piece.folds ? base(piece.to) : tail,
+                .from = from,
+                .to = to,
                 .x = piece.Of(input.x, first, channels),
                 .dt = piece.Of(input.dt, first, channels),
                 .z = piece.Of(input.z, first, channels),

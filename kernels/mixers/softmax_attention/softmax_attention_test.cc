@@ -110,7 +110,6 @@ template <typename Next>
 LongRows RunLong(CoreSubject& subject, ConstFloatMatrix inputs, size_t threads, Next&& next) {
   LongRows outputs(inputs.rows, subject.output_columns());
   SuiteSlots slots(subject.layout(), 1, 2 * kLong / kFoldInterval);
-  slots.Fresh(0);
   SuiteSession session(slots, 0, 0);
   ThreadPool pool(threads);
   while (session.position < inputs.rows) {

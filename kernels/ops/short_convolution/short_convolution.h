@@ -56,6 +56,7 @@ class ShortConvolution {
   size_t tail_offset_ = 0;
   AlignedBuffer<float> weight_;  // [window, padded channels]
   AlignedBuffer<float> bias_;    // [padded channels]
+  AlignedBuffer<float> zeros_;   // [padded channels]: an input before the sequence
 };
 
 }  // namespace rivulet

@@ -47,7 +47,7 @@ constexpr size_t kGroupChannels = 512;
 
 AlignedBuffer<float> PadBias(const AlignedBuffer<float>& bias, size_t channels) {
   AlignedBuffer<float> padded(PaddedColumns(channels));
-  if (!bias.empty()) std::copy_n(bias.data(), channels, padded.data());
+  for (size_t c = 0; c < std::min(channels, bias.size()); ++c) padded[c] = bias[c];
   return padded;
 }
 
@@ -71,7 +71,8 @@ ShortConvolution::ShortConvolution(AlignedBuffer<float> weight, AlignedBuffer<fl
       window_(window),
       silu_(silu),
       weight_(TransposeWeight(weight, channels, window)),
-      bias_(PadBias(bias, channels)) {
+      bias_(PadBias(bias, channels)),
+      zeros_(PaddedColumns(channels)) {
   RIVULET_CHECK(window >= 2 && window <= kFoldInterval, "convolution window out of range");
   RIVULET_CHECK(weight.size() == channels * window, "convolution weight is not [channels, window]");
   RIVULET_CHECK(bias.empty() || bias.size() == channels, "convolution bias is not [channels]");
@@ -84,7 +85,7 @@ ShortConvolution::ShortConvolution(AlignedBuffer<float> weight, AlignedBuffer<fl
 
 // One piece (at most a chunk) of one segment, for the channels [first, first + count).
 struct ShortConvolution::PieceState {
-  const float* before;  // [W-1, padded channels]: the inputs before the chunk
+  const float* before;  // [W-1, padded channels]: the inputs before the chunk; null: zeros
   float* after;         // the same for the next chunk; may be `before`
   float* tail;          // [kFoldInterval, padded channels]
 };
@@ -101,8 +102,11 @@ void ShortConvolution::ApplyPiece(const ChunkPiece& piece, const PieceState& sta
     for (size_t j = 0; j < window_; ++j) {
       // Input `place - (W-1) + j` of the chunk; negative places are rows of the base.
       const size_t row = place + j;
-      rows[j] = first + (row < window_ - 1 ? state.before + row * stride
-                                           : state.tail + (row - (window_ - 1)) * stride);
+      if (row >= window_ - 1) {
+        rows[j] = first + state.tail + (row - (window_ - 1)) * stride;
+      } else {
+        rows[j] = first + (state.before == nullptr ? zeros_.data() : state.before + row * stride);
+      }
     }
     convolve(rows, window_, weight_.data() + first, stride, bias_.data() + first, silu_,
              y.row(token) + first, count);
@@ -121,7 +125,9 @@ void ShortConvolution::ApplySegment(const Segment& segment, const LayerState& st
   float* out = state.Base<float>(segment.base_out, base_offset_);
   float* tail = state.Tail<float>(segment.tail, tail_offset_);
   ForEachChunkPiece(segment, kFoldInterval, [&](const ChunkPiece& piece) {
-    ApplyPiece(piece, {piece.first ? in : out, out, tail}, x, y, first, count);
+    const bool fresh = segment.position / kFoldInterval + piece.fold == 0;
+    const float* before = piece.first ? in : out;
+    ApplyPiece(piece, {fresh ? nullptr : before, out, tail}, x, y, first, count);
   });
 }
 
