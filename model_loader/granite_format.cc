@@ -6,6 +6,7 @@
 // multipliers of their own. Attention has rotary positions only where position_embedding_type says
 // "rope".
 #include "absl/strings/str_cat.h"
+#include "kernels/ops/short_convolution/short_convolution.h"
 #include "kernels/recurrence/recurrence.h"
 #include "kernels/recurrence/state.h"
 #include "model_loader/formats.h"
@@ -64,7 +65,7 @@ Mamba2Config ParseGraniteMamba(ConfigReader& config, size_t hidden) {
   mamba.norm_groups = 1;
   mamba.norm_eps = HfNormEps(config);
   mamba.state_size = config.Size("mamba_d_state", 256, 1, kMaxKeyDim);
-  mamba.conv_kernel = config.Size("mamba_d_conv", 4, 2, kFoldInterval);
+  mamba.conv_kernel = config.Size("mamba_d_conv", 4, 2, kMaxConvolutionWindow);
   mamba.use_conv_bias = config.Bool("mamba_conv_bias", true);
   mamba.use_bias = config.Bool("mamba_proj_bias", false);
   ReadMamba2Limit(config, mamba);

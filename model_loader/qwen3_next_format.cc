@@ -7,6 +7,7 @@
 // tokens (mtp.*) are left out. Published files hold the experts' maps one by one, transformers 5
 // all in one tensor.
 #include "absl/strings/str_cat.h"
+#include "kernels/ops/short_convolution/short_convolution.h"
 #include "kernels/recurrence/recurrence.h"
 #include "kernels/recurrence/state.h"
 #include "model_loader/formats.h"
@@ -50,7 +51,7 @@ DeltaRuleConfig ParseDeltaRule(ConfigReader& config) {
   CheckDeltaRuleColumns(config, "linear_num_key_heads", delta.shape.key_heads, delta.shape.key_dim);
   CheckDeltaRuleColumns(config, "linear_num_value_heads", delta.shape.value_heads,
                         delta.shape.value_dim);
-  delta.conv_size = config.Size("linear_conv_kernel_dim", 4, 2, kFoldInterval);
+  delta.conv_size = config.Size("linear_conv_kernel_dim", 4, 2, kMaxConvolutionWindow);
   delta.use_gate = true;
   delta.norm_eps = HfNormEps(config);
   return delta;

@@ -39,7 +39,7 @@ class CoreSubject : public SuiteSubject {
 
   // To be set before use. `run` advances the slots of state planes that it added to `state_layout`;
   // `reference` gives [T · output_columns] for one session from position 0.
-  StateLayout state_layout;
+  StateLayout state_layout{SuiteFoldInterval()};
   std::function<void(const LayerStep&, const Inputs&, FloatMatrix out)> run;
   std::function<std::vector<double>(const Inputs&)> reference;
   double error_bound = 1e-5;

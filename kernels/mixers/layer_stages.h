@@ -94,7 +94,7 @@ struct PartConvolutionConfig {
   std::vector<std::string> tensors;
   size_t first = 0;   // part
   size_t parts = 1;   // all of which the layer has
-  size_t window = 0;  // in [2, kFoldInterval]; 0: no convolution
+  size_t window = 0;  // in [2, kMaxConvolutionWindow]; 0: no convolution
   bool bias = false;  // `tensor`.bias [channels]
   bool silu = true;   // SiLU after the convolution
 };

@@ -14,6 +14,7 @@
 #ifndef RIVULET_KERNELS_MIXERS_MIXER_H_
 #define RIVULET_KERNELS_MIXERS_MIXER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -59,6 +60,7 @@ enum class LevelOverflow : uint8_t {
 struct MixerOptions {
   DType state_dtype = DType::kFloat32;  // how matrices rest in bases: kFloat32 or kBFloat16
   LevelOverflow level_overflow = LevelOverflow::kError;  // --level-overflow
+  size_t fold_interval = kFoldInterval;                  // C of the device, 16 or 32
 };
 
 // What a layer is made from, beside its config. Borrowed for the call.

@@ -98,14 +98,14 @@ testing::AssertionResult AllFinite(ConstFloatMatrix x) {
   return testing::AssertionSuccess();
 }
 
-// max|a - b| over the first `rows` rows, over max|b| of at least a chunk of them: alone, the score
+// max|a - b| over the first `rows` rows, over max|b| of at least 16 of them: alone, the score
 // of a first token may cancel to almost nothing, and its rounding would be compared with that.
 double RelativeError(ConstFloatMatrix a, const std::vector<double>& b, size_t rows) {
   double error = 0, scale = 0;
   for (size_t i = 0; i < rows * a.columns; ++i) {
     error = std::max(error, std::abs(a.row(i / a.columns)[i % a.columns] - b[i]));
   }
-  for (size_t i = 0; i < std::max(rows, kFoldInterval) * a.columns; ++i) {
+  for (size_t i = 0; i < std::max<size_t>(rows, 16) * a.columns; ++i) {
     scale = std::max(scale, std::abs(b[i]));
   }
   return error / scale;
@@ -129,6 +129,25 @@ struct Step {
 };
 
 }  // namespace
+
+namespace {
+size_t suite_fold_interval = kFoldInterval;
+}  // namespace
+
+size_t SuiteFoldInterval() { return suite_fold_interval; }
+
+std::vector<SuiteCase> BothIntervals(std::vector<SuiteCase> cases) {
+  const size_t count = cases.size();
+  for (size_t i = 0; i < count; ++i) {
+    cases.push_back({cases[i].name + "_c32", [make = cases[i].make] {
+                       suite_fold_interval = 32;
+                       auto subject = make();
+                       suite_fold_interval = kFoldInterval;
+                       return subject;
+                     }});
+  }
+  return cases;
+}
 
 void PrintTo(const SuiteCase& suite_case, std::ostream* out) { *out << suite_case.name; }
 
@@ -177,7 +196,7 @@ TEST_P(MixerSuite, OneCallEqualsOneTokenAtATime) {
   FillInputs(*subject_, seed_, inputs.view());
   const Rows recurrent = RunOneAtATime(*subject_, inputs.view(), pool);
   ASSERT_TRUE(AllFinite(recurrent.view()));
-  std::vector<size_t> lengths(3 * kFoldInterval);
+  std::vector<size_t> lengths(3 * chunk());
   std::iota(lengths.begin(), lengths.end(), 1);
   lengths.insert(lengths.end(), {64, 127, 128, 129, 256, 300});
   for (const size_t tokens : lengths) {
@@ -188,17 +207,18 @@ TEST_P(MixerSuite, OneCallEqualsOneTokenAtATime) {
 }
 
 TEST_P(MixerSuite, AnySplitOfAPromptGivesTheSameBits) {
-  constexpr size_t kTokens = 3 * kFoldInterval + 5, kLong = 129;
+  constexpr size_t kLong = 129;
+  const size_t tokens = 3 * chunk() + 5;
   ThreadPool pool(2);
   std::mt19937_64 random(seed_);
   Rows inputs(kLong, subject_->input_columns());
   FillInputs(*subject_, seed_, inputs.view());
   const Rows whole = RunInPieces(*subject_, inputs.view(), {kLong}, pool);
-  for (size_t prompt = 1; prompt < kTokens; ++prompt) {
-    std::vector<size_t> pieces(1 + kTokens - prompt, 1);  // then one token at a time
+  for (size_t prompt = 1; prompt < tokens; ++prompt) {
+    std::vector<size_t> pieces(1 + tokens - prompt, 1);  // then one token at a time
     pieces[0] = prompt;
-    const Rows split = RunInPieces(*subject_, inputs.view().Rows(0, kTokens), pieces, pool);
-    EXPECT_TRUE(SameBits(split.view(), whole.view().Rows(0, kTokens)))
+    const Rows split = RunInPieces(*subject_, inputs.view().Rows(0, tokens), pieces, pool);
+    EXPECT_TRUE(SameBits(split.view(), whole.view().Rows(0, tokens)))
         << "prompt of " << prompt << " tokens, then decode";
   }
   for (int round = 0; round < 10; ++round) {
@@ -269,7 +289,7 @@ TEST_P(MixerSuite, OtherSlotsStayUntouched) {
     std::vector<std::string> before;
     for (uint32_t s = 0; s < kSlots; ++s) before.push_back(slots.Base(s) + slots.Tail(s));
     const std::string own = slots.Base(2);
-    const bool folds = Folds(session.position, tokens, kFoldInterval);
+    const bool folds = Folds(session.position, tokens, chunk());
     const size_t first = session.position;
     Advance(*subject_, slots, session, inputs.view().Rows(first, tokens),
             outputs.view().Rows(first, tokens), pool);
@@ -285,15 +305,15 @@ TEST_P(MixerSuite, OtherSlotsStayUntouched) {
 }
 
 TEST_P(MixerSuite, FoldIntoANewSlotEqualsInPlace) {
-  constexpr size_t kTokens = 5 * kFoldInterval + 3;
+  const size_t count = 5 * chunk() + 3;
   ThreadPool pool(2);
   std::mt19937_64 random(seed_);
-  Rows inputs(kTokens, subject_->input_columns());
+  Rows inputs(count, subject_->input_columns());
   FillInputs(*subject_, seed_, inputs.view());
-  Rows in_place(kTokens, subject_->output_columns()), moved(kTokens, subject_->output_columns());
+  Rows in_place(count, subject_->output_columns()), moved(count, subject_->output_columns());
   SuiteSlots a(subject_->layout(), 1), b(subject_->layout(), 2);
   SuiteSession session(a, 0, 0), forked(b, 0, 0);
-  for (const size_t tokens : RandomPieces(random, kTokens)) {
+  for (const size_t tokens : RandomPieces(random, count)) {
     const size_t first = session.position;
     // Another session holds the base and every page: neither may be written.
     const PageTable other = forked.pages.Fork();
@@ -308,7 +328,7 @@ TEST_P(MixerSuite, FoldIntoANewSlotEqualsInPlace) {
     if (subject_->layout().page_kind().fenwick()) {
       EXPECT_TRUE(b.PagePlanes(*segment.pages, 0) == pages) << "shared pages at " << first;
     }
-    if (Folds(first, tokens, kFoldInterval)) {
+    if (Folds(first, tokens, chunk())) {
       forked.base = segment.base_out;
     } else {
       EXPECT_TRUE(b.Base(segment.base_out) == spare) << "wrote a base without a fold";
@@ -342,19 +362,20 @@ TEST_P(MixerSuite, NumberOfThreadsDoesNotMatter) {
 // A token's decay that is not finite makes its outputs and all later ones so: a session must not go
 // on with what a weight of 0 would leave of it.
 TEST_P(MixerSuite, ABrokenDecayReachesTheOutputs) {
-  constexpr size_t kTokens = 3 * kFoldInterval, kBroken = 5;
+  constexpr size_t kBroken = 5;
+  const size_t count = 3 * chunk();
   ThreadPool pool(1);
   for (const InputField& field : subject_->fields()) {
     if (field.name != "log_decay" && field.name != "delta") continue;
     for (const float broken : {std::nanf(""), -std::numeric_limits<float>::infinity()}) {
-      Rows inputs(kTokens, subject_->input_columns());
+      Rows inputs(count, subject_->input_columns());
       FillInputs(*subject_, seed_, inputs.view());
       inputs.view().row(kBroken)[field.column + field.width - 1] = broken;
-      for (const size_t piece : {size_t{1}, size_t{kTokens}}) {
-        const std::vector<size_t> pieces(kTokens / piece, piece);
+      for (const size_t piece : {size_t{1}, size_t{count}}) {
+        const std::vector<size_t> pieces(count / piece, piece);
         const Rows outputs = RunInPieces(*subject_, inputs.view(), pieces, pool);
         EXPECT_TRUE(AllFinite(outputs.view().Rows(0, kBroken)));
-        for (size_t t = kBroken; t < kTokens; ++t) {
+        for (size_t t = kBroken; t < count; ++t) {
           EXPECT_FALSE(AllFinite(outputs.view().Rows(t, 1))) << broken << " at token " << t;
         }
       }
@@ -363,19 +384,19 @@ TEST_P(MixerSuite, ABrokenDecayReachesTheOutputs) {
 }
 
 TEST_P(MixerSuite, DecodeAllocatesNothing) {
-  constexpr size_t kTokens = 4 * kFoldInterval, kWarm = kFoldInterval;
+  const size_t count = 4 * chunk(), warm = chunk();
   ThreadPool pool(2);
-  Rows inputs(kTokens, subject_->input_columns()), outputs(kTokens, subject_->output_columns());
+  Rows inputs(count, subject_->input_columns()), outputs(count, subject_->output_columns());
   FillInputs(*subject_, seed_, inputs.view());
   SuiteSlots slots(subject_->layout(), 1);
   SuiteSession session(slots, 0, 0);
   uint64_t allocations = 0;
-  for (size_t t = 0; t < kTokens; ++t) {
+  for (size_t t = 0; t < count; ++t) {
     const uint64_t run = Advance(*subject_, slots, session, inputs.view().Rows(t, 1),
                                  outputs.view().Rows(t, 1), pool);
-    if (t >= kWarm) allocations += run;
+    if (t >= warm) allocations += run;
   }
-  EXPECT_EQ(allocations, 0u) << "over " << kTokens - kWarm << " tokens";
+  EXPECT_EQ(allocations, 0u) << "over " << count - warm << " tokens";
 }
 
 }  // namespace rivulet

@@ -99,6 +99,13 @@ struct SuiteCase {
   std::function<std::unique_ptr<SuiteSubject>()> make;
 };
 
+// Every case with the fold intervals 16 and 32: `make` runs while SuiteFoldInterval() is the one or
+// the other.
+std::vector<SuiteCase> BothIntervals(std::vector<SuiteCase> cases);
+
+// The fold interval of layouts that subjects make.
+size_t SuiteFoldInterval();
+
 // For googletest's messages.
 void PrintTo(const SuiteCase& suite_case, std::ostream* out);
 
@@ -108,6 +115,8 @@ std::string SuiteCaseName(const testing::TestParamInfo<SuiteCase>& info);
 class MixerSuite : public testing::TestWithParam<SuiteCase> {
  protected:
   void SetUp() override;
+
+  size_t chunk() const { return subject_->layout().fold_interval(); }
 
   std::unique_ptr<SuiteSubject> subject_;
   uint64_t seed_ = 0;

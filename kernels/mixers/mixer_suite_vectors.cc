@@ -233,7 +233,8 @@ std::vector<SuiteCase> LayerCases(const std::string& path, const LayerMaker& mak
   std::vector<SuiteCase> cases;
   for (const Json& entry : vectors.at("layers")) {
     cases.push_back({entry.at("name").get<std::string>(), [entry, make] {
-                       auto mixer = MakeGeneratedLayer(entry, make, {}, nullptr);
+                       auto mixer = MakeGeneratedLayer(
+                           entry, make, {.fold_interval = SuiteFoldInterval()}, nullptr);
                        RIVULET_CHECK(mixer.ok(), "a layer of the vectors file cannot be made");
                        return std::make_unique<LayerSubject>(*std::move(mixer),
                                                              entry.at("hidden").get<size_t>());

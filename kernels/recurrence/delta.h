@@ -53,7 +53,7 @@ struct DeltaTail {
   }
 };
 
-// The tokens at places [begin, begin + queries.rows) of the chunk, at most kFoldInterval.
+// The tokens at places [begin, begin + queries.rows) of the chunk, at most C.
 struct DeltaPiece {
   ConstFloatMatrix queries;     // [n, padded D]
   ConstFloatMatrix values;      // [n, padded E]: v
@@ -63,10 +63,11 @@ struct DeltaPiece {
 };
 
 // The products of a piece's queries and keys with the tail's keys, without decay: the same for all
-// value heads that share a key head, so they are computed once for them. [n, C] each.
+// value heads that share a key head, so they are computed once for them. [n, C] each, rows
+// kMaxFoldInterval apart; of a row, whole blocks up to its place are written.
 struct DeltaScores {
-  alignas(64) float query[kFoldInterval * kFoldInterval];  // q_a·k_s for s <= a, else 0
-  alignas(64) float key[kFoldInterval * kFoldInterval];    // k_a·k_s for s < a, else 0
+  alignas(64) float query[kMaxFoldInterval * kMaxFoldInterval];  // q_a·k_s for s <= a, else 0
+  alignas(64) float key[kMaxFoldInterval * kMaxFoldInterval];    // k_a·k_s for s < a, else 0
 };
 void ScoreDelta(const DeltaTail& tail, const ConstFloatMatrix& queries, size_t begin,
                 DeltaScores& scores);

@@ -28,10 +28,10 @@ inline constexpr size_t kSingleBlocks = kVectors == 1 ? 8 : 2;
 
 // A piece's weights under one value head's decays.
 struct DeltaTables {
-  size_t channels;               // of the base: D, or 0 where it reads as zero
-  float carried[kFoldInterval];  // e^{c_a}
-  alignas(64) float query[kFoldInterval * kFoldInterval];  // [n, C]
-  alignas(64) float key[kFoldInterval * kFoldInterval];
+  size_t channels;                  // of the base: D, or 0 where it reads as zero
+  float carried[kMaxFoldInterval];  // e^{c_a}
+  alignas(64) float query[kMaxFoldInterval * kMaxFoldInterval];  // [n, C]
+  alignas(64) float key[kMaxFoldInterval * kMaxFoldInterval];
 };
 
 void ScoreDeltaOnTarget(const DeltaTail& tail, const ConstFloatMatrix& queries, size_t begin,
@@ -39,10 +39,10 @@ void ScoreDeltaOnTarget(const DeltaTail& tail, const ConstFloatMatrix& queries, 
   for (size_t a = 0; a < queries.rows; ++a) {
     const size_t place = begin + a;
     const float* own = tail.key + place * tail.key_stride;
-    float* query = scores.query + a * kFoldInterval;
-    float* key = scores.key + a * kFoldInterval;
-    std::fill_n(query, kFoldInterval, 0.0f);
-    std::fill_n(key, kFoldInterval, 0.0f);
+    float* query = scores.query + a * kMaxFoldInterval;
+    float* key = scores.key + a * kMaxFoldInterval;
+    std::fill_n(query, RoundUp(place + 1, kBlock), 0.0f);
+    std::fill_n(key, RoundUp(place + 1, kBlock), 0.0f);
     for (size_t s = 0; s < place; ++s) {
       const float* row = tail.key + s * tail.key_stride;
       query[s] = Dot(queries.row(a), row, queries.columns);
@@ -56,16 +56,16 @@ void FillTables(const SumShape& shape, const DeltaTail& tail, const DeltaPiece& 
                 const DeltaScores& scores, DeltaTables& tables) {
   for (size_t a = 0; a < piece.queries.rows; ++a) {
     const size_t place = piece.begin + a;
-    Block decay = SetBlock(1.0f);
-    tables.carried[a] = 1.0f;
-    if (shape.decay == Decay::kScalar) {
-      const float c = tail.log_decay[place * tail.decay_stride];
-      decay = RowDecays(tail.log_decay, tail.decay_stride, place + 1, c, 1.0f);
-      tables.carried[a] = DecayOf(c);
+    const bool decays = shape.decay == Decay::kScalar;
+    const float c = decays ? tail.log_decay[place * tail.decay_stride] : 0.0f;
+    tables.carried[a] = decays ? DecayOf(c) : 1.0f;
+    for (size_t s = 0; s <= place; s += kBlock) {
+      Block decay = SetBlock(1.0f);
+      if (decays) decay = RowDecays(tail.log_decay, tail.decay_stride, s, place + 1, c, 1.0f);
+      const size_t at = a * kMaxFoldInterval + s;
+      StoreBlock(Mul(LoadBlock(scores.query + at), decay), tables.query + at);
+      StoreBlock(Mul(LoadBlock(scores.key + at), decay), tables.key + at);
     }
-    const size_t row = a * kFoldInterval;
-    StoreBlock(Mul(LoadBlock(scores.query + row), decay), tables.query + row);
-    StoreBlock(Mul(LoadBlock(scores.key + row), decay), tables.key + row);
   }
 }
 
@@ -117,8 +117,8 @@ HWY_INLINE void SolveRow(const DeltaTail& tail, const DeltaPiece& piece, const D
                   LoadBlock(value + b * kBlock));
     o[b] = Mul(SetBlock(tables.carried[a]), LoadBlock(read + b * kBlock));
   }
-  const float* query = tables.query + a * kFoldInterval;
-  const float* key = tables.key + a * kFoldInterval;
+  const float* query = tables.query + a * kMaxFoldInterval;
+  const float* key = tables.key + a * kMaxFoldInterval;
   for (size_t s = 0; s < place; ++s) {
     const float* row = tail.solved + s * tail.solved_stride + column;
     const Block k = SetBlock(-key[s]), q = SetBlock(query[s]);

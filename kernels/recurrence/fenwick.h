@@ -8,9 +8,10 @@
 //     s)
 //
 // λ belongs to the reader, so the terms may not be added up over levels. They rest in the pages of
-// a binary counter over chunks (state.h, PageRule): page p holds 16 · 2^p tokens, all of which the
-// reader sees at level p + 5; levels 0 to 4 lie inside the tail. A model has Lv levels; what lies
-// further back than the last one is read at the last one, which then is one page for all of it.
+// a binary counter over chunks (state.h, PageRule): page p holds C · 2^p tokens, all of which the
+// reader sees at level p + log2(C) + 1; the levels before that lie inside the tail. A model has Lv
+// levels; what lies further back than the last one is read at the last one, which then is one page
+// for all of it.
 //
 // Two transitions:
 //   scalar   T = e^{g}: a page is written once and never again. What it has decayed by since is a
@@ -36,6 +37,7 @@
 #define RIVULET_KERNELS_RECURRENCE_FENWICK_H_
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -49,17 +51,19 @@ namespace rivulet {
 
 // The largest Lv: no two positions of 63 bits differ further back.
 inline constexpr uint32_t kMaxLevels = 64;
-// Levels inside a chunk of C = 16 tokens: bit_length of 0 to 15.
-inline constexpr uint32_t kTailLevels = 5;
+// Levels inside a chunk of C tokens: bit_length of 0 to C - 1. 5 of 16 tokens, 6 of 32.
+constexpr uint32_t TailLevels(size_t fold_interval) {
+  return static_cast<uint32_t>(std::bit_width(fold_interval));
+}
 
 // PageKind::levels of a model with `levels` levels.
-constexpr uint32_t FenwickPageCount(uint32_t levels) {
-  return levels > kTailLevels ? levels - kTailLevels : 1;
+constexpr uint32_t FenwickPageCount(uint32_t levels, size_t fold_interval) {
+  return levels > TailLevels(fold_interval) ? levels - TailLevels(fold_interval) : 1;
 }
 
 // The level at which page p is read.
-constexpr uint32_t FenwickPageLevel(uint32_t page, uint32_t levels) {
-  return std::min(page + kTailLevels, levels - 1);
+constexpr uint32_t FenwickPageLevel(uint32_t page, uint32_t levels, size_t fold_interval) {
+  return std::min(page + TailLevels(fold_interval), levels - 1);
 }
 
 // As many tokens as `levels` levels tell apart.
@@ -70,9 +74,10 @@ struct FenwickShape {
   size_t value_dim = 0;  // E
   uint32_t levels = 0;   // Lv, 1 to kMaxLevels
   bool delta = false;
-  DType dtype = DType::kFloat32;  // how pages rest: kFloat32 or kBFloat16
+  DType dtype = DType::kFloat32;         // how pages rest: kFloat32 or kBFloat16
+  size_t fold_interval = kFoldInterval;  // C, 16 or 32
 
-  uint32_t pages() const { return FenwickPageCount(levels); }
+  uint32_t pages() const { return FenwickPageCount(levels, fold_interval); }
   size_t padded_key() const { return PaddedColumns(key_dim); }
   size_t padded_value() const { return PaddedColumns(value_dim); }
   // Elements of one head's matrix [D, padded E].
@@ -99,7 +104,7 @@ struct FenwickTail {
   float* overlap = nullptr;          // delta: [C, C], N
 };
 
-// Queries at places [begin, begin + queries.rows) of the chunk, at most kFoldInterval of them. Rows
+// Queries at places [begin, begin + queries.rows) of the chunk, at most C of them. Rows
 // up to each place must already be in the tail.
 struct FenwickQuery {
   ConstFloatMatrix queries;  // [n, padded D]

@@ -30,8 +30,8 @@ inline constexpr size_t kTileBlocks = kVectors == 1 ? 4 : 2;
 void AppendOverlapOnTarget(const FenwickShape& shape, const FenwickTail& tail, size_t begin,
                            size_t count) {
   for (size_t place = begin; place < begin + count; ++place) {
-    float* overlap = tail.overlap + place * kFoldInterval;
-    std::fill_n(overlap, kFoldInterval, 0.0f);
+    float* overlap = tail.overlap + place * shape.fold_interval;
+    std::fill_n(overlap, shape.fold_interval, 0.0f);
     const float* key = tail.key + place * tail.key_stride;
     for (size_t s = 0; s < place; ++s) {
       overlap[s] = tail.beta[place] * Dot(key, tail.key + s * tail.key_stride, shape.padded_key());
@@ -69,16 +69,16 @@ struct OnePage {
 struct FoldRows {
   const float* key;  // [C, padded D]
   size_t key_stride;
-  alignas(64) float decay[kFoldInterval];  // d_s
+  alignas(64) float decay[kMaxFoldInterval];  // d_s
 };
 
 // One page's matrix from M and the rows' values, a tile of columns of one key channel at a time.
-template <size_t kBlocks, typename Merged, typename T>
+template <size_t kRows, size_t kBlocks, typename Merged, typename T>
 HWY_INLINE void AddRows(const Merged& merged, const float* key, size_t key_stride,
                         const float* value, size_t value_stride, size_t element, T* to) {
   Block sum[kBlocks];
   for (size_t b = 0; b < kBlocks; ++b) sum[b] = merged.Load(element + b * kBlock);
-  for (size_t s = 0; s < kFoldInterval; ++s) {
+  for (size_t s = 0; s < kRows; ++s) {
     const Block k = SetBlock(key[s * key_stride]);
     for (size_t b = 0; b < kBlocks; ++b) {
       sum[b] = MulAdd(k, LoadBlock(value + s * value_stride + b * kBlock), sum[b]);
@@ -89,34 +89,34 @@ HWY_INLINE void AddRows(const Merged& merged, const float* key, size_t key_strid
 
 // --- scalar ------------------------------------------------------------------------------------
 
-template <size_t kBlocks, typename T>
+template <size_t kRows, size_t kBlocks, typename T>
 HWY_INLINE void FoldChannel(const FenwickShape& shape, const MergedPages<T>& merged,
                             const FenwickTail& tail, const float* key, size_t channel,
                             size_t column, T* to) {
   const size_t columns = shape.padded_value();
   for (; column + kBlocks * kBlock <= columns; column += kBlocks * kBlock) {
-    AddRows<kBlocks>(merged, key + channel, shape.padded_key(), tail.value + column,
-                     tail.value_stride, channel * columns + column, to);
+    AddRows<kRows, kBlocks>(merged, key + channel, shape.padded_key(), tail.value + column,
+                            tail.value_stride, channel * columns + column, to);
   }
   if constexpr (kBlocks > 1) {
-    FoldChannel<kBlocks / 2>(shape, merged, tail, key, channel, column, to);
+    FoldChannel<kRows, kBlocks / 2>(shape, merged, tail, key, channel, column, to);
   }
 }
 
 // Channel after channel, so that memory is walked in order.
-template <typename T>
+template <size_t kRows, typename T>
 void FoldScalarPage(const FenwickShape& shape, const MergedPages<T>& merged, const FoldRows& rows,
                     const FenwickTail& tail, T* to) {
-  alignas(64) float key[kFoldInterval * kMaxKeyDim];
+  alignas(64) float key[kRows * kMaxKeyDim];
   const size_t padded = shape.padded_key();
-  for (size_t s = 0; s < kFoldInterval; ++s) {
+  for (size_t s = 0; s < kRows; ++s) {
     const Block decay = SetBlock(rows.decay[s]);
     for (size_t i = 0; i < padded; i += kBlock) {
       StoreBlock(Mul(LoadBlock(rows.key + s * rows.key_stride + i), decay), key + s * padded + i);
     }
   }
   for (size_t i = 0; i < shape.key_dim; ++i) {
-    FoldChannel<kTileBlocks>(shape, merged, tail, key, i, 0, to);
+    FoldChannel<kRows, kTileBlocks>(shape, merged, tail, key, i, 0, to);
   }
 }
 
@@ -148,10 +148,10 @@ HWY_INLINE void ReadRows(const FenwickShape& shape, const Merged& merged, const 
 }
 
 // From k_s M to u_s, in place. `value` null: a page that lives on.
-template <size_t kBlocks>
+template <size_t kRows, size_t kBlocks>
 HWY_INLINE void SolveRows(const FenwickTail& tail, const FoldRows& rows, const float* value,
                           float* u) {
-  for (size_t s = 0; s < kFoldInterval; ++s) {
+  for (size_t s = 0; s < kRows; ++s) {
     Block row[kBlocks];
     const Block beta = SetBlock(tail.beta[s]), decay = SetBlock(rows.decay[s]);
     float* own = u + s * kBlocks * kBlock;
@@ -163,7 +163,7 @@ HWY_INLINE void SolveRows(const FenwickTail& tail, const FoldRows& rows, const f
       row[b] = Mul(beta, Sub(target, read));
     }
     for (size_t r = 0; r < s; ++r) {
-      const Block overlap = SetBlock(-tail.overlap[s * kFoldInterval + r]);
+      const Block overlap = SetBlock(-tail.overlap[s * kRows + r]);
       for (size_t b = 0; b < kBlocks; ++b) {
         row[b] = MulAdd(overlap, LoadBlock(u + (r * kBlocks + b) * kBlock), row[b]);
       }
@@ -173,41 +173,44 @@ HWY_INLINE void SolveRows(const FenwickTail& tail, const FoldRows& rows, const f
 }
 
 // A tile of columns goes all the way before the next: its part of M is read from memory once.
-template <size_t kBlocks, typename Merged, typename T>
+template <size_t kRows, size_t kBlocks, typename Merged, typename T>
 HWY_INLINE void FoldDeltaTile(const FenwickShape& shape, const Merged& merged, const FoldRows& rows,
                               const FenwickTail& tail, bool values, size_t column, T* to) {
-  alignas(64) float u[kFoldInterval * kBlocks * kBlock] = {};
+  alignas(64) float u[kRows * kBlocks * kBlock] = {};
   if (!merged.empty()) {
-    for (size_t s = 0; s < kFoldInterval; s += kTileRows) {
+    for (size_t s = 0; s < kRows; s += kTileRows) {
       ReadRows<kBlocks>(shape, merged, rows, s, column, u);
     }
   }
-  SolveRows<kBlocks>(tail, rows, values ? tail.value + column : nullptr, u);
+  SolveRows<kRows, kBlocks>(tail, rows, values ? tail.value + column : nullptr, u);
   for (size_t i = 0; i < shape.key_dim; ++i) {
-    AddRows<kBlocks>(merged, rows.key + i, rows.key_stride, u, kBlocks * kBlock,
-                     i * shape.padded_value() + column, to);
+    AddRows<kRows, kBlocks>(merged, rows.key + i, rows.key_stride, u, kBlocks * kBlock,
+                            i * shape.padded_value() + column, to);
   }
 }
 
-template <size_t kBlocks, typename Merged, typename T>
+template <size_t kRows, size_t kBlocks, typename Merged, typename T>
 void FoldDeltaPage(const FenwickShape& shape, const Merged& merged, const FoldRows& rows,
                    const FenwickTail& tail, bool values, size_t column, T* to) {
   for (; column + kBlocks * kBlock <= shape.padded_value(); column += kBlocks * kBlock) {
-    FoldDeltaTile<kBlocks>(shape, merged, rows, tail, values, column, to);
+    FoldDeltaTile<kRows, kBlocks>(shape, merged, rows, tail, values, column, to);
   }
   if constexpr (kBlocks > 1) {
-    FoldDeltaPage<kBlocks / 2>(shape, merged, rows, tail, values, column, to);
+    FoldDeltaPage<kRows, kBlocks / 2>(shape, merged, rows, tail, values, column, to);
   }
 }
 
 // --- all pages ---------------------------------------------------------------------------------
 
+template <size_t kRows>
 FoldRows MakeRows(const FenwickTail& tail) {
   FoldRows rows;
   rows.key = tail.key;
   rows.key_stride = tail.key_stride;
-  const float end = tail.log_decay[kFoldInterval - 1];
-  StoreBlock(RowDecays(tail.log_decay, 1, kFoldInterval, end, 1.0f), rows.decay);
+  const float end = tail.log_decay[kRows - 1];
+  for (size_t s = 0; s < kRows; s += kBlock) {
+    StoreBlock(RowDecays(tail.log_decay, 1, s, kRows, end, 1.0f), rows.decay + s);
+  }
   return rows;
 }
 
@@ -224,28 +227,38 @@ MergedPages<T> Merge(const FenwickPages& from, uint32_t made, float end) {
   return merged;
 }
 
-template <typename T>
+template <size_t kRows, typename T>
 void FoldPages(const FenwickShape& shape, uint32_t made, const FenwickPages& from,
                const FenwickPages& to, const FenwickTail& tail) {
-  const FoldRows rows = MakeRows(tail);
-  const MergedPages<T> merged = Merge<T>(from, made, tail.log_decay[kFoldInterval - 1]);
+  const FoldRows rows = MakeRows<kRows>(tail);
+  const MergedPages<T> merged = Merge<T>(from, made, tail.log_decay[kRows - 1]);
   T* page = reinterpret_cast<T*>(to.matrix[made]);
-  if (!shape.delta) return FoldScalarPage(shape, merged, rows, tail, page);
-  FoldDeltaPage<kTileBlocks>(shape, merged, rows, tail, true, 0, page);
+  if (!shape.delta) return FoldScalarPage<kRows>(shape, merged, rows, tail, page);
+  FoldDeltaPage<kRows, kTileBlocks>(shape, merged, rows, tail, true, 0, page);
   for (uint32_t p = made + 1; p < shape.pages(); ++p) {
     if (from.matrix[p] == nullptr) continue;
     const OnePage<T> old{reinterpret_cast<const T*>(from.matrix[p])};
-    FoldDeltaPage<kTileBlocks>(shape, old, rows, tail, false, 0,
-                               reinterpret_cast<T*>(to.matrix[p]));
+    FoldDeltaPage<kRows, kTileBlocks>(shape, old, rows, tail, false, 0,
+                                      reinterpret_cast<T*>(to.matrix[p]));
+  }
+}
+
+template <typename T>
+void FoldPagesOf(const FenwickShape& shape, uint32_t made, const FenwickPages& from,
+                 const FenwickPages& to, const FenwickTail& tail) {
+  if (shape.fold_interval == kMaxFoldInterval) {
+    FoldPages<kMaxFoldInterval, T>(shape, made, from, to, tail);
+  } else {
+    FoldPages<kBlock, T>(shape, made, from, to, tail);
   }
 }
 
 void FoldFenwickOnTarget(const FenwickShape& shape, uint32_t made, const FenwickPages& from,
                          const FenwickPages& to, const FenwickTail& tail) {
   if (shape.dtype == DType::kBFloat16) {
-    FoldPages<uint16_t>(shape, made, from, to, tail);
+    FoldPagesOf<uint16_t>(shape, made, from, to, tail);
   } else {
-    FoldPages<float>(shape, made, from, to, tail);
+    FoldPagesOf<float>(shape, made, from, to, tail);
   }
 }
 
@@ -278,7 +291,7 @@ void FoldFenwick(const FenwickShape& shape, uint64_t chunk, const FenwickPages& 
                  const FenwickPages& to, const FenwickTail& tail) {
   const uint32_t made = CarryPage(chunk, shape.pages());
   HWY_DYNAMIC_DISPATCH(FoldFenwickOnTarget)(shape, made, from, to, tail);
-  const float end = tail.log_decay[kFoldInterval - 1];
+  const float end = tail.log_decay[shape.fold_interval - 1];
   for (uint32_t p = 0; p < shape.pages(); ++p) {
     if (p > made && from.matrix[p] != nullptr) {
       AddLogDecay(from.log_decay + size_t{2} * p, end, to.log_decay + size_t{2} * p);

@@ -27,9 +27,9 @@ inline constexpr size_t kSingleBlocks = kVectors == 1 ? 8 : 4;
 
 // ℓ(a, s) of two places of a chunk.
 inline constexpr auto kPlaceLevel = [] {
-  std::array<std::array<uint8_t, kFoldInterval>, kFoldInterval> level{};
-  for (size_t a = 0; a < kFoldInterval; ++a) {
-    for (size_t s = 0; s < kFoldInterval; ++s) {
+  std::array<std::array<uint8_t, kMaxFoldInterval>, kMaxFoldInterval> level{};
+  for (size_t a = 0; a < kMaxFoldInterval; ++a) {
+    for (size_t s = 0; s < kMaxFoldInterval; ++s) {
       level[a][s] = static_cast<uint8_t>(std::bit_width(a ^ s));
     }
   }
@@ -43,9 +43,9 @@ struct ReadTables {
   size_t query_stride;
   size_t pages;  // those that exist, from the smallest
   const std::byte* page[kMaxLevels];
-  size_t rows[kFoldInterval];  // tail rows that the query sees
-  alignas(64) float page_weight[kFoldInterval][kMaxLevels];
-  alignas(64) float row_weight[kFoldInterval][kFoldInterval];
+  size_t rows[kMaxFoldInterval];  // tail rows that the query sees
+  alignas(64) float page_weight[kMaxFoldInterval][kMaxLevels];
+  alignas(64) float row_weight[kMaxFoldInterval][kMaxFoldInterval];
 };
 
 // λ_a[level] e^{c_a + log_decay} of each page, 16 pages at a time.
@@ -60,7 +60,7 @@ void WeighPages(const FenwickShape& shape, const FenwickPages& pages, const Fenw
     tables.page[i] = pages.matrix[p];
     high[i] = pages.log_decay[2 * p];
     low[i] = pages.log_decay[2 * p + 1];
-    level[i] = FenwickPageLevel(p, shape.levels);
+    level[i] = FenwickPageLevel(p, shape.levels, shape.fold_interval);
   }
   for (size_t a = 0; a < tables.queries; ++a) {
     const Block c = SetBlock(tail.log_decay[query.begin + a]);
@@ -72,25 +72,32 @@ void WeighPages(const FenwickShape& shape, const FenwickPages& pages, const Fenw
   }
 }
 
-// e^{c_a - c_s} λ_a[ℓ(a, s)] for the rows that the query at `place` sees, 0 for the others.
-HWY_INLINE Block RowFactors(const FenwickShape& shape, const FenwickTail& tail, size_t place,
-                            const float* lambda) {
-  alignas(64) float level_weight[kFoldInterval] = {};
-  for (size_t s = 0; s <= place; ++s) {
-    level_weight[s] = lambda[std::min<uint32_t>(kPlaceLevel[place][s], shape.levels - 1)];
+// e^{c_a - c_s} λ_a[ℓ(a, s)] for the rows from `first` on, a block of them, that the query at
+// `place` sees, 0 for the others.
+HWY_INLINE Block RowFactors(const FenwickShape& shape, const FenwickTail& tail, size_t first,
+                            size_t place, const float* lambda) {
+  alignas(64) float level_weight[kBlock] = {};
+  for (size_t s = first; s < std::min(first + kBlock, place + 1); ++s) {
+    level_weight[s - first] = lambda[std::min<uint32_t>(kPlaceLevel[place][s], shape.levels - 1)];
   }
-  const Block decay = RowDecays(tail.log_decay, 1, place + 1, tail.log_decay[place], 1.0f);
+  const Block decay = RowDecays(tail.log_decay, 1, first, place + 1, tail.log_decay[place], 1.0f);
   return Mul(decay, LoadBlock(level_weight));
 }
 
-// x with x (I + N) = scores, from the last place down; N's row r is zero from column r on.
-HWY_INLINE Block SolveScores(const FenwickTail& tail, size_t place, Block scores) {
-  alignas(64) float x[kFoldInterval];
+// From scores [C] to the x with x (I + N) = scores, in place, from the last place down; N's row r
+// is zero from column r on. Scores behind the place are zeros.
+template <size_t kRows>
+HWY_INLINE void SolveScores(const FenwickTail& tail, size_t place, float* scores) {
+  Block x[kRows / kBlock];
+  for (size_t b = 0; b < kRows / kBlock; ++b) x[b] = LoadBlock(scores + b * kBlock);
   for (size_t r = place; r > 0; --r) {
-    StoreBlock(scores, x);
-    scores = MulAdd(SetBlock(-x[r]), LoadBlock(tail.overlap + r * kFoldInterval), scores);
+    StoreBlock(x[r / kBlock], scores + r / kBlock * kBlock);
+    const Block factor = SetBlock(-scores[r]);
+    for (size_t b = 0; b < kRows / kBlock; ++b) {
+      x[b] = MulAdd(factor, LoadBlock(tail.overlap + r * kRows + b * kBlock), x[b]);
+    }
   }
-  return scores;
+  for (size_t b = 0; b < kRows / kBlock; ++b) StoreBlock(x[b], scores + b * kBlock);
 }
 
 // q̂ = q - Σ_s (x_s β_s) k_s.
@@ -106,25 +113,25 @@ void CorrectQuery(const FenwickTail& tail, size_t rows, const float* weight, con
 }
 
 // `corrected` [n, padded D] receives the delta rule's queries.
+template <size_t kRows>
 void WeighRows(const FenwickShape& shape, const FenwickTail& tail, const FenwickQuery& query,
                float* corrected, ReadTables& tables) {
   const size_t padded = shape.padded_key();
   for (size_t a = 0; a < tables.queries; ++a) {
     const size_t place = query.begin + a;
-    alignas(64) float score[kFoldInterval] = {};
+    alignas(64) float score[kRows] = {};
     for (size_t s = 0; s <= place; ++s) {
       score[s] = Dot(query.queries.row(a), tail.key + s * tail.key_stride, padded);
     }
-    Block weight = LoadBlock(score);
     if (shape.delta) {
-      alignas(64) float beta[kFoldInterval] = {};
-      std::copy_n(tail.beta, place + 1, beta);
-      weight = Mul(SolveScores(tail, place, weight), LoadBlock(beta));
-      StoreBlock(weight, score);
+      SolveScores<kRows>(tail, place, score);
+      for (size_t s = 0; s <= place; ++s) score[s] *= tail.beta[s];
       CorrectQuery(tail, place + 1, score, query.queries.row(a), padded, corrected + a * padded);
     }
-    StoreBlock(Mul(weight, RowFactors(shape, tail, place, query.weights.row(a))),
-               tables.row_weight[a]);
+    for (size_t s = 0; s <= place; s += kBlock) {
+      const Block factors = RowFactors(shape, tail, s, place, query.weights.row(a));
+      StoreBlock(Mul(LoadBlock(score + s), factors), tables.row_weight[a] + s);
+    }
   }
 }
 
@@ -207,14 +214,18 @@ void ReadQueries(const FenwickShape& shape, const FenwickTail& tail, const ReadT
 void ReadFenwickOnTarget(const FenwickShape& shape, const FenwickPages& pages,
                          const FenwickTail& tail, const FenwickQuery& query,
                          const FloatMatrix& out) {
-  alignas(64) float corrected[kFoldInterval * kMaxKeyDim];
+  alignas(64) float corrected[kMaxFoldInterval * kMaxKeyDim];
   ReadTables tables;
   tables.queries = query.queries.rows;
   tables.query = shape.delta ? corrected : query.queries.data;
   tables.query_stride = shape.delta ? shape.padded_key() : query.queries.stride;
   for (size_t a = 0; a < tables.queries; ++a) tables.rows[a] = query.begin + a + 1;
   WeighPages(shape, pages, tail, query, tables);
-  WeighRows(shape, tail, query, corrected, tables);
+  if (shape.fold_interval == kMaxFoldInterval) {
+    WeighRows<kMaxFoldInterval>(shape, tail, query, corrected, tables);
+  } else {
+    WeighRows<kBlock>(shape, tail, query, corrected, tables);
+  }
   if (shape.dtype == DType::kBFloat16) {
     ReadQueries<uint16_t>(shape, tail, tables, out);
   } else {

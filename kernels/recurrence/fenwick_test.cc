@@ -367,22 +367,22 @@ TEST(Fenwick, DecaysAddUpExactly) {
 }
 
 TEST(Fenwick, LevelsSayWhereAPageIsRead) {
-  EXPECT_EQ(FenwickPageCount(15), 10u);
-  EXPECT_EQ(FenwickPageCount(6), 1u);
-  EXPECT_EQ(FenwickPageCount(5), 1u);
-  EXPECT_EQ(FenwickPageCount(1), 1u);
-  EXPECT_EQ(FenwickPageLevel(0, 15), 5u);
-  EXPECT_EQ(FenwickPageLevel(9, 15), 14u);
-  EXPECT_EQ(FenwickPageLevel(0, 3), 2u);
+  EXPECT_EQ(FenwickPageCount(15, 16), 10u);
+  EXPECT_EQ(FenwickPageCount(6, 16), 1u);
+  EXPECT_EQ(FenwickPageCount(5, 16), 1u);
+  EXPECT_EQ(FenwickPageCount(1, 16), 1u);
+  EXPECT_EQ(FenwickPageLevel(0, 15, 16), 5u);
+  EXPECT_EQ(FenwickPageLevel(9, 15, 16), 14u);
+  EXPECT_EQ(FenwickPageLevel(0, 3, 16), 2u);
   EXPECT_EQ(FenwickCapacity(15), 16384u);
   // A page is read at the level of each of its tokens.
   for (uint64_t t = 0; t < 4096; ++t) {
     uint64_t end = t / kFoldInterval;  // pages, from the newest, end at this chunk
-    for (uint32_t p = 0; p < FenwickPageCount(15); ++p) {
-      if (!HasPage(t / kFoldInterval, p, FenwickPageCount(15))) continue;
+    for (uint32_t p = 0; p < FenwickPageCount(15, 16); ++p) {
+      if (!HasPage(t / kFoldInterval, p, FenwickPageCount(15, 16))) continue;
       for (const uint64_t s :
            {(end - (uint64_t{1} << p)) * kFoldInterval, end * kFoldInterval - 1}) {
-        EXPECT_EQ(static_cast<uint32_t>(std::bit_width(t ^ s)), FenwickPageLevel(p, 15));
+        EXPECT_EQ(static_cast<uint32_t>(std::bit_width(t ^ s)), FenwickPageLevel(p, 15, 16));
       }
       end -= uint64_t{1} << p;
     }

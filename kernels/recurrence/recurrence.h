@@ -5,8 +5,8 @@
 //     M_t = T_t M_{t-1} + k_tᵀ v_t        o_t = q_t M_t        (docs/mixers.md#the-primitive;
 //     docs/architecture.md#state)
 //
-// kept as a base M (the sum at the last chunk border) and a tail of at most C = kFoldInterval
-// rows (k, v, decay) since. Three operations on ONE head of ONE session:
+// kept as a base M (the sum at the last chunk border) and a tail of at most C rows
+// (StateLayout::fold_interval) (k, v, decay) since. Three operations on ONE head of ONE session:
 //
 //     Append   the caller writes the token's row into the tail (a copy: head_units.h, AppendRows)
 //     Read     o_a = e^{c_a} q_a M  +  Σ_{s<=a} (q_a·k_s) e^{c_a - c_s} v_s
@@ -48,6 +48,8 @@ namespace rivulet {
 
 // The largest key dimension; mixers refuse larger heads at load.
 inline constexpr size_t kMaxKeyDim = 512;
+// The largest C. Every C is a multiple of 16, the rows of one SIMD block.
+inline constexpr size_t kMaxFoldInterval = 32;
 
 enum class Decay : uint8_t { kNone, kScalar, kChannel };
 
@@ -73,7 +75,7 @@ struct SumBase {
   float* normaliser = nullptr;
 };
 
-// One head's rows since the border: [kFoldInterval, ...] arrays, row s at base + s * stride
+// One head's rows since the border: [C, ...] arrays, row s at base + s * stride
 // (floats).
 struct SumTail {
   const float* key = nullptr;  // [C, padded D]
@@ -88,9 +90,10 @@ struct SumTail {
   size_t decay_stride = 0;
   // Multiplies every c: 2 for HLA's γ², 3 for third order.
   float decay_power = 1.0f;
+  size_t chunk = kFoldInterval;  // C, 16 or 32: what FoldSum folds
 };
 
-// Queries at places [begin, begin + queries.rows) of the chunk, at most kFoldInterval of them. Rows
+// Queries at places [begin, begin + queries.rows) of the chunk, at most C of them. Rows
 // up to each place must already be in the tail. `strict` reads the sum as it was before the place's
 // own token: rows s < a, decays up to a - 1 (docs/mixers.md#the-primitive, LA_strict).
 struct SumQuery {
@@ -104,7 +107,7 @@ struct SumQuery {
 void ReadSum(const SumShape& shape, const SumBase& base, const SumTail& tail, const SumQuery& query,
              FloatMatrix out, float* extra);
 
-// to = the sum after all kFoldInterval rows of the tail. `to` may be `from` itself, with the same
+// to = the sum after all C rows of the tail. `to` may be `from` itself, with the same
 // bits; otherwise they must not overlap. bf16 bases are rounded here, once in C tokens.
 void FoldSum(const SumShape& shape, const SumBase& from, const SumBase& to, const SumTail& tail);
 

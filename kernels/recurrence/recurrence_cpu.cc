@@ -28,7 +28,7 @@ inline constexpr size_t kTileBlocks = kVectors == 1 ? 4 : 2;
 // busy.
 inline constexpr size_t kSingleBlocks = kVectors == 1 ? 8 : 4;
 
-// Everything about a read that its tiles share. Scratch of at most kFoldInterval queries.
+// Everything about a read that its tiles share. Scratch of at most kMaxFoldInterval queries.
 struct ReadTables {
   size_t padded_key;
   size_t channels;  // of the base: D, or 0 where it reads as zero
@@ -37,9 +37,10 @@ struct ReadTables {
   // channel.
   const float* query;
   size_t query_stride;
-  float decay[kFoldInterval];                   // e^{c_a}, once a query; 1 unless decay is scalar
-  size_t rows[kFoldInterval];                   // tail rows that the query sees
-  float weight[kFoldInterval * kFoldInterval];  // (q_a·k_s) e^{c_a - c_s}, [n, C]
+  float decay[kMaxFoldInterval];  // e^{c_a}, once a query; 1 unless decay is scalar
+  size_t rows[kMaxFoldInterval];  // tail rows that the query sees
+  float weight[kMaxFoldInterval *
+               kMaxFoldInterval];  // (q_a·k_s) e^{c_a - c_s}, kMaxFoldInterval apart
 };
 
 // Σ_i q_i k_i e^{c_i - b_i}: GLA's score (docs/mixers.md#gla), from the difference of the
@@ -61,17 +62,19 @@ ptrdiff_t DecayPlace(const SumQuery& query, size_t a) {
   return static_cast<ptrdiff_t>(query.begin + a) - (query.strict ? 1 : 0);
 }
 
-// weight[a, s] *= e^{power (c - c_s)} for the rows that the query sees, in one block.
+// weight[a, s] *= e^{power (c - c_s)} for the rows that the query sees, in blocks.
 void DecayWeights(const SumTail& tail, float c, size_t rows, float* weight) {
-  const Block decay = RowDecays(tail.log_decay, tail.decay_stride, rows, c, tail.decay_power);
-  StoreBlock(Mul(LoadBlock(weight), decay), weight);
+  for (size_t s = 0; s < rows; s += kBlock) {
+    const Block decay = RowDecays(tail.log_decay, tail.decay_stride, s, rows, c, tail.decay_power);
+    StoreBlock(Mul(LoadBlock(weight + s), decay), weight + s);
+  }
 }
 
 void ScalarWeights(const SumShape& shape, const SumTail& tail, const SumQuery& query,
                    ReadTables& tables) {
   for (size_t a = 0; a < tables.queries; ++a) {
-    float* weight = tables.weight + a * kFoldInterval;
-    std::fill_n(weight, kFoldInterval, 0.0f);
+    float* weight = tables.weight + a * kMaxFoldInterval;
+    std::fill_n(weight, RoundUp(tables.rows[a], kBlock), 0.0f);
     for (size_t s = 0; s < tables.rows[a]; ++s) {
       weight[s] = Dot(query.queries.row(a), tail.key + s * tail.key_stride, tables.padded_key);
     }
@@ -103,7 +106,7 @@ void ChannelWeights(const SumTail& tail, const SumQuery& query, float* decayed,
       StoreBlock(Mul(LoadBlock(q + i), DecayOf(Mul(power, LoadBlock(c + i)))), out + i);
     }
     for (size_t s = 0; s < tables.rows[a]; ++s) {
-      tables.weight[a * kFoldInterval + s] =
+      tables.weight[a * kMaxFoldInterval + s] =
           DecayedDot(q, tail.key + s * tail.key_stride, c, tail.log_decay + s * tail.decay_stride,
                      padded, tail.decay_power);
     }
@@ -130,7 +133,7 @@ HWY_INLINE void ReadTile(const SumShape& shape, const T* matrix, const SumTail& 
     }
   }
   for (size_t a = 0; a < kQueries; ++a) {
-    const float* weight = tables.weight + (first + a) * kFoldInterval;
+    const float* weight = tables.weight + (first + a) * kMaxFoldInterval;
     const Block decay = SetBlock(tables.decay[first + a]);
     for (size_t b = 0; b < kBlocks; ++b) sum[a][b] = Mul(sum[a][b], decay);
     for (size_t s = 0; s < tables.rows[first + a]; ++s) {
@@ -181,7 +184,7 @@ void ReadNormaliser(const float* normaliser, const SumTail& tail, const ReadTabl
     sum *= tables.decay[a];
     for (size_t s = 0; s < tables.rows[a]; ++s) {
       const float value = tail.extra == nullptr ? 1.0f : tail.extra[s * tail.extra_stride];
-      sum = std::fma(tables.weight[a * kFoldInterval + s], value, sum);
+      sum = std::fma(tables.weight[a * kMaxFoldInterval + s], value, sum);
     }
     extra[a] = sum;
   }
@@ -203,7 +206,7 @@ void ReadZeroBase(ReadTables& tables) {
 
 void ReadSumOnTarget(const SumShape& shape, const SumBase& base, const SumTail& tail,
                      const SumQuery& query, const FloatMatrix& out, float* extra) {
-  alignas(64) float decayed[kFoldInterval * kMaxKeyDim];
+  alignas(64) float decayed[kMaxFoldInterval * kMaxKeyDim];
   ReadTables tables;
   tables.padded_key = shape.padded_key();
   tables.channels = shape.key_dim;
@@ -232,8 +235,9 @@ void ReadSumOnTarget(const SumShape& shape, const SumBase& base, const SumTail& 
 
 // What a fold does to the old sum and to each row: e^{c_end} and k_s e^{c_end - c_s}.
 struct FoldTables {
-  alignas(64) float key[kFoldInterval * kMaxKeyDim];  // [C, padded D], decayed to the chunk's end
-  alignas(64) float decay[kMaxKeyDim];                // [padded D]
+  alignas(
+      64) float key[kMaxFoldInterval * kMaxKeyDim];  // [C, padded D], decayed to the chunk's end
+  alignas(64) float decay[kMaxKeyDim];               // [padded D]
 };
 
 // No decay or one a head: a single exp a row, whatever D.
@@ -241,10 +245,10 @@ void ScalarFoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& t
   const size_t padded = shape.padded_key();
   const bool decays = shape.decay == Decay::kScalar;
   const Block power = SetBlock(tail.decay_power);
-  const float end = decays ? tail.log_decay[(kFoldInterval - 1) * tail.decay_stride] : 0.0f;
+  const float end = decays ? tail.log_decay[(tail.chunk - 1) * tail.decay_stride] : 0.0f;
   const Block whole = DecayOf(Mul(power, SetBlock(end)));
   for (size_t i = 0; i < padded; i += kBlock) StoreBlock(whole, tables.decay + i);
-  for (size_t s = 0; s < kFoldInterval; ++s) {
+  for (size_t s = 0; s < tail.chunk; ++s) {
     const float c = decays ? tail.log_decay[s * tail.decay_stride] : 0.0f;
     const Block decay = Exp(Mul(power, SetBlock(end - c)));
     for (size_t i = 0; i < padded; i += kBlock) {
@@ -257,10 +261,10 @@ void ScalarFoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& t
 void ChannelFoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& tables) {
   const size_t padded = shape.padded_key();
   const Block power = SetBlock(tail.decay_power);
-  const float* end = tail.log_decay + (kFoldInterval - 1) * tail.decay_stride;
+  const float* end = tail.log_decay + (tail.chunk - 1) * tail.decay_stride;
   for (size_t i = 0; i < padded; i += kBlock) {
     StoreBlock(DecayOf(Mul(power, LoadBlock(end + i))), tables.decay + i);
-    for (size_t s = 0; s < kFoldInterval; ++s) {
+    for (size_t s = 0; s < tail.chunk; ++s) {
       const Block c = LoadBlock(tail.log_decay + s * tail.decay_stride + i);
       const Block decay = Exp(Mul(power, Sub(LoadBlock(end + i), c)));
       const Block key = LoadBlock(tail.key + s * tail.key_stride + i);
@@ -271,7 +275,7 @@ void ChannelFoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& 
 
 // Row i of the new matrix, columns of one tile: decayed, then the chunk's rows ascending. `from`
 // null reads as zero.
-template <size_t kBlocks, typename T>
+template <size_t kRows, size_t kBlocks, typename T>
 HWY_INLINE void FoldTile(const T* from, T* to, const float* value, size_t value_stride,
                          const float* key, size_t key_stride, float decay) {
   Block sum[kBlocks];
@@ -279,7 +283,7 @@ HWY_INLINE void FoldTile(const T* from, T* to, const float* value, size_t value_
   for (size_t b = 0; b < kBlocks; ++b) {
     sum[b] = Mul(from == nullptr ? ZeroBlock() : LoadBlock(from + b * kBlock), scale);
   }
-  for (size_t s = 0; s < kFoldInterval; ++s) {
+  for (size_t s = 0; s < kRows; ++s) {
     const Block k = SetBlock(key[s * key_stride]);
     for (size_t b = 0; b < kBlocks; ++b) {
       sum[b] = MulAdd(k, LoadBlock(value + s * value_stride + b * kBlock), sum[b]);
@@ -289,27 +293,35 @@ HWY_INLINE void FoldTile(const T* from, T* to, const float* value, size_t value_
 }
 
 // A row's columns: tiles of kBlocks, then of half as many, down to one.
-template <size_t kBlocks, typename T>
+template <size_t kRows, size_t kBlocks, typename T>
 HWY_INLINE void FoldRow(const T* from, T* to, size_t column, size_t columns, const SumTail& tail,
                         const float* key, size_t key_stride, float decay) {
   for (; column + kBlocks * kBlock <= columns; column += kBlocks * kBlock) {
-    FoldTile<kBlocks>(from == nullptr ? nullptr : from + column, to + column, tail.value + column,
-                      tail.value_stride, key, key_stride, decay);
+    FoldTile<kRows, kBlocks>(from == nullptr ? nullptr : from + column, to + column,
+                             tail.value + column, tail.value_stride, key, key_stride, decay);
   }
   if constexpr (kBlocks > 1) {
-    FoldRow<kBlocks / 2>(from, to, column, columns, tail, key, key_stride, decay);
+    FoldRow<kRows, kBlocks / 2>(from, to, column, columns, tail, key, key_stride, decay);
   }
 }
 
 // Row after row, so that memory is walked in order; the tail's values stay in the first cache.
+template <size_t kRows, typename T>
+void FoldMatrixRows(const SumShape& shape, const T* from, T* to, const SumTail& tail,
+                    const FoldTables& tables) {
+  const size_t stride = shape.padded_value();
+  for (size_t i = 0; i < shape.key_dim; ++i) {
+    FoldRow<kRows, kTileBlocks>(from == nullptr ? nullptr : from + i * stride, to + i * stride, 0,
+                                stride, tail, tables.key + i, shape.padded_key(), tables.decay[i]);
+  }
+}
+
 template <typename T>
 void FoldMatrix(const SumShape& shape, const T* from, T* to, const SumTail& tail,
                 const FoldTables& tables) {
-  const size_t stride = shape.padded_value();
-  for (size_t i = 0; i < shape.key_dim; ++i) {
-    FoldRow<kTileBlocks>(from == nullptr ? nullptr : from + i * stride, to + i * stride, 0, stride,
-                         tail, tables.key + i, shape.padded_key(), tables.decay[i]);
-  }
+  if (tail.chunk == kMaxFoldInterval)
+    return FoldMatrixRows<kMaxFoldInterval>(shape, from, to, tail, tables);
+  FoldMatrixRows<kBlock>(shape, from, to, tail, tables);
 }
 
 void FoldNormaliser(const SumShape& shape, const float* from, float* to, const SumTail& tail,
@@ -318,7 +330,7 @@ void FoldNormaliser(const SumShape& shape, const float* from, float* to, const S
   for (size_t i = 0; i < padded; i += kBlock) {
     const Block old = from == nullptr ? ZeroBlock() : LoadBlock(from + i);
     Block sum = Mul(old, LoadBlock(tables.decay + i));
-    for (size_t s = 0; s < kFoldInterval; ++s) {
+    for (size_t s = 0; s < tail.chunk; ++s) {
       const float value = tail.extra == nullptr ? 1.0f : tail.extra[s * tail.extra_stride];
       sum = MulAdd(LoadBlock(tables.key + s * padded + i), SetBlock(value), sum);
     }

@@ -43,6 +43,7 @@ SumRecurrence::SumRecurrence(RecurrenceDeclaration declaration, StateLayout& lay
     : declaration_(std::move(declaration)),
       fold_interval_(layout.fold_interval()),
       constant_decay_(ConstantDecays(declaration_.decay.constant, fold_interval_)) {
+  RIVULET_CHECK(fold_interval_ == 16 || fold_interval_ == 32, "the fold interval is 16 or 32");
   for (const DeclaredRow& row : declaration_.rows) AddRow(row);
   for (const DeclaredSum& sum : declaration_.sums) AddSum(sum);
   for (const DeclaredRead& read : declaration_.reads) AddRead(read);
@@ -146,7 +147,7 @@ void SumRecurrence::AddPagePlanes(StateLayout& layout) {
   RIVULET_CHECK(declaration_.levels <= kMaxLevels, "levels out of range");
   RIVULET_CHECK(sums_[0].per_head && appends_decay() && decay_per_head(),
                 "a sum in pages decays, head by head");
-  const uint32_t pages = FenwickPageCount(declaration_.levels);
+  const uint32_t pages = FenwickPageCount(declaration_.levels, fold_interval_);
   const bool delta = declaration_.delta;
   layout.SetPageKind(
       {.rule = delta ? PageRule::kRewrittenFenwick : PageRule::kFenwick, .levels = pages});

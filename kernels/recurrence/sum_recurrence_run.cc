@@ -166,7 +166,8 @@ class SumRecurrence::Unit {
                  .extra_stride = 1,
                  .log_decay = DecayAt(head),
                  .decay_stride = r_.decay_columns(),
-                 .decay_power = sum.decay_power};
+                 .decay_power = sum.decay_power,
+                 .chunk = r_.fold_interval_};
     if (r_.heads_apart() && piece_.begin == 0) {  // KeepGroupRows
       const ConstFloatMatrix& keys = call_.inputs.*key.copies[0].input;
       tail.key = keys.row(piece_.first_token) + group_ * key.padded;
@@ -209,7 +210,7 @@ class SumRecurrence::Unit {
   }
 
   void RunReads(size_t head) const {
-    float normaliser[kFoldInterval];
+    float normaliser[kMaxFoldInterval];
     for (const Read& read : r_.reads_) RunRead(read, head, normaliser);
     if (declaration_.division == Division::kNone) return;
     const FloatMatrix out = Out(head);
@@ -224,7 +225,7 @@ class SumRecurrence::Unit {
     const Sum& sum = r_.sums_[read.sum];
     const SumQuery query{Queries(read, head), piece_.begin, read.strict};
     const FloatMatrix to = TargetOf(read, head);
-    float summand[kFoldInterval];
+    float summand[kMaxFoldInterval];
     float* extra = normaliser;
     if (read.target == Target::kSummand) extra = summand;
     if (read.target == Target::kRow && sum.shape.normaliser) {
@@ -274,7 +275,7 @@ class SumRecurrence::Unit {
   FenwickPages Pages(size_t fold, uint32_t slot, size_t head) const {
     const Sum& sum = r_.sums_[0];
     const uint32_t* table = piece_.pages[state_.page_kind].Table(fold);
-    const uint32_t count = FenwickPageCount(declaration_.levels);
+    const uint32_t count = FenwickPageCount(declaration_.levels, r_.fold_interval_);
     const size_t bytes = sum.shape.matrix_elements() * DTypeSize(sum.shape.dtype);
     FenwickPages pages;
     for (uint32_t p = 0; p < count; ++p) {
@@ -304,8 +305,8 @@ class SumRecurrence::Unit {
   }
 
   void RunPages(size_t head) const {
-    const FenwickShape shape{shape_.key_dim, shape_.value_dim, declaration_.levels,
-                             declaration_.delta, shape_.state_dtype};
+    const FenwickShape shape{shape_.key_dim,     shape_.value_dim,   declaration_.levels,
+                             declaration_.delta, shape_.state_dtype, r_.fold_interval_};
     const FenwickTail tail = PagedTail(head);
     if (shape.delta) AppendOverlap(shape, tail, piece_.begin, piece_.rows());
     const FenwickPages from = Pages(piece_.fold, piece_.from, head);

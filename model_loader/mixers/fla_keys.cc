@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/strings.h"
+#include "kernels/ops/short_convolution/short_convolution.h"
 #include "kernels/recurrence/recurrence.h"
 #include "kernels/recurrence/state.h"
 
@@ -69,6 +70,8 @@ Activation ReadFlaFeatureMap(ConfigReader& config) {
                                     {"swish", Activation::kSilu}});
 }
 
-size_t ReadConvSize(ConfigReader& config) { return config.Size("conv_size", 4, 2, kFoldInterval); }
+size_t ReadConvSize(ConfigReader& config) {
+  return config.Size("conv_size", 4, 2, kMaxConvolutionWindow);
+}
 
 }  // namespace rivulet

@@ -36,7 +36,7 @@ FlaOutput ReadFlaOutput(ConfigReader& config);
 // feature_map of gla and retnet.
 Activation ReadFlaFeatureMap(ConfigReader& config);
 
-// conv_size, from 2 to kFoldInterval.
+// conv_size, from 2 to kMaxConvolutionWindow.
 size_t ReadConvSize(ConfigReader& config);
 
 }  // namespace rivulet

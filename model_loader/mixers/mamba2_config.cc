@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/ops/short_convolution/short_convolution.h"
 #include "kernels/recurrence/fenwick.h"
 #include "kernels/recurrence/recurrence.h"
 #include "kernels/recurrence/state.h"
@@ -91,7 +92,8 @@ Mamba2Config ParseMamba2(ConfigReader& config, size_t hidden) {
   ReadHeads(reader, hidden, mamba2);
   ReadGroups(reader, mamba2);
   mamba2.state_size = reader.Size(reader.Spelling({"state_size", "d_state"}), 128, 1, kMaxKeyDim);
-  mamba2.conv_kernel = reader.Size(reader.Spelling({"conv_kernel", "d_conv"}), 4, 2, kFoldInterval);
+  mamba2.conv_kernel =
+      reader.Size(reader.Spelling({"conv_kernel", "d_conv"}), 4, 2, kMaxConvolutionWindow);
   ReadSwitches(reader, mamba2);
   ReadMamba2Limit(reader, mamba2);
   config.Fail(reader.status());

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/ops/short_convolution/short_convolution.h"
 #include "kernels/recurrence/recurrence.h"
 #include "kernels/recurrence/state.h"
 #include "model_loader/mixers/parsers.h"
@@ -36,7 +37,7 @@ MambaConfig ParseMamba(ConfigReader& config, size_t hidden) {
   mamba.inner = ReadInner(config, hidden);
   mamba.rank = ReadRank(config, hidden);
   mamba.state_size = config.Size("state_size", 16, 1, kMaxKeyDim);
-  mamba.conv_kernel = config.Size("conv_kernel", 4, 2, kFoldInterval);
+  mamba.conv_kernel = config.Size("conv_kernel", 4, 2, kMaxConvolutionWindow);
   mamba.use_bias = config.Bool("use_bias", false);
   mamba.use_conv_bias = config.Bool("use_conv_bias", true);
   mamba.use_scan_norms = config.Has("mixer_rms_eps");

@@ -47,8 +47,9 @@ struct BucketTables {
 
 // One head's rows since the border.
 struct BucketTail {
-  float* keys = nullptr;    // [ℓ, C]: the bucket of row s in each table, one vector a table
+  float* keys = nullptr;    // [ℓ, C]: the bucket of row s in each table
   float* values = nullptr;  // [C, Ep], zeros in the padding
+  size_t chunk = 0;         // C, a multiple of 16
 };
 
 // out [Ep] = the read of a query with these buckets [ℓ] over `tables` and the first `rows` rows of
@@ -56,7 +57,7 @@ struct BucketTail {
 void ReadBuckets(const BucketShape& shape, const BucketTables& tables, const BucketTail& tail,
                  const float* query, size_t rows, float* out);
 
-// tables += all kFoldInterval rows of the tail. Touches the rows' buckets and no others.
+// tables += all C rows of the tail. Touches the rows' buckets and no others.
 void FoldBuckets(const BucketShape& shape, const BucketTables& tables, const BucketTail& tail);
 
 }  // namespace rivulet

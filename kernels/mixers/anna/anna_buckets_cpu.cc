@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/mixers/anna/anna_buckets.h"
 #include "kernels/mixers/anna/anna_hash.h"
+#include "kernels/recurrence/recurrence.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/mixers/anna/anna_buckets_cpu.cc"
@@ -12,8 +13,6 @@ HWY_BEFORE_NAMESPACE();
 namespace rivulet {
 namespace HWY_NAMESPACE {
 
-static_assert(kFoldInterval == kBlock, "the tail's rows are the lanes of one block");
-
 // Blocks of columns that a read sums at once.
 inline constexpr size_t kTileBlocks = 4;
 
@@ -21,18 +20,19 @@ inline constexpr size_t kTileBlocks = 4;
 struct Gathered {
   const float* bucket[kMaxHashTables];  // [tables] rows of sums
   size_t tables = 0;
-  float weight[kFoldInterval];  // of the tail's rows that collide, [hits]
-  const float* value[kFoldInterval];
+  float weight[kMaxFoldInterval];  // of the tail's rows that collide, [hits]
+  const float* value[kMaxFoldInterval];
   size_t hits = 0;
   float count = 0.0f;
 };
 
-// In how many tables each of the tail's rows collides with the query: rows are lanes.
-HWY_INLINE Block Collisions(const BucketShape& shape, const float* keys, const float* query) {
+// In how many tables each of a block of the tail's rows collides with the query: rows are lanes.
+HWY_INLINE Block Collisions(const BucketShape& shape, const float* keys, size_t stride,
+                            const float* query) {
   Block collisions = ZeroBlock();
   const auto one = hn::Set(FloatTag(), 1.0f);
   for (size_t table = 0; table < shape.tables; ++table) {
-    const Block row_keys = LoadBlock(keys + table * kFoldInterval);
+    const Block row_keys = LoadBlock(keys + table * stride);
     const auto wanted = hn::Set(FloatTag(), query[table]);
     collisions = MapBlock(
         [=](auto sum, auto key)
@@ -56,8 +56,10 @@ HWY_INLINE void GatherTables(const BucketShape& shape, const BucketTables& table
 // Rows from `rows` on are not there yet, whatever their lanes say.
 HWY_INLINE void GatherTail(const BucketShape& shape, const BucketTail& tail, const float* query,
                            size_t rows, Gathered& result) {
-  alignas(64) float collisions[kFoldInterval];
-  StoreBlock(Collisions(shape, tail.keys, query), collisions);
+  alignas(64) float collisions[kMaxFoldInterval];
+  for (size_t s = 0; s < rows; s += kBlock) {
+    StoreBlock(Collisions(shape, tail.keys + s, tail.chunk, query), collisions + s);
+  }
   for (size_t s = 0; s < rows; ++s) {
     if (collisions[s] == 0.0f) continue;
     result.weight[result.hits] = collisions[s];
@@ -108,9 +110,9 @@ HWY_INLINE void AddRow(const float* row, size_t columns, float* to) {
 
 void FoldOnTarget(const BucketShape& shape, const BucketTables& tables, const BucketTail& tail) {
   const size_t columns = shape.padded_value();
-  for (size_t s = 0; s < kFoldInterval; ++s) {
+  for (size_t s = 0; s < tail.chunk; ++s) {
     for (size_t table = 0; table < shape.tables; ++table) {
-      const float key = tail.keys[table * kFoldInterval + s];
+      const float key = tail.keys[table * tail.chunk + s];
       const size_t bucket = table * shape.buckets + static_cast<size_t>(key);
       AddRow(tail.values + s * columns, columns, tables.sums + bucket * columns);
       tables.counts[bucket] += 1.0f;

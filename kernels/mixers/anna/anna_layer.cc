@@ -23,7 +23,8 @@ enum Part : size_t { kQuery, kKey, kValue };
 class AnnaLayer : public Mixer {
  public:
   AnnaLayer(const AnnaConfig& config, const MixerSource& source)
-      : config_(config),
+      : layout_(source.options.fold_interval),
+        config_(config),
         projection_({{"q_proj", key_columns()},
                      {"k_proj", key_columns()},
                      {"v_proj", config.shape.heads * config.shape.head.value_dim}},
@@ -72,8 +73,8 @@ class AnnaLayer : public Mixer {
 
   size_t key_columns() const { return config_.hash.heads * config_.hash.key_dim; }
 
-  AnnaConfig config_;
   StateLayout layout_;
+  AnnaConfig config_;
   Projection projection_;
   AnnaHash hash_;
   AnnaRecurrence recurrence_;

@@ -6,7 +6,8 @@
 
 namespace rivulet {
 
-AnnaRecurrence::AnnaRecurrence(const AnnaShape& shape, StateLayout& layout) : shape_(shape) {
+AnnaRecurrence::AnnaRecurrence(const AnnaShape& shape, StateLayout& layout)
+    : shape_(shape), fold_interval_(layout.fold_interval()) {
   const BucketShape& head = shape.head;
   const size_t heads = shape.heads, e = head.padded_value();
   // Sums and counts that only grow: fp32 whatever --state-dtype says
@@ -16,8 +17,8 @@ AnnaRecurrence::AnnaRecurrence(const AnnaShape& shape, StateLayout& layout) : sh
   counts_offset_ = layout.Add(StatePart::kBase, "bucket_counts", DType::kFloat32,
                               {heads, head.tables, head.buckets});
   keys_offset_ = layout.Add(StatePart::kTail, "key_buckets", DType::kFloat32,
-                            {heads, head.tables, kFoldInterval});
-  v_offset_ = layout.Add(StatePart::kTail, "v", DType::kFloat32, {heads, kFoldInterval, e});
+                            {heads, head.tables, fold_interval_});
+  v_offset_ = layout.Add(StatePart::kTail, "v", DType::kFloat32, {heads, fold_interval_, e});
 }
 
 BucketTables AnnaRecurrence::Tables(const LayerState& state, uint32_t slot, size_t head) const {
@@ -26,15 +27,15 @@ BucketTables AnnaRecurrence::Tables(const LayerState& state, uint32_t slot, size
 }
 
 BucketTail AnnaRecurrence::Tail(const LayerState& state, uint32_t slot, size_t head) const {
-  const size_t rows = head * kFoldInterval;
+  const size_t rows = head * fold_interval_;
   return {state.Tail<float>(slot, keys_offset_) + rows * shape_.head.tables,
-          state.Tail<float>(slot, v_offset_) + rows * shape_.head.padded_value()};
+          state.Tail<float>(slot, v_offset_) + rows * shape_.head.padded_value(), fold_interval_};
 }
 
 void AnnaRecurrence::Run(std::span<const Segment> segments, const LayerState& state,
                          const AnnaInput& input, FloatMatrix out, ThreadPool& pool) const {
   const size_t read = shape_.head.tables * shape_.head.padded_value();
-  ForEachHeadUnit(segments, kFoldInterval, shape_.heads, read, pool,
+  ForEachHeadUnit(segments, fold_interval_, shape_.heads, read, pool,
                   [&](const HeadPiece& piece) { RunPiece(piece, state, input, out); });
 }
 
@@ -45,7 +46,7 @@ void AnnaRecurrence::AppendPiece(const HeadPiece& piece, const AnnaInput& input,
   for (size_t r = 0; r < piece.rows(); ++r) {
     const size_t token = piece.first_token + r, place = piece.begin + r;
     const float* keys = input.k_buckets.row(token) + piece.head * tables;
-    for (size_t i = 0; i < tables; ++i) tail.keys[i * kFoldInterval + place] = keys[i];
+    for (size_t i = 0; i < tables; ++i) tail.keys[i * fold_interval_ + place] = keys[i];
     float* value = tail.values + place * padded;
     std::copy_n(input.v.row(token) + piece.head * e, e, value);
     std::fill_n(value + e, padded - e, 0.0f);

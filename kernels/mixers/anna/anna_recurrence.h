@@ -61,6 +61,7 @@ class AnnaRecurrence {
   BucketTail Tail(const LayerState& state, uint32_t slot, size_t head) const;
 
   AnnaShape shape_;
+  size_t fold_interval_;  // C
   size_t sums_offset_, counts_offset_, keys_offset_, v_offset_;
 };
 

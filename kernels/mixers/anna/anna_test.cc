@@ -66,7 +66,7 @@ class CoreSubject : public SuiteSubject {
             whole.Columns(2 * bucket_columns(), value_columns())};
   }
 
-  StateLayout layout_;
+  StateLayout layout_{SuiteFoldInterval()};
   AnnaRecurrence recurrence_;
   std::vector<float> memory_;
 };
@@ -85,7 +85,8 @@ std::vector<SuiteCase> CoreCases() {
       Core("e16_sparse", {2, {2, 32, 16}}), Core("e16_sparse_strict", {2, {2, 32, 16}, false})};
 }
 
-INSTANTIATE_TEST_SUITE_P(Anna, MixerSuite, testing::ValuesIn(CoreCases()), SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(Anna, MixerSuite, testing::ValuesIn(BothIntervals(CoreCases())),
+                         SuiteCaseName);
 
 TEST(Anna, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {

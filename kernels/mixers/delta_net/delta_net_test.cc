@@ -26,7 +26,8 @@ std::vector<SuiteCase> CoreCases() {
           DeltaRuleCase("d40_bf16", {2, 2, 40, 64, false, DType::kBFloat16}, 1.0)};
 }
 
-INSTANTIATE_TEST_SUITE_P(DeltaNet, MixerSuite, testing::ValuesIn(CoreCases()), SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(DeltaNet, MixerSuite, testing::ValuesIn(BothIntervals(CoreCases())),
+                         SuiteCaseName);
 
 TEST(DeltaNet, CoreVectors) { CheckCoreVectors(kVectors, DeltaRuleSubjectOf); }
 

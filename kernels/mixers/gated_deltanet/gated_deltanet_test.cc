@@ -27,7 +27,8 @@ std::vector<SuiteCase> CoreCases() {
           DeltaRuleCase("d40_bf16", {1, 2, 40, 64, true, DType::kBFloat16}, 1.0, -0.1)};
 }
 
-INSTANTIATE_TEST_SUITE_P(GatedDeltaNet, MixerSuite, testing::ValuesIn(CoreCases()), SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(GatedDeltaNet, MixerSuite, testing::ValuesIn(BothIntervals(CoreCases())),
+                         SuiteCaseName);
 
 TEST(GatedDeltaNet, CoreVectors) { CheckCoreVectors(kVectors, DeltaRuleSubjectOf); }
 

@@ -22,7 +22,7 @@ struct GlaConfig {
   size_t value_dim = 0;                            // of one head
   Activation feature_map = Activation::kIdentity;  // applied to q and k
   bool use_short_conv = false;
-  size_t conv_size = 4;  // from 2 to kFoldInterval
+  size_t conv_size = 4;  // from 2 to kMaxConvolutionWindow
   bool conv_bias = false;
   FlaOutput output = {};
   size_t gate_rank = 16;

@@ -25,7 +25,8 @@ std::vector<ProjectionPart> Parts(const GlaConfig& c) {
 class GlaLayer : public Mixer {
  public:
   GlaLayer(const GlaConfig& config, const MixerSource& source)
-      : config_(config),
+      : layout_(source.options.fold_interval),
+        config_(config),
         projection_(Parts(config), source.hidden, source.parameters),
         decay_(TakeLinear("gk_proj.1", config.kv_heads * config.key_dim, config.gate_rank, true,
                           source.parameters)),
@@ -64,8 +65,8 @@ class GlaLayer : public Mixer {
     return g;
   }
 
-  GlaConfig config_;
   StateLayout layout_;
+  GlaConfig config_;
   Projection projection_;
   Linear decay_;
   PartConvolution convolution_;

@@ -42,7 +42,8 @@ std::vector<SuiteCase> CoreCases() {
           Core("d40_bf16", {2, 2, 40, 64, DType::kBFloat16}, -0.1)};
 }
 
-INSTANTIATE_TEST_SUITE_P(Gla, MixerSuite, testing::ValuesIn(CoreCases()), SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(Gla, MixerSuite, testing::ValuesIn(BothIntervals(CoreCases())),
+                         SuiteCaseName);
 
 TEST(Gla, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {

@@ -15,8 +15,9 @@ enum Part : size_t { kQuery, kKey, kValue };
 
 class H3Layer : public Mixer {
  public:
-  H3Layer(const H3Config& config, ParameterSource& parameters)
-      : config_(config),
+  H3Layer(const H3Config& config, size_t fold_interval, ParameterSource& parameters)
+      : layout_(fold_interval),
+        config_(config),
         projection_({{"q_proj", config.channels(), true},
                      {"k_proj", config.channels(), true},
                      {"v_proj", config.channels(), true}},
@@ -66,8 +67,8 @@ class H3Layer : public Mixer {
     });
   }
 
-  H3Config config_;
   StateLayout layout_;
+  H3Config config_;
   Projection projection_;
   H3Recurrence recurrence_;
   Linear output_;
@@ -77,7 +78,7 @@ class H3Layer : public Mixer {
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const H3Config& config,
                                                  const MixerSource& source) {
-  return std::make_unique<H3Layer>(config, source.parameters);
+  return std::make_unique<H3Layer>(config, source.options.fold_interval, source.parameters);
 }
 
 }  // namespace rivulet

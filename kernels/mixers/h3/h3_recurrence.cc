@@ -11,17 +11,18 @@ namespace rivulet {
 
 H3Recurrence::H3Recurrence(const H3Shape& shape, const H3Constants& constants, StateLayout& layout)
     : shape_(shape),
+      fold_interval_(layout.fold_interval()),
+      ring_rows_(RoundUp(shape.window > 1 ? shape.window - 1 : 1, fold_interval_)),
       taps_(shape.columns() * shape.window),
       modal_(shape.padded_heads() * shape.modes * 4),
       skip_(shape.padded_heads()) {
   Pack(constants);
   const size_t blocks = shape.padded_heads() / kBlock, hd = shape.head_dim, m = shape.modes;
   const DType dtype = DType::kFloat32;
-  ring_offset_ =
-      layout.Add(StatePart::kBase, "keys", dtype, {blocks, hd, shape.ring_rows(), kBlock});
+  ring_offset_ = layout.Add(StatePart::kBase, "keys", dtype, {blocks, hd, ring_rows_, kBlock});
   modes_offset_ = layout.Add(StatePart::kBase, "modes", dtype, {blocks, hd, hd, m, 2, kBlock});
   keys_offset_ =
-      layout.Add(StatePart::kTail, "keys.tail", dtype, {blocks, hd, kFoldInterval, kBlock});
+      layout.Add(StatePart::kTail, "keys.tail", dtype, {blocks, hd, fold_interval_, kBlock});
   modes_now_offset_ =
       layout.Add(StatePart::kTail, "modes.now", dtype, {blocks, hd, hd, m, 2, kBlock});
   layout.SetRunningTail();
@@ -48,22 +49,21 @@ void H3Recurrence::Pack(const H3Constants& constants) {
 }
 
 float* H3Recurrence::Ring(const LayerState& state, uint32_t slot, size_t block) const {
-  return state.Base<float>(slot, ring_offset_) +
-         block * shape_.head_dim * shape_.ring_rows() * kBlock;
+  return state.Base<float>(slot, ring_offset_) + block * shape_.head_dim * ring_rows_ * kBlock;
 }
 
 void H3Recurrence::Run(std::span<const Segment> segments, const LayerState& state,
                        const H3Input& input, FloatMatrix o, ThreadPool& pool) const {
   const size_t hd = shape_.head_dim;
   const size_t floats = kBlock * hd * (shape_.window + 2 * hd * shape_.modes);
-  ForEachHeadUnit(segments, kFoldInterval, shape_.padded_heads() / kBlock, floats, pool,
+  ForEachHeadUnit(segments, fold_interval_, shape_.padded_heads() / kBlock, floats, pool,
                   [&](const HeadPiece& piece) { RunPiece(piece, state, input, o); });
 }
 
 void H3Recurrence::RunPiece(const HeadPiece& piece, const LayerState& state, const H3Input& input,
                             FloatMatrix o) const {
   const size_t block = piece.head, hd = shape_.head_dim, heads = shape_.padded_heads();
-  const size_t ring_next = piece.chunk * kFoldInterval % shape_.ring_rows();
+  const size_t ring_next = piece.chunk * fold_interval_ % ring_rows_;
   const size_t modes = block * hd * hd * shape_.modes * 2 * kBlock;
   const auto base = [&](uint32_t slot) { return state.Base<float>(slot, modes_offset_) + modes; };
   float* now = state.Tail<float>(piece.tail, modes_now_offset_) + modes;
@@ -76,7 +76,8 @@ void H3Recurrence::RunPiece(const HeadPiece& piece, const LayerState& state, con
   const size_t first = block * kBlock, columns = (hd - 1) * heads + kBlock;
   ScanHeads({.head_dim = hd,
              .window = shape_.window,
-             .ring_rows = shape_.ring_rows(),
+             .fold_interval = fold_interval_,
+             .ring_rows = ring_rows_,
              .modes = shape_.modes,
              .begin = piece.begin,
              .ring_next = ring_next,
@@ -84,7 +85,7 @@ void H3Recurrence::RunPiece(const HeadPiece& piece, const LayerState& state, con
              .modal = modal_.data() + first * shape_.modes * 4,
              .skip = skip_.data() + first,
              .ring = piece.chunk == 0 ? nullptr : Ring(state, piece.from, block),
-             .keys = state.Tail<float>(piece.tail, keys_offset_) + first * hd * kFoldInterval,
+             .keys = state.Tail<float>(piece.tail, keys_offset_) + first * hd * fold_interval_,
              .from = from,
              .to = to,
              .q = piece.Of(input.q, first, columns),
@@ -98,7 +99,7 @@ void H3Recurrence::RunPiece(const HeadPiece& piece, const LayerState& state, con
 // The chunk's keys take the place of the oldest ones.
 void H3Recurrence::FoldKeys(const HeadPiece& piece, const LayerState& state,
                             size_t ring_next) const {
-  const size_t hd = shape_.head_dim, row = shape_.ring_rows() * kBlock;
+  const size_t hd = shape_.head_dim, row = ring_rows_ * kBlock;
   const float* from = Ring(state, piece.from, piece.head);
   float* to = Ring(state, piece.to, piece.head);
   if (piece.chunk == 0) {
@@ -106,10 +107,10 @@ void H3Recurrence::FoldKeys(const HeadPiece& piece, const LayerState& state,
   } else if (from != to) {
     std::memcpy(to, from, hd * row * sizeof(float));
   }
-  constexpr size_t kChunk = kFoldInterval * kBlock;
-  const float* keys = state.Tail<float>(piece.tail, keys_offset_) + piece.head * hd * kChunk;
+  const size_t chunk = fold_interval_ * kBlock;
+  const float* keys = state.Tail<float>(piece.tail, keys_offset_) + piece.head * hd * chunk;
   for (size_t i = 0; i < hd; ++i) {
-    std::memcpy(to + i * row + ring_next * kBlock, keys + i * kChunk, kChunk * sizeof(float));
+    std::memcpy(to + i * row + ring_next * kBlock, keys + i * chunk, chunk * sizeof(float));
   }
 }
 

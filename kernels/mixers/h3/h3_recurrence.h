@@ -42,8 +42,6 @@ struct H3Shape {
   size_t padded_heads() const { return PaddedColumns(heads); }
   // Columns of q, k, v and o: row i of head h is column i·Hp + h.
   size_t columns() const { return head_dim * padded_heads(); }
-  // Whole chunks, so that a chunk's keys lie side by side.
-  size_t ring_rows() const { return RoundUp(window > 1 ? window - 1 : 1, kFoldInterval); }
 };
 
 // Each [T, hd·Hp] fp32, zeros in the padding of each row of heads.
@@ -70,6 +68,8 @@ class H3Recurrence {
   float* Ring(const LayerState& state, uint32_t slot, size_t block) const;
 
   H3Shape shape_;
+  size_t fold_interval_;        // C
+  size_t ring_rows_;            // whole chunks, so that a chunk's keys lie side by side
   AlignedBuffer<float> taps_;   // [Hp/16, hd, N, kBlock]
   AlignedBuffer<float> modal_;  // [Hp/16, M, 4, kBlock]: pole re, im, weight re, im
   AlignedBuffer<float> skip_;   // [Hp]

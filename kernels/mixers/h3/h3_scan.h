@@ -23,6 +23,7 @@ namespace rivulet {
 struct H3Scan {
   size_t head_dim = 0;           // hd
   size_t window = 0;             // N
+  size_t fold_interval = 0;      // C
   size_t ring_rows = 0;          // R >= N - 1
   size_t modes = 0;              // M
   size_t begin = 0;              // place of the first token in its chunk
@@ -31,7 +32,7 @@ struct H3Scan {
   const float* modal = nullptr;  // [M, 4, kBlock]: pole re, im, weight re, im
   const float* skip = nullptr;   // [kBlock]
   const float* ring = nullptr;   // [hd, R, kBlock]: keys before the chunk; null: zeros
-  float* keys = nullptr;         // [hd, kFoldInterval, kBlock]: keys of the chunk; rows are added
+  float* keys = nullptr;         // [hd, C, kBlock]: keys of the chunk; rows are added
   const float* from = nullptr;   // [hd, hd, M, 2, kBlock]: the modes before the first token
   float* to = nullptr;           // the modes after the last token; may be `from`
   // Head row i of these lies `head_stride` floats after row 0; kBlock columns of it count.

@@ -3,7 +3,7 @@
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/mixers/h3/h3_scan.h"
-#include "kernels/recurrence/state.h"
+#include "kernels/recurrence/recurrence.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/mixers/h3/h3_scan_cpu.cc"
@@ -48,7 +48,7 @@ HWY_INLINE Block ShiftToken(const H3Scan& scan, const float* taps, const float* 
 
 // shifted [tokens, 16] = k̄ of head row i; appends its keys.
 HWY_INLINE void ShiftRows(const H3Scan& scan, size_t i, float* shifted) {
-  float* keys = scan.keys + i * kFoldInterval * 16;
+  float* keys = scan.keys + i * scan.fold_interval * 16;
   const float* ring = scan.ring == nullptr ? nullptr : scan.ring + i * scan.ring_rows * 16;
   const float* taps = scan.taps + i * scan.window * 16;
   for (size_t r = 0; r < scan.k.rows; ++r) {
@@ -92,7 +92,7 @@ HWY_INLINE void PairRows(const H3Scan& scan, size_t i, size_t j, const float* sh
 }
 
 void ScanBlock(const H3Scan& scan) {
-  alignas(kAlignment) float shifted[kFoldInterval * 16];
+  alignas(kAlignment) float shifted[kMaxFoldInterval * 16];
   for (size_t i = 0; i < scan.head_dim; ++i) {
     ShiftRows(scan, i, shifted);
     for (size_t j = 0; j < scan.head_dim; ++j) PairRows(scan, i, j, shifted);

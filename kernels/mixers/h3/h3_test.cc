@@ -68,7 +68,7 @@ class CoreSubject : public SuiteSubject {
     return {x.Columns(0, c), x.Columns(c, c), x.Columns(2 * c, c)};
   }
 
-  StateLayout layout_;
+  StateLayout layout_{SuiteFoldInterval()};
   H3Constants constants_;
   H3Recurrence recurrence_;
 };
@@ -86,7 +86,8 @@ std::vector<SuiteCase> CoreCases() {
       Core("n64_m32_hd2", {19, 2, 64, 32}, 0.99), Core("n256_m128_hd1", {3, 1, 256, 128}, 0.99)};
 }
 
-INSTANTIATE_TEST_SUITE_P(H3, MixerSuite, testing::ValuesIn(CoreCases()), SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(H3, MixerSuite, testing::ValuesIn(BothIntervals(CoreCases())),
+                         SuiteCaseName);
 
 TEST(H3, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {

@@ -49,7 +49,8 @@ RecurrenceDeclaration Declare(const HlaConfig& config, ParameterSource& paramete
 class HlaLayer : public Mixer {
  public:
   HlaLayer(const HlaConfig& config, const MixerSource& source)
-      : config_(config),
+      : layout_(source.options.fold_interval),
+        config_(config),
         projection_(Parts(config), source.hidden, source.parameters),
         convolution_(FlaConvolution(config.conv_size, false), projection_, source.parameters,
                      layout_),
@@ -90,8 +91,8 @@ class HlaLayer : public Mixer {
                 *step.pool);
   }
 
-  HlaConfig config_;
   StateLayout layout_;
+  HlaConfig config_;
   Projection projection_;
   PartConvolution convolution_;
   std::optional<Rope> rope_;

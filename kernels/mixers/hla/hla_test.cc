@@ -90,7 +90,7 @@ std::vector<SuiteCase> Cases() {
   return result;
 }
 
-INSTANTIATE_TEST_SUITE_P(Hla, MixerSuite, testing::ValuesIn(Cases()), SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(Hla, MixerSuite, testing::ValuesIn(BothIntervals(Cases())), SuiteCaseName);
 
 TEST(Hla, Core) { CheckCoreVectors(kVectors, MakeSubject); }
 

@@ -23,7 +23,8 @@ class LinearAttentionLayer : public Mixer {
  public:
   // fla scales the features of q by R^{-1/2}, R counted after φ.
   LinearAttentionLayer(const LinearAttentionConfig& config, const MixerSource& source)
-      : config_(config),
+      : layout_(source.options.fold_interval),
+        config_(config),
         projection_(Parts(config), source.hidden, source.parameters),
         feature_map_q_(config.feature_map, config.norm_q,
                        InverseRoot(FeatureCount(config.feature_map)), "feature_map_q",
@@ -53,8 +54,8 @@ class LinearAttentionLayer : public Mixer {
   }
 
  private:
-  LinearAttentionConfig config_;
   StateLayout layout_;
+  LinearAttentionConfig config_;
   Projection projection_;
   FeatureMap feature_map_q_, feature_map_k_;
   SumRecurrence recurrence_;

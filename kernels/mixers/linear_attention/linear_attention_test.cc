@@ -42,7 +42,7 @@ std::vector<SuiteCase> CoreCases() {
           Core("d40_bf16", {2, 2, 40, 64, DType::kBFloat16}, false)};
 }
 
-INSTANTIATE_TEST_SUITE_P(LinearAttention, MixerSuite, testing::ValuesIn(CoreCases()),
+INSTANTIATE_TEST_SUITE_P(LinearAttention, MixerSuite, testing::ValuesIn(BothIntervals(CoreCases())),
                          SuiteCaseName);
 
 TEST(LinearAttention, CoreVectors) {

@@ -82,8 +82,9 @@ void CheckFar(SuiteSubject& subject, uint32_t levels, uint64_t tokens, double to
     subject.Run(std::span(&segment, 1), slots.state(), inputs.view.Rows(0, count),
                 outputs.view.Rows(0, count), pool);
     session.Commit();
-    const uint64_t chunks = session.position / kFoldInterval;
-    const uint64_t last = uint64_t{1} << (FenwickPageCount(levels) - 1);
+    const size_t chunk = subject.layout().fold_interval();
+    const uint64_t chunks = session.position / chunk;
+    const uint64_t last = uint64_t{1} << (FenwickPageCount(levels, chunk) - 1);
     const size_t pages = std::popcount(chunks & (last - 1)) + (chunks >= last ? 1 : 0);
     ASSERT_EQ(session.pages.pages(), pages) << "at " << session.position;
     if (step % 64 != 0 && session.position != tokens) continue;

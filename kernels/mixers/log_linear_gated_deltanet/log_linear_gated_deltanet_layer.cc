@@ -16,7 +16,8 @@ class LogLinearGatedDeltaNetLayer : public Mixer {
  public:
   LogLinearGatedDeltaNetLayer(const DeltaRuleConfig& config, uint32_t levels,
                               const MixerSource& source)
-      : max_tokens_(LevelMaxTokens(levels, source.options.level_overflow)),
+      : layout_(source.options.fold_interval),
+        max_tokens_(LevelMaxTokens(levels, source.options.level_overflow)),
         projection_(config, source, layout_),
         weights_(config.shape.value_heads, levels, source.parameters),
         recurrence_(

@@ -77,8 +77,8 @@ std::vector<SuiteCase> CoreCases() {
           Core("levels15_d48_e80_bf16", {3, 48, 80, 15, 0.5, -0.02, kNarrow})};
 }
 
-INSTANTIATE_TEST_SUITE_P(LogLinearGatedDeltaNet, MixerSuite, testing::ValuesIn(CoreCases()),
-                         SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(LogLinearGatedDeltaNet, MixerSuite,
+                         testing::ValuesIn(BothIntervals(CoreCases())), SuiteCaseName);
 
 TEST(LogLinearGatedDeltaNet, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {

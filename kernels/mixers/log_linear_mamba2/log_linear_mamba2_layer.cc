@@ -14,7 +14,8 @@ namespace {
 class LogLinearMamba2Layer : public Mixer {
  public:
   LogLinearMamba2Layer(const Mamba2Config& config, uint32_t levels, const MixerSource& source)
-      : max_tokens_(LevelMaxTokens(levels, source.options.level_overflow)),
+      : layout_(source.options.fold_interval),
+        max_tokens_(LevelMaxTokens(levels, source.options.level_overflow)),
         frame_(config, config.heads * levels, source, layout_),
         weights_(config.heads, levels, source.parameters),
         recurrence_(

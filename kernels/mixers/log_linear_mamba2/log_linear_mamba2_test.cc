@@ -77,7 +77,7 @@ std::vector<SuiteCase> CoreCases() {
           Core("levels15_n48_p80_bf16", {{3, 1, 48, 80, kNarrow}, 15, 0.001, 0.05})};
 }
 
-INSTANTIATE_TEST_SUITE_P(LogLinearMamba2, MixerSuite, testing::ValuesIn(CoreCases()),
+INSTANTIATE_TEST_SUITE_P(LogLinearMamba2, MixerSuite, testing::ValuesIn(BothIntervals(CoreCases())),
                          SuiteCaseName);
 
 TEST(LogLinearMamba2, CoreVectors) {

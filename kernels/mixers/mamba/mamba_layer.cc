@@ -24,7 +24,8 @@ MambaConstants TakeConstants(const MambaConfig& config, ParameterSource& paramet
 class MambaLayer : public Mixer {
  public:
   MambaLayer(const MambaConfig& config, const MixerSource& source)
-      : config_(config),
+      : layout_(source.options.fold_interval),
+        config_(config),
         projection_({{"in_proj", config.inner, config.use_bias},
                      {"in_proj", config.inner, config.use_bias}},
                     source.hidden, source.parameters),
@@ -65,8 +66,8 @@ class MambaLayer : public Mixer {
   }
 
  private:
-  MambaConfig config_;
   StateLayout layout_;
+  MambaConfig config_;
   Projection projection_;
   PartConvolution convolution_;
   Projection scan_projection_;

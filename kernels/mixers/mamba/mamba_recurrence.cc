@@ -17,6 +17,7 @@ constexpr size_t kStatesAUnit = 2048;
 MambaRecurrence::MambaRecurrence(const MambaShape& shape, const MambaConstants& constants,
                                  StateLayout& layout)
     : shape_(shape),
+      fold_interval_(layout.fold_interval()),
       blocks_a_unit_(std::max<size_t>(1, kStatesAUnit / (shape.state_size * kBlock))),
       a_(blocks() * shape.state_size * kBlock),
       skip_(blocks() * kBlock) {
@@ -38,7 +39,7 @@ void MambaRecurrence::Run(std::span<const Segment> segments, const LayerState& s
                           const MambaInput& input, FloatMatrix y, ThreadPool& pool) const {
   const size_t units = (blocks() + blocks_a_unit_ - 1) / blocks_a_unit_;
   const size_t states = blocks_a_unit_ * shape_.state_size * kBlock;
-  ForEachHeadUnit(segments, kFoldInterval, units, states, pool, [&](const HeadPiece& piece) {
+  ForEachHeadUnit(segments, fold_interval_, units, states, pool, [&](const HeadPiece& piece) {
     const size_t first = piece.head * blocks_a_unit_;
     const size_t last = std::min(first + blocks_a_unit_, blocks());
     for (size_t block = first; block < last; ++block) RunBlock(block, piece, state, input, y);

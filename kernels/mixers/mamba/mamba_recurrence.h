@@ -62,6 +62,7 @@ class MambaRecurrence {
                 const MambaInput& input, FloatMatrix y) const;
 
   MambaShape shape_;
+  size_t fold_interval_;       // C
   size_t blocks_a_unit_;       // channels that one task takes, in blocks
   AlignedBuffer<float> a_;     // [blocks, N, kBlock]
   AlignedBuffer<float> skip_;  // [blocks, kBlock]

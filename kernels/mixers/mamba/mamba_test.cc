@@ -62,7 +62,7 @@ class CoreSubject : public SuiteSubject {
             x.Columns(3 * width(), n), x.Columns(3 * width() + PaddedColumns(n), n)};
   }
 
-  StateLayout layout_;
+  StateLayout layout_{SuiteFoldInterval()};
   MambaConstants constants_;
   MambaRecurrence recurrence_;
 };
@@ -82,7 +82,8 @@ std::vector<SuiteCase> CoreCases() {
           Core("n256_i5", {5, 256}, 0.01, 0.3)};
 }
 
-INSTANTIATE_TEST_SUITE_P(Mamba, MixerSuite, testing::ValuesIn(CoreCases()), SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(Mamba, MixerSuite, testing::ValuesIn(BothIntervals(CoreCases())),
+                         SuiteCaseName);
 
 TEST(Mamba, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {

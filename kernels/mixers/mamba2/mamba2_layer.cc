@@ -12,7 +12,8 @@ namespace {
 class Mamba2Layer : public Mixer {
  public:
   Mamba2Layer(const Mamba2Config& config, const MixerSource& source)
-      : frame_(config, 0, source, layout_),
+      : layout_(source.options.fold_interval),
+        frame_(config, 0, source, layout_),
         recurrence_(Mamba2Declaration(Mamba2ShapeOf(config, source.options.state_dtype),
                                       TakeMamba2Constants(config, source.parameters)),
                     layout_) {}

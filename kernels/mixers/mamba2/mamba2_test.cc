@@ -31,7 +31,8 @@ std::vector<SuiteCase> CoreCases() {
           Core("n64_p64_bf16", {4, 1, 64, 64, DType::kBFloat16}, 0.05, 0.5)};
 }
 
-INSTANTIATE_TEST_SUITE_P(Mamba2, MixerSuite, testing::ValuesIn(CoreCases()), SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(Mamba2, MixerSuite, testing::ValuesIn(BothIntervals(CoreCases())),
+                         SuiteCaseName);
 
 TEST(Mamba2, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {

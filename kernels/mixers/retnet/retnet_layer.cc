@@ -25,7 +25,8 @@ std::vector<ProjectionPart> Parts(const RetNetConfig& c) {
 class RetNetLayer : public Mixer {
  public:
   RetNetLayer(const RetNetConfig& config, const MixerSource& source)
-      : config_(config),
+      : layout_(source.options.fold_interval),
+        config_(config),
         projection_(Parts(config), source.hidden, source.parameters),
         convolution_(FlaConvolution(config.use_short_conv ? config.conv_size : 0, config.conv_bias),
                      projection_, source.parameters, layout_),
@@ -49,8 +50,8 @@ class RetNetLayer : public Mixer {
   }
 
  private:
-  RetNetConfig config_;
   StateLayout layout_;
+  RetNetConfig config_;
   Projection projection_;
   PartConvolution convolution_;
   Rope rope_;

@@ -40,7 +40,8 @@ std::vector<SuiteCase> CoreCases() {
           Core("d40_bf16", {2, 2, 40, 80, DType::kBFloat16})};
 }
 
-INSTANTIATE_TEST_SUITE_P(RetNet, MixerSuite, testing::ValuesIn(CoreCases()), SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(RetNet, MixerSuite, testing::ValuesIn(BothIntervals(CoreCases())),
+                         SuiteCaseName);
 
 TEST(RetNet, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {

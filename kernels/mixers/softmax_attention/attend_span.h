@@ -16,7 +16,7 @@
 // tokens it sees and their places alone: not on which rows it is read with, on who computes which
 // span, nor on how keys and values are spread over slots.
 //
-// Keys lie transposed, [head_dim, 16 tokens], so that vector lanes run over tokens and a score
+// Keys lie transposed, [head_dim, C tokens], so that vector lanes run over tokens and a score
 // needs no reduction; values lie as rows.
 //
 // Threading: pure functions; two calls may run at once unless they share a partial.
@@ -37,16 +37,18 @@ inline constexpr size_t kMostAttentionHeadDim = 256;
 // One task of a long context. 1024 tokens of a head of 128 are 1 MiB of fp32: worth a thread, and
 // small beside a context that is worth several.
 inline constexpr size_t kSpanTokens = 1024;
-inline constexpr size_t kSpanPages = kSpanTokens / kFoldInterval;
+// Tokens come in groups of 16: the smallest pages are one group.
+inline constexpr size_t kSpanGroups = kSpanTokens / kBlock;
 // Scores that are known before their weights are used.
 inline constexpr size_t kBlockTokens = 128;
 
-// One kv head's tokens of one span, page by page. Pages that no row sees may be null.
+// One kv head's tokens of one span, in groups of 16. Groups that no row sees may be null.
 struct SpanTokens {
   size_t head_dim = 0;
-  DType dtype = DType::kFloat32;        // kFloat32 or kBFloat16
-  const void* keys[kSpanPages] = {};    // [head_dim, kFoldInterval]
-  const void* values[kSpanPages] = {};  // [kFoldInterval, padded head_dim]
+  DType dtype = DType::kFloat32;         // kFloat32 or kBFloat16
+  size_t key_stride = 0;                 // C: from one number of the keys to the next
+  const void* keys[kSpanGroups] = {};    // [head_dim, 16]
+  const void* values[kSpanGroups] = {};  // [16, padded head_dim]
 };
 
 // A query row and the tokens of the span that it sees: [begin, end), counted from the span's first,

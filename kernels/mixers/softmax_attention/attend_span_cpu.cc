@@ -39,15 +39,15 @@ HWY_INLINE float* LargestOf(float* partial, size_t head_dim) {
 }
 
 template <typename T>
-HWY_INLINE const T* Keys(const SpanTokens& tokens, size_t page) {
-  return static_cast<const T*>(tokens.keys[page]);
+HWY_INLINE const T* Keys(const SpanTokens& tokens, size_t group) {
+  return static_cast<const T*>(tokens.keys[group]);
 }
 template <typename T>
-HWY_INLINE const T* Values(const SpanTokens& tokens, size_t page) {
-  return static_cast<const T*>(tokens.values[page]);
+HWY_INLINE const T* Values(const SpanTokens& tokens, size_t group) {
+  return static_cast<const T*>(tokens.values[group]);
 }
 
-// Pages lie anywhere, and each is too short for the machine to guess what comes next. So the first
+// Groups lie anywhere, and each is too short for the machine to guess what comes next. So the first
 // tile of rows asks for a block's values while it scores its keys, and for the next block's keys
 // while it adds the values; the tiles after it find both in a cache.
 template <typename T>
@@ -66,35 +66,36 @@ struct BlockRows {
   alignas(64) float weights[kRows][kBlockTokens];
 };
 
-template <size_t kRows, size_t kPages, typename T>
-HWY_INLINE void ScoreTile(const SpanTokens& tokens, size_t page, BlockRows<kRows>& block) {
-  Block sum[kRows][kPages];
+template <size_t kRows, size_t kGroups, typename T>
+HWY_INLINE void ScoreTile(const SpanTokens& tokens, size_t group, BlockRows<kRows>& block) {
+  Block sum[kRows][kGroups];
   for (auto& row : sum) {
-    for (Block& pages : row) pages = ZeroBlock();
+    for (Block& groups : row) groups = ZeroBlock();
   }
   for (size_t i = 0; i < tokens.head_dim; ++i) {
-    Block keys[kPages];
-    for (size_t p = 0; p < kPages; ++p) {
-      keys[p] = LoadBlock(Keys<T>(tokens, page + p) + i * kFoldInterval);
-      if (block.prefetch) Prefetch(Values<T>(tokens, page + p), i);
+    Block keys[kGroups];
+    for (size_t g = 0; g < kGroups; ++g) {
+      keys[g] = LoadBlock(Keys<T>(tokens, group + g) + i * tokens.key_stride);
+      if (block.prefetch) Prefetch(Values<T>(tokens, group + g), i);
     }
     for (size_t a = 0; a < kRows; ++a) {
       const Block query = SetBlock(block.rows[a].query[i]);
-      for (size_t p = 0; p < kPages; ++p) sum[a][p] = MulAdd(query, keys[p], sum[a][p]);
+      for (size_t g = 0; g < kGroups; ++g) sum[a][g] = MulAdd(query, keys[g], sum[a][g]);
     }
   }
   for (size_t a = 0; a < kRows; ++a) {
-    float* scores = block.weights[a] + page * kFoldInterval - block.block;
-    for (size_t p = 0; p < kPages; ++p) StoreBlock(sum[a][p], scores + p * kFoldInterval);
+    float* scores = block.weights[a] + group * kBlock - block.block;
+    for (size_t g = 0; g < kGroups; ++g) StoreBlock(sum[a][g], scores + g * kBlock);
   }
 }
 
-// Pages [page, end): tiles of kPages, then of half as many, down to one.
-template <size_t kRows, size_t kPages, typename T>
-HWY_INLINE void ScorePages(const SpanTokens& tokens, size_t page, size_t end,
-                           BlockRows<kRows>& block) {
-  for (; page + kPages <= end; page += kPages) ScoreTile<kRows, kPages, T>(tokens, page, block);
-  if constexpr (kPages > 1) ScorePages<kRows, kPages / 2, T>(tokens, page, end, block);
+// Groups [group, end): tiles of kGroups, then of half as many, down to one.
+template <size_t kRows, size_t kGroups, typename T>
+HWY_INLINE void ScoreGroups(const SpanTokens& tokens, size_t group, size_t end,
+                            BlockRows<kRows>& block) {
+  for (; group + kGroups <= end; group += kGroups)
+    ScoreTile<kRows, kGroups, T>(tokens, group, block);
+  if constexpr (kGroups > 1) ScoreGroups<kRows, kGroups / 2, T>(tokens, group, end, block);
 }
 
 HWY_INLINE void ScaleRow(float scale, float* x, size_t padded) {
@@ -134,11 +135,11 @@ HWY_INLINE void Weigh(size_t head_dim, size_t begin, size_t end, float* scores, 
   StoreBlock(sum, length);
 }
 
-// The page a block later, or null.
+// The group a block later, or null.
 template <typename T>
-HWY_INLINE const T* NextKeys(const SpanTokens& tokens, size_t page) {
-  page += kBlockTokens / kFoldInterval;
-  return page < kSpanPages ? Keys<T>(tokens, page) : nullptr;
+HWY_INLINE const T* NextKeys(const SpanTokens& tokens, size_t group) {
+  group += kBlockTokens / kBlock;
+  return group < kSpanGroups ? Keys<T>(tokens, group) : nullptr;
 }
 
 // o += Σ weight · v over tokens [begin, end) for rows [first, first + kCount), columns of one tile.
@@ -152,14 +153,14 @@ HWY_INLINE void ValueTile(const SpanTokens& tokens, const BlockRows<kRows>& bloc
     for (size_t b = 0; b < kBlocks; ++b) sum[a][b] = LoadBlock(o + b * kBlock);
   }
   for (size_t s = begin; s < end;) {
-    const size_t page = s / kFoldInterval, stop = std::min(end, (page + 1) * kFoldInterval);
-    const T* value = Values<T>(tokens, page) + s % kFoldInterval * stride + column;
-    const T* next = block.prefetch ? NextKeys<T>(tokens, page) : nullptr;
+    const size_t group = s / kBlock, stop = std::min(end, (group + 1) * kBlock);
+    const T* value = Values<T>(tokens, group) + s % kBlock * stride + column;
+    const T* next = block.prefetch ? NextKeys<T>(tokens, group) : nullptr;
     for (; s < stop; ++s, value += stride) {
       Block v[kBlocks];
       for (size_t b = 0; b < kBlocks; ++b) {
         v[b] = LoadBlock(value + b * kBlock);
-        if (next != nullptr) Prefetch(next, (s % kFoldInterval * stride + column) / kBlock + b);
+        if (next != nullptr) Prefetch(next, (s % kBlock * stride + column) / kBlock + b);
       }
       for (size_t a = 0; a < kCount; ++a) {
         const Block weight = SetBlock(block.weights[first + a][s - block.block]);
@@ -222,8 +223,8 @@ void AttendBlock(const SpanTokens& tokens, const SpanQuery* rows, size_t first_t
   }
   const size_t begin = *std::min_element(block.begin, block.begin + kRows);
   const size_t end = *std::max_element(block.end, block.end + kRows);
-  ScorePages<kRows, kTileBlocks<kRows>, T>(tokens, begin / kFoldInterval,
-                                           RoundUp(end, kFoldInterval) / kFoldInterval, block);
+  ScoreGroups<kRows, kTileBlocks<kRows>, T>(tokens, begin / kBlock, RoundUp(end, kBlock) / kBlock,
+                                            block);
   for (size_t a = 0; a < kRows; ++a) {
     Weigh(tokens.head_dim, block.begin[a] - first_token, block.end[a] - first_token,
           block.weights[a], rows[a].partial);

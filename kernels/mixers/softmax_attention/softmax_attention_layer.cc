@@ -48,7 +48,8 @@ void SplitGate(const float* x, size_t heads, size_t width, float* q, float* gate
 class SoftmaxAttentionLayer : public Mixer {
  public:
   SoftmaxAttentionLayer(const SoftmaxAttentionConfig& config, const MixerSource& source)
-      : config_(config),
+      : layout_(source.options.fold_interval),
+        config_(config),
         projection_(Parts(config), source.hidden, source.parameters),
         q_norm_(TakeNorm(config, "q_norm.weight", source.parameters)),
         k_norm_(TakeNorm(config, "k_norm.weight", source.parameters)),
@@ -110,8 +111,8 @@ class SoftmaxAttentionLayer : public Mixer {
     });
   }
 
-  SoftmaxAttentionConfig config_;
   StateLayout layout_;
+  SoftmaxAttentionConfig config_;
   Projection projection_;
   AlignedBuffer<float> q_norm_, k_norm_;  // [head_dim]
   SoftmaxAttentionRecurrence recurrence_;

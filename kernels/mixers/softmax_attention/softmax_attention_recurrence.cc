@@ -18,9 +18,10 @@ constexpr size_t kUnitRows = 64;
 constexpr size_t kMostPartialFloats = size_t{1} << 22;
 
 // Column `place` of keys [D, C] = one head's k; and row `place` of values [C, Dp] = its v.
-void AppendKey(const float* k, size_t head_dim, size_t place, void* plane, DType dtype) {
+void AppendKey(const float* k, size_t head_dim, size_t fold_interval, size_t place, void* plane,
+               DType dtype) {
   for (size_t i = 0; i < head_dim; ++i) {
-    const size_t at = i * kFoldInterval + place;
+    const size_t at = i * fold_interval + place;
     if (dtype == DType::kFloat32) {
       static_cast<float*>(plane)[at] = k[i];
     } else {
@@ -44,8 +45,8 @@ void AppendValue(const float* v, size_t padded, size_t place, void* plane, DType
 
 SoftmaxAttentionRecurrence::SoftmaxAttentionRecurrence(const SoftmaxAttentionShape& shape,
                                                        StateLayout& layout)
-    : shape_(shape) {
-  const size_t heads = shape.kv_heads, d = shape.head_dim, c = kFoldInterval;
+    : shape_(shape), fold_interval_(layout.fold_interval()) {
+  const size_t heads = shape.kv_heads, d = shape.head_dim, c = fold_interval_;
   const auto add = [&](StatePart part, const char* k, const char* v, size_t* k_at, size_t* v_at) {
     *k_at = layout.Add(part, k, shape.state_dtype, {heads, d, c});
     *v_at = layout.Add(part, v, shape.state_dtype, {heads, c, shape.padded()});
@@ -56,11 +57,11 @@ SoftmaxAttentionRecurrence::SoftmaxAttentionRecurrence(const SoftmaxAttentionSha
 }
 
 size_t SoftmaxAttentionRecurrence::key_bytes() const {
-  return shape_.head_dim * kFoldInterval * DTypeSize(shape_.state_dtype);
+  return shape_.head_dim * fold_interval_ * DTypeSize(shape_.state_dtype);
 }
 
 size_t SoftmaxAttentionRecurrence::value_bytes() const {
-  return shape_.padded() * kFoldInterval * DTypeSize(shape_.state_dtype);
+  return shape_.padded() * fold_interval_ * DTypeSize(shape_.state_dtype);
 }
 
 // One call of Run.
@@ -70,6 +71,7 @@ class SoftmaxAttentionRecurrence::Step {
        const LayerState& state, const SoftmaxAttentionInput& input, FloatMatrix out)
       : owner_(owner),
         shape_(owner.shape_),
+        fold_interval_(owner.fold_interval_),
         segments_(segments),
         state_(state),
         input_(input),
@@ -177,9 +179,9 @@ class SoftmaxAttentionRecurrence::Step {
 
   // The rows of a chunk's end go straight into its page, after those that wait in the tail.
   void Append(const Segment& segment, size_t head) const {
-    ForEachChunkPiece(segment, kFoldInterval, [&](const ChunkPiece& piece) {
+    ForEachChunkPiece(segment, fold_interval_, [&](const ChunkPiece& piece) {
       if (!piece.folds) return AppendPiece(piece, head, Tail(segment, head));
-      const Place page = Page(segment, segment.position / kFoldInterval + piece.fold, head);
+      const Place page = Page(segment, segment.position / fold_interval_ + piece.fold, head);
       if (piece.begin > 0) {
         std::memcpy(page.keys, Tail(segment, head).keys, owner_.key_bytes());
         std::memcpy(page.values, Tail(segment, head).values, owner_.value_bytes());
@@ -192,7 +194,8 @@ class SoftmaxAttentionRecurrence::Step {
     const size_t column = head * shape_.padded();
     for (size_t at = piece.begin; at < piece.end; ++at) {
       const size_t row = piece.first_token + at - piece.begin;
-      AppendKey(input_.k.row(row) + column, shape_.head_dim, at, place.keys, shape_.state_dtype);
+      AppendKey(input_.k.row(row) + column, shape_.head_dim, fold_interval_, at, place.keys,
+                shape_.state_dtype);
       AppendValue(input_.v.row(row) + column, shape_.padded(), at, place.values,
                   shape_.state_dtype);
     }
@@ -257,7 +260,8 @@ class SoftmaxAttentionRecurrence::Step {
       queries[count++] = {query, begin % kSpanTokens, end - span * kSpanTokens, tile.partials[r]};
     }
     if (count == 0) return;
-    SpanTokens tokens{.head_dim = shape_.head_dim, .dtype = shape_.state_dtype};
+    SpanTokens tokens{
+        .head_dim = shape_.head_dim, .dtype = shape_.state_dtype, .key_stride = fold_interval_};
     FindTokens(tile, span, std::span(queries, count), tokens);
     AttendSpan(tokens, std::span(queries, count));
   }
@@ -271,12 +275,14 @@ class SoftmaxAttentionRecurrence::Step {
       end = std::max(end, query.end);
     }
     const Segment& segment = *tile.segment;
-    const uint64_t full = End(segment) / kFoldInterval;  // pages; then the tail
-    for (size_t p = begin / kFoldInterval; p * kFoldInterval < end; ++p) {
-      const uint64_t page = span * kSpanPages + p;
+    const size_t value_row = shape_.padded() * DTypeSize(shape_.state_dtype);
+    const uint64_t full = End(segment) / fold_interval_;  // pages; then the tail
+    for (size_t g = begin / kBlock; g * kBlock < end; ++g) {
+      const uint64_t token = span * kSpanTokens + g * kBlock;
+      const uint64_t page = token / fold_interval_, row = token % fold_interval_;
       const Place place = page < full ? Page(segment, page, tile.head) : Tail(segment, tile.head);
-      tokens.keys[p] = place.keys;
-      tokens.values[p] = place.values;
+      tokens.keys[g] = place.keys + row * DTypeSize(shape_.state_dtype);
+      tokens.values[g] = place.values + row * value_row;
     }
   }
 
@@ -335,6 +341,7 @@ class SoftmaxAttentionRecurrence::Step {
 
   const SoftmaxAttentionRecurrence& owner_;
   const SoftmaxAttentionShape& shape_;
+  const size_t fold_interval_;
   std::span<const Segment> segments_;
   const LayerState& state_;
   const SoftmaxAttentionInput& input_;

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The keys and values of a session in pages of kFoldInterval tokens, and softmax attention over
+// The keys and values of a session in pages of C tokens, and softmax attention over
 // them (docs/mixers.md#softmax-attention):
 //
 //   o_t = Σ_s softmax_s(q_t·k_s) v_s        t - window < s <= t
@@ -72,6 +72,7 @@ class SoftmaxAttentionRecurrence {
   size_t value_bytes() const;
 
   SoftmaxAttentionShape shape_;
+  size_t fold_interval_;  // C
   size_t tail_k_ = 0, tail_v_ = 0, page_k_ = 0, page_v_ = 0;
 };
 

@@ -56,7 +56,7 @@ class CoreSubject : public SuiteSubject {
             x.Columns(value_column(), kv_columns())};
   }
 
-  StateLayout layout_;
+  StateLayout layout_{SuiteFoldInterval()};
   SoftmaxAttentionRecurrence recurrence_;
   Workspace workspace_;
 };
@@ -83,8 +83,8 @@ std::vector<SuiteCase> CoreCases() {
           Core("d64_bf16_window_20", {4, 1, 64, 20, kHalf})};
 }
 
-INSTANTIATE_TEST_SUITE_P(SoftmaxAttention, MixerSuite, testing::ValuesIn(CoreCases()),
-                         SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(SoftmaxAttention, MixerSuite,
+                         testing::ValuesIn(BothIntervals(CoreCases())), SuiteCaseName);
 
 TEST(SoftmaxAttention, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {

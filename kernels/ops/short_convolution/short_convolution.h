@@ -23,13 +23,16 @@
 
 namespace rivulet {
 
+// At most the smallest C, so that the inputs before a chunk are all of the chunk before it.
+inline constexpr size_t kMaxConvolutionWindow = 16;
+
 class ShortConvolution {
  public:
   ShortConvolution() = default;  // window 0: no convolution; Apply must not be called
 
   // weight [channels, window] row-major as stored ([channels, 1, window]); bias [channels] or
-  // empty. window in [2, kFoldInterval]. `silu`: apply SiLU to the result. Adds its planes,
-  // `name`.before [window-1, padded channels] and `name`.tail [kFoldInterval, padded channels], to
+  // empty. window in [2, kMaxConvolutionWindow]. `silu`: apply SiLU to the result. Adds its planes,
+  // `name`.before [window-1, padded channels] and `name`.tail [C, padded channels], to
   // `layout`.
   ShortConvolution(AlignedBuffer<float> weight, AlignedBuffer<float> bias, size_t channels,
                    size_t window, bool silu, std::string_view name, StateLayout& layout);
@@ -51,6 +54,7 @@ class ShortConvolution {
 
   size_t channels_ = 0;
   size_t window_ = 0;
+  size_t fold_interval_ = 0;  // C
   bool silu_ = false;
   size_t base_offset_ = 0;
   size_t tail_offset_ = 0;

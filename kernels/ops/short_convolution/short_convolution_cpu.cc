@@ -69,25 +69,26 @@ ShortConvolution::ShortConvolution(AlignedBuffer<float> weight, AlignedBuffer<fl
                                    StateLayout& layout)
     : channels_(channels),
       window_(window),
+      fold_interval_(layout.fold_interval()),
       silu_(silu),
       weight_(TransposeWeight(weight, channels, window)),
       bias_(PadBias(bias, channels)),
       zeros_(PaddedColumns(channels)) {
-  RIVULET_CHECK(window >= 2 && window <= kFoldInterval, "convolution window out of range");
+  RIVULET_CHECK(window >= 2 && window <= kMaxConvolutionWindow, "convolution window out of range");
   RIVULET_CHECK(weight.size() == channels * window, "convolution weight is not [channels, window]");
   RIVULET_CHECK(bias.empty() || bias.size() == channels, "convolution bias is not [channels]");
   const size_t stride = PaddedColumns(channels);
   const DType dtype = DType::kFloat32;
   const std::string plane(name);
   base_offset_ = layout.Add(StatePart::kBase, plane + ".before", dtype, {window - 1, stride});
-  tail_offset_ = layout.Add(StatePart::kTail, plane + ".tail", dtype, {kFoldInterval, stride});
+  tail_offset_ = layout.Add(StatePart::kTail, plane + ".tail", dtype, {fold_interval_, stride});
 }
 
 // One piece (at most a chunk) of one segment, for the channels [first, first + count).
 struct ShortConvolution::PieceState {
   const float* before;  // [W-1, padded channels]: the inputs before the chunk; null: zeros
   float* after;         // the same for the next chunk; may be `before`
-  float* tail;          // [kFoldInterval, padded channels]
+  float* tail;          // [C, padded channels]
 };
 
 void ShortConvolution::ApplyPiece(const ChunkPiece& piece, const PieceState& state,
@@ -95,7 +96,7 @@ void ShortConvolution::ApplyPiece(const ChunkPiece& piece, const PieceState& sta
                                   size_t count) const {
   const auto convolve = HWY_DYNAMIC_DISPATCH(ConvolveToken);
   const size_t stride = PaddedColumns(channels_);
-  const float* rows[kFoldInterval];
+  const float* rows[kMaxConvolutionWindow];
   for (size_t place = piece.begin; place < piece.end; ++place) {
     const size_t token = piece.first_token + place - piece.begin;
     std::memcpy(state.tail + place * stride + first, x.row(token) + first, count * sizeof(float));
@@ -113,7 +114,7 @@ void ShortConvolution::ApplyPiece(const ChunkPiece& piece, const PieceState& sta
   }
   if (!piece.folds) return;
   for (size_t j = 0; j < window_ - 1; ++j) {
-    const float* row = state.tail + (kFoldInterval - (window_ - 1) + j) * stride;
+    const float* row = state.tail + (fold_interval_ - (window_ - 1) + j) * stride;
     std::memcpy(state.after + j * stride + first, row + first, count * sizeof(float));
   }
 }
@@ -124,8 +125,8 @@ void ShortConvolution::ApplySegment(const Segment& segment, const LayerState& st
   float* in = state.Base<float>(segment.base_in, base_offset_);
   float* out = state.Base<float>(segment.base_out, base_offset_);
   float* tail = state.Tail<float>(segment.tail, tail_offset_);
-  ForEachChunkPiece(segment, kFoldInterval, [&](const ChunkPiece& piece) {
-    const bool fresh = segment.position / kFoldInterval + piece.fold == 0;
+  ForEachChunkPiece(segment, fold_interval_, [&](const ChunkPiece& piece) {
+    const bool fresh = segment.position / fold_interval_ + piece.fold == 0;
     const float* before = piece.first ? in : out;
     ApplyPiece(piece, {fresh ? nullptr : before, out, tail}, x, y, first, count);
   });

@@ -6,7 +6,8 @@
 namespace rivulet {
 
 DeltaRuleLayer::DeltaRuleLayer(const DeltaRuleConfig& config, const MixerSource& source)
-    : projection_(config, source, layout_),
+    : layout_(source.options.fold_interval),
+      projection_(config, source, layout_),
       recurrence_(DeltaRuleDeclaration(config.shape), layout_),
       output_(DeltaRuleOutput(config), source) {}
 

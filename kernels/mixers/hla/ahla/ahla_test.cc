@@ -49,7 +49,8 @@ std::vector<SuiteCase> Cases() {
   return result;
 }
 
-INSTANTIATE_TEST_SUITE_P(Ahla, MixerSuite, testing::ValuesIn(Cases()), SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(Ahla, MixerSuite, testing::ValuesIn(BothIntervals(Cases())),
+                         SuiteCaseName);
 
 TEST(Ahla, Core) { CheckCoreVectors(kVectors, MakeSubject); }
 

@@ -71,7 +71,8 @@ std::vector<SuiteCase> Cases() {
   return result;
 }
 
-INSTANTIATE_TEST_SUITE_P(ThirdOrder, MixerSuite, testing::ValuesIn(Cases()), SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(ThirdOrder, MixerSuite, testing::ValuesIn(BothIntervals(Cases())),
+                         SuiteCaseName);
 
 TEST(ThirdOrder, Core) { CheckCoreVectors(kVectors, MakeSubject); }
 
