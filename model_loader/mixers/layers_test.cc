@@ -68,7 +68,8 @@ std::vector<SuiteCase> AllCases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, MixerSuite, testing::ValuesIn(AllCases()), SuiteCaseName);
+INSTANTIATE_TEST_SUITE_P(Layers, MixerSuite, testing::ValuesIn(BothIntervals(AllCases())),
+                         SuiteCaseName);
 
 TEST(Layers, MatchTheirVectors) {
   for (const Layers& layers : kLayers) {

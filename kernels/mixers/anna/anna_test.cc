@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -11,6 +15,7 @@
 #include "kernels/mixers/anna/anna_hash.h"
 #include "kernels/mixers/anna/anna_recurrence.h"
 #include "kernels/mixers/anna/anna_reference.h"
+#include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
 
@@ -22,57 +27,45 @@ using testing::HasSubstr;
 
 constexpr char kVectors[] = "kernels/mixers/anna/vectors/vectors.json";
 
-// The recurrence alone: columns q_buckets | k_buckets | v. Buckets are given and not hashed from
-// anything, so that no rounding of a projection decides about the comparison; they are the whole
-// parts of the suite's numbers.
-class CoreSubject : public SuiteSubject {
- public:
-  explicit CoreSubject(const AnnaShape& shape) : recurrence_(shape, layout_) {}
-
-  std::vector<InputField> fields() const override {
-    const double buckets = static_cast<double>(head().buckets);
-    const size_t tables = head().tables, heads = shape().heads, e = head().value_dim;
-    return {{"q_buckets", 0, heads, tables, tables, 0.0, buckets},
-            {"k_buckets", bucket_columns(), heads, tables, tables, 0.0, buckets},
-            {"v", 2 * bucket_columns(), heads, e, e, -1.0, 1.0}};
-  }
-  size_t input_columns() const override { return 2 * bucket_columns() + value_columns(); }
-  size_t output_columns() const override { return shape().heads * head().padded_value(); }
-  const StateLayout& layout() const override { return layout_; }
-  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
-           FloatMatrix outputs, ThreadPool& pool) override {
-    recurrence_.Run(segments, state, Split(inputs, memory_), outputs, pool);
-  }
-  std::vector<double> Reference(ConstFloatMatrix inputs) const override {
-    std::vector<float> memory;
-    return AnnaReference(shape(), Split(inputs, memory));
-  }
-
- private:
-  const AnnaShape& shape() const { return recurrence_.shape(); }
-  const BucketShape& head() const { return shape().head; }
-  size_t bucket_columns() const { return shape().heads * head().tables; }
-  size_t value_columns() const { return shape().heads * head().value_dim; }
-  AnnaInput Split(ConstFloatMatrix x, std::vector<float>& memory) const {
-    memory.resize(x.rows * x.columns);
-    const FloatMatrix whole{memory.data(), x.rows, x.columns, x.columns};
-    for (size_t t = 0; t < x.rows; ++t) {
-      std::copy_n(x.row(t), x.columns, whole.row(t));
-      for (size_t i = 0; i < 2 * bucket_columns(); ++i) {
-        whole.row(t)[i] = std::floor(whole.row(t)[i]);
-      }
+// The buckets that the suite's numbers stand for: their whole parts. `memory` holds them.
+AnnaInput WholeBuckets(const CoreSubject::Inputs& inputs, std::vector<float>& memory) {
+  const ConstFloatMatrix q = inputs["q_buckets"], k = inputs["k_buckets"];
+  memory.resize(2 * q.rows * q.columns);
+  const FloatMatrix whole_q{memory.data(), q.rows, q.columns, q.columns};
+  const FloatMatrix whole_k{memory.data() + q.rows * q.columns, q.rows, q.columns, q.columns};
+  for (size_t t = 0; t < q.rows; ++t) {
+    for (size_t i = 0; i < q.columns; ++i) {
+      whole_q.row(t)[i] = std::floor(q.row(t)[i]);
+      whole_k.row(t)[i] = std::floor(k.row(t)[i]);
     }
-    return {whole.Columns(0, bucket_columns()), whole.Columns(bucket_columns(), bucket_columns()),
-            whole.Columns(2 * bucket_columns(), value_columns())};
   }
+  return {whole_q, whole_k, inputs["v"]};
+}
 
-  StateLayout layout_{SuiteFoldInterval()};
-  AnnaRecurrence recurrence_;
-  std::vector<float> memory_;
-};
+// The recurrence alone. Buckets are given and not hashed from anything, so that no rounding of a
+// projection decides about the comparison.
+std::unique_ptr<SuiteSubject> MakeSubject(const AnnaShape& shape) {
+  const size_t tables = shape.head.tables, e = shape.head.value_dim;
+  const double buckets = static_cast<double>(shape.head.buckets);
+  auto subject = std::make_unique<CoreSubject>(
+      std::vector<InputField>{{"q_buckets", 0, shape.heads, tables, tables, 0.0, buckets},
+                              {"k_buckets", 0, shape.heads, tables, tables, 0.0, buckets},
+                              {"v", 0, shape.heads, e, e, -1.0, 1.0}},
+      shape.heads * shape.head.padded_value());
+  const auto recurrence = std::make_shared<AnnaRecurrence>(shape, subject->state_layout);
+  const auto memory = std::make_shared<std::vector<float>>();
+  subject->run = [=](const LayerStep& step, const CoreSubject::Inputs& inputs, FloatMatrix out) {
+    recurrence->Run(step.segments, step.state, WholeBuckets(inputs, *memory), out, *step.pool);
+  };
+  subject->reference = [=](const CoreSubject::Inputs& inputs) {
+    std::vector<float> own;
+    return AnnaReference(shape, WholeBuckets(inputs, own));
+  };
+  return subject;
+}
 
 SuiteCase Core(std::string name, const AnnaShape& shape) {
-  return {std::move(name), [shape] { return std::make_unique<CoreSubject>(shape); }};
+  return {std::move(name), [=] { return MakeSubject(shape); }};
 }
 
 std::vector<SuiteCase> CoreCases() {
@@ -90,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Anna, MixerSuite, testing::ValuesIn(BothIntervals(CoreC
 
 TEST(Anna, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
-    return std::make_unique<CoreSubject>(AnnaShape{
+    return MakeSubject(AnnaShape{
         p.at("heads"), {p.at("tables"), p.at("buckets"), p.at("value_dim")}, p.at("include_self")});
   });
 }

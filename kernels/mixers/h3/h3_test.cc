@@ -1,9 +1,13 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-
 #include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/h3/h3_recurrence.h"
 #include "kernels/mixers/h3/h3_reference.h"
 #include "kernels/mixers/mixer_suite.h"
@@ -38,43 +42,27 @@ H3Constants MakeConstants(const H3Shape& shape, double radius) {
   return constants;
 }
 
-// The recurrence alone: columns q | k | v.
-class CoreSubject : public SuiteSubject {
- public:
-  CoreSubject(const H3Shape& shape, double radius)
-      : constants_(MakeConstants(shape, radius)), recurrence_(shape, constants_, layout_) {}
-
-  std::vector<InputField> fields() const override {
-    const size_t c = shape().columns(), heads = shape().heads, padded = shape().padded_heads();
-    return {{"q", 0, shape().head_dim, heads, padded, -1.0, 1.0},
-            {"k", c, shape().head_dim, heads, padded, -1.0, 1.0},
-            {"v", 2 * c, shape().head_dim, heads, padded, -1.0, 1.0}};
-  }
-  size_t input_columns() const override { return 3 * shape().columns(); }
-  size_t output_columns() const override { return shape().columns(); }
-  const StateLayout& layout() const override { return layout_; }
-  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
-           FloatMatrix outputs, ThreadPool& pool) override {
-    recurrence_.Run(segments, state, Split(inputs), outputs, pool);
-  }
-  std::vector<double> Reference(ConstFloatMatrix inputs) const override {
-    return H3Reference(shape(), constants_, Split(inputs));
-  }
-
- private:
-  const H3Shape& shape() const { return recurrence_.shape(); }
-  H3Input Split(ConstFloatMatrix x) const {
-    const size_t c = shape().columns();
-    return {x.Columns(0, c), x.Columns(c, c), x.Columns(2 * c, c)};
-  }
-
-  StateLayout layout_{SuiteFoldInterval()};
-  H3Constants constants_;
-  H3Recurrence recurrence_;
-};
+std::unique_ptr<SuiteSubject> MakeSubject(const H3Shape& shape, double radius) {
+  const size_t padded = shape.padded_heads();
+  const auto field = [&](const char* name) {
+    return InputField{name, 0, shape.head_dim, shape.heads, padded, -1.0, 1.0};
+  };
+  auto subject = std::make_unique<CoreSubject>(
+      std::vector<InputField>{field("q"), field("k"), field("v")}, shape.columns());
+  const auto constants = std::make_shared<H3Constants>(MakeConstants(shape, radius));
+  const auto recurrence = std::make_shared<H3Recurrence>(shape, *constants, subject->state_layout);
+  const auto split = [](const CoreSubject::Inputs& x) { return H3Input{x["q"], x["k"], x["v"]}; };
+  subject->run = [=](const LayerStep& step, const CoreSubject::Inputs& inputs, FloatMatrix out) {
+    recurrence->Run(step.segments, step.state, split(inputs), out, *step.pool);
+  };
+  subject->reference = [=](const CoreSubject::Inputs& inputs) {
+    return H3Reference(shape, *constants, split(inputs));
+  };
+  return subject;
+}
 
 SuiteCase Core(std::string name, const H3Shape& shape, double radius) {
-  return {std::move(name), [=] { return std::make_unique<CoreSubject>(shape, radius); }};
+  return {std::move(name), [=] { return MakeSubject(shape, radius); }};
 }
 
 // The window's edges: 1, no more than a chunk, one chunk and a token, several chunks.
@@ -92,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(H3, MixerSuite, testing::ValuesIn(BothIntervals(CoreCas
 TEST(H3, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
     const H3Shape shape{p.at("heads"), p.at("head_dim"), p.at("window"), p.at("modes")};
-    return std::make_unique<CoreSubject>(shape, p.at("radius"));
+    return MakeSubject(shape, p.at("radius"));
   });
 }
 

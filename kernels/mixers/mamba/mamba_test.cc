@@ -1,7 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/mamba/mamba_recurrence.h"
 #include "kernels/mixers/mamba/mamba_reference.h"
 #include "kernels/mixers/mixer_suite.h"
@@ -25,50 +30,32 @@ MambaConstants MakeConstants(const MambaShape& shape, double slowest, double fas
   return constants;
 }
 
-// The recurrence alone: columns x | dt | z | B | C, each starting on a block.
-class CoreSubject : public SuiteSubject {
- public:
-  CoreSubject(const MambaShape& shape, double slowest, double fastest)
-      : constants_(MakeConstants(shape, slowest, fastest)),
-        recurrence_(shape, constants_, layout_) {}
-
-  std::vector<InputField> fields() const override {
-    const size_t i = shape().channels, n = shape().state_size;
-    return {{"x", 0, 1, i, i, -1.0, 1.0},
-            {"dt", width(), 1, i, i, -5.0, 1.0},
-            {"z", 2 * width(), 1, i, i, -2.0, 2.0},
-            {"B", 3 * width(), 1, n, n, -1.0, 1.0},
-            {"C", 3 * width() + PaddedColumns(n), 1, n, n, -1.0, 1.0}};
-  }
-  size_t input_columns() const override {
-    return 3 * width() + 2 * PaddedColumns(shape().state_size);
-  }
-  size_t output_columns() const override { return shape().channels; }
-  const StateLayout& layout() const override { return layout_; }
-  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
-           FloatMatrix outputs, ThreadPool& pool) override {
-    recurrence_.Run(segments, state, Split(inputs), outputs, pool);
-  }
-  std::vector<double> Reference(ConstFloatMatrix inputs) const override {
-    return MambaReference(shape(), constants_, Split(inputs));
-  }
-
- private:
-  const MambaShape& shape() const { return recurrence_.shape(); }
-  size_t width() const { return PaddedColumns(shape().channels); }
-  MambaInput Split(ConstFloatMatrix x) const {
-    const size_t i = shape().channels, n = shape().state_size;
-    return {x.Columns(0, i), x.Columns(width(), i), x.Columns(2 * width(), i),
-            x.Columns(3 * width(), n), x.Columns(3 * width() + PaddedColumns(n), n)};
-  }
-
-  StateLayout layout_{SuiteFoldInterval()};
-  MambaConstants constants_;
-  MambaRecurrence recurrence_;
-};
+std::unique_ptr<SuiteSubject> MakeSubject(const MambaShape& shape, double slowest, double fastest) {
+  const size_t i = shape.channels, n = shape.state_size;
+  auto subject =
+      std::make_unique<CoreSubject>(std::vector<InputField>{{"x", 0, 1, i, i, -1.0, 1.0},
+                                                            {"dt", 0, 1, i, i, -5.0, 1.0},
+                                                            {"z", 0, 1, i, i, -2.0, 2.0},
+                                                            {"B", 0, 1, n, n, -1.0, 1.0},
+                                                            {"C", 0, 1, n, n, -1.0, 1.0}},
+                                    i);
+  const auto constants = std::make_shared<MambaConstants>(MakeConstants(shape, slowest, fastest));
+  const auto recurrence =
+      std::make_shared<MambaRecurrence>(shape, *constants, subject->state_layout);
+  const auto split = [](const CoreSubject::Inputs& x) {
+    return MambaInput{x["x"], x["dt"], x["z"], x["B"], x["C"]};
+  };
+  subject->run = [=](const LayerStep& step, const CoreSubject::Inputs& inputs, FloatMatrix out) {
+    recurrence->Run(step.segments, step.state, split(inputs), out, *step.pool);
+  };
+  subject->reference = [=](const CoreSubject::Inputs& inputs) {
+    return MambaReference(shape, *constants, split(inputs));
+  };
+  return subject;
+}
 
 SuiteCase Core(std::string name, const MambaShape& shape, double slowest, double fastest) {
-  return {std::move(name), [=] { return std::make_unique<CoreSubject>(shape, slowest, fastest); }};
+  return {std::move(name), [=] { return MakeSubject(shape, slowest, fastest); }};
 }
 
 std::vector<SuiteCase> CoreCases() {
@@ -87,8 +74,8 @@ INSTANTIATE_TEST_SUITE_P(Mamba, MixerSuite, testing::ValuesIn(BothIntervals(Core
 
 TEST(Mamba, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
-    return std::make_unique<CoreSubject>(MambaShape{p.at("channels"), p.at("state_size")},
-                                         p.at("slowest"), p.at("fastest"));
+    return MakeSubject(MambaShape{p.at("channels"), p.at("state_size")}, p.at("slowest"),
+                       p.at("fastest"));
   });
 }
 

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
 #include "kernels/base/test_support.h"
+#include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_reference.h"
@@ -19,50 +24,37 @@ namespace {
 
 constexpr char kVectors[] = "kernels/mixers/softmax_attention/vectors/vectors.json";
 
-// The recurrence alone: columns q | k | v.
-class CoreSubject : public SuiteSubject {
+class AttentionSubject : public CoreSubject {
  public:
-  explicit CoreSubject(const SoftmaxAttentionShape& shape) : recurrence_(shape, layout_) {}
+  explicit AttentionSubject(const SoftmaxAttentionShape& s)
+      : CoreSubject({{"q", 0, s.heads, s.head_dim, s.padded(), -1.0, 1.0},
+                     {"k", 0, s.kv_heads, s.head_dim, s.padded(), -1.0, 1.0},
+                     {"v", 0, s.kv_heads, s.head_dim, s.padded(), -1.0, 1.0}},
+                    s.heads * s.head_dim),
+        recurrence_(s, state_layout) {
+    error_bound = s.state_dtype == DType::kFloat32 ? 1e-5 : 2e-2;
+    run = [this](const LayerStep& step, const Inputs& inputs, FloatMatrix out) {
+      recurrence_.Run(step.segments, step.state, Split(inputs), out, *step.workspace, *step.pool);
+    };
+    reference = [this](const Inputs& inputs) {
+      return SoftmaxAttentionReference(recurrence_.shape(), Split(inputs));
+    };
+  }
 
-  std::vector<InputField> fields() const override {
-    const SoftmaxAttentionShape& s = shape();
-    return {{"q", 0, s.heads, s.head_dim, s.padded(), -1.0, 1.0},
-            {"k", key_column(), s.kv_heads, s.head_dim, s.padded(), -1.0, 1.0},
-            {"v", value_column(), s.kv_heads, s.head_dim, s.padded(), -1.0, 1.0}};
-  }
-  size_t input_columns() const override { return value_column() + kv_columns(); }
-  size_t output_columns() const override { return shape().heads * shape().head_dim; }
-  const StateLayout& layout() const override { return layout_; }
-  double tolerance() const override { return shape().state_dtype == DType::kFloat32 ? 1e-5 : 2e-2; }
-  void Run(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix inputs,
-           FloatMatrix outputs, ThreadPool& pool) override {
-    workspace_.Reset();
-    recurrence_.Run(segments, state, Split(inputs), outputs, workspace_, pool);
-  }
-  std::vector<double> Reference(ConstFloatMatrix inputs) const override {
-    return SoftmaxAttentionReference(shape(), Split(inputs));
-  }
   std::vector<double> ReferenceFrom(ConstFloatMatrix inputs, size_t first) const {
-    return SoftmaxAttentionReference(shape(), Split(inputs), first);
+    return SoftmaxAttentionReference(recurrence_.shape(), Split(ByField(inputs)), first);
   }
 
  private:
-  const SoftmaxAttentionShape& shape() const { return recurrence_.shape(); }
-  size_t key_column() const { return shape().heads * shape().padded(); }
-  size_t kv_columns() const { return shape().kv_heads * shape().padded(); }
-  size_t value_column() const { return key_column() + kv_columns(); }
-  SoftmaxAttentionInput Split(ConstFloatMatrix x) const {
-    return {x.Columns(0, key_column()), x.Columns(key_column(), kv_columns()),
-            x.Columns(value_column(), kv_columns())};
+  static SoftmaxAttentionInput Split(const Inputs& inputs) {
+    return {inputs["q"], inputs["k"], inputs["v"]};
   }
 
-  StateLayout layout_{SuiteFoldInterval()};
   SoftmaxAttentionRecurrence recurrence_;
-  Workspace workspace_;
 };
 
 SuiteCase Core(std::string name, const SoftmaxAttentionShape& shape) {
-  return {std::move(name), [shape] { return std::make_unique<CoreSubject>(shape); }};
+  return {std::move(name), [shape] { return std::make_unique<AttentionSubject>(shape); }};
 }
 
 std::vector<SuiteCase> CoreCases() {
@@ -88,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(SoftmaxAttention, MixerSuite,
 
 TEST(SoftmaxAttention, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
-    return std::make_unique<CoreSubject>(SoftmaxAttentionShape{
+    return std::make_unique<AttentionSubject>(SoftmaxAttentionShape{
         p.at("heads"), p.at("kv_heads"), p.at("head_dim"), p.at("window"), DType::kFloat32});
   });
 }
@@ -145,7 +137,7 @@ double ErrorOf(ConstFloatMatrix outputs, const std::vector<double>& reference) {
 class LongContext : public testing::TestWithParam<SoftmaxAttentionShape> {};
 
 TEST_P(LongContext, MatchesTheDefinitionHoweverItIsCut) {
-  CoreSubject subject(GetParam());
+  AttentionSubject subject(GetParam());
   const uint64_t seed = TestSeed();
   std::mt19937_64 random(seed);
   LongRows inputs(kLong, subject.input_columns());
@@ -174,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(SoftmaxAttention, LongContext,
 // Sessions of different lengths in one step, some with one span and some with several, some with
 // prompts: each as if alone.
 TEST(SoftmaxAttention, LongNeighboursDoNotMatter) {
-  CoreSubject subject({4, 2, 16, 0, DType::kFloat32});
+  AttentionSubject subject({4, 2, 16, 0, DType::kFloat32});
   constexpr size_t kLengths[] = {2100, 40, 1500, 1030}, kNext[] = {1, 1, 7, 90};
   LongRows inputs(kLong, subject.input_columns());
   FillInputs(subject, TestSeed(), inputs.view);
@@ -208,7 +200,7 @@ TEST(SoftmaxAttention, LongNeighboursDoNotMatter) {
 
 // Tiles differ with the registers there are; bits must not. The fallback may differ, by rounding.
 TEST_P(LongContext, VectorWidthDoesNotMatter) {
-  CoreSubject subject(GetParam());
+  AttentionSubject subject(GetParam());
   LongRows inputs(kLong, subject.input_columns());
   FillInputs(subject, TestSeed(), inputs.view);
   const auto run = [&] { return RunLong(subject, inputs.view, 2, [] { return size_t{333}; }); };
@@ -224,7 +216,7 @@ TEST_P(LongContext, VectorWidthDoesNotMatter) {
 
 // Scores far outside of what e^x can hold, larger in every span: only differences count.
 TEST(SoftmaxAttention, LargeScoresNeitherOverflowNorVanish) {
-  CoreSubject subject({1, 1, 16, 0, DType::kFloat32});
+  AttentionSubject subject({1, 1, 16, 0, DType::kFloat32});
   LongRows inputs(kLong, subject.input_columns());
   FillInputs(subject, TestSeed(), inputs.view);
   for (size_t t = 0; t < kLong; ++t) {
@@ -241,7 +233,7 @@ TEST(SoftmaxAttention, LargeScoresNeitherOverflowNorVanish) {
 // The engine tells a broken state by its logits.
 TEST(SoftmaxAttention, ABrokenKeyIsNotPassedOver) {
   constexpr size_t kBroken = 5, kTokens = 40;
-  CoreSubject subject({1, 1, 16, 0, DType::kFloat32});
+  AttentionSubject subject({1, 1, 16, 0, DType::kFloat32});
   LongRows inputs(kLong, subject.input_columns());
   FillInputs(subject, TestSeed(), inputs.view);
   inputs.view.row(kBroken)[16] = NAN;
