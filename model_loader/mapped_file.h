@@ -2,7 +2,7 @@
 //
 // A regular file, mapped read-only for as long as the object lives.
 //
-// The bytes are the file's own, not a copy. Whoever replaces a file of a running server must write
+// The bytes are the file's own, not a copy. To replace a file of a running server, write
 // a new file and rename it over the old one, as package managers and `mv` do: the mapping then
 // keeps the old file. Writing into the file in place changes the bytes, and shortening it makes the
 // next access to a lost page end the process (SIGBUS), which no check here can prevent.
@@ -35,7 +35,7 @@ class MappedFile {
   const std::string& path() const { return path_; }
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
 
-  // DATA_LOSS when the file's size or time of change is no longer what it was at Open.
+  // DATA_LOSS if the file's size or modification time has changed since Open.
   absl::Status CheckUnchanged() const;
 
  private:

@@ -34,7 +34,7 @@ class SafetensorsCheckpoint {
   static absl::StatusOr<std::shared_ptr<const SafetensorsCheckpoint>> OpenFile(
       const std::string& path);
 
-  // Null when there is no such tensor. Valid as long as the checkpoint.
+  // Null if the tensor does not exist. Valid as long as the checkpoint.
   const StoredTensor* Find(std::string_view name) const;
   const Tensors& tensors() const { return tensors_; }  // by name
   size_t bytes() const;                                // of all tensors

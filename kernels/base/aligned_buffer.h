@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Owned host memory on a cache-line border, zeroed when made, and the bump allocator that a step's
-// temporaries come from.
+// Owned host memory, cache-line aligned and zeroed when allocated, and the bump allocator of a
+// step's temporaries.
 #ifndef RIVULET_KERNELS_BASE_ALIGNED_BUFFER_H_
 #define RIVULET_KERNELS_BASE_ALIGNED_BUFFER_H_
 
@@ -25,7 +25,7 @@ constexpr size_t RoundUp(size_t value, size_t multiple) {
 constexpr size_t PaddedColumns(size_t columns) { return RoundUp(columns, kBlock); }
 
 // Zeroed memory on a 64-byte border; throws std::bad_alloc. From kMappedBytes on it is fresh pages
-// of the system, huge ones if it has them: what is never touched costs nothing (state slots), and
+// from the system, huge ones if available: untouched memory costs nothing (state slots), and
 // weights are read 2 to 7 % faster (kernels/ops/linear/NOTES.md).
 inline constexpr size_t kMappedBytes = size_t{4} << 20;
 void* AllocateZeroed(size_t bytes);
@@ -60,8 +60,8 @@ class AlignedBuffer {
   std::unique_ptr<T[], Free> data_;
 };
 
-// Temporaries of one layer of one step. Take() never fails and never moves what it handed out; what
-// it returns is NOT zeroed and lives until Reset(). After the first steps it allocates nothing.
+// Temporaries of one layer of one step. Take() never fails and never moves earlier results; its
+// result is NOT zeroed and valid until Reset(). After the first steps it allocates nothing.
 // Engine thread only.
 class Workspace {
  public:

@@ -10,7 +10,7 @@ namespace rivulet::internal {
 
 }  // namespace rivulet::internal
 
-// Ends the process when our own code is wrong: RIVULET_CHECK(row < rows, "row outside of the
+// Ends the process on a bug in our own code: RIVULET_CHECK(row < rows, "row outside of the
 // plan"). Never for what a caller, a file or a device can cause: those get an absl::Status.
 // Evaluated in every build, so keep it out of inner loops.
 #define RIVULET_CHECK(condition, message) \

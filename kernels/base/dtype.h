@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The number formats that weights and bases are stored in. All arithmetic is fp32 or wider;
-// these formats only say how numbers rest in memory and in files.
+// these formats are only for storage in memory and in files.
 #ifndef RIVULET_KERNELS_BASE_DTYPE_H_
 #define RIVULET_KERNELS_BASE_DTYPE_H_
 

@@ -15,8 +15,8 @@ namespace rivulet {
 //
 //   std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
 //
-// without the lock does not compile in the clang preset. Over std::mutex and not absl::Mutex, since
-// Debian's Abseil is not built for ThreadSanitizer and shows it races that are not there. Not
+// without the lock does not compile in the clang preset. It wraps std::mutex and not absl::Mutex,
+// since Debian's Abseil is not built for ThreadSanitizer, which then reports false races. Not
 // recursive.
 class ABSL_LOCKABLE Mutex {
  public:
@@ -47,8 +47,8 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mutex_;
 };
 
-// std::condition_variable over Mutex. A wait may end without a notification, so waits stand in a
-// loop that checks the condition itself (the analysis cannot see into a predicate):
+// std::condition_variable for Mutex. A wait may end without a notification, so call it in a loop
+// that checks the condition (the analysis cannot see into a predicate):
 //
 //   MutexLock lock(&mutex_);
 //   while (queue_.empty()) not_empty_.Wait(&mutex_);
@@ -65,8 +65,8 @@ class CondVar {
     lock.release();
   }
 
-  // Like Wait, but returns at the deadline at the latest. True when it was the deadline that ended
-  // the wait.
+  // Like Wait, but returns at the deadline at the latest. Returns true if the deadline ended the
+  // wait.
   bool WaitUntil(Mutex* mutex, std::chrono::steady_clock::time_point deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);

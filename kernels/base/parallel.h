@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Rows of cheap elementwise work over a ThreadPool, without paying for a wake-up that costs more
-// than the work. Which rows run where never changes a bit (thread_pool.h).
+// Distributes rows of cheap elementwise work over a ThreadPool, unless a wake-up would cost more
+// than the work. The distribution never changes a bit (thread_pool.h).
 #ifndef RIVULET_KERNELS_BASE_PARALLEL_H_
 #define RIVULET_KERNELS_BASE_PARALLEL_H_
 
@@ -12,12 +12,12 @@
 
 namespace rivulet {
 
-// A sleeping thread takes about 10 µs to wake up, in which one core passes over 16k floats and more
-// (an RMSNorm takes 0.1 ns a float, a gated norm 0.4, a convolution with SiLU 0.5, a softplus 0.7).
+// A sleeping thread takes about 10 µs to wake up, in which one core processes 16k floats or more
+// (an RMSNorm takes 0.1 ns per float, a gated norm 0.4, convolution with SiLU 0.5, softplus 0.7).
 inline constexpr size_t kFloatsWorthAThread = size_t{1} << 14;
 
-// The number of tasks that `work` floats in at most `pieces` independent pieces are cut into: a few
-// for each thread, so that a thread that starts late finds less left to do.
+// The number of tasks for `work` floats in at most `pieces` independent pieces: a few for each
+// thread, so that a thread that starts late has less to do.
 inline size_t UsefulTasks(const ThreadPool& pool, size_t work, size_t pieces) {
   if (pool.threads() == 1) return 1;
   return std::max<size_t>(1, std::min({work / kFloatsWorthAThread, pieces, 4 * pool.threads()}));

@@ -1,18 +1,18 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A block of 16 floats on Highway, the unit that every CPU kernel is written in. Included again for
-// each SIMD target (Highway's foreach_target); see kernels/recurrence/recurrence_cpu.cc for the
-// frame.
+// A block of 16 floats on Highway, the unit of every CPU kernel. Included once for each SIMD target
+// (Highway's foreach_target); kernels/recurrence/recurrence_cpu.cc shows the required
+// preprocessor lines.
 //
 // A Block is one 512-bit vector, two of 256, four of 128 or sixteen scalars: what a kernel computes
 // in a lane, and the order in which lanes are summed, is the same on each. With fused multiply-add
 // (AVX2, AVX-512, NEON) the bits are the same too. Targets without it give other bits,
 // consistently.
 //
-// All functions are per lane but the two reductions, which go down a fixed tree: lane i with lane
+// All functions are per lane except the two reductions, which use a fixed tree: lane i with lane
 // i + 8, then i + 4, i + 2, i + 1.
 
-// Highway's own include guard for files that are included once a target.
+// Highway's include guard for files that are included once per target.
 #if defined(RIVULET_KERNELS_BASE_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIVULET_KERNELS_BASE_SIMD_INL_H_
 #undef RIVULET_KERNELS_BASE_SIMD_INL_H_
@@ -62,7 +62,7 @@ HWY_INLINE Block SetBlock(float value) {
   return result;
 }
 
-// Unaligned is as fast as aligned on aligned addresses, so there is one load and one store.
+// Unaligned access to aligned addresses is as fast as aligned access, so one load and one store do.
 HWY_INLINE Block LoadBlock(const float* from) {
   Block result;
   for (size_t i = 0; i < kVectors; ++i) {

@@ -7,15 +7,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-// Errors that a caller, a file or a device can cause travel as absl::Status. These two macros pass
-// them on:
+// Errors that a caller, a file or a device can cause are returned as absl::Status. These two macros
+// propagate them:
 //
 //   RIVULET_RETURN_IF_ERROR(CheckShape(tensor));
 //   RIVULET_ASSIGN_OR_RETURN(Weights weights, LoadWeights(path));
 //
 // Both return the failed Status unchanged from the enclosing function, which must return
 // absl::Status or absl::StatusOr. RIVULET_ASSIGN_OR_RETURN is more than one statement: it needs
-// braces around it after an if. A type with a comma in it needs a name of its own or `auto`.
+// braces around it after an if. A type with a comma in it needs an alias or `auto`.
 
 #define RIVULET_RETURN_IF_ERROR(expression)       \
   do {                                            \

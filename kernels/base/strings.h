@@ -9,7 +9,7 @@
 namespace rivulet {
 
 // Debian's Abseil is built with its own string_view, and neither type converts to the other. Our
-// interfaces use std::string_view; these two stand at each call into Abseil. The view's bytes are
+// interfaces use std::string_view; these two convert at calls into Abseil. The view's bytes are
 // shared, never copied.
 inline absl::string_view ToAbsl(std::string_view text) { return {text.data(), text.size()}; }
 inline std::string_view ToStd(absl::string_view text) { return {text.data(), text.size()}; }

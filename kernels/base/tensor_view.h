@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Views of activations: rows of numbers in memory that somebody else owns. A view is two words and
-// a shape; it never allocates, frees or checks bounds. Whether the pointer is host or device memory
-// is the business of the code that made it.
+// Views of activations: rows of numbers in memory that they do not own. A view is two words and a
+// shape; it never allocates, frees or checks bounds. It does not know whether the memory is the
+// host's or a device's.
 #ifndef RIVULET_KERNELS_BASE_TENSOR_VIEW_H_
 #define RIVULET_KERNELS_BASE_TENSOR_VIEW_H_
 

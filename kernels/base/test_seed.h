@@ -13,8 +13,8 @@
 
 namespace rivulet {
 
-// The seed that a value of RIVULET_TEST_SEED stands for: unset, the same seed in every run; a
-// number, that seed; "random", a new one. Anything else is a mistake and ends the test.
+// The seed for a value of RIVULET_TEST_SEED: unset, the same seed in every run; a number, that
+// seed; "random", a new one. Any other value ends the test.
 inline uint64_t ParseTestSeed(const char* value) {
   if (value == nullptr) return 20261121;
   const std::string_view text = value;

@@ -29,8 +29,8 @@ inline std::vector<float> RandomFloats(size_t count, std::mt19937_64& random, fl
   return values;
 }
 
-// Rows of floats in memory of its own, `misalignment` floats off a cache line, with `gap` floats
-// between rows that hold a canary.
+// Rows of floats in owned memory, `misalignment` floats off a cache line, with `gap` canary floats
+// between rows.
 class TestMatrix {
  public:
   static constexpr float kCanary = -12345.75f;
@@ -56,7 +56,7 @@ class TestMatrix {
     }
     return values;
   }
-  // Whether everything outside of the rows' columns is as it was.
+  // Whether everything outside of the rows' columns is unchanged.
   bool CanariesAlive() const {
     const size_t outside = memory_.size() - view_.rows * view_.columns;
     return static_cast<size_t>(std::count(memory_.begin(), memory_.end(), kCanary)) >= outside;

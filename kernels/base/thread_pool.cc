@@ -7,9 +7,9 @@
 namespace rivulet {
 namespace {
 
-// A step is dozens of loops of a few microseconds each, and to put a thread to sleep and wake it up
-// again takes longer than many of them. So who waits looks for 20 to 50 µs first (a pause takes 20
-// to 50 ns), which spans the gap between two loops of a step and no more.
+// A step is dozens of loops of a few microseconds each, and putting a thread to sleep and waking it
+// takes longer than many of them. Waiting threads therefore poll for 20 to 50 µs first (a pause
+// takes 20 to 50 ns), which spans the gap between two loops of a step.
 constexpr int kPauses = 1000;
 
 template <typename Condition>
@@ -44,7 +44,7 @@ void ThreadPool::ParallelFor(size_t tasks, absl::FunctionRef<void(size_t)> task)
   RunTasks();
   gate_.fetch_or(kClosed, std::memory_order_relaxed);
   LookFor([&] { return gate_.load(std::memory_order_relaxed) == kClosed; });
-  // Acquire: what the workers wrote in their tasks is seen by whoever called.
+  // Acquire: the caller sees what the workers wrote in their tasks.
   for (uint32_t gate; (gate = gate_.load(std::memory_order_acquire)) != kClosed;) gate_.wait(gate);
 }
 

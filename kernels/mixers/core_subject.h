@@ -34,7 +34,7 @@ class CoreSubject : public SuiteSubject {
     ConstFloatMatrix rows_;
   };
 
-  // The fields lie one after the other: their columns are set here.
+  // The fields are stored one after the other: their columns are set here.
   CoreSubject(std::vector<InputField> fields, size_t output_columns);
 
   // To be set before use. `run` advances the slots of state planes that it added to `state_layout`;

@@ -58,7 +58,7 @@ enum class LevelOverflow : uint8_t {
 
 // Choices that come from flags and not from the checkpoint.
 struct MixerOptions {
-  DType state_dtype = DType::kFloat32;  // how matrices rest in bases: kFloat32 or kBFloat16
+  DType state_dtype = DType::kFloat32;  // how bases store matrices: kFloat32 or kBFloat16
   LevelOverflow level_overflow = LevelOverflow::kError;  // --level-overflow
   size_t fold_interval = kFoldInterval;                  // C of the device, 16 or 32
 };

@@ -69,7 +69,7 @@ bool SameBits(ConstFloatMatrix a, ConstFloatMatrix b) {
   return true;
 }
 
-// Equal but for bytes of `moved` that are poison still, which nobody wrote: padding. A number that
+// Equal except for bytes of `moved` that are still poison, since they are padding. A number that
 // should have been written shows as NaN in the next outputs.
 bool SameWrittenBytes(const std::string& in_place, const std::string& moved) {
   if (in_place.size() != moved.size()) return false;

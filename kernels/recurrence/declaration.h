@@ -10,7 +10,7 @@
 //     reads   to_t = query_t M_t, in order; a later read may use what an earlier one produced
 //
 // Two variations. With `delta`, the sum is corrected by what it already holds for a key (the delta
-// rule, delta.h). With `levels`, the sum is not added up in one base but rests in the pages of a
+// rule, delta.h). With `levels`, the sum is not added up in one base but stored in the pages of a
 // binary counter, and every term of a read is weighted by its distance (fenwick.h).
 //
 // Names refer to each other inside one declaration. "q", "k" and "v" are the token's inputs, "o" is
@@ -124,7 +124,7 @@ struct RecurrenceDeclaration {
   // The delta rule: the one sum's writes are u_t = β_t (v_t - k_t S̄). Kept in a base, the sum's
   // value row holds u; kept in pages, v.
   bool delta = false;
-  // Lv > 0: the one sum rests in pages, and its read is weighted by level.
+  // Lv > 0: the one sum is in pages, and its read is weighted by level.
   uint32_t levels = 0;
   Division division = Division::kNone;
   float denominator_eps = 0.0f;

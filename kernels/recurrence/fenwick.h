@@ -2,12 +2,12 @@
 //
 // Log-linear sums over pages and tail (docs/mixers.md#log-linear-mamba-2,
 // #log-linear-gated-deltanet; docs/architecture.md#state): a decayed sum of outer products whose
-// every term is weighted by how far it lies back,
+// every term is weighted by its distance,
 //
 //     o_t = Σ_{s<=t} λ_t[ℓ(t, s)] (q_t T_t ... T_{s+1} k_sᵀ) v_s        ℓ(t, s) = bit_length(t xor
 //     s)
 //
-// λ belongs to the reader, so the terms may not be added up over levels. They rest in the pages of
+// λ belongs to the reader, so the terms may not be added up over levels. They are in the pages of
 // a binary counter over chunks (state.h, PageRule): page p holds C · 2^p tokens, all of which the
 // reader sees at level p + log2(C) + 1; the levels before that lie inside the tail. A model has Lv
 // levels; what lies further back than the last one is read at the last one, which then is one page
@@ -30,7 +30,7 @@
 //
 // Bits: each output number is, for each page from the smallest up, one chain over the key channels
 // and then one multiply-add with the page's weight; and then the rows of the tail, ascending.
-// Nothing depends on how many queries are read at once or on which slots pages lie in.
+// Nothing depends on how many queries are read at once or on the slots of the pages.
 //
 // Threading and padding are recurrence.h's.
 #ifndef RIVULET_KERNELS_RECURRENCE_FENWICK_H_
@@ -86,7 +86,7 @@ struct FenwickShape {
 
 // One head's pages between two folds.
 struct FenwickPages {
-  // [pages()]: matrices [D, padded E] of FenwickShape::dtype; null where there is no such page.
+  // [pages()]: matrices [D, padded E] of FenwickShape::dtype; null for pages that do not exist.
   std::byte* matrix[kMaxLevels];
   // [pages(), 2]: what a page has decayed by since it was written, natural logarithm, as a sum of
   // two floats: after 2^15 folds one float would be off by more than the outputs may be.

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How a session's state lies in memory, and which piece of a step touches it.
+// The layout of a session's state in memory, and which piece of a step touches it.
 //
 // State = base + tail (docs/architecture.md#state). The *base* holds the matrices at the last
 // position that is a multiple of the fold interval C, with the convolution inputs before it. The
@@ -81,7 +81,7 @@ class StateLayout {
     page_kind_.fold_interval = static_cast<uint32_t>(fold_interval);
   }
 
-  // C, the tokens between two bases. Chunk borders lie at absolute multiples of it.
+  // C, the tokens between two bases. Chunk borders are absolute multiples of it.
   size_t fold_interval() const { return page_kind_.fold_interval; }
 
   // Appends a plane and returns its byte offset inside the layer's part of a slot.
@@ -120,7 +120,7 @@ class StateLayout {
 //              tokens before fold f read, Table(f + 1) what they read after it. kNoPage: no such
 //              page. Fold f makes the page that CarryPage below names. kRewrittenFenwick: and
 //              any page that lives on, from its slot in Table(f) to its slot in Table(f + 1), which
-//              differ when somebody else holds the old one.
+//              differ if the old one is shared.
 //
 // Slots that a fold writes are held by this session alone; their old contents are undefined. A slot
 // whose page a fold consumed may be written by a later fold of the same segment.
@@ -151,8 +151,8 @@ constexpr bool HasPage(uint64_t n, uint32_t p, uint32_t levels) {
 // run of many; the arithmetic is the same.
 //
 // A run that reaches the end of a chunk folds: its first fold reads `base_in` and writes
-// `base_out`, later folds update `base_out`. They may be the same slot (nobody else
-// holds it) or different ones (it is shared); both give the same bits. A run that does not reach
+// `base_out`, later folds update `base_out`. They may be the same slot (the base
+// is not shared) or different ones (it is); both give the same bits. A run that does not reach
 // the end of a chunk writes no base.
 struct Segment {
   size_t first_token = 0;  // row of the step's token arrays

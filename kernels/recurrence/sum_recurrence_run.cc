@@ -341,7 +341,7 @@ class SumRecurrence::Unit {
 };
 
 // The floats that one token of a unit reads, which decides whether waking the pool is worth it.
-// With several reads the sums of a head lie in L1 or L2, where an element costs an eighth of what
+// With several reads the sums of a head are in L1 or L2, where an element costs an eighth of what
 // one of a norm or an activation does. Of pages, a token reads about half of as many as its session
 // has, which is not known here.
 size_t SumRecurrence::UnitWork() const {

@@ -9,7 +9,7 @@ namespace rivulet {
 // Whether the normalisation table of a serialized SentencePiece model (ModelProto: normalizer_spec
 // and denormalizer_spec, precompiled_charsmap) can be walked without leaving it. The library
 // follows the table's offsets unchecked, so that one flipped bit in a model file would end the
-// process at some later Encode. False too for bytes that are no protobuf message. Does not look at
+// process at some later Encode. Also false for bytes that do not parse. Does not look at
 // anything else; the library's own checks do.
 bool NormalizersAreSound(std::string_view model);
 

@@ -22,7 +22,7 @@ namespace rivulet {
 
 class __attribute__((visibility("default"))) SentencePiece {
  public:
-  // Null when the file cannot be read or is no valid model; *error then says why and names the
+  // Null if the file cannot be read or is not a valid model; *error then says why and names the
   // path.
   static std::unique_ptr<SentencePiece> LoadFile(const std::string& path, std::string* error);
   // The same from the bytes of a model file, which need not outlive the call.

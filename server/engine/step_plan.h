@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // What the scheduler asks of the engine for one step, and what comes back. Plain values: which
-// tokens of which slots are processed, and which rows want logits. The engine learns nothing of
+// tokens of which slots are processed, and which rows need logits. The engine knows nothing of
 // requests, sessions, streams or deadlines.
 #ifndef RIVULET_SERVER_ENGINE_STEP_PLAN_H_
 #define RIVULET_SERVER_ENGINE_STEP_PLAN_H_

@@ -25,7 +25,7 @@ TEST(LogTest, QuotesWhatWouldBreakALine) {
   EXPECT_THAT(lines, HasSubstr("Z warning done id=\"a b\\n\\\"c\\\"\\x01\" empty=\"\"\n"));
 }
 
-// A log pipe that nobody read stopped every request after 64 KiB of lines.
+// An unread log pipe once stopped every request after 64 KiB of lines.
 TEST(LogTest, FullPipeDropsLinesAndDoesNotWait) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);

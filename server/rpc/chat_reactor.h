@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One Chat stream: turns, one after the other, and what lies between them.
+// One Chat stream: turns, one after the other, and the time between them.
 //
 //   gRPC thread   a message was read; it is handed to the worker pool
 //   worker        parses it; begins a turn, or stops the running one; reads the next

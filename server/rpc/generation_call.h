@@ -50,9 +50,9 @@ class GenerationCall : public ScheduledCall, public std::enable_shared_from_this
 
   // The client is gone: nothing more needs to be sent.
   void Cancel() { CancelRequest(); }
-  // The client wants no more of this call but keeps its stream: unless the call has ended by
-  // itself, its last message says FINISH_REASON_CANCELLED and it then ends with OK. Its usage has
-  // no prompt tokens if the request had not begun: its session is then as it was.
+  // The client cancels this call but keeps its stream: unless the call has already ended, its
+  // last message has FINISH_REASON_CANCELLED and it ends with OK. Its usage has no prompt tokens
+  // if the request had not begun; its session is then unchanged.
   void Stop();
   // The message with finish_reason is on its way: the client may know that the call is over.
   bool said_last() const;

@@ -40,7 +40,7 @@ class ScheduledCall : public StreamSink {
   absl::Status Submit(std::unique_ptr<Request> request, std::weak_ptr<StreamSink> sink);
   Outbox& outbox() { return *outbox_; }
 
-  // The client is gone, or wants no more. Any thread, any number of times.
+  // The client is gone or has cancelled. Any thread, any number of times.
   void CancelRequest();
   bool cancelled() const { return cancelled_; }
 

@@ -27,7 +27,7 @@ namespace rivulet {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Takes its time, so that streams live long enough to be cancelled, and fails when it is told to.
+// Slow enough for streams to be cancelled while they run, and fails on request.
 class PacedEngine : public FakeEngine {
  public:
   explicit PacedEngine(uint32_t sessions) : FakeEngine(sessions) {

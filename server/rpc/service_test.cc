@@ -309,8 +309,8 @@ TEST_F(ServiceTest, ClientThatNeverReadsParksItsRowOnly) {
   EXPECT_TRUE(WaitUntilIdle());
 }
 
-// Four run, two wait, and the seventh is told to come back.
-TEST_F(ServiceTest, FullQueueSaysWhenToComeBack) {
+// Four run, two wait, and the seventh is told to retry.
+TEST_F(ServiceTest, FullQueueSaysWhenToRetry) {
   engine_.pace = milliseconds(1);
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
   std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> readers;

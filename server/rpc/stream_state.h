@@ -13,9 +13,9 @@ class CallState {
  public:
   enum class Phase : uint8_t {
     kOpen,
-    kStopping,         // the client wants no more; the last message is still to come
+    kStopping,         // the client cancelled; the last message is still to come
     kSaidLast,         // a message with finish_reason was sent
-    kStopped,          // it was sent and the client wants no more
+    kStopped,          // it was sent and the client cancelled
     kBroken,           // a write failed or the call was cut off: nothing more is sent
     kSayingCancelled,  // the scheduler said no last message, so we send one
     kEnded,            // with the status that the scheduler gave

@@ -6,7 +6,7 @@
 // A named session is leased after all other checks except the prompt's: the prompt's meaning
 // depends on what the session holds, which must not change any more.
 //
-// The results lack what belongs to the call: id, outbox, arrival and deadline.
+// The results do not have id, outbox, arrival and deadline, which belong to the call.
 // Threading: any thread, but on a worker, because tokenizing is slow.
 #ifndef RIVULET_SERVER_RPC_VALIDATION_H_
 #define RIVULET_SERVER_RPC_VALIDATION_H_

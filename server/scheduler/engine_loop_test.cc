@@ -199,7 +199,7 @@ TEST_P(EngineLoopTest, ManyThreadsWithSessions) {
   EXPECT_EQ(metrics_.sessions.value(), 0);
 }
 
-// A turn gives its session back before its client is told that it has ended.
+// A turn returns its session before its client learns that it has ended.
 TEST_P(EngineLoopTest, TheNextTurnMayBeginAsSoonAsTheLastHasEnded) {
   SetLogLevel("warning");
   std::vector<std::thread> threads;

@@ -173,7 +173,7 @@ class Scheduler {
   void EndExpired(const std::vector<size_t>& expired, TimePoint now);
   // Number `step` of those in flight, 0 the oldest; or the next one to be planned.
   StepInFlight& InFlight(size_t step);
-  // Drops ended requests, tells the dispatcher, shows the gauges.
+  // Drops ended requests, notifies the dispatcher, updates the gauges.
   void Settle(TimePoint now);
   void DropEnded();
   size_t InPrompt() const;

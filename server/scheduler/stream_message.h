@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the engine thread tells a client about one completion. Native twins of the API's messages;
-// server/rpc turns them into proto messages.
+// What the engine thread sends to a client about one completion, in native types; server/rpc
+// converts them to proto messages.
 #ifndef RIVULET_SERVER_SCHEDULER_STREAM_MESSAGE_H_
 #define RIVULET_SERVER_SCHEDULER_STREAM_MESSAGE_H_
 
@@ -34,8 +34,8 @@ struct StreamMessage {
   uint32_t index = 0;
   std::string text;  // whole characters
   std::vector<uint32_t> tokens;
-  std::vector<Logprobs> logprobs;         // one for each of `tokens`, if asked for
-  std::vector<Logprobs> prompt_logprobs;  // in the first message with index 0, if asked for
+  std::vector<Logprobs> logprobs;         // one for each of `tokens`, if requested
+  std::vector<Logprobs> prompt_logprobs;  // in the first message with index 0, if requested
   FinishReason finish_reason = FinishReason::kNone;
   std::string matched_stop;
   Usage usage;  // once finished

@@ -86,7 +86,7 @@ struct Received {
   }
 };
 
-// A client that reads when it is told to.
+// A client that reads on request.
 struct Client {
   explicit Client(uint32_t completions, size_t capacity = Outbox::kDefaultCapacityTokens)
       : outbox(std::make_shared<Outbox>(std::weak_ptr<StreamSink>(), capacity)),

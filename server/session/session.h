@@ -56,7 +56,7 @@ class Session {
   // Of all tokens, for repetition_penalty.
   const TokenCounts& token_counts() const { return token_counts_; }
 
-  // The next `count` pending tokens as a segment of a step in which they stand from `first_token`:
+  // The next `count` pending tokens as a segment of a step in which they begin at `first_token`:
   // tokens()[position(), position() + count). If the segment folds, an unshared base is folded in
   // place and a shared one into a slot taken here. RESOURCE_EXHAUSTED if no slot is left; nothing
   // has changed then, and a later step may succeed.

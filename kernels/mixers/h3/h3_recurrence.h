@@ -14,7 +14,7 @@
 // leaves the next base.
 //
 // Letters: T tokens, Hs heads, hd head width, N window, M modes; Hp is Hs rounded up to kBlock. All
-// states rest in fp32.
+// states are fp32.
 //
 // Threading: constant after construction.
 #ifndef RIVULET_KERNELS_MIXERS_H3_H3_RECURRENCE_H_

@@ -35,7 +35,7 @@ struct H3Scan {
   float* keys = nullptr;         // [hd, C, kBlock]: keys of the chunk; rows are added
   const float* from = nullptr;   // [hd, hd, M, 2, kBlock]: the modes before the first token
   float* to = nullptr;           // the modes after the last token; may be `from`
-  // Head row i of these lies `head_stride` floats after row 0; kBlock columns of it count.
+  // Head row i of these is `head_stride` floats after row 0; kBlock columns of it are used.
   ConstFloatMatrix q, k, v;  // [tokens, hd · head_stride]
   FloatMatrix y;             // the same
   size_t head_stride = 0;

@@ -32,7 +32,7 @@ inline double ThreadSeconds() {
 }
 
 // Arguments: chunks, sessions. Pages: 1, 8, 9 (the most that live on over a fold) and 10 (all of
-// them, carried into the last one), of a model with 15 levels; one session, whose pages lie in a
+// them, carried into the last one), of a model with 15 levels; one session, whose pages are in a
 // cache, and enough for memory.
 inline void LogLinearArguments(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"chunks", "sessions"})->ArgsProduct({{512, 1020, 1022, 1023}, {1, 32}});

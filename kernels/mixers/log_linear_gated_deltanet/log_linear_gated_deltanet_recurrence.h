@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Log-linear Gated DeltaNet's recurrence (docs/mixers.md#log-linear-gated-deltanet): Gated
-// DeltaNet's with every term of the read weighted by how far it lies back,
+// DeltaNet's with every term of the read weighted by its distance,
 //
 //   o_t = Σ_{s<=t} λ_t[ℓ(t, s)] (q_t A_t A_{t-1} ... A_{s+1} k_sᵀ) β_s v_s
 //   A_r = e^{g_r} (I - β_r k_rᵀk_r)

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Log-linear Mamba-2's recurrence (docs/mixers.md#log-linear-mamba-2): Mamba-2's with every term of
-// the read weighted by how far it lies back,
+// the read weighted by its distance,
 //
 //   y_t = Σ_{s<=t} λ_t[ℓ(t, s)] (C_t·B_s) e^{A (Δ_{s+1} + ... + Δ_t)} Δ_s x_s + D ∘ x_t
 //

@@ -4,14 +4,14 @@
 //
 //   h_t = e^{Δ_t A} ∘ h_{t-1} + (Δ_t x_t) ⊗ B_t        y_t = (h_t C_t + D ∘ x_t) ∘ silu(z_t)
 //
-// A differs for each channel and state, so this is no decayed sum of outer products, and nothing is
+// A differs for each channel and state, so this is not a decayed sum of outer products; nothing is
 // gained by keeping rows and folding later. The state is kept as if C were 1: the *tail* holds h
 // after the last token, the *base* holds h at the last chunk border. A chunk's first token
 // goes on from the base, its others from the tail, and its last one leaves the next
 // base. So a shared base is never written, and forks, snapshots and cuts work as they
 // do for every other mixer.
 //
-// Letters: T tokens, I channels, N state size. All states rest in fp32: a state is read and written
+// Letters: T tokens, I channels, N state size. All states are fp32: a state is read and written
 // every token, and bf16 in the base would round it in one token of 16 alone.
 //
 // Threading: constant after construction.

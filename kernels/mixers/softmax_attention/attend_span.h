@@ -17,7 +17,7 @@
 // span, nor on how keys and values are spread over slots.
 //
 // Keys lie transposed, [head_dim, C tokens], so that vector lanes run over tokens and a score
-// needs no reduction; values lie as rows.
+// needs no reduction; values are rows.
 //
 // Threading: pure functions; two calls may run at once unless they share a partial.
 #ifndef RIVULET_KERNELS_MIXERS_SOFTMAX_ATTENTION_ATTEND_SPAN_H_

@@ -111,7 +111,7 @@ HWY_INLINE Block WeightOf(const Block& x) {
 }
 
 // Scores of tokens [begin, end) of a block to weights e^{score - m}, and what the partial holds
-// already to the same m. What the row does not see weighs nothing, whatever lies there.
+// already to the same m. What the row does not see has weight 0, whatever it holds.
 HWY_INLINE void Weigh(size_t head_dim, size_t begin, size_t end, float* scores, float* partial) {
   const size_t first = begin / kBlock * kBlock, last = RoundUp(end, kBlock);
   std::fill(scores + first, scores + begin, kNothing);
@@ -216,7 +216,7 @@ void AttendBlock(const SpanTokens& tokens, const SpanQuery* rows, size_t first_t
     block.begin[a] = std::max(rows[a].begin, first_token);
     block.end[a] = std::min(rows[a].end, first_token + kBlockTokens);
     if (block.begin[a] < block.end[a]) continue;
-    if constexpr (kRows > 1) {  // somebody sees nothing here: each for itself
+    if constexpr (kRows > 1) {  // a row sees nothing here: each separately
       for (size_t b = 0; b < kRows; ++b) AttendBlock<1, T>(tokens, rows + b, first_token, prefetch);
     }
     return;

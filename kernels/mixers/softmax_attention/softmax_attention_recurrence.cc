@@ -95,7 +95,7 @@ class SoftmaxAttentionRecurrence::Step {
     std::byte* values;
   };
 
-  // What there is to do for a segment, in units for each kv head: its tiles of rows, each of which
+  // The work of a segment, in units for each kv head: its tiles of rows, each of which
   // walks all spans; or, of a segment that is one tile, the spans, whose partials are kept.
   struct Job {
     const Segment* segment;
@@ -266,7 +266,7 @@ class SoftmaxAttentionRecurrence::Step {
     AttendSpan(tokens, std::span(queries, count));
   }
 
-  // Where the pages lie that these queries see.
+  // The addresses of the pages that these queries see.
   void FindTokens(const Tile& tile, uint64_t span, std::span<const SpanQuery> queries,
                   SpanTokens& tokens) const {
     size_t begin = kSpanTokens, end = 0;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Elementwise functions, one vector exp behind all of them, so that a number's bits do not depend
-// on where it stands in a row (remainders run the same code under a mask). fp32 throughout.
+// on its place in a row (remainders run the same code under a mask). fp32 throughout.
 //
 // Threading: pure functions; y may be x.
 #ifndef RIVULET_KERNELS_OPS_ACTIVATION_ACTIVATION_H_

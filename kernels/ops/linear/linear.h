@@ -1,13 +1,13 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Linear map y = x Wᵀ + b with weights packed for this machine. The only place where most of a
-// model's bytes are read.
+// Linear map y = x Wᵀ + b with weights packed for this machine. Most of a model's bytes are read
+// here.
 //
 // Bits (docs/architecture.md#bit-equality): y[t, n] is one chain of fused multiply-adds over the
-// inputs, ascending, starting from zero, then the bias is added. It depends on nothing else: not on
-// the number of tokens, on the thread count, on the vector width, nor on which other rows are in
-// the batch. That is why this is not a library product: oneDNN and BLAS choose their summation
-// order by the number of rows.
+// inputs, ascending, starting from zero, then the bias is added. It does not depend on the
+// number of tokens, the thread count, the vector width, or the other rows of the batch. Library
+// products do not guarantee this: oneDNN and BLAS choose their summation order by the number of
+// rows.
 //
 // Layout: panels of 16 outputs, [outputs / 16][inputs][16], so that vector lanes run over outputs.
 // Outputs are padded to a multiple of 16 with zero weights.
@@ -41,9 +41,9 @@ class Linear {
  public:
   Linear() = default;  // an empty map; inputs() == outputs() == 0
 
-  // Concatenates the sources' outputs in order. `dtype` is how the weights rest: kFloat32 (exact
+  // Concatenates the sources' outputs in order. `dtype` is how weights are stored: kFloat32 (exact
   // for every source) or kBFloat16 (exact for bf16 sources, rounded to nearest even for others).
-  // Copies what it needs: the sources may go away.
+  // Copies the sources, which need not outlive the call.
   static Linear Pack(const std::vector<LinearSource>& sources, size_t inputs, DType dtype);
 
   size_t inputs() const { return inputs_; }

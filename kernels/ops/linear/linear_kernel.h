@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What Linear::Apply hands to the SIMD code, which is compiled once a target. Private to this
-// folder.
+// The arguments that Linear::Apply passes to the SIMD code, which is compiled once per target.
+// Private to this folder.
 #ifndef RIVULET_KERNELS_OPS_LINEAR_LINEAR_KERNEL_H_
 #define RIVULET_KERNELS_OPS_LINEAR_LINEAR_KERNEL_H_
 

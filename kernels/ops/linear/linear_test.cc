@@ -9,7 +9,7 @@
 namespace rivulet {
 namespace {
 
-// A [outputs, inputs] matrix as it rests in a file, at an odd address.
+// A [outputs, inputs] matrix as stored in a file, at an odd address.
 class FileMatrix {
  public:
   FileMatrix(std::span<const float> values, DType dtype)

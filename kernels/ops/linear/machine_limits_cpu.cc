@@ -58,7 +58,7 @@ double ReadBandwidth(ThreadPool& pool, size_t bytes) {
   constexpr size_t kPasses = 10, kParts = 256;
   const size_t part = bytes / sizeof(float) / kParts / 64 * 64;
   AlignedBuffer<float> memory(kParts * part);
-  // Pages that nobody wrote are all one page of zeros, which lies in the cache.
+  // Pages that were never written all map to one page of zeros, which is in the cache.
   std::fill_n(memory.data(), memory.size(), 1.0f);
   double best = 0;
   for (size_t pass = 0; pass < kPasses; ++pass) {

@@ -31,7 +31,7 @@ struct Pairs {
   float* weight;           // [count]
   uint32_t* row;           // [count]
   uint32_t* token_of_row;  // [count]
-  // The experts that somebody chose, ascending, and where the rows of each begin.
+  // The experts that were chosen, ascending, and where the rows of each begin.
   size_t groups = 0;
   uint32_t* group_expert;  // [groups]
   uint32_t* group_row;     // [groups + 1]
@@ -56,7 +56,7 @@ void GroupByExpert(Pairs& pairs, size_t experts, uint32_t* next_row) {
   }
 }
 
-// Groups [group, end_group), whose rows are worked on at once: as many as fit, at least one.
+// Groups [group, end_group), whose rows are processed together: as many as fit, at least one.
 struct Pass {
   Pass(const Pairs& pairs, size_t first_group) : group(first_group), end_group(first_group + 1) {
     row = pairs.group_row[group];

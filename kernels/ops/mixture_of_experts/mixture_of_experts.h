@@ -6,7 +6,7 @@
 //
 // Bits: a token's sum begins with the shared expert and runs over its experts in ascending order,
 // one chain. Tokens are grouped by expert for speed, but the experts' maps give a row the same bits
-// in any company (linear.h), so a token's output does not depend on who shares its experts.
+// whatever the other rows are (linear.h), so a token's output does not depend on other tokens.
 //
 // It balances no load and drops no token. Threading: feed_forward.h. NOTES.md: cost and memory.
 #ifndef RIVULET_KERNELS_OPS_MIXTURE_OF_EXPERTS_MIXTURE_OF_EXPERTS_H_

@@ -2,7 +2,7 @@
 //
 // One mixture of experts at decode and prefill, with few experts of the width that people run. The
 // counters: B_expected is the bytes of the weights that one call must read (each expert that
-// somebody chose, once), B/s the rate of reading them. NOTES.md says what to expect.
+// that were chosen, once), B/s the rate of reading them. NOTES.md says what to expect.
 #include <random>
 #include <set>
 

@@ -134,7 +134,7 @@ TEST_P(MixtureOfExpertsTest, MatchesFp64) {
   }
 }
 
-// Also more pairs than fit one pass, some experts that everybody has and some that nobody has.
+// Also more pairs than fit one pass, some experts that all tokens choose and some that none does.
 TEST_P(MixtureOfExpertsTest, RowsAloneAndInAnyCompanyHaveTheSameBits) {
   const size_t hidden = GetParam().hidden;
   constexpr size_t kAlone = 150;

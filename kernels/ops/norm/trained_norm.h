@@ -2,7 +2,7 @@
 //
 // A norm over the residual stream with its trained numbers: RMSNorm or LayerNorm, so that the
 // forward pass need not know which. A norm whose file holds w for a weight of 1 + w (Qwen3-Next)
-// is an RMSNorm here: whoever loads it adds the one.
+// is an RMSNorm here: the loader adds the one.
 //
 // Bits: norm.h. Threading: constant after construction.
 #ifndef RIVULET_KERNELS_OPS_NORM_TRAINED_NORM_H_

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC
-// 2011): random bits as a pure function of a key and a counter. There is no state to keep, save or
+// 2011): random bits as a pure function of a key and a counter. It needs no state to keep, save or
 // move with a session, and no order in which numbers must be drawn.
 #ifndef RIVULET_KERNELS_OPS_SAMPLING_PHILOX_H_
 #define RIVULET_KERNELS_OPS_SAMPLING_PHILOX_H_

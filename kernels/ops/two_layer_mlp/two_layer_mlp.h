@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The feed-forward block of GPT-2 and H3: y = W2 gelu(W1 x + b1) + b2, gelu by tanh
-// (kernels/ops/activation). Biases lie in the maps. Bits and threading: feed_forward.h.
+// (kernels/ops/activation). Biases are part of the maps. Bits and threading: feed_forward.h.
 #ifndef RIVULET_KERNELS_OPS_TWO_LAYER_MLP_TWO_LAYER_MLP_H_
 #define RIVULET_KERNELS_OPS_TWO_LAYER_MLP_TWO_LAYER_MLP_H_
 

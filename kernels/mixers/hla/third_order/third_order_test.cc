@@ -97,7 +97,7 @@ double Dot(const double* a, const double* b, size_t count) {
   return sum;
 }
 
-// The sum over all triples as it stands in docs/mixers.md#third-order, for the output at t.
+// The sum over all triples as in docs/mixers.md#third-order, for the output at t.
 double SumOfTriples(const ThirdOrderReferenceInput& input, size_t t) {
   const size_t d = input.key_dim;
   const auto score = [&](size_t q, size_t k) { return Dot(&input.q[q * d], &input.k[k * d], d); };
