@@ -336,33 +336,35 @@ TEST_P(TurnsTest, TurnsWithoutPromptAreOneTurn) {
 
 // Wherever a stop ends a turn, also where a fold follows and the next step was planned already, the
 // session is what the tokens so far make of it.
-TEST_P(TurnsTest, ATurnThatStopsAnywhereCanBeContinued) {
-  Ask whole;
-  whole.prompt = RandomTokens(20);
-  whole.max_tokens = 48;
-  whole.sampling.seed = random_();
-  whole.stop.ignore_eos = true;
-  whole.logprobs = 2;
-  const Received expected = alone_->Run(whole).received[0];
+TEST_P(TurnsTest, ATurnThatStopsAroundABorderCanBeContinued) {
   const auto stack = NewStack(2);
   int stops = 0;
-  for (auto last = expected.tokens.begin(); last != expected.tokens.end() - 4; ++last) {
-    if (std::find(expected.tokens.begin(), last, *last) != last) continue;
-    const size_t said = 1 + (last - expected.tokens.begin());
-    SCOPED_TRACE(said);
-    const std::string id = stack->sessions().Create("", "")->id;
-    Ask first = whole;
-    first.stop.token_ids = {*last};
-    ASSERT_EQ(stack->Run(first, *stack->sessions().LeaseForTurn(id)).tokens().size(), said);
-    Ask second = whole;
-    second.prompt.clear();
-    second.max_tokens = 4;
-    const Received got = stack->Run(second, *stack->sessions().LeaseForTurn(id)).received[0];
-    ASSERT_TRUE(std::equal(got.tokens.begin(), got.tokens.end(), last + 1));
-    const auto logprobs = expected.logprobs.begin() + static_cast<ptrdiff_t>(said);
-    ASSERT_TRUE(Same(got.logprobs, {logprobs, logprobs + 4}));
-    ASSERT_TRUE(stack->sessions().Delete(id).ok());
-    ++stops;
+  for (size_t border = 32; border <= 112; border += 16) {
+    Ask whole;
+    whole.prompt = RandomTokens(border - 5);
+    whole.max_tokens = 12;
+    whole.sampling.seed = random_();
+    whole.stop.ignore_eos = true;
+    whole.logprobs = 2;
+    const Received expected = alone_->Run(whole).received[0];
+    for (auto last = expected.tokens.begin(); last != expected.tokens.end() - 4; ++last) {
+      if (std::find(expected.tokens.begin(), last, *last) != last) continue;
+      const size_t said = 1 + (last - expected.tokens.begin());
+      SCOPED_TRACE(testing::Message() << border << ": " << said);
+      const std::string id = stack->sessions().Create("", "")->id;
+      Ask first = whole;
+      first.stop.token_ids = {*last};
+      ASSERT_EQ(stack->Run(first, *stack->sessions().LeaseForTurn(id)).tokens().size(), said);
+      Ask second = whole;
+      second.prompt.clear();
+      second.max_tokens = 4;
+      const Received got = stack->Run(second, *stack->sessions().LeaseForTurn(id)).received[0];
+      ASSERT_TRUE(std::equal(got.tokens.begin(), got.tokens.end(), last + 1));
+      const auto logprobs = expected.logprobs.begin() + static_cast<ptrdiff_t>(said);
+      ASSERT_TRUE(Same(got.logprobs, {logprobs, logprobs + 4}));
+      ASSERT_TRUE(stack->sessions().Delete(id).ok());
+      ++stops;
+    }
   }
   EXPECT_GT(stops, 20);
 }
