@@ -8,14 +8,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kernels/base/widen.h"
 #include "model_loader/tensor_data.h"
 
 namespace rivulet {
 namespace {
 
 constexpr size_t kMostProblems = 20;
-// Zeros stand in for what is missing. A config that asks for more of them than this is not worth
-// the memory: the load ends as it does when memory runs out, with the problems found so far.
+// Zeros replace what is missing. A config that asks for more of them than this ends the load as
+// running out of memory does, with the problems found so far.
 constexpr size_t kMostZeros = size_t{1} << 26;
 
 constexpr std::string_view kIgnoredEndings[] = {".rotary_emb.inv_freq", ".rotary.inv_freq",
@@ -39,11 +40,6 @@ size_t Count(const std::vector<size_t>& shape) {
   return count;
 }
 
-std::vector<size_t> ShapeOf(const LinearPart& part, size_t inputs) {
-  if (part.stacked == 0) return {part.outputs, inputs};
-  return {part.stacked, part.outputs, inputs};
-}
-
 // "[3, 5]" of element `index`.
 std::string PlaceOf(size_t index, const std::vector<size_t>& shape) {
   std::vector<size_t> place(shape.size());
@@ -52,6 +48,10 @@ std::string PlaceOf(size_t index, const std::vector<size_t>& shape) {
     index /= shape[i];
   }
   return ShapeString(place);
+}
+
+const std::byte* BytesOf(const StoredTensor& tensor) {
+  return reinterpret_cast<const std::byte*>(tensor.data);
 }
 
 // Empty when all is well.
@@ -65,60 +65,30 @@ std::string ProblemWith(const StoredTensor* tensor, const std::vector<size_t>& s
   if (!dtype.has_value()) {
     return absl::StrCat("has dtype ", tensor->dtype, ", expected F32, F16 or BF16");
   }
-  const auto wrong = FirstNotFinite(tensor->data, *dtype, tensor->elements);
+  const auto wrong = FirstNotFinite(BytesOf(*tensor), *dtype, tensor->elements);
   if (!wrong.has_value()) return "";
-  const bool nan = std::isnan(NumberAt(tensor->data, *dtype, *wrong));
+  const bool nan = std::isnan(NumberAt(BytesOf(*tensor), *dtype, *wrong));
   return absl::StrCat("is ", nan ? "NaN" : "infinite", " at ", PlaceOf(*wrong, shape),
                       ", expected finite numbers");
 }
 
 }  // namespace
 
-std::vector<size_t> CheckpointReader::Shape(std::string_view name) const {
+std::vector<size_t> CheckpointReader::Shape(const std::string& name) const {
   const StoredTensor* tensor = checkpoint_.Find(name);
   return tensor == nullptr ? std::vector<size_t>() : tensor->shape;
 }
 
-AlignedBuffer<float> CheckpointReader::TakeVector(const std::string& name,
-                                                  const std::vector<size_t>& shape) {
-  const StoredTensor* tensor = Take(name, shape);
-  if (tensor == nullptr) return Zeros(Count(shape));
-  AlignedBuffer<float> values(tensor->elements);
-  WidenToFloat(tensor->data, *WeightType(tensor->dtype), tensor->elements, values.data());
-  return values;
-}
-
-Linear CheckpointReader::TakeLinear(const std::vector<LinearPart>& parts, size_t inputs) {
-  std::vector<LinearSource> sources;
-  std::vector<const StoredTensor*> tensors;
-  std::vector<AlignedBuffer<float>> kept;  // zeros and biases, until they are packed
-  for (const LinearPart& part : parts) {
-    const StoredTensor* tensor = Take(part.name, ShapeOf(part, inputs));
-    LinearSource source;
-    source.outputs = part.outputs;
-    if (tensor != nullptr) {
-      source.dtype = *WeightType(tensor->dtype);
-      source.data = tensor->data + part.index * part.outputs * inputs * DTypeSize(source.dtype);
-    } else {
-      kept.push_back(Zeros(Count({part.outputs, inputs})));
-      source.data = kept.back().data();
-    }
-    if (!part.bias.empty()) {
-      kept.push_back(TakeVector(part.bias, {part.outputs}));
-      source.bias = kept.back().data();
-    }
-    tensors.push_back(tensor);
-    sources.push_back(source);
-  }
-  const DType as_stored = AllBFloat16(tensors) ? DType::kBFloat16 : DType::kFloat32;
-  const DType dtype = weight_dtype_.value_or(as_stored);
-  all_bf16_ = all_bf16_ && dtype == DType::kBFloat16;
-  return Linear::Pack(sources, inputs, dtype);
+TensorView CheckpointReader::Take(const std::string& name, const std::vector<size_t>& shape,
+                                  TensorUse /*use*/) {
+  const StoredTensor* tensor = Find(name, shape);
+  if (tensor == nullptr) return Zeros(shape);
+  return {BytesOf(*tensor), *WeightType(tensor->dtype)};
 }
 
 EmbeddingTable CheckpointReader::TakeTable(const std::string& name, size_t vocab, size_t width,
                                            AlignedBuffer<std::byte>& rows) {
-  const StoredTensor* tensor = Take(name, {vocab, width});
+  const StoredTensor* tensor = Find(name, {vocab, width});
   if (tensor == nullptr) return {};
   const DType dtype = *WeightType(tensor->dtype);
   rows = AlignedBuffer<std::byte>(vocab * width * DTypeSize(dtype));
@@ -151,7 +121,7 @@ absl::Status CheckpointReader::Problems() const {
   return absl::InvalidArgumentError(message);
 }
 
-const StoredTensor* CheckpointReader::Take(const std::string& name,
+const StoredTensor* CheckpointReader::Find(const std::string& name,
                                            const std::vector<size_t>& shape) {
   const StoredTensor* tensor = checkpoint_.Find(name);
   const auto [taken, first] = taken_.emplace(name, false);
@@ -168,31 +138,17 @@ const StoredTensor* CheckpointReader::Take(const std::string& name,
   return tensor;
 }
 
-bool CheckpointReader::AllBFloat16(const std::vector<const StoredTensor*>& tensors) const {
-  for (const StoredTensor* tensor : tensors) {
-    if (tensor == nullptr || tensor->dtype != "BF16") return false;
-  }
-  return true;
-}
-
-AlignedBuffer<float> CheckpointReader::Zeros(size_t count) {
-  if (count > kMostZeros - zeros_) throw std::bad_alloc();
-  zeros_ += count;
-  return AlignedBuffer<float>(count);
+TensorView CheckpointReader::Zeros(const std::vector<size_t>& shape) {
+  const size_t count = Count(shape);
+  if (count > kMostZeros - zero_count_) throw std::bad_alloc();
+  zero_count_ += count;
+  zeros_.emplace_back(count);
+  return {reinterpret_cast<const std::byte*>(zeros_.back().data()), DType::kFloat32};
 }
 
 void CheckpointReader::AddProblem(const std::string& name, const std::string& problem) {
   ++problem_count_;
   if (problems_.size() < kMostProblems) problems_.push_back(absl::StrCat(name, " ", problem));
-}
-
-Linear PrefixedParameters::TakeLinear(const std::vector<LinearPart>& parts, size_t inputs) {
-  std::vector<LinearPart> full = parts;
-  for (LinearPart& part : full) {
-    part.name = Full(part.name);
-    if (!part.bias.empty()) part.bias = Full(part.bias);
-  }
-  return reader_.TakeLinear(full, inputs);
 }
 
 }  // namespace rivulet

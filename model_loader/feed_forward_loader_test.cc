@@ -86,8 +86,9 @@ class FeedForwardLoaderTest : public testing::Test {
     WriteTestFile(directory + "/model.safetensors", MakeSafetensors(tensors_));
     const auto files = SafetensorsCheckpoint::Open(directory);
     EXPECT_TRUE(files.ok()) << files.status();
-    CheckpointReader reader(**files, std::nullopt);
-    PrefixedParameters parameters(reader, "");
+    CheckpointReader reader(**files);
+    WeightPacker packer(std::nullopt);
+    ParameterSource parameters(reader, packer);
     const auto block = TakeFeedForward(spec, kHidden, parameters);
     if (const absl::Status status = reader.Finish(); !status.ok()) return status;
     parameters_ = reader.parameters();

@@ -3,7 +3,7 @@
 // H3's public models (docs/mixers.md#h3) as model_loader/convert_h3.py writes them: the tensor
 // names of their model.pt, and a config.json in keys of ours, since they have none. Blocks of
 // LayerNorm, mixer, LayerNorm and a two-layer MLP; those in attn_layer_idx have softmax attention
-// in the place of H3. The output map is the embeddings.
+// in the place of H3. The public models' output map is the embeddings.
 #include <algorithm>
 #include <cmath>
 
@@ -69,7 +69,8 @@ void AddLayers(ConfigReader& config, ModelSpec& spec) {
 ModelSpec ParseH3Spec(ConfigReader& config) {
   ModelSpec spec = ParseCommonFields(config, 1e-5);
   spec.embeddings = "backbone.embeddings.word_embeddings.weight";
-  spec.lm_head = spec.embeddings;
+  const bool tied = config.Bool("tie_word_embeddings", true);
+  spec.lm_head = tied ? spec.embeddings : "lm_head.weight";
   spec.final_norm = NameNorm("backbone.ln_f");
   AddLayers(config, spec);
   return spec;

@@ -71,6 +71,11 @@ TEST(H3FormatTest, SomeLayersAttend) {
   EXPECT_EQ(rotated.rope->rotary_dim, 8u);
 }
 
+TEST(H3FormatTest, TheOutputMapIsTheEmbeddingsUnlessToldOtherwise) {
+  EXPECT_TRUE(ParseModelSpec(H3())->tied());
+  EXPECT_EQ(ParseModelSpec(With(H3(), "tie_word_embeddings", false))->lm_head, "lm_head.weight");
+}
+
 TEST(H3FormatTest, ErrorsNameKeyValueAndRemedy) {
   const json attends = With(H3(), "attn_layer_idx", {0, 1});
   EXPECT_THAT(Error(attends), HasSubstr("num_attention_heads is missing"));

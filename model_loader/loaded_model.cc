@@ -75,9 +75,8 @@ absl::Status ReadDescription(const std::string& directory, const LoadOptions& op
   return AddTokenizer(directory, model);
 }
 
-absl::StatusOr<std::unique_ptr<Mixer>> LoadMixer(CheckpointReader& reader, const LayerSpec& layer,
+absl::StatusOr<std::unique_ptr<Mixer>> LoadMixer(ParameterSource parameters, const LayerSpec& layer,
                                                  size_t hidden, const MixerOptions& options) {
-  PrefixedParameters parameters(reader, layer.mixer_prefix);
   auto mixer = MakeMixer(layer.mixer, {hidden, parameters, options});
   if (mixer.ok()) return mixer;
   return absl::Status(mixer.status().code(),
@@ -85,13 +84,15 @@ absl::StatusOr<std::unique_ptr<Mixer>> LoadMixer(CheckpointReader& reader, const
                                    mixer.status().message()));
 }
 
-absl::StatusOr<LoadedLayer> LoadLayer(CheckpointReader& reader, const LayerSpec& spec,
-                                      const ModelSpec& model, const MixerOptions& options) {
-  PrefixedParameters parameters(reader, "");
+absl::StatusOr<LoadedLayer> LoadLayer(TensorSource& tensors, WeightPacker& packer,
+                                      const LayerSpec& spec, const ModelSpec& model,
+                                      const MixerOptions& options) {
+  ParameterSource parameters(tensors, packer);
   LoadedLayer layer;
   layer.mixer_type = spec.mixer_type;
   layer.mixer_norm = TakeNorm(spec.mixer_norm, model.hidden, model.norm_eps, parameters);
-  RIVULET_ASSIGN_OR_RETURN(layer.mixer, LoadMixer(reader, spec, model.hidden, options));
+  RIVULET_ASSIGN_OR_RETURN(
+      layer.mixer, LoadMixer({tensors, packer, spec.mixer_prefix}, spec, model.hidden, options));
   if (spec.feed_forward_norm.empty()) return layer;
   layer.feed_forward_norm =
       TakeNorm(spec.feed_forward_norm, model.hidden, model.norm_eps, parameters);
@@ -102,7 +103,11 @@ absl::StatusOr<LoadedLayer> LoadLayer(CheckpointReader& reader, const LayerSpec&
 class WeightLoader {
  public:
   WeightLoader(LoadedModel& model, const SafetensorsCheckpoint& files, const LoadOptions& options)
-      : model_(model), files_(files), options_(options), reader_(files, options.weight_dtype) {}
+      : model_(model),
+        files_(files),
+        options_(options),
+        reader_(files),
+        packer_(options.weight_dtype) {}
 
   absl::Status Load() {
     // The one place where memory may run out because of what a file says.
@@ -121,20 +126,20 @@ class WeightLoader {
     RIVULET_RETURN_IF_ERROR(LoadEnds());
     for (size_t i = 0; i < model_.spec.layers.size(); ++i) {
       Report(absl::StrCat("layer ", i + 1, " of ", model_.spec.layers.size()));
-      RIVULET_ASSIGN_OR_RETURN(LoadedLayer layer, LoadLayer(reader_, model_.spec.layers[i],
+      RIVULET_ASSIGN_OR_RETURN(LoadedLayer layer, LoadLayer(reader_, packer_, model_.spec.layers[i],
                                                             model_.spec, options_.mixer));
       model_.layers.push_back(std::move(layer));
     }
     RIVULET_RETURN_IF_ERROR(reader_.Finish(model_.spec.ignored_tensors));
     RIVULET_RETURN_IF_ERROR(files_.CheckUnchanged());
-    model_.weight_dtype = reader_.packed_dtype();
+    model_.weight_dtype = packer_.dtype();
     model_.parameters = reader_.parameters();
     Report("ready");
     return absl::OkStatus();
   }
 
-  // Embeddings, final norm and output map. Their shapes vouch for vocab_size and hidden_size, so a
-  // mismatch ends the load before it believes the rest of the config.
+  // Embeddings, final norm and output map. Their shapes confirm vocab_size and hidden_size: a
+  // mismatch ends the load before the rest of the config is believed.
   absl::Status LoadEnds() {
     ModelSpec& spec = model_.spec;
     if (!reader_.Has(spec.embeddings) && reader_.Has(spec.embeddings_older_name)) {
@@ -146,10 +151,10 @@ class WeightLoader {
         reader_.TakeTable(spec.embeddings, spec.vocab, spec.hidden, model_.embedding_rows);
     RIVULET_RETURN_IF_ERROR(reader_.Problems());
     model_.embeddings.multiplier = spec.embedding_multiplier;
-    PrefixedParameters parameters(reader_, "");
+    ParameterSource parameters(reader_, packer_);
     model_.final_norm =
         TakeNorm(spec.final_norm, spec.hidden, spec.norm_eps, parameters, spec.logits_multiplier);
-    model_.lm_head = reader_.TakeLinear({{spec.lm_head, spec.vocab, ""}}, spec.hidden);
+    model_.lm_head = parameters.TakeLinear({{spec.lm_head, spec.vocab, ""}}, spec.hidden);
     if (spec.tied()) reader_.Ignore("lm_head.weight", {spec.vocab, spec.hidden});
     return absl::OkStatus();
   }
@@ -164,6 +169,7 @@ class WeightLoader {
   const SafetensorsCheckpoint& files_;
   const LoadOptions& options_;
   CheckpointReader reader_;
+  WeightPacker packer_;
 };
 
 }  // namespace

@@ -75,7 +75,7 @@ struct LoadedModel {
   uint64_t max_tokens() const;
 };
 
-// The norm that `spec` describes, times `multiplier`. Problems are the source's to tell.
+// The norm that `spec` describes, times `multiplier`. The source records problems.
 TrainedNorm TakeNorm(const NormSpec& spec, size_t hidden, float eps, ParameterSource& parameters,
                      float multiplier = 1);
 

@@ -162,7 +162,7 @@ TEST_F(LoadModelTest, IgnoresWhatTheFormatNames) {
   const auto files = SafetensorsCheckpoint::Open(directory_);
   ASSERT_TRUE(files.ok()) << files.status();
   const auto problems = [&](const std::vector<std::string>& ignored) {
-    return CheckpointReader(**files, std::nullopt).Finish(ignored).ToString();
+    return CheckpointReader(**files).Finish(ignored).ToString();
   };
   EXPECT_THAT(problems({}), AllOf(HasSubstr("mtp.fc.weight is extra"), HasSubstr("mtp_norm")));
   EXPECT_THAT(problems({"mtp."}),

@@ -2,7 +2,7 @@
 #include "model_loader/tensor_data.h"
 
 #include <algorithm>
-#include <bit>
+#include <cstdint>
 #include <cstring>
 
 namespace rivulet {
@@ -19,7 +19,7 @@ bool HasNotFinite(const Bits* bits, size_t count, Bits exponent) {
 }
 
 template <typename Bits>
-std::optional<size_t> FirstWithFullExponent(const uint8_t* data, size_t count, Bits exponent) {
+std::optional<size_t> FirstWithFullExponent(const std::byte* data, size_t count, Bits exponent) {
   Bits piece[kPiece];
   for (size_t start = 0; start < count; start += kPiece) {
     const size_t size = std::min(kPiece, count - start);
@@ -32,16 +32,9 @@ std::optional<size_t> FirstWithFullExponent(const uint8_t* data, size_t count, B
   return std::nullopt;
 }
 
-template <typename Bits>
-Bits BitsAt(const uint8_t* data, size_t index) {
-  Bits bits;
-  std::memcpy(&bits, data + index * sizeof(Bits), sizeof(Bits));
-  return bits;
-}
-
 }  // namespace
 
-std::optional<size_t> FirstNotFinite(const uint8_t* data, DType dtype, size_t count) {
+std::optional<size_t> FirstNotFinite(const std::byte* data, DType dtype, size_t count) {
   switch (dtype) {
     case DType::kFloat32:
       return FirstWithFullExponent<uint32_t>(data, count, 0x7f800000u);
@@ -51,26 +44,6 @@ std::optional<size_t> FirstNotFinite(const uint8_t* data, DType dtype, size_t co
       return FirstWithFullExponent<uint16_t>(data, count, 0x7c00u);
   }
   return std::nullopt;
-}
-
-float NumberAt(const uint8_t* data, DType dtype, size_t index) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return std::bit_cast<float>(BitsAt<uint32_t>(data, index));
-    case DType::kBFloat16:
-      return BFloat16ToFloat(BitsAt<uint16_t>(data, index));
-    case DType::kFloat16:
-      return Float16ToFloat(BitsAt<uint16_t>(data, index));
-  }
-  return 0;
-}
-
-void WidenToFloat(const uint8_t* data, DType dtype, size_t count, float* out) {
-  if (dtype == DType::kFloat32) {
-    if (count != 0) std::memcpy(out, data, count * sizeof(float));
-    return;
-  }
-  for (size_t i = 0; i < count; ++i) out[i] = NumberAt(data, dtype, i);
 }
 
 }  // namespace rivulet

@@ -1,12 +1,11 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The numbers of a stored tensor: widened to fp32, and searched for those that are none. One pass
-// at the speed of memory; the bytes may have any alignment. Threading: pure functions.
+// Checks the numbers of a stored tensor in one pass at the speed of memory. The bytes may have any
+// alignment. Threading: pure functions.
 #ifndef RIVULET_MODEL_LOADER_TENSOR_DATA_H_
 #define RIVULET_MODEL_LOADER_TENSOR_DATA_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 
 #include "kernels/base/dtype.h"
@@ -14,13 +13,7 @@
 namespace rivulet {
 
 // The index of the first NaN or infinity of data [count].
-std::optional<size_t> FirstNotFinite(const uint8_t* data, DType dtype, size_t count);
-
-// The number at `index`.
-float NumberAt(const uint8_t* data, DType dtype, size_t index);
-
-// out [count] = data [count], exactly.
-void WidenToFloat(const uint8_t* data, DType dtype, size_t count, float* out);
+std::optional<size_t> FirstNotFinite(const std::byte* data, DType dtype, size_t count);
 
 }  // namespace rivulet
 

@@ -14,7 +14,10 @@ namespace rivulet {
 namespace {
 
 LinearPart LinearPartOf(const ProjectionPart& part) {
-  return {part.tensor + ".weight", part.columns, part.bias ? part.tensor + ".bias" : ""};
+  return {.name = part.tensor + ".weight",
+          .outputs = part.columns,
+          .bias = part.bias ? part.tensor + ".bias" : "",
+          .rows = part.rows};
 }
 
 // The tensors named `tensor` and `suffix`, of shape [channels, inner...], one after the other.
@@ -59,7 +62,8 @@ Projection::Projection(const std::vector<ProjectionPart>& parts, size_t inputs,
     columns_[i] = parts[i].columns;
     if (parts[i].columns == 0) continue;
     LinearPart part = LinearPartOf(parts[i]);
-    if (!tensors.empty() && tensors.back().name == part.name) {
+    const bool split = part.rows.tensor_rows == 0;
+    if (split && !tensors.empty() && tensors.back().name == part.name) {
       tensors.back().outputs += part.outputs;
     } else {
       tensors.push_back(std::move(part));

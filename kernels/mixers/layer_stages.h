@@ -43,11 +43,13 @@ namespace rivulet {
 // --- projection --------------------------------------------------------------------------------
 
 // Some columns of a projection, taken from the tensors `tensor`.weight [columns, inputs] and, with
-// a bias, `tensor`.bias [columns]. Adjacent parts with the same tensor split its rows in order.
+// a bias, `tensor`.bias [columns]. Adjacent parts with the same tensor split its rows in order,
+// unless `rows` says which rows of the tensor are the part's.
 struct ProjectionPart {
   std::string tensor;
   size_t columns = 0;  // 0: this layer does not have the part, and its tensor is not taken
   bool bias = false;
+  RowBlocks rows = {};
 };
 
 inline constexpr size_t kMaxProjectionParts = 8;

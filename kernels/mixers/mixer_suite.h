@@ -35,6 +35,7 @@
 #include "kernels/base/thread_pool.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/mixers/parameter_source.h"
+#include "kernels/mixers/tensor_source.h"
 #include "kernels/recurrence/state.h"
 #include "nlohmann/json_fwd.hpp"
 
@@ -131,26 +132,25 @@ struct TensorSpec {
 };
 
 // Parameters by name from the generator, sequence 0. Records what goes wrong as a real source does.
-class GeneratedParameters : public ParameterSource {
+class GeneratedParameters : public TensorSource, public ParameterSource {
  public:
   GeneratedParameters(std::map<std::string, TensorSpec> tensors, DType weight_dtype);
 
-  bool Has(std::string_view name) const override;
-  std::vector<size_t> Shape(std::string_view name) const override;
-  AlignedBuffer<float> TakeVector(std::string_view name, const std::vector<size_t>& shape) override;
-  Linear TakeLinear(const std::vector<LinearPart>& parts, size_t inputs) override;
+  bool Has(const std::string& name) const override;
+  std::vector<size_t> Shape(const std::string& name) const override;
+  TensorView Take(const std::string& name, const std::vector<size_t>& shape,
+                  TensorUse use) override;
 
   // Missing tensors, wrong shapes, and tensors that nobody took. Empty when all went well.
   std::vector<std::string> Problems() const;
   // Of all linear maps taken.
-  size_t linear_bytes() const { return linear_bytes_; }
+  size_t linear_bytes() const { return packer_.bytes(); }
 
  private:
   std::map<std::string, TensorSpec> tensors_;
-  std::map<std::string, int> taken_;
+  std::map<std::string, AlignedBuffer<float>> taken_;
   std::vector<std::string> problems_;
-  DType weight_dtype_;
-  size_t linear_bytes_ = 0;
+  WeightPacker packer_;
 };
 
 // A Mixer as a subject: one field "x" of `hidden` columns.

@@ -101,56 +101,37 @@ float GeneratedFloat(std::string_view name, uint64_t seed, uint64_t index, doubl
 
 GeneratedParameters::GeneratedParameters(std::map<std::string, TensorSpec> tensors,
                                          DType weight_dtype)
-    : tensors_(std::move(tensors)), weight_dtype_(weight_dtype) {}
+    : ParameterSource(*this, packer_), tensors_(std::move(tensors)), packer_(weight_dtype) {}
 
-bool GeneratedParameters::Has(std::string_view name) const {
-  return tensors_.count(std::string(name)) > 0;
+bool GeneratedParameters::Has(const std::string& name) const { return tensors_.contains(name); }
+
+std::vector<size_t> GeneratedParameters::Shape(const std::string& name) const {
+  return tensors_.at(name).shape;
 }
 
-std::vector<size_t> GeneratedParameters::Shape(std::string_view name) const {
-  return tensors_.at(std::string(name)).shape;
-}
-
-AlignedBuffer<float> GeneratedParameters::TakeVector(std::string_view name,
-                                                     const std::vector<size_t>& shape) {
-  AlignedBuffer<float> result(Elements(shape));
-  const auto tensor = tensors_.find(std::string(name));
+TensorView GeneratedParameters::Take(const std::string& name, const std::vector<size_t>& shape,
+                                     TensorUse /*use*/) {
+  const auto [entry, first] = taken_.try_emplace(name, Elements(shape));
+  AlignedBuffer<float>& numbers = entry->second;
+  const TensorView view{reinterpret_cast<const std::byte*>(numbers.data()), DType::kFloat32};
+  if (!first && numbers.size() == Elements(shape)) return view;
+  const auto tensor = tensors_.find(name);
   if (tensor == tensors_.end()) {
-    problems_.push_back("missing tensor " + std::string(name));
-    return result;
-  }
-  if (tensor->second.shape != shape) {
-    problems_.push_back("tensor " + std::string(name) + " has another shape");
-    return result;
-  }
-  ++taken_[tensor->first];
-  for (size_t i = 0; i < result.size(); ++i) {
-    result[i] = GeneratedFloat(name, 0, i, tensor->second.low, tensor->second.high);
-  }
-  return result;
-}
-
-Linear GeneratedParameters::TakeLinear(const std::vector<LinearPart>& parts, size_t inputs) {
-  std::vector<AlignedBuffer<float>> numbers;
-  std::vector<LinearSource> sources;
-  for (const LinearPart& part : parts) {
-    numbers.push_back(TakeVector(part.name, {part.outputs, inputs}));
-    LinearSource source{numbers.back().data(), DType::kFloat32, part.outputs, nullptr};
-    if (!part.bias.empty()) {
-      numbers.push_back(TakeVector(part.bias, {part.outputs}));
-      source.bias = numbers.back().data();
+    problems_.push_back("missing tensor " + name);
+  } else if (tensor->second.shape != shape) {
+    problems_.push_back("tensor " + name + " has another shape");
+  } else {
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      numbers[i] = GeneratedFloat(name, 0, i, tensor->second.low, tensor->second.high);
     }
-    sources.push_back(source);
   }
-  Linear linear = Linear::Pack(sources, inputs, weight_dtype_);
-  linear_bytes_ += linear.weight_bytes();
-  return linear;
+  return view;
 }
 
 std::vector<std::string> GeneratedParameters::Problems() const {
   std::vector<std::string> all = problems_;
   for (const auto& [name, tensor] : tensors_) {
-    if (taken_.count(name) == 0) all.push_back("nobody took tensor " + name);
+    if (!taken_.contains(name)) all.push_back("nobody took tensor " + name);
   }
   return all;
 }

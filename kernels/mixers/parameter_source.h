@@ -1,58 +1,95 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Where a mixer gets its trained numbers from. Implemented by model_loader over safetensors, by
-// tests over arrays, and by the benchmarks over random numbers.
+// Where a mixer gets its trained numbers from: tensors of a TensorSource in the form in which the
+// CPU computes with them. Another device has another class of this kind over the same sources.
 //
-// A take that fails (missing tensor, wrong shape, NaN) is recorded by the source and answered with
-// zeros of the expected shape, so that one load names every problem instead of the first. Whoever
-// built the mixer must ask the source for its problems before using it. Tensors that nobody took
-// are reported as extra.
-//
-// Threading: one thread. Everything handed out is owned by the receiver.
+// Failures: as in tensor_source.h. Threading: one thread. Everything handed out is owned by the
+// receiver.
 #ifndef RIVULET_KERNELS_MIXERS_PARAMETER_SOURCE_H_
 #define RIVULET_KERNELS_MIXERS_PARAMETER_SOURCE_H_
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/aligned_buffer.h"
+#include "kernels/base/dtype.h"
+#include "kernels/mixers/tensor_source.h"
 #include "kernels/ops/linear/linear.h"
 
 namespace rivulet {
 
+// Blocks of adjacent rows at equal distances: rows first + i · stride + [0, block) for i = 0, 1,
+// ...
+struct RowBlocks {
+  size_t tensor_rows = 0;  // of the whole tensor; 0: the map is all its rows, in order
+  size_t first = 0;
+  size_t block = 0;  // divides the map's outputs
+  size_t stride = 0;
+};
+
 // One matrix of a concatenated linear map: tensor `name`, [outputs, inputs], as stored by PyTorch;
-// or one of `stacked` matrices that lie in a tensor [stacked, outputs, inputs].
+// or one of `stacked` matrices in a tensor [stacked, outputs, inputs]; or some rows of a tensor
+// [rows.tensor_rows, inputs].
 struct LinearPart {
   std::string name;
   size_t outputs = 0;
   std::string bias;    // tensor [outputs]; empty for none
   size_t stacked = 0;  // 0: the tensor is the matrix
   size_t index = 0;    // of this matrix in the stack
+  RowBlocks rows = {};
+};
+
+// Packs linear maps for this machine.
+class WeightPacker {
+ public:
+  // `dtype`: how weights rest. None: bf16 where all parts of a map are bf16, else fp32.
+  explicit WeightPacker(std::optional<DType> dtype) : dtype_(dtype) {}
+
+  Linear Pack(const std::vector<LinearSource>& sources, size_t inputs);
+
+  // bf16 when all maps so far are.
+  DType dtype() const { return all_bf16_ ? DType::kBFloat16 : DType::kFloat32; }
+  // Of the maps so far.
+  size_t bytes() const { return bytes_; }
+
+ private:
+  const std::optional<DType> dtype_;
+  bool all_bf16_ = true;
+  size_t bytes_ = 0;
 };
 
 class ParameterSource {
  public:
-  virtual ~ParameterSource() = default;
+  // Borrows both. Names are relative to `prefix`: "q_proj.weight" below "model.layers.0.attn.".
+  ParameterSource(TensorSource& tensors, WeightPacker& packer, std::string prefix = "")
+      : tensors_(&tensors), packer_(&packer), prefix_(std::move(prefix)) {}
 
-  // Names are relative to the layer's mixer ("q_proj.weight").
-  virtual bool Has(std::string_view name) const = 0;
+  bool Has(std::string_view name) const { return tensors_->Has(Full(name)); }
+  std::vector<size_t> Shape(std::string_view name) const { return tensors_->Shape(Full(name)); }
 
-  // The shape of a tensor that Has(), for the few formats whose sizes only the tensors tell.
-  virtual std::vector<size_t> Shape(std::string_view name) const = 0;
-
-  // All elements as fp32, row-major, exactly as stored, whatever the file's dtype.
+  // All elements as fp32, row-major, exactly as stored, whatever the tensor's dtype.
   // [product of shape] floats.
-  virtual AlignedBuffer<float> TakeVector(std::string_view name,
-                                          const std::vector<size_t>& shape) = 0;
+  AlignedBuffer<float> TakeVector(std::string_view name, const std::vector<size_t>& shape);
 
-  // Several maps of one input as one packed map, outputs concatenated in the order given. Kept in
-  // the dtype that --dtype asks for.
-  virtual Linear TakeLinear(const std::vector<LinearPart>& parts, size_t inputs) = 0;
+  // Several maps of one input as one packed map, outputs concatenated in the order given.
+  Linear TakeLinear(const std::vector<LinearPart>& parts, size_t inputs);
 
-  // Leaves out a tensor that may be there and that this mixer does not use, if it has this shape.
-  // Sources that do not look for extra tensors have nothing to do.
-  virtual void Ignore(std::string_view /*name*/, const std::vector<size_t>& /*shape*/) {}
+  void Ignore(std::string_view name, const std::vector<size_t>& shape) {
+    tensors_->Ignore(Full(name), shape);
+  }
+
+ private:
+  AlignedBuffer<float> Take(std::string_view name, const std::vector<size_t>& shape, TensorUse use);
+  std::string Full(std::string_view name) const { return prefix_ + std::string(name); }
+
+  TensorSource* tensors_;
+  WeightPacker* packer_;
+  std::string prefix_;
 };
 
 }  // namespace rivulet

@@ -1,70 +1,78 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/mixers/random_parameters.h"
 
+#include <algorithm>
 #include <cmath>
-#include <utility>
+#include <thread>
 
 namespace rivulet {
 namespace {
 
-// xorshift64*: good enough for noise, and fast enough for 100 M weights.
-class Noise {
- public:
-  Noise(uint64_t seed, std::string_view name) : state_(seed ^ 0x9E3779B97F4A7C15u) {
-    for (char c : name) state_ = (state_ ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-    state_ |= 1;
-  }
-  // Uniform in [low, high).
-  float Next(float low, float high) {
-    state_ ^= state_ >> 12;
-    state_ ^= state_ << 25;
-    state_ ^= state_ >> 27;
-    const uint64_t bits = state_ * 0x2545F4914F6CDD1Du;
-    return low + (high - low) * static_cast<float>(bits >> 40) * 0x1p-24f;
-  }
+// Numbers of one thread's share at least.
+constexpr size_t kWorthSharing = size_t{1} << 20;
 
- private:
-  uint64_t state_;
-};
+// The finaliser of SplitMix64.
+uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+uint64_t StreamOf(uint64_t seed, const std::string& name) {
+  uint64_t stream = Mix(seed + 0x9e3779b97f4a7c15u);
+  for (const char c : name) stream = Mix(stream ^ static_cast<unsigned char>(c));
+  return stream;
+}
+
+// Numbers [first, end): two of 24 bits from each counter.
+void FillRange(uint64_t stream, RandomTensors::Range range, size_t first, size_t end,
+               float* numbers) {
+  const float step = (range.high - range.low) * 0x1p-24f;
+  for (size_t i = first; i < end; ++i) {
+    const uint64_t bits = Mix(stream + i / 2 * 0x9e3779b97f4a7c15u);
+    const auto number = static_cast<uint32_t>(i % 2 == 0 ? bits >> 40 : bits & 0xffffffu);
+    numbers[i] = range.low + step * static_cast<float>(number);
+  }
+}
+
+void Fill(uint64_t stream, RandomTensors::Range range, AlignedBuffer<float>& numbers) {
+  const size_t count = numbers.size();
+  const size_t shares = std::clamp<size_t>(count / kWorthSharing, 1,
+                                           std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < shares; ++i) {
+    threads.emplace_back(FillRange, stream, range, count * i / shares, count * (i + 1) / shares,
+                         numbers.data());
+  }
+  FillRange(stream, range, 0, count / shares, numbers.data());
+  for (std::thread& thread : threads) thread.join();
+}
+
+RandomTensors::Range RangeOf(const std::vector<size_t>& shape, TensorUse use) {
+  if (use == TensorUse::kLinear) {
+    const float bound = std::sqrt(3.0f / static_cast<float>(shape.back()));
+    return {-bound, bound};
+  }
+  if (use == TensorUse::kLinearBias) return {-0.1f, 0.1f};
+  return shape.size() > 3 ? RandomTensors::Range{-1.0f, 1.0f} : RandomTensors::Range{};
+}
 
 }  // namespace
 
-RandomParameters::RandomParameters(uint64_t seed, std::string prefix, DType dtype, Ranges ranges)
-    : seed_(seed), prefix_(std::move(prefix)), dtype_(dtype), ranges_(std::move(ranges)) {}
-
-AlignedBuffer<float> RandomParameters::TakeVector(std::string_view name,
-                                                  const std::vector<size_t>& shape) {
+TensorView RandomTensors::Take(const std::string& name, const std::vector<size_t>& shape,
+                               TensorUse use) {
   size_t count = 1;
-  for (size_t extent : shape) count *= extent;
-  bytes_ += count * sizeof(float);
-  return Fill(name, count, shape.size() > 3 ? Range{-1.0f, 1.0f} : Range{});
-}
-
-Linear RandomParameters::TakeLinear(const std::vector<LinearPart>& parts, size_t inputs) {
-  const float bound = std::sqrt(3.0f / static_cast<float>(inputs));
-  std::vector<AlignedBuffer<float>> weights, biases;
-  std::vector<LinearSource> sources;
-  for (const LinearPart& part : parts) {
-    bytes_ += part.outputs * inputs * DTypeSize(dtype_);
-    // Matrices of one stack must differ.
-    const std::string index = part.stacked == 0 ? "" : std::to_string(part.index);
-    weights.push_back(Fill(part.name + index, part.outputs * inputs, {-bound, bound}));
-    biases.push_back(part.bias.empty() ? AlignedBuffer<float>()
-                                       : Fill(part.bias, part.outputs, {-bound, bound}));
-    sources.push_back({weights.back().data(), DType::kFloat32, part.outputs,
-                       part.bias.empty() ? nullptr : biases.back().data()});
+  for (const size_t extent : shape) count *= extent;
+  AlignedBuffer<float>& numbers = tensors_[name];
+  if (numbers.size() != count) {
+    const auto named = ranges_.find(name);
+    numbers = AlignedBuffer<float>(count);
+    Fill(StreamOf(seed_, name), named != ranges_.end() ? named->second : RangeOf(shape, use),
+         numbers);
+    taken_ += count;
+    if (use != TensorUse::kLinear) vector_bytes_ += count * sizeof(float);
   }
-  return Linear::Pack(sources, inputs, dtype_);
-}
-
-AlignedBuffer<float> RandomParameters::Fill(std::string_view name, size_t count, Range range) {
-  const auto named = ranges_.find(name);
-  if (named != ranges_.end()) range = named->second;
-  Noise noise(seed_, prefix_ + std::string(name));
-  AlignedBuffer<float> numbers(count);
-  taken_ += count;
-  for (size_t i = 0; i < count; ++i) numbers[i] = noise.Next(range.low, range.high);
-  return numbers;
+  return {reinterpret_cast<const std::byte*>(numbers.data()), DType::kFloat32};
 }
 
 }  // namespace rivulet

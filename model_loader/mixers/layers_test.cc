@@ -96,8 +96,8 @@ TEST(Layers, MambaAndH3KeepFloat32States) {
 class IgnoringParameters : public GeneratedParameters {
  public:
   using GeneratedParameters::GeneratedParameters;
-  void Ignore(std::string_view name, const std::vector<size_t>& shape) override {
-    ignored[std::string(name)] = shape;
+  void Ignore(const std::string& name, const std::vector<size_t>& shape) override {
+    ignored[name] = shape;
   }
   std::map<std::string, std::vector<size_t>> ignored;
 };

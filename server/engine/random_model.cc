@@ -54,10 +54,12 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> MakeRandomModel(const nlohman
   model.final_norm = TakeNorm(model.spec.final_norm, hidden, model.spec.norm_eps, own,
                               model.spec.logits_multiplier);
   model.lm_head = own.TakeLinear({{model.spec.lm_head, vocab, ""}}, hidden);
-  const bool tied = model.spec.lm_head == model.spec.embeddings;
+  const bool tied = model.spec.tied();
   model.parameters += own.taken() + (tied ? 0 : vocab * hidden);
   random->table = own.TakeVector(model.spec.embeddings, {vocab, hidden});
-  for (size_t i = 0; i < random->table.size(); ++i) random->table[i] -= 1.0f;
+  if (!tied) {  // around one, as vectors are
+    for (size_t i = 0; i < random->table.size(); ++i) random->table[i] -= 1.0f;
+  }
   model.embeddings = {random->table.data(), DType::kFloat32, vocab, hidden,
                       model.spec.embedding_multiplier};
   return std::shared_ptr<const LoadedModel>(random, &model);

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // A model of any shape with random weights, made in memory from a config.json alone: for tests of
-// the engine and for benchmarks of shapes whose checkpoints are not at hand. What it says is noise;
-// that its numbers stay finite is all that is asked of it.
+// the engine, and for benchmarks of shapes without a checkpoint. Its numbers are finite; its text
+// is noise.
 #ifndef RIVULET_SERVER_ENGINE_RANDOM_MODEL_H_
 #define RIVULET_SERVER_ENGINE_RANDOM_MODEL_H_
 

@@ -14,9 +14,19 @@ namespace {
 // Both public code bases build their models with this many, for 16384 tokens.
 constexpr uint32_t kPublicLevels = 15;
 
+// The levels that the projection's rows are enough for; 0: unknown, since it has another shape.
+size_t ProjectedLevels(const LevelProjection& projection, const ParameterSource& parameters) {
+  if (!parameters.Has(projection.name)) return 0;
+  const std::vector<size_t> shape = parameters.Shape(projection.name);
+  if (shape.size() != 2 || shape[0] <= projection.other_rows) return 0;
+  const size_t rows = shape[0] - projection.other_rows;
+  return rows % projection.heads == 0 ? rows / projection.heads : 0;
+}
+
 }  // namespace
 
-absl::StatusOr<uint32_t> FindLevels(uint32_t max_levels, const ParameterSource& parameters) {
+absl::StatusOr<uint32_t> FindLevels(uint32_t max_levels, const LevelProjection& projection,
+                                    const ParameterSource& parameters) {
   if (!parameters.Has("L")) return max_levels != 0 ? max_levels : kPublicLevels;
   const std::vector<size_t> shape = parameters.Shape("L");
   const size_t levels = shape.size() == 2 ? shape[1] : 0;
@@ -29,6 +39,12 @@ absl::StatusOr<uint32_t> FindLevels(uint32_t max_levels, const ParameterSource& 
     return absl::InvalidArgumentError(
         absl::StrCat("max_levels is ", max_levels, ": the wrong level count, tensor L has ", levels,
                      " levels: correct the config, or leave the key out"));
+  }
+  const size_t projected = ProjectedLevels(projection, parameters);
+  if (projected != 0 && projected != levels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor L has ", levels, " levels, but ", projection.name, " computes ",
+                     projected, ": one of the two tensors belongs to another checkpoint"));
   }
   return static_cast<uint32_t>(levels);
 }

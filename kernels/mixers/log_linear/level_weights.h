@@ -18,10 +18,18 @@
 
 namespace rivulet {
 
-// Lv, from the shape [heads, Lv] of the tensor L. INVALID_ARGUMENT when the shape is impossible or
-// contradicts the config's max_levels (0: none given). Without the tensor: max_levels, or 15 as in
-// the public code; taking it then fails.
-absl::StatusOr<uint32_t> FindLevels(uint32_t max_levels, const ParameterSource& parameters);
+// The projection that computes dl: tensor `name`, whose last heads · Lv rows are dl's.
+struct LevelProjection {
+  const char* name;
+  size_t other_rows;  // before those
+  size_t heads;
+};
+
+// Lv, from the shape [heads, Lv] of the tensor L. INVALID_ARGUMENT when the shape is impossible, or
+// contradicts the config's max_levels (0: none given) or the projection. Without the tensor:
+// max_levels, or 15 as in the public code; taking it then fails.
+absl::StatusOr<uint32_t> FindLevels(uint32_t max_levels, const LevelProjection& projection,
+                                    const ParameterSource& parameters);
 
 // Mixer::max_tokens of a layer with `levels` levels.
 uint64_t LevelMaxTokens(uint32_t levels, LevelOverflow overflow);

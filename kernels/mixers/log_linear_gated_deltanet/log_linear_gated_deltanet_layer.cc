@@ -48,8 +48,11 @@ class LogLinearGatedDeltaNetLayer : public Mixer {
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const LogLinearGatedDeltaNetConfig& config,
                                                  const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(const uint32_t levels, FindLevels(config.max_levels, source.parameters));
   DeltaRuleConfig delta_rule = config.delta_rule;
+  RIVULET_ASSIGN_OR_RETURN(
+      const uint32_t levels,
+      FindLevels(config.max_levels, {"l_proj.weight", 0, delta_rule.shape.value_heads},
+                 source.parameters));
   delta_rule.level_columns = delta_rule.shape.value_heads * levels;
   delta_rule.shape.state_dtype = source.options.state_dtype;
   return std::make_unique<LogLinearGatedDeltaNetLayer>(delta_rule, levels, source);

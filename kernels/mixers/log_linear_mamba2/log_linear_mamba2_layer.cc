@@ -45,7 +45,11 @@ class LogLinearMamba2Layer : public Mixer {
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const LogLinearMamba2Config& config,
                                                  const MixerSource& source) {
-  RIVULET_ASSIGN_OR_RETURN(const uint32_t levels, FindLevels(config.max_levels, source.parameters));
+  const Mamba2Config& c = config.mamba2;
+  const size_t other_rows = 2 * c.inner() + 2 * c.groups * c.state_size + c.heads;
+  RIVULET_ASSIGN_OR_RETURN(
+      const uint32_t levels,
+      FindLevels(config.max_levels, {"in_proj.weight", other_rows, c.heads}, source.parameters));
   return std::make_unique<LogLinearMamba2Layer>(config.mamba2, levels, source);
 }
 

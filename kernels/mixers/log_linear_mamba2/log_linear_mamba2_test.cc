@@ -147,5 +147,21 @@ TEST(LogLinearMamba2, ErrorsNameKeyValueAndRemedy) {
   EXPECT_THAT(ErrorOf({30}), HasSubstr("tensor L has 1 dimensions"));
 }
 
+// in_proj has 2 · 32 + 2 · 16 + 2 rows before those of the levels.
+TEST(LogLinearMamba2, NamesLWhenItsLevelsAreNotTheProjections) {
+  const Mamba2Config mamba2{
+      .heads = 2, .head_dim = 16, .state_size = 16, .groups = 1, .norm_groups = 1};
+  const auto error = [&](size_t levels) {
+    GeneratedParameters parameters({{"L", {{2, 14}}}, {"in_proj.weight", {{98 + 2 * levels, 16}}}},
+                                   DType::kFloat32);
+    const absl::Status status =
+        MakeLayer(LogLinearMamba2Config{mamba2}, {16, parameters, {}}).status();
+    return std::string(status.message().data(), status.message().size());
+  };
+  EXPECT_EQ(error(14), "");
+  EXPECT_THAT(error(15), testing::AllOf(testing::HasSubstr("tensor L has 14 levels"),
+                                        testing::HasSubstr("in_proj.weight computes 15")));
+}
+
 }  // namespace
 }  // namespace rivulet

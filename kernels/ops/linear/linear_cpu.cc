@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/base/check.h"
+#include "kernels/base/widen.h"
 #include "kernels/ops/linear/linear.h"
 #include "kernels/ops/linear/linear_kernel.h"
 
@@ -158,28 +158,17 @@ HWY_EXPORT(LinearTaskBFloat16);
 
 namespace {
 
-float LoadAsFloat(const std::byte* from, DType dtype) {
-  if (dtype == DType::kFloat32) {
-    float value;
-    std::memcpy(&value, from, sizeof(value));
-    return value;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, from, sizeof(bits));
-  return dtype == DType::kBFloat16 ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
-}
-
 void StoreWeight(float value, float* to) { *to = value; }
 void StoreWeight(float value, uint16_t* to) { *to = FloatToBFloat16(value); }
 
 // Row `row` of the source becomes lane `output % 16` of panel `output / 16`.
 template <typename Weight>
 void PackRow(const LinearSource& source, size_t row, size_t inputs, size_t output, Weight* panels) {
-  const size_t size = DTypeSize(source.dtype);
-  const std::byte* from = static_cast<const std::byte*>(source.data) + row * inputs * size;
+  const std::byte* from =
+      static_cast<const std::byte*>(source.data) + row * inputs * DTypeSize(source.dtype);
   Weight* to = panels + output / kBlock * inputs * kBlock + output % kBlock;
   for (size_t i = 0; i < inputs; ++i) {
-    StoreWeight(LoadAsFloat(from + i * size, source.dtype), to + i * kBlock);
+    StoreWeight(NumberAt(from, source.dtype, i), to + i * kBlock);
   }
 }
 

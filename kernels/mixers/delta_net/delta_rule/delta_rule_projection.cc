@@ -27,27 +27,44 @@ void SumNormHeads(FloatMatrix x, size_t heads, size_t width, float scale, Thread
   });
 }
 
-// The columns [first, first + count) of group `group` of `stride` columns, to `to`.
-void CopyColumns(const float* row, size_t group, size_t stride, size_t first, size_t count,
-                 float* to) {
-  std::copy_n(row + group * stride + first, count, to + group * count);
-}
-
 // The columns of the one projection of x.
 enum Part : size_t { kQuery, kKey, kValue, kGate, kBeta, kDecay, kLevels };
 
-std::vector<ProjectionPart> Parts(const DeltaRuleConfig& c) {
-  const bool fla = c.tensors == DeltaRuleTensors::kFla;
-  const char *qkvz = "in_proj_qkvz", *ba = "in_proj_ba";
+std::vector<ProjectionPart> FlaParts(const DeltaRuleConfig& c) {
   const size_t keys = c.shape.key_heads * c.shape.key_dim, heads = c.shape.value_heads;
   const size_t values = heads * c.shape.value_dim;
-  return {{fla ? "q_proj" : qkvz, keys},
-          {fla ? "k_proj" : qkvz, keys},
-          {fla ? "v_proj" : qkvz, values},
-          {fla ? "g_proj" : qkvz, c.use_gate ? values : 0},
-          {fla ? "b_proj" : ba, c.learned_beta ? heads : 0},
-          {fla ? "a_proj" : ba, c.shape.decays ? heads : 0},
+  return {{"q_proj", keys},
+          {"k_proj", keys},
+          {"v_proj", values},
+          {"g_proj", c.use_gate ? values : 0},
+          {"b_proj", c.learned_beta ? heads : 0},
+          {"a_proj", c.shape.decays ? heads : 0},
           {"l_proj", c.level_columns}};
+}
+
+// in_proj_qkvz holds, key head by key head, q | k | its value heads' v | their z, and in_proj_ba
+// their b | their a. The convolution and the gate want all of q, then all of k, and so on.
+std::vector<ProjectionPart> Qwen3NextParts(const DeltaRuleShape& shape) {
+  const size_t d = shape.key_dim, group = shape.group(), ge = group * shape.value_dim;
+  const auto part = [&](const char* tensor, size_t stride, size_t first, size_t block) {
+    return ProjectionPart{.tensor = tensor,
+                          .columns = shape.key_heads * block,
+                          .rows = {shape.key_heads * stride, first, block, stride}};
+  };
+  const auto qkvz = [&](size_t first, size_t block) {
+    return part("in_proj_qkvz", 2 * d + 2 * ge, first, block);
+  };
+  return {qkvz(0, d),
+          qkvz(d, d),
+          qkvz(2 * d, ge),
+          qkvz(2 * d + ge, ge),
+          part("in_proj_ba", 2 * group, 0, group),
+          part("in_proj_ba", 2 * group, group, group)};
+}
+
+std::vector<ProjectionPart> Parts(const DeltaRuleConfig& config) {
+  if (config.tensors == DeltaRuleTensors::kQwen3Next) return Qwen3NextParts(config.shape);
+  return FlaParts(config);
 }
 
 // One convolution serves q, k and v, so it applies SiLU to all of them or to none.
@@ -91,9 +108,7 @@ void DeltaRuleProjection::TakeDecay(ParameterSource& parameters) {
 
 DeltaRuleProjection::Result DeltaRuleProjection::Apply(const MixerStep& step,
                                                        ConstFloatMatrix x) const {
-  Projected projected = projection_.Apply(step, x);
-  if (config_.tensors == DeltaRuleTensors::kQwen3Next) projected = Qwen3NextParts(step, projected);
-  projected = convolution_.Apply(step, projected);
+  const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
   const float scale = config_.scale_queries ? InverseRoot(config_.shape.key_dim) : 1.0f;
   return {{.q = Keys(step, projected[kQuery], scale),
            .k = Keys(step, projected[kKey], 1.0f),
@@ -102,35 +117,6 @@ DeltaRuleProjection::Result DeltaRuleProjection::Apply(const MixerStep& step,
            .beta = Beta(step, x, projected[kBeta])},
           projected[kGate],
           projected[kLevels]};
-}
-
-// in_proj_qkvz gives, key head by key head, q | k | its value heads' v | their z, and in_proj_ba
-// their b | their a; the convolution and the gate want all of q, then all of k, and so on.
-Projected DeltaRuleProjection::Qwen3NextParts(const MixerStep& step,
-                                              const Projected& projected) const {
-  const DeltaRuleShape& shape = config_.shape;
-  const size_t d = shape.key_dim, group = shape.group(), ge = group * shape.value_dim;
-  Projected parts;
-  const size_t qkv = 2 * projected[kQuery].columns + projected[kValue].columns;
-  parts[kQuery] = step.workspace->Take(projected[kQuery].rows, qkv);
-  parts[kKey] = parts[kQuery].Columns(projected[kQuery].columns, projected[kKey].columns);
-  parts[kValue] = parts[kQuery].Columns(2 * projected[kKey].columns, projected[kValue].columns);
-  parts[kQuery].columns = projected[kQuery].columns;
-  for (const Part part : {kGate, kBeta, kDecay}) {
-    parts[part] = step.workspace->Take(projected[part].rows, projected[part].columns);
-  }
-  ParallelRows(*step.pool, projected[kQuery].rows, qkv, [&](size_t t) {
-    const float *qkvz = projected[kQuery].row(t), *ba = projected[kBeta].row(t);
-    for (size_t j = 0; j < shape.key_heads; ++j) {
-      CopyColumns(qkvz, j, 2 * d + 2 * ge, 0, d, parts[kQuery].row(t));
-      CopyColumns(qkvz, j, 2 * d + 2 * ge, d, d, parts[kKey].row(t));
-      CopyColumns(qkvz, j, 2 * d + 2 * ge, 2 * d, ge, parts[kValue].row(t));
-      CopyColumns(qkvz, j, 2 * d + 2 * ge, 2 * d + ge, ge, parts[kGate].row(t));
-      CopyColumns(ba, j, 2 * group, 0, group, parts[kBeta].row(t));
-      CopyColumns(ba, j, 2 * group, group, group, parts[kDecay].row(t));
-    }
-  });
-  return parts;
 }
 
 // Queries and keys alike, in padded heads: activation, then norm, then scale.

@@ -44,7 +44,6 @@ class DeltaRuleProjection {
  private:
   void TakeDecay(ParameterSource& parameters);
 
-  Projected Qwen3NextParts(const MixerStep& step, const Projected& projected) const;
   FloatMatrix Keys(const MixerStep& step, FloatMatrix x, float scale) const;
   FloatMatrix Beta(const MixerStep& step, ConstFloatMatrix x, ConstFloatMatrix b) const;
   FloatMatrix LogDecay(const MixerStep& step, ConstFloatMatrix a) const;

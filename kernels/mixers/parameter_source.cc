@@ -1,0 +1,78 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/mixers/parameter_source.h"
+
+#include <algorithm>
+
+#include "kernels/base/check.h"
+#include "kernels/base/widen.h"
+
+namespace rivulet {
+namespace {
+
+size_t Count(const std::vector<size_t>& shape) {
+  size_t count = 1;
+  for (const size_t extent : shape) count *= extent;
+  return count;
+}
+
+std::vector<size_t> ShapeOf(const LinearPart& part, size_t inputs) {
+  if (part.rows.tensor_rows != 0) return {part.rows.tensor_rows, inputs};
+  if (part.stacked != 0) return {part.stacked, part.outputs, inputs};
+  return {part.outputs, inputs};
+}
+
+// The rows of `part` in order, as runs of rows that lie one behind the other.
+void AppendSources(const LinearPart& part, TensorView tensor, size_t inputs, const float* bias,
+                   std::vector<LinearSource>& sources) {
+  const size_t row_bytes = inputs * DTypeSize(tensor.dtype);
+  const RowBlocks& rows = part.rows;
+  const size_t block = rows.tensor_rows == 0 ? part.outputs : rows.block;
+  RIVULET_CHECK(part.outputs % block == 0, "the blocks of rows must make up the outputs");
+  for (size_t i = 0; i < part.outputs / block; ++i) {
+    const size_t first = part.index * part.outputs + rows.first + i * rows.stride;
+    sources.push_back({tensor.data + first * row_bytes, tensor.dtype, block,
+                       bias == nullptr ? nullptr : bias + i * block});
+  }
+}
+
+}  // namespace
+
+Linear WeightPacker::Pack(const std::vector<LinearSource>& sources, size_t inputs) {
+  const bool bf16 = std::all_of(sources.begin(), sources.end(), [](const LinearSource& source) {
+    return source.dtype == DType::kBFloat16;
+  });
+  const DType dtype = dtype_.value_or(bf16 ? DType::kBFloat16 : DType::kFloat32);
+  all_bf16_ = all_bf16_ && dtype == DType::kBFloat16;
+  Linear linear = Linear::Pack(sources, inputs, dtype);
+  bytes_ += linear.weight_bytes();
+  return linear;
+}
+
+AlignedBuffer<float> ParameterSource::TakeVector(std::string_view name,
+                                                 const std::vector<size_t>& shape) {
+  return Take(name, shape, TensorUse::kVector);
+}
+
+AlignedBuffer<float> ParameterSource::Take(std::string_view name, const std::vector<size_t>& shape,
+                                           TensorUse use) {
+  const TensorView tensor = tensors_->Take(Full(name), shape, use);
+  AlignedBuffer<float> values(Count(shape));
+  WidenToFloat(tensor.data, tensor.dtype, values.size(), values.data());
+  return values;
+}
+
+Linear ParameterSource::TakeLinear(const std::vector<LinearPart>& parts, size_t inputs) {
+  std::vector<LinearSource> sources;
+  std::vector<AlignedBuffer<float>> biases;
+  for (const LinearPart& part : parts) {
+    const TensorView tensor =
+        tensors_->Take(Full(part.name), ShapeOf(part, inputs), TensorUse::kLinear);
+    if (!part.bias.empty())
+      biases.push_back(Take(part.bias, {part.outputs}, TensorUse::kLinearBias));
+    AppendSources(part, tensor, inputs, part.bias.empty() ? nullptr : biases.back().data(),
+                  sources);
+  }
+  return packer_->Pack(sources, inputs);
+}
+
+}  // namespace rivulet
