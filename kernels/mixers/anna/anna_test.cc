@@ -1,5 +1,4 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,9 +20,6 @@
 
 namespace rivulet {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 constexpr char kVectors[] = "kernels/mixers/anna/vectors/vectors.json";
 

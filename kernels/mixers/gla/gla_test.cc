@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/gla/gla_recurrence.h"

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/mixers/mamba2/mamba2_subject.h"
 #include "kernels/mixers/mixer_suite.h"

@@ -1,12 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-
 #include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/mixer_suite.h"
