@@ -265,7 +265,6 @@ double Bench::StateBytesPerToken(const Stream& stream) const {
 absl::StatusOr<Stream> Bench::NewStream() {
   Stream stream;
   RIVULET_ASSIGN_OR_RETURN(stream.base, engine_->states().bases().Acquire());
-  engine_->states().ClearBase(stream.base);
   RIVULET_ASSIGN_OR_RETURN(stream.tail, engine_->states().tails().Acquire());
   for (size_t kind = 0; kind < engine_->capacity().pages.size(); ++kind) {
     stream.tables.emplace_back(engine_->capacity().pages[kind].kind, engine_->states().pages(kind));

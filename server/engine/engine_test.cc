@@ -16,6 +16,7 @@
 #include "nlohmann/json.hpp"
 #include "server/engine/cpu_engine.h"
 #include "server/engine/random_model.h"
+#include "server/engine/slot_bytes.h"
 #include "server/engine/test_models.h"
 
 namespace rivulet {
@@ -42,14 +43,14 @@ class EngineTest : public testing::Test {
     engine_ = *std::move(engine);
   }
 
-  // A row of a fresh session at the end of the plan.
+  // A row of a fresh session at the end of the plan. Its base holds NaN: it must not be read.
   StepRow& AddRow(StepPlan& plan, const std::vector<uint32_t>& tokens) {
     StepRow& row = plan.rows.emplace_back();
     row.segment.first_token = plan.tokens.size();
     row.segment.tokens = tokens.size();
     row.segment.base_in = row.segment.base_out = *engine_->states().bases().Acquire();
     row.segment.tail = *engine_->states().tails().Acquire();
-    engine_->states().ClearBase(row.segment.base_in);
+    std::ranges::fill(BaseBytes(engine_->states(), row.segment.base_in), std::byte{0xff});
     plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
     return row;
   }

@@ -2,6 +2,7 @@
 #include "server/engine/fake_engine.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "kernels/base/check.h"
@@ -80,7 +81,11 @@ void FoldFenwick(const SegmentPages& pages, const LayerState& state, uint64_t ch
 
 FakeEngine::FakeEngine(uint32_t sessions, const std::vector<PageKind>& pages, uint64_t context,
                        size_t fold_interval, std::unique_ptr<StateMemory> memory)
-    : pool_(MakePool(sessions, pages, context, fold_interval, std::move(memory))) {}
+    : pool_(MakePool(sessions, pages, context, fold_interval, std::move(memory))) {
+  // What a fresh base holds must not matter.
+  std::memset(pool_->Layer(0).bases, 0xff,
+              pool_->capacity().base_slots * pool_->capacity().base_bytes);
+}
 
 void FakeEngine::FoldPages(const Segment& segment) {
   const std::vector<PageCapacity>& kinds = capacity().pages;
@@ -101,7 +106,7 @@ void FakeEngine::FoldPages(const Segment& segment) {
 }
 
 uint64_t FakeEngine::Hash(std::span<const uint32_t> tokens) {
-  uint64_t hash = 0;  // as a base of zeros
+  uint64_t hash = 0;
   for (uint32_t token : tokens) hash = Mix(hash, token);
   return hash;
 }
@@ -110,9 +115,10 @@ uint32_t FakeEngine::NextToken(std::span<const uint32_t> tokens, uint32_t index)
   return static_cast<uint32_t>(Mix(Hash(tokens), index) % kVocab);
 }
 
-uint64_t FakeEngine::StateHash(uint32_t base, uint32_t tail, size_t tail_tokens) const {
+uint64_t FakeEngine::StateHash(uint64_t tokens, uint32_t base, uint32_t tail,
+                               size_t tail_tokens) const {
   const LayerState state = pool_->Layer(0);
-  uint64_t hash = *state.Base<uint64_t>(base, 0);
+  uint64_t hash = tokens > tail_tokens ? *state.Base<uint64_t>(base, 0) : Hash({});
   for (size_t i = 0; i < tail_tokens; ++i) hash = Mix(hash, state.Tail<uint32_t>(tail, 0)[i]);
   return hash;
 }
@@ -155,8 +161,8 @@ RowResult FakeEngine::RunRow(const StepPlan& plan, const StepRow& row) {
     for (size_t i = piece.begin; i < piece.end; ++i) {
       const size_t token = piece.first_token + i - piece.begin;
       state.Tail<uint32_t>(segment.tail, 0)[i] = plan.tokens[token];
-      hash = StateHash(base, segment.tail, i + 1);
       const size_t place = token - segment.first_token;
+      hash = StateHash(segment.position + place + 1, base, segment.tail, i + 1);
       if (place + row.samples >= segment.tokens) result.samples.push_back(SampleAfter(row, hash));
       if (place >= row.score_targets.size()) continue;
       const float logprob = -static_cast<float>(Mix(hash, row.score_targets[place]) % 1000) / 100;

@@ -45,8 +45,9 @@ class FakeEngine : public Engine {
   StatePool& states() const override { return *pool_; }
   uint32_t vocab_size() const override { return kVocab; }
 
-  // Hash of the tokens in a base and the first `tail_tokens` rows of a tail.
-  uint64_t StateHash(uint32_t base, uint32_t tail, size_t tail_tokens) const;
+  // Hash of the first `tokens` tokens of a session: its base, and `tail_tokens` rows of its tail.
+  // The base is not read if all of them are in the tail.
+  uint64_t StateHash(uint64_t tokens, uint32_t base, uint32_t tail, size_t tail_tokens) const;
 
   // Whether Launch calls CheckFolds. Below an engine that runs steps late, that one has to.
   bool checks_folds = true;

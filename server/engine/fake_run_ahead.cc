@@ -18,10 +18,6 @@ class OrderedMemory::Memory final : public StateMemory {
     if (owner_.before_) owner_.before_();
     memory_.Copy(from, to, bytes);
   }
-  void Clear(size_t at, size_t bytes) override {
-    if (owner_.before_) owner_.before_();
-    memory_.Clear(at, bytes);
-  }
 
  private:
   OrderedMemory& owner_;

@@ -37,14 +37,13 @@ class LanguageModelTest : public testing::TestWithParam<TestModel> {
     return tokens;
   }
 
-  // A fresh session's slots. Tails hold NaN where no row was written: nobody may read there.
+  // A fresh session's slots. They hold NaN until something is written, so reading there shows.
   Segment NewSession() {
     Segment segment;
     segment.base_in = segment.base_out = *states_->bases().Acquire();
     segment.tail = *states_->tails().Acquire();
-    states_->ClearBase(segment.base_in);
-    const std::span<std::byte> tail = TailBytes(*states_, segment.tail);
-    std::memset(tail.data(), 0xff, tail.size());
+    std::ranges::fill(BaseBytes(*states_, segment.base_in), std::byte{0xff});
+    std::ranges::fill(TailBytes(*states_, segment.tail), std::byte{0xff});
     return segment;
   }
 

@@ -2,6 +2,7 @@
 //
 // Rows that sample after several of their tokens: they must give what feeding the same tokens one
 // at a time gives, bit for bit, wherever the row begins and ends.
+#include <algorithm>
 #include <memory>
 #include <random>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "nlohmann/json.hpp"
 #include "server/engine/cpu_engine.h"
 #include "server/engine/random_model.h"
+#include "server/engine/slot_bytes.h"
 #include "server/engine/test_models.h"
 
 namespace rivulet {
@@ -38,7 +40,7 @@ class Stream {
       : engine_(engine), tokens_(tokens), params_(params) {
     base_ = *engine.states().bases().Acquire();
     tail_ = *engine.states().tails().Acquire();
-    engine.states().ClearBase(base_);
+    std::ranges::fill(BaseBytes(engine.states(), base_), std::byte{0xff});
     for (size_t kind = 0; kind < engine.capacity().pages.size(); ++kind) {
       tables_.emplace_back(engine.capacity().pages[kind].kind, engine.states().pages(kind));
     }

@@ -33,6 +33,4 @@ void HostStateMemory::Copy(size_t from, size_t to, size_t bytes) {
   std::memcpy(begin_ + to, begin_ + from, bytes);
 }
 
-void HostStateMemory::Clear(size_t at, size_t bytes) { std::memset(begin_ + at, 0, bytes); }
-
 }  // namespace rivulet

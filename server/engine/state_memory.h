@@ -28,9 +28,6 @@ class StateMemory {
   // takes its place in the order of the engine's work: it sees what steps launched before it write,
   // and steps launched after it see the copy.
   virtual void Copy(size_t from, size_t to, size_t bytes) = 0;
-
-  // Sets bytes to zero, in the same order.
-  virtual void Clear(size_t at, size_t bytes) = 0;
 };
 
 // Host memory. Pages become real when they are first touched, so a large reservation costs nothing
@@ -45,7 +42,6 @@ class HostStateMemory final : public StateMemory {
   absl::Status Reserve(size_t bytes) override;
   std::byte* begin() const override { return begin_; }
   void Copy(size_t from, size_t to, size_t bytes) override;
-  void Clear(size_t at, size_t bytes) override;
 
  private:
   std::byte* begin_ = nullptr;

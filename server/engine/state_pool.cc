@@ -132,10 +132,6 @@ StatePool::StatePool(StateSizes sizes, StateCapacity capacity, std::unique_ptr<S
   for (const PageCapacity& pages : capacity_.pages) pages_.emplace_back("page", pages.slots);
 }
 
-void StatePool::ClearBase(uint32_t slot) {
-  memory_->Clear(slot * sizes_.base_bytes, sizes_.base_bytes);
-}
-
 void StatePool::CopyTail(uint32_t from, uint32_t to) {
   const size_t bytes = sizes_.tail_bytes;
   memory_->Copy(TailsOffset() + from * bytes, TailsOffset() + to * bytes, bytes);

@@ -112,14 +112,13 @@ class StatePool {
       StateSizes sizes, uint64_t state_memory, uint64_t state_context = 4096,
       std::unique_ptr<StateMemory> memory = std::make_unique<HostStateMemory>());
 
-  // The contents of an acquired slot are undefined. A tail is never shared. A base or a page that
-  // is shared must not be written; the pool does not check this.
+  // The contents of an acquired slot are undefined, also of the base of a session without tokens:
+  // at positions below C every mixer reads the base as zeros. A tail is never shared. A base or a
+  // page that is shared must not be written; the pool does not check this.
   SlotPool& bases() { return bases_; }
   SlotPool& tails() { return tails_; }
   SlotPool& pages(size_t kind) { return pages_[kind]; }
 
-  // Sets every byte of a base to zero: the state before the first token.
-  void ClearBase(uint32_t slot);
   void CopyTail(uint32_t from, uint32_t to);  // REQUIRES: from != to
 
   const StateCapacity& capacity() const { return capacity_; }

@@ -142,8 +142,7 @@ class Contest {
     }
     const auto [added, is_new] = bases_.emplace(*slot, ModelSlot{1, 0});
     ASSERT_TRUE(is_new) << "handed out twice";
-    if (random_() % 2 == 0) return Fill(BaseBytes(*pool_, *slot), added->second);
-    pool_->ClearBase(*slot);
+    Fill(BaseBytes(*pool_, *slot), added->second);
   }
   void ShareBase() {
     const auto picked = Pick(bases_);

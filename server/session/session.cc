@@ -12,7 +12,6 @@ namespace rivulet {
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(StatePool& states) {
   RIVULET_ASSIGN_OR_RETURN(SlotHandle base, SlotHandle::Acquire(states.bases()));
   RIVULET_ASSIGN_OR_RETURN(SlotHandle tail, SlotHandle::Acquire(states.tails()));
-  states.ClearBase(base.slot());
   std::vector<PageTable> pages;
   const std::vector<PageCapacity>& kinds = states.capacity().pages;
   for (size_t i = 0; i < kinds.size(); ++i) pages.emplace_back(kinds[i].kind, states.pages(i));

@@ -35,7 +35,7 @@ uint64_t StateHash(FakeEngine& engine, Session& session) {
   session.Append(0);
   const Segment segment = *session.PlanSegment(0, 1);
   session.CancelSegment();
-  return engine.StateHash(segment.base_in, segment.tail,
+  return engine.StateHash(session.position(), segment.base_in, segment.tail,
                           session.position() % engine.capacity().fold_interval);
 }
 
