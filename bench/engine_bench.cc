@@ -169,7 +169,7 @@ absl::Status SetFlag(const std::string& name, const std::string& value) {
   absl::CommandLineFlag* const flag = FindFlag(name);
   if (flag->ParseFrom(value, &error)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--", name, "=\"", value, "\" is no valid value (", flag->Help(), ")"));
+      absl::StrCat("--", name, "=\"", value, "\" is not a valid value (", flag->Help(), ")"));
 }
 
 absl::Status ReadCommandLine(const std::vector<std::string>& arguments) {

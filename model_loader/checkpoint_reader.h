@@ -34,7 +34,7 @@ class CheckpointReader : public TensorSource {
   explicit CheckpointReader(const SafetensorsCheckpoint& checkpoint) : checkpoint_(checkpoint) {}
 
   bool Has(const std::string& name) const override { return checkpoint_.Find(name) != nullptr; }
-  // Empty when there is no such tensor.
+  // Empty if the tensor does not exist.
   std::vector<size_t> Shape(const std::string& name) const override;
   TensorView Take(const std::string& name, const std::vector<size_t>& shape,
                   TensorUse use) override;

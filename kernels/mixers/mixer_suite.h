@@ -141,7 +141,7 @@ class GeneratedParameters : public TensorSource, public ParameterSource {
   TensorView Take(const std::string& name, const std::vector<size_t>& shape,
                   TensorUse use) override;
 
-  // Missing tensors, wrong shapes, and tensors that nobody took. Empty when all went well.
+  // Missing tensors, wrong shapes, and tensors that were not taken. Empty on success.
   std::vector<std::string> Problems() const;
   // Of all linear maps taken.
   size_t linear_bytes() const { return packer_.bytes(); }

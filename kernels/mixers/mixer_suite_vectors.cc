@@ -131,7 +131,7 @@ TensorView GeneratedParameters::Take(const std::string& name, const std::vector<
 std::vector<std::string> GeneratedParameters::Problems() const {
   std::vector<std::string> all = problems_;
   for (const auto& [name, tensor] : tensors_) {
-    if (!taken_.contains(name)) all.push_back("nobody took tensor " + name);
+    if (!taken_.contains(name)) all.push_back("unused tensor " + name);
   }
   return all;
 }

@@ -28,7 +28,7 @@ namespace rivulet {
 // The longest segment that a step may hold: pages that a session takes within it are counted.
 inline constexpr uint64_t kLongestSegment = 1024;
 
-// Where each layer's planes lie in a slot: the sum of the layers' layouts.
+// Where each layer's planes are in a slot: the sum of the layers' layouts.
 struct StateSizes {
   uint32_t fold_interval = 0;  // the layers'
   size_t base_bytes = 0;       // of one slot

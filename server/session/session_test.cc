@@ -109,9 +109,9 @@ TEST(SessionTest, FullEngineRefusesAndKeepsNothing) {
   EXPECT_FALSE(engine.states().bases().Shared(0));
 }
 
-// With a base for each session and one spare, sessions that share one can all go on: whoever
-// finds no slot waits a step, and the last one folds in place.
-TEST(SessionTest, SessionsThatShareABaseNeverBlockEachOtherForGood) {
+// With a base for each session and one spare, sessions that share one can all go on: one
+// that finds no slot waits a step, and the last one folds in place.
+TEST(SessionTest, SessionsThatShareABaseNeverBlockEachOtherForever) {
   FakeEngine engine(7);
   std::vector<std::unique_ptr<Session>> sessions;
   sessions.push_back(MakeSession(engine));

@@ -118,8 +118,8 @@ VIOLATIONS = [
     ("EXPOSE", in_dockerfile("EXPOSE 8590 8591", "EXPOSE 80")),
     ("CMD", in_dockerfile("/models/tales", "/models/other")),
     # check_config
-    ("unknown flag", in_config(**{"max-queues": 3})),
-    ("no valid value", in_config(**{"state-memory": "lots"})),
+    ("it can set values of", in_config(**{"max-queues": 3})),
+    ("give bytes, or a number", in_config(**{"state-memory": "lots"})),
     ("neither in the image nor in a volume", in_config(model="/models/own")),
     ("args: --config", in_server("args", value=["--config=/etc/config.json"])),
     ("no mounted ConfigMap", set_in("ConfigMap", ("metadata", "name"), "rivulet-config-other")),
