@@ -242,7 +242,9 @@ absl::StatusOr<nlohmann::json> ReadConfig(const std::string& path) {
 // Flags that the command line gave keep its text.
 absl::Status ApplyConfig(CommandLine& line) {
   RIVULET_ASSIGN_OR_RETURN(const nlohmann::json config, ReadConfig(line.config));
-  for (const auto& [key, value] : config.items()) {
+  for (const auto& entry : config.items()) {
+    const std::string& key = entry.key();  // clang 14 captures no structured binding
+    const nlohmann::json& value = entry.value();
     const auto flag = std::find_if(Flags().begin(), Flags().end(),
                                    [&key](const Flag& known) { return key == known.name; });
     if (flag == Flags().end() || value.is_null()) {
