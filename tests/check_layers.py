@@ -44,9 +44,11 @@ LAYERS = {
 # Each folder of kernels/mixers is a layer of its own. Besides itself and the files directly in kernels/mixers it may include the folders
 # named here, which may not include it.
 MIXER_USES = {
+    "delta_net": ["log_linear"],
     "gated_deltanet": ["delta_net"],
     "log_linear_gated_deltanet": ["delta_net", "gated_deltanet", "log_linear"],
     "log_linear_mamba2": ["log_linear", "mamba2"],
+    "mamba2": ["log_linear"],
 }
 # The only files directly in kernels/mixers that may include the mixers.
 MIXER_LISTS = {"kernels/mixers/mixer_config.cc", "kernels/mixers/mixer_config.h"}

@@ -50,13 +50,15 @@ absl::StatusOr<uint32_t> FindLevels(uint32_t max_levels, const LevelProjection& 
 }
 
 uint64_t LevelMaxTokens(uint32_t levels, LevelOverflow overflow) {
-  return overflow == LevelOverflow::kClamp ? UINT64_MAX : FenwickCapacity(levels);
+  return levels == 0 || overflow == LevelOverflow::kClamp ? UINT64_MAX : FenwickCapacity(levels);
 }
 
-LevelWeights::LevelWeights(size_t heads, uint32_t levels, ParameterSource& parameters)
-    : scale_(parameters.TakeVector("L", {heads, levels})) {}
+LevelWeights::LevelWeights(size_t heads, uint32_t levels, ParameterSource& parameters) {
+  if (levels != 0) scale_ = parameters.TakeVector("L", {heads, levels});
+}
 
 ConstFloatMatrix LevelWeights::Apply(const MixerStep& step, ConstFloatMatrix dl) const {
+  if (scale_.empty()) return {};
   return MapRows(step, dl, columns(), [&](const float* logits, float* lambda) {
     for (size_t i = 0; i < columns(); ++i) lambda[i] = scale_[i] * logits[i];
     Activate(Activation::kSoftplus, lambda, lambda, columns());

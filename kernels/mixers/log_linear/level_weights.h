@@ -31,17 +31,18 @@ struct LevelProjection {
 absl::StatusOr<uint32_t> FindLevels(uint32_t max_levels, const LevelProjection& projection,
                                     const ParameterSource& parameters);
 
-// Mixer::max_tokens of a layer with `levels` levels.
+// Mixer::max_tokens of a layer with `levels` levels; 0: a layer without levels.
 uint64_t LevelMaxTokens(uint32_t levels, LevelOverflow overflow);
 
 class LevelWeights {
  public:
-  // Takes L.
+  // Takes L; without levels, nothing.
   LevelWeights(size_t heads, uint32_t levels, ParameterSource& parameters);
 
   size_t columns() const { return scale_.size(); }  // H*Lv
 
-  // λ [T, H*Lv] of dl [T, H*Lv], both (head, level), in the step's workspace.
+  // λ [T, H*Lv] of dl [T, H*Lv], both (head, level), in the step's workspace; null data without
+  // levels.
   ConstFloatMatrix Apply(const MixerStep& step, ConstFloatMatrix dl) const;
 
  private:
