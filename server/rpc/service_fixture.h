@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,6 +45,23 @@ class PacedEngine : public FakeEngine {
   std::atomic<bool> fails{false};
 };
 
+// Runs out of memory, or waits, when a test says so.
+class ControlledTokenizer : public FakeTokenizer {
+ public:
+  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text) const override {
+    if (no_memory_in_encode) throw std::bad_alloc();
+    entered = true;
+    while (hold_encode) std::this_thread::yield();
+    return FakeTokenizer::Encode(text);
+  }
+  std::string_view TokenBytes(uint32_t id) const override {
+    if (no_memory_in_bytes) throw std::bad_alloc();
+    return FakeTokenizer::TokenBytes(id);
+  }
+  std::atomic<bool> no_memory_in_encode{false}, no_memory_in_bytes{false}, hold_encode{false};
+  mutable std::atomic<bool> entered{false};  // Encode was called
+};
+
 class ServiceTest : public testing::Test {
  protected:
   static constexpr uint32_t kSlots = 4;
@@ -54,7 +72,7 @@ class ServiceTest : public testing::Test {
     model_.state_bytes_per_session = 1000;
     model_.fold_interval = engine_.capacity().fold_interval;
     model_.vocab = FakeEngine::kVocab;
-    model_.tokenizer = &tokenizer_;
+    model_.tokenizer = &request_tokenizer_;
     SchedulerOptions options;
     options.max_queue = 2;
     options.stall_limit = stall_limit;
@@ -169,7 +187,8 @@ class ServiceTest : public testing::Test {
   }
   bool WaitUntilIdle() { return scheduler_->WaitUntilIdle(Clock::now() + seconds(10)); }
 
-  FakeTokenizer tokenizer_;
+  FakeTokenizer tokenizer_;              // the scheduler's
+  ControlledTokenizer request_tokenizer_;  // the calls'
   PacedEngine engine_{kSlots};
   Metrics metrics_;
   CallCount calls_;

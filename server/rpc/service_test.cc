@@ -7,8 +7,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <new>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -167,23 +165,7 @@ TEST_F(ServiceTest, TooManyFieldsAreRefusedUnparsed) {
   EXPECT_THAT(CallRaw("Tokenize", unpacked).error_message(), HasSubstr("fields"));
 }
 
-// Runs out of memory when it is told to.
-class HungryTokenizer : public FakeTokenizer {
- public:
-  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text) const override {
-    if (in_encode) throw std::bad_alloc();
-    return FakeTokenizer::Encode(text);
-  }
-  std::string_view TokenBytes(uint32_t id) const override {
-    if (in_bytes) throw std::bad_alloc();
-    return FakeTokenizer::TokenBytes(id);
-  }
-  std::atomic<bool> in_encode{false}, in_bytes{false};
-};
-
 TEST_F(ServiceTest, WithoutMemoryRequestsFailAndTheServerGoesOn) {
-  HungryTokenizer tokenizer;
-  model_.tokenizer = &tokenizer;
   const auto expect = [&](grpc::StatusCode code, bool text) {
     v1::GenerateRequest generate = MakeProto("abc", 3);
     generate.set_logprobs(2);
@@ -207,12 +189,12 @@ TEST_F(ServiceTest, WithoutMemoryRequestsFailAndTheServerGoesOn) {
     EXPECT_EQ(stub_->Tokenize(&c3, tokenize, &ids).error_code(),
               text ? code : grpc::StatusCode::OK);
   };
-  tokenizer.in_encode = true;
+  request_tokenizer_.no_memory_in_encode = true;
   expect(grpc::StatusCode::RESOURCE_EXHAUSTED, true);
-  tokenizer.in_encode = false;
-  tokenizer.in_bytes = true;
+  request_tokenizer_.no_memory_in_encode = false;
+  request_tokenizer_.no_memory_in_bytes = true;
   expect(grpc::StatusCode::RESOURCE_EXHAUSTED, false);
-  tokenizer.in_bytes = false;
+  request_tokenizer_.no_memory_in_bytes = false;
   expect(grpc::StatusCode::OK, true);
   EXPECT_TRUE(WaitUntilIdle());
 }
@@ -248,30 +230,17 @@ TEST_F(ServiceTest, ClientThatCancelsFreesItsRow) {
   EXPECT_EQ(metrics_.requests[static_cast<size_t>(Outcome::kCancelled)].value(), 1u);
 }
 
-// Encode returns once it is released.
-class HeldTokenizer : public FakeTokenizer {
- public:
-  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text) const override {
-    entered_ = true;
-    while (!released_) std::this_thread::yield();
-    return FakeTokenizer::Encode(text);
-  }
-  mutable std::atomic<bool> entered_{false};
-  std::atomic<bool> released_{false};
-};
-
 // The scheduler learns of such a cancel right after the request.
 TEST_F(ServiceTest, CancelBeforeTheRequestIsSubmitted) {
   engine_.pace = milliseconds(1);
-  HeldTokenizer tokenizer;
-  model_.tokenizer = &tokenizer;
+  request_tokenizer_.hold_encode = true;
   grpc::ClientContext context;
   auto reader = stub_->Generate(&context, MakeProto("a", 1u << 30));
-  ASSERT_TRUE(Eventually([&] { return tokenizer.entered_.load(); }));
+  ASSERT_TRUE(Eventually([&] { return request_tokenizer_.entered.load(); }));
   context.TryCancel();
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
   std::this_thread::sleep_for(milliseconds(100));  // for the server to hear of it
-  tokenizer.released_ = true;
+  request_tokenizer_.hold_encode = false;
   EXPECT_TRUE(Eventually([&] { return Count(Outcome::kCancelled) == 1; }));
   EXPECT_TRUE(WaitUntilIdle());
 }
