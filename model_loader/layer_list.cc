@@ -13,10 +13,10 @@ const json* LayerList(ConfigReader& config, std::string_view key, size_t layers)
   const json* list = config.Find(key);
   if (list == nullptr) return nullptr;
   if (list->is_array() && list->size() == layers) return list;
-  config.Require(list->is_array(), key, "it must be a list, one entry a layer");
+  config.Require(list->is_array(), key, "it must be a list, one entry per layer");
   config.Fail(absl::InvalidArgumentError(absl::StrCat(ToAbsl(key), " has ", list->size(),
                                                       " entries, but num_hidden_layers is ", layers,
-                                                      ": give one entry a layer")));
+                                                      ": give one entry per layer")));
   return nullptr;
 }
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A checkpoint directory, loaded: weights packed for this machine, one mixer a layer, the
+// A checkpoint directory, loaded: weights packed for this machine, one mixer per layer, the
 // tokenizer, and the defaults of generation_config.json. Immutable and shared by all.
 //
 // It does not run anything: server/engine does. Threading: const after Load.

@@ -1,9 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The description of a model: config.json, read and validated once, as the few things that every
-// architecture shares and a typed config for each layer's mixer. Each public format (fla, HF/fla
-// mamba2, ours) has one file that makes a ModelSpec; nothing above this knows which format a model
-// came from, and nothing below reads JSON.
+// architecture shares and a typed config for each layer's mixer. Each public format has one file
+// that makes a ModelSpec (formats.h lists them); nothing above this knows which format a model came
+// from, and nothing below reads JSON.
 //
 // Goals: one description for all formats; every error names key, value and remedy.
 // Non-goals: it reads no tensor.

@@ -12,7 +12,7 @@ namespace {
 
 // Which states must stay fp32, and why. A sum that only grows stops moving in bf16: after a few
 // hundred additions an addend is less than half a unit in the last place of the sum
-// (docs/architecture.md#bit-equality). Decay bounds a sum, and signed addends keep it small; a sum
+// (docs/architecture.md#bf16-state). Decay bounds a sum, and signed addends keep it small; a sum
 // with neither, or one whose rounding errors are never overwritten, is refused. Empty: bf16 is
 // fine.
 

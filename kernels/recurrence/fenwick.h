@@ -74,7 +74,7 @@ struct FenwickShape {
   size_t value_dim = 0;  // E
   uint32_t levels = 0;   // Lv, 1 to kMaxLevels
   bool delta = false;
-  DType dtype = DType::kFloat32;         // how pages rest: kFloat32 or kBFloat16
+  DType dtype = DType::kFloat32;         // how pages are stored: kFloat32 or kBFloat16
   size_t fold_interval = kFoldInterval;  // C, 16 or 32
 
   uint32_t pages() const { return FenwickPageCount(levels, fold_interval); }

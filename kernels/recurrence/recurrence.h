@@ -18,7 +18,7 @@
 //
 // A sum may carry a normaliser: one more value column, kept apart as an fp32 vector z [D], whose
 // values are `extra` (1 if null). It is never stored in less than fp32
-// (docs/architecture.md#bit-equality).
+// (docs/architecture.md#bf16-state).
 //
 // What makes bits equal (docs/architecture.md#bit-equality): each output number is one chain of
 // fused multiply-adds: the key channels ascending over the base, then one multiplication by the
@@ -59,7 +59,7 @@ struct SumShape {
   size_t value_dim = 0;  // E
   Decay decay = Decay::kNone;
   bool normaliser = false;
-  DType dtype = DType::kFloat32;  // how the base rests: kFloat32 or kBFloat16
+  DType dtype = DType::kFloat32;  // how the base is stored: kFloat32 or kBFloat16
 
   size_t padded_key() const { return PaddedColumns(key_dim); }
   size_t padded_value() const { return PaddedColumns(value_dim); }

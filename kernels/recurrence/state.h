@@ -30,7 +30,9 @@
 
 namespace rivulet {
 
-// C on the CPU. The kernels still use it; everything else takes C from a layout or a capacity.
+// C on the CPU. This line alone decides it: it is the default of MixerOptions and of the structs
+// that carry C to the kernels. An engine for another device sets MixerOptions::fold_interval, and
+// everything else takes C from a layout or a capacity.
 inline constexpr size_t kFoldInterval = 16;
 
 enum class StatePart : uint8_t { kBase, kTail, kPage };

@@ -7,7 +7,7 @@
 // anything that a later call does to them. So a slot that a running step still uses may be released
 // and acquired again at once.
 //
-// Threading: every method on the engine thread alone, but capacity() and vocab_size(), which are
+// Threading: every method on the engine thread alone, except capacity() and vocab_size(), which are
 // constant.
 #ifndef RIVULET_SERVER_ENGINE_ENGINE_H_
 #define RIVULET_SERVER_ENGINE_ENGINE_H_
@@ -57,7 +57,7 @@ class Engine {
   // Launch and Await, for callers that never run ahead.
   StepResult Step(const StepPlan& plan) { return Await(Launch(plan)); }
 
-  // The slots of the sessions' states. The reference stays good.
+  // The slots of the sessions' states. The reference remains valid.
   virtual StatePool& states() const = 0;
   // Constant; any thread.
   const StateCapacity& capacity() const { return states().capacity(); }

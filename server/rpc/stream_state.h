@@ -14,10 +14,10 @@ class CallState {
   enum class Phase : uint8_t {
     kOpen,
     kStopping,         // the client cancelled; the last message is still to come
-    kSaidLast,         // a message with finish_reason was sent
-    kStopped,          // it was sent and the client cancelled
+    kSaidLast,         // a message with finish_reason is being sent or was
+    kStopped,          // the same, and the client cancelled
     kBroken,           // a write failed or the call was cut off: nothing more is sent
-    kSayingCancelled,  // the scheduler said no last message, so we send one
+    kSayingCancelled,  // the scheduler sent no last message, so we do
     kEnded,            // with the status that the scheduler gave
     kEndedByStop,      // with OK
   };

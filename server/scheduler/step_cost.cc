@@ -14,8 +14,8 @@ constexpr double kFarthest = 2.0;
 // While prompts run, every so many steps are measured without them: what decode rows take may
 // change (another process, a hotter machine).
 constexpr size_t kMeasureEvery = 16;
-// At first so often, and the least counts: one alone may be a first touch or a preempted thread,
-// and what is far off stays so for long.
+// The first estimate is the least of so many steps: a single step may include a first touch of
+// memory or a preempted thread, and a first estimate that is far off stays wrong for long.
 constexpr size_t kFirstMeasured = 2;
 
 // What is left of an older step's weight in a prompt's cost; how far a step's part in it may be

@@ -47,7 +47,7 @@ class StepCost {
   // Seconds that this many decode rows take alone; 0: not known.
   double DecodeSeconds(size_t decode_rows) const;
 
-  // How many prompt tokens may join a step of this many decode rows. At least 1, but for 0 when the
+  // How many prompt tokens may join a step of this many decode rows. At least 1, except 0 when the
   // step must run without prompts to measure its decode rows.
   uint32_t PromptTokens(size_t decode_rows, size_t prompts, const PlanLimits& limits) const;
 
@@ -64,8 +64,8 @@ class StepCost {
     size_t measured = 0;
   };
   // What pieces of prompts take, beside decode rows or alone: a ratio of sums in which older steps
-  // fade. A mean of ratios would not do: what a step of one token took longer by chance would count
-  // as much as what a step of a hundred took.
+  // fade. Not a mean of ratios: there the noise of a step with one token would
+  // weigh as much as a step of a hundred.
   struct PromptCost {
     double seconds = 0;
     double tokens = 0;

@@ -166,7 +166,7 @@ TEST(BadMixerConfigTest, NamesKeyValueAndRemedy) {
       {"anna", {{"num_hashes", 40}}, {"num_hashes", "40"}},
       {"softmax_window_hybrid",
        {{"layer_types", {"gla"}}},
-       {"layer_types has 1 entries", "num_hidden_layers is 2", "one entry a layer"}},
+       {"layer_types has 1 entries", "num_hidden_layers is 2", "one entry per layer"}},
       {"softmax_window_hybrid",
        {{"layer_types", {"gla", "rwkv"}}},
        {"layer_types", "rwkv", "this server has"}},
