@@ -44,7 +44,8 @@ TEST(JsonTest, ReadsObjectsFromFiles) {
   EXPECT_EQ((*ReadJsonObject(path, 100))["a"], 1);
   EXPECT_THAT(ReadJsonObject(path, 5).status().ToString(), HasSubstr("the limit is 5"));
   WriteTestFile(path, "[1]");
-  EXPECT_THAT(ReadJsonObject(path, 100).status().ToString(), HasSubstr("not contain a JSON object"));
+  EXPECT_THAT(ReadJsonObject(path, 100).status().ToString(),
+              HasSubstr("not contain a JSON object"));
 }
 
 // Flipped and lost bytes give a value or a status, never a crash.

@@ -201,7 +201,7 @@ BAD = {
     "kernels/recurrence/up.cc": (source('"kernels/mixers/mixer.h"'), "kernels/recurrence may not include kernels/mixers"),
     "kernels/mixers/gla/gla_config.cc": (source('"nlohmann/json.hpp"'), "kernels/ knows no JSON"),
     "kernels/mixers/stages.cc": (source('"kernels/mixers/gla/gla.h"'), "files that all mixers share may not include a mixer"),
-    "kernels/mixers/mamba2/back.cc": (source('"kernels/mixers/log_linear/l.h"'), "mamba2 may not include log_linear"),
+    "kernels/mixers/mamba2/back.cc": (source('"kernels/mixers/log_linear_mamba2/l.h"'), "mamba2 may not include log_linear_mamba2"),
     "kernels/mixers/gla/side.cc": (source('"kernels/mixers/retnet/retnet.h"'), "gla may not include retnet"),
     "kernels/mixers/gla/gla_layer.cc": (source('"kernels/mixers/gla/gla_reference.h"'), "may not include test code"),
     "server/scheduler/fake.cc": (source('"server/engine/fake_engine.h"'), "may not include test code"),

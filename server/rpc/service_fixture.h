@@ -187,7 +187,7 @@ class ServiceTest : public testing::Test {
   }
   bool WaitUntilIdle() { return scheduler_->WaitUntilIdle(Clock::now() + seconds(10)); }
 
-  FakeTokenizer tokenizer_;              // the scheduler's
+  FakeTokenizer tokenizer_;                // the scheduler's
   ControlledTokenizer request_tokenizer_;  // the calls'
   PacedEngine engine_{kSlots};
   Metrics metrics_;
