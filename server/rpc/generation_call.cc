@@ -131,12 +131,13 @@ bool GenerationCall::WriteOnPool(StreamMessage& message) {
 }
 
 void GenerationCall::Write(StreamMessage&& message) {
-  failure_ = OrNoMemory([&] { return Serialize(std::move(message)); });
-  if (!failure_.ok()) return OnWriteDone(false);
-  // Orders the above before OnWriteDone, which takes the mutex too, also for ThreadSanitizer: it
-  // does not see how gRPC orders the two.
-  mutex_.Lock();
-  mutex_.Unlock();
+  absl::Status serialized = OrNoMemory([&] { return Serialize(std::move(message)); });
+  const bool ok = serialized.ok();
+  {
+    MutexLock lock(&mutex_);
+    failure_ = std::move(serialized);
+  }
+  if (!ok) return OnWriteDone(false);
   stream_->Send(wire_message_);
 }
 
@@ -168,12 +169,13 @@ void GenerationCall::OnWriteDone(bool ok) {
 }
 
 void GenerationCall::End(absl::Status status) {
-  if (!failure_.ok()) status = failure_;
-  LogEnd(status, usage_);
-  const bool by_stop = [this] {
+  bool by_stop = false;
+  {
     MutexLock lock(&mutex_);
-    return state_.phase() == CallState::Phase::kEndedByStop;
-  }();
+    if (!failure_.ok()) status = failure_;
+    by_stop = state_.phase() == CallState::Phase::kEndedByStop;
+  }
+  LogEnd(status, usage_);
   std::exchange(stream_, nullptr)->OnGenerationEnd(by_stop ? absl::OkStatus() : status);
 }
 

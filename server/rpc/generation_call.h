@@ -79,10 +79,10 @@ class GenerationCall : public ScheduledCall, public std::enable_shared_from_this
   grpc::ByteBuffer wire_message_;
   bool first_message_ = true;
   Usage usage_;
-  absl::Status failure_;  // of a message that could not be sent
 
   mutable Mutex mutex_;
   CallState state_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // of a message that could not be sent
 };
 
 }  // namespace rivulet
