@@ -287,7 +287,7 @@ absl::StatusOr<double> Bench::Forward(const Mixer& mixer, BenchSessions& session
                                       ConstFloatMatrix x) {
   sessions.Plan();
   const Clock::time_point start = Clock::now();
-  const MixerStep step{sessions.segments, sessions.state(), &workspace_, &pool_, times_};
+  const LayerStep step{sessions.segments, sessions.state(), &workspace_, &pool_, times_};
   RIVULET_RETURN_IF_ERROR(mixer.Forward(step, x, out_.Take(0, x.rows)));
   const double seconds = SecondsSince(start);
   workspace_.Reset();

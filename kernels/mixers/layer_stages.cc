@@ -72,7 +72,7 @@ Projection::Projection(const std::vector<ProjectionPart>& parts, size_t inputs,
   linear_ = parameters.TakeLinear(tensors, inputs);
 }
 
-Projected Projection::Apply(const MixerStep& step, ConstFloatMatrix x) const {
+Projected Projection::Apply(const LayerStep& step, ConstFloatMatrix x) const {
   const FloatMatrix y = Project(step, linear_, x);
   Projected result;
   size_t first = 0;
@@ -88,7 +88,7 @@ Linear TakeLinear(const std::string& tensor, size_t outputs, size_t inputs, bool
   return parameters.TakeLinear({LinearPartOf({tensor, outputs, bias})}, inputs);
 }
 
-FloatMatrix Project(const MixerStep& step, const Linear& linear, ConstFloatMatrix x) {
+FloatMatrix Project(const LayerStep& step, const Linear& linear, ConstFloatMatrix x) {
   const StageTimer timer(step.times, Stage::kProjection, linear.weight_bytes());
   const FloatMatrix y = step.workspace->Take(x.rows, linear.outputs());
   linear.Apply(x, y, *step.pool);
@@ -119,7 +119,7 @@ PartConvolution::PartConvolution(const PartConvolutionConfig& config, const Proj
                                   config.silu, "conv", layout);
 }
 
-Projected PartConvolution::Apply(const MixerStep& step, const Projected& projected) const {
+Projected PartConvolution::Apply(const LayerStep& step, const Projected& projected) const {
   if (convolution_.channels() == 0) return projected;
   const StageTimer timer(step.times, Stage::kConvolution);
   FloatMatrix x = projected[first_];  // the parts are adjacent columns
@@ -137,7 +137,7 @@ Projected PartConvolution::Apply(const MixerStep& step, const Projected& project
 
 float InverseRoot(size_t key_dim) { return 1.0f / std::sqrt(static_cast<float>(key_dim)); }
 
-FloatMatrix PaddedHeads(const MixerStep& step, FloatMatrix x, size_t heads, Activation f,
+FloatMatrix PaddedHeads(const LayerStep& step, FloatMatrix x, size_t heads, Activation f,
                         float scale) {
   const size_t width = x.columns / heads, padded = PaddedColumns(width);
   if (f == Activation::kIdentity && scale == 1.0f && width == padded && Aligned(x)) return x;
@@ -146,14 +146,14 @@ FloatMatrix PaddedHeads(const MixerStep& step, FloatMatrix x, size_t heads, Acti
   return y;
 }
 
-void Rotate(const MixerStep& step, const Rope& rope, size_t head_stride, FloatMatrix q,
+void Rotate(const LayerStep& step, const Rope& rope, size_t head_stride, FloatMatrix q,
             FloatMatrix k) {
   const RopeAngles angles = rope.Angles(step.segments, q.rows, *step.workspace, *step.pool);
   ApplyRope(angles, q, q.columns / head_stride, head_stride, *step.pool);
   ApplyRope(angles, k, k.columns / head_stride, head_stride, *step.pool);
 }
 
-FloatMatrix RunRecurrence(const MixerStep& step, const SumRecurrence& recurrence,
+FloatMatrix RunRecurrence(const LayerStep& step, const SumRecurrence& recurrence,
                           const TokenInputs& inputs) {
   const StageTimer timer(step.times, Stage::kRecurrence);
   const HeadShape& shape = recurrence.shape();
@@ -162,7 +162,7 @@ FloatMatrix RunRecurrence(const MixerStep& step, const SumRecurrence& recurrence
   return o;
 }
 
-void ProjectOutput(const MixerStep& step, const Linear& linear, ConstFloatMatrix x, FloatMatrix y) {
+void ProjectOutput(const LayerStep& step, const Linear& linear, ConstFloatMatrix x, FloatMatrix y) {
   const StageTimer timer(step.times, Stage::kOutput, linear.weight_bytes());
   linear.Apply(x, y, *step.pool);
 }
@@ -184,7 +184,7 @@ HeadOutput::HeadOutput(const HeadOutputConfig& config, const MixerSource& source
   norm_ = source.parameters.TakeVector(config.norm + ".weight", {config.width});
 }
 
-void HeadOutput::Apply(const MixerStep& step, ConstFloatMatrix o, ConstFloatMatrix gate,
+void HeadOutput::Apply(const LayerStep& step, ConstFloatMatrix o, ConstFloatMatrix gate,
                        FloatMatrix y) const {
   const FloatMatrix normed = step.workspace->Take(o.rows, heads_ * width_);
   {

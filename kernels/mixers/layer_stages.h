@@ -71,7 +71,7 @@ class Projection {
   Projection(const std::vector<ProjectionPart>& parts, size_t inputs, ParameterSource& parameters);
 
   // Of x [T, inputs].
-  Projected Apply(const MixerStep& step, ConstFloatMatrix x) const;
+  Projected Apply(const LayerStep& step, ConstFloatMatrix x) const;
 
   size_t columns(size_t part) const { return columns_[part]; }
 
@@ -85,7 +85,7 @@ Linear TakeLinear(const std::string& tensor, size_t outputs, size_t inputs, bool
                   ParameterSource& parameters);
 
 // [T, outputs] of x [T, inputs].
-FloatMatrix Project(const MixerStep& step, const Linear& linear, ConstFloatMatrix x);
+FloatMatrix Project(const LayerStep& step, const Linear& linear, ConstFloatMatrix x);
 
 // --- convolution -------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class PartConvolution {
                   ParameterSource& parameters, StateLayout& layout);
 
   // `projected` with its parts convolved. Advances the state of the step's segments.
-  Projected Apply(const MixerStep& step, const Projected& projected) const;
+  Projected Apply(const LayerStep& step, const Projected& projected) const;
 
  private:
   size_t first_, parts_;
@@ -125,16 +125,16 @@ float InverseRoot(size_t key_dim);
 
 // [T, H * padded width] = scale · f(x [T, H * width]), zeros in the padding of each head. It is x
 // itself when there is nothing to compute and nothing to pad.
-FloatMatrix PaddedHeads(const MixerStep& step, FloatMatrix x, size_t heads,
+FloatMatrix PaddedHeads(const LayerStep& step, FloatMatrix x, size_t heads,
                         Activation f = Activation::kIdentity, float scale = 1.0f);
 
 // Rotates q and k [T, heads * head_stride] in place by the positions of their tokens.
-void Rotate(const MixerStep& step, const Rope& rope, size_t head_stride, FloatMatrix q,
+void Rotate(const LayerStep& step, const Rope& rope, size_t head_stride, FloatMatrix q,
             FloatMatrix k);
 
 // y [T, columns], row by row: row(x's row, y's row).
 template <typename Row>
-FloatMatrix MapRows(const MixerStep& step, ConstFloatMatrix x, size_t columns, Row&& row) {
+FloatMatrix MapRows(const LayerStep& step, ConstFloatMatrix x, size_t columns, Row&& row) {
   const FloatMatrix y = step.workspace->Take(x.rows, columns);
   ParallelRows(*step.pool, x.rows, columns, [&](size_t t) { row(x.row(t), y.row(t)); });
   return y;
@@ -143,13 +143,13 @@ FloatMatrix MapRows(const MixerStep& step, ConstFloatMatrix x, size_t columns, R
 // --- recurrence --------------------------------------------------------------------------------
 
 // The recurrence's outputs [T, H * padded E].
-FloatMatrix RunRecurrence(const MixerStep& step, const SumRecurrence& recurrence,
+FloatMatrix RunRecurrence(const LayerStep& step, const SumRecurrence& recurrence,
                           const TokenInputs& inputs);
 
 // --- output ------------------------------------------------------------------------------------
 
 // The layer's last product: y [T, hidden] of x [T, inputs].
-void ProjectOutput(const MixerStep& step, const Linear& linear, ConstFloatMatrix x, FloatMatrix y);
+void ProjectOutput(const LayerStep& step, const Linear& linear, ConstFloatMatrix x, FloatMatrix y);
 
 struct HeadOutputConfig {
   size_t heads = 0;
@@ -168,7 +168,7 @@ class HeadOutput {
   HeadOutput(const HeadOutputConfig& config, const MixerSource& source);
 
   // o [T, H * padded E], gate [T, H*E] or null data without a gate, y [T, hidden].
-  void Apply(const MixerStep& step, ConstFloatMatrix o, ConstFloatMatrix gate, FloatMatrix y) const;
+  void Apply(const LayerStep& step, ConstFloatMatrix o, ConstFloatMatrix gate, FloatMatrix y) const;
 
  private:
   size_t heads_, width_;

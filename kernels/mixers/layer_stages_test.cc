@@ -23,7 +23,7 @@ class LayerStages : public testing::Test {
   std::mt19937_64 random_{TestSeed()};
   Workspace workspace_;
   ThreadPool pool_{2};
-  MixerStep step_{{}, {}, &workspace_, &pool_};
+  LayerStep step_{{}, {}, &workspace_, &pool_};
   RandomParameters parameters_{1, "", DType::kFloat32};
 };
 

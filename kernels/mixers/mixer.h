@@ -30,8 +30,6 @@
 
 namespace rivulet {
 
-using MixerStep = LayerStep;
-
 class Mixer {
  public:
   virtual ~Mixer() = default;
@@ -47,7 +45,7 @@ class Mixer {
   // y [T, hidden] = the mixer's output for x [T, hidden], both fp32. Advances the state of every
   // segment's slots; touches no other slot. x and y must not overlap.
   // Fails only for device errors; the state of the step's segments is then undefined.
-  virtual absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const = 0;
+  virtual absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const = 0;
 };
 
 // What a log-linear mixer does with more tokens than its levels reach (docs/architecture.md#state).

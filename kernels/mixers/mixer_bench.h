@@ -84,7 +84,7 @@ inline void BenchDecode(benchmark::State& state, const Mixer& mixer, size_t hidd
   const BenchRows x(count, hidden, -1.0, 1.0), y(count, hidden, 0.0, 0.0);
   Workspace workspace;
   ThreadPool pool(threads);
-  const MixerStep step{sessions.segments, sessions.state(), &workspace, &pool};
+  const LayerStep step{sessions.segments, sessions.state(), &workspace, &pool};
   const double weights = static_cast<double>(weight_bytes) / static_cast<double>(count);
   BenchSteps(state, sessions, sessions.bytes_a_token() + weights, pool, [&] {
     if (!mixer.Forward(step, x.view, y.view).ok()) state.SkipWithError("Forward failed");

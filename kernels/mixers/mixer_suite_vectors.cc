@@ -146,7 +146,7 @@ std::vector<InputField> LayerSubject::fields() const {
 void LayerSubject::Run(std::span<const Segment> segments, const LayerState& state,
                        ConstFloatMatrix inputs, FloatMatrix outputs, ThreadPool& pool) {
   workspace_.Reset();
-  const MixerStep step{segments, state, &workspace_, &pool};
+  const LayerStep step{segments, state, &workspace_, &pool};
   const absl::Status status = mixer_->Forward(step, inputs, outputs);
   RIVULET_CHECK(status.ok(), std::string(ToStd(status.message())).c_str());
 }

@@ -56,7 +56,7 @@ absl::Status LanguageModel::Layer(size_t index, std::span<const Segment> segment
 
   layer.mixer_norm.Apply(x, normed, threads);
   Lap(lent, StepProfile::kNormAndAdd);
-  const MixerStep step{segments, states.Layer(index), &workspace, &threads};
+  const LayerStep step{segments, states.Layer(index), &workspace, &threads};
   RIVULET_RETURN_IF_ERROR(layer.mixer->Forward(step, normed, update));
   Lap(lent, StepProfile::kMixer);
   AddTo(x, update, threads);

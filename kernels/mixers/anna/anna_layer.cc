@@ -40,7 +40,7 @@ class AnnaLayer : public Mixer {
 
   const StateLayout& state_layout() const override { return layout_; }
 
-  absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
+  absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const Projected projected = projection_.Apply(step, x);
     const FloatMatrix o =
         step.workspace->Take(x.rows, config_.shape.heads * config_.shape.head.padded_value());
@@ -56,7 +56,7 @@ class AnnaLayer : public Mixer {
  private:
   // The definition divides q and k by their lengths first. Signs of projections, and which of them
   // is the largest, do not depend on lengths, so that would not change a hash.
-  AnnaInput Inputs(const MixerStep& step, const Projected& projected) const {
+  AnnaInput Inputs(const LayerStep& step, const Projected& projected) const {
     const size_t rows = projected[kQuery].rows, tables = config_.shape.heads * config_.hash.tables;
     const FloatMatrix q_buckets = step.workspace->Take(rows, tables);
     const FloatMatrix k_buckets = step.workspace->Take(rows, tables);

@@ -39,7 +39,7 @@ class GlaLayer : public Mixer {
 
   const StateLayout& state_layout() const override { return layout_; }
 
-  absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
+  absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
     const TokenInputs inputs{
         .q = PaddedHeads(step, projected[kQuery], config_.heads, config_.feature_map,
@@ -53,7 +53,7 @@ class GlaLayer : public Mixer {
 
  private:
   // [T, Hkv*Dp] = max(logsigmoid(gk_proj.1(low_rank)) / normalizer, clamp_min).
-  FloatMatrix LogDecay(const MixerStep& step, ConstFloatMatrix low_rank) const {
+  FloatMatrix LogDecay(const LayerStep& step, ConstFloatMatrix low_rank) const {
     const FloatMatrix g =
         PaddedHeads(step, Project(step, decay_, low_rank), config_.kv_heads,
                     Activation::kLogSigmoid, 1.0f / config_.gate_logit_normalizer);

@@ -38,7 +38,7 @@ void Decode(benchmark::State& state) {
   const BenchRows x(count, hidden, -1.0, 1.0), y(count, hidden, 0.0, 0.0);
   Workspace workspace;
   ThreadPool pool(state.range(2));
-  const MixerStep step{sessions.segments, sessions.state(), &workspace, &pool};
+  const LayerStep step{sessions.segments, sessions.state(), &workspace, &pool};
   const double weights = static_cast<double>(weight_bytes) / static_cast<double>(count);
   BenchSteps(state, sessions, StateBytes(hidden) + weights, pool, [&] {
     if (!mixer->Forward(step, x.view, y.view).ok()) state.SkipWithError("Forward failed");

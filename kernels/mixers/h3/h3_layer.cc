@@ -29,7 +29,7 @@ class H3Layer : public Mixer {
 
   const StateLayout& state_layout() const override { return layout_; }
 
-  absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
+  absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const Projected projected = projection_.Apply(step, x);
     const H3Input input{Split(step, projected[kQuery]), Split(step, projected[kKey]),
                         Split(step, projected[kValue])};
@@ -44,7 +44,7 @@ class H3Layer : public Mixer {
 
  private:
   // Channel h·hd + i to column i·Hp + h.
-  ConstFloatMatrix Split(const MixerStep& step, ConstFloatMatrix x) const {
+  ConstFloatMatrix Split(const LayerStep& step, ConstFloatMatrix x) const {
     const size_t hd = config_.head_dim, heads = config_.heads;
     const size_t padded = recurrence_.shape().padded_heads();
     if (hd == 1 && heads == padded) return x;
@@ -57,7 +57,7 @@ class H3Layer : public Mixer {
   }
 
   // Column j·Hp + h to output channel j·Hs + h: "(d h)", unlike the inputs.
-  ConstFloatMatrix Join(const MixerStep& step, FloatMatrix o) const {
+  ConstFloatMatrix Join(const LayerStep& step, FloatMatrix o) const {
     const size_t heads = config_.heads, padded = recurrence_.shape().padded_heads();
     if (heads == padded) return o;
     return MapRows(step, o, config_.channels(), [&](const float* from, float* to) {

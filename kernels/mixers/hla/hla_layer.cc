@@ -64,7 +64,7 @@ class HlaLayer : public Mixer {
 
   const StateLayout& state_layout() const override { return layout_; }
 
-  absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
+  absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const HigherOrderShape& shape = config_.shape;
     const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
     const FloatMatrix q = Activated(step, projected[kQuery], shape.heads);
@@ -81,12 +81,12 @@ class HlaLayer : public Mixer {
 
  private:
   // Padded heads of queries or keys. The scale is applied here unless a norm follows.
-  FloatMatrix Activated(const MixerStep& step, FloatMatrix x, size_t heads) const {
+  FloatMatrix Activated(const LayerStep& step, FloatMatrix x, size_t heads) const {
     return PaddedHeads(step, x, heads, config_.qk_activation,
                        config_.qk_l2_norm ? 1.0f : config_.qk_scale);
   }
 
-  void Normalise(const MixerStep& step, FloatMatrix x, size_t heads) const {
+  void Normalise(const LayerStep& step, FloatMatrix x, size_t heads) const {
     L2NormHeads(x, heads, config_.shape.key_dim, config_.shape.padded_key(), config_.qk_scale,
                 *step.pool);
   }

@@ -79,4 +79,14 @@ std::unique_ptr<SuiteSubject> MakeHlaSubject(const HlaParameters& parameters,
   return subject;
 }
 
+std::vector<SuiteCase> HlaCases(const std::vector<std::pair<std::string, const char*>>& parameters,
+                                std::unique_ptr<SuiteSubject> (*make)(const nlohmann::json&)) {
+  std::vector<SuiteCase> result;
+  result.reserve(parameters.size());
+  for (const auto& [name, text] : parameters) {
+    result.push_back({name, [make, text = text] { return make(nlohmann::json::parse(text)); }});
+  }
+  return result;
+}
+
 }  // namespace rivulet

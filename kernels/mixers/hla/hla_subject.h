@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/mixers/core_subject.h"
@@ -43,6 +44,10 @@ using HeadReference = std::function<std::vector<double>(const HeadSequence&)>;
 std::unique_ptr<SuiteSubject> MakeHlaSubject(const HlaParameters& parameters,
                                              const RecurrenceDeclaration& declaration,
                                              const HeadReference& reference);
+
+// Suite cases by name: `make` gets the text of each, which ParseHlaParameters reads.
+std::vector<SuiteCase> HlaCases(const std::vector<std::pair<std::string, const char*>>& parameters,
+                                std::unique_ptr<SuiteSubject> (*make)(const nlohmann::json&));
 
 }  // namespace rivulet
 

@@ -35,58 +35,58 @@ std::unique_ptr<SuiteSubject> MakeSubject(const Json& json) {
 
 // Every form, with and without each of: decay, ridge, normaliser, shared kv heads, odd sizes.
 std::vector<SuiteCase> Cases() {
-  const std::vector<std::pair<std::string, const char*>> cases = {
-      {"masked", R"({"heads": 2, "key_dim": 32, "value_dim": 32})"},
-      {"masked_decay",
-       R"({"heads": 2, "key_dim": 64, "value_dim": 64, "decay_logit": [3.0, 0.5]})"},
-      {"masked_decay_d16", R"({"heads": 3, "key_dim": 16, "value_dim": 16,
+  return HlaCases(
+      {
+          {"masked", R"({"heads": 2, "key_dim": 32, "value_dim": 32})"},
+          {"masked_decay",
+           R"({"heads": 2, "key_dim": 64, "value_dim": 64, "decay_logit": [3.0, 0.5]})"},
+          {"masked_decay_d16", R"({"heads": 3, "key_dim": 16, "value_dim": 16,
          "decay_logit": [6.0, -2.0, 2.0]})"},
-      {"masked_decay_d128", R"({"heads": 1, "key_dim": 128, "value_dim": 128,
+          {"masked_decay_d128", R"({"heads": 1, "key_dim": 128, "value_dim": 128,
          "decay_logit": [2.5]})"},
-      {"masked_decay_d24", R"({"heads": 1, "key_dim": 24, "value_dim": 24, "decay_logit": [2.5]})"},
-      {"masked_decay_d256", R"({"heads": 1, "key_dim": 256, "value_dim": 256,
+          {"masked_decay_d24",
+           R"({"heads": 1, "key_dim": 24, "value_dim": 24, "decay_logit": [2.5]})"},
+          {"masked_decay_d256", R"({"heads": 1, "key_dim": 256, "value_dim": 256,
          "decay_logit": [2.5]})"},
-      {"serial_decay_d128", R"({"form": "serial", "heads": 1, "key_dim": 128, "value_dim": 128,
+          {"serial_decay_d128", R"({"form": "serial", "heads": 1, "key_dim": 128, "value_dim": 128,
          "decay_logit": [2.5]})"},
-      {"none_decay_d256", R"({"form": "none", "heads": 1, "key_dim": 256, "value_dim": 64,
+          {"none_decay_d256", R"({"form": "none", "heads": 1, "key_dim": 256, "value_dim": 64,
          "decay_logit": [2.5]})"},
-      {"masked_grouped", R"({"heads": 4, "kv_heads": 2, "key_dim": 16, "value_dim": 24})"},
-      {"masked_grouped_decay", R"({"heads": 4, "kv_heads": 2, "key_dim": 16, "value_dim": 16,
+          {"masked_grouped", R"({"heads": 4, "kv_heads": 2, "key_dim": 16, "value_dim": 24})"},
+          {"masked_grouped_decay", R"({"heads": 4, "kv_heads": 2, "key_dim": 16, "value_dim": 16,
          "decay_logit": [3.0, 1.0, 2.0, 5.0]})"},
-      {"masked_ridge", R"({"heads": 2, "key_dim": 24, "value_dim": 40, "ridge_lambda": 0.5,
+          {"masked_ridge", R"({"heads": 2, "key_dim": 24, "value_dim": 40, "ridge_lambda": 0.5,
          "decay_logit": [3.0, 1.0]})"},
-      {"masked_normalised", R"({"heads": 2, "key_dim": 32, "value_dim": 32, "normalize": true,
+          {"masked_normalised", R"({"heads": 2, "key_dim": 32, "value_dim": 32, "normalize": true,
          "low": 0.1, "high": 1.1, "decay_logit": [3.0, 1.0]})"},
-      {"masked_ridge_normalised", R"({"heads": 2, "key_dim": 16, "value_dim": 16, "normalize": true,
+          {"masked_ridge_normalised",
+           R"({"heads": 2, "key_dim": 16, "value_dim": 16, "normalize": true,
          "ridge_lambda": 0.3, "low": 0.1, "high": 1.1})"},
-      {"masked_signed_normalised", R"({"heads": 1, "key_dim": 32, "value_dim": 16,
+          {"masked_signed_normalised", R"({"heads": 1, "key_dim": 32, "value_dim": 16,
          "normalize": true, "low": -0.4, "high": 1.0, "decay_logit": [4.0], "tolerance": 1e-4})"},
-      {"masked_odd", R"({"heads": 2, "key_dim": 6, "value_dim": 5, "decay_logit": [2.0, 1.0]})"},
-      {"masked_bf16", R"({"heads": 2, "key_dim": 32, "value_dim": 32, "decay_logit": [3.0, 2.0],
+          {"masked_odd",
+           R"({"heads": 2, "key_dim": 6, "value_dim": 5, "decay_logit": [2.0, 1.0]})"},
+          {"masked_bf16", R"({"heads": 2, "key_dim": 32, "value_dim": 32, "decay_logit": [3.0, 2.0],
          "bf16": true, "tolerance": 2e-2})"},
-      {"serial", R"({"form": "serial", "heads": 2, "key_dim": 32, "value_dim": 32})"},
-      {"serial_decay", R"({"form": "serial", "heads": 2, "key_dim": 64, "value_dim": 32,
+          {"serial", R"({"form": "serial", "heads": 2, "key_dim": 32, "value_dim": 32})"},
+          {"serial_decay", R"({"form": "serial", "heads": 2, "key_dim": 64, "value_dim": 32,
          "decay_logit": [3.0, 0.5]})"},
-      {"serial_grouped", R"({"form": "serial", "heads": 4, "kv_heads": 1, "key_dim": 16,
+          {"serial_grouped", R"({"form": "serial", "heads": 4, "kv_heads": 1, "key_dim": 16,
          "value_dim": 24, "decay_logit": [3.0, 0.5, 1.0, 2.0]})"},
-      // Only slow decays: the serial form has negative weights below γ = 1, and its denominator
-      // nears zero as they grow (docs/mixers.md#hla-definitions).
-      {"serial_ridge_normalised", R"({"form": "serial", "heads": 2, "key_dim": 16, "value_dim": 16,
+          // Only slow decays: the serial form has negative weights below γ = 1, and its denominator
+          // nears zero as they grow (docs/mixers.md#hla-definitions).
+          {"serial_ridge_normalised",
+           R"({"form": "serial", "heads": 2, "key_dim": 16, "value_dim": 16,
          "normalize": true, "ridge_lambda": 0.3, "low": 0.1, "high": 1.1,
          "decay_logit": [7.0, 8.0]})"},
-      {"serial_normalised", R"({"form": "serial", "heads": 2, "key_dim": 16, "value_dim": 16,
+          {"serial_normalised", R"({"form": "serial", "heads": 2, "key_dim": 16, "value_dim": 16,
          "normalize": true, "low": 0.1, "high": 1.1})"},
-      {"none_decay", R"({"form": "none", "heads": 2, "key_dim": 32, "value_dim": 24,
+          {"none_decay", R"({"form": "none", "heads": 2, "key_dim": 32, "value_dim": 24,
          "decay_logit": [3.0, 0.5]})"},
-      {"none_ridge_normalised", R"({"form": "none", "heads": 4, "kv_heads": 2, "key_dim": 16,
+          {"none_ridge_normalised", R"({"form": "none", "heads": 4, "kv_heads": 2, "key_dim": 16,
          "value_dim": 16, "normalize": true, "ridge_lambda": 0.3, "low": 0.1, "high": 1.1})"},
-  };
-  std::vector<SuiteCase> result;
-  result.reserve(cases.size());
-  for (const auto& [name, parameters] : cases) {
-    result.push_back({name, [text = parameters] { return MakeSubject(Json::parse(text)); }});
-  }
-  return result;
+      },
+      MakeSubject);
 }
 
 INSTANTIATE_TEST_SUITE_P(Hla, MixerSuite, testing::ValuesIn(BothIntervals(Cases())), SuiteCaseName);

@@ -143,7 +143,7 @@ void FeatureMap::Combine(const float* x, const float* mapped, float* y) const {
   std::fill(y + count, y + PaddedColumns(count), 0.0f);
 }
 
-FloatMatrix FeatureMap::Apply(const MixerStep& step, ConstFloatMatrix x, size_t heads) const {
+FloatMatrix FeatureMap::Apply(const LayerStep& step, ConstFloatMatrix x, size_t heads) const {
   const size_t rows = x.rows * heads, width = config_.width;
   const size_t padded = PaddedColumns(features());
   ThreadPool& pool = *step.pool;

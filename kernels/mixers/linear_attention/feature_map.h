@@ -76,7 +76,7 @@ class FeatureMap {
 
   // [T, heads * padded R] = scale · φ(x [T, heads * d]), over Σφ + 1e-4 first if divide_by_sum;
   // zeros in the padding. In the step's workspace.
-  FloatMatrix Apply(const MixerStep& step, ConstFloatMatrix x, size_t heads) const;
+  FloatMatrix Apply(const LayerStep& step, ConstFloatMatrix x, size_t heads) const;
 
  private:
   void Map(const float* x, const float* mapped, float* y) const;

@@ -44,7 +44,7 @@ class LinearAttentionLayer : public Mixer {
 
   const StateLayout& state_layout() const override { return layout_; }
 
-  absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
+  absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const Projected projected = projection_.Apply(step, x);
     const TokenInputs inputs{.q = feature_map_q_.Apply(step, projected[kQuery], config_.heads),
                              .k = feature_map_k_.Apply(step, projected[kKey], config_.kv_heads),

@@ -57,7 +57,7 @@ LevelWeights::LevelWeights(size_t heads, uint32_t levels, ParameterSource& param
   if (levels != 0) scale_ = parameters.TakeVector("L", {heads, levels});
 }
 
-ConstFloatMatrix LevelWeights::Apply(const MixerStep& step, ConstFloatMatrix dl) const {
+ConstFloatMatrix LevelWeights::Apply(const LayerStep& step, ConstFloatMatrix dl) const {
   if (scale_.empty()) return {};
   return MapRows(step, dl, columns(), [&](const float* logits, float* lambda) {
     for (size_t i = 0; i < columns(); ++i) lambda[i] = scale_[i] * logits[i];

@@ -43,7 +43,7 @@ class LevelWeights {
 
   // λ [T, H*Lv] of dl [T, H*Lv], both (head, level), in the step's workspace; null data without
   // levels.
-  ConstFloatMatrix Apply(const MixerStep& step, ConstFloatMatrix dl) const;
+  ConstFloatMatrix Apply(const LayerStep& step, ConstFloatMatrix dl) const;
 
  private:
   AlignedBuffer<float> scale_;  // L

@@ -45,7 +45,7 @@ class MambaLayer : public Mixer {
 
   const StateLayout& state_layout() const override { return layout_; }
 
-  absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
+  absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
     const Projected scan = scan_projection_.Apply(step, projected[kInner]);
     if (config_.use_scan_norms) {

@@ -50,7 +50,7 @@ Mamba2Layer::Mamba2Layer(const Mamba2Config& config, const RecurrenceDeclaration
   if (config.use_norm) norm_ = source.parameters.TakeVector("norm.weight", {config.inner()});
 }
 
-absl::Status Mamba2Layer::Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const {
+absl::Status Mamba2Layer::Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const {
   const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
   const TokenInputs inputs{.q = PaddedHeads(step, projected[kRead], config_.groups),
                            .k = PaddedHeads(step, projected[kWrite], config_.groups),
@@ -63,7 +63,7 @@ absl::Status Mamba2Layer::Forward(const MixerStep& step, ConstFloatMatrix x, Flo
 }
 
 // Δ [T, H] = clamp(softplus(dt + dt_bias), time_step_limit).
-FloatMatrix Mamba2Layer::Delta(const MixerStep& step, ConstFloatMatrix dt) const {
+FloatMatrix Mamba2Layer::Delta(const LayerStep& step, ConstFloatMatrix dt) const {
   const size_t heads = config_.heads;
   return MapRows(step, dt, heads, [&](const float* logits, float* delta) {
     for (size_t h = 0; h < heads; ++h) delta[h] = logits[h] + delta_bias_[h];
@@ -75,7 +75,7 @@ FloatMatrix Mamba2Layer::Delta(const MixerStep& step, ConstFloatMatrix dt) const
 }
 
 // [T, I] from the recurrence's heads [T, H*Pp] and the gate z [T, I].
-FloatMatrix Mamba2Layer::NormAndGate(const MixerStep& step, ConstFloatMatrix heads,
+FloatMatrix Mamba2Layer::NormAndGate(const LayerStep& step, ConstFloatMatrix heads,
                                      ConstFloatMatrix z) const {
   const StageTimer timer(step.times, Stage::kNorm);
   const ConstFloatMatrix o = Unpad(step, heads);
@@ -97,7 +97,7 @@ FloatMatrix Mamba2Layer::NormAndGate(const MixerStep& step, ConstFloatMatrix hea
 }
 
 // [T, H*Pp] → [T, I]: the heads side by side, as the norm and out_proj want them.
-ConstFloatMatrix Mamba2Layer::Unpad(const MixerStep& step, ConstFloatMatrix heads) const {
+ConstFloatMatrix Mamba2Layer::Unpad(const LayerStep& step, ConstFloatMatrix heads) const {
   const size_t p = config_.head_dim, padded = PaddedColumns(p);
   if (p == padded) return heads;
   return MapRows(step, heads, config_.inner(), [&](const float* from, float* to) {

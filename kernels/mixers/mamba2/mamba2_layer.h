@@ -36,12 +36,12 @@ class Mamba2Layer : public Mixer {
 
   const StateLayout& state_layout() const override { return layout_; }
   uint64_t max_tokens() const override { return max_tokens_; }
-  absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
+  absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
 
  private:
-  FloatMatrix Delta(const MixerStep& step, ConstFloatMatrix dt) const;
-  FloatMatrix NormAndGate(const MixerStep& step, ConstFloatMatrix heads, ConstFloatMatrix z) const;
-  ConstFloatMatrix Unpad(const MixerStep& step, ConstFloatMatrix heads) const;
+  FloatMatrix Delta(const LayerStep& step, ConstFloatMatrix dt) const;
+  FloatMatrix NormAndGate(const LayerStep& step, ConstFloatMatrix heads, ConstFloatMatrix z) const;
+  ConstFloatMatrix Unpad(const LayerStep& step, ConstFloatMatrix heads) const;
 
   Mamba2Config config_;
   StateLayout layout_;

@@ -38,7 +38,7 @@ class RetNetLayer : public Mixer {
 
   const StateLayout& state_layout() const override { return layout_; }
 
-  absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
+  absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
     const FloatMatrix q = PaddedHeads(step, projected[kQuery], config_.heads, config_.feature_map,
                                       InverseRoot(config_.key_dim));

@@ -63,7 +63,7 @@ class SoftmaxAttentionLayer : public Mixer {
 
   const StateLayout& state_layout() const override { return layout_; }
 
-  absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
+  absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const Projected projected = projection_.Apply(step, x);
     FloatMatrix query = projected[kQuery], gate;
     if (config_.output_gate) std::tie(query, gate) = SplitGates(step, query);
@@ -83,7 +83,7 @@ class SoftmaxAttentionLayer : public Mixer {
 
  private:
   // q and σ(gate) [T, H*head_dim] of x, whose heads are q | gate.
-  std::pair<FloatMatrix, FloatMatrix> SplitGates(const MixerStep& step, ConstFloatMatrix x) const {
+  std::pair<FloatMatrix, FloatMatrix> SplitGates(const LayerStep& step, ConstFloatMatrix x) const {
     const size_t width = config_.heads * config_.head_dim;
     const FloatMatrix q = step.workspace->Take(x.rows, width);
     const FloatMatrix gate = step.workspace->Take(x.rows, width);
@@ -94,7 +94,7 @@ class SoftmaxAttentionLayer : public Mixer {
   }
 
   // Padded heads of x, each scale · norm(x).
-  FloatMatrix Heads(const MixerStep& step, FloatMatrix x, size_t heads,
+  FloatMatrix Heads(const LayerStep& step, FloatMatrix x, size_t heads,
                     const AlignedBuffer<float>& norm, float scale) const {
     if (!norm.empty()) {
       const FloatMatrix normed = step.workspace->Take(x.rows, x.columns);

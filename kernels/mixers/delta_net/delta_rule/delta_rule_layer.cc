@@ -112,7 +112,7 @@ void DeltaRuleLayer::TakeDecay(ParameterSource& parameters) {
   rate_bias_ = parameters.TakeVector("dt_bias", {heads});
 }
 
-absl::Status DeltaRuleLayer::Forward(const MixerStep& step, ConstFloatMatrix x,
+absl::Status DeltaRuleLayer::Forward(const LayerStep& step, ConstFloatMatrix x,
                                      FloatMatrix y) const {
   const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
   const float scale = config_.scale_queries ? InverseRoot(config_.shape.key_dim) : 1.0f;
@@ -128,7 +128,7 @@ absl::Status DeltaRuleLayer::Forward(const MixerStep& step, ConstFloatMatrix x,
 }
 
 // Queries and keys alike, in padded heads: activation, then norm, then scale.
-FloatMatrix DeltaRuleLayer::Keys(const MixerStep& step, FloatMatrix x, float scale) const {
+FloatMatrix DeltaRuleLayer::Keys(const LayerStep& step, FloatMatrix x, float scale) const {
   const DeltaRuleShape& shape = config_.shape;
   const FloatMatrix keys = PaddedHeads(step, x, shape.key_heads, qk_activation_);
   if (config_.qk_sum_norm) {
@@ -140,7 +140,7 @@ FloatMatrix DeltaRuleLayer::Keys(const MixerStep& step, FloatMatrix x, float sca
 }
 
 // [T, Hv]
-FloatMatrix DeltaRuleLayer::Beta(const MixerStep& step, ConstFloatMatrix x,
+FloatMatrix DeltaRuleLayer::Beta(const LayerStep& step, ConstFloatMatrix x,
                                  ConstFloatMatrix b) const {
   const size_t heads = config_.shape.value_heads;
   const float scale = config_.negative_eigenvalues ? 2.0f : 1.0f;
@@ -155,7 +155,7 @@ FloatMatrix DeltaRuleLayer::Beta(const MixerStep& step, ConstFloatMatrix x,
 }
 
 // [T, Hv], or null data without decay.
-FloatMatrix DeltaRuleLayer::LogDecay(const MixerStep& step, ConstFloatMatrix a) const {
+FloatMatrix DeltaRuleLayer::LogDecay(const LayerStep& step, ConstFloatMatrix a) const {
   if (!config_.shape.decays) return {};
   const size_t heads = config_.shape.value_heads;
   return MapRows(step, a, heads, [&](const float* logits, float* g) {

@@ -38,14 +38,14 @@ class DeltaRuleLayer : public Mixer {
 
   const StateLayout& state_layout() const override { return layout_; }
   uint64_t max_tokens() const override { return max_tokens_; }
-  absl::Status Forward(const MixerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
+  absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
 
  private:
   void TakeDecay(ParameterSource& parameters);
 
-  FloatMatrix Keys(const MixerStep& step, FloatMatrix x, float scale) const;
-  FloatMatrix Beta(const MixerStep& step, ConstFloatMatrix x, ConstFloatMatrix b) const;
-  FloatMatrix LogDecay(const MixerStep& step, ConstFloatMatrix a) const;
+  FloatMatrix Keys(const LayerStep& step, FloatMatrix x, float scale) const;
+  FloatMatrix Beta(const LayerStep& step, ConstFloatMatrix x, ConstFloatMatrix b) const;
+  FloatMatrix LogDecay(const LayerStep& step, ConstFloatMatrix a) const;
 
   DeltaRuleConfig config_;
   StateLayout layout_;
