@@ -6,20 +6,195 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "kernels/base/status.h"
 #include "kernels/base/version.h"
+#include "model_loader/loaded_model.h"
+#include "server/engine/cpu_engine.h"
+#include "server/http/http_server.h"
 #include "server/log/log.h"
 #include "server/options.h"
-#include "server/server_process.h"
+#include "server/rpc/grpc_server.h"
+#include "server/scheduler/engine_loop.h"
 
 namespace rivulet {
 namespace {
+
+using std::chrono::seconds;
+
+// Two threads that parse and tokenize keep an engine busy with prompts.
+constexpr size_t kPoolThreads = 2;
+constexpr size_t kPoolWaiting = 1024;
+// How long the drain waits for final messages to reach their clients.
+constexpr seconds kFlushTime{2};
+
+// Scripts and tests read these lines back, so they do not depend on --log-level.
+void PrintAddress(const char* what, const std::string& host, int port) {
+  const bool ipv6 = host.find(':') != std::string::npos;
+  std::printf("%s listening on %s%s%s:%d\n", what, ipv6 ? "[" : "", host.c_str(), ipv6 ? "]" : "",
+              port);
+  std::fflush(stdout);
+}
+
+// A line for each tenth of the load.
+std::function<void(double, const std::string&)> ProgressLog() {
+  return [shown = -1](double share, const std::string& what) mutable {
+    const int tenth = static_cast<int>(share * 10);
+    if (tenth == shown) return;
+    shown = tenth;
+    LogInfo("loading", {{"percent", tenth * 10}, {"now", what}});
+  };
+}
+
+// The running server: creates all parts, connects them, starts and ends them in order.
+//
+//   Start    HTTP (/readyz says 503) → load the model → engine → scheduler and its threads → gRPC
+//   Drain    no new work (UNAVAILABLE), health NOT_SERVING, /readyz 503 → running streams finish
+//            within --drain-seconds → the rest end with UNAVAILABLE → gRPC is shut down
+class ServerProcess {
+ public:
+  explicit ServerProcess(ServerOptions options) : options_(std::move(options)) {
+    metrics_.version = std::string(Version());
+    metrics_.commit = std::string(Commit());
+  }
+  // Cuts off what still runs. gRPC's shutdown waits for its calls, which wait for the scheduler.
+  ~ServerProcess() {
+    if (scheduler_ == nullptr) return;
+    scheduler_->StopAdmission();
+    scheduler_->AbortAll(absl::UnavailableError("the server is shutting down"));
+  }
+
+  // Prints "http listening on HOST:PORT" to stdout. After a failure only destruction is allowed.
+  absl::Status Start() {
+    RIVULET_RETURN_IF_ERROR(StartHttp());
+    RIVULET_RETURN_IF_ERROR(LoadModelAndEngine());
+    StartScheduler();
+    RIVULET_RETURN_IF_ERROR(StartGrpc());
+    ready_ = true;
+    return absl::OkStatus();
+  }
+
+  // REQUIRES for both: Start succeeded. The first prints "grpc listening on HOST:PORT" to stdout,
+  // which says that the server is ready; SIGTERM may follow at once.
+  void AnnounceReady() { PrintAddress("grpc", options_.listen.host, grpc_->port()); }
+  void Drain() {
+    LogInfo("draining", {{"seconds_at_most", options_.drain_seconds}});
+    ready_ = false;
+    metrics_.draining.Set(1);
+    grpc_->SetServing(false);
+    scheduler_->StopAdmission();
+    grpc_->EndIdleStreams();
+    if (!scheduler_->WaitUntilIdle(Clock::now() + seconds(options_.drain_seconds))) {
+      LogWarning("drain_cut_off", {{"requests_running", metrics_.requests_running.value()},
+                                   {"requests_waiting", metrics_.requests_waiting.value()}});
+      scheduler_->AbortAll(absl::UnavailableError(
+          "the server is shutting down and --drain-seconds are over; send the request elsewhere"));
+    }
+    grpc_->Shutdown(kFlushTime);
+    LogInfo("drained");
+  }
+
+ private:
+  absl::Status StartHttp() {
+    HttpHandlers handlers;
+    handlers.metrics_text = [this] { return PrometheusText(metrics_); };
+    handlers.alive = [] { return GrpcServer::Accepts(); };
+    handlers.ready = [this] { return ready_.load() && GrpcServer::Accepts(); };
+    RIVULET_ASSIGN_OR_RETURN(
+        http_, HttpServer::Start(options_.http.host, options_.http.port, std::move(handlers)));
+    PrintAddress("http", options_.http.host, http_->port());
+    return absl::OkStatus();
+  }
+
+  absl::Status LoadModelAndEngine() {
+    const TimePoint start = Clock::now();
+    LoadOptions load;
+    load.weight_dtype = options_.weight_dtype;
+    load.mixer.state_dtype = options_.state_dtype;
+    load.config_override = options_.config_override;
+    load.mixer.level_overflow = options_.level_overflow;
+    load.progress = ProgressLog();
+    RIVULET_ASSIGN_OR_RETURN(model_, LoadModel(options_.model, load));
+    const EngineOptions engine = {.threads = options_.threads,
+                                  .state_memory = options_.state_memory,
+                                  .state_context = options_.state_context};
+    RIVULET_ASSIGN_OR_RETURN(engine_, MakeCpuEngine(model_, engine));
+    served_ = DescribeModel(*model_, engine_->capacity());
+    const v1::Model& info = served_.info;
+    ShowModel(info);
+    LogInfo("loaded", {{"model", info.name()},
+                       {"architecture", info.architecture()},
+                       {"parameters", info.parameters()},
+                       {"weight_dtype", info.weight_dtype()},
+                       {"state_dtype", info.state_dtype()},
+                       {"state_bytes_per_session", info.state_bytes_per_session()},
+                       {"state_slots", engine_->capacity().tail_slots},
+                       {"threads", options_.threads},
+                       {"seconds", Seconds(Clock::now() - start)}});
+    return absl::OkStatus();
+  }
+
+  void ShowModel(const v1::Model& info) {
+    metrics_.model_name = info.name();
+    metrics_.architecture = info.architecture();
+    metrics_.weight_dtype = info.weight_dtype();
+    metrics_.state_dtype = info.state_dtype();
+    metrics_.model_known = true;
+  }
+
+  void StartScheduler() {
+    SchedulerOptions scheduler;
+    scheduler.max_queue = options_.max_queue;
+    scheduler.max_context = options_.max_context;
+    scheduler.tokenizer = served_.tokenizer;
+    scheduler.eos_ids = served_.eos_ids;
+    scheduler.stall_limit = seconds(options_.stalled_client_seconds);
+    SessionTable::Options sessions;
+    sessions.time_to_live = seconds(options_.session_ttl);
+    sessions_ = std::make_unique<SessionTable>(std::move(sessions), metrics_);
+    dispatcher_ = std::make_unique<Dispatcher>();
+    scheduler_ = std::make_unique<Scheduler>(*engine_, *sessions_, *dispatcher_, metrics_,
+                                             std::move(scheduler));
+    loop_ = std::make_unique<EngineLoop>(*engine_, *scheduler_);
+  }
+
+  absl::Status StartGrpc() {
+    pool_ = std::make_unique<WorkerPool>(kPoolThreads, kPoolWaiting);
+    context_ = std::make_unique<ServiceContext>(ServiceContext{
+        served_, *scheduler_, *sessions_, *pool_, metrics_, calls_, options_.max_prompt});
+    RIVULET_ASSIGN_OR_RETURN(
+        grpc_, GrpcServer::Start(options_.listen.host, options_.listen.port, *context_));
+    return absl::OkStatus();
+  }
+
+  const ServerOptions options_;
+  Metrics metrics_;
+  CallCount calls_;
+  std::atomic<bool> ready_{false};
+  // Each uses those before it.
+  std::unique_ptr<HttpServer> http_;
+  std::shared_ptr<const LoadedModel> model_;
+  ServedModel served_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<SessionTable> sessions_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<EngineLoop> loop_;
+  std::unique_ptr<WorkerPool> pool_;
+  std::unique_ptr<ServiceContext> context_;
+  std::unique_ptr<GrpcServer> grpc_;
+};
 
 sem_t stop_requested;
 std::atomic<bool> serving{false};

@@ -7,6 +7,8 @@
 #define RIVULET_SERVER_RPC_CALL_COUNT_H_
 
 #include <chrono>
+#include <memory>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "kernels/base/mutex.h"
@@ -32,16 +34,20 @@ class CallCount {
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// A member of each reactor: gRPC deletes or releases it once the client has the status.
-class CountedCall {
+// A gRPC reactor that is counted while it exists. Once it was told to Own itself, it lives until
+// gRPC has sent the status (OnDone), or as long as a turn or the dispatcher still refers to it.
+template <typename Reactor>
+class CountedReactor : public Reactor {
  public:
-  explicit CountedCall(CallCount& count) : count_(count) { count_.Add(1); }
-  ~CountedCall() { count_.Add(-1); }
-  CountedCall(const CountedCall&) = delete;
-  CountedCall& operator=(const CountedCall&) = delete;
+  explicit CountedReactor(CallCount& calls) : calls_(calls) { calls_.Add(1); }
+  ~CountedReactor() override { calls_.Add(-1); }
+
+  void Own(std::shared_ptr<void> self) { self_ = std::move(self); }
+  void OnDone() override { const std::shared_ptr<void> self = std::move(self_); }
 
  private:
-  CallCount& count_;
+  CallCount& calls_;
+  std::shared_ptr<void> self_;
 };
 
 }  // namespace rivulet

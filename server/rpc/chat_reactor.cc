@@ -1,223 +1,296 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/chat_reactor.h"
-
-#include <chrono>
+//
+// One Chat stream: turns, one after the other, and the time between them.
+//
+//   gRPC thread   a message was read; it is handed to the worker pool
+//   worker        parses it; begins a turn, or stops the running one; reads the next
+//   turn          ends: the stream goes on, or ends
+//
+// A stream that begins without a session creates one and deletes it at its end; if another call
+// uses that session at that moment, it stays until its time to live is over.
+//
+// The stream ends once there is a reason (an error, a drain, the client's half-close) and nothing
+// runs: no turn, so that its session is free, and no task, because tasks use the call. Its states
+// are ChatState's (stream_state.h).
+#include <cstdint>
+#include <functional>
+#include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "kernels/base/status.h"
+#include "rivulet/v1/inference.pb.h"
 #include "server/log/log.h"
+#include "server/rpc/generation_call.h"
+#include "server/rpc/reactors.h"
 #include "server/rpc/status_map.h"
+#include "server/rpc/stream_state.h"
 #include "server/rpc/wire.h"
 
 namespace rivulet {
 
-ChatReactor::ChatReactor(const ServiceContext& service, grpc::CallbackServerContext& context,
-                         ChatStreams& streams)
-    : counted_(service.calls),
-      service_(service),
-      context_(context),
-      streams_(streams),
-      start_(Clock::now()) {}
+class ChatReactor final
+    : public CountedReactor<grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>>,
+      public ResponseStream,
+      public std::enable_shared_from_this<ChatReactor> {
+ public:
+  ChatReactor(const ServiceContext& service, grpc::CallbackServerContext& context,
+              ChatStreams& streams)
+      : CountedReactor(service.calls), service_(service), context_(context), streams_(streams) {}
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ChatReactor::Start(
+  void Start() {
+    Own(shared_from_this());
+    StartRead(&wire_message_);
+    const absl::Status added = streams_.Add(shared_from_this());
+    if (!added.ok()) EndWhenIdle(added);
+  }
+
+  void OnReadDone(bool ok) override {
+    {
+      MutexLock lock(&mutex_);
+      if (state_.phase() == ChatState::Phase::kFinished) return;  // the call may be gone
+      ok ? state_.BeginTask() : state_.End();
+    }
+    if (!ok) return FinishIfIdle();
+    RunTask(wire_message_.Length(), [this, arrival = Clock::now()] { return Handle(arrival); });
+  }
+
+  void OnWriteDone(bool ok) override { Turn()->OnWriteDone(ok); }
+
+  void OnCancel() override {
+    Fail(absl::CancelledError("cancelled by the client"));
+    FinishIfIdle();
+  }
+
+  void OnDone() override {
+    streams_.Remove(this);
+    CountedReactor::OnDone();
+  }
+
+  void Send(const grpc::ByteBuffer& message) override { StartWrite(&message); }
+
+  void OnGenerationEnd(const absl::Status& status) override {
+    std::shared_ptr<GenerationCall> ended;
+    std::shared_ptr<Message> next;
+    {
+      MutexLock lock(&mutex_);
+      ended.swap(turn_);
+      next.swap(next_);
+      if (!status.ok()) EndWith(status);
+      if (!state_.EndTurn()) next = nullptr;
+    }
+    if (next != nullptr) {
+      RunTask(next->request.ByteSizeLong(), [this, next] { return BeginTurn(next); });
+    }
+    FinishIfIdle();
+  }
+
+  // The stream ends with `status` as soon as no turn runs, now if none does.
+  void EndWhenIdle(const absl::Status& status) {
+    {
+      MutexLock lock(&mutex_);
+      EndWith(status);
+    }
+    FinishIfIdle();
+  }
+
+ private:
+  // A turn's message and when it came.
+  struct Message {
+    v1::GenerateRequest request;
+    TimePoint arrival;
+  };
+
+  // Runs `task`, which the state counts already, on a worker. A status that is not OK ends the
+  // stream.
+  void RunTask(size_t bytes, std::function<absl::Status()> task) {
+    const auto run = [self = shared_from_this(), task = std::move(task)] {
+      self->EndTask(OrNoMemory(task));
+    };
+    if (service_.pool.Run(run, bytes)) return;
+    service_.metrics.CountRequest(Outcome::kRejectedQueue);
+    EndTask(TooManyCalls());
+  }
+
+  void EndTask(const absl::Status& status) {
+    if (!status.ok()) {
+      CountRefusal(service_.metrics, status);
+      Fail(status);
+    }
+    {
+      MutexLock lock(&mutex_);
+      state_.EndTask();
+    }
+    FinishIfIdle();
+  }
+
+  absl::Status Handle(TimePoint arrival) {
+    v1::ChatRequest proto;
+    RIVULET_RETURN_IF_ERROR(ParseMessage(wire_message_, &proto));
+    wire_message_.Clear();
+    if (proto.has_turn()) {
+      const auto message =
+          std::make_shared<Message>(Message{std::move(*proto.mutable_turn()), arrival});
+      RIVULET_ASSIGN_OR_RETURN(const bool begins, MayBegin(message));
+      return begins ? BeginTurn(message) : absl::OkStatus();
+    }
+    if (!proto.has_cancel()) {
+      return absl::InvalidArgumentError("the message has no action: set turn or cancel");
+    }
+    // Without a running turn there is nothing to do: it ended before the message arrived.
+    const std::shared_ptr<GenerationCall> turn = proto.cancel() ? Turn() : nullptr;
+    if (turn != nullptr) turn->Stop();
+    StartRead(&wire_message_);
+    return absl::OkStatus();
+  }
+
+  // False, with the message kept for later, when the turn before it is about to end.
+  absl::StatusOr<bool> MayBegin(const std::shared_ptr<Message>& message) {
+    MutexLock lock(&mutex_);
+    if (turn_ == nullptr) return true;
+    if (!turn_->said_last()) {
+      return absl::FailedPreconditionError(
+          "a turn runs on this stream already: wait for its message with finish_reason, or send "
+          "cancel and wait for that");
+    }
+    next_ = message;
+    state_.Queue();
+    return false;
+  }
+
+  absl::Status BeginTurn(const std::shared_ptr<Message>& message) {
+    RIVULET_RETURN_IF_ERROR(ChooseSession(message->request));
+    const std::shared_ptr<GenerationCall> turn = NewTurn(message->arrival);
+    if (turn == nullptr) return absl::OkStatus();
+    ++turns_;
+    // From here on a cancel can reach the turn, and the end of the stream waits for its end.
+    StartRead(&wire_message_);
+    turn->Run(message->request);
+    return absl::OkStatus();
+  }
+
+  absl::Status ChooseSession(v1::GenerateRequest& request) {
+    if (request.session_id().empty() && session_id_.empty()) {
+      const auto session = service_.sessions.Create("", "");
+      if (!session.ok()) {
+        service_.metrics.CountRequest(Outcome::kRejectedSession);
+        return session.status();
+      }
+      session_id_ = own_session_ = session->id;
+      LogInfo("session_created", {{"session_id", session->id}, {"method", "Chat"}});
+    }
+    if (request.session_id().empty()) request.set_session_id(session_id_);
+    session_id_ = request.session_id();
+    return absl::OkStatus();
+  }
+
+  // Null when the stream is to end.
+  std::shared_ptr<GenerationCall> NewTurn(TimePoint arrival) {
+    MutexLock lock(&mutex_);
+    if (!state_.Begin()) return nullptr;
+    turn_ =
+        std::make_shared<GenerationCall>(service_, context_, "Chat", arrival, shared_from_this());
+    return turn_;
+  }
+
+  // The running one, or null.
+  std::shared_ptr<GenerationCall> Turn() {
+    MutexLock lock(&mutex_);
+    return turn_;
+  }
+
+  // The stream ends with `status`, unless it has a reason already; the running turn is cancelled.
+  void Fail(const absl::Status& status) {
+    {
+      MutexLock lock(&mutex_);
+      EndWith(status);
+    }
+    if (const std::shared_ptr<GenerationCall> turn = Turn()) turn->Cancel();
+  }
+
+  void EndWith(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    state_.End();
+    end_.Update(status);
+  }
+
+  void FinishIfIdle() {
+    absl::Status status;
+    {
+      MutexLock lock(&mutex_);
+      if (!state_.Finish()) return;
+      status = end_;
+    }
+    End(status);
+  }
+
+  void End(const absl::Status& status) {
+    if (!own_session_.empty()) (void)service_.sessions.Delete(own_session_);
+    LogInfo("chat_ended", {{"session_id", session_id_.substr(0, SessionTable::kMaxIdBytes)},
+                           {"turns", turns_},
+                           {"code", absl::StatusCodeToString(status.code())},
+                           {"error", std::string(status.message())},
+                           {"seconds", Seconds(Clock::now() - start_)}});
+    FinishCall(*this, context_, status);
+  }
+
+  const ServiceContext& service_;
+  grpc::CallbackServerContext& context_;
+  ChatStreams& streams_;
+  const TimePoint start_ = Clock::now();
+  grpc::ByteBuffer wire_message_;  // of the read in flight, then of the task that parses it
+
+  // Used by the task that begins a turn; there is one at a time.
+  std::string session_id_;   // which the next turn continues unless it names another
+  std::string own_session_;  // to be deleted
+  uint32_t turns_ = 0;
+
+  Mutex mutex_;
+  std::shared_ptr<GenerationCall> turn_ ABSL_GUARDED_BY(mutex_);  // runs
+  // Came while the last message of turn_ was on its way. Nothing is read until it has begun.
+  std::shared_ptr<Message> next_ ABSL_GUARDED_BY(mutex_);
+  ChatState state_ ABSL_GUARDED_BY(mutex_);
+  absl::Status end_ ABSL_GUARDED_BY(mutex_);  // OK: the client has half-closed
+};
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartChat(
     const ServiceContext& service, grpc::CallbackServerContext& context, ChatStreams& streams) {
-  auto reactor = std::make_shared<ChatReactor>(service, context, streams);
-  reactor->self_ = reactor;
-  reactor->StartRead(&reactor->wire_message_);
-  const absl::Status added = streams.Add(reactor);
-  if (!added.ok()) reactor->EndWhenIdle(added);
+  const auto reactor = std::make_shared<ChatReactor>(service, context, streams);
+  reactor->Start();
   return reactor.get();
 }
 
-void ChatReactor::RunTask(size_t bytes, std::function<absl::Status()> task) {
-  const auto run = [self = shared_from_this(), task = std::move(task)] {
-    self->EndTask(OrNoMemory(task));
-  };
-  if (service_.pool.Run(run, bytes)) return;
-  service_.metrics.CountRequest(Outcome::kRejectedQueue);
-  EndTask(TooManyCalls());
+namespace {
+
+absl::Status ShuttingDown() {
+  return absl::UnavailableError("the server is shutting down; open the stream elsewhere");
 }
 
-void ChatReactor::EndTask(const absl::Status& status) {
-  if (!status.ok()) {
-    CountRefusal(service_.metrics, status);
-    Fail(status);
-  }
-  {
-    MutexLock lock(&mutex_);
-    state_.EndTask();
-  }
-  FinishIfIdle();
-}
+}  // namespace
 
-void ChatReactor::OnReadDone(bool ok) {
-  {
-    MutexLock lock(&mutex_);
-    if (state_.phase() == ChatState::Phase::kFinished) return;  // the call may be gone
-    ok ? state_.BeginTask() : state_.End();
-  }
-  if (!ok) return FinishIfIdle();
-  RunTask(wire_message_.Length(), [this, arrival = Clock::now()] { return Handle(arrival); });
-}
-
-absl::Status ChatReactor::Handle(TimePoint arrival) {
-  v1::ChatRequest proto;
-  RIVULET_RETURN_IF_ERROR(ParseMessage(wire_message_, &proto));
-  wire_message_.Clear();
-  if (proto.has_turn()) {
-    auto message = std::make_shared<Message>();
-    message->request = std::move(*proto.mutable_turn());
-    message->arrival = arrival;
-    return HandleTurn(message);
-  }
-  if (!proto.has_cancel()) {
-    return absl::InvalidArgumentError("the message has no action: set turn or cancel");
-  }
-  if (proto.cancel()) StopTurn();
-  StartRead(&wire_message_);
-  return absl::OkStatus();
-}
-
-// Without a running turn there is nothing to do: it ended before the message arrived.
-void ChatReactor::StopTurn() {
-  std::shared_ptr<GenerationCall> turn;
-  {
-    MutexLock lock(&mutex_);
-    turn = turn_;
-  }
-  if (turn != nullptr) turn->Stop();
-}
-
-absl::Status ChatReactor::HandleTurn(const std::shared_ptr<Message>& message) {
-  RIVULET_ASSIGN_OR_RETURN(const bool begins, MayBegin(message));
-  return begins ? BeginTurn(message) : absl::OkStatus();
-}
-
-absl::StatusOr<bool> ChatReactor::MayBegin(const std::shared_ptr<Message>& message) {
+absl::Status ChatStreams::Add(const std::shared_ptr<ChatReactor>& stream) {
   MutexLock lock(&mutex_);
-  if (turn_ == nullptr) return true;
-  if (!turn_->said_last()) {
-    return absl::FailedPreconditionError(
-        "a turn runs on this stream already: wait for its message with finish_reason, or send "
-        "cancel and wait for that");
-  }
-  next_ = message;
-  state_.Queue();
-  return false;
-}
-
-absl::Status ChatReactor::BeginTurn(const std::shared_ptr<Message>& message) {
-  RIVULET_RETURN_IF_ERROR(ChooseSession(message->request));
-  const std::shared_ptr<GenerationCall> turn = NewTurn(message->arrival);
-  if (turn == nullptr) return absl::OkStatus();
-  ++turns_;
-  // From here on a cancel can reach the turn, and the end of the stream waits for its end.
-  StartRead(&wire_message_);
-  turn->Run(message->request);
+  if (draining_) return ShuttingDown();
+  streams_[stream.get()] = stream;
   return absl::OkStatus();
 }
 
-absl::Status ChatReactor::ChooseSession(v1::GenerateRequest& request) {
-  if (request.session_id().empty() && session_id_.empty()) {
-    const auto session = service_.sessions.Create("", "");
-    if (!session.ok()) {
-      service_.metrics.CountRequest(Outcome::kRejectedSession);
-      return session.status();
+void ChatStreams::Remove(ChatReactor* stream) {
+  MutexLock lock(&mutex_);
+  streams_.erase(stream);
+}
+
+void ChatStreams::Drain() {
+  decltype(streams_) streams;  // a copy: EndWhenIdle needs the lock to be free
+  {
+    MutexLock lock(&mutex_);
+    draining_ = true;
+    streams = streams_;
+  }
+  for (const auto& [address, weak] : streams) {
+    if (const std::shared_ptr<ChatReactor> stream = weak.lock()) {
+      stream->EndWhenIdle(ShuttingDown());
     }
-    session_id_ = own_session_ = session->id;
-    LogInfo("session_created", {{"session_id", session->id}, {"method", "Chat"}});
   }
-  if (request.session_id().empty()) request.set_session_id(session_id_);
-  session_id_ = request.session_id();
-  return absl::OkStatus();
-}
-
-// Null when the stream is to end.
-std::shared_ptr<GenerationCall> ChatReactor::NewTurn(TimePoint arrival) {
-  MutexLock lock(&mutex_);
-  if (!state_.Begin()) return nullptr;
-  turn_ = std::make_shared<GenerationCall>(service_, context_, "Chat", arrival, shared_from_this());
-  return turn_;
-}
-
-void ChatReactor::OnWriteDone(bool ok) {
-  std::shared_ptr<GenerationCall> turn;
-  {
-    MutexLock lock(&mutex_);
-    turn = turn_;
-  }
-  turn->OnWriteDone(ok);
-}
-
-void ChatReactor::OnGenerationEnd(const absl::Status& status) {
-  std::shared_ptr<GenerationCall> ended;
-  std::shared_ptr<Message> next;
-  {
-    MutexLock lock(&mutex_);
-    ended.swap(turn_);
-    next.swap(next_);
-    if (!status.ok()) EndWith(status);
-    if (!state_.EndTurn()) next = nullptr;
-  }
-  if (next != nullptr) {
-    RunTask(next->request.ByteSizeLong(), [this, next] { return BeginTurn(next); });
-  }
-  FinishIfIdle();
-}
-
-void ChatReactor::OnCancel() {
-  Fail(absl::CancelledError("cancelled by the client"));
-  FinishIfIdle();
-}
-
-void ChatReactor::EndWhenIdle(const absl::Status& status) {
-  {
-    MutexLock lock(&mutex_);
-    EndWith(status);
-  }
-  FinishIfIdle();
-}
-
-void ChatReactor::EndWith(const absl::Status& status) {
-  state_.End();
-  end_.Update(status);
-}
-
-void ChatReactor::Fail(const absl::Status& status) {
-  std::shared_ptr<GenerationCall> turn;
-  {
-    MutexLock lock(&mutex_);
-    EndWith(status);
-    turn = turn_;
-  }
-  if (turn != nullptr) turn->Cancel();
-}
-
-void ChatReactor::FinishIfIdle() {
-  absl::Status status;
-  {
-    MutexLock lock(&mutex_);
-    if (!state_.Finish()) return;
-    status = end_;
-  }
-  End(status);
-}
-
-void ChatReactor::End(const absl::Status& status) {
-  if (!own_session_.empty()) (void)service_.sessions.Delete(own_session_);
-  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-  LogInfo("chat_ended", {{"session_id", session_id_.substr(0, SessionTable::kMaxIdBytes)},
-                         {"turns", turns_},
-                         {"code", absl::StatusCodeToString(status.code())},
-                         {"error", std::string(status.message())},
-                         {"seconds", seconds}});
-  FinishCall(*this, context_, status);
-}
-
-void ChatReactor::OnDone() {
-  streams_.Remove(this);
-  // The last reference may be a turn's, for a moment longer.
-  const std::shared_ptr<ChatReactor> self = std::move(self_);
 }
 
 }  // namespace rivulet

@@ -14,25 +14,20 @@
 
 namespace rivulet {
 
-// A stream that a drain can end.
-class IdleEnder {
- public:
-  virtual ~IdleEnder() = default;
-  // The stream ends with `status` as soon as no turn runs, now if none does.
-  virtual void EndWhenIdle(const absl::Status& status) = 0;
-};
+class ChatReactor;  // chat_reactor.cc
 
 class ChatStreams {
  public:
   // UNAVAILABLE once draining.
-  absl::Status Add(const std::shared_ptr<IdleEnder>& stream);
-  void Remove(IdleEnder* stream);
-  // EndWhenIdle for all; Add refuses from now on.
+  absl::Status Add(const std::shared_ptr<ChatReactor>& stream);
+  void Remove(ChatReactor* stream);
+  // Each stream ends with UNAVAILABLE as soon as no turn runs on it, now if none does. Add refuses
+  // from now on.
   void Drain();
 
  private:
   Mutex mutex_;
-  std::map<IdleEnder*, std::weak_ptr<IdleEnder>> streams_ ABSL_GUARDED_BY(mutex_);
+  std::map<ChatReactor*, std::weak_ptr<ChatReactor>> streams_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,43 +1,58 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/generate_reactor.h"
-
 #include <utility>
 
 #include "rivulet/v1/inference.pb.h"
+#include "server/rpc/generation_call.h"
+#include "server/rpc/reactors.h"
 #include "server/rpc/status_map.h"
 #include "server/rpc/wire.h"
 
 namespace rivulet {
+namespace {
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateReactor::Start(
-    const ServiceContext& service, grpc::CallbackServerContext& context,
-    const grpc::ByteBuffer& request) {
-  auto reactor = std::make_shared<GenerateReactor>(service, context, request);
-  reactor->self_ = reactor;
-  reactor->call_ =
-      std::make_shared<GenerationCall>(service, context, "Generate", Clock::now(), reactor);
-  if (!service.pool.Run([reactor] { reactor->Prepare(); }, request.Length())) {
+class GenerateReactor final : public CountedReactor<grpc::ServerWriteReactor<grpc::ByteBuffer>>,
+                              public ResponseStream {
+ public:
+  GenerateReactor(const ServiceContext& service, grpc::CallbackServerContext& context,
+                  const grpc::ByteBuffer& request)
+      : CountedReactor(service.calls), context_(context), wire_request_(request) {}
+
+  void Start(const ServiceContext& service, const std::shared_ptr<GenerateReactor>& self) {
+    Own(self);
+    call_ = std::make_shared<GenerationCall>(service, context_, "Generate", Clock::now(), self);
+    if (service.pool.Run([self] { self->Prepare(); }, wire_request_.Length())) return;
     service.metrics.CountRequest(Outcome::kRejectedQueue);
-    reactor->call_->Refuse(TooManyCalls());
+    call_->Refuse(TooManyCalls());
   }
+
+  void OnWriteDone(bool ok) override { call_->OnWriteDone(ok); }
+  void OnCancel() override { call_->Cancel(); }
+
+  void Send(const grpc::ByteBuffer& message) override { StartWrite(&message); }
+  void OnGenerationEnd(const absl::Status& status) override { FinishCall(*this, context_, status); }
+
+ private:
+  void Prepare() {
+    v1::GenerateRequest proto;
+    const absl::Status parsed = OrNoMemory([&] { return ParseMessage(wire_request_, &proto); });
+    wire_request_.Clear();
+    if (!parsed.ok()) return call_->Refuse(parsed);
+    call_->Run(proto);
+  }
+
+  grpc::CallbackServerContext& context_;
+  grpc::ByteBuffer wire_request_;
+  std::shared_ptr<GenerationCall> call_;
+};
+
+}  // namespace
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGenerate(const ServiceContext& service,
+                                                          grpc::CallbackServerContext& context,
+                                                          const grpc::ByteBuffer& request) {
+  const auto reactor = std::make_shared<GenerateReactor>(service, context, request);
+  reactor->Start(service, reactor);
   return reactor.get();
-}
-
-void GenerateReactor::Prepare() {
-  v1::GenerateRequest proto;
-  const absl::Status parsed = OrNoMemory([&] { return ParseMessage(wire_request_, &proto); });
-  wire_request_.Clear();
-  if (!parsed.ok()) return call_->Refuse(parsed);
-  call_->Run(proto);
-}
-
-void GenerateReactor::OnGenerationEnd(const absl::Status& status) {
-  FinishCall(*this, context_, status);
-}
-
-void GenerateReactor::OnDone() {
-  // The last reference may be that of call_, for a moment longer.
-  const std::shared_ptr<GenerateReactor> self = std::move(self_);
 }
 
 }  // namespace rivulet

@@ -32,12 +32,10 @@ void GenerationCall::Run(const v1::GenerateRequest& proto) {
 
 absl::Status GenerationCall::Admit(const v1::GenerateRequest& proto) {
   // Set first, so that the log names a request that is refused for their length.
-  request_id_ = proto.request_id().empty() ? MakeRequestId()
+  request_id_ = proto.request_id().empty() ? MakeRandomId()
                                            : proto.request_id().substr(0, kMaxRequestIdBytes);
   session_id_ = proto.session_id().substr(0, SessionTable::kMaxIdBytes);
-  if (cancelled()) return absl::CancelledError("cancelled by the client");
-  // Before tokenizing: under overload most requests are refused here.
-  RIVULET_RETURN_IF_ERROR(service_.scheduler.CheckOpen());
+  RIVULET_RETURN_IF_ERROR(CheckOpen());
   RIVULET_ASSIGN_OR_RETURN(
       std::unique_ptr<Request> request,
       MakeGenerateRequest(proto, service_.model, service_.max_prompt, service_.sessions));
@@ -70,7 +68,7 @@ bool GenerationCall::said_last() const {
 
 void GenerationCall::OnReady() {
   if (outbox().abandoned()) CutOff();
-  Pump();
+  Continue(TakeNext());
 }
 
 // The client does not read, so the write in flight may never end unless the call is cancelled.
@@ -84,10 +82,7 @@ void GenerationCall::CutOff() {
   state_.EndCut();
 }
 
-void GenerationCall::Pump() { Continue(TakeNext()); }
-
-// The next message to send, or the end. Nothing while a write is in flight or
-// after the end.
+// The next message to send, or the end. Nothing while a write is in flight or after the end.
 Outbox::Taken GenerationCall::TakeNext() {
   MutexLock lock(&mutex_);
   while (state_.may_take()) {
@@ -164,7 +159,7 @@ void GenerationCall::OnWriteDone(bool ok) {
     state_.EndWrite(ok);
     ended = state_.ended();
   }
-  if (!ended) return Pump();
+  if (!ended) return Continue(TakeNext());
   End(absl::CancelledError("cancelled by the client"));
 }
 

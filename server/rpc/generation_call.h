@@ -61,10 +61,9 @@ class GenerationCall : public ScheduledCall, public std::enable_shared_from_this
 
  private:
   absl::Status Admit(const v1::GenerateRequest& proto);
-  // Starts the next write, or ends the call, unless a write is in flight.
-  void Pump();
   Outbox::Taken TakeNext();
   Outbox::Taken EndStream(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Starts a write, or ends the call.
   void Continue(Outbox::Taken next);
   bool WriteOnPool(StreamMessage& message);
   void Write(StreamMessage&& message);

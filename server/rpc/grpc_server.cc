@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
 #include "server/log/log.h"
 #include "server/rpc/services.h"
 #include "server/rpc/status_map.h"
@@ -93,61 +94,49 @@ std::string Address(const std::string& host, int port) {
 
 }  // namespace
 
-struct GrpcServer::Impl {
-  explicit Impl(CallCount& calls) : calls(calls) {}
-
-  CallCount& calls;
-  ChatStreams chats;
-  std::unique_ptr<grpc::Service> inference;
-  std::unique_ptr<grpc::Service> sessions;
-  std::unique_ptr<grpc::Server> server;
-  int port = 0;
-};
-
-GrpcServer::GrpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+GrpcServer::GrpcServer(const ServiceContext& context)
+    : calls_(context.calls),
+      inference_(MakeInferenceService(context, chats_)),
+      sessions_(MakeSessionsService(context)) {}
 
 GrpcServer::~GrpcServer() { Shutdown(std::chrono::milliseconds(0)); }
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& host, int port,
                                                               const ServiceContext& context) {
   InitOnce();
-  auto impl = std::make_unique<Impl>(context.calls);
-  impl->inference = MakeInferenceService(context, impl->chats);
-  impl->sessions = MakeSessionsService(context);
-  grpc::ServerBuilder builder;
-  SetChannelArguments(builder);
-  const std::string address = Address(host, port);
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &impl->port);
-  builder.RegisterService(impl->inference.get());
-  builder.RegisterService(impl->sessions.get());
-  impl->server = builder.BuildAndStart();
-  if (impl->server == nullptr || impl->port == 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen for gRPC on ", address,
-                                               ": the port is in use or the address is not this "
-                                               "machine's; choose another --listen HOST:PORT"));
-  }
-  auto server = std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
+  std::unique_ptr<GrpcServer> server(new GrpcServer(context));
+  RIVULET_RETURN_IF_ERROR(server->Bind(host, port));
   server->SetServing(true);
   return server;
 }
 
+absl::Status GrpcServer::Bind(const std::string& host, int port) {
+  grpc::ServerBuilder builder;
+  SetChannelArguments(builder);
+  const std::string address = Address(host, port);
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port_);
+  builder.RegisterService(inference_.get());
+  builder.RegisterService(sessions_.get());
+  server_ = builder.BuildAndStart();
+  if (server_ != nullptr && port_ != 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot listen for gRPC on ", address,
+                                             ": the port is in use or the address is not this "
+                                             "machine's; choose another --listen HOST:PORT"));
+}
+
 bool GrpcServer::Accepts() { return accepts; }
 
-int GrpcServer::port() const { return impl_->port; }
-
 void GrpcServer::SetServing(bool serving) {
-  grpc::HealthCheckServiceInterface* const health = impl_->server->GetHealthCheckService();
+  grpc::HealthCheckServiceInterface* const health = server_->GetHealthCheckService();
   health->SetServingStatus(serving);
   for (const char* name : kServiceNames) health->SetServingStatus(name, serving);
 }
 
-void GrpcServer::EndIdleStreams() { impl_->chats.Drain(); }
-
 void GrpcServer::Shutdown(std::chrono::milliseconds patience) {
-  if (impl_->server == nullptr) return;
-  impl_->calls.WaitForNone(Clock::now() + patience);
-  impl_->server->Shutdown(std::chrono::system_clock::now());
-  impl_->server->Wait();
+  if (server_ == nullptr) return;
+  calls_.WaitForNone(Clock::now() + patience);
+  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Wait();
 }
 
 }  // namespace rivulet

@@ -8,11 +8,14 @@
 #ifndef RIVULET_SERVER_RPC_GRPC_SERVER_H_
 #define RIVULET_SERVER_RPC_GRPC_SERVER_H_
 
+#include <grpcpp/server.h>
+
 #include <chrono>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/rpc/chat_streams.h"
 #include "server/rpc/service_context.h"
 
 namespace rivulet {
@@ -28,7 +31,7 @@ class GrpcServer {
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
 
-  int port() const;
+  int port() const { return port_; }
   // False once a connection has found no file descriptor: gRPC 1.51 then never accepts again in
   // this process, and only a restart helps.
   static bool Accepts();
@@ -36,15 +39,21 @@ class GrpcServer {
   void SetServing(bool serving);
   // Chat streams end with UNAVAILABLE as soon as no turn runs on them, new ones at once. An idle
   // stream would delay a Shutdown until its client ends it.
-  void EndIdleStreams();
+  void EndIdleStreams() { chats_.Drain(); }
   // Returns when all calls have ended and all connections are closed. Calls that still run after
   // `patience` are cut off, and their clients see UNAVAILABLE; idle connections are closed at once.
   void Shutdown(std::chrono::milliseconds patience);
 
  private:
-  struct Impl;
-  explicit GrpcServer(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit GrpcServer(const ServiceContext& context);
+  absl::Status Bind(const std::string& host, int port);
+
+  CallCount& calls_;
+  ChatStreams chats_;
+  const std::unique_ptr<grpc::Service> inference_;
+  const std::unique_ptr<grpc::Service> sessions_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
 };
 
 }  // namespace rivulet

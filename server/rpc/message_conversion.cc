@@ -10,25 +10,8 @@
 namespace rivulet {
 namespace {
 
-v1::FinishReason ToProto(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kNone:
-      return v1::FINISH_REASON_UNSPECIFIED;
-    case FinishReason::kStop:
-      return v1::FINISH_REASON_STOP;
-    case FinishReason::kEos:
-      return v1::FINISH_REASON_EOS;
-    case FinishReason::kLength:
-      return v1::FINISH_REASON_LENGTH;
-    case FinishReason::kCancelled:
-      return v1::FINISH_REASON_CANCELLED;
-    case FinishReason::kDeadline:
-      return v1::FINISH_REASON_DEADLINE;
-    case FinishReason::kError:
-      return v1::FINISH_REASON_ERROR;
-  }
-  return v1::FINISH_REASON_UNSPECIFIED;
-}
+// The values of both are the same numbers.
+static_assert(static_cast<int>(FinishReason::kError) == v1::FINISH_REASON_ERROR);
 
 void Fill(const TokenLogprob& from, const Tokenizer* tokenizer, v1::TokenLogprob& to) {
   to.set_token_id(from.token);
@@ -44,12 +27,8 @@ void Fill(const Logprobs& from, const Tokenizer* tokenizer, v1::TokenLogprob& to
 }  // namespace
 
 std::string LossyText(const Tokenizer* tokenizer, uint32_t token) {
-  std::string text;
-  if (tokenizer == nullptr || token >= tokenizer->vocab_size()) return text;
-  Utf8Stream stream;
-  stream.Append(tokenizer->TokenBytes(token), text);
-  stream.Finish(text);
-  return text;
+  if (tokenizer == nullptr || token >= tokenizer->vocab_size()) return "";
+  return ToUtf8(tokenizer->TokenBytes(token));
 }
 
 v1::GenerateResponse ToProto(StreamMessage message, const Tokenizer* tokenizer) {
@@ -63,7 +42,7 @@ v1::GenerateResponse ToProto(StreamMessage message, const Tokenizer* tokenizer) 
     Fill(logprobs, tokenizer, *response.add_prompt_logprobs());
   }
   response.set_index(message.index);
-  response.set_finish_reason(ToProto(message.finish_reason));
+  response.set_finish_reason(static_cast<v1::FinishReason>(message.finish_reason));
   if (message.finish_reason == FinishReason::kNone) return response;
   response.set_matched_stop(std::move(message.matched_stop));
   response.mutable_usage()->set_prompt_tokens(message.usage.prompt_tokens);
@@ -78,24 +57,6 @@ v1::ScoreResponse ToScoreResponse(const StreamMessage& message, const Tokenizer*
     Fill(logprobs, tokenizer, *response.add_tokens());
   }
   return response;
-}
-
-v1::Model ToProto(const ServedModel& model) {
-  v1::Model proto;
-  proto.set_name(model.name);
-  proto.set_architecture(model.architecture);
-  for (const std::string& mixer : model.layer_mixers) proto.add_layer_mixers(mixer);
-  proto.set_parameters(model.parameters);
-  proto.set_vocab_size(model.vocab);
-  proto.set_weight_dtype(model.weight_dtype);
-  proto.set_state_dtype(model.state_dtype);
-  proto.set_state_bytes_per_session(model.state_bytes_per_session);
-  proto.set_max_context(model.max_context);
-  proto.set_state_bytes_per_token(model.state_bytes_per_token);
-  proto.set_has_tokenizer(model.tokenizer != nullptr);
-  proto.set_has_chat_template(model.has_chat_template);
-  proto.set_fold_interval(model.fold_interval);
-  return proto;
 }
 
 v1::Session ToProto(const SessionInfo& session) {

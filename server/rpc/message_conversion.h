@@ -8,7 +8,6 @@
 
 #include "model_loader/tokenizer.h"
 #include "rivulet/v1/inference.pb.h"
-#include "server/rpc/served_model.h"
 #include "server/scheduler/stream_message.h"
 #include "server/session/session_table.h"
 
@@ -19,8 +18,6 @@ v1::GenerateResponse ToProto(StreamMessage message, const Tokenizer* tokenizer);
 
 // The scores that a request with score_prompt gets.
 v1::ScoreResponse ToScoreResponse(const StreamMessage& message, const Tokenizer* tokenizer);
-
-v1::Model ToProto(const ServedModel& model);
 
 v1::Session ToProto(const SessionInfo& session);
 

@@ -2,8 +2,6 @@
 #include "server/rpc/scheduled_call.h"
 
 #include <chrono>
-#include <cstdio>
-#include <random>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -11,7 +9,9 @@
 #include "server/log/log.h"
 
 namespace rivulet {
+namespace {
 
+// The client's deadline on our clock; kNoDeadline if it has none.
 TimePoint DeadlineOf(const grpc::ServerContextBase& context) {
   // gRPC represents "none" by a time far away, which would overflow our clock.
   constexpr auto kFarAway = std::chrono::hours(24 * 365);
@@ -21,12 +21,7 @@ TimePoint DeadlineOf(const grpc::ServerContextBase& context) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(deadline - now);
 }
 
-std::string MakeRequestId() {
-  std::random_device device;
-  char text[17];
-  std::snprintf(text, sizeof(text), "%08x%08x", device(), device());
-  return text;
-}
+}  // namespace
 
 ScheduledCall::ScheduledCall(const ServiceContext& service, grpc::CallbackServerContext& context,
                              const char* method, TimePoint arrival)
@@ -51,8 +46,13 @@ void ScheduledCall::CancelRequest() {
   if (!cancelled_.exchange(true)) service_.scheduler.Cancel(id_);
 }
 
+absl::Status ScheduledCall::CheckOpen() const {
+  if (cancelled_) return absl::CancelledError("cancelled by the client");
+  return service_.scheduler.CheckOpen();
+}
+
 void ScheduledCall::LogEnd(const absl::Status& status, const Usage& usage) {
-  const double seconds = std::chrono::duration<double>(Clock::now() - arrival_).count();
+  const double seconds = Seconds(Clock::now() - arrival_);
   if (!status.ok()) {
     // INTERNAL is our fault; the others are caused by the client or the load.
     const auto log = status.code() == absl::StatusCode::kInternal ? LogWarning : LogInfo;

@@ -42,7 +42,10 @@ class ScheduledCall : public StreamSink {
 
   // The client is gone or has cancelled. Any thread, any number of times.
   void CancelRequest();
-  bool cancelled() const { return cancelled_; }
+
+  // Not OK when the request is cancelled already, or the scheduler would refuse any. To be called
+  // before the request is read: under overload most are refused here.
+  absl::Status CheckOpen() const;
 
   // Logs the end, once.
   void LogEnd(const absl::Status& status, const Usage& usage);
@@ -61,14 +64,8 @@ class ScheduledCall : public StreamSink {
   std::atomic<bool> cancelled_{false};
 };
 
-// The client's deadline on our clock; kNoDeadline if it has none.
-TimePoint DeadlineOf(const grpc::ServerContextBase& context);
-
 // Counts a call that never became a request.
 void CountRefusal(Metrics& metrics, const absl::Status& status);
-
-// 16 hexadecimal digits.
-std::string MakeRequestId();
 
 }  // namespace rivulet
 

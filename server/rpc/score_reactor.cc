@@ -1,98 +1,110 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/score_reactor.h"
-
 #include <utility>
 
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.pb.h"
 #include "server/rpc/message_conversion.h"
+#include "server/rpc/reactors.h"
+#include "server/rpc/scheduled_call.h"
 #include "server/rpc/status_map.h"
 #include "server/rpc/validation.h"
 #include "server/rpc/wire.h"
 
 namespace rivulet {
+namespace {
 
-ScoreReactor::ScoreReactor(const ServiceContext& service, grpc::CallbackServerContext& context,
-                           const grpc::ByteBuffer& request, grpc::ByteBuffer* response)
-    : ScheduledCall(service, context, "Score", Clock::now()),
-      counted_(service.calls),
-      wire_request_(request),
-      wire_response_(response) {}
+// One Score call: collects the scheduler's messages and answers once.
+class ScoreReactor final : public CountedReactor<grpc::ServerUnaryReactor>,
+                           public ScheduledCall,
+                           public std::enable_shared_from_this<ScoreReactor> {
+ public:
+  ScoreReactor(const ServiceContext& service, grpc::CallbackServerContext& context,
+               const grpc::ByteBuffer& request, grpc::ByteBuffer* response)
+      : CountedReactor(service.calls),
+        ScheduledCall(service, context, "Score", Clock::now()),
+        wire_request_(request),
+        wire_response_(response) {}
 
-grpc::ServerUnaryReactor* ScoreReactor::Start(const ServiceContext& service,
-                                              grpc::CallbackServerContext& context,
-                                              const grpc::ByteBuffer& request,
-                                              grpc::ByteBuffer* response) {
-  auto reactor = std::make_shared<ScoreReactor>(service, context, request, response);
-  reactor->self_ = reactor;
-  if (!service.pool.Run([reactor] { reactor->Prepare(); }, request.Length())) {
-    service.metrics.CountRequest(Outcome::kRejectedQueue);
-    reactor->End(TooManyCalls());
+  void Start() {
+    Own(shared_from_this());
+    if (RunOnPool([this] { Prepare(); }, wire_request_.Length())) return;
+    service_.metrics.CountRequest(Outcome::kRejectedQueue);
+    End(TooManyCalls());
   }
+
+  // Only on the dispatcher's thread, so the end is seen once.
+  void OnReady() override {
+    for (;;) {
+      Outbox::Taken taken = outbox().Take();
+      if (taken.end.has_value()) return EndOnPool(failure_.ok() ? *taken.end : failure_);
+      if (!taken.message.has_value()) return;
+      failure_.Update(OrNoMemory([&] {
+        result_.Merge(*std::move(taken.message));
+        return absl::OkStatus();
+      }));
+      if (!failure_.ok()) CancelRequest();
+    }
+  }
+
+  void OnCancel() override { CancelRequest(); }
+
+ private:
+  template <typename Work>
+  bool RunOnPool(Work work, size_t bytes = 0) {
+    return service_.pool.Run([self = shared_from_this(), work] { work(); }, bytes);
+  }
+
+  void Prepare() {
+    const absl::Status status = OrNoMemory([this] { return Admit(); });
+    if (status.ok()) return;
+    CountRefusal(service_.metrics, status);
+    End(status);
+  }
+
+  absl::Status Admit() {
+    request_id_ = MakeRandomId();
+    RIVULET_RETURN_IF_ERROR(CheckOpen());
+    v1::ScoreRequest proto;
+    RIVULET_RETURN_IF_ERROR(ParseMessage(wire_request_, &proto));
+    wire_request_.Clear();
+    session_id_ = proto.session_id().substr(0, SessionTable::kMaxIdBytes);
+    RIVULET_ASSIGN_OR_RETURN(
+        std::unique_ptr<Request> request,
+        MakeScoreRequest(proto, service_.model, service_.max_prompt, service_.sessions));
+    return Submit(std::move(request), weak_from_this());
+  }
+
+  // On the pool if it is slow: all streams share the dispatcher.
+  void EndOnPool(const absl::Status& status) {
+    const bool many = result_.prompt_logprobs.size() >= kManyLogprobs;
+    if (!many || !RunOnPool([this, status] { End(status); })) End(status);
+  }
+
+  void End(absl::Status status) {
+    if (status.ok()) {
+      status = OrNoMemory([this] {
+        return SerializeMessage(ToScoreResponse(result_, service_.model.tokenizer), wire_response_);
+      });
+    }
+    LogEnd(status, result_.usage);
+    FinishCall(*this, context_, status);
+  }
+
+  grpc::ByteBuffer wire_request_;
+  grpc::ByteBuffer* const wire_response_;
+  // The dispatcher's, then End's.
+  StreamMessage result_;
+  absl::Status failure_;  // of collecting it
+};
+
+}  // namespace
+
+grpc::ServerUnaryReactor* StartScore(const ServiceContext& service,
+                                     grpc::CallbackServerContext& context,
+                                     const grpc::ByteBuffer& request, grpc::ByteBuffer* response) {
+  const auto reactor = std::make_shared<ScoreReactor>(service, context, request, response);
+  reactor->Start();
   return reactor.get();
-}
-
-void ScoreReactor::Prepare() {
-  const absl::Status status = OrNoMemory([this] { return Admit(); });
-  if (status.ok()) return;
-  CountRefusal(service_.metrics, status);
-  End(status);
-}
-
-absl::Status ScoreReactor::Admit() {
-  request_id_ = MakeRequestId();
-  if (cancelled()) return absl::CancelledError("cancelled by the client");
-  RIVULET_RETURN_IF_ERROR(service_.scheduler.CheckOpen());
-  v1::ScoreRequest proto;
-  RIVULET_RETURN_IF_ERROR(ParseMessage(wire_request_, &proto));
-  wire_request_.Clear();
-  session_id_ = proto.session_id().substr(0, SessionTable::kMaxIdBytes);
-  RIVULET_ASSIGN_OR_RETURN(
-      std::unique_ptr<Request> request,
-      MakeScoreRequest(proto, service_.model, service_.max_prompt, service_.sessions));
-  return Submit(std::move(request), weak_from_this());
-}
-
-// Only on the dispatcher's thread, so the end is seen once.
-void ScoreReactor::OnReady() {
-  for (;;) {
-    Outbox::Taken taken = outbox().Take();
-    if (taken.end.has_value()) return EndOnPool(failure_.ok() ? *taken.end : failure_);
-    if (!taken.message.has_value()) return;
-    failure_.Update(OrNoMemory([&] { return Collect(*std::move(taken.message)); }));
-    if (!failure_.ok()) CancelRequest();
-  }
-}
-
-absl::Status ScoreReactor::Collect(StreamMessage&& message) {
-  if (result_.has_value()) {
-    result_->Merge(std::move(message));
-  } else {
-    result_ = std::move(message);
-  }
-  return absl::OkStatus();
-}
-
-void ScoreReactor::EndOnPool(const absl::Status& status) {
-  const bool many = result_.has_value() && result_->prompt_logprobs.size() >= kManyLogprobs;
-  const auto task = [self = shared_from_this(), status] { self->End(status); };
-  if (!many || !service_.pool.Run(task)) End(status);
-}
-
-void ScoreReactor::End(const absl::Status& status) {
-  absl::Status result = status;
-  if (result.ok()) {
-    result = OrNoMemory([this] {
-      return SerializeMessage(ToScoreResponse(*result_, service_.model.tokenizer), wire_response_);
-    });
-  }
-  LogEnd(result, result_.has_value() ? result_->usage : Usage());
-  FinishCall(*this, context_, result);
-}
-
-void ScoreReactor::OnDone() {
-  // The last reference may be the dispatcher's, for a moment longer.
-  const std::shared_ptr<ScoreReactor> self = std::move(self_);
 }
 
 }  // namespace rivulet

@@ -6,39 +6,41 @@
 namespace rivulet {
 namespace {
 
-void DescribePages(const StateCapacity& capacity, ServedModel& served) {
+void DescribeState(const StateCapacity& capacity, v1::Model& info) {
+  uint64_t session_bytes = capacity.base_bytes + capacity.tail_bytes, token_bytes = 0;
   for (const PageCapacity& pages : capacity.pages) {
     const PageKind& kind = pages.kind;
     if (kind.fenwick()) {
-      served.state_bytes_per_session += kind.levels * pages.page_bytes;
+      session_bytes += kind.levels * pages.page_bytes;
     } else if (kind.window > 0) {
-      served.state_bytes_per_session +=
-          (kind.window / capacity.fold_interval + 1) * pages.page_bytes;
+      session_bytes += (kind.window / capacity.fold_interval + 1) * pages.page_bytes;
     } else {
-      served.state_bytes_per_token += pages.page_bytes / capacity.fold_interval;
+      token_bytes += pages.page_bytes / capacity.fold_interval;
     }
   }
+  info.set_state_bytes_per_session(session_bytes);
+  info.set_state_bytes_per_token(token_bytes);
+  info.set_fold_interval(capacity.fold_interval);
 }
 
 }  // namespace
 
 ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacity) {
   ServedModel served;
-  served.name = model.name;
-  served.architecture = model.spec.architecture;
-  for (const LoadedLayer& layer : model.layers) served.layer_mixers.push_back(layer.mixer_type);
-  served.parameters = model.parameters;
-  served.vocab = static_cast<uint32_t>(model.spec.vocab);
-  served.weight_dtype = DTypeName(model.weight_dtype);
-  served.state_dtype = DTypeName(model.state_dtype);
-  served.state_bytes_per_session = capacity.base_bytes + capacity.tail_bytes;
-  DescribePages(capacity, served);
-  served.fold_interval = capacity.fold_interval;
-  served.max_context = model.max_tokens() == UINT64_MAX ? 0 : model.max_tokens();
+  v1::Model& info = served.info;
+  info.set_name(model.name);
+  info.set_architecture(model.spec.architecture);
+  for (const LoadedLayer& layer : model.layers) info.add_layer_mixers(layer.mixer_type);
+  info.set_parameters(model.parameters);
+  info.set_vocab_size(static_cast<uint32_t>(model.spec.vocab));
+  info.set_weight_dtype(DTypeName(model.weight_dtype));
+  info.set_state_dtype(DTypeName(model.state_dtype));
+  DescribeState(capacity, info);
+  info.set_max_context(model.max_tokens() == UINT64_MAX ? 0 : model.max_tokens());
+  info.set_has_chat_template(model.has_chat_template);
   served.tokenizer = model.tokenizer.get();
   served.eos_ids = model.spec.eos_ids;
   served.bos_id = model.spec.bos_id;
-  served.has_chat_template = model.has_chat_template;
   served.defaults = model.defaults;
   return served;
 }

@@ -6,30 +6,19 @@
 #define RIVULET_SERVER_RPC_SERVED_MODEL_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "model_loader/loaded_model.h"
+#include "rivulet/v1/inference.pb.h"
 #include "server/engine/engine.h"
 
 namespace rivulet {
 
 struct ServedModel {
-  std::string name;
-  std::string architecture;
-  std::vector<std::string> layer_mixers;
-  uint64_t parameters = 0;
-  uint32_t vocab = 0;
-  std::string weight_dtype;
-  std::string state_dtype;
-  uint64_t state_bytes_per_session = 0;  // with every level of a log-linear mixer
-  uint64_t state_bytes_per_token = 0;    // beyond that, for each token
-  uint32_t fold_interval = 0;            // C: a state folds when its tokens reach a multiple of it
-  uint64_t max_context = 0;              // tokens; 0: no limit
+  v1::Model info;                        // has_tokenizer is set where it is sent
   const Tokenizer* tokenizer = nullptr;  // null: token ids only
   std::vector<uint32_t> eos_ids;
   int64_t bos_id = -1;  // -1: none
-  bool has_chat_template = false;
   GenerationDefaults defaults;
 };
 

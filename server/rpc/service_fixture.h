@@ -67,11 +67,11 @@ class ServiceTest : public testing::Test {
   static constexpr uint32_t kSlots = 4;
 
   explicit ServiceTest(Clock::duration stall_limit = seconds(300), int64_t bos_id = -1) {
-    model_.name = "toy";
+    model_.info.set_name("toy");
     model_.bos_id = bos_id;
-    model_.state_bytes_per_session = 1000;
-    model_.fold_interval = engine_.capacity().fold_interval;
-    model_.vocab = FakeEngine::kVocab;
+    model_.info.set_state_bytes_per_session(1000);
+    model_.info.set_fold_interval(engine_.capacity().fold_interval);
+    model_.info.set_vocab_size(FakeEngine::kVocab);
     model_.tokenizer = &request_tokenizer_;
     SchedulerOptions options;
     options.max_queue = 2;

@@ -9,6 +9,8 @@
 
 #include <memory>
 
+#include "absl/status/status.h"
+#include "rivulet/v1/inference.pb.h"
 #include "server/rpc/chat_streams.h"
 #include "server/rpc/service_context.h"
 
@@ -18,6 +20,13 @@ namespace rivulet {
 std::unique_ptr<grpc::Service> MakeInferenceService(const ServiceContext& context,
                                                     ChatStreams& chats);
 std::unique_ptr<grpc::Service> MakeSessionsService(const ServiceContext& context);
+
+// The methods that need neither scheduler nor engine: pure functions, to be called on a worker.
+// FAILED_PRECONDITION without a tokenizer.
+absl::Status Tokenize(const ServedModel& model, const v1::TokenizeRequest& request,
+                      v1::TokenizeResponse& response);
+absl::Status Detokenize(const ServedModel& model, const v1::DetokenizeRequest& request,
+                        v1::DetokenizeResponse& response);
 
 }  // namespace rivulet
 

@@ -21,14 +21,10 @@ absl::Status CheckAtMost(const char* field, uint64_t value, uint64_t limit) {
 }
 
 absl::Status CheckTokenId(uint32_t id, const ServedModel& model, const char* field) {
-  if (id < model.vocab) return absl::OkStatus();
+  if (id < model.info.vocab_size()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(field, ": token id ", id, " is out of range; ",
-                                                 model.name, " has ", model.vocab,
-                                                 " tokens, from 0"));
-}
-
-absl::Status CheckSessionId(const std::string& id) {
-  return CheckAtMost("bytes of session_id", id.size(), SessionTable::kMaxIdBytes);
+                                                 model.info.name(), " has ",
+                                                 model.info.vocab_size(), " tokens, from 0"));
 }
 
 absl::Status CheckPromptTokens(size_t tokens, uint32_t max_prompt) {
@@ -70,9 +66,9 @@ absl::StatusOr<std::vector<uint32_t>> TokenizePrompt(const std::string& text,
 }
 
 absl::Status RefuseMessages(const ServedModel& model) {
-  if (!model.has_chat_template) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("messages: ", model.name, " has no chat template; send prompt or token_ids"));
+  if (!model.info.has_chat_template()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "messages: ", model.info.name(), " has no chat template; send prompt or token_ids"));
   }
   return absl::UnimplementedError(
       "messages: this version does not apply chat templates; send prompt or token_ids");
@@ -103,15 +99,6 @@ absl::Status CheckNotEmpty(const Request& request) {
       "the prompt is empty and max_tokens = 0: there is nothing to do; set one of them");
 }
 
-template <typename Proto>
-absl::Status ReadPrompt(const Proto& proto, const ServedModel& model, uint32_t max_prompt,
-                        Request& request) {
-  const bool begins_context = !ContinuesContext(request.session);
-  RIVULET_ASSIGN_OR_RETURN(request.prompt, ReadInput(proto, model, max_prompt, begins_context));
-  RIVULET_RETURN_IF_ERROR(CheckNotEmpty(request));
-  return CheckPromptTokens(request.prompt.size(), max_prompt);
-}
-
 // The prompt's log-probabilities are one message; if it would be too large to send, the request is
 // refused before they are computed.
 absl::Status CheckScoresFit(const char* field, uint64_t tokens, uint32_t top) {
@@ -127,17 +114,17 @@ absl::Status CheckScoresFit(const char* field, uint64_t tokens, uint32_t top) {
 // A prompt beyond the model's levels is refused, and generation ends with LENGTH at their end. The
 // last sampled token is not read by the model, so it may be one beyond.
 absl::Status LimitContext(const ServedModel& model, Request& request) {
-  if (model.max_context == 0) return absl::OkStatus();
+  if (model.info.max_context() == 0) return absl::OkStatus();
   const uint64_t before = request.session.held() ? request.session.tokens() : 0;
   const uint64_t tokens = before + request.prompt.size();
-  if (tokens > model.max_context) {
+  if (tokens > model.info.max_context()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the context would have ", tokens, " tokens; the levels of ", model.name, " reach ",
-        model.max_context,
+        "the context would have ", tokens, " tokens; the levels of ", model.info.name(), " reach ",
+        model.info.max_context(),
         ": shorten it, begin another session, or start the server with --level-overflow clamp"));
   }
-  request.max_tokens =
-      static_cast<uint32_t>(std::min<uint64_t>(request.max_tokens, model.max_context + 1 - tokens));
+  request.max_tokens = static_cast<uint32_t>(
+      std::min<uint64_t>(request.max_tokens, model.info.max_context() + 1 - tokens));
   return absl::OkStatus();
 }
 
@@ -162,7 +149,7 @@ absl::StatusOr<SamplingParams> ReadSampling(const v1::SamplingParams& proto,
   params.presence_penalty = proto.presence_penalty();
   params.seed = proto.has_seed() ? proto.seed() : DrawSeed();
   for (const auto& [token, bias] : proto.logit_bias()) params.logit_bias.push_back({token, bias});
-  RIVULET_RETURN_IF_ERROR(CheckSamplingParams(params, model.vocab));
+  RIVULET_RETURN_IF_ERROR(CheckSamplingParams(params, model.info.vocab_size()));
   return params;
 }
 
@@ -172,7 +159,7 @@ absl::StatusOr<StopRules> ReadStop(const v1::StopParams& proto, const ServedMode
   RIVULET_RETURN_IF_ERROR(StopMatcher::Validate(stop.strings));
   if (!stop.strings.empty() && model.tokenizer == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "stop.strings: ", model.name, " has no tokenizer, so no text; use stop.token_ids"));
+        "stop.strings: ", model.info.name(), " has no tokenizer, so no text; use stop.token_ids"));
   }
   RIVULET_RETURN_IF_ERROR(
       CheckAtMost("number of stop.token_ids", proto.token_ids_size(), kMaxStopIds));
@@ -200,24 +187,34 @@ absl::Status ReadCounts(const v1::GenerateRequest& proto, const ServedModel& mod
   return absl::OkStatus();
 }
 
-absl::Status LeaseForTurn(const std::string& id, SessionTable& sessions, Request& request) {
+absl::Status TakeLease(const std::string& id, SessionTable& sessions, Request& request) {
   if (id.empty()) return absl::OkStatus();
-  RIVULET_RETURN_IF_ERROR(CheckSessionId(id));
+  RIVULET_RETURN_IF_ERROR(CheckAtMost("bytes of session_id", id.size(), SessionTable::kMaxIdBytes));
   if (request.completions > 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("n = ", request.completions,
                      ": a session has one continuation; leave out n, or send the whole context "
                      "without session_id"));
   }
-  RIVULET_ASSIGN_OR_RETURN(request.session, sessions.LeaseForTurn(id));
+  const bool turn = request.kind == RequestKind::kGenerate;
+  RIVULET_ASSIGN_OR_RETURN(request.session,
+                           turn ? sessions.LeaseForTurn(id) : sessions.LeaseForReading(id));
   return absl::OkStatus();
 }
 
-absl::Status LeaseForReading(const std::string& id, SessionTable& sessions, Request& request) {
-  if (id.empty()) return absl::OkStatus();
-  RIVULET_RETURN_IF_ERROR(CheckSessionId(id));
-  RIVULET_ASSIGN_OR_RETURN(request.session, sessions.LeaseForReading(id));
-  return absl::OkStatus();
+// The session and the prompt, once all else is read. `scores`: the field that asked for the
+// prompt's log-probabilities.
+template <typename Proto>
+absl::Status ReadContext(const Proto& proto, const ServedModel& model, uint32_t max_prompt,
+                         SessionTable& sessions, const char* scores, Request& request) {
+  RIVULET_RETURN_IF_ERROR(TakeLease(proto.session_id(), sessions, request));
+  const bool begins_context = !ContinuesContext(request.session);
+  RIVULET_ASSIGN_OR_RETURN(request.prompt, ReadInput(proto, model, max_prompt, begins_context));
+  RIVULET_RETURN_IF_ERROR(CheckNotEmpty(request));
+  RIVULET_RETURN_IF_ERROR(CheckPromptTokens(request.prompt.size(), max_prompt));
+  RIVULET_RETURN_IF_ERROR(LimitContext(model, request));
+  if (!request.score_prompt) return absl::OkStatus();
+  return CheckScoresFit(scores, request.prompt.size(), request.score_top);
 }
 
 absl::Status CheckMinTokens(const Request& request) {
@@ -244,7 +241,7 @@ absl::Status CheckTextBytes(const char* field, size_t bytes) {
 absl::StatusOr<const Tokenizer*> RequireTokenizer(const ServedModel& model) {
   if (model.tokenizer != nullptr) return model.tokenizer;
   return absl::FailedPreconditionError(
-      absl::StrCat(model.name, " has no tokenizer: send token_ids instead of text"));
+      absl::StrCat(model.info.name(), " has no tokenizer: send token_ids instead of text"));
 }
 
 absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateRequest& proto,
@@ -260,13 +257,8 @@ absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateR
   RIVULET_ASSIGN_OR_RETURN(request->sampling, ReadSampling(proto.sampling(), model));
   RIVULET_ASSIGN_OR_RETURN(request->stop, ReadStop(proto.stop(), model));
   RIVULET_RETURN_IF_ERROR(CheckMinTokens(*request));
-  RIVULET_RETURN_IF_ERROR(LeaseForTurn(proto.session_id(), sessions, *request));
-  RIVULET_RETURN_IF_ERROR(ReadPrompt(proto, model, max_prompt, *request));
-  RIVULET_RETURN_IF_ERROR(LimitContext(model, *request));
-  if (request->score_prompt) {
-    RIVULET_RETURN_IF_ERROR(
-        CheckScoresFit("prompt_logprobs", request->prompt.size(), request->score_top));
-  }
+  RIVULET_RETURN_IF_ERROR(
+      ReadContext(proto, model, max_prompt, sessions, "prompt_logprobs", *request));
   return request;
 }
 
@@ -279,11 +271,8 @@ absl::StatusOr<std::unique_ptr<Request>> MakeScoreRequest(const v1::ScoreRequest
   request->kind = RequestKind::kScore;
   request->score_prompt = true;
   request->score_top = proto.top_logprobs();
-  RIVULET_RETURN_IF_ERROR(LeaseForReading(proto.session_id(), sessions, *request));
-  RIVULET_RETURN_IF_ERROR(ReadPrompt(proto, model, max_prompt, *request));
-  RIVULET_RETURN_IF_ERROR(LimitContext(model, *request));
   RIVULET_RETURN_IF_ERROR(
-      CheckScoresFit("top_logprobs", request->prompt.size(), request->score_top));
+      ReadContext(proto, model, max_prompt, sessions, "top_logprobs", *request));
   return request;
 }
 

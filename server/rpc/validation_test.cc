@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/rpc/message_conversion.h"
-#include "server/rpc/text_methods.h"
+#include "server/rpc/services.h"
 #include "server/scheduler/test_support.h"
 
 namespace rivulet {
@@ -21,8 +21,8 @@ constexpr uint32_t kMaxPrompt = 10;
 class ValidationTest : public testing::Test {
  protected:
   ValidationTest() {
-    model_.name = "toy";
-    model_.vocab = FakeEngine::kVocab;
+    model_.info.set_name("toy");
+    model_.info.set_vocab_size(FakeEngine::kVocab);
     model_.tokenizer = &tokenizer_;
     model_.eos_ids = {FakeTokenizer::kEos};
   }
@@ -79,7 +79,7 @@ TEST_F(ValidationTest, TextStartsWithBosIfThereIsOneAndIdsDoNot) {
 }
 
 TEST_F(ValidationTest, AContextEndsWhereTheModelsLevelsDo) {
-  model_.max_context = 8;
+  model_.info.set_max_context(8);
   v1::GenerateRequest proto;
   for (uint32_t i = 0; i < 2; ++i) proto.mutable_token_ids()->add_ids(4);
   proto.set_max_tokens(7);
@@ -167,7 +167,7 @@ TEST_F(ValidationTest, ModelWithoutTokenizer) {
 }
 
 TEST_F(ValidationTest, MessagesWithAChatTemplateAreNotYet) {
-  model_.has_chat_template = true;
+  model_.info.set_has_chat_template(true);
   v1::GenerateRequest proto;
   proto.mutable_messages();
   EXPECT_EQ(Make(proto).status().code(), absl::StatusCode::kUnimplemented);

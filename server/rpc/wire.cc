@@ -38,10 +38,7 @@ std::string ToString(const grpc::ByteBuffer& bytes) {
 
 // The first byte that is not UTF-8, or npos: where the repaired text differs.
 size_t InvalidByte(const std::string& text) {
-  std::string repaired;
-  Utf8Stream stream;
-  stream.Append(text, repaired);
-  stream.Finish(repaired);
+  const std::string repaired = ToUtf8(text);
   if (repaired == text) return std::string::npos;
   const auto [ours, theirs] =
       std::mismatch(text.begin(), text.end(), repaired.begin(), repaired.end());

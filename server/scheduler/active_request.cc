@@ -13,8 +13,6 @@
 namespace rivulet {
 namespace {
 
-double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 std::vector<uint32_t> StopIds(const Request& request, const std::vector<uint32_t>& eos_ids) {
   std::vector<uint32_t> ids = request.stop.token_ids;
   if (!request.stop.ignore_eos) ids.insert(ids.end(), eos_ids.begin(), eos_ids.end());

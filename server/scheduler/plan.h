@@ -31,6 +31,7 @@ namespace rivulet {
 using Clock = std::chrono::steady_clock;
 using TimePoint = Clock::time_point;
 inline constexpr TimePoint kNoDeadline = TimePoint::max();
+inline double Seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 // After this many tokens a prompt goes to the back of the queue.
 inline constexpr uint32_t kPromptTurnTokens = 256;

@@ -135,8 +135,7 @@ void Scheduler::NoteEnds(uint64_t ended, TimePoint now) {
   live_ -= ended;
   if (ended == 0) return;
   if (last_end_ != TimePoint()) {
-    const double passed = std::chrono::duration<double>(now - last_end_).count();
-    const double each = passed / static_cast<double>(ended);
+    const double each = Seconds(now - last_end_) / static_cast<double>(ended);
     seconds_an_end_ += (seconds_an_end_ == 0 ? 1.0 : 0.1) * (each - seconds_an_end_);
   }
   // While no request waits, the pace is that of the clients, not of the server.

@@ -42,13 +42,6 @@ absl::Status CheckName(const std::string& name) {
                                                  " bytes: at most ", SessionTable::kMaxNameBytes));
 }
 
-std::string MakeId() {
-  std::random_device device;
-  char text[17];
-  std::snprintf(text, sizeof(text), "%08x%08x", device(), device());
-  return text;
-}
-
 absl::Status Busy(const std::string& id) {
   return absl::AbortedError(
       absl::StrCat("session \"", id,
@@ -56,6 +49,13 @@ absl::Status Busy(const std::string& id) {
 }
 
 }  // namespace
+
+std::string MakeRandomId() {
+  std::random_device device;
+  char text[17];
+  std::snprintf(text, sizeof(text), "%08x%08x", device(), device());
+  return text;
+}
 
 // The table's mutex guards all members except `id` and `created`, which are constant, and `state`,
 // which belongs to the holder of an exclusive lease while there is one.
@@ -159,7 +159,7 @@ absl::StatusOr<SessionInfo> SessionTable::Create(const std::string& id, const st
   RIVULET_RETURN_IF_ERROR(CheckId(id));
   RIVULET_RETURN_IF_ERROR(CheckName(name));
   auto entry = std::make_shared<Entry>();
-  entry->id = id.empty() ? MakeId() : id;
+  entry->id = id.empty() ? MakeRandomId() : id;
   entry->name = name;
   entry->created = options_.now();
   bool first_to_expire = false;

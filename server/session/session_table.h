@@ -45,6 +45,9 @@ namespace rivulet {
 
 class SessionTable;
 
+// 16 hexadecimal digits.
+std::string MakeRandomId();
+
 // What clients may learn of a session. While a turn runs, `tokens` is what the session held before.
 struct SessionInfo {
   std::string id;

@@ -50,6 +50,14 @@ void Utf8Stream::StartCharacter(unsigned char byte, std::string& text) {
   }
 }
 
+std::string ToUtf8(std::string_view bytes) {
+  std::string text;
+  Utf8Stream stream;
+  stream.Append(bytes, text);
+  stream.Finish(text);
+  return text;
+}
+
 Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool starts_text)
     : tokenizer_(tokenizer), strip_space_(starts_text && tokenizer.AddsDummyPrefix()) {}
 

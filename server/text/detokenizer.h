@@ -39,6 +39,9 @@ class Utf8Stream {
   unsigned char high_ = 0;
 };
 
+// All of `bytes`, with U+FFFD in place of what is not UTF-8.
+std::string ToUtf8(std::string_view bytes);
+
 class Detokenizer {
  public:
   // `starts_text`: there is no text before the first token (StartsText of its context). The space

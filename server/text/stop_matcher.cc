@@ -8,17 +8,6 @@
 #include "server/text/detokenizer.h"
 
 namespace rivulet {
-namespace {
-
-bool IsUtf8(const std::string& text) {
-  std::string decoded;
-  Utf8Stream stream;
-  stream.Append(text, decoded);
-  stream.Finish(decoded);
-  return decoded == text;
-}
-
-}  // namespace
 
 absl::Status StopMatcher::Validate(const std::vector<std::string>& strings) {
   if (strings.size() > kMaxStrings) {
@@ -36,7 +25,7 @@ absl::Status StopMatcher::Validate(const std::vector<std::string>& strings) {
                                                      " bytes; at most ", kMaxBytes,
                                                      " are allowed: shorten it"));
     }
-    if (!IsUtf8(strings[i])) {
+    if (ToUtf8(strings[i]) != strings[i]) {
       return absl::InvalidArgumentError(absl::StrCat(name, " is not valid UTF-8"));
     }
   }

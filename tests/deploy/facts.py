@@ -24,7 +24,7 @@ SHARE = "/opt/rivulet/share/rivulet/"
 class Facts:
     dockerfile: str
     version: str  # of the project
-    flush_seconds: int  # after a drain, server/server_process.cc
+    flush_seconds: int  # after a drain, server/main.cc
     grpc_port: int  # the server's defaults
     http_port: int
     gauges: set  # names that /metrics gives
@@ -97,7 +97,7 @@ def gather(config):
     return Facts(
         dockerfile=(ROOT / "deploy/Dockerfile").read_text(encoding="utf-8"),
         version=found(r"^project\(rivulet VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"), "the version"),
-        flush_seconds=int(found(r"kFlushTime\{(\d+)\}", (ROOT / "server/server_process.cc").read_text(encoding="utf-8"), "kFlushTime")),
+        flush_seconds=int(found(r"kFlushTime\{(\d+)\}", (ROOT / "server/main.cc").read_text(encoding="utf-8"), "kFlushTime")),
         grpc_port=int(found(r"--listen .*default \S+:(\d+)\)", usage, "--listen")),
         http_port=int(found(r"--http .*default \S+:(\d+)\)", usage, "--http")),
         gauges=gauges,

@@ -1,0 +1,227 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/services.h"
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+#include "rivulet/v1/inference.grpc.pb.h"
+#include "server/log/log.h"
+#include "server/rpc/message_conversion.h"
+#include "server/rpc/reactors.h"
+#include "server/rpc/status_map.h"
+#include "server/rpc/validation.h"
+#include "server/rpc/wire.h"
+#include "server/text/detokenizer.h"
+
+namespace rivulet {
+
+absl::Status Tokenize(const ServedModel& model, const v1::TokenizeRequest& request,
+                      v1::TokenizeResponse& response) {
+  RIVULET_ASSIGN_OR_RETURN(const Tokenizer* const tokenizer, RequireTokenizer(model));
+  RIVULET_RETURN_IF_ERROR(CheckTextBytes("text", request.text().size()));
+  RIVULET_ASSIGN_OR_RETURN(std::vector<uint32_t> ids, tokenizer->Encode(request.text()));
+  if (request.add_bos()) {
+    if (model.bos_id < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("add_bos: ", model.info.name(), " has no BOS token; leave add_bos out"));
+    }
+    ids.insert(ids.begin(), static_cast<uint32_t>(model.bos_id));
+  }
+  for (const uint32_t id : ids) {
+    response.add_token_ids(id);
+    response.add_pieces(std::string(tokenizer->Piece(id)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Detokenize(const ServedModel& model, const v1::DetokenizeRequest& request,
+                        v1::DetokenizeResponse& response) {
+  RIVULET_ASSIGN_OR_RETURN(const Tokenizer* const tokenizer, RequireTokenizer(model));
+  RIVULET_RETURN_IF_ERROR(CheckTokenIds(request.token_ids(), model, "token_ids"));
+  const std::vector<uint32_t> ids(request.token_ids().begin(), request.token_ids().end());
+  response.set_text(rivulet::Detokenize(*tokenizer, ids, /*starts_text=*/true));
+  return absl::OkStatus();
+}
+
+namespace {
+
+using Bytes = grpc::ByteBuffer;
+using Context = grpc::CallbackServerContext;
+using Unary = grpc::ServerUnaryReactor;
+
+absl::Status GetModel(const ServedModel& model, const v1::GetModelRequest&, v1::Model& response) {
+  response = model.info;
+  response.set_has_tokenizer(model.tokenizer != nullptr);
+  return absl::OkStatus();
+}
+
+constexpr uint32_t kDefaultPageSize = 100;
+constexpr uint32_t kMaxPageSize = 1000;
+
+// A session created or changed now would be gone in seconds. Reading and deleting still work.
+absl::Status CheckNotDraining(const ServiceContext& service) {
+  if (!service.scheduler.draining()) return absl::OkStatus();
+  return absl::UnavailableError(
+      "the server is shutting down, and its sessions end with it; send the request elsewhere");
+}
+
+absl::Status Answer(const absl::StatusOr<SessionInfo>& session, v1::Session& response) {
+  if (session.ok()) response = ToProto(*session);
+  return session.status();
+}
+
+absl::Status CreateSession(const ServiceContext& service, const v1::CreateSessionRequest& request,
+                           v1::Session& response) {
+  RIVULET_RETURN_IF_ERROR(CheckNotDraining(service));
+  RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
+                           service.sessions.Create(request.id(), request.name()));
+  LogInfo("session_created", {{"session_id", session.id}, {"name", session.name}});
+  return Answer(session, response);
+}
+
+absl::Status GetSession(const ServiceContext& service, const v1::GetSessionRequest& request,
+                        v1::Session& response) {
+  return Answer(service.sessions.Get(request.id()), response);
+}
+
+// The page token is the last id of the previous page, so a session that is created or deleted in
+// between does not shift the others.
+absl::Status ListSessions(const ServiceContext& service, const v1::ListSessionsRequest& request,
+                          v1::ListSessionsResponse& response) {
+  if (request.page_size() > kMaxPageSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("page_size = ", request.page_size(), ": at most ", kMaxPageSize));
+  }
+  const uint32_t size = request.page_size() > 0 ? request.page_size() : kDefaultPageSize;
+  const std::vector<SessionInfo> sessions = service.sessions.List(request.page_token(), size + 1);
+  for (const SessionInfo& session : sessions) {
+    if (response.sessions_size() == static_cast<int>(size)) {
+      response.set_next_page_token(response.sessions().rbegin()->id());
+      break;
+    }
+    *response.add_sessions() = ToProto(session);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UpdateSession(const ServiceContext& service, const v1::UpdateSessionRequest& request,
+                           v1::Session& response) {
+  RIVULET_RETURN_IF_ERROR(CheckNotDraining(service));
+  if (!request.has_name()) return Answer(service.sessions.Get(request.id()), response);
+  RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
+                           service.sessions.Rename(request.id(), request.name()));
+  LogInfo("session_renamed", {{"session_id", session.id}, {"name", session.name}});
+  return Answer(session, response);
+}
+
+absl::Status DeleteSession(const ServiceContext& service, const v1::DeleteSessionRequest& request,
+                           v1::DeleteSessionResponse&) {
+  return service.sessions.Delete(request.id());
+}
+
+// Runs `handler` on a worker, since parsing may be slow. `Subject` is what the method works on, for
+// example the model. gRPC keeps request and response until the call is finished.
+template <typename Subject, typename Request, typename Response>
+Unary* RunOnPool(const ServiceContext& service, const Subject& subject,
+                 absl::Status (*handler)(const Subject&, const Request&, Response&),
+                 Context* context, const Bytes* request, Bytes* response) {
+  const auto reactor = std::make_shared<CountedReactor<Unary>>(service.calls);
+  reactor->Own(reactor);
+  const auto handle = [=, &subject]() -> absl::Status {
+    if (context->IsCancelled()) return absl::CancelledError("cancelled while it waited");
+    Request proto;
+    Response answer;
+    RIVULET_RETURN_IF_ERROR(ParseMessage(*request, &proto));
+    RIVULET_RETURN_IF_ERROR(handler(subject, proto, answer));
+    return SerializeMessage(answer, response);
+  };
+  const auto work = [=] { FinishCall(*reactor, *context, OrNoMemory(handle)); };
+  if (!service.pool.Run(work, request->Length())) FinishCall(*reactor, *context, TooManyCalls());
+  return reactor.get();
+}
+
+// Raw: methods take and give bytes (wire.h says why).
+using RawGenerate = v1::Inference::WithRawCallbackMethod_Generate<v1::Inference::Service>;
+using RawChat = v1::Inference::WithRawCallbackMethod_Chat<RawGenerate>;
+using RawScore = v1::Inference::WithRawCallbackMethod_Score<RawChat>;
+using RawTokenize = v1::Inference::WithRawCallbackMethod_Tokenize<RawScore>;
+using RawDetokenize = v1::Inference::WithRawCallbackMethod_Detokenize<RawTokenize>;
+using RawInference = v1::Inference::WithRawCallbackMethod_GetModel<RawDetokenize>;
+
+class InferenceService final : public RawInference {
+ public:
+  InferenceService(const ServiceContext& context, ChatStreams& chats)
+      : service_(context), chats_(chats) {}
+
+  grpc::ServerWriteReactor<Bytes>* Generate(Context* context, const Bytes* request) override {
+    return StartGenerate(service_, *context, *request);
+  }
+  grpc::ServerBidiReactor<Bytes, Bytes>* Chat(Context* context) override {
+    return StartChat(service_, *context, chats_);
+  }
+  Unary* Score(Context* context, const Bytes* request, Bytes* response) override {
+    return StartScore(service_, *context, *request, response);
+  }
+  Unary* Tokenize(Context* context, const Bytes* request, Bytes* response) override {
+    return RunOnPool(service_, service_.model, &rivulet::Tokenize, context, request, response);
+  }
+  Unary* Detokenize(Context* context, const Bytes* request, Bytes* response) override {
+    return RunOnPool<ServedModel, v1::DetokenizeRequest, v1::DetokenizeResponse>(
+        service_, service_.model, &rivulet::Detokenize, context, request, response);
+  }
+  Unary* GetModel(Context* context, const Bytes* request, Bytes* response) override {
+    return RunOnPool(service_, service_.model, &rivulet::GetModel, context, request, response);
+  }
+
+ private:
+  const ServiceContext& service_;
+  ChatStreams& chats_;
+};
+
+using RawCreate = v1::Sessions::WithRawCallbackMethod_CreateSession<v1::Sessions::Service>;
+using RawGet = v1::Sessions::WithRawCallbackMethod_GetSession<RawCreate>;
+using RawList = v1::Sessions::WithRawCallbackMethod_ListSessions<RawGet>;
+using RawUpdate = v1::Sessions::WithRawCallbackMethod_UpdateSession<RawList>;
+using RawSessions = v1::Sessions::WithRawCallbackMethod_DeleteSession<RawUpdate>;
+
+class SessionsService final : public RawSessions {
+ public:
+  explicit SessionsService(const ServiceContext& context) : service_(context) {}
+
+  Unary* CreateSession(Context* context, const Bytes* request, Bytes* response) override {
+    return RunOnPool(service_, service_, &rivulet::CreateSession, context, request, response);
+  }
+  Unary* GetSession(Context* context, const Bytes* request, Bytes* response) override {
+    return RunOnPool(service_, service_, &rivulet::GetSession, context, request, response);
+  }
+  Unary* ListSessions(Context* context, const Bytes* request, Bytes* response) override {
+    return RunOnPool(service_, service_, &rivulet::ListSessions, context, request, response);
+  }
+  Unary* UpdateSession(Context* context, const Bytes* request, Bytes* response) override {
+    return RunOnPool(service_, service_, &rivulet::UpdateSession, context, request, response);
+  }
+  Unary* DeleteSession(Context* context, const Bytes* request, Bytes* response) override {
+    return RunOnPool(service_, service_, &rivulet::DeleteSession, context, request, response);
+  }
+
+ private:
+  const ServiceContext& service_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeInferenceService(const ServiceContext& context,
+                                                    ChatStreams& chats) {
+  return std::make_unique<InferenceService>(context, chats);
+}
+
+std::unique_ptr<grpc::Service> MakeSessionsService(const ServiceContext& context) {
+  return std::make_unique<SessionsService>(context);
+}
+
+}  // namespace rivulet
