@@ -133,10 +133,15 @@ std::vector<size_t> ConfigReader::Layers(std::string_view key, size_t layers) {
   return indices;
 }
 
+void ConfigReader::RequireDivides(size_t part, std::string_view key, std::string_view whole_name,
+                                  size_t whole) {
+  Require(whole % part == 0, key,
+          absl::StrCat("it must divide ", ToAbsl(whole_name), " ", whole, " without remainder"));
+}
+
 void ConfigReader::Fail(std::string_view key, std::string_view remedy) {
   if (!ok()) return;
-  Fail(absl::InvalidArgumentError(
-      absl::StrCat(ToAbsl(key), " is ", Show(Find(key)), ": ", ToAbsl(remedy))));
+  Fail(absl::StrCat(ToAbsl(key), " is ", Show(Find(key)), ": ", ToAbsl(remedy)));
 }
 
 void ConfigReader::Fail(const absl::Status& status) {

@@ -54,6 +54,9 @@ class ConfigReader {
   double Number(std::string_view key, std::optional<double> otherwise = std::nullopt,
                 double low = -std::numeric_limits<double>::infinity(),
                 double high = std::numeric_limits<double>::infinity());
+  float Float(std::string_view key, std::optional<double> otherwise, double low, double high) {
+    return static_cast<float>(Number(key, otherwise, low, high));
+  }
   // What a norm adds to a mean square: between 0 and 1, both excluded.
   float Eps(std::string_view key, double otherwise);
   std::string String(std::string_view key,
@@ -81,10 +84,13 @@ class ConfigReader {
   void Fail(std::string_view key, std::string_view remedy);
   // The same for an error that is not about one key. An OK status records nothing.
   void Fail(const absl::Status& status);
+  void Fail(const std::string& message) { Fail(absl::InvalidArgumentError(message)); }
   // Fails unless `condition` holds.
   void Require(bool condition, std::string_view key, std::string_view remedy) {
     if (!condition) Fail(key, remedy);
   }
+  // Fails unless `part`, the value of `key`, divides `whole`.
+  void RequireDivides(size_t part, std::string_view key, std::string_view whole_name, size_t whole);
 
   bool ok() const { return status_.ok(); }
   const absl::Status& status() const { return status_; }

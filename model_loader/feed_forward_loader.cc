@@ -7,9 +7,11 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/ops/gated_mlp/gated_mlp.h"
 #include "kernels/ops/mixture_of_experts/mixture_of_experts.h"
 #include "kernels/ops/two_layer_mlp/two_layer_mlp.h"
+#include "model_loader/formats.h"
 
 namespace rivulet {
 namespace {
@@ -51,10 +53,8 @@ GatedMlp TakeExpert(const MixtureOfExpertsSpec& spec, size_t expert, size_t hidd
   const std::string& gate_up = FirstThere(spec.gate_up, "", parameters);
   const std::string& down = FirstThere(spec.down, "", parameters);
   if (!parameters.Has(gate_up) && !spec.expert_list.empty()) {
-    const std::string map = spec.expert_list + std::to_string(expert);
-    const GatedMlpSpec own{spec.intermediate, map + ".gate_proj", map + ".up_proj",
-                           map + ".down_proj"};
-    return TakeGatedMlp(own, hidden, parameters);
+    const std::string map = absl::StrCat(spec.expert_list, expert, ".");
+    return TakeGatedMlp(NameGatedMlp(map, spec.intermediate), hidden, parameters);
   }
   Linear both =
       parameters.TakeLinear({{gate_up, 2 * spec.intermediate, "", spec.experts, expert}}, hidden);

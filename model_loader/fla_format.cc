@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "model_loader/formats.h"
-#include "model_loader/layer_list.h"
 #include "model_loader/mixers/parsers.h"
 #include "nlohmann/json.hpp"
 
@@ -37,13 +36,13 @@ json LayerConfig(ConfigReader& config, const json& base, const json& own, size_t
   json merged = base;
   const std::string where = absl::StrCat("layer_config: entry ", layer);
   if (!own.is_object()) {
-    config.Fail(absl::InvalidArgumentError(where + " must be an object"));
+    config.Fail(where + " must be an object");
     return merged;
   }
   for (const char* key : kModelKeys) {
     if (!own.contains(key)) continue;
-    config.Fail(absl::InvalidArgumentError(absl::StrCat(
-        where, " sets ", key, ", which is one for all layers: move it to the top level")));
+    config.Fail(absl::StrCat(where, " sets ", key,
+                             ", which is one for all layers: move it to the top level"));
   }
   merged.update(own);
   return merged;
@@ -75,8 +74,7 @@ LayerSpec NameLayer(size_t layer, size_t intermediate) {
   spec.mixer_prefix = prefix + "attn.";
   spec.mixer_norm.weight = prefix + "attn_norm.weight";
   spec.feed_forward_norm.weight = prefix + "mlp_norm.weight";
-  spec.feed_forward = GatedMlpSpec{intermediate, prefix + "mlp.gate_proj", prefix + "mlp.up_proj",
-                                   prefix + "mlp.down_proj"};
+  spec.feed_forward = NameGatedMlp(prefix + "mlp.", intermediate);
   return spec;
 }
 
@@ -99,8 +97,7 @@ std::vector<std::string> MixerTypes(ConfigReader& config, size_t layers, const s
   for (size_t i = 0; i < named.size(); ++i) {
     if (FindMixerParser(named[i]) != nullptr) continue;
     const absl::Status unknown = ParseMixer(named[i], json(), 1).status();
-    config.Fail(absl::InvalidArgumentError(
-        absl::StrCat("layer_types: entry ", i, ": ", unknown.message())));
+    config.Fail(absl::StrCat("layer_types: entry ", i, ": ", unknown.message()));
   }
   if (!named.empty()) return named;
   return std::vector<std::string>(layers, model == "transformer" ? kSoftmax : model);
@@ -146,10 +143,7 @@ size_t ParseFlaIntermediate(ConfigReader& config, size_t hidden) {
 ModelSpec ParseFlaSpec(ConfigReader& config) {
   RefuseUnserved(config);
   ModelSpec spec = ParseCommonFields(config, 1e-6);
-  spec.embeddings = "model.embeddings.weight";
-  spec.final_norm.weight = "model.norm.weight";
-  const bool tied = config.Bool("tie_word_embeddings", false);
-  spec.lm_head = tied ? spec.embeddings : "lm_head.weight";
+  NameEnds(config, "model.embeddings.weight", {.weight = "model.norm.weight"}, false, spec);
   AddLayers(config, spec);
   return spec;
 }

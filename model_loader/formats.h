@@ -6,10 +6,13 @@
 #define RIVULET_MODEL_LOADER_FORMATS_H_
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "model_loader/config_reader.h"
 #include "model_loader/model_spec.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace rivulet {
 
@@ -25,8 +28,28 @@ ModelSpec ParseCommonFields(ConfigReader& config, double default_norm_eps);
 // The ids of "eos_token_id", a number, a list of numbers or absent, each below `vocab`.
 std::vector<uint32_t> ParseEosIds(ConfigReader& config, size_t vocab);
 
+// Sets the names outside of the layers. The output map is the embeddings where tie_word_embeddings
+// says so.
+void NameEnds(ConfigReader& config, const char* embeddings, const NormSpec& final_norm,
+              bool default_tied, ModelSpec& spec);
+
+// <prefix>{gate,up,down}_proj.
+GatedMlpSpec NameGatedMlp(const std::string& prefix, size_t intermediate);
+
 // num_hidden_layers.
 size_t ParseLayerCount(ConfigReader& config);
+
+// For keys that hold one entry for each layer (layer_types, layer_config):
+// the list, of `layers` entries; null where the config has no such key and after an error. Points
+// into the config.
+const nlohmann::json* LayerList(ConfigReader& config, std::string_view key, size_t layers);
+
+// The list's entries, which must be strings; empty where LayerList is null.
+std::vector<std::string> LayerListNames(ConfigReader& config, std::string_view key, size_t layers);
+
+// For layouts whose layers are all alike: layer_types may be absent or name `mixer` throughout.
+// Anything else is a mixture, which needs a model_type in fla's layout.
+void RefuseMixture(ConfigReader& config, size_t layers, std::string_view mixer);
 
 // x += multiplier · f(norm(x)) in every block is x += f(norm(x)) for a residual stream in units of
 // `multiplier`: embeddings and eps change, the forward pass does not. REQUIRES: multiplier > 0.
@@ -39,11 +62,9 @@ ModelSpec ParseFlaSpec(ConfigReader& config);
 // to a multiple of 256.
 size_t ParseFlaIntermediate(ConfigReader& config, size_t hidden);
 
-// log_linear_mamba2_format.cc: log_linear_mamba2 (fla) and hattention (Guo et al.).
-ModelSpec ParseLogLinearMamba2Spec(ConfigReader& config);
-
 // mamba_format.cc: mamba, falcon_mamba and mamba2 as transformers, fla (mamba2) and the converted
-// state-spaces files write them.
+// state-spaces files write them; log_linear_mamba2 (fla) and hattention (Guo et al.).
+ModelSpec ParseLogLinearMamba2Spec(ConfigReader& config);
 ModelSpec ParseMambaSpec(ConfigReader& config);
 ModelSpec ParseFalconMambaSpec(ConfigReader& config);
 ModelSpec ParseMamba2Spec(ConfigReader& config);

@@ -60,8 +60,7 @@ Mamba2Config ParseGraniteMamba(ConfigReader& config, size_t hidden) {
   mamba.head_dim =
       MambaHeadDim(config, mamba.heads, config.Size("mamba_expand", 2, 1, 64) * hidden);
   mamba.groups = config.Size("mamba_n_groups", 1);
-  config.Require(mamba.heads % mamba.groups == 0, "mamba_n_groups",
-                 absl::StrCat("it must divide mamba_n_heads ", mamba.heads, " without remainder"));
+  config.RequireDivides(mamba.groups, "mamba_n_groups", "mamba_n_heads", mamba.heads);
   mamba.norm_groups = 1;
   mamba.norm_eps = HfNormEps(config);
   mamba.state_size = config.Size("mamba_d_state", 256, 1, kMaxKeyDim);

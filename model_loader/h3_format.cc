@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "model_loader/formats.h"
-#include "model_loader/layer_list.h"
 #include "model_loader/mixers/parsers.h"
 
 namespace rivulet {
@@ -19,8 +18,7 @@ namespace {
 SoftmaxAttentionConfig ParseAttention(ConfigReader& config, size_t hidden) {
   SoftmaxAttentionConfig attention;
   attention.heads = attention.kv_heads = config.Size("num_attention_heads");
-  config.Require(hidden % attention.heads == 0, "num_attention_heads",
-                 absl::StrCat("it must divide hidden_size ", hidden, " without remainder"));
+  config.RequireDivides(attention.heads, "num_attention_heads", "hidden_size", hidden);
   attention.head_dim = hidden / attention.heads;
   CheckAttentionHeadDim(config, attention.head_dim);
   const size_t rotary = config.Size("rotary_dim", 0, 0, attention.head_dim);
@@ -68,10 +66,8 @@ void AddLayers(ConfigReader& config, ModelSpec& spec) {
 
 ModelSpec ParseH3Spec(ConfigReader& config) {
   ModelSpec spec = ParseCommonFields(config, 1e-5);
-  spec.embeddings = "backbone.embeddings.word_embeddings.weight";
-  const bool tied = config.Bool("tie_word_embeddings", true);
-  spec.lm_head = tied ? spec.embeddings : "lm_head.weight";
-  spec.final_norm = NameNorm("backbone.ln_f");
+  NameEnds(config, "backbone.embeddings.word_embeddings.weight", NameNorm("backbone.ln_f"), true,
+           spec);
   AddLayers(config, spec);
   return spec;
 }

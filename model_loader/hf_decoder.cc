@@ -9,9 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "kernels/base/strings.h"
 #include "model_loader/formats.h"
-#include "model_loader/layer_list.h"
 #include "model_loader/mixers/parsers.h"
-#include "model_loader/mixers/rope_config.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -53,10 +51,7 @@ void RefuseUnserved(ConfigReader& config) {
 ModelSpec ParseHfDecoder(ConfigReader& config) {
   RefuseUnserved(config);
   ModelSpec spec = ParseCommonFields(config, 1e-6);
-  spec.embeddings = "model.embed_tokens.weight";
-  spec.final_norm.weight = "model.norm.weight";
-  const bool tied = config.Bool("tie_word_embeddings", false);
-  spec.lm_head = tied ? spec.embeddings : "lm_head.weight";
+  NameEnds(config, "model.embed_tokens.weight", {.weight = "model.norm.weight"}, false, spec);
   return spec;
 }
 
@@ -73,9 +68,8 @@ std::vector<std::string> HfLayerTypes(ConfigReader& config, std::string_view key
   for (size_t i = 0; i < types.size(); ++i) {
     if (std::find(known.begin(), known.end(), types[i]) != known.end()) continue;
     const std::vector<std::string> names(known.begin(), known.end());
-    config.Fail(absl::InvalidArgumentError(
-        absl::StrCat(ToAbsl(key), ": entry ", i, " is \"", types[i],
-                     "\": layers of this architecture are ", absl::StrJoin(names, ", "))));
+    config.Fail(absl::StrCat(ToAbsl(key), ": entry ", i, " is \"", types[i],
+                             "\": layers of this architecture are ", absl::StrJoin(names, ", ")));
   }
   return types;
 }
@@ -98,9 +92,8 @@ SoftmaxAttentionConfig ParseHfAttention(ConfigReader& config, size_t hidden,
   SoftmaxAttentionConfig attention;
   attention.heads = config.Size("num_attention_heads");
   attention.kv_heads = config.Size("num_key_value_heads", attention.heads);
-  config.Require(
-      attention.heads % attention.kv_heads == 0, "num_key_value_heads",
-      absl::StrCat("it must divide num_attention_heads ", attention.heads, " without remainder"));
+  config.RequireDivides(attention.kv_heads, "num_key_value_heads", "num_attention_heads",
+                        attention.heads);
   const bool shared = defaults.head_dim == 0 && !config.Has("head_dim");
   config.Require(!shared || hidden % attention.heads == 0, "num_attention_heads",
                  absl::StrCat("it must divide hidden_size ", hidden,
@@ -113,11 +106,6 @@ SoftmaxAttentionConfig ParseHfAttention(ConfigReader& config, size_t hidden,
   attention.norm_eps = HfNormEps(config);
   attention.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(attention.head_dim)));
   return attention;
-}
-
-GatedMlpSpec HfMlp(size_t layer, size_t intermediate) {
-  return {intermediate, HfName(layer, "mlp.gate_proj"), HfName(layer, "mlp.up_proj"),
-          HfName(layer, "mlp.down_proj")};
 }
 
 std::string HfName(size_t layer, std::string_view rest) {

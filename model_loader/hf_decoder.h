@@ -51,9 +51,6 @@ struct HfAttentionDefaults {
 SoftmaxAttentionConfig ParseHfAttention(ConfigReader& config, size_t hidden,
                                         const HfAttentionDefaults& defaults = {});
 
-// mlp.{gate,up,down}_proj.
-GatedMlpSpec HfMlp(size_t layer, size_t intermediate);
-
 // "model.layers.<layer>.<rest>"
 std::string HfName(size_t layer, std::string_view rest);
 

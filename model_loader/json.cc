@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "model_loader/json.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -24,10 +25,12 @@ std::string_view PythonFloatAt(const std::string& text, size_t place) {
   return {};
 }
 
-// The text with Python's bare tokens, outside of strings, replaced by objects.
-std::string ReplacePythonFloats(const std::string& text) {
+// The text with Python's bare tokens, outside of strings, replaced by objects. Sets `depth` to that
+// of its deepest nesting.
+std::string ReplacePythonFloats(const std::string& text, size_t& depth) {
   std::string result;
   bool in_string = false;
+  size_t open = depth = 0;
   for (size_t i = 0; i < text.size();) {
     const std::string_view name = in_string ? std::string_view() : PythonFloatAt(text, i);
     if (!name.empty()) {
@@ -35,62 +38,33 @@ std::string ReplacePythonFloats(const std::string& text) {
       i += name.size();
       continue;
     }
-    if (text[i] == '"') in_string = !in_string;
-    if (in_string && text[i] == '\\' && i + 1 < text.size()) result += text[i++];
+    const char c = text[i];
+    if (c == '"') in_string = !in_string;
+    if (!in_string && (c == '{' || c == '[')) depth = std::max(depth, ++open);
+    if (!in_string && (c == '}' || c == ']') && open > 0) --open;
+    if (in_string && c == '\\' && i + 1 < text.size()) result += text[i++];
     result += text[i++];
   }
   return result;
 }
 
-// Reads through the text and keeps nothing but the first problem.
-class Validator : public nlohmann::json_sax<json> {
- public:
-  const std::string& error() const { return error_; }
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool key(string_t&) override { return true; }
-  bool start_object(size_t) override { return Enter(); }
-  bool start_array(size_t) override { return Enter(); }
-  bool end_object() override { return Leave(); }
-  bool end_array() override { return Leave(); }
-  bool parse_error(size_t, const std::string&,
-                   const nlohmann::detail::exception& exception) override {
-    const std::string_view message = exception.what();
-    error_ = message.substr(message.find("] ") + 2);  // without "[json.exception.parse_error.101] "
-    return false;
-  }
-
- private:
-  bool Enter() {
-    if (++depth_ <= kDeepestJson) return true;
-    error_ = absl::StrCat("it is nested deeper than ", kDeepestJson, " levels");
-    return false;
-  }
-  bool Leave() {
-    --depth_;
-    return true;
-  }
-
-  size_t depth_ = 0;
-  std::string error_;
-};
-
 }  // namespace
 
 absl::StatusOr<json> ParseJson(const std::string& text, const std::string& file_name) {
-  const std::string plain = ReplacePythonFloats(text);
-  Validator validator;
-  if (!json::sax_parse(plain, &validator)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file_name, " is not valid JSON: ", validator.error()));
+  size_t depth = 0;
+  const std::string plain = ReplacePythonFloats(text, depth);
+  std::string problem;
+  if (depth > kDeepestJson) {
+    problem = absl::StrCat("it is nested deeper than ", kDeepestJson, " levels");
+  } else {
+    try {
+      return json::parse(plain);
+    } catch (const json::exception& error) {
+      problem = error.what();
+      problem.erase(0, problem.find("] ") + 2);  // "[json.exception.parse_error.101] "
+    }
   }
-  return json::parse(plain, nullptr, false);
+  return absl::InvalidArgumentError(absl::StrCat(file_name, " is not valid JSON: ", problem));
 }
 
 absl::StatusOr<json> ReadJsonObject(const std::string& path, size_t most_bytes) {

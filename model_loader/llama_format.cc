@@ -54,7 +54,7 @@ ModelSpec ParseLlamaLike(ConfigReader& config, SoftmaxAttentionConfig attention,
     LayerSpec layer = HfLayer(i, NormSpec::Kind::kRms);
     attention.window = windows[i];
     SetHfAttention(i, attention, layer);
-    GatedMlpSpec mlp = HfMlp(i, intermediate);
+    GatedMlpSpec mlp = NameGatedMlp(HfName(i, "mlp."), intermediate);
     mlp.bias = mlp_bias;
     layer.feed_forward = mlp;
     spec.layers.push_back(std::move(layer));

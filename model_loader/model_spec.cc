@@ -88,10 +88,55 @@ std::vector<uint32_t> ParseEosIds(ConfigReader& config, size_t vocab) {
   return ids;
 }
 
+void NameEnds(ConfigReader& config, const char* embeddings, const NormSpec& final_norm,
+              bool default_tied, ModelSpec& spec) {
+  spec.embeddings = embeddings;
+  spec.final_norm = final_norm;
+  spec.lm_head = config.Bool("tie_word_embeddings", default_tied) ? embeddings : "lm_head.weight";
+}
+
+GatedMlpSpec NameGatedMlp(const std::string& prefix, size_t intermediate) {
+  return {intermediate, prefix + "gate_proj", prefix + "up_proj", prefix + "down_proj"};
+}
+
 // A norm does not change with the unit of x when eps, which is added to x², changes with it.
 void FoldResidualMultiplier(double multiplier, ModelSpec& spec) {
   spec.embedding_multiplier = static_cast<float>(spec.embedding_multiplier / multiplier);
   spec.norm_eps = static_cast<float>(spec.norm_eps / (multiplier * multiplier));
+}
+
+const json* LayerList(ConfigReader& config, std::string_view key, size_t layers) {
+  const json* list = config.Find(key);
+  if (list == nullptr) return nullptr;
+  if (list->is_array() && list->size() == layers) return list;
+  config.Require(list->is_array(), key, "it must be a list, one entry per layer");
+  config.Fail(absl::StrCat(ToAbsl(key), " has ", list->size(),
+                           " entries, but num_hidden_layers is ", layers,
+                           ": give one entry per layer"));
+  return nullptr;
+}
+
+std::vector<std::string> LayerListNames(ConfigReader& config, std::string_view key, size_t layers) {
+  std::vector<std::string> names;
+  const json* list = LayerList(config, key, layers);
+  for (size_t i = 0; list != nullptr && i < layers; ++i) {
+    const json& entry = (*list)[i];
+    names.push_back(entry.is_string() ? entry.get<std::string>() : "");
+    if (entry.is_string()) continue;
+    config.Fail(absl::StrCat(ToAbsl(key), ": entry ", i, " must be a string"));
+  }
+  return names;
+}
+
+void RefuseMixture(ConfigReader& config, size_t layers, std::string_view mixer) {
+  const std::vector<std::string> types = LayerListNames(config, "layer_types", layers);
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] == mixer) continue;
+    config.Fail(absl::StrCat(
+        "layer_types: entry ", i, " is \"", types[i], "\", but in this layout every layer is ",
+        ToAbsl(mixer), ": leave layer_types out, or write a mixture in fla's layout (model_type ",
+        "hla or another that is named after its mixer)"));
+  }
 }
 
 ModelSpec ParseCommonFields(ConfigReader& config, double default_norm_eps) {

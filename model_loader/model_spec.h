@@ -30,7 +30,7 @@ struct NormSpec {
     kLayer,       // LayerNorm, with a bias
   };
   std::string weight;
-  std::string bias;  // of kLayer
+  std::string bias = {};  // of kLayer
   Kind kind = Kind::kRms;
 
   bool empty() const { return weight.empty(); }

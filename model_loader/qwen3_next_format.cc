@@ -82,9 +82,7 @@ MixtureOfExpertsSpec NameExperts(size_t layer, MixtureOfExpertsSpec spec) {
   spec.gate_up = {HfName(layer, "mlp.experts.gate_up_proj")};
   spec.down = {HfName(layer, "mlp.experts.down_proj")};
   spec.expert_list = HfName(layer, "mlp.experts.");
-  spec.shared = {spec.shared.intermediate, HfName(layer, "mlp.shared_expert.gate_proj"),
-                 HfName(layer, "mlp.shared_expert.up_proj"),
-                 HfName(layer, "mlp.shared_expert.down_proj")};
+  spec.shared = NameGatedMlp(HfName(layer, "mlp.shared_expert."), spec.shared.intermediate);
   spec.shared_gate = HfName(layer, "mlp.shared_expert_gate");
   return spec;
 }
@@ -113,7 +111,7 @@ void SetFeedForwards(ConfigReader& config, ModelSpec& spec) {
     if (sparse[i]) {
       spec.layers[i].feed_forward = NameExperts(i, ParseExperts(config));
     } else {
-      spec.layers[i].feed_forward = HfMlp(i, intermediate);
+      spec.layers[i].feed_forward = NameGatedMlp(HfName(i, "mlp."), intermediate);
     }
   }
 }

@@ -66,37 +66,26 @@ class HeaderReader : public nlohmann::json_sax<json> {
   bool number_unsigned(number_unsigned_t value) override {
     if (place_ == Place::kShape && entries_.back().shape.size() < kMostDimensions) {
       entries_.back().shape.push_back(value);
-      return true;
-    }
-    if (place_ == Place::kOffsets && entries_.back().offsets.size() < 2) {
+    } else if (place_ == Place::kOffsets && entries_.back().offsets.size() < 2) {
       entries_.back().offsets.push_back(value);
-      return true;
+    } else {
+      return Unexpected(absl::StrCat("the number ", value));
     }
-    return Unexpected(absl::StrCat("the number ", value));
+    return true;
   }
 
   bool string(string_t& value) override {
     if (place_ == Place::kMetadata) return true;  // free text for people
     if (place_ != Place::kDType) return Unexpected("a string");
     entries_.back().dtype = std::move(value);
-    place_ = Place::kTensor;
-    return true;
+    return GoTo(Place::kTensor);
   }
 
   bool start_object(size_t) override {
-    switch (place_) {
-      case Place::kStart:
-        place_ = Place::kFile;
-        return true;
-      case Place::kName:
-        place_ = Place::kTensor;
-        return true;
-      case Place::kMetadataName:
-        place_ = Place::kMetadata;
-        return true;
-      default:
-        return Unexpected("an object");
-    }
+    if (place_ == Place::kStart) return GoTo(Place::kFile);
+    if (place_ == Place::kName) return GoTo(Place::kTensor);
+    if (place_ == Place::kMetadataName) return GoTo(Place::kMetadata);
+    return Unexpected("an object");
   }
 
   bool end_object() override {
@@ -104,26 +93,16 @@ class HeaderReader : public nlohmann::json_sax<json> {
       return Fail(absl::StrCat("tensor ", entries_.back().name,
                                " needs dtype, shape and data_offsets, two numbers"));
     }
-    place_ = place_ == Place::kFile ? Place::kEnd : Place::kFile;
-    return true;
+    return GoTo(place_ == Place::kFile ? Place::kEnd : Place::kFile);
   }
 
   bool start_array(size_t) override {
-    if (place_ == Place::kShapeKey) {
-      place_ = Place::kShape;
-      return true;
-    }
-    if (place_ == Place::kOffsetsKey) {
-      place_ = Place::kOffsets;
-      return true;
-    }
+    if (place_ == Place::kShapeKey) return GoTo(Place::kShape);
+    if (place_ == Place::kOffsetsKey) return GoTo(Place::kOffsets);
     return Unexpected("an array");
   }
 
-  bool end_array() override {
-    place_ = Place::kTensor;
-    return true;
-  }
+  bool end_array() override { return GoTo(Place::kTensor); }
 
   bool key(string_t& name) override {
     if (place_ == Place::kMetadata) return true;
@@ -152,35 +131,31 @@ class HeaderReader : public nlohmann::json_sax<json> {
     kEnd
   };
 
+  bool GoTo(Place place) {
+    place_ = place;
+    return true;
+  }
+
   static bool Complete(const Entry& entry) {
     return entry.has_dtype && entry.has_shape && entry.has_offsets && entry.offsets.size() == 2;
   }
 
   bool TensorName(string_t& name) {
     if (!names_.insert(name).second) return Fail(absl::StrCat("the name ", name, " stands twice"));
-    if (name == "__metadata__") {
-      place_ = Place::kMetadataName;
-      return true;
-    }
-    entries_.emplace_back();
-    entries_.back().name = std::move(name);
-    place_ = Place::kName;
-    return true;
+    if (name == "__metadata__") return GoTo(Place::kMetadataName);
+    entries_.emplace_back().name = std::move(name);
+    return GoTo(Place::kName);
   }
 
   bool TensorKey(const string_t& name) {
     Entry& entry = entries_.back();
-    if (name == "dtype" && !std::exchange(entry.has_dtype, true)) {
-      place_ = Place::kDType;
-    } else if (name == "shape" && !std::exchange(entry.has_shape, true)) {
-      place_ = Place::kShapeKey;
-    } else if (name == "data_offsets" && !std::exchange(entry.has_offsets, true)) {
-      place_ = Place::kOffsetsKey;
-    } else {
-      return Fail(absl::StrCat("tensor ", entry.name, " has an unknown or repeated key ",
-                               name.substr(0, 80)));
+    if (name == "dtype" && !std::exchange(entry.has_dtype, true)) return GoTo(Place::kDType);
+    if (name == "shape" && !std::exchange(entry.has_shape, true)) return GoTo(Place::kShapeKey);
+    if (name == "data_offsets" && !std::exchange(entry.has_offsets, true)) {
+      return GoTo(Place::kOffsetsKey);
     }
-    return true;
+    return Fail(absl::StrCat("tensor ", entry.name, " has an unknown or repeated key ",
+                             name.substr(0, 80)));
   }
 
   bool Unexpected(const std::string& what) {

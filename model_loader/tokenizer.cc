@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
+#include "kernels/base/utf8.h"
 #include "model_loader/sentencepiece/sentencepiece.h"
-#include "model_loader/utf8.h"
 
 namespace rivulet {
 namespace {

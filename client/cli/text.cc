@@ -7,48 +7,11 @@
 #include <algorithm>
 #include <clocale>
 #include <cstdio>
-#include <optional>
+
+#include "kernels/base/utf8.h"
 
 namespace rivulet::cli {
 namespace {
-
-constexpr char32_t kReplacement = 0xFFFD;
-
-struct Character {
-  char32_t code = kReplacement;
-  size_t bytes = 1;
-  bool valid = false;
-};
-
-// Length in bytes of the character that `lead` begins; 0 if it begins none.
-size_t SequenceLength(unsigned char lead) {
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead <= 0xDF) return 2;
-  if (lead >= 0xE0 && lead <= 0xEF) return 3;
-  if (lead >= 0xF0 && lead <= 0xF4) return 4;
-  return 0;
-}
-
-// False for overlong forms, surrogates and values beyond Unicode.
-bool IsScalarOfLength(char32_t code, size_t length) {
-  constexpr char32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  return code >= kSmallest[length] && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
-}
-
-// The first character of `text`, which is not empty. An invalid one is one byte long.
-Character Decode(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  const size_t length = SequenceLength(lead);
-  if (length == 0 || length > text.size()) return {};
-  char32_t code = length == 1 ? lead : lead & (0x7Fu >> length);
-  for (size_t i = 1; i < length; ++i) {
-    const auto next = static_cast<unsigned char>(text[i]);
-    if ((next & 0xC0) != 0x80) return {};
-    code = code << 6 | (next & 0x3F);
-  }
-  if (!IsScalarOfLength(code, length)) return {};
-  return {code, length, true};
-}
 
 // Includes the C1 controls: some terminals take U+009B for ESC [.
 bool IsControl(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
@@ -70,7 +33,7 @@ std::string Visible(char32_t code) {
 std::string MakeSafe(std::string_view text, bool keep_layout) {
   std::string safe;
   while (!text.empty()) {
-    const Character c = Decode(text);
+    const Utf8Character c = FirstUtf8Character(text);
     const bool layout = c.code == '\n' || c.code == '\t';
     if (!c.valid) {
       safe += "\xEF\xBF\xBD";
@@ -84,7 +47,7 @@ std::string MakeSafe(std::string_view text, bool keep_layout) {
   return safe;
 }
 
-size_t Width(const Character& c) {
+size_t Width(const Utf8Character& c) {
   const int width = wcwidth(static_cast<wchar_t>(c.code));
   return width < 0 ? 1 : static_cast<size_t>(width);
 }
@@ -93,7 +56,7 @@ size_t Width(const Character& c) {
 std::string_view Prefix(std::string_view text, size_t width) {
   size_t bytes = 0;
   while (bytes < text.size()) {
-    const Character c = Decode(text.substr(bytes));
+    const Utf8Character c = FirstUtf8Character(text.substr(bytes));
     if (Width(c) > width) break;
     width -= Width(c);
     bytes += c.bytes;
@@ -107,22 +70,15 @@ std::string TerminalSafe(std::string_view text) { return MakeSafe(text, /*keep_l
 std::string OneLine(std::string_view text) { return MakeSafe(text, /*keep_layout=*/false); }
 
 std::string_view FirstCharacter(std::string_view text) {
-  return text.empty() ? text : text.substr(0, Decode(text).bytes);
+  return text.empty() ? text : text.substr(0, FirstUtf8Character(text).bytes);
 }
 
-bool IsUtf8(std::string_view text) {
-  while (!text.empty()) {
-    const Character c = Decode(text);
-    if (!c.valid) return false;
-    text.remove_prefix(c.bytes);
-  }
-  return true;
-}
+bool IsUtf8(std::string_view text) { return ValidUtf8Length(text) == text.size(); }
 
 size_t DisplayWidth(std::string_view text) {
   size_t width = 0;
   while (!text.empty()) {
-    const Character c = Decode(text);
+    const Utf8Character c = FirstUtf8Character(text);
     width += Width(c);
     text.remove_prefix(c.bytes);
   }

@@ -1,30 +1,22 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/recurrence/recurrence.h"
-#include "model_loader/mixers/fla_keys.h"
 #include "model_loader/mixers/parsers.h"
 
 namespace rivulet {
 namespace {
 
-constexpr size_t kMaxHeads = 1024;
-
 void ReadHeads(ConfigReader& config, size_t hidden, AnnaConfig& anna) {
   AnnaHashShape& hash = anna.hash;
-  hash.heads = config.Size("num_heads", std::nullopt, 1, kMaxHeads);
+  hash.heads = config.Size("num_heads", std::nullopt, 1, kMostHeads);
   config.Require(config.Size("num_kv_heads", hash.heads) == hash.heads, "num_kv_heads",
                  absl::StrCat("each head of anna hashes its keys with projections of its own, so "
                               "none are shared; it must be num_heads ",
                               hash.heads, " or left out"));
-  const size_t usual = std::max<size_t>(1, hidden / hash.heads);
-  hash.key_dim = config.Size("head_dim", usual, 1, kMaxKeyDim);
-  config.Require(hash.key_dim <= kMaxKeyDim, "head_dim",
-                 absl::StrCat("hidden_size / num_heads = ", hash.key_dim, ", but heads wider than ",
-                              kMaxKeyDim, " are not served"));
+  hash.key_dim = ReadKeyDim(config, hidden, hash.heads);
   const double expand = config.Number("expand_v", 1.0);
   const double value_dim = std::floor(static_cast<double>(hash.key_dim) * expand);
   const bool sensible = value_dim >= 1 && value_dim <= kMaxKeyDim;

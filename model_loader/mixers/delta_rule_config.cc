@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/recurrence/fenwick.h"
 #include "kernels/recurrence/recurrence.h"
-#include "model_loader/mixers/fla_keys.h"
 #include "model_loader/mixers/parsers.h"
 
 namespace rivulet {

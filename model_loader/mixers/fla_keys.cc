@@ -1,6 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "model_loader/mixers/fla_keys.h"
-
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +7,7 @@
 #include "kernels/ops/short_convolution/short_convolution.h"
 #include "kernels/recurrence/recurrence.h"
 #include "kernels/recurrence/state.h"
+#include "model_loader/mixers/parsers.h"
 
 namespace rivulet {
 namespace {
@@ -26,8 +26,7 @@ size_t HeadWidth(ConfigReader& config, std::string_view key, double otherwise, s
   if (config.Has(key)) {
     config.Fail(key, remedy);
   } else {
-    config.Fail(absl::InvalidArgumentError(
-        absl::StrCat(ToAbsl(key), " is absent and so ", otherwise, ": ", remedy)));
+    config.Fail(absl::StrCat(ToAbsl(key), " is absent and so ", otherwise, ": ", remedy));
   }
   return 1;
 }
@@ -38,16 +37,31 @@ FlaHeads ReadFlaHeads(ConfigReader& config, size_t hidden, const FlaHeadDefaults
   FlaHeads heads;
   heads.heads = config.Size("num_heads", defaults.heads);
   heads.kv_heads = config.Size("num_kv_heads", heads.heads);
-  config.Require(heads.heads % heads.kv_heads == 0, "num_kv_heads",
-                 absl::StrCat("it must divide num_heads ", heads.heads, " without remainder"));
+  config.RequireDivides(heads.kv_heads, "num_kv_heads", "num_heads", heads.heads);
   heads.key_dim = HeadWidth(config, "expand_k", defaults.expand_k, hidden, heads.heads);
   heads.value_dim = HeadWidth(config, "expand_v", defaults.expand_v, hidden, heads.heads);
   if (heads.key_dim > kMaxKeyDim && !defaults.any_key_width) {
-    config.Fail(absl::InvalidArgumentError(
-        absl::StrCat("heads of key width ", heads.key_dim, " are wider than ", kMaxKeyDim,
-                     ": use more heads (num_heads) or a smaller expand_k")));
+    config.Fail(absl::StrCat("heads of key width ", heads.key_dim, " are wider than ", kMaxKeyDim,
+                             ": use more heads (num_heads) or a smaller expand_k"));
   }
   return heads;
+}
+
+size_t ReadKeyDim(ConfigReader& config, size_t hidden, size_t heads) {
+  const size_t key_dim =
+      config.Size("head_dim", std::max<size_t>(1, hidden / heads), 1, kMaxKeyDim);
+  config.Require(key_dim <= kMaxKeyDim, "head_dim",
+                 absl::StrCat("hidden_size / num_heads = ", key_dim, ", but heads wider than ",
+                              kMaxKeyDim, " are not served"));
+  return key_dim;
+}
+
+size_t ReadInner(ConfigReader& config, size_t hidden) {
+  const double inner = std::floor(config.Number("expand", 2.0) * static_cast<double>(hidden));
+  if (inner >= 1 && inner <= static_cast<double>(kLargestSize)) return static_cast<size_t>(inner);
+  config.Fail("expand",
+              absl::StrCat("hidden_size ", hidden, " times it must be from 1 to ", kLargestSize));
+  return 0;
 }
 
 FlaOutput ReadFlaOutput(ConfigReader& config) {

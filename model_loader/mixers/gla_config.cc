@@ -1,6 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "absl/strings/str_cat.h"
-#include "model_loader/mixers/fla_keys.h"
 #include "model_loader/mixers/parsers.h"
 
 namespace rivulet {
@@ -18,8 +17,7 @@ GlaConfig ParseGla(ConfigReader& config, size_t hidden) {
   gla.conv_bias = config.Bool("conv_bias", false);
   gla.output = ReadFlaOutput(config);
   gla.gate_rank = config.Size("gate_low_rank_dim", 16);
-  gla.gate_logit_normalizer =
-      static_cast<float>(config.Number("gate_logit_normalizer", 16.0, 0.001, 1e6));
+  gla.gate_logit_normalizer = config.Float("gate_logit_normalizer", 16.0, 0.001, 1e6);
   if (!config.Has("clamp_min")) return gla;
   gla.clamp_min = static_cast<float>(config.Number("clamp_min"));
   config.Require(*gla.clamp_min <= 0, "clamp_min", "log decays are at most 0; use null for none");

@@ -14,8 +14,7 @@ constexpr size_t kMaxHeadDim = 64;
 H3Config ParseH3(ConfigReader& config, size_t hidden) {
   H3Config h3;
   h3.head_dim = config.Size("head_dim", 1, 1, kMaxHeadDim);
-  config.Require(hidden % h3.head_dim == 0, "head_dim",
-                 absl::StrCat("it must divide hidden_size ", hidden, " without remainder"));
+  config.RequireDivides(h3.head_dim, "head_dim", "hidden_size", hidden);
   h3.heads = hidden / h3.head_dim;
   h3.state_size = config.Size("d_state", 64, 2, kMaxKeyDim);
   config.Require(h3.state_size % 2 == 0, "d_state",

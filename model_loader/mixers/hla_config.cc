@@ -1,34 +1,20 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/recurrence/recurrence.h"
-#include "model_loader/mixers/fla_keys.h"
 #include "model_loader/mixers/parsers.h"
-#include "model_loader/mixers/rope_config.h"
 
 namespace rivulet {
 namespace {
 
-constexpr size_t kMaxHeads = 1024;
-
-float ReadFloat(ConfigReader& config, std::string_view key, double otherwise, double low,
-                double high) {
-  return static_cast<float>(config.Number(key, otherwise, low, high));
-}
-
 void ReadHeads(ConfigReader& config, size_t hidden, HigherOrderShape& shape) {
-  shape.heads = config.Size("num_heads", std::nullopt, 1, kMaxHeads);
-  shape.kv_heads = config.Size("num_kv_heads", shape.heads, 1, kMaxHeads);
+  shape.heads = config.Size("num_heads", std::nullopt, 1, kMostHeads);
+  shape.kv_heads = config.Size("num_kv_heads", shape.heads, 1, kMostHeads);
   config.Require(shape.heads % shape.kv_heads == 0, "num_kv_heads",
                  absl::StrCat("it must divide num_heads = ", shape.heads));
-  const size_t usual = std::max<size_t>(1, hidden / shape.heads);
-  shape.key_dim = config.Size("head_dim", usual, 1, kMaxKeyDim);
-  config.Require(shape.key_dim <= kMaxKeyDim, "head_dim",
-                 absl::StrCat("hidden_size / num_heads = ", shape.key_dim,
-                              ", but heads wider than ", kMaxKeyDim, " are not served"));
-  const float expand = ReadFloat(config, "expand_v", 1.0, 0.0, kMaxKeyDim);
+  shape.key_dim = ReadKeyDim(config, hidden, shape.heads);
+  const float expand = config.Float("expand_v", 1.0, 0.0, kMaxKeyDim);
   const float value_dim = std::floor(static_cast<float>(shape.key_dim) * expand);
   config.Require(
       value_dim >= 1 && value_dim <= kMaxKeyDim, "expand_v",
@@ -58,11 +44,11 @@ void ReadForm(ConfigReader& config, HlaConfig& hla) {
 void ReadRecurrence(ConfigReader& config, HlaConfig& hla) {
   ReadForm(config, hla);
   hla.use_decay = config.Bool("use_decay", false);
-  hla.ridge_lambda = ReadFloat(config, "ridge_lambda", 0.0, 0.0, 1e6);
+  hla.ridge_lambda = config.Float("ridge_lambda", 0.0, 0.0, 1e6);
   config.Require(hla.variant == HlaVariant::kSymmetric || hla.ridge_lambda == 0.0f, "ridge_lambda",
                  "only the symmetric variant has a ridge; leave it out");
   hla.shape.normalize = config.Bool("normalize", false);
-  hla.shape.denom_eps = ReadFloat(config, "denom_eps", 1e-6, 0.0, 1.0);
+  hla.shape.denom_eps = config.Float("denom_eps", 1e-6, 0.0, 1.0);
 }
 
 // The format does not say where q and k are rotated, and without an activation it does not matter:
@@ -75,7 +61,7 @@ void ReadQueriesAndKeys(ConfigReader& config, HlaConfig& hla) {
                                                  {"relu", Activation::kRelu}});
   hla.qk_l2_norm = config.Choice<bool>("qk_norm", "none", {{"none", false}, {"l2", true}});
   const double usual = 1.0 / std::sqrt(static_cast<double>(hla.shape.key_dim));
-  hla.qk_scale = ReadFloat(config, "qk_scale", usual, 1e-6, 1e6);
+  hla.qk_scale = config.Float("qk_scale", usual, 1e-6, 1e6);
   if (!config.Has("rope_theta")) return;
   config.Require(hla.qk_activation == Activation::kIdentity, "rope_theta",
                  "rotated queries and keys are not non-negative; use qk_activation none or "
@@ -97,7 +83,7 @@ HlaConfig ParseHla(ConfigReader& config, size_t hidden) {
     hla.conv_size = ReadConvSize(config);
   }
   hla.use_output_gate = config.Bool("use_output_gate", true);
-  hla.norm_eps = ReadFloat(config, "norm_eps", 1e-5, 0.0, 1.0);
+  hla.norm_eps = config.Float("norm_eps", 1e-5, 0.0, 1.0);
   return hla;
 }
 

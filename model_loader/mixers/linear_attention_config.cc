@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/recurrence/recurrence.h"
-#include "model_loader/mixers/fla_keys.h"
 #include "model_loader/mixers/parsers.h"
 
 namespace rivulet {
@@ -28,8 +27,8 @@ FeatureMapConfig ReadFeatureMap(ConfigReader& config, size_t width) {
   map.random_features = config.Size("num_random_features", std::nullopt, 1, kMaxKeyDim);
   map.bias = config.Bool("feature_map_bias", false);
   const double usual = std::pow(static_cast<double>(width), -0.25);
-  map.input_scale = static_cast<float>(config.Number("feature_map_input_scale", usual, 1e-6, 1e6));
-  map.offset = static_cast<float>(config.Number("feature_map_offset", 1e-3, 0.0, 1e6));
+  map.input_scale = config.Float("feature_map_input_scale", usual, 1e-6, 1e6);
+  map.offset = config.Float("feature_map_offset", 1e-3, 0.0, 1e6);
   return map;
 }
 
@@ -45,10 +44,9 @@ LinearAttentionConfig ParseLinearAttention(ConfigReader& config, size_t hidden) 
   linear.feature_map = ReadFeatureMap(config, linear.key_dim);
   const size_t features = FeatureCount(linear.feature_map);
   if (features > kMaxKeyDim) {
-    config.Fail(absl::InvalidArgumentError(
-        absl::StrCat("heads of width ", linear.key_dim, " have ", features,
-                     " features with this feature_map, more than ", kMaxKeyDim,
-                     ": use more heads (num_heads) or a smaller expand_k")));
+    config.Fail(absl::StrCat("heads of width ", linear.key_dim, " have ", features,
+                             " features with this feature_map, more than ", kMaxKeyDim,
+                             ": use more heads (num_heads) or a smaller expand_k"));
   }
   linear.tie_feature_map = config.Bool("tie_feature_map_qk", false);
   linear.norm_q = config.Bool("norm_q", false);

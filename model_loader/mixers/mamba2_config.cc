@@ -2,7 +2,6 @@
 //
 // Mamba-2 in the spellings of transformers, fla and state-spaces; where two are present,
 // transformers' counts. Log-linear Mamba-2 has the same keys and max_levels.
-#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -21,27 +20,21 @@ using nlohmann::json;
 // num_heads defaults to expand · hidden_size / head_dim; where both are given they must agree.
 void ReadHeads(ConfigReader& config, size_t hidden, Mamba2Config& mamba2) {
   mamba2.head_dim = config.Size(config.Spelling({"head_dim", "headdim"}), 64);
-  const double expand = config.Number("expand", 2.0);
-  const double inner = std::floor(expand * static_cast<double>(hidden));
-  if (!(inner >= 1 && inner <= static_cast<double>(kLargestSize))) {
-    config.Fail("expand",
-                absl::StrCat("hidden_size ", hidden, " times it must be from 1 to ", kLargestSize));
-    return;
-  }
+  const size_t inner = ReadInner(config, hidden);
+  if (inner == 0) return;
   const std::string_view key = config.Spelling({"num_heads", "nheads"});
-  mamba2.heads = config.Size(key, static_cast<size_t>(inner) / mamba2.head_dim);
+  mamba2.heads = config.Size(key, inner / mamba2.head_dim);
   const bool heads_alone = config.Has(key) && !config.Has("expand");
-  if (heads_alone || mamba2.inner() == static_cast<size_t>(inner)) return;
-  config.Fail(absl::InvalidArgumentError(absl::StrCat(
-      "num_heads ", mamba2.heads, " times head_dim ", mamba2.head_dim, " must be expand ", expand,
-      " times hidden_size ", hidden, ": correct the one that is wrong")));
+  if (heads_alone || mamba2.inner() == inner) return;
+  config.Fail(absl::StrCat("num_heads ", mamba2.heads, " times head_dim ", mamba2.head_dim,
+                           " must be expand ", config.Number("expand", 2.0), " times hidden_size ",
+                           hidden, ": correct the one that is wrong"));
 }
 
 void ReadGroups(ConfigReader& config, Mamba2Config& mamba2) {
   const std::string_view key = config.Spelling({"n_groups", "ngroups"});
   mamba2.groups = config.Size(key, 1);
-  config.Require(mamba2.heads % mamba2.groups == 0, key,
-                 absl::StrCat("it must divide num_heads ", mamba2.heads, " without remainder"));
+  config.RequireDivides(mamba2.groups, key, "num_heads", mamba2.heads);
   mamba2.norm_groups = config.Size("norm_groups", mamba2.groups);
   config.Require(mamba2.norm_groups == 1 || mamba2.norm_groups == mamba2.groups, "norm_groups",
                  absl::StrCat("it must be 1 or n_groups ", mamba2.groups));

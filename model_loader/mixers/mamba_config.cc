@@ -1,24 +1,11 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include <cmath>
-
-#include "absl/strings/str_cat.h"
 #include "kernels/ops/short_convolution/short_convolution.h"
 #include "kernels/recurrence/recurrence.h"
-#include "kernels/recurrence/state.h"
 #include "model_loader/mixers/parsers.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
-
-size_t ReadInner(ConfigReader& config, size_t hidden) {
-  const double inner = std::floor(config.Number("expand", 2.0) * static_cast<double>(hidden));
-  const bool sensible = inner >= 1 && inner <= static_cast<double>(kLargestSize);
-  config.Require(
-      sensible, "expand",
-      absl::StrCat("hidden_size ", hidden, " times it must be from 1 to ", kLargestSize));
-  return sensible ? static_cast<size_t>(inner) : 1;
-}
 
 // "auto" is hidden_size / 16, rounded up.
 size_t ReadRank(ConfigReader& config, size_t hidden) {

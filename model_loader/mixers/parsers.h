@@ -16,7 +16,10 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "kernels/mixers/fla_output.h"
 #include "kernels/mixers/mixer_config.h"
+#include "kernels/ops/activation/activation.h"
+#include "kernels/ops/rope/rope.h"
 #include "model_loader/config_reader.h"
 #include "nlohmann/json_fwd.hpp"
 
@@ -36,6 +39,49 @@ MambaConfig ParseMamba(ConfigReader& config, size_t hidden);
 Mamba2Config ParseMamba2(ConfigReader& config, size_t hidden);
 RetNetConfig ParseRetNet(ConfigReader& config, size_t hidden);
 SoftmaxAttentionConfig ParseSoftmaxAttention(ConfigReader& config, size_t hidden);
+
+// How a config.json writes rotary positions: transformers 4 (rope_theta, rope_scaling,
+// partial_rotary_factor) and transformers 5 (all of it in rope_parameters).
+// Defaults: theta 10000, no scaling, `default_part` of the head rotated. Whether a layer rotates at
+// all is for the caller to decide. Rope types other than default, linear and llama3 are refused by
+// name, and so are parameters that differ by layer type.
+RopeConfig ParseRope(ConfigReader& config, size_t head_dim, double default_part = 1.0);
+
+// Keys that fla's attention layers have in common (docs/mixers.md#linear-attention, #gla).
+struct FlaHeads {
+  size_t heads = 0;
+  size_t kv_heads = 0;   // divides heads
+  size_t key_dim = 0;    // of one head: hidden · expand_k / heads
+  size_t value_dim = 0;  // of one head: hidden · expand_v / heads
+};
+
+struct FlaHeadDefaults {
+  size_t heads = 4;
+  double expand_k = 1.0;
+  double expand_v = 1.0;
+  bool any_key_width = false;  // else at most kMaxKeyDim
+};
+
+// num_heads, num_kv_heads (as many as num_heads by default), expand_k, expand_v.
+FlaHeads ReadFlaHeads(ConfigReader& config, size_t hidden, const FlaHeadDefaults& defaults);
+
+// head_dim of hla and anna: hidden / heads by default, at most kMaxKeyDim.
+size_t ReadKeyDim(ConfigReader& config, size_t hidden, size_t heads);
+
+// The most heads of hla and anna.
+inline constexpr size_t kMostHeads = 1024;
+
+// Mamba's inner width: int(expand · hidden). 0 after an error.
+size_t ReadInner(ConfigReader& config, size_t hidden);
+
+// use_output_gate, fuse_norm, hidden_act, elementwise_affine, norm_eps.
+FlaOutput ReadFlaOutput(ConfigReader& config);
+
+// feature_map of gla and retnet.
+Activation ReadFlaFeatureMap(ConfigReader& config);
+
+// conv_size, from 2 to kMaxConvolutionWindow.
+size_t ReadConvSize(ConfigReader& config);
 
 // Softmax attention's heads have a largest size.
 void CheckAttentionHeadDim(ConfigReader& config, size_t head_dim);

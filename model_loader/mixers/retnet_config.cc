@@ -1,6 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "absl/strings/str_cat.h"
-#include "model_loader/mixers/fla_keys.h"
 #include "model_loader/mixers/parsers.h"
 
 namespace rivulet {
@@ -13,9 +12,9 @@ RetNetConfig ParseRetNet(ConfigReader& config, size_t hidden) {
   retnet.key_dim = heads.key_dim;
   retnet.value_dim = heads.value_dim;
   if (retnet.key_dim % 2 != 0) {
-    config.Fail(absl::InvalidArgumentError(absl::StrCat(
+    config.Fail(absl::StrCat(
         "heads of key width ", retnet.key_dim,
-        " cannot be rotated in pairs: choose num_heads and expand_k so that it is even")));
+        " cannot be rotated in pairs: choose num_heads and expand_k so that it is even"));
   }
   retnet.feature_map = ReadFlaFeatureMap(config);
   retnet.use_short_conv = config.Bool("use_short_conv", false);

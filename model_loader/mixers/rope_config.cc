@@ -1,11 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "model_loader/mixers/rope_config.h"
-
 #include <cmath>
 #include <string>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "model_loader/mixers/parsers.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -47,7 +46,7 @@ json Parameters(ConfigReader& config) {
 
 // A factor, within bounds that keep angles finite at any position.
 float ReadFactor(ConfigReader& config, std::string_view key) {
-  return static_cast<float>(config.Number(key, std::nullopt, 1e-6, 1e9));
+  return config.Float(key, std::nullopt, 1e-6, 1e9);
 }
 
 // int(head_dim · factor), as transformers rounds.
@@ -60,8 +59,8 @@ size_t ReadWidth(ConfigReader& config, size_t head_dim, double default_part) {
                                     " it must leave an even number of dimensions, 2 or more, to "
                                     "rotate"));
   } else {
-    config.Fail(absl::InvalidArgumentError(
-        absl::StrCat("the head size ", head_dim, " cannot be rotated in pairs: it must be even")));
+    config.Fail(
+        absl::StrCat("the head size ", head_dim, " cannot be rotated in pairs: it must be even"));
   }
   return 2;
 }
@@ -80,7 +79,7 @@ RopeConfig ParseRope(ConfigReader& config, size_t head_dim, double default_part)
   const json parameters = Parameters(config);
   ConfigReader reader(parameters);
   RopeConfig rope;
-  rope.theta = static_cast<float>(reader.Number(kTheta, rope.theta, 1, 3e38));
+  rope.theta = reader.Float(kTheta, rope.theta, 1, 3e38);
   rope.rotary_dim = ReadWidth(reader, head_dim, default_part);
   rope.scaling = reader.Choice<RopeScaling>(reader.Spelling({"rope_type", "type"}), "default",
                                             {{"default", RopeScaling::kNone},

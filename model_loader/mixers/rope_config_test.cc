@@ -1,10 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "model_loader/mixers/rope_config.h"
-
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "model_loader/mixers/parsers.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {

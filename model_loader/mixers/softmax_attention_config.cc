@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/mixers/softmax_attention/attend_span.h"
 #include "model_loader/mixers/parsers.h"
-#include "model_loader/mixers/rope_config.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -32,24 +31,22 @@ void ReadNorm(ConfigReader& config, SoftmaxAttentionConfig& attention) {
                                               {{"none", HeadNorm::kNone},
                                                {"rms", HeadNorm::kRms},
                                                {"rms_one_plus", HeadNorm::kRmsOnePlus}});
-  attention.norm_eps = static_cast<float>(config.Number("norm_eps", 1e-6, 0, 1));
+  attention.norm_eps = config.Float("norm_eps", 1e-6, 0, 1);
 }
 
 }  // namespace
 
 void CheckAttentionHeadDim(ConfigReader& config, size_t head_dim) {
   if (head_dim >= 1 && head_dim <= kMostAttentionHeadDim) return;
-  config.Fail(absl::InvalidArgumentError(
-      absl::StrCat("heads of ", head_dim, " numbers are not served, only 1 to ",
-                   kMostAttentionHeadDim, ": use more heads (num_heads) or set head_dim")));
+  config.Fail(absl::StrCat("heads of ", head_dim, " numbers are not served, only 1 to ",
+                           kMostAttentionHeadDim, ": use more heads (num_heads) or set head_dim"));
 }
 
 SoftmaxAttentionConfig ParseSoftmaxAttention(ConfigReader& config, size_t hidden) {
   SoftmaxAttentionConfig attention;
   attention.heads = config.Size("num_heads", 32);
   attention.kv_heads = config.Size("num_kv_heads", attention.heads);
-  config.Require(attention.heads % attention.kv_heads == 0, "num_kv_heads",
-                 absl::StrCat("it must divide num_heads ", attention.heads, " without remainder"));
+  config.RequireDivides(attention.kv_heads, "num_kv_heads", "num_heads", attention.heads);
   attention.head_dim = ReadHeadDim(config, hidden, attention.heads);
   if (config.Has("window_size")) attention.window = config.Size("window_size");
   // rope_theta written out as null is how a config says that it has no rotary positions.

@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "model_loader/utf8.h"
+#include "kernels/base/utf8.h"
 
 #include <string>
 
