@@ -1,15 +1,67 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "client/client.h"
 
-#include <grpcpp/grpcpp.h>
-
+#include <cstdint>
+#include <optional>
 #include <utility>
 
-#include "client/chat_call.h"
-#include "client/running_call.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
+#include "client/grpc.h"
+#include "kernels/base/mutex.h"
+#include "kernels/base/status.h"
 #include "rivulet/v1/inference.grpc.pb.h"
 
 namespace rivulet {
+
+// `running` is the context that Cancel ends; `cancelled` is for calls that start later.
+struct Cancellation::State {
+  Mutex mutex;
+  grpc::ClientContext* running ABSL_GUARDED_BY(mutex) = nullptr;
+  bool cancelled ABSL_GUARDED_BY(mutex) = false;
+};
+
+// The context of a call with its CallOptions applied. Its Cancellation can reach it while it
+// exists.
+class RunningCall {
+ public:
+  explicit RunningCall(const CallOptions& options) : cancellation_(options.cancellation) {
+    if (options.timeout) {
+      context_.set_deadline(std::chrono::system_clock::now() + *options.timeout);
+    }
+    if (cancellation_ == nullptr) return;
+    MutexLock lock(&cancellation_->state_->mutex);
+    cancellation_->state_->running = &context_;
+    if (cancellation_->state_->cancelled) context_.TryCancel();
+  }
+  ~RunningCall() {
+    if (cancellation_ == nullptr) return;
+    MutexLock lock(&cancellation_->state_->mutex);
+    cancellation_->state_->running = nullptr;
+  }
+  RunningCall(const RunningCall&) = delete;
+  RunningCall& operator=(const RunningCall&) = delete;
+
+  grpc::ClientContext* context() { return &context_; }
+
+ private:
+  grpc::ClientContext context_;
+  Cancellation* const cancellation_;
+};
+
+struct ChatStream::Call {
+  Call(v1::Inference::Stub& stub, const CallOptions& options)
+      : running(options), stream(stub.Chat(running.context())) {}
+
+  RunningCall running;
+  const std::unique_ptr<grpc::ClientReaderWriter<v1::ChatRequest, v1::GenerateResponse>> stream;
+  std::optional<absl::Status> ended;  // used by the thread of the turns only
+
+  // gRPC allows one write at a time; Turn and Cancel both write.
+  Mutex mutex;
+  bool turn_runs ABSL_GUARDED_BY(mutex) = false;
+};
 
 Cancellation::Cancellation() : state_(std::make_shared<State>()) {}
 Cancellation::~Cancellation() = default;
@@ -25,21 +77,103 @@ bool Cancellation::cancelled() const {
   return state_->cancelled;
 }
 
+// gRPC and Abseil use the same numbers for codes.
+absl::Status ToStatus(const grpc::Status& status, const grpc::ClientContext& context) {
+  if (status.ok()) return absl::OkStatus();
+  absl::Status result(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  const auto& metadata = context.GetServerTrailingMetadata();
+  const auto wait = metadata.find("retry-after-ms");
+  if (wait == metadata.end()) return result;
+  result.SetPayload(kRetryAfterPayload,
+                    absl::Cord(absl::string_view(wait->second.data(), wait->second.size())));
+  return result;
+}
+
+std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status) {
+  const auto payload = status.GetPayload(kRetryAfterPayload);
+  uint32_t count = 0;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &count)) return std::nullopt;
+  return std::chrono::milliseconds(count);
+}
+
+ChatStream::ChatStream(std::unique_ptr<Call> call) : call_(std::move(call)) {}
+
+ChatStream::~ChatStream() {
+  if (call_->ended) return;
+  call_->running.context()->TryCancel();
+  (void)Finish();  // CANCELLED, by ourselves
+}
+
+absl::Status ChatStream::Turn(const v1::GenerateRequest& request,
+                              const std::function<bool(const v1::GenerateResponse&)>& on_message) {
+  if (call_->ended) {
+    RIVULET_RETURN_IF_ERROR(*call_->ended);
+    return absl::FailedPreconditionError("this chat stream is closed; open another");
+  }
+  v1::ChatRequest message;
+  *message.mutable_turn() = request;
+  {
+    MutexLock lock(&call_->mutex);
+    call_->turn_runs = true;
+    // A failed write means that the stream has ended; reading returns the reason.
+    (void)call_->stream->Write(message);
+  }
+  return ReadTurn(on_message);
+}
+
+absl::Status ChatStream::ReadTurn(
+    const std::function<bool(const v1::GenerateResponse&)>& on_message) {
+  v1::GenerateResponse message;
+  bool wanted = true;
+  while (call_->stream->Read(&message)) {
+    if (wanted && !on_message(message)) {
+      wanted = false;
+      Cancel();
+    }
+    if (message.finish_reason() == v1::FINISH_REASON_UNSPECIFIED) continue;
+    MutexLock lock(&call_->mutex);
+    call_->turn_runs = false;
+    return absl::OkStatus();
+  }
+  RIVULET_RETURN_IF_ERROR(Finish());
+  call_->ended = absl::UnavailableError("the server ended the chat before the turn had finished");
+  return *call_->ended;
+}
+
+void ChatStream::Cancel() {
+  v1::ChatRequest message;
+  message.set_cancel(true);
+  MutexLock lock(&call_->mutex);
+  if (call_->turn_runs) (void)call_->stream->Write(message);
+}
+
+absl::Status ChatStream::Close() {
+  if (call_->ended) return *call_->ended;
+  {
+    MutexLock lock(&call_->mutex);
+    (void)call_->stream->WritesDone();
+  }
+  v1::GenerateResponse ignored;
+  while (call_->stream->Read(&ignored)) {
+  }
+  return Finish();
+}
+
+absl::Status ChatStream::Finish() {
+  {
+    MutexLock lock(&call_->mutex);
+    call_->turn_runs = false;  // no more writes
+  }
+  call_->ended = ToStatus(call_->stream->Finish(), *call_->running.context());
+  return *call_->ended;
+}
+
 namespace {
 
 // The same limit as the server's (docs/architecture.md#api-limits).
 constexpr int kMaxMessageBytes = 64 << 20;
 // How soon a restarted server is noticed; gRPC's default is two minutes.
 constexpr int kMaxReconnectBackoffMs = 1000;
-
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-}
 
 // A stub's blocking method.
 template <typename Stub, typename Request, typename Response>
@@ -57,6 +191,16 @@ absl::StatusOr<Response> Call(Stub& stub, Method<Stub, Request, Response> method
 
 }  // namespace
 
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, bool own_connection) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectBackoffMs);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, own_connection ? 1 : 0);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
 struct Client::Connection {
   explicit Connection(const std::shared_ptr<grpc::Channel>& channel)
       : inference(v1::Inference::NewStub(channel)), sessions(v1::Sessions::NewStub(channel)) {}
@@ -65,7 +209,8 @@ struct Client::Connection {
   const std::unique_ptr<v1::Sessions::Stub> sessions;
 };
 
-Client::Client(const std::string& address) : connection_(new Connection(MakeChannel(address))) {}
+Client::Client(const std::string& address)
+    : connection_(new Connection(MakeChannel(address, false))) {}
 
 Client::~Client() = default;
 
@@ -139,14 +284,13 @@ absl::StatusOr<std::vector<v1::Session>> Client::ListAllSessions(const CallOptio
   std::vector<v1::Session> sessions;
   v1::ListSessionsRequest request;
   do {
-    absl::StatusOr<v1::ListSessionsResponse> page = ListSessions(request, options);
-    if (!page.ok()) return page.status();
-    if (!page->next_page_token().empty() && page->next_page_token() == request.page_token()) {
+    RIVULET_ASSIGN_OR_RETURN(v1::ListSessionsResponse page, ListSessions(request, options));
+    if (!page.next_page_token().empty() && page.next_page_token() == request.page_token()) {
       return absl::InternalError(
           "ListSessions: the server repeats a page, so its list would not end");
     }
-    for (v1::Session& session : *page->mutable_sessions()) sessions.push_back(std::move(session));
-    request.set_page_token(page->next_page_token());
+    for (v1::Session& session : *page.mutable_sessions()) sessions.push_back(std::move(session));
+    request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
   return sessions;
 }

@@ -3,10 +3,16 @@
 // The commands of `rivulet` without their command-line syntax, which main.cc has. Each takes plain
 // options, writes results to stdout and errors to stderr, and returns the process's exit code:
 // 0 done, 1 the call failed, 130 interrupted. main.cc returns 2 for wrong usage.
+//
+// Also what the commands share: reading the prompt, printing errors, text and JSON lines.
 #ifndef RIVULET_CLIENT_CLI_COMMANDS_H_
 #define RIVULET_CLIENT_CLI_COMMANDS_H_
 
+#include <google/protobuf/message.h>
+
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,6 +52,32 @@ struct ScoreOptions {
 int RunGenerate(const GenerateOptions& options, Cancellation& cancellation);
 int RunScore(const ScoreOptions& options, Cancellation& cancellation);
 int RunModel(const CommonOptions& options, Cancellation& cancellation);
+
+// Fills `request`'s input field from the options or from standard input, without one newline at its
+// end (echo adds one). Fails if standard input cannot be read.
+// Request is v1::GenerateRequest or v1::ScoreRequest.
+template <typename Request>
+absl::Status FillInput(const InputOptions& options, Request& request);
+
+// None if the options have no timeout.
+std::optional<std::chrono::milliseconds> Timeout(const CommonOptions& options);
+
+CallOptions MakeCallOptions(const CommonOptions& options, Cancellation& cancellation);
+
+// "NOT_FOUND: ...", with the time to wait before a retry if the server gave one.
+std::string ErrorText(const absl::Status& status);
+
+// Prints "error: NOT_FOUND: ..." on stderr and returns the exit code.
+int Fail(const absl::Status& status);
+
+// Prints one line of JSON on stdout, field names as in the proto. False if stdout is closed.
+bool PrintJson(const google::protobuf::Message& message);
+
+// Writes to a file and flushes it. False if it is closed.
+bool Print(const std::string& text, FILE* file = stdout);
+
+// The same for text from a model: TerminalSafe if stdout is a terminal, otherwise byte for byte.
+bool PrintModelText(const std::string& text);
 
 }  // namespace rivulet::cli
 

@@ -1,11 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "client/cli/find_session.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "client/cli/sessions.h"
 #include "client/fake_server.h"
 
 namespace rivulet::cli {

@@ -1,12 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <chrono>
-#include <cinttypes>
 #include <cstdio>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
-#include "client/cli/support.h"
+#include "kernels/base/status.h"
 
 namespace rivulet::cli {
 namespace {
@@ -29,11 +29,10 @@ class Statistics {
     const std::chrono::duration<double> waited = first_ - started_;
     const std::chrono::duration<double> decoding = Clock::now() - first_;
     const bool rated = tokens_ > 1 && decoding.count() > 0;
-    std::fprintf(stderr,
-                 "%" PRIu64 " prompt tokens, first token after %.3f s, %" PRIu64
-                 " tokens at %.1f tokens/s, seed %" PRIu64 "\n",
-                 prompt_tokens_, tokens_ > 0 ? waited.count() : 0.0, tokens_,
-                 rated ? static_cast<double>(tokens_ - 1) / decoding.count() : 0.0, seed_);
+    absl::FPrintF(
+        stderr, "%d prompt tokens, first token after %.3f s, %d tokens at %.1f tokens/s, seed %d\n",
+        prompt_tokens_, tokens_ > 0 ? waited.count() : 0.0, tokens_,
+        rated ? static_cast<double>(tokens_ - 1) / decoding.count() : 0.0, seed_);
   }
 
  private:
@@ -60,10 +59,7 @@ class Printer {
 
   void Finish() {
     if (json_) return;
-    if (texts_.size() == 1) {
-      Print("\n");
-      return;
-    }
+    if (texts_.size() == 1) return void(Print("\n"));
     for (size_t i = 0; i < texts_.size(); ++i) {
       PrintModelText("--- completion " + std::to_string(i) + "\n" + texts_[i] + "\n");
     }
@@ -86,9 +82,8 @@ class Printer {
 absl::StatusOr<bool> AnswersInIds(Client& client, const InputOptions& input,
                                   const CallOptions& call) {
   if (input.tokens.empty()) return false;
-  const absl::StatusOr<v1::Model> model = client.GetModel(call);
-  if (!model.ok()) return model.status();
-  return !model->has_tokenizer();
+  RIVULET_ASSIGN_OR_RETURN(const v1::Model model, client.GetModel(call));
+  return !model.has_tokenizer();
 }
 
 }  // namespace

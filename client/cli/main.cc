@@ -10,12 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/bench/bench.h"
+#include "client/cli/bench/options.h"
 #include "client/cli/chat/chat.h"
 #include "client/cli/commands.h"
 #include "client/cli/sessions.h"
 #include "client/cli/signals.h"
-#include "client/cli/support.h"
 #include "kernels/base/version.h"
 
 namespace rivulet::cli {
@@ -35,8 +34,8 @@ void AddField(CLI::App* app, const char* name, const char* help, Message* messag
 
 // The same for strings and lists, for which protobuf's setters are templates.
 template <typename T, typename Set>
-void AddField(CLI::App* app, const char* name, const char* help, Set set) {
-  app->add_option_function<T>(name, set, help);
+CLI::Option* AddField(CLI::App* app, const char* name, const char* help, Set set) {
+  return app->add_option_function<T>(name, set, help);
 }
 
 void AddServer(CLI::App* app, CommonOptions& options) {
@@ -130,6 +129,13 @@ void AddGenerate(CLI::App* app, GenerateOptions& options) {
   app->add_flag("--stats", options.stats, "Print tokens/s on stderr at the end");
 }
 
+void AddScore(CLI::App* app, ScoreOptions& options) {
+  AddCommon(app, options.common);
+  AddInput(app, options.input);
+  app->add_option("--top", options.top,
+                  "Also print the n best tokens at each position, at most 20");
+}
+
 // An option whose text `parse` turns into `value`.
 template <typename Value, typename T>
 void AddParsed(CLI::App* app, const char* name, const char* help,
@@ -199,15 +205,11 @@ void AddRename(CLI::App* app, SessionsOptions& options) {
   CLI::App* rename =
       AddSessionsAction(app, "rename", "Rename a session", SessionsAction::kRename, options);
   v1::UpdateSessionRequest* request = &options.update;
-  rename
-      ->add_option_function<std::string>(
-          "id", [=](const std::string& id) { request->set_id(id); },
-          "Its id, the start of it, or its name")
+  AddField<std::string>(rename, "id", "Its id, the start of it, or its name",
+                        [=](const std::string& id) { request->set_id(id); })
       ->required();
-  rename
-      ->add_option_function<std::string>(
-          "name", [=](const std::string& name) { request->set_name(name); },
-          "The new name; an empty one removes it")
+  AddField<std::string>(rename, "name", "The new name; an empty one removes it",
+                        [=](const std::string& name) { request->set_name(name); })
       ->required();
 }
 
@@ -242,27 +244,24 @@ int Main(int argc, char** argv) {
   GenerateOptions generate;
   ScoreOptions score;
   CommonOptions model;
-  CLI::App* generate_app = app.add_subcommand("generate", "Continue a text and stream the result");
-  AddGenerate(generate_app, generate);
-  CLI::App* score_app =
-      app.add_subcommand("score", "Print the log-probability of each token of a text");
-  AddCommon(score_app, score.common);
-  AddInput(score_app, score.input);
-  score_app->add_option("--top", score.top,
-                        "Also print the n best tokens at each position, at most 20");
-  CLI::App* model_app = app.add_subcommand("model", "Describe the model that the server serves");
-  AddCommon(model_app, model);
   bench::BenchOptions bench;
   bench.client_version = std::string(Version()) + " (" + std::string(Commit()) + ")";
-  CLI::App* bench_app = app.add_subcommand("bench", "Put load on a server and measure it");
-  AddBench(bench_app, bench);
   ChatOptions chat;
-  CLI::App* chat_app = app.add_subcommand("chat", "Talk with the model");
-  AddChat(chat_app, chat);
   SessionsOptions sessions;
-  CLI::App* sessions_app =
-      app.add_subcommand("sessions", "Manage the sessions that the server keeps");
-  AddSessions(sessions_app, sessions);
+  const auto add = [&app](const char* name, const char* help, auto add_options, auto& options) {
+    CLI::App* added = app.add_subcommand(name, help);
+    add_options(added, options);
+    return added;
+  };
+  const CLI::App* generate_app =
+      add("generate", "Continue a text and stream the result", AddGenerate, generate);
+  const CLI::App* score_app =
+      add("score", "Print the log-probability of each token of a text", AddScore, score);
+  add("model", "Describe the model that the server serves", AddCommon, model);
+  const CLI::App* bench_app = add("bench", "Put load on a server and measure it", AddBench, bench);
+  const CLI::App* chat_app = add("chat", "Talk with the model", AddChat, chat);
+  const CLI::App* sessions_app =
+      add("sessions", "Manage the sessions that the server keeps", AddSessions, sessions);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // also for --help and --version

@@ -3,33 +3,20 @@
 #include <cstdio>
 #include <string>
 
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/commands.h"
-#include "client/cli/support.h"
 
 namespace rivulet::cli {
 namespace {
 
-std::string Quoted(const std::string& text) {
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '\n') {
-      out += "\\n";
-    } else {
-      if (c == '"' || c == '\\') out += '\\';
-      out += c;
-    }
-  }
-  return out + "\"";
-}
-
 std::string Line(const v1::TokenLogprob& token) {
-  char numbers[64];
-  std::snprintf(numbers, sizeof numbers, "%10.5f  %7u  ", double{token.logprob()},
-                token.token_id());
-  std::string line = numbers + Quoted(token.text());
+  const std::string text =
+      absl::StrReplaceAll(token.text(), {{"\n", "\\n"}, {"\"", "\\\""}, {"\\", "\\\\"}});
+  std::string line =
+      absl::StrFormat("%10.5f  %7u  \"%s\"", token.logprob(), token.token_id(), text);
   for (const v1::TokenLogprob& other : token.top()) {
-    std::snprintf(numbers, sizeof numbers, "  %u:%.5f", other.token_id(), double{other.logprob()});
-    line += numbers;
+    absl::StrAppendFormat(&line, "  %u:%.5f", other.token_id(), other.logprob());
   }
   return line + "\n";
 }

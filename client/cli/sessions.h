@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// `rivulet sessions`, and the table of sessions that `rivulet chat` also prints.
+// `rivulet sessions`, and what `rivulet chat` also needs: finding a session by its id, its name, or
+// the start of its id, and the table of sessions. Threading: as Client.
 #ifndef RIVULET_CLIENT_CLI_SESSIONS_H_
 #define RIVULET_CLIENT_CLI_SESSIONS_H_
 
@@ -24,6 +25,20 @@ struct SessionsOptions {
 
 // kDelete deletes all sessions that it can and returns 1 if any failed.
 int RunSessions(const SessionsOptions& options, Cancellation& cancellation);
+
+enum class SessionKey : uint8_t {
+  kIdOrName,
+  kIdNameOrStart,  // not for deletion: the start of a deleted session's id may match another
+};
+
+// The session with this id, else the one with this name, else the one whose id begins with `key`.
+// FAILED_PRECONDITION lists the ids if several match. NOT_FOUND says what happened to the session
+// if the server knows; the caller adds where sessions are listed.
+absl::StatusOr<v1::Session> FindSession(Client& client, const std::string& key, SessionKey kind,
+                                        const CallOptions& options);
+
+// Appends "; `hint`" to a NOT_FOUND; other statuses are returned unchanged.
+absl::Status WithNotFoundHint(const absl::Status& status, const std::string& hint);
 
 // A heading and a line for each session, most recently used first; `current_id` is marked. Names
 // are escaped for terminals, since other users chose them.

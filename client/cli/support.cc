@@ -1,6 +1,4 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "client/cli/support.h"
-
 #include <google/protobuf/util/json_util.h>
 #include <unistd.h>
 
@@ -8,7 +6,9 @@
 #include <iostream>
 #include <iterator>
 
+#include "client/cli/commands.h"
 #include "client/cli/text.h"
+#include "kernels/base/status.h"
 
 namespace rivulet::cli {
 namespace {
@@ -23,31 +23,22 @@ absl::StatusOr<std::string> ReadStandardInput() {
   return text;
 }
 
+}  // namespace
+
 template <typename Request>
-absl::Status FillAnyInput(const InputOptions& options, Request& request) {
+absl::Status FillInput(const InputOptions& options, Request& request) {
   if (!options.tokens.empty()) {
     request.mutable_token_ids()->mutable_ids()->Assign(options.tokens.begin(),
                                                        options.tokens.end());
-    return absl::OkStatus();
-  }
-  if (options.prompt) {
+  } else if (options.prompt) {
     request.set_prompt(*options.prompt);
-    return absl::OkStatus();
+  } else {
+    RIVULET_ASSIGN_OR_RETURN(*request.mutable_prompt(), ReadStandardInput());
   }
-  absl::StatusOr<std::string> text = ReadStandardInput();
-  if (!text.ok()) return text.status();
-  request.set_prompt(*std::move(text));
   return absl::OkStatus();
 }
-
-}  // namespace
-
-absl::Status FillInput(const InputOptions& options, v1::GenerateRequest& request) {
-  return FillAnyInput(options, request);
-}
-absl::Status FillInput(const InputOptions& options, v1::ScoreRequest& request) {
-  return FillAnyInput(options, request);
-}
+template absl::Status FillInput(const InputOptions& options, v1::GenerateRequest& request);
+template absl::Status FillInput(const InputOptions& options, v1::ScoreRequest& request);
 
 std::optional<std::chrono::milliseconds> Timeout(const CommonOptions& options) {
   if (options.timeout_seconds <= 0) return std::nullopt;
@@ -86,9 +77,8 @@ bool PrintJson(const google::protobuf::Message& message) {
   return Print(line + "\n");
 }
 
-bool Print(const std::string& text) {
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
-         std::fflush(stdout) == 0;
+bool Print(const std::string& text, FILE* file) {
+  return std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
 }
 
 bool PrintModelText(const std::string& text) {

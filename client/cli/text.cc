@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <clocale>
-#include <cstdio>
 
+#include "absl/strings/str_format.h"
 #include "kernels/base/utf8.h"
 
 namespace rivulet::cli {
@@ -25,9 +25,7 @@ bool ReordersText(char32_t code) {
 std::string Visible(char32_t code) {
   if (code < 0x20) return {'^', static_cast<char>(code + 0x40)};
   if (code == 0x7F) return "^?";
-  char text[16];
-  std::snprintf(text, sizeof text, "<U+%04X>", static_cast<unsigned>(code));
-  return text;
+  return absl::StrFormat("<U+%04X>", static_cast<unsigned>(code));
 }
 
 std::string MakeSafe(std::string_view text, bool keep_layout) {
@@ -103,9 +101,7 @@ std::string Bytes(uint64_t bytes) {
   double value = static_cast<double>(bytes) / 1024;
   size_t unit = 0;
   for (; value >= 1024 && unit < 3; ++unit) value /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %s", value, kUnits[unit]);
-  return text;
+  return absl::StrFormat("%.1f %s", value, kUnits[unit]);
 }
 
 std::string Ago(int64_t then_unix_ms, int64_t now_unix_ms) {

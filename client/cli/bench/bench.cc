@@ -1,6 +1,4 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "client/cli/bench/bench.h"
-
 #include <sys/resource.h>
 
 #include <ctime>
@@ -8,10 +6,11 @@
 #include <utility>
 
 #include "client/cli/bench/driver.h"
+#include "client/cli/bench/options.h"
 #include "client/cli/bench/recorder.h"
 #include "client/cli/bench/report.h"
 #include "client/cli/bench/workload.h"
-#include "client/cli/support.h"
+#include "client/cli/commands.h"
 
 namespace rivulet::cli::bench {
 namespace {

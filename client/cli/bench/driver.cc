@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/grpc.h"
 #include "kernels/base/check.h"
 
 namespace rivulet::cli::bench {
 namespace {
 
-constexpr int kMaxMessageBytes = 64 << 20;  // as in client.cc
-// A restarted server is found again within this time.
-constexpr int kMaxReconnectMilliseconds = 1000;
 // A stream of the closed loop pauses this long after a failure, so that refused clients do not
 // flood the server.
 constexpr std::chrono::milliseconds kRest(50);
@@ -30,20 +28,10 @@ std::chrono::nanoseconds Seconds(double seconds) {
   return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
 }
 
-// Gives each channel its own TCP connection; by default gRPC shares one among equal channels.
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMilliseconds);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-}
-
 std::vector<Connection> Connect(const BenchOptions& options) {
   std::vector<Connection> connections(options.connections);
   for (Connection& connection : connections) {
-    const auto channel = MakeChannel(options.common.server);
+    const auto channel = MakeChannel(options.common.server, /*own_connection=*/true);
     connection.inference = v1::Inference::NewStub(channel);
     connection.sessions = v1::Sessions::NewStub(channel);
   }

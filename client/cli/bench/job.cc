@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "client/cli/support.h"
-#include "client/running_call.h"
+#include "client/cli/commands.h"
+#include "client/grpc.h"
 
 namespace rivulet::cli::bench {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
 #include "kernels/base/strings.h"
 
 namespace rivulet::cli::bench {
@@ -50,9 +51,7 @@ absl::Status CheckNumbers(const BenchOptions& o) {
       {"--slo-itl-ms", o.slo_itl_ms, 0, kMaxMilliseconds},
   };
   for (const auto& limit : limits) {
-    if (absl::Status s = CheckRange(limit.flag, limit.value, limit.low, limit.high); !s.ok()) {
-      return s;
-    }
+    RIVULET_RETURN_IF_ERROR(CheckRange(limit.flag, limit.value, limit.low, limit.high));
   }
   return absl::OkStatus();
 }
@@ -103,7 +102,7 @@ double PhaseSeconds(const BenchOptions& options) {
 }
 
 absl::Status Validate(const BenchOptions& options) {
-  if (absl::Status status = CheckNumbers(options); !status.ok()) return status;
+  RIVULET_RETURN_IF_ERROR(CheckNumbers(options));
   if (options.interfere_prompt > 0 && options.requests > 0) {
     return absl::InvalidArgumentError(
         "--interfere-prompt compares two phases of --duration seconds; leave --requests out");

@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Options of `rivulet bench`, which docs/benchmarking.md explains.
+// `rivulet bench`, which puts load on a server and reports what its clients measure, and its
+// options. docs/benchmarking.md explains them.
 #ifndef RIVULET_CLIENT_CLI_BENCH_OPTIONS_H_
 #define RIVULET_CLIENT_CLI_BENCH_OPTIONS_H_
 
@@ -73,6 +74,10 @@ double PhaseSeconds(const BenchOptions& options);
 
 // INVALID_ARGUMENT for invalid values and combinations.
 absl::Status Validate(const BenchOptions& options);
+
+// Runs the load and prints the report. Returns 0 if anything succeeded, 1 if nothing did, 2 for
+// invalid options, 130 if interrupted (after reporting what was measured).
+int RunBench(const BenchOptions& options, Cancellation& cancellation);
 
 }  // namespace rivulet::cli::bench
 

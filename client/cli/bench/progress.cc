@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cinttypes>
 #include <cmath>
 #include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace rivulet::cli::bench {
 namespace {
@@ -25,20 +27,16 @@ size_t TerminalColumns() {
 std::string Bar(double fraction) {
   const double full = std::clamp(fraction, 0.0, 1.0) * static_cast<double>(kBarWidth);
   const auto filled = static_cast<size_t>(full);
-  std::string bar("[");
-  bar.append(filled, '#').append(kBarWidth - filled, '.').push_back(']');
-  return bar;
+  return absl::StrCat("[", std::string(filled, '#'), std::string(kBarWidth - filled, '.'), "]");
 }
 
 }  // namespace
 
 std::string ProgressLine(const ProgressState& state, size_t columns) {
-  char numbers[160];
-  std::snprintf(numbers, sizeof(numbers),
-                " %.0f s  %" PRIu64 " done  %zu running  %.0f tokens/s  %" PRIu64 " errors",
-                state.elapsed_seconds, state.done, state.running, state.tokens_per_second,
-                state.errors);
-  return (Bar(state.fraction) + " " + state.phase + numbers).substr(0, columns);
+  return absl::StrFormat("%s %s %.0f s  %d done  %d running  %.0f tokens/s  %d errors",
+                         Bar(state.fraction), state.phase, state.elapsed_seconds, state.done,
+                         state.running, state.tokens_per_second, state.errors)
+      .substr(0, columns);
 }
 
 Progress::Progress(TimePoint start)

@@ -45,12 +45,11 @@ uint64_t ErrorTable::total() const {
 Recorder::Recorder(const BenchOptions& options) : options_(options), phases_(1) {}
 
 void Recorder::BeginPhase(const std::string& name, TimePoint now) {
-  PhaseStatistics phase;
+  current_ = phases_.size();
+  PhaseStatistics& phase = phases_.emplace_back();
   phase.name = name;
   phase.begin = phase.end = now;
   phase.turns.resize(options_.turns);
-  phases_.push_back(std::move(phase));
-  current_ = phases_.size() - 1;
 }
 
 void Recorder::EndPhase(TimePoint now) {
@@ -60,22 +59,13 @@ void Recorder::EndPhase(TimePoint now) {
 
 RequestRecord Recorder::StartRequest(TimePoint due, TimePoint now, uint32_t turn,
                                      uint32_t wanted_tokens) {
-  RequestRecord record;
-  record.phase = current_;
-  record.turn = turn;
-  record.wanted_tokens = wanted_tokens;
-  record.due = due;
   ++current().due;
   if (options_.rate > 0) current().send_lag.Add(now - due);
-  return record;
+  return {.phase = current_, .turn = turn, .wanted_tokens = wanted_tokens, .due = due};
 }
 
 RequestRecord Recorder::StartInterfering(TimePoint now) {
-  RequestRecord record;
-  record.phase = current_;
-  record.interfering = true;
-  record.due = now;
-  return record;
+  return {.phase = current_, .interfering = true, .due = now};
 }
 
 void Recorder::OnMessage(RequestRecord& record, const v1::GenerateResponse& message,
@@ -186,10 +176,8 @@ void Recorder::OnSessionError(const absl::Status& status) {
 
 std::vector<PhaseStatistics> Recorder::TakePhases() {
   phases_.erase(phases_.begin());
-  std::vector<PhaseStatistics> phases = std::move(phases_);
-  phases_.assign(1, PhaseStatistics());
   current_ = kOutside;
-  return phases;
+  return std::exchange(phases_, std::vector<PhaseStatistics>(1));
 }
 
 }  // namespace rivulet::cli::bench

@@ -5,11 +5,10 @@
 //   - rates (tokens/s, requests/s, goodput): the phase in which it happens;
 //   - latencies and outcomes of requests: the phase in which the request was due, even if it ends
 //     later;
-//   - gaps between messages: the phase in which the later message arrived. Messages of a stream
-//   that
-//     arrive less than kTogether apart were ready together, after a stall of the server, the
-//     network or this client. They count as one message: a reader sees them at once, and the gaps
-//     between them would hide the stall.
+//   - gaps between messages: the phase in which the later message arrived.
+// Messages of a stream that arrive less than kTogether apart were ready together, after a stall of
+// the server, the network or this client. They count as one message: a reader sees them at once,
+// and the gaps between them would hide the stall.
 // Not thread-safe: only the driver's thread calls it.
 #ifndef RIVULET_CLIENT_CLI_BENCH_RECORDER_H_
 #define RIVULET_CLIENT_CLI_BENCH_RECORDER_H_
@@ -109,14 +108,14 @@ struct RequestRecord {
   bool interfering = false;
   uint32_t turn = 0;
   uint32_t wanted_tokens = 0;
-  TimePoint due;
-  TimePoint first;
-  TimePoint last;
+  TimePoint due = {};
+  TimePoint first = {};
+  TimePoint last = {};
   std::chrono::nanoseconds gap{0};  // before the last message
   uint64_t messages = 0;
   uint64_t tokens = 0;
   uint64_t late_tokens = 0;  // whose gap was over --slo-itl-ms
-  v1::Usage usage;
+  v1::Usage usage = {};
 };
 
 // Far longer than reading a message that has arrived, far shorter than a step of a model.
@@ -148,8 +147,7 @@ class Recorder {
   uint64_t total_failed() const { return total_failed_; }
 
  private:
-  static constexpr size_t kOutside =
-      0;  // the entry of phases_ for everything outside of measured phases
+  static constexpr size_t kOutside = 0;  // of phases_: everything outside of measured phases
 
   PhaseStatistics& current() { return phases_[current_]; }
   void OnTokens(RequestRecord& record, uint64_t tokens, TimePoint now);

@@ -131,11 +131,6 @@ double ClientShare(const RunResult& result) {
   return result.wall_seconds > 0 ? result.client_cpu_seconds / result.wall_seconds : 0;
 }
 
-double MicrosecondsPerToken(const RunResult& result) {
-  return 1e6 * result.client_cpu_seconds /
-         static_cast<double>(std::max<uint64_t>(result.total_tokens, 1));
-}
-
 }  // namespace
 
 std::string TextReport(const BenchOptions& options, const RunResult& result) {
@@ -150,7 +145,7 @@ std::string TextReport(const BenchOptions& options, const RunResult& result) {
   AppendInterference(options, result, out);
   StrAppendFormat(&out, "\nclient CPU %.2f s, %.0f %% of a core, %.1f us per token\n",
                   result.client_cpu_seconds, 100 * ClientShare(result),
-                  MicrosecondsPerToken(result));
+                  result.ClientMicrosecondsPerToken());
   for (const std::string& doubt : Doubts(options, result)) out += "note: " + doubt + "\n";
   return out;
 }

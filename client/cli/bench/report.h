@@ -5,6 +5,7 @@
 #ifndef RIVULET_CLIENT_CLI_BENCH_REPORT_H_
 #define RIVULET_CLIENT_CLI_BENCH_REPORT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,6 +24,10 @@ struct RunResult {
   double client_cpu_seconds = 0;
   uint64_t total_tokens = 0;  // measured or not, like the two times above
   std::vector<PhaseStatistics> phases;
+
+  double ClientMicrosecondsPerToken() const {
+    return 1e6 * client_cpu_seconds / static_cast<double>(std::max<uint64_t>(total_tokens, 1));
+  }
 };
 
 std::string TextReport(const BenchOptions& options, const RunResult& result);

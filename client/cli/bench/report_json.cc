@@ -1,5 +1,4 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "client/cli/bench/report.h"
@@ -135,9 +134,7 @@ Json ClientJson(const RunResult& result) {
   return {{"cpu_seconds", result.client_cpu_seconds},
           {"wall_seconds", result.wall_seconds},
           {"tokens", result.total_tokens},
-          {"cpu_microseconds_per_token",
-           1e6 * result.client_cpu_seconds /
-               static_cast<double>(std::max<uint64_t>(result.total_tokens, 1))}};
+          {"cpu_microseconds_per_token", result.ClientMicrosecondsPerToken()}};
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
 
 namespace rivulet::cli::bench {
 namespace {
@@ -70,9 +71,7 @@ absl::StatusOr<Workload> Workload::Make(const BenchOptions& options, uint32_t vo
   workload.output_tokens_ = OutputTokens(options);
   workload.temperature_ = options.temperature;
   if (!options.prompt_file.empty()) {
-    auto prompts = ReadPrompts(options.prompt_file);
-    if (!prompts.ok()) return prompts.status();
-    workload.prompts_ = *std::move(prompts);
+    RIVULET_ASSIGN_OR_RETURN(workload.prompts_, ReadPrompts(options.prompt_file));
   }
   if (vocabulary == 0 && (workload.prompts_.empty() || options.interfere_prompt > 0)) {
     return absl::FailedPreconditionError(

@@ -11,9 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/chat/command.h"
-#include "client/cli/find_session.h"
 #include "client/cli/sessions.h"
-#include "client/cli/support.h"
 #include "client/cli/text.h"
 
 namespace rivulet::cli {
@@ -48,6 +46,17 @@ class Chat {
   }
 
  private:
+  // Runs `call`. Ctrl-C asks the server to end the running turn; if pressed again, or if no turn
+  // runs, it abandons the call.
+  template <typename Function>
+  auto WithCall(Function call) {
+    Cancellation cancellation;
+    const SignalWatcher::DuringCall during(signals_, [&](int times, bool terminate) {
+      if (terminate || times > 1 || !conversation_.CancelTurn()) cancellation.Cancel();
+    });
+    return call(MakeCallOptions(options_.common, cancellation));
+  }
+
   // Resumes the requested session and prints the greeting. Returns an exit code.
   int Start() {
     if (!options_.session.empty()) {
@@ -168,7 +177,8 @@ class Chat {
     screen_.Note(
         absl::StrCat("warning: ", why, "; ", model_.name(),
                      " continues your text as it stands; an empty line lets it continue."));
-    return conversation_.FallBackToText();
+    conversation_.FallBackToText();
+    return true;
   }
 
   // The server's own messages begin like this; others are from gRPC, which did not reach a server.
@@ -219,23 +229,18 @@ class Chat {
   }
 
   void ShowSessions() {
-    absl::StatusOr<std::vector<v1::Session>> sessions;
-    const absl::Status status = WithCall([&](const CallOptions& call) {
-      sessions = client_.ListAllSessions(call);
-      return sessions.status();
-    });
-    if (!status.ok()) return Failed(status);
+    const absl::StatusOr<std::vector<v1::Session>> sessions =
+        WithCall([&](const CallOptions& call) { return client_.ListAllSessions(call); });
+    if (!sessions.ok()) return Failed(sessions.status());
     screen_.Table(SessionsTable(*sessions, conversation_.id(), NowUnixMs()));
     if (conversation_.id().empty())
       screen_.Note("yours is new and will be created with your first line");
   }
 
   void ShowStats() {
-    absl::StatusOr<v1::Session> session;
-    const absl::Status status = WithCall([&](const CallOptions& call) {
-      session = conversation_.Describe(call);
-      return session.status();
-    });
+    const absl::StatusOr<v1::Session> session =
+        WithCall([&](const CallOptions& call) { return conversation_.Describe(call); });
+    const absl::Status& status = session.status();
     if (absl::IsFailedPrecondition(status)) return screen_.Note(std::string(status.message()));
     if (!status.ok()) return Failed(status);
     screen_.Table(StatsText(*session));
@@ -258,17 +263,6 @@ class Chat {
     absl::StrAppend(&text, "last turn  ", Counted(turn.usage.prompt_tokens(), "prompt token"), ", ",
                     OneLine(Summary(turn)), "\nseed       ", turn.seed, "\n");
     return text;
-  }
-
-  // Runs `call`. Ctrl-C asks the server to end the running turn; if pressed again, or if no turn
-  // runs, it abandons the call.
-  template <typename Function>
-  absl::Status WithCall(Function call) {
-    Cancellation cancellation;
-    const SignalWatcher::DuringCall during(signals_, [&](int times, bool terminate) {
-      if (terminate || times > 1 || !conversation_.CancelTurn()) cancellation.Cancel();
-    });
-    return call(MakeCallOptions(options_.common, cancellation));
   }
 
   const ChatOptions& options_;

@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "client/cli/chat/command.h"
-#include "client/cli/find_session.h"
+#include "client/cli/sessions.h"
+#include "kernels/base/status.h"
 
 namespace rivulet::cli {
 namespace {
@@ -80,12 +81,6 @@ Conversation::Conversation(Client& client, v1::GenerateRequest request, bool has
       sends_messages_(has_chat_template),
       system_(std::move(system)) {}
 
-bool Conversation::FallBackToText() {
-  if (!sends_messages_) return false;
-  sends_messages_ = false;
-  return true;
-}
-
 void Conversation::StartNew(const std::string& name) {
   id_.clear();
   name_ = name;
@@ -96,8 +91,7 @@ absl::Status Conversation::SetName(const std::string& name, const CallOptions& o
     v1::UpdateSessionRequest request;
     request.set_id(id_);
     request.set_name(name);
-    const absl::StatusOr<v1::Session> session = client_.UpdateSession(request, options);
-    if (!session.ok()) return session.status();
+    RIVULET_RETURN_IF_ERROR(client_.UpdateSession(request, options).status());
     unnamed_.erase(id_);
   }
   name_ = name;
@@ -105,12 +99,11 @@ absl::Status Conversation::SetName(const std::string& name, const CallOptions& o
 }
 
 absl::Status Conversation::Switch(const std::string& key, const CallOptions& options) {
-  const absl::StatusOr<v1::Session> session =
-      FindSession(client_, key, SessionKey::kIdNameOrStart, options);
-  if (!session.ok()) return session.status();
-  id_ = session->id();
-  name_ = session->name();
-  if (session->position() > 0) endings_.emplace(id_, kUnknownText);
+  RIVULET_ASSIGN_OR_RETURN(const v1::Session session,
+                           FindSession(client_, key, SessionKey::kIdNameOrStart, options));
+  id_ = session.id();
+  name_ = session.name();
+  if (session.position() > 0) endings_.emplace(id_, kUnknownText);
   return absl::OkStatus();
 }
 
@@ -118,9 +111,8 @@ absl::Status Conversation::EnsureSession(const CallOptions& options) {
   if (!id_.empty()) return absl::OkStatus();
   v1::CreateSessionRequest request;
   request.set_name(name_);
-  const absl::StatusOr<v1::Session> session = client_.CreateSession(request, options);
-  if (!session.ok()) return session.status();
-  id_ = session->id();
+  RIVULET_ASSIGN_OR_RETURN(const v1::Session session, client_.CreateSession(request, options));
+  id_ = session.id();
   if (name_.empty()) unnamed_.insert(id_);
   return absl::OkStatus();
 }
@@ -142,7 +134,7 @@ v1::GenerateRequest Conversation::MakeTurn(const std::string& line) const {
 absl::Status Conversation::Say(const std::string& line, const CallOptions& options,
                                const std::function<bool(const std::string&)>& on_text) {
   last_turn_ = {};
-  if (absl::Status status = EnsureSession(options); !status.ok()) return status;
+  RIVULET_RETURN_IF_ERROR(EnsureSession(options));
   const std::unique_ptr<ChatStream> stream = client_.OpenChat(options);
   SetRunning(stream.get());
   absl::Status status = RunTurn(*stream, MakeTurn(line), on_text);
@@ -152,7 +144,7 @@ absl::Status Conversation::Say(const std::string& line, const CallOptions& optio
     unnamed_.erase(id_);
     id_.clear();
   }
-  if (!status.ok()) return status;
+  RIVULET_RETURN_IF_ERROR(status);
   // The turn is complete whether or not the stream closes well. Each turn has its own stream: one
   // that waited for the user would delay a server's drain, and could break unnoticed.
   (void)stream->Close();

@@ -42,9 +42,8 @@ class Conversation {
                std::string system);
 
   // Continues text from now on, as for a model without a chat template; `system` is not sent. For
-  // servers that do not apply templates and answer messages with UNIMPLEMENTED. False if it already
-  // does so.
-  bool FallBackToText();
+  // servers that do not apply templates and answer messages with UNIMPLEMENTED.
+  void FallBackToText() { sends_messages_ = false; }
   bool sends_messages() const { return sends_messages_; }
 
   // Starts a session, which is created with its first line. An empty name means none.

@@ -8,7 +8,8 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/support.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/commands.h"
 #include "client/cli/text.h"
 
 namespace rivulet::cli {
@@ -63,8 +64,7 @@ bool Screen::Text(const std::string& text) {
 bool Screen::Print(const std::string& text) {
   if (text.empty()) return true;
   line_open_ = text.back() != '\n';
-  return std::fwrite(text.data(), 1, text.size(), output_) == text.size() &&
-         std::fflush(output_) == 0;
+  return cli::Print(text, output_);
 }
 
 void Screen::EndText() {
@@ -72,10 +72,7 @@ void Screen::EndText() {
   if (line_open_) Print("\n");
 }
 
-void Screen::Table(const std::string& table) {
-  std::fwrite(table.data(), 1, table.size(), output_);
-  std::fflush(output_);
-}
+void Screen::Table(const std::string& table) { cli::Print(table, output_); }
 
 void Screen::Note(const std::string& note) { Line("\033[2m", note); }
 
@@ -91,23 +88,16 @@ void Screen::Line(const char* colour, const std::string& line) {
   EndText();
   const size_t width = style_.messages_on_terminal ? style_.width() : 0;
   const std::string shown = Wrapped(OneLine(line), width);
-  const bool coloured = style_.colours;
-  std::fprintf(messages_, "%s%s%s\n", coloured ? colour : "", shown.c_str(),
-               coloured ? "\033[0m" : "");
-  std::fflush(messages_);
+  cli::Print(style_.colours ? absl::StrCat(colour, shown, "\033[0m\n") : shown + "\n", messages_);
 }
 
 std::string Summary(const TurnNumbers& turn) {
-  char text[160];
-  int length = 0;
   std::string summary = Counted(turn.usage.completion_tokens(), "token");
   if (turn.tokens_per_second > 0) {
-    length = std::snprintf(text, sizeof text, ", %.1f tokens/s", turn.tokens_per_second);
-    summary.append(text, static_cast<size_t>(length));
+    absl::StrAppendFormat(&summary, ", %.1f tokens/s", turn.tokens_per_second);
   }
-  length = std::snprintf(text, sizeof text, ", %u cached, first token %.0f ms",
-                         turn.usage.cached_tokens(), turn.first_token_seconds * 1e3);
-  summary.append(text, static_cast<size_t>(length));
+  absl::StrAppendFormat(&summary, ", %u cached, first token %.0f ms", turn.usage.cached_tokens(),
+                        turn.first_token_seconds * 1e3);
   const std::string finish = FinishText(turn);
   return finish.empty() ? summary : summary + ", " + finish;
 }
