@@ -2,7 +2,6 @@
 #include "client/client.h"
 
 #include <cstdint>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/cord.h"

@@ -15,11 +15,10 @@ model.safetensors. Sizes are read off the tensors; what they do not tell are the
 The checkpoints have no tokenizer of their own (they use GPT-2's), so the result is served with token ids. Only Python's
 standard library is needed: the file is read as data, and no code that it may hold is run.
 """
-import argparse
 import os
 import re
 
-from pytorch_file import PytorchFile, StoredTensor, refuse, rows_of, run, summary, write_config, write_safetensors
+from pytorch_file import PytorchFile, StoredTensor, make_parser, refuse, rows_of, run, write_checkpoint
 
 GPT2_END_OF_TEXT = 50256
 EMBEDDINGS = "backbone.embeddings.word_embeddings.weight"
@@ -168,16 +167,11 @@ def convert(source, target, options):
     tensors = shift_norms(tensors, layers)
     tied = is_tied(tensors, file)
     config, served = make_config(tensors, layers, tied, options), served_tensors(tensors, tied)
-    os.makedirs(target)
-    write_safetensors(os.path.join(target, "model.safetensors"), served, file)
-    write_config(os.path.join(target, "config.json"), config)
-    print(summary(target, served))
+    write_checkpoint(target, config, served, file)
 
 
 def parse_arguments(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", metavar="FROM")
-    parser.add_argument("target", metavar="TO")
+    parser = make_parser(__doc__)
     parser.add_argument("--attention-heads", type=int, help="heads of the attention layers; needed if there are any")
     parser.add_argument("--rotary-dim", type=int, default=64, help="of the attention layers, where the file does not tell (64); 0: no positions")
     parser.add_argument("--discretization", choices=["bilinear", "zoh"], default="bilinear",
@@ -185,10 +179,6 @@ def parse_arguments(arguments=None):
     return parser.parse_args(arguments)
 
 
-def main():
+if __name__ == "__main__":
     options = parse_arguments()
     run("convert_h3", convert, options.source, options.target, options)
-
-
-if __name__ == "__main__":
-    main()

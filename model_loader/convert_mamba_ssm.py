@@ -9,12 +9,11 @@ https://huggingface.co/state-spaces; TO, a new directory, gets config.json and m
 tokenizer of their own (they use GPT-NeoX's), so the result is served with token ids. Only Python's standard library is
 needed: the file is read as data, and no code that it may hold is run.
 """
-import argparse
 import json
 import math
 import os
 
-from pytorch_file import PytorchFile, StoredTensor, refuse, run, summary, write_config, write_safetensors
+from pytorch_file import PytorchFile, StoredTensor, make_parser, refuse, run, write_checkpoint
 
 GPT_NEOX_END_OF_TEXT = 0
 
@@ -105,19 +104,9 @@ def convert(source, target):
     refuse(strange, f"pytorch_model.bin holds {strange[:1]}, which is not a tensor: expected a plain dictionary of float tensors")
     names = {name: convert_name(name, config["tie_word_embeddings"]) for name in weights.contents}
     tensors = {names[name]: tensor for name, tensor in weights.contents.items() if names[name] is not None}
-    os.makedirs(target)
-    write_safetensors(os.path.join(target, "model.safetensors"), tensors, weights)
-    write_config(os.path.join(target, "config.json"), config)
-    print(summary(target, tensors))
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", metavar="FROM")
-    parser.add_argument("target", metavar="TO")
-    arguments = parser.parse_args()
-    run("convert_mamba_ssm", convert, arguments.source, arguments.target)
+    write_checkpoint(target, config, tensors, weights)
 
 
 if __name__ == "__main__":
-    main()
+    arguments = make_parser(__doc__).parse_args()
+    run("convert_mamba_ssm", convert, arguments.source, arguments.target)

@@ -1,6 +1,4 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "model_loader/feed_forward_loader.h"
-
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +10,7 @@
 #include "kernels/ops/mixture_of_experts/mixture_of_experts.h"
 #include "kernels/ops/two_layer_mlp/two_layer_mlp.h"
 #include "model_loader/formats.h"
+#include "model_loader/loaded_model.h"
 
 namespace rivulet {
 namespace {

@@ -1,12 +1,11 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "model_loader/feed_forward_loader.h"
-
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model_loader/checkpoint_reader.h"
+#include "model_loader/loaded_model.h"
 #include "model_loader/testing.h"
 
 namespace rivulet {

@@ -8,9 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/ops/short_convolution/short_convolution.h"
 #include "kernels/recurrence/recurrence.h"
-#include "kernels/recurrence/state.h"
 #include "model_loader/formats.h"
-#include "model_loader/hf_decoder.h"
 #include "model_loader/mixers/parsers.h"
 #include "nlohmann/json.hpp"
 

@@ -4,7 +4,6 @@
 // names of their model.pt, and a config.json in keys of ours, since they have none. Blocks of
 // LayerNorm, mixer, LayerNorm and a two-layer MLP; those in attn_layer_idx have softmax attention
 // in the place of H3. The public models' output map is the embeddings.
-#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"

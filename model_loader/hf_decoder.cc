@@ -1,6 +1,4 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "model_loader/hf_decoder.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>

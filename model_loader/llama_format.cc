@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "model_loader/formats.h"
-#include "model_loader/hf_decoder.h"
 
 namespace rivulet {
 namespace {

@@ -11,7 +11,6 @@
 #include "kernels/base/status.h"
 #include "model_loader/checkpoint_reader.h"
 #include "model_loader/config_reader.h"
-#include "model_loader/feed_forward_loader.h"
 #include "model_loader/formats.h"
 #include "model_loader/json.h"
 #include "model_loader/safetensors.h"

@@ -79,6 +79,11 @@ struct LoadedModel {
 TrainedNorm TakeNorm(const NormSpec& spec, size_t hidden, float eps, ParameterSource& parameters,
                      float multiplier = 1);
 
+// A layer's feed-forward block. `parameters` knows the tensors by the spec's names and records
+// problems. Null for a block without one.
+std::unique_ptr<FeedForward> TakeFeedForward(const FeedForwardSpec& spec, size_t hidden,
+                                             ParameterSource& parameters);
+
 // Every problem with the tensors (missing, extra, wrong shape with the one expected, NaN) is named
 // in one error, at most 20 of them followed by a count. Nothing is left behind after a failure.
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& directory,

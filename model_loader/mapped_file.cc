@@ -8,6 +8,7 @@
 
 #include <cerrno>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
 namespace rivulet {
@@ -17,30 +18,15 @@ int64_t ChangeTime(const struct stat& info) {
   return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int value() const { return value_; }
-
- private:
-  const int value_;
-};
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path) {
   // O_NONBLOCK: opening a pipe by mistake must fail below, not wait for a writer.
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.value() < 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  }
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  const auto closer = absl::MakeCleanup([file] { close(file); });
   struct stat info;
-  if (fstat(file.value(), &info) != 0) {
+  if (fstat(file, &info) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", path));
   }
   if (!S_ISREG(info.st_mode)) {
@@ -51,10 +37,8 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& 
   mapped->size_ = static_cast<size_t>(info.st_size);
   mapped->changed_nanoseconds_ = ChangeTime(info);
   if (mapped->size_ == 0) return mapped;  // mmap refuses empty ranges
-  void* const data = mmap(nullptr, mapped->size_, PROT_READ, MAP_PRIVATE, file.value(), 0);
-  if (data == MAP_FAILED) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", path));
-  }
+  void* const data = mmap(nullptr, mapped->size_, PROT_READ, MAP_PRIVATE, file, 0);
+  if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", path));
   mapped->data_ = static_cast<const uint8_t*>(data);
   madvise(data, mapped->size_, MADV_WILLNEED);  // a hint: starts reading ahead
   return mapped;

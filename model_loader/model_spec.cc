@@ -2,7 +2,6 @@
 #include "model_loader/model_spec.h"
 
 #include <set>
-#include <string>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"

@@ -3,9 +3,11 @@
 
 Only Python's standard library is needed: a file is read as data, and no code that it may hold is run.
 """
+import argparse
 import collections
 import io
 import json
+import math
 import os
 import pickle
 import pickletools
@@ -21,6 +23,13 @@ class ConversionError(Exception):
 def refuse(condition, message):
     if condition:
         raise ConversionError(message)
+
+
+def make_parser(description):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", metavar="FROM")
+    parser.add_argument("target", metavar="TO")
+    return parser
 
 
 def run(program, convert, source, *arguments):
@@ -45,45 +54,26 @@ STORAGES = {"FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF1
 ELEMENT_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 
 
-def element_count(shape):
-    count = 1
-    for size in shape:
-        count *= size
-    return count
-
-
 def byte_size(tensor):
     refuse(tensor.dtype not in ELEMENT_BYTES, f"a tensor of shape {list(tensor.shape)} holds no {', '.join(ELEMENT_BYTES)}")
-    return ELEMENT_BYTES[tensor.dtype] * element_count(tensor.shape)
+    return ELEMENT_BYTES[tensor.dtype] * math.prod(tensor.shape)
 
 
 def rows_of(tensor, first, count):
     """Rows [first, first + count) of a matrix or vector."""
-    row = element_count(tensor.shape[1:])
+    row = math.prod(tensor.shape[1:])
     return tensor._replace(offset=tensor.offset + first * row, shape=(count,) + tensor.shape[1:])
 
 
 # ---------------------------------------------------------------- reading
-def contiguous_stride(shape):
-    stride, step = [], 1
-    for size in reversed(shape):
-        stride.insert(0, step)
-        step *= size
-    return tuple(stride)
-
-
 def rebuild_tensor(storage, offset, shape, stride, *_):
     shape = tuple(shape)
     refuse(len(shape) > MOST_DIMENSIONS, f"a tensor has {len(shape)} dimensions, more than {MOST_DIMENSIONS}")
     refuse(not isinstance(storage, Storage) or any(type(number) is not int or number < 0 for number in (offset, *shape)),
            f"a tensor has the shape {shape}, from place {offset}")
-    significant = [(a, b) for a, b, size in zip(stride, contiguous_stride(shape), shape) if size != 1]
-    refuse(any(a != b for a, b in significant), f"a tensor of shape {list(shape)} is not stored row by row")
+    strided = any(step != math.prod(shape[i + 1:]) for i, (step, size) in enumerate(zip(stride, shape)) if size != 1)
+    refuse(strided, f"a tensor of shape {list(shape)} is not stored row by row")
     return StoredTensor(storage.dtype, storage.key, offset, shape)
-
-
-def rebuild_parameter(tensor, *_):
-    return tensor
 
 
 class Ignored:
@@ -106,7 +96,7 @@ class DataUnpickler(pickle.Unpickler):
     `ignore_others`, stands for Ignored."""
 
     KNOWN = {("collections", "OrderedDict"): collections.OrderedDict, ("torch._utils", "_rebuild_tensor_v2"): rebuild_tensor,
-             ("torch._utils", "_rebuild_parameter"): rebuild_parameter}
+             ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor}
 
     def __init__(self, file, name, ignore_others):
         super().__init__(file)
@@ -188,7 +178,6 @@ def safetensors_header(tensors):
 
 
 def write_safetensors(path, tensors, source):
-    """{name: StoredTensor} of the PytorchFile `source`."""
     total = sum(map(byte_size, tensors.values()))
     refuse(total > MOST_COPIES * source.file_bytes, f"the tensors have {total:,} bytes and the file {source.file_bytes:,}: they lie over each other")
     with open(path, "wb") as file:
@@ -197,11 +186,11 @@ def write_safetensors(path, tensors, source):
             file.write(source.bytes_of(tensor))
 
 
-def write_config(path, config):
-    with open(path, "w") as file:
+def write_checkpoint(target, config, tensors, source):
+    """A new directory of config.json and the tensors, {name: StoredTensor} of the PytorchFile `source`."""
+    os.makedirs(target)
+    write_safetensors(os.path.join(target, "model.safetensors"), tensors, source)
+    with open(os.path.join(target, "config.json"), "w") as file:
         json.dump(config, file, indent=1)
         file.write("\n")
-
-
-def summary(target, tensors):
-    return f"{target}: {len(tensors)} tensors, {sum(map(byte_size, tensors.values())):,} bytes; served with token ids (no tokenizer)"
+    print(f"{target}: {len(tensors)} tensors, {sum(map(byte_size, tensors.values())):,} bytes; served with token ids (no tokenizer)")

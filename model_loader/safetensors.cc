@@ -51,6 +51,16 @@ absl::StatusOr<WeightMap> ReadWeightMap(const std::string& path) {
   return result;
 }
 
+// The index must list the tensor, as one of this shard.
+absl::Status CheckListed(const std::string& path, const std::string& tensor,
+                         const std::string& shard, const WeightMap& weight_map) {
+  const auto listed = weight_map.find(tensor);
+  if (listed != weight_map.end() && listed->second == shard) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, " has tensor ", tensor, ", but the index ",
+      listed == weight_map.end() ? "does not list it" : "says it is in " + listed->second));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const SafetensorsCheckpoint>> SafetensorsCheckpoint::Open(
@@ -67,11 +77,7 @@ absl::StatusOr<std::shared_ptr<const SafetensorsCheckpoint>> SafetensorsCheckpoi
 absl::StatusOr<std::shared_ptr<const SafetensorsCheckpoint>> SafetensorsCheckpoint::OpenFile(
     const std::string& path) {
   auto checkpoint = std::make_shared<SafetensorsCheckpoint>();
-  RIVULET_ASSIGN_OR_RETURN(std::vector<StoredTensor> tensors, checkpoint->AddFile(path));
-  for (StoredTensor& tensor : tensors) {
-    std::string name = tensor.name;
-    checkpoint->tensors_.emplace(std::move(name), std::move(tensor));
-  }
+  RIVULET_RETURN_IF_ERROR(checkpoint->AddFile(path));
   return checkpoint;
 }
 
@@ -97,7 +103,11 @@ absl::Status SafetensorsCheckpoint::AddIndex(const std::string& directory,
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : weight_map) shards.insert(shard);
   for (const std::string& shard : shards) {
-    RIVULET_RETURN_IF_ERROR(AddShard(absl::StrCat(directory, "/", shard), shard, weight_map));
+    const std::string path = absl::StrCat(directory, "/", shard);
+    if (!Exists(path)) {
+      return absl::NotFoundError(absl::StrCat(path, " is missing: the index lists it as a shard"));
+    }
+    RIVULET_RETURN_IF_ERROR(AddFile(path, shard, &weight_map));
   }
   for (const auto& [tensor, shard] : weight_map) {
     if (Find(tensor) != nullptr) continue;
@@ -107,31 +117,19 @@ absl::Status SafetensorsCheckpoint::AddIndex(const std::string& directory,
   return absl::OkStatus();
 }
 
-absl::Status SafetensorsCheckpoint::AddShard(const std::string& path, const std::string& shard,
-                                             const WeightMap& weight_map) {
-  if (!Exists(path)) {
-    return absl::NotFoundError(absl::StrCat(path, " is missing: the index lists it as a shard"));
-  }
-  RIVULET_ASSIGN_OR_RETURN(std::vector<StoredTensor> tensors, AddFile(path));
-  for (StoredTensor& tensor : tensors) {
-    const auto listed = weight_map.find(tensor.name);
-    if (listed == weight_map.end() || listed->second != shard) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, " has tensor ", tensor.name, ", but the index ",
-          listed == weight_map.end() ? "does not list it" : "says it is in " + listed->second));
-    }
-    std::string name = tensor.name;
-    tensors_.emplace(std::move(name), std::move(tensor));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<StoredTensor>> SafetensorsCheckpoint::AddFile(const std::string& path) {
+absl::Status SafetensorsCheckpoint::AddFile(const std::string& path, const std::string& shard,
+                                            const WeightMap* weight_map) {
   RIVULET_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file, MappedFile::Open(path));
   RIVULET_ASSIGN_OR_RETURN(std::vector<StoredTensor> tensors,
                            ParseSafetensors(file->bytes(), path));
   files_.push_back(std::move(file));
-  return tensors;
+  for (StoredTensor& tensor : tensors) {
+    if (weight_map != nullptr)
+      RIVULET_RETURN_IF_ERROR(CheckListed(path, tensor.name, shard, *weight_map));
+    std::string name = tensor.name;
+    tensors_.emplace(std::move(name), std::move(tensor));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace rivulet

@@ -44,9 +44,9 @@ class SafetensorsCheckpoint {
 
  private:
   absl::Status AddIndex(const std::string& directory, const std::string& index_path);
-  absl::Status AddShard(const std::string& path, const std::string& shard,
-                        const std::map<std::string, std::string>& weight_map);
-  absl::StatusOr<std::vector<StoredTensor>> AddFile(const std::string& path);
+  // With a weight map, the file's tensors must be those that it lists for `shard`.
+  absl::Status AddFile(const std::string& path, const std::string& shard = "",
+                       const std::map<std::string, std::string>* weight_map = nullptr);
 
   std::vector<std::unique_ptr<MappedFile>> files_;
   Tensors tensors_;

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kernels/base/status.h"
-#include "kernels/base/strings.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
 
-#include "client/cli/commands.h"
 #include "client/cli/text.h"
 #include "kernels/base/status.h"
 

@@ -6,7 +6,6 @@
 #include "kernels/base/strings.h"
 #include "kernels/ops/short_convolution/short_convolution.h"
 #include "kernels/recurrence/recurrence.h"
-#include "kernels/recurrence/state.h"
 #include "model_loader/mixers/parsers.h"
 
 namespace rivulet {

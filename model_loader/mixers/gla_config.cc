@@ -1,5 +1,4 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "absl/strings/str_cat.h"
 #include "model_loader/mixers/parsers.h"
 
 namespace rivulet {

@@ -8,7 +8,6 @@
 #include "kernels/ops/short_convolution/short_convolution.h"
 #include "kernels/recurrence/fenwick.h"
 #include "kernels/recurrence/recurrence.h"
-#include "kernels/recurrence/state.h"
 #include "model_loader/mixers/parsers.h"
 #include "nlohmann/json.hpp"
 

@@ -18,6 +18,10 @@
 #include <string_view>
 #include <vector>
 
+namespace sentencepiece {
+class SentencePieceProcessor;
+}
+
 namespace rivulet {
 
 class __attribute__((visibility("default"))) SentencePiece {
@@ -58,11 +62,10 @@ class __attribute__((visibility("default"))) SentencePiece {
   int padding_id() const;
 
  private:
-  struct Processor;
-  explicit SentencePiece(std::unique_ptr<Processor> processor);
+  explicit SentencePiece(std::unique_ptr<sentencepiece::SentencePieceProcessor> library);
   bool Contains(int id) const { return id >= 0 && id < vocabulary_size(); }
 
-  const std::unique_ptr<Processor> processor_;
+  const std::unique_ptr<sentencepiece::SentencePieceProcessor> library_;
 };
 
 }  // namespace rivulet

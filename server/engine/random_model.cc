@@ -5,7 +5,6 @@
 
 #include "kernels/base/status.h"
 #include "kernels/mixers/random_parameters.h"
-#include "model_loader/feed_forward_loader.h"
 
 namespace rivulet {
 namespace {

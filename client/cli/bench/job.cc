@@ -1,8 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "client/cli/bench/job.h"
 
-#include <utility>
-
 #include "client/cli/commands.h"
 #include "client/grpc.h"
 

@@ -1,7 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "client/cli/bench/options.h"
 
-#include <cmath>
 #include <limits>
 
 #include "absl/strings/numbers.h"

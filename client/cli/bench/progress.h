@@ -4,7 +4,6 @@
 #ifndef RIVULET_CLIENT_CLI_BENCH_PROGRESS_H_
 #define RIVULET_CLIENT_CLI_BENCH_PROGRESS_H_
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,8 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "client/cli/bench/recorder.h"
 
-#include <algorithm>
-
 #include "absl/strings/ascii.h"
 
 namespace rivulet::cli::bench {

@@ -102,7 +102,6 @@ struct PhaseStatistics {
   }
 };
 
-// The record of a running request.
 struct RequestRecord {
   size_t phase = 0;
   bool interfering = false;

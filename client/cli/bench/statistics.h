@@ -7,7 +7,6 @@
 #define RIVULET_CLIENT_CLI_BENCH_STATISTICS_H_
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 

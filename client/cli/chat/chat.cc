@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -36,13 +35,13 @@ class Chat {
         conversation_(client, options.request, model.has_chat_template(), options.system) {}
 
   int Run() {
-    int code = Start();
-    while (!code_ && code == 0) Step();
+    Start();
+    while (!code_) Step();
     CommonOptions goodbye = options_.common;
     goodbye.timeout_seconds = kGoodbyeSeconds;
     Cancellation never;
     conversation_.DeleteUnnamed(MakeCallOptions(goodbye, never));
-    return code_.value_or(code);
+    return *code_;
   }
 
  private:
@@ -57,18 +56,20 @@ class Chat {
     return call(MakeCallOptions(options_.common, cancellation));
   }
 
-  // Resumes the requested session and prints the greeting. Returns an exit code.
-  int Start() {
+  // Resumes the requested session and prints the greeting.
+  void Start() {
     if (!options_.session.empty()) {
-      const absl::Status status = WithCall(
-          [&](const CallOptions& call) { return conversation_.Switch(options_.session, call); });
+      const absl::Status status = SwitchTo(options_.session);
       if (!status.ok()) {
-        Failed(WithNotFoundHint(status, "`rivulet sessions` lists them"));
-        return 1;
+        screen_.Error(WithNotFoundHint(status, "`rivulet sessions` lists them"));
+        return End(1);
       }
     }
     if (interactive_) Greet();
-    return 0;
+  }
+
+  absl::Status SwitchTo(const std::string& key) {
+    return WithCall([&](const CallOptions& call) { return conversation_.Switch(key, call); });
   }
 
   void Greet() {
@@ -80,7 +81,6 @@ class Chat {
     if (!conversation_.id().empty()) ShowCurrent();
   }
 
-  // Reads a line and executes it.
   void Step() {
     const ReadResult input = ReadText();
     switch (input.outcome) {
@@ -186,7 +186,7 @@ class Chat {
     return absl::StartsWith(status.message(), "the server");
   }
 
-  // Prints how to continue after a failed turn.
+  // How to continue after a failed turn.
   void Explain(const absl::Status& status) {
     if (absl::IsNotFound(status)) {
       screen_.Note("The session is gone, and its text with it. Your next line starts a new one.");
@@ -217,8 +217,7 @@ class Chat {
   void Switch(const std::string& key) {
     if (key.empty())
       return screen_.Error("/switch needs the id or name of a session; /sessions lists them");
-    const absl::Status status =
-        WithCall([&](const CallOptions& call) { return conversation_.Switch(key, call); });
+    const absl::Status status = SwitchTo(key);
     if (!status.ok()) return Failed(WithNotFoundHint(status, "/sessions lists them"));
     ShowCurrent();
   }

@@ -16,14 +16,12 @@
 #include <map>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "client/client.h"
 #include "kernels/base/mutex.h"
 
 namespace rivulet::cli {
 
-// Numbers of a turn.
 struct TurnNumbers {
   v1::Usage usage;
   v1::FinishReason finish_reason = v1::FINISH_REASON_UNSPECIFIED;  // UNSPECIFIED: it failed
