@@ -4,7 +4,7 @@
 #   absl::status absl::statusor absl::strings absl::flat_hash_map absl::flags absl::flags_parse ...
 #   gRPC::grpc++ gRPC::grpc++_reflection    protobuf::libprotobuf
 #   hwy::hwy                                Highway, the portable SIMD library
-#   nlohmann_json::nlohmann_json            parse(text, nullptr, false): no exceptions
+#   nlohmann_json::nlohmann_json            model_loader/json.h parses without letting an exception out
 #   prometheus-cpp::core prometheus-cpp::pull
 #   PkgConfig::httplib                      cpp-httplib as a compiled library, with the -D flags it was built with
 #   PkgConfig::libedit                      line editing; no CMake file of its own

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "model_loader/checkpoint_reader.h"
-#include "model_loader/config_reader.h"
 #include "model_loader/formats.h"
 #include "model_loader/json.h"
 #include "model_loader/safetensors.h"
@@ -148,22 +147,6 @@ absl::StatusOr<std::unique_ptr<Mixer>> LoadMixer(ParameterSource parameters, con
                                    mixer.status().message()));
 }
 
-absl::StatusOr<LoadedLayer> LoadLayer(TensorSource& tensors, WeightPacker& packer,
-                                      const LayerSpec& spec, const ModelSpec& model,
-                                      const MixerOptions& options) {
-  ParameterSource parameters(tensors, packer);
-  LoadedLayer layer;
-  layer.mixer_type = spec.mixer_type;
-  layer.mixer_norm = TakeNorm(spec.mixer_norm, model.hidden, model.norm_eps, parameters);
-  RIVULET_ASSIGN_OR_RETURN(
-      layer.mixer, LoadMixer({tensors, packer, spec.mixer_prefix}, spec, model.hidden, options));
-  if (spec.feed_forward_norm.empty()) return layer;
-  layer.feed_forward_norm =
-      TakeNorm(spec.feed_forward_norm, model.hidden, model.norm_eps, parameters);
-  layer.feed_forward = TakeFeedForward(spec.feed_forward, model.hidden, parameters);
-  return layer;
-}
-
 class WeightLoader {
  public:
   WeightLoader(LoadedModel& model, const SafetensorsCheckpoint& files, const LoadOptions& options)
@@ -171,7 +154,8 @@ class WeightLoader {
         files_(files),
         options_(options),
         reader_(files),
-        packer_(options.weight_dtype) {}
+        packer_(options.weight_dtype),
+        parameters_(reader_, packer_) {}
 
   absl::Status Load() {
     // The one place where memory may run out because of what a file says.
@@ -190,8 +174,7 @@ class WeightLoader {
     RIVULET_RETURN_IF_ERROR(LoadEnds());
     for (size_t i = 0; i < model_.spec.layers.size(); ++i) {
       Report(absl::StrCat("layer ", i + 1, " of ", model_.spec.layers.size()));
-      RIVULET_ASSIGN_OR_RETURN(LoadedLayer layer, LoadLayer(reader_, packer_, model_.spec.layers[i],
-                                                            model_.spec, options_.mixer));
+      RIVULET_ASSIGN_OR_RETURN(LoadedLayer layer, LoadLayer(model_.spec.layers[i]));
       model_.layers.push_back(std::move(layer));
     }
     RIVULET_RETURN_IF_ERROR(reader_.Finish(model_.spec.ignored_tensors));
@@ -200,6 +183,20 @@ class WeightLoader {
     model_.parameters = reader_.parameters();
     Report("ready");
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<LoadedLayer> LoadLayer(const LayerSpec& spec) {
+    const size_t hidden = model_.spec.hidden;
+    const float eps = model_.spec.norm_eps;
+    LoadedLayer layer;
+    layer.mixer_type = spec.mixer_type;
+    layer.mixer_norm = TakeNorm(spec.mixer_norm, hidden, eps, parameters_);
+    RIVULET_ASSIGN_OR_RETURN(layer.mixer, LoadMixer({reader_, packer_, spec.mixer_prefix}, spec,
+                                                    hidden, options_.mixer));
+    if (spec.feed_forward_norm.empty()) return layer;
+    layer.feed_forward_norm = TakeNorm(spec.feed_forward_norm, hidden, eps, parameters_);
+    layer.feed_forward = TakeFeedForward(spec.feed_forward, hidden, parameters_);
+    return layer;
   }
 
   // Embeddings, final norm and output map. Their shapes confirm vocab_size and hidden_size: a
@@ -215,10 +212,9 @@ class WeightLoader {
         reader_.TakeTable(spec.embeddings, spec.vocab, spec.hidden, model_.embedding_rows);
     RIVULET_RETURN_IF_ERROR(reader_.Problems());
     model_.embeddings.multiplier = spec.embedding_multiplier;
-    ParameterSource parameters(reader_, packer_);
     model_.final_norm =
-        TakeNorm(spec.final_norm, spec.hidden, spec.norm_eps, parameters, spec.logits_multiplier);
-    model_.lm_head = parameters.TakeLinear({{spec.lm_head, spec.vocab, ""}}, spec.hidden);
+        TakeNorm(spec.final_norm, spec.hidden, spec.norm_eps, parameters_, spec.logits_multiplier);
+    model_.lm_head = parameters_.TakeLinear({{spec.lm_head, spec.vocab, ""}}, spec.hidden);
     if (spec.tied()) reader_.Ignore("lm_head.weight", {spec.vocab, spec.hidden});
     return absl::OkStatus();
   }
@@ -234,6 +230,7 @@ class WeightLoader {
   const LoadOptions& options_;
   CheckpointReader reader_;
   WeightPacker packer_;
+  ParameterSource parameters_;
 };
 
 }  // namespace

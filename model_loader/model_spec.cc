@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "kernels/base/strings.h"
 #include "model_loader/formats.h"
 #include "model_loader/mixers/parsers.h"
@@ -38,14 +39,10 @@ constexpr Format kFormats[] = {
 };
 
 std::string KnownTypes() {
-  std::set<std::string_view> types;
-  for (const Format& format : kFormats) types.insert(format.model_type);
-  for (const MixerParser& mixer : MixerParsers()) types.insert(mixer.type);
-  std::string known;
-  for (const std::string_view type : types) {
-    absl::StrAppend(&known, known.empty() ? "" : ", ", ToAbsl(type));
-  }
-  return known;
+  std::set<std::string> types;
+  for (const Format& format : kFormats) types.emplace(format.model_type);
+  for (const MixerParser& mixer : MixerParsers()) types.emplace(mixer.type);
+  return absl::StrJoin(types, ", ");
 }
 
 ModelSpec ParseByFormat(ConfigReader& config) {

@@ -1,13 +1,15 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "model_loader/tokenizer.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
+#include "kernels/base/strings.h"
 #include "kernels/base/utf8.h"
 #include "model_loader/sentencepiece/sentencepiece.h"
 
@@ -15,33 +17,16 @@ namespace rivulet {
 namespace {
 
 constexpr uintmax_t kLargestTokenizer = 256 << 20;
-constexpr std::string_view kSpacePiece = "\xe2\x96\x81";     // ▁
+constexpr absl::string_view kSpacePiece = "\xe2\x96\x81";    // ▁
 constexpr std::string_view kUnknownText = " \xe2\x81\x87 ";  // " ⁇ ", as SentencePiece decodes it
-
-// The byte of a piece "<0xC3>", which IsByte() vouches for.
-char PieceByte(std::string_view piece) {
-  const auto digit = [](char c) { return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10; };
-  RIVULET_CHECK(piece.size() == 6, "a byte piece is not <0xNN>");
-  return static_cast<char>(digit(piece[3]) * 16 + digit(piece[4]));
-}
-
-std::string SpacesFor(std::string_view piece) {
-  std::string text;
-  while (!piece.empty()) {
-    const size_t place = std::min(piece.find(kSpacePiece), piece.size());
-    text += piece.substr(0, place);
-    if (place == piece.size()) break;
-    text += ' ';
-    piece.remove_prefix(place + kSpacePiece.size());
-  }
-  return text;
-}
 
 std::string BytesOf(const SentencePiece& model, int id) {
   if (model.IsControl(id) || model.IsUnused(id)) return "";
   if (model.IsUnknown(id)) return std::string(kUnknownText);
-  const std::string_view piece = model.IdToPiece(id);
-  return model.IsByte(id) ? std::string(1, PieceByte(piece)) : SpacesFor(piece);
+  const absl::string_view piece = ToAbsl(model.IdToPiece(id));
+  if (!model.IsByte(id)) return absl::StrReplaceAll(piece, {{kSpacePiece, " "}});
+  RIVULET_CHECK(piece.size() == 6, "a byte piece is not <0xNN>");
+  return absl::HexStringToBytes(piece.substr(3, 2));
 }
 
 // Before SentencePiece opens it: a pipe would wait for its writer, /dev/zero would never end. A
