@@ -149,25 +149,161 @@ class CpuEngine final : public Engine {
   CpuEngine(std::shared_ptr<const LoadedModel> model, size_t threads, StepProfile* profile)
       : model_(std::move(model)), threads_(threads), profile_(profile) {}
 
-  absl::Status Start(const EngineOptions& options);
+  absl::Status Start(const EngineOptions& options) {
+    const std::vector<const StateLayout*> layouts = model_.StateLayouts();
+    RIVULET_ASSIGN_OR_RETURN(states_, StatePool::Make(AddUpLayouts(layouts), options.state_memory,
+                                                      options.state_context));
+    WarmUp();
+    return absl::OkStatus();
+  }
 
   // The step runs here: nothing of the plan has to be copied.
-  StepTicket Launch(const StepPlan& plan) override;
-  StepResult Await(StepTicket ticket) override;
+  StepTicket Launch(const StepPlan& plan) override {
+    RIVULET_CHECK(!result_.has_value(), "a step was launched before the last one was awaited");
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      result_ = Run(plan);
+    } catch (const std::bad_alloc&) {
+      result_ = OutOfMemory(plan);
+    }
+    result_->device_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return ++launched_;
+  }
+
+  StepResult Await(StepTicket ticket) override {
+    RIVULET_CHECK(ticket == launched_ && result_.has_value(), "no such step");
+    return *std::exchange(result_, std::nullopt);
+  }
+
   size_t depth() const override { return 1; }
   StatePool& states() const override { return *states_; }
   uint32_t vocab_size() const override { return static_cast<uint32_t>(model_.vocab()); }
 
  private:
-  StepResult Run(const StepPlan& plan);
+  StepResult Run(const StepPlan& plan) {
+    StepResult result = CheckRows(plan);
+    step_workspace_.Reset();
+    const FloatMatrix x = step_workspace_.Take(plan.tokens.size(), model_.hidden());
+    const absl::Status status = Forward(plan, result, x);
+    if (!status.ok()) {
+      for (RowResult& row : result.rows) row.status.Update(status);
+      return result;
+    }
+    const std::vector<Place> places = PlacesOf(plan, result);
+    const size_t rows = std::min(kLogitRows, places.size());
+    const FloatMatrix wanted = step_workspace_.Take(rows, model_.hidden());
+    const FloatMatrix logits = step_workspace_.Take(rows, model_.vocab());
+    for (size_t begin = 0; begin < places.size(); begin += rows) {
+      const size_t count = std::min(rows, places.size() - begin);
+      const std::span<const Place> block(places.data() + begin, count);
+      for (size_t i = 0; i < count; ++i) {
+        std::copy_n(x.row(block[i].token), x.columns, wanted.row(i));
+      }
+      model_.Logits(wanted.Rows(0, count), Lend(), logits.Rows(0, count));
+      Answer(plan, block, logits, result);
+    }
+    return result;
+  }
+
   LanguageModel::Lent Lend() { return {&layer_workspace_, &threads_, profile_}; }
-  size_t WarmUpTokens() const;
-  void WarmUp();
-  absl::Status CheckSegmentPages(const Segment& segment) const;
-  StepResult CheckRows(const StepPlan& plan) const;
-  absl::Status Forward(const StepPlan& plan, const StepResult& result, FloatMatrix x);
+  // The tokens that a first step may hold: no more than the model reaches, nor a fold if there is
+  // no page for one.
+  size_t WarmUpTokens() const {
+    uint64_t tokens = std::min<uint64_t>(kLogitRows, model_.model().max_tokens());
+    for (const PageCapacity& pages : capacity().pages) {
+      if (pages.slots < MostPages(pages.kind, tokens, tokens)) {
+        tokens = std::min<uint64_t>(tokens, capacity().fold_interval - 1);
+      }
+    }
+    return tokens;
+  }
+
+  void WarmUp() {
+    StepPlan plan;
+    plan.tokens.assign(WarmUpTokens(), 0);
+    std::vector<PageTable> tables;
+    std::vector<SegmentPages> pages;
+    for (size_t kind = 0; kind < capacity().pages.size(); ++kind) {
+      tables.emplace_back(capacity().pages[kind].kind, states_->pages(kind));
+      pages.push_back(*tables.back().Plan(0, plan.tokens.size()));
+    }
+    StepRow& row = plan.rows.emplace_back();
+    row.segment.tokens = plan.tokens.size();
+    row.segment.base_in = row.segment.base_out = *states_->bases().Acquire();
+    row.segment.tail = *states_->tails().Acquire();
+    row.segment.pages = pages.data();
+    row.score_targets.assign(plan.tokens.size(), 0);
+    Step(plan);
+    states_->bases().Release(row.segment.base_in);
+    states_->tails().Release(row.segment.tail);
+  }
+
+  absl::Status CheckSegmentPages(const Segment& segment) const {
+    const std::vector<PageCapacity>& kinds = capacity().pages;
+    if (kinds.empty()) return absl::OkStatus();
+    if (segment.pages == nullptr) return absl::InvalidArgumentError("the row has no page tables");
+    absl::Status status;
+    for (size_t kind = 0; kind < kinds.size() && status.ok(); ++kind) {
+      status = CheckPages(kinds[kind].kind, segment.pages[kind], segment.position, segment.tokens);
+    }
+    return status;
+  }
+
+  StepResult CheckRows(const StepPlan& plan) const {
+    StepResult result;
+    result.rows.resize(plan.rows.size());
+    for (size_t r = 0; r < plan.rows.size(); ++r) {
+      const StepRow& row = plan.rows[r];
+      RIVULET_CHECK(row.segment.first_token + row.segment.tokens <= plan.tokens.size() &&
+                        row.score_targets.size() <= row.segment.tokens &&
+                        row.samples <= row.segment.tokens,
+                    "a row reaches past its tokens");
+      RIVULET_CHECK(row.segment.tokens <= kLongestSegment, "a segment is longer than any may be");
+      const uint32_t* first = plan.tokens.data() + row.segment.first_token;
+      absl::Status& status = result.rows[r].status;
+      status = CheckIds("token id", {first, row.segment.tokens}, vocab_size());
+      status.Update(CheckIds("token id to score", row.score_targets, vocab_size()));
+      status.Update(CheckSegmentPages(row.segment));
+      result.rows[r].scores.resize(row.score_targets.size());
+      result.rows[r].samples.resize(row.samples);
+    }
+    return result;
+  }
+
+  // Rows that have failed already are left out; their ids may be outside of the embedding table.
+  absl::Status Forward(const StepPlan& plan, const StepResult& result, FloatMatrix x) {
+    segments_.clear();
+    ids_.assign(plan.tokens.size(), 0);
+    for (size_t r = 0; r < plan.rows.size(); ++r) {
+      if (!result.rows[r].status.ok()) continue;
+      const Segment& segment = plan.rows[r].segment;
+      segments_.push_back(segment);
+      std::copy_n(plan.tokens.begin() + segment.first_token, segment.tokens,
+                  ids_.begin() + segment.first_token);
+    }
+    if (segments_.empty()) return absl::OkStatus();
+    return model_.Forward(ids_, segments_, *states_, Lend(), x);
+  }
+
   void Answer(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits,
-              StepResult& result);
+              StepResult& result) {
+    std::vector<absl::Status> statuses(places.size());
+    threads_.ParallelFor(places.size(), [&](size_t i) {
+      RowResult& row = result.rows[places[i].row];
+      try {
+        statuses[i] = AnswerPlace(plan, places[i], {logits.row(i), logits.columns}, row);
+      } catch (const std::bad_alloc&) {  // no exception may leave a task of the pool
+        statuses[i] = NoMemory("while sampling");
+      }
+    });
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (statuses[i].ok()) continue;
+      const size_t row = places[i].row;
+      result.rows[row].status.Update(At(statuses[i], plan.rows[row], places[i]));
+    }
+    if (profile_) profile_->Lap(StepProfile::kSampling);
+  }
 
   LanguageModel model_;
   ThreadPool threads_;
@@ -180,155 +316,6 @@ class CpuEngine final : public Engine {
   StepTicket launched_ = 0;
   std::optional<StepResult> result_;  // of the step that has not been awaited
 };
-
-absl::Status CpuEngine::Start(const EngineOptions& options) {
-  const std::vector<const StateLayout*> layouts = model_.StateLayouts();
-  RIVULET_ASSIGN_OR_RETURN(
-      states_, StatePool::Make(AddUpLayouts(layouts), options.state_memory, options.state_context));
-  WarmUp();
-  return absl::OkStatus();
-}
-
-// The tokens that a first step may hold: no more than the model reaches, nor a fold if there is no
-// page for one.
-size_t CpuEngine::WarmUpTokens() const {
-  uint64_t tokens = std::min<uint64_t>(kLogitRows, model_.model().max_tokens());
-  for (const PageCapacity& pages : capacity().pages) {
-    if (pages.slots < MostPages(pages.kind, tokens, tokens)) {
-      tokens = std::min<uint64_t>(tokens, capacity().fold_interval - 1);
-    }
-  }
-  return tokens;
-}
-
-void CpuEngine::WarmUp() {
-  StepPlan plan;
-  plan.tokens.assign(WarmUpTokens(), 0);
-  std::vector<PageTable> tables;
-  std::vector<SegmentPages> pages;
-  for (size_t kind = 0; kind < capacity().pages.size(); ++kind) {
-    tables.emplace_back(capacity().pages[kind].kind, states_->pages(kind));
-    pages.push_back(*tables.back().Plan(0, plan.tokens.size()));
-  }
-  StepRow& row = plan.rows.emplace_back();
-  row.segment.tokens = plan.tokens.size();
-  row.segment.base_in = row.segment.base_out = *states_->bases().Acquire();
-  row.segment.tail = *states_->tails().Acquire();
-  row.segment.pages = pages.data();
-  row.score_targets.assign(plan.tokens.size(), 0);
-  Step(plan);
-  states_->bases().Release(row.segment.base_in);
-  states_->tails().Release(row.segment.tail);
-}
-
-StepTicket CpuEngine::Launch(const StepPlan& plan) {
-  RIVULET_CHECK(!result_.has_value(), "a step was launched before the last one was awaited");
-  const auto start = std::chrono::steady_clock::now();
-  try {
-    result_ = Run(plan);
-  } catch (const std::bad_alloc&) {
-    result_ = OutOfMemory(plan);
-  }
-  result_->device_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return ++launched_;
-}
-
-StepResult CpuEngine::Await(StepTicket ticket) {
-  RIVULET_CHECK(ticket == launched_ && result_.has_value(), "no such step");
-  return *std::exchange(result_, std::nullopt);
-}
-
-StepResult CpuEngine::Run(const StepPlan& plan) {
-  StepResult result = CheckRows(plan);
-  step_workspace_.Reset();
-  const FloatMatrix x = step_workspace_.Take(plan.tokens.size(), model_.hidden());
-  const absl::Status status = Forward(plan, result, x);
-  if (!status.ok()) {
-    for (RowResult& row : result.rows) row.status.Update(status);
-    return result;
-  }
-  const std::vector<Place> places = PlacesOf(plan, result);
-  const size_t rows = std::min(kLogitRows, places.size());
-  const FloatMatrix wanted = step_workspace_.Take(rows, model_.hidden());
-  const FloatMatrix logits = step_workspace_.Take(rows, model_.vocab());
-  for (size_t begin = 0; begin < places.size(); begin += rows) {
-    const size_t count = std::min(rows, places.size() - begin);
-    const std::span<const Place> block(places.data() + begin, count);
-    for (size_t i = 0; i < count; ++i) {
-      std::copy_n(x.row(block[i].token), x.columns, wanted.row(i));
-    }
-    model_.Logits(wanted.Rows(0, count), Lend(), logits.Rows(0, count));
-    Answer(plan, block, logits, result);
-  }
-  return result;
-}
-
-absl::Status CpuEngine::CheckSegmentPages(const Segment& segment) const {
-  const std::vector<PageCapacity>& kinds = capacity().pages;
-  if (kinds.empty()) return absl::OkStatus();
-  if (segment.pages == nullptr) return absl::InvalidArgumentError("the row has no page tables");
-  absl::Status status;
-  for (size_t kind = 0; kind < kinds.size() && status.ok(); ++kind) {
-    status = CheckPages(kinds[kind].kind, segment.pages[kind], segment.position, segment.tokens);
-  }
-  return status;
-}
-
-StepResult CpuEngine::CheckRows(const StepPlan& plan) const {
-  StepResult result;
-  result.rows.resize(plan.rows.size());
-  for (size_t r = 0; r < plan.rows.size(); ++r) {
-    const StepRow& row = plan.rows[r];
-    RIVULET_CHECK(row.segment.first_token + row.segment.tokens <= plan.tokens.size() &&
-                      row.score_targets.size() <= row.segment.tokens &&
-                      row.samples <= row.segment.tokens,
-                  "a row reaches past its tokens");
-    RIVULET_CHECK(row.segment.tokens <= kLongestSegment, "a segment is longer than any may be");
-    const uint32_t* first = plan.tokens.data() + row.segment.first_token;
-    absl::Status& status = result.rows[r].status;
-    status = CheckIds("token id", {first, row.segment.tokens}, vocab_size());
-    status.Update(CheckIds("token id to score", row.score_targets, vocab_size()));
-    status.Update(CheckSegmentPages(row.segment));
-    result.rows[r].scores.resize(row.score_targets.size());
-    result.rows[r].samples.resize(row.samples);
-  }
-  return result;
-}
-
-// Rows that have failed already are left out; their ids may be outside of the embedding table.
-absl::Status CpuEngine::Forward(const StepPlan& plan, const StepResult& result, FloatMatrix x) {
-  segments_.clear();
-  ids_.assign(plan.tokens.size(), 0);
-  for (size_t r = 0; r < plan.rows.size(); ++r) {
-    if (!result.rows[r].status.ok()) continue;
-    const Segment& segment = plan.rows[r].segment;
-    segments_.push_back(segment);
-    std::copy_n(plan.tokens.begin() + segment.first_token, segment.tokens,
-                ids_.begin() + segment.first_token);
-  }
-  if (segments_.empty()) return absl::OkStatus();
-  return model_.Forward(ids_, segments_, *states_, Lend(), x);
-}
-
-void CpuEngine::Answer(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits,
-                       StepResult& result) {
-  std::vector<absl::Status> statuses(places.size());
-  threads_.ParallelFor(places.size(), [&](size_t i) {
-    RowResult& row = result.rows[places[i].row];
-    try {
-      statuses[i] = AnswerPlace(plan, places[i], {logits.row(i), logits.columns}, row);
-    } catch (const std::bad_alloc&) {  // no exception may leave a task of the pool
-      statuses[i] = NoMemory("while sampling");
-    }
-  });
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (statuses[i].ok()) continue;
-    const size_t row = places[i].row;
-    result.rows[row].status.Update(At(statuses[i], plan.rows[row], places[i]));
-  }
-  if (profile_) profile_->Lap(StepProfile::kSampling);
-}
 
 }  // namespace
 

@@ -21,7 +21,7 @@ struct PageContent {
 };
 
 // The first layer is the model; one more for each kind of pages.
-StateSizes SizesOf(const std::vector<PageKind>& pages, size_t fold_interval) {
+StateCapacity SizesOf(const std::vector<PageKind>& pages, size_t fold_interval) {
   std::vector<StateLayout> layers(1 + pages.size(), StateLayout(fold_interval));
   layers[0].Add(StatePart::kBase, "hash", DType::kFloat32, {2});
   layers[0].Add(StatePart::kTail, "tokens", DType::kFloat32, {fold_interval});
@@ -37,10 +37,10 @@ StateSizes SizesOf(const std::vector<PageKind>& pages, size_t fold_interval) {
 std::unique_ptr<StatePool> MakePool(uint32_t sessions, const std::vector<PageKind>& pages,
                                     uint64_t context, size_t fold_interval,
                                     std::unique_ptr<StateMemory> memory) {
-  const StateSizes sizes = SizesOf(pages, fold_interval);
+  const StateCapacity sizes = SizesOf(pages, fold_interval);
   const uint64_t spares = sessions / StatePool::kTailsPerSpare + 1;
   uint64_t bytes = sessions * sizes.tail_bytes + (sessions + spares) * sizes.base_bytes;
-  for (const StateSizes::Pages& kind : sizes.pages) {
+  for (const PageCapacity& kind : sizes.pages) {
     bytes += sessions * MostPages(kind.kind, context, kLongestSegment) * kind.page_bytes;
   }
   auto pool = StatePool::Make(sizes, bytes, context, std::move(memory));

@@ -19,20 +19,14 @@ uint32_t SpareBases(uint64_t tails) {
 
 // The slots of `sessions` sessions of `context` tokens. More pages than a slot number can count are
 // cut to that many, which no memory holds either.
-StateCapacity CapacityFor(const StateSizes& sizes, uint64_t sessions, uint64_t context) {
-  StateCapacity capacity;
-  capacity.fold_interval = sizes.fold_interval;
-  capacity.base_bytes = sizes.base_bytes;
-  capacity.tail_bytes = sizes.tail_bytes;
-  capacity.running_tail = sizes.running_tail;
-  capacity.tail_slots = static_cast<uint32_t>(sessions);
-  capacity.base_slots = capacity.tail_slots + SpareBases(sessions);
-  for (const StateSizes::Pages& pages : sizes.pages) {
+StateCapacity CapacityFor(StateCapacity sizes, uint64_t sessions, uint64_t context) {
+  sizes.tail_slots = static_cast<uint32_t>(sessions);
+  sizes.base_slots = sizes.tail_slots + SpareBases(sessions);
+  for (PageCapacity& pages : sizes.pages) {
     const uint64_t wanted = sessions * MostPages(pages.kind, context, kLongestSegment);
-    const auto slots = static_cast<uint32_t>(std::min<uint64_t>(wanted, kNoPage));
-    capacity.pages.push_back({pages.kind, pages.page_bytes, slots});
+    pages.slots = static_cast<uint32_t>(std::min<uint64_t>(wanted, kNoPage));
   }
-  return capacity;
+  return sizes;
 }
 
 uint64_t PageBytes(const StateCapacity& capacity) {
@@ -60,42 +54,37 @@ absl::Status TooLittleMemory(const StateCapacity& one, uint64_t state_memory, ui
 }
 
 // The kind's index in `sizes`, to which it is added if it is new.
-size_t KindIndex(StateSizes& sizes, const PageKind& kind) {
+size_t KindIndex(StateCapacity& sizes, const PageKind& kind) {
   size_t index = 0;
   while (index < sizes.pages.size() && sizes.pages[index].kind != kind) ++index;
-  if (index == sizes.pages.size()) sizes.pages.push_back({kind, 0});
+  if (index == sizes.pages.size()) sizes.pages.push_back({kind});
   return index;
-}
-
-void AddPages(const StateLayout& layer, StateSizes& sizes) {
-  const bool has_pages = layer.page_kind().rule != PageRule::kNone;
-  sizes.page_kinds.push_back(has_pages ? KindIndex(sizes, layer.page_kind()) : 0);
-  sizes.page_offsets.push_back(0);
-  if (!has_pages) return;
-  StateSizes::Pages& pages = sizes.pages[sizes.page_kinds.back()];
-  sizes.page_offsets.back() = pages.page_bytes;
-  pages.page_bytes += RoundUp(layer.page_bytes(), kAlignment);
 }
 
 }  // namespace
 
-StateSizes AddUpLayouts(std::span<const StateLayout* const> layers) {
-  StateSizes sizes;
+StateCapacity AddUpLayouts(std::span<const StateLayout* const> layers) {
+  StateCapacity sizes;
   for (const StateLayout* layer : layers) {
     RIVULET_CHECK(layer->fold_interval() == layers[0]->fold_interval(),
                   "the layers of one model have different fold intervals");
     sizes.fold_interval = static_cast<uint32_t>(layer->fold_interval());
-    sizes.base_offsets.push_back(sizes.base_bytes);
-    sizes.tail_offsets.push_back(sizes.tail_bytes);
+    StateCapacity::Layer& planes = sizes.layers.emplace_back();
+    planes.base_offset = sizes.base_bytes;
+    planes.tail_offset = sizes.tail_bytes;
     sizes.base_bytes += RoundUp(layer->base_bytes(), kAlignment);
     sizes.tail_bytes += RoundUp(layer->tail_bytes(), kAlignment);
     sizes.running_tail = sizes.running_tail || layer->running_tail();
-    AddPages(*layer, sizes);
+    if (layer->page_kind().rule == PageRule::kNone) continue;
+    planes.page_kind = KindIndex(sizes, layer->page_kind());
+    uint64_t& page_bytes = sizes.pages[planes.page_kind].page_bytes;
+    planes.page_offset = page_bytes;
+    page_bytes += RoundUp(layer->page_bytes(), kAlignment);
   }
   return sizes;
 }
 
-absl::StatusOr<StateCapacity> SplitStateMemory(const StateSizes& sizes, uint64_t state_memory,
+absl::StatusOr<StateCapacity> SplitStateMemory(StateCapacity sizes, uint64_t state_memory,
                                                uint64_t state_context) {
   if (state_context < sizes.fold_interval) {
     return absl::InvalidArgumentError(absl::StrCat("--state-context=", state_context,
@@ -113,19 +102,18 @@ absl::StatusOr<StateCapacity> SplitStateMemory(const StateSizes& sizes, uint64_t
   return CapacityFor(sizes, fits, state_context);
 }
 
-absl::StatusOr<std::unique_ptr<StatePool>> StatePool::Make(StateSizes sizes, uint64_t state_memory,
+absl::StatusOr<std::unique_ptr<StatePool>> StatePool::Make(StateCapacity sizes,
+                                                           uint64_t state_memory,
                                                            uint64_t state_context,
                                                            std::unique_ptr<StateMemory> memory) {
   RIVULET_ASSIGN_OR_RETURN(StateCapacity capacity,
-                           SplitStateMemory(sizes, state_memory, state_context));
+                           SplitStateMemory(std::move(sizes), state_memory, state_context));
   RIVULET_RETURN_IF_ERROR(memory->Reserve(std::max<size_t>(1, TotalBytes(capacity))));
-  return std::unique_ptr<StatePool>(
-      new StatePool(std::move(sizes), std::move(capacity), std::move(memory)));
+  return std::unique_ptr<StatePool>(new StatePool(std::move(capacity), std::move(memory)));
 }
 
-StatePool::StatePool(StateSizes sizes, StateCapacity capacity, std::unique_ptr<StateMemory> memory)
-    : sizes_(std::move(sizes)),
-      capacity_(std::move(capacity)),
+StatePool::StatePool(StateCapacity capacity, std::unique_ptr<StateMemory> memory)
+    : capacity_(std::move(capacity)),
       memory_(std::move(memory)),
       bases_("base", capacity_.base_slots),
       tails_("tail", capacity_.tail_slots) {
@@ -133,21 +121,22 @@ StatePool::StatePool(StateSizes sizes, StateCapacity capacity, std::unique_ptr<S
 }
 
 void StatePool::CopyTail(uint32_t from, uint32_t to) {
-  const size_t bytes = sizes_.tail_bytes;
+  const size_t bytes = capacity_.tail_bytes;
   memory_->Copy(TailsOffset() + from * bytes, TailsOffset() + to * bytes, bytes);
 }
 
 LayerState StatePool::Layer(size_t layer) const {
+  const StateCapacity::Layer& planes = capacity_.layers[layer];
   LayerState state;
-  state.fold_interval = sizes_.fold_interval;
-  state.bases = memory_->begin() + sizes_.base_offsets[layer];
-  state.base_stride = sizes_.base_bytes;
-  state.tails = memory_->begin() + TailsOffset() + sizes_.tail_offsets[layer];
-  state.tail_stride = sizes_.tail_bytes;
-  state.page_kind = sizes_.page_kinds[layer];
-  if (sizes_.pages.empty()) return state;
-  state.pages = memory_->begin() + PagesOffset(state.page_kind) + sizes_.page_offsets[layer];
-  state.page_stride = sizes_.pages[state.page_kind].page_bytes;
+  state.fold_interval = capacity_.fold_interval;
+  state.bases = memory_->begin() + planes.base_offset;
+  state.base_stride = capacity_.base_bytes;
+  state.tails = memory_->begin() + TailsOffset() + planes.tail_offset;
+  state.tail_stride = capacity_.tail_bytes;
+  state.page_kind = planes.page_kind;
+  if (capacity_.pages.empty()) return state;
+  state.pages = memory_->begin() + PagesOffset(state.page_kind) + planes.page_offset;
+  state.page_stride = capacity_.pages[state.page_kind].page_bytes;
   return state;
 }
 

@@ -28,27 +28,6 @@ namespace rivulet {
 // The longest segment that a step may hold: pages that a session takes within it are counted.
 inline constexpr uint64_t kLongestSegment = 1024;
 
-// Where each layer's planes are in a slot: the sum of the layers' layouts.
-struct StateSizes {
-  uint32_t fold_interval = 0;  // the layers'
-  size_t base_bytes = 0;       // of one slot
-  size_t tail_bytes = 0;
-  bool running_tail = false;         // a layer has one (StateLayout)
-  std::vector<size_t> base_offsets;  // [layers]
-  std::vector<size_t> tail_offsets;
-  // The kinds of pages that the layers have, in the order of their first layers.
-  struct Pages {
-    PageKind kind;
-    size_t page_bytes = 0;
-  };
-  std::vector<Pages> pages;
-  std::vector<size_t> page_kinds;  // [layers], index into `pages`; undefined without pages
-  std::vector<size_t> page_offsets;
-};
-
-// REQUIRES: all layers have the same fold interval.
-StateSizes AddUpLayouts(std::span<const StateLayout* const> layers);
-
 // Of one kind of pages: bytes of a slot over all layers of the kind, and how many slots.
 struct PageCapacity {
   PageKind kind;
@@ -56,7 +35,7 @@ struct PageCapacity {
   uint32_t slots = 0;
 };
 
-// Bytes and numbers of slots.
+// Bytes and numbers of slots, and where each layer's planes are in them.
 struct StateCapacity {
   uint32_t fold_interval = 0;  // C: tokens between two bases (kernels/recurrence/state.h)
   uint64_t base_bytes = 0;     // of one slot, all layers
@@ -64,17 +43,27 @@ struct StateCapacity {
   bool running_tail = false;  // a layer has one (StateLayout)
   uint32_t base_slots = 0;
   uint32_t tail_slots = 0;
-  std::vector<PageCapacity> pages;  // one for each kind that the model has
+  std::vector<PageCapacity> pages;  // of the kinds that the layers have, as they first appear
+  struct Layer {
+    size_t base_offset = 0;
+    size_t tail_offset = 0;
+    size_t page_kind = 0;  // index into `pages`; undefined for a layer without pages
+    size_t page_offset = 0;
+  };
+  std::vector<Layer> layers;
 };
 
-// Splits `state_memory` bytes: as many tails as fit, with one base for each tail and spare bases,
-// one for each kTailsPerSpare tails and at least one. The fold of a shared base takes a slot before
-// it gives the old one back: with one spare some session can always go on, with more they need not
-// take turns. There are as many pages as all sessions need when each holds `state_context` tokens;
-// longer sessions leave room for fewer.
-// RESOURCE_EXHAUSTED naming --state-memory and the least that works; INVALID_ARGUMENT if
-// `state_context` is less than a chunk.
-absl::StatusOr<StateCapacity> SplitStateMemory(const StateSizes& sizes, uint64_t state_memory,
+// The sum of the layers' layouts, without slots. REQUIRES: all have the same fold interval.
+StateCapacity AddUpLayouts(std::span<const StateLayout* const> layers);
+
+// Splits `state_memory` bytes into slots of these `sizes`: as many tails as fit, with one base for
+// each tail and spare bases, one for each kTailsPerSpare tails and at least one. The fold of a
+// shared base takes a slot before it gives the old one back: with one spare some session can always
+// go on, with more they need not take turns. There are as many pages as all sessions need when each
+// holds `state_context` tokens; longer sessions leave room for fewer. RESOURCE_EXHAUSTED naming
+// --state-memory and the least that works; INVALID_ARGUMENT if `state_context` is less than a
+// chunk.
+absl::StatusOr<StateCapacity> SplitStateMemory(StateCapacity sizes, uint64_t state_memory,
                                                uint64_t state_context);
 
 // The slots of one part of the states: numbers 0 .. slots - 1 with a count of references each.
@@ -109,7 +98,7 @@ class StatePool {
 
   // Fails as SplitStateMemory and StateMemory::Reserve do.
   static absl::StatusOr<std::unique_ptr<StatePool>> Make(
-      StateSizes sizes, uint64_t state_memory, uint64_t state_context = 4096,
+      StateCapacity sizes, uint64_t state_memory, uint64_t state_context = 4096,
       std::unique_ptr<StateMemory> memory = std::make_unique<HostStateMemory>());
 
   // The contents of an acquired slot are undefined, also of the base of a session without tokens:
@@ -127,11 +116,10 @@ class StatePool {
   LayerState Layer(size_t layer) const;
 
  private:
-  StatePool(StateSizes sizes, StateCapacity capacity, std::unique_ptr<StateMemory> memory);
+  StatePool(StateCapacity capacity, std::unique_ptr<StateMemory> memory);
   size_t TailsOffset() const { return capacity_.base_slots * capacity_.base_bytes; }
   size_t PagesOffset(size_t kind) const;
 
-  const StateSizes sizes_;
   const StateCapacity capacity_;
   const std::unique_ptr<StateMemory> memory_;  // bases, then tails, then the pages of each kind
   SlotPool bases_;

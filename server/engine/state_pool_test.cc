@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // Two layers: bases of 128 + 64 bytes, tails of 64 + 192.
-StateSizes TwoLayers() {
+StateCapacity TwoLayers() {
   StateLayout a, b;
   a.Add(StatePart::kBase, "s", DType::kFloat32, {17});
   a.Add(StatePart::kTail, "k", DType::kFloat32, {16});
@@ -34,11 +34,14 @@ std::unique_ptr<StatePool> MakePool(uint64_t bytes) {
 }
 
 TEST(StatePoolTest, AddsUpLayersOnCacheLines) {
-  const StateSizes sizes = TwoLayers();
+  const StateCapacity sizes = TwoLayers();
   EXPECT_EQ(sizes.base_bytes, 192u);
   EXPECT_EQ(sizes.tail_bytes, 256u);
-  EXPECT_EQ(sizes.base_offsets, (std::vector<size_t>{0, 128}));
-  EXPECT_EQ(sizes.tail_offsets, (std::vector<size_t>{0, 64}));
+  ASSERT_EQ(sizes.layers.size(), 2u);
+  EXPECT_EQ(sizes.layers[0].base_offset, 0u);
+  EXPECT_EQ(sizes.layers[1].base_offset, 128u);
+  EXPECT_EQ(sizes.layers[0].tail_offset, 0u);
+  EXPECT_EQ(sizes.layers[1].tail_offset, 64u);
 }
 
 TEST(StatePoolTest, SplitGivesEveryTailABaseAndSomeSpares) {
@@ -204,7 +207,7 @@ TEST(StatePoolDeathTest, OurOwnMistakesAreCaught) {
 }
 
 // Three layers, two of them with appended pages and one with Fenwick pages.
-StateSizes LayersWithPages(size_t fold_interval = 16) {
+StateCapacity LayersWithPages(size_t fold_interval = 16) {
   StateLayout attention(fold_interval), log_linear(fold_interval);
   attention.SetPageKind({PageRule::kAppended, 0, 0});
   attention.Add(StatePart::kTail, "k", DType::kFloat32, {16});
@@ -216,12 +219,16 @@ StateSizes LayersWithPages(size_t fold_interval = 16) {
 }
 
 TEST(StatePoolTest, LayersWithEqualKindsOfPagesShareTheirSlots) {
-  const StateSizes sizes = LayersWithPages();
+  const StateCapacity sizes = LayersWithPages();
   ASSERT_EQ(sizes.pages.size(), 2u);
   EXPECT_EQ(sizes.pages[0].page_bytes, 256u);
   EXPECT_EQ(sizes.pages[1].page_bytes, 64u);
-  EXPECT_EQ(sizes.page_kinds, (std::vector<size_t>{0, 1, 0}));
-  EXPECT_EQ(sizes.page_offsets, (std::vector<size_t>{0, 0, 128}));
+  const size_t kinds[] = {0, 1, 0}, offsets[] = {0, 0, 128};
+  ASSERT_EQ(sizes.layers.size(), 3u);
+  for (size_t layer = 0; layer < 3; ++layer) {
+    EXPECT_EQ(sizes.layers[layer].page_kind, kinds[layer]);
+    EXPECT_EQ(sizes.layers[layer].page_offset, offsets[layer]);
+  }
 }
 
 TEST(StatePoolTest, PagesAreAsManyAsSessionsOfTheStatedContextNeed) {
