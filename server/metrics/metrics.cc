@@ -32,37 +32,27 @@ constexpr const char* kOutcomeNames[kOutcomes] = {"stop",
                                                   "rejected_slots",
                                                   "rejected_draining"};
 
-constexpr const char* kSessionEndNames[kSessionEnds] = {"deleted", "expired", "evicted", "failed"};
-
 class Families {
  public:
   void AddGauge(const char* name, const char* help, double value, Labels labels = {}) {
-    ClientMetric metric;
-    metric.label = std::move(labels);
-    metric.gauge.value = value;
-    Family(name, help, MetricType::Gauge).metric.push_back(std::move(metric));
+    Add(name, help, MetricType::Gauge, std::move(labels)).gauge.value = value;
   }
 
   // A second call with the same name adds another label set to the family.
   void AddCounter(const char* name, const char* help, const Counter& counter, Labels labels = {}) {
-    ClientMetric metric;
-    metric.label = std::move(labels);
-    metric.counter.value = static_cast<double>(counter.value());
-    Family(name, help, MetricType::Counter).metric.push_back(std::move(metric));
+    const auto value = static_cast<double>(counter.value());
+    Add(name, help, MetricType::Counter, std::move(labels)).counter.value = value;
   }
 
   void AddHistogram(const char* name, const char* help, const Histogram& histogram) {
-    ClientMetric metric;
-    uint64_t cumulative = 0;
+    ClientMetric::Histogram& shown = Add(name, help, MetricType::Histogram, {}).histogram;
     const auto bounds = histogram.upper_bounds();
     for (size_t i = 0; i <= bounds.size(); ++i) {
-      cumulative += histogram.count(i);
+      shown.sample_count += histogram.count(i);
       const double bound = i < bounds.size() ? bounds[i] : std::numeric_limits<double>::infinity();
-      metric.histogram.bucket.push_back({cumulative, bound});
+      shown.bucket.push_back({shown.sample_count, bound});
     }
-    metric.histogram.sample_count = cumulative;
-    metric.histogram.sample_sum = histogram.sum();
-    Family(name, help, MetricType::Histogram).metric.push_back(std::move(metric));
+    shown.sample_sum = histogram.sum();
   }
 
   std::string Text() const {
@@ -72,12 +62,14 @@ class Families {
   }
 
  private:
-  MetricFamily& Family(const char* name, const char* help, MetricType type) {
+  ClientMetric& Add(const char* name, const char* help, MetricType type, Labels labels) {
     const std::string full_name = std::string("rivulet_") + name;
     if (families_.empty() || families_.back().name != full_name) {
       families_.push_back({full_name, help, type, {}});
     }
-    return families_.back();
+    ClientMetric& metric = families_.back().metric.emplace_back();
+    metric.label = std::move(labels);
+    return metric;
   }
 
   std::vector<MetricFamily> families_;

@@ -41,6 +41,8 @@ enum class SessionEnd : uint8_t {
   kFailed,   // its state was lost in a failed step
 };
 inline constexpr size_t kSessionEnds = static_cast<size_t>(SessionEnd::kFailed) + 1;
+inline constexpr const char* kSessionEndNames[kSessionEnds] = {"deleted", "expired", "evicted",
+                                                               "failed"};
 
 // Seconds, from 1 ms to 43 minutes: vLLM's edges, so that its dashboards' panels can be reused.
 inline constexpr std::array kRequestSeconds = {.001, .005, .01, .02,  .04,  .06,  .08, .1,

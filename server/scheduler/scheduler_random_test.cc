@@ -185,8 +185,8 @@ class RandomSchedule {
   // its session is granted.
   bool EndedUnstarted(const std::string& id, ModelSession& session) {
     if (!session.reading) return false;
-    for (const SessionLease& held : held_) {
-      if (held.exclusive() && held.id() == id) return false;
+    for (const auto& [held, lease] : held_) {
+      if (lease.exclusive() && held == id) return false;
     }
     for (Modelled& request : requests_) {
       if (!request.is_turn || request.session != id || request.left) continue;
@@ -199,14 +199,16 @@ class RandomSchedule {
 
   // As a front thread does that checks its message for a long time and then refuses it.
   void HoldLease() {
-    SessionLease lease = Lease(AnyId(), Below(2) == 0);
-    if (lease.held()) held_.push_back(std::move(lease));
+    const bool exclusive = Below(2) == 0;
+    const std::string id = AnyId();
+    SessionLease lease = Lease(id, exclusive);
+    if (lease.held()) held_.emplace_back(id, std::move(lease));
   }
 
   void ReleaseLease() {
     if (held_.empty()) return;
     const size_t which = Below(held_.size());
-    const std::string id = held_[which].id();
+    const std::string id = held_[which].first;
     held_.erase(held_.begin() + static_cast<ptrdiff_t>(which));
     NoteReturns();
     ASSERT_TRUE(model_.contains(id));
@@ -623,7 +625,7 @@ class RandomSchedule {
   std::deque<Modelled> requests_;
   std::map<std::string, ModelSession> model_;
   std::list<std::string> idle_;  // that hold state, the least recently used first
-  std::vector<SessionLease> held_;
+  std::vector<std::pair<std::string, SessionLease>> held_;
   size_t queued_ = 0;
   uint64_t admitted_before_ = 0;
   bool one_completion_each_ = false;

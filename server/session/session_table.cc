@@ -57,30 +57,20 @@ std::string MakeRandomId() {
   return text;
 }
 
-// The table's mutex guards all members except `id` and `created`, which are constant, and `state`,
-// which belongs to the holder of an exclusive lease while there is one.
-struct SessionLease::Entry {
-  std::string id;
-  std::string name;
-  SessionTable::TimePoint created;
+// The table's mutex guards all members except `id`, which is constant, and `state`, which belongs
+// to the holder of an exclusive lease while there is one. holds_state is true while a turn has it,
+// too; `busy` and last_used_unix_ms are set in copies alone.
+struct SessionLease::Entry : SessionInfo {
   SessionTable::TimePoint last_used;
   std::unique_ptr<Session> state;
-  uint64_t tokens = 0;
-  uint64_t state_bytes = 0;
   std::vector<uint64_t> pages;  // of each kind, that the state holds
-  bool holds_state = false;     // also while a turn has it
   bool in_turn = false;
   bool in_table = true;
   uint32_t readers = 0;
-  std::list<std::shared_ptr<Entry>>::iterator idle;  // if !busy()
+  std::list<std::shared_ptr<Entry>>::iterator idle;  // if !leased()
 
-  bool busy() const { return in_turn || readers > 0; }
+  bool leased() const { return in_turn || readers > 0; }
 };
-
-SessionLease::SessionLease(SessionLease&& other) noexcept
-    : table_(std::exchange(other.table_, nullptr)),
-      entry_(std::move(other.entry_)),
-      exclusive_(other.exclusive_) {}
 
 SessionLease& SessionLease::operator=(SessionLease&& other) noexcept {
   std::swap(table_, other.table_);
@@ -88,8 +78,6 @@ SessionLease& SessionLease::operator=(SessionLease&& other) noexcept {
   std::swap(exclusive_, other.exclusive_);
   return *this;
 }
-
-const std::string& SessionLease::id() const { return entry_->id; }
 
 uint64_t SessionLease::tokens() const {
   MutexLock lock(&table_->mutex_);
@@ -161,7 +149,7 @@ absl::StatusOr<SessionInfo> SessionTable::Create(const std::string& id, const st
   auto entry = std::make_shared<Entry>();
   entry->id = id.empty() ? MakeRandomId() : id;
   entry->name = name;
-  entry->created = options_.now();
+  entry->created_unix_ms = UnixMs(options_.now());
   bool first_to_expire = false;
   absl::StatusOr<SessionInfo> info;
   {
@@ -217,25 +205,16 @@ std::vector<SessionInfo> SessionTable::List(const std::string& after, size_t lim
 }
 
 absl::Status SessionTable::Delete(const std::string& id) {
-  bool garbage = false;
   {
     MutexLock lock(&mutex_);
     RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
-    if (entry->busy()) return Busy(id);
+    if (entry->leased()) return Busy(id);
     std::unique_ptr<Session> state = Remove(entry, Reason::kDeleted);
-    garbage = state != nullptr;
-    if (garbage) garbage_.push_back(std::move(state));
+    if (state == nullptr) return absl::OkStatus();
+    garbage_.push_back(std::move(state));
   }
-  if (garbage && on_reap_) on_reap_();
+  if (on_reap_) on_reap_();
   return absl::OkStatus();
-}
-
-absl::StatusOr<SessionLease> SessionTable::LeaseForTurn(const std::string& id) {
-  return Lease(id, /*exclusive=*/true);
-}
-
-absl::StatusOr<SessionLease> SessionTable::LeaseForReading(const std::string& id) {
-  return Lease(id, /*exclusive=*/false);
 }
 
 absl::StatusOr<SessionLease> SessionTable::Lease(const std::string& id, bool exclusive) {
@@ -247,7 +226,7 @@ absl::StatusOr<SessionLease> SessionTable::Lease(const std::string& id, bool exc
 }
 
 void SessionTable::SetBusy(Entry& entry, bool exclusive) {
-  if (!entry.busy()) SetNotIdle(entry);
+  if (!entry.leased()) SetNotIdle(entry);
   entry.last_used = options_.now();
   ++leases_;
   if (exclusive) {
@@ -258,15 +237,11 @@ void SessionTable::SetBusy(Entry& entry, bool exclusive) {
 }
 
 void SessionTable::Return(Entry& entry, bool exclusive) {
-  bool awaited = false;
-  {
-    MutexLock lock(&mutex_);
-    awaited = EndLease(entry, exclusive);
-  }
-  if (awaited && on_reap_) on_reap_();
+  if (EndLease(entry, exclusive) && on_reap_) on_reap_();
 }
 
 bool SessionTable::EndLease(Entry& entry, bool exclusive) {
+  MutexLock lock(&mutex_);
   --leases_;
   if (!entry.in_table) return false;  // dropped
   if (exclusive) {
@@ -275,7 +250,7 @@ bool SessionTable::EndLease(Entry& entry, bool exclusive) {
   } else {
     --entry.readers;
   }
-  if (entry.busy()) return entry.readers == 0;
+  if (entry.leased()) return entry.readers == 0;
   SetIdle(entries_.at(entry.id));
   return true;
 }
@@ -323,14 +298,13 @@ absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::Find(
 }
 
 std::unique_ptr<Session> SessionTable::Remove(const std::shared_ptr<Entry>& entry, Reason reason) {
-  if (!entry->busy()) SetNotIdle(*entry);
+  if (!entry->leased()) SetNotIdle(*entry);
   if (entry->state != nullptr) --states_;
   entry->in_table = false;
   metrics_.sessions.Add(-1);
   metrics_.CountSessionEnd(reason);
-  constexpr const char* kNames[] = {"deleted", "expired", "evicted", "failed"};
   LogInfo("session_ended", {{"session_id", entry->id},
-                            {"reason", kNames[static_cast<size_t>(reason)]},
+                            {"reason", kSessionEndNames[static_cast<size_t>(reason)]},
                             {"tokens", entry->tokens}});
   Remember(entry->id, reason);
   entries_.erase(entry->id);
@@ -345,14 +319,8 @@ void SessionTable::Remember(const std::string& id, Reason reason) {
 }
 
 SessionInfo SessionTable::InfoOf(const Entry& entry) const {
-  SessionInfo info;
-  info.id = entry.id;
-  info.name = entry.name;
-  info.tokens = entry.tokens;
-  info.holds_state = entry.holds_state;
-  info.state_bytes = entry.state_bytes;
-  info.busy = entry.busy();
-  info.created_unix_ms = UnixMs(entry.created);
+  SessionInfo info = entry;
+  info.busy = entry.leased();
   info.last_used_unix_ms = UnixMs(entry.last_used);
   return info;
 }

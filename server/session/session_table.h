@@ -64,7 +64,7 @@ struct SessionInfo {
 class SessionLease {
  public:
   SessionLease() = default;
-  SessionLease(SessionLease&& other) noexcept;
+  SessionLease(SessionLease&&) noexcept = default;
   SessionLease& operator=(SessionLease&& other) noexcept;
   // The session is idle again. Any thread.
   ~SessionLease() { Release(); }
@@ -74,7 +74,6 @@ class SessionLease {
   bool exclusive() const { return exclusive_; }
 
   // REQUIRES for all that follow: held().
-  const std::string& id() const;
   // Tokens of the session's context. Any thread, until TakeState.
   uint64_t tokens() const;
 
@@ -147,9 +146,9 @@ class SessionTable {
   absl::Status Delete(const std::string& id);
 
   // For one turn. NOT_FOUND as Get; ABORTED while another turn has its lease.
-  absl::StatusOr<SessionLease> LeaseForTurn(const std::string& id);
+  absl::StatusOr<SessionLease> LeaseForTurn(const std::string& id) { return Lease(id, true); }
   // To read; several at once. NOT_FOUND as Get; ABORTED while a turn has its lease.
-  absl::StatusOr<SessionLease> LeaseForReading(const std::string& id);
+  absl::StatusOr<SessionLease> LeaseForReading(const std::string& id) { return Lease(id, false); }
 
   // Called, without a lock held, when there is something to Reap, when NextExpiry is no longer
   // never, and when a request may be waiting for what has changed: a session is idle, so its slots
@@ -188,7 +187,7 @@ class SessionTable {
   absl::StatusOr<SessionLease> Lease(const std::string& id, bool exclusive);
   void Return(Entry& entry, bool exclusive);
   // True if a request may be waiting for this.
-  bool EndLease(Entry& entry, bool exclusive) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool EndLease(Entry& entry, bool exclusive);
   // Lists the entry as idle. True if it is the first that will expire.
   bool SetIdle(const std::shared_ptr<Entry>& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes it off the list, and its pages out of the sum. REQUIRES: SetIdle was called.
