@@ -40,7 +40,7 @@ Outcome OutcomeOf(const absl::Status& status, RequestKind kind, FinishReason rea
 
 void CloseOutbox(RequestContext& context, const Request& request, absl::Status status,
                  TimePoint now) {
-  context.metrics->e2e_request_latency.Observe(Seconds(now - request.arrival));
+  context.metrics.e2e_request_latency.Observe(Seconds(now - request.arrival));
   if (request.outbox->Close(std::move(status))) context.ready.push_back(request.outbox);
 }
 
@@ -48,7 +48,7 @@ void CloseOutbox(RequestContext& context, const Request& request, absl::Status s
 
 void EndUnstarted(RequestContext& context, Request& request, absl::Status status, TimePoint now) {
   request.session.Release();
-  context.metrics->CountRequest(OutcomeOf(status, request.kind, FinishReason::kNone));
+  context.metrics.CountRequest(OutcomeOf(status, request.kind, FinishReason::kNone));
   CloseOutbox(context, request, std::move(status), now);
 }
 
@@ -56,7 +56,7 @@ ActiveRequest::ActiveRequest(RequestContext& context, std::unique_ptr<Request> r
                              std::unique_ptr<Session> session, uint64_t turn, TimePoint now)
     : context_(context),
       request_(std::move(request)),
-      stop_ids_(StopIds(*request_, context.eos_ids)),
+      stop_ids_(StopIds(*request_, context.options.eos_ids)),
       prompt_(std::move(session)),
       context_tokens_(prompt_->tokens().size()),
       cached_tokens_(static_cast<uint32_t>(prompt_->position())),
@@ -64,8 +64,8 @@ ActiveRequest::ActiveRequest(RequestContext& context, std::unique_ptr<Request> r
       admitted_(now),
       unfinished_(request_->completions) {
   AppendPrompt();
-  context_.metrics->request_queue_time.Observe(Seconds(now - request_->arrival));
-  context_.metrics->prompt_tokens_cached.Add(cached_tokens_);
+  context_.metrics.request_queue_time.Observe(Seconds(now - request_->arrival));
+  context_.metrics.prompt_tokens_cached.Add(cached_tokens_);
   if (prompt_->tokens().empty() && request_->prompt.empty()) {
     EndAll(FinishReason::kError, absl::InvalidArgumentError("there is nothing to continue"), now);
   } else if (prompt_->pending() == 0 || AsksNothing()) {
@@ -75,28 +75,31 @@ ActiveRequest::ActiveRequest(RequestContext& context, std::unique_ptr<Request> r
 
 void ActiveRequest::AppendPrompt() {
   const std::vector<uint32_t>& prompt = request_->prompt;
-  const bool starts_text = context_.tokenizer != nullptr &&
-                           Detokenizer::StartsText(*context_.tokenizer, prompt_->tokens()) &&
-                           Detokenizer::StartsText(*context_.tokenizer, prompt);
+  const bool starts_text =
+      context_.options.tokenizer != nullptr &&
+      Detokenizer::StartsText(*context_.options.tokenizer, prompt_->tokens()) &&
+      Detokenizer::StartsText(*context_.options.tokenizer, prompt);
   for (uint32_t i = 0; i < request_->completions; ++i) {
-    completions_.push_back(
-        std::make_unique<Completion>(*request_, stop_ids_, context_.tokenizer, starts_text, i));
+    completions_.push_back(std::make_unique<Completion>(
+        *request_, stop_ids_, context_.options.tokenizer, starts_text, i));
   }
   const size_t held_back = HoldsBackLast() && !prompt.empty() ? 1 : 0;
   prompt_->Append(std::span(prompt).first(prompt.size() - held_back));
 }
 
-void ActiveRequest::AddReserved(const StateCapacity& capacity, StateNeed& need) const {
-  need.slots += reserved_slots();
-  if (ended_ || capacity.pages.empty()) return;
+void ActiveRequest::AddReserved(StateNeed& need) const {
+  if (ended_) return;
+  need.slots += unfinished_;
+  if (context_.capacity.pages.empty()) return;
   const uint64_t tokens = LongestContext(*request_, context_tokens_);
   if (prompt_ != nullptr) {
-    AddMissing(capacity, *prompt_, tokens, need);
-    if (request_->completions > 1) AddPages(capacity, request_->completions, tokens, need);
+    need.AddMissing(*prompt_, tokens);
+    const uint32_t forks = request_->completions > 1 ? request_->completions : 0;
+    need.AddWhole(context_.capacity, forks, tokens);
     return;
   }
   for (const auto& completion : completions_) {
-    if (!completion->finished()) AddMissing(capacity, completion->session(), tokens, need);
+    if (!completion->finished()) need.AddMissing(completion->session(), tokens);
   }
 }
 
@@ -132,7 +135,7 @@ void ActiveRequest::NoteOutbox(TimePoint now) {
   if (!outbox_full_) {
     stalled_at_ = kNoDeadline;
   } else if (stalled_at_ == kNoDeadline) {
-    stalled_at_ = now + context_.stall_limit;
+    stalled_at_ = now + context_.options.stall_limit;
   }
   const uint32_t promised = RowsInFlight();
   if (promised > 0 && !outbox_full_) outbox_full_ = request_->outbox->full(promised);
@@ -144,11 +147,12 @@ bool ActiveRequest::CanRun(const Completion& completion) const {
          completion.generated() + completion.in_flight < request_->max_tokens;
 }
 
-void ActiveRequest::AppendRows(TimePoint now, std::vector<int>& rows, std::vector<RowView>& views) {
+void ActiveRequest::AppendRows(TimePoint now, std::vector<RowInFlight>& rows,
+                               std::vector<RowView>& views) {
   if (ending_.has_value()) return;
   NoteOutbox(now);
   const auto append = [&](int row) {
-    rows.push_back(row);
+    rows.push_back({this, row});
     views.push_back(ViewOf(row));
   };
   if (prompt_ != nullptr) {
@@ -220,39 +224,32 @@ void ActiveRequest::NoteTurn(uint32_t tokens, uint64_t turn) {
   last_turn_ = turn;
 }
 
-void ActiveRequest::CommitRow(int row, uint64_t position, size_t tokens, RowResult result,
-                              TimePoint now) {
-  --InFlight(row);
+void ActiveRequest::CommitRow(const RowInFlight& row, RowResult result, TimePoint now) {
+  --InFlight(row.row);
   // Otherwise the row was planned ahead, and the step before ended its completion.
-  const bool runs = row == kPromptRow || !completions_[row]->finished();
-  if (runs) CommitResult(row, position, tokens, std::move(result), now);
+  const bool runs = row.row == kPromptRow || !completions_[row.row]->finished();
+  if (runs) CommitResult(row, std::move(result), now);
   if (ending_.has_value() && !ended_ && RowsInFlight() == 0) {
     EndAll(ending_->reason, ending_->status, now);
   }
 }
 
-void ActiveRequest::CommitResult(int row, uint64_t position, size_t tokens, RowResult result,
-                                 TimePoint now) {
-  if (!result.status.ok()) return FailRow(row, result.status, now);
-  CommitSegment(row, position, tokens);
-  if (row == kPromptRow) return CommitPrompt(position, tokens, std::move(result), now);
-  CommitTokens(*completions_[row], std::move(result), now);
+void ActiveRequest::CommitResult(const RowInFlight& row, RowResult result, TimePoint now) {
+  if (!result.status.ok()) return FailRow(row.row, result.status, now);
+  // A segment that a later one followed is committed already.
+  Session& session = SessionOf(row.row);
+  if (InFlight(row.row) == 0 && session.segment_planned()) session.CommitSegment();
+  context_.metrics.folds.Add(FoldsIn(row.position, row.tokens, context_.capacity.fold_interval));
+  if (row.row == kPromptRow) return CommitPrompt(row, std::move(result), now);
+  CommitTokens(*completions_[row.row], std::move(result), now);
 }
 
-// A segment that a later one followed is committed already.
-void ActiveRequest::CommitSegment(int row, uint64_t position, size_t tokens) {
-  Session& session = SessionOf(row);
-  if (InFlight(row) == 0 && session.segment_planned()) session.CommitSegment();
-  context_.metrics->folds.Add(FoldsIn(position, tokens, context_.fold_interval));
-}
-
-void ActiveRequest::CommitPrompt(uint64_t position, size_t tokens, RowResult result,
-                                 TimePoint now) {
-  context_.metrics->prompt_tokens_computed.Add(tokens);
+void ActiveRequest::CommitPrompt(const RowInFlight& row, RowResult result, TimePoint now) {
+  context_.metrics.prompt_tokens_computed.Add(row.tokens);
   // A session that was cancelled in its prompt has more than one token pending. Their scores were
   // not asked for.
-  const uint64_t before_prompt =
-      context_tokens_ > position + 1 ? context_tokens_ - position - 1 : 0;
+  const uint64_t next = row.position + 1;
+  const uint64_t before_prompt = context_tokens_ > next ? context_tokens_ - next : 0;
   const size_t unasked = std::min<size_t>(before_prompt, result.scores.size());
   std::move(result.scores.begin() + static_cast<ptrdiff_t>(unasked), result.scores.end(),
             std::back_inserter(prompt_scores_));
@@ -260,7 +257,7 @@ void ActiveRequest::CommitPrompt(uint64_t position, size_t tokens, RowResult res
 }
 
 void ActiveRequest::EndPrompt(RowResult result, TimePoint now) {
-  context_.metrics->request_prefill_time.Observe(Seconds(now - admitted_));
+  context_.metrics.request_prefill_time.Observe(Seconds(now - admitted_));
   DeliverPromptScores();
   if (request_->max_tokens == 0) return EndAll(FinishReason::kLength, absl::OkStatus(), now);
   StartCompletions(now);
@@ -275,7 +272,7 @@ void ActiveRequest::DeliverPromptScores() {
 }
 
 void ActiveRequest::StartCompletions(TimePoint now) {
-  if (request_->completions > 1) context_.metrics->prompt_tokens_computed.Add(1);
+  if (request_->completions > 1) context_.metrics.prompt_tokens_computed.Add(1);
   for (size_t i = 1; i < completions_.size(); ++i) {
     auto fork = prompt_->Fork();
     if (!fork.ok()) {
@@ -297,7 +294,7 @@ void ActiveRequest::CommitTokens(Completion& completion, RowResult result, TimeP
 }
 
 void ActiveRequest::CommitToken(Completion& completion, SampledToken sample, TimePoint now) {
-  Metrics& metrics = *context_.metrics;
+  Metrics& metrics = context_.metrics;
   metrics.generation_tokens.Add();
   if (completion.generated() > 0) {
     metrics.inter_token_latency.Observe(Seconds(now - completion.last_token_time));
@@ -364,7 +361,7 @@ void ActiveRequest::EndLate(TimePoint now) {
 void ActiveRequest::Close(TimePoint now) {
   ended_ = true;
   const FinishReason reason = completions_[0]->finish_reason();
-  context_.metrics->CountRequest(OutcomeOf(status_, request_->kind, reason));
+  context_.metrics.CountRequest(OutcomeOf(status_, request_->kind, reason));
   CloseOutbox(context_, *request_, status_, now);
 }
 

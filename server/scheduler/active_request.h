@@ -9,23 +9,19 @@
 //
 // A turn of a session takes the session's state out of its lease and puts it back when it ends,
 // before the client is told. Unless a step failed, the session then holds the whole prompt and the
-// generated tokens, the last of them pending. What a cancelled turn leaves behind therefore does
-// not depend on how far its prompt had come. After a failed step there is no state to continue
-// from, and the session is dropped.
+// generated tokens, the last of them pending; after a failed step it is dropped.
 //
 // A row that fails ends only its completion; a prompt that fails ends the request.
 //
-// A row may be planned while the step before still runs (docs/architecture.md#running-ahead). The
-// segment in that step then counts as committed, and the token that it will sample is fed as
-// kLastSampled. If the step ends the completion, the segment planned ahead is cancelled and its
-// result ignored. What ends a request from outside (cancel, deadline, shutdown) waits until no step
-// in flight holds one of its rows.
+// A row may be planned while the step before still runs. Promises, cancelled segments and ends from
+// outside are as in docs/architecture.md#running-ahead.
 //
 // Threading: engine thread only.
 #ifndef RIVULET_SERVER_SCHEDULER_ACTIVE_REQUEST_H_
 #define RIVULET_SERVER_SCHEDULER_ACTIVE_REQUEST_H_
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -42,15 +38,38 @@
 
 namespace rivulet {
 
+struct SchedulerOptions {
+  PlanLimits limits;
+  // Requests that may wait for slots or for the end of their prompt; --max-queue. Prompts that run
+  // count too: with many slots, the queue would otherwise move into them and have no bound.
+  uint32_t max_queue = 256;
+  // Tokens that a session, or a completion with its prompt, may hold; --max-context. A session
+  // keeps its token ids, 4 bytes each, and where states have a fixed size nothing else bounds them.
+  // Completions end there with LENGTH; a request that starts beyond is refused.
+  uint64_t max_context = uint64_t{1} << 22;
+  // How long a stream whose client does not read keeps its slots once its outbox is full.
+  Clock::duration stall_limit = std::chrono::minutes(5);
+  const Tokenizer* tokenizer = nullptr;  // null: the model has none
+  std::vector<uint32_t> eos_ids;
+};
+
 // What all requests share. It outlives them.
 struct RequestContext {
-  const Tokenizer* tokenizer = nullptr;  // null: token ids only
-  std::vector<uint32_t> eos_ids;
-  Clock::duration stall_limit = std::chrono::hours(1);
-  Metrics* metrics = nullptr;
-  size_t fold_interval = 0;  // the engine's
+  const SchedulerOptions options;
+  Metrics& metrics;
+  const StateCapacity& capacity;  // the engine's
   // Outboxes to announce to the dispatcher at the end of this plan or commit.
-  std::vector<std::shared_ptr<Outbox>> ready;
+  std::vector<std::shared_ptr<Outbox>> ready = {};
+};
+
+class ActiveRequest;
+
+// A row that has something to run, or runs.
+struct RowInFlight {
+  ActiveRequest* request;
+  int row;                // ActiveRequest::kPromptRow, or the index of a completion
+  uint64_t position = 0;  // of its segment, once it is planned
+  size_t tokens = 0;
 };
 
 class ActiveRequest {
@@ -72,21 +91,18 @@ class ActiveRequest {
   TimePoint deadline() const { return std::min(request_->deadline, stalled_at_); }
   // It has no first token yet.
   bool in_prompt() const { return prompt_ != nullptr; }
-  // Slots that are reserved for it: one for each completion that may still run.
-  uint32_t reserved_slots() const { return ended_ ? 0 : unfinished_; }
-  // Adds these, and the pages that it may still take.
-  void AddReserved(const StateCapacity& capacity, StateNeed& need) const;
+  // Adds what is reserved for it: a slot for each completion that may still run, and the pages that
+  // these may still take.
+  void AddReserved(StateNeed& need) const;
 
-  // The rows that have something to run: kPromptRow alone, or indices of completions. Appends to
-  // both, one entry each.
-  void AppendRows(TimePoint now, std::vector<int>& rows, std::vector<RowView>& views);
+  // The rows that have something to run. Appends to both, one entry each.
+  void AppendRows(TimePoint now, std::vector<RowInFlight>& rows, std::vector<RowView>& views);
 
   // Puts a row's next `tokens` tokens into the plan, as turn number `turn`. RESOURCE_EXHAUSTED when
   // the row needs a slot that is not there in this step, or cannot run ahead: it sits the step out.
   absl::Status AddToPlan(int row, uint32_t tokens, uint64_t turn, StepPlan& plan);
-  // What came back for a row that was put into a plan, in the order of the plans. `position` and
-  // `tokens` are those of its segment.
-  void CommitRow(int row, uint64_t position, size_t tokens, RowResult result, TimePoint now);
+  // What came back for a row that was put into a plan, in the order of the plans.
+  void CommitRow(const RowInFlight& row, RowResult result, TimePoint now);
 
   // Ends what still runs with this reason, as soon as no step in flight holds a row of this; the
   // stream ends with `status`. The first call counts.
@@ -118,9 +134,8 @@ class ActiveRequest {
   void AddNextToken(Completion& completion, bool promised, StepPlan& plan, StepRow& row) const;
   void AddScoreTargets(const Segment& segment, StepRow& row) const;
   void NoteTurn(uint32_t tokens, uint64_t turn);
-  void CommitResult(int row, uint64_t position, size_t tokens, RowResult result, TimePoint now);
-  void CommitSegment(int row, uint64_t position, size_t tokens);
-  void CommitPrompt(uint64_t position, size_t tokens, RowResult result, TimePoint now);
+  void CommitResult(const RowInFlight& row, RowResult result, TimePoint now);
+  void CommitPrompt(const RowInFlight& row, RowResult result, TimePoint now);
   void EndPrompt(RowResult result, TimePoint now);
   void DeliverPromptScores();
   void StartCompletions(TimePoint now);

@@ -3,10 +3,8 @@
 // One of a request's n completions while it grows: its session, its text, and the rules by which it
 // ends.
 //
-// Text and stop strings are handled here, on the engine thread in Commit, and not where the stream
-// is drained. A stop string must end the row before its next token counts; otherwise the tokens
-// that a session holds would depend on how fast its client reads. This costs a fraction of a
-// microsecond per token. The outbox gets complete UTF-8.
+// Text and stop strings are handled here, in Commit, and not where the stream is drained
+// (docs/architecture.md#one-token says why). The outbox gets complete UTF-8.
 //
 // Threading: engine thread only.
 #ifndef RIVULET_SERVER_SCHEDULER_COMPLETION_H_
@@ -43,7 +41,6 @@ class Completion {
   Session& session() { return *session_; }
   // Null if it was never started.
   std::unique_ptr<Session> TakeSession() { return std::move(session_); }
-  bool started() const { return session_ != nullptr; }
   bool finished() const { return finish_reason_ != FinishReason::kNone; }
   FinishReason finish_reason() const { return finish_reason_; }
   uint32_t generated() const { return generated_; }

@@ -65,16 +65,6 @@ bool Outbox::full(size_t more) const {
   return tokens_ + more >= capacity_;
 }
 
-void Outbox::Abandon() {
-  MutexLock lock(&mutex_);
-  abandoned_ = true;
-}
-
-bool Outbox::abandoned() const {
-  MutexLock lock(&mutex_);
-  return abandoned_;
-}
-
 Outbox::Taken Outbox::Take() {
   Taken taken;
   bool made_room = false;

@@ -12,6 +12,7 @@
 #ifndef RIVULET_SERVER_SCHEDULER_OUTBOX_H_
 #define RIVULET_SERVER_SCHEDULER_OUTBOX_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -56,8 +57,8 @@ class Outbox {
   bool full(size_t more = 0) const;
   // The client has not read for too long. The call's owner may cut the connection, since the write
   // in flight may never end; messages that wait here are lost then.
-  void Abandon();
-  bool abandoned() const;
+  void Abandon() { abandoned_ = true; }
+  bool abandoned() const { return abandoned_; }
 
   struct Taken {
     std::optional<StreamMessage> message;
@@ -76,11 +77,11 @@ class Outbox {
   const std::weak_ptr<StreamSink> sink_;
   const size_t capacity_;
   std::function<void()> on_room_;
+  std::atomic<bool> abandoned_{false};
   mutable Mutex mutex_;
   std::deque<StreamMessage> waiting_ ABSL_GUARDED_BY(mutex_);  // at most one an index
   size_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;                  // in waiting_
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
-  bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
   bool announced_ ABSL_GUARDED_BY(mutex_) = false;  // handed to the dispatcher, not yet delivered
 };
 

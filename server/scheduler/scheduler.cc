@@ -41,12 +41,6 @@ bool Within(const StateNeed& need, const StateCapacity& capacity, const StateNee
   return true;
 }
 
-StateNeed Sum(StateNeed a, const StateNeed& b) {
-  a.slots += b.slots;
-  for (size_t kind = 0; kind < b.pages.size(); ++kind) a.pages[kind] += b.pages[kind];
-  return a;
-}
-
 }  // namespace
 
 Scheduler::Scheduler(Engine& engine, SessionTable& sessions, Dispatcher& dispatcher,
@@ -55,18 +49,11 @@ Scheduler::Scheduler(Engine& engine, SessionTable& sessions, Dispatcher& dispatc
       sessions_(sessions),
       dispatcher_(dispatcher),
       metrics_(metrics),
-      options_(std::move(options)),
+      context_{std::move(options), metrics, engine.capacity()},
       cost_(engine.capacity().fold_interval) {
   sessions_.set_on_reap([this] { Wake(); });
-  context_.stall_limit = options_.stall_limit;
-  context_.tokenizer = options_.tokenizer;
-  context_.eos_ids = options_.eos_ids;
-  context_.metrics = &metrics_;
-  context_.fold_interval = engine_.capacity().fold_interval;
   metrics_.state_slots_total.Set(engine_.capacity().tail_slots);
 }
-
-Scheduler::~Scheduler() = default;
 
 uint64_t Scheduler::NewId() {
   static std::atomic<uint64_t> next{1};
@@ -77,15 +64,15 @@ absl::Status Scheduler::LimitContext(Request& request) const {
   const uint64_t tokens =
       request.prompt.size() + (request.session.held() ? request.session.tokens() : 0);
   const uint64_t generated = request.max_tokens > 0 ? 1 : 0;  // at least
-  if (tokens + generated > options_.max_context) {
+  if (tokens + generated > context_.options.max_context) {
     metrics_.CountRequest(Outcome::kRejectedSlots);
     return absl::ResourceExhaustedError(
         absl::StrCat("the context would have ", tokens + generated,
-                     " tokens and --max-context allows ", options_.max_context,
+                     " tokens and --max-context allows ", context_.options.max_context,
                      "; begin another session, or start the server with a larger --max-context"));
   }
-  request.max_tokens =
-      static_cast<uint32_t>(std::min<uint64_t>(request.max_tokens, options_.max_context - tokens));
+  request.max_tokens = static_cast<uint32_t>(
+      std::min<uint64_t>(request.max_tokens, context_.options.max_context - tokens));
   return absl::OkStatus();
 }
 
@@ -110,7 +97,7 @@ absl::Status Scheduler::CheckQueue() const {
     metrics_.CountRequest(Outcome::kRejectedDraining);
     return absl::UnavailableError("the server is shutting down; send the request elsewhere");
   }
-  if (queued_ < options_.max_queue) return absl::OkStatus();
+  if (queued_ < context_.options.max_queue) return absl::OkStatus();
   metrics_.CountRequest(Outcome::kRejectedQueue);
   absl::Status full = absl::ResourceExhaustedError(
       absl::StrCat(queued_,
@@ -146,28 +133,22 @@ absl::Status Scheduler::Submit(std::unique_ptr<Request>& request) {
   RIVULET_CHECK(request->completions > 0, "a request without rows");
   RIVULET_CHECK(!request->prompt.empty() || request->session.held(), "nothing to continue");
   RIVULET_CHECK(request->completions == 1 || !request->session.held(), "a session has one future");
-  {
-    MutexLock lock(&mutex_);
-    RIVULET_RETURN_IF_ERROR(LimitContext(*request));
-    RIVULET_RETURN_IF_ERROR(CheckFits(*request));
-    RIVULET_RETURN_IF_ERROR(CheckQueue());
-    request->outbox->set_on_room([this] { Wake(); });
-    inbox_.requests.push_back(std::move(request));
-    ++live_;
-    ++queued_;
-    woken_ = true;
-  }
-  changed_.NotifyOne();
+  MutexLock lock(&mutex_);
+  RIVULET_RETURN_IF_ERROR(LimitContext(*request));
+  RIVULET_RETURN_IF_ERROR(CheckFits(*request));
+  RIVULET_RETURN_IF_ERROR(CheckQueue());
+  request->outbox->set_on_room([this] { Wake(); });
+  inbox_.requests.push_back(std::move(request));
+  ++live_;
+  ++queued_;
+  Signal();
   return absl::OkStatus();
 }
 
 void Scheduler::Cancel(uint64_t id) {
-  {
-    MutexLock lock(&mutex_);
-    inbox_.cancels.push_back(id);
-    woken_ = true;
-  }
-  changed_.NotifyOne();
+  MutexLock lock(&mutex_);
+  inbox_.cancels.push_back(id);
+  Signal();
 }
 
 void Scheduler::StopAdmission() {
@@ -176,12 +157,9 @@ void Scheduler::StopAdmission() {
 }
 
 void Scheduler::AbortAll(absl::Status status) {
-  {
-    MutexLock lock(&mutex_);
-    inbox_.abort = std::move(status);
-    woken_ = true;
-  }
-  changed_.NotifyOne();
+  MutexLock lock(&mutex_);
+  inbox_.abort = std::move(status);
+  Signal();
 }
 
 bool Scheduler::WaitUntilIdle(TimePoint deadline) {
@@ -193,10 +171,12 @@ bool Scheduler::WaitUntilIdle(TimePoint deadline) {
 }
 
 void Scheduler::Wake() {
-  {
-    MutexLock lock(&mutex_);
-    woken_ = true;
-  }
+  MutexLock lock(&mutex_);
+  Signal();
+}
+
+void Scheduler::Signal() {
+  woken_ = true;
   changed_.NotifyOne();
 }
 
@@ -311,35 +291,31 @@ StateNeed Scheduler::NewNeed(const Request& request) const {
   const Session* const state = lease.held() ? lease.state() : nullptr;
   if (state == nullptr) return WholeNeed(capacity, request, 0);
   const uint64_t tokens = LongestContext(request, state->tokens().size());
-  if (!lease.exclusive()) return ForkNeed(capacity, *state, tokens);
   StateNeed need;
-  AddMissing(capacity, *state, tokens, need);
+  if (lease.exclusive()) {
+    need.AddMissing(*state, tokens);
+  } else {
+    need.slots = 1;
+    need.AddPages(state->page_kinds(),
+                  [&](size_t kind) { return state->MissingPagesInFork(kind, tokens); });
+  }
   return need;
 }
 
-// In use, and reserved for requests that run.
-StateNeed Scheduler::HeldState() const {
-  StateNeed held;
-  held.slots = static_cast<uint32_t>(sessions_.states());
-  held.pages.resize(engine_.capacity().pages.size());
-  for (size_t kind = 0; kind < held.pages.size(); ++kind) {
-    held.pages[kind] = engine_.states().pages(kind).used();
-  }
-  for (const auto& active : active_) active->AddReserved(engine_.capacity(), held);
-  return held;
-}
-
-bool Scheduler::HasRoom(const StateNeed& need) const {
-  return Within(Sum(HeldState(), need), engine_.capacity(), {});
+bool Scheduler::HasRoom(StateNeed need, const StateNeed& droppable) const {
+  need.slots += static_cast<uint32_t>(sessions_.states());
+  need.AddPages(engine_.capacity().pages.size(),
+                [this](size_t kind) { return engine_.states().pages(kind).used(); });
+  for (const auto& active : active_) active->AddReserved(need);
+  return Within(need, engine_.capacity(), droppable);
 }
 
 bool Scheduler::CanMakeRoom(const StateNeed& need) const {
   StateNeed droppable;
   droppable.slots = static_cast<uint32_t>(sessions_.idle_states());
-  for (size_t kind = 0; kind < engine_.capacity().pages.size(); ++kind) {
-    droppable.pages.push_back(sessions_.idle_pages(kind));
-  }
-  return Within(Sum(HeldState(), need), engine_.capacity(), droppable);
+  droppable.AddPages(engine_.capacity().pages.size(),
+                     [this](size_t kind) { return sessions_.idle_pages(kind); });
+  return HasRoom(need, droppable);
 }
 
 bool Scheduler::MakeRoom(const StateNeed& need) {
@@ -390,12 +366,8 @@ void Scheduler::Refuse(std::deque<std::unique_ptr<Request>>::iterator request, T
 void Scheduler::CollectRows(TimePoint now) {
   rows_.clear();
   views_.clear();
-  std::vector<int> rows;
   for (const auto& active : active_) {
-    if (active->ended()) continue;
-    rows.clear();
-    active->AppendRows(now, rows, views_);
-    for (const int row : rows) rows_.push_back({active.get(), row});
+    if (!active->ended()) active->AppendRows(now, rows_, views_);
   }
 }
 
@@ -403,73 +375,65 @@ std::vector<PlannedRow> Scheduler::Choose(TimePoint now) {
   for (;;) {
     Admit(now);
     CollectRows(now);
-    StepChoice choice = PlanStep(now, views_, cost_, options_.limits);
+    StepChoice choice = PlanStep(now, views_, cost_, context_.options.limits);
     if (choice.expired.empty()) return std::move(choice.run);
     // Their slots must go to waiting requests in this step: there may be no other row left whose
     // end would start the next step.
-    EndExpired(choice.expired, now);
+    for (const size_t row : choice.expired) {
+      ActiveRequest& request = *rows_[row].request;
+      if (!request.ended()) request.EndLate(now);
+    }
   }
 }
 
-void Scheduler::EndExpired(const std::vector<size_t>& expired, TimePoint now) {
-  for (const size_t row : expired) {
-    ActiveRequest& request = *rows_[row].request;
-    if (!request.ended()) request.EndLate(now);
-  }
-}
-
-void Scheduler::FillPlan(const std::vector<PlannedRow>& chosen, StepInFlight& step) {
+Scheduler::StepInFlight Scheduler::FillPlan(const std::vector<PlannedRow>& chosen) {
+  StepInFlight step;
   plan_.tokens.clear();
   plan_.rows.clear();
-  step.rows.clear();
-  step.decode_rows = step.prompt_tokens = 0;
-  for (const PlannedRow& row : chosen) {
-    const RowRef ref = rows_[row.row];
-    if (!ref.request->AddToPlan(ref.row, row.tokens, ++turn_, plan_).ok()) continue;
-    step.rows.push_back({ref.request, ref.row, plan_.rows.back().segment.position, row.tokens});
-    const bool is_prompt = ref.row == ActiveRequest::kPromptRow;
+  for (const PlannedRow& planned : chosen) {
+    RowInFlight row = rows_[planned.row];
+    if (!row.request->AddToPlan(row.row, planned.tokens, ++turn_, plan_).ok()) continue;
+    row.position = plan_.rows.back().segment.position;
+    row.tokens = planned.tokens;
+    step.rows.push_back(row);
+    const bool is_prompt = row.row == ActiveRequest::kPromptRow;
     (is_prompt ? step.prompt_tokens : step.decode_rows) += row.tokens;
   }
   if (step.decode_rows > 0) {
     metrics_.decode_batch_size.Observe(static_cast<double>(step.decode_rows));
   }
+  return step;
 }
 
 const StepPlan& Scheduler::Plan(TimePoint now) {
-  RIVULET_CHECK(steps_in_flight_ < std::min(engine_.depth(), kMostInFlight), "planned too far");
+  RIVULET_CHECK(in_flight_.size() < std::min(engine_.depth(), kMostInFlight), "planned too far");
   ApplyInbox(TakeInbox(), now);
   EndLateWaiting(now);
   sessions_.Reap();
-  FillPlan(Choose(now), InFlight(steps_in_flight_));
-  if (!plan_.empty()) ++steps_in_flight_;
+  StepInFlight step = FillPlan(Choose(now));
+  if (!plan_.empty()) in_flight_.push_back(std::move(step));
   Settle(now);
   return plan_;
 }
 
-Scheduler::StepInFlight& Scheduler::InFlight(size_t step) {
-  return in_flight_[(oldest_ + step) % kMostInFlight];
-}
-
 void Scheduler::Commit(StepResult result, TimePoint now) {
-  RIVULET_CHECK(steps_in_flight_ > 0, "commits a step that was not planned");
-  StepInFlight& step = InFlight(0);
+  RIVULET_CHECK(!in_flight_.empty(), "commits a step that was not planned");
+  const StepInFlight& step = in_flight_.front();
   RIVULET_CHECK(result.rows.size() == step.rows.size(), "a result for each planned row");
   cost_.Observe(step.decode_rows, step.prompt_tokens, result.device_seconds);
   for (size_t i = 0; i < step.rows.size(); ++i) {
     const RowInFlight& row = step.rows[i];
-    if (row.request == nullptr) continue;
-    row.request->CommitRow(row.row, row.position, row.tokens, std::move(result.rows[i]), now);
+    if (row.request != nullptr) row.request->CommitRow(row, std::move(result.rows[i]), now);
   }
-  oldest_ = (oldest_ + 1) % kMostInFlight;
-  --steps_in_flight_;
+  in_flight_.pop_front();
   Settle(now);
 }
 
 void Scheduler::DropEnded() {
   const auto ended = [](const auto& active) { return active->ended(); };
   if (std::none_of(active_.begin(), active_.end(), ended)) return;
-  for (size_t i = 0; i < steps_in_flight_; ++i) {
-    for (RowInFlight& row : InFlight(i).rows) {
+  for (StepInFlight& step : in_flight_) {
+    for (RowInFlight& row : step.rows) {
       if (row.request != nullptr && row.request->ended()) row.request = nullptr;
     }
   }

@@ -11,17 +11,14 @@
 // step is planned while the one before runs (docs/architecture.md#running-ahead).
 //
 // Slots: a request is admitted only with everything that it can come to need (state_need.h), so a
-// running request never waits for slots. An idle session of the table keeps its slots and pages. It
-// is dropped, least recently used first, when a waiting request needs them. A waiting request that
-// does not fit holds back those behind it, so that small requests cannot starve a large one; a turn
-// that needs nothing new passes it. If nothing runs and nothing can be dropped, the first waiting
-// request is refused, because nothing would ever make room for it.
+// running request never waits for slots. A waiting request that does not fit holds back those behind
+// it, so that small requests cannot starve a large one; docs/architecture.md#sessions has the other
+// rules: which idle sessions are dropped, who may pass, and who is refused.
 //
 // It reads no clock, starts no thread and runs no step: all of it can be driven by a test.
 #ifndef RIVULET_SERVER_SCHEDULER_SCHEDULER_H_
 #define RIVULET_SERVER_SCHEDULER_SCHEDULER_H_
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -45,21 +42,6 @@
 
 namespace rivulet {
 
-struct SchedulerOptions {
-  PlanLimits limits;
-  // Requests that may wait for slots or for the end of their prompt; --max-queue. Prompts that run
-  // count too: with many slots, the queue would otherwise move into them and have no bound.
-  uint32_t max_queue = 256;
-  // Tokens that a session, or a completion with its prompt, may hold; --max-context. A session
-  // keeps its token ids, 4 bytes each, and where states have a fixed size nothing else bounds them.
-  // Completions end there with LENGTH; a request that starts beyond is refused.
-  uint64_t max_context = uint64_t{1} << 22;
-  // How long a stream whose client does not read keeps its slots once its outbox is full.
-  Clock::duration stall_limit = std::chrono::minutes(5);
-  const Tokenizer* tokenizer = nullptr;  // null: the model has none
-  std::vector<uint32_t> eos_ids;
-};
-
 class Scheduler {
  public:
   // Key of the status payload that says after how many milliseconds a refused request may be sent
@@ -73,7 +55,6 @@ class Scheduler {
   // All outlive it.
   Scheduler(Engine& engine, SessionTable& sessions, Dispatcher& dispatcher, Metrics& metrics,
             SchedulerOptions options);
-  ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
@@ -127,19 +108,9 @@ class Scheduler {
     std::vector<uint64_t> cancels;
     std::optional<absl::Status> abort;
   };
-  struct RowRef {
-    ActiveRequest* request;
-    int row;
-  };
-  // A row of a step that was planned and not committed.
-  struct RowInFlight {
-    ActiveRequest* request;  // null: it has ended since
-    int row;
-    uint64_t position;  // of its segment
-    size_t tokens;
-  };
+  // A step that was planned and not committed.
   struct StepInFlight {
-    std::vector<RowInFlight> rows;
+    std::vector<RowInFlight> rows;  // request: null if it has ended since
     size_t decode_rows = 0;
     size_t prompt_tokens = 0;
   };
@@ -150,6 +121,8 @@ class Scheduler {
   absl::Status CheckFits(const Request& request) const;
   std::chrono::milliseconds RetryAfter() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteEnds(uint64_t ended, TimePoint now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Something has come in.
+  void Signal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Inbox TakeInbox();
   void ApplyInbox(Inbox inbox, TimePoint now);
   void CancelNow(uint64_t id, TimePoint now);
@@ -162,17 +135,14 @@ class Scheduler {
   bool AnythingRuns() const;
   size_t WaitingLeases() const;
   StateNeed NewNeed(const Request& request) const;
-  StateNeed HeldState() const;
-  bool HasRoom(const StateNeed& need) const;
+  // Beside what is in use or reserved for requests that run, less `droppable`.
+  bool HasRoom(StateNeed need, const StateNeed& droppable = {}) const;
   bool CanMakeRoom(const StateNeed& need) const;
   bool MakeRoom(const StateNeed& need);
   absl::StatusOr<std::unique_ptr<Session>> OpenSession(Request& request);
   void CollectRows(TimePoint now);
   std::vector<PlannedRow> Choose(TimePoint now);
-  void FillPlan(const std::vector<PlannedRow>& chosen, StepInFlight& step);
-  void EndExpired(const std::vector<size_t>& expired, TimePoint now);
-  // Number `step` of those in flight, 0 the oldest; or the next one to be planned.
-  StepInFlight& InFlight(size_t step);
+  StepInFlight FillPlan(const std::vector<PlannedRow>& chosen);
   // Drops ended requests, notifies the dispatcher, updates the gauges.
   void Settle(TimePoint now);
   void DropEnded();
@@ -184,8 +154,6 @@ class Scheduler {
   SessionTable& sessions_;
   Dispatcher& dispatcher_;
   Metrics& metrics_;
-  const SchedulerOptions options_;
-
   mutable Mutex mutex_;
   CondVar changed_;  // something came in
   CondVar idle_;
@@ -198,19 +166,17 @@ class Scheduler {
   double seconds_an_end_ ABSL_GUARDED_BY(mutex_) = 0;
   TimePoint last_end_ ABSL_GUARDED_BY(mutex_);
 
-  // The engine thread's.
+  // The engine thread's, but for the options in it.
   RequestContext context_;
   std::deque<std::unique_ptr<Request>> waiting_;
   std::vector<std::unique_ptr<ActiveRequest>> active_;
   uint64_t ended_ = 0;  // since the last Settle
   uint64_t turn_ = 0;   // counts admissions and planned rows, for RowView::last_turn
   StepCost cost_;
-  std::vector<RowRef> rows_;    // candidates of this plan
-  std::vector<RowView> views_;  // of rows_
+  std::vector<RowInFlight> rows_;  // candidates of this plan
+  std::vector<RowView> views_;     // of rows_
   StepPlan plan_;
-  std::array<StepInFlight, kMostInFlight> in_flight_;  // a ring
-  size_t oldest_ = 0;
-  size_t steps_in_flight_ = 0;
+  std::deque<StepInFlight> in_flight_;
 };
 
 }  // namespace rivulet

@@ -22,6 +22,16 @@ struct StateNeed {
   std::vector<uint64_t> pages;  // of each kind of StateCapacity::pages
 
   bool nothing() const;
+  // Adds `count(kind)` pages of each kind.
+  template <typename Count>
+  void AddPages(size_t kinds, Count count) {
+    pages.resize(kinds);
+    for (size_t kind = 0; kind < kinds; ++kind) pages[kind] += count(kind);
+  }
+  // Adds the pages of `sessions` sessions that grow to `tokens` tokens and share none.
+  void AddWhole(const StateCapacity& capacity, uint64_t sessions, uint64_t tokens);
+  // Adds the pages that `session` may still take while it grows to `tokens` tokens.
+  void AddMissing(const Session& session, uint64_t tokens);
 };
 
 // The most tokens that the session of each completion will hold.
@@ -29,16 +39,6 @@ uint64_t LongestContext(const Request& request, uint64_t context_tokens);
 
 // The need of a request whose session has no state yet for its `context_tokens` tokens.
 StateNeed WholeNeed(const StateCapacity& capacity, const Request& request, uint64_t context_tokens);
-
-// Adds the pages of `sessions` sessions that grow to `tokens` tokens and share none.
-void AddPages(const StateCapacity& capacity, uint64_t sessions, uint64_t tokens, StateNeed& need);
-
-// Adds the pages that `session` may still take while it grows to `tokens` tokens.
-void AddMissing(const StateCapacity& capacity, const Session& session, uint64_t tokens,
-                StateNeed& need);
-
-// The need of a fork of `session` that grows to `tokens` tokens. It shares the session's pages.
-StateNeed ForkNeed(const StateCapacity& capacity, const Session& session, uint64_t tokens);
 
 }  // namespace rivulet
 

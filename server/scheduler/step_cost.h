@@ -1,12 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Estimates the time of a step from the steps before it, and from that how many prompt tokens may
-// join the next one.
-//
-// A running stream waits for the whole step, so prompts are budgeted in time: they may lengthen a
-// step by a fixed share of the time of its decode rows alone. Batch, model and machine need not be
-// known in advance.
-//
+// join the next one (docs/architecture.md#how-much-prompt-joins-a-step).
 // Threading: none of its own; the scheduler's, on the engine thread.
 #ifndef RIVULET_SERVER_SCHEDULER_STEP_COST_H_
 #define RIVULET_SERVER_SCHEDULER_STEP_COST_H_
@@ -18,13 +13,9 @@
 namespace rivulet {
 
 struct PlanLimits {
-  // Prompts may lengthen a step by this times what its decode rows take alone. 1: the tokens of
-  // running streams come half as fast while a prompt is processed, and prompts get half of the
-  // machine.
+  // Prompts may lengthen a step by this times what its decode rows take alone.
   double prompt_share = 1.0;
-  // Where more prompts wait than rows decode, all count equally: prompts may lengthen it by
-  // prompts / decode rows, up to this. Else few rows, whose steps are short and decode little,
-  // would hold up the many that are to run beside them.
+  // Where more prompts wait than rows decode: by prompts / decode rows, up to this.
   double most_prompt_share = 4.0;
   // How long a step without decode rows may take: requests that arrive meanwhile wait for its end.
   // Where one token takes long, a step may take three times that instead, or pieces would be too
