@@ -41,9 +41,7 @@ constexpr seconds kFlushTime{2};
 
 // Scripts and tests read these lines back, so they do not depend on --log-level.
 void PrintAddress(const char* what, const std::string& host, int port) {
-  const bool ipv6 = host.find(':') != std::string::npos;
-  std::printf("%s listening on %s%s%s:%d\n", what, ipv6 ? "[" : "", host.c_str(), ipv6 ? "]" : "",
-              port);
+  std::printf("%s listening on %s\n", what, Address(host, port).c_str());
   std::fflush(stdout);
 }
 
@@ -221,14 +219,8 @@ int Fail(int code, const absl::Status& status) {
   return code;
 }
 
-int PrintVersion() {
-  std::printf("rivulet-server %s (%s)\n", std::string(Version()).c_str(),
-              std::string(Commit()).c_str());
-  return 0;
-}
-
-int PrintHelp() {
-  std::fputs(OptionsHelp().c_str(), stdout);
+int Print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
   return 0;
 }
 
@@ -259,8 +251,10 @@ int Serve(const ServerOptions& options) {
 int Main(const std::vector<std::string>& arguments) {
   const absl::StatusOr<ServerOptions> options = ParseOptions(arguments);
   if (!options.ok()) return Fail(2, options.status());
-  if (options->show_help) return PrintHelp();
-  if (options->show_version) return PrintVersion();
+  if (options->show_help) return Print(OptionsHelp());
+  if (options->show_version) {
+    return Print("rivulet-server " + std::string(Version()) + " (" + std::string(Commit()) + ")\n");
+  }
   SetLogLevel(options->log_level);
   return Serve(*options);
 }

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -17,7 +19,6 @@
 #include "kernels/base/cuda_device.h"
 #include "kernels/base/status.h"
 #include "nlohmann/json.hpp"
-#include "server/cpu_count.h"
 
 namespace rivulet {
 namespace {
@@ -271,6 +272,22 @@ absl::Status ReadFlags(const std::vector<CommandLine::Text>& texts, ServerOption
 }
 
 }  // namespace
+
+uint32_t CpusOfQuota(std::string_view cpu_max) {
+  std::istringstream text{std::string(cpu_max)};
+  double quota = 0, period = 0;
+  if (!(text >> quota >> period) || quota <= 0 || period <= 0) return 0;
+  return static_cast<uint32_t>(std::min((quota + period - 1) / period, 65536.0));
+}
+
+uint32_t UsableCpus() {
+  const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+  // Inside a container its own group is the root of what it sees.
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const uint32_t quota = CpusOfQuota(text);
+  return quota == 0 ? cores : std::min(cores, quota);
+}
 
 absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& arguments) {
   CommandLine line;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -49,6 +50,15 @@ absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& argum
 
 // Every flag with its help and default.
 std::string OptionsHelp();
+
+// How many threads can compute at once: the cores that this process may run on, and no more than
+// its control group's quota (a container's CPU limit, rounded up). More threads than the quota
+// would all be stopped together for most of each period.
+uint32_t UsableCpus();
+
+// The cores that a cgroup v2 cpu.max file grants, rounded up: "250000 100000" is 3. 0: no limit, or
+// no such text.
+uint32_t CpusOfQuota(std::string_view cpu_max);
 
 }  // namespace rivulet
 

@@ -9,7 +9,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/cpu_count.h"
 
 namespace rivulet {
 namespace {

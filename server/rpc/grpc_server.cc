@@ -87,12 +87,12 @@ void SetChannelArguments(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
 }
 
+}  // namespace
+
 std::string Address(const std::string& host, int port) {
   const bool ipv6 = host.find(':') != std::string::npos;
   return ipv6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
 }
-
-}  // namespace
 
 GrpcServer::GrpcServer(const ServiceContext& context)
     : calls_(context.calls),

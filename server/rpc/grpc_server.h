@@ -15,10 +15,13 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/rpc/chat_streams.h"
+#include "server/rpc/reactors.h"
 #include "server/rpc/service_context.h"
 
 namespace rivulet {
+
+// HOST:PORT, with brackets around an IPv6 address.
+std::string Address(const std::string& host, int port);
 
 class GrpcServer {
  public:

@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "kernels/recurrence/state.h"
-#include "server/metrics/metrics.h"
 #include "server/text/detokenizer.h"
 
 namespace rivulet {
@@ -57,21 +55,6 @@ v1::ScoreResponse ToScoreResponse(const StreamMessage& message, const Tokenizer*
     Fill(logprobs, tokenizer, *response.add_tokens());
   }
   return response;
-}
-
-v1::Session ToProto(const SessionInfo& session) {
-  v1::Session proto;
-  proto.set_id(session.id);
-  proto.set_name(session.name);
-  proto.set_position(session.tokens);
-  if (session.holds_state) {
-    proto.set_state_bytes(session.state_bytes);
-    proto.set_tier(kStateTier);
-  }
-  proto.set_created_unix_ms(session.created_unix_ms);
-  proto.set_last_used_unix_ms(session.last_used_unix_ms);
-  proto.set_busy(session.busy);
-  return proto;
 }
 
 }  // namespace rivulet

@@ -9,7 +9,6 @@
 #include "model_loader/tokenizer.h"
 #include "rivulet/v1/inference.pb.h"
 #include "server/scheduler/stream_message.h"
-#include "server/session/session_table.h"
 
 namespace rivulet {
 
@@ -18,8 +17,6 @@ v1::GenerateResponse ToProto(StreamMessage message, const Tokenizer* tokenizer);
 
 // The scores that a request with score_prompt gets.
 v1::ScoreResponse ToScoreResponse(const StreamMessage& message, const Tokenizer* tokenizer);
-
-v1::Session ToProto(const SessionInfo& session);
 
 // The text of one token; an incomplete character becomes U+FFFD. Empty without a tokenizer.
 std::string LossyText(const Tokenizer* tokenizer, uint32_t token);

@@ -11,7 +11,6 @@
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.grpc.pb.h"
 #include "server/log/log.h"
-#include "server/rpc/message_conversion.h"
 #include "server/rpc/reactors.h"
 #include "server/rpc/status_map.h"
 #include "server/rpc/validation.h"
@@ -68,6 +67,21 @@ absl::Status CheckNotDraining(const ServiceContext& service) {
   if (!service.scheduler.draining()) return absl::OkStatus();
   return absl::UnavailableError(
       "the server is shutting down, and its sessions end with it; send the request elsewhere");
+}
+
+v1::Session ToProto(const SessionInfo& session) {
+  v1::Session proto;
+  proto.set_id(session.id);
+  proto.set_name(session.name);
+  proto.set_position(session.tokens);
+  if (session.holds_state) {
+    proto.set_state_bytes(session.state_bytes);
+    proto.set_tier(kStateTier);
+  }
+  proto.set_created_unix_ms(session.created_unix_ms);
+  proto.set_last_used_unix_ms(session.last_used_unix_ms);
+  proto.set_busy(session.busy);
+  return proto;
 }
 
 absl::Status Answer(const absl::StatusOr<SessionInfo>& session, v1::Session& response) {

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "rivulet/v1/inference.pb.h"
-#include "server/rpc/chat_streams.h"
+#include "server/rpc/reactors.h"
 #include "server/rpc/service_context.h"
 
 namespace rivulet {
