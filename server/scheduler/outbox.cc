@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/base/check.h"
+#include "kernels/base/thread_name.h"
 
 namespace rivulet {
 namespace {
@@ -90,6 +91,43 @@ void Outbox::Deliver() {
     announced_ = false;
   }
   if (const std::shared_ptr<StreamSink> sink = sink_.lock()) sink->OnReady();
+}
+
+Dispatcher::Dispatcher() : thread_([this] { Run(); }) {}
+
+Dispatcher::~Dispatcher() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  announced_.NotifyOne();
+  thread_.join();
+}
+
+void Dispatcher::Announce(std::vector<std::shared_ptr<Outbox>>& outboxes) {
+  if (outboxes.empty()) return;
+  {
+    MutexLock lock(&mutex_);
+    MoveAppend(std::move(outboxes), ready_);
+  }
+  announced_.NotifyOne();
+  outboxes.clear();
+}
+
+bool Dispatcher::WaitForWork(std::vector<std::shared_ptr<Outbox>>& work) {
+  MutexLock lock(&mutex_);
+  while (ready_.empty() && !stopping_) announced_.Wait(&mutex_);
+  work.swap(ready_);
+  return !work.empty();
+}
+
+void Dispatcher::Run() {
+  NameThisThread("rivulet-streams");
+  std::vector<std::shared_ptr<Outbox>> work;
+  while (WaitForWork(work)) {
+    for (const std::shared_ptr<Outbox>& outbox : work) outbox->Deliver();
+    work.clear();
+  }
 }
 
 }  // namespace rivulet

@@ -19,7 +19,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -83,6 +85,32 @@ class Outbox {
   size_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;                  // in waiting_
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   bool announced_ ABSL_GUARDED_BY(mutex_) = false;  // handed to the dispatcher, not yet delivered
+};
+
+// One thread that notifies streams of messages in their outboxes. A gRPC write costs the thread
+// that starts it about 7 µs, so the engine thread leaves that to this one: 64 streams a step would
+// hold it up by half a millisecond.
+class Dispatcher {
+ public:
+  Dispatcher();
+  // Delivers what was announced, then ends.
+  ~Dispatcher();
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+
+  // Delivers each outbox soon, in order. `outboxes` comes back empty. Any thread; never waits for a
+  // stream.
+  void Announce(std::vector<std::shared_ptr<Outbox>>& outboxes);
+
+ private:
+  void Run();
+  bool WaitForWork(std::vector<std::shared_ptr<Outbox>>& work);
+
+  Mutex mutex_;
+  CondVar announced_;
+  std::vector<std::shared_ptr<Outbox>> ready_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: starts when the rest is there
 };
 
 }  // namespace rivulet

@@ -6,7 +6,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/scheduler/dispatcher.h"
 
 namespace rivulet {
 namespace {

@@ -220,28 +220,30 @@ void Scheduler::CancelNow(uint64_t id, TimePoint now) {
         CancelledByDeadline(request, now) ? FinishReason::kDeadline : FinishReason::kCancelled;
     return active->End(reason, CancelStatus(request, now), now);
   }
-  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
-                                  [id](const auto& request) { return request->id == id; });
-  if (found == waiting_.end()) return;
-  EndUnstarted(context_, **found, CancelStatus(**found, now), now);
-  waiting_.erase(found);
-  ++ended_;
+  EndWaiting(now, [&](const Request& request) {
+    return request.id == id ? CancelStatus(request, now) : absl::OkStatus();
+  });
 }
 
 void Scheduler::AbortNow(const absl::Status& status, TimePoint now) {
   for (const auto& active : active_) {
     if (!active->ended()) active->End(FinishReason::kCancelled, status, now);
   }
-  for (const auto& request : waiting_) EndUnstarted(context_, *request, status, now);
-  ended_ += waiting_.size();
-  waiting_.clear();
+  EndWaiting(now, [&](const Request&) { return status; });
 }
 
 void Scheduler::EndLateWaiting(TimePoint now) {
+  EndWaiting(now, [now](const Request& request) {
+    if (request.deadline > now) return absl::OkStatus();
+    return absl::DeadlineExceededError("the deadline passed while the request waited");
+  });
+}
+
+void Scheduler::EndWaiting(TimePoint now, const std::function<absl::Status(const Request&)>& why) {
   ended_ += std::erase_if(waiting_, [&](const auto& request) {
-    if (request->deadline > now) return false;
-    EndUnstarted(context_, *request,
-                 absl::DeadlineExceededError("the deadline passed while the request waited"), now);
+    absl::Status status = why(*request);
+    if (status.ok()) return false;
+    EndUnstarted(context_, *request, std::move(status), now);
     return true;
   });
 }
@@ -258,7 +260,7 @@ void Scheduler::Admit(TimePoint now) {
     // The holder of any other lease will submit its request or release the lease, and both wake the
     // engine thread.
     if (sessions_.leases() > WaitingLeases()) return;
-    Refuse(first, now);
+    Refuse(**first, now);
   }
 }
 
@@ -349,18 +351,15 @@ absl::StatusOr<std::unique_ptr<Session>> Scheduler::OpenSession(Request& request
 
 // All slots or pages belong to sessions whose turns wait behind the request that cannot be
 // admitted.
-void Scheduler::Refuse(std::deque<std::unique_ptr<Request>>::iterator request, TimePoint now) {
-  const uint32_t slots = engine_.capacity().tail_slots;
-  EndUnstarted(context_, **request,
-               absl::ResourceExhaustedError(
-                   absl::StrCat("all ", slots,
-                                " state slots, or the pages this needs, are held by sessions that "
-                                "wait for their turn (Score "
-                                "on a session takes a slot beside the session's own); try again "
-                                "later, or start the server with a larger --state-memory")),
-               now);
-  waiting_.erase(request);
-  ++ended_;
+void Scheduler::Refuse(const Request& refused, TimePoint now) {
+  EndWaiting(now, [&](const Request& request) {
+    if (&request != &refused) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "all ", engine_.capacity().tail_slots,
+        " state slots, or the pages this needs, are held by sessions that wait for their turn "
+        "(Score on a session takes a slot beside the session's own); try again later, or start the "
+        "server with a larger --state-memory"));
+  });
 }
 
 void Scheduler::CollectRows(TimePoint now) {
@@ -442,7 +441,8 @@ void Scheduler::DropEnded() {
 
 void Scheduler::Settle(TimePoint now) {
   DropEnded();
-  const size_t before_first_token = waiting_.size() + InPrompt();
+  size_t before_first_token = waiting_.size();
+  for (const auto& active : active_) before_first_token += active->in_prompt() ? 1 : 0;
   ShowGauges(before_first_token);
   {
     MutexLock lock(&mutex_);
@@ -451,11 +451,6 @@ void Scheduler::Settle(TimePoint now) {
     if (live_ == 0) idle_.NotifyAll();
   }
   dispatcher_.Announce(context_.ready);
-}
-
-size_t Scheduler::InPrompt() const {
-  return static_cast<size_t>(std::count_if(active_.begin(), active_.end(),
-                                           [](const auto& active) { return active->in_prompt(); }));
 }
 
 void Scheduler::ShowGauges(size_t before_first_token) {

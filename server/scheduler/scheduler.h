@@ -11,9 +11,9 @@
 // step is planned while the one before runs (docs/architecture.md#running-ahead).
 //
 // Slots: a request is admitted only with everything that it can come to need (state_need.h), so a
-// running request never waits for slots. A waiting request that does not fit holds back those behind
-// it, so that small requests cannot starve a large one; docs/architecture.md#sessions has the other
-// rules: which idle sessions are dropped, who may pass, and who is refused.
+// running request never waits for slots. A waiting request that does not fit holds back those
+// behind it, so that small requests cannot starve a large one; docs/architecture.md#sessions has
+// the other rules: which idle sessions are dropped, who may pass, and who is refused.
 //
 // It reads no clock, starts no thread and runs no step: all of it can be driven by a test.
 #ifndef RIVULET_SERVER_SCHEDULER_SCHEDULER_H_
@@ -22,6 +22,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -33,7 +34,7 @@
 #include "server/engine/engine.h"
 #include "server/metrics/metrics.h"
 #include "server/scheduler/active_request.h"
-#include "server/scheduler/dispatcher.h"
+#include "server/scheduler/outbox.h"
 #include "server/scheduler/plan.h"
 #include "server/scheduler/request.h"
 #include "server/scheduler/state_need.h"
@@ -128,10 +129,12 @@ class Scheduler {
   void CancelNow(uint64_t id, TimePoint now);
   void AbortNow(const absl::Status& status, TimePoint now);
   void EndLateWaiting(TimePoint now);
+  // Ends the waiting requests for which `why` is not OK.
+  void EndWaiting(TimePoint now, const std::function<absl::Status(const Request&)>& why);
   void Admit(TimePoint now);
   void AdmitWaiting(TimePoint now);  // one pass over the waiting requests
   bool TryAdmit(std::unique_ptr<Request>& request, TimePoint now);
-  void Refuse(std::deque<std::unique_ptr<Request>>::iterator request, TimePoint now);
+  void Refuse(const Request& refused, TimePoint now);
   bool AnythingRuns() const;
   size_t WaitingLeases() const;
   StateNeed NewNeed(const Request& request) const;
@@ -146,7 +149,6 @@ class Scheduler {
   // Drops ended requests, notifies the dispatcher, updates the gauges.
   void Settle(TimePoint now);
   void DropEnded();
-  size_t InPrompt() const;
   void ShowGauges(size_t before_first_token);
   TimePoint NextDeadline() const;
 
