@@ -19,8 +19,6 @@ namespace rivulet {
 // One key=value. Text with spaces, quotes or control characters is quoted and escaped.
 struct LogField {
   LogField(std::string_view key, std::string_view text) : key(key), value(text) {}
-  LogField(std::string_view key, const char* text) : key(key), value(text) {}
-  LogField(std::string_view key, const std::string& text) : key(key), value(text) {}
   template <std::integral Number>
   LogField(std::string_view key, Number number) : key(key), value(std::to_string(number)) {}
   LogField(std::string_view key, double number);

@@ -10,15 +10,6 @@
 #include "server/rpc/wire.h"
 
 namespace rivulet {
-namespace {
-
-StreamMessage CancelledMessage() {
-  StreamMessage message;
-  message.finish_reason = FinishReason::kCancelled;
-  return message;
-}
-
-}  // namespace
 
 GenerationCall::GenerationCall(const ServiceContext& service, grpc::CallbackServerContext& context,
                                const char* method, TimePoint arrival,
@@ -101,7 +92,7 @@ Outbox::Taken GenerationCall::EndStream(absl::Status status) {
   state_.End(absl::IsCancelled(status));
   Outbox::Taken next;
   if (state_.phase() == CallState::Phase::kSayingCancelled) {
-    next.message = CancelledMessage();
+    next.message.emplace().finish_reason = FinishReason::kCancelled;
   } else {
     next.end = std::move(status);
   }

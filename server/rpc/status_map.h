@@ -31,20 +31,16 @@ inline grpc::Status ToGrpcStatus(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);
 }
 
-// What the status says beyond code and message. Call it before the call is finished.
-inline void AddErrorDetails(const absl::Status& status, grpc::ServerContextBase& context) {
+// Ends a call of any kind of reactor, with what the status says beyond code and message. `context`
+// must still live.
+template <typename Reactor>
+void FinishCall(Reactor& reactor, grpc::ServerContextBase& context, const absl::Status& status) {
   const absl::optional<absl::Cord> retry = status.GetPayload(Scheduler::kRetryAfterPayload);
   if (retry.has_value()) {
     context.AddTrailingMetadata(kRetryAfterKey, std::string(*retry));
   } else if (status.code() == absl::StatusCode::kAborted) {
     context.AddTrailingMetadata(kRetryAfterKey, kBusyRetryMs);
   }
-}
-
-// Ends a call of any kind of reactor. `context` must still live.
-template <typename Reactor>
-void FinishCall(Reactor& reactor, grpc::ServerContextBase& context, const absl::Status& status) {
-  AddErrorDetails(status, context);
   reactor.Finish(ToGrpcStatus(status));
 }
 

@@ -20,13 +20,6 @@ absl::Status CheckAtMost(const char* field, uint64_t value, uint64_t limit) {
   return absl::InvalidArgumentError(absl::StrCat(field, " = ", value, ": at most ", limit));
 }
 
-absl::Status CheckTokenId(uint32_t id, const ServedModel& model, const char* field) {
-  if (id < model.info.vocab_size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, ": token id ", id, " is out of range; ",
-                                                 model.info.name(), " has ",
-                                                 model.info.vocab_size(), " tokens, from 0"));
-}
-
 absl::Status CheckPromptTokens(size_t tokens, uint32_t max_prompt) {
   if (tokens <= max_prompt) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -227,7 +220,12 @@ absl::Status CheckMinTokens(const Request& request) {
 
 absl::Status CheckTokenIds(const google::protobuf::RepeatedField<uint32_t>& ids,
                            const ServedModel& model, const char* field) {
-  for (const uint32_t id : ids) RIVULET_RETURN_IF_ERROR(CheckTokenId(id, model, field));
+  for (const uint32_t id : ids) {
+    if (id < model.info.vocab_size()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(field, ": token id ", id, " is out of range; ",
+                                                   model.info.name(), " has ",
+                                                   model.info.vocab_size(), " tokens, from 0"));
+  }
   return absl::OkStatus();
 }
 

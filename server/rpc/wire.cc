@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <map>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
@@ -27,13 +26,9 @@ using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
 std::string ToString(const grpc::ByteBuffer& bytes) {
-  std::vector<grpc::Slice> slices;
-  std::string text;
-  if (!bytes.Dump(&slices).ok()) return text;
-  for (const grpc::Slice& slice : slices) {
-    text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
-  return text;
+  grpc::Slice slice;
+  if (!bytes.DumpToSingleSlice(&slice).ok()) return "";
+  return std::string(slice.begin(), slice.end());
 }
 
 // The first byte that is not UTF-8, or npos: where the repaired text differs.

@@ -37,23 +37,19 @@ bool WorkerPool::Run(std::function<void()> task, size_t bytes) {
   return true;
 }
 
-WorkerPool::Tasks* WorkerPool::Ready(bool takes_long) {
-  if (takes_long && !long_.empty()) return &long_;
-  return short_.empty() ? nullptr : &short_;
-}
-
 WorkerPool::Task WorkerPool::Next(bool takes_long) {
   MutexLock lock(&mutex_);
-  Tasks* tasks = Ready(takes_long);
-  while (tasks == nullptr && !stopping_) {
+  for (;;) {
+    std::deque<Task>& tasks = takes_long && !long_.empty() ? long_ : short_;
+    if (!tasks.empty()) {
+      Task task = std::move(tasks.front());
+      tasks.pop_front();
+      waiting_bytes_ -= task.bytes;
+      return task;
+    }
+    if (stopping_) return {};
     changed_.Wait(&mutex_);
-    tasks = Ready(takes_long);
   }
-  if (tasks == nullptr) return {};
-  Task task = std::move(tasks->front());
-  tasks->pop_front();
-  waiting_bytes_ -= task.bytes;
-  return task;
 }
 
 void WorkerPool::Work(bool takes_long) {

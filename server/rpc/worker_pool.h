@@ -42,18 +42,15 @@ class WorkerPool {
     std::function<void()> run;
     size_t bytes = 0;
   };
-  using Tasks = std::deque<Task>;
 
   void Work(bool takes_long);
   Task Next(bool takes_long);  // without `run`: the end
-  // The queue to take from, or null when this thread has nothing to do.
-  Tasks* Ready(bool takes_long) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t max_waiting_;
   Mutex mutex_;
   CondVar changed_;
-  Tasks short_ ABSL_GUARDED_BY(mutex_);
-  Tasks long_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Task> short_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Task> long_ ABSL_GUARDED_BY(mutex_);
   size_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;

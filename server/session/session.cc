@@ -118,14 +118,6 @@ uint64_t Session::state_bytes() const {
   return bytes;
 }
 
-uint64_t Session::MissingPages(size_t kind, uint64_t tokens) const {
-  return page_tables_[kind].Missing(position_, tokens, kLongestSegment);
-}
-
-uint64_t Session::MissingPagesInFork(size_t kind, uint64_t tokens) const {
-  return page_tables_[kind].MissingInFork(position_, tokens, kLongestSegment);
-}
-
 void Session::CommitSegment() {
   RIVULET_CHECK(segment_planned(), "commits a segment that was not planned");
   position_ += std::exchange(planned_, 0);

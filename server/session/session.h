@@ -81,9 +81,13 @@ class Session {
   // Pages of the engine's kind that it holds.
   uint64_t pages(size_t kind) const { return page_tables_[kind].pages(); }
   // The most pages that it may still take until it holds `tokens` tokens.
-  uint64_t MissingPages(size_t kind, uint64_t tokens) const;
+  uint64_t MissingPages(size_t kind, uint64_t tokens) const {
+    return page_tables_[kind].Missing(position_, tokens, kLongestSegment);
+  }
   // The same for a Fork of it.
-  uint64_t MissingPagesInFork(size_t kind, uint64_t tokens) const;
+  uint64_t MissingPagesInFork(size_t kind, uint64_t tokens) const {
+    return page_tables_[kind].MissingInFork(position_, tokens, kLongestSegment);
+  }
 
  private:
   Session(StatePool& states, SlotHandle base, SlotHandle tail, std::vector<PageTable> page_tables);

@@ -126,7 +126,7 @@ void SessionLease::Drop() {
 
 void SessionLease::Release() {
   if (entry_ == nullptr) return;
-  table_->Return(*entry_, exclusive_);
+  if (table_->EndLease(*entry_, exclusive_) && table_->on_reap_) table_->on_reap_();
   entry_ = nullptr;
 }
 
@@ -234,10 +234,6 @@ void SessionTable::SetBusy(Entry& entry, bool exclusive) {
   } else {
     ++entry.readers;
   }
-}
-
-void SessionTable::Return(Entry& entry, bool exclusive) {
-  if (EndLease(entry, exclusive) && on_reap_) on_reap_();
 }
 
 bool SessionTable::EndLease(Entry& entry, bool exclusive) {

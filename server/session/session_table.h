@@ -185,7 +185,6 @@ class SessionTable {
   absl::StatusOr<SessionInfo> Insert(const std::shared_ptr<Entry>& entry, bool& first_to_expire)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<SessionLease> Lease(const std::string& id, bool exclusive);
-  void Return(Entry& entry, bool exclusive);
   // True if a request may be waiting for this.
   bool EndLease(Entry& entry, bool exclusive);
   // Lists the entry as idle. True if it is the first that will expire.
