@@ -4,6 +4,7 @@
 // wrong flags. SIGTERM or SIGINT drains; a second one ends the process at once.
 #include <semaphore.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -38,6 +39,21 @@ constexpr size_t kPoolThreads = 2;
 constexpr size_t kPoolWaiting = 1024;
 // How long the drain waits for final messages to reach their clients.
 constexpr seconds kFlushTime{2};
+// How long the rest of the shutdown may take, which needs milliseconds.
+constexpr seconds kShutdownTime{10};
+
+// Without memory, gRPC loses calls and then waits for them for ever
+// (docs/architecture.md#when-memory-runs-out).
+void OnShutdownTimeout(int) {
+  constexpr char kText[] = "rivulet-server: error: the shutdown hangs; the process ends at once\n";
+  if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) std::_Exit(1);
+  std::_Exit(1);
+}
+
+void EndWithin(seconds time) {
+  std::signal(SIGALRM, &OnShutdownTimeout);
+  alarm(static_cast<unsigned>(time.count()));
+}
 
 // Scripts and tests read these lines back, so they do not depend on --log-level.
 void PrintAddress(const char* what, const std::string& host, int port) {
@@ -99,6 +115,7 @@ class ServerProcess {
       scheduler_->AbortAll(absl::UnavailableError(
           "the server is shutting down and --drain-seconds are over; send the request elsewhere"));
     }
+    EndWithin(kFlushTime + kShutdownTime);
     grpc_->Shutdown(kFlushTime);
     LogInfo("drained");
   }
@@ -155,6 +172,7 @@ class ServerProcess {
     SchedulerOptions scheduler;
     scheduler.max_queue = options_.max_queue;
     scheduler.max_context = options_.max_context;
+    scheduler.max_session_tokens = options_.max_session_tokens;
     scheduler.tokenizer = served_.tokenizer;
     scheduler.eos_ids = served_.eos_ids;
     scheduler.stall_limit = seconds(options_.stalled_client_seconds);

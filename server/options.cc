@@ -25,6 +25,7 @@ namespace {
 
 constexpr uint64_t kMaxThreads = 1024;
 constexpr uint64_t kMaxStateContext = uint64_t{1} << 30;
+constexpr uint64_t kMaxSessionTokens = uint64_t{1} << 40;
 
 // Checks a flag's text and sets its member. An error says what to give instead; flag and text are
 // put before it.
@@ -157,6 +158,9 @@ const std::vector<Flag>& Flags() {
       {"max-context", "TOKENS", "4194304",
        "longest context of a session; beside its state, a session takes 4 bytes a token",
        NumberFrom(1, &O::max_context)},
+      {"max-session-tokens", "TOKENS", "268435456",
+       "tokens that all sessions may hold together, 4 bytes each; idle sessions make room",
+       NumberFrom(1, &O::max_session_tokens, kMaxSessionTokens)},
       {"drain-seconds", "S", "30", "how long running streams may continue after SIGTERM",
        NumberFrom(0, &O::drain_seconds)},
       {"session-ttl", "S", "3600",

@@ -6,7 +6,7 @@ namespace rivulet {
 
 absl::StatusOr<int> CudaDeviceCount() {
   return absl::FailedPreconditionError(
-      "this build has no CUDA: build the preset cuda, or run with --device cpu");
+      "this build has no CUDA, and this version serves models on the CPU only");
 }
 
 }  // namespace rivulet

@@ -1,6 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/base/thread_pool.h"
 
+#include <new>
+
 #include "hwy/cache_control.h"
 #include "kernels/base/thread_name.h"
 
@@ -46,10 +48,16 @@ void ThreadPool::ParallelFor(size_t tasks, absl::FunctionRef<void(size_t)> task)
   LookFor([&] { return gate_.load(std::memory_order_relaxed) == kClosed; });
   // Acquire: the caller sees what the workers wrote in their tasks.
   for (uint32_t gate; (gate = gate_.load(std::memory_order_acquire)) != kClosed;) gate_.wait(gate);
+  if (out_of_memory_.exchange(false, std::memory_order_relaxed)) throw std::bad_alloc();
 }
 
+// An exception must leave neither a worker nor, while workers run the loop's tasks, the caller.
 void ThreadPool::RunTasks() {
-  for (size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) (*task_)(i);
+  try {
+    for (size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) (*task_)(i);
+  } catch (const std::bad_alloc&) {
+    out_of_memory_.store(true, std::memory_order_relaxed);
+  }
 }
 
 // Acquire: pairs with the store that opened the gate, so that task_ and tasks_ can be read.

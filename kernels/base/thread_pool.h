@@ -34,7 +34,9 @@ class ThreadPool {
   size_t threads() const { return workers_.size() + 1; }
 
   // Calls task(i) once for every i in [0, tasks), and returns when all have returned. The caller
-  // also works. Not reentrant; one caller at a time. A task must not throw.
+  // also works. Not reentrant; one caller at a time. If a task throws std::bad_alloc, other tasks
+  // may be left out, and it is thrown to the caller when no task runs any more. A task must not
+  // throw anything else.
   void ParallelFor(size_t tasks, absl::FunctionRef<void(size_t)> task);
 
  private:
@@ -53,8 +55,9 @@ class ThreadPool {
   const absl::FunctionRef<void(size_t)>* task_ = nullptr;
   size_t tasks_ = 0;
   std::atomic<size_t> next_{0};
-  std::atomic<uint32_t> gate_{kClosed};  // the number of workers inside, and kClosed
-  std::atomic<uint32_t> generation_{0};  // changes to wake workers up
+  std::atomic<bool> out_of_memory_{false};  // a task of this loop threw std::bad_alloc
+  std::atomic<uint32_t> gate_{kClosed};     // the number of workers inside, and kClosed
+  std::atomic<uint32_t> generation_{0};     // changes to wake workers up
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> workers_;
 };

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -47,6 +48,21 @@ TEST(ThreadPoolTest, ReturnsOnlyWhenEveryTaskHas) {
       done.fetch_add(1);
     });
     ASSERT_EQ(done.load(), 6);
+  }
+}
+
+TEST(ThreadPoolTest, ATaskWithoutMemoryFailsTheLoopAndNotTheNextOne) {
+  ThreadPool pool(4);
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<int> runs{0};
+    const auto task = [&](size_t i) {
+      ++runs;
+      if (i % 7 == 3) throw std::bad_alloc();
+    };
+    EXPECT_THROW(pool.ParallelFor(100, task), std::bad_alloc);
+    const int after = runs;
+    pool.ParallelFor(100, [&](size_t) { ++runs; });
+    EXPECT_EQ(runs, after + 100);
   }
 }
 

@@ -167,8 +167,11 @@ absl::StatusOr<SegmentPages> PageTable::Plan(uint64_t position, size_t tokens) {
   return pages;
 }
 
-// Planned pages are appended to the table itself, so that a long table is not copied.
+// Planned pages are appended to the table itself, so that a long table is not copied. Its memory is
+// taken before any slot, so that none is lost if there is no memory.
 absl::Status PageTable::PlanAppended(size_t folds) {
+  acquired_.reserve(folds);
+  table_.reserve(std::bit_ceil(table_.size() + folds));
   for (size_t fold = 0; fold < folds; ++fold) {
     RIVULET_ASSIGN_OR_RETURN(const uint32_t slot, source_->Acquire());
     acquired_.push_back(slot);
@@ -212,6 +215,7 @@ absl::StatusOr<uint32_t> PageTable::Take() {
     reusable_.pop_back();
     return slot;
   }
+  acquired_.reserve(acquired_.size() + 1);  // first, so that no slot is lost without memory
   RIVULET_ASSIGN_OR_RETURN(const uint32_t slot, source_->Acquire());
   acquired_.push_back(slot);
   return slot;

@@ -40,7 +40,7 @@ class Engine {
   // are held, the tail and (if the row folds) base_out of each are no other row's, and fewer than
   // depth() steps have been launched and not awaited. A row that begins with kLastSampled follows a
   // row with the same tail and a sample, in the step launched before
-  // (docs/architecture.md#running-ahead).
+  // (docs/architecture.md#running-ahead). It may throw std::bad_alloc; then no step was launched.
   virtual StepTicket Launch(const StepPlan& plan) = 0;
 
   // Waits for the step and returns its results. A step never fails as a whole: each row has its

@@ -70,7 +70,9 @@ absl::StatusOr<StateCapacity> SplitStateMemory(StateCapacity sizes, uint64_t sta
 class SlotPool final : public SlotSource {
  public:
   // `part` names the slots in errors ("base") and must outlive the pool.
-  SlotPool(const char* part, uint32_t slots) : part_(part), references_(slots) {}
+  SlotPool(const char* part, uint32_t slots) : part_(part), references_(slots) {
+    free_.reserve(slots);  // Release runs in destructors and must not need memory
+  }
 
   // Prefers the slot that was released last, whose memory is warm in the cache, to one that was
   // never used. RESOURCE_EXHAUSTED naming --state-memory.

@@ -134,7 +134,8 @@ void GrpcServer::SetServing(bool serving) {
 
 void GrpcServer::Shutdown(std::chrono::milliseconds patience) {
   if (server_ == nullptr) return;
-  calls_.WaitForNone(Clock::now() + patience);
+  const int calls = calls_.WaitForNone(Clock::now() + patience);
+  if (calls > 0) LogWarning("calls_cut_off", {{"calls", calls}});
   server_->Shutdown(std::chrono::system_clock::now());
   server_->Wait();
 }

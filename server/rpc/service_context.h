@@ -27,10 +27,11 @@ class CallCount {
     calls_ += calls;
     if (calls_ == 0) none_.NotifyAll();
   }
-  // Returns once there is none, or at the deadline.
-  void WaitForNone(std::chrono::steady_clock::time_point deadline) {
+  // Returns once there is none, or at the deadline: how many there are then.
+  int WaitForNone(std::chrono::steady_clock::time_point deadline) {
     MutexLock lock(&mutex_);
     while (calls_ > 0 && !none_.WaitUntil(&mutex_, deadline)) continue;
+    return calls_;
   }
 
  private:

@@ -38,31 +38,48 @@ Outcome OutcomeOf(const absl::Status& status, RequestKind kind, FinishReason rea
   }
 }
 
+// Announces the outbox if `put`, which puts something into it, says so. Its place in the list comes
+// first: an outbox that counts as announced must not be lost without memory.
+template <typename Put>
+void Announce(RequestContext& context, const std::shared_ptr<Outbox>& outbox, const Put& put) {
+  context.ready.push_back(outbox);
+  if (!put(*outbox)) context.ready.pop_back();
+}
+
+void Push(RequestContext& context, const Request& request, StreamMessage message) {
+  Announce(context, request.outbox,
+           [&message](Outbox& outbox) { return outbox.Push(std::move(message)); });
+}
+
 void CloseOutbox(RequestContext& context, const Request& request, absl::Status status,
                  TimePoint now) {
+  Announce(context, request.outbox,
+           [&status](Outbox& outbox) { return outbox.Close(std::move(status)); });
   context.metrics.e2e_request_latency.Observe(Seconds(now - request.arrival));
-  if (request.outbox->Close(std::move(status))) context.ready.push_back(request.outbox);
 }
 
 }  // namespace
 
 void EndUnstarted(RequestContext& context, Request& request, absl::Status status, TimePoint now) {
   request.session.Release();
-  context.metrics.CountRequest(OutcomeOf(status, request.kind, FinishReason::kNone));
+  const Outcome outcome = OutcomeOf(status, request.kind, FinishReason::kNone);
   CloseOutbox(context, request, std::move(status), now);
+  context.metrics.CountRequest(outcome);
 }
 
 ActiveRequest::ActiveRequest(RequestContext& context, std::unique_ptr<Request> request,
                              std::unique_ptr<Session> session, uint64_t turn, TimePoint now)
     : context_(context),
       request_(std::move(request)),
-      stop_ids_(StopIds(*request_, context.options.eos_ids)),
       prompt_(std::move(session)),
       context_tokens_(prompt_->tokens().size()),
       cached_tokens_(static_cast<uint32_t>(prompt_->position())),
       last_turn_(turn),
       admitted_(now),
-      unfinished_(request_->completions) {
+      unfinished_(request_->completions) {}
+
+void ActiveRequest::Start(TimePoint now) {
+  stop_ids_ = StopIds(*request_, context_.options.eos_ids);
   AppendPrompt();
   context_.metrics.request_queue_time.Observe(Seconds(now - request_->arrival));
   context_.metrics.prompt_tokens_cached.Add(cached_tokens_);
@@ -90,6 +107,7 @@ void ActiveRequest::AppendPrompt() {
 void ActiveRequest::AddReserved(StateNeed& need) const {
   if (ended_) return;
   need.slots += unfinished_;
+  need.tokens += NewTokens();
   if (context_.capacity.pages.empty()) return;
   const uint64_t tokens = LongestContext(*request_, context_tokens_);
   if (prompt_ != nullptr) {
@@ -101,6 +119,18 @@ void ActiveRequest::AddReserved(StateNeed& need) const {
   for (const auto& completion : completions_) {
     if (!completion->finished()) need.AddMissing(completion->session(), tokens);
   }
+}
+
+uint64_t ActiveRequest::NewTokens() const {
+  if (ended_) return 0;
+  const SessionLease& lease = request_->session;
+  const uint64_t counted = lease.held() && lease.exclusive() ? context_tokens_ : 0;
+  if (prompt_ != nullptr) return prompt_->tokens().size() - counted;
+  uint64_t tokens = 0;
+  for (const auto& completion : completions_) {
+    if (!completion->finished()) tokens += completion->session().tokens().size() - counted;
+  }
+  return tokens;
 }
 
 Session& ActiveRequest::SessionOf(int row) const {
@@ -268,7 +298,7 @@ void ActiveRequest::DeliverPromptScores() {
   if (prompt_scores_.empty()) return;
   StreamMessage message;
   message.prompt_logprobs = std::exchange(prompt_scores_, {});
-  if (request_->outbox->Push(std::move(message))) context_.ready.push_back(request_->outbox);
+  Push(context_, *request_, std::move(message));
 }
 
 void ActiveRequest::StartCompletions(TimePoint now) {
@@ -327,7 +357,7 @@ void ActiveRequest::Send(StreamMessage message, TimePoint now) {
     message.usage.cached_tokens = cached_tokens_;
     ReturnSession(completions_[message.index]->TakeSession());
   }
-  if (request_->outbox->Push(std::move(message))) context_.ready.push_back(request_->outbox);
+  Push(context_, *request_, std::move(message));
   if (finished && --unfinished_ == 0) Close(now);
 }
 
@@ -358,11 +388,19 @@ void ActiveRequest::EndLate(TimePoint now) {
   End(FinishReason::kCancelled, std::move(stalled), now);
 }
 
-void ActiveRequest::Close(TimePoint now) {
+void ActiveRequest::Abort(const absl::Status& status, TimePoint now) {
+  if (ended_) return;
+  SessionLease& lease = request_->session;
+  if (lease.held() && lease.exclusive()) lease.Drop();
+  EndUnstarted(context_, *request_, status, now);
   ended_ = true;
+}
+
+void ActiveRequest::Close(TimePoint now) {
   const FinishReason reason = completions_[0]->finish_reason();
-  context_.metrics.CountRequest(OutcomeOf(status_, request_->kind, reason));
   CloseOutbox(context_, *request_, status_, now);
+  ended_ = true;
+  context_.metrics.CountRequest(OutcomeOf(status_, request_->kind, reason));
 }
 
 }  // namespace rivulet

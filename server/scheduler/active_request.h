@@ -47,6 +47,10 @@ struct SchedulerOptions {
   // keeps its token ids, 4 bytes each, and where states have a fixed size nothing else bounds them.
   // Completions end there with LENGTH; a request that starts beyond is refused.
   uint64_t max_context = uint64_t{1} << 22;
+  // Tokens that all sessions and running requests may hold together, 4 bytes each;
+  // --max-session-tokens. Where they leave no room for a prompt, idle sessions are dropped, the
+  // least recently used first. What running requests generate counts and is not cut short.
+  uint64_t max_session_tokens = uint64_t{1} << 28;
   // How long a stream whose client does not read keeps its slots once its outbox is full.
   Clock::duration stall_limit = std::chrono::minutes(5);
   const Tokenizer* tokenizer = nullptr;  // null: the model has none
@@ -77,11 +81,14 @@ class ActiveRequest {
   static constexpr int kPromptRow = -1;
 
   // `session`: the one that the prompt continues, or a new one. `turn`: the number of its
-  // admission, as in RowView::last_turn.
+  // admission, as in RowView::last_turn. Call Start next.
   ActiveRequest(RequestContext& context, std::unique_ptr<Request> request,
                 std::unique_ptr<Session> session, uint64_t turn, TimePoint now);
   ActiveRequest(const ActiveRequest&) = delete;
   ActiveRequest& operator=(const ActiveRequest&) = delete;
+
+  // Appends the prompt to the session. The request may end here.
+  void Start(TimePoint now);
 
   const Request& request() const { return *request_; }
   // The outbox is closed, and this can be destroyed.
@@ -109,8 +116,13 @@ class ActiveRequest {
   void End(FinishReason reason, absl::Status status, TimePoint now);
   // End for whichever of deadline()'s two has passed.
   void EndLate(TimePoint now);
+  // Ends it at once, in whatever state std::bad_alloc has left it. No row may run any more. The
+  // stream ends with `status`, without a last message, and the session is dropped.
+  void Abort(const absl::Status& status, TimePoint now);
 
  private:
+  uint64_t NewTokens() const;
+
   struct Ending {
     FinishReason reason;
     absl::Status status;
@@ -150,7 +162,7 @@ class ActiveRequest {
 
   RequestContext& context_;
   const std::unique_ptr<Request> request_;
-  std::vector<uint32_t> stop_ids_;
+  std::vector<uint32_t> stop_ids_;  // from Start on
   std::vector<std::unique_ptr<Completion>> completions_;
   std::unique_ptr<Session> prompt_;  // until the completions have started
   const uint64_t context_tokens_;    // that the session held before

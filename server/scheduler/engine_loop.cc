@@ -1,14 +1,28 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/scheduler/engine_loop.h"
 
+#include <chrono>
+#include <new>
 #include <utility>
 
 #include "kernels/base/thread_name.h"
+#include "server/log/log.h"
 
 namespace rivulet {
+namespace {
+
+// Given up when memory runs out, so that there is some to end the requests with. Small enough that
+// the allocator keeps it for this thread.
+constexpr size_t kReserveBytes = 64 << 10;
+constexpr std::chrono::milliseconds kPause{10};
+
+}  // namespace
 
 EngineLoop::EngineLoop(Engine& engine, Scheduler& scheduler)
-    : engine_(engine), scheduler_(scheduler), thread_([this] { Run(); }) {}
+    : engine_(engine), scheduler_(scheduler) {
+  in_flight_.reserve(engine_.depth());
+  thread_ = std::thread([this] { Run(); });
+}
 
 EngineLoop::~EngineLoop() {
   stopping_ = true;
@@ -19,14 +33,48 @@ EngineLoop::~EngineLoop() {
 void EngineLoop::Run() {
   NameThisThread("rivulet-engine");
   while (!stopping_) {
+    try {
+      RunSteps();
+    } catch (const std::bad_alloc&) {
+      Recover();
+    }
+  }
+}
+
+// Until it shall stop and no step is in flight.
+void EngineLoop::RunSteps() {
+  reserve_.reset(new (std::nothrow) std::byte[kReserveBytes]);
+  while (!stopping_) {
     if (in_flight_.size() < engine_.depth() && LaunchNext()) continue;
-    if (in_flight_.empty()) {
-      scheduler_.WaitForWork();
-    } else {
+    if (!in_flight_.empty()) {
       CommitOldest();
+    } else if (!stopping_) {  // Plan may have taken the destructor's Wake
+      scheduler_.WaitForWork();
     }
   }
   while (!in_flight_.empty()) CommitOldest();
+}
+
+// Each part can be repeated from its beginning if it finds no memory.
+void EngineLoop::Recover() {
+  reserve_.reset();
+  for (;;) {
+    try {
+      return EndRequests();
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+}
+
+void EngineLoop::EndRequests() {
+  while (!in_flight_.empty()) {
+    engine_.Await(in_flight_.front());
+    in_flight_.erase(in_flight_.begin());
+  }
+  scheduler_.OutOfMemory(Clock::now());
+  LogError("out_of_memory", {{"error", "all requests were ended"},
+                             {"remedy", "give the server less --state-memory"}});
 }
 
 bool EngineLoop::LaunchNext() {
@@ -38,7 +86,7 @@ bool EngineLoop::LaunchNext() {
 
 void EngineLoop::CommitOldest() {
   StepResult result = engine_.Await(in_flight_.front());
-  in_flight_.pop_front();
+  in_flight_.erase(in_flight_.begin());
   scheduler_.Commit(std::move(result), Clock::now());
 }
 

@@ -3,12 +3,17 @@
 // The engine thread: plan, launch, await, commit, with as many steps launched as the engine runs
 // ahead; asleep on a condition variable when nothing can run. The one thread that touches the
 // engine and every session.
+//
+// If memory runs out on it, it ends all requests and goes on
+// (docs/architecture.md#when-memory-runs-out).
 #ifndef RIVULET_SERVER_SCHEDULER_ENGINE_LOOP_H_
 #define RIVULET_SERVER_SCHEDULER_ENGINE_LOOP_H_
 
 #include <atomic>
-#include <deque>
+#include <cstddef>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "server/engine/engine.h"
 #include "server/scheduler/scheduler.h"
@@ -27,14 +32,18 @@ class EngineLoop {
 
  private:
   void Run();
+  void RunSteps();
+  void Recover();
+  void EndRequests();
   bool LaunchNext();  // false if there was nothing to run
   void CommitOldest();
 
   Engine& engine_;
   Scheduler& scheduler_;
-  std::deque<StepTicket> in_flight_;
+  std::vector<StepTicket> in_flight_;  // the oldest first; has room for all
+  std::unique_ptr<std::byte[]> reserve_;
   std::atomic<bool> stopping_{false};
-  std::thread thread_;  // last: starts when the rest is there
+  std::thread thread_;
 };
 
 }  // namespace rivulet

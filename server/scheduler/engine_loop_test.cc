@@ -312,6 +312,30 @@ TEST_P(EngineLoopTest, StreamThatGoesAwayDoesNotHoldUpOthers) {
   EXPECT_TRUE(scheduler_.WaitUntilIdle(Clock::now() + std::chrono::seconds(10)));
 }
 
+// Holds the engine thread where it asks for the depth, just before it plans.
+class HeldEngine : public FakeEngine {
+ public:
+  using FakeEngine::FakeEngine;
+  size_t depth() const override {
+    while (hold) std::this_thread::yield();
+    return FakeEngine::depth();
+  }
+  std::atomic<bool> hold{false};
+};
+
+TEST_P(EngineLoopTest, EndsIfItIsStoppedJustBeforeItPlans) {
+  HeldEngine engine(4);
+  SessionTable sessions({}, metrics_);
+  Scheduler scheduler(engine, sessions, dispatcher_, metrics_, Options());
+  auto loop = std::make_unique<EngineLoop>(engine, scheduler);
+  engine.hold = true;
+  scheduler.Wake();
+  std::thread stopper([&] { loop.reset(); });
+  std::this_thread::sleep_for(milliseconds(50));
+  engine.hold = false;
+  stopper.join();
+}
+
 INSTANTIATE_TEST_SUITE_P(Depths, EngineLoopTest, testing::Values(1, 2),
                          testing::PrintToStringParamName());
 

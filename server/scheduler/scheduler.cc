@@ -41,6 +41,14 @@ bool Within(const StateNeed& need, const StateCapacity& capacity, const StateNee
   return true;
 }
 
+// The tokens that the sessions of a request hold from its start, beyond those that its session
+// holds already. A fork copies them.
+uint64_t NewTokens(const Request& request) {
+  const SessionLease& lease = request.session;
+  const uint64_t copied = lease.held() && !lease.exclusive() ? lease.tokens() : 0;
+  return copied + request.completions * request.prompt.size();
+}
+
 }  // namespace
 
 Scheduler::Scheduler(Engine& engine, SessionTable& sessions, Dispatcher& dispatcher,
@@ -79,6 +87,13 @@ absl::Status Scheduler::LimitContext(Request& request) const {
 absl::Status Scheduler::CheckFits(const Request& request) const {
   const StateCapacity& capacity = engine_.capacity();
   const uint64_t context = request.session.held() ? request.session.tokens() : 0;
+  if (context + NewTokens(request) > context_.options.max_session_tokens) {
+    metrics_.CountRequest(Outcome::kRejectedSlots);
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the request and its session hold ", context + NewTokens(request),
+        " tokens and --max-session-tokens allows ", context_.options.max_session_tokens,
+        " for all together; send less, or start the server with a larger --max-session-tokens"));
+  }
   if (Within(WholeNeed(capacity, request, context), capacity, {})) return absl::OkStatus();
   metrics_.CountRequest(Outcome::kRejectedSlots);
   if (request.completions > capacity.tail_slots) {
@@ -207,7 +222,7 @@ Scheduler::Inbox Scheduler::TakeInbox() {
 }
 
 void Scheduler::ApplyInbox(Inbox inbox, TimePoint now) {
-  for (auto& request : inbox.requests) waiting_.push_back(std::move(request));
+  waiting_.splice(waiting_.end(), inbox.requests);
   for (const uint64_t id : inbox.cancels) CancelNow(id, now);
   if (inbox.abort.has_value()) AbortNow(*inbox.abort, now);
 }
@@ -240,12 +255,16 @@ void Scheduler::EndLateWaiting(TimePoint now) {
 }
 
 void Scheduler::EndWaiting(TimePoint now, const std::function<absl::Status(const Request&)>& why) {
-  ended_ += std::erase_if(waiting_, [&](const auto& request) {
-    absl::Status status = why(*request);
-    if (status.ok()) return false;
-    EndUnstarted(context_, *request, std::move(status), now);
-    return true;
-  });
+  for (auto request = waiting_.begin(); request != waiting_.end();) {
+    absl::Status status = why(**request);
+    if (status.ok()) {
+      ++request;
+      continue;
+    }
+    EndUnstarted(context_, **request, std::move(status), now);
+    ++ended_;
+    request = waiting_.erase(request);
+  }
 }
 
 void Scheduler::Admit(TimePoint now) {
@@ -288,6 +307,12 @@ void Scheduler::AdmitWaiting(TimePoint now) {
 // A turn of a session that holds state has its slot already, and some of its pages. A fork shares
 // the session's pages.
 StateNeed Scheduler::NewNeed(const Request& request) const {
+  StateNeed need = NewState(request);
+  need.tokens = NewTokens(request);
+  return need;
+}
+
+StateNeed Scheduler::NewState(const Request& request) const {
   const StateCapacity& capacity = engine_.capacity();
   const SessionLease& lease = request.session;
   const Session* const state = lease.held() ? lease.state() : nullptr;
@@ -308,13 +333,16 @@ bool Scheduler::HasRoom(StateNeed need, const StateNeed& droppable) const {
   need.slots += static_cast<uint32_t>(sessions_.states());
   need.AddPages(engine_.capacity().pages.size(),
                 [this](size_t kind) { return engine_.states().pages(kind).used(); });
+  need.tokens += sessions_.tokens();
   for (const auto& active : active_) active->AddReserved(need);
-  return Within(need, engine_.capacity(), droppable);
+  return Within(need, engine_.capacity(), droppable) &&
+         need.tokens <= context_.options.max_session_tokens + droppable.tokens;
 }
 
 bool Scheduler::CanMakeRoom(const StateNeed& need) const {
   StateNeed droppable;
   droppable.slots = static_cast<uint32_t>(sessions_.idle_states());
+  droppable.tokens = sessions_.idle_tokens();
   droppable.AddPages(engine_.capacity().pages.size(),
                      [this](size_t kind) { return sessions_.idle_pages(kind); });
   return HasRoom(need, droppable);
@@ -333,10 +361,12 @@ bool Scheduler::MakeRoom(const StateNeed& need) {
 
 bool Scheduler::TryAdmit(std::unique_ptr<Request>& request, TimePoint now) {
   if (!MakeRoom(NewNeed(*request))) return false;
+  active_.reserve(active_.size() + 1);  // first, so that no request is lost without memory
   auto session = OpenSession(*request);
   if (!session.ok()) return false;
   active_.push_back(std::make_unique<ActiveRequest>(context_, std::move(request),
                                                     *std::move(session), ++turn_, now));
+  active_.back()->Start(now);
   return true;
 }
 
@@ -357,8 +387,10 @@ void Scheduler::Refuse(const Request& refused, TimePoint now) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "all ", engine_.capacity().tail_slots,
         " state slots, or the pages this needs, are held by sessions that wait for their turn "
-        "(Score on a session takes a slot beside the session's own); try again later, or start the "
-        "server with a larger --state-memory"));
+        "(Score on a session takes a slot beside the session's own), or they hold as many tokens "
+        "as "
+        "--max-session-tokens allows; try again later, or start the server with a larger "
+        "--state-memory"));
   });
 }
 
@@ -425,6 +457,15 @@ void Scheduler::Commit(StepResult result, TimePoint now) {
     if (row.request != nullptr) row.request->CommitRow(row, std::move(result.rows[i]), now);
   }
   in_flight_.pop_front();
+  Settle(now);
+}
+
+// Each loop can be repeated from its beginning.
+void Scheduler::OutOfMemory(TimePoint now) {
+  in_flight_.clear();
+  for (const auto& active : active_) active->Abort(no_memory_, now);
+  std::erase(waiting_, nullptr);
+  AbortNow(no_memory_, now);
   Settle(now);
 }
 

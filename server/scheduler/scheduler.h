@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -98,14 +99,22 @@ class Scheduler {
   // The results of the oldest plan that has not been committed.
   void Commit(StepResult result, TimePoint now);
 
+  // Plan or Commit, or the engine, has thrown std::bad_alloc. Ends every request that was taken
+  // with RESOURCE_EXHAUSTED; the sessions whose turns ran are dropped, and all others remain. Steps
+  // that were planned and not committed are forgotten. If this throws it too, call it again.
+  // REQUIRES: every launched step has been awaited.
+  void OutOfMemory(TimePoint now);
+
   // After an empty plan with no step in flight: sleeps until something has come in since that Plan,
   // an outbox has room again, a deadline passes, or Wake.
   void WaitForWork();
   void Wake();  // any thread
 
  private:
+  // A list, so that requests change hands without memory.
+  using Requests = std::list<std::unique_ptr<Request>>;
   struct Inbox {
-    std::vector<std::unique_ptr<Request>> requests;
+    Requests requests;
     std::vector<uint64_t> cancels;
     std::optional<absl::Status> abort;
   };
@@ -138,6 +147,7 @@ class Scheduler {
   bool AnythingRuns() const;
   size_t WaitingLeases() const;
   StateNeed NewNeed(const Request& request) const;
+  StateNeed NewState(const Request& request) const;
   // Beside what is in use or reserved for requests that run, less `droppable`.
   bool HasRoom(StateNeed need, const StateNeed& droppable = {}) const;
   bool CanMakeRoom(const StateNeed& need) const;
@@ -168,9 +178,13 @@ class Scheduler {
   double seconds_an_end_ ABSL_GUARDED_BY(mutex_) = 0;
   TimePoint last_end_ ABSL_GUARDED_BY(mutex_);
 
+  // Made while there is memory: copies need none.
+  const absl::Status no_memory_ = absl::ResourceExhaustedError(
+      "the server ran out of memory between two steps; try again later, and give the server less "
+      "--state-memory");
   // The engine thread's, but for the options in it.
   RequestContext context_;
-  std::deque<std::unique_ptr<Request>> waiting_;
+  Requests waiting_;
   std::vector<std::unique_ptr<ActiveRequest>> active_;
   uint64_t ended_ = 0;  // since the last Settle
   uint64_t turn_ = 0;   // counts admissions and planned rows, for RowView::last_turn

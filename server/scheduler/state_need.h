@@ -20,7 +20,9 @@ namespace rivulet {
 struct StateNeed {
   uint32_t slots = 0;           // tails, each with a base
   std::vector<uint64_t> pages;  // of each kind of StateCapacity::pages
+  uint64_t tokens = 0;          // whose ids it holds
 
+  // No slots and no pages.
   bool nothing() const;
   // Adds `count(kind)` pages of each kind.
   template <typename Count>

@@ -67,7 +67,7 @@ struct SessionLease::Entry : SessionInfo {
   bool in_turn = false;
   bool in_table = true;
   uint32_t readers = 0;
-  std::list<std::shared_ptr<Entry>>::iterator idle;  // if !leased()
+  std::list<std::shared_ptr<Entry>>::iterator place;  // in the table's list for what it is now
 
   bool leased() const { return in_turn || readers > 0; }
 };
@@ -103,13 +103,15 @@ void SessionLease::PutState(std::unique_ptr<Session> state) {
   RIVULET_CHECK(exclusive_ && state != nullptr, "gives back a state that it cannot have");
   MutexLock lock(&table_->mutex_);
   RIVULET_CHECK(entry_->state == nullptr, "the state was not taken");
+  entry_->pages.resize(state->page_kinds());
+  table_->idle_pages_.resize(state->page_kinds());
+  for (size_t kind = 0; kind < state->page_kinds(); ++kind) {
+    entry_->pages[kind] = state->pages(kind);
+  }
+  table_->tokens_ += state->tokens().size() - entry_->tokens;
   entry_->tokens = state->tokens().size();
   entry_->holds_state = true;
   entry_->state_bytes = state->state_bytes();
-  entry_->pages.clear();
-  for (size_t kind = 0; kind < state->page_kinds(); ++kind) {
-    entry_->pages.push_back(state->pages(kind));
-  }
   entry_->state = std::move(state);
   ++table_->states_;
 }
@@ -174,8 +176,11 @@ absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& e
   }
   // A session that was never used has nothing to lose.
   if (full) Remove(std::shared_ptr<Entry>(idle_empty_.front()), Reason::kEvicted);
+  EntryList place = {entry};
   entries_.emplace(entry->id, entry);
-  first_to_expire = SetIdle(entry);
+  entry->place = place.begin();
+  busy_.splice(busy_.end(), place);
+  first_to_expire = SetIdle(*entry);
   metrics_.sessions.Add(1);
   return InfoOf(*entry);
 }
@@ -209,6 +214,7 @@ absl::Status SessionTable::Delete(const std::string& id) {
     MutexLock lock(&mutex_);
     RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
     if (entry->leased()) return Busy(id);
+    garbage_.reserve(garbage_.size() + 1);  // first: this thread must not destroy the state
     std::unique_ptr<Session> state = Remove(entry, Reason::kDeleted);
     if (state == nullptr) return absl::OkStatus();
     garbage_.push_back(std::move(state));
@@ -238,40 +244,38 @@ void SessionTable::SetBusy(Entry& entry, bool exclusive) {
 
 bool SessionTable::EndLease(Entry& entry, bool exclusive) {
   MutexLock lock(&mutex_);
+  // Its turn took the state and has not given it back: memory ran out in between.
+  const bool lost = exclusive && entry.in_table && entry.holds_state && entry.state == nullptr;
+  if (lost) Remove(std::shared_ptr<Entry>(*entry.place), Reason::kFailed);
   --leases_;
   if (!entry.in_table) return false;  // dropped
   if (exclusive) {
     entry.in_turn = false;
-    entry.holds_state = entry.state != nullptr;
   } else {
     --entry.readers;
   }
   if (entry.leased()) return entry.readers == 0;
-  SetIdle(entries_.at(entry.id));
+  SetIdle(entry);
   return true;
 }
 
-bool SessionTable::SetIdle(const std::shared_ptr<Entry>& entry) {
+bool SessionTable::SetIdle(Entry& entry) {
   const bool first = idle_states_.empty() && idle_empty_.empty();
-  entry->last_used = options_.now();
-  IdleList& idle = IdleListOf(*entry);
-  entry->idle = idle.insert(idle.end(), entry);
-  if (entry->holds_state) {
-    idle_pages_.resize(std::max(idle_pages_.size(), entry->pages.size()));
-    for (size_t kind = 0; kind < entry->pages.size(); ++kind) {
-      idle_pages_[kind] += entry->pages[kind];
-    }
-  }
+  entry.last_used = options_.now();
+  EntryList& idle = IdleListOf(entry);
+  idle.splice(idle.end(), busy_, entry.place);
+  idle_tokens_ += entry.tokens;
+  for (size_t kind = 0; kind < entry.pages.size(); ++kind) idle_pages_[kind] += entry.pages[kind];
   return first && options_.time_to_live.count() > 0;
 }
 
 void SessionTable::SetNotIdle(Entry& entry) {
-  IdleListOf(entry).erase(entry.idle);
-  if (!entry.holds_state) return;
+  busy_.splice(busy_.end(), IdleListOf(entry), entry.place);
+  idle_tokens_ -= entry.tokens;
   for (size_t kind = 0; kind < entry.pages.size(); ++kind) idle_pages_[kind] -= entry.pages[kind];
 }
 
-SessionTable::IdleList& SessionTable::IdleListOf(const Entry& entry) {
+SessionTable::EntryList& SessionTable::IdleListOf(const Entry& entry) {
   return entry.holds_state ? idle_states_ : idle_empty_;
 }
 
@@ -285,7 +289,8 @@ absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::Find(
   if (departed != departed_.end()) {
     constexpr const char* kWhy[] = {"it was deleted", "it was idle for longer than --session-ttl",
                                     ("room was needed for others (it was the least recently "
-                                     "used; --state-memory sets how many fit)"),
+                                     "used; --state-memory sets how many fit, and "
+                                     "--max-session-tokens how many tokens they may hold)"),
                                     "its state was lost in a failed step"};
     why = kWhy[static_cast<size_t>(departed->second)];
   }
@@ -294,15 +299,18 @@ absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::Find(
 }
 
 std::unique_ptr<Session> SessionTable::Remove(const std::shared_ptr<Entry>& entry, Reason reason) {
-  if (!entry->leased()) SetNotIdle(*entry);
-  if (entry->state != nullptr) --states_;
-  entry->in_table = false;
-  metrics_.sessions.Add(-1);
-  metrics_.CountSessionEnd(reason);
+  // What needs memory comes first: without any, nothing has changed.
   LogInfo("session_ended", {{"session_id", entry->id},
                             {"reason", kSessionEndNames[static_cast<size_t>(reason)]},
                             {"tokens", entry->tokens}});
   Remember(entry->id, reason);
+  if (!entry->leased()) SetNotIdle(*entry);
+  busy_.erase(entry->place);
+  tokens_ -= entry->tokens;
+  if (entry->state != nullptr) --states_;
+  entry->in_table = false;
+  metrics_.sessions.Add(-1);
+  metrics_.CountSessionEnd(reason);
   entries_.erase(entry->id);
   return std::move(entry->state);
 }
@@ -331,6 +339,16 @@ size_t SessionTable::leases() const {
   return leases_;
 }
 
+uint64_t SessionTable::tokens() const {
+  MutexLock lock(&mutex_);
+  return tokens_;
+}
+
+uint64_t SessionTable::idle_tokens() const {
+  MutexLock lock(&mutex_);
+  return idle_tokens_;
+}
+
 size_t SessionTable::idle_states() const {
   MutexLock lock(&mutex_);
   return idle_states_.size() + garbage_.size();
@@ -349,7 +367,7 @@ void SessionTable::Reap() {
   MutexLock lock(&mutex_);
   garbage.swap(garbage_);
   if (options_.time_to_live.count() == 0) return;
-  for (IdleList* idle : {&idle_states_, &idle_empty_}) {
+  for (EntryList* idle : {&idle_states_, &idle_empty_}) {
     while (!idle->empty() && idle->front()->last_used <= oldest) {
       garbage.push_back(Remove(std::shared_ptr<Entry>(idle->front()), Reason::kExpired));
     }
@@ -360,7 +378,7 @@ SessionTable::TimePoint SessionTable::NextExpiry() const {
   if (options_.time_to_live.count() == 0) return TimePoint::max();
   MutexLock lock(&mutex_);
   TimePoint next = TimePoint::max();
-  for (const IdleList* idle : {&idle_states_, &idle_empty_}) {
+  for (const EntryList* idle : {&idle_states_, &idle_empty_}) {
     if (!idle->empty()) {
       next = std::min(next, idle->front()->last_used + options_.time_to_live);
     }

@@ -86,7 +86,8 @@ class SessionLease {
   bool alone() const;
   // The state itself; null before the first turn. REQUIRES: exclusive() and alone().
   std::unique_ptr<Session> TakeState();
-  // REQUIRES: exclusive(), and the state was taken.
+  // Without it, a session whose state was taken leaves the table when the lease ends. REQUIRES:
+  // exclusive(), and the state was taken.
   void PutState(std::unique_ptr<Session> state);
   // The session leaves the table: its state is lost. REQUIRES: exclusive().
   void Drop();
@@ -161,6 +162,9 @@ class SessionTable {
   // Of these, how many EvictLeastRecentlyUsed could destroy.
   size_t idle_states() const;
   size_t leases() const;  // that are out
+  // Tokens of all sessions' contexts, during a turn those before it.
+  uint64_t tokens() const;
+  uint64_t idle_tokens() const;  // of the sessions that EvictLeastRecentlyUsed could drop
 
   // ---- The engine thread.
 
@@ -177,7 +181,7 @@ class SessionTable {
  private:
   friend class SessionLease;
   using Entry = SessionLease::Entry;
-  using IdleList = std::list<std::shared_ptr<Entry>>;
+  using EntryList = std::list<std::shared_ptr<Entry>>;
   using Reason = SessionEnd;
 
   absl::StatusOr<std::shared_ptr<Entry>> Find(const std::string& id) const
@@ -187,12 +191,12 @@ class SessionTable {
   absl::StatusOr<SessionLease> Lease(const std::string& id, bool exclusive);
   // True if a request may be waiting for this.
   bool EndLease(Entry& entry, bool exclusive);
-  // Lists the entry as idle. True if it is the first that will expire.
-  bool SetIdle(const std::shared_ptr<Entry>& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes it off the list, and its pages out of the sum. REQUIRES: SetIdle was called.
+  // Moves the entry from the busy ones to the idle ones. True if it is the first that will expire.
+  bool SetIdle(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Moves it back, and takes its pages out of the sum.
   void SetNotIdle(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetBusy(Entry& entry, bool exclusive) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  IdleList& IdleListOf(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  EntryList& IdleListOf(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes the entry out of the table and remembers why; the state is the caller's to destroy.
   std::unique_ptr<Session> Remove(const std::shared_ptr<Entry>& entry, Reason reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -207,10 +211,14 @@ class SessionTable {
 
   mutable Mutex mutex_;
   std::map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
-  // Idle sessions, the least recently used first: with state, and without.
-  IdleList idle_states_ ABSL_GUARDED_BY(mutex_);
-  IdleList idle_empty_ ABSL_GUARDED_BY(mutex_);
+  // Idle sessions, the least recently used first: with state, and without. And those with a lease.
+  // Each entry is in one list and moves between them, so that ending a lease needs no memory.
+  EntryList idle_states_ ABSL_GUARDED_BY(mutex_);
+  EntryList idle_empty_ ABSL_GUARDED_BY(mutex_);
+  EntryList busy_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint64_t> idle_pages_ ABSL_GUARDED_BY(mutex_);  // of each kind, of idle_states_
+  uint64_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t idle_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t states_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t leases_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Session>> garbage_ ABSL_GUARDED_BY(mutex_);

@@ -278,5 +278,23 @@ TEST_F(SessionTableTest, ALostStateTakesItsSessionAlong) {
   EXPECT_TRUE(sessions_.Create("a", "").ok()) << "the id is free again";
 }
 
+TEST_F(SessionTableTest, ALeaseThatEndsWithoutTheStateItTookDropsTheSession) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  Turn("a", 3);
+  {
+    auto lease = sessions_.LeaseForTurn("a");
+    ASSERT_TRUE(lease.ok());
+    ASSERT_NE(lease->TakeState(), nullptr);
+    EXPECT_EQ(sessions_.tokens(), 3u);
+  }
+  const absl::Status gone = sessions_.Get("a").status();
+  EXPECT_TRUE(absl::IsNotFound(gone)) << "not an empty session that has forgotten its tokens";
+  EXPECT_EQ(Ended(SessionEnd::kFailed), 1u);
+  EXPECT_EQ(metrics_.sessions.value(), 0);
+  EXPECT_EQ(sessions_.leases(), 0u);
+  EXPECT_EQ(sessions_.tokens(), 0u);
+  EXPECT_EQ(sessions_.idle_tokens(), 0u);
+}
+
 }  // namespace
 }  // namespace rivulet

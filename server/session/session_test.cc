@@ -127,6 +127,49 @@ TEST(SessionTest, SessionsThatShareABaseNeverBlockEachOtherForever) {
   for (auto& session : sessions) EXPECT_EQ(session->pending(), 0u);
 }
 
+// Whether a session of `tokens` tokens, all processed, may run ahead with the next one. If it may,
+// a cancelled segment must leave everything as it was.
+bool CanRunAhead(FakeEngine& engine, size_t tokens) {
+  auto session = MakeSession(engine);
+  session->Append(std::vector<uint32_t>(tokens, 7));
+  Advance(engine, *session, tokens);
+  const uint32_t bases = engine.states().bases().used();
+  const absl::StatusOr<Segment> ahead = session->PlanPromised(0);
+  EXPECT_EQ(session->segment_planned(), ahead.ok());
+  EXPECT_TRUE(ahead.ok() || absl::IsResourceExhausted(ahead.status())) << ahead.status();
+  session->CancelSegment();
+  EXPECT_EQ(engine.states().bases().used(), bases);
+  EXPECT_EQ(session->position(), tokens);
+  return ahead.ok();
+}
+
+TEST(SessionTest, RunsAheadIntoAFoldUnlessItRewritesPages) {
+  FakeEngine carries(4, {{PageRule::kFenwick, 5, 0}, {PageRule::kAppended, 0, 0}});
+  FakeEngine rewrites(4, {{PageRule::kFenwick, 5, 0}, {PageRule::kRewrittenFenwick, 5, 0}});
+  for (size_t tokens = 17; tokens <= 80; ++tokens) {
+    const bool folds = (tokens + 1) % 16 == 0;
+    EXPECT_TRUE(CanRunAhead(carries, tokens)) << tokens;
+    EXPECT_EQ(CanRunAhead(rewrites, tokens), !folds) << tokens;
+  }
+}
+
+TEST(SessionTest, NeverRunsAheadWithARunningTail) {
+  for (const bool running : {false, true}) {
+    StateLayout layer;
+    layer.Add(StatePart::kTail, "state", DType::kFloat32, {4});
+    if (running) layer.SetRunningTail();
+    const StateLayout* layers[] = {&layer};
+    const auto pool = StatePool::Make(AddUpLayouts(layers), 4096, 64);
+    ASSERT_TRUE(pool.ok()) << pool.status();
+    const auto session = Session::Create(**pool);
+    ASSERT_TRUE(session.ok()) << session.status();
+    (*session)->Append(7);
+    ASSERT_TRUE((*session)->PlanSegment(0, 1).ok());
+    (*session)->CommitSegment();
+    EXPECT_EQ((*session)->PlanPromised(0).ok(), !running);
+  }
+}
+
 // Random lives of many sessions; after each operation every session's slots must hold exactly its
 // own processed tokens.
 class Lives {
