@@ -87,7 +87,8 @@ class Stream {
   inline static const std::vector<uint32_t> kStopIds = {3, 30, 60, 90};
 
   void CountUpTo(size_t end) {
-    for (; counted_ < end; ++counted_) {
+    // A row without samples may end where the tokens do.
+    for (; counted_ < std::min(end, tokens_.size()); ++counted_) {
       session_counts_.Add(tokens_[counted_]);
       if (counted_ >= kPrompt) turn_counts_.Add(tokens_[counted_]);
     }
