@@ -42,7 +42,7 @@ constexpr seconds kFlushTime{2};
 // How long the rest of the shutdown may take, which needs milliseconds.
 constexpr seconds kShutdownTime{10};
 
-// Without memory, gRPC loses calls and then waits for them for ever
+// Without memory for a thread, gRPC loses calls and then waits for them for ever
 // (docs/architecture.md#when-memory-runs-out).
 void OnShutdownTimeout(int) {
   constexpr char kText[] = "rivulet-server: error: the shutdown hangs; the process ends at once\n";
