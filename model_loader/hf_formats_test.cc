@@ -192,11 +192,11 @@ TEST(QwenNextFormatTest, DescribesItsMixers) {
   const ModelSpec spec = Spec(config);
   const auto& delta = std::get<DeltaRuleConfig>(spec.layers[0].mixer);
   EXPECT_EQ(spec.layers[0].mixer_prefix, "model.layers.0.linear_attn.");
-  EXPECT_EQ(delta.shape.key_heads, 2u);
-  EXPECT_EQ(delta.shape.value_heads, 6u);
+  EXPECT_EQ(delta.shape.groups, 2u);
+  EXPECT_EQ(delta.shape.heads, 6u);
   EXPECT_EQ(delta.shape.key_dim, 128u);
   EXPECT_EQ(delta.shape.value_dim, 48u);
-  EXPECT_TRUE(delta.shape.decays);
+  EXPECT_TRUE(delta.decays);
   EXPECT_EQ(delta.conv_size, 4u);
   EXPECT_TRUE(delta.use_gate);
   EXPECT_EQ(delta.norm_eps, 1e-4f);

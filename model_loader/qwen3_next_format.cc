@@ -38,17 +38,16 @@ SoftmaxAttentionConfig ParseAttention(ConfigReader& config, size_t hidden) {
 DeltaRuleConfig ParseDeltaRule(ConfigReader& config) {
   DeltaRuleConfig delta;
   delta.tensors = DeltaRuleTensors::kQwen3Next;
-  delta.shape.decays = true;
-  delta.shape.key_heads = config.Size("linear_num_key_heads", 16);
-  delta.shape.value_heads = config.Size("linear_num_value_heads", 32);
+  delta.decays = true;
+  delta.shape.groups = config.Size("linear_num_key_heads", 16);
+  delta.shape.heads = config.Size("linear_num_value_heads", 32);
   config.Require(
-      delta.shape.value_heads % delta.shape.key_heads == 0, "linear_num_value_heads",
-      absl::StrCat("it must be a multiple of linear_num_key_heads ", delta.shape.key_heads));
+      delta.shape.heads % delta.shape.groups == 0, "linear_num_value_heads",
+      absl::StrCat("it must be a multiple of linear_num_key_heads ", delta.shape.groups));
   delta.shape.key_dim = config.Size("linear_key_head_dim", 128, 1, kMaxKeyDim);
   delta.shape.value_dim = config.Size("linear_value_head_dim", 128);
-  CheckDeltaRuleColumns(config, "linear_num_key_heads", delta.shape.key_heads, delta.shape.key_dim);
-  CheckDeltaRuleColumns(config, "linear_num_value_heads", delta.shape.value_heads,
-                        delta.shape.value_dim);
+  CheckDeltaRuleColumns(config, "linear_num_key_heads", delta.shape.groups, delta.shape.key_dim);
+  CheckDeltaRuleColumns(config, "linear_num_value_heads", delta.shape.heads, delta.shape.value_dim);
   delta.conv_size = config.Size("linear_conv_kernel_dim", 4, 2, kMaxConvolutionWindow);
   delta.use_gate = true;
   delta.norm_eps = HfNormEps(config);

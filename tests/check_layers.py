@@ -46,7 +46,7 @@ LAYERS = {
 MIXER_USES = {
     "delta_net": ["log_linear"],
     "gated_deltanet": ["delta_net"],
-    "log_linear_gated_deltanet": ["delta_net", "gated_deltanet", "log_linear"],
+    "log_linear_gated_deltanet": ["delta_net", "log_linear"],
     "log_linear_mamba2": ["log_linear", "mamba2"],
     "mamba2": ["log_linear"],
 }
@@ -189,7 +189,7 @@ GOOD = {
     "kernels/mixers/mixer_config.cc": source('"kernels/mixers/hla/hla.h"'),
     "kernels/mixers/gla/gla_test.cc": source('"kernels/mixers/mixer_suite.h"', '"kernels/mixers/gla/gla_reference.h"'),
     "kernels/mixers/hla/third/t.cc": source('"kernels/mixers/hla/hla.h"'),
-    "kernels/mixers/log_linear_mamba2/l.cc": source('"kernels/mixers/mamba2/mamba2_recurrence.h"'),
+    "kernels/mixers/log_linear_mamba2/l.cc": source('"kernels/mixers/mamba2/mamba2_config.h"'),
     "kernels/mixers/hla/hla.cc": source('"kernels/mixers/mixer.h"', '"kernels/recurrence/r.h"', '"kernels/ops/norm/norm.h"'),
     "kernels/base/simd-inl.h": f"// {COPYRIGHT}\n#if defined(RIVULET_KERNELS_BASE_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)\n",
     "server/scheduler/s.cc": source('"server/session/s.h"', '"server/metrics/m.h"', '"absl/status/status.h"'),

@@ -43,7 +43,7 @@ std::string_view WhyFloat32(const RetNetConfig& config) {
 // reflection, and too slowly with the short keys of the sum norm (delta_net/NOTES.md). A decay
 // forgets them everywhere.
 std::string_view WhyFloat32(const DeltaRuleConfig& config) {
-  if (config.shape.decays) return "";
+  if (config.decays) return "";
   if (config.negative_eigenvalues) {
     return "allow_neg_eigval is true: rounding errors would gather and never be overwritten";
   }

@@ -15,8 +15,6 @@
 #include "kernels/mixers/h3/h3_config.h"
 #include "kernels/mixers/hla/hla_config.h"
 #include "kernels/mixers/linear_attention/linear_attention_config.h"
-#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_config.h"
-#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_config.h"
 #include "kernels/mixers/mamba/mamba_config.h"
 #include "kernels/mixers/mamba2/mamba2_config.h"
 #include "kernels/mixers/mixer.h"
@@ -26,17 +24,15 @@
 namespace rivulet {
 
 // A line for each mixer. Its struct comes with an overload of MakeLayer.
-using MixerConfig = std::variant<SoftmaxAttentionConfig,        //
-                                 LinearAttentionConfig,         //
-                                 GlaConfig,                     //
-                                 DeltaRuleConfig,               //
-                                 RetNetConfig,                  //
-                                 Mamba2Config,                  //
-                                 LogLinearMamba2Config,         //
-                                 LogLinearGatedDeltaNetConfig,  //
-                                 HlaConfig,                     //
-                                 AnnaConfig,                    //
-                                 MambaConfig,                   //
+using MixerConfig = std::variant<SoftmaxAttentionConfig,  //
+                                 LinearAttentionConfig,   //
+                                 GlaConfig,               //
+                                 DeltaRuleConfig,         //
+                                 RetNetConfig,            //
+                                 Mamba2Config,            //
+                                 HlaConfig,               //
+                                 AnnaConfig,              //
+                                 MambaConfig,             //
                                  H3Config>;
 
 // INVALID_ARGUMENT when options.state_dtype cannot hold this mixer's sums, or when the shapes of

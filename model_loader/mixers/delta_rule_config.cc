@@ -46,7 +46,7 @@ void CheckDeltaRuleColumns(ConfigReader& config, std::string_view key, size_t he
 DeltaRuleConfig ParseDeltaNet(ConfigReader& config, size_t hidden) {
   DeltaRuleConfig delta;
   const FlaHeads heads = ReadFlaHeads(config, hidden, {.heads = 16});
-  delta.shape.key_heads = delta.shape.value_heads = heads.heads;
+  delta.shape.groups = delta.shape.heads = heads.heads;
   delta.shape.key_dim = heads.key_dim;
   delta.shape.value_dim = heads.value_dim;
   delta.qk_activation = config.Choice<Activation>("qk_activation", "silu",
@@ -63,16 +63,16 @@ DeltaRuleConfig ParseDeltaNet(ConfigReader& config, size_t hidden) {
 
 DeltaRuleConfig ParseGatedDeltaNet(ConfigReader& config, size_t /*hidden*/) {
   DeltaRuleConfig delta;
-  DeltaRuleShape& shape = delta.shape;
-  shape.decays = true;
-  shape.key_heads = config.Size("num_heads", 6);
-  shape.value_heads = config.Size("num_v_heads", shape.key_heads);
-  config.Require(shape.value_heads % shape.key_heads == 0, "num_v_heads",
-                 absl::StrCat("it must be a multiple of num_heads ", shape.key_heads));
+  HeadShape& shape = delta.shape;
+  delta.decays = true;
+  shape.groups = config.Size("num_heads", 6);
+  shape.heads = config.Size("num_v_heads", shape.groups);
+  config.Require(shape.heads % shape.groups == 0, "num_v_heads",
+                 absl::StrCat("it must be a multiple of num_heads ", shape.groups));
   shape.key_dim = config.Size("head_dim", 256, 1, kMaxKeyDim);
   shape.value_dim = ReadValueWidth(config, shape.key_dim);
-  CheckDeltaRuleColumns(config, "num_heads", shape.key_heads, shape.key_dim);
-  CheckDeltaRuleColumns(config, config.Spelling({"num_v_heads", "num_heads"}), shape.value_heads,
+  CheckDeltaRuleColumns(config, "num_heads", shape.groups, shape.key_dim);
+  CheckDeltaRuleColumns(config, config.Spelling({"num_v_heads", "num_heads"}), shape.heads,
                         shape.value_dim);
   delta.use_gate = config.Bool("use_gate", true);
   ReadSharedKeys(config, delta);
@@ -80,14 +80,14 @@ DeltaRuleConfig ParseGatedDeltaNet(ConfigReader& config, size_t /*hidden*/) {
 }
 
 // The public code scales queries by D^{-1/2} and level weights by its inverse, so neither is.
-LogLinearGatedDeltaNetConfig ParseLogLinearGatedDeltaNet(ConfigReader& config, size_t hidden) {
-  LogLinearGatedDeltaNetConfig log_linear;
-  log_linear.delta_rule = ParseGatedDeltaNet(config, hidden);
-  log_linear.delta_rule.scale_queries = false;
-  config.Require(log_linear.delta_rule.shape.group() == 1, "num_v_heads",
+DeltaRuleConfig ParseLogLinearGatedDeltaNet(ConfigReader& config, size_t hidden) {
+  DeltaRuleConfig delta = ParseGatedDeltaNet(config, hidden);
+  delta.scale_queries = false;
+  config.Require(delta.shape.group() == 1, "num_v_heads",
                  "log-linear Gated DeltaNet has no grouped value heads: leave it out");
-  log_linear.max_levels = static_cast<uint32_t>(config.Size("max_levels", 0, 1, kMaxLevels));
-  return log_linear;
+  delta.log_linear = true;
+  delta.max_levels = static_cast<uint32_t>(config.Size("max_levels", 0, 1, kMaxLevels));
+  return delta;
 }
 
 }  // namespace rivulet

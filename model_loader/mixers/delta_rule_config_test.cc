@@ -12,11 +12,11 @@ using testing::HasSubstr;
 TEST(DeltaNetConfig, DefaultsAreThoseOfFla) {
   const auto config = ParseKeys(ParseDeltaNet, nlohmann::json::object(), 64);
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->shape.key_heads, 16u);
-  EXPECT_EQ(config->shape.value_heads, 16u);
+  EXPECT_EQ(config->shape.groups, 16u);
+  EXPECT_EQ(config->shape.heads, 16u);
   EXPECT_EQ(config->shape.key_dim, 4u);
   EXPECT_EQ(config->shape.value_dim, 4u);
-  EXPECT_FALSE(config->shape.decays);
+  EXPECT_FALSE(config->decays);
   EXPECT_TRUE(config->learned_beta);
   EXPECT_FALSE(config->negative_eigenvalues);
   EXPECT_EQ(config->qk_activation, Activation::kSilu);
@@ -57,11 +57,11 @@ TEST(DeltaNetConfig, TransitionsThatForgetLittleRefuseBFloat16) {
 TEST(GatedDeltaNetConfig, DefaultsAreThoseOfFla) {
   const auto config = ParseKeys(ParseGatedDeltaNet, nlohmann::json::object(), 64);
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->shape.key_heads, 6u);
-  EXPECT_EQ(config->shape.value_heads, 6u);
+  EXPECT_EQ(config->shape.groups, 6u);
+  EXPECT_EQ(config->shape.heads, 6u);
   EXPECT_EQ(config->shape.key_dim, 256u);
   EXPECT_EQ(config->shape.value_dim, 512u);
-  EXPECT_TRUE(config->shape.decays);
+  EXPECT_TRUE(config->decays);
   EXPECT_TRUE(config->use_gate);
   EXPECT_EQ(config->tensors, DeltaRuleTensors::kFla);
   EXPECT_EQ(config->conv_size, 4u);

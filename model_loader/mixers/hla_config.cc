@@ -8,10 +8,10 @@
 namespace rivulet {
 namespace {
 
-void ReadHeads(ConfigReader& config, size_t hidden, HigherOrderShape& shape) {
+void ReadHeads(ConfigReader& config, size_t hidden, HeadShape& shape) {
   shape.heads = config.Size("num_heads", std::nullopt, 1, kMostHeads);
-  shape.kv_heads = config.Size("num_kv_heads", shape.heads, 1, kMostHeads);
-  config.Require(shape.heads % shape.kv_heads == 0, "num_kv_heads",
+  shape.groups = config.Size("num_kv_heads", shape.heads, 1, kMostHeads);
+  config.Require(shape.heads % shape.groups == 0, "num_kv_heads",
                  absl::StrCat("it must divide num_heads = ", shape.heads));
   shape.key_dim = ReadKeyDim(config, hidden, shape.heads);
   const float expand = config.Float("expand_v", 1.0, 0.0, kMaxKeyDim);
@@ -47,8 +47,8 @@ void ReadRecurrence(ConfigReader& config, HlaConfig& hla) {
   hla.ridge_lambda = config.Float("ridge_lambda", 0.0, 0.0, 1e6);
   config.Require(hla.variant == HlaVariant::kSymmetric || hla.ridge_lambda == 0.0f, "ridge_lambda",
                  "only the symmetric variant has a ridge; leave it out");
-  hla.shape.normalize = config.Bool("normalize", false);
-  hla.shape.denom_eps = config.Float("denom_eps", 1e-6, 0.0, 1.0);
+  hla.normalize = config.Bool("normalize", false);
+  hla.denom_eps = config.Float("denom_eps", 1e-6, 0.0, 1.0);
 }
 
 // The format does not say where q and k are rotated, and without an activation it does not matter:

@@ -20,7 +20,7 @@ TEST(HlaConfig, Defaults) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->shape.key_dim, 16u);
   EXPECT_EQ(config->shape.value_dim, 16u);
-  EXPECT_EQ(config->shape.kv_heads, 4u);
+  EXPECT_EQ(config->shape.groups, 4u);
   EXPECT_EQ(config->form, HlaForm::kMasked);
   EXPECT_FLOAT_EQ(config->qk_scale, 0.25f);
   EXPECT_TRUE(config->use_output_gate);

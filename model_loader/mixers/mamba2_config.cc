@@ -93,13 +93,13 @@ Mamba2Config ParseMamba2(ConfigReader& config, size_t hidden) {
 }
 
 // fla's kernels read B and C without a head stride, so no model has more groups.
-LogLinearMamba2Config ParseLogLinearMamba2(ConfigReader& config, size_t hidden) {
-  LogLinearMamba2Config log_linear;
-  log_linear.mamba2 = ParseMamba2(config, hidden);
-  config.Require(log_linear.mamba2.groups == 1, config.Spelling({"n_groups", "ngroups"}),
+Mamba2Config ParseLogLinearMamba2(ConfigReader& config, size_t hidden) {
+  Mamba2Config mamba2 = ParseMamba2(config, hidden);
+  config.Require(mamba2.groups == 1, config.Spelling({"n_groups", "ngroups"}),
                  "log-linear Mamba-2 is defined for one group: set it to 1");
-  log_linear.max_levels = static_cast<uint32_t>(config.Size("max_levels", 0, 1, kMaxLevels));
-  return log_linear;
+  mamba2.log_linear = true;
+  mamba2.max_levels = static_cast<uint32_t>(config.Size("max_levels", 0, 1, kMaxLevels));
+  return mamba2;
 }
 
 }  // namespace rivulet

@@ -12,8 +12,7 @@ namespace {
 void Decode(benchmark::State& state) {
   const size_t hidden = state.range(0), heads = hidden / 128;
   const DeltaRuleConfig config{
-      .shape = {.key_heads = heads, .value_heads = heads, .key_dim = 128, .value_dim = 128},
-      .conv_size = 4};
+      .shape = {.heads = heads, .groups = heads, .key_dim = 128, .value_dim = 128}, .conv_size = 4};
   size_t weight_bytes = 0;
   const auto mixer = MakeBenchLayer(state, config, hidden,
                                     {{"q_proj.weight", {hidden, hidden}},
@@ -32,12 +31,11 @@ void Decode(benchmark::State& state) {
 
 void Recurrence(benchmark::State& state) {
   const size_t heads = state.range(0) / 128;
-  BenchDeltaRule(state, {heads, heads, 128, 128, false, DType::kFloat32}, state.range(1), 1,
-                 state.range(2));
+  BenchDeltaRule(state, {heads, heads, 128, 128}, false, state.range(1), 1, state.range(2));
 }
 
 void Prefill(benchmark::State& state) {
-  BenchDeltaRule(state, {8, 8, 128, 128, false, DType::kFloat32}, 1, 512, state.range(0));
+  BenchDeltaRule(state, {8, 8, 128, 128}, false, 1, 512, state.range(0));
 }
 
 void Arguments(benchmark::internal::Benchmark* bench) {

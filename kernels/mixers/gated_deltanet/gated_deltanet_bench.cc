@@ -10,12 +10,13 @@
 namespace rivulet {
 namespace {
 
-constexpr DeltaRuleShape kQwen3Next{16, 32, 128, 128, true, DType::kFloat32};
-constexpr DeltaRuleShape kFla{6, 6, 256, 512, true, DType::kFloat32};
+constexpr HeadShape kQwen3Next{32, 16, 128, 128};
+constexpr HeadShape kFla{6, 6, 256, 512};
 
 void Decode(benchmark::State& state) {
   constexpr size_t kHidden = 2048, kKeys = 16 * 128, kValues = 32 * 128;
   const DeltaRuleConfig config{.shape = kQwen3Next,
+                               .decays = true,
                                .tensors = DeltaRuleTensors::kQwen3Next,
                                .use_gate = true,
                                .conv_size = 4};
@@ -34,13 +35,13 @@ void Decode(benchmark::State& state) {
 }
 
 void RecurrenceQwen3Next(benchmark::State& state) {
-  BenchDeltaRule(state, kQwen3Next, state.range(0), 1, state.range(1));
+  BenchDeltaRule(state, kQwen3Next, true, state.range(0), 1, state.range(1));
 }
 void RecurrenceFla(benchmark::State& state) {
-  BenchDeltaRule(state, kFla, state.range(0), 1, state.range(1));
+  BenchDeltaRule(state, kFla, true, state.range(0), 1, state.range(1));
 }
 void PrefillQwen3Next(benchmark::State& state) {
-  BenchDeltaRule(state, kQwen3Next, 1, 512, state.range(0));
+  BenchDeltaRule(state, kQwen3Next, true, 1, 512, state.range(0));
 }
 
 void Arguments(benchmark::internal::Benchmark* bench) {

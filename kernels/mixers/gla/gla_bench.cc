@@ -3,7 +3,6 @@
 // One GLA layer at decode (mixer_bench.h), and its recurrence alone: hidden/sessions/threads. Four
 // heads with keys of hidden/8 and values of hidden/4, as fla's 340M (hidden 1024) and 1.3B (2048).
 #include "kernels/mixers/gla/gla_config.h"
-#include "kernels/mixers/gla/gla_recurrence.h"
 #include "kernels/mixers/mixer_bench.h"
 #include "kernels/recurrence/sum_recurrence.h"
 

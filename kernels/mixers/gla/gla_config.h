@@ -12,6 +12,7 @@
 #include "kernels/mixers/fla_output.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/ops/activation/activation.h"
+#include "kernels/recurrence/declaration.h"
 
 namespace rivulet {
 
@@ -32,6 +33,14 @@ struct GlaConfig {
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const GlaConfig& config,
                                                  const MixerSource& source);
+
+// Gated linear attention (Yang et al. 2024) as one sum with a decay for each key channel:
+//
+//   S_t = diag(e^{g_t}) S_{t-1} + k_tᵀ v_t        o_t = q_t S_t
+//
+// The gate of token t decays the old state only, never its own write. Query heads of a group share
+// k, v and g. q is scaled.
+RecurrenceDeclaration GlaDeclaration(const HeadShape& shape);
 
 }  // namespace rivulet
 

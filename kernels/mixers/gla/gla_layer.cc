@@ -4,9 +4,7 @@
 
 #include "kernels/base/parallel.h"
 #include "kernels/mixers/gla/gla_config.h"
-#include "kernels/mixers/gla/gla_recurrence.h"
 #include "kernels/mixers/layer_stages.h"
-#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -75,6 +73,14 @@ class GlaLayer : public Mixer {
 };
 
 }  // namespace
+
+RecurrenceDeclaration GlaDeclaration(const HeadShape& shape) {
+  return {.shape = shape,
+          .decay = {.kind = Decay::kChannel},
+          .rows = {{"k", shape.key_dim, {"k"}}, {"v", shape.value_dim, {"v"}}},
+          .sums = {{"S", "k", "v"}},
+          .reads = {{"o", "S", "q"}}};
+}
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const GlaConfig& config,
                                                  const MixerSource& source) {

@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/mixers/core_subject.h"
-#include "kernels/mixers/gla/gla_recurrence.h"
+#include "kernels/mixers/gla/gla_config.h"
 #include "kernels/mixers/gla/gla_reference.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "kernels/mixers/hla/hla_config.h"
-#include "kernels/mixers/hla/hla_recurrence.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "kernels/recurrence/sum_recurrence.h"
 
@@ -56,12 +55,7 @@ AlignedBuffer<float> Numbers(size_t count) {
   return numbers;
 }
 
-HigherOrderShape Square(size_t dim) {
-  HigherOrderShape shape;
-  shape.heads = shape.kv_heads = kHeads;
-  shape.key_dim = shape.value_dim = dim;
-  return shape;
-}
+HeadShape Square(size_t dim) { return {kHeads, kHeads, dim, dim}; }
 
 std::vector<double> Decays() {
   AlignedBuffer<float> logits(kHeads);
@@ -73,7 +67,7 @@ std::vector<double> Decays() {
 void RunRecurrence(benchmark::State& state, const SumRecurrence& recurrence,
                    const StateLayout& layout, size_t matrices, size_t dim, size_t sessions,
                    size_t tokens) {
-  const HigherOrderShape shape = Square(dim);
+  const HeadShape shape = Square(dim);
   Sessions all(layout, sessions, tokens);
   const size_t rows = sessions * tokens, columns = kHeads * shape.padded_key();
   AlignedBuffer<float> numbers = Numbers(rows * columns), out(rows * columns);
@@ -94,8 +88,7 @@ void RunRecurrence(benchmark::State& state, const SumRecurrence& recurrence,
 
 void RunMasked(benchmark::State& state, size_t dim, size_t sessions, size_t tokens) {
   StateLayout layout;
-  const SumRecurrence recurrence(HlaDeclaration(Square(dim), HlaForm::kMasked, 0.0f, Decays()),
-                                 layout);
+  const SumRecurrence recurrence(HlaDeclaration({.shape = Square(dim)}, Decays()), layout);
   RunRecurrence(state, recurrence, layout, 2, dim, sessions, tokens);
 }
 
@@ -105,7 +98,8 @@ BENCHMARK(Decode)->ArgNames({"D", "sessions"})->ArgsProduct({{32, 64, 128}, {1, 
 void ThirdDecode(benchmark::State& state) {
   const size_t dim = state.range(0);
   StateLayout layout;
-  const SumRecurrence recurrence(ThirdOrderDeclaration(Square(dim), Decays()), layout);
+  const SumRecurrence recurrence(
+      HlaDeclaration({.variant = HlaVariant::kThird, .shape = Square(dim)}, Decays()), layout);
   RunRecurrence(state, recurrence, layout, 3, dim, state.range(1), 1);
 }
 BENCHMARK(ThirdDecode)->ArgNames({"D", "sessions"})->ArgsProduct({{32, 64, 128}, {1, 16, 512}});
@@ -117,7 +111,7 @@ constexpr size_t kHidden = 256;
 
 std::unique_ptr<Mixer> BundledLayer() {
   const HlaConfig config{
-      .shape = {.heads = kHeads, .kv_heads = kHeads, .key_dim = 64, .value_dim = 64},
+      .shape = {.heads = kHeads, .groups = kHeads, .key_dim = 64, .value_dim = 64},
       .use_decay = true,
       .qk_l2_norm = true,
       .qk_scale = 0.125f,

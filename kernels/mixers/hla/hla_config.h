@@ -9,13 +9,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/mixers/hla/hla_recurrence.h"
+#include "kernels/base/aligned_buffer.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/ops/activation/activation.h"
 #include "kernels/ops/rope/rope.h"
+#include "kernels/recurrence/declaration.h"
 
 namespace rivulet {
 
@@ -25,12 +26,21 @@ enum class HlaVariant : uint8_t {
   kThird,       // HLA third order (docs/mixers.md#third-order)
 };
 
+enum class HlaForm : uint8_t {
+  kMasked,  // the exact mask of the decayed moments; third order: docs/mixers.md#third-order-causal
+  kSerial,  // the paper's Algorithm 1; second order only
+  kUnmasked,  // "none": the prefix product S_t C_t; second order only
+  kPaper,     // the paper's Algorithm 3 (docs/mixers.md#third-order-paper); third order only
+};
+
 struct HlaConfig {
   HlaVariant variant = HlaVariant::kSymmetric;
   HlaForm form = HlaForm::kMasked;
-  HigherOrderShape shape = {};  // its state_dtype is set from MixerOptions
-  bool use_decay = false;       // decay_logit [H] is a tensor of the layer
-  float ridge_lambda = 0.0f;    // λ
+  HeadShape shape = {};    // its state_dtype is set from MixerOptions
+  bool normalize = false;  // outputs are divided by the sum of their weights + denom_eps
+  float denom_eps = 1e-6f;
+  bool use_decay = false;     // decay_logit [H] is a tensor of the layer
+  float ridge_lambda = 0.0f;  // λ
   Activation qk_activation = Activation::kIdentity;
   std::optional<RopeConfig> rope = {};  // rotary positions of q and k, before l2 norm and scale
   bool qk_l2_norm = false;
@@ -45,6 +55,15 @@ struct HlaConfig {
 // conv_size.
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const HlaConfig& config,
                                                  const MixerSource& source);
+
+// log γ [H] of logits [H]: γ_h = σ(logits[h]) (docs/mixers.md#hla-format). log γ comes straight
+// from logsigmoid and never from γ: rounding γ = 0.999 to fp32 alone costs 1e-5 at 4096 tokens
+// (docs/mixers.md#precision).
+std::vector<double> LogDecays(const AlignedBuffer<float>& logits);
+
+// The config's recurrence as reads of decayed sums, one after the other (hla_recurrence.cc).
+// `log_gamma` [H], or empty: γ = 1.
+RecurrenceDeclaration HlaDeclaration(const HlaConfig& config, const std::vector<double>& log_gamma);
 
 }  // namespace rivulet
 

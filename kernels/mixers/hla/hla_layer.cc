@@ -8,15 +8,12 @@
 //   y = (rms(o) · w · silu(g)) W_o
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "kernels/mixers/hla/hla_config.h"
-#include "kernels/mixers/hla/hla_recurrence.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/ops/norm/norm.h"
 #include "kernels/ops/rope/rope.h"
-#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -25,25 +22,17 @@ namespace {
 enum Part : size_t { kQuery, kKey, kValue, kGate };
 
 std::vector<ProjectionPart> Parts(const HlaConfig& config) {
-  const HigherOrderShape& shape = config.shape;
+  const HeadShape& shape = config.shape;
   return {{"q_proj", shape.heads * shape.key_dim},
-          {"k_proj", shape.kv_heads * shape.key_dim},
-          {"v_proj", shape.kv_heads * shape.value_dim},
+          {"k_proj", shape.groups * shape.key_dim},
+          {"v_proj", shape.groups * shape.value_dim},
           {"g_proj", config.use_output_gate ? shape.heads * shape.value_dim : 0}};
 }
 
 RecurrenceDeclaration Declare(const HlaConfig& config, ParameterSource& parameters) {
-  const HigherOrderShape& shape = config.shape;
-  std::vector<double> log_gamma;
-  if (config.use_decay) {
-    log_gamma = LogDecays(parameters.TakeVector("decay_logit", {shape.heads}));
-  }
-  if (config.variant == HlaVariant::kAsymmetric) return AhlaDeclaration(shape, log_gamma);
-  if (config.variant == HlaVariant::kSymmetric) {
-    return HlaDeclaration(shape, config.form, config.ridge_lambda, log_gamma);
-  }
-  return config.form == HlaForm::kPaper ? PaperThirdOrderDeclaration(shape, log_gamma)
-                                        : ThirdOrderDeclaration(shape, log_gamma);
+  if (!config.use_decay) return HlaDeclaration(config, {});
+  return HlaDeclaration(config,
+                        LogDecays(parameters.TakeVector("decay_logit", {config.shape.heads})));
 }
 
 class HlaLayer : public Mixer {
@@ -65,15 +54,15 @@ class HlaLayer : public Mixer {
   const StateLayout& state_layout() const override { return layout_; }
 
   absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
-    const HigherOrderShape& shape = config_.shape;
+    const HeadShape& shape = config_.shape;
     const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
     const FloatMatrix q = Activated(step, projected[kQuery], shape.heads);
-    const FloatMatrix k = Activated(step, projected[kKey], shape.kv_heads);
-    const FloatMatrix v = PaddedHeads(step, projected[kValue], shape.kv_heads);
+    const FloatMatrix k = Activated(step, projected[kKey], shape.groups);
+    const FloatMatrix v = PaddedHeads(step, projected[kValue], shape.groups);
     if (rope_.has_value()) Rotate(step, *rope_, shape.padded_key(), q, k);
     if (config_.qk_l2_norm) {
       Normalise(step, q, shape.heads);
-      Normalise(step, k, shape.kv_heads);
+      Normalise(step, k, shape.groups);
     }
     output_.Apply(step, RunRecurrence(step, recurrence_, {q, k, v}), projected[kGate], y);
     return absl::OkStatus();

@@ -45,21 +45,13 @@ double ValueWeight(const HlaReferenceInput& input, const Matrix& qk, const Matri
 }  // namespace
 
 std::vector<double> HlaReference(const HlaReferenceInput& input) {
-  const size_t tokens = input.tokens, width = input.value_dim;
-  const Matrix qk = Products(input.q, input.k, tokens, input.key_dim);
-  const Matrix qq = Products(input.q, input.q, tokens, input.key_dim);
-  std::vector<double> out(tokens * width);
-  for (size_t t = 0; t < tokens; ++t) {
-    double denominator = input.denom_eps;
-    for (size_t j = 0; j <= t; ++j) {
-      const double weight = ValueWeight(input, qk, qq, t, j);
-      denominator += weight;
-      for (size_t c = 0; c < width; ++c) out[t * width + c] += weight * input.v[j * width + c];
-    }
-    if (!input.normalize) continue;
-    for (size_t c = 0; c < width; ++c) out[t * width + c] /= denominator;
-  }
-  return out;
+  const Matrix qk = Products(input.q, input.k, input.tokens, input.key_dim);
+  const Matrix qq = Products(input.q, input.q, input.tokens, input.key_dim);
+  return WeighValues(input, [&](size_t t) {
+    std::vector<double> weights;
+    for (size_t j = 0; j <= t; ++j) weights.push_back(ValueWeight(input, qk, qq, t, j));
+    return weights;
+  });
 }
 
 }  // namespace rivulet

@@ -18,8 +18,8 @@ std::vector<double> Gather(ConstFloatMatrix rows, size_t first, size_t width) {
 }
 
 HeadSequence SequenceOf(const HlaParameters& parameters, const TokenInputs& inputs, size_t head) {
-  const HigherOrderShape& s = parameters.shape;
-  const size_t kv_head = head / (s.heads / s.kv_heads);
+  const HeadShape& s = parameters.config.shape;
+  const size_t kv_head = head / s.group();
   return {.tokens = inputs.q.rows,
           .key_dim = s.key_dim,
           .value_dim = s.value_dim,
@@ -27,12 +27,12 @@ HeadSequence SequenceOf(const HlaParameters& parameters, const TokenInputs& inpu
           .k = Gather(inputs.k, kv_head * s.padded_key(), s.key_dim),
           .v = Gather(inputs.v, kv_head * s.padded_value(), s.value_dim),
           .gamma = parameters.log_gamma.empty() ? 1.0 : std::exp(parameters.log_gamma[head]),
-          .normalize = s.normalize};
+          .normalize = parameters.config.normalize};
 }
 
 std::vector<double> AllHeads(const HlaParameters& parameters, const HeadReference& reference,
                              const TokenInputs& inputs) {
-  const HigherOrderShape& s = parameters.shape;
+  const HeadShape& s = parameters.config.shape;
   const size_t columns = s.heads * s.padded_value();
   std::vector<double> out(inputs.q.rows * columns);
   for (size_t h = 0; h < s.heads; ++h) {
@@ -48,18 +48,19 @@ std::vector<double> AllHeads(const HlaParameters& parameters, const HeadReferenc
 
 HlaParameters ParseHlaParameters(const nlohmann::json& json) {
   HlaParameters result;
+  HeadShape& shape = result.config.shape;
   result.form = json.value("form", result.form);
-  result.shape.heads = json.at("heads").get<size_t>();
-  result.shape.kv_heads = json.value("kv_heads", result.shape.heads);
-  result.shape.key_dim = json.at("key_dim").get<size_t>();
-  result.shape.value_dim = json.at("value_dim").get<size_t>();
-  result.shape.normalize = json.value("normalize", false);
-  if (json.value("bf16", false)) result.shape.state_dtype = DType::kBFloat16;
+  shape.heads = json.at("heads").get<size_t>();
+  shape.groups = json.value("kv_heads", shape.heads);
+  shape.key_dim = json.at("key_dim").get<size_t>();
+  shape.value_dim = json.at("value_dim").get<size_t>();
+  result.config.normalize = json.value("normalize", false);
+  if (json.value("bf16", false)) shape.state_dtype = DType::kBFloat16;
   const std::vector<float> logits = json.value("decay_logit", std::vector<float>());
   AlignedBuffer<float> buffer(logits.size());
   for (size_t h = 0; h < logits.size(); ++h) buffer[h] = logits[h];
   result.log_gamma = LogDecays(buffer);
-  result.ridge_lambda = static_cast<float>(json.value("ridge_lambda", 0.0));
+  result.config.ridge_lambda = static_cast<float>(json.value("ridge_lambda", 0.0));
   result.low = json.value("low", result.low);
   result.high = json.value("high", result.high);
   result.tolerance = json.value("tolerance", result.tolerance);
@@ -67,16 +68,32 @@ HlaParameters ParseHlaParameters(const nlohmann::json& json) {
 }
 
 std::unique_ptr<SuiteSubject> MakeHlaSubject(const HlaParameters& parameters,
-                                             const RecurrenceDeclaration& declaration,
                                              const HeadReference& reference) {
   DrawnInputs drawn;
   drawn.q.low = drawn.k.low = parameters.low;
   drawn.q.high = drawn.k.high = parameters.high;
   auto subject = std::make_unique<DeclaredSubject>(
-      declaration, drawn,
+      HlaDeclaration(parameters.config, parameters.log_gamma), drawn,
       [=](const TokenInputs& inputs) { return AllHeads(parameters, reference, inputs); });
   subject->error_bound = parameters.tolerance;
   return subject;
+}
+
+std::vector<double> WeighValues(const HeadSequence& input,
+                                const std::function<std::vector<double>(size_t)>& weights_at) {
+  const size_t width = input.value_dim;
+  std::vector<double> out(input.tokens * width);
+  for (size_t t = 0; t < input.tokens; ++t) {
+    const std::vector<double> weights = weights_at(t);
+    double denominator = input.denom_eps;
+    for (size_t j = 0; j <= t; ++j) {
+      denominator += weights[j];
+      for (size_t c = 0; c < width; ++c) out[t * width + c] += weights[j] * input.v[j * width + c];
+    }
+    if (!input.normalize) continue;
+    for (size_t c = 0; c < width; ++c) out[t * width + c] /= denominator;
+  }
+  return out;
 }
 
 std::vector<SuiteCase> HlaCases(const std::vector<std::pair<std::string, const char*>>& parameters,

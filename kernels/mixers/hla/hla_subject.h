@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/mixers/core_subject.h"
-#include "kernels/mixers/hla/hla_recurrence.h"
+#include "kernels/mixers/hla/hla_config.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace rivulet {
@@ -20,9 +20,8 @@ namespace rivulet {
 // The "parameters" of a core entry in a vectors file.
 struct HlaParameters {
   std::string form = "masked";
-  HigherOrderShape shape;
+  HlaConfig config;  // its form and variant are the test's to set
   std::vector<double> log_gamma;
-  float ridge_lambda = 0.0f;
   double low = -1.0, high = 1.0;  // range of q and k; v is in [-1, 1)
   double tolerance = 1e-5;
 };
@@ -42,8 +41,12 @@ struct HeadSequence {
 
 using HeadReference = std::function<std::vector<double>(const HeadSequence&)>;
 std::unique_ptr<SuiteSubject> MakeHlaSubject(const HlaParameters& parameters,
-                                             const RecurrenceDeclaration& declaration,
                                              const HeadReference& reference);
+
+// What every reference ends with: outputs [T, E], Σ_{j<=t} w_tj v_j, over Σ_{j<=t} w_tj + denom_eps
+// with `normalize`. weights_at(t) are the w_tj, as many as t + 1 or more.
+std::vector<double> WeighValues(const HeadSequence& input,
+                                const std::function<std::vector<double>(size_t)>& weights_at);
 
 // Suite cases by name: `make` gets the text of each, which ParseHlaParameters reads.
 std::vector<SuiteCase> HlaCases(const std::vector<std::pair<std::string, const char*>>& parameters,

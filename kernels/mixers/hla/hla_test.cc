@@ -6,7 +6,6 @@
 
 #include "gtest/gtest.h"
 #include "kernels/mixers/hla/hla_config.h"
-#include "kernels/mixers/hla/hla_recurrence.h"
 #include "kernels/mixers/hla/hla_reference.h"
 #include "kernels/mixers/hla/hla_subject.h"
 #include "kernels/mixers/mixer_suite.h"
@@ -25,12 +24,11 @@ HlaForm FormOf(const std::string& name) {
 }
 
 std::unique_ptr<SuiteSubject> MakeSubject(const Json& json) {
-  const HlaParameters p = ParseHlaParameters(json);
-  const HlaForm form = FormOf(p.form);
-  return MakeHlaSubject(p, HlaDeclaration(p.shape, form, p.ridge_lambda, p.log_gamma),
-                        [=](const HeadSequence& sequence) {
-                          return HlaReference({sequence, form, json.value("ridge_lambda", 0.0)});
-                        });
+  HlaParameters p = ParseHlaParameters(json);
+  const HlaForm form = p.config.form = FormOf(p.form);
+  return MakeHlaSubject(p, [=](const HeadSequence& sequence) {
+    return HlaReference({sequence, form, json.value("ridge_lambda", 0.0)});
+  });
 }
 
 // Every form, with and without each of: decay, ridge, normaliser, shared kv heads, odd sizes.

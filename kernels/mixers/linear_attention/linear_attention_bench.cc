@@ -3,7 +3,6 @@
 // One linear attention layer at decode (mixer_bench.h): hidden/sessions/threads, heads of 128; with
 // elementwise products, as Katharopoulos' normalised elu + 1, and the recurrence alone.
 #include "kernels/mixers/linear_attention/linear_attention_config.h"
-#include "kernels/mixers/linear_attention/linear_attention_recurrence.h"
 #include "kernels/mixers/mixer_bench.h"
 #include "kernels/recurrence/sum_recurrence.h"
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/mixers/linear_attention/feature_map.h"
 #include "kernels/mixers/mixer.h"
+#include "kernels/recurrence/declaration.h"
 
 namespace rivulet {
 
@@ -30,6 +31,14 @@ struct LinearAttentionConfig {
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const LinearAttentionConfig& config,
                                                  const MixerSource& source);
+
+// Linear attention (Katharopoulos et al. 2020) as one sum without decay:
+//
+//   S_t = S_{t-1} + φk_tᵀ v_t     z_t = z_{t-1} + φk_t
+//   o_t = φq_t S_t                normalised: o_t = φq_t S_t / (φq_t·z_t + 1e-10)
+//
+// Query heads of a group share k and v. q and k are features φ(·) already, and q is scaled.
+RecurrenceDeclaration LinearAttentionDeclaration(const HeadShape& shape, bool normalised);
 
 }  // namespace rivulet
 

@@ -4,8 +4,6 @@
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/linear_attention/feature_map.h"
 #include "kernels/mixers/linear_attention/linear_attention_config.h"
-#include "kernels/mixers/linear_attention/linear_attention_recurrence.h"
-#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -63,6 +61,15 @@ class LinearAttentionLayer : public Mixer {
 };
 
 }  // namespace
+
+RecurrenceDeclaration LinearAttentionDeclaration(const HeadShape& shape, bool normalised) {
+  return {.shape = shape,
+          .rows = {{"k", shape.key_dim, {"k"}}, {"v", shape.value_dim, {"v"}}},
+          .sums = {{.name = "S", .key = "k", .value = "v", .normaliser = normalised}},
+          .reads = {{"o", "S", "q"}},
+          .division = normalised ? Division::kReciprocal : Division::kNone,
+          .denominator_eps = 1e-10f};
+}
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const LinearAttentionConfig& config,
                                                  const MixerSource& source) {

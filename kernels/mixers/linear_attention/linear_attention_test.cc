@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/mixers/core_subject.h"
-#include "kernels/mixers/linear_attention/linear_attention_recurrence.h"
+#include "kernels/mixers/linear_attention/linear_attention_config.h"
 #include "kernels/mixers/linear_attention/linear_attention_reference.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"

@@ -2,8 +2,8 @@
 //
 // Log-linear Gated DeltaNet's recurrence at decode (log_linear_bench.h): 4 heads of D = 128,
 // E = 256.
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_config.h"
 #include "kernels/mixers/log_linear/log_linear_bench.h"
-#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_recurrence.h"
 #include "kernels/mixers/mixer_bench.h"
 #include "kernels/recurrence/sum_recurrence.h"
 
@@ -15,7 +15,7 @@ void Decode(benchmark::State& state) {
   const size_t count = state.range(1);
   StateLayout layout;
   const SumRecurrence recurrence(
-      LogLinearGatedDeltaNetDeclaration({kHeads, kHeads, kKeyDim, kValueDim}, kLevels), layout);
+      DeltaRuleDeclaration({kHeads, kHeads, kKeyDim, kValueDim}, true, kLevels), layout);
   BenchSessions sessions = LogLinearSessions(state, layout);
   const BenchRows k(count, kHeads * kKeyDim, -0.1, 0.1), v(count, kHeads * kValueDim, -1.0, 1.0),
       beta(count, kHeads, 0.0, 1.0), log_decay(count, kHeads, -0.01, 0.0),

@@ -8,8 +8,6 @@
 #include "gtest/gtest.h"
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_subject.h"
 #include "kernels/mixers/log_linear/subject_checks.h"
-#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_config.h"
-#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_recurrence.h"
 #include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_reference.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
@@ -33,7 +31,7 @@ struct CoreOptions {
 class CoreSubject : public DeclaredSubject {
  public:
   explicit CoreSubject(const CoreOptions& o)
-      : DeclaredSubject(LogLinearGatedDeltaNetDeclaration(o.shape(), o.levels), Inputs(o),
+      : DeclaredSubject(DeltaRuleDeclaration(o.shape(), true, o.levels), Inputs(o),
                         [=](const TokenInputs& inputs) {
                           return LogLinearGatedDeltaNetReference(o.shape(), o.levels, inputs);
                         }),
@@ -90,8 +88,7 @@ TEST(LogLinearGatedDeltaNet, CoreVectors) {
 TEST(LogLinearGatedDeltaNet, IsGatedDeltaNetWhenAllLevelsCountTheSame) {
   const CoreOptions options{2, 32, 48, 7, 1.0, -0.1, DType::kFloat32, 1.0, 1.0};
   CoreSubject subject(options);
-  const auto plain =
-      MakeDeltaRuleSubject({2, 2, 32, 48, true, DType::kFloat32}, options.beta, options.lowest);
+  const auto plain = MakeDeltaRuleSubject({2, 2, 32, 48}, options.beta, options.lowest);
   CheckSameAsPlain(subject, *plain);
 }
 
@@ -118,9 +115,8 @@ TEST(LogLinearGatedDeltaNet, TheLastLevelHoldsWhatIsOlder) { RunFar(9, uint64_t{
 
 absl::StatusOr<std::unique_ptr<Mixer>> Make(uint32_t max_levels = 0,
                                             LevelOverflow overflow = LevelOverflow::kError) {
-  LogLinearGatedDeltaNetConfig config{.max_levels = max_levels};
-  config.delta_rule.shape = {
-      .key_heads = 2, .value_heads = 2, .key_dim = 16, .value_dim = 32, .decays = true};
+  const DeltaRuleConfig config{
+      .shape = {2, 2, 16, 32}, .decays = true, .log_linear = true, .max_levels = max_levels};
   GeneratedParameters parameters({{"L", {{2, 15}}}}, DType::kFloat32);
   return MakeLayer(config, {16, parameters, {.level_overflow = overflow}});
 }

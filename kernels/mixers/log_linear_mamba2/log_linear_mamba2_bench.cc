@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/mixers/log_linear/log_linear_bench.h"
-#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_recurrence.h"
+#include "kernels/mixers/mamba2/mamba2_config.h"
 #include "kernels/mixers/mixer_bench.h"
 #include "kernels/recurrence/sum_recurrence.h"
 
@@ -18,7 +18,7 @@ void Decode(benchmark::State& state) {
                                   std::vector<float>(kHeads * kHeadDim)};
   StateLayout layout;
   const SumRecurrence recurrence(
-      LogLinearMamba2Declaration({kHeads, 1, kStateSize, kHeadDim}, kLevels, constants), layout);
+      Mamba2Declaration({kHeads, 1, kStateSize, kHeadDim}, constants, kLevels), layout);
   BenchSessions sessions = LogLinearSessions(state, layout);
   const BenchRows x(count, kHeads * kHeadDim, -1.0, 1.0), b(count, kStateSize, -1.0, 1.0),
       delta(count, kHeads, 0.0, 1.0), lambda(count, kHeads * kLevels, 0.0, 1.0),

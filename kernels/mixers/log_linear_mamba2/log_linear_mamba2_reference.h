@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_recurrence.h"
+#include "kernels/mixers/mamba2/mamba2_config.h"
 
 namespace rivulet {
 

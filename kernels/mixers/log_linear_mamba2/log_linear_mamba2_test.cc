@@ -7,8 +7,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/mixers/log_linear/subject_checks.h"
-#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_config.h"
-#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_recurrence.h"
 #include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_reference.h"
 #include "kernels/mixers/mamba2/mamba2_subject.h"
 #include "kernels/mixers/mixer_suite.h"
@@ -41,7 +39,7 @@ class CoreSubject : public DeclaredSubject {
 
  private:
   CoreSubject(const CoreOptions& o, const Mamba2Constants& constants)
-      : DeclaredSubject(LogLinearMamba2Declaration(o.shape, o.levels, constants), Inputs(o),
+      : DeclaredSubject(Mamba2Declaration(o.shape, constants, o.levels), Inputs(o),
                         [=](const TokenInputs& inputs) {
                           return LogLinearMamba2Reference(o.shape, o.levels, constants, inputs);
                         }),
@@ -115,11 +113,15 @@ TEST(LogLinearMamba2, TheLastLevelHoldsWhatIsOlder) { RunFar(9, uint64_t{1} << 1
 // A layer with a tensor L of this shape.
 absl::StatusOr<std::unique_ptr<Mixer>> Make(std::vector<size_t> shape_of_l, uint32_t max_levels = 0,
                                             LevelOverflow overflow = LevelOverflow::kError) {
-  const Mamba2Config mamba2{
-      .heads = 2, .head_dim = 16, .state_size = 16, .groups = 1, .norm_groups = 1};
+  const Mamba2Config config{.heads = 2,
+                            .head_dim = 16,
+                            .state_size = 16,
+                            .groups = 1,
+                            .norm_groups = 1,
+                            .log_linear = true,
+                            .max_levels = max_levels};
   GeneratedParameters parameters({{"L", {std::move(shape_of_l)}}}, DType::kFloat32);
-  return MakeLayer(LogLinearMamba2Config{mamba2, max_levels},
-                   {16, parameters, {.level_overflow = overflow}});
+  return MakeLayer(config, {16, parameters, {.level_overflow = overflow}});
 }
 
 std::string ErrorOf(std::vector<size_t> shape_of_l, uint32_t max_levels = 0) {
@@ -149,13 +151,16 @@ TEST(LogLinearMamba2, ErrorsNameKeyValueAndRemedy) {
 
 // in_proj has 2 · 32 + 2 · 16 + 2 rows before those of the levels.
 TEST(LogLinearMamba2, NamesLWhenItsLevelsAreNotTheProjections) {
-  const Mamba2Config mamba2{
-      .heads = 2, .head_dim = 16, .state_size = 16, .groups = 1, .norm_groups = 1};
+  const Mamba2Config config{.heads = 2,
+                            .head_dim = 16,
+                            .state_size = 16,
+                            .groups = 1,
+                            .norm_groups = 1,
+                            .log_linear = true};
   const auto error = [&](size_t levels) {
     GeneratedParameters parameters({{"L", {{2, 14}}}, {"in_proj.weight", {{98 + 2 * levels, 16}}}},
                                    DType::kFloat32);
-    const absl::Status status =
-        MakeLayer(LogLinearMamba2Config{mamba2}, {16, parameters, {}}).status();
+    const absl::Status status = MakeLayer(config, {16, parameters, {}}).status();
     return std::string(status.message().data(), status.message().size());
   };
   EXPECT_EQ(error(14), "");

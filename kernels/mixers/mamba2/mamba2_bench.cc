@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "kernels/mixers/mamba2/mamba2_config.h"
-#include "kernels/mixers/mamba2/mamba2_recurrence.h"
 #include "kernels/mixers/mixer_bench.h"
 #include "kernels/recurrence/sum_recurrence.h"
 

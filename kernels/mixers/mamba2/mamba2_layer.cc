@@ -1,13 +1,23 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "kernels/mixers/mamba2/mamba2_layer.h"
-
+//
+// The layer around the recurrence:
+//
+//   z, x, B, C, dt, l = in_proj(u);   x, B, C through the short convolution
+//   Δ = clamp(softplus(dt + dt_bias));   λ = softplus(L ∘ l)
+//   o = recurrence(C, B, x, Δ, λ)
+//   y = out_proj(norm(o · silu(z)))     or norm(o) · silu(z), or without a norm
+//
+// l and λ are the log-linear form's.
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <vector>
 
 #include "kernels/base/parallel.h"
-#include "kernels/ops/activation/activation.h"
+#include "kernels/base/status.h"
+#include "kernels/mixers/layer_stages.h"
+#include "kernels/mixers/log_linear/level_weights.h"
+#include "kernels/mixers/mamba2/mamba2_config.h"
 #include "kernels/ops/norm/norm.h"
 
 namespace rivulet {
@@ -33,79 +43,8 @@ PartConvolutionConfig Convolution(const Mamba2Config& config) {
           .bias = config.use_conv_bias};
 }
 
-}  // namespace
-
-Mamba2Layer::Mamba2Layer(const Mamba2Config& config, const RecurrenceDeclaration& declaration,
-                         const MixerSource& source)
-    : config_(config),
-      layout_(source.options.fold_interval),
-      max_tokens_(LevelMaxTokens(declaration.levels, source.options.level_overflow)),
-      projection_(Parts(config, declaration.levels), source.hidden, source.parameters),
-      delta_bias_(source.parameters.TakeVector("dt_bias", {config.heads})),
-      convolution_(Convolution(config), projection_, source.parameters, layout_),
-      level_weights_(config.heads, declaration.levels, source.parameters),
-      recurrence_(declaration, layout_),
-      output_(TakeLinear("out_proj", source.hidden, config.inner(), config.use_bias,
-                         source.parameters)) {
-  if (config.use_norm) norm_ = source.parameters.TakeVector("norm.weight", {config.inner()});
-}
-
-absl::Status Mamba2Layer::Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const {
-  const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
-  const TokenInputs inputs{.q = PaddedHeads(step, projected[kRead], config_.groups),
-                           .k = PaddedHeads(step, projected[kWrite], config_.groups),
-                           .v = projected[kValue],
-                           .decay = Delta(step, projected[kDelta]),
-                           .levels = level_weights_.Apply(step, projected[kLevels])};
-  const FloatMatrix heads = RunRecurrence(step, recurrence_, inputs);
-  ProjectOutput(step, output_, NormAndGate(step, heads, projected[kGate]), y);
-  return absl::OkStatus();
-}
-
-// Δ [T, H] = clamp(softplus(dt + dt_bias), time_step_limit).
-FloatMatrix Mamba2Layer::Delta(const LayerStep& step, ConstFloatMatrix dt) const {
-  const size_t heads = config_.heads;
-  return MapRows(step, dt, heads, [&](const float* logits, float* delta) {
-    for (size_t h = 0; h < heads; ++h) delta[h] = logits[h] + delta_bias_[h];
-    Activate(Activation::kSoftplus, delta, delta, heads);
-    for (size_t h = 0; h < heads; ++h) {
-      delta[h] = std::clamp(delta[h], config_.delta_low, config_.delta_high);
-    }
-  });
-}
-
-// [T, I] from the recurrence's heads [T, H*Pp] and the gate z [T, I].
-FloatMatrix Mamba2Layer::NormAndGate(const LayerStep& step, ConstFloatMatrix heads,
-                                     ConstFloatMatrix z) const {
-  const StageTimer timer(step.times, Stage::kNorm);
-  const ConstFloatMatrix o = Unpad(step, heads);
-  const FloatMatrix y = step.workspace->Take(o.rows, o.columns);
-  const size_t groups = config_.norm_groups;
-  if (!config_.use_norm) {
-    ParallelRows(*step.pool, o.rows, o.columns,
-                 [&](size_t t) { SiluMultiply(z.row(t), o.row(t), y.row(t), o.columns); });
-  } else if (!config_.norm_before_gate) {
-    GateThenNorm(o, z, groups, norm_.data(), config_.norm_eps, y, *step.pool);
-  } else {
-    const size_t width = o.columns / groups;
-    for (size_t first = 0; first < o.columns; first += width) {
-      HeadNormGate(o.Columns(first, width), 1, width, width, norm_.data() + first, config_.norm_eps,
-                   z.Columns(first, width), y.Columns(first, width), *step.pool);
-    }
-  }
-  return y;
-}
-
-// [T, H*Pp] → [T, I]: the heads side by side, as the norm and out_proj want them.
-ConstFloatMatrix Mamba2Layer::Unpad(const LayerStep& step, ConstFloatMatrix heads) const {
-  const size_t p = config_.head_dim, padded = PaddedColumns(p);
-  if (p == padded) return heads;
-  return MapRows(step, heads, config_.inner(), [&](const float* from, float* to) {
-    for (size_t h = 0; h < config_.heads; ++h) std::copy_n(from + h * padded, p, to + h * p);
-  });
-}
-
-Mamba2Constants TakeMamba2Constants(const Mamba2Config& config, ParameterSource& parameters) {
+// A_log and D.
+Mamba2Constants TakeConstants(const Mamba2Config& config, ParameterSource& parameters) {
   Mamba2Constants constants;
   const AlignedBuffer<float> logs = parameters.TakeVector("A_log", {config.heads});
   for (size_t h = 0; h < config.heads; ++h) constants.a.push_back(-std::exp(logs[h]));
@@ -115,17 +54,122 @@ Mamba2Constants TakeMamba2Constants(const Mamba2Config& config, ParameterSource&
   return constants;
 }
 
-HeadShape Mamba2ShapeOf(const Mamba2Config& config, DType state_dtype) {
-  return {config.heads, config.groups, config.state_size, config.head_dim, state_dtype};
+class Mamba2Layer : public Mixer {
+ public:
+  Mamba2Layer(const Mamba2Config& config, uint32_t levels, const MixerSource& source)
+      : config_(config),
+        layout_(source.options.fold_interval),
+        max_tokens_(LevelMaxTokens(levels, source.options.level_overflow)),
+        projection_(Parts(config, levels), source.hidden, source.parameters),
+        delta_bias_(source.parameters.TakeVector("dt_bias", {config.heads})),
+        convolution_(Convolution(config), projection_, source.parameters, layout_),
+        level_weights_(config.heads, levels, source.parameters),
+        recurrence_(Mamba2Declaration({config.heads, config.groups, config.state_size,
+                                       config.head_dim, source.options.state_dtype},
+                                      TakeConstants(config, source.parameters), levels),
+                    layout_),
+        output_(TakeLinear("out_proj", source.hidden, config.inner(), config.use_bias,
+                           source.parameters)) {
+    if (config.use_norm) norm_ = source.parameters.TakeVector("norm.weight", {config.inner()});
+  }
+
+  const StateLayout& state_layout() const override { return layout_; }
+  uint64_t max_tokens() const override { return max_tokens_; }
+
+  absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
+    const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
+    const TokenInputs inputs{.q = PaddedHeads(step, projected[kRead], config_.groups),
+                             .k = PaddedHeads(step, projected[kWrite], config_.groups),
+                             .v = projected[kValue],
+                             .decay = Delta(step, projected[kDelta]),
+                             .levels = level_weights_.Apply(step, projected[kLevels])};
+    const FloatMatrix heads = RunRecurrence(step, recurrence_, inputs);
+    ProjectOutput(step, output_, NormAndGate(step, heads, projected[kGate]), y);
+    return absl::OkStatus();
+  }
+
+ private:
+  // Δ [T, H] = clamp(softplus(dt + dt_bias), time_step_limit).
+  FloatMatrix Delta(const LayerStep& step, ConstFloatMatrix dt) const {
+    const size_t heads = config_.heads;
+    return MapRows(step, dt, heads, [&](const float* logits, float* delta) {
+      for (size_t h = 0; h < heads; ++h) delta[h] = logits[h] + delta_bias_[h];
+      Activate(Activation::kSoftplus, delta, delta, heads);
+      for (size_t h = 0; h < heads; ++h) {
+        delta[h] = std::clamp(delta[h], config_.delta_low, config_.delta_high);
+      }
+    });
+  }
+
+  // [T, I] from the recurrence's heads [T, H*Pp] and the gate z [T, I].
+  FloatMatrix NormAndGate(const LayerStep& step, ConstFloatMatrix heads, ConstFloatMatrix z) const {
+    const StageTimer timer(step.times, Stage::kNorm);
+    const ConstFloatMatrix o = Unpad(step, heads);
+    const FloatMatrix y = step.workspace->Take(o.rows, o.columns);
+    const size_t groups = config_.norm_groups;
+    if (!config_.use_norm) {
+      ParallelRows(*step.pool, o.rows, o.columns,
+                   [&](size_t t) { SiluMultiply(z.row(t), o.row(t), y.row(t), o.columns); });
+    } else if (!config_.norm_before_gate) {
+      GateThenNorm(o, z, groups, norm_.data(), config_.norm_eps, y, *step.pool);
+    } else {
+      const size_t width = o.columns / groups;
+      for (size_t first = 0; first < o.columns; first += width) {
+        HeadNormGate(o.Columns(first, width), 1, width, width, norm_.data() + first,
+                     config_.norm_eps, z.Columns(first, width), y.Columns(first, width),
+                     *step.pool);
+      }
+    }
+    return y;
+  }
+
+  // [T, H*Pp] → [T, I]: the heads side by side, as the norm and out_proj want them.
+  ConstFloatMatrix Unpad(const LayerStep& step, ConstFloatMatrix heads) const {
+    const size_t p = config_.head_dim, padded = PaddedColumns(p);
+    if (p == padded) return heads;
+    return MapRows(step, heads, config_.inner(), [&](const float* from, float* to) {
+      for (size_t h = 0; h < config_.heads; ++h) std::copy_n(from + h * padded, p, to + h * p);
+    });
+  }
+
+  Mamba2Config config_;
+  StateLayout layout_;
+  uint64_t max_tokens_;
+  Projection projection_;
+  AlignedBuffer<float> delta_bias_;  // [H]
+  PartConvolution convolution_;
+  LevelWeights level_weights_;  // of the log-linear form
+  SumRecurrence recurrence_;
+  AlignedBuffer<float> norm_;  // [I], empty without norm
+  Linear output_;
+};
+
+}  // namespace
+
+RecurrenceDeclaration Mamba2Declaration(const HeadShape& shape, const Mamba2Constants& constants,
+                                        uint32_t levels) {
+  return {.shape = shape,
+          .sharing = Sharing::kQueriesAndKeys,
+          .decay = {.kind = Decay::kScalar, .rate = constants.a},
+          .rows = {{"B", shape.key_dim, {"k"}},
+                   {.name = "v", .width = shape.value_dim, .copies = {"v"}, .times_step = true}},
+          .sums = {{"S", "B", "v"}},
+          .reads = {{"o", "S", "q"}},
+          .levels = levels,
+          .skip = constants.d};
 }
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const Mamba2Config& config,
                                                  const MixerSource& source) {
-  return std::make_unique<Mamba2Layer>(
-      config,
-      Mamba2Declaration(Mamba2ShapeOf(config, source.options.state_dtype),
-                        TakeMamba2Constants(config, source.parameters)),
-      source);
+  uint32_t levels = 0;
+  if (config.log_linear) {
+    const size_t other_rows =
+        2 * config.inner() + 2 * config.groups * config.state_size + config.heads;
+    RIVULET_ASSIGN_OR_RETURN(
+        levels, FindLevels(config.max_levels, {"in_proj.weight", other_rows, config.heads},
+                           source.parameters));
+  }
+  return std::make_unique<Mamba2Layer>(config, levels, source);
 }
 
 }  // namespace rivulet

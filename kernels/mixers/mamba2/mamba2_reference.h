@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "kernels/mixers/mamba2/mamba2_recurrence.h"
+#include "kernels/mixers/mamba2/mamba2_config.h"
 
 namespace rivulet {
 

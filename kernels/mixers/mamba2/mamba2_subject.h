@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "kernels/mixers/core_subject.h"
-#include "kernels/mixers/mamba2/mamba2_recurrence.h"
+#include "kernels/mixers/mamba2/mamba2_config.h"
 
 namespace rivulet {
 

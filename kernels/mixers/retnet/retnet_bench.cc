@@ -4,7 +4,6 @@
 // Heads with keys of 256 and values of 512, as fla's 1.3B (hidden 2048).
 #include "kernels/mixers/mixer_bench.h"
 #include "kernels/mixers/retnet/retnet_config.h"
-#include "kernels/mixers/retnet/retnet_recurrence.h"
 #include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {

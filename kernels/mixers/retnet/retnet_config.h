@@ -12,6 +12,7 @@
 #include "kernels/mixers/fla_output.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/ops/activation/activation.h"
+#include "kernels/recurrence/declaration.h"
 
 namespace rivulet {
 
@@ -29,6 +30,18 @@ struct RetNetConfig {
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const RetNetConfig& config,
                                                  const MixerSource& source);
+
+// Multi-scale retention (Sun et al. 2023) as one sum with a constant decay for each head:
+//
+//   S_t = γ_h S_{t-1} + k_tᵀ v_t        o_t = q_t S_t        γ_h = 1 - 2^{-5-h}, h from 0
+//
+// Query heads of a group share k and v, but each has its own γ and so its own S. q and k are
+// rotated already, and q is scaled.
+RecurrenceDeclaration RetNetDeclaration(const HeadShape& shape);
+
+// log γ of a head. 1 - 2^{-5-h} is rounded to fp32 before the logarithm, as fla has it: from the
+// 21st head on it is 1, and nothing decays.
+double RetentionLogDecay(size_t head);
 
 }  // namespace rivulet
 

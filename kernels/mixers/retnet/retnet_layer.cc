@@ -1,10 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <memory>
+#include <vector>
 
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/retnet/retnet_config.h"
-#include "kernels/mixers/retnet/retnet_recurrence.h"
-#include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
@@ -60,6 +60,21 @@ class RetNetLayer : public Mixer {
 };
 
 }  // namespace
+
+double RetentionLogDecay(size_t head) {
+  const float gamma = 1.0f - std::exp2(-5.0f - static_cast<float>(head));
+  return std::log(static_cast<double>(gamma));
+}
+
+RecurrenceDeclaration RetNetDeclaration(const HeadShape& shape) {
+  std::vector<double> log_gamma;
+  for (size_t head = 0; head < shape.heads; ++head) log_gamma.push_back(RetentionLogDecay(head));
+  return {.shape = shape,
+          .decay = {.kind = Decay::kScalar, .constant = log_gamma},
+          .rows = {{"k", shape.key_dim, {"k"}}, {"v", shape.value_dim, {"v"}}},
+          .sums = {{"S", "k", "v"}},
+          .reads = {{"o", "S", "q"}}};
+}
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const RetNetConfig& config,
                                                  const MixerSource& source) {

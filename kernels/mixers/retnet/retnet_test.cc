@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/mixer_suite.h"
-#include "kernels/mixers/retnet/retnet_recurrence.h"
+#include "kernels/mixers/retnet/retnet_config.h"
 #include "kernels/mixers/retnet/retnet_reference.h"
 #include "nlohmann/json.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "kernels/mixers/delta_net/delta_rule/delta_rule_recurrence.h"
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_config.h"
 #include "kernels/mixers/mixer_bench.h"
 #include "kernels/recurrence/sum_recurrence.h"
 
@@ -14,16 +14,16 @@ namespace rivulet {
 
 // `tokens` tokens a step of each of `count` sessions. Counters as in mixer_bench.h, a step being a
 // token there: with several tokens a step, us_token is microseconds a step.
-inline void BenchDeltaRule(benchmark::State& state, const DeltaRuleShape& shape, size_t count,
-                           size_t tokens, size_t threads) {
+inline void BenchDeltaRule(benchmark::State& state, const HeadShape& shape, bool decays,
+                           size_t count, size_t tokens, size_t threads) {
   StateLayout layout;
-  const SumRecurrence recurrence(DeltaRuleDeclaration(shape), layout);
+  const SumRecurrence recurrence(DeltaRuleDeclaration(shape, decays), layout);
   BenchSessions sessions(layout, count, tokens);
   const double bound = std::sqrt(3.0 / static_cast<double>(shape.key_dim));
-  const size_t keys = shape.key_heads * shape.padded_key(), rows = count * tokens;
-  const size_t values = shape.value_heads * shape.padded_value();
+  const size_t keys = shape.groups * shape.padded_key(), rows = count * tokens;
+  const size_t values = shape.heads * shape.padded_value();
   const BenchRows k(rows, keys, -bound, bound), v(rows, values, -1.0, 1.0),
-      beta(rows, shape.value_heads, 0.0, 1.0), g(rows, shape.value_heads, -0.1, 0.0),
+      beta(rows, shape.heads, 0.0, 1.0), g(rows, shape.heads, -0.1, 0.0),
       out(rows, values, 0.0, 0.0);
   Workspace workspace;
   ThreadPool pool(threads);

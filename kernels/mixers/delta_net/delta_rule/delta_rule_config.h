@@ -1,19 +1,18 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A layer of the delta rule: DeltaNet and Gated DeltaNet are choices of this config
-// (docs/mixers.md#deltanet, #gated-deltanet).
+// A layer of the delta rule (docs/mixers.md#deltanet, #gated-deltanet, #log-linear-gated-deltanet):
+// DeltaNet, Gated DeltaNet and log-linear Gated DeltaNet are choices of this config.
 #ifndef RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_RULE_DELTA_RULE_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_DELTA_NET_DELTA_RULE_DELTA_RULE_CONFIG_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/mixers/delta_net/delta_rule/delta_rule_recurrence.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/ops/activation/activation.h"
+#include "kernels/recurrence/declaration.h"
 
 namespace rivulet {
 
@@ -24,7 +23,8 @@ enum class DeltaRuleTensors : uint8_t {
 };
 
 struct DeltaRuleConfig {
-  DeltaRuleShape shape = {};  // its state_dtype is set from MixerOptions
+  HeadShape shape = {};  // heads: of v; groups: key heads. Its state_dtype is set from MixerOptions
+  bool decays = false;
   DeltaRuleTensors tensors = DeltaRuleTensors::kFla;
   bool learned_beta = true;                      // β = σ(b_proj x), else 1
   bool negative_eigenvalues = false;             // β doubled: I - β kᵀk reaches from 1 to -1
@@ -35,10 +35,26 @@ struct DeltaRuleConfig {
   size_t conv_size = 0;  // window of the convolutions of q, k, v; 0 without
   bool conv_bias = false;
   float norm_eps = 1e-6f;
+  // The log-linear form: decays, with as many groups as heads and fla's tensors.
+  bool log_linear = false;
+  uint32_t max_levels = 0;  // of it; 0: as many as the tensor L has
 };
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const DeltaRuleConfig& config,
                                                  const MixerSource& source);
+
+// The delta rule, with one decay a value head if it decays,
+//
+//   S̄ = e^{g_t} S_{t-1}    u_t = β_t (v_t - k_t S̄)    S_t = S̄ + k_tᵀ u_t    o_t = q_t S_t
+//
+// Value heads of a group (grouped value attention) share q and k; each has its own S, β and decay.
+// q is scaled. With levels, every term of the read is weighted by its distance, over the pages of
+// kernels/recurrence/fenwick.h:
+//
+//   o_t = Σ_{s<=t} λ_t[ℓ(t, s)] (q_t A_t A_{t-1} ... A_{s+1} k_sᵀ) β_s v_s
+//   A_r = e^{g_r} (I - β_r k_rᵀk_r)
+RecurrenceDeclaration DeltaRuleDeclaration(const HeadShape& shape, bool decays,
+                                           uint32_t levels = 0);
 
 }  // namespace rivulet
 

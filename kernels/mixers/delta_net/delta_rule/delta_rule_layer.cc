@@ -1,12 +1,25 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "kernels/mixers/delta_net/delta_rule/delta_rule_layer.h"
-
+//
+// The layer around the recurrence:
+//
+//   q, k, v, z, b, a, l = x W;   q, k, v through the short convolution
+//   q, k = D^{-1/2} norm(f(q)), norm(f(k))     v = silu(v)     (scale_queries)
+//   β = σ(b), doubled for negative eigenvalues     g = -e^{A_log} softplus(a + dt_bias)
+//   λ = softplus(L ∘ l)
+//   o = recurrence(q, k, v, β, g, λ)     y = (rms(o) · w · silu(z)) W_o
+//
+// What a mixer does not have is absent from its config: DeltaNet has no a, g, l and λ, and only the
+// log-linear form has l and λ.
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <vector>
 
 #include "kernels/base/parallel.h"
+#include "kernels/base/status.h"
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_config.h"
+#include "kernels/mixers/layer_stages.h"
+#include "kernels/mixers/log_linear/level_weights.h"
 #include "kernels/ops/activation/activation.h"
 #include "kernels/ops/norm/norm.h"
 
@@ -32,25 +45,25 @@ void SumNormHeads(FloatMatrix x, size_t heads, size_t width, float scale, Thread
 enum Part : size_t { kQuery, kKey, kValue, kGate, kBeta, kDecay, kLevels };
 
 std::vector<ProjectionPart> FlaParts(const DeltaRuleConfig& c, size_t levels) {
-  const size_t keys = c.shape.key_heads * c.shape.key_dim, heads = c.shape.value_heads;
+  const size_t keys = c.shape.groups * c.shape.key_dim, heads = c.shape.heads;
   const size_t values = heads * c.shape.value_dim;
   return {{"q_proj", keys},
           {"k_proj", keys},
           {"v_proj", values},
           {"g_proj", c.use_gate ? values : 0},
           {"b_proj", c.learned_beta ? heads : 0},
-          {"a_proj", c.shape.decays ? heads : 0},
+          {"a_proj", c.decays ? heads : 0},
           {"l_proj", heads * levels}};
 }
 
 // in_proj_qkvz holds, key head by key head, q | k | its value heads' v | their z, and in_proj_ba
 // their b | their a. The convolution and the gate want all of q, then all of k, and so on.
-std::vector<ProjectionPart> Qwen3NextParts(const DeltaRuleShape& shape) {
+std::vector<ProjectionPart> Qwen3NextParts(const HeadShape& shape) {
   const size_t d = shape.key_dim, group = shape.group(), ge = group * shape.value_dim;
   const auto part = [&](const char* tensor, size_t stride, size_t first, size_t block) {
     return ProjectionPart{.tensor = tensor,
-                          .columns = shape.key_heads * block,
-                          .rows = {shape.key_heads * stride, first, block, stride}};
+                          .columns = shape.groups * block,
+                          .rows = {shape.groups * stride, first, block, stride}};
   };
   const auto qkvz = [&](size_t first, size_t block) {
     return part("in_proj_qkvz", 2 * d + 2 * ge, first, block);
@@ -78,102 +91,135 @@ PartConvolutionConfig Convolution(const DeltaRuleConfig& config) {
 
 HeadOutputConfig Output(const DeltaRuleConfig& config) {
   const bool fla = config.tensors == DeltaRuleTensors::kFla;
-  return {.heads = config.shape.value_heads,
+  return {.heads = config.shape.heads,
           .width = config.shape.value_dim,
           .norm = fla ? "o_norm" : "norm",
           .norm_eps = config.norm_eps,
           .projection = fla ? "o_proj" : "out_proj"};
 }
 
+class DeltaRuleLayer : public Mixer {
+ public:
+  DeltaRuleLayer(const DeltaRuleConfig& config, uint32_t levels, const MixerSource& source)
+      : config_(config),
+        layout_(source.options.fold_interval),
+        max_tokens_(LevelMaxTokens(levels, source.options.level_overflow)),
+        projection_(Parts(config, levels), source.hidden, source.parameters),
+        convolution_(Convolution(config), projection_, source.parameters, layout_),
+        qk_activation_(config.qk_activation),
+        v_activation_(Activation::kSilu),
+        level_weights_(config.shape.heads, levels, source.parameters),
+        recurrence_(DeltaRuleDeclaration(config.shape, config.decays, levels), layout_),
+        output_(Output(config), source) {
+    if (config.conv_size != 0 && config.qk_activation == Activation::kSilu) {
+      qk_activation_ = v_activation_ = Activation::kIdentity;
+    }
+    if (config.decays) TakeDecay(source.parameters);
+  }
+
+  const StateLayout& state_layout() const override { return layout_; }
+  uint64_t max_tokens() const override { return max_tokens_; }
+
+  absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
+    const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
+    const float scale = config_.scale_queries ? InverseRoot(config_.shape.key_dim) : 1.0f;
+    const TokenInputs inputs{
+        .q = Keys(step, projected[kQuery], scale),
+        .k = Keys(step, projected[kKey], 1.0f),
+        .v = PaddedHeads(step, projected[kValue], config_.shape.heads, v_activation_),
+        .decay = LogDecay(step, projected[kDecay]),
+        .beta = Beta(step, x, projected[kBeta]),
+        .levels = level_weights_.Apply(step, projected[kLevels])};
+    output_.Apply(step, RunRecurrence(step, recurrence_, inputs), projected[kGate], y);
+    return absl::OkStatus();
+  }
+
+ private:
+  void TakeDecay(ParameterSource& parameters) {
+    const size_t heads = config_.shape.heads;
+    rate_ = parameters.TakeVector("A_log", {heads});
+    for (size_t h = 0; h < heads; ++h) rate_[h] = -std::exp(rate_[h]);
+    rate_bias_ = parameters.TakeVector("dt_bias", {heads});
+  }
+
+  // Queries and keys alike, in padded heads: activation, then norm, then scale.
+  FloatMatrix Keys(const LayerStep& step, FloatMatrix x, float scale) const {
+    const HeadShape& shape = config_.shape;
+    const FloatMatrix keys = PaddedHeads(step, x, shape.groups, qk_activation_);
+    if (config_.qk_sum_norm) {
+      SumNormHeads(keys, shape.groups, shape.key_dim, scale, *step.pool);
+    } else {
+      L2NormHeads(keys, shape.groups, shape.key_dim, shape.padded_key(), scale, *step.pool);
+    }
+    return keys;
+  }
+
+  // [T, H]
+  FloatMatrix Beta(const LayerStep& step, ConstFloatMatrix x, ConstFloatMatrix b) const {
+    const size_t heads = config_.shape.heads;
+    const float scale = config_.negative_eigenvalues ? 2.0f : 1.0f;
+    if (!config_.learned_beta) {
+      return MapRows(step, x, heads,
+                     [&](const float*, float* beta) { std::fill_n(beta, heads, scale); });
+    }
+    return MapRows(step, b, heads, [&](const float* logits, float* beta) {
+      Activate(Activation::kSigmoid, logits, beta, heads);
+      for (size_t h = 0; h < heads; ++h) beta[h] *= scale;
+    });
+  }
+
+  // [T, H], or null data without decay.
+  FloatMatrix LogDecay(const LayerStep& step, ConstFloatMatrix a) const {
+    if (!config_.decays) return {};
+    const size_t heads = config_.shape.heads;
+    return MapRows(step, a, heads, [&](const float* logits, float* g) {
+      for (size_t h = 0; h < heads; ++h) g[h] = logits[h] + rate_bias_[h];
+      Activate(Activation::kSoftplus, g, g, heads);
+      for (size_t h = 0; h < heads; ++h) g[h] *= rate_[h];
+    });
+  }
+
+  DeltaRuleConfig config_;
+  StateLayout layout_;
+  uint64_t max_tokens_;
+  Projection projection_;
+  PartConvolution convolution_;
+  // What remains to be applied after the convolution.
+  Activation qk_activation_, v_activation_;
+  AlignedBuffer<float> rate_, rate_bias_;  // [H]: -e^{A_log}, dt_bias; empty without decay
+  LevelWeights level_weights_;             // of the log-linear form
+  SumRecurrence recurrence_;
+  HeadOutput output_;
+};
+
 }  // namespace
 
-DeltaRuleLayer::DeltaRuleLayer(const DeltaRuleConfig& config,
-                               const RecurrenceDeclaration& declaration, const MixerSource& source)
-    : config_(config),
-      layout_(source.options.fold_interval),
-      max_tokens_(LevelMaxTokens(declaration.levels, source.options.level_overflow)),
-      projection_(Parts(config, declaration.levels), source.hidden, source.parameters),
-      convolution_(Convolution(config), projection_, source.parameters, layout_),
-      qk_activation_(config.qk_activation),
-      v_activation_(Activation::kSilu),
-      level_weights_(config.shape.value_heads, declaration.levels, source.parameters),
-      recurrence_(declaration, layout_),
-      output_(Output(config), source) {
-  if (config.conv_size != 0 && config.qk_activation == Activation::kSilu) {
-    qk_activation_ = v_activation_ = Activation::kIdentity;
-  }
-  if (config.shape.decays) TakeDecay(source.parameters);
-}
-
-void DeltaRuleLayer::TakeDecay(ParameterSource& parameters) {
-  const size_t heads = config_.shape.value_heads;
-  rate_ = parameters.TakeVector("A_log", {heads});
-  for (size_t h = 0; h < heads; ++h) rate_[h] = -std::exp(rate_[h]);
-  rate_bias_ = parameters.TakeVector("dt_bias", {heads});
-}
-
-absl::Status DeltaRuleLayer::Forward(const LayerStep& step, ConstFloatMatrix x,
-                                     FloatMatrix y) const {
-  const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
-  const float scale = config_.scale_queries ? InverseRoot(config_.shape.key_dim) : 1.0f;
-  const TokenInputs inputs{
-      .q = Keys(step, projected[kQuery], scale),
-      .k = Keys(step, projected[kKey], 1.0f),
-      .v = PaddedHeads(step, projected[kValue], config_.shape.value_heads, v_activation_),
-      .decay = LogDecay(step, projected[kDecay]),
-      .beta = Beta(step, x, projected[kBeta]),
-      .levels = level_weights_.Apply(step, projected[kLevels])};
-  output_.Apply(step, RunRecurrence(step, recurrence_, inputs), projected[kGate], y);
-  return absl::OkStatus();
-}
-
-// Queries and keys alike, in padded heads: activation, then norm, then scale.
-FloatMatrix DeltaRuleLayer::Keys(const LayerStep& step, FloatMatrix x, float scale) const {
-  const DeltaRuleShape& shape = config_.shape;
-  const FloatMatrix keys = PaddedHeads(step, x, shape.key_heads, qk_activation_);
-  if (config_.qk_sum_norm) {
-    SumNormHeads(keys, shape.key_heads, shape.key_dim, scale, *step.pool);
-  } else {
-    L2NormHeads(keys, shape.key_heads, shape.key_dim, shape.padded_key(), scale, *step.pool);
-  }
-  return keys;
-}
-
-// [T, Hv]
-FloatMatrix DeltaRuleLayer::Beta(const LayerStep& step, ConstFloatMatrix x,
-                                 ConstFloatMatrix b) const {
-  const size_t heads = config_.shape.value_heads;
-  const float scale = config_.negative_eigenvalues ? 2.0f : 1.0f;
-  if (!config_.learned_beta) {
-    return MapRows(step, x, heads,
-                   [&](const float*, float* beta) { std::fill_n(beta, heads, scale); });
-  }
-  return MapRows(step, b, heads, [&](const float* logits, float* beta) {
-    Activate(Activation::kSigmoid, logits, beta, heads);
-    for (size_t h = 0; h < heads; ++h) beta[h] *= scale;
-  });
-}
-
-// [T, Hv], or null data without decay.
-FloatMatrix DeltaRuleLayer::LogDecay(const LayerStep& step, ConstFloatMatrix a) const {
-  if (!config_.shape.decays) return {};
-  const size_t heads = config_.shape.value_heads;
-  return MapRows(step, a, heads, [&](const float* logits, float* g) {
-    for (size_t h = 0; h < heads; ++h) g[h] = logits[h] + rate_bias_[h];
-    Activate(Activation::kSoftplus, g, g, heads);
-    for (size_t h = 0; h < heads; ++h) g[h] *= rate_[h];
-  });
+RecurrenceDeclaration DeltaRuleDeclaration(const HeadShape& shape, bool decays, uint32_t levels) {
+  DeclaredRow values{"u", shape.value_dim};
+  if (levels != 0) values = {"v", shape.value_dim, {"v"}};
+  return {.shape = shape,
+          .sharing = Sharing::kQueriesAndKeys,
+          .decay = {.kind = decays ? Decay::kScalar : Decay::kNone},
+          .rows = {{"k", shape.key_dim, {"k"}}, values},
+          .sums = {{"S", "k", values.name}},
+          .reads = {{"o", "S", "q"}},
+          .delta = true,
+          .levels = levels};
 }
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const DeltaRuleConfig& config,
                                                  const MixerSource& source) {
-  // Checkpoints of Gated DeltaNet from before 2025-03-12 hold a D that nothing ever read.
-  if (config.shape.decays && source.parameters.Has("D")) {
-    source.parameters.TakeVector("D", {config.shape.key_heads});
+  DeltaRuleConfig with_dtype = config;
+  with_dtype.shape.state_dtype = source.options.state_dtype;
+  uint32_t levels = 0;
+  if (config.log_linear) {
+    const LevelProjection projection{"l_proj.weight", 0, config.shape.heads};
+    RIVULET_ASSIGN_OR_RETURN(levels, FindLevels(config.max_levels, projection, source.parameters));
+  } else if (config.decays && source.parameters.Has("D")) {
+    // Checkpoints of Gated DeltaNet from before 2025-03-12 hold a D that nothing ever read.
+    source.parameters.TakeVector("D", {config.shape.groups});
   }
-  DeltaRuleShape shape = config.shape;
-  shape.state_dtype = source.options.state_dtype;
-  return std::make_unique<DeltaRuleLayer>(config, DeltaRuleDeclaration(shape), source);
+  return std::make_unique<DeltaRuleLayer>(with_dtype, levels, source);
 }
 
 }  // namespace rivulet

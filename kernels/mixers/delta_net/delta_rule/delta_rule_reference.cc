@@ -8,19 +8,20 @@ namespace rivulet {
 namespace {
 
 // One value head. `query` is q_t A_t ... A_{s+1} when the walk back from t stands at s.
-void OneHead(const DeltaRuleShape& shape, const TokenInputs& input, size_t head,
+void OneHead(const HeadShape& shape, const TokenInputs& input, size_t head,
              std::vector<double>& out) {
   const size_t d = shape.padded_key(), e = shape.padded_value();
   const size_t key_column = head / shape.group() * d;
   std::vector<double> query(shape.key_dim);
   for (size_t t = 0; t < input.q.rows; ++t) {
-    double* o = &out[t * shape.value_heads * e + head * e];
+    double* o = &out[t * shape.heads * e + head * e];
     std::copy_n(input.q.row(t) + key_column, shape.key_dim, query.begin());
     for (size_t s = t + 1; s-- > 0;) {
       const float* k = input.k.row(s) + key_column;
       const float* v = input.v.row(s) + head * e;
       const double beta = input.beta.row(s)[head];
-      const double decay = shape.decays ? std::exp(double{input.decay.row(s)[head]}) : 1.0;
+      const double decay =
+          input.decay.data != nullptr ? std::exp(double{input.decay.row(s)[head]}) : 1.0;
       double score = 0;
       for (size_t i = 0; i < shape.key_dim; ++i) score += query[i] * k[i];
       for (size_t j = 0; j < shape.value_dim; ++j) o[j] += score * beta * v[j];
@@ -33,9 +34,9 @@ void OneHead(const DeltaRuleShape& shape, const TokenInputs& input, size_t head,
 
 }  // namespace
 
-std::vector<double> DeltaRuleReference(const DeltaRuleShape& shape, const TokenInputs& input) {
-  std::vector<double> out(input.q.rows * shape.value_heads * shape.padded_value(), 0.0);
-  for (size_t head = 0; head < shape.value_heads; ++head) OneHead(shape, input, head, out);
+std::vector<double> DeltaRuleReference(const HeadShape& shape, const TokenInputs& input) {
+  std::vector<double> out(input.q.rows * shape.heads * shape.padded_value(), 0.0);
+  for (size_t head = 0; head < shape.heads; ++head) OneHead(shape, input, head, out);
   return out;
 }
 

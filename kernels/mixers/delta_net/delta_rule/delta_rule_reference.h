@@ -12,12 +12,12 @@
 
 #include <vector>
 
-#include "kernels/mixers/delta_net/delta_rule/delta_rule_recurrence.h"
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_config.h"
 
 namespace rivulet {
 
 // [T * Hv*Ep]: what Run writes for one session from position 0, zeros in the padding.
-std::vector<double> DeltaRuleReference(const DeltaRuleShape& shape, const TokenInputs& input);
+std::vector<double> DeltaRuleReference(const HeadShape& shape, const TokenInputs& input);
 
 }  // namespace rivulet
 

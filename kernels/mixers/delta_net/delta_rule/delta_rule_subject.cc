@@ -19,20 +19,19 @@ DrawnInputs DeltaRuleInputs(size_t key_dim, double beta, double lowest) {
   return drawn;
 }
 
-std::unique_ptr<DeclaredSubject> MakeDeltaRuleSubject(const DeltaRuleShape& shape, double beta,
+std::unique_ptr<DeclaredSubject> MakeDeltaRuleSubject(const HeadShape& shape, double beta,
                                                       double lowest) {
   return std::make_unique<DeclaredSubject>(
-      DeltaRuleDeclaration(shape), DeltaRuleInputs(shape.key_dim, beta, lowest),
+      DeltaRuleDeclaration(shape, lowest < 0), DeltaRuleInputs(shape.key_dim, beta, lowest),
       [=](const TokenInputs& inputs) { return DeltaRuleReference(shape, inputs); });
 }
 
-SuiteCase DeltaRuleCase(std::string name, const DeltaRuleShape& shape, double beta, double lowest) {
+SuiteCase DeltaRuleCase(std::string name, const HeadShape& shape, double beta, double lowest) {
   return {std::move(name), [=] { return MakeDeltaRuleSubject(shape, beta, lowest); }};
 }
 
 std::unique_ptr<SuiteSubject> DeltaRuleSubjectOf(const nlohmann::json& p) {
-  const DeltaRuleShape shape{p.at("key_heads"), p.at("value_heads"),        p.at("key_dim"),
-                             p.at("value_dim"), p.value("lowest", 0.0) < 0, DType::kFloat32};
+  const HeadShape shape{p.at("value_heads"), p.at("key_heads"), p.at("key_dim"), p.at("value_dim")};
   return MakeDeltaRuleSubject(shape, p.at("beta"), p.value("lowest", 0.0));
 }
 

@@ -8,19 +8,18 @@
 #include <string>
 
 #include "kernels/mixers/core_subject.h"
-#include "kernels/mixers/delta_net/delta_rule/delta_rule_recurrence.h"
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_config.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace rivulet {
 
-// β is drawn from [0, beta), log decays from [lowest, 0). Keys have squares that sum to one on
-// average, as normed keys do, so that I - β kᵀk does not grow.
+// β is drawn from [0, beta), log decays from [lowest, 0): with 0 nothing decays. Keys have squares
+// that sum to one on average, as normed keys do, so that I - β kᵀk does not grow.
 DrawnInputs DeltaRuleInputs(size_t key_dim, double beta, double lowest);
 
-std::unique_ptr<DeclaredSubject> MakeDeltaRuleSubject(const DeltaRuleShape& shape, double beta,
+std::unique_ptr<DeclaredSubject> MakeDeltaRuleSubject(const HeadShape& shape, double beta,
                                                       double lowest);
-SuiteCase DeltaRuleCase(std::string name, const DeltaRuleShape& shape, double beta,
-                        double lowest = 0.0);
+SuiteCase DeltaRuleCase(std::string name, const HeadShape& shape, double beta, double lowest = 0.0);
 
 // The subject of a vectors file's core entry.
 std::unique_ptr<SuiteSubject> DeltaRuleSubjectOf(const nlohmann::json& parameters);

@@ -23,21 +23,15 @@ std::vector<double> CausalScores(const HeadSequence& input) {
 }  // namespace
 
 std::vector<double> AhlaReference(const HeadSequence& input) {
-  const size_t tokens = input.tokens, width = input.value_dim;
+  const size_t tokens = input.tokens;
   const std::vector<double> scores = CausalScores(input);
-  std::vector<double> out(tokens * width);
-  for (size_t t = 0; t < tokens; ++t) {
-    double denominator = input.denom_eps;
+  return WeighValues(input, [&](size_t t) {
+    std::vector<double> weights(t + 1);
     for (size_t j = 0; j <= t; ++j) {
-      double weight = 0.0;
-      for (size_t i = j; i <= t; ++i) weight += scores[t * tokens + i] * scores[i * tokens + j];
-      denominator += weight;
-      for (size_t c = 0; c < width; ++c) out[t * width + c] += weight * input.v[j * width + c];
+      for (size_t i = j; i <= t; ++i) weights[j] += scores[t * tokens + i] * scores[i * tokens + j];
     }
-    if (!input.normalize) continue;
-    for (size_t c = 0; c < width; ++c) out[t * width + c] /= denominator;
-  }
-  return out;
+    return weights;
+  });
 }
 
 }  // namespace rivulet

@@ -18,8 +18,9 @@ using Json = nlohmann::json;
 constexpr char kVectors[] = "kernels/mixers/hla/ahla/vectors/vectors.json";
 
 std::unique_ptr<SuiteSubject> MakeSubject(const Json& json) {
-  const HlaParameters p = ParseHlaParameters(json);
-  return MakeHlaSubject(p, AhlaDeclaration(p.shape, p.log_gamma), AhlaReference);
+  HlaParameters p = ParseHlaParameters(json);
+  p.config.variant = HlaVariant::kAsymmetric;
+  return MakeHlaSubject(p, AhlaReference);
 }
 
 std::vector<SuiteCase> Cases() {

@@ -112,20 +112,9 @@ double TripleWeight(bool paper, double gamma, size_t t, size_t i, size_t u, size
 }
 
 std::vector<double> ThirdOrderReference(const ThirdOrderReferenceInput& input) {
-  const size_t tokens = input.tokens, width = input.value_dim;
   const Weights weights(input);
-  std::vector<double> out(tokens * width);
-  for (size_t t = 0; t < tokens; ++t) {
-    const std::vector<double> weight = input.paper ? weights.Paper(t) : weights.Masked(t);
-    double denominator = input.denom_eps;
-    for (size_t j = 0; j <= t; ++j) {
-      denominator += weight[j];
-      for (size_t c = 0; c < width; ++c) out[t * width + c] += weight[j] * input.v[j * width + c];
-    }
-    if (!input.normalize) continue;
-    for (size_t c = 0; c < width; ++c) out[t * width + c] /= denominator;
-  }
-  return out;
+  return WeighValues(input,
+                     [&](size_t t) { return input.paper ? weights.Paper(t) : weights.Masked(t); });
 }
 
 }  // namespace rivulet

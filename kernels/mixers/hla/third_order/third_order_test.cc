@@ -18,14 +18,13 @@ using Json = nlohmann::json;
 constexpr char kVectors[] = "kernels/mixers/hla/third_order/vectors/vectors.json";
 
 std::unique_ptr<SuiteSubject> MakeSubject(const Json& json) {
-  const HlaParameters p = ParseHlaParameters(json);
+  HlaParameters p = ParseHlaParameters(json);
   const bool paper = p.form == "paper";
-  return MakeHlaSubject(p,
-                        paper ? PaperThirdOrderDeclaration(p.shape, p.log_gamma)
-                              : ThirdOrderDeclaration(p.shape, p.log_gamma),
-                        [=](const HeadSequence& sequence) {
-                          return ThirdOrderReference({sequence, paper});
-                        });
+  p.config.variant = HlaVariant::kThird;
+  if (paper) p.config.form = HlaForm::kPaper;
+  return MakeHlaSubject(p, [=](const HeadSequence& sequence) {
+    return ThirdOrderReference({sequence, paper});
+  });
 }
 
 // Both forms, with and without each of: decay, normaliser, shared kv heads, odd sizes.
