@@ -392,8 +392,8 @@ absl::Status Bench::RunPrefill(size_t tokens) {
   return absl::OkStatus();
 }
 
-// A stream for each context. They are timed in turns, so that whatever else the machine does falls
-// on all of them.
+// A stream for each context. They are timed in turns, so that other load of the machine falls on
+// all of them.
 absl::Status Bench::RunContexts(const std::vector<size_t>& contexts) {
   const size_t steps = StepsOfTurn();
   std::vector<std::vector<Stream>> streams(contexts.size());

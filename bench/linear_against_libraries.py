@@ -3,8 +3,8 @@
 
     python3 bench/linear_against_libraries.py --rate build/release/bin/rivulet-linear-rate --threads 2 --json out.json
 
-For tokens 1, 8, 64, 512 and square weights of 1024 and 4096, fp32 and bf16. The peers: PyTorch's linear (MKL or oneDNN, whatever it
-picks), the same with weights reordered beforehand for oneDNN, and NumPy's OpenBLAS (fp32). As in rivulet-linear-rate, calls rotate
+For tokens 1, 8, 64, 512 and square weights of 1024 and 4096, fp32 and bf16. The peers: PyTorch's linear (MKL or oneDNN, as it
+chooses), the same with weights reordered beforehand for oneDNN, and NumPy's OpenBLAS (fp32). As in rivulet-linear-rate, calls rotate
 over copies of the weights that take 512 MiB together. Needs PyTorch and NumPy; not part of the build.
 """
 import argparse

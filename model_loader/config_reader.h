@@ -2,8 +2,8 @@
 //
 // Typed reads of the keys of a JSON object, for config.json. The first thing that is wrong is kept
 // as an error; every read then still returns a value of its type, so that a parser reads all its
-// keys in a row and asks for status() once at the end. Nothing here throws, whatever the file
-// holds.
+// keys in a row and asks for status() once at the end. Nothing here throws, regardless of what
+// the file holds.
 //
 // A key that is null counts as absent: fla writes null for "the default". A number may be
 // {"__float__": "Infinity"}, which transformers 5 writes for what JSON cannot express

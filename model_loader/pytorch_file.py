@@ -117,7 +117,7 @@ class DataUnpickler(pickle.Unpickler):
 
 
 def check_memo(data):
-    """Python's unpickler makes a list as long as the largest place in its memo, whatever the pickle's size."""
+    """Python's unpickler makes a list as long as the largest place in its memo, regardless of the pickle's size."""
     for opcode, argument, _ in pickletools.genops(data):
         refuse(opcode.name in ("PUT", "LONG_BINPUT") and argument > len(data), f"the pickle is damaged: it names place {argument}")
 

@@ -46,7 +46,7 @@ inline std::string TensorJson(const TestTensor& tensor, size_t from, size_t to) 
                       "]}");
 }
 
-// A file of this header and data, whatever they are.
+// A file of this header and data, which need not be valid.
 inline std::string RawSafetensors(const std::string& header, const std::string& data = "") {
   std::string file(8, '\0');
   for (size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(header.size() >> 8 * i);

@@ -50,17 +50,12 @@ HWY_INLINE Block MapBlock(F&& f, const Blocks&... blocks) {
   return result;
 }
 
-HWY_INLINE Block ZeroBlock() {
-  Block result;
-  for (size_t i = 0; i < kVectors; ++i) result.v[i] = hn::Zero(FloatTag());
-  return result;
-}
-
 HWY_INLINE Block SetBlock(float value) {
   Block result;
   for (size_t i = 0; i < kVectors; ++i) result.v[i] = hn::Set(FloatTag(), value);
   return result;
 }
+HWY_INLINE Block ZeroBlock() { return SetBlock(0.0f); }
 
 // Unaligned access to aligned addresses is as fast as aligned access, so one load and one store do.
 HWY_INLINE Block LoadBlock(const float* from) {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "kernels/base/check.h"
-#include "kernels/ops/heads/heads.h"
 #include "kernels/ops/norm/norm.h"
 
 namespace rivulet {

@@ -56,14 +56,7 @@ inline constexpr size_t kMaxProjectionParts = 8;
 
 // A projection's result, part by part: [T, columns of the part] each. A part that the layer does
 // not have is a view with null data.
-class Projected {
- public:
-  FloatMatrix operator[](size_t part) const { return parts_[part]; }
-  FloatMatrix& operator[](size_t part) { return parts_[part]; }
-
- private:
-  std::array<FloatMatrix, kMaxProjectionParts> parts_;
-};
+using Projected = std::array<FloatMatrix, kMaxProjectionParts>;
 
 class Projection {
  public:

@@ -35,7 +35,7 @@ class Mixer {
   virtual ~Mixer() = default;
 
   // The planes that one session of this layer needs. Nothing of them needs an initial value: at
-  // positions below C the base reads as zero whatever its bytes are.
+  // positions below C the base reads as zero regardless of its bytes.
   virtual const StateLayout& state_layout() const = 0;
 
   // The most tokens that a session may hold: after them Forward is not called. UINT64_MAX: any

@@ -53,7 +53,7 @@ std::string_view WhyFloat32(const DeltaRuleConfig& config) {
   return "";
 }
 
-// S = Σ kᵀk grows on its diagonal whatever the signs of the keys: its outputs are 28 % off after
+// S = Σ kᵀk grows on its diagonal for keys of any sign: its outputs are 28 % off after
 // 16k tokens (hla/NOTES.md).
 std::string_view WhyFloat32(const HlaConfig& config) {
   if (config.form == HlaForm::kPaper) {

@@ -72,7 +72,7 @@ class ParameterSource {
   bool Has(std::string_view name) const { return tensors_->Has(Full(name)); }
   std::vector<size_t> Shape(std::string_view name) const { return tensors_->Shape(Full(name)); }
 
-  // All elements as fp32, row-major, exactly as stored, whatever the tensor's dtype.
+  // All elements as fp32, row-major, exactly as stored, from a tensor of any dtype.
   // [product of shape] floats.
   AlignedBuffer<float> TakeVector(std::string_view name, const std::vector<size_t>& shape);
 

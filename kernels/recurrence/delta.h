@@ -31,35 +31,15 @@
 
 namespace rivulet {
 
-// One value head's rows since the border. The caller appends the piece's keys and log decays before
-// the calls below; SolveDelta appends the rows of u.
-struct DeltaTail {
-  const float* key = nullptr;  // [C, padded D]
-  size_t key_stride = 0;
-  float* solved = nullptr;  // [C, padded E]: u
-  size_t solved_stride = 0;
-  // Cumulative log decays c_s <= 0, [C]; not read without decay.
-  const float* log_decay = nullptr;
-  size_t decay_stride = 0;
-
-  // The same rows as a sum's, for FoldSum.
-  SumTail Sum() const {
-    return {.key = key,
-            .key_stride = key_stride,
-            .value = solved,
-            .value_stride = solved_stride,
-            .log_decay = log_decay,
-            .decay_stride = decay_stride};
-  }
-};
-
-// The tokens at places [begin, begin + queries.rows) of the chunk, at most C.
+// The tokens at places [begin, begin + queries.rows) of the chunk, at most C. The caller appends
+// their keys and log decays to the tail before the calls below.
 struct DeltaPiece {
   ConstFloatMatrix queries;     // [n, padded D]
   ConstFloatMatrix values;      // [n, padded E]: v
   const float* beta = nullptr;  // [n], beta_stride apart
   size_t beta_stride = 0;
   size_t begin = 0;
+  float* solved = nullptr;  // [C, padded E]: u, which the tail has as its values
 };
 
 // The products of a piece's queries and keys with the tail's keys, without decay: the same for all
@@ -69,13 +49,13 @@ struct DeltaScores {
   alignas(64) float query[kMaxFoldInterval * kMaxFoldInterval];  // q_a·k_s for s <= a, else 0
   alignas(64) float key[kMaxFoldInterval * kMaxFoldInterval];    // k_a·k_s for s < a, else 0
 };
-void ScoreDelta(const DeltaTail& tail, const ConstFloatMatrix& queries, size_t begin,
+void ScoreDelta(const SumTail& tail, const ConstFloatMatrix& queries, size_t begin,
                 DeltaScores& scores);
 
-// Solves the piece's rows into tail.solved, and out [n, padded E] = the reads o_a. `shape` has no
+// Solves the piece's rows into piece.solved, and out [n, padded E] = the reads o_a. `shape` has no
 // normaliser and no decay by channel. Reads `base`, never writes it. out must not alias any
 // input.
-void SolveDelta(const SumShape& shape, const SumBase& base, const DeltaTail& tail,
+void SolveDelta(const SumShape& shape, const SumBase& base, const SumTail& tail,
                 const DeltaPiece& piece, const DeltaScores& scores, FloatMatrix out);
 
 }  // namespace rivulet

@@ -34,7 +34,7 @@ struct DeltaTables {
   alignas(64) float key[kMaxFoldInterval * kMaxFoldInterval];
 };
 
-void ScoreDeltaOnTarget(const DeltaTail& tail, const ConstFloatMatrix& queries, size_t begin,
+void ScoreDeltaOnTarget(const SumTail& tail, const ConstFloatMatrix& queries, size_t begin,
                         DeltaScores& scores) {
   for (size_t a = 0; a < queries.rows; ++a) {
     const size_t place = begin + a;
@@ -52,7 +52,7 @@ void ScoreDeltaOnTarget(const DeltaTail& tail, const ConstFloatMatrix& queries, 
   }
 }
 
-void FillTables(const SumShape& shape, const DeltaTail& tail, const DeltaPiece& piece,
+void FillTables(const SumShape& shape, const SumTail& tail, const DeltaPiece& piece,
                 const DeltaScores& scores, DeltaTables& tables) {
   for (size_t a = 0; a < piece.queries.rows; ++a) {
     const size_t place = piece.begin + a;
@@ -71,7 +71,7 @@ void FillTables(const SumShape& shape, const DeltaTail& tail, const DeltaPiece& 
 
 // k_a S_0 into the tail's row of u and q_a S_0 into out, for kPairs places from `first`.
 template <size_t kPairs, size_t kBlocks, typename T>
-HWY_INLINE void ReadPairs(const SumShape& shape, const T* matrix, const DeltaTail& tail,
+HWY_INLINE void ReadPairs(const SumShape& shape, const T* matrix, const SumTail& tail,
                           const DeltaPiece& piece, const DeltaTables& tables, size_t first,
                           size_t column, const FloatMatrix& out) {
   Block sum[2 * kPairs][kBlocks];
@@ -94,7 +94,7 @@ HWY_INLINE void ReadPairs(const SumShape& shape, const T* matrix, const DeltaTai
     }
   }
   for (size_t p = 0; p < kPairs; ++p) {
-    float* solved = tail.solved + (piece.begin + first + p) * tail.solved_stride + column;
+    float* solved = piece.solved + (piece.begin + first + p) * tail.value_stride + column;
     float* read = out.row(first + p) + column;
     for (size_t b = 0; b < kBlocks; ++b) {
       StoreBlock(sum[2 * p][b], solved + b * kBlock);
@@ -105,10 +105,10 @@ HWY_INLINE void ReadPairs(const SumShape& shape, const T* matrix, const DeltaTai
 
 // Row a of u and of out, from what ReadPairs left there and the rows of u before it.
 template <size_t kBlocks>
-HWY_INLINE void SolveRow(const DeltaTail& tail, const DeltaPiece& piece, const DeltaTables& tables,
+HWY_INLINE void SolveRow(const SumTail& tail, const DeltaPiece& piece, const DeltaTables& tables,
                          size_t a, size_t column, const FloatMatrix& out) {
   const size_t place = piece.begin + a;
-  float* solved = tail.solved + place * tail.solved_stride + column;
+  float* solved = piece.solved + place * tail.value_stride + column;
   float* read = out.row(a) + column;
   const float* value = piece.values.row(a) + column;
   Block u[kBlocks], o[kBlocks];
@@ -120,7 +120,7 @@ HWY_INLINE void SolveRow(const DeltaTail& tail, const DeltaPiece& piece, const D
   const float* query = tables.query + a * kMaxFoldInterval;
   const float* key = tables.key + a * kMaxFoldInterval;
   for (size_t s = 0; s < place; ++s) {
-    const float* row = tail.solved + s * tail.solved_stride + column;
+    const float* row = piece.solved + s * tail.value_stride + column;
     const Block k = SetBlock(-key[s]), q = SetBlock(query[s]);
     for (size_t b = 0; b < kBlocks; ++b) {
       const Block earlier = LoadBlock(row + b * kBlock);
@@ -138,7 +138,7 @@ HWY_INLINE void SolveRow(const DeltaTail& tail, const DeltaPiece& piece, const D
 
 // All columns from `column`: tiles of kBlocks, then of half as many, down to one.
 template <size_t kBlocks, typename T>
-HWY_INLINE void SolveColumns(const SumShape& shape, const T* matrix, const DeltaTail& tail,
+HWY_INLINE void SolveColumns(const SumShape& shape, const T* matrix, const SumTail& tail,
                              const DeltaPiece& piece, const DeltaTables& tables, size_t column,
                              const FloatMatrix& out) {
   const size_t rows = piece.queries.rows;
@@ -156,7 +156,7 @@ HWY_INLINE void SolveColumns(const SumShape& shape, const T* matrix, const Delta
 }
 
 template <typename T>
-void SolveMatrix(const SumShape& shape, const T* matrix, const DeltaTail& tail,
+void SolveMatrix(const SumShape& shape, const T* matrix, const SumTail& tail,
                  const DeltaPiece& piece, const DeltaTables& tables, const FloatMatrix& out) {
   if (piece.queries.rows > 1) {
     SolveColumns<kTileBlocks>(shape, matrix, tail, piece, tables, 0, out);
@@ -165,7 +165,7 @@ void SolveMatrix(const SumShape& shape, const T* matrix, const DeltaTail& tail,
   SolveColumns<kSingleBlocks>(shape, matrix, tail, piece, tables, 0, out);
 }
 
-void SolveDeltaOnTarget(const SumShape& shape, const SumBase& base, const DeltaTail& tail,
+void SolveDeltaOnTarget(const SumShape& shape, const SumBase& base, const SumTail& tail,
                         const DeltaPiece& piece, const DeltaScores& scores,
                         const FloatMatrix& out) {
   DeltaTables tables;
@@ -188,12 +188,12 @@ namespace rivulet {
 HWY_EXPORT(ScoreDeltaOnTarget);
 HWY_EXPORT(SolveDeltaOnTarget);
 
-void ScoreDelta(const DeltaTail& tail, const ConstFloatMatrix& queries, size_t begin,
+void ScoreDelta(const SumTail& tail, const ConstFloatMatrix& queries, size_t begin,
                 DeltaScores& scores) {
   HWY_DYNAMIC_DISPATCH(ScoreDeltaOnTarget)(tail, queries, begin, scores);
 }
 
-void SolveDelta(const SumShape& shape, const SumBase& base, const DeltaTail& tail,
+void SolveDelta(const SumShape& shape, const SumBase& base, const SumTail& tail,
                 const DeltaPiece& piece, const DeltaScores& scores, FloatMatrix out) {
   HWY_DYNAMIC_DISPATCH(SolveDeltaOnTarget)(shape, base, tail, piece, scores, out);
 }

@@ -58,13 +58,14 @@ struct Head {
     if (shape.dtype == DType::kBFloat16) return {narrow.data(), nullptr};
     return {matrix.data(), nullptr};
   }
-  DeltaTail tail() {
+  SumTail tail() {
     return {.key = key.data(),
             .key_stride = shape.padded_key(),
-            .solved = solved.data(),
-            .solved_stride = shape.padded_value(),
+            .value = solved.data(),
+            .value_stride = shape.padded_value(),
             .log_decay = log_decay.data(),
-            .decay_stride = 1};
+            .decay_stride = 1,
+            .chunk = kFoldInterval};
   }
   // The tokens at places [begin, begin + count).
   void Run(size_t begin, size_t count) {
@@ -73,7 +74,8 @@ struct Head {
     const ConstFloatMatrix values{value.data() + begin * ep, count, ep, ep};
     DeltaScores scores;
     ScoreDelta(tail(), queries, begin, scores);
-    SolveDelta(shape, base(), tail(), {queries, values, beta.data() + begin, 1, begin}, scores,
+    SolveDelta(shape, base(), tail(),
+               {queries, values, beta.data() + begin, 1, begin, solved.data()}, scores,
                {out.data() + begin * ep, count, ep, ep});
   }
   std::vector<float> Results() const {
@@ -149,7 +151,7 @@ TEST_P(DeltaTest, TheFoldIsTheMatrixAfterTheChunk) {
   Head head = MakeHead();
   const Definition want(head);
   head.Run(0, kFoldInterval);
-  FoldSum(head.shape, head.base(), head.base(), head.tail().Sum());
+  FoldSum(head.shape, head.base(), head.base(), head.tail());
   const bool narrow = head.shape.dtype == DType::kBFloat16;
   for (size_t i = 0; i < head.matrix.size(); ++i) {
     const double got = narrow ? BFloat16ToFloat(head.narrow[i]) : head.matrix[i];
@@ -186,7 +188,7 @@ TEST_P(DeltaTest, LaterRowsAreNeverLookedAt) {
             0);
 }
 
-// Every target with fused multiply-add must give the same bits, whatever its vector width.
+// Every target with fused multiply-add must give the same bits, regardless of its vector width.
 TEST_P(DeltaTest, VectorWidthDoesNotChangeBits) {
   Head head = MakeHead();
   std::vector<std::vector<float>> results;

@@ -74,8 +74,8 @@ struct FenwickShape {
   size_t value_dim = 0;  // E
   uint32_t levels = 0;   // Lv, 1 to kMaxLevels
   bool delta = false;
-  DType dtype = DType::kFloat32;         // how pages are stored: kFloat32 or kBFloat16
-  size_t fold_interval = kFoldInterval;  // C, 16 or 32
+  DType dtype = DType::kFloat32;  // how pages are stored: kFloat32 or kBFloat16
+  size_t fold_interval = 0;       // C, 16 or 32
 
   uint32_t pages() const { return FenwickPageCount(levels, fold_interval); }
   size_t padded_key() const { return PaddedColumns(key_dim); }
@@ -93,15 +93,10 @@ struct FenwickPages {
   float* log_decay = nullptr;
 };
 
-// One head's rows since the border.
-struct FenwickTail {
-  const float* key = nullptr;  // [C, padded D]
-  size_t key_stride = 0;
-  const float* value = nullptr;  // [C, padded E]
-  size_t value_stride = 0;
-  const float* log_decay = nullptr;  // [C]: cumulative log decays c_s <= 0
-  const float* beta = nullptr;       // delta: [C]
-  float* overlap = nullptr;          // delta: [C, C], N
+// One head's rows since the border, of a scalar decay with decay_stride 1.
+struct FenwickTail : SumTail {
+  const float* beta = nullptr;  // delta: [C]
+  float* overlap = nullptr;     // delta: [C, C], N
 };
 
 // Queries at places [begin, begin + queries.rows) of the chunk, at most C of them. Rows

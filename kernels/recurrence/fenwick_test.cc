@@ -93,13 +93,13 @@ struct Head {
     return all;
   }
   FenwickTail tail() {
-    return {.key = key.data(),
-            .key_stride = shape.padded_key(),
-            .value = value.data(),
-            .value_stride = shape.padded_value(),
-            .log_decay = decay.data(),
-            .beta = beta.data(),
-            .overlap = overlap.data()};
+    const SumTail rows{.key = key.data(),
+                       .key_stride = shape.padded_key(),
+                       .value = value.data(),
+                       .value_stride = shape.padded_value(),
+                       .log_decay = decay.data(),
+                       .decay_stride = 1};
+    return {rows, beta.data(), overlap.data()};
   }
   // Log decay of token a alone.
   double Gate(size_t a) const { return double{decay[a]} - (a == 0 ? 0.0 : double{decay[a - 1]}); }
@@ -216,7 +216,7 @@ class FenwickTest : public testing::TestWithParam<Case> {
  protected:
   FenwickShape Shape() const {
     const auto& [dims, levels, delta, dtype] = GetParam();
-    return {dims.first, dims.second, levels, delta, dtype};
+    return {dims.first, dims.second, levels, delta, dtype, kFoldInterval};
   }
   // Chunks with no pages, one, several, and more than the levels hold.
   static constexpr uint64_t kChunks[] = {0, 1, 2, 5, 6, 7, 11, 63};
@@ -312,7 +312,7 @@ TEST_P(FenwickTest, FoldInPlaceGivesTheBitsOfFoldElsewhere) {
   }
 }
 
-// Every target with fused multiply-add must give the same bits, whatever its vector width.
+// Every target with fused multiply-add must give the same bits, regardless of its vector width.
 TEST_P(FenwickTest, VectorWidthDoesNotChangeBits) {
   std::mt19937_64 random(TestSeed());
   Head head(Shape(), 7, random);
@@ -355,7 +355,7 @@ INSTANTIATE_TEST_SUITE_P(AllShapes, FenwickTest,
 // would have lost its lower half.
 TEST(Fenwick, DecaysAddUpExactly) {
   std::mt19937_64 random(1);
-  Head head({4, 4, 64, false, DType::kFloat32}, uint64_t{1} << 40, random);
+  Head head({4, 4, 64, false, DType::kFloat32, kFoldInterval}, uint64_t{1} << 40, random);
   head.log_decay[80] = head.log_decay[81] = 0.0f;
   double exact = 0;
   const float step = head.decay[kFoldInterval - 1] = -1.1e-4f;

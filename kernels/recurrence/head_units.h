@@ -19,16 +19,12 @@
 namespace rivulet {
 
 // One piece of a chunk of one head of one session, and the slots it works on.
-struct HeadPiece {
+struct HeadPiece : ChunkPiece {
   size_t head;
-  size_t first_token;  // row of the step's token arrays
-  size_t begin, end;   // places in the chunk
-  bool folds;
   uint32_t from;  // base slot that reads use
   uint32_t to;    // base slot that a fold writes
   uint32_t tail;
   uint64_t chunk;             // number of the chunk in its session; in chunk 0 `from` reads as zero
-  size_t fold;                // ChunkPiece::fold
   const SegmentPages* pages;  // Segment::pages
 
   size_t rows() const { return end - begin; }
@@ -48,9 +44,8 @@ void ForEachHeadUnit(std::span<const Segment> segments, size_t fold_interval, si
     const Segment& segment = segments[unit / heads];
     ForEachChunkPiece(segment, fold_interval, [&](const ChunkPiece& piece) {
       const uint32_t from = piece.first ? segment.base_in : segment.base_out;
-      visit(HeadPiece{unit % heads, piece.first_token, piece.begin, piece.end, piece.folds, from,
-                      segment.base_out, segment.tail, segment.position / fold_interval + piece.fold,
-                      piece.fold, segment.pages});
+      visit(HeadPiece{piece, unit % heads, from, segment.base_out, segment.tail,
+                      segment.position / fold_interval + piece.fold, segment.pages});
     });
   };
   size_t tokens = 0;

@@ -138,7 +138,7 @@ uint64_t PageTable::MissingWith(uint64_t own, uint64_t position, uint64_t tokens
 }
 
 uint64_t PageTable::Missing(uint64_t position, uint64_t tokens, uint64_t segment) const {
-  // Without a window no page is ever released, so each fold takes one, whatever is held.
+  // Without a window no page is ever released, so each fold takes one, regardless of what is held.
   if (!kind_.fenwick() && kind_.window == 0) return MissingInFork(position, tokens, segment);
   const auto own = std::count_if(table_.begin(), table_.end(),
                                  [this](uint32_t slot) { return slot != kNoPage && Ours(slot); });

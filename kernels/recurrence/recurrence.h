@@ -90,7 +90,7 @@ struct SumTail {
   size_t decay_stride = 0;
   // Multiplies every c: 2 for HLA's γ², 3 for third order.
   float decay_power = 1.0f;
-  size_t chunk = kFoldInterval;  // C, 16 or 32: what FoldSum folds
+  size_t chunk = 0;  // C, 16 or 32: what FoldSum folds
 };
 
 // Queries at places [begin, begin + queries.rows) of the chunk, at most C of them. Rows

@@ -37,7 +37,8 @@ struct Heads {
             .value = rows.data(),
             .value_stride = d,
             .log_decay = decays.data(),
-            .decay_stride = d};
+            .decay_stride = d,
+            .chunk = kFoldInterval};
   }
   SumBase base(size_t i) {
     return {matrices.data() + (i % heads) * shape.matrix_elements(), nullptr};
@@ -90,9 +91,15 @@ void BM_Delta(benchmark::State& state) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = scale * heads.rows[i];
   std::fill_n(beta.data(), beta.size(), 0.5f);
-  const DeltaTail tail{keys.data(), d, solved.data(), d, heads.decays.data(), d};
+  const SumTail tail{.key = keys.data(),
+                     .key_stride = d,
+                     .value = solved.data(),
+                     .value_stride = d,
+                     .log_decay = heads.decays.data(),
+                     .decay_stride = d,
+                     .chunk = kFoldInterval};
   const DeltaPiece piece{
-      {keys.data(), n, d, d}, {heads.rows.data(), n, d, d}, beta.data(), 1, begin};
+      {keys.data(), n, d, d}, {heads.rows.data(), n, d, d}, beta.data(), 1, begin, solved.data()};
   DeltaScores scores;
   size_t i = 0;
   for (auto _ : state) {

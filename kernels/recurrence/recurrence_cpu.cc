@@ -240,7 +240,7 @@ struct FoldTables {
   alignas(64) float decay[kMaxKeyDim];               // [padded D]
 };
 
-// No decay or one a head: a single exp a row, whatever D.
+// No decay or one a head: a single exp a row, regardless of D.
 void ScalarFoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& tables) {
   const size_t padded = shape.padded_key();
   const bool decays = shape.decay == Decay::kScalar;

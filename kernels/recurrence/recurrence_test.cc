@@ -53,7 +53,8 @@ struct Head {
             .extra_stride = 1,
             .log_decay = decay.data(),
             .decay_stride = s.decay == Decay::kScalar ? 1 : dp,
-            .decay_power = decay_power};
+            .decay_power = decay_power,
+            .chunk = kFoldInterval};
   }
   void FillDecay(std::mt19937_64& random) {
     std::uniform_real_distribution<float> uniform(-0.5f, 0.0f);
@@ -231,7 +232,7 @@ TEST_P(RecurrenceTest, FoldInPlaceGivesTheBitsOfFoldElsewhere) {
             0);
 }
 
-// Every target with fused multiply-add must give the same bits, whatever its vector width.
+// Every target with fused multiply-add must give the same bits, regardless of its vector width.
 TEST_P(RecurrenceTest, VectorWidthDoesNotChangeBits) {
   std::mt19937_64 random(TestSeed());
   Head head(Shape(), 1.0f, random);

@@ -30,9 +30,9 @@
 
 namespace rivulet {
 
-// C on the CPU. This line alone decides it: it is the default of MixerOptions and of the structs
-// that carry C to the kernels. An engine for another device sets MixerOptions::fold_interval, and
-// everything else takes C from a layout or a capacity.
+// C on the CPU. This line alone decides it: it is the default of MixerOptions and StateLayout. An
+// engine for another device sets MixerOptions::fold_interval, and everything else takes C from a
+// layout or a capacity.
 inline constexpr size_t kFoldInterval = 16;
 
 enum class StatePart : uint8_t { kBase, kTail, kPage };
@@ -187,7 +187,6 @@ struct LayerState {
   std::byte* pages = nullptr;  // of the layer's kind
   size_t page_stride = 0;
   size_t page_kind = 0;  // which entry of Segment::pages; undefined for a layer without pages
-  size_t fold_interval = kFoldInterval;  // the layout's
 
   template <typename T>
   T* Base(uint32_t slot, size_t offset) const {

@@ -72,7 +72,7 @@ class SumRecurrence::Unit {
     if (r_.appends_decay() && !r_.decay_per_head()) AppendDecay(group_);
     DeltaScores scores;
     if (declaration_.delta && declaration_.levels == 0) {
-      ScoreDelta(SolvedTail(first_), Queries(r_.reads_[0], first_), piece_.begin, scores);
+      ScoreDelta(Tail(r_.sums_[0], first_), Queries(r_.reads_[0], first_), piece_.begin, scores);
     }
     for (size_t head = first_; head < last_; ++head) RunHead(head, scores);
     FoldSums(false, first_);
@@ -249,16 +249,6 @@ class SumRecurrence::Unit {
 
   // --- the delta rule ----------------------------------------------------------------------------
 
-  DeltaTail SolvedTail(size_t head) const {
-    const Row &key = r_.rows_[r_.sums_[0].key], &solved = r_.rows_[r_.sums_[0].value];
-    return {.key = RowAt(key, head),
-            .key_stride = key.padded,
-            .solved = RowAt(solved, head),
-            .solved_stride = solved.padded,
-            .log_decay = DecayAt(head),
-            .decay_stride = 1};
-  }
-
   void Solve(size_t head, const DeltaScores& scores) const {
     const Sum& sum = r_.sums_[0];
     const ConstFloatMatrix& beta = call_.inputs.beta;
@@ -266,8 +256,9 @@ class SumRecurrence::Unit {
                           .values = Columns(call_.inputs.v, head, shape_.padded_value()),
                           .beta = beta.row(piece_.first_token) + head,
                           .beta_stride = beta.stride,
-                          .begin = piece_.begin};
-    SolveDelta(sum.shape, From(sum, head), SolvedTail(head), rows, scores, Out(head));
+                          .begin = piece_.begin,
+                          .solved = RowAt(r_.rows_[sum.value], head)};
+    SolveDelta(sum.shape, From(sum, head), Tail(sum, head), rows, scores, Out(head));
   }
 
   // --- a sum in pages ----------------------------------------------------------------------------
@@ -288,12 +279,7 @@ class SumRecurrence::Unit {
   }
 
   FenwickTail PagedTail(size_t head) const {
-    const SumTail rows = Tail(r_.sums_[0], head);
-    FenwickTail tail{.key = rows.key,
-                     .key_stride = rows.key_stride,
-                     .value = rows.value,
-                     .value_stride = rows.value_stride,
-                     .log_decay = rows.log_decay};
+    FenwickTail tail{Tail(r_.sums_[0], head)};
     if (!declaration_.delta) return tail;
     float* beta = TailAt(r_.beta_offset_, head, 1);
     for (size_t r = 0; r < piece_.rows(); ++r) {

@@ -128,7 +128,6 @@ void StatePool::CopyTail(uint32_t from, uint32_t to) {
 LayerState StatePool::Layer(size_t layer) const {
   const StateCapacity::Layer& planes = capacity_.layers[layer];
   LayerState state;
-  state.fold_interval = capacity_.fold_interval;
   state.bases = memory_->begin() + planes.base_offset;
   state.base_stride = capacity_.base_bytes;
   state.tails = memory_->begin() + TailsOffset() + planes.tail_offset;

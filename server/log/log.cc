@@ -27,7 +27,7 @@ spdlog::logger& Logger() {
   return *logger;
 }
 
-// Writes to the same place whatever Logger's level is.
+// Writes to the same place, at any level of Logger.
 spdlog::logger& UnfilteredLogger() {
   static spdlog::logger* const logger = [] {
     auto* made = new spdlog::logger(Logger());

@@ -36,8 +36,8 @@ void LogError(std::string_view event, std::initializer_list<LogField> fields = {
 bool SetLogLevel(std::string_view level);
 
 std::string_view LogLevel();
-// As SetLogLevel, while the server runs. Writes a line log_level_changed, whatever the two levels
-// are; `client` is the address that asked.
+// As SetLogLevel, while the server runs. Writes a line log_level_changed regardless of the two
+// levels; `client` is the address that asked.
 bool ChangeLogLevel(std::string_view level, std::string_view client);
 
 }  // namespace rivulet

@@ -28,7 +28,7 @@ absl::Status CheckPromptTokens(size_t tokens, uint32_t max_prompt) {
 }
 
 // Before tokenizing: no token is longer than kLongestPiece bytes, so a longer text is over the
-// limit whatever its tokens are.
+// limit regardless of its tokens.
 absl::Status CheckPromptBytes(size_t bytes, uint32_t max_prompt) {
   RIVULET_RETURN_IF_ERROR(CheckTextBytes("prompt", bytes));
   constexpr uint64_t kLongestPiece = 256;

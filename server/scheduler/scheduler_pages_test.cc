@@ -12,7 +12,7 @@
 namespace rivulet {
 namespace {
 
-// Eight pages: one session of 128 tokens fits, whatever the slots say.
+// Eight pages: one session of 128 tokens fits, regardless of the slots.
 class SchedulerPagesTest : public testing::Test {
  protected:
   SchedulerPagesTest() : SchedulerPagesTest(4, {PageRule::kAppended, 0, 0}, 40) {}

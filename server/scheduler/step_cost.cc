@@ -129,7 +129,7 @@ uint32_t StepCost::PromptTokens(size_t decode_rows, size_t prompts,
     const double share = std::clamp(equal, limits.prompt_share, limits.most_prompt_share);
     tokens = Budget(cost, share * DecodeSeconds(decode_rows), kFirstBesideDecode * fold_interval_);
     // A prompt token costs no more than a decode row, which needs logits too. So half as many are
-    // safe whatever a disturbed measurement says, and no prompt starves.
+    // safe even after a disturbed measurement, and no prompt starves.
     tokens = std::max(tokens, static_cast<double>(decode_rows) / 2);
   }
   return static_cast<uint32_t>(

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Same request, same bits (docs/architecture.md#bit-equality), over the real engine: each session's
-// log-probabilities and sampled tokens are those of the same session alone, whatever ran beside it,
-// however its prompt was cut, whomever it was forked from, and with any number of threads.
+// log-probabilities and sampled tokens are those of the same session alone: with any sessions
+// beside it, any cut of its prompt, forked or not, and any number of threads.
 #include <algorithm>
 #include <map>
 #include <random>

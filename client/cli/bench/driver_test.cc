@@ -426,7 +426,7 @@ TEST(BenchDriverTest, WarmUpWaitsForTheFirstTokens) {
   const Outcome outcome =
       RunBenchOn(server.address(), {.concurrency = 3, .requests = 5, .warmup_seconds = 0.01});
   // A stream that was answered sends its next request, whose first token counts too: so it may
-  // begin before the last of the three, but not before the first, whatever the warm-up's length.
+  // begin before the last of the three, but not before the first, for a warm-up of any length.
   EXPECT_GE(outcome.phases.at(0).begin.time_since_epoch().count(), first_answer);
   EXPECT_EQ(outcome.phases.at(0).succeeded, 5u);
 }

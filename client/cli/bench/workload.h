@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // What is sent and when, as functions of the seed: two runs with the same options send the same
-// requests, whatever the server does.
+// requests, regardless of what the server does.
 #ifndef RIVULET_CLIENT_CLI_BENCH_WORKLOAD_H_
 #define RIVULET_CLIENT_CLI_BENCH_WORKLOAD_H_
 

@@ -53,7 +53,7 @@ HWY_INLINE void GatherTables(const BucketShape& shape, const BucketTables& table
   }
 }
 
-// Rows from `rows` on are not there yet, whatever their lanes say.
+// Rows from `rows` on are not there yet: their lanes are not looked at.
 HWY_INLINE void GatherTail(const BucketShape& shape, const BucketTail& tail, const float* query,
                            size_t rows, Gathered& result) {
   alignas(64) float collisions[kMaxFoldInterval];

@@ -10,8 +10,8 @@
 // Both depend on the direction of x alone, so x need not have length 1.
 //
 // Bits: each projection is one chain of fp32 fused multiply-adds over the coordinates, ascending,
-// from zero, whatever the number of rows, threads and vector lanes. So a token falls into the same
-// bucket in prefill and decode, also where a projection is within rounding of zero.
+// from zero, regardless of the number of rows, threads and vector lanes. So a token falls into the
+// same bucket in prefill and decode, also where a projection is within rounding of zero.
 //
 // Numbers of buckets are whole numbers below 2^24, which fp32 holds exactly: they travel in the
 // same float matrices and state planes as everything else. A NaN in a vector gives a bucket too.

@@ -3,7 +3,6 @@
 
 #include "kernels/base/parallel.h"
 #include "kernels/mixers/anna/anna_hash.h"
-#include "kernels/mixers/anna/anna_hash_kernel.h"
 #include "kernels/recurrence/recurrence.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -11,6 +10,26 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
 #include "kernels/base/simd-inl.h"
+
+// What Apply hands to the code below, which is compiled once for each SIMD target.
+#ifndef RIVULET_KERNELS_MIXERS_ANNA_ANNA_HASH_CPU_ONCE
+#define RIVULET_KERNELS_MIXERS_ANNA_ANNA_HASH_CPU_ONCE
+namespace rivulet {
+
+// Tokens of one task at most: they share what is read of the projections while it is in the first
+// cache.
+inline constexpr size_t kHashTokens = 16;
+
+// One head of at most kHashTokens tokens: [0] are the queries, [1] the keys.
+struct HashRows {
+  ConstFloatMatrix vectors[2];  // [T, d]
+  FloatMatrix buckets[2];       // [T, ℓ]
+
+  size_t tokens() const { return vectors[0].rows; }
+};
+
+}  // namespace rivulet
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace rivulet {

@@ -10,7 +10,7 @@
 namespace rivulet {
 namespace {
 
-// Always fp32, whatever the weights rest as: another rounding would be another hash.
+// Always fp32, even if weights are stored as bf16: another rounding would be another hash.
 AnnaHash TakeHash(const AnnaHashShape& shape, ParameterSource& parameters) {
   std::vector<size_t> extents = {shape.heads, shape.tables, shape.hashes, shape.key_dim};
   if (shape.family == HashFamily::kCrossPolytope) extents.push_back(shape.key_dim);

@@ -10,7 +10,7 @@ AnnaRecurrence::AnnaRecurrence(const AnnaShape& shape, StateLayout& layout)
     : shape_(shape), fold_interval_(layout.fold_interval()) {
   const BucketShape& head = shape.head;
   const size_t heads = shape.heads, e = head.padded_value();
-  // Sums and counts that only grow: fp32 whatever --state-dtype says
+  // Sums and counts that only grow: fp32 regardless of --state-dtype
   // (docs/architecture.md#bit-equality).
   sums_offset_ = layout.Add(StatePart::kBase, "bucket_sums", DType::kFloat32,
                             {heads, head.tables, head.buckets, e});

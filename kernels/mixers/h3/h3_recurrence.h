@@ -27,7 +27,6 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
-#include "kernels/mixers/h3/h3_constants.h"
 #include "kernels/recurrence/head_units.h"
 #include "kernels/recurrence/state.h"
 
@@ -42,6 +41,18 @@ struct H3Shape {
   size_t padded_heads() const { return PaddedColumns(heads); }
   // Columns of q, k, v and o: row i of head h is column i·Hp + h.
   size_t columns() const { return head_dim * padded_heads(); }
+};
+
+// The trained SSMs: the taps of the shift SSM, poles and weights of the diagonal one. D = Hs · hd
+// channels.
+struct H3Constants {
+  // [D, N] for channel h·hd + i: κ[c, l] = Σ_n B[c, n] C[c, n + l], and κ[c, 0] with the skip
+  // ssm_k_D added.
+  AlignedBuffer<float> taps;
+  // [Hs, M]: the pole dA, and 2 · C · dB, so that a head's kernel is K[l] = Re Σ_n weight_n
+  // pole_n^l.
+  AlignedBuffer<float> pole_real, pole_imaginary, weight_real, weight_imaginary;
+  AlignedBuffer<float> skip;  // [Hs]: D
 };
 
 // Each [T, hd·Hp] fp32, zeros in the padding of each row of heads.

@@ -7,7 +7,6 @@
 
 #include "kernels/base/parallel.h"
 #include "kernels/ops/activation/activation.h"
-#include "kernels/ops/heads/heads.h"
 #include "kernels/ops/norm/norm.h"
 
 namespace rivulet {

@@ -9,7 +9,7 @@
 namespace rivulet {
 namespace {
 
-// fla's layer takes no other, whatever config.json says.
+// fla's layer always uses this one and ignores config.json.
 constexpr float kRopeTheta = 10000.0f;
 
 // The columns of the one projection of x.

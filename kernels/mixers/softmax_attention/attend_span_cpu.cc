@@ -111,7 +111,7 @@ HWY_INLINE Block WeightOf(const Block& x) {
 }
 
 // Scores of tokens [begin, end) of a block to weights e^{score - m}, and what the partial holds
-// already to the same m. What the row does not see has weight 0, whatever it holds.
+// already to the same m. What the row does not see has weight 0, even if it is NaN.
 HWY_INLINE void Weigh(size_t head_dim, size_t begin, size_t end, float* scores, float* partial) {
   const size_t first = begin / kBlock * kBlock, last = RoundUp(end, kBlock);
   std::fill(scores + first, scores + begin, kNothing);

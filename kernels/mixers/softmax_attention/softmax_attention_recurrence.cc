@@ -17,27 +17,11 @@ constexpr size_t kUnitRows = 64;
 // need more than this. One token always has: its partials are small beside what it reads.
 constexpr size_t kMostPartialFloats = size_t{1} << 22;
 
-// Column `place` of keys [D, C] = one head's k; and row `place` of values [C, Dp] = its v.
-void AppendKey(const float* k, size_t head_dim, size_t fold_interval, size_t place, void* plane,
-               DType dtype) {
-  for (size_t i = 0; i < head_dim; ++i) {
-    const size_t at = i * fold_interval + place;
-    if (dtype == DType::kFloat32) {
-      static_cast<float*>(plane)[at] = k[i];
-    } else {
-      static_cast<uint16_t*>(plane)[at] = FloatToBFloat16(k[i]);
-    }
-  }
-}
-
-void AppendValue(const float* v, size_t padded, size_t place, void* plane, DType dtype) {
-  for (size_t i = 0; i < padded; ++i) {
-    const size_t at = place * padded + i;
-    if (dtype == DType::kFloat32) {
-      static_cast<float*>(plane)[at] = v[i];
-    } else {
-      static_cast<uint16_t*>(plane)[at] = FloatToBFloat16(v[i]);
-    }
+void Store(float x, DType dtype, size_t at, void* plane) {
+  if (dtype == DType::kFloat32) {
+    static_cast<float*>(plane)[at] = x;
+  } else {
+    static_cast<uint16_t*>(plane)[at] = FloatToBFloat16(x);
   }
 }
 
@@ -54,14 +38,6 @@ SoftmaxAttentionRecurrence::SoftmaxAttentionRecurrence(const SoftmaxAttentionSha
   add(StatePart::kTail, "k", "v", &tail_k_, &tail_v_);
   add(StatePart::kPage, "k_page", "v_page", &page_k_, &page_v_);
   layout.SetPageKind({.rule = PageRule::kAppended, .window = shape.window});
-}
-
-size_t SoftmaxAttentionRecurrence::key_bytes() const {
-  return shape_.head_dim * fold_interval_ * DTypeSize(shape_.state_dtype);
-}
-
-size_t SoftmaxAttentionRecurrence::value_bytes() const {
-  return shape_.padded() * fold_interval_ * DTypeSize(shape_.state_dtype);
 }
 
 // One call of Run.
@@ -190,14 +166,19 @@ class SoftmaxAttentionRecurrence::Step {
     });
   }
 
+  // Columns of keys [D, C] and rows of values [C, Dp].
   void AppendPiece(const ChunkPiece& piece, size_t head, const Place& place) const {
-    const size_t column = head * shape_.padded();
+    const size_t padded = shape_.padded(), column = head * padded;
     for (size_t at = piece.begin; at < piece.end; ++at) {
       const size_t row = piece.first_token + at - piece.begin;
-      AppendKey(input_.k.row(row) + column, shape_.head_dim, fold_interval_, at, place.keys,
-                shape_.state_dtype);
-      AppendValue(input_.v.row(row) + column, shape_.padded(), at, place.values,
-                  shape_.state_dtype);
+      const float* k = input_.k.row(row) + column;
+      const float* v = input_.v.row(row) + column;
+      for (size_t i = 0; i < shape_.head_dim; ++i) {
+        Store(k[i], shape_.state_dtype, i * fold_interval_ + at, place.keys);
+      }
+      for (size_t i = 0; i < padded; ++i) {
+        Store(v[i], shape_.state_dtype, at * padded + i, place.values);
+      }
     }
   }
 

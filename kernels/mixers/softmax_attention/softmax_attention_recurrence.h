@@ -68,8 +68,11 @@ class SoftmaxAttentionRecurrence {
   class Step;
 
   // One head's keys and values: what one page or tail holds of them.
-  size_t key_bytes() const;
-  size_t value_bytes() const;
+  size_t key_bytes() const { return plane_bytes(shape_.head_dim); }
+  size_t value_bytes() const { return plane_bytes(shape_.padded()); }
+  size_t plane_bytes(size_t width) const {
+    return width * fold_interval_ * DTypeSize(shape_.state_dtype);
+  }
 
   SoftmaxAttentionShape shape_;
   size_t fold_interval_;  // C

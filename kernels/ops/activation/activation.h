@@ -9,8 +9,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string_view>
+
+#include "kernels/base/tensor_view.h"
+#include "kernels/base/thread_pool.h"
 
 namespace rivulet {
 
@@ -37,6 +38,12 @@ float Softmax(const float* x, float* y, size_t count);
 
 // log Σ e^{x[i]} in the same fixed order, without writing.
 float LogSumExp(const float* x, size_t count);
+
+// From a projection's columns to padded heads, as kernels/recurrence wants its rows:
+// y [T, H * PaddedColumns(width)] = scale · f(x [T, H * width]), head by head, zeros in the padding
+// (zeros also where f(0) != 0). x and y must not overlap.
+void PadHeads(ConstFloatMatrix x, size_t heads, size_t width, Activation f, float scale,
+              FloatMatrix y, ThreadPool& pool);
 
 }  // namespace rivulet
 

@@ -2,6 +2,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/parallel.h"
 #include "kernels/ops/activation/activation.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -66,6 +68,32 @@ float SoftmaxArray(const float* x, float* y, size_t count) {
   return max + std::log(sum);
 }
 
+// The last block of a head: `count` numbers, then zeros, even if f(0) is not.
+HWY_INLINE void StoreHeadEnd(const Block& block, float* to, size_t count) {
+  alignas(64) float lane[16];
+  StoreBlock(block, lane);
+  StoreBlock(LoadPartial(lane, count), to);
+}
+
+template <Activation f>
+HWY_INLINE void PadHead(const float* x, size_t width, const Block& scale, float* y) {
+  ForEachBlock(width, [=](size_t i, size_t n) HWY_ATTR {
+    const Block scaled = Mul(ActivateBlock<f>(LoadUpTo(x + i, n)), scale);
+    if (n == 16) return StoreBlock(scaled, y + i);
+    StoreHeadEnd(scaled, y + i, n);
+  });
+}
+
+void PadHeadsRow(const float* x, size_t heads, size_t width, Activation f, float scale, float* y) {
+  const Block factor = SetBlock(scale);
+  VisitActivation(f, [=](auto constant) HWY_ATTR {
+    for (size_t h = 0; h < heads; ++h) {
+      PadHead<decltype(constant)::value>(x + h * width, width, factor,
+                                         y + h * PaddedColumns(width));
+    }
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace rivulet
 HWY_AFTER_NAMESPACE();
@@ -77,6 +105,7 @@ HWY_EXPORT(ActivateArray);
 HWY_EXPORT(SiluMultiplyArray);
 HWY_EXPORT(SoftmaxArray);
 HWY_EXPORT(LogSumExpArray);
+HWY_EXPORT(PadHeadsRow);
 
 void Activate(Activation f, const float* x, float* y, size_t count) {
   HWY_DYNAMIC_DISPATCH(ActivateArray)(f, x, y, count);
@@ -92,6 +121,13 @@ float Softmax(const float* x, float* y, size_t count) {
 
 float LogSumExp(const float* x, size_t count) {
   return HWY_DYNAMIC_DISPATCH(LogSumExpArray)(x, count);
+}
+
+void PadHeads(ConstFloatMatrix x, size_t heads, size_t width, Activation f, float scale,
+              FloatMatrix y, ThreadPool& pool) {
+  const auto row = HWY_DYNAMIC_DISPATCH(PadHeadsRow);
+  ParallelRows(pool, x.rows, heads * width,
+               [&](size_t t) { row(x.row(t), heads, width, f, scale, y.row(t)); });
 }
 
 }  // namespace rivulet

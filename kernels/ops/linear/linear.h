@@ -49,7 +49,7 @@ class Linear {
   size_t inputs() const { return inputs_; }
   size_t outputs() const { return outputs_; }
   DType dtype() const { return dtype_; }
-  // Bytes read from memory by one Apply, whatever the number of tokens.
+  // Bytes read from memory by one Apply, regardless of the number of tokens.
   size_t weight_bytes() const;
 
   // y [T, outputs] = x [T, inputs] Wᵀ + b. x and y must not overlap. Exactly `outputs` columns of a

@@ -12,6 +12,21 @@
 namespace rivulet {
 namespace {
 
+// NaN is below everything, so that the order is one.
+bool Above(float a, float b) { return a > b || (a == a && b != b); }
+
+// ids [0, count) are sorted by falling logit; puts `id` among them and drops the last one where
+// there are `most` already. Equal logits stay in the order in which they come.
+size_t Insert(const float* logits, uint32_t id, uint32_t* ids, size_t count, size_t most) {
+  size_t place = count;
+  while (place > 0 && Above(logits[id], logits[ids[place - 1]])) --place;
+  if (place == most) return count;
+  const size_t end = std::min(count + 1, most);
+  std::copy_backward(ids + place, ids + end - 1, ids + end);
+  ids[place] = id;
+  return end;
+}
+
 // The pairs of a token and one of its experts. Pair t · per_token + i is token t's i-th expert; a
 // pair's row is its place when they are sorted by expert, then by token.
 struct Pairs {
@@ -137,6 +152,16 @@ Pairs Route(const ExpertChoice& choice, FloatMatrix logits, Workspace& workspace
 }
 
 }  // namespace
+
+void ChooseExperts(const ExpertChoice& choice, float* logits, uint32_t* ids, float* weights) {
+  const size_t chosen = choice.experts_per_token;
+  size_t count = 0;
+  for (uint32_t id = 0; id < choice.experts; ++id) count = Insert(logits, id, ids, count, chosen);
+  std::sort(ids, ids + chosen);
+  if (!choice.weights_sum_to_one) Softmax(logits, logits, choice.experts);
+  for (size_t i = 0; i < chosen; ++i) weights[i] = logits[ids[i]];
+  if (choice.weights_sum_to_one) Softmax(weights, weights, chosen);
+}
 
 MixtureOfExperts::MixtureOfExperts(const ExpertChoice& choice, Linear router,
                                    std::vector<GatedMlp> experts, std::optional<GatedMlp> shared)

@@ -6,22 +6,37 @@
 //
 // Bits: a token's sum begins with the shared expert and runs over its experts in ascending order,
 // one chain. Tokens are grouped by expert for speed, but the experts' maps give a row the same bits
-// whatever the other rows are (linear.h), so a token's output does not depend on other tokens.
+// regardless of the other rows (linear.h), so a token's output does not depend on other tokens.
 //
 // It balances no load and drops no token. Threading: feed_forward.h. NOTES.md: cost and memory.
 #ifndef RIVULET_KERNELS_OPS_MIXTURE_OF_EXPERTS_MIXTURE_OF_EXPERTS_H_
 #define RIVULET_KERNELS_OPS_MIXTURE_OF_EXPERTS_MIXTURE_OF_EXPERTS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "kernels/ops/feed_forward/feed_forward.h"
 #include "kernels/ops/gated_mlp/gated_mlp.h"
 #include "kernels/ops/linear/linear.h"
-#include "kernels/ops/mixture_of_experts/expert_choice.h"
 
 namespace rivulet {
+
+// Which experts a token gets, and with which weights, from the router's logits.
+struct ExpertChoice {
+  size_t experts = 0;
+  size_t experts_per_token = 0;  // from 1 to `experts`
+  // True: softmax over the logits of the chosen experts (Granite; the same as Qwen's softmax over
+  // all of them, renormalised). False: softmax over all experts, so that the weights of the chosen
+  // ones add up to less than one.
+  bool weights_sum_to_one = true;
+};
+
+// The experts of the largest logits, the lower index where two are equal, in ascending order of
+// index: ids, weights [experts_per_token]. logits [experts] is overwritten. Logits that are NaN
+// come last, and make the weights NaN at most: ids are always distinct and in range.
+void ChooseExperts(const ExpertChoice& choice, float* logits, uint32_t* ids, float* weights);
 
 class MixtureOfExperts : public FeedForward {
  public:

@@ -71,7 +71,7 @@ float ScaledFrequency(const RopeConfig& config, float frequency) {
 }
 
 // libm and not vector code: positions go up to millions of radians, where vector sines lose their
-// argument; the same function for every token whatever the step.
+// argument; the same function for every token in every step.
 void FillAngles(std::span<const float> frequencies, float position, float* cosines, float* sines) {
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const float angle = position * frequencies[i];

@@ -17,8 +17,7 @@
 namespace rivulet {
 namespace {
 
-// --- steps 1 to 3: penalties and bias
-// ---------------------------------------------------------------
+// --- steps 1 to 3: penalties and bias -----------------------------------------------------------
 
 bool ChangesLogits(const SamplingParams& params, const TokenHistory& history) {
   const bool recent = !history.recent.empty();
@@ -77,8 +76,7 @@ void AdjustLogits(const SamplingParams& params, const TokenHistory& history,
   }
 }
 
-// --- steps 4 to 7: which tokens may be drawn
-// ---------------------------------------------------------
+// --- steps 4 to 7: which tokens may be drawn ----------------------------------------------------
 
 constexpr float kBestWeight = 0x1p40f;
 
@@ -198,8 +196,7 @@ void CollectKept(const WeightedRow& row, const SamplingParams& params, float max
   }
 }
 
-// --- step 8: the draw
-// --------------------------------------------------------------------------------
+// --- step 8: the draw ---------------------------------------------------------------------------
 
 uint64_t RandomBits(uint64_t seed, const DrawPlace& place) {
   const PhiloxCounter bits =

@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "kernels/ops/heads/heads.h"
+#include "kernels/ops/activation/activation.h"
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/test_support.h"
