@@ -6,7 +6,7 @@ namespace rivulet {
 
 absl::StatusOr<int> CudaDeviceCount() {
   return absl::FailedPreconditionError(
-      "this build has no CUDA, and this version serves models on the CPU only");
+      "this build has no CUDA, and this version needs none: run with --device cpu");
 }
 
 }  // namespace rivulet
