@@ -141,6 +141,9 @@ absl::Status ReadDescription(const std::string& directory, const LoadOptions& op
 absl::StatusOr<std::unique_ptr<Mixer>> LoadMixer(ParameterSource parameters, const LayerSpec& layer,
                                                  size_t hidden, const MixerOptions& options) {
   auto mixer = MakeMixer(layer.mixer, {hidden, parameters, options});
+  if (mixer.ok() && options.device != nullptr && !(*mixer)->runs_on_device()) {
+    mixer = absl::UnimplementedError("it has no CUDA kernels yet; use --device cpu");
+  }
   if (mixer.ok()) return mixer;
   return absl::Status(mixer.status().code(),
                       absl::StrCat("mixer ", layer.mixer_type, " at ", layer.mixer_prefix, ": ",
@@ -154,7 +157,7 @@ class WeightLoader {
         files_(files),
         options_(options),
         reader_(files),
-        packer_(options.weight_dtype),
+        packer_(options.weight_dtype, options.mixer.device),
         parameters_(reader_, packer_) {}
 
   absl::Status Load() {
@@ -177,6 +180,7 @@ class WeightLoader {
       RIVULET_ASSIGN_OR_RETURN(LoadedLayer layer, LoadLayer(model_.spec.layers[i]));
       model_.layers.push_back(std::move(layer));
     }
+    RIVULET_RETURN_IF_ERROR(packer_.status());
     RIVULET_RETURN_IF_ERROR(reader_.Finish(model_.spec.ignored_tensors));
     RIVULET_RETURN_IF_ERROR(files_.CheckUnchanged());
     model_.weight_dtype = packer_.dtype();
@@ -196,6 +200,10 @@ class WeightLoader {
     if (spec.feed_forward_norm.empty()) return layer;
     layer.feed_forward_norm = TakeNorm(spec.feed_forward_norm, hidden, eps, parameters_);
     layer.feed_forward = TakeFeedForward(spec.feed_forward, hidden, parameters_);
+    if (options_.mixer.device != nullptr && !layer.feed_forward->runs_on_device()) {
+      return absl::UnimplementedError(
+          "this model's feed-forward has no CUDA kernels yet; use --device cpu");
+    }
     return layer;
   }
 

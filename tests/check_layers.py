@@ -21,14 +21,15 @@ MAX_LINES = 700
 COPYRIGHT = "Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0"
 
 # Each layer and the layers it may include besides itself. A file belongs to the longest folder that holds it.
-KERNELS = ["kernels/base", "kernels/recurrence", "kernels/ops", "kernels/mixers"]
+KERNELS = ["kernels/base", "kernels/device", "kernels/recurrence", "kernels/ops", "kernels/mixers"]
 LEAVES = ["server/log", "server/metrics", "server/text"]
 ENGINE = KERNELS + LEAVES + ["model_loader"]
 LAYERS = {
     "kernels/base": [],
-    "kernels/recurrence": ["kernels/base"],
-    "kernels/ops": ["kernels/base", "kernels/recurrence"],
-    "kernels/mixers": ["kernels/base", "kernels/recurrence", "kernels/ops"],
+    "kernels/device": ["kernels/base"],
+    "kernels/recurrence": ["kernels/base", "kernels/device"],
+    "kernels/ops": ["kernels/base", "kernels/device", "kernels/recurrence"],
+    "kernels/mixers": ["kernels/base", "kernels/device", "kernels/recurrence", "kernels/ops"],
     "model_loader": KERNELS,
     "server/log": ["kernels/base"],
     "server/metrics": [],

@@ -72,7 +72,16 @@ Projection::Projection(const std::vector<ProjectionPart>& parts, size_t inputs,
 }
 
 Projected Projection::Apply(const LayerStep& step, ConstFloatMatrix x) const {
-  const FloatMatrix y = Project(step, linear_, x);
+  return Parts(Project(step, linear_, x));
+}
+
+Projected Projection::Enqueue(const DeviceStep& step, const Operand& x) const {
+  const FloatMatrix y = step.workspace->Take(x.rows, linear_.outputs());
+  linear_.Enqueue(*step.device, x, y);
+  return Parts(y);
+}
+
+Projected Projection::Parts(FloatMatrix y) const {
   Projected result;
   size_t first = 0;
   for (size_t i = 0; i < columns_.size(); ++i) {
@@ -134,6 +143,12 @@ Projected PartConvolution::Apply(const LayerStep& step, const Projected& project
   return result;
 }
 
+DeviceConvolution PartConvolution::OnDevice(const DeviceStep& step,
+                                            const Projected& projected) const {
+  if (convolution_.channels() == 0) return {};
+  return convolution_.OnDevice(*step.device, projected[first_]);
+}
+
 float InverseRoot(size_t key_dim) { return 1.0f / std::sqrt(static_cast<float>(key_dim)); }
 
 FloatMatrix PaddedHeads(const LayerStep& step, FloatMatrix x, size_t heads, Activation f,
@@ -158,6 +173,14 @@ FloatMatrix RunRecurrence(const LayerStep& step, const SumRecurrence& recurrence
   const HeadShape& shape = recurrence.shape();
   const FloatMatrix o = step.workspace->Take(inputs.v.rows, shape.heads * shape.padded_value());
   recurrence.Run(step, inputs, o);
+  return o;
+}
+
+FloatMatrix EnqueueRecurrence(const DeviceStep& step, const SumRecurrence& recurrence,
+                              const TokenInputs& inputs) {
+  const HeadShape& shape = recurrence.shape();
+  const FloatMatrix o = step.workspace->Take(inputs.v.rows, shape.heads * shape.padded_value());
+  recurrence.Enqueue(step, inputs, o);
   return o;
 }
 
@@ -192,6 +215,22 @@ void HeadOutput::Apply(const LayerStep& step, ConstFloatMatrix o, ConstFloatMatr
                  norm_eps_, gate, normed, *step.pool);
   }
   ProjectOutput(step, projection_, normed, y);
+}
+
+void HeadOutput::Enqueue(const DeviceStep& step, ConstFloatMatrix o, ConstFloatMatrix gate,
+                         FloatMatrix y) const {
+  const Operand normed = step.workspace->TakeOperand(o.rows, heads_ * width_);
+  step.device->Finish({.o = o,
+                       .gate = gate,
+                       .heads = static_cast<uint32_t>(heads_),
+                       .width = static_cast<uint32_t>(width_),
+                       .padded = static_cast<uint32_t>(PaddedColumns(width_)),
+                       .norm_width = static_cast<uint32_t>(width_),
+                       .weight = step.device->Constant({norm_.data(), norm_.size()}),
+                       .weight_period = static_cast<uint32_t>(width_),
+                       .eps = norm_eps_,
+                       .y = normed});
+  projection_.Enqueue(*step.device, normed, y);
 }
 
 }  // namespace rivulet

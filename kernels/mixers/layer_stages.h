@@ -31,6 +31,7 @@
 #include "kernels/mixers/fla_output.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/mixers/parameter_source.h"
+#include "kernels/mixers/row_preparation.h"
 #include "kernels/ops/activation/activation.h"
 #include "kernels/ops/linear/linear.h"
 #include "kernels/ops/rope/rope.h"
@@ -65,10 +66,13 @@ class Projection {
 
   // Of x [T, inputs].
   Projected Apply(const LayerStep& step, ConstFloatMatrix x) const;
+  Projected Enqueue(const DeviceStep& step, const Operand& x) const;
 
   size_t columns(size_t part) const { return columns_[part]; }
 
  private:
+  Projected Parts(FloatMatrix y) const;
+
   std::array<size_t, kMaxProjectionParts> columns_ = {};
   Linear linear_;
 };
@@ -106,6 +110,9 @@ class PartConvolution {
   // `projected` with its parts convolved. Advances the state of the step's segments.
   Projected Apply(const LayerStep& step, const Projected& projected) const;
 
+  // What a device's row preparation needs to know of it; window 0: no convolution.
+  DeviceConvolution OnDevice(const DeviceStep& step, const Projected& projected) const;
+
  private:
   size_t first_, parts_;
   ShortConvolution convolution_;
@@ -139,6 +146,9 @@ FloatMatrix MapRows(const LayerStep& step, ConstFloatMatrix x, size_t columns, R
 FloatMatrix RunRecurrence(const LayerStep& step, const SumRecurrence& recurrence,
                           const TokenInputs& inputs);
 
+FloatMatrix EnqueueRecurrence(const DeviceStep& step, const SumRecurrence& recurrence,
+                              const TokenInputs& inputs);
+
 // --- output ------------------------------------------------------------------------------------
 
 // The layer's last product: y [T, hidden] of x [T, inputs].
@@ -162,6 +172,8 @@ class HeadOutput {
 
   // o [T, H * padded E], gate [T, H*E] or null data without a gate, y [T, hidden].
   void Apply(const LayerStep& step, ConstFloatMatrix o, ConstFloatMatrix gate, FloatMatrix y) const;
+  void Enqueue(const DeviceStep& step, ConstFloatMatrix o, ConstFloatMatrix gate,
+               FloatMatrix y) const;
 
  private:
   size_t heads_, width_;

@@ -24,6 +24,8 @@
 #include "kernels/base/dtype.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
+#include "kernels/device/device.h"
+#include "kernels/device/device_step.h"
 #include "kernels/mixers/parameter_source.h"
 #include "kernels/recurrence/layer_step.h"
 #include "kernels/recurrence/state.h"
@@ -46,6 +48,11 @@ class Mixer {
   // segment's slots; touches no other slot. x and y must not overlap.
   // Fails only for device errors; the state of the step's segments is then undefined.
   virtual absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const = 0;
+
+  // The same on the device that the mixer was made for (MixerOptions::device): enqueues it.
+  // REQUIRES: runs_on_device().
+  virtual void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const;
+  virtual bool runs_on_device() const { return false; }
 };
 
 // What a log-linear mixer does with more tokens than its levels reach (docs/architecture.md#state).
@@ -59,6 +66,10 @@ struct MixerOptions {
   DType state_dtype = DType::kFloat32;  // how bases store matrices: kFloat32 or kBFloat16
   LevelOverflow level_overflow = LevelOverflow::kError;  // --level-overflow
   size_t fold_interval = kFoldInterval;                  // C of the device, 16 or 32
+  Device* device = nullptr;  // that runs the layers, and outlives them; null: the CPU
+
+  // An empty layout for a layer's state.
+  StateLayout NewLayout() const;
 };
 
 // What a layer is made from, beside its config. Borrowed for the call.

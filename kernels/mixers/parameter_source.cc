@@ -43,9 +43,22 @@ Linear WeightPacker::Pack(const std::vector<LinearSource>& sources, size_t input
   });
   const DType dtype = dtype_.value_or(bf16 ? DType::kBFloat16 : DType::kFloat32);
   all_bf16_ = all_bf16_ && dtype == DType::kBFloat16;
-  Linear linear = Linear::Pack(sources, inputs, dtype);
+  Linear linear = device_ == nullptr ? Linear::Pack(sources, inputs, dtype)
+                                     : PackOnDevice(sources, inputs, dtype);
   bytes_ += linear.weight_bytes();
   return linear;
+}
+
+Linear WeightPacker::PackOnDevice(const std::vector<LinearSource>& sources, size_t inputs,
+                                  DType dtype) {
+  std::vector<DeviceLinearSource> parts;
+  for (const LinearSource& source : sources) {
+    parts.push_back({source.data, source.dtype, source.outputs, source.bias});
+  }
+  const absl::StatusOr<DeviceLinear> packed = device_->Pack(parts, inputs);
+  if (packed.ok()) return Linear::OnDevice(*packed, dtype);
+  status_.Update(packed.status());
+  return {};
 }
 
 AlignedBuffer<float> ParameterSource::TakeVector(std::string_view name,

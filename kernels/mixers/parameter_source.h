@@ -16,8 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/dtype.h"
+#include "kernels/device/device.h"
 #include "kernels/mixers/tensor_source.h"
 #include "kernels/ops/linear/linear.h"
 
@@ -48,9 +50,14 @@ struct LinearPart {
 class WeightPacker {
  public:
   // `dtype`: how weights rest. None: bf16 where all parts of a map are bf16, else fp32.
-  explicit WeightPacker(std::optional<DType> dtype) : dtype_(dtype) {}
+  // `device`: which computes with the maps, and outlives them; null: the CPU.
+  explicit WeightPacker(std::optional<DType> dtype, Device* device = nullptr)
+      : dtype_(dtype), device_(device) {}
 
   Linear Pack(const std::vector<LinearSource>& sources, size_t inputs);
+
+  // Not OK: the device had no room for a map, which is empty then.
+  const absl::Status& status() const { return status_; }
 
   // bf16 when all maps so far are.
   DType dtype() const { return all_bf16_ ? DType::kBFloat16 : DType::kFloat32; }
@@ -58,7 +65,11 @@ class WeightPacker {
   size_t bytes() const { return bytes_; }
 
  private:
+  Linear PackOnDevice(const std::vector<LinearSource>& sources, size_t inputs, DType dtype);
+
   const std::optional<DType> dtype_;
+  Device* const device_;
+  absl::Status status_;
   bool all_bf16_ = true;
   size_t bytes_ = 0;
 };

@@ -52,10 +52,12 @@ class RandomTensors : public TensorSource {
 // The same as parameters below `prefix`, linear maps packed in `dtype`.
 class RandomParameters : public RandomTensors, public ParameterSource {
  public:
-  RandomParameters(uint64_t seed, std::string prefix, DType dtype, Ranges ranges = {})
+  // `device` as in WeightPacker.
+  RandomParameters(uint64_t seed, std::string prefix, DType dtype, Ranges ranges = {},
+                   Device* device = nullptr)
       : RandomTensors(seed, std::move(ranges)),
         ParameterSource(*this, packer_, std::move(prefix)),
-        packer_(dtype) {}
+        packer_(dtype, device) {}
 
   // What all parameters taken so far occupy.
   uint64_t bytes() const { return vector_bytes() + packer_.bytes(); }

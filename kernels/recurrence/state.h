@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -79,9 +80,17 @@ struct StatePlane {
 // constant.
 class StateLayout {
  public:
-  explicit StateLayout(size_t fold_interval = kFoldInterval) {
+  // `device_rows`: the layout is a device's, which has planes of its own, and rows of the tail are
+  // stored as this type. None: the CPU's, whose rows are fp32.
+  explicit StateLayout(size_t fold_interval = kFoldInterval,
+                       std::optional<DType> device_rows = std::nullopt)
+      : device_(device_rows.has_value()), row_dtype_(device_rows.value_or(DType::kFloat32)) {
     page_kind_.fold_interval = static_cast<uint32_t>(fold_interval);
   }
+
+  bool device() const { return device_; }
+  // How rows of a token's inputs are stored.
+  DType row_dtype() const { return row_dtype_; }
 
   // C, the tokens between two bases. Chunk borders are absolute multiples of it.
   size_t fold_interval() const { return page_kind_.fold_interval; }
@@ -112,6 +121,8 @@ class StateLayout {
   size_t bytes_[kStateParts] = {};
   PageKind page_kind_;
   bool running_tail_ = false;
+  bool device_;
+  DType row_dtype_;
 };
 
 // The pages of one kind that a segment reads and writes, borrowed from the session's PageTable.

@@ -50,7 +50,7 @@ SumRecurrence::SumRecurrence(RecurrenceDeclaration declaration, StateLayout& lay
   const bool one_read = sums_.size() == 1 && reads_.size() == 1;
   RIVULET_CHECK(one_read || (!declaration_.delta && declaration_.levels == 0),
                 "a delta rule and a sum in pages have one sum and one read");
-  AddPlanes(layout);
+  layout.device() ? AddDevicePlanes(layout) : AddPlanes(layout);
 }
 
 void SumRecurrence::AddRow(const DeclaredRow& declared) {

@@ -22,6 +22,7 @@
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
+#include "kernels/device/device_step.h"
 #include "kernels/recurrence/declaration.h"
 #include "kernels/recurrence/head_units.h"
 #include "kernels/recurrence/layer_step.h"
@@ -41,6 +42,11 @@ class SumRecurrence {
 
   // out [T, H·Ep]; advances the segments' slots.
   void Run(const LayerStep& step, const TokenInputs& inputs, FloatMatrix out) const;
+
+  // The same on a device, whose layout it was made with. REQUIRES: RunsOnDevice(declaration).
+  void Enqueue(const DeviceStep& step, const TokenInputs& inputs, FloatMatrix out) const;
+  // A device has sums with one read so far, in a base.
+  static bool RunsOnDevice(const RecurrenceDeclaration& declaration);
 
  private:
   using Input = ConstFloatMatrix TokenInputs::*;
@@ -90,6 +96,7 @@ class SumRecurrence {
   void AddRead(const DeclaredRead& declared);
   size_t TemporaryCalled(std::string_view name, size_t columns);
   void AddPlanes(StateLayout& layout);
+  void AddDevicePlanes(StateLayout& layout);
   void AddPagePlanes(StateLayout& layout);
 
   size_t HeadCount(bool per_head) const { return per_head ? shape().heads : shape().groups; }

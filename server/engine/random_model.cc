@@ -19,9 +19,9 @@ absl::StatusOr<LoadedLayer> MakeLayer(const LayerSpec& spec, const ModelSpec& mo
                                       uint64_t& parameters) {
   LoadedLayer layer;
   layer.mixer_type = spec.mixer_type;
-  RandomParameters mixer(seed, spec.mixer_prefix, dtype);
+  RandomParameters mixer(seed, spec.mixer_prefix, dtype, {}, options.device);
   RIVULET_ASSIGN_OR_RETURN(layer.mixer, MakeMixer(spec.mixer, {model.hidden, mixer, options}));
-  RandomParameters own(seed, "", dtype);
+  RandomParameters own(seed, "", dtype, {}, options.device);
   layer.mixer_norm = TakeNorm(spec.mixer_norm, model.hidden, model.norm_eps, own);
   if (!spec.feed_forward_norm.empty()) {
     layer.feed_forward_norm = TakeNorm(spec.feed_forward_norm, model.hidden, model.norm_eps, own);
@@ -49,7 +49,7 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> MakeRandomModel(const nlohman
         MakeLayer(spec, model.spec, seed, model.weight_dtype, options.mixer, model.parameters));
     model.layers.push_back(std::move(layer));
   }
-  RandomParameters own(seed, "", model.weight_dtype);
+  RandomParameters own(seed, "", model.weight_dtype, {}, options.mixer.device);
   model.final_norm = TakeNorm(model.spec.final_norm, hidden, model.spec.norm_eps, own,
                               model.spec.logits_multiplier);
   model.lm_head = own.TakeLinear({{model.spec.lm_head, vocab, ""}}, hidden);

@@ -23,7 +23,7 @@ enum Part : size_t { kQuery, kKey, kValue };
 class AnnaLayer : public Mixer {
  public:
   AnnaLayer(const AnnaConfig& config, const MixerSource& source)
-      : layout_(source.options.fold_interval),
+      : layout_(source.options.NewLayout()),
         config_(config),
         projection_({{"q_proj", key_columns()},
                      {"k_proj", key_columns()},

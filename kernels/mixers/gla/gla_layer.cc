@@ -23,7 +23,7 @@ std::vector<ProjectionPart> Parts(const GlaConfig& c) {
 class GlaLayer : public Mixer {
  public:
   GlaLayer(const GlaConfig& config, const MixerSource& source)
-      : layout_(source.options.fold_interval),
+      : layout_(source.options.NewLayout()),
         config_(config),
         projection_(Parts(config), source.hidden, source.parameters),
         decay_(TakeLinear("gk_proj.1", config.kv_heads * config.key_dim, config.gate_rank, true,
@@ -47,6 +47,28 @@ class GlaLayer : public Mixer {
         .decay = LogDecay(step, projected[kLowRankDecay])};
     output_.Apply(step, RunRecurrence(step, recurrence_, inputs), projected[kGate], y);
     return absl::OkStatus();
+  }
+
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const Projected projected = projection_.Enqueue(step, x);
+    const ConstFloatMatrix low_rank = projected[kLowRankDecay];
+    const FloatMatrix decay = step.workspace->Take(low_rank.rows, decay_.outputs());
+    decay_.Enqueue(*step.device, Gated(step, low_rank, {}), decay);
+    RowPreparation rows(step, convolution_.OnDevice(step, projected));
+    const float normalizer = config_.gate_logit_normalizer;
+    Preparation log_decay{.f = Activation::kLogSigmoid, .scale = 1.0f / normalizer};
+    if (config_.clamp_min.has_value()) log_decay.low = *config_.clamp_min * normalizer;
+    const TokenInputs inputs{
+        .q = rows.Heads(projected[kQuery], config_.heads,
+                        {.f = config_.feature_map, .scale = InverseRoot(config_.key_dim)}),
+        .k = rows.Heads(projected[kKey], config_.kv_heads, {.f = config_.feature_map}),
+        .v = rows.Heads(projected[kValue], config_.kv_heads),
+        .decay = rows.Heads(decay, config_.kv_heads, log_decay)};
+    rows.Enqueue();
+    output_.Enqueue(step, EnqueueRecurrence(step, recurrence_, inputs), projected[kGate], y);
+  }
+  bool runs_on_device() const override {
+    return SumRecurrence::RunsOnDevice(recurrence_.declaration());
   }
 
  private:

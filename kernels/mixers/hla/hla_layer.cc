@@ -38,7 +38,7 @@ RecurrenceDeclaration Declare(const HlaConfig& config, ParameterSource& paramete
 class HlaLayer : public Mixer {
  public:
   HlaLayer(const HlaConfig& config, const MixerSource& source)
-      : layout_(source.options.fold_interval),
+      : layout_(source.options.NewLayout()),
         config_(config),
         projection_(Parts(config), source.hidden, source.parameters),
         convolution_(FlaConvolution(config.conv_size, false), projection_, source.parameters,

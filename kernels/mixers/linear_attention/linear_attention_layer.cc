@@ -21,7 +21,7 @@ class LinearAttentionLayer : public Mixer {
  public:
   // fla scales the features of q by R^{-1/2}, R counted after φ.
   LinearAttentionLayer(const LinearAttentionConfig& config, const MixerSource& source)
-      : layout_(source.options.fold_interval),
+      : layout_(source.options.NewLayout()),
         config_(config),
         projection_(Parts(config), source.hidden, source.parameters),
         feature_map_q_(config.feature_map, config.norm_q,

@@ -24,7 +24,7 @@ MambaConstants TakeConstants(const MambaConfig& config, ParameterSource& paramet
 class MambaLayer : public Mixer {
  public:
   MambaLayer(const MambaConfig& config, const MixerSource& source)
-      : layout_(source.options.fold_interval),
+      : layout_(source.options.NewLayout()),
         config_(config),
         projection_({{"in_proj", config.inner, config.use_bias},
                      {"in_proj", config.inner, config.use_bias}},

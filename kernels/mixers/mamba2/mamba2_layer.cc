@@ -58,7 +58,7 @@ class Mamba2Layer : public Mixer {
  public:
   Mamba2Layer(const Mamba2Config& config, uint32_t levels, const MixerSource& source)
       : config_(config),
-        layout_(source.options.fold_interval),
+        layout_(source.options.NewLayout()),
         max_tokens_(LevelMaxTokens(levels, source.options.level_overflow)),
         projection_(Parts(config, levels), source.hidden, source.parameters),
         delta_bias_(source.parameters.TakeVector("dt_bias", {config.heads})),
@@ -86,6 +86,27 @@ class Mamba2Layer : public Mixer {
     const FloatMatrix heads = RunRecurrence(step, recurrence_, inputs);
     ProjectOutput(step, output_, NormAndGate(step, heads, projected[kGate]), y);
     return absl::OkStatus();
+  }
+
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const Projected projected = projection_.Enqueue(step, x);
+    RowPreparation rows(step, convolution_.OnDevice(step, projected));
+    const TokenInputs inputs{
+        .q = rows.Heads(projected[kRead], config_.groups),
+        .k = rows.Heads(projected[kWrite], config_.groups),
+        .v = rows.Numbers(projected[kValue]),
+        .decay =
+            rows.Numbers(projected[kDelta],
+                         {.f = Activation::kSoftplus,
+                          .bias = step.device->Constant({delta_bias_.data(), delta_bias_.size()}),
+                          .low = config_.delta_low,
+                          .high = config_.delta_high})};
+    rows.Enqueue();
+    const FloatMatrix heads = EnqueueRecurrence(step, recurrence_, inputs);
+    output_.Enqueue(*step.device, EnqueueNormAndGate(step, heads, projected[kGate]), y);
+  }
+  bool runs_on_device() const override {
+    return SumRecurrence::RunsOnDevice(recurrence_.declaration());
   }
 
  private:
@@ -120,6 +141,27 @@ class Mamba2Layer : public Mixer {
                      *step.pool);
       }
     }
+    return y;
+  }
+
+  Operand EnqueueNormAndGate(const DeviceStep& step, ConstFloatMatrix heads,
+                             ConstFloatMatrix z) const {
+    const auto inner = static_cast<uint32_t>(config_.inner());
+    const Operand y = step.workspace->TakeOperand(heads.rows, inner);
+    FinishOrder order =
+        config_.norm_before_gate ? FinishOrder::kNormThenGate : FinishOrder::kGateThenNorm;
+    if (!config_.use_norm) order = FinishOrder::kGateOnly;
+    step.device->Finish({.o = heads,
+                         .gate = z,
+                         .heads = static_cast<uint32_t>(config_.heads),
+                         .width = static_cast<uint32_t>(config_.head_dim),
+                         .padded = static_cast<uint32_t>(PaddedColumns(config_.head_dim)),
+                         .norm_width = static_cast<uint32_t>(inner / config_.norm_groups),
+                         .order = order,
+                         .weight = step.device->Constant({norm_.data(), norm_.size()}),
+                         .weight_period = inner,
+                         .eps = config_.norm_eps,
+                         .y = y});
     return y;
   }
 

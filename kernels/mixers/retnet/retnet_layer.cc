@@ -25,7 +25,7 @@ std::vector<ProjectionPart> Parts(const RetNetConfig& c) {
 class RetNetLayer : public Mixer {
  public:
   RetNetLayer(const RetNetConfig& config, const MixerSource& source)
-      : layout_(source.options.fold_interval),
+      : layout_(source.options.NewLayout()),
         config_(config),
         projection_(Parts(config), source.hidden, source.parameters),
         convolution_(FlaConvolution(config.use_short_conv ? config.conv_size : 0, config.conv_bias),
@@ -47,6 +47,24 @@ class RetNetLayer : public Mixer {
     Rotate(step, rope_, recurrence_.shape().padded_key(), q, k);
     output_.Apply(step, RunRecurrence(step, recurrence_, {q, k, v}), projected[kGate], y);
     return absl::OkStatus();
+  }
+
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const Projected projected = projection_.Enqueue(step, x);
+    RowPreparation rows(step, convolution_.OnDevice(step, projected));
+    const FloatMatrix q =
+        rows.Heads(projected[kQuery], config_.heads,
+                   {.f = config_.feature_map, .scale = InverseRoot(config_.key_dim)});
+    const FloatMatrix k = rows.Heads(projected[kKey], config_.kv_heads, {.f = config_.feature_map});
+    const FloatMatrix v = rows.Heads(projected[kValue], config_.kv_heads);
+    rows.Enqueue();
+    const size_t padded = recurrence_.shape().padded_key();
+    rope_.Enqueue(step, q, padded);
+    rope_.Enqueue(step, k, padded);
+    output_.Enqueue(step, EnqueueRecurrence(step, recurrence_, {q, k, v}), projected[kGate], y);
+  }
+  bool runs_on_device() const override {
+    return SumRecurrence::RunsOnDevice(recurrence_.declaration());
   }
 
  private:

@@ -48,7 +48,7 @@ void SplitGate(const float* x, size_t heads, size_t width, float* q, float* gate
 class SoftmaxAttentionLayer : public Mixer {
  public:
   SoftmaxAttentionLayer(const SoftmaxAttentionConfig& config, const MixerSource& source)
-      : layout_(source.options.fold_interval),
+      : layout_(source.options.NewLayout()),
         config_(config),
         projection_(Parts(config), source.hidden, source.parameters),
         q_norm_(TakeNorm(config, "q_norm.weight", source.parameters)),

@@ -10,8 +10,10 @@
 #define RIVULET_KERNELS_OPS_FEED_FORWARD_FEED_FORWARD_H_
 
 #include "kernels/base/aligned_buffer.h"
+#include "kernels/base/check.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
+#include "kernels/device/device_step.h"
 
 namespace rivulet {
 
@@ -23,6 +25,12 @@ class FeedForward {
   // which the caller resets.
   virtual void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
                      ThreadPool& pool) const = 0;
+
+  // The same on the device that its maps are packed for. REQUIRES: runs_on_device().
+  virtual void Enqueue(const DeviceStep& /*step*/, const Operand& /*x*/, FloatMatrix /*y*/) const {
+    RIVULET_CHECK(false, "this feed-forward has no form for a device");
+  }
+  virtual bool runs_on_device() const { return false; }
 };
 
 }  // namespace rivulet

@@ -27,4 +27,12 @@ void GatedMlp::Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
   down_.Apply(gate, y, pool);
 }
 
+void GatedMlp::Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const {
+  const size_t intermediate = down_.inputs();
+  const FloatMatrix both = step.workspace->Take(x.rows, 2 * intermediate);
+  gate_up_.Enqueue(*step.device, x, both);
+  const FloatMatrix gate = both.Columns(0, intermediate);
+  down_.Enqueue(*step.device, Gated(step, both.Columns(intermediate, intermediate), gate), y);
+}
+
 }  // namespace rivulet

@@ -18,6 +18,8 @@ class GatedMlp : public FeedForward {
   // Temporaries [T, 2 * intermediate].
   void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
              ThreadPool& pool) const override;
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override;
+  bool runs_on_device() const override { return true; }
 
   const Linear& gate_up() const { return gate_up_; }
   const Linear& down() const { return down_; }

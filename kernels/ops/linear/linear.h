@@ -25,6 +25,7 @@
 #include "kernels/base/dtype.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
+#include "kernels/device/device.h"
 
 namespace rivulet {
 
@@ -45,6 +46,14 @@ class Linear {
   // for every source) or kBFloat16 (exact for bf16 sources, rounded to nearest even for others).
   // Copies the sources, which need not outlive the call.
   static Linear Pack(const std::vector<LinearSource>& sources, size_t inputs, DType dtype);
+
+  // A map whose weights are packed on a device (Device::Pack) and which only Enqueue applies.
+  static Linear OnDevice(const DeviceLinear& packed, DType dtype);
+
+  // The product in device memory: y [T, outputs] of x [T, inputs].
+  void Enqueue(Device& device, const Operand& x, FloatMatrix y) const {
+    device.Product(device_, x, y);
+  }
 
   size_t inputs() const { return inputs_; }
   size_t outputs() const { return outputs_; }
@@ -76,6 +85,7 @@ class Linear {
   AlignedBuffer<float> panels_fp32_;
   AlignedBuffer<uint16_t> panels_bf16_;
   AlignedBuffer<float> bias_;  // [padded outputs], empty without bias
+  DeviceLinear device_;        // empty on the CPU
 };
 
 }  // namespace rivulet

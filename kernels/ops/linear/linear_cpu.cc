@@ -216,7 +216,18 @@ Linear Linear::Pack(const std::vector<LinearSource>& sources, size_t inputs, DTy
   return result;
 }
 
+Linear Linear::OnDevice(const DeviceLinear& packed, DType dtype) {
+  Linear result;
+  result.inputs_ = packed.inputs;
+  result.outputs_ = packed.outputs;
+  result.dtype_ = dtype;
+  result.device_ = packed;
+  return result;
+}
+
 size_t Linear::weight_bytes() const {
+  const size_t parts = device_.low != nullptr ? 2 : 1;
+  if (device_.high != nullptr) return size_t{device_.outputs} * device_.stride * parts * 2;
   return panels_fp32_.size() * sizeof(float) + panels_bf16_.size() * sizeof(uint16_t) +
          bias_.size() * sizeof(float);
 }

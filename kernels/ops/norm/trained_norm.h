@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kernels/base/aligned_buffer.h"
+#include "kernels/device/device.h"
 #include "kernels/ops/norm/norm.h"
 
 namespace rivulet {
@@ -36,6 +37,16 @@ class TrainedNorm {
   bool empty() const { return weight_.empty(); }
   size_t hidden() const { return weight_.size(); }
   const float* weight() const { return weight_.data(); }
+
+  // x += update, if given, and y = the norm of x; all in device memory.
+  void Enqueue(Device& device, FloatMatrix x, ConstFloatMatrix update, const Operand& y) const {
+    device.AddNorm({.x = x,
+                    .update = update,
+                    .weight = device.Constant({weight_.data(), weight_.size()}),
+                    .bias = device.Constant({bias_.data(), bias_.size()}),
+                    .eps = eps_,
+                    .y = y});
+  }
 
  private:
   TrainedNorm(AlignedBuffer<float> weight, AlignedBuffer<float> bias, float eps)

@@ -25,6 +25,7 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
+#include "kernels/device/device_step.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {
@@ -59,6 +60,16 @@ class Rope {
   // `tokens` rows, which the segments cover.
   RopeAngles Angles(std::span<const Segment> segments, size_t tokens, Workspace& workspace,
                     ThreadPool& pool) const;
+
+  // Rotates x [T, H * head_stride] in place, in device memory.
+  void Enqueue(const DeviceStep& step, FloatMatrix x, size_t head_stride) const {
+    step.device->Rotate({.rows = step.rows,
+                         .x = x,
+                         .heads = static_cast<uint32_t>(x.columns / head_stride),
+                         .head_stride = static_cast<uint32_t>(head_stride),
+                         .frequencies = step.device->Constant(frequencies_),
+                         .half = static_cast<uint32_t>(frequencies_.size())});
+  }
 
  private:
   std::vector<float> frequencies_;

@@ -19,6 +19,7 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
+#include "kernels/device/device.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {
@@ -43,6 +44,9 @@ class ShortConvolution {
   // advances the state. x and y must not overlap.
   void Apply(std::span<const Segment> segments, const LayerState& state, ConstFloatMatrix x,
              FloatMatrix y, ThreadPool& pool) const;
+
+  // The same over x [T, channels] in device memory, for a device's row preparation.
+  DeviceConvolution OnDevice(Device& device, ConstFloatMatrix x) const;
 
  private:
   struct PieceState;

@@ -78,7 +78,7 @@ ShortConvolution::ShortConvolution(AlignedBuffer<float> weight, AlignedBuffer<fl
   RIVULET_CHECK(weight.size() == channels * window, "convolution weight is not [channels, window]");
   RIVULET_CHECK(bias.empty() || bias.size() == channels, "convolution bias is not [channels]");
   const size_t stride = PaddedColumns(channels);
-  const DType dtype = DType::kFloat32;
+  const DType dtype = layout.row_dtype();
   const std::string plane(name);
   base_offset_ = layout.Add(StatePart::kBase, plane + ".before", dtype, {window - 1, stride});
   tail_offset_ = layout.Add(StatePart::kTail, plane + ".tail", dtype, {fold_interval_, stride});
@@ -130,6 +130,19 @@ void ShortConvolution::ApplySegment(const Segment& segment, const LayerState& st
     const float* before = piece.first ? in : out;
     ApplyPiece(piece, {fresh ? nullptr : before, out, tail}, x, y, first, count);
   });
+}
+
+DeviceConvolution ShortConvolution::OnDevice(Device& device, ConstFloatMatrix x) const {
+  return {.x = x.data,
+          .x_stride = static_cast<uint32_t>(x.stride),
+          .weight = device.Constant({weight_.data(), weight_.size()}),
+          .bias = device.Constant({bias_.data(), bias_.size()}),
+          .channels = static_cast<uint32_t>(channels_),
+          .weight_stride = static_cast<uint32_t>(PaddedColumns(channels_)),
+          .window = static_cast<uint32_t>(window_),
+          .silu = silu_,
+          .before_offset = base_offset_,
+          .tail_offset = tail_offset_};
 }
 
 void ShortConvolution::Apply(std::span<const Segment> segments, const LayerState& state,

@@ -26,4 +26,10 @@ void TwoLayerMlp::Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
   second_.Apply(middle, y, pool);
 }
 
+void TwoLayerMlp::Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const {
+  const FloatMatrix middle = step.workspace->Take(x.rows, second_.inputs());
+  first_.Enqueue(*step.device, x, middle);
+  second_.Enqueue(*step.device, Gated(step, middle, {}, DeviceFunction::kGeluTanh), y);
+}
+
 }  // namespace rivulet

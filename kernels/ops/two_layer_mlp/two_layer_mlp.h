@@ -18,6 +18,8 @@ class TwoLayerMlp : public FeedForward {
   // Temporaries [T, intermediate].
   void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
              ThreadPool& pool) const override;
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override;
+  bool runs_on_device() const override { return true; }
 
  private:
   Linear first_;

@@ -102,7 +102,7 @@ class DeltaRuleLayer : public Mixer {
  public:
   DeltaRuleLayer(const DeltaRuleConfig& config, uint32_t levels, const MixerSource& source)
       : config_(config),
-        layout_(source.options.fold_interval),
+        layout_(source.options.NewLayout()),
         max_tokens_(LevelMaxTokens(levels, source.options.level_overflow)),
         projection_(Parts(config, levels), source.hidden, source.parameters),
         convolution_(Convolution(config), projection_, source.parameters, layout_),
@@ -115,6 +115,10 @@ class DeltaRuleLayer : public Mixer {
       qk_activation_ = v_activation_ = Activation::kIdentity;
     }
     if (config.decays) TakeDecay(source.parameters);
+    if (!config.learned_beta) {
+      constant_beta_ = AlignedBuffer<float>(config.shape.heads);
+      std::fill_n(constant_beta_.data(), constant_beta_.size(), beta_scale());
+    }
   }
 
   const StateLayout& state_layout() const override { return layout_; }
@@ -134,7 +138,40 @@ class DeltaRuleLayer : public Mixer {
     return absl::OkStatus();
   }
 
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    Device& device = *step.device;
+    const Projected projected = projection_.Enqueue(step, x);
+    RowPreparation rows(step, convolution_.OnDevice(step, projected));
+    const size_t keys = config_.shape.groups, heads = config_.shape.heads;
+    const Preparation key{.f = qk_activation_,
+                          .norm = config_.qk_sum_norm ? DeviceHeadNorm::kSum : DeviceHeadNorm::kL2};
+    Preparation query = key;
+    if (config_.scale_queries) query.scale = InverseRoot(config_.shape.key_dim);
+    TokenInputs inputs{.q = rows.Heads(projected[kQuery], keys, query),
+                       .k = rows.Heads(projected[kKey], keys, key),
+                       .v = rows.Heads(projected[kValue], heads, {.f = v_activation_})};
+    if (config_.learned_beta) {
+      inputs.beta =
+          rows.Numbers(projected[kBeta], {.f = Activation::kSigmoid, .scale = beta_scale()});
+    } else {
+      inputs.beta = {device.Constant({constant_beta_.data(), heads}), x.rows, heads, 0};
+    }
+    if (config_.decays) {
+      inputs.decay =
+          rows.Numbers(projected[kDecay], {.f = Activation::kSoftplus,
+                                           .bias = device.Constant({rate_bias_.data(), heads}),
+                                           .rate = device.Constant({rate_.data(), heads})});
+    }
+    rows.Enqueue();
+    output_.Enqueue(step, EnqueueRecurrence(step, recurrence_, inputs), projected[kGate], y);
+  }
+  bool runs_on_device() const override {
+    return SumRecurrence::RunsOnDevice(recurrence_.declaration());
+  }
+
  private:
+  float beta_scale() const { return config_.negative_eigenvalues ? 2.0f : 1.0f; }
+
   void TakeDecay(ParameterSource& parameters) {
     const size_t heads = config_.shape.heads;
     rate_ = parameters.TakeVector("A_log", {heads});
@@ -157,14 +194,13 @@ class DeltaRuleLayer : public Mixer {
   // [T, H]
   FloatMatrix Beta(const LayerStep& step, ConstFloatMatrix x, ConstFloatMatrix b) const {
     const size_t heads = config_.shape.heads;
-    const float scale = config_.negative_eigenvalues ? 2.0f : 1.0f;
     if (!config_.learned_beta) {
       return MapRows(step, x, heads,
-                     [&](const float*, float* beta) { std::fill_n(beta, heads, scale); });
+                     [&](const float*, float* beta) { std::fill_n(beta, heads, beta_scale()); });
     }
     return MapRows(step, b, heads, [&](const float* logits, float* beta) {
       Activate(Activation::kSigmoid, logits, beta, heads);
-      for (size_t h = 0; h < heads; ++h) beta[h] *= scale;
+      for (size_t h = 0; h < heads; ++h) beta[h] *= beta_scale();
     });
   }
 
@@ -187,6 +223,7 @@ class DeltaRuleLayer : public Mixer {
   // What remains to be applied after the convolution.
   Activation qk_activation_, v_activation_;
   AlignedBuffer<float> rate_, rate_bias_;  // [H]: -e^{A_log}, dt_bias; empty without decay
+  AlignedBuffer<float> constant_beta_;     // [H]: of a layer that does not learn β
   LevelWeights level_weights_;             // of the log-linear form
   SumRecurrence recurrence_;
   HeadOutput output_;

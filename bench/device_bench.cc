@@ -1,0 +1,208 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Decode on the GPU beside the ceilings of its memory, measured in the same run.
+//
+//   rivulet-device-bench --config models/configs/mamba2_2.7b.json --rows 1,32,256
+//
+// For each number of rows: the time of a step on the device, tokens/s, the bytes that a step must
+// move (weights once; each row's base once, its tail, a C-th of two bases), and the share of the
+// measured read rate that this makes. Prints a table; --out writes JSON as well.
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "kernels/base/status.h"
+#include "kernels/device/device.h"
+#include "nlohmann/json.hpp"
+#include "server/engine/device_engine.h"
+#include "server/engine/random_model.h"
+
+ABSL_FLAG(std::string, config, "", "config.json of a model; its weights are random");
+ABSL_FLAG(std::string, rows, "1,8,32,128,256", "streams that decode together");
+ABSL_FLAG(std::string, state_dtype, "fp32", "fp32 or bf16 bases");
+ABSL_FLAG(int, steps, 48, "steps that are timed; every 16 each row folds once");
+ABSL_FLAG(bool, same_place, false, "all rows fold in the same step, the worst case");
+ABSL_FLAG(int, prompt, 0, "also time prompts of this many tokens");
+ABSL_FLAG(std::string, out, "", "file for the results as JSON");
+
+namespace rivulet {
+namespace {
+
+struct Stream {
+  uint32_t base, tail;
+  uint64_t position;
+};
+
+struct Times {
+  double median, p99, wall;
+};
+
+Times Summarise(std::vector<double> seconds, double wall) {
+  std::sort(seconds.begin(), seconds.end());
+  return {seconds[seconds.size() / 2], seconds[seconds.size() * 99 / 100],
+          wall / static_cast<double>(seconds.size())};
+}
+
+class Bench {
+ public:
+  absl::Status Run();
+
+ private:
+  absl::Status Decode(size_t rows);
+  absl::Status Prefill(size_t tokens);
+  StepPlan PlanFor(const std::vector<Stream>& streams) const;
+  double WeightBytes() const;
+
+  std::unique_ptr<Device> device_;
+  std::shared_ptr<const LoadedModel> model_;
+  std::unique_ptr<Engine> engine_;
+  SamplingParams greedy_;
+  DeviceLimits limits_;
+  nlohmann::json results_;
+};
+
+absl::Status Bench::Run() {
+  RIVULET_ASSIGN_OR_RETURN(device_, OpenCudaDevice(ProductPrecision::kBFloat16));
+  limits_ = device_->MeasureLimits();
+  std::printf("%s: read %.0f, in place %.0f, copy %.0f GB/s\n", device_->name().c_str(),
+              limits_.read * 1e-9, limits_.in_place * 1e-9, limits_.copy * 1e-9);
+  std::ifstream file(absl::GetFlag(FLAGS_config));
+  if (!file) return absl::NotFoundError("--config: no such file");
+  LoadOptions options;
+  options.weight_dtype = DType::kBFloat16;
+  options.mixer.device = device_.get();
+  if (absl::GetFlag(FLAGS_state_dtype) == "bf16") options.mixer.state_dtype = DType::kBFloat16;
+  RIVULET_ASSIGN_OR_RETURN(model_, MakeRandomModel(nlohmann::json::parse(file), 1, options));
+  const uint64_t memory = device_->free_bytes() - (uint64_t{3} << 30);
+  RIVULET_ASSIGN_OR_RETURN(
+      engine_, MakeDeviceEngine(model_, device_.get(), {.threads = 1, .state_memory = memory}));
+  greedy_.temperature = 0.0f;
+  std::printf(
+      "| rows | step ms, median | p99 | wall | tokens/s | GB a step | floor ms | share of the "
+      "floor |\n");
+  std::printf("|---|---|---|---|---|---|---|---|\n");
+  for (const absl::string_view text : absl::StrSplit(absl::GetFlag(FLAGS_rows), ',')) {
+    uint32_t rows = 0;
+    if (!absl::SimpleAtoi(text, &rows)) return absl::InvalidArgumentError("--rows: 1,2,3");
+    RIVULET_RETURN_IF_ERROR(Decode(rows));
+  }
+  if (absl::GetFlag(FLAGS_prompt) != 0) {
+    RIVULET_RETURN_IF_ERROR(Prefill(static_cast<size_t>(absl::GetFlag(FLAGS_prompt))));
+  }
+  const std::string out = absl::GetFlag(FLAGS_out);
+  if (!out.empty()) std::ofstream(out) << results_.dump(1) << "\n";
+  return absl::OkStatus();
+}
+
+// Every trained number once, but of an untied table only a row a token.
+double Bench::WeightBytes() const {
+  const bool tied = model_->spec.tied();
+  const double table = tied ? 0.0 : static_cast<double>(model_->spec.vocab * model_->spec.hidden);
+  return (static_cast<double>(model_->parameters) - table) * 2;
+}
+
+StepPlan Bench::PlanFor(const std::vector<Stream>& streams) const {
+  StepPlan plan;
+  for (const Stream& stream : streams) {
+    StepRow& row = plan.rows.emplace_back();
+    row.segment = {plan.tokens.size(), 1,           stream.position, stream.base,
+                   stream.base,        stream.tail, nullptr};
+    plan.tokens.push_back(static_cast<uint32_t>(7 + stream.position * 31 + stream.tail) % 97);
+    row.samples = 1;
+    row.spec.params = &greedy_;
+    row.spec.position = stream.position + 1;
+  }
+  return plan;
+}
+
+absl::Status Bench::Decode(size_t rows) {
+  std::vector<Stream> streams;
+  absl::Status status;
+  for (size_t i = 0; i < rows; ++i) {
+    auto base = engine_->states().bases().Acquire();
+    auto tail = engine_->states().tails().Acquire();
+    if (!base.ok() || !tail.ok()) return base.ok() ? tail.status() : base.status();
+    streams.push_back({*base, *tail, absl::GetFlag(FLAGS_same_place) ? 64 : 64 + i % 16});
+  }
+  const auto steps = static_cast<size_t>(absl::GetFlag(FLAGS_steps));
+  std::vector<double> seconds;
+  double wall = 0;
+  for (size_t step = 0; step < steps + 16; ++step) {
+    const StepPlan plan = PlanFor(streams);
+    const auto start = std::chrono::steady_clock::now();
+    const StepResult result = engine_->Step(plan);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    for (const RowResult& row : result.rows) RIVULET_RETURN_IF_ERROR(row.status);
+    for (Stream& stream : streams) ++stream.position;
+    if (step < 16) continue;
+    seconds.push_back(result.device_seconds);
+    wall += took.count();
+  }
+  for (const Stream& stream : streams) {
+    engine_->states().bases().Release(stream.base);
+    engine_->states().tails().Release(stream.tail);
+  }
+  const StateCapacity& capacity = engine_->capacity();
+  const double row_bytes =
+      static_cast<double>(capacity.base_bytes) * (1 + 2.0 / capacity.fold_interval) +
+      static_cast<double>(capacity.tail_bytes) * 0.5;
+  const double bytes = WeightBytes() + row_bytes * static_cast<double>(rows);
+  const double floor = bytes / limits_.read;
+  const Times times = Summarise(seconds, wall);
+  std::printf("| %zu | %.3f | %.3f | %.3f | %.0f | %.2f | %.3f | %.1f %% |\n", rows,
+              times.median * 1e3, times.p99 * 1e3, times.wall * 1e3,
+              static_cast<double>(rows) / times.wall, bytes * 1e-9, floor * 1e3,
+              100 * floor / times.median);
+  std::fflush(stdout);
+  results_.push_back({{"rows", rows},
+                      {"median_seconds", times.median},
+                      {"p99_seconds", times.p99},
+                      {"wall_seconds", times.wall},
+                      {"bytes", bytes},
+                      {"floor_seconds", floor}});
+  return absl::OkStatus();
+}
+
+absl::Status Bench::Prefill(size_t tokens) {
+  RIVULET_ASSIGN_OR_RETURN(const uint32_t base, engine_->states().bases().Acquire());
+  RIVULET_ASSIGN_OR_RETURN(const uint32_t tail, engine_->states().tails().Acquire());
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    double seconds = 0;
+    for (size_t done = 0; done < tokens;) {
+      StepPlan plan;
+      StepRow& row = plan.rows.emplace_back();
+      const size_t count = std::min<size_t>(512, tokens - done);
+      row.segment = {0, count, done, base, base, tail, nullptr};
+      for (size_t i = 0; i < count; ++i)
+        plan.tokens.push_back(static_cast<uint32_t>(done + i) % 97);
+      const StepResult result = engine_->Step(plan);
+      RIVULET_RETURN_IF_ERROR(result.rows[0].status);
+      seconds += result.device_seconds;
+      done += count;
+    }
+    std::printf("prefill of %zu tokens in steps of 512: %.1f ms, %.0f tokens/s\n", tokens,
+                seconds * 1e3, static_cast<double>(tokens) / seconds);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace rivulet
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("decode on the GPU beside its memory's ceilings");
+  absl::ParseCommandLine(argc, argv);
+  rivulet::Bench bench;
+  const absl::Status status = bench.Run();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "rivulet-device-bench: %s\n", status.ToString().c_str());
+  return 1;
+}

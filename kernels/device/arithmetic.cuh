@@ -1,0 +1,143 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What every kernel computes with: bf16 parts of a number, the one matrix instruction, and the
+// functions of activations. Compiled with -fmad=false: where a multiplication and an addition are
+// fused, it says so.
+#ifndef RIVULET_KERNELS_DEVICE_ARITHMETIC_CUH_
+#define RIVULET_KERNELS_DEVICE_ARITHMETIC_CUH_
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "kernels/device/device_operations.h"
+
+namespace rivulet::cuda {
+
+using bf16 = __nv_bfloat16;
+
+__device__ inline uint32_t Pack(bf16 low, bf16 high) {
+  return static_cast<uint32_t>(__bfloat16_as_ushort(low)) |
+         static_cast<uint32_t>(__bfloat16_as_ushort(high)) << 16;
+}
+
+// Two numbers rounded to bf16, the first in the lower half.
+__device__ inline uint32_t PackRounded(float first, float second) {
+  return Pack(__float2bfloat16_rn(first), __float2bfloat16_rn(second));
+}
+
+// What rounding to bf16 left over, rounded in turn.
+__device__ inline float Rest(float x, bf16 rounded) { return x - __bfloat162float(rounded); }
+
+// Two numbers as bf16 high and low parts.
+__device__ inline void Split(float first, float second, uint32_t& high, uint32_t& low) {
+  const bf16 a = __float2bfloat16_rn(first), b = __float2bfloat16_rn(second);
+  high = Pack(a, b);
+  low = PackRounded(Rest(first, a), Rest(second, b));
+}
+
+// c [16, 8] += a [16, 16] · b [16, 8], bf16 with fp32 accumulators. Lane 4g + t holds
+//   a: (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8), two numbers each
+//   b: (2t, g), (2t + 8, g), two numbers each, down
+//   c: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
+// The order of the 16 products does not matter to the bits (device_chain_test).
+__device__ inline void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                   uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};\n"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Four transposed 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ inline void LoadTransposed(uint32_t (&r)[4], const bf16* row) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address));
+}
+
+// 16 bytes from device to shared memory, in the background.
+__device__ inline void CopyAsync(void* shared, const void* global) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(address), "l"(global));
+}
+__device__ inline void CommitCopies() { asm volatile("cp.async.commit_group;\n"); }
+template <int kPending>
+__device__ inline void WaitForCopies() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending));
+}
+
+// The launch of the next kernel in the stream may begin; and: wait until the kernels before this
+// one have ended and their writes are visible. Both do nothing in a plain launch.
+__device__ inline void AllowNextKernel() { asm volatile("griddepcontrol.launch_dependents;\n"); }
+__device__ inline void AwaitLastKernel() { asm volatile("griddepcontrol.wait;\n" ::: "memory"); }
+
+__device__ inline float Softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
+
+__device__ inline float Function(DeviceFunction f, float x) {
+  switch (f) {
+    case DeviceFunction::kIdentity:
+      return x;
+    case DeviceFunction::kSilu:
+      return x / (1.0f + expf(-x));
+    case DeviceFunction::kSigmoid:
+      return 1.0f / (1.0f + expf(-x));
+    case DeviceFunction::kRelu:
+      return fmaxf(x, 0.0f);
+    case DeviceFunction::kEluPlusOne:
+      return x > 0.0f ? x + 1.0f : expf(x);
+    case DeviceFunction::kExp:
+      return expf(x);
+    case DeviceFunction::kSoftplus:
+      return Softplus(x);
+    case DeviceFunction::kLogSigmoid:
+      return -Softplus(-x);
+    case DeviceFunction::kGeluTanh:
+      return 0.5f * x * (1.0f + tanhf(0.7978845608f * fmaf(0.044715f * x * x, x, x)));
+  }
+  return x;
+}
+
+// The sum over the lanes of a warp, in every lane: one fixed tree.
+__device__ inline float WarpSum(float x) {
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+
+// The sum over a block of kThreads, in every thread. `scratch` [kThreads / 32].
+template <int kThreads>
+__device__ inline float BlockSum(float x, float* scratch) {
+  x = WarpSum(x);
+  if constexpr (kThreads == 32) return x;
+  __syncthreads();  // an earlier sum may still be read
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
+  __syncthreads();
+  float sum = 0.0f;
+  for (int warp = 0; warp < kThreads / 32; ++warp) sum += scratch[warp];
+  return sum;
+}
+
+// Numbers of a tail row: bf16, or fp32 where products split their operands.
+__device__ inline float Load(const bf16* x) { return __bfloat162float(*x); }
+__device__ inline float Load(const float* x) { return *x; }
+__device__ inline void Store(bf16* to, float x) { *to = __float2bfloat16_rn(x); }
+__device__ inline void Store(float* to, float x) { *to = x; }
+// What a number becomes when it is stored and loaded.
+__device__ inline float AsStored(const bf16*, float x) {
+  return __bfloat162float(__float2bfloat16_rn(x));
+}
+__device__ inline float AsStored(const float*, float x) { return x; }
+
+// One number of an operand.
+__device__ inline void StoreOperand(const Operand& y, uint32_t row, uint32_t column, float x) {
+  auto* to = reinterpret_cast<bf16*>(y.data) + static_cast<size_t>(row) * y.stride + column;
+  const bf16 high = __float2bfloat16_rn(x);
+  *to = high;
+  if (y.two_parts) to[y.columns] = __float2bfloat16_rn(Rest(x, high));
+}
+
+}  // namespace rivulet::cuda
+
+#endif  // RIVULET_KERNELS_DEVICE_ARITHMETIC_CUH_

@@ -1,0 +1,314 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status.h"
+#include "kernels/device/device.h"
+#include "kernels/device/launch.cuh"
+
+namespace rivulet {
+namespace {
+
+constexpr size_t kEvents = 16;
+constexpr uint32_t kInputAlignment = 64;  // of K: a stage of products.cu
+
+absl::Status CudaError(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("CUDA: ", what, ": ", cudaGetErrorName(error), ": ", cudaGetErrorString(error)));
+}
+
+float NumberAt(const DeviceLinearSource& source, size_t index) {
+  if (source.dtype == DType::kFloat32) {
+    float x;
+    std::memcpy(&x, static_cast<const std::byte*>(source.data) + index * 4, 4);
+    return x;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, static_cast<const std::byte*>(source.data) + index * 2, 2);
+  return source.dtype == DType::kBFloat16 ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
+}
+
+// A row of a source as bf16 high parts and, if wanted, what is left.
+void PackRow(const DeviceLinearSource& source, size_t row, size_t inputs, uint16_t* high,
+             uint16_t* low) {
+  if (source.dtype == DType::kBFloat16 && low == nullptr) {
+    std::memcpy(high, static_cast<const std::byte*>(source.data) + row * inputs * 2, inputs * 2);
+    return;
+  }
+  for (size_t i = 0; i < inputs; ++i) {
+    const float x = NumberAt(source, row * inputs + i);
+    high[i] = FloatToBFloat16(x);
+    if (low != nullptr) low[i] = FloatToBFloat16(x - BFloat16ToFloat(high[i]));
+  }
+}
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(ProductPrecision precision) : precision_(precision) {
+    context_.first_error = &error_;
+  }
+  ~CudaDevice() override;
+
+  absl::Status Open();
+
+  std::string name() const override { return name_; }
+  size_t free_bytes() const override;
+  ProductPrecision precision() const override { return precision_; }
+
+  absl::StatusOr<void*> Allocate(size_t bytes) override;
+  void Free(void* memory) override;
+  void* AllocatePinned(size_t bytes) override;
+  void FreePinned(void* memory) override { cudaFreeHost(memory); }
+  void CopyToDevice(void* to, const void* from, size_t bytes) override {
+    context_.Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, context_.stream));
+  }
+  void CopyToHost(void* to, const void* from, size_t bytes) override {
+    context_.Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, context_.stream));
+  }
+  void CopyOnDevice(void* to, const void* from, size_t bytes) override {
+    context_.Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, context_.stream));
+  }
+  absl::Status Upload(void* to, const void* from, size_t bytes) override;
+  const float* Constant(std::span<const float> numbers) override;
+  absl::StatusOr<DeviceLinear> Pack(const std::vector<DeviceLinearSource>& sources,
+                                    size_t inputs) override;
+
+  void Record(size_t event) override {
+    context_.Check(cudaEventRecord(events_[event], context_.stream));
+  }
+  absl::Status Wait(size_t event) override;
+  double SecondsBetween(size_t first, size_t second) override;
+  absl::Status Synchronize() override;
+
+  void BeginRecording() override {
+    context_.Check(cudaStreamBeginCapture(context_.stream, cudaStreamCaptureModeThreadLocal));
+  }
+  absl::StatusOr<size_t> EndRecording() override;
+  void Replay(size_t recording) override {
+    context_.Check(cudaGraphLaunch(recordings_[recording], context_.stream));
+  }
+
+  DeviceLimits MeasureLimits() override { return cuda::MeasureLimits(context_); }
+
+  void Embed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
+             const uint32_t* last_tokens, FloatMatrix x) override {
+    cuda::LaunchEmbed(table, ids, rows, last_tokens, x, context_);
+  }
+  void AddNorm(const AddNormCall& call) override { cuda::LaunchAddNorm(call, context_); }
+  void Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) override {
+    cuda::LaunchProduct(linear, x, y, context_);
+  }
+  void Prepare(const PrepareCall& call) override {
+    cuda::LaunchPrepare(call, fp32_rows(), context_);
+  }
+  void Rotate(const RotateCall& call) override { cuda::LaunchRotate(call, context_); }
+  void Recur(const RecurCall& call) override { cuda::LaunchRecur(call, fp32_rows(), context_); }
+  void Finish(const FinishCall& call) override { cuda::LaunchFinish(call, context_); }
+  void GatherRows(const GatherCall& call) override { cuda::LaunchGatherRows(call, context_); }
+  void SampleGreedy(const GreedyCall& call) override { cuda::LaunchSampleGreedy(call, context_); }
+
+ private:
+  bool fp32_rows() const { return precision_ == ProductPrecision::kFloat32; }
+  absl::Status PackRows(const std::vector<DeviceLinearSource>& sources, size_t inputs,
+                        DeviceLinear& linear);
+  absl::Status FirstError() const { return CudaError(error_, "an operation failed"); }
+
+  const ProductPrecision precision_;
+  std::string name_;
+  cuda::LaunchContext context_;
+  cudaError_t error_ = cudaSuccess;
+  cudaEvent_t events_[kEvents] = {};
+  std::vector<void*> memory_;
+  std::unordered_map<const float*, std::pair<size_t, const float*>> constants_;
+  std::vector<cudaGraphExec_t> recordings_;
+};
+
+CudaDevice::~CudaDevice() {
+  if (context_.stream != nullptr) cudaStreamSynchronize(context_.stream);
+  for (cudaGraphExec_t recording : recordings_) cudaGraphExecDestroy(recording);
+  for (cudaEvent_t event : events_) {
+    if (event != nullptr) cudaEventDestroy(event);
+  }
+  for (void* memory : memory_) cudaFree(memory);
+  if (context_.stream != nullptr) cudaStreamDestroy(context_.stream);
+}
+
+absl::Status CudaDevice::Open() {
+  cudaDeviceProp properties;
+  RIVULET_RETURN_IF_ERROR(CudaError(cudaGetDeviceProperties(&properties, 0), "device 0"));
+  name_ = properties.name;
+  if (properties.major != 9) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the GPU ", name_, " has compute capability ", properties.major, ".",
+                     properties.minor, "; the kernels need 9.0 (H100, H200); use --device cpu"));
+  }
+  context_.processors = properties.multiProcessorCount;
+  RIVULET_RETURN_IF_ERROR(
+      CudaError(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking), "a stream"));
+  for (cudaEvent_t& event : events_) {
+    RIVULET_RETURN_IF_ERROR(CudaError(cudaEventCreate(&event), "an event"));
+  }
+  return absl::OkStatus();
+}
+
+size_t CudaDevice::free_bytes() const {
+  size_t free = 0, total = 0;
+  cudaMemGetInfo(&free, &total);
+  return free;
+}
+
+absl::StatusOr<void*> CudaDevice::Allocate(size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t error = cudaMalloc(&memory, std::max<size_t>(bytes, 1));
+  if (error == cudaSuccess) {
+    memory_.push_back(memory);
+    return memory;
+  }
+  cudaGetLastError();
+  if (error != cudaErrorMemoryAllocation) return CudaError(error, "an allocation");
+  return absl::ResourceExhaustedError(
+      absl::StrCat(name_, " has ", free_bytes(), " bytes free, ", bytes, " are needed"));
+}
+
+void CudaDevice::Free(void* memory) {
+  const auto found = std::find(memory_.begin(), memory_.end(), memory);
+  RIVULET_CHECK(found != memory_.end(), "freed memory that is not the device's");
+  memory_.erase(found);
+  context_.Check(cudaStreamSynchronize(context_.stream));
+  context_.Check(cudaFree(memory));
+}
+
+void* CudaDevice::AllocatePinned(size_t bytes) {
+  void* memory = nullptr;
+  if (cudaHostAlloc(&memory, std::max<size_t>(bytes, 1), cudaHostAllocDefault) != cudaSuccess) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  return memory;
+}
+
+absl::Status CudaDevice::Upload(void* to, const void* from, size_t bytes) {
+  return CudaError(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "an upload");
+}
+
+const float* CudaDevice::Constant(std::span<const float> numbers) {
+  if (numbers.empty()) return nullptr;
+  const auto found = constants_.find(numbers.data());
+  if (found != constants_.end() && found->second.first >= numbers.size()) {
+    return found->second.second;
+  }
+  const absl::StatusOr<void*> memory = Allocate(numbers.size_bytes());
+  if (!memory.ok() || !Upload(*memory, numbers.data(), numbers.size_bytes()).ok()) {
+    context_.Check(cudaErrorMemoryAllocation);
+    return nullptr;
+  }
+  const auto* copy = static_cast<const float*>(*memory);
+  constants_[numbers.data()] = {numbers.size(), copy};
+  return copy;
+}
+
+absl::StatusOr<DeviceLinear> CudaDevice::Pack(const std::vector<DeviceLinearSource>& sources,
+                                              size_t inputs) {
+  DeviceLinear linear;
+  linear.inputs = static_cast<uint32_t>(inputs);
+  linear.stride = (linear.inputs + kInputAlignment - 1) / kInputAlignment * kInputAlignment;
+  bool bias = false;
+  for (const DeviceLinearSource& source : sources) {
+    linear.outputs += static_cast<uint32_t>(source.outputs);
+    bias = bias || source.bias != nullptr;
+  }
+  const size_t bytes = size_t{linear.outputs} * linear.stride * 2;
+  RIVULET_ASSIGN_OR_RETURN(void* high, Allocate(bytes));
+  linear.high = static_cast<const uint16_t*>(high);
+  if (fp32_rows()) {
+    RIVULET_ASSIGN_OR_RETURN(void* low, Allocate(bytes));
+    linear.low = static_cast<const uint16_t*>(low);
+  }
+  if (bias) {
+    std::vector<float> numbers;
+    for (const DeviceLinearSource& source : sources) {
+      for (size_t i = 0; i < source.outputs; ++i) {
+        numbers.push_back(source.bias == nullptr ? 0.0f : source.bias[i]);
+      }
+    }
+    RIVULET_ASSIGN_OR_RETURN(void* copy, Allocate(numbers.size() * sizeof(float)));
+    RIVULET_RETURN_IF_ERROR(Upload(copy, numbers.data(), numbers.size() * sizeof(float)));
+    linear.bias = static_cast<const float*>(copy);
+  }
+  RIVULET_RETURN_IF_ERROR(PackRows(sources, inputs, linear));
+  return linear;
+}
+
+// Some rows at a time, so that packing takes little memory on the host.
+absl::Status CudaDevice::PackRows(const std::vector<DeviceLinearSource>& sources, size_t inputs,
+                                  DeviceLinear& linear) {
+  const size_t stride = linear.stride, block = std::max<size_t>(1, (size_t{16} << 20) / stride);
+  std::vector<uint16_t> high(block * stride), low(linear.low == nullptr ? 0 : block * stride);
+  size_t first = 0;
+  for (const DeviceLinearSource& source : sources) {
+    for (size_t begin = 0; begin < source.outputs; begin += block) {
+      const size_t rows = std::min(block, source.outputs - begin);
+      for (size_t r = 0; r < rows; ++r) {
+        PackRow(source, begin + r, inputs, high.data() + r * stride,
+                low.empty() ? nullptr : low.data() + r * stride);
+      }
+      const size_t offset = (first + begin) * stride, bytes = rows * stride * 2;
+      RIVULET_RETURN_IF_ERROR(
+          Upload(const_cast<uint16_t*>(linear.high) + offset, high.data(), bytes));
+      if (low.empty()) continue;
+      RIVULET_RETURN_IF_ERROR(
+          Upload(const_cast<uint16_t*>(linear.low) + offset, low.data(), bytes));
+    }
+    first += source.outputs;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaDevice::Wait(size_t event) {
+  context_.Check(cudaEventSynchronize(events_[event]));
+  return FirstError();
+}
+
+double CudaDevice::SecondsBetween(size_t first, size_t second) {
+  float milliseconds = 0.0f;
+  if (cudaEventElapsedTime(&milliseconds, events_[first], events_[second]) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return milliseconds * 1e-3;
+}
+
+absl::Status CudaDevice::Synchronize() {
+  context_.Check(cudaStreamSynchronize(context_.stream));
+  context_.Check(cudaGetLastError());
+  return FirstError();
+}
+
+absl::StatusOr<size_t> CudaDevice::EndRecording() {
+  cudaGraph_t graph = nullptr;
+  RIVULET_RETURN_IF_ERROR(
+      CudaError(cudaStreamEndCapture(context_.stream, &graph), "recording a step"));
+  cudaGraphExec_t recording = nullptr;
+  const cudaError_t error = cudaGraphInstantiate(&recording, graph, 0);
+  cudaGraphDestroy(graph);
+  RIVULET_RETURN_IF_ERROR(CudaError(error, "preparing a recorded step"));
+  recordings_.push_back(recording);
+  return recordings_.size() - 1;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(ProductPrecision precision) {
+  auto device = std::make_unique<CudaDevice>(precision);
+  RIVULET_RETURN_IF_ERROR(device->Open());
+  return device;
+}
+
+}  // namespace rivulet

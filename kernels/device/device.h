@@ -1,0 +1,113 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A second device for the forward pass: its memory, and the operations that layers are composed of.
+// The one implementation is CUDA's (cuda_device.cu); this header has no CUDA type, so that layers,
+// the loader and the engine are compiled without the toolkit.
+//
+// An operation is enqueued and runs later, in the order of the calls. It reads and writes device
+// memory only; a caller that passes host memory has a bug. Operations do not fail one by one: an
+// error of the device is remembered, and Synchronize reports it.
+//
+// Bits (docs/architecture.md#bit-equality): every product is a chain of k16 steps of bf16 products
+// in ascending k with fp32 accumulators, which is one function of its operands, whatever
+// instruction, tile, row or neighbour. What is not a product (exp, norms, scans) is written once,
+// compiled without contraction, with a fixed order of additions. So a token's numbers depend on its
+// own session's tokens alone, and prefill and decode agree bit for bit.
+//
+// Letters: T tokens, K inputs and N outputs of a linear map, H heads, D key width, E value width;
+// Dp and Ep are rounded up to 16.
+//
+// Threading: one thread.
+#ifndef RIVULET_KERNELS_DEVICE_DEVICE_H_
+#define RIVULET_KERNELS_DEVICE_DEVICE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/base/dtype.h"
+#include "kernels/base/tensor_view.h"
+#include "kernels/device/device_operations.h"
+
+namespace rivulet {
+
+// How exact products are.
+enum class ProductPrecision : uint8_t {
+  kBFloat16,  // operands are rounded to bf16
+  kFloat32,   // operands are split into two bf16 parts; about 16 bits of mantissa, three times the
+              // work
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string name() const = 0;
+  virtual size_t free_bytes() const = 0;
+  virtual ProductPrecision precision() const = 0;
+
+  // RESOURCE_EXHAUSTED with what is missing. Freed when the device is destroyed, or by Free.
+  virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
+  virtual void Free(void* memory) = 0;
+  // Memory of the host that the device copies from and to without staging. Null: out of memory.
+  virtual void* AllocatePinned(size_t bytes) = 0;
+  virtual void FreePinned(void* memory) = 0;
+
+  // In the order of the operations. Host memory must be pinned and must not change before the copy
+  // has run.
+  virtual void CopyToDevice(void* to, const void* from, size_t bytes) = 0;
+  virtual void CopyToHost(void* to, const void* from, size_t bytes) = 0;
+  virtual void CopyOnDevice(void* to, const void* from, size_t bytes) = 0;
+  // Copies any host memory and waits until it has been read. For loading.
+  virtual absl::Status Upload(void* to, const void* from, size_t bytes) = 0;
+
+  // The device's copy of constant numbers. `numbers` must live and keep its contents as long as the
+  // device: the copy is made at the first call and found by the address afterwards.
+  virtual const float* Constant(std::span<const float> numbers) = 0;
+
+  // Concatenates the sources' outputs as LinearSource and Linear::Pack do.
+  virtual absl::StatusOr<DeviceLinear> Pack(const std::vector<DeviceLinearSource>& sources,
+                                            size_t inputs) = 0;
+
+  // A point in the order of the operations. Events are numbered from 0 and are few.
+  virtual void Record(size_t event) = 0;
+  // Waits for it; the first error of the device since it was opened, if there was one.
+  virtual absl::Status Wait(size_t event) = 0;
+  // Between two events that have been waited for.
+  virtual double SecondsBetween(size_t first, size_t second) = 0;
+  virtual absl::Status Synchronize() = 0;
+
+  // Between Begin and End, operations are recorded instead of run. Replay runs a recording.
+  virtual void BeginRecording() = 0;
+  virtual absl::StatusOr<size_t> EndRecording() = 0;
+  virtual void Replay(size_t recording) = 0;
+
+  // For benchmarks.
+  virtual DeviceLimits MeasureLimits() = 0;
+
+  // --- operations ------------------------------------------------------------------------------
+
+  virtual void Embed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
+                     const uint32_t* last_tokens, FloatMatrix x) = 0;
+  virtual void AddNorm(const AddNormCall& call) = 0;
+  virtual void Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) = 0;
+  virtual void Prepare(const PrepareCall& call) = 0;
+  virtual void Rotate(const RotateCall& call) = 0;
+  virtual void Recur(const RecurCall& call) = 0;
+  virtual void Finish(const FinishCall& call) = 0;
+  virtual void GatherRows(const GatherCall& call) = 0;
+  virtual void SampleGreedy(const GreedyCall& call) = 0;
+};
+
+// Opens device 0. FAILED_PRECONDITION in a build without CUDA, without a GPU, and for a GPU that is
+// not of the Hopper generation.
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(ProductPrecision precision);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_DEVICE_DEVICE_H_

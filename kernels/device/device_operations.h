@@ -1,0 +1,270 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The arguments of a device's operations (device.h). Plain values: kernels take them as they are.
+// All pointers are to device memory.
+#ifndef RIVULET_KERNELS_DEVICE_DEVICE_OPERATIONS_H_
+#define RIVULET_KERNELS_DEVICE_DEVICE_OPERATIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/base/dtype.h"
+#include "kernels/base/tensor_view.h"
+
+namespace rivulet {
+
+// Bytes a second that the device's memory allows, for benchmarks; zeros: not measured.
+struct DeviceLimits {
+  double read = 0;
+  double in_place = 0;  // read + written
+  double copy = 0;      // read + written
+};
+
+// --- a step's rows ---------------------------------------------------------------------------
+
+// A run of tokens of one session (Segment, as kernels see it). tokens == 0: nothing to do.
+struct DeviceSegment {
+  uint32_t first_token;
+  uint32_t tokens;
+  uint64_t position;
+  uint32_t base_in, base_out;
+  uint32_t tail;
+  uint32_t unused;
+};
+
+struct DeviceRows {
+  const DeviceSegment* segments = nullptr;
+  const uint32_t* segment_of = nullptr;  // [tokens]
+  uint32_t segment_count = 0;
+  uint32_t tokens = 0;
+  // Every segment has at most one token, and token t belongs to segment t. Kernels then write tail
+  // rows themselves; otherwise a kernel of its own does, after those that read the tail.
+  bool single = false;
+};
+
+// One layer's slots (LayerState).
+struct DeviceSlots {
+  std::byte* bases = nullptr;
+  size_t base_stride = 0;
+  std::byte* tails = nullptr;
+  size_t tail_stride = 0;
+};
+
+// --- products --------------------------------------------------------------------------------
+
+// The input of a product: [rows, columns] in bf16, one part or (ProductPrecision::kFloat32) two:
+// number = high + low. Row r of the high part starts at data + r · stride, that of the low part
+// `columns` further on. It takes no more memory than as many floats.
+struct Operand {
+  uint16_t* data = nullptr;
+  uint32_t rows = 0;
+  uint32_t columns = 0;
+  uint32_t stride = 0;  // bf16 numbers
+  bool two_parts = false;
+};
+
+// One [outputs, inputs] matrix on the host, to be packed; `bias` [outputs] or null.
+struct DeviceLinearSource {
+  const void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  size_t outputs = 0;
+  const float* bias = nullptr;
+};
+
+// A packed linear map: [outputs, stride] bf16, row-major, zeros from `inputs` on.
+struct DeviceLinear {
+  const uint16_t* high = nullptr;
+  const uint16_t* low = nullptr;  // null unless ProductPrecision::kFloat32
+  const float* bias = nullptr;    // null: none
+  uint32_t outputs = 0;
+  uint32_t inputs = 0;
+  uint32_t stride = 0;
+};
+
+// --- embedding and residual stream ------------------------------------------------------------
+
+struct DeviceTable {
+  const void* data = nullptr;  // [vocab, width]
+  DType dtype = DType::kFloat32;
+  uint32_t vocab = 0;
+  uint32_t width = 0;
+  float multiplier = 1;
+};
+
+// x += update (if given); y = norm(x) (if given).
+struct AddNormCall {
+  FloatMatrix x;                  // [T, hidden]
+  ConstFloatMatrix update = {};   // [T, hidden]
+  const float* weight = nullptr;  // [hidden]
+  const float* bias = nullptr;    // null: RMSNorm, else LayerNorm
+  float eps = 0;
+  Operand y = {};  // data null: no norm
+};
+
+// --- row preparation --------------------------------------------------------------------------
+
+enum class DeviceFunction : uint8_t {
+  kIdentity,
+  kSilu,
+  kSigmoid,
+  kRelu,
+  kEluPlusOne,
+  kExp,
+  kSoftplus,
+  kLogSigmoid,
+  kGeluTanh,
+};
+
+enum class DeviceHeadNorm : uint8_t { kNone, kL2, kSum };
+
+// Some heads of a token's inputs, from a projection's columns to what the recurrence reads:
+//   y = scale · norm(clamp(rate ∘ f(convolution(x) + bias)))
+struct PreparedPart {
+  const float* x = nullptr;  // [T, heads · width]
+  uint32_t x_stride = 0;
+  float* y = nullptr;  // [T, heads · padded], zeros in the padding
+  uint32_t y_stride = 0;
+  uint32_t heads = 1;
+  uint32_t width = 0;
+  uint32_t padded = 0;
+  int32_t channel = -1;  // of the convolution's, for the first number; -1: not convolved
+  DeviceFunction f = DeviceFunction::kIdentity;
+  DeviceHeadNorm norm = DeviceHeadNorm::kNone;
+  float scale = 1;
+  const float* bias = nullptr;  // [heads · width] or null
+  const float* rate = nullptr;  // [heads · width] or null
+  float low = -__builtin_huge_valf();
+  float high = __builtin_huge_valf();
+};
+
+inline constexpr size_t kMaxPreparedParts = 8;
+
+// The short convolution over adjacent columns (ops/short_convolution): window W.
+struct DeviceConvolution {
+  const float* x = nullptr;  // [T, channels]
+  uint32_t x_stride = 0;
+  const float* weight = nullptr;  // [W, padded channels]
+  const float* bias = nullptr;    // [padded channels]
+  uint32_t channels = 0;
+  uint32_t weight_stride = 0;  // padded channels
+  uint32_t window = 0;         // 0: none
+  bool silu = false;
+  size_t before_offset = 0;  // base plane [W-1, padded channels], rows' dtype
+  size_t tail_offset = 0;    // tail plane [C, padded channels], rows' dtype
+};
+
+struct PrepareCall {
+  DeviceRows rows;
+  DeviceSlots slots;
+  DeviceConvolution convolution;
+  PreparedPart parts[kMaxPreparedParts];
+  uint32_t part_count = 0;
+  uint32_t fold_interval = 16;
+};
+
+// Rotary positions (ops/rope), in place.
+struct RotateCall {
+  DeviceRows rows;
+  FloatMatrix x;  // [T, heads · head_stride]
+  uint32_t heads = 0;
+  uint32_t head_stride = 0;
+  const float* frequencies = nullptr;  // [half]
+  uint32_t half = 0;                   // of the rotated numbers of a head
+};
+
+// --- recurrence -------------------------------------------------------------------------------
+
+enum class DeviceDecay : uint8_t { kNone, kScalar, kChannel };
+
+// A sum with one read (kernels/recurrence/declaration.h), optionally by the delta rule.
+struct RecurCall {
+  DeviceRows rows;
+  DeviceSlots slots;
+  uint32_t units = 0;            // states of the sum: heads, or groups of heads that share one
+  uint32_t unit_heads = 1;       // heads of a unit, each with a query
+  uint32_t units_per_key = 1;    // units that share a key row
+  uint32_t units_per_value = 1;  // units that share a value row
+  uint32_t key_dim = 0;          // D
+  uint32_t value_dim = 0;        // E
+  uint32_t padded_key = 0;       // Dp
+  uint32_t padded_value = 0;     // Ep
+  const float* q = nullptr;      // [T, · Dp]: a query of each head, or of each key row
+  uint32_t q_stride = 0;
+  bool query_per_head = true;
+  const float* k = nullptr;  // [T, units / units_per_key · Dp]
+  uint32_t k_stride = 0;
+  const float* v = nullptr;  // [T, units / units_per_value · v_head_stride]
+  uint32_t v_stride = 0;
+  uint32_t v_head_stride = 0;
+  DeviceDecay decay = DeviceDecay::kNone;
+  const float* g = nullptr;  // [T, units] or [T, units · Dp]: log decays, or the steps Δ
+  uint32_t g_stride = 0;
+  const float* rate = nullptr;      // [units]: g = rate · Δ; null: g as it is
+  const float* constant = nullptr;  // [units, C]: cumulative log decays of a chunk; null: g
+  bool times_step = false;          // v = Δ · v
+  bool delta = false;
+  const float* beta = nullptr;  // [T, units], or one row for all tokens (stride 0)
+  uint32_t beta_stride = 0;
+  const float* skip = nullptr;  // [units · E]
+  bool normaliser = false;
+  bool reciprocal = false;
+  float denominator_eps = 0;
+  bool bf16_state = false;
+  // Planes: base [units, Ep, Dp] in fragment order, [units, Dp] fp32; tail [keys, C, Dp] and
+  // [units, C, Ep] of the rows' dtype, [units, C] or [units, C, Dp] fp32.
+  size_t state_offset = 0, normaliser_offset = 0;
+  size_t key_offset = 0, value_offset = 0, decay_offset = 0;
+  FloatMatrix out;  // [T, units · unit_heads · Ep]
+};
+
+// --- row finish -------------------------------------------------------------------------------
+
+enum class FinishOrder : uint8_t {
+  kNormThenGate,  // norm(o) · gate
+  kGateThenNorm,  // norm(o · gate)
+  kGateOnly,      // o · gate
+};
+
+// y [T, heads · width] from f(o [T, heads · padded]); norm is over groups of `norm_width` numbers.
+// kGateOnly: norm_width is how many numbers a warp or a block takes at a time.
+struct FinishCall {
+  ConstFloatMatrix o;
+  ConstFloatMatrix gate = {};  // [T, heads · width], under SiLU; null data: none
+  uint32_t heads = 1, width = 0, padded = 0;
+  uint32_t norm_width = 0;
+  FinishOrder order = FinishOrder::kNormThenGate;
+  DeviceFunction f = DeviceFunction::kIdentity;
+  const float* weight = nullptr;  // null: ones
+  uint32_t weight_period = 0;     // weight[i mod period]
+  float eps = 0;
+  Operand y;
+};
+
+// --- logits -----------------------------------------------------------------------------------
+
+// y [count, columns] = rows `tokens` of x.
+struct GatherCall {
+  ConstFloatMatrix x;
+  const uint32_t* tokens = nullptr;
+  uint32_t count = 0;
+  FloatMatrix y;
+};
+
+struct GreedyResult {
+  uint32_t token;
+  uint32_t finite;  // 0: the row has a logit that is not finite
+};
+
+// For each of `count` rows of logits the largest, the lowest id among equals; also stored in
+// last_tokens[slots[i]].
+struct GreedyCall {
+  ConstFloatMatrix logits;          // [count, vocab]
+  const uint32_t* slots = nullptr;  // [count]; UINT32_MAX: stored nowhere
+  uint32_t count = 0;
+  uint32_t* last_tokens = nullptr;
+  GreedyResult* results = nullptr;  // [count]
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_DEVICE_DEVICE_OPERATIONS_H_

@@ -1,0 +1,117 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What a step on a device lends to one layer, and the memory for its temporaries.
+//
+// Threading: engine thread only.
+#ifndef RIVULET_KERNELS_DEVICE_DEVICE_STEP_H_
+#define RIVULET_KERNELS_DEVICE_DEVICE_STEP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/check.h"
+#include "kernels/device/device.h"
+
+namespace rivulet {
+
+// Temporaries in device memory: what Workspace is on the host. Take never moves earlier results;
+// they are valid until Reset. Memory is allocated when more is taken than ever before, so after the
+// largest step nothing is.
+class DeviceWorkspace {
+ public:
+  explicit DeviceWorkspace(Device* device) : device_(device) {}
+
+  FloatMatrix Take(size_t rows, size_t columns) {
+    const size_t stride = PaddedColumns(columns);
+    return {static_cast<float*>(TakeBytes(rows * stride * sizeof(float))), rows, columns, stride};
+  }
+
+  // An operand of the device's precision; `columns` is rounded up, and the device's operations fill
+  // the padding with zeros.
+  Operand TakeOperand(size_t rows, size_t columns) {
+    const bool two = device_->precision() == ProductPrecision::kFloat32;
+    const size_t padded = PaddedColumns(columns), stride = padded * (two ? 2 : 1);
+    return {static_cast<uint16_t*>(TakeBytes(rows * stride * sizeof(uint16_t))),
+            static_cast<uint32_t>(rows), static_cast<uint32_t>(padded),
+            static_cast<uint32_t>(stride), two};
+  }
+
+  void* TakeBytes(size_t bytes) {
+    bytes = RoundUp(bytes, kStep);
+    while (next_ < blocks_.size() && used_ + bytes > blocks_[next_].bytes) {
+      ++next_;
+      used_ = 0;
+    }
+    if (next_ == blocks_.size()) AddBlock(bytes);
+    void* result = blocks_[next_].data + used_;
+    used_ += bytes;
+    return result;
+  }
+
+  void Reset() {
+    next_ = 0;
+    used_ = 0;
+  }
+
+  // Not OK: the device had no memory for a block, and what was taken since is not valid.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  struct Block {
+    std::byte* data;
+    size_t bytes;
+  };
+  static constexpr size_t kStep = 256;
+  static constexpr size_t kMinimum = size_t{8} << 20;
+
+  void AddBlock(size_t bytes) {
+    bytes = bytes > kMinimum ? bytes : kMinimum;
+    const absl::StatusOr<void*> memory = device_->Allocate(bytes);
+    if (!memory.ok()) {
+      status_ = memory.status();
+      RIVULET_CHECK(!blocks_.empty(), "no device memory for a first block");
+      // Any memory: the caller looks at the status before it runs anything.
+      blocks_.push_back({blocks_.front().data, bytes});
+    } else {
+      blocks_.push_back({static_cast<std::byte*>(*memory), bytes});
+    }
+    used_ = 0;
+  }
+
+  Device* device_;
+  std::deque<Block> blocks_;
+  size_t next_ = 0;
+  size_t used_ = 0;
+  absl::Status status_;
+};
+
+struct DeviceStep {
+  Device* device;
+  DeviceWorkspace* workspace;  // the caller resets it after the layer
+  DeviceRows rows;
+  DeviceSlots slots;  // this layer's part
+};
+
+// The input of a product: y [T, columns] = f(x) ∘ silu(gate), or f(x) without a gate.
+inline Operand Gated(const DeviceStep& step, ConstFloatMatrix x, ConstFloatMatrix gate,
+                     DeviceFunction f = DeviceFunction::kIdentity) {
+  constexpr uint32_t kNumbersOfAWarp = 256;
+  const auto columns = static_cast<uint32_t>(x.columns);
+  const Operand y = step.workspace->TakeOperand(x.rows, x.columns);
+  step.device->Finish({.o = x,
+                       .gate = gate,
+                       .heads = 1,
+                       .width = columns,
+                       .padded = columns,
+                       .norm_width = kNumbersOfAWarp,
+                       .order = FinishOrder::kGateOnly,
+                       .f = f,
+                       .y = y});
+  return y;
+}
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_DEVICE_DEVICE_STEP_H_

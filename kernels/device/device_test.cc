@@ -1,0 +1,133 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Products on the GPU: near the exact ones, and the same bits for every number of rows.
+#include "kernels/device/device.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
+#include "kernels/device/device_step.h"
+#include "kernels/device/gpu_testing.h"
+
+namespace rivulet {
+namespace {
+
+struct Case {
+  uint32_t outputs, inputs;
+  ProductPrecision precision;
+};
+
+class ProductTest : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    RIVULET_NEED_GPU();
+    auto device = OpenCudaDevice(GetParam().precision);
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+    std::normal_distribution<float> normal;
+    for (float& w : weights_) w = normal(random_) * std::exp(normal(random_));
+    for (float& x : inputs_) x = normal(random_) * std::exp(normal(random_));
+    for (float& b : bias_) b = normal(random_);
+    auto packed = device_->Pack({{weights_.data(), DType::kFloat32, outputs(), bias_.data()}}, k());
+    ASSERT_TRUE(packed.ok()) << packed.status();
+    linear_ = *packed;
+  }
+
+  uint32_t outputs() const { return GetParam().outputs; }
+  uint32_t k() const { return GetParam().inputs; }
+  bool two_parts() const { return GetParam().precision == ProductPrecision::kFloat32; }
+
+  // y [rows, outputs] for the rows of inputs_ from `first` on.
+  std::vector<float> Product(size_t first, size_t rows) {
+    DeviceWorkspace workspace(device_.get());
+    const Operand x = workspace.TakeOperand(rows, k());
+    std::vector<uint16_t> bits(rows * x.stride, 0);
+    for (size_t r = 0; r < rows; ++r) {
+      for (size_t i = 0; i < k(); ++i) {
+        const float number = inputs_[(first + r) * k() + i];
+        const uint16_t high = FloatToBFloat16(number);
+        bits[r * x.stride + i] = high;
+        if (two_parts()) {
+          bits[r * x.stride + x.columns + i] = FloatToBFloat16(number - BFloat16ToFloat(high));
+        }
+      }
+    }
+    EXPECT_TRUE(device_->Upload(x.data, bits.data(), bits.size() * 2).ok());
+    FloatMatrix y = workspace.Take(rows, outputs());
+    const std::vector<float> nan(rows * y.stride, NAN);
+    EXPECT_TRUE(device_->Upload(y.data, nan.data(), nan.size() * 4).ok());
+    device_->Product(linear_, x, y);
+    EXPECT_TRUE(device_->Synchronize().ok());
+    std::vector<float> all(rows * y.stride), result;
+    auto* pinned = static_cast<float*>(device_->AllocatePinned(all.size() * 4));
+    device_->CopyToHost(pinned, y.data, all.size() * 4);
+    EXPECT_TRUE(device_->Synchronize().ok());
+    for (size_t r = 0; r < rows; ++r) {
+      result.insert(result.end(), pinned + r * y.stride, pinned + r * y.stride + outputs());
+    }
+    device_->FreePinned(pinned);
+    return result;
+  }
+
+  static constexpr size_t kRows = 150;
+  std::mt19937 random_{TestSeed()};
+  std::unique_ptr<Device> device_;
+  DeviceLinear linear_;
+  std::vector<float> weights_ = std::vector<float>(size_t{outputs()} * k());
+  std::vector<float> inputs_ = std::vector<float>(kRows * k());
+  std::vector<float> bias_ = std::vector<float>(outputs());
+};
+
+TEST_P(ProductTest, IsNearTheExactProduct) {
+  const std::vector<float> y = Product(0, 20);
+  double worst = 0, largest = 0;
+  for (size_t r = 0; r < 20; ++r) {
+    for (size_t n = 0; n < outputs(); ++n) {
+      double exact = bias_[n];
+      for (size_t i = 0; i < k(); ++i) {
+        const float x = inputs_[r * k() + i], w = weights_[n * k() + i];
+        exact += two_parts() ? double{x} * w
+                             : double{BFloat16ToFloat(FloatToBFloat16(x))} *
+                                   BFloat16ToFloat(FloatToBFloat16(w));
+      }
+      worst = std::max(worst, std::abs(exact - y[r * outputs() + n]));
+      largest = std::max(largest, std::abs(exact));
+    }
+  }
+  EXPECT_LE(worst / largest, two_parts() ? 3e-5 : 1e-5);
+}
+
+TEST_P(ProductTest, HasTheSameBitsForEveryNumberOfRows) {
+  std::vector<float> single;
+  for (size_t r = 0; r < kRows; ++r) {
+    const std::vector<float> row = Product(r, 1);
+    single.insert(single.end(), row.begin(), row.end());
+  }
+  for (const size_t rows : {2, 7, 8, 9, 16, 17, 31, 32, 33, 64, 65, 100, 128, 150}) {
+    const std::vector<float> y = Product(0, rows);
+    EXPECT_EQ(std::memcmp(y.data(), single.data(), y.size() * sizeof(float)), 0) << rows << " rows";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, ProductTest,
+                         testing::Values(Case{256, 512, ProductPrecision::kBFloat16},
+                                         Case{264, 2560, ProductPrecision::kBFloat16},
+                                         Case{101, 90, ProductPrecision::kBFloat16},
+                                         Case{1, 16, ProductPrecision::kBFloat16},
+                                         Case{8, 5120, ProductPrecision::kBFloat16},
+                                         Case{256, 512, ProductPrecision::kFloat32},
+                                         Case{77, 100, ProductPrecision::kFloat32}),
+                         [](const auto& info) {
+                           return std::to_string(info.param.outputs) + "x" +
+                                  std::to_string(info.param.inputs) +
+                                  (info.param.precision == ProductPrecision::kFloat32 ? "_fp32"
+                                                                                      : "_bf16");
+                         });
+
+}  // namespace
+}  // namespace rivulet

@@ -1,0 +1,59 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// How kernels are launched: on the device's stream, each allowed to start before the last one has
+// ended (it waits where it needs the last one's results), with the first error kept.
+#ifndef RIVULET_KERNELS_DEVICE_LAUNCH_CUH_
+#define RIVULET_KERNELS_DEVICE_LAUNCH_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device/device_operations.h"
+
+namespace rivulet::cuda {
+
+struct LaunchContext {
+  cudaStream_t stream = nullptr;
+  cudaError_t* first_error = nullptr;
+  int processors = 132;
+  bool overlap = true;  // programmatic dependent launch
+
+  void Check(cudaError_t error) const {
+    if (error != cudaSuccess && *first_error == cudaSuccess) *first_error = error;
+  }
+
+  template <typename... Parameters, typename... Arguments>
+  void Run(void (*kernel)(Parameters...), dim3 grid, uint32_t threads, size_t shared,
+           Arguments&&... arguments) const {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = overlap ? 1 : 0;
+    Check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+  }
+};
+
+DeviceLimits MeasureLimits(const LaunchContext& context);
+void LaunchProduct(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+                   const LaunchContext& context);
+void LaunchEmbed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
+                 const uint32_t* last_tokens, FloatMatrix x, const LaunchContext& context);
+void LaunchAddNorm(const AddNormCall& call, const LaunchContext& context);
+void LaunchPrepare(const PrepareCall& call, bool fp32_rows, const LaunchContext& context);
+void LaunchRotate(const RotateCall& call, const LaunchContext& context);
+void LaunchRecur(const RecurCall& call, bool fp32_rows, const LaunchContext& context);
+void LaunchFinish(const FinishCall& call, const LaunchContext& context);
+void LaunchGatherRows(const GatherCall& call, const LaunchContext& context);
+void LaunchSampleGreedy(const GreedyCall& call, const LaunchContext& context);
+
+}  // namespace rivulet::cuda
+
+#endif  // RIVULET_KERNELS_DEVICE_LAUNCH_CUH_

@@ -1,0 +1,77 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/mixers/row_preparation.h"
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/check.h"
+
+namespace rivulet {
+namespace {
+
+DeviceFunction FunctionOf(Activation f) {
+  switch (f) {
+    case Activation::kIdentity:
+      return DeviceFunction::kIdentity;
+    case Activation::kSilu:
+      return DeviceFunction::kSilu;
+    case Activation::kSigmoid:
+      return DeviceFunction::kSigmoid;
+    case Activation::kRelu:
+      return DeviceFunction::kRelu;
+    case Activation::kEluPlusOne:
+      return DeviceFunction::kEluPlusOne;
+    case Activation::kExp:
+      return DeviceFunction::kExp;
+    case Activation::kSoftplus:
+      return DeviceFunction::kSoftplus;
+    case Activation::kLogSigmoid:
+      return DeviceFunction::kLogSigmoid;
+    case Activation::kGeluTanh:
+      return DeviceFunction::kGeluTanh;
+  }
+  return DeviceFunction::kIdentity;
+}
+
+}  // namespace
+
+RowPreparation::RowPreparation(const DeviceStep& step, const DeviceConvolution& convolution)
+    : step_(step) {
+  call_.rows = step.rows;
+  call_.slots = step.slots;
+  call_.convolution = convolution;
+}
+
+FloatMatrix RowPreparation::Heads(ConstFloatMatrix x, size_t heads, const Preparation& how) {
+  return Add(x, heads, PaddedColumns(x.columns / heads), how);
+}
+
+FloatMatrix RowPreparation::Numbers(ConstFloatMatrix x, const Preparation& how) {
+  return Add(x, 1, x.columns, how);
+}
+
+FloatMatrix RowPreparation::Add(ConstFloatMatrix x, size_t heads, size_t padded,
+                                const Preparation& how) {
+  RIVULET_CHECK(call_.part_count < kMaxPreparedParts, "too many parts of a row");
+  const FloatMatrix y = step_.workspace->Take(x.rows, heads * padded);
+  PreparedPart& part = call_.parts[call_.part_count++];
+  part = {.x = x.data,
+          .x_stride = static_cast<uint32_t>(x.stride),
+          .y = y.data,
+          .y_stride = static_cast<uint32_t>(y.stride),
+          .heads = static_cast<uint32_t>(heads),
+          .width = static_cast<uint32_t>(x.columns / heads),
+          .padded = static_cast<uint32_t>(padded),
+          .f = FunctionOf(how.f),
+          .norm = how.norm,
+          .scale = how.scale,
+          .bias = how.bias,
+          .rate = how.rate,
+          .low = how.low,
+          .high = how.high};
+  const DeviceConvolution& c = call_.convolution;
+  if (c.window != 0 && x.data >= c.x && x.data < c.x + c.channels) {
+    part.channel = static_cast<int32_t>(x.data - c.x);
+  }
+  return y;
+}
+
+}  // namespace rivulet

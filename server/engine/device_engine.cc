@@ -1,0 +1,425 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A step is one copy of its description to the device, its operations, and one copy of what it
+// sampled back. A step of decode rows alone is the replay of a recording for at least as many rows;
+// rows that are too many belong to segments without tokens.
+//
+// Greedy rows are sampled on the device. The logits of others come to the host, which samples as
+// the CPU's engine does.
+#include "server/engine/device_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status.h"
+#include "kernels/base/thread_pool.h"
+#include "server/engine/device_model.h"
+#include "server/engine/row_answers.h"
+
+namespace rivulet {
+namespace {
+
+// Rows of logits on the device at a time.
+constexpr size_t kLogitRows = 256;
+// The rows that recordings are made for.
+constexpr std::array<uint32_t, 14> kRecordedRows = {1,  2,  4,  8,   16,  24,  32,
+                                                    48, 64, 96, 128, 160, 192, 256};
+constexpr size_t kMostTokens = kLongestSegment;  // of a first step
+constexpr uint32_t kNowhere = UINT32_MAX;
+enum Event : size_t { kStepBegin, kStepEnd };
+
+class DeviceStateMemory final : public StateMemory {
+ public:
+  explicit DeviceStateMemory(Device* device) : device_(device) {}
+
+  absl::Status Reserve(size_t bytes) override {
+    const absl::StatusOr<void*> memory = device_->Allocate(bytes);
+    if (!memory.ok()) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "no room for the session states: ", memory.status().message(), "; lower --state-memory"));
+    }
+    begin_ = static_cast<std::byte*>(*memory);
+    return absl::OkStatus();
+  }
+  std::byte* begin() const override { return begin_; }
+  void Copy(size_t from, size_t to, size_t bytes) override {
+    device_->CopyOnDevice(begin_ + to, begin_ + from, bytes);
+  }
+
+ private:
+  Device* device_;
+  std::byte* begin_ = nullptr;
+};
+
+// A step's description, side by side in pinned memory and in the same order on the device.
+class Description {
+ public:
+  Description(std::byte* memory, size_t tokens, size_t segments, size_t places) {
+    segments_ = reinterpret_cast<DeviceSegment*>(memory);
+    ids_ = reinterpret_cast<uint32_t*>(segments_ + segments);
+    segment_of_ = ids_ + tokens;
+    place_tokens_ = segment_of_ + tokens;
+    place_slots_ = place_tokens_ + places;
+    bytes_ = reinterpret_cast<std::byte*>(place_slots_ + places) - memory;
+  }
+  static size_t Bytes(size_t tokens, size_t segments, size_t places) {
+    return segments * sizeof(DeviceSegment) + (2 * tokens + 2 * places) * sizeof(uint32_t);
+  }
+
+  DeviceSegment* segments() const { return segments_; }
+  uint32_t* ids() const { return ids_; }
+  uint32_t* segment_of() const { return segment_of_; }
+  uint32_t* place_tokens() const { return place_tokens_; }
+  uint32_t* place_slots() const { return place_slots_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  DeviceSegment* segments_;
+  uint32_t *ids_, *segment_of_, *place_tokens_, *place_slots_;
+  size_t bytes_;
+};
+
+// Whether the device samples the row's tokens itself: the best logit, with nothing added to any.
+bool SampledOnDevice(const StepRow& row) {
+  if (!row.score_targets.empty() || row.samples > 1) return false;
+  if (row.samples == 0) return true;
+  const SampleSpec& spec = row.spec;
+  const SamplingParams& p = *spec.params;
+  const bool forbids = spec.forbid_stops != 0 && spec.stop_ids != nullptr;
+  return p.temperature == 0.0f && p.logit_bias.empty() && !p.NeedsSessionCounts() &&
+         !p.NeedsTurnCounts() && !forbids && spec.logprobs == 0;
+}
+
+class DeviceEngine final : public Engine {
+ public:
+  DeviceEngine(std::shared_ptr<const LoadedModel> model, Device* device, size_t threads)
+      : loaded_(std::move(model)), device_(device), threads_(threads) {}
+  ~DeviceEngine() override;
+
+  absl::Status Start(const EngineOptions& options);
+
+  StepTicket Launch(const StepPlan& plan) override;
+  StepResult Await(StepTicket ticket) override;
+  size_t depth() const override { return 1; }
+  StatePool& states() const override { return *states_; }
+  uint32_t vocab_size() const override { return static_cast<uint32_t>(loaded_->spec.vocab); }
+
+ private:
+  absl::Status Prepare();
+  absl::Status Record();
+  void Run(const StepPlan& plan);
+  void RunRecorded(const StepPlan& plan);
+  void RunPlain(const StepPlan& plan, std::span<const Place> places);
+  Description Describe(const StepPlan& plan, uint32_t rows) const;
+  DeviceRows RowsOf(const Description& there, uint32_t tokens, uint32_t segments,
+                    bool single) const;
+  void EnqueueGreedy(FloatMatrix logits, const uint32_t* slots, size_t first, size_t count);
+  absl::Status AnswerOnHost(const StepPlan& plan, std::span<const Place> places,
+                            FloatMatrix logits);
+  void FailRows(const absl::Status& status);
+  size_t RecordingFor(const StepPlan& plan) const;
+
+  std::shared_ptr<const LoadedModel> loaded_;
+  Device* device_;
+  ThreadPool threads_;
+  std::unique_ptr<DeviceModel> model_;
+  std::unique_ptr<StatePool> states_;
+
+  size_t description_bytes_ = 0;
+  std::byte* description_host_ = nullptr;
+  std::byte* description_ = nullptr;
+  uint32_t* last_tokens_ = nullptr;      // [tail slots]
+  GreedyResult* greedy_ = nullptr;       // [kLogitRows], device
+  GreedyResult* greedy_host_ = nullptr;  // the same, pinned
+  float* logits_ = nullptr;              // [kLogitRows, vocab], device
+  float* logits_host_ = nullptr;         // the same, pinned
+  size_t recordings_[kRecordedRows.size()] = {};
+  size_t recorded_ = 0;
+
+  StepTicket launched_ = 0;
+  std::optional<StepResult> result_;  // of the step that has not been awaited
+  std::vector<Place> pending_;  // places whose tokens are in greedy_host_ once the step has run
+};
+
+DeviceEngine::~DeviceEngine() {
+  device_->Synchronize().IgnoreError();
+  for (void* pinned : {static_cast<void*>(description_host_), static_cast<void*>(greedy_host_),
+                       static_cast<void*>(logits_host_)}) {
+    if (pinned != nullptr) device_->FreePinned(pinned);
+  }
+}
+
+absl::Status DeviceEngine::Start(const EngineOptions& options) {
+  RIVULET_ASSIGN_OR_RETURN(model_, DeviceModel::Make(loaded_, device_));
+  RIVULET_RETURN_IF_ERROR(Prepare());
+  RIVULET_ASSIGN_OR_RETURN(states_, StatePool::Make(AddUpLayouts(model_->StateLayouts()),
+                                                    options.state_memory, options.state_context,
+                                                    std::make_unique<DeviceStateMemory>(device_)));
+  RIVULET_ASSIGN_OR_RETURN(void* last, device_->Allocate(capacity().tail_slots * sizeof(uint32_t)));
+  last_tokens_ = static_cast<uint32_t*>(last);
+  return Record();
+}
+
+// The buffers of a step.
+absl::Status DeviceEngine::Prepare() {
+  description_bytes_ = Description::Bytes(2 * kMostTokens, 2 * kMostTokens, 2 * kMostTokens);
+  description_host_ = static_cast<std::byte*>(device_->AllocatePinned(description_bytes_));
+  greedy_host_ =
+      static_cast<GreedyResult*>(device_->AllocatePinned(2 * kMostTokens * sizeof(GreedyResult)));
+  const size_t logit_bytes = kLogitRows * loaded_->spec.vocab * sizeof(float);
+  logits_host_ = static_cast<float*>(device_->AllocatePinned(logit_bytes));
+  if (description_host_ == nullptr || greedy_host_ == nullptr || logits_host_ == nullptr) {
+    return absl::ResourceExhaustedError("no pinned host memory for the steps of the CUDA engine");
+  }
+  RIVULET_ASSIGN_OR_RETURN(void* description, device_->Allocate(description_bytes_));
+  description_ = static_cast<std::byte*>(description);
+  RIVULET_ASSIGN_OR_RETURN(void* greedy, device_->Allocate(2 * kMostTokens * sizeof(GreedyResult)));
+  greedy_ = static_cast<GreedyResult*>(greedy);
+  RIVULET_ASSIGN_OR_RETURN(void* logits, device_->Allocate(logit_bytes));
+  logits_ = static_cast<float*>(logits);
+  return absl::OkStatus();
+}
+
+// Runs a step without sessions of each recorded size, then records it. A recording holds addresses
+// of temporaries, which therefore have to exist before.
+absl::Status DeviceEngine::Record() {
+  for (size_t i = kRecordedRows.size(); i-- > 0;) {
+    const uint32_t rows = kRecordedRows[i];
+    const Description here(description_host_, rows, rows, rows);
+    std::memset(description_host_, 0, here.bytes());
+    for (uint32_t r = 0; r < rows; ++r) {
+      here.segment_of()[r] = here.place_tokens()[r] = r;
+      here.place_slots()[r] = kNowhere;
+    }
+    const Description there(description_, rows, rows, rows);
+    device_->CopyToDevice(description_, description_host_, here.bytes());
+    for (const bool record : {false, true}) {
+      model_->Reset();
+      if (record) device_->BeginRecording();
+      const DeviceModel::Stream stream =
+          model_->Forward(there.ids(), RowsOf(there, rows, rows, true), last_tokens_, *states_);
+      const FloatMatrix logits{logits_, rows, model_->vocab(), model_->vocab()};
+      model_->Logits(stream, logits);
+      EnqueueGreedy(logits, there.place_slots(), 0, rows);
+      if (!record) {
+        RIVULET_RETURN_IF_ERROR(device_->Synchronize());
+        RIVULET_RETURN_IF_ERROR(model_->status());
+        continue;
+      }
+      RIVULET_ASSIGN_OR_RETURN(recordings_[i], device_->EndRecording());
+    }
+  }
+  recorded_ = kRecordedRows.size();
+  return absl::OkStatus();
+}
+
+StepTicket DeviceEngine::Launch(const StepPlan& plan) {
+  RIVULET_CHECK(!result_.has_value(), "a step was launched before the last one was awaited");
+  try {
+    result_ = CheckRows(plan, vocab_size(), capacity());
+    Run(plan);
+  } catch (const std::bad_alloc&) {
+    result_.emplace();
+    result_->rows.resize(plan.rows.size());
+    FailRows(NoMemory("in a step"));
+  }
+  return ++launched_;
+}
+
+StepResult DeviceEngine::Await(StepTicket ticket) {
+  RIVULET_CHECK(ticket == launched_ && result_.has_value(), "no such step");
+  const absl::Status status = device_->Wait(kStepEnd);
+  if (status.ok()) {
+    for (size_t i = 0; i < pending_.size(); ++i) {
+      const Place& place = pending_[i];
+      RowResult& row = result_->rows[place.row];
+      if (greedy_host_[i].finite == 0) {
+        row.status.Update(absl::InternalError(
+            "a logit is not finite; the session's state is lost: start a new one"));
+      } else {
+        row.samples[place.sample].token = greedy_host_[i].token;
+      }
+    }
+  } else {
+    FailRows(status);
+  }
+  result_->device_seconds = device_->SecondsBetween(kStepBegin, kStepEnd);
+  return *std::exchange(result_, std::nullopt);
+}
+
+void DeviceEngine::FailRows(const absl::Status& status) {
+  for (RowResult& row : result_->rows) row.status.Update(status);
+}
+
+// An index into kRecordedRows, or recorded_ if no recording does what the plan asks.
+size_t DeviceEngine::RecordingFor(const StepPlan& plan) const {
+  if (plan.rows.size() > kRecordedRows.back()) return recorded_;
+  for (size_t r = 0; r < plan.rows.size(); ++r) {
+    const StepRow& row = plan.rows[r];
+    const bool decodes = row.segment.tokens == 1 && row.samples == 1 && row.score_targets.empty() &&
+                         result_->rows[r].status.ok();
+    if (!decodes) return recorded_;
+  }
+  return std::lower_bound(kRecordedRows.begin(), kRecordedRows.end(), plan.rows.size()) -
+         kRecordedRows.begin();
+}
+
+DeviceRows DeviceEngine::RowsOf(const Description& there, uint32_t tokens, uint32_t segments,
+                                bool single) const {
+  return {there.segments(), there.segment_of(), segments, tokens, single};
+}
+
+// Fills the pinned description. `rows`: of a recording, 0 for a step as large as the plan.
+Description DeviceEngine::Describe(const StepPlan& plan, uint32_t rows) const {
+  const size_t tokens = rows == 0 ? plan.tokens.size() : rows;
+  const size_t segments = rows == 0 ? plan.rows.size() : rows;
+  const Description here(description_host_, tokens, segments, tokens);
+  std::memset(description_host_, 0, here.bytes());
+  for (size_t t = 0; t < tokens; ++t) {
+    here.segment_of()[t] = static_cast<uint32_t>(rows == 0 ? 0 : t);
+    here.place_tokens()[t] = static_cast<uint32_t>(t);
+    here.place_slots()[t] = kNowhere;
+  }
+  for (size_t r = 0; r < plan.rows.size(); ++r) {
+    const Segment& s = plan.rows[r].segment;
+    DeviceSegment& segment = here.segments()[r];
+    segment = {static_cast<uint32_t>(s.first_token),
+               static_cast<uint32_t>(s.tokens),
+               s.position,
+               s.base_in,
+               s.base_out,
+               s.tail,
+               0};
+    if (!result_->rows[r].status.ok()) segment.tokens = 0;
+    for (size_t i = 0; i < s.tokens; ++i) {
+      here.ids()[s.first_token + i] = plan.tokens[s.first_token + i];
+      here.segment_of()[s.first_token + i] = static_cast<uint32_t>(r);
+    }
+  }
+  return here;
+}
+
+void DeviceEngine::Run(const StepPlan& plan) {
+  pending_.clear();
+  model_->Reset();
+  device_->Record(kStepBegin);
+  const size_t recording = RecordingFor(plan);
+  if (recording < recorded_) {
+    RunRecorded(plan);
+  } else {
+    RunPlain(plan, PlacesOf(plan, *result_));
+  }
+  device_->Record(kStepEnd);
+}
+
+void DeviceEngine::RunRecorded(const StepPlan& plan) {
+  const size_t recording = RecordingFor(plan);
+  const uint32_t rows = kRecordedRows[recording];
+  const Description here = Describe(plan, rows);
+  const std::vector<Place> places = PlacesOf(plan, *result_);
+  bool host = false;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const StepRow& row = plan.rows[places[i].row];
+    // Place i is token i only if the rows' tokens are in order, which a plan of decode rows has.
+    RIVULET_CHECK(places[i].token == i, "the tokens of decode rows are not in order");
+    here.place_slots()[i] = row.segment.tail;
+    host = host || !SampledOnDevice(row);
+  }
+  device_->CopyToDevice(description_, description_host_, here.bytes());
+  device_->Replay(recordings_[recording]);
+  if (host) {
+    const FloatMatrix logits{logits_, places.size(), model_->vocab(), model_->vocab()};
+    const absl::Status status = AnswerOnHost(plan, places, logits);
+    if (!status.ok()) FailRows(status);
+    return;
+  }
+  device_->CopyToHost(greedy_host_, greedy_, places.size() * sizeof(GreedyResult));
+  pending_ = places;
+}
+
+void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places) {
+  const auto tokens = static_cast<uint32_t>(plan.tokens.size());
+  const auto segments = static_cast<uint32_t>(plan.rows.size());
+  const Description here = Describe(plan, 0);
+  bool host = false;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const StepRow& row = plan.rows[places[i].row];
+    here.place_tokens()[i] = static_cast<uint32_t>(places[i].token);
+    if (places[i].sample != Place::kNone) here.place_slots()[i] = row.segment.tail;
+    host = host || !SampledOnDevice(row);
+  }
+  const Description there(description_, tokens, segments, tokens);
+  device_->CopyToDevice(description_, description_host_, here.bytes());
+  const DeviceModel::Stream stream =
+      model_->Forward(there.ids(), RowsOf(there, tokens, segments, false), last_tokens_, *states_);
+  if (!places.empty()) model_->AddUp(stream);
+  for (size_t begin = 0; begin < places.size(); begin += kLogitRows) {
+    const size_t count = std::min(kLogitRows, places.size() - begin);
+    const FloatMatrix logits{logits_, count, model_->vocab(), model_->vocab()};
+    const FloatMatrix wanted = model_->workspace().Take(count, model_->hidden());
+    device_->GatherRows({.x = stream.x,
+                         .tokens = there.place_tokens() + begin,
+                         .count = static_cast<uint32_t>(count),
+                         .y = wanted});
+    model_->Logits({wanted, {}}, logits);
+    EnqueueGreedy(logits, there.place_slots() + begin, begin, count);
+    if (!host) continue;
+    const absl::Status status = AnswerOnHost(plan, places.subspan(begin, count), logits);
+    if (!status.ok()) FailRows(status);
+  }
+  if (!model_->status().ok()) FailRows(model_->status());
+  if (host || places.empty()) return;
+  device_->CopyToHost(greedy_host_, greedy_, places.size() * sizeof(GreedyResult));
+  pending_.assign(places.begin(), places.end());
+}
+
+void DeviceEngine::EnqueueGreedy(FloatMatrix logits, const uint32_t* slots, size_t first,
+                                 size_t count) {
+  device_->SampleGreedy({.logits = logits,
+                         .slots = slots,
+                         .count = static_cast<uint32_t>(count),
+                         .last_tokens = last_tokens_,
+                         .results = greedy_ + first});
+}
+
+// Fetches the logits [places, vocab] and answers as the CPU's engine does.
+absl::Status DeviceEngine::AnswerOnHost(const StepPlan& plan, std::span<const Place> places,
+                                        FloatMatrix logits) {
+  device_->CopyToHost(logits_host_, logits.data, logits.rows * logits.columns * sizeof(float));
+  RIVULET_RETURN_IF_ERROR(device_->Synchronize());
+  std::vector<absl::Status> statuses(places.size());
+  threads_.ParallelFor(places.size(), [&](size_t i) {
+    const std::span<float> row(logits_host_ + i * logits.columns, logits.columns);
+    try {
+      statuses[i] = AnswerPlace(plan, places[i], row, result_->rows[places[i].row]);
+    } catch (const std::bad_alloc&) {  // no exception may leave a task of the pool
+      statuses[i] = NoMemory("while sampling");
+    }
+  });
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (statuses[i].ok()) continue;
+    const size_t row = places[i].row;
+    result_->rows[row].status.Update(At(statuses[i], plan.rows[row], places[i]));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> MakeDeviceEngine(std::shared_ptr<const LoadedModel> model,
+                                                         Device* device,
+                                                         const EngineOptions& options) {
+  auto engine = std::make_unique<DeviceEngine>(std::move(model), device, options.threads);
+  RIVULET_RETURN_IF_ERROR(engine->Start(options));
+  return engine;
+}
+
+}  // namespace rivulet

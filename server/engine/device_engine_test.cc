@@ -1,0 +1,256 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The device's engine beside the CPU's on real checkpoints: numbers within tolerance, and the same
+// bits on the device for every cut of a prompt, neighbours, slots and number of rows.
+//
+// RIVULET_MODELS: folders with checkpoints in their subfolders, separated by colons; by default the
+// repository's fixtures.
+#include "server/engine/device_engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
+#include "kernels/device/gpu_testing.h"
+#include "server/engine/cpu_engine.h"
+
+namespace rivulet {
+namespace {
+
+constexpr size_t kTokens = 90;
+constexpr uint32_t kTop = 20;
+
+std::vector<std::string> Checkpoints() {
+  const char* const given = std::getenv("RIVULET_MODELS");
+  std::vector<std::string> result;
+  for (const auto& folder :
+       absl::StrSplit(given == nullptr ? "tests/parity/fixtures:models" : given, ':')) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(folder), error)) {
+      if (std::filesystem::exists(entry.path() / "config.json")) result.push_back(entry.path());
+    }
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+// What a model says after each token of a text: the log-probabilities of the best tokens and of one
+// that is given.
+using Answers = std::vector<Logprobs>;
+
+bool Same(const Logprobs& a, const Logprobs& b) {
+  const auto same = [](const TokenLogprob& x, const TokenLogprob& y) {
+    return x.token == y.token && x.logprob == y.logprob;
+  };
+  return same(a.chosen, b.chosen) && a.top.size() == b.top.size() &&
+         std::equal(a.top.begin(), a.top.end(), b.top.begin(), same);
+}
+
+// A session's slots on an engine.
+class Stream {
+ public:
+  explicit Stream(Engine& engine) : engine_(engine) {
+    base_ = *engine.states().bases().Acquire();
+    tail_ = *engine.states().tails().Acquire();
+    params_.temperature = 0.0f;
+  }
+  ~Stream() {
+    engine_.states().bases().Release(base_);
+    engine_.states().tails().Release(tail_);
+  }
+
+  // Adds the next tokens to the plan, with a sample after each of the last `samples`.
+  void Add(StepPlan& plan, const std::vector<uint32_t>& tokens, size_t count, size_t samples) {
+    StepRow& row = plan.rows.emplace_back();
+    row.segment = {plan.tokens.size(), count, position_, base_, base_, tail_, nullptr};
+    plan.tokens.insert(plan.tokens.end(), tokens.begin() + position_,
+                       tokens.begin() + position_ + count);
+    row.samples = static_cast<uint32_t>(samples);
+    row.spec.params = &params_;
+    row.spec.logprobs = kTop;
+    row.spec.position = position_ + count - samples + 1;
+    position_ += count;
+  }
+  uint64_t position() const { return position_; }
+
+ private:
+  Engine& engine_;
+  SamplingParams params_;
+  uint32_t base_ = 0, tail_ = 0;
+  uint64_t position_ = 0;
+};
+
+void Collect(const RowResult& row, Answers& answers) {
+  EXPECT_TRUE(row.status.ok()) << row.status;
+  for (const SampledToken& sample : row.samples) answers.push_back(sample.logprob);
+}
+
+// The answers of a text that is fed in pieces of `piece` tokens.
+Answers Feed(Engine& engine, const std::vector<uint32_t>& tokens, size_t piece) {
+  Stream stream(engine);
+  Answers answers;
+  while (stream.position() < tokens.size()) {
+    const size_t count = std::min(piece, tokens.size() - stream.position());
+    StepPlan plan;
+    stream.Add(plan, tokens, count, count);
+    Collect(engine.Step(plan).rows[0], answers);
+  }
+  return answers;
+}
+
+// The same for several texts in steps of random rows.
+std::vector<Answers> FeedTogether(Engine& engine, const std::vector<std::vector<uint32_t>>& texts,
+                                  size_t longest, std::mt19937& random) {
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (size_t i = 0; i < texts.size(); ++i) streams.push_back(std::make_unique<Stream>(engine));
+  std::vector<Answers> answers(texts.size());
+  for (bool left = true; left;) {
+    StepPlan plan;
+    std::vector<size_t> owners;
+    left = false;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const size_t rest = texts[i].size() - streams[i]->position();
+      if (rest == 0) continue;
+      left = true;
+      if (random() % 4 == 0) continue;
+      const size_t count = std::min<size_t>(rest, 1 + random() % longest);
+      streams[i]->Add(plan, texts[i], count, count);
+      owners.push_back(i);
+    }
+    if (plan.empty()) continue;
+    const StepResult result = engine.Step(plan);
+    for (size_t r = 0; r < owners.size(); ++r) Collect(result.rows[r], answers[owners[r]]);
+  }
+  return answers;
+}
+
+std::unique_ptr<Engine> CpuEngineFor(const std::string& model) {
+  LoadOptions options;
+  options.weight_dtype = DType::kFloat32;
+  auto loaded = LoadModel(model, options);
+  if (!loaded.ok()) return nullptr;
+  auto engine = MakeCpuEngine(*std::move(loaded), {.threads = 4});
+  return engine.ok() ? *std::move(engine) : nullptr;
+}
+
+struct DeviceAndEngine {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Engine> engine;
+};
+
+// The status says why there is none.
+absl::StatusOr<DeviceAndEngine> DeviceEngineFor(const std::string& model,
+                                                ProductPrecision precision, DType state) {
+  auto device = OpenCudaDevice(precision);
+  if (!device.ok()) return device.status();
+  LoadOptions options;
+  options.mixer.device = device->get();
+  options.mixer.state_dtype = state;
+  auto loaded = LoadModel(model, options);
+  if (!loaded.ok()) return loaded.status();
+  auto engine = MakeDeviceEngine(*std::move(loaded), device->get(),
+                                 {.threads = 4, .state_memory = uint64_t{256} << 20});
+  if (!engine.ok()) return engine.status();
+  return DeviceAndEngine{*std::move(device), *std::move(engine)};
+}
+
+// The largest difference of the log-probabilities of tokens that both list.
+double Distance(const Answers& a, const Answers& b) {
+  double worst = a.size() == b.size() ? 0 : INFINITY;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    std::map<uint32_t, float> known;
+    for (const TokenLogprob& x : a[i].top) known[x.token] = x.logprob;
+    for (const TokenLogprob& x : b[i].top) {
+      const auto found = known.find(x.token);
+      if (found != known.end())
+        worst = std::max(worst, std::abs(double{found->second} - x.logprob));
+    }
+  }
+  return worst;
+}
+
+class DeviceEngineTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { RIVULET_NEED_GPU(); }
+
+  std::vector<uint32_t> RandomText(uint32_t vocab) {
+    std::vector<uint32_t> tokens(kTokens);
+    for (uint32_t& token : tokens) token = random_() % vocab;
+    return tokens;
+  }
+
+  std::mt19937 random_{TestSeed()};
+};
+
+TEST_P(DeviceEngineTest, IsNearTheCpu) {
+  const auto exact = DeviceEngineFor(GetParam(), ProductPrecision::kFloat32, DType::kFloat32);
+  if (absl::IsUnimplemented(exact.status())) GTEST_SKIP() << exact.status();
+  ASSERT_TRUE(exact.ok()) << exact.status();
+  const auto rounded = DeviceEngineFor(GetParam(), ProductPrecision::kBFloat16, DType::kFloat32);
+  ASSERT_TRUE(rounded.ok()) << rounded.status();
+  const std::unique_ptr<Engine> cpu = CpuEngineFor(GetParam());
+  ASSERT_NE(cpu, nullptr);
+  const std::vector<uint32_t> text = RandomText(cpu->vocab_size());
+  const Answers expected = Feed(*cpu, text, kTokens);
+  const double fp32 = Distance(expected, Feed(*exact->engine, text, kTokens));
+  const double bf16 = Distance(expected, Feed(*rounded->engine, text, kTokens));
+  std::printf("%s: log-probabilities differ by %.2g in fp32, %.2g in bf16\n", GetParam().c_str(),
+              fp32, bf16);
+  EXPECT_LE(fp32, 1e-3);
+  EXPECT_LE(bf16, 0.25);
+}
+
+TEST_P(DeviceEngineTest, HasTheSameBitsFromEverySchedule) {
+  for (const auto& [precision, state] : {std::pair(ProductPrecision::kBFloat16, DType::kFloat32),
+                                         {ProductPrecision::kFloat32, DType::kFloat32},
+                                         {ProductPrecision::kBFloat16, DType::kBFloat16}}) {
+    const auto device = DeviceEngineFor(GetParam(), precision, state);
+    if (absl::IsUnimplemented(device.status())) GTEST_SKIP() << device.status();
+    if (state == DType::kBFloat16 && absl::IsInvalidArgument(device.status())) continue;
+    ASSERT_TRUE(device.ok()) << device.status();
+    Engine& engine = *device->engine;
+    std::vector<std::vector<uint32_t>> texts;
+    std::vector<Answers> whole;
+    for (size_t i = 0; i < 11; ++i) {
+      texts.push_back(RandomText(engine.vocab_size()));
+      whole.push_back(Feed(engine, texts.back(), kTokens));
+    }
+    const auto check = [&](size_t text, const Answers& answers, const char* how) {
+      ASSERT_EQ(answers.size(), kTokens);
+      for (size_t i = 0; i < kTokens; ++i) {
+        ASSERT_TRUE(Same(answers[i], whole[text][i]))
+            << how << ": text " << text << " differs after token " << i;
+      }
+    };
+    check(0, Feed(engine, texts[0], 1), "token by token");
+    check(1, Feed(engine, texts[1], 7), "in pieces of 7");
+    check(2, Feed(engine, texts[2], 16), "in pieces of 16");
+    for (const size_t longest : {1, 3, 40}) {
+      const std::vector<Answers> together = FeedTogether(engine, texts, longest, random_);
+      for (size_t i = 0; i < texts.size(); ++i) check(i, together[i], "in company");
+    }
+  }
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceEngineTest);
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceEngineTest, testing::ValuesIn(Checkpoints()),
+                         [](const auto& info) {
+                           std::string name = std::filesystem::path(info.param).filename();
+                           for (char& c : name) {
+                             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+                           }
+                           return name + "_" + std::to_string(info.index);
+                         });
+
+}  // namespace
+}  // namespace rivulet

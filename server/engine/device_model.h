@@ -1,0 +1,69 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The forward pass on a device: what LanguageModel is on the CPU. It enqueues operations and waits
+// for nothing.
+//
+// Threading: engine thread only.
+#ifndef RIVULET_SERVER_ENGINE_DEVICE_MODEL_H_
+#define RIVULET_SERVER_ENGINE_DEVICE_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/device/device_step.h"
+#include "model_loader/loaded_model.h"
+#include "server/engine/state_pool.h"
+
+namespace rivulet {
+
+class DeviceModel {
+ public:
+  // `model` was loaded for `device` (MixerOptions::device); both outlive this. Copies the embedding
+  // table to the device.
+  static absl::StatusOr<std::unique_ptr<DeviceModel>> Make(std::shared_ptr<const LoadedModel> model,
+                                                           Device* device);
+
+  std::vector<const StateLayout*> StateLayouts() const;
+
+  // The residual stream of a step's tokens [T, hidden] after the last layer, as x and an update
+  // that is to be added to it. `ids` [T], UINT32_MAX standing for last_tokens[tail of the row].
+  struct Stream {
+    FloatMatrix x;
+    FloatMatrix update;
+  };
+  Stream Forward(const uint32_t* ids, const DeviceRows& rows, const uint32_t* last_tokens,
+                 const StatePool& states);
+
+  // logits [T, vocab] of all tokens. `stream` is used up.
+  void Logits(const Stream& stream, FloatMatrix logits);
+  // Adds up the stream, so that GatherRows may take rows of x.
+  void AddUp(const Stream& stream);
+
+  // Frees the temporaries of a step.
+  void Reset() { step_workspace_.Reset(); }
+  DeviceWorkspace& workspace() { return step_workspace_; }
+  // Not OK: the device had no memory for a step's temporaries.
+  absl::Status status() const;
+
+  const LoadedModel& model() const { return *model_; }
+  size_t hidden() const { return model_->spec.hidden; }
+  size_t vocab() const { return model_->spec.vocab; }
+
+ private:
+  DeviceModel(std::shared_ptr<const LoadedModel> model, Device* device)
+      : model_(std::move(model)),
+        device_(device),
+        step_workspace_(device),
+        layer_workspace_(device) {}
+
+  std::shared_ptr<const LoadedModel> model_;
+  Device* device_;
+  DeviceTable table_;
+  DeviceWorkspace step_workspace_, layer_workspace_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_ENGINE_DEVICE_MODEL_H_

@@ -1,0 +1,153 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/engine/row_answers.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status.h"
+#include "kernels/ops/sampling/sampling.h"
+#include "kernels/recurrence/pages.h"
+
+namespace rivulet {
+namespace {
+
+// Takes the stop ids out of the draw while it lives. The value is finite, so that the logit does
+// not count as broken, and so low that no bias or penalty brings it back.
+class Forbidden {
+ public:
+  Forbidden(const SampleSpec& spec, size_t sample, std::span<float> logits) : logits_(logits) {
+    if (sample >= spec.forbid_stops || spec.stop_ids == nullptr) return;
+    for (uint32_t id : *spec.stop_ids) {
+      if (id >= logits.size()) continue;
+      saved_.emplace_back(id, logits[id]);
+      logits[id] = -1e30f;
+    }
+  }
+  ~Forbidden() {
+    // Backwards, so that an id that is listed twice gets its first value.
+    for (auto entry = saved_.rbegin(); entry != saved_.rend(); ++entry) {
+      logits_[entry->first] = entry->second;
+    }
+  }
+
+ private:
+  std::span<float> logits_;
+  std::vector<std::pair<uint32_t, float>> saved_;
+};
+
+// The row's tokens that its counts lack: those after the first sample, up to this one.
+std::span<const uint32_t> RecentTokens(const StepPlan& plan, const StepRow& row, size_t sample) {
+  const size_t end = row.segment.first_token + row.segment.tokens - row.samples + 1 + sample;
+  return std::span(plan.tokens).subspan(end - sample, sample);
+}
+
+absl::Status SamplePlace(const StepPlan& plan, const Place& place, std::span<float> logits,
+                         SampledToken& result) {
+  const StepRow& row = plan.rows[place.row];
+  const SampleSpec& spec = row.spec;
+  // One for each thread of the pool, reused in each step.
+  static thread_local SamplingScratch scratch;
+  {
+    const Forbidden forbidden(spec, place.sample, logits);
+    const TokenHistory history = {spec.session_counts, spec.turn_counts,
+                                  RecentTokens(plan, row, place.sample)};
+    RIVULET_ASSIGN_OR_RETURN(
+        result.token,
+        Sample(logits, *spec.params, history, {spec.index, spec.position + place.sample}, scratch));
+  }
+  if (spec.logprobs == 0) return absl::OkStatus();
+  RIVULET_ASSIGN_OR_RETURN(result.logprob,
+                           ChosenAndTopLogprobs(logits, result.token, spec.logprobs));
+  return absl::OkStatus();
+}
+
+absl::Status CheckIds(const char* what, std::span<const uint32_t> ids, uint32_t vocab,
+                      bool promises) {
+  for (uint32_t id : ids) {
+    if (id < vocab || (promises && id == kLastSampled)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, " ", id, " is outside of the vocabulary of ", vocab, " tokens: send ids below that"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSegmentPages(const Segment& segment, const StateCapacity& capacity) {
+  const std::vector<PageCapacity>& kinds = capacity.pages;
+  if (kinds.empty()) return absl::OkStatus();
+  if (segment.pages == nullptr) return absl::InvalidArgumentError("the row has no page tables");
+  absl::Status status;
+  for (size_t kind = 0; kind < kinds.size() && status.ok(); ++kind) {
+    status = CheckPages(kinds[kind].kind, segment.pages[kind], segment.position, segment.tokens);
+  }
+  return status;
+}
+
+}  // namespace
+
+std::vector<Place> PlacesOf(const StepPlan& plan, const StepResult& result) {
+  std::vector<Place> places;
+  for (size_t r = 0; r < plan.rows.size(); ++r) {
+    const StepRow& row = plan.rows[r];
+    if (!result.rows[r].status.ok()) continue;
+    const size_t scores = row.score_targets.size();
+    const size_t first_sample = row.segment.tokens - row.samples;
+    const size_t first_place = places.size();
+    for (size_t i = 0; i < scores; ++i) places.push_back({r, row.segment.first_token + i, i});
+    for (size_t i = first_sample; i < row.segment.tokens; ++i) {
+      if (i >= scores) places.push_back({r, row.segment.first_token + i});
+      (i >= scores ? places.back() : places[first_place + i]).sample = i - first_sample;
+    }
+  }
+  return places;
+}
+
+StepResult CheckRows(const StepPlan& plan, uint32_t vocab, const StateCapacity& capacity,
+                     bool promises) {
+  StepResult result;
+  result.rows.resize(plan.rows.size());
+  for (size_t r = 0; r < plan.rows.size(); ++r) {
+    const StepRow& row = plan.rows[r];
+    RIVULET_CHECK(row.segment.first_token + row.segment.tokens <= plan.tokens.size() &&
+                      row.score_targets.size() <= row.segment.tokens &&
+                      row.samples <= row.segment.tokens,
+                  "a row reaches past its tokens");
+    RIVULET_CHECK(row.segment.tokens <= kLongestSegment, "a segment is longer than any may be");
+    const uint32_t* first = plan.tokens.data() + row.segment.first_token;
+    absl::Status& status = result.rows[r].status;
+    status = CheckIds("token id", {first, row.segment.tokens}, vocab, promises);
+    status.Update(CheckIds("token id to score", row.score_targets, vocab, false));
+    status.Update(CheckSegmentPages(row.segment, capacity));
+    result.rows[r].scores.resize(row.score_targets.size());
+    result.rows[r].samples.resize(row.samples);
+  }
+  return result;
+}
+
+absl::Status AnswerPlace(const StepPlan& plan, const Place& place, std::span<float> logits,
+                         RowResult& result) {
+  const StepRow& row = plan.rows[place.row];
+  if (place.score != Place::kNone) {
+    RIVULET_ASSIGN_OR_RETURN(
+        result.scores[place.score],
+        ChosenAndTopLogprobs(logits, row.score_targets[place.score], row.score_top));
+  }
+  if (place.sample == Place::kNone) return absl::OkStatus();
+  return SamplePlace(plan, place, logits, result.samples[place.sample]);
+}
+
+absl::Status At(const absl::Status& status, const StepRow& row, const Place& place) {
+  const uint64_t position = row.segment.position + place.token - row.segment.first_token;
+  return absl::Status(
+      status.code(),
+      absl::StrCat("row ", place.row, " of the step, after the token at position ", position, ": ",
+                   status.message(), "; the session's state is lost: start a new one"));
+}
+
+absl::Status NoMemory(const char* when) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the server ran out of memory ", when,
+      "; the session's state is lost: start a new one, and give the server less --state-memory"));
+}
+
+}  // namespace rivulet

@@ -1,0 +1,52 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// From a step's logits to its rows' results: what every engine does on the host. Checks of a plan,
+// the places whose logits are wanted, sampling and scoring at a place.
+//
+// Threading: pure functions; AnswerPlace of different places of a plan may run at once, unless they
+// belong to one row and one entry of its result.
+#ifndef RIVULET_SERVER_ENGINE_ROW_ANSWERS_H_
+#define RIVULET_SERVER_ENGINE_ROW_ANSWERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/engine/state_pool.h"
+#include "server/engine/step_plan.h"
+
+namespace rivulet {
+
+// A token of the step whose logits are needed.
+struct Place {
+  static constexpr size_t kNone = SIZE_MAX;
+  size_t row = 0;         // in StepPlan::rows
+  size_t token = 0;       // in StepPlan::tokens
+  size_t score = kNone;   // in StepRow::score_targets
+  size_t sample = kNone;  // of StepRow::samples
+};
+
+// Those of the rows that have not failed.
+std::vector<Place> PlacesOf(const StepPlan& plan, const StepResult& result);
+
+// A result with room for the plan's answers, and a status for each row that cannot run: a token
+// outside of the vocabulary, or a page table that does not fit. `promises`: kLastSampled is a
+// token.
+StepResult CheckRows(const StepPlan& plan, uint32_t vocab, const StateCapacity& capacity,
+                     bool promises = false);
+
+// Scores and samples at a place from its logits [vocab], which it may change meanwhile.
+absl::Status AnswerPlace(const StepPlan& plan, const Place& place, std::span<float> logits,
+                         RowResult& result);
+
+// The status of a place, with its position.
+absl::Status At(const absl::Status& status, const StepRow& row, const Place& place);
+
+// RESOURCE_EXHAUSTED: there was no memory `when`.
+absl::Status NoMemory(const char* when);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_ENGINE_ROW_ANSWERS_H_
