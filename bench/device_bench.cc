@@ -8,6 +8,7 @@
 // move (weights once; each row's base once, its tail, a C-th of two bases), and the share of the
 // measured read rate that this makes. Prints a table; --out writes JSON as well.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -70,6 +71,7 @@ class Bench {
 };
 
 absl::Status Bench::Run() {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   RIVULET_ASSIGN_OR_RETURN(device_, OpenCudaDevice(ProductPrecision::kBFloat16));
   limits_ = device_->MeasureLimits();
   std::printf("%s: read %.0f, in place %.0f, copy %.0f GB/s\n", device_->name().c_str(),
@@ -80,10 +82,16 @@ absl::Status Bench::Run() {
   options.weight_dtype = DType::kBFloat16;
   options.mixer.device = device_.get();
   if (absl::GetFlag(FLAGS_state_dtype) == "bf16") options.mixer.state_dtype = DType::kBFloat16;
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
   RIVULET_ASSIGN_OR_RETURN(model_, MakeRandomModel(nlohmann::json::parse(file), 1, options));
+  std::printf("weights made after %.1f s\n", seconds());
   const uint64_t memory = device_->free_bytes() - (uint64_t{3} << 30);
   RIVULET_ASSIGN_OR_RETURN(
       engine_, MakeDeviceEngine(model_, device_.get(), {.threads = 1, .state_memory = memory}));
+  std::printf("engine ready after %.1f s\n\n", seconds());
   greedy_.temperature = 0.0f;
   std::printf(
       "| rows | step ms, median | p99 | wall | tokens/s | GB a step | floor ms | share of the "

@@ -23,6 +23,7 @@
 #include "kernels/base/version.h"
 #include "model_loader/loaded_model.h"
 #include "server/engine/cpu_engine.h"
+#include "server/engine/device_engine.h"
 #include "server/http/http_server.h"
 #include "server/log/log.h"
 #include "server/options.h"
@@ -132,6 +133,23 @@ class ServerProcess {
     return absl::OkStatus();
   }
 
+  absl::Status OpenDevice(LoadOptions& load) {
+    const bool exact = options_.weight_dtype == DType::kFloat32;
+    RIVULET_ASSIGN_OR_RETURN(
+        device_, OpenCudaDevice(exact ? ProductPrecision::kFloat32 : ProductPrecision::kBFloat16));
+    load.mixer.device = device_.get();
+    if (!exact) load.weight_dtype = DType::kBFloat16;
+    LogInfo("device", {{"name", device_->name()}, {"free_bytes", device_->free_bytes()}});
+    return absl::OkStatus();
+  }
+
+  // After the weights; what steps and recordings take is left free.
+  uint64_t RestOfTheDevice() const {
+    constexpr uint64_t kForSteps = uint64_t{3} << 30;
+    const uint64_t free = device_->free_bytes();
+    return free > 2 * kForSteps ? free - kForSteps : free / 2;
+  }
+
   absl::Status LoadModelAndEngine() {
     const TimePoint start = Clock::now();
     LoadOptions load;
@@ -140,11 +158,17 @@ class ServerProcess {
     load.config_override = options_.config_override;
     load.mixer.level_overflow = options_.level_overflow;
     load.progress = ProgressLog();
+    if (options_.cuda) RIVULET_RETURN_IF_ERROR(OpenDevice(load));
     RIVULET_ASSIGN_OR_RETURN(model_, LoadModel(options_.model, load));
-    const EngineOptions engine = {.threads = options_.threads,
-                                  .state_memory = options_.state_memory,
-                                  .state_context = options_.state_context};
-    RIVULET_ASSIGN_OR_RETURN(engine_, MakeCpuEngine(model_, engine));
+    EngineOptions engine = {.threads = options_.threads, .state_context = options_.state_context};
+    if (options_.state_memory != 0) {
+      engine.state_memory = options_.state_memory;
+    } else if (options_.cuda) {
+      engine.state_memory = RestOfTheDevice();
+    }
+    RIVULET_ASSIGN_OR_RETURN(engine_, options_.cuda
+                                          ? MakeDeviceEngine(model_, device_.get(), engine)
+                                          : MakeCpuEngine(model_, engine));
     served_ = DescribeModel(*model_, engine_->capacity());
     const v1::Model& info = served_.info;
     ShowModel(info);
@@ -200,6 +224,7 @@ class ServerProcess {
   std::atomic<bool> ready_{false};
   // Each uses those before it.
   std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<Device> device_;  // null: the CPU
   std::shared_ptr<const LoadedModel> model_;
   ServedModel served_;
   std::unique_ptr<Engine> engine_;

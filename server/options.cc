@@ -100,6 +100,8 @@ Read Address(HostPort ServerOptions::*member) {
 }
 
 absl::Status ReadStateMemory(const std::string& text, ServerOptions& options) {
+  options.state_memory = 0;
+  if (text == "auto") return absl::OkStatus();
   absl::string_view number = text;
   uint64_t unit = 1;
   for (const auto& [suffix, shift] :
@@ -110,19 +112,19 @@ absl::Status ReadStateMemory(const std::string& text, ServerOptions& options) {
   // Beyond 2^63 the product would not fit; no machine has it.
   if (!absl::SimpleAtod(number, &units) || !(units > 0) ||
       units * static_cast<double>(unit) >= 9.2e18) {
-    return Give("give bytes, or a number with KiB, MiB, GiB or TiB, above 0");
+    return Give("give auto, bytes, or a number with KiB, MiB, GiB or TiB, above 0");
   }
   options.state_memory = static_cast<uint64_t>(units * static_cast<double>(unit));
   return absl::OkStatus();
 }
 
-absl::Status ReadDevice(const std::string& text, ServerOptions&) {
+absl::Status ReadDevice(const std::string& text, ServerOptions& options) {
+  options.cuda = text == "cuda";
   if (text == "cpu") return absl::OkStatus();
   if (text != "cuda") return Give("choose one of cpu, cuda");
   const absl::StatusOr<int> devices = CudaDeviceCount();
-  return Give(absl::StrCat(
-      devices.ok() ? "this version serves models on the CPU only" : devices.status().message(),
-      "; use --device=cpu"));
+  if (devices.ok()) return absl::OkStatus();
+  return Give(absl::StrCat(devices.status().message(), "; use --device=cpu"));
 }
 
 // Each flag, in the order of --help.
@@ -133,14 +135,17 @@ const std::vector<Flag>& Flags() {
       {"listen", "HOST:PORT", "0.0.0.0:8590", "gRPC; port 0: any free one", Address(&O::listen)},
       {"http", "HOST:PORT", "0.0.0.0:8591",
        "/metrics, /healthz, /readyz and /loglevel; port 0: any free one", Address(&O::http)},
-      {"device", "cpu|cuda", "cpu", "where the model runs", ReadDevice},
-      {"dtype", "auto|fp32|bf16", "auto", "weights in memory; auto: as in the checkpoint",
+      {"device", "cpu|cuda", "cpu", "where the model runs: cuda is an H100 or H200", ReadDevice},
+      {"dtype", "auto|fp32|bf16", "auto",
+       "weights in memory; auto: as in the checkpoint, and bf16 with --device cuda",
        OneOf(&O::weight_dtype,
              {{"auto", std::nullopt}, {"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}})},
       {"state-dtype", "fp32|bf16", "fp32", "matrices in the bases of session states",
        OneOf(&O::state_dtype, {{"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}})},
-      {"state-memory", "BYTES", "1GiB",
-       "memory for session states: bytes, or a number with KiB, MiB, GiB or TiB", ReadStateMemory},
+      {"state-memory", "BYTES", "auto",
+       "memory for session states: bytes, or a number with KiB, MiB, GiB or TiB; auto: 1GiB, or "
+       "with --device cuda what the GPU has left",
+       ReadStateMemory},
       {"state-context", "TOKENS", "4096",
        "tokens that a session's share of --state-memory is sized for, where states grow with them "
        "(softmax attention, log-linear); longer sessions leave room for fewer",

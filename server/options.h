@@ -28,7 +28,8 @@ struct ServerOptions {
   HostPort http;
   std::optional<DType> weight_dtype;  // none: as in the checkpoint
   DType state_dtype = DType::kFloat32;
-  uint64_t state_memory = 0;   // bytes
+  bool cuda = false;           // the model runs on the GPU
+  uint64_t state_memory = 0;   // bytes; 0: auto
   uint64_t state_context = 0;  // tokens; the engine asks for at least one chunk
   LevelOverflow level_overflow = LevelOverflow::kError;
   uint32_t threads = 0;  // at least 1
