@@ -112,7 +112,7 @@ absl::Status ReadStateMemory(const std::string& text, ServerOptions& options) {
   // Beyond 2^63 the product would not fit; no machine has it.
   if (!absl::SimpleAtod(number, &units) || !(units > 0) ||
       units * static_cast<double>(unit) >= 9.2e18) {
-    return Give("give auto, bytes, or a number with KiB, MiB, GiB or TiB, above 0");
+    return Give("give bytes, or a number with KiB, MiB, GiB or TiB, above 0; or auto");
   }
   options.state_memory = static_cast<uint64_t>(units * static_cast<double>(unit));
   return absl::OkStatus();

@@ -81,9 +81,9 @@ __device__ inline float Function(DeviceFunction f, float x) {
     case DeviceFunction::kIdentity:
       return x;
     case DeviceFunction::kSilu:
-      return x / (1.0f + expf(-x));
+      return __fdividef(x, 1.0f + __expf(-x));
     case DeviceFunction::kSigmoid:
-      return 1.0f / (1.0f + expf(-x));
+      return __fdividef(1.0f, 1.0f + __expf(-x));
     case DeviceFunction::kRelu:
       return fmaxf(x, 0.0f);
     case DeviceFunction::kEluPlusOne:
@@ -136,6 +136,16 @@ __device__ inline void StoreOperand(const Operand& y, uint32_t row, uint32_t col
   const bf16 high = __float2bfloat16_rn(x);
   *to = high;
   if (y.two_parts) to[y.columns] = __float2bfloat16_rn(Rest(x, high));
+}
+
+// Four neighbours; `column` is a multiple of four.
+__device__ inline void StoreOperandFour(const Operand& y, uint32_t row, uint32_t column, float4 x) {
+  auto* to = y.data + static_cast<size_t>(row) * y.stride + column;
+  uint2 high, low;
+  Split(x.x, x.y, high.x, low.x);
+  Split(x.z, x.w, high.y, low.y);
+  *reinterpret_cast<uint2*>(to) = high;
+  if (y.two_parts) *reinterpret_cast<uint2*>(to + y.columns) = low;
 }
 
 }  // namespace rivulet::cuda

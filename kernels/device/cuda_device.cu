@@ -10,6 +10,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
 #include "kernels/device/device.h"
+#include "kernels/device/large_products.h"
 #include "kernels/device/launch.cuh"
 
 namespace rivulet {
@@ -88,6 +89,7 @@ class CudaDevice final : public Device {
   absl::Status Synchronize() override;
 
   void BeginRecording() override {
+    recording_ = true;
     context_.Check(cudaStreamBeginCapture(context_.stream, cudaStreamCaptureModeThreadLocal));
   }
   absl::StatusOr<size_t> EndRecording() override;
@@ -103,7 +105,10 @@ class CudaDevice final : public Device {
   }
   void AddNorm(const AddNormCall& call) override { cuda::LaunchAddNorm(call, context_); }
   void Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) override {
-    cuda::LaunchProduct(linear, x, y, context_);
+    if (large_products_ != nullptr && large_products_->Run(linear, x, y, recording_, context_)) {
+      return;
+    }
+    cuda::LaunchChain(linear, x, y, context_);
   }
   void Prepare(const PrepareCall& call) override {
     cuda::LaunchPrepare(call, fp32_rows(), context_);
@@ -128,6 +133,8 @@ class CudaDevice final : public Device {
   std::vector<void*> memory_;
   std::unordered_map<const float*, std::pair<size_t, const float*>> constants_;
   std::vector<cudaGraphExec_t> recordings_;
+  bool recording_ = false;
+  std::unique_ptr<cuda::LargeProducts> large_products_;  // null: products.cu does them all
 };
 
 CudaDevice::~CudaDevice() {
@@ -155,6 +162,7 @@ absl::Status CudaDevice::Open() {
   for (cudaEvent_t& event : events_) {
     RIVULET_RETURN_IF_ERROR(CudaError(cudaEventCreate(&event), "an event"));
   }
+  large_products_ = cuda::OpenLargeProducts();
   return absl::OkStatus();
 }
 
@@ -292,6 +300,7 @@ absl::Status CudaDevice::Synchronize() {
 }
 
 absl::StatusOr<size_t> CudaDevice::EndRecording() {
+  recording_ = false;
   cudaGraph_t graph = nullptr;
   RIVULET_RETURN_IF_ERROR(
       CudaError(cudaStreamEndCapture(context_.stream, &graph), "recording a step"));

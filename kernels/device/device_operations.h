@@ -63,6 +63,12 @@ struct Operand {
   bool two_parts = false;
 };
 
+// A product of many rows may read and write up to this many: temporaries have room for them.
+constexpr uint32_t ProductRows(size_t rows) {
+  const auto count = static_cast<uint32_t>(rows);
+  return count <= 32 ? 32 : (count + 63) / 64 * 64;
+}
+
 // One [outputs, inputs] matrix on the host, to be packed; `bias` [outputs] or null.
 struct DeviceLinearSource {
   const void* data = nullptr;

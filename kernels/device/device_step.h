@@ -25,7 +25,8 @@ class DeviceWorkspace {
 
   FloatMatrix Take(size_t rows, size_t columns) {
     const size_t stride = PaddedColumns(columns);
-    return {static_cast<float*>(TakeBytes(rows * stride * sizeof(float))), rows, columns, stride};
+    return {static_cast<float*>(TakeBytes(ProductRows(rows) * stride * sizeof(float))), rows,
+            columns, stride};
   }
 
   // An operand of the device's precision; `columns` is rounded up, and the device's operations fill
@@ -33,7 +34,7 @@ class DeviceWorkspace {
   Operand TakeOperand(size_t rows, size_t columns) {
     const bool two = device_->precision() == ProductPrecision::kFloat32;
     const size_t padded = PaddedColumns(columns), stride = padded * (two ? 2 : 1);
-    return {static_cast<uint16_t*>(TakeBytes(rows * stride * sizeof(uint16_t))),
+    return {static_cast<uint16_t*>(TakeBytes(ProductRows(rows) * stride * sizeof(uint16_t))),
             static_cast<uint32_t>(rows), static_cast<uint32_t>(padded),
             static_cast<uint32_t>(stride), two};
   }

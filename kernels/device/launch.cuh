@@ -42,7 +42,11 @@ struct LaunchContext {
 };
 
 DeviceLimits MeasureLimits(const LaunchContext& context);
-void LaunchProduct(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+// A product by kernels of ours (products.cu), for any number of rows.
+void LaunchChain(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+                 const LaunchContext& context);
+// y += the map's bias.
+void LaunchAddBias(const DeviceLinear& linear, uint32_t rows, FloatMatrix y,
                    const LaunchContext& context);
 void LaunchEmbed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
                  const uint32_t* last_tokens, FloatMatrix x, const LaunchContext& context);

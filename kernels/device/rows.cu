@@ -22,7 +22,9 @@ __device__ float TableNumber(const DeviceTable& table, size_t index) {
   return __half2float(__half(raw));
 }
 
-__global__ void EmbedKernel(DeviceTable table, const uint32_t* ids, DeviceRows rows,
+constexpr uint32_t kEmbedThreads = 512;
+
+__global__ void EmbedKernel(DeviceTable table, const uint32_t* __restrict__ ids, DeviceRows rows,
                             const uint32_t* last_tokens, FloatMatrix x) {
   // The first kernel of a step: when later ones begin, everything before the step has ended, so
   // they may read states and the step's description without waiting for each other.
@@ -32,7 +34,8 @@ __global__ void EmbedKernel(DeviceTable table, const uint32_t* ids, DeviceRows r
   uint32_t id = ids[token];
   if (id == UINT32_MAX) id = last_tokens[rows.segments[rows.segment_of[token]].tail];
   if (id >= table.vocab) id = 0;
-  for (uint32_t i = threadIdx.x; i < table.width; i += blockDim.x) {
+#pragma unroll 8
+  for (uint32_t i = threadIdx.x; i < table.width; i += kEmbedThreads) {
     x.data[token * x.stride + i] =
         TableNumber(table, static_cast<size_t>(id) * table.width + i) * table.multiplier;
   }
@@ -42,23 +45,39 @@ __global__ void EmbedKernel(DeviceTable table, const uint32_t* ids, DeviceRows r
 
 constexpr int kNormThreads = 512;
 
-__global__ void __launch_bounds__(kNormThreads) AddNormKernel(AddNormCall call) {
-  extern __shared__ float row[];
+// Numbers of a row that a thread holds, so that all its loads run at once.
+constexpr uint32_t kHeld = 16;
+
+__global__ void __launch_bounds__(kNormThreads)
+    AddNormKernel(const __grid_constant__ AddNormCall call) {
   __shared__ float scratch[kNormThreads / 32];
   AllowNextKernel();
-  AwaitLastKernel();
   const uint32_t token = blockIdx.x, columns = static_cast<uint32_t>(call.x.columns);
+  float weights[kHeld], row[kHeld];
+#pragma unroll
+  for (uint32_t j = 0; j < kHeld; ++j) {
+    const uint32_t i = threadIdx.x + j * kNormThreads;
+    if (call.weight != nullptr && i < columns) weights[j] = call.weight[i];
+  }
+  AwaitLastKernel();
   float* x = call.x.data + token * call.x.stride;
+  const float* update = call.update.data;
+  if (update != nullptr) update += token * call.update.stride;
+#pragma unroll
+  for (uint32_t j = 0; j < kHeld; ++j) {
+    const uint32_t i = threadIdx.x + j * kNormThreads;
+    row[j] = 0.0f;
+    if (i >= columns) continue;
+    row[j] = x[i];
+    if (update != nullptr) row[j] += update[i];
+  }
   float sum = 0.0f, squares = 0.0f;
-  for (uint32_t i = threadIdx.x; i < columns; i += kNormThreads) {
-    float value = x[i];
-    if (call.update.data != nullptr) {
-      value += call.update.data[token * call.update.stride + i];
-      x[i] = value;
-    }
-    row[i] = value;
-    sum += value;
-    squares = fmaf(value, value, squares);
+#pragma unroll
+  for (uint32_t j = 0; j < kHeld; ++j) {
+    const uint32_t i = threadIdx.x + j * kNormThreads;
+    if (i < columns && update != nullptr) x[i] = row[j];
+    sum += row[j];
+    squares = fmaf(row[j], row[j], squares);
   }
   if (call.y.data == nullptr) return;
   const auto count = static_cast<float>(columns);
@@ -66,16 +85,20 @@ __global__ void __launch_bounds__(kNormThreads) AddNormKernel(AddNormCall call) 
   if (call.bias != nullptr) {
     mean = BlockSum<kNormThreads>(sum, scratch) / count;
     squares = 0.0f;
-    for (uint32_t i = threadIdx.x; i < columns; i += kNormThreads) {
-      const float d = row[i] - mean;
+#pragma unroll
+    for (uint32_t j = 0; j < kHeld; ++j) {
+      const float d = threadIdx.x + j * kNormThreads < columns ? row[j] - mean : 0.0f;
       squares = fmaf(d, d, squares);
     }
   }
   const float scale = 1.0f / sqrtf(BlockSum<kNormThreads>(squares, scratch) / count + call.eps);
-  for (uint32_t i = threadIdx.x; i < call.y.columns; i += kNormThreads) {
+#pragma unroll
+  for (uint32_t j = 0; j < kHeld; ++j) {
+    const uint32_t i = threadIdx.x + j * kNormThreads;
+    if (i >= call.y.columns) continue;
     float value = 0.0f;
     if (i < columns) {
-      value = (row[i] - mean) * scale * call.weight[i];
+      value = (row[j] - mean) * scale * weights[j];
       if (call.bias != nullptr) value += call.bias[i];
     }
     StoreOperand(call.y, token, i, value);
@@ -163,6 +186,72 @@ __device__ float Convolve(const PrepareCall& call, const ConvolutionInputs<Row>&
   return c.silu ? Function(DeviceFunction::kSilu, sum) : sum;
 }
 
+// The convolution of a segment's only token with a window of four: every load at once.
+template <typename Row>
+struct FourInputs {
+  const Row* rows[3];  // of the tokens before, oldest first; null: zeros
+
+  __device__ FourInputs(const PrepareCall& call, const ConvolutionInputs<Row>& inputs) {
+    const DeviceConvolution& c = call.convolution;
+#pragma unroll
+    for (uint32_t j = 0; j < 3; ++j) {
+      const uint32_t back = 3 - j;
+      rows[j] = nullptr;
+      if (back <= inputs.start) {
+        rows[j] = inputs.tail + (inputs.start - back) * c.weight_stride;
+      } else if (inputs.before != nullptr) {
+        rows[j] = inputs.before + (3 + inputs.start - back) * c.weight_stride;
+      }
+    }
+  }
+
+  __device__ float Convolve(const DeviceConvolution& c, float x, uint32_t channel,
+                            float (&in)[4]) const {
+    float w[4];
+#pragma unroll
+    for (uint32_t j = 0; j < 4; ++j) {
+      w[j] = c.weight[j * c.weight_stride + channel];
+      if (j < 3) in[j] = rows[j] == nullptr ? 0.0f : Load(rows[j] + channel);
+    }
+    float sum = c.bias[channel];
+    in[3] = x;
+#pragma unroll
+    for (uint32_t j = 0; j < 4; ++j) sum = fmaf(w[j], in[j], sum);
+    return c.silu ? Function(DeviceFunction::kSilu, sum) : sum;
+  }
+};
+
+// PrepareTask for parts that are convolved so and need no norm: two numbers a lane.
+template <typename Row>
+__device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& part, uint32_t first,
+                                 uint32_t count, uint32_t token,
+                                 const ConvolutionInputs<Row>& inputs) {
+  const DeviceConvolution& c = call.convolution;
+  const uint32_t lane = threadIdx.x % 32;
+  const FourInputs<Row> four(call, inputs);
+  float y[2], in[2][4];
+#pragma unroll
+  for (uint32_t j = 0; j < 2; ++j) {
+    const uint32_t i = lane + 32 * j, channel = part.channel + first + i;
+    if (i >= count) continue;
+    const float x = AsStored(static_cast<const Row*>(nullptr),
+                             c.x[static_cast<size_t>(token) * c.x_stride + channel]);
+    y[j] = Function(part.f, four.Convolve(c, x, channel, in[j])) * part.scale;
+  }
+#pragma unroll
+  for (uint32_t j = 0; j < 2; ++j) {
+    const uint32_t i = lane + 32 * j, channel = part.channel + first + i;
+    if (i >= count) continue;
+    part.y[static_cast<size_t>(token) * part.y_stride + first + i] = y[j];
+    Store(const_cast<Row*>(inputs.tail) + inputs.start * c.weight_stride + channel, in[j][3]);
+    if (inputs.start + 1 != call.fold_interval) continue;
+    auto* after = reinterpret_cast<Row*>(
+        call.slots.bases + inputs.segment->base_out * call.slots.base_stride + c.before_offset);
+#pragma unroll
+    for (uint32_t k = 0; k < 3; ++k) Store(after + k * c.weight_stride + channel, in[j][k + 1]);
+  }
+}
+
 template <typename Row>
 __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, uint32_t task,
                             uint32_t token, const DeviceSegment& segment) {
@@ -171,6 +260,10 @@ __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, u
   const uint32_t first = task * (by_head ? part.width : kFlatNumbers);
   const uint32_t count = by_head ? part.width : min(kFlatNumbers, part.heads * part.width - first);
   const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
+  if (!by_head && part.channel >= 0 && call.rows.single && call.convolution.window == 4 &&
+      part.bias == nullptr && part.rate == nullptr) {
+    return PrepareConvolved(call, part, first, count, token, inputs);
+  }
   float values[kMostNumbers / 32];
   float sum = 0.0f;
 #pragma unroll
@@ -218,7 +311,8 @@ __global__ void __launch_bounds__(kPrepareWarps * 32)
   AllowNextKernel();
   AwaitLastKernel();
   const uint32_t token = blockIdx.y;
-  const DeviceSegment& segment = call.rows.segments[call.rows.segment_of[token]];
+  const uint32_t index = call.rows.single ? token : call.rows.segment_of[token];
+  const DeviceSegment& segment = call.rows.segments[index];
   if (segment.tokens == 0) return;
   uint32_t task = blockIdx.x * kPrepareWarps + threadIdx.x / 32;
   for (uint32_t p = 0; p < call.part_count; ++p) {
@@ -276,10 +370,87 @@ __global__ void RotateKernel(RotateCall call) {
 
 // --- row finish --------------------------------------------------------------------------------
 
+// Four neighbours at a time: heads, strides and groups are multiples of four (LaunchFinish).
+constexpr uint32_t kHeldFours = 4;
+
+__device__ float& At(float4& x, int i) { return reinterpret_cast<float*>(&x)[i]; }
+
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
     FinishKernel(const __grid_constant__ FinishCall call) {
-  extern __shared__ float numbers[];
+  __shared__ float scratch[kThreads / 32];
+  AllowNextKernel();
+  const uint32_t columns = call.heads * call.width;
+  const uint32_t group = kThreads == 32 ? blockIdx.x * 4 + threadIdx.x / 32 : blockIdx.x;
+  const uint32_t token = blockIdx.y, first = group * call.norm_width;
+  const uint32_t thread = kThreads == 32 ? threadIdx.x % 32 : threadIdx.x;
+  if (first >= columns) return;
+  const uint32_t count = min(call.norm_width, columns - first);
+  float4 row[kHeldFours], gates[kHeldFours], weights[kHeldFours];
+#pragma unroll
+  for (uint32_t j = 0; j < kHeldFours; ++j) {
+    const uint32_t i = (thread + j * kThreads) * 4;
+    weights[j] = {1.0f, 1.0f, 1.0f, 1.0f};
+    if (i >= count || call.weight == nullptr) continue;
+    const uint32_t column =
+        call.weight_period == columns ? first + i : (first + i) % call.weight_period;
+    weights[j] = *reinterpret_cast<const float4*>(call.weight + column);
+  }
+  AwaitLastKernel();
+  const float* o = call.o.data + token * call.o.stride;
+  const float* gate = call.gate.data;
+  if (gate != nullptr) gate += token * call.gate.stride;
+#pragma unroll
+  for (uint32_t j = 0; j < kHeldFours; ++j) {
+    const uint32_t i = (thread + j * kThreads) * 4;
+    uint32_t column = first + i;
+    row[j] = gates[j] = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (i >= count) continue;
+    if (gate != nullptr) gates[j] = *reinterpret_cast<const float4*>(gate + column);
+    if (call.padded != call.width) {
+      column = column / call.width * call.padded + column % call.width;
+    }
+    row[j] = *reinterpret_cast<const float4*>(o + column);
+  }
+  float squares = 0.0f;
+#pragma unroll
+  for (uint32_t j = 0; j < kHeldFours; ++j) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      float& x = At(row[j], k);
+      x = Function(call.f, x);
+      if (gate != nullptr) At(gates[j], k) = Function(DeviceFunction::kSilu, At(gates[j], k));
+      if (call.order != FinishOrder::kNormThenGate && gate != nullptr) x *= At(gates[j], k);
+      if ((thread + j * kThreads) * 4 < count) squares = fmaf(x, x, squares);
+    }
+  }
+  float scale = 1.0f;
+  if (call.order != FinishOrder::kGateOnly) {
+    squares = kThreads == 32 ? WarpSum(squares) : BlockSum<kThreads>(squares, scratch);
+    scale = 1.0f / sqrtf(squares / static_cast<float>(call.norm_width) + call.eps);
+  }
+#pragma unroll
+  for (uint32_t j = 0; j < kHeldFours; ++j) {
+    const uint32_t i = (thread + j * kThreads) * 4;
+    if (i >= count) continue;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      float y = At(row[j], k) * scale * At(weights[j], k);
+      if (call.order == FinishOrder::kNormThenGate && gate != nullptr) y *= At(gates[j], k);
+      At(row[j], k) = y;
+    }
+    StoreOperandFour(call.y, token, first + i, row[j]);
+  }
+  if (first + call.norm_width < columns) return;
+  for (uint32_t i = columns + thread; i < call.y.columns; i += kThreads) {
+    StoreOperand(call.y, token, i, 0.0f);
+  }
+}
+
+// The same for any widths, a number at a time.
+template <int kThreads>
+__global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
+    FinishAnyKernel(const __grid_constant__ FinishCall call) {
   __shared__ float scratch[kThreads / 32];
   AllowNextKernel();
   AwaitLastKernel();
@@ -289,18 +460,21 @@ __global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
   const uint32_t thread = kThreads == 32 ? threadIdx.x % 32 : threadIdx.x;
   if (first >= columns) return;
   const uint32_t count = min(call.norm_width, columns - first);
-  float* row = numbers + (kThreads == 32 ? threadIdx.x / 32 * call.norm_width : 0);
-  float squares = 0.0f;
-  for (uint32_t i = thread; i < count; i += kThreads) {
+  const auto number = [&](uint32_t i, float& gate) {
     const uint32_t column = first + i;
-    float x =
+    const float o =
         call.o
             .data[token * call.o.stride + column / call.width * call.padded + column % call.width];
-    x = Function(call.f, x);
-    if (call.order != FinishOrder::kNormThenGate && call.gate.data != nullptr) {
-      x *= Function(DeviceFunction::kSilu, call.gate.data[token * call.gate.stride + column]);
+    gate = 1.0f;
+    if (call.gate.data != nullptr) {
+      gate = Function(DeviceFunction::kSilu, call.gate.data[token * call.gate.stride + column]);
     }
-    row[i] = x;
+    const float x = Function(call.f, o);
+    return call.order == FinishOrder::kNormThenGate ? x : x * gate;
+  };
+  float gate, squares = 0.0f;
+  for (uint32_t i = thread; i < count; i += kThreads) {
+    const float x = number(i, gate);
     squares = fmaf(x, x, squares);
   }
   float scale = 1.0f;
@@ -309,13 +483,10 @@ __global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
     scale = 1.0f / sqrtf(squares / static_cast<float>(call.norm_width) + call.eps);
   }
   for (uint32_t i = thread; i < count; i += kThreads) {
-    const uint32_t column = first + i;
-    float y = row[i] * scale;
-    if (call.weight != nullptr) y *= call.weight[column % call.weight_period];
-    if (call.order == FinishOrder::kNormThenGate && call.gate.data != nullptr) {
-      y *= Function(DeviceFunction::kSilu, call.gate.data[token * call.gate.stride + column]);
-    }
-    StoreOperand(call.y, token, column, y);
+    float y = number(i, gate) * scale;
+    if (call.weight != nullptr) y *= call.weight[(first + i) % call.weight_period];
+    if (call.order == FinishOrder::kNormThenGate) y *= gate;
+    StoreOperand(call.y, token, first + i, y);
   }
   if (first + call.norm_width < columns) return;
   for (uint32_t i = columns + thread; i < call.y.columns; i += kThreads) {
@@ -388,12 +559,12 @@ void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
 
 void LaunchEmbed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
                  const uint32_t* last_tokens, FloatMatrix x, const LaunchContext& context) {
-  context.Run(EmbedKernel, dim3(rows.tokens), 256, 0, table, ids, rows, last_tokens, x);
+  context.Run(EmbedKernel, dim3(rows.tokens), kEmbedThreads, 0, table, ids, rows, last_tokens, x);
 }
 
 void LaunchAddNorm(const AddNormCall& call, const LaunchContext& context) {
-  context.Run(AddNormKernel, dim3(static_cast<uint32_t>(call.x.rows)), kNormThreads,
-              call.x.columns * sizeof(float), call);
+  if (call.x.columns > kHeld * kNormThreads) context.Check(cudaErrorInvalidValue);
+  context.Run(AddNormKernel, dim3(static_cast<uint32_t>(call.x.rows)), kNormThreads, 0, call);
 }
 
 void LaunchPrepare(const PrepareCall& call, bool fp32_rows, const LaunchContext& context) {
@@ -409,11 +580,17 @@ void LaunchRotate(const RotateCall& call, const LaunchContext& context) {
 void LaunchFinish(const FinishCall& call, const LaunchContext& context) {
   const uint32_t groups = (call.heads * call.width + call.norm_width - 1) / call.norm_width;
   const auto rows = static_cast<uint32_t>(call.o.rows);
+  const auto fours = [](auto x) { return x % 4 == 0; };
+  const bool aligned = fours(call.width) && fours(call.padded) && fours(call.norm_width) &&
+                       fours(call.o.stride) && fours(call.gate.stride) &&
+                       reinterpret_cast<uintptr_t>(call.gate.data) % 16 == 0 &&
+                       reinterpret_cast<uintptr_t>(call.o.data) % 16 == 0;
   if (call.norm_width <= 512) {
-    context.Run(FinishKernel<32>, dim3((groups + 3) / 4, rows), 128,
-                4 * call.norm_width * sizeof(float), call);
+    context.Run(aligned ? FinishKernel<32> : FinishAnyKernel<32>, dim3((groups + 3) / 4, rows), 128,
+                0, call);
   } else {
-    context.Run(FinishKernel<512>, dim3(groups, rows), 512, call.norm_width * sizeof(float), call);
+    const bool held = aligned && call.norm_width <= kHeldFours * 4 * 512;
+    context.Run(held ? FinishKernel<512> : FinishAnyKernel<512>, dim3(groups, rows), 512, 0, call);
   }
 }
 

@@ -11,62 +11,12 @@
 // one query, prefill one with up to 16: the same code, the queries in columns of the same products.
 // The state is read as bf16 high and low parts, so the read is exact to about 16 bits.
 //
-// A state matrix is [Ep, Dp] in fragment order: tiles of 16 x 16, (e / 16) · Dp / 16 + d / 16, and
-// in a tile the lane's numbers side by side, as the matrix instruction wants them: a load of a warp
-// is 512 adjacent bytes, and what the fold adds up is in the registers that were loaded.
-//
 // Bytes expected for a token: the state once, the tail's rows, a C-th of the state read and
 // written.
-#include "kernels/device/arithmetic.cuh"
-#include "kernels/device/launch.cuh"
+#include "kernels/device/sums.cuh"
 
 namespace rivulet::cuda {
 namespace {
-
-constexpr uint32_t kChunk = 16;     // C
-constexpr uint32_t kHeldTiles = 8;  // of 16 keys that a warp holds in registers
-constexpr uint32_t kMostWarps = 4;  // of a block
-constexpr uint32_t kPad = 8;        // bf16 numbers between rows in shared memory
-
-// A warp's 16 x 16 numbers of the state: rows g and g + 8, columns 2t, 2t + 1, 2t + 8, 2t + 9.
-struct StateTile {
-  float4 upper, lower;
-};
-
-template <bool kBf16>
-__device__ StateTile LoadTile(const std::byte* matrix, uint32_t tile) {
-  const uint32_t lane = threadIdx.x % 32;
-  if constexpr (kBf16) {
-    const uint4 bits = reinterpret_cast<const uint4*>(matrix)[tile * 32 + lane];
-    const auto low = [](uint32_t two) { return __uint_as_float(two << 16); };
-    const auto high = [](uint32_t two) { return __uint_as_float(two & 0xffff0000u); };
-    return {{low(bits.x), high(bits.x), low(bits.y), high(bits.y)},
-            {low(bits.z), high(bits.z), low(bits.w), high(bits.w)}};
-  } else {
-    const auto* numbers = reinterpret_cast<const float4*>(matrix) + tile * 64 + lane;
-    return {numbers[0], numbers[32]};
-  }
-}
-
-template <bool kBf16>
-__device__ void StoreTile(std::byte* matrix, uint32_t tile, const StateTile& s) {
-  const uint32_t lane = threadIdx.x % 32;
-  if constexpr (kBf16) {
-    reinterpret_cast<uint4*>(matrix)[tile * 32 + lane] = {
-        PackRounded(s.upper.x, s.upper.y), PackRounded(s.upper.z, s.upper.w),
-        PackRounded(s.lower.x, s.lower.y), PackRounded(s.lower.z, s.lower.w)};
-  } else {
-    auto* numbers = reinterpret_cast<float4*>(matrix) + tile * 64 + lane;
-    numbers[0] = s.upper;
-    numbers[32] = s.lower;
-  }
-}
-
-// What a stored tile is when it is loaded again.
-template <bool kBf16>
-__device__ float Stored(float x) {
-  return kBf16 ? __bfloat162float(__float2bfloat16_rn(x)) : x;
-}
 
 // Shared memory of a block. Arrays of bf16 are kParts times the size, high parts first.
 template <int kColumnTiles, int kParts>
@@ -102,39 +52,6 @@ struct Shared {
     beta = read + kChunk * values;
   }
 };
-
-// A number that is stored as two parts, added up and split again must have the same parts: so it is
-// split twice, since a tie is rounded differently the second time.
-template <int kParts>
-__device__ void StoreParts(bf16* to, size_t part, float x) {
-  bf16 high = __float2bfloat16_rn(x);
-  if constexpr (kParts == 2) {
-    x = __bfloat162float(high) + __bfloat162float(__float2bfloat16_rn(Rest(x, high)));
-    high = __float2bfloat16_rn(x);
-    to[part] = __float2bfloat16_rn(Rest(x, high));
-  }
-  *to = high;
-}
-
-// Four neighbours.
-template <int kParts>
-__device__ void StoreFour(bf16* to, size_t part, float4 x) {
-  if constexpr (kParts == 1) {
-    *reinterpret_cast<uint2*>(to) = {PackRounded(x.x, x.y), PackRounded(x.z, x.w)};
-  } else {
-    StoreParts<2>(to, part, x.x);
-    StoreParts<2>(to + 1, part, x.y);
-    StoreParts<2>(to + 2, part, x.z);
-    StoreParts<2>(to + 3, part, x.w);
-  }
-}
-
-template <int kParts>
-__device__ float LoadParts(const bf16* from, size_t part) {
-  const float high = __bfloat162float(*from);
-  if constexpr (kParts == 1) return high;
-  return high + __bfloat162float(from[part]);
-}
 
 template <int kColumnTiles, int kParts, bool kBf16State>
 class Unit {
@@ -350,11 +267,6 @@ class Unit {
     }
   }
 
-  __device__ static void StoreRow(bf16* to, float4 x) {
-    *reinterpret_cast<uint2*>(to) = {PackRounded(x.x, x.y), PackRounded(x.z, x.w)};
-  }
-  __device__ static void StoreRow(float* to, float4 x) { *reinterpret_cast<float4*>(to) = x; }
-
   // Of the delta rule, values are what Solve makes of them.
   __device__ void StageValues() {
     if (c_.delta) {
@@ -453,10 +365,6 @@ class Unit {
   }
 
   // --- reads -----------------------------------------------------------------------------------
-
-  __device__ static uint32_t Two(const bf16* x, bool present = true) {
-    return present ? *reinterpret_cast<const uint32_t*>(x) : 0;
-  }
 
   // sum += a · the queries of a tile of columns, for 16 keys.
   __device__ void MultiplyQuery(float (&sum)[4], const uint32_t (&a)[kParts][4], uint32_t tile,
@@ -741,19 +649,6 @@ __global__ void KeepRowsKernel(const __grid_constant__ RecurCall c) {
               c.rate == nullptr ? 1.0f : c.rate[unit]);
 }
 
-// Warps of a block: as many as the unit has tiles of 16 value columns, fewer while that leaves
-// processors without work. Bits do not depend on it.
-uint32_t WarpsOf(const RecurCall& call, int processors) {
-  const uint32_t tiles = (call.padded_value + 15) / 16;
-  uint32_t warps = kMostWarps;
-  while (warps > 1 && warps / 2 >= tiles) warps /= 2;
-  const auto blocks = [&](uint32_t w) {
-    return call.units * call.rows.segment_count * ((tiles + w - 1) / w);
-  };
-  while (warps > 1 && blocks(warps) < static_cast<uint32_t>(processors)) warps /= 2;
-  return warps;
-}
-
 template <int kColumnTiles, int kParts, bool kBf16State>
 void Launch(const RecurCall& call, const LaunchContext& context) {
   const auto kernel = RecurKernel<kColumnTiles, kParts, kBf16State>;
@@ -784,6 +679,7 @@ void LaunchForColumns(const RecurCall& call, const LaunchContext& context) {
 }  // namespace
 
 void LaunchRecur(const RecurCall& call, bool fp32_rows, const LaunchContext& context) {
+  if (!fp32_rows && LaunchDecode(call, context)) return;
   if (fp32_rows) {
     LaunchForColumns<2>(call, context);
   } else {

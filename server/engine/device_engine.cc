@@ -115,6 +115,7 @@ class DeviceEngine final : public Engine {
  private:
   absl::Status Prepare();
   absl::Status Record();
+  absl::Status WarmUp();
   void Run(const StepPlan& plan);
   void RunRecorded(const StepPlan& plan);
   void RunPlain(const StepPlan& plan, std::span<const Place> places);
@@ -165,6 +166,7 @@ absl::Status DeviceEngine::Start(const EngineOptions& options) {
                                                     std::make_unique<DeviceStateMemory>(device_)));
   RIVULET_ASSIGN_OR_RETURN(void* last, device_->Allocate(capacity().tail_slots * sizeof(uint32_t)));
   last_tokens_ = static_cast<uint32_t*>(last);
+  RIVULET_RETURN_IF_ERROR(WarmUp());
   return Record();
 }
 
@@ -218,6 +220,23 @@ absl::Status DeviceEngine::Record() {
     }
   }
   recorded_ = kRecordedRows.size();
+  return absl::OkStatus();
+}
+
+// Steps of prompts without sessions, the largest first: later ones find their temporaries, and the
+// library's products are chosen.
+absl::Status DeviceEngine::WarmUp() {
+  for (uint32_t tokens = kMostTokens; tokens >= 32; tokens -= tokens > 64 ? 64 : 32) {
+    const Description here(description_host_, tokens, 1, tokens);
+    std::memset(description_host_, 0, here.bytes());
+    const Description there(description_, tokens, 1, tokens);
+    device_->CopyToDevice(description_, description_host_, here.bytes());
+    model_->Reset();
+    model_->AddUp(
+        model_->Forward(there.ids(), RowsOf(there, tokens, 1, false), last_tokens_, *states_));
+    RIVULET_RETURN_IF_ERROR(device_->Synchronize());
+    RIVULET_RETURN_IF_ERROR(model_->status());
+  }
   return absl::OkStatus();
 }
 

@@ -1,0 +1,124 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What the kernels of decayed sums share: the tiles of a state and their products. A state matrix
+// is [Ep, Dp] in fragment order: tiles of 16 x 16, (e / 16) · Dp / 16 + d / 16, and in a tile the
+// lane's numbers side by side, as the matrix instruction wants them. So a load of a warp is 512
+// adjacent bytes, and what a fold adds up is in the registers that were loaded.
+#ifndef RIVULET_KERNELS_DEVICE_SUMS_CUH_
+#define RIVULET_KERNELS_DEVICE_SUMS_CUH_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/launch.cuh"
+
+namespace rivulet::cuda {
+
+constexpr uint32_t kChunk = 16;     // C
+constexpr uint32_t kHeldTiles = 8;  // of 16 keys that a warp holds in registers
+constexpr uint32_t kMostWarps = 4;  // of a block
+constexpr uint32_t kPad = 8;        // bf16 numbers between rows in shared memory
+
+// A warp's 16 x 16 numbers of the state: rows g and g + 8, columns 2t, 2t + 1, 2t + 8, 2t + 9.
+struct StateTile {
+  float4 upper, lower;
+};
+
+template <bool kBf16>
+__device__ StateTile LoadTile(const std::byte* matrix, uint32_t tile) {
+  const uint32_t lane = threadIdx.x % 32;
+  if constexpr (kBf16) {
+    const uint4 bits = reinterpret_cast<const uint4*>(matrix)[tile * 32 + lane];
+    const auto low = [](uint32_t two) { return __uint_as_float(two << 16); };
+    const auto high = [](uint32_t two) { return __uint_as_float(two & 0xffff0000u); };
+    return {{low(bits.x), high(bits.x), low(bits.y), high(bits.y)},
+            {low(bits.z), high(bits.z), low(bits.w), high(bits.w)}};
+  } else {
+    const auto* numbers = reinterpret_cast<const float4*>(matrix) + tile * 64 + lane;
+    return {numbers[0], numbers[32]};
+  }
+}
+
+template <bool kBf16>
+__device__ void StoreTile(std::byte* matrix, uint32_t tile, const StateTile& s) {
+  const uint32_t lane = threadIdx.x % 32;
+  if constexpr (kBf16) {
+    reinterpret_cast<uint4*>(matrix)[tile * 32 + lane] = {
+        PackRounded(s.upper.x, s.upper.y), PackRounded(s.upper.z, s.upper.w),
+        PackRounded(s.lower.x, s.lower.y), PackRounded(s.lower.z, s.lower.w)};
+  } else {
+    auto* numbers = reinterpret_cast<float4*>(matrix) + tile * 64 + lane;
+    numbers[0] = s.upper;
+    numbers[32] = s.lower;
+  }
+}
+
+// What a stored tile is when it is loaded again.
+template <bool kBf16>
+__device__ float Stored(float x) {
+  return kBf16 ? __bfloat162float(__float2bfloat16_rn(x)) : x;
+}
+
+// A number that is stored as two parts, added up and split again must have the same parts: so it is
+// split twice, since a tie is rounded differently the second time.
+template <int kParts>
+__device__ void StoreParts(bf16* to, size_t part, float x) {
+  bf16 high = __float2bfloat16_rn(x);
+  if constexpr (kParts == 2) {
+    x = __bfloat162float(high) + __bfloat162float(__float2bfloat16_rn(Rest(x, high)));
+    high = __float2bfloat16_rn(x);
+    to[part] = __float2bfloat16_rn(Rest(x, high));
+  }
+  *to = high;
+}
+
+// Four neighbours.
+template <int kParts>
+__device__ void StoreFour(bf16* to, size_t part, float4 x) {
+  if constexpr (kParts == 1) {
+    *reinterpret_cast<uint2*>(to) = {PackRounded(x.x, x.y), PackRounded(x.z, x.w)};
+  } else {
+    StoreParts<2>(to, part, x.x);
+    StoreParts<2>(to + 1, part, x.y);
+    StoreParts<2>(to + 2, part, x.z);
+    StoreParts<2>(to + 3, part, x.w);
+  }
+}
+
+template <int kParts>
+__device__ float LoadParts(const bf16* from, size_t part) {
+  const float high = __bfloat162float(*from);
+  if constexpr (kParts == 1) return high;
+  return high + __bfloat162float(from[part]);
+}
+
+__device__ inline uint32_t Two(const bf16* x, bool present = true) {
+  return present ? *reinterpret_cast<const uint32_t*>(x) : 0;
+}
+
+// Four numbers of a tail row.
+__device__ inline void StoreRow(bf16* to, float4 x) {
+  *reinterpret_cast<uint2*>(to) = {PackRounded(x.x, x.y), PackRounded(x.z, x.w)};
+}
+__device__ inline void StoreRow(float* to, float4 x) { *reinterpret_cast<float4*>(to) = x; }
+
+// Warps of a block: as many as the unit has tiles of 16 value columns, fewer while that leaves
+// processors without work. Bits do not depend on it.
+inline uint32_t WarpsOf(const RecurCall& call, int processors) {
+  const uint32_t tiles = (call.padded_value + 15) / 16;
+  uint32_t warps = kMostWarps;
+  while (warps > 1 && warps / 2 >= tiles) warps /= 2;
+  const auto blocks = [&](uint32_t w) {
+    return call.units * call.rows.segment_count * ((tiles + w - 1) / w);
+  };
+  while (warps > 1 && blocks(warps) < static_cast<uint32_t>(processors)) warps /= 2;
+  return warps;
+}
+
+// sums_decode.cu: one token a segment, for what it says of the call. False: not such a call.
+bool LaunchDecode(const RecurCall& call, const LaunchContext& context);
+
+}  // namespace rivulet::cuda
+
+#endif  // RIVULET_KERNELS_DEVICE_SUMS_CUH_

@@ -1,0 +1,382 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// One token of each segment: what sums.cu does, with everything that need not wait started first,
+// and with one barrier. The order of every sum is that of sums.cu, so the bits are the same.
+//
+// A block has up to 64 value columns of one unit, a warp 16 of them. A warp first asks for its part
+// of the state and for the rows of the tail, which no kernel of this step writes; then it waits for
+// the kernel before, and takes the token's own row.
+//
+// Bytes expected: the state once, the tail's rows, and, for a row that ends a chunk, the state once
+// more.
+#include "kernels/device/sums.cuh"
+
+namespace rivulet::cuda {
+namespace {
+
+constexpr uint32_t kMostColumns = 8;  // queries, and the key of a delta rule
+
+// What one thread copies of the token's row: four neighbours of a query, the key or the values.
+struct Four {
+  const float* from = nullptr;  // null: nothing
+  bf16* to;
+  bf16* row = nullptr;  // of the tail; null: not kept
+  bool scaled;          // by the step Δ
+};
+
+template <bool kBf16State>
+class DecodeUnit {
+ public:
+  __device__ DecodeUnit(const RecurCall& call, bf16* memory)
+      : c_(call),
+        segment_(call.rows.segments[blockIdx.y]),
+        values_(blockDim.x / 2),
+        splits_((call.padded_value + values_ - 1) / values_),
+        unit_(blockIdx.x / splits_),
+        split_(blockIdx.x % splits_),
+        warp_(threadIdx.x / 32),
+        lane_(threadIdx.x % 32),
+        g_(lane_ / 4),
+        t_(lane_ % 4),
+        key_tiles_(call.padded_key / 16),
+        columns_(call.delta ? 2 : call.unit_heads),
+        dk_(call.padded_key + kPad),
+        dv_(values_ + kPad),
+        k_(memory),
+        q_(k_ + kChunk * dk_),
+        v_(q_ + columns_ * dk_) {}
+
+  __host__ __device__ static size_t SharedBytes(uint32_t padded_key, uint32_t columns,
+                                                uint32_t values) {
+    return sizeof(bf16) *
+           (size_t{kChunk + columns} * (padded_key + kPad) + size_t{kChunk} * (values + kPad));
+  }
+
+  __device__ void Run() {
+    if (segment_.tokens == 0) return AwaitLastKernel();
+    place_ = static_cast<uint32_t>(segment_.position % kChunk);
+    fresh_ = segment_.position < kChunk;
+    active_ = Column() < c_.padded_value;
+    if (!fresh_ && active_) Hold();
+    CopyTail();
+    const bool decays = c_.decay != DeviceDecay::kNone && c_.constant == nullptr;
+    if (lane_ < kChunk) {
+      if (c_.constant != nullptr) decay_ = c_.constant[unit_ * kChunk + lane_];
+      if (decays && lane_ < place_) decay_ = DecayRow()[lane_];
+    }
+    AwaitLastKernel();
+    TakeToken(decays);
+    WaitForCopies<0>();
+    __syncthreads();
+    if (active_) Read();
+    if (place_ + 1 == kChunk) Fold();
+  }
+
+ private:
+  // --- where things are ------------------------------------------------------------------------
+
+  __device__ uint32_t Column() const { return split_ * values_ + warp_ * 16; }
+  __device__ uint32_t Tile(uint32_t kt) const { return Column() / 16 * key_tiles_ + kt; }
+  __device__ std::byte* Matrix(uint32_t slot) const {
+    const size_t bytes = size_t{c_.padded_key} * c_.padded_value * (kBf16State ? 2 : 4);
+    return c_.slots.bases + slot * c_.slots.base_stride + c_.state_offset + unit_ * bytes;
+  }
+  __device__ std::byte* Tail(size_t offset) const {
+    return c_.slots.tails + segment_.tail * c_.slots.tail_stride + offset;
+  }
+  __device__ bf16* KeyRow(uint32_t place) const {
+    return reinterpret_cast<bf16*>(Tail(c_.key_offset)) +
+           (size_t{unit_ / c_.units_per_key} * kChunk + place) * c_.padded_key;
+  }
+  __device__ bf16* ValueRow(uint32_t place) const {
+    return reinterpret_cast<bf16*>(Tail(c_.value_offset)) +
+           (size_t{unit_ / c_.units_per_value} * kChunk + place) * c_.padded_value;
+  }
+  __device__ float* DecayRow() const {
+    return reinterpret_cast<float*>(Tail(c_.decay_offset)) + size_t{unit_} * kChunk;
+  }
+  __device__ const float* Query(uint32_t head) const {
+    const uint32_t index =
+        c_.query_per_head ? unit_ * c_.unit_heads + head : unit_ / c_.units_per_key;
+    return c_.q + size_t{Token()} * c_.q_stride + size_t{index} * c_.padded_key;
+  }
+  __device__ const float* Key() const {
+    return c_.k + size_t{Token()} * c_.k_stride + size_t{unit_ / c_.units_per_key} * c_.padded_key;
+  }
+  __device__ const float* Value() const {
+    return c_.v + size_t{Token()} * c_.v_stride +
+           size_t{unit_ / c_.units_per_value} * c_.v_head_stride;
+  }
+  __device__ uint32_t Token() const { return segment_.first_token; }
+
+  // --- before the step's last kernel has ended ---------------------------------------------------
+
+  __device__ void Hold() {
+    const std::byte* matrix = Matrix(segment_.base_in);
+#pragma unroll
+    for (uint32_t kt = 0; kt < kHeldTiles; ++kt) {
+      if (kt < key_tiles_) held_[kt] = LoadTile<kBf16State>(matrix, Tile(kt));
+    }
+  }
+
+  // Rows before the token's, and zeros after it: their scores are masked, but zero times anything
+  // is not zero.
+  __device__ void CopyTail() {
+    CopyRows(k_, dk_, c_.padded_key, KeyRow(0), c_.padded_key);
+    const uint32_t first = split_ * values_;
+    CopyRows(v_, dv_, min(values_, c_.padded_value - first), ValueRow(0) + first, c_.padded_value);
+    CommitCopies();
+  }
+
+  __device__ void CopyRows(bf16* to, uint32_t stride, uint32_t width, const bf16* rows,
+                           uint32_t row_stride) {
+    const uint32_t steps = width / 8;
+    for (uint32_t i = threadIdx.x; i < kChunk * steps; i += blockDim.x) {
+      const uint32_t s = i / steps, column = i % steps * 8;
+      if (s < place_) CopyAsync(to + s * stride + column, rows + s * row_stride + column);
+      if (s > place_) *reinterpret_cast<uint4*>(to + s * stride + column) = {0, 0, 0, 0};
+    }
+  }
+
+  // --- the token's row ---------------------------------------------------------------------------
+
+  // Item i of the token's row: fours of the key, then of the queries, then of this block's values.
+  __device__ Four ItemAt(uint32_t i) const {
+    const uint32_t fours = c_.padded_key / 4;
+    if (i < fours) {
+      const bool keeps = split_ == 0 && unit_ % c_.units_per_key == 0;
+      return {Key() + i * 4, k_ + place_ * dk_ + i * 4, keeps ? KeyRow(place_) + i * 4 : nullptr,
+              false};
+    }
+    i -= fours;
+    if (i < columns_ * fours) {
+      const uint32_t column = i / fours, d = i % fours * 4;
+      const float* from = c_.delta ? (column == 0 ? Key() : Query(0)) : Query(column);
+      return {from + d, q_ + column * dk_ + d, nullptr, false};
+    }
+    i -= columns_ * fours;
+    const uint32_t first = split_ * values_, width = min(values_, c_.padded_value - first);
+    if (c_.delta || i >= width / 4) return {};
+    const bool keeps = unit_ % c_.units_per_value == 0;
+    return {Value() + first + i * 4, v_ + place_ * dv_ + i * 4,
+            keeps ? ValueRow(place_) + first + i * 4 : nullptr, c_.times_step};
+  }
+
+  __device__ void TakeToken(bool decays) {
+    const uint32_t items = c_.padded_key / 4 * (1 + columns_) + values_ / 4;
+    float step = 0.0f;
+    if (decays) step = c_.g[size_t{Token()} * c_.g_stride + unit_];
+    if (c_.delta) beta_ = c_.beta[size_t{Token()} * c_.beta_stride + unit_];
+    TakeSkip();
+    for (uint32_t i = threadIdx.x; i < items; i += blockDim.x) {
+      const Four item = ItemAt(i);
+      if (item.from == nullptr) continue;
+      float4 x = *reinterpret_cast<const float4*>(item.from);
+      if (item.scaled) x.x *= step, x.y *= step, x.z *= step, x.w *= step;
+      StoreRow(item.to, x);
+      if (item.row != nullptr) StoreRow(item.row, x);
+    }
+    if (!decays) return;
+    const float last = __shfl_sync(0xffffffffu, decay_, place_ == 0 ? 0 : place_ - 1);
+    const float g = c_.rate == nullptr ? step : c_.rate[unit_] * step;
+    float sum = place_ == 0 ? 0.0f : last;
+    sum += g;
+    if (lane_ == place_) {
+      decay_ = sum;
+      if (split_ == 0 && warp_ == 0) DecayRow()[place_] = sum;
+    }
+  }
+
+  // D ∘ v of the two value columns that lanes of column 0 write.
+  __device__ void TakeSkip() {
+    if (c_.skip == nullptr || t_ != 0) return;
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t e = Column() + g_ + half * 8;
+      if (e >= c_.value_dim) continue;
+      skip_[half] = c_.skip[unit_ * c_.value_dim + e];
+      skipped_[half] = Value()[e];
+    }
+  }
+
+  // --- read --------------------------------------------------------------------------------------
+
+  __device__ float DecayAt(uint32_t place) const { return __shfl_sync(0xffffffffu, decay_, place); }
+
+  __device__ void Read() {
+    float score[4] = {}, sum[4] = {};
+#pragma unroll
+    for (uint32_t kt = 0; kt < kHeldTiles; ++kt) {
+      if (kt >= key_tiles_) continue;
+      const bool present = g_ < columns_;
+      const bf16* query = q_ + g_ * dk_ + kt * 16 + 2 * t_;
+      const uint32_t b0 = Two(query, present), b1 = Two(query + 8, present);
+      const bf16* key = k_ + g_ * dk_ + kt * 16 + 2 * t_;
+      MultiplyAdd(score, {Two(key), Two(key + 8 * dk_), Two(key + 8), Two(key + 8 * dk_ + 8)}, b0,
+                  b1);
+      if (fresh_) continue;
+      const StateTile& s = held_[kt];
+      uint32_t high[4], low[4];
+      Split(s.upper.x, s.upper.y, high[0], low[0]);
+      Split(s.lower.x, s.lower.y, high[1], low[1]);
+      Split(s.upper.z, s.upper.w, high[2], low[2]);
+      Split(s.lower.z, s.lower.w, high[3], low[3]);
+      MultiplyAdd(sum, high, b0, b1);
+      if constexpr (!kBf16State) MultiplyAdd(sum, low, b0, b1);
+    }
+    const float decay = DecayAt(place_), weight = expf(decay);
+    const float near = expf(decay - DecayAt(g_)), far = expf(decay - DecayAt(g_ + 8));
+    const bool near_seen = g_ <= place_, far_seen = g_ + 8 <= place_;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      sum[i] *= weight;
+      sum[i + 2] *= weight;
+      score[i] = near_seen ? score[i] * near : 0.0f;
+      score[i + 2] = far_seen ? score[i + 2] * far : 0.0f;
+    }
+    if (c_.delta) Solve(score, sum);
+    uint32_t v[4];
+    LoadTransposed(v,
+                   v_ + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + warp_ * 16 + lane_ / 8 % 2 * 8);
+    const uint2 p = Transposed(score);
+    MultiplyAdd(sum, v, p.x, p.y);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) Write(2 * t_ + i % 2, i / 2, sum[i]);
+  }
+
+  // The scores [row s, column] as the right operand [s, column] of a product: each lane needs rows
+  // 2t, 2t + 1, 2t + 8 and 2t + 9 of column g.
+  __device__ uint2 Transposed(const float (&score)[4]) const {
+    float x[4];
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint32_t from = (2 * t_ + i % 2) * 4 + g_ / 2;
+      const float even = __shfl_sync(0xffffffffu, score[i / 2 * 2], from);
+      const float odd = __shfl_sync(0xffffffffu, score[i / 2 * 2 + 1], from);
+      x[i] = g_ % 2 == 0 ? even : odd;
+    }
+    if (g_ >= columns_ || (c_.delta && g_ == 0)) return {0, 0};
+    return {PackRounded(x[0], x[1]), PackRounded(x[2], x[3])};
+  }
+
+  // u = β (v - k S̄ - Σ_{s<place} (k·k_s) e^{c - c_s} u_s). Lanes of column 0 have k S̄ of value
+  // columns g and g + 8.
+  __device__ void Solve(const float (&score)[4], const float (&sum)[4]) {
+    float u[2] = {};
+    bf16* column = v_ + warp_ * 16 + g_;
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t e = Column() + g_ + half * 8;
+      if (e < c_.value_dim) u[half] = Value()[e];
+      u[half] -= sum[half * 2];
+    }
+    for (uint32_t s = 0; s < place_; ++s) {
+      const float near = __shfl_sync(0xffffffffu, score[0], s % 8 * 4);
+      const float far = __shfl_sync(0xffffffffu, score[2], s % 8 * 4);
+      const float weight = -(s < 8 ? near : far);
+      u[0] = fmaf(weight, __bfloat162float(column[s * dv_]), u[0]);
+      u[1] = fmaf(weight, __bfloat162float(column[s * dv_ + 8]), u[1]);
+    }
+    if (t_ == 0) {
+#pragma unroll
+      for (uint32_t half = 0; half < 2; ++half) {
+        const bf16 stored = __float2bfloat16_rn(beta_ * u[half]);
+        column[place_ * dv_ + half * 8] = stored;
+        ValueRow(place_)[Column() + g_ + half * 8] = stored;
+      }
+    }
+    __syncwarp();
+  }
+
+  __device__ void Write(uint32_t column, uint32_t half, float x) {
+    if (column >= columns_ || (c_.delta && column == 0)) return;
+    const uint32_t head = c_.delta ? unit_ : unit_ * c_.unit_heads + column;
+    const uint32_t e = Column() + g_ + half * 8;
+    if (c_.skip != nullptr && e < c_.value_dim) x = fmaf(skip_[half], skipped_[half], x);
+    c_.out.data[size_t{Token()} * c_.out.stride + size_t{head} * c_.padded_value + e] = x;
+  }
+
+  // --- fold --------------------------------------------------------------------------------------
+
+  __device__ void Fold() {
+    __syncthreads();
+    const uint32_t twos = c_.padded_key / 2;
+    for (uint32_t s = warp_; s < kChunk; s += blockDim.x / 32) {
+      const float weight = expf(DecayAt(kChunk - 1) - DecayAt(s));
+      for (uint32_t i = lane_; i < twos; i += 32) {
+        bf16* k = k_ + s * dk_ + i * 2;
+        const float first = __bfloat162float(k[0]) * weight;
+        const float second = __bfloat162float(k[1]) * weight;
+        *reinterpret_cast<uint32_t*>(k) = PackRounded(first, second);
+      }
+    }
+    const float weight = expf(DecayAt(kChunk - 1));
+    __syncthreads();
+    if (!active_) return;
+    uint32_t v[4];
+    LoadTransposed(v,
+                   v_ + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + warp_ * 16 + lane_ / 8 % 2 * 8);
+    std::byte* to = Matrix(segment_.base_out);
+#pragma unroll
+    for (uint32_t kt = 0; kt < kHeldTiles; ++kt) {
+      if (kt >= key_tiles_) continue;
+      StateTile s = {};
+      if (!fresh_) s = held_[kt];
+      float near[4] = {s.upper.x * weight, s.upper.y * weight, s.lower.x * weight,
+                       s.lower.y * weight};
+      float far[4] = {s.upper.z * weight, s.upper.w * weight, s.lower.z * weight,
+                      s.lower.w * weight};
+      uint32_t k[4];
+      LoadTransposed(k, k_ + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + kt * 16 + lane_ / 16 * 8);
+      MultiplyAdd(near, v, k[0], k[1]);
+      MultiplyAdd(far, v, k[2], k[3]);
+      StoreTile<kBf16State>(
+          to, Tile(kt), {{near[0], near[1], far[0], far[1]}, {near[2], near[3], far[2], far[3]}});
+    }
+  }
+
+  const RecurCall& c_;
+  const DeviceSegment segment_;
+  const uint32_t values_, splits_, unit_, split_, warp_, lane_, g_, t_, key_tiles_, columns_;
+  const uint32_t dk_, dv_;
+  bf16 *const k_, *const q_, *const v_;  // [C, dk], [columns, dk], [C, dv]
+  uint32_t place_ = 0;
+  bool fresh_ = false, active_ = false;
+  float decay_ = 0.0f;  // cumulative, of row `lane`
+  float beta_ = 0.0f;
+  float skip_[2] = {}, skipped_[2] = {};
+  StateTile held_[kHeldTiles];
+};
+
+template <bool kBf16State>
+__global__ void __launch_bounds__(kMostWarps * 32, 4)
+    DecodeKernel(const __grid_constant__ RecurCall call) {
+  extern __shared__ __align__(16) bf16 memory[];
+  AllowNextKernel();
+  DecodeUnit<kBf16State>(call, memory).Run();
+}
+
+template <bool kBf16State>
+void Launch(const RecurCall& call, const LaunchContext& context) {
+  const uint32_t warps = WarpsOf(call, context.processors), values = warps * 16;
+  const uint32_t splits = (call.padded_value + values - 1) / values;
+  const size_t shared = DecodeUnit<kBf16State>::SharedBytes(
+      call.padded_key, call.delta ? 2 : call.unit_heads, values);
+  context.Run(DecodeKernel<kBf16State>, dim3(call.units * splits, call.rows.segment_count),
+              warps * 32, shared, call);
+}
+
+}  // namespace
+
+bool LaunchDecode(const RecurCall& call, const LaunchContext& context) {
+  const bool aligned =
+      call.value_dim == call.padded_value && call.v_head_stride % 4 == 0 && call.v_stride % 4 == 0;
+  const uint32_t columns = call.delta ? 2 : call.unit_heads;
+  if (!call.rows.single || call.decay == DeviceDecay::kChannel || !aligned ||
+      columns > kMostColumns || call.padded_key > kHeldTiles * 16) {
+    return false;
+  }
+  call.bf16_state ? Launch<true>(call, context) : Launch<false>(call, context);
+  return true;
+}
+
+}  // namespace rivulet::cuda
