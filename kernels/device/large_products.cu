@@ -13,8 +13,9 @@
 namespace rivulet::cuda {
 namespace {
 
-constexpr uint32_t kFewestRows = 2;  // one is faster by products.cu
-constexpr int kAlgorithms = 4;        // that are tried
+// One row of a map with many outputs is faster by products.cu.
+constexpr uint32_t kFewOutputs = 4096;
+constexpr int kAlgorithms = 4;  // that are tried
 constexpr size_t kWorkspace = size_t{32} << 20;
 
 // The functions that are used, by the names that the header declares.
@@ -81,7 +82,7 @@ class CublasLt final : public LargeProducts {
 
   bool Run(const DeviceLinear& linear, const Operand& x, FloatMatrix y, bool recording,
            const LaunchContext& context) override {
-    if (x.rows < kFewestRows || linear.low != nullptr) return false;
+    if (linear.low != nullptr || (x.rows == 1 && linear.outputs > kFewOutputs)) return false;
     const Shape shape = {linear.outputs,      x.columns, linear.stride,
                          ProductRows(x.rows), x.stride,  static_cast<uint32_t>(y.stride)};
     const Plan* plan = Find(shape);

@@ -204,20 +204,32 @@ struct FourInputs {
       }
     }
   }
+};
 
-  __device__ float Convolve(const DeviceConvolution& c, float x, uint32_t channel,
-                            float (&in)[4]) const {
-    float w[4];
+// What one channel of such a convolution reads.
+struct FourNumbers {
+  float in[4], weight[4], bias;
+
+  template <typename Row>
+  __device__ void Take(const PrepareCall& call, const FourInputs<Row>& four, const float* x,
+                       uint32_t channel) {
+    const DeviceConvolution& c = call.convolution;
+    bias = c.bias[channel];
 #pragma unroll
-    for (uint32_t j = 0; j < 4; ++j) {
-      w[j] = c.weight[j * c.weight_stride + channel];
-      if (j < 3) in[j] = rows[j] == nullptr ? 0.0f : Load(rows[j] + channel);
+    for (uint32_t j = 0; j < 4; ++j) weight[j] = c.weight[j * c.weight_stride + channel];
+#pragma unroll
+    for (uint32_t j = 0; j < 3; ++j) {
+      in[j] = 0.0f;
+      if (four.rows[j] != nullptr) in[j] = Load(four.rows[j] + channel);
     }
-    float sum = c.bias[channel];
-    in[3] = x;
+    in[3] = AsStored(static_cast<const Row*>(nullptr), x[channel]);
+  }
+
+  __device__ float Sum() const {
+    float sum = bias;
 #pragma unroll
-    for (uint32_t j = 0; j < 4; ++j) sum = fmaf(w[j], in[j], sum);
-    return c.silu ? Function(DeviceFunction::kSilu, sum) : sum;
+    for (uint32_t j = 0; j < 4; ++j) sum = fmaf(weight[j], in[j], sum);
+    return sum;
   }
 };
 
@@ -229,26 +241,29 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
   const DeviceConvolution& c = call.convolution;
   const uint32_t lane = threadIdx.x % 32;
   const FourInputs<Row> four(call, inputs);
-  float y[2], in[2][4];
+  const float* x = c.x + static_cast<size_t>(token) * c.x_stride;
+  FourNumbers numbers[2];
 #pragma unroll
   for (uint32_t j = 0; j < 2; ++j) {
-    const uint32_t i = lane + 32 * j, channel = part.channel + first + i;
-    if (i >= count) continue;
-    const float x = AsStored(static_cast<const Row*>(nullptr),
-                             c.x[static_cast<size_t>(token) * c.x_stride + channel]);
-    y[j] = Function(part.f, four.Convolve(c, x, channel, in[j])) * part.scale;
+    // The last lanes take the last number as well, so that no load waits for a branch.
+    const uint32_t i = min(lane + 32 * j, count - 1);
+    numbers[j].Take(call, four, x, part.channel + first + i);
   }
 #pragma unroll
   for (uint32_t j = 0; j < 2; ++j) {
     const uint32_t i = lane + 32 * j, channel = part.channel + first + i;
     if (i >= count) continue;
-    part.y[static_cast<size_t>(token) * part.y_stride + first + i] = y[j];
-    Store(const_cast<Row*>(inputs.tail) + inputs.start * c.weight_stride + channel, in[j][3]);
+    float y = numbers[j].Sum();
+    if (c.silu) y = Function(DeviceFunction::kSilu, y);
+    part.y[static_cast<size_t>(token) * part.y_stride + first + i] =
+        Function(part.f, y) * part.scale;
+    const float(&in)[4] = numbers[j].in;
+    Store(const_cast<Row*>(inputs.tail) + inputs.start * c.weight_stride + channel, in[3]);
     if (inputs.start + 1 != call.fold_interval) continue;
     auto* after = reinterpret_cast<Row*>(
         call.slots.bases + inputs.segment->base_out * call.slots.base_stride + c.before_offset);
 #pragma unroll
-    for (uint32_t k = 0; k < 3; ++k) Store(after + k * c.weight_stride + channel, in[j][k + 1]);
+    for (uint32_t k = 0; k < 3; ++k) Store(after + k * c.weight_stride + channel, in[k + 1]);
   }
 }
 

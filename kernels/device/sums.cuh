@@ -25,19 +25,55 @@ struct StateTile {
   float4 upper, lower;
 };
 
+// A tile as a warp holds it between its read and its fold: bf16 states as they are stored, which is
+// how a product wants them.
 template <bool kBf16>
-__device__ StateTile LoadTile(const std::byte* matrix, uint32_t tile) {
-  const uint32_t lane = threadIdx.x % 32;
-  if constexpr (kBf16) {
-    const uint4 bits = reinterpret_cast<const uint4*>(matrix)[tile * 32 + lane];
+struct HeldTile;
+
+template <>
+struct HeldTile<false> {
+  StateTile tile;
+
+  __device__ void Load(const std::byte* matrix, uint32_t index) {
+    const auto* numbers = reinterpret_cast<const float4*>(matrix) + index * 64 + threadIdx.x % 32;
+    tile = {numbers[0], numbers[32]};
+  }
+  __device__ StateTile Numbers() const { return tile; }
+  // sum += the tile · b, as high and low parts.
+  __device__ void Multiply(float (&sum)[4], uint32_t b0, uint32_t b1) const {
+    uint32_t high[4], low[4];
+    Split(tile.upper.x, tile.upper.y, high[0], low[0]);
+    Split(tile.lower.x, tile.lower.y, high[1], low[1]);
+    Split(tile.upper.z, tile.upper.w, high[2], low[2]);
+    Split(tile.lower.z, tile.lower.w, high[3], low[3]);
+    MultiplyAdd(sum, high, b0, b1);
+    MultiplyAdd(sum, low, b0, b1);
+  }
+};
+
+template <>
+struct HeldTile<true> {
+  uint4 bits;
+
+  __device__ void Load(const std::byte* matrix, uint32_t index) {
+    bits = reinterpret_cast<const uint4*>(matrix)[index * 32 + threadIdx.x % 32];
+  }
+  __device__ StateTile Numbers() const {
     const auto low = [](uint32_t two) { return __uint_as_float(two << 16); };
     const auto high = [](uint32_t two) { return __uint_as_float(two & 0xffff0000u); };
     return {{low(bits.x), high(bits.x), low(bits.y), high(bits.y)},
             {low(bits.z), high(bits.z), low(bits.w), high(bits.w)}};
-  } else {
-    const auto* numbers = reinterpret_cast<const float4*>(matrix) + tile * 64 + lane;
-    return {numbers[0], numbers[32]};
   }
+  __device__ void Multiply(float (&sum)[4], uint32_t b0, uint32_t b1) const {
+    MultiplyAdd(sum, {bits.x, bits.z, bits.y, bits.w}, b0, b1);
+  }
+};
+
+template <bool kBf16>
+__device__ StateTile LoadTile(const std::byte* matrix, uint32_t index) {
+  HeldTile<kBf16> tile;
+  tile.Load(matrix, index);
+  return tile.Numbers();
 }
 
 template <bool kBf16>

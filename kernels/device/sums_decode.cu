@@ -115,7 +115,7 @@ class DecodeUnit {
     const std::byte* matrix = Matrix(segment_.base_in);
 #pragma unroll
     for (uint32_t kt = 0; kt < kHeldTiles; ++kt) {
-      if (kt < key_tiles_) held_[kt] = LoadTile<kBf16State>(matrix, Tile(kt));
+      if (kt < key_tiles_) held_[kt].Load(matrix, Tile(kt));
     }
   }
 
@@ -214,14 +214,7 @@ class DecodeUnit {
       MultiplyAdd(score, {Two(key), Two(key + 8 * dk_), Two(key + 8), Two(key + 8 * dk_ + 8)}, b0,
                   b1);
       if (fresh_) continue;
-      const StateTile& s = held_[kt];
-      uint32_t high[4], low[4];
-      Split(s.upper.x, s.upper.y, high[0], low[0]);
-      Split(s.lower.x, s.lower.y, high[1], low[1]);
-      Split(s.upper.z, s.upper.w, high[2], low[2]);
-      Split(s.lower.z, s.lower.w, high[3], low[3]);
-      MultiplyAdd(sum, high, b0, b1);
-      if constexpr (!kBf16State) MultiplyAdd(sum, low, b0, b1);
+      held_[kt].Multiply(sum, b0, b1);
     }
     const float decay = DecayAt(place_), weight = expf(decay);
     const float near = expf(decay - DecayAt(g_)), far = expf(decay - DecayAt(g_ + 8));
@@ -320,7 +313,7 @@ class DecodeUnit {
     for (uint32_t kt = 0; kt < kHeldTiles; ++kt) {
       if (kt >= key_tiles_) continue;
       StateTile s = {};
-      if (!fresh_) s = held_[kt];
+      if (!fresh_) s = held_[kt].Numbers();
       float near[4] = {s.upper.x * weight, s.upper.y * weight, s.lower.x * weight,
                        s.lower.y * weight};
       float far[4] = {s.upper.z * weight, s.upper.w * weight, s.lower.z * weight,
@@ -344,11 +337,11 @@ class DecodeUnit {
   float decay_ = 0.0f;  // cumulative, of row `lane`
   float beta_ = 0.0f;
   float skip_[2] = {}, skipped_[2] = {};
-  StateTile held_[kHeldTiles];
+  HeldTile<kBf16State> held_[kHeldTiles];
 };
 
 template <bool kBf16State>
-__global__ void __launch_bounds__(kMostWarps * 32, 4)
+__global__ void __launch_bounds__(kMostWarps * 32, kBf16State ? 6 : 4)
     DecodeKernel(const __grid_constant__ RecurCall call) {
   extern __shared__ __align__(16) bf16 memory[];
   AllowNextKernel();
