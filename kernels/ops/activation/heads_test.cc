@@ -1,8 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "kernels/ops/activation/activation.h"
-
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/test_support.h"
+#include "kernels/ops/activation/activation.h"
 
 namespace rivulet {
 namespace {
