@@ -23,7 +23,7 @@ import tarfile
 KINDS = ["product", "test", "bench", "docs"]
 DATA = re.compile(r"/vectors\.json$|^tests/parity/fixtures/|/(results|plots)/|^models/(tales|configs)/|\.(json|png|xz|model|safetensors)$")
 TEST_FILES = re.compile(r"(_test|_testing|_fixture|_reference|_subject|subject_checks|core_subject|mixer_suite\w*|suite_slots|allocation_counter|"
-                        r"test_support|test_seed|testing|fake_\w+|random_(model|parameters)|\w*_fuzz)\.(cc|h|py)$|^kernels/.*\.py$")
+                        r"test_support|test_seed|test_models|slot_bytes|testing|fake_\w+|random_(model|parameters)|\w*_fuzz)\.(cc|h|py)$|^kernels/.*\.py$")
 BENCH_FILES = re.compile(r"^bench/|_bench\.(cc|h)$|/bench_sessions\.(cc|h)$|/context_(bench|cases)\.(cc|h)$|^kernels/.*plot\w*\.py$")
 # Their subfolders are counted apart.
 SPLIT = {"kernels", "server", "client"}

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <optional>
 #include <span>
@@ -32,7 +33,8 @@ constexpr size_t kLogitRows = 256;
 // The rows that recordings are made for.
 constexpr std::array<uint32_t, 14> kRecordedRows = {1,  2,  4,  8,   16,  24,  32,
                                                     48, 64, 96, 128, 160, 192, 256};
-constexpr size_t kMostTokens = kLongestSegment;  // of a first step
+// Tokens of one pass through the model: at least a segment. Larger steps take several.
+constexpr size_t kMostTokens = kLongestSegment;
 constexpr uint32_t kNowhere = UINT32_MAX;
 enum Event : size_t { kStepBegin, kStepEnd };
 
@@ -116,6 +118,7 @@ class DeviceEngine final : public Engine {
   absl::Status Prepare();
   absl::Status Record();
   absl::Status WarmUp();
+  StepResult RunInParts(const StepPlan& plan);
   void Run(const StepPlan& plan);
   void RunRecorded(const StepPlan& plan);
   void RunPlain(const StepPlan& plan, std::span<const Place> places);
@@ -234,6 +237,10 @@ absl::Status DeviceEngine::WarmUp() {
     model_->Reset();
     model_->AddUp(
         model_->Forward(there.ids(), RowsOf(there, tokens, 1, false), last_tokens_, *states_));
+    for (size_t places = 0; places < tokens; places += kLogitRows) {  // as RunPlain takes them
+      model_->workspace().Take(kLogitRows, model_->hidden());
+      model_->workspace().TakeOperand(kLogitRows, model_->hidden());
+    }
     RIVULET_RETURN_IF_ERROR(device_->Synchronize());
     RIVULET_RETURN_IF_ERROR(model_->status());
   }
@@ -243,6 +250,11 @@ absl::Status DeviceEngine::WarmUp() {
 StepTicket DeviceEngine::Launch(const StepPlan& plan) {
   RIVULET_CHECK(!result_.has_value(), "a step was launched before the last one was awaited");
   try {
+    if (plan.tokens.size() > kMostTokens) {
+      result_ = RunInParts(plan);
+      pending_.clear();
+      return ++launched_;
+    }
     result_ = CheckRows(plan, vocab_size(), capacity());
     Run(plan);
   } catch (const std::bad_alloc&) {
@@ -270,8 +282,31 @@ StepResult DeviceEngine::Await(StepTicket ticket) {
   } else {
     FailRows(status);
   }
-  result_->device_seconds = device_->SecondsBetween(kStepBegin, kStepEnd);
+  result_->device_seconds += device_->SecondsBetween(kStepBegin, kStepEnd);
   return *std::exchange(result_, std::nullopt);
+}
+
+// A step of more tokens than one pass takes: passes of as many rows as fit, one after the other.
+// Bits do not depend on a row's neighbours.
+StepResult DeviceEngine::RunInParts(const StepPlan& plan) {
+  StepResult all;
+  for (size_t first = 0; first < plan.rows.size();) {
+    StepPlan part;
+    for (; first < plan.rows.size(); ++first) {
+      const Segment& segment = plan.rows[first].segment;
+      if (!part.empty() && part.tokens.size() + segment.tokens > kMostTokens) break;
+      part.rows.push_back(plan.rows[first]);
+      part.rows.back().segment.first_token = part.tokens.size();
+      const auto begin = plan.tokens.begin() + static_cast<ptrdiff_t>(segment.first_token);
+      part.tokens.insert(part.tokens.end(), begin, begin + static_cast<ptrdiff_t>(segment.tokens));
+    }
+    StepResult result = Await(Launch(part));
+    std::move(result.rows.begin(), result.rows.end(), std::back_inserter(all.rows));
+    all.device_seconds += result.device_seconds;
+  }
+  // The last part's time is added again when the step is awaited.
+  all.device_seconds -= device_->SecondsBetween(kStepBegin, kStepEnd);
+  return all;
 }
 
 void DeviceEngine::FailRows(const absl::Status& status) {

@@ -1,12 +1,19 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/engine/device_model.h"
 
+#include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 
 namespace rivulet {
 
 absl::StatusOr<std::unique_ptr<DeviceModel>> DeviceModel::Make(
     std::shared_ptr<const LoadedModel> model, Device* device) {
+  constexpr size_t kMostHidden = 8192;  // that a norm's block holds (kernels/device/rows.cu)
+  if (model->spec.hidden > kMostHidden) {
+    return absl::UnimplementedError(absl::StrCat("hidden_size is ", model->spec.hidden,
+                                                 ", and the CUDA kernels reach ", kMostHidden,
+                                                 "; use --device cpu"));
+  }
   const EmbeddingTable& table = model->embeddings;
   std::unique_ptr<DeviceModel> result(new DeviceModel(model, device));
   const size_t bytes = table.vocab * table.width * DTypeSize(table.dtype);
