@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The device's engine beside the CPU's on real checkpoints: numbers within tolerance, and the same
-// bits on the device for every cut of a prompt, neighbours, slots and number of rows.
+// bits on the device for every cut of a prompt, neighbours, slots and number of rows. On the GPU
+// for every checkpoint that it serves; on a fake device, which needs no GPU, for one of each mixer.
 //
 // RIVULET_MODELS: folders with checkpoints in their subfolders, separated by colons; by default the
 // repository's fixtures.
@@ -21,6 +22,7 @@
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/device/fake_device.h"
 #include "kernels/device/gpu_testing.h"
 #include "server/engine/cpu_engine.h"
 
@@ -148,20 +150,25 @@ struct DeviceAndEngine {
   std::unique_ptr<Engine> engine;
 };
 
+absl::StatusOr<DeviceAndEngine> EngineOn(std::unique_ptr<Device> device, const std::string& model,
+                                         DType state) {
+  LoadOptions options;
+  options.mixer.device = device.get();
+  options.mixer.state_dtype = state;
+  auto loaded = LoadModel(model, options);
+  if (!loaded.ok()) return loaded.status();
+  auto engine = MakeDeviceEngine(*std::move(loaded), device.get(),
+                                 {.threads = 4, .state_memory = uint64_t{64} << 20});
+  if (!engine.ok()) return engine.status();
+  return DeviceAndEngine{std::move(device), *std::move(engine)};
+}
+
 // The status says why there is none.
 absl::StatusOr<DeviceAndEngine> DeviceEngineFor(const std::string& model,
                                                 ProductPrecision precision, DType state) {
   auto device = OpenCudaDevice(precision);
   if (!device.ok()) return device.status();
-  LoadOptions options;
-  options.mixer.device = device->get();
-  options.mixer.state_dtype = state;
-  auto loaded = LoadModel(model, options);
-  if (!loaded.ok()) return loaded.status();
-  auto engine = MakeDeviceEngine(*std::move(loaded), device->get(),
-                                 {.threads = 4, .state_memory = uint64_t{256} << 20});
-  if (!engine.ok()) return engine.status();
-  return DeviceAndEngine{*std::move(device), *std::move(engine)};
+  return EngineOn(*std::move(device), model, state);
 }
 
 // The largest difference of the log-probabilities of tokens that both list.
@@ -241,6 +248,74 @@ TEST_P(DeviceEngineTest, HasTheSameBitsFromEverySchedule) {
     }
   }
 }
+
+class FakeDeviceTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string model = std::string("tests/parity/fixtures/") + GetParam();
+    auto device = EngineOn(std::make_unique<FakeDevice>(), model, DType::kFloat32);
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+    cpu_ = CpuEngineFor(model);
+    ASSERT_NE(cpu_, nullptr);
+  }
+  Engine& engine() { return *device_.engine; }
+  std::vector<uint32_t> RandomText(size_t tokens) {
+    std::vector<uint32_t> text(tokens);
+    for (uint32_t& token : text) token = random_() % cpu_->vocab_size();
+    return text;
+  }
+
+  std::mt19937 random_{TestSeed()};
+  DeviceAndEngine device_;
+  std::unique_ptr<Engine> cpu_;
+};
+
+TEST_P(FakeDeviceTest, IsNearTheCpuAndHasTheSameBitsFromEverySchedule) {
+  const std::vector<std::vector<uint32_t>> texts = {RandomText(kTokens), RandomText(kTokens),
+                                                    RandomText(kTokens)};
+  std::vector<Answers> whole;
+  for (const std::vector<uint32_t>& text : texts) {
+    whole.push_back(Feed(engine(), text, kTokens));
+    EXPECT_LE(Distance(Feed(*cpu_, text, kTokens), whole.back()), 1e-3);
+  }
+  const auto same = [](const Answers& a, const Answers& b) {
+    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), Same);
+  };
+  EXPECT_TRUE(same(Feed(engine(), texts[0], 1), whole[0]));
+  EXPECT_GT(static_cast<FakeDevice&>(*device_.device).replays(), 0);
+  EXPECT_TRUE(same(Feed(engine(), texts[1], 7), whole[1]));
+  const std::vector<Answers> together = FeedTogether(engine(), texts, 20, random_);
+  for (size_t i = 0; i < texts.size(); ++i) EXPECT_TRUE(same(together[i], whole[i])) << i;
+}
+
+// Three segments of 600 tokens do not fit into one pass.
+TEST_P(FakeDeviceTest, AStepMayHoldMoreTokensThanAPass) {
+  constexpr size_t kLong = 600;
+  std::vector<std::vector<uint32_t>> texts;
+  std::vector<std::unique_ptr<Stream>> streams;
+  StepPlan plan;
+  for (size_t i = 0; i < 3; ++i) {
+    texts.push_back(RandomText(kLong));
+    streams.push_back(std::make_unique<Stream>(engine()));
+    streams.back()->Add(plan, texts.back(), kLong, 1);
+  }
+  plan.tokens[kLong + 5] = cpu_->vocab_size();  // a row that cannot run
+  const StepResult result = engine().Step(plan);
+  ASSERT_EQ(result.rows.size(), 3);
+  EXPECT_EQ(result.rows[1].status.code(), absl::StatusCode::kInvalidArgument);
+  for (const size_t i : {0, 2}) {
+    Answers in_parts;
+    Collect(result.rows[i], in_parts);
+    EXPECT_TRUE(Same(in_parts.back(), Feed(engine(), texts[i], 100).back())) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mixers, FakeDeviceTest,
+                         testing::Values("mamba2_hf", "gla_conv_clamp_gqa", "retnet_conv_gqa",
+                                         "gated_deltanet_grouped_no_gate",
+                                         "delta_net_no_conv_no_beta"),
+                         [](const auto& info) { return std::string(info.param); });
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceEngineTest);
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceEngineTest, testing::ValuesIn(Checkpoints()),

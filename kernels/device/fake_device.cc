@@ -1,0 +1,485 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/device/fake_device.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "kernels/base/dtype.h"
+
+namespace rivulet {
+namespace {
+
+constexpr uint32_t kChunk = 16;
+
+float Function(DeviceFunction f, float x) {
+  const auto softplus = [](float v) { return v > 20.0f ? v : std::log1p(std::exp(v)); };
+  switch (f) {
+    case DeviceFunction::kIdentity:
+      return x;
+    case DeviceFunction::kSilu:
+      return x / (1.0f + std::exp(-x));
+    case DeviceFunction::kSigmoid:
+      return 1.0f / (1.0f + std::exp(-x));
+    case DeviceFunction::kRelu:
+      return std::max(x, 0.0f);
+    case DeviceFunction::kEluPlusOne:
+      return x > 0.0f ? x + 1.0f : std::exp(x);
+    case DeviceFunction::kExp:
+      return std::exp(x);
+    case DeviceFunction::kSoftplus:
+      return softplus(x);
+    case DeviceFunction::kLogSigmoid:
+      return -softplus(-x);
+    case DeviceFunction::kGeluTanh:
+      return 0.5f * x * (1.0f + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
+  }
+  return x;
+}
+
+void StoreOperand(const Operand& y, size_t row, size_t column, float x) {
+  uint16_t* const to = y.data + row * y.stride + column;
+  to[0] = FloatToBFloat16(x);
+  to[y.columns] = FloatToBFloat16(x - BFloat16ToFloat(to[0]));
+}
+
+float NumberAt(DType dtype, const void* data, size_t index) {
+  if (dtype == DType::kFloat32) {
+    float x;
+    std::memcpy(&x, static_cast<const std::byte*>(data) + 4 * index, 4);
+    return x;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, static_cast<const std::byte*>(data) + 2 * index, 2);
+  return dtype == DType::kBFloat16 ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
+}
+
+// visit(segment, token, position) for every token of the rows, in order.
+template <typename Visit>
+void ForEachToken(const DeviceRows& rows, Visit&& visit) {
+  for (uint32_t s = 0; s < rows.segment_count; ++s) {
+    const DeviceSegment& segment = rows.segments[s];
+    for (uint32_t i = 0; i < segment.tokens; ++i) {
+      visit(segment, segment.first_token + i, segment.position + i);
+    }
+  }
+}
+
+// The base that a token reads: the segment's first fold makes base_out.
+uint32_t BaseOf(const DeviceSegment& segment, uint64_t position) {
+  return position / kChunk == segment.position / kChunk ? segment.base_in : segment.base_out;
+}
+
+// --- row preparation ---------------------------------------------------------------------------
+
+float* ConvolutionTail(const PrepareCall& call, const DeviceSegment& segment, uint64_t place) {
+  const DeviceConvolution& c = call.convolution;
+  auto* tail = reinterpret_cast<float*>(call.slots.tails + segment.tail * call.slots.tail_stride +
+                                        c.tail_offset);
+  return tail + place * c.weight_stride;
+}
+
+float* ConvolutionBefore(const PrepareCall& call, uint32_t slot) {
+  return reinterpret_cast<float*>(call.slots.bases + slot * call.slots.base_stride +
+                                  call.convolution.before_offset);
+}
+
+// result [channels] of one token, whose input is kept.
+void Convolve(const PrepareCall& call, const DeviceSegment& segment, uint32_t token,
+              uint64_t position, std::vector<float>& result) {
+  const DeviceConvolution& c = call.convolution;
+  const uint64_t place = position % kChunk;
+  const float* before = ConvolutionBefore(call, BaseOf(segment, position));
+  float* row = ConvolutionTail(call, segment, place);
+  std::copy_n(c.x + size_t{token} * c.x_stride, c.channels, row);
+  for (uint32_t channel = 0; channel < c.channels; ++channel) {
+    float sum = c.bias[channel];
+    for (uint32_t j = 0; j < c.window; ++j) {
+      const uint32_t back = c.window - 1 - j;
+      float x = 0.0f;
+      if (back <= place) {
+        x = ConvolutionTail(call, segment, place - back)[channel];
+      } else if (position >= kChunk) {
+        x = before[(c.window - 1 + place - back) * c.weight_stride + channel];
+      }
+      sum = std::fma(c.weight[j * c.weight_stride + channel], x, sum);
+    }
+    result[channel] = c.silu ? Function(DeviceFunction::kSilu, sum) : sum;
+  }
+  if (place + 1 != kChunk) return;
+  for (uint32_t j = 0; j + 1 < c.window; ++j) {
+    std::copy_n(ConvolutionTail(call, segment, kChunk - c.window + 1 + j), c.channels,
+                ConvolutionBefore(call, segment.base_out) + j * c.weight_stride);
+  }
+}
+
+void PreparePart(const PreparedPart& part, uint32_t token, const std::vector<float>& convolved) {
+  const float* x = part.x + size_t{token} * part.x_stride;
+  if (part.channel >= 0) x = convolved.data() + part.channel;
+  for (uint32_t head = 0; head < part.heads; ++head) {
+    float* y = part.y + size_t{token} * part.y_stride + head * part.padded;
+    float sum = 0.0f;
+    for (uint32_t i = 0; i < part.width; ++i) {
+      const uint32_t column = head * part.width + i;
+      float value = x[column] + (part.bias == nullptr ? 0.0f : part.bias[column]);
+      value = Function(part.f, value) * (part.rate == nullptr ? 1.0f : part.rate[column]);
+      y[i] = std::clamp(value, part.low, part.high);
+      sum += part.norm == DeviceHeadNorm::kSum ? y[i] : y[i] * y[i];
+    }
+    float scale = part.scale;
+    if (part.norm == DeviceHeadNorm::kL2) scale /= std::sqrt(sum + 1e-6f);
+    if (part.norm == DeviceHeadNorm::kSum) scale = sum == 0.0f ? 0.0f : scale / sum;
+    for (uint32_t i = 0; i < part.width; ++i) y[i] *= scale;
+    std::fill(y + part.width, y + part.padded, 0.0f);
+  }
+}
+
+// --- recurrence --------------------------------------------------------------------------------
+
+// One unit and one token of a sum, with its state in plain row-major order.
+class UnitToken {
+ public:
+  UnitToken(const RecurCall& call, const DeviceSegment& segment, uint32_t unit, uint32_t token,
+            uint64_t position)
+      : c_(call), segment_(segment), unit_(unit), token_(token), position_(position) {}
+
+  void Run() {
+    AppendKeyAndDecay();
+    const bool fresh = position_ < kChunk;
+    state_.assign(size_t{c_.padded_value} * c_.padded_key, 0.0f);
+    if (!fresh) Load(BaseOf(segment_, position_));
+    AppendValue();
+    for (uint32_t head = 0; head < c_.unit_heads; ++head) Read(head);
+    if (place() + 1 == kChunk) Fold();
+  }
+
+ private:
+  uint64_t place() const { return position_ % kChunk; }
+  float* Tail(size_t offset, size_t index) const {
+    return reinterpret_cast<float*>(c_.slots.tails + segment_.tail * c_.slots.tail_stride +
+                                    offset) +
+           index;
+  }
+  float* Key(uint64_t s) const {
+    return Tail(c_.key_offset, (unit_ / c_.units_per_key * kChunk + s) * c_.padded_key);
+  }
+  float* Value(uint64_t s) const {
+    return Tail(c_.value_offset, (unit_ / c_.units_per_value * kChunk + s) * c_.padded_value);
+  }
+  // Where the log decays of row s are kept; one, or one for each key channel.
+  float* KeptDecays(uint64_t s) const {
+    if (c_.decay == DeviceDecay::kScalar) return Tail(c_.decay_offset, unit_ * kChunk + s);
+    return Tail(c_.decay_offset, (unit_ / c_.units_per_key * kChunk + s) * c_.padded_key);
+  }
+  // Cumulative, of key channel d.
+  float DecayAt(uint64_t s, uint32_t d) const {
+    if (c_.decay == DeviceDecay::kNone) return 0.0f;
+    if (c_.constant != nullptr) return c_.constant[unit_ * kChunk + s];
+    return KeptDecays(s)[c_.decay == DeviceDecay::kScalar ? 0 : d];
+  }
+  const float* InputKey() const {
+    return c_.k + size_t{token_} * c_.k_stride + size_t{unit_ / c_.units_per_key} * c_.padded_key;
+  }
+  const float* InputValue() const {
+    return c_.v + size_t{token_} * c_.v_stride +
+           size_t{unit_ / c_.units_per_value} * c_.v_head_stride;
+  }
+
+  void AppendKeyAndDecay() {
+    std::copy_n(InputKey(), c_.padded_key, Key(place()));
+    if (c_.decay == DeviceDecay::kNone || c_.constant != nullptr) return;
+    const bool channel = c_.decay == DeviceDecay::kChannel;
+    const float* g = c_.g + size_t{token_} * c_.g_stride;
+    for (uint32_t d = 0; d < (channel ? c_.padded_key : 1); ++d) {
+      const float own = channel ? g[unit_ / c_.units_per_key * c_.padded_key + d]
+                                : g[unit_] * (c_.rate == nullptr ? 1.0f : c_.rate[unit_]);
+      KeptDecays(place())[d] = own + (place() == 0 ? 0.0f : DecayAt(place() - 1, d));
+    }
+  }
+
+  void AppendValue() {
+    float* row = Value(place());
+    for (uint32_t e = 0; e < c_.padded_value; ++e) {
+      float v = e < c_.value_dim ? InputValue()[e] : 0.0f;
+      if (c_.times_step) v *= c_.g[size_t{token_} * c_.g_stride + unit_];
+      if (c_.delta) {
+        v -= Answer(Key(place()), e, place());
+        v *= c_.beta[size_t{token_} * c_.beta_stride + unit_];
+      }
+      row[e] = v;
+    }
+  }
+
+  // query · sum over the base and the first `rows` rows of the tail.
+  float Answer(const float* query, uint32_t e, uint64_t rows) const {
+    float sum = 0.0f;
+    for (uint32_t d = 0; d < c_.padded_key; ++d) {
+      sum += query[d] * std::exp(DecayAt(place(), d)) * state_[e * c_.padded_key + d];
+    }
+    for (uint64_t s = 0; s < rows; ++s) {
+      float score = 0.0f;
+      for (uint32_t d = 0; d < c_.padded_key; ++d) {
+        const float last = DecayAt(place(), d);
+        score += query[d] * Key(s)[d] * std::exp(last - DecayAt(s, d));
+      }
+      sum += score * Value(s)[e];
+    }
+    return sum;
+  }
+
+  void Read(uint32_t head) const {
+    const uint32_t index =
+        c_.query_per_head ? unit_ * c_.unit_heads + head : unit_ / c_.units_per_key;
+    const float* query = c_.q + size_t{token_} * c_.q_stride + size_t{index} * c_.padded_key;
+    float* out = c_.out.data + token_ * c_.out.stride +
+                 size_t{unit_ * c_.unit_heads + head} * c_.padded_value;
+    for (uint32_t e = 0; e < c_.padded_value; ++e) {
+      out[e] = Answer(query, e, place() + 1);
+      if (c_.skip != nullptr && e < c_.value_dim) {
+        out[e] += c_.skip[unit_ * c_.value_dim + e] * InputValue()[e];
+      }
+    }
+  }
+
+  std::byte* Matrix(uint32_t slot) const {
+    return c_.slots.bases + slot * c_.slots.base_stride + c_.state_offset +
+           unit_ * state_.size() * (c_.bf16_state ? 2 : 4);
+  }
+  void Load(uint32_t slot) {
+    const DType dtype = c_.bf16_state ? DType::kBFloat16 : DType::kFloat32;
+    for (size_t i = 0; i < state_.size(); ++i) state_[i] = NumberAt(dtype, Matrix(slot), i);
+  }
+
+  void Fold() {
+    for (uint32_t e = 0; e < c_.padded_value; ++e) {
+      for (uint32_t d = 0; d < c_.padded_key; ++d) {
+        const float end = DecayAt(kChunk - 1, d);
+        float& x = state_[e * c_.padded_key + d];
+        x *= std::exp(end);
+        for (uint64_t s = 0; s < kChunk; ++s) {
+          x += Key(s)[d] * std::exp(end - DecayAt(s, d)) * Value(s)[e];
+        }
+      }
+    }
+    std::byte* to = Matrix(segment_.base_out);
+    for (size_t i = 0; i < state_.size(); ++i) {
+      const uint16_t bits = FloatToBFloat16(state_[i]);
+      if (c_.bf16_state) {
+        std::memcpy(to + 2 * i, &bits, 2);
+      } else {
+        std::memcpy(to + 4 * i, &state_[i], 4);
+      }
+    }
+  }
+
+  const RecurCall& c_;
+  const DeviceSegment& segment_;
+  const uint32_t unit_, token_;
+  const uint64_t position_;
+  std::vector<float> state_;  // [Ep, Dp]
+};
+
+}  // namespace
+
+absl::StatusOr<void*> FakeDevice::Allocate(size_t bytes) {
+  auto memory = std::make_unique<std::byte[]>(std::max<size_t>(bytes, 1));
+  void* const result = memory.get();
+  memory_[result] = std::move(memory);
+  return result;
+}
+
+absl::Status FakeDevice::Upload(void* to, const void* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+  return absl::OkStatus();
+}
+
+void FakeDevice::Copy(void* to, const void* from, size_t bytes) {
+  Do([=] { std::memcpy(to, from, bytes); });
+}
+
+void FakeDevice::Do(Work work) {
+  if (recording_) {
+    recorded_.push_back(std::move(work));
+  } else {
+    work();
+  }
+}
+
+absl::StatusOr<size_t> FakeDevice::EndRecording() {
+  recording_ = false;
+  recordings_.push_back(std::exchange(recorded_, {}));
+  return recordings_.size() - 1;
+}
+
+void FakeDevice::Replay(size_t recording) {
+  ++replays_;
+  for (const Work& work : recordings_[recording]) work();
+}
+
+absl::StatusOr<DeviceLinear> FakeDevice::Pack(const std::vector<DeviceLinearSource>& sources,
+                                              size_t inputs) {
+  DeviceLinear linear;
+  linear.inputs = linear.stride = static_cast<uint32_t>(inputs);
+  for (const DeviceLinearSource& source : sources) {
+    linear.outputs += static_cast<uint32_t>(source.outputs);
+  }
+  const size_t numbers = size_t{linear.outputs} * inputs;
+  auto* high = static_cast<uint16_t*>(*Allocate(numbers * 2));
+  auto* low = static_cast<uint16_t*>(*Allocate(numbers * 2));
+  auto* bias = static_cast<float*>(*Allocate(linear.outputs * sizeof(float)));
+  linear.high = high, linear.low = low, linear.bias = bias;
+  for (const DeviceLinearSource& source : sources) {
+    for (size_t i = 0; i < source.outputs * inputs; ++i) {
+      const float x = NumberAt(source.dtype, source.data, i);
+      *high = FloatToBFloat16(x);
+      *low++ = FloatToBFloat16(x - BFloat16ToFloat(*high++));
+    }
+    for (size_t i = 0; i < source.outputs; ++i) {
+      *bias++ = source.bias == nullptr ? 0.0f : source.bias[i];
+    }
+  }
+  return linear;
+}
+
+void FakeDevice::Embed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
+                       const uint32_t* last_tokens, FloatMatrix x) {
+  Do([=] {
+    for (uint32_t token = 0; token < rows.tokens; ++token) {
+      uint32_t id = ids[token];
+      if (id == UINT32_MAX) id = last_tokens[rows.segments[rows.segment_of[token]].tail];
+      for (uint32_t i = 0; i < table.width; ++i) {
+        x.row(token)[i] =
+            NumberAt(table.dtype, table.data, size_t{id} * table.width + i) * table.multiplier;
+      }
+    }
+  });
+}
+
+void FakeDevice::AddNorm(const AddNormCall& call) {
+  Do([=] {
+    const auto count = static_cast<float>(call.x.columns);
+    for (size_t t = 0; t < call.x.rows; ++t) {
+      float* x = call.x.row(t);
+      float mean = 0.0f, squares = 0.0f;
+      for (size_t i = 0; i < call.x.columns; ++i) {
+        if (call.update.data != nullptr) x[i] += call.update.row(t)[i];
+        if (call.bias != nullptr) mean += x[i] / count;
+      }
+      if (call.y.data == nullptr) continue;
+      for (size_t i = 0; i < call.x.columns; ++i) squares += (x[i] - mean) * (x[i] - mean);
+      const float scale = 1.0f / std::sqrt(squares / count + call.eps);
+      for (size_t i = 0; i < call.y.columns; ++i) {
+        float y = 0.0f;
+        if (i < call.x.columns) y = (x[i] - mean) * scale * call.weight[i];
+        if (i < call.x.columns && call.bias != nullptr) y += call.bias[i];
+        StoreOperand(call.y, t, i, y);
+      }
+    }
+  });
+}
+
+void FakeDevice::Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) {
+  Do([=] {
+    for (uint32_t t = 0; t < x.rows; ++t) {
+      for (uint32_t n = 0; n < linear.outputs; ++n) {
+        float sum = 0.0f;
+        for (uint32_t k = 0; k < linear.inputs; ++k) {
+          const size_t w = size_t{n} * linear.stride + k, i = size_t{t} * x.stride + k;
+          sum += (BFloat16ToFloat(linear.high[w]) + BFloat16ToFloat(linear.low[w])) *
+                 (BFloat16ToFloat(x.data[i]) + BFloat16ToFloat(x.data[i + x.columns]));
+        }
+        y.row(t)[n] = sum + linear.bias[n];
+      }
+    }
+  });
+}
+
+void FakeDevice::Prepare(const PrepareCall& call) {
+  Do([=] {
+    std::vector<float> convolved(call.convolution.channels);
+    ForEachToken(call.rows, [&](const DeviceSegment& segment, uint32_t token, uint64_t position) {
+      if (call.convolution.window != 0) Convolve(call, segment, token, position, convolved);
+      for (uint32_t p = 0; p < call.part_count; ++p) PreparePart(call.parts[p], token, convolved);
+    });
+  });
+}
+
+void FakeDevice::Rotate(const RotateCall& call) {
+  Do([=] {
+    ForEachToken(call.rows, [&](const DeviceSegment&, uint32_t token, uint64_t position) {
+      for (uint32_t i = 0; i < call.heads * call.half; ++i) {
+        const float angle = static_cast<float>(position) * call.frequencies[i % call.half];
+        float* x = call.x.row(token) + i / call.half * call.head_stride + i % call.half;
+        const float first = x[0], second = x[call.half];
+        x[0] = first * std::cos(angle) - second * std::sin(angle);
+        x[call.half] = second * std::cos(angle) + first * std::sin(angle);
+      }
+    });
+  });
+}
+
+void FakeDevice::Recur(const RecurCall& call) {
+  Do([=] {
+    // Units share rows of the tail, so all of them take a token before any takes the next.
+    ForEachToken(call.rows, [&](const DeviceSegment& segment, uint32_t token, uint64_t position) {
+      for (uint32_t unit = 0; unit < call.units; ++unit) {
+        UnitToken(call, segment, unit, token, position).Run();
+      }
+    });
+  });
+}
+
+void FakeDevice::Finish(const FinishCall& call) {
+  Do([=] {
+    const uint32_t columns = call.heads * call.width;
+    std::vector<float> row(columns), gates(columns, 1.0f);
+    for (size_t t = 0; t < call.o.rows; ++t) {
+      for (uint32_t i = 0; i < columns; ++i) {
+        row[i] = Function(call.f, call.o.row(t)[i / call.width * call.padded + i % call.width]);
+        if (call.gate.data != nullptr) {
+          gates[i] = Function(DeviceFunction::kSilu, call.gate.row(t)[i]);
+        }
+        if (call.order != FinishOrder::kNormThenGate) row[i] *= gates[i];
+      }
+      for (uint32_t first = 0; first < columns; first += call.norm_width) {
+        const uint32_t end = std::min(first + call.norm_width, columns);
+        float squares = 0.0f, scale = 1.0f;
+        for (uint32_t i = first; i < end; ++i) squares += row[i] * row[i];
+        if (call.order != FinishOrder::kGateOnly) {
+          scale = 1.0f / std::sqrt(squares / static_cast<float>(call.norm_width) + call.eps);
+        }
+        for (uint32_t i = first; i < end; ++i) {
+          row[i] *= scale * (call.weight == nullptr ? 1.0f : call.weight[i % call.weight_period]);
+          if (call.order == FinishOrder::kNormThenGate) row[i] *= gates[i];
+        }
+      }
+      for (uint32_t i = 0; i < call.y.columns; ++i) {
+        StoreOperand(call.y, t, i, i < columns ? row[i] : 0.0f);
+      }
+    }
+  });
+}
+
+void FakeDevice::GatherRows(const GatherCall& call) {
+  Do([=] {
+    for (uint32_t i = 0; i < call.count; ++i) {
+      std::copy_n(call.x.row(call.tokens[i]), call.y.columns, call.y.row(i));
+    }
+  });
+}
+
+void FakeDevice::SampleGreedy(const GreedyCall& call) {
+  Do([=] {
+    for (uint32_t i = 0; i < call.count; ++i) {
+      const float* row = call.logits.row(i);
+      const float* best = std::max_element(row, row + call.logits.columns);
+      const bool finite =
+          std::all_of(row, row + call.logits.columns, [](float x) { return std::isfinite(x); });
+      call.results[i] = {static_cast<uint32_t>(best - row), finite ? 1u : 0u};
+      if (call.slots[i] != UINT32_MAX) call.last_tokens[call.slots[i]] = call.results[i].token;
+    }
+  });
+}
+
+}  // namespace rivulet

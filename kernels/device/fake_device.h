@@ -1,0 +1,77 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A Device on the host, for tests of everything above it on machines without a GPU: each operation
+// is written down plainly, a token after the other, in fp32. It is the definition that the kernels
+// are compared with, and it is slow.
+//
+// Operations run when they are called, and those of a recording when it is replayed.
+#ifndef RIVULET_KERNELS_DEVICE_FAKE_DEVICE_H_
+#define RIVULET_KERNELS_DEVICE_FAKE_DEVICE_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/device/device.h"
+
+namespace rivulet {
+
+class FakeDevice final : public Device {
+ public:
+  std::string name() const override { return "fake"; }
+  size_t free_bytes() const override { return size_t{8} << 30; }
+  ProductPrecision precision() const override { return ProductPrecision::kFloat32; }
+
+  absl::StatusOr<void*> Allocate(size_t bytes) override;
+  void Free(void* memory) override { memory_.erase(memory); }
+  void* AllocatePinned(size_t bytes) override { return *Allocate(bytes); }
+  void FreePinned(void* memory) override { Free(memory); }
+  void CopyToDevice(void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
+  void CopyToHost(void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
+  void CopyOnDevice(void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
+  absl::Status Upload(void* to, const void* from, size_t bytes) override;
+  const float* Constant(std::span<const float> numbers) override {
+    return numbers.empty() ? nullptr : numbers.data();
+  }
+  absl::StatusOr<DeviceLinear> Pack(const std::vector<DeviceLinearSource>& sources,
+                                    size_t inputs) override;
+
+  void Record(size_t /*event*/) override {}
+  absl::Status Wait(size_t /*event*/) override { return absl::OkStatus(); }
+  double SecondsBetween(size_t /*first*/, size_t /*second*/) override { return 0; }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  void BeginRecording() override { recording_ = true; }
+  absl::StatusOr<size_t> EndRecording() override;
+  void Replay(size_t recording) override;
+  DeviceLimits MeasureLimits() override { return {}; }
+
+  void Embed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
+             const uint32_t* last_tokens, FloatMatrix x) override;
+  void AddNorm(const AddNormCall& call) override;
+  void Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) override;
+  void Prepare(const PrepareCall& call) override;
+  void Rotate(const RotateCall& call) override;
+  void Recur(const RecurCall& call) override;
+  void Finish(const FinishCall& call) override;
+  void GatherRows(const GatherCall& call) override;
+  void SampleGreedy(const GreedyCall& call) override;
+
+  size_t replays() const { return replays_; }
+
+ private:
+  using Work = std::function<void()>;
+  void Do(Work work);
+  void Copy(void* to, const void* from, size_t bytes);
+
+  std::map<void*, std::unique_ptr<std::byte[]>> memory_;
+  bool recording_ = false;
+  std::vector<Work> recorded_;
+  std::vector<std::vector<Work>> recordings_;
+  size_t replays_ = 0;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_DEVICE_FAKE_DEVICE_H_
