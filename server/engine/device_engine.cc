@@ -11,13 +11,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <iterator>
 #include <new>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
@@ -36,7 +37,8 @@ constexpr std::array<uint32_t, 14> kRecordedRows = {1,  2,  4,  8,   16,  24,  3
 // Tokens of one pass through the model: at least a segment. Larger steps take several.
 constexpr size_t kMostTokens = kLongestSegment;
 constexpr uint32_t kNowhere = UINT32_MAX;
-enum Event : size_t { kStepBegin, kStepEnd };
+// Most steps that may be launched and not awaited. Each has its own pinned memory and events.
+constexpr size_t kMostDepth = 2;
 
 class DeviceStateMemory final : public StateMemory {
  public:
@@ -102,62 +104,83 @@ bool SampledOnDevice(const StepRow& row) {
 
 class DeviceEngine final : public Engine {
  public:
-  DeviceEngine(std::shared_ptr<const LoadedModel> model, Device* device, size_t threads)
-      : loaded_(std::move(model)), device_(device), threads_(threads) {}
+  DeviceEngine(std::shared_ptr<const LoadedModel> model, Device* device, size_t threads,
+               size_t depth)
+      : loaded_(std::move(model)), device_(device), depth_(depth), threads_(threads) {}
   ~DeviceEngine() override;
 
   absl::Status Start(const EngineOptions& options);
 
   StepTicket Launch(const StepPlan& plan) override;
   StepResult Await(StepTicket ticket) override;
-  size_t depth() const override { return 1; }
+  size_t depth() const override { return depth_; }
   StatePool& states() const override { return *states_; }
   uint32_t vocab_size() const override { return static_cast<uint32_t>(loaded_->spec.vocab); }
 
  private:
+  // A step that has been launched and not awaited.
+  struct Step {
+    StepResult result;
+    std::vector<Place> pending;        // places whose tokens are in greedy[] once the step has run
+    std::vector<uint32_t> tails;       // of the rows
+    std::vector<size_t> promised;      // rows that began with kLastSampled
+    bool known = false;                // the samples are in `result`
+    bool timed = false;                // so are the seconds
+    std::byte* description = nullptr;  // pinned
+    GreedyResult* greedy = nullptr;    // pinned
+    size_t begin_event = 0, end_event = 0;
+  };
+
+  Step& StepOf(StepTicket ticket) { return steps_[ticket % kMostDepth]; }
+  // The one that is being launched.
+  Step& current() { return StepOf(launched_ + 1); }
+  void RunPass(const StepPlan& plan);
+  void TakeSamples(Step& step);
+  void KeepPromises(StepPlan& plan, std::deque<TokenCounts>& counts);
   absl::Status Prepare();
   absl::Status Record();
   absl::Status WarmUp();
-  StepResult RunInParts(const StepPlan& plan);
+  void RunInParts(const StepPlan& plan);
   void Run(const StepPlan& plan);
   void RunRecorded(const StepPlan& plan);
   void RunPlain(const StepPlan& plan, std::span<const Place> places);
-  Description Describe(const StepPlan& plan, uint32_t rows) const;
+  Description Describe(const StepPlan& plan, uint32_t rows);
   DeviceRows RowsOf(const Description& there, uint32_t tokens, uint32_t segments,
                     bool single) const;
   void EnqueueGreedy(FloatMatrix logits, const uint32_t* slots, size_t first, size_t count);
   absl::Status AnswerOnHost(const StepPlan& plan, std::span<const Place> places,
                             FloatMatrix logits);
-  void FailRows(const absl::Status& status);
-  size_t RecordingFor(const StepPlan& plan) const;
+  static void FailRows(Step& step, const absl::Status& status);
+  size_t RecordingFor(const StepPlan& plan);
 
   std::shared_ptr<const LoadedModel> loaded_;
   Device* device_;
+  const size_t depth_;
   ThreadPool threads_;
   std::unique_ptr<DeviceModel> model_;
   std::unique_ptr<StatePool> states_;
 
   size_t description_bytes_ = 0;
-  std::byte* description_host_ = nullptr;
   std::byte* description_ = nullptr;
-  uint32_t* last_tokens_ = nullptr;      // [tail slots]
-  GreedyResult* greedy_ = nullptr;       // [kLogitRows], device
-  GreedyResult* greedy_host_ = nullptr;  // the same, pinned
-  float* logits_ = nullptr;              // [kLogitRows, vocab], device
-  float* logits_host_ = nullptr;         // the same, pinned
+  uint32_t* last_tokens_ = nullptr;  // [tail slots]
+  GreedyResult* greedy_ = nullptr;   // [kLogitRows], device
+  float* logits_ = nullptr;          // [kLogitRows, vocab], device
+  float* logits_host_ = nullptr;     // the same, pinned
   size_t recordings_[kRecordedRows.size()] = {};
   size_t recorded_ = 0;
 
-  StepTicket launched_ = 0;
-  std::optional<StepResult> result_;  // of the step that has not been awaited
-  std::vector<Place> pending_;  // places whose tokens are in greedy_host_ once the step has run
+  Step steps_[kMostDepth];
+  StepTicket launched_ = 0, awaited_ = 0;
+  std::vector<uint32_t> last_sampled_;          // [tail slots]: by steps whose samples are known
+  absl::flat_hash_set<uint32_t> failed_tails_;  // of the step that was awaited last
 };
 
 DeviceEngine::~DeviceEngine() {
   device_->Synchronize().IgnoreError();
-  for (void* pinned : {static_cast<void*>(description_host_), static_cast<void*>(greedy_host_),
-                       static_cast<void*>(logits_host_)}) {
-    if (pinned != nullptr) device_->FreePinned(pinned);
+  if (logits_host_ != nullptr) device_->FreePinned(logits_host_);
+  for (const Step& step : steps_) {
+    if (step.description != nullptr) device_->FreePinned(step.description);
+    if (step.greedy != nullptr) device_->FreePinned(step.greedy);
   }
 }
 
@@ -169,6 +192,7 @@ absl::Status DeviceEngine::Start(const EngineOptions& options) {
                                                     std::make_unique<DeviceStateMemory>(device_)));
   RIVULET_ASSIGN_OR_RETURN(void* last, device_->Allocate(capacity().tail_slots * sizeof(uint32_t)));
   last_tokens_ = static_cast<uint32_t*>(last);
+  last_sampled_.resize(capacity().tail_slots);
   RIVULET_RETURN_IF_ERROR(WarmUp());
   return Record();
 }
@@ -176,12 +200,19 @@ absl::Status DeviceEngine::Start(const EngineOptions& options) {
 // The buffers of a step.
 absl::Status DeviceEngine::Prepare() {
   description_bytes_ = Description::Bytes(2 * kMostTokens, 2 * kMostTokens, 2 * kMostTokens);
-  description_host_ = static_cast<std::byte*>(device_->AllocatePinned(description_bytes_));
-  greedy_host_ =
-      static_cast<GreedyResult*>(device_->AllocatePinned(2 * kMostTokens * sizeof(GreedyResult)));
+  bool pinned = true;
+  for (size_t i = 0; i < kMostDepth; ++i) {
+    Step& step = steps_[i];
+    step.begin_event = 2 * i;
+    step.end_event = 2 * i + 1;
+    step.description = static_cast<std::byte*>(device_->AllocatePinned(description_bytes_));
+    step.greedy =
+        static_cast<GreedyResult*>(device_->AllocatePinned(2 * kMostTokens * sizeof(GreedyResult)));
+    pinned = pinned && step.description != nullptr && step.greedy != nullptr;
+  }
   const size_t logit_bytes = kLogitRows * loaded_->spec.vocab * sizeof(float);
   logits_host_ = static_cast<float*>(device_->AllocatePinned(logit_bytes));
-  if (description_host_ == nullptr || greedy_host_ == nullptr || logits_host_ == nullptr) {
+  if (!pinned || logits_host_ == nullptr) {
     return absl::ResourceExhaustedError("no pinned host memory for the steps of the CUDA engine");
   }
   RIVULET_ASSIGN_OR_RETURN(void* description, device_->Allocate(description_bytes_));
@@ -198,14 +229,15 @@ absl::Status DeviceEngine::Prepare() {
 absl::Status DeviceEngine::Record() {
   for (size_t i = kRecordedRows.size(); i-- > 0;) {
     const uint32_t rows = kRecordedRows[i];
-    const Description here(description_host_, rows, rows, rows);
-    std::memset(description_host_, 0, here.bytes());
+    std::byte* const host = steps_[0].description;
+    const Description here(host, rows, rows, rows);
+    std::memset(host, 0, here.bytes());
     for (uint32_t r = 0; r < rows; ++r) {
       here.segment_of()[r] = here.place_tokens()[r] = r;
       here.place_slots()[r] = kNowhere;
     }
     const Description there(description_, rows, rows, rows);
-    device_->CopyToDevice(description_, description_host_, here.bytes());
+    device_->CopyToDevice(description_, host, here.bytes());
     for (const bool record : {false, true}) {
       model_->Reset();
       if (record) device_->BeginRecording();
@@ -230,10 +262,11 @@ absl::Status DeviceEngine::Record() {
 // library's products are chosen.
 absl::Status DeviceEngine::WarmUp() {
   for (uint32_t tokens = kMostTokens; tokens >= 32; tokens -= tokens > 64 ? 64 : 32) {
-    const Description here(description_host_, tokens, 1, tokens);
-    std::memset(description_host_, 0, here.bytes());
+    std::byte* const host = steps_[0].description;
+    const Description here(host, tokens, 1, tokens);
+    std::memset(host, 0, here.bytes());
     const Description there(description_, tokens, 1, tokens);
-    device_->CopyToDevice(description_, description_host_, here.bytes());
+    device_->CopyToDevice(description_, host, here.bytes());
     model_->Reset();
     model_->AddUp(
         model_->Forward(there.ids(), RowsOf(there, tokens, 1, false), last_tokens_, *states_));
@@ -248,48 +281,77 @@ absl::Status DeviceEngine::WarmUp() {
 }
 
 StepTicket DeviceEngine::Launch(const StepPlan& plan) {
-  RIVULET_CHECK(!result_.has_value(), "a step was launched before the last one was awaited");
+  RIVULET_CHECK(launched_ - awaited_ < depth_,
+                "more steps are launched than the engine runs ahead");
+  Step& step = current();
   try {
-    if (plan.tokens.size() > kMostTokens) {
-      result_ = RunInParts(plan);
-      pending_.clear();
-      return ++launched_;
+    std::vector<size_t> promised;
+    for (size_t r = 0; r < plan.rows.size(); ++r) {
+      if (plan.tokens[plan.rows[r].segment.first_token] == kLastSampled) promised.push_back(r);
     }
-    result_ = CheckRows(plan, vocab_size(), capacity());
-    Run(plan);
+    const bool in_parts = plan.tokens.size() > kMostTokens;
+    const bool on_device = std::all_of(plan.rows.begin(), plan.rows.end(), SampledOnDevice);
+    const bool known = launched_ == awaited_ || StepOf(launched_).known;
+    StepPlan resolved;
+    std::deque<TokenCounts> counts;
+    const StepPlan* runs = &plan;
+    if (!promised.empty() && (in_parts || known || !on_device)) {
+      resolved = plan;
+      KeepPromises(resolved, counts);
+      runs = &resolved;
+    }
+    in_parts ? RunInParts(*runs) : RunPass(*runs);
+    step.promised = std::move(promised);
   } catch (const std::bad_alloc&) {
-    result_.emplace();
-    result_->rows.resize(plan.rows.size());
-    FailRows(NoMemory("in a step"));
+    step.result = {};
+    step.result.rows.resize(plan.rows.size());
+    step.pending.clear();
+    FailRows(step, NoMemory("in a step"));
   }
   return ++launched_;
 }
 
-StepResult DeviceEngine::Await(StepTicket ticket) {
-  RIVULET_CHECK(ticket == launched_ && result_.has_value(), "no such step");
-  const absl::Status status = device_->Wait(kStepEnd);
-  if (status.ok()) {
-    for (size_t i = 0; i < pending_.size(); ++i) {
-      const Place& place = pending_[i];
-      RowResult& row = result_->rows[place.row];
-      if (greedy_host_[i].finite == 0) {
-        row.status.Update(absl::InternalError(
-            "a logit is not finite; the session's state is lost: start a new one"));
-      } else {
-        row.samples[place.sample].token = greedy_host_[i].token;
-      }
-    }
-  } else {
-    FailRows(status);
+// Puts the tokens that the step before sampled, which the host knows or waits for, in the place of
+// kLastSampled and into the counts of their rows.
+void DeviceEngine::KeepPromises(StepPlan& plan, std::deque<TokenCounts>& counts) {
+  if (launched_ != awaited_) {
+    Step& before = StepOf(launched_);
+    device_->Wait(before.end_event).IgnoreError();  // Await reports it
+    TakeSamples(before);
   }
-  result_->device_seconds += device_->SecondsBetween(kStepBegin, kStepEnd);
-  return *std::exchange(result_, std::nullopt);
+  const auto with = [&](const TokenCounts* old, uint32_t token) -> const TokenCounts* {
+    if (old == nullptr) return nullptr;
+    counts.push_back(*old);
+    counts.back().Add(token);
+    return &counts.back();
+  };
+  for (StepRow& row : plan.rows) {
+    uint32_t& token = plan.tokens[row.segment.first_token];
+    if (token != kLastSampled) continue;
+    token = last_sampled_[row.segment.tail];
+    row.spec.session_counts = with(row.spec.session_counts, token);
+    row.spec.turn_counts = with(row.spec.turn_counts, token);
+  }
+}
+
+// A step of at most kMostTokens.
+void DeviceEngine::RunPass(const StepPlan& plan) {
+  Step& step = current();
+  step.known = step.timed = false;
+  step.pending.clear();
+  step.tails.clear();
+  step.promised.clear();
+  for (const StepRow& row : plan.rows) step.tails.push_back(row.segment.tail);
+  step.result = CheckRows(plan, vocab_size(), capacity(), /*promises=*/true);
+  Run(plan);
+  if (step.pending.empty()) TakeSamples(step);
 }
 
 // A step of more tokens than one pass takes: passes of as many rows as fit, one after the other.
 // Bits do not depend on a row's neighbours.
-StepResult DeviceEngine::RunInParts(const StepPlan& plan) {
+void DeviceEngine::RunInParts(const StepPlan& plan) {
   StepResult all;
+  Step& step = current();
   for (size_t first = 0; first < plan.rows.size();) {
     StepPlan part;
     for (; first < plan.rows.size(); ++first) {
@@ -300,26 +362,69 @@ StepResult DeviceEngine::RunInParts(const StepPlan& plan) {
       const auto begin = plan.tokens.begin() + static_cast<ptrdiff_t>(segment.first_token);
       part.tokens.insert(part.tokens.end(), begin, begin + static_cast<ptrdiff_t>(segment.tokens));
     }
-    StepResult result = Await(Launch(part));
-    std::move(result.rows.begin(), result.rows.end(), std::back_inserter(all.rows));
-    all.device_seconds += result.device_seconds;
+    RunPass(part);
+    const absl::Status status = device_->Wait(step.end_event);
+    status.ok() ? TakeSamples(step) : FailRows(step, status);
+    std::move(step.result.rows.begin(), step.result.rows.end(), std::back_inserter(all.rows));
+    all.device_seconds += device_->SecondsBetween(step.begin_event, step.end_event);
   }
-  // The last part's time is added again when the step is awaited.
-  all.device_seconds -= device_->SecondsBetween(kStepBegin, kStepEnd);
-  return all;
+  step.result = std::move(all);
+  step.tails.clear();
+  for (const StepRow& row : plan.rows) step.tails.push_back(row.segment.tail);
+  step.pending.clear();
+  step.known = step.timed = true;
 }
 
-void DeviceEngine::FailRows(const absl::Status& status) {
-  for (RowResult& row : result_->rows) row.status.Update(status);
+// REQUIRES: the step has run, or sampled on the host alone.
+void DeviceEngine::TakeSamples(Step& step) {
+  if (std::exchange(step.known, true)) return;
+  for (size_t i = 0; i < step.pending.size(); ++i) {
+    const Place& place = step.pending[i];
+    RowResult& row = step.result.rows[place.row];
+    if (step.greedy[i].finite == 0) {
+      row.status.Update(absl::InternalError(
+          "a logit is not finite; the session's state is lost: start a new one"));
+    } else {
+      row.samples[place.sample].token = step.greedy[i].token;
+    }
+  }
+  for (size_t r = 0; r < step.tails.size(); ++r) {
+    const RowResult& row = step.result.rows[r];
+    if (!row.samples.empty()) last_sampled_[step.tails[r]] = row.samples.back().token;
+  }
+}
+
+StepResult DeviceEngine::Await(StepTicket ticket) {
+  RIVULET_CHECK(ticket == awaited_ + 1 && ticket <= launched_, "no such step, or not the oldest");
+  awaited_ = ticket;
+  Step& step = StepOf(ticket);
+  const absl::Status status = device_->Wait(step.end_event);
+  status.ok() ? TakeSamples(step) : FailRows(step, status);
+  for (const size_t r : step.promised) {
+    if (!failed_tails_.contains(step.tails[r])) continue;
+    step.result.rows[r].status.Update(absl::InternalError("the step before failed"));
+  }
+  failed_tails_.clear();
+  for (size_t r = 0; r < step.tails.size(); ++r) {
+    if (!step.result.rows[r].status.ok()) failed_tails_.insert(step.tails[r]);
+  }
+  if (!step.timed) {
+    step.result.device_seconds = device_->SecondsBetween(step.begin_event, step.end_event);
+  }
+  return std::move(step.result);
+}
+
+void DeviceEngine::FailRows(Step& step, const absl::Status& status) {
+  for (RowResult& row : step.result.rows) row.status.Update(status);
 }
 
 // An index into kRecordedRows, or recorded_ if no recording does what the plan asks.
-size_t DeviceEngine::RecordingFor(const StepPlan& plan) const {
+size_t DeviceEngine::RecordingFor(const StepPlan& plan) {
   if (plan.rows.size() > kRecordedRows.back()) return recorded_;
   for (size_t r = 0; r < plan.rows.size(); ++r) {
     const StepRow& row = plan.rows[r];
     const bool decodes = row.segment.tokens == 1 && row.samples == 1 && row.score_targets.empty() &&
-                         result_->rows[r].status.ok();
+                         current().result.rows[r].status.ok();
     if (!decodes) return recorded_;
   }
   return std::lower_bound(kRecordedRows.begin(), kRecordedRows.end(), plan.rows.size()) -
@@ -332,11 +437,11 @@ DeviceRows DeviceEngine::RowsOf(const Description& there, uint32_t tokens, uint3
 }
 
 // Fills the pinned description. `rows`: of a recording, 0 for a step as large as the plan.
-Description DeviceEngine::Describe(const StepPlan& plan, uint32_t rows) const {
+Description DeviceEngine::Describe(const StepPlan& plan, uint32_t rows) {
   const size_t tokens = rows == 0 ? plan.tokens.size() : rows;
   const size_t segments = rows == 0 ? plan.rows.size() : rows;
-  const Description here(description_host_, tokens, segments, tokens);
-  std::memset(description_host_, 0, here.bytes());
+  const Description here(current().description, tokens, segments, tokens);
+  std::memset(current().description, 0, here.bytes());
   for (size_t t = 0; t < tokens; ++t) {
     here.segment_of()[t] = static_cast<uint32_t>(rows == 0 ? 0 : t);
     here.place_tokens()[t] = static_cast<uint32_t>(t);
@@ -352,7 +457,7 @@ Description DeviceEngine::Describe(const StepPlan& plan, uint32_t rows) const {
                s.base_out,
                s.tail,
                0};
-    if (!result_->rows[r].status.ok()) segment.tokens = 0;
+    if (!current().result.rows[r].status.ok()) segment.tokens = 0;
     for (size_t i = 0; i < s.tokens; ++i) {
       here.ids()[s.first_token + i] = plan.tokens[s.first_token + i];
       here.segment_of()[s.first_token + i] = static_cast<uint32_t>(r);
@@ -362,23 +467,22 @@ Description DeviceEngine::Describe(const StepPlan& plan, uint32_t rows) const {
 }
 
 void DeviceEngine::Run(const StepPlan& plan) {
-  pending_.clear();
   model_->Reset();
-  device_->Record(kStepBegin);
+  device_->Record(current().begin_event);
   const size_t recording = RecordingFor(plan);
   if (recording < recorded_) {
     RunRecorded(plan);
   } else {
-    RunPlain(plan, PlacesOf(plan, *result_));
+    RunPlain(plan, PlacesOf(plan, current().result));
   }
-  device_->Record(kStepEnd);
+  device_->Record(current().end_event);
 }
 
 void DeviceEngine::RunRecorded(const StepPlan& plan) {
   const size_t recording = RecordingFor(plan);
   const uint32_t rows = kRecordedRows[recording];
   const Description here = Describe(plan, rows);
-  const std::vector<Place> places = PlacesOf(plan, *result_);
+  const std::vector<Place> places = PlacesOf(plan, current().result);
   bool host = false;
   for (size_t i = 0; i < places.size(); ++i) {
     const StepRow& row = plan.rows[places[i].row];
@@ -387,16 +491,16 @@ void DeviceEngine::RunRecorded(const StepPlan& plan) {
     here.place_slots()[i] = row.segment.tail;
     host = host || !SampledOnDevice(row);
   }
-  device_->CopyToDevice(description_, description_host_, here.bytes());
+  device_->CopyToDevice(description_, current().description, here.bytes());
   device_->Replay(recordings_[recording]);
   if (host) {
     const FloatMatrix logits{logits_, places.size(), model_->vocab(), model_->vocab()};
     const absl::Status status = AnswerOnHost(plan, places, logits);
-    if (!status.ok()) FailRows(status);
+    if (!status.ok()) FailRows(current(), status);
     return;
   }
-  device_->CopyToHost(greedy_host_, greedy_, places.size() * sizeof(GreedyResult));
-  pending_ = places;
+  device_->CopyToHost(current().greedy, greedy_, places.size() * sizeof(GreedyResult));
+  current().pending = places;
 }
 
 void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places) {
@@ -411,7 +515,7 @@ void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places)
     host = host || !SampledOnDevice(row);
   }
   const Description there(description_, tokens, segments, tokens);
-  device_->CopyToDevice(description_, description_host_, here.bytes());
+  device_->CopyToDevice(description_, current().description, here.bytes());
   const DeviceModel::Stream stream =
       model_->Forward(there.ids(), RowsOf(there, tokens, segments, false), last_tokens_, *states_);
   if (!places.empty()) model_->AddUp(stream);
@@ -427,12 +531,12 @@ void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places)
     EnqueueGreedy(logits, there.place_slots() + begin, begin, count);
     if (!host) continue;
     const absl::Status status = AnswerOnHost(plan, places.subspan(begin, count), logits);
-    if (!status.ok()) FailRows(status);
+    if (!status.ok()) FailRows(current(), status);
   }
-  if (!model_->status().ok()) FailRows(model_->status());
+  if (!model_->status().ok()) FailRows(current(), model_->status());
   if (host || places.empty()) return;
-  device_->CopyToHost(greedy_host_, greedy_, places.size() * sizeof(GreedyResult));
-  pending_.assign(places.begin(), places.end());
+  device_->CopyToHost(current().greedy, greedy_, places.size() * sizeof(GreedyResult));
+  current().pending.assign(places.begin(), places.end());
 }
 
 void DeviceEngine::EnqueueGreedy(FloatMatrix logits, const uint32_t* slots, size_t first,
@@ -453,7 +557,7 @@ absl::Status DeviceEngine::AnswerOnHost(const StepPlan& plan, std::span<const Pl
   threads_.ParallelFor(places.size(), [&](size_t i) {
     const std::span<float> row(logits_host_ + i * logits.columns, logits.columns);
     try {
-      statuses[i] = AnswerPlace(plan, places[i], row, result_->rows[places[i].row]);
+      statuses[i] = AnswerPlace(plan, places[i], row, current().result.rows[places[i].row]);
     } catch (const std::bad_alloc&) {  // no exception may leave a task of the pool
       statuses[i] = NoMemory("while sampling");
     }
@@ -461,7 +565,7 @@ absl::Status DeviceEngine::AnswerOnHost(const StepPlan& plan, std::span<const Pl
   for (size_t i = 0; i < places.size(); ++i) {
     if (statuses[i].ok()) continue;
     const size_t row = places[i].row;
-    result_->rows[row].status.Update(At(statuses[i], plan.rows[row], places[i]));
+    current().result.rows[row].status.Update(At(statuses[i], plan.rows[row], places[i]));
   }
   return absl::OkStatus();
 }
@@ -470,8 +574,10 @@ absl::Status DeviceEngine::AnswerOnHost(const StepPlan& plan, std::span<const Pl
 
 absl::StatusOr<std::unique_ptr<Engine>> MakeDeviceEngine(std::shared_ptr<const LoadedModel> model,
                                                          Device* device,
-                                                         const EngineOptions& options) {
-  auto engine = std::make_unique<DeviceEngine>(std::move(model), device, options.threads);
+                                                         const EngineOptions& options,
+                                                         size_t depth) {
+  RIVULET_CHECK(depth == 1 || depth == kMostDepth, "an engine runs one step ahead at most");
+  auto engine = std::make_unique<DeviceEngine>(std::move(model), device, options.threads, depth);
   RIVULET_RETURN_IF_ERROR(engine->Start(options));
   return engine;
 }

@@ -151,14 +151,14 @@ struct DeviceAndEngine {
 };
 
 absl::StatusOr<DeviceAndEngine> EngineOn(std::unique_ptr<Device> device, const std::string& model,
-                                         DType state) {
+                                         DType state, size_t depth = 1) {
   LoadOptions options;
   options.mixer.device = device.get();
   options.mixer.state_dtype = state;
   auto loaded = LoadModel(model, options);
   if (!loaded.ok()) return loaded.status();
   auto engine = MakeDeviceEngine(*std::move(loaded), device.get(),
-                                 {.threads = 4, .state_memory = uint64_t{64} << 20});
+                                 {.threads = 4, .state_memory = uint64_t{64} << 20}, depth);
   if (!engine.ok()) return engine.status();
   return DeviceAndEngine{std::move(device), *std::move(engine)};
 }
@@ -308,6 +308,73 @@ TEST_P(FakeDeviceTest, AStepMayHoldMoreTokensThanAPass) {
     Answers in_parts;
     Collect(result.rows[i], in_parts);
     EXPECT_TRUE(Same(in_parts.back(), Feed(engine(), texts[i], 100).back())) << i;
+  }
+}
+
+constexpr size_t kSessions = 5;
+
+// Continues kSessions short prompts on an engine for `steps` tokens, greedily but for session
+// `drawn`; with `ahead`, each step is launched before the one before it is awaited.
+std::vector<std::vector<uint32_t>> Continue(Engine& engine, size_t steps, bool ahead,
+                                            size_t drawn) {
+  SamplingParams greedy, random;
+  greedy.temperature = 0.0f;
+  random.seed = 7;
+  random.frequency_penalty = 0.5f;
+  std::vector<std::vector<uint32_t>> texts;
+  std::vector<TokenCounts> counts(kSessions);
+  std::vector<uint32_t> bases, tails;
+  for (uint32_t i = 0; i < kSessions; ++i) {
+    texts.push_back({i, 1, 2});
+    bases.push_back(*engine.states().bases().Acquire());
+    tails.push_back(*engine.states().tails().Acquire());
+  }
+  const auto plan_for = [&](uint64_t position, size_t count, bool promised) {
+    StepPlan plan;
+    for (size_t i = 0; i < kSessions; ++i) {
+      StepRow& row = plan.rows.emplace_back();
+      row.segment = {plan.tokens.size(), count, position, bases[i], bases[i], tails[i], nullptr};
+      for (size_t k = 0; k < count; ++k) {
+        plan.tokens.push_back(promised ? kLastSampled : texts[i][position + k]);
+      }
+      row.samples = 1;
+      row.spec.params = i == drawn ? &random : &greedy;
+      if (i == drawn) row.spec.turn_counts = &counts[i];
+      row.spec.position = position + count;
+    }
+    return plan;
+  };
+  const auto take = [&](const StepResult& result) {
+    for (size_t i = 0; i < kSessions; ++i) {
+      EXPECT_TRUE(result.rows[i].status.ok()) << result.rows[i].status;
+      texts[i].push_back(result.rows[i].samples[0].token);
+      counts[i].Add(texts[i].back());
+    }
+  };
+  StepTicket ticket = engine.Launch(plan_for(0, 3, false));
+  for (size_t step = 0; step < steps; ++step) {
+    if (!ahead) take(engine.Await(ticket));
+    const StepTicket next = engine.Launch(plan_for(3 + step, 1, ahead));
+    if (ahead) take(engine.Await(ticket));
+    ticket = next;
+  }
+  take(engine.Await(ticket));
+  for (size_t i = 0; i < kSessions; ++i) {
+    engine.states().bases().Release(bases[i]);
+    engine.states().tails().Release(tails[i]);
+  }
+  return texts;
+}
+
+TEST_P(FakeDeviceTest, RunningAheadChangesNothing) {
+  const auto ahead =
+      EngineOn(std::make_unique<FakeDevice>(), std::string("tests/parity/fixtures/") + GetParam(),
+               DType::kFloat32, 2);
+  ASSERT_TRUE(ahead.ok()) << ahead.status();
+  for (const size_t drawn : {kSessions, size_t{2}}) {  // none; one that the host samples
+    const auto expected = Continue(engine(), 40, false, drawn);
+    EXPECT_EQ(Continue(*ahead->engine, 40, true, drawn), expected);
+    EXPECT_EQ(Continue(*ahead->engine, 40, false, drawn), expected);
   }
 }
 
