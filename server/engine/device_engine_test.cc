@@ -312,15 +312,19 @@ TEST_P(FakeDeviceTest, AStepMayHoldMoreTokensThanAPass) {
 }
 
 constexpr size_t kSessions = 5;
+constexpr uint64_t kForbiddenUntil = 20;
 
 // Continues kSessions short prompts on an engine for `steps` tokens, greedily but for session
-// `drawn`; with `ahead`, each step is launched before the one before it is awaited.
+// `drawn`. Session 1 may at first not sample even ids, so the host samples it until then and the
+// device afterwards. With `ahead`, each step is launched before the one before it is awaited.
 std::vector<std::vector<uint32_t>> Continue(Engine& engine, size_t steps, bool ahead,
                                             size_t drawn) {
   SamplingParams greedy, random;
   greedy.temperature = 0.0f;
   random.seed = 7;
   random.frequency_penalty = 0.5f;
+  std::vector<uint32_t> even;
+  for (uint32_t id = 0; id < engine.vocab_size(); id += 2) even.push_back(id);
   std::vector<std::vector<uint32_t>> texts;
   std::vector<TokenCounts> counts(kSessions);
   std::vector<uint32_t> bases, tails;
@@ -341,6 +345,9 @@ std::vector<std::vector<uint32_t>> Continue(Engine& engine, size_t steps, bool a
       row.spec.params = i == drawn ? &random : &greedy;
       if (i == drawn) row.spec.turn_counts = &counts[i];
       row.spec.position = position + count;
+      if (i != 1) continue;
+      row.spec.stop_ids = &even;
+      row.spec.forbid_stops = position < kForbiddenUntil ? 1 : 0;
     }
     return plan;
   };
