@@ -8,6 +8,8 @@
 #ifndef RIVULET_KERNELS_DEVICE_FAKE_DEVICE_H_
 #define RIVULET_KERNELS_DEVICE_FAKE_DEVICE_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>

@@ -457,9 +457,11 @@ Description DeviceEngine::Describe(const StepPlan& plan, uint32_t rows) {
                s.base_out,
                s.tail,
                0};
-    if (!current().result.rows[r].status.ok()) segment.tokens = 0;
+    // Of a row that cannot run, no token is looked at: its ids may be outside of the vocabulary.
+    const bool runs = current().result.rows[r].status.ok();
+    if (!runs) segment.tokens = 0;
     for (size_t i = 0; i < s.tokens; ++i) {
-      here.ids()[s.first_token + i] = plan.tokens[s.first_token + i];
+      if (runs) here.ids()[s.first_token + i] = plan.tokens[s.first_token + i];
       here.segment_of()[s.first_token + i] = static_cast<uint32_t>(r);
     }
   }
