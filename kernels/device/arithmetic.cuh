@@ -76,25 +76,25 @@ __device__ inline void AwaitLastKernel() { asm volatile("griddepcontrol.wait;\n"
 
 __device__ inline float Softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
-__device__ inline float Function(DeviceFunction f, float x) {
+__device__ inline float Function(Activation f, float x) {
   switch (f) {
-    case DeviceFunction::kIdentity:
+    case Activation::kIdentity:
       return x;
-    case DeviceFunction::kSilu:
+    case Activation::kSilu:
       return __fdividef(x, 1.0f + __expf(-x));
-    case DeviceFunction::kSigmoid:
+    case Activation::kSigmoid:
       return __fdividef(1.0f, 1.0f + __expf(-x));
-    case DeviceFunction::kRelu:
+    case Activation::kRelu:
       return fmaxf(x, 0.0f);
-    case DeviceFunction::kEluPlusOne:
+    case Activation::kEluPlusOne:
       return x > 0.0f ? x + 1.0f : expf(x);
-    case DeviceFunction::kExp:
+    case Activation::kExp:
       return expf(x);
-    case DeviceFunction::kSoftplus:
+    case Activation::kSoftplus:
       return Softplus(x);
-    case DeviceFunction::kLogSigmoid:
+    case Activation::kLogSigmoid:
       return -Softplus(-x);
-    case DeviceFunction::kGeluTanh:
+    case Activation::kGeluTanh:
       return 0.5f * x * (1.0f + tanhf(0.7978845608f * fmaf(0.044715f * x * x, x, x)));
   }
   return x;

@@ -10,6 +10,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
 #include "kernels/device/device.h"
+#include "kernels/device/device_operations.h"
 #include "kernels/device/large_products.h"
 #include "kernels/device/launch.cuh"
 
@@ -25,7 +26,7 @@ absl::Status CudaError(cudaError_t error, const char* what) {
       absl::StrCat("CUDA: ", what, ": ", cudaGetErrorName(error), ": ", cudaGetErrorString(error)));
 }
 
-float NumberAt(const DeviceLinearSource& source, size_t index) {
+float NumberAt(const LinearSource& source, size_t index) {
   if (source.dtype == DType::kFloat32) {
     float x;
     std::memcpy(&x, static_cast<const std::byte*>(source.data) + index * 4, 4);
@@ -37,8 +38,7 @@ float NumberAt(const DeviceLinearSource& source, size_t index) {
 }
 
 // A row of a source as bf16 high parts and, if wanted, what is left.
-void PackRow(const DeviceLinearSource& source, size_t row, size_t inputs, uint16_t* high,
-             uint16_t* low) {
+void PackRow(const LinearSource& source, size_t row, size_t inputs, uint16_t* high, uint16_t* low) {
   if (source.dtype == DType::kBFloat16 && low == nullptr) {
     std::memcpy(high, static_cast<const std::byte*>(source.data) + row * inputs * 2, inputs * 2);
     return;
@@ -78,7 +78,7 @@ class CudaDevice final : public Device {
   }
   absl::Status Upload(void* to, const void* from, size_t bytes) override;
   const float* Constant(std::span<const float> numbers) override;
-  absl::StatusOr<DeviceLinear> Pack(const std::vector<DeviceLinearSource>& sources,
+  absl::StatusOr<DeviceLinear> Pack(const std::vector<LinearSource>& sources,
                                     size_t inputs) override;
 
   void Record(size_t event) override {
@@ -121,7 +121,7 @@ class CudaDevice final : public Device {
 
  private:
   bool fp32_rows() const { return precision_ == ProductPrecision::kFloat32; }
-  absl::Status PackRows(const std::vector<DeviceLinearSource>& sources, size_t inputs,
+  absl::Status PackRows(const std::vector<LinearSource>& sources, size_t inputs,
                         DeviceLinear& linear);
   absl::Status FirstError() const { return CudaError(error_, "an operation failed"); }
 
@@ -222,13 +222,13 @@ const float* CudaDevice::Constant(std::span<const float> numbers) {
   return copy;
 }
 
-absl::StatusOr<DeviceLinear> CudaDevice::Pack(const std::vector<DeviceLinearSource>& sources,
+absl::StatusOr<DeviceLinear> CudaDevice::Pack(const std::vector<LinearSource>& sources,
                                               size_t inputs) {
   DeviceLinear linear;
   linear.inputs = static_cast<uint32_t>(inputs);
   linear.stride = (linear.inputs + kInputAlignment - 1) / kInputAlignment * kInputAlignment;
   bool bias = false;
-  for (const DeviceLinearSource& source : sources) {
+  for (const LinearSource& source : sources) {
     linear.outputs += static_cast<uint32_t>(source.outputs);
     bias = bias || source.bias != nullptr;
   }
@@ -241,7 +241,7 @@ absl::StatusOr<DeviceLinear> CudaDevice::Pack(const std::vector<DeviceLinearSour
   }
   if (bias) {
     std::vector<float> numbers;
-    for (const DeviceLinearSource& source : sources) {
+    for (const LinearSource& source : sources) {
       for (size_t i = 0; i < source.outputs; ++i) {
         numbers.push_back(source.bias == nullptr ? 0.0f : source.bias[i]);
       }
@@ -255,12 +255,12 @@ absl::StatusOr<DeviceLinear> CudaDevice::Pack(const std::vector<DeviceLinearSour
 }
 
 // Some rows at a time, so that packing takes little memory on the host.
-absl::Status CudaDevice::PackRows(const std::vector<DeviceLinearSource>& sources, size_t inputs,
+absl::Status CudaDevice::PackRows(const std::vector<LinearSource>& sources, size_t inputs,
                                   DeviceLinear& linear) {
   const size_t stride = linear.stride, block = std::max<size_t>(1, (size_t{16} << 20) / stride);
   std::vector<uint16_t> high(block * stride), low(linear.low == nullptr ? 0 : block * stride);
   size_t first = 0;
-  for (const DeviceLinearSource& source : sources) {
+  for (const LinearSource& source : sources) {
     for (size_t begin = 0; begin < source.outputs; begin += block) {
       const size_t rows = std::min(block, source.outputs - begin);
       for (size_t r = 0; r < rows; ++r) {

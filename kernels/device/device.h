@@ -31,10 +31,20 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/base/dtype.h"
+#include "kernels/base/linear_source.h"
 #include "kernels/base/tensor_view.h"
-#include "kernels/device/device_operations.h"
+#include "kernels/device/device_types.h"
 
 namespace rivulet {
+
+// The arguments of operations: device_operations.h.
+struct AddNormCall;
+struct PrepareCall;
+struct RotateCall;
+struct RecurCall;
+struct FinishCall;
+struct GatherCall;
+struct GreedyCall;
 
 // How exact products are.
 enum class ProductPrecision : uint8_t {
@@ -71,7 +81,7 @@ class Device {
   virtual const float* Constant(std::span<const float> numbers) = 0;
 
   // Concatenates the sources' outputs as LinearSource and Linear::Pack do.
-  virtual absl::StatusOr<DeviceLinear> Pack(const std::vector<DeviceLinearSource>& sources,
+  virtual absl::StatusOr<DeviceLinear> Pack(const std::vector<LinearSource>& sources,
                                             size_t inputs) = 0;
 
   // A point in the order of the operations. Events are numbered from 0 and are few.

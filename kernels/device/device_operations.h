@@ -8,94 +8,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/base/dtype.h"
+#include "kernels/base/activation_kind.h"
+#include "kernels/base/decay.h"
 #include "kernels/base/tensor_view.h"
+#include "kernels/device/device_types.h"
 
 namespace rivulet {
 
-// Bytes a second that the device's memory allows, for benchmarks; zeros: not measured.
-struct DeviceLimits {
-  double read = 0;
-  double in_place = 0;  // read + written
-  double copy = 0;      // read + written
-};
-
-// --- a step's rows ---------------------------------------------------------------------------
-
-// A run of tokens of one session (Segment, as kernels see it). tokens == 0: nothing to do.
-struct DeviceSegment {
-  uint32_t first_token;
-  uint32_t tokens;
-  uint64_t position;
-  uint32_t base_in, base_out;
-  uint32_t tail;
-  uint32_t unused;
-};
-
-struct DeviceRows {
-  const DeviceSegment* segments = nullptr;
-  const uint32_t* segment_of = nullptr;  // [tokens]
-  uint32_t segment_count = 0;
-  uint32_t tokens = 0;
-  // Every segment has at most one token, and token t belongs to segment t. Kernels then write tail
-  // rows themselves; otherwise a kernel of its own does, after those that read the tail.
-  bool single = false;
-};
-
-// One layer's slots (LayerState).
-struct DeviceSlots {
-  std::byte* bases = nullptr;
-  size_t base_stride = 0;
-  std::byte* tails = nullptr;
-  size_t tail_stride = 0;
-};
-
-// --- products --------------------------------------------------------------------------------
-
-// The input of a product: [rows, columns] in bf16, one part or (ProductPrecision::kFloat32) two:
-// number = high + low. Row r of the high part starts at data + r · stride, that of the low part
-// `columns` further on. It takes no more memory than as many floats.
-struct Operand {
-  uint16_t* data = nullptr;
-  uint32_t rows = 0;
-  uint32_t columns = 0;
-  uint32_t stride = 0;  // bf16 numbers
-  bool two_parts = false;
-};
-
-// A product of many rows may read and write up to this many: temporaries have room for them.
-constexpr uint32_t ProductRows(size_t rows) {
-  const auto count = static_cast<uint32_t>(rows);
-  return count <= 32 ? 32 : (count + 63) / 64 * 64;
-}
-
-// One [outputs, inputs] matrix on the host, to be packed; `bias` [outputs] or null.
-struct DeviceLinearSource {
-  const void* data = nullptr;
-  DType dtype = DType::kFloat32;
-  size_t outputs = 0;
-  const float* bias = nullptr;
-};
-
-// A packed linear map: [outputs, stride] bf16, row-major, zeros from `inputs` on.
-struct DeviceLinear {
-  const uint16_t* high = nullptr;
-  const uint16_t* low = nullptr;  // null unless ProductPrecision::kFloat32
-  const float* bias = nullptr;    // null: none
-  uint32_t outputs = 0;
-  uint32_t inputs = 0;
-  uint32_t stride = 0;
-};
-
 // --- embedding and residual stream ------------------------------------------------------------
-
-struct DeviceTable {
-  const void* data = nullptr;  // [vocab, width]
-  DType dtype = DType::kFloat32;
-  uint32_t vocab = 0;
-  uint32_t width = 0;
-  float multiplier = 1;
-};
 
 // x += update (if given); y = norm(x) (if given).
 struct AddNormCall {
@@ -108,18 +28,6 @@ struct AddNormCall {
 };
 
 // --- row preparation --------------------------------------------------------------------------
-
-enum class DeviceFunction : uint8_t {
-  kIdentity,
-  kSilu,
-  kSigmoid,
-  kRelu,
-  kEluPlusOne,
-  kExp,
-  kSoftplus,
-  kLogSigmoid,
-  kGeluTanh,
-};
 
 enum class DeviceHeadNorm : uint8_t { kNone, kL2, kSum };
 
@@ -134,7 +42,7 @@ struct PreparedPart {
   uint32_t width = 0;
   uint32_t padded = 0;
   int32_t channel = -1;  // of the convolution's, for the first number; -1: not convolved
-  DeviceFunction f = DeviceFunction::kIdentity;
+  Activation f = Activation::kIdentity;
   DeviceHeadNorm norm = DeviceHeadNorm::kNone;
   float scale = 1;
   const float* bias = nullptr;  // [heads · width] or null
@@ -180,8 +88,6 @@ struct RotateCall {
 
 // --- recurrence -------------------------------------------------------------------------------
 
-enum class DeviceDecay : uint8_t { kNone, kScalar, kChannel };
-
 // A sum with one read (kernels/recurrence/declaration.h), optionally by the delta rule.
 struct RecurCall {
   DeviceRows rows;
@@ -202,7 +108,7 @@ struct RecurCall {
   const float* v = nullptr;  // [T, units / units_per_value · v_head_stride]
   uint32_t v_stride = 0;
   uint32_t v_head_stride = 0;
-  DeviceDecay decay = DeviceDecay::kNone;
+  Decay decay = Decay::kNone;
   const float* g = nullptr;  // [T, units] or [T, units · Dp]: log decays, or the steps Δ
   uint32_t g_stride = 0;
   const float* rate = nullptr;      // [units]: g = rate · Δ; null: g as it is
@@ -239,7 +145,7 @@ struct FinishCall {
   uint32_t heads = 1, width = 0, padded = 0;
   uint32_t norm_width = 0;
   FinishOrder order = FinishOrder::kNormThenGate;
-  DeviceFunction f = DeviceFunction::kIdentity;
+  Activation f = Activation::kIdentity;
   const float* weight = nullptr;  // null: ones
   uint32_t weight_period = 0;     // weight[i mod period]
   float eps = 0;

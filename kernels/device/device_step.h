@@ -92,26 +92,9 @@ struct DeviceStep {
   Device* device;
   DeviceWorkspace* workspace;  // the caller resets it after the layer
   DeviceRows rows;
-  DeviceSlots slots;  // this layer's part
+  DeviceSlots slots;       // this layer's part
+  DevicePages pages = {};  // of this layer's kind; empty without pages
 };
-
-// The input of a product: y [T, columns] = f(x) ∘ silu(gate), or f(x) without a gate.
-inline Operand Gated(const DeviceStep& step, ConstFloatMatrix x, ConstFloatMatrix gate,
-                     DeviceFunction f = DeviceFunction::kIdentity) {
-  constexpr uint32_t kNumbersOfAWarp = 256;
-  const auto columns = static_cast<uint32_t>(x.columns);
-  const Operand y = step.workspace->TakeOperand(x.rows, x.columns);
-  step.device->Finish({.o = x,
-                       .gate = gate,
-                       .heads = 1,
-                       .width = columns,
-                       .padded = columns,
-                       .norm_width = kNumbersOfAWarp,
-                       .order = FinishOrder::kGateOnly,
-                       .f = f,
-                       .y = y});
-  return y;
-}
 
 }  // namespace rivulet
 

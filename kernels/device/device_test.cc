@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/device/device_operations.h"
 #include "kernels/device/device_step.h"
 #include "kernels/device/gpu_testing.h"
 

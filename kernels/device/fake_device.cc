@@ -7,32 +7,33 @@
 #include <utility>
 
 #include "kernels/base/dtype.h"
+#include "kernels/device/device_operations.h"
 
 namespace rivulet {
 namespace {
 
 constexpr uint32_t kChunk = 16;
 
-float Function(DeviceFunction f, float x) {
+float Function(Activation f, float x) {
   const auto softplus = [](float v) { return v > 20.0f ? v : std::log1p(std::exp(v)); };
   switch (f) {
-    case DeviceFunction::kIdentity:
+    case Activation::kIdentity:
       return x;
-    case DeviceFunction::kSilu:
+    case Activation::kSilu:
       return x / (1.0f + std::exp(-x));
-    case DeviceFunction::kSigmoid:
+    case Activation::kSigmoid:
       return 1.0f / (1.0f + std::exp(-x));
-    case DeviceFunction::kRelu:
+    case Activation::kRelu:
       return std::max(x, 0.0f);
-    case DeviceFunction::kEluPlusOne:
+    case Activation::kEluPlusOne:
       return x > 0.0f ? x + 1.0f : std::exp(x);
-    case DeviceFunction::kExp:
+    case Activation::kExp:
       return std::exp(x);
-    case DeviceFunction::kSoftplus:
+    case Activation::kSoftplus:
       return softplus(x);
-    case DeviceFunction::kLogSigmoid:
+    case Activation::kLogSigmoid:
       return -softplus(-x);
-    case DeviceFunction::kGeluTanh:
+    case Activation::kGeluTanh:
       return 0.5f * x * (1.0f + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
   }
   return x;
@@ -105,7 +106,7 @@ void Convolve(const PrepareCall& call, const DeviceSegment& segment, uint32_t to
       }
       sum = std::fma(c.weight[j * c.weight_stride + channel], x, sum);
     }
-    result[channel] = c.silu ? Function(DeviceFunction::kSilu, sum) : sum;
+    result[channel] = c.silu ? Function(Activation::kSilu, sum) : sum;
   }
   if (place + 1 != kChunk) return;
   for (uint32_t j = 0; j + 1 < c.window; ++j) {
@@ -169,14 +170,14 @@ class UnitToken {
   }
   // Where the log decays of row s are kept; one, or one for each key channel.
   float* KeptDecays(uint64_t s) const {
-    if (c_.decay == DeviceDecay::kScalar) return Tail(c_.decay_offset, unit_ * kChunk + s);
+    if (c_.decay == Decay::kScalar) return Tail(c_.decay_offset, unit_ * kChunk + s);
     return Tail(c_.decay_offset, (unit_ / c_.units_per_key * kChunk + s) * c_.padded_key);
   }
   // Cumulative, of key channel d.
   float DecayAt(uint64_t s, uint32_t d) const {
-    if (c_.decay == DeviceDecay::kNone) return 0.0f;
+    if (c_.decay == Decay::kNone) return 0.0f;
     if (c_.constant != nullptr) return c_.constant[unit_ * kChunk + s];
-    return KeptDecays(s)[c_.decay == DeviceDecay::kScalar ? 0 : d];
+    return KeptDecays(s)[c_.decay == Decay::kScalar ? 0 : d];
   }
   const float* InputKey() const {
     return c_.k + size_t{token_} * c_.k_stride + size_t{unit_ / c_.units_per_key} * c_.padded_key;
@@ -188,8 +189,8 @@ class UnitToken {
 
   void AppendKeyAndDecay() {
     std::copy_n(InputKey(), c_.padded_key, Key(place()));
-    if (c_.decay == DeviceDecay::kNone || c_.constant != nullptr) return;
-    const bool channel = c_.decay == DeviceDecay::kChannel;
+    if (c_.decay == Decay::kNone || c_.constant != nullptr) return;
+    const bool channel = c_.decay == Decay::kChannel;
     const float* g = c_.g + size_t{token_} * c_.g_stride;
     for (uint32_t d = 0; d < (channel ? c_.padded_key : 1); ++d) {
       const float own = channel ? g[unit_ / c_.units_per_key * c_.padded_key + d]
@@ -317,11 +318,11 @@ void FakeDevice::Replay(size_t recording) {
   for (const Work& work : recordings_[recording]) work();
 }
 
-absl::StatusOr<DeviceLinear> FakeDevice::Pack(const std::vector<DeviceLinearSource>& sources,
+absl::StatusOr<DeviceLinear> FakeDevice::Pack(const std::vector<LinearSource>& sources,
                                               size_t inputs) {
   DeviceLinear linear;
   linear.inputs = linear.stride = static_cast<uint32_t>(inputs);
-  for (const DeviceLinearSource& source : sources) {
+  for (const LinearSource& source : sources) {
     linear.outputs += static_cast<uint32_t>(source.outputs);
   }
   const size_t numbers = size_t{linear.outputs} * inputs;
@@ -329,7 +330,7 @@ absl::StatusOr<DeviceLinear> FakeDevice::Pack(const std::vector<DeviceLinearSour
   auto* low = static_cast<uint16_t*>(*Allocate(numbers * 2));
   auto* bias = static_cast<float*>(*Allocate(linear.outputs * sizeof(float)));
   linear.high = high, linear.low = low, linear.bias = bias;
-  for (const DeviceLinearSource& source : sources) {
+  for (const LinearSource& source : sources) {
     for (size_t i = 0; i < source.outputs * inputs; ++i) {
       const float x = NumberAt(source.dtype, source.data, i);
       *high = FloatToBFloat16(x);
@@ -438,7 +439,7 @@ void FakeDevice::Finish(const FinishCall& call) {
       for (uint32_t i = 0; i < columns; ++i) {
         row[i] = Function(call.f, call.o.row(t)[i / call.width * call.padded + i % call.width]);
         if (call.gate.data != nullptr) {
-          gates[i] = Function(DeviceFunction::kSilu, call.gate.row(t)[i]);
+          gates[i] = Function(Activation::kSilu, call.gate.row(t)[i]);
         }
         if (call.order != FinishOrder::kNormThenGate) row[i] *= gates[i];
       }

@@ -37,7 +37,7 @@ class FakeDevice final : public Device {
   const float* Constant(std::span<const float> numbers) override {
     return numbers.empty() ? nullptr : numbers.data();
   }
-  absl::StatusOr<DeviceLinear> Pack(const std::vector<DeviceLinearSource>& sources,
+  absl::StatusOr<DeviceLinear> Pack(const std::vector<LinearSource>& sources,
                                     size_t inputs) override;
 
   void Record(size_t /*event*/) override {}

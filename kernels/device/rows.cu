@@ -183,7 +183,7 @@ __device__ float Convolve(const PrepareCall& call, const ConvolutionInputs<Row>&
   for (uint32_t j = 0; j < c.window; ++j) {
     sum = fmaf(c.weight[j * c.weight_stride + channel], inputs.At(c.window - 1 - j, channel), sum);
   }
-  return c.silu ? Function(DeviceFunction::kSilu, sum) : sum;
+  return c.silu ? Function(Activation::kSilu, sum) : sum;
 }
 
 // The convolution of a segment's only token with a window of four: every load at once.
@@ -254,7 +254,7 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
     const uint32_t i = lane + 32 * j, channel = part.channel + first + i;
     if (i >= count) continue;
     float y = numbers[j].Sum();
-    if (c.silu) y = Function(DeviceFunction::kSilu, y);
+    if (c.silu) y = Function(Activation::kSilu, y);
     part.y[static_cast<size_t>(token) * part.y_stride + first + i] =
         Function(part.f, y) * part.scale;
     const float(&in)[4] = numbers[j].in;
@@ -434,7 +434,7 @@ __global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
     for (int k = 0; k < 4; ++k) {
       float& x = At(row[j], k);
       x = Function(call.f, x);
-      if (gate != nullptr) At(gates[j], k) = Function(DeviceFunction::kSilu, At(gates[j], k));
+      if (gate != nullptr) At(gates[j], k) = Function(Activation::kSilu, At(gates[j], k));
       if (call.order != FinishOrder::kNormThenGate && gate != nullptr) x *= At(gates[j], k);
       if ((thread + j * kThreads) * 4 < count) squares = fmaf(x, x, squares);
     }
@@ -482,7 +482,7 @@ __global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
             .data[token * call.o.stride + column / call.width * call.padded + column % call.width];
     gate = 1.0f;
     if (call.gate.data != nullptr) {
-      gate = Function(DeviceFunction::kSilu, call.gate.data[token * call.gate.stride + column]);
+      gate = Function(Activation::kSilu, call.gate.data[token * call.gate.stride + column]);
     }
     const float x = Function(call.f, o);
     return call.order == FinishOrder::kNormThenGate ? x : x * gate;

@@ -74,7 +74,7 @@ class Unit {
         tile_(split_ * (values_ / 16) + warp_),
         active_(tile_ * 16 < call.padded_value),
         key_tiles_(call.padded_key / 16),
-        channel_(call.decay == DeviceDecay::kChannel),
+        channel_(call.decay == Decay::kChannel),
         s_(memory, call.padded_key, values_, channel_) {}
 
   __device__ void Run() {
@@ -189,7 +189,7 @@ class Unit {
     const uint32_t width = min(values_, c_.padded_value - first);
     StageRows(s_.v, s_.dv, width, count, end, [&](uint32_t a) { return ValueRow(a) + first; });
     CommitCopies();
-    if (c_.decay == DeviceDecay::kNone || c_.constant != nullptr) return;
+    if (c_.decay == Decay::kNone || c_.constant != nullptr) return;
     const uint32_t channels = channel_ ? c_.padded_key : 1;
     for (uint32_t i = threadIdx.x; i < count * channels; i += blockDim.x) {
       s_.decay[i] = DecayRow(i / channels)[i % channels];
@@ -229,7 +229,7 @@ class Unit {
       for (uint32_t d = threadIdx.x; d < c_.padded_key; d += blockDim.x) StageChannel(d);
       return;
     }
-    if (c_.decay == DeviceDecay::kNone || c_.constant != nullptr) {
+    if (c_.decay == Decay::kNone || c_.constant != nullptr) {
       if (threadIdx.x < kChunk) {
         s_.decay[threadIdx.x] =
             c_.constant == nullptr ? 0.0f : c_.constant[unit_ * kChunk + threadIdx.x];
@@ -510,7 +510,7 @@ class Unit {
     }
   }
 
-  __device__ float Decay(uint32_t a, uint32_t d) const {
+  __device__ float DecayAt(uint32_t a, uint32_t d) const {
     return channel_ ? s_.decay[a * c_.padded_key + d] : s_.decay[a];
   }
 
@@ -519,7 +519,7 @@ class Unit {
     for (uint32_t i = threadIdx.x; i < kChunk * c_.padded_key; i += blockDim.x) {
       const uint32_t s = i / c_.padded_key, d = i % c_.padded_key;
       bf16* k = s_.k + s * s_.dk + d;
-      const float weight = expf(Decay(kChunk - 1, d) - Decay(s, d));
+      const float weight = expf(DecayAt(kChunk - 1, d) - DecayAt(s, d));
       StoreParts<kParts>(k, kChunk * s_.dk, LoadParts<kParts>(k, kChunk * s_.dk) * weight);
     }
     __syncthreads();
@@ -551,8 +551,8 @@ class Unit {
     const uint32_t d = kt * 16 + 2 * t_;
     float w0 = fold_weight_, w1 = fold_weight_, w2 = fold_weight_, w3 = fold_weight_;
     if (channel_) {
-      w0 = expf(Decay(kChunk - 1, d)), w1 = expf(Decay(kChunk - 1, d + 1));
-      w2 = expf(Decay(kChunk - 1, d + 8)), w3 = expf(Decay(kChunk - 1, d + 9));
+      w0 = expf(DecayAt(kChunk - 1, d)), w1 = expf(DecayAt(kChunk - 1, d + 1));
+      w2 = expf(DecayAt(kChunk - 1, d + 8)), w3 = expf(DecayAt(kChunk - 1, d + 9));
     }
     float near[4] = {s.upper.x * w0, s.upper.y * w1, s.lower.x * w0, s.lower.y * w1};
     float far[4] = {s.upper.z * w2, s.upper.w * w3, s.lower.z * w2, s.lower.w * w3};
@@ -626,7 +626,7 @@ __global__ void KeepRowsKernel(const __grid_constant__ RecurCall c) {
       Store(reinterpret_cast<Row*>(tail + c.key_offset) + row + (p - border) * c.padded_key,
             c.k[token_of(p) * c.k_stride + i]);
     }
-    if (c.decay == DeviceDecay::kChannel) {
+    if (c.decay == Decay::kChannel) {
       keep_decays(reinterpret_cast<float*>(tail + c.decay_offset) + row, c.padded_key, c.g + i,
                   1.0f);
     }
@@ -644,7 +644,7 @@ __global__ void KeepRowsKernel(const __grid_constant__ RecurCall c) {
     return;
   }
   const uint32_t unit = i - keys - values;
-  if (unit >= c.units || c.decay != DeviceDecay::kScalar || c.constant != nullptr) return;
+  if (unit >= c.units || c.decay != Decay::kScalar || c.constant != nullptr) return;
   keep_decays(reinterpret_cast<float*>(tail + c.decay_offset) + unit * kChunk, 1, c.g + unit,
               c.rate == nullptr ? 1.0f : c.rate[unit]);
 }
@@ -658,7 +658,7 @@ void Launch(const RecurCall& call, const LaunchContext& context) {
   const uint32_t warps = WarpsOf(call, context.processors), values = warps * 16;
   const uint32_t splits = (call.padded_value + values - 1) / values;
   const size_t shared = Shared<kColumnTiles, kParts>::Bytes(
-      call.padded_key, values, call.decay == DeviceDecay::kChannel, call.delta);
+      call.padded_key, values, call.decay == Decay::kChannel, call.delta);
   context.Run(kernel, dim3(call.units * splits, call.rows.segment_count), warps * 32, shared, call);
 }
 

@@ -59,7 +59,7 @@ class DecodeUnit {
     active_ = Column() < c_.padded_value;
     if (!fresh_ && active_) Hold();
     CopyTail();
-    const bool decays = c_.decay != DeviceDecay::kNone && c_.constant == nullptr;
+    const bool decays = c_.decay != Decay::kNone && c_.constant == nullptr;
     if (lane_ < kChunk) {
       if (c_.constant != nullptr) decay_ = c_.constant[unit_ * kChunk + lane_];
       if (decays && lane_ < place_) decay_ = DecayRow()[lane_];
@@ -364,8 +364,8 @@ bool LaunchDecode(const RecurCall& call, const LaunchContext& context) {
   const bool aligned =
       call.value_dim == call.padded_value && call.v_head_stride % 4 == 0 && call.v_stride % 4 == 0;
   const uint32_t columns = call.delta ? 2 : call.unit_heads;
-  if (!call.rows.single || call.decay == DeviceDecay::kChannel || !aligned ||
-      columns > kMostColumns || call.padded_key > kHeldTiles * 16) {
+  if (!call.rows.single || call.decay == Decay::kChannel || !aligned || columns > kMostColumns ||
+      call.padded_key > kHeldTiles * 16) {
     return false;
   }
   call.bf16_state ? Launch<true>(call, context) : Launch<false>(call, context);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/base/check.h"
+#include "kernels/device/device_operations.h"
 #include "kernels/ops/norm/norm.h"
 
 namespace rivulet {

@@ -2,6 +2,7 @@
 #include "kernels/mixers/mixer.h"
 
 #include "kernels/base/check.h"
+#include "kernels/device/device.h"
 
 namespace rivulet {
 

@@ -24,13 +24,15 @@
 #include "kernels/base/dtype.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
-#include "kernels/device/device.h"
-#include "kernels/device/device_step.h"
 #include "kernels/mixers/parameter_source.h"
 #include "kernels/recurrence/layer_step.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {
+
+class Device;
+struct DeviceStep;
+struct Operand;
 
 class Mixer {
  public:

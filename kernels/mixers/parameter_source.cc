@@ -5,6 +5,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/widen.h"
+#include "kernels/device/device.h"
 
 namespace rivulet {
 namespace {
@@ -51,11 +52,7 @@ Linear WeightPacker::Pack(const std::vector<LinearSource>& sources, size_t input
 
 Linear WeightPacker::PackOnDevice(const std::vector<LinearSource>& sources, size_t inputs,
                                   DType dtype) {
-  std::vector<DeviceLinearSource> parts;
-  for (const LinearSource& source : sources) {
-    parts.push_back({source.data, source.dtype, source.outputs, source.bias});
-  }
-  const absl::StatusOr<DeviceLinear> packed = device_->Pack(parts, inputs);
+  const absl::StatusOr<DeviceLinear> packed = device_->Pack(sources, inputs);
   if (packed.ok()) return Linear::OnDevice(*packed, dtype);
   status_.Update(packed.status());
   return {};

@@ -19,11 +19,12 @@
 #include "absl/status/status.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/dtype.h"
-#include "kernels/device/device.h"
 #include "kernels/mixers/tensor_source.h"
 #include "kernels/ops/linear/linear.h"
 
 namespace rivulet {
+
+class Device;
 
 // Blocks of adjacent rows at equal distances: rows first + i · stride + [0, block) for i = 0, 1,
 // ...

@@ -5,34 +5,6 @@
 #include "kernels/base/check.h"
 
 namespace rivulet {
-namespace {
-
-DeviceFunction FunctionOf(Activation f) {
-  switch (f) {
-    case Activation::kIdentity:
-      return DeviceFunction::kIdentity;
-    case Activation::kSilu:
-      return DeviceFunction::kSilu;
-    case Activation::kSigmoid:
-      return DeviceFunction::kSigmoid;
-    case Activation::kRelu:
-      return DeviceFunction::kRelu;
-    case Activation::kEluPlusOne:
-      return DeviceFunction::kEluPlusOne;
-    case Activation::kExp:
-      return DeviceFunction::kExp;
-    case Activation::kSoftplus:
-      return DeviceFunction::kSoftplus;
-    case Activation::kLogSigmoid:
-      return DeviceFunction::kLogSigmoid;
-    case Activation::kGeluTanh:
-      return DeviceFunction::kGeluTanh;
-  }
-  return DeviceFunction::kIdentity;
-}
-
-}  // namespace
-
 RowPreparation::RowPreparation(const DeviceStep& step, const DeviceConvolution& convolution)
     : step_(step) {
   call_.rows = step.rows;
@@ -60,7 +32,7 @@ FloatMatrix RowPreparation::Add(ConstFloatMatrix x, size_t heads, size_t padded,
           .heads = static_cast<uint32_t>(heads),
           .width = static_cast<uint32_t>(x.columns / heads),
           .padded = static_cast<uint32_t>(padded),
-          .f = FunctionOf(how.f),
+          .f = how.f,
           .norm = how.norm,
           .scale = how.scale,
           .bias = how.bias,

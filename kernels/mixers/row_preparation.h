@@ -14,9 +14,10 @@
 
 #include <cstddef>
 
+#include "kernels/base/activation_kind.h"
 #include "kernels/base/tensor_view.h"
+#include "kernels/device/device_operations.h"
 #include "kernels/device/device_step.h"
-#include "kernels/ops/activation/activation.h"
 
 namespace rivulet {
 

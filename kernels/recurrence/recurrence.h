@@ -40,6 +40,7 @@
 #include <cstdint>
 
 #include "kernels/base/aligned_buffer.h"
+#include "kernels/base/decay.h"
 #include "kernels/base/dtype.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/recurrence/state.h"
@@ -50,8 +51,6 @@ namespace rivulet {
 inline constexpr size_t kMaxKeyDim = 512;
 // The largest C. Every C is a multiple of 16, the rows of one SIMD block.
 inline constexpr size_t kMaxFoldInterval = 32;
-
-enum class Decay : uint8_t { kNone, kScalar, kChannel };
 
 // Constant after construction; one for each matrix of a mixer.
 struct SumShape {

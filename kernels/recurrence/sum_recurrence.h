@@ -22,7 +22,6 @@
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
-#include "kernels/device/device_step.h"
 #include "kernels/recurrence/declaration.h"
 #include "kernels/recurrence/head_units.h"
 #include "kernels/recurrence/layer_step.h"
@@ -30,6 +29,8 @@
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {
+
+struct DeviceStep;
 
 class SumRecurrence {
  public:

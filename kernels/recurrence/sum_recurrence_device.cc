@@ -3,22 +3,12 @@
 // A declaration on a device: its planes there, and the call that executes it (kernels/device).
 #include <string>
 
+#include "kernels/device/device_operations.h"
+#include "kernels/device/device_step.h"
 #include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
 namespace {
-
-DeviceDecay DecayOf(Decay kind) {
-  switch (kind) {
-    case Decay::kNone:
-      return DeviceDecay::kNone;
-    case Decay::kScalar:
-      return DeviceDecay::kScalar;
-    case Decay::kChannel:
-      return DeviceDecay::kChannel;
-  }
-  return DeviceDecay::kNone;
-}
 
 uint32_t Narrow(size_t n) { return static_cast<uint32_t>(n); }
 
@@ -76,7 +66,7 @@ void SumRecurrence::Enqueue(const DeviceStep& step, const TokenInputs& inputs,
                  .v_head_stride = Narrow(value.times_step || !declaration_.skip.empty()
                                              ? shape().value_dim
                                              : shape().padded_value()),
-                 .decay = DecayOf(declaration_.decay.kind),
+                 .decay = declaration_.decay.kind,
                  .out = out};
   call.g = inputs.decay.data;
   call.g_stride = Narrow(inputs.decay.stride);

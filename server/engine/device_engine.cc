@@ -23,8 +23,10 @@
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
 #include "kernels/base/thread_pool.h"
+#include "kernels/device/device_operations.h"
 #include "server/engine/device_model.h"
 #include "server/engine/row_answers.h"
+#include "server/engine/step_description.h"
 
 namespace rivulet {
 namespace {
@@ -61,34 +63,6 @@ class DeviceStateMemory final : public StateMemory {
  private:
   Device* device_;
   std::byte* begin_ = nullptr;
-};
-
-// A step's description, side by side in pinned memory and in the same order on the device.
-class Description {
- public:
-  Description(std::byte* memory, size_t tokens, size_t segments, size_t places) {
-    segments_ = reinterpret_cast<DeviceSegment*>(memory);
-    ids_ = reinterpret_cast<uint32_t*>(segments_ + segments);
-    segment_of_ = ids_ + tokens;
-    place_tokens_ = segment_of_ + tokens;
-    place_slots_ = place_tokens_ + places;
-    bytes_ = reinterpret_cast<std::byte*>(place_slots_ + places) - memory;
-  }
-  static size_t Bytes(size_t tokens, size_t segments, size_t places) {
-    return segments * sizeof(DeviceSegment) + (2 * tokens + 2 * places) * sizeof(uint32_t);
-  }
-
-  DeviceSegment* segments() const { return segments_; }
-  uint32_t* ids() const { return ids_; }
-  uint32_t* segment_of() const { return segment_of_; }
-  uint32_t* place_tokens() const { return place_tokens_; }
-  uint32_t* place_slots() const { return place_slots_; }
-  size_t bytes() const { return bytes_; }
-
- private:
-  DeviceSegment* segments_;
-  uint32_t *ids_, *segment_of_, *place_tokens_, *place_slots_;
-  size_t bytes_;
 };
 
 // Whether the device samples the row's tokens itself: the best logit, with nothing added to any.
@@ -142,11 +116,18 @@ class DeviceEngine final : public Engine {
   absl::Status WarmUp();
   void RunInParts(const StepPlan& plan);
   void Run(const StepPlan& plan);
-  void RunRecorded(const StepPlan& plan);
+  void RunRecorded(const StepPlan& plan, size_t recording);
   void RunPlain(const StepPlan& plan, std::span<const Place> places);
-  Description Describe(const StepPlan& plan, uint32_t rows);
-  DeviceRows RowsOf(const Description& there, uint32_t tokens, uint32_t segments,
+  StepDescription::Extents ExtentsOf(size_t tokens, size_t segments) const {
+    return {tokens, segments, tokens, capacity().pages.size()};
+  }
+  StepDescription Describe(const StepPlan& plan, uint32_t rows);
+  DeviceRows RowsOf(const StepDescription& there, uint32_t tokens, uint32_t segments,
                     bool single) const;
+  DeviceModel::Stream Forward(const StepDescription& there, uint32_t tokens, uint32_t segments,
+                              bool single);
+  size_t PageSlots(const Segment& segment) const;
+  size_t PageSlots(const StepPlan& plan) const;
   void EnqueueGreedy(FloatMatrix logits, const uint32_t* slots, size_t first, size_t count);
   absl::Status AnswerOnHost(const StepPlan& plan, std::span<const Place> places,
                             FloatMatrix logits);
@@ -160,7 +141,7 @@ class DeviceEngine final : public Engine {
   std::unique_ptr<DeviceModel> model_;
   std::unique_ptr<StatePool> states_;
 
-  size_t description_bytes_ = 0;
+  size_t page_slots_ = 0;  // that a description has room for
   std::byte* description_ = nullptr;
   uint32_t* last_tokens_ = nullptr;  // [tail slots]
   GreedyResult* greedy_ = nullptr;   // [kLogitRows], device
@@ -186,10 +167,10 @@ DeviceEngine::~DeviceEngine() {
 
 absl::Status DeviceEngine::Start(const EngineOptions& options) {
   RIVULET_ASSIGN_OR_RETURN(model_, DeviceModel::Make(loaded_, device_));
-  RIVULET_RETURN_IF_ERROR(Prepare());
   RIVULET_ASSIGN_OR_RETURN(states_, StatePool::Make(AddUpLayouts(model_->StateLayouts()),
                                                     options.state_memory, options.state_context,
                                                     std::make_unique<DeviceStateMemory>(device_)));
+  RIVULET_RETURN_IF_ERROR(Prepare());
   RIVULET_ASSIGN_OR_RETURN(void* last, device_->Allocate(capacity().tail_slots * sizeof(uint32_t)));
   last_tokens_ = static_cast<uint32_t*>(last);
   last_sampled_.resize(capacity().tail_slots);
@@ -199,13 +180,23 @@ absl::Status DeviceEngine::Start(const EngineOptions& options) {
 
 // The buffers of a step.
 absl::Status DeviceEngine::Prepare() {
-  description_bytes_ = Description::Bytes(2 * kMostTokens, 2 * kMostTokens, 2 * kMostTokens);
+  RIVULET_CHECK(capacity().pages.size() <= kMaxPageKinds, "too many kinds of pages");
+  for (const PageCapacity& pages : capacity().pages) {
+    // Fenwick: a table for each segment and one for each fold. Appended: every slot once; sessions
+    // that share pages may need more, then a step takes several passes.
+    page_slots_ += pages.kind.fenwick()
+                       ? (kMostTokens + kMostTokens / pages.kind.fold_interval + 1) * size_t{2} *
+                             pages.kind.levels
+                       : size_t{2} * pages.slots + kMostTokens;
+  }
+  const size_t description_bytes =
+      StepDescription::Bytes(ExtentsOf(2 * kMostTokens, 2 * kMostTokens), page_slots_);
   bool pinned = true;
   for (size_t i = 0; i < kMostDepth; ++i) {
     Step& step = steps_[i];
     step.begin_event = 2 * i;
     step.end_event = 2 * i + 1;
-    step.description = static_cast<std::byte*>(device_->AllocatePinned(description_bytes_));
+    step.description = static_cast<std::byte*>(device_->AllocatePinned(description_bytes));
     step.greedy =
         static_cast<GreedyResult*>(device_->AllocatePinned(2 * kMostTokens * sizeof(GreedyResult)));
     pinned = pinned && step.description != nullptr && step.greedy != nullptr;
@@ -215,7 +206,7 @@ absl::Status DeviceEngine::Prepare() {
   if (!pinned || logits_host_ == nullptr) {
     return absl::ResourceExhaustedError("no pinned host memory for the steps of the CUDA engine");
   }
-  RIVULET_ASSIGN_OR_RETURN(void* description, device_->Allocate(description_bytes_));
+  RIVULET_ASSIGN_OR_RETURN(void* description, device_->Allocate(description_bytes));
   description_ = static_cast<std::byte*>(description);
   RIVULET_ASSIGN_OR_RETURN(void* greedy, device_->Allocate(2 * kMostTokens * sizeof(GreedyResult)));
   greedy_ = static_cast<GreedyResult*>(greedy);
@@ -230,19 +221,18 @@ absl::Status DeviceEngine::Record() {
   for (size_t i = kRecordedRows.size(); i-- > 0;) {
     const uint32_t rows = kRecordedRows[i];
     std::byte* const host = steps_[0].description;
-    const Description here(host, rows, rows, rows);
+    const StepDescription here(host, ExtentsOf(rows, rows));
     std::memset(host, 0, here.bytes());
     for (uint32_t r = 0; r < rows; ++r) {
       here.segment_of()[r] = here.place_tokens()[r] = r;
       here.place_slots()[r] = kNowhere;
     }
-    const Description there(description_, rows, rows, rows);
+    const StepDescription there(description_, ExtentsOf(rows, rows));
     device_->CopyToDevice(description_, host, here.bytes());
     for (const bool record : {false, true}) {
       model_->Reset();
       if (record) device_->BeginRecording();
-      const DeviceModel::Stream stream =
-          model_->Forward(there.ids(), RowsOf(there, rows, rows, true), last_tokens_, *states_);
+      const DeviceModel::Stream stream = Forward(there, rows, rows, true);
       const FloatMatrix logits{logits_, rows, model_->vocab(), model_->vocab()};
       model_->Logits(stream, logits);
       EnqueueGreedy(logits, there.place_slots(), 0, rows);
@@ -263,13 +253,12 @@ absl::Status DeviceEngine::Record() {
 absl::Status DeviceEngine::WarmUp() {
   for (uint32_t tokens = kMostTokens; tokens >= 32; tokens -= tokens > 64 ? 64 : 32) {
     std::byte* const host = steps_[0].description;
-    const Description here(host, tokens, 1, tokens);
+    const StepDescription here(host, ExtentsOf(tokens, 1));
     std::memset(host, 0, here.bytes());
-    const Description there(description_, tokens, 1, tokens);
+    const StepDescription there(description_, ExtentsOf(tokens, 1));
     device_->CopyToDevice(description_, host, here.bytes());
     model_->Reset();
-    model_->AddUp(
-        model_->Forward(there.ids(), RowsOf(there, tokens, 1, false), last_tokens_, *states_));
+    model_->AddUp(Forward(there, tokens, 1, false));
     for (size_t places = 0; places < tokens; places += kLogitRows) {  // as RunPlain takes them
       model_->workspace().Take(kLogitRows, model_->hidden());
       model_->workspace().TakeOperand(kLogitRows, model_->hidden());
@@ -289,7 +278,7 @@ StepTicket DeviceEngine::Launch(const StepPlan& plan) {
     for (size_t r = 0; r < plan.rows.size(); ++r) {
       if (plan.tokens[plan.rows[r].segment.first_token] == kLastSampled) promised.push_back(r);
     }
-    const bool in_parts = plan.tokens.size() > kMostTokens;
+    const bool in_parts = plan.tokens.size() > kMostTokens || PageSlots(plan) > page_slots_;
     const bool on_device = std::all_of(plan.rows.begin(), plan.rows.end(), SampledOnDevice);
     const bool known = launched_ == awaited_ || StepOf(launched_).known;
     StepPlan resolved;
@@ -354,9 +343,13 @@ void DeviceEngine::RunInParts(const StepPlan& plan) {
   Step& step = current();
   for (size_t first = 0; first < plan.rows.size();) {
     StepPlan part;
+    size_t page_slots = 0;
     for (; first < plan.rows.size(); ++first) {
       const Segment& segment = plan.rows[first].segment;
-      if (!part.empty() && part.tokens.size() + segment.tokens > kMostTokens) break;
+      page_slots += PageSlots(segment);
+      const bool fits =
+          part.tokens.size() + segment.tokens <= kMostTokens && page_slots <= page_slots_;
+      if (!part.empty() && !fits) break;
       part.rows.push_back(plan.rows[first]);
       part.rows.back().segment.first_token = part.tokens.size();
       const auto begin = plan.tokens.begin() + static_cast<ptrdiff_t>(segment.first_token);
@@ -431,16 +424,41 @@ size_t DeviceEngine::RecordingFor(const StepPlan& plan) {
          kRecordedRows.begin();
 }
 
-DeviceRows DeviceEngine::RowsOf(const Description& there, uint32_t tokens, uint32_t segments,
+DeviceRows DeviceEngine::RowsOf(const StepDescription& there, uint32_t tokens, uint32_t segments,
                                 bool single) const {
   return {there.segments(), there.segment_of(), segments, tokens, single};
 }
 
+DeviceModel::Stream DeviceEngine::Forward(const StepDescription& there, uint32_t tokens,
+                                          uint32_t segments, bool single) {
+  std::array<DevicePages, kMaxPageKinds> pages;
+  for (size_t kind = 0; kind < capacity().pages.size(); ++kind) {
+    pages[kind] = there.Pages(kind, capacity().pages[kind]);
+  }
+  return model_->Forward(there.ids(), RowsOf(there, tokens, segments, single), pages, last_tokens_,
+                         *states_);
+}
+
+// Entries of page tables.
+size_t DeviceEngine::PageSlots(const Segment& segment) const {
+  size_t count = 0;
+  for (size_t kind = 0; segment.pages != nullptr && kind < capacity().pages.size(); ++kind) {
+    count += StepDescription::PageSlots(segment, kind, capacity().pages[kind]);
+  }
+  return count;
+}
+
+size_t DeviceEngine::PageSlots(const StepPlan& plan) const {
+  size_t count = 0;
+  for (const StepRow& row : plan.rows) count += PageSlots(row.segment);
+  return count;
+}
+
 // Fills the pinned description. `rows`: of a recording, 0 for a step as large as the plan.
-Description DeviceEngine::Describe(const StepPlan& plan, uint32_t rows) {
+StepDescription DeviceEngine::Describe(const StepPlan& plan, uint32_t rows) {
   const size_t tokens = rows == 0 ? plan.tokens.size() : rows;
   const size_t segments = rows == 0 ? plan.rows.size() : rows;
-  const Description here(current().description, tokens, segments, tokens);
+  StepDescription here(current().description, ExtentsOf(tokens, segments));
   std::memset(current().description, 0, here.bytes());
   for (size_t t = 0; t < tokens; ++t) {
     here.segment_of()[t] = static_cast<uint32_t>(rows == 0 ? 0 : t);
@@ -460,6 +478,9 @@ Description DeviceEngine::Describe(const StepPlan& plan, uint32_t rows) {
     // Of a row that cannot run, no token is looked at: its ids may be outside of the vocabulary.
     const bool runs = current().result.rows[r].status.ok();
     if (!runs) segment.tokens = 0;
+    for (size_t kind = 0; runs && kind < capacity().pages.size(); ++kind) {
+      here.AddPages(r, s, kind, capacity().pages[kind]);
+    }
     for (size_t i = 0; i < s.tokens; ++i) {
       if (runs) here.ids()[s.first_token + i] = plan.tokens[s.first_token + i];
       here.segment_of()[s.first_token + i] = static_cast<uint32_t>(r);
@@ -473,17 +494,16 @@ void DeviceEngine::Run(const StepPlan& plan) {
   device_->Record(current().begin_event);
   const size_t recording = RecordingFor(plan);
   if (recording < recorded_) {
-    RunRecorded(plan);
+    RunRecorded(plan, recording);
   } else {
     RunPlain(plan, PlacesOf(plan, current().result));
   }
   device_->Record(current().end_event);
 }
 
-void DeviceEngine::RunRecorded(const StepPlan& plan) {
-  const size_t recording = RecordingFor(plan);
+void DeviceEngine::RunRecorded(const StepPlan& plan, size_t recording) {
   const uint32_t rows = kRecordedRows[recording];
-  const Description here = Describe(plan, rows);
+  const StepDescription here = Describe(plan, rows);
   const std::vector<Place> places = PlacesOf(plan, current().result);
   bool host = false;
   for (size_t i = 0; i < places.size(); ++i) {
@@ -508,7 +528,7 @@ void DeviceEngine::RunRecorded(const StepPlan& plan) {
 void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places) {
   const auto tokens = static_cast<uint32_t>(plan.tokens.size());
   const auto segments = static_cast<uint32_t>(plan.rows.size());
-  const Description here = Describe(plan, 0);
+  const StepDescription here = Describe(plan, 0);
   bool host = false;
   for (size_t i = 0; i < places.size(); ++i) {
     const StepRow& row = plan.rows[places[i].row];
@@ -516,10 +536,9 @@ void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places)
     if (places[i].sample != Place::kNone) here.place_slots()[i] = row.segment.tail;
     host = host || !SampledOnDevice(row);
   }
-  const Description there(description_, tokens, segments, tokens);
+  const StepDescription there(description_, ExtentsOf(tokens, segments));
   device_->CopyToDevice(description_, current().description, here.bytes());
-  const DeviceModel::Stream stream =
-      model_->Forward(there.ids(), RowsOf(there, tokens, segments, false), last_tokens_, *states_);
+  const DeviceModel::Stream stream = Forward(there, tokens, segments, false);
   if (!places.empty()) model_->AddUp(stream);
   for (size_t begin = 0; begin < places.size(); begin += kLogitRows) {
     const size_t count = std::min(kLogitRows, places.size() - begin);

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
+#include "kernels/device/device_operations.h"
 
 namespace rivulet {
 
@@ -31,6 +32,7 @@ std::vector<const StateLayout*> DeviceModel::StateLayouts() const {
 }
 
 DeviceModel::Stream DeviceModel::Forward(const uint32_t* ids, const DeviceRows& rows,
+                                         std::span<const DevicePages> pages,
                                          const uint32_t* last_tokens, const StatePool& states) {
   const Stream stream{step_workspace_.Take(rows.tokens, hidden()),
                       step_workspace_.Take(rows.tokens, hidden())};
@@ -40,10 +42,13 @@ DeviceModel::Stream DeviceModel::Forward(const uint32_t* ids, const DeviceRows& 
   for (size_t i = 0; i < model_->layers.size(); ++i) {
     const LoadedLayer& layer = model_->layers[i];
     const LayerState state = states.Layer(i);
+    const bool has_pages = layer.mixer->state_layout().page_kind().rule != PageRule::kNone;
     const DeviceStep step{device_,
                           &layer_workspace_,
                           rows,
-                          {state.bases, state.base_stride, state.tails, state.tail_stride}};
+                          {state.bases, state.base_stride, state.tails, state.tail_stride,
+                           state.pages, state.page_stride},
+                          has_pages ? pages[state.page_kind] : DevicePages{}};
     layer.mixer_norm.Enqueue(*device_, stream.x, update, normed);
     layer_workspace_.Reset();
     layer.mixer->Enqueue(step, normed, stream.update);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -33,8 +34,9 @@ class DeviceModel {
     FloatMatrix x;
     FloatMatrix update;
   };
-  Stream Forward(const uint32_t* ids, const DeviceRows& rows, const uint32_t* last_tokens,
-                 const StatePool& states);
+  // `pages`: of each kind that the states have.
+  Stream Forward(const uint32_t* ids, const DeviceRows& rows, std::span<const DevicePages> pages,
+                 const uint32_t* last_tokens, const StatePool& states);
 
   // logits [T, vocab] of all tokens. `stream` is used up.
   void Logits(const Stream& stream, FloatMatrix logits);

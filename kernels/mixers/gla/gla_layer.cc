@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "kernels/base/parallel.h"
+#include "kernels/device/gated.h"
 #include "kernels/mixers/gla/gla_config.h"
 #include "kernels/mixers/layer_stages.h"
 

@@ -15,6 +15,8 @@
 
 #include "kernels/base/parallel.h"
 #include "kernels/base/status.h"
+#include "kernels/device/device_operations.h"
+#include "kernels/device/device_step.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/log_linear/level_weights.h"
 #include "kernels/mixers/mamba2/mamba2_config.h"

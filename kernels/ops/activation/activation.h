@@ -8,24 +8,12 @@
 #define RIVULET_KERNELS_OPS_ACTIVATION_ACTIVATION_H_
 
 #include <cstddef>
-#include <cstdint>
 
+#include "kernels/base/activation_kind.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
 
 namespace rivulet {
-
-enum class Activation : uint8_t {
-  kIdentity,
-  kSilu,  // x σ(x)
-  kSigmoid,
-  kRelu,
-  kEluPlusOne,  // x > 0 ? x + 1 : e^x (Katharopoulos; docs/mixers.md#linear-attention)
-  kExp,
-  kSoftplus,    // log(1 + e^x), x itself for x > 20 (docs/mixers.md#norms)
-  kLogSigmoid,  // -softplus(-x), stable on both sides
-  kGeluTanh,    // x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))): GPT-2's and H3's gelu
-};
 
 // y[i] = f(x[i]), i < count. No alignment or padding needed.
 void Activate(Activation f, const float* x, float* y, size_t count);

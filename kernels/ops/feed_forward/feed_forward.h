@@ -13,9 +13,11 @@
 #include "kernels/base/check.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
-#include "kernels/device/device_step.h"
 
 namespace rivulet {
+
+struct DeviceStep;
+struct Operand;
 
 class FeedForward {
  public:

@@ -5,6 +5,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/parallel.h"
+#include "kernels/device/gated.h"
 #include "kernels/ops/activation/activation.h"
 
 namespace rivulet {

@@ -23,20 +23,14 @@
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/dtype.h"
+#include "kernels/base/linear_source.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
-#include "kernels/device/device.h"
+#include "kernels/device/device_types.h"
 
 namespace rivulet {
 
-// One [outputs, inputs] matrix to pack, row-major, of any DType, anywhere in memory (a mapped file:
-// `data` need not be aligned). `bias` [outputs] fp32 or null.
-struct LinearSource {
-  const void* data = nullptr;
-  DType dtype = DType::kFloat32;
-  size_t outputs = 0;
-  const float* bias = nullptr;
-};
+class Device;
 
 class Linear {
  public:
@@ -51,9 +45,7 @@ class Linear {
   static Linear OnDevice(const DeviceLinear& packed, DType dtype);
 
   // The product in device memory: y [T, outputs] of x [T, inputs].
-  void Enqueue(Device& device, const Operand& x, FloatMatrix y) const {
-    device.Product(device_, x, y);
-  }
+  void Enqueue(Device& device, const Operand& x, FloatMatrix y) const;
 
   size_t inputs() const { return inputs_; }
   size_t outputs() const { return outputs_; }

@@ -11,10 +11,12 @@
 #include <utility>
 
 #include "kernels/base/aligned_buffer.h"
-#include "kernels/device/device.h"
 #include "kernels/ops/norm/norm.h"
 
 namespace rivulet {
+
+class Device;
+struct Operand;
 
 class TrainedNorm {
  public:
@@ -39,14 +41,7 @@ class TrainedNorm {
   const float* weight() const { return weight_.data(); }
 
   // x += update, if given, and y = the norm of x; all in device memory.
-  void Enqueue(Device& device, FloatMatrix x, ConstFloatMatrix update, const Operand& y) const {
-    device.AddNorm({.x = x,
-                    .update = update,
-                    .weight = device.Constant({weight_.data(), weight_.size()}),
-                    .bias = device.Constant({bias_.data(), bias_.size()}),
-                    .eps = eps_,
-                    .y = y});
-  }
+  void Enqueue(Device& device, FloatMatrix x, ConstFloatMatrix update, const Operand& y) const;
 
  private:
   TrainedNorm(AlignedBuffer<float> weight, AlignedBuffer<float> bias, float eps)

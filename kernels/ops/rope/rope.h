@@ -25,10 +25,11 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
-#include "kernels/device/device_step.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {
+
+struct DeviceStep;
 
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3 };
 
@@ -62,14 +63,7 @@ class Rope {
                     ThreadPool& pool) const;
 
   // Rotates x [T, H * head_stride] in place, in device memory.
-  void Enqueue(const DeviceStep& step, FloatMatrix x, size_t head_stride) const {
-    step.device->Rotate({.rows = step.rows,
-                         .x = x,
-                         .heads = static_cast<uint32_t>(x.columns / head_stride),
-                         .head_stride = static_cast<uint32_t>(head_stride),
-                         .frequencies = step.device->Constant(frequencies_),
-                         .half = static_cast<uint32_t>(frequencies_.size())});
-  }
+  void Enqueue(const DeviceStep& step, FloatMatrix x, size_t head_stride) const;
 
  private:
   std::vector<float> frequencies_;

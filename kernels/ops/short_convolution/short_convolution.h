@@ -19,10 +19,12 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
-#include "kernels/device/device.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {
+
+class Device;
+struct DeviceConvolution;
 
 // At most the smallest C, so that the inputs before a chunk are all of the chunk before it.
 inline constexpr size_t kMaxConvolutionWindow = 16;

@@ -12,6 +12,8 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
 #include "kernels/base/simd-inl.h"
+#include "kernels/device/device.h"
+#include "kernels/device/device_operations.h"
 #include "kernels/ops/activation/activation-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -5,6 +5,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/parallel.h"
+#include "kernels/device/gated.h"
 #include "kernels/ops/activation/activation.h"
 
 namespace rivulet {
@@ -29,7 +30,7 @@ void TwoLayerMlp::Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
 void TwoLayerMlp::Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const {
   const FloatMatrix middle = step.workspace->Take(x.rows, second_.inputs());
   first_.Enqueue(*step.device, x, middle);
-  second_.Enqueue(*step.device, Gated(step, middle, {}, DeviceFunction::kGeluTanh), y);
+  second_.Enqueue(*step.device, Gated(step, middle, {}, Activation::kGeluTanh), y);
 }
 
 }  // namespace rivulet

@@ -17,6 +17,8 @@
 
 #include "kernels/base/parallel.h"
 #include "kernels/base/status.h"
+#include "kernels/device/device_operations.h"
+#include "kernels/device/device_step.h"
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_config.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/log_linear/level_weights.h"

@@ -1,0 +1,109 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What all operations of a device are about: the rows of a step, slots, operands of products and
+// packed weights. Plain values; all pointers are to device memory. The arguments of each operation
+// are in device_operations.h.
+#ifndef RIVULET_KERNELS_DEVICE_DEVICE_TYPES_H_
+#define RIVULET_KERNELS_DEVICE_DEVICE_TYPES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/base/dtype.h"
+
+namespace rivulet {
+
+// Bytes a second that the device's memory allows, for benchmarks; zeros: not measured.
+struct DeviceLimits {
+  double read = 0;
+  double in_place = 0;  // read + written
+  double copy = 0;      // read + written
+};
+
+// --- a step's rows ---------------------------------------------------------------------------
+
+// A run of tokens of one session (Segment, as kernels see it). tokens == 0: nothing to do.
+struct DeviceSegment {
+  uint32_t first_token;
+  uint32_t tokens;
+  uint64_t position;
+  uint32_t base_in, base_out;
+  uint32_t tail;
+  uint32_t unused;
+};
+
+struct DeviceRows {
+  const DeviceSegment* segments = nullptr;
+  const uint32_t* segment_of = nullptr;  // [tokens]
+  uint32_t segment_count = 0;
+  uint32_t tokens = 0;
+  // Every segment has at most one token, and token t belongs to segment t. Kernels then write tail
+  // rows themselves; otherwise a kernel of its own does, after those that read the tail.
+  bool single = false;
+};
+
+// One layer's slots (LayerState).
+struct DeviceSlots {
+  std::byte* bases = nullptr;
+  size_t base_stride = 0;
+  std::byte* tails = nullptr;
+  size_t tail_stride = 0;
+  std::byte* pages = nullptr;  // of the layer's kind
+  size_t page_stride = 0;
+};
+
+// The pages of one segment: entries of DevicePages::slots from `first` on.
+struct DeviceSegmentPages {
+  uint32_t first;
+  uint32_t count;       // kAppended
+  uint64_t first_page;  // kAppended: which page the first entry is
+};
+
+// The pages of one kind that a step's segments read and write (SegmentPages).
+struct DevicePages {
+  const DeviceSegmentPages* segments = nullptr;  // [segment_count]
+  const uint32_t* slots = nullptr;
+  uint32_t levels = 0;  // Fenwick: the width of a table
+};
+// --- products --------------------------------------------------------------------------------
+
+// The input of a product: [rows, columns] in bf16, one part or (ProductPrecision::kFloat32) two:
+// number = high + low. Row r of the high part starts at data + r · stride, that of the low part
+// `columns` further on. It takes no more memory than as many floats.
+struct Operand {
+  uint16_t* data = nullptr;
+  uint32_t rows = 0;
+  uint32_t columns = 0;
+  uint32_t stride = 0;  // bf16 numbers
+  bool two_parts = false;
+};
+
+// A product of many rows may read and write up to this many: temporaries have room for them.
+constexpr uint32_t ProductRows(size_t rows) {
+  const auto count = static_cast<uint32_t>(rows);
+  return count <= 32 ? 32 : (count + 63) / 64 * 64;
+}
+
+// A packed linear map: [outputs, stride] bf16, row-major, zeros from `inputs` on.
+struct DeviceLinear {
+  const uint16_t* high = nullptr;
+  const uint16_t* low = nullptr;  // null unless ProductPrecision::kFloat32
+  const float* bias = nullptr;    // null: none
+  uint32_t outputs = 0;
+  uint32_t inputs = 0;
+  uint32_t stride = 0;
+};
+
+// --- embedding ---------------------------------------------------------------------------------
+
+struct DeviceTable {
+  const void* data = nullptr;  // [vocab, width]
+  DType dtype = DType::kFloat32;
+  uint32_t vocab = 0;
+  uint32_t width = 0;
+  float multiplier = 1;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_DEVICE_DEVICE_TYPES_H_

@@ -1,0 +1,98 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What a step tells a device about its rows, side by side in pinned memory and in the same order on
+// the device: one copy of the bytes that are used brings all of it there. Entries of page tables
+// come last, since their number varies; everything before them depends on the extents alone, so a
+// recording finds it at the same place in every step.
+//
+// Threading: engine thread only.
+#ifndef RIVULET_SERVER_ENGINE_STEP_DESCRIPTION_H_
+#define RIVULET_SERVER_ENGINE_STEP_DESCRIPTION_H_
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device/device_types.h"
+#include "kernels/recurrence/state.h"
+#include "server/engine/state_pool.h"
+
+namespace rivulet {
+
+// The kinds of pages that a model's layers have at most.
+inline constexpr size_t kMaxPageKinds = 8;
+
+class StepDescription {
+ public:
+  struct Extents {
+    size_t tokens = 0;
+    size_t segments = 0;
+    size_t places = 0;      // tokens whose logits are wanted
+    size_t page_kinds = 0;  // <= kMaxPageKinds
+  };
+
+  // Lays itself out in `memory`, of the host or of the device.
+  StepDescription(std::byte* memory, const Extents& extents) : memory_(memory), extents_(extents) {
+    segments_ = reinterpret_cast<DeviceSegment*>(memory);
+    segment_pages_ = reinterpret_cast<DeviceSegmentPages*>(segments_ + extents.segments);
+    ids_ = reinterpret_cast<uint32_t*>(segment_pages_ + extents.segments * extents.page_kinds);
+    segment_of_ = ids_ + extents.tokens;
+    place_tokens_ = segment_of_ + extents.tokens;
+    place_slots_ = place_tokens_ + extents.places;
+    page_slots_ = place_slots_ + extents.places;
+  }
+  static size_t Bytes(const Extents& extents, size_t page_slots) {
+    return extents.segments *
+               (sizeof(DeviceSegment) + extents.page_kinds * sizeof(DeviceSegmentPages)) +
+           (2 * extents.tokens + 2 * extents.places + page_slots) * sizeof(uint32_t);
+  }
+
+  DeviceSegment* segments() const { return segments_; }
+  DeviceSegmentPages* segment_pages(size_t kind) const {
+    return segment_pages_ + kind * extents_.segments;
+  }
+  uint32_t* ids() const { return ids_; }
+  uint32_t* segment_of() const { return segment_of_; }
+  uint32_t* place_tokens() const { return place_tokens_; }
+  uint32_t* place_slots() const { return place_slots_; }
+
+  // Of a kind, as kernels take them.
+  DevicePages Pages(size_t kind, const PageCapacity& capacity) const {
+    return {segment_pages(kind), page_slots_, capacity.kind.levels};
+  }
+
+  // How many entries the tables of a segment take.
+  static size_t PageSlots(const Segment& segment, size_t kind, const PageCapacity& capacity) {
+    const SegmentPages& pages = segment.pages[kind];
+    if (!capacity.kind.fenwick()) return pages.count;
+    const size_t folds = FoldsIn(segment.position, segment.tokens, capacity.kind.fold_interval);
+    return (folds + 1) * pages.levels;
+  }
+
+  // On the host: appends the tables of segment number `index`.
+  void AddPages(size_t index, const Segment& segment, size_t kind, const PageCapacity& capacity) {
+    const SegmentPages& pages = segment.pages[kind];
+    const size_t count = PageSlots(segment, kind, capacity);
+    segment_pages(kind)[index] = {static_cast<uint32_t>(page_slots_used_),
+                                  static_cast<uint32_t>(count), pages.first_page};
+    std::copy_n(pages.slots, count, page_slots_ + page_slots_used_);
+    page_slots_used_ += count;
+  }
+
+  size_t bytes() const {
+    return reinterpret_cast<std::byte*>(page_slots_ + page_slots_used_) - memory_;
+  }
+
+ private:
+  std::byte* memory_;
+  Extents extents_;
+  DeviceSegment* segments_;
+  DeviceSegmentPages* segment_pages_;
+  uint32_t *ids_, *segment_of_, *place_tokens_, *place_slots_, *page_slots_;
+  size_t page_slots_used_ = 0;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_ENGINE_STEP_DESCRIPTION_H_
