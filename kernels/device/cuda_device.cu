@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
+#include "kernels/base/widen.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/large_products.h"
@@ -26,17 +27,6 @@ absl::Status CudaError(cudaError_t error, const char* what) {
       absl::StrCat("CUDA: ", what, ": ", cudaGetErrorName(error), ": ", cudaGetErrorString(error)));
 }
 
-float NumberAt(const LinearSource& source, size_t index) {
-  if (source.dtype == DType::kFloat32) {
-    float x;
-    std::memcpy(&x, static_cast<const std::byte*>(source.data) + index * 4, 4);
-    return x;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, static_cast<const std::byte*>(source.data) + index * 2, 2);
-  return source.dtype == DType::kBFloat16 ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
-}
-
 // A row of a source as bf16 high parts and, if wanted, what is left.
 void PackRow(const LinearSource& source, size_t row, size_t inputs, uint16_t* high, uint16_t* low) {
   if (source.dtype == DType::kBFloat16 && low == nullptr) {
@@ -44,7 +34,8 @@ void PackRow(const LinearSource& source, size_t row, size_t inputs, uint16_t* hi
     return;
   }
   for (size_t i = 0; i < inputs; ++i) {
-    const float x = NumberAt(source, row * inputs + i);
+    const float x =
+        NumberAt(static_cast<const std::byte*>(source.data), source.dtype, row * inputs + i);
     high[i] = FloatToBFloat16(x);
     if (low != nullptr) low[i] = FloatToBFloat16(x - BFloat16ToFloat(high[i]));
   }

@@ -6,71 +6,13 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/base/dtype.h"
 #include "kernels/device/device_operations.h"
+#include "kernels/device/fake_operations.h"
 
 namespace rivulet {
 namespace {
 
-constexpr uint32_t kChunk = 16;
-
-float Function(Activation f, float x) {
-  const auto softplus = [](float v) { return v > 20.0f ? v : std::log1p(std::exp(v)); };
-  switch (f) {
-    case Activation::kIdentity:
-      return x;
-    case Activation::kSilu:
-      return x / (1.0f + std::exp(-x));
-    case Activation::kSigmoid:
-      return 1.0f / (1.0f + std::exp(-x));
-    case Activation::kRelu:
-      return std::max(x, 0.0f);
-    case Activation::kEluPlusOne:
-      return x > 0.0f ? x + 1.0f : std::exp(x);
-    case Activation::kExp:
-      return std::exp(x);
-    case Activation::kSoftplus:
-      return softplus(x);
-    case Activation::kLogSigmoid:
-      return -softplus(-x);
-    case Activation::kGeluTanh:
-      return 0.5f * x * (1.0f + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
-  }
-  return x;
-}
-
-void StoreOperand(const Operand& y, size_t row, size_t column, float x) {
-  uint16_t* const to = y.data + row * y.stride + column;
-  to[0] = FloatToBFloat16(x);
-  to[y.columns] = FloatToBFloat16(x - BFloat16ToFloat(to[0]));
-}
-
-float NumberAt(DType dtype, const void* data, size_t index) {
-  if (dtype == DType::kFloat32) {
-    float x;
-    std::memcpy(&x, static_cast<const std::byte*>(data) + 4 * index, 4);
-    return x;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, static_cast<const std::byte*>(data) + 2 * index, 2);
-  return dtype == DType::kBFloat16 ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
-}
-
-// visit(segment, token, position) for every token of the rows, in order.
-template <typename Visit>
-void ForEachToken(const DeviceRows& rows, Visit&& visit) {
-  for (uint32_t s = 0; s < rows.segment_count; ++s) {
-    const DeviceSegment& segment = rows.segments[s];
-    for (uint32_t i = 0; i < segment.tokens; ++i) {
-      visit(segment, segment.first_token + i, segment.position + i);
-    }
-  }
-}
-
-// The base that a token reads: the segment's first fold makes base_out.
-uint32_t BaseOf(const DeviceSegment& segment, uint64_t position) {
-  return position / kChunk == segment.position / kChunk ? segment.base_in : segment.base_out;
-}
+using namespace fake;
 
 // --- row preparation ---------------------------------------------------------------------------
 
@@ -249,7 +191,7 @@ class UnitToken {
   }
   void Load(uint32_t slot) {
     const DType dtype = c_.bf16_state ? DType::kBFloat16 : DType::kFloat32;
-    for (size_t i = 0; i < state_.size(); ++i) state_[i] = NumberAt(dtype, Matrix(slot), i);
+    for (size_t i = 0; i < state_.size(); ++i) state_[i] = NumberAt(Matrix(slot), dtype, i);
   }
 
   void Fold() {
@@ -332,7 +274,7 @@ absl::StatusOr<DeviceLinear> FakeDevice::Pack(const std::vector<LinearSource>& s
   linear.high = high, linear.low = low, linear.bias = bias;
   for (const LinearSource& source : sources) {
     for (size_t i = 0; i < source.outputs * inputs; ++i) {
-      const float x = NumberAt(source.dtype, source.data, i);
+      const float x = NumberAt(static_cast<const std::byte*>(source.data), source.dtype, i);
       *high = FloatToBFloat16(x);
       *low++ = FloatToBFloat16(x - BFloat16ToFloat(*high++));
     }
@@ -350,8 +292,9 @@ void FakeDevice::Embed(const DeviceTable& table, const uint32_t* ids, const Devi
       uint32_t id = ids[token];
       if (id == UINT32_MAX) id = last_tokens[rows.segments[rows.segment_of[token]].tail];
       for (uint32_t i = 0; i < table.width; ++i) {
-        x.row(token)[i] =
-            NumberAt(table.dtype, table.data, size_t{id} * table.width + i) * table.multiplier;
+        x.row(token)[i] = NumberAt(static_cast<const std::byte*>(table.data), table.dtype,
+                                   size_t{id} * table.width + i) *
+                          table.multiplier;
       }
     }
   });

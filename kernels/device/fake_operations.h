@@ -1,0 +1,70 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// What the operations of a FakeDevice share. Each family of operations has a file, fake_*.cc.
+#ifndef RIVULET_KERNELS_DEVICE_FAKE_OPERATIONS_H_
+#define RIVULET_KERNELS_DEVICE_FAKE_OPERATIONS_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/base/activation_kind.h"
+#include "kernels/base/dtype.h"
+#include "kernels/base/widen.h"
+#include "kernels/device/device_types.h"
+
+namespace rivulet::fake {
+
+constexpr uint32_t kChunk = 16;
+
+inline float Function(Activation f, float x) {
+  const auto softplus = [](float v) { return v > 20.0f ? v : std::log1p(std::exp(v)); };
+  switch (f) {
+    case Activation::kIdentity:
+      return x;
+    case Activation::kSilu:
+      return x / (1.0f + std::exp(-x));
+    case Activation::kSigmoid:
+      return 1.0f / (1.0f + std::exp(-x));
+    case Activation::kRelu:
+      return std::max(x, 0.0f);
+    case Activation::kEluPlusOne:
+      return x > 0.0f ? x + 1.0f : std::exp(x);
+    case Activation::kExp:
+      return std::exp(x);
+    case Activation::kSoftplus:
+      return softplus(x);
+    case Activation::kLogSigmoid:
+      return -softplus(-x);
+    case Activation::kGeluTanh:
+      return 0.5f * x * (1.0f + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
+  }
+  return x;
+}
+
+inline void StoreOperand(const Operand& y, size_t row, size_t column, float x) {
+  uint16_t* const to = y.data + row * y.stride + column;
+  to[0] = FloatToBFloat16(x);
+  to[y.columns] = FloatToBFloat16(x - BFloat16ToFloat(to[0]));
+}
+
+// visit(segment, token, position) for every token of the rows, in order.
+template <typename Visit>
+void ForEachToken(const DeviceRows& rows, Visit&& visit) {
+  for (uint32_t s = 0; s < rows.segment_count; ++s) {
+    const DeviceSegment& segment = rows.segments[s];
+    for (uint32_t i = 0; i < segment.tokens; ++i) {
+      visit(segment, segment.first_token + i, segment.position + i);
+    }
+  }
+}
+
+// The base that a token reads: the segment's first fold makes base_out.
+inline uint32_t BaseOf(const DeviceSegment& segment, uint64_t position) {
+  return position / kChunk == segment.position / kChunk ? segment.base_in : segment.base_out;
+}
+
+}  // namespace rivulet::fake
+
+#endif  // RIVULET_KERNELS_DEVICE_FAKE_OPERATIONS_H_
