@@ -58,10 +58,35 @@ bool Same(const Logprobs& a, const Logprobs& b) {
          std::equal(a.top.begin(), a.top.end(), b.top.begin(), same);
 }
 
+// A session's pages of every kind that an engine's states have.
+class StreamPages {
+ public:
+  explicit StreamPages(StatePool& states) {
+    const std::vector<PageCapacity>& kinds = states.capacity().pages;
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      tables_.emplace_back(kinds[kind].kind, states.pages(kind));
+    }
+  }
+
+  // For the next segment. The one before it has been launched: a step takes its tables along.
+  const SegmentPages* Plan(uint64_t position, size_t tokens) {
+    planned_.clear();
+    for (PageTable& table : tables_) {
+      table.Commit();
+      planned_.push_back(*table.Plan(position, tokens));
+    }
+    return planned_.data();
+  }
+
+ private:
+  std::vector<PageTable> tables_;
+  std::vector<SegmentPages> planned_;
+};
+
 // A session's slots on an engine.
 class Stream {
  public:
-  explicit Stream(Engine& engine) : engine_(engine) {
+  explicit Stream(Engine& engine) : engine_(engine), pages_(engine.states()) {
     base_ = *engine.states().bases().Acquire();
     tail_ = *engine.states().tails().Acquire();
     params_.temperature = 0.0f;
@@ -74,7 +99,8 @@ class Stream {
   // Adds the next tokens to the plan, with a sample after each of the last `samples`.
   void Add(StepPlan& plan, const std::vector<uint32_t>& tokens, size_t count, size_t samples) {
     StepRow& row = plan.rows.emplace_back();
-    row.segment = {plan.tokens.size(), count, position_, base_, base_, tail_, nullptr};
+    row.segment = {plan.tokens.size(),           count, position_, base_, base_, tail_,
+                   pages_.Plan(position_, count)};
     plan.tokens.insert(plan.tokens.end(), tokens.begin() + position_,
                        tokens.begin() + position_ + count);
     row.samples = static_cast<uint32_t>(samples);
@@ -87,6 +113,7 @@ class Stream {
 
  private:
   Engine& engine_;
+  StreamPages pages_;
   SamplingParams params_;
   uint32_t base_ = 0, tail_ = 0;
   uint64_t position_ = 0;
@@ -328,8 +355,10 @@ std::vector<std::vector<uint32_t>> Continue(Engine& engine, size_t steps, bool a
   std::vector<std::vector<uint32_t>> texts;
   std::vector<TokenCounts> counts(kSessions);
   std::vector<uint32_t> bases, tails;
+  std::vector<StreamPages> pages;
   for (uint32_t i = 0; i < kSessions; ++i) {
     texts.push_back({i, 1, 2});
+    pages.emplace_back(engine.states());
     bases.push_back(*engine.states().bases().Acquire());
     tails.push_back(*engine.states().tails().Acquire());
   }
@@ -337,7 +366,13 @@ std::vector<std::vector<uint32_t>> Continue(Engine& engine, size_t steps, bool a
     StepPlan plan;
     for (size_t i = 0; i < kSessions; ++i) {
       StepRow& row = plan.rows.emplace_back();
-      row.segment = {plan.tokens.size(), count, position, bases[i], bases[i], tails[i], nullptr};
+      row.segment = {plan.tokens.size(),
+                     count,
+                     position,
+                     bases[i],
+                     bases[i],
+                     tails[i],
+                     pages[i].Plan(position, count)};
       for (size_t k = 0; k < count; ++k) {
         plan.tokens.push_back(promised ? kLastSampled : texts[i][position + k]);
       }
