@@ -109,6 +109,11 @@ class CudaDevice final : public Device {
   void Finish(const FinishCall& call) override { cuda::LaunchFinish(call, context_); }
   void GatherRows(const GatherCall& call) override { cuda::LaunchGatherRows(call, context_); }
   void SampleGreedy(const GreedyCall& call) override { cuda::LaunchSampleGreedy(call, context_); }
+  void SelectiveScan(const SelectiveScanCall& call) override {
+    cuda::LaunchSelectiveScan(call, context_);
+  }
+  void Filter(const FilterCall& call) override { cuda::LaunchFilter(call, fp32_rows(), context_); }
+  void ScanModes(const ModeScanCall& call) override { cuda::LaunchModeScan(call, context_); }
 
  private:
   bool fp32_rows() const { return precision_ == ProductPrecision::kFloat32; }

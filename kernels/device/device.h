@@ -45,6 +45,10 @@ struct RecurCall;
 struct FinishCall;
 struct GatherCall;
 struct GreedyCall;
+// running_state_operations.h
+struct SelectiveScanCall;
+struct FilterCall;
+struct ModeScanCall;
 
 // How exact products are.
 enum class ProductPrecision : uint8_t {
@@ -112,6 +116,9 @@ class Device {
   virtual void Finish(const FinishCall& call) = 0;
   virtual void GatherRows(const GatherCall& call) = 0;
   virtual void SampleGreedy(const GreedyCall& call) = 0;
+  virtual void SelectiveScan(const SelectiveScanCall& call) = 0;
+  virtual void Filter(const FilterCall& call) = 0;
+  virtual void ScanModes(const ModeScanCall& call) = 0;
 };
 
 // Opens device 0. FAILED_PRECONDITION in a build without CUDA, without a GPU, and for a GPU that is

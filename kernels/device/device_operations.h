@@ -49,6 +49,7 @@ struct PreparedPart {
   const float* rate = nullptr;  // [heads · width] or null
   float low = -__builtin_huge_valf();
   float high = __builtin_huge_valf();
+  float norm_eps = 1e-6f;  // kL2: x / sqrt(Σ x² + eps)
 };
 
 inline constexpr size_t kMaxPreparedParts = 8;

@@ -71,7 +71,7 @@ void PreparePart(const PreparedPart& part, uint32_t token, const std::vector<flo
       sum += part.norm == DeviceHeadNorm::kSum ? y[i] : y[i] * y[i];
     }
     float scale = part.scale;
-    if (part.norm == DeviceHeadNorm::kL2) scale /= std::sqrt(sum + 1e-6f);
+    if (part.norm == DeviceHeadNorm::kL2) scale /= std::sqrt(sum + part.norm_eps);
     if (part.norm == DeviceHeadNorm::kSum) scale = sum == 0.0f ? 0.0f : scale / sum;
     for (uint32_t i = 0; i < part.width; ++i) y[i] *= scale;
     std::fill(y + part.width, y + part.padded, 0.0f);

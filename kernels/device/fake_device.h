@@ -59,6 +59,9 @@ class FakeDevice final : public Device {
   void Finish(const FinishCall& call) override;
   void GatherRows(const GatherCall& call) override;
   void SampleGreedy(const GreedyCall& call) override;
+  void SelectiveScan(const SelectiveScanCall& call) override;
+  void Filter(const FilterCall& call) override;
+  void ScanModes(const ModeScanCall& call) override;
 
   size_t replays() const { return replays_; }
 

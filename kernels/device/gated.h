@@ -6,6 +6,8 @@
 #ifndef RIVULET_KERNELS_DEVICE_GATED_H_
 #define RIVULET_KERNELS_DEVICE_GATED_H_
 
+#include <cstdint>
+
 #include "kernels/device/device_operations.h"
 #include "kernels/device/device_step.h"
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/device/device.h"
 #include "kernels/device/device_operations.h"
 
 namespace rivulet::cuda {
@@ -57,6 +58,9 @@ void LaunchRecur(const RecurCall& call, bool fp32_rows, const LaunchContext& con
 void LaunchFinish(const FinishCall& call, const LaunchContext& context);
 void LaunchGatherRows(const GatherCall& call, const LaunchContext& context);
 void LaunchSampleGreedy(const GreedyCall& call, const LaunchContext& context);
+void LaunchSelectiveScan(const SelectiveScanCall& call, const LaunchContext& context);
+void LaunchFilter(const FilterCall& call, bool fp32_rows, const LaunchContext& context);
+void LaunchModeScan(const ModeScanCall& call, const LaunchContext& context);
 
 }  // namespace rivulet::cuda
 

@@ -299,7 +299,7 @@ __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, u
   if (part.norm != DeviceHeadNorm::kNone) {
     sum = WarpSum(sum);
     if (part.norm == DeviceHeadNorm::kL2) {
-      scale = scale / sqrtf(sum + 1e-6f);
+      scale = scale / sqrtf(sum + part.norm_eps);
     } else {
       scale = sum == 0.0f ? 0.0f : scale / sum;
     }

@@ -38,7 +38,8 @@ FloatMatrix RowPreparation::Add(ConstFloatMatrix x, size_t heads, size_t padded,
           .bias = how.bias,
           .rate = how.rate,
           .low = how.low,
-          .high = how.high};
+          .high = how.high,
+          .norm_eps = how.norm_eps};
   const DeviceConvolution& c = call_.convolution;
   if (c.window != 0 && x.data >= c.x && x.data < c.x + c.channels) {
     part.channel = static_cast<int32_t>(x.data - c.x);

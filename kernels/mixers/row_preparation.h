@@ -30,6 +30,7 @@ struct Preparation {
   const float* rate = nullptr;
   float low = -__builtin_huge_valf();
   float high = __builtin_huge_valf();
+  float norm_eps = 1e-6f;  // kL2: x / sqrt(Σ x² + eps)
 };
 
 class RowPreparation {

@@ -421,7 +421,9 @@ TEST_P(FakeDeviceTest, RunningAheadChangesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mixers, FakeDeviceTest,
-                         testing::Values("mamba2_hf", "gla_conv_clamp_gqa", "retnet_conv_gqa",
+                         testing::Values("falcon_mamba", "mamba_bias_untied", "h3",
+                                         "h3_head_dim_2_zoh", "mixture_state_spaces", "mamba2_hf",
+                                         "gla_conv_clamp_gqa", "retnet_conv_gqa",
                                          "gated_deltanet_grouped_no_gate",
                                          "delta_net_no_conv_no_beta"),
                          [](const auto& info) { return std::string(info.param); });

@@ -93,8 +93,8 @@ enum Part : size_t { kQuery, kKey, kValue };
 
 class H3Layer : public Mixer {
  public:
-  H3Layer(const H3Config& config, size_t fold_interval, ParameterSource& parameters)
-      : layout_(fold_interval),
+  H3Layer(const H3Config& config, const MixerOptions& options, ParameterSource& parameters)
+      : layout_(options.NewLayout()),
         config_(config),
         projection_({{"q_proj", config.channels(), true},
                      {"k_proj", config.channels(), true},
@@ -119,6 +119,14 @@ class H3Layer : public Mixer {
     ProjectOutput(step, output_, Join(step, o), y);
     return absl::OkStatus();
   }
+
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const Projected projected = projection_.Enqueue(step, x);
+    const Operand o = step.workspace->TakeOperand(x.rows, config_.channels());
+    recurrence_.Enqueue(step, {projected[kQuery], projected[kKey], projected[kValue]}, o);
+    output_.Enqueue(*step.device, o, y);
+  }
+  bool runs_on_device() const override { return recurrence_.RunsOnDevice(); }
 
  private:
   // Channel h·hd + i to column i·Hp + h.
@@ -156,7 +164,7 @@ class H3Layer : public Mixer {
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const H3Config& config,
                                                  const MixerSource& source) {
-  return std::make_unique<H3Layer>(config, source.options.fold_interval, source.parameters);
+  return std::make_unique<H3Layer>(config, source.options, source.parameters);
 }
 
 }  // namespace rivulet

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/base/check.h"
+#include "kernels/device/running_state_operations.h"
 #include "kernels/mixers/h3/h3_scan.h"
 
 namespace rivulet {
@@ -13,11 +14,23 @@ H3Recurrence::H3Recurrence(const H3Shape& shape, const H3Constants& constants, S
     : shape_(shape),
       fold_interval_(layout.fold_interval()),
       ring_rows_(RoundUp(shape.window > 1 ? shape.window - 1 : 1, fold_interval_)),
-      taps_(shape.columns() * shape.window),
-      modal_(shape.padded_heads() * shape.modes * 4),
       skip_(shape.padded_heads()) {
-  Pack(constants);
-  const size_t blocks = shape.padded_heads() / kBlock, hd = shape.head_dim, m = shape.modes;
+  RIVULET_CHECK(constants.taps.size() == shape.heads * shape.head_dim * shape.window,
+                "taps are not [channels, window]");
+  RIVULET_CHECK(constants.pole_real.size() == shape.heads * shape.modes,
+                "poles are not [heads, modes]");
+  std::copy_n(constants.skip.data(), shape_.heads, skip_.data());
+  layout.SetRunningTail();
+  if (layout.device()) {
+    PackForDevice(constants, layout);
+  } else {
+    Pack(constants);
+    AddPlanes(layout);
+  }
+}
+
+void H3Recurrence::AddPlanes(StateLayout& layout) {
+  const size_t blocks = shape_.padded_heads() / kBlock, hd = shape_.head_dim, m = shape_.modes;
   const DType dtype = DType::kFloat32;
   ring_offset_ = layout.Add(StatePart::kBase, "keys", dtype, {blocks, hd, ring_rows_, kBlock});
   modes_offset_ = layout.Add(StatePart::kBase, "modes", dtype, {blocks, hd, hd, m, 2, kBlock});
@@ -25,13 +38,76 @@ H3Recurrence::H3Recurrence(const H3Shape& shape, const H3Constants& constants, S
       layout.Add(StatePart::kTail, "keys.tail", dtype, {blocks, hd, fold_interval_, kBlock});
   modes_now_offset_ =
       layout.Add(StatePart::kTail, "modes.now", dtype, {blocks, hd, hd, m, 2, kBlock});
-  layout.SetRunningTail();
+}
+
+void H3Recurrence::PackForDevice(const H3Constants& constants, StateLayout& layout) {
+  if (!RunsOnDevice()) return;  // the layer says so
+  const size_t hd = shape_.head_dim, n = shape_.window, m = shape_.modes;
+  const size_t channels = shape_.heads * hd, columns = PaddedColumns(channels);
+  const size_t modes = PaddedModes(m), poles = shape_.heads * modes * 2;
+  taps_ = AlignedBuffer<float>(n * columns);
+  for (size_t i = 0; i < channels * n; ++i) taps_[i % n * columns + i / n] = constants.taps[i];
+  modal_ = AlignedBuffer<float>(2 * poles);
+  for (size_t i = 0; i < shape_.heads * m; ++i) {
+    float* pole = &modal_[(i / m * modes + i % m) * 2];
+    pole[0] = constants.pole_real[i], pole[1] = constants.pole_imaginary[i];
+    pole[poles] = constants.weight_real[i], pole[poles + 1] = constants.weight_imaginary[i];
+  }
+  const DType dtype = DType::kFloat32, rows = layout.row_dtype();
+  ring_offset_ = layout.Add(StatePart::kBase, "keys", rows, {ring_rows_, columns});
+  modes_offset_ = layout.Add(StatePart::kBase, "modes", dtype, {hd, columns, modes, 2});
+  keys_offset_ = layout.Add(StatePart::kTail, "keys.tail", rows, {fold_interval_, columns});
+  modes_now_offset_ = layout.Add(StatePart::kTail, "modes.now", dtype, {hd, columns, modes, 2});
+}
+
+bool H3Recurrence::RunsOnDevice() const { return shape_.modes <= kMostModes; }
+
+FloatMatrix H3Recurrence::EnqueueFilter(const DeviceStep& step, ConstFloatMatrix k) const {
+  const FloatMatrix y = step.workspace->Take(k.rows, k.columns);
+  step.device->Filter({.rows = step.rows,
+                       .slots = step.slots,
+                       .channels = static_cast<uint32_t>(k.columns),
+                       .padded = static_cast<uint32_t>(PaddedColumns(k.columns)),
+                       .window = static_cast<uint32_t>(shape_.window),
+                       .ring_rows = static_cast<uint32_t>(ring_rows_),
+                       .taps = step.device->Constant({taps_.data(), taps_.size()}),
+                       .x = k,
+                       .y = y,
+                       .ring_offset = ring_offset_,
+                       .tail_offset = keys_offset_,
+                       .fold_interval = static_cast<uint32_t>(fold_interval_)});
+  return y;
+}
+
+void H3Recurrence::Enqueue(const DeviceStep& step, const H3Input& input, const Operand& o) const {
+  const size_t modes = PaddedModes(shape_.modes), columns = shape_.heads * shape_.head_dim;
+  const float* const modal = step.device->Constant({modal_.data(), modal_.size()});
+  const FloatMatrix k = EnqueueFilter(step, input.k);
+  FloatMatrix partial = {};
+  if (shape_.head_dim > 1) partial = step.workspace->Take(k.rows, columns);
+  step.device->ScanModes({.rows = step.rows,
+                          .slots = step.slots,
+                          .heads = static_cast<uint32_t>(shape_.heads),
+                          .head_dim = static_cast<uint32_t>(shape_.head_dim),
+                          .padded_columns = static_cast<uint32_t>(PaddedColumns(columns)),
+                          .padded_modes = static_cast<uint32_t>(modes),
+                          .poles = modal,
+                          .weights = modal + shape_.heads * modes * 2,
+                          .skip = step.device->Constant({skip_.data(), skip_.size()}),
+                          .q = input.q,
+                          .k = k,
+                          .v = input.v,
+                          .partial = partial,
+                          .base_offset = modes_offset_,
+                          .tail_offset = modes_now_offset_,
+                          .fold_interval = static_cast<uint32_t>(fold_interval_),
+                          .y = o});
 }
 
 void H3Recurrence::Pack(const H3Constants& constants) {
   const size_t hd = shape_.head_dim, n = shape_.window, m = shape_.modes;
-  RIVULET_CHECK(constants.taps.size() == shape_.heads * hd * n, "taps are not [channels, window]");
-  RIVULET_CHECK(constants.pole_real.size() == shape_.heads * m, "poles are not [heads, modes]");
+  taps_ = AlignedBuffer<float>(shape_.columns() * n);
+  modal_ = AlignedBuffer<float>(shape_.padded_heads() * m * 4);
   for (size_t h = 0; h < shape_.heads; ++h) {
     const size_t block = h / kBlock, lane = h % kBlock;
     for (size_t tap = 0; tap < hd * n; ++tap) {
@@ -45,7 +121,6 @@ void H3Recurrence::Pack(const H3Constants& constants) {
       modal[3 * kBlock] = constants.weight_imaginary[h * m + mode];
     }
   }
-  std::copy_n(constants.skip.data(), shape_.heads, skip_.data());
 }
 
 float* H3Recurrence::Ring(const LayerState& state, uint32_t slot, size_t block) const {

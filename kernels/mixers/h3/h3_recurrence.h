@@ -27,6 +27,7 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
+#include "kernels/device/device_step.h"
 #include "kernels/recurrence/head_units.h"
 #include "kernels/recurrence/state.h"
 
@@ -71,7 +72,15 @@ class H3Recurrence {
   void Run(std::span<const Segment> segments, const LayerState& state, const H3Input& input,
            FloatMatrix o, ThreadPool& pool) const;
 
+  // The same on the device whose layout it was made with. q, k and v are [T, D], row i of head h in
+  // column h·hd + i; o [T, D] is the input of a product, row j of head h in column j·Hs + h.
+  void Enqueue(const DeviceStep& step, const H3Input& input, const Operand& o) const;
+  bool RunsOnDevice() const;
+
  private:
+  void AddPlanes(StateLayout& layout);
+  void PackForDevice(const H3Constants& constants, StateLayout& layout);
+  FloatMatrix EnqueueFilter(const DeviceStep& step, ConstFloatMatrix k) const;
   void Pack(const H3Constants& constants);
   void RunPiece(const HeadPiece& piece, const LayerState& state, const H3Input& input,
                 FloatMatrix o) const;
@@ -79,8 +88,10 @@ class H3Recurrence {
   float* Ring(const LayerState& state, uint32_t slot, size_t block) const;
 
   H3Shape shape_;
-  size_t fold_interval_;        // C
-  size_t ring_rows_;            // whole chunks, so that a chunk's keys lie side by side
+  size_t fold_interval_;  // C
+  size_t ring_rows_;      // whole chunks, so that a chunk's keys lie side by side
+  // On a device taps_ is [N, Dp] and modal_ two times [Hs, Mp, 2], all poles and all weights, where
+  // Dp and Mp are padded.
   AlignedBuffer<float> taps_;   // [Hp/16, hd, N, kBlock]
   AlignedBuffer<float> modal_;  // [Hp/16, M, 4, kBlock]: pole re, im, weight re, im
   AlignedBuffer<float> skip_;   // [Hp]

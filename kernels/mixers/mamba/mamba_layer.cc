@@ -1,7 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
+#include "kernels/device/gated.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/mamba/mamba_config.h"
 #include "kernels/mixers/mamba/mamba_recurrence.h"
@@ -37,11 +39,14 @@ class MambaLayer : public Mixer {
         scan_projection_(
             {{"x_proj", config.rank}, {"x_proj", config.state_size}, {"x_proj", config.state_size}},
             config.inner, source.parameters),
+        ones_(config.use_scan_norms ? config.rank : 0),
         delta_(TakeLinear("dt_proj", config.inner, config.rank, true, source.parameters)),
         recurrence_({config.inner, config.state_size}, TakeConstants(config, source.parameters),
                     layout_),
         output_(TakeLinear("out_proj", source.hidden, config.inner, config.use_bias,
-                           source.parameters)) {}
+                           source.parameters)) {
+    std::fill_n(ones_.data(), ones_.size(), 1.0f);
+  }
 
   const StateLayout& state_layout() const override { return layout_; }
 
@@ -65,12 +70,51 @@ class MambaLayer : public Mixer {
     return absl::OkStatus();
   }
 
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const Projected projected = projection_.Enqueue(step, x);
+    RowPreparation rows(step, convolution_.OnDevice(step, projected));
+    const FloatMatrix inner = rows.Numbers(projected[kInner]);
+    rows.Enqueue();
+    const Projected scan = scan_projection_.Enqueue(step, Gated(step, inner, {}));
+    const FloatMatrix dt = step.workspace->Take(x.rows, config_.inner);
+    delta_.Enqueue(*step.device, LowRankDelta(step, scan[kLowRankDelta]), dt);
+    const Operand scanned = step.workspace->TakeOperand(x.rows, config_.inner);
+    recurrence_.Enqueue(
+        step, ScanInput(step, {inner, dt, projected[kGate], scan[kWrite], scan[kRead]}), scanned);
+    output_.Enqueue(*step.device, scanned, y);
+  }
+  bool runs_on_device() const override { return recurrence_.RunsOnDevice(); }
+
  private:
+  Operand LowRankDelta(const DeviceStep& step, FloatMatrix delta) const {
+    if (!config_.use_scan_norms) return Gated(step, delta, {});
+    const Operand y = step.workspace->TakeOperand(delta.rows, config_.rank);
+    step.device->AddNorm({.x = delta,
+                          .weight = step.device->Constant({ones_.data(), ones_.size()}),
+                          .eps = config_.scan_norm_eps,
+                          .y = y});
+    return y;
+  }
+
+  // `input`, with B and C normed if the layer has the norms.
+  MambaInput ScanInput(const DeviceStep& step, MambaInput input) const {
+    if (!config_.use_scan_norms) return input;
+    const auto n = static_cast<float>(config_.state_size);
+    const Preparation norm{
+        .scale = std::sqrt(n), .norm = DeviceHeadNorm::kL2, .norm_eps = n * config_.scan_norm_eps};
+    RowPreparation rows(step, {});
+    input.b = rows.Heads(input.b, 1, norm);
+    input.c = rows.Heads(input.c, 1, norm);
+    rows.Enqueue();
+    return input;
+  }
+
   StateLayout layout_;
   MambaConfig config_;
   Projection projection_;
   PartConvolution convolution_;
   Projection scan_projection_;
+  AlignedBuffer<float> ones_;  // [R], the weights of the norm of δ on a device
   Linear delta_;
   MambaRecurrence recurrence_;
   Linear output_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/base/check.h"
+#include "kernels/device/running_state_operations.h"
 #include "kernels/mixers/mamba/mamba_scan.h"
 
 namespace rivulet {
@@ -19,20 +20,63 @@ MambaRecurrence::MambaRecurrence(const MambaShape& shape, const MambaConstants& 
     : shape_(shape),
       fold_interval_(layout.fold_interval()),
       blocks_a_unit_(std::max<size_t>(1, kStatesAUnit / (shape.state_size * kBlock))),
-      a_(blocks() * shape.state_size * kBlock),
       skip_(blocks() * kBlock) {
-  const size_t n = shape.state_size;
-  RIVULET_CHECK(constants.a.size() == shape.channels * n, "A is not [channels, state size]");
+  RIVULET_CHECK(constants.a.size() == shape.channels * shape.state_size,
+                "A is not [channels, state size]");
   RIVULET_CHECK(constants.d.size() == shape.channels, "D is not [channels]");
-  for (size_t i = 0; i < shape.channels * n; ++i) {
+  std::copy_n(constants.d.data(), shape.channels, skip_.data());
+  layout.SetRunningTail();
+  if (layout.device()) {
+    PackForDevice(constants, layout);
+  } else {
+    Pack(constants, layout);
+  }
+}
+
+void MambaRecurrence::Pack(const MambaConstants& constants, StateLayout& layout) {
+  const size_t n = shape_.state_size;
+  a_ = AlignedBuffer<float>(blocks() * n * kBlock);
+  for (size_t i = 0; i < shape_.channels * n; ++i) {
     const size_t channel = i / n;
     a_[(channel / kBlock * n + i % n) * kBlock + channel % kBlock] = constants.a[i];
   }
-  std::copy_n(constants.d.data(), shape.channels, skip_.data());
   const DType dtype = DType::kFloat32;
   base_offset_ = layout.Add(StatePart::kBase, "h", dtype, {blocks(), n, kBlock});
   tail_offset_ = layout.Add(StatePart::kTail, "h.now", dtype, {blocks(), n, kBlock});
-  layout.SetRunningTail();
+}
+
+void MambaRecurrence::PackForDevice(const MambaConstants& constants, StateLayout& layout) {
+  if (!RunsOnDevice()) return;  // the layer says so
+  const size_t n = shape_.state_size, padded = PaddedScanStates(n);
+  const size_t channels = PaddedColumns(shape_.channels);
+  a_ = AlignedBuffer<float>(channels * padded);
+  for (size_t i = 0; i < shape_.channels * n; ++i) a_[i / n * padded + i % n] = constants.a[i];
+  const DType dtype = DType::kFloat32;
+  base_offset_ = layout.Add(StatePart::kBase, "h", dtype, {channels, padded});
+  tail_offset_ = layout.Add(StatePart::kTail, "h.now", dtype, {channels, padded});
+}
+
+bool MambaRecurrence::RunsOnDevice() const { return shape_.state_size <= kMostScanStates; }
+
+void MambaRecurrence::Enqueue(const DeviceStep& step, const MambaInput& input,
+                              const Operand& y) const {
+  Device& device = *step.device;
+  device.SelectiveScan({.rows = step.rows,
+                        .slots = step.slots,
+                        .channels = static_cast<uint32_t>(shape_.channels),
+                        .state_size = static_cast<uint32_t>(shape_.state_size),
+                        .padded_state = PaddedScanStates(shape_.state_size),
+                        .a = device.Constant({a_.data(), a_.size()}),
+                        .skip = device.Constant({skip_.data(), skip_.size()}),
+                        .x = input.x,
+                        .dt = input.dt,
+                        .z = input.z,
+                        .b = input.b,
+                        .c = input.c,
+                        .base_offset = base_offset_,
+                        .tail_offset = tail_offset_,
+                        .fold_interval = static_cast<uint32_t>(fold_interval_),
+                        .y = y});
 }
 
 void MambaRecurrence::Run(std::span<const Segment> segments, const LayerState& state,

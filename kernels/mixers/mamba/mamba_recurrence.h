@@ -24,6 +24,7 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
+#include "kernels/device/device_step.h"
 #include "kernels/recurrence/head_units.h"
 #include "kernels/recurrence/state.h"
 
@@ -56,7 +57,14 @@ class MambaRecurrence {
   void Run(std::span<const Segment> segments, const LayerState& state, const MambaInput& input,
            FloatMatrix y, ThreadPool& pool) const;
 
+  // The same on the device whose layout it was made with: y [T, I] as the input of a product.
+  // REQUIRES: RunsOnDevice().
+  void Enqueue(const DeviceStep& step, const MambaInput& input, const Operand& y) const;
+  bool RunsOnDevice() const;
+
  private:
+  void Pack(const MambaConstants& constants, StateLayout& layout);
+  void PackForDevice(const MambaConstants& constants, StateLayout& layout);
   size_t blocks() const { return (shape_.channels + kBlock - 1) / kBlock; }
   void RunBlock(size_t block, const HeadPiece& piece, const LayerState& state,
                 const MambaInput& input, FloatMatrix y) const;
@@ -64,7 +72,7 @@ class MambaRecurrence {
   MambaShape shape_;
   size_t fold_interval_;       // C
   size_t blocks_a_unit_;       // channels that one task takes, in blocks
-  AlignedBuffer<float> a_;     // [blocks, N, kBlock]
+  AlignedBuffer<float> a_;     // [blocks, N, kBlock]; on a device [Ip, Np]
   AlignedBuffer<float> skip_;  // [blocks, kBlock]
   size_t base_offset_, tail_offset_;
 };
