@@ -106,6 +106,7 @@ class CudaDevice final : public Device {
   }
   void Rotate(const RotateCall& call) override { cuda::LaunchRotate(call, context_); }
   void Recur(const RecurCall& call) override { cuda::LaunchRecur(call, fp32_rows(), context_); }
+  void Attend(const AttendCall& call) override { cuda::LaunchAttend(call, fp32_rows(), context_); }
   void Finish(const FinishCall& call) override { cuda::LaunchFinish(call, context_); }
   void GatherRows(const GatherCall& call) override { cuda::LaunchGatherRows(call, context_); }
   void SampleGreedy(const GreedyCall& call) override { cuda::LaunchSampleGreedy(call, context_); }

@@ -42,6 +42,7 @@ struct AddNormCall;
 struct PrepareCall;
 struct RotateCall;
 struct RecurCall;
+struct AttendCall;  // softmax_operations.h
 struct FinishCall;
 struct GatherCall;
 struct GreedyCall;
@@ -113,6 +114,7 @@ class Device {
   virtual void Prepare(const PrepareCall& call) = 0;
   virtual void Rotate(const RotateCall& call) = 0;
   virtual void Recur(const RecurCall& call) = 0;
+  virtual void Attend(const AttendCall& call) = 0;
   virtual void Finish(const FinishCall& call) = 0;
   virtual void GatherRows(const GatherCall& call) = 0;
   virtual void SampleGreedy(const GreedyCall& call) = 0;

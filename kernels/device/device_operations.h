@@ -29,7 +29,7 @@ struct AddNormCall {
 
 // --- row preparation --------------------------------------------------------------------------
 
-enum class DeviceHeadNorm : uint8_t { kNone, kL2, kSum };
+enum class DeviceHeadNorm : uint8_t { kNone, kL2, kSum, kRms };
 
 // Some heads of a token's inputs, from a projection's columns to what the recurrence reads:
 //   y = scale · norm(clamp(rate ∘ f(convolution(x) + bias)))
@@ -40,16 +40,18 @@ struct PreparedPart {
   uint32_t y_stride = 0;
   uint32_t heads = 1;
   uint32_t width = 0;
+  uint32_t head_stride = 0;  // of x; 0: width. With one the part is not convolved
   uint32_t padded = 0;
   int32_t channel = -1;  // of the convolution's, for the first number; -1: not convolved
   Activation f = Activation::kIdentity;
   DeviceHeadNorm norm = DeviceHeadNorm::kNone;
+  const float* norm_weight = nullptr;  // kRms: [width]
   float scale = 1;
   const float* bias = nullptr;  // [heads · width] or null
   const float* rate = nullptr;  // [heads · width] or null
   float low = -__builtin_huge_valf();
   float high = __builtin_huge_valf();
-  float norm_eps = 1e-6f;  // kL2: x / sqrt(Σ x² + eps)
+  float norm_eps = 1e-6f;  // kL2: x / sqrt(Σ x² + eps); kRms: of the mean of x²
 };
 
 inline constexpr size_t kMaxPreparedParts = 8;
@@ -142,11 +144,12 @@ enum class FinishOrder : uint8_t {
 // kGateOnly: norm_width is how many numbers a warp or a block takes at a time.
 struct FinishCall {
   ConstFloatMatrix o;
-  ConstFloatMatrix gate = {};  // [T, heads · width], under SiLU; null data: none
+  ConstFloatMatrix gate = {};  // [T, heads · width], under gate_f; null data: none
   uint32_t heads = 1, width = 0, padded = 0;
   uint32_t norm_width = 0;
   FinishOrder order = FinishOrder::kNormThenGate;
   Activation f = Activation::kIdentity;
+  Activation gate_f = Activation::kSilu;
   const float* weight = nullptr;  // null: ones
   uint32_t weight_period = 0;     // weight[i mod period]
   float eps = 0;

@@ -60,12 +60,13 @@ void Convolve(const PrepareCall& call, const DeviceSegment& segment, uint32_t to
 void PreparePart(const PreparedPart& part, uint32_t token, const std::vector<float>& convolved) {
   const float* x = part.x + size_t{token} * part.x_stride;
   if (part.channel >= 0) x = convolved.data() + part.channel;
+  const uint32_t stride = part.head_stride == 0 ? part.width : part.head_stride;
   for (uint32_t head = 0; head < part.heads; ++head) {
     float* y = part.y + size_t{token} * part.y_stride + head * part.padded;
     float sum = 0.0f;
     for (uint32_t i = 0; i < part.width; ++i) {
       const uint32_t column = head * part.width + i;
-      float value = x[column] + (part.bias == nullptr ? 0.0f : part.bias[column]);
+      float value = x[head * stride + i] + (part.bias == nullptr ? 0.0f : part.bias[column]);
       value = Function(part.f, value) * (part.rate == nullptr ? 1.0f : part.rate[column]);
       y[i] = std::clamp(value, part.low, part.high);
       sum += part.norm == DeviceHeadNorm::kSum ? y[i] : y[i] * y[i];
@@ -73,7 +74,12 @@ void PreparePart(const PreparedPart& part, uint32_t token, const std::vector<flo
     float scale = part.scale;
     if (part.norm == DeviceHeadNorm::kL2) scale /= std::sqrt(sum + part.norm_eps);
     if (part.norm == DeviceHeadNorm::kSum) scale = sum == 0.0f ? 0.0f : scale / sum;
-    for (uint32_t i = 0; i < part.width; ++i) y[i] *= scale;
+    if (part.norm == DeviceHeadNorm::kRms) {
+      scale /= std::sqrt(sum / static_cast<float>(part.width) + part.norm_eps);
+    }
+    for (uint32_t i = 0; i < part.width; ++i) {
+      y[i] *= scale * (part.norm_weight == nullptr ? 1.0f : part.norm_weight[i]);
+    }
     std::fill(y + part.width, y + part.padded, 0.0f);
   }
 }
@@ -382,7 +388,7 @@ void FakeDevice::Finish(const FinishCall& call) {
       for (uint32_t i = 0; i < columns; ++i) {
         row[i] = Function(call.f, call.o.row(t)[i / call.width * call.padded + i % call.width]);
         if (call.gate.data != nullptr) {
-          gates[i] = Function(Activation::kSilu, call.gate.row(t)[i]);
+          gates[i] = Function(call.gate_f, call.gate.row(t)[i]);
         }
         if (call.order != FinishOrder::kNormThenGate) row[i] *= gates[i];
       }

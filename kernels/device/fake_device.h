@@ -56,6 +56,7 @@ class FakeDevice final : public Device {
   void Prepare(const PrepareCall& call) override;
   void Rotate(const RotateCall& call) override;
   void Recur(const RecurCall& call) override;
+  void Attend(const AttendCall& call) override;
   void Finish(const FinishCall& call) override;
   void GatherRows(const GatherCall& call) override;
   void SampleGreedy(const GreedyCall& call) override;

@@ -113,7 +113,7 @@ constexpr uint32_t kMostNumbers = 512;  // of a head: kMaxKeyDim
 constexpr int kPrepareWarps = 8;
 
 __host__ __device__ bool ByHead(const PreparedPart& part) {
-  return part.norm != DeviceHeadNorm::kNone || part.padded != part.width;
+  return part.norm != DeviceHeadNorm::kNone || part.padded != part.width || part.head_stride != 0;
 }
 
 __host__ __device__ uint32_t TasksOf(const PreparedPart& part) {
@@ -274,6 +274,7 @@ __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, u
   const bool by_head = ByHead(part);
   const uint32_t first = task * (by_head ? part.width : kFlatNumbers);
   const uint32_t count = by_head ? part.width : min(kFlatNumbers, part.heads * part.width - first);
+  const uint32_t from = part.head_stride == 0 ? first : task * part.head_stride;
   const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
   if (!by_head && part.channel >= 0 && call.rows.single && call.convolution.window == 4 &&
       part.bias == nullptr && part.rate == nullptr) {
@@ -286,7 +287,7 @@ __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, u
     const uint32_t i = lane + 32 * j;
     values[j] = 0.0f;
     if (i >= count) continue;
-    float x = part.channel < 0 ? part.x[static_cast<size_t>(token) * part.x_stride + first + i]
+    float x = part.channel < 0 ? part.x[static_cast<size_t>(token) * part.x_stride + from + i]
                                : Convolve(call, inputs, part.channel + first + i);
     if (part.bias != nullptr) x += part.bias[first + i];
     x = Function(part.f, x);
@@ -300,6 +301,8 @@ __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, u
     sum = WarpSum(sum);
     if (part.norm == DeviceHeadNorm::kL2) {
       scale = scale / sqrtf(sum + part.norm_eps);
+    } else if (part.norm == DeviceHeadNorm::kRms) {
+      scale = scale / sqrtf(sum / static_cast<float>(part.width) + part.norm_eps);
     } else {
       scale = sum == 0.0f ? 0.0f : scale / sum;
     }
@@ -316,7 +319,10 @@ __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, u
 #pragma unroll
   for (uint32_t j = 0; j < kMostNumbers / 32; ++j) {
     const uint32_t i = lane + 32 * j;
-    if (i < (by_head ? part.padded : count)) y[i] = values[j] * scale;
+    if (i >= (by_head ? part.padded : count)) continue;
+    float number = values[j] * scale;
+    if (part.norm_weight != nullptr && i < count) number *= part.norm_weight[i];
+    y[i] = number;
   }
 }
 
@@ -434,7 +440,7 @@ __global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
     for (int k = 0; k < 4; ++k) {
       float& x = At(row[j], k);
       x = Function(call.f, x);
-      if (gate != nullptr) At(gates[j], k) = Function(Activation::kSilu, At(gates[j], k));
+      if (gate != nullptr) At(gates[j], k) = Function(call.gate_f, At(gates[j], k));
       if (call.order != FinishOrder::kNormThenGate && gate != nullptr) x *= At(gates[j], k);
       if ((thread + j * kThreads) * 4 < count) squares = fmaf(x, x, squares);
     }
@@ -482,7 +488,7 @@ __global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
             .data[token * call.o.stride + column / call.width * call.padded + column % call.width];
     gate = 1.0f;
     if (call.gate.data != nullptr) {
-      gate = Function(Activation::kSilu, call.gate.data[token * call.gate.stride + column]);
+      gate = Function(call.gate_f, call.gate.data[token * call.gate.stride + column]);
     }
     const float x = Function(call.f, o);
     return call.order == FinishOrder::kNormThenGate ? x : x * gate;

@@ -10,10 +10,24 @@ void Mixer::Enqueue(const DeviceStep& /*step*/, const Operand& /*x*/, FloatMatri
   RIVULET_CHECK(false, "this mixer has no form for a device");
 }
 
+namespace {
+
+// How a device stores rows of a token's inputs.
+DType RowsOf(const Device& device) {
+  const bool bf16 = device.precision() == ProductPrecision::kBFloat16;
+  return bf16 ? DType::kBFloat16 : DType::kFloat32;
+}
+
+}  // namespace
+
+DType MixerOptions::KvDType() const {
+  if (kv_dtype.has_value()) return *kv_dtype;
+  return device == nullptr ? DType::kFloat32 : RowsOf(*device);
+}
+
 StateLayout MixerOptions::NewLayout() const {
   if (device == nullptr) return StateLayout(fold_interval);
-  const bool bf16 = device->precision() == ProductPrecision::kBFloat16;
-  return StateLayout(fold_interval, bf16 ? DType::kBFloat16 : DType::kFloat32);
+  return StateLayout(fold_interval, RowsOf(*device));
 }
 
 }  // namespace rivulet

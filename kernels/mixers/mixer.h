@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "absl/status/status.h"
@@ -66,10 +67,14 @@ enum class LevelOverflow : uint8_t {
 // Choices that come from flags and not from the checkpoint.
 struct MixerOptions {
   DType state_dtype = DType::kFloat32;  // how bases store matrices: kFloat32 or kBFloat16
+  // --kv-dtype: keys and values of softmax attention, kFloat32 or kBFloat16. None: as KvDType says.
+  std::optional<DType> kv_dtype = std::nullopt;
   LevelOverflow level_overflow = LevelOverflow::kError;  // --level-overflow
   size_t fold_interval = kFoldInterval;                  // C of the device, 16 or 32
   Device* device = nullptr;  // that runs the layers, and outlives them; null: the CPU
 
+  // kv_dtype, or kBFloat16 on a device whose products round to bf16, or kFloat32.
+  DType KvDType() const;
   // An empty layout for a layer's state.
   StateLayout NewLayout() const;
 };

@@ -16,6 +16,10 @@ FloatMatrix RowPreparation::Heads(ConstFloatMatrix x, size_t heads, const Prepar
   return Add(x, heads, PaddedColumns(x.columns / heads), how);
 }
 
+FloatMatrix RowPreparation::PackedHeads(ConstFloatMatrix x, size_t heads, const Preparation& how) {
+  return Add(x, heads, x.columns / heads, how);
+}
+
 FloatMatrix RowPreparation::Numbers(ConstFloatMatrix x, const Preparation& how) {
   return Add(x, 1, x.columns, how);
 }
@@ -31,9 +35,11 @@ FloatMatrix RowPreparation::Add(ConstFloatMatrix x, size_t heads, size_t padded,
           .y_stride = static_cast<uint32_t>(y.stride),
           .heads = static_cast<uint32_t>(heads),
           .width = static_cast<uint32_t>(x.columns / heads),
+          .head_stride = static_cast<uint32_t>(how.head_stride),
           .padded = static_cast<uint32_t>(padded),
           .f = how.f,
           .norm = how.norm,
+          .norm_weight = how.norm_weight,
           .scale = how.scale,
           .bias = how.bias,
           .rate = how.rate,

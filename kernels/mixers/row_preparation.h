@@ -26,11 +26,15 @@ struct Preparation {
   Activation f = Activation::kIdentity;
   float scale = 1.0f;
   DeviceHeadNorm norm = DeviceHeadNorm::kNone;
+  const float* norm_weight = nullptr;  // kRms: [width], device memory
+  // From one head of x to the next, where other columns lie between them; 0: none do. x.columns is
+  // still heads · width.
+  size_t head_stride = 0;
   const float* bias = nullptr;  // device memory, as many as x has columns; null: none
   const float* rate = nullptr;
   float low = -__builtin_huge_valf();
   float high = __builtin_huge_valf();
-  float norm_eps = 1e-6f;  // kL2: x / sqrt(Σ x² + eps)
+  float norm_eps = 1e-6f;  // kL2: x / sqrt(Σ x² + eps); kRms: of the mean of x²
 };
 
 class RowPreparation {
@@ -40,6 +44,8 @@ class RowPreparation {
 
   // [T, heads · padded width] of x [T, heads · width]. Valid after Enqueue has run.
   FloatMatrix Heads(ConstFloatMatrix x, size_t heads, const Preparation& how = {});
+  // The same without padding.
+  FloatMatrix PackedHeads(ConstFloatMatrix x, size_t heads, const Preparation& how = {});
   // [T, columns]: numbers of each token without padding, such as a gate of each head.
   FloatMatrix Numbers(ConstFloatMatrix x, const Preparation& how = {});
 

@@ -425,7 +425,12 @@ INSTANTIATE_TEST_SUITE_P(Mixers, FakeDeviceTest,
                                          "h3_head_dim_2_zoh", "mixture_state_spaces", "mamba2_hf",
                                          "gla_conv_clamp_gqa", "retnet_conv_gqa",
                                          "gated_deltanet_grouped_no_gate",
-                                         "delta_net_no_conv_no_beta"),
+                                         "delta_net_no_conv_no_beta", "softmax_gate_norm_no_rope",
+                                         "softmax_window_hybrid", "fla_transformer", "fla_gla_attn",
+                                         "upstream_hf_llama_bias", "upstream_hf_llama_gqa",
+                                         "upstream_hf_qwen3", "upstream_hf_mistral_window",
+                                         "upstream_hf_qwen3_next_dense",
+                                         "upstream_hf_granite_dense"),
                          [](const auto& info) { return std::string(info.param); });
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceEngineTest);

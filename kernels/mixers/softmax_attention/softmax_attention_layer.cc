@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "kernels/base/parallel.h"
+#include "kernels/device/device_operations.h"
+#include "kernels/device/device_step.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_config.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
@@ -54,7 +56,7 @@ class SoftmaxAttentionLayer : public Mixer {
         q_norm_(TakeNorm(config, "q_norm.weight", source.parameters)),
         k_norm_(TakeNorm(config, "k_norm.weight", source.parameters)),
         recurrence_({config.heads, config.kv_heads, config.head_dim, config.window,
-                     source.options.state_dtype},
+                     source.options.KvDType()},
                     layout_),
         output_(TakeLinear("o_proj", source.hidden, config.heads * config.head_dim,
                            config.output_bias, source.parameters)) {
@@ -81,6 +83,32 @@ class SoftmaxAttentionLayer : public Mixer {
     return absl::OkStatus();
   }
 
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const Projected projected = projection_.Enqueue(step, x);
+    RowPreparation rows(step, {});
+    ConstFloatMatrix query = projected[kQuery], gate;
+    size_t query_stride = 0;
+    if (config_.output_gate) {  // heads of q | gate
+      const size_t width = config_.heads * config_.head_dim;
+      query_stride = 2 * config_.head_dim;
+      query = projected[kQuery].Columns(0, width);
+      gate = GateOnDevice(rows, projected[kQuery].Columns(config_.head_dim, width));
+    }
+    const FloatMatrix q =
+        rows.Heads(query, config_.heads, Prepared(step, q_norm_, config_.scale, query_stride));
+    const FloatMatrix k =
+        rows.Heads(projected[kKey], config_.kv_heads, Prepared(step, k_norm_, 1.0f, 0));
+    const FloatMatrix v = rows.Heads(projected[kValue], config_.kv_heads);
+    rows.Enqueue();
+    if (rope_.has_value()) {
+      rope_->Enqueue(step, q, recurrence_.shape().padded());
+      rope_->Enqueue(step, k, recurrence_.shape().padded());
+    }
+    const Operand o = FinishedRows(step, recurrence_.Enqueue(step, {q, k, v}), gate);
+    output_.Enqueue(*step.device, o, y);
+  }
+  bool runs_on_device() const override { return true; }
+
  private:
   // q and σ(gate) [T, H*head_dim] of x, whose heads are q | gate.
   std::pair<FloatMatrix, FloatMatrix> SplitGates(const LayerStep& step, ConstFloatMatrix x) const {
@@ -103,6 +131,40 @@ class SoftmaxAttentionLayer : public Mixer {
       x = normed;
     }
     return PaddedHeads(step, x, heads, Activation::kIdentity, scale);
+  }
+
+  // Each head scale · norm(x).
+  Preparation Prepared(const DeviceStep& step, const AlignedBuffer<float>& norm, float scale,
+                       size_t head_stride) const {
+    Preparation how{.scale = scale, .head_stride = head_stride};
+    if (norm.empty()) return how;
+    how.norm = DeviceHeadNorm::kRms;
+    how.norm_weight = step.device->Constant({norm.data(), norm.size()});
+    how.norm_eps = config_.norm_eps;
+    return how;
+  }
+
+  // σ(gate) [T, H*head_dim] of every other head.
+  FloatMatrix GateOnDevice(RowPreparation& rows, ConstFloatMatrix gate) const {
+    return rows.PackedHeads(gate, config_.heads,
+                            {.f = Activation::kSigmoid, .head_stride = 2 * config_.head_dim});
+  }
+
+  // The input of the last product: o [T, H*padded], times the gate.
+  Operand FinishedRows(const DeviceStep& step, ConstFloatMatrix o, ConstFloatMatrix gate) const {
+    constexpr uint32_t kNumbersOfAWarp = 256;
+    const size_t columns = config_.heads * config_.head_dim;
+    const Operand y = step.workspace->TakeOperand(o.rows, columns);
+    step.device->Finish({.o = o,
+                         .gate = gate,
+                         .heads = static_cast<uint32_t>(config_.heads),
+                         .width = static_cast<uint32_t>(config_.head_dim),
+                         .padded = static_cast<uint32_t>(recurrence_.shape().padded()),
+                         .norm_width = kNumbersOfAWarp,
+                         .order = FinishOrder::kGateOnly,
+                         .gate_f = Activation::kIdentity,
+                         .y = y});
+    return y;
   }
 
   static void Multiply(FloatMatrix o, ConstFloatMatrix gate, ThreadPool& pool) {

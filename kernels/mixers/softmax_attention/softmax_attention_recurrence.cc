@@ -32,7 +32,11 @@ SoftmaxAttentionRecurrence::SoftmaxAttentionRecurrence(const SoftmaxAttentionSha
     : shape_(shape), fold_interval_(layout.fold_interval()) {
   const size_t heads = shape.kv_heads, d = shape.head_dim, c = fold_interval_;
   const auto add = [&](StatePart part, const char* k, const char* v, size_t* k_at, size_t* v_at) {
-    *k_at = layout.Add(part, k, shape.state_dtype, {heads, d, c});
+    if (layout.device()) {
+      *k_at = layout.Add(part, k, shape.state_dtype, {heads, c, shape.padded()});
+    } else {
+      *k_at = layout.Add(part, k, shape.state_dtype, {heads, d, c});
+    }
     *v_at = layout.Add(part, v, shape.state_dtype, {heads, c, shape.padded()});
   };
   add(StatePart::kTail, "k", "v", &tail_k_, &tail_v_);

@@ -35,12 +35,14 @@
 
 namespace rivulet {
 
+struct DeviceStep;
+
 struct SoftmaxAttentionShape {
-  size_t heads = 0;     // H
-  size_t kv_heads = 0;  // Hkv, divides H
-  size_t head_dim = 0;  // D <= kMostAttentionHeadDim
-  uint64_t window = 0;  // tokens that a query sees, its own included; 0: all
-  DType state_dtype = DType::kFloat32;
+  size_t heads = 0;                     // H
+  size_t kv_heads = 0;                  // Hkv, divides H
+  size_t head_dim = 0;                  // D <= kMostAttentionHeadDim
+  uint64_t window = 0;                  // tokens that a query sees, its own included; 0: all
+  DType state_dtype = DType::kFloat32;  // of pages and tail
 
   size_t group() const { return heads / kv_heads; }
   size_t padded() const { return PaddedColumns(head_dim); }
@@ -63,6 +65,10 @@ class SoftmaxAttentionRecurrence {
   void Run(std::span<const Segment> segments, const LayerState& state,
            const SoftmaxAttentionInput& input, FloatMatrix out, Workspace& workspace,
            ThreadPool& pool) const;
+
+  // The same on a device, whose pages have a form of their own (softmax_operations.h).
+  // [T, H*Dp], temporary memory of the step.
+  FloatMatrix Enqueue(const DeviceStep& step, const SoftmaxAttentionInput& input) const;
 
  private:
   class Step;

@@ -1,0 +1,550 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// One block of the grid of AttendKernel (softmax_attention.cu): it finds its share of the step, and
+// reads keys and values for up to 16 · kTiles query rows at a time.
+#ifndef RIVULET_KERNELS_DEVICE_SOFTMAX_ATTENDER_CUH_
+#define RIVULET_KERNELS_DEVICE_SOFTMAX_ATTENDER_CUH_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device/softmax_attention.cuh"
+
+namespace rivulet::cuda::softmax {
+
+constexpr uint32_t kBlock = 64;  // tokens; a warp scores 16 of them, and has some value columns
+constexpr uint32_t kPad = 8;     // bf16 numbers: rows then lie in different banks
+constexpr uint32_t kScoreStride = 76;  // floats
+
+// Four 8 x 8 matrices as they lie; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ inline void LoadMatrices(uint32_t (&r)[4], const bf16* row) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address));
+}
+
+// Eight neighbours to shared memory: in the background, or as two parts.
+template <int kPlanes>
+__device__ inline void CopyEight(bf16* to, size_t /*plane*/, const bf16* from) {
+  static_assert(kPlanes == 1);
+  CopyAsync(to, from);
+}
+template <int kPlanes>
+__device__ inline void CopyEight(bf16* to, size_t plane, const float* from) {
+  static_assert(kPlanes == 2);
+  const float4 a = *reinterpret_cast<const float4*>(from);
+  const float4 b = *reinterpret_cast<const float4*>(from + 4);
+  uint4 high, low;
+  Split(a.x, a.y, high.x, low.x);
+  Split(a.z, a.w, high.y, low.y);
+  Split(b.x, b.y, high.z, low.z);
+  Split(b.z, b.w, high.w, low.w);
+  *reinterpret_cast<uint4*>(to) = high;
+  *reinterpret_cast<uint4*>(to + plane) = low;
+}
+
+// kParts: of queries and weights. Pages of fp32 are read as two parts, which takes two there too.
+// kPairs: 16 value columns each that a warp has. kWalk: not decode rows.
+template <typename Kv, int kParts, int kTiles, int kPairs, bool kWalk>
+class Attender {
+ public:
+  static constexpr int kPlanes = sizeof(Kv) == 4 ? 2 : 1;
+  static constexpr uint32_t kStages = sizeof(Kv) == 4 ? 1 : 2;
+  static constexpr uint32_t kRows = 16 * kTiles;
+  static_assert(kPlanes <= kParts);
+
+  __host__ __device__ static constexpr size_t SharedBytes(uint32_t padded) {
+    const size_t row = (padded + kPad) * sizeof(bf16);
+    return row * (kRows * kParts + size_t{2} * kStages * kPlanes * kBlock) +
+           kRows * (kScoreStride + 3) * sizeof(float) + (kSpanSegments + 4) * sizeof(uint32_t);
+  }
+
+  __device__ Attender(const AttendCall& call, SegmentRange range, std::byte* memory)
+      : c_(call),
+        range_(range),
+        tiling_(Tiling::Of(call.heads / call.kv_heads, kRows, !kWalk)),
+        warp_(threadIdx.x / 32),
+        lane_(threadIdx.x % 32),
+        stride_(call.padded + kPad),
+        steps_(call.padded / 8),
+        plane_(kBlock * stride_) {
+    q_ = reinterpret_cast<bf16*>(memory);
+    k_ = q_ + kParts * kRows * stride_;
+    v_ = k_ + kStages * kPlanes * plane_;
+    s_ = reinterpret_cast<float*>(v_ + kStages * kPlanes * plane_);
+    scale_ = s_ + kRows * kScoreStride;
+    join_ = reinterpret_cast<float2*>(scale_ + kRows);
+    units_ = reinterpret_cast<uint32_t*>(join_ + kRows);
+  }
+
+  __device__ void Run() {
+    if (warp_ == 0) CountUnits<kWalk>(c_, range_, tiling_.tokens, units_);
+    AwaitLastKernel();
+    __syncthreads();
+    const uint32_t heads = c_.kv_heads * tiling_.head_tiles;
+    const uint32_t items = units_[kSpanSegments] * heads;
+    for (uint32_t item = blockIdx.x; item < items; item += gridDim.x) {
+      // Later tiles read more tokens: they come first.
+      const uint32_t at = kWalk ? items - 1 - item : item;
+      Take(at / heads, at % heads);
+      Attend();
+      __syncthreads();
+    }
+  }
+
+ private:
+  // --- an item -----------------------------------------------------------------------------------
+
+  // Finds the segment of a unit, and what the item's rows see.
+  __device__ void Take(uint32_t unit, uint32_t head) {
+    uint32_t low = 0, high = range_.count;  // units_[low] <= unit < units_[high]
+    while (high - low > 1) {
+      const uint32_t middle = (low + high) / 2;
+      (units_[middle] <= unit ? low : high) = middle;
+    }
+    place_ = low;
+    const DeviceSegment& segment = c_.rows.segments[range_.first + low];
+    pages_ = c_.pages.segments[range_.first + low];
+    tail_ = segment.tail;
+    end_ = static_cast<uint32_t>(segment.position) + segment.tokens;
+    kv_head_ = head / tiling_.head_tiles;
+    const uint32_t group = c_.heads / c_.kv_heads,
+                   skipped = head % tiling_.head_tiles * tiling_.heads;
+    first_head_ = kv_head_ * group + skipped;
+    heads_ = min(tiling_.heads, group - skipped);
+    TakeTokens(segment, unit - units_[low]);
+  }
+
+  // Positions fit 32 bits: a session of more tokens has no place for its pages.
+  __device__ void TakeTokens(const DeviceSegment& segment, uint32_t unit) {
+    const auto position = static_cast<uint32_t>(segment.position);
+    if (kWalk) {
+      const uint32_t tile = (position / tiling_.tokens + unit) * tiling_.tokens;
+      first_ = max(tile, position);
+      last_ = min(tile + tiling_.tokens, end_) - 1;
+    } else {
+      first_ = last_ = position;
+    }
+    token_ = segment.first_token + (first_ - position);
+    span_ = static_cast<uint32_t>(SpanLength(first_, c_.window));
+    const auto seen = static_cast<uint32_t>(FirstSeen(first_, c_.window));
+    uint32_t begin = seen, end = last_;
+    if (!kWalk) {
+      span_index_ = unit;
+      const uint32_t border = (seen / span_ + unit) * span_;
+      begin = max(border, seen);
+      end = min(border + span_ - 1, last_);
+    }
+    block_ = begin / kBlock;
+    last_block_ = end / kBlock;
+#pragma unroll
+    for (int pass = 0; pass < kTiles; ++pass) {
+      const uint32_t row = SoftmaxRow(pass), at = first_ + row / tiling_.heads;
+      const bool present = at <= last_ && row % tiling_.heads < heads_;
+      seen_from_[pass] = present ? static_cast<uint32_t>(FirstSeen(at, c_.window)) : UINT32_MAX;
+      seen_to_[pass] = at;
+      m_[pass] = joined_m_[pass] = kNothing;
+      l_[pass] = joined_l_[pass] = 0.0f;
+    }
+  }
+
+  __device__ void Attend() {
+    ClearOutputs(o_);
+    if (kWalk) ClearOutputs(joined_);
+    StartCopies();
+    TakeQueries();
+    for (uint32_t stage = 0; block_ <= last_block_; ++block_) {
+      WaitForCopies<2 * (kStages - 1)>();
+      __syncthreads();
+      CopyValues(stage == 0 ? kStages - 1 : stage - 1);
+      Score(k_ + stage * kPlanes * plane_);
+      __syncthreads();
+      CopyKeys(stage);
+      Weigh();
+      WaitForCopies<2 * kStages - 1>();
+      __syncthreads();
+      AddValues(v_ + stage * kPlanes * plane_);
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+      if (kWalk && ((block_ + 1) * kBlock % span_ == 0 || block_ == last_block_)) Join();
+    }
+    WaitForCopies<0>();
+    kWalk ? WriteOutput() : WritePartial();
+  }
+
+  // --- keys and values ---------------------------------------------------------------------------
+
+  // Rows of 16 tokens in memory: of a page or the tail; none: behind the last token, or before the
+  // first page, which nothing sees.
+  struct Rows {
+    uint32_t slot = 0;
+    uint32_t count = 0;
+    bool tail = false;
+  };
+
+  // What this warp copies of a block.
+  __device__ Rows RowsOf(uint32_t block) const {
+    const uint32_t page = block * (kBlock / kChunk) + warp_, open = end_ / kChunk;
+    if (block > last_block_ || page > open || page < pages_.first_page) return {};
+    if (page == open) return {tail_, end_ % kChunk, true};
+    return {SlotOf(c_, pages_, page), kChunk, false};
+  }
+
+  __device__ const Kv* Plane(const Rows& rows, size_t tail_offset, size_t page_offset) const {
+    const std::byte* plane = rows.tail
+                                 ? c_.slots.tails + rows.slot * c_.slots.tail_stride + tail_offset
+                                 : c_.slots.pages + rows.slot * c_.slots.page_stride + page_offset;
+    return reinterpret_cast<const Kv*>(plane) + size_t{kv_head_} * kChunk * c_.padded;
+  }
+
+  // Zeros where there is no row: weights there are zero, but zero times anything is not.
+  __device__ void CopyRows(bf16* to, const Kv* from, uint32_t count) const {
+    to += warp_ * kChunk * stride_;
+    uint32_t row = lane_ / steps_, column = lane_ % steps_;
+    const uint32_t rows_a_step = 32 / steps_, columns_a_step = 32 % steps_;
+    for (uint32_t i = lane_; i < kChunk * steps_; i += 32) {
+      bf16* at = to + row * stride_ + column * 8;
+      if (row < count) {
+        CopyEight<kPlanes>(at, plane_, from + i * 8);
+      } else {
+#pragma unroll
+        for (int p = 0; p < kPlanes; ++p) *reinterpret_cast<uint4*>(at + p * plane_) = {0, 0, 0, 0};
+      }
+      row += rows_a_step;
+      column += columns_a_step;
+      if (column >= steps_) column -= steps_, ++row;
+    }
+  }
+
+  __device__ void CopyKeys(bf16* to, const Rows& rows) const {
+    CopyRows(to, Plane(rows, c_.tail_key_offset, c_.page_key_offset), rows.count);
+  }
+  __device__ void CopyValues(bf16* to, const Rows& rows) const {
+    CopyRows(to, Plane(rows, c_.tail_value_offset, c_.page_value_offset), rows.count);
+  }
+
+  // Copies run kStages blocks ahead for keys, one less for values; the slot of the page that is
+  // copied next has been read a block before. Each copy is a group, of nothing behind the last
+  // block, so that the number of groups behind one is known.
+  __device__ void StartCopies() {
+#pragma unroll
+    for (uint32_t stage = 0; stage < kStages; ++stage) {
+      const uint32_t block = block_ + stage;
+      value_rows_ = RowsOf(block);
+      if (block <= last_block_) CopyKeys(k_ + stage * kPlanes * plane_, value_rows_);
+      CommitCopies();
+      if (stage + 1 == kStages) break;
+      if (block <= last_block_) CopyValues(v_ + stage * kPlanes * plane_, value_rows_);
+      CommitCopies();
+    }
+    key_rows_ = RowsOf(block_ + kStages);
+  }
+  __device__ void CopyValues(uint32_t stage) {
+    if (block_ + kStages - 1 <= last_block_) CopyValues(v_ + stage * kPlanes * plane_, value_rows_);
+    CommitCopies();
+  }
+  __device__ void CopyKeys(uint32_t stage) {
+    if (block_ + kStages <= last_block_) CopyKeys(k_ + stage * kPlanes * plane_, key_rows_);
+    CommitCopies();
+    value_rows_ = key_rows_;
+    key_rows_ = RowsOf(block_ + kStages + 1);
+  }
+
+  // --- queries -----------------------------------------------------------------------------------
+
+  // Of the row's token, counted in the step.
+  __device__ uint32_t TokenOf(uint32_t row) const { return token_ + row / tiling_.heads; }
+  __device__ uint32_t HeadOf(uint32_t row) const { return first_head_ + row % tiling_.heads; }
+  __device__ bool Present(uint32_t row) const {
+    return first_ + row / tiling_.heads <= last_ && row % tiling_.heads < heads_;
+  }
+
+  __device__ void TakeQueries() {
+    for (uint32_t i = threadIdx.x; i < kRows * steps_; i += kThreads) {
+      const uint32_t row = i / steps_, column = i % steps_ * 8;
+      float4 a = {0, 0, 0, 0}, b = a;
+      if (Present(row)) {
+        const float* q =
+            c_.q + size_t{TokenOf(row)} * c_.q_stride + size_t{HeadOf(row)} * c_.padded;
+        a = *reinterpret_cast<const float4*>(q + column);
+        b = *reinterpret_cast<const float4*>(q + column + 4);
+      }
+      uint4 high, low;
+      Split(a.x, a.y, high.x, low.x);
+      Split(a.z, a.w, high.y, low.y);
+      Split(b.x, b.y, high.z, low.z);
+      Split(b.z, b.w, high.w, low.w);
+      bf16* to = q_ + row * stride_ + column;
+      *reinterpret_cast<uint4*>(to) = high;
+      if (kParts == 2) *reinterpret_cast<uint4*>(to + kRows * stride_) = low;
+    }
+  }
+
+  // --- scores and weights ------------------------------------------------------------------------
+
+  // Scores of all rows and this warp's 16 tokens.
+  __device__ void Score(const bf16* keys) {
+    float score[kTiles][2][4] = {};
+    const bf16* key =
+        keys + (warp_ * 16 + lane_ / 16 * 8 + lane_ % 8) * stride_ + lane_ / 8 % 2 * 8;
+    const bf16* query = q_ + lane_ % 16 * stride_ + lane_ / 16 * 8;
+    for (uint32_t d = 0; d < c_.padded; d += 16) {
+      uint32_t b[kPlanes][4];
+#pragma unroll
+      for (int j = 0; j < kPlanes; ++j) LoadMatrices(b[j], key + j * plane_ + d);
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+        for (int i = 0; i < kParts; ++i) {
+          uint32_t a[4];
+          LoadMatrices(a, query + (i * kRows + tile * 16) * stride_ + d);
+#pragma unroll
+          for (int j = 0; j < kPlanes && i + j < 2; ++j) {
+            MultiplyAdd(score[tile][0], a, b[j][0], b[j][1]);
+            MultiplyAdd(score[tile][1], a, b[j][2], b[j][3]);
+          }
+        }
+      }
+    }
+    float* to = s_ + lane_ / 4 * kScoreStride + warp_ * 16 + lane_ % 4 * 2;
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float* row = to + (tile * 16 + half * 8) * kScoreStride;
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          *reinterpret_cast<float2*>(row + n * 8) = {score[tile][n][half * 2],
+                                                     score[tile][n][half * 2 + 1]};
+        }
+      }
+    }
+  }
+
+  // Eight lanes have a row, each eight of its tokens.
+  __device__ uint32_t SoftmaxRow(int pass) const { return pass * 16 + threadIdx.x / 8; }
+
+  // Scores to weights, in place: bf16 in the first half of a row, the second parts behind them.
+  __device__ void Weigh() {
+    const uint32_t eight = threadIdx.x % 8, token = block_ * kBlock + eight * 8;
+#pragma unroll
+    for (int pass = 0; pass < kTiles; ++pass) {
+      float* row = s_ + SoftmaxRow(pass) * kScoreStride;
+      float x[8];
+      *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(row + eight * 8);
+      *reinterpret_cast<float4*>(x + 4) = *reinterpret_cast<const float4*>(row + eight * 8 + 4);
+      float top = kNothing;
+#pragma unroll
+      for (uint32_t i = 0; i < 8; ++i) {
+        if (Sees(pass, token + i)) top = fmaxf(top, x[i]);
+      }
+#pragma unroll
+      for (int step = 4; step > 0; step /= 2) {
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
+      }
+      const float old = m_[pass], largest = fmaxf(old, top);
+      const float scale = old == kNothing ? 0.0f : expf(old - largest);
+      float sum = 0.0f;
+      uint4 high, low;
+#pragma unroll
+      for (uint32_t i = 0; i < 8; ++i) {
+        x[i] = Sees(pass, token + i) ? expf(x[i] - largest) : 0.0f;
+        if (kParts == 1) x[i] = AsStored(static_cast<const bf16*>(nullptr), x[i]);
+        sum += x[i];
+      }
+      Split(x[0], x[1], high.x, low.x);
+      Split(x[2], x[3], high.y, low.y);
+      Split(x[4], x[5], high.z, low.z);
+      Split(x[6], x[7], high.w, low.w);
+#pragma unroll
+      for (int step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+      m_[pass] = largest;
+      l_[pass] = fmaf(l_[pass], scale, sum);
+      __syncwarp();  // the row's scores have been read
+      bf16* to = reinterpret_cast<bf16*>(row) + eight * 8;
+      *reinterpret_cast<uint4*>(to) = high;
+      if (kParts == 2) *reinterpret_cast<uint4*>(to + kBlock) = low;
+      if (eight == 0) scale_[SoftmaxRow(pass)] = scale;
+    }
+  }
+
+  __device__ bool Sees(int pass, uint32_t token) const {
+    return token >= seen_from_[pass] && token <= seen_to_[pass];
+  }
+
+  // --- values ------------------------------------------------------------------------------------
+
+  using Outputs = float[kTiles][2 * kPairs][4];
+
+  __device__ static void ClearOutputs(Outputs& o) {
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int n = 0; n < 2 * kPairs; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) o[tile][n][i] = 0.0f;
+      }
+    }
+  }
+
+  // The first value column of one of this warp's pairs of tiles of eight.
+  __device__ uint32_t Column(int pair) const { return (warp_ * kPairs + pair) * 16; }
+
+  __device__ void AddValues(const bf16* values) {
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const float near = scale_[tile * 16 + lane_ / 4], far = scale_[tile * 16 + lane_ / 4 + 8];
+#pragma unroll
+      for (int n = 0; n < 2 * kPairs; ++n) {
+        o_[tile][n][0] *= near;
+        o_[tile][n][1] *= near;
+        o_[tile][n][2] *= far;
+        o_[tile][n][3] *= far;
+      }
+    }
+    const bf16* weights =
+        reinterpret_cast<const bf16*>(s_ + lane_ % 16 * kScoreStride) + lane_ / 16 * 8;
+    const bf16* value = values + (lane_ / 8 % 2 * 8 + lane_ % 8) * stride_ + lane_ / 16 * 8;
+#pragma unroll
+    for (int step = 0; step < static_cast<int>(kBlock / 16); ++step) {
+      uint32_t a[kTiles][kParts][4];
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+        for (int i = 0; i < kParts; ++i) {
+          LoadMatrices(a[tile][i],
+                       weights + tile * 16 * (kScoreStride * 2) + i * kBlock + step * 16);
+        }
+      }
+#pragma unroll
+      for (int pair = 0; pair < kPairs; ++pair) {
+        if (Column(pair) >= c_.padded) continue;
+        uint32_t b[kPlanes][4];
+#pragma unroll
+        for (int j = 0; j < kPlanes; ++j) {
+          LoadTransposed(b[j], value + j * plane_ + step * 16 * stride_ + Column(pair));
+        }
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+          for (int i = 0; i < kParts; ++i) {
+#pragma unroll
+            for (int j = 0; j < kPlanes && i + j < 2; ++j) {
+              MultiplyAdd(o_[tile][pair * 2], a[tile][i], b[j][0], b[j][1]);
+              MultiplyAdd(o_[tile][pair * 2 + 1], a[tile][i], b[j][2], b[j][3]);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  // --- results -----------------------------------------------------------------------------------
+
+  // visit(row, column, o's first of two neighbours, the second), for what this thread has.
+  template <typename Visit>
+  __device__ void ForEachTwo(Outputs& o, Visit&& visit) const {
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint32_t row = tile * 16 + half * 8 + lane_ / 4;
+#pragma unroll
+        for (int n = 0; n < 2 * kPairs; ++n) {
+          const uint32_t column = Column(n / 2) + n % 2 * 8 + lane_ % 4 * 2;
+          visit(row, column, o[tile][n][half * 2], o[tile][n][half * 2 + 1]);
+        }
+      }
+    }
+  }
+
+  // The end of a span.
+  __device__ void Join() {
+#pragma unroll
+    for (int pass = 0; pass < kTiles; ++pass) {
+      const JoinWeights w(joined_m_[pass], m_[pass]);
+      joined_m_[pass] = w.largest;
+      joined_l_[pass] = Joined(joined_l_[pass], l_[pass], w.first, w.second);
+      m_[pass] = kNothing;
+      l_[pass] = 0.0f;
+      if (threadIdx.x % 8 == 0) join_[SoftmaxRow(pass)] = {w.first, w.second};
+    }
+    __syncthreads();
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float2 w = join_[tile * 16 + half * 8 + lane_ / 4];
+#pragma unroll
+        for (int n = 0; n < 2 * kPairs; ++n) {
+#pragma unroll
+          for (int i = half * 2; i < half * 2 + 2; ++i) {
+            joined_[tile][n][i] = Joined(joined_[tile][n][i], o_[tile][n][i], w.x, w.y);
+            o_[tile][n][i] = 0.0f;
+          }
+        }
+      }
+    }
+  }
+
+  __device__ void WriteOutput() {
+    __syncthreads();  // the last join's weights have been read
+#pragma unroll
+    for (int pass = 0; pass < kTiles; ++pass) {
+      if (threadIdx.x % 8 == 0) scale_[SoftmaxRow(pass)] = 1.0f / joined_l_[pass];
+    }
+    __syncthreads();
+    ForEachTwo(joined_, [&](uint32_t row, uint32_t column, float first, float second) {
+      if (column >= c_.padded || !Present(row)) return;
+      float* out = c_.out.data + TokenOf(row) * c_.out.stride + size_t{HeadOf(row)} * c_.padded;
+      const float inverse = scale_[row];
+      *reinterpret_cast<float2*>(out + column) = {first * inverse, second * inverse};
+    });
+  }
+
+  __device__ void WritePartial() {
+#pragma unroll
+    for (int pass = 0; pass < kTiles; ++pass) {
+      const uint32_t row = SoftmaxRow(pass);
+      if (threadIdx.x % 8 != 0 || !Present(row)) continue;
+      const size_t index = PartialIndex(c_, place_, HeadOf(row), span_index_);
+      *PartialLength(c_, range_.count, index) = {m_[pass], l_[pass]};
+    }
+    ForEachTwo(o_, [&](uint32_t row, uint32_t column, float first, float second) {
+      if (column >= c_.padded || !Present(row)) return;
+      float* to = PartialOutput(c_, PartialIndex(c_, place_, HeadOf(row), span_index_));
+      *reinterpret_cast<float2*>(to + column) = {first, second};
+    });
+  }
+
+  const AttendCall& c_;
+  const SegmentRange range_;
+  const Tiling tiling_;
+  const uint32_t warp_, lane_;
+  const uint32_t stride_, steps_;  // of a row in shared memory; eights of a row
+  const uint32_t plane_;           // from the first parts of a block to the second ones
+  bf16* q_;                        // [kParts, kRows, stride]
+  bf16 *k_, *v_;                   // [kStages, kPlanes, kBlock, stride]
+  float* s_;                       // [kRows, kScoreStride]: scores, then weights
+  float* scale_;                   // [kRows]: of what is before the block; at the end 1 / l
+  float2* join_;                   // [kRows]
+  uint32_t* units_;                // [kSpanSegments + 1]
+
+  // The item.
+  uint32_t place_ = 0;  // the segment, in the range
+  DeviceSegmentPages pages_ = {};
+  uint32_t tail_ = 0, end_ = 0;  // the segment's tail slot, and where it ends
+  uint32_t kv_head_ = 0, first_head_ = 0, heads_ = 0;
+  uint32_t first_ = 0, last_ = 0;  // positions of the rows' tokens
+  uint32_t token_ = 0;             // the first of them, in the step
+  uint32_t span_ = 0, span_index_ = 0;
+  uint32_t block_ = 0, last_block_ = 0;
+  uint32_t seen_from_[kTiles], seen_to_[kTiles];
+  float m_[kTiles], l_[kTiles], joined_m_[kTiles], joined_l_[kTiles];
+  Rows key_rows_, value_rows_;
+  Outputs o_, joined_;
+};
+
+}  // namespace rivulet::cuda::softmax
+
+#endif  // RIVULET_KERNELS_DEVICE_SOFTMAX_ATTENDER_CUH_

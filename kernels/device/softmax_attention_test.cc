@@ -1,0 +1,339 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Softmax attention on the GPU beside the definition on the host (fake_device.h): near it, the same
+// pages and tails, and the same bits for every cut of a session and every company.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/test_seed.h"
+#include "kernels/device/device.h"
+#include "kernels/device/fake_device.h"
+#include "kernels/device/gpu_testing.h"
+#include "kernels/device/softmax_operations.h"
+
+namespace rivulet {
+namespace {
+
+constexpr uint32_t kChunk = 16;
+
+struct Shape {
+  const char* name;
+  uint32_t heads, kv_heads, width;
+  uint64_t window;
+  bool bf16_pages;
+  ProductPrecision precision;
+};
+
+// Tokens of one session that run in a step.
+struct Piece {
+  uint32_t session;
+  uint64_t position;
+  uint32_t tokens;
+};
+
+// Sessions with pages on a device. Inputs are functions of session, position and head, so that
+// every cut of a session has the same ones.
+class Sessions {
+ public:
+  static constexpr uint64_t kMostTokens = 8448;
+  static constexpr uint32_t kPages = kMostTokens / kChunk;
+
+  Sessions(Device* device, const Shape& shape, uint32_t sessions)
+      : device_(device), shape_(shape), padded_(PaddedColumns(shape.width)) {
+    head_bytes_ = size_t{kChunk} * padded_ * (shape.bf16_pages ? 2 : 4);
+    plane_bytes_ = head_bytes_ * shape.kv_heads;
+    tail_stride_ = kTailOffset + 2 * plane_bytes_;
+    page_stride_ = kPageOffset + 2 * plane_bytes_;
+    tails_.resize(sessions * tail_stride_);
+    pages_.resize(sessions * kPages * page_stride_);
+    for (uint32_t s = 0; s < sessions; ++s) {
+      for (uint64_t t = 0; t < kMostTokens; ++t) WriteRow(s, t, PageOf(s, t / kChunk));
+    }
+    device_tails_ = Copied(tails_.data(), tails_.size());
+    device_pages_ = Copied(pages_.data(), pages_.size());
+  }
+
+  // The tail as it is before the token at `position`; with numbers that are not, behind it.
+  void SetTail(uint32_t session, uint64_t position) {
+    std::byte* tail = tails_.data() + session * tail_stride_ + kTailOffset;
+    std::memset(tail, 0xff, 2 * plane_bytes_);
+    for (uint64_t t = position / kChunk * kChunk; t < position; ++t) WriteRow(session, t, tail);
+    // Pages that are not written yet.
+    for (uint64_t page = position / kChunk; page < kPages; ++page) {
+      std::memset(PageOf(session, page), 0xff, 2 * plane_bytes_);
+    }
+    EXPECT_TRUE(device_->Upload(device_tails_, tails_.data(), tails_.size()).ok());
+    EXPECT_TRUE(device_->Upload(device_pages_, pages_.data(), pages_.size()).ok());
+  }
+
+  // [T, heads · width], of all pieces in order.
+  std::vector<float> Run(const std::vector<Piece>& pieces, bool single) {
+    std::vector<DeviceSegment> segments;
+    std::vector<DeviceSegmentPages> segment_pages;
+    std::vector<uint32_t> slots, segment_of;
+    std::vector<float> q, k, v;
+    for (const Piece& piece : pieces) {
+      const auto first = static_cast<uint32_t>(segment_of.size());
+      segments.push_back({first, piece.tokens, piece.position, 0, 0, piece.session, 0});
+      const uint64_t first_page = FirstSeen(piece.position, shape_.window) / kChunk;
+      const uint64_t end_page = (piece.position + piece.tokens) / kChunk;
+      segment_pages.push_back({static_cast<uint32_t>(slots.size()),
+                               static_cast<uint32_t>(end_page - first_page), first_page});
+      for (uint64_t p = first_page; p < end_page; ++p) slots.push_back(SlotOf(piece.session, p));
+      for (uint32_t i = 0; i < std::max(piece.tokens, single ? 1u : 0u); ++i) {
+        segment_of.push_back(static_cast<uint32_t>(segments.size() - 1));
+        AppendInputs(piece.session, piece.position + i, q, k, v);
+      }
+    }
+    return RunCall(segments, segment_pages, slots, segment_of, q, k, v, single);
+  }
+
+  // Tails, then pages, after these pieces have run. Rows of a tail behind the session's last token
+  // are not looked at.
+  std::vector<std::byte> State(const std::vector<Piece>& pieces) {
+    std::vector<std::byte> result = Fetched(device_tails_, tails_.size());
+    for (const Piece& piece : pieces) {
+      const size_t used = (piece.position + piece.tokens) % kChunk * head_bytes_ / kChunk;
+      std::byte* head = result.data() + piece.session * tail_stride_ + kTailOffset;
+      for (uint32_t i = 0; i < 2 * shape_.kv_heads; ++i, head += head_bytes_) {
+        std::memset(head + used, 0, head_bytes_ - used);
+      }
+    }
+    const std::vector<std::byte> pages = Fetched(device_pages_, pages_.size());
+    result.insert(result.end(), pages.begin(), pages.end());
+    return result;
+  }
+
+ private:
+  static constexpr size_t kTailOffset = 192, kPageOffset = 64;
+
+  // Pages of a session lie apart and out of order.
+  uint32_t SlotOf(uint32_t session, uint64_t page) const {
+    const auto sessions = static_cast<uint32_t>(tails_.size() / tail_stride_);
+    return static_cast<uint32_t>(page * 7 % kPages) * sessions + session;
+  }
+  std::byte* PageOf(uint32_t session, uint64_t page) {
+    return pages_.data() + SlotOf(session, page) * page_stride_ + kPageOffset;
+  }
+
+  // Number i of a row, about normal; kind 0: keys, 1: values, 2: queries.
+  static float Number(uint32_t session, uint64_t position, uint32_t kind, uint32_t i) {
+    uint64_t x = (position * 4 + kind) * 8192 + i + (uint64_t{session} << 40);
+    float sum = 0.0f;
+    for (int round = 0; round < 3; ++round) {
+      x = (x ^ (x >> 31)) * 0x9e3779b97f4a7c15u;
+      sum += static_cast<float>(x >> 40) / static_cast<float>(1 << 24) - 0.5f;
+    }
+    return 2.0f * sum;
+  }
+
+  void WriteRow(uint32_t session, uint64_t position, std::byte* to) const {
+    for (uint32_t kind = 0; kind < 2; ++kind) {
+      for (uint32_t i = 0; i < shape_.kv_heads * padded_; ++i) {
+        const uint32_t head = i / padded_, d = i % padded_;
+        const float x = d < shape_.width ? Number(session, position, kind, i) : 0.0f;
+        const size_t at = (head * kChunk + position % kChunk) * padded_ + d;
+        const uint16_t bits = FloatToBFloat16(x);
+        std::byte* plane = to + kind * plane_bytes_;
+        if (shape_.bf16_pages) {
+          std::memcpy(plane + 2 * at, &bits, 2);
+        } else {
+          std::memcpy(plane + 4 * at, &x, 4);
+        }
+      }
+    }
+  }
+
+  void AppendInputs(uint32_t session, uint64_t position, std::vector<float>& q,
+                    std::vector<float>& k, std::vector<float>& v) const {
+    const auto append = [&](uint32_t kind, uint32_t heads, float scale, std::vector<float>& to) {
+      for (uint32_t i = 0; i < heads * padded_; ++i) {
+        const bool padding = i % padded_ >= shape_.width;
+        to.push_back(padding ? 0.0f : scale * Number(session, position, kind, i));
+      }
+    };
+    append(0, shape_.kv_heads, 1.0f, k);
+    append(1, shape_.kv_heads, 1.0f, v);
+    append(2, shape_.heads, 3.0f / std::sqrt(static_cast<float>(shape_.width)), q);
+  }
+
+  template <typename T>
+  T* Copied(const T* data, size_t count) {
+    void* memory = *device_->Allocate(count * sizeof(T));
+    EXPECT_TRUE(device_->Upload(memory, data, count * sizeof(T)).ok());
+    return static_cast<T*>(memory);
+  }
+  template <typename T>
+  T* Copied(const std::vector<T>& data) {
+    return Copied(data.data(), data.size());
+  }
+  std::vector<std::byte> Fetched(const void* from, size_t bytes) {
+    auto* pinned = static_cast<std::byte*>(device_->AllocatePinned(bytes));
+    device_->CopyToHost(pinned, from, bytes);
+    EXPECT_TRUE(device_->Synchronize().ok());
+    std::vector<std::byte> result(pinned, pinned + bytes);
+    device_->FreePinned(pinned);
+    return result;
+  }
+
+  std::vector<float> RunCall(const std::vector<DeviceSegment>& segments,
+                             const std::vector<DeviceSegmentPages>& segment_pages,
+                             const std::vector<uint32_t>& slots,
+                             const std::vector<uint32_t>& segment_of, const std::vector<float>& q,
+                             const std::vector<float>& k, const std::vector<float>& v,
+                             bool single) {
+    const auto tokens = static_cast<uint32_t>(segment_of.size());
+    const auto segment_count = static_cast<uint32_t>(segments.size());
+    const size_t columns = size_t{shape_.heads} * padded_;
+    std::vector<float> out(tokens * columns, NAN);
+    std::vector<float> partials(AttendPartialFloats(segment_count, shape_.heads, padded_), NAN);
+    const AttendCall call{
+        .rows = {Copied(segments), Copied(segment_of), segment_count, tokens, single},
+        .slots = {nullptr, 0, device_tails_, tail_stride_, device_pages_, page_stride_},
+        .pages = {Copied(segment_pages), Copied(slots), 0},
+        .heads = shape_.heads,
+        .kv_heads = shape_.kv_heads,
+        .padded = padded_,
+        .window = shape_.window,
+        .bf16_pages = shape_.bf16_pages,
+        .q = Copied(q),
+        .q_stride = shape_.heads * padded_,
+        .k = Copied(k),
+        .k_stride = shape_.kv_heads * padded_,
+        .v = Copied(v),
+        .v_stride = shape_.kv_heads * padded_,
+        .tail_key_offset = kTailOffset,
+        .tail_value_offset = kTailOffset + plane_bytes_,
+        .page_key_offset = kPageOffset,
+        .page_value_offset = kPageOffset + plane_bytes_,
+        .partials = Copied(partials),
+        .out = {Copied(out), tokens, columns, columns}};
+    device_->Attend(call);
+    const std::vector<std::byte> bytes = Fetched(call.out.data, out.size() * sizeof(float));
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+    for (const void* memory :
+         {static_cast<const void*>(call.q), static_cast<const void*>(call.k),
+          static_cast<const void*>(call.v), static_cast<const void*>(call.partials),
+          static_cast<const void*>(call.out.data)}) {
+      device_->Free(const_cast<void*>(memory));
+    }
+    return out;
+  }
+
+  Device* device_;
+  const Shape shape_;
+  const uint32_t padded_;
+  size_t head_bytes_, plane_bytes_, tail_stride_, page_stride_;
+  std::vector<std::byte> tails_, pages_;
+  std::byte* device_tails_;
+  std::byte* device_pages_;
+};
+
+class SoftmaxOperation : public testing::TestWithParam<Shape> {
+ protected:
+  void SetUp() override {
+    RIVULET_NEED_GPU();
+    auto device = OpenCudaDevice(GetParam().precision);
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+  }
+  std::unique_ptr<Device> device_;
+};
+
+void ExpectNear(const std::vector<float>& expected, const std::vector<float>& got, double bound,
+                const char* what) {
+  ASSERT_EQ(expected.size(), got.size());
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (std::isnan(expected[i])) continue;  // a row that does not run
+    const double difference = std::abs(double{expected[i]} - got[i]);
+    if (!(difference <= worst)) worst = difference;
+    largest = std::max(largest, std::abs(double{expected[i]}));
+  }
+  std::printf("%s, %s: worst difference %.2g of %.2g\n",
+              testing::UnitTest::GetInstance()->current_test_info()->name(), what, worst, largest);
+  EXPECT_LE(worst, bound * largest) << what;
+}
+
+TEST_P(SoftmaxOperation, IsNearTheDefinitionAndKeepsTheSameRows) {
+  const std::vector<Piece> mixed = {{0, 0, 1},    {1, 5, 40}, {2, 15, 1},   {3, 31, 0},
+                                    {4, 300, 17}, {5, 16, 1}, {6, 8189, 6}, {7, 8200, 1}};
+  const double bound = GetParam().precision == ProductPrecision::kFloat32 ? 1e-4 : 2e-2;
+  FakeDevice fake;
+  Sessions expected(&fake, GetParam(), 8), got(device_.get(), GetParam(), 8);
+  std::vector<Piece> decode;
+  for (const Piece& piece : mixed) {
+    expected.SetTail(piece.session, piece.position);
+    got.SetTail(piece.session, piece.position);
+    decode.push_back({piece.session, piece.position + piece.tokens, piece.tokens == 0 ? 0u : 1u});
+  }
+  ExpectNear(expected.Run(mixed, false), got.Run(mixed, false), bound, "pieces");
+  EXPECT_TRUE(expected.State(mixed) == got.State(mixed)) << "after pieces";
+  ExpectNear(expected.Run(decode, true), got.Run(decode, true), bound, "decode");
+  EXPECT_TRUE(expected.State(decode) == got.State(decode)) << "after decode";
+}
+
+// Across the position at which spans become longer.
+TEST_P(SoftmaxOperation, HasTheSameBitsForEveryCut) {
+  constexpr uint64_t kFirst = 8150;
+  constexpr uint32_t kTokens = 150;
+  Sessions sessions(device_.get(), GetParam(), 3);
+  sessions.SetTail(0, kFirst);
+  sessions.SetTail(1, 40);
+  sessions.SetTail(2, 700);
+  const std::vector<float> whole = sessions.Run({{0, kFirst, kTokens}}, false);
+  const size_t columns = whole.size() / kTokens;
+  uint64_t beside = 40;
+  for (const uint32_t piece : {1, 1000, 7, 16, 33}) {
+    sessions.SetTail(0, kFirst);
+    for (uint32_t done = 0; done < kTokens;) {
+      const uint32_t tokens = std::min(piece == 1000 ? 1u : piece, kTokens - done);
+      std::vector<Piece> pieces = {{0, kFirst + done, tokens}};
+      // One token at a time: as a decode step, and beside a prompt.
+      const bool single = piece == 1;
+      if (!single) {
+        pieces.push_back({1, beside, 5});
+        std::swap(pieces[0], pieces[1]);
+        beside += 5;
+      }
+      const std::vector<float> out = sessions.Run(pieces, single);
+      const size_t first = single ? 0 : 5;
+      ASSERT_EQ(std::memcmp(out.data() + first * columns, whole.data() + done * columns,
+                            tokens * columns * sizeof(float)),
+                0)
+          << "pieces of " << piece << ", after token " << done;
+      done += tokens;
+    }
+  }
+}
+
+constexpr auto kExact = ProductPrecision::kFloat32;
+constexpr auto kRounded = ProductPrecision::kBFloat16;
+
+INSTANTIATE_TEST_SUITE_P(Shapes, SoftmaxOperation,
+                         testing::Values(Shape{"fp32", 4, 2, 24, 0, false, kExact},
+                                         Shape{"fp32_wide", 4, 1, 256, 0, false, kExact},
+                                         Shape{"fp32_window", 3, 1, 80, 500, false, kExact},
+                                         Shape{"fp32_bf16_pages", 6, 2, 128, 0, true, kExact},
+                                         Shape{"bf16_fp32_pages", 2, 2, 40, 0, false, kRounded},
+                                         Shape{"bf16_16", 3, 3, 16, 0, true, kRounded},
+                                         Shape{"bf16_64_groups_of_7", 14, 2, 64, 0, true, kRounded},
+                                         Shape{"bf16_128", 4, 1, 128, 0, true, kRounded},
+                                         Shape{"bf16_200", 8, 1, 200, 0, true, kRounded},
+                                         Shape{"bf16_256", 2, 1, 256, 0, true, kRounded},
+                                         Shape{"bf16_70_heads", 70, 1, 32, 0, true, kRounded},
+                                         Shape{"bf16_window_1", 2, 1, 32, 1, true, kRounded},
+                                         Shape{"bf16_window_40", 4, 2, 96, 40, true, kRounded},
+                                         Shape{"bf16_window_8000", 4, 2, 64, 8000, true, kRounded}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace rivulet

@@ -1,0 +1,79 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The arguments of softmax attention on a device (Device::Attend): keys and values of the step's
+// tokens are appended to the sessions' pages, and each token reads those that it sees. Plain
+// values; all pointers are to device memory.
+//
+// Letters: T tokens, H query heads, Hkv kv heads, D numbers of a head, Dp rounded up to 16. A page
+// holds a chunk of 16 tokens, keys [Hkv, 16, Dp] and values [Hkv, 16, Dp]; the tail holds the rows
+// of the open chunk in the same form. Numbers are rounded to the type of the pages before any token
+// reads them.
+//
+// What a token sees is read in spans at absolute borders. Each leaves a partial: the largest score
+// m, l = Σ e^{score - m}, and o = Σ e^{score - m} v. Partials are joined in ascending order. The
+// length of a span depends on the token's position alone, so the order of all operations does too.
+#ifndef RIVULET_KERNELS_DEVICE_SOFTMAX_OPERATIONS_H_
+#define RIVULET_KERNELS_DEVICE_SOFTMAX_OPERATIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/base/tensor_view.h"
+#include "kernels/device/device_types.h"
+
+namespace rivulet {
+
+// The most spans that a token sees.
+inline constexpr uint32_t kMostSpans = 32;
+inline constexpr uint64_t kLeastSpan = 256;
+// Partials are kept for this many segments at a time.
+inline constexpr uint32_t kSpanSegments = 256;
+// The widest head.
+inline constexpr uint32_t kMostAttendedWidth = 256;
+
+// The first token that one at `position` sees; window 0: all.
+constexpr uint64_t FirstSeen(uint64_t position, uint64_t window) {
+  return window == 0 || position < window ? 0 : position + 1 - window;
+}
+
+// The tokens of a span for a token at `position`: a power of two such that it sees kMostSpans spans
+// at most. Changes at multiples of kLeastSpan · kMostSpans alone.
+constexpr uint64_t SpanLength(uint64_t position, uint64_t window) {
+  uint64_t length = kLeastSpan;
+  while (position / length >= kMostSpans &&
+         (window == 0 || (window - 1) / length + 2 > kMostSpans)) {
+    length *= 2;
+  }
+  return length;
+}
+
+struct AttendCall {
+  DeviceRows rows;
+  DeviceSlots slots;
+  DevicePages pages;
+  uint32_t heads = 0;     // H
+  uint32_t kv_heads = 0;  // Hkv, divides H
+  uint32_t padded = 0;    // Dp
+  uint64_t window = 0;    // tokens that a token sees, its own included; 0: all
+  bool bf16_pages = false;
+  const float* q = nullptr;  // [T, H · Dp], scaled; zeros in the padding, as in k and v
+  uint32_t q_stride = 0;
+  const float* k = nullptr;  // [T, Hkv · Dp]
+  uint32_t k_stride = 0;
+  const float* v = nullptr;  // [T, Hkv · Dp]
+  uint32_t v_stride = 0;
+  size_t tail_key_offset = 0, tail_value_offset = 0;
+  size_t page_key_offset = 0, page_value_offset = 0;
+  float* partials = nullptr;  // [AttendPartialFloats]
+  FloatMatrix out;            // [T, H · Dp]
+};
+
+// o [segments, H, kMostSpans, Dp], then m and l [segments, H, kMostSpans, 2].
+constexpr size_t AttendPartialFloats(uint32_t segments, uint32_t heads, uint32_t padded) {
+  const uint32_t kept = segments < kSpanSegments ? segments : kSpanSegments;
+  return size_t{kept} * heads * kMostSpans * (padded + 2);
+}
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_DEVICE_SOFTMAX_OPERATIONS_H_

@@ -1,0 +1,40 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/device/device_step.h"
+#include "kernels/device/softmax_operations.h"
+#include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
+
+namespace rivulet {
+
+static_assert(kMostAttendedWidth >= kMostAttentionHeadDim);
+
+FloatMatrix SoftmaxAttentionRecurrence::Enqueue(const DeviceStep& step,
+                                                const SoftmaxAttentionInput& input) const {
+  const auto heads = static_cast<uint32_t>(shape_.heads);
+  const auto padded = static_cast<uint32_t>(shape_.padded());
+  const size_t partials = AttendPartialFloats(step.rows.segment_count, heads, padded);
+  const FloatMatrix out = step.workspace->Take(input.q.rows, shape_.heads * shape_.padded());
+  step.device->Attend(
+      {.rows = step.rows,
+       .slots = step.slots,
+       .pages = step.pages,
+       .heads = heads,
+       .kv_heads = static_cast<uint32_t>(shape_.kv_heads),
+       .padded = padded,
+       .window = shape_.window,
+       .bf16_pages = shape_.state_dtype == DType::kBFloat16,
+       .q = input.q.data,
+       .q_stride = static_cast<uint32_t>(input.q.stride),
+       .k = input.k.data,
+       .k_stride = static_cast<uint32_t>(input.k.stride),
+       .v = input.v.data,
+       .v_stride = static_cast<uint32_t>(input.v.stride),
+       .tail_key_offset = tail_k_,
+       .tail_value_offset = tail_v_,
+       .page_key_offset = page_k_,
+       .page_value_offset = page_v_,
+       .partials = static_cast<float*>(step.workspace->TakeBytes(partials * sizeof(float))),
+       .out = out});
+  return out;
+}
+
+}  // namespace rivulet
