@@ -14,6 +14,7 @@
 #include "kernels/device/device_operations.h"
 #include "kernels/device/large_products.h"
 #include "kernels/device/launch.cuh"
+#include "kernels/device/sampling_operations.h"
 
 namespace rivulet {
 namespace {
@@ -109,12 +110,12 @@ class CudaDevice final : public Device {
   void Attend(const AttendCall& call) override { cuda::LaunchAttend(call, fp32_rows(), context_); }
   void Finish(const FinishCall& call) override { cuda::LaunchFinish(call, context_); }
   void GatherRows(const GatherCall& call) override { cuda::LaunchGatherRows(call, context_); }
-  void SampleGreedy(const GreedyCall& call) override { cuda::LaunchSampleGreedy(call, context_); }
   void SelectiveScan(const SelectiveScanCall& call) override {
     cuda::LaunchSelectiveScan(call, context_);
   }
   void Filter(const FilterCall& call) override { cuda::LaunchFilter(call, fp32_rows(), context_); }
   void ScanModes(const ModeScanCall& call) override { cuda::LaunchModeScan(call, context_); }
+  void Sample(const SampleCall& call) override { cuda::LaunchSample(call, context_); }
 
  private:
   bool fp32_rows() const { return precision_ == ProductPrecision::kFloat32; }

@@ -45,11 +45,11 @@ struct RecurCall;
 struct AttendCall;  // softmax_operations.h
 struct FinishCall;
 struct GatherCall;
-struct GreedyCall;
 // running_state_operations.h
 struct SelectiveScanCall;
 struct FilterCall;
 struct ModeScanCall;
+struct SampleCall;  // sampling_operations.h
 
 // How exact products are.
 enum class ProductPrecision : uint8_t {
@@ -117,10 +117,10 @@ class Device {
   virtual void Attend(const AttendCall& call) = 0;
   virtual void Finish(const FinishCall& call) = 0;
   virtual void GatherRows(const GatherCall& call) = 0;
-  virtual void SampleGreedy(const GreedyCall& call) = 0;
   virtual void SelectiveScan(const SelectiveScanCall& call) = 0;
   virtual void Filter(const FilterCall& call) = 0;
   virtual void ScanModes(const ModeScanCall& call) = 0;
+  virtual void Sample(const SampleCall& call) = 0;
 };
 
 // Opens device 0. FAILED_PRECONDITION in a build without CUDA, without a GPU, and for a GPU that is

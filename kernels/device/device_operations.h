@@ -166,21 +166,6 @@ struct GatherCall {
   FloatMatrix y;
 };
 
-struct GreedyResult {
-  uint32_t token;
-  uint32_t finite;  // 0: the row has a logit that is not finite
-};
-
-// For each of `count` rows of logits the largest, the lowest id among equals; also stored in
-// last_tokens[slots[i]].
-struct GreedyCall {
-  ConstFloatMatrix logits;          // [count, vocab]
-  const uint32_t* slots = nullptr;  // [count]; UINT32_MAX: stored nowhere
-  uint32_t count = 0;
-  uint32_t* last_tokens = nullptr;
-  GreedyResult* results = nullptr;  // [count]
-};
-
 }  // namespace rivulet
 
 #endif  // RIVULET_KERNELS_DEVICE_DEVICE_OPERATIONS_H_

@@ -419,17 +419,4 @@ void FakeDevice::GatherRows(const GatherCall& call) {
   });
 }
 
-void FakeDevice::SampleGreedy(const GreedyCall& call) {
-  Do([=] {
-    for (uint32_t i = 0; i < call.count; ++i) {
-      const float* row = call.logits.row(i);
-      const float* best = std::max_element(row, row + call.logits.columns);
-      const bool finite =
-          std::all_of(row, row + call.logits.columns, [](float x) { return std::isfinite(x); });
-      call.results[i] = {static_cast<uint32_t>(best - row), finite ? 1u : 0u};
-      if (call.slots[i] != UINT32_MAX) call.last_tokens[call.slots[i]] = call.results[i].token;
-    }
-  });
-}
-
 }  // namespace rivulet

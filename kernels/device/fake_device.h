@@ -59,10 +59,10 @@ class FakeDevice final : public Device {
   void Attend(const AttendCall& call) override;
   void Finish(const FinishCall& call) override;
   void GatherRows(const GatherCall& call) override;
-  void SampleGreedy(const GreedyCall& call) override;
   void SelectiveScan(const SelectiveScanCall& call) override;
   void Filter(const FilterCall& call) override;
   void ScanModes(const ModeScanCall& call) override;
+  void Sample(const SampleCall& call) override;
 
   size_t replays() const { return replays_; }
 

@@ -59,10 +59,10 @@ void LaunchRecur(const RecurCall& call, bool fp32_rows, const LaunchContext& con
 void LaunchAttend(const AttendCall& call, bool fp32_products, const LaunchContext& context);
 void LaunchFinish(const FinishCall& call, const LaunchContext& context);
 void LaunchGatherRows(const GatherCall& call, const LaunchContext& context);
-void LaunchSampleGreedy(const GreedyCall& call, const LaunchContext& context);
 void LaunchSelectiveScan(const SelectiveScanCall& call, const LaunchContext& context);
 void LaunchFilter(const FilterCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchModeScan(const ModeScanCall& call, const LaunchContext& context);
+void LaunchSample(const SampleCall& call, const LaunchContext& context);
 
 }  // namespace rivulet::cuda
 

@@ -525,45 +525,6 @@ __global__ void GatherKernel(GatherCall call) {
   for (uint32_t i = threadIdx.x; i < call.y.columns; i += blockDim.x) y[i] = x[i];
 }
 
-constexpr int kGreedyThreads = 1024;
-
-__global__ void __launch_bounds__(kGreedyThreads) GreedyKernel(GreedyCall call) {
-  __shared__ float values[32];
-  __shared__ uint32_t ids[32];
-  __shared__ int broken;
-  AllowNextKernel();
-  AwaitLastKernel();
-  const float* logits = call.logits.data + blockIdx.x * call.logits.stride;
-  if (threadIdx.x == 0) broken = 0;
-  __syncthreads();
-  float best = -INFINITY;
-  uint32_t id = UINT32_MAX;
-  bool finite = true;
-  const auto vocab = static_cast<uint32_t>(call.logits.columns);
-  for (uint32_t i = threadIdx.x; i < vocab; i += kGreedyThreads) {
-    const float x = logits[i];
-    finite = finite && isfinite(x);
-    if (x > best) best = x, id = i;
-  }
-  const auto better = [&](float x, uint32_t i) {
-    if (x > best || (x == best && i < id)) best = x, id = i;
-  };
-  for (int step = 16; step > 0; step /= 2) {
-    const float x = __shfl_xor_sync(0xffffffffu, best, step);
-    const uint32_t i = __shfl_xor_sync(0xffffffffu, id, step);
-    better(x, i);
-  }
-  if (!finite) broken = 1;
-  if (threadIdx.x % 32 == 0) values[threadIdx.x / 32] = best, ids[threadIdx.x / 32] = id;
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  for (int warp = 1; warp < kGreedyThreads / 32; ++warp) better(values[warp], ids[warp]);
-  if (id >= vocab) id = 0;
-  call.results[blockIdx.x] = {id, broken == 0 ? 1u : 0u};
-  const uint32_t slot = call.slots[blockIdx.x];
-  if (slot != UINT32_MAX) call.last_tokens[slot] = id;
-}
-
 template <typename Row>
 void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
   uint32_t tasks = 0;
@@ -617,10 +578,6 @@ void LaunchFinish(const FinishCall& call, const LaunchContext& context) {
 
 void LaunchGatherRows(const GatherCall& call, const LaunchContext& context) {
   if (call.count != 0) context.Run(GatherKernel, dim3(call.count), 256, 0, call);
-}
-
-void LaunchSampleGreedy(const GreedyCall& call, const LaunchContext& context) {
-  if (call.count != 0) context.Run(GreedyKernel, dim3(call.count), kGreedyThreads, 0, call);
 }
 
 }  // namespace rivulet::cuda

@@ -155,7 +155,8 @@ class CpuEngine final : public Engine {
     for (size_t i = 0; i < places.size(); ++i) {
       if (statuses[i].ok()) continue;
       const size_t row = places[i].row;
-      result.rows[row].status.Update(At(statuses[i], plan.rows[row], places[i]));
+      const uint64_t position = PositionOf(plan.rows[row], places[i]);
+      result.rows[row].status.Update(At(statuses[i], places[i], position));
     }
     if (profile_) profile_->Lap(StepProfile::kSampling);
   }

@@ -4,8 +4,9 @@
 // sampled back. A step of decode rows alone is the replay of a recording for at least as many rows;
 // rows that are too many belong to segments without tokens.
 //
-// Greedy rows are sampled on the device. The logits of others come to the host, which samples as
-// the CPU's engine does.
+// Tokens are sampled on the device, with the ids that the host would draw. Only rows whose
+// penalties and biases touch more tokens than the description of a step has room for are sampled on
+// the host, as the CPU's engine does, on logits that are copied there.
 #include "server/engine/device_engine.h"
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <iterator>
 #include <new>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,9 +26,11 @@
 #include "kernels/base/status.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/device/device_operations.h"
+#include "kernels/device/sampling_operations.h"
 #include "server/engine/device_model.h"
 #include "server/engine/row_answers.h"
 #include "server/engine/step_description.h"
+#include "server/engine/step_draws.h"
 
 namespace rivulet {
 namespace {
@@ -38,7 +42,8 @@ constexpr std::array<uint32_t, 14> kRecordedRows = {1,  2,  4,  8,   16,  24,  3
                                                     48, 64, 96, 128, 160, 192, 256};
 // Tokens of one pass through the model: at least a segment. Larger steps take several.
 constexpr size_t kMostTokens = kLongestSegment;
-constexpr uint32_t kNowhere = UINT32_MAX;
+// Edits of logits in a step, of 16 bytes: penalties touch every token of a history.
+constexpr size_t kMostEdits = size_t{1} << 19;
 // Most steps that may be launched and not awaited. Each has its own pinned memory and events.
 constexpr size_t kMostDepth = 2;
 
@@ -65,22 +70,15 @@ class DeviceStateMemory final : public StateMemory {
   std::byte* begin_ = nullptr;
 };
 
-// Whether the device samples the row's tokens itself: the best logit, with nothing added to any.
-bool SampledOnDevice(const StepRow& row) {
-  if (!row.score_targets.empty() || row.samples > 1) return false;
-  if (row.samples == 0) return true;
-  const SampleSpec& spec = row.spec;
-  const SamplingParams& p = *spec.params;
-  const bool forbids = spec.forbid_stops != 0 && spec.stop_ids != nullptr;
-  return p.temperature == 0.0f && p.logit_bias.empty() && !p.NeedsSessionCounts() &&
-         !p.NeedsTurnCounts() && !forbids && spec.logprobs == 0;
-}
-
 class DeviceEngine final : public Engine {
  public:
   DeviceEngine(std::shared_ptr<const LoadedModel> model, Device* device, size_t threads,
                size_t depth)
-      : loaded_(std::move(model)), device_(device), depth_(depth), threads_(threads) {}
+      : loaded_(std::move(model)),
+        device_(device),
+        depth_(depth),
+        threads_(threads),
+        edit_writer_(loaded_->spec.vocab) {}
   ~DeviceEngine() override;
 
   absl::Status Start(const EngineOptions& options);
@@ -95,13 +93,17 @@ class DeviceEngine final : public Engine {
   // A step that has been launched and not awaited.
   struct Step {
     StepResult result;
-    std::vector<Place> pending;        // places whose tokens are in greedy[] once the step has run
-    std::vector<uint32_t> tails;       // of the rows
-    std::vector<size_t> promised;      // rows that began with kLastSampled
-    bool known = false;                // the samples are in `result`
-    bool timed = false;                // so are the seconds
-    std::byte* description = nullptr;  // pinned
-    GreedyResult* greedy = nullptr;    // pinned
+    std::vector<bool> on_host;           // rows that the host samples
+    bool waits_for_host = false;         // some place is such a row's
+    bool wants_logits = false;           // some place wants log-probabilities of the device
+    std::vector<PendingAnswer> pending;  // what is in results[] once the step has run
+    std::vector<uint32_t> tails;         // of the rows
+    std::vector<size_t> promised;        // rows that began with kLastSampled
+    bool known = false;                  // the samples are in `result`
+    bool timed = false;                  // so are the seconds
+    std::byte* description = nullptr;    // pinned
+    SampleResult* results = nullptr;     // pinned
+    LogprobResult* logprobs = nullptr;   // pinned
     size_t begin_event = 0, end_event = 0;
   };
 
@@ -109,6 +111,7 @@ class DeviceEngine final : public Engine {
   // The one that is being launched.
   Step& current() { return StepOf(launched_ + 1); }
   void RunPass(const StepPlan& plan);
+  absl::Status Finish(Step& step);
   void TakeSamples(Step& step);
   void KeepPromises(StepPlan& plan, std::deque<TokenCounts>& counts);
   absl::Status Prepare();
@@ -128,9 +131,10 @@ class DeviceEngine final : public Engine {
                               bool single);
   size_t PageSlots(const Segment& segment) const;
   size_t PageSlots(const StepPlan& plan) const;
-  void EnqueueGreedy(FloatMatrix logits, const uint32_t* slots, size_t first, size_t count);
-  absl::Status AnswerOnHost(const StepPlan& plan, std::span<const Place> places,
-                            FloatMatrix logits);
+  void AddDraws(const StepPlan& plan, std::span<const Place> places, StepDescription& here);
+  void EnqueueSampling(FloatMatrix logits, const StepDescription& there, size_t first);
+  void FetchAnswers(size_t places);
+  void AnswerOnHost(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits);
   static void FailRows(Step& step, const absl::Status& status);
   size_t RecordingFor(const StepPlan& plan);
 
@@ -138,15 +142,17 @@ class DeviceEngine final : public Engine {
   Device* device_;
   const size_t depth_;
   ThreadPool threads_;
+  EditWriter edit_writer_;
   std::unique_ptr<DeviceModel> model_;
   std::unique_ptr<StatePool> states_;
 
   size_t page_slots_ = 0;  // that a description has room for
   std::byte* description_ = nullptr;
-  uint32_t* last_tokens_ = nullptr;  // [tail slots]
-  GreedyResult* greedy_ = nullptr;   // [kLogitRows], device
-  float* logits_ = nullptr;          // [kLogitRows, vocab], device
-  float* logits_host_ = nullptr;     // the same, pinned
+  uint32_t* last_tokens_ = nullptr;    // [tail slots]
+  SampleResult* results_ = nullptr;    // [places], device
+  LogprobResult* logprobs_ = nullptr;  // [places], device
+  float* logits_ = nullptr;            // [kLogitRows, vocab], device
+  float* logits_host_ = nullptr;       // the same, pinned
   size_t recordings_[kRecordedRows.size()] = {};
   size_t recorded_ = 0;
 
@@ -161,7 +167,8 @@ DeviceEngine::~DeviceEngine() {
   if (logits_host_ != nullptr) device_->FreePinned(logits_host_);
   for (const Step& step : steps_) {
     if (step.description != nullptr) device_->FreePinned(step.description);
-    if (step.greedy != nullptr) device_->FreePinned(step.greedy);
+    if (step.results != nullptr) device_->FreePinned(step.results);
+    if (step.logprobs != nullptr) device_->FreePinned(step.logprobs);
   }
 }
 
@@ -189,27 +196,33 @@ absl::Status DeviceEngine::Prepare() {
                              pages.kind.levels
                        : size_t{2} * pages.slots + kMostTokens;
   }
+  constexpr size_t kMostPlaces = 2 * kMostTokens;
   const size_t description_bytes =
-      StepDescription::Bytes(ExtentsOf(2 * kMostTokens, 2 * kMostTokens), page_slots_);
+      StepDescription::Bytes(ExtentsOf(kMostPlaces, kMostPlaces), page_slots_, kMostEdits);
   bool pinned = true;
+  const auto pin = [&](auto*& memory, size_t bytes) {
+    memory = static_cast<std::remove_reference_t<decltype(memory)>>(device_->AllocatePinned(bytes));
+    pinned = pinned && memory != nullptr;
+  };
   for (size_t i = 0; i < kMostDepth; ++i) {
     Step& step = steps_[i];
     step.begin_event = 2 * i;
     step.end_event = 2 * i + 1;
-    step.description = static_cast<std::byte*>(device_->AllocatePinned(description_bytes));
-    step.greedy =
-        static_cast<GreedyResult*>(device_->AllocatePinned(2 * kMostTokens * sizeof(GreedyResult)));
-    pinned = pinned && step.description != nullptr && step.greedy != nullptr;
+    pin(step.description, description_bytes);
+    pin(step.results, kMostPlaces * sizeof(SampleResult));
+    pin(step.logprobs, kMostPlaces * sizeof(LogprobResult));
   }
   const size_t logit_bytes = kLogitRows * loaded_->spec.vocab * sizeof(float);
-  logits_host_ = static_cast<float*>(device_->AllocatePinned(logit_bytes));
-  if (!pinned || logits_host_ == nullptr) {
+  pin(logits_host_, logit_bytes);
+  if (!pinned) {
     return absl::ResourceExhaustedError("no pinned host memory for the steps of the CUDA engine");
   }
   RIVULET_ASSIGN_OR_RETURN(void* description, device_->Allocate(description_bytes));
   description_ = static_cast<std::byte*>(description);
-  RIVULET_ASSIGN_OR_RETURN(void* greedy, device_->Allocate(2 * kMostTokens * sizeof(GreedyResult)));
-  greedy_ = static_cast<GreedyResult*>(greedy);
+  RIVULET_ASSIGN_OR_RETURN(void* results, device_->Allocate(kMostPlaces * sizeof(SampleResult)));
+  results_ = static_cast<SampleResult*>(results);
+  RIVULET_ASSIGN_OR_RETURN(void* logprobs, device_->Allocate(kMostPlaces * sizeof(LogprobResult)));
+  logprobs_ = static_cast<LogprobResult*>(logprobs);
   RIVULET_ASSIGN_OR_RETURN(void* logits, device_->Allocate(logit_bytes));
   logits_ = static_cast<float*>(logits);
   return absl::OkStatus();
@@ -225,7 +238,7 @@ absl::Status DeviceEngine::Record() {
     std::memset(host, 0, here.bytes());
     for (uint32_t r = 0; r < rows; ++r) {
       here.segment_of()[r] = here.place_tokens()[r] = r;
-      here.place_slots()[r] = kNowhere;
+      here.draws()[r] = {};
     }
     const StepDescription there(description_, ExtentsOf(rows, rows));
     device_->CopyToDevice(description_, host, here.bytes());
@@ -235,7 +248,7 @@ absl::Status DeviceEngine::Record() {
       const DeviceModel::Stream stream = Forward(there, rows, rows, true);
       const FloatMatrix logits{logits_, rows, model_->vocab(), model_->vocab()};
       model_->Logits(stream, logits);
-      EnqueueGreedy(logits, there.place_slots(), 0, rows);
+      EnqueueSampling(logits, there, 0);
       if (!record) {
         RIVULET_RETURN_IF_ERROR(device_->Synchronize());
         RIVULET_RETURN_IF_ERROR(model_->status());
@@ -275,11 +288,16 @@ StepTicket DeviceEngine::Launch(const StepPlan& plan) {
   Step& step = current();
   try {
     std::vector<size_t> promised;
+    bool several = false;  // after one of these the host has to know the token
     for (size_t r = 0; r < plan.rows.size(); ++r) {
-      if (plan.tokens[plan.rows[r].segment.first_token] == kLastSampled) promised.push_back(r);
+      if (!IsPromised(plan, plan.rows[r])) continue;
+      promised.push_back(r);
+      several = several || plan.rows[r].samples > 1;
     }
     const bool in_parts = plan.tokens.size() > kMostTokens || PageSlots(plan) > page_slots_;
-    const bool on_device = std::all_of(plan.rows.begin(), plan.rows.end(), SampledOnDevice);
+    const std::vector<bool> on_host = RowsForHost(plan, kMostEdits);
+    const bool on_device =
+        !several && std::find(on_host.begin(), on_host.end(), true) == on_host.end();
     const bool known = launched_ == awaited_ || StepOf(launched_).known;
     StepPlan resolved;
     std::deque<TokenCounts> counts;
@@ -304,9 +322,7 @@ StepTicket DeviceEngine::Launch(const StepPlan& plan) {
 // kLastSampled and into the counts of their rows.
 void DeviceEngine::KeepPromises(StepPlan& plan, std::deque<TokenCounts>& counts) {
   if (launched_ != awaited_) {
-    Step& before = StepOf(launched_);
-    device_->Wait(before.end_event).IgnoreError();  // Await reports it
-    TakeSamples(before);
+    Finish(StepOf(launched_)).IgnoreError();  // Await reports it
   }
   const auto with = [&](const TokenCounts* old, uint32_t token) -> const TokenCounts* {
     if (old == nullptr) return nullptr;
@@ -326,14 +342,17 @@ void DeviceEngine::KeepPromises(StepPlan& plan, std::deque<TokenCounts>& counts)
 // A step of at most kMostTokens.
 void DeviceEngine::RunPass(const StepPlan& plan) {
   Step& step = current();
-  step.known = step.timed = false;
+  step.known = step.timed = step.waits_for_host = step.wants_logits = false;
   step.pending.clear();
   step.tails.clear();
   step.promised.clear();
   for (const StepRow& row : plan.rows) step.tails.push_back(row.segment.tail);
+  step.on_host = RowsForHost(plan, kMostEdits);
   step.result = CheckRows(plan, vocab_size(), capacity(), /*promises=*/true);
   Run(plan);
-  if (step.pending.empty()) TakeSamples(step);
+  if (step.pending.empty()) return TakeSamples(step);
+  // The next step finds on the device only what the device sampled.
+  if (step.waits_for_host) Finish(step).IgnoreError();  // Await reports it
 }
 
 // A step of more tokens than one pass takes: passes of as many rows as fit, one after the other.
@@ -356,8 +375,8 @@ void DeviceEngine::RunInParts(const StepPlan& plan) {
       part.tokens.insert(part.tokens.end(), begin, begin + static_cast<ptrdiff_t>(segment.tokens));
     }
     RunPass(part);
-    const absl::Status status = device_->Wait(step.end_event);
-    status.ok() ? TakeSamples(step) : FailRows(step, status);
+    const absl::Status status = Finish(step);
+    if (!status.ok()) FailRows(step, status);
     std::move(step.result.rows.begin(), step.result.rows.end(), std::back_inserter(all.rows));
     all.device_seconds += device_->SecondsBetween(step.begin_event, step.end_event);
   }
@@ -368,18 +387,19 @@ void DeviceEngine::RunInParts(const StepPlan& plan) {
   step.known = step.timed = true;
 }
 
+// Waits for the step and takes its samples, unless the device failed.
+absl::Status DeviceEngine::Finish(Step& step) {
+  RIVULET_RETURN_IF_ERROR(device_->Wait(step.end_event));
+  TakeSamples(step);
+  return absl::OkStatus();
+}
+
 // REQUIRES: the step has run, or sampled on the host alone.
 void DeviceEngine::TakeSamples(Step& step) {
   if (std::exchange(step.known, true)) return;
-  for (size_t i = 0; i < step.pending.size(); ++i) {
-    const Place& place = step.pending[i];
-    RowResult& row = step.result.rows[place.row];
-    if (step.greedy[i].finite == 0) {
-      row.status.Update(absl::InternalError(
-          "a logit is not finite; the session's state is lost: start a new one"));
-    } else {
-      row.samples[place.sample].token = step.greedy[i].token;
-    }
+  for (const PendingAnswer& pending : step.pending) {
+    TakeAnswer(pending, step.results[pending.index], step.logprobs[pending.index], vocab_size(),
+               step.result);
   }
   for (size_t r = 0; r < step.tails.size(); ++r) {
     const RowResult& row = step.result.rows[r];
@@ -391,8 +411,8 @@ StepResult DeviceEngine::Await(StepTicket ticket) {
   RIVULET_CHECK(ticket == awaited_ + 1 && ticket <= launched_, "no such step, or not the oldest");
   awaited_ = ticket;
   Step& step = StepOf(ticket);
-  const absl::Status status = device_->Wait(step.end_event);
-  status.ok() ? TakeSamples(step) : FailRows(step, status);
+  const absl::Status status = Finish(step);
+  if (!status.ok()) FailRows(step, status);
   for (const size_t r : step.promised) {
     if (!failed_tails_.contains(step.tails[r])) continue;
     step.result.rows[r].status.Update(absl::InternalError("the step before failed"));
@@ -463,7 +483,7 @@ StepDescription DeviceEngine::Describe(const StepPlan& plan, uint32_t rows) {
   for (size_t t = 0; t < tokens; ++t) {
     here.segment_of()[t] = static_cast<uint32_t>(rows == 0 ? 0 : t);
     here.place_tokens()[t] = static_cast<uint32_t>(t);
-    here.place_slots()[t] = kNowhere;
+    here.draws()[t] = {};
   }
   for (size_t r = 0; r < plan.rows.size(); ++r) {
     const Segment& s = plan.rows[r].segment;
@@ -503,39 +523,24 @@ void DeviceEngine::Run(const StepPlan& plan) {
 
 void DeviceEngine::RunRecorded(const StepPlan& plan, size_t recording) {
   const uint32_t rows = kRecordedRows[recording];
-  const StepDescription here = Describe(plan, rows);
+  StepDescription here = Describe(plan, rows);
   const std::vector<Place> places = PlacesOf(plan, current().result);
-  bool host = false;
   for (size_t i = 0; i < places.size(); ++i) {
-    const StepRow& row = plan.rows[places[i].row];
     // Place i is token i only if the rows' tokens are in order, which a plan of decode rows has.
     RIVULET_CHECK(places[i].token == i, "the tokens of decode rows are not in order");
-    here.place_slots()[i] = row.segment.tail;
-    host = host || !SampledOnDevice(row);
   }
+  AddDraws(plan, places, here);
   device_->CopyToDevice(description_, current().description, here.bytes());
   device_->Replay(recordings_[recording]);
-  if (host) {
-    const FloatMatrix logits{logits_, places.size(), model_->vocab(), model_->vocab()};
-    const absl::Status status = AnswerOnHost(plan, places, logits);
-    if (!status.ok()) FailRows(current(), status);
-    return;
-  }
-  device_->CopyToHost(current().greedy, greedy_, places.size() * sizeof(GreedyResult));
-  current().pending = places;
+  AnswerOnHost(plan, places, {logits_, places.size(), model_->vocab(), model_->vocab()});
+  FetchAnswers(places.size());
 }
 
 void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places) {
   const auto tokens = static_cast<uint32_t>(plan.tokens.size());
   const auto segments = static_cast<uint32_t>(plan.rows.size());
-  const StepDescription here = Describe(plan, 0);
-  bool host = false;
-  for (size_t i = 0; i < places.size(); ++i) {
-    const StepRow& row = plan.rows[places[i].row];
-    here.place_tokens()[i] = static_cast<uint32_t>(places[i].token);
-    if (places[i].sample != Place::kNone) here.place_slots()[i] = row.segment.tail;
-    host = host || !SampledOnDevice(row);
-  }
+  StepDescription here = Describe(plan, 0);
+  AddDraws(plan, places, here);
   const StepDescription there(description_, ExtentsOf(tokens, segments));
   device_->CopyToDevice(description_, current().description, here.bytes());
   const DeviceModel::Stream stream = Forward(there, tokens, segments, false);
@@ -549,46 +554,80 @@ void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places)
                          .count = static_cast<uint32_t>(count),
                          .y = wanted});
     model_->Logits({wanted, {}}, logits);
-    EnqueueGreedy(logits, there.place_slots() + begin, begin, count);
-    if (!host) continue;
-    const absl::Status status = AnswerOnHost(plan, places.subspan(begin, count), logits);
-    if (!status.ok()) FailRows(current(), status);
+    EnqueueSampling(logits, there, begin);
+    AnswerOnHost(plan, places.subspan(begin, count), logits);
   }
   if (!model_->status().ok()) FailRows(current(), model_->status());
-  if (host || places.empty()) return;
-  device_->CopyToHost(current().greedy, greedy_, places.size() * sizeof(GreedyResult));
-  current().pending.assign(places.begin(), places.end());
+  FetchAnswers(places.size());
 }
 
-void DeviceEngine::EnqueueGreedy(FloatMatrix logits, const uint32_t* slots, size_t first,
-                                 size_t count) {
-  device_->SampleGreedy({.logits = logits,
-                         .slots = slots,
-                         .count = static_cast<uint32_t>(count),
-                         .last_tokens = last_tokens_,
-                         .results = greedy_ + first});
+// Tells the device what to draw and what to give back at each place.
+void DeviceEngine::AddDraws(const StepPlan& plan, std::span<const Place> places,
+                            StepDescription& here) {
+  Step& step = current();
+  for (size_t i = 0; i < places.size(); ++i) {
+    const Place& place = places[i];
+    here.place_tokens()[i] = static_cast<uint32_t>(place.token);
+    if (step.on_host[place.row]) {
+      step.waits_for_host = true;
+      continue;
+    }
+    here.draws()[i] = DrawOf(plan, place, edit_writer_, here);
+    step.wants_logits = step.wants_logits || here.draws()[i].top_logits != kNoToken;
+    step.pending.push_back(AnswerFor(plan, place, i));
+  }
 }
 
-// Fetches the logits [places, vocab] and answers as the CPU's engine does.
-absl::Status DeviceEngine::AnswerOnHost(const StepPlan& plan, std::span<const Place> places,
-                                        FloatMatrix logits) {
-  device_->CopyToHost(logits_host_, logits.data, logits.rows * logits.columns * sizeof(float));
-  RIVULET_RETURN_IF_ERROR(device_->Synchronize());
-  std::vector<absl::Status> statuses(places.size());
-  threads_.ParallelFor(places.size(), [&](size_t i) {
-    const std::span<float> row(logits_host_ + i * logits.columns, logits.columns);
+// The draws of places `first` and further from their logits.
+void DeviceEngine::EnqueueSampling(FloatMatrix logits, const StepDescription& there, size_t first) {
+  device_->Sample({.logits = logits,
+                   .rows = there.draws() + first,
+                   .edits = there.edits(),
+                   .count = static_cast<uint32_t>(logits.rows),
+                   .last_tokens = last_tokens_,
+                   .results = results_ + first,
+                   .logprobs = logprobs_ + first});
+}
+
+void DeviceEngine::FetchAnswers(size_t places) {
+  if (current().pending.empty()) return;
+  device_->CopyToHost(current().results, results_, places * sizeof(SampleResult));
+  if (!current().wants_logits) return;
+  device_->CopyToHost(current().logprobs, logprobs_, places * sizeof(LogprobResult));
+}
+
+// Fetches the logits [places, vocab] of rows that the device does not sample, and answers as the
+// CPU's engine does.
+void DeviceEngine::AnswerOnHost(const StepPlan& plan, std::span<const Place> places,
+                                FloatMatrix logits) {
+  Step& step = current();
+  std::vector<size_t> wanted;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (!step.on_host[places[i].row]) continue;
+    wanted.push_back(i);
+    device_->CopyToHost(logits_host_ + i * logits.columns, logits.row(i),
+                        logits.columns * sizeof(float));
+  }
+  if (wanted.empty()) return;
+  if (const absl::Status status = device_->Synchronize(); !status.ok()) {
+    return FailRows(step, status);
+  }
+  std::vector<absl::Status> statuses(wanted.size());
+  threads_.ParallelFor(wanted.size(), [&](size_t k) {
+    const Place& place = places[wanted[k]];
+    const std::span<float> row(logits_host_ + wanted[k] * logits.columns, logits.columns);
     try {
-      statuses[i] = AnswerPlace(plan, places[i], row, current().result.rows[places[i].row]);
+      statuses[k] = AnswerPlace(plan, place, row, step.result.rows[place.row]);
     } catch (const std::bad_alloc&) {  // no exception may leave a task of the pool
-      statuses[i] = NoMemory("while sampling");
+      statuses[k] = NoMemory("while sampling");
     }
   });
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (statuses[i].ok()) continue;
-    const size_t row = places[i].row;
-    current().result.rows[row].status.Update(At(statuses[i], plan.rows[row], places[i]));
+  for (size_t k = 0; k < wanted.size(); ++k) {
+    if (statuses[k].ok()) continue;
+    const Place& place = places[wanted[k]];
+    const uint64_t position = PositionOf(plan.rows[place.row], place);
+    step.result.rows[place.row].status.Update(At(statuses[k], place, position));
   }
-  return absl::OkStatus();
 }
 
 }  // namespace

@@ -341,17 +341,23 @@ TEST_P(FakeDeviceTest, AStepMayHoldMoreTokensThanAPass) {
 constexpr size_t kSessions = 5;
 constexpr uint64_t kForbiddenUntil = 20;
 
+// More stop ids than the description of a step has room for.
+constexpr size_t kTooManyEdits = (size_t{1} << 19) + 1;
+
 // Continues kSessions short prompts on an engine for `steps` tokens, greedily but for session
-// `drawn`. Session 1 may at first not sample even ids, so the host samples it until then and the
-// device afterwards. With `ahead`, each step is launched before the one before it is awaited.
+// `drawn`. Session 1 may at first not sample even ids, of which there are too many for the device,
+// so the host samples it until then and the device afterwards. With `ahead`, each step is launched
+// before the one before it is awaited.
 std::vector<std::vector<uint32_t>> Continue(Engine& engine, size_t steps, bool ahead,
                                             size_t drawn) {
   SamplingParams greedy, random;
   greedy.temperature = 0.0f;
   random.seed = 7;
   random.frequency_penalty = 0.5f;
+  random.repetition_penalty = 1.3f;
+  random.top_p = 0.9f;
   std::vector<uint32_t> even;
-  for (uint32_t id = 0; id < engine.vocab_size(); id += 2) even.push_back(id);
+  for (uint32_t id = 0; even.size() < kTooManyEdits; id += 2) even.push_back(id);
   std::vector<std::vector<uint32_t>> texts;
   std::vector<TokenCounts> counts(kSessions);
   std::vector<uint32_t> bases, tails;
@@ -378,7 +384,7 @@ std::vector<std::vector<uint32_t>> Continue(Engine& engine, size_t steps, bool a
       }
       row.samples = 1;
       row.spec.params = i == drawn ? &random : &greedy;
-      if (i == drawn) row.spec.turn_counts = &counts[i];
+      if (i == drawn) row.spec.turn_counts = row.spec.session_counts = &counts[i];
       row.spec.position = position + count;
       if (i != 1) continue;
       row.spec.stop_ids = &even;
@@ -413,7 +419,7 @@ TEST_P(FakeDeviceTest, RunningAheadChangesNothing) {
       EngineOn(std::make_unique<FakeDevice>(), std::string("tests/parity/fixtures/") + GetParam(),
                DType::kFloat32, 2);
   ASSERT_TRUE(ahead.ok()) << ahead.status();
-  for (const size_t drawn : {kSessions, size_t{2}}) {  // none; one that the host samples
+  for (const size_t drawn : {kSessions, size_t{2}}) {  // none; one with penalties
     const auto expected = Continue(engine(), 40, false, drawn);
     EXPECT_EQ(Continue(*ahead->engine, 40, true, drawn), expected);
     EXPECT_EQ(Continue(*ahead->engine, 40, false, drawn), expected);

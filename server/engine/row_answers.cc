@@ -16,9 +16,8 @@ namespace {
 // not count as broken, and so low that no bias or penalty brings it back.
 class Forbidden {
  public:
-  Forbidden(const SampleSpec& spec, size_t sample, std::span<float> logits) : logits_(logits) {
-    if (sample >= spec.forbid_stops || spec.stop_ids == nullptr) return;
-    for (uint32_t id : *spec.stop_ids) {
+  Forbidden(std::span<const uint32_t> ids, std::span<float> logits) : logits_(logits) {
+    for (uint32_t id : ids) {
       if (id >= logits.size()) continue;
       saved_.emplace_back(id, logits[id]);
       logits[id] = -1e30f;
@@ -49,12 +48,10 @@ absl::Status SamplePlace(const StepPlan& plan, const Place& place, std::span<flo
   // One for each thread of the pool, reused in each step.
   static thread_local SamplingScratch scratch;
   {
-    const Forbidden forbidden(spec, place.sample, logits);
-    const TokenHistory history = {spec.session_counts, spec.turn_counts,
-                                  RecentTokens(plan, row, place.sample)};
-    RIVULET_ASSIGN_OR_RETURN(
-        result.token,
-        Sample(logits, *spec.params, history, {spec.index, spec.position + place.sample}, scratch));
+    const Forbidden forbidden(ForbiddenFor(spec, place.sample), logits);
+    RIVULET_ASSIGN_OR_RETURN(result.token,
+                             Sample(logits, *spec.params, HistoryOf(plan, row, place.sample),
+                                    {spec.index, spec.position + place.sample}, scratch));
   }
   if (spec.logprobs == 0) return absl::OkStatus();
   RIVULET_ASSIGN_OR_RETURN(result.logprob,
@@ -136,8 +133,20 @@ absl::Status AnswerPlace(const StepPlan& plan, const Place& place, std::span<flo
   return SamplePlace(plan, place, logits, result.samples[place.sample]);
 }
 
-absl::Status At(const absl::Status& status, const StepRow& row, const Place& place) {
-  const uint64_t position = row.segment.position + place.token - row.segment.first_token;
+TokenHistory HistoryOf(const StepPlan& plan, const StepRow& row, size_t sample) {
+  return {row.spec.session_counts, row.spec.turn_counts, RecentTokens(plan, row, sample)};
+}
+
+std::span<const uint32_t> ForbiddenFor(const SampleSpec& spec, size_t sample) {
+  if (sample >= spec.forbid_stops || spec.stop_ids == nullptr) return {};
+  return *spec.stop_ids;
+}
+
+uint64_t PositionOf(const StepRow& row, const Place& place) {
+  return row.segment.position + place.token - row.segment.first_token;
+}
+
+absl::Status At(const absl::Status& status, const Place& place, uint64_t position) {
   return absl::Status(
       status.code(),
       absl::StrCat("row ", place.row, " of the step, after the token at position ", position, ": ",

@@ -41,8 +41,13 @@ StepResult CheckRows(const StepPlan& plan, uint32_t vocab, const StateCapacity& 
 absl::Status AnswerPlace(const StepPlan& plan, const Place& place, std::span<float> logits,
                          RowResult& result);
 
+// What a sample of a row is drawn by: the tokens before it, and the ids that may not come.
+TokenHistory HistoryOf(const StepPlan& plan, const StepRow& row, size_t sample);
+std::span<const uint32_t> ForbiddenFor(const SampleSpec& spec, size_t sample);
+
 // The status of a place, with its position.
-absl::Status At(const absl::Status& status, const StepRow& row, const Place& place);
+uint64_t PositionOf(const StepRow& row, const Place& place);
+absl::Status At(const absl::Status& status, const Place& place, uint64_t position);
 
 // RESOURCE_EXHAUSTED: there was no memory `when`.
 absl::Status NoMemory(const char* when);

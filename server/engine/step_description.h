@@ -2,8 +2,8 @@
 //
 // What a step tells a device about its rows, side by side in pinned memory and in the same order on
 // the device: one copy of the bytes that are used brings all of it there. Entries of page tables
-// come last, since their number varies; everything before them depends on the extents alone, so a
-// recording finds it at the same place in every step.
+// and edits of logits come last, since their number varies; everything before them depends on the
+// extents alone, so a recording finds it at the same place in every step.
 //
 // Threading: engine thread only.
 #ifndef RIVULET_SERVER_ENGINE_STEP_DESCRIPTION_H_
@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "kernels/device/device_types.h"
+#include "kernels/device/sampling_operations.h"
 #include "kernels/recurrence/state.h"
 #include "server/engine/state_pool.h"
 
@@ -36,16 +37,18 @@ class StepDescription {
   StepDescription(std::byte* memory, const Extents& extents) : memory_(memory), extents_(extents) {
     segments_ = reinterpret_cast<DeviceSegment*>(memory);
     segment_pages_ = reinterpret_cast<DeviceSegmentPages*>(segments_ + extents.segments);
-    ids_ = reinterpret_cast<uint32_t*>(segment_pages_ + extents.segments * extents.page_kinds);
+    draws_ = reinterpret_cast<SampleRow*>(segment_pages_ + extents.segments * extents.page_kinds);
+    ids_ = reinterpret_cast<uint32_t*>(draws_ + extents.places);
     segment_of_ = ids_ + extents.tokens;
     place_tokens_ = segment_of_ + extents.tokens;
-    place_slots_ = place_tokens_ + extents.places;
-    page_slots_ = place_slots_ + extents.places;
+    page_slots_ = place_tokens_ + extents.places;
   }
-  static size_t Bytes(const Extents& extents, size_t page_slots) {
+  static size_t Bytes(const Extents& extents, size_t page_slots, size_t edits) {
     return extents.segments *
                (sizeof(DeviceSegment) + extents.page_kinds * sizeof(DeviceSegmentPages)) +
-           (2 * extents.tokens + 2 * extents.places + page_slots) * sizeof(uint32_t);
+           extents.places * sizeof(SampleRow) +
+           (2 * extents.tokens + extents.places + page_slots) * sizeof(uint32_t) +
+           (edits + 1) * sizeof(LogitEdit);
   }
 
   DeviceSegment* segments() const { return segments_; }
@@ -55,7 +58,9 @@ class StepDescription {
   uint32_t* ids() const { return ids_; }
   uint32_t* segment_of() const { return segment_of_; }
   uint32_t* place_tokens() const { return place_tokens_; }
-  uint32_t* place_slots() const { return place_slots_; }
+  SampleRow* draws() const { return draws_; }  // [places]
+  // SampleRow::first_edit counts from here.
+  LogitEdit* edits() const { return reinterpret_cast<LogitEdit*>(memory_); }
 
   // Of a kind, as kernels take them.
   DevicePages Pages(size_t kind, const PageCapacity& capacity) const {
@@ -80,17 +85,33 @@ class StepDescription {
     page_slots_used_ += count;
   }
 
+  // On the host, after all page tables: `write`(LogitEdit* to) appends edits for a draw and returns
+  // how many they are.
+  template <typename Write>
+  void AddEdits(SampleRow& draw, Write&& write) {
+    draw.first_edit = static_cast<uint32_t>(FirstEdit() + edits_used_);
+    draw.edits = static_cast<uint32_t>(write(edits() + draw.first_edit));
+    edits_used_ += draw.edits;
+  }
+
   size_t bytes() const {
-    return reinterpret_cast<std::byte*>(page_slots_ + page_slots_used_) - memory_;
+    return edits_used_ == 0 ? EndOfPages() : (FirstEdit() + edits_used_) * sizeof(LogitEdit);
   }
 
  private:
+  size_t EndOfPages() const {
+    return reinterpret_cast<std::byte*>(page_slots_ + page_slots_used_) - memory_;
+  }
+  size_t FirstEdit() const { return (EndOfPages() + sizeof(LogitEdit) - 1) / sizeof(LogitEdit); }
+
   std::byte* memory_;
   Extents extents_;
   DeviceSegment* segments_;
   DeviceSegmentPages* segment_pages_;
-  uint32_t *ids_, *segment_of_, *place_tokens_, *place_slots_, *page_slots_;
+  SampleRow* draws_;
+  uint32_t *ids_, *segment_of_, *place_tokens_, *page_slots_;
   size_t page_slots_used_ = 0;
+  size_t edits_used_ = 0;
 };
 
 }  // namespace rivulet

@@ -198,14 +198,6 @@ void CollectKept(const WeightedRow& row, const SamplingParams& params, float max
 
 // --- step 8: the draw ---------------------------------------------------------------------------
 
-uint64_t RandomBits(uint64_t seed, const DrawPlace& place) {
-  const PhiloxCounter bits =
-      Philox4x32({static_cast<uint32_t>(place.position),
-                  static_cast<uint32_t>(place.position >> 32), place.index, 0},
-                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
-  return uint64_t{bits[1]} << 32 | bits[0];
-}
-
 uint32_t Draw(const WeightedRow& row, std::span<const uint32_t> kept, uint64_t random_bits) {
   uint64_t total = 0;
   for (uint32_t token : kept) total += row.weight(token);
@@ -223,12 +215,29 @@ uint32_t Draw(const WeightedRow& row, std::span<const uint32_t> kept, uint64_t r
 absl::Status NotFinite(std::span<const float> logits) {
   size_t token = 0;
   while (std::isfinite(logits[token])) ++token;
-  return absl::InternalError(absl::StrCat(
-      "the logit of token ", token, " of ", logits.size(), " is ", logits[token],
-      ": the model computed numbers that are not finite; check the checkpoint's weights"));
+  return LogitNotFinite(token, logits.size(), logits[token]);
 }
 
 }  // namespace
+
+uint64_t RandomBits(uint64_t seed, const DrawPlace& place) {
+  const PhiloxCounter bits =
+      Philox4x32({static_cast<uint32_t>(place.position),
+                  static_cast<uint32_t>(place.position >> 32), place.index, 0},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  return uint64_t{bits[1]} << 32 | bits[0];
+}
+
+// Bounded, so that 0 · inverse is 0 for the best token at the smallest temperatures too.
+float InverseTemperature(float temperature) {
+  return temperature == 0.0f ? 0.0f : std::min(1.0f / temperature, 1e30f);
+}
+
+absl::Status LogitNotFinite(size_t token, size_t vocab, float logit) {
+  return absl::InternalError(absl::StrCat(
+      "the logit of token ", token, " of ", vocab, " is ", logit,
+      ": the model computed numbers that are not finite; check the checkpoint's weights"));
+}
 
 absl::StatusOr<uint32_t> Sample(std::span<const float> logits, const SamplingParams& params,
                                 const TokenHistory& history, const DrawPlace& place,
@@ -245,8 +254,7 @@ absl::StatusOr<uint32_t> Sample(std::span<const float> logits, const SamplingPar
     return static_cast<uint32_t>(std::find(logits.begin(), logits.end(), scan.max) -
                                  logits.begin());
   }
-  // Bounded, so that 0 · inverse is 0 for the best token at the smallest temperatures too.
-  const float inverse_temperature = std::min(1.0f / params.temperature, 1e30f);
+  const float inverse_temperature = InverseTemperature(params.temperature);
   scratch.weights.resize(logits.size());
   ExpWeights(logits.data(), scan.max, inverse_temperature, logits.size(), scratch.weights.data());
   const WeightedRow row{logits, scratch.weights};

@@ -91,6 +91,12 @@ absl::StatusOr<uint32_t> Sample(std::span<const float> logits, const SamplingPar
                                 const TokenHistory& history, const DrawPlace& place,
                                 SamplingScratch& scratch);
 
+// What Sample draws with, for those who draw elsewhere (device_rows.h): 64 random bits; the factor
+// of the logits, 0 for greedy; the error of a logit that is not finite.
+uint64_t RandomBits(uint64_t seed, const DrawPlace& place);
+float InverseTemperature(float temperature);
+absl::Status LogitNotFinite(size_t token, size_t vocab, float logit);
+
 struct TokenLogprob {
   uint32_t token = 0;
   float logprob = 0.0f;

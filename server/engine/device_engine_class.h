@@ -1,0 +1,165 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The engine of device_engine.h. Private to this folder: device_engine.cc runs its steps,
+// device_engine_start.cc starts it.
+//
+// Threading: as Engine.
+#ifndef RIVULET_SERVER_ENGINE_DEVICE_ENGINE_CLASS_H_
+#define RIVULET_SERVER_ENGINE_DEVICE_ENGINE_CLASS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "kernels/base/thread_pool.h"
+#include "kernels/device/sampling_operations.h"
+#include "server/engine/device_engine.h"
+#include "server/engine/device_model.h"
+#include "server/engine/device_states.h"
+#include "server/engine/row_answers.h"
+#include "server/engine/step_description.h"
+#include "server/engine/step_draws.h"
+
+namespace rivulet {
+
+class DeviceEngine final : public Engine {
+ public:
+  DeviceEngine(std::shared_ptr<const LoadedModel> model, Device* device, size_t threads,
+               size_t depth)
+      : loaded_(std::move(model)),
+        device_(device),
+        depth_(depth),
+        threads_(threads),
+        vocab_(static_cast<uint32_t>(loaded_->spec.vocab)),
+        edit_writer_(vocab_) {}
+  ~DeviceEngine() override { Release(); }
+
+  absl::Status Start(const EngineOptions& options);
+  // What Restart opens, and what it opened last.
+  void Own(std::unique_ptr<Device> device, DeviceOpener open) {
+    owned_device_ = std::move(device);
+    open_ = std::move(open);
+  }
+
+  StepTicket Launch(const StepPlan& plan) override;
+  StepResult Await(StepTicket ticket) override;
+  size_t depth() const override { return depth_; }
+  absl::Status failure() const override { return failure_; }
+  absl::Status Restart() override;
+  DeviceMemory memory() const override { return memory_; }
+  StatePool& states() const override { return *states_; }
+  uint32_t vocab_size() const override { return vocab_; }
+
+ private:
+  // Rows of logits on the device at a time.
+  static constexpr size_t kLogitRows = 256;
+  // The rows that recordings are made for.
+  static constexpr std::array<uint32_t, 14> kRecordedRows = {1,  2,  4,  8,   16,  24,  32,
+                                                             48, 64, 96, 128, 160, 192, 256};
+  // Tokens of one pass through the model: at least a segment. Larger steps take several.
+  static constexpr size_t kMostTokens = kLongestSegment;
+  static constexpr size_t kMostPlaces = 2 * kMostTokens;
+  // Edits of logits in a step, of 16 bytes: penalties touch every token of a history.
+  static constexpr size_t kMostEdits = size_t{1} << 19;
+  // Most steps that may be launched and not awaited. Each has its own pinned memory and events.
+  static constexpr size_t kMostDepth = 2;
+  // Of the device's memory: recordings, the library's workspaces and the context grow a little.
+  static constexpr uint64_t kLeftFree = uint64_t{768} << 20;
+
+  // A step that has been launched and not awaited.
+  struct Step {
+    StepResult result;
+    std::vector<bool> on_host;           // rows that the host samples
+    bool waits_for_host = false;         // some place is such a row's
+    bool wants_logits = false;           // some place wants log-probabilities of the device
+    std::vector<PendingAnswer> pending;  // what is in results[] once the step has run
+    std::vector<uint32_t> tails;         // of the rows
+    std::vector<size_t> promised;        // rows that began with kLastSampled
+    bool known = false;                  // the samples are in `result`
+    bool timed = false;                  // so are the seconds
+    std::byte* description = nullptr;    // pinned
+    SampleResult* results = nullptr;     // pinned
+    LogprobResult* logprobs = nullptr;   // pinned
+    size_t begin_event = 0, end_event = 0;
+  };
+
+  Step& StepOf(StepTicket ticket) { return steps_[ticket % kMostDepth]; }
+  // The one that is being launched.
+  Step& current() { return StepOf(launched_ + 1); }
+  void RunPass(const StepPlan& plan);
+  absl::Status Finish(Step& step);
+  void TakeSamples(Step& step);
+  void KeepPromises(StepPlan& plan, std::deque<TokenCounts>& counts);
+  absl::Status MakeModel();
+  absl::Status Prepare();
+  absl::Status PrepareDescriptions(size_t page_slots);
+  absl::Status MakeStates(const EngineOptions& options);
+  absl::Status FinishStart();
+  size_t AllPageSlots() const;
+  void Release();
+  absl::Status Record();
+  StepDescription DescribeEmptyRows(uint32_t rows);
+  void RunDecodeRows(const StepDescription& there, uint32_t rows);
+  absl::Status WarmUp();
+  absl::Status WarmUpPrompt(uint32_t tokens);
+  void RunInParts(const StepPlan& plan);
+  void Run(const StepPlan& plan);
+  void RunRecorded(const StepPlan& plan, size_t recording);
+  void RunPlain(const StepPlan& plan, std::span<const Place> places);
+  StepDescription::Extents ExtentsOf(size_t tokens, size_t segments) const {
+    return {tokens, segments, tokens, capacity().pages.size()};
+  }
+  StepDescription Describe(const StepPlan& plan, uint32_t rows);
+  DeviceRows RowsOf(const StepDescription& there, uint32_t tokens, uint32_t segments,
+                    bool single) const;
+  DeviceModel::Stream Forward(const StepDescription& there, uint32_t tokens, uint32_t segments,
+                              bool single);
+  size_t PageSlots(const Segment& segment) const;
+  size_t PageSlots(const StepPlan& plan) const;
+  void AddDraws(const StepPlan& plan, std::span<const Place> places, StepDescription& here);
+  void EnqueueSampling(FloatMatrix logits, const StepDescription& there, size_t first);
+  void FetchAnswers(size_t places);
+  void AnswerOnHost(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits);
+  static void FailRows(Step& step, const absl::Status& status);
+  size_t RecordingFor(const StepPlan& plan);
+
+  DeviceOpener open_;  // null: cannot restart
+  std::unique_ptr<Device> owned_device_;
+  std::shared_ptr<const LoadedModel> loaded_;
+  Device* device_;
+  const size_t depth_;
+  ThreadPool threads_;
+  const uint32_t vocab_;
+  EditWriter edit_writer_;
+  std::unique_ptr<DeviceModel> model_;
+  DeviceStateMemory* state_memory_ = nullptr;  // of states_
+  std::unique_ptr<StatePool> states_;
+  absl::Status failure_;
+  DeviceMemory memory_;
+
+  size_t page_slots_ = 0;  // that a description has room for
+  std::byte* description_ = nullptr;
+  uint32_t* last_tokens_ = nullptr;    // [tail slots]
+  SampleResult* results_ = nullptr;    // [places], device
+  LogprobResult* logprobs_ = nullptr;  // [places], device
+  float* logits_ = nullptr;            // [kLogitRows, vocab], device
+  float* logits_host_ = nullptr;       // the same, pinned
+  size_t recordings_[kRecordedRows.size()] = {};
+  size_t recorded_ = 0;
+
+  Step steps_[kMostDepth];
+  StepTicket launched_ = 0, awaited_ = 0;
+  std::vector<uint32_t> last_sampled_;          // [tail slots]: by steps whose samples are known
+  absl::flat_hash_set<uint32_t> failed_tails_;  // of the step that was awaited last
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_ENGINE_DEVICE_ENGINE_CLASS_H_

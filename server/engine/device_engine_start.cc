@@ -1,0 +1,256 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// How a device's engine starts, and starts again: everything is allocated here.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "kernels/base/check.h"
+#include "kernels/base/status.h"
+#include "kernels/device/device_operations.h"
+#include "server/engine/device_engine_class.h"
+
+namespace rivulet {
+namespace {
+
+absl::Status NoPinnedMemory() {
+  return absl::ResourceExhaustedError("no pinned host memory for the steps of the CUDA engine");
+}
+
+}  // namespace
+
+// Gives back what belongs to the device, which may have failed.
+void DeviceEngine::Release() {
+  if (device_ == nullptr) return;
+  device_->Synchronize().IgnoreError();
+  const auto free = [this](auto*& memory) {
+    if (memory != nullptr) device_->FreePinned(memory);
+    memory = nullptr;
+  };
+  free(logits_host_);
+  for (Step& step : steps_) {
+    free(step.description);
+    free(step.results);
+    free(step.logprobs);
+  }
+  model_.reset();
+  description_ = nullptr;
+  recorded_ = 0;
+}
+
+absl::Status DeviceEngine::Start(const EngineOptions& options) {
+  RIVULET_CHECK(depth_ == 1 || depth_ == kMostDepth, "an engine runs one step ahead at most");
+  RIVULET_RETURN_IF_ERROR(MakeModel());
+  // Steps to find out what temporaries take need a pool, but none of its memory.
+  RIVULET_ASSIGN_OR_RETURN(
+      states_, PoolWithoutMemory(AddUpLayouts(model_->StateLayouts()), options.state_context));
+  RIVULET_RETURN_IF_ERROR(Prepare());
+  RIVULET_RETURN_IF_ERROR(WarmUp());
+  RIVULET_RETURN_IF_ERROR(MakeStates(options));
+  last_sampled_.resize(capacity().tail_slots);
+  return FinishStart();
+}
+
+absl::Status DeviceEngine::Restart() {
+  if (open_ == nullptr) return failure_;
+  Release();
+  loaded_.reset();
+  device_ = nullptr;
+  owned_device_.reset();
+  RIVULET_ASSIGN_OR_RETURN(DeviceAndModel opened, open_());
+  owned_device_ = std::move(opened.device);
+  device_ = owned_device_.get();
+  loaded_ = std::move(opened.model);
+  RIVULET_RETURN_IF_ERROR(MakeModel());
+  RIVULET_RETURN_IF_ERROR(Prepare());
+  RIVULET_RETURN_IF_ERROR(WarmUp());
+  RIVULET_RETURN_IF_ERROR(state_memory_->MoveTo(device_));
+  RIVULET_RETURN_IF_ERROR(FinishStart());
+  failure_ = absl::OkStatus();
+  return failure_;
+}
+
+absl::Status DeviceEngine::MakeModel() {
+  RIVULET_ASSIGN_OR_RETURN(model_, DeviceModel::Make(loaded_, device_));
+  memory_ = {.weights = device_->allocated_bytes()};
+  return absl::OkStatus();
+}
+
+// Splits what is left, or --state-memory, into slots.
+absl::Status DeviceEngine::MakeStates(const EngineOptions& options) {
+  uint64_t bytes = options.state_memory;
+  const uint64_t free = device_->free_bytes();
+  if (bytes == 0) bytes = free > kLeftFree ? free - kLeftFree : 0;
+  auto memory = std::make_unique<DeviceStateMemory>(device_);
+  state_memory_ = memory.get();
+  auto states = StatePool::Make(AddUpLayouts(model_->StateLayouts()), bytes, options.state_context,
+                                std::move(memory));
+  if (!states.ok() && options.state_memory == 0 && absl::IsResourceExhausted(states.status())) {
+    return NoRoomForStates(*device_, memory_.weights, states.status());
+  }
+  RIVULET_RETURN_IF_ERROR(states.status());
+  states_ = *std::move(states);
+  return absl::OkStatus();
+}
+
+// What needs the slots.
+absl::Status DeviceEngine::FinishStart() {
+  RIVULET_RETURN_IF_ERROR(PrepareDescriptions(AllPageSlots()));
+  RIVULET_ASSIGN_OR_RETURN(void* last, device_->Allocate(capacity().tail_slots * sizeof(uint32_t)));
+  last_tokens_ = static_cast<uint32_t*>(last);
+  RIVULET_RETURN_IF_ERROR(Record());
+  memory_.bases = capacity().base_slots * capacity().base_bytes;
+  memory_.tails = capacity().tail_slots * capacity().tail_bytes;
+  for (const PageCapacity& pages : capacity().pages)
+    memory_.pages += pages.slots * pages.page_bytes;
+  const uint64_t known = memory_.weights + memory_.bases + memory_.tails + memory_.pages;
+  memory_.temporaries = device_->allocated_bytes() - known;
+  memory_.free = device_->free_bytes();
+  return absl::OkStatus();
+}
+
+// The most entries of page tables that a pass may have.
+size_t DeviceEngine::AllPageSlots() const {
+  size_t count = 0;
+  for (const PageCapacity& pages : capacity().pages) {
+    // Fenwick: a table for each segment and one for each fold. Appended: every slot once; sessions
+    // that share pages may need more, then a step takes several passes.
+    count += pages.kind.fenwick() ? (kMostTokens + kMostTokens / pages.kind.fold_interval + 1) *
+                                        size_t{2} * pages.kind.levels
+                                  : size_t{2} * pages.slots + kMostTokens;
+  }
+  return count;
+}
+
+// Descriptions of steps with `page_slots` entries of page tables, in the place of smaller ones.
+absl::Status DeviceEngine::PrepareDescriptions(size_t page_slots) {
+  page_slots_ = page_slots;
+  const size_t bytes =
+      StepDescription::Bytes(ExtentsOf(kMostPlaces, kMostPlaces), page_slots_, kMostEdits);
+  for (Step& step : steps_) {
+    if (step.description != nullptr) device_->FreePinned(step.description);
+    step.description = static_cast<std::byte*>(device_->AllocatePinned(bytes));
+    if (step.description == nullptr) return NoPinnedMemory();
+  }
+  if (description_ != nullptr) device_->Free(description_);
+  description_ = nullptr;
+  RIVULET_ASSIGN_OR_RETURN(void* description, device_->Allocate(bytes));
+  description_ = static_cast<std::byte*>(description);
+  return absl::OkStatus();
+}
+
+// The buffers of a step.
+absl::Status DeviceEngine::Prepare() {
+  RIVULET_CHECK(capacity().pages.size() <= kMaxPageKinds, "too many kinds of pages");
+  RIVULET_RETURN_IF_ERROR(PrepareDescriptions(0));
+  bool pinned = true;
+  const auto pin = [&](auto*& memory, size_t bytes) {
+    memory = static_cast<std::remove_reference_t<decltype(memory)>>(device_->AllocatePinned(bytes));
+    pinned = pinned && memory != nullptr;
+  };
+  for (size_t i = 0; i < kMostDepth; ++i) {
+    Step& step = steps_[i];
+    step.begin_event = 2 * i;
+    step.end_event = 2 * i + 1;
+    pin(step.results, kMostPlaces * sizeof(SampleResult));
+    pin(step.logprobs, kMostPlaces * sizeof(LogprobResult));
+  }
+  const size_t logit_bytes = kLogitRows * loaded_->spec.vocab * sizeof(float);
+  pin(logits_host_, logit_bytes);
+  if (!pinned) return NoPinnedMemory();
+  RIVULET_ASSIGN_OR_RETURN(void* results, device_->Allocate(kMostPlaces * sizeof(SampleResult)));
+  results_ = static_cast<SampleResult*>(results);
+  RIVULET_ASSIGN_OR_RETURN(void* logprobs, device_->Allocate(kMostPlaces * sizeof(LogprobResult)));
+  logprobs_ = static_cast<LogprobResult*>(logprobs);
+  RIVULET_ASSIGN_OR_RETURN(void* logits, device_->Allocate(logit_bytes));
+  logits_ = static_cast<float*>(logits);
+  return absl::OkStatus();
+}
+
+// Describes `rows` decode rows without sessions, on the device.
+StepDescription DeviceEngine::DescribeEmptyRows(uint32_t rows) {
+  const StepDescription here(steps_[0].description, ExtentsOf(rows, rows));
+  std::memset(steps_[0].description, 0, here.bytes());
+  for (uint32_t r = 0; r < rows; ++r) {
+    here.segment_of()[r] = here.place_tokens()[r] = r;
+    here.draws()[r] = {};
+  }
+  device_->CopyToDevice(description_, steps_[0].description, here.bytes());
+  return {description_, ExtentsOf(rows, rows)};
+}
+
+void DeviceEngine::RunDecodeRows(const StepDescription& there, uint32_t rows) {
+  model_->Reset();
+  const DeviceModel::Stream stream = Forward(there, rows, rows, true);
+  const FloatMatrix logits{logits_, rows, model_->vocab(), model_->vocab()};
+  model_->Logits(stream, logits);
+  EnqueueSampling(logits, there, 0);
+}
+
+// Records a step of each of kRecordedRows. A recording holds addresses of temporaries and uses
+// products that were chosen before: WarmUp has run the same.
+absl::Status DeviceEngine::Record() {
+  for (size_t i = kRecordedRows.size(); i-- > 0;) {
+    const StepDescription there = DescribeEmptyRows(kRecordedRows[i]);
+    RIVULET_RETURN_IF_ERROR(device_->Synchronize());
+    device_->BeginRecording();
+    RunDecodeRows(there, kRecordedRows[i]);
+    RIVULET_ASSIGN_OR_RETURN(recordings_[i], device_->EndRecording());
+    RIVULET_RETURN_IF_ERROR(model_->status());
+  }
+  recorded_ = kRecordedRows.size();
+  return absl::OkStatus();
+}
+
+// Steps without sessions, the largest first: later ones find their temporaries, and the library's
+// products are chosen.
+absl::Status DeviceEngine::WarmUp() {
+  for (uint32_t tokens = kMostTokens; tokens >= 32; tokens -= tokens > 64 ? 64 : 32) {
+    RIVULET_RETURN_IF_ERROR(WarmUpPrompt(tokens));
+  }
+  for (size_t i = kRecordedRows.size(); i-- > 0;) {
+    RunDecodeRows(DescribeEmptyRows(kRecordedRows[i]), kRecordedRows[i]);
+    RIVULET_RETURN_IF_ERROR(device_->Synchronize());
+    RIVULET_RETURN_IF_ERROR(model_->status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceEngine::WarmUpPrompt(uint32_t tokens) {
+  std::byte* const host = steps_[0].description;
+  const StepDescription here(host, ExtentsOf(tokens, 1));
+  std::memset(host, 0, here.bytes());
+  const StepDescription there(description_, ExtentsOf(tokens, 1));
+  device_->CopyToDevice(description_, host, here.bytes());
+  model_->Reset();
+  model_->AddUp(Forward(there, tokens, 1, false));
+  for (size_t places = 0; places < tokens; places += kLogitRows) {  // as RunPlain takes them
+    model_->workspace().Take(kLogitRows, model_->hidden());
+    model_->workspace().TakeOperand(kLogitRows, model_->hidden());
+  }
+  RIVULET_RETURN_IF_ERROR(device_->Synchronize());
+  return model_->status();
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> MakeDeviceEngine(std::shared_ptr<const LoadedModel> model,
+                                                         Device* device,
+                                                         const EngineOptions& options,
+                                                         size_t depth) {
+  auto engine = std::make_unique<DeviceEngine>(std::move(model), device, options.threads, depth);
+  RIVULET_RETURN_IF_ERROR(engine->Start(options));
+  return engine;
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> MakeDeviceEngine(const DeviceOpener& open,
+                                                         const EngineOptions& options,
+                                                         size_t depth) {
+  RIVULET_ASSIGN_OR_RETURN(DeviceAndModel opened, open());
+  auto engine = std::make_unique<DeviceEngine>(std::move(opened.model), opened.device.get(),
+                                               options.threads, depth);
+  engine->Own(std::move(opened.device), open);
+  RIVULET_RETURN_IF_ERROR(engine->Start(options));
+  return engine;
+}
+
+}  // namespace rivulet

@@ -1,0 +1,52 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The session states' memory on a device.
+//
+// Threading: engine thread only.
+#ifndef RIVULET_SERVER_ENGINE_DEVICE_STATES_H_
+#define RIVULET_SERVER_ENGINE_DEVICE_STATES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/device/device.h"
+#include "server/engine/state_memory.h"
+#include "server/engine/state_pool.h"
+
+namespace rivulet {
+
+class DeviceStateMemory final : public StateMemory {
+ public:
+  explicit DeviceStateMemory(Device* device) : device_(device) {}
+
+  absl::Status Reserve(size_t bytes) override;
+  std::byte* begin() const override { return begin_; }
+  void Copy(size_t from, size_t to, size_t bytes) override {
+    device_->CopyOnDevice(begin_ + to, begin_ + from, bytes);
+  }
+
+  // Reserves as much on another device; the contents are lost.
+  absl::Status MoveTo(Device* device) {
+    device_ = device;
+    return Reserve(bytes_);
+  }
+
+ private:
+  Device* device_;
+  size_t bytes_ = 0;
+  std::byte* begin_ = nullptr;
+};
+
+// A pool with some slots of these `sizes` and no memory behind them.
+absl::StatusOr<std::unique_ptr<StatePool>> PoolWithoutMemory(const StateCapacity& sizes,
+                                                             uint64_t state_context);
+
+// RESOURCE_EXHAUSTED: what the device has left does not hold a session, as `why` says.
+absl::Status NoRoomForStates(const Device& device, uint64_t weights, const absl::Status& why);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_ENGINE_DEVICE_STATES_H_
