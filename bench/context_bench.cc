@@ -445,6 +445,7 @@ absl::StatusOr<Settings> ReadSettings() {
   RIVULET_ASSIGN_OR_RETURN(settings.dtype, ParseDType(absl::GetFlag(FLAGS_dtype)));
   RIVULET_ASSIGN_OR_RETURN(settings.options.state_dtype,
                            ParseDType(absl::GetFlag(FLAGS_state_dtype)));
+  settings.options.kv_dtype = settings.options.state_dtype;
   settings.options.level_overflow = LevelOverflow::kClamp;
   return settings;
 }

@@ -38,6 +38,7 @@ std::vector<ContextCase> Cases() {
 absl::StatusOr<StateLayout> LayoutOf(const ContextCase& one, DType state) {
   MixerOptions options;
   options.state_dtype = state;
+  options.kv_dtype = state;
   size_t weight_bytes = 0;
   RIVULET_ASSIGN_OR_RETURN(const auto mixer,
                            MakeContextLayer(one, 1, DType::kFloat32, options, &weight_bytes));

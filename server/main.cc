@@ -155,6 +155,7 @@ class ServerProcess {
     LoadOptions load;
     load.weight_dtype = options_.weight_dtype;
     load.mixer.state_dtype = options_.state_dtype;
+    load.mixer.kv_dtype = options_.kv_dtype;
     load.config_override = options_.config_override;
     load.mixer.level_overflow = options_.level_overflow;
     load.progress = ProgressLog();
@@ -177,6 +178,7 @@ class ServerProcess {
                        {"parameters", info.parameters()},
                        {"weight_dtype", info.weight_dtype()},
                        {"state_dtype", info.state_dtype()},
+                       {"kv_dtype", DTypeName(load.mixer.KvDType())},
                        {"state_bytes_per_session", info.state_bytes_per_session()},
                        {"state_slots", engine_->capacity().tail_slots},
                        {"threads", options_.threads},

@@ -142,6 +142,12 @@ const std::vector<Flag>& Flags() {
              {{"auto", std::nullopt}, {"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}})},
       {"state-dtype", "fp32|bf16", "fp32", "matrices in the bases of session states",
        OneOf(&O::state_dtype, {{"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}})},
+      {"kv-dtype", "auto|fp32|bf16", "auto",
+       "keys and values of softmax attention; auto: bf16 with --device cuda unless --dtype is "
+       "fp32, "
+       "else fp32",
+       OneOf(&O::kv_dtype,
+             {{"auto", std::nullopt}, {"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}})},
       {"state-memory", "BYTES", "auto",
        "memory for session states: bytes, or a number with KiB, MiB, GiB or TiB; auto: 1GiB, or "
        "with --device cuda what the GPU has left",

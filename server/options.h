@@ -28,6 +28,7 @@ struct ServerOptions {
   HostPort http;
   std::optional<DType> weight_dtype;  // none: as in the checkpoint
   DType state_dtype = DType::kFloat32;
+  std::optional<DType> kv_dtype;  // none: MixerOptions::KvDType
   bool cuda = false;           // the model runs on the GPU
   uint64_t state_memory = 0;   // bytes; 0: auto
   uint64_t state_context = 0;  // tokens; the engine asks for at least one chunk

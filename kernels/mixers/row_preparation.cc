@@ -16,6 +16,11 @@ FloatMatrix RowPreparation::Heads(ConstFloatMatrix x, size_t heads, const Prepar
   return Add(x, heads, PaddedColumns(x.columns / heads), how);
 }
 
+void RowPreparation::HeadsInto(ConstFloatMatrix x, size_t heads, const Preparation& how,
+                               FloatMatrix y) {
+  AddTo(x, heads, PaddedColumns(x.columns / heads), how, y);
+}
+
 FloatMatrix RowPreparation::PackedHeads(ConstFloatMatrix x, size_t heads, const Preparation& how) {
   return Add(x, heads, x.columns / heads, how);
 }
@@ -26,8 +31,14 @@ FloatMatrix RowPreparation::Numbers(ConstFloatMatrix x, const Preparation& how) 
 
 FloatMatrix RowPreparation::Add(ConstFloatMatrix x, size_t heads, size_t padded,
                                 const Preparation& how) {
-  RIVULET_CHECK(call_.part_count < kMaxPreparedParts, "too many parts of a row");
   const FloatMatrix y = step_.workspace->Take(x.rows, heads * padded);
+  AddTo(x, heads, padded, how, y);
+  return y;
+}
+
+void RowPreparation::AddTo(ConstFloatMatrix x, size_t heads, size_t padded, const Preparation& how,
+                           FloatMatrix y) {
+  RIVULET_CHECK(call_.part_count < kMaxPreparedParts, "too many parts of a row");
   PreparedPart& part = call_.parts[call_.part_count++];
   part = {.x = x.data,
           .x_stride = static_cast<uint32_t>(x.stride),
@@ -50,7 +61,6 @@ FloatMatrix RowPreparation::Add(ConstFloatMatrix x, size_t heads, size_t padded,
   if (c.window != 0 && x.data >= c.x && x.data < c.x + c.channels) {
     part.channel = static_cast<int32_t>(x.data - c.x);
   }
-  return y;
 }
 
 }  // namespace rivulet

@@ -44,6 +44,8 @@ class RowPreparation {
 
   // [T, heads · padded width] of x [T, heads · width]. Valid after Enqueue has run.
   FloatMatrix Heads(ConstFloatMatrix x, size_t heads, const Preparation& how = {});
+  // The same into columns of `y` [T, heads · padded width], so that several parts lie side by side.
+  void HeadsInto(ConstFloatMatrix x, size_t heads, const Preparation& how, FloatMatrix y);
   // The same without padding.
   FloatMatrix PackedHeads(ConstFloatMatrix x, size_t heads, const Preparation& how = {});
   // [T, columns]: numbers of each token without padding, such as a gate of each head.
@@ -54,6 +56,8 @@ class RowPreparation {
 
  private:
   FloatMatrix Add(ConstFloatMatrix x, size_t heads, size_t padded, const Preparation& how);
+  void AddTo(ConstFloatMatrix x, size_t heads, size_t padded, const Preparation& how,
+             FloatMatrix y);
 
   const DeviceStep& step_;
   PrepareCall call_;

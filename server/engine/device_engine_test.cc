@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -163,8 +164,10 @@ std::vector<Answers> FeedTogether(Engine& engine, const std::vector<std::vector<
   return answers;
 }
 
-std::unique_ptr<Engine> CpuEngineFor(const std::string& model) {
+std::unique_ptr<Engine> CpuEngineFor(const std::string& model,
+                                     std::optional<DType> kv = std::nullopt) {
   LoadOptions options;
+  options.mixer.kv_dtype = kv;
   options.weight_dtype = DType::kFloat32;
   auto loaded = LoadModel(model, options);
   if (!loaded.ok()) return nullptr;
@@ -178,8 +181,10 @@ struct DeviceAndEngine {
 };
 
 absl::StatusOr<DeviceAndEngine> EngineOn(std::unique_ptr<Device> device, const std::string& model,
-                                         DType state, size_t depth = 1) {
+                                         DType state, size_t depth = 1,
+                                         std::optional<DType> kv = std::nullopt) {
   LoadOptions options;
+  options.mixer.kv_dtype = kv;
   options.mixer.device = device.get();
   options.mixer.state_dtype = state;
   auto loaded = LoadModel(model, options);
@@ -426,18 +431,37 @@ TEST_P(FakeDeviceTest, RunningAheadChangesNothing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Mixers, FakeDeviceTest,
-                         testing::Values("falcon_mamba", "mamba_bias_untied", "h3",
-                                         "h3_head_dim_2_zoh", "mixture_state_spaces", "mamba2_hf",
-                                         "gla_conv_clamp_gqa", "retnet_conv_gqa",
-                                         "gated_deltanet_grouped_no_gate",
-                                         "delta_net_no_conv_no_beta", "softmax_gate_norm_no_rope",
-                                         "softmax_window_hybrid", "fla_transformer", "fla_gla_attn",
-                                         "upstream_hf_llama_bias", "upstream_hf_llama_gqa",
-                                         "upstream_hf_qwen3", "upstream_hf_mistral_window",
-                                         "upstream_hf_qwen3_next_dense",
-                                         "upstream_hf_granite_dense"),
-                         [](const auto& info) { return std::string(info.param); });
+// --kv-dtype bf16 where everything else is fp32, on both devices.
+TEST(FakeDeviceEngineTest, KeysAndValuesMayBeRounded) {
+  const std::string model = "tests/parity/fixtures/upstream_hf_qwen3";
+  const auto device =
+      EngineOn(std::make_unique<FakeDevice>(), model, DType::kFloat32, 1, DType::kBFloat16);
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto exact = CpuEngineFor(model), rounded = CpuEngineFor(model, DType::kBFloat16);
+  const PageCapacity& pages = exact->capacity().pages[0];
+  EXPECT_EQ(rounded->capacity().pages[0].page_bytes, pages.page_bytes / 2);
+  EXPECT_EQ(device->engine->capacity().pages[0].page_bytes, pages.page_bytes / 2);
+  std::mt19937 random(TestSeed());
+  std::vector<uint32_t> text(kTokens);
+  for (uint32_t& token : text) token = random() % exact->vocab_size();
+  const Answers whole = Feed(*device->engine, text, kTokens);
+  const double apart = Distance(Feed(*rounded, text, kTokens), Feed(*exact, text, kTokens));
+  EXPECT_GT(apart, 0);
+  EXPECT_LE(apart, 0.1);
+  EXPECT_LE(Distance(Feed(*rounded, text, kTokens), whole), 0.02);
+  EXPECT_EQ(Distance(Feed(*device->engine, text, 1), whole), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Mixers, FakeDeviceTest,
+    testing::Values("falcon_mamba", "mamba_bias_untied", "h3", "h3_head_dim_2_zoh",
+                    "mixture_state_spaces", "mamba2_hf", "gla_conv_clamp_gqa", "retnet_conv_gqa",
+                    "gated_deltanet_grouped_no_gate", "delta_net_no_conv_no_beta",
+                    "softmax_gate_norm_no_rope", "softmax_window_hybrid", "fla_transformer",
+                    "fla_gla_attn", "upstream_hf_llama_bias", "upstream_hf_llama_gqa",
+                    "upstream_hf_qwen3", "upstream_hf_mistral_window",
+                    "upstream_hf_qwen3_next_dense", "upstream_hf_granite_dense"),
+    [](const auto& info) { return std::string(info.param); });
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceEngineTest);
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceEngineTest, testing::ValuesIn(Checkpoints()),

@@ -94,16 +94,17 @@ class SoftmaxAttentionLayer : public Mixer {
       query = projected[kQuery].Columns(0, width);
       gate = GateOnDevice(rows, projected[kQuery].Columns(config_.head_dim, width));
     }
-    const FloatMatrix q =
-        rows.Heads(query, config_.heads, Prepared(step, q_norm_, config_.scale, query_stride));
-    const FloatMatrix k =
-        rows.Heads(projected[kKey], config_.kv_heads, Prepared(step, k_norm_, 1.0f, 0));
+    // Side by side, so that they are rotated together.
+    const size_t padded = recurrence_.shape().padded();
+    const FloatMatrix both =
+        step.workspace->Take(x.rows, (config_.heads + config_.kv_heads) * padded);
+    const FloatMatrix q = both.Columns(0, config_.heads * padded);
+    const FloatMatrix k = both.Columns(config_.heads * padded, config_.kv_heads * padded);
+    rows.HeadsInto(query, config_.heads, Prepared(step, q_norm_, config_.scale, query_stride), q);
+    rows.HeadsInto(projected[kKey], config_.kv_heads, Prepared(step, k_norm_, 1.0f, 0), k);
     const FloatMatrix v = rows.Heads(projected[kValue], config_.kv_heads);
     rows.Enqueue();
-    if (rope_.has_value()) {
-      rope_->Enqueue(step, q, recurrence_.shape().padded());
-      rope_->Enqueue(step, k, recurrence_.shape().padded());
-    }
+    if (rope_.has_value()) rope_->Enqueue(step, both, padded);
     const Operand o = FinishedRows(step, recurrence_.Enqueue(step, {q, k, v}), gate);
     output_.Enqueue(*step.device, o, y);
   }
