@@ -108,6 +108,9 @@ class CudaDevice final : public Device {
   void Rotate(const RotateCall& call) override { cuda::LaunchRotate(call, context_); }
   void Recur(const RecurCall& call) override { cuda::LaunchRecur(call, fp32_rows(), context_); }
   void Attend(const AttendCall& call) override { cuda::LaunchAttend(call, fp32_rows(), context_); }
+  void Fenwick(const FenwickCall& call) override {
+    cuda::LaunchFenwick(call, fp32_rows(), context_);
+  }
   void Finish(const FinishCall& call) override { cuda::LaunchFinish(call, context_); }
   void GatherRows(const GatherCall& call) override { cuda::LaunchGatherRows(call, context_); }
   void SelectiveScan(const SelectiveScanCall& call) override {

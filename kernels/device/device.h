@@ -42,7 +42,8 @@ struct AddNormCall;
 struct PrepareCall;
 struct RotateCall;
 struct RecurCall;
-struct AttendCall;  // softmax_operations.h
+struct AttendCall;   // softmax_operations.h
+struct FenwickCall;  // fenwick_operations.h
 struct FinishCall;
 struct GatherCall;
 // running_state_operations.h
@@ -115,6 +116,7 @@ class Device {
   virtual void Rotate(const RotateCall& call) = 0;
   virtual void Recur(const RecurCall& call) = 0;
   virtual void Attend(const AttendCall& call) = 0;
+  virtual void Fenwick(const FenwickCall& call) = 0;
   virtual void Finish(const FinishCall& call) = 0;
   virtual void GatherRows(const GatherCall& call) = 0;
   virtual void SelectiveScan(const SelectiveScanCall& call) = 0;

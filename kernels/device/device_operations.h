@@ -32,7 +32,7 @@ struct AddNormCall {
 enum class DeviceHeadNorm : uint8_t { kNone, kL2, kSum, kRms };
 
 // Some heads of a token's inputs, from a projection's columns to what the recurrence reads:
-//   y = scale · norm(clamp(rate ∘ f(convolution(x) + bias)))
+//   y = scale · norm(clamp(rate ∘ f(multiplier ∘ convolution(x) + bias)))
 struct PreparedPart {
   const float* x = nullptr;  // [T, heads · width]
   uint32_t x_stride = 0;
@@ -47,8 +47,9 @@ struct PreparedPart {
   DeviceHeadNorm norm = DeviceHeadNorm::kNone;
   const float* norm_weight = nullptr;  // kRms: [width]
   float scale = 1;
-  const float* bias = nullptr;  // [heads · width] or null
-  const float* rate = nullptr;  // [heads · width] or null
+  const float* multiplier = nullptr;  // [heads · width] or null
+  const float* bias = nullptr;        // [heads · width] or null
+  const float* rate = nullptr;        // [heads · width] or null
   float low = -__builtin_huge_valf();
   float high = __builtin_huge_valf();
   float norm_eps = 1e-6f;  // kL2: x / sqrt(Σ x² + eps); kRms: of the mean of x²

@@ -66,7 +66,9 @@ void PreparePart(const PreparedPart& part, uint32_t token, const std::vector<flo
     float sum = 0.0f;
     for (uint32_t i = 0; i < part.width; ++i) {
       const uint32_t column = head * part.width + i;
-      float value = x[head * stride + i] + (part.bias == nullptr ? 0.0f : part.bias[column]);
+      float value =
+          x[head * stride + i] * (part.multiplier == nullptr ? 1.0f : part.multiplier[column]);
+      if (part.bias != nullptr) value += part.bias[column];
       value = Function(part.f, value) * (part.rate == nullptr ? 1.0f : part.rate[column]);
       y[i] = std::clamp(value, part.low, part.high);
       sum += part.norm == DeviceHeadNorm::kSum ? y[i] : y[i] * y[i];

@@ -57,6 +57,7 @@ class FakeDevice final : public Device {
   void Rotate(const RotateCall& call) override;
   void Recur(const RecurCall& call) override;
   void Attend(const AttendCall& call) override;
+  void Fenwick(const FenwickCall& call) override;
   void Finish(const FinishCall& call) override;
   void GatherRows(const GatherCall& call) override;
   void SelectiveScan(const SelectiveScanCall& call) override;

@@ -12,6 +12,7 @@
 
 #include "kernels/device/device.h"
 #include "kernels/device/device_operations.h"
+#include "kernels/device/fenwick_operations.h"
 #include "kernels/device/softmax_operations.h"
 
 namespace rivulet::cuda {
@@ -56,6 +57,7 @@ void LaunchAddNorm(const AddNormCall& call, const LaunchContext& context);
 void LaunchPrepare(const PrepareCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchRotate(const RotateCall& call, const LaunchContext& context);
 void LaunchRecur(const RecurCall& call, bool fp32_rows, const LaunchContext& context);
+void LaunchFenwick(const FenwickCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchAttend(const AttendCall& call, bool fp32_products, const LaunchContext& context);
 void LaunchFinish(const FinishCall& call, const LaunchContext& context);
 void LaunchGatherRows(const GatherCall& call, const LaunchContext& context);

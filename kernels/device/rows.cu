@@ -277,7 +277,7 @@ __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, u
   const uint32_t from = part.head_stride == 0 ? first : task * part.head_stride;
   const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
   if (!by_head && part.channel >= 0 && call.rows.single && call.convolution.window == 4 &&
-      part.bias == nullptr && part.rate == nullptr) {
+      part.multiplier == nullptr && part.bias == nullptr && part.rate == nullptr) {
     return PrepareConvolved(call, part, first, count, token, inputs);
   }
   float values[kMostNumbers / 32];
@@ -289,6 +289,7 @@ __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, u
     if (i >= count) continue;
     float x = part.channel < 0 ? part.x[static_cast<size_t>(token) * part.x_stride + from + i]
                                : Convolve(call, inputs, part.channel + first + i);
+    if (part.multiplier != nullptr) x *= part.multiplier[first + i];
     if (part.bias != nullptr) x += part.bias[first + i];
     x = Function(part.f, x);
     if (part.rate != nullptr) x *= part.rate[first + i];

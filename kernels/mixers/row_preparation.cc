@@ -52,6 +52,7 @@ void RowPreparation::AddTo(ConstFloatMatrix x, size_t heads, size_t padded, cons
           .norm = how.norm,
           .norm_weight = how.norm_weight,
           .scale = how.scale,
+          .multiplier = how.multiplier,
           .bias = how.bias,
           .rate = how.rate,
           .low = how.low,

@@ -21,7 +21,7 @@
 
 namespace rivulet {
 
-// y = scale · norm(clamp(rate ∘ f(x + bias))).
+// y = scale · norm(clamp(rate ∘ f(multiplier ∘ x + bias))).
 struct Preparation {
   Activation f = Activation::kIdentity;
   float scale = 1.0f;
@@ -30,7 +30,9 @@ struct Preparation {
   // From one head of x to the next, where other columns lie between them; 0: none do. x.columns is
   // still heads · width.
   size_t head_stride = 0;
-  const float* bias = nullptr;  // device memory, as many as x has columns; null: none
+  // Device memory, as many as x has columns; null: none.
+  const float* multiplier = nullptr;
+  const float* bias = nullptr;
   const float* rate = nullptr;
   float low = -__builtin_huge_valf();
   float high = __builtin_huge_valf();

@@ -99,6 +99,10 @@ class SumRecurrence {
   void AddPlanes(StateLayout& layout);
   void AddDevicePlanes(StateLayout& layout);
   void AddPagePlanes(StateLayout& layout);
+  // The same for a declaration with levels (fenwick_device.cc).
+  static bool PagesRunOnDevice(const RecurrenceDeclaration& declaration);
+  void AddDevicePagePlanes(StateLayout& layout);
+  void EnqueuePages(const DeviceStep& step, const TokenInputs& inputs, FloatMatrix out) const;
 
   size_t HeadCount(bool per_head) const { return per_head ? shape().heads : shape().groups; }
   bool queries_per_head() const { return declaration_.sharing == Sharing::kKeysAndValues; }

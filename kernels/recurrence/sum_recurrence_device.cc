@@ -15,13 +15,15 @@ uint32_t Narrow(size_t n) { return static_cast<uint32_t>(n); }
 }  // namespace
 
 bool SumRecurrence::RunsOnDevice(const RecurrenceDeclaration& declaration) {
-  return declaration.sums.size() == 1 && declaration.reads.size() == 1 && declaration.levels == 0 &&
+  if (declaration.levels != 0) return PagesRunOnDevice(declaration);
+  return declaration.sums.size() == 1 && declaration.reads.size() == 1 &&
          !declaration.sums[0].normaliser;
 }
 
 // Matrices are [Ep, Dp] in fragment order (kernels/device/sums.cu); rows are as products want them.
 void SumRecurrence::AddDevicePlanes(StateLayout& layout) {
   if (!RunsOnDevice(declaration_)) return;  // the layer says so
+  if (declaration_.levels != 0) return AddDevicePagePlanes(layout);
   const DType fp32 = DType::kFloat32;
   Sum& sum = sums_[0];
   const size_t units = HeadCount(sum.per_head), keys = shape().padded_key();
@@ -42,6 +44,7 @@ void SumRecurrence::AddDevicePlanes(StateLayout& layout) {
 
 void SumRecurrence::Enqueue(const DeviceStep& step, const TokenInputs& inputs,
                             FloatMatrix out) const {
+  if (declaration_.levels != 0) return EnqueuePages(step, inputs, out);
   const Sum& sum = sums_[0];
   const Row &key = rows_[sum.key], &value = rows_[sum.value];
   const size_t units = HeadCount(sum.per_head), keys = HeadCount(key.per_head);

@@ -460,7 +460,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "softmax_gate_norm_no_rope", "softmax_window_hybrid", "fla_transformer",
                     "fla_gla_attn", "upstream_hf_llama_bias", "upstream_hf_llama_gqa",
                     "upstream_hf_qwen3", "upstream_hf_mistral_window",
-                    "upstream_hf_qwen3_next_dense", "upstream_hf_granite_dense"),
+                    "upstream_hf_qwen3_next_dense", "upstream_hf_granite_dense", "hattention_clamp",
+                    "log_linear_mamba2_clamp", "h_gated_deltanet",
+                    "h_gated_deltanet_negative_clamp", "log_linear_gated_deltanet_clamp"),
     [](const auto& info) { return std::string(info.param); });
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceEngineTest);

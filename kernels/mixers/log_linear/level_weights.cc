@@ -65,4 +65,11 @@ ConstFloatMatrix LevelWeights::Apply(const LayerStep& step, ConstFloatMatrix dl)
   });
 }
 
+ConstFloatMatrix LevelWeights::OnDevice(const DeviceStep& step, RowPreparation& rows,
+                                        ConstFloatMatrix dl) const {
+  if (scale_.empty()) return {};
+  return rows.Numbers(dl, {.f = Activation::kSoftplus,
+                           .multiplier = step.device->Constant({scale_.data(), scale_.size()})});
+}
+
 }  // namespace rivulet

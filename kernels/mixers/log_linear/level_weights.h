@@ -15,6 +15,7 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/mixers/mixer.h"
+#include "kernels/mixers/row_preparation.h"
 
 namespace rivulet {
 
@@ -44,6 +45,9 @@ class LevelWeights {
   // λ [T, H*Lv] of dl [T, H*Lv], both (head, level), in the step's workspace; null data without
   // levels.
   ConstFloatMatrix Apply(const LayerStep& step, ConstFloatMatrix dl) const;
+  // The same on a device, as a part of the token's row.
+  ConstFloatMatrix OnDevice(const DeviceStep& step, RowPreparation& rows,
+                            ConstFloatMatrix dl) const;
 
  private:
   AlignedBuffer<float> scale_;  // L

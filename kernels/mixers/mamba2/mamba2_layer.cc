@@ -102,7 +102,8 @@ class Mamba2Layer : public Mixer {
                          {.f = Activation::kSoftplus,
                           .bias = step.device->Constant({delta_bias_.data(), delta_bias_.size()}),
                           .low = config_.delta_low,
-                          .high = config_.delta_high})};
+                          .high = config_.delta_high}),
+        .levels = level_weights_.OnDevice(step, rows, projected[kLevels])};
     rows.Enqueue();
     const FloatMatrix heads = EnqueueRecurrence(step, recurrence_, inputs);
     output_.Enqueue(*step.device, EnqueueNormAndGate(step, heads, projected[kGate]), y);

@@ -164,6 +164,7 @@ class DeltaRuleLayer : public Mixer {
                                            .bias = device.Constant({rate_bias_.data(), heads}),
                                            .rate = device.Constant({rate_.data(), heads})});
     }
+    inputs.levels = level_weights_.OnDevice(step, rows, projected[kLevels]);
     rows.Enqueue();
     output_.Enqueue(step, EnqueueRecurrence(step, recurrence_, inputs), projected[kGate], y);
   }
