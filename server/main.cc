@@ -138,7 +138,7 @@ class ServerProcess {
     RIVULET_ASSIGN_OR_RETURN(
         device_, OpenCudaDevice(exact ? ProductPrecision::kFloat32 : ProductPrecision::kBFloat16));
     load.mixer.device = device_.get();
-    if (!exact) load.weight_dtype = DType::kBFloat16;
+    if (!exact) load.weight_dtype = options_.weight_dtype.value_or(DType::kBFloat16);
     LogInfo("device", {{"name", device_->name()}, {"free_bytes", device_->free_bytes()}});
     return absl::OkStatus();
   }
