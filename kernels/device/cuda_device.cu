@@ -12,6 +12,7 @@
 #include "kernels/base/widen.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_operations.h"
+#include "kernels/device/experts_operations.h"
 #include "kernels/device/large_products.h"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/sampling_operations.h"
@@ -119,6 +120,13 @@ class CudaDevice final : public Device {
   void Filter(const FilterCall& call) override { cuda::LaunchFilter(call, fp32_rows(), context_); }
   void ScanModes(const ModeScanCall& call) override { cuda::LaunchModeScan(call, context_); }
   void Sample(const SampleCall& call) override { cuda::LaunchSample(call, context_); }
+  void Route(const RouteCall& call) override { cuda::LaunchRoute(call, context_); }
+  void ExpertProduct(const ExpertProductCall& call) override {
+    cuda::LaunchExpertProduct(call, context_);
+  }
+  void CombineExperts(const CombineExpertsCall& call) override {
+    cuda::LaunchCombineExperts(call, context_);
+  }
 
  private:
   bool fp32_rows() const { return precision_ == ProductPrecision::kFloat32; }

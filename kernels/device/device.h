@@ -51,6 +51,10 @@ struct SelectiveScanCall;
 struct FilterCall;
 struct ModeScanCall;
 struct SampleCall;  // sampling_operations.h
+// experts_operations.h
+struct RouteCall;
+struct ExpertProductCall;
+struct CombineExpertsCall;
 
 // How exact products are.
 enum class ProductPrecision : uint8_t {
@@ -123,6 +127,9 @@ class Device {
   virtual void Filter(const FilterCall& call) = 0;
   virtual void ScanModes(const ModeScanCall& call) = 0;
   virtual void Sample(const SampleCall& call) = 0;
+  virtual void Route(const RouteCall& call) = 0;
+  virtual void ExpertProduct(const ExpertProductCall& call) = 0;
+  virtual void CombineExperts(const CombineExpertsCall& call) = 0;
 };
 
 // Opens device 0. FAILED_PRECONDITION in a build without CUDA, without a GPU, and for a GPU that is

@@ -59,6 +59,7 @@ class WeightPacker {
 
   // Not OK: the device had no room for a map, which is empty then.
   const absl::Status& status() const { return status_; }
+  bool on_device() const { return device_ != nullptr; }
 
   // bf16 when all maps so far are.
   DType dtype() const { return all_bf16_ ? DType::kBFloat16 : DType::kFloat32; }
@@ -90,6 +91,9 @@ class ParameterSource {
 
   // Several maps of one input as one packed map, outputs concatenated in the order given.
   Linear TakeLinear(const std::vector<LinearPart>& parts, size_t inputs);
+
+  // Whether maps are packed on a device (Linear::OnDevice).
+  bool packs_on_device() const { return packer_->on_device(); }
 
   void Ignore(std::string_view name, const std::vector<size_t>& shape) {
     tensors_->Ignore(Full(name), shape);
