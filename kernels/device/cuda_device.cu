@@ -10,6 +10,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
 #include "kernels/base/widen.h"
+#include "kernels/device/buckets_operations.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/experts_operations.h"
@@ -126,6 +127,10 @@ class CudaDevice final : public Device {
   }
   void CombineExperts(const CombineExpertsCall& call) override {
     cuda::LaunchCombineExperts(call, context_);
+  }
+  void Hash(const HashCall& call) override { cuda::LaunchHash(call, context_); }
+  void Buckets(const BucketsCall& call) override {
+    cuda::LaunchBuckets(call, fp32_rows(), context_);
   }
 
  private:

@@ -55,6 +55,9 @@ struct SampleCall;  // sampling_operations.h
 struct RouteCall;
 struct ExpertProductCall;
 struct CombineExpertsCall;
+// buckets_operations.h
+struct HashCall;
+struct BucketsCall;
 
 // How exact products are.
 enum class ProductPrecision : uint8_t {
@@ -130,6 +133,8 @@ class Device {
   virtual void Route(const RouteCall& call) = 0;
   virtual void ExpertProduct(const ExpertProductCall& call) = 0;
   virtual void CombineExperts(const CombineExpertsCall& call) = 0;
+  virtual void Hash(const HashCall& call) = 0;
+  virtual void Buckets(const BucketsCall& call) = 0;
 };
 
 // Opens device 0. FAILED_PRECONDITION in a build without CUDA, without a GPU, and for a GPU that is

@@ -67,6 +67,8 @@ class FakeDevice final : public Device {
   void Route(const RouteCall& call) override;
   void ExpertProduct(const ExpertProductCall& call) override;
   void CombineExperts(const CombineExpertsCall& call) override;
+  void Hash(const HashCall& call) override;
+  void Buckets(const BucketsCall& call) override;
 
   size_t replays() const { return replays_; }
 

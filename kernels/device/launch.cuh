@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/device/buckets_operations.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/experts_operations.h"
@@ -69,6 +70,8 @@ void LaunchSample(const SampleCall& call, const LaunchContext& context);
 void LaunchRoute(const RouteCall& call, const LaunchContext& context);
 void LaunchExpertProduct(const ExpertProductCall& call, const LaunchContext& context);
 void LaunchCombineExperts(const CombineExpertsCall& call, const LaunchContext& context);
+void LaunchHash(const HashCall& call, const LaunchContext& context);
+void LaunchBuckets(const BucketsCall& call, bool fp32_rows, const LaunchContext& context);
 
 }  // namespace rivulet::cuda
 

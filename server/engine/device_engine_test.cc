@@ -472,7 +472,8 @@ INSTANTIATE_TEST_SUITE_P(
         "upstream_hf_qwen3", "upstream_hf_mistral_window", "upstream_hf_qwen3_next_dense",
         "upstream_hf_granite_dense", "hattention_clamp", "log_linear_mamba2_clamp",
         "h_gated_deltanet", "h_gated_deltanet_negative_clamp", "log_linear_gated_deltanet_clamp",
-        "upstream_hf_granite_moe", "upstream_hf_qwen3_next", "upstream_hf_qwen3_next_all_weights"),
+        "upstream_hf_granite_moe", "upstream_hf_qwen3_next", "upstream_hf_qwen3_next_all_weights",
+        "anna", "anna_cross_polytope", "anna_cross_polytope_strict", "anna_strict_wide"),
     [](const auto& info) { return std::string(info.param); });
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceEngineTest);
