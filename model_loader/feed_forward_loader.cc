@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/ops/gated_mlp/gated_mlp.h"
+#include "kernels/ops/mixture_of_experts/device_experts.h"
 #include "kernels/ops/mixture_of_experts/mixture_of_experts.h"
 #include "kernels/ops/two_layer_mlp/two_layer_mlp.h"
 #include "model_loader/formats.h"
@@ -47,18 +48,51 @@ const std::string& FirstThere(const std::vector<std::string>& names, const char*
   return names.front();
 }
 
-GatedMlp TakeExpert(const MixtureOfExpertsSpec& spec, size_t expert, size_t hidden,
-                    ParameterSource& parameters) {
+// The parts of the maps of one expert or of several, in order.
+struct ExpertParts {
+  std::vector<LinearPart> gate_up, down;
+};
+
+void AppendExpert(const MixtureOfExpertsSpec& spec, size_t expert, size_t hidden,
+                  const ParameterSource& parameters, ExpertParts& parts) {
   const std::string& gate_up = FirstThere(spec.gate_up, "", parameters);
   const std::string& down = FirstThere(spec.down, "", parameters);
   if (!parameters.Has(gate_up) && !spec.expert_list.empty()) {
     const std::string map = absl::StrCat(spec.expert_list, expert, ".");
-    return TakeGatedMlp(NameGatedMlp(map, spec.intermediate), hidden, parameters);
+    const GatedMlpSpec mlp = NameGatedMlp(map, spec.intermediate);
+    parts.gate_up.push_back(Part(mlp.gate, mlp.intermediate, false));
+    parts.gate_up.push_back(Part(mlp.up, mlp.intermediate, false));
+    parts.down.push_back(Part(mlp.down, hidden, false));
+    return;
   }
-  Linear both =
-      parameters.TakeLinear({{gate_up, 2 * spec.intermediate, "", spec.experts, expert}}, hidden);
-  return {std::move(both),
-          parameters.TakeLinear({{down, hidden, "", spec.experts, expert}}, spec.intermediate)};
+  parts.gate_up.push_back({gate_up, 2 * spec.intermediate, "", spec.experts, expert});
+  parts.down.push_back({down, hidden, "", spec.experts, expert});
+}
+
+std::vector<GatedMlp> TakeExperts(const MixtureOfExpertsSpec& spec, size_t hidden,
+                                  ParameterSource& parameters) {
+  std::vector<GatedMlp> experts;
+  for (size_t e = 0; e < spec.experts; ++e) {
+    ExpertParts parts;
+    AppendExpert(spec, e, hidden, parameters, parts);
+    Linear gate_up = parameters.TakeLinear(parts.gate_up, hidden);
+    experts.emplace_back(std::move(gate_up), parameters.TakeLinear(parts.down, spec.intermediate));
+  }
+  return experts;
+}
+
+// A device wants all experts' maps as one.
+std::unique_ptr<FeedForward> TakeDeviceExperts(const MixtureOfExpertsSpec& spec, size_t hidden,
+                                               const ExpertChoice& choice, Linear router,
+                                               ParameterSource& parameters) {
+  ExpertParts parts;
+  for (size_t e = 0; e < spec.experts; ++e) AppendExpert(spec, e, hidden, parameters, parts);
+  const Linear gate_up = parameters.TakeLinear(parts.gate_up, hidden);
+  const Linear down = parameters.TakeLinear(parts.down, spec.intermediate);
+  std::optional<GatedMlp> shared;
+  if (spec.shared.intermediate > 0) shared = TakeGatedMlp(spec.shared, hidden, parameters);
+  return std::make_unique<DeviceExperts>(choice, std::move(router), gate_up, down,
+                                         std::move(shared));
 }
 
 // The gate of the shared expert is one more output of the router's map.
@@ -87,14 +121,14 @@ struct Taker {
   }
 
   std::unique_ptr<FeedForward> operator()(const MixtureOfExpertsSpec& spec) const {
+    const ExpertChoice choice{spec.experts, spec.experts_per_token, spec.weights_sum_to_one};
     Linear router = TakeRouter(spec, hidden, parameters);
-    std::vector<GatedMlp> experts;
-    for (size_t e = 0; e < spec.experts; ++e) {
-      experts.push_back(TakeExpert(spec, e, hidden, parameters));
+    if (parameters.packs_on_device()) {
+      return TakeDeviceExperts(spec, hidden, choice, std::move(router), parameters);
     }
+    std::vector<GatedMlp> experts = TakeExperts(spec, hidden, parameters);
     std::optional<GatedMlp> shared;
     if (spec.shared.intermediate > 0) shared = TakeGatedMlp(spec.shared, hidden, parameters);
-    const ExpertChoice choice{spec.experts, spec.experts_per_token, spec.weights_sum_to_one};
     return std::make_unique<MixtureOfExperts>(choice, std::move(router), std::move(experts),
                                               std::move(shared));
   }

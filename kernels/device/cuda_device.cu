@@ -11,9 +11,11 @@
 #include "kernels/base/float8.h"
 #include "kernels/base/status.h"
 #include "kernels/base/widen.h"
+#include "kernels/device/buckets_operations.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/fp8_products.h"
+#include "kernels/device/experts_operations.h"
 #include "kernels/device/large_products.h"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/sampling_operations.h"
@@ -129,6 +131,17 @@ class CudaDevice final : public Device {
   void Filter(const FilterCall& call) override { cuda::LaunchFilter(call, fp32_rows(), context_); }
   void ScanModes(const ModeScanCall& call) override { cuda::LaunchModeScan(call, context_); }
   void Sample(const SampleCall& call) override { cuda::LaunchSample(call, context_); }
+  void Route(const RouteCall& call) override { cuda::LaunchRoute(call, context_); }
+  void ExpertProduct(const ExpertProductCall& call) override {
+    cuda::LaunchExpertProduct(call, context_);
+  }
+  void CombineExperts(const CombineExpertsCall& call) override {
+    cuda::LaunchCombineExperts(call, context_);
+  }
+  void Hash(const HashCall& call) override { cuda::LaunchHash(call, context_); }
+  void Buckets(const BucketsCall& call) override {
+    cuda::LaunchBuckets(call, fp32_rows(), context_);
+  }
 
  private:
   bool fp32_rows() const { return precision_ == ProductPrecision::kFloat32; }

@@ -56,6 +56,13 @@ struct ModeScanCall;
 struct SampleCall;  // sampling_operations.h
 // sum_program_operations.h.
 struct SumProgramCall;
+// experts_operations.h
+struct RouteCall;
+struct ExpertProductCall;
+struct CombineExpertsCall;
+// buckets_operations.h
+struct HashCall;
+struct BucketsCall;
 
 // How exact products are.
 enum class ProductPrecision : uint8_t {
@@ -135,6 +142,11 @@ class Device {
   virtual void Filter(const FilterCall& call) = 0;
   virtual void ScanModes(const ModeScanCall& call) = 0;
   virtual void Sample(const SampleCall& call) = 0;
+  virtual void Route(const RouteCall& call) = 0;
+  virtual void ExpertProduct(const ExpertProductCall& call) = 0;
+  virtual void CombineExperts(const CombineExpertsCall& call) = 0;
+  virtual void Hash(const HashCall& call) = 0;
+  virtual void Buckets(const BucketsCall& call) = 0;
 };
 
 // Opens device 0. FAILED_PRECONDITION in a build without CUDA, without a GPU, and for a GPU that is

@@ -69,6 +69,11 @@ class FakeDevice final : public Device {
   void Filter(const FilterCall& call) override;
   void ScanModes(const ModeScanCall& call) override;
   void Sample(const SampleCall& call) override;
+  void Route(const RouteCall& call) override;
+  void ExpertProduct(const ExpertProductCall& call) override;
+  void CombineExperts(const CombineExpertsCall& call) override;
+  void Hash(const HashCall& call) override;
+  void Buckets(const BucketsCall& call) override;
 
   size_t replays() const { return replays_; }
 

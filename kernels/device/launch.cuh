@@ -10,9 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/device/buckets_operations.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/features_operations.h"
+#include "kernels/device/experts_operations.h"
 #include "kernels/device/fenwick_operations.h"
 #include "kernels/device/softmax_operations.h"
 #include "kernels/device/sum_program_operations.h"
@@ -70,6 +72,11 @@ void LaunchSelectiveScan(const SelectiveScanCall& call, const LaunchContext& con
 void LaunchFilter(const FilterCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchModeScan(const ModeScanCall& call, const LaunchContext& context);
 void LaunchSample(const SampleCall& call, const LaunchContext& context);
+void LaunchRoute(const RouteCall& call, const LaunchContext& context);
+void LaunchExpertProduct(const ExpertProductCall& call, const LaunchContext& context);
+void LaunchCombineExperts(const CombineExpertsCall& call, const LaunchContext& context);
+void LaunchHash(const HashCall& call, const LaunchContext& context);
+void LaunchBuckets(const BucketsCall& call, bool fp32_rows, const LaunchContext& context);
 
 }  // namespace rivulet::cuda
 

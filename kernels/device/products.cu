@@ -5,80 +5,12 @@
 // through a ring of shared memory that only this warp uses; the tokens' numbers come through L1,
 // where the warps of a block share them.
 //
-// The 16 numbers of a k16 step are permuted (lane t takes numbers 4t to 4t + 3), in weights and
-// tokens alike, so that each lane reads 8 bytes at a time.
-//
 // Bytes expected: outputs · stride · 2 of weights (twice that in two parts), once for each 16, 32
 // or 64 tokens.
-#include "kernels/device/arithmetic.cuh"
-#include "kernels/device/launch.cuh"
+#include "kernels/device/products.cuh"
 
 namespace rivulet::cuda {
 namespace {
-
-constexpr int kWarps = 4;
-constexpr int kStageInputs = 64;  // k of one stage of the ring: 128 bytes of a row
-
-template <int kOutputTiles>
-constexpr int kStages = kOutputTiles == 1 ? 16 : 8;
-
-// A stage's numbers of the tokens as the instruction wants them.
-template <int kTokenTiles, int kParts>
-struct TokenNumbers {
-  uint32_t a[kStageInputs / 16][kParts][kTokenTiles][4];
-
-  // Of tokens from `first` on and inputs from `k` on; zeros outside.
-  __device__ void Load(const Operand& x, uint32_t first, uint32_t k) {
-    const uint32_t lane = threadIdx.x % 32, g = lane / 4;
-#pragma unroll
-    for (uint32_t step = 0; step < kStageInputs / 16; ++step) {
-      const uint32_t column = k + step * 16 + lane % 4 * 4;
-      const uint32_t rows = column < x.columns ? x.rows : 0;
-#pragma unroll
-      for (uint32_t i = 0; i < kParts * kTokenTiles * 2; ++i) {
-        const uint32_t half = i % 2, tile = i / 2 % kTokenTiles, part = i / 2 / kTokenTiles;
-        const uint32_t token = first + tile * 16 + half * 8 + g;
-        uint2 numbers = {0, 0};
-        if (token < rows) {
-          numbers = *reinterpret_cast<const uint2*>(x.data + static_cast<size_t>(token) * x.stride +
-                                                    part * x.columns + column);
-        }
-        a[step][part][tile][half] = numbers.x;
-        a[step][part][tile][half + 2] = numbers.y;
-      }
-    }
-  }
-};
-
-// The weights of one stage, in the background: rows of 8 chunks of 16 bytes, exchanged so that four
-// rows are read without bank conflicts.
-template <int kOutputTiles>
-__device__ void LoadWeights(const uint16_t* weights, uint32_t stride, uint32_t output,
-                            uint32_t outputs, uint32_t k, bf16* stage) {
-  const uint32_t lane = threadIdx.x % 32;
-#pragma unroll
-  for (int i = 0; i < kOutputTiles * 2; ++i) {
-    const uint32_t chunk = i * 32 + lane, row = chunk / 8, place = chunk % 8;
-    const uint32_t source = min(output + row, outputs - 1);
-    CopyAsync(stage + row * kStageInputs + (place ^ (row % 4 * 2)) * 8,
-              weights + static_cast<size_t>(source) * stride + k + place * 8);
-  }
-}
-
-template <int kOutputTiles>
-__device__ void LoadRing(const DeviceLinear& linear, uint32_t output, uint32_t k, bf16* stage,
-                         bool two_parts) {
-  LoadWeights<kOutputTiles>(linear.high, linear.stride, output, linear.outputs, k, stage);
-  if (!two_parts) return;
-  LoadWeights<kOutputTiles>(linear.low, linear.stride, output, linear.outputs, k,
-                            stage + kOutputTiles * 8 * kStageInputs);
-}
-
-__device__ uint2 StageWeights(const bf16* stage, uint32_t tile, uint32_t step) {
-  const uint32_t lane = threadIdx.x % 32, row = tile * 8 + lane / 4, t = lane % 4;
-  const uint32_t chunk = (step * 2 + t / 2) ^ (row % 4 * 2);
-  return *reinterpret_cast<const uint2*>(stage + row * kStageInputs + chunk * 8 + t % 2 * 4);
-}
 
 // The numbers of up to 16 tokens in shared memory, all of K: rows of `stride` numbers, a multiple
 // of 64 plus 8 so that rows begin in different banks.
@@ -181,64 +113,35 @@ bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y
   return few ? LaunchFew<1>(linear, x, y, context) : LaunchFew<4>(linear, x, y, context);
 }
 
+// Adjacent rows of an operand, from `first` on.
+struct AdjacentRows {
+  const Operand& x;
+  uint32_t first;
+
+  __device__ uint32_t columns() const { return x.columns; }
+  __device__ uint32_t Token(uint32_t slot) const { return first + slot * 8 + threadIdx.x % 32 / 4; }
+  __device__ bool Has(uint32_t slot) const { return Token(slot) < x.rows; }
+  __device__ const uint16_t* Row(uint32_t slot) const {
+    return x.data + static_cast<size_t>(Token(slot)) * x.stride;
+  }
+};
+
 template <int kTokenTiles, int kOutputTiles, int kParts>
 __global__ void __launch_bounds__(kWarps * 32)
     ProductKernel(DeviceLinear linear, Operand x, FloatMatrix y) {
   extern __shared__ __align__(128) bf16 shared[];
-  constexpr int kStageSize = kParts * kOutputTiles * 8 * kStageInputs;
-  constexpr int kRing = kStages<kOutputTiles> / kParts;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t output = (blockIdx.x * kWarps + warp) * kOutputTiles * 8;
   const uint32_t first = blockIdx.y * kTokenTiles * 16;
   AllowNextKernel();
   if (output >= linear.outputs) return;
-  bf16* ring = shared + warp * kRing * kStageSize;
-  const uint32_t stages = linear.stride / kStageInputs;
+  bf16* ring =
+      shared + warp * kRingStages<kOutputTiles, kParts> * kStageNumbers<kOutputTiles, kParts>;
   // Weights do not depend on the kernel before this one.
-  for (uint32_t i = 0; i < kRing - 1; ++i) {
-    if (i < stages) {
-      LoadRing<kOutputTiles>(linear, output, i * kStageInputs, ring + i * kStageSize, kParts == 2);
-    }
-    CommitCopies();
-  }
+  StartRing<kOutputTiles, kParts>(linear, output, ring);
   AwaitLastKernel();
   float sum[kTokenTiles][kOutputTiles][4] = {};
-  // One stage ahead where registers allow it, since the first warp that reads a line waits for L2.
-  constexpr bool kAhead = kTokenTiles * kParts <= 2;
-  TokenNumbers<kTokenTiles, kParts> tokens, next;
-  if constexpr (kAhead) next.Load(x, first, 0);
-  for (uint32_t i = 0; i < stages; ++i) {
-    if constexpr (kAhead) {
-      tokens = next;
-      next.Load(x, first, (i + 1) * kStageInputs);
-    } else {
-      tokens.Load(x, first, i * kStageInputs);
-    }
-    WaitForCopies<kRing - 2>();
-    __syncwarp();
-    if (i + kRing - 1 < stages) {
-      LoadRing<kOutputTiles>(linear, output, (i + kRing - 1) * kStageInputs,
-                             ring + (i + kRing - 1) % kRing * kStageSize, kParts == 2);
-    }
-    CommitCopies();
-    const bf16* stage = ring + i % kRing * kStageSize;
-#pragma unroll
-    for (int step = 0; step < kStageInputs / 16; ++step) {
-#pragma unroll
-      for (int n = 0; n < kOutputTiles; ++n) {
-        const uint2 high = StageWeights(stage, n, step);
-#pragma unroll
-        for (int m = 0; m < kTokenTiles; ++m) {
-          MultiplyAdd(sum[m][n], tokens.a[step][0][m], high.x, high.y);
-          if constexpr (kParts == 2) {
-            const uint2 low = StageWeights(stage + kOutputTiles * 8 * kStageInputs, n, step);
-            MultiplyAdd(sum[m][n], tokens.a[step][1][m], high.x, high.y);
-            MultiplyAdd(sum[m][n], tokens.a[step][0][m], low.x, low.y);
-          }
-        }
-      }
-    }
-  }
+  RunChains<kTokenTiles, kOutputTiles, kParts>(linear, AdjacentRows{x, first}, output, ring, sum);
   const uint32_t g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int n = 0; n < kOutputTiles; ++n) {
@@ -259,9 +162,7 @@ __global__ void __launch_bounds__(kWarps * 32)
 template <int kTokenTiles, int kOutputTiles, int kParts>
 void Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
             const LaunchContext& context) {
-  constexpr int kRing = kStages<kOutputTiles> / kParts;
-  constexpr size_t kShared =
-      size_t{kWarps} * kRing * kParts * kOutputTiles * 8 * kStageInputs * sizeof(bf16);
+  constexpr size_t kShared = kRingBytes<kOutputTiles, kParts>;
   const auto kernel = ProductKernel<kTokenTiles, kOutputTiles, kParts>;
   static const cudaError_t prepared = cudaFuncSetAttribute(
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kShared));

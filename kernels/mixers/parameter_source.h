@@ -63,6 +63,7 @@ class WeightPacker {
 
   // Not OK: the device had no room for a map, which is empty then.
   const absl::Status& status() const { return status_; }
+  bool on_device() const { return device_ != nullptr; }
 
   // fp8 when one map so far is, bf16 when all are.
   DType dtype() const {
@@ -98,6 +99,9 @@ class ParameterSource {
 
   // Several maps of one input as one packed map, outputs concatenated in the order given.
   Linear TakeLinear(const std::vector<LinearPart>& parts, size_t inputs);
+
+  // Whether maps are packed on a device (Linear::OnDevice).
+  bool packs_on_device() const { return packer_->on_device(); }
 
   void Ignore(std::string_view name, const std::vector<size_t>& shape) {
     tensors_->Ignore(Full(name), shape);

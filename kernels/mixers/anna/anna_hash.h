@@ -29,6 +29,8 @@
 
 namespace rivulet {
 
+class Device;
+
 enum class HashFamily : uint8_t { kSimHash, kCrossPolytope };
 
 // The largest number of buckets of a table, tables of a head, and hashes of a table.
@@ -67,6 +69,10 @@ class AnnaHash {
   // must not overlap anything.
   void Apply(ConstFloatMatrix q, ConstFloatMatrix k, FloatMatrix q_buckets, FloatMatrix k_buckets,
              ThreadPool& pool) const;
+
+  // The same on a device, with the same chains.
+  void Enqueue(Device& device, ConstFloatMatrix q, ConstFloatMatrix k, FloatMatrix q_buckets,
+               FloatMatrix k_buckets) const;
 
  private:
   size_t head_floats() const {

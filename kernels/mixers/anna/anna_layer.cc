@@ -2,6 +2,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/device/device_step.h"
 #include "kernels/mixers/anna/anna_config.h"
 #include "kernels/mixers/anna/anna_hash.h"
 #include "kernels/mixers/anna/anna_recurrence.h"
@@ -52,6 +53,19 @@ class AnnaLayer : public Mixer {
     output_.Apply(step, o, {}, y);
     return absl::OkStatus();
   }
+
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const Projected projected = projection_.Enqueue(step, x);
+    const size_t rows = x.rows, tables = config_.shape.heads * config_.hash.tables;
+    const FloatMatrix q_buckets = step.workspace->Take(rows, tables);
+    const FloatMatrix k_buckets = step.workspace->Take(rows, tables);
+    const FloatMatrix o =
+        step.workspace->Take(rows, config_.shape.heads * config_.shape.head.padded_value());
+    hash_.Enqueue(*step.device, projected[kQuery], projected[kKey], q_buckets, k_buckets);
+    recurrence_.Enqueue(step, {q_buckets, k_buckets, projected[kValue]}, o);
+    output_.Enqueue(step, o, {}, y);
+  }
+  bool runs_on_device() const override { return recurrence_.RunsOnDevice(); }
 
  private:
   // The definition divides q and k by their lengths first. Signs of projections, and which of them

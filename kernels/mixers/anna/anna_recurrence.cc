@@ -18,7 +18,7 @@ AnnaRecurrence::AnnaRecurrence(const AnnaShape& shape, StateLayout& layout)
                               {heads, head.tables, head.buckets});
   keys_offset_ = layout.Add(StatePart::kTail, "key_buckets", DType::kFloat32,
                             {heads, head.tables, fold_interval_});
-  v_offset_ = layout.Add(StatePart::kTail, "v", DType::kFloat32, {heads, fold_interval_, e});
+  v_offset_ = layout.Add(StatePart::kTail, "v", layout.row_dtype(), {heads, fold_interval_, e});
 }
 
 BucketTables AnnaRecurrence::Tables(const LayerState& state, uint32_t slot, size_t head) const {

@@ -28,6 +28,8 @@
 
 namespace rivulet {
 
+struct DeviceStep;
+
 struct AnnaShape {
   size_t heads = 0;  // H
   BucketShape head;  // of each
@@ -51,6 +53,10 @@ class AnnaRecurrence {
   // out [T, H*Ep]; advances the segments' slots.
   void Run(std::span<const Segment> segments, const LayerState& state, const AnnaInput& input,
            FloatMatrix out, ThreadPool& pool) const;
+
+  // The same on a device. REQUIRES: RunsOnDevice().
+  void Enqueue(const DeviceStep& step, const AnnaInput& input, FloatMatrix out) const;
+  bool RunsOnDevice() const;
 
  private:
   void RunPiece(const HeadPiece& piece, const LayerState& state, const AnnaInput& input,

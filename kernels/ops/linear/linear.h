@@ -46,6 +46,8 @@ class Linear {
 
   // The product in device memory: y [T, outputs] of x [T, inputs].
   void Enqueue(Device& device, const Operand& x, FloatMatrix y) const;
+  // REQUIRES: made by OnDevice, or empty.
+  const DeviceLinear& on_device() const { return device_; }
 
   size_t inputs() const { return inputs_; }
   size_t outputs() const { return outputs_; }

@@ -5,6 +5,10 @@
 #include <string>
 
 #include "kernels/base/test_support.h"
+#include "kernels/device/device_buffers.h"
+#include "kernels/device/device_step.h"
+#include "kernels/device/fake_device.h"
+#include "kernels/ops/mixture_of_experts/device_experts.h"
 
 namespace rivulet {
 namespace {
@@ -72,6 +76,27 @@ struct Mixture {
             std::move(packed), std::move(packed_shared)};
   }
 
+  DeviceExperts PackOn(Device& device) const {
+    const auto pack = [&](const std::vector<LinearSource>& sources, size_t inputs) {
+      return Linear::OnDevice(*device.Pack(sources, inputs), DType::kFloat32);
+    };
+    const DType fp32 = DType::kFloat32;
+    const size_t hidden = shape.hidden, width = shape.width;
+    std::vector<LinearSource> gate_up, down;
+    for (const Expert& expert : experts) {
+      gate_up.push_back({expert.gate_up.data(), fp32, 2 * width, nullptr});
+      down.push_back({expert.down.data(), fp32, hidden, nullptr});
+    }
+    std::optional<GatedMlp> packed_shared;
+    if (shared.has_value()) {
+      packed_shared.emplace(pack({{shared->gate_up.data(), fp32, 2 * shared->width}}, hidden),
+                            pack({{shared->down.data(), fp32, hidden}}, shared->width));
+    }
+    const size_t outputs = shape.choice.experts + (shape.shared_gate ? 1 : 0);
+    return {shape.choice, pack({{router.data(), fp32, outputs}}, hidden), pack(gate_up, hidden),
+            pack(down, width), std::move(packed_shared)};
+  }
+
   double Logit(const float* x, size_t output) const {
     double sum = 0;
     for (size_t c = 0; c < shape.hidden; ++c) {
@@ -131,6 +156,30 @@ TEST_P(MixtureOfExpertsTest, MatchesFp64) {
     packed.Apply(x.view(), y.view(), workspace, pool);
     EXPECT_TRUE(Close(y.Values(), reference, 1e-5)) << tokens;
     EXPECT_TRUE(y.CanariesAlive());
+  }
+}
+
+TEST_P(MixtureOfExpertsTest, OnADeviceItMatchesFp64) {
+  const size_t hidden = GetParam().hidden;
+  FakeDevice device;
+  const DeviceExperts experts = mixture_.PackOn(device);
+  ASSERT_TRUE(experts.runs_on_device());
+  constexpr uint32_t kAbsent = 3;
+  for (const uint32_t tokens : {1, 2, 40}) {
+    const std::vector<float> x = RandomFloats(tokens * hidden, random_);
+    std::vector<DeviceSegment> segments(tokens);
+    for (uint32_t t = 0; t < tokens; ++t) segments[t].first_token = t, segments[t].tokens = 1;
+    if (tokens > kAbsent) segments[kAbsent].tokens = 0;
+    DeviceWorkspace workspace(&device);
+    const DeviceRows rows{segments.data(), nullptr, tokens, tokens, true};
+    const FloatMatrix y = workspace.Take(tokens, hidden);
+    experts.Enqueue({&device, &workspace, rows, {}}, OperandOf(device, x, tokens, hidden), y);
+    for (uint32_t t = 0; t < tokens; ++t) {
+      if (t == kAbsent) continue;
+      EXPECT_TRUE(Close(std::vector<float>(y.row(t), y.row(t) + hidden),
+                        mixture_.Reference(&x[t * hidden]), 1e-4))
+          << t << " of " << tokens;
+    }
   }
 }
 

@@ -1,0 +1,201 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The operations of a mixture of experts on the GPU beside the fake device: the same choices and
+// the same order, numbers within tolerance, and the same bits for a token in any company.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/base/test_support.h"
+#include "kernels/device/device_buffers.h"
+#include "kernels/device/experts_operations.h"
+#include "kernels/device/fake_device.h"
+#include "kernels/device/gpu_testing.h"
+
+namespace rivulet {
+namespace {
+
+struct Case {
+  const char* name;
+  uint32_t experts, per_token, hidden, width;
+  bool weights_sum_to_one, shared, gate;
+};
+
+// What a mixture's operations get and give on one device.
+class Mixture {
+ public:
+  Mixture(Device& device, const Case& shape, const std::vector<float>& gate_up,
+          const std::vector<float>& down)
+      : device_(device), shape_(shape) {
+    gate_up_ = Pack(gate_up, 2 * shape.width, shape.hidden);
+    down_ = Pack(down, shape.hidden, shape.width);
+  }
+
+  struct Result {
+    std::vector<uint32_t> experts, rows;
+    std::vector<ExpertTile> tiles;
+    std::vector<float> weights, y;
+  };
+
+  // Of tokens with these logits [T, X + 1] and inputs [T, hidden]; token `absent` is not there.
+  Result Run(const std::vector<float>& logits, const std::vector<float>& x, uint32_t tokens,
+             uint32_t absent = UINT32_MAX) {
+    const uint32_t pairs = tokens * shape_.per_token;
+    const FloatMatrix scores = MatrixOn(device_, logits, tokens, shape_.experts + 1);
+    const ExpertRouting routing = NewRouting(pairs, tokens);
+    device_.Route({.rows = Rows(tokens, absent),
+                   .logits = scores,
+                   .weights_sum_to_one = shape_.weights_sum_to_one,
+                   .routing = routing});
+    const Operand input = OperandOf(device_, x, tokens, shape_.hidden);
+    const FloatMatrix both = Empty(pairs, 2 * shape_.width);
+    device_.ExpertProduct(
+        {.routing = routing, .map = gate_up_, .x = input, .by_token = true, .y = both});
+    const Operand middle =
+        OperandOf(device_, NumbersOf(device_, both.Columns(0, shape_.width)), pairs, shape_.width);
+    const FloatMatrix outputs = Empty(pairs, shape_.hidden);
+    device_.ExpertProduct({.routing = routing, .map = down_, .x = middle, .y = outputs});
+    CombineExpertsCall sum;
+    sum.routing = routing, sum.outputs = outputs;
+    sum.adds = shape_.shared;
+    if (shape_.gate) sum.gate = scores.Columns(shape_.experts, 1);
+    sum.y = MatrixOn(device_, x, tokens, shape_.hidden);
+    device_.CombineExperts(sum);
+    return {FromDevice(device_, routing.expert, pairs), FromDevice(device_, routing.row, pairs),
+            FromDevice(device_, routing.tiles, routing.most_tiles),
+            FromDevice(device_, routing.weight, pairs), NumbersOf(device_, sum.y)};
+  }
+
+ private:
+  DeviceLinear Pack(const std::vector<float>& weights, uint32_t outputs, uint32_t inputs) {
+    DeviceLinear all = *device_.Pack(
+        {{weights.data(), DType::kFloat32, size_t{shape_.experts} * outputs, nullptr}}, inputs);
+    all.outputs = outputs;
+    return all;
+  }
+  FloatMatrix Empty(size_t rows, size_t columns) {
+    return MatrixOn(device_, std::vector<float>(rows * columns, 0.0f), rows, columns);
+  }
+  DeviceRows Rows(uint32_t tokens, uint32_t absent) {
+    std::vector<DeviceSegment> segments(tokens);
+    std::vector<uint32_t> segment_of(tokens);
+    for (uint32_t t = 0; t < tokens; ++t) {
+      segments[t] = {t, t == absent ? 0u : 1u, 0, t, t, t, 0};
+      segment_of[t] = t;
+    }
+    return {ToDevice(device_, segments), ToDevice(device_, segment_of), tokens, tokens, true};
+  }
+  ExpertRouting NewRouting(uint32_t pairs, uint32_t tokens) {
+    const std::vector<uint32_t> numbers(pairs, 77);
+    ExpertRouting r{.experts = shape_.experts, .per_token = shape_.per_token};
+    r.tile_rows = ExpertTileRows(pairs, r.experts);
+    r.most_tiles = MostExpertTiles(pairs, r.experts, r.tile_rows);
+    r.expert = ToDevice(device_, numbers);
+    r.weight = ToDevice(device_, std::vector<float>(pairs));
+    r.row = ToDevice(device_, numbers);
+    r.token_of_row = ToDevice(device_, numbers);
+    r.members = ToDevice(device_, std::vector<uint32_t>((tokens + 31) / 32 * r.experts, ~0u));
+    r.tiles = ToDevice(device_, std::vector<ExpertTile>(r.most_tiles, {9, 9, 9, 9}));
+    return r;
+  }
+
+  Device& device_;
+  Case shape_;
+  DeviceLinear gate_up_, down_;
+};
+
+class ExpertsTest : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    RIVULET_NEED_GPU();
+    const Case& c = GetParam();
+    gate_up_ = RandomFloats(size_t{c.experts} * 2 * c.width * c.hidden, random_, 0.1f);
+    down_ = RandomFloats(size_t{c.experts} * c.hidden * c.width, random_, 0.1f);
+    logits_ = RandomFloats(size_t{kTokens} * (c.experts + 1), random_);
+    x_ = RandomFloats(size_t{kTokens} * c.hidden, random_);
+    for (float& logit : logits_) logit = std::round(logit * 8) / 8;  // some are equal
+    for (size_t i = 0; i < c.experts; ++i) Logit(3, i) = i % 2 == 0 ? -0.0f : 0.0f;
+    for (size_t i = 0; i < c.experts; i += 2) Logit(4, i) = -std::numeric_limits<float>::infinity();
+    for (size_t i = 1; i < c.experts; ++i) Logit(2, i) = 1.5f;
+    Logit(2, 0) = std::numeric_limits<float>::quiet_NaN();
+  }
+  float& Logit(size_t token, size_t expert) {
+    return logits_[token * (GetParam().experts + 1) + expert];
+  }
+  std::vector<float> Some(const std::vector<float>& all, size_t first, size_t count) const {
+    const size_t columns = all.size() / kTokens;
+    return {all.begin() + first * columns, all.begin() + (first + count) * columns};
+  }
+  Mixture On(Device& device) { return {device, GetParam(), gate_up_, down_}; }
+
+  static constexpr uint32_t kTokens = 1000;
+  std::mt19937_64 random_{TestSeed()};
+  std::vector<float> gate_up_, down_, logits_, x_;
+};
+
+double WorstDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  double worst = a.size() == b.size() ? 0 : INFINITY;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    const double difference = std::abs(double{a[i]} - b[i]);
+    worst = std::isnan(difference) ? INFINITY : std::max(worst, difference);
+  }
+  return worst;
+}
+
+TEST_P(ExpertsTest, DoesWhatTheFakeDeviceDoes) {
+  auto gpu = OpenCudaDevice(ProductPrecision::kFloat32);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  FakeDevice fake;
+  Mixture on_gpu = On(**gpu), on_host = On(fake);
+  for (const uint32_t tokens : {1u, 5u, 31u, 32u, 33u, 200u, kTokens}) {
+    const uint32_t absent = tokens > 5 ? 5 : UINT32_MAX;
+    const auto logits = Some(logits_, 0, tokens), x = Some(x_, 0, tokens);
+    const Mixture::Result got = on_gpu.Run(logits, x, tokens, absent);
+    const Mixture::Result wanted = on_host.Run(logits, x, tokens, absent);
+    EXPECT_EQ(got.experts, wanted.experts) << tokens;
+    EXPECT_EQ(got.rows, wanted.rows) << tokens;
+    ASSERT_EQ(got.tiles.size(), wanted.tiles.size());
+    for (size_t i = 0; i < got.tiles.size(); ++i) {
+      const ExpertTile &a = got.tiles[i], &b = wanted.tiles[i];
+      EXPECT_TRUE(a.expert == b.expert && a.first_row == b.first_row && a.rows == b.rows) << i;
+    }
+    const double weights = WorstDifference(got.weights, wanted.weights);
+    const double y = WorstDifference(got.y, wanted.y);
+    std::printf("%s, %u tokens: weights differ by %.2g, outputs by %.2g\n", GetParam().name, tokens,
+                weights, y);
+    EXPECT_LE(weights, 1e-5);
+    EXPECT_LE(y, 1e-3);
+  }
+}
+
+TEST_P(ExpertsTest, HasTheSameBitsAloneAndInCompany) {
+  for (const auto precision : {ProductPrecision::kBFloat16, ProductPrecision::kFloat32}) {
+    auto gpu = OpenCudaDevice(precision);
+    ASSERT_TRUE(gpu.ok()) << gpu.status();
+    Mixture mixture = On(**gpu);
+    const std::vector<float> all = mixture.Run(logits_, x_, kTokens).y;
+    for (const auto& [first, count] :
+         {std::pair<uint32_t, uint32_t>{0, 1}, {6, 1}, {990, 1}, {0, 20}, {40, 33}, {100, 300}}) {
+      const auto some = mixture.Run(Some(logits_, first, count), Some(x_, first, count), count).y;
+      EXPECT_TRUE(SameBits(some, Some(all, first, count))) << count << " from " << first;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, ExpertsTest,
+                         testing::Values(Case{"few_gated", 5, 2, 32, 16, true, true, true},
+                                         Case{"few_all_weights", 5, 5, 36, 24, false, true, false},
+                                         Case{"one", 1, 1, 20, 12, true, false, false},
+                                         Case{"granite", 62, 8, 128, 64, true, true, false},
+                                         Case{"qwen3_next", 512, 10, 256, 64, true, true, true},
+                                         Case{"many", 1500, 32, 64, 16, false, false, false}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace rivulet
