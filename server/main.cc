@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "kernels/base/mutex.h"
 #include "kernels/base/status.h"
 #include "kernels/base/version.h"
 #include "model_loader/loaded_model.h"
@@ -97,6 +98,7 @@ class ServerProcess {
     StartScheduler();
     RIVULET_RETURN_IF_ERROR(StartGrpc());
     ready_ = true;
+    SetServing(device_works_);
     return absl::OkStatus();
   }
 
@@ -107,7 +109,7 @@ class ServerProcess {
     LogInfo("draining", {{"seconds_at_most", options_.drain_seconds}});
     ready_ = false;
     metrics_.draining.Set(1);
-    grpc_->SetServing(false);
+    SetServing(false);
     scheduler_->StopAdmission();
     grpc_->EndIdleStreams();
     if (!scheduler_->WaitUntilIdle(Clock::now() + seconds(options_.drain_seconds))) {
@@ -126,7 +128,7 @@ class ServerProcess {
     HttpHandlers handlers;
     handlers.metrics_text = [this] { return PrometheusText(metrics_); };
     handlers.alive = [] { return GrpcServer::Accepts(); };
-    handlers.ready = [this] { return ready_.load() && GrpcServer::Accepts(); };
+    handlers.ready = [this] { return ready_ && device_works_ && GrpcServer::Accepts(); };
     RIVULET_ASSIGN_OR_RETURN(
         http_, HttpServer::Start(options_.http.host, options_.http.port, std::move(handlers)));
     PrintAddress("http", options_.http.host, http_->port());
@@ -141,17 +143,13 @@ class ServerProcess {
     if (!exact) load.weight_dtype = options_.weight_dtype.value_or(DType::kBFloat16);
     LogInfo("device", {{"name", device_->name()}, {"free_bytes", device_->free_bytes()}});
     return absl::OkStatus();
+  // For health checks. Any thread.
+  void SetServing(bool serving) {
+    MutexLock lock(&serving_mutex_);
+    if (grpc_ != nullptr) grpc_->SetServing(serving && ready_);
   }
 
-  // After the weights; what steps and recordings take is left free.
-  uint64_t RestOfTheDevice() const {
-    constexpr uint64_t kForSteps = uint64_t{3} << 30;
-    const uint64_t free = device_->free_bytes();
-    return free > 2 * kForSteps ? free - kForSteps : free / 2;
-  }
-
-  absl::Status LoadModelAndEngine() {
-    const TimePoint start = Clock::now();
+  LoadOptions HowToLoad() const {
     LoadOptions load;
     load.weight_dtype = options_.weight_dtype;
     load.mixer.state_dtype = options_.state_dtype;
@@ -159,31 +157,93 @@ class ServerProcess {
     load.config_override = options_.config_override;
     load.mixer.level_overflow = options_.level_overflow;
     load.progress = ProgressLog();
-    if (options_.cuda) RIVULET_RETURN_IF_ERROR(OpenDevice(load));
-    RIVULET_ASSIGN_OR_RETURN(model_, LoadModel(options_.model, load));
+    return load;
+  }
+
+  // At the start, and after a failure of the device.
+  absl::StatusOr<DeviceAndModel> OpenDevice() {
+    LoadOptions load = HowToLoad();
+    const bool exact = options_.weight_dtype == DType::kFloat32;
+    DeviceAndModel opened;
+    RIVULET_ASSIGN_OR_RETURN(opened.device, OpenCudaDevice(exact ? ProductPrecision::kFloat32
+                                                                 : ProductPrecision::kBFloat16));
+    const Device& device = *opened.device;
+    LogInfo("device", {{"name", device.name()}, {"free_bytes", device.free_bytes()}});
+    load.mixer.device = opened.device.get();
+    if (!exact) load.weight_dtype = DType::kBFloat16;
+    kv_dtype_ = load.mixer.KvDType();
+    RIVULET_ASSIGN_OR_RETURN(opened.model, LoadModel(options_.model, load));
+    model_ = opened.model;
+    return opened;
+  }
+
+  absl::Status MakeEngine() {
     EngineOptions engine = {.threads = options_.threads, .state_context = options_.state_context};
-    if (options_.state_memory != 0) {
-      engine.state_memory = options_.state_memory;
-    } else if (options_.cuda) {
-      engine.state_memory = RestOfTheDevice();
+    if (options_.state_memory != 0 || options_.cuda) engine.state_memory = options_.state_memory;
+    if (options_.cuda) {
+      RIVULET_ASSIGN_OR_RETURN(engine_, MakeDeviceEngine([this] { return OpenDevice(); }, engine));
+      return absl::OkStatus();
     }
-    RIVULET_ASSIGN_OR_RETURN(engine_, options_.cuda
-                                          ? MakeDeviceEngine(model_, device_.get(), engine)
-                                          : MakeCpuEngine(model_, engine));
+    const LoadOptions load = HowToLoad();
+    kv_dtype_ = load.mixer.KvDType();
+    RIVULET_ASSIGN_OR_RETURN(model_, LoadModel(options_.model, load));
+    RIVULET_ASSIGN_OR_RETURN(engine_, MakeCpuEngine(model_, engine));
+    return absl::OkStatus();
+  }
+
+  absl::Status LoadModelAndEngine() {
+    const TimePoint start = Clock::now();
+    RIVULET_RETURN_IF_ERROR(MakeEngine());
     served_ = DescribeModel(*model_, engine_->capacity());
+    model_.reset();  // the engine has it
     const v1::Model& info = served_.info;
     ShowModel(info);
+    ShowDeviceMemory();
     LogInfo("loaded", {{"model", info.name()},
                        {"architecture", info.architecture()},
                        {"parameters", info.parameters()},
                        {"weight_dtype", info.weight_dtype()},
                        {"state_dtype", info.state_dtype()},
-                       {"kv_dtype", DTypeName(load.mixer.KvDType())},
+                       {"kv_dtype", DTypeName(kv_dtype_)},
                        {"state_bytes_per_session", info.state_bytes_per_session()},
                        {"state_slots", engine_->capacity().tail_slots},
                        {"threads", options_.threads},
                        {"seconds", Seconds(Clock::now() - start)}});
     return absl::OkStatus();
+  }
+
+  void ShowDeviceMemory() {
+    const DeviceMemory memory = engine_->memory();
+    const auto set = [](Gauge& gauge, uint64_t bytes) { gauge.Set(static_cast<int64_t>(bytes)); };
+    set(metrics_.device_weights, memory.weights);
+    set(metrics_.device_bases, memory.bases);
+    set(metrics_.device_tails, memory.tails);
+    set(metrics_.device_pages, memory.pages);
+    set(metrics_.device_temporaries, memory.temporaries);
+    set(metrics_.device_free, memory.free);
+  }
+
+  // On the engine thread.
+  DeviceFailureHandlers WhenTheDeviceFails() {
+    DeviceFailureHandlers handlers;
+    handlers.failed = [this](const absl::Status& /*why*/) {
+      metrics_.device_failures.Add();
+      device_works_ = false;
+      SetServing(false);
+    };
+    handlers.restarted = [this] {
+      model_.reset();
+      ShowDeviceMemory();
+      device_works_ = true;
+      SetServing(true);
+    };
+    handlers.gave_up = [](const absl::Status& why) {
+      const std::string message(why.message());
+      std::fprintf(stderr, "rivulet-server: error: the GPU failed and is given up: %s\n",
+                   message.c_str());
+      std::_Exit(1);
+    };
+    return handlers;
   }
 
   void ShowModel(const v1::Model& info) {
@@ -208,7 +268,7 @@ class ServerProcess {
     dispatcher_ = std::make_unique<Dispatcher>();
     scheduler_ = std::make_unique<Scheduler>(*engine_, *sessions_, *dispatcher_, metrics_,
                                              std::move(scheduler));
-    loop_ = std::make_unique<EngineLoop>(*engine_, *scheduler_);
+    loop_ = std::make_unique<EngineLoop>(*engine_, *scheduler_, WhenTheDeviceFails());
   }
 
   absl::Status StartGrpc() {
@@ -216,7 +276,10 @@ class ServerProcess {
     context_ = std::make_unique<ServiceContext>(ServiceContext{
         served_, *scheduler_, *sessions_, *pool_, metrics_, calls_, options_.max_prompt});
     RIVULET_ASSIGN_OR_RETURN(
-        grpc_, GrpcServer::Start(options_.listen.host, options_.listen.port, *context_));
+        std::unique_ptr<GrpcServer> grpc,
+        GrpcServer::Start(options_.listen.host, options_.listen.port, *context_));
+    MutexLock lock(&serving_mutex_);
+    grpc_ = std::move(grpc);
     return absl::OkStatus();
   }
 
@@ -224,10 +287,12 @@ class ServerProcess {
   Metrics metrics_;
   CallCount calls_;
   std::atomic<bool> ready_{false};
+  std::atomic<bool> device_works_{true};
+  Mutex serving_mutex_;
   // Each uses those before it.
   std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<Device> device_;  // null: the CPU
-  std::shared_ptr<const LoadedModel> model_;
+  std::shared_ptr<const LoadedModel> model_;  // while it is loaded; then the engine's alone
+  DType kv_dtype_ = DType::kFloat32;
   ServedModel served_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<SessionTable> sessions_;

@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <unordered_map>
 #include <utility>
@@ -57,6 +58,7 @@ class CudaDevice final : public Device {
 
   std::string name() const override { return name_; }
   size_t free_bytes() const override;
+  size_t allocated_bytes() const override { return allocated_; }
   ProductPrecision precision() const override { return precision_; }
 
   absl::StatusOr<void*> Allocate(size_t bytes) override;
@@ -157,7 +159,8 @@ class CudaDevice final : public Device {
   cuda::LaunchContext context_;
   cudaError_t error_ = cudaSuccess;
   cudaEvent_t events_[kEvents] = {};
-  std::vector<void*> memory_;
+  std::unordered_map<void*, size_t> memory_;  // with its bytes
+  size_t allocated_ = 0;
   std::unordered_map<const float*, std::pair<size_t, const float*>> constants_;
   std::vector<cudaGraphExec_t> recordings_;
   bool recording_ = false;
@@ -173,8 +176,11 @@ CudaDevice::~CudaDevice() {
   for (cudaEvent_t event : events_) {
     if (event != nullptr) cudaEventDestroy(event);
   }
-  for (void* memory : memory_) cudaFree(memory);
+  large_products_.reset();
+  for (const auto& [memory, bytes] : memory_) cudaFree(memory);
   if (context_.stream != nullptr) cudaStreamDestroy(context_.stream);
+  // After an error of the device its context is of no use to anyone: the next one gets a new one.
+  if (error_ != cudaSuccess) cudaDeviceReset();
 }
 
 absl::Status CudaDevice::Open() {
@@ -206,7 +212,8 @@ absl::StatusOr<void*> CudaDevice::Allocate(size_t bytes) {
   void* memory = nullptr;
   const cudaError_t error = cudaMalloc(&memory, std::max<size_t>(bytes, 1));
   if (error == cudaSuccess) {
-    memory_.push_back(memory);
+    memory_[memory] = bytes;
+    allocated_ += bytes;
     return memory;
   }
   cudaGetLastError();
@@ -216,8 +223,9 @@ absl::StatusOr<void*> CudaDevice::Allocate(size_t bytes) {
 }
 
 void CudaDevice::Free(void* memory) {
-  const auto found = std::find(memory_.begin(), memory_.end(), memory);
+  const auto found = memory_.find(memory);
   RIVULET_CHECK(found != memory_.end(), "freed memory that is not the device's");
+  allocated_ -= found->second;
   memory_.erase(found);
   context_.Check(cudaStreamSynchronize(context_.stream));
   context_.Check(cudaFree(memory));
@@ -367,7 +375,22 @@ absl::Status CudaDevice::PackRows(const std::vector<LinearSource>& sources, size
   return absl::OkStatus();
 }
 
+// For tests of what follows an error: RIVULET_FAIL_CUDA_AT=n makes the n-th wait of the process
+// find one, which a kernel causes that traps.
+__global__ void TrapKernel() { __trap(); }
+
+bool ShallFail() {
+  static const char* const value = std::getenv("RIVULET_FAIL_CUDA_AT");
+  static const long at = value == nullptr ? 0 : std::atol(value);
+  static long waits = 0;
+  return at > 0 && ++waits == at;
+}
+
 absl::Status CudaDevice::Wait(size_t event) {
+  if (ShallFail()) {
+    TrapKernel<<<1, 1, 0, context_.stream>>>();
+    context_.Check(cudaStreamSynchronize(context_.stream));
+  }
   context_.Check(cudaEventSynchronize(events_[event]));
   return FirstError();
 }

@@ -77,6 +77,7 @@ class Device {
 
   virtual std::string name() const = 0;
   virtual size_t free_bytes() const = 0;
+  virtual size_t allocated_bytes() const = 0;  // by Allocate, and not freed
   virtual ProductPrecision precision() const = 0;
 
   // RESOURCE_EXHAUSTED with what is missing. Freed when the device is destroyed, or by Free.

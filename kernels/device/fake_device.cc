@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/base/float8.h"
+#include "absl/strings/str_cat.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/fake_operations.h"
 
@@ -276,10 +277,33 @@ class UnitToken {
 }  // namespace
 
 absl::StatusOr<void*> FakeDevice::Allocate(size_t bytes) {
-  auto memory = std::make_unique<std::byte[]>(std::max<size_t>(bytes, 1));
+  ++allocations_;
+  if (bytes > free_bytes()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("fake has ", free_bytes(), " bytes free, ", bytes, " are needed"));
+  }
+  void* const memory = NewMemory(bytes);
+  sizes_[memory] = bytes;
+  allocated_ += bytes;
+  return memory;
+}
+
+void FakeDevice::Free(void* memory) {
+  allocated_ -= sizes_[memory];
+  sizes_.erase(memory);
+  memory_.erase(memory);
+}
+
+void* FakeDevice::NewMemory(size_t bytes) {
+  auto memory = std::make_unique<std::byte[]>(bytes + 1);
   void* const result = memory.get();
   memory_[result] = std::move(memory);
   return result;
+}
+
+absl::Status FakeDevice::Wait(size_t /*event*/) {
+  if (on_wait && error_.ok()) error_ = on_wait();
+  return error_;
 }
 
 absl::Status FakeDevice::Upload(void* to, const void* from, size_t bytes) {

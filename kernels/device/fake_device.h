@@ -23,13 +23,14 @@ namespace rivulet {
 class FakeDevice final : public Device {
  public:
   std::string name() const override { return "fake"; }
-  size_t free_bytes() const override { return size_t{8} << 30; }
+  size_t free_bytes() const override { return memory_bytes - allocated_; }
+  size_t allocated_bytes() const override { return allocated_; }
   ProductPrecision precision() const override { return ProductPrecision::kFloat32; }
 
   absl::StatusOr<void*> Allocate(size_t bytes) override;
-  void Free(void* memory) override { memory_.erase(memory); }
-  void* AllocatePinned(size_t bytes) override { return *Allocate(bytes); }
-  void FreePinned(void* memory) override { Free(memory); }
+  void Free(void* memory) override;
+  void* AllocatePinned(size_t bytes) override { return NewMemory(bytes); }
+  void FreePinned(void* memory) override { memory_.erase(memory); }
   void CopyToDevice(void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
   void CopyToHost(void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
   void CopyOnDevice(void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
@@ -43,9 +44,9 @@ class FakeDevice final : public Device {
                                           size_t inputs) override;
 
   void Record(size_t /*event*/) override {}
-  absl::Status Wait(size_t /*event*/) override { return absl::OkStatus(); }
-  double SecondsBetween(size_t /*first*/, size_t /*second*/) override { return 0; }
-  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::Status Wait(size_t event) override;
+  double SecondsBetween(size_t /*first*/, size_t /*second*/) override { return 0.002; }
+  absl::Status Synchronize() override { return error_; }
   void BeginRecording() override { recording_ = true; }
   absl::StatusOr<size_t> EndRecording() override;
   void Replay(size_t recording) override;
@@ -76,8 +77,14 @@ class FakeDevice final : public Device {
   void Buckets(const BucketsCall& call) override;
 
   size_t replays() const { return replays_; }
+  size_t allocations() const { return allocations_; }  // calls of Allocate
+
+  size_t memory_bytes = size_t{8} << 30;
+  // If set: called by Wait. What it returns stays, as an error of a GPU does.
+  std::function<absl::Status()> on_wait;
 
  private:
+  void* NewMemory(size_t bytes);
   using Work = std::function<void()>;
   void Do(Work work);
   void Copy(void* to, const void* from, size_t bytes);
@@ -87,6 +94,10 @@ class FakeDevice final : public Device {
   std::vector<Work> recorded_;
   std::vector<std::vector<Work>> recordings_;
   size_t replays_ = 0;
+  size_t allocations_ = 0;
+  size_t allocated_ = 0;
+  std::map<void*, size_t> sizes_;  // of what Allocate returned
+  absl::Status error_;
 };
 
 }  // namespace rivulet

@@ -7,8 +7,6 @@
 // Tokens are sampled on the device, with the ids that the host would draw. Only rows whose
 // penalties and biases touch more tokens than the description of a step has room for are sampled on
 // the host, as the CPU's engine does, on logits that are copied there.
-#include "server/engine/device_engine.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -27,7 +25,9 @@
 #include "kernels/base/thread_pool.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/sampling_operations.h"
+#include "server/engine/device_engine_class.h"
 #include "server/engine/device_model.h"
+#include "server/engine/device_states.h"
 #include "server/engine/row_answers.h"
 #include "server/engine/step_description.h"
 #include "server/engine/step_draws.h"
@@ -35,252 +35,14 @@
 namespace rivulet {
 namespace {
 
-// Rows of logits on the device at a time.
-constexpr size_t kLogitRows = 256;
-// The rows that recordings are made for.
-constexpr std::array<uint32_t, 14> kRecordedRows = {1,  2,  4,  8,   16,  24,  32,
-                                                    48, 64, 96, 128, 160, 192, 256};
-// Tokens of one pass through the model: at least a segment. Larger steps take several.
-constexpr size_t kMostTokens = kLongestSegment;
-// Edits of logits in a step, of 16 bytes: penalties touch every token of a history.
-constexpr size_t kMostEdits = size_t{1} << 19;
-// Most steps that may be launched and not awaited. Each has its own pinned memory and events.
-constexpr size_t kMostDepth = 2;
-
-class DeviceStateMemory final : public StateMemory {
- public:
-  explicit DeviceStateMemory(Device* device) : device_(device) {}
-
-  absl::Status Reserve(size_t bytes) override {
-    const absl::StatusOr<void*> memory = device_->Allocate(bytes);
-    if (!memory.ok()) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "no room for the session states: ", memory.status().message(), "; lower --state-memory"));
-    }
-    begin_ = static_cast<std::byte*>(*memory);
-    return absl::OkStatus();
-  }
-  std::byte* begin() const override { return begin_; }
-  void Copy(size_t from, size_t to, size_t bytes) override {
-    device_->CopyOnDevice(begin_ + to, begin_ + from, bytes);
-  }
-
- private:
-  Device* device_;
-  std::byte* begin_ = nullptr;
-};
-
-class DeviceEngine final : public Engine {
- public:
-  DeviceEngine(std::shared_ptr<const LoadedModel> model, Device* device, size_t threads,
-               size_t depth)
-      : loaded_(std::move(model)),
-        device_(device),
-        depth_(depth),
-        threads_(threads),
-        edit_writer_(loaded_->spec.vocab) {}
-  ~DeviceEngine() override;
-
-  absl::Status Start(const EngineOptions& options);
-
-  StepTicket Launch(const StepPlan& plan) override;
-  StepResult Await(StepTicket ticket) override;
-  size_t depth() const override { return depth_; }
-  StatePool& states() const override { return *states_; }
-  uint32_t vocab_size() const override { return static_cast<uint32_t>(loaded_->spec.vocab); }
-
- private:
-  // A step that has been launched and not awaited.
-  struct Step {
-    StepResult result;
-    std::vector<bool> on_host;           // rows that the host samples
-    bool waits_for_host = false;         // some place is such a row's
-    bool wants_logits = false;           // some place wants log-probabilities of the device
-    std::vector<PendingAnswer> pending;  // what is in results[] once the step has run
-    std::vector<uint32_t> tails;         // of the rows
-    std::vector<size_t> promised;        // rows that began with kLastSampled
-    bool known = false;                  // the samples are in `result`
-    bool timed = false;                  // so are the seconds
-    std::byte* description = nullptr;    // pinned
-    SampleResult* results = nullptr;     // pinned
-    LogprobResult* logprobs = nullptr;   // pinned
-    size_t begin_event = 0, end_event = 0;
-  };
-
-  Step& StepOf(StepTicket ticket) { return steps_[ticket % kMostDepth]; }
-  // The one that is being launched.
-  Step& current() { return StepOf(launched_ + 1); }
-  void RunPass(const StepPlan& plan);
-  absl::Status Finish(Step& step);
-  void TakeSamples(Step& step);
-  void KeepPromises(StepPlan& plan, std::deque<TokenCounts>& counts);
-  absl::Status Prepare();
-  absl::Status Record();
-  absl::Status WarmUp();
-  void RunInParts(const StepPlan& plan);
-  void Run(const StepPlan& plan);
-  void RunRecorded(const StepPlan& plan, size_t recording);
-  void RunPlain(const StepPlan& plan, std::span<const Place> places);
-  StepDescription::Extents ExtentsOf(size_t tokens, size_t segments) const {
-    return {tokens, segments, tokens, capacity().pages.size()};
-  }
-  StepDescription Describe(const StepPlan& plan, uint32_t rows);
-  DeviceRows RowsOf(const StepDescription& there, uint32_t tokens, uint32_t segments,
-                    bool single) const;
-  DeviceModel::Stream Forward(const StepDescription& there, uint32_t tokens, uint32_t segments,
-                              bool single);
-  size_t PageSlots(const Segment& segment) const;
-  size_t PageSlots(const StepPlan& plan) const;
-  void AddDraws(const StepPlan& plan, std::span<const Place> places, StepDescription& here);
-  void EnqueueSampling(FloatMatrix logits, const StepDescription& there, size_t first);
-  void FetchAnswers(size_t places);
-  void AnswerOnHost(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits);
-  static void FailRows(Step& step, const absl::Status& status);
-  size_t RecordingFor(const StepPlan& plan);
-
-  std::shared_ptr<const LoadedModel> loaded_;
-  Device* device_;
-  const size_t depth_;
-  ThreadPool threads_;
-  EditWriter edit_writer_;
-  std::unique_ptr<DeviceModel> model_;
-  std::unique_ptr<StatePool> states_;
-
-  size_t page_slots_ = 0;  // that a description has room for
-  std::byte* description_ = nullptr;
-  uint32_t* last_tokens_ = nullptr;    // [tail slots]
-  SampleResult* results_ = nullptr;    // [places], device
-  LogprobResult* logprobs_ = nullptr;  // [places], device
-  float* logits_ = nullptr;            // [kLogitRows, vocab], device
-  float* logits_host_ = nullptr;       // the same, pinned
-  size_t recordings_[kRecordedRows.size()] = {};
-  size_t recorded_ = 0;
-
-  Step steps_[kMostDepth];
-  StepTicket launched_ = 0, awaited_ = 0;
-  std::vector<uint32_t> last_sampled_;          // [tail slots]: by steps whose samples are known
-  absl::flat_hash_set<uint32_t> failed_tails_;  // of the step that was awaited last
-};
-
-DeviceEngine::~DeviceEngine() {
-  device_->Synchronize().IgnoreError();
-  if (logits_host_ != nullptr) device_->FreePinned(logits_host_);
-  for (const Step& step : steps_) {
-    if (step.description != nullptr) device_->FreePinned(step.description);
-    if (step.results != nullptr) device_->FreePinned(step.results);
-    if (step.logprobs != nullptr) device_->FreePinned(step.logprobs);
-  }
+// What everything ends with once the device has failed.
+absl::Status Failed(const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::UnavailableError(absl::StrCat(
+      status.message(), "; all sessions are lost: start new ones when the server is ready again"));
 }
 
-absl::Status DeviceEngine::Start(const EngineOptions& options) {
-  RIVULET_ASSIGN_OR_RETURN(model_, DeviceModel::Make(loaded_, device_));
-  RIVULET_ASSIGN_OR_RETURN(states_, StatePool::Make(AddUpLayouts(model_->StateLayouts()),
-                                                    options.state_memory, options.state_context,
-                                                    std::make_unique<DeviceStateMemory>(device_)));
-  RIVULET_RETURN_IF_ERROR(Prepare());
-  RIVULET_ASSIGN_OR_RETURN(void* last, device_->Allocate(capacity().tail_slots * sizeof(uint32_t)));
-  last_tokens_ = static_cast<uint32_t*>(last);
-  last_sampled_.resize(capacity().tail_slots);
-  RIVULET_RETURN_IF_ERROR(WarmUp());
-  return Record();
-}
-
-// The buffers of a step.
-absl::Status DeviceEngine::Prepare() {
-  RIVULET_CHECK(capacity().pages.size() <= kMaxPageKinds, "too many kinds of pages");
-  for (const PageCapacity& pages : capacity().pages) {
-    // Fenwick: a table for each segment and one for each fold. Appended: every slot once; sessions
-    // that share pages may need more, then a step takes several passes.
-    page_slots_ += pages.kind.fenwick()
-                       ? (kMostTokens + kMostTokens / pages.kind.fold_interval + 1) * size_t{2} *
-                             pages.kind.levels
-                       : size_t{2} * pages.slots + kMostTokens;
-  }
-  constexpr size_t kMostPlaces = 2 * kMostTokens;
-  const size_t description_bytes =
-      StepDescription::Bytes(ExtentsOf(kMostPlaces, kMostPlaces), page_slots_, kMostEdits);
-  bool pinned = true;
-  const auto pin = [&](auto*& memory, size_t bytes) {
-    memory = static_cast<std::remove_reference_t<decltype(memory)>>(device_->AllocatePinned(bytes));
-    pinned = pinned && memory != nullptr;
-  };
-  for (size_t i = 0; i < kMostDepth; ++i) {
-    Step& step = steps_[i];
-    step.begin_event = 2 * i;
-    step.end_event = 2 * i + 1;
-    pin(step.description, description_bytes);
-    pin(step.results, kMostPlaces * sizeof(SampleResult));
-    pin(step.logprobs, kMostPlaces * sizeof(LogprobResult));
-  }
-  const size_t logit_bytes = kLogitRows * loaded_->spec.vocab * sizeof(float);
-  pin(logits_host_, logit_bytes);
-  if (!pinned) {
-    return absl::ResourceExhaustedError("no pinned host memory for the steps of the CUDA engine");
-  }
-  RIVULET_ASSIGN_OR_RETURN(void* description, device_->Allocate(description_bytes));
-  description_ = static_cast<std::byte*>(description);
-  RIVULET_ASSIGN_OR_RETURN(void* results, device_->Allocate(kMostPlaces * sizeof(SampleResult)));
-  results_ = static_cast<SampleResult*>(results);
-  RIVULET_ASSIGN_OR_RETURN(void* logprobs, device_->Allocate(kMostPlaces * sizeof(LogprobResult)));
-  logprobs_ = static_cast<LogprobResult*>(logprobs);
-  RIVULET_ASSIGN_OR_RETURN(void* logits, device_->Allocate(logit_bytes));
-  logits_ = static_cast<float*>(logits);
-  return absl::OkStatus();
-}
-
-// Runs a step without sessions of each recorded size, then records it. A recording holds addresses
-// of temporaries, which therefore have to exist before.
-absl::Status DeviceEngine::Record() {
-  for (size_t i = kRecordedRows.size(); i-- > 0;) {
-    const uint32_t rows = kRecordedRows[i];
-    std::byte* const host = steps_[0].description;
-    const StepDescription here(host, ExtentsOf(rows, rows));
-    std::memset(host, 0, here.bytes());
-    for (uint32_t r = 0; r < rows; ++r) {
-      here.segment_of()[r] = here.place_tokens()[r] = r;
-      here.draws()[r] = {};
-    }
-    const StepDescription there(description_, ExtentsOf(rows, rows));
-    device_->CopyToDevice(description_, host, here.bytes());
-    for (const bool record : {false, true}) {
-      model_->Reset();
-      if (record) device_->BeginRecording();
-      const DeviceModel::Stream stream = Forward(there, rows, rows, true);
-      const FloatMatrix logits{logits_, rows, model_->vocab(), model_->vocab()};
-      model_->Logits(stream, logits);
-      EnqueueSampling(logits, there, 0);
-      if (!record) {
-        RIVULET_RETURN_IF_ERROR(device_->Synchronize());
-        RIVULET_RETURN_IF_ERROR(model_->status());
-        continue;
-      }
-      RIVULET_ASSIGN_OR_RETURN(recordings_[i], device_->EndRecording());
-    }
-  }
-  recorded_ = kRecordedRows.size();
-  return absl::OkStatus();
-}
-
-// Steps of prompts without sessions, the largest first: later ones find their temporaries, and the
-// library's products are chosen.
-absl::Status DeviceEngine::WarmUp() {
-  for (uint32_t tokens = kMostTokens; tokens >= 32; tokens -= tokens > 64 ? 64 : 32) {
-    std::byte* const host = steps_[0].description;
-    const StepDescription here(host, ExtentsOf(tokens, 1));
-    std::memset(host, 0, here.bytes());
-    const StepDescription there(description_, ExtentsOf(tokens, 1));
-    device_->CopyToDevice(description_, host, here.bytes());
-    model_->Reset();
-    model_->AddUp(Forward(there, tokens, 1, false));
-    for (size_t places = 0; places < tokens; places += kLogitRows) {  // as RunPlain takes them
-      model_->workspace().Take(kLogitRows, model_->hidden());
-      model_->workspace().TakeOperand(kLogitRows, model_->hidden());
-    }
-    RIVULET_RETURN_IF_ERROR(device_->Synchronize());
-    RIVULET_RETURN_IF_ERROR(model_->status());
-  }
-  return absl::OkStatus();
-}
+}  // namespace
 
 StepTicket DeviceEngine::Launch(const StepPlan& plan) {
   RIVULET_CHECK(launched_ - awaited_ < depth_,
@@ -378,6 +140,7 @@ void DeviceEngine::RunInParts(const StepPlan& plan) {
     const absl::Status status = Finish(step);
     if (!status.ok()) FailRows(step, status);
     std::move(step.result.rows.begin(), step.result.rows.end(), std::back_inserter(all.rows));
+    all.replays += step.result.replays;
     all.device_seconds += device_->SecondsBetween(step.begin_event, step.end_event);
   }
   step.result = std::move(all);
@@ -389,7 +152,8 @@ void DeviceEngine::RunInParts(const StepPlan& plan) {
 
 // Waits for the step and takes its samples, unless the device failed.
 absl::Status DeviceEngine::Finish(Step& step) {
-  RIVULET_RETURN_IF_ERROR(device_->Wait(step.end_event));
+  failure_.Update(Failed(device_->Wait(step.end_event)));
+  RIVULET_RETURN_IF_ERROR(failure_);
   TakeSamples(step);
   return absl::OkStatus();
 }
@@ -532,6 +296,7 @@ void DeviceEngine::RunRecorded(const StepPlan& plan, size_t recording) {
   AddDraws(plan, places, here);
   device_->CopyToDevice(description_, current().description, here.bytes());
   device_->Replay(recordings_[recording]);
+  ++current().result.replays;
   AnswerOnHost(plan, places, {logits_, places.size(), model_->vocab(), model_->vocab()});
   FetchAnswers(places.size());
 }
@@ -609,9 +374,8 @@ void DeviceEngine::AnswerOnHost(const StepPlan& plan, std::span<const Place> pla
                         logits.columns * sizeof(float));
   }
   if (wanted.empty()) return;
-  if (const absl::Status status = device_->Synchronize(); !status.ok()) {
-    return FailRows(step, status);
-  }
+  failure_.Update(Failed(device_->Synchronize()));
+  if (!failure_.ok()) return FailRows(step, failure_);
   std::vector<absl::Status> statuses(wanted.size());
   threads_.ParallelFor(wanted.size(), [&](size_t k) {
     const Place& place = places[wanted[k]];
@@ -628,18 +392,6 @@ void DeviceEngine::AnswerOnHost(const StepPlan& plan, std::span<const Place> pla
     const uint64_t position = PositionOf(plan.rows[place.row], place);
     step.result.rows[place.row].status.Update(At(statuses[k], place, position));
   }
-}
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Engine>> MakeDeviceEngine(std::shared_ptr<const LoadedModel> model,
-                                                         Device* device,
-                                                         const EngineOptions& options,
-                                                         size_t depth) {
-  RIVULET_CHECK(depth == 1 || depth == kMostDepth, "an engine runs one step ahead at most");
-  auto engine = std::make_unique<DeviceEngine>(std::move(model), device, options.threads, depth);
-  RIVULET_RETURN_IF_ERROR(engine->Start(options));
-  return engine;
 }
 
 }  // namespace rivulet

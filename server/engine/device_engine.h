@@ -4,6 +4,7 @@
 #ifndef RIVULET_SERVER_ENGINE_DEVICE_ENGINE_H_
 #define RIVULET_SERVER_ENGINE_DEVICE_ENGINE_H_
 
+#include <functional>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -13,11 +14,23 @@
 
 namespace rivulet {
 
-// Reserves the state slots in the device's memory, runs a step of the largest size, so that later
-// ones allocate nothing, and records the steps of decode rows. `model` was loaded for `device`
-// (MixerOptions::device), which outlives the engine. RESOURCE_EXHAUSTED naming --state-memory if
-// not one session fits. `depth`: 1; or 2, with which steps run ahead: tested on a fake device, not
-// run on a GPU yet.
+// A device, and a model that was loaded for it (MixerOptions::device).
+struct DeviceAndModel {
+  std::unique_ptr<Device> device;
+  std::shared_ptr<const LoadedModel> model;
+};
+// Opens the device and loads the model. The engine thread calls it again after a failure.
+using DeviceOpener = std::function<absl::StatusOr<DeviceAndModel>()>;
+
+// Runs a step of the largest size, so that later ones allocate nothing, reserves the state slots in
+// what the device has left, and records the steps of decode rows. RESOURCE_EXHAUSTED, saying what
+// is missing, if not one session fits. `depth`: 1; or 2, with which steps run ahead: tested on a
+// fake device, not run on a GPU yet.
+absl::StatusOr<std::unique_ptr<Engine>> MakeDeviceEngine(const DeviceOpener& open,
+                                                         const EngineOptions& options,
+                                                         size_t depth = 1);
+
+// The same with a device that outlives the engine, which cannot restart then.
 absl::StatusOr<std::unique_ptr<Engine>> MakeDeviceEngine(std::shared_ptr<const LoadedModel> model,
                                                          Device* device,
                                                          const EngineOptions& options,

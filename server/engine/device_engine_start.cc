@@ -42,11 +42,11 @@ void DeviceEngine::Release() {
 absl::Status DeviceEngine::Start(const EngineOptions& options) {
   RIVULET_CHECK(depth_ == 1 || depth_ == kMostDepth, "an engine runs one step ahead at most");
   RIVULET_RETURN_IF_ERROR(MakeModel());
-  // Steps to find out what temporaries take need a pool, but none of its memory.
-  RIVULET_ASSIGN_OR_RETURN(
-      states_, PoolWithoutMemory(AddUpLayouts(model_->StateLayouts()), options.state_context));
+  RIVULET_ASSIGN_OR_RETURN(states_, SmallPool(AddUpLayouts(model_->StateLayouts()),
+                                              options.state_context, device_, state_memory_));
   RIVULET_RETURN_IF_ERROR(Prepare());
-  RIVULET_RETURN_IF_ERROR(WarmUp());
+  RIVULET_RETURN_IF_ERROR(WarmUp());  // with it: what temporaries take is not known before
+  state_memory_->Free();
   RIVULET_RETURN_IF_ERROR(MakeStates(options));
   last_sampled_.resize(capacity().tail_slots);
   return FinishStart();
@@ -64,8 +64,8 @@ absl::Status DeviceEngine::Restart() {
   loaded_ = std::move(opened.model);
   RIVULET_RETURN_IF_ERROR(MakeModel());
   RIVULET_RETURN_IF_ERROR(Prepare());
-  RIVULET_RETURN_IF_ERROR(WarmUp());
   RIVULET_RETURN_IF_ERROR(state_memory_->MoveTo(device_));
+  RIVULET_RETURN_IF_ERROR(WarmUp());
   RIVULET_RETURN_IF_ERROR(FinishStart());
   failure_ = absl::OkStatus();
   return failure_;

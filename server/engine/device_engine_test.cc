@@ -513,6 +513,61 @@ TEST(FakeDeviceEngineTest, KeysAndValuesMayBeRounded) {
   EXPECT_EQ(Distance(Feed(*device->engine, text, 1), whole), 0);
 }
 
+// Prompts of all lengths, many rows, log-probabilities, penalties: all memory was there before.
+TEST_P(FakeDeviceTest, StepsAllocateNothing) {
+  const auto& device = static_cast<const FakeDevice&>(*device_.device);
+  const size_t allocations = device.allocations();
+  const DeviceMemory memory = engine().memory();
+  EXPECT_GT(memory.weights, 0u);
+  EXPECT_GT(memory.temporaries, 0u);
+  EXPECT_GT(memory.tails, 0u);
+  EXPECT_EQ(memory.weights + memory.bases + memory.tails + memory.pages + memory.temporaries,
+            device.allocated_bytes());
+  for (const size_t longest : {1, 5, 300}) {
+    std::vector<std::vector<uint32_t>> texts;
+    for (size_t i = 0; i < 6; ++i) texts.push_back(RandomText(longest));
+    FeedTogether(engine(), texts, longest, random_);
+  }
+  for (const size_t length : {1024, 1023, 700, 65, 3}) {
+    Stream stream(engine());
+    StepPlan plan;
+    stream.Add(plan, RandomText(length), length, 1);
+    EXPECT_TRUE(engine().Step(plan).rows[0].status.ok());
+  }
+  EXPECT_EQ(device.allocations(), allocations);
+}
+
+absl::StatusOr<DeviceAndEngine> EngineWithAllOf(size_t memory_bytes) {
+  DeviceAndEngine result;
+  auto device = std::make_unique<FakeDevice>();
+  device->memory_bytes = memory_bytes;
+  LoadOptions options;
+  options.mixer.device = device.get();
+  auto loaded = LoadModel("tests/parity/fixtures/mamba2_hf", options);
+  if (!loaded.ok()) return loaded.status();
+  auto engine = MakeDeviceEngine(*std::move(loaded), device.get(), {.state_memory = 0});
+  if (!engine.ok()) return engine.status();
+  result.device = std::move(device);
+  result.engine = *std::move(engine);
+  return result;
+}
+
+TEST(DeviceMemoryTest, SlotsTakeWhatTheDeviceHasLeft) {
+  const auto small = EngineWithAllOf(size_t{880} << 20), large = EngineWithAllOf(size_t{900} << 20);
+  ASSERT_TRUE(small.ok()) << small.status();
+  ASSERT_TRUE(large.ok()) << large.status();
+  EXPECT_GT(small->engine->capacity().tail_slots, 0u);
+  EXPECT_GT(large->engine->capacity().tail_slots, small->engine->capacity().tail_slots);
+  EXPECT_GT(large->engine->memory().free, uint64_t{700} << 20);
+}
+
+TEST(DeviceMemoryTest, TooLittleIsSaidWithWhatHelps) {
+  const absl::Status status = EngineWithAllOf(size_t{760} << 20).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("bytes free after"), std::string::npos) << status;
+  EXPECT_NE(status.message().find("lower --state-context"), std::string::npos) << status;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Mixers, FakeDeviceTest,
     testing::Values(

@@ -6,16 +6,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace rivulet {
-namespace {
-
-class NoStateMemory final : public StateMemory {
- public:
-  absl::Status Reserve(size_t /*bytes*/) override { return absl::OkStatus(); }
-  std::byte* begin() const override { return nullptr; }
-  void Copy(size_t /*from*/, size_t /*to*/, size_t /*bytes*/) override {}
-};
-
-}  // namespace
 
 absl::Status DeviceStateMemory::Reserve(size_t bytes) {
   const absl::StatusOr<void*> memory = device_->Allocate(bytes);
@@ -28,12 +18,16 @@ absl::Status DeviceStateMemory::Reserve(size_t bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<StatePool>> PoolWithoutMemory(const StateCapacity& sizes,
-                                                             uint64_t state_context) {
+absl::StatusOr<std::unique_ptr<StatePool>> SmallPool(const StateCapacity& sizes,
+                                                     uint64_t state_context, Device* device,
+                                                     DeviceStateMemory*& memory) {
   constexpr uint64_t kEnough = uint64_t{1} << 44;
-  for (uint64_t bytes = uint64_t{1} << 26;; bytes *= 4) {  // until a session fits
-    auto pool = StatePool::Make(sizes, bytes, state_context, std::make_unique<NoStateMemory>());
-    if (!absl::IsResourceExhausted(pool.status()) || bytes >= kEnough) return pool;
+  for (uint64_t bytes = uint64_t{1} << 20;; bytes *= 2) {  // until a session fits
+    const absl::StatusOr<StateCapacity> fits = SplitStateMemory(sizes, bytes, state_context);
+    if (absl::IsResourceExhausted(fits.status()) && bytes < kEnough) continue;
+    auto made = std::make_unique<DeviceStateMemory>(device);
+    memory = made.get();
+    return StatePool::Make(sizes, bytes, state_context, std::move(made));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +29,7 @@ class DeviceStateMemory final : public StateMemory {
     device_->CopyOnDevice(begin_ + to, begin_ + from, bytes);
   }
 
+  void Free() { device_->Free(std::exchange(begin_, nullptr)); }
   // Reserves as much on another device; the contents are lost.
   absl::Status MoveTo(Device* device) {
     device_ = device;
@@ -40,9 +42,11 @@ class DeviceStateMemory final : public StateMemory {
   std::byte* begin_ = nullptr;
 };
 
-// A pool with some slots of these `sizes` and no memory behind them.
-absl::StatusOr<std::unique_ptr<StatePool>> PoolWithoutMemory(const StateCapacity& sizes,
-                                                             uint64_t state_context);
+// A pool of few slots, for steps that come before it is known how many there can be. `memory` is
+// the pool's.
+absl::StatusOr<std::unique_ptr<StatePool>> SmallPool(const StateCapacity& sizes,
+                                                     uint64_t state_context, Device* device,
+                                                     DeviceStateMemory*& memory);
 
 // RESOURCE_EXHAUSTED: what the device has left does not hold a session, as `why` says.
 absl::Status NoRoomForStates(const Device& device, uint64_t weights, const absl::Status& why);

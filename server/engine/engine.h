@@ -23,9 +23,19 @@
 namespace rivulet {
 
 struct EngineOptions {
-  size_t threads = 1;                         // --threads; the engine thread is one of them
-  uint64_t state_memory = uint64_t{1} << 30;  // --state-memory, in bytes: all slots together
-  uint64_t state_context = 4096;              // --state-context: see SplitStateMemory
+  size_t threads = 1;  // --threads; the engine thread is one of them
+  // --state-memory, in bytes: all slots together. 0, on a device: what it has left after weights
+  // and temporaries.
+  uint64_t state_memory = uint64_t{1} << 30;
+  uint64_t state_context = 4096;  // --state-context: see SplitStateMemory
+};
+
+// Bytes of a device's memory by what they hold; all zero on the CPU.
+struct DeviceMemory {
+  uint64_t weights = 0;
+  uint64_t bases = 0, tails = 0, pages = 0;  // of the states
+  uint64_t temporaries = 0;
+  uint64_t free = 0;
 };
 
 // Names a launched step.
@@ -56,6 +66,14 @@ class Engine {
 
   // Launch and Await, for callers that never run ahead.
   StepResult Step(const StepPlan& plan) { return Await(Launch(plan)); }
+
+  // Not OK once the device has failed: rows fail with UNAVAILABLE, and what the slots hold is lost.
+  virtual absl::Status failure() const { return absl::OkStatus(); }
+  // After a failure: opens the device anew and loads the model again. The slots remain as they were
+  // held, with undefined contents. REQUIRES: every launched step has been awaited.
+  virtual absl::Status Restart() { return failure(); }
+  // Constant from the start on, but for Restart: nothing is allocated later.
+  virtual DeviceMemory memory() const { return {}; }
 
   // The slots of the sessions' states. The reference remains valid.
   virtual StatePool& states() const = 0;

@@ -72,6 +72,7 @@ struct RowResult {
 struct StepResult {
   std::vector<RowResult> rows;  // as in StepPlan::rows
   double device_seconds = 0;    // that the device spent on the step; 0: not measured
+  uint32_t replays = 0;         // of recorded steps, by which it ran
 };
 
 }  // namespace rivulet

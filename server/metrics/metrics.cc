@@ -91,6 +91,14 @@ void AddGauges(const Metrics& m, Families& out) {
   out.AddGauge("state_slot_usage_ratio",
                "State slots in use / state slots, 0 to 1; of pages where these are fuller.",
                std::max(total > 0 ? used / total : 0, all_pages > 0 ? pages / all_pages : 0));
+  const std::pair<const char*, const Gauge&> kinds[] = {
+      {"weights", m.device_weights},         {"state_bases", m.device_bases},
+      {"state_tails", m.device_tails},       {"state_pages", m.device_pages},
+      {"temporaries", m.device_temporaries}, {"free", m.device_free}};
+  for (const auto& [kind, gauge] : kinds) {
+    out.AddGauge("device_memory_bytes", "Bytes of the GPU's memory, by what they are for.",
+                 value(gauge), {{"kind", kind}});
+  }
   out.AddGauge("draining", "1 while the server drains after SIGTERM.", value(m.draining));
   out.AddGauge("build_info", "Constant 1; the labels name the build.", 1,
                {{"version", m.version}, {"commit", m.commit}});
@@ -116,6 +124,9 @@ void AddCounters(const Metrics& m, Families& out) {
                    {{"reason", kSessionEndNames[i]}});
   }
   out.AddCounter("folds_total", "Tails folded into a base.", m.folds);
+  out.AddCounter("graph_replays_total", "Recorded steps that the GPU ran.", m.graph_replays);
+  out.AddCounter("device_failures_total", "Errors of the GPU, each of which loses all sessions.",
+                 m.device_failures);
 }
 
 void AddHistograms(const Metrics& m, Families& out) {
@@ -132,6 +143,8 @@ void AddHistograms(const Metrics& m, Families& out) {
                    m.request_prefill_time);
   out.AddHistogram("decode_batch_size", "Decoding rows per step, of steps that have any.",
                    m.decode_batch_size);
+  out.AddHistogram("device_step_time_seconds", "Seconds that the GPU spent on a step.",
+                   m.device_step_time);
 }
 
 }  // namespace

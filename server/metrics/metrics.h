@@ -66,6 +66,8 @@ struct Metrics {
   // Of the kind of pages that is fullest; 0 for a model whose states have none.
   Gauge fullest_pages_used;
   Gauge fullest_pages_total;
+  // Of a GPU, in bytes; all 0 on the CPU.
+  Gauge device_weights, device_bases, device_tails, device_pages, device_temporaries, device_free;
   Gauge draining;
   Gauge sessions;
 
@@ -74,6 +76,8 @@ struct Metrics {
   Counter generation_tokens;
   std::array<Counter, kOutcomes> requests;
   Counter folds;
+  Counter graph_replays;
+  Counter device_failures;
   std::array<Counter, kSessionEnds> session_ends;
 
   Histogram time_to_first_token{kRequestSeconds};
@@ -82,6 +86,7 @@ struct Metrics {
   Histogram request_queue_time{kRequestSeconds};
   Histogram request_prefill_time{kRequestSeconds};
   Histogram decode_batch_size{kRowCounts};
+  Histogram device_step_time{kTokenSeconds};
 
   // Labels of build_info; set before the first scrape.
   std::string version, commit;

@@ -30,7 +30,10 @@ Outcome OutcomeOf(const absl::Status& status, RequestKind kind, FinishReason rea
     case absl::StatusCode::kDeadlineExceeded:
       return Outcome::kDeadline;
     case absl::StatusCode::kUnavailable:
-      return Outcome::kRejectedDraining;
+      return status.GetPayload(kDeviceLostPayload).has_value() ? Outcome::kError
+                                                               : Outcome::kRejectedDraining;
+    case absl::StatusCode::kNotFound:
+      return Outcome::kRejectedSession;
     case absl::StatusCode::kResourceExhausted:
       return Outcome::kRejectedSlots;
     default:

@@ -18,8 +18,8 @@ constexpr std::chrono::milliseconds kPause{10};
 
 }  // namespace
 
-EngineLoop::EngineLoop(Engine& engine, Scheduler& scheduler)
-    : engine_(engine), scheduler_(scheduler) {
+EngineLoop::EngineLoop(Engine& engine, Scheduler& scheduler, DeviceFailureHandlers handlers)
+    : engine_(engine), scheduler_(scheduler), handlers_(std::move(handlers)) {
   in_flight_.reserve(engine_.depth());
   thread_ = std::thread([this] { Run(); });
 }
@@ -45,7 +45,7 @@ void EngineLoop::Run() {
 void EngineLoop::RunSteps() {
   reserve_.reset(new (std::nothrow) std::byte[kReserveBytes]);
   while (!stopping_) {
-    if (in_flight_.size() < engine_.depth() && LaunchNext()) continue;
+    if (!gave_up_ && in_flight_.size() < engine_.depth() && LaunchNext()) continue;
     if (!in_flight_.empty()) {
       CommitOldest();
     } else if (!stopping_) {  // Plan may have taken the destructor's Wake
@@ -87,7 +87,32 @@ bool EngineLoop::LaunchNext() {
 void EngineLoop::CommitOldest() {
   StepResult result = engine_.Await(in_flight_.front());
   in_flight_.erase(in_flight_.begin());
+  if (!engine_.failure().ok()) return RestartEngine();
   scheduler_.Commit(std::move(result), Clock::now());
+}
+
+// The steps in flight found the device failed, too. Their requests end here, not by their results.
+void EngineLoop::RestartEngine() {
+  while (!in_flight_.empty()) {
+    engine_.Await(in_flight_.front());
+    in_flight_.erase(in_flight_.begin());
+  }
+  const absl::Status failure = engine_.failure();
+  const TimePoint now = Clock::now();
+  LogError("device_failed", {{"error", std::string(failure.message())}});
+  handlers_.failed(failure);
+  scheduler_.DeviceLost(failure, now);
+  const bool again = last_failure_.has_value() && now - *last_failure_ < kFailureInterval;
+  last_failure_ = now;
+  const absl::Status restarted = again ? failure : engine_.Restart();
+  if (!restarted.ok()) {
+    LogError("device_given_up", {{"error", std::string(restarted.message())},
+                                 {"failed_before_within_a_minute", again}});
+    gave_up_ = true;
+    return handlers_.gave_up(restarted);
+  }
+  LogWarning("device_restarted", {{"seconds", Seconds(Clock::now() - now)}});
+  handlers_.restarted();
 }
 
 }  // namespace rivulet

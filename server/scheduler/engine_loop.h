@@ -5,13 +5,17 @@
 // engine and every session.
 //
 // If memory runs out on it, it ends all requests and goes on
-// (docs/architecture.md#when-memory-runs-out).
+// (docs/architecture.md#when-memory-runs-out). If the device fails, it ends the requests that run,
+// drops the sessions and starts the engine again (docs/architecture.md#when-the-device-fails).
 #ifndef RIVULET_SERVER_SCHEDULER_ENGINE_LOOP_H_
 #define RIVULET_SERVER_SCHEDULER_ENGINE_LOOP_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -20,10 +24,21 @@
 
 namespace rivulet {
 
+// What the engine thread calls when the device fails.
+struct DeviceFailureHandlers {
+  std::function<void(const absl::Status&)> failed = [](const absl::Status&) {};
+  std::function<void()> restarted = [] {};
+  // It failed again within kFailureInterval, or does not start: the process must end. Must not
+  // return in production.
+  std::function<void(const absl::Status&)> gave_up = [](const absl::Status&) {};
+};
+
 class EngineLoop {
  public:
+  static constexpr std::chrono::seconds kFailureInterval{60};
+
   // Starts the thread; both outlive this.
-  EngineLoop(Engine& engine, Scheduler& scheduler);
+  EngineLoop(Engine& engine, Scheduler& scheduler, DeviceFailureHandlers handlers = {});
   // Ends after the steps in flight. Requests that still run are left as they are: abort them and
   // wait first (Scheduler::AbortAll, WaitUntilIdle).
   ~EngineLoop();
@@ -35,11 +50,15 @@ class EngineLoop {
   void RunSteps();
   void Recover();
   void EndRequests();
+  void RestartEngine();
   bool LaunchNext();  // false if there was nothing to run
   void CommitOldest();
 
   Engine& engine_;
   Scheduler& scheduler_;
+  const DeviceFailureHandlers handlers_;
+  std::optional<TimePoint> last_failure_;
+  bool gave_up_ = false;               // in tests, whose handler returns
   std::vector<StepTicket> in_flight_;  // the oldest first; has room for all
   std::unique_ptr<std::byte[]> reserve_;
   std::atomic<bool> stopping_{false};

@@ -16,6 +16,11 @@ void MoveAppend(std::vector<T>&& from, std::vector<T>& to) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
+template <typename T>
+void MakeRoom(std::vector<T>& to, size_t more) {
+  if (to.capacity() - to.size() < more) to.reserve(std::max(2 * to.capacity(), to.size() + more));
+}
+
 }  // namespace
 
 void StreamMessage::Merge(StreamMessage&& later) {
@@ -61,6 +66,11 @@ bool Outbox::Close(absl::Status status) {
   return Announce();
 }
 
+bool Outbox::urgent() const {
+  MutexLock lock(&mutex_);
+  return !taken_ || end_.has_value();
+}
+
 bool Outbox::full(size_t more) const {
   MutexLock lock(&mutex_);
   return tokens_ + more >= capacity_;
@@ -72,6 +82,7 @@ Outbox::Taken Outbox::Take() {
   {
     MutexLock lock(&mutex_);
     if (!waiting_.empty()) {
+      taken_ = true;
       taken.message = std::move(waiting_.front());
       waiting_.pop_front();
       const bool was_full = tokens_ >= capacity_;
@@ -93,7 +104,8 @@ void Outbox::Deliver() {
   if (const std::shared_ptr<StreamSink> sink = sink_.lock()) sink->OnReady();
 }
 
-Dispatcher::Dispatcher() : thread_([this] { Run(); }) {}
+Dispatcher::Dispatcher(std::chrono::microseconds message_time)
+    : message_time_(message_time), thread_([this] { Run(); }) {}
 
 Dispatcher::~Dispatcher() {
   {
@@ -106,18 +118,41 @@ Dispatcher::~Dispatcher() {
 
 void Dispatcher::Announce(std::vector<std::shared_ptr<Outbox>>& outboxes) {
   if (outboxes.empty()) return;
+  const auto first_urgent =
+      std::partition(outboxes.begin(), outboxes.end(),
+                     [](const std::shared_ptr<Outbox>& outbox) { return !outbox->urgent(); });
+  bool wakes = false;
   {
     MutexLock lock(&mutex_);
-    MoveAppend(std::move(outboxes), ready_);
+    wakes = ready_.empty() || first_urgent != outboxes.end();
+    MakeRoom(urgent_, outboxes.size());  // first: what follows must not fail half-way
+    MakeRoom(ready_, outboxes.size());
+    urgent_.insert(urgent_.end(), std::make_move_iterator(first_urgent),
+                   std::make_move_iterator(outboxes.end()));
+    ready_.insert(ready_.end(), std::make_move_iterator(outboxes.begin()),
+                  std::make_move_iterator(first_urgent));
   }
-  announced_.NotifyOne();
+  if (wakes) announced_.NotifyOne();
   outboxes.clear();
 }
 
+// Fills `work` with what is urgent, and after the pause with everything.
 bool Dispatcher::WaitForWork(std::vector<std::shared_ptr<Outbox>>& work) {
   MutexLock lock(&mutex_);
-  while (ready_.empty() && !stopping_) announced_.Wait(&mutex_);
-  work.swap(ready_);
+  while (urgent_.empty() && !stopping_) {
+    if (ready_.empty()) {
+      announced_.Wait(&mutex_);
+    } else if (std::chrono::steady_clock::now() >= pause_ends_) {
+      break;
+    } else {
+      announced_.WaitUntil(&mutex_, pause_ends_);
+    }
+  }
+  work.swap(urgent_);
+  if (stopping_ || std::chrono::steady_clock::now() >= pause_ends_) {
+    MoveAppend(std::move(ready_), work);
+    ready_.clear();
+  }
   return !work.empty();
 }
 
@@ -126,6 +161,10 @@ void Dispatcher::Run() {
   std::vector<std::shared_ptr<Outbox>> work;
   while (WaitForWork(work)) {
     for (const std::shared_ptr<Outbox>& outbox : work) outbox->Deliver();
+    const auto now = std::chrono::steady_clock::now();
+    pause_ends_ =
+        std::min(std::max(now, pause_ends_) + message_time_ * static_cast<int64_t>(work.size()),
+                 now + kLongestPause);
     work.clear();
   }
 }

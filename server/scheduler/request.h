@@ -17,6 +17,9 @@
 
 namespace rivulet {
 
+// Key of the status payload that says that a request ended because the device failed.
+inline constexpr char kDeviceLostPayload[] = "rivulet.device_lost";
+
 enum class RequestKind : uint8_t { kGenerate, kScore };
 
 struct StopRules {

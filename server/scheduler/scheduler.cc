@@ -249,6 +249,10 @@ void Scheduler::AbortNow(const absl::Status& status, TimePoint now) {
 
 void Scheduler::EndLateWaiting(TimePoint now) {
   EndWaiting(now, [now](const Request& request) {
+    if (request.session.held() && request.session.lost()) {
+      return absl::NotFoundError(
+          "the session's state was lost in a failed step; create one and send the whole context");
+    }
     if (request.deadline > now) return absl::OkStatus();
     return absl::DeadlineExceededError("the deadline passed while the request waited");
   });
@@ -452,6 +456,8 @@ void Scheduler::Commit(StepResult result, TimePoint now) {
   const StepInFlight& step = in_flight_.front();
   RIVULET_CHECK(result.rows.size() == step.rows.size(), "a result for each planned row");
   cost_.Observe(step.decode_rows, step.prompt_tokens, result.device_seconds);
+  if (result.device_seconds > 0) metrics_.device_step_time.Observe(result.device_seconds);
+  metrics_.graph_replays.Add(result.replays);
   for (size_t i = 0; i < step.rows.size(); ++i) {
     const RowInFlight& row = step.rows[i];
     if (row.request != nullptr) row.request->CommitRow(row, std::move(result.rows[i]), now);
@@ -467,6 +473,14 @@ void Scheduler::OutOfMemory(TimePoint now) {
   std::erase(waiting_, nullptr);
   AbortNow(no_memory_, now);
   Settle(now);
+}
+
+void Scheduler::DeviceLost(absl::Status status, TimePoint now) {
+  status.SetPayload(kDeviceLostPayload, absl::Cord());
+  in_flight_.clear();
+  for (const auto& active : active_) active->Abort(status, now);
+  Settle(now);
+  sessions_.LoseStates();
 }
 
 void Scheduler::DropEnded() {

@@ -105,6 +105,11 @@ class Scheduler {
   // REQUIRES: every launched step has been awaited.
   void OutOfMemory(TimePoint now);
 
+  // The device has failed: what all states held is lost. Ends every request that runs with
+  // `status`, and drops every session that has a state; what waits and needs none of them goes on.
+  // Steps that were planned and not committed are forgotten. REQUIRES: as OutOfMemory.
+  void DeviceLost(absl::Status status, TimePoint now);
+
   // After an empty plan with no step in flight: sleeps until something has come in since that Plan,
   // an outbox has room again, a deadline passes, or Wake.
   void WaitForWork();

@@ -91,6 +91,11 @@ bool SessionLease::alone() const {
   return entry_->readers == (exclusive_ ? 0u : 1u);
 }
 
+bool SessionLease::lost() const {
+  MutexLock lock(&table_->mutex_);
+  return !entry_->in_table;
+}
+
 std::unique_ptr<Session> SessionLease::TakeState() {
   RIVULET_CHECK(exclusive_, "takes a state without the right to change it");
   MutexLock lock(&table_->mutex_);
@@ -371,6 +376,19 @@ void SessionTable::Reap() {
     while (!idle->empty() && idle->front()->last_used <= oldest) {
       garbage.push_back(Remove(std::shared_ptr<Entry>(idle->front()), Reason::kExpired));
     }
+  }
+}
+
+void SessionTable::LoseStates() {
+  std::vector<std::unique_ptr<Session>> states;  // destroyed without the lock
+  MutexLock lock(&mutex_);
+  states.swap(garbage_);
+  std::vector<std::shared_ptr<Entry>> lost(idle_states_.begin(), idle_states_.end());
+  for (const std::shared_ptr<Entry>& entry : busy_) {
+    if (entry->holds_state) lost.push_back(entry);
+  }
+  for (const std::shared_ptr<Entry>& entry : lost) {
+    states.push_back(Remove(entry, Reason::kFailed));
   }
 }
 

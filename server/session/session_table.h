@@ -81,6 +81,8 @@ class SessionLease {
 
   // The state, to fork from; null before the session's first turn.
   const Session* state() const;
+  // The session has left the table: LoseStates has taken its state.
+  bool lost() const;
   // False while a turn's lease has to wait for readers that came before it. The on_reap callback is
   // called when the last of them has gone.
   bool alone() const;
@@ -172,6 +174,9 @@ class SessionTable {
   uint64_t idle_pages(size_t kind) const;
   // Destroys the states of deleted sessions, and drops sessions that were idle too long.
   void Reap();
+  // The contents of all states are lost: drops every session that has one. Leases on them are lost.
+  // REQUIRES: no turn has taken a state.
+  void LoseStates();
   // When the next idle session will have been idle too long; TimePoint::max() for never.
   TimePoint NextExpiry() const;
   // Destroys the state of a deleted session if there is one. Otherwise drops, of the idle sessions

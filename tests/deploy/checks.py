@@ -56,6 +56,15 @@ class Rendered:
         return json.loads(self.config_map["data"].get("config.json", "{}"))
 
 
+    @property
+    def cuda(self):
+        return self.config.get("device") == "cuda"
+
+    @property
+    def dockerfile(self):
+        return self.facts.cuda_dockerfile if self.cuda else self.facts.dockerfile
+
+
 def selects(selector, labels):
     return bool(selector) and selector.items() <= labels.items()
 
@@ -154,21 +163,54 @@ def check_security(rendered):
 
 
 def check_image(rendered):
-    """The pods' image is the one that deploy/Dockerfile makes."""
-    facts = rendered.facts
-    user = re.findall(r"^USER (\S+)$", facts.dockerfile, re.MULTILINE)
+    """The pods' image is the one that deploy/Dockerfile makes, or Dockerfile.cuda."""
+    facts, dockerfile = rendered.facts, rendered.dockerfile
+    user = re.findall(r"^USER (\S+)$", dockerfile, re.MULTILINE)
     context = rendered.pod.get("securityContext", {})
     if user[-1:] != [f"{context.get('runAsUser')}:{context.get('runAsGroup')}"] or not re.fullmatch(r"[1-9]\d*:[1-9]\d*", user[-1]):
         yield f"USER {user} in the Dockerfile and runAsUser, runAsGroup must be the same numbers, not root's"
     tag = rendered.server["image"].rpartition(":")[2]
-    label = re.search(r'image\.version="([^"]*)"', facts.dockerfile)
-    if not tag == facts.version == (label and label.group(1)):
-        yield f"image {rendered.server['image']}, label {label and label.group(1)} and the project's version {facts.version} differ"
-    exposed = re.search(r"^EXPOSE (.*)$", facts.dockerfile, re.MULTILINE)
+    label = re.search(r'image\.version="([^"]*)"', dockerfile)
+    version = facts.version + ("-cuda" if rendered.cuda else "")
+    if not tag == version == (label and label.group(1)):
+        yield f"image {rendered.server['image']}, label {label and label.group(1)} and the project's version {version} differ"
+    exposed = re.search(r"^EXPOSE (.*)$", dockerfile, re.MULTILINE)
     if exposed is None or exposed.group(1).split() != [str(facts.grpc_port), str(facts.http_port)]:
         yield "EXPOSE in the Dockerfile: expected the server's default ports"
-    if f'"--model={repository.SHARE}models/{repository.MODEL.name}"' not in facts.dockerfile:
+    if f'"--model={repository.SHARE}models/{repository.MODEL.name}"' not in dockerfile:
         yield "CMD in the Dockerfile: expected the bundled model"
+
+
+def stage(dockerfile):
+    """The instructions of the image's last stage, without those that a GPU changes."""
+    lines = re.split(r"^FROM .*$", dockerfile, flags=re.MULTILINE)[-1].splitlines()
+    changed = ("#", "ENV LD_LIBRARY_PATH", "CMD", "      org.opencontainers.image.version", "      org.opencontainers.image.base")
+    return [line for line in lines if line and not line.startswith(changed)]
+
+
+def check_cuda_image(rendered):
+    """Dockerfile.cuda is Dockerfile with a GPU."""
+    facts = rendered.facts
+    if stage(facts.dockerfile) != stage(facts.cuda_dockerfile):
+        different = set(stage(facts.dockerfile)) ^ set(stage(facts.cuda_dockerfile))
+        yield f"the last stages of Dockerfile and Dockerfile.cuda differ: {sorted(different)}"
+    if '"--device=cuda"' not in facts.cuda_dockerfile:
+        yield "CMD in Dockerfile.cuda: expected --device=cuda"
+    for needed in ("--preset cuda", "libcublasLt.so.13", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"):
+        if needed not in facts.cuda_dockerfile:
+            yield f"Dockerfile.cuda: expected {needed}"
+
+
+def check_gpu(rendered):
+    """A server on a GPU gets one and may run where they are; another one takes none."""
+    resources = rendered.server["resources"]
+    wanted = "1" if rendered.cuda else None
+    for kind in ("requests", "limits"):
+        if resources[kind].get("nvidia.com/gpu") != wanted:
+            yield f"{kind}: nvidia.com/gpu is {resources[kind].get('nvidia.com/gpu')}, but device is {rendered.config.get('device', 'cpu')}"
+    tolerated = [item["key"] for item in rendered.pod.get("tolerations", []) if item.get("effect") == "NoSchedule"]
+    if rendered.cuda and "nvidia.com/gpu" not in tolerated:
+        yield "tolerations: expected nvidia.com/gpu"
 
 
 def check_config(rendered):
@@ -195,7 +237,8 @@ def check_resources(rendered):
         yield f"cpu request {resources['requests']['cpu']}, but config.json has {config.get('threads')} threads"
     if "cpu" in resources.get("limits", {}):
         yield "a cpu limit throttles single threads of a step, and all wait for them"
-    needed = quantity(config.get("state-memory", "1GiB")) + rendered.facts.weight_bytes + MARGIN_BYTES
+    states = 0 if rendered.cuda else quantity(config.get("state-memory", "1GiB"))
+    needed = states + rendered.facts.weight_bytes + MARGIN_BYTES
     if quantity(resources["limits"]["memory"]) < needed:
         yield f"memory limit {resources['limits']['memory']}: state-memory, weights and margin are {needed / (1 << 20):.0f}Mi"
     if resources["limits"]["memory"] != resources["requests"]["memory"]:
@@ -276,5 +319,6 @@ def check_monitor(rendered):
                 yield f"ServiceMonitor: the server does not answer {endpoint.get('path')}"
 
 
-CHECKS = [check_kinds, check_selectors, check_ports, check_probes, check_grace, check_security, check_image, check_config,
+CHECKS = [check_kinds, check_selectors, check_ports, check_probes, check_grace, check_security, check_image,
+          check_cuda_image, check_gpu, check_config,
           check_resources, check_services, check_replicas, check_autoscaler, check_monitor]

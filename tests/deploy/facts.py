@@ -23,6 +23,7 @@ SHARE = "/opt/rivulet/share/rivulet/"
 @dataclasses.dataclass
 class Facts:
     dockerfile: str
+    cuda_dockerfile: str
     version: str  # of the project
     flush_seconds: int  # after a drain, server/main.cc
     grpc_port: int  # the server's defaults
@@ -96,6 +97,7 @@ def gather(config):
     gauges, paths = read_server(config)
     return Facts(
         dockerfile=(ROOT / "deploy/Dockerfile").read_text(encoding="utf-8"),
+        cuda_dockerfile=(ROOT / "deploy/Dockerfile.cuda").read_text(encoding="utf-8"),
         version=found(r"^project\(rivulet VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"), "the version"),
         flush_seconds=int(found(r"kFlushTime\{(\d+)\}", (ROOT / "server/main.cc").read_text(encoding="utf-8"), "kFlushTime")),
         grpc_port=int(found(r"--listen .*default \S+:(\d+)\)", usage, "--listen")),

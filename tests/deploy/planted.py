@@ -51,6 +51,13 @@ def in_dockerfile(old, new):
     return plant
 
 
+def in_cuda_dockerfile(old, new):
+    def plant(rendered):
+        assert old in rendered.facts.cuda_dockerfile, f"planted.py: Dockerfile.cuda has no {old}"
+        rendered.facts.cuda_dockerfile = rendered.facts.cuda_dockerfile.replace(old, new)
+    return plant
+
+
 def in_facts(name, value):
     return lambda rendered: setattr(rendered.facts, name, value)
 
@@ -117,6 +124,14 @@ VIOLATIONS = [
     ("project's version", in_dockerfile('image.version="0', 'image.version="8')),
     ("EXPOSE", in_dockerfile("EXPOSE 8590 8591", "EXPOSE 80")),
     ("CMD", in_dockerfile("/models/tales", "/models/other")),
+    # check_cuda_image
+    ("Dockerfile and Dockerfile.cuda differ", in_dockerfile("STOPSIGNAL SIGTERM", "STOPSIGNAL SIGQUIT")),
+    ("expected --device=cuda", in_cuda_dockerfile('"--device=cuda", ', "")),
+    ("expected libcublasLt.so.13", in_cuda_dockerfile("libcublasLt.so.13", "libcublasLt.so.12")),
+    # check_gpu
+    ("requests: nvidia.com/gpu is None, but device is cuda", in_config(device="cuda")),
+    ("limits: nvidia.com/gpu is 1, but device is cpu", in_server("resources", "limits", "nvidia.com/gpu", value="1")),
+    ("tolerations: expected nvidia.com/gpu", in_config(device="cuda")),
     # check_config
     ("it can set values of", in_config(**{"max-queues": 3})),
     ("give bytes, or a number", in_config(**{"state-memory": "lots"})),
