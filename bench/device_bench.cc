@@ -7,6 +7,8 @@
 // For each number of rows: the time of a step on the device, tokens/s, the bytes that a step must
 // move (weights once; each row's base once, its tail, a C-th of two bases), and the share of the
 // measured read rate that this makes. Prints a table; --out writes JSON as well.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -33,10 +35,20 @@ ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp8 weights of the layers");
 ABSL_FLAG(int, steps, 48, "steps that are timed; every 16 each row folds once");
 ABSL_FLAG(bool, same_place, false, "all rows fold in the same step, the worst case");
 ABSL_FLAG(int, prompt, 0, "also time prompts of this many tokens");
+ABSL_FLAG(bool, profile, false, "let a profiler that waits for it begin at the first timed step");
 ABSL_FLAG(std::string, out, "", "file for the results as JSON");
 
 namespace rivulet {
 namespace {
+
+// What `ncu --profile-from-start off` waits for; a symbol of the driver, which a build does not
+// link.
+void BeginProfile() {
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) return;
+  using Start = int (*)();
+  if (const auto start = reinterpret_cast<Start>(dlsym(driver, "cuProfilerStart"))) start();
+}
 
 struct Stream {
   uint32_t base, tail;
@@ -149,6 +161,7 @@ absl::Status Bench::Decode(size_t rows) {
   double wall = 0;
   for (size_t step = 0; step < steps + 16; ++step) {
     const StepPlan plan = PlanFor(streams);
+    if (step == 16 && absl::GetFlag(FLAGS_profile)) BeginProfile();
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = engine_->Step(plan);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;

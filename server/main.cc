@@ -135,14 +135,6 @@ class ServerProcess {
     return absl::OkStatus();
   }
 
-  absl::Status OpenDevice(LoadOptions& load) {
-    const bool exact = options_.weight_dtype == DType::kFloat32;
-    RIVULET_ASSIGN_OR_RETURN(
-        device_, OpenCudaDevice(exact ? ProductPrecision::kFloat32 : ProductPrecision::kBFloat16));
-    load.mixer.device = device_.get();
-    if (!exact) load.weight_dtype = options_.weight_dtype.value_or(DType::kBFloat16);
-    LogInfo("device", {{"name", device_->name()}, {"free_bytes", device_->free_bytes()}});
-    return absl::OkStatus();
   // For health checks. Any thread.
   void SetServing(bool serving) {
     MutexLock lock(&serving_mutex_);
@@ -170,7 +162,7 @@ class ServerProcess {
     const Device& device = *opened.device;
     LogInfo("device", {{"name", device.name()}, {"free_bytes", device.free_bytes()}});
     load.mixer.device = opened.device.get();
-    if (!exact) load.weight_dtype = DType::kBFloat16;
+    if (!exact) load.weight_dtype = options_.weight_dtype.value_or(DType::kBFloat16);
     kv_dtype_ = load.mixer.KvDType();
     RIVULET_ASSIGN_OR_RETURN(opened.model, LoadModel(options_.model, load));
     model_ = opened.model;

@@ -15,8 +15,8 @@
 #include "kernels/device/buckets_operations.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_operations.h"
-#include "kernels/device/fp8_products.h"
 #include "kernels/device/experts_operations.h"
+#include "kernels/device/fp8_products.h"
 #include "kernels/device/large_products.h"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/sampling_operations.h"
@@ -250,7 +250,8 @@ const float* CudaDevice::Constant(std::span<const float> numbers) {
   if (found != constants_.end() && found->second.first >= numbers.size()) {
     return found->second.second;
   }
-  const absl::StatusOr<void*> memory = Allocate(numbers.size_bytes());
+  // Some kernels copy a number with its neighbours, up to a multiple of four.
+  const absl::StatusOr<void*> memory = Allocate((numbers.size_bytes() + 63) / 64 * 64);
   if (!memory.ok() || !Upload(*memory, numbers.data(), numbers.size_bytes()).ok()) {
     context_.Check(cudaErrorMemoryAllocation);
     return nullptr;

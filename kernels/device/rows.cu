@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kNormThreads)
 // --- row preparation ---------------------------------------------------------------------------
 
 // Numbers that a warp prepares at a time where heads need no norm.
-constexpr uint32_t kFlatNumbers = 64;
+constexpr uint32_t kFlatNumbers = 128;
 constexpr uint32_t kMostNumbers = 512;  // of a head: kMaxKeyDim
 constexpr int kPrepareWarps = 8;
 
@@ -206,65 +206,71 @@ struct FourInputs {
   }
 };
 
-// What one channel of such a convolution reads.
-struct FourNumbers {
-  float in[4], weight[4], bias;
+__device__ inline float4 LoadFour(const float* x) { return *reinterpret_cast<const float4*>(x); }
+__device__ inline float4 LoadFour(const bf16* x) {
+  const uint2 bits = *reinterpret_cast<const uint2*>(x);
+  const auto low = [](uint32_t two) { return __uint_as_float(two << 16); };
+  const auto high = [](uint32_t two) { return __uint_as_float(two & 0xffff0000u); };
+  return {low(bits.x), high(bits.x), low(bits.y), high(bits.y)};
+}
+__device__ inline void StoreFour(float* to, float4 x) { *reinterpret_cast<float4*>(to) = x; }
+__device__ inline void StoreFour(bf16* to, float4 x) {
+  *reinterpret_cast<uint2*>(to) = {PackRounded(x.x, x.y), PackRounded(x.z, x.w)};
+}
+__device__ inline float4 Fused(float4 a, float4 b, float4 c) {
+  return {fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w)};
+}
 
-  template <typename Row>
-  __device__ void Take(const PrepareCall& call, const FourInputs<Row>& four, const float* x,
-                       uint32_t channel) {
-    const DeviceConvolution& c = call.convolution;
-    bias = c.bias[channel];
-#pragma unroll
-    for (uint32_t j = 0; j < 4; ++j) weight[j] = c.weight[j * c.weight_stride + channel];
-#pragma unroll
-    for (uint32_t j = 0; j < 3; ++j) {
-      in[j] = 0.0f;
-      if (four.rows[j] != nullptr) in[j] = Load(four.rows[j] + channel);
-    }
-    in[3] = AsStored(static_cast<const Row*>(nullptr), x[channel]);
-  }
+// Whether PrepareConvolved does a part: four channels at a time, with nothing after the convolution
+// but a function and a factor.
+__device__ bool InFours(const PrepareCall& call, const PreparedPart& part) {
+  const DeviceConvolution& c = call.convolution;
+  const auto aligned = [](const float* x, uint32_t stride) {
+    return reinterpret_cast<uintptr_t>(x) % 16 == 0 && stride % 4 == 0;
+  };
+  return part.channel >= 0 && part.channel % 4 == 0 && call.rows.single && c.window == 4 &&
+         part.bias == nullptr && part.rate == nullptr && part.multiplier == nullptr &&
+         part.heads * part.width % 4 == 0 && aligned(c.x, c.x_stride) &&
+         aligned(part.y, part.y_stride);
+}
 
-  __device__ float Sum() const {
-    float sum = bias;
-#pragma unroll
-    for (uint32_t j = 0; j < 4; ++j) sum = fmaf(weight[j], in[j], sum);
-    return sum;
-  }
-};
-
-// PrepareTask for parts that are convolved so and need no norm: two numbers a lane.
+// PrepareTask for such a part: four numbers a lane, and every load at once.
 template <typename Row>
 __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& part, uint32_t first,
                                  uint32_t count, uint32_t token,
                                  const ConvolutionInputs<Row>& inputs) {
   const DeviceConvolution& c = call.convolution;
-  const uint32_t lane = threadIdx.x % 32;
+  const uint32_t i = threadIdx.x % 32 * 4, channel = part.channel + first + i;
+  if (i >= count) return;
   const FourInputs<Row> four(call, inputs);
-  const float* x = c.x + static_cast<size_t>(token) * c.x_stride;
-  FourNumbers numbers[2];
+  float4 weights[4], in[4];
+  const float4 bias = LoadFour(c.bias + channel);
 #pragma unroll
-  for (uint32_t j = 0; j < 2; ++j) {
-    // The last lanes take the last number as well, so that no load waits for a branch.
-    const uint32_t i = min(lane + 32 * j, count - 1);
-    numbers[j].Take(call, four, x, part.channel + first + i);
+  for (uint32_t j = 0; j < 4; ++j) weights[j] = LoadFour(c.weight + j * c.weight_stride + channel);
+#pragma unroll
+  for (uint32_t j = 0; j < 3; ++j) {
+    in[j] = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (four.rows[j] != nullptr) in[j] = LoadFour(four.rows[j] + channel);
   }
+  const Row* const stored = nullptr;
+  const float4 x = LoadFour(c.x + static_cast<size_t>(token) * c.x_stride + channel);
+  in[3] = {AsStored(stored, x.x), AsStored(stored, x.y), AsStored(stored, x.z),
+           AsStored(stored, x.w)};
+  float4 y = bias;
 #pragma unroll
-  for (uint32_t j = 0; j < 2; ++j) {
-    const uint32_t i = lane + 32 * j, channel = part.channel + first + i;
-    if (i >= count) continue;
-    float y = numbers[j].Sum();
-    if (c.silu) y = Function(Activation::kSilu, y);
-    part.y[static_cast<size_t>(token) * part.y_stride + first + i] =
-        Function(part.f, y) * part.scale;
-    const float(&in)[4] = numbers[j].in;
-    Store(const_cast<Row*>(inputs.tail) + inputs.start * c.weight_stride + channel, in[3]);
-    if (inputs.start + 1 != call.fold_interval) continue;
-    auto* after = reinterpret_cast<Row*>(
-        call.slots.bases + inputs.segment->base_out * call.slots.base_stride + c.before_offset);
+  for (uint32_t j = 0; j < 4; ++j) y = Fused(weights[j], in[j], y);
+  const auto finished = [&](float number) {
+    if (c.silu) number = Function(Activation::kSilu, number);
+    return Function(part.f, number) * part.scale;
+  };
+  StoreFour(part.y + static_cast<size_t>(token) * part.y_stride + first + i,
+            {finished(y.x), finished(y.y), finished(y.z), finished(y.w)});
+  StoreFour(const_cast<Row*>(inputs.tail) + inputs.start * c.weight_stride + channel, in[3]);
+  if (inputs.start + 1 != call.fold_interval) return;
+  auto* after = reinterpret_cast<Row*>(
+      call.slots.bases + inputs.segment->base_out * call.slots.base_stride + c.before_offset);
 #pragma unroll
-    for (uint32_t k = 0; k < 3; ++k) Store(after + k * c.weight_stride + channel, in[k + 1]);
-  }
+  for (uint32_t k = 0; k < 3; ++k) StoreFour(after + k * c.weight_stride + channel, in[k + 1]);
 }
 
 template <typename Row>
@@ -276,8 +282,7 @@ __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, u
   const uint32_t count = by_head ? part.width : min(kFlatNumbers, part.heads * part.width - first);
   const uint32_t from = part.head_stride == 0 ? first : task * part.head_stride;
   const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
-  if (!by_head && part.channel >= 0 && call.rows.single && call.convolution.window == 4 &&
-      part.multiplier == nullptr && part.bias == nullptr && part.rate == nullptr) {
+  if (!by_head && InFours(call, part)) {
     return PrepareConvolved(call, part, first, count, token, inputs);
   }
   float values[kMostNumbers / 32];
@@ -329,9 +334,9 @@ __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, u
   }
 }
 
+// Few registers, so that blocks find room beside those of a sum's kernel.
 template <typename Row>
-__global__ void __launch_bounds__(kPrepareWarps * 32)
-    PrepareKernel(const __grid_constant__ PrepareCall call) {
+__global__ void __maxnreg__(56) PrepareKernel(const __grid_constant__ PrepareCall call) {
   AllowNextKernel();
   AwaitLastKernel();
   const uint32_t token = blockIdx.y;

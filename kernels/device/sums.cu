@@ -672,7 +672,7 @@ void LaunchForColumns(const RecurCall& call, const LaunchContext& context) {
 }  // namespace
 
 void LaunchRecur(const RecurCall& call, bool fp32_rows, const LaunchContext& context) {
-  if (!fp32_rows && LaunchDecode(call, context)) return;
+  if (!fp32_rows && (LaunchStream(call, context) || LaunchDecode(call, context))) return;
   if (fp32_rows) {
     LaunchForColumns<2>(call, context);
   } else {

@@ -201,6 +201,8 @@ inline uint32_t WarpsOf(const RecurCall& call, int processors) {
 
 // sums_decode.cu: one token a segment, for what it says of the call. False: not such a call.
 bool LaunchDecode(const RecurCall& call, const LaunchContext& context);
+// sums_stream.cu: the same for many segments.
+bool LaunchStream(const RecurCall& call, const LaunchContext& context);
 
 // sums_keep.cu: the rows that blocks of sums.cu share, which a kernel after it writes.
 void LaunchKeepRows(const RecurCall& call, bool fp32_rows, const LaunchContext& context);

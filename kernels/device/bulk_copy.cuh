@@ -1,0 +1,94 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Copies from device to shared memory by the chip's copy engine, and the barriers in shared memory
+// that say when they have arrived. A barrier completes a phase when as many threads have arrived as
+// it counts and all bytes that were announced have come.
+#ifndef RIVULET_KERNELS_DEVICE_BULK_COPY_CUH_
+#define RIVULET_KERNELS_DEVICE_BULK_COPY_CUH_
+
+#include <cstdint>
+
+namespace rivulet::cuda {
+
+__device__ inline uint32_t SharedAddress(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ inline void InitBarrier(uint64_t* barrier, uint32_t count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(SharedAddress(barrier)),
+               "r"(count));
+}
+
+// Makes initialised barriers visible to the copy engine; a __syncthreads has to follow.
+__device__ inline void FenceBarrierInit() {
+  asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
+}
+
+__device__ inline void Arrive(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(SharedAddress(barrier))
+               : "memory");
+}
+
+// Arrives and announces so many bytes.
+__device__ inline void ArriveExpecting(uint64_t* barrier, uint32_t bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(SharedAddress(barrier)),
+      "r"(bytes)
+      : "memory");
+}
+
+// Waits for the phase of this parity to end.
+__device__ inline void WaitBarrier(uint64_t* barrier, uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra ready;\n"
+      "bra again;\n"
+      "ready:\n"
+      "}\n" ::"r"(SharedAddress(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+// `bytes` and both addresses are multiples of 16.
+__device__ inline void BulkCopy(void* shared, const void* global, uint32_t bytes,
+                                uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::
+          "r"(SharedAddress(shared)),
+      "l"(global), "r"(bytes), "r"(SharedAddress(barrier))
+      : "memory");
+}
+
+// A box of three dimensions, as its map describes it, from these places on, the innermost first.
+__device__ inline void TensorCopy(void* shared, const void* map, uint32_t inner, uint32_t middle,
+                                  uint32_t outer, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%2, %3, %4}], [%5];\n" ::"r"(SharedAddress(shared)),
+      "l"(map), "r"(inner), "r"(middle), "r"(outer), "r"(SharedAddress(barrier))
+      : "memory");
+}
+
+// The barrier also waits for the CopyAsync of this thread up to here, which counts as one arrival.
+__device__ inline void ArriveAfterCopies(uint64_t* barrier) {
+  asm volatile(
+      "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];\n" ::"r"(SharedAddress(barrier))
+      : "memory");
+}
+
+// What this thread wrote to shared memory comes before what the copy engine writes there later.
+__device__ inline void FenceBeforeBulkCopy() {
+  asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
+}
+
+// A barrier of some warps of a block. `id` from 1 to 15.
+__device__ inline void SyncWarps(uint32_t id, uint32_t threads) {
+  asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
+}
+
+}  // namespace rivulet::cuda
+
+#endif  // RIVULET_KERNELS_DEVICE_BULK_COPY_CUH_
