@@ -42,6 +42,8 @@ void DeviceExperts::Apply(ConstFloatMatrix /*x*/, FloatMatrix /*y*/, Workspace& 
 }
 
 bool DeviceExperts::runs_on_device() const {
+  // The grouped product takes bf16 weights.
+  if (gate_up_.scale != nullptr || down_.scale != nullptr) return false;
   return choice_.experts <= kMostDeviceExperts &&
          choice_.experts_per_token <= kMostDeviceExpertsPerToken;
 }
