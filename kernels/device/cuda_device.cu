@@ -113,6 +113,11 @@ class CudaDevice final : public Device {
   void Fenwick(const FenwickCall& call) override {
     cuda::LaunchFenwick(call, fp32_rows(), context_);
   }
+  void RunSumProgram(const SumProgramCall& call) override {
+    cuda::LaunchSumProgram(call, fp32_rows(), context_);
+  }
+  void SplitHeads(const SplitHeadsCall& call) override { cuda::LaunchSplitHeads(call, context_); }
+  void Features(const FeaturesCall& call) override { cuda::LaunchFeatures(call, context_); }
   void Finish(const FinishCall& call) override { cuda::LaunchFinish(call, context_); }
   void GatherRows(const GatherCall& call) override { cuda::LaunchGatherRows(call, context_); }
   void SelectiveScan(const SelectiveScanCall& call) override {

@@ -46,11 +46,16 @@ struct AttendCall;   // softmax_operations.h
 struct FenwickCall;  // fenwick_operations.h
 struct FinishCall;
 struct GatherCall;
+// features_operations.h.
+struct SplitHeadsCall;
+struct FeaturesCall;
 // running_state_operations.h
 struct SelectiveScanCall;
 struct FilterCall;
 struct ModeScanCall;
 struct SampleCall;  // sampling_operations.h
+// sum_program_operations.h.
+struct SumProgramCall;
 
 // How exact products are.
 enum class ProductPrecision : uint8_t {
@@ -118,6 +123,9 @@ class Device {
   virtual void Recur(const RecurCall& call) = 0;
   virtual void Attend(const AttendCall& call) = 0;
   virtual void Fenwick(const FenwickCall& call) = 0;
+  virtual void RunSumProgram(const SumProgramCall& call) = 0;
+  virtual void SplitHeads(const SplitHeadsCall& call) = 0;
+  virtual void Features(const FeaturesCall& call) = 0;
   virtual void Finish(const FinishCall& call) = 0;
   virtual void GatherRows(const GatherCall& call) = 0;
   virtual void SelectiveScan(const SelectiveScanCall& call) = 0;

@@ -29,7 +29,18 @@ struct AddNormCall {
 
 // --- row preparation --------------------------------------------------------------------------
 
-enum class DeviceHeadNorm : uint8_t { kNone, kL2, kSum, kRms };
+enum class DeviceHeadNorm : uint8_t {
+  kNone,
+  kL2,
+  kRms,       // over the root of the mean square
+  kSum,       // over Σ, or zeros where that is zero
+  kSumOfPhi,  // over Σ + 1e-4, as linear attention's features
+};
+
+// Whether a norm is of the numbers themselves and not of their squares.
+constexpr bool AddsUp(DeviceHeadNorm norm) {
+  return norm == DeviceHeadNorm::kSum || norm == DeviceHeadNorm::kSumOfPhi;
+}
 
 // Some heads of a token's inputs, from a projection's columns to what the recurrence reads:
 //   y = scale · norm(clamp(rate ∘ f(multiplier ∘ convolution(x) + bias)))
@@ -92,6 +103,9 @@ struct RotateCall {
 
 // --- recurrence -------------------------------------------------------------------------------
 
+// A normaliser is kept once for each 64 value columns, so that blocks need not wait for each other.
+constexpr uint32_t NormaliserCopies(uint32_t padded_value) { return (padded_value + 63) / 64; }
+
 // A sum with one read (kernels/recurrence/declaration.h), optionally by the delta rule.
 struct RecurCall {
   DeviceRows rows;
@@ -122,12 +136,14 @@ struct RecurCall {
   const float* beta = nullptr;  // [T, units], or one row for all tokens (stride 0)
   uint32_t beta_stride = 0;
   const float* skip = nullptr;  // [units · E]
+  // The outputs are divided by the reads n of one more value column, 1 for each token: o / (n +
+  // eps), or o · (1 / (n + eps)). With neither a delta rule nor decays by channel.
   bool normaliser = false;
   bool reciprocal = false;
   float denominator_eps = 0;
   bool bf16_state = false;
-  // Planes: base [units, Ep, Dp] in fragment order, [units, Dp] fp32; tail [keys, C, Dp] and
-  // [units, C, Ep] of the rows' dtype, [units, C] or [units, C, Dp] fp32.
+  // Planes: base [units, Ep, Dp] in fragment order, [units, NormaliserCopies, Dp] fp32; tail [keys,
+  // C, Dp] and [units, C, Ep] of the rows' dtype, [units, C] or [units, C, Dp] fp32.
   size_t state_offset = 0, normaliser_offset = 0;
   size_t key_offset = 0, value_offset = 0, decay_offset = 0;
   FloatMatrix out;  // [T, units · unit_heads · Ep]

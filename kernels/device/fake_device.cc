@@ -72,10 +72,11 @@ void PreparePart(const PreparedPart& part, uint32_t token, const std::vector<flo
       if (part.bias != nullptr) value += part.bias[column];
       value = Function(part.f, value) * (part.rate == nullptr ? 1.0f : part.rate[column]);
       y[i] = std::clamp(value, part.low, part.high);
-      sum += part.norm == DeviceHeadNorm::kSum ? y[i] : y[i] * y[i];
+      sum += AddsUp(part.norm) ? y[i] : y[i] * y[i];
     }
     float scale = part.scale;
     if (part.norm == DeviceHeadNorm::kL2) scale /= std::sqrt(sum + part.norm_eps);
+    if (part.norm == DeviceHeadNorm::kSumOfPhi) scale /= sum + 1e-4f;
     if (part.norm == DeviceHeadNorm::kSum) scale = sum == 0.0f ? 0.0f : scale / sum;
     if (part.norm == DeviceHeadNorm::kRms) {
       scale /= std::sqrt(sum / static_cast<float>(part.width) + part.norm_eps);
@@ -100,6 +101,7 @@ class UnitToken {
     AppendKeyAndDecay();
     const bool fresh = position_ < kChunk;
     state_.assign(size_t{c_.padded_value} * c_.padded_key, 0.0f);
+    normaliser_.assign(c_.padded_key, 0.0f);
     if (!fresh) Load(BaseOf(segment_, position_));
     AppendValue();
     for (uint32_t head = 0; head < c_.unit_heads; ++head) Read(head);
@@ -156,38 +158,57 @@ class UnitToken {
       float v = e < c_.value_dim ? InputValue()[e] : 0.0f;
       if (c_.times_step) v *= c_.g[size_t{token_} * c_.g_stride + unit_];
       if (c_.delta) {
-        v -= Answer(Key(place()), e, place());
+        if (e == 0) Score(Key(place()), place());
+        v -= Answer(Key(place()), e);
         v *= c_.beta[size_t{token_} * c_.beta_stride + unit_];
       }
       row[e] = v;
     }
   }
 
-  // query · sum over the base and the first `rows` rows of the tail.
-  float Answer(const float* query, uint32_t e, uint64_t rows) const {
+  // Makes `scores_` of the query and the first `rows` rows of the tail, with their decays.
+  void Score(const float* query, uint64_t rows) {
+    scores_.assign(rows, 0.0f);
+    for (uint64_t s = 0; s < rows; ++s) {
+      for (uint32_t d = 0; d < c_.padded_key; ++d) {
+        scores_[s] += query[d] * Key(s)[d] * std::exp(DecayAt(place(), d) - DecayAt(s, d));
+      }
+    }
+  }
+
+  // query · value column e of the sum over the base and the rows with scores.
+  float Answer(const float* query, uint32_t e) const {
+    float sum = FromBase(query, state_.data() + size_t{e} * c_.padded_key);
+    for (uint64_t s = 0; s < scores_.size(); ++s) sum += scores_[s] * Value(s)[e];
+    return sum;
+  }
+
+  float FromBase(const float* query, const float* column) const {
     float sum = 0.0f;
     for (uint32_t d = 0; d < c_.padded_key; ++d) {
-      sum += query[d] * std::exp(DecayAt(place(), d)) * state_[e * c_.padded_key + d];
-    }
-    for (uint64_t s = 0; s < rows; ++s) {
-      float score = 0.0f;
-      for (uint32_t d = 0; d < c_.padded_key; ++d) {
-        const float last = DecayAt(place(), d);
-        score += query[d] * Key(s)[d] * std::exp(last - DecayAt(s, d));
-      }
-      sum += score * Value(s)[e];
+      const float decay = c_.decay == Decay::kNone ? 1.0f : std::exp(DecayAt(place(), d));
+      sum += query[d] * decay * column[d];
     }
     return sum;
   }
 
-  void Read(uint32_t head) const {
+  float Denominator(const float* query) const {
+    float n = FromBase(query, normaliser_.data()) + c_.denominator_eps;
+    for (const float score : scores_) n += score;
+    return n;
+  }
+
+  void Read(uint32_t head) {
     const uint32_t index =
         c_.query_per_head ? unit_ * c_.unit_heads + head : unit_ / c_.units_per_key;
     const float* query = c_.q + size_t{token_} * c_.q_stride + size_t{index} * c_.padded_key;
     float* out = c_.out.data + token_ * c_.out.stride +
                  size_t{unit_ * c_.unit_heads + head} * c_.padded_value;
+    Score(query, place() + 1);
+    const float n = c_.normaliser ? Denominator(query) : 1.0f;
     for (uint32_t e = 0; e < c_.padded_value; ++e) {
-      out[e] = Answer(query, e, place() + 1);
+      out[e] = Answer(query, e);
+      if (c_.normaliser) out[e] = c_.reciprocal ? out[e] * (1.0f / n) : out[e] / n;
       if (c_.skip != nullptr && e < c_.value_dim) {
         out[e] += c_.skip[unit_ * c_.value_dim + e] * InputValue()[e];
       }
@@ -198,12 +219,30 @@ class UnitToken {
     return c_.slots.bases + slot * c_.slots.base_stride + c_.state_offset +
            unit_ * state_.size() * (c_.bf16_state ? 2 : 4);
   }
+  // The first of the unit's copies.
+  float* Normaliser(uint32_t slot) const {
+    return reinterpret_cast<float*>(c_.slots.bases + slot * c_.slots.base_stride +
+                                    c_.normaliser_offset) +
+           size_t{unit_} * NormaliserCopies(c_.padded_value) * c_.padded_key;
+  }
   void Load(uint32_t slot) {
     const DType dtype = c_.bf16_state ? DType::kBFloat16 : DType::kFloat32;
     for (size_t i = 0; i < state_.size(); ++i) state_[i] = NumberAt(Matrix(slot), dtype, i);
+    if (c_.normaliser) std::copy_n(Normaliser(slot), c_.padded_key, normaliser_.data());
+  }
+
+  void FoldNormaliser() {
+    for (uint32_t d = 0; d < c_.padded_key; ++d) {
+      const float end = DecayAt(kChunk - 1, d);
+      float& z = normaliser_[d];
+      z *= std::exp(end);
+      for (uint64_t s = 0; s < kChunk; ++s) z += Key(s)[d] * std::exp(end - DecayAt(s, d));
+    }
+    std::copy_n(normaliser_.data(), c_.padded_key, Normaliser(segment_.base_out));
   }
 
   void Fold() {
+    if (c_.normaliser) FoldNormaliser();
     for (uint32_t e = 0; e < c_.padded_value; ++e) {
       for (uint32_t d = 0; d < c_.padded_key; ++d) {
         const float end = DecayAt(kChunk - 1, d);
@@ -229,7 +268,9 @@ class UnitToken {
   const DeviceSegment& segment_;
   const uint32_t unit_, token_;
   const uint64_t position_;
-  std::vector<float> state_;  // [Ep, Dp]
+  std::vector<float> state_;       // [Ep, Dp]
+  std::vector<float> normaliser_;  // [Dp]
+  std::vector<float> scores_;      // [rows]
 };
 
 }  // namespace

@@ -59,6 +59,9 @@ class FakeDevice final : public Device {
   void Recur(const RecurCall& call) override;
   void Attend(const AttendCall& call) override;
   void Fenwick(const FenwickCall& call) override;
+  void RunSumProgram(const SumProgramCall& call) override;
+  void SplitHeads(const SplitHeadsCall& call) override;
+  void Features(const FeaturesCall& call) override;
   void Finish(const FinishCall& call) override;
   void GatherRows(const GatherCall& call) override;
   void SelectiveScan(const SelectiveScanCall& call) override;

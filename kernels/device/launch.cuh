@@ -12,8 +12,10 @@
 
 #include "kernels/device/device.h"
 #include "kernels/device/device_operations.h"
+#include "kernels/device/features_operations.h"
 #include "kernels/device/fenwick_operations.h"
 #include "kernels/device/softmax_operations.h"
+#include "kernels/device/sum_program_operations.h"
 
 namespace rivulet::cuda {
 
@@ -56,6 +58,9 @@ void LaunchEmbed(const DeviceTable& table, const uint32_t* ids, const DeviceRows
 void LaunchAddNorm(const AddNormCall& call, const LaunchContext& context);
 void LaunchPrepare(const PrepareCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchRotate(const RotateCall& call, const LaunchContext& context);
+void LaunchSumProgram(const SumProgramCall& call, bool fp32_rows, const LaunchContext& context);
+void LaunchSplitHeads(const SplitHeadsCall& call, const LaunchContext& context);
+void LaunchFeatures(const FeaturesCall& call, const LaunchContext& context);
 void LaunchRecur(const RecurCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchFenwick(const FenwickCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchAttend(const AttendCall& call, bool fp32_products, const LaunchContext& context);

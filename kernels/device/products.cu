@@ -282,15 +282,15 @@ void LaunchForRows(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
 __global__ void AddBiasKernel(DeviceLinear linear, FloatMatrix y) {
   AllowNextKernel();
   AwaitLastKernel();
-  const uint32_t column = blockIdx.x * blockDim.x + threadIdx.x;
-  if (column < linear.outputs) y.data[blockIdx.y * y.stride + column] += linear.bias[column];
+  const uint32_t column = blockIdx.y * blockDim.x + threadIdx.x;
+  if (column < linear.outputs) y.data[blockIdx.x * y.stride + column] += linear.bias[column];
 }
 
 }  // namespace
 
 void LaunchAddBias(const DeviceLinear& linear, uint32_t rows, FloatMatrix y,
                    const LaunchContext& context) {
-  context.Run(AddBiasKernel, dim3((linear.outputs + 255) / 256, rows), 256, 0, linear, y);
+  context.Run(AddBiasKernel, dim3(rows, (linear.outputs + 255) / 256), 256, 0, linear, y);
 }
 
 void LaunchChain(const DeviceLinear& linear, const Operand& x, FloatMatrix y,

@@ -295,7 +295,7 @@ __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, u
     if (part.rate != nullptr) x *= part.rate[first + i];
     x = fminf(fmaxf(x, part.low), part.high);
     values[j] = x;
-    sum = part.norm == DeviceHeadNorm::kSum ? sum + x : fmaf(x, x, sum);
+    sum = AddsUp(part.norm) ? sum + x : fmaf(x, x, sum);
   }
   float scale = part.scale;
   if (part.norm != DeviceHeadNorm::kNone) {
@@ -304,6 +304,8 @@ __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, u
       scale = scale / sqrtf(sum + part.norm_eps);
     } else if (part.norm == DeviceHeadNorm::kRms) {
       scale = scale / sqrtf(sum / static_cast<float>(part.width) + part.norm_eps);
+    } else if (part.norm == DeviceHeadNorm::kSumOfPhi) {
+      scale = scale / (sum + 1e-4f);
     } else {
       scale = sum == 0.0f ? 0.0f : scale / sum;
     }

@@ -28,15 +28,17 @@ struct Shared {
   float* score;         // [C, C] of a delta rule: k_a·k_s with its decay
   float* read;          // [C, values] of a delta rule: k_a S
   float* beta;          // [C]
+  float* z;             // [Dp] of a normaliser, which no delta rule has
   uint32_t dk, dv;      // strides of rows of k, q and of v
 
   __host__ __device__ static size_t Bytes(uint32_t padded_key, uint32_t values, bool channel,
-                                          bool delta) {
+                                          bool delta, bool normaliser) {
     const size_t dk = padded_key + kPad, dv = values + kPad;
     size_t bytes = sizeof(bf16) * kParts *
                    (kChunk * dk + kColumns * dk + kChunk * dv + kColumns * (kChunk + kPad));
     bytes += sizeof(float) * kChunk * (channel ? padded_key : 1);
     if (delta) bytes += sizeof(float) * (kChunk * kChunk + kChunk * values + kChunk);
+    if (normaliser) bytes += sizeof(float) * padded_key;
     return bytes;
   }
 
@@ -50,6 +52,7 @@ struct Shared {
     score = decay + kChunk * (channel ? padded_key : 1);
     read = score + kChunk * kChunk;
     beta = read + kChunk * values;
+    z = score;
   }
 };
 
@@ -85,6 +88,7 @@ class Unit {
     const bool fits = key_tiles_ <= kHeldTiles;
     // Neither the state nor the tail depends on the kernels of this step.
     if (chunk != 0 && fits && active_) Hold(Matrix(base));
+    if (chunk != 0 && c_.normaliser) StageNormaliser(NormaliserAt(c_, base));
     StageTail(begin, min(begin + segment_.tokens, kChunk));
     AwaitLastKernel();
     while (done < segment_.tokens) {
@@ -214,6 +218,10 @@ class Unit {
         StoreFour<kParts>(place, part, *reinterpret_cast<const float4*>(row_at(a) + column));
       }
     }
+  }
+
+  __device__ void StageNormaliser(const float* z) {
+    for (uint32_t d = threadIdx.x; d < c_.padded_key; d += blockDim.x) s_.z[d] = z[d];
   }
 
   __device__ float LogDecay(uint32_t token) const {
@@ -400,8 +408,41 @@ class Unit {
     }
   }
 
+  // The normaliser's reads of the columns 2t and 2t + 1 of each tile.
+  __device__ void ReadNormaliser(uint32_t per_token, float (&n)[kColumnTiles][2]) {
+    constexpr uint32_t kOnes[4] = {kTwoOnes, kTwoOnes, kTwoOnes, kTwoOnes};
+    for (uint32_t tile = 0; tile < kColumnTiles; ++tile) {
+      float sum[4] = {};
+      for (uint32_t kt = 0; kt < (fresh_ ? 0 : key_tiles_); ++kt) {
+        uint32_t z[2][4];
+        SplitRows(s_.z + kt * 16 + 2 * t_, z[0], z[1]);
+        const bool present = tile * 8 + g_ < columns_;
+        const bf16* row = s_.q + (tile * 8 + g_) * s_.dk + kt * 16 + 2 * t_;
+        const uint32_t b0 = Two(row, present), b1 = Two(row + 8, present);
+        MultiplyAdd(sum, z[0], b0, b1);
+        MultiplyAdd(sum, z[1], b0, b1);
+        if constexpr (kParts == 2) {
+          row += kColumns * s_.dk;
+          MultiplyAdd(sum, z[0], Two(row, present), Two(row + 8, present));
+        }
+      }
+      for (uint32_t i = 0; i < 2; ++i) {
+        const uint32_t a = begin_ + (first_column_ + tile * 8 + 2 * t_ + i) / per_token;
+        if (a < end_) sum[i] *= expf(s_.decay[a]);
+      }
+      for (int part = 0; part < kParts; ++part) {
+        const bf16* row = s_.p + (part * kColumns + tile * 8 + g_) * (kChunk + kPad) + 2 * t_;
+        const bool present = tile * 8 + g_ < columns_;
+        MultiplyAdd(sum, kOnes, Two(row, present), Two(row + 8, present));
+      }
+      n[tile][0] = sum[0], n[tile][1] = sum[1];
+    }
+  }
+
   __device__ void ReadColumns(uint32_t per_token) {
     float sum[kColumnTiles][4] = {};
+    float normaliser[kColumnTiles][2];
+    if (c_.normaliser) ReadNormaliser(per_token, normaliser);
     if (!fresh_) {
       if (key_tiles_ <= kHeldTiles) {
 #pragma unroll
@@ -439,8 +480,10 @@ class Unit {
         MultiplyAdd(sum[tile], v[0], Two(row, present), Two(row + 8, present));
       }
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
+      for (int i = 0; i < 4; ++i) {
+        if (c_.normaliser) sum[tile][i] = Divided(c_, sum[tile][i], normaliser[tile][i % 2]);
         Write(per_token, tile * 8 + 2 * t_ + i % 2, g_ + i / 2 * 8, sum[tile][i]);
+      }
     }
   }
 
@@ -523,8 +566,12 @@ class Unit {
       StoreParts<kParts>(k, kChunk * s_.dk, LoadParts<kParts>(k, kChunk * s_.dk) * weight);
     }
     __syncthreads();
-    if (!active_) return;
     if (!channel_) fold_weight_ = expf(s_.decay[kChunk - 1]);
+    if (c_.normaliser) {
+      FoldNormaliser<kParts>(c_, s_.k, s_.dk, fold_weight_, fresh_, s_.z,
+                             NormaliserAt(c_, segment_.base_out));
+    }
+    if (!active_) return;
     uint32_t v[kParts][4];
     LoadValues(v);
     std::byte* to = Matrix(segment_.base_out);
@@ -595,60 +642,6 @@ __global__ void __launch_bounds__(kMostWarps * 32, 3)
   Unit<kColumnTiles, kParts, kBf16State>(call, memory).Run();
 }
 
-// The rows that blocks share, after segments of any length: keys, values of grouped units and log
-// decays of the chunk that is open at the end. A thread owns a channel, or a unit's scalar decay.
-template <typename Row>
-__global__ void KeepRowsKernel(const __grid_constant__ RecurCall c) {
-  AllowNextKernel();
-  AwaitLastKernel();
-  const DeviceSegment& segment = c.rows.segments[blockIdx.y];
-  if (segment.tokens == 0) return;
-  const uint64_t end = segment.position + segment.tokens, border = end / kChunk * kChunk;
-  const uint64_t first = max(border, segment.position);
-  const uint32_t keys = c.units / c.units_per_key * c.padded_key;
-  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  std::byte* tail = c.slots.tails + segment.tail * c.slots.tail_stride;
-  const auto token_of = [&](uint64_t position) {
-    return segment.first_token + static_cast<size_t>(position - segment.position);
-  };
-  // Cumulative from the border: the first of these rows may go on from an older one.
-  const auto keep_decays = [&](float* row, size_t width, const float* g, float rate) {
-    float sum = first == border ? 0.0f : row[(first - border - 1) * width];
-    for (uint64_t p = first; p < end; ++p) {
-      sum += rate * g[token_of(p) * c.g_stride];
-      row[(p - border) * width] = sum;
-    }
-  };
-  if (i < keys) {
-    const uint32_t unit = i / c.padded_key, d = i % c.padded_key;
-    const size_t row = (size_t{unit} * kChunk) * c.padded_key + d;
-    for (uint64_t p = first; p < end; ++p) {
-      Store(reinterpret_cast<Row*>(tail + c.key_offset) + row + (p - border) * c.padded_key,
-            c.k[token_of(p) * c.k_stride + i]);
-    }
-    if (c.decay == Decay::kChannel) {
-      keep_decays(reinterpret_cast<float*>(tail + c.decay_offset) + row, c.padded_key, c.g + i,
-                  1.0f);
-    }
-    return;
-  }
-  const uint32_t values = c.units_per_value == 1 ? 0 : c.units / c.units_per_value * c.padded_value;
-  if (i < keys + values) {
-    const uint32_t unit = (i - keys) / c.padded_value, e = (i - keys) % c.padded_value;
-    const size_t row = (size_t{unit} * kChunk) * c.padded_value + e;
-    for (uint64_t p = first; p < end; ++p) {
-      const float v =
-          e < c.value_dim ? c.v[token_of(p) * c.v_stride + unit * c.v_head_stride + e] : 0.0f;
-      Store(reinterpret_cast<Row*>(tail + c.value_offset) + row + (p - border) * c.padded_value, v);
-    }
-    return;
-  }
-  const uint32_t unit = i - keys - values;
-  if (unit >= c.units || c.decay != Decay::kScalar || c.constant != nullptr) return;
-  keep_decays(reinterpret_cast<float*>(tail + c.decay_offset) + unit * kChunk, 1, c.g + unit,
-              c.rate == nullptr ? 1.0f : c.rate[unit]);
-}
-
 template <int kColumnTiles, int kParts, bool kBf16State>
 void Launch(const RecurCall& call, const LaunchContext& context) {
   const auto kernel = RecurKernel<kColumnTiles, kParts, kBf16State>;
@@ -658,7 +651,7 @@ void Launch(const RecurCall& call, const LaunchContext& context) {
   const uint32_t warps = WarpsOf(call, context.processors), values = warps * 16;
   const uint32_t splits = (call.padded_value + values - 1) / values;
   const size_t shared = Shared<kColumnTiles, kParts>::Bytes(
-      call.padded_key, values, call.decay == Decay::kChannel, call.delta);
+      call.padded_key, values, call.decay == Decay::kChannel, call.delta, call.normaliser);
   context.Run(kernel, dim3(call.units * splits, call.rows.segment_count), warps * 32, shared, call);
 }
 
@@ -685,12 +678,7 @@ void LaunchRecur(const RecurCall& call, bool fp32_rows, const LaunchContext& con
   } else {
     LaunchForColumns<1>(call, context);
   }
-  if (call.rows.single) return;
-  const uint32_t values = call.units_per_value == 1 ? 0 : call.units / call.units_per_value;
-  const uint32_t threads =
-      call.units / call.units_per_key * call.padded_key + values * call.padded_value + call.units;
-  const auto kernel = fp32_rows ? KeepRowsKernel<float> : KeepRowsKernel<bf16>;
-  context.Run(kernel, dim3((threads + 127) / 128, call.rows.segment_count), 128, 0, call);
+  if (!call.rows.single) LaunchKeepRows(call, fp32_rows, context);
 }
 
 }  // namespace rivulet::cuda

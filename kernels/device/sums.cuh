@@ -139,12 +139,59 @@ __device__ inline void StoreRow(bf16* to, float4 x) {
 }
 __device__ inline void StoreRow(float* to, float4 x) { *reinterpret_cast<float4*>(to) = x; }
 
+// --- a normaliser ------------------------------------------------------------------------------
+//
+// The vector z [Dp] is read as a value column whose operand has the same numbers in all 16 rows, so
+// each lane has the reads of just those queries whose outputs it writes. Each block has a copy of
+// its own in the base, which no other block waits for.
+
+// The numbers 2t, 2t + 1, 2t + 8 and 2t + 9 from z on, as parts.
+__device__ inline void SplitRows(const float* z, uint32_t (&high)[4], uint32_t (&low)[4]) {
+  const float2 near = *reinterpret_cast<const float2*>(z);
+  const float2 far = *reinterpret_cast<const float2*>(z + 8);
+  Split(near.x, near.y, high[0], low[0]);
+  Split(far.x, far.y, high[2], low[2]);
+  high[1] = high[0], high[3] = high[2];
+  low[1] = low[0], low[3] = low[2];
+}
+
+// An operand of ones: each row of the tail adds one to the column.
+constexpr uint32_t kTwoOnes = 0x3f803f80u;
+
+__device__ inline float Divided(const RecurCall& call, float x, float normaliser) {
+  const float denominator = normaliser + call.denominator_eps;
+  return call.reciprocal ? x * (1.0f / denominator) : x / denominator;
+}
+
+// This block's copy of the unit's normaliser.
+__device__ inline float* NormaliserAt(const RecurCall& call, uint32_t slot) {
+  return reinterpret_cast<float*>(call.slots.bases + slot * call.slots.base_stride +
+                                  call.normaliser_offset) +
+         size_t{blockIdx.x} * call.padded_key;
+}
+
+// z after a fold, from the keys [C, stride] in shared memory as the fold weights them.
+template <int kParts>
+__device__ void FoldNormaliser(const RecurCall& call, const bf16* k, uint32_t stride, float weight,
+                               bool fresh, float* z, float* to) {
+  for (uint32_t d = threadIdx.x; d < call.padded_key; d += blockDim.x) {
+    float sum = fresh ? 0.0f : z[d] * weight;
+    for (uint32_t s = 0; s < kChunk; ++s) {
+      sum += LoadParts<kParts>(k + s * stride + d, kChunk * stride);
+    }
+    z[d] = sum;
+    to[d] = sum;
+  }
+}
+
 // Warps of a block: as many as the unit has tiles of 16 value columns, fewer while that leaves
-// processors without work. Bits do not depend on it.
+// processors without work. Bits do not depend on it. With a normaliser a unit has as many blocks as
+// there are copies.
 inline uint32_t WarpsOf(const RecurCall& call, int processors) {
   const uint32_t tiles = (call.padded_value + 15) / 16;
   uint32_t warps = kMostWarps;
   while (warps > 1 && warps / 2 >= tiles) warps /= 2;
+  if (call.normaliser) return warps;
   const auto blocks = [&](uint32_t w) {
     return call.units * call.rows.segment_count * ((tiles + w - 1) / w);
   };
@@ -154,6 +201,9 @@ inline uint32_t WarpsOf(const RecurCall& call, int processors) {
 
 // sums_decode.cu: one token a segment, for what it says of the call. False: not such a call.
 bool LaunchDecode(const RecurCall& call, const LaunchContext& context);
+
+// sums_keep.cu: the rows that blocks of sums.cu share, which a kernel after it writes.
+void LaunchKeepRows(const RecurCall& call, bool fp32_rows, const LaunchContext& context);
 
 }  // namespace rivulet::cuda
 

@@ -24,7 +24,7 @@ struct Four {
   bool scaled;          // by the step Δ
 };
 
-template <bool kBf16State>
+template <bool kBf16State, bool kNormaliser>
 class DecodeUnit {
  public:
   __device__ DecodeUnit(const RecurCall& call, bf16* memory)
@@ -44,12 +44,14 @@ class DecodeUnit {
         dv_(values_ + kPad),
         k_(memory),
         q_(k_ + kChunk * dk_),
-        v_(q_ + columns_ * dk_) {}
+        v_(q_ + columns_ * dk_),
+        z_(reinterpret_cast<float*>(v_ + kChunk * dv_)) {}
 
   __host__ __device__ static size_t SharedBytes(uint32_t padded_key, uint32_t columns,
-                                                uint32_t values) {
+                                                uint32_t values, bool normaliser) {
     return sizeof(bf16) *
-           (size_t{kChunk + columns} * (padded_key + kPad) + size_t{kChunk} * (values + kPad));
+               (size_t{kChunk + columns} * (padded_key + kPad) + size_t{kChunk} * (values + kPad)) +
+           (normaliser ? padded_key * sizeof(float) : 0);
   }
 
   __device__ void Run() {
@@ -125,6 +127,12 @@ class DecodeUnit {
     CopyRows(k_, dk_, c_.padded_key, KeyRow(0), c_.padded_key);
     const uint32_t first = split_ * values_;
     CopyRows(v_, dv_, min(values_, c_.padded_value - first), ValueRow(0) + first, c_.padded_value);
+    if (kNormaliser && !fresh_) {
+      const float* z = NormaliserAt(c_, segment_.base_in);
+      for (uint32_t i = threadIdx.x; i < c_.padded_key / 4; i += blockDim.x) {
+        CopyAsync(z_ + i * 4, z + i * 4);
+      }
+    }
     CommitCopies();
   }
 
@@ -232,8 +240,27 @@ class DecodeUnit {
                    v_ + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + warp_ * 16 + lane_ / 8 % 2 * 8);
     const uint2 p = Transposed(score);
     MultiplyAdd(sum, v, p.x, p.y);
+    if constexpr (kNormaliser) Divide(weight, p, sum);
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) Write(2 * t_ + i % 2, i / 2, sum[i]);
+  }
+
+  // By the normaliser's reads, which are in the order of sums.cu.
+  __device__ void Divide(float weight, uint2 p, float (&sum)[4]) const {
+    float n[4] = {};
+    for (uint32_t kt = 0; kt < (fresh_ ? 0 : key_tiles_); ++kt) {
+      uint32_t high[4], low[4];
+      SplitRows(z_ + kt * 16 + 2 * t_, high, low);
+      const bf16* query = q_ + g_ * dk_ + kt * 16 + 2 * t_;
+      const bool present = g_ < columns_;
+      const uint32_t b0 = Two(query, present), b1 = Two(query + 8, present);
+      MultiplyAdd(n, high, b0, b1);
+      MultiplyAdd(n, low, b0, b1);
+    }
+    n[0] *= weight, n[1] *= weight;
+    MultiplyAdd(n, {kTwoOnes, kTwoOnes, kTwoOnes, kTwoOnes}, p.x, p.y);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) sum[i] = Divided(c_, sum[i], n[i % 2]);
   }
 
   // The scores [row s, column] as the right operand [s, column] of a product: each lane needs rows
@@ -304,6 +331,9 @@ class DecodeUnit {
     }
     const float weight = expf(DecayAt(kChunk - 1));
     __syncthreads();
+    if constexpr (kNormaliser) {
+      FoldNormaliser<1>(c_, k_, dk_, weight, fresh_, z_, NormaliserAt(c_, segment_.base_out));
+    }
     if (!active_) return;
     uint32_t v[4];
     LoadTransposed(v,
@@ -332,6 +362,7 @@ class DecodeUnit {
   const uint32_t values_, splits_, unit_, split_, warp_, lane_, g_, t_, key_tiles_, columns_;
   const uint32_t dk_, dv_;
   bf16 *const k_, *const q_, *const v_;  // [C, dk], [columns, dk], [C, dv]
+  float* const z_;                       // [Dp] of a normaliser
   uint32_t place_ = 0;
   bool fresh_ = false, active_ = false;
   float decay_ = 0.0f;  // cumulative, of row `lane`
@@ -340,22 +371,22 @@ class DecodeUnit {
   HeldTile<kBf16State> held_[kHeldTiles];
 };
 
-template <bool kBf16State>
+template <bool kBf16State, bool kNormaliser>
 __global__ void __launch_bounds__(kMostWarps * 32, kBf16State ? 6 : 4)
     DecodeKernel(const __grid_constant__ RecurCall call) {
   extern __shared__ __align__(16) bf16 memory[];
   AllowNextKernel();
-  DecodeUnit<kBf16State>(call, memory).Run();
+  DecodeUnit<kBf16State, kNormaliser>(call, memory).Run();
 }
 
-template <bool kBf16State>
+template <bool kBf16State, bool kNormaliser>
 void Launch(const RecurCall& call, const LaunchContext& context) {
   const uint32_t warps = WarpsOf(call, context.processors), values = warps * 16;
   const uint32_t splits = (call.padded_value + values - 1) / values;
-  const size_t shared = DecodeUnit<kBf16State>::SharedBytes(
-      call.padded_key, call.delta ? 2 : call.unit_heads, values);
-  context.Run(DecodeKernel<kBf16State>, dim3(call.units * splits, call.rows.segment_count),
-              warps * 32, shared, call);
+  const size_t shared = DecodeUnit<kBf16State, kNormaliser>::SharedBytes(
+      call.padded_key, call.delta ? 2 : call.unit_heads, values, kNormaliser);
+  context.Run(DecodeKernel<kBf16State, kNormaliser>,
+              dim3(call.units * splits, call.rows.segment_count), warps * 32, shared, call);
 }
 
 }  // namespace
@@ -368,7 +399,11 @@ bool LaunchDecode(const RecurCall& call, const LaunchContext& context) {
       call.padded_key > kHeldTiles * 16) {
     return false;
   }
-  call.bf16_state ? Launch<true>(call, context) : Launch<false>(call, context);
+  if (call.normaliser) {
+    call.bf16_state ? Launch<true, true>(call, context) : Launch<false, true>(call, context);
+  } else {
+    call.bf16_state ? Launch<true, false>(call, context) : Launch<false, false>(call, context);
+  }
   return true;
 }
 

@@ -31,6 +31,7 @@
 namespace rivulet {
 
 struct DeviceStep;
+struct SumProgramCall;
 
 class SumRecurrence {
  public:
@@ -46,7 +47,8 @@ class SumRecurrence {
 
   // The same on a device, whose layout it was made with. REQUIRES: RunsOnDevice(declaration).
   void Enqueue(const DeviceStep& step, const TokenInputs& inputs, FloatMatrix out) const;
-  // A device has sums with one read so far, in a base.
+  // A device has sums in a base, with one read or with several one after the other. What only one
+  // read has been used with (delta rule, decays that are inputs, skips) needs one.
   static bool RunsOnDevice(const RecurrenceDeclaration& declaration);
 
  private:
@@ -98,6 +100,13 @@ class SumRecurrence {
   size_t TemporaryCalled(std::string_view name, size_t columns);
   void AddPlanes(StateLayout& layout);
   void AddDevicePlanes(StateLayout& layout);
+  void AddProgramPlanes(StateLayout& layout);
+  void EnqueueProgram(const DeviceStep& step, const TokenInputs& inputs, FloatMatrix out) const;
+  SumProgramCall ProgramOf(const DeviceStep& step) const;
+  void AddVectors(const DeviceStep& step, const TokenInputs& inputs, FloatMatrix out,
+                  SumProgramCall& call) const;
+  // Units of a program, each with a part of every plane.
+  size_t ProgramUnits() const;
   void AddPagePlanes(StateLayout& layout);
   // The same for a declaration with levels (fenwick_device.cc).
   static bool PagesRunOnDevice(const RecurrenceDeclaration& declaration);

@@ -1,10 +1,13 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // A declaration on a device: its planes there, and the call that executes it (kernels/device).
+#include <algorithm>
 #include <string>
 
+#include "kernels/base/check.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/device_step.h"
+#include "kernels/device/sum_program_operations.h"
 #include "kernels/recurrence/sum_recurrence.h"
 
 namespace rivulet {
@@ -12,18 +15,47 @@ namespace {
 
 uint32_t Narrow(size_t n) { return static_cast<uint32_t>(n); }
 
+// Whether there are reads one after the other.
+bool IsProgram(const RecurrenceDeclaration& declaration) {
+  return declaration.sums.size() != 1 || declaration.reads.size() != 1;
+}
+
+// The vectors of a program, temporaries behind them.
+enum Vector : uint32_t { kQuery, kKey, kValue, kOut, kTemporary };
+
+uint32_t VectorOf(ConstFloatMatrix TokenInputs::*input) {
+  if (input == &TokenInputs::q) return kQuery;
+  return input == &TokenInputs::k ? kKey : kValue;
+}
+
+ProgramVector VectorIn(ConstFloatMatrix x, size_t width, bool per_head) {
+  return {const_cast<float*>(x.data), Narrow(x.stride), Narrow(width), per_head};
+}
+
 }  // namespace
 
 bool SumRecurrence::RunsOnDevice(const RecurrenceDeclaration& declaration) {
   if (declaration.levels != 0) return PagesRunOnDevice(declaration);
-  return declaration.sums.size() == 1 && declaration.reads.size() == 1 &&
-         !declaration.sums[0].normaliser;
+  if (!IsProgram(declaration)) {
+    const bool plain = !declaration.delta && declaration.decay.kind != Decay::kChannel;
+    return plain || !declaration.sums[0].normaliser;
+  }
+  const DeclaredDecay& decay = declaration.decay;
+  const bool constant = decay.kind == Decay::kNone || !decay.constant.empty();
+  const bool scaled = std::any_of(declaration.rows.begin(), declaration.rows.end(),
+                                  [](const DeclaredRow& row) { return row.times_step; });
+  return constant && !scaled && declaration.skip.empty() &&
+         declaration.sharing == Sharing::kKeysAndValues &&
+         declaration.rows.size() <= kMostProgramRows &&
+         declaration.sums.size() <= kMostProgramSums &&
+         declaration.reads.size() <= kMostProgramReads;
 }
 
 // Matrices are [Ep, Dp] in fragment order (kernels/device/sums.cu); rows are as products want them.
 void SumRecurrence::AddDevicePlanes(StateLayout& layout) {
   if (!RunsOnDevice(declaration_)) return;  // the layer says so
   if (declaration_.levels != 0) return AddDevicePagePlanes(layout);
+  if (IsProgram(declaration_)) return AddProgramPlanes(layout);
   const DType fp32 = DType::kFloat32;
   Sum& sum = sums_[0];
   const size_t units = HeadCount(sum.per_head), keys = shape().padded_key();
@@ -31,7 +63,8 @@ void SumRecurrence::AddDevicePlanes(StateLayout& layout) {
                           {units, sum.shape.padded_value(), keys});
   if (sum.shape.normaliser) {
     sum.normaliser_offset =
-        layout.Add(StatePart::kBase, std::string(sum.name) + "_normaliser", fp32, {units, keys});
+        layout.Add(StatePart::kBase, std::string(sum.name) + "_normaliser", fp32,
+                   {units, NormaliserCopies(Narrow(sum.shape.padded_value())), keys});
   }
   for (Row& row : rows_) {
     row.offset = layout.Add(StatePart::kTail, row.name, layout.row_dtype(),
@@ -45,6 +78,7 @@ void SumRecurrence::AddDevicePlanes(StateLayout& layout) {
 void SumRecurrence::Enqueue(const DeviceStep& step, const TokenInputs& inputs,
                             FloatMatrix out) const {
   if (declaration_.levels != 0) return EnqueuePages(step, inputs, out);
+  if (IsProgram(declaration_)) return EnqueueProgram(step, inputs, out);
   const Sum& sum = sums_[0];
   const Row &key = rows_[sum.key], &value = rows_[sum.value];
   const size_t units = HeadCount(sum.per_head), keys = HeadCount(key.per_head);
@@ -90,6 +124,103 @@ void SumRecurrence::Enqueue(const DeviceStep& step, const TokenInputs& inputs,
   call.value_offset = value.offset;
   call.decay_offset = decay_offset_;
   step.device->Recur(call);
+}
+
+// --- several reads -------------------------------------------------------------------------------
+
+// Heads, unless they share a sum: then the group.
+size_t SumRecurrence::ProgramUnits() const {
+  const bool shared =
+      std::any_of(sums_.begin(), sums_.end(), [](const Sum& sum) { return !sum.per_head; });
+  return shared ? shape().groups : shape().heads;
+}
+
+void SumRecurrence::AddProgramPlanes(StateLayout& layout) {
+  const DType fp32 = DType::kFloat32;
+  const size_t units = ProgramUnits(), keys = shape().padded_key();
+  for (Sum& sum : sums_) {
+    const size_t count = sum.per_head ? shape().heads : units;
+    sum.offset = layout.Add(StatePart::kBase, sum.name, sum.shape.dtype,
+                            {count, sum.shape.padded_value(), keys});
+    if (!sum.shape.normaliser) continue;
+    sum.normaliser_offset =
+        layout.Add(StatePart::kBase, std::string(sum.name) + "_normaliser", fp32, {count, keys});
+  }
+  for (Row& row : rows_) {
+    const size_t count = row.per_head ? shape().heads : units;
+    row.offset = layout.Add(StatePart::kTail, row.name, layout.row_dtype(),
+                            {count, fold_interval_, row.padded});
+    if (!row.extra) continue;
+    row.extra_offset = layout.Add(StatePart::kTail, std::string(row.name) + "_extra", fp32,
+                                  {shape().heads, fold_interval_});
+  }
+}
+
+void SumRecurrence::AddVectors(const DeviceStep& step, const TokenInputs& inputs, FloatMatrix out,
+                               SumProgramCall& call) const {
+  RIVULET_CHECK(kTemporary + temporaries_.size() <= kMostProgramVectors, "too many temporaries");
+  call.vectors[kQuery] = VectorIn(inputs.q, shape().padded_key(), true);
+  call.vectors[kKey] = VectorIn(inputs.k, shape().padded_key(), false);
+  call.vectors[kValue] = VectorIn(inputs.v, shape().padded_value(), false);
+  call.vectors[kOut] = VectorIn(out, shape().padded_value(), true);
+  for (size_t i = 0; i < temporaries_.size(); ++i) {
+    const size_t width = temporaries_[i].columns;
+    call.vectors[kTemporary + i] =
+        VectorIn(step.workspace->Take(out.rows, shape().heads * width), width, true);
+  }
+}
+
+SumProgramCall SumRecurrence::ProgramOf(const DeviceStep& step) const {
+  const size_t units = ProgramUnits();
+  SumProgramCall call{.rows = step.rows,
+                      .slots = step.slots,
+                      .units = Narrow(units),
+                      .unit_heads = Narrow(shape().heads / units),
+                      .group_heads = Narrow(shape().group()),
+                      .padded_key = Narrow(shape().padded_key()),
+                      .bf16_state = shape().state_dtype == DType::kBFloat16,
+                      .out = kOut};
+  call.decays = step.device->Constant({constant_decay_.data(), constant_decay_.size()});
+  call.divides = declaration_.division != Division::kNone;
+  call.reciprocal = declaration_.division == Division::kReciprocal;
+  call.denominator_eps = declaration_.denominator_eps;
+  for (const Row& row : rows_) {
+    ProgramRow& to = call.rows_of[call.row_count++];
+    to = {.offset = row.offset,
+          .width = Narrow(row.padded),
+          .per_head = row.per_head,
+          .extra = row.extra,
+          .extra_offset = row.extra_offset};
+    for (const Source& source : row.copies) to.copy[to.copies++] = VectorOf(source.input);
+  }
+  for (const Sum& sum : sums_) {
+    call.sums[call.sum_count++] = {.offset = sum.offset,
+                                   .normaliser_offset = sum.normaliser_offset,
+                                   .key = Narrow(sum.key),
+                                   .value = Narrow(sum.value),
+                                   .value_column = Narrow(sum.value_column),
+                                   .padded_value = Narrow(sum.shape.padded_value()),
+                                   .decay_power = sum.decay_power,
+                                   .per_head = sum.per_head,
+                                   .normaliser = sum.shape.normaliser};
+  }
+  return call;
+}
+
+void SumRecurrence::EnqueueProgram(const DeviceStep& step, const TokenInputs& inputs,
+                                   FloatMatrix out) const {
+  SumProgramCall call = ProgramOf(step);
+  AddVectors(step, inputs, out, call);
+  for (const Read& read : reads_) {
+    ProgramRead& to = call.reads[call.read_count++];
+    to = {.sum = Narrow(read.sum), .strict = read.strict, .ridge = read.ridge, .add = read.add};
+    to.query = read.query == nullptr ? kTemporary + Narrow(read.temporary) : VectorOf(read.query);
+    to.to_row = read.target == Target::kRow;
+    to.to = kOut;
+    if (to.to_row) to.to = Narrow(read.to);
+    if (read.target == Target::kTemporary) to.to = kTemporary + Narrow(read.to);
+  }
+  step.device->RunSumProgram(call);
 }
 
 }  // namespace rivulet

@@ -509,15 +509,18 @@ TEST(DeviceMemoryTest, TooLittleIsSaidWithWhatHelps) {
 
 INSTANTIATE_TEST_SUITE_P(
     Mixers, FakeDeviceTest,
-    testing::Values("falcon_mamba", "mamba_bias_untied", "h3", "h3_head_dim_2_zoh",
-                    "mixture_state_spaces", "mamba2_hf", "gla_conv_clamp_gqa", "retnet_conv_gqa",
-                    "gated_deltanet_grouped_no_gate", "delta_net_no_conv_no_beta",
-                    "softmax_gate_norm_no_rope", "softmax_window_hybrid", "fla_transformer",
-                    "fla_gla_attn", "upstream_hf_llama_bias", "upstream_hf_llama_gqa",
-                    "upstream_hf_qwen3", "upstream_hf_mistral_window",
-                    "upstream_hf_qwen3_next_dense", "upstream_hf_granite_dense", "hattention_clamp",
-                    "log_linear_mamba2_clamp", "h_gated_deltanet",
-                    "h_gated_deltanet_negative_clamp", "log_linear_gated_deltanet_clamp"),
+    testing::Values(
+        "falcon_mamba", "mamba_bias_untied", "h3", "h3_head_dim_2_zoh", "mixture_state_spaces",
+        "mamba2_hf", "gla_conv_clamp_gqa", "retnet_conv_gqa", "gated_deltanet_grouped_no_gate",
+        "delta_net_no_conv_no_beta", "softmax_gate_norm_no_rope", "softmax_window_hybrid",
+        "fla_transformer", "fla_gla_attn", "upstream_hf_llama_bias", "upstream_hf_llama_gqa",
+        "upstream_hf_qwen3", "upstream_hf_mistral_window", "upstream_hf_qwen3_next_dense",
+        "upstream_hf_granite_dense", "hattention_clamp", "log_linear_mamba2_clamp",
+        "h_gated_deltanet", "h_gated_deltanet_negative_clamp", "log_linear_gated_deltanet_clamp",
+        "linear_attn_elu_norm", "linear_attn_hedgehog", "linear_attn_product",
+        "linear_attn_random_exp", "linear_attn_random_relu", "ahla_decay", "ahla_norm_gqa",
+        "hla_masked", "hla_masked_decay_conv", "hla_masked_gqa_wide", "hla_masked_norm", "hla_none",
+        "hla_serial_ridge", "hla_third_gqa_rotary", "hla_third_norm", "hla_third_paper"),
     [](const auto& info) { return std::string(info.param); });
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceEngineTest);

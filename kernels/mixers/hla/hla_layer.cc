@@ -68,7 +68,42 @@ class HlaLayer : public Mixer {
     return absl::OkStatus();
   }
 
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const Projected projected = projection_.Enqueue(step, x);
+    RowPreparation rows(step, convolution_.OnDevice(step, projected));
+    // A norm comes after the rotation.
+    const bool rotated = rope_.has_value();
+    FloatMatrix q = Prepared(rows, projected[kQuery], config_.shape.heads, !rotated);
+    FloatMatrix k = Prepared(rows, projected[kKey], config_.shape.groups, !rotated);
+    const FloatMatrix v = rows.Heads(projected[kValue], config_.shape.groups);
+    rows.Enqueue();
+    if (rotated) EnqueueRotation(step, q, k);
+    output_.Enqueue(step, EnqueueRecurrence(step, recurrence_, {q, k, v}), projected[kGate], y);
+  }
+  bool runs_on_device() const override {
+    return SumRecurrence::RunsOnDevice(recurrence_.declaration());
+  }
+
  private:
+  FloatMatrix Prepared(RowPreparation& rows, ConstFloatMatrix x, size_t heads, bool norm) const {
+    Preparation how{.f = config_.qk_activation};
+    if (norm || !config_.qk_l2_norm) how.scale = config_.qk_scale;
+    if (norm && config_.qk_l2_norm) how.norm = DeviceHeadNorm::kL2;
+    return rows.Heads(x, heads, how);
+  }
+
+  // Rotates padded heads, and norms them afterwards.
+  void EnqueueRotation(const DeviceStep& step, FloatMatrix& q, FloatMatrix& k) const {
+    rope_->Enqueue(step, q, config_.shape.padded_key());
+    rope_->Enqueue(step, k, config_.shape.padded_key());
+    if (!config_.qk_l2_norm) return;
+    const Preparation how{.scale = config_.qk_scale, .norm = DeviceHeadNorm::kL2};
+    RowPreparation rows(step, {});
+    q = rows.Heads(q, config_.shape.heads, how);
+    k = rows.Heads(k, config_.shape.groups, how);
+    rows.Enqueue();
+  }
+
   // Padded heads of queries or keys. The scale is applied here unless a norm follows.
   FloatMatrix Activated(const LayerStep& step, FloatMatrix x, size_t heads) const {
     return PaddedHeads(step, x, heads, config_.qk_activation,

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "kernels/base/parallel.h"
+#include "kernels/device/device_step.h"
+#include "kernels/device/features_operations.h"
 #include "kernels/ops/activation/activation.h"
 #include "kernels/ops/norm/norm.h"
 
@@ -72,6 +75,20 @@ void RandomExp(const float* x, size_t width, const float* mapped, size_t count, 
 
 void ElementwiseProduct(const float* x, size_t width, float* y) {
   for (size_t i = 0; i < width; ++i) y[i] = x[i] * x[width + i];
+}
+
+// The function of each number, if the map is one.
+std::optional<Activation> Elementwise(FeatureMapKind kind) {
+  switch (kind) {
+    case FeatureMapKind::kElu:
+      return Activation::kEluPlusOne;
+    case FeatureMapKind::kRelu:
+      return Activation::kRelu;
+    case FeatureMapKind::kIdentity:
+      return Activation::kIdentity;
+    default:
+      return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -163,6 +180,46 @@ FloatMatrix FeatureMap::Apply(const LayerStep& step, ConstFloatMatrix x, size_t 
   ParallelRows(pool, rows, features(), [&](size_t r) {
     Combine(packed.row(r), mapped.row(r), y.row(r / heads) + r % heads * padded);
   });
+  return y;
+}
+
+// [T·heads, outputs of the trained maps]. All heads of all tokens are rows of one product; prompts
+// have as many rows as the library's product has been chosen for, those behind the tokens unused.
+ConstFloatMatrix FeatureMap::EnqueueTrained(const DeviceStep& step, ConstFloatMatrix x,
+                                            size_t heads) const {
+  if (layer_.outputs() == 0) return {};
+  const size_t rows = (step.rows.single ? x.rows : ProductRows(x.rows)) * heads;
+  const Operand packed = step.workspace->TakeOperand(rows, config_.width);
+  step.device->SplitHeads({.x = x,
+                           .heads = static_cast<uint32_t>(heads),
+                           .width = static_cast<uint32_t>(config_.width),
+                           .scale = config_.input_scale,
+                           .y = packed});
+  const FloatMatrix mapped = step.workspace->Take(rows, layer_.outputs());
+  layer_.Enqueue(*step.device, packed, mapped);
+  return mapped;
+}
+
+FloatMatrix FeatureMap::Enqueue(const DeviceStep& step, RowPreparation& rows, ConstFloatMatrix x,
+                                size_t heads) const {
+  if (const auto f = Elementwise(config_.kind)) {
+    const DeviceHeadNorm norm = divide_by_sum_ ? DeviceHeadNorm::kSumOfPhi : DeviceHeadNorm::kNone;
+    return rows.Heads(x, heads, {.f = *f, .scale = scale_, .norm = norm});
+  }
+  const size_t padded = PaddedColumns(features());
+  const FloatMatrix y = step.workspace->Take(x.rows, heads * padded);
+  step.device->Features({.kind = config_.kind,
+                         .x = x,
+                         .mapped = EnqueueTrained(step, x, heads),
+                         .heads = static_cast<uint32_t>(heads),
+                         .width = static_cast<uint32_t>(config_.width),
+                         .features = static_cast<uint32_t>(features()),
+                         .padded = static_cast<uint32_t>(padded),
+                         .input_scale = config_.input_scale,
+                         .offset = config_.offset,
+                         .divide_by_sum = divide_by_sum_,
+                         .scale = scale_,
+                         .y = y});
   return y;
 }
 

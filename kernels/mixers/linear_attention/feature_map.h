@@ -28,24 +28,14 @@
 #include <string>
 
 #include "kernels/base/aligned_buffer.h"
+#include "kernels/base/feature_map_kind.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/mixers/parameter_source.h"
+#include "kernels/mixers/row_preparation.h"
 #include "kernels/ops/linear/linear.h"
 
 namespace rivulet {
-
-enum class FeatureMapKind : uint8_t {
-  kElementwiseProduct,
-  kElu,
-  kHedgehog,
-  kT2r,
-  kDpfp,
-  kRelu,
-  kIdentity,
-  kRandomRelu,
-  kRandomExp,
-};
 
 // What the checkpoint decides about φ.
 struct FeatureMapConfig {
@@ -77,8 +67,12 @@ class FeatureMap {
   // [T, heads * padded R] = scale · φ(x [T, heads * d]), over Σφ + 1e-4 first if divide_by_sum;
   // zeros in the padding. In the step's workspace.
   FloatMatrix Apply(const LayerStep& step, ConstFloatMatrix x, size_t heads) const;
+  // The same on a device, once `rows` has been enqueued: elementwise maps are parts of it.
+  FloatMatrix Enqueue(const DeviceStep& step, RowPreparation& rows, ConstFloatMatrix x,
+                      size_t heads) const;
 
  private:
+  ConstFloatMatrix EnqueueTrained(const DeviceStep& step, ConstFloatMatrix x, size_t heads) const;
   void Map(const float* x, const float* mapped, float* y) const;
   void Combine(const float* x, const float* mapped, float* y) const;
 

@@ -51,6 +51,20 @@ class LinearAttentionLayer : public Mixer {
     return absl::OkStatus();
   }
 
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const Projected projected = projection_.Enqueue(step, x);
+    RowPreparation rows(step, {});
+    const TokenInputs inputs{
+        .q = feature_map_q_.Enqueue(step, rows, projected[kQuery], config_.heads),
+        .k = feature_map_k_.Enqueue(step, rows, projected[kKey], config_.kv_heads),
+        .v = rows.Heads(projected[kValue], config_.kv_heads)};
+    rows.Enqueue();
+    output_.Enqueue(step, EnqueueRecurrence(step, recurrence_, inputs), {}, y);
+  }
+  bool runs_on_device() const override {
+    return SumRecurrence::RunsOnDevice(recurrence_.declaration());
+  }
+
  private:
   StateLayout layout_;
   LinearAttentionConfig config_;
