@@ -29,6 +29,7 @@
 ABSL_FLAG(std::string, config, "", "config.json of a model; its weights are random");
 ABSL_FLAG(std::string, rows, "1,8,32,128,256", "streams that decode together");
 ABSL_FLAG(std::string, state_dtype, "fp32", "fp32 or bf16 bases");
+ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp8 weights of the layers");
 ABSL_FLAG(int, steps, 48, "steps that are timed; every 16 each row folds once");
 ABSL_FLAG(bool, same_place, false, "all rows fold in the same step, the worst case");
 ABSL_FLAG(int, prompt, 0, "also time prompts of this many tokens");
@@ -79,7 +80,7 @@ absl::Status Bench::Run() {
   std::ifstream file(absl::GetFlag(FLAGS_config));
   if (!file) return absl::NotFoundError("--config: no such file");
   LoadOptions options;
-  options.weight_dtype = DType::kBFloat16;
+  options.weight_dtype = absl::GetFlag(FLAGS_dtype) == "fp8" ? DType::kFloat8 : DType::kBFloat16;
   options.mixer.device = device_.get();
   if (absl::GetFlag(FLAGS_state_dtype) == "bf16") options.mixer.state_dtype = DType::kBFloat16;
   const auto start = std::chrono::steady_clock::now();
@@ -114,7 +115,10 @@ absl::Status Bench::Run() {
 double Bench::WeightBytes() const {
   const bool tied = model_->spec.tied();
   const double table = tied ? 0.0 : static_cast<double>(model_->spec.vocab * model_->spec.hidden);
-  return (static_cast<double>(model_->parameters) - table) * 2;
+  const double all = static_cast<double>(model_->parameters) - table;
+  if (model_->weight_dtype != DType::kFloat8) return all * 2;
+  const auto ends = static_cast<double>(model_->spec.vocab * model_->spec.hidden);  // in bf16
+  return all + ends;
 }
 
 StepPlan Bench::PlanFor(const std::vector<Stream>& streams) const {

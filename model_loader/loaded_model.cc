@@ -157,7 +157,7 @@ class WeightLoader {
         files_(files),
         options_(options),
         reader_(files),
-        packer_(options.weight_dtype, options.mixer.device),
+        packer_(EndsDType(options), options.mixer.device),
         parameters_(reader_, packer_) {}
 
   absl::Status Load() {
@@ -173,8 +173,15 @@ class WeightLoader {
   }
 
  private:
+  // How the output map rests: it is read for every token, and rounding it to fp8 costs the most.
+  static std::optional<DType> EndsDType(const LoadOptions& options) {
+    if (options.weight_dtype == DType::kFloat8) return DType::kBFloat16;
+    return options.weight_dtype;
+  }
+
   absl::Status LoadAll() {
     RIVULET_RETURN_IF_ERROR(LoadEnds());
+    packer_.set_dtype(options_.weight_dtype);
     for (size_t i = 0; i < model_.spec.layers.size(); ++i) {
       Report(absl::StrCat("layer ", i + 1, " of ", model_.spec.layers.size()));
       RIVULET_ASSIGN_OR_RETURN(LoadedLayer layer, LoadLayer(model_.spec.layers[i]));
@@ -265,6 +272,9 @@ uint64_t LoadedModel::max_tokens() const {
 
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& directory,
                                                        const LoadOptions& options) {
+  if (options.weight_dtype == DType::kFloat8 && options.mixer.device == nullptr) {
+    return absl::InvalidArgumentError("fp8 weights need --device cuda; use --dtype bf16");
+  }
   RIVULET_RETURN_IF_ERROR(CheckDirectory(directory));
   auto model = std::make_unique<LoadedModel>();
   model->name = NameOf(directory);

@@ -28,7 +28,9 @@
 namespace rivulet {
 
 struct LoadOptions {
-  std::optional<DType> weight_dtype;  // none = "auto": as in the file
+  // None = "auto": as in the file. kFloat8: of the layers, on a device; the output map is bf16
+  // then.
+  std::optional<DType> weight_dtype;
   MixerOptions mixer;
   // A JSON object whose keys replace those of config.json; empty: none.
   std::string config_override;
@@ -55,7 +57,7 @@ struct LoadedLayer {
 struct LoadedModel {
   std::string name;  // the directory's last component
   ModelSpec spec;
-  DType weight_dtype = DType::kFloat32;  // of the packed maps
+  DType weight_dtype = DType::kFloat32;  // of the packed maps; fp8: but for the output map
   DType state_dtype = DType::kFloat32;
   uint64_t parameters = 0;                  // trained numbers, tied ones once
   AlignedBuffer<std::byte> embedding_rows;  // what `embeddings` points into

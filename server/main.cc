@@ -162,7 +162,7 @@ class ServerProcess {
     const Device& device = *opened.device;
     LogInfo("device", {{"name", device.name()}, {"free_bytes", device.free_bytes()}});
     load.mixer.device = opened.device.get();
-    if (!exact) load.weight_dtype = DType::kBFloat16;
+    if (!exact) load.weight_dtype = options_.weight_dtype.value_or(DType::kBFloat16);
     kv_dtype_ = load.mixer.KvDType();
     RIVULET_ASSIGN_OR_RETURN(opened.model, LoadModel(options_.model, load));
     model_ = opened.model;

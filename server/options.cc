@@ -136,10 +136,14 @@ const std::vector<Flag>& Flags() {
       {"http", "HOST:PORT", "0.0.0.0:8591",
        "/metrics, /healthz, /readyz and /loglevel; port 0: any free one", Address(&O::http)},
       {"device", "cpu|cuda", "cpu", "where the model runs: cuda is an H100 or H200", ReadDevice},
-      {"dtype", "auto|fp32|bf16", "auto",
-       "weights in memory; auto: as in the checkpoint, and bf16 with --device cuda",
-       OneOf(&O::weight_dtype,
-             {{"auto", std::nullopt}, {"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}})},
+      {"dtype", "auto|fp32|bf16|fp8", "auto",
+       "weights in memory; auto: as in the checkpoint, and bf16 with --device cuda, where alone "
+       "fp8 "
+       "(e4m3, a scale for each output) is possible",
+       OneOf(&O::weight_dtype, {{"auto", std::nullopt},
+                                {"fp32", DType::kFloat32},
+                                {"bf16", DType::kBFloat16},
+                                {"fp8", DType::kFloat8}})},
       {"state-dtype", "fp32|bf16", "fp32", "matrices in the bases of session states",
        OneOf(&O::state_dtype, {{"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}})},
       {"kv-dtype", "auto|fp32|bf16", "auto",

@@ -65,7 +65,7 @@ TEST(OptionsTest, ErrorsNameFlagValueAndRemedyInOneLine) {
       {{"--model=m", "--listen=50051"}, {"--listen", "HOST:PORT"}},
       {{"--model=m", "--listen=h:99999"}, {"99999", "65535"}},
       {{"--model=m", "--listen=::1:50051"}, {"--listen"}},
-      {{"--model=m", "--dtype=fp8"}, {"fp8", "auto, fp32, bf16"}},
+      {{"--model=m", "--dtype=fp4"}, {"fp4", "auto, fp32, bf16, fp8"}},
       {{"--model=m", "--device=tpu"}, {"tpu", "cpu, cuda"}},
       {{"--model=m", "--device=cuda"}, {"--device=\"cuda\"", "--device=cpu"}},
       {{"--model=m", "--max-queue=0"}, {"--max-queue=\"0\"", "from 1"}},

@@ -11,11 +11,18 @@
 
 namespace rivulet {
 
-enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16 };
+enum class DType : uint8_t {
+  kFloat32,
+  kBFloat16,
+  kFloat16,
+  kFloat8,  // e4m3 (float8.h): of linear maps on a device alone, with a scale for each output
+};
 
-constexpr size_t DTypeSize(DType type) { return type == DType::kFloat32 ? 4 : 2; }
+constexpr size_t DTypeSize(DType type) {
+  return type == DType::kFloat32 ? 4 : type == DType::kFloat8 ? 1 : 2;
+}
 
-// The name used in flags, logs and GetModel: "fp32", "bf16", "fp16".
+// The name used in flags, logs and GetModel: "fp32", "bf16", "fp16", "fp8".
 constexpr const char* DTypeName(DType type) {
   switch (type) {
     case DType::kFloat32:
@@ -24,6 +31,8 @@ constexpr const char* DTypeName(DType type) {
       return "bf16";
     case DType::kFloat16:
       return "fp16";
+    case DType::kFloat8:
+      return "fp8";
   }
   return "unknown";
 }

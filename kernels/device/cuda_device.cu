@@ -9,10 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
+#include "kernels/base/float8.h"
 #include "kernels/base/status.h"
 #include "kernels/base/widen.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_operations.h"
+#include "kernels/device/fp8_products.h"
 #include "kernels/device/large_products.h"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/sampling_operations.h"
@@ -74,6 +76,8 @@ class CudaDevice final : public Device {
   const float* Constant(std::span<const float> numbers) override;
   absl::StatusOr<DeviceLinear> Pack(const std::vector<LinearSource>& sources,
                                     size_t inputs) override;
+  absl::StatusOr<DeviceLinear> PackFloat8(const std::vector<LinearSource>& sources,
+                                          size_t inputs) override;
 
   void Record(size_t event) override {
     context_.Check(cudaEventRecord(events_[event], context_.stream));
@@ -99,6 +103,7 @@ class CudaDevice final : public Device {
   }
   void AddNorm(const AddNormCall& call) override { cuda::LaunchAddNorm(call, context_); }
   void Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) override {
+    if (linear.float8 != nullptr) return ProductFloat8(linear, x, y);
     if (large_products_ != nullptr && large_products_->Run(linear, x, y, recording_, context_)) {
       return;
     }
@@ -124,6 +129,9 @@ class CudaDevice final : public Device {
 
  private:
   bool fp32_rows() const { return precision_ == ProductPrecision::kFloat32; }
+  void ProductFloat8(const DeviceLinear& linear, const Operand& x, FloatMatrix y);
+  absl::StatusOr<const float*> PackBias(const std::vector<LinearSource>& sources);
+  absl::Status KeepWideMemory(size_t bytes);
   absl::Status PackRows(const std::vector<LinearSource>& sources, size_t inputs,
                         DeviceLinear& linear);
   absl::Status FirstError() const { return CudaError(error_, "an operation failed"); }
@@ -139,6 +147,9 @@ class CudaDevice final : public Device {
   std::vector<cudaGraphExec_t> recordings_;
   bool recording_ = false;
   std::unique_ptr<cuda::LargeProducts> large_products_;  // null: products.cu does them all
+  // For the weights of one map in fp8 as bf16.
+  uint16_t* wide_ = nullptr;
+  size_t wide_bytes_ = 0;
 };
 
 CudaDevice::~CudaDevice() {
@@ -236,10 +247,8 @@ absl::StatusOr<DeviceLinear> CudaDevice::Pack(const std::vector<LinearSource>& s
   DeviceLinear linear;
   linear.inputs = static_cast<uint32_t>(inputs);
   linear.stride = (linear.inputs + kInputAlignment - 1) / kInputAlignment * kInputAlignment;
-  bool bias = false;
   for (const LinearSource& source : sources) {
     linear.outputs += static_cast<uint32_t>(source.outputs);
-    bias = bias || source.bias != nullptr;
   }
   const size_t bytes = size_t{linear.outputs} * linear.stride * 2;
   RIVULET_ASSIGN_OR_RETURN(void* high, Allocate(bytes));
@@ -248,19 +257,79 @@ absl::StatusOr<DeviceLinear> CudaDevice::Pack(const std::vector<LinearSource>& s
     RIVULET_ASSIGN_OR_RETURN(void* low, Allocate(bytes));
     linear.low = static_cast<const uint16_t*>(low);
   }
-  if (bias) {
-    std::vector<float> numbers;
-    for (const LinearSource& source : sources) {
-      for (size_t i = 0; i < source.outputs; ++i) {
-        numbers.push_back(source.bias == nullptr ? 0.0f : source.bias[i]);
-      }
-    }
-    RIVULET_ASSIGN_OR_RETURN(void* copy, Allocate(numbers.size() * sizeof(float)));
-    RIVULET_RETURN_IF_ERROR(Upload(copy, numbers.data(), numbers.size() * sizeof(float)));
-    linear.bias = static_cast<const float*>(copy);
-  }
+  RIVULET_ASSIGN_OR_RETURN(linear.bias, PackBias(sources));
   RIVULET_RETURN_IF_ERROR(PackRows(sources, inputs, linear));
   return linear;
+}
+
+// Null: no source has one.
+absl::StatusOr<const float*> CudaDevice::PackBias(const std::vector<LinearSource>& sources) {
+  bool any = false;
+  std::vector<float> numbers;
+  for (const LinearSource& source : sources) {
+    any = any || source.bias != nullptr;
+    for (size_t i = 0; i < source.outputs; ++i) {
+      numbers.push_back(source.bias == nullptr ? 0.0f : source.bias[i]);
+    }
+  }
+  if (!any) return nullptr;
+  RIVULET_ASSIGN_OR_RETURN(void* copy, Allocate(numbers.size() * sizeof(float)));
+  RIVULET_RETURN_IF_ERROR(Upload(copy, numbers.data(), numbers.size() * sizeof(float)));
+  return static_cast<const float*>(copy);
+}
+
+absl::StatusOr<DeviceLinear> CudaDevice::PackFloat8(const std::vector<LinearSource>& sources,
+                                                    size_t inputs) {
+  RIVULET_CHECK(!fp32_rows(), "products with fp8 weights take bf16 operands");
+  DeviceLinear linear;
+  linear.inputs = static_cast<uint32_t>(inputs);
+  linear.stride = (linear.inputs + cuda::kFloat8Alignment - 1) / cuda::kFloat8Alignment *
+                  cuda::kFloat8Alignment;
+  std::vector<uint8_t> codes;
+  std::vector<float> scales, row(inputs);
+  for (const LinearSource& source : sources) {
+    for (size_t n = 0; n < source.outputs; ++n) {
+      for (size_t i = 0; i < inputs; ++i) {
+        row[i] = NumberAt(static_cast<const std::byte*>(source.data), source.dtype, n * inputs + i);
+      }
+      codes.resize(codes.size() + linear.stride);
+      uint8_t* const last = codes.data() + codes.size() - linear.stride;
+      scales.push_back(RoundToFloat8(row.data(), inputs, last));
+    }
+  }
+  linear.outputs = static_cast<uint32_t>(scales.size());
+  RIVULET_ASSIGN_OR_RETURN(void* float8, Allocate(codes.size()));
+  RIVULET_ASSIGN_OR_RETURN(void* scale, Allocate(scales.size() * sizeof(float)));
+  RIVULET_RETURN_IF_ERROR(Upload(float8, codes.data(), codes.size()));
+  RIVULET_RETURN_IF_ERROR(Upload(scale, scales.data(), scales.size() * sizeof(float)));
+  linear.float8 = static_cast<const uint8_t*>(float8);
+  linear.scale = static_cast<const float*>(scale);
+  RIVULET_ASSIGN_OR_RETURN(linear.bias, PackBias(sources));
+  RIVULET_RETURN_IF_ERROR(KeepWideMemory(codes.size() * sizeof(uint16_t)));
+  return linear;
+}
+
+// Memory for the widened weights of the largest map.
+absl::Status CudaDevice::KeepWideMemory(size_t bytes) {
+  if (bytes <= wide_bytes_) return absl::OkStatus();
+  if (wide_ != nullptr) Free(wide_);
+  wide_ = nullptr, wide_bytes_ = 0;
+  RIVULET_ASSIGN_OR_RETURN(void* memory, Allocate(bytes));
+  wide_ = static_cast<uint16_t*>(memory), wide_bytes_ = bytes;
+  return absl::OkStatus();
+}
+
+// Many rows are worth widening the weights first, for cuBLASLt; the bits are the same.
+void CudaDevice::ProductFloat8(const DeviceLinear& linear, const Operand& x, FloatMatrix y) {
+  if (large_products_ != nullptr && x.rows > cuda::kMostFloat8Rows) {
+    cuda::LaunchWiden(linear, wide_, context_);
+    DeviceLinear wide = linear;
+    wide.high = wide_, wide.float8 = nullptr, wide.scale = nullptr, wide.bias = nullptr;
+    if (large_products_->Run(wide, x, y, recording_, context_)) {
+      return cuda::LaunchScale(linear, x.rows, y, context_);
+    }
+  }
+  cuda::LaunchFloat8Product(linear, x, y, context_);
 }
 
 // Some rows at a time, so that packing takes little memory on the host.

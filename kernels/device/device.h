@@ -90,6 +90,10 @@ class Device {
   // Concatenates the sources' outputs as LinearSource and Linear::Pack do.
   virtual absl::StatusOr<DeviceLinear> Pack(const std::vector<LinearSource>& sources,
                                             size_t inputs) = 0;
+  // The same with each output's weights rounded to e4m3 times a scale (kernels/base/float8.h). On
+  // the GPU products with them need precision() kBFloat16.
+  virtual absl::StatusOr<DeviceLinear> PackFloat8(const std::vector<LinearSource>& sources,
+                                                  size_t inputs) = 0;
 
   // A point in the order of the operations. Events are numbered from 0 and are few.
   virtual void Record(size_t event) = 0;

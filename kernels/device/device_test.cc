@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/base/float8.h"
 #include "kernels/base/test_seed.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/device_step.h"
@@ -21,6 +22,7 @@ namespace {
 struct Case {
   uint32_t outputs, inputs;
   ProductPrecision precision;
+  bool float8 = false;
 };
 
 class ProductTest : public testing::TestWithParam<Case> {
@@ -34,9 +36,22 @@ class ProductTest : public testing::TestWithParam<Case> {
     for (float& w : weights_) w = normal(random_) * std::exp(normal(random_));
     for (float& x : inputs_) x = normal(random_) * std::exp(normal(random_));
     for (float& b : bias_) b = normal(random_);
-    auto packed = device_->Pack({{weights_.data(), DType::kFloat32, outputs(), bias_.data()}}, k());
+    const std::vector<LinearSource> sources = {
+        {weights_.data(), DType::kFloat32, outputs(), bias_.data()}};
+    auto packed =
+        GetParam().float8 ? device_->PackFloat8(sources, k()) : device_->Pack(sources, k());
     ASSERT_TRUE(packed.ok()) << packed.status();
     linear_ = *packed;
+    if (GetParam().float8) RoundWeights();
+  }
+
+  void RoundWeights() {
+    std::vector<uint8_t> codes(k());
+    for (size_t n = 0; n < outputs(); ++n) {
+      float* row = weights_.data() + n * k();
+      const float scale = RoundToFloat8(row, k(), codes.data());
+      for (size_t i = 0; i < k(); ++i) row[i] = Float8ToFloat(codes[i]) * scale;
+    }
   }
 
   uint32_t outputs() const { return GetParam().outputs; }
@@ -75,7 +90,7 @@ class ProductTest : public testing::TestWithParam<Case> {
     return result;
   }
 
-  static constexpr size_t kRows = 150;
+  static constexpr size_t kRows = 300;
   std::mt19937 random_{TestSeed()};
   std::unique_ptr<Device> device_;
   DeviceLinear linear_;
@@ -94,7 +109,7 @@ TEST_P(ProductTest, IsNearTheExactProduct) {
         const float x = inputs_[r * k() + i], w = weights_[n * k() + i];
         exact += two_parts() ? double{x} * w
                              : double{BFloat16ToFloat(FloatToBFloat16(x))} *
-                                   BFloat16ToFloat(FloatToBFloat16(w));
+                                   (GetParam().float8 ? w : BFloat16ToFloat(FloatToBFloat16(w)));
       }
       worst = std::max(worst, std::abs(exact - y[r * outputs() + n]));
       largest = std::max(largest, std::abs(exact));
@@ -109,7 +124,7 @@ TEST_P(ProductTest, HasTheSameBitsForEveryNumberOfRows) {
     const std::vector<float> row = Product(r, 1);
     single.insert(single.end(), row.begin(), row.end());
   }
-  for (const size_t rows : {2, 7, 8, 9, 16, 17, 31, 32, 33, 64, 65, 100, 128, 150}) {
+  for (const size_t rows : {2, 7, 8, 9, 16, 17, 31, 32, 33, 64, 65, 100, 128, 150, 257, 300}) {
     const std::vector<float> y = Product(0, rows);
     EXPECT_EQ(std::memcmp(y.data(), single.data(), y.size() * sizeof(float)), 0) << rows << " rows";
   }
@@ -122,12 +137,20 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ProductTest,
                                          Case{1, 16, ProductPrecision::kBFloat16},
                                          Case{8, 5120, ProductPrecision::kBFloat16},
                                          Case{256, 512, ProductPrecision::kFloat32},
-                                         Case{77, 100, ProductPrecision::kFloat32}),
+                                         Case{77, 100, ProductPrecision::kFloat32},
+                                         Case{256, 512, ProductPrecision::kBFloat16, true},
+                                         Case{264, 2560, ProductPrecision::kBFloat16, true},
+                                         Case{5000, 640, ProductPrecision::kBFloat16, true},
+                                         Case{101, 90, ProductPrecision::kBFloat16, true},
+                                         Case{1, 16, ProductPrecision::kBFloat16, true},
+                                         Case{8, 5120, ProductPrecision::kBFloat16, true},
+                                         Case{40, 14336, ProductPrecision::kBFloat16, true}),
                          [](const auto& info) {
                            return std::to_string(info.param.outputs) + "x" +
                                   std::to_string(info.param.inputs) +
-                                  (info.param.precision == ProductPrecision::kFloat32 ? "_fp32"
-                                                                                      : "_bf16");
+                                  (info.param.float8                                    ? "_fp8"
+                                   : info.param.precision == ProductPrecision::kFloat32 ? "_fp32"
+                                                                                        : "_bf16");
                          });
 
 }  // namespace

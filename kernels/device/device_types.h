@@ -88,7 +88,11 @@ constexpr uint32_t ProductRows(size_t rows) {
 struct DeviceLinear {
   const uint16_t* high = nullptr;
   const uint16_t* low = nullptr;  // null unless ProductPrecision::kFloat32
-  const float* bias = nullptr;    // null: none
+  // e4m3 in their place (kernels/base/float8.h), [outputs, stride]; high and low are null then, but
+  // on a fake device. Output n is scale[n] times the product, before the bias.
+  const uint8_t* float8 = nullptr;
+  const float* scale = nullptr;  // [outputs]
+  const float* bias = nullptr;   // null: none
   uint32_t outputs = 0;
   uint32_t inputs = 0;
   uint32_t stride = 0;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/float8.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/fake_operations.h"
 
@@ -317,6 +318,27 @@ absl::StatusOr<DeviceLinear> FakeDevice::Pack(const std::vector<LinearSource>& s
   return linear;
 }
 
+absl::StatusOr<DeviceLinear> FakeDevice::PackFloat8(const std::vector<LinearSource>& sources,
+                                                    size_t inputs) {
+  absl::StatusOr<DeviceLinear> linear = Pack(sources, inputs);
+  auto* high = const_cast<uint16_t*>(linear->high);
+  auto* low = const_cast<uint16_t*>(linear->low);
+  auto* scale = static_cast<float*>(*Allocate(linear->outputs * sizeof(float)));
+  linear->scale = scale;
+  std::vector<float> row(inputs);
+  std::vector<uint8_t> codes(inputs);
+  for (const LinearSource& source : sources) {
+    for (size_t n = 0; n < source.outputs; ++n) {
+      for (size_t i = 0; i < inputs; ++i) {
+        row[i] = NumberAt(static_cast<const std::byte*>(source.data), source.dtype, n * inputs + i);
+      }
+      *scale++ = RoundToFloat8(row.data(), inputs, codes.data());
+      for (const uint8_t code : codes) *high++ = FloatToBFloat16(Float8ToFloat(code)), *low++ = 0;
+    }
+  }
+  return linear;
+}
+
 void FakeDevice::Embed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
                        const uint32_t* last_tokens, FloatMatrix x) {
   Do([=] {
@@ -365,6 +387,7 @@ void FakeDevice::Product(const DeviceLinear& linear, const Operand& x, FloatMatr
           sum += (BFloat16ToFloat(linear.high[w]) + BFloat16ToFloat(linear.low[w])) *
                  (BFloat16ToFloat(x.data[i]) + BFloat16ToFloat(x.data[i + x.columns]));
         }
+        if (linear.scale != nullptr) sum *= linear.scale[n];
         y.row(t)[n] = sum + linear.bias[n];
       }
     }

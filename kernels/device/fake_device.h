@@ -40,6 +40,8 @@ class FakeDevice final : public Device {
   }
   absl::StatusOr<DeviceLinear> Pack(const std::vector<LinearSource>& sources,
                                     size_t inputs) override;
+  absl::StatusOr<DeviceLinear> PackFloat8(const std::vector<LinearSource>& sources,
+                                          size_t inputs) override;
 
   void Record(size_t /*event*/) override {}
   absl::Status Wait(size_t event) override;

@@ -44,6 +44,7 @@ Linear WeightPacker::Pack(const std::vector<LinearSource>& sources, size_t input
   });
   const DType dtype = dtype_.value_or(bf16 ? DType::kBFloat16 : DType::kFloat32);
   all_bf16_ = all_bf16_ && dtype == DType::kBFloat16;
+  any_float8_ = any_float8_ || dtype == DType::kFloat8;
   Linear linear = device_ == nullptr ? Linear::Pack(sources, inputs, dtype)
                                      : PackOnDevice(sources, inputs, dtype);
   bytes_ += linear.weight_bytes();
@@ -52,7 +53,9 @@ Linear WeightPacker::Pack(const std::vector<LinearSource>& sources, size_t input
 
 Linear WeightPacker::PackOnDevice(const std::vector<LinearSource>& sources, size_t inputs,
                                   DType dtype) {
-  const absl::StatusOr<DeviceLinear> packed = device_->Pack(sources, inputs);
+  const absl::StatusOr<DeviceLinear> packed = dtype == DType::kFloat8
+                                                  ? device_->PackFloat8(sources, inputs)
+                                                  : device_->Pack(sources, inputs);
   if (packed.ok()) return Linear::OnDevice(*packed, dtype);
   status_.Update(packed.status());
   return {};

@@ -50,28 +50,36 @@ struct LinearPart {
 // Packs linear maps for this machine.
 class WeightPacker {
  public:
-  // `dtype`: how weights rest. None: bf16 where all parts of a map are bf16, else fp32.
+  // `dtype`: how weights rest. None: bf16 where all parts of a map are bf16, else fp32. kFloat8:
+  // on a device alone.
   // `device`: which computes with the maps, and outlives them; null: the CPU.
   explicit WeightPacker(std::optional<DType> dtype, Device* device = nullptr)
       : dtype_(dtype), device_(device) {}
 
   Linear Pack(const std::vector<LinearSource>& sources, size_t inputs);
 
+  // From now on.
+  void set_dtype(std::optional<DType> dtype) { dtype_ = dtype; }
+
   // Not OK: the device had no room for a map, which is empty then.
   const absl::Status& status() const { return status_; }
 
-  // bf16 when all maps so far are.
-  DType dtype() const { return all_bf16_ ? DType::kBFloat16 : DType::kFloat32; }
+  // fp8 when one map so far is, bf16 when all are.
+  DType dtype() const {
+    if (any_float8_) return DType::kFloat8;
+    return all_bf16_ ? DType::kBFloat16 : DType::kFloat32;
+  }
   // Of the maps so far.
   size_t bytes() const { return bytes_; }
 
  private:
   Linear PackOnDevice(const std::vector<LinearSource>& sources, size_t inputs, DType dtype);
 
-  const std::optional<DType> dtype_;
+  std::optional<DType> dtype_;
   Device* const device_;
   absl::Status status_;
   bool all_bf16_ = true;
+  bool any_float8_ = false;
   size_t bytes_ = 0;
 };
 

@@ -182,8 +182,10 @@ struct DeviceAndEngine {
 
 absl::StatusOr<DeviceAndEngine> EngineOn(std::unique_ptr<Device> device, const std::string& model,
                                          DType state, size_t depth = 1,
-                                         std::optional<DType> kv = std::nullopt) {
+                                         std::optional<DType> kv = std::nullopt,
+                                         std::optional<DType> weights = std::nullopt) {
   LoadOptions options;
+  options.weight_dtype = weights;
   options.mixer.kv_dtype = kv;
   options.mixer.device = device.get();
   options.mixer.state_dtype = state;
@@ -279,6 +281,31 @@ TEST_P(DeviceEngineTest, HasTheSameBitsFromEverySchedule) {
       for (size_t i = 0; i < texts.size(); ++i) check(i, together[i], "in company");
     }
   }
+}
+
+// With the same rounded weights as on the fake device, whose products are of fp32 numbers.
+TEST_P(DeviceEngineTest, Float8WeightsAreThoseOfTheFakeDevice) {
+  auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  const auto device =
+      EngineOn(*std::move(gpu), GetParam(), DType::kFloat32, 1, std::nullopt, DType::kFloat8);
+  if (absl::IsUnimplemented(device.status())) GTEST_SKIP() << device.status();
+  ASSERT_TRUE(device.ok()) << device.status();
+  Engine& engine = *device->engine;
+  const std::vector<uint32_t> text = RandomText(engine.vocab_size());
+  const Answers whole = Feed(engine, text, kTokens);
+  for (const size_t piece : {1, 7, 40}) {
+    const Answers answers = Feed(engine, text, piece);
+    EXPECT_TRUE(std::equal(whole.begin(), whole.end(), answers.begin(), answers.end(), Same))
+        << piece;
+  }
+  const auto fake = EngineOn(std::make_unique<FakeDevice>(), GetParam(), DType::kFloat32, 1,
+                             std::nullopt, DType::kFloat8);
+  ASSERT_TRUE(fake.ok()) << fake.status();
+  const double distance = Distance(Feed(*fake->engine, text, kTokens), whole);
+  std::printf("%s: fp8 log-probabilities differ by %.2g from the fake device's\n",
+              GetParam().c_str(), distance);
+  EXPECT_LE(distance, 0.25);
 }
 
 class FakeDeviceTest : public testing::TestWithParam<const char*> {
@@ -417,6 +444,30 @@ std::vector<std::vector<uint32_t>> Continue(Engine& engine, size_t steps, bool a
     engine.states().tails().Release(tails[i]);
   }
   return texts;
+}
+
+// Weights in fp8 change the numbers, and not what they do not depend on.
+TEST(Float8Test, HasTheSameBitsFromEverySchedule) {
+  const std::string model = "tests/parity/fixtures/mamba2_hf";
+  const auto exact = EngineOn(std::make_unique<FakeDevice>(), model, DType::kFloat32);
+  const auto rounded = EngineOn(std::make_unique<FakeDevice>(), model, DType::kFloat32, 1,
+                                std::nullopt, DType::kFloat8);
+  ASSERT_TRUE(rounded.ok()) << rounded.status();
+  std::vector<uint32_t> text;
+  for (uint32_t i = 0; i < kTokens; ++i) text.push_back(i * 7 % rounded->engine->vocab_size());
+  const Answers whole = Feed(*rounded->engine, text, kTokens);
+  const Answers single = Feed(*rounded->engine, text, 1);
+  EXPECT_TRUE(std::equal(whole.begin(), whole.end(), single.begin(), single.end(), Same));
+  const double distance = Distance(Feed(*exact->engine, text, kTokens), whole);
+  EXPECT_GT(distance, 0);
+  EXPECT_LE(distance, 1);
+}
+
+TEST(Float8Test, TheCpuRefusesIt) {
+  LoadOptions options;
+  options.weight_dtype = DType::kFloat8;
+  const auto loaded = LoadModel("tests/parity/fixtures/mamba2_hf", options);
+  EXPECT_EQ(loaded.status().code(), absl::StatusCode::kInvalidArgument) << loaded.status();
 }
 
 TEST_P(FakeDeviceTest, RunningAheadChangesNothing) {

@@ -49,7 +49,8 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> MakeRandomModel(const nlohman
         MakeLayer(spec, model.spec, seed, model.weight_dtype, options.mixer, model.parameters));
     model.layers.push_back(std::move(layer));
   }
-  RandomParameters own(seed, "", model.weight_dtype, {}, options.mixer.device);
+  const DType ends = model.weight_dtype == DType::kFloat8 ? DType::kBFloat16 : model.weight_dtype;
+  RandomParameters own(seed, "", ends, {}, options.mixer.device);
   model.final_norm = TakeNorm(model.spec.final_norm, hidden, model.spec.norm_eps, own,
                               model.spec.logits_multiplier);
   model.lm_head = own.TakeLinear({{model.spec.lm_head, vocab, ""}}, hidden);

@@ -227,6 +227,7 @@ Linear Linear::OnDevice(const DeviceLinear& packed, DType dtype) {
 
 size_t Linear::weight_bytes() const {
   const size_t parts = device_.low != nullptr ? 2 : 1;
+  if (device_.float8 != nullptr) return size_t{device_.outputs} * device_.stride;
   if (device_.high != nullptr) return size_t{device_.outputs} * device_.stride * parts * 2;
   return panels_fp32_.size() * sizeof(float) + panels_bf16_.size() * sizeof(uint16_t) +
          bias_.size() * sizeof(float);

@@ -1,0 +1,344 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Bytes expected: outputs · stride of weights, once for each 16, 32, 64 or 128 tokens.
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/fp8_products.h"
+#include "kernels/device/launch.cuh"
+
+namespace rivulet::cuda {
+namespace {
+
+constexpr uint32_t kStageInputs = kFloat8Alignment;  // k of one stage: 128 bytes of a row
+constexpr int kSteps = kStageInputs / 16;
+
+// --- numbers -------------------------------------------------------------------------------------
+
+// Two bf16 numbers of e4m3 numbers in the upper halves' places: 0, e4m3, 0, e4m3 (from the lowest
+// byte). The bits of exponent and mantissa become those of a bf16 number, which is 2^-120 of what
+// is meant, subnormal numbers included; the product with 2^120 is exact.
+__device__ uint32_t WidenTwo(uint32_t spread) {
+  const uint32_t small = (spread & 0x80008000u) | ((spread & 0x7f007f00u) >> 4);
+  uint32_t wide;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(wide) : "r"(small), "r"(0x7b807b80u));
+  return wide;
+}
+
+// Four adjacent e4m3 numbers, in order.
+__device__ uint2 WidenFour(uint32_t codes) {
+  return {WidenTwo(__byte_perm(codes, 0, 0x1404)), WidenTwo(__byte_perm(codes, 0, 0x3424))};
+}
+
+// 16 bytes from device to shared memory in the background, or zeros.
+__device__ void CopyOrZero(void* shared, const void* global, bool copy) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const int bytes = copy ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(address), "l"(global),
+               "r"(bytes));
+}
+
+// One number of the result.
+__device__ void StoreResult(const DeviceLinear& linear, FloatMatrix y, uint32_t token,
+                            uint32_t column, float sum) {
+  const float scaled = sum * linear.scale[column];
+  const float bias = linear.bias == nullptr ? 0.0f : linear.bias[column];
+  y.data[static_cast<size_t>(token) * y.stride + column] = scaled + bias;
+}
+
+// A row of a stage of weights: 8 chunks of 16 bytes, a chunk for a k16 step, exchanged so that
+// eight rows are read without bank conflicts. A lane reads numbers 4t to 4t + 3 of a step, as in
+// products.cu.
+__device__ uint32_t WeightPlace(uint32_t row, uint32_t chunk) {
+  return row * kStageInputs + (chunk ^ (row % 8)) * 16;
+}
+
+__device__ uint2 StageWeights(const uint8_t* stage, uint32_t tile, uint32_t step) {
+  const uint32_t lane = threadIdx.x % 32, row = tile * 8 + lane / 4;
+  return WidenFour(
+      *reinterpret_cast<const uint32_t*>(stage + WeightPlace(row, step) + lane % 4 * 4));
+}
+
+// --- few tokens ----------------------------------------------------------------------------------
+
+constexpr int kFewStages = 16;
+constexpr uint32_t kFewStageBytes = 8 * kStageInputs;
+
+// One stage of a warp's eight outputs.
+__device__ void LoadFew(const DeviceLinear& linear, uint32_t output, uint32_t k, uint8_t* stage) {
+  const uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+  for (uint32_t i = 0; i < 2; ++i) {
+    const uint32_t row = (i * 32 + lane) / 8, chunk = lane % 8;
+    const uint32_t source = min(output + row, linear.outputs - 1);
+    CopyAsync(stage + WeightPlace(row, chunk),
+              linear.float8 + static_cast<size_t>(source) * linear.stride + k + chunk * 16);
+  }
+}
+
+// The numbers of up to 16 tokens in shared memory, all of K: rows of `stride` numbers, a multiple
+// of 64 plus 8 so that rows begin in different banks.
+__device__ void HoldTokens(const Operand& x, uint32_t inputs, uint32_t stride, bf16* to) {
+  const uint32_t steps = inputs / 8;
+  for (uint32_t i = threadIdx.x; i < x.rows * steps; i += blockDim.x) {
+    const uint32_t token = i / steps, column = i % steps * 8;
+    uint4 numbers = {0, 0, 0, 0};
+    if (column < x.columns) {
+      numbers =
+          *reinterpret_cast<const uint4*>(x.data + static_cast<size_t>(token) * x.stride + column);
+    }
+    *reinterpret_cast<uint4*>(to + token * stride + column) = numbers;
+  }
+}
+
+// At most 16 tokens, which are held in shared memory, so that a stage waits for its weights alone.
+// A warp has eight outputs.
+template <int kWarps>
+__global__ void __launch_bounds__(kWarps * 32)
+    FewTokensKernel(DeviceLinear linear, Operand x, FloatMatrix y) {
+  extern __shared__ __align__(128) uint8_t few_shared[];
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const uint32_t output = (blockIdx.x * kWarps + warp) * 8;
+  const uint32_t stages = output < linear.outputs ? linear.stride / kStageInputs : 0;
+  const uint32_t stride = linear.stride + 8;
+  uint8_t* ring = few_shared + warp * kFewStages * kFewStageBytes;
+  auto* tokens = reinterpret_cast<bf16*>(few_shared + kWarps * kFewStages * kFewStageBytes);
+  AllowNextKernel();
+  // Weights do not depend on the kernel before this one.
+  for (uint32_t i = 0; i < kFewStages - 1; ++i) {
+    if (i < stages) LoadFew(linear, output, i * kStageInputs, ring + i * kFewStageBytes);
+    CommitCopies();
+  }
+  AwaitLastKernel();
+  HoldTokens(x, linear.stride, stride, tokens);
+  __syncthreads();
+  float sum[4] = {};
+  const bool upper = g < x.rows, lower = g + 8 < x.rows;
+  for (uint32_t i = 0; i < stages; ++i) {
+    WaitForCopies<kFewStages - 2>();
+    __syncwarp();
+    const uint32_t ahead = i + kFewStages - 1;
+    if (ahead < stages) {
+      LoadFew(linear, output, ahead * kStageInputs, ring + ahead % kFewStages * kFewStageBytes);
+    }
+    CommitCopies();
+    const uint8_t* stage = ring + i % kFewStages * kFewStageBytes;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const uint2 weights = StageWeights(stage, 0, step);
+      const bf16* row = tokens + g * stride + i * kStageInputs + step * 16 + t * 4;
+      uint2 a = {0, 0}, b = {0, 0};
+      if (upper) a = *reinterpret_cast<const uint2*>(row);
+      if (lower) b = *reinterpret_cast<const uint2*>(row + 8 * stride);
+      MultiplyAdd(sum, {a.x, b.x, a.y, b.y}, weights.x, weights.y);
+    }
+  }
+  if (stages == 0) return;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t column = output + t * 2 + i % 2, token = g + i / 2 * 8;
+    if (column < linear.outputs && token < x.rows) StoreResult(linear, y, token, column, sum[i]);
+  }
+}
+
+constexpr size_t kMostShared = 200 << 10;  // bytes of a block
+
+template <int kWarps>
+bool LaunchFew(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+               const LaunchContext& context) {
+  const size_t shared = size_t{kWarps} * kFewStages * kFewStageBytes +
+                        size_t{x.rows} * (linear.stride + 8) * sizeof(bf16);
+  if (shared > kMostShared) return false;
+  static const cudaError_t prepared = cudaFuncSetAttribute(
+      FewTokensKernel<kWarps>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared);
+  context.Check(prepared);
+  const uint32_t outputs = kWarps * 8;
+  context.Run(FewTokensKernel<kWarps>, dim3((linear.outputs + outputs - 1) / outputs), kWarps * 32,
+              shared, linear, x, y);
+  return true;
+}
+
+// Blocks of fewer warps where there are not enough outputs for all processors.
+bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+                     const LaunchContext& context) {
+  if (x.rows > 16) return false;
+  const bool few = linear.outputs < static_cast<uint32_t>(context.processors) * 32;
+  return few ? LaunchFew<1>(linear, x, y, context) : LaunchFew<4>(linear, x, y, context);
+}
+
+// --- tiles ---------------------------------------------------------------------------------------
+
+// A block of kTokenWarps · kOutputWarps warps, each with kTokenTiles times 16 tokens and
+// kOutputTiles times 8 outputs. Weights and tokens of a stage are in a ring of shared memory.
+template <int kTokenWarps, int kOutputWarps, int kTokenTiles, int kOutputTiles, int kStages>
+struct Tile {
+  static constexpr uint32_t kThreads = kTokenWarps * kOutputWarps * 32;
+  static constexpr uint32_t kTokens = kTokenWarps * kTokenTiles * 16;
+  static constexpr uint32_t kOutputs = kOutputWarps * kOutputTiles * 8;
+  static constexpr uint32_t kWeightBytes = kOutputs * kStageInputs;
+  static constexpr uint32_t kStageBytes = kWeightBytes + kTokens * kStageInputs * sizeof(bf16);
+  static constexpr size_t kShared = size_t{kStages} * kStageBytes;
+  static constexpr int kRing = kStages;
+  static constexpr int kOutputColumns = kOutputWarps;
+  static constexpr int kRowTiles = kTokenTiles, kColumnTiles = kOutputTiles;
+  static_assert(kOutputs * 8 % kThreads == 0 && kTokens * 16 % kThreads == 0, "whole copies");
+
+  static __device__ void LoadWeights(const DeviceLinear& linear, uint32_t output, uint32_t k,
+                                     uint8_t* stage) {
+#pragma unroll
+    for (uint32_t i = 0; i < kOutputs * 8 / kThreads; ++i) {
+      const uint32_t index = i * kThreads + threadIdx.x, row = index / 8, chunk = index % 8;
+      const uint32_t source = min(output + row, linear.outputs - 1);
+      CopyAsync(stage + WeightPlace(row, chunk),
+                linear.float8 + static_cast<size_t>(source) * linear.stride + k + chunk * 16);
+    }
+  }
+
+  // A row of 16 chunks of eight numbers, exchanged so that four rows are read without bank
+  // conflicts. Zeros where there is no token or no input.
+  static __device__ void LoadTokens(const Operand& x, uint32_t first, uint32_t k, uint8_t* stage) {
+    auto* tokens = reinterpret_cast<bf16*>(stage + kWeightBytes);
+#pragma unroll
+    for (uint32_t i = 0; i < kTokens * 16 / kThreads; ++i) {
+      const uint32_t index = i * kThreads + threadIdx.x, row = index / 16, chunk = index % 16;
+      const uint32_t column = k + chunk * 8;
+      const bool there = first + row < x.rows && column < x.columns;
+      const uint16_t* from = x.data;
+      if (there) from += static_cast<size_t>(first + row) * x.stride + column;
+      CopyOrZero(tokens + row * kStageInputs + (chunk ^ (row % 4 * 2)) * 8, from, there);
+    }
+  }
+
+  // Of row `row` of a stage's tokens, the lane's numbers of a k16 step.
+  static __device__ uint2 Numbers(const uint8_t* stage, uint32_t row, uint32_t step) {
+    const auto* tokens = reinterpret_cast<const bf16*>(stage + kWeightBytes);
+    const uint32_t t = threadIdx.x % 4, chunk = (step * 2 + t / 2) ^ (row % 4 * 2);
+    return *reinterpret_cast<const uint2*>(tokens + row * kStageInputs + chunk * 8 + t % 2 * 4);
+  }
+};
+
+template <typename Shape>
+__global__ void __launch_bounds__(Shape::kThreads)
+    TileKernel(DeviceLinear linear, Operand x, FloatMatrix y) {
+  extern __shared__ __align__(128) uint8_t tile_shared[];
+  constexpr int kRing = Shape::kRing;
+  const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const uint32_t output = blockIdx.x * Shape::kOutputs, first = blockIdx.y * Shape::kTokens;
+  const uint32_t stages = linear.stride / kStageInputs;
+  const uint32_t own_tile = threadIdx.x / 32 % Shape::kOutputColumns * Shape::kColumnTiles;
+  const uint32_t own_row = threadIdx.x / 32 / Shape::kOutputColumns * Shape::kRowTiles * 16;
+  AllowNextKernel();
+  // Weights do not depend on the kernel before this one.
+  for (uint32_t i = 0; i < kRing - 1 && i < stages; ++i) {
+    Shape::LoadWeights(linear, output, i * kStageInputs, tile_shared + i * Shape::kStageBytes);
+  }
+  AwaitLastKernel();
+  for (uint32_t i = 0; i < kRing - 1; ++i) {
+    if (i < stages) {
+      Shape::LoadTokens(x, first, i * kStageInputs, tile_shared + i * Shape::kStageBytes);
+    }
+    CommitCopies();
+  }
+  float sum[Shape::kRowTiles][Shape::kColumnTiles][4] = {};
+  for (uint32_t i = 0; i < stages; ++i) {
+    WaitForCopies<kRing - 2>();
+    __syncthreads();  // the stage is here for all, and the one before it has been read by all
+    const uint32_t ahead = i + kRing - 1;
+    if (ahead < stages) {
+      uint8_t* to = tile_shared + ahead % kRing * Shape::kStageBytes;
+      Shape::LoadWeights(linear, output, ahead * kStageInputs, to);
+      Shape::LoadTokens(x, first, ahead * kStageInputs, to);
+    }
+    CommitCopies();
+    const uint8_t* stage = tile_shared + i % kRing * Shape::kStageBytes;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      uint2 weights[Shape::kColumnTiles];
+#pragma unroll
+      for (int n = 0; n < Shape::kColumnTiles; ++n) {
+        weights[n] = StageWeights(stage, own_tile + n, step);
+      }
+#pragma unroll
+      for (int m = 0; m < Shape::kRowTiles; ++m) {
+        const uint2 a = Shape::Numbers(stage, own_row + m * 16 + g, step);
+        const uint2 b = Shape::Numbers(stage, own_row + m * 16 + g + 8, step);
+#pragma unroll
+        for (int n = 0; n < Shape::kColumnTiles; ++n) {
+          MultiplyAdd(sum[m][n], {a.x, b.x, a.y, b.y}, weights[n].x, weights[n].y);
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < Shape::kColumnTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t column = output + (own_tile + n) * 8 + t * 2 + i % 2;
+      if (column >= linear.outputs) continue;
+#pragma unroll
+      for (int m = 0; m < Shape::kRowTiles; ++m) {
+        const uint32_t token = first + own_row + m * 16 + g + i / 2 * 8;
+        if (token < x.rows) StoreResult(linear, y, token, column, sum[m][n][i]);
+      }
+    }
+  }
+}
+
+template <typename Shape>
+void LaunchTile(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+                const LaunchContext& context) {
+  static const cudaError_t prepared =
+      cudaFuncSetAttribute(TileKernel<Shape>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(Shape::kShared));
+  context.Check(prepared);
+  const dim3 grid((linear.outputs + Shape::kOutputs - 1) / Shape::kOutputs,
+                  (x.rows + Shape::kTokens - 1) / Shape::kTokens);
+  context.Run(TileKernel<Shape>, grid, Shape::kThreads, Shape::kShared, linear, x, y);
+}
+
+// --- before and after a product of widened weights -----------------------------------------------
+
+__global__ void WidenKernel(const uint8_t* codes, uint16_t* wide, size_t chunks) {
+  AllowNextKernel();
+  AwaitLastKernel();  // the product before may read what this one writes
+  const size_t stride = static_cast<size_t>(gridDim.x) * blockDim.x;
+  for (size_t i = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < chunks;
+       i += stride) {
+    const uint4 four = reinterpret_cast<const uint4*>(codes)[i];
+    const uint2 a = WidenFour(four.x), b = WidenFour(four.y), c = WidenFour(four.z),
+                d = WidenFour(four.w);
+    auto* to = reinterpret_cast<uint4*>(wide) + 2 * i;
+    to[0] = {a.x, a.y, b.x, b.y};
+    to[1] = {c.x, c.y, d.x, d.y};
+  }
+}
+
+__global__ void ScaleKernel(DeviceLinear linear, FloatMatrix y) {
+  AllowNextKernel();
+  AwaitLastKernel();
+  const uint32_t column = blockIdx.x * blockDim.x + threadIdx.x;
+  if (column >= linear.outputs) return;
+  const float sum = y.data[static_cast<size_t>(blockIdx.y) * y.stride + column];
+  StoreResult(linear, y, blockIdx.y, column, sum);
+}
+
+}  // namespace
+
+void LaunchWiden(const DeviceLinear& linear, uint16_t* wide, const LaunchContext& context) {
+  const size_t chunks = static_cast<size_t>(linear.outputs) * linear.stride / 16;
+  context.Run(WidenKernel, dim3(static_cast<uint32_t>(context.processors) * 8), 256, 0,
+              linear.float8, wide, chunks);
+}
+
+void LaunchScale(const DeviceLinear& linear, uint32_t rows, FloatMatrix y,
+                 const LaunchContext& context) {
+  context.Run(ScaleKernel, dim3((linear.outputs + 255) / 256, rows), 256, 0, linear, y);
+}
+
+void LaunchFloat8Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+                         const LaunchContext& context) {
+  if (x.rows == 0 || LaunchFewTokens(linear, x, y, context)) return;
+  if (x.rows <= 32) return LaunchTile<Tile<1, 4, 2, 2, 6>>(linear, x, y, context);
+  if (x.rows <= 64) return LaunchTile<Tile<2, 2, 2, 4, 5>>(linear, x, y, context);
+  LaunchTile<Tile<2, 2, 4, 4, 4>>(linear, x, y, context);
+}
+
+}  // namespace rivulet::cuda
