@@ -8,6 +8,7 @@
 
 #include "kernels/base/float8.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/base/float8.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/fake_operations.h"
 
