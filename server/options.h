@@ -29,9 +29,9 @@ struct ServerOptions {
   std::optional<DType> weight_dtype;  // none: as in the checkpoint
   DType state_dtype = DType::kFloat32;
   std::optional<DType> kv_dtype;  // none: MixerOptions::KvDType
-  bool cuda = false;           // the model runs on the GPU
-  uint64_t state_memory = 0;   // bytes; 0: auto
-  uint64_t state_context = 0;  // tokens; the engine asks for at least one chunk
+  bool cuda = false;              // the model runs on the GPU
+  uint64_t state_memory = 0;      // bytes; 0: auto
+  uint64_t state_context = 0;     // tokens; the engine asks for at least one chunk
   LevelOverflow level_overflow = LevelOverflow::kError;
   uint32_t threads = 0;  // at least 1
   uint32_t max_queue = 0;

@@ -76,7 +76,9 @@ __device__ inline void AwaitLastKernel() { asm volatile("griddepcontrol.wait;\n"
 
 __device__ inline float Softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
-__device__ inline float Function(Activation f, float x) {
+// All functions but the first two. Not inline: kernels that run for a few microseconds would wait
+// for the instructions of functions that they do not use.
+static __device__ __noinline__ float OtherFunction(Activation f, float x) {
   switch (f) {
     case Activation::kIdentity:
       return x;
@@ -98,6 +100,14 @@ __device__ inline float Function(Activation f, float x) {
       return 0.5f * x * (1.0f + tanhf(0.7978845608f * fmaf(0.044715f * x * x, x, x)));
   }
   return x;
+}
+
+__device__ inline float Silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
+
+__device__ inline float Function(Activation f, float x) {
+  if (f == Activation::kIdentity) return x;
+  if (f == Activation::kSilu) return Silu(x);
+  return OtherFunction(f, x);
 }
 
 // The sum over the lanes of a warp, in every lane: one fixed tree.

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/base/float8.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/float8.h"
 #include "kernels/device/device_operations.h"

@@ -207,9 +207,6 @@ bool LaunchStream(const RecurCall& call, const LaunchContext& context);
 // sums_keep.cu: the rows that blocks of sums.cu share, which a kernel after it writes.
 void LaunchKeepRows(const RecurCall& call, bool fp32_rows, const LaunchContext& context);
 
-// sums_keep.cu: the rows that blocks of sums.cu share, which a kernel after it writes.
-void LaunchKeepRows(const RecurCall& call, bool fp32_rows, const LaunchContext& context);
-
 }  // namespace rivulet::cuda
 
 #endif  // RIVULET_KERNELS_DEVICE_SUMS_CUH_
