@@ -289,13 +289,6 @@ void LaunchProduct(const ExpertProductCall& call, const LaunchContext& context) 
   context.Run(kernel, grid, kWarps * 32, kShared, call);
 }
 
-template <int kParts>
-void LaunchForTiles(const ExpertProductCall& call, const LaunchContext& context) {
-  if (call.routing.tile_rows == 16) return LaunchProduct<1, 1, kParts>(call, context);
-  if (call.routing.tile_rows == 32) return LaunchProduct<2, 2, kParts>(call, context);
-  LaunchProduct<4, 2, kParts>(call, context);
-}
-
 // --- sum ---------------------------------------------------------------------------------------
 
 constexpr uint32_t kCombineThreads = 128;
@@ -371,8 +364,8 @@ void LaunchRoute(const RouteCall& call, const LaunchContext& context) {
 }
 
 void LaunchExpertProduct(const ExpertProductCall& call, const LaunchContext& context) {
-  if (call.map.low != nullptr) return LaunchForTiles<2>(call, context);
-  LaunchForTiles<1>(call, context);
+  if (call.map.low != nullptr) return LaunchProduct<1, 1, 2>(call, context);
+  LaunchProduct<1, 1, 1>(call, context);
 }
 
 void LaunchCombineExperts(const CombineExpertsCall& call, const LaunchContext& context) {
