@@ -2,7 +2,7 @@
 //
 // ANNA's hashes, and the read and fold of its buckets (buckets_operations.h).
 //
-// A block owns a head of a segment, whatever its length: it takes the segment's tokens a chunk at a
+// One block handles a head of a segment of any length. It takes the segment's tokens a chunk at a
 // time, so the tables that a fold writes are read by this block alone. Nothing depends on how many
 // warps a block has.
 //

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // ANNA's operations on the GPU beside the fake device: the same buckets, numbers within tolerance,
-// the same states; and the same bits for a session whatever its segments and neighbours.
+// the same states; and the same bits for a session in any segments and with any neighbours.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

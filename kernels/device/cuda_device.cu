@@ -377,10 +377,10 @@ absl::Status CudaDevice::PackRows(const std::vector<LinearSource>& sources, size
 }
 
 // For tests of what follows an error: RIVULET_FAIL_CUDA_AT=n makes the n-th wait of the process
-// find one, which a kernel causes that traps.
+// fail, by a kernel that traps.
 __global__ void TrapKernel() { __trap(); }
 
-bool ShallFail() {
+bool FailsNow() {
   static const char* const value = std::getenv("RIVULET_FAIL_CUDA_AT");
   static const long at = value == nullptr ? 0 : std::atol(value);
   static long waits = 0;
@@ -388,7 +388,7 @@ bool ShallFail() {
 }
 
 absl::Status CudaDevice::Wait(size_t event) {
-  if (ShallFail()) {
+  if (FailsNow()) {
     TrapKernel<<<1, 1, 0, context_.stream>>>();
     context_.Check(cudaStreamSynchronize(context_.stream));
   }

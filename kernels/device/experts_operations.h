@@ -55,7 +55,7 @@ struct ExpertRouting {
 // The rows of a tile. Tiles of 32 and 64 rows would read an expert's weights less often in long
 // prompts, but the kernel for 32 gave wrong rows on an H200 (experts_test, 512 experts and 1000
 // tokens) and the cause is not known.
-constexpr uint32_t ExpertTileRows(uint32_t /*pairs*/, uint32_t /*experts*/) { return 16; }
+inline constexpr uint32_t kExpertTileRows = 16;
 
 // The most tiles that any choices need: a partial one for each expert, and full ones.
 constexpr uint32_t MostExpertTiles(uint32_t pairs, uint32_t experts, uint32_t tile_rows) {

@@ -93,7 +93,7 @@ class Mixture {
   ExpertRouting NewRouting(uint32_t pairs, uint32_t tokens) {
     const std::vector<uint32_t> numbers(pairs, 77);
     ExpertRouting r{.experts = shape_.experts, .per_token = shape_.per_token};
-    r.tile_rows = ExpertTileRows(pairs, r.experts);
+    r.tile_rows = kExpertTileRows;
     r.most_tiles = MostExpertTiles(pairs, r.experts, r.tile_rows);
     r.expert = ToDevice(device_, numbers);
     r.weight = ToDevice(device_, std::vector<float>(pairs));

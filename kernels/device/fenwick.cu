@@ -117,32 +117,12 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
   // Rows that the tail has, in the background, and zeros in the rows from `end` on: their scores
   // are masked, but zero times anything is not zero.
   __device__ void StageTail(uint32_t count, uint32_t end) {
-    StageRows(k_, dk_, c_.padded_key, KeyRow(0), c_.padded_key, count, end);
-    StageRows(v_, dv_, tiles_ * 16, ValueRow(0), c_.padded_value, count, end);
+    StageRows<kParts>(k_, dk_, c_.padded_key, count, end, [&](uint32_t a) { return KeyRow(a); });
+    StageRows<kParts>(v_, dv_, tiles_ * 16, count, end, [&](uint32_t a) { return ValueRow(a); });
     CommitCopies();
     if (threadIdx.x >= count) return;
     s_->decay[threadIdx.x] = DecayRow()[threadIdx.x];
     if (c_.delta) s_->beta[threadIdx.x] = BetaRow()[threadIdx.x];
-  }
-
-  __device__ void StageRows(bf16* to, uint32_t stride, uint32_t width, const Row* rows,
-                            uint32_t row_stride, uint32_t count, uint32_t end) {
-    const size_t part = size_t{kChunk} * stride;
-    const uint32_t step = kParts == 1 ? 8 : 4, steps = width / step;
-    for (uint32_t i = threadIdx.x; i < kChunk * steps; i += blockDim.x) {
-      const uint32_t a = i / steps, column = i % steps * step;
-      if (a >= count && a < end) continue;
-      bf16* place = to + a * stride + column;
-      if (a >= end) {
-        StoreFour<kParts>(place, part, {0, 0, 0, 0});
-        if constexpr (kParts == 1) StoreFour<1>(place + 4, part, {0, 0, 0, 0});
-      } else if constexpr (kParts == 1) {
-        CopyAsync(place, rows + a * row_stride + column);
-      } else {
-        StoreFour<kParts>(place, part,
-                          *reinterpret_cast<const float4*>(rows + a * row_stride + column));
-      }
-    }
   }
 
   // --- a piece of a chunk ----------------------------------------------------------------------

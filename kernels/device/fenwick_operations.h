@@ -68,7 +68,7 @@ constexpr uint32_t PageMadeBy(uint64_t chunk, uint32_t pages) {
   return page;
 }
 
-// The level of a distance that differs in `bits` bits: the last one takes whatever lies further.
+// The level of a distance that differs in `bits` bits: the last one takes all longer distances.
 constexpr uint32_t FenwickLevel(uint32_t bits, uint32_t level_count) {
   return bits < level_count ? bits : level_count - 1;
 }

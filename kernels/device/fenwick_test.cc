@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Sums in pages on the GPU: near the fake device, and the same bits however a session is cut and
-// whoever is beside it. The harness itself runs on the fake device too.
+// Sums in pages on the GPU: near the fake device, and the same bits for every cut of a session and
+// any neighbours. The harness itself runs on the fake device too.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

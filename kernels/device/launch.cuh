@@ -25,7 +25,6 @@ struct LaunchContext {
   cudaStream_t stream = nullptr;
   cudaError_t* first_error = nullptr;
   int processors = 132;
-  bool overlap = true;  // programmatic dependent launch
 
   void Check(cudaError_t error) const {
     if (error != cudaSuccess && *first_error == cudaSuccess) *first_error = error;
@@ -43,7 +42,7 @@ struct LaunchContext {
     config.dynamicSmemBytes = shared;
     config.stream = stream;
     config.attrs = &attribute;
-    config.numAttrs = overlap ? 1 : 0;
+    config.numAttrs = 1;
     Check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
   }
 };

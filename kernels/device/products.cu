@@ -7,25 +7,11 @@
 //
 // Bytes expected: outputs · stride · 2 of weights (twice that in two parts), once for each 16, 32
 // or 64 tokens.
+#include "kernels/device/held_tokens.cuh"
 #include "kernels/device/products.cuh"
 
 namespace rivulet::cuda {
 namespace {
-
-// The numbers of up to 16 tokens in shared memory, all of K: rows of `stride` numbers, a multiple
-// of 64 plus 8 so that rows begin in different banks.
-__device__ void HoldTokens(const Operand& x, uint32_t inputs, uint32_t stride, bf16* to) {
-  const uint32_t steps = inputs / 8;
-  for (uint32_t i = threadIdx.x; i < x.rows * steps; i += blockDim.x) {
-    const uint32_t token = i / steps, column = i % steps * 8;
-    uint4 numbers = {0, 0, 0, 0};
-    if (column < x.columns) {
-      numbers =
-          *reinterpret_cast<const uint4*>(x.data + static_cast<size_t>(token) * x.stride + column);
-    }
-    *reinterpret_cast<uint4*>(to + token * stride + column) = numbers;
-  }
-}
 
 // y for at most 16 tokens in bf16, where latency counts: the tokens are held in shared memory, so
 // that a stage waits for its weights alone.

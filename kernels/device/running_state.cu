@@ -88,8 +88,8 @@ struct Held {
 };
 
 // Where the state goes after token `done - 1` of its segment, if it goes anywhere: to the base at
-// the last border, to the tail at the end. Between borders nobody reads the base, so earlier ones
-// are not written.
+// the last border, to the tail at the end. The bases of earlier borders are never read,
+// so they are not written.
 __device__ std::byte* PlaceAfter(const RunningState& state, uint32_t done) {
   if (done == state.border) return state.base;
   return done == state.tokens ? state.tail : nullptr;

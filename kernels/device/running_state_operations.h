@@ -4,7 +4,7 @@
 // H3's filter over its keys. A state is kept as if C were 1: the tail slot holds it after the last
 // token, the base slot holds it at the last chunk border. A chunk's first token goes on from the
 // base, its others from the tail, and its last one writes the next base (StateLayout::
-// SetRunningTail). The state before the first token of a session is zero, whatever its slots hold.
+// SetRunningTail). The state before the first token of a session is zero; its slots are not read.
 //
 // Letters: T tokens, C tokens of a chunk, I channels, N states of a channel, Hs heads of width hd,
 // D = Hs · hd, M modes of a head, R rows of the ring of keys; Ip, Dp, Np and Mp are padded.

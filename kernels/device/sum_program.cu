@@ -8,8 +8,8 @@
 // the next one finds it after a barrier; rows are rounded when they are written, so that decode and
 // prefill read the same. Decode is a piece of one token: the same code.
 //
-// Queries and scores are always two bf16 parts, whatever rows are: a result that goes through
-// several reads would be rounded several times.
+// Queries and scores are always two bf16 parts, also where rows are one: a result that goes
+// through several reads would be rounded several times.
 //
 // States that fit stay in shared memory for the segment. Bytes expected for a token: each state
 // once, the tail's rows, a C-th of the states written.

@@ -188,35 +188,17 @@ class Unit {
   // Rows that the tail has, in the background, and zeros in the rows from `end` on: their scores
   // are masked, but zero times anything is not zero.
   __device__ void StageTail(uint32_t count, uint32_t end) {
-    StageRows(s_.k, s_.dk, c_.padded_key, count, end, [&](uint32_t a) { return KeyRow(a); });
+    StageRows<kParts>(s_.k, s_.dk, c_.padded_key, count, end,
+                      [&](uint32_t a) { return KeyRow(a); });
     const uint32_t first = split_ * values_;
     const uint32_t width = min(values_, c_.padded_value - first);
-    StageRows(s_.v, s_.dv, width, count, end, [&](uint32_t a) { return ValueRow(a) + first; });
+    StageRows<kParts>(s_.v, s_.dv, width, count, end,
+                      [&](uint32_t a) { return ValueRow(a) + first; });
     CommitCopies();
     if (c_.decay == Decay::kNone || c_.constant != nullptr) return;
     const uint32_t channels = channel_ ? c_.padded_key : 1;
     for (uint32_t i = threadIdx.x; i < count * channels; i += blockDim.x) {
       s_.decay[i] = DecayRow(i / channels)[i % channels];
-    }
-  }
-
-  template <typename RowAt>
-  __device__ void StageRows(bf16* to, uint32_t stride, uint32_t width, uint32_t count, uint32_t end,
-                            RowAt&& row_at) {
-    const size_t part = size_t{kChunk} * stride;
-    const uint32_t step = kParts == 1 ? 8 : 4, steps = width / step;
-    for (uint32_t i = threadIdx.x; i < kChunk * steps; i += blockDim.x) {
-      const uint32_t a = i / steps, column = i % steps * step;
-      if (a >= count && a < end) continue;
-      bf16* place = to + a * stride + column;
-      if (a >= end) {
-        StoreFour<kParts>(place, part, {0, 0, 0, 0});
-        if constexpr (kParts == 1) StoreFour<1>(place + 4, part, {0, 0, 0, 0});
-      } else if constexpr (kParts == 1) {
-        CopyAsync(place, row_at(a) + column);
-      } else {
-        StoreFour<kParts>(place, part, *reinterpret_cast<const float4*>(row_at(a) + column));
-      }
     }
   }
 

@@ -184,6 +184,28 @@ __device__ void FoldNormaliser(const RecurCall& call, const bf16* k, uint32_t st
   }
 }
 
+// By all threads of a block: row_at(a) of the tail for rows below `count`, in the background where
+// rows are bf16, and zeros for rows from `end` to C. Those between are the caller's.
+template <int kParts, typename RowAt>
+__device__ void StageRows(bf16* to, uint32_t stride, uint32_t width, uint32_t count, uint32_t end,
+                          RowAt&& row_at) {
+  const size_t part = size_t{kChunk} * stride;
+  const uint32_t step = kParts == 1 ? 8 : 4, steps = width / step;
+  for (uint32_t i = threadIdx.x; i < kChunk * steps; i += blockDim.x) {
+    const uint32_t a = i / steps, column = i % steps * step;
+    if (a >= count && a < end) continue;
+    bf16* place = to + a * stride + column;
+    if (a >= end) {
+      StoreFour<kParts>(place, part, {0, 0, 0, 0});
+      if constexpr (kParts == 1) StoreFour<1>(place + 4, part, {0, 0, 0, 0});
+    } else if constexpr (kParts == 1) {
+      CopyAsync(place, row_at(a) + column);
+    } else {
+      StoreFour<kParts>(place, part, *reinterpret_cast<const float4*>(row_at(a) + column));
+    }
+  }
+}
+
 // Warps of a block: as many as the unit has tiles of 16 value columns, fewer while that leaves
 // processors without work. Bits do not depend on it. With a normaliser a unit has as many blocks as
 // there are copies.

@@ -53,7 +53,7 @@ ExpertRouting DeviceExperts::NewRouting(const DeviceStep& step) const {
   routing.experts = static_cast<uint32_t>(choice_.experts);
   routing.per_token = static_cast<uint32_t>(choice_.experts_per_token);
   const uint32_t pairs = step.rows.tokens * routing.per_token;
-  routing.tile_rows = ExpertTileRows(pairs, routing.experts);
+  routing.tile_rows = kExpertTileRows;
   routing.most_tiles = MostExpertTiles(pairs, routing.experts, routing.tile_rows);
   routing.expert = TakeArray<uint32_t>(step, pairs);
   routing.weight = TakeArray<float>(step, pairs);
