@@ -11,6 +11,7 @@
 #include "kernels/base/status.h"
 #include "kernels/base/strings.h"
 #include "kernels/base/utf8.h"
+#include "model_loader/hf_tokenizer/literal_matcher.h"
 #include "model_loader/sentencepiece/sentencepiece.h"
 
 namespace rivulet {
@@ -47,29 +48,43 @@ absl::Status CheckFile(const std::string& path) {
       absl::StrCat(path, " has ", bytes, " bytes, the limit is ", kLargestTokenizer));
 }
 
+absl::Status CheckUtf8(std::string_view text) {
+  const size_t valid = ValidUtf8Length(text);
+  if (valid == text.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the text is not valid UTF-8: byte 0x",
+                   absl::Hex(static_cast<uint8_t>(text[valid]), absl::kZeroPad2), " at offset ",
+                   valid, " does not belong to a character; send the text as UTF-8"));
+}
+
 class SentencePieceTokenizer : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(std::unique_ptr<SentencePiece> model) : model_(std::move(model)) {
     const int size = model_->vocabulary_size();
     bytes_.reserve(static_cast<size_t>(size));
-    for (int id = 0; id < size; ++id) bytes_.push_back(BytesOf(*model_, id));
+    for (int id = 0; id < size; ++id) AddPiece(id);
     adds_dummy_prefix_ = FindDummyPrefix();
   }
 
   absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text) const override {
-    const size_t valid = ValidUtf8Length(text);
-    if (valid != text.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the text is not valid UTF-8: byte 0x",
-                       absl::Hex(static_cast<uint8_t>(text[valid]), absl::kZeroPad2), " at offset ",
-                       valid, " does not belong to a character; send the text as UTF-8"));
+    RIVULET_RETURN_IF_ERROR(CheckUtf8(text));
+    std::vector<uint32_t> ids;
+    RIVULET_RETURN_IF_ERROR(Append(text, ids));
+    return ids;
+  }
+
+  // What stands between two control pieces is a text of its own, with its own dummy prefix.
+  absl::StatusOr<std::vector<uint32_t>> EncodeRendered(std::string_view text) const override {
+    RIVULET_RETURN_IF_ERROR(CheckUtf8(text));
+    std::vector<uint32_t> ids;
+    size_t begin = 0;
+    while (const auto match = control_pieces_.Find(text, begin)) {
+      RIVULET_RETURN_IF_ERROR(Append(text.substr(begin, match->begin - begin), ids));
+      ids.push_back(match->value);
+      begin = match->end;
     }
-    std::vector<int> ids;
-    std::string error;
-    if (!model_->Encode(text, &ids, &error)) {
-      return absl::InternalError(absl::StrCat("SentencePiece could not encode the text: ", error));
-    }
-    return std::vector<uint32_t>(ids.begin(), ids.end());
+    RIVULET_RETURN_IF_ERROR(Append(text.substr(begin), ids));
+    return ids;
   }
 
   std::string_view TokenBytes(uint32_t id) const override { return bytes_[id]; }
@@ -82,6 +97,24 @@ class SentencePieceTokenizer : public Tokenizer {
   int64_t eos_id() const override { return model_->end_id(); }
 
  private:
+  void AddPiece(int id) {
+    bytes_.push_back(BytesOf(*model_, id));
+    const std::string_view piece = model_->IdToPiece(id);
+    if (model_->IsControl(id) && !piece.empty()) {
+      control_pieces_.Add(piece, static_cast<uint32_t>(id));
+    }
+  }
+
+  absl::Status Append(std::string_view text, std::vector<uint32_t>& ids) const {
+    std::vector<int> found;
+    std::string error;
+    if (!model_->Encode(text, &found, &error)) {
+      return absl::InternalError(absl::StrCat("SentencePiece could not encode the text: ", error));
+    }
+    ids.insert(ids.end(), found.begin(), found.end());
+    return absl::OkStatus();
+  }
+
   // The library does not tell, so we look at what it does to a letter.
   bool FindDummyPrefix() const {
     std::vector<int> ids;
@@ -92,6 +125,7 @@ class SentencePieceTokenizer : public Tokenizer {
 
   const std::unique_ptr<SentencePiece> model_;
   std::vector<std::string> bytes_;
+  LiteralMatcher control_pieces_;
   bool adds_dummy_prefix_ = false;
 };
 

@@ -19,8 +19,13 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Ids of `text` (valid UTF-8, else INVALID_ARGUMENT), without BOS or EOS.
+  // Ids of `text` (valid UTF-8, else INVALID_ARGUMENT), without BOS or EOS. A special token written
+  // in it ("<|im_end|>") is text like any other, so that a user cannot forge a turn's end.
   virtual absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text) const = 0;
+
+  // The same for a text that a chat template has rendered: special tokens written in it are those
+  // tokens. Nothing is added here either: templates write BOS themselves.
+  virtual absl::StatusOr<std::vector<uint32_t>> EncodeRendered(std::string_view text) const = 0;
 
   // The bytes that a token adds to a text: ▁ is a space, a byte piece is its byte (maybe part of a
   // character), control pieces (BOS, EOS, padding) are empty. Concatenating them, less the one

@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/base/strings.h"
 #include "model_loader/testing.h"
 
 namespace rivulet {
@@ -62,6 +64,22 @@ TEST(TokenizerTest, NamesPiecesAndSpecialTokens) {
     if (tokenizer->Piece(id) == "<0xC3>") bytes = tokenizer->TokenBytes(id);
   }
   EXPECT_EQ(bytes, "\xc3");
+}
+
+TEST(TokenizerTest, RecognisesSpecialTokensOnlyInRenderedText) {
+  const auto tokenizer = TrainAndLoad("--byte_fallback --control_symbols='<|end|>,<|end|>of'");
+  ASSERT_NE(tokenizer, nullptr);
+  const auto ids = tokenizer->EncodeRendered("<s>The<|end|>fox<|end|>of");
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  std::string text;
+  for (const uint32_t id : *ids) {
+    const bool control = tokenizer->TokenBytes(id).empty();
+    text += control ? absl::StrCat("[", ToAbsl(tokenizer->Piece(id)), "]")
+                    : std::string(tokenizer->TokenBytes(id));
+  }
+  EXPECT_EQ(text, "[<s>] The[<|end|>] fox[<|end|>of]");
+  EXPECT_EQ(Join(*tokenizer, *tokenizer->Encode("<s>The")), " <s>The");
+  EXPECT_FALSE(tokenizer->EncodeRendered("<s>\xff").ok());
 }
 
 TEST(TokenizerTest, RefusesInvalidUtf8) {

@@ -40,6 +40,9 @@ class FakeTokenizer : public Tokenizer {
     }
     return ids;
   }
+  absl::StatusOr<std::vector<uint32_t>> EncodeRendered(std::string_view text) const override {
+    return Encode(text);
+  }
   std::string_view TokenBytes(uint32_t id) const override { return pieces_[id]; }
   std::string_view Piece(uint32_t id) const override { return pieces_[id]; }
   size_t vocab_size() const override { return pieces_.size(); }

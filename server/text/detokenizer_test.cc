@@ -24,6 +24,9 @@ class FakeTokenizer : public Tokenizer {
   absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view) const override {
     return absl::UnimplementedError("not used here");
   }
+  absl::StatusOr<std::vector<uint32_t>> EncodeRendered(std::string_view text) const override {
+    return Encode(text);
+  }
   std::string_view TokenBytes(uint32_t id) const override { return bytes_.at(id); }
   std::string_view Piece(uint32_t id) const override { return bytes_.at(id); }
   size_t vocab_size() const override { return bytes_.size(); }
