@@ -103,6 +103,7 @@ void SetHfAttention(size_t index, const SoftmaxAttentionConfig& attention, Layer
 struct HfAttentionDefaults {
   size_t head_dim = 0;        // 0: the heads share the hidden size
   double rotated_part = 1.0;  // partial_rotary_factor
+  double theta = 10000.0;     // rope_theta
 };
 
 // num_attention_heads, num_key_value_heads, head_dim, attention_bias, rms_norm_eps and the rotary
@@ -121,6 +122,9 @@ ModelSpec ParseQwen3Spec(ConfigReader& config);
 
 // qwen3_next_format.cc: qwen3_next as transformers writes it.
 ModelSpec ParseQwen3NextSpec(ConfigReader& config);
+
+// lfm2_format.cc: lfm2 as transformers and Liquid AI write it.
+ModelSpec ParseLfm2Spec(ConfigReader& config);
 
 // granite_format.cc: granitemoehybrid (Granite 4 H) as transformers writes it.
 ModelSpec ParseGraniteSpec(ConfigReader& config);

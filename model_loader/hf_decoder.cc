@@ -100,7 +100,7 @@ SoftmaxAttentionConfig ParseHfAttention(ConfigReader& config, size_t hidden,
   attention.head_dim = config.Size("head_dim", usual);
   CheckAttentionHeadDim(config, attention.head_dim);
   attention.qkv_bias = attention.output_bias = config.Bool("attention_bias", false);
-  attention.rope = ParseRope(config, attention.head_dim, defaults.rotated_part);
+  attention.rope = ParseRope(config, attention.head_dim, defaults.rotated_part, defaults.theta);
   attention.norm_eps = HfNormEps(config);
   attention.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(attention.head_dim)));
   return attention;

@@ -27,6 +27,7 @@ constexpr Format kFormats[] = {
     {"granitemoehybrid", ParseGraniteSpec},
     {"h3", ParseH3Spec},
     {"hattention", ParseLogLinearMamba2Spec},
+    {"lfm2", ParseLfm2Spec},
     {"llama", ParseLlamaSpec},
     {"log_linear_mamba2", ParseLogLinearMamba2Spec},
     {"mamba", ParseMambaSpec},

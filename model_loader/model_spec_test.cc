@@ -177,8 +177,8 @@ TEST(ModelSpecTest, NamesTheLayerWhoseMixerIsWrong) {
 
 TEST(ModelSpecTest, RefusesWhatIsNotServed) {
   EXPECT_THAT(Error(With(Fla(), "model_type", "gpt2")),
-              AllOf(HasSubstr("\"gpt2\""), HasSubstr("gla, "), HasSubstr("hla, linear_attn, "),
-                    HasSubstr("mamba2")));
+              AllOf(HasSubstr("\"gpt2\""), HasSubstr("gla, "), HasSubstr("hla, "),
+                    HasSubstr("linear_attn, "), HasSubstr("mamba2")));
   EXPECT_THAT(Error(json::object()), HasSubstr("model_type is missing"));
   EXPECT_THAT(Error(With(Fla(), "attn", {{"layers", {0}}})),
               HasSubstr("num_heads is missing: attn needs its own"));

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/mixers/anna/anna_config.h"
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_config.h"
+#include "kernels/mixers/gated_convolution/gated_convolution_config.h"
 #include "kernels/mixers/gla/gla_config.h"
 #include "kernels/mixers/h3/h3_config.h"
 #include "kernels/mixers/hla/hla_config.h"
@@ -33,7 +34,8 @@ using MixerConfig = std::variant<SoftmaxAttentionConfig,  //
                                  HlaConfig,               //
                                  AnnaConfig,              //
                                  MambaConfig,             //
-                                 H3Config>;
+                                 H3Config,                //
+                                 GatedConvolutionConfig>;
 
 // INVALID_ARGUMENT when options.state_dtype cannot hold this mixer's sums, or when the shapes of
 // the tensors contradict the config; it names the key or the tensor and the remedy. Missing tensors

@@ -38,6 +38,7 @@ const Layers kLayers[] = {
     {"anna", "anna"},
     {"mamba", "mamba"},
     {"h3", "h3"},
+    {"gated_convolution", "gated_convolution"},
 };
 
 // tensor_layout is a key of the vectors alone: in a checkpoint the layout follows from model_type.

@@ -29,6 +29,7 @@ constexpr MixerParser kParsers[] = {
     {"anna", Parse<ParseAnna>},
     {"mamba", Parse<ParseMamba>},
     {"h3", Parse<ParseH3>},
+    {"gated_convolution", Parse<ParseGatedConvolution>},
 };
 
 }  // namespace

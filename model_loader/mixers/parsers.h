@@ -29,6 +29,7 @@ namespace rivulet {
 AnnaConfig ParseAnna(ConfigReader& config, size_t hidden);
 DeltaRuleConfig ParseDeltaNet(ConfigReader& config, size_t hidden);
 DeltaRuleConfig ParseGatedDeltaNet(ConfigReader& config, size_t hidden);
+GatedConvolutionConfig ParseGatedConvolution(ConfigReader& config, size_t hidden);
 GlaConfig ParseGla(ConfigReader& config, size_t hidden);
 H3Config ParseH3(ConfigReader& config, size_t hidden);
 HlaConfig ParseHla(ConfigReader& config, size_t hidden);
@@ -42,10 +43,11 @@ SoftmaxAttentionConfig ParseSoftmaxAttention(ConfigReader& config, size_t hidden
 
 // How a config.json writes rotary positions: transformers 4 (rope_theta, rope_scaling,
 // partial_rotary_factor) and transformers 5 (all of it in rope_parameters).
-// Defaults: theta 10000, no scaling, `default_part` of the head rotated. Whether a layer rotates at
-// all is for the caller to decide. Rope types other than default, linear and llama3 are refused by
-// name, and so are parameters that differ by layer type.
-RopeConfig ParseRope(ConfigReader& config, size_t head_dim, double default_part = 1.0);
+// Defaults: `default_theta`, no scaling, `default_part` of the head rotated. Whether a layer
+// rotates at all is for the caller to decide. Rope types other than default, linear and llama3 are
+// refused by name, and so are parameters that differ by layer type.
+RopeConfig ParseRope(ConfigReader& config, size_t head_dim, double default_part = 1.0,
+                     double default_theta = 10000.0);
 
 // Keys that fla's attention layers have in common (docs/mixers.md#linear-attention, #gla).
 struct FlaHeads {

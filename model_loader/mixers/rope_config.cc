@@ -75,11 +75,12 @@ void ReadLlama3(ConfigReader& config, RopeConfig& rope) {
 
 }  // namespace
 
-RopeConfig ParseRope(ConfigReader& config, size_t head_dim, double default_part) {
+RopeConfig ParseRope(ConfigReader& config, size_t head_dim, double default_part,
+                     double default_theta) {
   const json parameters = Parameters(config);
   ConfigReader reader(parameters);
   RopeConfig rope;
-  rope.theta = reader.Float(kTheta, rope.theta, 1, 3e38);
+  rope.theta = reader.Float(kTheta, default_theta, 1, 3e38);
   rope.rotary_dim = ReadWidth(reader, head_dim, default_part);
   rope.scaling = reader.Choice<RopeScaling>(reader.Spelling({"rope_type", "type"}), "default",
                                             {{"default", RopeScaling::kNone},

@@ -91,6 +91,7 @@ FIXTURES = {
     "h3_head_dim_2_zoh": dict(H3, head_dim=2, n_ssm=3, discretization="zoh"),
     "h3_attention_rotary": dict(H3, attn_layer_idx=[1], num_attention_heads=2, rotary_dim=8),
     "h3_attention_head_dim_2": dict(H3, head_dim=2, attn_layer_idx=[0], num_attention_heads=3),
+    "gated_convolution_bias": dict(FLA, model_type="gated_convolution", num_hidden_layers=2, intermediate_size=16, conv_size=4, conv_bias=True),
     "linear_attn_random_exp": dict(LINEAR, norm_feature_map=True, feature_map="random_exp", num_random_features=40, num_kv_heads=1),
     "linear_attn_random_relu": dict(LINEAR, norm_feature_map=True, feature_map="random_relu", num_random_features=24,
                                     feature_map_bias=True, tie_feature_map_qk=True),
@@ -299,6 +300,17 @@ def add_h3(w, c, p):
     w.vector(p + "kernel.kernel.A_imag", (ssms, M), 8.0, 4.0)
 
 
+def add_gated_convolution(w, c, p):
+    D, bias = c["hidden_size"], c.get("conv_bias", False)
+    for name, rows in dict(in_proj=3 * D, out_proj=D).items():
+        w.matrix(p + name + ".weight", rows, D)
+        if bias:
+            w.vector(p + name + ".bias", rows)
+    w.matrix(p + "conv.weight", D, 1, c.get("conv_size", 3))
+    if bias:
+        w.vector(p + "conv.bias", D)
+
+
 def add_softmax_attention(w, c, p):
     D, H = c["hidden_size"], c["num_heads"]
     Hk, d = c.get("num_kv_heads") or H, c.get("head_dim") or D // H
@@ -317,7 +329,7 @@ def add_softmax_attention(w, c, p):
 ADD = {"softmax_attention": add_softmax_attention, "transformer": add_softmax_attention, "delta_net": add_delta_net, "gated_deltanet": add_gated_deltanet,
        "h_gated_deltanet": add_log_linear_gated_deltanet, "log_linear_gated_deltanet": add_log_linear_gated_deltanet,
        "hla": add_hla, "anna": add_anna, "gla": add_gla, "retnet": add_retnet, "linear_attn": add_linear_attn, "mamba2": add_mamba2,
-       "mamba": add_mamba, "falcon_mamba": add_mamba, "h3": add_h3}
+       "mamba": add_mamba, "falcon_mamba": add_mamba, "h3": add_h3, "gated_convolution": add_gated_convolution}
 
 
 def add_mlp(w, c, p, fused):

@@ -43,7 +43,12 @@ GRANITE = dict(SIZES, num_hidden_layers=3, layer_types=["mamba", "attention", "m
                mamba_d_head=16, mamba_d_state=16, mamba_n_groups=2, mamba_expand=2, mamba_d_conv=4, embedding_multiplier=2.0,
                residual_multiplier=0.6, attention_multiplier=0.2, logits_scaling=1.5, tie_word_embeddings=True, rope_parameters=ROPE)
 
+LFM2 = dict(SIZES, num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], rope_parameters=ROPE, block_multiple_of=8)
+
 FIXTURES = {
+    "lfm2": ("Lfm2", dict(LFM2, block_ffn_dim_multiplier=1.3)),
+    "lfm2_bias": ("Lfm2", dict(LFM2, num_hidden_layers=2, layer_types=None, full_attn_idxs=[1], conv_bias=True, conv_L_cache=4,
+                               block_auto_adjust_ff_dim=False, tie_embedding=False, rope_parameters=None, num_key_value_heads=1)),
     "llama_gqa": ("Llama", dict(SIZES, rope_parameters=LLAMA3, tie_word_embeddings=True)),
     "llama_bias": ("Llama", dict(SIZES, rope_parameters=ROPE, head_dim=16, attention_bias=True, mlp_bias=True)),
     "mistral_window": ("Mistral", dict(SIZES, rope_parameters=ROPE, sliding_window=19)),

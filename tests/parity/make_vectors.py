@@ -95,6 +95,14 @@ def core_mamba(T, p):
     return oracle.selective_scan(u, dt, z, generated("B", (T, N)), generated("C", (T, N)), A, D)
 
 
+def core_gated_convolution(T, p):
+    D = p["channels"]
+    W = {"conv.weight": generated("weight", (D, 1, p["window"]))}
+    if p["bias"]:
+        W["conv.bias"] = generated("bias", (D,))
+    return oracle.gated_convolution(*[generated(name, (T, D)) for name in "BCx"], W, "conv")
+
+
 def core_h3(T, p):
     """Poles in the polar form that h3_test.cc generates; q, k, v [T, i, h] as the recurrence reads them."""
     H, hd, M = p["heads"], p["head_dim"], p["modes"]
@@ -142,6 +150,7 @@ MIXERS = {
     "mamba2": (core_mamba2, oracle.layer_mamba2, mamba2_config),
     "log_linear_mamba2": (core_mamba2, oracle.layer_mamba2, mamba2_config),
     "h3": (core_h3, oracle.layer_h3, default_eps(1e-6)),
+    "gated_convolution": (core_gated_convolution, oracle.layer_gated_convolution, default_eps(1e-6)),
     "hla": (core_hla, oracle.layer_hla, default_eps(1e-5)),
     "hla/third_order": (lambda T, p: core_hla(T, p, "third"), oracle.layer_hla, default_eps(1e-5)),
     "hla/ahla": (lambda T, p: core_hla(T, p, "asymmetric"), oracle.layer_hla, default_eps(1e-5)),

@@ -411,6 +411,16 @@ def layer_mamba(W, c, x):
     return linear(W, "out_proj", selective_scan(u, linear(W, "dt_proj", delta), z, b, query, -np.exp(W["A_log"]), W["D"]))
 
 
+# ---------------------------------------------------------------- gated short convolution (LFM2)
+def gated_convolution(B, C, x, W, name):
+    """W holds `name`.weight [D, 1, window] and perhaps `name`.bias."""
+    return C * short_convolution(W, name, B * x, lambda y: y)
+
+
+def layer_gated_convolution(W, c, x):
+    return linear(W, "out_proj", gated_convolution(*np.split(linear(W, "in_proj", x), 3, -1), W, "conv"))
+
+
 # ---------------------------------------------------------------- H3, and the attention of its models
 def convolve(kernel, x):
     """Σ_{s ≤ t} kernel[t - s] x[s], both [T, ...]."""
@@ -502,7 +512,7 @@ def layer_softmax_attention(W, c, x):
 LAYERS = {"softmax_attention": layer_softmax_attention, "transformer": layer_softmax_attention, "delta_net": layer_delta_net, "gated_deltanet": layer_gated_deltanet,
           "h_gated_deltanet": layer_gated_deltanet, "log_linear_gated_deltanet": layer_gated_deltanet,
           "hla": layer_hla, "anna": layer_anna, "gla": layer_gla, "retnet": layer_retnet, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2,
-          "mamba": layer_mamba, "falcon_mamba": layer_mamba, "h3": layer_h3}
+          "mamba": layer_mamba, "falcon_mamba": layer_mamba, "h3": layer_h3, "gated_convolution": layer_gated_convolution}
 
 
 # ---------------------------------------------------------------- whole models

@@ -40,7 +40,7 @@ def trim(name, tokens, greedy, size):
     for key in ids:
         expected[key] = np.searchsorted(kept, expected[key])
     expected["logits"] = expected["logits"][:, :, kept]
-    tables = [key for key in stored if "embed" in key or key == "lm_head.weight"]
+    tables = [key for key, (_, x) in stored.items() if x.ndim == 2 and ("embed" in key or key == "lm_head.weight")]
     weights = {key: x[kept] if key in tables else x for key, (_, x) in stored.items()}
     config["vocab_size"] = size
     json.dump(config, open(folder + "/config.json", "w"), indent=1)

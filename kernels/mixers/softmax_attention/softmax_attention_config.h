@@ -22,7 +22,14 @@ enum class HeadNorm : uint8_t {
   kRmsOnePlus,  // · (1 + weight)
 };
 
+// The names of the output projection and of the norms of q and k.
+enum class AttentionTensors : uint8_t {
+  kUsual,  // o_proj, q_norm, k_norm
+  kLfm2,   // out_proj, q_layernorm, k_layernorm
+};
+
 struct SoftmaxAttentionConfig {
+  AttentionTensors tensors = AttentionTensors::kUsual;
   size_t heads = 0;
   size_t kv_heads = 0;                  // divides heads
   size_t head_dim = 0;                  // at most kMostAttentionHeadDim

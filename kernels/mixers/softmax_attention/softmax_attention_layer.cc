@@ -29,6 +29,19 @@ std::vector<ProjectionPart> Parts(const SoftmaxAttentionConfig& c) {
           {"v_proj", kv, c.qkv_bias}};
 }
 
+struct TensorNames {
+  const char* q_norm;
+  const char* k_norm;
+  const char* output;
+};
+
+TensorNames NamesOf(AttentionTensors tensors) {
+  if (tensors == AttentionTensors::kLfm2) {
+    return {"q_layernorm.weight", "k_layernorm.weight", "out_proj"};
+  }
+  return {"q_norm.weight", "k_norm.weight", "o_proj"};
+}
+
 // [head_dim], or empty without a norm.
 AlignedBuffer<float> TakeNorm(const SoftmaxAttentionConfig& config, const char* name,
                               ParameterSource& parameters) {
@@ -53,13 +66,13 @@ class SoftmaxAttentionLayer : public Mixer {
       : layout_(source.options.NewLayout()),
         config_(config),
         projection_(Parts(config), source.hidden, source.parameters),
-        q_norm_(TakeNorm(config, "q_norm.weight", source.parameters)),
-        k_norm_(TakeNorm(config, "k_norm.weight", source.parameters)),
+        q_norm_(TakeNorm(config, NamesOf(config.tensors).q_norm, source.parameters)),
+        k_norm_(TakeNorm(config, NamesOf(config.tensors).k_norm, source.parameters)),
         recurrence_({config.heads, config.kv_heads, config.head_dim, config.window,
                      source.options.KvDType()},
                     layout_),
-        output_(TakeLinear("o_proj", source.hidden, config.heads * config.head_dim,
-                           config.output_bias, source.parameters)) {
+        output_(TakeLinear(NamesOf(config.tensors).output, source.hidden,
+                           config.heads * config.head_dim, config.output_bias, source.parameters)) {
     if (config.rope.has_value()) rope_.emplace(*config.rope);
   }
 
