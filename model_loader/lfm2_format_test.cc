@@ -3,7 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "model_loader/format_testing.h"
+#include "model_loader/format_fixture.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {

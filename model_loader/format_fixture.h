@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // What the tests of formats have in common. For tests only.
-#ifndef RIVULET_MODEL_LOADER_FORMAT_TESTING_H_
-#define RIVULET_MODEL_LOADER_FORMAT_TESTING_H_
+#ifndef RIVULET_MODEL_LOADER_FORMAT_FIXTURE_H_
+#define RIVULET_MODEL_LOADER_FORMAT_FIXTURE_H_
 
 #include <random>
 #include <string>
@@ -68,4 +68,4 @@ inline void ExpectSurvivesAnyValue(const nlohmann::json& config,
 
 }  // namespace rivulet
 
-#endif  // RIVULET_MODEL_LOADER_FORMAT_TESTING_H_
+#endif  // RIVULET_MODEL_LOADER_FORMAT_FIXTURE_H_
