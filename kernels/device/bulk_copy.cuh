@@ -62,6 +62,11 @@ __device__ inline void BulkCopy(void* shared, const void* global, uint32_t bytes
       : "memory");
 }
 
+// Asks for memory to be brought into L2. `bytes` and the address are multiples of 16.
+__device__ inline void FetchToL2(const void* global, uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(global), "r"(bytes));
+}
+
 // A box of three dimensions, as its map describes it, from these places on, the innermost first.
 __device__ inline void TensorCopy(void* shared, const void* map, uint32_t inner, uint32_t middle,
                                   uint32_t outer, uint64_t* barrier) {

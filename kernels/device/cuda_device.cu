@@ -51,6 +51,7 @@ class CudaDevice final : public Device {
  public:
   explicit CudaDevice(ProductPrecision precision) : precision_(precision) {
     context_.first_error = &error_;
+    context_.overlaps = &overlaps_;
   }
   ~CudaDevice() override;
 
@@ -105,7 +106,9 @@ class CudaDevice final : public Device {
   }
   void AddNorm(const AddNormCall& call) override { cuda::LaunchAddNorm(call, context_); }
   void Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) override {
+    const cuda::WeightsAhead ahead = Follow(linear, x.rows);
     if (linear.float8 != nullptr) return ProductFloat8(linear, x, y);
+    if (cuda::LaunchFewTokens(linear, x, y, ahead, context_)) return;
     if (large_products_ != nullptr && large_products_->Run(linear, x, y, recording_, context_)) {
       return;
     }
@@ -147,6 +150,7 @@ class CudaDevice final : public Device {
 
  private:
   bool fp32_rows() const { return precision_ == ProductPrecision::kFloat32; }
+  cuda::WeightsAhead Follow(const DeviceLinear& linear, uint32_t rows);
   void ProductFloat8(const DeviceLinear& linear, const Operand& x, FloatMatrix y);
   absl::StatusOr<const float*> PackBias(const std::vector<LinearSource>& sources);
   absl::Status KeepWideMemory(size_t bytes);
@@ -158,6 +162,7 @@ class CudaDevice final : public Device {
   std::string name_;
   cuda::LaunchContext context_;
   cudaError_t error_ = cudaSuccess;
+  bool overlaps_ = false;
   cudaEvent_t events_[kEvents] = {};
   std::unordered_map<void*, size_t> memory_;  // with its bytes
   size_t allocated_ = 0;
@@ -165,6 +170,9 @@ class CudaDevice final : public Device {
   std::vector<cudaGraphExec_t> recordings_;
   bool recording_ = false;
   std::unique_ptr<cuda::LargeProducts> large_products_;  // null: products.cu does them all
+  // The map whose product came after that of a map with these weights.
+  std::unordered_map<const void*, DeviceLinear> followers_;
+  const void* last_product_ = nullptr;
   // For the weights of one map in fp8 as bf16.
   uint16_t* wide_ = nullptr;
   size_t wide_bytes_ = 0;
@@ -336,6 +344,16 @@ absl::Status CudaDevice::KeepWideMemory(size_t bytes) {
   RIVULET_ASSIGN_OR_RETURN(void* memory, Allocate(bytes));
   wide_ = static_cast<uint16_t*>(memory), wide_bytes_ = bytes;
   return absl::OkStatus();
+}
+
+// Steps run the same products in the same order: what came next once will come next again. Nothing
+// but speed depends on it.
+cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows) {
+  if (last_product_ != nullptr) followers_[last_product_] = linear;
+  last_product_ = linear.high;
+  const auto found = followers_.find(linear.high);
+  if (found == followers_.end()) return {};
+  return cuda::AheadOf(linear, found->second, rows, context_);
 }
 
 // Many rows are worth widening the weights first, for cuBLASLt; the bits are the same.

@@ -13,8 +13,6 @@
 namespace rivulet::cuda {
 namespace {
 
-// One row of a map with many outputs is faster by products.cu.
-constexpr uint32_t kFewOutputs = 4096;
 constexpr int kAlgorithms = 4;  // that are tried
 constexpr size_t kWorkspace = size_t{32} << 20;
 
@@ -82,7 +80,7 @@ class CublasLt final : public LargeProducts {
 
   bool Run(const DeviceLinear& linear, const Operand& x, FloatMatrix y, bool recording,
            const LaunchContext& context) override {
-    if (linear.low != nullptr || (x.rows == 1 && linear.outputs > kFewOutputs)) return false;
+    if (linear.low != nullptr) return false;
     const Shape shape = {linear.outputs,      x.columns, linear.stride,
                          ProductRows(x.rows), x.stride,  static_cast<uint32_t>(y.stride)};
     const Plan* plan = Find(shape);
@@ -110,6 +108,7 @@ class CublasLt final : public LargeProducts {
         handle_, plan.desc, &one, linear.high, plan.weights, x.data, plan.rows, &zero, y.data,
         plan.result, y.data, plan.result, &plan.algorithm, workspace_, kWorkspace, context.stream);
     if (status != CUBLAS_STATUS_SUCCESS) return false;
+    *context.overlaps = false;
     if (linear.bias != nullptr) LaunchAddBias(linear, x.rows, y, context);
     return true;
   }

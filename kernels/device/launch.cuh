@@ -21,9 +21,17 @@
 
 namespace rivulet::cuda {
 
+// What the next product reads first: numbers `first` to first + count of each row of a map.
+struct WeightsAhead {
+  const uint16_t* weights = nullptr;
+  uint32_t outputs = 0, stride = 0, first = 0, count = 0;
+};
+
 struct LaunchContext {
   cudaStream_t stream = nullptr;
   cudaError_t* first_error = nullptr;
+  // Whether the last launch was one of Run's: the next may begin before it has ended.
+  bool* overlaps = nullptr;
   int processors = 132;
 
   void Check(cudaError_t error) const {
@@ -44,10 +52,20 @@ struct LaunchContext {
     config.attrs = &attribute;
     config.numAttrs = 1;
     Check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+    *overlaps = true;
   }
+
+  // Blocks that rehearse (rehearsal.cuh): one a processor, if there is time for it.
+  uint32_t RehearsedBlocks() const { return *overlaps ? static_cast<uint32_t>(processors) : 0; }
 };
 
 DeviceLimits MeasureLimits(const LaunchContext& context);
+// A product of few tokens; false: not of this shape. `ahead`: what to bring into L2 meanwhile.
+bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+                     const WeightsAhead& ahead, const LaunchContext& context);
+// What to bring into L2 for a product of so few tokens by `next` while the one by `linear` runs.
+WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
+                     const LaunchContext& context);
 // A product by kernels of ours (products.cu), for any number of rows.
 void LaunchChain(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                  const LaunchContext& context);

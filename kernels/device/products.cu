@@ -7,97 +7,10 @@
 //
 // Bytes expected: outputs · stride · 2 of weights (twice that in two parts), once for each 16, 32
 // or 64 tokens.
-#include "kernels/device/held_tokens.cuh"
 #include "kernels/device/products.cuh"
 
 namespace rivulet::cuda {
 namespace {
-
-// y for at most 16 tokens in bf16, where latency counts: the tokens are held in shared memory, so
-// that a stage waits for its weights alone.
-template <int kFewWarps>
-__global__ void __launch_bounds__(kFewWarps * 32)
-    FewTokensKernel(DeviceLinear linear, Operand x, FloatMatrix y) {
-  extern __shared__ __align__(128) bf16 shared[];
-  constexpr int kRing = kStages<1>, kStageSize = 8 * kStageInputs;
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const uint32_t output = (blockIdx.x * kFewWarps + warp) * 8;
-  const uint32_t stages = output < linear.outputs ? linear.stride / kStageInputs : 0;
-  const uint32_t stride = linear.stride + 8;
-  bf16* ring = shared + warp * kRing * kStageSize;
-  bf16* tokens = shared + kFewWarps * kRing * kStageSize;
-  AllowNextKernel();
-  // Weights do not depend on the kernel before this one.
-  for (uint32_t i = 0; i < kRing - 1; ++i) {
-    if (i < stages) {
-      LoadRing<1>(linear, output, i * kStageInputs, ring + i * kStageSize, false);
-    }
-    CommitCopies();
-  }
-  AwaitLastKernel();
-  HoldTokens(x, linear.stride, stride, tokens);
-  __syncthreads();
-  float sum[4] = {};
-  const bool upper = g < x.rows, lower = g + 8 < x.rows;
-  for (uint32_t i = 0; i < stages; ++i) {
-    WaitForCopies<kRing - 2>();
-    __syncwarp();
-    if (i + kRing - 1 < stages) {
-      LoadRing<1>(linear, output, (i + kRing - 1) * kStageInputs,
-                  ring + (i + kRing - 1) % kRing * kStageSize, false);
-    }
-    CommitCopies();
-    const bf16* stage = ring + i % kRing * kStageSize;
-    uint2 weights[kStageInputs / 16], a[kStageInputs / 16], b[kStageInputs / 16];
-#pragma unroll
-    for (int step = 0; step < kStageInputs / 16; ++step) {
-      weights[step] = StageWeights(stage, 0, step);
-      const bf16* row = tokens + g * stride + i * kStageInputs + step * 16 + t * 4;
-      a[step] = b[step] = {0, 0};
-      if (upper) a[step] = *reinterpret_cast<const uint2*>(row);
-      if (lower) b[step] = *reinterpret_cast<const uint2*>(row + 8 * stride);
-    }
-#pragma unroll
-    for (int step = 0; step < kStageInputs / 16; ++step) {
-      MultiplyAdd(sum, {a[step].x, b[step].x, a[step].y, b[step].y}, weights[step].x,
-                  weights[step].y);
-    }
-  }
-  if (stages == 0) return;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t column = output + t * 2 + i % 2, token = g + i / 2 * 8;
-    if (column >= linear.outputs || token >= x.rows) continue;
-    const float bias = linear.bias == nullptr ? 0.0f : linear.bias[column];
-    y.data[token * y.stride + column] = sum[i] + bias;
-  }
-}
-
-// Most bytes of shared memory of a block.
-constexpr size_t kMostShared = 200 << 10;
-
-template <int kFewWarps>
-bool LaunchFew(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
-               const LaunchContext& context) {
-  const size_t shared = sizeof(bf16) * (size_t{kFewWarps} * kStages<1> * 8 * kStageInputs +
-                                        size_t{x.rows} * (linear.stride + 8));
-  if (shared > kMostShared) return false;
-  static const cudaError_t prepared = cudaFuncSetAttribute(
-      FewTokensKernel<kFewWarps>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared);
-  context.Check(prepared);
-  const uint32_t outputs = kFewWarps * 8;
-  context.Run(FewTokensKernel<kFewWarps>, dim3((linear.outputs + outputs - 1) / outputs),
-              kFewWarps * 32, shared, linear, x, y);
-  return true;
-}
-
-// Blocks of fewer warps where there are not enough outputs for all processors.
-bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
-                     const LaunchContext& context) {
-  if (x.rows > 16 || linear.low != nullptr) return false;
-  const bool few = linear.outputs < static_cast<uint32_t>(context.processors) * 32;
-  return few ? LaunchFew<1>(linear, x, y, context) : LaunchFew<4>(linear, x, y, context);
-}
 
 // Adjacent rows of an operand, from `first` on.
 struct AdjacentRows {
@@ -182,7 +95,7 @@ void LaunchAddBias(const DeviceLinear& linear, uint32_t rows, FloatMatrix y,
 
 void LaunchChain(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                  const LaunchContext& context) {
-  if (x.rows == 0 || LaunchFewTokens(linear, x, y, context)) return;
+  if (x.rows == 0) return;
   if (linear.low != nullptr) return LaunchForRows<2>(linear, x, y, context);
   LaunchForRows<1>(linear, x, y, context);
 }

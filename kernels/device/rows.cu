@@ -7,6 +7,7 @@
 // written.
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/launch.cuh"
+#include "kernels/device/rehearsal.cuh"
 
 namespace rivulet::cuda {
 namespace {
@@ -48,18 +49,10 @@ constexpr int kNormThreads = 512;
 // Numbers of a row that a thread holds, so that all its loads run at once.
 constexpr uint32_t kHeld = 16;
 
-__global__ void __launch_bounds__(kNormThreads)
-    AddNormKernel(const __grid_constant__ AddNormCall call) {
-  __shared__ float scratch[kNormThreads / 32];
-  AllowNextKernel();
+// Of one row: x += update, and its norm.
+__device__ void AddNormRow(const AddNormCall& call, float* scratch, bool real) {
   const uint32_t token = blockIdx.x, columns = static_cast<uint32_t>(call.x.columns);
   float weights[kHeld], row[kHeld];
-#pragma unroll
-  for (uint32_t j = 0; j < kHeld; ++j) {
-    const uint32_t i = threadIdx.x + j * kNormThreads;
-    if (call.weight != nullptr && i < columns) weights[j] = call.weight[i];
-  }
-  AwaitLastKernel();
   float* x = call.x.data + token * call.x.stride;
   const float* update = call.update.data;
   if (update != nullptr) update += token * call.update.stride;
@@ -68,14 +61,15 @@ __global__ void __launch_bounds__(kNormThreads)
     const uint32_t i = threadIdx.x + j * kNormThreads;
     row[j] = 0.0f;
     if (i >= columns) continue;
-    row[j] = x[i];
-    if (update != nullptr) row[j] += update[i];
+    if (call.weight != nullptr) weights[j] = call.weight[i];
+    row[j] = ReadLate(x + i);
+    if (update != nullptr) row[j] += ReadLate(update + i);
   }
   float sum = 0.0f, squares = 0.0f;
 #pragma unroll
   for (uint32_t j = 0; j < kHeld; ++j) {
     const uint32_t i = threadIdx.x + j * kNormThreads;
-    if (i < columns && update != nullptr) x[i] = row[j];
+    if (i < columns && update != nullptr && real) x[i] = row[j];
     sum += row[j];
     squares = fmaf(row[j], row[j], squares);
   }
@@ -101,14 +95,19 @@ __global__ void __launch_bounds__(kNormThreads)
       value = (row[j] - mean) * scale * weights[j];
       if (call.bias != nullptr) value += call.bias[i];
     }
-    StoreOperand(call.y, token, i, value);
+    if (real) StoreOperand(call.y, token, i, value);
   }
+}
+
+__global__ void __launch_bounds__(kNormThreads)
+    AddNormKernel(const __grid_constant__ AddNormCall call, uint32_t rehearsed) {
+  __shared__ float scratch[kNormThreads / 32];
+  AllowNextKernel();
+  RunRehearsed(rehearsed, [&](bool real) { AddNormRow(call, scratch, real); });
 }
 
 // --- row preparation ---------------------------------------------------------------------------
 
-// Numbers that a warp prepares at a time where heads need no norm.
-constexpr uint32_t kFlatNumbers = 128;
 constexpr uint32_t kMostNumbers = 512;  // of a head: kMaxKeyDim
 constexpr int kPrepareWarps = 8;
 
@@ -116,9 +115,14 @@ __host__ __device__ bool ByHead(const PreparedPart& part) {
   return part.norm != DeviceHeadNorm::kNone || part.padded != part.width || part.head_stride != 0;
 }
 
+// Numbers that a warp prepares at a time where heads need no norm.
+__host__ __device__ uint32_t FlatNumbers(const PreparedPart& part) {
+  return part.channel < 0 ? 32 : 128;
+}
+
 __host__ __device__ uint32_t TasksOf(const PreparedPart& part) {
   if (ByHead(part)) return part.heads;
-  return (part.heads * part.width + kFlatNumbers - 1) / kFlatNumbers;
+  return (part.heads * part.width + FlatNumbers(part) - 1) / FlatNumbers(part);
 }
 
 // Where the inputs of a token's convolution are: its own segment, the tail, the base.
@@ -137,7 +141,7 @@ struct ConvolutionInputs {
     const DeviceConvolution& c = *convolution;
     if (back <= index) {
       return AsStored(static_cast<const Row*>(nullptr),
-                      c.x[static_cast<size_t>(token - back) * c.x_stride + channel]);
+                      ReadLate(c.x + static_cast<size_t>(token - back) * c.x_stride + channel));
     }
     const uint32_t older = back - index;  // before the segment
     if (older <= start) return Load(tail + (start - older) * c.weight_stride + channel);
@@ -234,11 +238,11 @@ __device__ bool InFours(const PrepareCall& call, const PreparedPart& part) {
          aligned(part.y, part.y_stride);
 }
 
-// PrepareTask for such a part: four numbers a lane, and every load at once.
+// PrepareNumbers for such a part: four numbers a lane, and every load at once.
 template <typename Row>
 __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& part, uint32_t first,
                                  uint32_t count, uint32_t token,
-                                 const ConvolutionInputs<Row>& inputs) {
+                                 const ConvolutionInputs<Row>& inputs, bool real) {
   const DeviceConvolution& c = call.convolution;
   const uint32_t i = threadIdx.x % 32 * 4, channel = part.channel + first + i;
   if (i >= count) return;
@@ -253,7 +257,8 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
     if (four.rows[j] != nullptr) in[j] = LoadFour(four.rows[j] + channel);
   }
   const Row* const stored = nullptr;
-  const float4 x = LoadFour(c.x + static_cast<size_t>(token) * c.x_stride + channel);
+  const float* now = c.x + static_cast<size_t>(token) * c.x_stride + channel;
+  const float4 x = ReadLate(reinterpret_cast<const float4*>(now));
   in[3] = {AsStored(stored, x.x), AsStored(stored, x.y), AsStored(stored, x.z),
            AsStored(stored, x.w)};
   float4 y = bias;
@@ -263,8 +268,10 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
     if (c.silu) number = Function(Activation::kSilu, number);
     return Function(part.f, number) * part.scale;
   };
-  StoreFour(part.y + static_cast<size_t>(token) * part.y_stride + first + i,
-            {finished(y.x), finished(y.y), finished(y.z), finished(y.w)});
+  y = {finished(y.x), finished(y.y), finished(y.z), finished(y.w)};
+  KeepInRegisters(y);
+  if (!real) return;
+  StoreFour(part.y + static_cast<size_t>(token) * part.y_stride + first + i, y);
   StoreFour(const_cast<Row*>(inputs.tail) + inputs.start * c.weight_stride + channel, in[3]);
   if (inputs.start + 1 != call.fold_interval) return;
   auto* after = reinterpret_cast<Row*>(
@@ -273,72 +280,106 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
   for (uint32_t k = 0; k < 3; ++k) StoreFour(after + k * c.weight_stride + channel, in[k + 1]);
 }
 
-template <typename Row>
-__device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, uint32_t task,
-                            uint32_t token, const DeviceSegment& segment) {
-  const uint32_t lane = threadIdx.x % 32;
-  const bool by_head = ByHead(part);
-  const uint32_t first = task * (by_head ? part.width : kFlatNumbers);
-  const uint32_t count = by_head ? part.width : min(kFlatNumbers, part.heads * part.width - first);
-  const uint32_t from = part.head_stride == 0 ? first : task * part.head_stride;
-  const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
-  if (!by_head && InFours(call, part)) {
-    return PrepareConvolved(call, part, first, count, token, inputs);
+// What a warp prepares: numbers `first` to first + count of a part, `padded` with zeros.
+struct PrepareTask {
+  uint32_t first, count, padded;
+  uint32_t from, to;  // columns of x and y
+};
+
+__device__ PrepareTask TaskOf(const PreparedPart& part, uint32_t task) {
+  if (ByHead(part)) {
+    const uint32_t first = task * part.width;
+    return {first, part.width, part.padded, part.head_stride == 0 ? first : task * part.head_stride,
+            task * part.padded};
   }
-  float values[kMostNumbers / 32];
+  const uint32_t first = task * FlatNumbers(part);
+  const uint32_t count = min(FlatNumbers(part), part.heads * part.width - first);
+  return {first, count, count, first, first};
+}
+
+template <typename Row>
+__device__ float PreparedNumber(const PrepareCall& call, const PreparedPart& part,
+                                const PrepareTask& task, uint32_t i,
+                                const ConvolutionInputs<Row>& inputs) {
+  const uint32_t number = task.first + i;
+  const float* at = part.x + static_cast<size_t>(inputs.token) * part.x_stride + task.from + i;
+  float x = part.channel < 0 ? ReadLate(at) : Convolve(call, inputs, part.channel + number);
+  if (part.multiplier != nullptr) x *= part.multiplier[number];
+  if (part.bias != nullptr) x += part.bias[number];
+  x = Function(part.f, x);
+  if (part.rate != nullptr) x *= part.rate[number];
+  return fminf(fmaxf(x, part.low), part.high);
+}
+
+// The factor of a head's numbers after their norm; `sum` is of the lane's numbers or squares.
+__device__ float NormScale(const PreparedPart& part, float sum) {
+  if (part.norm == DeviceHeadNorm::kNone) return part.scale;
+  sum = WarpSum(sum);
+  switch (part.norm) {
+    case DeviceHeadNorm::kL2:
+      return part.scale / sqrtf(sum + part.norm_eps);
+    case DeviceHeadNorm::kRms:
+      return part.scale / sqrtf(sum / static_cast<float>(part.width) + part.norm_eps);
+    case DeviceHeadNorm::kSumOfPhi:
+      return part.scale / (sum + 1e-4f);
+    default:
+      return sum == 0.0f ? 0.0f : part.scale / sum;
+  }
+}
+
+// kHeld: numbers of a lane. As few as a task needs: each has its copy of the code.
+template <typename Row, int kHeldNumbers>
+__device__ void PrepareNumbers(const PrepareCall& call, const PreparedPart& part,
+                               const PrepareTask& task, const ConvolutionInputs<Row>& inputs,
+                               bool real) {
+  const uint32_t lane = threadIdx.x % 32;
+  float values[kHeldNumbers];
   float sum = 0.0f;
 #pragma unroll
-  for (uint32_t j = 0; j < kMostNumbers / 32; ++j) {
+  for (uint32_t j = 0; j < kHeldNumbers; ++j) {
     const uint32_t i = lane + 32 * j;
     values[j] = 0.0f;
-    if (i >= count) continue;
-    float x = part.channel < 0 ? part.x[static_cast<size_t>(token) * part.x_stride + from + i]
-                               : Convolve(call, inputs, part.channel + first + i);
-    if (part.multiplier != nullptr) x *= part.multiplier[first + i];
-    if (part.bias != nullptr) x += part.bias[first + i];
-    x = Function(part.f, x);
-    if (part.rate != nullptr) x *= part.rate[first + i];
-    x = fminf(fmaxf(x, part.low), part.high);
+    if (i >= task.count) continue;
+    const float x = PreparedNumber(call, part, task, i, inputs);
     values[j] = x;
     sum = AddsUp(part.norm) ? sum + x : fmaf(x, x, sum);
   }
-  float scale = part.scale;
-  if (part.norm != DeviceHeadNorm::kNone) {
-    sum = WarpSum(sum);
-    if (part.norm == DeviceHeadNorm::kL2) {
-      scale = scale / sqrtf(sum + part.norm_eps);
-    } else if (part.norm == DeviceHeadNorm::kRms) {
-      scale = scale / sqrtf(sum / static_cast<float>(part.width) + part.norm_eps);
-    } else if (part.norm == DeviceHeadNorm::kSumOfPhi) {
-      scale = scale / (sum + 1e-4f);
-    } else {
-      scale = sum == 0.0f ? 0.0f : scale / sum;
-    }
-  }
+  const float scale = NormScale(part, sum);
+  if (!real) return;
   // After all loads, which stores would hold up.
   if (call.rows.single && part.channel >= 0) {
-    for (uint32_t i = lane; i < count; i += 32) {
-      const uint32_t channel = part.channel + first + i;
+    for (uint32_t i = lane; i < task.count; i += 32) {
+      const uint32_t channel = part.channel + task.first + i;
       KeepToken(call, inputs, channel, inputs.At(0, channel));
     }
   }
-  const uint32_t to = by_head ? task * part.padded : first;
-  float* y = part.y + static_cast<size_t>(token) * part.y_stride + to;
+  float* y = part.y + static_cast<size_t>(inputs.token) * part.y_stride + task.to;
 #pragma unroll
-  for (uint32_t j = 0; j < kMostNumbers / 32; ++j) {
+  for (uint32_t j = 0; j < kHeldNumbers; ++j) {
     const uint32_t i = lane + 32 * j;
-    if (i >= (by_head ? part.padded : count)) continue;
+    if (i >= task.padded) continue;
     float number = values[j] * scale;
-    if (part.norm_weight != nullptr && i < count) number *= part.norm_weight[i];
+    if (part.norm_weight != nullptr && i < task.count) number *= part.norm_weight[i];
     y[i] = number;
   }
 }
 
-// Few registers, so that blocks find room beside those of a sum's kernel.
 template <typename Row>
-__global__ void __maxnreg__(56) PrepareKernel(const __grid_constant__ PrepareCall call) {
-  AllowNextKernel();
-  AwaitLastKernel();
+__device__ void PreparePart(const PrepareCall& call, const PreparedPart& part, uint32_t index,
+                            uint32_t token, const DeviceSegment& segment, bool real) {
+  const PrepareTask task = TaskOf(part, index);
+  const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
+  if (!ByHead(part) && InFours(call, part)) {
+    return PrepareConvolved(call, part, task.first, task.count, token, inputs, real);
+  }
+  if (max(task.count, task.padded) <= 128) {
+    return PrepareNumbers<Row, 4>(call, part, task, inputs, real);
+  }
+  PrepareNumbers<Row, kMostNumbers / 32>(call, part, task, inputs, real);
+}
+
+template <typename Row>
+__device__ void PrepareToken(const PrepareCall& call, bool real) {
   const uint32_t token = blockIdx.y;
   const uint32_t index = call.rows.single ? token : call.rows.segment_of[token];
   const DeviceSegment& segment = call.rows.segments[index];
@@ -346,9 +387,17 @@ __global__ void __maxnreg__(56) PrepareKernel(const __grid_constant__ PrepareCal
   uint32_t task = blockIdx.x * kPrepareWarps + threadIdx.x / 32;
   for (uint32_t p = 0; p < call.part_count; ++p) {
     const uint32_t tasks = TasksOf(call.parts[p]);
-    if (task < tasks) return PrepareTask<Row>(call, call.parts[p], task, token, segment);
+    if (task < tasks) return PreparePart<Row>(call, call.parts[p], task, token, segment, real);
     task -= tasks;
   }
+}
+
+// Few registers, so that blocks find room beside those of a sum's kernel.
+template <typename Row>
+__global__ void __maxnreg__(56)
+    PrepareKernel(const __grid_constant__ PrepareCall call, uint32_t rehearsed) {
+  AllowNextKernel();
+  RunRehearsed(rehearsed, [&](bool real) { PrepareToken<Row>(call, real); });
 }
 
 // The convolution's state after segments of any length. A thread owns a channel of a segment: it
@@ -405,10 +454,7 @@ constexpr uint32_t kHeldFours = 4;
 __device__ float& At(float4& x, int i) { return reinterpret_cast<float*>(&x)[i]; }
 
 template <int kThreads>
-__global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
-    FinishKernel(const __grid_constant__ FinishCall call) {
-  __shared__ float scratch[kThreads / 32];
-  AllowNextKernel();
+__device__ void FinishGroup(const FinishCall& call, float* scratch, bool real) {
   const uint32_t columns = call.heads * call.width;
   const uint32_t group = kThreads == 32 ? blockIdx.x * 4 + threadIdx.x / 32 : blockIdx.x;
   const uint32_t token = blockIdx.y, first = group * call.norm_width;
@@ -425,7 +471,6 @@ __global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
         call.weight_period == columns ? first + i : (first + i) % call.weight_period;
     weights[j] = *reinterpret_cast<const float4*>(call.weight + column);
   }
-  AwaitLastKernel();
   const float* o = call.o.data + token * call.o.stride;
   const float* gate = call.gate.data;
   if (gate != nullptr) gate += token * call.gate.stride;
@@ -435,11 +480,11 @@ __global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
     uint32_t column = first + i;
     row[j] = gates[j] = {0.0f, 0.0f, 0.0f, 0.0f};
     if (i >= count) continue;
-    if (gate != nullptr) gates[j] = *reinterpret_cast<const float4*>(gate + column);
+    if (gate != nullptr) gates[j] = ReadLate(reinterpret_cast<const float4*>(gate + column));
     if (call.padded != call.width) {
       column = column / call.width * call.padded + column % call.width;
     }
-    row[j] = *reinterpret_cast<const float4*>(o + column);
+    row[j] = ReadLate(reinterpret_cast<const float4*>(o + column));
   }
   float squares = 0.0f;
 #pragma unroll
@@ -468,18 +513,27 @@ __global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
       if (call.order == FinishOrder::kNormThenGate && gate != nullptr) y *= At(gates[j], k);
       At(row[j], k) = y;
     }
-    StoreOperandFour(call.y, token, first + i, row[j]);
+    KeepInRegisters(row[j]);
+    if (real) StoreOperandFour(call.y, token, first + i, row[j]);
   }
-  if (first + call.norm_width < columns) return;
+  if (!real || first + call.norm_width < columns) return;
   for (uint32_t i = columns + thread; i < call.y.columns; i += kThreads) {
     StoreOperand(call.y, token, i, 0.0f);
   }
 }
 
+template <int kThreads>
+__global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
+    FinishKernel(const __grid_constant__ FinishCall call, uint32_t rehearsed) {
+  __shared__ float scratch[kThreads / 32];
+  AllowNextKernel();
+  RunRehearsed(rehearsed, [&](bool real) { FinishGroup<kThreads>(call, scratch, real); });
+}
+
 // The same for any widths, a number at a time.
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
-    FinishAnyKernel(const __grid_constant__ FinishCall call) {
+    FinishAnyKernel(const __grid_constant__ FinishCall call, uint32_t) {
   __shared__ float scratch[kThreads / 32];
   AllowNextKernel();
   AwaitLastKernel();
@@ -539,7 +593,7 @@ void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
   for (uint32_t p = 0; p < call.part_count; ++p) tasks += TasksOf(call.parts[p]);
   context.Run(PrepareKernel<Row>,
               dim3((tasks + kPrepareWarps - 1) / kPrepareWarps, call.rows.tokens),
-              kPrepareWarps * 32, 0, call);
+              kPrepareWarps * 32, 0, call, context.RehearsedBlocks());
   if (call.rows.single || call.convolution.window == 0) return;
   context.Run(KeepInputsKernel<Row>,
               dim3((call.convolution.channels + 127) / 128, call.rows.segment_count), 128, 0, call);
@@ -554,7 +608,8 @@ void LaunchEmbed(const DeviceTable& table, const uint32_t* ids, const DeviceRows
 
 void LaunchAddNorm(const AddNormCall& call, const LaunchContext& context) {
   if (call.x.columns > kHeld * kNormThreads) context.Check(cudaErrorInvalidValue);
-  context.Run(AddNormKernel, dim3(static_cast<uint32_t>(call.x.rows)), kNormThreads, 0, call);
+  context.Run(AddNormKernel, dim3(static_cast<uint32_t>(call.x.rows)), kNormThreads, 0, call,
+              context.RehearsedBlocks());
 }
 
 void LaunchPrepare(const PrepareCall& call, bool fp32_rows, const LaunchContext& context) {
@@ -577,10 +632,11 @@ void LaunchFinish(const FinishCall& call, const LaunchContext& context) {
                        reinterpret_cast<uintptr_t>(call.o.data) % 16 == 0;
   if (call.norm_width <= 512) {
     context.Run(aligned ? FinishKernel<32> : FinishAnyKernel<32>, dim3((groups + 3) / 4, rows), 128,
-                0, call);
+                0, call, context.RehearsedBlocks());
   } else {
     const bool held = aligned && call.norm_width <= kHeldFours * 4 * 512;
-    context.Run(held ? FinishKernel<512> : FinishAnyKernel<512>, dim3(groups, rows), 512, 0, call);
+    context.Run(held ? FinishKernel<512> : FinishAnyKernel<512>, dim3(groups, rows), 512, 0, call,
+                context.RehearsedBlocks());
   }
 }
 

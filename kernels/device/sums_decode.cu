@@ -9,6 +9,7 @@
 //
 // Bytes expected: the state once, the tail's rows, and, for a row that ends a chunk, the state once
 // more.
+#include "kernels/device/rehearsal.cuh"
 #include "kernels/device/sums.cuh"
 
 namespace rivulet::cuda {
@@ -24,7 +25,7 @@ struct Four {
   bool scaled;          // by the step Δ
 };
 
-template <bool kBf16State, bool kNormaliser>
+template <bool kBf16State, bool kNormaliser, bool kRehearses>
 class DecodeUnit {
  public:
   __device__ DecodeUnit(const RecurCall& call, bf16* memory)
@@ -66,11 +67,20 @@ class DecodeUnit {
       if (c_.constant != nullptr) decay_ = c_.constant[unit_ * kChunk + lane_];
       if (decays && lane_ < place_) decay_ = DecayRow()[lane_];
     }
-    AwaitLastKernel();
-    TakeToken(decays);
-    WaitForCopies<0>();
-    __syncthreads();
-    if (active_) Read();
+    const auto work = [&](bool real) {
+      real_ = real;
+      TakeToken(decays);
+      WaitForCopies<0>();
+      __syncthreads();
+      if (active_) Read();
+      if (!real) __syncthreads();  // before the token is taken again
+    };
+    if constexpr (kRehearses) {
+      RunRehearsed(UINT32_MAX, work);
+    } else {
+      AwaitLastKernel();
+      work(true);
+    }
     if (place_ + 1 == kChunk) Fold();
   }
 
@@ -136,6 +146,9 @@ class DecodeUnit {
     CommitCopies();
   }
 
+  // Whether this is not a rehearsal.
+  __device__ bool Stores() const { return !kRehearses || real_; }
+
   __device__ void CopyRows(bf16* to, uint32_t stride, uint32_t width, const bf16* rows,
                            uint32_t row_stride) {
     const uint32_t steps = width / 8;
@@ -173,16 +186,16 @@ class DecodeUnit {
   __device__ void TakeToken(bool decays) {
     const uint32_t items = c_.padded_key / 4 * (1 + columns_) + values_ / 4;
     float step = 0.0f;
-    if (decays) step = c_.g[size_t{Token()} * c_.g_stride + unit_];
-    if (c_.delta) beta_ = c_.beta[size_t{Token()} * c_.beta_stride + unit_];
+    if (decays) step = ReadLate(c_.g + size_t{Token()} * c_.g_stride + unit_);
+    if (c_.delta) beta_ = ReadLate(c_.beta + size_t{Token()} * c_.beta_stride + unit_);
     TakeSkip();
     for (uint32_t i = threadIdx.x; i < items; i += blockDim.x) {
       const Four item = ItemAt(i);
       if (item.from == nullptr) continue;
-      float4 x = *reinterpret_cast<const float4*>(item.from);
+      float4 x = ReadLate(reinterpret_cast<const float4*>(item.from));
       if (item.scaled) x.x *= step, x.y *= step, x.z *= step, x.w *= step;
       StoreRow(item.to, x);
-      if (item.row != nullptr) StoreRow(item.row, x);
+      if (item.row != nullptr && Stores()) StoreRow(item.row, x);
     }
     if (!decays) return;
     const float last = __shfl_sync(0xffffffffu, decay_, place_ == 0 ? 0 : place_ - 1);
@@ -191,7 +204,7 @@ class DecodeUnit {
     sum += g;
     if (lane_ == place_) {
       decay_ = sum;
-      if (split_ == 0 && warp_ == 0) DecayRow()[place_] = sum;
+      if (split_ == 0 && warp_ == 0 && Stores()) DecayRow()[place_] = sum;
     }
   }
 
@@ -202,7 +215,7 @@ class DecodeUnit {
       const uint32_t e = Column() + g_ + half * 8;
       if (e >= c_.value_dim) continue;
       skip_[half] = c_.skip[unit_ * c_.value_dim + e];
-      skipped_[half] = Value()[e];
+      skipped_[half] = ReadLate(Value() + e);
     }
   }
 
@@ -286,7 +299,7 @@ class DecodeUnit {
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
       const uint32_t e = Column() + g_ + half * 8;
-      if (e < c_.value_dim) u[half] = Value()[e];
+      if (e < c_.value_dim) u[half] = ReadLate(Value() + e);
       u[half] -= sum[half * 2];
     }
     for (uint32_t s = 0; s < place_; ++s) {
@@ -301,7 +314,7 @@ class DecodeUnit {
       for (uint32_t half = 0; half < 2; ++half) {
         const bf16 stored = __float2bfloat16_rn(beta_ * u[half]);
         column[place_ * dv_ + half * 8] = stored;
-        ValueRow(place_)[Column() + g_ + half * 8] = stored;
+        if (Stores()) ValueRow(place_)[Column() + g_ + half * 8] = stored;
       }
     }
     __syncwarp();
@@ -312,7 +325,9 @@ class DecodeUnit {
     const uint32_t head = c_.delta ? unit_ : unit_ * c_.unit_heads + column;
     const uint32_t e = Column() + g_ + half * 8;
     if (c_.skip != nullptr && e < c_.value_dim) x = fmaf(skip_[half], skipped_[half], x);
-    c_.out.data[size_t{Token()} * c_.out.stride + size_t{head} * c_.padded_value + e] = x;
+    float* to = c_.out.data + size_t{Token()} * c_.out.stride + size_t{head} * c_.padded_value + e;
+    if constexpr (kRehearses) asm volatile("" ::"f"(x));  // computed in a rehearsal, too
+    if (Stores()) *to = x;
   }
 
   // --- fold --------------------------------------------------------------------------------------
@@ -364,28 +379,36 @@ class DecodeUnit {
   bf16 *const k_, *const q_, *const v_;  // [C, dk], [columns, dk], [C, dv]
   float* const z_;                       // [Dp] of a normaliser
   uint32_t place_ = 0;
-  bool fresh_ = false, active_ = false;
+  bool fresh_ = false, active_ = false, real_ = false;
   float decay_ = 0.0f;  // cumulative, of row `lane`
   float beta_ = 0.0f;
   float skip_[2] = {}, skipped_[2] = {};
   HeldTile<kBf16State> held_[kHeldTiles];
 };
 
-template <bool kBf16State, bool kNormaliser>
-__global__ void __launch_bounds__(kMostWarps * 32, kBf16State ? 6 : 4)
+// Blocks that share a processor. Few rows leave room for the registers that a rehearsal takes.
+constexpr int ResidentBlocks(bool bf16_state, bool rehearses) {
+  return rehearses ? 2 : bf16_state ? 6 : 4;
+}
+
+template <bool kBf16State, bool kNormaliser, bool kRehearses>
+__global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State, kRehearses))
     DecodeKernel(const __grid_constant__ RecurCall call) {
   extern __shared__ __align__(16) bf16 memory[];
   AllowNextKernel();
-  DecodeUnit<kBf16State, kNormaliser>(call, memory).Run();
+  DecodeUnit<kBf16State, kNormaliser, kRehearses>(call, memory).Run();
 }
 
 template <bool kBf16State, bool kNormaliser>
 void Launch(const RecurCall& call, const LaunchContext& context) {
   const uint32_t warps = WarpsOf(call, context.processors), values = warps * 16;
   const uint32_t splits = (call.padded_value + values - 1) / values;
-  const size_t shared = DecodeUnit<kBf16State, kNormaliser>::SharedBytes(
+  const size_t shared = DecodeUnit<kBf16State, kNormaliser, false>::SharedBytes(
       call.padded_key, call.delta ? 2 : call.unit_heads, values, kNormaliser);
-  context.Run(DecodeKernel<kBf16State, kNormaliser>,
+  const uint32_t blocks = call.units * splits * call.rows.segment_count;
+  const bool rehearses = blocks <= 2 * context.RehearsedBlocks();
+  context.Run(rehearses ? DecodeKernel<kBf16State, kNormaliser, true>
+                        : DecodeKernel<kBf16State, kNormaliser, false>,
               dim3(call.units * splits, call.rows.segment_count), warps * 32, shared, call);
 }
 
