@@ -198,6 +198,10 @@ void DeviceEngine::FailRows(Step& step, const absl::Status& status) {
 // An index into kRecordedRows, or recorded_ if no recording does what the plan asks.
 size_t DeviceEngine::RecordingFor(const StepPlan& plan) {
   if (plan.rows.size() > kRecordedRows.back()) return recorded_;
+  // The host samples from logits that are there after the step: not more than a block of them.
+  const std::vector<bool>& on_host = current().on_host;
+  const bool host = std::find(on_host.begin(), on_host.end(), true) != on_host.end();
+  if (host && plan.rows.size() > kLogitRows) return recorded_;
   for (size_t r = 0; r < plan.rows.size(); ++r) {
     const StepRow& row = plan.rows[r];
     const bool decodes = row.segment.tokens == 1 && row.samples == 1 && row.score_targets.empty() &&
@@ -313,17 +317,24 @@ void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places)
   for (size_t begin = 0; begin < places.size(); begin += kLogitRows) {
     const size_t count = std::min(kLogitRows, places.size() - begin);
     const FloatMatrix logits{logits_, count, model_->vocab(), model_->vocab()};
-    const FloatMatrix wanted = model_->workspace().Take(count, model_->hidden());
-    device_->GatherRows({.x = stream.x,
-                         .tokens = there.place_tokens() + begin,
-                         .count = static_cast<uint32_t>(count),
-                         .y = wanted});
-    model_->Logits({wanted, {}}, logits);
-    EnqueueSampling(logits, there, begin);
+    EnqueueAnswers(stream, there, begin, logits);
     AnswerOnHost(plan, places.subspan(begin, count), logits);
   }
   if (!model_->status().ok()) FailRows(current(), model_->status());
   FetchAnswers(places.size());
+}
+
+// The logits of places from `begin` on, and what is drawn from them. REQUIRES: the stream is added
+// up.
+void DeviceEngine::EnqueueAnswers(const DeviceModel::Stream& stream, const StepDescription& there,
+                                  size_t begin, FloatMatrix logits) {
+  const FloatMatrix wanted = model_->workspace().Take(logits.rows, model_->hidden());
+  device_->GatherRows({.x = stream.x,
+                       .tokens = there.place_tokens() + begin,
+                       .count = static_cast<uint32_t>(logits.rows),
+                       .y = wanted});
+  model_->Logits({wanted, {}}, logits);
+  EnqueueSampling(logits, there, begin);
 }
 
 // Tells the device what to draw and what to give back at each place.

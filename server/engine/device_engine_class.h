@@ -61,8 +61,8 @@ class DeviceEngine final : public Engine {
   // Rows of logits on the device at a time.
   static constexpr size_t kLogitRows = 256;
   // The rows that recordings are made for.
-  static constexpr std::array<uint32_t, 14> kRecordedRows = {1,  2,  4,  8,   16,  24,  32,
-                                                             48, 64, 96, 128, 160, 192, 256};
+  static constexpr std::array<uint32_t, 18> kRecordedRows = {
+      1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 384, 512, 768, 1024};
   // Tokens of one pass through the model: at least a segment. Larger steps take several.
   static constexpr size_t kMostTokens = kLongestSegment;
   static constexpr size_t kMostPlaces = 2 * kMostTokens;
@@ -107,6 +107,8 @@ class DeviceEngine final : public Engine {
   absl::Status Record();
   StepDescription DescribeEmptyRows(uint32_t rows);
   void RunDecodeRows(const StepDescription& there, uint32_t rows);
+  void EnqueueAnswers(const DeviceModel::Stream& stream, const StepDescription& there, size_t begin,
+                      FloatMatrix logits);
   absl::Status WarmUp();
   absl::Status WarmUpPrompt(uint32_t tokens);
   void RunInParts(const StepPlan& plan);

@@ -183,9 +183,16 @@ StepDescription DeviceEngine::DescribeEmptyRows(uint32_t rows) {
 void DeviceEngine::RunDecodeRows(const StepDescription& there, uint32_t rows) {
   model_->Reset();
   const DeviceModel::Stream stream = Forward(there, rows, rows, true);
-  const FloatMatrix logits{logits_, rows, model_->vocab(), model_->vocab()};
-  model_->Logits(stream, logits);
-  EnqueueSampling(logits, there, 0);
+  if (rows <= kLogitRows) {
+    const FloatMatrix logits{logits_, rows, model_->vocab(), model_->vocab()};
+    model_->Logits(stream, logits);
+    return EnqueueSampling(logits, there, 0);
+  }
+  model_->AddUp(stream);
+  for (size_t begin = 0; begin < rows; begin += kLogitRows) {
+    const size_t count = std::min(kLogitRows, rows - begin);
+    EnqueueAnswers(stream, there, begin, {logits_, count, model_->vocab(), model_->vocab()});
+  }
 }
 
 // Records a step of each of kRecordedRows. A recording holds addresses of temporaries and uses
