@@ -67,16 +67,6 @@ __device__ inline void FetchToL2(const void* global, uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(global), "r"(bytes));
 }
 
-// A box of three dimensions, as its map describes it, from these places on, the innermost first.
-__device__ inline void TensorCopy(void* shared, const void* map, uint32_t inner, uint32_t middle,
-                                  uint32_t outer, uint64_t* barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
-      "[%1, {%2, %3, %4}], [%5];\n" ::"r"(SharedAddress(shared)),
-      "l"(map), "r"(inner), "r"(middle), "r"(outer), "r"(SharedAddress(barrier))
-      : "memory");
-}
-
 // The barrier also waits for the CopyAsync of this thread up to here, which counts as one arrival.
 __device__ inline void ArriveAfterCopies(uint64_t* barrier) {
   asm volatile(

@@ -2,8 +2,10 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 
@@ -91,6 +93,8 @@ class CudaDevice final : public Device {
 
   void BeginRecording() override {
     recording_ = true;
+    others_.clear();
+    context_.others = &others_;
     context_.Check(cudaStreamBeginCapture(context_.stream, cudaStreamCaptureModeThreadLocal));
   }
   absl::StatusOr<size_t> EndRecording() override;
@@ -150,6 +154,7 @@ class CudaDevice final : public Device {
 
  private:
   bool fp32_rows() const { return precision_ == ProductPrecision::kFloat32; }
+  void OverlapWithOthers(cudaGraph_t graph);
   cuda::WeightsAhead Follow(const DeviceLinear& linear, uint32_t rows);
   void ProductFloat8(const DeviceLinear& linear, const Operand& x, FloatMatrix y);
   absl::StatusOr<const float*> PackBias(const std::vector<LinearSource>& sources);
@@ -169,6 +174,7 @@ class CudaDevice final : public Device {
   std::unordered_map<const float*, std::pair<size_t, const float*>> constants_;
   std::vector<cudaGraphExec_t> recordings_;
   bool recording_ = false;
+  std::vector<cudaGraphNode_t> others_;                  // of the recording
   std::unique_ptr<cuda::LargeProducts> large_products_;  // null: products.cu does them all
   // The map whose product came after that of a map with these weights.
   std::unordered_map<const void*, DeviceLinear> followers_;
@@ -191,6 +197,20 @@ CudaDevice::~CudaDevice() {
   if (error_ != cudaSuccess) cudaDeviceReset();
 }
 
+// After a kernel has trapped, the driver needs seconds until the process may use the device again.
+cudaError_t CreateStream(cudaStream_t& stream) {
+  constexpr int kAttempts = 40;
+  cudaError_t error = cudaSuccess;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (error != cudaErrorDevicesUnavailable) return error;
+    cudaGetLastError();
+    cudaDeviceReset();
+    std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  }
+  return error;
+}
+
 absl::Status CudaDevice::Open() {
   cudaDeviceProp properties;
   RIVULET_RETURN_IF_ERROR(CudaError(cudaGetDeviceProperties(&properties, 0), "device 0"));
@@ -201,8 +221,7 @@ absl::Status CudaDevice::Open() {
                      properties.minor, "; the kernels need 9.0 (H100, H200); use --device cpu"));
   }
   context_.processors = properties.multiProcessorCount;
-  RIVULET_RETURN_IF_ERROR(
-      CudaError(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking), "a stream"));
+  RIVULET_RETURN_IF_ERROR(CudaError(CreateStream(context_.stream), "a stream"));
   for (cudaEvent_t& event : events_) {
     RIVULET_RETURN_IF_ERROR(CudaError(cudaEventCreate(&event), "an event"));
   }
@@ -249,7 +268,11 @@ void* CudaDevice::AllocatePinned(size_t bytes) {
 }
 
 absl::Status CudaDevice::Upload(void* to, const void* from, size_t bytes) {
-  return CudaError(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "an upload");
+  // On the stream, since a copy of plain memory may return before the device has it all.
+  const cudaError_t error =
+      cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, context_.stream);
+  if (error != cudaSuccess) return CudaError(error, "an upload");
+  return CudaError(cudaStreamSynchronize(context_.stream), "an upload");
 }
 
 const float* CudaDevice::Constant(std::span<const float> numbers) {
@@ -429,11 +452,31 @@ absl::Status CudaDevice::Synchronize() {
   return FirstError();
 }
 
+// A library's kernel does not allow the next kernel to begin before it has ended. Kernels of ours
+// wait for themselves, so they may begin when all of its blocks have begun.
+void CudaDevice::OverlapWithOthers(cudaGraph_t graph) {
+  size_t count = 0;
+  context_.Check(cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count));
+  std::vector<cudaGraphNode_t> from(count), to(count);
+  std::vector<cudaGraphEdgeData> edges(count);
+  context_.Check(cudaGraphGetEdges(graph, from.data(), to.data(), edges.data(), &count));
+  for (size_t i = 0; i < count; ++i) {
+    const bool other = std::find(others_.begin(), others_.end(), from[i]) != others_.end();
+    if (!other || edges[i].type != cudaGraphDependencyTypeProgrammatic) continue;
+    cudaGraphEdgeData edge = edges[i];
+    edge.from_port = cudaGraphKernelNodePortLaunchCompletion;
+    context_.Check(cudaGraphRemoveDependencies(graph, &from[i], &to[i], &edges[i], 1));
+    context_.Check(cudaGraphAddDependencies(graph, &from[i], &to[i], &edge, 1));
+  }
+}
+
 absl::StatusOr<size_t> CudaDevice::EndRecording() {
   recording_ = false;
+  context_.others = nullptr;
   cudaGraph_t graph = nullptr;
   RIVULET_RETURN_IF_ERROR(
       CudaError(cudaStreamEndCapture(context_.stream, &graph), "recording a step"));
+  OverlapWithOthers(graph);
   cudaGraphExec_t recording = nullptr;
   const cudaError_t error = cudaGraphInstantiate(&recording, graph, 0);
   cudaGraphDestroy(graph);

@@ -115,7 +115,9 @@ TEST_P(ProductTest, IsNearTheExactProduct) {
       largest = std::max(largest, std::abs(exact));
     }
   }
-  EXPECT_LE(worst / largest, two_parts() ? 3e-5 : 1e-5);
+  // The tensor cores truncate each sum of a chain, so errors grow with its length.
+  const double length = std::max(1.0, static_cast<double>(k()) / 5120);
+  EXPECT_LE(worst / largest, (two_parts() ? 3e-5 : 1e-5) * length);
 }
 
 TEST_P(ProductTest, HasTheSameBitsForEveryNumberOfRows) {
@@ -124,34 +126,35 @@ TEST_P(ProductTest, HasTheSameBitsForEveryNumberOfRows) {
     const std::vector<float> row = Product(r, 1);
     single.insert(single.end(), row.begin(), row.end());
   }
-  for (const size_t rows : {2, 7, 8, 9, 16, 17, 31, 32, 33, 64, 65, 100, 128, 150, 257, 300}) {
+  for (const size_t rows :
+       {2, 7, 8, 9, 16, 17, 31, 32, 33, 48, 49, 64, 65, 100, 128, 150, 257, 300}) {
     const std::vector<float> y = Product(0, rows);
     EXPECT_EQ(std::memcmp(y.data(), single.data(), y.size() * sizeof(float)), 0) << rows << " rows";
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, ProductTest,
-                         testing::Values(Case{256, 512, ProductPrecision::kBFloat16},
-                                         Case{264, 2560, ProductPrecision::kBFloat16},
-                                         Case{101, 90, ProductPrecision::kBFloat16},
-                                         Case{1, 16, ProductPrecision::kBFloat16},
-                                         Case{8, 5120, ProductPrecision::kBFloat16},
-                                         Case{256, 512, ProductPrecision::kFloat32},
-                                         Case{77, 100, ProductPrecision::kFloat32},
-                                         Case{256, 512, ProductPrecision::kBFloat16, true},
-                                         Case{264, 2560, ProductPrecision::kBFloat16, true},
-                                         Case{5000, 640, ProductPrecision::kBFloat16, true},
-                                         Case{101, 90, ProductPrecision::kBFloat16, true},
-                                         Case{1, 16, ProductPrecision::kBFloat16, true},
-                                         Case{8, 5120, ProductPrecision::kBFloat16, true},
-                                         Case{40, 14336, ProductPrecision::kBFloat16, true}),
-                         [](const auto& info) {
-                           return std::to_string(info.param.outputs) + "x" +
-                                  std::to_string(info.param.inputs) +
-                                  (info.param.float8                                    ? "_fp8"
-                                   : info.param.precision == ProductPrecision::kFloat32 ? "_fp32"
-                                                                                        : "_bf16");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, ProductTest,
+    testing::Values(
+        Case{256, 512, ProductPrecision::kBFloat16}, Case{264, 2560, ProductPrecision::kBFloat16},
+        Case{101, 90, ProductPrecision::kBFloat16}, Case{1, 16, ProductPrecision::kBFloat16},
+        Case{8, 5120, ProductPrecision::kBFloat16}, Case{2101, 4160, ProductPrecision::kBFloat16},
+        Case{5300, 2560, ProductPrecision::kBFloat16}, Case{72, 320, ProductPrecision::kBFloat16},
+        Case{20000, 256, ProductPrecision::kBFloat16}, Case{30, 64, ProductPrecision::kBFloat16},
+        Case{256, 512, ProductPrecision::kFloat32}, Case{77, 100, ProductPrecision::kFloat32},
+        Case{256, 512, ProductPrecision::kBFloat16, true},
+        Case{264, 2560, ProductPrecision::kBFloat16, true},
+        Case{5000, 640, ProductPrecision::kBFloat16, true},
+        Case{101, 90, ProductPrecision::kBFloat16, true},
+        Case{1, 16, ProductPrecision::kBFloat16, true},
+        Case{8, 5120, ProductPrecision::kBFloat16, true},
+        Case{40, 14336, ProductPrecision::kBFloat16, true}),
+    [](const auto& info) {
+      return std::to_string(info.param.outputs) + "x" + std::to_string(info.param.inputs) +
+             (info.param.float8                                    ? "_fp8"
+              : info.param.precision == ProductPrecision::kFloat32 ? "_fp32"
+                                                                   : "_bf16");
+    });
 
 }  // namespace
 }  // namespace rivulet

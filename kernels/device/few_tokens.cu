@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// y = x Wᵀ + b for at most 16 tokens in bf16, where latency counts. A warp owns 8 outputs and walks
+// y = x Wᵀ + b for at most 8 tokens in bf16, where latency counts. A warp owns 8 outputs and walks
 // all of K; nothing is split over K, so each output is one chain. Its weights come through a ring
 // of shared memory that only this warp uses and that is as deep as there is room for: the kernel
 // asks for them before it waits for the kernel before it. The tokens are held in shared memory.
@@ -22,6 +22,7 @@ constexpr uint32_t kGroupStages = 4;
 constexpr uint32_t kGroupNumbers = kGroupStages * kStageNumbersOfTile;
 constexpr uint32_t kPairs = kGroupStages * kStageInputs / 32;  // of k16 steps
 constexpr uint32_t kMostWarps = 16;
+constexpr uint32_t kMostFewTokens = 8;
 // Of a processor; what is left is for small kernels beside this one.
 constexpr size_t kSharedOfProcessor = 204 << 10;
 constexpr size_t kReservedOfBlock = 1 << 10;
@@ -45,24 +46,18 @@ __device__ inline void LoadMatrices(uint32_t (&r)[4], uint32_t address) {
                : "r"(address));
 }
 
-// The operands of two k16 steps. kLower: there are tokens from 8 on.
-template <bool kLower>
+// The operands of two k16 steps. The matrix instruction takes 16 rows: the upper eight are zeros.
 struct Pair {
-  uint32_t weights[4], tokens[kLower ? 2 : 1][4];
+  uint32_t weights[4], tokens[4];
 
   __device__ void Multiply(float (&sum)[4]) const {
-    if constexpr (kLower) {
-      MultiplyAdd(sum, tokens[0], weights[0], weights[1]);
-      MultiplyAdd(sum, tokens[1], weights[2], weights[3]);
-    } else {
-      MultiplyAdd(sum, {tokens[0][0], 0, tokens[0][1], 0}, weights[0], weights[1]);
-      MultiplyAdd(sum, {tokens[0][2], 0, tokens[0][3], 0}, weights[2], weights[3]);
-    }
+    MultiplyAdd(sum, {tokens[0], 0, tokens[1], 0}, weights[0], weights[1]);
+    MultiplyAdd(sum, {tokens[2], 0, tokens[3], 0}, weights[2], weights[3]);
   }
 };
 
 // kDepth: groups of a ring.
-template <int kDepth, bool kLower>
+template <int kDepth>
 class FewTokens {
  public:
   __device__ FewTokens(const FewTokensCall& call, std::byte* memory)
@@ -166,15 +161,12 @@ class FewTokens {
 
   // Rows that are not there are copies of the last: nothing of them is written.
   __device__ uint32_t TokenAddress() const {
-    const uint32_t row = lane_ % 8 + (kLower ? lane_ / 8 % 2 * 8 : 0);
-    const uint32_t column = (kLower ? lane_ / 16 : lane_ / 8) * 8;
-    return SharedAddress(tokens_ + min(row, c_.x.rows - 1) * stride_ + column);
+    return SharedAddress(tokens_ + min(lane_ % 8, c_.x.rows - 1) * stride_ + lane_ / 8 * 8);
   }
 
-  static __device__ void Load(Pair<kLower>& pair, uint32_t weights, uint32_t tokens) {
+  static __device__ void Load(Pair& pair, uint32_t weights, uint32_t tokens) {
     LoadMatrices(pair.weights, weights);
-    LoadMatrices(pair.tokens[0], tokens);
-    if constexpr (kLower) LoadMatrices(pair.tokens[1], tokens + 32);
+    LoadMatrices(pair.tokens, tokens);
   }
 
   // The operands of one pair are loaded while those of the pair before are multiplied.
@@ -183,7 +175,7 @@ class FewTokens {
     WaitForCopies<kDepth - 1>();
     __syncwarp();
     uint32_t tokens = TokenAddress(), slot = 0;
-    Pair<kLower> pairs[2];
+    Pair pairs[2];
     Load(pairs[0], WeightAddress(0, 0), tokens);
 #pragma unroll 1
     for (uint32_t group = 0; group < groups; ++group) {
@@ -213,7 +205,7 @@ class FewTokens {
     __syncwarp();
 #pragma unroll 1
     for (uint32_t p = 0; p < rest * (kStageInputs / 32); ++p) {
-      Pair<kLower> pair;
+      Pair pair;
       Load(pair, WeightAddress(groups % kDepth, p), TokenAddress() + (groups * kPairs + p) * 64);
       pair.Multiply(sum);
     }
@@ -221,11 +213,12 @@ class FewTokens {
 
   __device__ void Write(const float (&sum)[4]) const {
     if (stages_ == 0) return;
-    const uint32_t g = lane_ / 4, t = lane_ % 4;
+    const uint32_t token = lane_ / 4;
+    if (token >= c_.x.rows) return;
 #pragma unroll
-    for (int i = 0; i < (kLower ? 4 : 2); ++i) {
-      const uint32_t column = output_ + t * 2 + i % 2, token = g + i / 2 * 8;
-      if (column >= c_.linear.outputs || token >= c_.x.rows) continue;
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint32_t column = output_ + lane_ % 4 * 2 + i;
+      if (column >= c_.linear.outputs) continue;
       const float bias = c_.linear.bias == nullptr ? 0.0f : c_.linear.bias[column];
       c_.y.data[token * c_.y.stride + column] = sum[i] + bias;
     }
@@ -247,12 +240,12 @@ __device__ void FetchAhead(const WeightsAhead& ahead) {
   }
 }
 
-template <int kDepth, bool kLower>
+template <int kDepth>
 __global__ void __launch_bounds__(kMostWarps * 32)
     FewTokensKernel(const __grid_constant__ FewTokensCall call) {
   extern __shared__ __align__(128) std::byte memory[];
   AllowNextKernel();
-  FewTokens<kDepth, kLower> work(call, memory);
+  FewTokens<kDepth> work(call, memory);
   work.Start();
   FetchAhead(call.ahead);
   RunRehearsed(call.rehearsed, [&](bool real) { work.Run(real); });
@@ -272,7 +265,7 @@ struct FewTokensShape {
 constexpr uint32_t kDepths[] = {20, 16, 12, 8, 6, 4, 3, 2};
 
 size_t SharedBytes(uint32_t warps, uint32_t depth, uint32_t rows, uint32_t stride) {
-  const size_t without = FewTokens<2, true>::SharedBytes(0, rows, stride);
+  const size_t without = FewTokens<2>::SharedBytes(0, rows, stride);
   return without + size_t{warps} * depth * kGroupNumbers * sizeof(bf16);
 }
 
@@ -310,9 +303,9 @@ FewTokensShape ShapeFor(const DeviceLinear& linear, uint32_t rows, const LaunchC
   return best;
 }
 
-template <int kDepth, bool kLower>
+template <int kDepth>
 void Launch(const FewTokensCall& call, uint32_t warps, const LaunchContext& context) {
-  const auto kernel = FewTokensKernel<kDepth, kLower>;
+  const auto kernel = FewTokensKernel<kDepth>;
   static const cudaError_t prepared =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfProcessor);
   context.Check(prepared);
@@ -321,26 +314,25 @@ void Launch(const FewTokensCall& call, uint32_t warps, const LaunchContext& cont
               SharedBytes(warps, kDepth, call.x.rows, call.linear.stride), call);
 }
 
-template <bool kLower>
 void LaunchDepth(const FewTokensCall& call, const FewTokensShape& shape,
                  const LaunchContext& context) {
   switch (shape.depth) {
     case 20:
-      return Launch<20, kLower>(call, shape.warps, context);
+      return Launch<20>(call, shape.warps, context);
     case 16:
-      return Launch<16, kLower>(call, shape.warps, context);
+      return Launch<16>(call, shape.warps, context);
     case 12:
-      return Launch<12, kLower>(call, shape.warps, context);
+      return Launch<12>(call, shape.warps, context);
     case 8:
-      return Launch<8, kLower>(call, shape.warps, context);
+      return Launch<8>(call, shape.warps, context);
     case 6:
-      return Launch<6, kLower>(call, shape.warps, context);
+      return Launch<6>(call, shape.warps, context);
     case 4:
-      return Launch<4, kLower>(call, shape.warps, context);
+      return Launch<4>(call, shape.warps, context);
     case 3:
-      return Launch<3, kLower>(call, shape.warps, context);
+      return Launch<3>(call, shape.warps, context);
     default:
-      return Launch<2, kLower>(call, shape.warps, context);
+      return Launch<2>(call, shape.warps, context);
   }
 }
 
@@ -349,10 +341,9 @@ void LaunchDepth(const FewTokensCall& call, const FewTokensShape& shape,
 // While a map whose weights are nearly all in rings is multiplied, memory has nothing to do.
 WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
                      const LaunchContext& context) {
-  constexpr uint32_t kMostRows = 8;                // more rows have states to read meanwhile
   constexpr size_t kMostBytes = size_t{24} << 20;  // half of L2
   constexpr uint32_t kGroupInputs = kGroupStages * kStageInputs;
-  if (rows > kMostRows || next.high == nullptr || next.low != nullptr) return {};
+  if (rows > kMostFewTokens || next.high == nullptr || next.low != nullptr) return {};
   const FewTokensShape here = ShapeFor(linear, rows, context);
   const FewTokensShape there = ShapeFor(next, rows, context);
   const bool idle = here.depth * kGroupInputs * 2 > linear.stride;
@@ -364,11 +355,11 @@ WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint3
 
 bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                      const WeightsAhead& ahead, const LaunchContext& context) {
-  if (x.rows == 0 || x.rows > 16 || linear.low != nullptr) return false;
+  if (x.rows == 0 || x.rows > kMostFewTokens || linear.low != nullptr) return false;
   const FewTokensShape shape = ShapeFor(linear, x.rows, context);
   if (shape.warps == 0) return false;
-  const FewTokensCall call = {linear, x, y, shape.Pace(), context.RehearsedBlocks(), ahead};
-  x.rows > 8 ? LaunchDepth<true>(call, shape, context) : LaunchDepth<false>(call, shape, context);
+  const FewTokensCall call = {linear, x, y, shape.Pace(), context.RehearsedBlocks(1), ahead};
+  LaunchDepth(call, shape, context);
   return true;
 }
 

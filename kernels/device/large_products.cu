@@ -108,7 +108,7 @@ class CublasLt final : public LargeProducts {
         handle_, plan.desc, &one, linear.high, plan.weights, x.data, plan.rows, &zero, y.data,
         plan.result, y.data, plan.result, &plan.algorithm, workspace_, kWorkspace, context.stream);
     if (status != CUBLAS_STATUS_SUCCESS) return false;
-    *context.overlaps = false;
+    context.AfterOther();
     if (linear.bias != nullptr) LaunchAddBias(linear, x.rows, y, context);
     return true;
   }

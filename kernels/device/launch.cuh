@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/device/buckets_operations.h"
 #include "kernels/device/device.h"
@@ -30,8 +31,10 @@ struct WeightsAhead {
 struct LaunchContext {
   cudaStream_t stream = nullptr;
   cudaError_t* first_error = nullptr;
-  // Whether the last launch was one of Run's: the next may begin before it has ended.
+  // Whether the next launch may begin before the last one has ended.
   bool* overlaps = nullptr;
+  // While a step is recorded: launches that were not Run's (see OverlapWithOthers).
+  std::vector<cudaGraphNode_t>* others = nullptr;
   int processors = 132;
 
   void Check(cudaError_t error) const {
@@ -55,8 +58,24 @@ struct LaunchContext {
     *overlaps = true;
   }
 
-  // Blocks that rehearse (rehearsal.cuh): one a processor, if there is time for it.
-  uint32_t RehearsedBlocks() const { return *overlaps ? static_cast<uint32_t>(processors) : 0; }
+  // After a launch by a library.
+  void AfterOther() const {
+    *overlaps = others != nullptr;
+    if (others == nullptr) return;
+    cudaStreamCaptureStatus status;
+    const cudaGraphNode_t* nodes = nullptr;
+    const cudaGraphEdgeData* edges = nullptr;
+    size_t count = 0;
+    Check(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count));
+    others->insert(others->end(), nodes, nodes + count);
+  }
+
+  // Blocks of `blocks` that rehearse (rehearsal.cuh): one a processor, if there is time for it and
+  // the kernel is short.
+  uint32_t RehearsedBlocks(uint32_t blocks) const {
+    const auto one = static_cast<uint32_t>(processors);
+    return *overlaps && blocks <= 2 * one ? one : 0;
+  }
 };
 
 DeviceLimits MeasureLimits(const LaunchContext& context);

@@ -5,6 +5,8 @@
 //
 // Bytes expected: each matrix once; for the convolution W - 1 rows of the tail read and one
 // written.
+#include <algorithm>
+
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/rehearsal.cuh"
@@ -46,10 +48,11 @@ __global__ void EmbedKernel(DeviceTable table, const uint32_t* __restrict__ ids,
 
 constexpr int kNormThreads = 512;
 
-// Numbers of a row that a thread holds, so that all its loads run at once.
-constexpr uint32_t kHeld = 16;
+// The most numbers of a row that a thread holds, so that all its loads run at once.
+constexpr uint32_t kMostHeld = 16;
 
 // Of one row: x += update, and its norm.
+template <uint32_t kHeld>
 __device__ void AddNormRow(const AddNormCall& call, float* scratch, bool real) {
   const uint32_t token = blockIdx.x, columns = static_cast<uint32_t>(call.x.columns);
   float weights[kHeld], row[kHeld];
@@ -99,11 +102,12 @@ __device__ void AddNormRow(const AddNormCall& call, float* scratch, bool real) {
   }
 }
 
-__global__ void __launch_bounds__(kNormThreads)
+template <uint32_t kHeld>
+__global__ void __launch_bounds__(kNormThreads, kHeld < kMostHeld ? 2 : 1)
     AddNormKernel(const __grid_constant__ AddNormCall call, uint32_t rehearsed) {
   __shared__ float scratch[kNormThreads / 32];
   AllowNextKernel();
-  RunRehearsed(rehearsed, [&](bool real) { AddNormRow(call, scratch, real); });
+  RunRehearsed(rehearsed, [&](bool real) { AddNormRow<kHeld>(call, scratch, real); });
 }
 
 // --- row preparation ---------------------------------------------------------------------------
@@ -378,16 +382,24 @@ __device__ void PreparePart(const PrepareCall& call, const PreparedPart& part, u
   PrepareNumbers<Row, kMostNumbers / 32>(call, part, task, inputs, real);
 }
 
+// The warp's task, of the tokens that the grid's rows share out.
 template <typename Row>
-__device__ void PrepareToken(const PrepareCall& call, bool real) {
-  const uint32_t token = blockIdx.y;
-  const uint32_t index = call.rows.single ? token : call.rows.segment_of[token];
-  const DeviceSegment& segment = call.rows.segments[index];
-  if (segment.tokens == 0) return;
+__device__ void PrepareTokens(const PrepareCall& call, const PreparedPart& part, uint32_t task,
+                              bool real) {
+  for (uint32_t token = blockIdx.y; token < call.rows.tokens; token += gridDim.y) {
+    const uint32_t index = call.rows.single ? token : call.rows.segment_of[token];
+    const DeviceSegment& segment = call.rows.segments[index];
+    if (segment.tokens != 0) PreparePart<Row>(call, part, task, token, segment, real);
+    if (!real) return;
+  }
+}
+
+template <typename Row>
+__device__ void PrepareWarp(const PrepareCall& call, bool real) {
   uint32_t task = blockIdx.x * kPrepareWarps + threadIdx.x / 32;
   for (uint32_t p = 0; p < call.part_count; ++p) {
     const uint32_t tasks = TasksOf(call.parts[p]);
-    if (task < tasks) return PreparePart<Row>(call, call.parts[p], task, token, segment, real);
+    if (task < tasks) return PrepareTokens<Row>(call, call.parts[p], task, real);
     task -= tasks;
   }
 }
@@ -397,7 +409,7 @@ template <typename Row>
 __global__ void __maxnreg__(56)
     PrepareKernel(const __grid_constant__ PrepareCall call, uint32_t rehearsed) {
   AllowNextKernel();
-  RunRehearsed(rehearsed, [&](bool real) { PrepareToken<Row>(call, real); });
+  RunRehearsed(rehearsed, [&](bool real) { PrepareWarp<Row>(call, real); });
 }
 
 // The convolution's state after segments of any length. A thread owns a channel of a segment: it
@@ -523,7 +535,7 @@ __device__ void FinishGroup(const FinishCall& call, float* scratch, bool real) {
 }
 
 template <int kThreads>
-__global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
+__global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads, kThreads == 32 ? 4 : 2)
     FinishKernel(const __grid_constant__ FinishCall call, uint32_t rehearsed) {
   __shared__ float scratch[kThreads / 32];
   AllowNextKernel();
@@ -591,9 +603,12 @@ template <typename Row>
 void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
   uint32_t tasks = 0;
   for (uint32_t p = 0; p < call.part_count; ++p) tasks += TasksOf(call.parts[p]);
-  context.Run(PrepareKernel<Row>,
-              dim3((tasks + kPrepareWarps - 1) / kPrepareWarps, call.rows.tokens),
-              kPrepareWarps * 32, 0, call, context.RehearsedBlocks());
+  constexpr uint32_t kResident = 4;  // blocks of a processor
+  const uint32_t blocks = (tasks + kPrepareWarps - 1) / kPrepareWarps;
+  const uint32_t most = kResident * static_cast<uint32_t>(context.processors) / blocks;
+  const dim3 grid(blocks, std::min(call.rows.tokens, std::max(most, 1u)));
+  context.Run(PrepareKernel<Row>, grid, kPrepareWarps * 32, 0, call,
+              context.RehearsedBlocks(grid.x * grid.y));
   if (call.rows.single || call.convolution.window == 0) return;
   context.Run(KeepInputsKernel<Row>,
               dim3((call.convolution.channels + 127) / 128, call.rows.segment_count), 128, 0, call);
@@ -607,9 +622,11 @@ void LaunchEmbed(const DeviceTable& table, const uint32_t* ids, const DeviceRows
 }
 
 void LaunchAddNorm(const AddNormCall& call, const LaunchContext& context) {
-  if (call.x.columns > kHeld * kNormThreads) context.Check(cudaErrorInvalidValue);
-  context.Run(AddNormKernel, dim3(static_cast<uint32_t>(call.x.rows)), kNormThreads, 0, call,
-              context.RehearsedBlocks());
+  if (call.x.columns > kMostHeld * kNormThreads) context.Check(cudaErrorInvalidValue);
+  const auto rows = static_cast<uint32_t>(call.x.rows);
+  const bool few = call.x.columns <= kMostHeld / 2 * kNormThreads;
+  context.Run(few ? AddNormKernel<kMostHeld / 2> : AddNormKernel<kMostHeld>, dim3(rows),
+              kNormThreads, 0, call, context.RehearsedBlocks(rows));
 }
 
 void LaunchPrepare(const PrepareCall& call, bool fp32_rows, const LaunchContext& context) {
@@ -632,11 +649,11 @@ void LaunchFinish(const FinishCall& call, const LaunchContext& context) {
                        reinterpret_cast<uintptr_t>(call.o.data) % 16 == 0;
   if (call.norm_width <= 512) {
     context.Run(aligned ? FinishKernel<32> : FinishAnyKernel<32>, dim3((groups + 3) / 4, rows), 128,
-                0, call, context.RehearsedBlocks());
+                0, call, context.RehearsedBlocks((groups + 3) / 4 * rows));
   } else {
     const bool held = aligned && call.norm_width <= kHeldFours * 4 * 512;
     context.Run(held ? FinishKernel<512> : FinishAnyKernel<512>, dim3(groups, rows), 512, 0, call,
-                context.RehearsedBlocks());
+                context.RehearsedBlocks(groups * rows));
   }
 }
 

@@ -9,6 +9,7 @@
 //
 // Bytes expected: the state once, the tail's rows, and, for a row that ends a chunk, the state once
 // more.
+#include "kernels/device/bulk_copy.cuh"
 #include "kernels/device/rehearsal.cuh"
 #include "kernels/device/sums.cuh"
 
@@ -55,13 +56,14 @@ class DecodeUnit {
            (normaliser ? padded_key * sizeof(float) : 0);
   }
 
-  __device__ void Run() {
+  __device__ void Run(uint32_t resident) {
     if (segment_.tokens == 0) return AwaitLastKernel();
     place_ = static_cast<uint32_t>(segment_.position % kChunk);
     fresh_ = segment_.position < kChunk;
     active_ = Column() < c_.padded_value;
     if (!fresh_ && active_) Hold();
     CopyTail();
+    if (threadIdx.x == 0) FetchForLater(resident);
     const bool decays = c_.decay != Decay::kNone && c_.constant == nullptr;
     if (lane_ < kChunk) {
       if (c_.constant != nullptr) decay_ = c_.constant[unit_ * kChunk + lane_];
@@ -129,6 +131,19 @@ class DecodeUnit {
     for (uint32_t kt = 0; kt < kHeldTiles; ++kt) {
       if (kt < key_tiles_) held_[kt].Load(matrix, Tile(kt));
     }
+  }
+
+  // Asks for the state of a block that has to wait for room on a processor.
+  __device__ void FetchForLater(uint32_t resident) const {
+    const uint32_t block = blockIdx.x + blockIdx.y * gridDim.x, later = block + resident;
+    if (block >= resident || later >= gridDim.x * gridDim.y) return;
+    const DeviceSegment segment = c_.rows.segments[later / gridDim.x];
+    if (segment.tokens == 0 || segment.position < kChunk) return;
+    const uint32_t unit = later % gridDim.x / splits_, first = later % splits_ * values_;
+    const size_t column = size_t{c_.padded_key} * (kBf16State ? 2 : 4);
+    const std::byte* base = c_.slots.bases + segment.base_in * c_.slots.base_stride;
+    FetchToL2(base + c_.state_offset + (size_t{unit} * c_.padded_value + first) * column,
+              static_cast<uint32_t>(min(values_, c_.padded_value - first) * column));
   }
 
   // Rows before the token's, and zeros after it: their scores are masked, but zero times anything
@@ -393,10 +408,10 @@ constexpr int ResidentBlocks(bool bf16_state, bool rehearses) {
 
 template <bool kBf16State, bool kNormaliser, bool kRehearses>
 __global__ void __launch_bounds__(kMostWarps * 32, ResidentBlocks(kBf16State, kRehearses))
-    DecodeKernel(const __grid_constant__ RecurCall call) {
+    DecodeKernel(const __grid_constant__ RecurCall call, uint32_t resident) {
   extern __shared__ __align__(16) bf16 memory[];
   AllowNextKernel();
-  DecodeUnit<kBf16State, kNormaliser, kRehearses>(call, memory).Run();
+  DecodeUnit<kBf16State, kNormaliser, kRehearses>(call, memory).Run(resident);
 }
 
 template <bool kBf16State, bool kNormaliser>
@@ -406,10 +421,11 @@ void Launch(const RecurCall& call, const LaunchContext& context) {
   const size_t shared = DecodeUnit<kBf16State, kNormaliser, false>::SharedBytes(
       call.padded_key, call.delta ? 2 : call.unit_heads, values, kNormaliser);
   const uint32_t blocks = call.units * splits * call.rows.segment_count;
-  const bool rehearses = blocks <= 2 * context.RehearsedBlocks();
+  const bool rehearses = context.RehearsedBlocks(blocks) != 0;
   context.Run(rehearses ? DecodeKernel<kBf16State, kNormaliser, true>
                         : DecodeKernel<kBf16State, kNormaliser, false>,
-              dim3(call.units * splits, call.rows.segment_count), warps * 32, shared, call);
+              dim3(call.units * splits, call.rows.segment_count), warps * 32, shared, call,
+              static_cast<uint32_t>(context.processors * ResidentBlocks(kBf16State, rehearses)));
 }
 
 }  // namespace
