@@ -8,7 +8,8 @@
 #   prometheus-cpp::core prometheus-cpp::pull
 #   PkgConfig::httplib                      cpp-httplib as a compiled library, with the -D flags it was built with
 #   PkgConfig::libedit                      line editing; no CMake file of its own
-#   PkgConfig::utf8proc                     Unicode: categories and case
+#   PkgConfig::pcre2                        regular expressions of tokenizers
+#   PkgConfig::utf8proc                     Unicode: categories, case, normal forms
 #   spdlog::spdlog CLI11::CLI11             slow to compile: one .cc each
 #   GTest::gtest GTest::gmock benchmark::benchmark   (rivulet_test and rivulet_bench add them)
 #   Threads::Threads ZLIB::ZLIB OpenSSL::SSL
@@ -25,6 +26,7 @@ find_package(prometheus-cpp CONFIG REQUIRED)  # sets no version, so none may be 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
+pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 if(RIVULET_TESTS OR RIVULET_BENCH)  # benchmarks borrow the mixer suite's generated numbers
   find_package(GTest CONFIG REQUIRED)

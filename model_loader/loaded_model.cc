@@ -57,6 +57,15 @@ GenerationDefaults ReadDefaults(ConfigReader& config) {
   return defaults;
 }
 
+// Those that are not there yet; -1 is none.
+void AddEosIds(const std::vector<int64_t>& ids, ModelSpec& spec) {
+  for (const int64_t id : ids) {
+    const auto end = spec.eos_ids.end();
+    const bool known = std::find(spec.eos_ids.begin(), end, id) != end;
+    if (id >= 0 && !known) spec.eos_ids.push_back(static_cast<uint32_t>(id));
+  }
+}
+
 // generation_config.json of `directory`; all unset when there is none. Values that a request may
 // not have either are refused. do_sample is ignored: a model's temperature counts whether its
 // library samples by default or not. Its eos_token_id joins spec.eos_ids, as chat models list more
@@ -68,10 +77,8 @@ absl::StatusOr<GenerationDefaults> ReadGenerationDefaults(const std::string& dir
   RIVULET_ASSIGN_OR_RETURN(const nlohmann::json json, ReadJsonObject(path, kLargestFile));
   ConfigReader config(json);
   const GenerationDefaults defaults = ReadDefaults(config);
-  for (const uint32_t id : ParseEosIds(config, spec.vocab)) {
-    const auto end = spec.eos_ids.end();
-    if (std::find(spec.eos_ids.begin(), end, id) == end) spec.eos_ids.push_back(id);
-  }
+  const auto eos_ids = ParseEosIds(config, spec.vocab);
+  AddEosIds({eos_ids.begin(), eos_ids.end()}, spec);
   if (config.ok()) return defaults;
   return absl::Status(config.status().code(), absl::StrCat(path, ": ", config.status().message()));
 }
@@ -100,18 +107,21 @@ std::string NameOf(const std::string& directory) {
   return error || path.filename().empty() ? directory : path.filename().string();
 }
 
-// The file that has no tokenizer.model is served with token ids.
+// A directory without a tokenizer is served with token ids.
 absl::Status AddTokenizer(const std::string& directory, LoadedModel& model) {
-  auto tokenizer = LoadSentencePiece(directory + "/tokenizer.model");
+  auto tokenizer = LoadTokenizer(directory);
   if (absl::IsNotFound(tokenizer.status())) return absl::OkStatus();
   RIVULET_RETURN_IF_ERROR(tokenizer.status());
   if ((*tokenizer)->vocab_size() > model.spec.vocab) {
-    return absl::InvalidArgumentError(absl::StrCat(directory, "/tokenizer.model has ",
+    return absl::InvalidArgumentError(absl::StrCat("the tokenizer of ", directory, " has ",
                                                    (*tokenizer)->vocab_size(),
                                                    " pieces, but vocab_size is ", model.spec.vocab,
                                                    ": the tokenizer belongs to another model"));
   }
   model.tokenizer = *std::move(tokenizer);
+  // What tokenizer_config.json calls EOS ends a chat, whatever config.json says.
+  const bool files_say = model.tokenizer->begin_ids().has_value();
+  if (files_say) AddEosIds({model.tokenizer->eos_id()}, model.spec);
   return absl::OkStatus();
 }
 

@@ -297,7 +297,7 @@ TEST_F(LoadModelTest, FindsAChatTemplate) {
 
 TEST_F(LoadModelTest, RefusesATokenizerOfAnotherModel) {
   TrainTestTokenizer(directory_, "--byte_fallback");
-  EXPECT_THAT(Error(), AllOf(HasSubstr("tokenizer.model has"), HasSubstr("vocab_size is 10")));
+  EXPECT_THAT(Error(), AllOf(HasSubstr("the tokenizer of"), HasSubstr("vocab_size is 10")));
   WriteTestFile(directory_ + "/tokenizer.model", "damaged");
   EXPECT_THAT(Error(), HasSubstr("tokenizer.model"));
 }

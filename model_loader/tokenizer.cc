@@ -10,9 +10,12 @@
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
 #include "kernels/base/strings.h"
-#include "kernels/base/utf8.h"
+#include "model_loader/hf_tokenizer/hf_tokenizer.h"
 #include "model_loader/hf_tokenizer/literal_matcher.h"
+#include "model_loader/json.h"
 #include "model_loader/sentencepiece/sentencepiece.h"
+#include "model_loader/text_check.h"
+#include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
@@ -46,15 +49,6 @@ absl::Status CheckFile(const std::string& path) {
   if (!error && bytes <= kLargestTokenizer) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(path, " has ", bytes, " bytes, the limit is ", kLargestTokenizer));
-}
-
-absl::Status CheckUtf8(std::string_view text) {
-  const size_t valid = ValidUtf8Length(text);
-  if (valid == text.size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the text is not valid UTF-8: byte 0x",
-                   absl::Hex(static_cast<uint8_t>(text[valid]), absl::kZeroPad2), " at offset ",
-                   valid, " does not belong to a character; send the text as UTF-8"));
 }
 
 class SentencePieceTokenizer : public Tokenizer {
@@ -137,6 +131,43 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadSentencePiece(const std::string& 
   std::unique_ptr<SentencePiece> model = SentencePiece::LoadFile(path, &error);
   if (model == nullptr) return absl::InvalidArgumentError(error);
   return std::make_unique<SentencePieceTokenizer>(std::move(model));
+}
+
+namespace {
+
+// The largest in use have 35 MB. In memory it is ten times as much until it is read.
+constexpr size_t kLargestTokenizerJson = size_t{64} << 20;
+constexpr size_t kLargestTokenizerConfig = size_t{16} << 20;
+
+absl::StatusOr<nlohmann::json> ReadObjectOrEmpty(const std::string& path) {
+  auto json = ReadJsonObject(path, kLargestTokenizerConfig);
+  if (absl::IsNotFound(json.status())) return nlohmann::json::object();
+  return json;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerJson(const std::string& directory) {
+  const std::string path = directory + "/tokenizer.json";
+  RIVULET_ASSIGN_OR_RETURN(const nlohmann::json tokenizer,
+                           ReadJsonObject(path, kLargestTokenizerJson));
+  RIVULET_ASSIGN_OR_RETURN(const nlohmann::json config,
+                           ReadObjectOrEmpty(directory + "/tokenizer_config.json"));
+  RIVULET_ASSIGN_OR_RETURN(const nlohmann::json special_tokens,
+                           ReadObjectOrEmpty(directory + "/special_tokens_map.json"));
+  auto made = MakeHfTokenizer(tokenizer, config, special_tokens);
+  if (made.ok()) return made;
+  return absl::Status(made.status().code(), absl::StrCat(path, ": ", made.status().message()));
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& directory) {
+  auto tokenizer = LoadTokenizerJson(directory);
+  if (tokenizer.ok()) return tokenizer;
+  auto sentence_piece = LoadSentencePiece(directory + "/tokenizer.model");
+  const bool other =
+      absl::IsNotFound(tokenizer.status()) || absl::IsUnimplemented(tokenizer.status());
+  if (other && !absl::IsNotFound(sentence_piece.status())) return sentence_piece;
+  return tokenizer;
 }
 
 }  // namespace rivulet

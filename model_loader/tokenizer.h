@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,19 @@ class Tokenizer {
   // exactly. REQUIRES: id < vocab_size().
   virtual std::string_view TokenBytes(uint32_t id) const = 0;
 
+  // The bytes that it adds as the first token of a text: without the dummy prefix's space.
+  virtual std::string_view FirstTokenBytes(uint32_t id) const {
+    const std::string_view bytes = TokenBytes(id);
+    return AddsDummyPrefix() && bytes.starts_with(' ') ? bytes.substr(1) : bytes;
+  }
+
+  // Whether a run of such tokens is shown as a whole: if its bytes are not UTF-8, each becomes one
+  // U+FFFD; else, at the start of a text, it loses the dummy prefix's space. (Other invalid bytes:
+  // server/text/detokenizer.h.)
+  virtual bool IsByteToken(uint32_t) const { return false; }
+  // Whether a space that ends a token's bytes is dropped at the end of a text.
+  virtual bool DropsLastSpace() const { return false; }
+
   // The piece as the tokenizer writes it ("▁once", "<0xC3>"). REQUIRES: id < vocab_size().
   virtual std::string_view Piece(uint32_t id) const = 0;
 
@@ -40,10 +54,26 @@ class Tokenizer {
   virtual bool AddsDummyPrefix() const = 0;
   virtual int64_t bos_id() const = 0;  // -1: none
   virtual int64_t eos_id() const = 0;
+
+  // What a text that begins a context gets before it (BOS, or nothing), if the tokenizer's files
+  // say; else config.json does.
+  virtual const std::optional<std::vector<uint32_t>>& begin_ids() const {
+    static const std::optional<std::vector<uint32_t>> unknown;
+    return unknown;
+  }
 };
 
 // tokenizer.model of SentencePiece (any model type). NOT_FOUND if the file is missing.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadSentencePiece(const std::string& path);
+
+// tokenizer.json of the `tokenizers` package, with what tokenizer_config.json and
+// special_tokens_map.json of the same directory say. NOT_FOUND if it has no tokenizer.json;
+// UNIMPLEMENTED names a part that is not supported (docs/tokenizers.md).
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerJson(const std::string& directory);
+
+// The tokenizer of a model's directory: tokenizer.json, else tokenizer.model. NOT_FOUND if it has
+// neither.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& directory);
 
 }  // namespace rivulet
 

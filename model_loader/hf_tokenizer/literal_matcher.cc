@@ -17,7 +17,7 @@ void LiteralMatcher::Add(std::string_view literal, uint32_t value) {
     if (is_new) ends_.emplace_back();
     node = child->second;
   }
-  ends_[node] = value;
+  if (!ends_[node].has_value()) ends_[node] = value;
 }
 
 std::optional<LiteralMatcher::Match> LiteralMatcher::LongestAt(std::string_view text,

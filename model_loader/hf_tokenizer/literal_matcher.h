@@ -30,7 +30,7 @@ class LiteralMatcher {
 
   LiteralMatcher();
 
-  // `literal` is not empty. The value of an equal literal added before is replaced.
+  // `literal` is not empty. One that was added before keeps its value.
   void Add(std::string_view literal, uint32_t value);
   bool empty() const { return ends_.size() == 1; }
 

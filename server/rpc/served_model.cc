@@ -23,6 +23,16 @@ void DescribeState(const StateCapacity& capacity, v1::Model& info) {
   info.set_fold_interval(capacity.fold_interval);
 }
 
+// What the tokenizer's files say about BOS counts: a config.json may name a BOS token that the model
+// was not trained to begin with.
+std::vector<uint32_t> BeginIds(const LoadedModel& model) {
+  if (model.tokenizer != nullptr && model.tokenizer->begin_ids().has_value()) {
+    return *model.tokenizer->begin_ids();
+  }
+  if (model.spec.bos_id < 0) return {};
+  return {static_cast<uint32_t>(model.spec.bos_id)};
+}
+
 }  // namespace
 
 ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacity) {
@@ -40,7 +50,7 @@ ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacit
   info.set_has_chat_template(model.has_chat_template);
   served.tokenizer = model.tokenizer.get();
   served.eos_ids = model.spec.eos_ids;
-  served.bos_id = model.spec.bos_id;
+  served.begin_ids = BeginIds(model);
   served.defaults = model.defaults;
   return served;
 }

@@ -18,7 +18,7 @@ struct ServedModel {
   v1::Model info;                        // has_tokenizer is set where it is sent
   const Tokenizer* tokenizer = nullptr;  // null: token ids only
   std::vector<uint32_t> eos_ids;
-  int64_t bos_id = -1;  // -1: none
+  std::vector<uint32_t> begin_ids;  // what a text that begins a context gets before it: BOS
   GenerationDefaults defaults;
 };
 

@@ -68,7 +68,7 @@ class ServiceTest : public testing::Test {
 
   explicit ServiceTest(Clock::duration stall_limit = seconds(300), int64_t bos_id = -1) {
     model_.info.set_name("toy");
-    model_.bos_id = bos_id;
+    if (bos_id >= 0) model_.begin_ids = {static_cast<uint32_t>(bos_id)};
     model_.info.set_state_bytes_per_session(1000);
     model_.info.set_fold_interval(engine_.capacity().fold_interval);
     model_.info.set_vocab_size(FakeEngine::kVocab);

@@ -25,11 +25,11 @@ absl::Status Tokenize(const ServedModel& model, const v1::TokenizeRequest& reque
   RIVULET_RETURN_IF_ERROR(CheckTextBytes("text", request.text().size()));
   RIVULET_ASSIGN_OR_RETURN(std::vector<uint32_t> ids, tokenizer->Encode(request.text()));
   if (request.add_bos()) {
-    if (model.bos_id < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("add_bos: ", model.info.name(), " has no BOS token; leave add_bos out"));
+    if (model.begin_ids.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "add_bos: ", model.info.name(), " begins no text with a BOS token; leave add_bos out"));
     }
-    ids.insert(ids.begin(), static_cast<uint32_t>(model.bos_id));
+    ids.insert(ids.begin(), model.begin_ids.begin(), model.begin_ids.end());
   }
   for (const uint32_t id : ids) {
     response.add_token_ids(id);

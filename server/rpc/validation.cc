@@ -52,8 +52,8 @@ absl::StatusOr<std::vector<uint32_t>> TokenizePrompt(const std::string& text,
   if (text.empty() && !begins_context) return std::vector<uint32_t>();
   RIVULET_ASSIGN_OR_RETURN(const Tokenizer* const tokenizer, RequireTokenizer(model));
   RIVULET_ASSIGN_OR_RETURN(std::vector<uint32_t> ids, tokenizer->Encode(text));
-  if (begins_context && model.bos_id >= 0) {
-    ids.insert(ids.begin(), static_cast<uint32_t>(model.bos_id));
+  if (begins_context) {
+    ids.insert(ids.begin(), model.begin_ids.begin(), model.begin_ids.end());
   }
   return ids;
 }

@@ -68,7 +68,7 @@ TEST_F(ValidationTest, SeedIsDrawnUnlessGiven) {
 }
 
 TEST_F(ValidationTest, TextStartsWithBosIfThereIsOneAndIdsDoNot) {
-  model_.bos_id = FakeTokenizer::kBos;
+  model_.begin_ids = {FakeTokenizer::kBos};
   v1::GenerateRequest proto;
   proto.set_prompt("a");
   EXPECT_THAT((*Make(proto))->prompt, ElementsAre(FakeTokenizer::kBos, 0));

@@ -1,6 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/text/detokenizer.h"
 
+#include "kernels/base/utf8.h"
+
 namespace rivulet {
 namespace {
 
@@ -59,7 +61,7 @@ std::string ToUtf8(std::string_view bytes) {
 }
 
 Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool starts_text)
-    : tokenizer_(tokenizer), strip_space_(starts_text && tokenizer.AddsDummyPrefix()) {}
+    : tokenizer_(tokenizer), at_start_(starts_text) {}
 
 bool Detokenizer::StartsText(const Tokenizer& tokenizer, std::span<const uint32_t> context) {
   for (uint32_t token : context) {
@@ -71,17 +73,42 @@ bool Detokenizer::StartsText(const Tokenizer& tokenizer, std::span<const uint32_
 std::string Detokenizer::Append(std::span<const uint32_t> tokens) {
   std::string text;
   for (uint32_t token : tokens) {
-    std::string_view bytes = BytesOf(tokenizer_, token);
-    if (bytes.empty()) continue;
-    if (strip_space_ && bytes.front() == ' ') bytes.remove_prefix(1);
-    strip_space_ = false;
-    utf8_.Append(bytes, text);
+    if (!BytesOf(tokenizer_, token).empty()) Put(token, text);
   }
   return text;
 }
 
+void Detokenizer::Put(uint32_t token, std::string& text) {
+  if (tokenizer_.IsByteToken(token)) {
+    if (run_.empty()) run_starts_text_ = at_start_;
+    at_start_ = false;
+    run_ += tokenizer_.TokenBytes(token);
+    return;
+  }
+  std::string_view bytes =
+      at_start_ ? tokenizer_.FirstTokenBytes(token) : tokenizer_.TokenBytes(token);
+  at_start_ = false;
+  EndRun(text);
+  if (held_space_) utf8_.Append(" ", text);
+  held_space_ = tokenizer_.DropsLastSpace() && bytes.ends_with(' ');
+  if (held_space_) bytes.remove_suffix(1);
+  utf8_.Append(bytes, text);
+}
+
+void Detokenizer::EndRun(std::string& text) {
+  if (run_.empty()) return;
+  if (ValidUtf8Length(run_) == run_.size()) {
+    const bool prefixed = run_starts_text_ && tokenizer_.AddsDummyPrefix() && run_[0] == ' ';
+    text.append(run_, prefixed ? 1 : 0);
+  } else {
+    for (size_t i = 0; i < run_.size(); ++i) text += kReplacement;
+  }
+  run_.clear();
+}
+
 std::string Detokenizer::Finish() {
   std::string text;
+  EndRun(text);
   utf8_.Finish(text);
   return text;
 }

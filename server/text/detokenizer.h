@@ -7,6 +7,9 @@
 // byte that cannot continue the held bytes turns them into one U+FFFD (Unicode's "maximal subpart"
 // practice, as Python's errors="replace"). Finish does the same with what is still held.
 //
+// A run of a tokenizer's byte tokens (Tokenizer::IsByteToken) is held back until it ends, since its
+// last byte decides what its first one is: characters, or U+FFFD for each byte of the run.
+//
 // It does not look for stop strings (stop_matcher.h).
 // Threading: one thread at a time. The tokenizer must outlive it.
 #ifndef RIVULET_SERVER_TEXT_DETOKENIZER_H_
@@ -44,9 +47,9 @@ std::string ToUtf8(std::string_view bytes);
 
 class Detokenizer {
  public:
-  // `starts_text`: there is no text before the first token (StartsText of its context). The space
-  // of the tokenizer's dummy prefix is then removed; a completion that continues a prompt keeps its
-  // leading space.
+  // `starts_text`: there is no text before the first token (StartsText of its context). That token
+  // then has Tokenizer::FirstTokenBytes, without the dummy prefix's space; a completion that
+  // continues a prompt keeps its leading space.
   Detokenizer(const Tokenizer& tokenizer, bool starts_text);
 
   // True if no token of `context` adds a byte to a text: nothing, or BOS and its kind.
@@ -59,9 +62,15 @@ class Detokenizer {
   std::string Finish();
 
  private:
+  void Put(uint32_t token, std::string& text);
+  void EndRun(std::string& text);
+
   const Tokenizer& tokenizer_;
-  bool strip_space_;  // the next byte, if a space, is the dummy prefix's
+  bool at_start_;
   Utf8Stream utf8_;
+  std::string run_;  // of byte tokens, so far
+  bool run_starts_text_ = false;
+  bool held_space_ = false;  // of a tokenizer that drops a text's last one
 };
 
 // A whole text at once. `starts_text` as above.

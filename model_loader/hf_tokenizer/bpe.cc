@@ -1,0 +1,450 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Byte-pair encoding: a piece begins as characters, and of all neighbours that are a merge the one
+// with the lowest rank (of equal ones the leftmost) is joined, until none is.
+#include <algorithm>
+#include <atomic>
+#include <queue>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+#include "kernels/base/strings.h"
+#include "model_loader/config_reader.h"
+#include "model_loader/hf_tokenizer/subword_model.h"
+#include "model_loader/hf_tokenizer/utf8_text.h"
+#include "nlohmann/json.hpp"
+
+namespace rivulet {
+namespace {
+
+constexpr uint32_t kNoRank = UINT32_MAX;
+constexpr uint32_t kNone = UINT32_MAX;  // of places
+// Up to here, looking through all pairs is faster than a heap.
+constexpr size_t kShortPiece = 24;
+// What an encoder remembers of a text.
+constexpr size_t kCachedPiece = 32;
+constexpr size_t kCachedPieces = 16384;
+
+struct Merge {
+  uint32_t rank = kNoRank;
+  uint32_t id = 0;
+};
+
+uint64_t PairKey(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
+
+class Bpe : public SubwordModel {
+ public:
+  static absl::StatusOr<std::unique_ptr<const SubwordModel>> Parse(const nlohmann::json& json);
+
+  std::unique_ptr<Encoder> NewEncoder() const override;
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+ private:
+  friend class BpeEncoder;
+  enum Known : uint8_t { kNotYet, kYes, kNo };
+
+  absl::Status ReadOptions(const nlohmann::json& json);
+  absl::Status ReadMerges(const nlohmann::json& json);
+  absl::Status AddMerge(std::string_view left, std::string_view right, uint32_t rank);
+  void IndexCharacters();
+  void PutCharacter(std::string_view character, uint32_t id);
+  void IndexNeighbours();
+  void AddNeighbours(std::string_view token);
+  bool MayJoin(uint32_t left, uint32_t right) const;
+
+  Merge Find(uint32_t left, uint32_t right) const {
+    const auto entry = merges_.find(PairKey(left, right));
+    return entry == merges_.end() ? Merge() : entry->second;
+  }
+  uint32_t CharacterId(uint32_t code) const {
+    if (code < kDirectCodes) return direct_[code];
+    const auto entry = characters_.find(code);
+    return entry == characters_.end() ? kNoToken : entry->second;
+  }
+
+  static constexpr uint32_t kDirectCodes = 0x200;
+
+  Vocabulary vocabulary_;
+  absl::flat_hash_map<uint64_t, Merge> merges_;
+  std::vector<uint32_t> direct_;                        // tokens of one character
+  absl::flat_hash_map<uint32_t, uint32_t> characters_;  // the others
+  std::string prefix_, suffix_;                         // of what continues or ends a word
+  // Which characters stand beside each other in a token that merges make: no merge joins others.
+  // Those below kDirectCodes have a bit.
+  std::vector<bool> direct_neighbours_;
+  absl::flat_hash_set<uint64_t> neighbours_;
+  std::vector<uint32_t> byte_tokens_;  // empty: no byte fallback
+  uint32_t unknown_ = kNoToken;
+  bool fuse_unknown_ = false;
+  bool ignore_merges_ = false;
+  // Whether a token's own text is encoded as that token; found out when it is first asked.
+  mutable std::vector<std::atomic<uint8_t>> is_itself_;
+};
+
+class BpeEncoder : public SubwordModel::Encoder {
+ public:
+  explicit BpeEncoder(const Bpe& model) : model_(model) {}
+
+  // A long piece is cut where no merge can join its parts, so that they are short (a text that no
+  // pre-tokenizer has cut: at its words).
+  absl::Status Append(std::string_view piece, std::vector<uint32_t>* ids) override {
+    if (model_.ignore_merges_) {
+      if (const auto whole = model_.vocabulary_.Find(piece)) {
+        ids->push_back(*whole);
+        return absl::OkStatus();
+      }
+    }
+    if (piece.size() <= kShortPiece || model_.direct_neighbours_.empty()) {
+      AppendPart(piece, ids);
+    } else {
+      AppendParts(piece, ids);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  void AppendParts(std::string_view piece, std::vector<uint32_t>* ids) {
+    size_t begin = 0, place = 0;
+    for (uint32_t last = 0; place < piece.size();) {
+      const size_t border = place;
+      const uint32_t code = NextCodePoint(piece, &place);
+      if (border > 0 && !model_.MayJoin(last, code)) {
+        AppendPart(piece.substr(begin, border - begin), ids);
+        begin = border;
+      }
+      last = code;
+    }
+    AppendPart(piece.substr(begin), ids);
+  }
+
+  void AppendPart(std::string_view part, std::vector<uint32_t>* ids) {
+    const std::optional<uint32_t> whole = model_.vocabulary_.Find(part);
+    if (whole.has_value() && IsItself(*whole, part)) {
+      ids->push_back(*whole);
+      return;
+    }
+    if (part.size() > kCachedPiece) {
+      MergePiece(part);
+      ids->insert(ids->end(), symbols_.begin(), symbols_.end());
+      return;
+    }
+    AppendCached(part, ids);
+  }
+
+  // Words come again.
+  void AppendCached(std::string_view part, std::vector<uint32_t>* ids) {
+    const auto known = cache_.find(ToAbsl(part));
+    if (known != cache_.end()) {
+      const auto begin = cached_ids_.begin() + known->second.begin;
+      ids->insert(ids->end(), begin, begin + known->second.count);
+      return;
+    }
+    MergePiece(part);
+    ids->insert(ids->end(), symbols_.begin(), symbols_.end());
+    if (cache_.size() >= kCachedPieces) return;
+    cache_[std::string(part)] = {static_cast<uint32_t>(cached_ids_.size()),
+                                 static_cast<uint32_t>(symbols_.size())};
+    cached_ids_.insert(cached_ids_.end(), symbols_.begin(), symbols_.end());
+  }
+
+  struct Cached {
+    uint32_t begin, count;  // in cached_ids_
+  };
+  struct Link {
+    uint32_t previous, next;
+    Merge merge;  // with the next
+  };
+
+  bool IsItself(uint32_t id, std::string_view piece) {
+    std::atomic<uint8_t>& known = model_.is_itself_[id];
+    const uint8_t answer = known.load(std::memory_order_relaxed);
+    if (answer != Bpe::kNotYet) return answer == Bpe::kYes;
+    MergePiece(piece);
+    const bool yes = symbols_.size() == 1 && symbols_[0] == id;
+    known.store(yes ? Bpe::kYes : Bpe::kNo, std::memory_order_relaxed);
+    return yes;
+  }
+
+  void MergePiece(std::string_view piece) {
+    symbols_.clear();
+    StartSymbols(piece);
+    if (symbols_.size() <= kShortPiece) {
+      MergeShort();
+    } else {
+      MergeLong();
+    }
+  }
+
+  // What is unknown is added late, after what follows it was found, as in the original: with a byte
+  // fallback that lacks bytes, this is seen in the order.
+  void StartSymbols(std::string_view piece) {
+    uint32_t unknown = kNoToken;
+    for (size_t i = 0; i < piece.size();) {
+      const size_t begin = i;
+      const uint32_t code = NextCodePoint(piece, &i);
+      const uint32_t id = SymbolOf(piece, begin, i, code);
+      if (id != kNoToken) {
+        AddUnknown(&unknown);
+        symbols_.push_back(id);
+        continue;
+      }
+      if (AddBytes(AffixedCharacter(piece, begin, i))) continue;
+      if (model_.unknown_ == kNoToken) continue;
+      if (!model_.fuse_unknown_) AddUnknown(&unknown);
+      unknown = model_.unknown_;
+    }
+    AddUnknown(&unknown);
+  }
+
+  void AddUnknown(uint32_t* unknown) {
+    if (*unknown != kNoToken) symbols_.push_back(std::exchange(*unknown, kNoToken));
+  }
+
+  uint32_t SymbolOf(std::string_view piece, size_t begin, size_t end, uint32_t code) {
+    if (model_.prefix_.empty() && model_.suffix_.empty()) return model_.CharacterId(code);
+    return model_.vocabulary_.Find(AffixedCharacter(piece, begin, end)).value_or(kNoToken);
+  }
+
+  std::string_view AffixedCharacter(std::string_view piece, size_t begin, size_t end) {
+    affixed_.clear();
+    if (begin > 0) affixed_ += model_.prefix_;
+    affixed_ += piece.substr(begin, end - begin);
+    if (end == piece.size()) affixed_ += model_.suffix_;
+    return affixed_;
+  }
+
+  bool AddBytes(std::string_view character) {
+    if (model_.byte_tokens_.empty()) return false;
+    const size_t before = symbols_.size();
+    for (const char byte : character) {
+      symbols_.push_back(model_.byte_tokens_[static_cast<uint8_t>(byte)]);
+      if (symbols_.back() != kNoToken) continue;
+      symbols_.resize(before);
+      return false;
+    }
+    return true;
+  }
+
+  void MergeShort() {
+    Merge merges[kShortPiece];
+    size_t count = symbols_.size();
+    for (size_t i = 0; i + 1 < count; ++i) merges[i] = model_.Find(symbols_[i], symbols_[i + 1]);
+    while (count > 1) {
+      size_t best = 0;
+      for (size_t i = 1; i + 1 < count; ++i) {
+        if (merges[i].rank < merges[best].rank) best = i;
+      }
+      if (merges[best].rank == kNoRank) break;
+      symbols_[best] = merges[best].id;
+      std::copy(&symbols_[best] + 2, &symbols_[0] + count, &symbols_[best] + 1);
+      std::copy(merges + best + 1, merges + count - 1, merges + best);
+      --count;
+      if (best + 1 < count) merges[best] = model_.Find(symbols_[best], symbols_[best + 1]);
+      if (best > 0) merges[best - 1] = model_.Find(symbols_[best - 1], symbols_[best]);
+    }
+    symbols_.resize(count);
+  }
+
+  // The heap may hold merges that are no longer there; their ranks tell.
+  void MergeLong() {
+    MakeLinks();
+    while (!heap_.empty()) {
+      const uint64_t top = heap_.front();
+      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+      heap_.pop_back();
+      const auto place = static_cast<uint32_t>(top);
+      if (links_[place].merge.rank == static_cast<uint32_t>(top >> 32)) JoinWithNext(place);
+    }
+    size_t count = 0;
+    for (uint32_t i = 0; i != kNone; i = links_[i].next) symbols_[count++] = symbols_[i];
+    symbols_.resize(count);
+  }
+
+  void MakeLinks() {
+    const auto count = static_cast<uint32_t>(symbols_.size());
+    links_.resize(count);
+    heap_.clear();
+    for (uint32_t i = 0; i < count; ++i) {
+      links_[i] = {i == 0 ? kNone : i - 1, i + 1 == count ? kNone : i + 1, {}};
+      if (i + 1 == count) continue;
+      links_[i].merge = model_.Find(symbols_[i], symbols_[i + 1]);
+      if (links_[i].merge.rank != kNoRank) heap_.push_back(HeapKey(i));
+    }
+    std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
+  }
+
+  uint64_t HeapKey(uint32_t place) const {
+    return uint64_t{links_[place].merge.rank} << 32 | place;
+  }
+
+  void JoinWithNext(uint32_t place) {
+    Link& link = links_[place];
+    symbols_[place] = link.merge.id;
+    Link& joined = links_[link.next];
+    joined.merge = Merge();
+    link.next = joined.next;
+    if (link.next != kNone) links_[link.next].previous = place;
+    FindMerge(place);
+    if (link.previous != kNone) FindMerge(link.previous);
+  }
+
+  void FindMerge(uint32_t place) {
+    Link& link = links_[place];
+    link.merge = link.next == kNone ? Merge() : model_.Find(symbols_[place], symbols_[link.next]);
+    if (link.merge.rank == kNoRank) return;
+    heap_.push_back(HeapKey(place));
+    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+  }
+
+  const Bpe& model_;
+  std::vector<uint32_t> symbols_;  // of the piece, until it is done by place
+  std::vector<Link> links_;
+  std::vector<uint64_t> heap_;  // rank, place
+  absl::flat_hash_map<std::string, Cached> cache_;
+  std::vector<uint32_t> cached_ids_;
+  std::string affixed_;
+};
+
+std::unique_ptr<SubwordModel::Encoder> Bpe::NewEncoder() const {
+  return std::make_unique<BpeEncoder>(*this);
+}
+
+absl::Status Bpe::ReadOptions(const nlohmann::json& json) {
+  ConfigReader reader(json);
+  prefix_ = reader.String("continuing_subword_prefix", "");
+  suffix_ = reader.String("end_of_word_suffix", "");
+  fuse_unknown_ = reader.Bool("fuse_unk", false);
+  ignore_merges_ = reader.Bool("ignore_merges", false);
+  if (reader.Bool("byte_fallback", false)) byte_tokens_ = ByteTokens(vocabulary_);
+  const double dropout = reader.Number("dropout", 0);
+  const std::string unknown = reader.String("unk_token", "");
+  RIVULET_RETURN_IF_ERROR(reader.status());
+  if (dropout != 0) {
+    return absl::UnimplementedError("BPE with dropout is for training; remove it from the file");
+  }
+  if (!reader.Has("unk_token")) return absl::OkStatus();
+  const std::optional<uint32_t> id = vocabulary_.Find(unknown);
+  if (!id.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unk_token \"", unknown, "\" is not in the vocabulary"));
+  }
+  unknown_ = *id;
+  return absl::OkStatus();
+}
+
+absl::Status Bpe::AddMerge(std::string_view left, std::string_view right, uint32_t rank) {
+  const std::optional<uint32_t> left_id = vocabulary_.Find(left);
+  const std::optional<uint32_t> right_id = vocabulary_.Find(right);
+  std::string joined(left);
+  joined += right.substr(std::min(prefix_.size(), right.size()));
+  const std::optional<uint32_t> id = vocabulary_.Find(joined);
+  if (!left_id.has_value() || !right_id.has_value() || !id.has_value()) {
+    const std::string_view missing = !left_id.has_value()    ? left
+                                     : !right_id.has_value() ? right
+                                                             : joined;
+    return absl::InvalidArgumentError(absl::StrCat("merge ", rank, " (\"", ToAbsl(left),
+                                                   "\" with \"", ToAbsl(right), "\"): the token \"",
+                                                   ToAbsl(missing), "\" is not in the vocabulary"));
+  }
+  merges_[PairKey(*left_id, *right_id)] = {rank, *id};
+  return absl::OkStatus();
+}
+
+// ["a b", ...] or, in newer files, [["a", "b"], ...].
+absl::Status Bpe::ReadMerges(const nlohmann::json& json) {
+  const auto merges = json.find("merges");
+  if (merges == json.end() || !merges->is_array()) {
+    return absl::InvalidArgumentError("the model has no list \"merges\"");
+  }
+  merges_.reserve(merges->size());
+  for (size_t i = 0; i < merges->size(); ++i) {
+    const nlohmann::json& merge = (*merges)[i];
+    const auto rank = static_cast<uint32_t>(i);
+    if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      RIVULET_RETURN_IF_ERROR(AddMerge(merge[0].get_ref<const std::string&>(),
+                                       merge[1].get_ref<const std::string&>(), rank));
+      continue;
+    }
+    const std::string_view text =
+        merge.is_string() ? std::string_view(merge.get_ref<const std::string&>()) : "";
+    const size_t space = text.find(' ');
+    if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
+      return absl::InvalidArgumentError(absl::StrCat("merge ", i, " is not two tokens"));
+    }
+    RIVULET_RETURN_IF_ERROR(AddMerge(text.substr(0, space), text.substr(space + 1), rank));
+  }
+  return absl::OkStatus();
+}
+
+void Bpe::PutCharacter(std::string_view character, uint32_t id) {
+  size_t end = 0;
+  const uint32_t code = NextCodePoint(character, &end);
+  if (end != character.size()) return;
+  if (code < kDirectCodes) {
+    direct_[code] = id;
+  } else {
+    characters_[code] = id;
+  }
+}
+
+void Bpe::IndexCharacters() {
+  direct_.assign(kDirectCodes, kNoToken);
+  for (uint32_t id = 0; id < vocabulary_.end_id(); ++id) {
+    const std::string_view token = vocabulary_.Token(id);
+    if (!token.empty() && token.size() == Utf8Length(token[0])) PutCharacter(token, id);
+  }
+  is_itself_ = std::vector<std::atomic<uint8_t>>(vocabulary_.end_id());
+}
+
+// Parts of unknown characters are not their text, so nothing is cut beside them: MayJoin. Affixes
+// depend on where a part stands, so then nothing is cut at all.
+void Bpe::IndexNeighbours() {
+  if (!prefix_.empty() || !suffix_.empty()) return;
+  direct_neighbours_.resize(size_t{kDirectCodes} * kDirectCodes);
+  for (const auto& [pair, merge] : merges_) AddNeighbours(vocabulary_.Token(merge.id));
+}
+
+void Bpe::AddNeighbours(std::string_view token) {
+  uint32_t last = 0;
+  for (size_t i = 0; i < token.size();) {
+    const size_t place = i;
+    const uint32_t code = NextCodePoint(token, &i);
+    if (place > 0 && (last | code) < kDirectCodes) {
+      direct_neighbours_[last * kDirectCodes + code] = true;
+    } else if (place > 0) {
+      neighbours_.insert(PairKey(last, code));
+    }
+    last = code;
+  }
+}
+
+bool Bpe::MayJoin(uint32_t left, uint32_t right) const {
+  if ((left | right) < kDirectCodes) {
+    if (direct_neighbours_[left * kDirectCodes + right]) return true;
+  } else if (neighbours_.contains(PairKey(left, right))) {
+    return true;
+  }
+  return CharacterId(left) == kNoToken || CharacterId(right) == kNoToken;
+}
+
+absl::StatusOr<std::unique_ptr<const SubwordModel>> Bpe::Parse(const nlohmann::json& json) {
+  auto model = std::make_unique<Bpe>();
+  RIVULET_RETURN_IF_ERROR(ReadVocabulary(json, &model->vocabulary_));
+  RIVULET_RETURN_IF_ERROR(model->ReadOptions(json));
+  RIVULET_RETURN_IF_ERROR(model->ReadMerges(json));
+  model->IndexCharacters();
+  model->IndexNeighbours();
+  return model;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const SubwordModel>> ParseBpe(const nlohmann::json& json) {
+  return Bpe::Parse(json);
+}
+
+}  // namespace rivulet

@@ -1,0 +1,196 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "model_loader/hf_tokenizer/pattern.h"
+
+#include <utility>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status.h"
+#include "model_loader/hf_tokenizer/pattern_syntax.h"
+#include "model_loader/hf_tokenizer/utf8_text.h"
+
+namespace rivulet {
+namespace {
+
+constexpr size_t kLongestPattern = 64 << 10;
+// An attempt at one place begins with few steps and gets more as it needs them, so that what it
+// took is known to a factor of kMoreSteps. Oniguruma itself gives up after ten million.
+constexpr uint32_t kFirstSteps = 256;
+constexpr uint32_t kMoreSteps = 8;
+constexpr uint32_t kMostSteps = kFirstSteps << 18;
+constexpr uint64_t kBudget = uint64_t{1} << 28;
+constexpr uint64_t kBudgetOfByte = 1024;
+constexpr size_t kStackBytes = 16 << 20;  // reserved, not committed
+
+// The set as a class of PCRE2.
+std::string ClassOf(const std::vector<uint8_t>& members) {
+  if (members.empty()) return "(?!)";
+  std::string text = "[";
+  for (const uint8_t member : members) {
+    absl::StrAppend(&text, "\\x", absl::Hex(member, absl::kZeroPad2));
+  }
+  return text + "]";
+}
+
+std::string ClassPattern(const PatternParts& parts, const CodePointClasses& classes) {
+  std::string pattern;
+  for (const PatternPart& part : parts.parts) {
+    pattern += part.text.empty() ? ClassOf(classes.OfSet(part.set)) : part.text;
+  }
+  return pattern;
+}
+
+absl::Status About(const std::string& expression, const absl::Status& status) {
+  const absl::string_view shown = absl::string_view(expression).substr(0, 200);
+  return absl::Status(status.code(), absl::StrCat("the regular expression ", shown,
+                                                  shown.size() < expression.size() ? "..." : "",
+                                                  ": ", status.message()));
+}
+
+pcre2_code* CompileOrNull(const std::string& pattern, uint32_t options, std::string* problem) {
+  int error = 0;
+  PCRE2_SIZE place = 0;
+  pcre2_code* const code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                    PCRE2_NEVER_UTF | PCRE2_NO_AUTO_CAPTURE | options, &error, &place, nullptr);
+  if (code != nullptr) return code;
+  PCRE2_UCHAR message[128];
+  pcre2_get_error_message(error, message, sizeof(message));
+  *problem = reinterpret_cast<const char*>(message);
+  return nullptr;
+}
+
+}  // namespace
+
+PatternScratch::PatternScratch(size_t text_bytes)
+    : data_(pcre2_match_data_create(1, nullptr)),
+      context_(pcre2_match_context_create(nullptr)),
+      stack_(pcre2_jit_stack_create(32 << 10, kStackBytes, nullptr)),
+      budget_(kBudget + kBudgetOfByte * text_bytes) {
+  RIVULET_CHECK(data_ != nullptr && context_ != nullptr, "no memory for PCRE2");
+  if (stack_ != nullptr) pcre2_jit_stack_assign(context_, nullptr, stack_);
+  pcre2_set_heap_limit(context_, kStackBytes / 1024);
+}
+
+PatternScratch::~PatternScratch() {
+  pcre2_jit_stack_free(stack_);
+  pcre2_match_context_free(context_);
+  pcre2_match_data_free(data_);
+}
+
+Pattern::Pattern(CodePointClasses classes, std::string expression)
+    : classes_(std::move(classes)), expression_(std::move(expression)) {
+  starts_.fill(true);
+}
+
+Pattern::~Pattern() { pcre2_code_free(code_); }
+
+absl::StatusOr<std::unique_ptr<const Pattern>> Pattern::Compile(const std::string& expression) {
+  if (expression.size() > kLongestPattern) {
+    return absl::InvalidArgumentError(absl::StrCat("a regular expression of ", expression.size(),
+                                                   " bytes: at most ", kLongestPattern));
+  }
+  const auto parts = ReadPattern(expression);
+  if (!parts.ok()) return About(expression, parts.status());
+  auto classes = CodePointClasses::Make(parts->sets);
+  if (!classes.ok()) return About(expression, classes.status());
+  const std::string pattern = ClassPattern(*parts, *classes);
+  std::unique_ptr<Pattern> result(new Pattern(*std::move(classes), expression));
+  const absl::Status compiled = result->CompileClasses(pattern);
+  if (!compiled.ok()) return About(expression, compiled);
+  return result;
+}
+
+absl::Status Pattern::CompileClasses(const std::string& pattern) {
+  std::string problem;
+  code_ = CompileOrNull(pattern, PCRE2_ANCHORED, &problem);
+  if (code_ == nullptr) return absl::InvalidArgumentError(problem);
+  // Without it (no memory that may be executed) PCRE2 interprets: slower, the same matches.
+  const bool compiled = pcre2_jit_compile(code_, PCRE2_JIT_COMPLETE) == 0;
+  match_ = compiled ? pcre2_jit_match : pcre2_match;
+  FindStarts(pattern);
+  return absl::OkStatus();
+}
+
+// PCRE2 works out where a match may begin only for patterns that are not anchored.
+void Pattern::FindStarts(const std::string& pattern) {
+  std::string problem;
+  pcre2_code* const searching = CompileOrNull(pattern, 0, &problem);
+  if (searching == nullptr) return;
+  const uint8_t* bits = nullptr;
+  uint32_t may_be_empty = 1, kind = 0, unit = 0;
+  pcre2_pattern_info(searching, PCRE2_INFO_MATCHEMPTY, &may_be_empty);
+  pcre2_pattern_info(searching, PCRE2_INFO_FIRSTBITMAP, &bits);
+  pcre2_pattern_info(searching, PCRE2_INFO_FIRSTCODETYPE, &kind);
+  pcre2_pattern_info(searching, PCRE2_INFO_FIRSTCODEUNIT, &unit);
+  may_be_empty_ = may_be_empty != 0;
+  for (uint32_t i = 0; i < 256 && !may_be_empty_; ++i) {
+    if (bits != nullptr) starts_[i] = (bits[i / 8] >> (i % 8) & 1) != 0;
+    if (bits == nullptr && kind == 1) starts_[i] = i == unit;
+  }
+  pcre2_code_free(searching);
+}
+
+absl::StatusOr<bool> Pattern::MatchAt(size_t begin, PatternScratch& scratch,
+                                      TextRange* match) const {
+  const auto* const subject = reinterpret_cast<PCRE2_SPTR>(scratch.classes_.data());
+  for (uint32_t steps = kFirstSteps; steps <= kMostSteps; steps *= kMoreSteps) {
+    pcre2_set_match_limit(scratch.context_, steps);
+    const int found =
+        match_(code_, subject, scratch.classes_.size(), begin, 0, scratch.data_, scratch.context_);
+    if (found == PCRE2_ERROR_NOMATCH) return false;
+    if (found >= 0) {
+      const PCRE2_SIZE* const place = pcre2_get_ovector_pointer(scratch.data_);
+      *match = {place[0], place[1]};
+      return true;
+    }
+    if (found != PCRE2_ERROR_MATCHLIMIT || scratch.budget_ < steps) break;
+    scratch.budget_ -= steps;
+  }
+  return About(expression_, absl::InvalidArgumentError(
+                                "it backtracks too much on this text; shorten the text, or the "
+                                "model's tokenizer.json needs another expression"));
+}
+
+// In characters.
+absl::StatusOr<bool> Pattern::MatchFrom(size_t begin, PatternScratch& scratch,
+                                        TextRange* match) const {
+  const std::string& classes = scratch.classes_;
+  for (size_t i = begin; i < classes.size() || (i == classes.size() && may_be_empty_); ++i) {
+    if (i < classes.size() && !starts_[static_cast<uint8_t>(classes[i])]) continue;
+    RIVULET_ASSIGN_OR_RETURN(const bool found, MatchAt(i, scratch, match));
+    if (found) return true;
+  }
+  return false;
+}
+
+absl::Status Pattern::FindAll(std::string_view text, PatternScratch& scratch,
+                              std::vector<TextRange>* matches) const {
+  classes_.Map(text, &scratch.classes_);
+  const bool ascii = scratch.classes_.size() == text.size();
+  size_t characters = 0, bytes = 0;  // the same place in the text
+  const auto bytes_at = [&](size_t character) {
+    if (ascii) return character;
+    for (; characters < character; ++characters) bytes += Utf8Length(text[bytes]);
+    return bytes;
+  };
+  size_t last_end = SIZE_MAX;
+  for (size_t next = 0; next <= scratch.classes_.size();) {
+    TextRange match;
+    RIVULET_ASSIGN_OR_RETURN(const bool found, MatchFrom(next, scratch, &match));
+    if (!found) break;
+    if (match.begin == match.end && match.end == last_end) {
+      next = last_end + 1;
+      continue;
+    }
+    next = last_end = match.end;
+    const size_t begin = bytes_at(match.begin);
+    matches->push_back({begin, bytes_at(match.end)});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace rivulet
