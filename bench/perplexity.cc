@@ -31,7 +31,7 @@
 #include "server/engine/device_engine.h"
 
 ABSL_FLAG(std::string, model, "", "checkpoint");
-ABSL_FLAG(std::string, text, "", "file with a text; needs the checkpoint's tokenizer.model");
+ABSL_FLAG(std::string, text, "", "file with a text; needs the checkpoint's tokenizer");
 ABSL_FLAG(std::string, ids, "", "file with token ids instead, separated by white space");
 ABSL_FLAG(std::string, device, "cuda", "cpu, cuda, or fake: its definition on the host, slow");
 ABSL_FLAG(std::string, dtypes, "bf16,fp8", "fp32, bf16, fp8");
@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<uint32_t>> ReadTokens(const Tokenizer* tokenizer) {
                                  std::istream_iterator<uint32_t>()};
   }
   if (tokenizer == nullptr) {
-    return absl::FailedPreconditionError("the checkpoint has no tokenizer.model: give --ids FILE");
+    return absl::FailedPreconditionError("the checkpoint has no tokenizer: give --ids FILE");
   }
   std::stringstream text;
   text << file.rdbuf();

@@ -33,6 +33,7 @@ struct CommonOptions {
 struct InputOptions {
   std::optional<std::string> prompt;
   std::vector<uint32_t> tokens;
+  bool special_tokens = false;  // those written in the text count
 };
 
 struct GenerateOptions {

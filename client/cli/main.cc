@@ -56,6 +56,8 @@ void AddInput(CLI::App* app, InputOptions& options) {
   app->add_option("--tokens", options.tokens, "The text as token ids, separated by commas")
       ->delimiter(',')
       ->excludes(prompt);
+  app->add_flag("--special-tokens", options.special_tokens,
+                "Special tokens written in the text (<|im_end|>) are those tokens");
 }
 
 // "ID=VALUE". CLI11 reports what callbacks throw as a usage error.

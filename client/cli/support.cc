@@ -27,6 +27,7 @@ absl::StatusOr<std::string> ReadStandardInput() {
 
 template <typename Request>
 absl::Status FillInput(const InputOptions& options, Request& request) {
+  request.set_special_tokens(options.special_tokens);
   if (!options.tokens.empty()) {
     request.mutable_token_ids()->mutable_ids()->Assign(options.tokens.begin(),
                                                        options.tokens.end());

@@ -47,11 +47,13 @@ bool ContinuesContext(const SessionLease& session) {
 // ids are used unchanged.
 absl::StatusOr<std::vector<uint32_t>> TokenizePrompt(const std::string& text,
                                                      const ServedModel& model, uint32_t max_prompt,
-                                                     bool begins_context) {
+                                                     bool begins_context, bool special_tokens) {
   RIVULET_RETURN_IF_ERROR(CheckPromptBytes(text.size(), max_prompt));
   if (text.empty() && !begins_context) return std::vector<uint32_t>();
   RIVULET_ASSIGN_OR_RETURN(const Tokenizer* const tokenizer, RequireTokenizer(model));
-  RIVULET_ASSIGN_OR_RETURN(std::vector<uint32_t> ids, tokenizer->Encode(text));
+  RIVULET_ASSIGN_OR_RETURN(std::vector<uint32_t> ids, special_tokens
+                                                          ? tokenizer->EncodeRendered(text)
+                                                          : tokenizer->Encode(text));
   if (begins_context) {
     ids.insert(ids.begin(), model.begin_ids.begin(), model.begin_ids.end());
   }
@@ -72,7 +74,8 @@ template <typename Proto>
 absl::StatusOr<std::vector<uint32_t>> ReadInput(const Proto& proto, const ServedModel& model,
                                                 uint32_t max_prompt, bool begins_context) {
   if (proto.has_prompt()) {
-    return TokenizePrompt(proto.prompt(), model, max_prompt, begins_context);
+    return TokenizePrompt(proto.prompt(), model, max_prompt, begins_context,
+                          proto.special_tokens());
   }
   const auto& ids = proto.token_ids().ids();
   RIVULET_RETURN_IF_ERROR(CheckTokenIds(ids, model, "token_ids"));

@@ -78,6 +78,14 @@ TEST_F(ValidationTest, TextStartsWithBosIfThereIsOneAndIdsDoNot) {
   EXPECT_THAT((*Make(proto))->prompt, ElementsAre(4));
 }
 
+TEST_F(ValidationTest, SpecialTokensInAPromptCountIfAskedFor) {
+  v1::GenerateRequest proto;
+  proto.set_prompt("<s>a");
+  EXPECT_FALSE(Make(proto).ok());  // "<" is no letter
+  proto.set_special_tokens(true);
+  EXPECT_THAT((*Make(proto))->prompt, ElementsAre(FakeTokenizer::kBos, 0));
+}
+
 TEST_F(ValidationTest, AContextEndsWhereTheModelsLevelsDo) {
   model_.info.set_max_context(8);
   v1::GenerateRequest proto;

@@ -40,8 +40,12 @@ class FakeTokenizer : public Tokenizer {
     }
     return ids;
   }
+  // "<s>" at the start is BOS.
   absl::StatusOr<std::vector<uint32_t>> EncodeRendered(std::string_view text) const override {
-    return Encode(text);
+    if (!text.starts_with("<s>")) return Encode(text);
+    auto ids = Encode(text.substr(3));
+    if (ids.ok()) ids->insert(ids->begin(), kBos);
+    return ids;
   }
   std::string_view TokenBytes(uint32_t id) const override { return pieces_[id]; }
   std::string_view Piece(uint32_t id) const override { return pieces_[id]; }

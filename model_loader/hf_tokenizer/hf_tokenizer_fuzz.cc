@@ -1,0 +1,28 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// libFuzzer target of tokenizer.json and of texts: a line is the file, the rest a text. Built with
+// -DRIVULET_FUZZ=ON by clang; tests/tokenizers/fixtures/*/tokenizer.json are seeds:
+//   build/<preset>/test/hf_tokenizer_fuzz -max_len=16384 -timeout=20 -max_total_time=60 CORPUS
+#include <cstdint>
+#include <string>
+
+#include "model_loader/hf_tokenizer/hf_tokenizer.h"
+#include "model_loader/json.h"
+#include "nlohmann/json.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string input(reinterpret_cast<const char*>(data), size);
+  const size_t end = input.find('\n');
+  const auto json = rivulet::ParseJson(input.substr(0, end), "fuzz");
+  if (!json.ok() || !json->is_object()) return 0;
+  const auto none = nlohmann::json::object();
+  const auto tokenizer = rivulet::MakeHfTokenizer(*json, none, none);
+  if (!tokenizer.ok()) return 0;
+  const std::string text = end == std::string::npos ? "a B\u00e9 1" : input.substr(end + 1);
+  for (const auto& ids : {(*tokenizer)->Encode(text), (*tokenizer)->EncodeRendered(text)}) {
+    for (size_t i = 0; ids.ok() && i < ids->size(); ++i) {
+      if ((*ids)[i] >= (*tokenizer)->vocab_size()) __builtin_trap();
+    }
+  }
+  return 0;
+}
