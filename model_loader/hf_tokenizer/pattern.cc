@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "model_loader/hf_tokenizer/pattern.h"
 
+#include <algorithm>
 #include <utility>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -18,9 +19,12 @@ namespace {
 constexpr size_t kLongestPattern = 64 << 10;
 // An attempt at one place begins with few steps and gets more as it needs them, so that what it
 // took is known to a factor of kMoreSteps. Oniguruma itself gives up after ten million.
-constexpr uint32_t kFirstSteps = 256;
-constexpr uint32_t kMoreSteps = 8;
-constexpr uint32_t kMostSteps = kFirstSteps << 18;
+constexpr uint64_t kFirstSteps = 256;
+constexpr uint64_t kMoreSteps = 8;
+// An attempt that looks through the rest of the text a few times is as it should be.
+constexpr uint64_t kMostSteps = uint64_t{1} << 20;
+constexpr uint64_t kMostStepsOfCharacter = 16;
+constexpr uint64_t kLargestLimit = UINT32_MAX;  // that PCRE2 can be told
 constexpr uint64_t kBudget = uint64_t{1} << 28;
 constexpr uint64_t kBudgetOfByte = 1024;
 constexpr size_t kStackBytes = 16 << 20;  // reserved, not committed
@@ -137,8 +141,9 @@ void Pattern::FindStarts(const std::string& pattern) {
 absl::StatusOr<bool> Pattern::MatchAt(size_t begin, PatternScratch& scratch,
                                       TextRange* match) const {
   const auto* const subject = reinterpret_cast<PCRE2_SPTR>(scratch.classes_.data());
-  for (uint32_t steps = kFirstSteps; steps <= kMostSteps; steps *= kMoreSteps) {
-    pcre2_set_match_limit(scratch.context_, steps);
+  const uint64_t most = kMostSteps + kMostStepsOfCharacter * uint64_t{scratch.classes_.size()};
+  for (uint64_t steps = kFirstSteps;; steps = std::min(steps * kMoreSteps, most)) {
+    pcre2_set_match_limit(scratch.context_, static_cast<uint32_t>(std::min(steps, kLargestLimit)));
     const int found =
         match_(code_, subject, scratch.classes_.size(), begin, 0, scratch.data_, scratch.context_);
     if (found == PCRE2_ERROR_NOMATCH) return false;
@@ -147,7 +152,8 @@ absl::StatusOr<bool> Pattern::MatchAt(size_t begin, PatternScratch& scratch,
       *match = {place[0], place[1]};
       return true;
     }
-    if (found != PCRE2_ERROR_MATCHLIMIT || scratch.budget_ < steps) break;
+    const bool may_go_on = found == PCRE2_ERROR_MATCHLIMIT && steps < most;
+    if (!may_go_on || scratch.budget_ < steps) break;
     scratch.budget_ -= steps;
   }
   return About(expression_, absl::InvalidArgumentError(
