@@ -2,10 +2,8 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 
@@ -197,20 +195,6 @@ CudaDevice::~CudaDevice() {
   if (error_ != cudaSuccess) cudaDeviceReset();
 }
 
-// After a kernel has trapped, the driver needs seconds until the process may use the device again.
-cudaError_t CreateStream(cudaStream_t& stream) {
-  constexpr int kAttempts = 40;
-  cudaError_t error = cudaSuccess;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-    if (error != cudaErrorDevicesUnavailable) return error;
-    cudaGetLastError();
-    cudaDeviceReset();
-    std::this_thread::sleep_for(std::chrono::milliseconds(250));
-  }
-  return error;
-}
-
 absl::Status CudaDevice::Open() {
   cudaDeviceProp properties;
   RIVULET_RETURN_IF_ERROR(CudaError(cudaGetDeviceProperties(&properties, 0), "device 0"));
@@ -221,7 +205,8 @@ absl::Status CudaDevice::Open() {
                      properties.minor, "; the kernels need 9.0 (H100, H200); use --device cpu"));
   }
   context_.processors = properties.multiProcessorCount;
-  RIVULET_RETURN_IF_ERROR(CudaError(CreateStream(context_.stream), "a stream"));
+  RIVULET_RETURN_IF_ERROR(
+      CudaError(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking), "a stream"));
   for (cudaEvent_t& event : events_) {
     RIVULET_RETURN_IF_ERROR(CudaError(cudaEventCreate(&event), "an event"));
   }
