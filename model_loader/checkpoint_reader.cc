@@ -113,8 +113,25 @@ std::string ProblemWith(const StoredTensor* tensor, const std::vector<size_t>& s
 
 }  // namespace
 
+void CheckpointReader::Rename(const std::string& from, const std::string& to) {
+  renamed_from_ = from;
+  renamed_to_ = to;
+}
+
+std::string CheckpointReader::InFile(const std::string& name) const {
+  if (renamed_from_.empty() || !name.starts_with(renamed_from_)) return name;
+  return renamed_to_ + name.substr(renamed_from_.size());
+}
+
+size_t CheckpointReader::CountBeginning(const std::string& prefix) const {
+  size_t count = 0;
+  for (const auto& [name, tensor] : checkpoint_.tensors())
+    count += name.starts_with(prefix) ? 1 : 0;
+  return count;
+}
+
 std::vector<size_t> CheckpointReader::Shape(const std::string& name) const {
-  const StoredTensor* tensor = checkpoint_.Find(name);
+  const StoredTensor* tensor = Stored(name);
   return tensor == nullptr ? std::vector<size_t>() : tensor->shape;
 }
 
@@ -136,8 +153,8 @@ EmbeddingTable CheckpointReader::TakeTable(const std::string& name, size_t vocab
 }
 
 void CheckpointReader::Ignore(const std::string& name, const std::vector<size_t>& shape) {
-  const StoredTensor* tensor = checkpoint_.Find(name);
-  if (tensor != nullptr && tensor->shape == shape) taken_.emplace(name, true);
+  const StoredTensor* tensor = Stored(name);
+  if (tensor != nullptr && tensor->shape == shape) taken_.emplace(InFile(name), true);
 }
 
 absl::Status CheckpointReader::Finish(const std::vector<std::string>& ignored) {
@@ -160,8 +177,9 @@ absl::Status CheckpointReader::Problems() const {
   return absl::InvalidArgumentError(message);
 }
 
-const StoredTensor* CheckpointReader::Find(const std::string& name,
+const StoredTensor* CheckpointReader::Find(const std::string& asked,
                                            const std::vector<size_t>& shape) {
+  const std::string name = InFile(asked);
   const StoredTensor* tensor = checkpoint_.Find(name);
   const auto [taken, first] = taken_.emplace(name, false);
   if (taken->second && tensor->shape == shape) return tensor;

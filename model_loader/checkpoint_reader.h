@@ -33,7 +33,11 @@ class CheckpointReader : public TensorSource {
   // Borrows the checkpoint; views are valid as long as both.
   explicit CheckpointReader(const SafetensorsCheckpoint& checkpoint) : checkpoint_(checkpoint) {}
 
-  bool Has(const std::string& name) const override { return checkpoint_.Find(name) != nullptr; }
+  // From now on names that begin with `from` stand for those of the file that begin with `to`
+  // there. Empty: all names are the file's.
+  void Rename(const std::string& from, const std::string& to);
+
+  bool Has(const std::string& name) const override { return Stored(name) != nullptr; }
   // Empty if the tensor does not exist.
   std::vector<size_t> Shape(const std::string& name) const override;
   TensorView Take(const std::string& name, const std::vector<size_t>& shape,
@@ -52,6 +56,9 @@ class CheckpointReader : public TensorSource {
   // The same without looking for extra tensors.
   absl::Status Problems() const;
 
+  // The file's tensors whose names start so.
+  size_t CountBeginning(const std::string& prefix) const;
+
   uint64_t parameters() const { return parameters_; }  // numbers taken, each tensor once
   size_t bytes_taken() const { return bytes_taken_; }
 
@@ -61,7 +68,13 @@ class CheckpointReader : public TensorSource {
   TensorView Zeros(const std::vector<size_t>& shape);
   void AddProblem(const std::string& name, const std::string& problem);
 
+  std::string InFile(const std::string& name) const;
+  const StoredTensor* Stored(const std::string& name) const {
+    return checkpoint_.Find(InFile(name));
+  }
+
   const SafetensorsCheckpoint& checkpoint_;
+  std::string renamed_from_, renamed_to_;
   std::map<std::string, bool, std::less<>> taken_;  // whether it is sound, so that it is read once
   std::vector<std::string> problems_;
   size_t problem_count_ = 0;

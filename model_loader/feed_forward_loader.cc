@@ -36,7 +36,15 @@ Linear TakeGateUp(const GatedMlpSpec& spec, size_t hidden, ParameterSource& para
 GatedMlp TakeGatedMlp(const GatedMlpSpec& spec, size_t hidden, ParameterSource& parameters) {
   Linear gate_up = TakeGateUp(spec, hidden, parameters);
   return {std::move(gate_up),
-          parameters.TakeLinear({Part(spec.down, hidden, spec.bias)}, spec.intermediate)};
+          parameters.TakeLinear({Part(spec.down, hidden, spec.bias)}, spec.intermediate),
+          spec.form};
+}
+
+TwoLayerMlp TakeTwoLayerMlp(const TwoLayerMlpSpec& spec, size_t hidden,
+                            ParameterSource& parameters) {
+  Linear first = parameters.TakeLinear({Part(spec.first, spec.intermediate, spec.bias)}, hidden);
+  Linear second = parameters.TakeLinear({Part(spec.second, hidden, spec.bias)}, spec.intermediate);
+  return {std::move(first), std::move(second), spec.f};
 }
 
 // The first name that the file has; the first one of all, to be reported, where it has none.
@@ -53,54 +61,96 @@ struct ExpertParts {
   std::vector<LinearPart> gate_up, down;
 };
 
+// The numbers that an expert reads and writes.
+size_t ExpertInputs(const MixtureOfExpertsSpec& spec, size_t hidden) {
+  return spec.latent > 0 ? spec.latent : hidden;
+}
+
 void AppendExpert(const MixtureOfExpertsSpec& spec, size_t expert, size_t hidden,
                   const ParameterSource& parameters, ExpertParts& parts) {
   const std::string& gate_up = FirstThere(spec.gate_up, "", parameters);
   const std::string& down = FirstThere(spec.down, "", parameters);
+  const size_t inputs = ExpertInputs(spec, hidden), maps = spec.gated ? 2 : 1;
   if (!parameters.Has(gate_up) && !spec.expert_list.empty()) {
-    const std::string map = absl::StrCat(spec.expert_list, expert, ".");
-    const GatedMlpSpec mlp = NameGatedMlp(map, spec.intermediate);
-    parts.gate_up.push_back(Part(mlp.gate, mlp.intermediate, false));
-    parts.gate_up.push_back(Part(mlp.up, mlp.intermediate, false));
-    parts.down.push_back(Part(mlp.down, hidden, false));
+    const std::string list = absl::StrCat(spec.expert_list, expert, ".");
+    const ExpertNames& names = spec.expert_names;
+    if (spec.gated) parts.gate_up.push_back(Part(list + names.gate, spec.intermediate, false));
+    parts.gate_up.push_back(Part(list + names.up, spec.intermediate, false));
+    parts.down.push_back(Part(list + names.down, inputs, false));
     return;
   }
-  parts.gate_up.push_back({gate_up, 2 * spec.intermediate, "", spec.experts, expert});
-  parts.down.push_back({down, hidden, "", spec.experts, expert});
+  parts.gate_up.push_back({gate_up, maps * spec.intermediate, "", spec.choice.experts, expert});
+  parts.down.push_back({down, inputs, "", spec.choice.experts, expert});
 }
 
-std::vector<GatedMlp> TakeExperts(const MixtureOfExpertsSpec& spec, size_t hidden,
-                                  ParameterSource& parameters) {
-  std::vector<GatedMlp> experts;
-  for (size_t e = 0; e < spec.experts; ++e) {
+std::vector<ExpertMaps> TakeExperts(const MixtureOfExpertsSpec& spec, size_t hidden,
+                                    ParameterSource& parameters) {
+  std::vector<ExpertMaps> experts;
+  for (size_t e = 0; e < spec.choice.experts; ++e) {
     ExpertParts parts;
     AppendExpert(spec, e, hidden, parameters, parts);
-    Linear gate_up = parameters.TakeLinear(parts.gate_up, hidden);
-    experts.emplace_back(std::move(gate_up), parameters.TakeLinear(parts.down, spec.intermediate));
+    Linear in = parameters.TakeLinear(parts.gate_up, ExpertInputs(spec, hidden));
+    experts.push_back({std::move(in), parameters.TakeLinear(parts.down, spec.intermediate)});
   }
   return experts;
 }
 
+// The MLP of all tokens; null without one.
+std::unique_ptr<FeedForward> TakeShared(const MixtureOfExpertsSpec& spec, size_t hidden,
+                                        ParameterSource& parameters) {
+  if (const auto* gated = std::get_if<GatedMlpSpec>(&spec.shared)) {
+    return std::make_unique<GatedMlp>(TakeGatedMlp(*gated, hidden, parameters));
+  }
+  if (const auto* plain = std::get_if<TwoLayerMlpSpec>(&spec.shared)) {
+    return std::make_unique<TwoLayerMlp>(TakeTwoLayerMlp(*plain, hidden, parameters));
+  }
+  return nullptr;
+}
+
 // A device wants all experts' maps as one.
 std::unique_ptr<FeedForward> TakeDeviceExperts(const MixtureOfExpertsSpec& spec, size_t hidden,
-                                               const ExpertChoice& choice, Linear router,
-                                               ParameterSource& parameters) {
+                                               Linear router, ParameterSource& parameters) {
   ExpertParts parts;
-  for (size_t e = 0; e < spec.experts; ++e) AppendExpert(spec, e, hidden, parameters, parts);
+  for (size_t e = 0; e < spec.choice.experts; ++e) AppendExpert(spec, e, hidden, parameters, parts);
   const Linear gate_up = parameters.TakeLinear(parts.gate_up, hidden);
   const Linear down = parameters.TakeLinear(parts.down, spec.intermediate);
   std::optional<GatedMlp> shared;
-  if (spec.shared.intermediate > 0) shared = TakeGatedMlp(spec.shared, hidden, parameters);
-  return std::make_unique<DeviceExperts>(choice, std::move(router), gate_up, down,
+  if (const auto* gated = std::get_if<GatedMlpSpec>(&spec.shared)) {
+    shared = TakeGatedMlp(*gated, hidden, parameters);
+  }
+  return std::make_unique<DeviceExperts>(spec.choice, std::move(router), gate_up, down,
                                          std::move(shared));
 }
 
 // The gate of the shared expert is one more output of the router's map.
 Linear TakeRouter(const MixtureOfExpertsSpec& spec, size_t hidden, ParameterSource& parameters) {
   const std::string& router = FirstThere(spec.router, ".weight", parameters);
-  std::vector<LinearPart> parts = {Part(router, spec.experts, false)};
+  std::vector<LinearPart> parts = {Part(router, spec.choice.experts, false)};
   if (!spec.shared_gate.empty()) parts.push_back(Part(spec.shared_gate, 1, false));
   return parameters.TakeLinear(parts, hidden);
+}
+
+MixtureParts TakeMixture(const MixtureOfExpertsSpec& spec, size_t hidden, Linear router,
+                         ParameterSource& parameters) {
+  MixtureParts parts{.choice = spec.choice, .router = std::move(router)};
+  if (!spec.correction.empty()) {
+    parts.correction = parameters.TakeVector(spec.correction, {spec.choice.experts});
+  }
+  parts.experts = TakeExperts(spec, hidden, parameters);
+  parts.gated = spec.gated;
+  parts.f = spec.f;
+  parts.shared = TakeShared(spec, hidden, parameters);
+  if (spec.latent == 0) return parts;
+  parts.latent_down =
+      parameters.TakeLinear({Part(spec.latent_down, spec.latent, spec.latent_bias)}, hidden);
+  parts.latent_up =
+      parameters.TakeLinear({Part(spec.latent_up, hidden, spec.latent_bias)}, spec.latent);
+  return parts;
+}
+
+bool RunsOnDevice(const MixtureOfExpertsSpec& spec) {
+  return spec.choice.plain() && spec.gated && spec.f == Activation::kSilu && spec.latent == 0 &&
+         !std::holds_alternative<TwoLayerMlpSpec>(spec.shared);
 }
 
 // Makes the block of each kind of spec.
@@ -115,22 +165,16 @@ struct Taker {
   }
 
   std::unique_ptr<FeedForward> operator()(const TwoLayerMlpSpec& spec) const {
-    Linear first = parameters.TakeLinear({Part(spec.first, spec.intermediate, true)}, hidden);
-    Linear second = parameters.TakeLinear({Part(spec.second, hidden, true)}, spec.intermediate);
-    return std::make_unique<TwoLayerMlp>(std::move(first), std::move(second));
+    return std::make_unique<TwoLayerMlp>(TakeTwoLayerMlp(spec, hidden, parameters));
   }
 
   std::unique_ptr<FeedForward> operator()(const MixtureOfExpertsSpec& spec) const {
-    const ExpertChoice choice{spec.experts, spec.experts_per_token, spec.weights_sum_to_one};
     Linear router = TakeRouter(spec, hidden, parameters);
-    if (parameters.packs_on_device()) {
-      return TakeDeviceExperts(spec, hidden, choice, std::move(router), parameters);
+    if (parameters.packs_on_device() && RunsOnDevice(spec)) {
+      return TakeDeviceExperts(spec, hidden, std::move(router), parameters);
     }
-    std::vector<GatedMlp> experts = TakeExperts(spec, hidden, parameters);
-    std::optional<GatedMlp> shared;
-    if (spec.shared.intermediate > 0) shared = TakeGatedMlp(spec.shared, hidden, parameters);
-    return std::make_unique<MixtureOfExperts>(choice, std::move(router), std::move(experts),
-                                              std::move(shared));
+    return std::make_unique<MixtureOfExperts>(
+        TakeMixture(spec, hidden, std::move(router), parameters));
   }
 };
 

@@ -67,14 +67,14 @@ class FeedForwardLoaderTest : public testing::Test {
   }
   static MixtureOfExpertsSpec Experts() {
     MixtureOfExpertsSpec spec;
-    spec.experts = kExperts;
-    spec.experts_per_token = 2;
+    spec.choice.experts = kExperts;
+    spec.choice.experts_per_token = 2;
     spec.intermediate = kWidth;
     spec.router = {"older_router", "router"};
     spec.gate_up = {"older.gate_up", "newer.gate_up"};
     spec.down = {"older.down", "newer.down"};
     spec.expert_list = "expert.";
-    spec.shared = {4, "shared.gate", "shared.up", "shared.down"};
+    spec.shared = GatedMlpSpec{4, "shared.gate", "shared.up", "shared.down"};
     spec.shared_gate = "shared_gate";
     return spec;
   }
@@ -135,7 +135,7 @@ TEST_F(FeedForwardLoaderTest, NamesWhatAMixtureLacks) {
                                          Not(HasSubstr("expert.0"))));
   AddExpertsInOne();
   MixtureOfExpertsSpec more = Experts();
-  more.experts = 4;
+  more.choice.experts = 4;
   EXPECT_THAT(Error(more),
               AllOf(HasSubstr("router.weight has shape [3, 8], expected [4, 8]"),
                     HasSubstr("newer.gate_up has shape [3, 12, 8], expected [4, 12, 8]")));

@@ -23,6 +23,9 @@ namespace rivulet {
 inline constexpr size_t kMostLayers = 1024;
 inline constexpr size_t kMostExperts = 4096;
 
+// What predicts further tokens, beside the model (Qwen, Nemotron).
+inline const IgnoredPart kMultiTokenPrediction = {"mtp.", "multi-token prediction"};
+
 // What every format spells alike: sizes, eps of the norms, begin and end tokens. No layers, and no
 // tensor names.
 ModelSpec ParseCommonFields(ConfigReader& config, double default_norm_eps);
@@ -120,11 +123,27 @@ ModelSpec ParseMistralSpec(ConfigReader& config);
 ModelSpec ParseQwen2Spec(ConfigReader& config);
 ModelSpec ParseQwen3Spec(ConfigReader& config);
 
-// qwen3_next_format.cc: qwen3_next as transformers writes it.
+// qwen3_next_format.cc: qwen3_next as transformers writes it, and what Qwen3.5 has of it.
 ModelSpec ParseQwen3NextSpec(ConfigReader& config);
 
 // lfm2_format.cc: lfm2 as transformers and Liquid AI write it.
 ModelSpec ParseLfm2Spec(ConfigReader& config);
+
+// Everything but the feed-forwards of a Qwen hybrid whose delta rule has these tensors.
+ModelSpec ParseQwenHybrid(ConfigReader& config, DeltaRuleTensors tensors);
+
+// The defaults of a Qwen's num_experts and num_experts_per_tok.
+struct QwenExpertDefaults {
+  size_t experts = 512;
+  size_t experts_per_token = 10;
+};
+
+// The experts of layer `layer` and the shared one behind its gate (mlp).
+MixtureOfExpertsSpec ParseQwenExperts(ConfigReader& config, size_t layer,
+                                      const QwenExpertDefaults& defaults);
+
+// qwen3_5_format.cc: qwen3_5 and qwen3_5_moe, as published and as their text models alone.
+ModelSpec ParseQwen35Spec(ConfigReader& config);
 
 // granite_format.cc: granitemoehybrid (Granite 4 H) as transformers writes it.
 ModelSpec ParseGraniteSpec(ConfigReader& config);

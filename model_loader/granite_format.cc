@@ -78,16 +78,16 @@ GatedMlpSpec SharedMlp(size_t layer, size_t intermediate) {
 // Sizes of the experts; none at all where `experts` is 0.
 MixtureOfExpertsSpec ParseExperts(ConfigReader& config) {
   MixtureOfExpertsSpec spec;
-  spec.experts = config.Size("num_local_experts", 8, 0, kMostExperts);
-  if (spec.experts == 0) return spec;
-  spec.experts_per_token = HfExpertsPerToken(config, spec.experts, 2);
+  spec.choice.experts = config.Size("num_local_experts", 8, 0, kMostExperts);
+  if (spec.choice.experts == 0) return spec;
+  spec.choice.experts_per_token = HfExpertsPerToken(config, spec.choice.experts, 2);
   spec.intermediate = config.Size("intermediate_size");
   return spec;
 }
 
 // transformers 5 renamed the experts' tensors, though it still writes the first names.
 FeedForwardSpec NameFeedForward(size_t layer, MixtureOfExpertsSpec spec, size_t shared) {
-  if (spec.experts == 0) return SharedMlp(layer, shared);
+  if (spec.choice.experts == 0) return SharedMlp(layer, shared);
   spec.router = {HfName(layer, "block_sparse_moe.router.layer"),
                  HfName(layer, "block_sparse_moe.router")};
   spec.gate_up = {HfName(layer, "block_sparse_moe.input_linear.weight"),

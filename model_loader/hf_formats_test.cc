@@ -215,7 +215,8 @@ TEST(QwenNextFormatTest, EveryNormOfTheStreamIsOnePlus) {
   EXPECT_EQ(spec.final_norm.kind, NormSpec::Kind::kRmsOnePlus);
   EXPECT_EQ(spec.layers[0].mixer_norm.kind, NormSpec::Kind::kRmsOnePlus);
   EXPECT_EQ(spec.layers[0].feed_forward_norm.kind, NormSpec::Kind::kRmsOnePlus);
-  EXPECT_THAT(spec.ignored_tensors, ElementsAre("mtp."));
+  ASSERT_EQ(spec.ignored.size(), 1u);
+  EXPECT_EQ(spec.ignored[0].prefix, "mtp.");
 }
 
 TEST(QwenNextFormatTest, HasExpertsWhereItSaysSo) {
@@ -233,12 +234,13 @@ TEST(QwenNextFormatTest, HasExpertsWhereItSaysSo) {
               ElementsAre(false, true, true, false));
   EXPECT_THAT(sparse(With(QwenNext(), "num_experts", 0)), ElementsAre(false, false, false, false));
   const auto experts = std::get<MixtureOfExpertsSpec>(Spec(QwenNext()).layers[2].feed_forward);
-  EXPECT_EQ(experts.experts, 6u);
-  EXPECT_EQ(experts.experts_per_token, 2u);
+  EXPECT_EQ(experts.choice.experts, 6u);
+  EXPECT_EQ(experts.choice.experts_per_token, 2u);
   EXPECT_EQ(experts.intermediate, 512u);
-  EXPECT_TRUE(experts.weights_sum_to_one);
+  EXPECT_TRUE(experts.choice.weights_sum_to_one);
   EXPECT_EQ(experts.expert_list, "model.layers.2.mlp.experts.");
-  EXPECT_EQ(experts.shared.gate, "model.layers.2.mlp.shared_expert.gate_proj");
+  EXPECT_EQ(std::get<GatedMlpSpec>(experts.shared).gate,
+            "model.layers.2.mlp.shared_expert.gate_proj");
   EXPECT_EQ(experts.shared_gate, "model.layers.2.mlp.shared_expert_gate");
 }
 
@@ -318,9 +320,9 @@ TEST(GraniteFormatTest, FoldsTheMultipliers) {
 TEST(GraniteFormatTest, SharedMlpAloneOrBesideExperts) {
   const ModelSpec with = Spec(With(Granite(), "num_local_experts", 3));
   const auto& experts = std::get<MixtureOfExpertsSpec>(with.layers[0].feed_forward);
-  EXPECT_EQ(experts.experts, 3u);
+  EXPECT_EQ(experts.choice.experts, 3u);
   EXPECT_EQ(experts.intermediate, 48u);
-  EXPECT_EQ(experts.shared.intermediate, 1024u);
+  EXPECT_EQ(std::get<GatedMlpSpec>(experts.shared).intermediate, 1024u);
   EXPECT_EQ(experts.gate_up[0], "model.layers.0.block_sparse_moe.input_linear.weight");
   EXPECT_TRUE(experts.shared_gate.empty());
   const ModelSpec without =

@@ -12,6 +12,7 @@
 #include "model_loader/checkpoint_reader.h"
 #include "model_loader/formats.h"
 #include "model_loader/json.h"
+#include "model_loader/layer_loader.h"
 #include "model_loader/safetensors.h"
 #include "nlohmann/json.hpp"
 
@@ -148,16 +149,17 @@ absl::Status ReadDescription(const std::string& directory, const LoadOptions& op
   return AddTokenizer(directory, model);
 }
 
-absl::StatusOr<std::unique_ptr<Mixer>> LoadMixer(ParameterSource parameters, const LayerSpec& layer,
+absl::StatusOr<std::unique_ptr<Mixer>> LoadMixer(ParameterSource parameters,
+                                                 const MixerConfig& config,
+                                                 const std::string& prefix, const std::string& type,
                                                  size_t hidden, const MixerOptions& options) {
-  auto mixer = MakeMixer(layer.mixer, {hidden, parameters, options});
+  auto mixer = MakeMixer(config, {hidden, parameters, options});
   if (mixer.ok() && options.device != nullptr && !(*mixer)->runs_on_device()) {
     mixer = absl::UnimplementedError("it has no CUDA kernels yet; use --device cpu");
   }
   if (mixer.ok()) return mixer;
   return absl::Status(mixer.status().code(),
-                      absl::StrCat("mixer ", layer.mixer_type, " at ", layer.mixer_prefix, ": ",
-                                   mixer.status().message()));
+                      absl::StrCat("mixer ", type, " at ", prefix, ": ", mixer.status().message()));
 }
 
 class WeightLoader {
@@ -198,7 +200,7 @@ class WeightLoader {
       model_.layers.push_back(std::move(layer));
     }
     RIVULET_RETURN_IF_ERROR(packer_.status());
-    RIVULET_RETURN_IF_ERROR(reader_.Finish(model_.spec.ignored_tensors));
+    RIVULET_RETURN_IF_ERROR(FinishReading());
     RIVULET_RETURN_IF_ERROR(files_.CheckUnchanged());
     model_.weight_dtype = packer_.dtype();
     model_.parameters = reader_.parameters();
@@ -207,27 +209,41 @@ class WeightLoader {
   }
 
   absl::StatusOr<LoadedLayer> LoadLayer(const LayerSpec& spec) {
-    const size_t hidden = model_.spec.hidden;
-    const float eps = model_.spec.norm_eps;
-    LoadedLayer layer;
-    layer.mixer_type = spec.mixer_type;
-    layer.mixer_norm = TakeNorm(spec.mixer_norm, hidden, eps, parameters_);
-    RIVULET_ASSIGN_OR_RETURN(layer.mixer, LoadMixer({reader_, packer_, spec.mixer_prefix}, spec,
-                                                    hidden, options_.mixer));
-    if (spec.feed_forward_norm.empty()) return layer;
-    layer.feed_forward_norm = TakeNorm(spec.feed_forward_norm, hidden, eps, parameters_);
-    layer.feed_forward = TakeFeedForward(spec.feed_forward, hidden, parameters_);
-    if (options_.mixer.device != nullptr && !layer.feed_forward->runs_on_device()) {
-      return absl::UnimplementedError(
-          "this model's feed-forward has no CUDA kernels yet; use --device cpu");
+    const auto make = [&](const MixerConfig& config, const std::string& prefix) {
+      return LoadMixer({reader_, packer_, prefix}, config, prefix, spec.mixer_type,
+                       model_.spec.hidden, options_.mixer);
+    };
+    return TakeLayer(spec, model_.spec, options_.mixer, parameters_, make);
+  }
+
+  absl::Status FinishReading() {
+    std::vector<std::string> ignored;
+    for (const IgnoredPart& part : model_.spec.ignored) {
+      ignored.push_back(part.prefix);
+      const size_t tensors = reader_.CountBeginning(part.prefix);
+      if (tensors == 0 || part.what.empty()) continue;
+      model_.left_out.push_back(
+          absl::StrCat(part.what, " (", tensors, " tensors ", part.prefix, "*)"));
     }
-    return layer;
+    return reader_.Finish(ignored);
+  }
+
+  // The first way to begin names for which there are embeddings.
+  void FindRoot() {
+    const ModelSpec& spec = model_.spec;
+    if (reader_.Has(spec.embeddings)) return;
+    for (const std::string& root : spec.other_roots) {
+      reader_.Rename("model.", root);
+      if (reader_.Has(spec.embeddings)) return;
+    }
+    reader_.Rename("", "");
   }
 
   // Embeddings, final norm and output map. Their shapes confirm vocab_size and hidden_size: a
   // mismatch ends the load before the rest of the config is believed.
   absl::Status LoadEnds() {
     ModelSpec& spec = model_.spec;
+    FindRoot();
     if (!reader_.Has(spec.embeddings) && reader_.Has(spec.embeddings_older_name)) {
       if (spec.tied()) spec.lm_head = spec.embeddings_older_name;
       spec.embeddings = spec.embeddings_older_name;
@@ -276,7 +292,9 @@ LoadedModel::~LoadedModel() = default;
 
 uint64_t LoadedModel::max_tokens() const {
   uint64_t tokens = UINT64_MAX;
-  for (const LoadedLayer& layer : layers) tokens = std::min(tokens, layer.mixer->max_tokens());
+  for (const LoadedLayer& layer : layers) {
+    if (layer.mixer != nullptr) tokens = std::min(tokens, layer.mixer->max_tokens());
+  }
   return tokens;
 }
 

@@ -45,13 +45,28 @@ struct GenerationDefaults {
   std::optional<uint32_t> top_k, max_tokens;
 };
 
+// ResidualSpec, loaded.
+struct LoadedResidual {
+  TrainedNorm output_norm = {};  // empty: none
+  bool keeps_normed = false;
+  float keep = 1;
+  float add = 1;
+};
+
 // One block: x += mixer(norm(x)); then, if it has one, x += feed_forward(norm(x)).
 struct LoadedLayer {
   std::string mixer_type;
-  TrainedNorm mixer_norm;
-  std::unique_ptr<Mixer> mixer;
-  TrainedNorm feed_forward_norm;
+  TrainedNorm mixer_norm;        // empty: none
+  std::unique_ptr<Mixer> mixer;  // null: none
+  LoadedResidual mixer_residual;
+  TrainedNorm feed_forward_norm;              // empty: none
   std::unique_ptr<FeedForward> feed_forward;  // null: none
+  LoadedResidual feed_forward_residual;
+  StateLayout no_state;  // of a layer without a mixer
+
+  const StateLayout& state_layout() const {
+    return mixer == nullptr ? no_state : mixer->state_layout();
+  }
 };
 
 struct LoadedModel {
@@ -68,6 +83,8 @@ struct LoadedModel {
   GenerationDefaults defaults;
   std::unique_ptr<Tokenizer> tokenizer;  // null: token ids only
   bool has_chat_template = false;
+  // For the log: parts of the files that were recognised and not loaded.
+  std::vector<std::string> left_out;
 
   LoadedModel();
   ~LoadedModel();

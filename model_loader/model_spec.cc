@@ -35,6 +35,10 @@ constexpr Format kFormats[] = {
     {"mistral", ParseMistralSpec},
     {"qwen2", ParseQwen2Spec},
     {"qwen3", ParseQwen3Spec},
+    {"qwen3_5", ParseQwen35Spec},
+    {"qwen3_5_moe", ParseQwen35Spec},
+    {"qwen3_5_moe_text", ParseQwen35Spec},
+    {"qwen3_5_text", ParseQwen35Spec},
     {"qwen3_next", ParseQwen3NextSpec},
     {"transformer", ParseFlaSpec},
 };

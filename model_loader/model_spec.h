@@ -17,7 +17,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/base/activation_kind.h"
 #include "kernels/mixers/mixer_config.h"
+#include "kernels/ops/gated_mlp/gated_mlp.h"
+#include "kernels/ops/mixture_of_experts/expert_choice.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace rivulet {
@@ -39,54 +42,109 @@ struct NormSpec {
 // In the feed-forward specs a map is named without ".weight" ("model.layers.0.mlp.down_proj"); with
 // a bias it has a tensor ".bias" too.
 
-// down(silu(gate x) · up x)
+// down(f(gate x) · up x), with multipliers of gate x and of the whole.
 struct GatedMlpSpec {
   size_t intermediate = 0;
   std::string gate;  // [intermediate, hidden]; of both, gate rows first, where the file has no `up`
   std::string up;    // empty: `gate` is of both
   std::string down;
   bool bias = false;  // of all three
+  GatedMlpForm form = {};
 };
 
-// second(gelu(first x)), gelu by tanh; both maps have biases.
+// second(f(first x))
 struct TwoLayerMlpSpec {
   size_t intermediate = 0;
   std::string first;
   std::string second;
+  bool bias = true;  // of both
+  Activation f = Activation::kGeluTanh;
 };
 
-// The weighted sum of the gated MLPs that a router chooses for a token, and of one that all tokens
-// share (kernels/ops/mixture_of_experts). Libraries have renamed tensors: of a list of names, the
-// first that the file has is used.
+// What an expert's maps are called where each expert has tensors of its own.
+struct ExpertNames {
+  std::string gate = "gate_proj";
+  std::string up = "up_proj";
+  std::string down = "down_proj";
+};
+
+// The weighted sum of the MLPs that a router chooses for a token, and of one that all tokens share
+// (kernels/ops/mixture_of_experts). Libraries have renamed tensors: of a list of names, the first
+// that the file has is used.
 struct MixtureOfExpertsSpec {
-  size_t experts = 0;
-  size_t experts_per_token = 0;
-  size_t intermediate = 0;          // of one expert
-  bool weights_sum_to_one = true;   // of the chosen ones; else those of all experts do
-  std::vector<std::string> router;  // maps [experts, hidden]
-  // Whole tensors of all experts: [experts, 2 · intermediate, hidden], gate rows first, and
+  ExpertChoice choice = {};
+  size_t intermediate = 0;           // of one expert
+  bool gated = true;                 // else an expert is down(f(up x))
+  Activation f = Activation::kSilu;  // of the experts
+  std::vector<std::string> router;   // maps [experts, hidden]
+  std::string correction;            // tensor [experts], added to the scores; empty: none
+  // Whole tensors of all experts: [experts, 2 · intermediate, hidden], gate rows first, or
+  // [experts, intermediate, hidden] of experts that are not gated; and
   // [experts, hidden, intermediate].
   std::vector<std::string> gate_up;
   std::vector<std::string> down;
-  // Where the file has none of those: <expert_list>{e}.gate_proj, up_proj, down_proj. Empty: it
-  // must have them.
+  // Where the file has none of those: <expert_list>{e}.<expert_names>. Empty: it must have them.
   std::string expert_list;
-  GatedMlpSpec shared;      // intermediate 0: none
+  ExpertNames expert_names = {};
+  // Of all tokens.
+  std::variant<std::monostate, GatedMlpSpec, TwoLayerMlpSpec> shared;
   std::string shared_gate;  // map [1, hidden], under a sigmoid; empty: none
+  // The experts' width in place of `hidden`, and the maps to it and back; 0: none.
+  size_t latent = 0;
+  std::string latent_down, latent_up;
+  bool latent_bias = false;
 };
 
 // monostate: the block has none.
 using FeedForwardSpec =
     std::variant<std::monostate, GatedMlpSpec, TwoLayerMlpSpec, MixtureOfExpertsSpec>;
 
+// What happens around a mixer or a feed-forward f beside x += f(norm(x)):
+//   x = keep · x + add · output_norm(f(x'))     x' = norm(x), or x itself without a norm
+// and first x = norm(x), if `keeps_normed`.
+struct ResidualSpec {
+  NormSpec output_norm = {};  // OLMo; empty: none
+  bool keeps_normed = false;  // MiniMax
+  float keep = 1;
+  float add = 1;
+
+  bool plain() const { return output_norm.empty() && !keeps_normed && keep == 1 && add == 1; }
+};
+
+// A mixer that reads what the layer's first mixer reads; the outputs add up:
+//   output · mixer(input · x)
+struct BesideSpec {
+  std::string mixer_type;
+  MixerConfig mixer;
+  std::string mixer_prefix;
+  float input = 1;
+  float output = 1;
+};
+
 // One block: x += mixer(norm(x)); then, if it has one, x += feed_forward(norm(x)).
 struct LayerSpec {
-  std::string mixer_type;  // its name for users: "hla", "gla", ...
+  std::string mixer_type;  // its name for users: "hla", "gla", ...; empty: the layer has no mixer
   MixerConfig mixer;
   std::string mixer_prefix;  // of the tensors' names: "model.layers.0.attn."
-  NormSpec mixer_norm;
-  NormSpec feed_forward_norm;  // empty: no feed-forward (Mamba-2)
-  FeedForwardSpec feed_forward;
+  NormSpec mixer_norm;       // empty: none
+  ResidualSpec mixer_residual = {};
+  // Side by side with the mixer (Falcon-H1), with what the mixer's own input and output are
+  // multiplied by.
+  std::vector<BesideSpec> beside = {};
+  float mixer_input = 1;
+  float mixer_output = 1;
+  NormSpec feed_forward_norm;    // empty: none
+  FeedForwardSpec feed_forward;  // monostate: none (Mamba-2)
+  ResidualSpec feed_forward_residual = {};
+
+  bool has_mixer() const { return !mixer_type.empty(); }
+  bool has_feed_forward() const { return !std::holds_alternative<std::monostate>(feed_forward); }
+};
+
+// A part of a file that is recognised and not loaded: the tensors whose names start with `prefix`.
+struct IgnoredPart {
+  std::string prefix;
+  std::string what = {};  // for the log: "the vision encoder"; empty: not worth a line
 };
 
 struct ModelSpec {
@@ -95,12 +153,14 @@ struct ModelSpec {
   size_t hidden = 0;
   float norm_eps = 0;  // of the norms over the residual stream
   std::vector<LayerSpec> layers;
+  // How files may begin the names that begin with "model." here, beside that:
+  // "model.language_model."
+  std::vector<std::string> other_roots = {};
   std::string embeddings;             // tensor names
   std::string embeddings_older_name;  // of the same tensor in older files; empty: none
   NormSpec final_norm;
   std::string lm_head;  // equal to `embeddings` when tied
-  // Tensors whose names start with one of these may be in the file and are not loaded.
-  std::vector<std::string> ignored_tensors;
+  std::vector<IgnoredPart> ignored;
   std::vector<uint32_t> eos_ids;
   int64_t bos_id = -1;  // -1: none
 

@@ -35,9 +35,9 @@ SoftmaxAttentionConfig ParseAttention(ConfigReader& config, size_t hidden) {
   return attention;
 }
 
-DeltaRuleConfig ParseDeltaRule(ConfigReader& config) {
+DeltaRuleConfig ParseDeltaRule(ConfigReader& config, DeltaRuleTensors tensors) {
   DeltaRuleConfig delta;
-  delta.tensors = DeltaRuleTensors::kQwen3Next;
+  delta.tensors = tensors;
   delta.decays = true;
   delta.shape.groups = config.Size("linear_num_key_heads", 16);
   delta.shape.heads = config.Size("linear_num_value_heads", 32);
@@ -64,30 +64,10 @@ std::vector<bool> SparseLayers(ConfigReader& config, size_t layers) {
   return sparse;
 }
 
-MixtureOfExpertsSpec ParseExperts(ConfigReader& config) {
-  MixtureOfExpertsSpec spec;
-  spec.experts = config.Size("num_experts", 512, 1, kMostExperts);
-  spec.experts_per_token = HfExpertsPerToken(config, spec.experts, 10);
-  spec.intermediate = config.Size("moe_intermediate_size", 512);
-  spec.weights_sum_to_one = config.Bool("norm_topk_prob", true);
-  spec.shared.intermediate = config.Size("shared_expert_intermediate_size", 512);
-  return spec;
-}
-
-MixtureOfExpertsSpec NameExperts(size_t layer, MixtureOfExpertsSpec spec) {
-  spec.router = {HfName(layer, "mlp.gate")};
-  spec.gate_up = {HfName(layer, "mlp.experts.gate_up_proj")};
-  spec.down = {HfName(layer, "mlp.experts.down_proj")};
-  spec.expert_list = HfName(layer, "mlp.experts.");
-  spec.shared = NameGatedMlp(HfName(layer, "mlp.shared_expert."), spec.shared.intermediate);
-  spec.shared_gate = HfName(layer, "mlp.shared_expert_gate");
-  return spec;
-}
-
-void SetMixers(ConfigReader& config, ModelSpec& spec) {
+void SetMixers(ConfigReader& config, DeltaRuleTensors tensors, ModelSpec& spec) {
   const std::vector<std::string> types = LayerTypes(config);
   const SoftmaxAttentionConfig attention = ParseAttention(config, spec.hidden);
-  const DeltaRuleConfig delta = ParseDeltaRule(config);
+  const DeltaRuleConfig delta = ParseDeltaRule(config, tensors);
   for (size_t i = 0; i < types.size(); ++i) {
     LayerSpec layer = HfLayer(i, NormSpec::Kind::kRmsOnePlus);
     if (types[i] == kFull) {
@@ -106,7 +86,9 @@ void SetFeedForwards(ConfigReader& config, ModelSpec& spec) {
   const size_t intermediate = config.Size("intermediate_size", 5632);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     if (sparse[i]) {
-      spec.layers[i].feed_forward = NameExperts(i, ParseExperts(config));
+      MixtureOfExpertsSpec experts = ParseQwenExperts(config, i, {});
+      experts.choice.weights_sum_to_one = config.Bool("norm_topk_prob", true);
+      spec.layers[i].feed_forward = experts;
     } else {
       spec.layers[i].feed_forward = NameGatedMlp(HfName(i, "mlp."), intermediate);
     }
@@ -115,11 +97,33 @@ void SetFeedForwards(ConfigReader& config, ModelSpec& spec) {
 
 }  // namespace
 
-ModelSpec ParseQwen3NextSpec(ConfigReader& config) {
+MixtureOfExpertsSpec ParseQwenExperts(ConfigReader& config, size_t layer,
+                                      const QwenExpertDefaults& defaults) {
+  MixtureOfExpertsSpec spec;
+  spec.choice.experts = config.Size("num_experts", defaults.experts, 1, kMostExperts);
+  spec.choice.experts_per_token =
+      HfExpertsPerToken(config, spec.choice.experts, defaults.experts_per_token);
+  spec.intermediate = config.Size("moe_intermediate_size", 512);
+  spec.router = {HfName(layer, "mlp.gate")};
+  spec.gate_up = {HfName(layer, "mlp.experts.gate_up_proj")};
+  spec.down = {HfName(layer, "mlp.experts.down_proj")};
+  spec.expert_list = HfName(layer, "mlp.experts.");
+  spec.shared = NameGatedMlp(HfName(layer, "mlp.shared_expert."),
+                             config.Size("shared_expert_intermediate_size", 512));
+  spec.shared_gate = HfName(layer, "mlp.shared_expert_gate");
+  return spec;
+}
+
+ModelSpec ParseQwenHybrid(ConfigReader& config, DeltaRuleTensors tensors) {
   ModelSpec spec = ParseHfDecoder(config);
   spec.final_norm.kind = NormSpec::Kind::kRmsOnePlus;
-  spec.ignored_tensors = {"mtp."};
-  SetMixers(config, spec);
+  spec.ignored = {kMultiTokenPrediction};
+  SetMixers(config, tensors, spec);
+  return spec;
+}
+
+ModelSpec ParseQwen3NextSpec(ConfigReader& config) {
+  ModelSpec spec = ParseQwenHybrid(config, DeltaRuleTensors::kQwen3Next);
   SetFeedForwards(config, spec);
   return spec;
 }

@@ -190,6 +190,7 @@ class ServerProcess {
     model_.reset();  // the engine has it
     const v1::Model& info = served_.info;
     ShowModel(info);
+    for (const std::string& part : served_.left_out) LogInfo("not loaded", {{"part", part}});
     ShowDeviceMemory();
     LogInfo("loaded", {{"model", info.name()},
                        {"architecture", info.architecture()},

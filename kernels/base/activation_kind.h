@@ -15,9 +15,11 @@ enum class Activation : uint8_t {
   kRelu,
   kEluPlusOne,  // x > 0 ? x + 1 : e^x (Katharopoulos; docs/mixers.md#linear-attention)
   kExp,
-  kSoftplus,    // log(1 + e^x), x itself for x > 20 (docs/mixers.md#norms)
-  kLogSigmoid,  // -softplus(-x), stable on both sides
-  kGeluTanh,    // x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))): GPT-2's and H3's gelu
+  kSoftplus,     // log(1 + e^x), x itself for x > 20 (docs/mixers.md#norms)
+  kLogSigmoid,   // -softplus(-x), stable on both sides
+  kGeluTanh,     // x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))): GPT-2's and H3's gelu
+  kGelu,         // x Φ(x) = x/2 (1 + erf(x/√2)): Zamba2's
+  kReluSquared,  // max(x, 0)²: Nemotron's
 };
 
 }  // namespace rivulet

@@ -98,6 +98,10 @@ static __device__ __noinline__ float OtherFunction(Activation f, float x) {
       return -Softplus(-x);
     case Activation::kGeluTanh:
       return 0.5f * x * (1.0f + tanhf(0.7978845608f * fmaf(0.044715f * x * x, x, x)));
+    case Activation::kGelu:
+      return 0.5f * x * erfcf(-0.7071067812f * x);
+    case Activation::kReluSquared:
+      return fmaxf(x, 0.0f) * fmaxf(x, 0.0f);
   }
   return x;
 }

@@ -39,6 +39,10 @@ inline float Function(Activation f, float x) {
       return -softplus(-x);
     case Activation::kGeluTanh:
       return 0.5f * x * (1.0f + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
+    case Activation::kGelu:
+      return 0.5f * x * std::erfc(-0.7071067812f * x);
+    case Activation::kReluSquared:
+      return std::max(x, 0.0f) * std::max(x, 0.0f);
   }
   return x;
 }

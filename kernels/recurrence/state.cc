@@ -1,6 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/recurrence/state.h"
 
+#include <utility>
+
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/check.h"
 
@@ -15,6 +17,28 @@ size_t StateLayout::Add(StatePart part, std::string_view name, DType dtype,
   bytes = RoundUp(offset + elements * DTypeSize(dtype), kAlignment);
   planes_.push_back({std::string(name), part, dtype, shape, offset});
   return offset;
+}
+
+PartOffsets StateLayout::Append(const StateLayout& other, std::string_view prefix) {
+  RIVULET_CHECK(other.fold_interval() == fold_interval() && other.device() == device(),
+                "layouts of different devices in one layer");
+  const PartOffsets offsets{base_bytes(), tail_bytes(), page_bytes()};
+  for (StatePlane plane : other.planes_) {
+    plane.name.insert(0, prefix);
+    plane.offset += bytes(plane.part);
+    planes_.push_back(std::move(plane));
+  }
+  for (size_t part = 0; part < kStateParts; ++part) bytes_[part] += other.bytes_[part];
+  if (other.page_kind_.rule != PageRule::kNone) SetPageKind(other.page_kind_);
+  running_tail_ = running_tail_ || other.running_tail_;
+  return offsets;
+}
+
+LayerState PartOffsets::Of(LayerState state) const {
+  state.bases += base;
+  state.tails += tail;
+  if (state.pages != nullptr) state.pages += page;
+  return state;
 }
 
 void StateLayout::SetPageKind(PageKind kind) {

@@ -76,6 +76,16 @@ struct StatePlane {
   size_t offset;  // bytes from the start of the layer's part of the slot; 64-byte aligned
 };
 
+struct LayerState;
+
+// Where some planes of a layer begin in each part of its slots, in bytes.
+struct PartOffsets {
+  size_t base = 0, tail = 0, page = 0;
+
+  // The state of those planes' owner: offsets count from there.
+  LayerState Of(LayerState state) const;
+};
+
 // What one layer keeps for one session: a list of planes in each part. Built once at load, then
 // constant.
 class StateLayout {
@@ -98,6 +108,10 @@ class StateLayout {
   // Appends a plane and returns its byte offset inside the layer's part of a slot.
   size_t Add(StatePart part, std::string_view name, DType dtype,
              std::initializer_list<size_t> shape);
+
+  // Appends another layout's planes, named `prefix` and their names, its page kind and running
+  // tail. REQUIRES: of one device and fold interval; one of the two at most has pages.
+  PartOffsets Append(const StateLayout& other, std::string_view prefix);
 
   const std::vector<StatePlane>& planes() const { return planes_; }
   // Of every page plane of this layer; sets kind.fold_interval. REQUIRES: called once at most, with

@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<DeviceModel>> DeviceModel::Make(
 
 std::vector<const StateLayout*> DeviceModel::StateLayouts() const {
   std::vector<const StateLayout*> layouts;
-  for (const LoadedLayer& layer : model_->layers) layouts.push_back(&layer.mixer->state_layout());
+  for (const LoadedLayer& layer : model_->layers) layouts.push_back(&layer.state_layout());
   return layouts;
 }
 
@@ -42,21 +42,24 @@ DeviceModel::Stream DeviceModel::Forward(const uint32_t* ids, const DeviceRows& 
   for (size_t i = 0; i < model_->layers.size(); ++i) {
     const LoadedLayer& layer = model_->layers[i];
     const LayerState state = states.Layer(i);
-    const bool has_pages = layer.mixer->state_layout().page_kind().rule != PageRule::kNone;
+    const bool has_pages = layer.state_layout().page_kind().rule != PageRule::kNone;
     const DeviceStep step{device_,
                           &layer_workspace_,
                           rows,
                           {state.bases, state.base_stride, state.tails, state.tail_stride,
                            state.pages, state.page_stride},
                           has_pages ? pages[state.page_kind] : DevicePages{}};
-    layer.mixer_norm.Enqueue(*device_, stream.x, update, normed);
-    layer_workspace_.Reset();
-    layer.mixer->Enqueue(step, normed, stream.update);
-    update = stream.update;
+    if (layer.mixer != nullptr) {
+      layer.mixer_norm.Enqueue(*device_, stream.x, update, normed);
+      layer_workspace_.Reset();
+      layer.mixer->Enqueue(step, normed, stream.update);
+      update = stream.update;
+    }
     if (layer.feed_forward == nullptr) continue;
     layer.feed_forward_norm.Enqueue(*device_, stream.x, update, normed);
     layer_workspace_.Reset();
     layer.feed_forward->Enqueue(step, normed, stream.update);
+    update = stream.update;
   }
   return stream;
 }

@@ -19,6 +19,27 @@ void AddTo(FloatMatrix x, ConstFloatMatrix update, ThreadPool& threads) {
   });
 }
 
+// What a mixer or feed-forward reads: x, its norm in `normed`, or its norm in place of x.
+ConstFloatMatrix Enter(const TrainedNorm& norm, const LoadedResidual& residual, FloatMatrix x,
+                       FloatMatrix normed, ThreadPool& threads) {
+  if (norm.empty()) return x;
+  const FloatMatrix to = residual.keeps_normed ? x : normed;
+  norm.Apply(x, to, threads);
+  return to;
+}
+
+// x = keep · x + add · norm(update)
+void Leave(const LoadedResidual& residual, FloatMatrix update, FloatMatrix x, ThreadPool& threads) {
+  if (!residual.output_norm.empty()) residual.output_norm.Apply(update, update, threads);
+  const float keep = residual.keep, add = residual.add;
+  if (keep == 1 && add == 1) return AddTo(x, update, threads);
+  ParallelRows(threads, x.rows, x.columns, [&](size_t row) {
+    float* sum = x.row(row);
+    const float* term = update.row(row);
+    for (size_t i = 0; i < x.columns; ++i) sum[i] = keep * sum[i] + add * term[i];
+  });
+}
+
 void Lap(const LanguageModel::Lent& lent, StepProfile::Part part) {
   if (lent.profile) lent.profile->Lap(part);
 }
@@ -29,7 +50,7 @@ LanguageModel::LanguageModel(std::shared_ptr<const LoadedModel> model) : model_(
 
 std::vector<const StateLayout*> LanguageModel::StateLayouts() const {
   std::vector<const StateLayout*> layouts;
-  for (const LoadedLayer& layer : model_->layers) layouts.push_back(&layer.mixer->state_layout());
+  for (const LoadedLayer& layer : model_->layers) layouts.push_back(&layer.state_layout());
   return layouts;
 }
 
@@ -54,19 +75,21 @@ absl::Status LanguageModel::Layer(size_t index, std::span<const Segment> segment
   FloatMatrix normed = workspace.Take(x.rows, x.columns);
   FloatMatrix update = workspace.Take(x.rows, x.columns);
 
-  layer.mixer_norm.Apply(x, normed, threads);
-  Lap(lent, StepProfile::kNormAndAdd);
-  const LayerStep step{segments, states.Layer(index), &workspace, &threads};
-  RIVULET_RETURN_IF_ERROR(layer.mixer->Forward(step, normed, update));
-  Lap(lent, StepProfile::kMixer);
-  AddTo(x, update, threads);
+  if (layer.mixer != nullptr) {
+    const ConstFloatMatrix in = Enter(layer.mixer_norm, layer.mixer_residual, x, normed, threads);
+    Lap(lent, StepProfile::kNormAndAdd);
+    const LayerStep step{segments, states.Layer(index), &workspace, &threads};
+    RIVULET_RETURN_IF_ERROR(layer.mixer->Forward(step, in, update));
+    Lap(lent, StepProfile::kMixer);
+    Leave(layer.mixer_residual, update, x, threads);
+  }
   if (layer.feed_forward == nullptr) return absl::OkStatus();
-
-  layer.feed_forward_norm.Apply(x, normed, threads);
+  const ConstFloatMatrix in =
+      Enter(layer.feed_forward_norm, layer.feed_forward_residual, x, normed, threads);
   Lap(lent, StepProfile::kNormAndAdd);
-  layer.feed_forward->Apply(normed, update, workspace, threads);
+  layer.feed_forward->Apply(in, update, workspace, threads);
   Lap(lent, StepProfile::kFeedForward);
-  AddTo(x, update, threads);
+  Leave(layer.feed_forward_residual, update, x, threads);
   return absl::OkStatus();
 }
 

@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The forward pass: token ids → residual stream → logits, with every layer's state advanced on the
-// way. Each layer is x += mixer(norm(x)); x += feed_forward(norm(x)). All of it is fp32.
+// way. Each layer is x += mixer(norm(x)); x += feed_forward(norm(x)), with what its spec says
+// otherwise (ResidualSpec). All of it is fp32.
 //
 // It allocates only from the workspaces lent to it, samples nothing, and knows no row's owner.
 // A token's numbers depend on its own session's tokens alone (kernels/mixers/mixer.h,

@@ -5,6 +5,7 @@
 
 #include "kernels/base/status.h"
 #include "kernels/mixers/random_parameters.h"
+#include "model_loader/layer_loader.h"
 
 namespace rivulet {
 namespace {
@@ -17,17 +18,16 @@ struct RandomModel {
 absl::StatusOr<LoadedLayer> MakeLayer(const LayerSpec& spec, const ModelSpec& model, uint64_t seed,
                                       DType dtype, const MixerOptions& options,
                                       uint64_t& parameters) {
-  LoadedLayer layer;
-  layer.mixer_type = spec.mixer_type;
-  RandomParameters mixer(seed, spec.mixer_prefix, dtype, {}, options.device);
-  RIVULET_ASSIGN_OR_RETURN(layer.mixer, MakeMixer(spec.mixer, {model.hidden, mixer, options}));
   RandomParameters own(seed, "", dtype, {}, options.device);
-  layer.mixer_norm = TakeNorm(spec.mixer_norm, model.hidden, model.norm_eps, own);
-  if (!spec.feed_forward_norm.empty()) {
-    layer.feed_forward_norm = TakeNorm(spec.feed_forward_norm, model.hidden, model.norm_eps, own);
-    layer.feed_forward = TakeFeedForward(spec.feed_forward, model.hidden, own);
-  }
-  parameters += mixer.taken() + own.taken();
+  const auto make = [&](const MixerConfig& config,
+                        const std::string& prefix) -> absl::StatusOr<std::unique_ptr<Mixer>> {
+    RandomParameters mixer(seed, prefix, dtype, {}, options.device);
+    auto made = MakeMixer(config, {model.hidden, mixer, options});
+    parameters += mixer.taken();
+    return made;
+  };
+  auto layer = TakeLayer(spec, model, options, own, make);
+  parameters += own.taken();
   return layer;
 }
 

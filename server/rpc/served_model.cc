@@ -40,7 +40,9 @@ ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacit
   v1::Model& info = served.info;
   info.set_name(model.name);
   info.set_architecture(model.spec.architecture);
-  for (const LoadedLayer& layer : model.layers) info.add_layer_mixers(layer.mixer_type);
+  for (const LoadedLayer& layer : model.layers) {
+    if (layer.mixer != nullptr) info.add_layer_mixers(layer.mixer_type);
+  }
   info.set_parameters(model.parameters);
   info.set_vocab_size(static_cast<uint32_t>(model.spec.vocab));
   info.set_weight_dtype(DTypeName(model.weight_dtype));
@@ -48,6 +50,7 @@ ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacit
   DescribeState(capacity, info);
   info.set_max_context(model.max_tokens() == UINT64_MAX ? 0 : model.max_tokens());
   info.set_has_chat_template(model.has_chat_template);
+  served.left_out = model.left_out;
   served.tokenizer = model.tokenizer.get();
   served.eos_ids = model.spec.eos_ids;
   served.begin_ids = BeginIds(model);

@@ -20,6 +20,7 @@ struct ServedModel {
   std::vector<uint32_t> eos_ids;
   std::vector<uint32_t> begin_ids;  // what a text that begins a context gets before it: BOS
   GenerationDefaults defaults;
+  std::vector<std::string> left_out;  // LoadedModel::left_out
 };
 
 // The tokenizer stays the model's: it must outlive the result.

@@ -4,6 +4,8 @@
     python3 -m venv build/hf && build/hf/bin/pip install torch transformers==5.17.0
     build/hf/bin/python tests/parity/make_hf_checkpoints.py [NAME ...]
 
+(The fixtures from QWEN3_5 on: transformers==5.23.0.)
+
 Nothing else in this repository needs torch or transformers: the outputs are in git, cut by trim_fixture.py. make_fixtures.py describes
 the form of a fixture. The logits are those of transformers' plain PyTorch code (eager attention and experts; without the packages kernels, flash-linear-attention,
 causal-conv1d and mamba-ssm, whose presence would change which code runs), run in float64: in float32 its two ways through Gated DeltaNet
@@ -64,6 +66,38 @@ FIXTURES = {
 STORED = {"llama_bias": torch.float32}  # others: bfloat16
 
 
+# From here on with a vocabulary that needs no cutting.
+SMALL = dict(SIZES, vocab_size=60)
+QWEN3_5 = dict(SMALL, num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], num_attention_heads=3,
+               num_key_value_heads=1, head_dim=16, linear_num_key_heads=1, linear_num_value_heads=3, linear_key_head_dim=16,
+               linear_value_head_dim=8,
+               rope_parameters=dict(ROPE, partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True))
+QWEN3_5_MOE = dict({k: v for k, v in QWEN3_5.items() if k != "intermediate_size"}, num_experts=5, num_experts_per_tok=2,
+                   moe_intermediate_size=8, shared_expert_intermediate_size=12)
+QWEN3_5_VISION = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, patch_size=2, temporal_patch_size=1, spatial_merge_size=1,
+                      out_hidden_size=32, num_position_embeddings=4)
+
+
+def published_qwen(config, text_keys, **outer):
+    text = getattr(transformers, config.replace("Config", "TextConfig"))(**text_keys)
+    vision = getattr(transformers.models.__dict__[text.model_type.removesuffix("_text")], config.replace("Config", "VisionConfig"))
+    return getattr(transformers, config)(text_config=text.to_dict(), vision_config=vision(**QWEN3_5_VISION).to_dict(), **outer)
+
+
+# Config and model by hand: (the model's class, a function that makes its config).
+FIXTURES |= {
+    "qwen3_5_text": ("Qwen3_5ForCausalLM", lambda: transformers.Qwen3_5TextConfig(**dict(QWEN3_5, attention_bias=True))),
+    "qwen3_5": ("Qwen3_5ForConditionalGeneration",
+                lambda: published_qwen("Qwen3_5Config", dict(QWEN3_5, tie_word_embeddings=True), tie_word_embeddings=True)),
+    "qwen3_5_moe": ("Qwen3_5MoeForConditionalGeneration", lambda: published_qwen("Qwen3_5MoeConfig", QWEN3_5_MOE)),
+    "qwen3_5_moe_text": ("Qwen3_5MoeForCausalLM", lambda: transformers.Qwen3_5MoeTextConfig(**QWEN3_5_MOE)),
+}
+STORED |= {"qwen3_5_text": torch.float32}
+SHARDED = {"qwen3_5": "20KB"}
+# Tensors that published files have beside what transformers writes.
+EXTRA = {"qwen3_5": {"mtp.fc.weight": (32, 64)}}
+
+
 def check_packages():
     for package in ("kernels", "fla", "causal_conv1d", "mamba_ssm"):
         if importlib.util.find_spec(package) is not None:
@@ -71,6 +105,8 @@ def check_packages():
 
 
 def make_model(kind, keys):
+    if callable(keys):
+        return getattr(transformers, kind)(keys())
     return getattr(transformers, kind + "ForCausalLM")(getattr(transformers, kind + "Config")(**keys))
 
 
@@ -92,6 +128,9 @@ def float64_throughout():
         torch.float32, torch.float, torch.Tensor.float = kept
 
 
+ONE_PLUS = ("Qwen3NextRMSNorm", "Qwen3_5RMSNorm", "Qwen3_5MoeRMSNorm")
+
+
 def randomize(model, generator):
     """Weights of sensible scale: matrices keep the size of what passes through them, so that logits are far from flat."""
     normal = lambda x: torch.randn(x.shape, generator=generator)
@@ -102,7 +141,7 @@ def randomize(model, generator):
             elif own == "A_log":
                 value = torch.log(1 + 7 * torch.rand(x.shape, generator=generator))
             elif own == "weight":  # of a norm
-                value = 0.2 * normal(x) + (0.0 if type(module).__name__ == "Qwen3NextRMSNorm" else 1.0)
+                value = 0.2 * normal(x) + (0.0 if type(module).__name__ in ONE_PLUS else 1.0)
             elif own == "D":
                 value = 1 + 0.2 * normal(x)
             else:  # biases; dt_bias makes the decays differ
@@ -133,7 +172,7 @@ def run(model, ids):
 
 def expect(model, generator):
     """What expected.safetensors holds, and the two margins."""
-    ids = torch.randint(3, model.config.vocab_size, (TOKENS,), generator=generator).tolist()
+    ids = torch.randint(3, model.config.get_text_config().vocab_size, (TOKENS,), generator=generator).tolist()
     logits, router_margin = run(model, ids)
     continued, margins = ids[:PROMPT], []
     for _ in range(GREEDY):
@@ -146,6 +185,17 @@ def expect(model, generator):
     return expected, min(margins), router_margin
 
 
+def add_tensors(folder, shapes):
+    """Zeros, in a shard of their own."""
+    if not shapes:
+        return
+    index = json.load(open(folder + "/model.safetensors.index.json"))
+    shard = "model-extra.safetensors"
+    index["weight_map"] |= {key: shard for key in shapes}
+    json.dump(index, open(folder + "/model.safetensors.index.json", "w"), indent=1)
+    safetensors_file.write(f"{folder}/{shard}", {key: np.zeros(shape) for key, shape in shapes.items()}, lambda _: "BF16")
+
+
 def make(name, kind, keys):
     dtype = STORED.get(name, torch.bfloat16)
     for seed in range(200):
@@ -154,12 +204,13 @@ def make(name, kind, keys):
         randomize(model, generator)
         folder = f"{FOLDER}/upstream_hf_{name}"
         shutil.rmtree(folder, ignore_errors=True)
-        model.to(dtype).save_pretrained(folder)
+        model.to(dtype).save_pretrained(folder, max_shard_size=SHARDED.get(name, "1GB"))
         expected, margin, router_margin = expect(reloaded(model, folder), generator)
         if margin > SMALLEST_MARGIN and router_margin > SMALLEST_ROUTER_MARGIN:
             break
     else:
         sys.exit(f"{name}: no seed has clear winners")
+    add_tensors(folder, EXTRA.get(name, {}))
     for path in glob.glob(folder + "/generation_config.json"):
         os.remove(path)
     safetensors_file.write(folder + "/expected.safetensors", expected,

@@ -21,6 +21,9 @@ void Activate(Activation f, const float* x, float* y, size_t count);
 // y[i] = silu(gate[i]) · up[i] (SwiGLU).
 void SiluMultiply(const float* gate, const float* up, float* y, size_t count);
 
+// y[i] = f(gate[i]) · up[i].
+void GateMultiply(Activation f, const float* gate, const float* up, float* y, size_t count);
+
 // y = e^{x - max} / Σ, fixed order. Returns log Σ e^x (for log-probabilities).
 float Softmax(const float* x, float* y, size_t count);
 

@@ -32,6 +32,15 @@ void SiluMultiplyArray(const float* gate, const float* up, float* y, size_t coun
   });
 }
 
+void GateMultiplyArray(Activation f, const float* gate, const float* up, float* y, size_t count) {
+  VisitActivation(f, [=](auto constant) HWY_ATTR {
+    ForEachBlock(count, [=](size_t i, size_t n) HWY_ATTR {
+      const Block open = ActivateBlock<decltype(constant)::value>(LoadUpTo(gate + i, n));
+      StoreUpTo(Mul(open, LoadUpTo(up + i, n)), y + i, n);
+    });
+  });
+}
+
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 float MaxOfArray(const float* x, size_t count) {
@@ -103,6 +112,7 @@ namespace rivulet {
 
 HWY_EXPORT(ActivateArray);
 HWY_EXPORT(SiluMultiplyArray);
+HWY_EXPORT(GateMultiplyArray);
 HWY_EXPORT(SoftmaxArray);
 HWY_EXPORT(LogSumExpArray);
 HWY_EXPORT(PadHeadsRow);
@@ -113,6 +123,10 @@ void Activate(Activation f, const float* x, float* y, size_t count) {
 
 void SiluMultiply(const float* gate, const float* up, float* y, size_t count) {
   HWY_DYNAMIC_DISPATCH(SiluMultiplyArray)(gate, up, y, count);
+}
+
+void GateMultiply(Activation f, const float* gate, const float* up, float* y, size_t count) {
+  HWY_DYNAMIC_DISPATCH(GateMultiplyArray)(f, gate, up, y, count);
 }
 
 float Softmax(const float* x, float* y, size_t count) {

@@ -9,9 +9,9 @@ namespace rivulet {
 namespace {
 
 constexpr Activation kAll[] = {
-    Activation::kIdentity, Activation::kSilu,       Activation::kSigmoid,
-    Activation::kRelu,     Activation::kEluPlusOne, Activation::kExp,
-    Activation::kSoftplus, Activation::kLogSigmoid, Activation::kGeluTanh};
+    Activation::kIdentity,   Activation::kSilu, Activation::kSigmoid,    Activation::kRelu,
+    Activation::kEluPlusOne, Activation::kExp,  Activation::kSoftplus,   Activation::kLogSigmoid,
+    Activation::kGeluTanh,   Activation::kGelu, Activation::kReluSquared};
 
 double Reference(Activation f, double x) {
   switch (f) {
@@ -33,6 +33,10 @@ double Reference(Activation f, double x) {
       return x < -20 ? x : -std::log1p(std::exp(-x));
     case Activation::kGeluTanh:
       return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Activation::kGelu:
+      return x / 2 * std::erfc(-x / std::sqrt(2.0));
+    case Activation::kReluSquared:
+      return x > 0 ? x * x : 0;
   }
   return 0;
 }
@@ -48,7 +52,8 @@ TEST(ActivationTest, EveryFunctionIsWithinAFewUnitsOfFp64) {
     for (float x = -100; x < 88; x += 0.0137f) {
       const double reference = Reference(f, x);
       // Gelu's left tail is x times what is left of 1: absolute digits, not relative ones.
-      const double tail = f == Activation::kGeluTanh && x < 0 ? 1 : 0;
+      const bool gelu = f == Activation::kGeluTanh || f == Activation::kGelu;
+      const double tail = gelu && x < 0 ? 1 : 0;
       const double limit = (std::abs(reference) + tail) * 1e-6 + 1e-36;
       ASSERT_NEAR(ActivateOne(f, x), reference, limit) << "f " << int(f) << " x " << x;
     }
@@ -68,6 +73,9 @@ TEST(ActivationTest, ExtremesSaturateAndNanStaysNan) {
   EXPECT_EQ(ActivateOne(Activation::kLogSigmoid, -1e30f), -1e30f);
   EXPECT_EQ(ActivateOne(Activation::kGeluTanh, 1e30f), 1e30f);
   EXPECT_EQ(ActivateOne(Activation::kGeluTanh, -1e30f), 0.0f);
+  EXPECT_EQ(ActivateOne(Activation::kGelu, 1e30f), 1e30f);
+  EXPECT_EQ(ActivateOne(Activation::kGelu, -1e30f), 0.0f);
+  EXPECT_EQ(ActivateOne(Activation::kReluSquared, 1e30f), kInf);
   for (Activation f : kAll) EXPECT_TRUE(std::isnan(ActivateOne(f, std::nanf("")))) << int(f);
 }
 

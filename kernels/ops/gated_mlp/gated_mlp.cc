@@ -10,8 +10,19 @@
 
 namespace rivulet {
 
-GatedMlp::GatedMlp(Linear gate_up, Linear down)
-    : gate_up_(std::move(gate_up)), down_(std::move(down)) {
+namespace {
+
+void Scale(FloatMatrix x, float factor, ThreadPool& pool) {
+  if (factor == 1.0f) return;
+  ParallelRows(pool, x.rows, x.columns, [&](size_t t) {
+    for (size_t i = 0; i < x.columns; ++i) x.row(t)[i] *= factor;
+  });
+}
+
+}  // namespace
+
+GatedMlp::GatedMlp(Linear gate_up, Linear down, const GatedMlpForm& form)
+    : gate_up_(std::move(gate_up)), down_(std::move(down)), form_(form) {
   RIVULET_CHECK(gate_up_.outputs() == 2 * down_.inputs(), "gate_up is not twice as wide as down");
   RIVULET_CHECK(gate_up_.inputs() == down_.outputs(), "gate_up and down disagree on the width");
 }
@@ -23,9 +34,12 @@ void GatedMlp::Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
   const FloatMatrix gate = both.Columns(0, intermediate);
   const FloatMatrix up = both.Columns(intermediate, intermediate);
   gate_up_.Apply(x, both, pool);
-  ParallelRows(pool, x.rows, intermediate,
-               [&](size_t t) { SiluMultiply(gate.row(t), up.row(t), gate.row(t), intermediate); });
+  Scale(gate, form_.gate_multiplier, pool);
+  ParallelRows(pool, x.rows, intermediate, [&](size_t t) {
+    GateMultiply(form_.f, gate.row(t), up.row(t), gate.row(t), intermediate);
+  });
   down_.Apply(gate, y, pool);
+  Scale(y, form_.output_multiplier, pool);
 }
 
 void GatedMlp::Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const {

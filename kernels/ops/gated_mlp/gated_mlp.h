@@ -1,25 +1,39 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The feed-forward block y = down(silu(gate(x)) · up(x)) (SwiGLU; docs/mixers.md#names-and-blocks).
+// The feed-forward block y = down(silu(gate(x)) · up(x)) (SwiGLU; docs/mixers.md#names-and-blocks),
+// also with another function than silu, and with multipliers (Falcon-H1).
 // Bits and threading: feed_forward.h.
 #ifndef RIVULET_KERNELS_OPS_GATED_MLP_GATED_MLP_H_
 #define RIVULET_KERNELS_OPS_GATED_MLP_GATED_MLP_H_
 
+#include "kernels/base/activation_kind.h"
 #include "kernels/ops/feed_forward/feed_forward.h"
 #include "kernels/ops/linear/linear.h"
 
 namespace rivulet {
 
+// y = output_multiplier · down(f(gate_multiplier · gate(x)) · up(x))
+struct GatedMlpForm {
+  Activation f = Activation::kSilu;
+  float gate_multiplier = 1;
+  float output_multiplier = 1;
+
+  // SwiGLU, the form that devices have.
+  bool plain() const {
+    return f == Activation::kSilu && gate_multiplier == 1 && output_multiplier == 1;
+  }
+};
+
 class GatedMlp : public FeedForward {
  public:
   // gate_up: [2 * intermediate, hidden], gate rows first. down: [hidden, intermediate].
-  GatedMlp(Linear gate_up, Linear down);
+  GatedMlp(Linear gate_up, Linear down, const GatedMlpForm& form = {});
 
   // Temporaries [T, 2 * intermediate].
   void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
              ThreadPool& pool) const override;
   void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override;
-  bool runs_on_device() const override { return true; }
+  bool runs_on_device() const override { return form_.plain(); }
 
   const Linear& gate_up() const { return gate_up_; }
   const Linear& down() const { return down_; }
@@ -27,6 +41,7 @@ class GatedMlp : public FeedForward {
  private:
   Linear gate_up_;
   Linear down_;
+  GatedMlpForm form_;
 };
 
 }  // namespace rivulet

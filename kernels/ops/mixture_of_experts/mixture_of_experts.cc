@@ -10,27 +10,11 @@
 #include "kernels/ops/activation/activation.h"
 
 namespace rivulet {
-namespace {
-
-// NaN is below everything, so that the order is one.
-bool Above(float a, float b) { return a > b || (a == a && b != b); }
-
-// ids [0, count) are sorted by falling logit; puts `id` among them and drops the last one where
-// there are `most` already. Equal logits stay in the order in which they come.
-size_t Insert(const float* logits, uint32_t id, uint32_t* ids, size_t count, size_t most) {
-  size_t place = count;
-  while (place > 0 && Above(logits[id], logits[ids[place - 1]])) --place;
-  if (place == most) return count;
-  const size_t end = std::min(count + 1, most);
-  std::copy_backward(ids + place, ids + end - 1, ids + end);
-  ids[place] = id;
-  return end;
-}
 
 // The pairs of a token and one of its experts. Pair t · per_token + i is token t's i-th expert; a
 // pair's row is its place when they are sorted by expert, then by token.
-struct Pairs {
-  Pairs(size_t tokens, size_t experts, size_t each, Workspace& workspace)
+struct ExpertPairs {
+  ExpertPairs(size_t tokens, size_t experts, size_t each, Workspace& workspace)
       : per_token(each),
         count(tokens * each),
         expert(workspace.TakeIndices(count)),
@@ -52,8 +36,10 @@ struct Pairs {
   uint32_t* group_row;     // [groups + 1]
 };
 
+namespace {
+
 // Fills in what follows from the choices: rows, tokens and groups. next_row [experts] is scratch.
-void GroupByExpert(Pairs& pairs, size_t experts, uint32_t* next_row) {
+void GroupByExpert(ExpertPairs& pairs, size_t experts, uint32_t* next_row) {
   std::fill_n(next_row, experts, 0);
   for (size_t i = 0; i < pairs.count; ++i) ++next_row[pairs.expert[i]];
   uint32_t row = 0;
@@ -73,7 +59,8 @@ void GroupByExpert(Pairs& pairs, size_t experts, uint32_t* next_row) {
 
 // Groups [group, end_group), whose rows are processed together: as many as fit, at least one.
 struct Pass {
-  Pass(const Pairs& pairs, size_t first_group) : group(first_group), end_group(first_group + 1) {
+  Pass(const ExpertPairs& pairs, size_t first_group)
+      : group(first_group), end_group(first_group + 1) {
     row = pairs.group_row[group];
     while (end_group < pairs.groups &&
            pairs.group_row[end_group + 1] - row <= MixtureOfExperts::kPassRows) {
@@ -93,7 +80,7 @@ struct Pass {
 // pieces are one parallel loop: the maps of a token's experts are too small for a loop each. Where
 // x is one row it is every row.
 template <typename MapOf>
-void ApplyMaps(const Pairs& pairs, const Pass& pass, const MapOf& map_of, ConstFloatMatrix x,
+void ApplyMaps(const ExpertPairs& pairs, const Pass& pass, const MapOf& map_of, ConstFloatMatrix x,
                FloatMatrix y, Workspace& workspace, ThreadPool& pool) {
   uint32_t* first_piece = workspace.TakeIndices(pass.groups() + 1);
   size_t cost = 0;
@@ -119,7 +106,7 @@ void ApplyMaps(const Pairs& pairs, const Pass& pass, const MapOf& map_of, ConstF
 }
 
 // y [pass's rows] = the rows of their tokens.
-void Gather(const Pairs& pairs, const Pass& pass, ConstFloatMatrix x, FloatMatrix y,
+void Gather(const ExpertPairs& pairs, const Pass& pass, ConstFloatMatrix x, FloatMatrix y,
             ThreadPool& pool) {
   ParallelRows(pool, pass.rows, x.columns, [&](size_t r) {
     std::copy_n(x.row(pairs.token_of_row[pass.row + r]), x.columns, y.row(r));
@@ -127,7 +114,7 @@ void Gather(const Pairs& pairs, const Pass& pass, ConstFloatMatrix x, FloatMatri
 }
 
 // y += weight · output for every pair of the pass.
-void AddOutputs(const Pairs& pairs, const Pass& pass, ConstFloatMatrix outputs, FloatMatrix y,
+void AddOutputs(const ExpertPairs& pairs, const Pass& pass, ConstFloatMatrix outputs, FloatMatrix y,
                 ThreadPool& pool) {
   ParallelRows(pool, y.rows, y.columns, [&](size_t t) {
     for (size_t i = t * pairs.per_token; i < (t + 1) * pairs.per_token; ++i) {
@@ -140,85 +127,109 @@ void AddOutputs(const Pairs& pairs, const Pass& pass, ConstFloatMatrix outputs, 
   });
 }
 
-Pairs Route(const ExpertChoice& choice, FloatMatrix logits, Workspace& workspace,
-            ThreadPool& pool) {
-  Pairs pairs(logits.rows, choice.experts, choice.experts_per_token, workspace);
+ExpertPairs Route(const MixtureParts& parts, FloatMatrix logits, Workspace& workspace,
+                  ThreadPool& pool) {
+  const ExpertChoice& choice = parts.choice;
+  const float* correction = parts.correction.empty() ? nullptr : parts.correction.data();
+  ExpertPairs pairs(logits.rows, choice.experts, choice.experts_per_token, workspace);
   ParallelRows(pool, logits.rows, 4 * choice.experts, [&](size_t t) {
     const size_t first = t * pairs.per_token;
-    ChooseExperts(choice, logits.row(t), pairs.expert + first, pairs.weight + first);
+    ChooseExperts(choice, logits.row(t), pairs.expert + first, pairs.weight + first, correction);
   });
   GroupByExpert(pairs, choice.experts, workspace.TakeIndices(choice.experts));
   return pairs;
 }
 
-}  // namespace
-
-void ChooseExperts(const ExpertChoice& choice, float* logits, uint32_t* ids, float* weights) {
-  const size_t chosen = choice.experts_per_token;
-  size_t count = 0;
-  for (uint32_t id = 0; id < choice.experts; ++id) count = Insert(logits, id, ids, count, chosen);
-  std::sort(ids, ids + chosen);
-  if (!choice.weights_sum_to_one) Softmax(logits, logits, choice.experts);
-  for (size_t i = 0; i < chosen; ++i) weights[i] = logits[ids[i]];
-  if (choice.weights_sum_to_one) Softmax(weights, weights, chosen);
+void CheckParts(const MixtureParts& parts) {
+  const ExpertChoice& choice = parts.choice;
+  RIVULET_CHECK(parts.experts.size() == choice.experts, "not one MLP an expert");
+  RIVULET_CHECK(choice.experts_per_token >= 1 && choice.experts_per_token <= choice.experts,
+                "more experts for a token than there are");
+  const size_t gates = parts.shared != nullptr ? 1 : 0, outputs = parts.router.outputs();
+  RIVULET_CHECK(outputs >= choice.experts && outputs <= choice.experts + gates,
+                "the router's outputs are not the experts and the shared one's gate");
+  for (const ExpertMaps& maps : parts.experts) {
+    RIVULET_CHECK(maps.in.outputs() == maps.out.inputs() * (parts.gated ? 2 : 1),
+                  "an expert's maps disagree on its width");
+  }
 }
 
-MixtureOfExperts::MixtureOfExperts(const ExpertChoice& choice, Linear router,
-                                   std::vector<GatedMlp> experts, std::optional<GatedMlp> shared)
-    : choice_(choice),
-      router_(std::move(router)),
-      experts_(std::move(experts)),
-      shared_(std::move(shared)) {
-  RIVULET_CHECK(experts_.size() == choice_.experts, "not one MLP an expert");
-  RIVULET_CHECK(choice_.experts_per_token >= 1 && choice_.experts_per_token <= choice_.experts,
-                "more experts for a token than there are");
-  const size_t gates = shared_.has_value() ? 1 : 0;
-  RIVULET_CHECK(
-      router_.outputs() >= choice_.experts && router_.outputs() <= choice_.experts + gates,
-      "the router's outputs are not the experts and the shared one's gate");
+void Zero(FloatMatrix y) {
+  for (size_t t = 0; t < y.rows; ++t) std::fill_n(y.row(t), y.columns, 0.0f);
+}
+
+}  // namespace
+
+MixtureOfExperts::MixtureOfExperts(MixtureParts parts) : parts_(std::move(parts)) {
+  CheckParts(parts_);
 }
 
 // y = the shared expert's part, with which every sum begins.
 void MixtureOfExperts::StartSums(ConstFloatMatrix x, ConstFloatMatrix logits, FloatMatrix y,
                                  Workspace& workspace, ThreadPool& pool) const {
-  if (!shared_.has_value()) {
-    for (size_t t = 0; t < y.rows; ++t) std::fill_n(y.row(t), y.columns, 0.0f);
-    return;
-  }
-  shared_->Apply(x, y, workspace, pool);
+  if (parts_.shared == nullptr) return Zero(y);
+  parts_.shared->Apply(x, y, workspace, pool);
   if (!shared_is_gated()) return;
   ParallelRows(pool, y.rows, y.columns, [&](size_t t) {
     float gate;
-    Activate(Activation::kSigmoid, logits.row(t) + choice_.experts, &gate, 1);
+    rivulet::Activate(Activation::kSigmoid, logits.row(t) + parts_.choice.experts, &gate, 1);
     for (size_t c = 0; c < y.columns; ++c) y.row(t)[c] *= gate;
+  });
+}
+
+// In place: the experts' middle rows, of `width` numbers after it.
+void MixtureOfExperts::Activate(FloatMatrix middle, size_t width, ThreadPool& pool) const {
+  ParallelRows(pool, middle.rows, width, [&](size_t r) {
+    float* row = middle.row(r);
+    if (parts_.gated) return GateMultiply(parts_.f, row, row + width, row, width);
+    rivulet::Activate(parts_.f, row, row, width);
+  });
+}
+
+// y += the chosen experts' outputs for x.
+void MixtureOfExperts::AddExperts(const ExpertPairs& pairs, ConstFloatMatrix x, FloatMatrix y,
+                                  Workspace& workspace, ThreadPool& pool) const {
+  const size_t width = parts_.experts[0].out.inputs();
+  const size_t most_rows = std::min(pairs.count, std::max(x.rows, kPassRows));
+  const FloatMatrix inputs = workspace.Take(most_rows, x.columns);  // and then the outputs
+  const FloatMatrix middle = workspace.Take(most_rows, parts_.experts[0].in.outputs());
+  const auto in = [&](size_t e) -> const Linear& { return parts_.experts[e].in; };
+  const auto out = [&](size_t e) -> const Linear& { return parts_.experts[e].out; };
+  for (size_t group = 0; group < pairs.groups;) {
+    const Pass pass(pairs, group);
+    if (x.rows > 1) Gather(pairs, pass, x, inputs, pool);
+    ApplyMaps(pairs, pass, in, x.rows > 1 ? inputs : x, middle, workspace, pool);
+    Activate(middle.Rows(0, pass.rows), width, pool);
+    ApplyMaps(pairs, pass, out, middle.Columns(0, width), inputs, workspace, pool);
+    AddOutputs(pairs, pass, inputs, y, pool);
+    group = pass.end_group;
+  }
+}
+
+// y += up(the chosen experts' outputs for down(x)).
+void MixtureOfExperts::AddLatentExperts(const ExpertPairs& pairs, ConstFloatMatrix x, FloatMatrix y,
+                                        Workspace& workspace, ThreadPool& pool) const {
+  const size_t width = parts_.latent_down.outputs();
+  const FloatMatrix narrow = workspace.Take(x.rows, width);
+  const FloatMatrix sum = workspace.Take(x.rows, width);
+  const FloatMatrix wide = workspace.Take(x.rows, y.columns);
+  parts_.latent_down.Apply(x, narrow, pool);
+  Zero(sum);
+  AddExperts(pairs, narrow, sum, workspace, pool);
+  parts_.latent_up.Apply(sum, wide, pool);
+  ParallelRows(pool, y.rows, y.columns, [&](size_t t) {
+    for (size_t c = 0; c < y.columns; ++c) y.row(t)[c] += wide.row(t)[c];
   });
 }
 
 void MixtureOfExperts::Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
                              ThreadPool& pool) const {
-  const FloatMatrix logits = workspace.Take(x.rows, router_.outputs());
-  router_.Apply(x, logits, pool);
+  const FloatMatrix logits = workspace.Take(x.rows, parts_.router.outputs());
+  parts_.router.Apply(x, logits, pool);
   StartSums(x, logits, y, workspace, pool);
-  const Pairs pairs = Route(choice_, logits, workspace, pool);
-
-  const size_t width = experts_[0].down().inputs();
-  const size_t most_rows = std::min(pairs.count, std::max(x.rows, kPassRows));
-  const FloatMatrix inputs = workspace.Take(most_rows, x.columns);  // and then the outputs
-  const FloatMatrix middle = workspace.Take(most_rows, 2 * width);
-  const auto gate_up = [&](size_t e) -> const Linear& { return experts_[e].gate_up(); };
-  const auto down = [&](size_t e) -> const Linear& { return experts_[e].down(); };
-  for (size_t group = 0; group < pairs.groups;) {
-    const Pass pass(pairs, group);
-    if (x.rows > 1) Gather(pairs, pass, x, inputs, pool);
-    ApplyMaps(pairs, pass, gate_up, x.rows > 1 ? inputs : x, middle, workspace, pool);
-    ParallelRows(pool, pass.rows, width, [&](size_t r) {
-      float* row = middle.row(r);
-      SiluMultiply(row, row + width, row, width);
-    });
-    ApplyMaps(pairs, pass, down, middle.Columns(0, width), inputs, workspace, pool);
-    AddOutputs(pairs, pass, inputs, y, pool);
-    group = pass.end_group;
-  }
+  const ExpertPairs pairs = Route(parts_, logits, workspace, pool);
+  if (latent()) return AddLatentExperts(pairs, x, y, workspace, pool);
+  AddExperts(pairs, x, y, workspace, pool);
 }
 
 }  // namespace rivulet

@@ -30,12 +30,12 @@ struct Mixture {
   Mixture(const ExpertChoice& choice, size_t hidden, size_t width, std::mt19937& random)
       : router(RandomMap(choice.experts, hidden, random)) {
     for (size_t e = 0; e < choice.experts; ++e) {
-      experts.emplace_back(RandomMap(2 * width, hidden, random), RandomMap(hidden, width, random));
-      expert_bytes = experts[0].gate_up().weight_bytes() + experts[0].down().weight_bytes();
+      experts.push_back({RandomMap(2 * width, hidden, random), RandomMap(hidden, width, random)});
+      expert_bytes = experts[0].in.weight_bytes() + experts[0].out.weight_bytes();
     }
   }
   Linear router;
-  std::vector<GatedMlp> experts;
+  std::vector<ExpertMaps> experts;
   size_t expert_bytes = 0;
 };
 
@@ -66,8 +66,9 @@ void BM_MixtureOfExperts(benchmark::State& state) {
   const ConstFloatMatrix x{numbers.data(), tokens, hidden, hidden};
   const size_t bytes =
       mixture.router.weight_bytes() + Distinct(choice, mixture.router, x) * mixture.expert_bytes;
-  const MixtureOfExperts experts(choice, std::move(mixture.router), std::move(mixture.experts),
-                                 std::nullopt);
+  const MixtureOfExperts experts({.choice = choice,
+                                  .router = std::move(mixture.router),
+                                  .experts = std::move(mixture.experts)});
   AlignedBuffer<float> y(tokens * hidden);
   ThreadPool pool(arg(5));
   Workspace workspace;

@@ -23,7 +23,7 @@ struct Expert {
         gate_up(RandomFloats(2 * width * hidden, random, 0.5f)),
         down(RandomFloats(hidden * width, random, 0.5f)) {}
 
-  GatedMlp Pack(DType dtype) const {
+  ExpertMaps Pack(DType dtype) const {
     const DType fp32 = DType::kFloat32;
     return {Linear::Pack({{gate_up.data(), fp32, 2 * width, nullptr}}, hidden, dtype),
             Linear::Pack({{down.data(), fp32, hidden, nullptr}}, width, dtype)};
@@ -66,14 +66,15 @@ struct Mixture {
 
   MixtureOfExperts Pack(DType dtype = DType::kFloat32) const {
     const size_t outputs = shape.choice.experts + (shape.shared_gate ? 1 : 0);
-    std::vector<GatedMlp> packed;
-    for (const Expert& expert : experts) packed.push_back(expert.Pack(dtype));
-    std::optional<GatedMlp> packed_shared;
-    if (shared.has_value()) packed_shared = shared->Pack(dtype);
-    return {shape.choice,
-            Linear::Pack({{router.data(), DType::kFloat32, outputs, nullptr}}, shape.hidden,
-                         DType::kFloat32),
-            std::move(packed), std::move(packed_shared)};
+    MixtureParts parts{.choice = shape.choice,
+                       .router = Linear::Pack({{router.data(), DType::kFloat32, outputs, nullptr}},
+                                              shape.hidden, DType::kFloat32)};
+    for (const Expert& expert : experts) parts.experts.push_back(expert.Pack(dtype));
+    if (shared.has_value()) {
+      ExpertMaps maps = shared->Pack(dtype);
+      parts.shared = std::make_unique<GatedMlp>(std::move(maps.in), std::move(maps.out));
+    }
+    return MixtureOfExperts(std::move(parts));
   }
 
   DeviceExperts PackOn(Device& device) const {

@@ -10,8 +10,8 @@
 
 namespace rivulet {
 
-TwoLayerMlp::TwoLayerMlp(Linear first, Linear second)
-    : first_(std::move(first)), second_(std::move(second)) {
+TwoLayerMlp::TwoLayerMlp(Linear first, Linear second, Activation f)
+    : first_(std::move(first)), second_(std::move(second)), f_(f) {
   RIVULET_CHECK(first_.outputs() == second_.inputs(), "the two layers disagree on the width");
   RIVULET_CHECK(first_.inputs() == second_.outputs(), "what goes in and out differs in width");
 }
@@ -21,16 +21,15 @@ void TwoLayerMlp::Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
   const size_t intermediate = second_.inputs();
   const FloatMatrix middle = workspace.Take(x.rows, intermediate);
   first_.Apply(x, middle, pool);
-  ParallelRows(pool, x.rows, intermediate, [&](size_t t) {
-    Activate(Activation::kGeluTanh, middle.row(t), middle.row(t), intermediate);
-  });
+  ParallelRows(pool, x.rows, intermediate,
+               [&](size_t t) { Activate(f_, middle.row(t), middle.row(t), intermediate); });
   second_.Apply(middle, y, pool);
 }
 
 void TwoLayerMlp::Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const {
   const FloatMatrix middle = step.workspace->Take(x.rows, second_.inputs());
   first_.Enqueue(*step.device, x, middle);
-  second_.Enqueue(*step.device, Gated(step, middle, {}, Activation::kGeluTanh), y);
+  second_.Enqueue(*step.device, Gated(step, middle, {}, f_), y);
 }
 
 }  // namespace rivulet

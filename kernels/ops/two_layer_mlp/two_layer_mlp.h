@@ -1,10 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The feed-forward block of GPT-2 and H3: y = W2 gelu(W1 x + b1) + b2, gelu by tanh
-// (kernels/ops/activation). Biases are part of the maps. Bits and threading: feed_forward.h.
+// The feed-forward block of GPT-2 and H3: y = W2 f(W1 x + b1) + b2, f their gelu by tanh or another
+// function (kernels/ops/activation). Biases are part of the maps. Bits and threading:
+// feed_forward.h.
 #ifndef RIVULET_KERNELS_OPS_TWO_LAYER_MLP_TWO_LAYER_MLP_H_
 #define RIVULET_KERNELS_OPS_TWO_LAYER_MLP_TWO_LAYER_MLP_H_
 
+#include "kernels/base/activation_kind.h"
 #include "kernels/ops/feed_forward/feed_forward.h"
 #include "kernels/ops/linear/linear.h"
 
@@ -13,7 +15,7 @@ namespace rivulet {
 class TwoLayerMlp : public FeedForward {
  public:
   // first: [intermediate, hidden]. second: [hidden, intermediate].
-  TwoLayerMlp(Linear first, Linear second);
+  TwoLayerMlp(Linear first, Linear second, Activation f = Activation::kGeluTanh);
 
   // Temporaries [T, intermediate].
   void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
@@ -24,6 +26,7 @@ class TwoLayerMlp : public FeedForward {
  private:
   Linear first_;
   Linear second_;
+  Activation f_;
 };
 
 }  // namespace rivulet

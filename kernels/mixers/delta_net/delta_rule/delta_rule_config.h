@@ -19,6 +19,7 @@ namespace rivulet {
 // How the checkpoint names and lays out the layer's tensors.
 enum class DeltaRuleTensors : uint8_t {
   kFla,        // q_proj, k_proj, v_proj, b_proj, a_proj, g_proj, o_proj, ...
+  kQwen35,     // in_proj_qkv, in_proj_z, in_proj_b, in_proj_a, one conv1d, out_proj
   kQwen3Next,  // in_proj_qkvz and in_proj_ba, their rows key head by key head, one conv1d, out_proj
 };
 

@@ -78,15 +78,25 @@ std::vector<ProjectionPart> Qwen3NextParts(const HeadShape& shape) {
           part("in_proj_ba", 2 * group, group, group)};
 }
 
+std::vector<ProjectionPart> Qwen35Parts(const HeadShape& shape) {
+  const size_t keys = shape.groups * shape.key_dim, values = shape.heads * shape.value_dim;
+  return {{"in_proj_qkv", keys}, {"in_proj_qkv", keys},      {"in_proj_qkv", values},
+          {"in_proj_z", values}, {"in_proj_b", shape.heads}, {"in_proj_a", shape.heads}};
+}
+
 std::vector<ProjectionPart> Parts(const DeltaRuleConfig& config, size_t levels) {
   if (config.tensors == DeltaRuleTensors::kQwen3Next) return Qwen3NextParts(config.shape);
+  if (config.tensors == DeltaRuleTensors::kQwen35) return Qwen35Parts(config.shape);
   return FlaParts(config, levels);
 }
 
-// One convolution serves q, k and v, so it applies SiLU to all of them or to none.
-PartConvolutionConfig Convolution(const DeltaRuleConfig& config) {
+// One convolution serves q, k and v, so it applies SiLU to all of them or to none. OLMo Hybrid has
+// fla's names with one tensor for all three.
+PartConvolutionConfig Convolution(const DeltaRuleConfig& config,
+                                  const ParameterSource& parameters) {
   PartConvolutionConfig result = FlaConvolution(config.conv_size, config.conv_bias);
-  if (config.tensors == DeltaRuleTensors::kQwen3Next) result.tensors = {"conv1d"};
+  const bool fla = config.tensors == DeltaRuleTensors::kFla;
+  if (!fla || parameters.Has("conv1d.weight")) result.tensors = {"conv1d"};
   result.silu = config.qk_activation == Activation::kSilu;
   return result;
 }
@@ -107,7 +117,8 @@ class DeltaRuleLayer : public Mixer {
         layout_(source.options.NewLayout()),
         max_tokens_(LevelMaxTokens(levels, source.options.level_overflow)),
         projection_(Parts(config, levels), source.hidden, source.parameters),
-        convolution_(Convolution(config), projection_, source.parameters, layout_),
+        convolution_(Convolution(config, source.parameters), projection_, source.parameters,
+                     layout_),
         qk_activation_(config.qk_activation),
         v_activation_(Activation::kSilu),
         level_weights_(config.shape.heads, levels, source.parameters),

@@ -1,0 +1,71 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/mixers/side_by_side.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "kernels/base/check.h"
+#include "kernels/base/parallel.h"
+#include "kernels/base/status.h"
+
+namespace rivulet {
+namespace {
+
+// y = factor · x; y may be x.
+void Scale(ConstFloatMatrix x, float factor, FloatMatrix y, ThreadPool& pool) {
+  ParallelRows(pool, x.rows, x.columns, [&](size_t t) {
+    for (size_t i = 0; i < x.columns; ++i) y.row(t)[i] = factor * x.row(t)[i];
+  });
+}
+
+void Add(ConstFloatMatrix x, FloatMatrix y, ThreadPool& pool) {
+  ParallelRows(pool, x.rows, x.columns, [&](size_t t) {
+    for (size_t i = 0; i < x.columns; ++i) y.row(t)[i] += x.row(t)[i];
+  });
+}
+
+}  // namespace
+
+SideBySide::SideBySide(std::vector<Branch> branches)
+    : branches_(std::move(branches)),
+      layout_(branches_.at(0).mixer->state_layout().fold_interval()) {
+  for (const Branch& branch : branches_) {
+    const std::string prefix = std::to_string(offsets_.size()) + ".";
+    offsets_.push_back(layout_.Append(branch.mixer->state_layout(), prefix));
+  }
+}
+
+uint64_t SideBySide::max_tokens() const {
+  uint64_t tokens = UINT64_MAX;
+  for (const Branch& branch : branches_) tokens = std::min(tokens, branch.mixer->max_tokens());
+  return tokens;
+}
+
+absl::Status SideBySide::Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const {
+  RIVULET_RETURN_IF_ERROR(Run(0, step, x, y));
+  if (branches_.size() == 1) return absl::OkStatus();
+  const FloatMatrix term = step.workspace->Take(y.rows, y.columns);
+  for (size_t i = 1; i < branches_.size(); ++i) {
+    RIVULET_RETURN_IF_ERROR(Run(i, step, x, term));
+    Add(term, y, *step.pool);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SideBySide::Run(size_t branch, const LayerStep& step, ConstFloatMatrix x,
+                             FloatMatrix y) const {
+  const auto& [mixer, input, output] = branches_[branch];
+  LayerStep own = step;
+  own.state = offsets_[branch].Of(step.state);
+  if (input != 1) {
+    const FloatMatrix scaled = step.workspace->Take(x.rows, x.columns);
+    Scale(x, input, scaled, *step.pool);
+    x = scaled;
+  }
+  RIVULET_RETURN_IF_ERROR(mixer->Forward(own, x, y));
+  if (output != 1) Scale(y, output, y, *step.pool);
+  return absl::OkStatus();
+}
+
+}  // namespace rivulet

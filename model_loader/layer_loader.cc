@@ -1,0 +1,99 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "model_loader/layer_loader.h"
+
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+#include "kernels/base/strings.h"
+#include "kernels/mixers/side_by_side.h"
+
+namespace rivulet {
+namespace {
+
+// What of a layer's feed-forward devices lack; empty: nothing.
+std::string_view LackingInFeedForward(const FeedForwardSpec& spec) {
+  if (const auto* mlp = std::get_if<GatedMlpSpec>(&spec)) {
+    return mlp->form.plain() ? "" : "an MLP with multipliers or another activation than silu";
+  }
+  const auto* experts = std::get_if<MixtureOfExpertsSpec>(&spec);
+  if (experts == nullptr) return "";
+  if (!experts->choice.plain()) return "experts chosen by a sigmoid or with scaled weights";
+  const bool plain = experts->gated && experts->f == Activation::kSilu && experts->latent == 0 &&
+                     !std::holds_alternative<TwoLayerMlpSpec>(experts->shared);
+  return plain ? "" : "experts other than gated MLPs with silu";
+}
+
+std::string_view LackingOnDevice(const LayerSpec& spec) {
+  if (!spec.beside.empty() || spec.mixer_input != 1 || spec.mixer_output != 1) {
+    return "mixers side by side";
+  }
+  if (!spec.mixer_residual.plain() || !spec.feed_forward_residual.plain()) {
+    return "norms of the outputs of blocks, and multipliers of residuals";
+  }
+  return LackingInFeedForward(spec.feed_forward);
+}
+
+absl::Status CheckForDevice(const LayerSpec& spec) {
+  const std::string_view lacking = LackingOnDevice(spec);
+  if (lacking.empty()) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      "this model has ", ToAbsl(lacking), ", which have no CUDA kernels yet; use --device cpu"));
+}
+
+// The layer's mixer, with those beside it.
+absl::StatusOr<std::unique_ptr<Mixer>> TakeMixers(const LayerSpec& spec,
+                                                  const MixerMaker& make_mixer) {
+  RIVULET_ASSIGN_OR_RETURN(auto mixer, make_mixer(spec.mixer, spec.mixer_prefix));
+  if (spec.beside.empty() && spec.mixer_input == 1 && spec.mixer_output == 1) return mixer;
+  std::vector<SideBySide::Branch> branches;
+  branches.push_back({std::move(mixer), spec.mixer_input, spec.mixer_output});
+  for (const BesideSpec& beside : spec.beside) {
+    RIVULET_ASSIGN_OR_RETURN(auto other, make_mixer(beside.mixer, beside.mixer_prefix));
+    branches.push_back({std::move(other), beside.input, beside.output});
+  }
+  return std::make_unique<SideBySide>(std::move(branches));
+}
+
+LoadedResidual TakeResidual(const ResidualSpec& spec, const ModelSpec& model,
+                            ParameterSource& parameters) {
+  LoadedResidual residual{.keeps_normed = spec.keeps_normed, .keep = spec.keep, .add = spec.add};
+  if (!spec.output_norm.empty()) {
+    residual.output_norm = TakeNorm(spec.output_norm, model.hidden, model.norm_eps, parameters);
+  }
+  return residual;
+}
+
+TrainedNorm TakeNormIfAny(const NormSpec& spec, const ModelSpec& model,
+                          ParameterSource& parameters) {
+  if (spec.empty()) return {};
+  return TakeNorm(spec, model.hidden, model.norm_eps, parameters);
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedLayer> TakeLayer(const LayerSpec& spec, const ModelSpec& model,
+                                      const MixerOptions& options, ParameterSource& parameters,
+                                      const MixerMaker& make_mixer) {
+  if (options.device != nullptr) RIVULET_RETURN_IF_ERROR(CheckForDevice(spec));
+  LoadedLayer layer;
+  layer.no_state = options.NewLayout();
+  layer.mixer_type = spec.mixer_type;
+  if (spec.has_mixer()) {
+    layer.mixer_norm = TakeNormIfAny(spec.mixer_norm, model, parameters);
+    RIVULET_ASSIGN_OR_RETURN(layer.mixer, TakeMixers(spec, make_mixer));
+    layer.mixer_residual = TakeResidual(spec.mixer_residual, model, parameters);
+  }
+  if (!spec.has_feed_forward()) return layer;
+  layer.feed_forward_norm = TakeNormIfAny(spec.feed_forward_norm, model, parameters);
+  layer.feed_forward = TakeFeedForward(spec.feed_forward, model.hidden, parameters);
+  layer.feed_forward_residual = TakeResidual(spec.feed_forward_residual, model, parameters);
+  if (options.device == nullptr || layer.feed_forward->runs_on_device()) return layer;
+  return absl::UnimplementedError(
+      "this model's feed-forward has no CUDA kernels yet; use --device cpu");
+}
+
+}  // namespace rivulet

@@ -1,0 +1,70 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Qwen3.5 and 3.6 in transformers: qwen3_5 and qwen3_5_moe, whose config.json holds the text model
+// in text_config, and the text models alone (qwen3_5_text, qwen3_5_moe_text). A hybrid as
+// Qwen3-Next is (qwen3_next_format.cc), with Gated DeltaNet's projections in tensors of their own,
+// and in every layer an MLP, or experts whose weights sum to one beside a shared expert behind a
+// gate.
+//
+// Published files begin the text model's names with "model.language_model.". Their vision encoder
+// (model.visual.*) and the heads that predict further tokens (mtp.*) are left out: text in, text
+// out. The rotary positions of text are the usual ones: what mrope_section interleaves are three
+// positions of a picture, which are one number for a token of text.
+#include <string_view>
+
+#include "model_loader/formats.h"
+#include "nlohmann/json.hpp"
+
+namespace rivulet {
+namespace {
+
+using nlohmann::json;
+
+// text_config where there is one, with those of the outer keys that hold for it. transformers ties
+// the output map by the outer config.
+json TextConfig(ConfigReader& config) {
+  const json* text = config.Find("text_config");
+  if (text == nullptr) return config.object();
+  if (!text->is_object()) {
+    config.Fail("text_config", "it must be an object, the text model's config");
+    return config.object();
+  }
+  json merged = *text;
+  merged["model_type"] = config.object()["model_type"];
+  for (const char* key : {"tie_word_embeddings", "quantization_config"}) {
+    if (config.Has(key)) merged[key] = *config.Find(key);
+  }
+  for (const char* key : {"bos_token_id", "eos_token_id"}) {
+    if (config.Has(key) && !merged.contains(key)) merged[key] = *config.Find(key);
+  }
+  return merged;
+}
+
+void SetFeedForwards(ConfigReader& config, bool experts, ModelSpec& spec) {
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    if (experts) {
+      spec.layers[i].feed_forward =
+          ParseQwenExperts(config, i, {.experts = 256, .experts_per_token = 8});
+    } else {
+      spec.layers[i].feed_forward =
+          NameGatedMlp(HfName(i, "mlp."), config.Size("intermediate_size", 12288));
+    }
+  }
+}
+
+}  // namespace
+
+ModelSpec ParseQwen35Spec(ConfigReader& config) {
+  const bool experts = config.String("model_type").starts_with("qwen3_5_moe");
+  const json text = TextConfig(config);
+  ConfigReader reader(text);
+  ModelSpec spec = ParseQwenHybrid(reader, DeltaRuleTensors::kQwen35);
+  SetFeedForwards(reader, experts, spec);
+  spec.other_roots = {"model.language_model.", "language_model.model."};
+  spec.ignored.push_back({"model.visual.", "the vision encoder"});
+  spec.ignored.push_back({"visual.", "the vision encoder"});
+  config.Fail(reader.status());
+  return spec;
+}
+
+}  // namespace rivulet
