@@ -84,10 +84,21 @@ ModelSpec ParseH3Spec(ConfigReader& config);
 
 // Everything outside of the layers. Refuses what no decoder here computes: other activations,
 // quantised weights, soft-capped logits, ...
-ModelSpec ParseHfDecoder(ConfigReader& config);
+ModelSpec ParseHfDecoder(ConfigReader& config, double default_norm_eps = 1e-6);
+
+// Refuses the keys of features that no format here computes, by name.
+void RefuseHfUnserved(ConfigReader& config);
 
 // rms_norm_eps, for the norms inside of mixers.
-float HfNormEps(ConfigReader& config);
+float HfNormEps(ConfigReader& config, double otherwise = 1e-6);
+
+// The activation of an MLP by transformers' name.
+Activation ParseActivation(ConfigReader& config, std::string_view key, std::string_view otherwise);
+
+// The choice of experts that DeepSeek-V3 has: σ, groups (n_group, topk_group), norm_topk_prob,
+// routed_scaling_factor. `experts_key` says how many experts there are.
+ExpertChoice ParseSigmoidChoice(ConfigReader& config, std::string_view experts_key, size_t experts,
+                                size_t experts_per_token);
 
 // num_experts_per_tok, at most `experts`; where it is missing `otherwise`, if there are that many.
 size_t HfExpertsPerToken(ConfigReader& config, size_t experts, size_t otherwise);
@@ -104,9 +115,14 @@ LayerSpec HfLayer(size_t layer, NormSpec::Kind norm);
 void SetHfAttention(size_t index, const SoftmaxAttentionConfig& attention, LayerSpec& layer);
 
 struct HfAttentionDefaults {
-  size_t head_dim = 0;        // 0: the heads share the hidden size
-  double rotated_part = 1.0;  // partial_rotary_factor
-  double theta = 10000.0;     // rope_theta
+  size_t head_dim = 0;         // 0: the heads share the hidden size
+  bool reads_head_dim = true;  // else they always do
+  double rotated_part = 1.0;   // partial_rotary_factor
+  size_t kv_heads = 0;         // 0: as many as heads; also what a null means
+  double norm_eps = 1e-6;
+  bool rotates = true;
+  bool rotates_all = false;  // whatever partial_rotary_factor says, as transformers does there
+  double theta = 10000.0;
 };
 
 // num_attention_heads, num_key_value_heads, head_dim, attention_bias, rms_norm_eps and the rotary
@@ -144,6 +160,24 @@ MixtureOfExpertsSpec ParseQwenExperts(ConfigReader& config, size_t layer,
 
 // qwen3_5_format.cc: qwen3_5 and qwen3_5_moe, as published and as their text models alone.
 ModelSpec ParseQwen35Spec(ConfigReader& config);
+
+// hf_mamba2.cc: Mamba-2 as transformers' hybrids spell it (mamba_n_heads, ...), but for the norm's
+// eps. `inner` is the width of all heads, called `inner_name` in errors.
+Mamba2Config ParseHfMamba2(ConfigReader& config, size_t inner, std::string_view inner_name);
+
+// mamba_expand · hidden.
+size_t HfMambaInner(ConfigReader& config, size_t hidden);
+
+// Makes `layer` one of Mamba-2 at mamba.
+void SetHfMamba2(size_t index, const Mamba2Config& mamba, LayerSpec& layer);
+
+// The formats of transformers' hybrids, one file each.
+ModelSpec ParseBambaSpec(ConfigReader& config);
+ModelSpec ParseFalconH1Spec(ConfigReader& config);
+ModelSpec ParseJambaSpec(ConfigReader& config);
+ModelSpec ParseMiniMaxSpec(ConfigReader& config);
+ModelSpec ParseNemotronHSpec(ConfigReader& config);
+ModelSpec ParseOlmoHybridSpec(ConfigReader& config);
 
 // granite_format.cc: granitemoehybrid (Granite 4 H) as transformers writes it.
 ModelSpec ParseGraniteSpec(ConfigReader& config);

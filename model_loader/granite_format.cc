@@ -39,33 +39,11 @@ SoftmaxAttentionConfig ParseAttention(ConfigReader& config, size_t hidden) {
   return attention;
 }
 
-// mamba_n_heads · mamba_d_head must be `inner`; the head size is absent or "auto" at times.
-size_t MambaHeadDim(ConfigReader& config, size_t heads, size_t inner) {
-  config.Require(inner % heads == 0, "mamba_n_heads",
-                 absl::StrCat("it must divide mamba_expand times hidden_size, ", inner));
-  const nlohmann::json* given = config.Find("mamba_d_head");
-  if (given == nullptr || *given == "auto") return inner / heads;
-  const size_t dim = config.Size("mamba_d_head");
-  config.Require(heads * dim == inner, "mamba_d_head",
-                 absl::StrCat("times mamba_n_heads ", heads, " it must be mamba_expand times ",
-                              "hidden_size, ", inner, "; or \"auto\""));
-  return dim;
-}
-
 Mamba2Config ParseGraniteMamba(ConfigReader& config, size_t hidden) {
-  Mamba2Config mamba;
-  mamba.heads = config.Size("mamba_n_heads", 128);
-  mamba.head_dim =
-      MambaHeadDim(config, mamba.heads, config.Size("mamba_expand", 2, 1, 64) * hidden);
-  mamba.groups = config.Size("mamba_n_groups", 1);
-  config.RequireDivides(mamba.groups, "mamba_n_groups", "mamba_n_heads", mamba.heads);
+  Mamba2Config mamba =
+      ParseHfMamba2(config, HfMambaInner(config, hidden), "mamba_expand times hidden_size");
   mamba.norm_groups = 1;
   mamba.norm_eps = HfNormEps(config);
-  mamba.state_size = config.Size("mamba_d_state", 256, 1, kMaxKeyDim);
-  mamba.conv_kernel = config.Size("mamba_d_conv", 4, 2, kMaxConvolutionWindow);
-  mamba.use_conv_bias = config.Bool("mamba_conv_bias", true);
-  mamba.use_bias = config.Bool("mamba_proj_bias", false);
-  ReadMamba2Limit(config, mamba);
   return mamba;
 }
 
@@ -107,9 +85,7 @@ void AddLayers(ConfigReader& config, ModelSpec& spec) {
   for (size_t i = 0; i < types.size(); ++i) {
     LayerSpec layer = HfLayer(i, NormSpec::Kind::kRms);
     if (IsMamba(types[i])) {
-      layer.mixer_type = "mamba2";
-      layer.mixer_prefix = HfName(i, "mamba.");
-      layer.mixer = mamba;
+      SetHfMamba2(i, mamba, layer);
     } else {
       SetHfAttention(i, attention, layer);
     }

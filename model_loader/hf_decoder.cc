@@ -37,23 +37,56 @@ bool IsSet(const ConfigReader& config, const char* key) {
   return value != nullptr && *value != false && *value != 0 && *value != json::array();
 }
 
-void RefuseUnserved(ConfigReader& config) {
+}  // namespace
+
+void RefuseHfUnserved(ConfigReader& config) {
   for (const Refused& refused : kRefused) {
     config.Require(!IsSet(config, refused.key), refused.key, refused.remedy);
   }
-  config.Choice<bool>("hidden_act", "silu", {{"silu", true}, {"swish", true}});
 }
 
-}  // namespace
-
-ModelSpec ParseHfDecoder(ConfigReader& config) {
-  RefuseUnserved(config);
-  ModelSpec spec = ParseCommonFields(config, 1e-6);
+ModelSpec ParseHfDecoder(ConfigReader& config, double default_norm_eps) {
+  RefuseHfUnserved(config);
+  config.Choice<bool>("hidden_act", "silu", {{"silu", true}, {"swish", true}});
+  ModelSpec spec = ParseCommonFields(config, default_norm_eps);
   NameEnds(config, "model.embed_tokens.weight", {.weight = "model.norm.weight"}, false, spec);
   return spec;
 }
 
-float HfNormEps(ConfigReader& config) { return config.Eps("rms_norm_eps", 1e-6); }
+float HfNormEps(ConfigReader& config, double otherwise) {
+  return config.Eps("rms_norm_eps", otherwise);
+}
+
+Activation ParseActivation(ConfigReader& config, std::string_view key, std::string_view otherwise) {
+  return config.Choice<Activation>(key, otherwise,
+                                   {{"silu", Activation::kSilu},
+                                    {"swish", Activation::kSilu},
+                                    {"gelu", Activation::kGelu},
+                                    {"gelu_new", Activation::kGeluTanh},
+                                    {"gelu_pytorch_tanh", Activation::kGeluTanh},
+                                    {"relu", Activation::kRelu},
+                                    {"relu2", Activation::kReluSquared},
+                                    {"sigmoid", Activation::kSigmoid}});
+}
+
+ExpertChoice ParseSigmoidChoice(ConfigReader& config, std::string_view experts_key, size_t experts,
+                                size_t experts_per_token) {
+  ExpertChoice choice;
+  choice.scores = ExpertScores::kSigmoid;
+  choice.experts = config.Size(experts_key, experts, 1, kMostSigmoidExperts);
+  choice.experts_per_token = HfExpertsPerToken(config, choice.experts, experts_per_token);
+  choice.weights_sum_to_one = config.Bool("norm_topk_prob", true);
+  choice.scaling = config.Float("routed_scaling_factor", 1.0, -1e6, 1e6);
+  choice.groups = config.Size("n_group", 1, 1, kMostExpertGroups);
+  config.RequireDivides(choice.groups, "n_group", experts_key, choice.experts);
+  const size_t size = choice.experts / choice.groups;
+  config.Require(size >= 2, "n_group", "each group must have two experts or more");
+  choice.groups_per_token = config.Size("topk_group", 1, 1, choice.groups);
+  config.Require(choice.groups_per_token * size >= choice.experts_per_token, "topk_group",
+                 absl::StrCat("so many groups must have num_experts_per_tok ",
+                              choice.experts_per_token, " experts"));
+  return choice;
+}
 
 size_t HfExpertsPerToken(ConfigReader& config, size_t experts, size_t otherwise) {
   const auto allowed = otherwise <= experts ? std::optional<size_t>(otherwise) : std::nullopt;
@@ -89,19 +122,26 @@ SoftmaxAttentionConfig ParseHfAttention(ConfigReader& config, size_t hidden,
                                         const HfAttentionDefaults& defaults) {
   SoftmaxAttentionConfig attention;
   attention.heads = config.Size("num_attention_heads");
-  attention.kv_heads = config.Size("num_key_value_heads", attention.heads);
+  const size_t usual_kv = defaults.kv_heads != 0 && !config.IsNull("num_key_value_heads")
+                              ? defaults.kv_heads
+                              : attention.heads;
+  attention.kv_heads = config.Size("num_key_value_heads", usual_kv);
   config.RequireDivides(attention.kv_heads, "num_key_value_heads", "num_attention_heads",
                         attention.heads);
-  const bool shared = defaults.head_dim == 0 && !config.Has("head_dim");
+  const bool given = defaults.reads_head_dim && config.Has("head_dim");
+  const bool shared = defaults.head_dim == 0 && !given;
   config.Require(!shared || hidden % attention.heads == 0, "num_attention_heads",
                  absl::StrCat("it must divide hidden_size ", hidden,
                               " without remainder where head_dim is absent"));
   const size_t usual = defaults.head_dim != 0 ? defaults.head_dim : hidden / attention.heads;
-  attention.head_dim = config.Size("head_dim", usual);
+  attention.head_dim = given ? config.Size("head_dim") : usual;
   CheckAttentionHeadDim(config, attention.head_dim);
   attention.qkv_bias = attention.output_bias = config.Bool("attention_bias", false);
-  attention.rope = ParseRope(config, attention.head_dim, defaults.rotated_part, defaults.theta);
-  attention.norm_eps = HfNormEps(config);
+  if (defaults.rotates) {
+    attention.rope = ParseRope(config, attention.head_dim, defaults.rotated_part, defaults.theta);
+    if (defaults.rotates_all) attention.rope->rotary_dim = attention.head_dim;
+  }
+  attention.norm_eps = HfNormEps(config, defaults.norm_eps);
   attention.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(attention.head_dim)));
   return attention;
 }

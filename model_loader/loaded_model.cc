@@ -279,7 +279,9 @@ class WeightLoader {
 TrainedNorm TakeNorm(const NormSpec& spec, size_t hidden, float eps, ParameterSource& parameters,
                      float multiplier) {
   const float plus = spec.kind == NormSpec::Kind::kRmsOnePlus ? 1.0f : 0.0f;
-  AlignedBuffer<float> weight = parameters.TakeVector(spec.weight, {hidden});
+  const bool other = !parameters.Has(spec.weight) && parameters.Has(spec.other_weight);
+  AlignedBuffer<float> weight =
+      parameters.TakeVector(other ? spec.other_weight : spec.weight, {hidden});
   for (size_t i = 0; i < hidden; ++i) weight[i] = (weight[i] + plus) * multiplier;
   if (spec.kind != NormSpec::Kind::kLayer) return TrainedNorm::Rms(std::move(weight), eps);
   AlignedBuffer<float> bias = parameters.TakeVector(spec.bias, {hidden});

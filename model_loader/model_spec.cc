@@ -23,16 +23,22 @@ struct Format {
   ModelSpec (*parse)(ConfigReader& config);
 };
 constexpr Format kFormats[] = {
+    {"bamba", ParseBambaSpec},
+    {"falcon_h1", ParseFalconH1Spec},
     {"falcon_mamba", ParseFalconMambaSpec},
     {"granitemoehybrid", ParseGraniteSpec},
     {"h3", ParseH3Spec},
     {"hattention", ParseLogLinearMamba2Spec},
+    {"jamba", ParseJambaSpec},
     {"lfm2", ParseLfm2Spec},
     {"llama", ParseLlamaSpec},
     {"log_linear_mamba2", ParseLogLinearMamba2Spec},
     {"mamba", ParseMambaSpec},
     {"mamba2", ParseMamba2Spec},
+    {"minimax", ParseMiniMaxSpec},
     {"mistral", ParseMistralSpec},
+    {"nemotron_h", ParseNemotronHSpec},
+    {"olmo_hybrid", ParseOlmoHybridSpec},
     {"qwen2", ParseQwen2Spec},
     {"qwen3", ParseQwen3Spec},
     {"qwen3_5", ParseQwen35Spec},

@@ -35,6 +35,7 @@ struct NormSpec {
   std::string weight;
   std::string bias = {};  // of kLayer
   Kind kind = Kind::kRms;
+  std::string other_weight = {};  // what other files call it; empty: nothing else
 
   bool empty() const { return weight.empty(); }
 };

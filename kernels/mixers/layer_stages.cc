@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 #include "kernels/base/check.h"
@@ -39,13 +40,23 @@ AlignedBuffer<float> TakeConvolutionTensors(const PartConvolutionConfig& config,
   return result;
 }
 
-// The channels of each of the config's tensors.
-std::vector<size_t> ChannelsOf(const PartConvolutionConfig& config, const Projection& projection) {
-  std::vector<size_t> channels(config.tensors.size());
+// The channels of each of the config's tensors. transformers cuts the one tensor that it keeps into
+// equal thirds when it writes OLMo Hybrid, so tensors that add up are as good as those of the
+// parts.
+std::vector<size_t> ChannelsOf(const PartConvolutionConfig& config, const Projection& projection,
+                               const ParameterSource& parameters) {
+  std::vector<size_t> channels(config.tensors.size()), stored;
   for (size_t i = 0; i < config.parts; ++i) {
     channels[channels.size() == 1 ? 0 : i] += projection.columns(config.first + i);
   }
-  return channels;
+  for (const std::string& tensor : config.tensors) {
+    const std::vector<size_t> shape = parameters.Shape(tensor + ".weight");
+    stored.push_back(shape.empty() ? 0 : shape[0]);
+  }
+  const auto sum = [](const std::vector<size_t>& of) {
+    return std::accumulate(of.begin(), of.end(), size_t{0});
+  };
+  return sum(stored) == sum(channels) ? stored : channels;
 }
 
 bool Aligned(FloatMatrix x) {
@@ -118,7 +129,7 @@ PartConvolution::PartConvolution(const PartConvolutionConfig& config, const Proj
   if (config.window == 0) return;
   RIVULET_CHECK(config.tensors.size() == 1 || config.tensors.size() == config.parts,
                 "a convolution has one tensor, or one for each part");
-  const std::vector<size_t> channels = ChannelsOf(config, projection);
+  const std::vector<size_t> channels = ChannelsOf(config, projection, parameters);
   AlignedBuffer<float> weight =
       TakeConvolutionTensors(config, channels, ".weight", {1, config.window}, parameters);
   AlignedBuffer<float> bias;

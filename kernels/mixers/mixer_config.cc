@@ -53,6 +53,11 @@ std::string_view WhyFloat32(const DeltaRuleConfig& config) {
   return "";
 }
 
+std::string_view WhyFloat32(const LightningAttentionConfig&) {
+  return "the keys and values of lightning attention are nearly never negative, and its slow heads "
+         "hardly decay, so their sums only grow";
+}
+
 // S = Σ kᵀk grows on its diagonal for keys of any sign: its outputs are 28 % off after
 // 16k tokens (hla/NOTES.md).
 std::string_view WhyFloat32(const HlaConfig& config) {

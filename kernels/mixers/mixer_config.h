@@ -15,6 +15,7 @@
 #include "kernels/mixers/gla/gla_config.h"
 #include "kernels/mixers/h3/h3_config.h"
 #include "kernels/mixers/hla/hla_config.h"
+#include "kernels/mixers/lightning_attention/lightning_attention_config.h"
 #include "kernels/mixers/linear_attention/linear_attention_config.h"
 #include "kernels/mixers/mamba/mamba_config.h"
 #include "kernels/mixers/mamba2/mamba2_config.h"
@@ -25,16 +26,17 @@
 namespace rivulet {
 
 // A line for each mixer. Its struct comes with an overload of MakeLayer.
-using MixerConfig = std::variant<SoftmaxAttentionConfig,  //
-                                 LinearAttentionConfig,   //
-                                 GlaConfig,               //
-                                 DeltaRuleConfig,         //
-                                 RetNetConfig,            //
-                                 Mamba2Config,            //
-                                 HlaConfig,               //
-                                 AnnaConfig,              //
-                                 MambaConfig,             //
-                                 H3Config,                //
+using MixerConfig = std::variant<SoftmaxAttentionConfig,    //
+                                 LinearAttentionConfig,     //
+                                 LightningAttentionConfig,  //
+                                 GlaConfig,                 //
+                                 DeltaRuleConfig,           //
+                                 RetNetConfig,              //
+                                 Mamba2Config,              //
+                                 HlaConfig,                 //
+                                 AnnaConfig,                //
+                                 MambaConfig,               //
+                                 H3Config,                  //
                                  GatedConvolutionConfig>;
 
 // INVALID_ARGUMENT when options.state_dtype cannot hold this mixer's sums, or when the shapes of

@@ -40,7 +40,7 @@ void ReadGroups(ConfigReader& config, Mamba2Config& mamba2) {
 }
 
 void ReadSwitches(ConfigReader& config, Mamba2Config& mamba2) {
-  mamba2.use_bias = config.Bool(config.Spelling({"use_bias", "bias"}), false);
+  mamba2.use_bias = mamba2.output_bias = config.Bool(config.Spelling({"use_bias", "bias"}), false);
   mamba2.use_conv_bias = config.Bool(config.Spelling({"use_conv_bias", "conv_bias"}), true);
   mamba2.skip_by_channel = config.Bool("D_has_hdim", false);
   // Not rms_norm: in a state-spaces file that is the norm between layers, and transformers reads it

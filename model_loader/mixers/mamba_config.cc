@@ -5,24 +5,19 @@
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
-namespace {
 
-// "auto" is hidden_size / 16, rounded up.
-size_t ReadRank(ConfigReader& config, size_t hidden) {
-  constexpr const char* kKey = "time_step_rank";
+size_t ReadMambaRank(ConfigReader& config, const char* key, size_t hidden) {
   const size_t usual = (hidden + 15) / 16;
-  const nlohmann::json* value = config.Find(kKey);
-  if (value == nullptr || !value->is_string()) return config.Size(kKey, usual);
-  config.Require(*value == "auto", kKey, "it must be \"auto\" or a whole number");
+  const nlohmann::json* value = config.Find(key);
+  if (value == nullptr || !value->is_string()) return config.Size(key, usual);
+  config.Require(*value == "auto", key, "it must be \"auto\" or a whole number");
   return usual;
 }
-
-}  // namespace
 
 MambaConfig ParseMamba(ConfigReader& config, size_t hidden) {
   MambaConfig mamba;
   mamba.inner = ReadInner(config, hidden);
-  mamba.rank = ReadRank(config, hidden);
+  mamba.rank = ReadMambaRank(config, "time_step_rank", hidden);
   mamba.state_size = config.Size("state_size", 16, 1, kMaxKeyDim);
   mamba.conv_kernel = config.Size("conv_kernel", 4, 2, kMaxConvolutionWindow);
   mamba.use_bias = config.Bool("use_bias", false);

@@ -73,6 +73,9 @@ size_t ReadKeyDim(ConfigReader& config, size_t hidden, size_t heads);
 // The most heads of hla and anna.
 inline constexpr size_t kMostHeads = 1024;
 
+// Mamba's rank of Δ's projection: a number, or "auto" for hidden / 16, rounded up.
+size_t ReadMambaRank(ConfigReader& config, const char* key, size_t hidden);
+
 // Mamba's inner width: int(expand · hidden). 0 after an error.
 size_t ReadInner(ConfigReader& config, size_t hidden);
 

@@ -92,7 +92,47 @@ FIXTURES |= {
     "qwen3_5_moe": ("Qwen3_5MoeForConditionalGeneration", lambda: published_qwen("Qwen3_5MoeConfig", QWEN3_5_MOE)),
     "qwen3_5_moe_text": ("Qwen3_5MoeForCausalLM", lambda: transformers.Qwen3_5MoeTextConfig(**QWEN3_5_MOE)),
 }
-STORED |= {"qwen3_5_text": torch.float32}
+MAMBA2 = dict(mamba_n_heads=3, mamba_d_head=16, mamba_n_groups=3, mamba_d_state=8, mamba_d_conv=3, mamba_expand=2)
+BAMBA = dict(SMALL, hidden_size=24, num_hidden_layers=3, attn_layer_indices=[1], num_attention_heads=3, num_key_value_heads=1, **MAMBA2)
+FALCON_H1 = dict(SMALL, **dict(MAMBA2, mamba_n_heads=4, mamba_d_head="auto", mamba_n_groups=2, mamba_d_ssm=48), head_dim=16,
+                 embedding_multiplier=3.7, lm_head_multiplier=0.6, mlp_multipliers=[0.8, 0.7], key_multiplier=0.5,
+                 attention_out_multiplier=0.9, attention_in_multiplier=1.1, ssm_multipliers=[0.9, 1.2, 0.8, 1.3, 0.7],
+                 ssm_in_multiplier=1.2, ssm_out_multiplier=0.6)
+NEMOTRON = dict({k: v for k, v in SMALL.items() if k != "num_hidden_layers"}, layers_block_type=["mlp", "mamba", "moe", "attention", "moe"],
+                head_dim=16, mamba_num_heads=4, mamba_head_dim=12, n_groups=2, ssm_state_size=8, conv_kernel=3, time_step_min=0.4,
+                n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, moe_intermediate_size=8,
+                moe_shared_expert_intermediate_size=12, routed_scaling_factor=1.7)
+OLMO = dict(SMALL, num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
+            linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12, linear_conv_kernel_dim=3)
+JAMBA = dict(SMALL, num_hidden_layers=3, attn_layer_period=3, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=0, num_experts=3,
+             num_experts_per_tok=2, mamba_d_state=8, mamba_d_conv=3, mamba_dt_rank=3, intermediate_size=16)
+MINIMAX = dict(SMALL, num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], head_dim=12, block_size=7,
+               num_local_experts=3, num_experts_per_tok=2, intermediate_size=12, full_attn_alpha_factor=1.3, full_attn_beta_factor=0.8,
+               linear_attn_alpha_factor=0.9, linear_attn_beta_factor=1.2, mlp_alpha_factor=1.1, mlp_beta_factor=0.7, sliding_window=23)
+FIXTURES |= {
+    "bamba": ("Bamba", dict(BAMBA, time_step_limit=(0.1, 0.9))),
+    "bamba_bias": ("Bamba", dict(BAMBA, mamba_conv_bias=False, mamba_proj_bias=True, attention_bias=True, mlp_bias=True,
+                                 tie_word_embeddings=True, rope_parameters=dict(LLAMA3, partial_rotary_factor=1.0))),
+    "falcon_h1": ("FalconH1", FALCON_H1),
+    "falcon_h1_norm": ("FalconH1", dict(FALCON_H1, mamba_rms_norm=True, mamba_norm_before_gate=False, projectors_bias=True, mamba_proj_bias=True,
+                                        attention_bias=True, mlp_bias=True, tie_word_embeddings=True, mamba_conv_bias=False,
+                                        mamba_d_ssm=None, mamba_expand=2)),
+    "falcon_h1_norm_first": ("FalconH1", dict(FALCON_H1, mamba_rms_norm=True, num_hidden_layers=1)),
+    "nemotron_h": ("NemotronH", NEMOTRON),
+    "nemotron_h_latent": ("NemotronH", dict(NEMOTRON, moe_latent_size=16, mlp_bias=True, use_bias=True, use_conv_bias=False, n_group=1, topk_group=1,
+                                            norm_topk_prob=False, mlp_hidden_act="silu", layers_block_type=["linear_attention", "moe", "mlp"])),
+    "olmo_hybrid": ("OlmoHybrid", dict(OLMO, rope_parameters=dict(rope_theta=None, rope_type="default"))),
+    "olmo_hybrid_rope": ("OlmoHybrid", dict(OLMO, attention_bias=True, linear_allow_neg_eigval=False, tie_word_embeddings=True,
+                                            linear_num_key_heads=4)),
+    "jamba": ("Jamba", JAMBA),
+    "jamba_bias": ("Jamba", dict(JAMBA, mamba_proj_bias=True, mamba_conv_bias=False, num_experts=1, num_experts_per_tok=1,
+                                 tie_word_embeddings=True)),
+    "minimax": ("MiniMax", MINIMAX),
+    "minimax_one_layer": ("MiniMax", dict(MINIMAX, num_hidden_layers=1, layer_types=["linear_attention"], head_dim=None, sliding_window=None,
+                                          tie_word_embeddings=True)),
+}
+# MiniMax's file holds decays, which bf16 would round.
+STORED |= {"qwen3_5_text": torch.float32, "minimax": torch.float32, "minimax_one_layer": torch.float32, "bamba_bias": torch.float16}
 SHARDED = {"qwen3_5": "20KB"}
 # Tensors that published files have beside what transformers writes.
 EXTRA = {"qwen3_5": {"mtp.fc.weight": (32, 64)}}
@@ -136,7 +176,9 @@ def randomize(model, generator):
     normal = lambda x: torch.randn(x.shape, generator=generator)
     for name, module in model.named_modules():
         for own, x in module.named_parameters(recurse=False):
-            if x.ndim >= 2:
+            if own == "A_log" and x.ndim == 2:  # Mamba's
+                value = torch.log(0.5 + 7 * torch.rand(x.shape, generator=generator))
+            elif x.ndim >= 2:
                 value = 1.2 * normal(x) / np.sqrt(x[0].numel() if own == "weight" else x.shape[-1])
             elif own == "A_log":
                 value = torch.log(1 + 7 * torch.rand(x.shape, generator=generator))
@@ -147,6 +189,8 @@ def randomize(model, generator):
             else:  # biases; dt_bias makes the decays differ
                 value = (1.0 if own == "dt_bias" else 0.2) * normal(x)
             x.data.copy_(value)
+        if hasattr(module, "e_score_correction_bias"):
+            module.e_score_correction_bias.copy_(0.3 * normal(module.e_score_correction_bias))
 
 
 def smallest_gap(values, place):
@@ -155,12 +199,24 @@ def smallest_gap(values, place):
     return (ordered[..., place] - ordered[..., place + 1]).min().item()
 
 
+def router_margin(router, logits):
+    if not hasattr(router, "e_score_correction_bias"):
+        return smallest_gap(logits, router.top_k - 1) if logits.shape[-1] > router.top_k else np.inf
+    scores = logits.sigmoid() + router.e_score_correction_bias
+    groups = scores.unflatten(-1, (router.num_group, -1))
+    sums = groups.topk(2).values.sum(-1)
+    margin = smallest_gap(sums, router.topk_group - 1) if router.topk_group < router.num_group else np.inf
+    open_groups = torch.zeros_like(sums).scatter(-1, sums.topk(router.topk_group).indices, 1)[..., None] > 0
+    scores = groups.where(open_groups, -9.0 + 0 * groups).flatten(-2)
+    return min(margin, smallest_gap(scores, router.top_k - 1))
+
+
 def run(model, ids):
     """Logits [T, vocab], and how close any router came to another choice."""
     margins, hooks = [np.inf], []
     for module in model.modules():
-        if type(module).__name__.endswith("TopKRouter"):
-            hook = lambda router, inputs, _: margins.append(smallest_gap(inputs[0] @ router.weight.T, router.top_k - 1))
+        if type(module).__name__.lower().endswith("topkrouter"):
+            hook = lambda router, inputs, _: margins.append(router_margin(router, inputs[0] @ router.weight.T))
             hooks.append(module.register_forward_hook(hook))
     with torch.no_grad(), float64_throughout():
         logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]

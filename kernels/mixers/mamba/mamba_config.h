@@ -17,10 +17,11 @@ struct MambaConfig {
   size_t state_size = 0;  // N, at most kMaxKeyDim
   size_t rank = 0;        // R, of Δ's projection
   size_t conv_kernel = 4;
-  bool use_bias = false;        // in_proj and out_proj
-  bool use_conv_bias = true;    // conv1d
-  bool use_scan_norms = false;  // Falcon's RMS norms, without weights, on δ, B and C
-  float scan_norm_eps = 0;      // of those
+  bool use_bias = false;                // in_proj and out_proj
+  bool use_conv_bias = true;            // conv1d
+  bool use_scan_norms = false;          // RMS norms on δ, B and C, Falcon's without weights
+  bool scan_norms_are_trained = false;  // Jamba's: {dt,b,c}_layernorm.weight
+  float scan_norm_eps = 0;              // of those
 };
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const MambaConfig& config,

@@ -1,5 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 
@@ -46,6 +47,7 @@ class MambaLayer : public Mixer {
         output_(TakeLinear("out_proj", source.hidden, config.inner, config.use_bias,
                            source.parameters)) {
     std::fill_n(ones_.data(), ones_.size(), 1.0f);
+    if (config.scan_norms_are_trained) TakeScanNorms(source.parameters);
   }
 
   const StateLayout& state_layout() const override { return layout_; }
@@ -55,7 +57,8 @@ class MambaLayer : public Mixer {
     const Projected scan = scan_projection_.Apply(step, projected[kInner]);
     if (config_.use_scan_norms) {
       for (const ScanPart part : {kLowRankDelta, kWrite, kRead}) {
-        RmsNorm(scan[part], nullptr, config_.scan_norm_eps, scan[part], *step.pool);
+        const float* weight = scan_norms_[part].empty() ? nullptr : scan_norms_[part].data();
+        RmsNorm(scan[part], weight, config_.scan_norm_eps, scan[part], *step.pool);
       }
     }
     const FloatMatrix dt = Project(step, delta_, scan[kLowRankDelta]);
@@ -83,9 +86,18 @@ class MambaLayer : public Mixer {
         step, ScanInput(step, {inner, dt, projected[kGate], scan[kWrite], scan[kRead]}), scanned);
     output_.Enqueue(*step.device, scanned, y);
   }
-  bool runs_on_device() const override { return recurrence_.RunsOnDevice(); }
+  bool runs_on_device() const override {
+    return !config_.scan_norms_are_trained && recurrence_.RunsOnDevice();
+  }
 
  private:
+  void TakeScanNorms(ParameterSource& parameters) {
+    const size_t n = config_.state_size;
+    scan_norms_[kLowRankDelta] = parameters.TakeVector("dt_layernorm.weight", {config_.rank});
+    scan_norms_[kWrite] = parameters.TakeVector("b_layernorm.weight", {n});
+    scan_norms_[kRead] = parameters.TakeVector("c_layernorm.weight", {n});
+  }
+
   Operand LowRankDelta(const DeviceStep& step, FloatMatrix delta) const {
     if (!config_.use_scan_norms) return Gated(step, delta, {});
     const Operand y = step.workspace->TakeOperand(delta.rows, config_.rank);
@@ -115,6 +127,7 @@ class MambaLayer : public Mixer {
   PartConvolution convolution_;
   Projection scan_projection_;
   AlignedBuffer<float> ones_;  // [R], the weights of the norm of δ on a device
+  std::array<AlignedBuffer<float>, 3> scan_norms_;  // by ScanPart; empty where not trained
   Linear delta_;
   MambaRecurrence recurrence_;
   Linear output_;

@@ -4,6 +4,7 @@
 #ifndef RIVULET_KERNELS_MIXERS_MAMBA2_MAMBA2_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_MAMBA2_MAMBA2_CONFIG_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -23,7 +24,8 @@ struct Mamba2Config {
   size_t groups = 0;       // G, divides heads
   size_t norm_groups = 0;  // of channels that are normed together: G, or 1 for all (Granite)
   size_t conv_kernel = 4;
-  bool use_bias = false;         // in_proj and out_proj
+  bool use_bias = false;         // in_proj
+  bool output_bias = false;      // out_proj
   bool use_conv_bias = true;     // conv1d
   bool skip_by_channel = false;  // D is [I], else [H]
   bool use_norm = true;          // without it the gate alone
@@ -31,6 +33,8 @@ struct Mamba2Config {
   float norm_eps = 1e-5f;
   float delta_low = 0.0f;  // Δ is clamped to [delta_low, delta_high]
   float delta_high = std::numeric_limits<float>::infinity();
+  // Of the columns of in_proj that are the gate, x, B, C and Δ (Falcon-H1).
+  std::array<float, 5> multipliers = {1, 1, 1, 1, 1};
   bool log_linear = false;  // the log-linear form, with one group
   uint32_t max_levels = 0;  // of it; 0: as many as the tensor L has
 

@@ -70,7 +70,7 @@ class Mamba2Layer : public Mixer {
                                        config.head_dim, source.options.state_dtype},
                                       TakeConstants(config, source.parameters), levels),
                     layout_),
-        output_(TakeLinear("out_proj", source.hidden, config.inner(), config.use_bias,
+        output_(TakeLinear("out_proj", source.hidden, config.inner(), config.output_bias,
                            source.parameters)) {
     if (config.use_norm) norm_ = source.parameters.TakeVector("norm.weight", {config.inner()});
   }
@@ -79,7 +79,8 @@ class Mamba2Layer : public Mixer {
   uint64_t max_tokens() const override { return max_tokens_; }
 
   absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
-    const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
+    const Projected projected =
+        convolution_.Apply(step, Multiplied(step, projection_.Apply(step, x)));
     const TokenInputs inputs{.q = PaddedHeads(step, projected[kRead], config_.groups),
                              .k = PaddedHeads(step, projected[kWrite], config_.groups),
                              .v = projected[kValue],
@@ -109,10 +110,27 @@ class Mamba2Layer : public Mixer {
     output_.Enqueue(*step.device, EnqueueNormAndGate(step, heads, projected[kGate]), y);
   }
   bool runs_on_device() const override {
-    return SumRecurrence::RunsOnDevice(recurrence_.declaration());
+    return !multiplies() && SumRecurrence::RunsOnDevice(recurrence_.declaration());
   }
 
  private:
+  bool multiplies() const {
+    return std::ranges::any_of(config_.multipliers, [](float factor) { return factor != 1; });
+  }
+
+  // In place: each part times its multiplier.
+  Projected Multiplied(const LayerStep& step, const Projected& projected) const {
+    if (!multiplies()) return projected;
+    for (const Part part : {kGate, kValue, kWrite, kRead, kDelta}) {
+      const FloatMatrix y = projected[part];
+      const float factor = config_.multipliers[part];
+      ParallelRows(*step.pool, y.rows, y.columns, [&](size_t t) {
+        for (size_t i = 0; i < y.columns; ++i) y.row(t)[i] *= factor;
+      });
+    }
+    return projected;
+  }
+
   // Δ [T, H] = clamp(softplus(dt + dt_bias), time_step_limit).
   FloatMatrix Delta(const LayerStep& step, ConstFloatMatrix dt) const {
     const size_t heads = config_.heads;

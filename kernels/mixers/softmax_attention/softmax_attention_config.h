@@ -15,11 +15,12 @@
 
 namespace rivulet {
 
-// The norm of each head of q and k, before they are rotated.
+// The norm of q and k, before they are rotated: of each head, or of all heads together.
 enum class HeadNorm : uint8_t {
   kNone,
   kRms,         // · weight
   kRmsOnePlus,  // · (1 + weight)
+  kRmsAll,      // of all heads together, · weight (OLMo)
 };
 
 // The names of the output projection and of the norms of q and k.

@@ -42,12 +42,13 @@ TensorNames NamesOf(AttentionTensors tensors) {
   return {"q_norm.weight", "k_norm.weight", "o_proj"};
 }
 
-// [head_dim], or empty without a norm.
-AlignedBuffer<float> TakeNorm(const SoftmaxAttentionConfig& config, const char* name,
+// [head_dim], or [heads * head_dim] for all heads together, or empty without a norm.
+AlignedBuffer<float> TakeNorm(const SoftmaxAttentionConfig& config, const char* name, size_t heads,
                               ParameterSource& parameters) {
   if (config.qk_norm == HeadNorm::kNone) return {};
-  AlignedBuffer<float> weight = parameters.TakeVector(name, {config.head_dim});
-  if (config.qk_norm == HeadNorm::kRms) return weight;
+  const size_t normed = config.qk_norm == HeadNorm::kRmsAll ? heads : 1;
+  AlignedBuffer<float> weight = parameters.TakeVector(name, {normed * config.head_dim});
+  if (config.qk_norm != HeadNorm::kRmsOnePlus) return weight;
   for (size_t i = 0; i < weight.size(); ++i) weight[i] += 1.0f;
   return weight;
 }
@@ -66,8 +67,9 @@ class SoftmaxAttentionLayer : public Mixer {
       : layout_(source.options.NewLayout()),
         config_(config),
         projection_(Parts(config), source.hidden, source.parameters),
-        q_norm_(TakeNorm(config, NamesOf(config.tensors).q_norm, source.parameters)),
-        k_norm_(TakeNorm(config, NamesOf(config.tensors).k_norm, source.parameters)),
+        q_norm_(TakeNorm(config, NamesOf(config.tensors).q_norm, config.heads, source.parameters)),
+        k_norm_(
+            TakeNorm(config, NamesOf(config.tensors).k_norm, config.kv_heads, source.parameters)),
         recurrence_({config.heads, config.kv_heads, config.head_dim, config.window,
                      source.options.KvDType()},
                     layout_),
@@ -121,7 +123,7 @@ class SoftmaxAttentionLayer : public Mixer {
     const Operand o = FinishedRows(step, recurrence_.Enqueue(step, {q, k, v}), gate);
     output_.Enqueue(*step.device, o, y);
   }
-  bool runs_on_device() const override { return true; }
+  bool runs_on_device() const override { return config_.qk_norm != HeadNorm::kRmsAll; }
 
  private:
   // q and σ(gate) [T, H*head_dim] of x, whose heads are q | gate.
@@ -138,7 +140,9 @@ class SoftmaxAttentionLayer : public Mixer {
   // Padded heads of x, each scale · norm(x).
   FloatMatrix Heads(const LayerStep& step, FloatMatrix x, size_t heads,
                     const AlignedBuffer<float>& norm, float scale) const {
-    if (!norm.empty()) {
+    if (config_.qk_norm == HeadNorm::kRmsAll) {
+      RmsNorm(x, norm.data(), config_.norm_eps, x, *step.pool);
+    } else if (!norm.empty()) {
       const FloatMatrix normed = step.workspace->Take(x.rows, x.columns);
       HeadNormGate(x, heads, config_.head_dim, config_.head_dim, norm.data(), config_.norm_eps, {},
                    normed, *step.pool);
