@@ -178,6 +178,7 @@ ModelSpec ParseJambaSpec(ConfigReader& config);
 ModelSpec ParseMiniMaxSpec(ConfigReader& config);
 ModelSpec ParseNemotronHSpec(ConfigReader& config);
 ModelSpec ParseOlmoHybridSpec(ConfigReader& config);
+ModelSpec ParseZamba2Spec(ConfigReader& config);
 
 // granite_format.cc: granitemoehybrid (Granite 4 H) as transformers writes it.
 ModelSpec ParseGraniteSpec(ConfigReader& config);

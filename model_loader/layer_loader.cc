@@ -82,6 +82,8 @@ absl::StatusOr<LoadedLayer> TakeLayer(const LayerSpec& spec, const ModelSpec& mo
   LoadedLayer layer;
   layer.no_state = options.NewLayout();
   layer.mixer_type = spec.mixer_type;
+  for (const BesideSpec& beside : spec.beside) layer.mixer_type += "+" + beside.mixer_type;
+  layer.reads_embeddings = spec.reads_embeddings;
   if (spec.has_mixer()) {
     layer.mixer_norm = TakeNormIfAny(spec.mixer_norm, model, parameters);
     RIVULET_ASSIGN_OR_RETURN(layer.mixer, TakeMixers(spec, make_mixer));

@@ -56,8 +56,9 @@ struct LoadedResidual {
 // One block: x += mixer(norm(x)); then, if it has one, x += feed_forward(norm(x)).
 struct LoadedLayer {
   std::string mixer_type;
-  TrainedNorm mixer_norm;        // empty: none
-  std::unique_ptr<Mixer> mixer;  // null: none
+  TrainedNorm mixer_norm;         // empty: none
+  std::unique_ptr<Mixer> mixer;   // null: none
+  bool reads_embeddings = false;  // the mixer reads x | the tokens' embeddings
   LoadedResidual mixer_residual;
   TrainedNorm feed_forward_norm;              // empty: none
   std::unique_ptr<FeedForward> feed_forward;  // null: none

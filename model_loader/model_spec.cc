@@ -47,6 +47,7 @@ constexpr Format kFormats[] = {
     {"qwen3_5_text", ParseQwen35Spec},
     {"qwen3_next", ParseQwen3NextSpec},
     {"transformer", ParseFlaSpec},
+    {"zamba2", ParseZamba2Spec},
 };
 
 std::string KnownTypes() {

@@ -134,8 +134,9 @@ struct LayerSpec {
   std::vector<BesideSpec> beside = {};
   float mixer_input = 1;
   float mixer_output = 1;
-  NormSpec feed_forward_norm;    // empty: none
-  FeedForwardSpec feed_forward;  // monostate: none (Mamba-2)
+  bool reads_embeddings = false;  // the mixer reads x | the tokens' embeddings (Zamba2)
+  NormSpec feed_forward_norm;     // empty: none
+  FeedForwardSpec feed_forward;   // monostate: none (Mamba-2)
   ResidualSpec feed_forward_residual = {};
 
   bool has_mixer() const { return !mixer_type.empty(); }

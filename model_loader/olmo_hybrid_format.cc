@@ -8,7 +8,7 @@
 // Published files call the norms attention_layer_norm and feedforward_layer_norm; a file that
 // transformers wrote has the second name also where it stands for post_attention_layernorm of a
 // layer of attention.
-#include <cmath>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -55,7 +55,7 @@ void ReadHeads(ConfigReader& config, size_t hidden, HeadShape& shape) {
   shape.heads = config.Size("linear_num_value_heads", heads);
   config.Require(shape.heads % shape.groups == 0, "linear_num_value_heads",
                  absl::StrCat("it must be a multiple of linear_num_key_heads ", shape.groups));
-  const size_t usual = hidden * 3 / (4 * shape.groups);
+  const size_t usual = std::max<size_t>(1, hidden * 3 / (4 * shape.groups));
   shape.key_dim = config.Size("linear_key_head_dim", usual, 1, kMaxKeyDim);
   config.Require(shape.key_dim >= 1 && shape.key_dim <= kMaxKeyDim, "linear_key_head_dim",
                  absl::StrCat("it must be from 1 to ", kMaxKeyDim));

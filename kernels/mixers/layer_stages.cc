@@ -50,7 +50,8 @@ std::vector<size_t> ChannelsOf(const PartConvolutionConfig& config, const Projec
     channels[channels.size() == 1 ? 0 : i] += projection.columns(config.first + i);
   }
   for (const std::string& tensor : config.tensors) {
-    const std::vector<size_t> shape = parameters.Shape(tensor + ".weight");
+    const std::string name = tensor + ".weight";
+    const auto shape = parameters.Has(name) ? parameters.Shape(name) : std::vector<size_t>();
     stored.push_back(shape.empty() ? 0 : shape[0]);
   }
   const auto sum = [](const std::vector<size_t>& of) {

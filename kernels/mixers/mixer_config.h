@@ -21,6 +21,7 @@
 #include "kernels/mixers/mamba2/mamba2_config.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/mixers/retnet/retnet_config.h"
+#include "kernels/mixers/shared_transformer/shared_transformer_config.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_config.h"
 
 namespace rivulet {
@@ -37,7 +38,8 @@ using MixerConfig = std::variant<SoftmaxAttentionConfig,    //
                                  AnnaConfig,                //
                                  MambaConfig,               //
                                  H3Config,                  //
-                                 GatedConvolutionConfig>;
+                                 GatedConvolutionConfig,    //
+                                 SharedTransformerConfig>;
 
 // INVALID_ARGUMENT when options.state_dtype cannot hold this mixer's sums, or when the shapes of
 // the tensors contradict the config; it names the key or the tensor and the remedy. Missing tensors

@@ -74,7 +74,22 @@ AlignedBuffer<float> ParameterSource::Take(std::string_view name, const std::vec
   return values;
 }
 
+const Linear* WeightPacker::Kept(const std::string& name) const {
+  const auto found = kept_.find(name);
+  return found == kept_.end() ? nullptr : &found->second;
+}
+
 Linear ParameterSource::TakeLinear(const std::vector<LinearPart>& parts, size_t inputs) {
+  if (!shares_) return PackLinear(parts, inputs);
+  std::string name;
+  for (const LinearPart& part : parts) name += Full(part.name) + "\n";
+  if (const Linear* kept = packer_->Kept(name)) return *kept;
+  Linear map = PackLinear(parts, inputs);
+  packer_->Keep(name, map);
+  return map;
+}
+
+Linear ParameterSource::PackLinear(const std::vector<LinearPart>& parts, size_t inputs) {
   std::vector<LinearSource> sources;
   std::vector<AlignedBuffer<float>> biases;
   for (const LinearPart& part : parts) {

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -58,6 +59,10 @@ class WeightPacker {
 
   Linear Pack(const std::vector<LinearSource>& sources, size_t inputs);
 
+  // The map that was kept under this name, or null; and keeps one.
+  const Linear* Kept(const std::string& name) const;
+  void Keep(const std::string& name, const Linear& map) { kept_.insert_or_assign(name, map); }
+
   // From now on.
   void set_dtype(std::optional<DType> dtype) { dtype_ = dtype; }
 
@@ -79,6 +84,7 @@ class WeightPacker {
   std::optional<DType> dtype_;
   Device* const device_;
   absl::Status status_;
+  std::map<std::string, Linear> kept_;
   bool all_bf16_ = true;
   bool any_float8_ = false;
   size_t bytes_ = 0;
@@ -100,6 +106,20 @@ class ParameterSource {
   // Several maps of one input as one packed map, outputs concatenated in the order given.
   Linear TakeLinear(const std::vector<LinearPart>& parts, size_t inputs);
 
+  // The same tensors below another prefix, as a file names them.
+  ParameterSource At(std::string prefix) const {
+    ParameterSource other = *this;
+    other.prefix_ = std::move(prefix);
+    return other;
+  }
+  ParameterSource Below(std::string_view name) const { return At(Full(name)); }
+  // A source of the same whose linear maps are packed once and shared by all who take them.
+  ParameterSource Sharing() const {
+    ParameterSource other = *this;
+    other.shares_ = true;
+    return other;
+  }
+
   // Whether maps are packed on a device (Linear::OnDevice).
   bool packs_on_device() const { return packer_->on_device(); }
 
@@ -108,12 +128,14 @@ class ParameterSource {
   }
 
  private:
+  Linear PackLinear(const std::vector<LinearPart>& parts, size_t inputs);
   AlignedBuffer<float> Take(std::string_view name, const std::vector<size_t>& shape, TensorUse use);
   std::string Full(std::string_view name) const { return prefix_ + std::string(name); }
 
   TensorSource* tensors_;
   WeightPacker* packer_;
   std::string prefix_;
+  bool shares_ = false;
 };
 
 }  // namespace rivulet

@@ -7,29 +7,12 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/parallel.h"
+#include "kernels/base/row_arithmetic.h"
 #include "kernels/base/status.h"
 
 namespace rivulet {
-namespace {
-
-// y = factor · x; y may be x.
-void Scale(ConstFloatMatrix x, float factor, FloatMatrix y, ThreadPool& pool) {
-  ParallelRows(pool, x.rows, x.columns, [&](size_t t) {
-    for (size_t i = 0; i < x.columns; ++i) y.row(t)[i] = factor * x.row(t)[i];
-  });
-}
-
-void Add(ConstFloatMatrix x, FloatMatrix y, ThreadPool& pool) {
-  ParallelRows(pool, x.rows, x.columns, [&](size_t t) {
-    for (size_t i = 0; i < x.columns; ++i) y.row(t)[i] += x.row(t)[i];
-  });
-}
-
-}  // namespace
-
 SideBySide::SideBySide(std::vector<Branch> branches)
-    : branches_(std::move(branches)),
-      layout_(branches_.at(0).mixer->state_layout().fold_interval()) {
+    : branches_(std::move(branches)), layout_(branches_.at(0).mixer->state_layout().Empty()) {
   for (const Branch& branch : branches_) {
     const std::string prefix = std::to_string(offsets_.size()) + ".";
     offsets_.push_back(layout_.Append(branch.mixer->state_layout(), prefix));
@@ -48,7 +31,7 @@ absl::Status SideBySide::Forward(const LayerStep& step, ConstFloatMatrix x, Floa
   const FloatMatrix term = step.workspace->Take(y.rows, y.columns);
   for (size_t i = 1; i < branches_.size(); ++i) {
     RIVULET_RETURN_IF_ERROR(Run(i, step, x, term));
-    Add(term, y, *step.pool);
+    AddRows(term, y, *step.pool);
   }
   return absl::OkStatus();
 }
@@ -60,11 +43,13 @@ absl::Status SideBySide::Run(size_t branch, const LayerStep& step, ConstFloatMat
   own.state = offsets_[branch].Of(step.state);
   if (input != 1) {
     const FloatMatrix scaled = step.workspace->Take(x.rows, x.columns);
-    Scale(x, input, scaled, *step.pool);
+    ParallelRows(*step.pool, x.rows, x.columns,
+                 [&](size_t t) { std::copy_n(x.row(t), x.columns, scaled.row(t)); });
+    ScaleRows(input, scaled, *step.pool);
     x = scaled;
   }
   RIVULET_RETURN_IF_ERROR(mixer->Forward(own, x, y));
-  if (output != 1) Scale(y, output, y, *step.pool);
+  ScaleRows(output, y, *step.pool);
   return absl::OkStatus();
 }
 

@@ -109,6 +109,13 @@ class StateLayout {
   size_t Add(StatePart part, std::string_view name, DType dtype,
              std::initializer_list<size_t> shape);
 
+  // One without planes for the same device and fold interval.
+  StateLayout Empty() const {
+    StateLayout empty(fold_interval());
+    empty.device_ = device_;
+    empty.row_dtype_ = row_dtype_;
+    return empty;
+  }
   // Appends another layout's planes, named `prefix` and their names, its page kind and running
   // tail. REQUIRES: of one device and fold interval; one of the two at most has pages.
   PartOffsets Append(const StateLayout& other, std::string_view prefix);

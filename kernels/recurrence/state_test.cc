@@ -19,6 +19,36 @@ TEST(StateLayoutTest, PlanesAreAlignedAndCountedPerPart) {
   EXPECT_EQ(layout.planes()[2].name, "z");
 }
 
+TEST(StateLayoutTest, AppendsAnothersPlanes) {
+  StateLayout first, second;
+  first.Add(StatePart::kBase, "S", DType::kFloat32, {5});
+  first.SetPageKind({.rule = PageRule::kAppended});
+  first.Add(StatePart::kPage, "k", DType::kFloat32, {16});
+  second.Add(StatePart::kBase, "S", DType::kFloat32, {3});
+  const size_t z = second.Add(StatePart::kBase, "z", DType::kFloat32, {3});
+  second.Add(StatePart::kTail, "h", DType::kFloat32, {1});
+  second.SetRunningTail();
+
+  StateLayout both;
+  const PartOffsets at = both.Append(first, "0."), then = both.Append(second, "1.");
+  EXPECT_EQ(at.base + at.tail + at.page, 0u);
+  EXPECT_EQ(then.base, first.base_bytes());
+  EXPECT_EQ(then.tail, 0u);
+  EXPECT_EQ(then.page, first.page_bytes());
+  EXPECT_EQ(both.base_bytes(), first.base_bytes() + second.base_bytes());
+  EXPECT_EQ(both.planes()[3].name, "1.z");
+  EXPECT_EQ(both.planes()[3].offset, first.base_bytes() + z);
+  EXPECT_EQ(both.page_kind(), first.page_kind());
+  EXPECT_TRUE(both.running_tail());
+
+  std::byte slots[1024];
+  const LayerState all{.bases = slots, .base_stride = 512, .tails = slots, .pages = slots};
+  const LayerState own = then.Of(all);
+  EXPECT_EQ(own.Base<std::byte>(1, z), slots + 512 + first.base_bytes() + z);
+  EXPECT_EQ(own.pages, slots + first.page_bytes());
+  EXPECT_EQ(then.Of(LayerState()).pages, nullptr);
+}
+
 TEST(StateLayoutTest, ItsPagesCoverItsFoldInterval) {
   StateLayout layout(32);
   layout.SetPageKind({.rule = PageRule::kAppended});

@@ -1,23 +1,16 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/engine/language_model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/base/parallel.h"
+#include "kernels/base/row_arithmetic.h"
 #include "kernels/base/status.h"
 #include "kernels/ops/embedding/embedding.h"
 
 namespace rivulet {
 namespace {
-
-// x += update, both [T, hidden].
-void AddTo(FloatMatrix x, ConstFloatMatrix update, ThreadPool& threads) {
-  ParallelRows(threads, x.rows, x.columns, [&](size_t row) {
-    float* sum = x.row(row);
-    const float* term = update.row(row);
-    for (size_t i = 0; i < x.columns; ++i) sum[i] += term[i];
-  });
-}
 
 // What a mixer or feed-forward reads: x, its norm in `normed`, or its norm in place of x.
 ConstFloatMatrix Enter(const TrainedNorm& norm, const LoadedResidual& residual, FloatMatrix x,
@@ -32,7 +25,7 @@ ConstFloatMatrix Enter(const TrainedNorm& norm, const LoadedResidual& residual, 
 void Leave(const LoadedResidual& residual, FloatMatrix update, FloatMatrix x, ThreadPool& threads) {
   if (!residual.output_norm.empty()) residual.output_norm.Apply(update, update, threads);
   const float keep = residual.keep, add = residual.add;
-  if (keep == 1 && add == 1) return AddTo(x, update, threads);
+  if (keep == 1 && add == 1) return AddRows(update, x, threads);
   ParallelRows(threads, x.rows, x.columns, [&](size_t row) {
     float* sum = x.row(row);
     const float* term = update.row(row);
@@ -61,13 +54,27 @@ absl::Status LanguageModel::Forward(std::span<const uint32_t> ids,
   Embed(model_->embeddings, ids, x);
   Lap(lent, StepProfile::kEmbedding);
   for (size_t i = 0; i < model_->layers.size(); ++i) {
-    RIVULET_RETURN_IF_ERROR(Layer(i, segments, states, lent, x));
+    RIVULET_RETURN_IF_ERROR(Layer(i, ids, segments, states, lent, x));
   }
   return absl::OkStatus();
 }
 
-absl::Status LanguageModel::Layer(size_t index, std::span<const Segment> segments,
-                                  const StatePool& states, const Lent& lent, FloatMatrix x) const {
+ConstFloatMatrix LanguageModel::MixerInput(const LoadedLayer& layer, std::span<const uint32_t> ids,
+                                           const Lent& lent, FloatMatrix x,
+                                           FloatMatrix normed) const {
+  if (!layer.reads_embeddings) {
+    return Enter(layer.mixer_norm, layer.mixer_residual, x, normed, *lent.threads);
+  }
+  const FloatMatrix both = lent.layer_workspace->Take(x.rows, 2 * x.columns);
+  Embed(model_->embeddings, ids, both.Columns(x.columns, x.columns));
+  ParallelRows(*lent.threads, x.rows, x.columns,
+               [&](size_t row) { std::copy_n(x.row(row), x.columns, both.row(row)); });
+  return both;
+}
+
+absl::Status LanguageModel::Layer(size_t index, std::span<const uint32_t> ids,
+                                  std::span<const Segment> segments, const StatePool& states,
+                                  const Lent& lent, FloatMatrix x) const {
   const LoadedLayer& layer = model_->layers[index];
   Workspace& workspace = *lent.layer_workspace;
   ThreadPool& threads = *lent.threads;
@@ -76,7 +83,7 @@ absl::Status LanguageModel::Layer(size_t index, std::span<const Segment> segment
   FloatMatrix update = workspace.Take(x.rows, x.columns);
 
   if (layer.mixer != nullptr) {
-    const ConstFloatMatrix in = Enter(layer.mixer_norm, layer.mixer_residual, x, normed, threads);
+    const ConstFloatMatrix in = MixerInput(layer, ids, lent, x, normed);
     Lap(lent, StepProfile::kNormAndAdd);
     const LayerStep step{segments, states.Layer(index), &workspace, &threads};
     RIVULET_RETURN_IF_ERROR(layer.mixer->Forward(step, in, update));

@@ -78,8 +78,11 @@ class LanguageModel {
   size_t vocab() const { return model_->spec.vocab; }
 
  private:
-  absl::Status Layer(size_t index, std::span<const Segment> segments, const StatePool& states,
-                     const Lent& lent, FloatMatrix x) const;
+  absl::Status Layer(size_t index, std::span<const uint32_t> ids, std::span<const Segment> segments,
+                     const StatePool& states, const Lent& lent, FloatMatrix x) const;
+  // What the layer's mixer reads: x, its norm, or x beside the tokens' embeddings.
+  ConstFloatMatrix MixerInput(const LoadedLayer& layer, std::span<const uint32_t> ids,
+                              const Lent& lent, FloatMatrix x, FloatMatrix normed) const;
 
   std::shared_ptr<const LoadedModel> model_;
 };

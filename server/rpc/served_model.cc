@@ -41,7 +41,7 @@ ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacit
   info.set_name(model.name);
   info.set_architecture(model.spec.architecture);
   for (const LoadedLayer& layer : model.layers) {
-    if (layer.mixer != nullptr) info.add_layer_mixers(layer.mixer_type);
+    info.add_layer_mixers(layer.mixer == nullptr ? "none" : layer.mixer_type);
   }
   info.set_parameters(model.parameters);
   info.set_vocab_size(static_cast<uint32_t>(model.spec.vocab));

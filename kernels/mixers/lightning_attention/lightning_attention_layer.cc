@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/base/check.h"
-#include "kernels/base/parallel.h"
+#include "kernels/base/row_arithmetic.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/lightning_attention/lightning_attention_config.h"
 #include "kernels/ops/activation/activation.h"
@@ -79,9 +79,7 @@ class LightningAttentionLayer : public Mixer {
     const FloatMatrix open = MapRows(step, gate, o.columns, [&](const float* from, float* to) {
       Activate(Activation::kSigmoid, from, to, o.columns);
     });
-    ParallelRows(*step.pool, o.rows, o.columns, [&](size_t t) {
-      for (size_t i = 0; i < o.columns; ++i) o.row(t)[i] *= open.row(t)[i];
-    });
+    MultiplyRows(open, o, *step.pool);
   }
 
   StateLayout layout_;

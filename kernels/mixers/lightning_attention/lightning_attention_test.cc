@@ -27,6 +27,10 @@ SuiteCase Core(std::string name, const HeadShape& shape) {
           }};
 }
 
+nlohmann::json Tensor(const std::vector<size_t>& shape, double around = 0) {
+  return {{"shape", shape}, {"low", around - 0.5}, {"high", around + 0.5}};
+}
+
 // A whole layer of two heads.
 SuiteCase Layer(std::string name, size_t head_dim) {
   return {
@@ -35,10 +39,10 @@ SuiteCase Layer(std::string name, size_t head_dim) {
         const nlohmann::json layer = {{"config", nlohmann::json::object()},
                                       {"hidden", hidden},
                                       {"tensors",
-                                       {{"qkv_proj.weight", {{"shape", {3 * columns, hidden}}}},
-                                        {"output_gate.weight", {{"shape", {columns, hidden}}}},
-                                        {"norm.weight", {{"shape", {columns}}}},
-                                        {"out_proj.weight", {{"shape", {hidden, columns}}}}}}};
+                                       {{"qkv_proj.weight", Tensor({3 * columns, hidden})},
+                                        {"output_gate.weight", Tensor({columns, hidden})},
+                                        {"norm.weight", Tensor({columns}, 1)},
+                                        {"out_proj.weight", Tensor({hidden, columns})}}}};
         const auto make = [=](const nlohmann::json&, const MixerSource& source) {
           return MakeLayer(
               LightningAttentionConfig{.heads = 2, .head_dim = head_dim, .log_decay = Decays(2)},

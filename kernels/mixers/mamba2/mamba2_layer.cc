@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/base/parallel.h"
+#include "kernels/base/row_arithmetic.h"
 #include "kernels/base/status.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/device_step.h"
@@ -122,11 +123,7 @@ class Mamba2Layer : public Mixer {
   Projected Multiplied(const LayerStep& step, const Projected& projected) const {
     if (!multiplies()) return projected;
     for (const Part part : {kGate, kValue, kWrite, kRead, kDelta}) {
-      const FloatMatrix y = projected[part];
-      const float factor = config_.multipliers[part];
-      ParallelRows(*step.pool, y.rows, y.columns, [&](size_t t) {
-        for (size_t i = 0; i < y.columns; ++i) y.row(t)[i] *= factor;
-      });
+      ScaleRows(config_.multipliers[part], projected[part], *step.pool);
     }
     return projected;
   }

@@ -42,6 +42,11 @@ struct SoftmaxAttentionConfig {
   bool output_gate = false;
   uint64_t window = 0;  // tokens that are seen, the query's own included; 0: all
   float scale = 0;      // of a score; above 0
+  size_t inputs = 0;    // width of what the layer reads; 0: that of the residual stream
+  // Not 0: to q, k and v low-rank maps of the input are added, the tensors
+  // linear_{q,k,v}_adapter_list.<adapter>.{0,1} of this rank (Zamba2).
+  size_t adapter_rank = 0;
+  size_t adapter = 0;
 };
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const SoftmaxAttentionConfig& config,

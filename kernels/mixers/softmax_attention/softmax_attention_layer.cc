@@ -2,6 +2,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "kernels/device/device_operations.h"
 #include "kernels/device/device_step.h"
 #include "kernels/mixers/layer_stages.h"
+#include "kernels/mixers/low_rank_update.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_config.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
 #include "kernels/ops/activation/activation.h"
@@ -61,12 +63,27 @@ void SplitGate(const float* x, size_t heads, size_t width, float* q, float* gate
   }
 }
 
+size_t InputsOf(const SoftmaxAttentionConfig& config, const MixerSource& source) {
+  return config.inputs == 0 ? source.hidden : config.inputs;
+}
+
+LowRankUpdate TakeAdapter(const SoftmaxAttentionConfig& config, const MixerSource& source) {
+  if (config.adapter_rank == 0) return {};
+  const std::string number = std::to_string(config.adapter);
+  const size_t kv = config.kv_heads * config.head_dim;
+  return LowRankUpdate({{"linear_q_adapter_list." + number, config.heads * config.head_dim},
+                        {"linear_k_adapter_list." + number, kv},
+                        {"linear_v_adapter_list." + number, kv}},
+                       config.adapter_rank, InputsOf(config, source), source.parameters);
+}
+
 class SoftmaxAttentionLayer : public Mixer {
  public:
   SoftmaxAttentionLayer(const SoftmaxAttentionConfig& config, const MixerSource& source)
       : layout_(source.options.NewLayout()),
         config_(config),
-        projection_(Parts(config), source.hidden, source.parameters),
+        projection_(Parts(config), InputsOf(config, source), source.parameters),
+        adapter_(TakeAdapter(config, source)),
         q_norm_(TakeNorm(config, NamesOf(config.tensors).q_norm, config.heads, source.parameters)),
         k_norm_(
             TakeNorm(config, NamesOf(config.tensors).k_norm, config.kv_heads, source.parameters)),
@@ -82,6 +99,7 @@ class SoftmaxAttentionLayer : public Mixer {
 
   absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const Projected projected = projection_.Apply(step, x);
+    adapter_.Apply(step, x, {projected.data(), 3});
     FloatMatrix query = projected[kQuery], gate;
     if (config_.output_gate) std::tie(query, gate) = SplitGates(step, query);
     const FloatMatrix q = Heads(step, query, config_.heads, q_norm_, config_.scale);
@@ -123,7 +141,9 @@ class SoftmaxAttentionLayer : public Mixer {
     const Operand o = FinishedRows(step, recurrence_.Enqueue(step, {q, k, v}), gate);
     output_.Enqueue(*step.device, o, y);
   }
-  bool runs_on_device() const override { return config_.qk_norm != HeadNorm::kRmsAll; }
+  bool runs_on_device() const override {
+    return config_.qk_norm != HeadNorm::kRmsAll && config_.adapter_rank == 0;
+  }
 
  private:
   // q and σ(gate) [T, H*head_dim] of x, whose heads are q | gate.
@@ -194,6 +214,7 @@ class SoftmaxAttentionLayer : public Mixer {
   StateLayout layout_;
   SoftmaxAttentionConfig config_;
   Projection projection_;
+  LowRankUpdate adapter_;
   AlignedBuffer<float> q_norm_, k_norm_;  // [head_dim]
   SoftmaxAttentionRecurrence recurrence_;
   Linear output_;

@@ -116,6 +116,18 @@ TEST(ActivationTest, SiluMultiplyIsSiluTimesUp) {
   }
 }
 
+TEST(ActivationTest, GateMultiplyHasTheBitsOfItsParts) {
+  std::mt19937_64 random(TestSeed());
+  const std::vector<float> gate = RandomFloats(100, random, 3.0f), up = RandomFloats(100, random);
+  for (Activation f : kAll) {
+    std::vector<float> y(100), expected(100);
+    Activate(f, gate.data(), expected.data(), 100);
+    for (size_t i = 0; i < 100; ++i) expected[i] *= up[i];
+    GateMultiply(f, gate.data(), up.data(), y.data(), 100);
+    EXPECT_TRUE(SameBits(y, expected)) << int(f);
+  }
+}
+
 struct SoftmaxReference {
   std::vector<double> y;
   double log_sum = 0;

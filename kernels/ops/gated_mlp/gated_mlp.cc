@@ -5,21 +5,11 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/parallel.h"
+#include "kernels/base/row_arithmetic.h"
 #include "kernels/device/gated.h"
 #include "kernels/ops/activation/activation.h"
 
 namespace rivulet {
-
-namespace {
-
-void Scale(FloatMatrix x, float factor, ThreadPool& pool) {
-  if (factor == 1.0f) return;
-  ParallelRows(pool, x.rows, x.columns, [&](size_t t) {
-    for (size_t i = 0; i < x.columns; ++i) x.row(t)[i] *= factor;
-  });
-}
-
-}  // namespace
 
 GatedMlp::GatedMlp(Linear gate_up, Linear down, const GatedMlpForm& form)
     : gate_up_(std::move(gate_up)), down_(std::move(down)), form_(form) {
@@ -34,12 +24,12 @@ void GatedMlp::Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
   const FloatMatrix gate = both.Columns(0, intermediate);
   const FloatMatrix up = both.Columns(intermediate, intermediate);
   gate_up_.Apply(x, both, pool);
-  Scale(gate, form_.gate_multiplier, pool);
+  ScaleRows(form_.gate_multiplier, gate, pool);
   ParallelRows(pool, x.rows, intermediate, [&](size_t t) {
     GateMultiply(form_.f, gate.row(t), up.row(t), gate.row(t), intermediate);
   });
   down_.Apply(gate, y, pool);
-  Scale(y, form_.output_multiplier, pool);
+  ScaleRows(form_.output_multiplier, y, pool);
 }
 
 void GatedMlp::Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const {

@@ -62,6 +62,33 @@ TEST(GatedMlpTest, MatchesFp64) {
   }
 }
 
+TEST(GatedMlpTest, OtherActivationsAndMultipliers) {
+  std::mt19937_64 random(TestSeed());
+  ThreadPool pool(2);
+  const Weights weights(32, 40, random);
+  const std::vector<float> x = RandomFloats(32, random);
+  const GatedMlp plain = weights.Pack();
+  EXPECT_TRUE(plain.runs_on_device());
+  const GatedMlpForm form{
+      .f = Activation::kRelu, .gate_multiplier = -0.5f, .output_multiplier = 3.0f};
+  const GatedMlp other(Linear(plain.gate_up()), Linear(plain.down()), form);
+  EXPECT_FALSE(other.runs_on_device());
+  std::vector<double> reference(32);
+  for (size_t i = 0; i < 40; ++i) {
+    double g = 0, u = 0;
+    for (size_t c = 0; c < 32; ++c) {
+      g += double{weights.gate[i * 32 + c]} * x[c];
+      u += double{weights.up[i * 32 + c]} * x[c];
+    }
+    const double middle = std::max(-0.5 * g, 0.0) * u;
+    for (size_t c = 0; c < 32; ++c) reference[c] += 3 * weights.down[c * 40 + i] * middle;
+  }
+  std::vector<float> y(32);
+  Workspace workspace;
+  other.Apply({x.data(), 1, 32, 32}, {y.data(), 1, 32, 32}, workspace, pool);
+  EXPECT_TRUE(Close(y, reference, 1e-5));
+}
+
 TEST(GatedMlpTest, RowsAloneAndTogetherHaveTheSameBits) {
   std::mt19937_64 random(TestSeed());
   const Weights weights(48, 160, random);

@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kernels/base/aligned_buffer.h"
@@ -32,6 +33,7 @@ namespace rivulet {
 
 class Device;
 
+// A copy shares the packed weights, which never change.
 class Linear {
  public:
   Linear() = default;  // an empty map; inputs() == outputs() == 0
@@ -76,10 +78,14 @@ class Linear {
   size_t inputs_ = 0;
   size_t outputs_ = 0;
   DType dtype_ = DType::kFloat32;
-  AlignedBuffer<float> panels_fp32_;
-  AlignedBuffer<uint16_t> panels_bf16_;
-  AlignedBuffer<float> bias_;  // [padded outputs], empty without bias
-  DeviceLinear device_;        // empty on the CPU
+  // Of the two kinds of panels, that of dtype_.
+  struct Packed {
+    AlignedBuffer<float> panels_fp32;
+    AlignedBuffer<uint16_t> panels_bf16;
+    AlignedBuffer<float> bias;  // [padded outputs], empty without bias
+  };
+  std::shared_ptr<const Packed> packed_ = std::make_shared<Packed>();
+  DeviceLinear device_;  // empty on the CPU
 };
 
 }  // namespace rivulet

@@ -204,15 +204,17 @@ size_t GroupsOf(size_t count, size_t most) { return (count + most - 1) / most; }
 Linear Linear::Pack(const std::vector<LinearSource>& sources, size_t inputs, DType dtype) {
   RIVULET_CHECK(dtype != DType::kFloat16, "packed weights are fp32 or bf16");
   Linear result;
+  Packed packed;
   result.inputs_ = inputs;
   result.dtype_ = dtype;
   for (const LinearSource& source : sources) result.outputs_ += source.outputs;
   if (dtype == DType::kFloat32) {
-    result.panels_fp32_ = PackPanels<float>(sources, inputs, result.outputs_);
+    packed.panels_fp32 = PackPanels<float>(sources, inputs, result.outputs_);
   } else {
-    result.panels_bf16_ = PackPanels<uint16_t>(sources, inputs, result.outputs_);
+    packed.panels_bf16 = PackPanels<uint16_t>(sources, inputs, result.outputs_);
   }
-  result.bias_ = PackBias(sources, result.outputs_);
+  packed.bias = PackBias(sources, result.outputs_);
+  result.packed_ = std::make_shared<Packed>(std::move(packed));
   return result;
 }
 
@@ -229,8 +231,8 @@ size_t Linear::weight_bytes() const {
   const size_t parts = device_.low != nullptr ? 2 : 1;
   if (device_.float8 != nullptr) return size_t{device_.outputs} * device_.stride;
   if (device_.high != nullptr) return size_t{device_.outputs} * device_.stride * parts * 2;
-  return panels_fp32_.size() * sizeof(float) + panels_bf16_.size() * sizeof(uint16_t) +
-         bias_.size() * sizeof(float);
+  return packed_->panels_fp32.size() * sizeof(float) +
+         packed_->panels_bf16.size() * sizeof(uint16_t) + packed_->bias.size() * sizeof(float);
 }
 
 size_t Linear::Pieces(size_t rows) const {
@@ -242,7 +244,7 @@ size_t Linear::Cost(size_t rows) const {
 }
 
 void Linear::ApplyPiece(ConstFloatMatrix x, FloatMatrix y, size_t piece) const {
-  const LinearArguments arguments{x, y, inputs_, outputs_, bias_.data()};
+  const LinearArguments arguments{x, y, inputs_, outputs_, packed_->bias.data()};
   const size_t panels = PaddedColumns(outputs_) / kBlock;
   const size_t groups = GroupsOf(x.rows, kTaskTokens);
   const size_t panel = piece / groups * kTaskPanels;
@@ -250,9 +252,9 @@ void Linear::ApplyPiece(ConstFloatMatrix x, FloatMatrix y, size_t piece) const {
   const LinearRange range{x.rows * group / groups, x.rows * (group + 1) / groups, panel,
                           std::min(panel + kTaskPanels, panels)};
   if (dtype_ == DType::kFloat32) {
-    HWY_DYNAMIC_DISPATCH(LinearTaskFloat32)(arguments, panels_fp32_.data(), range);
+    HWY_DYNAMIC_DISPATCH(LinearTaskFloat32)(arguments, packed_->panels_fp32.data(), range);
   } else {
-    HWY_DYNAMIC_DISPATCH(LinearTaskBFloat16)(arguments, panels_bf16_.data(), range);
+    HWY_DYNAMIC_DISPATCH(LinearTaskBFloat16)(arguments, packed_->panels_bf16.data(), range);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/parallel.h"
+#include "kernels/base/row_arithmetic.h"
 #include "kernels/ops/activation/activation.h"
 
 namespace rivulet {
@@ -217,9 +218,7 @@ void MixtureOfExperts::AddLatentExperts(const ExpertPairs& pairs, ConstFloatMatr
   Zero(sum);
   AddExperts(pairs, narrow, sum, workspace, pool);
   parts_.latent_up.Apply(sum, wide, pool);
-  ParallelRows(pool, y.rows, y.columns, [&](size_t t) {
-    for (size_t c = 0; c < y.columns; ++c) y.row(t)[c] += wide.row(t)[c];
-  });
+  AddRows(wide, y, pool);
 }
 
 void MixtureOfExperts::Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,

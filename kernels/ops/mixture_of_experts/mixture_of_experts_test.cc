@@ -243,6 +243,98 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MixtureOfExpertsTest,
                                          Shape{"AllOfThem", {4, 4, false}, 16, 300, 8, true}),
                          [](const auto& info) { return info.param.name; });
 
+// Experts out(relu²(in down x)) in a narrower space beside a shared MLP, in fp64 from the weights.
+struct LatentMixture {
+  static constexpr size_t kExperts = 4, kHidden = 24, kLatent = 9, kWidth = 20;
+
+  explicit LatentMixture(std::mt19937_64& random)
+      : router(RandomFloats(kExperts * kHidden, random)),
+        down(RandomFloats(kLatent * kHidden, random, 0.5f)),
+        up(RandomFloats(kHidden * kLatent, random, 0.5f)),
+        shared(kHidden, kWidth, random) {
+    for (size_t e = 0; e < kExperts; ++e) {
+      in.push_back(RandomFloats(kWidth * kLatent, random, 0.5f));
+      out.push_back(RandomFloats(kLatent * kWidth, random, 0.5f));
+    }
+  }
+
+  static Linear Map(const std::vector<float>& weights, size_t outputs, size_t inputs) {
+    const DType fp32 = DType::kFloat32;
+    return Linear::Pack({{weights.data(), fp32, outputs, nullptr}}, inputs, fp32);
+  }
+
+  MixtureOfExperts Pack() const {
+    MixtureParts parts{.choice = {.experts = kExperts, .experts_per_token = 2},
+                       .router = Map(router, kExperts, kHidden)};
+    for (size_t e = 0; e < kExperts; ++e) {
+      parts.experts.push_back({Map(in[e], kWidth, kLatent), Map(out[e], kLatent, kWidth)});
+    }
+    parts.gated = false;
+    parts.f = Activation::kReluSquared;
+    parts.latent_down = Map(down, kLatent, kHidden);
+    parts.latent_up = Map(up, kHidden, kLatent);
+    ExpertMaps maps = shared.Pack(DType::kFloat32);
+    parts.shared = std::make_unique<GatedMlp>(std::move(maps.in), std::move(maps.out));
+    return MixtureOfExperts(std::move(parts));
+  }
+
+  static std::vector<double> Apply(const std::vector<float>& weights, size_t outputs,
+                                   const std::vector<double>& x) {
+    std::vector<double> y(outputs);
+    for (size_t o = 0; o < outputs; ++o) {
+      for (size_t i = 0; i < x.size(); ++i) y[o] += double{weights[o * x.size() + i]} * x[i];
+    }
+    return y;
+  }
+
+  std::vector<double> Reference(const float* row) const {
+    const std::vector<double> x(row, row + kHidden), narrow = Apply(down, kLatent, x);
+    const std::vector<double> logits = Apply(router, kExperts, x);
+    std::vector<size_t> order = {0, 1, 2, 3};
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+    const double first = std::exp(logits[order[0]]), second = std::exp(logits[order[1]]);
+    std::vector<double> sum(kLatent);
+    for (size_t i = 0; i < 2; ++i) {
+      std::vector<double> middle = Apply(in[order[i]], kWidth, narrow);
+      for (double& value : middle) value = value > 0 ? value * value : 0;
+      const double weight = (i == 0 ? first : second) / (first + second);
+      const std::vector<double> y = Apply(out[order[i]], kLatent, middle);
+      for (size_t c = 0; c < kLatent; ++c) sum[c] += weight * y[c];
+    }
+    std::vector<double> y = shared.Apply(row);
+    const std::vector<double> wide = Apply(up, kHidden, sum);
+    for (size_t c = 0; c < kHidden; ++c) y[c] += wide[c];
+    return y;
+  }
+
+  std::vector<float> router, down, up;
+  Expert shared;
+  std::vector<std::vector<float>> in, out;
+};
+
+TEST(LatentExpertsTest, MatchFp64AndRowsDoNotMatter) {
+  std::mt19937_64 random(TestSeed());
+  const LatentMixture mixture(random);
+  const MixtureOfExperts packed = mixture.Pack();
+  constexpr size_t kTokens = 30, kHidden = LatentMixture::kHidden;
+  TestMatrix x(kTokens, kHidden, 1, 2), y(kTokens, kHidden, 2, 1), alone(kTokens, kHidden);
+  x.Fill(RandomFloats(kTokens * kHidden, random));
+  std::vector<double> reference;
+  ThreadPool pool(2);
+  Workspace workspace;
+  for (size_t t = 0; t < kTokens; ++t) {
+    for (double value : mixture.Reference(x.view().row(t))) reference.push_back(value);
+    workspace.Reset();
+    packed.Apply(x.view().Rows(t, 1), alone.view().Rows(t, 1), workspace, pool);
+  }
+  workspace.Reset();
+  packed.Apply(x.view(), y.view(), workspace, pool);
+  EXPECT_TRUE(Close(y.Values(), reference, 1e-5));
+  EXPECT_TRUE(SameBits(alone.Values(), y.Values()));
+  EXPECT_TRUE(y.CanariesAlive());
+}
+
 std::vector<uint32_t> Chosen(const ExpertChoice& choice, std::vector<float> logits) {
   std::vector<uint32_t> ids(choice.experts_per_token);
   std::vector<float> weights(choice.experts_per_token);

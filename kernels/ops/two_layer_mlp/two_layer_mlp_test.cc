@@ -19,10 +19,11 @@ struct Weights {
         second(RandomFloats(hidden * intermediate, random)),
         second_bias(RandomFloats(hidden, random)) {}
 
-  TwoLayerMlp Pack() const {
+  TwoLayerMlp Pack(Activation f = Activation::kGeluTanh) const {
     const DType fp32 = DType::kFloat32;
     return {Linear::Pack({{first.data(), fp32, intermediate, first_bias.data()}}, hidden, fp32),
-            Linear::Pack({{second.data(), fp32, hidden, second_bias.data()}}, intermediate, fp32)};
+            Linear::Pack({{second.data(), fp32, hidden, second_bias.data()}}, intermediate, fp32),
+            f};
   }
 
   std::vector<double> Reference(const float* x) const {
@@ -40,6 +41,25 @@ struct Weights {
   size_t hidden, intermediate;
   std::vector<float> first, first_bias, second, second_bias;
 };
+
+TEST(TwoLayerMlpTest, TakesOtherActivations) {
+  std::mt19937_64 random(TestSeed());
+  ThreadPool pool(1);
+  const Weights weights(8, 5, random);
+  const std::vector<float> x = RandomFloats(8, random);
+  std::vector<double> reference(weights.second_bias.begin(), weights.second_bias.end());
+  for (size_t i = 0; i < 5; ++i) {
+    double middle = weights.first_bias[i];
+    for (size_t c = 0; c < 8; ++c) middle += double{weights.first[i * 8 + c]} * x[c];
+    middle = middle > 0 ? middle * middle : 0;
+    for (size_t c = 0; c < 8; ++c) reference[c] += weights.second[c * 5 + i] * middle;
+  }
+  std::vector<float> y(8);
+  Workspace workspace;
+  weights.Pack(Activation::kReluSquared)
+      .Apply({x.data(), 1, 8, 8}, {y.data(), 1, 8, 8}, workspace, pool);
+  EXPECT_TRUE(Close(y, reference, 1e-5));
+}
 
 TEST(TwoLayerMlpTest, MatchesFp64) {
   std::mt19937_64 random(TestSeed());
