@@ -23,6 +23,10 @@ constexpr const char* kTable[][3] = {
     {"retnet", "", R"("num_heads": 8, "expand_k": 1.0, "expand_v": 1.0)"},
     {"delta_net", "", R"("num_heads": 8)"},
     {"gated_deltanet", "", R"("num_heads": 8, "head_dim": 128, "expand_v": 1.0)"},
+    {"kda", "", R"("num_heads": 8, "head_dim": 128)"},
+    {"latent_attention", "", R"("num_heads": 8)"},
+    {"rg_lru", "", R"("num_heads": 4)"},
+    {"gated_convolution", "", ""},
     {"h_gated_deltanet", "",
      R"("num_heads": 8, "head_dim": 128, "expand_v": 1.0, "max_levels": 21)"},
     {"mamba2", "", R"("num_heads": 32, "head_dim": 64, "state_size": 128, "expand": 2)"},
@@ -48,6 +52,7 @@ RandomParameters::Ranges DecayRanges() {
           {"dt_bias", kTimeStep},
           {"dt_proj.bias", kTimeStep},
           {"kernel.kernel.log_dt", kTimeStep},
+          {"rg_lru.recurrent_param", {-6.0f, -2.0f}},
           {"decay_logit", {3.0f, 7.0f}}};
 }
 

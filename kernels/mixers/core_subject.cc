@@ -22,7 +22,9 @@ std::vector<InputField> FieldsOf(const RecurrenceDeclaration& d, const DrawnInpu
   add(drawn.k, s.groups, s.key_dim, dp);
   add(drawn.v, shared_values ? s.groups : s.heads, s.value_dim, ep);
   if (d.delta) add(drawn.beta, 1, s.heads, s.heads);
-  if (d.decay.kind == Decay::kChannel) add(drawn.decay, s.groups, s.key_dim, dp);
+  if (d.decay.kind == Decay::kChannel) {
+    add(drawn.decay, shared_values ? s.groups : s.heads, s.key_dim, dp);
+  }
   if (d.decay.kind == Decay::kScalar && d.decay.constant.empty()) {
     add(drawn.decay, 1, s.heads, s.heads);
   }

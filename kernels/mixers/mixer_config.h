@@ -15,12 +15,15 @@
 #include "kernels/mixers/gla/gla_config.h"
 #include "kernels/mixers/h3/h3_config.h"
 #include "kernels/mixers/hla/hla_config.h"
+#include "kernels/mixers/kda/kda_config.h"
+#include "kernels/mixers/latent_attention/latent_attention_config.h"
 #include "kernels/mixers/lightning_attention/lightning_attention_config.h"
 #include "kernels/mixers/linear_attention/linear_attention_config.h"
 #include "kernels/mixers/mamba/mamba_config.h"
 #include "kernels/mixers/mamba2/mamba2_config.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/mixers/retnet/retnet_config.h"
+#include "kernels/mixers/rg_lru/rg_lru_config.h"
 #include "kernels/mixers/shared_transformer/shared_transformer_config.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_config.h"
 
@@ -39,6 +42,9 @@ using MixerConfig = std::variant<SoftmaxAttentionConfig,    //
                                  MambaConfig,               //
                                  H3Config,                  //
                                  GatedConvolutionConfig,    //
+                                 RgLruConfig,               //
+                                 KdaConfig,                 //
+                                 LatentAttentionConfig,     //
                                  SharedTransformerConfig>;
 
 // INVALID_ARGUMENT when options.state_dtype cannot hold this mixer's sums, or when the shapes of

@@ -49,14 +49,15 @@ struct HeadShape {
 // What the heads of a group have in common.
 enum class Sharing : uint8_t {
   kKeysAndValues,   // grouped queries: q for each head; k, v (and decays by channel) for each group
-  kQueriesAndKeys,  // grouped values: q, k for each group; v, decays and β for each head
+  kQueriesAndKeys,  // grouped values: q, k for each group; v, all decays and β for each head
 };
 
 // The inputs of a step, fp32. Heads are padded: q has Dp columns for each of its heads or groups, k
 // Dp, v Ep, with zeros in the padding.
 struct TokenInputs {
   ConstFloatMatrix q = {}, k = {}, v = {};
-  // Log decays g <= 0: [T, H], or [T, G·Dp] by channel; the steps Δ [T, H] where the declaration
+  // Log decays g <= 0: [T, H], or by channel [T, G·Dp] with kKeysAndValues and [T, H·Dp] with
+  // kQueriesAndKeys; the steps Δ [T, H] where the declaration
   // has rates. Not read without a decay, or with a constant one.
   ConstFloatMatrix decay = {};
   ConstFloatMatrix beta = {};    // [T, H]; with `delta` only

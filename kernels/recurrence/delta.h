@@ -10,6 +10,7 @@
 //
 //     u_a = β_a (v_a - e^{c_a} k_a S_0 - Σ_{s<a} e^{c_a - c_s} (k_a·k_s) u_s)
 //
+// (with a decay by channel, KDA, e^{...} sits inside the products: Σ_i k_ai k_si e^{c_ai - c_si})
 // by forward substitution in the triangle of the WY form, and from then on Read and Fold are those
 // of any other sum (FoldSum serves as it is). Kept as raw v and β, every later token of the chunk
 // would solve the rows before it again, and read the base with all of their keys.
@@ -42,19 +43,22 @@ struct DeltaPiece {
   float* solved = nullptr;  // [C, padded E]: u, which the tail has as its values
 };
 
-// The products of a piece's queries and keys with the tail's keys, without decay: the same for all
-// value heads that share a key head, so they are computed once for them. [n, C] each, rows
-// kMaxFoldInterval apart; of a row, whole blocks up to its place are written.
+// The products of a piece's queries and keys with the tail's keys. Without a decay by channel they
+// leave the decay out, and are the same for all value heads that share a key head, so they are
+// computed once for them. [n, C] each, rows kMaxFoldInterval apart; of a row, whole blocks up to
+// its place are written.
 struct DeltaScores {
   alignas(64) float query[kMaxFoldInterval * kMaxFoldInterval];  // q_a·k_s for s <= a, else 0
   alignas(64) float key[kMaxFoldInterval * kMaxFoldInterval];    // k_a·k_s for s < a, else 0
 };
 void ScoreDelta(const SumTail& tail, const ConstFloatMatrix& queries, size_t begin,
                 DeltaScores& scores);
+// The same with tail.log_decay, which is by channel: decayed products, of one value head.
+void ScoreDecayedDelta(const SumTail& tail, const ConstFloatMatrix& queries, size_t begin,
+                       DeltaScores& scores);
 
 // Solves the piece's rows into piece.solved, and out [n, padded E] = the reads o_a. `shape` has no
-// normaliser and no decay by channel. Reads `base`, never writes it. out must not alias any
-// input.
+// normaliser. Reads `base`, never writes it. out must not alias any input.
 void SolveDelta(const SumShape& shape, const SumBase& base, const SumTail& tail,
                 const DeltaPiece& piece, const DeltaScores& scores, FloatMatrix out);
 

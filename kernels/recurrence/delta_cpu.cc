@@ -28,8 +28,11 @@ inline constexpr size_t kSingleBlocks = kVectors == 1 ? 8 : 2;
 
 // A piece's weights under one value head's decays.
 struct DeltaTables {
-  size_t channels;                  // of the base: D, or 0 where it reads as zero
-  float carried[kMaxFoldInterval];  // e^{c_a}
+  size_t channels;  // of the base: D, or 0 where it reads as zero
+  // The piece's keys and queries as they meet the base.
+  const float* base_key[kMaxFoldInterval];
+  const float* base_query[kMaxFoldInterval];
+  float carried[kMaxFoldInterval];                               // e^{c_a}
   alignas(64) float query[kMaxFoldInterval * kMaxFoldInterval];  // [n, C]
   alignas(64) float key[kMaxFoldInterval * kMaxFoldInterval];
 };
@@ -52,12 +55,85 @@ void ScoreDeltaOnTarget(const SumTail& tail, const ConstFloatMatrix& queries, si
   }
 }
 
+// Σ_i q_i k_i e^{c_i - b_i} into `query` and Σ_i own_i k_i e^{c_i - b_i} into `key`.
+HWY_INLINE void DecayedDots(const float* q, const float* own, const float* k, const float* c,
+                            const float* b, size_t padded, float* query, float* key) {
+  Block query_sum = ZeroBlock(), key_sum = ZeroBlock();
+  for (size_t i = 0; i < padded; i += kBlock) {
+    const Block decay = Exp(Sub(LoadBlock(c + i), LoadBlock(b + i)));
+    const Block row = Mul(LoadBlock(k + i), decay);
+    query_sum = MulAdd(LoadBlock(q + i), row, query_sum);
+    key_sum = MulAdd(LoadBlock(own + i), row, key_sum);
+  }
+  *query = SumBlock(query_sum);
+  *key = SumBlock(key_sum);
+}
+
+void ScoreDecayedDeltaOnTarget(const SumTail& tail, const ConstFloatMatrix& queries, size_t begin,
+                               DeltaScores& scores) {
+  for (size_t a = 0; a < queries.rows; ++a) {
+    const size_t place = begin + a;
+    const float* own = tail.key + place * tail.key_stride;
+    const float* c = tail.log_decay + place * tail.decay_stride;
+    float* query = scores.query + a * kMaxFoldInterval;
+    float* key = scores.key + a * kMaxFoldInterval;
+    std::fill_n(query, RoundUp(place + 1, kBlock), 0.0f);
+    std::fill_n(key, RoundUp(place + 1, kBlock), 0.0f);
+    for (size_t s = 0; s < place; ++s) {
+      DecayedDots(queries.row(a), own, tail.key + s * tail.key_stride, c,
+                  tail.log_decay + s * tail.decay_stride, queries.columns, query + s, key + s);
+    }
+    query[place] = Dot(queries.row(a), own, queries.columns);
+  }
+}
+
+// x ∘ e^c into `to`.
+HWY_INLINE void DecayRow(const float* x, const float* c, size_t padded, float* to) {
+  for (size_t i = 0; i < padded; i += kBlock) {
+    StoreBlock(Mul(LoadBlock(x + i), DecayOf(LoadBlock(c + i))), to + i);
+  }
+}
+
+// What a read of a base of zeros is: 0, or NaN where the query is not finite.
+HWY_INLINE float ReadOfZeros(const float* query, size_t padded) {
+  Block read = ZeroBlock();
+  for (size_t i = 0; i < padded; i += kBlock) {
+    read = MulAdd(LoadBlock(query + i), ZeroBlock(), read);
+  }
+  return SumBlock(read);
+}
+
+// Decay by channel: keys and queries meet the base decayed, `decayed` [2n, padded D] receives them,
+// and the scores are decayed already.
+void FillChannelTables(const SumTail& tail, const DeltaPiece& piece, const DeltaScores& scores,
+                       float* decayed, DeltaTables& tables) {
+  const size_t padded = piece.queries.columns;
+  for (size_t a = 0; a < piece.queries.rows; ++a) {
+    const size_t place = piece.begin + a, row = a * kMaxFoldInterval;
+    const float* c = tail.log_decay + place * tail.decay_stride;
+    float* key = decayed + 2 * a * padded;
+    float* query = key + padded;
+    DecayRow(tail.key + place * tail.key_stride, c, padded, key);
+    DecayRow(piece.queries.row(a), c, padded, query);
+    tables.base_key[a] = key;
+    tables.base_query[a] = query;
+    tables.carried[a] = 1.0f;
+    if (tables.channels == 0) {
+      tables.carried[a] += ReadOfZeros(key, padded) + ReadOfZeros(query, padded);
+    }
+    std::copy_n(scores.query + row, RoundUp(place + 1, kBlock), tables.query + row);
+    std::copy_n(scores.key + row, RoundUp(place + 1, kBlock), tables.key + row);
+  }
+}
+
 void FillTables(const SumShape& shape, const SumTail& tail, const DeltaPiece& piece,
                 const DeltaScores& scores, DeltaTables& tables) {
   for (size_t a = 0; a < piece.queries.rows; ++a) {
     const size_t place = piece.begin + a;
     const bool decays = shape.decay == Decay::kScalar;
     const float c = decays ? tail.log_decay[place * tail.decay_stride] : 0.0f;
+    tables.base_key[a] = tail.key + place * tail.key_stride;
+    tables.base_query[a] = piece.queries.row(a);
     tables.carried[a] = decays ? DecayOf(c) : 1.0f;
     for (size_t s = 0; s <= place; s += kBlock) {
       Block decay = SetBlock(1.0f);
@@ -77,8 +153,8 @@ HWY_INLINE void ReadPairs(const SumShape& shape, const T* matrix, const SumTail&
   Block sum[2 * kPairs][kBlocks];
   const float* query[2 * kPairs];
   for (size_t p = 0; p < kPairs; ++p) {
-    query[2 * p] = tail.key + (piece.begin + first + p) * tail.key_stride;
-    query[2 * p + 1] = piece.queries.row(first + p);
+    query[2 * p] = tables.base_key[first + p];
+    query[2 * p + 1] = tables.base_query[first + p];
   }
   for (auto& row : sum) {
     for (Block& block : row) block = ZeroBlock();
@@ -168,9 +244,14 @@ void SolveMatrix(const SumShape& shape, const T* matrix, const SumTail& tail,
 void SolveDeltaOnTarget(const SumShape& shape, const SumBase& base, const SumTail& tail,
                         const DeltaPiece& piece, const DeltaScores& scores,
                         const FloatMatrix& out) {
+  alignas(64) float decayed[2 * kMaxFoldInterval * kMaxKeyDim];
   DeltaTables tables;
   tables.channels = base.matrix == nullptr ? 0 : shape.key_dim;
-  FillTables(shape, tail, piece, scores, tables);
+  if (shape.decay == Decay::kChannel) {
+    FillChannelTables(tail, piece, scores, decayed, tables);
+  } else {
+    FillTables(shape, tail, piece, scores, tables);
+  }
   if (shape.dtype == DType::kBFloat16) {
     SolveMatrix(shape, static_cast<const uint16_t*>(base.matrix), tail, piece, tables, out);
   } else {
@@ -186,11 +267,17 @@ HWY_AFTER_NAMESPACE();
 namespace rivulet {
 
 HWY_EXPORT(ScoreDeltaOnTarget);
+HWY_EXPORT(ScoreDecayedDeltaOnTarget);
 HWY_EXPORT(SolveDeltaOnTarget);
 
 void ScoreDelta(const SumTail& tail, const ConstFloatMatrix& queries, size_t begin,
                 DeltaScores& scores) {
   HWY_DYNAMIC_DISPATCH(ScoreDeltaOnTarget)(tail, queries, begin, scores);
+}
+
+void ScoreDecayedDelta(const SumTail& tail, const ConstFloatMatrix& queries, size_t begin,
+                       DeltaScores& scores) {
+  HWY_DYNAMIC_DISPATCH(ScoreDecayedDeltaOnTarget)(tail, queries, begin, scores);
 }
 
 void SolveDelta(const SumShape& shape, const SumBase& base, const SumTail& tail,

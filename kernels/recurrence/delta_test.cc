@@ -30,7 +30,7 @@ struct Head {
         solved(kFoldInterval * s.padded_value()),
         out(kFoldInterval * s.padded_value()),
         beta(kFoldInterval),
-        log_decay(kFoldInterval) {
+        log_decay(kFoldInterval * decay_columns()) {
     const size_t d = s.key_dim, dp = s.padded_key(), e = s.value_dim, ep = s.padded_value();
     Fill(random, matrix, d, e, ep, 1.0);
     Fill(random, key, kFoldInterval, d, dp, 1.0 / std::sqrt(d));
@@ -39,7 +39,10 @@ struct Head {
     std::uniform_real_distribution<float> uniform(0.0f, 1.0f);
     for (size_t t = 0; t < kFoldInterval; ++t) {
       beta[t] = 2.0f * uniform(random);
-      log_decay[t] = -0.5f * uniform(random) + (t == 0 ? 0.0f : log_decay[t - 1]);
+      for (size_t i = 0; i < (channels() ? d : 1); ++i) {
+        const size_t at = t * decay_columns() + i;
+        log_decay[at] = -0.5f * uniform(random) + (t == 0 ? 0.0f : log_decay[at - decay_columns()]);
+      }
     }
     for (size_t i = 0; i < matrix.size(); ++i) narrow[i] = FloatToBFloat16(matrix[i]);
     for (size_t i = 0; i < matrix.size() && s.dtype == DType::kBFloat16; ++i) {
@@ -54,6 +57,8 @@ struct Head {
       for (size_t c = 0; c < columns; ++c) to[r * stride + c] = normal(random);
     }
   }
+  bool channels() const { return shape.decay == Decay::kChannel; }
+  size_t decay_columns() const { return channels() ? shape.padded_key() : 1; }
   SumBase base() {
     if (shape.dtype == DType::kBFloat16) return {narrow.data(), nullptr};
     return {matrix.data(), nullptr};
@@ -64,7 +69,7 @@ struct Head {
             .value = solved.data(),
             .value_stride = shape.padded_value(),
             .log_decay = log_decay.data(),
-            .decay_stride = 1,
+            .decay_stride = decay_columns(),
             .chunk = kFoldInterval};
   }
   // The tokens at places [begin, begin + count).
@@ -73,7 +78,7 @@ struct Head {
     const ConstFloatMatrix queries{query.data() + begin * dp, count, dp, dp};
     const ConstFloatMatrix values{value.data() + begin * ep, count, ep, ep};
     DeltaScores scores;
-    ScoreDelta(tail(), queries, begin, scores);
+    (channels() ? ScoreDecayedDelta : ScoreDelta)(tail(), queries, begin, scores);
     SolveDelta(shape, base(), tail(),
                {queries, values, beta.data() + begin, 1, begin, solved.data()}, scores,
                {out.data() + begin * ep, count, ep, ep});
@@ -102,17 +107,19 @@ struct Definition {
     const size_t d = h.shape.key_dim, e = h.shape.value_dim, ep = h.shape.padded_value();
     const float* k = h.key.data() + t * h.shape.padded_key();
     const float* q = h.query.data() + t * h.shape.padded_key();
-    const bool decays = h.shape.decay == Decay::kScalar;
-    const double before = t == 0 ? 0.0 : h.log_decay[t - 1];
-    const double alpha = decays ? std::exp(h.log_decay[t] - before) : 1.0;
     for (size_t c = 0; c < e; ++c) {
       double predicted = 0, read = 0;
-      for (size_t i = 0; i < d; ++i) predicted += k[i] * (matrix[i * ep + c] *= alpha);
+      for (size_t i = 0; i < d; ++i) predicted += k[i] * (matrix[i * ep + c] *= Alpha(h, t, i));
       const double u = h.beta[t] * (h.value[t * ep + c] - predicted);
       for (size_t i = 0; i < d; ++i) read += q[i] * (matrix[i * ep + c] += k[i] * u);
       solved[t * e + c] = u;
       out[t * e + c] = read;
     }
+  }
+  static double Alpha(const Head& h, size_t t, size_t channel) {
+    if (h.shape.decay == Decay::kNone) return 1.0;
+    const size_t at = t * h.decay_columns() + (h.channels() ? channel : 0);
+    return std::exp(h.log_decay[at] - (t == 0 ? 0.0 : h.log_decay[at - h.decay_columns()]));
   }
   std::vector<double> out, solved, matrix;
 };
@@ -181,7 +188,10 @@ TEST_P(DeltaTest, LaterRowsAreNeverLookedAt) {
                                 head.out.data() + 7 * head.shape.padded_value());
   const size_t dp = head.shape.padded_key();
   for (size_t i = 7 * dp; i < head.key.size(); ++i) head.key[i] = NAN;
-  for (size_t i = 7; i < kFoldInterval; ++i) head.beta[i] = head.log_decay[i] = NAN;
+  for (size_t i = 7; i < kFoldInterval; ++i) head.beta[i] = NAN;
+  for (size_t i = 7 * head.decay_columns(); i < head.log_decay.size(); ++i) {
+    head.log_decay[i] = NAN;
+  }
   head.Run(4, 3);
   EXPECT_EQ(std::memcmp(want.data(), head.out.data() + 4 * head.shape.padded_value(),
                         want.size() * sizeof(float)),
@@ -209,16 +219,15 @@ TEST_P(DeltaTest, VectorWidthDoesNotChangeBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AllShapes, DeltaTest,
-                         testing::Combine(testing::Values(std::pair<size_t, size_t>{16, 16},
-                                                          std::pair<size_t, size_t>{24, 24},
-                                                          std::pair<size_t, size_t>{32, 48},
-                                                          std::pair<size_t, size_t>{64, 64},
-                                                          std::pair<size_t, size_t>{128, 64},
-                                                          std::pair<size_t, size_t>{5, 200},
-                                                          std::pair<size_t, size_t>{256, 256}),
-                                          testing::Values(Decay::kNone, Decay::kScalar),
-                                          testing::Values(DType::kFloat32, DType::kBFloat16)));
+INSTANTIATE_TEST_SUITE_P(
+    AllShapes, DeltaTest,
+    testing::Combine(
+        testing::Values(std::pair<size_t, size_t>{16, 16}, std::pair<size_t, size_t>{24, 24},
+                        std::pair<size_t, size_t>{32, 48}, std::pair<size_t, size_t>{64, 64},
+                        std::pair<size_t, size_t>{128, 64}, std::pair<size_t, size_t>{5, 200},
+                        std::pair<size_t, size_t>{256, 256}),
+        testing::Values(Decay::kNone, Decay::kScalar, Decay::kChannel),
+        testing::Values(DType::kFloat32, DType::kBFloat16)));
 
 }  // namespace
 }  // namespace rivulet

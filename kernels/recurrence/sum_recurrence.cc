@@ -145,7 +145,7 @@ void SumRecurrence::AddPagePlanes(StateLayout& layout) {
   const DType fp32 = DType::kFloat32;
   const size_t heads = shape().heads;
   RIVULET_CHECK(declaration_.levels <= kMaxLevels, "levels out of range");
-  RIVULET_CHECK(sums_[0].per_head && appends_decay() && decay_per_head(),
+  RIVULET_CHECK(sums_[0].per_head && appends_decay() && scalar_decay(),
                 "a sum in pages decays, head by head");
   const uint32_t pages = FenwickPageCount(declaration_.levels, fold_interval_);
   const bool delta = declaration_.delta;

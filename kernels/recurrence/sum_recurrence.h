@@ -115,11 +115,12 @@ class SumRecurrence {
 
   size_t HeadCount(bool per_head) const { return per_head ? shape().heads : shape().groups; }
   bool queries_per_head() const { return declaration_.sharing == Sharing::kKeysAndValues; }
-  bool decay_per_head() const { return declaration_.decay.kind == Decay::kScalar; }
+  bool scalar_decay() const { return declaration_.decay.kind == Decay::kScalar; }
+  bool decay_per_head() const { return scalar_decay() || !queries_per_head(); }
   bool appends_decay() const {
     return declaration_.decay.kind != Decay::kNone && constant_decay_.empty();
   }
-  size_t decay_columns() const { return decay_per_head() ? 1 : shape().padded_key(); }
+  size_t decay_columns() const { return scalar_decay() ? 1 : shape().padded_key(); }
   // Whether each head is a unit of its own. The value heads of a delta rule share the products of
   // their keys instead.
   bool heads_apart() const { return !queries_per_head() && !declaration_.delta; }

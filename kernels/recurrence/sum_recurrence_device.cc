@@ -37,7 +37,9 @@ ProgramVector VectorIn(ConstFloatMatrix x, size_t width, bool per_head) {
 bool SumRecurrence::RunsOnDevice(const RecurrenceDeclaration& declaration) {
   if (declaration.levels != 0) return PagesRunOnDevice(declaration);
   if (!IsProgram(declaration)) {
-    const bool plain = !declaration.delta && declaration.decay.kind != Decay::kChannel;
+    const bool by_channel = declaration.decay.kind == Decay::kChannel;
+    if (by_channel && declaration.sharing == Sharing::kQueriesAndKeys) return false;  // KDA
+    const bool plain = !declaration.delta && !by_channel;
     return plain || !declaration.sums[0].normaliser;
   }
   const DeclaredDecay& decay = declaration.decay;

@@ -71,7 +71,7 @@ class SumRecurrence::Unit {
     if (!r_.heads_apart()) AppendRows(false, group_);
     if (r_.appends_decay() && !r_.decay_per_head()) AppendDecay(group_);
     DeltaScores scores;
-    if (declaration_.delta && declaration_.levels == 0) {
+    if (declaration_.delta && declaration_.levels == 0 && !channel_decay()) {
       ScoreDelta(Tail(r_.sums_[0], first_), Queries(r_.reads_[0], first_), piece_.begin, scores);
     }
     for (size_t head = first_; head < last_; ++head) RunHead(head, scores);
@@ -93,6 +93,7 @@ class SumRecurrence::Unit {
     FoldSums(true, head);
   }
 
+  bool channel_decay() const { return declaration_.decay.kind == Decay::kChannel; }
   size_t Index(bool per_head, size_t head) const { return per_head ? head : group_; }
   template <typename T>
   MatrixView<T> Columns(const MatrixView<T>& matrix, size_t index, size_t padded) const {
@@ -258,7 +259,12 @@ class SumRecurrence::Unit {
                           .beta_stride = beta.stride,
                           .begin = piece_.begin,
                           .solved = RowAt(r_.rows_[sum.value], head)};
-    SolveDelta(sum.shape, From(sum, head), Tail(sum, head), rows, scores, Out(head));
+    if (!channel_decay()) {
+      return SolveDelta(sum.shape, From(sum, head), Tail(sum, head), rows, scores, Out(head));
+    }
+    DeltaScores own;
+    ScoreDecayedDelta(Tail(sum, head), rows.queries, piece_.begin, own);
+    SolveDelta(sum.shape, From(sum, head), Tail(sum, head), rows, own, Out(head));
   }
 
   // --- a sum in pages ----------------------------------------------------------------------------

@@ -39,6 +39,9 @@ const Layers kLayers[] = {
     {"mamba", "mamba"},
     {"h3", "h3"},
     {"gated_convolution", "gated_convolution"},
+    {"rg_lru", "rg_lru"},
+    {"kda", "kda"},
+    {"latent_attention", "latent_attention"},
 };
 
 // tensor_layout is a key of the vectors alone: in a checkpoint the layout follows from model_type.

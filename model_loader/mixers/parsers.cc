@@ -30,6 +30,9 @@ constexpr MixerParser kParsers[] = {
     {"mamba", Parse<ParseMamba>},
     {"h3", Parse<ParseH3>},
     {"gated_convolution", Parse<ParseGatedConvolution>},
+    {"rg_lru", Parse<ParseRgLru>},
+    {"kda", Parse<ParseKda>},
+    {"latent_attention", Parse<ParseLatentAttention>},
 };
 
 }  // namespace

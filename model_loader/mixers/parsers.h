@@ -33,12 +33,17 @@ GatedConvolutionConfig ParseGatedConvolution(ConfigReader& config, size_t hidden
 GlaConfig ParseGla(ConfigReader& config, size_t hidden);
 H3Config ParseH3(ConfigReader& config, size_t hidden);
 HlaConfig ParseHla(ConfigReader& config, size_t hidden);
+KdaConfig ParseKda(ConfigReader& config, size_t hidden);
+LatentAttentionConfig ParseLatentAttention(ConfigReader& config, size_t hidden);
+// The same whatever the config says about positions, for models that keep unused keys.
+LatentAttentionConfig ParseUnrotatedLatentAttention(ConfigReader& config);
 LinearAttentionConfig ParseLinearAttention(ConfigReader& config, size_t hidden);
 DeltaRuleConfig ParseLogLinearGatedDeltaNet(ConfigReader& config, size_t hidden);
 Mamba2Config ParseLogLinearMamba2(ConfigReader& config, size_t hidden);
 MambaConfig ParseMamba(ConfigReader& config, size_t hidden);
 Mamba2Config ParseMamba2(ConfigReader& config, size_t hidden);
 RetNetConfig ParseRetNet(ConfigReader& config, size_t hidden);
+RgLruConfig ParseRgLru(ConfigReader& config, size_t hidden);
 SoftmaxAttentionConfig ParseSoftmaxAttention(ConfigReader& config, size_t hidden);
 
 // How a config.json writes rotary positions: transformers 4 (rope_theta, rope_scaling,
@@ -70,7 +75,7 @@ FlaHeads ReadFlaHeads(ConfigReader& config, size_t hidden, const FlaHeadDefaults
 // head_dim of hla and anna: hidden / heads by default, at most kMaxKeyDim.
 size_t ReadKeyDim(ConfigReader& config, size_t hidden, size_t heads);
 
-// The most heads of hla and anna.
+// The most heads of hla, anna and latent_attention.
 inline constexpr size_t kMostHeads = 1024;
 
 // Mamba's rank of Δ's projection: a number, or "auto" for hidden / 16, rounded up.

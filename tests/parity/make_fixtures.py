@@ -92,6 +92,12 @@ FIXTURES = {
     "h3_attention_rotary": dict(H3, attn_layer_idx=[1], num_attention_heads=2, rotary_dim=8),
     "h3_attention_head_dim_2": dict(H3, head_dim=2, attn_layer_idx=[0], num_attention_heads=3),
     "gated_convolution_bias": dict(FLA, model_type="gated_convolution", num_hidden_layers=2, intermediate_size=16, conv_size=4, conv_bias=True),
+    "rg_lru_wide": dict(FLA, model_type="rg_lru", num_hidden_layers=2, intermediate_size=16, num_heads=3, lru_width=30, conv_size=3),
+    "kda_grouped": dict(FLA, model_type="kda", num_hidden_layers=2, intermediate_size=16, num_heads=2, num_v_heads=4, head_dim=6, expand_v=1.5),
+    "kda_bound_negative": dict(FLA, model_type="kda", intermediate_size=16, num_heads=3, head_dim=8, expand_v=1.0, use_short_conv=False, safe_gate=True,
+                               lower_bound=-5.0, allow_neg_eigval=True, tie_word_embeddings=True),
+    "latent_attention": dict(FLA, model_type="latent_attention", intermediate_size=16, num_heads=3, kv_lora_rank=10, qk_nope_head_dim=7,
+                             qk_rope_head_dim=4, v_head_dim=6),
     "linear_attn_random_exp": dict(LINEAR, norm_feature_map=True, feature_map="random_exp", num_random_features=40, num_kv_heads=1),
     "linear_attn_random_relu": dict(LINEAR, norm_feature_map=True, feature_map="random_relu", num_random_features=24,
                                     feature_map_bias=True, tie_feature_map_qk=True),
@@ -300,6 +306,47 @@ def add_h3(w, c, p):
     w.vector(p + "kernel.kernel.A_imag", (ssms, M), 8.0, 4.0)
 
 
+def add_rg_lru(w, c, p):
+    D, W, K = c["hidden_size"], c.get("lru_width", c["hidden_size"]), c["num_heads"]
+    w.linear(p + "linear_x", W, D)
+    w.linear(p + "linear_y", W, D)
+    w.linear(p + "linear_out", D, W)
+    w.matrix(p + "conv_1d.weight", W, 1, c.get("conv_size", 4))
+    w.vector(p + "conv_1d.bias", W)
+    w.vector(p + "rg_lru.recurrent_param", W, -3.0, 1.5)
+    for name in ("input_gate", "recurrent_gate"):
+        w.matrix(f"{p}rg_lru.{name}_weight", K, W // K, W // K)
+        w.vector(f"{p}rg_lru.{name}_bias", (K, W // K))
+
+
+def add_kda(w, c, p):
+    D, H, d = c["hidden_size"], c["num_heads"], c["head_dim"]
+    Hv, e = c.get("num_v_heads") or H, int(d * c.get("expand_v", 1))
+    for name, rows in dict(q=H * d, k=H * d, v=Hv * e).items():
+        w.matrix(f"{p}{name}_proj.weight", rows, D)
+        if c.get("use_short_conv", True):
+            w.matrix(f"{p}{name}_conv1d.weight", rows, 1, c.get("conv_size", 4))
+    w.matrix(p + "b_proj.weight", Hv, D)
+    for name, rows in dict(f=Hv * d, g=Hv * e).items():
+        w.matrix(f"{p}{name}_proj.0.weight", e, D)
+        w.matrix(f"{p}{name}_proj.1.weight", rows, e)
+    w.vector(p + "g_proj.1.bias", Hv * e)
+    w.tensors[p + "A_log"] = np.log(w.rng.random(Hv) * 3 + 0.2)
+    w.vector(p + "dt_bias", Hv * d, -2.0, 0.5)
+    w.norm(p + "o_norm", e)
+    w.matrix(p + "o_proj.weight", D, Hv * e)
+
+
+def add_latent_attention(w, c, p):
+    D, H, R = c["hidden_size"], c["num_heads"], c["kv_lora_rank"]
+    N, P, V = c["qk_nope_head_dim"], c["qk_rope_head_dim"], c["v_head_dim"]
+    w.matrix(p + "q_proj.weight", H * (N + P), D)
+    w.matrix(p + "kv_a_proj_with_mqa.weight", R + P, D)
+    w.norm(p + "kv_a_layernorm", R)
+    w.matrix(p + "kv_b_proj.weight", H * (N + V), R)
+    w.matrix(p + "o_proj.weight", D, H * V)
+
+
 def add_gated_convolution(w, c, p):
     D, bias = c["hidden_size"], c.get("conv_bias", False)
     for name, rows in dict(in_proj=3 * D, out_proj=D).items():
@@ -329,7 +376,7 @@ def add_softmax_attention(w, c, p):
 ADD = {"softmax_attention": add_softmax_attention, "transformer": add_softmax_attention, "delta_net": add_delta_net, "gated_deltanet": add_gated_deltanet,
        "h_gated_deltanet": add_log_linear_gated_deltanet, "log_linear_gated_deltanet": add_log_linear_gated_deltanet,
        "hla": add_hla, "anna": add_anna, "gla": add_gla, "retnet": add_retnet, "linear_attn": add_linear_attn, "mamba2": add_mamba2,
-       "mamba": add_mamba, "falcon_mamba": add_mamba, "h3": add_h3, "gated_convolution": add_gated_convolution}
+       "mamba": add_mamba, "falcon_mamba": add_mamba, "h3": add_h3, "gated_convolution": add_gated_convolution, "rg_lru": add_rg_lru, "kda": add_kda, "latent_attention": add_latent_attention}
 
 
 def add_mlp(w, c, p, fused):

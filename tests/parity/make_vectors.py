@@ -79,6 +79,20 @@ def core_delta_rule(T, p):
     return oracle.delta_rule(oracle.repeat_heads(q, Hv), oracle.repeat_heads(k, Hv), v, beta, g, weights)
 
 
+def core_kda(T, p):
+    Hk, Hv, D = p["key_heads"], p["value_heads"], p["key_dim"]
+    bound = float(np.sqrt(3.0 / D))  # keys as kda_test.cc draws them
+    q, k, v = generated("q", (T, Hk, D)), generated("k", (T, Hk, D), -bound, bound), generated("v", (T, Hv, p["value_dim"]))
+    beta, g = generated("beta", (T, Hv), 0.0, p["beta"]), generated("log_decay", (T, Hv, D), p["lowest"], 0.0)
+    return oracle.kda(oracle.repeat_heads(q, Hv), oracle.repeat_heads(k, Hv), v, beta, g)
+
+
+def core_latent_attention(T, p):
+    width = p["latent"] + p["shared_key"]
+    o = oracle.latent_attention(generated("q", (T, p["heads"], width)), generated("k", (T, 1, width))[:, 0], p["latent"])
+    return o.reshape(T, -1)
+
+
 def core_mamba2(T, p):
     H, G, N, P = p["heads"], p.get("groups", 1), p["state_size"], p["head_dim"]
     u, delta = generated("x", (T, H, P)), generated("delta", (T, H), 0.001, 1.0)
@@ -101,6 +115,12 @@ def core_gated_convolution(T, p):
     if p["bias"]:
         W["conv.bias"] = generated("bias", (D,))
     return oracle.gated_convolution(*[generated(name, (T, D)) for name in "BCx"], W, "conv")
+
+
+def core_rg_lru(T, p):
+    W = p["width"]
+    return oracle.rg_lru(generated("x", (T, W)), generated("i", (T, W), -3.0, 3.0), generated("r", (T, W), -3.0, 3.0),
+                         generated("rate", (W,), -p["fastest"], -p["slowest"]))
 
 
 def core_h3(T, p):
@@ -151,6 +171,9 @@ MIXERS = {
     "log_linear_mamba2": (core_mamba2, oracle.layer_mamba2, mamba2_config),
     "h3": (core_h3, oracle.layer_h3, default_eps(1e-6)),
     "gated_convolution": (core_gated_convolution, oracle.layer_gated_convolution, default_eps(1e-6)),
+    "rg_lru": (core_rg_lru, oracle.layer_rg_lru, default_eps(1e-6)),
+    "kda": (core_kda, oracle.layer_kda, default_eps(1e-6)),
+    "latent_attention": (core_latent_attention, oracle.layer_latent_attention, default_eps(1e-6)),
     "hla": (core_hla, oracle.layer_hla, default_eps(1e-5)),
     "hla/third_order": (lambda T, p: core_hla(T, p, "third"), oracle.layer_hla, default_eps(1e-5)),
     "hla/ahla": (lambda T, p: core_hla(T, p, "asymmetric"), oracle.layer_hla, default_eps(1e-5)),

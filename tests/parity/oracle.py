@@ -351,6 +351,34 @@ def layer_gated_deltanet(W, c, x):
     return linear(W, "o_proj", o.reshape(len(x), -1))
 
 
+# ---------------------------------------------------------------- KDA (fla kda, Kimi Linear)
+def kda(q, k, v, beta, g):
+    """delta_rule with A_r = (I - β_r k_rᵀk_r) diag(e^{g_r}), g [T, H, D]."""
+    o = np.zeros_like(v)
+    for t in range(len(q)):
+        row = q[t]  # [H, D]: q_t A_t ... A_{s+1}
+        for s in range(t, -1, -1):
+            score = beta[s] * np.sum(row * k[s], -1)
+            o[t] += score[:, None] * v[s]
+            row = np.exp(g[s]) * (row - score[:, None] * k[s])
+    return o
+
+
+def layer_kda(W, c, x):
+    H = c.get("num_heads", 16)
+    Hv, D = c.get("num_v_heads") or H, c.get("head_dim", 128)
+    y = {n: linear(W, n + "_proj", x) for n in "qkv"}
+    conv = lambda n: short_convolution(W, n + "_conv1d", y[n]) if c.get("use_short_conv", True) else silu(y[n])
+    q, k, v = heads(conv("q"), H), heads(conv("k"), H), heads(conv("v"), Hv)
+    q, k = repeat_heads(l2_norm(q) * D**-0.5, Hv), repeat_heads(l2_norm(k), Hv)
+    beta = sigmoid(linear(W, "b_proj", x)) * (2 if c.get("allow_neg_eigval") else 1)
+    f, rate = heads(linear(W, "f_proj.1", linear(W, "f_proj.0", x)) + W["dt_bias"], Hv), np.exp(W["A_log"])[:, None]
+    g = -rate * softplus(f) if c.get("lower_bound") is None else c["lower_bound"] * sigmoid(rate * f)
+    o = rms_norm(kda(q, k, v, beta, g), W["o_norm.weight"], c["norm_eps"])
+    gate = sigmoid(heads(linear(W, "g_proj.1", linear(W, "g_proj.0", x)), Hv))
+    return linear(W, "o_proj", (o * gate).reshape(len(x), -1))
+
+
 # ---------------------------------------------------------------- Mamba-2 (SSD); with L log-linear
 def ssd(u, b, query, delta, A, D, weights=None):
     """u [T, H, P], b and query [T, H, N], delta [T, H], A [H], D [H, 1 or P], level weights [T, H, T] or none."""
@@ -419,6 +447,27 @@ def gated_convolution(B, C, x, W, name):
 
 def layer_gated_convolution(W, c, x):
     return linear(W, "out_proj", gated_convolution(*np.split(linear(W, "in_proj", x), 3, -1), W, "conv"))
+
+
+# ---------------------------------------------------------------- RG-LRU (Griffin, RecurrentGemma)
+def rg_lru(x, input_gate, recurrent_gate, rate):
+    """x and the gates' logits [T, W], rate [W] = -8 softplus(Λ): h [T, W]."""
+    log_a = rate * sigmoid(recurrent_gate)
+    factor = np.sqrt(-np.expm1(2 * log_a))
+    factor[0] = 1
+    write, elapsed = factor * sigmoid(input_gate) * x, np.cumsum(log_a, 0)
+    pairs = np.exp(np.minimum(elapsed[:, None] - elapsed[None], 0)) * causal(len(x))[:, :, None]
+    return np.einsum("tsw,sw->tw", pairs, write)
+
+
+def layer_rg_lru(W, c, x):
+    inner = short_convolution(W, "conv_1d", linear(W, "linear_x", x), lambda y: y)
+    def gate(name):
+        weight = W[f"rg_lru.{name}_weight"]
+        y = np.einsum("tbi,bij->tbj", heads(inner, len(weight)), weight) + W[f"rg_lru.{name}_bias"]
+        return y.reshape(len(x), -1)
+    h = rg_lru(inner, gate("input_gate"), gate("recurrent_gate"), -8 * softplus(W["rg_lru.recurrent_param"]))
+    return linear(W, "linear_out", h * gelu_by_tanh(linear(W, "linear_y", x)))
 
 
 # ---------------------------------------------------------------- H3, and the attention of its models
@@ -509,10 +558,30 @@ def layer_softmax_attention(W, c, x):
     return linear(W, "o_proj", (o if gate is None else o * sigmoid(gate)).reshape(len(x), -1))
 
 
+# ---------------------------------------------------------------- latent attention (MLA without positions)
+def latent_attention(q, key, latent):
+    """q [T, H, R + P] absorbed and scaled, key [T, R + P]: the sums of the first `latent` numbers [T, H, latent]."""
+    k = np.repeat(key[:, None], q.shape[1], 1)
+    return softmax_attention(q, k, k[..., :latent])
+
+
+def layer_latent_attention(W, c, x):
+    """With keys and values expanded, as the definition has them."""
+    H, N, P, V, R = [c[key] for key in ("num_heads", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "kv_lora_rank")]
+    query = linear(W, "q_proj", x) if c.get("q_lora_rank") is None else \
+        linear(W, "q_b_proj", rms_norm(linear(W, "q_a_proj", x), W["q_a_layernorm.weight"], 1e-6))
+    latent, shared = np.split(linear(W, "kv_a_proj_with_mqa", x), [R], -1)
+    k, v = np.split(heads(linear(W, "kv_b_proj", rms_norm(latent, W["kv_a_layernorm.weight"], 1e-6)), H), [N], -1)
+    k = np.concatenate([k, np.repeat(shared[:, None], H, 1)], -1)
+    o = softmax_attention(heads(query, H) * (N + P) ** -0.5, k, v)
+    return linear(W, "o_proj", o.reshape(len(x), -1))
+
+
 LAYERS = {"softmax_attention": layer_softmax_attention, "transformer": layer_softmax_attention, "delta_net": layer_delta_net, "gated_deltanet": layer_gated_deltanet,
           "h_gated_deltanet": layer_gated_deltanet, "log_linear_gated_deltanet": layer_gated_deltanet,
           "hla": layer_hla, "anna": layer_anna, "gla": layer_gla, "retnet": layer_retnet, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2,
-          "mamba": layer_mamba, "falcon_mamba": layer_mamba, "h3": layer_h3, "gated_convolution": layer_gated_convolution}
+          "mamba": layer_mamba, "falcon_mamba": layer_mamba, "h3": layer_h3, "gated_convolution": layer_gated_convolution,
+          "rg_lru": layer_rg_lru, "kda": layer_kda, "latent_attention": layer_latent_attention}
 
 
 # ---------------------------------------------------------------- whole models

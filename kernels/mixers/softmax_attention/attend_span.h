@@ -32,8 +32,10 @@
 
 namespace rivulet {
 
-// The widest head; wider ones are refused at load.
+// The widest head of softmax attention; wider ones are refused at load.
 inline constexpr size_t kMostAttentionHeadDim = 256;
+// The widest values that a partial is kept for: the latents of latent attention are as wide.
+inline constexpr size_t kMostAttendedValues = 512;
 // One task of a long context. 1024 tokens of a head of 128 are 1 MiB of fp32: worth a thread, and
 // small beside a context that is worth several.
 inline constexpr size_t kSpanTokens = 1024;
@@ -44,11 +46,12 @@ inline constexpr size_t kBlockTokens = 128;
 
 // One kv head's tokens of one span, in groups of 16. Groups that no row sees may be null.
 struct SpanTokens {
-  size_t head_dim = 0;
+  size_t head_dim = 0;                   // of queries and keys
+  size_t value_dim = 0;                  // at most head_dim and kMostAttendedValues
   DType dtype = DType::kFloat32;         // kFloat32 or kBFloat16
   size_t key_stride = 0;                 // C: from one number of the keys to the next
   const void* keys[kSpanGroups] = {};    // [head_dim, 16]
-  const void* values[kSpanGroups] = {};  // [16, padded head_dim]
+  const void* values[kSpanGroups] = {};  // [16, padded value_dim]
 };
 
 // A query row and the tokens of the span that it sees: [begin, end), counted from the span's first,
@@ -56,20 +59,20 @@ struct SpanTokens {
 struct SpanQuery {
   const float* query = nullptr;  // [head_dim], scaled already
   size_t begin = 0, end = 0;
-  float* partial = nullptr;  // [PartialFloats(head_dim)], 64-byte aligned
+  float* partial = nullptr;  // [PartialFloats(value_dim)], 64-byte aligned
 };
 
 // Floats of a partial: o over the padded width, one block for l, one for m.
-constexpr size_t PartialFloats(size_t head_dim) { return PaddedColumns(head_dim) + 2 * kBlock; }
+constexpr size_t PartialFloats(size_t value_dim) { return PaddedColumns(value_dim) + 2 * kBlock; }
 
 // Writes the rows' partials. Fastest when rows that see the same tokens stand side by side.
 void AttendSpan(const SpanTokens& tokens, std::span<const SpanQuery> rows);
 
 // first = first joined with second, which is of a later span.
-void JoinPartials(size_t head_dim, float* first, const float* second);
+void JoinPartials(size_t value_dim, float* first, const float* second);
 
-// out [head_dim] = o / l. Writes exactly head_dim numbers.
-void FinishPartial(size_t head_dim, const float* partial, float* out);
+// out [value_dim] = o / l. Writes exactly value_dim numbers.
+void FinishPartial(size_t value_dim, const float* partial, float* out);
 
 }  // namespace rivulet
 

@@ -31,11 +31,11 @@ template <size_t kRows>
 inline constexpr size_t kTileBlocks = kRows == kTileRows ? kTileRows : 2 * kTileRows;
 
 // A partial's parts.
-HWY_INLINE float* LengthOf(float* partial, size_t head_dim) {
-  return partial + PaddedColumns(head_dim);
+HWY_INLINE float* LengthOf(float* partial, size_t value_dim) {
+  return partial + PaddedColumns(value_dim);
 }
-HWY_INLINE float* LargestOf(float* partial, size_t head_dim) {
-  return partial + PaddedColumns(head_dim) + kBlock;
+HWY_INLINE float* LargestOf(float* partial, size_t value_dim) {
+  return partial + PaddedColumns(value_dim) + kBlock;
 }
 
 template <typename T>
@@ -72,11 +72,12 @@ HWY_INLINE void ScoreTile(const SpanTokens& tokens, size_t group, BlockRows<kRow
   for (auto& row : sum) {
     for (Block& groups : row) groups = ZeroBlock();
   }
+  const size_t value_blocks = PaddedColumns(tokens.value_dim);  // of a group of 16 tokens
   for (size_t i = 0; i < tokens.head_dim; ++i) {
     Block keys[kGroups];
     for (size_t g = 0; g < kGroups; ++g) {
       keys[g] = LoadBlock(Keys<T>(tokens, group + g) + i * tokens.key_stride);
-      if (block.prefetch) Prefetch(Values<T>(tokens, group + g), i);
+      if (block.prefetch && i < value_blocks) Prefetch(Values<T>(tokens, group + g), i);
     }
     for (size_t a = 0; a < kRows; ++a) {
       const Block query = SetBlock(block.rows[a].query[i]);
@@ -112,20 +113,20 @@ HWY_INLINE Block WeightOf(const Block& x) {
 
 // Scores of tokens [begin, end) of a block to weights e^{score - m}, and what the partial holds
 // already to the same m. What the row does not see has weight 0, even if it is NaN.
-HWY_INLINE void Weigh(size_t head_dim, size_t begin, size_t end, float* scores, float* partial) {
+HWY_INLINE void Weigh(size_t value_dim, size_t begin, size_t end, float* scores, float* partial) {
   const size_t first = begin / kBlock * kBlock, last = RoundUp(end, kBlock);
   std::fill(scores + first, scores + begin, kNothing);
   std::fill(scores + end, scores + last, kNothing);
   Block top = LoadBlock(scores + first);
   for (size_t s = first + kBlock; s < last; s += kBlock) top = Max(top, LoadBlock(scores + s));
-  float* largest = LargestOf(partial, head_dim);
+  float* largest = LargestOf(partial, value_dim);
   const float old = *largest;
   *largest = std::max(old, MaxBlock(top));
   const float scale = old == kNothing ? 0.0f : ExpOf(old - *largest);
-  ScaleRow(scale, partial, PaddedColumns(head_dim));
+  ScaleRow(scale, partial, PaddedColumns(value_dim));
 
   const Block shift = SetBlock(*largest);
-  float* length = LengthOf(partial, head_dim);
+  float* length = LengthOf(partial, value_dim);
   Block sum = Mul(LoadBlock(length), SetBlock(scale));
   for (size_t s = first; s < last; s += kBlock) {
     const Block weight = WeightOf(Sub(LoadBlock(scores + s), shift));
@@ -146,7 +147,7 @@ HWY_INLINE const T* NextKeys(const SpanTokens& tokens, size_t group) {
 template <size_t kCount, size_t kBlocks, typename T, size_t kRows>
 HWY_INLINE void ValueTile(const SpanTokens& tokens, const BlockRows<kRows>& block, size_t first,
                           size_t begin, size_t end, size_t column) {
-  const size_t stride = PaddedColumns(tokens.head_dim);
+  const size_t stride = PaddedColumns(tokens.value_dim);
   Block sum[kCount][kBlocks];
   for (size_t a = 0; a < kCount; ++a) {
     const float* o = block.rows[first + a].partial + column;
@@ -178,7 +179,7 @@ HWY_INLINE void ValueTile(const SpanTokens& tokens, const BlockRows<kRows>& bloc
 template <size_t kCount, size_t kBlocks, typename T, size_t kRows>
 HWY_INLINE void ValueColumns(const SpanTokens& tokens, const BlockRows<kRows>& block, size_t first,
                              size_t begin, size_t end, size_t column) {
-  const size_t width = PaddedColumns(tokens.head_dim);
+  const size_t width = PaddedColumns(tokens.value_dim);
   for (; column + kBlocks * kBlock <= width; column += kBlocks * kBlock) {
     ValueTile<kCount, kBlocks, T>(tokens, block, first, begin, end, column);
   }
@@ -226,7 +227,7 @@ void AttendBlock(const SpanTokens& tokens, const SpanQuery* rows, size_t first_t
   ScoreGroups<kRows, kTileBlocks<kRows>, T>(tokens, begin / kBlock, RoundUp(end, kBlock) / kBlock,
                                             block);
   for (size_t a = 0; a < kRows; ++a) {
-    Weigh(tokens.head_dim, block.begin[a] - first_token, block.end[a] - first_token,
+    Weigh(tokens.value_dim, block.begin[a] - first_token, block.end[a] - first_token,
           block.weights[a], rows[a].partial);
   }
   AddAllValues<T>(tokens, block);
@@ -256,8 +257,8 @@ void AttendBlocks(const SpanTokens& tokens, std::span<const SpanQuery> rows) {
 
 void AttendSpanOnTarget(const SpanTokens& tokens, std::span<const SpanQuery> rows) {
   for (const SpanQuery& row : rows) {
-    std::fill_n(row.partial, PartialFloats(tokens.head_dim), 0.0f);
-    *LargestOf(row.partial, tokens.head_dim) = kNothing;
+    std::fill_n(row.partial, PartialFloats(tokens.value_dim), 0.0f);
+    *LargestOf(row.partial, tokens.value_dim) = kNothing;
   }
   if (tokens.dtype == DType::kBFloat16) {
     AttendBlocks<uint16_t>(tokens, rows);
@@ -265,13 +266,13 @@ void AttendSpanOnTarget(const SpanTokens& tokens, std::span<const SpanQuery> row
     AttendBlocks<float>(tokens, rows);
   }
   for (const SpanQuery& row : rows) {
-    float* length = LengthOf(row.partial, tokens.head_dim);
+    float* length = LengthOf(row.partial, tokens.value_dim);
     *length = SumBlock(LoadBlock(length));
   }
 }
 
-void JoinPartialsOnTarget(size_t head_dim, float* first, const float* second) {
-  const size_t width = PaddedColumns(head_dim), largest = width + kBlock;
+void JoinPartialsOnTarget(size_t value_dim, float* first, const float* second) {
+  const size_t width = PaddedColumns(value_dim), largest = width + kBlock;
   const float top = std::max(first[largest], second[largest]);
   const Block a = Exp(SetBlock(first[largest] - top)), b = Exp(SetBlock(second[largest] - top));
   for (size_t i = 0; i < largest; i += kBlock) {  // o, and l behind it
@@ -281,9 +282,9 @@ void JoinPartialsOnTarget(size_t head_dim, float* first, const float* second) {
   first[largest] = top;
 }
 
-void FinishPartialOnTarget(size_t head_dim, const float* partial, float* out) {
-  const Block inverse = SetBlock(1.0f / partial[PaddedColumns(head_dim)]);
-  ForEachBlock(head_dim, [=](size_t i, size_t n) HWY_ATTR {
+void FinishPartialOnTarget(size_t value_dim, const float* partial, float* out) {
+  const Block inverse = SetBlock(1.0f / partial[PaddedColumns(value_dim)]);
+  ForEachBlock(value_dim, [=](size_t i, size_t n) HWY_ATTR {
     StoreUpTo(Mul(LoadBlock(partial + i), inverse), out + i, n);
   });
 }
@@ -303,12 +304,12 @@ void AttendSpan(const SpanTokens& tokens, std::span<const SpanQuery> rows) {
   HWY_DYNAMIC_DISPATCH(AttendSpanOnTarget)(tokens, rows);
 }
 
-void JoinPartials(size_t head_dim, float* first, const float* second) {
-  HWY_DYNAMIC_DISPATCH(JoinPartialsOnTarget)(head_dim, first, second);
+void JoinPartials(size_t value_dim, float* first, const float* second) {
+  HWY_DYNAMIC_DISPATCH(JoinPartialsOnTarget)(value_dim, first, second);
 }
 
-void FinishPartial(size_t head_dim, const float* partial, float* out) {
-  HWY_DYNAMIC_DISPATCH(FinishPartialOnTarget)(head_dim, partial, out);
+void FinishPartial(size_t value_dim, const float* partial, float* out) {
+  HWY_DYNAMIC_DISPATCH(FinishPartialOnTarget)(value_dim, partial, out);
 }
 
 }  // namespace rivulet

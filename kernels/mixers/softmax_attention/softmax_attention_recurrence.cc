@@ -37,7 +37,7 @@ SoftmaxAttentionRecurrence::SoftmaxAttentionRecurrence(const SoftmaxAttentionSha
     } else {
       *k_at = layout.Add(part, k, shape.state_dtype, {heads, d, c});
     }
-    *v_at = layout.Add(part, v, shape.state_dtype, {heads, c, shape.padded()});
+    *v_at = layout.Add(part, v, shape.state_dtype, {heads, c, shape.padded_values()});
   };
   add(StatePart::kTail, "k", "v", &tail_k_, &tail_v_);
   add(StatePart::kPage, "k_page", "v_page", &page_k_, &page_v_);
@@ -95,7 +95,7 @@ class SoftmaxAttentionRecurrence::Step {
   size_t Rows(const Segment& segment) const { return segment.tokens * shape_.group(); }
   size_t Tiles(const Segment& segment) const { return (Rows(segment) + kUnitRows - 1) / kUnitRows; }
   size_t JobPartials(const Job& job) const {
-    return shape_.kv_heads * job.spans * Rows(*job.segment) * PartialFloats(shape_.head_dim);
+    return shape_.kv_heads * job.spans * Rows(*job.segment) * PartialFloats(shape_.values());
   }
   // Whether its spans are units of their own. Speed only.
   bool Splits(const Job& job) const {
@@ -170,13 +170,13 @@ class SoftmaxAttentionRecurrence::Step {
     });
   }
 
-  // Columns of keys [D, C] and rows of values [C, Dp].
+  // Columns of keys [D, C] and rows of values [C, Ep].
   void AppendPiece(const ChunkPiece& piece, size_t head, const Place& place) const {
-    const size_t padded = shape_.padded(), column = head * padded;
+    const size_t padded = shape_.padded_values();
     for (size_t at = piece.begin; at < piece.end; ++at) {
       const size_t row = piece.first_token + at - piece.begin;
-      const float* k = input_.k.row(row) + column;
-      const float* v = input_.v.row(row) + column;
+      const float* k = input_.k.row(row) + head * shape_.padded();
+      const float* v = input_.v.row(row) + head * padded;
       for (size_t i = 0; i < shape_.head_dim; ++i) {
         Store(k[i], shape_.state_dtype, i * fold_interval_ + at, place.keys);
       }
@@ -245,8 +245,10 @@ class SoftmaxAttentionRecurrence::Step {
       queries[count++] = {query, begin % kSpanTokens, end - span * kSpanTokens, tile.partials[r]};
     }
     if (count == 0) return;
-    SpanTokens tokens{
-        .head_dim = shape_.head_dim, .dtype = shape_.state_dtype, .key_stride = fold_interval_};
+    SpanTokens tokens{.head_dim = shape_.head_dim,
+                      .value_dim = shape_.values(),
+                      .dtype = shape_.state_dtype,
+                      .key_stride = fold_interval_};
     FindTokens(tile, span, std::span(queries, count), tokens);
     AttendSpan(tokens, std::span(queries, count));
   }
@@ -260,7 +262,7 @@ class SoftmaxAttentionRecurrence::Step {
       end = std::max(end, query.end);
     }
     const Segment& segment = *tile.segment;
-    const size_t value_row = shape_.padded() * DTypeSize(shape_.state_dtype);
+    const size_t value_row = shape_.padded_values() * DTypeSize(shape_.state_dtype);
     const uint64_t full = End(segment) / fold_interval_;  // pages; then the tail
     for (size_t g = begin / kBlock; g * kBlock < end; ++g) {
       const uint64_t token = span * kSpanTokens + g * kBlock;
@@ -275,7 +277,7 @@ class SoftmaxAttentionRecurrence::Step {
 
   float* Partial(const Job& job, size_t head, uint64_t span, size_t row) const {
     const size_t at = (head * job.spans + span - job.first_span) * Rows(*job.segment) + row;
-    return job.partials + at * PartialFloats(shape_.head_dim);
+    return job.partials + at * PartialFloats(shape_.values());
   }
 
   uint64_t FirstSpan(const Tile& tile, size_t row) const {
@@ -283,8 +285,8 @@ class SoftmaxAttentionRecurrence::Step {
   }
 
   void Finish(const Tile& tile, size_t row, const float* partial) const {
-    float* out = out_.row(Token(tile, row)) + QueryHead(tile, row) * shape_.head_dim;
-    FinishPartial(shape_.head_dim, partial, out);
+    float* out = out_.row(Token(tile, row)) + QueryHead(tile, row) * shape_.values();
+    FinishPartial(shape_.values(), partial, out);
   }
 
   void JoinSpans(const Job& job, size_t head) const {
@@ -293,7 +295,7 @@ class SoftmaxAttentionRecurrence::Step {
       uint64_t span = FirstSpan(tile, r);
       float* joined = Partial(job, head, span, r);
       while (++span <= Position(tile, r) / kSpanTokens) {
-        JoinPartials(shape_.head_dim, joined, Partial(job, head, span, r));
+        JoinPartials(shape_.values(), joined, Partial(job, head, span, r));
       }
       Finish(tile, r, joined);
     }
@@ -301,11 +303,11 @@ class SoftmaxAttentionRecurrence::Step {
 
   // The same for a unit that keeps one partial of what it has walked, and one of the next span.
   void WalkSpans(const Job& job, size_t unit, size_t head) const {
-    constexpr size_t kMostFloats = PartialFloats(kMostAttentionHeadDim);
+    constexpr size_t kMostFloats = PartialFloats(kMostAttendedValues);
     alignas(kAlignment) float joined[kUnitRows * kMostFloats];
     alignas(kAlignment) float next[kUnitRows * kMostFloats];
     Tile tile = TileOf(*job.segment, unit, head);
-    const size_t floats = PartialFloats(shape_.head_dim);
+    const size_t floats = PartialFloats(shape_.values());
     const uint64_t last = Position(tile, tile.rows - 1) / kSpanTokens;
     for (uint64_t span = FirstSpan(tile, 0); span <= last; ++span) {
       for (size_t r = 0; r < tile.rows; ++r) {
@@ -320,7 +322,7 @@ class SoftmaxAttentionRecurrence::Step {
   void JoinNext(const Tile& tile, uint64_t span, float* joined) const {
     for (size_t r = 0; r < tile.rows; ++r) {
       if (span <= FirstSpan(tile, r) || span > Position(tile, r) / kSpanTokens) continue;
-      JoinPartials(shape_.head_dim, joined + r * PartialFloats(shape_.head_dim), tile.partials[r]);
+      JoinPartials(shape_.values(), joined + r * PartialFloats(shape_.values()), tile.partials[r]);
     }
   }
 

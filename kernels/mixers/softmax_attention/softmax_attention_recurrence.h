@@ -5,7 +5,8 @@
 //
 //   o_t = Σ_s softmax_s(q_t·k_s) v_s        t - window < s <= t
 //
-// Letters: T tokens, H query heads, Hkv kv heads, D numbers a head, Dp padded. Query heads
+// Letters: T tokens, H query heads, Hkv kv heads, D numbers of a key, E of a value (as many but in
+// latent attention), Dp and Ep padded. Query heads
 // h*H/Hkv ... of kv head h read the same keys. q is scaled, q and k are rotated already.
 //
 // The tail holds the tokens since the last chunk border in the form of a page; the end of a chunk
@@ -40,15 +41,19 @@ struct DeviceStep;
 struct SoftmaxAttentionShape {
   size_t heads = 0;                     // H
   size_t kv_heads = 0;                  // Hkv, divides H
-  size_t head_dim = 0;                  // D <= kMostAttentionHeadDim
+  size_t head_dim = 0;                  // D
   uint64_t window = 0;                  // tokens that a query sees, its own included; 0: all
   DType state_dtype = DType::kFloat32;  // of pages and tail
+  // Numbers of a value, where they are fewer than those of a key, on the CPU; 0: as many.
+  size_t value_dim = 0;
 
   size_t group() const { return heads / kv_heads; }
   size_t padded() const { return PaddedColumns(head_dim); }
+  size_t values() const { return value_dim == 0 ? head_dim : value_dim; }  // E
+  size_t padded_values() const { return PaddedColumns(values()); }
 };
 
-// q [T, H*Dp], k and v [T, Hkv*Dp], fp32, zeros in the padding of each head.
+// q [T, H*Dp], k [T, Hkv*Dp], v [T, Hkv*Ep], fp32, zeros in the padding of each head.
 struct SoftmaxAttentionInput {
   ConstFloatMatrix q, k, v;
 };
@@ -60,7 +65,7 @@ class SoftmaxAttentionRecurrence {
 
   const SoftmaxAttentionShape& shape() const { return shape_; }
 
-  // out [T, H*D], heads side by side without padding; advances the segments' slots. Temporaries
+  // out [T, H*E], heads side by side without padding; advances the segments' slots. Temporaries
   // come from `workspace`.
   void Run(std::span<const Segment> segments, const LayerState& state,
            const SoftmaxAttentionInput& input, FloatMatrix out, Workspace& workspace,
@@ -75,7 +80,7 @@ class SoftmaxAttentionRecurrence {
 
   // One head's keys and values: what one page or tail holds of them.
   size_t key_bytes() const { return plane_bytes(shape_.head_dim); }
-  size_t value_bytes() const { return plane_bytes(shape_.padded()); }
+  size_t value_bytes() const { return plane_bytes(shape_.padded_values()); }
   size_t plane_bytes(size_t width) const {
     return width * fold_interval_ * DTypeSize(shape_.state_dtype);
   }

@@ -17,7 +17,7 @@ double Score(const float* q, const float* k, size_t count) {
 // values.
 void OneRow(const SoftmaxAttentionShape& shape, const SoftmaxAttentionInput& input, size_t head,
             size_t t, double* o) {
-  const size_t d = shape.padded(), kv = head / shape.group() * d;
+  const size_t d = shape.padded(), kv_head = head / shape.group(), kv = kv_head * d;
   const size_t from = shape.window == 0 || t < shape.window ? 0 : t + 1 - shape.window;
   std::vector<double> weight;
   for (size_t s = from; s <= t; ++s) {
@@ -27,8 +27,8 @@ void OneRow(const SoftmaxAttentionShape& shape, const SoftmaxAttentionInput& inp
   double sum = 0;
   for (double& w : weight) sum += w = std::exp(w - largest);
   for (size_t s = from; s <= t; ++s) {
-    const float* v = input.v.row(s) + kv;
-    for (size_t j = 0; j < shape.head_dim; ++j) o[j] += weight[s - from] / sum * v[j];
+    const float* v = input.v.row(s) + kv_head * shape.padded_values();
+    for (size_t j = 0; j < shape.values(); ++j) o[j] += weight[s - from] / sum * v[j];
   }
 }
 
@@ -36,11 +36,11 @@ void OneRow(const SoftmaxAttentionShape& shape, const SoftmaxAttentionInput& inp
 
 std::vector<double> SoftmaxAttentionReference(const SoftmaxAttentionShape& shape,
                                               const SoftmaxAttentionInput& input, size_t first) {
-  const size_t columns = shape.heads * shape.head_dim;
+  const size_t columns = shape.heads * shape.values();
   std::vector<double> out((input.q.rows - first) * columns, 0.0);
   for (size_t t = first; t < input.q.rows; ++t) {
     for (size_t head = 0; head < shape.heads; ++head) {
-      OneRow(shape, input, head, t, &out[(t - first) * columns + head * shape.head_dim]);
+      OneRow(shape, input, head, t, &out[(t - first) * columns + head * shape.values()]);
     }
   }
   return out;

@@ -27,8 +27,8 @@ class AttentionSubject : public CoreSubject {
   explicit AttentionSubject(const SoftmaxAttentionShape& s)
       : CoreSubject({{"q", 0, s.heads, s.head_dim, s.padded(), -1.0, 1.0},
                      {"k", 0, s.kv_heads, s.head_dim, s.padded(), -1.0, 1.0},
-                     {"v", 0, s.kv_heads, s.head_dim, s.padded(), -1.0, 1.0}},
-                    s.heads * s.head_dim),
+                     {"v", 0, s.kv_heads, s.values(), s.padded_values(), -1.0, 1.0}},
+                    s.heads * s.values()),
         recurrence_(s, state_layout) {
     error_bound = s.state_dtype == DType::kFloat32 ? 1e-5 : 2e-2;
     run = [this](const LayerStep& step, const Inputs& inputs, FloatMatrix out) {
@@ -69,6 +69,9 @@ std::vector<SuiteCase> CoreCases() {
           Core("window_5", {2, 2, 16, 5, kFloat}),
           Core("window_16_grouped", {4, 1, 24, 16, kFloat}),
           Core("window_40_grouped", {8, 2, 32, 40, kFloat}),
+          Core("d40_e16", {2, 2, 40, 0, kFloat, 16}),
+          Core("d144_e100_grouped", {5, 1, 144, 0, kFloat, 100}),
+          Core("d37_e29_bf16_window_20", {4, 2, 37, 20, kHalf, 29}),
           Core("d40_bf16", {2, 2, 40, 0, kHalf}),
           Core("d64_bf16_window_20", {4, 1, 64, 20, kHalf})};
 }
