@@ -33,7 +33,18 @@ Linear TakeGateUp(const GatedMlpSpec& spec, size_t hidden, ParameterSource& para
   return parameters.TakeLinear({Part(spec.gate, spec.intermediate, spec.bias), up}, hidden);
 }
 
-GatedMlp TakeGatedMlp(const GatedMlpSpec& spec, size_t hidden, ParameterSource& parameters) {
+// `spec` by the names that the file has.
+GatedMlpSpec NamedAsInFile(const GatedMlpSpec& spec, const ParameterSource& parameters) {
+  if (spec.other_prefix.empty() || parameters.Has(spec.gate + ".weight")) return spec;
+  GatedMlpSpec named = NameGatedMlp(spec.other_prefix, spec.intermediate);
+  if (!parameters.Has(named.gate + ".weight")) return spec;
+  named.bias = spec.bias;
+  named.form = spec.form;
+  return named;
+}
+
+GatedMlp TakeGatedMlp(const GatedMlpSpec& given, size_t hidden, ParameterSource& parameters) {
+  const GatedMlpSpec spec = NamedAsInFile(given, parameters);
   Linear gate_up = TakeGateUp(spec, hidden, parameters);
   return {std::move(gate_up),
           parameters.TakeLinear({Part(spec.down, hidden, spec.bias)}, spec.intermediate),

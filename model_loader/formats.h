@@ -142,8 +142,15 @@ ModelSpec ParseQwen3Spec(ConfigReader& config);
 // qwen3_next_format.cc: qwen3_next as transformers writes it, and what Qwen3.5 has of it.
 ModelSpec ParseQwen3NextSpec(ConfigReader& config);
 
-// lfm2_format.cc: lfm2 as transformers and Liquid AI write it.
+// lfm2_format.cc: lfm2 and lfm2_moe as transformers and Liquid AI write them.
 ModelSpec ParseLfm2Spec(ConfigReader& config);
+ModelSpec ParseLfm2MoeSpec(ConfigReader& config);
+
+// kimi_format.cc: kimi_linear as transformers and Moonshot write it.
+ModelSpec ParseKimiLinearSpec(ConfigReader& config);
+
+// recurrent_gemma_format.cc: recurrent_gemma as transformers writes it.
+ModelSpec ParseRecurrentGemmaSpec(ConfigReader& config);
 
 // Everything but the feed-forwards of a Qwen hybrid whose delta rule has these tensors.
 ModelSpec ParseQwenHybrid(ConfigReader& config, DeltaRuleTensors tensors);

@@ -91,7 +91,30 @@ TEST(Lfm2FormatTest, NamesWhatIsWrong) {
               HasSubstr("full_attn_idxs"));
 }
 
+json Lfm2Moe() {
+  json config = With(With(Lfm2(), "model_type", "lfm2_moe"), "num_dense_layers", 1);
+  config["num_experts"] = 6;
+  config["num_experts_per_tok"] = 2;
+  return config;
+}
+
+TEST(Lfm2FormatTest, ExpertsFollowTheDenseLayers) {
+  const ModelSpec spec = SpecOf(With(Lfm2Moe(), "routed_scaling_factor", 1.5));
+  EXPECT_EQ(std::get<GatedMlpSpec>(spec.layers.at(0).feed_forward).intermediate, 90u);
+  const auto& experts = std::get<MixtureOfExpertsSpec>(spec.layers.at(1).feed_forward);
+  EXPECT_EQ(experts.choice.scores, ExpertScores::kSigmoid);
+  EXPECT_EQ(experts.choice.experts, 6u);
+  EXPECT_EQ(experts.choice.scaling, 1.5f);
+  EXPECT_EQ(experts.intermediate, 1792u);
+  EXPECT_EQ(experts.correction, "model.layers.1.feed_forward.expert_bias");
+  EXPECT_EQ(experts.expert_list, "model.layers.1.feed_forward.experts.");
+  EXPECT_EQ(experts.expert_names.down, "w2");
+  const ModelSpec plain = SpecOf(With(Lfm2Moe(), "use_expert_bias", false));
+  EXPECT_EQ(std::get<MixtureOfExpertsSpec>(plain.layers.at(1).feed_forward).correction, "");
+}
+
 TEST(Lfm2FormatTest, SurvivesAnyValueAtAnyKey) {
+  ExpectSurvivesAnyValue(Lfm2Moe(), {"use_expert_bias", "moe_intermediate_size", "norm_topk_prob"});
   ExpectSurvivesAnyValue(Lfm2(), {"conv_L_cache", "conv_bias", "full_attn_idxs", "block_ff_dim",
                                   "block_ffn_dim_multiplier", "block_auto_adjust_ff_dim",
                                   "tie_embedding", "norm_eps", "rope_parameters"});

@@ -30,7 +30,9 @@ constexpr Format kFormats[] = {
     {"h3", ParseH3Spec},
     {"hattention", ParseLogLinearMamba2Spec},
     {"jamba", ParseJambaSpec},
+    {"kimi_linear", ParseKimiLinearSpec},
     {"lfm2", ParseLfm2Spec},
+    {"lfm2_moe", ParseLfm2MoeSpec},
     {"llama", ParseLlamaSpec},
     {"log_linear_mamba2", ParseLogLinearMamba2Spec},
     {"mamba", ParseMambaSpec},
@@ -46,6 +48,7 @@ constexpr Format kFormats[] = {
     {"qwen3_5_moe_text", ParseQwen35Spec},
     {"qwen3_5_text", ParseQwen35Spec},
     {"qwen3_next", ParseQwen3NextSpec},
+    {"recurrent_gemma", ParseRecurrentGemmaSpec},
     {"transformer", ParseFlaSpec},
     {"zamba2", ParseZamba2Spec},
 };

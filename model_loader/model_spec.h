@@ -51,6 +51,8 @@ struct GatedMlpSpec {
   std::string down;
   bool bias = false;  // of all three
   GatedMlpForm form = {};
+  // Where the file has no `gate`: NameGatedMlp's names below this prefix. Empty: it must have it.
+  std::string other_prefix = {};
 };
 
 // second(f(first x))
@@ -170,6 +172,7 @@ struct ModelSpec {
   // into the final norm. One of the blocks' outputs: FoldResidualMultiplier (formats.h).
   float embedding_multiplier = 1;
   float logits_multiplier = 1;
+  float logits_cap = 0;  // logits become cap · tanh(logit / cap), on the CPU; 0: they stay
 
   bool tied() const { return lm_head == embeddings; }
 };

@@ -7,6 +7,7 @@
 #include "kernels/base/parallel.h"
 #include "kernels/base/row_arithmetic.h"
 #include "kernels/base/status.h"
+#include "kernels/ops/activation/activation.h"
 #include "kernels/ops/embedding/embedding.h"
 
 namespace rivulet {
@@ -31,6 +32,13 @@ void Leave(const LoadedResidual& residual, FloatMatrix update, FloatMatrix x, Th
     const float* term = update.row(row);
     for (size_t i = 0; i < x.columns; ++i) sum[i] = keep * sum[i] + add * term[i];
   });
+}
+
+// logits = cap · tanh(logits / cap)
+void Cap(FloatMatrix logits, float cap, ThreadPool& threads) {
+  if (cap == 0) return;
+  ParallelRows(threads, logits.rows, 4 * logits.columns,
+               [&](size_t row) { SoftCap(cap, logits.row(row), logits.row(row), logits.columns); });
 }
 
 void Lap(const LanguageModel::Lent& lent, StepProfile::Part part) {
@@ -106,6 +114,7 @@ void LanguageModel::Logits(ConstFloatMatrix x, const Lent& lent, FloatMatrix log
   FloatMatrix normed = lent.layer_workspace->Take(x.rows, x.columns);
   model_->final_norm.Apply(x, normed, *lent.threads);
   model_->lm_head.Apply(normed, logits, *lent.threads);
+  Cap(logits, model_->spec.logits_cap, *lent.threads);
   Lap(lent, StepProfile::kHead);
 }
 

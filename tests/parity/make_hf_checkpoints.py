@@ -4,7 +4,7 @@
     python3 -m venv build/hf && build/hf/bin/pip install torch transformers==5.17.0
     build/hf/bin/python tests/parity/make_hf_checkpoints.py [NAME ...]
 
-(The fixtures from QWEN3_5 on: transformers==5.23.0.)
+(The fixtures from QWEN3_5 on, and those of LFM2: transformers==5.23.0.)
 
 Nothing else in this repository needs torch or transformers: the outputs are in git, cut by trim_fixture.py. make_fixtures.py describes
 the form of a fixture. The logits are those of transformers' plain PyTorch code (eager attention and experts; without the packages kernels, flash-linear-attention,
@@ -148,6 +148,27 @@ SHARDED = {"qwen3_5": "20KB"}
 EXTRA = {"qwen3_5": {"mtp.fc.weight": (32, 64)}}
 
 
+LFM2_MOE = dict(SMALL, num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], num_dense_layers=1, num_experts=5, num_experts_per_tok=2,
+                moe_intermediate_size=12, routed_scaling_factor=1.6, rope_parameters=ROPE)
+KIMI = dict(SMALL, num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], num_attention_heads=3, num_key_value_heads=3,
+            mlp_layer_types=["dense", "sparse", "sparse"], linear_num_heads=3, linear_head_dim=8, linear_conv_kernel_dim=3, kv_lora_rank=12,
+            qk_nope_head_dim=7, qk_rope_head_dim=4, v_head_dim=6, moe_intermediate_size=8, num_local_experts=6, num_experts_per_tok=2,
+            n_group=3, topk_group=2, n_shared_experts=2, routed_scaling_factor=1.7)
+RECURRENT_GEMMA = dict(SMALL, num_hidden_layers=3, block_types=["recurrent", "attention"], lru_width=40, attention_window_size=19, logits_soft_cap=3.0)
+FIXTURES |= {
+    "lfm2_moe": ("Lfm2Moe", LFM2_MOE),
+    "lfm2_moe_all_weights": ("Lfm2Moe", dict(LFM2_MOE, num_hidden_layers=2, layer_types=["full_attention", "conv"], num_dense_layers=0, use_expert_bias=False,
+                                             norm_topk_prob=False, conv_bias=True, tie_word_embeddings=False)),
+    "kimi_linear": ("KimiLinear", KIMI),
+    "kimi_linear_low_rank": ("KimiLinear", dict(KIMI, num_hidden_layers=2, layer_types=["full_attention", "linear_attention"], q_lora_rank=9,
+                                                attention_bias=True, mlp_layer_types=["sparse", "dense"], n_group=1, topk_group=1,
+                                                norm_topk_prob=False, tie_word_embeddings=True)),
+    "recurrent_gemma": ("RecurrentGemma", RECURRENT_GEMMA),
+    "recurrent_gemma_bias": ("RecurrentGemma", dict(RECURRENT_GEMMA, num_hidden_layers=2, attention_bias=True, tie_word_embeddings=False, lru_width=None,
+                                                    conv1d_width=3, num_key_value_heads=1, block_types=["attention", "recurrent"])),
+}
+
+
 def check_packages():
     for package in ("kernels", "fla", "causal_conv1d", "mamba_ssm"):
         if importlib.util.find_spec(package) is not None:
@@ -187,7 +208,7 @@ def float64_throughout():
         torch.float32, torch.float, torch.Tensor.float = kept
 
 
-ONE_PLUS = ("Qwen3NextRMSNorm", "Qwen3_5RMSNorm", "Qwen3_5MoeRMSNorm")
+ONE_PLUS = ("Qwen3NextRMSNorm", "Qwen3_5RMSNorm", "Qwen3_5MoeRMSNorm", "RecurrentGemmaRMSNorm")
 
 
 def randomize(model, generator):
@@ -203,6 +224,8 @@ def randomize(model, generator):
                 value = torch.log(1 + 7 * torch.rand(x.shape, generator=generator))
             elif own == "weight":  # of a norm
                 value = 0.2 * normal(x) + (0.0 if type(module).__name__ in ONE_PLUS else 1.0)
+            elif own == "recurrent_param":
+                value = 1.5 * normal(x) - 3
             elif own == "D":
                 value = 1 + 0.2 * normal(x)
             else:  # biases; dt_bias makes the decays differ
@@ -210,6 +233,8 @@ def randomize(model, generator):
             x.data.copy_(value)
         if hasattr(module, "e_score_correction_bias"):
             module.e_score_correction_bias.copy_(0.3 * normal(module.e_score_correction_bias))
+        if getattr(module, "use_expert_bias", False) and hasattr(module, "expert_bias"):
+            module.expert_bias.copy_(0.3 * normal(module.expert_bias))
 
 
 def smallest_gap(values, place):
@@ -218,7 +243,9 @@ def smallest_gap(values, place):
     return (ordered[..., place] - ordered[..., place + 1]).min().item()
 
 
-def router_margin(router, logits):
+def router_margin(router, logits, expert_bias=None):
+    if expert_bias is not None:
+        return smallest_gap(logits.sigmoid() + expert_bias, router.top_k - 1)
     if not hasattr(router, "e_score_correction_bias"):
         return smallest_gap(logits, router.top_k - 1) if logits.shape[-1] > router.top_k else np.inf
     scores = logits.sigmoid() + router.e_score_correction_bias
@@ -235,7 +262,7 @@ def run(model, ids):
     margins, hooks = [np.inf], []
     for module in model.modules():
         if type(module).__name__.lower().endswith("topkrouter"):
-            hook = lambda router, inputs, _: margins.append(router_margin(router, inputs[0] @ router.weight.T))
+            hook = lambda router, inputs, _: margins.append(router_margin(router, inputs[0] @ router.weight.T, *inputs[1:]))
             hooks.append(module.register_forward_hook(hook))
     with torch.no_grad(), float64_throughout():
         logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]

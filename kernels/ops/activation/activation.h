@@ -24,6 +24,9 @@ void SiluMultiply(const float* gate, const float* up, float* y, size_t count);
 // y[i] = f(gate[i]) · up[i].
 void GateMultiply(Activation f, const float* gate, const float* up, float* y, size_t count);
 
+// y[i] = cap · tanh(x[i] / cap) for a cap above 0; NaN where x[i] is not finite.
+void SoftCap(float cap, const float* x, float* y, size_t count);
+
 // y = e^{x - max} / Σ, fixed order. Returns log Σ e^x (for log-probabilities).
 float Softmax(const float* x, float* y, size_t count);
 

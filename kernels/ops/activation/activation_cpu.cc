@@ -41,6 +41,16 @@ void GateMultiplyArray(Activation f, const float* gate, const float* up, float* 
   });
 }
 
+void SoftCapArray(float cap, const float* x, float* y, size_t count) {
+  const Block width = SetBlock(cap);
+  ForEachBlock(count, [=](size_t i, size_t n) HWY_ATTR {
+    const Block from = LoadUpTo(x + i, n);
+    const Block share =
+        MapBlock([](auto v) HWY_ATTR { return hn::Tanh(FloatTag(), v); }, Div(from, width));
+    StoreUpTo(MulAdd(width, share, Sub(from, from)), y + i, n);
+  });
+}
+
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 float MaxOfArray(const float* x, size_t count) {
@@ -113,6 +123,7 @@ namespace rivulet {
 HWY_EXPORT(ActivateArray);
 HWY_EXPORT(SiluMultiplyArray);
 HWY_EXPORT(GateMultiplyArray);
+HWY_EXPORT(SoftCapArray);
 HWY_EXPORT(SoftmaxArray);
 HWY_EXPORT(LogSumExpArray);
 HWY_EXPORT(PadHeadsRow);
@@ -127,6 +138,10 @@ void SiluMultiply(const float* gate, const float* up, float* y, size_t count) {
 
 void GateMultiply(Activation f, const float* gate, const float* up, float* y, size_t count) {
   HWY_DYNAMIC_DISPATCH(GateMultiplyArray)(f, gate, up, y, count);
+}
+
+void SoftCap(float cap, const float* x, float* y, size_t count) {
+  HWY_DYNAMIC_DISPATCH(SoftCapArray)(cap, x, y, count);
 }
 
 float Softmax(const float* x, float* y, size_t count) {

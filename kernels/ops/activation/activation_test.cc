@@ -1,7 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/ops/activation/activation.h"
 
+#include <cmath>
 #include <limits>
+#include <vector>
 
 #include "kernels/base/test_support.h"
 
@@ -58,6 +60,24 @@ TEST(ActivationTest, EveryFunctionIsWithinAFewUnitsOfFp64) {
       ASSERT_NEAR(ActivateOne(f, x), reference, limit) << "f " << int(f) << " x " << x;
     }
   }
+}
+
+TEST(ActivationTest, SoftCapIsCapTimesTanh) {
+  constexpr float kCap = 30.0f;
+  std::vector<float> x, y(2001);
+  for (int i = -1000; i <= 1000; ++i) x.push_back(0.17f * static_cast<float>(i));
+  SoftCap(kCap, x.data(), y.data(), x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double reference = kCap * std::tanh(double{x[i]} / kCap);
+    ASSERT_NEAR(y[i], reference, 1e-6 * std::abs(reference)) << x[i];
+    float alone;
+    SoftCap(kCap, &x[i], &alone, 1);
+    ASSERT_EQ(alone, y[i]) << "bits depend on the place";
+  }
+  const float broken[] = {std::nanf(""), INFINITY};
+  SoftCap(kCap, broken, y.data(), 2);
+  EXPECT_TRUE(std::isnan(y[0]));
+  EXPECT_TRUE(std::isnan(y[1]));
 }
 
 TEST(ActivationTest, ExtremesSaturateAndNanStaysNan) {
