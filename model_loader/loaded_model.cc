@@ -84,14 +84,6 @@ absl::StatusOr<GenerationDefaults> ReadGenerationDefaults(const std::string& dir
   return absl::Status(config.status().code(), absl::StrCat(path, ": ", config.status().message()));
 }
 
-absl::StatusOr<bool> HasChatTemplate(const std::string& directory) {
-  if (Exists(directory + "/chat_template.jinja")) return true;
-  const std::string path = directory + "/tokenizer_config.json";
-  if (!Exists(path)) return false;
-  RIVULET_ASSIGN_OR_RETURN(const nlohmann::json config, ReadJsonObject(path, kLargestFile));
-  return ConfigReader(config).Has("chat_template");
-}
-
 absl::Status CheckDirectory(const std::string& directory) {
   std::error_code error;
   if (std::filesystem::is_directory(directory, error)) return absl::OkStatus();
@@ -126,6 +118,21 @@ absl::Status AddTokenizer(const std::string& directory, LoadedModel& model) {
   return absl::OkStatus();
 }
 
+// A template may write BOS and EOS by name. Where the checkpoint does not say what they are, the
+// tokenizer does.
+absl::Status AddChatTemplate(const std::string& directory, LoadedModel& model) {
+  RIVULET_ASSIGN_OR_RETURN(model.chat_template, ChatTemplate::Load(directory));
+  if (model.chat_template == nullptr || model.tokenizer == nullptr) return absl::OkStatus();
+  const auto add = [&](const char* name, int64_t id) {
+    if (id < 0) return;
+    const std::string_view piece = model.tokenizer->Piece(static_cast<uint32_t>(id));
+    model.chat_template->AddSpecialToken(name, std::string(piece));
+  };
+  add("bos_token", model.tokenizer->bos_id());
+  add("eos_token", model.tokenizer->eos_id());
+  return absl::OkStatus();
+}
+
 absl::Status Override(const std::string& text, nlohmann::json& config) {
   if (text.empty()) return absl::OkStatus();
   RIVULET_ASSIGN_OR_RETURN(const nlohmann::json keys, ParseJson(text, "the config override"));
@@ -145,8 +152,8 @@ absl::Status ReadDescription(const std::string& directory, const LoadOptions& op
   RIVULET_RETURN_IF_ERROR(Override(options.config_override, config));
   RIVULET_ASSIGN_OR_RETURN(model.spec, ParseModelSpec(config));
   RIVULET_ASSIGN_OR_RETURN(model.defaults, ReadGenerationDefaults(directory, model.spec));
-  RIVULET_ASSIGN_OR_RETURN(model.has_chat_template, HasChatTemplate(directory));
-  return AddTokenizer(directory, model);
+  RIVULET_RETURN_IF_ERROR(AddTokenizer(directory, model));
+  return AddChatTemplate(directory, model);
 }
 
 absl::StatusOr<std::unique_ptr<Mixer>> LoadMixer(ParameterSource parameters,

@@ -22,6 +22,7 @@
 #include "kernels/ops/feed_forward/feed_forward.h"
 #include "kernels/ops/linear/linear.h"
 #include "kernels/ops/norm/trained_norm.h"
+#include "model_loader/chat_template.h"
 #include "model_loader/model_spec.h"
 #include "model_loader/tokenizer.h"
 
@@ -82,8 +83,8 @@ struct LoadedModel {
   TrainedNorm final_norm;
   Linear lm_head;  // [vocab, hidden]
   GenerationDefaults defaults;
-  std::unique_ptr<Tokenizer> tokenizer;  // null: token ids only
-  bool has_chat_template = false;
+  std::unique_ptr<Tokenizer> tokenizer;         // null: token ids only
+  std::unique_ptr<ChatTemplate> chat_template;  // null: the checkpoint has none
   // For the log: parts of the files that were recognised and not loaded.
   std::vector<std::string> left_out;
 

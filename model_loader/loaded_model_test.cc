@@ -100,7 +100,7 @@ TEST_F(LoadModelTest, LoadsEverything) {
   EXPECT_EQ(model->lm_head.outputs(), 10u);
   EXPECT_EQ(model->embeddings.vocab, 10u);
   EXPECT_EQ(model->tokenizer, nullptr);
-  EXPECT_FALSE(model->has_chat_template);
+  EXPECT_EQ(model->chat_template, nullptr);
   ASSERT_GE(steps.size(), 3u);
   EXPECT_EQ(steps.front().first, 0);
   EXPECT_EQ(steps.back(), (std::pair<double, std::string>(1.0, "ready")));
@@ -287,12 +287,12 @@ TEST_F(LoadModelTest, RefusesWrongGenerationDefaults) {
 
 TEST_F(LoadModelTest, FindsAChatTemplate) {
   WriteTestFile(directory_ + "/tokenizer_config.json", R"({"chat_template": null})");
-  EXPECT_FALSE(Loaded()->has_chat_template);
+  EXPECT_EQ(Loaded()->chat_template, nullptr);
   WriteTestFile(directory_ + "/tokenizer_config.json", R"({"chat_template": "{{ x }}"})");
-  EXPECT_TRUE(Loaded()->has_chat_template);
+  EXPECT_NE(Loaded()->chat_template, nullptr);
   WriteTestFile(directory_ + "/tokenizer_config.json", "{}");
   WriteTestFile(directory_ + "/chat_template.jinja", "{{ x }}");
-  EXPECT_TRUE(Loaded()->has_chat_template);
+  EXPECT_NE(Loaded()->chat_template, nullptr);
 }
 
 TEST_F(LoadModelTest, RefusesATokenizerOfAnotherModel) {

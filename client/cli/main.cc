@@ -186,9 +186,9 @@ void AddBench(CLI::App* app, bench::BenchOptions& o) {
 void AddChat(CLI::App* app, ChatOptions& options) {
   AddServer(app, options.common);
   app->add_option("--session", options.session, "Continue the session with this id or name");
-  app->add_option(
-      "--system", options.system,
-      "System message; needs a server that applies chat templates (not in this version)");
+  app->add_option("--system", options.system, "System message, for models with a chat template");
+  AddField<bool>(app, "--thinking", "on or off, for chat templates that know it (the template's)",
+                 [&options](bool on) { options.thinking = on; });
   v1::GenerateRequest* request = &options.request;
   AddField(app, "-m,--max-tokens", "Most tokens of an answer (default: the model's, or 256)",
            request, &v1::GenerateRequest::set_max_tokens);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/base/status.h"
+#include "server/rpc/conversation.h"
 #include "server/rpc/message_conversion.h"
 #include "server/rpc/status_map.h"
 #include "server/rpc/validation.h"
@@ -31,6 +32,9 @@ absl::Status GenerationCall::Admit(const v1::GenerateRequest& proto) {
       std::unique_ptr<Request> request,
       MakeGenerateRequest(proto, service_.model, service_.max_prompt, service_.sessions));
   seed_ = request->sampling.seed;
+  if (request->begins_anew) rewritten_tokens_ = request->session.tokens();
+  const auto* const conversation = dynamic_cast<const Conversation*>(request->notes.get());
+  starts_thinking_ = conversation != nullptr && StartsThinking(conversation->text);
   return Submit(std::move(request), weak_from_this());
 }
 
@@ -138,6 +142,8 @@ absl::Status GenerationCall::Serialize(StreamMessage&& message) {
     response.set_request_id(request_id_);
     response.set_session_id(session_id_);
     response.set_seed(seed_);
+    response.set_rewritten_tokens(rewritten_tokens_);
+    response.set_starts_thinking(starts_thinking_);
   }
   return SerializeMessage(response, &wire_message_);
 }

@@ -73,6 +73,8 @@ class GenerationCall : public ScheduledCall, public std::enable_shared_from_this
 
   std::shared_ptr<ResponseStream> stream_;  // until the end
   uint64_t seed_ = 0;
+  uint64_t rewritten_tokens_ = 0;
+  bool starts_thinking_ = false;
 
   // Of the thread that began the write in flight, until OnWriteDone.
   grpc::ByteBuffer wire_message_;

@@ -23,8 +23,8 @@ void DescribeState(const StateCapacity& capacity, v1::Model& info) {
   info.set_fold_interval(capacity.fold_interval);
 }
 
-// What the tokenizer's files say about BOS counts: a config.json may name a BOS token that the model
-// was not trained to begin with.
+// What the tokenizer's files say about BOS counts: a config.json may name a BOS token that the
+// model was not trained to begin with.
 std::vector<uint32_t> BeginIds(const LoadedModel& model) {
   if (model.tokenizer != nullptr && model.tokenizer->begin_ids().has_value()) {
     return *model.tokenizer->begin_ids();
@@ -49,9 +49,10 @@ ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacit
   info.set_state_dtype(DTypeName(model.state_dtype));
   DescribeState(capacity, info);
   info.set_max_context(model.max_tokens() == UINT64_MAX ? 0 : model.max_tokens());
-  info.set_has_chat_template(model.has_chat_template);
+  info.set_has_chat_template(model.chat_template != nullptr);
   served.left_out = model.left_out;
   served.tokenizer = model.tokenizer.get();
+  served.chat_template = model.chat_template.get();
   served.eos_ids = model.spec.eos_ids;
   served.begin_ids = BeginIds(model);
   served.defaults = model.defaults;

@@ -15,15 +15,16 @@
 namespace rivulet {
 
 struct ServedModel {
-  v1::Model info;                        // has_tokenizer is set where it is sent
-  const Tokenizer* tokenizer = nullptr;  // null: token ids only
+  v1::Model info;                               // has_tokenizer is set where it is sent
+  const Tokenizer* tokenizer = nullptr;         // null: token ids only
+  const ChatTemplate* chat_template = nullptr;  // null: no messages
   std::vector<uint32_t> eos_ids;
   std::vector<uint32_t> begin_ids;  // what a text that begins a context gets before it: BOS
   GenerationDefaults defaults;
   std::vector<std::string> left_out;  // LoadedModel::left_out
 };
 
-// The tokenizer stays the model's: it must outlive the result.
+// The tokenizer and the template stay the model's: it must outlive the result.
 ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacity);
 
 }  // namespace rivulet

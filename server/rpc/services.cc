@@ -11,6 +11,7 @@
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.grpc.pb.h"
 #include "server/log/log.h"
+#include "server/rpc/conversation.h"
 #include "server/rpc/reactors.h"
 #include "server/rpc/status_map.h"
 #include "server/rpc/validation.h"
@@ -19,18 +20,48 @@
 
 namespace rivulet {
 
+namespace {
+
+absl::StatusOr<std::vector<uint32_t>> TokenizeText(const ServedModel& model,
+                                                   const Tokenizer& tokenizer,
+                                                   const v1::TokenizeRequest& request) {
+  RIVULET_RETURN_IF_ERROR(CheckTextBytes("text", request.text().size()));
+  RIVULET_ASSIGN_OR_RETURN(std::vector<uint32_t> ids, tokenizer.Encode(request.text()));
+  if (!request.add_bos()) return ids;
+  if (model.begin_ids.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "add_bos: ", model.info.name(), " begins no text with a BOS token; leave add_bos out"));
+  }
+  ids.insert(ids.begin(), model.begin_ids.begin(), model.begin_ids.end());
+  return ids;
+}
+
+// The rendered text goes into the response, and is tokenized as Generate does it.
+absl::StatusOr<std::vector<uint32_t>> TokenizeMessages(const ServedModel& model,
+                                                       const Tokenizer& tokenizer,
+                                                       const v1::TokenizeRequest& request,
+                                                       v1::TokenizeResponse& response) {
+  if (!request.text().empty() || request.add_bos()) {
+    return absl::InvalidArgumentError(
+        "messages: leave out text and add_bos; the template writes BOS itself");
+  }
+  RIVULET_RETURN_IF_ERROR(CheckTextBytes("messages", request.messages().ByteSizeLong()));
+  RIVULET_ASSIGN_OR_RETURN(const ChatTemplateInput input, ReadMessages(request.messages()));
+  RIVULET_ASSIGN_OR_RETURN(const std::string text, RenderMessages(model, input));
+  RIVULET_RETURN_IF_ERROR(CheckTextBytes("the rendered text", text.size()));
+  response.set_text(text);
+  return tokenizer.EncodeRendered(text);
+}
+
+}  // namespace
+
 absl::Status Tokenize(const ServedModel& model, const v1::TokenizeRequest& request,
                       v1::TokenizeResponse& response) {
   RIVULET_ASSIGN_OR_RETURN(const Tokenizer* const tokenizer, RequireTokenizer(model));
-  RIVULET_RETURN_IF_ERROR(CheckTextBytes("text", request.text().size()));
-  RIVULET_ASSIGN_OR_RETURN(std::vector<uint32_t> ids, tokenizer->Encode(request.text()));
-  if (request.add_bos()) {
-    if (model.begin_ids.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "add_bos: ", model.info.name(), " begins no text with a BOS token; leave add_bos out"));
-    }
-    ids.insert(ids.begin(), model.begin_ids.begin(), model.begin_ids.end());
-  }
+  RIVULET_ASSIGN_OR_RETURN(const std::vector<uint32_t> ids,
+                           request.has_messages()
+                               ? TokenizeMessages(model, *tokenizer, request, response)
+                               : TokenizeText(model, *tokenizer, request));
   for (const uint32_t id : ids) {
     response.add_token_ids(id);
     response.add_pieces(std::string(tokenizer->Piece(id)));

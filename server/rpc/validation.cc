@@ -9,11 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "kernels/ops/sampling/sampling.h"
+#include "server/rpc/conversation.h"
 #include "server/rpc/wire.h"
 #include "server/text/stop_matcher.h"
 
 namespace rivulet {
 namespace {
+
+// No token is longer, in bytes.
+constexpr uint64_t kLongestPiece = 256;
 
 absl::Status CheckAtMost(const char* field, uint64_t value, uint64_t limit) {
   if (value <= limit) return absl::OkStatus();
@@ -31,7 +35,6 @@ absl::Status CheckPromptTokens(size_t tokens, uint32_t max_prompt) {
 // limit regardless of its tokens.
 absl::Status CheckPromptBytes(size_t bytes, uint32_t max_prompt) {
   RIVULET_RETURN_IF_ERROR(CheckTextBytes("prompt", bytes));
-  constexpr uint64_t kLongestPiece = 256;
   if (bytes <= max_prompt * kLongestPiece) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the prompt has ", bytes,
                                                  " bytes, which is more than the ", max_prompt,
@@ -60,26 +63,34 @@ absl::StatusOr<std::vector<uint32_t>> TokenizePrompt(const std::string& text,
   return ids;
 }
 
-absl::Status RefuseMessages(const ServedModel& model) {
-  if (!model.info.has_chat_template()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "messages: ", model.info.name(), " has no chat template; send prompt or token_ids"));
-  }
-  return absl::UnimplementedError(
-      "messages: this version does not apply chat templates; send prompt or token_ids");
-}
-
 // Of GenerateRequest or ScoreRequest; empty if the request has no input.
 template <typename Proto>
-absl::StatusOr<std::vector<uint32_t>> ReadInput(const Proto& proto, const ServedModel& model,
-                                                uint32_t max_prompt, bool begins_context) {
+absl::Status ReadText(const Proto& proto, const ServedModel& model, uint32_t max_prompt,
+                      Request& request) {
   if (proto.has_prompt()) {
-    return TokenizePrompt(proto.prompt(), model, max_prompt, begins_context,
-                          proto.special_tokens());
+    const bool begins_context = !ContinuesContext(request.session);
+    RIVULET_ASSIGN_OR_RETURN(
+        request.prompt,
+        TokenizePrompt(proto.prompt(), model, max_prompt, begins_context, proto.special_tokens()));
+    return absl::OkStatus();
   }
   const auto& ids = proto.token_ids().ids();
   RIVULET_RETURN_IF_ERROR(CheckTokenIds(ids, model, "token_ids"));
-  return std::vector<uint32_t>(ids.begin(), ids.end());
+  request.prompt.assign(ids.begin(), ids.end());
+  return absl::OkStatus();
+}
+
+absl::Status ReadInput(const v1::ScoreRequest& proto, const ServedModel& model, uint32_t max_prompt,
+                       Request& request) {
+  return ReadText(proto, model, max_prompt, request);
+}
+
+absl::Status ReadInput(const v1::GenerateRequest& proto, const ServedModel& model,
+                       uint32_t max_prompt, Request& request) {
+  if (!proto.has_messages()) return ReadText(proto, model, max_prompt, request);
+  if (model.chat_template != nullptr) RIVULET_RETURN_IF_ERROR(RequireTokenizer(model).status());
+  const uint64_t most_bytes = std::min<uint64_t>(kMaxTextBytes, max_prompt * kLongestPiece);
+  return ReadConversation(proto.messages(), model, most_bytes, request);
 }
 
 // An empty prompt is allowed if the request only continues what its session holds.
@@ -111,8 +122,7 @@ absl::Status CheckScoresFit(const char* field, uint64_t tokens, uint32_t top) {
 // last sampled token is not read by the model, so it may be one beyond.
 absl::Status LimitContext(const ServedModel& model, Request& request) {
   if (model.info.max_context() == 0) return absl::OkStatus();
-  const uint64_t before = request.session.held() ? request.session.tokens() : 0;
-  const uint64_t tokens = before + request.prompt.size();
+  const uint64_t tokens = ContextTokens(request) + request.prompt.size();
   if (tokens > model.info.max_context()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the context would have ", tokens, " tokens; the levels of ", model.info.name(), " reach ",
@@ -204,8 +214,7 @@ template <typename Proto>
 absl::Status ReadContext(const Proto& proto, const ServedModel& model, uint32_t max_prompt,
                          SessionTable& sessions, const char* scores, Request& request) {
   RIVULET_RETURN_IF_ERROR(TakeLease(proto.session_id(), sessions, request));
-  const bool begins_context = !ContinuesContext(request.session);
-  RIVULET_ASSIGN_OR_RETURN(request.prompt, ReadInput(proto, model, max_prompt, begins_context));
+  RIVULET_RETURN_IF_ERROR(ReadInput(proto, model, max_prompt, request));
   RIVULET_RETURN_IF_ERROR(CheckNotEmpty(request));
   RIVULET_RETURN_IF_ERROR(CheckPromptTokens(request.prompt.size(), max_prompt));
   RIVULET_RETURN_IF_ERROR(LimitContext(model, request));
@@ -251,7 +260,6 @@ absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateR
                                                              SessionTable& sessions) {
   RIVULET_RETURN_IF_ERROR(
       CheckAtMost("bytes of request_id", proto.request_id().size(), kMaxRequestIdBytes));
-  if (proto.has_messages()) return RefuseMessages(model);
   auto request = std::make_unique<Request>();
   request->kind = RequestKind::kGenerate;
   RIVULET_RETURN_IF_ERROR(ReadCounts(proto, model, *request));

@@ -31,8 +31,8 @@ inline constexpr uint32_t kDefaultMaxTokens = 256;
 // Of a text that is to be tokenized: SentencePiece needs about 80 bytes of memory per byte.
 inline constexpr size_t kMaxTextBytes = size_t{4} << 20;
 
-// NOT_FOUND and ABORTED come from SessionTable; UNIMPLEMENTED is for features of later versions
-// (messages with a chat template). After a failure no lease is held.
+// NOT_FOUND and ABORTED come from SessionTable, FAILED_PRECONDITION from ReadConversation
+// (conversation.h). After a failure no lease is held.
 absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateRequest& proto,
                                                              const ServedModel& model,
                                                              uint32_t max_prompt,

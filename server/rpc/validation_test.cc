@@ -174,11 +174,12 @@ TEST_F(ValidationTest, ModelWithoutTokenizer) {
   EXPECT_THAT(std::string(Make(proto).status().message()), HasSubstr("stop.token_ids"));
 }
 
-TEST_F(ValidationTest, MessagesWithAChatTemplateAreNotYet) {
-  model_.info.set_has_chat_template(true);
+TEST_F(ValidationTest, MessagesNeedAChatTemplate) {
   v1::GenerateRequest proto;
-  proto.mutable_messages();
-  EXPECT_EQ(Make(proto).status().code(), absl::StatusCode::kUnimplemented);
+  proto.mutable_messages()->add_messages()->set_role("user");
+  const absl::Status status = Make(proto).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("toy has no chat template"));
 }
 
 TEST_F(ValidationTest, Score) {

@@ -350,6 +350,7 @@ void ActiveRequest::ReturnSession(std::unique_ptr<Session> session) {
   if (session == nullptr || !lease.held()) return;
   if (state_lost_) return lease.Drop();
   session->CancelSegment();  // planned ahead
+  lease.SetNotes(std::move(request_->notes));
   lease.PutState(std::move(session));
   lease.Release();
 }

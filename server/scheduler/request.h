@@ -37,9 +37,13 @@ struct Request {
   // reading (kScore, which leaves it as it was). Not held: a context of its own.
   SessionLease session;
   std::vector<uint32_t> prompt;  // empty only if the session holds tokens
-  uint32_t completions = 1;      // at least one; the API's n
-  uint32_t max_tokens = 0;       // of each completion; 0 processes the prompt only
-  SamplingParams sampling;       // with the seed
+  // The session forgets what it holds when this turn begins: the prompt is its whole context.
+  bool begins_anew = false;
+  // Kept with the session once the turn has begun.
+  std::shared_ptr<const SessionNotes> notes;
+  uint32_t completions = 1;  // at least one; the API's n
+  uint32_t max_tokens = 0;   // of each completion; 0 processes the prompt only
+  SamplingParams sampling;   // with the seed
   StopRules stop;
   uint32_t logprobs = 0;  // 0: none; n: of each sampled token, with the n best
   // Log-probabilities of the prompt's tokens that have a predecessor, delivered together before any
@@ -50,6 +54,11 @@ struct Request {
   TimePoint deadline = kNoDeadline;
   std::shared_ptr<Outbox> outbox;
 };
+
+// Tokens that its prompt continues.
+inline uint64_t ContextTokens(const Request& request) {
+  return request.session.held() && !request.begins_anew ? request.session.tokens() : 0;
+}
 
 }  // namespace rivulet
 

@@ -69,8 +69,7 @@ uint64_t Scheduler::NewId() {
 }
 
 absl::Status Scheduler::LimitContext(Request& request) const {
-  const uint64_t tokens =
-      request.prompt.size() + (request.session.held() ? request.session.tokens() : 0);
+  const uint64_t tokens = request.prompt.size() + ContextTokens(request);
   const uint64_t generated = request.max_tokens > 0 ? 1 : 0;  // at least
   if (tokens + generated > context_.options.max_context) {
     metrics_.CountRequest(Outcome::kRejectedSlots);
@@ -86,7 +85,7 @@ absl::Status Scheduler::LimitContext(Request& request) const {
 
 absl::Status Scheduler::CheckFits(const Request& request) const {
   const StateCapacity& capacity = engine_.capacity();
-  const uint64_t context = request.session.held() ? request.session.tokens() : 0;
+  const uint64_t context = ContextTokens(request);
   if (context + NewTokens(request) > context_.options.max_session_tokens) {
     metrics_.CountRequest(Outcome::kRejectedSlots);
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -308,8 +307,8 @@ void Scheduler::AdmitWaiting(TimePoint now) {
   std::erase(waiting_, nullptr);
 }
 
-// A turn of a session that holds state has its slot already, and some of its pages. A fork shares
-// the session's pages.
+// A turn of a session that holds state has its slot already, and some of its pages, also if it
+// begins anew. A fork shares the session's pages.
 StateNeed Scheduler::NewNeed(const Request& request) const {
   StateNeed need = NewState(request);
   need.tokens = NewTokens(request);
@@ -321,7 +320,9 @@ StateNeed Scheduler::NewState(const Request& request) const {
   const SessionLease& lease = request.session;
   const Session* const state = lease.held() ? lease.state() : nullptr;
   if (state == nullptr) return WholeNeed(capacity, request, 0);
-  const uint64_t tokens = LongestContext(request, state->tokens().size());
+  const uint64_t tokens = request.begins_anew
+                              ? std::max(LongestContext(request, 0), state->position())
+                              : LongestContext(request, state->tokens().size());
   StateNeed need;
   if (lease.exclusive()) {
     need.AddMissing(*state, tokens);
@@ -377,7 +378,11 @@ bool Scheduler::TryAdmit(std::unique_ptr<Request>& request, TimePoint now) {
 absl::StatusOr<std::unique_ptr<Session>> Scheduler::OpenSession(Request& request) {
   SessionLease& lease = request.session;
   const Session* const state = lease.held() ? lease.state() : nullptr;
-  if (state != nullptr && lease.exclusive()) return lease.TakeState();
+  if (state != nullptr && lease.exclusive()) {
+    if (!request.begins_anew) return lease.TakeState();
+    lease.TakeState().reset();  // makes room for the new one
+    return Session::Create(engine_.states());
+  }
   auto opened = state != nullptr ? state->Fork() : Session::Create(engine_.states());
   if (opened.ok() && lease.held() && !lease.exclusive()) lease.Release();
   return opened;

@@ -63,6 +63,7 @@ std::string MakeRandomId() {
 struct SessionLease::Entry : SessionInfo {
   SessionTable::TimePoint last_used;
   std::unique_ptr<Session> state;
+  std::shared_ptr<const SessionNotes> notes;
   std::vector<uint64_t> pages;  // of each kind, that the state holds
   bool in_turn = false;
   bool in_table = true;
@@ -82,6 +83,23 @@ SessionLease& SessionLease::operator=(SessionLease&& other) noexcept {
 uint64_t SessionLease::tokens() const {
   MutexLock lock(&table_->mutex_);
   return entry_->tokens;
+}
+
+std::vector<uint32_t> SessionLease::CopyTokens(uint64_t first) const {
+  MutexLock lock(&table_->mutex_);
+  if (entry_->state == nullptr || first >= entry_->state->tokens().size()) return {};
+  const std::vector<uint32_t>& tokens = entry_->state->tokens();
+  return {tokens.begin() + static_cast<int64_t>(first), tokens.end()};
+}
+
+std::shared_ptr<const SessionNotes> SessionLease::notes() const {
+  MutexLock lock(&table_->mutex_);
+  return entry_->notes;
+}
+
+void SessionLease::SetNotes(std::shared_ptr<const SessionNotes> notes) {
+  MutexLock lock(&table_->mutex_);
+  entry_->notes.swap(notes);
 }
 
 const Session* SessionLease::state() const { return entry_->state.get(); }

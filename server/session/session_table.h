@@ -45,6 +45,13 @@ namespace rivulet {
 
 class SessionTable;
 
+// What the caller of a turn wants to find with the session's state in its next turn. The table does
+// not look into it.
+class SessionNotes {
+ public:
+  virtual ~SessionNotes() = default;
+};
+
 // 16 hexadecimal digits.
 std::string MakeRandomId();
 
@@ -76,6 +83,11 @@ class SessionLease {
   // REQUIRES for all that follow: held().
   // Tokens of the session's context. Any thread, until TakeState.
   uint64_t tokens() const;
+  // A copy of them from `first` on; fewer, or none, if the state was lost meanwhile. Any thread,
+  // until TakeState.
+  std::vector<uint32_t> CopyTokens(uint64_t first) const;
+  // Those of the last turn; null if it left none. Any thread.
+  std::shared_ptr<const SessionNotes> notes() const;
 
   // ---- The engine thread.
 
@@ -91,6 +103,8 @@ class SessionLease {
   // Without it, a session whose state was taken leaves the table when the lease ends. REQUIRES:
   // exclusive(), and the state was taken.
   void PutState(std::unique_ptr<Session> state);
+  // For the next turn, in place of those of the last one; null: none. REQUIRES: exclusive().
+  void SetNotes(std::shared_ptr<const SessionNotes> notes);
   // The session leaves the table: its state is lost. REQUIRES: exclusive().
   void Drop();
 

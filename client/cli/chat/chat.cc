@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -35,6 +36,7 @@ class Chat {
         conversation_(client, options.request, model.has_chat_template(), options.system) {}
 
   int Run() {
+    conversation_.SetThinking(options_.thinking);
     Start();
     while (!code_) Step();
     CommonOptions goodbye = options_.common;
@@ -153,9 +155,10 @@ class Chat {
   }
 
   absl::Status RunTurn(const std::string& text) {
-    bool read = true;
+    bool read = true, begun = false;
     absl::Status status = WithCall([&](const CallOptions& call) {
       return conversation_.Say(text, call, [&](const std::string& piece) {
+        if (!std::exchange(begun, true)) screen_.BeginText(conversation_.starts_thinking());
         read = screen_.Text(piece);
         return read;
       });
@@ -168,7 +171,7 @@ class Chat {
   // For a model with a chat template on a server that does not apply templates. False if the chat
   // cannot continue.
   bool DoWithoutTemplate() {
-    const std::string why = "this server does not apply chat templates yet";
+    const std::string why = "this server does not apply chat templates";
     if (!options_.system.empty()) {
       screen_.Error(absl::StrCat("--system: ", why, "; leave it out and start with the text"));
       End(1);

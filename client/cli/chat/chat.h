@@ -5,6 +5,7 @@
 #ifndef RIVULET_CLIENT_CLI_CHAT_CHAT_H_
 #define RIVULET_CLIENT_CLI_CHAT_CHAT_H_
 
+#include <optional>
 #include <string>
 
 #include "client/cli/chat/line_reader.h"
@@ -15,10 +16,11 @@
 namespace rivulet::cli {
 
 struct ChatOptions {
-  CommonOptions common;         // json is not used; the timeout applies to each call
-  v1::GenerateRequest request;  // everything except input and session
-  std::string session;          // id or name of the session to continue; empty: a new one
-  std::string system;           // for models with a chat template
+  CommonOptions common;          // json is not used; the timeout applies to each call
+  v1::GenerateRequest request;   // everything except input and session
+  std::string session;           // id or name of the session to continue; empty: a new one
+  std::string system;            // for models with a chat template
+  std::optional<bool> thinking;  // passed to the template; none: as the template does by itself
 };
 
 // Sets the process's signal mask and locale, so no other thread may run yet. Returns 0 after /quit

@@ -229,6 +229,12 @@ TEST_F(ChatTest, ASystemMessageNeedsATemplate) {
   EXPECT_EQ(Run().code, 0);
   ASSERT_THAT(server_.inference.turns(), SizeIs(1));
   EXPECT_EQ(server_.inference.turns()[0].messages().messages_size(), 2);
+  EXPECT_FALSE(server_.inference.turns()[0].messages().has_enable_thinking());
+  options_.thinking = false;
+  reader_.Type("hello");
+  EXPECT_EQ(Run().code, 0);
+  EXPECT_TRUE(server_.inference.turns()[1].messages().has_enable_thinking());
+  EXPECT_FALSE(server_.inference.turns()[1].messages().enable_thinking());
 }
 
 TEST_F(ChatTest, WithoutTemplatesOfTheServerTheTextIsContinued) {

@@ -29,6 +29,7 @@ class Conversation::Measurement {
   void Add(const v1::GenerateResponse& message) {
     any_ = true;
     if (message.seed() != 0) numbers_.seed = message.seed();
+    if (message.rewritten_tokens() != 0) numbers_.rewritten_tokens = message.rewritten_tokens();
     if (message.token_ids_size() > 0) AddTokens(message.token_ids_size());
     if (message.finish_reason() == v1::FINISH_REASON_UNSPECIFIED) return;
     numbers_.finish_reason = message.finish_reason();
@@ -128,6 +129,7 @@ v1::GenerateRequest Conversation::MakeTurn(const std::string& line) const {
   }
   if (first && !system_.empty()) AddMessage(turn, "system", system_);
   AddMessage(turn, "user", line);
+  if (thinking_.has_value()) turn.mutable_messages()->set_enable_thinking(*thinking_);
   return turn;
 }
 
@@ -155,9 +157,11 @@ absl::Status Conversation::RunTurn(ChatStream& stream, const v1::GenerateRequest
                                    const std::function<bool(const std::string&)>& on_text) {
   Measurement measurement;
   std::string text = turn.prompt();
+  starts_thinking_ = false;
   absl::Status status = stream.Turn(turn, [&](const v1::GenerateResponse& message) {
     if (cancel_requested()) stream.Cancel();
     measurement.Add(message);
+    starts_thinking_ = starts_thinking_ || message.starts_thinking();
     text += message.text();
     return on_text(message.text());
   });

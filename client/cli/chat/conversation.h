@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -27,6 +28,7 @@ struct TurnNumbers {
   v1::FinishReason finish_reason = v1::FINISH_REASON_UNSPECIFIED;  // UNSPECIFIED: it failed
   std::string matched_stop;
   uint64_t seed = 0;
+  uint64_t rewritten_tokens = 0;  // that the session held before its template rewrote earlier turns
   double first_token_seconds = 0;
   // From the first token to the last; where they came within 5 ms, from the request to the last.
   double tokens_per_second = 0;
@@ -43,6 +45,9 @@ class Conversation {
   // servers that do not apply templates and answer messages with UNIMPLEMENTED.
   void FallBackToText() { sends_messages_ = false; }
   bool sends_messages() const { return sends_messages_; }
+
+  // What every turn with messages says about enable_thinking.
+  void SetThinking(std::optional<bool> thinking) { thinking_ = thinking; }
 
   // Starts a session, which is created with its first line. An empty name means none.
   void StartNew(const std::string& name);
@@ -74,6 +79,8 @@ class Conversation {
   const std::string& id() const { return id_; }  // empty before the first line
   const std::string& name() const { return name_; }
   const TurnNumbers& last_turn() const { return last_turn_; }
+  // Whether the text of the turn that runs begins within a <think>.
+  bool starts_thinking() const { return starts_thinking_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -90,6 +97,7 @@ class Conversation {
   const v1::GenerateRequest request_;
   bool sends_messages_;
   const std::string system_;
+  std::optional<bool> thinking_;
 
   std::string id_;
   std::string name_;
@@ -97,6 +105,7 @@ class Conversation {
   std::map<std::string, std::string> endings_;
   std::set<std::string> unnamed_;  // created here
   TurnNumbers last_turn_;
+  bool starts_thinking_ = false;
 
   mutable Mutex mutex_;
   ChatStream* running_ ABSL_GUARDED_BY(mutex_) = nullptr;

@@ -51,13 +51,16 @@ size_t TerminalWidth() {
 
 Screen::Style Screen::StyleOfStandardStreams() {
   const bool messages_on_terminal = isatty(STDERR_FILENO) != 0;
-  return {.text_on_terminal = isatty(STDOUT_FILENO) != 0,
+  const bool text_on_terminal = isatty(STDOUT_FILENO) != 0;
+  return {.text_on_terminal = text_on_terminal,
           .messages_on_terminal = messages_on_terminal,
           .colours = messages_on_terminal && WantsColours(),
+          .dims_thinking = text_on_terminal && WantsColours(),
           .width = &TerminalWidth};
 }
 
 bool Screen::Text(const std::string& text) {
+  if (style_.dims_thinking) return PrintParts(thinking_.Add(text));
   return Print(style_.text_on_terminal ? wrap_.Add(TerminalSafe(text), style_.width()) : text);
 }
 
@@ -67,8 +70,27 @@ bool Screen::Print(const std::string& text) {
   return cli::Print(text, output_);
 }
 
-void Screen::EndText() {
+bool Screen::PrintParts(const std::vector<ThinkingSplitter::Part>& parts) {
+  bool open = true;
+  for (const ThinkingSplitter::Part& part : parts) {
+    SetDim(part.thinking);
+    open = Print(wrap_.Add(TerminalSafe(part.text), style_.width()));
+  }
+  return open;
+}
+
+// Colours are not counted in the width of a line, so they do not go through the wrapping.
+void Screen::SetDim(bool dim) {
+  if (dim == dim_) return;
   Print(wrap_.Finish());
+  cli::Print(dim ? "\033[2m" : "\033[0m", output_);
+  dim_ = dim;
+}
+
+void Screen::EndText() {
+  PrintParts(thinking_.Finish());
+  Print(wrap_.Finish());
+  SetDim(false);
   if (line_open_) Print("\n");
 }
 
@@ -98,6 +120,10 @@ std::string Summary(const TurnNumbers& turn) {
   }
   absl::StrAppendFormat(&summary, ", %u cached, first token %.0f ms", turn.usage.cached_tokens(),
                         turn.first_token_seconds * 1e3);
+  if (turn.rewritten_tokens > 0) {
+    absl::StrAppend(&summary, ", the template rewrote earlier turns (",
+                    Counted(turn.rewritten_tokens, "token"), " computed anew)");
+  }
   const std::string finish = FinishText(turn);
   return finish.empty() ? summary : summary + ", " + finish;
 }

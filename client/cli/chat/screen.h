@@ -12,9 +12,11 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "client/cli/chat/conversation.h"
+#include "client/cli/chat/thinking.h"
 #include "client/cli/chat/word_wrap.h"
 
 namespace rivulet::cli {
@@ -25,6 +27,7 @@ class Screen {
     bool text_on_terminal = false;      // standard output
     bool messages_on_terminal = false;  // standard error
     bool colours = false;               // of messages
+    bool dims_thinking = false;         // of text: what stands between <think> and </think>
     // Columns of the terminal, asked before each text; 0: no wrapping.
     std::function<size_t()> width = [] { return size_t{0}; };
   };
@@ -35,6 +38,8 @@ class Screen {
   // From standard output, standard error, TERM and NO_COLOR.
   static Style StyleOfStandardStreams();
 
+  // A text begins, within a <think> or not.
+  void BeginText(bool thinking) { thinking_.Begin(thinking); }
   // The model's text; on a terminal, its last word is printed once it is complete. False if
   // standard output is closed.
   bool Text(const std::string& text);
@@ -49,12 +54,16 @@ class Screen {
 
  private:
   bool Print(const std::string& text);
+  bool PrintParts(const std::vector<ThinkingSplitter::Part>& parts);
+  void SetDim(bool dim);
   void Line(const char* colour, const std::string& line);
 
   FILE* const output_;
   FILE* const messages_;
   const Style style_;
   WordWrap wrap_;
+  ThinkingSplitter thinking_;
+  bool dim_ = false;
   bool line_open_ = false;
 };
 

@@ -44,6 +44,20 @@ TEST_F(ScreenTest, GeneratedTextCannotControlATerminal) {
   EXPECT_EQ(output_.text(), "caf\u00e9\n^[[2Jgone\n");
 }
 
+TEST_F(ScreenTest, DimsThinking) {
+  Screen screen(output_.file(), messages_.file(),
+                {.text_on_terminal = true, .dims_thinking = true});
+  screen.BeginText(true);
+  for (const char* const piece : {"hm", " hm</th", "ink>\n\nYes", ". <think>again"})
+    screen.Text(piece);
+  screen.EndText();
+  EXPECT_EQ(output_.text(), "\033[2mhm hm</think>\033[0m\n\nYes.\033[2m<think>again\033[0m\n");
+  screen.BeginText(false);
+  screen.Text("no");
+  screen.EndText();
+  EXPECT_TRUE(output_.text().ends_with("[0m\nno\n"));
+}
+
 TEST_F(ScreenTest, WrapsTextAndMessagesAtTheTerminalsWidth) {
   size_t width = 10;
   Screen screen(

@@ -1,0 +1,60 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Messages → a prompt. On a session, the new messages join those that it remembers, and the
+// template renders them all; what the session holds already is compared with the beginning of that
+// text:
+//
+//   remembered text   | generated text |                 what the session holds
+//   rendered text ............................. | new    starts with it: the rest is the prompt
+//   rendered text ...... | differs                       the session begins anew with all of it
+//
+// Text is compared, not tokens, because generated tokens are often not those that a tokenizer makes
+// of their text.
+//
+// Threading: Conversation is immutable; the functions may run on any thread, but on a worker,
+// because rendering and tokenizing are slow.
+#ifndef RIVULET_SERVER_RPC_CONVERSATION_H_
+#define RIVULET_SERVER_RPC_CONVERSATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "model_loader/chat_template.h"
+#include "rivulet/v1/inference.pb.h"
+#include "server/rpc/served_model.h"
+#include "server/scheduler/request.h"
+#include "server/session/session_table.h"
+
+namespace rivulet {
+
+// What a session remembers of a turn that was sent as messages.
+struct Conversation final : public SessionNotes {
+  ChatTemplateInput input;       // all messages so far
+  std::string text;              // what they were rendered to, special tokens included
+  uint64_t tokens = 0;           // that the session holds with the turn's prompt
+  bool ends_in_control = false;  // the last of them adds no bytes to a text
+};
+
+// INVALID_ARGUMENT names the field: JSON that is not valid, parts that are no text.
+absl::StatusOr<ChatTemplateInput> ReadMessages(const v1::Messages& proto);
+
+// The text of a conversation of its own. INVALID_ARGUMENT for a model without a template, and as
+// ChatTemplate::Render.
+absl::StatusOr<std::string> RenderMessages(const ServedModel& model,
+                                           const ChatTemplateInput& input);
+
+// Sets prompt, begins_anew and notes of a request, whose session is leased if it names one.
+// `most_bytes`: of a text that is tokenized. FAILED_PRECONDITION if the session holds tokens that
+// were not sent as messages.
+absl::Status ReadConversation(const v1::Messages& proto, const ServedModel& model,
+                              size_t most_bytes, Request& request);
+
+// Whether the text ends in a <think> that what is generated will close.
+bool StartsThinking(const std::string& text);
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_RPC_CONVERSATION_H_
