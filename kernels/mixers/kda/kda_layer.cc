@@ -167,10 +167,7 @@ class KdaLayer : public Mixer {
     HeadNormGate(o, shape.heads, shape.value_dim, shape.padded_value(), norm_.data(),
                  config_.norm_eps, {}, y, *step.pool);
     ParallelRows(*step.pool, y.rows, 4 * y.columns, [&](size_t t) {
-      float* open = gate.row(t);
-      float* to = y.row(t);
-      Activate(Activation::kSigmoid, open, open, y.columns);
-      for (size_t i = 0; i < y.columns; ++i) to[i] *= open[i];
+      GateMultiply(Activation::kSigmoid, gate.row(t), y.row(t), y.row(t), y.columns);
     });
     return y;
   }

@@ -1,5 +1,4 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -7,8 +6,9 @@
 
 #include "gtest/gtest.h"
 #include "kernels/mixers/core_subject.h"
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_reference.h"
+#include "kernels/mixers/delta_net/delta_rule/delta_rule_subject.h"
 #include "kernels/mixers/kda/kda_config.h"
-#include "kernels/mixers/kda/kda_reference.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
 
@@ -17,18 +17,12 @@ namespace {
 
 constexpr char kVectors[] = "kernels/mixers/kda/vectors/vectors.json";
 
-// Keys have squares that sum to one on average, as normed keys do; β is drawn from [0, beta), log
-// decays from [lowest, 0).
 std::unique_ptr<SuiteSubject> MakeSubject(const HeadShape& shape, double beta, double lowest) {
-  const double key = std::sqrt(3.0 / static_cast<double>(shape.key_dim));
-  DrawnInputs drawn;
-  drawn.k.low = -key;
-  drawn.k.high = key;
-  drawn.beta.high = beta;
-  drawn.decay.low = lowest;
   return std::make_unique<DeclaredSubject>(
-      KdaDeclaration(shape), drawn,
-      [=](const TokenInputs& inputs) { return KdaReference(shape, inputs); });
+      KdaDeclaration(shape), DeltaRuleInputs(shape.key_dim, beta, lowest),
+      [=](const TokenInputs& inputs) {
+        return DeltaRuleReference(shape, inputs, Decay::kChannel);
+      });
 }
 
 SuiteCase Core(std::string name, const HeadShape& shape, double beta, double lowest) {

@@ -147,8 +147,9 @@ class Mamba2Layer : public Mixer {
     const FloatMatrix y = step.workspace->Take(o.rows, o.columns);
     const size_t groups = config_.norm_groups;
     if (!config_.use_norm) {
-      ParallelRows(*step.pool, o.rows, o.columns,
-                   [&](size_t t) { SiluMultiply(z.row(t), o.row(t), y.row(t), o.columns); });
+      ParallelRows(*step.pool, o.rows, o.columns, [&](size_t t) {
+        GateMultiply(Activation::kSilu, z.row(t), o.row(t), y.row(t), o.columns);
+      });
     } else if (!config_.norm_before_gate) {
       GateThenNorm(o, z, groups, norm_.data(), config_.norm_eps, y, *step.pool);
     } else {

@@ -96,13 +96,10 @@ class RgLruLayer : public Mixer {
   }
 
  private:
-  // h *= gelu(branch); overwrites the branch.
+  // h *= gelu(branch).
   static void MultiplyByBranch(const LayerStep& step, FloatMatrix branch, FloatMatrix h) {
     ParallelRows(*step.pool, h.rows, 4 * h.columns, [&](size_t t) {
-      float* gate = branch.row(t);
-      float* to = h.row(t);
-      Activate(Activation::kGeluTanh, gate, gate, h.columns);
-      for (size_t i = 0; i < h.columns; ++i) to[i] *= gate[i];
+      GateMultiply(Activation::kGeluTanh, branch.row(t), h.row(t), h.row(t), h.columns);
     });
   }
 

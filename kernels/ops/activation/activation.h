@@ -18,10 +18,7 @@ namespace rivulet {
 // y[i] = f(x[i]), i < count. No alignment or padding needed.
 void Activate(Activation f, const float* x, float* y, size_t count);
 
-// y[i] = silu(gate[i]) · up[i] (SwiGLU).
-void SiluMultiply(const float* gate, const float* up, float* y, size_t count);
-
-// y[i] = f(gate[i]) · up[i].
+// y[i] = f(gate[i]) · up[i] (SwiGLU with kSilu). y may be gate or up.
 void GateMultiply(Activation f, const float* gate, const float* up, float* y, size_t count);
 
 // y[i] = cap · tanh(x[i] / cap) for a cap above 0; NaN where x[i] is not finite.

@@ -25,13 +25,6 @@ void ActivateArray(Activation f, const float* x, float* y, size_t count) {
   });
 }
 
-void SiluMultiplyArray(const float* gate, const float* up, float* y, size_t count) {
-  ForEachBlock(count, [=](size_t i, size_t n) HWY_ATTR {
-    const Block silu = SiluBlock(LoadUpTo(gate + i, n));
-    StoreUpTo(Mul(silu, LoadUpTo(up + i, n)), y + i, n);
-  });
-}
-
 void GateMultiplyArray(Activation f, const float* gate, const float* up, float* y, size_t count) {
   VisitActivation(f, [=](auto constant) HWY_ATTR {
     ForEachBlock(count, [=](size_t i, size_t n) HWY_ATTR {
@@ -121,7 +114,6 @@ HWY_AFTER_NAMESPACE();
 namespace rivulet {
 
 HWY_EXPORT(ActivateArray);
-HWY_EXPORT(SiluMultiplyArray);
 HWY_EXPORT(GateMultiplyArray);
 HWY_EXPORT(SoftCapArray);
 HWY_EXPORT(SoftmaxArray);
@@ -130,10 +122,6 @@ HWY_EXPORT(PadHeadsRow);
 
 void Activate(Activation f, const float* x, float* y, size_t count) {
   HWY_DYNAMIC_DISPATCH(ActivateArray)(f, x, y, count);
-}
-
-void SiluMultiply(const float* gate, const float* up, float* y, size_t count) {
-  HWY_DYNAMIC_DISPATCH(SiluMultiplyArray)(gate, up, y, count);
 }
 
 void GateMultiply(Activation f, const float* gate, const float* up, float* y, size_t count) {

@@ -123,7 +123,7 @@ TEST(ActivationTest, WorksInPlace) {
   EXPECT_EQ(x, (std::vector<float>{0, 0, 1, 2, 3}));
 }
 
-TEST(ActivationTest, SiluMultiplyIsSiluTimesUp) {
+TEST(ActivationTest, GateMultiplyIsSiluTimesUp) {
   std::mt19937_64 random(TestSeed());
   for (size_t count : {1, 15, 16, 17, 100}) {
     const std::vector<float> gate = RandomFloats(count, random);
@@ -131,7 +131,7 @@ TEST(ActivationTest, SiluMultiplyIsSiluTimesUp) {
     std::vector<double> reference(count);
     for (size_t i = 0; i < count; ++i) reference[i] = Reference(Activation::kSilu, gate[i]) * up[i];
     std::vector<float> y(count);
-    SiluMultiply(gate.data(), up.data(), y.data(), count);
+    GateMultiply(Activation::kSilu, gate.data(), up.data(), y.data(), count);
     EXPECT_TRUE(Close(y, reference, 1e-6));
   }
 }

@@ -7,8 +7,16 @@
 namespace rivulet {
 namespace {
 
+// e^{g} of token s, value head `head` and key channel i.
+double DecayOf(const HeadShape& shape, const TokenInputs& input, Decay decay, size_t s, size_t head,
+               size_t i) {
+  if (decay == Decay::kNone) return 1.0;
+  const size_t column = decay == Decay::kChannel ? head * shape.padded_key() + i : head;
+  return std::exp(double{input.decay.row(s)[column]});
+}
+
 // One value head. `query` is q_t A_t ... A_{s+1} when the walk back from t stands at s.
-void OneHead(const HeadShape& shape, const TokenInputs& input, size_t head,
+void OneHead(const HeadShape& shape, const TokenInputs& input, Decay decay, size_t head,
              std::vector<double>& out) {
   const size_t d = shape.padded_key(), e = shape.padded_value();
   const size_t key_column = head / shape.group() * d;
@@ -20,13 +28,11 @@ void OneHead(const HeadShape& shape, const TokenInputs& input, size_t head,
       const float* k = input.k.row(s) + key_column;
       const float* v = input.v.row(s) + head * e;
       const double beta = input.beta.row(s)[head];
-      const double decay =
-          input.decay.data != nullptr ? std::exp(double{input.decay.row(s)[head]}) : 1.0;
       double score = 0;
       for (size_t i = 0; i < shape.key_dim; ++i) score += query[i] * k[i];
       for (size_t j = 0; j < shape.value_dim; ++j) o[j] += score * beta * v[j];
       for (size_t i = 0; i < shape.key_dim; ++i) {
-        query[i] = decay * (query[i] - beta * score * k[i]);
+        query[i] = DecayOf(shape, input, decay, s, head, i) * (query[i] - beta * score * k[i]);
       }
     }
   }
@@ -34,9 +40,10 @@ void OneHead(const HeadShape& shape, const TokenInputs& input, size_t head,
 
 }  // namespace
 
-std::vector<double> DeltaRuleReference(const HeadShape& shape, const TokenInputs& input) {
+std::vector<double> DeltaRuleReference(const HeadShape& shape, const TokenInputs& input,
+                                       Decay decay) {
   std::vector<double> out(input.q.rows * shape.heads * shape.padded_value(), 0.0);
-  for (size_t head = 0; head < shape.heads; ++head) OneHead(shape, input, head, out);
+  for (size_t head = 0; head < shape.heads; ++head) OneHead(shape, input, decay, head, out);
   return out;
 }
 

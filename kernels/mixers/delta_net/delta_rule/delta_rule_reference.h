@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The delta rule in fp64 from its transitions (docs/mixers.md#deltanet, #gated-deltanet): with A_r
-// = e^{g_r} (I - β_r k_rᵀk_r),
+// The delta rule in fp64 from its transitions (docs/mixers.md#deltanet, #gated-deltanet, #kda):
+// with A_r = (I - β_r k_rᵀk_r) diag(e^{g_r}), where g_r is none, one number a head, or one a key
+// channel,
 //
 //   o_t = Σ_{s<=t} q_t A_t A_{t-1} ... A_{s+1} k_sᵀ β_s v_s
 //
@@ -17,7 +18,8 @@
 namespace rivulet {
 
 // [T * Hv*Ep]: what Run writes for one session from position 0, zeros in the padding.
-std::vector<double> DeltaRuleReference(const HeadShape& shape, const TokenInputs& input);
+std::vector<double> DeltaRuleReference(const HeadShape& shape, const TokenInputs& input,
+                                       Decay decay);
 
 }  // namespace rivulet
 

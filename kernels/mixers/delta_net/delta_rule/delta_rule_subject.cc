@@ -21,9 +21,10 @@ DrawnInputs DeltaRuleInputs(size_t key_dim, double beta, double lowest) {
 
 std::unique_ptr<DeclaredSubject> MakeDeltaRuleSubject(const HeadShape& shape, double beta,
                                                       double lowest) {
+  const Decay decay = lowest < 0 ? Decay::kScalar : Decay::kNone;
   return std::make_unique<DeclaredSubject>(
       DeltaRuleDeclaration(shape, lowest < 0), DeltaRuleInputs(shape.key_dim, beta, lowest),
-      [=](const TokenInputs& inputs) { return DeltaRuleReference(shape, inputs); });
+      [=](const TokenInputs& inputs) { return DeltaRuleReference(shape, inputs, decay); });
 }
 
 SuiteCase DeltaRuleCase(std::string name, const HeadShape& shape, double beta, double lowest) {
