@@ -3,7 +3,6 @@
 // Bytes expected: outputs · stride of weights, once for each 16, 32, 64 or 128 tokens.
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/fp8_products.h"
-#include "kernels/device/held_tokens.cuh"
 #include "kernels/device/launch.cuh"
 
 namespace rivulet::cuda {
@@ -72,6 +71,21 @@ __device__ void LoadFew(const DeviceLinear& linear, uint32_t output, uint32_t k,
     const uint32_t source = min(output + row, linear.outputs - 1);
     CopyAsync(stage + WeightPlace(row, chunk),
               linear.float8 + static_cast<size_t>(source) * linear.stride + k + chunk * 16);
+  }
+}
+
+// The numbers of up to 16 tokens in shared memory, all of K: rows of `stride` numbers, a multiple
+// of 64 plus 8 so that rows begin in different banks.
+__device__ void HoldTokens(const Operand& x, uint32_t inputs, uint32_t stride, bf16* to) {
+  const uint32_t steps = inputs / 8;
+  for (uint32_t i = threadIdx.x; i < x.rows * steps; i += blockDim.x) {
+    const uint32_t token = i / steps, column = i % steps * 8;
+    uint4 numbers = {0, 0, 0, 0};
+    if (column < x.columns) {
+      numbers =
+          *reinterpret_cast<const uint4*>(x.data + static_cast<size_t>(token) * x.stride + column);
+    }
+    *reinterpret_cast<uint4*>(to + token * stride + column) = numbers;
   }
 }
 

@@ -209,6 +209,7 @@ class CublasLt final : public LargeProducts {
       LaunchChain(linear, trial.x(), y, context);
       return true;
     });
+    if (std::isinf(best)) return;  // there are no bits to compare with
     cublasLtMatmulHeuristicResult_t found[kAlgorithms];
     const int count = Algorithms(plan, found);
     for (int i = 0; i < count; ++i) {
