@@ -121,7 +121,7 @@ struct HfAttentionDefaults {
   size_t kv_heads = 0;         // 0: as many as heads; also what a null means
   double norm_eps = 1e-6;
   bool rotates = true;
-  bool rotates_all = false;  // whatever partial_rotary_factor says, as transformers does there
+  bool rotates_all = false;  // ignores partial_rotary_factor, as transformers does there
   double theta = 10000.0;
 };
 

@@ -189,7 +189,7 @@ void AddLayers(ConfigReader& config, ModelSpec& spec) {
 ModelSpec ParseKimiLinearSpec(ConfigReader& config) {
   ModelSpec spec = ParseHfDecoder(config);
   spec.norm_eps = config.Eps("rms_norm_eps", 1e-5);
-  spec.lm_head = "lm_head.weight";  // whatever tie_word_embeddings says, as in transformers
+  spec.lm_head = "lm_head.weight";  // tie_word_embeddings is ignored, as in transformers
   AddLayers(config, spec);
   return spec;
 }

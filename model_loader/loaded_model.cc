@@ -112,7 +112,7 @@ absl::Status AddTokenizer(const std::string& directory, LoadedModel& model) {
                                                    ": the tokenizer belongs to another model"));
   }
   model.tokenizer = *std::move(tokenizer);
-  // What tokenizer_config.json calls EOS ends a chat, whatever config.json says.
+  // The EOS of tokenizer_config.json ends a chat even where config.json names another.
   const bool files_say = model.tokenizer->begin_ids().has_value();
   if (files_say) AddEosIds({model.tokenizer->eos_id()}, model.spec);
   return absl::OkStatus();

@@ -8,7 +8,7 @@
 //
 // Published files begin names with "backbone.". Keys that transformers does not read are not read
 // here either: attention_bias, mamba_proj_bias, expand, sliding_window. Δ has the bound
-// time_step_min below and none above, whatever time_step_limit says. The output map is never tied.
+// time_step_min below and none above; time_step_limit is ignored. The output map is never tied.
 #include <algorithm>
 #include <string>
 #include <string_view>

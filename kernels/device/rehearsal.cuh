@@ -3,7 +3,7 @@
 // Kernels of a few microseconds find neither their instructions nor their arguments in any cache:
 // a step reads gigabytes of weights between two calls, and each line then comes from device memory,
 // one after the other. A kernel that starts before the one before it has ended can use that time:
-// it runs all its work once on whatever numbers are there, without a store, and fetches everything
+// it runs all its work once on the numbers that are there, without a store, and fetches everything
 // that the work needs.
 #ifndef RIVULET_KERNELS_DEVICE_REHEARSAL_CUH_
 #define RIVULET_KERNELS_DEVICE_REHEARSAL_CUH_

@@ -2,7 +2,7 @@
 //
 // Code points, put into as few classes as some sets allow: two code points are in one class if
 // every set has both or neither. A regular expression over these sets can then be matched on one
-// byte per character, by any engine, whatever version of Unicode that engine knows.
+// byte per character by any engine, independent of the version of Unicode that it knows.
 //
 // Threading: const methods may run in any number of threads at once.
 #ifndef RIVULET_MODEL_LOADER_HF_TOKENIZER_CODE_POINT_CLASSES_H_

@@ -60,7 +60,7 @@ class PatternReader {
     return absl::OkStatus();
   }
 
-  // What has no width, and is repeated by nobody.
+  // An assertion without width. It cannot be repeated.
   absl::Status Anchor(std::string_view text) { return Between(text); }
 
   absl::Status OpenGroup() {

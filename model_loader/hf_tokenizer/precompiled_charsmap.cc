@@ -56,7 +56,7 @@ class Graphemes {
     const bool breaks = utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(a),
                                                          static_cast<utf8proc_int32_t>(b), state);
     if (!breaks || !IsNewMark(b)) return breaks;
-    // A mark joins anything but a control character; a letter stands for whatever `a` is.
+    // A mark joins every character but a control character, and so does U+0301.
     *state = 0;
     return utf8proc_grapheme_break(static_cast<utf8proc_int32_t>(a), 0x301);
   }

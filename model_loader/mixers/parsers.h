@@ -35,7 +35,7 @@ H3Config ParseH3(ConfigReader& config, size_t hidden);
 HlaConfig ParseHla(ConfigReader& config, size_t hidden);
 KdaConfig ParseKda(ConfigReader& config, size_t hidden);
 LatentAttentionConfig ParseLatentAttention(ConfigReader& config, size_t hidden);
-// The same whatever the config says about positions, for models that keep unused keys.
+// The same without rotary positions: keys of the config about them are ignored.
 LatentAttentionConfig ParseUnrotatedLatentAttention(ConfigReader& config);
 LinearAttentionConfig ParseLinearAttention(ConfigReader& config, size_t hidden);
 DeltaRuleConfig ParseLogLinearGatedDeltaNet(ConfigReader& config, size_t hidden);

@@ -65,7 +65,7 @@ TEST(LatentAttention, CoreVectors) {
   });
 }
 
-// Kimi Linear's: no more a token than one latent, whatever the number of heads, in two layouts.
+// Kimi Linear's. A token takes one latent in two layouts, for any number of heads.
 TEST(LatentAttention, TheStateIsTheLatent) {
   StateLayout layout;
   const LatentAttentionConfig config{.heads = 32, .latent = 512, .shared_key = 64};
