@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include <optional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -118,21 +118,6 @@ std::unique_ptr<FeedForward> TakeShared(const MixtureOfExpertsSpec& spec, size_t
   return nullptr;
 }
 
-// A device wants all experts' maps as one.
-std::unique_ptr<FeedForward> TakeDeviceExperts(const MixtureOfExpertsSpec& spec, size_t hidden,
-                                               Linear router, ParameterSource& parameters) {
-  ExpertParts parts;
-  for (size_t e = 0; e < spec.choice.experts; ++e) AppendExpert(spec, e, hidden, parameters, parts);
-  const Linear gate_up = parameters.TakeLinear(parts.gate_up, hidden);
-  const Linear down = parameters.TakeLinear(parts.down, spec.intermediate);
-  std::optional<GatedMlp> shared;
-  if (const auto* gated = std::get_if<GatedMlpSpec>(&spec.shared)) {
-    shared = TakeGatedMlp(*gated, hidden, parameters);
-  }
-  return std::make_unique<DeviceExperts>(spec.choice, std::move(router), gate_up, down,
-                                         std::move(shared));
-}
-
 // The gate of the shared expert is one more output of the router's map.
 Linear TakeRouter(const MixtureOfExpertsSpec& spec, size_t hidden, ParameterSource& parameters) {
   const std::string& router = FirstThere(spec.router, ".weight", parameters);
@@ -141,27 +126,45 @@ Linear TakeRouter(const MixtureOfExpertsSpec& spec, size_t hidden, ParameterSour
   return parameters.TakeLinear(parts, hidden);
 }
 
-MixtureParts TakeMixture(const MixtureOfExpertsSpec& spec, size_t hidden, Linear router,
-                         ParameterSource& parameters) {
-  MixtureParts parts{.choice = spec.choice, .router = std::move(router)};
-  if (!spec.correction.empty()) {
-    parts.correction = parameters.TakeVector(spec.correction, {spec.choice.experts});
-  }
-  parts.experts = TakeExperts(spec, hidden, parameters);
+// What a mixture has beside its experts' maps, in the parts of either device.
+template <typename Parts>
+void TakeRest(const MixtureOfExpertsSpec& spec, size_t hidden, ParameterSource& parameters,
+              Parts& parts) {
   parts.gated = spec.gated;
   parts.f = spec.f;
   parts.shared = TakeShared(spec, hidden, parameters);
-  if (spec.latent == 0) return parts;
+  if (spec.latent == 0) return;
   parts.latent_down =
       parameters.TakeLinear({Part(spec.latent_down, spec.latent, spec.latent_bias)}, hidden);
   parts.latent_up =
       parameters.TakeLinear({Part(spec.latent_up, hidden, spec.latent_bias)}, spec.latent);
-  return parts;
 }
 
-bool RunsOnDevice(const MixtureOfExpertsSpec& spec) {
-  return spec.choice.plain() && spec.gated && spec.f == Activation::kSilu && spec.latent == 0 &&
-         !std::holds_alternative<TwoLayerMlpSpec>(spec.shared);
+AlignedBuffer<float> TakeCorrection(const MixtureOfExpertsSpec& spec, ParameterSource& parameters) {
+  if (spec.correction.empty()) return {};
+  return parameters.TakeVector(spec.correction, {spec.choice.experts});
+}
+
+std::unique_ptr<FeedForward> TakeMixture(const MixtureOfExpertsSpec& spec, size_t hidden,
+                                         ParameterSource& parameters) {
+  MixtureParts parts{.choice = spec.choice, .router = TakeRouter(spec, hidden, parameters)};
+  parts.correction = TakeCorrection(spec, parameters);
+  parts.experts = TakeExperts(spec, hidden, parameters);
+  TakeRest(spec, hidden, parameters, parts);
+  return std::make_unique<MixtureOfExperts>(std::move(parts));
+}
+
+// A device wants all experts' maps as one.
+std::unique_ptr<FeedForward> TakeDeviceMixture(const MixtureOfExpertsSpec& spec, size_t hidden,
+                                               ParameterSource& parameters) {
+  DeviceMixtureParts parts{.choice = spec.choice, .router = TakeRouter(spec, hidden, parameters)};
+  parts.correction = TakeCorrection(spec, parameters);
+  ExpertParts maps;
+  for (size_t e = 0; e < spec.choice.experts; ++e) AppendExpert(spec, e, hidden, parameters, maps);
+  parts.in = parameters.TakeLinear(maps.gate_up, ExpertInputs(spec, hidden));
+  parts.out = parameters.TakeLinear(maps.down, spec.intermediate);
+  TakeRest(spec, hidden, parameters, parts);
+  return std::make_unique<DeviceExperts>(std::move(parts));
 }
 
 // Makes the block of each kind of spec.
@@ -180,12 +183,8 @@ struct Taker {
   }
 
   std::unique_ptr<FeedForward> operator()(const MixtureOfExpertsSpec& spec) const {
-    Linear router = TakeRouter(spec, hidden, parameters);
-    if (parameters.packs_on_device() && RunsOnDevice(spec)) {
-      return TakeDeviceExperts(spec, hidden, std::move(router), parameters);
-    }
-    return std::make_unique<MixtureOfExperts>(
-        TakeMixture(spec, hidden, std::move(router), parameters));
+    return parameters.packs_on_device() ? TakeDeviceMixture(spec, hidden, parameters)
+                                        : TakeMixture(spec, hidden, parameters);
   }
 };
 

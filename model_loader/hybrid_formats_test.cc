@@ -393,7 +393,6 @@ TEST(HybridFormatsTest, SurviveAnyValue) {
 TEST(HybridFormatsTest, WhatADeviceLacksIsRefusedByName) {
   const std::vector<std::pair<std::string, std::string>> refused = {
       {"falcon_h1", "mixers side by side"},
-      {"nemotron_h", "experts chosen by a sigmoid"},
       {"olmo_hybrid", "norms of the outputs of blocks"},
       {"jamba", "mixer mamba at model.layers.0.mamba.: it has no CUDA kernels yet"},
       {"minimax", "multipliers of residuals"},
@@ -410,7 +409,7 @@ TEST(HybridFormatsTest, WhatADeviceLacksIsRefusedByName) {
 }
 
 TEST(HybridFormatsTest, WhatADeviceHasIsLoadedForIt) {
-  for (const char* name : {"bamba", "qwen3_5", "qwen3_5_moe"}) {
+  for (const char* name : {"bamba", "nemotron_h", "qwen3_5", "qwen3_5_moe"}) {
     FakeDevice device;
     LoadOptions options;
     options.mixer.device = &device;

@@ -3,7 +3,6 @@
 
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,19 +13,6 @@
 namespace rivulet {
 namespace {
 
-// What of a layer's feed-forward devices lack; empty: nothing.
-std::string_view LackingInFeedForward(const FeedForwardSpec& spec) {
-  if (const auto* mlp = std::get_if<GatedMlpSpec>(&spec)) {
-    return mlp->form.plain() ? "" : "an MLP with multipliers or another activation than silu";
-  }
-  const auto* experts = std::get_if<MixtureOfExpertsSpec>(&spec);
-  if (experts == nullptr) return "";
-  if (!experts->choice.plain()) return "experts chosen by a sigmoid or with scaled weights";
-  const bool plain = experts->gated && experts->f == Activation::kSilu && experts->latent == 0 &&
-                     !std::holds_alternative<TwoLayerMlpSpec>(experts->shared);
-  return plain ? "" : "experts other than gated MLPs with silu";
-}
-
 std::string_view LackingOnDevice(const LayerSpec& spec) {
   if (!spec.beside.empty() || spec.mixer_input != 1 || spec.mixer_output != 1) {
     return "mixers side by side";
@@ -34,7 +20,7 @@ std::string_view LackingOnDevice(const LayerSpec& spec) {
   if (!spec.mixer_residual.plain() || !spec.feed_forward_residual.plain()) {
     return "norms of the outputs of blocks, and multipliers of residuals";
   }
-  return LackingInFeedForward(spec.feed_forward);
+  return "";
 }
 
 absl::Status CheckForDevice(const LayerSpec& spec) {

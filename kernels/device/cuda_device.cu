@@ -138,6 +138,7 @@ class CudaDevice final : public Device {
   void Filter(const FilterCall& call) override { cuda::LaunchFilter(call, fp32_rows(), context_); }
   void ScanModes(const ModeScanCall& call) override { cuda::LaunchModeScan(call, context_); }
   void Sample(const SampleCall& call) override { cuda::LaunchSample(call, context_); }
+  void Gate(const GateCall& call) override { cuda::LaunchGate(call, context_); }
   void Route(const RouteCall& call) override { cuda::LaunchRoute(call, context_); }
   void ExpertProduct(const ExpertProductCall& call) override {
     cuda::LaunchExpertProduct(call, context_);

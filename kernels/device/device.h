@@ -56,6 +56,7 @@ struct ModeScanCall;
 struct SampleCall;  // sampling_operations.h
 // sum_program_operations.h.
 struct SumProgramCall;
+struct GateCall;  // gate_operations.h
 // experts_operations.h
 struct RouteCall;
 struct ExpertProductCall;
@@ -143,6 +144,7 @@ class Device {
   virtual void Filter(const FilterCall& call) = 0;
   virtual void ScanModes(const ModeScanCall& call) = 0;
   virtual void Sample(const SampleCall& call) = 0;
+  virtual void Gate(const GateCall& call) = 0;
   virtual void Route(const RouteCall& call) = 0;
   virtual void ExpertProduct(const ExpertProductCall& call) = 0;
   virtual void CombineExperts(const CombineExpertsCall& call) = 0;

@@ -48,27 +48,91 @@ __device__ uint64_t WarpLargest(uint64_t x) {
   return x;
 }
 
+// --- scores of a choice by sigmoid
+
+__device__ float ScoreSigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+__device__ bool Above(float a, float b) { return a > b || (a == a && b != b); }
+
+// The sum of the two largest of a group's scores, found as on the CPU.
+__device__ float GroupScore(const float* scores, uint32_t size) {
+  float first = scores[0], second = -__builtin_huge_valf();
+  for (uint32_t i = 1; i < size; ++i) {
+    const float score = scores[i];
+    if (Above(score, first)) {
+      second = first;
+      first = score;
+    } else if (Above(score, second)) {
+      second = score;
+    }
+  }
+  return first + second;
+}
+
+// The scores of a warp's token in groups that are not among the best become NaN, which is chosen
+// last.
+__device__ void ExcludeGroups(const RouteCall& call, float* scores) {
+  const uint32_t lane = threadIdx.x % 32, size = call.routing.experts / call.groups;
+  float* sums = scores + call.routing.experts;
+  for (uint32_t g = lane; g < call.groups; g += 32) sums[g] = GroupScore(scores + g * size, size);
+  __syncwarp();
+  for (uint32_t g = lane; g < call.groups; g += 32) {
+    const uint64_t key = ChoiceKey(sums[g], g);
+    uint32_t before = 0;
+    for (uint32_t other = 0; other < call.groups; ++other) {
+      if (ChoiceKey(sums[other], other) > key) ++before;
+    }
+    if (before < call.groups_per_token) continue;
+    for (uint32_t i = 0; i < size; ++i) scores[g * size + i] = __int_as_float(0x7fffffff);
+  }
+  __syncwarp();
+}
+
+// The scores [X] of a warp's token.
+__device__ const float* ScoreExperts(const RouteCall& call, const float* logits, uint32_t token) {
+  float* scores = call.scores.data + token * call.scores.stride;
+  for (uint32_t id = threadIdx.x % 32; id < call.routing.experts; id += 32) {
+    const float correction = call.correction == nullptr ? 0.0f : call.correction[id];
+    scores[id] = ScoreSigmoid(logits[id]) + correction;
+  }
+  __syncwarp();
+  if (call.groups_per_token < call.groups) ExcludeGroups(call, scores);
+  return scores;
+}
+
+// --- a token's choice
+
 // A warp's token: its experts, their weights, and a bit for each in chosen [X / 32 rounded up].
+template <bool kSigmoid>
 __device__ void Choose(const RouteCall& call, uint32_t token, uint32_t* chosen) {
+  constexpr float kLeastSum = 1e-20f;
   const ExpertRouting& r = call.routing;
   const uint32_t lane = threadIdx.x % 32;
   const float* logits = call.logits.data + token * call.logits.stride;
+  const float* scores = logits;
+  if constexpr (kSigmoid) scores = ScoreExperts(call, logits, token);
   // A lane holds its largest key until it is taken, and then looks for the next.
-  uint64_t mine = LargestKeyBelow(logits, r.experts, UINT64_MAX), first = 0, last = 0;
+  uint64_t mine = LargestKeyBelow(scores, r.experts, UINT64_MAX), first = 0, last = 0;
   for (uint32_t i = 0; i < r.per_token; ++i) {
     last = WarpLargest(mine);
     if (i == 0) first = last;
-    if (mine == last) mine = LargestKeyBelow(logits, r.experts, last);
+    if (mine == last) mine = LargestKeyBelow(scores, r.experts, last);
   }
-  const float largest = logits[static_cast<uint32_t>(~first)];
+  const float largest = kSigmoid ? 0.0f : logits[static_cast<uint32_t>(~first)];
   const auto is_chosen = [&](uint32_t id) {
-    return id < r.experts && ChoiceKey(logits[id], id) >= last;
+    return id < r.experts && ChoiceKey(scores[id], id) >= last;
   };
+  // A weight, before it is divided by the sum of all that count.
+  const auto share = [&](uint32_t id) {
+    return kSigmoid ? ScoreSigmoid(logits[id]) : expf(logits[id] - largest);
+  };
+  const bool all_count = !kSigmoid && !call.weights_sum_to_one;
   float sum = 0.0f;
   for (uint32_t id = lane; id < r.experts; id += 32) {
-    if (!call.weights_sum_to_one || is_chosen(id)) sum += expf(logits[id] - largest);
+    if (all_count || is_chosen(id)) sum += share(id);
   }
   sum = WarpSum(sum);
+  if constexpr (kSigmoid) sum = call.weights_sum_to_one ? sum + kLeastSum : 1.0f;
   uint32_t place = token * r.per_token;
   for (uint32_t begin = 0; begin < r.experts; begin += 32) {
     const uint32_t id = begin + lane;
@@ -78,7 +142,7 @@ __device__ void Choose(const RouteCall& call, uint32_t token, uint32_t* chosen) 
     if (mark) {
       const uint32_t pair = place + __popc(word & ((1u << lane) - 1));
       r.expert[pair] = id;
-      r.weight[pair] = expf(logits[id] - largest) / sum;
+      r.weight[pair] = share(id) / sum * call.scaling;
     }
     place += __popc(word);
   }
@@ -180,6 +244,7 @@ __device__ void OrderPairs(const RouteCall& call, uint32_t* first_row) {
 
 // 32 tokens a block; alone, it orders the pairs too. Shared memory: first_row [X], and a word of
 // each token's choices for every 32 experts.
+template <bool kSigmoid>
 __global__ void __launch_bounds__(kRouteThreads)
     RouteKernel(const __grid_constant__ RouteCall call) {
   extern __shared__ uint32_t routing_shared[];
@@ -190,7 +255,7 @@ __global__ void __launch_bounds__(kRouteThreads)
   AwaitLastKernel();
   const uint32_t warp = threadIdx.x / 32, token = blockIdx.x * kRouteWarps + warp;
   if (IsThere(call.rows, token)) {
-    Choose(call, token, chosen + warp * words);
+    Choose<kSigmoid>(call, token, chosen + warp * words);
   } else {
     ChooseNone(call, token, chosen + warp * words);
   }
@@ -356,7 +421,8 @@ void LaunchRoute(const RouteCall& call, const LaunchContext& context) {
   const uint32_t blocks = (call.rows.tokens + kRouteWarps - 1) / kRouteWarps;
   const size_t first_rows = r.experts * sizeof(uint32_t);
   const size_t chosen = size_t{kRouteWarps} * ((r.experts + 31) / 32) * sizeof(uint32_t);
-  context.Run(RouteKernel, dim3(blocks), kRouteThreads, first_rows + chosen, call);
+  context.Run(call.sigmoid ? RouteKernel<true> : RouteKernel<false>, dim3(blocks), kRouteThreads,
+              first_rows + chosen, call);
   if (blocks == 1) return;
   const uint32_t pairs = call.rows.tokens * r.per_token;
   context.Run(OrderKernel, dim3((pairs + kRouteThreads - 1) / kRouteThreads), kRouteThreads,

@@ -41,7 +41,7 @@ struct ExpertTile {
 
 struct ExpertRouting {
   uint32_t experts = 0;    // X <= kMostDeviceExperts
-  uint32_t per_token = 0;  // <= kMostDeviceExpertsPerToken
+  uint32_t per_token = 0;  // <= kMostDeviceExpertsPerToken; 0 in CombineExperts: no experts
   uint32_t tile_rows = 0;  // 16
   uint32_t most_tiles = 0;
   uint32_t* expert = nullptr;        // [P], ascending for each token; UINT32_MAX: none
@@ -52,9 +52,8 @@ struct ExpertRouting {
   ExpertTile* tiles = nullptr;       // [most_tiles]
 };
 
-// The rows of a tile. Tiles of 32 and 64 rows would read an expert's weights less often in long
-// prompts, but the kernel for 32 gave wrong rows on an H200 (experts_test, 512 experts and 1000
-// tokens) and the cause is not known.
+// The rows of a tile. Tiles of 32 or 64 rows would read an expert's weights from L2 less often in
+// long prompts; whether that is faster was not measured.
 inline constexpr uint32_t kExpertTileRows = 16;
 
 // The most tiles that any choices need: a partial one for each expert, and full ones.
@@ -63,11 +62,19 @@ constexpr uint32_t MostExpertTiles(uint32_t pairs, uint32_t experts, uint32_t ti
   return chosen + (pairs - chosen) / tile_rows;
 }
 
-// The experts of the largest logits, the lowest id among equals; NaN is below everything.
+// The experts of the largest scores, the lowest id among equals; NaN is below everything. Scores
+// are the logits, or σ(logit) + correction. Fields without a comment: ExpertChoice
+// (kernels/ops/mixture_of_experts).
 struct RouteCall {
   DeviceRows rows;
-  ConstFloatMatrix logits;         // [T, X or more]
-  bool weights_sum_to_one = true;  // ExpertChoice (kernels/ops/mixture_of_experts)
+  ConstFloatMatrix logits;  // [T, X or more]
+  bool weights_sum_to_one = true;
+  float scaling = 1;
+  bool sigmoid = false;
+  // Of a choice by sigmoid.
+  const float* correction = nullptr;  // [X]; null: zeros
+  uint32_t groups = 1, groups_per_token = 1;
+  FloatMatrix scores = {};  // scratch [T, X + groups]
   ExpertRouting routing;
 };
 

@@ -24,14 +24,18 @@ struct Case {
   const char* name;
   uint32_t experts, per_token, hidden, width;
   bool weights_sum_to_one, shared, gate;
+  bool sigmoid = false, corrected = false;
+  uint32_t groups = 1, groups_per_token = 1;
+  float scaling = 1;
 };
 
 // What a mixture's operations get and give on one device.
 class Mixture {
  public:
   Mixture(Device& device, const Case& shape, const std::vector<float>& gate_up,
-          const std::vector<float>& down)
+          const std::vector<float>& down, const std::vector<float>& correction)
       : device_(device), shape_(shape) {
+    if (shape.corrected) correction_ = ToDevice(device, correction);
     gate_up_ = Pack(gate_up, 2 * shape.width, shape.hidden);
     down_ = Pack(down, shape.hidden, shape.width);
   }
@@ -51,6 +55,12 @@ class Mixture {
     device_.Route({.rows = Rows(tokens, absent),
                    .logits = scores,
                    .weights_sum_to_one = shape_.weights_sum_to_one,
+                   .scaling = shape_.scaling,
+                   .sigmoid = shape_.sigmoid,
+                   .correction = correction_,
+                   .groups = shape_.groups,
+                   .groups_per_token = shape_.groups_per_token,
+                   .scores = Empty(tokens, shape_.experts + shape_.groups),
                    .routing = routing});
     const Operand input = OperandOf(device_, x, tokens, shape_.hidden);
     const FloatMatrix both = Empty(pairs, 2 * shape_.width);
@@ -107,6 +117,7 @@ class Mixture {
   Device& device_;
   Case shape_;
   DeviceLinear gate_up_, down_;
+  const float* correction_ = nullptr;
 };
 
 class ExpertsTest : public testing::TestWithParam<Case> {
@@ -118,6 +129,7 @@ class ExpertsTest : public testing::TestWithParam<Case> {
     down_ = RandomFloats(size_t{c.experts} * c.hidden * c.width, random_, 0.1f);
     logits_ = RandomFloats(size_t{kTokens} * (c.experts + 1), random_);
     x_ = RandomFloats(size_t{kTokens} * c.hidden, random_);
+    correction_ = RandomFloats(c.experts, random_);
     for (float& logit : logits_) logit = std::round(logit * 8) / 8;  // some are equal
     for (size_t i = 0; i < c.experts; ++i) Logit(3, i) = i % 2 == 0 ? -0.0f : 0.0f;
     for (size_t i = 0; i < c.experts; i += 2) Logit(4, i) = -std::numeric_limits<float>::infinity();
@@ -131,11 +143,11 @@ class ExpertsTest : public testing::TestWithParam<Case> {
     const size_t columns = all.size() / kTokens;
     return {all.begin() + first * columns, all.begin() + (first + count) * columns};
   }
-  Mixture On(Device& device) { return {device, GetParam(), gate_up_, down_}; }
+  Mixture On(Device& device) { return {device, GetParam(), gate_up_, down_, correction_}; }
 
   static constexpr uint32_t kTokens = 1000;
   std::mt19937_64 random_{TestSeed()};
-  std::vector<float> gate_up_, down_, logits_, x_;
+  std::vector<float> gate_up_, down_, correction_, logits_, x_;
 };
 
 double WorstDifference(const std::vector<float>& a, const std::vector<float>& b) {
@@ -188,8 +200,41 @@ TEST_P(ExpertsTest, HasTheSameBitsAloneAndInCompany) {
   }
 }
 
+// What gates the shared expert where the experts' sum comes later.
+TEST(CombineExpertsTest, WithoutExpertsItGates) {
+  RIVULET_NEED_GPU();
+  constexpr uint32_t kTokens = 3;
+  std::mt19937_64 random(TestSeed());
+  auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  FakeDevice fake;
+  for (const uint32_t columns : {9u, 512u}) {
+    const std::vector<float> x = RandomFloats(kTokens * columns, random);
+    const std::vector<float> gates = RandomFloats(kTokens, random);
+    const auto run = [&](Device& device) {
+      CombineExpertsCall call;
+      call.adds = true;
+      call.gate = MatrixOn(device, gates, kTokens, 1);
+      call.y = MatrixOn(device, x, kTokens, columns);
+      call.outputs = call.y;
+      device.CombineExperts(call);
+      return NumbersOf(device, call.y);
+    };
+    EXPECT_LE(WorstDifference(run(**gpu), run(fake)), 1e-5) << columns;
+  }
+}
+
+// By a sigmoid, as DeepSeek, Nemotron 3 and LFM2 choose, and what they leave out.
+constexpr Case kDeepSeek{"deepseek", 64, 6, 128, 64, true, true, false, true, true, 8, 4, 2.5f};
+constexpr Case kNemotron{"nemotron3", 512, 22, 64, 32, true, true, false, true, true, 1, 1, 5.0f};
+constexpr Case kLfm2{"lfm2", 32, 4, 72, 40, false, false, false, true, true};
+constexpr Case kEqualScores{"equal_scores", 64, 5, 32, 16, true, false, false, true, false, 4, 2};
+constexpr Case kManyGroups{"groups", 1500, 32, 32, 16, false, true, true, true, true, 150, 7, 0.5f};
+constexpr Case kScaled{"scaled_softmax", 16, 4, 32, 16, true, false, false, false, false, 1, 1, 3};
+
 INSTANTIATE_TEST_SUITE_P(Shapes, ExpertsTest,
-                         testing::Values(Case{"few_gated", 5, 2, 32, 16, true, true, true},
+                         testing::Values(kDeepSeek, kNemotron, kLfm2, kEqualScores, kManyGroups,
+                                         kScaled, Case{"few_gated", 5, 2, 32, 16, true, true, true},
                                          Case{"few_all_weights", 5, 5, 36, 24, false, true, false},
                                          Case{"one", 1, 1, 20, 12, true, false, false},
                                          Case{"granite", 62, 8, 128, 64, true, true, false},

@@ -345,13 +345,15 @@ absl::StatusOr<DeviceLinear> FakeDevice::Pack(const std::vector<LinearSource>& s
   auto* high = static_cast<uint16_t*>(*Allocate(numbers * 2));
   auto* low = static_cast<uint16_t*>(*Allocate(numbers * 2));
   auto* bias = static_cast<float*>(*Allocate(linear.outputs * sizeof(float)));
-  linear.high = high, linear.low = low, linear.bias = bias;
+  const float* const first_bias = bias;
+  linear.high = high, linear.low = low;
   for (const LinearSource& source : sources) {
     for (size_t i = 0; i < source.outputs * inputs; ++i) {
       const float x = NumberAt(static_cast<const std::byte*>(source.data), source.dtype, i);
       *high = FloatToBFloat16(x);
       *low++ = FloatToBFloat16(x - BFloat16ToFloat(*high++));
     }
+    if (source.bias != nullptr) linear.bias = first_bias;
     for (size_t i = 0; i < source.outputs; ++i) {
       *bias++ = source.bias == nullptr ? 0.0f : source.bias[i];
     }
@@ -429,7 +431,7 @@ void FakeDevice::Product(const DeviceLinear& linear, const Operand& x, FloatMatr
                  (BFloat16ToFloat(x.data[i]) + BFloat16ToFloat(x.data[i + x.columns]));
         }
         if (linear.scale != nullptr) sum *= linear.scale[n];
-        y.row(t)[n] = sum + linear.bias[n];
+        y.row(t)[n] = linear.bias == nullptr ? sum : sum + linear.bias[n];
       }
     }
   });

@@ -70,6 +70,7 @@ class FakeDevice final : public Device {
   void Filter(const FilterCall& call) override;
   void ScanModes(const ModeScanCall& call) override;
   void Sample(const SampleCall& call) override;
+  void Gate(const GateCall& call) override;
   void Route(const RouteCall& call) override;
   void ExpertProduct(const ExpertProductCall& call) override;
   void CombineExperts(const CombineExpertsCall& call) override;

@@ -1,7 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "kernels/device/experts_operations.h"
@@ -13,20 +15,71 @@ namespace {
 
 using namespace fake;
 
-// The ids of the chosen experts, ascending.
-std::vector<uint32_t> Chosen(const float* logits, const ExpertRouting& routing) {
-  std::vector<uint32_t> ids(routing.experts);
+// Indices by falling value, NaN last, the lower one among equals.
+std::vector<uint32_t> Ranked(const float* values, uint32_t count) {
+  std::vector<uint32_t> ids(count);
   std::iota(ids.begin(), ids.end(), 0u);
   std::stable_sort(ids.begin(), ids.end(), [&](uint32_t a, uint32_t b) {
-    const float x = logits[a], y = logits[b];
+    const float x = values[a], y = values[b];
     return x > y || (!std::isnan(x) && std::isnan(y));
   });
+  return ids;
+}
+
+// The ids of the chosen experts, ascending.
+std::vector<uint32_t> Chosen(const float* scores, const ExpertRouting& routing) {
+  std::vector<uint32_t> ids = Ranked(scores, routing.experts);
   ids.resize(routing.per_token);
   std::sort(ids.begin(), ids.end());
   return ids;
 }
 
-void ChooseForToken(const RouteCall& call, uint32_t token) {
+// What a group's two largest scores add up to.
+float GroupScore(const float* scores, uint32_t size) {
+  float first = scores[0], second = -std::numeric_limits<float>::infinity();
+  const auto above = [](float a, float b) { return a > b || (!std::isnan(a) && std::isnan(b)); };
+  for (uint32_t i = 1; i < size; ++i) {
+    if (above(scores[i], first)) {
+      second = std::exchange(first, scores[i]);
+    } else if (above(scores[i], second)) {
+      second = scores[i];
+    }
+  }
+  return first + second;
+}
+
+// NaN for the experts of all but the best groups.
+void ExcludeGroups(const RouteCall& call, std::vector<float>& scores) {
+  const uint32_t size = call.routing.experts / call.groups;
+  std::vector<float> sums;
+  for (uint32_t g = 0; g < call.groups; ++g) sums.push_back(GroupScore(&scores[g * size], size));
+  const std::vector<uint32_t> order = Ranked(sums.data(), call.groups);
+  for (uint32_t i = call.groups_per_token; i < call.groups; ++i) {
+    std::fill_n(scores.begin() + order[i] * size, size, std::numeric_limits<float>::quiet_NaN());
+  }
+}
+
+void ChooseBySigmoid(const RouteCall& call, uint32_t token) {
+  const ExpertRouting& r = call.routing;
+  std::vector<float> scores(r.experts);
+  const auto sigmoid = [&](uint32_t id) {
+    return Function(Activation::kSigmoid, call.logits.row(token)[id]);
+  };
+  for (uint32_t id = 0; id < r.experts; ++id) {
+    scores[id] = sigmoid(id) + (call.correction == nullptr ? 0.0f : call.correction[id]);
+  }
+  ExcludeGroups(call, scores);
+  const std::vector<uint32_t> ids = Chosen(scores.data(), r);
+  float sum = 1e-20f;
+  for (uint32_t id : ids) sum += sigmoid(id);
+  if (!call.weights_sum_to_one) sum = 1.0f;
+  for (uint32_t i = 0; i < r.per_token; ++i) {
+    r.expert[token * r.per_token + i] = ids[i];
+    r.weight[token * r.per_token + i] = sigmoid(ids[i]) / sum * call.scaling;
+  }
+}
+
+void ChooseBySoftmax(const RouteCall& call, uint32_t token) {
   const ExpertRouting& r = call.routing;
   const float* logits = call.logits.row(token);
   const std::vector<uint32_t> ids = Chosen(logits, r);
@@ -38,7 +91,7 @@ void ChooseForToken(const RouteCall& call, uint32_t token) {
   }
   for (uint32_t i = 0; i < r.per_token; ++i) {
     r.expert[token * r.per_token + i] = ids[i];
-    r.weight[token * r.per_token + i] = std::exp(logits[ids[i]] - largest) / sum;
+    r.weight[token * r.per_token + i] = std::exp(logits[ids[i]] - largest) / sum * call.scaling;
   }
 }
 
@@ -83,7 +136,7 @@ void FakeDevice::Route(const RouteCall& call) {
     std::fill_n(r.expert, pairs, UINT32_MAX);
     std::fill_n(r.row, pairs, UINT32_MAX);
     ForEachToken(call.rows, [&](const DeviceSegment&, uint32_t token, uint64_t) {
-      ChooseForToken(call, token);
+      call.sigmoid ? ChooseBySigmoid(call, token) : ChooseBySoftmax(call, token);
     });
     OrderPairs(call);
   });

@@ -13,9 +13,9 @@
 
 namespace rivulet {
 
-// The input of a product: y [T, columns] = f(x) ∘ silu(gate), or f(x) without a gate.
+// The input of a product: y [T, columns] = f(x) ∘ gate_f(gate), or f(x) without a gate.
 inline Operand Gated(const DeviceStep& step, ConstFloatMatrix x, ConstFloatMatrix gate,
-                     Activation f = Activation::kIdentity) {
+                     Activation f = Activation::kIdentity, Activation gate_f = Activation::kSilu) {
   constexpr uint32_t kNumbersOfAWarp = 256;
   const auto columns = static_cast<uint32_t>(x.columns);
   const Operand y = step.workspace->TakeOperand(x.rows, x.columns);
@@ -27,6 +27,7 @@ inline Operand Gated(const DeviceStep& step, ConstFloatMatrix x, ConstFloatMatri
                        .norm_width = kNumbersOfAWarp,
                        .order = FinishOrder::kGateOnly,
                        .f = f,
+                       .gate_f = gate_f,
                        .y = y});
   return y;
 }

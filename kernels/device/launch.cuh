@@ -17,6 +17,7 @@
 #include "kernels/device/experts_operations.h"
 #include "kernels/device/features_operations.h"
 #include "kernels/device/fenwick_operations.h"
+#include "kernels/device/gate_operations.h"
 #include "kernels/device/softmax_operations.h"
 #include "kernels/device/sum_program_operations.h"
 
@@ -108,6 +109,7 @@ void LaunchSelectiveScan(const SelectiveScanCall& call, const LaunchContext& con
 void LaunchFilter(const FilterCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchModeScan(const ModeScanCall& call, const LaunchContext& context);
 void LaunchSample(const SampleCall& call, const LaunchContext& context);
+void LaunchGate(const GateCall& call, const LaunchContext& context);
 void LaunchRoute(const RouteCall& call, const LaunchContext& context);
 void LaunchExpertProduct(const ExpertProductCall& call, const LaunchContext& context);
 void LaunchCombineExperts(const CombineExpertsCall& call, const LaunchContext& context);

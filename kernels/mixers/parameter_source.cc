@@ -58,7 +58,10 @@ Linear WeightPacker::PackOnDevice(const std::vector<LinearSource>& sources, size
                                                   : device_->Pack(sources, inputs);
   if (packed.ok()) return Linear::OnDevice(*packed, dtype);
   status_.Update(packed.status());
-  return {};
+  // Of the right size, so that what is built of it before the status is looked at fits together.
+  DeviceLinear empty{.inputs = static_cast<uint32_t>(inputs)};
+  for (const LinearSource& source : sources) empty.outputs += static_cast<uint32_t>(source.outputs);
+  return Linear::OnDevice(empty, dtype);
 }
 
 AlignedBuffer<float> ParameterSource::TakeVector(std::string_view name,

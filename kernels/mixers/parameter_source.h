@@ -66,7 +66,7 @@ class WeightPacker {
   // From now on.
   void set_dtype(std::optional<DType> dtype) { dtype_ = dtype; }
 
-  // Not OK: the device had no room for a map, which is empty then.
+  // Not OK: the device had no room for a map, which has no weights then and must not be applied.
   const absl::Status& status() const { return status_; }
   bool on_device() const { return device_ != nullptr; }
 

@@ -13,11 +13,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_split.h"
@@ -230,7 +232,13 @@ double Distance(const Answers& a, const Answers& b) { return Distances(a, b).bac
 // and not all of them; in fp32 all must be near.
 bool Chooses(const std::string& model) {
   const std::string name = std::filesystem::path(model).filename();
+  const auto is_one_of = [&](std::initializer_list<std::string_view> families) {
+    return std::any_of(families.begin(), families.end(), [&](std::string_view family) {
+      return name.find(family) != std::string::npos;
+    });
+  };
   return name.starts_with("anna") || name.starts_with("mixture") ||
+         is_one_of({"nemotron", "kimi", "lfm2_moe", "jamba", "minimax"}) ||
          name == "upstream_hf_qwen3_next" || name == "upstream_hf_qwen3_next_all_weights";
 }
 
@@ -613,7 +621,8 @@ INSTANTIATE_TEST_SUITE_P(
         "hla_masked", "hla_masked_decay_conv", "hla_masked_gqa_wide", "hla_masked_norm", "hla_none",
         "hla_serial_ridge", "hla_third_gqa_rotary", "hla_third_norm", "hla_third_paper",
         "upstream_hf_granite_moe", "upstream_hf_qwen3_next", "upstream_hf_qwen3_next_all_weights",
-        "anna", "anna_cross_polytope", "anna_cross_polytope_strict", "anna_strict_wide"),
+        "upstream_hf_nemotron_h", "upstream_hf_nemotron_h_latent", "anna", "anna_cross_polytope",
+        "anna_cross_polytope_strict", "anna_strict_wide"),
     [](const auto& info) { return std::string(info.param); });
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceEngineTest);

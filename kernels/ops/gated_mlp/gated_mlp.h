@@ -18,10 +18,7 @@ struct GatedMlpForm {
   float gate_multiplier = 1;
   float output_multiplier = 1;
 
-  // SwiGLU, the form that devices have.
-  bool plain() const {
-    return f == Activation::kSilu && gate_multiplier == 1 && output_multiplier == 1;
-  }
+  bool multiplies() const { return gate_multiplier != 1 || output_multiplier != 1; }
 };
 
 class GatedMlp : public FeedForward {
@@ -32,13 +29,17 @@ class GatedMlp : public FeedForward {
   // Temporaries [T, 2 * intermediate].
   void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
              ThreadPool& pool) const override;
+  // The output's multiplier is one of the down map's inputs where that has no bias.
   void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override;
-  bool runs_on_device() const override { return form_.plain(); }
+  bool runs_on_device() const override { return true; }
 
   const Linear& gate_up() const { return gate_up_; }
   const Linear& down() const { return down_; }
 
  private:
+  Operand EnqueueGate(const DeviceStep& step, ConstFloatMatrix gate, ConstFloatMatrix up,
+                      float multiplier) const;
+
   Linear gate_up_;
   Linear down_;
   GatedMlpForm form_;

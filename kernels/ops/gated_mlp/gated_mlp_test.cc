@@ -2,6 +2,9 @@
 #include "kernels/ops/gated_mlp/gated_mlp.h"
 
 #include "kernels/base/test_support.h"
+#include "kernels/device/device_buffers.h"
+#include "kernels/device/device_step.h"
+#include "kernels/device/fake_device.h"
 
 namespace rivulet {
 namespace {
@@ -68,11 +71,9 @@ TEST(GatedMlpTest, OtherActivationsAndMultipliers) {
   const Weights weights(32, 40, random);
   const std::vector<float> x = RandomFloats(32, random);
   const GatedMlp plain = weights.Pack();
-  EXPECT_TRUE(plain.runs_on_device());
   const GatedMlpForm form{
       .f = Activation::kRelu, .gate_multiplier = -0.5f, .output_multiplier = 3.0f};
   const GatedMlp other(Linear(plain.gate_up()), Linear(plain.down()), form);
-  EXPECT_FALSE(other.runs_on_device());
   std::vector<double> reference(32);
   for (size_t i = 0; i < 40; ++i) {
     double g = 0, u = 0;
@@ -87,6 +88,48 @@ TEST(GatedMlpTest, OtherActivationsAndMultipliers) {
   Workspace workspace;
   other.Apply({x.data(), 1, 32, 32}, {y.data(), 1, 32, 32}, workspace, pool);
   EXPECT_TRUE(Close(y, reference, 1e-5));
+}
+
+// Also with biases, behind which the output's multiplier comes.
+TEST(GatedMlpTest, EveryFormOnADeviceIsThatOfTheCpu) {
+  constexpr size_t kHidden = 20, kWidth = 33, kTokens = 5;
+  constexpr DType kFp32 = DType::kFloat32;
+  std::mt19937_64 random(TestSeed());
+  ThreadPool pool(1);
+  const Weights weights(kHidden, kWidth, random);
+  const std::vector<float> biases = RandomFloats(kWidth, random);
+  const std::vector<float> x = RandomFloats(kTokens * kHidden, random);
+  FakeDevice device;
+  std::vector<DeviceSegment> segments(kTokens);
+  for (uint32_t t = 0; t < kTokens; ++t) segments[t].first_token = t, segments[t].tokens = 1;
+  const DeviceRows rows{segments.data(), nullptr, kTokens, kTokens, true};
+  for (const bool biased : {false, true}) {
+    const float* const bias = biased ? biases.data() : nullptr;
+    const std::vector<LinearSource> gate_up = {{weights.gate.data(), kFp32, kWidth, bias},
+                                               {weights.up.data(), kFp32, kWidth, bias}};
+    const std::vector<LinearSource> down = {{weights.down.data(), kFp32, kHidden, bias}};
+    for (const GatedMlpForm& form : {GatedMlpForm{},
+                                     {Activation::kGeluTanh, 1, 1},
+                                     {Activation::kSilu, 0.3f, 1},
+                                     {Activation::kSilu, 1, 0.7f},
+                                     {Activation::kRelu, -0.5f, 3}}) {
+      const GatedMlp cpu(Linear::Pack(gate_up, kHidden, kFp32), Linear::Pack(down, kWidth, kFp32),
+                         form);
+      const GatedMlp mlp(Linear::OnDevice(*device.Pack(gate_up, kHidden), kFp32),
+                         Linear::OnDevice(*device.Pack(down, kWidth), kFp32), form);
+      ASSERT_TRUE(mlp.runs_on_device());
+      Workspace workspace;
+      std::vector<float> expected(x.size());
+      cpu.Apply({x.data(), kTokens, kHidden, kHidden}, {expected.data(), kTokens, kHidden, kHidden},
+                workspace, pool);
+      DeviceWorkspace temporaries(&device);
+      const FloatMatrix y = temporaries.Take(kTokens, kHidden);
+      mlp.Enqueue({&device, &temporaries, rows, {}}, OperandOf(device, x, kTokens, kHidden), y);
+      const std::vector<double> reference(expected.begin(), expected.end());
+      EXPECT_TRUE(Close(NumbersOf(device, y), reference, 1e-4))
+          << biased << " " << static_cast<int>(form.f) << " " << form.output_multiplier;
+    }
+  }
 }
 
 TEST(GatedMlpTest, RowsAloneAndTogetherHaveTheSameBits) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/base/check.h"
+#include "kernels/device/device_operations.h"
 #include "kernels/device/experts_operations.h"
 #include "kernels/device/gated.h"
 
@@ -25,15 +26,15 @@ T* TakeArray(const DeviceStep& step, size_t count) {
 
 }  // namespace
 
-DeviceExperts::DeviceExperts(const ExpertChoice& choice, Linear router, const Linear& gate_up,
-                             const Linear& down, std::optional<GatedMlp> shared)
-    : choice_(choice),
-      router_(std::move(router)),
-      gate_up_(FirstOf(gate_up, choice.experts)),
-      down_(FirstOf(down, choice.experts)),
-      shared_(std::move(shared)) {
-  RIVULET_CHECK(choice_.experts_per_token >= 1 && choice_.experts_per_token <= choice_.experts,
+DeviceExperts::DeviceExperts(DeviceMixtureParts parts)
+    : parts_(std::move(parts)),
+      in_(FirstOf(parts_.in, parts_.choice.experts)),
+      out_(FirstOf(parts_.out, parts_.choice.experts)) {
+  const ExpertChoice& choice = parts_.choice;
+  RIVULET_CHECK(choice.experts_per_token >= 1 && choice.experts_per_token <= choice.experts,
                 "more experts for a token than there are");
+  RIVULET_CHECK(in_.outputs == out_.inputs * (parts_.gated ? 2 : 1),
+                "the experts' maps disagree on their width");
 }
 
 void DeviceExperts::Apply(ConstFloatMatrix /*x*/, FloatMatrix /*y*/, Workspace& /*workspace*/,
@@ -43,15 +44,16 @@ void DeviceExperts::Apply(ConstFloatMatrix /*x*/, FloatMatrix /*y*/, Workspace& 
 
 bool DeviceExperts::runs_on_device() const {
   // The grouped product takes bf16 weights.
-  if (gate_up_.scale != nullptr || down_.scale != nullptr) return false;
-  return choice_.experts <= kMostDeviceExperts &&
-         choice_.experts_per_token <= kMostDeviceExpertsPerToken;
+  if (in_.scale != nullptr || out_.scale != nullptr) return false;
+  if (parts_.shared != nullptr && !parts_.shared->runs_on_device()) return false;
+  return parts_.choice.experts <= kMostDeviceExperts &&
+         parts_.choice.experts_per_token <= kMostDeviceExpertsPerToken;
 }
 
 ExpertRouting DeviceExperts::NewRouting(const DeviceStep& step) const {
   ExpertRouting routing;
-  routing.experts = static_cast<uint32_t>(choice_.experts);
-  routing.per_token = static_cast<uint32_t>(choice_.experts_per_token);
+  routing.experts = static_cast<uint32_t>(parts_.choice.experts);
+  routing.per_token = static_cast<uint32_t>(parts_.choice.experts_per_token);
   const uint32_t pairs = step.rows.tokens * routing.per_token;
   routing.tile_rows = kExpertTileRows;
   routing.most_tiles = MostExpertTiles(pairs, routing.experts, routing.tile_rows);
@@ -65,27 +67,69 @@ ExpertRouting DeviceExperts::NewRouting(const DeviceStep& step) const {
   return routing;
 }
 
+ExpertRouting DeviceExperts::EnqueueRoute(const DeviceStep& step, ConstFloatMatrix logits) const {
+  const ExpertChoice& choice = parts_.choice;
+  RouteCall call{.rows = step.rows,
+                 .logits = logits,
+                 .weights_sum_to_one = choice.weights_sum_to_one,
+                 .scaling = choice.scaling,
+                 .sigmoid = choice.scores == ExpertScores::kSigmoid,
+                 .routing = NewRouting(step)};
+  if (call.sigmoid) {
+    call.correction = step.device->Constant({parts_.correction.data(), parts_.correction.size()});
+    call.groups = static_cast<uint32_t>(choice.groups);
+    call.groups_per_token = static_cast<uint32_t>(choice.groups_per_token);
+    call.scores = step.workspace->Take(logits.rows, choice.experts + choice.groups);
+  }
+  step.device->Route(call);
+  return call.routing;
+}
+
+// [P, inputs]: what each pair's expert makes of its token's row of x.
+FloatMatrix DeviceExperts::EnqueueExperts(const DeviceStep& step, const ExpertRouting& routing,
+                                          const Operand& x) const {
+  const size_t pairs = size_t{x.rows} * routing.per_token, width = out_.inputs;
+  const FloatMatrix both = step.workspace->Take(pairs, in_.outputs);
+  step.device->ExpertProduct({.routing = routing, .map = in_, .x = x, .by_token = true, .y = both});
+  const Operand middle = parts_.gated
+                             ? Gated(step, both.Columns(width, width), both.Columns(0, width),
+                                     Activation::kIdentity, parts_.f)
+                             : Gated(step, both, {}, parts_.f);
+  const FloatMatrix outputs = step.workspace->Take(pairs, out_.outputs);
+  step.device->ExpertProduct({.routing = routing, .map = out_, .x = middle, .y = outputs});
+  return outputs;
+}
+
+// sum.y, which holds the shared expert's output if sum.adds, and the experts' behind up.
+void DeviceExperts::AddLatentExperts(const DeviceStep& step, const Operand& x,
+                                     const CombineExpertsCall& sum) const {
+  const FloatMatrix y = sum.y, narrow = step.workspace->Take(x.rows, parts_.latent_down.outputs());
+  parts_.latent_down.Enqueue(*step.device, x, narrow);
+  const FloatMatrix outputs = EnqueueExperts(step, sum.routing, Gated(step, narrow, {}));
+  step.device->CombineExperts({.routing = sum.routing, .outputs = outputs, .y = narrow});
+  const Operand sums = Gated(step, narrow, {});
+  if (!sum.adds) return parts_.latent_up.Enqueue(*step.device, sums, y);
+  if (sum.gate.data != nullptr) {
+    CombineExpertsCall gate = sum;
+    gate.routing.per_token = 0;
+    gate.outputs = y;
+    step.device->CombineExperts(gate);
+  }
+  const FloatMatrix wide = step.workspace->Take(x.rows, y.columns);
+  parts_.latent_up.Enqueue(*step.device, sums, wide);
+  step.device->AddNorm({.x = y, .update = wide});
+}
+
 void DeviceExperts::Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const {
-  const FloatMatrix logits = step.workspace->Take(x.rows, router_.outputs());
-  router_.Enqueue(*step.device, x, logits);
-  const ExpertRouting routing = NewRouting(step);
-  step.device->Route({.rows = step.rows,
-                      .logits = logits,
-                      .weights_sum_to_one = choice_.weights_sum_to_one,
-                      .routing = routing});
-  if (shared_.has_value()) shared_->Enqueue(step, x, y);
-
-  const size_t pairs = size_t{x.rows} * routing.per_token, width = down_.inputs;
-  const FloatMatrix both = step.workspace->Take(pairs, 2 * width);
-  step.device->ExpertProduct(
-      {.routing = routing, .map = gate_up_, .x = x, .by_token = true, .y = both});
-  const Operand middle = Gated(step, both.Columns(width, width), both.Columns(0, width));
-  const FloatMatrix outputs = step.workspace->Take(pairs, down_.outputs);
-  step.device->ExpertProduct({.routing = routing, .map = down_, .x = middle, .y = outputs});
-
-  CombineExpertsCall sum{.routing = routing, .outputs = outputs, .y = y};
-  sum.adds = shared_.has_value();
-  if (router_.outputs() > choice_.experts) sum.gate = logits.Columns(choice_.experts, 1);
+  const FloatMatrix logits = step.workspace->Take(x.rows, parts_.router.outputs());
+  parts_.router.Enqueue(*step.device, x, logits);
+  const size_t experts = parts_.choice.experts;
+  CombineExpertsCall sum{.routing = EnqueueRoute(step, logits), .outputs = {}, .y = y};
+  sum.adds = parts_.shared != nullptr;
+  if (sum.adds) parts_.shared->Enqueue(step, x, y);
+  if (logits.columns > experts) sum.gate = logits.Columns(experts, 1);
+  if (latent()) return AddLatentExperts(step, x, sum);
+  sum.outputs = EnqueueExperts(step, sum.routing, x);
   step.device->CombineExperts(sum);
 }
 

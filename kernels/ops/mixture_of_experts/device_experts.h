@@ -8,24 +8,37 @@
 #ifndef RIVULET_KERNELS_OPS_MIXTURE_OF_EXPERTS_DEVICE_EXPERTS_H_
 #define RIVULET_KERNELS_OPS_MIXTURE_OF_EXPERTS_DEVICE_EXPERTS_H_
 
-#include <optional>
+#include <memory>
 
+#include "kernels/base/activation_kind.h"
+#include "kernels/base/aligned_buffer.h"
 #include "kernels/ops/feed_forward/feed_forward.h"
-#include "kernels/ops/gated_mlp/gated_mlp.h"
 #include "kernels/ops/linear/linear.h"
 #include "kernels/ops/mixture_of_experts/mixture_of_experts.h"
 
 namespace rivulet {
 
+struct CombineExpertsCall;
 struct ExpertRouting;
+
+// As MixtureParts, but for the experts. All maps are packed on the device, `shared` too; where one
+// did not fit (WeightPacker::status), the result must not be used.
+struct DeviceMixtureParts {
+  ExpertChoice choice;
+  Linear router;
+  AlignedBuffer<float> correction = {};
+  // All experts' maps, concatenated: [X · width, inputs], of gated ones [X · 2 · width, inputs];
+  // and [X · inputs, width].
+  Linear in = {}, out = {};
+  bool gated = true;
+  Activation f = Activation::kSilu;
+  std::unique_ptr<FeedForward> shared = nullptr;
+  Linear latent_down = {}, latent_up = {};
+};
 
 class DeviceExperts : public FeedForward {
  public:
-  // router: as MixtureOfExperts takes it. gate_up [X · 2 · width, hidden] and down
-  // [X · hidden, width]: all experts' maps, concatenated. All are packed on the device; where one
-  // did not fit (WeightPacker::status), the result must not be used.
-  DeviceExperts(const ExpertChoice& choice, Linear router, const Linear& gate_up,
-                const Linear& down, std::optional<GatedMlp> shared);
+  explicit DeviceExperts(DeviceMixtureParts parts);
 
   void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
              ThreadPool& pool) const override;
@@ -34,12 +47,16 @@ class DeviceExperts : public FeedForward {
   bool runs_on_device() const override;
 
  private:
+  bool latent() const { return parts_.latent_down.outputs() > 0; }
   ExpertRouting NewRouting(const DeviceStep& step) const;
+  ExpertRouting EnqueueRoute(const DeviceStep& step, ConstFloatMatrix logits) const;
+  FloatMatrix EnqueueExperts(const DeviceStep& step, const ExpertRouting& routing,
+                             const Operand& x) const;
+  void AddLatentExperts(const DeviceStep& step, const Operand& x,
+                        const CombineExpertsCall& sum) const;
 
-  ExpertChoice choice_;
-  Linear router_;
-  DeviceLinear gate_up_, down_;  // of expert 0
-  std::optional<GatedMlp> shared_;
+  DeviceMixtureParts parts_;
+  DeviceLinear in_, out_;  // of expert 0
 };
 
 }  // namespace rivulet

@@ -32,9 +32,6 @@ struct ExpertChoice {
   size_t groups = 1;
   size_t groups_per_token = 1;
   float scaling = 1;  // of the weights
-
-  // What devices have.
-  bool plain() const { return scores == ExpertScores::kSoftmax && scaling == 1; }
 };
 
 // The experts of the largest logits, the lower index where two are equal, in ascending order of

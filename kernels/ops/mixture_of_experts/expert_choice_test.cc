@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "kernels/base/test_support.h"
+#include "kernels/device/experts_operations.h"
+#include "kernels/device/fake_device.h"
 
 namespace rivulet {
 namespace {
@@ -120,6 +122,66 @@ TEST(ExpertChoiceTest, NotANumberKeepsIdsDistinctAndInRange) {
       if (i > 0) {
         EXPECT_LT(ids[i - 1], ids[i]);
       }
+    }
+  }
+}
+
+// The same by the fake device, with which the GPU is compared (kernels/device/experts_test).
+Chosen ChooseOnDevice(const ExpertChoice& choice, std::vector<float> logits,
+                      const std::vector<float>& correction) {
+  const auto experts = static_cast<uint32_t>(choice.experts);
+  const auto chosen = static_cast<uint32_t>(choice.experts_per_token);
+  FakeDevice device;
+  DeviceSegment segment{};
+  segment.tokens = 1;
+  Chosen result{std::vector<uint32_t>(chosen), std::vector<float>(chosen)};
+  std::vector<uint32_t> rows(chosen), tokens(chosen);
+  std::vector<float> scores(choice.experts + choice.groups);
+  std::vector<ExpertTile> tiles(chosen);
+  ExpertRouting routing{.experts = experts, .per_token = chosen, .tile_rows = kExpertTileRows};
+  routing.most_tiles = chosen;
+  routing.expert = result.ids.data(), routing.weight = result.weights.data();
+  routing.row = rows.data(), routing.token_of_row = tokens.data(), routing.tiles = tiles.data();
+  device.Route({.rows = {&segment, nullptr, 1, 1, true},
+                .logits = {logits.data(), 1, logits.size(), logits.size()},
+                .weights_sum_to_one = choice.weights_sum_to_one,
+                .scaling = choice.scaling,
+                .sigmoid = choice.scores == ExpertScores::kSigmoid,
+                .correction = correction.empty() ? nullptr : correction.data(),
+                .groups = static_cast<uint32_t>(choice.groups),
+                .groups_per_token = static_cast<uint32_t>(choice.groups_per_token),
+                .scores = {scores.data(), 1, scores.size(), scores.size()},
+                .routing = routing});
+  return result;
+}
+
+// With equal logits, and some that are no numbers.
+TEST(ExpertChoiceTest, ADeviceChoosesTheSame) {
+  std::mt19937_64 random(TestSeed());
+  for (int repeat = 0; repeat < 1000; ++repeat) {
+    const size_t groups = size_t{1} << random() % 4, open = 1 + random() % groups;
+    const size_t experts = groups * (2 + random() % 5);
+    const ExpertChoice choice{
+        .experts = experts,
+        .experts_per_token = 1 + random() % (open * experts / groups),
+        .weights_sum_to_one = random() % 2 == 0,
+        .scores = random() % 4 == 0 ? ExpertScores::kSoftmax : ExpertScores::kSigmoid,
+        .groups = groups,
+        .groups_per_token = open,
+        .scaling = random() % 2 == 0 ? 1.0f : 2.5f};
+    std::vector<float> logits(experts), correction(random() % 2 == 0 ? experts : 0);
+    for (float& logit : logits) logit = static_cast<float>(random() % 9) - 4;
+    for (float& number : correction) number = static_cast<float>(random() % 3) / 4;
+    const bool none = random() % 4 == 0;  // a logit that is no number, which weights may become
+    if (none) logits[random() % experts] = NAN;
+    if (random() % 4 == 0) logits[random() % experts] = -INFINITY;
+    if (random() % 4 == 0 && !correction.empty()) correction[random() % experts] = -INFINITY;
+    const Chosen expected = Choose(choice, logits, correction);
+    const Chosen chosen = ChooseOnDevice(choice, logits, correction);
+    ASSERT_EQ(chosen.ids, expected.ids) << repeat;
+    for (size_t i = 0; i < chosen.ids.size(); ++i) {
+      if (none && (std::isnan(expected.weights[i]) || std::isnan(chosen.weights[i]))) continue;
+      EXPECT_NEAR(chosen.weights[i], expected.weights[i], 1e-5) << repeat;
     }
   }
 }

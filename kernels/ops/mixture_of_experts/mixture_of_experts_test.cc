@@ -8,12 +8,36 @@
 #include "kernels/device/device_buffers.h"
 #include "kernels/device/device_step.h"
 #include "kernels/device/fake_device.h"
+#include "kernels/ops/gated_mlp/gated_mlp.h"
 #include "kernels/ops/mixture_of_experts/device_experts.h"
 
 namespace rivulet {
 namespace {
 
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+Linear MapOn(Device& device, const std::vector<LinearSource>& sources, size_t inputs) {
+  return Linear::OnDevice(*device.Pack(sources, inputs), DType::kFloat32);
+}
+Linear MapOn(Device& device, const std::vector<float>& weights, size_t outputs, size_t inputs) {
+  return MapOn(device, {{weights.data(), DType::kFloat32, outputs, nullptr}}, inputs);
+}
+
+// y of x [T, hidden], of tokens of segments of their own; that of `absent` has none.
+std::vector<float> OnDevice(FakeDevice& device, const FeedForward& block,
+                            const std::vector<float>& x, size_t hidden, size_t absent = SIZE_MAX) {
+  const auto tokens = static_cast<uint32_t>(x.size() / hidden);
+  std::vector<DeviceSegment> segments(tokens);
+  for (uint32_t t = 0; t < tokens; ++t) {
+    segments[t].first_token = t;
+    segments[t].tokens = t == absent ? 0 : 1;
+  }
+  DeviceWorkspace workspace(&device);
+  const DeviceRows rows{segments.data(), nullptr, tokens, tokens, true};
+  const FloatMatrix y = workspace.Take(tokens, hidden);
+  block.Enqueue({&device, &workspace, rows, {}}, OperandOf(device, x, tokens, hidden), y);
+  return NumbersOf(device, y);
+}
 
 // One gated MLP's weights and what it computes.
 struct Expert {
@@ -27,6 +51,10 @@ struct Expert {
     const DType fp32 = DType::kFloat32;
     return {Linear::Pack({{gate_up.data(), fp32, 2 * width, nullptr}}, hidden, dtype),
             Linear::Pack({{down.data(), fp32, hidden, nullptr}}, width, dtype)};
+  }
+  std::unique_ptr<FeedForward> PackOn(Device& device) const {
+    return std::make_unique<GatedMlp>(MapOn(device, gate_up, 2 * width, hidden),
+                                      MapOn(device, down, hidden, width));
   }
   std::vector<double> Apply(const float* x) const {
     std::vector<double> y(hidden);
@@ -78,24 +106,19 @@ struct Mixture {
   }
 
   DeviceExperts PackOn(Device& device) const {
-    const auto pack = [&](const std::vector<LinearSource>& sources, size_t inputs) {
-      return Linear::OnDevice(*device.Pack(sources, inputs), DType::kFloat32);
-    };
-    const DType fp32 = DType::kFloat32;
     const size_t hidden = shape.hidden, width = shape.width;
     std::vector<LinearSource> gate_up, down;
     for (const Expert& expert : experts) {
-      gate_up.push_back({expert.gate_up.data(), fp32, 2 * width, nullptr});
-      down.push_back({expert.down.data(), fp32, hidden, nullptr});
-    }
-    std::optional<GatedMlp> packed_shared;
-    if (shared.has_value()) {
-      packed_shared.emplace(pack({{shared->gate_up.data(), fp32, 2 * shared->width}}, hidden),
-                            pack({{shared->down.data(), fp32, hidden}}, shared->width));
+      gate_up.push_back({expert.gate_up.data(), DType::kFloat32, 2 * width, nullptr});
+      down.push_back({expert.down.data(), DType::kFloat32, hidden, nullptr});
     }
     const size_t outputs = shape.choice.experts + (shape.shared_gate ? 1 : 0);
-    return {shape.choice, pack({{router.data(), fp32, outputs}}, hidden), pack(gate_up, hidden),
-            pack(down, width), std::move(packed_shared)};
+    DeviceMixtureParts parts{.choice = shape.choice,
+                             .router = MapOn(device, router, outputs, hidden)};
+    parts.in = MapOn(device, gate_up, hidden);
+    parts.out = MapOn(device, down, width);
+    if (shared.has_value()) parts.shared = shared->PackOn(device);
+    return DeviceExperts(std::move(parts));
   }
 
   double Logit(const float* x, size_t output) const {
@@ -168,17 +191,12 @@ TEST_P(MixtureOfExpertsTest, OnADeviceItMatchesFp64) {
   constexpr uint32_t kAbsent = 3;
   for (const uint32_t tokens : {1, 2, 40}) {
     const std::vector<float> x = RandomFloats(tokens * hidden, random_);
-    std::vector<DeviceSegment> segments(tokens);
-    for (uint32_t t = 0; t < tokens; ++t) segments[t].first_token = t, segments[t].tokens = 1;
-    if (tokens > kAbsent) segments[kAbsent].tokens = 0;
-    DeviceWorkspace workspace(&device);
-    const DeviceRows rows{segments.data(), nullptr, tokens, tokens, true};
-    const FloatMatrix y = workspace.Take(tokens, hidden);
-    experts.Enqueue({&device, &workspace, rows, {}}, OperandOf(device, x, tokens, hidden), y);
+    const std::vector<float> y = OnDevice(device, experts, x, hidden, kAbsent);
     for (uint32_t t = 0; t < tokens; ++t) {
       if (t == kAbsent) continue;
-      EXPECT_TRUE(Close(std::vector<float>(y.row(t), y.row(t) + hidden),
-                        mixture_.Reference(&x[t * hidden]), 1e-4))
+      const auto row = y.begin() + t * hidden;
+      EXPECT_TRUE(
+          Close(std::vector<float>(row, row + hidden), mixture_.Reference(&x[t * hidden]), 1e-4))
           << t << " of " << tokens;
     }
   }
@@ -278,6 +296,24 @@ struct LatentMixture {
     return MixtureOfExperts(std::move(parts));
   }
 
+  DeviceExperts PackOn(Device& device) const {
+    DeviceMixtureParts parts{.choice = {.experts = kExperts, .experts_per_token = 2},
+                             .router = MapOn(device, router, kExperts, kHidden)};
+    std::vector<LinearSource> ins, outs;
+    for (size_t e = 0; e < kExperts; ++e) {
+      ins.push_back({in[e].data(), DType::kFloat32, kWidth, nullptr});
+      outs.push_back({out[e].data(), DType::kFloat32, kLatent, nullptr});
+    }
+    parts.in = MapOn(device, ins, kLatent);
+    parts.out = MapOn(device, outs, kWidth);
+    parts.gated = false;
+    parts.f = Activation::kReluSquared;
+    parts.latent_down = MapOn(device, down, kLatent, kHidden);
+    parts.latent_up = MapOn(device, up, kHidden, kLatent);
+    parts.shared = shared.PackOn(device);
+    return DeviceExperts(std::move(parts));
+  }
+
   static std::vector<double> Apply(const std::vector<float>& weights, size_t outputs,
                                    const std::vector<double>& x) {
     std::vector<double> y(outputs);
@@ -333,6 +369,20 @@ TEST(LatentExpertsTest, MatchFp64AndRowsDoNotMatter) {
   EXPECT_TRUE(Close(y.Values(), reference, 1e-5));
   EXPECT_TRUE(SameBits(alone.Values(), y.Values()));
   EXPECT_TRUE(y.CanariesAlive());
+}
+
+TEST(LatentExpertsTest, OnADeviceTheyMatchFp64) {
+  std::mt19937_64 random(TestSeed());
+  const LatentMixture mixture(random);
+  FakeDevice device;
+  const DeviceExperts packed = mixture.PackOn(device);
+  constexpr size_t kTokens = 20, kHidden = LatentMixture::kHidden;
+  const std::vector<float> x = RandomFloats(kTokens * kHidden, random);
+  std::vector<double> reference;
+  for (size_t t = 0; t < kTokens; ++t) {
+    for (double value : mixture.Reference(&x[t * kHidden])) reference.push_back(value);
+  }
+  EXPECT_TRUE(Close(OnDevice(device, packed, x, kHidden), reference, 1e-4));
 }
 
 std::vector<uint32_t> Chosen(const ExpertChoice& choice, std::vector<float> logits) {

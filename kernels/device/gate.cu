@@ -1,0 +1,63 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The gate of an MLP with multipliers (gate_operations.h). A thread has four neighbours.
+//
+// Bytes expected: gate and x once, y once.
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/gate_operations.h"
+#include "kernels/device/launch.cuh"
+#include "kernels/device/rehearsal.cuh"
+
+namespace rivulet::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 128;
+
+// Zeros from the last column on.
+template <bool kAligned>
+__device__ float4 FourOf(const ConstFloatMatrix& x, uint32_t row, uint32_t column) {
+  const auto columns = static_cast<uint32_t>(x.columns);
+  const float* from = x.data + row * x.stride + column;
+  if (column >= columns) return {0.0f, 0.0f, 0.0f, 0.0f};
+  if constexpr (kAligned) return ReadLate(reinterpret_cast<const float4*>(from));
+  const auto number = [&](uint32_t i) { return column + i < columns ? ReadLate(from + i) : 0.0f; };
+  return {number(0), number(1), number(2), number(3)};
+}
+
+__device__ float Gated(const GateCall& call, float gate, float x) {
+  return Function(call.f, gate * call.gate_multiplier) * x * call.multiplier;
+}
+
+template <bool kAligned>
+__device__ void GateFour(const GateCall& call, bool real) {
+  const uint32_t column = (blockIdx.x * kThreads + threadIdx.x) * 4;
+  if (column >= call.y.columns) return;
+  const float4 gate = FourOf<kAligned>(call.gate, blockIdx.y, column);
+  const float4 x = FourOf<kAligned>(call.x, blockIdx.y, column);
+  const float4 y = {Gated(call, gate.x, x.x), Gated(call, gate.y, x.y), Gated(call, gate.z, x.z),
+                    Gated(call, gate.w, x.w)};
+  KeepInRegisters(y);
+  if (real) StoreOperandFour(call.y, blockIdx.y, column, y);
+}
+
+template <bool kAligned>
+__global__ void __launch_bounds__(kThreads)
+    GateKernel(const __grid_constant__ GateCall call, uint32_t rehearsed) {
+  AllowNextKernel();
+  RunRehearsed(rehearsed, [&](bool real) { GateFour<kAligned>(call, real); });
+}
+
+bool FoursAligned(const ConstFloatMatrix& x) {
+  return x.columns % 4 == 0 && x.stride % 4 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+}
+
+}  // namespace
+
+void LaunchGate(const GateCall& call, const LaunchContext& context) {
+  const bool aligned = FoursAligned(call.gate) && FoursAligned(call.x);
+  const dim3 grid((call.y.columns + kThreads * 4 - 1) / (kThreads * 4), call.y.rows);
+  context.Run(aligned ? GateKernel<true> : GateKernel<false>, grid, kThreads, 0, call,
+              context.RehearsedBlocks(grid.x * grid.y));
+}
+
+}  // namespace rivulet::cuda

@@ -1,0 +1,27 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The gate of an MLP with multipliers (kernels/ops/gated_mlp). One without is a Finish (gated.h),
+// which is on the way of more models.
+//
+// Bits: a number depends on its gate, its other factor and the call's constants alone.
+#ifndef RIVULET_KERNELS_DEVICE_GATE_OPERATIONS_H_
+#define RIVULET_KERNELS_DEVICE_GATE_OPERATIONS_H_
+
+#include "kernels/base/activation_kind.h"
+#include "kernels/base/tensor_view.h"
+#include "kernels/device/device_types.h"
+
+namespace rivulet {
+
+// y [T, columns] = multiplier · f(gate_multiplier · gate) · x, zeros in y's padding.
+struct GateCall {
+  ConstFloatMatrix gate, x;  // [T, columns]
+  Activation f = Activation::kSilu;
+  float gate_multiplier = 1;
+  float multiplier = 1;
+  Operand y;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_DEVICE_GATE_OPERATIONS_H_

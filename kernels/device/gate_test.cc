@@ -1,0 +1,104 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The gate of an MLP on the GPU beside the fake device: every function, any width.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/base/test_support.h"
+#include "kernels/device/device_buffers.h"
+#include "kernels/device/device_operations.h"
+#include "kernels/device/fake_device.h"
+#include "kernels/device/gate_operations.h"
+#include "kernels/device/gpu_testing.h"
+
+namespace rivulet {
+namespace {
+
+constexpr Activation kFunctions[] = {
+    Activation::kIdentity, Activation::kSilu,     Activation::kSigmoid,    Activation::kRelu,
+    Activation::kGelu,     Activation::kGeluTanh, Activation::kReluSquared};
+
+// Of an operand, with its padding; a number is the sum of its parts.
+std::vector<float> NumbersOf(Device& device, const Operand& y) {
+  const std::vector<uint16_t> bits = FromDevice(device, y.data, size_t{y.rows} * y.stride);
+  std::vector<float> numbers;
+  for (uint32_t r = 0; r < y.rows; ++r) {
+    for (uint32_t c = 0; c < y.columns; ++c) {
+      const size_t at = size_t{r} * y.stride + c;
+      const float low = y.two_parts ? BFloat16ToFloat(bits[at + y.columns]) : 0.0f;
+      numbers.push_back(BFloat16ToFloat(bits[at]) + low);
+    }
+  }
+  return numbers;
+}
+
+struct Inputs {
+  uint32_t rows, columns;
+  std::vector<float> both;  // [rows, 2 · columns]: gate, and what it gates
+};
+
+std::vector<float> GateOf(Device& device, const Inputs& inputs, Activation f, float gate_multiplier,
+                          float multiplier) {
+  const FloatMatrix both = MatrixOn(device, inputs.both, inputs.rows, 2 * inputs.columns);
+  const size_t padded = PaddedColumns(inputs.columns);
+  const std::vector<float> ones(inputs.rows * padded, 1.0f);
+  const Operand y = OperandOf(device, ones, inputs.rows, padded);
+  device.Gate({.gate = both.Columns(0, inputs.columns),
+               .x = both.Columns(inputs.columns, inputs.columns),
+               .f = f,
+               .gate_multiplier = gate_multiplier,
+               .multiplier = multiplier,
+               .y = y});
+  return NumbersOf(device, y);
+}
+
+TEST(GateTest, DoesWhatTheFakeDeviceDoes) {
+  RIVULET_NEED_GPU();
+  std::mt19937_64 random(TestSeed());
+  for (const auto precision : {ProductPrecision::kFloat32, ProductPrecision::kBFloat16}) {
+    auto gpu = OpenCudaDevice(precision);
+    ASSERT_TRUE(gpu.ok()) << gpu.status();
+    FakeDevice fake;
+    double worst = 0;
+    for (const uint32_t columns : {1u, 4u, 33u, 512u, 516u, 5000u}) {
+      const uint32_t rows = columns > 600 ? 3 : 70;
+      const Inputs inputs{rows, columns, RandomFloats(size_t{rows} * 2 * columns, random, 4.0f)};
+      for (const Activation f : kFunctions) {
+        const std::vector<float> got = GateOf(**gpu, inputs, f, -0.7f, 0.3f);
+        const std::vector<float> wanted = GateOf(fake, inputs, f, -0.7f, 0.3f);
+        ASSERT_EQ(got.size(), wanted.size());
+        for (size_t i = 0; i < got.size(); ++i) {
+          const double scale = std::max(1.0, std::abs(double{wanted[i]}));
+          worst = std::max(worst, std::abs(double{got[i]} - wanted[i]) / scale);
+        }
+      }
+    }
+    std::printf("gates differ by %.2g\n", worst);
+    EXPECT_LE(worst, precision == ProductPrecision::kFloat32 ? 3e-5 : 5e-3);
+  }
+}
+
+TEST(GateTest, ARowHasTheSameBitsAlone) {
+  RIVULET_NEED_GPU();
+  std::mt19937_64 random(TestSeed());
+  auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  constexpr uint32_t kRows = 40, kColumns = 516;
+  const Inputs all{kRows, kColumns, RandomFloats(size_t{kRows} * 2 * kColumns, random, 4.0f)};
+  const std::vector<float> together = GateOf(**gpu, all, Activation::kGeluTanh, 0.9f, 1.1f);
+  const size_t padded = together.size() / kRows;
+  for (uint32_t r = 0; r < kRows; ++r) {
+    const auto begin = all.both.begin() + r * 2 * kColumns;
+    const Inputs one{1, kColumns, {begin, begin + 2 * kColumns}};
+    const std::span<const float> row(together.data() + r * padded, padded);
+    EXPECT_TRUE(SameBits(GateOf(**gpu, one, Activation::kGeluTanh, 0.9f, 1.1f), row)) << r;
+  }
+}
+
+}  // namespace
+}  // namespace rivulet
