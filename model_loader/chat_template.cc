@@ -118,14 +118,14 @@ Value Prepare(const Mapping& message) {
     if (!value.is_none()) SetEntry(*prepared, key, value);
   }
   if (!reasoning.is_none()) SetEntry(*prepared, Value::String("reasoning_content"), reasoning);
-  MeasureDepth(*prepared);
+  Measure(*prepared);
   return Value(Value::MappingPointer(std::move(prepared)));
 }
 
 Value ListOf(std::vector<Value> items) {
   auto list = std::make_shared<jinja::Sequence>();
   list->items = std::move(items);
-  MeasureDepth(*list);
+  Measure(*list);
   return Value(std::move(list));
 }
 
@@ -183,8 +183,8 @@ absl::StatusOr<const jinja::Template*> ChatTemplate::Choose(const ChatTemplateIn
       absl::StrCat("the chat template \"", name, "\": ", found->second.status().message()));
 }
 
-absl::StatusOr<std::string> ChatTemplate::Render(const ChatTemplateInput& input,
-                                                 const jinja::RenderOptions& options) const {
+absl::StatusOr<MarkedText> ChatTemplate::Render(const ChatTemplateInput& input,
+                                                const jinja::RenderOptions& options) const {
   RIVULET_ASSIGN_OR_RETURN(const jinja::Template* const chosen, Choose(input));
   if (input.messages.empty()) return absl::InvalidArgumentError("there are no messages");
   std::vector<Value> messages;

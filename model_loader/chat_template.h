@@ -5,8 +5,8 @@
 // They are read from chat_template.jinja (with others by name in additional_chat_templates/), or
 // else from chat_template of tokenizer_config.json, one or a list of named ones. The text is the
 // one that transformers' apply_chat_template renders (model_loader/jinja). It has all special
-// tokens, BOS too if the template writes it: encode it with Tokenizer::EncodeRendered, and add
-// nothing.
+// tokens, BOS too if the template writes it: encode it with Tokenizer::EncodeMarked, and add
+// nothing. What it copies from its input keeps its marks (marked_text.h).
 //
 // It does not tokenize, and it knows no sessions. Threading: const after Load, any thread.
 #ifndef RIVULET_MODEL_LOADER_CHAT_TEMPLATE_H_
@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "model_loader/jinja/template.h"
 #include "model_loader/jinja/value.h"
+#include "model_loader/marked_text.h"
 
 namespace rivulet {
 
@@ -45,8 +46,8 @@ class ChatTemplate {
 
   // INVALID_ARGUMENT when there are no messages, when the template refuses them (the message is the
   // template's), or when it fails; FAILED_PRECONDITION when the template itself is not valid.
-  absl::StatusOr<std::string> Render(const ChatTemplateInput& input,
-                                     const jinja::RenderOptions& options) const;
+  absl::StatusOr<MarkedText> Render(const ChatTemplateInput& input,
+                                    const jinja::RenderOptions& options) const;
 
   // A special token that the checkpoint does not name, from its tokenizer. Before the first Render.
   void AddSpecialToken(const std::string& name, const std::string& text);

@@ -35,11 +35,13 @@ class ChatTemplateTest : public testing::Test {
     auto loaded = ChatTemplate::Load(directory_);
     if (!loaded.ok()) return loaded.status();
     if (*loaded == nullptr) return absl::NotFoundError("no template");
-    return (*loaded)->Render(input, {});
+    auto text = (*loaded)->Render(input, {});
+    if (!text.ok()) return text.status();
+    return std::move(text->bytes);
   }
   static std::string Rendered(const std::string& source, const ChatTemplateInput& input) {
     const auto text = ChatTemplate::FromSource(source, {})->Render(input, {});
-    return text.ok() ? *text : std::string(text.status().message());
+    return text.ok() ? text->bytes : std::string(text.status().message());
   }
 
   std::string directory_;

@@ -60,19 +60,16 @@ class SentencePieceTokenizer : public Tokenizer {
     adds_dummy_prefix_ = FindDummyPrefix();
   }
 
-  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text) const override {
-    RIVULET_RETURN_IF_ERROR(CheckUtf8(text));
-    std::vector<uint32_t> ids;
-    RIVULET_RETURN_IF_ERROR(Append(text, ids));
-    return ids;
-  }
-
   // What stands between two control pieces is a text of its own, with its own dummy prefix.
-  absl::StatusOr<std::vector<uint32_t>> EncodeRendered(std::string_view text) const override {
+  absl::StatusOr<std::vector<uint32_t>> EncodeMarked(std::string_view text,
+                                                     const PlainRanges& plain) const override {
     RIVULET_RETURN_IF_ERROR(CheckUtf8(text));
+    const auto counts = [&](const LiteralMatcher::Match& match) {
+      return !Overlaps(plain, match.begin, match.end);
+    };
     std::vector<uint32_t> ids;
     size_t begin = 0;
-    while (const auto match = control_pieces_.Find(text, begin)) {
+    while (const auto match = control_pieces_.Find(text, begin, counts)) {
       RIVULET_RETURN_IF_ERROR(Append(text.substr(begin, match->begin - begin), ids));
       ids.push_back(match->value);
       begin = match->end;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model_loader/marked_text.h"
 
 namespace rivulet {
 
@@ -21,12 +22,20 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Ids of `text` (valid UTF-8, else INVALID_ARGUMENT), without BOS or EOS. A special token written
-  // in it ("<|im_end|>") is text like any other, so that a user cannot forge a turn's end.
-  virtual absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text) const = 0;
+  // in it ("<|im_end|>") is that token, unless one of its bytes is in `plain`: then it is text like
+  // any other.
+  virtual absl::StatusOr<std::vector<uint32_t>> EncodeMarked(std::string_view text,
+                                                             const PlainRanges& plain) const = 0;
 
-  // The same for a text that a chat template has rendered: special tokens written in it are those
-  // tokens. Nothing is added here either: templates write BOS themselves.
-  virtual absl::StatusOr<std::vector<uint32_t>> EncodeRendered(std::string_view text) const = 0;
+  // Of a text that a client wrote: special tokens in it are text, so that a user cannot forge a
+  // turn's end.
+  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text) const {
+    return EncodeMarked(text, {{0, text.size()}});
+  }
+  // Of a text in which all special tokens count.
+  absl::StatusOr<std::vector<uint32_t>> EncodeRendered(std::string_view text) const {
+    return EncodeMarked(text, {});
+  }
 
   // The bytes that a token adds to a text: ▁ is a space, a byte piece is its byte (maybe part of a
   // character), control pieces (BOS, EOS, padding) are empty. Concatenating them, less the one

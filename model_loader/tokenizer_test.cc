@@ -80,6 +80,11 @@ TEST(TokenizerTest, RecognisesSpecialTokensOnlyInRenderedText) {
   EXPECT_EQ(text, "[<s>] The[<|end|>] fox[<|end|>of]");
   EXPECT_EQ(Join(*tokenizer, *tokenizer->Encode("<s>The")), " <s>The");
   EXPECT_FALSE(tokenizer->EncodeRendered("<s>\xff").ok());
+  // Where a user wrote "of", it does not make a longer token of the template's.
+  const auto marked = tokenizer->EncodeMarked("<s><|end|>of<s>", {{10, 15}});
+  ASSERT_TRUE(marked.ok()) << marked.status();
+  EXPECT_EQ(tokenizer->Piece((*marked)[1]), "<|end|>");
+  EXPECT_EQ(Join(*tokenizer, *marked), " of<s>");
 }
 
 TEST(TokenizerTest, RefusesInvalidUtf8) {

@@ -113,6 +113,7 @@ absl::Status AddedTokens::Finish(const Normalize& normalize) {
       }
       RIVULET_ASSIGN_OR_RETURN(const std::string content, normalize(token.content));
       if (!content.empty()) normalized_.Add(content, static_cast<uint32_t>(i));
+      has_normalized_special_ = has_normalized_special_ || token.special;
     }
   }
   return absl::OkStatus();
@@ -132,16 +133,24 @@ void AddedTokens::AddPart(std::string_view text, const AddedToken& token, TextRa
   *end = match.end;
 }
 
-std::vector<TextPart> AddedTokens::Split(std::string_view text, Text kind, bool special) const {
+// A special token that is plain as a whole hides what is in it, as in the `tokenizers` package with
+// encode_special_tokens. One that is plain in part hides nothing: else a user's text could hide the
+// template's tokens beside it.
+std::vector<TextPart> AddedTokens::Split(std::string_view text, Text kind,
+                                         const PlainRanges& plain) const {
   const LiteralMatcher& matcher = kind == Text::kNormalized ? normalized_ : as_written_;
+  const auto counts = [&](const LiteralMatcher::Match& match) {
+    return !tokens_[match.value].special || !Overlaps(plain, match.begin, match.end) ||
+           Covers(plain, match.begin, match.end);
+  };
   std::vector<TextPart> parts;
   size_t end = 0;
   for (size_t next = 0; !matcher.empty();) {
-    const auto match = matcher.Find(text, next);
+    const auto match = matcher.Find(text, next, counts);
     if (!match.has_value()) break;
     next = match->end;
     const AddedToken& token = tokens_[match->value];
-    if (token.special && !special) continue;
+    if (token.special && Overlaps(plain, match->begin, match->end)) continue;
     AddPart(text, token, {match->begin, match->end}, &parts, &end);
   }
   if (end < text.size()) parts.push_back({{end, text.size()}, std::nullopt});

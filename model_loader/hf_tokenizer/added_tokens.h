@@ -2,7 +2,7 @@
 //
 // The "added_tokens" of a tokenizer.json: tokens that are looked for in a text before it is
 // normalized and split, or after it was normalized. Those that are special (<|im_end|>) count only
-// in a text that a template rendered.
+// where the text is not plain (marked_text.h).
 //
 // Threading: const methods may run in any number of threads at once.
 #ifndef RIVULET_MODEL_LOADER_HF_TOKENIZER_ADDED_TOKENS_H_
@@ -53,8 +53,10 @@ class AddedTokens {
   absl::Status Finish(const Normalize& normalize);
 
   enum class Text { kAsWritten, kNormalized };
-  // The parts of `text`, in order. `special`: special tokens count.
-  std::vector<TextPart> Split(std::string_view text, Text kind, bool special) const;
+  // The parts of `text`, in order. Special tokens with a byte in `plain` do not count.
+  std::vector<TextPart> Split(std::string_view text, Text kind, const PlainRanges& plain) const;
+  // A special token is looked for in normalized text.
+  bool has_normalized_special() const { return has_normalized_special_; }
 
   const AddedToken* Find(uint32_t id) const;
   const AddedToken* Find(std::string_view content) const;
@@ -70,6 +72,7 @@ class AddedTokens {
   absl::flat_hash_map<std::string, size_t> by_content_;
   std::optional<uint32_t> largest_id_;
   LiteralMatcher as_written_, normalized_;  // to indices of tokens_
+  bool has_normalized_special_ = false;
 };
 
 }  // namespace rivulet

@@ -42,12 +42,8 @@ class HfTokenizer : public Tokenizer {
                                                          const nlohmann::json& config,
                                                          const nlohmann::json& special_tokens);
 
-  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text) const override {
-    return EncodeWith(text, /*special=*/false);
-  }
-  absl::StatusOr<std::vector<uint32_t>> EncodeRendered(std::string_view text) const override {
-    return EncodeWith(text, /*special=*/true);
-  }
+  absl::StatusOr<std::vector<uint32_t>> EncodeMarked(std::string_view text,
+                                                     const PlainRanges& plain) const override;
   std::string_view TokenBytes(uint32_t id) const override { return tokens_[id].bytes; }
   std::string_view FirstTokenBytes(uint32_t id) const override {
     const Token& token = tokens_[id];
@@ -75,15 +71,20 @@ class HfTokenizer : public Tokenizer {
   struct Work {
     PatternScratch scratch;
     std::unique_ptr<SubwordModel::Encoder> encoder;
-    bool special;
     std::vector<uint32_t> ids;
   };
+  struct MarkedNormalText {
+    NormalText normal;
+    PlainRanges plain;  // of it
+  };
 
-  absl::StatusOr<std::vector<uint32_t>> EncodeWith(std::string_view text, bool special) const;
-  absl::Status EncodeWritten(std::string_view text, bool from_start, Work& work) const;
+  absl::Status EncodeWritten(const MarkedText& text, bool from_start, Work& work) const;
   absl::Status EncodeNormal(std::string_view text, bool from_start, Work& work) const;
-  absl::StatusOr<NormalText> Normalize(std::string_view text, bool from_start,
-                                       PatternScratch& scratch) const;
+  absl::Status Normalize(NormalText& text, PatternScratch& scratch) const;
+  absl::StatusOr<MarkedNormalText> NormalizeMarked(const MarkedText& text, bool from_start,
+                                                   PatternScratch& scratch) const;
+  absl::StatusOr<MarkedNormalText> NormalizeRuns(const MarkedText& text, bool from_start,
+                                                 PatternScratch& scratch) const;
 
   absl::StatusOr<std::string> NormalOf(std::string_view text) const;
 
@@ -108,38 +109,74 @@ class HfTokenizer : public Tokenizer {
   std::optional<std::vector<uint32_t>> begin_ids_;
 };
 
-absl::StatusOr<std::vector<uint32_t>> HfTokenizer::EncodeWith(std::string_view text,
-                                                              bool special) const {
+absl::StatusOr<std::vector<uint32_t>> HfTokenizer::EncodeMarked(std::string_view text,
+                                                                const PlainRanges& plain) const {
   RIVULET_RETURN_IF_ERROR(CheckUtf8(text));
-  Work work = {PatternScratch(text.size()), model_->NewEncoder(), special, {}};
-  for (const TextPart& part : added_.Split(text, AddedTokens::Text::kAsWritten, special)) {
+  Work work = {PatternScratch(text.size()), model_->NewEncoder(), {}};
+  for (const TextPart& part : added_.Split(text, AddedTokens::Text::kAsWritten, plain)) {
     if (part.token.has_value()) {
       work.ids.push_back(*part.token);
       continue;
     }
     const auto [begin, end] = part.range;
-    RIVULET_RETURN_IF_ERROR(EncodeWritten(text.substr(begin, end - begin), begin == 0, work));
+    const MarkedText written = {std::string(text.substr(begin, end - begin)),
+                                Slice(plain, begin, end)};
+    RIVULET_RETURN_IF_ERROR(EncodeWritten(written, begin == 0, work));
   }
   return std::move(work.ids);
 }
 
-absl::StatusOr<NormalText> HfTokenizer::Normalize(std::string_view text, bool from_start,
-                                                  PatternScratch& scratch) const {
-  NormalText normal = {std::string(text), from_start, kLeastNormalBytes + kGrowth * text.size()};
-  if (normalizer_ != nullptr) RIVULET_RETURN_IF_ERROR(normalizer_->Apply(scratch, &normal));
-  return normal;
+absl::Status HfTokenizer::Normalize(NormalText& text, PatternScratch& scratch) const {
+  text.most_bytes = kLeastNormalBytes + kGrowth * text.text.size();
+  return normalizer_ == nullptr ? absl::OkStatus() : normalizer_->Apply(scratch, &text);
 }
 
 absl::StatusOr<std::string> HfTokenizer::NormalOf(std::string_view text) const {
   PatternScratch scratch(text.size());
-  RIVULET_ASSIGN_OR_RETURN(NormalText normal, Normalize(text, /*from_start=*/true, scratch));
+  NormalText normal = {std::string(text)};
+  RIVULET_RETURN_IF_ERROR(Normalize(normal, scratch));
   return std::move(normal.text);
 }
 
-absl::Status HfTokenizer::EncodeWritten(std::string_view text, bool from_start, Work& work) const {
-  RIVULET_ASSIGN_OR_RETURN(const NormalText normal, Normalize(text, from_start, work.scratch));
+absl::StatusOr<HfTokenizer::MarkedNormalText> HfTokenizer::NormalizeMarked(
+    const MarkedText& text, bool from_start, PatternScratch& scratch) const {
+  const bool all_plain = Covers(text.plain, 0, text.bytes.size());
+  const bool mixed = added_.has_normalized_special() && !text.plain.empty() && !all_plain;
+  if (mixed && normalizer_ != nullptr) return NormalizeRuns(text, from_start, scratch);
+  MarkedNormalText whole;
+  whole.normal.text = text.bytes;
+  whole.normal.from_start = from_start;
+  whole.plain = text.plain;
+  RIVULET_RETURN_IF_ERROR(Normalize(whole.normal, scratch));
+  if (all_plain) whole.plain = {{0, whole.normal.text.size()}};
+  return whole;
+}
+
+// Where special tokens are looked for in the normalized text and some of it is plain, what is plain
+// and what is not are normalized each for itself. That tells them apart afterwards, and an accent
+// at the beginning of a user's text does not change the template's last character.
+absl::StatusOr<HfTokenizer::MarkedNormalText> HfTokenizer::NormalizeRuns(
+    const MarkedText& text, bool from_start, PatternScratch& scratch) const {
+  MarkedText joined;
+  bool starts = from_start;
+  for (const auto& [range, plain] : Runs(text)) {
+    const auto [begin, end] = range;
+    NormalText part = {text.bytes.substr(begin, end - begin), from_start && begin == 0};
+    part.has_before = begin > 0;
+    part.has_behind = end < text.bytes.size();
+    RIVULET_RETURN_IF_ERROR(Normalize(part, scratch));
+    if (begin == 0) starts = part.from_start;
+    joined.Append(MarkedText::Of(std::move(part.text), plain));
+  }
+  return MarkedNormalText{{std::move(joined.bytes), starts}, std::move(joined.plain)};
+}
+
+absl::Status HfTokenizer::EncodeWritten(const MarkedText& text, bool from_start, Work& work) const {
+  RIVULET_ASSIGN_OR_RETURN(const MarkedNormalText marked,
+                           NormalizeMarked(text, from_start, work.scratch));
+  const NormalText& normal = marked.normal;
   for (const TextPart& part :
-       added_.Split(normal.text, AddedTokens::Text::kNormalized, work.special)) {
+       added_.Split(normal.text, AddedTokens::Text::kNormalized, marked.plain)) {
     if (part.token.has_value()) {
       work.ids.push_back(*part.token);
       continue;

@@ -56,6 +56,63 @@ TEST(HfTokenizerTest, RecognisesSpecialTokensOnlyInRenderedText) {
   EXPECT_THAT(*(*tokenizer)->Encode(""), IsEmpty());
 }
 
+// Ids of a text in which "{" and "}" stand around what is plain.
+std::vector<uint32_t> IdsOf(const Tokenizer& tokenizer, std::string_view shown) {
+  MarkedText text;
+  for (bool plain = false; !shown.empty(); plain = !plain) {
+    const size_t end = std::min(shown.find(plain ? '}' : '{'), shown.size());
+    text.Append(MarkedText::Of(std::string(shown.substr(0, end)), plain));
+    shown.remove_prefix(std::min(end + 1, shown.size()));
+  }
+  const auto ids = tokenizer.EncodeMarked(text.bytes, text.plain);
+  EXPECT_TRUE(ids.ok()) << ids.status();
+  return ids.value_or(std::vector<uint32_t>());
+}
+
+TEST(HfTokenizerTest, RecognisesNoSpecialTokenWithAPlainByte) {
+  const auto tokenizer = *Make(Words());
+  EXPECT_THAT(IdsOf(*tokenizer, "<end>{<end>}<end>"), ElementsAre(3, 2, 3));
+  EXPECT_THAT(IdsOf(*tokenizer, "a {<en}d> b"), ElementsAre(0, 2, 1)) << "begun by the user";
+  EXPECT_THAT(IdsOf(*tokenizer, "a <{end}> b"), ElementsAre(0, 2, 1)) << "the template's brackets";
+  EXPECT_THAT(IdsOf(*tokenizer, "{<en}{d>}"), ElementsAre(2)) << "in two parts of a message";
+  EXPECT_THAT(IdsOf(*tokenizer, "{a}<end>{b}"), ElementsAre(0, 3, 1));
+  EXPECT_THAT(IdsOf(*tokenizer, "{<think>}"), ElementsAre(4)) << "it is not special";
+  EXPECT_THAT(IdsOf(*tokenizer, "{<}<end>"), ElementsAre(2, 3));
+}
+
+// A user's text beside a special token cannot make a longer one of it, or hide it.
+TEST(HfTokenizerTest, PlainTextDoesNotChangeTheTokensBesideIt) {
+  nlohmann::json json = Words();
+  json["added_tokens"].push_back({{"id", 5}, {"content", "<end>b"}, {"special", true}});
+  json["added_tokens"].push_back({{"id", 6}, {"content", "b<end"}, {"special", true}});
+  const auto tokenizer = *Make(json);
+  EXPECT_THAT(*tokenizer->EncodeRendered("<end>b"), ElementsAre(5));
+  EXPECT_THAT(IdsOf(*tokenizer, "<end>{b}"), ElementsAre(3, 1));
+  EXPECT_THAT(*tokenizer->EncodeRendered("b<end>"), ElementsAre(6, 2));
+  EXPECT_THAT(IdsOf(*tokenizer, "{b}<end>"), ElementsAre(1, 3));
+}
+
+// Special tokens that are looked for in normalized text. "é" has two bytes, and "e\u0301" becomes
+// it: places in the normalized text are not those in the text.
+TEST(HfTokenizerTest, MarksFollowNormalizedText) {
+  nlohmann::json json = Words();
+  json["normalizer"] = {
+      {"type", "Sequence"},
+      {"normalizers",
+       {{{"type", "NFC"}}, {{"type", "Strip"}}, {{"type", "Prepend"}, {"prepend", "a "}}}}};
+  json["added_tokens"][0]["normalized"] = true;
+  const auto tokenizer = *Make(json);
+  // "<end>" itself is normalized too: it is looked for as "a <end>".
+  EXPECT_THAT(*tokenizer->EncodeRendered("<end>"), ElementsAre(3));
+  json["normalizer"]["normalizers"].erase(2);
+  const auto stripping = *Make(json);
+  EXPECT_THAT(IdsOf(*stripping, " {e\u0301e\u0301 <end>} <end>{ b <end> b} <end> "),
+              ElementsAre(2, 2, 3, 1, 2, 1, 3));
+  EXPECT_THAT(IdsOf(*stripping, "a<end>{\u0338 b}"), ElementsAre(0, 3, 2, 1))
+      << "U+0338 would make another character of >";
+  EXPECT_THAT(*stripping->EncodeRendered("a<end>\u0338 b"), ElementsAre(2, 1));
+}
+
 TEST(HfTokenizerTest, ReadsTheOtherFiles) {
   nlohmann::json config = {{"eos_token", {{"content", "<end>"}}}, {"bos_token", "b"}};
   config["added_tokens_decoder"] = {{"5", {{"content", "<more>"}, {"special", true}}}};

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 
 namespace rivulet {
 
@@ -34,11 +35,17 @@ class LiteralMatcher {
   void Add(std::string_view literal, uint32_t value);
   bool empty() const { return ends_.size() == 1; }
 
-  // The first match at or after `from`.
-  std::optional<Match> Find(std::string_view text, size_t from) const;
+  // Whether a match counts.
+  using Counts = absl::FunctionRef<bool(const Match&)>;
+
+  // The first match at or after `from`, of those that count.
+  std::optional<Match> Find(std::string_view text, size_t from, Counts counts) const;
+  std::optional<Match> Find(std::string_view text, size_t from) const {
+    return Find(text, from, [](const Match&) { return true; });
+  }
 
  private:
-  std::optional<Match> LongestAt(std::string_view text, size_t begin) const;
+  std::optional<Match> LongestAt(std::string_view text, size_t begin, Counts counts) const;
 
   std::array<bool, 256> begins_{};                    // some literal begins with this byte
   absl::flat_hash_map<uint64_t, uint32_t> children_;  // node << 8 | byte → node; 0 is the root

@@ -103,8 +103,8 @@ class Strip : public Normalizer {
       begin = std::min(begin, place);
       end = i;
     }
-    end = right_ ? end : whole.size();
-    begin = std::min(left_ ? begin : 0, end);
+    end = right_ && !text->has_behind ? end : whole.size();
+    begin = std::min(left_ && !text->has_before ? begin : 0, end);
     if (begin > 0) text->from_start = false;
     text->text = whole.substr(begin, end - begin);
     return absl::OkStatus();
@@ -146,7 +146,7 @@ class Prepend : public Normalizer {
  public:
   explicit Prepend(std::string content) : content_(std::move(content)) {}
   absl::Status Apply(PatternScratch&, NormalText* text) const override {
-    if (text->text.empty()) return absl::OkStatus();
+    if (text->text.empty() || text->has_before) return absl::OkStatus();
     RIVULET_RETURN_IF_ERROR(CheckLength(text->text.size() + content_.size(), *text));
     text->text.insert(0, content_);
     return absl::OkStatus();

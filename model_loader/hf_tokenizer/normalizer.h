@@ -23,6 +23,9 @@ struct NormalText {
   // Its first character comes from the first of the whole text: Metaspace's "first" asks.
   bool from_start = true;
   size_t most_bytes = size_t{1} << 20;  // longer results are refused
+  // Of a text that is normalized in parts: others are before and behind this one. Prepend and Strip
+  // leave those ends alone.
+  bool has_before = false, has_behind = false;
 };
 
 class Normalizer {

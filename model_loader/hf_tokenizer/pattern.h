@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "model_loader/hf_tokenizer/code_point_classes.h"
+#include "model_loader/marked_text.h"
 
 struct pcre2_real_code_8;
 struct pcre2_real_match_data_8;
@@ -26,13 +27,6 @@ struct pcre2_real_match_context_8;
 struct pcre2_real_jit_stack_8;
 
 namespace rivulet {
-
-// Part of a text, in bytes.
-struct TextRange {
-  size_t begin = 0;
-  size_t end = 0;
-  bool operator==(const TextRange&) const = default;
-};
 
 // What matching needs besides the pattern. One for each thread; any number of patterns may use it
 // in turn. `budget` is what is left of the steps that a text may take.

@@ -21,6 +21,10 @@ std::vector<std::string_view> SplitNames(std::string_view names) {
 }  // namespace
 
 absl::Status Arguments::Bind(std::string_view parameters, GivenArguments given) {
+  has_plain_ = given.plain_names;
+  rest_.plain_names = given.plain_names;
+  for (const Value& value : given.positional) has_plain_ = has_plain_ || value.has_plain();
+  for (const auto& [name, value] : given.named) has_plain_ = has_plain_ || value.has_plain();
   names_ = SplitNames(parameters);
   const bool takes_rest = !names_.empty() && names_.back() == "*";
   if (takes_rest) names_.pop_back();

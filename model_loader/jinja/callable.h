@@ -27,6 +27,7 @@ struct Scope;
 struct GivenArguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
+  bool plain_names = false;  // a name came from a mapping (**) whose strings have plain bytes
 };
 
 using BuiltinFunction = absl::StatusOr<Value> (*)(Runtime& runtime, const Value& subject,
@@ -79,6 +80,8 @@ class Arguments {
   absl::StatusOr<std::string> String(size_t index, std::string_view otherwise) const;
   // Of the parameter "*".
   GivenArguments& rest() { return rest_; }
+  // Whether one of them is or holds a string with plain bytes.
+  bool has_plain() const { return has_plain_; }
 
  private:
   absl::Status Place(std::string name, Value value, bool takes_rest);
@@ -88,6 +91,7 @@ class Arguments {
   std::vector<std::string_view> names_;
   std::vector<std::optional<Value>> values_;
   GivenArguments rest_;
+  bool has_plain_ = false;
 };
 
 // Null if there is none by that name.

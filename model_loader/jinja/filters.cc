@@ -29,6 +29,13 @@ Result ChangeText(Runtime& runtime, const Value& subject, const Change& change) 
   return runtime.NewString(std::string(change(text)), IsSafe(subject));
 }
 
+// A text filter that keeps a part of str(subject): `take` makes a view into it.
+template <typename Take>
+Result TakePart(Runtime& runtime, const Value& subject, const Take& take) {
+  RIVULET_ASSIGN_OR_RETURN(const MarkedText text, runtime.ToMarked(subject));
+  return runtime.NewText(text.Part(take(std::string_view(text.bytes))), IsSafe(subject));
+}
+
 Result Upper(Runtime& runtime, const Value& subject, Arguments&) {
   return ChangeText(runtime, subject, ToUpper);
 }
@@ -39,7 +46,7 @@ Result CapitalizeFirst(Runtime& runtime, const Value& subject, Arguments&) {
   return ChangeText(runtime, subject, Capitalize);
 }
 Result String(Runtime& runtime, const Value& subject, Arguments&) {
-  return ChangeText(runtime, subject, [](const std::string& text) { return text; });
+  return TakePart(runtime, subject, [](std::string_view text) { return text; });
 }
 
 // Jinja's own: words begin after white space, - ( { [ <, and the rest of a word is lower case.
@@ -70,53 +77,53 @@ Result Title(Runtime& runtime, const Value& subject, Arguments&) {
 Result Trim(Runtime& runtime, const Value& subject, Arguments& arguments) {
   const Value* const characters = arguments.Given(0);
   if (characters == nullptr || characters->is_none()) {
-    return ChangeText(runtime, subject,
-                      [](std::string_view text) { return StripRight(StripLeft(text)); });
+    return TakePart(runtime, subject,
+                    [](std::string_view text) { return StripRight(StripLeft(text)); });
   }
   RIVULET_ASSIGN_OR_RETURN(const std::string set, runtime.ToString(*characters));
   RIVULET_RETURN_IF_ERROR(runtime.budget().Work(set.size() * 128));
-  return ChangeText(runtime, subject,
-                    [&](std::string_view text) { return StripRight(StripLeft(text, set), set); });
+  return TakePart(runtime, subject,
+                  [&](std::string_view text) { return StripRight(StripLeft(text, set), set); });
 }
 
 Result Replace(Runtime& runtime, const Value& subject, Arguments& arguments) {
-  RIVULET_ASSIGN_OR_RETURN(const std::string text, runtime.ToString(subject));
+  RIVULET_ASSIGN_OR_RETURN(const MarkedText text, runtime.ToMarked(subject));
   RIVULET_ASSIGN_OR_RETURN(const Value old_value, arguments.Required(0));
   RIVULET_ASSIGN_OR_RETURN(const Value new_value, arguments.Required(1));
   RIVULET_ASSIGN_OR_RETURN(const std::string old_text, runtime.ToString(old_value));
-  RIVULET_ASSIGN_OR_RETURN(const std::string new_text, runtime.ToString(new_value));
+  RIVULET_ASSIGN_OR_RETURN(const MarkedText new_text, runtime.ToMarked(new_value));
   const bool all = arguments.Given(2) == nullptr || arguments.Given(2)->is_none();
   RIVULET_ASSIGN_OR_RETURN(const int64_t most, all ? int64_t{-1} : arguments.Integer(2, -1));
-  RIVULET_ASSIGN_OR_RETURN(std::string result,
-                           ReplaceText(runtime, text, old_text, new_text, most));
-  return runtime.NewString(std::move(result));
+  RIVULET_ASSIGN_OR_RETURN(MarkedText result, ReplaceText(runtime, text, old_text, new_text, most));
+  return runtime.NewText(std::move(result));
 }
 
 Result Indent(Runtime& runtime, const Value& subject, Arguments& arguments) {
   if (subject.undefined() != nullptr) return UndefinedError(subject);
   if (subject.text() == nullptr) return TypeError("indent is a filter of strings");
-  std::string indention;
+  MarkedText indention;
   const Value* const width = arguments.Given(0);
   if (width != nullptr && width->text() != nullptr) {
-    indention = width->text()->bytes;
+    indention = *width->text();
   } else {
     RIVULET_ASSIGN_OR_RETURN(const int64_t spaces, arguments.Integer(0, 4));
     RIVULET_RETURN_IF_ERROR(
         runtime.budget().CheckRoom(static_cast<size_t>(std::max<int64_t>(0, spaces))));
-    indention.assign(static_cast<size_t>(std::max<int64_t>(0, spaces)), ' ');
+    indention.bytes.assign(static_cast<size_t>(std::max<int64_t>(0, spaces)), ' ');
   }
-  const std::string text = subject.text()->bytes + "\n";
-  const std::vector<std::string_view> lines = SplitLines(text, false);
-  RIVULET_RETURN_IF_ERROR(
-      runtime.budget().CheckRoom(text.size() + lines.size() * indention.size()));
+  MarkedText text = *subject.text();
+  text.Append("\n");
+  const std::vector<std::string_view> lines = SplitLines(text.bytes, false);
+  const size_t each = indention.bytes.size() + indention.mark_bytes() + 2 * sizeof(TextRange);
+  RIVULET_RETURN_IF_ERROR(runtime.budget().CheckRoom(text.bytes.size() + lines.size() * each));
   const bool blank_too = arguments.Flag(2);
-  std::string result = arguments.Flag(1) ? indention : "";
+  MarkedText result = arguments.Flag(1) ? indention : MarkedText();
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (i > 0) result += '\n';
-    if (i > 0 && (blank_too || !lines[i].empty())) result += indention;
-    result += std::string(lines[i]);
+    if (i > 0) result.Append("\n");
+    if (i > 0 && (blank_too || !lines[i].empty())) result.Append(indention);
+    result.Append(text.Part(lines[i]));
   }
-  return runtime.NewString(std::move(result), IsSafe(subject));
+  return runtime.NewText(std::move(result), IsSafe(subject));
 }
 
 Result Center(Runtime& runtime, const Value& subject, Arguments& arguments) {
@@ -127,7 +134,8 @@ Result Center(Runtime& runtime, const Value& subject, Arguments& arguments) {
 }
 
 Result Truncate(Runtime& runtime, const Value& subject, Arguments& arguments) {
-  RIVULET_ASSIGN_OR_RETURN(const std::string text, runtime.ToString(subject));
+  RIVULET_ASSIGN_OR_RETURN(const MarkedText marked, runtime.ToMarked(subject));
+  const std::string_view text = marked.bytes;
   RIVULET_ASSIGN_OR_RETURN(const int64_t length, arguments.Integer(0, 255));
   RIVULET_ASSIGN_OR_RETURN(const std::string end, arguments.String(2, "..."));
   RIVULET_ASSIGN_OR_RETURN(const int64_t leeway, arguments.Integer(3, 5));
@@ -135,10 +143,14 @@ Result Truncate(Runtime& runtime, const Value& subject, Arguments& arguments) {
   if (length < end_length || leeway < 0)
     return TypeError("truncate: a length below that of its end");
   const auto characters = static_cast<int64_t>(CountCharacters(text));
-  if (characters - leeway <= length) return runtime.NewString(text);
-  std::string kept = text.substr(0, ByteOffset(text, static_cast<size_t>(length - end_length)));
+  if (characters - leeway <= length) return runtime.NewText(marked);
+  std::string_view kept =
+      text.substr(0, ByteOffset(text, static_cast<size_t>(length - end_length)));
   if (!arguments.Flag(1)) kept = kept.substr(0, kept.rfind(' '));
-  return runtime.NewString(kept + end);
+  MarkedText result = marked.Part(kept);
+  const Value* const given_end = arguments.Given(2);
+  result.Append(MarkedText::Of(end, given_end != nullptr && given_end->has_plain()));
+  return runtime.NewText(std::move(result));
 }
 
 Result Escape(Runtime& runtime, const Value& subject, Arguments&) {
@@ -153,12 +165,12 @@ Result ForceEscape(Runtime& runtime, const Value& subject, Arguments&) {
 }
 
 Result Safe(Runtime& runtime, const Value& subject, Arguments&) {
-  RIVULET_ASSIGN_OR_RETURN(std::string text, runtime.ToString(subject));
-  return runtime.NewString(std::move(text), true);
+  RIVULET_ASSIGN_OR_RETURN(MarkedText text, runtime.ToMarked(subject));
+  return runtime.NewText(std::move(text), true);
 }
 
 Result Format(Runtime& runtime, const Value& subject, Arguments& arguments) {
-  RIVULET_ASSIGN_OR_RETURN(const std::string text, runtime.ToString(subject));
+  RIVULET_ASSIGN_OR_RETURN(const MarkedText text, runtime.ToMarked(subject));
   GivenArguments& given = arguments.rest();
   if (!given.named.empty() && !given.positional.empty()) {
     return TypeError("can't handle positional and keyword arguments at the same time");
@@ -172,8 +184,8 @@ Result Format(Runtime& runtime, const Value& subject, Arguments& arguments) {
     for (auto& [name, value] : given.named) entries.emplace_back(Value::String(name), value);
     RIVULET_ASSIGN_OR_RETURN(values, runtime.NewMapping(std::move(entries)));
   }
-  RIVULET_ASSIGN_OR_RETURN(std::string result, FormatPercent(runtime, text, values));
-  return runtime.NewString(std::move(result));
+  RIVULET_ASSIGN_OR_RETURN(MarkedText result, FormatPercent(runtime, text, values));
+  return runtime.NewText(std::move(result));
 }
 
 Result UrlEncode(Runtime& runtime, const Value& subject, Arguments&) {

@@ -20,9 +20,9 @@ const Builtin* FindIn(std::span<const Builtin> builtins, std::string_view name);
 const Builtin* FindSequenceFilter(std::string_view name);
 
 // str.replace; `most` < 0: all.
-absl::StatusOr<std::string> ReplaceText(Runtime& runtime, std::string_view text,
-                                        std::string_view old_text, std::string_view new_text,
-                                        int64_t most);
+absl::StatusOr<MarkedText> ReplaceText(Runtime& runtime, const MarkedText& text,
+                                       std::string_view old_text, const MarkedText& new_text,
+                                       int64_t most);
 // Filled up to `width` characters on the right ('<'), the left ('>') or both sides ('^').
 absl::StatusOr<std::string> JustifyText(Runtime& runtime, std::string_view text, int64_t width,
                                         std::string_view fill, char align);

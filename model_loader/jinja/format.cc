@@ -116,25 +116,33 @@ absl::StatusOr<int64_t> WholeOf(const Value& value, bool allow_real) {
   return BadFormat(absl::StrCat("an integer is needed, not ", ToAbsl(value.type_name())));
 }
 
+// What a field shows of a value: its own marks if it shows all of a string, or else plain if the
+// value has plain bytes.
+MarkedText MarkAs(const Value& value, std::string shown) {
+  const Text* const held = value.text();
+  if (held != nullptr && held->bytes == shown) return *held;
+  return MarkedText::Of(std::move(shown), value.has_plain());
+}
+
 // ---- "%s" % values
 
 class PercentFormatter {
  public:
-  PercentFormatter(Runtime& runtime, std::string_view format, const Value& values)
-      : runtime_(runtime), format_(format), values_(values) {
+  PercentFormatter(Runtime& runtime, const MarkedText& format, const Value& values)
+      : runtime_(runtime), marked_(format), format_(format.bytes), values_(values) {
     const Sequence* const held = values.sequence();
     if (held != nullptr && held->kind == SequenceKind::kTuple) tuple_ = held;
   }
 
-  absl::StatusOr<std::string> Run() {
+  absl::StatusOr<MarkedText> Run() {
     while (place_ < format_.size()) {
-      if (format_[place_] != '%') {
-        result_ += format_[place_++];
-        continue;
-      }
-      ++place_;
+      const size_t field = std::min(format_.find('%', place_), format_.size());
+      result_.Append(marked_.Part(format_.substr(place_, field - place_)));
+      place_ = field + 1;
+      if (field == format_.size()) break;
       RIVULET_RETURN_IF_ERROR(Field());
-      RIVULET_RETURN_IF_ERROR(runtime_.budget().CheckRoom(result_.size()));
+      RIVULET_RETURN_IF_ERROR(
+          runtime_.budget().CheckRoom(result_.bytes.size() + result_.mark_bytes()));
     }
     const bool all = tuple_ != nullptr ? next_ == tuple_->items.size()
                                        : next_ > 0 || values_.mapping() != nullptr;
@@ -193,14 +201,14 @@ class PercentFormatter {
     Specification spec;
     RIVULET_RETURN_IF_ERROR(ReadSpecification(spec));
     if (spec.type == '%') {
-      result_ += '%';
+      result_.Append(marked_.Part(format_.substr(place_ - 1, 1)));
       return absl::OkStatus();
     }
     if (!value.has_value()) {
       RIVULET_ASSIGN_OR_RETURN(value, TakeValue());
     }
     RIVULET_ASSIGN_OR_RETURN(std::string text, Convert(*value, spec));
-    result_ += Pad(std::move(text), spec, '>');
+    result_.Append(MarkAs(*value, Pad(std::move(text), spec, '>')));
     return absl::OkStatus();
   }
 
@@ -229,13 +237,14 @@ class PercentFormatter {
   }
 
   Runtime& runtime_;
-  const std::string_view format_;
+  const MarkedText& marked_;
+  const std::string_view format_;  // its bytes
   const Value& values_;
   const Sequence* tuple_ = nullptr;  // null: one value
   size_t next_ = 0;
   size_t place_ = 0;
   bool zero_ = false;
-  std::string result_;
+  MarkedText result_;
 };
 
 // ---- "{}".format(values)
@@ -302,16 +311,19 @@ absl::StatusOr<std::string> FormatWith(Runtime& runtime, const Value& value,
 
 class BraceFormatter {
  public:
-  BraceFormatter(Runtime& runtime, std::string_view format, const GivenArguments& arguments)
-      : runtime_(runtime), format_(format), arguments_(arguments) {}
+  BraceFormatter(Runtime& runtime, const MarkedText& format, const GivenArguments& arguments)
+      : runtime_(runtime), marked_(format), format_(format.bytes), arguments_(arguments) {}
 
-  absl::StatusOr<std::string> Run() {
+  absl::StatusOr<MarkedText> Run() {
     for (size_t place = 0; place < format_.size(); ++place) {
+      const size_t brace = std::min(format_.find_first_of("{}", place), format_.size());
+      result_.Append(marked_.Part(format_.substr(place, brace - place)));
+      place = brace;
+      if (brace == format_.size()) break;
       const char c = format_[place];
       const bool doubled = place + 1 < format_.size() && format_[place + 1] == c;
-      if ((c != '{' && c != '}') || doubled) {
-        result_ += c;
-        if (c == '{' || c == '}') ++place;
+      if (doubled) {
+        result_.Append(marked_.Part(format_.substr(place++, 1)));
         continue;
       }
       const size_t end = format_.find_first_of("{}", place + 1);
@@ -319,7 +331,8 @@ class BraceFormatter {
         return BadFormat(c == '}' ? "single '}'" : "a field is not closed, or is nested");
       }
       RIVULET_RETURN_IF_ERROR(Field(format_.substr(place + 1, end - place - 1)));
-      RIVULET_RETURN_IF_ERROR(runtime_.budget().CheckRoom(result_.size()));
+      RIVULET_RETURN_IF_ERROR(
+          runtime_.budget().CheckRoom(result_.bytes.size() + result_.mark_bytes()));
       place = end;
     }
     return result_;
@@ -355,32 +368,33 @@ class BraceFormatter {
       RIVULET_ASSIGN_OR_RETURN(std::string text, conversion == 'r'
                                                      ? runtime_.ToRepresentation(value)
                                                      : runtime_.ToString(value));
-      value = Value::String(std::move(text));
+      value = Value::Marked(MarkAs(value, std::move(text)));
     }
     const std::string_view spec = field.substr(std::min(colon + 1, field.size()));
-    RIVULET_ASSIGN_OR_RETURN(const std::string text, FormatWith(runtime_, value, spec));
-    result_ += text;
+    RIVULET_ASSIGN_OR_RETURN(std::string text, FormatWith(runtime_, value, spec));
+    result_.Append(MarkAs(value, std::move(text)));
     return absl::OkStatus();
   }
 
   Runtime& runtime_;
-  const std::string_view format_;
+  const MarkedText& marked_;
+  const std::string_view format_;  // its bytes
   const GivenArguments& arguments_;
   size_t next_ = 0;
-  std::string result_;
+  MarkedText result_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::string> FormatPercent(Runtime& runtime, std::string_view format,
-                                          const Value& values) {
-  RIVULET_RETURN_IF_ERROR(runtime.budget().Work(format.size()));
+absl::StatusOr<MarkedText> FormatPercent(Runtime& runtime, const MarkedText& format,
+                                         const Value& values) {
+  RIVULET_RETURN_IF_ERROR(runtime.budget().Work(format.bytes.size()));
   return PercentFormatter(runtime, format, values).Run();
 }
 
-absl::StatusOr<std::string> FormatBraces(Runtime& runtime, std::string_view format,
-                                         const GivenArguments& arguments) {
-  RIVULET_RETURN_IF_ERROR(runtime.budget().Work(format.size()));
+absl::StatusOr<MarkedText> FormatBraces(Runtime& runtime, const MarkedText& format,
+                                        const GivenArguments& arguments) {
+  RIVULET_RETURN_IF_ERROR(runtime.budget().Work(format.bytes.size()));
   return BraceFormatter(runtime, format, arguments).Run();
 }
 

@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<std::pair<Value, Value>>> ReadEntries(Runtime& runtim
     }
   }
   for (auto& [name, value] : given.named) {
-    entries.emplace_back(Value::String(name), std::move(value));
+    entries.emplace_back(Value::Marked(MarkedText::Of(name, given.plain_names)), std::move(value));
   }
   return entries;
 }

@@ -39,7 +39,7 @@ void SetName(Scope& scope, int name, Value value) {
 
 }  // namespace
 
-absl::StatusOr<std::string> Interpreter::Render(const Mapping& input) {
+absl::StatusOr<MarkedText> Interpreter::Render(const Mapping& input) {
   const ScopePointer root = NewScope(nullptr);
   for (const auto& [name, number] : syntax_.numbers) {
     if (const Value* const value = FindEntry(input, name)) SetName(*root, number, *value);
@@ -56,7 +56,7 @@ absl::StatusOr<std::string> Interpreter::Render(const Mapping& input) {
 // ---- Statements
 
 absl::StatusOr<Interpreter::Flow> Interpreter::Execute(const Body& body, const ScopePointer& scope,
-                                                       std::string& output) {
+                                                       MarkedText& output) {
   for (const auto& statement : body) {
     RIVULET_ASSIGN_OR_RETURN(const Flow flow, ExecuteOne(*statement, scope, output));
     if (flow != Flow::kNext) return flow;
@@ -66,7 +66,7 @@ absl::StatusOr<Interpreter::Flow> Interpreter::Execute(const Body& body, const S
 
 absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteOne(const Statement& statement,
                                                           const ScopePointer& scope,
-                                                          std::string& output) {
+                                                          MarkedText& output) {
   const Level level(budget());
   absl::Status status = level.Check();
   if (status.ok()) status = budget().Step();
@@ -117,16 +117,16 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteOne(const Statement& state
 }
 
 absl::Status Interpreter::ExecutePrint(const Statement& statement, const ScopePointer& scope,
-                                       std::string& output) {
+                                       MarkedText& output) {
   RIVULET_ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.expressions[0], scope));
-  if (const Text* const text = value.text()) return Append(budget(), text->bytes, output);
-  RIVULET_ASSIGN_OR_RETURN(const std::string text, ToString(value));
+  if (const Text* const text = value.text()) return Append(budget(), *text, output);
+  RIVULET_ASSIGN_OR_RETURN(const MarkedText text, ToMarked(value));
   return Append(budget(), text, output);
 }
 
 absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteIf(const Statement& statement,
                                                          const ScopePointer& scope,
-                                                         std::string& output) {
+                                                         MarkedText& output) {
   for (size_t i = 0; i < statement.expressions.size(); ++i) {
     RIVULET_ASSIGN_OR_RETURN(const Value condition, Evaluate(*statement.expressions[i], scope));
     if (IsTrue(condition)) return Execute(statement.bodies[i], scope, output);
@@ -136,7 +136,7 @@ absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteIf(const Statement& statem
 
 absl::StatusOr<Interpreter::Flow> Interpreter::ExecuteFor(const Statement& statement,
                                                           const ScopePointer& scope,
-                                                          std::string& output) {
+                                                          MarkedText& output) {
   RIVULET_ASSIGN_OR_RETURN(const Value iterable, Evaluate(*statement.expressions[0], scope));
   absl::StatusOr<Flow> flow = RunLoop(statement, iterable, 0, scope, output);
   if (!flow.ok() && failed_line_ == 0) failed_line_ = statement.line;
@@ -163,7 +163,7 @@ absl::StatusOr<std::vector<Value>> Interpreter::LoopItems(const Statement& state
 absl::StatusOr<Interpreter::Flow> Interpreter::RunLoop(const Statement& statement,
                                                        const Value& iterable, int depth,
                                                        const ScopePointer& scope,
-                                                       std::string& output) {
+                                                       MarkedText& output) {
   auto loop = std::make_shared<LoopState>();
   RIVULET_ASSIGN_OR_RETURN(loop->items, LoopItems(statement, iterable, scope));
   const size_t bytes = loop->items.capacity() * sizeof(Value);
@@ -183,7 +183,7 @@ absl::StatusOr<Interpreter::Flow> Interpreter::RunLoop(const Statement& statemen
 absl::StatusOr<Interpreter::Flow> Interpreter::RunLoopBody(const Statement& statement,
                                                            const std::shared_ptr<LoopState>& loop,
                                                            const ScopePointer& scope,
-                                                           std::string& output) {
+                                                           MarkedText& output) {
   const ScopePointer inner = NewScope(scope);
   RIVULET_RETURN_IF_ERROR(Assign(statement.targets[0], loop->items[loop->index], *inner));
   if (loop_name_ >= 0) SetName(*inner, loop_name_, Value(loop));
@@ -200,7 +200,7 @@ absl::StatusOr<Value> Interpreter::CallLoop(LoopState& loop, GivenArguments argu
   RIVULET_RETURN_IF_ERROR(
       RunLoop(*loop.recursive, arguments.positional[0], loop.depth + 1, scope, output.text())
           .status());
-  return NewString(output.Take());
+  return NewText(output.Take());
 }
 
 absl::Status Interpreter::Assign(const Target& target, const Value& value, Scope& scope) {
@@ -246,7 +246,7 @@ absl::Status Interpreter::ExecuteSet(const Statement& statement, const ScopePoin
 absl::Status Interpreter::ExecuteSetBlock(const Statement& statement, const ScopePointer& scope) {
   Capture output(budget());
   RIVULET_RETURN_IF_ERROR(Execute(statement.bodies[0], NewScope(scope), output.text()).status());
-  RIVULET_ASSIGN_OR_RETURN(Value value, NewString(output.Take()));
+  RIVULET_ASSIGN_OR_RETURN(Value value, NewText(output.Take()));
   if (statement.expressions[0] != nullptr) {
     RIVULET_ASSIGN_OR_RETURN(value, EvaluateFilter(*statement.expressions[0], &value, scope));
   }
@@ -254,17 +254,17 @@ absl::Status Interpreter::ExecuteSetBlock(const Statement& statement, const Scop
 }
 
 absl::Status Interpreter::ExecuteFilterBlock(const Statement& statement, const ScopePointer& scope,
-                                             std::string& output) {
+                                             MarkedText& output) {
   Capture captured(budget());
   RIVULET_RETURN_IF_ERROR(Execute(statement.bodies[0], NewScope(scope), captured.text()).status());
-  RIVULET_ASSIGN_OR_RETURN(Value value, NewString(captured.Take()));
+  RIVULET_ASSIGN_OR_RETURN(Value value, NewText(captured.Take()));
   RIVULET_ASSIGN_OR_RETURN(value, EvaluateFilter(*statement.expressions[0], &value, scope));
-  RIVULET_ASSIGN_OR_RETURN(const std::string text, ToString(value));
+  RIVULET_ASSIGN_OR_RETURN(const MarkedText text, ToMarked(value));
   return Append(budget(), text, output);
 }
 
 absl::Status Interpreter::ExecuteWith(const Statement& statement, const ScopePointer& scope,
-                                      std::string& output) {
+                                      MarkedText& output) {
   const ScopePointer inner = NewScope(scope);
   for (size_t i = 0; i < statement.targets.size(); ++i) {
     RIVULET_ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.expressions[i], scope));
@@ -284,19 +284,21 @@ Value Interpreter::MakeMacro(const Statement& statement, const ScopePointer& sco
 }
 
 absl::Status Interpreter::ExecuteCallBlock(const Statement& statement, const ScopePointer& scope,
-                                           std::string& output) {
+                                           MarkedText& output) {
   const Expression& call = *statement.call;
   RIVULET_ASSIGN_OR_RETURN(const Value callee, Evaluate(*call.parts[0], scope));
   RIVULET_ASSIGN_OR_RETURN(GivenArguments given, EvaluateArguments(call.arguments, scope));
   given.named.emplace_back("caller", MakeMacro(statement, scope));
   RIVULET_ASSIGN_OR_RETURN(const Value result, Call(callee, std::move(given)));
-  RIVULET_ASSIGN_OR_RETURN(const std::string text, ToString(result));
+  RIVULET_ASSIGN_OR_RETURN(const MarkedText text, ToMarked(result));
   return Append(budget(), text, output);
 }
 
-absl::StatusOr<Value> Interpreter::NamedMapping(std::vector<std::pair<std::string, Value>> named) {
+absl::StatusOr<Value> Interpreter::NamedMapping(GivenArguments& given) {
   std::vector<std::pair<Value, Value>> entries;
-  for (auto& [name, value] : named) entries.emplace_back(Value::String(name), std::move(value));
+  for (auto& [name, value] : given.named) {
+    entries.emplace_back(Value::Marked(MarkedText::Of(name, given.plain_names)), std::move(value));
+  }
   return NewMapping(std::move(entries));
 }
 
@@ -312,7 +314,7 @@ absl::Status Interpreter::BindExtras(const Statement& macro, GivenArguments& giv
     SetName(scope, caller_name_, NewUndefined("No caller defined"));
   }
   if (macro.uses_kwargs) {
-    RIVULET_ASSIGN_OR_RETURN(Value kwargs, NamedMapping(std::move(given.named)));
+    RIVULET_ASSIGN_OR_RETURN(Value kwargs, NamedMapping(given));
     SetName(scope, kwargs_name_, std::move(kwargs));
   } else if (!given.named.empty()) {
     return TypeError(absl::StrCat("macro '", macro.text, "' takes no keyword argument '",
@@ -374,7 +376,7 @@ absl::StatusOr<Value> Interpreter::CallMacro(const Callable& macro, GivenArgumen
   RIVULET_RETURN_IF_ERROR(BindParameters(*macro.macro, given, scope));
   Capture output(budget());
   RIVULET_RETURN_IF_ERROR(Execute(macro.macro->bodies[0], scope, output.text()).status());
-  return NewString(output.Take());
+  return NewText(output.Take());
 }
 
 // ---- Expressions
@@ -529,13 +531,12 @@ absl::StatusOr<Value> Interpreter::EvaluateSign(const Expression& expression,
 
 absl::StatusOr<Value> Interpreter::EvaluateConcat(const Expression& expression,
                                                   const ScopePointer& scope) {
-  std::string text;
+  MarkedText text;
   for (const auto& part : expression.parts) {
     RIVULET_ASSIGN_OR_RETURN(const Value value, Evaluate(*part, scope));
-    AppendString(value, budget().limits().memory, text);
-    RIVULET_RETURN_IF_ERROR(budget().CheckRoom(text.size()));
+    RIVULET_RETURN_IF_ERROR(AppendMarked(value, text));
   }
-  return NewString(std::move(text));
+  return NewText(std::move(text));
 }
 
 absl::StatusOr<Value> Interpreter::EvaluateAccess(const Expression& expression,
@@ -572,6 +573,7 @@ absl::Status Interpreter::AddArgument(const Argument& argument, Value value,
     RIVULET_RETURN_IF_ERROR(budget().Step(value.mapping()->entries.size()));
     for (const auto& [key, item] : value.mapping()->entries) {
       if (key.text() == nullptr) return TypeError("keywords must be strings");
+      given.plain_names = given.plain_names || key.has_plain();
       given.named.emplace_back(key.text()->bytes, item);
     }
   }

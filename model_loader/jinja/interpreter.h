@@ -31,7 +31,7 @@ class Interpreter final : public Runtime {
       : Runtime(limits, clock), syntax_(syntax) {}
 
   // `input` maps names to values. Called once.
-  absl::StatusOr<std::string> Render(const Mapping& input);
+  absl::StatusOr<MarkedText> Render(const Mapping& input);
   // Where the error of a failed Render happened; 0: not known.
   int failed_line() const { return failed_line_; }
 
@@ -67,37 +67,37 @@ class Interpreter final : public Runtime {
                                                    const ScopePointer& scope);
   absl::Status AddArgument(const Argument& argument, Value value, GivenArguments& given);
 
-  absl::StatusOr<Flow> Execute(const Body& body, const ScopePointer& scope, std::string& output);
+  absl::StatusOr<Flow> Execute(const Body& body, const ScopePointer& scope, MarkedText& output);
   absl::StatusOr<Flow> ExecuteOne(const Statement& statement, const ScopePointer& scope,
-                                  std::string& output);
+                                  MarkedText& output);
   absl::Status ExecutePrint(const Statement& statement, const ScopePointer& scope,
-                            std::string& output);
+                            MarkedText& output);
   absl::StatusOr<Flow> ExecuteIf(const Statement& statement, const ScopePointer& scope,
-                                 std::string& output);
+                                 MarkedText& output);
   absl::StatusOr<Flow> ExecuteFor(const Statement& statement, const ScopePointer& scope,
-                                  std::string& output);
+                                  MarkedText& output);
   absl::StatusOr<std::vector<Value>> LoopItems(const Statement& statement, const Value& iterable,
                                                const ScopePointer& scope);
   absl::StatusOr<Flow> RunLoop(const Statement& statement, const Value& iterable, int depth,
-                               const ScopePointer& scope, std::string& output);
+                               const ScopePointer& scope, MarkedText& output);
   absl::StatusOr<Flow> RunLoopBody(const Statement& statement,
                                    const std::shared_ptr<LoopState>& loop,
-                                   const ScopePointer& scope, std::string& output);
+                                   const ScopePointer& scope, MarkedText& output);
   absl::Status ExecuteSet(const Statement& statement, const ScopePointer& scope);
   absl::Status ExecuteSetBlock(const Statement& statement, const ScopePointer& scope);
   absl::Status ExecuteFilterBlock(const Statement& statement, const ScopePointer& scope,
-                                  std::string& output);
+                                  MarkedText& output);
   absl::Status ExecuteCallBlock(const Statement& statement, const ScopePointer& scope,
-                                std::string& output);
+                                MarkedText& output);
   absl::Status ExecuteWith(const Statement& statement, const ScopePointer& scope,
-                           std::string& output);
+                           MarkedText& output);
   absl::Status Assign(const Target& target, const Value& value, Scope& scope);
   absl::Status AssignAttribute(const Target& target, const Value& value, const Scope& scope);
   Value MakeMacro(const Statement& statement, const ScopePointer& scope) const;
   absl::Status BindParameters(const Statement& macro, GivenArguments& given,
                               const ScopePointer& scope);
   absl::Status BindExtras(const Statement& macro, GivenArguments& given, Scope& scope);
-  absl::StatusOr<Value> NamedMapping(std::vector<std::pair<std::string, Value>> entries);
+  absl::StatusOr<Value> NamedMapping(GivenArguments& given);
 
   const Syntax& syntax_;
   int failed_line_ = 0;

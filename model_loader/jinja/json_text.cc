@@ -23,6 +23,8 @@ using Events = nlohmann::json_sax<nlohmann::json>;
 // limit.
 class Builder final : public Events {
  public:
+  explicit Builder(bool plain) : plain_(plain) {}
+
   bool null() override { return Add(Value(None())); }
   bool boolean(bool value) override { return Add(Value(value)); }
   bool number_integer(number_integer_t value) override { return Add(Value(int64_t{value})); }
@@ -35,7 +37,7 @@ class Builder final : public Events {
     if (written.find_first_not_of("-0123456789") == std::string::npos) return AddBig(written);
     return Add(Value(double{value}));
   }
-  bool string(string_t& value) override { return Add(Value::String(std::move(value))); }
+  bool string(string_t& value) override { return Add(NewText(std::move(value))); }
   bool binary(binary_t&) override { return false; }
 
   bool start_object(size_t) override { return Open(true); }
@@ -62,6 +64,10 @@ class Builder final : public Events {
     std::shared_ptr<Sequence> sequence;
   };
 
+  Value NewText(std::string text) const {
+    return Value::Marked(MarkedText::Of(std::move(text), plain_));
+  }
+
   bool AddBig(std::string digits) {
     constexpr size_t kMostDigits = 4300;  // as Python
     if (digits.size() > kMostDigits) {
@@ -77,7 +83,7 @@ class Builder final : public Events {
     if (open_.empty()) {
       result_ = std::move(value);
     } else if (open_.back().object) {
-      SetEntry(*open_.back().mapping, Value::String(std::move(open_.back().key)), std::move(value));
+      SetEntry(*open_.back().mapping, NewText(std::move(open_.back().key)), std::move(value));
     } else {
       open_.back().sequence->items.push_back(std::move(value));
     }
@@ -99,13 +105,14 @@ class Builder final : public Events {
     Container closed = std::move(open_.back());
     open_.pop_back();
     if (closed.object) {
-      MeasureDepth(*closed.mapping);
+      Measure(*closed.mapping);
       return Add(Value(Value::MappingPointer(std::move(closed.mapping))));
     }
-    MeasureDepth(*closed.sequence);
+    Measure(*closed.sequence);
     return Add(Value(std::move(closed.sequence)));
   }
 
+  const bool plain_;
   std::vector<Container> open_;
   Value result_;
   std::string problem_;
@@ -251,8 +258,8 @@ class Writer {
 
 }  // namespace
 
-absl::StatusOr<Value> ParseJsonValue(std::string_view text, std::string_view what) {
-  Builder builder;
+absl::StatusOr<Value> ParseJsonValue(std::string_view text, std::string_view what, bool plain) {
+  Builder builder(plain);
   const auto refuse = [&](std::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat(ToAbsl(what), ": ", ToAbsl(why)));
   };

@@ -19,8 +19,9 @@
 namespace rivulet::jinja {
 
 // INVALID_ARGUMENT for text that is not JSON, is not UTF-8, or nests deeper than kDeepestValue;
-// `what` names the text in the message.
-absl::StatusOr<Value> ParseJsonValue(std::string_view text, std::string_view what);
+// `what` names the text in the message. `plain`: all of its strings are, keys too.
+absl::StatusOr<Value> ParseJsonValue(std::string_view text, std::string_view what,
+                                     bool plain = false);
 
 struct JsonStyle {
   std::optional<std::string> indent;  // of one level; none: everything on one line

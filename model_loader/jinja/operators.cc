@@ -124,6 +124,12 @@ bool NumberLess(const Value& left, const Value& right) {
   return AsDouble(left) < AsDouble(right);
 }
 
+// What `+` makes of an operand whose other one is Markup, or is not.
+MarkedText BesideMarkup(const Text& text, bool other_is_safe) {
+  if (text.safe || !other_is_safe) return text;
+  return MarkedText::Of(EscapeHtml(text.bytes), !text.plain.empty());
+}
+
 }  // namespace
 
 std::string EscapeHtml(std::string_view text) {
@@ -242,9 +248,9 @@ absl::StatusOr<Value> Runtime::Add(const Value& left, const Value& right) {
   const Text *const first = left.text(), *const second = right.text();
   if (first != nullptr && second != nullptr) {
     RIVULET_RETURN_IF_ERROR(budget_.CheckRoom(first->bytes.size() + second->bytes.size()));
-    if (first->safe == second->safe) return NewString(first->bytes + second->bytes, first->safe);
-    return first->safe ? NewString(first->bytes + EscapeHtml(second->bytes), true)
-                       : NewString(EscapeHtml(first->bytes) + second->bytes, true);
+    MarkedText sum = BesideMarkup(*first, second->safe);
+    sum.Append(BesideMarkup(*second, first->safe));
+    return NewText(std::move(sum), first->safe || second->safe);
   }
   if (!SameKindOfSequence(left, right)) return Unsupported("+", left, right);
   std::vector<Value> items = left.sequence()->items;
@@ -263,10 +269,11 @@ absl::StatusOr<Value> Runtime::Repeat(const Value& value, int64_t count) {
   }
   RIVULET_RETURN_IF_ERROR(budget_.Step(times));
   if (text != nullptr) {
-    std::string result;
-    result.reserve(size * times);
-    for (size_t i = 0; i < times && size > 0; ++i) result += text->bytes;
-    return NewString(std::move(result), text->safe);
+    RIVULET_RETURN_IF_ERROR(budget_.CheckRoom(times * text->mark_bytes()));
+    MarkedText result;
+    result.Reserve(size * times);
+    for (size_t i = 0; i < times && size > 0; ++i) result.Append(*text);
+    return NewText(std::move(result), text->safe);
   }
   const auto& items = value.sequence()->items;
   std::vector<Value> result;
@@ -280,8 +287,8 @@ absl::StatusOr<Value> Runtime::Compute(std::string_view operation, const Value& 
                                        const Value& right) {
   if (left.undefined() != nullptr) return UndefinedError(left);
   if (operation == "%" && left.text() != nullptr) {
-    RIVULET_ASSIGN_OR_RETURN(std::string text, FormatPercent(*this, left.text()->bytes, right));
-    return NewString(std::move(text), left.text()->safe);
+    RIVULET_ASSIGN_OR_RETURN(MarkedText text, FormatPercent(*this, *left.text(), right));
+    return NewText(std::move(text), left.text()->safe);
   }
   if (right.undefined() != nullptr) return UndefinedError(right);
   if (IsWhole(left) && IsWhole(right)) {

@@ -28,7 +28,9 @@ absl::StatusOr<std::string> RenderLine(const std::string& line) {
   const Value* const now = FindEntry(*job->mapping(), "now");
   RenderOptions options;
   if (now != nullptr) options.now.unix_seconds = *now->integer();
-  return found->second->Render(*FindEntry(*job->mapping(), "input"), options);
+  auto text = found->second->Render(*FindEntry(*job->mapping(), "input"), options);
+  if (!text.ok()) return text.status();
+  return std::move(text->bytes);
 }
 
 int Run() {

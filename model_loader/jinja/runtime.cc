@@ -83,16 +83,16 @@ std::string_view CharactersOf(const Text& text, int64_t begin, int64_t end) {
   return rest.substr(0, ByteOffset(rest, static_cast<size_t>(end - begin)));
 }
 
-std::string SliceText(const Text& text, const Range& range) {
+MarkedText SliceText(const Text& text, const Range& range) {
   if (range.step == 1) {
-    return std::string(CharactersOf(text, range.begin, std::max(range.begin, range.end)));
+    return text.Part(CharactersOf(text, range.begin, std::max(range.begin, range.end)));
   }
   const std::u32string characters = Decode(text.bytes);
   std::u32string taken;
   for (int64_t i = range.begin; range.step > 0 ? i < range.end : i > range.end; i += range.step) {
     taken += characters[static_cast<size_t>(i)];
   }
-  return Encode(taken);
+  return MarkedText::Of(Encode(taken), !text.plain.empty());
 }
 
 std::string MissingAttribute(const Value& object, std::string_view name) {
@@ -116,12 +116,16 @@ Runtime::~Runtime() {
 }
 
 absl::StatusOr<Value> Runtime::NewString(std::string text, bool safe) {
-  RIVULET_RETURN_IF_ERROR(budget_.Work(text.size()));
-  const size_t bytes = text.capacity() + kObjectBytes;
+  return NewText(MarkedText::Of(std::move(text), plain_strings_), safe);
+}
+
+absl::StatusOr<Value> Runtime::NewText(MarkedText text, bool safe) {
+  RIVULET_RETURN_IF_ERROR(budget_.Work(text.bytes.size() + text.mark_bytes()));
+  const size_t bytes = text.bytes.capacity() + text.mark_bytes() + kObjectBytes;
   RIVULET_RETURN_IF_ERROR(budget_.CheckRoom(bytes));
   auto held = std::make_shared<Text>();
-  held->characters = CountCharacters(text);
-  held->bytes = std::move(text);
+  held->characters = CountCharacters(text.bytes);
+  static_cast<MarkedText&>(*held) = std::move(text);
   held->safe = safe;
   held->charge = Charge(budget_, bytes);
   return Value(Value::TextPointer(std::move(held)));
@@ -137,7 +141,7 @@ absl::StatusOr<Value> Runtime::NewSequence(std::vector<Value> items, SequenceKin
   held->items = std::move(items);
   held->shown = std::move(shown);
   held->charge = Charge(budget_, bytes);
-  MeasureDepth(*held);
+  Measure(*held);
   RIVULET_RETURN_IF_ERROR(CheckDepth(held->depth));
   return Value(std::move(held));
 }
@@ -158,7 +162,7 @@ absl::StatusOr<Value> Runtime::NewMapping(std::vector<std::pair<Value, Value>> e
   auto held = std::make_shared<Mapping>();
   for (auto& [key, value] : entries) SetEntry(*held, std::move(key), std::move(value));
   held->charge = Charge(budget_, bytes);
-  MeasureDepth(*held);
+  Measure(*held);
   RIVULET_RETURN_IF_ERROR(CheckDepth(held->depth));
   return Value(Value::MappingPointer(std::move(held)));
 }
@@ -194,7 +198,7 @@ absl::StatusOr<std::vector<Value>> Runtime::Iterate(const Value& value) {
     RIVULET_RETURN_IF_ERROR(budget_.CheckRoom(held->characters * (sizeof(Value) + kObjectBytes)));
     for (std::string_view rest = held->bytes; !rest.empty();) {
       const std::string_view first = FirstCharacter(rest);
-      RIVULET_ASSIGN_OR_RETURN(Value item, NewString(std::string(first)));
+      RIVULET_ASSIGN_OR_RETURN(Value item, NewText(held->Part(first)));
       items.push_back(std::move(item));
       rest.remove_prefix(first.size());
     }
@@ -287,7 +291,7 @@ absl::StatusOr<Value> Runtime::FindItem(const Value& object, const Value& key) {
     const int64_t place = Position(*index, held->characters);
     if (place < 0) return Value();
     RIVULET_RETURN_IF_ERROR(budget_.Work(held->bytes.size()));
-    return NewString(std::string(CharactersOf(*held, place, place + 1)), held->safe);
+    return NewText(held->Part(CharactersOf(*held, place, place + 1)), held->safe);
   }
   return Value();
 }
@@ -325,7 +329,7 @@ absl::StatusOr<Value> Runtime::GetSlice(const Value& object, const Value& begin,
   if (const Text* const held = object.text()) {
     RIVULET_RETURN_IF_ERROR(budget_.Work(held->bytes.size()));
     RIVULET_ASSIGN_OR_RETURN(const Range range, ResolveSlice(begin, end, step, held->characters));
-    return NewString(SliceText(*held, range), held->safe);
+    return NewText(SliceText(*held, range), held->safe);
   }
   if (!object.is_indexed()) {
     return NewUndefined(absl::StrCat("'", ToAbsl(object.type_name()), " object' cannot be sliced"));
@@ -366,6 +370,24 @@ absl::StatusOr<std::string> Runtime::ToString(const Value& value) {
   return text;
 }
 
+absl::StatusOr<MarkedText> Runtime::ToMarked(const Value& value) {
+  RIVULET_ASSIGN_OR_RETURN(std::string text, ToString(value));
+  const Text* const held = value.text();
+  if (held == nullptr) return MarkedText::Of(std::move(text), value.has_plain());
+  RIVULET_RETURN_IF_ERROR(budget_.Work(held->mark_bytes()));
+  return MarkedText{std::move(text), held->plain};
+}
+
+absl::Status Runtime::AppendMarked(const Value& value, MarkedText& text) {
+  if (const Text* const held = value.text()) {
+    text.Append(*held);
+  } else {
+    RIVULET_ASSIGN_OR_RETURN(const MarkedText shown, ToMarked(value));
+    text.Append(shown);
+  }
+  return budget_.CheckRoom(text.bytes.size() + text.mark_bytes());
+}
+
 absl::StatusOr<std::string> Runtime::ToRepresentation(const Value& value) {
   std::string text;
   AppendRepresentation(value, budget_.limits().memory, text);
@@ -378,7 +400,11 @@ absl::StatusOr<Value> Runtime::RunBuiltin(const Builtin& builtin, const Value& s
                                           GivenArguments given) {
   Arguments arguments(*this, builtin.name);
   RIVULET_RETURN_IF_ERROR(arguments.Bind(builtin.parameters, std::move(given)));
-  return builtin.run(*this, subject, arguments);
+  const bool around = plain_strings_;
+  plain_strings_ = subject.has_plain() || arguments.has_plain();
+  absl::StatusOr<Value> result = builtin.run(*this, subject, arguments);
+  plain_strings_ = around;
+  return result;
 }
 
 absl::StatusOr<Value> Runtime::Call(const Value& callee, GivenArguments arguments) {

@@ -41,6 +41,9 @@ class Runtime {
 
   // ---- Values, paid from the budget.
 
+  absl::StatusOr<Value> NewText(MarkedText text, bool safe = false);
+  // Without marks. Inside of a built-in whose subject or arguments have plain bytes, all of it is
+  // plain: a built-in that can tell which bytes it copies calls NewText.
   absl::StatusOr<Value> NewString(std::string text, bool safe = false);
   absl::StatusOr<Value> NewSequence(std::vector<Value> items,
                                     SequenceKind kind = SequenceKind::kList,
@@ -66,6 +69,9 @@ class Runtime {
   // The item that a filter's `attribute` names, as "function.name" or "0".
   absl::StatusOr<Value> GetPath(const Value& object, const Value& path);
   absl::StatusOr<std::string> ToString(const Value& value);
+  // str(value) with its marks. What is no string is plain if it holds plain bytes.
+  absl::StatusOr<MarkedText> ToMarked(const Value& value);
+  absl::Status AppendMarked(const Value& value, MarkedText& text);
   absl::StatusOr<std::string> ToRepresentation(const Value& value);
 
   absl::StatusOr<bool> Equal(const Value& left, const Value& right);
@@ -104,6 +110,7 @@ class Runtime {
   const Clock clock_;
   std::deque<Namespace> namespaces_;
   bool refused_ = false;
+  bool plain_strings_ = false;  // what NewString makes is plain
 };
 
 // The error for an operation on an undefined value.
@@ -112,11 +119,11 @@ absl::Status UndefinedError(const Value& value);
 absl::Status TypeError(std::string_view message);
 
 // The text of printf-style formatting, "%s and %d" % values.
-absl::StatusOr<std::string> FormatPercent(Runtime& runtime, std::string_view format,
-                                          const Value& values);
+absl::StatusOr<MarkedText> FormatPercent(Runtime& runtime, const MarkedText& format,
+                                         const Value& values);
 // format.format(arguments).
-absl::StatusOr<std::string> FormatBraces(Runtime& runtime, std::string_view format,
-                                         const GivenArguments& arguments);
+absl::StatusOr<MarkedText> FormatBraces(Runtime& runtime, const MarkedText& format,
+                                        const GivenArguments& arguments);
 // Text with < > & " ' written as HTML entities.
 std::string EscapeHtml(std::string_view text);
 

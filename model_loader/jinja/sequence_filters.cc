@@ -86,17 +86,17 @@ Result Last(Runtime& runtime, const Value& subject, Arguments&) {
 
 Result Join(Runtime& runtime, const Value& subject, Arguments& arguments) {
   RIVULET_ASSIGN_OR_RETURN(const Items items, runtime.Iterate(subject));
-  RIVULET_ASSIGN_OR_RETURN(const std::string separator, arguments.String(0, ""));
-  std::string result;
-  for (size_t i = 0; i < items.size(); ++i) {
-    if (i > 0) result += separator;
-    RIVULET_ASSIGN_OR_RETURN(const Value part, Part(runtime, items[i], arguments.Given(1)));
-    RIVULET_ASSIGN_OR_RETURN(const std::string text, runtime.ToString(part));
-    RIVULET_RETURN_IF_ERROR(
-        runtime.budget().CheckRoom(result.size() + text.size() + separator.size()));
-    result += text;
+  MarkedText separator;
+  if (arguments.Given(0) != nullptr) {
+    RIVULET_ASSIGN_OR_RETURN(separator, runtime.ToMarked(*arguments.Given(0)));
   }
-  return runtime.NewString(std::move(result));
+  MarkedText result;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) result.Append(separator);
+    RIVULET_ASSIGN_OR_RETURN(const Value part, Part(runtime, items[i], arguments.Given(1)));
+    RIVULET_RETURN_IF_ERROR(runtime.AppendMarked(part, result));
+  }
+  return runtime.NewText(std::move(result));
 }
 
 Result Reverse(Runtime& runtime, const Value& subject, Arguments&) {

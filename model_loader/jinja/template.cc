@@ -17,8 +17,8 @@ absl::StatusOr<Template> Template::Parse(std::string_view source) {
       absl::StrCat("the template is not valid: ", syntax.status().message()));
 }
 
-absl::StatusOr<std::string> Template::Render(const Value& input,
-                                             const RenderOptions& options) const {
+absl::StatusOr<MarkedText> Template::Render(const Value& input,
+                                            const RenderOptions& options) const {
   if (input.mapping() == nullptr) return TypeError("the input of a template is a mapping");
   Interpreter interpreter(syntax_, options.limits, options.now);
   auto text = interpreter.Render(*input.mapping());

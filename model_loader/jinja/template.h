@@ -11,7 +11,6 @@
 #define RIVULET_MODEL_LOADER_JINJA_TEMPLATE_H_
 
 #include <memory>
-#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -32,10 +31,10 @@ class Template {
   // INVALID_ARGUMENT naming the line of what is not valid.
   static absl::StatusOr<Template> Parse(std::string_view source);
 
-  // The text. `input` is a mapping of names to values. INVALID_ARGUMENT when the template refuses
-  // the input (raise_exception: the message is the template's), uses a value wrongly, or exceeds a
-  // limit; nothing is left behind.
-  absl::StatusOr<std::string> Render(const Value& input, const RenderOptions& options) const;
+  // The text; what it copies from the input keeps its marks. `input` is a mapping of names to
+  // values. INVALID_ARGUMENT when the template refuses the input (raise_exception: the message is
+  // the template's), uses a value wrongly, or exceeds a limit; nothing is left behind.
+  absl::StatusOr<MarkedText> Render(const Value& input, const RenderOptions& options) const;
 
  private:
   explicit Template(Syntax syntax) : syntax_(std::move(syntax)) {}

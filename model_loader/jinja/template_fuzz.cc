@@ -24,13 +24,16 @@ constexpr std::string_view kInput = R"({"messages": [{"role": "system", "content
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const rivulet::jinja::Value input = *rivulet::jinja::ParseJsonValue(kInput, "input");
+  static const rivulet::jinja::Value input =
+      *rivulet::jinja::ParseJsonValue(kInput, "input", /*plain=*/true);
   const auto parsed = rivulet::jinja::Template::Parse({reinterpret_cast<const char*>(data), size});
   if (!parsed.ok()) return 0;
   rivulet::jinja::RenderOptions options;
   options.limits.steps = 100'000;
   options.limits.memory = size_t{8} << 20;
   const auto text = parsed->Render(input, options);
-  if (text.ok() && rivulet::ValidUtf8Length(*text) != text->size()) std::abort();
+  if (!text.ok()) return 0;
+  if (rivulet::ValidUtf8Length(text->bytes) != text->bytes.size()) std::abort();
+  if (!rivulet::IsSound(*text)) std::abort();
   return 0;
 }

@@ -47,15 +47,16 @@ Result Strip(Runtime& runtime, const Value& subject, Arguments& arguments) {
   }
   if (side != Side::kRight) text = spaces ? StripLeft(text) : StripLeft(text, set);
   if (side != Side::kLeft) text = spaces ? StripRight(text) : StripRight(text, set);
-  return runtime.NewString(std::string(text), TextOf(subject).safe);
+  return runtime.NewText(TextOf(subject).Part(text), TextOf(subject).safe);
 }
 
-Result ToList(Runtime& runtime, const std::vector<std::string_view>& parts, bool safe,
+// Of parts of the subject.
+Result ToList(Runtime& runtime, const std::vector<std::string_view>& parts, const Text& subject,
               SequenceKind kind = SequenceKind::kList) {
   RIVULET_RETURN_IF_ERROR(runtime.budget().CheckRoom(parts.size() * 200));
   std::vector<Value> items;
   for (const std::string_view part : parts) {
-    RIVULET_ASSIGN_OR_RETURN(Value item, runtime.NewString(std::string(part), safe));
+    RIVULET_ASSIGN_OR_RETURN(Value item, runtime.NewText(subject.Part(part), subject.safe));
     items.push_back(std::move(item));
   }
   return runtime.NewSequence(std::move(items), kind);
@@ -128,19 +129,18 @@ Result Split(Runtime& runtime, const Value& subject, Arguments& arguments) {
   RIVULET_ASSIGN_OR_RETURN(const int64_t most, arguments.Integer(1, -1));
   if (arguments.Given(0) == nullptr || arguments.Given(0)->is_none()) {
     return ToList(runtime, from_right ? WordsFromRight(text, most) : Words(text, most),
-                  TextOf(subject).safe);
+                  TextOf(subject));
   }
   RIVULET_ASSIGN_OR_RETURN(const std::string_view separator, TextArgument(arguments, 0));
   if (separator.empty()) return absl::InvalidArgumentError("empty separator");
   return ToList(runtime,
                 from_right ? SplitFromRight(text, separator, most) : SplitBy(text, separator, most),
-                TextOf(subject).safe);
+                TextOf(subject));
 }
 
 Result SplitIntoLines(Runtime& runtime, const Value& subject, Arguments& arguments) {
   RIVULET_RETURN_IF_ERROR(runtime.budget().Work(TextOf(subject).bytes.size() * 8));
-  return ToList(runtime, SplitLines(TextOf(subject).bytes, arguments.Flag(0)),
-                TextOf(subject).safe);
+  return ToList(runtime, SplitLines(TextOf(subject).bytes, arguments.Flag(0)), TextOf(subject));
 }
 
 template <bool from_right>
@@ -151,12 +151,13 @@ Result Partition(Runtime& runtime, const Value& subject, Arguments& arguments) {
   const size_t place = from_right ? text.rfind(separator) : text.find(separator);
   std::vector<std::string_view> parts;
   if (place != std::string_view::npos) {
-    parts = {text.substr(0, place), separator, text.substr(place + separator.size())};
+    parts = {text.substr(0, place), text.substr(place, separator.size()),
+             text.substr(place + separator.size())};
   } else {
     parts = from_right ? std::vector<std::string_view>{"", "", text}
                        : std::vector<std::string_view>{text, "", ""};
   }
-  return ToList(runtime, parts, TextOf(subject).safe, SequenceKind::kTuple);
+  return ToList(runtime, parts, TextOf(subject), SequenceKind::kTuple);
 }
 
 // The part of the text that begin and end arguments name, and the character where it begins. None:
@@ -252,11 +253,11 @@ Result Count(Runtime& runtime, const Value& subject, Arguments& arguments) {
 
 Result Replace(Runtime& runtime, const Value& subject, Arguments& arguments) {
   RIVULET_ASSIGN_OR_RETURN(const std::string_view old_text, TextArgument(arguments, 0));
-  RIVULET_ASSIGN_OR_RETURN(const std::string_view new_text, TextArgument(arguments, 1));
+  RIVULET_RETURN_IF_ERROR(TextArgument(arguments, 1).status());
   RIVULET_ASSIGN_OR_RETURN(const int64_t most, arguments.Integer(2, -1));
-  RIVULET_ASSIGN_OR_RETURN(std::string result,
-                           ReplaceText(runtime, TextOf(subject).bytes, old_text, new_text, most));
-  return runtime.NewString(std::move(result), TextOf(subject).safe);
+  RIVULET_ASSIGN_OR_RETURN(MarkedText result, ReplaceText(runtime, TextOf(subject), old_text,
+                                                          TextOf(*arguments.Given(1)), most));
+  return runtime.NewText(std::move(result), TextOf(subject).safe);
 }
 
 template <bool prefix>
@@ -265,23 +266,22 @@ Result Remove(Runtime& runtime, const Value& subject, Arguments& arguments) {
   std::string_view text = TextOf(subject).bytes;
   if (prefix && text.starts_with(part)) text.remove_prefix(part.size());
   if (!prefix && text.ends_with(part)) text.remove_suffix(part.size());
-  return runtime.NewString(std::string(text), TextOf(subject).safe);
+  return runtime.NewText(TextOf(subject).Part(text), TextOf(subject).safe);
 }
 
 Result Join(Runtime& runtime, const Value& subject, Arguments& arguments) {
   RIVULET_ASSIGN_OR_RETURN(const Value parts, arguments.Required(0));
   RIVULET_ASSIGN_OR_RETURN(const std::vector<Value> items, runtime.Iterate(parts));
-  std::string result;
+  MarkedText result;
   for (size_t i = 0; i < items.size(); ++i) {
     if (items[i].text() == nullptr) {
       return TypeError(absl::StrCat("sequence item ", i, ": expected str instance, ",
                                     ToAbsl(items[i].type_name()), " found"));
     }
-    if (i > 0) result += TextOf(subject).bytes;
-    result += items[i].text()->bytes;
-    RIVULET_RETURN_IF_ERROR(runtime.budget().CheckRoom(result.size()));
+    if (i > 0) result.Append(TextOf(subject));
+    RIVULET_RETURN_IF_ERROR(runtime.AppendMarked(items[i], result));
   }
-  return runtime.NewString(std::move(result));
+  return runtime.NewText(std::move(result));
 }
 
 template <char align>
@@ -326,9 +326,9 @@ Result ExpandTabs(Runtime& runtime, const Value& subject, Arguments& arguments) 
 }
 
 Result Format(Runtime& runtime, const Value& subject, Arguments& arguments) {
-  RIVULET_ASSIGN_OR_RETURN(std::string result,
-                           FormatBraces(runtime, TextOf(subject).bytes, arguments.rest()));
-  return runtime.NewString(std::move(result), TextOf(subject).safe);
+  RIVULET_ASSIGN_OR_RETURN(MarkedText result,
+                           FormatBraces(runtime, TextOf(subject), arguments.rest()));
+  return runtime.NewText(std::move(result), TextOf(subject).safe);
 }
 
 // Whether there is a character, and all are of one kind.
@@ -425,28 +425,31 @@ constexpr Builtin kMethods[] = {
 
 const Builtin* FindTextMethod(std::string_view name) { return FindIn(kMethods, name); }
 
-absl::StatusOr<std::string> ReplaceText(Runtime& runtime, std::string_view text,
-                                        std::string_view old_text, std::string_view new_text,
-                                        int64_t most) {
+absl::StatusOr<MarkedText> ReplaceText(Runtime& runtime, const MarkedText& marked,
+                                       std::string_view old_text, const MarkedText& new_text,
+                                       int64_t most) {
+  std::string_view text = marked.bytes;
   RIVULET_RETURN_IF_ERROR(runtime.budget().Work(text.size()));
-  std::string result;
+  MarkedText result;
   // An empty text is found before every character and at the end.
   while (most != 0) {
     size_t place = text.find(old_text);
     if (place == std::string_view::npos) break;
-    RIVULET_RETURN_IF_ERROR(runtime.budget().Work(new_text.size()));
-    RIVULET_RETURN_IF_ERROR(runtime.budget().CheckRoom(result.size() + new_text.size() + place));
-    result += text.substr(0, place);
-    result += new_text;
+    const size_t added = new_text.bytes.size() + new_text.mark_bytes() + place;
+    RIVULET_RETURN_IF_ERROR(runtime.budget().Work(added));
+    RIVULET_RETURN_IF_ERROR(
+        runtime.budget().CheckRoom(result.bytes.size() + result.mark_bytes() + added));
+    result.Append(marked.Part(text.substr(0, place)));
+    result.Append(new_text);
     text.remove_prefix(place + old_text.size());
     if (most > 0) --most;
     if (!old_text.empty()) continue;
     if (text.empty()) break;
     const std::string_view first = FirstCharacter(text);
-    result += first;
+    result.Append(marked.Part(first));
     text.remove_prefix(first.size());
   }
-  result += text;
+  result.Append(marked.Part(text));
   return result;
 }
 

@@ -213,10 +213,12 @@ bool IsSameKey(const Value& key, const Value& other) {
 
 }  // namespace
 
-Value Value::String(std::string text) {
+Value Value::String(std::string text) { return Marked({std::move(text), {}}); }
+
+Value Value::Marked(MarkedText text) {
   auto held = std::make_shared<Text>();
-  held->characters = CountCharacters(text);
-  held->bytes = std::move(text);
+  held->characters = CountCharacters(text.bytes);
+  static_cast<MarkedText&>(*held) = std::move(text);
   return Value(TextPointer(std::move(held)));
 }
 
@@ -233,6 +235,13 @@ int Value::depth() const {
   if (const Sequence* const held = sequence()) return held->depth;
   if (const Mapping* const held = mapping()) return held->depth;
   return 0;
+}
+
+bool Value::has_plain() const {
+  if (const Text* const held = text()) return !held->plain.empty();
+  if (const Sequence* const held = sequence()) return held->has_plain;
+  if (const Mapping* const held = mapping()) return held->has_plain;
+  return name_space() != nullptr;
 }
 
 bool Value::Is(const Value& other) const {
@@ -271,15 +280,23 @@ const Value* FindEntry(const Mapping& mapping, const Value& key) {
   return nullptr;
 }
 
-void MeasureDepth(Sequence& sequence) {
+void Measure(Sequence& sequence) {
   int depth = 0;
-  for (const Value& item : sequence.items) depth = std::max(depth, item.depth());
+  sequence.has_plain = false;
+  for (const Value& item : sequence.items) {
+    depth = std::max(depth, item.depth());
+    sequence.has_plain = sequence.has_plain || item.has_plain();
+  }
   sequence.depth = depth + 1;
 }
 
-void MeasureDepth(Mapping& mapping) {
+void Measure(Mapping& mapping) {
   int depth = 0;
-  for (const auto& [key, value] : mapping.entries) depth = std::max(depth, value.depth());
+  mapping.has_plain = false;
+  for (const auto& [key, value] : mapping.entries) {
+    depth = std::max(depth, value.depth());
+    mapping.has_plain = mapping.has_plain || key.has_plain() || value.has_plain();
+  }
   mapping.depth = depth + 1;
 }
 

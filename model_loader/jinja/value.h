@@ -7,6 +7,9 @@
 // Integers have 64 bits, where Python's have any number. A larger integer in the input keeps its
 // digits (BigInteger), so that it can be printed; arithmetic refuses it.
 //
+// A string knows which of its bytes a client sent (MarkedText::plain). Nothing that a template can
+// ask depends on it.
+//
 // Threading: values that are not of a rendering (a template's constants, its input) may be read by
 // any number of threads at once; others belong to one thread.
 #ifndef RIVULET_MODEL_LOADER_JINJA_VALUE_H_
@@ -23,6 +26,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "model_loader/jinja/budget.h"
+#include "model_loader/marked_text.h"
 
 namespace rivulet::jinja {
 
@@ -38,10 +42,9 @@ struct Undefined {
 };
 struct None {};
 
-struct Text {
-  std::string bytes;      // UTF-8
-  size_t characters = 0;  // code points
-  bool safe = false;      // Markup: `+` escapes the other operand
+struct Text : MarkedText {  // UTF-8
+  size_t characters = 0;    // code points
+  bool safe = false;        // Markup: `+` escapes the other operand
   Charge charge;
 };
 struct BigInteger {
@@ -56,6 +59,7 @@ struct Sequence {
   std::string shown;    // kRange: how Python prints it
   size_t consumed = 0;  // kGenerator: items that were taken already
   int depth = 1;
+  bool has_plain = false;  // a string in it has plain bytes
   Charge charge;
 };
 
@@ -63,6 +67,7 @@ struct Mapping {
   std::vector<std::pair<Value, Value>> entries;     // in the order of insertion, as in Python
   absl::flat_hash_map<std::string, size_t> places;  // of string keys
   int depth = 1;
+  bool has_plain = false;  // a string in it, keys too, has plain bytes
   Charge charge;
 };
 
@@ -93,8 +98,9 @@ class Value {
   explicit Value(CallablePointer value) : data_(std::move(value)) {}
   explicit Value(LoopPointer value) : data_(std::move(value)) {}
 
-  // Strings of no rendering; those of one are made by its Machine, which pays for them.
+  // Strings of no rendering; those of one are made by its Runtime, which pays for them.
   static Value String(std::string text);
+  static Value Marked(MarkedText text);
 
   // Null, or the thing itself.
   const Undefined* undefined() const { return std::get_if<Undefined>(&data_); }
@@ -126,6 +132,8 @@ class Value {
   std::string_view type_name() const;
   // How deep mappings and lists are nested in it; 0 for others.
   int depth() const;
+  // Whether it is or holds a string with plain bytes. A namespace counts as one that does.
+  bool has_plain() const;
   // Python's `is`: the same object.
   bool Is(const Value& other) const;
 
@@ -146,9 +154,9 @@ void SetEntry(Mapping& mapping, Value key, Value value);
 // Null if there is none.
 const Value* FindEntry(const Mapping& mapping, const Value& key);
 const Value* FindEntry(const Mapping& mapping, std::string_view key);
-// Sets `depth` from what it holds.
-void MeasureDepth(Sequence& sequence);
-void MeasureDepth(Mapping& mapping);
+// Sets `depth` and `has_plain` from what it holds. To be called after the last change.
+void Measure(Sequence& sequence);
+void Measure(Mapping& mapping);
 
 // bool(value).
 bool IsTrue(const Value& value);

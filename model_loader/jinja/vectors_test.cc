@@ -40,15 +40,15 @@ void Check(const Mapping& one, const Value& snippet_input, const RenderOptions& 
   const Value* const input = FindEntry(one, "input");
   SCOPED_TRACE(file.empty() ? source : file);
   const auto parsed = Template::Parse(source);
-  const absl::StatusOr<std::string> text =
+  const absl::StatusOr<MarkedText> text =
       parsed.ok() ? parsed->Render(input == nullptr ? snippet_input : *input, options)
-                  : absl::StatusOr<std::string>(parsed.status());
+                  : absl::StatusOr<MarkedText>(parsed.status());
   if (const Value* const wanted = FindEntry(one, "text")) {
     ASSERT_TRUE(text.ok()) << text.status();
-    EXPECT_EQ(*text, TextOf(wanted));
+    EXPECT_EQ(text->bytes, TextOf(wanted));
     return;
   }
-  EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument) << *text;
+  EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument) << text->bytes;
   const std::string message = OwnMessage(TextOf(FindEntry(one, "error")));
   EXPECT_TRUE(std::string(text.status().message()).ends_with(message)) << text.status() << message;
 }

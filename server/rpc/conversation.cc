@@ -26,14 +26,18 @@ absl::Status WrongJson(const std::string& field, const char* wanted) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": it must be a JSON ", wanted));
 }
 
-absl::StatusOr<Value> ReadObject(const std::string& text, const std::string& field) {
-  RIVULET_ASSIGN_OR_RETURN(Value value, jinja::ParseJsonValue(text, field));
+Value ClientText(const std::string& text, bool plain) {
+  return Value::Marked(MarkedText::Of(text, plain));
+}
+
+absl::StatusOr<Value> ReadObject(const std::string& text, const std::string& field, bool plain) {
+  RIVULET_ASSIGN_OR_RETURN(Value value, jinja::ParseJsonValue(text, field, plain));
   if (value.mapping() == nullptr) return WrongJson(field, "object {...}");
   return value;
 }
 
 // The list that templates take in place of a text.
-absl::StatusOr<Value> ReadParts(const v1::Message& proto, const std::string& field) {
+absl::StatusOr<Value> ReadParts(const v1::Message& proto, const std::string& field, bool plain) {
   auto list = std::make_shared<jinja::Sequence>();
   for (int i = 0; i < proto.parts_size(); ++i) {
     const v1::ContentPart& part = proto.parts(i);
@@ -44,33 +48,50 @@ absl::StatusOr<Value> ReadParts(const v1::Message& proto, const std::string& fie
     }
     auto entry = std::make_shared<Mapping>();
     SetEntry(*entry, Value::String("type"), Value::String("text"));
-    SetEntry(*entry, Value::String("text"), Value::String(part.text()));
+    SetEntry(*entry, Value::String("text"), ClientText(part.text(), plain));
     list->items.emplace_back(Value::MappingPointer(std::move(entry)));
   }
-  MeasureDepth(*list);
+  Measure(*list);
   return Value(std::move(list));
 }
 
-absl::Status ReadToolCalls(const v1::Message& proto, const std::string& field, Mapping& message) {
+absl::Status ReadToolCalls(const v1::Message& proto, const std::string& field, bool plain,
+                           Mapping& message) {
   if (proto.tool_calls().empty()) return absl::OkStatus();
   RIVULET_ASSIGN_OR_RETURN(Value calls,
-                           jinja::ParseJsonValue(proto.tool_calls(), field + ".tool_calls"));
+                           jinja::ParseJsonValue(proto.tool_calls(), field + ".tool_calls", plain));
   if (calls.sequence() == nullptr) return WrongJson(field + ".tool_calls", "array [...]");
   SetEntry(message, Value::String("tool_calls"), std::move(calls));
   return absl::OkStatus();
 }
 
-absl::Status ReadFields(const v1::Message& proto, const std::string& field, Mapping& message) {
+absl::Status ReadFields(const v1::Message& proto, const std::string& field, bool plain,
+                        Mapping& message) {
   if (proto.fields().empty()) return absl::OkStatus();
-  RIVULET_ASSIGN_OR_RETURN(const Value fields, ReadObject(proto.fields(), field + ".fields"));
+  RIVULET_ASSIGN_OR_RETURN(const Value fields,
+                           ReadObject(proto.fields(), field + ".fields", plain));
   for (const auto& [key, value] : fields.mapping()->entries) SetEntry(message, key, value);
   return absl::OkStatus();
 }
 
-absl::StatusOr<Value> ReadMessage(const v1::Message& proto, const std::string& field) {
+bool IsWord(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  });
+}
+
+// A role that is a word is not plain: templates make a token of it.
+void UnmarkRole(Mapping& message) {
+  const Value* const role = FindEntry(message, "role");
+  const bool word = role != nullptr && role->text() != nullptr && IsWord(role->text()->bytes);
+  if (word) SetEntry(message, Value::String("role"), Value::String(role->text()->bytes));
+}
+
+absl::StatusOr<Value> ReadMessage(const v1::Message& proto, const std::string& field, bool plain) {
   auto message = std::make_shared<Mapping>();
   const auto set = [&](const char* name, const std::string& text) {
-    SetEntry(*message, Value::String(name), Value::String(text));
+    SetEntry(*message, Value::String(name), ClientText(text, plain));
   };
   set("role", proto.role());
   if (proto.has_content() && proto.parts_size() > 0) {
@@ -78,22 +99,23 @@ absl::StatusOr<Value> ReadMessage(const v1::Message& proto, const std::string& f
   }
   if (proto.has_content()) set("content", proto.content());
   if (proto.parts_size() > 0) {
-    RIVULET_ASSIGN_OR_RETURN(Value parts, ReadParts(proto, field));
+    RIVULET_ASSIGN_OR_RETURN(Value parts, ReadParts(proto, field, plain));
     SetEntry(*message, Value::String("content"), std::move(parts));
   }
   if (!proto.name().empty()) set("name", proto.name());
   if (proto.has_reasoning_content()) set("reasoning_content", proto.reasoning_content());
-  RIVULET_RETURN_IF_ERROR(ReadToolCalls(proto, field, *message));
+  RIVULET_RETURN_IF_ERROR(ReadToolCalls(proto, field, plain, *message));
   if (!proto.tool_call_id().empty()) set("tool_call_id", proto.tool_call_id());
-  RIVULET_RETURN_IF_ERROR(ReadFields(proto, field, *message));
-  MeasureDepth(*message);
+  RIVULET_RETURN_IF_ERROR(ReadFields(proto, field, plain, *message));
+  UnmarkRole(*message);
+  Measure(*message);
   return Value(Value::MappingPointer(std::move(message)));
 }
 
-absl::Status ReadVariables(const v1::Messages& proto, ChatTemplateInput& input) {
+absl::Status ReadVariables(const v1::Messages& proto, bool plain, ChatTemplateInput& input) {
   if (!proto.variables().empty()) {
     RIVULET_ASSIGN_OR_RETURN(const Value variables,
-                             ReadObject(proto.variables(), "messages.variables"));
+                             ReadObject(proto.variables(), "messages.variables", plain));
     for (const auto& [key, value] : variables.mapping()->entries) {
       input.variables.emplace_back(key.text()->bytes, value);
     }
@@ -104,15 +126,19 @@ absl::Status ReadVariables(const v1::Messages& proto, ChatTemplateInput& input) 
   return absl::OkStatus();
 }
 
-// The text of generated tokens, with special tokens as they are written.
-std::string WrittenText(const Tokenizer& tokenizer, const std::vector<uint32_t>& tokens) {
+// The text of generated tokens, with special tokens as they are written; the rest is plain.
+MarkedText WrittenText(const Tokenizer& tokenizer, const std::vector<uint32_t>& tokens) {
+  MarkedText text;
   std::string bytes;
   for (const uint32_t token : tokens) {
     if (token >= tokenizer.vocab_size()) continue;
-    const std::string_view added = tokenizer.TokenBytes(token);
-    bytes += added.empty() ? tokenizer.Piece(token) : added;
+    bytes += tokenizer.TokenBytes(token);
+    if (!tokenizer.TokenBytes(token).empty()) continue;
+    text.Append(MarkedText::Of(ToUtf8(std::exchange(bytes, {})), /*plain=*/true));
+    text.Append(tokenizer.Piece(token));
   }
-  return ToUtf8(bytes);
+  text.Append(MarkedText::Of(ToUtf8(bytes), /*plain=*/true));
+  return text;
 }
 
 bool IsControl(const Tokenizer& tokenizer, uint32_t token) {
@@ -122,9 +148,13 @@ bool IsControl(const Tokenizer& tokenizer, uint32_t token) {
 // What was generated after a conversation's prompt: as the session holds it, and as the content of
 // a message.
 struct Answer {
-  std::string held;
-  std::string content;
+  MarkedText held;
+  MarkedText content;
 };
+
+MarkedText WithoutFirst(const MarkedText& text, size_t bytes) {
+  return text.Part(std::string_view(text.bytes).substr(bytes));
+}
 
 Answer AnswerOf(const Conversation& conversation, const ServedModel& model,
                 std::vector<uint32_t> tokens) {
@@ -138,21 +168,24 @@ Answer AnswerOf(const Conversation& conversation, const ServedModel& model,
   answer.content = WrittenText(tokenizer, tokens);
   // The space that the tokenizer puts before a text of its own is no part of it.
   if (tokenizer.AddsDummyPrefix() && conversation.ends_in_control) {
-    for (std::string* const text : {&answer.held, &answer.content}) {
-      if (text->starts_with(" ")) text->erase(0, 1);
+    for (MarkedText* const text : {&answer.held, &answer.content}) {
+      if (text->bytes.starts_with(" ")) *text = WithoutFirst(*text, 1);
     }
   }
   // The template opened the thinking that the answer closes.
-  if (StartsThinking(conversation.text)) {
-    answer.content.insert(0, conversation.text.substr(conversation.text.rfind(kThink)));
+  if (StartsThinking(conversation.text.bytes)) {
+    MarkedText content = WithoutFirst(conversation.text, conversation.text.bytes.rfind(kThink));
+    content.Append(answer.content);
+    answer.content = std::move(content);
   }
   return answer;
 }
 
-Value AnswerMessage(const std::string& content) {
+Value AnswerMessage(const MarkedText& content) {
   auto message = std::make_shared<Mapping>();
   SetEntry(*message, Value::String("role"), Value::String("assistant"));
-  SetEntry(*message, Value::String("content"), Value::String(content));
+  SetEntry(*message, Value::String("content"), Value::Marked(content));
+  Measure(*message);
   return Value(Value::MappingPointer(std::move(message)));
 }
 
@@ -164,7 +197,7 @@ bool BeginsWithAnswer(const ChatTemplateInput& input) {
 
 // The whole conversation: what is remembered, the answer, and the new messages. Settings that the
 // new turn leaves unset stay as they were.
-ChatTemplateInput Join(const ChatTemplateInput& before, const std::string& answer,
+ChatTemplateInput Join(const ChatTemplateInput& before, const MarkedText& answer,
                        ChatTemplateInput added) {
   ChatTemplateInput all = before;
   if (!BeginsWithAnswer(added)) all.messages.push_back(AnswerMessage(answer));
@@ -189,11 +222,13 @@ absl::Status CheckBytes(size_t bytes, size_t most_bytes) {
                                                  " are tokenized at once: send less"));
 }
 
-// Encodes `text` as the prompt, and remembers the conversation with the session.
-absl::Status SetPrompt(const ServedModel& model, std::string_view text, size_t most_bytes,
+// Encodes what is behind the first `held` bytes of the conversation's text as the prompt, and
+// remembers the conversation with the session.
+absl::Status SetPrompt(const ServedModel& model, size_t held, size_t most_bytes,
                        std::shared_ptr<Conversation> conversation, Request& request) {
-  RIVULET_RETURN_IF_ERROR(CheckBytes(text.size(), most_bytes));
-  RIVULET_ASSIGN_OR_RETURN(request.prompt, model.tokenizer->EncodeRendered(text));
+  const MarkedText text = WithoutFirst(conversation->text, held);
+  RIVULET_RETURN_IF_ERROR(CheckBytes(text.bytes.size(), most_bytes));
+  RIVULET_ASSIGN_OR_RETURN(request.prompt, model.tokenizer->EncodeMarked(text.bytes, text.plain));
   conversation->tokens = ContextTokens(request) + request.prompt.size();
   conversation->ends_in_control =
       !request.prompt.empty() && IsControl(*model.tokenizer, request.prompt.back());
@@ -212,10 +247,11 @@ absl::Status Continue(const Conversation& before, ChatTemplateInput added, const
   auto conversation = std::make_shared<Conversation>();
   conversation->input = Join(before.input, answer.content, std::move(added));
   RIVULET_ASSIGN_OR_RETURN(conversation->text, RenderMessages(model, conversation->input));
-  const std::string held = before.text + answer.held;
-  request.begins_anew = !conversation->text.starts_with(held);
-  const std::string prompt = conversation->text.substr(request.begins_anew ? 0 : held.size());
-  return SetPrompt(model, prompt, most_bytes, std::move(conversation), request);
+  MarkedText held = before.text;
+  held.Append(answer.held);
+  request.begins_anew = !ContinuesText(model.specials, held, conversation->text);
+  return SetPrompt(model, request.begins_anew ? 0 : held.bytes.size(), most_bytes,
+                   std::move(conversation), request);
 }
 
 }  // namespace
@@ -225,26 +261,40 @@ bool StartsThinking(const std::string& text) {
   return end != std::string::npos && std::string_view(text).substr(0, end + 1).ends_with(kThink);
 }
 
+bool ContinuesText(const LiteralMatcher& specials, const MarkedText& held, const MarkedText& text) {
+  const size_t size = held.bytes.size();
+  if (!text.bytes.starts_with(held.bytes)) return false;
+  if (Slice(text.plain, 0, size) == held.plain) return true;
+  // Other bytes are plain: which does not matter where no special token is written.
+  for (auto match = specials.Find(held.bytes, 0); match.has_value();
+       match = specials.Find(held.bytes, match->end)) {
+    const bool was_token = !Overlaps(held.plain, match->begin, match->end);
+    if (was_token == Overlaps(text.plain, match->begin, match->end)) return false;
+  }
+  return true;
+}
+
 absl::StatusOr<ChatTemplateInput> ReadMessages(const v1::Messages& proto) {
+  const bool plain = !proto.special_tokens_in_messages();
   ChatTemplateInput input;
   for (int i = 0; i < proto.messages_size(); ++i) {
-    RIVULET_ASSIGN_OR_RETURN(Value message,
-                             ReadMessage(proto.messages(i), absl::StrCat("messages[", i, "]")));
+    RIVULET_ASSIGN_OR_RETURN(
+        Value message, ReadMessage(proto.messages(i), absl::StrCat("messages[", i, "]"), plain));
     input.messages.push_back(std::move(message));
   }
   for (int i = 0; i < proto.tools_size(); ++i) {
     RIVULET_ASSIGN_OR_RETURN(Value tool,
-                             ReadObject(proto.tools(i), absl::StrCat("tools[", i, "]")));
+                             ReadObject(proto.tools(i), absl::StrCat("tools[", i, "]"), plain));
     input.tools.push_back(std::move(tool));
   }
-  RIVULET_RETURN_IF_ERROR(ReadVariables(proto, input));
+  RIVULET_RETURN_IF_ERROR(ReadVariables(proto, plain, input));
   input.name = proto.template_name();
   input.add_generation_prompt = !proto.has_add_generation_prompt() || proto.add_generation_prompt();
   return input;
 }
 
-absl::StatusOr<std::string> RenderMessages(const ServedModel& model,
-                                           const ChatTemplateInput& input) {
+absl::StatusOr<MarkedText> RenderMessages(const ServedModel& model,
+                                          const ChatTemplateInput& input) {
   RIVULET_RETURN_IF_ERROR(CheckHasTemplate(model));
   const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
                        std::chrono::system_clock::now().time_since_epoch())
@@ -272,8 +322,7 @@ absl::Status ReadConversation(const v1::Messages& proto, const ServedModel& mode
   auto conversation = std::make_shared<Conversation>();
   conversation->input = std::move(input);
   RIVULET_ASSIGN_OR_RETURN(conversation->text, RenderMessages(model, conversation->input));
-  const std::string prompt = conversation->text;
-  return SetPrompt(model, prompt, most_bytes, std::move(conversation), request);
+  return SetPrompt(model, 0, most_bytes, std::move(conversation), request);
 }
 
 }  // namespace rivulet

@@ -9,7 +9,11 @@
 //   rendered text ...... | differs                       the session begins anew with all of it
 //
 // Text is compared, not tokens, because generated tokens are often not those that a tokenizer makes
-// of their text.
+// of their text; and with it, which of the special tokens written in it are tokens.
+//
+// What a client sends is plain (model_loader/marked_text.h), so that special tokens written in it
+// are text, but for a role that is a word: "<|{{ role }}|>" is how some templates write a token.
+// What was generated is as it was generated: special tokens are those tokens, the rest is plain.
 //
 // Threading: Conversation is immutable; the functions may run on any thread, but on a worker,
 // because rendering and tokenizing are slow.
@@ -23,6 +27,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model_loader/chat_template.h"
+#include "model_loader/hf_tokenizer/literal_matcher.h"
+#include "model_loader/marked_text.h"
 #include "rivulet/v1/inference.pb.h"
 #include "server/rpc/served_model.h"
 #include "server/scheduler/request.h"
@@ -33,7 +39,7 @@ namespace rivulet {
 // What a session remembers of a turn that was sent as messages.
 struct Conversation final : public SessionNotes {
   ChatTemplateInput input;       // all messages so far
-  std::string text;              // what they were rendered to, special tokens included
+  MarkedText text;               // what they were rendered to, special tokens included
   uint64_t tokens = 0;           // that the session holds with the turn's prompt
   bool ends_in_control = false;  // the last of them adds no bytes to a text
 };
@@ -43,8 +49,7 @@ absl::StatusOr<ChatTemplateInput> ReadMessages(const v1::Messages& proto);
 
 // The text of a conversation of its own. INVALID_ARGUMENT for a model without a template, and as
 // ChatTemplate::Render.
-absl::StatusOr<std::string> RenderMessages(const ServedModel& model,
-                                           const ChatTemplateInput& input);
+absl::StatusOr<MarkedText> RenderMessages(const ServedModel& model, const ChatTemplateInput& input);
 
 // Sets prompt, begins_anew and notes of a request, whose session is leased if it names one.
 // `most_bytes`: of a text that is tokenized. FAILED_PRECONDITION if the session holds tokens that
@@ -54,6 +59,10 @@ absl::Status ReadConversation(const v1::Messages& proto, const ServedModel& mode
 
 // Whether the text ends in a <think> that what is generated will close.
 bool StartsThinking(const std::string& text);
+
+// What begins a text that is `held` already: whether `text` goes on from it, with the same special
+// tokens. `specials`: ServedModel's.
+bool ContinuesText(const LiteralMatcher& specials, const MarkedText& held, const MarkedText& text);
 
 }  // namespace rivulet
 

@@ -34,7 +34,7 @@ absl::Status GenerationCall::Admit(const v1::GenerateRequest& proto) {
   seed_ = request->sampling.seed;
   if (request->begins_anew) rewritten_tokens_ = request->session.tokens();
   const auto* const conversation = dynamic_cast<const Conversation*>(request->notes.get());
-  starts_thinking_ = conversation != nullptr && StartsThinking(conversation->text);
+  starts_thinking_ = conversation != nullptr && StartsThinking(conversation->text.bytes);
   return Submit(std::move(request), weak_from_this());
 }
 

@@ -16,28 +16,33 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr uint32_t kOpen = 97, kEnd = FakeTokenizer::kEos;
+constexpr uint32_t kOpen = 97, kEnd = FakeTokenizer::kEos, kPlainOpen = 95, kPlainEnd = 96;
 
-// "<" begins a turn, ">" ends it; both are special tokens.
+// "<" begins a turn, ">" ends it; both are special tokens, or 95 and 96 where they are plain.
 class ChatTokenizer : public FakeTokenizer {
  public:
-  absl::StatusOr<std::vector<uint32_t>> EncodeRendered(std::string_view text) const override {
+  absl::StatusOr<std::vector<uint32_t>> EncodeMarked(std::string_view text,
+                                                     const PlainRanges& plain) const override {
     std::vector<uint32_t> ids;
-    for (const char c : text) {
-      if (c == '<' || c == '>') {
-        ids.push_back(c == '<' ? kOpen : kEnd);
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == '<' || text[i] == '>') {
+        const bool open = text[i] == '<', special = !Overlaps(plain, i, i + 1);
+        ids.push_back(open ? (special ? kOpen : kPlainOpen) : (special ? kEnd : kPlainEnd));
         continue;
       }
-      RIVULET_ASSIGN_OR_RETURN(const std::vector<uint32_t> one, Encode(std::string(1, c)));
+      RIVULET_ASSIGN_OR_RETURN(const std::vector<uint32_t> one,
+                               FakeTokenizer::EncodeMarked(text.substr(i, 1), {}));
       ids.push_back(one[0]);
     }
     return ids;
   }
   std::string_view TokenBytes(uint32_t id) const override {
+    if (id == kPlainOpen || id == kPlainEnd) return Piece(id);
     return id == kOpen || id == kEnd ? "" : FakeTokenizer::TokenBytes(id);
   }
   std::string_view Piece(uint32_t id) const override {
-    return id == kOpen ? "<" : id == kEnd ? ">" : FakeTokenizer::Piece(id);
+    if (id == kOpen || id == kPlainOpen) return "<";
+    return id == kEnd || id == kPlainEnd ? ">" : FakeTokenizer::Piece(id);
   }
 };
 
@@ -45,6 +50,7 @@ class MessagesTest : public ServiceTest {
  protected:
   MessagesTest() {
     model_.tokenizer = &chat_tokenizer_;
+    model_.specials = FindSpecials(chat_tokenizer_);
     model_.eos_ids = {kEnd};
     engine_.next_token = [this](const StepRow&) { return script_[next_++ % script_.size()]; };
     Use("{% for m in messages %}{{ raise_exception('no ' ~ m.role) if m.role == 'critic' }}"
@@ -152,7 +158,8 @@ TEST_F(MessagesTest, ToolsAndVariablesReachTheTemplate) {
             grpc::StatusCode::INVALID_ARGUMENT);
   const auto input = ReadMessages(messages);
   ASSERT_TRUE(input.ok()) << input.status();
-  EXPECT_EQ(*RenderMessages(model_, *input), "tool False good call part ann more hm id False");
+  EXPECT_EQ(RenderMessages(model_, *input)->bytes,
+            "tool False good call part ann more hm id False");
 }
 
 TEST_F(MessagesTest, ASessionIsGivenOnlyWhatIsNew) {
@@ -233,6 +240,64 @@ TEST_F(MessagesTest, SettingsStayUntilTheyAreSetAgain) {
   turn.mutable_messages()->set_variables(R"({"mood": "bad"})");
   next_ = 0;
   EXPECT_GT(Generate(turn).messages[0].rewritten_tokens(), 0u);
+}
+
+// A user who writes the end of a turn does not end it, nor does a tool or an assistant's message
+// from a client.
+TEST_F(MessagesTest, SpecialTokensInMessagesAreTextUnlessAskedFor) {
+  Use("{% for m in messages %}<{{ m.role }} {{ m.content | trim }}>{% endfor %}<assistant ");
+  v1::Messages messages = Turn({"user", " a><user b ", "assistant", "c>", "t>", "d"}).messages();
+  const std::string text = "<user a><user b><assistant c>><t> d><assistant ";
+  std::vector<uint32_t> expected = *chat_tokenizer_.EncodeRendered(text);
+  const auto expect = [&] {
+    const v1::TokenizeResponse response = TokenizeTurn(messages);
+    EXPECT_EQ(response.text(), text);
+    EXPECT_EQ(std::vector<uint32_t>(response.token_ids().begin(), response.token_ids().end()),
+              expected);
+  };
+  messages.set_special_tokens_in_messages(true);
+  expect();
+  messages.set_special_tokens_in_messages(false);
+  expected[text.find("><user b")] = kPlainEnd;
+  expected[text.find("<user b")] = kPlainOpen;
+  expected[text.find(">><t")] = kPlainEnd;
+  expected[text.find("> d")] = kPlainEnd;
+  expect();
+}
+
+TEST_F(MessagesTest, ASessionKeepsWhatUsersWroteAsText) {
+  ASSERT_TRUE(Create("s").ok());
+  Answer("o");  // cut off, so that the template ends the turn
+  v1::GenerateRequest turn = Turn({"user", "a><b"}, "s");
+  turn.set_max_tokens(1);
+  EXPECT_TRUE(Generate(turn).status.ok());
+  Answer("ok>");
+  const Stream second = Say({"user", "c<"}, "s");
+  EXPECT_EQ(second.messages[0].rewritten_tokens(), 0u);
+  EXPECT_EQ(second.usage().prompt_tokens(), Length("><user c<><assistant "));
+}
+
+// The model wrote the characters of a special token, or the token itself: the next turn renders
+// what the session holds.
+TEST_F(MessagesTest, ASessionKeepsWhatWasGeneratedAsItWasGenerated) {
+  ASSERT_TRUE(Create("s").ok());
+  script_ = {0, kPlainEnd, kOpen, 1, kEnd};
+  const Stream first = Say({"user", "a"}, "s");
+  EXPECT_EQ(first.tokens(), script_);
+  const Stream second = Say({"user", "b"}, "s");
+  EXPECT_EQ(second.messages[0].rewritten_tokens(), 0u);
+  EXPECT_EQ(second.usage().prompt_tokens(), Length("<user b><assistant "));
+}
+
+// The same text with other special tokens is not what the session holds.
+TEST_F(MessagesTest, ContinuesTextComparesTheSpecialTokens) {
+  const LiteralMatcher& specials = model_.specials;
+  const MarkedText text = {"ab>c", {{1, 2}}};
+  EXPECT_TRUE(ContinuesText(specials, {"ab>", {{1, 2}}}, text));
+  EXPECT_TRUE(ContinuesText(specials, {"ab>", {{0, 2}}}, text)) << "no special token is different";
+  EXPECT_FALSE(ContinuesText(specials, {"ab>", {{1, 3}}}, text));
+  EXPECT_FALSE(ContinuesText(specials, {"abc", {}}, text));
+  EXPECT_FALSE(ContinuesText(specials, {"ab>cd", {}}, text));
 }
 
 TEST_F(MessagesTest, SaysThatThePromptOpenedTheThinking) {

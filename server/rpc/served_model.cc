@@ -35,6 +35,15 @@ std::vector<uint32_t> BeginIds(const LoadedModel& model) {
 
 }  // namespace
 
+LiteralMatcher FindSpecials(const Tokenizer& tokenizer) {
+  LiteralMatcher specials;
+  for (uint32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string_view piece = tokenizer.Piece(id);
+    if (tokenizer.TokenBytes(id).empty() && !piece.empty()) specials.Add(piece, id);
+  }
+  return specials;
+}
+
 ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacity) {
   ServedModel served;
   v1::Model& info = served.info;
@@ -52,6 +61,7 @@ ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacit
   info.set_has_chat_template(model.chat_template != nullptr);
   served.left_out = model.left_out;
   served.tokenizer = model.tokenizer.get();
+  if (served.tokenizer != nullptr) served.specials = FindSpecials(*served.tokenizer);
   served.chat_template = model.chat_template.get();
   served.eos_ids = model.spec.eos_ids;
   served.begin_ids = BeginIds(model);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model_loader/hf_tokenizer/literal_matcher.h"
 #include "model_loader/loaded_model.h"
 #include "rivulet/v1/inference.pb.h"
 #include "server/engine/engine.h"
@@ -18,11 +19,15 @@ struct ServedModel {
   v1::Model info;                               // has_tokenizer is set where it is sent
   const Tokenizer* tokenizer = nullptr;         // null: token ids only
   const ChatTemplate* chat_template = nullptr;  // null: no messages
+  LiteralMatcher specials;                      // how special tokens are written; to their ids
   std::vector<uint32_t> eos_ids;
   std::vector<uint32_t> begin_ids;  // what a text that begins a context gets before it: BOS
   GenerationDefaults defaults;
   std::vector<std::string> left_out;  // LoadedModel::left_out
 };
+
+// Those that add no bytes to a text: Tokenizer::TokenBytes.
+LiteralMatcher FindSpecials(const Tokenizer& tokenizer);
 
 // The tokenizer and the template stay the model's: it must outlive the result.
 ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacity);

@@ -48,18 +48,19 @@ class PacedEngine : public FakeEngine {
 // Runs out of memory, or waits, when a test says so.
 class ControlledTokenizer : public FakeTokenizer {
  public:
-  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text) const override {
+  absl::StatusOr<std::vector<uint32_t>> EncodeMarked(std::string_view text,
+                                                     const PlainRanges& plain) const override {
     if (no_memory_in_encode) throw std::bad_alloc();
     entered = true;
     while (hold_encode) std::this_thread::yield();
-    return FakeTokenizer::Encode(text);
+    return FakeTokenizer::EncodeMarked(text, plain);
   }
   std::string_view TokenBytes(uint32_t id) const override {
     if (no_memory_in_bytes) throw std::bad_alloc();
     return FakeTokenizer::TokenBytes(id);
   }
   std::atomic<bool> no_memory_in_encode{false}, no_memory_in_bytes{false}, hold_encode{false};
-  mutable std::atomic<bool> entered{false};  // Encode was called
+  mutable std::atomic<bool> entered{false};  // EncodeMarked was called
 };
 
 class ServiceTest : public testing::Test {

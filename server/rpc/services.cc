@@ -26,7 +26,9 @@ absl::StatusOr<std::vector<uint32_t>> TokenizeText(const ServedModel& model,
                                                    const Tokenizer& tokenizer,
                                                    const v1::TokenizeRequest& request) {
   RIVULET_RETURN_IF_ERROR(CheckTextBytes("text", request.text().size()));
-  RIVULET_ASSIGN_OR_RETURN(std::vector<uint32_t> ids, tokenizer.Encode(request.text()));
+  RIVULET_ASSIGN_OR_RETURN(std::vector<uint32_t> ids, request.special_tokens()
+                                                          ? tokenizer.EncodeRendered(request.text())
+                                                          : tokenizer.Encode(request.text()));
   if (!request.add_bos()) return ids;
   if (model.begin_ids.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -41,16 +43,17 @@ absl::StatusOr<std::vector<uint32_t>> TokenizeMessages(const ServedModel& model,
                                                        const Tokenizer& tokenizer,
                                                        const v1::TokenizeRequest& request,
                                                        v1::TokenizeResponse& response) {
-  if (!request.text().empty() || request.add_bos()) {
+  if (!request.text().empty() || request.add_bos() || request.special_tokens()) {
     return absl::InvalidArgumentError(
-        "messages: leave out text and add_bos; the template writes BOS itself");
+        "messages: leave out text, add_bos and special_tokens; the template writes BOS itself, and "
+        "messages have a field special_tokens_in_messages");
   }
   RIVULET_RETURN_IF_ERROR(CheckTextBytes("messages", request.messages().ByteSizeLong()));
   RIVULET_ASSIGN_OR_RETURN(const ChatTemplateInput input, ReadMessages(request.messages()));
-  RIVULET_ASSIGN_OR_RETURN(const std::string text, RenderMessages(model, input));
-  RIVULET_RETURN_IF_ERROR(CheckTextBytes("the rendered text", text.size()));
-  response.set_text(text);
-  return tokenizer.EncodeRendered(text);
+  RIVULET_ASSIGN_OR_RETURN(const MarkedText text, RenderMessages(model, input));
+  RIVULET_RETURN_IF_ERROR(CheckTextBytes("the rendered text", text.bytes.size()));
+  response.set_text(text.bytes);
+  return tokenizer.EncodeMarked(text.bytes, text.plain);
 }
 
 }  // namespace

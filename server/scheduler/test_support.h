@@ -32,19 +32,18 @@ class FakeTokenizer : public Tokenizer {
   FakeTokenizer() {
     for (uint32_t id = 0; id < FakeEngine::kVocab; ++id) pieces_.push_back(PieceOf(id));
   }
-  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view text) const override {
+  // "<s>" at the start is BOS unless it is plain.
+  absl::StatusOr<std::vector<uint32_t>> EncodeMarked(std::string_view text,
+                                                     const PlainRanges& plain) const override {
     std::vector<uint32_t> ids;
+    if (text.starts_with("<s>") && !Overlaps(plain, 0, 3)) {
+      ids.push_back(kBos);
+      text.remove_prefix(3);
+    }
     for (const char c : text) {
       if (c != ' ' && (c < 'a' || c > 'z')) return absl::InvalidArgumentError("letters only");
       ids.push_back(c == ' ' ? kSpace : static_cast<uint32_t>(c - 'a'));
     }
-    return ids;
-  }
-  // "<s>" at the start is BOS.
-  absl::StatusOr<std::vector<uint32_t>> EncodeRendered(std::string_view text) const override {
-    if (!text.starts_with("<s>")) return Encode(text);
-    auto ids = Encode(text.substr(3));
-    if (ids.ok()) ids->insert(ids->begin(), kBos);
     return ids;
   }
   std::string_view TokenBytes(uint32_t id) const override { return pieces_[id]; }

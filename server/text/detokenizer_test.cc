@@ -21,11 +21,9 @@ class FakeTokenizer : public Tokenizer {
     bytes_.push_back("");
     for (std::string& piece : pieces) bytes_.push_back(std::move(piece));
   }
-  absl::StatusOr<std::vector<uint32_t>> Encode(std::string_view) const override {
+  absl::StatusOr<std::vector<uint32_t>> EncodeMarked(std::string_view,
+                                                     const PlainRanges&) const override {
     return absl::UnimplementedError("not used here");
-  }
-  absl::StatusOr<std::vector<uint32_t>> EncodeRendered(std::string_view text) const override {
-    return Encode(text);
   }
   std::string_view TokenBytes(uint32_t id) const override { return bytes_.at(id); }
   std::string_view Piece(uint32_t id) const override { return bytes_.at(id); }
