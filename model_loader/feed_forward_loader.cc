@@ -123,7 +123,7 @@ Linear TakeRouter(const MixtureOfExpertsSpec& spec, size_t hidden, ParameterSour
   const std::string& router = FirstThere(spec.router, ".weight", parameters);
   std::vector<LinearPart> parts = {Part(router, spec.choice.experts, false)};
   if (!spec.shared_gate.empty()) parts.push_back(Part(spec.shared_gate, 1, false));
-  return parameters.TakeLinear(parts, hidden);
+  return parameters.TakeRouter(parts, hidden);
 }
 
 // What a mixture has beside its experts' maps, in the parts of either device.

@@ -157,7 +157,9 @@ class CudaDevice final : public Device {
   cuda::WeightsAhead Follow(const DeviceLinear& linear, uint32_t rows);
   void ProductFloat8(const DeviceLinear& linear, const Operand& x, FloatMatrix y);
   absl::StatusOr<const float*> PackBias(const std::vector<LinearSource>& sources);
-  absl::Status KeepWideMemory(size_t bytes);
+  absl::Status PackFloat8Rows(const std::vector<LinearSource>& sources, size_t inputs,
+                              const DeviceLinear& linear);
+  bool KeepWideMemory(size_t bytes);
   absl::Status PackRows(const std::vector<LinearSource>& sources, size_t inputs,
                         DeviceLinear& linear);
   absl::Status FirstError() const { return CudaError(error_, "an operation failed"); }
@@ -321,38 +323,54 @@ absl::StatusOr<DeviceLinear> CudaDevice::PackFloat8(const std::vector<LinearSour
   linear.inputs = static_cast<uint32_t>(inputs);
   linear.stride = (linear.inputs + cuda::kFloat8Alignment - 1) / cuda::kFloat8Alignment *
                   cuda::kFloat8Alignment;
-  std::vector<uint8_t> codes;
-  std::vector<float> scales, row(inputs);
   for (const LinearSource& source : sources) {
-    for (size_t n = 0; n < source.outputs; ++n) {
-      for (size_t i = 0; i < inputs; ++i) {
-        row[i] = NumberAt(static_cast<const std::byte*>(source.data), source.dtype, n * inputs + i);
-      }
-      codes.resize(codes.size() + linear.stride);
-      uint8_t* const last = codes.data() + codes.size() - linear.stride;
-      scales.push_back(RoundToFloat8(row.data(), inputs, last));
-    }
+    linear.outputs += static_cast<uint32_t>(source.outputs);
   }
-  linear.outputs = static_cast<uint32_t>(scales.size());
-  RIVULET_ASSIGN_OR_RETURN(void* float8, Allocate(codes.size()));
-  RIVULET_ASSIGN_OR_RETURN(void* scale, Allocate(scales.size() * sizeof(float)));
-  RIVULET_RETURN_IF_ERROR(Upload(float8, codes.data(), codes.size()));
-  RIVULET_RETURN_IF_ERROR(Upload(scale, scales.data(), scales.size() * sizeof(float)));
+  RIVULET_ASSIGN_OR_RETURN(void* float8, Allocate(size_t{linear.outputs} * linear.stride));
+  RIVULET_ASSIGN_OR_RETURN(void* scale, Allocate(linear.outputs * sizeof(float)));
   linear.float8 = static_cast<const uint8_t*>(float8);
   linear.scale = static_cast<const float*>(scale);
   RIVULET_ASSIGN_OR_RETURN(linear.bias, PackBias(sources));
-  RIVULET_RETURN_IF_ERROR(KeepWideMemory(codes.size() * sizeof(uint16_t)));
+  RIVULET_RETURN_IF_ERROR(PackFloat8Rows(sources, inputs, linear));
   return linear;
 }
 
-// Memory for the widened weights of the largest map.
-absl::Status CudaDevice::KeepWideMemory(size_t bytes) {
-  if (bytes <= wide_bytes_) return absl::OkStatus();
+// Some rows at a time, as PackRows.
+absl::Status CudaDevice::PackFloat8Rows(const std::vector<LinearSource>& sources, size_t inputs,
+                                        const DeviceLinear& linear) {
+  const size_t stride = linear.stride, block = std::max<size_t>(1, (size_t{16} << 20) / stride);
+  std::vector<uint8_t> codes(block * stride);
+  std::vector<float> scales, row(inputs);
+  size_t first = 0;
+  for (const LinearSource& source : sources) {
+    for (size_t begin = 0; begin < source.outputs; begin += block) {
+      const size_t rows = std::min(block, source.outputs - begin);
+      for (size_t r = 0; r < rows; ++r) {
+        for (size_t i = 0; i < inputs; ++i) {
+          row[i] = NumberAt(static_cast<const std::byte*>(source.data), source.dtype,
+                            (begin + r) * inputs + i);
+        }
+        scales.push_back(RoundToFloat8(row.data(), inputs, codes.data() + r * stride));
+      }
+      RIVULET_RETURN_IF_ERROR(Upload(const_cast<uint8_t*>(linear.float8) + first * stride,
+                                     codes.data(), rows * stride));
+      first += rows;
+    }
+  }
+  return Upload(const_cast<float*>(linear.scale), scales.data(), scales.size() * sizeof(float));
+}
+
+// Memory for the widened weights of the largest map that is multiplied by many rows, which the
+// first of an engine's steps are; experts' maps are never widened. False: there is none.
+bool CudaDevice::KeepWideMemory(size_t bytes) {
+  if (bytes <= wide_bytes_) return true;
+  if (recording_) return false;
   if (wide_ != nullptr) Free(wide_);
   wide_ = nullptr, wide_bytes_ = 0;
-  RIVULET_ASSIGN_OR_RETURN(void* memory, Allocate(bytes));
-  wide_ = static_cast<uint16_t*>(memory), wide_bytes_ = bytes;
-  return absl::OkStatus();
+  const absl::StatusOr<void*> memory = Allocate(bytes);
+  if (!memory.ok()) return false;
+  wide_ = static_cast<uint16_t*>(*memory), wide_bytes_ = bytes;
+  return true;
 }
 
 // Steps run the same products in the same order: what came next once will come next again. Nothing
@@ -367,7 +385,8 @@ cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows)
 
 // Many rows are worth widening the weights first, for cuBLASLt; the bits are the same.
 void CudaDevice::ProductFloat8(const DeviceLinear& linear, const Operand& x, FloatMatrix y) {
-  if (large_products_ != nullptr && x.rows > cuda::kMostFloat8Rows) {
+  const size_t wide_bytes = size_t{linear.outputs} * linear.stride * sizeof(uint16_t);
+  if (large_products_ != nullptr && x.rows > cuda::kMostFloat8Rows && KeepWideMemory(wide_bytes)) {
     cuda::LaunchWiden(linear, wide_, context_);
     DeviceLinear wide = linear;
     wide.high = wide_, wide.float8 = nullptr, wide.scale = nullptr, wide.bias = nullptr;

@@ -8,6 +8,7 @@
 //
 // Bytes expected: the weights of each chosen expert once for each tile of its rows, of which the
 // second and later ones come from L2.
+#include "kernels/device/experts.cuh"
 #include "kernels/device/experts_operations.h"
 #include "kernels/device/products.cuh"
 
@@ -282,29 +283,6 @@ __global__ void __launch_bounds__(kRouteThreads)
 
 // --- products ----------------------------------------------------------------------------------
 
-// The rows of a tile, or of their tokens.
-template <int kTokenTiles>
-struct TileRows {
-  const uint16_t* row[kTokenTiles * 2];
-  uint32_t width;
-
-  __device__ TileRows(const ExpertProductCall& call, const ExpertTile& tile)
-      : width(call.x.columns) {
-#pragma unroll
-    for (int slot = 0; slot < kTokenTiles * 2; ++slot) {
-      const uint32_t i = slot * 8 + threadIdx.x % 32 / 4;
-      row[slot] = nullptr;
-      if (i >= tile.rows) continue;
-      uint32_t index = tile.first_row + i;
-      if (call.by_token) index = call.routing.token_of_row[index];
-      row[slot] = call.x.data + static_cast<size_t>(index) * call.x.stride;
-    }
-  }
-  __device__ uint32_t columns() const { return width; }
-  __device__ bool Has(uint32_t slot) const { return row[slot] != nullptr; }
-  __device__ const uint16_t* Row(uint32_t slot) const { return row[slot]; }
-};
-
 __device__ DeviceLinear MapOf(const DeviceLinear& first, uint32_t expert) {
   DeviceLinear map = first;
   const size_t offset = static_cast<size_t>(expert) * first.outputs * first.stride;
@@ -430,6 +408,7 @@ void LaunchRoute(const RouteCall& call, const LaunchContext& context) {
 }
 
 void LaunchExpertProduct(const ExpertProductCall& call, const LaunchContext& context) {
+  if (call.map.float8 != nullptr) return LaunchFloat8ExpertProduct(call, context);
   if (call.map.low != nullptr) return LaunchProduct<1, 1, 2>(call, context);
   LaunchProduct<1, 1, 1>(call, context);
 }

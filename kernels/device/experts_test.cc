@@ -33,8 +33,8 @@ struct Case {
 class Mixture {
  public:
   Mixture(Device& device, const Case& shape, const std::vector<float>& gate_up,
-          const std::vector<float>& down, const std::vector<float>& correction)
-      : device_(device), shape_(shape) {
+          const std::vector<float>& down, const std::vector<float>& correction, bool float8)
+      : device_(device), shape_(shape), float8_(float8) {
     if (shape.corrected) correction_ = ToDevice(device, correction);
     gate_up_ = Pack(gate_up, 2 * shape.width, shape.hidden);
     down_ = Pack(down, shape.hidden, shape.width);
@@ -83,8 +83,10 @@ class Mixture {
 
  private:
   DeviceLinear Pack(const std::vector<float>& weights, uint32_t outputs, uint32_t inputs) {
-    DeviceLinear all = *device_.Pack(
-        {{weights.data(), DType::kFloat32, size_t{shape_.experts} * outputs, nullptr}}, inputs);
+    const std::vector<LinearSource> sources = {
+        {weights.data(), DType::kFloat32, size_t{shape_.experts} * outputs, nullptr}};
+    DeviceLinear all =
+        float8_ ? *device_.PackFloat8(sources, inputs) : *device_.Pack(sources, inputs);
     all.outputs = outputs;
     return all;
   }
@@ -116,6 +118,7 @@ class Mixture {
 
   Device& device_;
   Case shape_;
+  bool float8_;
   DeviceLinear gate_up_, down_;
   const float* correction_ = nullptr;
 };
@@ -143,7 +146,9 @@ class ExpertsTest : public testing::TestWithParam<Case> {
     const size_t columns = all.size() / kTokens;
     return {all.begin() + first * columns, all.begin() + (first + count) * columns};
   }
-  Mixture On(Device& device) { return {device, GetParam(), gate_up_, down_, correction_}; }
+  Mixture On(Device& device, bool float8 = false) {
+    return {device, GetParam(), gate_up_, down_, correction_, float8};
+  }
 
   static constexpr uint32_t kTokens = 1000;
   std::mt19937_64 random_{TestSeed()};
@@ -186,11 +191,34 @@ TEST_P(ExpertsTest, DoesWhatTheFakeDeviceDoes) {
   }
 }
 
+// The fake device has the same rounded weights; on the GPU what they multiply is rounded too.
+TEST_P(ExpertsTest, Float8WeightsAreThoseOfTheFakeDevice) {
+  auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  FakeDevice fake;
+  Mixture on_gpu = On(**gpu, true), on_host = On(fake, true), unrounded = On(fake);
+  for (const uint32_t tokens : {1u, 33u, 200u}) {
+    const auto logits = Some(logits_, 0, tokens), x = Some(x_, 0, tokens);
+    const Mixture::Result got = on_gpu.Run(logits, x, tokens);
+    const Mixture::Result wanted = on_host.Run(logits, x, tokens);
+    EXPECT_EQ(got.experts, wanted.experts) << tokens;
+    double typical = 0;
+    for (const float y : wanted.y) typical = std::max(typical, std::abs(double{y}));
+    const double off = WorstDifference(got.y, wanted.y) / typical;
+    const double rounding = WorstDifference(unrounded.Run(logits, x, tokens).y, wanted.y) / typical;
+    std::printf("%s, %u tokens: outputs differ by %.2g, fp8 itself by %.2g of the largest\n",
+                GetParam().name, tokens, off, rounding);
+    EXPECT_LE(off, 0.01) << tokens;
+  }
+}
+
 TEST_P(ExpertsTest, HasTheSameBitsAloneAndInCompany) {
-  for (const auto precision : {ProductPrecision::kBFloat16, ProductPrecision::kFloat32}) {
+  for (const auto& [precision, float8] : {std::pair(ProductPrecision::kBFloat16, false),
+                                          {ProductPrecision::kFloat32, false},
+                                          {ProductPrecision::kBFloat16, true}}) {
     auto gpu = OpenCudaDevice(precision);
     ASSERT_TRUE(gpu.ok()) << gpu.status();
-    Mixture mixture = On(**gpu);
+    Mixture mixture = On(**gpu, float8);
     const std::vector<float> all = mixture.Run(logits_, x_, kTokens).y;
     for (const auto& [first, count] :
          {std::pair<uint32_t, uint32_t>{0, 1}, {6, 1}, {990, 1}, {0, 20}, {40, 33}, {100, 300}}) {

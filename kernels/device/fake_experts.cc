@@ -123,6 +123,7 @@ void ProductOfRow(const ExpertProductCall& call, uint32_t expert, uint32_t row) 
       sum += (BFloat16ToFloat(map.high[first + k]) + BFloat16ToFloat(map.low[first + k])) *
              (BFloat16ToFloat(x[k]) + BFloat16ToFloat(x[k + call.x.columns]));
     }
+    if (map.scale != nullptr) sum *= map.scale[size_t{expert} * map.outputs + n];
     call.y.row(row)[n] = sum;
   }
 }

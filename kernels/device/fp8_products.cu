@@ -1,32 +1,14 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Bytes expected: outputs · stride of weights, once for each 16, 32, 64 or 128 tokens.
-#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/fp8_products.cuh"
 #include "kernels/device/fp8_products.h"
 #include "kernels/device/launch.cuh"
 
 namespace rivulet::cuda {
 namespace {
 
-constexpr uint32_t kStageInputs = kFloat8Alignment;  // k of one stage: 128 bytes of a row
-constexpr int kSteps = kStageInputs / 16;
-
-// --- numbers -------------------------------------------------------------------------------------
-
-// Two bf16 numbers of e4m3 numbers in the upper halves' places: 0, e4m3, 0, e4m3 (from the lowest
-// byte). The bits of exponent and mantissa become those of a bf16 number, which is 2^-120 of what
-// is meant, subnormal numbers included; the product with 2^120 is exact.
-__device__ uint32_t WidenTwo(uint32_t spread) {
-  const uint32_t small = (spread & 0x80008000u) | ((spread & 0x7f007f00u) >> 4);
-  uint32_t wide;
-  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(wide) : "r"(small), "r"(0x7b807b80u));
-  return wide;
-}
-
-// Four adjacent e4m3 numbers, in order.
-__device__ uint2 WidenFour(uint32_t codes) {
-  return {WidenTwo(__byte_perm(codes, 0, 0x1404)), WidenTwo(__byte_perm(codes, 0, 0x3424))};
-}
+using namespace fp8;
 
 // 16 bytes from device to shared memory in the background, or zeros.
 __device__ void CopyOrZero(void* shared, const void* global, bool copy) {
@@ -44,35 +26,7 @@ __device__ void StoreResult(const DeviceLinear& linear, FloatMatrix y, uint32_t 
   y.data[static_cast<size_t>(token) * y.stride + column] = scaled + bias;
 }
 
-// A row of a stage of weights: 8 chunks of 16 bytes, a chunk for a k16 step, exchanged so that
-// eight rows are read without bank conflicts. A lane reads numbers 4t to 4t + 3 of a step, as in
-// products.cu.
-__device__ uint32_t WeightPlace(uint32_t row, uint32_t chunk) {
-  return row * kStageInputs + (chunk ^ (row % 8)) * 16;
-}
-
-__device__ uint2 StageWeights(const uint8_t* stage, uint32_t tile, uint32_t step) {
-  const uint32_t lane = threadIdx.x % 32, row = tile * 8 + lane / 4;
-  return WidenFour(
-      *reinterpret_cast<const uint32_t*>(stage + WeightPlace(row, step) + lane % 4 * 4));
-}
-
 // --- few tokens ----------------------------------------------------------------------------------
-
-constexpr int kFewStages = 16;
-constexpr uint32_t kFewStageBytes = 8 * kStageInputs;
-
-// One stage of a warp's eight outputs.
-__device__ void LoadFew(const DeviceLinear& linear, uint32_t output, uint32_t k, uint8_t* stage) {
-  const uint32_t lane = threadIdx.x % 32;
-#pragma unroll
-  for (uint32_t i = 0; i < 2; ++i) {
-    const uint32_t row = (i * 32 + lane) / 8, chunk = lane % 8;
-    const uint32_t source = min(output + row, linear.outputs - 1);
-    CopyAsync(stage + WeightPlace(row, chunk),
-              linear.float8 + static_cast<size_t>(source) * linear.stride + k + chunk * 16);
-  }
-}
 
 // The numbers of up to 16 tokens in shared memory, all of K: rows of `stride` numbers, a multiple
 // of 64 plus 8 so that rows begin in different banks.

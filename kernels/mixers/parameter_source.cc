@@ -92,6 +92,14 @@ Linear ParameterSource::TakeLinear(const std::vector<LinearPart>& parts, size_t 
   return map;
 }
 
+Linear ParameterSource::TakeRouter(const std::vector<LinearPart>& parts, size_t inputs) {
+  const std::optional<DType> others = packer_->set_to();
+  if (others == DType::kFloat8) packer_->set_dtype(DType::kBFloat16);
+  Linear map = TakeLinear(parts, inputs);
+  packer_->set_dtype(others);
+  return map;
+}
+
 Linear ParameterSource::PackLinear(const std::vector<LinearPart>& parts, size_t inputs) {
   std::vector<LinearSource> sources;
   std::vector<AlignedBuffer<float>> biases;

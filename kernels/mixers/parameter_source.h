@@ -65,6 +65,7 @@ class WeightPacker {
 
   // From now on.
   void set_dtype(std::optional<DType> dtype) { dtype_ = dtype; }
+  std::optional<DType> set_to() const { return dtype_; }
 
   // Not OK: the device had no room for a map, which has no weights then and must not be applied.
   const absl::Status& status() const { return status_; }
@@ -105,6 +106,9 @@ class ParameterSource {
 
   // Several maps of one input as one packed map, outputs concatenated in the order given.
   Linear TakeLinear(const std::vector<LinearPart>& parts, size_t inputs);
+  // The same in bf16 where others are fp8: of a map whose outputs are compared with each other, as
+  // a router's are.
+  Linear TakeRouter(const std::vector<LinearPart>& parts, size_t inputs);
 
   // The same tensors below another prefix, as a file names them.
   ParameterSource At(std::string prefix) const {

@@ -43,8 +43,6 @@ void DeviceExperts::Apply(ConstFloatMatrix /*x*/, FloatMatrix /*y*/, Workspace& 
 }
 
 bool DeviceExperts::runs_on_device() const {
-  // The grouped product takes bf16 weights.
-  if (in_.scale != nullptr || out_.scale != nullptr) return false;
   if (parts_.shared != nullptr && !parts_.shared->runs_on_device()) return false;
   return parts_.choice.experts <= kMostDeviceExperts &&
          parts_.choice.experts_per_token <= kMostDeviceExpertsPerToken;
