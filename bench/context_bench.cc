@@ -287,7 +287,8 @@ absl::StatusOr<double> Bench::Forward(const Mixer& mixer, BenchSessions& session
                                       ConstFloatMatrix x) {
   sessions.Plan();
   const Clock::time_point start = Clock::now();
-  const LayerStep step{sessions.segments, sessions.state(), &workspace_, &pool_, times_};
+  LayerStep step{sessions.segments, sessions.state(), &workspace_, &pool_, times_};
+  step.handed_on = workspace_.Take(x.rows, mixer.handed_on_columns());
   RIVULET_RETURN_IF_ERROR(mixer.Forward(step, x, out_.Take(0, x.rows)));
   const double seconds = SecondsSince(start);
   workspace_.Reset();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/ops/channel_mixing/channel_mixing.h"
 #include "kernels/ops/gated_mlp/gated_mlp.h"
 #include "kernels/ops/mixture_of_experts/device_experts.h"
 #include "kernels/ops/mixture_of_experts/mixture_of_experts.h"
@@ -170,6 +171,7 @@ std::unique_ptr<FeedForward> TakeDeviceMixture(const MixtureOfExpertsSpec& spec,
 // Makes the block of each kind of spec.
 struct Taker {
   size_t hidden;
+  const MixerOptions& options;
   ParameterSource& parameters;
 
   std::unique_ptr<FeedForward> operator()(std::monostate /*none*/) const { return nullptr; }
@@ -186,13 +188,22 @@ struct Taker {
     return parameters.packs_on_device() ? TakeDeviceMixture(spec, hidden, parameters)
                                         : TakeMixture(spec, hidden, parameters);
   }
+
+  std::unique_ptr<FeedForward> operator()(const ChannelMixingSpec& spec) const {
+    AlignedBuffer<float> mix = parameters.TakeVector(spec.mix, {hidden});
+    Linear key = parameters.TakeLinear({Part(spec.key, spec.intermediate, false)}, hidden);
+    Linear value = parameters.TakeLinear({Part(spec.value, hidden, false)}, spec.intermediate);
+    return std::make_unique<ChannelMixing>(std::move(mix), std::move(key), std::move(value), spec.f,
+                                           options.NewLayout());
+  }
 };
 
 }  // namespace
 
 std::unique_ptr<FeedForward> TakeFeedForward(const FeedForwardSpec& spec, size_t hidden,
+                                             const MixerOptions& options,
                                              ParameterSource& parameters) {
-  return std::visit(Taker{hidden, parameters}, spec);
+  return std::visit(Taker{hidden, options, parameters}, spec);
 }
 
 }  // namespace rivulet

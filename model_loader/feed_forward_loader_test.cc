@@ -88,15 +88,15 @@ class FeedForwardLoaderTest : public testing::Test {
     CheckpointReader reader(**files);
     WeightPacker packer(std::nullopt);
     ParameterSource parameters(reader, packer);
-    const auto block = TakeFeedForward(spec, kHidden, parameters);
+    const auto block = TakeFeedForward(spec, kHidden, {}, parameters);
     if (const absl::Status status = reader.Finish(); !status.ok()) return status;
     parameters_ = reader.parameters();
     const std::vector<float> x = Numbers("x", kTokens * kHidden);
     std::vector<float> y(x.size());
     ThreadPool pool(1);
     Workspace workspace;
-    block->Apply({x.data(), kTokens, kHidden, kHidden}, {y.data(), kTokens, kHidden, kHidden},
-                 workspace, pool);
+    block->Apply({{}, {}, &workspace, &pool}, {x.data(), kTokens, kHidden, kHidden},
+                 {y.data(), kTokens, kHidden, kHidden});
     return y;
   }
   std::string Error(const FeedForwardSpec& spec) {

@@ -31,6 +31,20 @@ void RefuseUnserved(ConfigReader& config) {
   config.Choice<bool>("hidden_act", "swish", {{"swish", true}, {"silu", true}});
 }
 
+// Keys of which a list has an entry for each layer.
+constexpr const char* kListKeys[] = {"value_dim"};
+
+// `base` with the layer's entry of the keys that are lists.
+json EntriesOf(ConfigReader& config, json base, size_t layers, size_t layer) {
+  for (const char* key : kListKeys) {
+    if (!base.contains(key) || !base[key].is_array()) continue;
+    const json* list = LayerList(config, key, layers);
+    json entry = list == nullptr ? json() : (*list)[layer];
+    base[key] = std::move(entry);
+  }
+  return base;
+}
+
 // `base` with the layer's own keys over it.
 json LayerConfig(ConfigReader& config, const json& base, const json& own, size_t layer) {
   json merged = base;
@@ -103,27 +117,44 @@ std::vector<std::string> MixerTypes(ConfigReader& config, size_t layers, const s
   return std::vector<std::string>(layers, model == "transformer" ? kSoftmax : model);
 }
 
-void AddLayers(ConfigReader& config, ModelSpec& spec) {
+// RWKV-7: of the layers that are, the first leaves its values to all others.
+void MarkFirstRwkv7(ConfigReader& config, ModelSpec& spec) {
+  const Rwkv7Config* first = nullptr;
+  for (LayerSpec& layer : spec.layers) {
+    auto* rwkv7 = std::get_if<Rwkv7Config>(&layer.mixer);
+    if (rwkv7 == nullptr) continue;
+    rwkv7->first = first == nullptr;
+    if (first == nullptr) first = rwkv7;
+    const size_t columns = first->shape.heads * first->shape.value_dim;
+    config.Require(rwkv7->shape.heads * rwkv7->shape.value_dim == columns, "value_dim",
+                   absl::StrCat("all layers mix in the values of the first, so it must be ",
+                                columns, " in all of them"));
+  }
+}
+
+}  // namespace
+
+void AddFlaLayers(ConfigReader& config, const std::function<LayerSpec(size_t)>& name_layer,
+                  ModelSpec& spec) {
   const size_t layers = ParseLayerCount(config);
-  const size_t intermediate = ParseFlaIntermediate(config, spec.hidden);
   const std::vector<std::string> types = MixerTypes(config, layers, spec.architecture);
   const json* own = LayerList(config, "layer_config", layers);
   const std::vector<bool> softmax = AttentionLayers(config, layers, spec.hidden);
   json base = config.object();
   for (const char* key : {"layer_types", "layer_config", "attn"}) base.erase(key);
   for (size_t i = 0; i < layers && config.ok(); ++i) {
-    LayerSpec& layer = spec.layers.emplace_back(NameLayer(i, intermediate));
+    LayerSpec& layer = spec.layers.emplace_back(name_layer(i));
+    const json keys = EntriesOf(config, base, layers, i);
     if (softmax[i]) {
       SetMixer(config, kSoftmax, *config.Find("attn"), spec.hidden, layer);
     } else if (own == nullptr || (*own)[i].is_null()) {
-      SetMixer(config, types[i], base, spec.hidden, layer);
+      SetMixer(config, types[i], keys, spec.hidden, layer);
     } else {
-      SetMixer(config, types[i], LayerConfig(config, base, (*own)[i], i), spec.hidden, layer);
+      SetMixer(config, types[i], LayerConfig(config, keys, (*own)[i], i), spec.hidden, layer);
     }
   }
+  MarkFirstRwkv7(config, spec);
 }
-
-}  // namespace
 
 size_t ParseLayerCount(ConfigReader& config) {
   return config.Size("num_hidden_layers", std::nullopt, 1, kMostLayers);
@@ -144,7 +175,9 @@ ModelSpec ParseFlaSpec(ConfigReader& config) {
   RefuseUnserved(config);
   ModelSpec spec = ParseCommonFields(config, 1e-6);
   NameEnds(config, "model.embeddings.weight", {.weight = "model.norm.weight"}, false, spec);
-  AddLayers(config, spec);
+  const size_t intermediate = ParseFlaIntermediate(config, spec.hidden);
+  AddFlaLayers(
+      config, [=](size_t layer) { return NameLayer(layer, intermediate); }, spec);
   return spec;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -62,6 +63,14 @@ void FoldResidualMultiplier(double multiplier, ModelSpec& spec);
 
 // fla_format.cc: every mixer's name as a model type, fla's transformer, and mixtures of mixers.
 ModelSpec ParseFlaSpec(ConfigReader& config);
+
+// The layers of a model in fla's layout: num_hidden_layers of them, each as `name_layer` names its
+// parts, with the mixer that layer_types, layer_config and attn say.
+void AddFlaLayers(ConfigReader& config, const std::function<LayerSpec(size_t)>& name_layer,
+                  ModelSpec& spec);
+
+// rwkv7_format.cc: fla's rwkv7.
+ModelSpec ParseRwkv7Spec(ConfigReader& config);
 
 // fla's width of a gated MLP: intermediate_size, or two thirds of hidden_ratio · hidden, rounded up
 // to a multiple of 256.

@@ -66,22 +66,28 @@ absl::StatusOr<LoadedLayer> TakeLayer(const LayerSpec& spec, const ModelSpec& mo
                                       const MixerMaker& make_mixer) {
   if (options.device != nullptr) RIVULET_RETURN_IF_ERROR(CheckForDevice(spec));
   LoadedLayer layer;
-  layer.no_state = options.NewLayout();
+  layer.state_layout = options.NewLayout();
   layer.mixer_type = spec.mixer_type;
   for (const BesideSpec& beside : spec.beside) layer.mixer_type += "+" + beside.mixer_type;
   layer.reads_embeddings = spec.reads_embeddings;
   if (spec.has_mixer()) {
     layer.mixer_norm = TakeNormIfAny(spec.mixer_norm, model, parameters);
     RIVULET_ASSIGN_OR_RETURN(layer.mixer, TakeMixers(spec, make_mixer));
+    layer.state_layout.Append(layer.mixer->state_layout(), "");
     layer.mixer_residual = TakeResidual(spec.mixer_residual, model, parameters);
   }
   if (!spec.has_feed_forward()) return layer;
   layer.feed_forward_norm = TakeNormIfAny(spec.feed_forward_norm, model, parameters);
-  layer.feed_forward = TakeFeedForward(spec.feed_forward, model.hidden, parameters);
+  layer.feed_forward = TakeFeedForward(spec.feed_forward, model.hidden, options, parameters);
+  if (const StateLayout* state = layer.feed_forward->state_layout(); state != nullptr) {
+    layer.feed_forward_state = layer.state_layout.Append(*state, "feed_forward.");
+  }
   layer.feed_forward_residual = TakeResidual(spec.feed_forward_residual, model, parameters);
-  if (options.device == nullptr || layer.feed_forward->runs_on_device()) return layer;
+  if (options.device == nullptr) return layer;
+  if (layer.feed_forward->runs_on_device() && model.embedding_norm.empty()) return layer;
   return absl::UnimplementedError(
-      "this model's feed-forward has no CUDA kernels yet; use --device cpu");
+      "this model's feed-forward, or the norm of its embeddings, has no CUDA kernels yet; use "
+      "--device cpu");
 }
 
 }  // namespace rivulet

@@ -264,6 +264,10 @@ class WeightLoader {
         reader_.TakeTable(spec.embeddings, spec.vocab, spec.hidden, model_.embedding_rows);
     RIVULET_RETURN_IF_ERROR(reader_.Problems());
     model_.embeddings.multiplier = spec.embedding_multiplier;
+    if (!spec.embedding_norm.empty()) {
+      model_.embedding_norm =
+          TakeNorm(spec.embedding_norm, spec.hidden, spec.norm_eps, parameters_);
+    }
     model_.final_norm =
         TakeNorm(spec.final_norm, spec.hidden, spec.norm_eps, parameters_, spec.logits_multiplier);
     model_.lm_head = parameters_.TakeLinear({{spec.lm_head, spec.vocab, ""}}, spec.hidden);
@@ -295,7 +299,8 @@ TrainedNorm TakeNorm(const NormSpec& spec, size_t hidden, float eps, ParameterSo
       parameters.TakeVector(other ? spec.other_weight : spec.weight, {hidden});
   for (size_t i = 0; i < hidden; ++i) weight[i] = (weight[i] + plus) * multiplier;
   if (spec.kind != NormSpec::Kind::kLayer) return TrainedNorm::Rms(std::move(weight), eps);
-  AlignedBuffer<float> bias = parameters.TakeVector(spec.bias, {hidden});
+  AlignedBuffer<float> bias(hidden);
+  if (!spec.bias.empty()) bias = parameters.TakeVector(spec.bias, {hidden});
   for (size_t i = 0; i < hidden; ++i) bias[i] *= multiplier;
   return TrainedNorm::Layer(std::move(weight), std::move(bias), eps);
 }

@@ -64,11 +64,9 @@ struct LoadedLayer {
   TrainedNorm feed_forward_norm;              // empty: none
   std::unique_ptr<FeedForward> feed_forward;  // null: none
   LoadedResidual feed_forward_residual;
-  StateLayout no_state;  // of a layer without a mixer
-
-  const StateLayout& state_layout() const {
-    return mixer == nullptr ? no_state : mixer->state_layout();
-  }
+  // The mixer's planes, and the feed-forward's behind them.
+  StateLayout state_layout;
+  PartOffsets feed_forward_state;  // where the latter begin
 };
 
 struct LoadedModel {
@@ -79,6 +77,7 @@ struct LoadedModel {
   uint64_t parameters = 0;                  // trained numbers, tied ones once
   AlignedBuffer<std::byte> embedding_rows;  // what `embeddings` points into
   EmbeddingTable embeddings;
+  TrainedNorm embedding_norm;  // empty: none
   std::vector<LoadedLayer> layers;
   TrainedNorm final_norm;
   Linear lm_head;  // [vocab, hidden]
@@ -103,6 +102,7 @@ TrainedNorm TakeNorm(const NormSpec& spec, size_t hidden, float eps, ParameterSo
 // A layer's feed-forward block. `parameters` knows the tensors by the spec's names and records
 // problems. Null for a block without one.
 std::unique_ptr<FeedForward> TakeFeedForward(const FeedForwardSpec& spec, size_t hidden,
+                                             const MixerOptions& options,
                                              ParameterSource& parameters);
 
 // Every problem with the tensors (missing, extra, wrong shape with the one expected, NaN) is named

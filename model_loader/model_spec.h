@@ -30,10 +30,10 @@ struct NormSpec {
   enum class Kind : uint8_t {
     kRms,
     kRmsOnePlus,  // RMSNorm whose tensor holds w for a weight of 1 + w
-    kLayer,       // LayerNorm, with a bias
+    kLayer,       // LayerNorm
   };
   std::string weight;
-  std::string bias = {};  // of kLayer
+  std::string bias = {};  // of kLayer; empty: it has none
   Kind kind = Kind::kRms;
   std::string other_weight = {};  // what other files call it; empty: nothing else
 
@@ -98,9 +98,18 @@ struct MixtureOfExpertsSpec {
   bool latent_bias = false;
 };
 
+// RWKV-7's: value(f(key x')), x' the mixture of x and the input before it
+// (kernels/ops/channel_mixing).
+struct ChannelMixingSpec {
+  size_t intermediate = 0;
+  std::string mix;         // tensor [hidden]
+  std::string key, value;  // maps [intermediate, hidden] and [hidden, intermediate]
+  Activation f = Activation::kReluSquared;
+};
+
 // monostate: the block has none.
-using FeedForwardSpec =
-    std::variant<std::monostate, GatedMlpSpec, TwoLayerMlpSpec, MixtureOfExpertsSpec>;
+using FeedForwardSpec = std::variant<std::monostate, GatedMlpSpec, TwoLayerMlpSpec,
+                                     MixtureOfExpertsSpec, ChannelMixingSpec>;
 
 // What happens around a mixer or a feed-forward f beside x += f(norm(x)):
 //   x = keep · x + add · output_norm(f(x'))     x' = norm(x), or x itself without a norm
@@ -162,6 +171,7 @@ struct ModelSpec {
   std::vector<std::string> other_roots = {};
   std::string embeddings;             // tensor names
   std::string embeddings_older_name;  // of the same tensor in older files; empty: none
+  NormSpec embedding_norm;            // of the embeddings, before the first layer; empty: none
   NormSpec final_norm;
   std::string lm_head;  // equal to `embeddings` when tied
   std::vector<IgnoredPart> ignored;

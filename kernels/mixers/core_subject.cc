@@ -29,6 +29,10 @@ std::vector<InputField> FieldsOf(const RecurrenceDeclaration& d, const DrawnInpu
     add(drawn.decay, 1, s.heads, s.heads);
   }
   if (d.levels != 0) add(drawn.levels, s.heads, d.levels, d.levels);
+  if (d.low_rank) {
+    add(drawn.a, s.groups, s.key_dim, dp);
+    add(drawn.b, s.groups, s.key_dim, dp);
+  }
   return fields;
 }
 
@@ -91,6 +95,8 @@ TokenInputs DeclaredSubject::Split(const Inputs& inputs) const {
     if (field.name == drawn_.decay.name) split.decay = columns;
     if (field.name == drawn_.beta.name) split.beta = columns;
     if (field.name == drawn_.levels.name) split.levels = columns;
+    if (field.name == drawn_.a.name) split.a = columns;
+    if (field.name == drawn_.b.name) split.b = columns;
   }
   return split;
 }

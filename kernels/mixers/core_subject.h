@@ -71,7 +71,7 @@ struct DrawnInput {
 };
 struct DrawnInputs {
   DrawnInput q{"q"}, k{"k"}, v{"v"}, decay{"log_decay", -1.0, 0.0}, beta{"beta", 0.0, 1.0},
-      levels{"lambda", 0.0, 1.5};
+      levels{"lambda", 0.0, 1.5}, a{"a"}, b{"b"};
 };
 
 // A declaration as a subject. Inputs that it does not read have no field.

@@ -47,6 +47,9 @@ class Mixer {
   // number.
   virtual uint64_t max_tokens() const { return UINT64_MAX; }
 
+  // The columns of LayerStep::handed_on that the layer writes or reads; 0: it does not use it.
+  virtual size_t handed_on_columns() const { return 0; }
+
   // y [T, hidden] = the mixer's output for x [T, hidden], both fp32. Advances the state of every
   // segment's slots; touches no other slot. x and y must not overlap.
   // Fails only for device errors; the state of the step's segments is then undefined.

@@ -81,10 +81,12 @@ void BenchSteps(benchmark::State& state, BenchSessions& sessions, double bytes_a
 inline void BenchDecode(benchmark::State& state, const Mixer& mixer, size_t hidden,
                         size_t weight_bytes, size_t count, size_t threads) {
   BenchSessions sessions(mixer.state_layout(), count);
-  const BenchRows x(count, hidden, -1.0, 1.0), y(count, hidden, 0.0, 0.0);
+  const BenchRows x(count, hidden, -1.0, 1.0), y(count, hidden, 0.0, 0.0),
+      handed_on(count, mixer.handed_on_columns(), 0.0, 0.0);
   Workspace workspace;
   ThreadPool pool(threads);
-  const LayerStep step{sessions.segments, sessions.state(), &workspace, &pool};
+  LayerStep step{sessions.segments, sessions.state(), &workspace, &pool};
+  step.handed_on = handed_on.view;
   const double weights = static_cast<double>(weight_bytes) / static_cast<double>(count);
   BenchSteps(state, sessions, sessions.bytes_a_token() + weights, pool, [&] {
     if (!mixer.Forward(step, x.view, y.view).ok()) state.SkipWithError("Forward failed");

@@ -24,6 +24,7 @@
 #include "kernels/mixers/mixer.h"
 #include "kernels/mixers/retnet/retnet_config.h"
 #include "kernels/mixers/rg_lru/rg_lru_config.h"
+#include "kernels/mixers/rwkv7/rwkv7_config.h"
 #include "kernels/mixers/shared_transformer/shared_transformer_config.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_config.h"
 
@@ -45,6 +46,7 @@ using MixerConfig = std::variant<SoftmaxAttentionConfig,    //
                                  RgLruConfig,               //
                                  KdaConfig,                 //
                                  LatentAttentionConfig,     //
+                                 Rwkv7Config,               //
                                  SharedTransformerConfig>;
 
 // INVALID_ARGUMENT when options.state_dtype cannot hold this mixer's sums, or when the shapes of

@@ -146,7 +146,8 @@ std::vector<InputField> LayerSubject::fields() const {
 void LayerSubject::Run(std::span<const Segment> segments, const LayerState& state,
                        ConstFloatMatrix inputs, FloatMatrix outputs, ThreadPool& pool) {
   workspace_.Reset();
-  const LayerStep step{segments, state, &workspace_, &pool};
+  LayerStep step{segments, state, &workspace_, &pool};
+  step.handed_on = workspace_.Take(inputs.rows, mixer_->handed_on_columns());
   const absl::Status status = mixer_->Forward(step, inputs, outputs);
   RIVULET_CHECK(status.ok(), std::string(ToStd(status.message())).c_str());
 }

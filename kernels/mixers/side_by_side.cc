@@ -25,6 +25,14 @@ uint64_t SideBySide::max_tokens() const {
   return tokens;
 }
 
+size_t SideBySide::handed_on_columns() const {
+  size_t columns = 0;
+  for (const Branch& branch : branches_) {
+    columns = std::max(columns, branch.mixer->handed_on_columns());
+  }
+  return columns;
+}
+
 absl::Status SideBySide::Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const {
   RIVULET_RETURN_IF_ERROR(Run(0, step, x, y));
   if (branches_.size() == 1) return absl::OkStatus();

@@ -35,6 +35,7 @@ class SideBySide : public Mixer {
   const StateLayout& state_layout() const override { return layout_; }
   // The least of the mixers'.
   uint64_t max_tokens() const override;
+  size_t handed_on_columns() const override;
   absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
 
  private:

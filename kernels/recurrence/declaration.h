@@ -9,12 +9,13 @@
 //     sums    M_t = e^{power g_t} M_{t-1} + key_tᵀ value_t over two of the rows
 //     reads   to_t = query_t M_t, in order; a later read may use what an earlier one produced
 //
-// Two variations. With `delta`, the sum is corrected by what it already holds for a key (the delta
-// rule, delta.h). With `levels`, the sum is not added up in one base but stored in the pages of a
-// binary counter, and every term of a read is weighted by its distance (fenwick.h).
+// Three variations. With `delta`, the sum is corrected by what it already holds for a key (the
+// delta rule, delta.h); with `low_rank`, what is read, corrected and added are keys of their own.
+// With `levels`, the sum is not added up in one base but stored in the pages of a binary counter,
+// and every term of a read is weighted by its distance (fenwick.h).
 //
-// Names refer to each other inside one declaration. "q", "k" and "v" are the token's inputs, "o" is
-// the output, and a name that a read writes and no row has is a temporary of the step.
+// Names refer to each other inside one declaration. "q", "k", "v" and "b" are the token's inputs,
+// "o" is the output, and a name that a read writes and no row has is a temporary of the step.
 //
 // Letters: T tokens, H heads, G groups, D key width, E value width; Dp and Ep are the padded widths
 // (PaddedColumns).
@@ -62,6 +63,7 @@ struct TokenInputs {
   ConstFloatMatrix decay = {};
   ConstFloatMatrix beta = {};    // [T, H]; with `delta` only
   ConstFloatMatrix levels = {};  // [T, H·Lv]: level weights λ, (head, level); with `levels` only
+  ConstFloatMatrix a = {}, b = {};  // [T, G·Dp]; with `low_rank` only
 };
 
 // One row of a token: kept for each group if it copies inputs that a group shares, else for each
@@ -125,6 +127,9 @@ struct RecurrenceDeclaration {
   // The delta rule: the one sum's writes are u_t = β_t (v_t - k_t S̄). Kept in a base, the sum's
   // value row holds u; kept in pages, v.
   bool delta = false;
+  // The low-rank form of it (delta.h): the one sum adds k_tᵀ v_t + b_tᵀ u_t with u_t = a_t S_{t-1}.
+  // Its key row is k | b, of padded width each, its value row v | u, its decay by channel.
+  bool low_rank = false;
   // Lv > 0: the one sum is in pages, and its read is weighted by level.
   uint32_t levels = 0;
   Division division = Division::kNone;

@@ -18,6 +18,13 @@
 // A token costs one pass over the base for two queries, k_a and q_a, at decode as in a
 // prompt.
 //
+// The low-rank form (RWKV-7, docs/mixers.md#rwkv-7) is the same with what is read, what is
+// corrected and what is added apart from each other, and the read before the decay:
+//
+//     u_t = a_t S_{t-1}      S_t = diag(e^{g_t}) S_{t-1} + k_tᵀ v_t + b_tᵀ u_t      o_t = q_t S_t
+//
+// A token then has two rows in the tail, k with v and b with u (SumTail::rows_a_token).
+//
 // Bits: as recurrence.h says: each number is one chain, channels of the base ascending, then
 // rows of the tail ascending; any cut of a chunk into pieces gives the same bits. Threading and
 // padding are recurrence.h's too.
@@ -61,6 +68,21 @@ void ScoreDecayedDelta(const SumTail& tail, const ConstFloatMatrix& queries, siz
 // normaliser. Reads `base`, never writes it. out must not alias any input.
 void SolveDelta(const SumShape& shape, const SumBase& base, const SumTail& tail,
                 const DeltaPiece& piece, const DeltaScores& scores, FloatMatrix out);
+
+// The tokens of a low-rank form at places [begin, begin + queries.rows), at most C. The caller
+// appends their keys k and b, values v and log decays to the tail before the call.
+struct LowRankPiece {
+  ConstFloatMatrix queries;     // [n, padded D]: q
+  ConstFloatMatrix readers;     // [n, padded D]: a
+  ConstFloatMatrix log_decays;  // [n, padded D]: g, of each token alone
+  size_t begin = 0;
+  float* solved = nullptr;  // row u of place 0: every second row of the tail's values
+};
+
+// Solves the piece's rows u, and out [n, padded E] = the reads. `shape` decays by channel and has
+// no normaliser; tail.rows_a_token is 2. Otherwise as SolveDelta.
+void SolveLowRank(const SumShape& shape, const SumBase& base, const SumTail& tail,
+                  const LowRankPiece& piece, FloatMatrix out);
 
 }  // namespace rivulet
 

@@ -26,15 +26,18 @@ inline constexpr size_t kTilePairs = kVectors == 1 ? 2 : 1;
 inline constexpr size_t kTileBlocks = kVectors == 1 ? 4 : 2;
 inline constexpr size_t kSingleBlocks = kVectors == 1 ? 8 : 2;
 
+// The most rows of a tail: two for each token in the low-rank form.
+inline constexpr size_t kMaxRows = 2 * kMaxFoldInterval;
+
 // A piece's weights under one value head's decays.
 struct DeltaTables {
   size_t channels;  // of the base: D, or 0 where it reads as zero
   // The piece's keys and queries as they meet the base.
   const float* base_key[kMaxFoldInterval];
   const float* base_query[kMaxFoldInterval];
-  float carried[kMaxFoldInterval];                               // e^{c_a}
-  alignas(64) float query[kMaxFoldInterval * kMaxFoldInterval];  // [n, C]
-  alignas(64) float key[kMaxFoldInterval * kMaxFoldInterval];
+  float carried[kMaxFoldInterval];                       // e^{c_a}
+  alignas(64) float query[kMaxFoldInterval * kMaxRows];  // [n, rows of the tail]
+  alignas(64) float key[kMaxFoldInterval * kMaxRows];
 };
 
 void ScoreDeltaOnTarget(const SumTail& tail, const ConstFloatMatrix& queries, size_t begin,
@@ -121,8 +124,8 @@ void FillChannelTables(const SumTail& tail, const DeltaPiece& piece, const Delta
     if (tables.channels == 0) {
       tables.carried[a] += ReadOfZeros(key, padded) + ReadOfZeros(query, padded);
     }
-    std::copy_n(scores.query + row, RoundUp(place + 1, kBlock), tables.query + row);
-    std::copy_n(scores.key + row, RoundUp(place + 1, kBlock), tables.key + row);
+    std::copy_n(scores.query + row, place + 1, tables.query + a * kMaxRows);
+    std::copy_n(scores.key + row, place + 1, tables.key + a * kMaxRows);
   }
 }
 
@@ -138,15 +141,66 @@ void FillTables(const SumShape& shape, const SumTail& tail, const DeltaPiece& pi
     for (size_t s = 0; s <= place; s += kBlock) {
       Block decay = SetBlock(1.0f);
       if (decays) decay = RowDecays(tail.log_decay, tail.decay_stride, s, place + 1, c, 1.0f);
-      const size_t at = a * kMaxFoldInterval + s;
-      StoreBlock(Mul(LoadBlock(scores.query + at), decay), tables.query + at);
-      StoreBlock(Mul(LoadBlock(scores.key + at), decay), tables.key + at);
+      const size_t from = a * kMaxFoldInterval + s, to = a * kMaxRows + s;
+      StoreBlock(Mul(LoadBlock(scores.query + from), decay), tables.query + to);
+      StoreBlock(Mul(LoadBlock(scores.key + from), decay), tables.key + to);
     }
   }
 }
 
+// Σ_i x_i k_i e^{c_i - b_i} for x = q and x = a, k one of the two rows of a token.
+HWY_INLINE void LowRankDots(const float* q, const float* a, const float* rows, const float* c,
+                            const float* b, size_t padded, float* query, float* key) {
+  Block query_k = ZeroBlock(), query_b = ZeroBlock(), key_k = ZeroBlock(), key_b = ZeroBlock();
+  for (size_t i = 0; i < padded; i += kBlock) {
+    const Block decay = Exp(Sub(LoadBlock(c + i), LoadBlock(b + i)));
+    const Block first = Mul(LoadBlock(rows + i), decay);
+    const Block second = Mul(LoadBlock(rows + padded + i), decay);
+    const Block q_block = LoadBlock(q + i), a_block = LoadBlock(a + i);
+    query_k = MulAdd(q_block, first, query_k);
+    query_b = MulAdd(q_block, second, query_b);
+    key_k = MulAdd(a_block, first, key_k);
+    key_b = MulAdd(a_block, second, key_b);
+  }
+  query[0] = SumBlock(query_k);
+  query[1] = SumBlock(query_b);
+  key[0] = SumBlock(key_k);
+  key[1] = SumBlock(key_b);
+}
+
+// One token of the low-rank form. a meets the sum before the token's own decay, so everything is
+// decayed up to the place before, c, and the query by its own decay g besides. `decayed`
+// [2, padded D] receives a and q as they meet the base.
+void FillLowRankToken(const SumTail& tail, const LowRankPiece& piece, size_t a, float* decayed,
+                      DeltaTables& tables) {
+  alignas(64) static constexpr float kZeros[kMaxKeyDim] = {};
+  const size_t place = piece.begin + a, padded = piece.queries.columns;
+  const float* c = place == 0 ? kZeros : tail.log_decay + (place - 1) * tail.decay_stride;
+  const float* own = tail.key + 2 * place * tail.key_stride;
+  float* query = tables.query + a * kMaxRows;
+  float* key = decayed;
+  float* later = decayed + padded;  // q ∘ e^g
+  DecayRow(piece.queries.row(a), piece.log_decays.row(a), padded, later);
+  for (size_t s = 0; s < place; ++s) {
+    LowRankDots(later, piece.readers.row(a), tail.key + 2 * s * tail.key_stride, c,
+                tail.log_decay + s * tail.decay_stride, padded, query + 2 * s,
+                tables.key + a * kMaxRows + 2 * s);
+  }
+  query[2 * place] = Dot(piece.queries.row(a), own, padded);
+  query[2 * place + 1] = Dot(piece.queries.row(a), own + tail.key_stride, padded);
+  DecayRow(piece.readers.row(a), c, padded, key);
+  DecayRow(later, c, padded, later);
+  tables.base_key[a] = key;
+  tables.base_query[a] = later;
+  tables.carried[a] = 1.0f;
+  if (tables.channels != 0) return;
+  tables.carried[a] += ReadOfZeros(key, padded) + ReadOfZeros(later, padded);
+}
+
 // k_a S_0 into the tail's row of u and q_a S_0 into out, for kPairs places from `first`.
-template <size_t kPairs, size_t kBlocks, typename T>
+// Here and below kRows is what a token has in the tail: its solved row, or before that the one of
+// its value (low-rank form).
+template <size_t kRows, size_t kPairs, size_t kBlocks, typename T>
 HWY_INLINE void ReadPairs(const SumShape& shape, const T* matrix, const SumTail& tail,
                           const DeltaPiece& piece, const DeltaTables& tables, size_t first,
                           size_t column, const FloatMatrix& out) {
@@ -170,7 +224,8 @@ HWY_INLINE void ReadPairs(const SumShape& shape, const T* matrix, const SumTail&
     }
   }
   for (size_t p = 0; p < kPairs; ++p) {
-    float* solved = piece.solved + (piece.begin + first + p) * tail.value_stride + column;
+    const size_t place = piece.begin + first + p;
+    float* solved = piece.solved + kRows * place * tail.value_stride + column;
     float* read = out.row(first + p) + column;
     for (size_t b = 0; b < kBlocks; ++b) {
       StoreBlock(sum[2 * p][b], solved + b * kBlock);
@@ -179,24 +234,26 @@ HWY_INLINE void ReadPairs(const SumShape& shape, const T* matrix, const SumTail&
   }
 }
 
-// Row a of u and of out, from what ReadPairs left there and the rows of u before it.
-template <size_t kBlocks>
+// Row a of u and of out, from what ReadPairs left there and the rows of the tail before it. In the
+// low-rank form u is the read itself: -1 (0 - read).
+template <size_t kRows, size_t kBlocks>
 HWY_INLINE void SolveRow(const SumTail& tail, const DeltaPiece& piece, const DeltaTables& tables,
                          size_t a, size_t column, const FloatMatrix& out) {
-  const size_t place = piece.begin + a;
-  float* solved = piece.solved + place * tail.value_stride + column;
+  constexpr bool kLowRank = kRows == 2;
+  const size_t place = piece.begin + a, before = kRows * place, stride = tail.value_stride;
+  float* solved = piece.solved + before * stride + column;
   float* read = out.row(a) + column;
-  const float* value = piece.values.row(a) + column;
   Block u[kBlocks], o[kBlocks];
   for (size_t b = 0; b < kBlocks; ++b) {
-    u[b] = MulAdd(SetBlock(-tables.carried[a]), LoadBlock(solved + b * kBlock),
-                  LoadBlock(value + b * kBlock));
+    const Block value =
+        kLowRank ? ZeroBlock() : LoadBlock(piece.values.row(a) + column + b * kBlock);
+    u[b] = MulAdd(SetBlock(-tables.carried[a]), LoadBlock(solved + b * kBlock), value);
     o[b] = Mul(SetBlock(tables.carried[a]), LoadBlock(read + b * kBlock));
   }
-  const float* query = tables.query + a * kMaxFoldInterval;
-  const float* key = tables.key + a * kMaxFoldInterval;
-  for (size_t s = 0; s < place; ++s) {
-    const float* row = piece.solved + s * tail.value_stride + column;
+  const float* query = tables.query + a * kMaxRows;
+  const float* key = tables.key + a * kMaxRows;
+  for (size_t s = 0; s < before; ++s) {
+    const float* row = tail.value + s * stride + column;
     const Block k = SetBlock(-key[s]), q = SetBlock(query[s]);
     for (size_t b = 0; b < kBlocks; ++b) {
       const Block earlier = LoadBlock(row + b * kBlock);
@@ -204,8 +261,13 @@ HWY_INLINE void SolveRow(const SumTail& tail, const DeltaPiece& piece, const Del
       o[b] = MulAdd(q, earlier, o[b]);
     }
   }
-  const Block beta = SetBlock(piece.beta[a * piece.beta_stride]), q = SetBlock(query[place]);
+  const Block beta = SetBlock(kLowRank ? -1.0f : piece.beta[a * piece.beta_stride]);
+  const Block q = SetBlock(query[before + kRows - 1]);
   for (size_t b = 0; b < kBlocks; ++b) {
+    if constexpr (kLowRank) {
+      const float* value = tail.value + before * stride + column;
+      o[b] = MulAdd(SetBlock(query[before]), LoadBlock(value + b * kBlock), o[b]);
+    }
     u[b] = Mul(beta, u[b]);
     StoreBlock(u[b], solved + b * kBlock);
     StoreBlock(MulAdd(q, u[b], o[b]), read + b * kBlock);
@@ -213,7 +275,7 @@ HWY_INLINE void SolveRow(const SumTail& tail, const DeltaPiece& piece, const Del
 }
 
 // All columns from `column`: tiles of kBlocks, then of half as many, down to one.
-template <size_t kBlocks, typename T>
+template <size_t kRows, size_t kBlocks, typename T>
 HWY_INLINE void SolveColumns(const SumShape& shape, const T* matrix, const SumTail& tail,
                              const DeltaPiece& piece, const DeltaTables& tables, size_t column,
                              const FloatMatrix& out) {
@@ -221,24 +283,36 @@ HWY_INLINE void SolveColumns(const SumShape& shape, const T* matrix, const SumTa
   for (; column + kBlocks * kBlock <= shape.padded_value(); column += kBlocks * kBlock) {
     size_t a = 0;
     for (; a + kTilePairs <= rows; a += kTilePairs) {
-      ReadPairs<kTilePairs, kBlocks>(shape, matrix, tail, piece, tables, a, column, out);
+      ReadPairs<kRows, kTilePairs, kBlocks>(shape, matrix, tail, piece, tables, a, column, out);
     }
-    for (; a < rows; ++a) ReadPairs<1, kBlocks>(shape, matrix, tail, piece, tables, a, column, out);
-    for (a = 0; a < rows; ++a) SolveRow<kBlocks>(tail, piece, tables, a, column, out);
+    for (; a < rows; ++a) {
+      ReadPairs<kRows, 1, kBlocks>(shape, matrix, tail, piece, tables, a, column, out);
+    }
+    for (a = 0; a < rows; ++a) SolveRow<kRows, kBlocks>(tail, piece, tables, a, column, out);
   }
   if constexpr (kBlocks > 1) {
-    SolveColumns<kBlocks / 2>(shape, matrix, tail, piece, tables, column, out);
+    SolveColumns<kRows, kBlocks / 2>(shape, matrix, tail, piece, tables, column, out);
   }
 }
 
-template <typename T>
-void SolveMatrix(const SumShape& shape, const T* matrix, const SumTail& tail,
-                 const DeltaPiece& piece, const DeltaTables& tables, const FloatMatrix& out) {
+template <size_t kRows, typename T>
+void SolveTyped(const SumShape& shape, const T* matrix, const SumTail& tail,
+                const DeltaPiece& piece, const DeltaTables& tables, const FloatMatrix& out) {
   if (piece.queries.rows > 1) {
-    SolveColumns<kTileBlocks>(shape, matrix, tail, piece, tables, 0, out);
+    SolveColumns<kRows, kTileBlocks>(shape, matrix, tail, piece, tables, 0, out);
     return;
   }
-  SolveColumns<kSingleBlocks>(shape, matrix, tail, piece, tables, 0, out);
+  SolveColumns<kRows, kSingleBlocks>(shape, matrix, tail, piece, tables, 0, out);
+}
+
+template <size_t kRows>
+void SolveMatrix(const SumShape& shape, const SumBase& base, const SumTail& tail,
+                 const DeltaPiece& piece, const DeltaTables& tables, const FloatMatrix& out) {
+  if (shape.dtype == DType::kBFloat16) {
+    const auto* matrix = static_cast<const uint16_t*>(base.matrix);
+    return SolveTyped<kRows>(shape, matrix, tail, piece, tables, out);
+  }
+  SolveTyped<kRows>(shape, static_cast<const float*>(base.matrix), tail, piece, tables, out);
 }
 
 void SolveDeltaOnTarget(const SumShape& shape, const SumBase& base, const SumTail& tail,
@@ -252,11 +326,20 @@ void SolveDeltaOnTarget(const SumShape& shape, const SumBase& base, const SumTai
   } else {
     FillTables(shape, tail, piece, scores, tables);
   }
-  if (shape.dtype == DType::kBFloat16) {
-    SolveMatrix(shape, static_cast<const uint16_t*>(base.matrix), tail, piece, tables, out);
-  } else {
-    SolveMatrix(shape, static_cast<const float*>(base.matrix), tail, piece, tables, out);
+  SolveMatrix<1>(shape, base, tail, piece, tables, out);
+}
+
+void SolveLowRankOnTarget(const SumShape& shape, const SumBase& base, const SumTail& tail,
+                          const LowRankPiece& piece, const FloatMatrix& out) {
+  alignas(64) float decayed[2 * kMaxFoldInterval * kMaxKeyDim];
+  DeltaTables tables;
+  tables.channels = base.matrix == nullptr ? 0 : shape.key_dim;
+  for (size_t a = 0; a < piece.queries.rows; ++a) {
+    FillLowRankToken(tail, piece, a, decayed + 2 * a * piece.queries.columns, tables);
   }
+  const DeltaPiece solved{
+      .queries = piece.queries, .values = {}, .begin = piece.begin, .solved = piece.solved};
+  SolveMatrix<2>(shape, base, tail, solved, tables, out);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -269,6 +352,7 @@ namespace rivulet {
 HWY_EXPORT(ScoreDeltaOnTarget);
 HWY_EXPORT(ScoreDecayedDeltaOnTarget);
 HWY_EXPORT(SolveDeltaOnTarget);
+HWY_EXPORT(SolveLowRankOnTarget);
 
 void ScoreDelta(const SumTail& tail, const ConstFloatMatrix& queries, size_t begin,
                 DeltaScores& scores) {
@@ -283,6 +367,11 @@ void ScoreDecayedDelta(const SumTail& tail, const ConstFloatMatrix& queries, siz
 void SolveDelta(const SumShape& shape, const SumBase& base, const SumTail& tail,
                 const DeltaPiece& piece, const DeltaScores& scores, FloatMatrix out) {
   HWY_DYNAMIC_DISPATCH(SolveDeltaOnTarget)(shape, base, tail, piece, scores, out);
+}
+
+void SolveLowRank(const SumShape& shape, const SumBase& base, const SumTail& tail,
+                  const LowRankPiece& piece, FloatMatrix out) {
+  HWY_DYNAMIC_DISPATCH(SolveLowRankOnTarget)(shape, base, tail, piece, out);
 }
 
 }  // namespace rivulet

@@ -6,6 +6,7 @@
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/stage_times.h"
+#include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/recurrence/state.h"
 
@@ -18,6 +19,9 @@ struct LayerStep {
   Workspace* workspace;               // temporaries; the caller resets it after the layer
   ThreadPool* pool;
   StageTimes* times = nullptr;  // where a benchmark collects the time of each stage
+  // [T, columns]: what a layer leaves for later layers of the same step (Mixer::handed_on_columns).
+  // The first that uses it writes all of it. No state: the next step starts without it.
+  FloatMatrix handed_on = {};
 };
 
 }  // namespace rivulet

@@ -90,6 +90,9 @@ struct SumTail {
   // Multiplies every c: 2 for HLA's γ², 3 for third order.
   float decay_power = 1.0f;
   size_t chunk = 0;  // C, 16 or 32: what FoldSum folds
+  // 2: two rows of keys and of values for each token, one behind the other, with one decay
+  // (SolveLowRank). ReadSum takes 1 alone.
+  size_t rows_a_token = 1;
 };
 
 // Queries at places [begin, begin + queries.rows) of the chunk, at most C of them. Rows

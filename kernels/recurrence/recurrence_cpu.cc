@@ -233,10 +233,12 @@ void ReadSumOnTarget(const SumShape& shape, const SumBase& base, const SumTail& 
   if (shape.normaliser) ReadNormaliser(base.normaliser, tail, tables, extra);
 }
 
+// The most rows that a fold adds: two for each token.
+inline constexpr size_t kMaxFoldRows = 2 * kMaxFoldInterval;
+
 // What a fold does to the old sum and to each row: e^{c_end} and k_s e^{c_end - c_s}.
 struct FoldTables {
-  alignas(
-      64) float key[kMaxFoldInterval * kMaxKeyDim];  // [C, padded D], decayed to the chunk's end
+  alignas(64) float key[kMaxFoldRows * kMaxKeyDim];  // [rows, padded D], decayed to the chunk's end
   alignas(64) float decay[kMaxKeyDim];               // [padded D]
 };
 
@@ -248,12 +250,12 @@ void ScalarFoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& t
   const float end = decays ? tail.log_decay[(tail.chunk - 1) * tail.decay_stride] : 0.0f;
   const Block whole = DecayOf(Mul(power, SetBlock(end)));
   for (size_t i = 0; i < padded; i += kBlock) StoreBlock(whole, tables.decay + i);
-  for (size_t s = 0; s < tail.chunk; ++s) {
-    const float c = decays ? tail.log_decay[s * tail.decay_stride] : 0.0f;
+  for (size_t row = 0; row < tail.chunk * tail.rows_a_token; ++row) {
+    const float c = decays ? tail.log_decay[row / tail.rows_a_token * tail.decay_stride] : 0.0f;
     const Block decay = Exp(Mul(power, SetBlock(end - c)));
     for (size_t i = 0; i < padded; i += kBlock) {
-      const Block key = LoadBlock(tail.key + s * tail.key_stride + i);
-      StoreBlock(Mul(key, decay), tables.key + s * padded + i);
+      const Block key = LoadBlock(tail.key + row * tail.key_stride + i);
+      StoreBlock(Mul(key, decay), tables.key + row * padded + i);
     }
   }
 }
@@ -267,8 +269,11 @@ void ChannelFoldWeights(const SumShape& shape, const SumTail& tail, FoldTables& 
     for (size_t s = 0; s < tail.chunk; ++s) {
       const Block c = LoadBlock(tail.log_decay + s * tail.decay_stride + i);
       const Block decay = Exp(Mul(power, Sub(LoadBlock(end + i), c)));
-      const Block key = LoadBlock(tail.key + s * tail.key_stride + i);
-      StoreBlock(Mul(key, decay), tables.key + s * padded + i);
+      const size_t first = s * tail.rows_a_token;
+      for (size_t row = first; row < first + tail.rows_a_token; ++row) {
+        const Block key = LoadBlock(tail.key + row * tail.key_stride + i);
+        StoreBlock(Mul(key, decay), tables.key + row * padded + i);
+      }
     }
   }
 }
@@ -319,8 +324,9 @@ void FoldMatrixRows(const SumShape& shape, const T* from, T* to, const SumTail& 
 template <typename T>
 void FoldMatrix(const SumShape& shape, const T* from, T* to, const SumTail& tail,
                 const FoldTables& tables) {
-  if (tail.chunk == kMaxFoldInterval)
-    return FoldMatrixRows<kMaxFoldInterval>(shape, from, to, tail, tables);
+  const size_t rows = tail.chunk * tail.rows_a_token;
+  if (rows == kMaxFoldRows) return FoldMatrixRows<kMaxFoldRows>(shape, from, to, tail, tables);
+  if (rows == 2 * kBlock) return FoldMatrixRows<2 * kBlock>(shape, from, to, tail, tables);
   FoldMatrixRows<kBlock>(shape, from, to, tail, tables);
 }
 

@@ -24,6 +24,7 @@ size_t Find(const std::vector<Named>& elements, std::string_view name) {
 ConstFloatMatrix TokenInputs::*InputCalled(std::string_view name) {
   if (name == "q") return &TokenInputs::q;
   if (name == "k") return &TokenInputs::k;
+  if (name == "b") return &TokenInputs::b;
   return name == "v" ? &TokenInputs::v : nullptr;
 }
 
@@ -48,8 +49,10 @@ SumRecurrence::SumRecurrence(RecurrenceDeclaration declaration, StateLayout& lay
   for (const DeclaredSum& sum : declaration_.sums) AddSum(sum);
   for (const DeclaredRead& read : declaration_.reads) AddRead(read);
   const bool one_read = sums_.size() == 1 && reads_.size() == 1;
-  RIVULET_CHECK(one_read || (!declaration_.delta && declaration_.levels == 0),
+  const bool delta = declaration_.delta || declaration_.low_rank;
+  RIVULET_CHECK(one_read || (!delta && declaration_.levels == 0),
                 "a delta rule and a sum in pages have one sum and one read");
+  if (declaration_.low_rank) CheckLowRank();
   layout.device() ? AddDevicePlanes(layout) : AddPlanes(layout);
 }
 
@@ -70,8 +73,9 @@ void SumRecurrence::AddRow(const DeclaredRow& declared) {
 void SumRecurrence::AddSum(const DeclaredSum& declared) {
   const size_t key = Find(rows_, declared.key), value = Find(rows_, declared.value);
   RIVULET_CHECK(key < rows_.size() && value < rows_.size(), "a sum of rows that are not declared");
-  const SumShape sum{shape().key_dim, declaration_.rows[value].width - declared.value_column,
-                     declaration_.decay.kind, declared.normaliser, shape().state_dtype};
+  const size_t width = declaration_.low_rank ? shape().value_dim : declaration_.rows[value].width;
+  const SumShape sum{shape().key_dim, width - declared.value_column, declaration_.decay.kind,
+                     declared.normaliser, shape().state_dtype};
   sums_.push_back({.name = declared.name,
                    .shape = sum,
                    .per_head = rows_[key].per_head || rows_[value].per_head || decay_per_head(),
@@ -79,6 +83,17 @@ void SumRecurrence::AddSum(const DeclaredSum& declared) {
                    .value = value,
                    .value_column = declared.value_column,
                    .decay_power = declared.decay_power});
+}
+
+void SumRecurrence::CheckLowRank() const {
+  const Sum& sum = sums_[0];
+  RIVULET_CHECK(!declaration_.delta && declaration_.levels == 0 && !sum.shape.normaliser &&
+                    declaration_.decay.kind == Decay::kChannel && decay_per_head() &&
+                    shape().heads == shape().groups,
+                "a low-rank form is one sum in a base that decays by channel, of heads alone");
+  RIVULET_CHECK(rows_[sum.key].padded == 2 * shape().padded_key() &&
+                    rows_[sum.value].padded == 2 * shape().padded_value(),
+                "the rows of a low-rank form are k | b and v | u");
 }
 
 void SumRecurrence::AddRead(const DeclaredRead& declared) {

@@ -97,6 +97,7 @@ class SumRecurrence {
   void AddRow(const DeclaredRow& declared);
   void AddSum(const DeclaredSum& declared);
   void AddRead(const DeclaredRead& declared);
+  void CheckLowRank() const;
   size_t TemporaryCalled(std::string_view name, size_t columns);
   void AddPlanes(StateLayout& layout);
   void AddDevicePlanes(StateLayout& layout);
@@ -115,6 +116,8 @@ class SumRecurrence {
 
   size_t HeadCount(bool per_head) const { return per_head ? shape().heads : shape().groups; }
   bool queries_per_head() const { return declaration_.sharing == Sharing::kKeysAndValues; }
+  // Rows of the sum that a token has in the tail.
+  size_t rows_a_token() const { return declaration_.low_rank ? 2 : 1; }
   bool scalar_decay() const { return declaration_.decay.kind == Decay::kScalar; }
   bool decay_per_head() const { return scalar_decay() || !queries_per_head(); }
   bool appends_decay() const {
@@ -123,7 +126,9 @@ class SumRecurrence {
   size_t decay_columns() const { return scalar_decay() ? 1 : shape().padded_key(); }
   // Whether each head is a unit of its own. The value heads of a delta rule share the products of
   // their keys instead.
-  bool heads_apart() const { return !queries_per_head() && !declaration_.delta; }
+  bool heads_apart() const {
+    return !queries_per_head() && !declaration_.delta && !declaration_.low_rank;
+  }
   size_t UnitWork() const;
   void KeepGroupRows(const Call& call, bool before_reads) const;
 

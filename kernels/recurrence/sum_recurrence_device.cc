@@ -38,7 +38,8 @@ bool SumRecurrence::RunsOnDevice(const RecurrenceDeclaration& declaration) {
   if (declaration.levels != 0) return PagesRunOnDevice(declaration);
   if (!IsProgram(declaration)) {
     const bool by_channel = declaration.decay.kind == Decay::kChannel;
-    if (by_channel && declaration.sharing == Sharing::kQueriesAndKeys) return false;  // KDA
+    // KDA and RWKV-7
+    if (by_channel && declaration.sharing == Sharing::kQueriesAndKeys) return false;
     const bool plain = !declaration.delta && !by_channel;
     return plain || !declaration.sums[0].normaliser;
   }

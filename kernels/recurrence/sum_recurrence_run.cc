@@ -86,6 +86,8 @@ class SumRecurrence::Unit {
       RunPages(head);
     } else if (declaration_.delta) {
       Solve(head, scores);
+    } else if (declaration_.low_rank) {
+      SolveLowRankForm(head);
     } else {
       RunReads(head);
     }
@@ -159,16 +161,18 @@ class SumRecurrence::Unit {
 
   SumTail Tail(const Sum& sum, size_t head) const {
     const Row &key = r_.rows_[sum.key], &value = r_.rows_[sum.value];
+    const size_t rows = r_.rows_a_token();
     SumTail tail{.key = RowAt(key, head),
-                 .key_stride = key.padded,
+                 .key_stride = key.padded / rows,
                  .value = RowAt(value, head) + sum.value_column,
-                 .value_stride = value.padded,
+                 .value_stride = value.padded / rows,
                  .extra = ExtraAt(value, head),
                  .extra_stride = 1,
                  .log_decay = DecayAt(head),
                  .decay_stride = r_.decay_columns(),
                  .decay_power = sum.decay_power,
-                 .chunk = r_.fold_interval_};
+                 .chunk = r_.fold_interval_,
+                 .rows_a_token = rows};
     if (r_.heads_apart() && piece_.begin == 0) {  // KeepGroupRows
       const ConstFloatMatrix& keys = call_.inputs.*key.copies[0].input;
       tail.key = keys.row(piece_.first_token) + group_ * key.padded;
@@ -265,6 +269,17 @@ class SumRecurrence::Unit {
     DeltaScores own;
     ScoreDecayedDelta(Tail(sum, head), rows.queries, piece_.begin, own);
     SolveDelta(sum.shape, From(sum, head), Tail(sum, head), rows, own, Out(head));
+  }
+
+  void SolveLowRankForm(size_t head) const {
+    const Sum& sum = r_.sums_[0];
+    const size_t d = shape_.padded_key();
+    const LowRankPiece rows{.queries = Queries(r_.reads_[0], head),
+                            .readers = Columns(call_.inputs.a, head, d),
+                            .log_decays = Columns(call_.inputs.decay, head, d),
+                            .begin = piece_.begin,
+                            .solved = RowAt(r_.rows_[sum.value], head) + shape_.padded_value()};
+    SolveLowRank(sum.shape, From(sum, head), Tail(sum, head), rows, Out(head));
   }
 
   // --- a sum in pages ----------------------------------------------------------------------------

@@ -42,6 +42,7 @@ const Layers kLayers[] = {
     {"rg_lru", "rg_lru"},
     {"kda", "kda"},
     {"latent_attention", "latent_attention"},
+    {"rwkv7", "rwkv7"},
 };
 
 // tensor_layout is a key of the vectors alone: in a checkpoint the layout follows from model_type.

@@ -33,6 +33,7 @@ constexpr MixerParser kParsers[] = {
     {"rg_lru", Parse<ParseRgLru>},
     {"kda", Parse<ParseKda>},
     {"latent_attention", Parse<ParseLatentAttention>},
+    {"rwkv7", Parse<ParseRwkv7>},
 };
 
 }  // namespace

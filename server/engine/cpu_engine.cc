@@ -93,7 +93,7 @@ class CpuEngine final : public Engine {
     return result;
   }
 
-  LanguageModel::Lent Lend() { return {&layer_workspace_, &threads_, profile_}; }
+  LanguageModel::Lent Lend() { return {&layer_workspace_, &step_workspace_, &threads_, profile_}; }
   // The tokens that a first step may hold: no more than the model reaches, nor a fold if there is
   // no page for one.
   size_t WarmUpTokens() const {

@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<DeviceModel>> DeviceModel::Make(
 
 std::vector<const StateLayout*> DeviceModel::StateLayouts() const {
   std::vector<const StateLayout*> layouts;
-  for (const LoadedLayer& layer : model_->layers) layouts.push_back(&layer.state_layout());
+  for (const LoadedLayer& layer : model_->layers) layouts.push_back(&layer.state_layout);
   return layouts;
 }
 
@@ -42,7 +42,7 @@ DeviceModel::Stream DeviceModel::Forward(const uint32_t* ids, const DeviceRows& 
   for (size_t i = 0; i < model_->layers.size(); ++i) {
     const LoadedLayer& layer = model_->layers[i];
     const LayerState state = states.Layer(i);
-    const bool has_pages = layer.state_layout().page_kind().rule != PageRule::kNone;
+    const bool has_pages = layer.state_layout.page_kind().rule != PageRule::kNone;
     const DeviceStep step{device_,
                           &layer_workspace_,
                           rows,

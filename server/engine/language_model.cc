@@ -47,11 +47,16 @@ void Lap(const LanguageModel::Lent& lent, StepProfile::Part part) {
 
 }  // namespace
 
-LanguageModel::LanguageModel(std::shared_ptr<const LoadedModel> model) : model_(std::move(model)) {}
+LanguageModel::LanguageModel(std::shared_ptr<const LoadedModel> model) : model_(std::move(model)) {
+  for (const LoadedLayer& layer : model_->layers) {
+    if (layer.mixer == nullptr) continue;
+    handed_on_columns_ = std::max(handed_on_columns_, layer.mixer->handed_on_columns());
+  }
+}
 
 std::vector<const StateLayout*> LanguageModel::StateLayouts() const {
   std::vector<const StateLayout*> layouts;
-  for (const LoadedLayer& layer : model_->layers) layouts.push_back(&layer.state_layout());
+  for (const LoadedLayer& layer : model_->layers) layouts.push_back(&layer.state_layout);
   return layouts;
 }
 
@@ -60,9 +65,12 @@ absl::Status LanguageModel::Forward(std::span<const uint32_t> ids,
                                     const Lent& lent, FloatMatrix x) const {
   if (lent.profile) lent.profile->Start();
   Embed(model_->embeddings, ids, x);
+  if (!model_->embedding_norm.empty()) model_->embedding_norm.Apply(x, x, *lent.threads);
   Lap(lent, StepProfile::kEmbedding);
+  LayerStep step{segments, {}, lent.layer_workspace, lent.threads};
+  step.handed_on = lent.step_workspace->Take(x.rows, handed_on_columns_);
   for (size_t i = 0; i < model_->layers.size(); ++i) {
-    RIVULET_RETURN_IF_ERROR(Layer(i, ids, segments, states, lent, x));
+    RIVULET_RETURN_IF_ERROR(Layer(i, ids, step, states, lent, x));
   }
   return absl::OkStatus();
 }
@@ -81,19 +89,20 @@ ConstFloatMatrix LanguageModel::MixerInput(const LoadedLayer& layer, std::span<c
 }
 
 absl::Status LanguageModel::Layer(size_t index, std::span<const uint32_t> ids,
-                                  std::span<const Segment> segments, const StatePool& states,
-                                  const Lent& lent, FloatMatrix x) const {
+                                  const LayerStep& whole, const StatePool& states, const Lent& lent,
+                                  FloatMatrix x) const {
   const LoadedLayer& layer = model_->layers[index];
   Workspace& workspace = *lent.layer_workspace;
   ThreadPool& threads = *lent.threads;
   workspace.Reset();
   FloatMatrix normed = workspace.Take(x.rows, x.columns);
   FloatMatrix update = workspace.Take(x.rows, x.columns);
+  LayerStep step = whole;
+  step.state = states.Layer(index);
 
   if (layer.mixer != nullptr) {
     const ConstFloatMatrix in = MixerInput(layer, ids, lent, x, normed);
     Lap(lent, StepProfile::kNormAndAdd);
-    const LayerStep step{segments, states.Layer(index), &workspace, &threads};
     RIVULET_RETURN_IF_ERROR(layer.mixer->Forward(step, in, update));
     Lap(lent, StepProfile::kMixer);
     Leave(layer.mixer_residual, update, x, threads);
@@ -102,7 +111,8 @@ absl::Status LanguageModel::Layer(size_t index, std::span<const uint32_t> ids,
   const ConstFloatMatrix in =
       Enter(layer.feed_forward_norm, layer.feed_forward_residual, x, normed, threads);
   Lap(lent, StepProfile::kNormAndAdd);
-  layer.feed_forward->Apply(in, update, workspace, threads);
+  step.state = layer.feed_forward_state.Of(step.state);
+  layer.feed_forward->Apply(step, in, update);
   Lap(lent, StepProfile::kFeedForward);
   Leave(layer.feed_forward_residual, update, x, threads);
   return absl::OkStatus();

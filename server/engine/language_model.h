@@ -23,6 +23,7 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
+#include "kernels/recurrence/layer_step.h"
 #include "kernels/recurrence/state.h"
 #include "model_loader/loaded_model.h"
 #include "server/engine/state_pool.h"
@@ -57,6 +58,7 @@ class LanguageModel {
   // What a step lends to the pass.
   struct Lent {
     Workspace* layer_workspace;  // reset after each layer
+    Workspace* step_workspace;   // the caller's, who resets it after the step
     ThreadPool* threads;
     StepProfile* profile = nullptr;  // null: not timed
   };
@@ -78,13 +80,15 @@ class LanguageModel {
   size_t vocab() const { return model_->spec.vocab; }
 
  private:
-  absl::Status Layer(size_t index, std::span<const uint32_t> ids, std::span<const Segment> segments,
+  // `whole`: the step, with the state of no layer.
+  absl::Status Layer(size_t index, std::span<const uint32_t> ids, const LayerStep& whole,
                      const StatePool& states, const Lent& lent, FloatMatrix x) const;
   // What the layer's mixer reads: x, its norm, or x beside the tokens' embeddings.
   ConstFloatMatrix MixerInput(const LoadedLayer& layer, std::span<const uint32_t> ids,
                               const Lent& lent, FloatMatrix x, FloatMatrix normed) const;
 
   std::shared_ptr<const LoadedModel> model_;
+  size_t handed_on_columns_ = 0;  // the most that a mixer has
 };
 
 }  // namespace rivulet

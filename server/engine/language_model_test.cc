@@ -52,7 +52,7 @@ class LanguageModelTest : public testing::TestWithParam<TestModel> {
             Logits& logits) {
     ThreadPool pool(threads);
     Workspace step, layer;
-    const LanguageModel::Lent lent{&layer, &pool};
+    const LanguageModel::Lent lent{&layer, &step, &pool};
     const FloatMatrix x = step.Take(tokens.size(), model_->hidden());
     ASSERT_TRUE(model_->Forward(tokens, segments, *states_, lent, x).ok());
     const FloatMatrix rows = step.Take(tokens.size(), model_->vocab());
@@ -151,7 +151,7 @@ TEST_P(LanguageModelTest, DecodeAllocatesNothing) {
   const std::vector<uint32_t> tokens = RandomTokens(random, 4 * kFoldInterval);
   ThreadPool pool(2);
   Workspace step, layer;
-  const LanguageModel::Lent lent{&layer, &pool};
+  const LanguageModel::Lent lent{&layer, &step, &pool};
   const FloatMatrix x = step.Take(1, model_->hidden());
   const FloatMatrix logits = step.Take(1, model_->vocab());
   Segment segment = NewSession();

@@ -51,6 +51,9 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> MakeRandomModel(const nlohman
   }
   const DType ends = model.weight_dtype == DType::kFloat8 ? DType::kBFloat16 : model.weight_dtype;
   RandomParameters own(seed, "", ends, {}, options.mixer.device);
+  if (!model.spec.embedding_norm.empty()) {
+    model.embedding_norm = TakeNorm(model.spec.embedding_norm, hidden, model.spec.norm_eps, own);
+  }
   model.final_norm = TakeNorm(model.spec.final_norm, hidden, model.spec.norm_eps, own,
                               model.spec.logits_multiplier);
   model.lm_head = own.TakeLinear({{model.spec.lm_head, vocab, ""}}, hidden);

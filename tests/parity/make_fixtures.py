@@ -15,6 +15,7 @@ import sys
 import numpy as np
 
 import oracle
+import oracle_rwkv7
 import safetensors_file
 
 TOKENS, PROMPT, GREEDY = 70, 21, 12
@@ -29,6 +30,8 @@ ANNA = dict(FLA, model_type="anna", num_heads=2, head_dim=16, num_hash_tables=4,
 RETNET = dict(FLA, model_type="retnet", num_heads=2, expand_k=1.0, expand_v=2.0, attn=None)
 DELTA = dict(FLA, model_type="delta_net", num_heads=2)
 GATED_DELTA = dict(FLA, model_type="gated_deltanet", num_heads=2, head_dim=12, expand_v=1.0)
+RWKV7 = dict(FLA, model_type="rwkv7", intermediate_size=64, head_dim=8, decay_low_rank_dim=3, a_low_rank_dim=4, v_low_rank_dim=2, gate_low_rank_dim=5,
+             attn=None)
 LINEAR = dict(FLA, model_type="linear_attn", num_heads=2, expand_k=1.0, expand_v=1.0)
 MAMBA2 = dict(vocab_size=25, hidden_size=24, num_hidden_layers=1, model_type="mamba2", num_heads=4, head_dim=12, state_size=16, expand=2,
               n_groups=1, conv_kernel=4, use_bias=False, use_conv_bias=True, hidden_act="silu", bos_token_id=0, eos_token_id=2)
@@ -98,6 +101,14 @@ FIXTURES = {
                                lower_bound=-5.0, allow_neg_eigval=True, tie_word_embeddings=True),
     "latent_attention": dict(FLA, model_type="latent_attention", intermediate_size=16, num_heads=3, kv_lora_rank=10, qk_nope_head_dim=7,
                              qk_rope_head_dim=4, v_head_dim=6),
+    "rwkv7": dict(RWKV7, num_hidden_layers=3, fuse_norm=False, value_dim=[24] * 3),
+    "rwkv7_wide_tied": dict(RWKV7, num_hidden_layers=2, intermediate_size=None, hidden_ratio=1.5, head_dim=None, num_heads=2, value_dim=48, norm_bias=False,
+                            norm_first=False, norm_eps=1e-3, hidden_act="relu", v_low_rank_dim=None, tie_word_embeddings=True),
+    "rwkv7_old_attn": dict(RWKV7, num_hidden_layers=3, hidden_act="swish", attn=dict(layers=[1], num_heads=2, num_kv_heads=1, qkv_bias=True,
+                                                                                       window_size=21, rope_theta=500.0)),
+    "mixture_rwkv7": dict(FLA, model_type="gla", num_hidden_layers=3, intermediate_size=16, num_heads=2, layer_types=["gla", "rwkv7", "rwkv7"],
+                          layer_config=[dict(expand_k=0.5)] + [dict(head_dim=12, decay_low_rank_dim=3, a_low_rank_dim=4, v_low_rank_dim=2,
+                                                                    gate_low_rank_dim=5)] * 2),
     "linear_attn_random_exp": dict(LINEAR, norm_feature_map=True, feature_map="random_exp", num_random_features=40, num_kv_heads=1),
     "linear_attn_random_relu": dict(LINEAR, norm_feature_map=True, feature_map="random_relu", num_random_features=24,
                                     feature_map_bias=True, tie_feature_map_qk=True),
@@ -337,6 +348,29 @@ def add_kda(w, c, p):
     w.matrix(p + "o_proj.weight", D, Hv * e)
 
 
+def add_rwkv7(w, c, p):
+    """With V_1, V_2 and v_0 in every layer; make_weights takes those of the first away again."""
+    D, H = c["hidden_size"], oracle_rwkv7.head_count(c)
+    V = c.get("value_dim") or D
+    V = V[0] if isinstance(V, list) else V
+    for name in "rwkvag":
+        w.vector(f"{p}x_{name}", (1, 1, D), 0.5, 0.3)
+    for name, rows in dict(r=D, k=D, v=V).items():
+        w.matrix(f"{p}{name}_proj.weight", rows, D)
+    for name, key, rows, mean in (("w", "decay", D, -2.0), ("a", "a", D, 0.0), ("v", "v", V, 0.5), ("g", "gate", V, None)):
+        rank = c[key + "_low_rank_dim"] or 32  # of a width as small as here
+        w.matrix(f"{p}{name}_lora.lora.0.weight", rank, D)
+        w.matrix(f"{p}{name}_lora.lora.2.weight", rows, rank)
+        if mean is not None:
+            w.vector(f"{p}{name}_lora.lora.2.bias", rows, mean, 1.5)
+    w.vector(p + "k_k", D, 0.7)
+    w.vector(p + "k_a", D, 1.0)
+    w.vector(p + "r_k", (H, D // H), 0.0, 0.5)
+    w.norm(p + "g_norm", V)
+    w.vector(p + "g_norm.bias", V)
+    w.matrix(p + "o_proj.weight", D, V)
+
+
 def add_latent_attention(w, c, p):
     D, H, R = c["hidden_size"], c["num_heads"], c["kv_lora_rank"]
     N, P, V = c["qk_nope_head_dim"], c["qk_rope_head_dim"], c["v_head_dim"]
@@ -376,7 +410,7 @@ def add_softmax_attention(w, c, p):
 ADD = {"softmax_attention": add_softmax_attention, "transformer": add_softmax_attention, "delta_net": add_delta_net, "gated_deltanet": add_gated_deltanet,
        "h_gated_deltanet": add_log_linear_gated_deltanet, "log_linear_gated_deltanet": add_log_linear_gated_deltanet,
        "hla": add_hla, "anna": add_anna, "gla": add_gla, "retnet": add_retnet, "linear_attn": add_linear_attn, "mamba2": add_mamba2,
-       "mamba": add_mamba, "falcon_mamba": add_mamba, "h3": add_h3, "gated_convolution": add_gated_convolution, "rg_lru": add_rg_lru, "kda": add_kda, "latent_attention": add_latent_attention}
+       "mamba": add_mamba, "falcon_mamba": add_mamba, "h3": add_h3, "gated_convolution": add_gated_convolution, "rg_lru": add_rg_lru, "kda": add_kda, "latent_attention": add_latent_attention, "rwkv7": add_rwkv7}
 
 
 def add_mlp(w, c, p, fused):
@@ -396,6 +430,43 @@ def make_fla(w, c, old_mlp):
         w.norm(p + "mlp_norm", c["hidden_size"])
         add_mlp(w, c, p + "mlp.", old_mlp)
     w.norm("model.norm", c["hidden_size"])
+
+
+def make_rwkv7(w, c):
+    D, I = c["hidden_size"], c["intermediate_size"] or 64  # hidden_ratio 1.5 and 24 channels
+    def norm(name):
+        w.norm(name, D)
+        if c.get("norm_bias", True):
+            w.vector(name + ".bias", D)
+    w.vector("model.embeddings.weight", (c["vocab_size"], D), 0.0, 0.5)
+    if c.get("norm_first", True):
+        norm("model.layers.0.pre_norm")
+    for i, (kind, own) in enumerate(oracle.fla_layers(c)):
+        p = f"model.layers.{i}."
+        norm(p + "attn_norm")
+        ADD[kind](w, own, p + "attn.")
+        norm(p + "ffn_norm")
+        w.vector(p + "ffn.x_k", D, 0.5, 0.3)
+        w.matrix(p + "ffn.key.weight", I, D)
+        w.matrix(p + "ffn.value.weight", D, I)
+    norm("model.norm")
+
+
+def without_first_share(c, tensors):
+    """The first layer of RWKV-7 has no share of earlier values."""
+    kinds = [kind for kind, _ in oracle.fla_layers(c)]
+    if "rwkv7" not in kinds:
+        return tensors
+    first = f"model.layers.{kinds.index('rwkv7')}.attn.v_lora."
+    return {name: x for name, x in tensors.items() if not name.startswith(first)}
+
+
+def with_old_mixtures(tensors):
+    """One tensor for the six of a layer, as before March 2025."""
+    old = {name: x for name, x in tensors.items() if ".attn.x_" not in name}
+    for prefix in {name[:-1] for name in tensors if name.endswith(".attn.x_r")}:
+        old[prefix + "x"] = np.concatenate([tensors[prefix + name][0] for name in "rwkvag"])
+    return old
 
 
 def make_mamba(w, c, singular):
@@ -443,6 +514,8 @@ def make_weights(name, c, rng):
         make_log_linear_mamba2(w, c)
     elif c["model_type"] == "h3":
         make_h3(w, c)
+    elif c["model_type"] == "rwkv7":
+        make_rwkv7(w, c)
     elif c["model_type"] in ("mamba", "falcon_mamba", "mamba2"):
         make_mamba(w, c, singular=name == "mamba2_hf_groups")
     else:
@@ -451,7 +524,8 @@ def make_weights(name, c, rng):
         w.vector("model.layers.0.attn.D", c["num_heads"], 1.0)  # before 2025-03-12; nothing reads it
     if not oracle.tied(c):
         w.matrix("lm_head.weight", c["vocab_size"], c["hidden_size"])
-    return w.tensors
+    tensors = without_first_share(c, w.tensors)
+    return with_old_mixtures(tensors) if name == "rwkv7_old_attn" else tensors
 
 
 def expect(name, c, W, rng):

@@ -15,6 +15,7 @@ import sys
 import numpy as np
 
 import oracle
+import oracle_rwkv7
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIE_DISTANCE, TIE_EFFECT = 3e-6, 1e-3
@@ -85,6 +86,14 @@ def core_kda(T, p):
     q, k, v = generated("q", (T, Hk, D)), generated("k", (T, Hk, D), -bound, bound), generated("v", (T, Hv, p["value_dim"]))
     beta, g = generated("beta", (T, Hv), 0.0, p["beta"]), generated("log_decay", (T, Hv, D), p["lowest"], 0.0)
     return oracle.kda(oracle.repeat_heads(q, Hv), oracle.repeat_heads(k, Hv), v, beta, g)
+
+
+def core_rwkv7(T, p):
+    H, D, E = p["heads"], p["key_dim"], p["value_dim"]
+    bound = float(np.sqrt(3.0 / D))  # as rwkv7_test.cc draws them
+    q, k, a = generated("q", (T, H, D)), generated("k", (T, H, D)), generated("a", (T, H, D), -bound, bound)
+    b = generated("b", (T, H, D), -p["replaced"] * bound, p["replaced"] * bound)
+    return oracle_rwkv7.rwkv7(q, k, generated("v", (T, H, E)), a, b, generated("log_decay", (T, H, D), p["lowest"], 0.0))
 
 
 def core_latent_attention(T, p):
@@ -174,6 +183,7 @@ MIXERS = {
     "rg_lru": (core_rg_lru, oracle.layer_rg_lru, default_eps(1e-6)),
     "kda": (core_kda, oracle.layer_kda, default_eps(1e-6)),
     "latent_attention": (core_latent_attention, oracle.layer_latent_attention, default_eps(1e-6)),
+    "rwkv7": (core_rwkv7, oracle_rwkv7.layer_rwkv7, default_eps(1e-5)),
     "hla": (core_hla, oracle.layer_hla, default_eps(1e-5)),
     "hla/third_order": (lambda T, p: core_hla(T, p, "third"), oracle.layer_hla, default_eps(1e-5)),
     "hla/ahla": (lambda T, p: core_hla(T, p, "asymmetric"), oracle.layer_hla, default_eps(1e-5)),

@@ -8,43 +8,8 @@ takes whole models from here (logits), make_vectors.py single layers (LAYERS) an
 """
 import numpy as np
 
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def silu(x):
-    return x * sigmoid(x)
-
-
-def softplus(x):
-    return np.logaddexp(0, x)
-
-
-def rms_norm(x, weight, eps):
-    return x / np.sqrt(np.mean(x * x, -1, keepdims=True) + eps) * weight
-
-
-def l2_norm(x):
-    return x / np.sqrt(np.sum(x * x, -1, keepdims=True) + 1e-6)
-
-
-def elu_plus_one(x):
-    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
-
-
-def linear(W, name, x):
-    y = x @ W[name + ".weight"].T
-    return y + W[name + ".bias"] if name + ".bias" in W else y
-
-
-def heads(x, count):
-    return x.reshape(len(x), count, -1)
-
-
-def repeat_heads(x, count):
-    """Key-value head j serves query heads j·r .. j·r + r - 1."""
-    return np.repeat(x, count // x.shape[1], 1)
+import oracle_rwkv7
+from oracle_parts import below, elu_plus_one, heads, l2_norm, linear, repeat_heads, rms_norm, sigmoid, silu, softplus
 
 
 def short_convolution(W, name, x, f=silu):
@@ -581,14 +546,10 @@ LAYERS = {"softmax_attention": layer_softmax_attention, "transformer": layer_sof
           "h_gated_deltanet": layer_gated_deltanet, "log_linear_gated_deltanet": layer_gated_deltanet,
           "hla": layer_hla, "anna": layer_anna, "gla": layer_gla, "retnet": layer_retnet, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2,
           "mamba": layer_mamba, "falcon_mamba": layer_mamba, "h3": layer_h3, "gated_convolution": layer_gated_convolution,
-          "rg_lru": layer_rg_lru, "kda": layer_kda, "latent_attention": layer_latent_attention}
+          "rg_lru": layer_rg_lru, "kda": layer_kda, "latent_attention": layer_latent_attention, "rwkv7": oracle_rwkv7.layer_rwkv7}
 
 
 # ---------------------------------------------------------------- whole models
-def below(W, prefix):
-    return {name[len(prefix):]: x for name, x in W.items() if name.startswith(prefix)}
-
-
 def mlp(W, x):
     if "up_proj.weight" not in W:  # fla before 2025-02-09: one matrix, gate rows first
         gate, up = np.split(linear(W, "gate_proj", x), 2, -1)
@@ -600,6 +561,7 @@ def mlp(W, x):
 def fla_layers(c):
     """The mixer of each layer and its keys; fla's attn makes some of them softmax attention."""
     types = c.get("layer_types") or [c["model_type"]] * c["num_hidden_layers"]
+    c = {**c, "handed_on": {}}  # what one layer leaves for later ones
     layers = [(kind, {**c, **((c.get("layer_config") or [{}] * len(types))[i])}) for i, kind in enumerate(types)]
     attn = c.get("attn") or {"layers": []}
     return [("softmax_attention", {**attn, "hidden_size": c["hidden_size"]}) if i in attn["layers"] else layer
@@ -614,6 +576,17 @@ def fla_logits(c, W, ids):
         x = x + mlp(below(L, "mlp."), rms_norm(x, L["mlp_norm.weight"], c["norm_eps"]))
     x = rms_norm(x, W["model.norm.weight"], c["norm_eps"])
     return x @ W["model.embeddings.weight" if c.get("tie_word_embeddings") else "lm_head.weight"].T
+
+
+def rwkv7_logits(c, W, ids):
+    norm = lambda L, name, x: oracle_rwkv7.layer_norm(L, name, x, c["norm_eps"])
+    x = W["model.embeddings.weight"][ids]
+    x = norm(W, "model.layers.0.pre_norm", x) if c.get("norm_first", True) else x
+    for i, (kind, own) in enumerate(fla_layers(c)):
+        L = below(W, f"model.layers.{i}.")
+        x = x + LAYERS[kind](below(L, "attn."), own, norm(L, "attn_norm", x))
+        x = x + oracle_rwkv7.channel_mixing(below(L, "ffn."), c, norm(L, "ffn_norm", x))
+    return norm(W, "model.norm", x) @ W["model.embeddings.weight" if c.get("tie_word_embeddings") else "lm_head.weight"].T
 
 
 def tied(c):
@@ -664,6 +637,6 @@ def h3_logits(c, W, ids):
 
 def logits(c, W, ids):
     """[T, vocab] of token ids [T]."""
-    whole = {"mamba": mamba_logits, "falcon_mamba": mamba_logits, "mamba2": mamba_logits, "h3": h3_logits,
+    whole = {"mamba": mamba_logits, "falcon_mamba": mamba_logits, "mamba2": mamba_logits, "h3": h3_logits, "rwkv7": rwkv7_logits,
              "log_linear_mamba2": log_linear_mamba2_logits, "hattention": log_linear_mamba2_logits}
     return whole.get(c["model_type"], fla_logits)(c, W, ids)

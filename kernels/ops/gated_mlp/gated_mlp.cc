@@ -37,8 +37,9 @@ GatedMlp::GatedMlp(Linear gate_up, Linear down, const GatedMlpForm& form)
   RIVULET_CHECK(gate_up_.inputs() == down_.outputs(), "gate_up and down disagree on the width");
 }
 
-void GatedMlp::Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
-                     ThreadPool& pool) const {
+void GatedMlp::Apply(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const {
+  Workspace& workspace = *step.workspace;
+  ThreadPool& pool = *step.pool;
   const size_t intermediate = down_.inputs();
   const FloatMatrix both = workspace.Take(x.rows, 2 * intermediate);
   const FloatMatrix gate = both.Columns(0, intermediate);

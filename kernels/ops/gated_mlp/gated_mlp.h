@@ -27,8 +27,7 @@ class GatedMlp : public FeedForward {
   GatedMlp(Linear gate_up, Linear down, const GatedMlpForm& form = {});
 
   // Temporaries [T, 2 * intermediate].
-  void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
-             ThreadPool& pool) const override;
+  void Apply(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
   // The output's multiplier is one of the down map's inputs where that has no bias.
   void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override;
   bool runs_on_device() const override { return true; }

@@ -57,7 +57,7 @@ TEST(GatedMlpTest, MatchesFp64) {
         for (double value : weights.Reference(x.view().row(t))) reference.push_back(value);
       }
       Workspace workspace;
-      mlp.Apply(x.view(), y.view(), workspace, pool);
+      mlp.Apply({{}, {}, &workspace, &pool}, x.view(), y.view());
       const double typical = static_cast<double>(hidden) * std::sqrt(intermediate);
       EXPECT_TRUE(Close(y.Values(), reference, 3e-6, typical)) << hidden << " " << intermediate;
       EXPECT_TRUE(y.CanariesAlive());
@@ -86,7 +86,7 @@ TEST(GatedMlpTest, OtherActivationsAndMultipliers) {
   }
   std::vector<float> y(32);
   Workspace workspace;
-  other.Apply({x.data(), 1, 32, 32}, {y.data(), 1, 32, 32}, workspace, pool);
+  other.Apply({{}, {}, &workspace, &pool}, {x.data(), 1, 32, 32}, {y.data(), 1, 32, 32});
   EXPECT_TRUE(Close(y, reference, 1e-5));
 }
 
@@ -120,8 +120,8 @@ TEST(GatedMlpTest, EveryFormOnADeviceIsThatOfTheCpu) {
       ASSERT_TRUE(mlp.runs_on_device());
       Workspace workspace;
       std::vector<float> expected(x.size());
-      cpu.Apply({x.data(), kTokens, kHidden, kHidden}, {expected.data(), kTokens, kHidden, kHidden},
-                workspace, pool);
+      cpu.Apply({{}, {}, &workspace, &pool}, {x.data(), kTokens, kHidden, kHidden},
+                {expected.data(), kTokens, kHidden, kHidden});
       DeviceWorkspace temporaries(&device);
       const FloatMatrix y = temporaries.Take(kTokens, kHidden);
       mlp.Enqueue({&device, &temporaries, rows, {}}, OperandOf(device, x, kTokens, kHidden), y);
@@ -144,10 +144,10 @@ TEST(GatedMlpTest, RowsAloneAndTogetherHaveTheSameBits) {
       ThreadPool pool(threads);
       Workspace workspace;
       TestMatrix together(150, 48), alone(150, 48);
-      mlp.Apply(x.view(), together.view(), workspace, pool);
+      mlp.Apply({{}, {}, &workspace, &pool}, x.view(), together.view());
       for (size_t t = 0; t < 150; ++t) {
         workspace.Reset();
-        mlp.Apply(x.view().Rows(t, 1), alone.view().Rows(t, 1), workspace, pool);
+        mlp.Apply({{}, {}, &workspace, &pool}, x.view().Rows(t, 1), alone.view().Rows(t, 1));
       }
       if (first.empty()) first = together.Values();
       EXPECT_TRUE(SameBits(together.Values(), first)) << target << " threads " << threads;

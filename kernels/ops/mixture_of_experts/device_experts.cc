@@ -37,8 +37,8 @@ DeviceExperts::DeviceExperts(DeviceMixtureParts parts)
                 "the experts' maps disagree on their width");
 }
 
-void DeviceExperts::Apply(ConstFloatMatrix /*x*/, FloatMatrix /*y*/, Workspace& /*workspace*/,
-                          ThreadPool& /*pool*/) const {
+void DeviceExperts::Apply(const LayerStep& /*step*/, ConstFloatMatrix /*x*/,
+                          FloatMatrix /*y*/) const {
   RIVULET_CHECK(false, "the weights of this mixture of experts are on a device");
 }
 

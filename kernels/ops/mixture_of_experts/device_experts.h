@@ -40,8 +40,7 @@ class DeviceExperts : public FeedForward {
  public:
   explicit DeviceExperts(DeviceMixtureParts parts);
 
-  void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
-             ThreadPool& pool) const override;
+  void Apply(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
   // Temporaries: rows of the experts' widths and outputs for all T · experts_per_token pairs.
   void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override;
   bool runs_on_device() const override;

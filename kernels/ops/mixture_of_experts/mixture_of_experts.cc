@@ -166,10 +166,11 @@ MixtureOfExperts::MixtureOfExperts(MixtureParts parts) : parts_(std::move(parts)
 }
 
 // y = the shared expert's part, with which every sum begins.
-void MixtureOfExperts::StartSums(ConstFloatMatrix x, ConstFloatMatrix logits, FloatMatrix y,
-                                 Workspace& workspace, ThreadPool& pool) const {
+void MixtureOfExperts::StartSums(const LayerStep& step, ConstFloatMatrix x, ConstFloatMatrix logits,
+                                 FloatMatrix y) const {
   if (parts_.shared == nullptr) return Zero(y);
-  parts_.shared->Apply(x, y, workspace, pool);
+  ThreadPool& pool = *step.pool;
+  parts_.shared->Apply(step, x, y);
   if (!shared_is_gated()) return;
   ParallelRows(pool, y.rows, y.columns, [&](size_t t) {
     float gate;
@@ -221,11 +222,12 @@ void MixtureOfExperts::AddLatentExperts(const ExpertPairs& pairs, ConstFloatMatr
   AddRows(wide, y, pool);
 }
 
-void MixtureOfExperts::Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
-                             ThreadPool& pool) const {
+void MixtureOfExperts::Apply(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const {
+  Workspace& workspace = *step.workspace;
+  ThreadPool& pool = *step.pool;
   const FloatMatrix logits = workspace.Take(x.rows, parts_.router.outputs());
   parts_.router.Apply(x, logits, pool);
-  StartSums(x, logits, y, workspace, pool);
+  StartSums(step, x, logits, y);
   const ExpertPairs pairs = Route(parts_, logits, workspace, pool);
   if (latent()) return AddLatentExperts(pairs, x, y, workspace, pool);
   AddExperts(pairs, x, y, workspace, pool);

@@ -50,16 +50,15 @@ class MixtureOfExperts : public FeedForward {
 
   // Temporaries: T times experts_per_token numbers a few times over, and rows of the experts'
   // inputs and widths for at most max(T, kPassRows) of the T · experts_per_token pairs at once.
-  void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
-             ThreadPool& pool) const override;
+  void Apply(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
 
   static constexpr size_t kPassRows = 1024;
 
  private:
   bool shared_is_gated() const { return parts_.router.outputs() > parts_.choice.experts; }
   bool latent() const { return parts_.latent_down.outputs() > 0; }
-  void StartSums(ConstFloatMatrix x, ConstFloatMatrix logits, FloatMatrix y, Workspace& workspace,
-                 ThreadPool& pool) const;
+  void StartSums(const LayerStep& step, ConstFloatMatrix x, ConstFloatMatrix logits,
+                 FloatMatrix y) const;
   void AddExperts(const ExpertPairs& pairs, ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
                   ThreadPool& pool) const;
   void AddLatentExperts(const ExpertPairs& pairs, ConstFloatMatrix x, FloatMatrix y,

@@ -74,7 +74,7 @@ void BM_MixtureOfExperts(benchmark::State& state) {
   Workspace workspace;
   for (auto _ : state) {
     workspace.Reset();
-    experts.Apply(x, {y.data(), tokens, hidden, hidden}, workspace, pool);
+    experts.Apply({{}, {}, &workspace, &pool}, x, {y.data(), tokens, hidden, hidden});
     benchmark::ClobberMemory();
   }
   using benchmark::Counter;

@@ -177,7 +177,7 @@ TEST_P(MixtureOfExpertsTest, MatchesFp64) {
       for (double value : mixture_.Reference(x.view().row(t))) reference.push_back(value);
     }
     Workspace workspace;
-    packed.Apply(x.view(), y.view(), workspace, pool);
+    packed.Apply({{}, {}, &workspace, &pool}, x.view(), y.view());
     EXPECT_TRUE(Close(y.Values(), reference, 1e-5)) << tokens;
     EXPECT_TRUE(y.CanariesAlive());
   }
@@ -217,15 +217,16 @@ TEST_P(MixtureOfExpertsTest, RowsAloneAndInAnyCompanyHaveTheSameBits) {
         ThreadPool pool(threads);
         Workspace workspace;
         TestMatrix together(tokens, hidden), alone(kAlone, hidden), cut(tokens, hidden);
-        packed.Apply(x.view(), together.view(), workspace, pool);
+        packed.Apply({{}, {}, &workspace, &pool}, x.view(), together.view());
         for (size_t t = 0; t < kAlone; ++t) {
           workspace.Reset();
-          packed.Apply(x.view().Rows(t, 1), alone.view().Rows(t, 1), workspace, pool);
+          packed.Apply({{}, {}, &workspace, &pool}, x.view().Rows(t, 1), alone.view().Rows(t, 1));
         }
         for (size_t t = 0, count = 0; t < tokens; t += count) {
           count = std::min<size_t>(1 + random_() % 50, tokens - t);
           workspace.Reset();
-          packed.Apply(x.view().Rows(t, count), cut.view().Rows(t, count), workspace, pool);
+          packed.Apply({{}, {}, &workspace, &pool}, x.view().Rows(t, count),
+                       cut.view().Rows(t, count));
         }
         if (first.empty()) first = together.Values();
         EXPECT_TRUE(SameBits(together.Values(), first)) << target << " threads " << threads;
@@ -244,9 +245,9 @@ TEST_P(MixtureOfExpertsTest, NaNStaysInItsRow) {
   TestMatrix x(3, hidden), with(3, hidden), without(3, hidden);
   x.Fill(RandomFloats(3 * hidden, random_));
   Workspace workspace;
-  packed.Apply(x.view(), without.view(), workspace, pool);
+  packed.Apply({{}, {}, &workspace, &pool}, x.view(), without.view());
   x.view().row(1)[0] = std::nanf("");
-  packed.Apply(x.view(), with.view(), workspace, pool);
+  packed.Apply({{}, {}, &workspace, &pool}, x.view(), with.view());
   for (const size_t t : {0, 2}) {
     EXPECT_TRUE(SameBits({with.view().row(t), hidden}, {without.view().row(t), hidden}));
   }
@@ -362,10 +363,10 @@ TEST(LatentExpertsTest, MatchFp64AndRowsDoNotMatter) {
   for (size_t t = 0; t < kTokens; ++t) {
     for (double value : mixture.Reference(x.view().row(t))) reference.push_back(value);
     workspace.Reset();
-    packed.Apply(x.view().Rows(t, 1), alone.view().Rows(t, 1), workspace, pool);
+    packed.Apply({{}, {}, &workspace, &pool}, x.view().Rows(t, 1), alone.view().Rows(t, 1));
   }
   workspace.Reset();
-  packed.Apply(x.view(), y.view(), workspace, pool);
+  packed.Apply({{}, {}, &workspace, &pool}, x.view(), y.view());
   EXPECT_TRUE(Close(y.Values(), reference, 1e-5));
   EXPECT_TRUE(SameBits(alone.Values(), y.Values()));
   EXPECT_TRUE(y.CanariesAlive());

@@ -16,8 +16,9 @@ TwoLayerMlp::TwoLayerMlp(Linear first, Linear second, Activation f)
   RIVULET_CHECK(first_.inputs() == second_.outputs(), "what goes in and out differs in width");
 }
 
-void TwoLayerMlp::Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
-                        ThreadPool& pool) const {
+void TwoLayerMlp::Apply(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const {
+  Workspace& workspace = *step.workspace;
+  ThreadPool& pool = *step.pool;
   const size_t intermediate = second_.inputs();
   const FloatMatrix middle = workspace.Take(x.rows, intermediate);
   first_.Apply(x, middle, pool);

@@ -18,8 +18,7 @@ class TwoLayerMlp : public FeedForward {
   TwoLayerMlp(Linear first, Linear second, Activation f = Activation::kGeluTanh);
 
   // Temporaries [T, intermediate].
-  void Apply(ConstFloatMatrix x, FloatMatrix y, Workspace& workspace,
-             ThreadPool& pool) const override;
+  void Apply(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
   void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override;
   bool runs_on_device() const override { return true; }
 

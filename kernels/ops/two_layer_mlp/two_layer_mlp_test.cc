@@ -57,7 +57,7 @@ TEST(TwoLayerMlpTest, TakesOtherActivations) {
   std::vector<float> y(8);
   Workspace workspace;
   weights.Pack(Activation::kReluSquared)
-      .Apply({x.data(), 1, 8, 8}, {y.data(), 1, 8, 8}, workspace, pool);
+      .Apply({{}, {}, &workspace, &pool}, {x.data(), 1, 8, 8}, {y.data(), 1, 8, 8});
   EXPECT_TRUE(Close(y, reference, 1e-5));
 }
 
@@ -75,7 +75,7 @@ TEST(TwoLayerMlpTest, MatchesFp64) {
         for (double value : weights.Reference(x.view().row(t))) reference.push_back(value);
       }
       Workspace workspace;
-      mlp.Apply(x.view(), y.view(), workspace, pool);
+      mlp.Apply({{}, {}, &workspace, &pool}, x.view(), y.view());
       EXPECT_TRUE(Close(y.Values(), reference, 3e-6, std::sqrt(hidden * intermediate)))
           << hidden << " " << intermediate;
       EXPECT_TRUE(y.CanariesAlive());
@@ -94,10 +94,10 @@ TEST(TwoLayerMlpTest, RowsAloneAndTogetherHaveTheSameBits) {
       ThreadPool pool(threads);
       Workspace workspace;
       TestMatrix together(150, 48), alone(150, 48);
-      mlp.Apply(x.view(), together.view(), workspace, pool);
+      mlp.Apply({{}, {}, &workspace, &pool}, x.view(), together.view());
       for (size_t t = 0; t < 150; ++t) {
         workspace.Reset();
-        mlp.Apply(x.view().Rows(t, 1), alone.view().Rows(t, 1), workspace, pool);
+        mlp.Apply({{}, {}, &workspace, &pool}, x.view().Rows(t, 1), alone.view().Rows(t, 1));
       }
       if (first.empty()) first = together.Values();
       EXPECT_TRUE(SameBits(together.Values(), first)) << target << " threads " << threads;

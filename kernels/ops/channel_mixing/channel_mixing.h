@@ -1,0 +1,40 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The feed-forward block of RWKV-7, channel mixing (docs/mixers.md#rwkv-7):
+//
+//   y_t = W_value f(W_key (x_t + (x_{t-1} - x_t) ∘ mix))        f = max(·, 0)² as published
+//
+// State: the token shift's. It has no form for a device. Bits and threading: feed_forward.h.
+#ifndef RIVULET_KERNELS_OPS_CHANNEL_MIXING_CHANNEL_MIXING_H_
+#define RIVULET_KERNELS_OPS_CHANNEL_MIXING_CHANNEL_MIXING_H_
+
+#include "kernels/base/activation_kind.h"
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/ops/feed_forward/feed_forward.h"
+#include "kernels/ops/linear/linear.h"
+#include "kernels/ops/token_shift/token_shift.h"
+
+namespace rivulet {
+
+class ChannelMixing : public FeedForward {
+ public:
+  // mix [hidden], key [intermediate, hidden], value [hidden, intermediate]. `layout`: without
+  // planes, for the device and fold interval of the model.
+  ChannelMixing(AlignedBuffer<float> mix, Linear key, Linear value, Activation f,
+                StateLayout layout);
+
+  const StateLayout* state_layout() const override { return &layout_; }
+  // Temporaries [T, intermediate] and twice [T, hidden].
+  void Apply(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
+
+ private:
+  StateLayout layout_;
+  TokenShift shift_;
+  AlignedBuffer<float> mix_;
+  Linear key_, value_;
+  Activation f_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_KERNELS_OPS_CHANNEL_MIXING_CHANNEL_MIXING_H_

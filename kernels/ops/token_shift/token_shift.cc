@@ -1,0 +1,41 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "kernels/ops/token_shift/token_shift.h"
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/parallel.h"
+
+namespace rivulet {
+namespace {
+
+// [channels, 2]: 1 for the token before, -1 for the token.
+AlignedBuffer<float> DifferenceWeights(size_t channels) {
+  AlignedBuffer<float> weight(2 * channels);
+  for (size_t i = 0; i < channels; ++i) {
+    weight[2 * i] = 1.0f;
+    weight[2 * i + 1] = -1.0f;
+  }
+  return weight;
+}
+
+}  // namespace
+
+TokenShift::TokenShift(size_t channels, StateLayout& layout)
+    : convolution_(DifferenceWeights(channels), {}, channels, 2, /*silu=*/false, "shift", layout) {}
+
+FloatMatrix TokenShift::Difference(const LayerStep& step, ConstFloatMatrix x) const {
+  const FloatMatrix difference = step.workspace->Take(x.rows, x.columns);
+  convolution_.Apply(step.segments, step.state, x, difference, *step.pool);
+  return difference;
+}
+
+void MixShifted(ConstFloatMatrix x, ConstFloatMatrix difference, const float* mix, FloatMatrix y,
+                ThreadPool& pool) {
+  ParallelRows(pool, x.rows, x.columns, [&](size_t t) {
+    const float* own = x.row(t);
+    const float* step = difference.row(t);
+    float* to = y.row(t);
+    for (size_t i = 0; i < x.columns; ++i) to[i] = own[i] + step[i] * mix[i];
+  });
+}
+
+}  // namespace rivulet
