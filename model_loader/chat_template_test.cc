@@ -17,8 +17,7 @@ using testing::HasSubstr;
 
 class ChatTemplateTest : public testing::Test {
  protected:
-  ChatTemplateTest() : directory_(testing::TempDir() + "/chat_template") {
-    std::filesystem::remove_all(directory_);
+  ChatTemplateTest() : directory_(TestDirectory()) {
     std::filesystem::create_directories(directory_ + "/additional_chat_templates");
   }
   void Write(const std::string& name, const std::string& text) {

@@ -13,6 +13,7 @@
 #include "model_loader/formats.h"
 #include "model_loader/json.h"
 #include "model_loader/layer_loader.h"
+#include "model_loader/model_folder.h"
 #include "model_loader/safetensors.h"
 #include "nlohmann/json.hpp"
 
@@ -84,22 +85,6 @@ absl::StatusOr<GenerationDefaults> ReadGenerationDefaults(const std::string& dir
   return absl::Status(config.status().code(), absl::StrCat(path, ": ", config.status().message()));
 }
 
-absl::Status CheckDirectory(const std::string& directory) {
-  std::error_code error;
-  if (std::filesystem::is_directory(directory, error)) return absl::OkStatus();
-  const bool exists = std::filesystem::exists(directory, error);
-  return absl::NotFoundError(absl::StrCat(
-      "the model directory \"", directory, "\" ", exists ? "is not a directory" : "does not exist",
-      "; expected a directory with config.json and model.safetensors"));
-}
-
-// The last component, also of "models/tales/" and ".".
-std::string NameOf(const std::string& directory) {
-  std::error_code error;
-  const auto path = std::filesystem::weakly_canonical(directory, error);
-  return error || path.filename().empty() ? directory : path.filename().string();
-}
-
 // A directory without a tokenizer is served with token ids.
 absl::Status AddTokenizer(const std::string& directory, LoadedModel& model) {
   auto tokenizer = LoadTokenizer(directory);
@@ -149,6 +134,7 @@ absl::Status ReadDescription(const std::string& directory, const LoadOptions& op
                              LoadedModel& model) {
   RIVULET_ASSIGN_OR_RETURN(nlohmann::json config,
                            ReadJsonObject(directory + "/config.json", kLargestConfig));
+  RIVULET_RETURN_IF_ERROR(CheckNotQuantised(config));
   RIVULET_RETURN_IF_ERROR(Override(options.config_override, config));
   RIVULET_ASSIGN_OR_RETURN(model.spec, ParseModelSpec(config));
   RIVULET_ASSIGN_OR_RETURN(model.defaults, ReadGenerationDefaults(directory, model.spec));
@@ -316,14 +302,16 @@ uint64_t LoadedModel::max_tokens() const {
   return tokens;
 }
 
-absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& directory,
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& path,
                                                        const LoadOptions& options) {
   if (options.weight_dtype == DType::kFloat8 && options.mixer.device == nullptr) {
     return absl::InvalidArgumentError("fp8 weights need --device cuda; use --dtype bf16");
   }
-  RIVULET_RETURN_IF_ERROR(CheckDirectory(directory));
+  RIVULET_ASSIGN_OR_RETURN(const ModelFolder folder, FindModelFolder(path));
+  const std::string& directory = folder.directory;
   auto model = std::make_unique<LoadedModel>();
-  model->name = NameOf(directory);
+  model->name = folder.name;
+  model->commit = folder.commit;
   model->state_dtype = options.mixer.state_dtype;
   RIVULET_RETURN_IF_ERROR(ReadDescription(directory, options, *model));
   RIVULET_ASSIGN_OR_RETURN(const auto files, SafetensorsCheckpoint::Open(directory));

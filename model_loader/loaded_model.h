@@ -70,7 +70,8 @@ struct LoadedLayer {
 };
 
 struct LoadedModel {
-  std::string name;  // the directory's last component
+  std::string name;    // ModelFolder's
+  std::string commit;  // of a snapshot of the hub's cache; empty: none
   ModelSpec spec;
   DType weight_dtype = DType::kFloat32;  // of the packed maps; fp8: but for the output map
   DType state_dtype = DType::kFloat32;
@@ -107,7 +108,8 @@ std::unique_ptr<FeedForward> TakeFeedForward(const FeedForwardSpec& spec, size_t
 
 // Every problem with the tensors (missing, extra, wrong shape with the one expected, NaN) is named
 // in one error, at most 20 of them followed by a count. Nothing is left behind after a failure.
-absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& directory,
+// `path`: what FindModelFolder (model_folder.h) takes.
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& path,
                                                        const LoadOptions& options);
 
 }  // namespace rivulet

@@ -1,11 +1,13 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "model_loader/safetensors.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "kernels/base/status.h"
 #include "model_loader/json.h"
 #include "nlohmann/json.hpp"
@@ -49,6 +51,21 @@ absl::StatusOr<WeightMap> ReadWeightMap(const std::string& path) {
     result[tensor] = shard;
   }
   return result;
+}
+
+absl::Status CheckShards(const std::string& directory, const std::set<std::string>& shards) {
+  constexpr size_t kMostNamed = 10;
+  std::vector<std::string> missing;
+  for (const std::string& shard : shards) {
+    if (!Exists(absl::StrCat(directory, "/", shard))) missing.push_back(shard);
+  }
+  if (missing.empty()) return absl::OkStatus();
+  const size_t count = missing.size();
+  missing.resize(std::min(count, kMostNamed));
+  return absl::NotFoundError(
+      absl::StrCat(count, " of ", shards.size(), " shards are missing in ", directory, ": ",
+                   absl::StrJoin(missing, ", "), count > kMostNamed ? ", ..." : "",
+                   "; the index lists them, so the download is not complete: run it again"));
 }
 
 // The index must list the tensor, as one of this shard.
@@ -102,12 +119,9 @@ absl::Status SafetensorsCheckpoint::AddIndex(const std::string& directory,
   RIVULET_ASSIGN_OR_RETURN(const WeightMap weight_map, ReadWeightMap(index_path));
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : weight_map) shards.insert(shard);
+  RIVULET_RETURN_IF_ERROR(CheckShards(directory, shards));
   for (const std::string& shard : shards) {
-    const std::string path = absl::StrCat(directory, "/", shard);
-    if (!Exists(path)) {
-      return absl::NotFoundError(absl::StrCat(path, " is missing: the index lists it as a shard"));
-    }
-    RIVULET_RETURN_IF_ERROR(AddFile(path, shard, &weight_map));
+    RIVULET_RETURN_IF_ERROR(AddFile(absl::StrCat(directory, "/", shard), shard, &weight_map));
   }
   for (const auto& [tensor, shard] : weight_map) {
     if (Find(tensor) != nullptr) continue;

@@ -211,7 +211,8 @@ TEST_F(ShardedTest, OpensAllShards) {
 
 TEST_F(ShardedTest, RefusesAnIndexThatDisagrees) {
   EXPECT_THAT(Error(R"({"a":"one.safetensors","b":"three.safetensors"})"),
-              AllOf(HasSubstr("NOT_FOUND"), HasSubstr("three.safetensors is missing")));
+              AllOf(HasSubstr("NOT_FOUND"), HasSubstr("1 of 2 shards are missing"),
+                    HasSubstr("three.safetensors")));
   EXPECT_THAT(Error(R"({"a":"one.safetensors","c":"two.safetensors"})"),
               HasSubstr("has tensor b, but the index does not list it"));
   EXPECT_THAT(Error(R"({"a":"two.safetensors","b":"one.safetensors"})"),

@@ -6,15 +6,14 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
+#include "kernels/base/test_directory.h"
 #include "kernels/base/test_seed.h"
 
 namespace rivulet {
@@ -67,15 +66,6 @@ inline void WriteTestFile(const std::string& path, const std::string& bytes) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   ASSERT_TRUE(file.flush()) << path;
-}
-
-// A new empty directory, named after the test.
-inline std::string TestDirectory() {
-  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-  const std::string path = absl::StrCat(testing::TempDir(), info->test_suite_name(), ".",
-                                        info->name(), ".", std::random_device{}());
-  std::filesystem::create_directories(path);
-  return path;
 }
 
 // Trains a toy SentencePiece model of some 350 pieces as directory/tokenizer.model.

@@ -187,9 +187,11 @@ class ServerProcess {
     const TimePoint start = Clock::now();
     RIVULET_RETURN_IF_ERROR(MakeEngine());
     served_ = DescribeModel(*model_, engine_->capacity());
+    const std::string commit = model_->commit;
     model_.reset();  // the engine has it
     const v1::Model& info = served_.info;
     ShowModel(info);
+    if (!commit.empty()) LogInfo("snapshot", {{"model", info.name()}, {"commit", commit}});
     for (const std::string& part : served_.left_out) LogInfo("not loaded", {{"part", part}});
     ShowDeviceMemory();
     LogInfo("loaded", {{"model", info.name()},

@@ -131,7 +131,8 @@ absl::Status ReadDevice(const std::string& text, ServerOptions& options) {
 const std::vector<Flag>& Flags() {
   using O = ServerOptions;
   static const auto* const flags = new std::vector<Flag>{
-      {"model", "DIR", "", "the checkpoint to serve (required)", ReadModel},
+      {"model", "DIR", "",
+       "the checkpoint to serve, or models--ORG--NAME of the hub's cache (required)", ReadModel},
       {"listen", "HOST:PORT", "0.0.0.0:8590", "gRPC; port 0: any free one", Address(&O::listen)},
       {"http", "HOST:PORT", "0.0.0.0:8591",
        "/metrics, /healthz, /readyz and /loglevel; port 0: any free one", Address(&O::http)},

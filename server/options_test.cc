@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/base/test_directory.h"
 
 namespace rivulet {
 namespace {
@@ -23,7 +24,7 @@ std::string Error(const std::vector<std::string>& arguments) {
 }
 
 std::string WriteConfig(const std::string& text) {
-  const std::string path = testing::TempDir() + "/config.json";
+  const std::string path = TestDirectory() + "/config.json";
   std::ofstream(path) << text;
   return path;
 }

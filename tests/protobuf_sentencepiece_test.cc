@@ -11,6 +11,7 @@
 
 #include "google/protobuf/arena.h"
 #include "gtest/gtest.h"
+#include "kernels/base/test_directory.h"
 #include "model_loader/sentencepiece/sentencepiece.h"
 #include "rivulet/v1/inference.pb.h"
 
@@ -18,7 +19,7 @@ namespace rivulet {
 namespace {
 
 std::string TrainToyModel() {
-  const std::string prefix = testing::TempDir() + "protobuf_sentencepiece_test_toy";
+  const std::string prefix = TestDirectory() + "/toy";
   std::ofstream text(prefix + ".txt");
   for (int i = 0; i < 200; ++i) text << "A stream runs down to the river " << i << "\n";
   text.close();

@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // libFuzzer target of tokenizer.json and of texts: a line is the file, the rest a text. Built with
-// -DRIVULET_FUZZ=ON by clang; tests/tokenizers/fixtures/*/tokenizer.json are seeds:
+// -DRIVULET_FUZZ=ON by clang; tests/tokenizers/fixtures/*/tokenizer.json are seeds. A middle part
+// of the text is plain:
 //   build/<preset>/test/hf_tokenizer_fuzz -max_len=16384 -timeout=20 -max_total_time=60 CORPUS
 #include <cstdint>
 #include <string>
@@ -9,6 +10,14 @@
 #include "model_loader/hf_tokenizer/hf_tokenizer.h"
 #include "model_loader/json.h"
 #include "nlohmann/json.hpp"
+
+// Where the character that has this byte begins.
+static size_t Border(const std::string& text, size_t place) {
+  while (place > 0 && place < text.size() && (static_cast<uint8_t>(text[place]) & 0xC0) == 0x80) {
+    --place;
+  }
+  return place;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string input(reinterpret_cast<const char*>(data), size);
@@ -19,7 +28,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto tokenizer = rivulet::MakeHfTokenizer(*json, none, none);
   if (!tokenizer.ok()) return 0;
   const std::string text = end == std::string::npos ? "a B\u00e9 1" : input.substr(end + 1);
-  for (const auto& ids : {(*tokenizer)->Encode(text), (*tokenizer)->EncodeRendered(text)}) {
+  rivulet::PlainRanges middle = {{Border(text, text.size() / 3), Border(text, text.size() / 2)}};
+  if (middle[0].begin == middle[0].end) middle.clear();
+  for (const auto& ids : {(*tokenizer)->Encode(text), (*tokenizer)->EncodeRendered(text),
+                          (*tokenizer)->EncodeMarked(text, middle)}) {
     for (size_t i = 0; ids.ok() && i < ids->size(); ++i) {
       if ((*ids)[i] >= (*tokenizer)->vocab_size()) __builtin_trap();
     }

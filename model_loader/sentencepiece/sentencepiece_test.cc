@@ -11,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/base/test_directory.h"
 #include "kernels/base/test_seed.h"
 
 namespace rivulet {
@@ -24,7 +25,7 @@ std::string ReadFile(const std::string& path) {
 // The bytes of a toy model with byte fallback, trained once for the whole program.
 const std::string& ToyModel() {
   static const std::string* const bytes = [] {
-    const std::string prefix = testing::TempDir() + "sentencepiece_test_toy";
+    const std::string prefix = TestDirectory() + "/toy";
     std::ofstream text(prefix + ".txt");
     for (int i = 0; i < 200; ++i)
       text << "The quick brown fox jumps over the lazy dog " << i << "\n";

@@ -23,13 +23,12 @@
 #include <vector>
 
 #include "client/client.h"
+#include "kernels/base/test_directory.h"
 #include "rivulet/v1/inference.grpc.pb.h"
 #include "tests/e2e/server_process.h"
 
 namespace rivulet::e2e {
 namespace {
-
-using testing::TempDir;
 
 // A small model with random weights and no tokenizer.
 std::string SmallModel() { return SourcePath("tests/parity/fixtures/hla_masked"); }
@@ -347,8 +346,7 @@ TEST(LoadTest, AThousandIdleConnectionsDelayNoRequest) {
 
 // A copy of the small model in a folder of its own.
 std::string CopyModel(const std::string& name) {
-  const std::string folder = TempDir() + "/bad_" + name;
-  std::filesystem::remove_all(folder);
+  const std::string folder = TestDirectory() + "/bad_" + name;
   std::filesystem::copy(SmallModel(), folder);
   return folder;
 }
@@ -480,7 +478,7 @@ TEST(BadFlagTest, PortInUseIsAClearError) {
 }
 
 TEST(BadFlagTest, UnknownConfigKeys) {
-  const std::string file = TempDir() + "/bad_config.json";
+  const std::string file = TestDirectory() + "/bad_config.json";
   WriteFile(file, R"({"model": "somewhere", "max-queu": 3})");
   const Exit exit = RunProgram({Binary("rivulet-server"), "--config=" + file});
   EXPECT_EQ(exit.code, 2) << exit.output;

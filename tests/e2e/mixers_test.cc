@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/client.h"
+#include "kernels/base/test_directory.h"
 #include "nlohmann/json.hpp"
 #include "rivulet/v1/inference.pb.h"
 #include "tests/e2e/server_process.h"
@@ -144,8 +145,7 @@ struct BadConfig {
 };
 
 void ExpectRefused(const BadConfig& bad) {
-  const std::string folder = testing::TempDir() + "/bad_mixer_config";
-  std::filesystem::remove_all(folder);
+  const std::string folder = TestDirectory() + "/bad_mixer_config";
   std::filesystem::copy(Fixture(bad.fixture), folder);
   json config = json::parse(std::ifstream(folder + "/config.json"));
   config.update(bad.change);

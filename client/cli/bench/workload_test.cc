@@ -8,6 +8,7 @@
 #include <fstream>
 #include <set>
 
+#include "kernels/base/test_directory.h"
 #include "kernels/base/test_seed.h"
 
 namespace rivulet::cli::bench {
@@ -110,7 +111,7 @@ TEST(BenchWorkloadTest, InterferingPromptHasItsLengthAndOneToken) {
 
 TEST(BenchWorkloadTest, PromptsOfAFileAreUsedInTurn) {
   BenchOptions options;
-  options.prompt_file = testing::TempDir() + "bench_prompts.txt";
+  options.prompt_file = TestDirectory() + "/bench_prompts.txt";
   std::ofstream(options.prompt_file) << "one\n\ntwo\n";
   const Workload workload = MakeWorkload(options, 0);
   EXPECT_EQ(workload.MakeRequest(0, 0).prompt(), "one");
