@@ -300,6 +300,26 @@ void Measure(Mapping& mapping) {
   mapping.depth = depth + 1;
 }
 
+size_t HeldBytes(const Value& value) {
+  constexpr size_t kBlock = 64;  // of a shared object, beside what it is
+  constexpr size_t kPlace = 80;  // of a key in the table of places
+  size_t bytes = sizeof(Value);
+  if (const Text* const held = value.text()) {
+    bytes += kBlock + sizeof(Text) + held->bytes.capacity() + held->mark_bytes();
+  }
+  if (const Sequence* const held = value.sequence()) {
+    bytes += kBlock + sizeof(Sequence);
+    for (const Value& item : held->items) bytes += HeldBytes(item);
+  }
+  if (const Mapping* const held = value.mapping()) {
+    bytes += kBlock + sizeof(Mapping);
+    for (const auto& [key, item] : held->entries) {
+      bytes += kPlace + HeldBytes(key) + HeldBytes(item);
+    }
+  }
+  return bytes;
+}
+
 bool IsTrue(const Value& value) {
   if (const bool* const held = value.boolean()) return *held;
   if (const int64_t* const held = value.integer()) return *held != 0;

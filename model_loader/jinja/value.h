@@ -158,6 +158,10 @@ const Value* FindEntry(const Mapping& mapping, std::string_view key);
 void Measure(Sequence& sequence);
 void Measure(Mapping& mapping);
 
+// What it takes in memory, about: strings, lists and mappings with all that they hold. What it
+// shares with other values counts.
+size_t HeldBytes(const Value& value);
+
 // bool(value).
 bool IsTrue(const Value& value);
 // The value of a number as a double. REQUIRES: is_number().

@@ -82,6 +82,8 @@ void AddGauges(const Metrics& m, Families& out) {
                value(m.requests_waiting));
   out.AddGauge("sessions", "Sessions, by where their state is.", value(m.sessions),
                {{"tier", kStateTier}});
+  out.AddGauge("session_messages_bytes", "Bytes of the messages that sessions remember.",
+               value(m.session_notes_bytes));
   out.AddGauge("state_bytes", "Bytes of session state in use.", value(m.state_bytes),
                {{"tier", kStateTier}});
   const double used = value(m.state_slots_used), total = value(m.state_slots_total);

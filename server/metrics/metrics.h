@@ -70,6 +70,7 @@ struct Metrics {
   Gauge device_weights, device_bases, device_tails, device_pages, device_temporaries, device_free;
   Gauge draining;
   Gauge sessions;
+  Gauge session_notes_bytes;
 
   Counter prompt_tokens_computed;
   Counter prompt_tokens_cached;

@@ -222,6 +222,16 @@ absl::Status CheckBytes(size_t bytes, size_t most_bytes) {
                                                  " are tokenized at once: send less"));
 }
 
+size_t HeldBytes(const Conversation& conversation) {
+  const ChatTemplateInput& input = conversation.input;
+  size_t bytes = sizeof(Conversation) + conversation.text.bytes.size() +
+                 conversation.text.mark_bytes() + input.name.size();
+  for (const Value& message : input.messages) bytes += jinja::HeldBytes(message);
+  for (const Value& tool : input.tools) bytes += jinja::HeldBytes(tool);
+  for (const auto& [name, value] : input.variables) bytes += name.size() + jinja::HeldBytes(value);
+  return bytes;
+}
+
 // Encodes what is behind the first `held` bytes of the conversation's text as the prompt, and
 // remembers the conversation with the session.
 absl::Status SetPrompt(const ServedModel& model, size_t held, size_t most_bytes,
@@ -232,6 +242,7 @@ absl::Status SetPrompt(const ServedModel& model, size_t held, size_t most_bytes,
   conversation->tokens = ContextTokens(request) + request.prompt.size();
   conversation->ends_in_control =
       !request.prompt.empty() && IsControl(*model.tokenizer, request.prompt.back());
+  conversation->held_bytes = HeldBytes(*conversation);
   request.notes = std::move(conversation);
   return absl::OkStatus();
 }

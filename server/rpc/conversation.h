@@ -38,10 +38,13 @@ namespace rivulet {
 
 // What a session remembers of a turn that was sent as messages.
 struct Conversation final : public SessionNotes {
+  size_t bytes() const override { return held_bytes; }
+
   ChatTemplateInput input;       // all messages so far
   MarkedText text;               // what they were rendered to, special tokens included
   uint64_t tokens = 0;           // that the session holds with the turn's prompt
   bool ends_in_control = false;  // the last of them adds no bytes to a text
+  size_t held_bytes = 0;         // what all of this takes
 };
 
 // INVALID_ARGUMENT names the field: JSON that is not valid, parts that are no text.

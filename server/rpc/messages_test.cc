@@ -289,6 +289,26 @@ TEST_F(MessagesTest, ASessionKeepsWhatWasGeneratedAsItWasGenerated) {
   EXPECT_EQ(second.usage().prompt_tokens(), Length("<user b><assistant "));
 }
 
+TEST_F(MessagesTest, ASessionShowsWhatItRemembers) {
+  ASSERT_TRUE(Create("s").ok());
+  const auto remembered = [&] {
+    v1::Session session;
+    EXPECT_TRUE(Get("s", &session).ok());
+    return session.messages_bytes();
+  };
+  EXPECT_EQ(remembered(), 0u);
+  Say({"user", std::string(900, 'a')}, "s");
+  const uint64_t first = remembered();
+  EXPECT_GT(first, 1800u) << "the message and its text";
+  EXPECT_LT(first, 4000u);
+  Say({"user", "b"}, "s");
+  EXPECT_GT(remembered(), first);
+  EXPECT_TRUE(WaitUntilIdle());
+  EXPECT_GE(sessions_.tokens(), Position("s") + remembered() / 4);
+  EXPECT_TRUE(Generate(TurnOf("s", "abc", 2)).status.ok());
+  EXPECT_EQ(remembered(), 0u) << "text makes it forget them";
+}
+
 // The same text with other special tokens is not what the session holds.
 TEST_F(MessagesTest, ContinuesTextComparesTheSpecialTokens) {
   const LiteralMatcher& specials = model_.specials;

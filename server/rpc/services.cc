@@ -112,6 +112,7 @@ v1::Session ToProto(const SessionInfo& session) {
     proto.set_state_bytes(session.state_bytes);
     proto.set_tier(kStateTier);
   }
+  proto.set_messages_bytes(session.notes_bytes);
   proto.set_created_unix_ms(session.created_unix_ms);
   proto.set_last_used_unix_ms(session.last_used_unix_ms);
   proto.set_busy(session.busy);

@@ -110,7 +110,7 @@ void ActiveRequest::AppendPrompt() {
 void ActiveRequest::AddReserved(StateNeed& need) const {
   if (ended_) return;
   need.slots += unfinished_;
-  need.tokens += NewTokens();
+  need.tokens += NewTokens() + NotesTokens();
   if (context_.capacity.pages.empty()) return;
   const uint64_t tokens = LongestContext(*request_, context_tokens_);
   if (prompt_ != nullptr) {
@@ -122,6 +122,11 @@ void ActiveRequest::AddReserved(StateNeed& need) const {
   for (const auto& completion : completions_) {
     if (!completion->finished()) need.AddMissing(completion->session(), tokens);
   }
+}
+
+// Until the session has them.
+uint64_t ActiveRequest::NotesTokens() const {
+  return request_->notes == nullptr ? 0 : TokensOfNotes(request_->notes->bytes());
 }
 
 uint64_t ActiveRequest::NewTokens() const {

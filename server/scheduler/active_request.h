@@ -122,6 +122,7 @@ class ActiveRequest {
 
  private:
   uint64_t NewTokens() const;
+  uint64_t NotesTokens() const;
 
   struct Ending {
     FinishReason reason;

@@ -42,11 +42,12 @@ bool Within(const StateNeed& need, const StateCapacity& capacity, const StateNee
 }
 
 // The tokens that the sessions of a request hold from its start, beyond those that its session
-// holds already. A fork copies them.
+// holds already, and what its notes count as. A fork copies the tokens.
 uint64_t NewTokens(const Request& request) {
   const SessionLease& lease = request.session;
   const uint64_t copied = lease.held() && !lease.exclusive() ? lease.tokens() : 0;
-  return copied + request.completions * request.prompt.size();
+  const size_t notes = request.notes == nullptr ? 0 : request.notes->bytes();
+  return copied + request.completions * request.prompt.size() + TokensOfNotes(notes);
 }
 
 }  // namespace
@@ -91,7 +92,8 @@ absl::Status Scheduler::CheckFits(const Request& request) const {
     return absl::ResourceExhaustedError(absl::StrCat(
         "the request and its session hold ", context + NewTokens(request),
         " tokens and --max-session-tokens allows ", context_.options.max_session_tokens,
-        " for all together; send less, or start the server with a larger --max-session-tokens"));
+        " for all together (messages that a session remembers count as one for 4 bytes); send "
+        "less, or start the server with a larger --max-session-tokens"));
   }
   if (Within(WholeNeed(capacity, request, context), capacity, {})) return absl::OkStatus();
   metrics_.CountRequest(Outcome::kRejectedSlots);

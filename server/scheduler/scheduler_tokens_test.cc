@@ -79,6 +79,30 @@ class SchedulerTokensTest : public testing::Test {
   std::unique_ptr<Scheduler> scheduler_;
 };
 
+struct Notes : SessionNotes {
+  size_t bytes() const override { return 40; }
+};
+
+// What sessions remember of their messages makes them go as their tokens do.
+TEST_F(SchedulerTokensTest, NotesOfSessionsCountAsTokens) {
+  for (const char* id : {"a", "b"}) {
+    ASSERT_TRUE(sessions_.Create(id, "").ok());
+    Client& client = NewClient();
+    auto request = MakeRequest(client, std::vector<uint32_t>(5, 1), 2);
+    request->session = *sessions_.LeaseForTurn(id);
+    request->notes = std::make_shared<Notes>();
+    EXPECT_TRUE(scheduler_->Submit(request).ok());
+    RunAll();
+    EXPECT_EQ(sessions_.tokens(), 17u) << "the first one went: 7 tokens and 10 for notes";
+  }
+  EXPECT_FALSE(sessions_.Get("a").ok());
+  Client& client = NewClient();
+  auto request = MakeRequest(client, std::vector<uint32_t>(15, 1), 1);
+  request->session = *sessions_.LeaseForTurn("b");
+  request->notes = std::make_shared<Notes>();
+  EXPECT_EQ(scheduler_->Submit(request).code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST_F(SchedulerTokensTest, TokensOfAllSessionsAreBoundedAndIdleOnesMakeRoom) {
   for (const char* id : {"a", "b"}) {
     ASSERT_TRUE(sessions_.Create(id, "").ok());

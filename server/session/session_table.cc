@@ -71,6 +71,8 @@ struct SessionLease::Entry : SessionInfo {
   std::list<std::shared_ptr<Entry>>::iterator place;  // in the table's list for what it is now
 
   bool leased() const { return in_turn || readers > 0; }
+  // What it takes of the tokens that all sessions may hold.
+  uint64_t room() const { return tokens + TokensOfNotes(notes_bytes); }
 };
 
 SessionLease& SessionLease::operator=(SessionLease&& other) noexcept {
@@ -98,7 +100,15 @@ std::shared_ptr<const SessionNotes> SessionLease::notes() const {
 }
 
 void SessionLease::SetNotes(std::shared_ptr<const SessionNotes> notes) {
+  RIVULET_CHECK(exclusive_, "changes notes that others may read");
   MutexLock lock(&table_->mutex_);
+  const size_t bytes = notes == nullptr ? 0 : notes->bytes();
+  if (entry_->in_table) {
+    table_->tokens_ += TokensOfNotes(bytes) - TokensOfNotes(entry_->notes_bytes);
+    table_->metrics_.session_notes_bytes.Add(static_cast<int64_t>(bytes) -
+                                             static_cast<int64_t>(entry_->notes_bytes));
+  }
+  entry_->notes_bytes = bytes;
   entry_->notes.swap(notes);
 }
 
@@ -287,14 +297,14 @@ bool SessionTable::SetIdle(Entry& entry) {
   entry.last_used = options_.now();
   EntryList& idle = IdleListOf(entry);
   idle.splice(idle.end(), busy_, entry.place);
-  idle_tokens_ += entry.tokens;
+  idle_tokens_ += entry.room();
   for (size_t kind = 0; kind < entry.pages.size(); ++kind) idle_pages_[kind] += entry.pages[kind];
   return first && options_.time_to_live.count() > 0;
 }
 
 void SessionTable::SetNotIdle(Entry& entry) {
   busy_.splice(busy_.end(), IdleListOf(entry), entry.place);
-  idle_tokens_ -= entry.tokens;
+  idle_tokens_ -= entry.room();
   for (size_t kind = 0; kind < entry.pages.size(); ++kind) idle_pages_[kind] -= entry.pages[kind];
 }
 
@@ -329,7 +339,8 @@ std::unique_ptr<Session> SessionTable::Remove(const std::shared_ptr<Entry>& entr
   Remember(entry->id, reason);
   if (!entry->leased()) SetNotIdle(*entry);
   busy_.erase(entry->place);
-  tokens_ -= entry->tokens;
+  tokens_ -= entry->room();
+  metrics_.session_notes_bytes.Add(-static_cast<int64_t>(entry->notes_bytes));
   if (entry->state != nullptr) --states_;
   entry->in_table = false;
   metrics_.sessions.Add(-1);

@@ -50,7 +50,12 @@ class SessionTable;
 class SessionNotes {
  public:
   virtual ~SessionNotes() = default;
+  // What it takes in memory, about; always the same.
+  virtual size_t bytes() const = 0;
 };
+
+// Notes count with the tokens of sessions, whose ids take 4 bytes each.
+inline uint64_t TokensOfNotes(size_t bytes) { return (bytes + 3) / 4; }
 
 // 16 hexadecimal digits.
 std::string MakeRandomId();
@@ -62,6 +67,7 @@ struct SessionInfo {
   uint64_t tokens = 0;  // in its context
   bool holds_state = false;
   uint64_t state_bytes = 0;  // while a turn runs, before it
+  size_t notes_bytes = 0;    // SessionNotes
   bool busy = false;
   int64_t created_unix_ms = 0;
   int64_t last_used_unix_ms = 0;
@@ -178,7 +184,7 @@ class SessionTable {
   // Of these, how many EvictLeastRecentlyUsed could destroy.
   size_t idle_states() const;
   size_t leases() const;  // that are out
-  // Tokens of all sessions' contexts, during a turn those before it.
+  // Tokens of all sessions' contexts, during a turn those before it, and TokensOfNotes.
   uint64_t tokens() const;
   uint64_t idle_tokens() const;  // of the sessions that EvictLeastRecentlyUsed could drop
 

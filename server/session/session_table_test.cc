@@ -42,6 +42,39 @@ class SessionTableTest : public testing::Test {
   int told_ = 0;
 };
 
+struct Notes : SessionNotes {
+  explicit Notes(size_t bytes) : held(bytes) {}
+  size_t bytes() const override { return held; }
+  size_t held;
+};
+
+TEST_F(SessionTableTest, NotesCountAsTokens) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  Turn("a", 3);
+  const auto expect = [&](size_t bytes, uint64_t tokens) {
+    EXPECT_EQ(sessions_.Get("a")->notes_bytes, bytes);
+    EXPECT_EQ(sessions_.tokens(), tokens);
+    EXPECT_EQ(sessions_.idle_tokens(), tokens);
+    EXPECT_EQ(metrics_.session_notes_bytes.value(), static_cast<int64_t>(bytes));
+  };
+  sessions_.LeaseForTurn("a")->SetNotes(std::make_shared<Notes>(9));
+  expect(9, 3 + 3);
+  {
+    auto lease = sessions_.LeaseForTurn("a");
+    EXPECT_EQ(sessions_.idle_tokens(), 0u);
+    lease->SetNotes(std::make_shared<Notes>(4));
+    EXPECT_EQ(sessions_.tokens(), 3u + 1u);
+  }
+  expect(4, 3 + 1);
+  sessions_.LeaseForTurn("a")->SetNotes(nullptr);
+  expect(0, 3);
+  sessions_.LeaseForTurn("a")->SetNotes(std::make_shared<Notes>(100));
+  ASSERT_TRUE(sessions_.Delete("a").ok());
+  EXPECT_EQ(sessions_.tokens(), 0u);
+  EXPECT_EQ(sessions_.idle_tokens(), 0u);
+  EXPECT_EQ(metrics_.session_notes_bytes.value(), 0);
+}
+
 TEST_F(SessionTableTest, CreateGetListDelete) {
   ASSERT_TRUE(sessions_.Create("b", "the second").ok());
   ASSERT_TRUE(sessions_.Create("a", "").ok());
