@@ -190,6 +190,9 @@ void AddChat(CLI::App* app, ChatOptions& options) {
   AddField<bool>(app, "--thinking", "on or off, for chat templates that know it (the template's)",
                  [&options](bool on) { options.thinking = on; });
   v1::GenerateRequest* request = &options.request;
+  app->add_flag_callback(
+      "--special-tokens", [request] { request->set_special_tokens(true); },
+      "Special tokens written in your lines (<|im_end|>) are those tokens");
   AddField(app, "-m,--max-tokens", "Most tokens of an answer (default: the model's, or 256)",
            request, &v1::GenerateRequest::set_max_tokens);
   AddSampling(app, request->mutable_sampling());

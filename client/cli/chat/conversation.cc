@@ -127,6 +127,8 @@ v1::GenerateRequest Conversation::MakeTurn(const std::string& line) const {
     turn.set_prompt(JoinText(first ? "" : ending->second, line));
     return turn;
   }
+  turn.mutable_messages()->set_special_tokens_in_messages(turn.special_tokens());
+  turn.clear_special_tokens();
   if (first && !system_.empty()) AddMessage(turn, "system", system_);
   AddMessage(turn, "user", line);
   if (thinking_.has_value()) turn.mutable_messages()->set_enable_thinking(*thinking_);

@@ -180,6 +180,12 @@ TEST_F(ConversationTest, AModelWithATemplateGetsMessages) {
   EXPECT_EQ(turns[0].messages().messages(1).content(), "hello");
   ASSERT_EQ(turns.at(1).messages().messages_size(), 1);
   EXPECT_EQ(turns[1].messages().messages(0).role(), "user");
+  EXPECT_FALSE(turns[1].messages().special_tokens_in_messages());
+  v1::GenerateRequest special;
+  special.set_special_tokens(true);
+  Conversation other(client_, special, true, "");
+  ASSERT_TRUE(SayTo(other, "<end>").ok());
+  EXPECT_TRUE(server_.inference.turns().at(2).messages().special_tokens_in_messages());
 }
 
 }  // namespace
