@@ -15,6 +15,7 @@
 #include "model_loader/json.h"
 #include "model_loader/sentencepiece/sentencepiece.h"
 #include "model_loader/text_check.h"
+#include "model_loader/world_tokenizer.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -164,7 +165,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& dire
   const bool other =
       absl::IsNotFound(tokenizer.status()) || absl::IsUnimplemented(tokenizer.status());
   if (other && !absl::IsNotFound(sentence_piece.status())) return sentence_piece;
-  return tokenizer;
+  if (!absl::IsNotFound(tokenizer.status())) return tokenizer;
+  auto world = LoadWorldTokenizer(directory);
+  return absl::IsNotFound(world.status()) ? std::move(tokenizer) : std::move(world);
 }
 
 }  // namespace rivulet
