@@ -128,6 +128,18 @@ class CudaDevice final : public Device {
   void RunSumProgram(const SumProgramCall& call) override {
     cuda::LaunchSumProgram(call, fp32_rows(), context_);
   }
+  void ScaleOperand(const ScaleOperandCall& call) override {
+    cuda::LaunchScaleOperand(call, context_);
+  }
+  void CopyColumns(ConstFloatMatrix x, FloatMatrix y) override {
+    cuda::LaunchCopyColumns(x, y, context_);
+  }
+  void CapLogits(FloatMatrix logits, float cap) override {
+    cuda::LaunchCapLogits(logits, cap, context_);
+  }
+  void ProductByBlocks(const BlockProductCall& call) override {
+    cuda::LaunchBlockProduct(call, context_);
+  }
   void SplitHeads(const SplitHeadsCall& call) override { cuda::LaunchSplitHeads(call, context_); }
   void Features(const FeaturesCall& call) override { cuda::LaunchFeatures(call, context_); }
   void Finish(const FinishCall& call) override { cuda::LaunchFinish(call, context_); }
@@ -135,6 +147,7 @@ class CudaDevice final : public Device {
   void SelectiveScan(const SelectiveScanCall& call) override {
     cuda::LaunchSelectiveScan(call, context_);
   }
+  void GatedScan(const GatedScanCall& call) override { cuda::LaunchGatedScan(call, context_); }
   void Filter(const FilterCall& call) override { cuda::LaunchFilter(call, fp32_rows(), context_); }
   void ScanModes(const ModeScanCall& call) override { cuda::LaunchModeScan(call, context_); }
   void Sample(const SampleCall& call) override { cuda::LaunchSample(call, context_); }

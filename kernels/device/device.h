@@ -39,6 +39,8 @@ namespace rivulet {
 
 // The arguments of operations: device_operations.h.
 struct AddNormCall;
+struct ScaleOperandCall;
+struct BlockProductCall;
 struct PrepareCall;
 struct RotateCall;
 struct RecurCall;
@@ -51,6 +53,7 @@ struct SplitHeadsCall;
 struct FeaturesCall;
 // running_state_operations.h
 struct SelectiveScanCall;
+struct GatedScanCall;
 struct FilterCall;
 struct ModeScanCall;
 struct SampleCall;  // sampling_operations.h
@@ -129,7 +132,11 @@ class Device {
   virtual void Embed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
                      const uint32_t* last_tokens, FloatMatrix x) = 0;
   virtual void AddNorm(const AddNormCall& call) = 0;
+  virtual void ScaleOperand(const ScaleOperandCall& call) = 0;
+  // y [T, N] = x [T, N].
+  virtual void CopyColumns(ConstFloatMatrix x, FloatMatrix y) = 0;
   virtual void Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) = 0;
+  virtual void ProductByBlocks(const BlockProductCall& call) = 0;
   virtual void Prepare(const PrepareCall& call) = 0;
   virtual void Rotate(const RotateCall& call) = 0;
   virtual void Recur(const RecurCall& call) = 0;
@@ -140,7 +147,10 @@ class Device {
   virtual void Features(const FeaturesCall& call) = 0;
   virtual void Finish(const FinishCall& call) = 0;
   virtual void GatherRows(const GatherCall& call) = 0;
+  // logits = cap · tanh(logits / cap), in place.
+  virtual void CapLogits(FloatMatrix logits, float cap) = 0;
   virtual void SelectiveScan(const SelectiveScanCall& call) = 0;
+  virtual void GatedScan(const GatedScanCall& call) = 0;
   virtual void Filter(const FilterCall& call) = 0;
   virtual void ScanModes(const ModeScanCall& call) = 0;
   virtual void Sample(const SampleCall& call) = 0;

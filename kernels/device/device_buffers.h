@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/device/device.h"
+#include "kernels/device/fake_operations.h"
 
 namespace rivulet {
 
@@ -37,6 +38,24 @@ std::vector<T> FromDevice(Device& device, const T* from, size_t count) {
   return result;
 }
 
+inline bool IsFake(const Device& device) { return device.name() == "fake"; }
+
+// The numbers of an operand, with its padding: on a GPU the sums of their parts.
+inline std::vector<float> NumbersOf(Device& device, const Operand& y) {
+  const std::vector<uint16_t> bits = FromDevice(device, y.data, size_t{y.rows} * y.stride);
+  std::vector<float> numbers;
+  for (size_t i = 0; i < size_t{y.rows} * y.columns; ++i) {
+    const uint16_t* at = bits.data() + i / y.columns * y.stride + i % y.columns;
+    if (IsFake(device)) {
+      numbers.push_back(fake::FromHalves(at[0], at[y.columns]));
+    } else {
+      numbers.push_back(BFloat16ToFloat(at[0]) +
+                        (y.two_parts ? BFloat16ToFloat(at[y.columns]) : 0));
+    }
+  }
+  return numbers;
+}
+
 // x [rows, columns] as the input of a product.
 inline Operand OperandOf(Device& device, const std::vector<float>& x, size_t rows, size_t columns) {
   const bool two = device.precision() == ProductPrecision::kFloat32;
@@ -44,6 +63,10 @@ inline Operand OperandOf(Device& device, const std::vector<float>& x, size_t row
   std::vector<uint16_t> bits(ProductRows(rows) * stride, 0);
   for (size_t i = 0; i < rows * columns; ++i) {
     uint16_t* to = bits.data() + i / columns * stride + i % columns;
+    if (IsFake(device)) {
+      fake::ToHalves(x[i], to[0], to[padded]);
+      continue;
+    }
     *to = FloatToBFloat16(x[i]);
     if (two) to[padded] = FloatToBFloat16(x[i] - BFloat16ToFloat(*to));
   }

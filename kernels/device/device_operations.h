@@ -17,14 +17,48 @@ namespace rivulet {
 
 // --- embedding and residual stream ------------------------------------------------------------
 
-// x += update (if given); y = norm(x) (if given).
+// The widest row of AddNorm.
+inline constexpr uint32_t kMostNormedWidth = 8192;
+
+// x = keep · x, + add · norm(update) (if given); y = norm(x) (if given).
 struct AddNormCall {
   FloatMatrix x;                  // [T, hidden]
   ConstFloatMatrix update = {};   // [T, hidden]
-  const float* weight = nullptr;  // [hidden]
+  const float* weight = nullptr;  // [hidden]; null: y is x
   const float* bias = nullptr;    // null: RMSNorm, else LayerNorm
   float eps = 0;
-  Operand y = {};  // data null: no norm
+  Operand y = {};  // data null: none
+  // What few models have (OLMo Hybrid, MiniMax).
+  const float* update_weight = nullptr;  // [hidden]; null: the update has no norm
+  const float* update_bias = nullptr;    // as `bias`
+  float update_eps = 0;
+  float keep = 1, add = 1;
+  bool keeps_normed = false;  // x becomes norm(x), also without y
+
+  constexpr bool plain() const {
+    return update_weight == nullptr && keep == 1 && add == 1 && !keeps_normed &&
+           (weight != nullptr || y.data == nullptr);
+  }
+};
+
+// y = factor · x, rounded again. y may be x.
+struct ScaleOperandCall {
+  Operand x;
+  float factor = 1;
+  Operand y;
+};
+
+// --- maps of blocks of columns -----------------------------------------------------------------
+
+// y [T, · y_step] = W_b x_b for each block b of columns:
+//   y[t, b · y_step + n] = Σ_k x[t, b · x_step + k] W[b · N + n, k] + bias[b · N + n]
+struct BlockProductCall {
+  DeviceLinear linear;  // [blocks · N, K], without a scale
+  uint32_t blocks = 0;
+  Operand x;  // [T, blocks · x_step], zeros from K to x_step in each block
+  uint32_t x_step = 0;
+  FloatMatrix y;
+  uint32_t y_step = 0;
 };
 
 // --- row preparation --------------------------------------------------------------------------
@@ -67,11 +101,15 @@ struct PreparedPart {
 };
 
 inline constexpr size_t kMaxPreparedParts = 8;
+// The widest head that has a norm or padding.
+inline constexpr uint32_t kMostPreparedWidth = 512;
 
 // The short convolution over adjacent columns (ops/short_convolution): window W.
 struct DeviceConvolution {
   const float* x = nullptr;  // [T, channels]
   uint32_t x_stride = 0;
+  const float* gate = nullptr;  // [T, channels]: the convolution is of gate ∘ x; null: of x
+  uint32_t gate_stride = 0;
   const float* weight = nullptr;  // [W, padded channels]
   const float* bias = nullptr;    // [padded channels]
   uint32_t channels = 0;
@@ -114,6 +152,7 @@ struct RecurCall {
   uint32_t unit_heads = 1;       // heads of a unit, each with a query
   uint32_t units_per_key = 1;    // units that share a key row
   uint32_t units_per_value = 1;  // units that share a value row
+  uint32_t units_per_decay = 1;  // units that share decays by channel
   uint32_t key_dim = 0;          // D
   uint32_t value_dim = 0;        // E
   uint32_t padded_key = 0;       // Dp
@@ -127,7 +166,8 @@ struct RecurCall {
   uint32_t v_stride = 0;
   uint32_t v_head_stride = 0;
   Decay decay = Decay::kNone;
-  const float* g = nullptr;  // [T, units] or [T, units · Dp]: log decays, or the steps Δ
+  // [T, units] or [T, units / units_per_decay · Dp]: log decays, or the steps Δ
+  const float* g = nullptr;
   uint32_t g_stride = 0;
   const float* rate = nullptr;      // [units]: g = rate · Δ; null: g as it is
   const float* constant = nullptr;  // [units, C]: cumulative log decays of a chunk; null: g
@@ -143,7 +183,7 @@ struct RecurCall {
   float denominator_eps = 0;
   bool bf16_state = false;
   // Planes: base [units, Ep, Dp] in fragment order, [units, NormaliserCopies, Dp] fp32; tail [keys,
-  // C, Dp] and [units, C, Ep] of the rows' dtype, [units, C] or [units, C, Dp] fp32.
+  // C, Dp] and [units, C, Ep] of the rows' dtype, [units, C] or [decays, C, Dp] fp32.
   size_t state_offset = 0, normaliser_offset = 0;
   size_t key_offset = 0, value_offset = 0, decay_offset = 0;
   FloatMatrix out;  // [T, units · unit_heads · Ep]

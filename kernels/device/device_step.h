@@ -94,6 +94,9 @@ struct DeviceStep {
   DeviceRows rows;
   DeviceSlots slots;       // this layer's part
   DevicePages pages = {};  // of this layer's kind; empty without pages
+  // Of a mixer that reads the residual stream and the tokens' embeddings [T, 2 · hidden], whose
+  // operand is empty.
+  FloatMatrix stream = {};
 };
 
 }  // namespace rivulet

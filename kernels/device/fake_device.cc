@@ -38,6 +38,9 @@ void Convolve(const PrepareCall& call, const DeviceSegment& segment, uint32_t to
   const float* before = ConvolutionBefore(call, BaseOf(segment, position));
   float* row = ConvolutionTail(call, segment, place);
   std::copy_n(c.x + size_t{token} * c.x_stride, c.channels, row);
+  for (uint32_t i = 0; c.gate != nullptr && i < c.channels; ++i) {
+    row[i] *= c.gate[size_t{token} * c.gate_stride + i];
+  }
   for (uint32_t channel = 0; channel < c.channels; ++channel) {
     float sum = c.bias[channel];
     for (uint32_t j = 0; j < c.window; ++j) {
@@ -125,7 +128,7 @@ class UnitToken {
   // Where the log decays of row s are kept; one, or one for each key channel.
   float* KeptDecays(uint64_t s) const {
     if (c_.decay == Decay::kScalar) return Tail(c_.decay_offset, unit_ * kChunk + s);
-    return Tail(c_.decay_offset, (unit_ / c_.units_per_key * kChunk + s) * c_.padded_key);
+    return Tail(c_.decay_offset, (unit_ / c_.units_per_decay * kChunk + s) * c_.padded_key);
   }
   // Cumulative, of key channel d.
   float DecayAt(uint64_t s, uint32_t d) const {
@@ -147,7 +150,7 @@ class UnitToken {
     const bool channel = c_.decay == Decay::kChannel;
     const float* g = c_.g + size_t{token_} * c_.g_stride;
     for (uint32_t d = 0; d < (channel ? c_.padded_key : 1); ++d) {
-      const float own = channel ? g[unit_ / c_.units_per_key * c_.padded_key + d]
+      const float own = channel ? g[unit_ / c_.units_per_decay * c_.padded_key + d]
                                 : g[unit_] * (c_.rate == nullptr ? 1.0f : c_.rate[unit_]);
       KeptDecays(place())[d] = own + (place() == 0 ? 0.0f : DecayAt(place() - 1, d));
     }
@@ -350,8 +353,7 @@ absl::StatusOr<DeviceLinear> FakeDevice::Pack(const std::vector<LinearSource>& s
   for (const LinearSource& source : sources) {
     for (size_t i = 0; i < source.outputs * inputs; ++i) {
       const float x = NumberAt(static_cast<const std::byte*>(source.data), source.dtype, i);
-      *high = FloatToBFloat16(x);
-      *low++ = FloatToBFloat16(x - BFloat16ToFloat(*high++));
+      ToHalves(x, *high++, *low++);
     }
     if (source.bias != nullptr) linear.bias = first_bias;
     for (size_t i = 0; i < source.outputs; ++i) {
@@ -376,7 +378,7 @@ absl::StatusOr<DeviceLinear> FakeDevice::PackFloat8(const std::vector<LinearSour
         row[i] = NumberAt(static_cast<const std::byte*>(source.data), source.dtype, n * inputs + i);
       }
       *scale++ = RoundToFloat8(row.data(), inputs, codes.data());
-      for (const uint8_t code : codes) *high++ = FloatToBFloat16(Float8ToFloat(code)), *low++ = 0;
+      for (const uint8_t code : codes) ToHalves(Float8ToFloat(code), *high++, *low++);
     }
   }
   return linear;
@@ -397,42 +399,37 @@ void FakeDevice::Embed(const DeviceTable& table, const uint32_t* ids, const Devi
   });
 }
 
-void FakeDevice::AddNorm(const AddNormCall& call) {
-  Do([=] {
-    const auto count = static_cast<float>(call.x.columns);
-    for (size_t t = 0; t < call.x.rows; ++t) {
-      float* x = call.x.row(t);
-      float mean = 0.0f, squares = 0.0f;
-      for (size_t i = 0; i < call.x.columns; ++i) {
-        if (call.update.data != nullptr) x[i] += call.update.row(t)[i];
-        if (call.bias != nullptr) mean += x[i] / count;
+namespace {
+
+// y [T, outputs] = the rows of the map from `first` on, of x's columns from `column` on.
+void Multiply(const DeviceLinear& linear, uint32_t first, uint32_t outputs, const Operand& x,
+              uint32_t column, std::optional<ProductPrecision> rounding, FloatMatrix y) {
+  for (uint32_t t = 0; t < x.rows; ++t) {
+    for (uint32_t n = 0; n < outputs; ++n) {
+      float sum = 0.0f;
+      for (uint32_t k = 0; k < linear.inputs; ++k) {
+        const size_t w = size_t{first + n} * linear.stride + k;
+        sum += Rounded(rounding, FromHalves(linear.high[w], linear.low[w])) *
+               Rounded(rounding, OperandAt(x, t, column + k));
       }
-      if (call.y.data == nullptr) continue;
-      for (size_t i = 0; i < call.x.columns; ++i) squares += (x[i] - mean) * (x[i] - mean);
-      const float scale = 1.0f / std::sqrt(squares / count + call.eps);
-      for (size_t i = 0; i < call.y.columns; ++i) {
-        float y = 0.0f;
-        if (i < call.x.columns) y = (x[i] - mean) * scale * call.weight[i];
-        if (i < call.x.columns && call.bias != nullptr) y += call.bias[i];
-        StoreOperand(call.y, t, i, y);
-      }
+      if (linear.scale != nullptr) sum *= linear.scale[first + n];
+      y.row(t)[n] = linear.bias == nullptr ? sum : sum + linear.bias[first + n];
     }
-  });
+  }
 }
 
+}  // namespace
+
 void FakeDevice::Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) {
-  Do([=] {
-    for (uint32_t t = 0; t < x.rows; ++t) {
-      for (uint32_t n = 0; n < linear.outputs; ++n) {
-        float sum = 0.0f;
-        for (uint32_t k = 0; k < linear.inputs; ++k) {
-          const size_t w = size_t{n} * linear.stride + k, i = size_t{t} * x.stride + k;
-          sum += (BFloat16ToFloat(linear.high[w]) + BFloat16ToFloat(linear.low[w])) *
-                 (BFloat16ToFloat(x.data[i]) + BFloat16ToFloat(x.data[i + x.columns]));
-        }
-        if (linear.scale != nullptr) sum *= linear.scale[n];
-        y.row(t)[n] = linear.bias == nullptr ? sum : sum + linear.bias[n];
-      }
+  Do([=, this] { Multiply(linear, 0, linear.outputs, x, 0, rounding, y); });
+}
+
+void FakeDevice::ProductByBlocks(const BlockProductCall& call) {
+  Do([=, this] {
+    const uint32_t outputs = call.linear.outputs / call.blocks;
+    for (uint32_t b = 0; b < call.blocks; ++b) {
+      Multiply(call.linear, b * outputs, outputs, call.x, b * call.x_step, rounding,
+               call.y.Columns(size_t{b} * call.y_step, outputs));
     }
   });
 }

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,7 +56,10 @@ class FakeDevice final : public Device {
   void Embed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
              const uint32_t* last_tokens, FloatMatrix x) override;
   void AddNorm(const AddNormCall& call) override;
+  void ScaleOperand(const ScaleOperandCall& call) override;
+  void CopyColumns(ConstFloatMatrix x, FloatMatrix y) override;
   void Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) override;
+  void ProductByBlocks(const BlockProductCall& call) override;
   void Prepare(const PrepareCall& call) override;
   void Rotate(const RotateCall& call) override;
   void Recur(const RecurCall& call) override;
@@ -66,7 +70,9 @@ class FakeDevice final : public Device {
   void Features(const FeaturesCall& call) override;
   void Finish(const FinishCall& call) override;
   void GatherRows(const GatherCall& call) override;
+  void CapLogits(FloatMatrix logits, float cap) override;
   void SelectiveScan(const SelectiveScanCall& call) override;
+  void GatedScan(const GatedScanCall& call) override;
   void Filter(const FilterCall& call) override;
   void ScanModes(const ModeScanCall& call) override;
   void Sample(const SampleCall& call) override;
@@ -80,6 +86,9 @@ class FakeDevice final : public Device {
   size_t replays() const { return replays_; }
   size_t allocations() const { return allocations_; }  // calls of Allocate
 
+  // What products do to their operands first, as a GPU does: nothing, or round them to bf16 or to
+  // two bf16 parts. How far the result is from the exact one says what rounding costs a model.
+  std::optional<ProductPrecision> rounding;
   size_t memory_bytes = size_t{8} << 30;
   // If set: called by Wait. What it returns stays, as an error of a GPU does.
   std::function<absl::Status()> on_wait;

@@ -112,16 +112,16 @@ void OrderPairs(const RouteCall& call) {
   std::fill(r.tiles + tiles, r.tiles + r.most_tiles, ExpertTile{});
 }
 
-void ProductOfRow(const ExpertProductCall& call, uint32_t expert, uint32_t row) {
+void ProductOfRow(const ExpertProductCall& call, uint32_t expert, uint32_t row,
+                  std::optional<ProductPrecision> rounding) {
   const DeviceLinear& map = call.map;
   const size_t source = call.by_token ? call.routing.token_of_row[row] : row;
-  const uint16_t* x = call.x.data + source * call.x.stride;
   for (uint32_t n = 0; n < map.outputs; ++n) {
     const size_t first = (size_t{expert} * map.outputs + n) * map.stride;
     float sum = 0.0f;
     for (uint32_t k = 0; k < map.inputs; ++k) {
-      sum += (BFloat16ToFloat(map.high[first + k]) + BFloat16ToFloat(map.low[first + k])) *
-             (BFloat16ToFloat(x[k]) + BFloat16ToFloat(x[k + call.x.columns]));
+      sum += Rounded(rounding, FromHalves(map.high[first + k], map.low[first + k])) *
+             Rounded(rounding, OperandAt(call.x, source, k));
     }
     if (map.scale != nullptr) sum *= map.scale[size_t{expert} * map.outputs + n];
     call.y.row(row)[n] = sum;
@@ -144,10 +144,12 @@ void FakeDevice::Route(const RouteCall& call) {
 }
 
 void FakeDevice::ExpertProduct(const ExpertProductCall& call) {
-  Do([=] {
+  Do([=, this] {
     for (uint32_t i = 0; i < call.routing.most_tiles; ++i) {
       const ExpertTile& tile = call.routing.tiles[i];
-      for (uint32_t r = 0; r < tile.rows; ++r) ProductOfRow(call, tile.expert, tile.first_row + r);
+      for (uint32_t r = 0; r < tile.rows; ++r) {
+        ProductOfRow(call, tile.expert, tile.first_row + r, rounding);
+      }
     }
   });
 }

@@ -5,13 +5,16 @@
 #define RIVULET_KERNELS_DEVICE_FAKE_OPERATIONS_H_
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "kernels/base/activation_kind.h"
 #include "kernels/base/dtype.h"
 #include "kernels/base/widen.h"
+#include "kernels/device/device.h"
 #include "kernels/device/device_types.h"
 
 namespace rivulet::fake {
@@ -47,10 +50,32 @@ inline float Function(Activation f, float x) {
   return x;
 }
 
+// Where a device has two bf16 parts of a number, the fake one has the halves of an fp32 number, so
+// that it computes without rounding operands.
+inline float FromHalves(uint16_t upper, uint16_t lower) {
+  return std::bit_cast<float>(static_cast<uint32_t>(upper) << 16 | lower);
+}
+inline void ToHalves(float x, uint16_t& upper, uint16_t& lower) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  upper = static_cast<uint16_t>(bits >> 16);
+  lower = static_cast<uint16_t>(bits);
+}
+
+// `x` as a product reads it (FakeDevice::rounding).
+inline float Rounded(std::optional<ProductPrecision> rounding, float x) {
+  if (!rounding.has_value()) return x;
+  const float high = BFloat16ToFloat(FloatToBFloat16(x));
+  if (*rounding == ProductPrecision::kBFloat16) return high;
+  return high + BFloat16ToFloat(FloatToBFloat16(x - high));
+}
+
+inline float OperandAt(const Operand& x, size_t row, size_t column) {
+  const uint16_t* const at = x.data + row * x.stride + column;
+  return FromHalves(at[0], at[x.columns]);
+}
 inline void StoreOperand(const Operand& y, size_t row, size_t column, float x) {
   uint16_t* const to = y.data + row * y.stride + column;
-  to[0] = FloatToBFloat16(x);
-  to[y.columns] = FloatToBFloat16(x - BFloat16ToFloat(to[0]));
+  ToHalves(x, to[0], to[y.columns]);
 }
 
 // visit(segment, token, position) for every token of the rows, in order.

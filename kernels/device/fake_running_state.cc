@@ -130,6 +130,25 @@ void FakeDevice::SelectiveScan(const SelectiveScanCall& call) {
   });
 }
 
+void FakeDevice::GatedScan(const GatedScanCall& call) {
+  Do([=] {
+    ForEachToken(call.rows, [&](const DeviceSegment& segment, uint32_t token, uint64_t position) {
+      const StatePlaces places = PlacesOf(call, segment, position);
+      for (uint32_t i = 0; i < call.channels; ++i) {
+        const float log_a =
+            call.rate[i] * Function(Activation::kSigmoid, call.recurrent_gate.row(token)[i]);
+        float h =
+            Function(Activation::kSigmoid, call.input_gate.row(token)[i]) * call.x.row(token)[i];
+        if (places.from != nullptr) {
+          h = std::exp(log_a) * places.from[i] + std::sqrt(-std::expm1(2.0f * log_a)) * h;
+        }
+        places.to[i] = h;
+        call.h.row(token)[i] = h;
+      }
+    });
+  });
+}
+
 void FakeDevice::Filter(const FilterCall& call) {
   Do([=] {
     ForEachToken(call.rows, [&](const DeviceSegment& segment, uint32_t token, uint64_t position) {

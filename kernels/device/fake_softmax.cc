@@ -31,6 +31,7 @@ class AttendToken {
       const size_t column = size_t{head} * c_.padded;
       Write(Head(Tail(c_.tail_key_offset), head), row,
             c_.k + size_t{token_} * c_.k_stride + column);
+      if (c_.values_are_keys) continue;
       Write(Head(Tail(c_.tail_value_offset), head), row,
             c_.v + size_t{token_} * c_.v_stride + column);
     }

@@ -23,20 +23,6 @@ constexpr Activation kFunctions[] = {
     Activation::kIdentity, Activation::kSilu,     Activation::kSigmoid,    Activation::kRelu,
     Activation::kGelu,     Activation::kGeluTanh, Activation::kReluSquared};
 
-// Of an operand, with its padding; a number is the sum of its parts.
-std::vector<float> NumbersOf(Device& device, const Operand& y) {
-  const std::vector<uint16_t> bits = FromDevice(device, y.data, size_t{y.rows} * y.stride);
-  std::vector<float> numbers;
-  for (uint32_t r = 0; r < y.rows; ++r) {
-    for (uint32_t c = 0; c < y.columns; ++c) {
-      const size_t at = size_t{r} * y.stride + c;
-      const float low = y.two_parts ? BFloat16ToFloat(bits[at + y.columns]) : 0.0f;
-      numbers.push_back(BFloat16ToFloat(bits[at]) + low);
-    }
-  }
-  return numbers;
-}
-
 struct Inputs {
   uint32_t rows, columns;
   std::vector<float> both;  // [rows, 2 · columns]: gate, and what it gates

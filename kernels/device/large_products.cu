@@ -15,6 +15,7 @@ namespace rivulet::cuda {
 namespace {
 
 constexpr int kAlgorithms = 8;  // that are tried
+constexpr double kClearlyFaster = 0.9;
 constexpr size_t kWorkspace = size_t{32} << 20;
 
 // The functions that are used, by the names that the header declares.
@@ -200,7 +201,8 @@ class CublasLt final : public LargeProducts {
   }
 
   // The fastest algorithm whose bits are those of our kernel; none if our kernel is faster. What
-  // the library thinks best can take ten times as long.
+  // the library thinks best can take ten times as long. But a trial finds its weights in L2, where
+  // a step reads them from memory, so a later one must be clearly faster than an earlier one.
   void Choose(Plan& plan, const DeviceLinear& linear, const Shape& shape,
               const LaunchContext& context) {
     Trial trial(shape, context);
@@ -217,7 +219,7 @@ class CublasLt final : public LargeProducts {
       candidate.algorithm = found[i].algo;
       const double seconds = trial.Seconds(
           [&](FloatMatrix y) { return Enqueue(candidate, linear, trial.x(), y, context); });
-      if (seconds >= best || !trial.IsTheFirst()) continue;
+      if (seconds >= (plan.usable ? kClearlyFaster : 1.0) * best || !trial.IsTheFirst()) continue;
       best = seconds;
       plan.algorithm = candidate.algorithm;
       plan.usable = true;

@@ -89,12 +89,19 @@ WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint3
 // A product by kernels of ours (products.cu), for any number of rows.
 void LaunchChain(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                  const LaunchContext& context);
+// The same by blocks of columns.
+void LaunchBlockProduct(const BlockProductCall& call, const LaunchContext& context);
 // y += the map's bias.
 void LaunchAddBias(const DeviceLinear& linear, uint32_t rows, FloatMatrix y,
                    const LaunchContext& context);
 void LaunchEmbed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
                  const uint32_t* last_tokens, FloatMatrix x, const LaunchContext& context);
 void LaunchAddNorm(const AddNormCall& call, const LaunchContext& context);
+// The same where the call is not plain.
+void LaunchResidual(const AddNormCall& call, const LaunchContext& context);
+void LaunchScaleOperand(const ScaleOperandCall& call, const LaunchContext& context);
+void LaunchCopyColumns(ConstFloatMatrix x, FloatMatrix y, const LaunchContext& context);
+void LaunchCapLogits(FloatMatrix logits, float cap, const LaunchContext& context);
 void LaunchPrepare(const PrepareCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchRotate(const RotateCall& call, const LaunchContext& context);
 void LaunchSumProgram(const SumProgramCall& call, bool fp32_rows, const LaunchContext& context);
@@ -106,6 +113,7 @@ void LaunchAttend(const AttendCall& call, bool fp32_products, const LaunchContex
 void LaunchFinish(const FinishCall& call, const LaunchContext& context);
 void LaunchGatherRows(const GatherCall& call, const LaunchContext& context);
 void LaunchSelectiveScan(const SelectiveScanCall& call, const LaunchContext& context);
+void LaunchGatedScan(const GatedScanCall& call, const LaunchContext& context);
 void LaunchFilter(const FilterCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchModeScan(const ModeScanCall& call, const LaunchContext& context);
 void LaunchSample(const SampleCall& call, const LaunchContext& context);

@@ -12,22 +12,40 @@
 namespace rivulet::cuda {
 namespace {
 
-// Adjacent rows of an operand, from `first` on.
+// What the blocks of a product by blocks differ in; a plain product is one block.
+struct BlockSteps {
+  uint32_t x = 0, y = 0;  // columns
+};
+
+// Adjacent rows of an operand, from `first` on; of each, `count` numbers from `column` on.
 struct AdjacentRows {
   const Operand& x;
   uint32_t first;
+  uint32_t column, count;
 
-  __device__ uint32_t columns() const { return x.columns; }
+  __device__ uint32_t columns() const { return count; }
+  __device__ uint32_t part_offset() const { return x.columns; }
   __device__ uint32_t Token(uint32_t slot) const { return first + slot * 8 + threadIdx.x % 32 / 4; }
   __device__ bool Has(uint32_t slot) const { return Token(slot) < x.rows; }
   __device__ const uint16_t* Row(uint32_t slot) const {
-    return x.data + static_cast<size_t>(Token(slot)) * x.stride;
+    return x.data + static_cast<size_t>(Token(slot)) * x.stride + column;
   }
 };
 
+// The map of one block of columns. linear.outputs is that of a block already.
+__device__ DeviceLinear OfBlock(DeviceLinear linear, uint32_t block) {
+  const size_t first = size_t{block} * linear.outputs;
+  linear.high += first * linear.stride;
+  if (linear.low != nullptr) linear.low += first * linear.stride;
+  if (linear.bias != nullptr) linear.bias += first;
+  return linear;
+}
+
 template <int kTokenTiles, int kOutputTiles, int kParts>
 __global__ void __launch_bounds__(kWarps * 32)
-    ProductKernel(DeviceLinear linear, Operand x, FloatMatrix y) {
+    ProductKernel(DeviceLinear whole, Operand x, FloatMatrix y, BlockSteps steps) {
+  const DeviceLinear linear = OfBlock(whole, blockIdx.z);
+  y.data += blockIdx.z * steps.y;
   extern __shared__ __align__(128) bf16 shared[];
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t output = (blockIdx.x * kWarps + warp) * kOutputTiles * 8;
@@ -40,7 +58,8 @@ __global__ void __launch_bounds__(kWarps * 32)
   StartRing<kOutputTiles, kParts>(linear, output, ring);
   AwaitLastKernel();
   float sum[kTokenTiles][kOutputTiles][4] = {};
-  RunChains<kTokenTiles, kOutputTiles, kParts>(linear, AdjacentRows{x, first}, output, ring, sum);
+  const AdjacentRows rows{x, first, blockIdx.z * steps.x, steps.x == 0 ? x.columns : steps.x};
+  RunChains<kTokenTiles, kOutputTiles, kParts>(linear, rows, output, ring, sum);
   const uint32_t g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int n = 0; n < kOutputTiles; ++n) {
@@ -59,24 +78,31 @@ __global__ void __launch_bounds__(kWarps * 32)
 }
 
 template <int kTokenTiles, int kOutputTiles, int kParts>
-void Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
-            const LaunchContext& context) {
+void Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, uint32_t blocks,
+            const BlockSteps& steps, const LaunchContext& context) {
   constexpr size_t kShared = kRingBytes<kOutputTiles, kParts>;
   const auto kernel = ProductKernel<kTokenTiles, kOutputTiles, kParts>;
   static const cudaError_t prepared = cudaFuncSetAttribute(
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kShared));
   context.Check(prepared);
   const uint32_t outputs = kWarps * kOutputTiles * 8, tokens = kTokenTiles * 16;
-  const dim3 grid((linear.outputs + outputs - 1) / outputs, (x.rows + tokens - 1) / tokens);
-  context.Run(kernel, grid, kWarps * 32, kShared, linear, x, y);
+  const dim3 grid((linear.outputs + outputs - 1) / outputs, (x.rows + tokens - 1) / tokens, blocks);
+  context.Run(kernel, grid, kWarps * 32, kShared, linear, x, y, steps);
 }
 
 template <int kParts>
-void LaunchForRows(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
-                   const LaunchContext& context) {
-  if (x.rows <= 16) return Launch<1, 1, kParts>(linear, x, y, context);
-  if (x.rows <= 32) return Launch<2, 2, kParts>(linear, x, y, context);
-  Launch<4, 2, kParts>(linear, x, y, context);
+void LaunchForRows(const DeviceLinear& linear, const Operand& x, FloatMatrix y, uint32_t blocks,
+                   const BlockSteps& steps, const LaunchContext& context) {
+  if (x.rows <= 16) return Launch<1, 1, kParts>(linear, x, y, blocks, steps, context);
+  if (x.rows <= 32) return Launch<2, 2, kParts>(linear, x, y, blocks, steps, context);
+  Launch<4, 2, kParts>(linear, x, y, blocks, steps, context);
+}
+
+void LaunchBlocks(const DeviceLinear& linear, const Operand& x, FloatMatrix y, uint32_t blocks,
+                  const BlockSteps& steps, const LaunchContext& context) {
+  if (x.rows == 0) return;
+  if (linear.low != nullptr) return LaunchForRows<2>(linear, x, y, blocks, steps, context);
+  LaunchForRows<1>(linear, x, y, blocks, steps, context);
 }
 
 __global__ void AddBiasKernel(DeviceLinear linear, FloatMatrix y) {
@@ -95,9 +121,13 @@ void LaunchAddBias(const DeviceLinear& linear, uint32_t rows, FloatMatrix y,
 
 void LaunchChain(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                  const LaunchContext& context) {
-  if (x.rows == 0) return;
-  if (linear.low != nullptr) return LaunchForRows<2>(linear, x, y, context);
-  LaunchForRows<1>(linear, x, y, context);
+  LaunchBlocks(linear, x, y, 1, {}, context);
+}
+
+void LaunchBlockProduct(const BlockProductCall& call, const LaunchContext& context) {
+  DeviceLinear linear = call.linear;
+  linear.outputs /= call.blocks;
+  LaunchBlocks(linear, call.x, call.y, call.blocks, {call.x_step, call.y_step}, context);
 }
 
 }  // namespace rivulet::cuda

@@ -21,6 +21,17 @@ constexpr int kStageInputs = 64;  // k of one stage of the ring: 128 bytes of a 
 template <int kOutputTiles>
 constexpr int kStages = kOutputTiles == 1 ? 16 : 8;
 
+// From a row's first parts to its second ones: all columns of the operand, of which `rows` may have
+// fewer.
+template <typename Rows>
+__device__ inline uint32_t PartOffset(const Rows& rows) {
+  if constexpr (requires { rows.part_offset(); }) {
+    return rows.part_offset();
+  } else {
+    return rows.columns();
+  }
+}
+
 // A stage's numbers of the tokens as the instruction wants them.
 template <int kTokenTiles, int kParts>
 struct TokenNumbers {
@@ -40,7 +51,7 @@ struct TokenNumbers {
         uint2 numbers = {0, 0};
         if (inside && rows.Has(tile * 2 + half)) {
           numbers = *reinterpret_cast<const uint2*>(rows.Row(tile * 2 + half) +
-                                                    part * rows.columns() + column);
+                                                    part * PartOffset(rows) + column);
         }
         a[step][part][tile][half] = numbers.x;
         a[step][part][tile][half + 2] = numbers.y;

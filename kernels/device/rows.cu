@@ -112,7 +112,6 @@ __global__ void __launch_bounds__(kNormThreads, kHeld < kMostHeld ? 2 : 1)
 
 // --- row preparation ---------------------------------------------------------------------------
 
-constexpr uint32_t kMostNumbers = 512;  // of a head: kMaxKeyDim
 constexpr int kPrepareWarps = 8;
 
 __host__ __device__ bool ByHead(const PreparedPart& part) {
@@ -139,14 +138,21 @@ struct ConvolutionInputs {
   uint32_t token;     // in the step
   uint32_t start;     // place of the segment's first token
 
+  // Of a token of this step.
+  __device__ float Now(uint32_t which, uint32_t channel) const {
+    const DeviceConvolution& c = *convolution;
+    float x = ReadLate(c.x + static_cast<size_t>(which) * c.x_stride + channel);
+    if (c.gate != nullptr) {
+      x *= ReadLate(c.gate + static_cast<size_t>(which) * c.gate_stride + channel);
+    }
+    return AsStored(static_cast<const Row*>(nullptr), x);
+  }
+
   // Of the token `back` before this one.
   __device__ float At(uint32_t back, uint32_t channel) const {
     const uint32_t index = token - segment->first_token;
     const DeviceConvolution& c = *convolution;
-    if (back <= index) {
-      return AsStored(static_cast<const Row*>(nullptr),
-                      ReadLate(c.x + static_cast<size_t>(token - back) * c.x_stride + channel));
-    }
+    if (back <= index) return Now(token - back, channel);
     const uint32_t older = back - index;  // before the segment
     if (older <= start) return Load(tail + (start - older) * c.weight_stride + channel);
     if (before == nullptr) return 0.0f;
@@ -237,9 +243,9 @@ __device__ bool InFours(const PrepareCall& call, const PreparedPart& part) {
     return reinterpret_cast<uintptr_t>(x) % 16 == 0 && stride % 4 == 0;
   };
   return part.channel >= 0 && part.channel % 4 == 0 && call.rows.single && c.window == 4 &&
-         part.bias == nullptr && part.rate == nullptr && part.multiplier == nullptr &&
-         part.heads * part.width % 4 == 0 && aligned(c.x, c.x_stride) &&
-         aligned(part.y, part.y_stride);
+         c.gate == nullptr && part.bias == nullptr && part.rate == nullptr &&
+         part.multiplier == nullptr && part.heads * part.width % 4 == 0 &&
+         aligned(c.x, c.x_stride) && aligned(part.y, part.y_stride);
 }
 
 // PrepareNumbers for such a part: four numbers a lane, and every load at once.
@@ -379,7 +385,7 @@ __device__ void PreparePart(const PrepareCall& call, const PreparedPart& part, u
   if (max(task.count, task.padded) <= 128) {
     return PrepareNumbers<Row, 4>(call, part, task, inputs, real);
   }
-  PrepareNumbers<Row, kMostNumbers / 32>(call, part, task, inputs, real);
+  PrepareNumbers<Row, kMostPreparedWidth / 32>(call, part, task, inputs, real);
 }
 
 // The warp's task, of the tokens that the grid's rows share out.
@@ -435,10 +441,10 @@ __global__ void KeepInputsKernel(const __grid_constant__ PrepareCall call) {
       Store(after + j * c.weight_stride + channel, inputs.At(c.window - 2 - j, channel));
     }
   }
+  const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, segment.first_token);
   for (uint64_t position = max(border, segment.position); position < end; ++position) {
-    const size_t token = segment.first_token + (position - segment.position);
-    Store(tail + (position - border) * c.weight_stride + channel,
-          c.x[token * c.x_stride + channel]);
+    const auto token = static_cast<uint32_t>(segment.first_token + (position - segment.position));
+    Store(tail + (position - border) * c.weight_stride + channel, inputs.Now(token, channel));
   }
 }
 
@@ -622,7 +628,9 @@ void LaunchEmbed(const DeviceTable& table, const uint32_t* ids, const DeviceRows
 }
 
 void LaunchAddNorm(const AddNormCall& call, const LaunchContext& context) {
-  if (call.x.columns > kMostHeld * kNormThreads) context.Check(cudaErrorInvalidValue);
+  if (!call.plain()) return LaunchResidual(call, context);
+  static_assert(kMostNormedWidth == kMostHeld * kNormThreads);
+  if (call.x.columns > kMostNormedWidth) context.Check(cudaErrorInvalidValue);
   const auto rows = static_cast<uint32_t>(call.x.rows);
   const bool few = call.x.columns <= kMostHeld / 2 * kNormThreads;
   context.Run(few ? AddNormKernel<kMostHeld / 2> : AddNormKernel<kMostHeld>, dim3(rows),

@@ -15,6 +15,7 @@
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/fours.cuh"
 #include "kernels/device/launch.cuh"
+#include "kernels/device/running_state.cuh"
 #include "kernels/device/running_state_operations.h"
 
 namespace rivulet::cuda {
@@ -38,35 +39,6 @@ __device__ float GroupSum(float x) {
   return x;
 }
 
-// --- where a state is ----------------------------------------------------------------------------
-
-// A segment's state: where it is before its first token and where a token leaves it.
-struct RunningState {
-  const std::byte* from;  // null: zeros
-  std::byte* base;        // that a fold writes
-  std::byte* tail;
-  uint32_t tokens;
-  uint32_t border;  // tokens of the segment up to its last chunk border; 0: it reaches none
-};
-
-template <typename Call>
-__device__ RunningState StateOf(const Call& call, const DeviceSegment& segment) {
-  const auto start = static_cast<uint32_t>(segment.position % call.fold_interval);
-  const auto base = [&](uint32_t slot) {
-    return call.slots.bases + slot * call.slots.base_stride + call.base_offset;
-  };
-  std::byte* const tail =
-      call.slots.tails + segment.tail * call.slots.tail_stride + call.tail_offset;
-  const uint32_t end = start + segment.tokens, folded = end / call.fold_interval;
-  return {.from = segment.position == 0 ? nullptr
-                  : start == 0          ? base(segment.base_in)
-                                        : tail,
-          .base = base(segment.base_out),
-          .tail = tail,
-          .tokens = segment.tokens,
-          .border = folded == 0 ? 0 : folded * call.fold_interval - start};
-}
-
 // A lane's numbers of a state: kFours times 16 bytes, kStep float4 apart.
 template <int kFours, int kStep>
 struct Held {
@@ -86,14 +58,6 @@ struct Held {
     }
   }
 };
-
-// Where the state goes after token `done - 1` of its segment, if it goes anywhere: to the base at
-// the last border, to the tail at the end. The bases of earlier borders are never read,
-// so they are not written.
-__device__ std::byte* PlaceAfter(const RunningState& state, uint32_t done) {
-  if (done == state.border) return state.base;
-  return done == state.tokens ? state.tail : nullptr;
-}
 
 // --- selective scan ------------------------------------------------------------------------------
 

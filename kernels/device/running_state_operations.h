@@ -43,6 +43,19 @@ struct SelectiveScanCall {
   Operand y;  // [T, I], zeros up to Ip
 };
 
+// h = a h + √(1 - a²) σ(input gate) x,  log a = rate · σ(recurrent gate), a number of state a
+// channel. A session's first token has the factor 1 instead of the root.
+struct GatedScanCall {
+  DeviceRows rows;
+  DeviceSlots slots;
+  uint32_t channels = 0;                           // I
+  const float* rate = nullptr;                     // [I], <= 0
+  ConstFloatMatrix x, input_gate, recurrent_gate;  // [T, I]
+  size_t base_offset = 0, tail_offset = 0;         // planes [Ip] fp32 of the base and of the tail
+  uint32_t fold_interval = 16;
+  FloatMatrix h;  // [T, I]
+};
+
 // y_t = Σ_{l < window} taps_l ∘ x_{t-l} for each channel. Inputs are rounded to the rows' dtype
 // first. The base keeps those before the chunk as a ring: of position p in row p mod R.
 struct FilterCall {

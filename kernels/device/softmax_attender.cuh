@@ -45,8 +45,9 @@ __device__ inline void CopyEight(bf16* to, size_t plane, const float* from) {
 }
 
 // kParts: of queries and weights. Pages of fp32 are read as two parts, which takes two there too.
-// kPairs: 16 value columns each that a warp has. kWalk: not decode rows.
-template <typename Kv, int kParts, int kTiles, int kPairs, bool kWalk>
+// kPairs: 16 value columns each that a warp has. kWalk: not decode rows. kShared: values are the
+// keys (AttendCall::values_are_keys), so a block's rows are copied once.
+template <typename Kv, int kParts, int kTiles, int kPairs, bool kWalk, bool kShared>
 class Attender {
  public:
   static constexpr int kPlanes = sizeof(Kv) == 4 ? 2 : 1;
@@ -56,7 +57,8 @@ class Attender {
 
   __host__ __device__ static constexpr size_t SharedBytes(uint32_t padded) {
     const size_t row = (padded + kPad) * sizeof(bf16);
-    return row * (kRows * kParts + size_t{2} * kStages * kPlanes * kBlock) +
+    constexpr size_t kCopies = kShared ? 1 : 2;
+    return row * (kRows * kParts + kCopies * kStages * kPlanes * kBlock) +
            kRows * (kScoreStride + 3) * sizeof(float) + (kSpanSegments + 4) * sizeof(uint32_t);
   }
 
@@ -71,7 +73,7 @@ class Attender {
         plane_(kBlock * stride_) {
     q_ = reinterpret_cast<bf16*>(memory);
     k_ = q_ + kParts * kRows * stride_;
-    v_ = k_ + kStages * kPlanes * plane_;
+    v_ = kShared ? k_ : k_ + kStages * kPlanes * plane_;
     s_ = reinterpret_cast<float*>(v_ + kStages * kPlanes * plane_);
     scale_ = s_ + kRows * kScoreStride;
     join_ = reinterpret_cast<float2*>(scale_ + kRows);
@@ -155,21 +157,39 @@ class Attender {
     StartCopies();
     TakeQueries();
     for (uint32_t stage = 0; block_ <= last_block_; ++block_) {
-      WaitForCopies<2 * (kStages - 1)>();
-      __syncthreads();
-      CopyValues(stage == 0 ? kStages - 1 : stage - 1);
-      Score(k_ + stage * kPlanes * plane_);
-      __syncthreads();
-      CopyKeys(stage);
-      Weigh();
-      WaitForCopies<2 * kStages - 1>();
-      __syncthreads();
-      AddValues(v_ + stage * kPlanes * plane_);
+      kShared ? AddSharedBlock(stage) : AddBlock(stage);
       stage = stage + 1 == kStages ? 0 : stage + 1;
       if (kWalk && ((block_ + 1) * kBlock % span_ == 0 || block_ == last_block_)) Join();
     }
     WaitForCopies<0>();
     kWalk ? WriteOutput() : WritePartial();
+  }
+
+  // A block of tokens into the outputs.
+  __device__ void AddBlock(uint32_t stage) {
+    WaitForCopies<2 * (kStages - 1)>();
+    __syncthreads();
+    CopyValues(stage == 0 ? kStages - 1 : stage - 1);
+    Score(k_ + stage * kPlanes * plane_);
+    __syncthreads();
+    CopyKeys(stage);
+    Weigh();
+    WaitForCopies<2 * kStages - 1>();
+    __syncthreads();
+    AddValues(v_ + stage * kPlanes * plane_);
+  }
+
+  // The same where the keys must stay until their values have been added.
+  __device__ void AddSharedBlock(uint32_t stage) {
+    WaitForCopies<kStages - 1>();
+    __syncthreads();
+    Score(k_ + stage * kPlanes * plane_);
+    __syncthreads();
+    Weigh();
+    __syncthreads();
+    AddValues(k_ + stage * kPlanes * plane_);
+    __syncthreads();
+    CopyKeys(stage);
   }
 
   // --- keys and values ---------------------------------------------------------------------------
@@ -233,6 +253,7 @@ class Attender {
       value_rows_ = RowsOf(block);
       if (block <= last_block_) CopyKeys(k_ + stage * kPlanes * plane_, value_rows_);
       CommitCopies();
+      if (kShared) continue;
       if (stage + 1 == kStages) break;
       if (block <= last_block_) CopyValues(v_ + stage * kPlanes * plane_, value_rows_);
       CommitCopies();

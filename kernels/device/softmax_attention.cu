@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads) AppendKernel(const __grid_constant__
   const DeviceSegment& segment = c.rows.segments[blockIdx.y];
   const uint32_t columns = c.kv_heads * c.padded;
   uint32_t i = (blockIdx.x * kThreads + threadIdx.x) * 4;
-  if (segment.tokens == 0 || i >= 2 * columns) return;
+  if (segment.tokens == 0 || i >= (c.values_are_keys ? 1 : 2) * columns) return;
   const bool value = i >= columns;
   if (value) i -= columns;
   const uint32_t head = i / c.padded;
@@ -125,7 +125,8 @@ __global__ void __launch_bounds__(kThreads) AppendKernel(const __grid_constant__
 
 // --- join ----------------------------------------------------------------------------------------
 
-// Of decode rows: block (head, segment).
+// Of decode rows: block (head, segment). kColumns: those of a thread.
+template <uint32_t kColumns>
 __global__ void __launch_bounds__(kThreads)
     JoinKernel(const __grid_constant__ AttendCall c, SegmentRange range) {
   AllowNextKernel();
@@ -137,15 +138,15 @@ __global__ void __launch_bounds__(kThreads)
   const auto spans = static_cast<uint32_t>(segment.position / length -
                                            FirstSeen(segment.position, c.window) / length) +
                      1;
-  float m = kNothing, l = 0.0f, o[2] = {};
+  float m = kNothing, l = 0.0f, o[kColumns] = {};
 #pragma unroll 4
   for (uint32_t s = 0; s < spans; ++s) {
     const size_t index = PartialIndex(c, blockIdx.y, head, s);
     const float2 next = *PartialLength(c, range.count, index);
     const float* output = PartialOutput(c, index);
-    float x[2] = {};
+    float x[kColumns] = {};
 #pragma unroll
-    for (uint32_t j = 0; j < 2; ++j) {
+    for (uint32_t j = 0; j < kColumns; ++j) {
       const uint32_t e = threadIdx.x + j * kThreads;
       if (e < c.padded) x[j] = output[e];
     }
@@ -153,12 +154,12 @@ __global__ void __launch_bounds__(kThreads)
     m = w.largest;
     l = Joined(l, next.y, w.first, w.second);
 #pragma unroll
-    for (uint32_t j = 0; j < 2; ++j) o[j] = Joined(o[j], x[j], w.first, w.second);
+    for (uint32_t j = 0; j < kColumns; ++j) o[j] = Joined(o[j], x[j], w.first, w.second);
   }
   const float inverse = 1.0f / l;
   float* out = c.out.data + segment.first_token * c.out.stride + size_t{head} * c.padded;
 #pragma unroll
-  for (uint32_t j = 0; j < 2; ++j) {
+  for (uint32_t j = 0; j < kColumns; ++j) {
     const uint32_t e = threadIdx.x + j * kThreads;
     if (e < c.padded) out[e] = o[j] * inverse;
   }
@@ -166,21 +167,23 @@ __global__ void __launch_bounds__(kThreads)
 
 // --- attend --------------------------------------------------------------------------------------
 
-template <typename Kv, int kParts, int kTiles, int kPairs, bool kWalk>
-__global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
+template <typename Kv, int kParts, int kTiles, int kPairs, bool kWalk, bool kShared>
+__global__ void __launch_bounds__(kThreads, kShared       ? 1
+                                            : kTiles == 1 ? 3
+                                                          : 2)
     AttendKernel(const __grid_constant__ AttendCall call, SegmentRange range) {
   extern __shared__ __align__(16) std::byte memory[];
   AllowNextKernel();
-  Attender<Kv, kParts, kTiles, kPairs, kWalk>(call, range, memory).Run();
+  Attender<Kv, kParts, kTiles, kPairs, kWalk, kShared>(call, range, memory).Run();
 }
 
 // --- launch --------------------------------------------------------------------------------------
 
-template <typename Kv, int kParts, int kTiles, int kPairs, bool kWalk>
+template <typename Kv, int kParts, int kTiles, int kPairs, bool kWalk, bool kShared>
 void LaunchKernel(const AttendCall& call, SegmentRange range, const LaunchContext& context) {
   constexpr uint32_t kSharedOfAProcessor = 227 << 10;
-  using Work = Attender<Kv, kParts, kTiles, kPairs, kWalk>;
-  const auto kernel = AttendKernel<Kv, kParts, kTiles, kPairs, kWalk>;
+  using Work = Attender<Kv, kParts, kTiles, kPairs, kWalk, kShared>;
+  const auto kernel = AttendKernel<Kv, kParts, kTiles, kPairs, kWalk, kShared>;
   static const cudaError_t prepared = cudaFuncSetAttribute(
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfAProcessor);
   context.Check(prepared);
@@ -198,19 +201,21 @@ void LaunchKernel(const AttendCall& call, SegmentRange range, const LaunchContex
   context.Run(kernel, dim3(blocks), kThreads, shared, call, range);
 }
 
-template <typename Kv, int kParts, int kPairs>
+template <typename Kv, int kParts, int kPairs, bool kShared = false>
 void LaunchRange(const AttendCall& call, SegmentRange range, const LaunchContext& context) {
-  LaunchKernel<Kv, kParts, 1, kPairs, false>(call, range, context);
-  context.Run(JoinKernel, dim3(call.heads, range.count), kThreads, 0, call, range);
+  constexpr uint32_t kWidest = kShared ? kMostSharedWidth : kMostAttendedWidth;
+  LaunchKernel<Kv, kParts, 1, kPairs, false, kShared>(call, range, context);
+  context.Run(JoinKernel<(kWidest + kThreads - 1) / kThreads>, dim3(call.heads, range.count),
+              kThreads, 0, call, range);
   if (call.rows.single) return;
   // As many rows as registers and shared memory allow.
-  constexpr int kTiles = kParts == 2 ? 1 : kPairs == 4 ? 2 : 4;
-  LaunchKernel<Kv, kParts, kTiles, kPairs, true>(call, range, context);
+  constexpr int kTiles = kParts == 2 || kShared ? 1 : kPairs == 4 ? 2 : 4;
+  LaunchKernel<Kv, kParts, kTiles, kPairs, true, kShared>(call, range, context);
 }
 
 template <typename Kv, int kParts>
 void LaunchPages(const AttendCall& call, const LaunchContext& context) {
-  const uint32_t fours = 2 * call.kv_heads * call.padded / 4;
+  const uint32_t fours = (call.values_are_keys ? 1 : 2) * call.kv_heads * call.padded / 4;
   const uint32_t chunks = call.rows.single ? 1 : call.rows.tokens / kChunk + 1;
   context.Run(AppendKernel<Kv>,
               dim3((fours + kThreads - 1) / kThreads, call.rows.segment_count, chunks), kThreads, 0,
@@ -218,7 +223,10 @@ void LaunchPages(const AttendCall& call, const LaunchContext& context) {
   const uint32_t pairs = (call.padded / 16 + kWarps - 1) / kWarps;
   for (uint32_t first = 0; first < call.rows.segment_count; first += kSpanSegments) {
     const SegmentRange range{first, min(kSpanSegments, call.rows.segment_count - first)};
-    if (pairs == 1) {
+    if (call.values_are_keys) {
+      constexpr int kSharedPairs = kMostSharedWidth / 16 / kWarps;
+      LaunchRange<Kv, kParts, kSharedPairs, true>(call, range, context);
+    } else if (pairs == 1) {
       LaunchRange<Kv, kParts, 1>(call, range, context);
     } else if (pairs == 2) {
       LaunchRange<Kv, kParts, 2>(call, range, context);
@@ -231,7 +239,8 @@ void LaunchPages(const AttendCall& call, const LaunchContext& context) {
 }  // namespace
 
 void LaunchAttend(const AttendCall& call, bool fp32_products, const LaunchContext& context) {
-  if (call.padded > kMostAttendedWidth) context.Check(cudaErrorInvalidValue);
+  const uint32_t widest = call.values_are_keys ? kMostSharedWidth : kMostAttendedWidth;
+  if (call.padded > widest) context.Check(cudaErrorInvalidValue);
   if (!call.bf16_pages) {
     LaunchPages<float, 2>(call, context);
   } else if (fp32_products) {

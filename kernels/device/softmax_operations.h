@@ -30,6 +30,8 @@ inline constexpr uint64_t kLeastSpan = 256;
 inline constexpr uint32_t kSpanSegments = 256;
 // The widest head.
 inline constexpr uint32_t kMostAttendedWidth = 256;
+// The same where values are the keys themselves.
+inline constexpr uint32_t kMostSharedWidth = 576;
 
 // The first token that one at `position` sees; window 0: all.
 constexpr uint64_t FirstSeen(uint64_t position, uint64_t window) {
@@ -56,7 +58,8 @@ struct AttendCall {
   uint32_t padded = 0;    // Dp
   uint64_t window = 0;    // tokens that a token sees, its own included; 0: all
   bool bf16_pages = false;
-  const float* q = nullptr;  // [T, H · Dp], scaled; zeros in the padding, as in k and v
+  bool values_are_keys = false;  // then v is not read, and the offsets of values are those of keys
+  const float* q = nullptr;      // [T, H · Dp], scaled; zeros in the padding, as in k and v
   uint32_t q_stride = 0;
   const float* k = nullptr;  // [T, Hkv · Dp]
   uint32_t k_stride = 0;

@@ -120,6 +120,7 @@ class Unit {
     return reinterpret_cast<T*>(c_.slots.tails + segment_.tail * c_.slots.tail_stride + offset);
   }
   __device__ uint32_t KeyUnit() const { return unit_ / c_.units_per_key; }
+  __device__ uint32_t DecayUnit() const { return unit_ / c_.units_per_decay; }
   __device__ uint32_t ValueUnit() const { return unit_ / c_.units_per_value; }
   __device__ Row* KeyRow(uint32_t place) const {
     return Tail<Row>(c_.key_offset) + (size_t{KeyUnit()} * kChunk + place) * c_.padded_key;
@@ -129,7 +130,7 @@ class Unit {
   }
   __device__ float* DecayRow(uint32_t place) const {
     const size_t width = channel_ ? c_.padded_key : 1;
-    const size_t index = channel_ ? KeyUnit() : unit_;
+    const size_t index = channel_ ? DecayUnit() : unit_;
     return Tail<float>(c_.decay_offset) + (index * kChunk + place) * width;
   }
   __device__ const float* Query(uint32_t token, uint32_t head) const {
@@ -143,7 +144,9 @@ class Unit {
     return c_.v + size_t{token} * c_.v_stride + size_t{ValueUnit()} * c_.v_head_stride;
   }
   // Whether this block writes what all blocks of a unit, or of a key row, share.
-  __device__ bool WritesDecay() const { return split_ == 0 && c_.rows.single; }
+  __device__ bool WritesDecay() const {
+    return split_ == 0 && c_.rows.single && (!channel_ || unit_ % c_.units_per_decay == 0);
+  }
   __device__ bool WritesValues() const {
     return c_.units_per_value == 1 ? c_.rows.single || end_ != kChunk
                                    : c_.rows.single && unit_ % c_.units_per_value == 0;
@@ -241,9 +244,9 @@ class Unit {
     float sum = begin_ == 0 ? 0.0f : s_.decay[(begin_ - 1) * c_.padded_key + d];
     for (uint32_t a = begin_; a < end_; ++a) {
       const size_t token = token_ + a - begin_;
-      sum += c_.g[token * c_.g_stride + size_t{KeyUnit()} * c_.padded_key + d];
+      sum += c_.g[token * c_.g_stride + size_t{DecayUnit()} * c_.padded_key + d];
       s_.decay[a * c_.padded_key + d] = sum;
-      if (WritesKey()) DecayRow(a)[d] = sum;
+      if (WritesDecay()) DecayRow(a)[d] = sum;
     }
   }
 
@@ -324,7 +327,9 @@ class Unit {
       const uint32_t a = begin_ + (first_column_ + column) / per_token;
       float sum = 0.0f;
       if (a < end_ && s <= a) {
-        const float* q = Query(token_ + a - begin_, (first_column_ + column) % per_token);
+        const uint32_t token = token_ + a - begin_;
+        const uint32_t head = (first_column_ + column) % per_token;
+        const float* q = c_.delta && head == 0 ? Key(token) : Query(token, c_.delta ? 0 : head);
         const float* last = s_.decay + a * c_.padded_key;
         const float* first = s_.decay + s * c_.padded_key;
         for (uint32_t d = lane_; d < c_.padded_key; d += 32) {
@@ -333,7 +338,10 @@ class Unit {
         }
         sum = WarpSum(sum);
       }
-      if (lane_ == 0) StoreScore(column, s, sum);
+      if (lane_ != 0) continue;
+      const bool of_key = c_.delta && (first_column_ + column) % 2 == 0;
+      if (of_key && a < end_) s_.score[a * kChunk + s] = sum;
+      StoreScore(column, s, of_key ? 0.0f : sum);
     }
   }
 

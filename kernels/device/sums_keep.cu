@@ -9,7 +9,7 @@ namespace rivulet::cuda {
 namespace {
 
 // The rows that blocks share, after segments of any length: keys, values of grouped units and log
-// decays of the chunk that is open at the end. A thread owns a channel, or a unit's scalar decay.
+// decays of the chunk that is open at the end. A thread owns a channel of a row, or a scalar decay.
 template <typename Row>
 __global__ void KeepRowsKernel(const __grid_constant__ RecurCall c) {
   AllowNextKernel();
@@ -39,10 +39,6 @@ __global__ void KeepRowsKernel(const __grid_constant__ RecurCall c) {
       Store(reinterpret_cast<Row*>(tail + c.key_offset) + row + (p - border) * c.padded_key,
             c.k[token_of(p) * c.k_stride + i]);
     }
-    if (c.decay == Decay::kChannel) {
-      keep_decays(reinterpret_cast<float*>(tail + c.decay_offset) + row, c.padded_key, c.g + i,
-                  1.0f);
-    }
     return;
   }
   const uint32_t values = c.units_per_value == 1 ? 0 : c.units / c.units_per_value * c.padded_value;
@@ -57,6 +53,12 @@ __global__ void KeepRowsKernel(const __grid_constant__ RecurCall c) {
     return;
   }
   const uint32_t unit = i - keys - values;
+  if (c.decay == Decay::kChannel) {
+    if (unit >= c.units / c.units_per_decay * c.padded_key) return;
+    const size_t row = (size_t{unit / c.padded_key} * kChunk) * c.padded_key + unit % c.padded_key;
+    return keep_decays(reinterpret_cast<float*>(tail + c.decay_offset) + row, c.padded_key,
+                       c.g + unit, 1.0f);
+  }
   if (unit >= c.units || c.decay != Decay::kScalar || c.constant != nullptr) return;
   keep_decays(reinterpret_cast<float*>(tail + c.decay_offset) + unit * kChunk, 1, c.g + unit,
               c.rate == nullptr ? 1.0f : c.rate[unit]);
@@ -66,8 +68,11 @@ __global__ void KeepRowsKernel(const __grid_constant__ RecurCall c) {
 
 void LaunchKeepRows(const RecurCall& call, bool fp32_rows, const LaunchContext& context) {
   const uint32_t values = call.units_per_value == 1 ? 0 : call.units / call.units_per_value;
+  const uint32_t decays = call.decay == Decay::kChannel
+                              ? call.units / call.units_per_decay * call.padded_key
+                              : call.units;
   const uint32_t threads =
-      call.units / call.units_per_key * call.padded_key + values * call.padded_value + call.units;
+      call.units / call.units_per_key * call.padded_key + values * call.padded_value + decays;
   const auto kernel = fp32_rows ? KeepRowsKernel<float> : KeepRowsKernel<bf16>;
   context.Run(kernel, dim3((threads + 127) / 128, call.rows.segment_count), 128, 0, call);
 }
