@@ -1,34 +1,14 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "model_loader/layer_loader.h"
 
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
-#include "kernels/base/strings.h"
 #include "kernels/mixers/side_by_side.h"
 
 namespace rivulet {
 namespace {
-
-std::string_view LackingOnDevice(const LayerSpec& spec) {
-  if (!spec.beside.empty() || spec.mixer_input != 1 || spec.mixer_output != 1) {
-    return "mixers side by side";
-  }
-  if (!spec.mixer_residual.plain() || !spec.feed_forward_residual.plain()) {
-    return "norms of the outputs of blocks, and multipliers of residuals";
-  }
-  return "";
-}
-
-absl::Status CheckForDevice(const LayerSpec& spec) {
-  const std::string_view lacking = LackingOnDevice(spec);
-  if (lacking.empty()) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(
-      "this model has ", ToAbsl(lacking), ", which have no CUDA kernels yet; use --device cpu"));
-}
 
 // The layer's mixer, with those beside it.
 absl::StatusOr<std::unique_ptr<Mixer>> TakeMixers(const LayerSpec& spec,
@@ -64,7 +44,6 @@ TrainedNorm TakeNormIfAny(const NormSpec& spec, const ModelSpec& model,
 absl::StatusOr<LoadedLayer> TakeLayer(const LayerSpec& spec, const ModelSpec& model,
                                       const MixerOptions& options, ParameterSource& parameters,
                                       const MixerMaker& make_mixer) {
-  if (options.device != nullptr) RIVULET_RETURN_IF_ERROR(CheckForDevice(spec));
   LoadedLayer layer;
   layer.state_layout = options.NewLayout();
   layer.mixer_type = spec.mixer_type;

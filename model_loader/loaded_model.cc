@@ -241,10 +241,6 @@ class WeightLoader {
       if (spec.tied()) spec.lm_head = spec.embeddings_older_name;
       spec.embeddings = spec.embeddings_older_name;
     }
-    if (spec.logits_cap != 0 && options_.mixer.device != nullptr) {
-      return absl::UnimplementedError(
-          "this model's capped logits have no CUDA kernels yet; use --device cpu");
-    }
     Report("embeddings");
     model_.embeddings =
         reader_.TakeTable(spec.embeddings, spec.vocab, spec.hidden, model_.embedding_rows);

@@ -1,7 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/mixers/low_rank_update.h"
 
+#include <algorithm>
+
 #include "kernels/base/row_arithmetic.h"
+#include "kernels/device/gated.h"
 
 namespace rivulet {
 
@@ -25,6 +28,23 @@ void LowRankUpdate::Apply(const LayerStep& step, ConstFloatMatrix x,
     const FloatMatrix update = step.workspace->Take(x.rows, y[i].columns);
     up_[i].Apply(narrow.Columns(i * rank, rank), update, *step.pool);
     AddRows(update, y[i], *step.pool);
+  }
+}
+
+void LowRankUpdate::Enqueue(const DeviceStep& step, const Operand& x,
+                            std::span<const FloatMatrix> y) const {
+  if (up_.empty()) return;
+  const FloatMatrix narrow = step.workspace->Take(x.rows, down_.outputs());
+  down_.Enqueue(*step.device, x, narrow);
+  for (size_t i = 0; i < up_.size(); ++i) {
+    const size_t rank = up_[i].inputs(), columns = y[i].columns;
+    const FloatMatrix update = step.workspace->Take(x.rows, columns);
+    up_[i].Enqueue(*step.device, Gated(step, narrow.Columns(i * rank, rank), {}), update);
+    for (size_t first = 0; first < columns; first += kMostNormedWidth) {
+      const size_t count = std::min<size_t>(columns - first, kMostNormedWidth);
+      step.device->AddNorm(
+          {.x = y[i].Columns(first, count), .update = update.Columns(first, count)});
+    }
   }
 }
 

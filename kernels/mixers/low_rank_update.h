@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/base/tensor_view.h"
+#include "kernels/device/device_step.h"
 #include "kernels/mixers/parameter_source.h"
 #include "kernels/ops/linear/linear.h"
 #include "kernels/recurrence/layer_step.h"
@@ -34,6 +35,7 @@ class LowRankUpdate {
 
   // x [T, inputs]; y_i [T, outputs of part i], as many as there are parts.
   void Apply(const LayerStep& step, ConstFloatMatrix x, std::span<const FloatMatrix> y) const;
+  void Enqueue(const DeviceStep& step, const Operand& x, std::span<const FloatMatrix> y) const;
 
  private:
   Linear down_;  // of all parts, [parts · rank, inputs]

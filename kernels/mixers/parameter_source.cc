@@ -51,6 +51,11 @@ Linear WeightPacker::Pack(const std::vector<LinearSource>& sources, size_t input
   return linear;
 }
 
+Linear WeightPacker::PackRows(const std::vector<LinearSource>& sources, size_t inputs) {
+  if (device_ == nullptr) return Linear::Pack(sources, inputs, DType::kFloat32);
+  return PackOnDevice(sources, inputs, DType::kBFloat16);
+}
+
 Linear WeightPacker::PackOnDevice(const std::vector<LinearSource>& sources, size_t inputs,
                                   DType dtype) {
   const absl::StatusOr<DeviceLinear> packed = dtype == DType::kFloat8

@@ -58,6 +58,8 @@ class WeightPacker {
       : dtype_(dtype), device_(device) {}
 
   Linear Pack(const std::vector<LinearSource>& sources, size_t inputs);
+  // The same regardless of the dtype: fp32, or bf16 on a device.
+  Linear PackRows(const std::vector<LinearSource>& sources, size_t inputs);
 
   // The map that was kept under this name, or null; and keeps one.
   const Linear* Kept(const std::string& name) const;
@@ -109,6 +111,11 @@ class ParameterSource {
   // The same in bf16 where others are fp8: of a map whose outputs are compared with each other, as
   // a router's are.
   Linear TakeRouter(const std::vector<LinearPart>& parts, size_t inputs);
+
+  // Numbers in memory as one packed map, which is never rounded to fp8; on the CPU it is fp32.
+  Linear PackRows(const std::vector<LinearSource>& sources, size_t inputs) {
+    return packer_->PackRows(sources, inputs);
+  }
 
   // The same tensors below another prefix, as a file names them.
   ParameterSource At(std::string prefix) const {

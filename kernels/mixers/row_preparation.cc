@@ -47,7 +47,7 @@ void RowPreparation::AddTo(ConstFloatMatrix x, size_t heads, size_t padded, cons
           .heads = static_cast<uint32_t>(heads),
           .width = static_cast<uint32_t>(x.columns / heads),
           .head_stride = static_cast<uint32_t>(how.head_stride),
-          .padded = static_cast<uint32_t>(padded),
+          .padded = static_cast<uint32_t>(how.padded == 0 ? padded : how.padded),
           .f = how.f,
           .norm = how.norm,
           .norm_weight = how.norm_weight,

@@ -30,6 +30,7 @@ struct Preparation {
   // From one head of x to the next, where other columns lie between them; 0: none do. x.columns is
   // still heads · width.
   size_t head_stride = 0;
+  size_t padded = 0;  // width of a head of y; 0: the next multiple of 16, or none where packed
   // Device memory, as many as x has columns; null: none.
   const float* multiplier = nullptr;
   const float* bias = nullptr;

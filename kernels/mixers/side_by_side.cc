@@ -9,6 +9,8 @@
 #include "kernels/base/parallel.h"
 #include "kernels/base/row_arithmetic.h"
 #include "kernels/base/status.h"
+#include "kernels/device/device_operations.h"
+#include "kernels/device/device_step.h"
 
 namespace rivulet {
 SideBySide::SideBySide(std::vector<Branch> branches)
@@ -59,6 +61,36 @@ absl::Status SideBySide::Run(size_t branch, const LayerStep& step, ConstFloatMat
   RIVULET_RETURN_IF_ERROR(mixer->Forward(own, x, y));
   ScaleRows(output, y, *step.pool);
   return absl::OkStatus();
+}
+
+bool SideBySide::runs_on_device() const {
+  return std::all_of(branches_.begin(), branches_.end(),
+                     [](const Branch& branch) { return branch.mixer->runs_on_device(); });
+}
+
+void SideBySide::EnqueueBranch(size_t branch, const DeviceStep& step, Operand x,
+                               FloatMatrix y) const {
+  const auto& [mixer, input, output] = branches_[branch];
+  DeviceStep own = step;
+  own.slots = offsets_[branch].Of(step.slots);
+  if (input != 1) {
+    const Operand scaled = step.workspace->TakeOperand(x.rows, x.columns);
+    step.device->ScaleOperand({.x = x, .factor = input, .y = scaled});
+    x = scaled;
+  }
+  mixer->Enqueue(own, x, y);
+}
+
+void SideBySide::Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const {
+  EnqueueBranch(0, step, x, y);
+  const FloatMatrix term = step.workspace->Take(y.rows, y.columns);
+  float keep = branches_[0].output;
+  for (size_t i = 1; i < branches_.size(); ++i) {
+    EnqueueBranch(i, step, x, term);
+    step.device->AddNorm({.x = y, .update = term, .keep = keep, .add = branches_[i].output});
+    keep = 1;
+  }
+  if (keep != 1) step.device->AddNorm({.x = y, .keep = keep});
 }
 
 }  // namespace rivulet

@@ -5,7 +5,7 @@
 //   y = Σ_i output_i · mixer_i(input_i · x)
 //
 // The sum runs over the mixers in order. Their states lie one behind the other in one slot.
-// It has no form for a device. Threading and bits: mixer.h.
+// Threading and bits: mixer.h.
 #ifndef RIVULET_KERNELS_MIXERS_SIDE_BY_SIDE_H_
 #define RIVULET_KERNELS_MIXERS_SIDE_BY_SIDE_H_
 
@@ -37,8 +37,11 @@ class SideBySide : public Mixer {
   uint64_t max_tokens() const override;
   size_t handed_on_columns() const override;
   absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override;
+  bool runs_on_device() const override;
 
  private:
+  void EnqueueBranch(size_t branch, const DeviceStep& step, Operand x, FloatMatrix y) const;
   absl::Status Run(size_t branch, const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const;
 
   std::vector<Branch> branches_;

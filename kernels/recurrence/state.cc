@@ -41,6 +41,13 @@ LayerState PartOffsets::Of(LayerState state) const {
   return state;
 }
 
+DeviceSlots PartOffsets::Of(DeviceSlots slots) const {
+  slots.bases += base;
+  slots.tails += tail;
+  if (slots.pages != nullptr) slots.pages += page;
+  return slots;
+}
+
 void StateLayout::SetPageKind(PageKind kind) {
   RIVULET_CHECK(page_kind_.rule == PageRule::kNone, "a layer has pages of one kind");
   kind.fold_interval = page_kind_.fold_interval;

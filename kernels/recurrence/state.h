@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "kernels/base/dtype.h"
+#include "kernels/device/device_types.h"
 
 namespace rivulet {
 
@@ -84,6 +85,7 @@ struct PartOffsets {
 
   // The state of those planes' owner: offsets count from there.
   LayerState Of(LayerState state) const;
+  DeviceSlots Of(DeviceSlots slots) const;
 };
 
 // What one layer keeps for one session: a list of planes in each part. Built once at load, then

@@ -37,10 +37,8 @@ ProgramVector VectorIn(ConstFloatMatrix x, size_t width, bool per_head) {
 bool SumRecurrence::RunsOnDevice(const RecurrenceDeclaration& declaration) {
   if (declaration.levels != 0) return PagesRunOnDevice(declaration);
   if (!IsProgram(declaration)) {
-    const bool by_channel = declaration.decay.kind == Decay::kChannel;
-    // KDA and RWKV-7
-    if (by_channel && declaration.sharing == Sharing::kQueriesAndKeys) return false;
-    const bool plain = !declaration.delta && !by_channel;
+    if (declaration.low_rank) return false;  // RWKV-7
+    const bool plain = !declaration.delta && declaration.decay.kind != Decay::kChannel;
     return plain || !declaration.sums[0].normaliser;
   }
   const DeclaredDecay& decay = declaration.decay;
@@ -108,6 +106,9 @@ void SumRecurrence::Enqueue(const DeviceStep& step, const TokenInputs& inputs,
                                              : shape().padded_value()),
                  .decay = declaration_.decay.kind,
                  .out = out};
+  if (declaration_.decay.kind == Decay::kChannel) {
+    call.units_per_decay = Narrow(units / HeadCount(decay_per_head()));
+  }
   call.g = inputs.decay.data;
   call.g_stride = Narrow(inputs.decay.stride);
   call.rate = step.device->Constant(declaration_.decay.rate);

@@ -194,9 +194,19 @@ absl::StatusOr<DeviceAndEngine> EngineOn(std::unique_ptr<Device> device, const s
   auto loaded = LoadModel(model, options);
   if (!loaded.ok()) return loaded.status();
   auto engine = MakeDeviceEngine(*std::move(loaded), device.get(),
-                                 {.threads = 4, .state_memory = uint64_t{64} << 20}, depth);
+                                 {.threads = 4, .state_memory = uint64_t{256} << 20}, depth);
   if (!engine.ok()) return engine.status();
   return DeviceAndEngine{std::move(device), *std::move(engine)};
+}
+
+// On a fake device that rounds the operands of products.
+DeviceAndEngine RoundingFake(const std::string& model, ProductPrecision rounding,
+                             std::optional<DType> weights = std::nullopt) {
+  auto fake = std::make_unique<FakeDevice>();
+  fake->rounding = rounding;
+  auto made = EngineOn(std::move(fake), model, DType::kFloat32, 1, std::nullopt, weights);
+  EXPECT_TRUE(made.ok()) << made.status();
+  return *std::move(made);
 }
 
 // The status says why there is none.
@@ -255,26 +265,11 @@ double Float8Distance(const std::string& model, const Answers& a, const Answers&
   return distances[distances.size() / 2];
 }
 
-// How near a device in fp32 is to the CPU, whose operands have 24 bits where a product's have 16.
-// Qwen3-Next's fixtures with experts have tokens that magnify this much more than others do: with
-// operands of 24 bits, 6e-3 becomes 4e-4, and no expert's logit is near another's there.
-double Fp32Tolerance(const std::string& model) {
-  const std::string name = std::filesystem::path(model).filename();
-  // So does mixture_sharded, where 1.4e-3 was seen.
-  const bool magnifies = name == "upstream_hf_qwen3_next" ||
-                         name == "upstream_hf_qwen3_next_all_weights" || name == "mixture_sharded";
-  return magnifies ? 2e-2 : 1e-3;
-}
-
-// Random checkpoints magnify what rounding to bf16 changes, some of them more: transformers' own
-// fp32 is 7.6e-5 from its fp64 on qwen3_next_dense, ten times as far as on others. What must hold
-// for them is the distance in fp32.
-double MostInBFloat16(const std::string& model) {
-  if (model.ends_with("upstream_hf_qwen3_next_dense")) return 2.0;
-  if (model.ends_with("h3_attention_head_dim_2")) return 0.5;
-  if (model.ends_with("ahla_decay")) return 0.5;
-  return 0.25;
-}
+// How far a device's numbers may be from the exact ones: random checkpoints magnify what rounding
+// the operands of products changes, some a thousand times as much as others. What the same
+// rounding costs on the fake device is the measure, with room for states and rows of the tail,
+// which only a GPU rounds.
+double MostApart(double least, double rounded) { return std::max(least, 8 * rounded); }
 
 class DeviceEngineTest : public testing::TestWithParam<std::string> {
  protected:
@@ -303,8 +298,13 @@ TEST_P(DeviceEngineTest, IsNearTheCpu) {
   const double bf16 = RoundedDistance(GetParam(), expected, Feed(*rounded->engine, text, kTokens));
   std::printf("%s: log-probabilities differ by %.2g in fp32, %.2g in bf16\n", GetParam().c_str(),
               fp32, bf16);
-  EXPECT_LE(fp32, Fp32Tolerance(GetParam()));
-  EXPECT_LE(bf16, MostInBFloat16(GetParam()));
+  const auto fake = [&](ProductPrecision rounding) {
+    return Feed(*RoundingFake(GetParam(), rounding).engine, text, kTokens);
+  };
+  const Answers fake_fp32 = fake(ProductPrecision::kFloat32);
+  const Answers fake_bf16 = fake(ProductPrecision::kBFloat16);
+  EXPECT_LE(fp32, MostApart(1e-3, Distance(expected, fake_fp32)));
+  EXPECT_LE(bf16, MostApart(0.25, RoundedDistance(GetParam(), expected, fake_bf16)));
 }
 
 TEST_P(DeviceEngineTest, HasTheSameBitsFromEverySchedule) {
@@ -361,7 +361,10 @@ TEST_P(DeviceEngineTest, Float8WeightsAreThoseOfTheFakeDevice) {
   const double distance = Float8Distance(GetParam(), Feed(*fake->engine, text, kTokens), whole);
   std::printf("%s: fp8 log-probabilities differ by %.2g from the fake device's\n",
               GetParam().c_str(), distance);
-  EXPECT_LE(distance, MostInBFloat16(GetParam()));
+  const auto rounded = RoundingFake(GetParam(), ProductPrecision::kBFloat16, DType::kFloat8);
+  const Answers exact = Feed(*fake->engine, text, kTokens);
+  const double apart = RoundedDistance(GetParam(), exact, Feed(*rounded.engine, text, kTokens));
+  EXPECT_LE(distance, MostApart(0.25, apart));
 }
 
 class FakeDeviceTest : public testing::TestWithParam<const char*> {
@@ -381,18 +384,20 @@ class FakeDeviceTest : public testing::TestWithParam<const char*> {
     return text;
   }
 
+  void ExpectNearTheCpuAndTheSameBits();
+
   std::mt19937 random_{TestSeed()};
   DeviceAndEngine device_;
   std::unique_ptr<Engine> cpu_;
 };
 
-TEST_P(FakeDeviceTest, IsNearTheCpuAndHasTheSameBitsFromEverySchedule) {
+void FakeDeviceTest::ExpectNearTheCpuAndTheSameBits() {
   const std::vector<std::vector<uint32_t>> texts = {RandomText(kTokens), RandomText(kTokens),
                                                     RandomText(kTokens)};
   std::vector<Answers> whole;
   for (const std::vector<uint32_t>& text : texts) {
     whole.push_back(Feed(engine(), text, kTokens));
-    EXPECT_LE(Distance(Feed(*cpu_, text, kTokens), whole.back()), Fp32Tolerance(GetParam()));
+    EXPECT_LE(Distance(Feed(*cpu_, text, kTokens), whole.back()), 5e-4);
   }
   const auto same = [](const Answers& a, const Answers& b) {
     return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), Same);
@@ -402,6 +407,17 @@ TEST_P(FakeDeviceTest, IsNearTheCpuAndHasTheSameBitsFromEverySchedule) {
   EXPECT_TRUE(same(Feed(engine(), texts[1], 7), whole[1]));
   const std::vector<Answers> together = FeedTogether(engine(), texts, 20, random_);
   for (size_t i = 0; i < texts.size(); ++i) EXPECT_TRUE(same(together[i], whole[i])) << i;
+}
+
+TEST_P(FakeDeviceTest, IsNearTheCpuAndHasTheSameBitsFromEverySchedule) {
+  ExpectNearTheCpuAndTheSameBits();
+}
+
+// What a whole model has beside its mixers.
+class FakeFormatTest : public FakeDeviceTest {};
+
+TEST_P(FakeFormatTest, IsNearTheCpuAndHasTheSameBitsFromEverySchedule) {
+  ExpectNearTheCpuAndTheSameBits();
 }
 
 // Three segments of 600 tokens do not fit into one pass.
@@ -636,8 +652,24 @@ INSTANTIATE_TEST_SUITE_P(
         "hla_masked", "hla_masked_decay_conv", "hla_masked_gqa_wide", "hla_masked_norm", "hla_none",
         "hla_serial_ridge", "hla_third_gqa_rotary", "hla_third_norm", "hla_third_paper",
         "upstream_hf_granite_moe", "upstream_hf_qwen3_next", "upstream_hf_qwen3_next_all_weights",
-        "upstream_hf_nemotron_h", "upstream_hf_nemotron_h_latent", "anna", "anna_cross_polytope",
-        "anna_cross_polytope_strict", "anna_strict_wide"),
+        "upstream_hf_nemotron_h_latent", "anna", "anna_cross_polytope",
+        "anna_cross_polytope_strict", "anna_strict_wide", "kda_grouped", "kda_bound_negative",
+        "latent_attention", "rg_lru_wide", "gated_convolution_bias"),
+    [](const auto& info) { return std::string(info.param); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats, FakeFormatTest,
+    testing::Values("upstream_hf_nemotron_h", "upstream_hf_kimi_linear",
+                    "upstream_hf_kimi_linear_low_rank", "upstream_hf_lfm2_moe",
+                    "upstream_hf_lfm2_moe_all_weights", "upstream_hf_qwen3_5_moe",
+                    "upstream_hf_bamba_bias", "upstream_hf_falcon_h1", "upstream_hf_falcon_h1_norm",
+                    "upstream_hf_falcon_h1_norm_first", "upstream_hf_jamba",
+                    "upstream_hf_jamba_bias", "upstream_hf_lfm2", "upstream_hf_lfm2_bias",
+                    "upstream_hf_minimax", "upstream_hf_minimax_one_layer",
+                    "upstream_hf_olmo_hybrid", "upstream_hf_olmo_hybrid_rope",
+                    "upstream_hf_qwen3_5_text", "upstream_hf_recurrent_gemma",
+                    "upstream_hf_recurrent_gemma_bias", "upstream_hf_zamba2",
+                    "upstream_hf_zamba2_adapters", "upstream_hf_zamba2_untied"),
     [](const auto& info) { return std::string(info.param); });
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceEngineTest);

@@ -3,16 +3,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
-#include "kernels/device/device_operations.h"
 
 namespace rivulet {
 
 absl::StatusOr<std::unique_ptr<DeviceModel>> DeviceModel::Make(
     std::shared_ptr<const LoadedModel> model, Device* device) {
-  constexpr size_t kMostHidden = 8192;  // that a norm's block holds (kernels/device/rows.cu)
-  if (model->spec.hidden > kMostHidden) {
+  if (model->spec.hidden > kMostNormedWidth) {
     return absl::UnimplementedError(absl::StrCat("hidden_size is ", model->spec.hidden,
-                                                 ", and the CUDA kernels reach ", kMostHidden,
+                                                 ", and the CUDA kernels reach ", kMostNormedWidth,
                                                  "; use --device cpu"));
   }
   const EmbeddingTable& table = model->embeddings;
@@ -31,14 +29,54 @@ std::vector<const StateLayout*> DeviceModel::StateLayouts() const {
   return layouts;
 }
 
+AddNormCall DeviceModel::AddUpdate(const Stream& stream) const {
+  AddNormCall call{.x = stream.x};
+  if (stream.residual == nullptr) return call;
+  call.update = stream.update;
+  call.keep = stream.residual->keep;
+  call.add = stream.residual->add;
+  const TrainedNorm& norm = stream.residual->output_norm;
+  if (!norm.empty()) norm.SetUpdateNorm(*device_, call);
+  return call;
+}
+
+void DeviceModel::Enter(const TrainedNorm& norm, const LoadedResidual& residual,
+                        const Stream& stream, const Operand& y) {
+  AddNormCall call = AddUpdate(stream);
+  call.keeps_normed = residual.keeps_normed;
+  call.y = y;
+  norm.Enqueue(*device_, call);
+}
+
+FloatMatrix DeviceModel::WithEmbeddings(const Stream& stream, const Tokens& tokens) {
+  AddUp(stream);
+  const FloatMatrix both = layer_workspace_.Take(stream.x.rows, 2 * hidden());
+  device_->Embed(table_, tokens.ids, tokens.rows, tokens.last_tokens,
+                 both.Columns(hidden(), hidden()));
+  device_->CopyColumns(stream.x, both.Columns(0, hidden()));
+  return both;
+}
+
+void DeviceModel::Mix(const LoadedLayer& layer, const Tokens& tokens, DeviceStep step,
+                      const Operand& normed, Stream& stream) {
+  layer_workspace_.Reset();
+  if (layer.reads_embeddings) {
+    step.stream = WithEmbeddings(stream, tokens);
+    layer.mixer->Enqueue(step, {}, stream.update);
+  } else {
+    Enter(layer.mixer_norm, layer.mixer_residual, stream, normed);
+    layer.mixer->Enqueue(step, normed, stream.update);
+  }
+  stream.residual = &layer.mixer_residual;
+}
+
 DeviceModel::Stream DeviceModel::Forward(const uint32_t* ids, const DeviceRows& rows,
                                          std::span<const DevicePages> pages,
                                          const uint32_t* last_tokens, const StatePool& states) {
-  const Stream stream{step_workspace_.Take(rows.tokens, hidden()),
-                      step_workspace_.Take(rows.tokens, hidden())};
+  Stream stream{step_workspace_.Take(rows.tokens, hidden()),
+                step_workspace_.Take(rows.tokens, hidden())};
   const Operand normed = step_workspace_.TakeOperand(rows.tokens, hidden());
   device_->Embed(table_, ids, rows, last_tokens, stream.x);
-  ConstFloatMatrix update = {};  // of the block before
   for (size_t i = 0; i < model_->layers.size(); ++i) {
     const LoadedLayer& layer = model_->layers[i];
     const LayerState state = states.Layer(i);
@@ -49,29 +87,25 @@ DeviceModel::Stream DeviceModel::Forward(const uint32_t* ids, const DeviceRows& 
                           {state.bases, state.base_stride, state.tails, state.tail_stride,
                            state.pages, state.page_stride},
                           has_pages ? pages[state.page_kind] : DevicePages{}};
-    if (layer.mixer != nullptr) {
-      layer.mixer_norm.Enqueue(*device_, stream.x, update, normed);
-      layer_workspace_.Reset();
-      layer.mixer->Enqueue(step, normed, stream.update);
-      update = stream.update;
-    }
+    if (layer.mixer != nullptr) Mix(layer, {ids, rows, last_tokens}, step, normed, stream);
     if (layer.feed_forward == nullptr) continue;
-    layer.feed_forward_norm.Enqueue(*device_, stream.x, update, normed);
+    Enter(layer.feed_forward_norm, layer.feed_forward_residual, stream, normed);
     layer_workspace_.Reset();
     layer.feed_forward->Enqueue(step, normed, stream.update);
-    update = stream.update;
+    stream.residual = &layer.feed_forward_residual;
   }
   return stream;
 }
 
 void DeviceModel::Logits(const Stream& stream, FloatMatrix logits) {
   const Operand normed = step_workspace_.TakeOperand(stream.x.rows, hidden());
-  model_->final_norm.Enqueue(*device_, stream.x, stream.update, normed);
+  Enter(model_->final_norm, {}, stream, normed);
   model_->lm_head.Enqueue(*device_, normed, logits);
+  if (model_->spec.logits_cap != 0) device_->CapLogits(logits, model_->spec.logits_cap);
 }
 
 void DeviceModel::AddUp(const Stream& stream) {
-  device_->AddNorm({.x = stream.x, .update = stream.update});
+  if (stream.residual != nullptr) device_->AddNorm(AddUpdate(stream));
 }
 
 absl::Status DeviceModel::status() const {

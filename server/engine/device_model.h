@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/device/device_operations.h"
 #include "kernels/device/device_step.h"
 #include "model_loader/loaded_model.h"
 #include "server/engine/state_pool.h"
@@ -29,10 +30,12 @@ class DeviceModel {
   std::vector<const StateLayout*> StateLayouts() const;
 
   // The residual stream of a step's tokens [T, hidden] after the last layer, as x and an update
-  // that is to be added to it. `ids` [T], UINT32_MAX standing for last_tokens[tail of the row].
+  // that is to be added to it as `residual` says. `ids` [T], UINT32_MAX standing for
+  // last_tokens[tail of the row].
   struct Stream {
     FloatMatrix x;
     FloatMatrix update;
+    const LoadedResidual* residual = nullptr;  // null: there is no update
   };
   // `pages`: of each kind that the states have.
   Stream Forward(const uint32_t* ids, const DeviceRows& rows, std::span<const DevicePages> pages,
@@ -59,6 +62,22 @@ class DeviceModel {
         device_(device),
         step_workspace_(device),
         layer_workspace_(device) {}
+
+  // What a step's layers share.
+  struct Tokens {
+    const uint32_t* ids;
+    DeviceRows rows;
+    const uint32_t* last_tokens;
+  };
+  // What is to be done to the stream next: its update.
+  AddNormCall AddUpdate(const Stream& stream) const;
+  // Adds the update, and y = the norm of what a block with this residual reads.
+  void Enter(const TrainedNorm& norm, const LoadedResidual& residual, const Stream& stream,
+             const Operand& y);
+  // The input of a mixer that reads embeddings.
+  FloatMatrix WithEmbeddings(const Stream& stream, const Tokens& tokens);
+  void Mix(const LoadedLayer& layer, const Tokens& tokens, DeviceStep step, const Operand& normed,
+           Stream& stream);
 
   std::shared_ptr<const LoadedModel> model_;
   Device* device_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/base/parallel.h"
+#include "kernels/device/device_operations.h"
 
 namespace rivulet {
 namespace {
@@ -31,6 +32,14 @@ void GatedConvolution::Run(const LayerStep& step, const GatedConvolutionInput& i
   Multiply(input.b, input.x, gated, *step.pool);
   convolution_.Apply(step.segments, step.state, gated, y, *step.pool);
   Multiply(input.c, y, y, *step.pool);
+}
+
+DeviceConvolution GatedConvolution::OnDevice(Device& device, ConstFloatMatrix x,
+                                             ConstFloatMatrix b) const {
+  DeviceConvolution call = convolution_.OnDevice(device, x);
+  call.gate = b.data;
+  call.gate_stride = static_cast<uint32_t>(b.stride);
+  return call;
 }
 
 }  // namespace rivulet

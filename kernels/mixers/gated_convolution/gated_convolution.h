@@ -38,6 +38,9 @@ class GatedConvolution {
   // the step's workspace.
   void Run(const LayerStep& step, const GatedConvolutionInput& input, FloatMatrix y) const;
 
+  // The convolution of b ∘ x, for a device's row preparation.
+  DeviceConvolution OnDevice(Device& device, ConstFloatMatrix x, ConstFloatMatrix b) const;
+
  private:
   ShortConvolution convolution_;
 };

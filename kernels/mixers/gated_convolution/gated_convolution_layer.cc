@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <memory>
 
+#include "kernels/device/gated.h"
 #include "kernels/mixers/gated_convolution/gated_convolution.h"
 #include "kernels/mixers/gated_convolution/gated_convolution_config.h"
 #include "kernels/mixers/layer_stages.h"
@@ -44,6 +45,18 @@ class GatedConvolutionLayer : public Mixer {
     ProjectOutput(step, output_, o, y);
     return absl::OkStatus();
   }
+
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const Projected projected = projection_.Enqueue(step, x);
+    const FloatMatrix gated = projected[kInput];
+    RowPreparation rows(step, convolution_.OnDevice(*step.device, gated, projected[kInputGate]));
+    const FloatMatrix o = rows.Numbers(gated);
+    rows.Enqueue();
+    output_.Enqueue(
+        *step.device,
+        Gated(step, o, projected[kOutputGate], Activation::kIdentity, Activation::kIdentity), y);
+  }
+  bool runs_on_device() const override { return true; }
 
  private:
   StateLayout layout_;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/base/parallel.h"
+#include "kernels/device/gated.h"
 #include "kernels/mixers/kda/kda_config.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/ops/activation/activation.h"
@@ -90,7 +91,9 @@ class KdaLayer : public Mixer {
                                                 {config.shape.heads * config.shape.key_dim})),
         recurrence_(KdaDeclaration(config.shape), layout_),
         norm_(source.parameters.TakeVector("o_norm.weight", {config.shape.value_dim})),
-        output_(TakeLinear("o_proj", source.hidden, values(), false, source.parameters)) {}
+        output_(TakeLinear("o_proj", source.hidden, values(), false, source.parameters)) {
+    if (layout_.device()) MakeChannelRates();
+  }
 
   const StateLayout& state_layout() const override { return layout_; }
 
@@ -108,7 +111,85 @@ class KdaLayer : public Mixer {
     return absl::OkStatus();
   }
 
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const HeadShape& shape = config_.shape;
+    const Projected projected = projection_.Enqueue(step, x);
+    const FloatMatrix f = LowRank(step, decay_, projected[kLowRankDecay]);
+    const FloatMatrix gate = LowRank(step, gate_, projected[kLowRankGate]);
+    RowPreparation rows(step, convolution_.OnDevice(step, projected));
+    const Preparation key{.f = after_convolution(), .norm = DeviceHeadNorm::kL2};
+    Preparation query = key;
+    query.scale = InverseRoot(shape.key_dim);
+    const TokenInputs inputs{
+        .q = rows.Heads(projected[kQuery], shape.groups, query),
+        .k = rows.Heads(projected[kKey], shape.groups, key),
+        .v = rows.Heads(projected[kValue], shape.heads, {.f = after_convolution()}),
+        .decay = rows.Heads(f, shape.heads, DecayOnDevice(*step.device)),
+        .beta = rows.Numbers(
+            projected[kBeta],
+            {.f = Activation::kSigmoid, .scale = config_.negative_eigenvalues ? 2.0f : 1.0f})};
+    rows.Enqueue();
+    const FloatMatrix o = EnqueueRecurrence(step, recurrence_, inputs);
+    output_.Enqueue(*step.device, NormedAndGated(step, o, gate), y);
+  }
+  bool runs_on_device() const override {
+    return SumRecurrence::RunsOnDevice(recurrence_.declaration());
+  }
+
  private:
+  static FloatMatrix LowRank(const DeviceStep& step, const Linear& map, ConstFloatMatrix x) {
+    const FloatMatrix y = step.workspace->Take(x.rows, map.outputs());
+    map.Enqueue(*step.device, Gated(step, x, {}), y);
+    return y;
+  }
+
+  // -e^A softplus(f + bias), or bound · σ(e^A f + e^A bias).
+  Preparation DecayOnDevice(Device& device) const {
+    const auto constant = [&](const AlignedBuffer<float>& numbers) {
+      return device.Constant({numbers.data(), numbers.size()});
+    };
+    if (!config_.lower_bound.has_value()) {
+      return {.f = Activation::kSoftplus,
+              .bias = constant(rate_bias_),
+              .rate = constant(channel_rate_)};
+    }
+    return {.f = Activation::kSigmoid,
+            .scale = *config_.lower_bound,
+            .multiplier = constant(channel_rate_),
+            .bias = constant(bounded_bias_)};
+  }
+
+  // rms(o) · w · σ(gate) of each head, on a device.
+  Operand NormedAndGated(const DeviceStep& step, ConstFloatMatrix o, ConstFloatMatrix gate) const {
+    const HeadShape& shape = config_.shape;
+    const auto width = static_cast<uint32_t>(shape.value_dim);
+    const Operand y = step.workspace->TakeOperand(o.rows, values());
+    step.device->Finish({.o = o,
+                         .gate = gate,
+                         .heads = static_cast<uint32_t>(shape.heads),
+                         .width = width,
+                         .padded = static_cast<uint32_t>(shape.padded_value()),
+                         .norm_width = width,
+                         .gate_f = Activation::kSigmoid,
+                         .weight = step.device->Constant({norm_.data(), norm_.size()}),
+                         .weight_period = width,
+                         .eps = config_.norm_eps,
+                         .y = y});
+    return y;
+  }
+
+  // The constants of DecayOnDevice.
+  void MakeChannelRates() {
+    const size_t width = config_.shape.key_dim;
+    channel_rate_ = AlignedBuffer<float>(rate_bias_.size());
+    bounded_bias_ = AlignedBuffer<float>(rate_bias_.size());
+    const float sign = config_.lower_bound.has_value() ? 1.0f : -1.0f;
+    for (size_t i = 0; i < rate_bias_.size(); ++i) {
+      channel_rate_[i] = sign * rate_[i / width];
+      bounded_bias_[i] = rate_[i / width] * rate_bias_[i];
+    }
+  }
+
   size_t values() const { return config_.shape.heads * config_.shape.value_dim; }
   // The convolution applies SiLU; without it something else must.
   Activation after_convolution() const {
@@ -177,8 +258,9 @@ class KdaLayer : public Mixer {
   Projection projection_;
   PartConvolution convolution_;
   Linear decay_, gate_;
-  AlignedBuffer<float> rate_;       // [H]: e^{A_log}
-  AlignedBuffer<float> rate_bias_;  // [H·D]
+  AlignedBuffer<float> rate_;                         // [H]: e^{A_log}
+  AlignedBuffer<float> rate_bias_;                    // [H·D]
+  AlignedBuffer<float> channel_rate_, bounded_bias_;  // [H·D], on a device
   SumRecurrence recurrence_;
   AlignedBuffer<float> norm_;  // [E]
   Linear output_;

@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "kernels/base/parallel.h"
+#include "kernels/device/gated.h"
+#include "kernels/mixers/block_linear.h"
 #include "kernels/mixers/latent_attention/latent_attention_config.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/ops/norm/norm.h"
@@ -30,37 +31,44 @@ std::vector<ProjectionPart> Parts(const LatentAttentionConfig& c) {
 
 // kv_b_proj, [H · (N + V), R], head by head N rows of keys, then V of values.
 struct Expansions {
-  std::vector<Linear> to_latent;  // W_Kᵀ: [R, N]
-  std::vector<Linear> to_value;   // W_V: [V, R]
+  BlockLinear to_latent;  // scale · W_Kᵀ: [R, N]
+  BlockLinear to_value;   // W_V: [V, R]; on a device [V, padded (P + R)], zeros but for the latent
 };
 
-Linear PackTurned(const float* rows, size_t count, size_t columns) {
-  AlignedBuffer<float> turned(count * columns);
-  for (size_t i = 0; i < turned.size(); ++i) turned[i % columns * count + i / columns] = rows[i];
-  return Linear::Pack({{turned.data(), DType::kFloat32, columns}}, count, DType::kFloat32);
+// to [columns, count] = scale · the transposed rows.
+void Turn(const float* rows, size_t count, size_t columns, float scale, float* to) {
+  for (size_t i = 0; i < count * columns; ++i) {
+    to[i % columns * count + i / columns] = scale * rows[i];
+  }
 }
 
 Expansions TakeExpansions(const LatentAttentionConfig& c, ParameterSource& parameters) {
-  const size_t rows = c.key_dim + c.value_dim;
+  const size_t rows = c.key_dim + c.value_dim,
+               first = parameters.packs_on_device() ? c.shared_key : 0;
+  const size_t inputs =
+      parameters.packs_on_device() ? PaddedColumns(c.shared_key + c.latent) : c.latent;
   const AlignedBuffer<float> all =
       parameters.TakeVector("kv_b_proj.weight", {c.heads * rows, c.latent});
-  Expansions maps;
+  AlignedBuffer<float> keys(c.heads * c.key_dim * c.latent), values(c.heads * c.value_dim * inputs);
+  std::vector<LinearSource> to_latent, to_value;
   for (size_t h = 0; h < c.heads; ++h) {
-    const float* keys = all.data() + h * rows * c.latent;
-    const float* values = keys + c.key_dim * c.latent;
-    maps.to_latent.push_back(PackTurned(keys, c.key_dim, c.latent));
-    maps.to_value.push_back(
-        Linear::Pack({{values, DType::kFloat32, c.value_dim}}, c.latent, DType::kFloat32));
+    const float* from = all.data() + h * rows * c.latent;
+    float* key = keys.data() + h * c.key_dim * c.latent;
+    float* value = values.data() + h * c.value_dim * inputs;
+    Turn(from, c.key_dim, c.latent, c.scale, key);
+    for (size_t i = 0; i < c.value_dim; ++i) {
+      std::copy_n(from + (c.key_dim + i) * c.latent, c.latent, value + i * inputs + first);
+    }
+    to_latent.push_back({key, DType::kFloat32, c.latent});
+    to_value.push_back({value, DType::kFloat32, c.value_dim});
   }
-  return maps;
+  return {BlockLinear(to_latent, c.key_dim, parameters), BlockLinear(to_value, inputs, parameters)};
 }
 
-// to [padded] = scale · (a | b), zeros behind.
-void JoinRow(const float* a, size_t a_count, const float* b, size_t b_count, float scale, float* to,
-             size_t padded) {
-  for (size_t i = 0; i < a_count; ++i) to[i] = scale * a[i];
-  for (size_t i = 0; i < b_count; ++i) to[a_count + i] = scale * b[i];
-  std::fill(to + a_count + b_count, to + padded, 0.0f);
+// to [padded] from `first` on = scale · from, zeros behind.
+void FillRow(const float* from, size_t count, float scale, float* to, size_t first, size_t padded) {
+  for (size_t i = 0; i < count; ++i) to[first + i] = scale * from[i];
+  std::fill(to + first + count, to + padded, 0.0f);
 }
 
 class LatentAttentionLayer : public Mixer {
@@ -97,7 +105,66 @@ class LatentAttentionLayer : public Mixer {
     return absl::OkStatus();
   }
 
+  // On a device a head's row is shared key | latent, and its values are whole rows.
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const Projected projected = projection_.Enqueue(step, x);
+    const FloatMatrix query = QueryOnDevice(step, projected[kQuery]);
+    const size_t width = config_.key_dim + config_.shared_key, heads = config_.heads;
+    const size_t padded = recurrence_.shape().padded();
+    const FloatMatrix q = step.workspace->Take(x.rows, heads * padded);
+    const FloatMatrix k = step.workspace->Take(x.rows, padded);
+    RowPreparation rows(step, {});
+    const FloatMatrix own =
+        rows.Heads(query.Columns(0, heads * config_.key_dim), heads, {.head_stride = width});
+    // Zeros in the place of the latent's part, which comes next.
+    rows.HeadsInto({query.data + config_.key_dim, x.rows, heads * config_.shared_key, query.stride},
+                   heads, {.scale = config_.scale, .head_stride = width, .padded = padded}, q);
+    KeysInto(step, rows, projected, k);
+    rows.Enqueue();
+    expansions_.to_latent.Enqueue(step, Gated(step, own, {}), own.columns / heads,
+                                  q.Columns(config_.shared_key, q.columns - config_.shared_key),
+                                  padded);
+    const FloatMatrix o = recurrence_.Enqueue(step, {q, k, k});
+    const FloatMatrix values = step.workspace->Take(x.rows, heads * config_.value_dim);
+    expansions_.to_value.Enqueue(step, Gated(step, o, {}), padded, values, config_.value_dim);
+    output_.Enqueue(*step.device, Gated(step, values, {}), y);
+  }
+  bool runs_on_device() const override {
+    const size_t row = config_.latent + config_.shared_key;
+    // Wider heads are not padded by row preparation.
+    const bool filled = row <= kMostPreparedWidth || row % 16 == 0;
+    return recurrence_.runs_on_device() && filled && config_.latent <= kMostPreparedWidth &&
+           config_.key_dim <= kMostPreparedWidth && config_.query_rank <= kMostNormedWidth;
+  }
+
  private:
+  FloatMatrix QueryOnDevice(const DeviceStep& step, FloatMatrix projected) const {
+    if (config_.query_rank == 0) return projected;
+    const Operand normed = step.workspace->TakeOperand(projected.rows, projected.columns);
+    step.device->AddNorm({.x = projected,
+                          .weight = step.device->Constant({query_norm_.data(), query_norm_.size()}),
+                          .eps = config_.norm_eps,
+                          .y = normed});
+    const FloatMatrix query = step.workspace->Take(projected.rows, query_.outputs());
+    query_.Enqueue(*step.device, normed, query);
+    return query;
+  }
+
+  // k [T, padded (P + R)] = shared key | norm(latent), on a device.
+  void KeysInto(const DeviceStep& step, RowPreparation& rows, const Projected& projected,
+                FloatMatrix k) const {
+    const size_t shared = config_.shared_key;
+    if (shared != 0) {
+      rows.HeadsInto(projected[kSharedKey], 1, {.padded = shared}, k.Columns(0, shared));
+    }
+    const Preparation norm{
+        .norm = DeviceHeadNorm::kRms,
+        .norm_weight = step.device->Constant({latent_norm_.data(), latent_norm_.size()}),
+        .padded = k.columns - shared,
+        .norm_eps = config_.norm_eps};
+    rows.HeadsInto(projected[kLatent], 1, norm, k.Columns(shared, k.columns - shared));
+  }
+
   // [T, H·(N + P)]
   FloatMatrix Query(const LayerStep& step, FloatMatrix projected) const {
     if (config_.query_rank == 0) return projected;
@@ -110,15 +177,11 @@ class LatentAttentionLayer : public Mixer {
     const size_t padded = recurrence_.shape().padded(),
                  width = config_.key_dim + config_.shared_key;
     const FloatMatrix q = step.workspace->Take(query.rows, config_.heads * padded);
-    for (size_t h = 0; h < config_.heads; ++h) {
-      expansions_.to_latent[h].Apply(query.Columns(h * width, config_.key_dim),
-                                     q.Columns(h * padded, config_.latent), *step.pool);
-    }
+    expansions_.to_latent.Apply(step, query, width, q, padded);
     ParallelRows(*step.pool, q.rows, q.columns, [&](size_t t) {
       for (size_t h = 0; h < config_.heads; ++h) {
-        float* to = q.row(t) + h * padded;
-        JoinRow(to, config_.latent, query.row(t) + h * width + config_.key_dim, config_.shared_key,
-                config_.scale, to, padded);
+        FillRow(query.row(t) + h * width + config_.key_dim, config_.shared_key, config_.scale,
+                q.row(t) + h * padded, config_.latent, padded);
       }
     });
     return q;
@@ -130,20 +193,16 @@ class LatentAttentionLayer : public Mixer {
     const FloatMatrix k = step.workspace->Take(latent.rows, padded);
     ParallelRows(*step.pool, k.rows, padded, [&](size_t t) {
       const float* own = shared.data == nullptr ? nullptr : shared.row(t);
-      JoinRow(latent.row(t), config_.latent, own, config_.shared_key, 1.0f, k.row(t), padded);
+      std::copy_n(latent.row(t), config_.latent, k.row(t));
+      FillRow(own, config_.shared_key, 1.0f, k.row(t), config_.latent, padded);
     });
     return k;
   }
 
   // [T, H·V] of the sums of latents o [T, H·R].
   FloatMatrix Values(const LayerStep& step, ConstFloatMatrix o) const {
-    const StageTimer timer(step.times, Stage::kProjection);
     const FloatMatrix y = step.workspace->Take(o.rows, config_.heads * config_.value_dim);
-    for (size_t h = 0; h < config_.heads; ++h) {
-      expansions_.to_value[h].Apply(o.Columns(h * config_.latent, config_.latent),
-                                    y.Columns(h * config_.value_dim, config_.value_dim),
-                                    *step.pool);
-    }
+    expansions_.to_value.Apply(step, o, config_.latent, y, config_.value_dim);
     return y;
   }
 

@@ -86,9 +86,7 @@ class MambaLayer : public Mixer {
         step, ScanInput(step, {inner, dt, projected[kGate], scan[kWrite], scan[kRead]}), scanned);
     output_.Enqueue(*step.device, scanned, y);
   }
-  bool runs_on_device() const override {
-    return !config_.scan_norms_are_trained && recurrence_.RunsOnDevice();
-  }
+  bool runs_on_device() const override { return recurrence_.RunsOnDevice(); }
 
  private:
   void TakeScanNorms(ParameterSource& parameters) {
@@ -100,9 +98,11 @@ class MambaLayer : public Mixer {
 
   Operand LowRankDelta(const DeviceStep& step, FloatMatrix delta) const {
     if (!config_.use_scan_norms) return Gated(step, delta, {});
+    const AlignedBuffer<float>& trained = scan_norms_[kLowRankDelta];
+    const AlignedBuffer<float>& weight = trained.empty() ? ones_ : trained;
     const Operand y = step.workspace->TakeOperand(delta.rows, config_.rank);
     step.device->AddNorm({.x = delta,
-                          .weight = step.device->Constant({ones_.data(), ones_.size()}),
+                          .weight = step.device->Constant({weight.data(), weight.size()}),
                           .eps = config_.scan_norm_eps,
                           .y = y});
     return y;
@@ -111,12 +111,15 @@ class MambaLayer : public Mixer {
   // `input`, with B and C normed if the layer has the norms.
   MambaInput ScanInput(const DeviceStep& step, MambaInput input) const {
     if (!config_.use_scan_norms) return input;
-    const auto n = static_cast<float>(config_.state_size);
-    const Preparation norm{
-        .scale = std::sqrt(n), .norm = DeviceHeadNorm::kL2, .norm_eps = n * config_.scan_norm_eps};
+    const auto norm = [&](ScanPart part) {
+      const AlignedBuffer<float>& weight = scan_norms_[part];
+      return Preparation{.norm = DeviceHeadNorm::kRms,
+                         .norm_weight = step.device->Constant({weight.data(), weight.size()}),
+                         .norm_eps = config_.scan_norm_eps};
+    };
     RowPreparation rows(step, {});
-    input.b = rows.Heads(input.b, 1, norm);
-    input.c = rows.Heads(input.c, 1, norm);
+    input.b = rows.Heads(input.b, 1, norm(kWrite));
+    input.c = rows.Heads(input.c, 1, norm(kRead));
     rows.Enqueue();
     return input;
   }

@@ -93,7 +93,7 @@ class Mamba2Layer : public Mixer {
   }
 
   void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
-    const Projected projected = projection_.Enqueue(step, x);
+    const Projected projected = MultipliedOnDevice(step, projection_.Enqueue(step, x));
     RowPreparation rows(step, convolution_.OnDevice(step, projected));
     const TokenInputs inputs{
         .q = rows.Heads(projected[kRead], config_.groups),
@@ -111,7 +111,7 @@ class Mamba2Layer : public Mixer {
     output_.Enqueue(*step.device, EnqueueNormAndGate(step, heads, projected[kGate]), y);
   }
   bool runs_on_device() const override {
-    return !multiplies() && SumRecurrence::RunsOnDevice(recurrence_.declaration());
+    return SumRecurrence::RunsOnDevice(recurrence_.declaration());
   }
 
  private:
@@ -124,6 +124,18 @@ class Mamba2Layer : public Mixer {
     if (!multiplies()) return projected;
     for (const Part part : {kGate, kValue, kWrite, kRead, kDelta}) {
       ScaleRows(config_.multipliers[part], projected[part], *step.pool);
+    }
+    return projected;
+  }
+
+  Projected MultipliedOnDevice(const DeviceStep& step, const Projected& projected) const {
+    for (const Part part : {kGate, kValue, kWrite, kRead, kDelta}) {
+      const FloatMatrix x = projected[part];
+      const float factor = config_.multipliers[part];
+      for (size_t first = 0; factor != 1 && first < x.columns; first += kMostNormedWidth) {
+        const size_t count = std::min<size_t>(x.columns - first, kMostNormedWidth);
+        step.device->AddNorm({.x = x.Columns(first, count), .keep = factor});
+      }
     }
     return projected;
   }

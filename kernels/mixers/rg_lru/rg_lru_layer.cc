@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "kernels/base/parallel.h"
+#include "kernels/device/gated.h"
+#include "kernels/mixers/block_linear.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/rg_lru/rg_lru_config.h"
 #include "kernels/mixers/rg_lru/rg_lru_recurrence.h"
@@ -31,35 +33,22 @@ AlignedBuffer<float> TakeRate(size_t width, ParameterSource& parameters) {
 }
 
 // A map that is a matrix for each block of channels. The file has them with inputs as rows.
-class BlockDiagonal {
- public:
-  BlockDiagonal(const std::string& name, const RgLruConfig& config, ParameterSource& parameters) {
-    const size_t side = config.width / config.blocks;
-    const AlignedBuffer<float> weight =
-        parameters.TakeVector(name + "_weight", {config.blocks, side, side});
-    const AlignedBuffer<float> bias = parameters.TakeVector(name + "_bias", {config.blocks, side});
-    AlignedBuffer<float> turned(side * side);
-    for (size_t b = 0; b < config.blocks; ++b) {
-      const float* from = weight.data() + b * side * side;
-      for (size_t i = 0; i < side * side; ++i) turned[i % side * side + i / side] = from[i];
-      maps_.push_back(Linear::Pack({{turned.data(), DType::kFloat32, side, bias.data() + b * side}},
-                                   side, DType::kFloat32));
-    }
+BlockLinear TakeBlockDiagonal(const std::string& name, const RgLruConfig& config,
+                              ParameterSource& parameters) {
+  const size_t side = config.width / config.blocks;
+  const AlignedBuffer<float> weight =
+      parameters.TakeVector(name + "_weight", {config.blocks, side, side});
+  const AlignedBuffer<float> bias = parameters.TakeVector(name + "_bias", {config.blocks, side});
+  AlignedBuffer<float> turned(weight.size());
+  std::vector<LinearSource> maps;
+  for (size_t b = 0; b < config.blocks; ++b) {
+    const float* from = weight.data() + b * side * side;
+    float* to = turned.data() + b * side * side;
+    for (size_t i = 0; i < side * side; ++i) to[i % side * side + i / side] = from[i];
+    maps.push_back({to, DType::kFloat32, side, bias.data() + b * side});
   }
-
-  FloatMatrix Apply(const LayerStep& step, ConstFloatMatrix x) const {
-    const StageTimer timer(step.times, Stage::kProjection);
-    const FloatMatrix y = step.workspace->Take(x.rows, x.columns);
-    const size_t side = x.columns / maps_.size();
-    for (size_t b = 0; b < maps_.size(); ++b) {
-      maps_[b].Apply(x.Columns(b * side, side), y.Columns(b * side, side), *step.pool);
-    }
-    return y;
-  }
-
- private:
-  std::vector<Linear> maps_;
-};
+  return {maps, side, parameters};
+}
 
 class RgLruLayer : public Mixer {
  public:
@@ -73,8 +62,9 @@ class RgLruLayer : public Mixer {
                       .bias = true,
                       .silu = false},
                      projection_, source.parameters, layout_),
-        input_gate_("rg_lru.input_gate", config, source.parameters),
-        recurrent_gate_("rg_lru.recurrent_gate", config, source.parameters),
+        side_(config.width / config.blocks),
+        input_gate_(TakeBlockDiagonal("rg_lru.input_gate", config, source.parameters)),
+        recurrent_gate_(TakeBlockDiagonal("rg_lru.recurrent_gate", config, source.parameters)),
         recurrence_(TakeRate(config.width, source.parameters), layout_),
         output_(TakeLinear("linear_out", source.hidden, config.width, true, source.parameters)) {}
 
@@ -83,8 +73,12 @@ class RgLruLayer : public Mixer {
   absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const Projected projected = convolution_.Apply(step, projection_.Apply(step, x));
     const FloatMatrix inner = projected[kInner];
-    const RgLruInput input{inner, input_gate_.Apply(step, inner),
-                           recurrent_gate_.Apply(step, inner)};
+    const auto gate = [&](const BlockLinear& map) {
+      const FloatMatrix logits = step.workspace->Take(inner.rows, inner.columns);
+      map.Apply(step, inner, side_, logits, side_);
+      return logits;
+    };
+    const RgLruInput input{inner, gate(input_gate_), gate(recurrent_gate_)};
     const FloatMatrix h = step.workspace->Take(inner.rows, inner.columns);
     {
       const StageTimer timer(step.times, Stage::kRecurrence);
@@ -95,7 +89,39 @@ class RgLruLayer : public Mixer {
     return absl::OkStatus();
   }
 
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const Projected projected = projection_.Enqueue(step, x);
+    const size_t blocks = projected[kInner].columns / side_, padded = PaddedColumns(side_);
+    RowPreparation rows(step, convolution_.OnDevice(step, projected));
+    const FloatMatrix inner = rows.Numbers(projected[kInner]);
+    rows.Enqueue();
+    const Operand in_blocks = InBlocks(step, inner, blocks);
+    const auto gate = [&](const BlockLinear& map) {
+      const FloatMatrix logits = step.workspace->Take(inner.rows, inner.columns);
+      map.Enqueue(step, in_blocks, padded, logits, side_);
+      return logits;
+    };
+    const FloatMatrix h = step.workspace->Take(inner.rows, inner.columns);
+    recurrence_.Enqueue(step, {inner, gate(input_gate_), gate(recurrent_gate_)}, h);
+    output_.Enqueue(
+        *step.device,
+        Gated(step, h, projected[kBranch], Activation::kIdentity, Activation::kGeluTanh), y);
+  }
+  bool runs_on_device() const override {
+    return side_ == PaddedColumns(side_) || side_ <= kMostPreparedWidth;
+  }
+
  private:
+  // The operand of the gates' maps: blocks of padded columns.
+  static Operand InBlocks(const DeviceStep& step, FloatMatrix inner, size_t blocks) {
+    const size_t side = inner.columns / blocks;
+    if (side == PaddedColumns(side)) return Gated(step, inner, {});
+    RowPreparation rows(step, {});
+    const FloatMatrix padded = rows.Heads(inner, blocks);
+    rows.Enqueue();
+    return Gated(step, padded, {});
+  }
+
   // h *= gelu(branch).
   static void MultiplyByBranch(const LayerStep& step, FloatMatrix branch, FloatMatrix h) {
     ParallelRows(*step.pool, h.rows, 4 * h.columns, [&](size_t t) {
@@ -106,7 +132,8 @@ class RgLruLayer : public Mixer {
   StateLayout layout_;
   Projection projection_;
   PartConvolution convolution_;
-  BlockDiagonal input_gate_, recurrent_gate_;
+  size_t side_;  // of a block
+  BlockLinear input_gate_, recurrent_gate_;
   RgLruRecurrence recurrence_;
   Linear output_;
 };

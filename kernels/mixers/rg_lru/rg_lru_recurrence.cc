@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/device/running_state_operations.h"
 #include "kernels/mixers/rg_lru/rg_lru_scan.h"
 
 namespace rivulet {
@@ -24,7 +25,27 @@ RgLruRecurrence::RgLruRecurrence(const AlignedBuffer<float>& rate, StateLayout& 
       rate_(padded_) {
   std::copy_n(rate.data(), width_, rate_.data());
   base_offset_ = layout.Add(StatePart::kBase, "h", DType::kFloat32, {padded_});
+  if (layout.device()) {
+    layout.SetRunningTail();
+    tail_offset_ = layout.Add(StatePart::kTail, "h.now", DType::kFloat32, {padded_});
+    return;
+  }
   tail_offset_ = layout.Add(StatePart::kTail, "h.tail", DType::kFloat32, {fold_interval_, padded_});
+}
+
+void RgLruRecurrence::Enqueue(const DeviceStep& step, const RgLruInput& input,
+                              FloatMatrix h) const {
+  step.device->GatedScan({.rows = step.rows,
+                          .slots = step.slots,
+                          .channels = static_cast<uint32_t>(width_),
+                          .rate = step.device->Constant({rate_.data(), rate_.size()}),
+                          .x = input.x,
+                          .input_gate = input.input_gate,
+                          .recurrent_gate = input.recurrent_gate,
+                          .base_offset = base_offset_,
+                          .tail_offset = tail_offset_,
+                          .fold_interval = static_cast<uint32_t>(fold_interval_),
+                          .h = h});
 }
 
 void RgLruRecurrence::Run(std::span<const Segment> segments, const LayerState& state,

@@ -23,6 +23,7 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
+#include "kernels/device/device_step.h"
 #include "kernels/recurrence/head_units.h"
 #include "kernels/recurrence/state.h"
 
@@ -41,6 +42,9 @@ class RgLruRecurrence {
   // h [T, W]; advances the segments' slots.
   void Run(std::span<const Segment> segments, const LayerState& state, const RgLruInput& input,
            FloatMatrix h, ThreadPool& pool) const;
+
+  // The same on a device, where the tail holds the last h alone.
+  void Enqueue(const DeviceStep& step, const RgLruInput& input, FloatMatrix h) const;
 
  private:
   void RunBlocks(const HeadPiece& piece, const LayerState& state, const RgLruInput& input,

@@ -13,6 +13,7 @@
 #include "kernels/base/parallel.h"
 #include "kernels/base/row_arithmetic.h"
 #include "kernels/base/status.h"
+#include "kernels/device/gated.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/low_rank_update.h"
 #include "kernels/mixers/shared_transformer/shared_transformer_config.h"
@@ -48,6 +49,19 @@ class AdaptedMlp {
       GateMultiply(f_, row, row + width, row, width);
     });
     return Project(step, down_, both.Columns(0, width));
+  }
+
+  FloatMatrix Enqueue(const DeviceStep& step, const Operand& x) const {
+    const size_t width = down_.inputs();
+    const FloatMatrix both = step.workspace->Take(x.rows, gate_up_.outputs());
+    gate_up_.Enqueue(*step.device, x, both);
+    adapter_.Enqueue(step, x, {&both, 1});
+    const FloatMatrix y = step.workspace->Take(x.rows, down_.outputs());
+    down_.Enqueue(
+        *step.device,
+        Gated(step, both.Columns(width, width), both.Columns(0, width), Activation::kIdentity, f_),
+        y);
+    return y;
   }
 
  private:
@@ -89,7 +103,34 @@ class SharedTransformerLayer : public Mixer {
     return mamba_->Forward(own, Normed(step, sum, mamba_norm_), y);
   }
 
+  void Enqueue(const DeviceStep& step, const Operand& /*x*/, FloatMatrix y) const override {
+    const size_t rows = y.rows, hidden = y.columns;
+    const FloatMatrix attended = step.workspace->Take(rows, hidden);
+    DeviceStep own = step;
+    own.slots = attention_state_.Of(step.slots);
+    attention_->Enqueue(own, Normed(step, {.x = step.stream}, attention_norm_), attended);
+    const FloatMatrix m = mlp_.Enqueue(step, Normed(step, {.x = attended}, mlp_norm_));
+    const FloatMatrix sum = step.workspace->Take(rows, hidden);
+    linear_.Enqueue(*step.device, Gated(step, m, {}), sum);
+    own.slots = mamba_state_.Of(step.slots);
+    const AddNormCall add{.x = sum, .update = step.stream.Columns(0, hidden)};
+    mamba_->Enqueue(own, Normed(step, add, mamba_norm_), y);
+  }
+  bool runs_on_device() const override {
+    return attention_norm_.size() <= kMostNormedWidth && attention_->runs_on_device() &&
+           mamba_->runs_on_device();
+  }
+
  private:
+  Operand Normed(const DeviceStep& step, AddNormCall call,
+                 const AlignedBuffer<float>& weight) const {
+    call.weight = step.device->Constant({weight.data(), weight.size()});
+    call.eps = eps_;
+    call.y = step.workspace->TakeOperand(call.x.rows, call.x.columns);
+    step.device->AddNorm(call);
+    return call.y;
+  }
+
   FloatMatrix Normed(const LayerStep& step, ConstFloatMatrix x,
                      const AlignedBuffer<float>& weight) const {
     const FloatMatrix y = step.workspace->Take(x.rows, x.columns);

@@ -7,6 +7,10 @@ namespace rivulet {
 
 static_assert(kMostAttendedWidth >= kMostAttentionHeadDim);
 
+bool SoftmaxAttentionRecurrence::runs_on_device() const {
+  return shape_.padded() <= (shape_.values_are_keys() ? kMostSharedWidth : kMostAttendedWidth);
+}
+
 FloatMatrix SoftmaxAttentionRecurrence::Enqueue(const DeviceStep& step,
                                                 const SoftmaxAttentionInput& input) const {
   const auto heads = static_cast<uint32_t>(shape_.heads);
@@ -22,6 +26,7 @@ FloatMatrix SoftmaxAttentionRecurrence::Enqueue(const DeviceStep& step,
        .padded = padded,
        .window = shape_.window,
        .bf16_pages = shape_.state_dtype == DType::kBFloat16,
+       .values_are_keys = shape_.values_are_keys(),
        .q = input.q.data,
        .q_stride = static_cast<uint32_t>(input.q.stride),
        .k = input.k.data,

@@ -118,6 +118,9 @@ class SoftmaxAttentionLayer : public Mixer {
 
   void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
     const Projected projected = projection_.Enqueue(step, x);
+    adapter_.Enqueue(step, x, {projected.data(), 3});
+    NormAllHeads(step, q_norm_, projected[kQuery]);
+    NormAllHeads(step, k_norm_, projected[kKey]);
     RowPreparation rows(step, {});
     ConstFloatMatrix query = projected[kQuery], gate;
     size_t query_stride = 0;
@@ -142,7 +145,8 @@ class SoftmaxAttentionLayer : public Mixer {
     output_.Enqueue(*step.device, o, y);
   }
   bool runs_on_device() const override {
-    return config_.qk_norm != HeadNorm::kRmsAll && config_.adapter_rank == 0;
+    if (config_.qk_norm != HeadNorm::kRmsAll) return true;
+    return !config_.output_gate && q_norm_.size() <= kMostNormedWidth;
   }
 
  private:
@@ -171,11 +175,20 @@ class SoftmaxAttentionLayer : public Mixer {
     return PaddedHeads(step, x, heads, Activation::kIdentity, scale);
   }
 
+  // In place, where the norm is over all heads together.
+  void NormAllHeads(const DeviceStep& step, const AlignedBuffer<float>& norm, FloatMatrix x) const {
+    if (config_.qk_norm != HeadNorm::kRmsAll) return;
+    step.device->AddNorm({.x = x,
+                          .weight = step.device->Constant({norm.data(), norm.size()}),
+                          .eps = config_.norm_eps,
+                          .keeps_normed = true});
+  }
+
   // Each head scale · norm(x).
   Preparation Prepared(const DeviceStep& step, const AlignedBuffer<float>& norm, float scale,
                        size_t head_stride) const {
     Preparation how{.scale = scale, .head_stride = head_stride};
-    if (norm.empty()) return how;
+    if (norm.empty() || config_.qk_norm == HeadNorm::kRmsAll) return how;
     how.norm = DeviceHeadNorm::kRms;
     how.norm_weight = step.device->Constant({norm.data(), norm.size()});
     how.norm_eps = config_.norm_eps;

@@ -33,7 +33,8 @@ SoftmaxAttentionRecurrence::SoftmaxAttentionRecurrence(const SoftmaxAttentionSha
   const size_t heads = shape.kv_heads, d = shape.head_dim, c = fold_interval_;
   const auto add = [&](StatePart part, const char* k, const char* v, size_t* k_at, size_t* v_at) {
     if (layout.device()) {
-      *k_at = layout.Add(part, k, shape.state_dtype, {heads, c, shape.padded()});
+      *k_at = *v_at = layout.Add(part, k, shape.state_dtype, {heads, c, shape.padded()});
+      if (shape.values_are_keys()) return;
     } else {
       *k_at = layout.Add(part, k, shape.state_dtype, {heads, d, c});
     }

@@ -44,11 +44,13 @@ struct SoftmaxAttentionShape {
   size_t head_dim = 0;                  // D
   uint64_t window = 0;                  // tokens that a query sees, its own included; 0: all
   DType state_dtype = DType::kFloat32;  // of pages and tail
-  // Numbers of a value, where they are fewer than those of a key, on the CPU; 0: as many.
+  // Numbers of a value, where values are the first numbers of keys; 0: they have rows of their own.
+  // On a device a value is the whole key.
   size_t value_dim = 0;
 
   size_t group() const { return heads / kv_heads; }
   size_t padded() const { return PaddedColumns(head_dim); }
+  bool values_are_keys() const { return value_dim != 0; }
   size_t values() const { return value_dim == 0 ? head_dim : value_dim; }  // E
   size_t padded_values() const { return PaddedColumns(values()); }
 };
@@ -72,8 +74,9 @@ class SoftmaxAttentionRecurrence {
            ThreadPool& pool) const;
 
   // The same on a device, whose pages have a form of their own (softmax_operations.h).
-  // [T, H*Dp], temporary memory of the step.
+  // [T, H*Dp], temporary memory of the step. Where values are keys, v is not read.
   FloatMatrix Enqueue(const DeviceStep& step, const SoftmaxAttentionInput& input) const;
+  bool runs_on_device() const;
 
  private:
   class Step;

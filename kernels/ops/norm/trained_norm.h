@@ -16,7 +16,7 @@
 namespace rivulet {
 
 class Device;
-struct Operand;
+struct AddNormCall;
 
 class TrainedNorm {
  public:
@@ -40,8 +40,10 @@ class TrainedNorm {
   size_t hidden() const { return weight_.size(); }
   const float* weight() const { return weight_.data(); }
 
-  // x += update, if given, and y = the norm of x; all in device memory.
-  void Enqueue(Device& device, FloatMatrix x, ConstFloatMatrix update, const Operand& y) const;
+  // Runs `call` with this norm for what it reads, on a device. No norm: y is x.
+  void Enqueue(Device& device, AddNormCall call) const;
+  // Makes this the norm of the call's update.
+  void SetUpdateNorm(Device& device, AddNormCall& call) const;
 
  private:
   TrainedNorm(AlignedBuffer<float> weight, AlignedBuffer<float> bias, float eps)

@@ -5,14 +5,17 @@
 
 namespace rivulet {
 
-void TrainedNorm::Enqueue(Device& device, FloatMatrix x, ConstFloatMatrix update,
-                          const Operand& y) const {
-  device.AddNorm({.x = x,
-                  .update = update,
-                  .weight = device.Constant({weight_.data(), weight_.size()}),
-                  .bias = device.Constant({bias_.data(), bias_.size()}),
-                  .eps = eps_,
-                  .y = y});
+void TrainedNorm::Enqueue(Device& device, AddNormCall call) const {
+  call.weight = device.Constant({weight_.data(), weight_.size()});
+  call.bias = device.Constant({bias_.data(), bias_.size()});
+  call.eps = eps_;
+  device.AddNorm(call);
+}
+
+void TrainedNorm::SetUpdateNorm(Device& device, AddNormCall& call) const {
+  call.update_weight = device.Constant({weight_.data(), weight_.size()});
+  call.update_bias = device.Constant({bias_.data(), bias_.size()});
+  call.update_eps = eps_;
 }
 
 }  // namespace rivulet
