@@ -24,15 +24,18 @@
 #include "absl/strings/str_split.h"
 #include "kernels/base/status.h"
 #include "kernels/device/device.h"
+#include "kernels/recurrence/pages.h"
 #include "nlohmann/json.hpp"
 #include "server/engine/device_engine.h"
 #include "server/engine/random_model.h"
+#include "server/engine/state_pool.h"
 
 ABSL_FLAG(std::string, config, "", "config.json of a model; its weights are random");
 ABSL_FLAG(std::string, rows, "1,8,32,128,256", "streams that decode together");
 ABSL_FLAG(std::string, state_dtype, "fp32", "fp32 or bf16 bases");
 ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp8 weights of the layers");
 ABSL_FLAG(int, steps, 48, "steps that are timed; every 16 each row folds once");
+ABSL_FLAG(uint64_t, context, 64, "tokens that a stream has before the first step");
 ABSL_FLAG(bool, same_place, false, "all rows fold in the same step, the worst case");
 ABSL_FLAG(int, prompt, 0, "also time prompts of this many tokens");
 ABSL_FLAG(bool, profile, false, "let a profiler that waits for it begin at the first timed step");
@@ -53,6 +56,19 @@ void BeginProfile() {
 struct Stream {
   uint32_t base, tail;
   uint64_t position;
+  std::vector<PageTable> pages;  // of each kind
+  std::vector<SegmentPages> planned;
+
+  // Pages for the tokens up to `end`.
+  absl::Status Plan(uint64_t end) {
+    planned.clear();
+    for (PageTable& table : pages) {
+      table.Commit();
+      RIVULET_ASSIGN_OR_RETURN(SegmentPages next, table.Plan(position, end - position));
+      planned.push_back(next);
+    }
+    return absl::OkStatus();
+  }
 };
 
 struct Times {
@@ -72,7 +88,10 @@ class Bench {
  private:
   absl::Status Decode(size_t rows);
   absl::Status Prefill(size_t tokens);
-  StepPlan PlanFor(const std::vector<Stream>& streams) const;
+  // A stream with pages for what it has seen, whose contents are as they come.
+  absl::StatusOr<Stream> NewStream(uint64_t position);
+  absl::StatusOr<StepPlan> PlanFor(std::vector<Stream>& streams) const;
+  double PageBytes(uint64_t context) const;
   double WeightBytes() const;
 
   std::unique_ptr<Device> device_;
@@ -133,12 +152,39 @@ double Bench::WeightBytes() const {
   return all + ends;
 }
 
-StepPlan Bench::PlanFor(const std::vector<Stream>& streams) const {
+absl::StatusOr<Stream> Bench::NewStream(uint64_t position) {
+  Stream stream{};
+  RIVULET_ASSIGN_OR_RETURN(stream.base, engine_->states().bases().Acquire());
+  RIVULET_ASSIGN_OR_RETURN(stream.tail, engine_->states().tails().Acquire());
+  const std::vector<PageCapacity>& kinds = engine_->states().capacity().pages;
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    stream.pages.emplace_back(kinds[kind].kind, engine_->states().pages(kind));
+  }
+  RIVULET_RETURN_IF_ERROR(stream.Plan(position));
+  stream.position = position;
+  return stream;
+}
+
+// Keys and values that a token of a row reads.
+double Bench::PageBytes(uint64_t context) const {
+  double bytes = 0;
+  for (const PageCapacity& pages : engine_->states().capacity().pages) {
+    if (pages.kind.rule != PageRule::kAppended) continue;
+    const uint64_t seen =
+        pages.kind.window == 0 ? context : std::min<uint64_t>(context, pages.kind.window);
+    bytes += static_cast<double>(pages.page_bytes) * static_cast<double>(seen) /
+             pages.kind.fold_interval;
+  }
+  return bytes;
+}
+
+absl::StatusOr<StepPlan> Bench::PlanFor(std::vector<Stream>& streams) const {
   StepPlan plan;
-  for (const Stream& stream : streams) {
+  for (Stream& stream : streams) {
+    RIVULET_RETURN_IF_ERROR(stream.Plan(stream.position + 1));
     StepRow& row = plan.rows.emplace_back();
-    row.segment = {plan.tokens.size(), 1,           stream.position, stream.base,
-                   stream.base,        stream.tail, nullptr};
+    row.segment = {plan.tokens.size(), 1,           stream.position,      stream.base,
+                   stream.base,        stream.tail, stream.planned.data()};
     plan.tokens.push_back(static_cast<uint32_t>(7 + stream.position * 31 + stream.tail) % 97);
     row.samples = 1;
     row.spec.params = &greedy_;
@@ -148,19 +194,18 @@ StepPlan Bench::PlanFor(const std::vector<Stream>& streams) const {
 }
 
 absl::Status Bench::Decode(size_t rows) {
+  const uint64_t context = absl::GetFlag(FLAGS_context);
   std::vector<Stream> streams;
-  absl::Status status;
   for (size_t i = 0; i < rows; ++i) {
-    auto base = engine_->states().bases().Acquire();
-    auto tail = engine_->states().tails().Acquire();
-    if (!base.ok() || !tail.ok()) return base.ok() ? tail.status() : base.status();
-    streams.push_back({*base, *tail, absl::GetFlag(FLAGS_same_place) ? 64 : 64 + i % 16});
+    const uint64_t place = absl::GetFlag(FLAGS_same_place) ? 0 : i % 16;
+    RIVULET_ASSIGN_OR_RETURN(Stream stream, NewStream(context + place));
+    streams.push_back(std::move(stream));
   }
   const auto steps = static_cast<size_t>(absl::GetFlag(FLAGS_steps));
   std::vector<double> seconds;
   double wall = 0;
   for (size_t step = 0; step < steps + 16; ++step) {
-    const StepPlan plan = PlanFor(streams);
+    RIVULET_ASSIGN_OR_RETURN(const StepPlan plan, PlanFor(streams));
     if (step == 16 && absl::GetFlag(FLAGS_profile)) BeginProfile();
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = engine_->Step(plan);
@@ -178,7 +223,7 @@ absl::Status Bench::Decode(size_t rows) {
   const StateCapacity& capacity = engine_->capacity();
   const double row_bytes =
       static_cast<double>(capacity.base_bytes) * (1 + 2.0 / capacity.fold_interval) +
-      static_cast<double>(capacity.tail_bytes) * 0.5;
+      static_cast<double>(capacity.tail_bytes) * 0.5 + PageBytes(context);
   const double bytes = WeightBytes() + row_bytes * static_cast<double>(rows);
   const double floor = bytes / limits_.read;
   const Times times = Summarise(seconds, wall);
@@ -197,21 +242,21 @@ absl::Status Bench::Decode(size_t rows) {
 }
 
 absl::Status Bench::Prefill(size_t tokens) {
-  RIVULET_ASSIGN_OR_RETURN(const uint32_t base, engine_->states().bases().Acquire());
-  RIVULET_ASSIGN_OR_RETURN(const uint32_t tail, engine_->states().tails().Acquire());
   for (int repeat = 0; repeat < 2; ++repeat) {
+    RIVULET_ASSIGN_OR_RETURN(Stream stream, NewStream(0));
     double seconds = 0;
     for (size_t done = 0; done < tokens;) {
       StepPlan plan;
       StepRow& row = plan.rows.emplace_back();
       const size_t count = std::min<size_t>(512, tokens - done);
-      row.segment = {0, count, done, base, base, tail, nullptr};
+      RIVULET_RETURN_IF_ERROR(stream.Plan(done + count));
+      row.segment = {0, count, done, stream.base, stream.base, stream.tail, stream.planned.data()};
       for (size_t i = 0; i < count; ++i)
         plan.tokens.push_back(static_cast<uint32_t>(done + i) % 97);
       const StepResult result = engine_->Step(plan);
       RIVULET_RETURN_IF_ERROR(result.rows[0].status);
       seconds += result.device_seconds;
-      done += count;
+      stream.position = done += count;
     }
     std::printf("prefill of %zu tokens in steps of 512: %.1f ms, %.0f tokens/s\n", tokens,
                 seconds * 1e3, static_cast<double>(tokens) / seconds);
