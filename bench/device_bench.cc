@@ -120,7 +120,7 @@ absl::Status Bench::Run() {
   };
   RIVULET_ASSIGN_OR_RETURN(model_, MakeRandomModel(nlohmann::json::parse(file), 1, options));
   std::printf("weights made after %.1f s\n", seconds());
-  const uint64_t memory = device_->free_bytes() - (uint64_t{3} << 30);
+  const uint64_t memory = device_->free_bytes() - (uint64_t{8} << 30);
   RIVULET_ASSIGN_OR_RETURN(
       engine_, MakeDeviceEngine(model_, device_.get(), {.threads = 1, .state_memory = memory}));
   std::printf("engine ready after %.1f s\n\n", seconds());
