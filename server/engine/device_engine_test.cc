@@ -265,11 +265,11 @@ double Float8Distance(const std::string& model, const Answers& a, const Answers&
   return distances[distances.size() / 2];
 }
 
-// How far a device's numbers may be from the exact ones: random checkpoints magnify what rounding
-// the operands of products changes, some a thousand times as much as others. What the same
-// rounding costs on the fake device is the measure, with room for states and rows of the tail,
-// which only a GPU rounds.
-double MostApart(double least, double rounded) { return std::max(least, 8 * rounded); }
+// How far a device's numbers may be from the exact ones. Random checkpoints magnify what rounding
+// the operands of products changes, some a thousand times as much as others. So more than a small
+// difference is measured by what the same rounding costs on the fake device, with room for states
+// and rows of the tail, which only a GPU rounds.
+constexpr double kSmallInFp32 = 1e-3, kSmallInBFloat16 = 0.25, kRoom = 8;
 
 class DeviceEngineTest : public testing::TestWithParam<std::string> {
  protected:
@@ -298,13 +298,17 @@ TEST_P(DeviceEngineTest, IsNearTheCpu) {
   const double bf16 = RoundedDistance(GetParam(), expected, Feed(*rounded->engine, text, kTokens));
   std::printf("%s: log-probabilities differ by %.2g in fp32, %.2g in bf16\n", GetParam().c_str(),
               fp32, bf16);
+  // The fake device is slow: it is asked where the difference is not small anyway.
   const auto fake = [&](ProductPrecision rounding) {
     return Feed(*RoundingFake(GetParam(), rounding).engine, text, kTokens);
   };
-  const Answers fake_fp32 = fake(ProductPrecision::kFloat32);
-  const Answers fake_bf16 = fake(ProductPrecision::kBFloat16);
-  EXPECT_LE(fp32, MostApart(1e-3, Distance(expected, fake_fp32)));
-  EXPECT_LE(bf16, MostApart(0.25, RoundedDistance(GetParam(), expected, fake_bf16)));
+  if (fp32 > kSmallInFp32) {
+    EXPECT_LE(fp32, kRoom * Distance(expected, fake(ProductPrecision::kFloat32)));
+  }
+  if (bf16 > kSmallInBFloat16) {
+    const Answers rounded_fake = fake(ProductPrecision::kBFloat16);
+    EXPECT_LE(bf16, kRoom * RoundedDistance(GetParam(), expected, rounded_fake));
+  }
 }
 
 TEST_P(DeviceEngineTest, HasTheSameBitsFromEverySchedule) {
@@ -361,10 +365,11 @@ TEST_P(DeviceEngineTest, Float8WeightsAreThoseOfTheFakeDevice) {
   const double distance = Float8Distance(GetParam(), Feed(*fake->engine, text, kTokens), whole);
   std::printf("%s: fp8 log-probabilities differ by %.2g from the fake device's\n",
               GetParam().c_str(), distance);
+  if (distance <= kSmallInBFloat16) return;
   const auto rounded = RoundingFake(GetParam(), ProductPrecision::kBFloat16, DType::kFloat8);
   const Answers exact = Feed(*fake->engine, text, kTokens);
-  const double apart = RoundedDistance(GetParam(), exact, Feed(*rounded.engine, text, kTokens));
-  EXPECT_LE(distance, MostApart(0.25, apart));
+  EXPECT_LE(distance,
+            kRoom * Float8Distance(GetParam(), exact, Feed(*rounded.engine, text, kTokens)));
 }
 
 class FakeDeviceTest : public testing::TestWithParam<const char*> {
