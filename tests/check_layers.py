@@ -58,7 +58,7 @@ MIXER_USES = {
 MIXER_LISTS = {"kernels/mixers/mixer_config.cc", "kernels/mixers/mixer_config.h"}
 # What only tests and benchmarks compile.
 TEST_FILE = re.compile(r"(_test|_bench|_fuzz|_fixture|_reference|_subject|/subject_checks|/core_subject|/mixer_suite\w*|/suite_slots|"
-                       r"/allocation_counter|/bench_sessions|/random_(model|parameters)|/fake_\w+|/test_(seed|support)|/testing)\.(cc|h)$")
+                       r"/allocation_counter|/bench_sessions|/random_(model|parameters)|/fake_\w+|/device_buffers|/test_(seed|support)|/testing)\.(cc|h)$")
 MAY_INCLUDE_PROTO = {"server/rpc", "server", "client"}
 # May include everything.
 UNRESTRICTED = ("tests/",)
