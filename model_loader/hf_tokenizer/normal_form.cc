@@ -71,10 +71,11 @@ bool ChangesAlone(uint32_t code, NormalForm form) {
   return codes.size() != 1 || static_cast<uint32_t>(codes[0]) != code;
 }
 
-// What may compose with the character before it.
+// What may compose with the character before it. Not U+11A7, just before Hangul's tails: utf8proc
+// takes it for the tail that is none and drops it behind a syllable, so it must begin a segment.
 CodePointSet Followers() {
   std::vector<CodeRange> followers = {{0x1161, 0x1175},
-                                      {0x11A7, 0x11C2}};  // Hangul's vowels, tails
+                                      {0x11A8, 0x11C2}};  // Hangul's vowels, tails
   CodePoints parts;
   for (uint32_t code = 0; code <= kLastCodePoint; ++code) {
     parts.clear();
