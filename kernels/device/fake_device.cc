@@ -401,17 +401,30 @@ void FakeDevice::Embed(const DeviceTable& table, const uint32_t* ids, const Devi
 
 namespace {
 
+// The numbers of the map's rows from `first` on as a product reads them: [outputs, inputs].
+std::vector<float> WeightsOf(const DeviceLinear& linear, uint32_t first, uint32_t outputs,
+                             std::optional<ProductPrecision> rounding) {
+  std::vector<float> weights(size_t{outputs} * linear.inputs);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const size_t at = (first + i / linear.inputs) * linear.stride + i % linear.inputs;
+    weights[i] = Rounded(rounding, FromHalves(linear.high[at], linear.low[at]));
+  }
+  return weights;
+}
+
 // y [T, outputs] = the rows of the map from `first` on, of x's columns from `column` on.
 void Multiply(const DeviceLinear& linear, uint32_t first, uint32_t outputs, const Operand& x,
               uint32_t column, std::optional<ProductPrecision> rounding, FloatMatrix y) {
+  const std::vector<float> weights = WeightsOf(linear, first, outputs, rounding);
+  std::vector<float> row(linear.inputs);
   for (uint32_t t = 0; t < x.rows; ++t) {
+    for (uint32_t k = 0; k < linear.inputs; ++k) {
+      row[k] = Rounded(rounding, OperandAt(x, t, column + k));
+    }
     for (uint32_t n = 0; n < outputs; ++n) {
+      const float* const of_output = weights.data() + size_t{n} * linear.inputs;
       float sum = 0.0f;
-      for (uint32_t k = 0; k < linear.inputs; ++k) {
-        const size_t w = size_t{first + n} * linear.stride + k;
-        sum += Rounded(rounding, FromHalves(linear.high[w], linear.low[w])) *
-               Rounded(rounding, OperandAt(x, t, column + k));
-      }
+      for (uint32_t k = 0; k < linear.inputs; ++k) sum += of_output[k] * row[k];
       if (linear.scale != nullptr) sum *= linear.scale[first + n];
       y.row(t)[n] = linear.bias == nullptr ? sum : sum + linear.bias[first + n];
     }

@@ -92,8 +92,8 @@ TEST(SideBySide, AddsUpWhatEachGivesForItsInput) {
   for (size_t i = 0; i < both.size(); ++i) EXPECT_EQ(both[i], 2.0f * first[i] + second[i]) << i;
 }
 
-TEST(SideBySide, HasNoFormForADevice) {
-  EXPECT_FALSE(Together({Mamba2, Attention})->runs_on_device());
+TEST(SideBySide, RunsOnADeviceIfAllItsMixersDo) {
+  EXPECT_TRUE(Together({Mamba2, Attention})->runs_on_device());
 }
 
 }  // namespace

@@ -77,10 +77,5 @@ TEST(SharedTransformer, SharesTheBlocksMaps) {
   EXPECT_LE(second + shared, first);
 }
 
-TEST(SharedTransformer, HasNoFormForADevice) {
-  RandomParameters parameters(3, "model.layers.1.", DType::kFloat32);
-  EXPECT_FALSE((*Make(0, parameters))->runs_on_device());
-}
-
 }  // namespace
 }  // namespace rivulet
