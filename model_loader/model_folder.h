@@ -7,8 +7,8 @@
 //   models--ORG--NAME/snapshots/COMMIT/   links to the files
 //   models--ORG--NAME/blobs/              the files
 //
-// It looks at names and at the first bytes of small files, so that what is no model, a model in
-// another form (GGUF, GPTQ ...) or half of a download is named before anything is read.
+// It looks at names and at the first bytes of small files. A folder without a model, a model in
+// another form (GGUF, GPTQ ...) and an incomplete download are named before anything is read.
 // It does not download, and changes nothing. Threading: a pure function of the file system.
 #ifndef RIVULET_MODEL_LOADER_MODEL_FOLDER_H_
 #define RIVULET_MODEL_LOADER_MODEL_FOLDER_H_

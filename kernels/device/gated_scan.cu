@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The real-gated linear recurrent unit (GatedScanCall). A thread owns a channel of a segment and
-// walks its tokens; a token needs four exponentials, whatever the length of the segment.
+// walks its tokens, one after the other, with four exponentials for each.
 //
 // Bytes expected of a token: three inputs and one output; of a segment its state once.
 #include "kernels/device/arithmetic.cuh"

@@ -63,8 +63,8 @@ absl::Status ReadConversation(const v1::Messages& proto, const ServedModel& mode
 // Whether the text ends in a <think> that what is generated will close.
 bool StartsThinking(const std::string& text);
 
-// What begins a text that is `held` already: whether `text` goes on from it, with the same special
-// tokens. `specials`: ServedModel's.
+// Whether `text` begins with `held`, which the session has computed, with the same special tokens
+// there. `specials`: ServedModel's.
 bool ContinuesText(const LiteralMatcher& specials, const MarkedText& held, const MarkedText& text);
 
 }  // namespace rivulet

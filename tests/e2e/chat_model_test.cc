@@ -189,7 +189,7 @@ TEST_F(ChatModelTest, AUserCannotEndATurn) {
   const std::vector<uint32_t> special(as_tokens.token_ids().begin(), as_tokens.token_ids().end());
   EXPECT_EQ(std::count(special.begin(), special.end(), kImEnd), 2);
   EXPECT_THAT(special, ElementsAreArray(TokensOf(as_text.text())));
-  // It is answered, and the session goes on with the thinking removed.
+  // The turn succeeds, and the session continues without the thinking.
   messages.set_special_tokens_in_messages(false);
   const std::string session = NewSession();
   EXPECT_EQ(Generate(messages, session).text, kAnswer);

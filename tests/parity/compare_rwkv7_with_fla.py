@@ -77,7 +77,7 @@ def compare(name):
         weights["lm_head.weight"] = weights["model.embeddings.weight"]
     model = modeling.RWKV7ForCausalLM(RWKV7Config(**{key: x for key, x in config.items() if key != "model_type"})).to(torch.float64)
     model.load_state_dict(weights)
-    # With gradients on, fla takes the form in chunks whatever the length.
+    # With gradients on, fla uses its chunked form for texts of any length.
     logits = model.lm_head(model.model(expected["input_ids"].long(), use_cache=False)[0]).detach()
     print(f"{name}: largest difference {(logits - expected['logits'].to(torch.float64)).abs().max():.1e}")
 

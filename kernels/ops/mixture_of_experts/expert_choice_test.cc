@@ -172,7 +172,7 @@ TEST(ExpertChoiceTest, ADeviceChoosesTheSame) {
     std::vector<float> logits(experts), correction(random() % 2 == 0 ? experts : 0);
     for (float& logit : logits) logit = static_cast<float>(random() % 9) - 4;
     for (float& number : correction) number = static_cast<float>(random() % 3) / 4;
-    const bool none = random() % 4 == 0;  // a logit that is no number, which weights may become
+    const bool none = random() % 4 == 0;  // with a NaN logit, from which weights may be NaN
     if (none) logits[random() % experts] = NAN;
     if (random() % 4 == 0) logits[random() % experts] = -INFINITY;
     if (random() % 4 == 0 && !correction.empty()) correction[random() % experts] = -INFINITY;
