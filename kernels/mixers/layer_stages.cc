@@ -232,18 +232,30 @@ void HeadOutput::Apply(const LayerStep& step, ConstFloatMatrix o, ConstFloatMatr
 
 void HeadOutput::Enqueue(const DeviceStep& step, ConstFloatMatrix o, ConstFloatMatrix gate,
                          FloatMatrix y) const {
-  const Operand normed = step.workspace->TakeOperand(o.rows, heads_ * width_);
+  const GatedNorm how{.heads = heads_,
+                      .width = width_,
+                      .norm_width = width_,
+                      .weight = {norm_.data(), norm_.size()},
+                      .eps = norm_eps_};
+  projection_.Enqueue(*step.device, EnqueueNormAndGate(step, o, gate, how), y);
+}
+
+Operand EnqueueNormAndGate(const DeviceStep& step, ConstFloatMatrix o, ConstFloatMatrix gate,
+                           const GatedNorm& how) {
+  const Operand y = step.workspace->TakeOperand(o.rows, how.heads * how.width);
   step.device->Finish({.o = o,
                        .gate = gate,
-                       .heads = static_cast<uint32_t>(heads_),
-                       .width = static_cast<uint32_t>(width_),
-                       .padded = static_cast<uint32_t>(PaddedColumns(width_)),
-                       .norm_width = static_cast<uint32_t>(width_),
-                       .weight = step.device->Constant({norm_.data(), norm_.size()}),
-                       .weight_period = static_cast<uint32_t>(width_),
-                       .eps = norm_eps_,
-                       .y = normed});
-  projection_.Enqueue(*step.device, normed, y);
+                       .heads = static_cast<uint32_t>(how.heads),
+                       .width = static_cast<uint32_t>(how.width),
+                       .padded = static_cast<uint32_t>(PaddedColumns(how.width)),
+                       .norm_width = static_cast<uint32_t>(how.norm_width),
+                       .order = how.order,
+                       .gate_f = how.gate_f,
+                       .weight = step.device->Constant(how.weight),
+                       .weight_period = static_cast<uint32_t>(how.weight.size()),
+                       .eps = how.eps,
+                       .y = y});
+  return y;
 }
 
 }  // namespace rivulet

@@ -22,6 +22,7 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -153,6 +154,21 @@ FloatMatrix EnqueueRecurrence(const DeviceStep& step, const SumRecurrence& recur
 
 // The layer's last product: y [T, hidden] of x [T, inputs].
 void ProjectOutput(const LayerStep& step, const Linear& linear, ConstFloatMatrix x, FloatMatrix y);
+
+// The input of that product on a device: norm and gate of heads, in one operation.
+struct GatedNorm {
+  size_t heads = 0;
+  size_t width = 0;                    // E, of a head
+  size_t norm_width = 0;               // numbers that are normed together
+  std::span<const float> weight = {};  // repeated over the columns; empty: ones
+  float eps = 0;
+  FinishOrder order = FinishOrder::kNormThenGate;
+  Activation gate_f = Activation::kSilu;  // of the gate
+};
+
+// [T, H*E] of o [T, H * padded E] and gate [T, H*E] or null data without a gate.
+Operand EnqueueNormAndGate(const DeviceStep& step, ConstFloatMatrix o, ConstFloatMatrix gate,
+                           const GatedNorm& how);
 
 struct HeadOutputConfig {
   size_t heads = 0;

@@ -130,7 +130,13 @@ class KdaLayer : public Mixer {
             {.f = Activation::kSigmoid, .scale = config_.negative_eigenvalues ? 2.0f : 1.0f})};
     rows.Enqueue();
     const FloatMatrix o = EnqueueRecurrence(step, recurrence_, inputs);
-    output_.Enqueue(*step.device, NormedAndGated(step, o, gate), y);
+    const GatedNorm how{.heads = shape.heads,
+                        .width = shape.value_dim,
+                        .norm_width = shape.value_dim,
+                        .weight = {norm_.data(), norm_.size()},
+                        .eps = config_.norm_eps,
+                        .gate_f = Activation::kSigmoid};
+    output_.Enqueue(*step.device, EnqueueNormAndGate(step, o, gate, how), y);
   }
   bool runs_on_device() const override {
     return SumRecurrence::RunsOnDevice(recurrence_.declaration());
@@ -157,25 +163,6 @@ class KdaLayer : public Mixer {
             .scale = *config_.lower_bound,
             .multiplier = constant(channel_rate_),
             .bias = constant(bounded_bias_)};
-  }
-
-  // rms(o) · w · σ(gate) of each head, on a device.
-  Operand NormedAndGated(const DeviceStep& step, ConstFloatMatrix o, ConstFloatMatrix gate) const {
-    const HeadShape& shape = config_.shape;
-    const auto width = static_cast<uint32_t>(shape.value_dim);
-    const Operand y = step.workspace->TakeOperand(o.rows, values());
-    step.device->Finish({.o = o,
-                         .gate = gate,
-                         .heads = static_cast<uint32_t>(shape.heads),
-                         .width = width,
-                         .padded = static_cast<uint32_t>(shape.padded_value()),
-                         .norm_width = width,
-                         .gate_f = Activation::kSigmoid,
-                         .weight = step.device->Constant({norm_.data(), norm_.size()}),
-                         .weight_period = width,
-                         .eps = config_.norm_eps,
-                         .y = y});
-    return y;
   }
 
   // The constants of DecayOnDevice.

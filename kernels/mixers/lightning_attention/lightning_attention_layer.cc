@@ -12,8 +12,6 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/row_arithmetic.h"
-#include "kernels/device/device_operations.h"
-#include "kernels/device/device_step.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/lightning_attention/lightning_attention_config.h"
 #include "kernels/ops/activation/activation.h"
@@ -72,31 +70,19 @@ class LightningAttentionLayer : public Mixer {
     const TokenInputs inputs{.q = heads(kQuery), .k = heads(kKey), .v = heads(kValue)};
     rows.Enqueue();
     const FloatMatrix o = EnqueueRecurrence(step, recurrence_, inputs);
-    output_.Enqueue(*step.device, NormedAndGated(step, o, projected[kGate]), y);
+    const GatedNorm how{.heads = config_.heads,
+                        .width = config_.head_dim,
+                        .norm_width = norm_.size(),
+                        .weight = {norm_.data(), norm_.size()},
+                        .eps = config_.norm_eps,
+                        .gate_f = Activation::kSigmoid};
+    output_.Enqueue(*step.device, EnqueueNormAndGate(step, o, projected[kGate], how), y);
   }
   bool runs_on_device() const override {
     return SumRecurrence::RunsOnDevice(recurrence_.declaration());
   }
 
  private:
-  // rms(o) · weight · σ(gate) of all heads together, on a device.
-  Operand NormedAndGated(const DeviceStep& step, ConstFloatMatrix o, ConstFloatMatrix gate) const {
-    const auto columns = static_cast<uint32_t>(norm_.size());
-    const Operand y = step.workspace->TakeOperand(o.rows, columns);
-    step.device->Finish({.o = o,
-                         .gate = gate,
-                         .heads = static_cast<uint32_t>(config_.heads),
-                         .width = static_cast<uint32_t>(config_.head_dim),
-                         .padded = static_cast<uint32_t>(PaddedColumns(config_.head_dim)),
-                         .norm_width = columns,
-                         .gate_f = Activation::kSigmoid,
-                         .weight = step.device->Constant({norm_.data(), norm_.size()}),
-                         .weight_period = columns,
-                         .eps = config_.norm_eps,
-                         .y = y});
-    return y;
-  }
-
   // [T, H*Dp] → [T, H*D]
   FloatMatrix Unpad(const LayerStep& step, ConstFloatMatrix heads) const {
     const size_t width = config_.head_dim, padded = PaddedColumns(width);

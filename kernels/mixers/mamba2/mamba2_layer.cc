@@ -108,7 +108,8 @@ class Mamba2Layer : public Mixer {
         .levels = level_weights_.OnDevice(step, rows, projected[kLevels])};
     rows.Enqueue();
     const FloatMatrix heads = EnqueueRecurrence(step, recurrence_, inputs);
-    output_.Enqueue(*step.device, EnqueueNormAndGate(step, heads, projected[kGate]), y);
+    const Operand o = EnqueueNormAndGate(step, heads, projected[kGate], NormOnDevice());
+    output_.Enqueue(*step.device, o, y);
   }
   bool runs_on_device() const override {
     return SumRecurrence::RunsOnDevice(recurrence_.declaration());
@@ -175,25 +176,16 @@ class Mamba2Layer : public Mixer {
     return y;
   }
 
-  Operand EnqueueNormAndGate(const DeviceStep& step, ConstFloatMatrix heads,
-                             ConstFloatMatrix z) const {
-    const auto inner = static_cast<uint32_t>(config_.inner());
-    const Operand y = step.workspace->TakeOperand(heads.rows, inner);
+  GatedNorm NormOnDevice() const {
     FinishOrder order =
         config_.norm_before_gate ? FinishOrder::kNormThenGate : FinishOrder::kGateThenNorm;
     if (!config_.use_norm) order = FinishOrder::kGateOnly;
-    step.device->Finish({.o = heads,
-                         .gate = z,
-                         .heads = static_cast<uint32_t>(config_.heads),
-                         .width = static_cast<uint32_t>(config_.head_dim),
-                         .padded = static_cast<uint32_t>(PaddedColumns(config_.head_dim)),
-                         .norm_width = static_cast<uint32_t>(inner / config_.norm_groups),
-                         .order = order,
-                         .weight = step.device->Constant({norm_.data(), norm_.size()}),
-                         .weight_period = inner,
-                         .eps = config_.norm_eps,
-                         .y = y});
-    return y;
+    return {.heads = config_.heads,
+            .width = config_.head_dim,
+            .norm_width = config_.inner() / config_.norm_groups,
+            .weight = {norm_.data(), norm_.size()},
+            .eps = config_.norm_eps,
+            .order = order};
   }
 
   // [T, H*Pp] → [T, I]: the heads side by side, as the norm and out_proj want them.
