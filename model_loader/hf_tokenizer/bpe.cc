@@ -4,7 +4,6 @@
 // with the lowest rank (of equal ones the leftmost) is joined, until none is.
 #include <algorithm>
 #include <atomic>
-#include <queue>
 #include <string>
 #include <utility>
 
@@ -14,6 +13,8 @@
 #include "kernels/base/status.h"
 #include "kernels/base/strings.h"
 #include "model_loader/config_reader.h"
+#include "model_loader/hf_tokenizer/merge_table.h"
+#include "model_loader/hf_tokenizer/pair_merger.h"
 #include "model_loader/hf_tokenizer/subword_model.h"
 #include "model_loader/hf_tokenizer/utf8_text.h"
 #include "nlohmann/json.hpp"
@@ -21,18 +22,18 @@
 namespace rivulet {
 namespace {
 
-constexpr uint32_t kNoRank = UINT32_MAX;
-constexpr uint32_t kNone = UINT32_MAX;  // of places
-// Up to here, looking through all pairs is faster than a heap.
-constexpr size_t kShortPiece = 24;
+constexpr size_t kUncutPiece = 24;  // cutting a shorter one does not pay
 // What an encoder remembers of a text.
 constexpr size_t kCachedPiece = 32;
 constexpr size_t kCachedPieces = 16384;
+// A longer piece is encoded in windows of so many bytes; what begins in the last ones is encoded
+// again with the next window.
+constexpr size_t kWindow = 96;
+constexpr size_t kOverlap = 12;
+// How often all of it may be encoded before that is given up.
+constexpr size_t kMostWork = 4;
 
-struct Merge {
-  uint32_t rank = kNoRank;
-  uint32_t id = 0;
-};
+bool IsContinuation(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
 
 uint64_t PairKey(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
 
@@ -54,12 +55,9 @@ class Bpe : public SubwordModel {
   void PutCharacter(std::string_view character, uint32_t id);
   void IndexNeighbours();
   void AddNeighbours(std::string_view token);
-  bool MayJoin(uint32_t left, uint32_t right) const;
+  std::vector<bool> TokensOfUnknown();
+  bool MayJoin(uint32_t left, bool left_known, uint32_t right, bool right_known) const;
 
-  Merge Find(uint32_t left, uint32_t right) const {
-    const auto entry = merges_.find(PairKey(left, right));
-    return entry == merges_.end() ? Merge() : entry->second;
-  }
   uint32_t CharacterId(uint32_t code) const {
     if (code < kDirectCodes) return direct_[code];
     const auto entry = characters_.find(code);
@@ -69,7 +67,7 @@ class Bpe : public SubwordModel {
   static constexpr uint32_t kDirectCodes = 0x200;
 
   Vocabulary vocabulary_;
-  absl::flat_hash_map<uint64_t, Merge> merges_;
+  MergeTable merges_;
   std::vector<uint32_t> direct_;                        // tokens of one character
   absl::flat_hash_map<uint32_t, uint32_t> characters_;  // the others
   std::string prefix_, suffix_;                         // of what continues or ends a word
@@ -80,6 +78,7 @@ class Bpe : public SubwordModel {
   std::vector<uint32_t> byte_tokens_;  // empty: no byte fallback
   uint32_t unknown_ = kNoToken;
   bool fuse_unknown_ = false;
+  bool unknown_joins_ = false;  // a merge may join what is beside or stands for the unknown
   bool ignore_merges_ = false;
   // Whether a token's own text is encoded as that token; found out when it is first asked.
   mutable std::vector<std::atomic<uint8_t>> is_itself_;
@@ -87,7 +86,7 @@ class Bpe : public SubwordModel {
 
 class BpeEncoder : public SubwordModel::Encoder {
  public:
-  explicit BpeEncoder(const Bpe& model) : model_(model) {}
+  explicit BpeEncoder(const Bpe& model) : model_(model), merger_(model.merges_) {}
 
   // A long piece is cut where no merge can join its parts, so that they are short (a text that no
   // pre-tokenizer has cut: at its words).
@@ -98,8 +97,8 @@ class BpeEncoder : public SubwordModel::Encoder {
         return absl::OkStatus();
       }
     }
-    if (piece.size() <= kShortPiece || model_.direct_neighbours_.empty()) {
-      AppendPart(piece, ids);
+    if (piece.size() <= kUncutPiece || model_.direct_neighbours_.empty()) {
+      AppendPart(piece, false, ids);
     } else {
       AppendParts(piece, ids);
     }
@@ -109,31 +108,113 @@ class BpeEncoder : public SubwordModel::Encoder {
  private:
   void AppendParts(std::string_view piece, std::vector<uint32_t>* ids) {
     size_t begin = 0, place = 0;
-    for (uint32_t last = 0; place < piece.size();) {
+    uint32_t last = 0;
+    bool last_known = false, all_known = true;  // the character before; those from `begin`
+    while (place < piece.size()) {
       const size_t border = place;
       const uint32_t code = NextCodePoint(piece, &place);
-      if (border > 0 && !model_.MayJoin(last, code)) {
-        AppendPart(piece.substr(begin, border - begin), ids);
+      const bool known = model_.CharacterId(code) != kNoToken;
+      if (border > 0 && !model_.MayJoin(last, last_known, code, known)) {
+        AppendPart(piece.substr(begin, border - begin), all_known, ids);
         begin = border;
+        all_known = true;
       }
       last = code;
+      last_known = known;
+      all_known = all_known && known;
     }
-    AppendPart(piece.substr(begin), ids);
+    AppendPart(piece.substr(begin), all_known, ids);
   }
 
-  void AppendPart(std::string_view part, std::vector<uint32_t>* ids) {
+  // Where all characters are known, the text of the ids is the part.
+  void AppendPart(std::string_view part, bool all_known, std::vector<uint32_t>* ids) {
     const std::optional<uint32_t> whole = model_.vocabulary_.Find(part);
     if (whole.has_value() && IsItself(*whole, part)) {
       ids->push_back(*whole);
       return;
     }
-    if (part.size() > kCachedPiece) {
+    if (part.size() <= kCachedPiece) return AppendCached(part, ids);
+    if (!all_known || !AppendWindows(part, ids)) {
       MergePiece(part);
       ids->insert(ids->end(), symbols_.begin(), symbols_.end());
-      return;
     }
-    AppendCached(part, ids);
   }
+
+  struct Slide {
+    std::string_view part;
+    size_t work;  // bytes that may still be encoded
+    size_t begin = 0, end = 0, size = kWindow;
+    uint32_t expected = kNoToken;  // what the last window showed behind the chain
+  };
+
+  // Ids are those of a text if each two neighbours are the ids of their own text: the first merge
+  // that crossed a border between two ids would find in their text what it finds in the whole, and
+  // cross there too. So windows need a few bytes in common, and the memory stays small. False if
+  // they do not come to agree.
+  bool AppendWindows(std::string_view part, std::vector<uint32_t>* ids) {
+    Slide slide = {part, kWindow + kMostWork * part.size()};
+    chain_.clear();
+    while (slide.begin < part.size()) {
+      if (!EncodeWindow(&slide)) return false;
+      if (Fits(slide)) {
+        KeepWindow(&slide);
+      } else {
+        TakeBack(&slide);
+      }
+    }
+    ids->insert(ids->end(), chain_.begin(), chain_.end());
+    return true;
+  }
+
+  bool EncodeWindow(Slide* slide) {
+    const std::string_view part = slide->part;
+    slide->end = std::min(slide->begin + slide->size, part.size());
+    while (slide->end < part.size() && IsContinuation(part[slide->end])) ++slide->end;
+    const size_t bytes = slide->end - slide->begin;
+    if (bytes > slide->work) return false;
+    slide->work -= bytes;
+    MergePiece(part.substr(slide->begin, bytes));
+    window_.swap(symbols_);
+    return true;
+  }
+
+  bool Fits(const Slide& slide) {
+    return chain_.empty() || window_[0] == slide.expected ||
+           AreNeighbours(chain_.back(), window_[0]);
+  }
+
+  bool AreNeighbours(uint32_t left, uint32_t right) {
+    pair_ = model_.vocabulary_.Token(left);
+    pair_ += model_.vocabulary_.Token(right);
+    MergePiece(pair_);
+    return symbols_.size() == 2 && symbols_[0] == left && symbols_[1] == right;
+  }
+
+  void KeepWindow(Slide* slide) {
+    const size_t overlap = slide->end == slide->part.size() ? 0 : kOverlap;
+    size_t count = 0;
+    for (; count < window_.size(); ++count) {
+      const size_t end = slide->begin + TokenSize(window_[count]);
+      if (end + overlap > slide->end) break;
+      slide->begin = end;
+    }
+    chain_.insert(chain_.end(), window_.begin(), window_.begin() + static_cast<ptrdiff_t>(count));
+    slide->expected = count < window_.size() ? window_[count] : kNoToken;
+    slide->size = count == 0 ? 2 * slide->size : std::max(kWindow, slide->size / 2);
+  }
+
+  // For a window of twice the size that begins earlier.
+  void TakeBack(Slide* slide) {
+    const size_t before = slide->begin;
+    while (!chain_.empty() && before - slide->begin < slide->size) {
+      slide->begin -= TokenSize(chain_.back());
+      chain_.pop_back();
+    }
+    slide->size += before - slide->begin;
+    slide->expected = kNoToken;
+  }
+
+  size_t TokenSize(uint32_t id) const { return model_.vocabulary_.Token(id).size(); }
 
   // Words come again.
   void AppendCached(std::string_view part, std::vector<uint32_t>* ids) {
@@ -154,11 +235,6 @@ class BpeEncoder : public SubwordModel::Encoder {
   struct Cached {
     uint32_t begin, count;  // in cached_ids_
   };
-  struct Link {
-    uint32_t previous, next;
-    Merge merge;  // with the next
-  };
-
   bool IsItself(uint32_t id, std::string_view piece) {
     std::atomic<uint8_t>& known = model_.is_itself_[id];
     const uint8_t answer = known.load(std::memory_order_relaxed);
@@ -172,11 +248,7 @@ class BpeEncoder : public SubwordModel::Encoder {
   void MergePiece(std::string_view piece) {
     symbols_.clear();
     StartSymbols(piece);
-    if (symbols_.size() <= kShortPiece) {
-      MergeShort();
-    } else {
-      MergeLong();
-    }
+    merger_.Merge(&symbols_);
   }
 
   // What is unknown is added late, after what follows it was found, as in the original: with a byte
@@ -229,83 +301,13 @@ class BpeEncoder : public SubwordModel::Encoder {
     return true;
   }
 
-  void MergeShort() {
-    Merge merges[kShortPiece];
-    size_t count = symbols_.size();
-    for (size_t i = 0; i + 1 < count; ++i) merges[i] = model_.Find(symbols_[i], symbols_[i + 1]);
-    while (count > 1) {
-      size_t best = 0;
-      for (size_t i = 1; i + 1 < count; ++i) {
-        if (merges[i].rank < merges[best].rank) best = i;
-      }
-      if (merges[best].rank == kNoRank) break;
-      symbols_[best] = merges[best].id;
-      std::copy(&symbols_[best] + 2, &symbols_[0] + count, &symbols_[best] + 1);
-      std::copy(merges + best + 1, merges + count - 1, merges + best);
-      --count;
-      if (best + 1 < count) merges[best] = model_.Find(symbols_[best], symbols_[best + 1]);
-      if (best > 0) merges[best - 1] = model_.Find(symbols_[best - 1], symbols_[best]);
-    }
-    symbols_.resize(count);
-  }
-
-  // The heap may hold merges that are no longer there; their ranks tell.
-  void MergeLong() {
-    MakeLinks();
-    while (!heap_.empty()) {
-      const uint64_t top = heap_.front();
-      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-      heap_.pop_back();
-      const auto place = static_cast<uint32_t>(top);
-      if (links_[place].merge.rank == static_cast<uint32_t>(top >> 32)) JoinWithNext(place);
-    }
-    size_t count = 0;
-    for (uint32_t i = 0; i != kNone; i = links_[i].next) symbols_[count++] = symbols_[i];
-    symbols_.resize(count);
-  }
-
-  void MakeLinks() {
-    const auto count = static_cast<uint32_t>(symbols_.size());
-    links_.resize(count);
-    heap_.clear();
-    for (uint32_t i = 0; i < count; ++i) {
-      links_[i] = {i == 0 ? kNone : i - 1, i + 1 == count ? kNone : i + 1, {}};
-      if (i + 1 == count) continue;
-      links_[i].merge = model_.Find(symbols_[i], symbols_[i + 1]);
-      if (links_[i].merge.rank != kNoRank) heap_.push_back(HeapKey(i));
-    }
-    std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
-  }
-
-  uint64_t HeapKey(uint32_t place) const {
-    return uint64_t{links_[place].merge.rank} << 32 | place;
-  }
-
-  void JoinWithNext(uint32_t place) {
-    Link& link = links_[place];
-    symbols_[place] = link.merge.id;
-    Link& joined = links_[link.next];
-    joined.merge = Merge();
-    link.next = joined.next;
-    if (link.next != kNone) links_[link.next].previous = place;
-    FindMerge(place);
-    if (link.previous != kNone) FindMerge(link.previous);
-  }
-
-  void FindMerge(uint32_t place) {
-    Link& link = links_[place];
-    link.merge = link.next == kNone ? Merge() : model_.Find(symbols_[place], symbols_[link.next]);
-    if (link.merge.rank == kNoRank) return;
-    heap_.push_back(HeapKey(place));
-    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
-  }
-
   const Bpe& model_;
-  std::vector<uint32_t> symbols_;  // of the piece, until it is done by place
-  std::vector<Link> links_;
-  std::vector<uint64_t> heap_;  // rank, place
+  PairMerger merger_;
+  std::vector<uint32_t> symbols_;  // of what MergePiece was given
   absl::flat_hash_map<std::string, Cached> cache_;
   std::vector<uint32_t> cached_ids_;
+  std::vector<uint32_t> window_, chain_;  // ids of AppendWindows
+  std::string pair_;
   std::string affixed_;
 };
 
@@ -350,7 +352,7 @@ absl::Status Bpe::AddMerge(std::string_view left, std::string_view right, uint32
                                                    "\" with \"", ToAbsl(right), "\"): the token \"",
                                                    ToAbsl(missing), "\" is not in the vocabulary"));
   }
-  merges_[PairKey(*left_id, *right_id)] = {rank, *id};
+  merges_.Add(*left_id, *right_id, *id);
   return absl::OkStatus();
 }
 
@@ -360,7 +362,7 @@ absl::Status Bpe::ReadMerges(const nlohmann::json& json) {
   if (merges == json.end() || !merges->is_array()) {
     return absl::InvalidArgumentError("the model has no list \"merges\"");
   }
-  merges_.reserve(merges->size());
+  merges_.Reserve(merges->size());
   for (size_t i = 0; i < merges->size(); ++i) {
     const nlohmann::json& merge = (*merges)[i];
     const auto rank = static_cast<uint32_t>(i);
@@ -400,12 +402,27 @@ void Bpe::IndexCharacters() {
   is_itself_ = std::vector<std::atomic<uint8_t>>(vocabulary_.end_id());
 }
 
-// Parts of unknown characters are not their text, so nothing is cut beside them: MayJoin. Affixes
-// depend on where a part stands, so then nothing is cut at all.
+// Affixes depend on where a part stands, so with them nothing is cut.
 void Bpe::IndexNeighbours() {
   if (!prefix_.empty() || !suffix_.empty()) return;
   direct_neighbours_.resize(size_t{kDirectCodes} * kDirectCodes);
-  for (const auto& [pair, merge] : merges_) AddNeighbours(vocabulary_.Token(merge.id));
+  const std::vector<bool> unknown = TokensOfUnknown();
+  merges_.ForEach([&](uint32_t left, uint32_t right, uint32_t joined) {
+    AddNeighbours(vocabulary_.Token(joined));
+    if (unknown[left] || unknown[right]) unknown_joins_ = true;
+  });
+}
+
+// Those that unknown characters become. Where some become nothing, what is beside them meets.
+std::vector<bool> Bpe::TokensOfUnknown() {
+  std::vector<bool> tokens(vocabulary_.end_id());
+  unknown_joins_ = unknown_ == kNoToken && byte_tokens_.empty();
+  if (unknown_ != kNoToken) tokens[unknown_] = true;
+  for (const uint32_t id : byte_tokens_) {
+    if (id != kNoToken) tokens[id] = true;
+    if (id == kNoToken && unknown_ == kNoToken) unknown_joins_ = true;
+  }
+  return tokens;
 }
 
 void Bpe::AddNeighbours(std::string_view token) {
@@ -422,13 +439,10 @@ void Bpe::AddNeighbours(std::string_view token) {
   }
 }
 
-bool Bpe::MayJoin(uint32_t left, uint32_t right) const {
-  if ((left | right) < kDirectCodes) {
-    if (direct_neighbours_[left * kDirectCodes + right]) return true;
-  } else if (neighbours_.contains(PairKey(left, right))) {
-    return true;
-  }
-  return CharacterId(left) == kNoToken || CharacterId(right) == kNoToken;
+bool Bpe::MayJoin(uint32_t left, bool left_known, uint32_t right, bool right_known) const {
+  if (!left_known || !right_known) return unknown_joins_ || left_known == right_known;
+  if ((left | right) < kDirectCodes) return direct_neighbours_[left * kDirectCodes + right];
+  return neighbours_.contains(PairKey(left, right));
 }
 
 absl::StatusOr<std::unique_ptr<const SubwordModel>> Bpe::Parse(const nlohmann::json& json) {

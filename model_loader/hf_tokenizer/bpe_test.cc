@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// BPE against its definition, on random merges: short pieces, long ones, and those that are cut.
+// BPE against its definition, on random merges: short pieces, long ones, those that are cut and
+// those that are encoded in windows, with and without unknown characters.
 #include <map>
 #include <random>
 
@@ -8,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
 #include "model_loader/hf_tokenizer/subword_model.h"
+#include "model_loader/hf_tokenizer/utf8_text.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -15,23 +17,35 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr char kUnknown[] = "?";
+
 struct RandomModel {
   std::map<std::string, uint32_t> ids;
   std::vector<std::pair<std::string, std::string>> merges;
+  bool has_unknown = false, fuses = false;
+  std::vector<std::string> tokens;
 };
 
 // Letters, and merges of random tokens, in any order: also such that no training would find.
 RandomModel MakeModel(std::mt19937& random) {
   RandomModel model;
+  model.has_unknown = random() % 2 == 0;
+  model.fuses = random() % 2 == 0;
   std::vector<std::string> tokens = {"a", "b", "c", "\u00e9", "\u4e00"};
+  const bool unknown_joins = random() % 4 == 0;
+  if (unknown_joins) tokens.push_back(kUnknown);
+  const size_t longest = random() % 2 == 0 ? 12 : 300;
   for (int i = 0; i < 40; ++i) {
-    const std::string left = tokens[random() % tokens.size()];
-    const std::string right = tokens[random() % tokens.size()];
-    if (left.size() + right.size() > 12) continue;
+    const size_t oldest = longest == 12 ? 0 : tokens.size() / 2;
+    const std::string left = tokens[oldest + random() % (tokens.size() - oldest)];
+    const std::string right = tokens[oldest + random() % (tokens.size() - oldest)];
+    if (left.size() + right.size() > longest) continue;
     model.merges.emplace_back(left, right);
     tokens.push_back(left + right);
   }
   std::shuffle(model.merges.begin(), model.merges.end(), random);
+  model.tokens = tokens;
+  tokens.push_back(kUnknown);
   for (const std::string& token : tokens) {
     model.ids.emplace(token, static_cast<uint32_t>(model.ids.size()));
   }
@@ -39,7 +53,8 @@ RandomModel MakeModel(std::mt19937& random) {
 }
 
 std::unique_ptr<const SubwordModel> Load(const RandomModel& model) {
-  nlohmann::json json = {{"type", "BPE"}, {"vocab", model.ids}};
+  nlohmann::json json = {{"type", "BPE"}, {"vocab", model.ids}, {"fuse_unk", model.fuses}};
+  if (model.has_unknown) json["unk_token"] = kUnknown;
   json["merges"] = nlohmann::json::array();
   for (const auto& [left, right] : model.merges) json["merges"].push_back({left, right});
   auto loaded = ParseSubwordModel(json);
@@ -68,23 +83,49 @@ std::vector<uint32_t> Definition(const RandomModel& model, std::vector<std::stri
   return ids;
 }
 
+struct Piece {
+  std::string text;
+  std::vector<std::string> symbols;
+};
+
+void AddCharacter(const RandomModel& model, const std::string& character, Piece* piece) {
+  piece->text += character;
+  if (character != "x") {
+    piece->symbols.push_back(character);
+  } else if (model.has_unknown && !(model.fuses && piece->text.ends_with("xx"))) {
+    piece->symbols.push_back(kUnknown);
+  }
+}
+
+// Of tokens' texts, in which unknown characters stand for unknown tokens. One more character in
+// `rare` is unknown.
+Piece MakePiece(const RandomModel& model, size_t length, unsigned rare, std::mt19937& random) {
+  Piece piece;
+  while (piece.symbols.size() < length) {
+    const std::string& token = model.tokens[random() % model.tokens.size()];
+    for (size_t i = 0; i < token.size();) {
+      const size_t begin = i;
+      static_cast<void>(NextCodePoint(token, &i));
+      const std::string character = token.substr(begin, i - begin);
+      AddCharacter(model, character == kUnknown ? "x" : character, &piece);
+      if (random() % rare == 0) AddCharacter(model, "x", &piece);
+    }
+  }
+  return piece;
+}
+
 TEST(BpeTest, DoesWhatTheDefinitionSays) {
   std::mt19937 random(TestSeed());
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 300; ++i) {
     const RandomModel model = MakeModel(random);
     const auto loaded = Load(model);
     const auto encoder = loaded->NewEncoder();
     for (int j = 0; j < 20; ++j) {
-      std::vector<std::string> symbols;
-      std::string piece;
-      for (size_t length = 1 + random() % 90; symbols.size() < length;) {
-        symbols.push_back(
-            std::vector<std::string>{"a", "b", "c", "\u00e9", "\u4e00"}[random() % 5]);
-        piece += symbols.back();
-      }
+      const size_t length = 1 + random() % (j == 0 ? 700 : 90);
+      const Piece piece = MakePiece(model, length, j % 2 == 0 ? 20 : 2000, random);
       std::vector<uint32_t> ids;
-      ASSERT_TRUE(encoder->Append(piece, &ids).ok());
-      ASSERT_EQ(ids, Definition(model, symbols)) << piece;
+      ASSERT_TRUE(encoder->Append(piece.text, &ids).ok());
+      ASSERT_EQ(ids, Definition(model, piece.symbols)) << piece.text;
     }
   }
 }

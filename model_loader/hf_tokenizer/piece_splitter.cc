@@ -9,21 +9,6 @@ struct Part {
   bool matched = false;
 };
 
-// Matches and what is between them.
-std::vector<Part> PartsOf(const TextRange& piece, std::span<const TextRange> matches, bool invert) {
-  std::vector<Part> parts;
-  parts.reserve(2 * matches.size() + 1);
-  size_t end = piece.begin;
-  for (const TextRange& match : matches) {
-    const TextRange moved = {piece.begin + match.begin, piece.begin + match.end};
-    if (moved.begin != end) parts.push_back({{end, moved.begin}, invert});
-    parts.push_back({moved, !invert});
-    end = moved.end;
-  }
-  if (end != piece.end) parts.push_back({{end, piece.end}, invert});
-  return parts;
-}
-
 // Whether two neighbours are one piece.
 bool Joins(const Part& left, const Part& right, SplitBehavior behavior) {
   switch (behavior) {
@@ -38,6 +23,35 @@ bool Joins(const Part& left, const Part& right, SplitBehavior behavior) {
   }
 }
 
+// Joins the parts that are given from left to right.
+class PieceJoiner {
+ public:
+  PieceJoiner(SplitBehavior behavior, std::vector<TextRange>* pieces)
+      : behavior_(behavior), pieces_(*pieces) {}
+
+  void Add(const Part& part) {
+    if (has_last_ && Joins(last_, part, behavior_)) {
+      last_ = {{last_.range.begin, part.range.end}, part.matched};
+      return;
+    }
+    Finish();
+    has_last_ = true;
+    last_ = part;
+  }
+
+  void Finish() {
+    const bool removed = last_.matched && behavior_ == SplitBehavior::kRemoved;
+    if (last_.range.begin != last_.range.end && !removed) pieces_.push_back(last_.range);
+    last_ = {};
+  }
+
+ private:
+  const SplitBehavior behavior_;
+  std::vector<TextRange>& pieces_;
+  bool has_last_ = false;
+  Part last_;
+};
+
 }  // namespace
 
 SplitBehavior ReadSplitBehavior(ConfigReader& reader, std::string_view otherwise) {
@@ -51,15 +65,16 @@ SplitBehavior ReadSplitBehavior(ConfigReader& reader, std::string_view otherwise
 
 void SplitPiece(const TextRange& piece, std::span<const TextRange> matches, SplitBehavior behavior,
                 bool invert, std::vector<TextRange>* pieces) {
-  const std::vector<Part> parts = PartsOf(piece, matches, invert);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].matched && behavior == SplitBehavior::kRemoved) continue;
-    TextRange range = parts[i].range;
-    while (i + 1 < parts.size() && Joins(parts[i], parts[i + 1], behavior)) {
-      range.end = parts[++i].range.end;
-    }
-    if (range.begin != range.end) pieces->push_back(range);
+  PieceJoiner joiner(behavior, pieces);
+  size_t end = piece.begin;
+  for (const TextRange& match : matches) {
+    const TextRange moved = {piece.begin + match.begin, piece.begin + match.end};
+    if (moved.begin != end) joiner.Add({{end, moved.begin}, invert});
+    joiner.Add({moved, !invert});
+    end = moved.end;
   }
+  if (end != piece.end) joiner.Add({{end, piece.end}, invert});
+  joiner.Finish();
 }
 
 }  // namespace rivulet
