@@ -142,6 +142,20 @@ TEST(BpeTest, MergesALongPieceInTime) {
   EXPECT_EQ(ids.size(), (1u << 20) / 8);
 }
 
+// A merge that makes what it is made of, or stands before the merge that makes its parts.
+TEST(BpeTest, MergesInACircleEnd) {
+  RandomModel model;
+  model.ids = {{"", 0}, {"a", 1}, {"aa", 2}, {"aaa", 3}};
+  model.merges = {{"", "a"}, {"a", ""}, {"", ""}, {"aa", "a"}, {"a", "aa"}, {"a", "a"}};
+  const auto loaded = Load(model);
+  const auto encoder = loaded->NewEncoder();
+  for (const size_t length : {1u, 2u, 3u, 24u, 25u, 100u, 1000u, 1001u}) {
+    std::vector<uint32_t> ids;
+    ASSERT_TRUE(encoder->Append(std::string(length, 'a'), &ids).ok());
+    EXPECT_EQ(ids, Definition(model, std::vector<std::string>(length, "a"))) << length;
+  }
+}
+
 std::string ErrorOf(const char* json) {
   return ParseSubwordModel(nlohmann::json::parse(json)).status().ToString();
 }
