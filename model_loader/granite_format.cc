@@ -42,7 +42,6 @@ SoftmaxAttentionConfig ParseAttention(ConfigReader& config, size_t hidden) {
 Mamba2Config ParseGraniteMamba(ConfigReader& config, size_t hidden) {
   Mamba2Config mamba =
       ParseHfMamba2(config, HfMambaInner(config, hidden), "mamba_expand times hidden_size");
-  mamba.norm_groups = 1;
   mamba.norm_eps = HfNormEps(config);
   return mamba;
 }

@@ -287,7 +287,7 @@ TEST(GraniteFormatTest, DescribesMamba) {
   EXPECT_EQ(mamba.head_dim, 16u);
   EXPECT_EQ(mamba.groups, 4u);
   EXPECT_EQ(mamba.state_size, 256u);
-  EXPECT_EQ(mamba.norm_groups, 1u);
+  EXPECT_EQ(mamba.norm_groups, 4u);
   EXPECT_EQ(mamba.norm_eps, 1e-6f);
   EXPECT_EQ(mamba.delta_high, 0.5f);
 }
