@@ -54,7 +54,7 @@ Mamba2Config ParseMamba(ConfigReader& config, const ModelSpec& spec) {
 // Rotations are linear, so that a multiplier of keys is one of scores.
 SoftmaxAttentionConfig ParseAttention(ConfigReader& config, size_t hidden) {
   SoftmaxAttentionConfig attention =
-      ParseHfAttention(config, hidden, {.kv_heads = 8, .norm_eps = kNormEps, .rotates_all = true});
+      ParseHfAttention(config, hidden, {.kv_heads = 8, .norm_eps = kNormEps});
   attention.scale *= Multiplier(config, "key_multiplier");
   return attention;
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -126,11 +127,12 @@ void SetHfAttention(size_t index, const SoftmaxAttentionConfig& attention, Layer
 struct HfAttentionDefaults {
   size_t head_dim = 0;         // 0: the heads share the hidden size
   bool reads_head_dim = true;  // else they always do
-  double rotated_part = 1.0;   // partial_rotary_factor
-  size_t kv_heads = 0;         // 0: as many as heads; also what a null means
+  // What partial_rotary_factor is where it is absent; none: all of a head is rotated whatever the
+  // key says, as in transformers.
+  std::optional<double> rotated_part = std::nullopt;
+  size_t kv_heads = 0;  // 0: as many as heads; also what a null means
   double norm_eps = 1e-6;
   bool rotates = true;
-  bool rotates_all = false;  // ignores partial_rotary_factor, as transformers does there
   double theta = 10000.0;
 };
 

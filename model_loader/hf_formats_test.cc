@@ -210,6 +210,15 @@ TEST(QwenNextFormatTest, DescribesItsMixers) {
   EXPECT_EQ(Attention(Spec(config).layers[3]).rope->rotary_dim, 128u);
 }
 
+// transformers leaves the key out of account there.
+TEST(HfDecoderTest, RotatesAllOfAHeadWhateverPartIsNamed) {
+  for (const char* model_type : {"llama", "mistral", "qwen2", "qwen3", "lfm2"}) {
+    const json config = With(Of(model_type), "rope_parameters", {{"partial_rotary_factor", 0.5}});
+    const SoftmaxAttentionConfig attention = Attention(Spec(config).layers[3]);
+    EXPECT_EQ(attention.rope->rotary_dim, attention.head_dim) << model_type;
+  }
+}
+
 TEST(QwenNextFormatTest, EveryNormOfTheStreamIsOnePlus) {
   const ModelSpec spec = Spec(QwenNext());
   EXPECT_EQ(spec.final_norm.kind, NormSpec::Kind::kRmsOnePlus);

@@ -31,8 +31,8 @@ std::vector<std::string> LayerTypes(ConfigReader& config) {
 }
 
 SoftmaxAttentionConfig ParseAttention(ConfigReader& config, size_t hidden) {
-  SoftmaxAttentionConfig attention = ParseHfAttention(
-      config, hidden, {.kv_heads = 8, .norm_eps = kNormEps, .rotates_all = true, .theta = 1e6});
+  SoftmaxAttentionConfig attention =
+      ParseHfAttention(config, hidden, {.kv_heads = 8, .norm_eps = kNormEps, .theta = 1e6});
   attention.qkv_bias = attention.output_bias = false;
   attention.window = config.Has("sliding_window") ? config.Size("sliding_window") : 0;
   return attention;

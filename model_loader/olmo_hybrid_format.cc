@@ -42,8 +42,8 @@ bool Rotates(const ConfigReader& config) {
 }
 
 SoftmaxAttentionConfig ParseAttention(ConfigReader& config, size_t hidden) {
-  SoftmaxAttentionConfig attention = ParseHfAttention(
-      config, hidden, {.reads_head_dim = false, .rotates = Rotates(config), .rotates_all = true});
+  SoftmaxAttentionConfig attention =
+      ParseHfAttention(config, hidden, {.reads_head_dim = false, .rotates = Rotates(config)});
   attention.qk_norm = HeadNorm::kRmsAll;
   return attention;
 }

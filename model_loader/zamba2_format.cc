@@ -73,8 +73,7 @@ SoftmaxAttentionConfig ParseAttention(ConfigReader& config, size_t hidden) {
   attention.inputs = 2 * hidden;
   attention.scale = static_cast<float>(std::sqrt(2.0 / static_cast<double>(attention.head_dim)));
   if (config.Bool("use_mem_rope", false)) {
-    attention.rope = ParseRope(config, attention.head_dim);
-    attention.rope->rotary_dim = attention.head_dim;
+    attention.rope = ParseRope(config, {.head_dim = attention.head_dim});
   }
   if (!config.Bool("use_shared_attention_adapter", false)) return attention;
   attention.adapter_rank = config.Size("adapter_rank", 128);

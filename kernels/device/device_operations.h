@@ -137,6 +137,7 @@ struct RotateCall {
   uint32_t head_stride = 0;
   const float* frequencies = nullptr;  // [half]
   uint32_t half = 0;                   // of the rotated numbers of a head
+  float amplitude = 1.0f;              // of cosines and sines
 };
 
 // --- recurrence -------------------------------------------------------------------------------

@@ -464,8 +464,10 @@ void FakeDevice::Rotate(const RotateCall& call) {
         const float angle = static_cast<float>(position) * call.frequencies[i % call.half];
         float* x = call.x.row(token) + i / call.half * call.head_stride + i % call.half;
         const float first = x[0], second = x[call.half];
-        x[0] = first * std::cos(angle) - second * std::sin(angle);
-        x[call.half] = second * std::cos(angle) + first * std::sin(angle);
+        const float cosine = std::cos(angle) * call.amplitude;
+        const float sine = std::sin(angle) * call.amplitude;
+        x[0] = first * cosine - second * sine;
+        x[call.half] = second * cosine + first * sine;
       }
     });
   });

@@ -457,7 +457,7 @@ __global__ void RotateKernel(RotateCall call) {
   if (segment.tokens == 0) return;
   const auto position = static_cast<float>(segment.position + token - segment.first_token);
   const float angle = position * call.frequencies[i % call.half];
-  const float cosine = cosf(angle), sine = sinf(angle);
+  const float cosine = cosf(angle) * call.amplitude, sine = sinf(angle) * call.amplitude;
   float* x = call.x.data + token * call.x.stride + i / call.half * call.head_stride + i % call.half;
   const float first = x[0], second = x[call.half];
   x[0] = fmaf(first, cosine, -(second * sine));

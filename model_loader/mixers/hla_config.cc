@@ -66,7 +66,7 @@ void ReadQueriesAndKeys(ConfigReader& config, HlaConfig& hla) {
   config.Require(hla.qk_activation == Activation::kIdentity, "rope_theta",
                  "rotated queries and keys are not non-negative; use qk_activation none or "
                  "rope_theta null");
-  hla.rope = ParseRope(config, hla.shape.key_dim);
+  hla.rope = ParseRope(config, {.head_dim = hla.shape.key_dim, .part = 1.0});
 }
 
 }  // namespace

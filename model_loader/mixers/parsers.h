@@ -47,13 +47,19 @@ RgLruConfig ParseRgLru(ConfigReader& config, size_t hidden);
 Rwkv7Config ParseRwkv7(ConfigReader& config, size_t hidden);
 SoftmaxAttentionConfig ParseSoftmaxAttention(ConfigReader& config, size_t hidden);
 
+struct RopeDefaults {
+  size_t head_dim = 0;
+  // Of a head that is rotated; none: all, whatever partial_rotary_factor says.
+  std::optional<double> part = std::nullopt;
+  double theta = 10000.0;
+};
+
 // How a config.json writes rotary positions: transformers 4 (rope_theta, rope_scaling,
-// partial_rotary_factor) and transformers 5 (all of it in rope_parameters).
-// Defaults: `default_theta`, no scaling, `default_part` of the head rotated. Whether a layer
-// rotates at all is for the caller to decide. Rope types other than default, linear and llama3 are
-// refused by name, and so are parameters that differ by layer type.
-RopeConfig ParseRope(ConfigReader& config, size_t head_dim, double default_part = 1.0,
-                     double default_theta = 10000.0);
+// partial_rotary_factor) and transformers 5 (all of it in rope_parameters). Without a type there is
+// no scaling. Whether a layer rotates at all is for the caller to decide. Rope types other than
+// default, linear, llama3, yarn and longrope are refused by name, and so are parameters that differ
+// by layer type.
+RopeConfig ParseRope(ConfigReader& config, const RopeDefaults& defaults);
 
 // Keys that fla's attention layers have in common (docs/mixers.md#linear-attention, #gla).
 struct FlaHeads {

@@ -51,7 +51,7 @@ SoftmaxAttentionConfig ParseSoftmaxAttention(ConfigReader& config, size_t hidden
   if (config.Has("window_size")) attention.window = config.Size("window_size");
   // rope_theta written out as null is how a config says that it has no rotary positions.
   if (config.Has("rope_parameters") || !config.IsNull("rope_theta")) {
-    attention.rope = ParseRope(config, attention.head_dim);
+    attention.rope = ParseRope(config, {.head_dim = attention.head_dim, .part = 1.0});
   }
   const double usual = 1.0 / std::sqrt(static_cast<double>(attention.head_dim));
   const double scale = config.Number("softmax_scale", usual);

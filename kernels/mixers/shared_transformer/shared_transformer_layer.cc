@@ -89,6 +89,7 @@ class SharedTransformerLayer : public Mixer {
         mamba_norm_(own.TakeVector("mamba_decoder.input_layernorm.weight", {hidden})) {}
 
   const StateLayout& state_layout() const override { return layout_; }
+  uint64_t max_tokens() const override { return attention_->max_tokens(); }
 
   absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const size_t hidden = y.columns;

@@ -96,6 +96,9 @@ class SoftmaxAttentionLayer : public Mixer {
   }
 
   const StateLayout& state_layout() const override { return layout_; }
+  uint64_t max_tokens() const override {
+    return rope_.has_value() ? rope_->most_tokens() : UINT64_MAX;
+  }
 
   absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const Projected projected = projection_.Apply(step, x);

@@ -58,25 +58,61 @@ float Llama3Frequency(const RopeConfig& config, float frequency) {
   return (1.0f - smooth) * frequency / config.factor + smooth * frequency;
 }
 
-float ScaledFrequency(const RopeConfig& config, float frequency) {
+// The i whose frequency makes so many turns in the original positions.
+double YarnIndex(const RopeConfig& config, size_t period, double turns) {
+  const double original = config.original_max_position;
+  return static_cast<double>(period) * std::log(original / (turns * 2 * std::numbers::pi)) /
+         (2 * std::log(static_cast<double>(config.theta)));
+}
+
+// The share of the stretched frequency at each i: 0 up to the first i of the ramp, 1 from its last.
+std::vector<float> YarnRamp(const RopeConfig& config, size_t period) {
+  double first = YarnIndex(config, period, config.beta_fast);
+  double last = YarnIndex(config, period, config.beta_slow);
+  if (config.whole_ramp) first = std::floor(first), last = std::ceil(last);
+  first = std::max(first, 0.0);
+  last = std::min(last, static_cast<double>(period - 1));
+  if (first == last) last += 0.001;  // transformers' way out of a division by zero
+  std::vector<float> ramp(config.rotary_dim / 2);
+  for (size_t i = 0; i < ramp.size(); ++i) {
+    const float along = static_cast<float>(i) - static_cast<float>(first);
+    ramp[i] = std::clamp(along / static_cast<float>(last - first), 0.0f, 1.0f);
+  }
+  return ramp;
+}
+
+// `power` is theta^(2 i / period), the inverse of a frequency.
+float YarnFrequency(const RopeConfig& config, float power, float stretched) {
+  const float kept = 1.0f - stretched;
+  return 1.0f / (config.factor * power) * (1.0f - kept) + 1.0f / power * kept;
+}
+
+// `ramp`: of kYarn.
+float ScaledFrequency(const RopeConfig& config, std::span<const float> ramp, size_t i,
+                      float power) {
   switch (config.scaling) {
     case RopeScaling::kNone:
-      return frequency;
+      return 1.0f / power;
     case RopeScaling::kLinear:
-      return frequency / config.factor;
+      return 1.0f / power / config.factor;
     case RopeScaling::kLlama3:
-      return Llama3Frequency(config, frequency);
+      return Llama3Frequency(config, 1.0f / power);
+    case RopeScaling::kYarn:
+      return YarnFrequency(config, power, ramp[i]);
+    case RopeScaling::kLong:
+      return 1.0f / (config.divisors[i] * power);
   }
-  return frequency;
+  return 1.0f / power;
 }
 
 // libm and not vector code: positions go up to millions of radians, where vector sines lose their
 // argument; the same function for every token in every step.
-void FillAngles(std::span<const float> frequencies, float position, float* cosines, float* sines) {
+void FillAngles(std::span<const float> frequencies, float amplitude, float position, float* cosines,
+                float* sines) {
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const float angle = position * frequencies[i];
-    cosines[i] = std::cos(angle);
-    sines[i] = std::sin(angle);
+    cosines[i] = std::cos(angle) * amplitude;
+    sines[i] = std::sin(angle) * amplitude;
   }
 }
 
@@ -94,10 +130,13 @@ float* Positions(std::span<const Segment> segments, size_t tokens, Workspace& wo
 }  // namespace
 
 std::vector<float> InverseFrequencies(const RopeConfig& config) {
+  const size_t period = config.period == 0 ? config.rotary_dim : config.period;
+  std::vector<float> ramp;
+  if (config.scaling == RopeScaling::kYarn) ramp = YarnRamp(config, period);
   std::vector<float> frequencies(config.rotary_dim / 2);
   for (size_t i = 0; i < frequencies.size(); ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.rotary_dim);
-    frequencies[i] = ScaledFrequency(config, 1.0f / std::pow(config.theta, exponent));
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(period);
+    frequencies[i] = ScaledFrequency(config, ramp, i, std::pow(config.theta, exponent));
   }
   return frequencies;
 }
@@ -108,7 +147,7 @@ RopeAngles Rope::Angles(std::span<const Segment> segments, size_t tokens, Worksp
   const FloatMatrix sines = workspace.Take(tokens, frequencies_.size());
   const float* const positions = Positions(segments, tokens, workspace);
   ParallelRows(pool, tokens, frequencies_.size() * kFloatsAnAngle, [&](size_t t) {
-    FillAngles(frequencies_, positions[t], cosines.row(t), sines.row(t));
+    FillAngles(frequencies_, amplitude_, positions[t], cosines.row(t), sines.row(t));
   });
   return {cosines, sines};
 }

@@ -11,7 +11,8 @@ void Rope::Enqueue(const DeviceStep& step, FloatMatrix x, size_t head_stride) co
                        .heads = static_cast<uint32_t>(x.columns / head_stride),
                        .head_stride = static_cast<uint32_t>(head_stride),
                        .frequencies = step.device->Constant(frequencies_),
-                       .half = static_cast<uint32_t>(frequencies_.size())});
+                       .half = static_cast<uint32_t>(frequencies_.size()),
+                       .amplitude = amplitude_});
 }
 
 }  // namespace rivulet

@@ -133,5 +133,58 @@ TEST(RopeTest, Llama3ScalingBlendsBetweenItsTwoWavelengths) {
   EXPECT_GT(blended, 3u);
 }
 
+void ExpectFrequencies(const RopeConfig& config, const std::vector<float>& expected) {
+  const std::vector<float> frequencies = InverseFrequencies(config);
+  ASSERT_EQ(frequencies.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(frequencies[i], expected[i], expected[i] * 2e-7) << i;
+  }
+}
+
+// Numbers of transformers 5.23.
+TEST(RopeTest, YarnBlendsAlongARamp) {
+  RopeConfig config = Plain(16);
+  config.scaling = RopeScaling::kYarn;
+  config.factor = 4.0f;
+  config.original_max_position = 512.0f;
+  ExpectFrequencies(config, {1.0f, 0.25693506f, 0.0625f, 0.013834965f, 0.0025f, 0.00079056947f,
+                             0.00025f, 7.905694656e-05f});
+  config.whole_ramp = false;
+  config.beta_fast = 16;
+  config.beta_slow = 2;
+  ExpectFrequencies(config, {1.0f, 0.31622776f, 0.0756644f, 0.010796109f, 0.0025f, 0.00079056947f,
+                             0.00025f, 7.905694656e-05f});
+}
+
+// transformers 5.23 again.
+TEST(RopeTest, LongRopeDividesEachFrequency) {
+  RopeConfig config = Plain(8);
+  config.scaling = RopeScaling::kLong;
+  config.divisors = {1.0f, 1.5f, 2.0f, 4.0f};
+  ExpectFrequencies(config, {1.0f, 0.06666667f, 0.005f, 0.00025f});
+}
+
+TEST(RopeTest, AnOddPeriodIsItsOwn) {
+  RopeConfig config = Plain(4);
+  config.period = 3;
+  ExpectFrequencies(config, {1.0f, std::pow(10000.0f, -2.0f / 3.0f)});
+}
+
+TEST(RopeTest, TheAmplitudeMultipliesWhatIsRotated) {
+  std::mt19937_64 random(TestSeed());
+  const std::vector<float> values = RandomFloats(3 * 10, random);
+  TestMatrix plain(3, 10), scaled(3, 10);
+  plain.Fill(values);
+  scaled.Fill(values);
+  RopeConfig config = Plain(6);
+  Rotate(config, {Piece(0, 3, 5)}, plain.view(), 1, 10);
+  config.amplitude = 1.25f;
+  Rotate(config, {Piece(0, 3, 5)}, scaled.view(), 1, 10);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float expected = plain.Values()[i] * (i % 10 < 6 ? 1.25f : 1.0f);
+    EXPECT_NEAR(scaled.Values()[i], expected, 1e-5) << i;
+  }
+}
+
 }  // namespace
 }  // namespace rivulet
