@@ -163,8 +163,13 @@ ModelSpec ParseKimiLinearSpec(ConfigReader& config);
 // recurrent_gemma_format.cc: recurrent_gemma as transformers writes it.
 ModelSpec ParseRecurrentGemmaSpec(ConfigReader& config);
 
-// Everything but the feed-forwards of a Qwen hybrid whose delta rule has these tensors.
-ModelSpec ParseQwenHybrid(ConfigReader& config, DeltaRuleTensors tensors);
+struct QwenHybridDefaults {
+  DeltaRuleTensors tensors;
+  size_t kv_heads;  // what num_key_value_heads is where it is absent
+};
+
+// Everything but the feed-forwards of a Qwen hybrid.
+ModelSpec ParseQwenHybrid(ConfigReader& config, const QwenHybridDefaults& defaults);
 
 // The defaults of a Qwen's num_experts and num_experts_per_tok.
 struct QwenExpertDefaults {

@@ -210,6 +210,24 @@ TEST(QwenNextFormatTest, DescribesItsMixers) {
   EXPECT_EQ(Attention(Spec(config).layers[3]).rope->rotary_dim, 128u);
 }
 
+// transformers' defaults, which are not the number of heads.
+TEST(HfDecoderTest, KnowsTheKeyValueHeadsOfEachFamily) {
+  const auto kv_heads = [](json config) {
+    config["num_attention_heads"] = 64;
+    config["head_dim"] = 16;
+    config.erase("num_key_value_heads");
+    return Attention(Spec(config).layers[3]).kv_heads;
+  };
+  EXPECT_EQ(kv_heads(Llama()), 64u);
+  EXPECT_EQ(kv_heads(Of("mistral")), 8u);
+  EXPECT_EQ(kv_heads(Of("qwen2")), 32u);
+  EXPECT_EQ(kv_heads(Of("qwen3")), 32u);
+  EXPECT_EQ(kv_heads(Of("lfm2")), 8u);
+  EXPECT_EQ(kv_heads(QwenNext()), 2u);
+  EXPECT_EQ(kv_heads(Of("qwen3_5_text")), 4u);
+  EXPECT_EQ(kv_heads(With(QwenNext(), "model_type", "qwen3_5_moe_text")), 2u);
+}
+
 // transformers leaves the key out of account there.
 TEST(HfDecoderTest, RotatesAllOfAHeadWhateverPartIsNamed) {
   for (const char* model_type : {"llama", "mistral", "qwen2", "qwen3", "lfm2"}) {

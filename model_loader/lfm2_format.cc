@@ -27,7 +27,8 @@ std::vector<std::string> LayerTypes(ConfigReader& config) {
 }
 
 SoftmaxAttentionConfig ParseAttention(ConfigReader& config, const ModelSpec& spec) {
-  SoftmaxAttentionConfig attention = ParseHfAttention(config, spec.hidden, {.theta = 1e6});
+  SoftmaxAttentionConfig attention =
+      ParseHfAttention(config, spec.hidden, {.kv_heads = 8, .theta = 1e6});
   attention.tensors = AttentionTensors::kLfm2;
   attention.qkv_bias = attention.output_bias = false;
   attention.qk_norm = HeadNorm::kRms;

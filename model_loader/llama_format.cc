@@ -61,33 +61,33 @@ ModelSpec ParseLlamaLike(ConfigReader& config, SoftmaxAttentionConfig attention,
   return spec;
 }
 
-SoftmaxAttentionConfig ParseAttention(ConfigReader& config, size_t head_dim = 0) {
-  return ParseHfAttention(config, config.Size("hidden_size"), {.head_dim = head_dim});
+SoftmaxAttentionConfig ParseAttention(ConfigReader& config, const HfAttentionDefaults& defaults) {
+  return ParseHfAttention(config, config.Size("hidden_size"), defaults);
 }
 
 }  // namespace
 
 ModelSpec ParseLlamaSpec(ConfigReader& config) {
-  const SoftmaxAttentionConfig attention = ParseAttention(config);
+  const SoftmaxAttentionConfig attention = ParseAttention(config, {});
   const bool mlp_bias = config.Bool("mlp_bias", false);
   return ParseLlamaLike(config, attention, mlp_bias, Windows(ParseLayerCount(config), 0));
 }
 
 ModelSpec ParseMistralSpec(ConfigReader& config) {
-  SoftmaxAttentionConfig attention = ParseAttention(config);
+  SoftmaxAttentionConfig attention = ParseAttention(config, {.kv_heads = 8});
   attention.qkv_bias = attention.output_bias = false;
   return ParseLlamaLike(config, attention, false, MistralWindows(config));
 }
 
 ModelSpec ParseQwen2Spec(ConfigReader& config) {
-  SoftmaxAttentionConfig attention = ParseAttention(config);
+  SoftmaxAttentionConfig attention = ParseAttention(config, {.kv_heads = 32});
   attention.qkv_bias = true;
   attention.output_bias = false;
   return ParseLlamaLike(config, attention, false, QwenWindows(config));
 }
 
 ModelSpec ParseQwen3Spec(ConfigReader& config) {
-  SoftmaxAttentionConfig attention = ParseAttention(config, 128);
+  SoftmaxAttentionConfig attention = ParseAttention(config, {.head_dim = 128, .kv_heads = 32});
   attention.qk_norm = HeadNorm::kRms;
   return ParseLlamaLike(config, attention, false, QwenWindows(config));
 }

@@ -58,7 +58,8 @@ ModelSpec ParseQwen35Spec(ConfigReader& config) {
   const bool experts = config.String("model_type").starts_with("qwen3_5_moe");
   const json text = TextConfig(config);
   ConfigReader reader(text);
-  ModelSpec spec = ParseQwenHybrid(reader, DeltaRuleTensors::kQwen35);
+  ModelSpec spec = ParseQwenHybrid(
+      reader, {.tensors = DeltaRuleTensors::kQwen35, .kv_heads = experts ? size_t{2} : size_t{4}});
   SetFeedForwards(reader, experts, spec);
   spec.other_roots = {"model.language_model.", "language_model.model."};
   spec.ignored.push_back({"model.visual.", "the vision encoder"});

@@ -27,9 +27,10 @@ std::vector<std::string> LayerTypes(ConfigReader& config) {
   return types;
 }
 
-SoftmaxAttentionConfig ParseAttention(ConfigReader& config, size_t hidden) {
-  SoftmaxAttentionConfig attention =
-      ParseHfAttention(config, hidden, {.head_dim = 256, .rotated_part = 0.25});
+SoftmaxAttentionConfig ParseAttention(ConfigReader& config, const QwenHybridDefaults& defaults,
+                                      size_t hidden) {
+  SoftmaxAttentionConfig attention = ParseHfAttention(
+      config, hidden, {.head_dim = 256, .rotated_part = 0.25, .kv_heads = defaults.kv_heads});
   attention.qk_norm = HeadNorm::kRmsOnePlus;
   attention.output_gate = true;
   return attention;
@@ -64,10 +65,10 @@ std::vector<bool> SparseLayers(ConfigReader& config, size_t layers) {
   return sparse;
 }
 
-void SetMixers(ConfigReader& config, DeltaRuleTensors tensors, ModelSpec& spec) {
+void SetMixers(ConfigReader& config, const QwenHybridDefaults& defaults, ModelSpec& spec) {
   const std::vector<std::string> types = LayerTypes(config);
-  const SoftmaxAttentionConfig attention = ParseAttention(config, spec.hidden);
-  const DeltaRuleConfig delta = ParseDeltaRule(config, tensors);
+  const SoftmaxAttentionConfig attention = ParseAttention(config, defaults, spec.hidden);
+  const DeltaRuleConfig delta = ParseDeltaRule(config, defaults.tensors);
   for (size_t i = 0; i < types.size(); ++i) {
     LayerSpec layer = HfLayer(i, NormSpec::Kind::kRmsOnePlus);
     if (types[i] == kFull) {
@@ -114,16 +115,17 @@ MixtureOfExpertsSpec ParseQwenExperts(ConfigReader& config, size_t layer,
   return spec;
 }
 
-ModelSpec ParseQwenHybrid(ConfigReader& config, DeltaRuleTensors tensors) {
+ModelSpec ParseQwenHybrid(ConfigReader& config, const QwenHybridDefaults& defaults) {
   ModelSpec spec = ParseHfDecoder(config);
   spec.final_norm.kind = NormSpec::Kind::kRmsOnePlus;
   spec.ignored = {kMultiTokenPrediction};
-  SetMixers(config, tensors, spec);
+  SetMixers(config, defaults, spec);
   return spec;
 }
 
 ModelSpec ParseQwen3NextSpec(ConfigReader& config) {
-  ModelSpec spec = ParseQwenHybrid(config, DeltaRuleTensors::kQwen3Next);
+  ModelSpec spec =
+      ParseQwenHybrid(config, {.tensors = DeltaRuleTensors::kQwen3Next, .kv_heads = 2});
   SetFeedForwards(config, spec);
   return spec;
 }
