@@ -4,7 +4,7 @@
     python3 -m venv build/hf && build/hf/bin/pip install torch transformers==5.17.0
     build/hf/bin/python tests/parity/make_hf_checkpoints.py [NAME ...]
 
-(The fixtures from QWEN3_5 on, and those of LFM2: transformers==5.23.0.)
+(The fixtures from QWEN3_5 on, and those of LFM2 and Granite: transformers==5.23.0.)
 
 Nothing else in this repository needs torch or transformers: the outputs are in git, cut by trim_fixture.py. make_fixtures.py describes
 the form of a fixture. The logits are those of transformers' plain PyTorch code (eager attention and experts; without the packages kernels, flash-linear-attention,
@@ -79,10 +79,10 @@ QWEN3_5_VISION = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, 
                       out_hidden_size=32, num_position_embeddings=4)
 
 
-def published_qwen(config, text_keys, **outer):
+def published_qwen(config, text_keys, vision=QWEN3_5_VISION, **outer):
     text = getattr(transformers, config.replace("Config", "TextConfig"))(**text_keys)
-    vision = getattr(transformers.models.__dict__[text.model_type.removesuffix("_text")], config.replace("Config", "VisionConfig"))
-    return getattr(transformers, config)(text_config=text.to_dict(), vision_config=vision(**QWEN3_5_VISION).to_dict(), **outer)
+    vision_config = getattr(transformers.models.__dict__[text.model_type.removesuffix("_text")], config.replace("Config", "VisionConfig"))
+    return getattr(transformers, config)(text_config=text.to_dict(), vision_config=vision_config(**vision).to_dict(), **outer)
 
 
 # Config and model by hand: (the model's class, a function that makes its config).
@@ -168,6 +168,19 @@ FIXTURES |= {
                                                     conv1d_width=3, num_key_value_heads=1, block_types=["attention", "recurrent"])),
 }
 
+YARN = dict(rope_theta=10000.0, rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
+LONGROPE = dict(rope_theta=10000.0, rope_type="longrope", factor=8.0, original_max_position_embeddings=128, short_factor=[1.0, 1.4, 2.1, 3.7],
+                long_factor=[2.0, 5.0, 9.0, 20.0])
+FIXTURES |= {
+    "llama_yarn": ("Llama", dict(SMALL, num_hidden_layers=1, rope_parameters=dict(YARN, mscale=0.7, mscale_all_dim=1.1, beta_fast=4, truncate=False))),
+    "llama_longrope": ("Llama", dict(SMALL, num_hidden_layers=1, rope_parameters=LONGROPE)),
+    "qwen3_next_yarn": ("Qwen3Next", dict(QWEN3_NEXT, vocab_size=60, num_experts=0, num_hidden_layers=2, layer_types=["full_attention", "linear_attention"],
+                                          rope_parameters=dict(YARN, partial_rotary_factor=0.5))),
+    # Three of twelve dimensions are rotated, and a fourth with them.
+    "qwen3_next_odd_rope": ("Qwen3Next", dict(QWEN3_NEXT, vocab_size=60, num_experts=0, num_hidden_layers=1, layer_types=["full_attention"], head_dim=12,
+                                              rope_parameters=dict(ROPE, partial_rotary_factor=0.25))),
+}
+
 
 def check_packages():
     for package in ("kernels", "fla", "causal_conv1d", "mamba_ssm"):
@@ -238,7 +251,9 @@ def randomize(model, generator):
 
 
 def smallest_gap(values, place):
-    """The least distance between the numbers at places `place` and `place` + 1 of each sorted row."""
+    """The least distance between the numbers at places `place` and `place` + 1 of each sorted row; infinite, if a row ends before."""
+    if values.shape[-1] <= place + 1:
+        return np.inf
     ordered = values.sort(-1, descending=True).values
     return (ordered[..., place] - ordered[..., place + 1]).min().item()
 
@@ -247,11 +262,11 @@ def router_margin(router, logits, expert_bias=None):
     if expert_bias is not None:
         return smallest_gap(logits.sigmoid() + expert_bias, router.top_k - 1)
     if not hasattr(router, "e_score_correction_bias"):
-        return smallest_gap(logits, router.top_k - 1) if logits.shape[-1] > router.top_k else np.inf
+        return smallest_gap(logits, router.top_k - 1)
     scores = logits.sigmoid() + router.e_score_correction_bias
     groups = scores.unflatten(-1, (router.num_group, -1))
     sums = groups.topk(2).values.sum(-1)
-    margin = smallest_gap(sums, router.topk_group - 1) if router.topk_group < router.num_group else np.inf
+    margin = smallest_gap(sums, router.topk_group - 1)
     open_groups = torch.zeros_like(sums).scatter(-1, sums.topk(router.topk_group).indices, 1)[..., None] > 0
     scores = groups.where(open_groups, -9.0 + 0 * groups).flatten(-2)
     return min(margin, smallest_gap(scores, router.top_k - 1))
@@ -287,40 +302,47 @@ def expect(model, generator):
     return expected, min(margins), router_margin
 
 
-def add_tensors(folder, shapes):
-    """Zeros, in a shard of their own."""
-    if not shapes:
+def add_tensors(folder, tensors):
+    """A shard of its own."""
+    if not tensors:
         return
     index = json.load(open(folder + "/model.safetensors.index.json"))
     shard = "model-extra.safetensors"
-    index["weight_map"] |= {key: shard for key in shapes}
+    index["weight_map"] |= {key: shard for key in tensors}
     json.dump(index, open(folder + "/model.safetensors.index.json", "w"), indent=1)
-    safetensors_file.write(f"{folder}/{shard}", {key: np.zeros(shape) for key, shape in shapes.items()}, lambda _: "BF16")
+    safetensors_file.write(f"{folder}/{shard}", tensors, lambda _: "BF16")
 
 
-def make(name, kind, keys):
-    dtype = STORED.get(name, torch.bfloat16)
-    for seed in range(200):
-        generator = torch.Generator().manual_seed(1000 * seed + sum(name.encode()))
-        model = make_model(kind, keys)
-        randomize(model, generator)
-        folder = f"{FOLDER}/upstream_hf_{name}"
-        shutil.rmtree(folder, ignore_errors=True)
-        model.to(dtype).save_pretrained(folder, max_shard_size=SHARDED.get(name, "1GB"))
-        expected, margin, router_margin = expect(reloaded(model, folder), generator)
-        clear = margin > SMALLEST_MARGIN and router_margin > SMALLEST_ROUTER_MARGIN
-        if clear and rounding(model, folder, expected) < LARGEST_ROUNDING:
-            break
-    else:
-        sys.exit(f"{name}: no seed has clear winners")
-    add_tensors(folder, EXTRA.get(name, {}))
+def make_in(folder, kind, keys, dtype, shards, seed):
+    """A checkpoint with its expected outputs. Returns the model, how far its float32 is off, and a line that describes it; None, if not every
+    winner is clear."""
+    generator = torch.Generator().manual_seed(seed)
+    model = make_model(kind, keys)
+    randomize(model, generator)
+    shutil.rmtree(folder, ignore_errors=True)
+    model.to(dtype).save_pretrained(folder, max_shard_size=shards)
+    expected, margin, router_margin = expect(reloaded(model, folder), generator)
+    if margin < SMALLEST_MARGIN or router_margin < SMALLEST_ROUTER_MARGIN:
+        return None
     for path in glob.glob(folder + "/generation_config.json"):
         os.remove(path)
     safetensors_file.write(folder + "/expected.safetensors", expected,
                            lambda n: "F32" if n in ("logits", "greedy_margins") else "I32")
+    return model, rounding(model, folder, expected), (f"greedy margin {margin:.4f}, router margin {router_margin:.4f}, "
+                                                      f"logits' deviation {expected['logits'].std():.2f}")
+
+
+def make(name, kind, keys):
+    folder = f"{FOLDER}/upstream_hf_{name}"
+    for seed in range(200):
+        made = make_in(folder, kind, keys, STORED.get(name, torch.bfloat16), SHARDED.get(name, "1GB"), 1000 * seed + sum(name.encode()))
+        if made is not None and made[1] < LARGEST_ROUNDING:
+            break
+    else:
+        sys.exit(f"{name}: no seed has clear winners")
+    add_tensors(folder, {key: np.zeros(shape) for key, shape in EXTRA.get(name, {}).items()})
     size = sum(os.path.getsize(path) for path in glob.glob(folder + "/*"))
-    print(f"{name}: seed {seed}, greedy margin {margin:.4f}, router margin {router_margin:.4f}, "
-          f"logits' deviation {expected['logits'].std():.2f}, {size // 1024} KiB")
+    print(f"{name}: seed {seed}, {made[2]}, {size // 1024} KiB")
 
 
 if __name__ == "__main__":
