@@ -25,6 +25,7 @@
 #include "kernels/base/status.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/device_step.h"
+#include "kernels/device/rwkv_operations.h"
 
 ABSL_FLAG(std::string, rows, "1,8,32,128,512", "rows of a step");
 ABSL_FLAG(std::string, only, "", "only cases whose name has this in it");
@@ -34,6 +35,8 @@ namespace {
 
 constexpr uint32_t kChunk = 16;
 constexpr size_t kRotated = size_t{512} << 20;  // bytes that an operation's copies cover at least
+
+constexpr char kTimeMixing[] = "RWKV-7 32 x 64 x 64";
 
 struct SumCase {
   const char* name;
@@ -51,6 +54,8 @@ class Bench {
   absl::StatusOr<double> Time(size_t copies, const std::function<void(size_t)>& enqueue);
   absl::Status Product(const char* name, uint32_t outputs, uint32_t inputs, uint32_t rows);
   absl::Status Sum(const SumCase& sum, uint32_t rows, bool bf16);
+  absl::Status TimeMixing(uint32_t rows, bool bf16);
+  DeviceRows OneTokenEach(uint32_t rows);
   bool Wanted(const std::string& name) const {
     return name.find(absl::GetFlag(FLAGS_only)) != std::string::npos;
   }
@@ -129,6 +134,85 @@ absl::Status Bench::Product(const char* name, uint32_t outputs, uint32_t inputs,
   return absl::OkStatus();
 }
 
+// A token of each of `rows` sessions, whose tails have every length.
+DeviceRows Bench::OneTokenEach(uint32_t rows) {
+  std::vector<DeviceSegment> segments;
+  std::vector<uint32_t> tokens;
+  for (uint32_t r = 0; r < rows; ++r) {
+    segments.push_back({r, 1, 64 + r % kChunk, r, r, r, 0});
+    tokens.push_back(r);
+  }
+  void* const described = Memory(segments.size() * sizeof(DeviceSegment));
+  void* const segment_of = Memory(tokens.size() * sizeof(uint32_t));
+  const auto upload = [&](void* to, const void* from, size_t bytes) {
+    RIVULET_CHECK(device_->Upload(to, from, bytes).ok(), "an upload");
+  };
+  upload(described, segments.data(), segments.size() * sizeof(DeviceSegment));
+  upload(segment_of, tokens.data(), tokens.size() * sizeof(uint32_t));
+  return {static_cast<const DeviceSegment*>(described), static_cast<const uint32_t*>(segment_of),
+          rows, rows, true};
+}
+
+// The time mixing of a layer of a model with 2048 columns (RWKV-7 1.5B).
+absl::Status Bench::TimeMixing(uint32_t rows, bool bf16) {
+  constexpr uint32_t kHeads = 32, kWidth = 64, kColumns = kHeads * kWidth;
+  const size_t state = size_t{kColumns} * kWidth * (bf16 ? 2 : 4);
+  const size_t rows_bytes = size_t{kColumns} * kChunk;
+  const size_t tail = rows_bytes * (2 * 2 + 2 * 2 + 4);
+  const size_t copies = std::clamp<size_t>(kRotated / (state * rows), 2, 64);
+  auto* const states = static_cast<std::byte*>(Memory(state * rows * copies));
+  auto* const tails = static_cast<std::byte*>(Memory(tail * rows * copies));
+  DeviceWorkspace workspace(device_.get());
+  const auto input = [&](size_t columns) {
+    const FloatMatrix matrix = workspace.Take(rows, columns);
+    std::vector<float> numbers(rows * matrix.stride);
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = -0.05f * static_cast<float>(i % 13);
+    RIVULET_CHECK(device_->Upload(matrix.data, numbers.data(), numbers.size() * 4).ok(), "upload");
+    return matrix;
+  };
+  const auto* const weights = static_cast<const float*>(Memory(kColumns * sizeof(float)));
+  TimeMixCall call{.rows = OneTokenEach(rows),
+                   .slots = {},
+                   .heads = kHeads,
+                   .key_dim = kWidth,
+                   .value_dim = kWidth,
+                   .padded_key = kWidth,
+                   .padded_value = kWidth,
+                   .r = input(kColumns),
+                   .k = input(kColumns),
+                   .decay = input(kColumns),
+                   .rate = input(kColumns),
+                   .v = input(kColumns),
+                   .gate = input(kColumns),
+                   .first_values = input(kColumns),
+                   .share = input(kColumns),
+                   .removed = weights,
+                   .replaced = weights,
+                   .bonus = weights,
+                   .norm_weight = weights,
+                   .norm_bias = weights,
+                   .key_eps = 1e-6f,
+                   .norm_eps = 1e-3f,
+                   .bf16_state = bf16,
+                   .value_offset = rows_bytes * 4,
+                   .decay_offset = rows_bytes * 8,
+                   .values = workspace.Take(rows, kColumns),
+                   .out = workspace.Take(rows, kColumns),
+                   .bonus_sum = workspace.Take(rows, kHeads),
+                   .y = workspace.TakeOperand(rows, kColumns)};
+  RIVULET_ASSIGN_OR_RETURN(
+      const double seconds, Time(copies, [&](size_t i) {
+        call.slots = {states + i * rows * state, state, tails + i * rows * tail, tail};
+        device_->TimeMix(call);
+      }));
+  const double inputs = kColumns * (8 * sizeof(float) + 2);
+  const double bytes = rows * (static_cast<double>(state) * (1 + 2.0 / kChunk) +
+                               0.5 * static_cast<double>(tail) + inputs);
+  Print(std::string(kTimeMixing) + (bf16 ? ", bf16 states" : ", fp32 states"), rows, seconds, bytes,
+        2.0 * rows * static_cast<double>(state));
+  return absl::OkStatus();
+}
+
 absl::Status Bench::Sum(const SumCase& sum, uint32_t rows, bool bf16) {
   const uint32_t keys = sum.units / sum.units_per_key, values = sum.units / sum.units_per_value;
   const size_t state = size_t{sum.units} * sum.key * sum.value * (bf16 ? 2 : 4);
@@ -148,20 +232,7 @@ absl::Status Bench::Sum(const SumCase& sum, uint32_t rows, bool bf16) {
   const size_t copies = std::clamp<size_t>(kRotated / (state * rows), 2, 64);
   auto* const states = static_cast<std::byte*>(Memory(state * rows * copies));
   auto* const tails = static_cast<std::byte*>(Memory(tail * rows * copies));
-  std::vector<DeviceSegment> segments;
-  std::vector<uint32_t> tokens;
-  for (uint32_t r = 0; r < rows; ++r) {
-    segments.push_back({r, 1, 64 + r % kChunk, r, r, r, 0});
-    tokens.push_back(r);
-  }
-  void* const described = Memory(segments.size() * sizeof(DeviceSegment));
-  void* const segment_of = Memory(tokens.size() * sizeof(uint32_t));
-  RIVULET_RETURN_IF_ERROR(
-      device_->Upload(described, segments.data(), segments.size() * sizeof(DeviceSegment)));
-  RIVULET_RETURN_IF_ERROR(
-      device_->Upload(segment_of, tokens.data(), tokens.size() * sizeof(uint32_t)));
-  call.rows = {static_cast<const DeviceSegment*>(described),
-               static_cast<const uint32_t*>(segment_of), rows, rows, true};
+  call.rows = OneTokenEach(rows);
   DeviceWorkspace workspace(device_.get());
   const auto input = [&](size_t columns) {
     const FloatMatrix matrix = workspace.Take(rows, columns);
@@ -212,6 +283,7 @@ absl::Status Bench::Run() {
       {"Gated DeltaNet 16/32 x 128 x 128", 32, 1, 2, 1, 128, 128, Decay::kScalar, true},
       {"Mamba-2 80 x 64 x 128", 80, 1, 80, 1, 128, 64, Decay::kScalar, false},
       {"GLA 4 x 256 x 512", 4, 1, 1, 1, 256, 512, Decay::kChannel, false},
+      {"KDA 32 x 128 x 128", 32, 1, 1, 1, 128, 128, Decay::kChannel, true},
       {"linear 16 x 128 x 128", 16, 1, 1, 1, 128, 128, Decay::kNone, false}};
   for (const absl::string_view text : absl::StrSplit(absl::GetFlag(FLAGS_rows), ',')) {
     uint32_t rows = 0;
@@ -226,6 +298,9 @@ absl::Status Bench::Run() {
         if (!Wanted(sum.name)) continue;
         RIVULET_RETURN_IF_ERROR(Sum(sum, rows, bf16));
       }
+    }
+    for (const bool bf16 : {false, true}) {
+      if (Wanted(kTimeMixing)) RIVULET_RETURN_IF_ERROR(TimeMixing(rows, bf16));
     }
     for (void* memory : memory_) device_->Free(memory);
     memory_.clear();

@@ -62,11 +62,9 @@ absl::StatusOr<LoadedLayer> TakeLayer(const LayerSpec& spec, const ModelSpec& mo
     layer.feed_forward_state = layer.state_layout.Append(*state, "feed_forward.");
   }
   layer.feed_forward_residual = TakeResidual(spec.feed_forward_residual, model, parameters);
-  if (options.device == nullptr) return layer;
-  if (layer.feed_forward->runs_on_device() && model.embedding_norm.empty()) return layer;
+  if (options.device == nullptr || layer.feed_forward->runs_on_device()) return layer;
   return absl::UnimplementedError(
-      "this model's feed-forward, or the norm of its embeddings, has no CUDA kernels yet; use "
-      "--device cpu");
+      "this model's feed-forward has no CUDA kernels yet; use --device cpu");
 }
 
 }  // namespace rivulet

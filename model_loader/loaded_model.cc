@@ -298,6 +298,14 @@ uint64_t LoadedModel::max_tokens() const {
   return tokens;
 }
 
+size_t LoadedModel::handed_on_columns() const {
+  size_t columns = 0;
+  for (const LoadedLayer& layer : layers) {
+    if (layer.mixer != nullptr) columns = std::max(columns, layer.mixer->handed_on_columns());
+  }
+  return columns;
+}
+
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& path,
                                                        const LoadOptions& options) {
   if (options.weight_dtype == DType::kFloat8 && options.mixer.device == nullptr) {

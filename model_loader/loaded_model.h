@@ -94,6 +94,8 @@ struct LoadedModel {
   // The most tokens that a session may hold: the least of what the mixers say. UINT64_MAX: any
   // number.
   uint64_t max_tokens() const;
+  // The most columns that a mixer has (Mixer::handed_on_columns).
+  size_t handed_on_columns() const;
 };
 
 // The norm that `spec` describes, times `multiplier`. The source records problems.

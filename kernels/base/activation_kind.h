@@ -20,6 +20,7 @@ enum class Activation : uint8_t {
   kGeluTanh,     // x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))): GPT-2's and H3's gelu
   kGelu,         // x Φ(x) = x/2 (1 + erf(x/√2)): Zamba2's
   kReluSquared,  // max(x, 0)²: Nemotron's
+  kTanh,
 };
 
 }  // namespace rivulet

@@ -102,6 +102,8 @@ static __device__ __noinline__ float OtherFunction(Activation f, float x) {
       return 0.5f * x * erfcf(-0.7071067812f * x);
     case Activation::kReluSquared:
       return fmaxf(x, 0.0f) * fmaxf(x, 0.0f);
+    case Activation::kTanh:
+      return tanhf(x);
   }
   return x;
 }
@@ -143,6 +145,19 @@ __device__ inline float AsStored(const bf16*, float x) {
   return __bfloat162float(__float2bfloat16_rn(x));
 }
 __device__ inline float AsStored(const float*, float x) { return x; }
+
+// Four neighbours of such a row, aligned.
+__device__ inline float4 LoadFour(const float* x) { return *reinterpret_cast<const float4*>(x); }
+__device__ inline float4 LoadFour(const bf16* x) {
+  const uint2 bits = *reinterpret_cast<const uint2*>(x);
+  const auto low = [](uint32_t two) { return __uint_as_float(two << 16); };
+  const auto high = [](uint32_t two) { return __uint_as_float(two & 0xffff0000u); };
+  return {low(bits.x), high(bits.x), low(bits.y), high(bits.y)};
+}
+__device__ inline void StoreFour(float* to, float4 x) { *reinterpret_cast<float4*>(to) = x; }
+__device__ inline void StoreFour(bf16* to, float4 x) {
+  *reinterpret_cast<uint2*>(to) = {PackRounded(x.x, x.y), PackRounded(x.z, x.w)};
+}
 
 // One number of an operand.
 __device__ inline void StoreOperand(const Operand& y, uint32_t row, uint32_t column, float x) {

@@ -150,6 +150,12 @@ class CudaDevice final : public Device {
   void GatedScan(const GatedScanCall& call) override { cuda::LaunchGatedScan(call, context_); }
   void Filter(const FilterCall& call) override { cuda::LaunchFilter(call, fp32_rows(), context_); }
   void ScanModes(const ModeScanCall& call) override { cuda::LaunchModeScan(call, context_); }
+  void TokenShift(const TokenShiftCall& call) override {
+    cuda::LaunchTokenShift(call, fp32_rows(), context_);
+  }
+  void TimeMix(const TimeMixCall& call) override {
+    cuda::LaunchTimeMix(call, fp32_rows(), context_);
+  }
   void Sample(const SampleCall& call) override { cuda::LaunchSample(call, context_); }
   void Gate(const GateCall& call) override { cuda::LaunchGate(call, context_); }
   void Route(const RouteCall& call) override { cuda::LaunchRoute(call, context_); }

@@ -56,6 +56,9 @@ struct SelectiveScanCall;
 struct GatedScanCall;
 struct FilterCall;
 struct ModeScanCall;
+// rwkv_operations.h
+struct TokenShiftCall;
+struct TimeMixCall;
 struct SampleCall;  // sampling_operations.h
 // sum_program_operations.h.
 struct SumProgramCall;
@@ -153,6 +156,8 @@ class Device {
   virtual void GatedScan(const GatedScanCall& call) = 0;
   virtual void Filter(const FilterCall& call) = 0;
   virtual void ScanModes(const ModeScanCall& call) = 0;
+  virtual void TokenShift(const TokenShiftCall& call) = 0;
+  virtual void TimeMix(const TimeMixCall& call) = 0;
   virtual void Sample(const SampleCall& call) = 0;
   virtual void Gate(const GateCall& call) = 0;
   virtual void Route(const RouteCall& call) = 0;

@@ -97,6 +97,8 @@ struct DeviceStep {
   // Of a mixer that reads the residual stream and the tokens' embeddings [T, 2 · hidden], whose
   // operand is empty.
   FloatMatrix stream = {};
+  // As LayerStep::handed_on.
+  FloatMatrix handed_on = {};
 };
 
 }  // namespace rivulet

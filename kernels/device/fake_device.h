@@ -75,6 +75,8 @@ class FakeDevice final : public Device {
   void GatedScan(const GatedScanCall& call) override;
   void Filter(const FilterCall& call) override;
   void ScanModes(const ModeScanCall& call) override;
+  void TokenShift(const TokenShiftCall& call) override;
+  void TimeMix(const TimeMixCall& call) override;
   void Sample(const SampleCall& call) override;
   void Gate(const GateCall& call) override;
   void Route(const RouteCall& call) override;

@@ -46,6 +46,8 @@ inline float Function(Activation f, float x) {
       return 0.5f * x * std::erfc(-0.7071067812f * x);
     case Activation::kReluSquared:
       return std::max(x, 0.0f) * std::max(x, 0.0f);
+    case Activation::kTanh:
+      return std::tanh(x);
   }
   return x;
 }

@@ -20,8 +20,8 @@ namespace rivulet {
 namespace {
 
 constexpr Activation kFunctions[] = {
-    Activation::kIdentity, Activation::kSilu,     Activation::kSigmoid,    Activation::kRelu,
-    Activation::kGelu,     Activation::kGeluTanh, Activation::kReluSquared};
+    Activation::kIdentity, Activation::kSilu,     Activation::kSigmoid,     Activation::kRelu,
+    Activation::kGelu,     Activation::kGeluTanh, Activation::kReluSquared, Activation::kTanh};
 
 struct Inputs {
   uint32_t rows, columns;

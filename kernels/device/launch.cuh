@@ -116,6 +116,8 @@ void LaunchSelectiveScan(const SelectiveScanCall& call, const LaunchContext& con
 void LaunchGatedScan(const GatedScanCall& call, const LaunchContext& context);
 void LaunchFilter(const FilterCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchModeScan(const ModeScanCall& call, const LaunchContext& context);
+void LaunchTokenShift(const TokenShiftCall& call, bool fp32_rows, const LaunchContext& context);
+void LaunchTimeMix(const TimeMixCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchSample(const SampleCall& call, const LaunchContext& context);
 void LaunchGate(const GateCall& call, const LaunchContext& context);
 void LaunchRoute(const RouteCall& call, const LaunchContext& context);

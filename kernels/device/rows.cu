@@ -220,17 +220,6 @@ struct FourInputs {
   }
 };
 
-__device__ inline float4 LoadFour(const float* x) { return *reinterpret_cast<const float4*>(x); }
-__device__ inline float4 LoadFour(const bf16* x) {
-  const uint2 bits = *reinterpret_cast<const uint2*>(x);
-  const auto low = [](uint32_t two) { return __uint_as_float(two << 16); };
-  const auto high = [](uint32_t two) { return __uint_as_float(two & 0xffff0000u); };
-  return {low(bits.x), high(bits.x), low(bits.y), high(bits.y)};
-}
-__device__ inline void StoreFour(float* to, float4 x) { *reinterpret_cast<float4*>(to) = x; }
-__device__ inline void StoreFour(bf16* to, float4 x) {
-  *reinterpret_cast<uint2*>(to) = {PackRounded(x.x, x.y), PackRounded(x.z, x.w)};
-}
 __device__ inline float4 Fused(float4 a, float4 b, float4 c) {
   return {fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w)};
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Running states on the GPU: near the fake device's numbers, and the same bits for every cut of the
-// sessions into steps.
+// Running states, RWKV's operations and sums with decays by channel on the GPU: near the fake
+// device's numbers, and the same bits for every cut of the sessions into steps.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -9,6 +9,7 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -17,8 +18,10 @@
 #include "kernels/device/device_operations.h"
 #include "kernels/device/device_step.h"
 #include "kernels/device/fake_device.h"
+#include "kernels/device/gated.h"
 #include "kernels/device/gpu_testing.h"
 #include "kernels/device/running_state_operations.h"
+#include "kernels/device/rwkv_operations.h"
 
 namespace rivulet {
 namespace {
@@ -32,6 +35,8 @@ struct Layer {
   size_t outputs;
   size_t base_bytes, tail_bytes;  // with fp32 rows
   std::function<void(const DeviceStep&, const std::vector<FloatMatrix>&, const Operand&)> run;
+  double limit = 2e-5;  // of the difference from the fake device with fp32 rows
+  std::vector<std::pair<float, float>> ranges = {};  // of the inputs' numbers; empty: ±1.5
 };
 
 std::vector<float> Random(size_t count, float low, float high, std::mt19937& random) {
@@ -156,13 +161,159 @@ Layer ShiftAndModes(uint32_t heads, uint32_t head_dim, uint32_t window, uint32_t
           }};
 }
 
+Layer TokenShift(uint32_t channels, uint32_t mixtures, std::mt19937& random) {
+  const auto padded = static_cast<uint32_t>(PaddedColumns(channels));
+  auto mix = std::make_shared<std::vector<std::vector<float>>>();
+  for (uint32_t m = 0; m < mixtures; ++m) mix->push_back(Random(channels, 0.0f, 1.0f, random));
+  return {"token_shift_" + std::to_string(channels) + "_" + std::to_string(mixtures),
+          {channels},
+          channels,
+          padded * sizeof(float),
+          kChunk * padded * sizeof(float),
+          [=](const DeviceStep& step, const std::vector<FloatMatrix>& inputs, const Operand& y) {
+            TokenShiftCall call{.rows = step.rows,
+                                .slots = step.slots,
+                                .channels = channels,
+                                .x = Gated(step, inputs[0], {}),
+                                .mixtures = mixtures,
+                                .padded = padded};
+            for (uint32_t m = 0; m < mixtures; ++m) {
+              call.mix[m] = step.device->Constant((*mix)[m]);
+              call.y[m] = step.workspace->TakeOperand(y.rows, channels);
+            }
+            call.y[mixtures - 1] = y;
+            step.device->TokenShift(call);
+          }};
+}
+
+struct TimeMixShape {
+  uint32_t heads, key_dim, value_dim;
+  bool mixes_values = false, bf16_state = false;
+};
+
+Layer TimeMix(const TimeMixShape& shape, std::mt19937& random) {
+  const uint32_t keys = shape.heads * shape.key_dim, values = shape.heads * shape.value_dim;
+  const auto padded_key = static_cast<uint32_t>(PaddedColumns(shape.key_dim));
+  const auto padded_value = static_cast<uint32_t>(PaddedColumns(shape.value_dim));
+  const auto weights = [&](size_t count, float low, float high) {
+    return std::make_shared<std::vector<float>>(Random(count, low, high, random));
+  };
+  const auto removed = weights(keys, 0.5f, 1.0f), replaced = weights(keys, 0.0f, 1.0f);
+  const auto bonus = weights(keys, -0.2f, 0.2f), norm = weights(values, 0.5f, 1.5f);
+  const auto bias = weights(values, -0.5f, 0.5f);
+  const size_t head_rows = size_t{shape.heads} * kChunk * sizeof(float);
+  const size_t key_bytes = head_rows * 2 * padded_key, value_bytes = head_rows * 2 * padded_value;
+  return {"time_mix_" + std::to_string(shape.key_dim) + "_" + std::to_string(shape.value_dim),
+          {keys, keys, keys, keys, values, values, values, values},
+          values,
+          size_t{shape.heads} * padded_key * padded_value * (shape.bf16_state ? 2 : 4),
+          key_bytes + value_bytes + head_rows * padded_key,
+          [=](const DeviceStep& step, const std::vector<FloatMatrix>& inputs, const Operand& y) {
+            const auto constant = [&](const std::shared_ptr<std::vector<float>>& numbers) {
+              return step.device->Constant(*numbers);
+            };
+            TimeMixCall call{.rows = step.rows,
+                             .slots = step.slots,
+                             .heads = shape.heads,
+                             .key_dim = shape.key_dim,
+                             .value_dim = shape.value_dim,
+                             .padded_key = padded_key,
+                             .padded_value = padded_value,
+                             .r = inputs[0],
+                             .k = inputs[1],
+                             .decay = inputs[2],
+                             .rate = inputs[3],
+                             .v = inputs[4],
+                             .gate = inputs[5],
+                             .first_values = inputs[6],
+                             .removed = constant(removed),
+                             .replaced = constant(replaced),
+                             .bonus = constant(bonus),
+                             .norm_weight = constant(norm),
+                             .norm_bias = constant(bias),
+                             .key_eps = 1e-6f,
+                             .norm_eps = 1e-3f,
+                             .bf16_state = shape.bf16_state,
+                             .value_offset = key_bytes,
+                             .decay_offset = key_bytes + value_bytes,
+                             .values = step.workspace->Take(y.rows, values),
+                             .out = step.workspace->Take(y.rows, values),
+                             .bonus_sum = step.workspace->Take(y.rows, shape.heads),
+                             .y = y};
+            if (shape.mixes_values) call.share = inputs[7];
+            step.device->TimeMix(call);
+          }};
+}
+
+struct ChannelSumShape {
+  uint32_t units, unit_heads, key_dim, value_dim;
+  bool delta = false, bf16_state = false;
+};
+
+// A sum with decays by channel, optionally by the delta rule.
+Layer ChannelSum(const ChannelSumShape& shape) {
+  const uint32_t keys = shape.units * shape.key_dim, values = shape.units * shape.value_dim;
+  const uint32_t queries = keys * shape.unit_heads, outputs = values * shape.unit_heads;
+  const size_t row = size_t{shape.units} * kChunk * sizeof(float);
+  const size_t key_bytes = row * shape.key_dim, value_bytes = row * shape.value_dim;
+  // Small keys, or a delta rule grows without bound.
+  const float key = 1.0f / std::sqrt(static_cast<float>(shape.key_dim));
+  return {"channel_sum_" + std::to_string(shape.key_dim) + "_" + std::to_string(shape.value_dim),
+          {queries, keys, values, keys, shape.units},
+          outputs,
+          size_t{keys} * shape.value_dim * (shape.bf16_state ? 2 : 4),
+          key_bytes + value_bytes + key_bytes,
+          [=](const DeviceStep& step, const std::vector<FloatMatrix>& inputs, const Operand& y) {
+            const FloatMatrix &q = inputs[0], &k = inputs[1], &v = inputs[2], &g = inputs[3];
+            const FloatMatrix& beta = inputs[4];
+            const FloatMatrix out = step.workspace->Take(y.rows, outputs);
+            const auto stride = [](const FloatMatrix& x) {
+              return static_cast<uint32_t>(x.stride);
+            };
+            step.device->Recur({.rows = step.rows,
+                                .slots = step.slots,
+                                .units = shape.units,
+                                .unit_heads = shape.unit_heads,
+                                .key_dim = shape.key_dim,
+                                .value_dim = shape.value_dim,
+                                .padded_key = shape.key_dim,
+                                .padded_value = shape.value_dim,
+                                .q = q.data,
+                                .q_stride = stride(q),
+                                .k = k.data,
+                                .k_stride = stride(k),
+                                .v = v.data,
+                                .v_stride = stride(v),
+                                .v_head_stride = shape.value_dim,
+                                .decay = Decay::kChannel,
+                                .g = g.data,
+                                .g_stride = stride(g),
+                                .delta = shape.delta,
+                                .beta = beta.data,
+                                .beta_stride = stride(beta),
+                                .bf16_state = shape.bf16_state,
+                                .value_offset = key_bytes,
+                                .decay_offset = key_bytes + value_bytes,
+                                .out = out});
+            step.device->Finish({.o = out,
+                                 .width = outputs,
+                                 .padded = outputs,
+                                 .norm_width = 256,
+                                 .order = FinishOrder::kGateOnly,
+                                 .y = y});
+          },
+          shape.bf16_state ? 2e-3 : 1e-4,
+          {{-key, key}, {-key, key}, {-1.5f, 1.5f}, {-1.0f, -0.01f}, {0.0f, 1.0f}}};
+}
+
 // The numbers of every token of every session, [session][token][columns], for each input.
 using Inputs = std::vector<std::vector<float>>;
 
 Inputs RandomInputs(const Layer& layer, std::mt19937& random) {
   Inputs inputs;
-  for (const size_t width : layer.widths) {
-    inputs.push_back(Random(kSessions * kTokens * width, -1.5f, 1.5f, random));
+  for (size_t i = 0; i < layer.widths.size(); ++i) {
+    const auto [low, high] = layer.ranges.empty() ? std::pair(-1.5f, 1.5f) : layer.ranges[i];
+    inputs.push_back(Random(kSessions * kTokens * layer.widths[i], low, high, random));
   }
   return inputs;
 }
@@ -305,7 +456,23 @@ std::vector<Layer> Layers(std::mt19937& random) {
           ShiftAndModes(33, 1, 100, 50, random),
           ShiftAndModes(5, 4, 18, 3, random),
           ShiftAndModes(9, 1, 200, 100, random),
-          ShiftAndModes(6, 1, 300, 150, random)};
+          ShiftAndModes(6, 1, 300, 150, random),
+          TokenShift(40, 6, random),
+          TokenShift(300, 1, random),
+          TimeMix({3, 64, 64, true}, random),
+          TimeMix({2, 24, 40}, random),
+          TimeMix({2, 64, 300, true}, random),  // columns of a head in two turns
+          TimeMix({1, 8, 5}, random),
+          TimeMix({2, 128, 128}, random),
+          TimeMix({1, 400, 70, true}, random),
+          TimeMix({2, 64, 32, true, true}, random),
+          ChannelSum({3, 1, 64, 64}),
+          ChannelSum({2, 1, 256, 128}),
+          ChannelSum({2, 2, 128, 80}),
+          ChannelSum({2, 1, 176, 48, false, true}),
+          ChannelSum({2, 1, 128, 128, true}),
+          ChannelSum({1, 1, 240, 64, true}),
+          ChannelSum({2, 1, 32, 32, true, true})};
 }
 
 // The fake device's own numbers do not depend on the cut, and none of them is what a slot held.
@@ -337,7 +504,7 @@ TEST(RunningState, IsNearTheFakeDeviceAndHasTheSameBitsForEveryCut) {
       if (precision == ProductPrecision::kFloat32) {
         const double distance = Distance(whole, Feed(fake, layer, inputs, Cut::kWhole, random));
         std::printf("%s: differs from the fake device by %.2g\n", layer.name.c_str(), distance);
-        EXPECT_LE(distance, 2e-5) << layer.name;
+        EXPECT_LE(distance, layer.limit) << layer.name;
       }
       EXPECT_EQ(Feed(**device, layer, inputs, Cut::kSingle, random), whole) << layer.name;
       EXPECT_EQ(Feed(**device, layer, inputs, Cut::kPieces, random), whole) << layer.name;

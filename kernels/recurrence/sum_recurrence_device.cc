@@ -37,7 +37,7 @@ ProgramVector VectorIn(ConstFloatMatrix x, size_t width, bool per_head) {
 bool SumRecurrence::RunsOnDevice(const RecurrenceDeclaration& declaration) {
   if (declaration.levels != 0) return PagesRunOnDevice(declaration);
   if (!IsProgram(declaration)) {
-    if (declaration.low_rank) return false;  // RWKV-7
+    if (declaration.low_rank) return false;  // RWKV-7 has an operation of its own
     const bool plain = !declaration.delta && declaration.decay.kind != Decay::kChannel;
     return plain || !declaration.sums[0].normaliser;
   }

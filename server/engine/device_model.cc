@@ -77,20 +77,26 @@ DeviceModel::Stream DeviceModel::Forward(const uint32_t* ids, const DeviceRows& 
                 step_workspace_.Take(rows.tokens, hidden())};
   const Operand normed = step_workspace_.TakeOperand(rows.tokens, hidden());
   device_->Embed(table_, ids, rows, last_tokens, stream.x);
+  if (!model_->embedding_norm.empty()) {
+    model_->embedding_norm.Enqueue(*device_, {.x = stream.x, .keeps_normed = true});
+  }
+  const FloatMatrix handed_on = step_workspace_.Take(rows.tokens, handed_on_columns_);
   for (size_t i = 0; i < model_->layers.size(); ++i) {
     const LoadedLayer& layer = model_->layers[i];
     const LayerState state = states.Layer(i);
     const bool has_pages = layer.state_layout.page_kind().rule != PageRule::kNone;
-    const DeviceStep step{device_,
-                          &layer_workspace_,
-                          rows,
-                          {state.bases, state.base_stride, state.tails, state.tail_stride,
-                           state.pages, state.page_stride},
-                          has_pages ? pages[state.page_kind] : DevicePages{}};
+    DeviceStep step{device_,
+                    &layer_workspace_,
+                    rows,
+                    {state.bases, state.base_stride, state.tails, state.tail_stride, state.pages,
+                     state.page_stride},
+                    has_pages ? pages[state.page_kind] : DevicePages{}};
+    step.handed_on = handed_on;
     if (layer.mixer != nullptr) Mix(layer, {ids, rows, last_tokens}, step, normed, stream);
     if (layer.feed_forward == nullptr) continue;
     Enter(layer.feed_forward_norm, layer.feed_forward_residual, stream, normed);
     layer_workspace_.Reset();
+    step.slots = layer.feed_forward_state.Of(step.slots);
     layer.feed_forward->Enqueue(step, normed, stream.update);
     stream.residual = &layer.feed_forward_residual;
   }

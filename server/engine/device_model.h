@@ -60,6 +60,7 @@ class DeviceModel {
   DeviceModel(std::shared_ptr<const LoadedModel> model, Device* device)
       : model_(std::move(model)),
         device_(device),
+        handed_on_columns_(model_->handed_on_columns()),
         step_workspace_(device),
         layer_workspace_(device) {}
 
@@ -81,6 +82,7 @@ class DeviceModel {
 
   std::shared_ptr<const LoadedModel> model_;
   Device* device_;
+  size_t handed_on_columns_;
   DeviceTable table_;
   DeviceWorkspace step_workspace_, layer_workspace_;
 };

@@ -47,12 +47,8 @@ void Lap(const LanguageModel::Lent& lent, StepProfile::Part part) {
 
 }  // namespace
 
-LanguageModel::LanguageModel(std::shared_ptr<const LoadedModel> model) : model_(std::move(model)) {
-  for (const LoadedLayer& layer : model_->layers) {
-    if (layer.mixer == nullptr) continue;
-    handed_on_columns_ = std::max(handed_on_columns_, layer.mixer->handed_on_columns());
-  }
-}
+LanguageModel::LanguageModel(std::shared_ptr<const LoadedModel> model)
+    : model_(std::move(model)), handed_on_columns_(model_->handed_on_columns()) {}
 
 std::vector<const StateLayout*> LanguageModel::StateLayouts() const {
   std::vector<const StateLayout*> layouts;

@@ -88,7 +88,7 @@ class LanguageModel {
                               const Lent& lent, FloatMatrix x, FloatMatrix normed) const;
 
   std::shared_ptr<const LoadedModel> model_;
-  size_t handed_on_columns_ = 0;  // the most that a mixer has
+  size_t handed_on_columns_;
 };
 
 }  // namespace rivulet

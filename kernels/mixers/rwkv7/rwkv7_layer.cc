@@ -17,6 +17,8 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/parallel.h"
+#include "kernels/device/gated.h"
+#include "kernels/device/rwkv_operations.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/rwkv7/rwkv7_config.h"
 #include "kernels/ops/activation/activation.h"
@@ -26,9 +28,6 @@
 
 namespace rivulet {
 namespace {
-
-// -e^{-1/2}: the log decay of a channel lies between it and 0.
-constexpr float kFastestDecay = -0.6065306597126334f;
 
 // The mixtures of the token shift, as the rows of x_x in files of fla before March 2025.
 enum Mixture : size_t { kReceptance, kDecay, kKey, kValue, kRate, kGate, kMixtures };
@@ -109,7 +108,9 @@ class Rwkv7Layer : public Mixer {
         norm_bias_(source.parameters.TakeVector("g_norm.bias", {values()})),
         ones_(Filled(config.shape.value_dim, 1.0f)),
         zeros_(Filled(config.shape.value_dim, 0.0f)),
-        output_(TakeLinear("o_proj", source.hidden, values(), false, source.parameters)) {}
+        output_(TakeLinear("o_proj", source.hidden, values(), false, source.parameters)) {
+    if (layout_.device()) AddDevicePlanes();
+  }
 
   const StateLayout& state_layout() const override { return layout_; }
   size_t handed_on_columns() const override { return values(); }
@@ -131,6 +132,24 @@ class Rwkv7Layer : public Mixer {
     ProjectOutput(step, output_, NormAndGate(step, o, {r, key.added, v, Gate(in)}), y);
     return absl::OkStatus();
   }
+
+  // One operation has the rows, the recurrence, the norm and the gate.
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const auto mixed = shift_.Enqueue(step, x, mixtures_);
+    TimeMixCall call = DeviceCall(step);
+    call.r = EnqueueMap(step, receptance_, mixed[kReceptance]);
+    call.k = EnqueueMap(step, key_, mixed[kKey]);
+    EnqueueValues(step, mixed[kValue], call);
+    call.decay = EnqueueLowRank(step, decay_, mixed[kDecay], Activation::kTanh);
+    call.rate = EnqueueLowRank(step, rate_, mixed[kRate], Activation::kIdentity);
+    call.gate = EnqueueLowRank(step, gate_, mixed[kGate], Activation::kSigmoid);
+    call.out = step.workspace->Take(x.rows, values());
+    call.bonus_sum = step.workspace->Take(x.rows, heads());
+    call.y = step.workspace->TakeOperand(x.rows, values());
+    step.device->TimeMix(call);
+    output_.Enqueue(*step.device, call.y, y);
+  }
+  bool runs_on_device() const override { return config_.shape.padded_key() <= kMostTimeMixKeys; }
 
  private:
   struct Shifted {
@@ -195,9 +214,10 @@ class Rwkv7Layer : public Mixer {
   FloatMatrix LogDecay(const Shifted& in) const {
     const LayerStep& step = in.step;
     FloatMatrix low = Project(step, decay_.first, Mixed(in, kDecay));
-    low = InPlace(step, low, [&](float* row) { SoftCap(1.0f, row, row, low.columns); });  // tanh
+    low =
+        InPlace(step, low, [&](float* row) { Activate(Activation::kTanh, row, row, low.columns); });
     const FloatMatrix g = Sigmoid(step, Project(step, decay_.second, low));
-    return PaddedHeads(step, g, heads(), Activation::kIdentity, kFastestDecay);
+    return PaddedHeads(step, g, heads(), Activation::kIdentity, kFastestTimeMixDecay);
   }
 
   // ρ [T, H·D]
@@ -276,6 +296,70 @@ class Rwkv7Layer : public Mixer {
     }
   }
 
+  // --- on a device -------------------------------------------------------------------------------
+
+  static FloatMatrix EnqueueMap(const DeviceStep& step, const Linear& map, const Operand& x) {
+    const FloatMatrix y = step.workspace->Take(x.rows, map.outputs());
+    map.Enqueue(*step.device, x, y);
+    return y;
+  }
+  static FloatMatrix EnqueueLowRank(const DeviceStep& step, const LowRankMap& map, const Operand& x,
+                                    Activation f) {
+    const FloatMatrix low = EnqueueMap(step, map.first, x);
+    return EnqueueMap(step, map.second, Gated(step, low, {}, f));
+  }
+
+  // v, v¹ and what mixes them. The first layer's values go where later ones find them.
+  void EnqueueValues(const DeviceStep& step, const Operand& x, TimeMixCall& call) const {
+    RIVULET_CHECK(step.handed_on.columns >= values(), "the step has no place for first values");
+    const Projected projected = value_.Enqueue(step, x);
+    call.v = projected[kValues];
+    call.first_values = step.handed_on;
+    call.values = step.handed_on;
+    if (config_.first) return;
+    call.values = step.workspace->Take(x.rows, values());
+    call.share = EnqueueMap(step, share_, Gated(step, projected[kLowRankShare], {}));
+  }
+
+  TimeMixCall DeviceCall(const DeviceStep& step) const {
+    const HeadShape& shape = config_.shape;
+    const auto constant = [&](const AlignedBuffer<float>& numbers) {
+      return step.device->Constant({numbers.data(), numbers.size()});
+    };
+    TimeMixCall call = device_planes_;
+    call.rows = step.rows;
+    call.slots = step.slots;
+    call.heads = static_cast<uint32_t>(shape.heads);
+    call.key_dim = static_cast<uint32_t>(shape.key_dim);
+    call.value_dim = static_cast<uint32_t>(shape.value_dim);
+    call.padded_key = static_cast<uint32_t>(shape.padded_key());
+    call.padded_value = static_cast<uint32_t>(shape.padded_value());
+    call.removed = constant(removed_);
+    call.replaced = constant(replaced_);
+    call.bonus = constant(bonus_);
+    call.norm_weight = constant(norm_weight_);
+    call.norm_bias = constant(norm_bias_);
+    // The other norm's limit, squared: the two forms differ for keys about as short as it alone.
+    call.key_eps = config_.fused_norm ? 1e-6f : 1e-24f;
+    call.norm_eps = static_cast<float>(shape.key_dim) * config_.norm_eps;
+    call.bf16_state = shape.state_dtype == DType::kBFloat16;
+    return call;
+  }
+
+  void AddDevicePlanes() {
+    const HeadShape& shape = config_.shape;
+    const size_t keys = shape.padded_key(), width = shape.padded_value(),
+                 c = layout_.fold_interval();
+    device_planes_.state_offset =
+        layout_.Add(StatePart::kBase, "S", shape.state_dtype, {heads(), width, keys});
+    device_planes_.key_offset =
+        layout_.Add(StatePart::kTail, "kb", layout_.row_dtype(), {heads(), c, 2 * keys});
+    device_planes_.value_offset =
+        layout_.Add(StatePart::kTail, "vu", layout_.row_dtype(), {heads(), c, 2 * width});
+    device_planes_.decay_offset =
+        layout_.Add(StatePart::kTail, "decay", DType::kFloat32, {heads(), c, keys});
+  }
+
   Rwkv7Config config_;
   StateLayout layout_;
   TokenShift shift_;
@@ -289,6 +373,7 @@ class Rwkv7Layer : public Mixer {
   AlignedBuffer<float> norm_weight_, norm_bias_;  // [H·E]
   AlignedBuffer<float> ones_, zeros_;             // [E]
   Linear output_;
+  TimeMixCall device_planes_;  // the offsets of the planes, on a device
 };
 
 }  // namespace

@@ -96,6 +96,7 @@ HWY_INLINE FloatVector ActivateVector(FloatVector x) {
     const FloatVector positive = hn::IfThenElse(hn::Lt(x, zero), zero, x);
     return hn::Mul(positive, positive);
   }
+  if constexpr (f == Activation::kTanh) return hn::Tanh(FloatTag(), x);
 }
 
 template <Activation f>
@@ -131,6 +132,8 @@ HWY_INLINE void VisitActivation(Activation f, Visit&& visit) {
       return visit(std::integral_constant<Activation, Activation::kGelu>());
     case Activation::kReluSquared:
       return visit(std::integral_constant<Activation, Activation::kReluSquared>());
+    case Activation::kTanh:
+      return visit(std::integral_constant<Activation, Activation::kTanh>());
   }
 }
 

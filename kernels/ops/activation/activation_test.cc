@@ -11,9 +11,9 @@ namespace rivulet {
 namespace {
 
 constexpr Activation kAll[] = {
-    Activation::kIdentity,   Activation::kSilu, Activation::kSigmoid,    Activation::kRelu,
-    Activation::kEluPlusOne, Activation::kExp,  Activation::kSoftplus,   Activation::kLogSigmoid,
-    Activation::kGeluTanh,   Activation::kGelu, Activation::kReluSquared};
+    Activation::kIdentity,   Activation::kSilu, Activation::kSigmoid,     Activation::kRelu,
+    Activation::kEluPlusOne, Activation::kExp,  Activation::kSoftplus,    Activation::kLogSigmoid,
+    Activation::kGeluTanh,   Activation::kGelu, Activation::kReluSquared, Activation::kTanh};
 
 double Reference(Activation f, double x) {
   switch (f) {
@@ -39,6 +39,8 @@ double Reference(Activation f, double x) {
       return x / 2 * std::erfc(-x / std::sqrt(2.0));
     case Activation::kReluSquared:
       return x > 0 ? x * x : 0;
+    case Activation::kTanh:
+      return std::tanh(x);
   }
   return 0;
 }

@@ -1,10 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/ops/channel_mixing/channel_mixing.h"
 
+#include <span>
 #include <utility>
 
 #include "kernels/base/check.h"
 #include "kernels/base/parallel.h"
+#include "kernels/device/gated.h"
 #include "kernels/ops/activation/activation.h"
 
 namespace rivulet {
@@ -30,6 +32,13 @@ void ChannelMixing::Apply(const LayerStep& step, ConstFloatMatrix x, FloatMatrix
   ParallelRows(*step.pool, middle.rows, middle.columns,
                [&](size_t t) { Activate(f_, middle.row(t), middle.row(t), middle.columns); });
   value_.Apply(middle, y, *step.pool);
+}
+
+void ChannelMixing::Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const {
+  const Operand mixed = shift_.Enqueue(step, x, std::span(&mix_, 1))[0];
+  const FloatMatrix middle = step.workspace->Take(x.rows, key_.outputs());
+  key_.Enqueue(*step.device, mixed, middle);
+  value_.Enqueue(*step.device, Gated(step, middle, {}, f_), y);
 }
 
 }  // namespace rivulet

@@ -4,7 +4,7 @@
 //
 //   y_t = W_value f(W_key (x_t + (x_{t-1} - x_t) ∘ mix))        f = max(·, 0)² as published
 //
-// State: the token shift's. It has no form for a device. Bits and threading: feed_forward.h.
+// State: the token shift's. Bits and threading: feed_forward.h.
 #ifndef RIVULET_KERNELS_OPS_CHANNEL_MIXING_CHANNEL_MIXING_H_
 #define RIVULET_KERNELS_OPS_CHANNEL_MIXING_CHANNEL_MIXING_H_
 
@@ -26,6 +26,8 @@ class ChannelMixing : public FeedForward {
   const StateLayout* state_layout() const override { return &layout_; }
   // Temporaries [T, intermediate] and twice [T, hidden].
   void Apply(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override;
+  bool runs_on_device() const override { return true; }
 
  private:
   StateLayout layout_;

@@ -3,6 +3,7 @@
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/parallel.h"
+#include "kernels/device/device_operations.h"
 
 namespace rivulet {
 namespace {
@@ -26,6 +27,27 @@ FloatMatrix TokenShift::Difference(const LayerStep& step, ConstFloatMatrix x) co
   const FloatMatrix difference = step.workspace->Take(x.rows, x.columns);
   convolution_.Apply(step.segments, step.state, x, difference, *step.pool);
   return difference;
+}
+
+std::array<Operand, kMostMixtures> TokenShift::Enqueue(
+    const DeviceStep& step, const Operand& x, std::span<const AlignedBuffer<float>> mixes) const {
+  const DeviceConvolution planes = convolution_.OnDevice(*step.device, {});
+  TokenShiftCall call{.rows = step.rows,
+                      .slots = step.slots,
+                      .channels = planes.channels,
+                      .x = x,
+                      .mixtures = static_cast<uint32_t>(mixes.size()),
+                      .padded = planes.weight_stride,
+                      .before_offset = planes.before_offset,
+                      .tail_offset = planes.tail_offset};
+  std::array<Operand, kMostMixtures> result = {};
+  for (size_t m = 0; m < mixes.size(); ++m) {
+    result[m] = step.workspace->TakeOperand(x.rows, planes.channels);
+    call.mix[m] = step.device->Constant({mixes[m].data(), mixes[m].size()});
+    call.y[m] = result[m];
+  }
+  step.device->TokenShift(call);
+  return result;
 }
 
 void MixShifted(ConstFloatMatrix x, ConstFloatMatrix difference, const float* mix, FloatMatrix y,

@@ -13,10 +13,15 @@
 #ifndef RIVULET_KERNELS_OPS_TOKEN_SHIFT_TOKEN_SHIFT_H_
 #define RIVULET_KERNELS_OPS_TOKEN_SHIFT_TOKEN_SHIFT_H_
 
+#include <array>
 #include <cstddef>
+#include <span>
 
+#include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
+#include "kernels/device/device_step.h"
+#include "kernels/device/rwkv_operations.h"
 #include "kernels/ops/short_convolution/short_convolution.h"
 #include "kernels/recurrence/layer_step.h"
 #include "kernels/recurrence/state.h"
@@ -31,6 +36,11 @@ class TokenShift {
   // [T, channels] = x_{t-1} - x_t, from the step's workspace; advances the segments' slots.
   // Called once a step.
   FloatMatrix Difference(const LayerStep& step, ConstFloatMatrix x) const;
+
+  // The same on a device with all mixtures [channels] at once, at most kMostMixtures: operands
+  // [T, channels] from the step's workspace.
+  std::array<Operand, kMostMixtures> Enqueue(const DeviceStep& step, const Operand& x,
+                                             std::span<const AlignedBuffer<float>> mixes) const;
 
  private:
   ShortConvolution convolution_;

@@ -1,0 +1,111 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// RWKV's token shift (TokenShiftCall). A thread has a channel of a token and writes all
+// mixtures of it.
+//
+// Bytes expected: x twice, each mixture once.
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/launch.cuh"
+#include "kernels/device/rwkv_operations.h"
+
+namespace rivulet::cuda {
+namespace {
+
+constexpr uint32_t kChunk = 16;
+constexpr uint32_t kThreads = 128;
+
+__device__ float InputAt(const Operand& x, uint32_t token, uint32_t channel) {
+  const auto* at = reinterpret_cast<const bf16*>(x.data) + size_t{token} * x.stride + channel;
+  const float high = __bfloat162float(*at);
+  return x.two_parts ? high + __bfloat162float(at[x.columns]) : high;
+}
+
+// A segment's state.
+template <typename Row>
+struct ShiftState {
+  Row *tail, *after;  // [C, padded], [padded]
+  const Row* before;  // null: zeros
+  uint32_t start;     // place of the segment's first token
+
+  __device__ ShiftState(const TokenShiftCall& call, const DeviceSegment& segment) {
+    const auto base = [&](uint32_t slot) {
+      return reinterpret_cast<Row*>(call.slots.bases + slot * call.slots.base_stride +
+                                    call.before_offset);
+    };
+    tail = reinterpret_cast<Row*>(call.slots.tails + segment.tail * call.slots.tail_stride +
+                                  call.tail_offset);
+    before = segment.position == 0 ? nullptr : base(segment.base_in);
+    after = base(segment.base_out);
+    start = static_cast<uint32_t>(segment.position % kChunk);
+  }
+  // The input before the segment.
+  __device__ float Last(uint32_t padded, uint32_t channel) const {
+    if (start != 0) return Load(tail + (start - 1) * padded + channel);
+    return before == nullptr ? 0.0f : Load(before + channel);
+  }
+};
+
+template <typename Row>
+__global__ void ShiftKernel(const __grid_constant__ TokenShiftCall call) {
+  AllowNextKernel();
+  AwaitLastKernel();
+  const uint32_t token = blockIdx.x, channel = blockIdx.y * kThreads + threadIdx.x;
+  if (channel >= call.y[0].columns) return;
+  const uint32_t index = call.rows.single ? token : call.rows.segment_of[token];
+  const DeviceSegment& segment = call.rows.segments[index];
+  if (segment.tokens == 0) return;
+  const bool real = channel < call.channels;
+  float own = 0.0f, before = 0.0f;
+  if (real) {
+    const ShiftState<Row> state(call, segment);
+    own = InputAt(call.x, token, channel);
+    before = token == segment.first_token ? state.Last(call.padded, channel)
+                                          : InputAt(call.x, token - 1, channel);
+    if (call.rows.single) {
+      Store(state.tail + state.start * call.padded + channel, own);
+      if (state.start + 1 == kChunk) Store(state.after + channel, own);
+    }
+  }
+  const float difference = before - own;
+  for (uint32_t m = 0; m < call.mixtures; ++m) {
+    const float mixed = real ? own + difference * call.mix[m][channel] : 0.0f;
+    StoreOperand(call.y[m], token, channel, mixed);
+  }
+}
+
+// The state after segments of any length, when all of their tokens have been mixed.
+template <typename Row>
+__global__ void KeepLastKernel(const __grid_constant__ TokenShiftCall call) {
+  AllowNextKernel();
+  AwaitLastKernel();
+  const DeviceSegment& segment = call.rows.segments[blockIdx.y];
+  const uint32_t channel = blockIdx.x * kThreads + threadIdx.x;
+  if (segment.tokens == 0 || channel >= call.channels) return;
+  const ShiftState<Row> state(call, segment);
+  const uint32_t end = state.start + segment.tokens, border = end / kChunk * kChunk;
+  const auto at = [&](uint32_t place) {  // counted from the first token's chunk
+    return InputAt(call.x, segment.first_token + place - state.start, channel);
+  };
+  if (border != 0) Store(state.after + channel, at(border - 1));
+  for (uint32_t place = max(border, state.start); place < end; ++place) {
+    Store(state.tail + (place - border) * call.padded + channel, at(place));
+  }
+}
+
+template <typename Row>
+void Launch(const TokenShiftCall& call, const LaunchContext& context) {
+  const auto blocks = [](uint32_t columns) { return (columns + kThreads - 1) / kThreads; };
+  context.Run(ShiftKernel<Row>, dim3(call.rows.tokens, blocks(call.y[0].columns)), kThreads, 0,
+              call);
+  if (call.rows.single) return;
+  context.Run(KeepLastKernel<Row>, dim3(blocks(call.channels), call.rows.segment_count), kThreads,
+              0, call);
+}
+
+}  // namespace
+
+void LaunchTokenShift(const TokenShiftCall& call, bool fp32_rows, const LaunchContext& context) {
+  fp32_rows ? Launch<float>(call, context) : Launch<bf16>(call, context);
+}
+
+}  // namespace rivulet::cuda
