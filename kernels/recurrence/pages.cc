@@ -232,9 +232,11 @@ void PageTable::Commit() {
   EndPlan();
 }
 
-// The pages that no later token of a sliding window sees.
+// The pages that no later token of a sliding window sees, also if the session goes back to the last
+// border and computes its tokens since then again.
 void PageTable::DropUnseen() {
-  const uint64_t seen = std::min(FirstSeen(kind_, end_), first_page_ + table_.size());
+  const uint64_t border = end_ - end_ % kind_.fold_interval;
+  const uint64_t seen = std::min(FirstSeen(kind_, border), first_page_ + table_.size());
   if (seen <= first_page_) return;
   const auto unseen = table_.begin() + static_cast<ptrdiff_t>(seen - first_page_);
   for (auto slot = table_.begin(); slot != unseen; ++slot) source_->Release(*slot);

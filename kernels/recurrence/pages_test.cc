@@ -254,7 +254,7 @@ TEST_P(PagesTest, AppendedPagesStandInOrderAndLeaveWithTheWindow) {
 // A copy of an empty list has no place in memory at all.
 TEST_P(PagesTest, AForkFitsWhereTheWindowHasLetEveryPageGo) {
   CountingSource source;
-  const PageKind kind = Kind(PageRule::kAppended, 0, 5);
+  const PageKind kind = Kind(PageRule::kAppended, 0, 1);
   PageTable table(kind, source);
   uint64_t position = 0;
   Advance(table, position, 2 * C() - 2);

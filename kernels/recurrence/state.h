@@ -57,7 +57,8 @@ struct PageKind {
   PageRule rule = PageRule::kNone;
   // Fenwick: pages 0 .. levels - 1; the last one absorbs every later carry and never moves.
   uint32_t levels = 0;
-  // kAppended: only pages with one of the `window` tokens before the next are kept; 0: all.
+  // kAppended: only pages with one of the `window` tokens before the chunk's first one, or later
+  // ones, are kept; 0: all.
   uint64_t window = 0;
   // C: the tokens of a chunk. StateLayout::SetPageKind fills it in.
   uint32_t fold_interval = 0;
