@@ -89,6 +89,8 @@ void AddGauges(const Metrics& m, Families& out) {
   const double used = value(m.state_slots_used), total = value(m.state_slots_total);
   out.AddGauge("state_slots_used", "State slots in use.", used);
   out.AddGauge("state_slots_capacity", "State slots that --state-memory holds.", total);
+  out.AddGauge("state_bases_used", "Slots of states at chunk borders in use; forks share them.",
+               value(m.state_bases_used));
   const double pages = value(m.fullest_pages_used), all_pages = value(m.fullest_pages_total);
   out.AddGauge("state_slot_usage_ratio",
                "State slots in use / state slots, 0 to 1; of pages where these are fuller.",
@@ -125,6 +127,12 @@ void AddCounters(const Metrics& m, Families& out) {
     out.AddCounter("sessions_ended_total", "Sessions that ended, by reason.", m.session_ends[i],
                    {{"reason", kSessionEndNames[i]}});
   }
+  out.AddCounter("session_forks_total", "Sessions made by ForkSession.", m.session_forks);
+  out.AddCounter("session_rewinds_total", "Sessions taken back by RewindSession.",
+                 m.session_rewinds);
+  out.AddCounter("kept_positions_dropped_total",
+                 "Positions that sessions could be rewound to, dropped for their slots.",
+                 m.kept_positions_dropped);
   out.AddCounter("folds_total", "Tails folded into a base.", m.folds);
   out.AddCounter("graph_replays_total", "Recorded steps that the GPU ran.", m.graph_replays);
   out.AddCounter("device_failures_total", "Errors of the GPU, each of which loses all sessions.",

@@ -71,6 +71,7 @@ struct Metrics {
   Gauge draining;
   Gauge sessions;
   Gauge session_notes_bytes;
+  Gauge state_bases_used;
 
   Counter prompt_tokens_computed;
   Counter prompt_tokens_cached;
@@ -80,6 +81,9 @@ struct Metrics {
   Counter graph_replays;
   Counter device_failures;
   std::array<Counter, kSessionEnds> session_ends;
+  Counter session_forks;
+  Counter session_rewinds;
+  Counter kept_positions_dropped;
 
   Histogram time_to_first_token{kRequestSeconds};
   Histogram inter_token_latency{kTokenSeconds};

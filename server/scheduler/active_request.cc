@@ -19,6 +19,14 @@ std::vector<uint32_t> StopIds(const Request& request, const std::vector<uint32_t
   return ids;
 }
 
+bool StartsText(const Tokenizer& tokenizer, const TokenSequence& context) {
+  for (size_t i = 0; i < context.size(); ++i) {
+    const uint32_t token = context[i];
+    if (!Detokenizer::StartsText(tokenizer, std::span(&token, 1))) return false;
+  }
+  return true;
+}
+
 Outcome OutcomeOf(const absl::Status& status, RequestKind kind, FinishReason reason) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -95,10 +103,9 @@ void ActiveRequest::Start(TimePoint now) {
 
 void ActiveRequest::AppendPrompt() {
   const std::vector<uint32_t>& prompt = request_->prompt;
-  const bool starts_text =
-      context_.options.tokenizer != nullptr &&
-      Detokenizer::StartsText(*context_.options.tokenizer, prompt_->tokens()) &&
-      Detokenizer::StartsText(*context_.options.tokenizer, prompt);
+  const bool starts_text = context_.options.tokenizer != nullptr &&
+                           StartsText(*context_.options.tokenizer, prompt_->tokens()) &&
+                           Detokenizer::StartsText(*context_.options.tokenizer, prompt);
   for (uint32_t i = 0; i < request_->completions; ++i) {
     completions_.push_back(std::make_unique<Completion>(
         *request_, stop_ids_, context_.options.tokenizer, starts_text, i));
@@ -109,12 +116,12 @@ void ActiveRequest::AppendPrompt() {
 
 void ActiveRequest::AddReserved(StateNeed& need) const {
   if (ended_) return;
-  need.slots += unfinished_;
-  need.tokens += NewTokens() + NotesTokens();
-  if (context_.capacity.pages.empty()) return;
+  need.tokens += NotesTokens();
   const uint64_t tokens = LongestContext(*request_, context_tokens_);
   if (prompt_ != nullptr) {
     need.AddMissing(*prompt_, tokens);
+    need.tails += request_->completions - 1;
+    need.bases += request_->completions - 1;
     const uint32_t forks = request_->completions > 1 ? request_->completions : 0;
     need.AddWhole(context_.capacity, forks, tokens);
     return;
@@ -124,21 +131,21 @@ void ActiveRequest::AddReserved(StateNeed& need) const {
   }
 }
 
+const Session* ActiveRequest::session() const {
+  if (ended_) return nullptr;
+  if (prompt_ != nullptr) return prompt_.get();
+  const bool one = completions_.size() == 1 && !completions_[0]->finished();
+  return one ? &completions_[0]->session() : nullptr;
+}
+
+bool ActiveRequest::DropOldestKept() {
+  Session* const own = const_cast<Session*>(session());
+  return own != nullptr && own->DropOldestKept();
+}
+
 // Until the session has them.
 uint64_t ActiveRequest::NotesTokens() const {
   return request_->notes == nullptr ? 0 : TokensOfNotes(request_->notes->bytes());
-}
-
-uint64_t ActiveRequest::NewTokens() const {
-  if (ended_) return 0;
-  const SessionLease& lease = request_->session;
-  const uint64_t counted = lease.held() && lease.exclusive() ? context_tokens_ : 0;
-  if (prompt_ != nullptr) return prompt_->tokens().size() - counted;
-  uint64_t tokens = 0;
-  for (const auto& completion : completions_) {
-    if (!completion->finished()) tokens += completion->session().tokens().size() - counted;
-  }
-  return tokens;
 }
 
 Session& ActiveRequest::SessionOf(int row) const {
@@ -239,8 +246,7 @@ absl::Status ActiveRequest::AddToPlan(int row, uint32_t tokens, uint64_t turn, S
 }
 
 void ActiveRequest::AddPromptTokens(uint32_t tokens, StepPlan& plan, StepRow& row) const {
-  const auto first = prompt_->tokens().begin() + static_cast<ptrdiff_t>(prompt_->position());
-  plan.tokens.insert(plan.tokens.end(), first, first + tokens);
+  prompt_->tokens().CopyTo(prompt_->position(), tokens, plan.tokens);
   AddScoreTargets(row.segment, row);
   if (HoldsBackLast() || tokens < prompt_->pending()) return;
   row.samples = 1;

@@ -51,6 +51,8 @@ struct SchedulerOptions {
   // --max-session-tokens. Where they leave no room for a prompt, idle sessions are dropped, the
   // least recently used first. What running requests generate counts and is not cut short.
   uint64_t max_session_tokens = uint64_t{1} << 28;
+  // Ends of turns that a session can go back to, the last ones; --keep-positions.
+  uint32_t keep_positions = 0;
   // How long a stream whose client does not read keeps its slots once its outbox is full.
   Clock::duration stall_limit = std::chrono::minutes(5);
   const Tokenizer* tokenizer = nullptr;  // null: the model has none
@@ -98,9 +100,12 @@ class ActiveRequest {
   TimePoint deadline() const { return std::min(request_->deadline, stalled_at_); }
   // It has no first token yet.
   bool in_prompt() const { return prompt_ != nullptr; }
-  // Adds what is reserved for it: a slot for each completion that may still run, and the pages that
-  // these may still take.
+  // Adds what is reserved for it: the slots and pages that its completions may still take.
   void AddReserved(StateNeed& need) const;
+  // The session that its turn runs on; null: it has none, or several.
+  const Session* session() const;
+  // Of that session. False if it has none.
+  bool DropOldestKept();
 
   // The rows that have something to run. Appends to both, one entry each.
   void AppendRows(TimePoint now, std::vector<RowInFlight>& rows, std::vector<RowView>& views);
@@ -121,7 +126,6 @@ class ActiveRequest {
   void Abort(const absl::Status& status, TimePoint now);
 
  private:
-  uint64_t NewTokens() const;
   uint64_t NotesTokens() const;
 
   struct Ending {

@@ -33,7 +33,8 @@ bool WaitsForReaders(const std::unique_ptr<Request>& request) {
 
 // True if every kind of `need` is within the capacity and what may be added to it.
 bool Within(const StateNeed& need, const StateCapacity& capacity, const StateNeed& added) {
-  if (need.slots > capacity.tail_slots + added.slots) return false;
+  if (need.tails > capacity.tail_slots + added.tails) return false;
+  if (need.bases > capacity.base_slots + added.bases) return false;
   for (size_t kind = 0; kind < need.pages.size(); ++kind) {
     const uint64_t more = kind < added.pages.size() ? added.pages[kind] : 0;
     if (need.pages[kind] > capacity.pages[kind].slots + more) return false;
@@ -42,12 +43,12 @@ bool Within(const StateNeed& need, const StateCapacity& capacity, const StateNee
 }
 
 // The tokens that the sessions of a request hold from its start, beyond those that its session
-// holds already, and what its notes count as. A fork copies the tokens.
+// holds already, and what its notes count as. Forks share what they can (TokenSequence).
 uint64_t NewTokens(const Request& request) {
-  const SessionLease& lease = request.session;
-  const uint64_t copied = lease.held() && !lease.exclusive() ? lease.tokens() : 0;
+  const uint64_t prompt = request.prompt.size();
+  const uint64_t own = std::min<uint64_t>(prompt, TokenSequence::kBlock);
   const size_t notes = request.notes == nullptr ? 0 : request.notes->bytes();
-  return copied + request.completions * request.prompt.size() + TokensOfNotes(notes);
+  return prompt + (request.completions - 1) * own + TokensOfNotes(notes);
 }
 
 }  // namespace
@@ -329,7 +330,7 @@ StateNeed Scheduler::NewState(const Request& request) const {
   if (lease.exclusive()) {
     need.AddMissing(*state, tokens);
   } else {
-    need.slots = 1;
+    need.tails = need.bases = 1;
     need.AddPages(state->page_kinds(),
                   [&](size_t kind) { return state->MissingPagesInFork(kind, tokens); });
   }
@@ -337,39 +338,75 @@ StateNeed Scheduler::NewState(const Request& request) const {
 }
 
 bool Scheduler::HasRoom(StateNeed need, const StateNeed& droppable) const {
-  need.slots += static_cast<uint32_t>(sessions_.states());
+  StatePool& states = engine_.states();
+  need.tails += states.tails().used();
+  need.bases += states.bases().used();
   need.AddPages(engine_.capacity().pages.size(),
-                [this](size_t kind) { return engine_.states().pages(kind).used(); });
+                [&](size_t kind) { return states.pages(kind).used(); });
   need.tokens += sessions_.tokens();
   for (const auto& active : active_) active->AddReserved(need);
   return Within(need, engine_.capacity(), droppable) &&
          need.tokens <= context_.options.max_session_tokens + droppable.tokens;
 }
 
+// With what kept positions hold beside idle sessions, which is the most that it can be.
 bool Scheduler::CanMakeRoom(const StateNeed& need) const {
+  const IdleSlots idle = sessions_.idle_slots();
   StateNeed droppable;
-  droppable.slots = static_cast<uint32_t>(sessions_.idle_states());
+  droppable.tails = idle.tails;
+  droppable.bases = idle.bases;
   droppable.tokens = sessions_.idle_tokens();
-  droppable.AddPages(engine_.capacity().pages.size(),
-                     [this](size_t kind) { return sessions_.idle_pages(kind); });
+  droppable.pages = idle.pages;
+  const auto add = [&](const Session* session) {
+    if (session != nullptr) droppable.AddKept(*session);
+  };
+  for (const auto& active : active_) add(active->session());
+  for (const auto& request : waiting_) {
+    if (request != nullptr && request->session.held()) add(request->session.state());
+  }
   return HasRoom(need, droppable);
 }
 
-bool Scheduler::MakeRoom(const StateNeed& need) {
+bool Scheduler::MakeRoom(const Request& request) {
   // There usually is room; then what is held is added up only once.
-  if (HasRoom(need)) return true;
-  // No session is dropped for a request that would not fit even then.
-  if (!CanMakeRoom(need)) return false;
-  while (!HasRoom(need)) {
-    if (!sessions_.EvictLeastRecentlyUsed()) return false;
+  if (HasRoom(NewNeed(request))) return true;
+  // Nothing is dropped for a request that would not fit even then.
+  if (!CanMakeRoom(NewNeed(request))) return false;
+  while (!HasRoom(NewNeed(request))) {
+    if (!DropKeptPosition() && !sessions_.EvictLeastRecentlyUsed()) return false;
   }
   return true;
 }
 
+// A state that others share already, or that is empty, is kept for nothing.
+bool Scheduler::MakeRoomToKeep(const Request& request) {
+  const SessionLease& lease = request.session;
+  if (!lease.held() || !lease.exclusive() || context_.options.keep_positions == 0) return false;
+  if (lease.state() == nullptr || request.begins_anew) return true;
+  StateNeed need = NewNeed(request);
+  need.bases = 1;
+  while (!HasRoom(need)) {
+    if (!DropKeptPosition()) return false;
+  }
+  return true;
+}
+
+bool Scheduler::DropKeptPosition() {
+  bool dropped = sessions_.DropOldestKept();
+  for (const auto& active : active_) dropped = dropped || active->DropOldestKept();
+  for (const auto& request : waiting_) {
+    if (request == nullptr || !request->session.held()) continue;  // null: admitted in this pass
+    SessionLease& lease = request->session;
+    dropped = dropped || (lease.exclusive() && lease.DropOldestKept());
+  }
+  if (dropped) metrics_.kept_positions_dropped.Add();
+  return dropped;
+}
+
 bool Scheduler::TryAdmit(std::unique_ptr<Request>& request, TimePoint now) {
-  if (!MakeRoom(NewNeed(*request))) return false;
+  if (!MakeRoom(*request)) return false;
   active_.reserve(active_.size() + 1);  // first, so that no request is lost without memory
-  auto session = OpenSession(*request);
+  auto session = OpenSession(*request, MakeRoomToKeep(*request));
   if (!session.ok()) return false;
   active_.push_back(std::make_unique<ActiveRequest>(context_, std::move(request),
                                                     *std::move(session), ++turn_, now));
@@ -377,17 +414,34 @@ bool Scheduler::TryAdmit(std::unique_ptr<Request>& request, TimePoint now) {
   return true;
 }
 
-absl::StatusOr<std::unique_ptr<Session>> Scheduler::OpenSession(Request& request) {
+std::unique_ptr<Session> Scheduler::NewSession() const {
+  return Session::CreateAtRest(engine_.states(), sessions_.ledger());
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Scheduler::OpenSession(Request& request, bool keep) {
   SessionLease& lease = request.session;
-  const Session* const state = lease.held() ? lease.state() : nullptr;
-  if (state != nullptr && lease.exclusive()) {
-    if (!request.begins_anew) return lease.TakeState();
-    lease.TakeState().reset();  // makes room for the new one
-    return Session::Create(engine_.states());
+  if (lease.held() && lease.exclusive()) return OpenTurn(request, keep);
+  if (lease.held() && lease.state() != nullptr) {
+    auto fork = lease.state()->Fork();
+    if (fork.ok()) lease.Release();
+    return fork;
   }
-  auto opened = state != nullptr ? state->Fork() : Session::Create(engine_.states());
-  if (opened.ok() && lease.held() && !lease.exclusive()) lease.Release();
-  return opened;
+  std::unique_ptr<Session> session = NewSession();
+  RIVULET_RETURN_IF_ERROR(session->Wake());
+  if (lease.held()) lease.Release();
+  return session;
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Scheduler::OpenTurn(Request& request, bool keep) {
+  SessionLease& lease = request.session;
+  std::unique_ptr<Session> session = lease.TakeState();
+  // One that begins anew makes room first.
+  if (session == nullptr || request.begins_anew) session = NewSession();
+  if (keep) session->Keep(context_.options.keep_positions, lease.notes());
+  const absl::Status awake = session->Wake();
+  if (awake.ok()) return session;
+  lease.PutState(std::move(session));
+  return awake;
 }
 
 // All slots or pages belong to sessions whose turns wait behind the request that cannot be
@@ -520,6 +574,7 @@ void Scheduler::ShowGauges(size_t before_first_token) {
   metrics_.requests_running.Set(static_cast<int64_t>(active_.size()));
   metrics_.requests_waiting.Set(static_cast<int64_t>(before_first_token));
   metrics_.state_slots_used.Set(engine_.states().tails().used());
+  metrics_.state_bases_used.Set(engine_.states().bases().used());
   uint64_t bytes = engine_.states().bases().used() * capacity.base_bytes +
                    engine_.states().tails().used() * capacity.tail_bytes;
   double fullest = -1;

@@ -153,11 +153,17 @@ class Scheduler {
   size_t WaitingLeases() const;
   StateNeed NewNeed(const Request& request) const;
   StateNeed NewState(const Request& request) const;
+  std::unique_ptr<Session> NewSession() const;
+  absl::StatusOr<std::unique_ptr<Session>> OpenTurn(Request& request, bool keep);
   // Beside what is in use or reserved for requests that run, less `droppable`.
   bool HasRoom(StateNeed need, const StateNeed& droppable = {}) const;
   bool CanMakeRoom(const StateNeed& need) const;
-  bool MakeRoom(const StateNeed& need);
-  absl::StatusOr<std::unique_ptr<Session>> OpenSession(Request& request);
+  bool MakeRoom(const Request& request);
+  // Beside that, for the state at which a turn's session is kept. Drops kept positions at most.
+  bool MakeRoomToKeep(const Request& request);
+  // Forgets a kept position: of an idle session if one has any, else of one that runs or waits.
+  bool DropKeptPosition();
+  absl::StatusOr<std::unique_ptr<Session>> OpenSession(Request& request, bool keep);
   void CollectRows(TimePoint now);
   std::vector<PlannedRow> Choose(TimePoint now);
   StepInFlight FillPlan(const std::vector<PlannedRow>& chosen);

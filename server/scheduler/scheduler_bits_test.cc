@@ -5,7 +5,6 @@
 // 2. A conversation in turns gives the bits of its whole context as one prompt, however it is
 // split. Tokens, text, log-probabilities and finish reasons do not depend on other requests.
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <random>
 
@@ -13,137 +12,16 @@
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
 #include "nlohmann/json.hpp"
-#include "server/engine/cpu_engine.h"
-#include "server/engine/fake_run_ahead.h"
 #include "server/engine/random_model.h"
 #include "server/engine/test_models.h"
 #include "server/log/log.h"
-#include "server/scheduler/scheduler.h"
-#include "server/scheduler/test_support.h"
+#include "server/scheduler/stack_fixture.h"
 #include "server/text/detokenizer.h"
 
 namespace rivulet {
 namespace {
 
-using std::chrono::microseconds;
-
 constexpr uint32_t kVocab = 101;  // of the test models
-
-bool Same(const TokenLogprob& a, const TokenLogprob& b) {
-  return a.token == b.token && a.logprob == b.logprob;
-}
-
-bool Same(const std::vector<Logprobs>& a, const std::vector<Logprobs>& b) {
-  const auto same = [](const Logprobs& x, const Logprobs& y) {
-    return Same(x.chosen, y.chosen) &&
-           std::equal(x.top.begin(), x.top.end(), y.top.begin(), y.top.end(),
-                      [](const TokenLogprob& s, const TokenLogprob& t) { return Same(s, t); });
-  };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
-}
-
-void ExpectSame(const Received& a, const Received& b) {
-  ASSERT_EQ(a.tokens, b.tokens);
-  ASSERT_EQ(a.text, b.text);
-  ASSERT_EQ(a.reason, b.reason);
-  ASSERT_EQ(a.matched_stop, b.matched_stop);
-  ASSERT_EQ(a.usage.completion_tokens, b.usage.completion_tokens);
-  ASSERT_TRUE(Same(a.logprobs, b.logprobs));
-}
-
-// What is asked; the scheduler's Request is made from it each time.
-struct Ask {
-  std::vector<uint32_t> prompt;
-  uint32_t max_tokens = 0;
-  uint32_t completions = 1;
-  SamplingParams sampling = {};
-  StopRules stop = {};
-  uint32_t logprobs = 0;
-  bool score_prompt = false;
-  uint32_t score_top = 0;
-};
-
-// Engine, sessions and scheduler. Time is virtual, so that prompts are cut at random. `depth`:
-// steps that may be launched and not committed.
-class Stack {
- public:
-  Stack(std::shared_ptr<const LoadedModel> model, size_t threads, size_t depth, uint64_t seed)
-      : random_(seed) {
-    EngineOptions engine_options;
-    engine_options.threads = threads;
-    engine_options.state_memory = uint64_t{1} << 30;  // no session is dropped for room
-    engine_ = *MakeCpuEngine(std::move(model), engine_options);
-    if (depth == 2) ahead_ = std::make_unique<RunAheadEngine>(*engine_, /*lazy=*/false);
-    SchedulerOptions options;
-    options.tokenizer = &tokenizer_;
-    options.eos_ids = {FakeTokenizer::kEos};
-    options.limits.max_prompt_tokens = 1 + random_() % 50;
-    scheduler_ = std::make_unique<Scheduler>(engine(), sessions_, dispatcher_, metrics_, options);
-  }
-
-  Client& Submit(const Ask& ask, SessionLease lease = {}) {
-    Client& client = clients_.emplace_back(ask.completions);
-    auto request = MakeRequest(client, ask.prompt, ask.max_tokens);
-    request->session = std::move(lease);
-    request->sampling = ask.sampling;
-    request->stop = ask.stop;
-    request->logprobs = ask.logprobs;
-    request->score_prompt = ask.score_prompt;
-    request->score_top = ask.score_top;
-    EXPECT_TRUE(scheduler_->Submit(request).ok());
-    return client;
-  }
-
-  bool Step() {
-    const StepPlan& plan = scheduler_->Plan(now_);
-    if (!plan.empty()) launched_.push_back(engine().Launch(plan));
-    if (launched_.empty()) return false;
-    const bool runs_ahead = !plan.empty() && launched_.size() < engine().depth();
-    if (!runs_ahead || random_() % 4 == 0) CommitOldest();
-    for (Client& client : clients_) client.Read();
-    return true;
-  }
-
-  // To the end of everything.
-  Client& Run(const Ask& ask, SessionLease lease = {}) {
-    Client& client = Submit(ask, std::move(lease));
-    while (Step()) continue;
-    client.Read();
-    EXPECT_EQ(client.end, absl::OkStatus());
-    return client;
-  }
-
-  int64_t before_first_token() const { return metrics_.requests_waiting.value(); }
-  SessionTable& sessions() { return sessions_; }
-  std::vector<uint32_t> TokensOf(const std::string& id) {
-    return sessions_.LeaseForReading(id)->state()->tokens();
-  }
-  const Tokenizer& tokenizer() const { return tokenizer_; }
-
- private:
-  Engine& engine() { return ahead_ != nullptr ? static_cast<Engine&>(*ahead_) : *engine_; }
-
-  void CommitOldest() {
-    StepResult result = engine().Await(launched_.front());
-    launched_.pop_front();
-    const microseconds cost(1 + random_() % 3000);
-    result.device_seconds = std::chrono::duration<double>(cost).count();
-    now_ += cost;
-    scheduler_->Commit(std::move(result), now_);
-  }
-
-  std::mt19937_64 random_;
-  TimePoint now_ = TimePoint(std::chrono::seconds(1000));
-  FakeTokenizer tokenizer_;
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<RunAheadEngine> ahead_;  // of depth 2
-  std::deque<StepTicket> launched_;
-  Metrics metrics_;
-  SessionTable sessions_{{}, metrics_};
-  Dispatcher dispatcher_;
-  std::unique_ptr<Scheduler> scheduler_;
-  std::deque<Client> clients_;
-};
 
 struct BitsParam {
   TestModel model;

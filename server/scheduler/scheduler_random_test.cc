@@ -244,7 +244,7 @@ class RandomSchedule {
       request.left = -1;
       return;
     }
-    const std::vector<uint32_t>& tokens = lease->state()->tokens();
+    const std::vector<uint32_t> tokens = lease->state()->tokens().Copy();
     ASSERT_EQ(lease->tokens(), tokens.size());
     if (session.holds_state && tokens == request.context) {
       request.left = -1;

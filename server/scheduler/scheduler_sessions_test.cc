@@ -73,7 +73,7 @@ class ManySessions {
     ASSERT_EQ(engine_.states().tails().used(), sessions_.states());
     ASSERT_EQ(engine_.states().bases().used(), sessions_.states());
     for (size_t kind = 0; kind < engine_.capacity().pages.size(); ++kind) {
-      ASSERT_EQ(engine_.states().pages(kind).used(), sessions_.idle_pages(kind));
+      ASSERT_EQ(engine_.states().pages(kind).used(), sessions_.idle_slots().pages[kind]);
     }
     for (const SessionInfo& info : sessions_.List("", kSessions + 1)) {
       ASSERT_EQ(info.tokens, contexts_.at(info.id).size());

@@ -81,7 +81,7 @@ class SchedulerTest : public testing::Test {
 
   // What an idle session holds.
   std::vector<uint32_t> Context(const std::string& id) {
-    return sessions_.LeaseForReading(id)->state()->tokens();
+    return sessions_.LeaseForReading(id)->state()->tokens().Copy();
   }
 
   // False when there is nothing to run.

@@ -6,7 +6,8 @@
 namespace rivulet {
 
 bool StateNeed::nothing() const {
-  return slots == 0 && std::all_of(pages.begin(), pages.end(), [](uint64_t n) { return n == 0; });
+  return tails == 0 && bases == 0 &&
+         std::all_of(pages.begin(), pages.end(), [](uint64_t n) { return n == 0; });
 }
 
 uint64_t LongestContext(const Request& request, uint64_t context_tokens) {
@@ -20,7 +21,18 @@ void StateNeed::AddWhole(const StateCapacity& capacity, uint64_t sessions, uint6
 }
 
 void StateNeed::AddMissing(const Session& session, uint64_t tokens) {
+  tails += session.missing_tails();
+  bases += session.missing_bases();
   AddPages(session.page_kinds(), [&](size_t kind) { return session.MissingPages(kind, tokens); });
+}
+
+void StateNeed::AddKept(const Session& session) {
+  for (const Session::KeptPosition& kept : session.kept()) {
+    if (kept.point == nullptr) continue;
+    ++bases;
+    AddPages(kept.point->pages.size(),
+             [&](size_t kind) { return kept.point->pages[kind].pages(); });
+  }
 }
 
 // Several completions share the prompt's pages until each has replaced them, so these count once
@@ -28,7 +40,7 @@ void StateNeed::AddMissing(const Session& session, uint64_t tokens) {
 StateNeed WholeNeed(const StateCapacity& capacity, const Request& request,
                     uint64_t context_tokens) {
   StateNeed need;
-  need.slots = request.completions;
+  need.tails = need.bases = request.completions;
   need.AddWhole(capacity, request.completions + (request.completions > 1 ? 1 : 0),
                 LongestContext(request, context_tokens));
   return need;

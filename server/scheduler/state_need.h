@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The most slots that a request can take, known before it starts: a tail for each completion, and
-// of each kind of pages as many as its longest context needs. The scheduler admits a request only
-// when all of that is free, so no row ever waits for a page that is never released.
+// The most slots that a request can take, known before it starts: a base and a tail for each
+// completion, and of each kind of pages as many as its longest context needs. The scheduler admits
+// a request only when all of that is free, so no row ever waits for a page that is never released.
 //
 // Threading: pure functions. Those that take a Session: engine thread only.
 #ifndef RIVULET_SERVER_SCHEDULER_STATE_NEED_H_
@@ -18,7 +18,8 @@
 namespace rivulet {
 
 struct StateNeed {
-  uint32_t slots = 0;           // tails, each with a base
+  uint64_t tails = 0;
+  uint64_t bases = 0;
   std::vector<uint64_t> pages;  // of each kind of StateCapacity::pages
   uint64_t tokens = 0;          // whose ids it holds
 
@@ -32,8 +33,10 @@ struct StateNeed {
   }
   // Adds the pages of `sessions` sessions that grow to `tokens` tokens and share none.
   void AddWhole(const StateCapacity& capacity, uint64_t sessions, uint64_t tokens);
-  // Adds the pages that `session` may still take while it grows to `tokens` tokens.
+  // Adds the slots and pages that `session` may still take while it grows to `tokens` tokens.
   void AddMissing(const Session& session, uint64_t tokens);
+  // Adds what the kept positions of `session` hold at most.
+  void AddKept(const Session& session);
 };
 
 // The most tokens that the session of each completion will hold.

@@ -4,51 +4,158 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
 
 namespace rivulet {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(StatePool& states) {
-  RIVULET_ASSIGN_OR_RETURN(SlotHandle base, SlotHandle::Acquire(states.bases()));
-  RIVULET_ASSIGN_OR_RETURN(SlotHandle tail, SlotHandle::Acquire(states.tails()));
-  std::vector<PageTable> pages;
-  const std::vector<PageCapacity>& kinds = states.capacity().pages;
-  for (size_t i = 0; i < kinds.size(); ++i) pages.emplace_back(kinds[i].kind, states.pages(i));
-  return std::unique_ptr<Session>(
-      new Session(states, std::move(base), std::move(tail), std::move(pages)));
+  std::unique_ptr<Session> session = CreateAtRest(states, std::make_shared<TokenLedger>());
+  RIVULET_RETURN_IF_ERROR(session->Wake());
+  return session;
 }
 
-Session::Session(StatePool& states, SlotHandle base, SlotHandle tail,
-                 std::vector<PageTable> page_tables)
+std::unique_ptr<Session> Session::CreateAtRest(StatePool& states,
+                                               std::shared_ptr<TokenLedger> ledger) {
+  return std::unique_ptr<Session>(
+      new Session(states, TokenSequence(std::move(ledger)), std::make_shared<TokenCounts>()));
+}
+
+Session::Session(StatePool& states, TokenSequence tokens, std::shared_ptr<TokenCounts> counts)
     : states_(states),
-      base_(std::move(base)),
-      tail_(std::move(tail)),
-      page_tables_(std::move(page_tables)),
-      segment_pages_(page_tables_.size()) {}
+      segment_pages_(states.capacity().pages.size()),
+      tokens_(std::move(tokens)),
+      token_counts_(std::move(counts)) {}
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Fork() const {
   RIVULET_CHECK(!segment_planned(), "forks while a segment is planned");
-  RIVULET_ASSIGN_OR_RETURN(SlotHandle tail, SlotHandle::Acquire(states_.tails()));
-  states_.CopyTail(tail_.slot(), tail.slot());
-  std::vector<PageTable> pages;
-  for (const PageTable& table : page_tables_) pages.push_back(table.Fork());
-  std::unique_ptr<Session> fork(
-      new Session(states_, base_.Share(), std::move(tail), std::move(pages)));
-  fork->tokens_ = tokens_;
-  fork->token_counts_ = token_counts_;
+  std::unique_ptr<Session> fork(new Session(states_, tokens_, token_counts_));
   fork->position_ = position_;
+  if (resting()) {
+    fork->point_ = point_;
+    RIVULET_RETURN_IF_ERROR(fork->Wake());
+  } else {
+    RIVULET_ASSIGN_OR_RETURN(fork->tail_, SlotHandle::Acquire(states_.tails()));
+    fork->base_ = base_.Share();
+    for (const PageTable& table : page_tables_) fork->page_tables_.push_back(table.Fork());
+  }
+  if (tail_.held()) states_.CopyTail(tail_.slot(), fork->tail_.slot());
   return fork;
 }
 
-void Session::Append(uint32_t token) {
-  tokens_.push_back(token);
-  token_counts_.Add(token);
+absl::StatusOr<std::unique_ptr<Session>> Session::ForkAt(uint64_t tokens) const {
+  RIVULET_CHECK(resting(), "a session that is awake has no point to share");
+  RIVULET_RETURN_IF_ERROR(CheckReaches(tokens));
+  std::unique_ptr<Session> fork(new Session(states_, tokens_, token_counts_));
+  fork->point_ = LatestPoint(tokens);
+  fork->position_ = fork->point_ == nullptr ? 0 : fork->point_->position;
+  for (const KeptPosition& kept : kept_) {
+    if (kept.tokens <= tokens) fork->kept_.push_back(kept);
+  }
+  if (tokens == tokens_.size()) return fork;
+  fork->tokens_.Truncate(tokens);
+  fork->token_counts_ = std::make_shared<TokenCounts>();
+  for (uint64_t i = 0; i < tokens; ++i) fork->token_counts_->Add(tokens_[i]);
+  return fork;
 }
 
+absl::Status Session::CheckReaches(uint64_t tokens) const {
+  if (tokens > tokens_.size()) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "position ", tokens, " is in the future: the session holds ", tokens_.size(), " tokens"));
+  }
+  const uint64_t oldest = kept_.empty() ? tokens_.size() : kept_.front().tokens;
+  if (tokens >= oldest) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat("position ", tokens, " is before the oldest one that is kept, ", oldest,
+                   " (--keep-positions and --state-memory set how many are); begin another session "
+                   "and send its context"));
+}
+
+void Session::Rest() {
+  RIVULET_CHECK(!resting() && !segment_planned(), "rests while it runs");
+  auto point = std::make_shared<StatePoint>();
+  point->position = Border(position_);
+  point->base = std::move(base_);
+  base_ = SlotHandle();
+  point->pages = std::exchange(page_tables_, {});
+  point_ = std::move(point);
+}
+
+absl::Status Session::Wake() {
+  RIVULET_CHECK(resting(), "wakes a session that is awake");
+  SlotHandle base, tail;
+  if (!tail_.held()) {
+    RIVULET_ASSIGN_OR_RETURN(tail, SlotHandle::Acquire(states_.tails()));
+  }
+  if (point_ == nullptr) {
+    RIVULET_ASSIGN_OR_RETURN(base, SlotHandle::Acquire(states_.bases()));
+  }
+  std::vector<PageTable> pages;
+  const std::vector<PageCapacity>& kinds = states_.capacity().pages;
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    if (point_ == nullptr) {
+      pages.emplace_back(kinds[kind].kind, states_.pages(kind));
+    } else if (point_.use_count() > 1) {
+      pages.push_back(point_->pages[kind].Fork());
+    }
+  }
+  if (point_ != nullptr && point_.use_count() > 1) base = point_->base.Share();
+  if (point_ != nullptr && point_.use_count() == 1) {
+    base = std::move(point_->base);
+    pages = std::move(point_->pages);
+  }
+  if (tail.held()) tail_ = std::move(tail);
+  base_ = std::move(base);
+  page_tables_ = std::move(pages);
+  point_ = nullptr;
+  return absl::OkStatus();
+}
+
+uint32_t Session::missing_bases() const {
+  if (!resting()) return base_.shared() ? 1 : 0;
+  return point_ == nullptr || point_.use_count() > 1 || point_->base.shared() ? 1 : 0;
+}
+
+uint64_t Session::Border(uint64_t tokens) const {
+  return tokens - tokens % states_.capacity().fold_interval;
+}
+
+void Session::Keep(size_t most, Notes notes) {
+  RIVULET_CHECK(resting(), "keeps a position while it runs");
+  if (!kept_.empty() && kept_.back().tokens == tokens_.size()) kept_.pop_back();
+  if (most > 0) kept_.push_back({tokens_.size(), point_, std::move(notes)});
+  while (kept_.size() > most) DropOldestKept();
+}
+
+bool Session::DropOldestKept() {
+  if (kept_.empty()) return false;
+  kept_.erase(kept_.begin());
+  return true;
+}
+
+// The last border whose state is held and that is not behind the first `tokens` tokens.
+std::shared_ptr<StatePoint> Session::LatestPoint(uint64_t tokens) const {
+  std::shared_ptr<StatePoint> latest;
+  ForEachPoint([&](const std::shared_ptr<StatePoint>& point) {
+    if (point->position > tokens) return;
+    if (latest == nullptr || point->position > latest->position) latest = point;
+  });
+  return latest;
+}
+
+TokenCounts& Session::MutableCounts() {
+  if (token_counts_.use_count() > 1) token_counts_ = std::make_shared<TokenCounts>(*token_counts_);
+  return *token_counts_;
+}
+
+void Session::Append(uint32_t token) { Append(std::span(&token, 1)); }
+
 void Session::Append(std::span<const uint32_t> tokens) {
-  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  token_counts_.Add(tokens);
+  TokenCounts& counts = MutableCounts();
+  tokens_.Append(tokens);
+  counts.Add(tokens);
 }
 
 absl::StatusOr<Segment> Session::PlanSegment(size_t first_token, size_t count) {
@@ -74,7 +181,8 @@ bool Session::CanKeep(size_t count) const {
 }
 
 absl::StatusOr<Segment> Session::Plan(size_t first_token, size_t count, bool keep_base) {
-  RIVULET_CHECK(!segment_planned(), "plans a segment while one is planned");
+  RIVULET_CHECK(!resting() && !segment_planned(),
+                "plans a segment while one is planned, or at rest");
   Segment segment;
   segment.first_token = first_token;
   segment.tokens = count;
@@ -109,11 +217,47 @@ absl::Status Session::PlanPages(size_t count) {
   return absl::OkStatus();
 }
 
+uint64_t Session::pages(size_t kind) const {
+  if (!resting()) return page_tables_[kind].pages();
+  return point_ == nullptr ? 0 : point_->pages[kind].pages();
+}
+
+uint64_t Session::MissingPages(size_t kind, uint64_t tokens) const {
+  if (!resting()) return page_tables_[kind].Missing(position_, tokens, kLongestSegment);
+  if (point_ == nullptr)
+    return MostPages(states_.capacity().pages[kind].kind, tokens, kLongestSegment);
+  const PageTable& table = point_->pages[kind];
+  return point_.use_count() > 1 ? table.MissingInFork(point_->position, tokens, kLongestSegment)
+                                : table.Missing(point_->position, tokens, kLongestSegment);
+}
+
+uint64_t Session::MissingPagesInFork(size_t kind, uint64_t tokens) const {
+  if (!resting()) return page_tables_[kind].MissingInFork(position_, tokens, kLongestSegment);
+  if (point_ == nullptr) return MissingPages(kind, tokens);
+  return point_->pages[kind].MissingInFork(point_->position, tokens, kLongestSegment);
+}
+
 uint64_t Session::state_bytes() const {
   const StateCapacity& capacity = states_.capacity();
-  uint64_t bytes = capacity.base_bytes + capacity.tail_bytes;
-  for (size_t kind = 0; kind < page_tables_.size(); ++kind) {
+  uint64_t bytes = tail_.held() ? capacity.tail_bytes : 0;
+  if (!resting() || point_ != nullptr) bytes += capacity.base_bytes;
+  for (size_t kind = 0; kind < page_kinds(); ++kind) {
     bytes += pages(kind) * capacity.pages[kind].page_bytes;
+  }
+  return bytes;
+}
+
+uint64_t Session::kept_bytes() const {
+  const StateCapacity& capacity = states_.capacity();
+  uint64_t bytes = 0;
+  const StatePoint* last = point_.get();
+  for (const KeptPosition& kept : kept_) {
+    if (kept.point == nullptr || kept.point == point_ || kept.point.get() == last) continue;
+    last = kept.point.get();
+    bytes += capacity.base_bytes;
+    for (size_t kind = 0; kind < page_kinds(); ++kind) {
+      bytes += kept.point->pages[kind].pages() * capacity.pages[kind].page_bytes;
+    }
   }
   return bytes;
 }

@@ -13,6 +13,11 @@
 // segment, and CommitSegment moves the position. CancelSegment is for a segment that did not run.
 // If a segment ran and failed, the state is undefined: destroy the session.
 //
+// Between turns a session rests: its base and pages are a point that forks and kept positions
+// share, so each of those costs a reference and not a slot. To run it wakes, and takes what it may
+// have to write. A fork and a rewound session have no tail; the tokens since the border, C - 1 at
+// most, are pending again and give the same bits when they run.
+//
 // A session does not know requests, streams, sampling parameters or stop rules, nor other sessions
 // (session_table.h keeps those that outlive a request). It holds its token ids, 4 bytes each, and
 // does not limit them; the scheduler does (SchedulerOptions::max_context).
@@ -31,13 +36,25 @@
 #include "kernels/recurrence/pages.h"
 #include "server/engine/state_pool.h"
 #include "server/session/slot_handle.h"
+#include "server/session/token_sequence.h"
 
 namespace rivulet {
 
+// A state at a chunk border. It does not change, and lives as long as a session holds it.
+struct StatePoint {
+  uint64_t position = 0;  // a multiple of C
+  SlotHandle base;
+  std::vector<PageTable> pages;  // of each kind
+};
+
 class Session {
  public:
-  // A session without tokens. Takes one base and one tail, or nothing and RESOURCE_EXHAUSTED.
+  // A session without tokens, awake. Takes one base and one tail, or nothing and
+  // RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<Session>> Create(StatePool& states);
+  // One at rest, without slots. `ledger` counts its tokens.
+  static std::unique_ptr<Session> CreateAtRest(StatePool& states,
+                                               std::shared_ptr<TokenLedger> ledger);
 
   // A second session that continues from here. The base and the pages are shared and the tail is
   // copied, so apart from token ids and page numbers, 4 bytes each, the cost does not depend on the
@@ -45,16 +62,50 @@ class Session {
   // need a base of its own later: count one for each session. REQUIRES: no segment is planned.
   absl::StatusOr<std::unique_ptr<Session>> Fork() const;
 
+  // A fork of what it was when it held `tokens` tokens, at rest: with a part of its tokens and kept
+  // positions, and the state at the last border that is held. So it takes no slot, and no memory
+  // but for TokenSequence's. What is pending then are, at a kept position, at most C - 1 tokens
+  // more than were pending there; between two of them, the tokens since the border before the
+  // earlier one. OUT_OF_RANGE for more tokens than it has, and before the oldest kept position.
+  // REQUIRES: resting(). Any thread, while nothing changes this session.
+  absl::StatusOr<std::unique_ptr<Session>> ForkAt(uint64_t tokens) const;
+
+  // ---- Rest.
+
+  bool resting() const { return !base_.held(); }
+  // REQUIRES: awake, and no segment is planned.
+  void Rest();
+  // Takes what it may have to write, or nothing and RESOURCE_EXHAUSTED. REQUIRES: resting().
+  absl::Status Wake();
+  // The slots that it still needs to run until its end: by Wake, or by the fold of a shared base.
+  uint32_t missing_bases() const;
+  uint32_t missing_tails() const { return tail_.held() ? 0 : 1; }
+
+  // ---- Kept positions, oldest first: where its turns began.
+
+  // What the owner wants to find with a position. The session does not look into it.
+  using Notes = std::shared_ptr<const void>;
+  struct KeptPosition {
+    uint64_t tokens;
+    std::shared_ptr<StatePoint> point;  // null: of a session whose state has no tokens
+    Notes notes;
+  };
+  // Keeps the present one, and of those before it the last `most` - 1. REQUIRES: resting().
+  void Keep(size_t most, Notes notes);
+  const std::vector<KeptPosition>& kept() const { return kept_; }
+  // False if there is none.
+  bool DropOldestKept();
+
   void Append(uint32_t token);
   void Append(std::span<const uint32_t> tokens);
 
   // All tokens, processed and pending.
-  const std::vector<uint32_t>& tokens() const { return tokens_; }
+  const TokenSequence& tokens() const { return tokens_; }
   // How many of them the state holds.
   uint64_t position() const { return position_; }
   size_t pending() const { return tokens_.size() - position_; }
   // Of all tokens, for repetition_penalty.
-  const TokenCounts& token_counts() const { return token_counts_; }
+  const TokenCounts& token_counts() const { return *token_counts_; }
 
   // The next `count` pending tokens as a segment of a step in which they begin at `first_token`:
   // tokens()[position(), position() + count). If the segment folds, an unshared base is folded in
@@ -77,32 +128,44 @@ class Session {
 
   // Bytes of the slots that it holds. Slots shared with a fork count for both.
   uint64_t state_bytes() const;
-  size_t page_kinds() const { return page_tables_.size(); }
+  // Of the kept positions beside that. What other sessions share counts for all of them.
+  uint64_t kept_bytes() const;
+  // visit(point) for each that it holds, once or more.
+  template <typename Visit>
+  void ForEachPoint(Visit&& visit) const {
+    if (point_ != nullptr) visit(point_);
+    for (const KeptPosition& kept : kept_) {
+      if (kept.point != nullptr) visit(kept.point);
+    }
+  }
+  size_t page_kinds() const { return states_.capacity().pages.size(); }
   // Pages of the engine's kind that it holds.
-  uint64_t pages(size_t kind) const { return page_tables_[kind].pages(); }
+  uint64_t pages(size_t kind) const;
   // The most pages that it may still take until it holds `tokens` tokens.
-  uint64_t MissingPages(size_t kind, uint64_t tokens) const {
-    return page_tables_[kind].Missing(position_, tokens, kLongestSegment);
-  }
+  uint64_t MissingPages(size_t kind, uint64_t tokens) const;
   // The same for a Fork of it.
-  uint64_t MissingPagesInFork(size_t kind, uint64_t tokens) const {
-    return page_tables_[kind].MissingInFork(position_, tokens, kLongestSegment);
-  }
+  uint64_t MissingPagesInFork(size_t kind, uint64_t tokens) const;
 
  private:
-  Session(StatePool& states, SlotHandle base, SlotHandle tail, std::vector<PageTable> page_tables);
+  Session(StatePool& states, TokenSequence tokens, std::shared_ptr<TokenCounts> counts);
+  uint64_t Border(uint64_t tokens) const;
+  TokenCounts& MutableCounts();
+  absl::Status CheckReaches(uint64_t tokens) const;
+  std::shared_ptr<StatePoint> LatestPoint(uint64_t tokens) const;
   absl::StatusOr<Segment> Plan(size_t first_token, size_t count, bool keep_base);
   absl::Status PlanPages(size_t count);
   bool CanKeep(size_t count) const;
 
   StatePool& states_;
-  SlotHandle base_;
-  SlotHandle next_base_;  // held while a segment that folds elsewhere is planned
+  std::shared_ptr<StatePoint> point_;  // while it rests; null: without tokens in its state
+  SlotHandle base_;                    // while it is awake
+  SlotHandle next_base_;               // held while a segment that folds elsewhere is planned
   SlotHandle tail_;
-  std::vector<PageTable> page_tables_;       // one for each of the engine's kinds
+  std::vector<PageTable> page_tables_;       // one for each of the engine's kinds; awake
   std::vector<SegmentPages> segment_pages_;  // of the planned segment
-  std::vector<uint32_t> tokens_;
-  TokenCounts token_counts_;
+  TokenSequence tokens_;
+  std::shared_ptr<TokenCounts> token_counts_;  // forks share them until one of them appends
+  std::vector<KeptPosition> kept_;
   uint64_t position_ = 0;
   size_t planned_ = 0;  // tokens of the planned segment; 0: none
 };

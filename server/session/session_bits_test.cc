@@ -74,8 +74,7 @@ class SessionBitsTest : public testing::TestWithParam<TestModel> {
     Session& session = *traced.session;
     StepRow& row = plan.rows.emplace_back();
     row.segment = *session.PlanSegment(plan.tokens.size(), count);
-    const auto first = session.tokens().begin() + session.position();
-    plan.tokens.insert(plan.tokens.end(), first, first + count);
+    session.tokens().CopyTo(session.position(), count, plan.tokens);
     row.score_targets.assign(count, 0);
     row.score_top = kMaxTopLogprobs;
     row.samples = count == session.pending() ? 1 : 0;
@@ -106,12 +105,12 @@ class SessionBitsTest : public testing::TestWithParam<TestModel> {
 
   // The engine goes first; what is compared stays.
   void KeepSessionTokens(Traced& traced) {
-    tokens_[traced.params.seed] = traced.session->tokens();
+    tokens_[traced.params.seed] = traced.session->tokens().Copy();
     traced.session.reset();
   }
 
   void ExpectSame(const Traced& alone, const Traced& other) {
-    EXPECT_EQ(tokens_[alone.params.seed], other.session->tokens());
+    EXPECT_EQ(tokens_[alone.params.seed], other.session->tokens().Copy());
     ASSERT_EQ(alone.trace.size(), other.trace.size());
     for (size_t i = 0; i < alone.trace.size(); ++i) {
       ASSERT_TRUE(Same(alone.trace[i], other.trace[i])) << "token " << i;

@@ -64,7 +64,6 @@ struct SessionLease::Entry : SessionInfo {
   SessionTable::TimePoint last_used;
   std::unique_ptr<Session> state;
   std::shared_ptr<const SessionNotes> notes;
-  std::vector<uint64_t> pages;  // of each kind, that the state holds
   bool in_turn = false;
   bool in_table = true;
   uint32_t readers = 0;
@@ -90,8 +89,10 @@ uint64_t SessionLease::tokens() const {
 std::vector<uint32_t> SessionLease::CopyTokens(uint64_t first) const {
   MutexLock lock(&table_->mutex_);
   if (entry_->state == nullptr || first >= entry_->state->tokens().size()) return {};
-  const std::vector<uint32_t>& tokens = entry_->state->tokens();
-  return {tokens.begin() + static_cast<int64_t>(first), tokens.end()};
+  const TokenSequence& tokens = entry_->state->tokens();
+  std::vector<uint32_t> copy;
+  tokens.CopyTo(first, tokens.size() - first, copy);
+  return copy;
 }
 
 std::shared_ptr<const SessionNotes> SessionLease::notes() const {
@@ -102,14 +103,7 @@ std::shared_ptr<const SessionNotes> SessionLease::notes() const {
 void SessionLease::SetNotes(std::shared_ptr<const SessionNotes> notes) {
   RIVULET_CHECK(exclusive_, "changes notes that others may read");
   MutexLock lock(&table_->mutex_);
-  const size_t bytes = notes == nullptr ? 0 : notes->bytes();
-  if (entry_->in_table) {
-    table_->tokens_ += TokensOfNotes(bytes) - TokensOfNotes(entry_->notes_bytes);
-    table_->metrics_.session_notes_bytes.Add(static_cast<int64_t>(bytes) -
-                                             static_cast<int64_t>(entry_->notes_bytes));
-  }
-  entry_->notes_bytes = bytes;
-  entry_->notes.swap(notes);
+  table_->SetNotes(*entry_, std::move(notes));
 }
 
 const Session* SessionLease::state() const { return entry_->state.get(); }
@@ -134,19 +128,16 @@ std::unique_ptr<Session> SessionLease::TakeState() {
 
 void SessionLease::PutState(std::unique_ptr<Session> state) {
   RIVULET_CHECK(exclusive_ && state != nullptr, "gives back a state that it cannot have");
+  if (!state->resting()) state->Rest();
   MutexLock lock(&table_->mutex_);
   RIVULET_CHECK(entry_->state == nullptr, "the state was not taken");
-  entry_->pages.resize(state->page_kinds());
-  table_->idle_pages_.resize(state->page_kinds());
-  for (size_t kind = 0; kind < state->page_kinds(); ++kind) {
-    entry_->pages[kind] = state->pages(kind);
-  }
-  table_->tokens_ += state->tokens().size() - entry_->tokens;
-  entry_->tokens = state->tokens().size();
-  entry_->holds_state = true;
-  entry_->state_bytes = state->state_bytes();
-  entry_->state = std::move(state);
-  ++table_->states_;
+  table_->SetState(*entry_, std::move(state));
+}
+
+bool SessionLease::DropOldestKept() {
+  RIVULET_CHECK(exclusive_, "changes a session that others may read");
+  MutexLock lock(&table_->mutex_);
+  return entry_->state != nullptr && entry_->state->DropOldestKept();
 }
 
 void SessionLease::Drop() {
@@ -178,13 +169,43 @@ int64_t SessionTable::UnixMs(TimePoint time) const {
   return (duration_cast<milliseconds>(time.time_since_epoch()) + clock_offset_).count();
 }
 
-absl::StatusOr<SessionInfo> SessionTable::Create(const std::string& id, const std::string& name) {
+void SessionTable::SetState(Entry& entry, std::unique_ptr<Session> state) {
+  entry.tokens = state->tokens().size();
+  entry.holds_state = true;
+  entry.state_bytes = state->state_bytes();
+  entry.kept_bytes = state->kept_bytes();
+  entry.kept_positions.clear();
+  for (const Session::KeptPosition& kept : state->kept()) {
+    entry.kept_positions.push_back(kept.tokens);
+  }
+  if (entry.state == nullptr) ++states_;
+  entry.state = std::move(state);
+}
+
+void SessionTable::SetNotes(Entry& entry, std::shared_ptr<const SessionNotes> notes) {
+  const size_t bytes = notes == nullptr ? 0 : notes->bytes();
+  if (entry.in_table) {
+    notes_tokens_ += TokensOfNotes(bytes) - TokensOfNotes(entry.notes_bytes);
+    metrics_.session_notes_bytes.Add(static_cast<int64_t>(bytes) -
+                                     static_cast<int64_t>(entry.notes_bytes));
+  }
+  entry.notes_bytes = bytes;
+  entry.notes.swap(notes);
+}
+
+absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::NewEntry(
+    const std::string& id, const std::string& name) {
   RIVULET_RETURN_IF_ERROR(CheckId(id));
   RIVULET_RETURN_IF_ERROR(CheckName(name));
   auto entry = std::make_shared<Entry>();
   entry->id = id.empty() ? MakeRandomId() : id;
   entry->name = name;
   entry->created_unix_ms = UnixMs(options_.now());
+  return entry;
+}
+
+absl::StatusOr<SessionInfo> SessionTable::Create(const std::string& id, const std::string& name) {
+  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, NewEntry(id, name));
   bool first_to_expire = false;
   absl::StatusOr<SessionInfo> info;
   {
@@ -193,6 +214,73 @@ absl::StatusOr<SessionInfo> SessionTable::Create(const std::string& id, const st
   }
   if (first_to_expire && on_reap_) on_reap_();
   return info;
+}
+
+// The fork shares what the source holds, so that nothing is released here whatever fails.
+absl::StatusOr<SessionInfo> SessionTable::Fork(const std::string& id, const std::string& new_id,
+                                               const std::string& name,
+                                               std::optional<uint64_t> position) {
+  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> fork, NewEntry(new_id, name));
+  bool first_to_expire = false;
+  absl::StatusOr<SessionInfo> info;
+  {
+    MutexLock lock(&mutex_);
+    RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> source, Find(id));
+    if (source->in_turn) return Busy(id);
+    RIVULET_ASSIGN_OR_RETURN(Past past, PastOf(*source, position));
+    RIVULET_RETURN_IF_ERROR(Insert(fork, first_to_expire).status());
+    SetNotIdle(*fork);
+    SetNotes(*fork, std::move(past.notes));
+    if (past.state != nullptr) SetState(*fork, std::move(past.state));
+    first_to_expire |= SetIdle(*fork);
+    fork->forked_from = id;
+    fork->forked_at = fork->tokens;
+    metrics_.session_forks.Add();
+    info = InfoOf(*fork);
+  }
+  if (first_to_expire && on_reap_) on_reap_();
+  return info;
+}
+
+absl::StatusOr<SessionInfo> SessionTable::Rewind(const std::string& id, uint64_t position) {
+  absl::StatusOr<SessionInfo> info;
+  {
+    MutexLock lock(&mutex_);
+    RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
+    if (entry->leased()) return Busy(id);
+    RIVULET_ASSIGN_OR_RETURN(Past past, PastOf(*entry, position));
+    if (past.state == nullptr) return InfoOf(*entry);
+    garbage_.reserve(garbage_.size() + 1);  // first: this thread must not destroy the state
+    SetNotIdle(*entry);
+    SetNotes(*entry, std::move(past.notes));
+    garbage_.push_back(std::move(entry->state));
+    --states_;
+    SetState(*entry, std::move(past.state));
+    SetIdle(*entry);
+    metrics_.session_rewinds.Add();
+    info = InfoOf(*entry);
+  }
+  if (on_reap_) on_reap_();
+  return info;
+}
+
+// A session that never had a turn has one position, 0, and no state.
+absl::StatusOr<SessionTable::Past> SessionTable::PastOf(const Entry& entry,
+                                                        std::optional<uint64_t> position) const {
+  const uint64_t now = entry.tokens;
+  if (entry.state == nullptr) {
+    if (position.value_or(0) == 0) return Past{};
+    return absl::OutOfRangeError("the session holds no tokens yet");
+  }
+  Past past;
+  RIVULET_ASSIGN_OR_RETURN(past.state, entry.state->ForkAt(position.value_or(now)));
+  if (position.value_or(now) == now) {
+    past.notes = entry.notes;
+  } else if (const auto& kept = past.state->kept();
+             !kept.empty() && kept.back().tokens == *position) {
+    past.notes = std::static_pointer_cast<const SessionNotes>(kept.back().notes);
+  }
+  return past;
 }
 
 absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& entry,
@@ -298,14 +386,12 @@ bool SessionTable::SetIdle(Entry& entry) {
   EntryList& idle = IdleListOf(entry);
   idle.splice(idle.end(), busy_, entry.place);
   idle_tokens_ += entry.room();
-  for (size_t kind = 0; kind < entry.pages.size(); ++kind) idle_pages_[kind] += entry.pages[kind];
   return first && options_.time_to_live.count() > 0;
 }
 
 void SessionTable::SetNotIdle(Entry& entry) {
   busy_.splice(busy_.end(), IdleListOf(entry), entry.place);
   idle_tokens_ -= entry.room();
-  for (size_t kind = 0; kind < entry.pages.size(); ++kind) idle_pages_[kind] -= entry.pages[kind];
 }
 
 SessionTable::EntryList& SessionTable::IdleListOf(const Entry& entry) {
@@ -339,7 +425,7 @@ std::unique_ptr<Session> SessionTable::Remove(const std::shared_ptr<Entry>& entr
   Remember(entry->id, reason);
   if (!entry->leased()) SetNotIdle(*entry);
   busy_.erase(entry->place);
-  tokens_ -= entry->room();
+  notes_tokens_ -= TokensOfNotes(entry->notes_bytes);
   metrics_.session_notes_bytes.Add(-static_cast<int64_t>(entry->notes_bytes));
   if (entry->state != nullptr) --states_;
   entry->in_table = false;
@@ -375,7 +461,7 @@ size_t SessionTable::leases() const {
 
 uint64_t SessionTable::tokens() const {
   MutexLock lock(&mutex_);
-  return tokens_;
+  return ledger_->held() + notes_tokens_;
 }
 
 uint64_t SessionTable::idle_tokens() const {
@@ -388,11 +474,42 @@ size_t SessionTable::idle_states() const {
   return idle_states_.size() + garbage_.size();
 }
 
-uint64_t SessionTable::idle_pages(size_t kind) const {
+IdleSlots SessionTable::idle_slots() const {
+  IdleSlots slots;
+  std::vector<const std::shared_ptr<StatePoint>*> points;
+  const auto add = [&](const Session& state) {
+    slots.tails += 1 - state.missing_tails();
+    slots.pages.resize(state.page_kinds());
+    state.ForEachPoint([&](const std::shared_ptr<StatePoint>& point) { points.push_back(&point); });
+  };
+  const auto before = [](const auto* a, const auto* b) { return *a < *b; };
   MutexLock lock(&mutex_);
-  uint64_t pages = kind < idle_pages_.size() ? idle_pages_[kind] : 0;
-  for (const auto& state : garbage_) pages += state != nullptr ? state->pages(kind) : 0;
-  return pages;
+  for (const std::shared_ptr<Entry>& entry : idle_states_) add(*entry->state);
+  for (const auto& state : garbage_) add(*state);
+  std::sort(points.begin(), points.end(), before);
+  for (auto first = points.begin(); first != points.end();) {
+    const auto last = std::upper_bound(first, points.end(), *first, before);
+    const StatePoint& point = ***first;
+    const bool alone = (*first)->use_count() == last - first && !point.base.shared();
+    first = last;
+    if (!alone) continue;
+    ++slots.bases;
+    for (size_t kind = 0; kind < point.pages.size(); ++kind) {
+      slots.pages[kind] += point.pages[kind].pages();
+    }
+  }
+  return slots;
+}
+
+bool SessionTable::DropOldestKept() {
+  MutexLock lock(&mutex_);
+  for (const std::shared_ptr<Entry>& entry : idle_states_) {
+    if (!entry->state->DropOldestKept()) continue;
+    entry->kept_positions.erase(entry->kept_positions.begin());
+    entry->kept_bytes = entry->state->kept_bytes();
+    return true;
+  }
+  return false;
 }
 
 void SessionTable::Reap() {

@@ -31,6 +31,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,13 @@
 namespace rivulet {
 
 class SessionTable;
+
+// What idle sessions hold alone.
+struct IdleSlots {
+  uint64_t bases = 0;
+  uint64_t tails = 0;
+  std::vector<uint64_t> pages;  // of each kind; those that two points share count twice
+};
 
 // What the caller of a turn wants to find with the session's state in its next turn. The table does
 // not look into it.
@@ -66,8 +74,12 @@ struct SessionInfo {
   std::string name;
   uint64_t tokens = 0;  // in its context
   bool holds_state = false;
-  uint64_t state_bytes = 0;  // while a turn runs, before it
-  size_t notes_bytes = 0;    // SessionNotes
+  uint64_t state_bytes = 0;              // while a turn runs, before it
+  std::vector<uint64_t> kept_positions;  // ends of turns that Rewind can go back to; likewise
+  uint64_t kept_bytes = 0;               // of states that are held for them; likewise
+  size_t notes_bytes = 0;                // SessionNotes
+  std::string forked_from;               // id of a session, which may be gone; empty: none
+  uint64_t forked_at = 0;                // the fork's tokens then
   bool busy = false;
   int64_t created_unix_ms = 0;
   int64_t last_used_unix_ms = 0;
@@ -111,6 +123,8 @@ class SessionLease {
   void PutState(std::unique_ptr<Session> state);
   // For the next turn, in place of those of the last one; null: none. REQUIRES: exclusive().
   void SetNotes(std::shared_ptr<const SessionNotes> notes);
+  // Of the state in the table. False if it has no kept position. REQUIRES: exclusive().
+  bool DropOldestKept();
   // The session leaves the table: its state is lost. REQUIRES: exclusive().
   void Drop();
 
@@ -168,6 +182,15 @@ class SessionTable {
   // NOT_FOUND as Get; ABORTED while a lease is out.
   absl::Status Delete(const std::string& id);
 
+  // A session that continues from this one, as it is or, with a position, as it was then. The new
+  // one holds no slots until its first turn. Not a use of this one. NOT_FOUND as Get; ABORTED while
+  // a turn has its lease; OUT_OF_RANGE as Session::ForkAt; for `new_id` and `name` as Create.
+  absl::StatusOr<SessionInfo> Fork(const std::string& id, const std::string& new_id,
+                                   const std::string& name, std::optional<uint64_t> position);
+  // The session as it was at a position. What it held since is lost. NOT_FOUND as Get; ABORTED
+  // while a lease is out; OUT_OF_RANGE as Session::ForkAt.
+  absl::StatusOr<SessionInfo> Rewind(const std::string& id, uint64_t position);
+
   // For one turn. NOT_FOUND as Get; ABORTED while another turn has its lease.
   absl::StatusOr<SessionLease> LeaseForTurn(const std::string& id) { return Lease(id, true); }
   // To read; several at once. NOT_FOUND as Get; ABORTED while a turn has its lease.
@@ -178,20 +201,26 @@ class SessionTable {
   // can be had, or a turn's lease is alone. Set once, before any Create.
   void set_on_reap(std::function<void()> on_reap) { on_reap_ = std::move(on_reap); }
 
-  // States in the table that hold slots, including those of deleted sessions that wait for Reap.
-  // Not the states that a turn has taken.
+  // Counts the tokens of all sessions that are made with it, in the table or not.
+  const std::shared_ptr<TokenLedger>& ledger() const { return ledger_; }
+  // States in the table, including those of deleted sessions that wait for Reap. Not the states
+  // that a turn has taken.
   size_t states() const;
   // Of these, how many EvictLeastRecentlyUsed could destroy.
   size_t idle_states() const;
   size_t leases() const;  // that are out
-  // Tokens of all sessions' contexts, during a turn those before it, and TokensOfNotes.
+  // Those of the ledger, and TokensOfNotes.
   uint64_t tokens() const;
-  uint64_t idle_tokens() const;  // of the sessions that EvictLeastRecentlyUsed could drop
+  // Of the sessions that EvictLeastRecentlyUsed could drop; shared ones count for each.
+  uint64_t idle_tokens() const;
 
   // ---- The engine thread.
 
-  // Pages of a kind that the states of idle_states() hold.
-  uint64_t idle_pages(size_t kind) const;
+  // What would be free without the states that EvictLeastRecentlyUsed could destroy. Not O(1).
+  IdleSlots idle_slots() const;
+  // Forgets the oldest kept position of the idle session that was used least recently among those
+  // that have one. False if none has.
+  bool DropOldestKept();
   // Destroys the states of deleted sessions, and drops sessions that were idle too long.
   void Reap();
   // The contents of all states are lost: drops every session that has one. Leases on them are lost.
@@ -213,12 +242,23 @@ class SessionTable {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<SessionInfo> Insert(const std::shared_ptr<Entry>& entry, bool& first_to_expire)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  struct Past {
+    std::unique_ptr<Session> state;  // null: it has none
+    std::shared_ptr<const SessionNotes> notes;
+  };
+  absl::StatusOr<Past> PastOf(const Entry& entry, std::optional<uint64_t> position) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::shared_ptr<Entry>> NewEntry(const std::string& id, const std::string& name);
+  // What the entry says of its state. REQUIRES: not idle.
+  void SetState(Entry& entry, std::unique_ptr<Session> state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetNotes(Entry& entry, std::shared_ptr<const SessionNotes> notes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<SessionLease> Lease(const std::string& id, bool exclusive);
   // True if a request may be waiting for this.
   bool EndLease(Entry& entry, bool exclusive);
   // Moves the entry from the busy ones to the idle ones. True if it is the first that will expire.
   bool SetIdle(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Moves it back, and takes its pages out of the sum.
+  // Moves it back.
   void SetNotIdle(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetBusy(Entry& entry, bool exclusive) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   EntryList& IdleListOf(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -230,6 +270,7 @@ class SessionTable {
   int64_t UnixMs(TimePoint time) const;
 
   const Options options_;
+  const std::shared_ptr<TokenLedger> ledger_ = std::make_shared<TokenLedger>();
   Metrics& metrics_;
   const std::chrono::milliseconds clock_offset_;  // Unix time - our clock
   std::function<void()> on_reap_;
@@ -241,8 +282,7 @@ class SessionTable {
   EntryList idle_states_ ABSL_GUARDED_BY(mutex_);
   EntryList idle_empty_ ABSL_GUARDED_BY(mutex_);
   EntryList busy_ ABSL_GUARDED_BY(mutex_);
-  std::vector<uint64_t> idle_pages_ ABSL_GUARDED_BY(mutex_);  // of each kind, of idle_states_
-  uint64_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t notes_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t idle_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t states_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t leases_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -26,7 +26,10 @@ class SessionTableTest : public testing::Test {
     auto lease = sessions_.LeaseForTurn(id);
     ASSERT_TRUE(lease.ok()) << lease.status();
     std::unique_ptr<Session> state = lease->TakeState();
-    if (state == nullptr) state = *Session::Create(engine_.states());
+    if (state == nullptr) state = Session::CreateAtRest(engine_.states(), sessions_.ledger());
+    if (state->resting()) {
+      ASSERT_TRUE(state->Wake().ok());
+    }
     for (size_t i = 0; i < tokens; ++i) state->Append(7);
     lease->PutState(std::move(state));
   }
@@ -70,6 +73,7 @@ TEST_F(SessionTableTest, NotesCountAsTokens) {
   expect(0, 3);
   sessions_.LeaseForTurn("a")->SetNotes(std::make_shared<Notes>(100));
   ASSERT_TRUE(sessions_.Delete("a").ok());
+  sessions_.Reap();
   EXPECT_EQ(sessions_.tokens(), 0u);
   EXPECT_EQ(sessions_.idle_tokens(), 0u);
   EXPECT_EQ(metrics_.session_notes_bytes.value(), 0);
@@ -318,7 +322,7 @@ TEST_F(SessionTableTest, ALeaseThatEndsWithoutTheStateItTookDropsTheSession) {
     auto lease = sessions_.LeaseForTurn("a");
     ASSERT_TRUE(lease.ok());
     ASSERT_NE(lease->TakeState(), nullptr);
-    EXPECT_EQ(sessions_.tokens(), 3u);
+    EXPECT_EQ(sessions_.tokens(), 0u);
   }
   const absl::Status gone = sessions_.Get("a").status();
   EXPECT_TRUE(absl::IsNotFound(gone)) << "not an empty session that has forgotten its tokens";

@@ -20,8 +20,7 @@ std::unique_ptr<Session> MakeSession(Engine& engine) {
 // One step of `count` tokens of one session; returns the segment that ran.
 Segment Advance(FakeEngine& engine, Session& session, size_t count) {
   StepPlan plan;
-  plan.tokens.assign(session.tokens().begin() + session.position(),
-                     session.tokens().begin() + session.position() + count);
+  session.tokens().CopyTo(session.position(), count, plan.tokens);
   const auto segment = session.PlanSegment(0, count);
   EXPECT_TRUE(segment.ok()) << segment.status();
   plan.rows.emplace_back().segment = *segment;
@@ -194,7 +193,7 @@ class Lives {
 
   void CheckAll() {
     for (auto& session : sessions_) {
-      const std::vector<uint32_t>& tokens = session->tokens();
+      const std::vector<uint32_t> tokens = session->tokens().Copy();
       const uint64_t expected = FakeEngine::Hash({tokens.data(), session->position()});
       ASSERT_EQ(StateHash(engine_, *session), expected) << "at " << session->position();
     }
@@ -224,8 +223,7 @@ class Lives {
         session->CancelSegment();
         continue;
       }
-      const auto from = session->tokens().begin() + session->position();
-      plan.tokens.insert(plan.tokens.end(), from, from + count);
+      session->tokens().CopyTo(session->position(), count, plan.tokens);
       plan.rows.emplace_back().segment = *segment;
       ran.push_back(session.get());
     }

@@ -1,0 +1,244 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Forks and rewinds over real mixers: long random schedules of turns, forks, rewinds and deletions,
+// in company and with little memory for states. Every turn has the bits of its whole context as one
+// prompt in an engine of its own, where nothing is reused.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
+#include "nlohmann/json.hpp"
+#include "server/engine/random_model.h"
+#include "server/engine/test_models.h"
+#include "server/log/log.h"
+#include "server/scheduler/stack_fixture.h"
+
+namespace rivulet {
+namespace {
+
+constexpr uint32_t kVocab = 101;  // of the test models
+constexpr uint32_t kKept = 3;
+
+struct ReuseParam {
+  TestModel model;
+  size_t depth;
+};
+
+// A session as it must be.
+struct Expected {
+  std::vector<uint32_t> tokens;
+  Client* client = nullptr;  // of a turn that runs
+  Ask ask = {};
+};
+
+class ReuseTest : public testing::TestWithParam<ReuseParam> {
+ protected:
+  void SetUp() override {
+    SetLogLevel("error");
+    auto model = MakeRandomModel(nlohmann::json::parse(GetParam().model.config), 1, LoadOptions());
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = *model;
+    alone_ = std::make_unique<Stack>(model_, 1, 1, random_());
+  }
+  void TearDown() override { SetLogLevel("info"); }
+
+  uint64_t Below(uint64_t limit) { return random_() % limit; }
+  std::vector<uint32_t> RandomTokens(size_t count) {
+    std::vector<uint32_t> tokens(count);
+    for (uint32_t& token : tokens) token = static_cast<uint32_t>(Below(kVocab));
+    return tokens;
+  }
+
+  void Create() { sessions_[stack_->sessions().Create("", "")->id] = {}; }
+
+  // Some id of those that are known.
+  std::string AnyId() {
+    auto one = sessions_.begin();
+    std::advance(one, Below(sessions_.size()));
+    return one->first;
+  }
+
+  void StartTurn(const std::string& id) {
+    Expected& session = sessions_.at(id);
+    session.ask = {};
+    session.ask.prompt = RandomTokens(1 + Below(40));
+    session.ask.max_tokens = static_cast<uint32_t>(Below(24));
+    session.ask.sampling.seed = random_();
+    session.ask.sampling.repetition_penalty = 1.1f;
+    session.ask.logprobs = 2;
+    session.ask.stop.ignore_eos = true;
+    session.client = &stack_->Submit(session.ask, *stack_->sessions().LeaseForTurn(id));
+  }
+
+  // The answer is that of the whole context as one prompt.
+  void CheckTurn(Expected& session) {
+    ASSERT_EQ(session.client->end, absl::OkStatus());
+    Ask whole = session.ask;
+    whole.prompt = session.tokens;
+    whole.prompt.insert(whole.prompt.end(), session.ask.prompt.begin(), session.ask.prompt.end());
+    const Received& got = session.client->received[0];
+    ExpectSame(got, alone_->Run(whole).received[0]);
+    session.tokens = whole.prompt;
+    session.tokens.insert(session.tokens.end(), got.tokens.begin(), got.tokens.end());
+    session.client = nullptr;
+  }
+
+  void RunTurns() {
+    for (uint64_t i = 1 + Below(3); i > 0; --i) {
+      const std::string id = AnyId();
+      if (sessions_.at(id).client == nullptr) StartTurn(id);
+    }
+    while (stack_->Step()) continue;
+    NoteEvictions();
+    for (auto& [id, session] : sessions_) {
+      if (session.client == nullptr) continue;
+      session.client->Read();
+      CheckTurn(session);
+      if (HasFatalFailure()) return;
+    }
+  }
+
+  // A position that the session can go back to, or, sometimes, one that it cannot.
+  uint64_t AnyPosition(const std::string& id) {
+    const SessionInfo info = *stack_->sessions().Get(id);
+    const uint64_t choice = Below(4);
+    if (choice == 0) return info.tokens + Below(2);
+    if (choice == 1 && !info.kept_positions.empty()) {
+      return info.kept_positions[Below(info.kept_positions.size())];
+    }
+    return Below(info.tokens + 1);
+  }
+
+  // What is asked of a session's past.
+  bool Reaches(const SessionInfo& info, uint64_t position) {
+    const uint64_t oldest = info.kept_positions.empty() ? info.tokens : info.kept_positions.front();
+    return position >= oldest && position <= info.tokens;
+  }
+
+  void Fork() {
+    const std::string id = AnyId();
+    const SessionInfo info = *stack_->sessions().Get(id);
+    const uint64_t position = AnyPosition(id);
+    const uint32_t bases = stack_->states().bases().used();
+    const auto fork = stack_->sessions().Fork(id, "", "a fork", position);
+    ASSERT_EQ(fork.ok(), Reaches(info, position)) << fork.status();
+    ASSERT_EQ(stack_->states().bases().used(), bases) << "a fork takes no slot";
+    if (!fork.ok()) {
+      ASSERT_TRUE(absl::IsOutOfRange(fork.status())) << fork.status();
+      return;
+    }
+    ++forks_;
+    ASSERT_EQ(fork->tokens, position);
+    const std::vector<uint32_t>& tokens = sessions_.at(id).tokens;
+    sessions_[fork->id].tokens = {tokens.begin(), tokens.begin() + static_cast<long>(position)};
+  }
+
+  void Rewind() {
+    const std::string id = AnyId();
+    const SessionInfo info = *stack_->sessions().Get(id);
+    const uint64_t position = AnyPosition(id);
+    const auto rewound = stack_->sessions().Rewind(id, position);
+    ASSERT_EQ(rewound.ok(), Reaches(info, position)) << rewound.status();
+    if (!rewound.ok()) return;
+    ++rewinds_;
+    ASSERT_EQ(rewound->tokens, position);
+    ASSERT_LE(rewound->kept_positions.size(), kKept);
+    sessions_.at(id).tokens.resize(position);
+  }
+
+  // Forgets the sessions that were dropped for their slots.
+  void NoteEvictions() {
+    evicted_ += std::erase_if(sessions_, [&](const auto& entry) {
+      return entry.second.client == nullptr && !stack_->sessions().Get(entry.first).ok();
+    });
+  }
+
+  void Delete() {
+    const std::string id = AnyId();
+    ASSERT_TRUE(stack_->sessions().Delete(id).ok());
+    sessions_.erase(id);
+  }
+
+  void CheckSessions() {
+    for (const auto& [id, session] : sessions_) {
+      ASSERT_EQ(stack_->sessions().Get(id)->tokens, session.tokens.size());
+      if (session.tokens.empty()) continue;
+      ASSERT_EQ(stack_->TokensOf(id), session.tokens);
+    }
+  }
+
+  std::shared_ptr<const LoadedModel> model_;
+  std::mt19937_64 random_{TestSeed()};
+  std::unique_ptr<Stack> stack_, alone_;
+  std::map<std::string, Expected> sessions_;
+  int forks_ = 0, rewinds_ = 0;
+  size_t evicted_ = 0;
+};
+
+TEST_P(ReuseTest, EveryTurnHasTheBitsOfItsWholeContext) {
+  stack_ = std::make_unique<Stack>(model_, 2, GetParam().depth, random_(), kKept);
+  Create();
+  for (int round = 0; round < 60; ++round) {
+    SCOPED_TRACE(round);
+    if (sessions_.size() < 2) Create();
+    const uint64_t what = Below(8);
+    if (what < 4) RunTurns();
+    if (what == 4 || what == 5) Fork();
+    if (what == 6) Rewind();
+    if (what == 7 && sessions_.size() > 5) Delete();
+    if (HasFatalFailure()) return;
+    CheckSessions();
+  }
+  EXPECT_GT(forks_, 3);
+  EXPECT_GT(rewinds_, 0);
+  EXPECT_EQ(stack_->metrics().session_forks.value(), static_cast<uint64_t>(forks_));
+  while (!sessions_.empty()) Delete();
+  stack_->Reap();
+  EXPECT_EQ(stack_->states().bases().used(), 0u);
+  EXPECT_EQ(stack_->states().tails().used(), 0u);
+  EXPECT_EQ(stack_->sessions().tokens(), 0u);
+}
+
+// Kept positions go before sessions, and sessions before requests fail.
+TEST_P(ReuseTest, WithMemoryForFewStates) {
+  const uint64_t all = uint64_t{1} << 30;
+  const uint64_t session = all / alone_->states().capacity().tail_slots;
+  stack_ = std::make_unique<Stack>(model_, 2, GetParam().depth, random_(), kKept,
+                                   4 * session + session / 2);
+  const auto evicted = [&] {
+    return stack_->metrics().session_ends[static_cast<size_t>(SessionEnd::kEvicted)].value();
+  };
+  Create();
+  for (int round = 0; round < 60; ++round) {
+    SCOPED_TRACE(round);
+    while (sessions_.size() < 3) Create();
+    const uint64_t what = Below(8);
+    if (what < 6) RunTurns();
+    if (what == 6) Fork();
+    if (what == 7) Rewind();
+    if (HasFatalFailure()) return;
+    CheckSessions();
+    ASSERT_EQ(evicted(), evicted_);
+  }
+  EXPECT_GT(stack_->metrics().kept_positions_dropped.value(), 0u);
+}
+
+std::vector<ReuseParam> AllParams() {
+  std::vector<ReuseParam> params;
+  for (const size_t depth : {1, 2}) {
+    for (const TestModel& model : AllTestModels()) params.push_back({model, depth});
+  }
+  return params;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ReuseTest, testing::ValuesIn(AllParams()), [](const auto& info) {
+  return info.param.model.name + (info.param.depth == 2 ? "Ahead" : "");
+});
+
+}  // namespace
+}  // namespace rivulet
