@@ -254,6 +254,7 @@ class ServerProcess {
     scheduler.max_queue = options_.max_queue;
     scheduler.max_context = options_.max_context;
     scheduler.max_session_tokens = options_.max_session_tokens;
+    scheduler.keep_positions = options_.keep_positions;
     scheduler.tokenizer = served_.tokenizer;
     scheduler.eos_ids = served_.eos_ids;
     scheduler.stall_limit = seconds(options_.stalled_client_seconds);

@@ -26,6 +26,7 @@ namespace {
 constexpr uint64_t kMaxThreads = 1024;
 constexpr uint64_t kMaxStateContext = uint64_t{1} << 30;
 constexpr uint64_t kMaxSessionTokens = uint64_t{1} << 40;
+constexpr uint32_t kMaxKeptPositions = 1024;
 
 // Checks a flag's text and sets its member. An error says what to give instead; flag and text are
 // put before it.
@@ -177,6 +178,10 @@ const std::vector<Flag>& Flags() {
       {"max-session-tokens", "TOKENS", "268435456",
        "tokens that all sessions may hold together, 4 bytes each; idle sessions make room",
        NumberFrom(1, &O::max_session_tokens, kMaxSessionTokens)},
+      {"keep-positions", "N", "8",
+       "beginnings of turns, the last ones, that a session can be rewound to; each may hold a "
+       "state",
+       NumberFrom(0, &O::keep_positions, kMaxKeptPositions)},
       {"drain-seconds", "S", "30", "how long running streams may continue after SIGTERM",
        NumberFrom(0, &O::drain_seconds)},
       {"session-ttl", "S", "3600",

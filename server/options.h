@@ -38,6 +38,7 @@ struct ServerOptions {
   uint32_t max_prompt = 0;          // tokens
   uint64_t max_context = 0;         // tokens of a session, kept as ids of 4 bytes
   uint64_t max_session_tokens = 0;  // of all sessions together
+  uint32_t keep_positions = 0;      // of a session
   uint32_t drain_seconds = 0;
   uint32_t session_ttl = 0;             // seconds; 0: idle sessions are kept
   uint32_t stalled_client_seconds = 0;  // at least 1

@@ -76,6 +76,7 @@ class ServiceTest : public testing::Test {
     model_.tokenizer = &request_tokenizer_;
     SchedulerOptions options;
     options.max_queue = 2;
+    options.keep_positions = 2;
     options.stall_limit = stall_limit;
     options.tokenizer = &tokenizer_;
     scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);

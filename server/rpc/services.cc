@@ -4,6 +4,7 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -113,6 +114,10 @@ v1::Session ToProto(const SessionInfo& session) {
     proto.set_tier(kStateTier);
   }
   proto.set_messages_bytes(session.notes_bytes);
+  for (const uint64_t position : session.kept_positions) proto.add_kept_positions(position);
+  proto.set_kept_bytes(session.kept_bytes);
+  proto.set_forked_from(session.forked_from);
+  proto.set_forked_at(session.forked_at);
   proto.set_created_unix_ms(session.created_unix_ms);
   proto.set_last_used_unix_ms(session.last_used_unix_ms);
   proto.set_busy(session.busy);
@@ -165,6 +170,30 @@ absl::Status UpdateSession(const ServiceContext& service, const v1::UpdateSessio
   RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
                            service.sessions.Rename(request.id(), request.name()));
   LogInfo("session_renamed", {{"session_id", session.id}, {"name", session.name}});
+  return Answer(session, response);
+}
+
+absl::Status ForkSession(const ServiceContext& service, const v1::ForkSessionRequest& request,
+                         v1::Session& response) {
+  RIVULET_RETURN_IF_ERROR(CheckNotDraining(service));
+  std::optional<uint64_t> position;
+  if (request.has_position()) position = request.position();
+  RIVULET_ASSIGN_OR_RETURN(
+      const SessionInfo session,
+      service.sessions.Fork(request.id(), request.new_id(), request.name(), position));
+  LogInfo("session_forked", {{"session_id", session.id},
+                             {"from", request.id()},
+                             {"name", session.name},
+                             {"tokens", session.tokens}});
+  return Answer(session, response);
+}
+
+absl::Status RewindSession(const ServiceContext& service, const v1::RewindSessionRequest& request,
+                           v1::Session& response) {
+  RIVULET_RETURN_IF_ERROR(CheckNotDraining(service));
+  RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
+                           service.sessions.Rewind(request.id(), request.position()));
+  LogInfo("session_rewound", {{"session_id", session.id}, {"tokens", session.tokens}});
   return Answer(session, response);
 }
 
@@ -236,7 +265,9 @@ using RawCreate = v1::Sessions::WithRawCallbackMethod_CreateSession<v1::Sessions
 using RawGet = v1::Sessions::WithRawCallbackMethod_GetSession<RawCreate>;
 using RawList = v1::Sessions::WithRawCallbackMethod_ListSessions<RawGet>;
 using RawUpdate = v1::Sessions::WithRawCallbackMethod_UpdateSession<RawList>;
-using RawSessions = v1::Sessions::WithRawCallbackMethod_DeleteSession<RawUpdate>;
+using RawFork = v1::Sessions::WithRawCallbackMethod_ForkSession<RawUpdate>;
+using RawRewind = v1::Sessions::WithRawCallbackMethod_RewindSession<RawFork>;
+using RawSessions = v1::Sessions::WithRawCallbackMethod_DeleteSession<RawRewind>;
 
 class SessionsService final : public RawSessions {
  public:
@@ -253,6 +284,12 @@ class SessionsService final : public RawSessions {
   }
   Unary* UpdateSession(Context* context, const Bytes* request, Bytes* response) override {
     return RunOnPool(service_, service_, &rivulet::UpdateSession, context, request, response);
+  }
+  Unary* ForkSession(Context* context, const Bytes* request, Bytes* response) override {
+    return RunOnPool(service_, service_, &rivulet::ForkSession, context, request, response);
+  }
+  Unary* RewindSession(Context* context, const Bytes* request, Bytes* response) override {
+    return RunOnPool(service_, service_, &rivulet::RewindSession, context, request, response);
   }
   Unary* DeleteSession(Context* context, const Bytes* request, Bytes* response) override {
     return RunOnPool(service_, service_, &rivulet::DeleteSession, context, request, response);

@@ -3,6 +3,8 @@
 // The service Sessions, and session_id in Generate and Score.
 #include <atomic>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -31,6 +33,31 @@ class SessionsServiceTest : public ServiceTest {
     request.set_id(id);
     if (name != nullptr) request.set_name(name);
     return sessions_stub_->UpdateSession(&context, request, session);
+  }
+  grpc::Status Fork(const std::string& id, const std::string& new_id,
+                    std::optional<uint64_t> position, v1::Session* session) {
+    grpc::ClientContext context;
+    v1::ForkSessionRequest request;
+    request.set_id(id);
+    request.set_new_id(new_id);
+    request.set_name("a fork");
+    if (position.has_value()) request.set_position(*position);
+    return sessions_stub_->ForkSession(&context, request, session);
+  }
+  grpc::Status Rewind(const std::string& id, uint64_t position, v1::Session* session) {
+    grpc::ClientContext context;
+    v1::RewindSessionRequest request;
+    request.set_id(id);
+    request.set_position(position);
+    return sessions_stub_->RewindSession(&context, request, session);
+  }
+  v1::GenerateRequest Turn(const std::string& id, int prompt, uint32_t max_tokens) {
+    v1::GenerateRequest request;
+    for (int i = 0; i < prompt; ++i) request.mutable_token_ids()->add_ids(3 + i);
+    request.set_session_id(id);
+    request.set_max_tokens(max_tokens);
+    request.mutable_stop()->set_ignore_eos(true);
+    return request;
   }
   grpc::Status Score(const v1::ScoreRequest& request, v1::ScoreResponse* response) {
     grpc::ClientContext context;
@@ -102,6 +129,77 @@ TEST_F(SessionsServiceTest, UpdateRenames) {
   for (const char* name : {"any", static_cast<const char*>(nullptr)}) {
     EXPECT_EQ(Update("nobody", name, &session).error_code(), grpc::StatusCode::NOT_FOUND);
   }
+}
+
+TEST_F(SessionsServiceTest, ForksAndRewinds) {
+  ASSERT_TRUE(Create("one").ok());
+  v1::Session session;
+  for (int turn = 0; turn < 3; ++turn) {
+    const Stream stream = Generate(Turn("one", 20, 5));
+    ASSERT_TRUE(stream.status.ok()) << stream.status.error_message();
+  }
+  ASSERT_TRUE(Get("one", &session).ok());
+  EXPECT_EQ(session.position(), 75u);
+  EXPECT_THAT(session.kept_positions(), testing::ElementsAre(25, 50)) << "two are kept";
+  EXPECT_GT(session.kept_bytes(), 0u);
+  EXPECT_EQ(session.forked_from(), "");
+
+  ASSERT_TRUE(Fork("one", "two", std::nullopt, &session).ok());
+  EXPECT_EQ(session.id(), "two");
+  EXPECT_EQ(session.name(), "a fork");
+  EXPECT_EQ(session.position(), 75u);
+  EXPECT_EQ(session.forked_from(), "one");
+  EXPECT_EQ(session.forked_at(), 75u);
+  ASSERT_TRUE(Fork("one", "", 50, &session).ok());
+  EXPECT_EQ(session.position(), 50u);
+  EXPECT_EQ(session.forked_at(), 50u);
+  EXPECT_THAT(session.kept_positions(), testing::ElementsAre(25, 50));
+
+  ASSERT_TRUE(Rewind("one", 50, &session).ok());
+  EXPECT_EQ(session.position(), 50u);
+  EXPECT_THAT(session.kept_positions(), testing::ElementsAre(25, 50));
+  ASSERT_TRUE(Rewind("one", 33, &session).ok()) << "between two kept ones";
+  EXPECT_THAT(session.kept_positions(), testing::ElementsAre(25));
+  const Stream stream = Generate(Turn("one", 1, 5));
+  ASSERT_TRUE(stream.status.ok()) << stream.status.error_message();
+  EXPECT_EQ(stream.usage().cached_tokens(), 16u) << "what the border before 25 holds";
+}
+
+TEST_F(SessionsServiceTest, ForksAndRewindsThatCannotBe) {
+  v1::Session session;
+  EXPECT_EQ(Fork("none", "", std::nullopt, &session).error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Rewind("none", 0, &session).error_code(), grpc::StatusCode::NOT_FOUND);
+  ASSERT_TRUE(Create("one").ok());
+  EXPECT_TRUE(Fork("one", "empty", std::nullopt, &session).ok());
+  EXPECT_EQ(session.position(), 0u);
+  EXPECT_EQ(session.state_bytes(), 0u);
+  EXPECT_TRUE(Rewind("one", 0, &session).ok());
+  EXPECT_EQ(Rewind("one", 1, &session).error_code(), grpc::StatusCode::OUT_OF_RANGE);
+  for (int turn = 0; turn < 4; ++turn) ASSERT_TRUE(Generate(Turn("one", 20, 5)).status.ok());
+  EXPECT_EQ(Fork("one", "one", std::nullopt, &session).error_code(),
+            grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_EQ(Fork("one", "a b", std::nullopt, &session).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  const grpc::Status future = Rewind("one", 101, &session);
+  EXPECT_EQ(future.error_code(), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_THAT(future.error_message(), HasSubstr("in the future: the session holds 100"));
+  const grpc::Status past = Fork("one", "", 49, &session);
+  EXPECT_EQ(past.error_code(), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_THAT(past.error_message(), HasSubstr("the oldest one that is kept, 50"));
+
+  engine_.pace = milliseconds(20);
+  grpc::ClientContext context;
+  auto reader = stub_->Generate(&context, Turn("one", 20, 50));
+  v1::GenerateResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  EXPECT_EQ(Fork("one", "", std::nullopt, &session).error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(Rewind("one", 50, &session).error_code(), grpc::StatusCode::ABORTED);
+  context.TryCancel();
+  while (reader->Read(&message)) continue;
+  (void)reader->Finish();
+  scheduler_->StopAdmission();
+  EXPECT_EQ(Fork("empty", "", std::nullopt, &session).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Rewind("empty", 0, &session).error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(SessionsServiceTest, ADrainingServerMakesAndRenamesNone) {
