@@ -267,6 +267,16 @@ absl::StatusOr<v1::Session> Client::UpdateSession(const v1::UpdateSessionRequest
   return Call(*connection_->sessions, &v1::Sessions::Stub::UpdateSession, request, options);
 }
 
+absl::StatusOr<v1::Session> Client::ForkSession(const v1::ForkSessionRequest& request,
+                                                const CallOptions& options) {
+  return Call(*connection_->sessions, &v1::Sessions::Stub::ForkSession, request, options);
+}
+
+absl::StatusOr<v1::Session> Client::RewindSession(const v1::RewindSessionRequest& request,
+                                                  const CallOptions& options) {
+  return Call(*connection_->sessions, &v1::Sessions::Stub::RewindSession, request, options);
+}
+
 absl::Status Client::DeleteSession(const std::string& id, const CallOptions& options) {
   v1::DeleteSessionRequest request;
   request.set_id(id);

@@ -148,6 +148,10 @@ class Client {
   // Changes the fields that are set in the request.
   absl::StatusOr<v1::Session> UpdateSession(const v1::UpdateSessionRequest& request,
                                             const CallOptions& options = {});
+  absl::StatusOr<v1::Session> ForkSession(const v1::ForkSessionRequest& request,
+                                          const CallOptions& options = {});
+  absl::StatusOr<v1::Session> RewindSession(const v1::RewindSessionRequest& request,
+                                            const CallOptions& options = {});
   absl::Status DeleteSession(const std::string& id, const CallOptions& options = {});
   // One page. The next one begins at the response's next_page_token, which is empty after the last.
   absl::StatusOr<v1::ListSessionsResponse> ListSessions(const v1::ListSessionsRequest& request,

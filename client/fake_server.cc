@@ -143,6 +143,35 @@ grpc::Status FakeSessions::UpdateSession(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
+grpc::Status FakeSessions::ForkSession(grpc::ServerContext*, const v1::ForkSessionRequest* request,
+                                       v1::Session* session) {
+  MutexLock lock(&mutex_);
+  const auto it = sessions_.find(request->id());
+  if (it == sessions_.end()) return {grpc::StatusCode::NOT_FOUND, "no session " + request->id()};
+  v1::Session fork = it->second;
+  fork.set_id(request->new_id().empty() ? "fork-" + std::to_string(++created_) : request->new_id());
+  fork.set_name(request->name());
+  if (request->has_position()) fork.set_position(request->position());
+  fork.set_forked_from(request->id());
+  fork.set_forked_at(fork.position());
+  *session = sessions_[fork.id()] = fork;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeSessions::RewindSession(grpc::ServerContext*,
+                                         const v1::RewindSessionRequest* request,
+                                         v1::Session* session) {
+  MutexLock lock(&mutex_);
+  const auto it = sessions_.find(request->id());
+  if (it == sessions_.end()) return {grpc::StatusCode::NOT_FOUND, "no session " + request->id()};
+  v1::Session& rewound = it->second;
+  rewound.set_position(request->position());
+  auto* const kept = rewound.mutable_kept_positions();
+  while (!kept->empty() && kept->Get(kept->size() - 1) > request->position()) kept->RemoveLast();
+  *session = rewound;
+  return grpc::Status::OK;
+}
+
 grpc::Status FakeSessions::DeleteSession(grpc::ServerContext*,
                                          const v1::DeleteSessionRequest* request,
                                          v1::DeleteSessionResponse*) {
@@ -158,6 +187,7 @@ grpc::Status FakeSessions::Advance(const std::string& id, uint64_t tokens, uint6
     return {grpc::StatusCode::NOT_FOUND, "session " + id + " was dropped to make room"};
   }
   *before = it->second.position();
+  it->second.add_kept_positions(it->second.position());
   it->second.set_position(*before + tokens);
   return grpc::Status::OK;
 }

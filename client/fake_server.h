@@ -54,6 +54,10 @@ class FakeSessions final : public v1::Sessions::Service {
                             v1::ListSessionsResponse* response) override;
   grpc::Status UpdateSession(grpc::ServerContext*, const v1::UpdateSessionRequest* request,
                              v1::Session* session) override;
+  grpc::Status ForkSession(grpc::ServerContext*, const v1::ForkSessionRequest* request,
+                           v1::Session* session) override;
+  grpc::Status RewindSession(grpc::ServerContext*, const v1::RewindSessionRequest* request,
+                             v1::Session* session) override;
   grpc::Status DeleteSession(grpc::ServerContext*, const v1::DeleteSessionRequest* request,
                              v1::DeleteSessionResponse*) override;
 

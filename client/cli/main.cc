@@ -218,6 +218,33 @@ void AddRename(CLI::App* app, SessionsOptions& options) {
       ->required();
 }
 
+void AddFork(CLI::App* app, SessionsOptions& options) {
+  CLI::App* fork = AddSessionsAction(app, "fork", "Make a session that continues from another one",
+                                     SessionsAction::kFork, options);
+  v1::ForkSessionRequest* request = &options.fork;
+  AddField<std::string>(fork, "id", "Its id, the start of it, or its name",
+                        [=](const std::string& id) { request->set_id(id); })
+      ->required();
+  AddField<std::string>(fork, "--id", "The new id (default: chosen by the server)",
+                        [=](const std::string& id) { request->set_new_id(id); });
+  AddField<std::string>(fork, "--name", "The new name",
+                        [=](const std::string& name) { request->set_name(name); });
+  AddField<uint64_t>(fork, "--position", "How many of its tokens to take (default: all)",
+                     [=](uint64_t position) { request->set_position(position); });
+}
+
+void AddRewind(CLI::App* app, SessionsOptions& options) {
+  CLI::App* rewind = AddSessionsAction(app, "rewind", "Take a session back to a position",
+                                       SessionsAction::kRewind, options);
+  v1::RewindSessionRequest* request = &options.rewind;
+  AddField<std::string>(rewind, "id", "Its id or name", [=](const std::string& id) {
+    request->set_id(id);
+  })->required();
+  AddField<uint64_t>(rewind, "position", "How many tokens it keeps", [=](uint64_t position) {
+    request->set_position(position);
+  })->required();
+}
+
 void AddSessions(CLI::App* app, SessionsOptions& options) {
   AddCommon(app, options.common);
   app->require_subcommand(0, 1);
@@ -234,6 +261,10 @@ void AddSessions(CLI::App* app, SessionsOptions& options) {
   AddField<std::string>(create, "--name", "The name",
                         [=](const std::string& name) { request->set_name(name); });
   AddRename(app, options);
+  AddFork(app, options);
+  AddRewind(app, options);
+  AddSessionsAction(app, "tree", "Show which sessions were forked from which",
+                    SessionsAction::kTree, options);
   AddSessionsAction(app, "delete", "Delete sessions and their state", SessionsAction::kDelete,
                     options)
       ->add_option("id", options.ids, "Their ids or names")

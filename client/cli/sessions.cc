@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "client/cli/text.h"
 #include "kernels/base/status.h"
@@ -106,6 +109,31 @@ int Rename(Client& client, const SessionsOptions& options, const CallOptions& ca
   return PrintOne(client.UpdateSession(update, call), options.common.json);
 }
 
+int Tree(Client& client, const CallOptions& call) {
+  const auto sessions = client.ListAllSessions(call);
+  if (!sessions.ok()) return Fail(sessions.status());
+  return Print(SessionsTree(*sessions, "")) ? 0 : 1;
+}
+
+// Prints the id alone, for scripts.
+int Fork(Client& client, const SessionsOptions& options, const CallOptions& call) {
+  const auto session = Find(client, options.fork.id(), SessionKey::kIdNameOrStart, call);
+  if (!session.ok()) return Fail(session.status());
+  v1::ForkSessionRequest request = options.fork;
+  request.set_id(session->id());
+  const auto fork = client.ForkSession(request, call);
+  if (!fork.ok() || options.common.json) return PrintOne(fork, options.common.json);
+  return Print(fork->id() + "\n") ? 0 : 1;
+}
+
+int Rewind(Client& client, const SessionsOptions& options, const CallOptions& call) {
+  const auto session = Find(client, options.rewind.id(), SessionKey::kIdOrName, call);
+  if (!session.ok()) return Fail(session.status());
+  v1::RewindSessionRequest request = options.rewind;
+  request.set_id(session->id());
+  return PrintOne(client.RewindSession(request, call), options.common.json);
+}
+
 int Delete(Client& client, const SessionsOptions& options, const CallOptions& call) {
   int code = 0;
   for (const std::string& id : options.ids) {
@@ -171,6 +199,62 @@ std::string SessionsTable(std::vector<v1::Session> sessions, const std::string& 
   return table;
 }
 
+namespace {
+
+// Ids of forks by the id that they were forked from; those without one under "".
+using Forks = std::map<std::string, std::vector<const v1::Session*>>;
+
+Forks ForksOf(const std::vector<v1::Session>& sessions) {
+  std::set<std::string> ids;
+  for (const v1::Session& session : sessions) ids.insert(session.id());
+  Forks forks;
+  for (const v1::Session& session : sessions) {
+    const bool known = ids.count(session.forked_from()) > 0;
+    forks[known ? session.forked_from() : ""].push_back(&session);
+  }
+  for (auto& [id, of] : forks) {
+    std::stable_sort(of.begin(), of.end(), [](const v1::Session* a, const v1::Session* b) {
+      return a->created_unix_ms() < b->created_unix_ms();
+    });
+  }
+  return forks;
+}
+
+std::string TreeLine(const v1::Session& session, size_t depth, const std::string& current_id) {
+  std::string line = session.id() == current_id ? "* " : "  ";
+  line.append(3 * depth, ' ').append(OneLine(session.id()));
+  if (!session.name().empty()) line.append("  ").append(OneLine(session.name()));
+  line.append("  ").append(Counted(session.position(), "token"));
+  if (!session.forked_from().empty()) {
+    line.append(", forked at ").append(std::to_string(session.forked_at()));
+  }
+  return line.append("\n");
+}
+
+}  // namespace
+
+// Without recursion: clients choose how deep forks are nested.
+std::string SessionsTree(const std::vector<v1::Session>& sessions, const std::string& current_id) {
+  const Forks forks = ForksOf(sessions);
+  std::vector<std::pair<const v1::Session*, size_t>> open;
+  const auto push = [&](const std::string& id, size_t depth) {
+    const auto found = forks.find(id);
+    if (found == forks.end()) return;
+    for (auto one = found->second.rbegin(); one != found->second.rend(); ++one) {
+      open.emplace_back(*one, depth);
+    }
+  };
+  std::string tree;
+  push("", 0);
+  while (!open.empty()) {
+    const auto [session, depth] = open.back();
+    open.pop_back();
+    tree += TreeLine(*session, std::min<size_t>(depth, 20), current_id);
+    push(session->id(), depth + 1);
+  }
+  return tree;
+}
+
 int RunSessions(const SessionsOptions& options, Cancellation& cancellation) {
   UseUtf8Locale();
   Client client(options.common.server);
@@ -178,12 +262,18 @@ int RunSessions(const SessionsOptions& options, Cancellation& cancellation) {
   switch (options.action) {
     case SessionsAction::kList:
       return List(client, options, call);
+    case SessionsAction::kTree:
+      return Tree(client, call);
     case SessionsAction::kGet:
       return Get(client, options, call);
     case SessionsAction::kCreate:
       return Create(client, options, call);
     case SessionsAction::kRename:
       return Rename(client, options, call);
+    case SessionsAction::kFork:
+      return Fork(client, options, call);
+    case SessionsAction::kRewind:
+      return Rewind(client, options, call);
     case SessionsAction::kDelete:
       return Delete(client, options, call);
   }

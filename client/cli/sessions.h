@@ -13,7 +13,16 @@
 
 namespace rivulet::cli {
 
-enum class SessionsAction : uint8_t { kList, kGet, kCreate, kRename, kDelete };
+enum class SessionsAction : uint8_t {
+  kList,
+  kTree,
+  kGet,
+  kCreate,
+  kRename,
+  kFork,
+  kRewind,
+  kDelete
+};
 
 struct SessionsOptions {
   CommonOptions common;
@@ -21,6 +30,8 @@ struct SessionsOptions {
   std::vector<std::string> ids;     // or names: one for kGet, at least one for kDelete
   v1::CreateSessionRequest create;  // for kCreate
   v1::UpdateSessionRequest update;  // for kRename; its id may be a name
+  v1::ForkSessionRequest fork;      // for kFork; likewise
+  v1::RewindSessionRequest rewind;  // for kRewind; likewise
 };
 
 // kDelete deletes all sessions that it can and returns 1 if any failed.
@@ -44,6 +55,10 @@ absl::Status WithNotFoundHint(const absl::Status& status, const std::string& hin
 // are escaped for terminals, since other users chose them.
 std::string SessionsTable(std::vector<v1::Session> sessions, const std::string& current_id,
                           int64_t now_unix_ms);
+
+// The sessions as a tree of forks, a line each: those that are not forks, or whose original is
+// gone, stand at the left. Otherwise as SessionsTable.
+std::string SessionsTree(const std::vector<v1::Session>& sessions, const std::string& current_id);
 
 int64_t NowUnixMs();
 

@@ -120,6 +120,7 @@ class Chat {
         return Say(command.argument);
       case CommandKind::kNew:
         conversation_.StartNew(command.argument);
+        last_line_.reset();
         return screen_.Note("a new session, created with your first line");
       case CommandKind::kName:
         return Name(command.argument);
@@ -127,6 +128,14 @@ class Chat {
         return ShowSessions();
       case CommandKind::kSwitch:
         return Switch(command.argument);
+      case CommandKind::kUndo:
+        return Undo();
+      case CommandKind::kRetry:
+        return Retry();
+      case CommandKind::kFork:
+        return Fork(command.argument);
+      case CommandKind::kTree:
+        return ShowTree();
       case CommandKind::kStats:
         return ShowStats();
       case CommandKind::kHelp:
@@ -143,6 +152,7 @@ class Chat {
   void Say(const std::string& text) {
     if (text.empty() && conversation_.sends_messages()) return;
     if (!IsUtf8(text)) return Failed(absl::InvalidArgumentError("the line is not UTF-8"));
+    last_line_ = text;
     absl::Status status = RunTurn(text);
     if (absl::IsUnimplemented(status) && conversation_.sends_messages()) {
       if (!DoWithoutTemplate()) return;
@@ -152,6 +162,47 @@ class Chat {
     if (status.ok()) return screen_.TurnSummary(conversation_.last_turn());
     Failed(status);
     if (interactive_) Explain(status);
+  }
+
+  // The conversation as it was before its last turn. False: it is as it was.
+  bool TakeBack() {
+    const absl::StatusOr<uint64_t> left =
+        WithCall([&](const CallOptions& call) { return conversation_.Undo(call); });
+    if (left.ok()) {
+      screen_.Note(absl::StrCat("took back the last turn; ", Counted(*left, "token"), " left"));
+      return true;
+    }
+    if (absl::IsFailedPrecondition(left.status())) {
+      screen_.Note(std::string(left.status().message()));
+    } else {
+      Failed(left.status());
+    }
+    return false;
+  }
+
+  void Undo() {
+    if (TakeBack()) last_line_.reset();
+  }
+
+  void Retry() {
+    if (!last_line_.has_value()) return screen_.Note("there is no line of yours to send again");
+    const std::string line = *last_line_;
+    if (TakeBack()) Say(line);
+  }
+
+  void Fork(const std::string& name) {
+    const absl::Status status =
+        WithCall([&](const CallOptions& call) { return conversation_.Fork(name, call); });
+    if (absl::IsFailedPrecondition(status)) return screen_.Note(std::string(status.message()));
+    if (!status.ok()) return Failed(status);
+    ShowCurrent();
+  }
+
+  void ShowTree() {
+    const absl::StatusOr<std::vector<v1::Session>> sessions =
+        WithCall([&](const CallOptions& call) { return client_.ListAllSessions(call); });
+    if (!sessions.ok()) return Failed(sessions.status());
+    screen_.Table(SessionsTree(*sessions, conversation_.id()));
   }
 
   absl::Status RunTurn(const std::string& text) {
@@ -222,6 +273,7 @@ class Chat {
       return screen_.Error("/switch needs the id or name of a session; /sessions lists them");
     const absl::Status status = SwitchTo(key);
     if (!status.ok()) return Failed(WithNotFoundHint(status, "/sessions lists them"));
+    last_line_.reset();
     ShowCurrent();
   }
 
@@ -275,6 +327,7 @@ class Chat {
   Screen& screen_;
   Client& client_;
   Conversation conversation_;
+  std::optional<std::string> last_line_;  // of the last turn, while /retry can send it again
   std::optional<int> code_;
 };
 

@@ -150,6 +150,49 @@ TEST_F(ChatTest, NamesASessionThatHasBegun) {
   EXPECT_EQ(reader_.prompts_, "> > tale> tale> tale> ");
 }
 
+TEST_F(ChatTest, TakesTurnsBackAndSendsThemAgain) {
+  reader_.Type("/undo");
+  reader_.Type("/retry");
+  reader_.Type("one");
+  reader_.Type("two");
+  reader_.Type("/retry");
+  reader_.Type("/undo");
+  reader_.Type("/retry");
+  reader_.Type("/stats");
+  reader_.Type("/undo");
+  reader_.Type("/undo");
+  reader_.Type("three");
+  const Result result = Run();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.messages, HasSubstr("the session is empty"));
+  EXPECT_THAT(result.messages, HasSubstr("no line of yours to send again"));
+  EXPECT_THAT(result.messages, HasSubstr("took back the last turn; 2 tokens left"));
+  EXPECT_THAT(result.messages, HasSubstr("took back the last turn; 0 tokens left"));
+  EXPECT_THAT(result.messages, HasSubstr("keeps no earlier turn"));
+  EXPECT_THAT(result.output, HasSubstr("position   2 tokens\n"));
+  ASSERT_THAT(server_.inference.turns(), SizeIs(4));
+  EXPECT_EQ(server_.inference.turns()[2].prompt(), " two");
+  EXPECT_EQ(server_.inference.turns()[3].prompt(), "three") << "the session begins anew";
+}
+
+TEST_F(ChatTest, ForksAndShowsTheTree) {
+  reader_.Type("/fork");
+  reader_.Type("/name first");
+  reader_.Type("one");
+  reader_.Type("/fork other");
+  reader_.Type("two");
+  reader_.Type("/tree");
+  reader_.Type("/fork");
+  const Result result = Run();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.output, HasSubstr("  made-1  first  2 tokens\n"
+                                       "*    fork-2  other  4 tokens, forked at 2\n"));
+  EXPECT_EQ(server_.inference.turns()[1].session_id(), "fork-2");
+  EXPECT_EQ(server_.inference.turns()[1].prompt(), "two");
+  EXPECT_THAT(server_.sessions.ids(), testing::ElementsAre("fork-2", "made-1"))
+      << "a fork without a name goes with the chat";
+}
+
 TEST_F(ChatTest, UnknownCommandsAreReportedAndNotSent) {
   reader_.Type("/nonsense");
   reader_.Type("/switch");

@@ -12,6 +12,8 @@ struct Name {
 constexpr Name kNames[] = {
     {"/new", CommandKind::kNew},       {"/name", CommandKind::kName},
     {"/switch", CommandKind::kSwitch}, {"/sessions", CommandKind::kSessions},
+    {"/undo", CommandKind::kUndo},     {"/retry", CommandKind::kRetry},
+    {"/fork", CommandKind::kFork},     {"/tree", CommandKind::kTree},
     {"/stats", CommandKind::kStats},   {"/help", CommandKind::kHelp},
     {"/quit", CommandKind::kQuit},
 };
@@ -61,6 +63,10 @@ std::string_view CommandHelp() {
          "/name NAME     name the session, so that it is kept when you leave\n"
          "/sessions      the server's sessions; * marks yours\n"
          "/switch ID     continue another session: its id, the start of its id, or its name\n"
+         "/undo          take back the last turn; again: the one before it\n"
+         "/retry         take back the last turn and send its line again\n"
+         "/fork [NAME]   go on in a copy of the session; the original stays as it is\n"
+         "/tree          the server's sessions and which were forked from which\n"
          "/stats         the length of the session and the numbers of the last turn\n"
          "/help          this list\n"
          "/quit          leave, like ctrl-D; sessions without a name are deleted\n"

@@ -108,6 +108,39 @@ absl::Status Conversation::Switch(const std::string& key, const CallOptions& opt
   return absl::OkStatus();
 }
 
+absl::StatusOr<uint64_t> Conversation::Undo(const CallOptions& options) {
+  RIVULET_ASSIGN_OR_RETURN(const v1::Session session, Describe(options));
+  v1::RewindSessionRequest request;
+  request.set_id(id_);
+  bool found = false;
+  for (const uint64_t kept : session.kept_positions()) {
+    if (kept >= session.position()) break;
+    request.set_position(kept);
+    found = true;
+  }
+  if (!found) {
+    return absl::FailedPreconditionError("the server keeps no earlier turn of this session");
+  }
+  RIVULET_RETURN_IF_ERROR(client_.RewindSession(request, options).status());
+  endings_.erase(id_);
+  if (request.position() > 0) endings_.emplace(id_, kUnknownText);
+  return request.position();
+}
+
+absl::Status Conversation::Fork(const std::string& name, const CallOptions& options) {
+  RIVULET_RETURN_IF_ERROR(Describe(options).status());
+  v1::ForkSessionRequest request;
+  request.set_id(id_);
+  request.set_name(name);
+  RIVULET_ASSIGN_OR_RETURN(const v1::Session fork, client_.ForkSession(request, options));
+  const auto ending = endings_.find(id_);
+  if (ending != endings_.end()) endings_.emplace(fork.id(), ending->second);
+  id_ = fork.id();
+  name_ = name;
+  if (name_.empty()) unnamed_.insert(id_);
+  return absl::OkStatus();
+}
+
 absl::Status Conversation::EnsureSession(const CallOptions& options) {
   if (!id_.empty()) return absl::OkStatus();
   v1::CreateSessionRequest request;

@@ -60,6 +60,14 @@ class Conversation {
   // changes nothing.
   absl::Status Switch(const std::string& key, const CallOptions& options);
 
+  // Takes back the last turn that the server has kept, and returns the position that is left.
+  // FAILED_PRECONDITION if there is none; nothing has changed then.
+  absl::StatusOr<uint64_t> Undo(const CallOptions& options);
+
+  // Continues in a fork of the session, with this name or none. FAILED_PRECONDITION before the
+  // first line. A failure changes nothing.
+  absl::Status Fork(const std::string& name, const CallOptions& options);
+
   // One turn. With an empty line, a model without a chat template simply continues. Passes the
   // answer's text to `on_text` as it arrives; if that returns false, the turn is cancelled. On
   // NOT_FOUND the server has dropped the session, and the current one is now new, with the same
