@@ -99,7 +99,7 @@ absl::Status AddTokenizer(const std::string& directory, LoadedModel& model) {
   model.tokenizer = *std::move(tokenizer);
   // The EOS of tokenizer_config.json ends a chat even where config.json names another.
   const bool files_say = model.tokenizer->begin_ids().has_value();
-  if (files_say) AddEosIds({model.tokenizer->eos_id()}, model.spec);
+  if (files_say) AddEosIds(model.tokenizer->end_ids(), model.spec);
   return absl::OkStatus();
 }
 

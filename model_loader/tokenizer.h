@@ -63,6 +63,8 @@ class Tokenizer {
   virtual bool AddsDummyPrefix() const = 0;
   virtual int64_t bos_id() const = 0;  // -1: none
   virtual int64_t eos_id() const = 0;
+  // All tokens that end a generation; -1 is none.
+  virtual std::vector<int64_t> end_ids() const { return {eos_id()}; }
 
   // What a text that begins a context gets before it (BOS, or nothing), if the tokenizer's files
   // say; else config.json does.

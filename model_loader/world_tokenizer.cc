@@ -227,6 +227,8 @@ class WorldTokenizer : public Tokenizer {
   bool AddsDummyPrefix() const override { return false; }
   int64_t bos_id() const override { return kEndOfTextId; }
   int64_t eos_id() const override { return end_; }
+  // Where a turn ends with another token, the end of a text ends it too.
+  std::vector<int64_t> end_ids() const override { return {end_, kEndOfTextId}; }
   // config.json of published models names others, which are bytes here.
   const std::optional<std::vector<uint32_t>>& begin_ids() const override { return begin_; }
 

@@ -110,6 +110,7 @@ TEST(WorldTokenizerTest, NothingIsPutBeforeAText) {
   EXPECT_THAT(*tokenizer->begin_ids(), ElementsAre());
   EXPECT_EQ(tokenizer->eos_id(), 0);
   EXPECT_EQ(Make("\n\n")->eos_id(), 260);
+  EXPECT_THAT(Make("\n\n")->end_ids(), ElementsAre(260, 0));
   EXPECT_EQ(Make("no such token")->eos_id(), 0);
 }
 

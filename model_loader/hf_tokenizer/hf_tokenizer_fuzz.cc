@@ -4,7 +4,9 @@
 // -DRIVULET_FUZZ=ON by clang; tests/tokenizers/fixtures/*/tokenizer.json are seeds. A middle part
 // of the text is plain:
 //   build/<preset>/test/hf_tokenizer_fuzz -max_len=16384 -timeout=20 -max_total_time=60 CORPUS
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "model_loader/hf_tokenizer/hf_tokenizer.h"
@@ -17,6 +19,32 @@ static size_t Border(const std::string& text, size_t place) {
     --place;
   }
   return place;
+}
+
+// The file with one more special token, of the id that comes next: no model has it.
+static std::unique_ptr<rivulet::Tokenizer> WithToken(nlohmann::json json, const char* content,
+                                                     size_t id) {
+  nlohmann::json& added = json["added_tokens"];
+  if (!added.is_null() && !added.is_array()) return nullptr;
+  added.push_back(
+      {{"id", id}, {"content", content}, {"special", true}, {"normalized", id % 2 == 0}});
+  const auto none = nlohmann::json::object();
+  auto tokenizer = rivulet::MakeHfTokenizer(json, none, none);
+  return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
+}
+
+// A special token that a client wrote, in whole or in part, stays text.
+static void CheckPlain(const rivulet::Tokenizer& tokenizer, const std::string& text,
+                       const std::string& content, uint32_t id) {
+  const size_t place = Border(text, text.size() / 2);
+  const std::string joined = text.substr(0, place) + content + text.substr(place);
+  const size_t end = place + content.size();
+  const rivulet::PlainRanges marks[] = {
+      {{0, joined.size()}}, {{place, end}}, {{place, place + 2}}, {{end - 1, end}}};
+  for (const rivulet::PlainRanges& plain : marks) {
+    const auto ids = tokenizer.EncodeMarked(joined, plain);
+    if (ids.ok() && std::find(ids->begin(), ids->end(), id) != ids->end()) __builtin_trap();
+  }
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -36,5 +64,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if ((*ids)[i] >= (*tokenizer)->vocab_size()) __builtin_trap();
     }
   }
+  constexpr char kContent[] = "<|fuzz|>";
+  const auto id = static_cast<uint32_t>((*tokenizer)->vocab_size());
+  const auto more = WithToken(*json, kContent, id);
+  if (more != nullptr && input.find_first_of("zZ") == std::string::npos)
+    CheckPlain(*more, text, kContent, id);
   return 0;
 }

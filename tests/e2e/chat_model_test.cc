@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iomanip>
 #include <string>
 #include <vector>
 
@@ -210,6 +212,44 @@ TEST_F(ChatModelTest, RefusesImagesByName) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("messages[0].parts[0].type"),
                                                    HasSubstr("image_url"), HasSubstr("no images")));
+}
+
+// RWKV's list in place of tokenizer.json, as its folders have it: "\n\n" ends a turn, and token 0 a
+// text, whatever the other files say.
+TEST(WorldChatModelTest, TokenZeroEndsAnAnswer) {
+  const std::string folder = TestDirectory() + "/world";
+  const Exit made =
+      RunProgram({"/usr/bin/env", "python3", SourcePath("tests/e2e/make_chat_model.py"), folder});
+  ASSERT_EQ(made.code, 0) << made.output;
+  for (const char* const name : {"/tokenizer.json", "/generation_config.json"}) {
+    fs::remove(folder + name);
+  }
+  std::ofstream list(folder + "/rwkv_vocab_v20230424.txt");
+  for (int byte = 0; byte < 256; ++byte) {
+    list << byte + 1 << (byte < 128 ? " '\\x" : " b'\\x") << std::hex << std::setw(2)
+         << std::setfill('0') << byte << std::dec << "' 1\n";
+  }
+  list << "257 '\\n\\n' 2\n";
+  list.close();
+  std::ofstream(folder + "/tokenizer_config.json") << R"({"eos_token": "\n\n"})";
+  auto server = ServerProcess::Start(folder);
+  ASSERT_TRUE(server.ok()) << server.status();
+  Client client((*server)->address());
+  for (const uint32_t stop : {0u, 257u}) {
+    v1::GenerateRequest request;
+    request.set_prompt("Hi");
+    request.set_max_tokens(5);
+    (*request.mutable_sampling()->mutable_logit_bias())[stop] = 100;
+    v1::GenerateResponse last;
+    const absl::Status status = client.Generate(request, {}, [&](const auto& message) {
+      last = message;
+      return true;
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(last.finish_reason(), v1::FINISH_REASON_EOS) << stop;
+    EXPECT_EQ(last.usage().completion_tokens(), 1u) << stop;
+  }
+  EXPECT_EQ((*server)->Stop().code, 0);
 }
 
 TEST_F(ChatModelTest, ChatReadsFromAPipe) {
