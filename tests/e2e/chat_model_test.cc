@@ -224,6 +224,10 @@ TEST(WorldChatModelTest, TokenZeroEndsAnAnswer) {
   for (const char* const name : {"/tokenizer.json", "/generation_config.json"}) {
     fs::remove(folder + name);
   }
+  const Exit edited =
+      RunProgram({"/usr/bin/sed", "-i", "s/\"eos_token_id\": 0/\"eos_token_id\": 2/",
+                  folder + "/config.json"});
+  ASSERT_EQ(edited.code, 0) << edited.output;
   std::ofstream list(folder + "/rwkv_vocab_v20230424.txt");
   for (int byte = 0; byte < 256; ++byte) {
     list << byte + 1 << (byte < 128 ? " '\\x" : " b'\\x") << std::hex << std::setw(2)
