@@ -118,11 +118,15 @@ size_t HfExpertsPerToken(ConfigReader& config, size_t experts, size_t otherwise)
 std::vector<std::string> HfLayerTypes(ConfigReader& config, std::string_view key,
                                       std::initializer_list<std::string_view> known);
 
-// Layer `layer` without mixer and feed-forward: its two norms of this kind.
+// Layer `layer`, or that whose names begin with `prefix`, without mixer and feed-forward: its two
+// norms of this kind.
 LayerSpec HfLayer(size_t layer, NormSpec::Kind norm);
+LayerSpec HfLayer(const std::string& prefix, NormSpec::Kind norm);
 
 // Makes `layer` one of softmax attention at self_attn.
 void SetHfAttention(size_t index, const SoftmaxAttentionConfig& attention, LayerSpec& layer);
+void SetHfAttention(const std::string& prefix, const SoftmaxAttentionConfig& attention,
+                    LayerSpec& layer);
 
 struct HfAttentionDefaults {
   size_t head_dim = 0;         // 0: the heads share the hidden size
@@ -168,7 +172,7 @@ struct QwenHybridDefaults {
   size_t kv_heads;  // what num_key_value_heads is where it is absent
 };
 
-// Everything but the feed-forwards of a Qwen hybrid.
+// Everything but the feed-forwards of a Qwen hybrid and of the one layer of its predictor.
 ModelSpec ParseQwenHybrid(ConfigReader& config, const QwenHybridDefaults& defaults);
 
 // The defaults of a Qwen's num_experts and num_experts_per_tok.
@@ -177,9 +181,13 @@ struct QwenExpertDefaults {
   size_t experts_per_token = 10;
 };
 
-// The experts of layer `layer` and the shared one behind its gate (mlp).
-MixtureOfExpertsSpec ParseQwenExperts(ConfigReader& config, size_t layer,
+// The experts of the layer whose names begin with `prefix`, and the shared one behind its gate
+// (mlp).
+MixtureOfExpertsSpec ParseQwenExperts(ConfigReader& config, const std::string& prefix,
                                       const QwenExpertDefaults& defaults);
+
+// Where the names of layer `layer` of a predictor begin.
+std::string PredictorPrefix(size_t layer);
 
 // qwen3_5_format.cc: qwen3_5 and qwen3_5_moe, as published and as their text models alone.
 ModelSpec ParseQwen35Spec(ConfigReader& config);

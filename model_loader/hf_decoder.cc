@@ -105,18 +105,27 @@ std::vector<std::string> HfLayerTypes(ConfigReader& config, std::string_view key
   return types;
 }
 
-LayerSpec HfLayer(size_t layer, NormSpec::Kind norm) {
+LayerSpec HfLayer(size_t layer, NormSpec::Kind norm) { return HfLayer(HfName(layer, ""), norm); }
+
+LayerSpec HfLayer(const std::string& prefix, NormSpec::Kind norm) {
   LayerSpec spec;
-  spec.mixer_norm = {HfName(layer, "input_layernorm.weight"), "", norm};
-  spec.feed_forward_norm = {HfName(layer, "post_attention_layernorm.weight"), "", norm};
+  spec.mixer_norm = {prefix + "input_layernorm.weight", "", norm};
+  spec.feed_forward_norm = {prefix + "post_attention_layernorm.weight", "", norm};
   return spec;
 }
 
 void SetHfAttention(size_t index, const SoftmaxAttentionConfig& attention, LayerSpec& layer) {
+  SetHfAttention(HfName(index, ""), attention, layer);
+}
+
+void SetHfAttention(const std::string& prefix, const SoftmaxAttentionConfig& attention,
+                    LayerSpec& layer) {
   layer.mixer_type = "softmax_attention";
-  layer.mixer_prefix = HfName(index, "self_attn.");
+  layer.mixer_prefix = prefix + "self_attn.";
   layer.mixer = attention;
 }
+
+std::string PredictorPrefix(size_t layer) { return absl::StrCat("mtp.layers.", layer, "."); }
 
 SoftmaxAttentionConfig ParseHfAttention(ConfigReader& config, size_t hidden,
                                         const HfAttentionDefaults& defaults) {

@@ -112,6 +112,47 @@ TEST(Qwen35FormatTest, LeavesOutVisionAndFurtherTokensByName) {
                                                 "model.visual.\\*\\)")));
 }
 
+LoadOptions WithPredictor() {
+  LoadOptions options;
+  options.predictor = true;
+  return options;
+}
+
+TEST(PredictorTest, IsLoadedOnRequest) {
+  const std::string folder = "tests/parity/fixtures/upstream_hf_qwen3_5_predictor";
+  const auto without = LoadModel(folder, {});
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_EQ((*without)->predictor, nullptr);
+  EXPECT_THAT((*without)->left_out, ElementsAre("multi-token prediction (15 tensors mtp.*)"));
+  const auto with = LoadModel(folder, WithPredictor());
+  ASSERT_TRUE(with.ok()) << with.status();
+  ASSERT_NE((*with)->predictor, nullptr);
+  EXPECT_EQ((*with)->predictor->layers.size(), 1u);
+  EXPECT_TRUE((*with)->left_out.empty());
+  EXPECT_GT((*with)->parameters, (*without)->parameters + 2 * 32 * 32);
+}
+
+TEST(PredictorTest, NamesWhatIsMissing) {
+  const auto error = [](const std::string& fixture) {
+    const auto model = LoadModel("tests/parity/fixtures/upstream_hf_" + fixture, WithPredictor());
+    return std::string(model.status().message());
+  };
+  EXPECT_THAT(error("qwen3_5"), HasSubstr("mtp.layers.0.self_attn.q_proj.weight is missing"));
+  EXPECT_THAT(error("qwen3_next"), HasSubstr("has no head that predicts"));
+  EXPECT_THAT(error("bamba"), HasSubstr("has no head that predicts"));
+}
+
+TEST(PredictorTest, IsOneLayerOfAttentionOrBlocks) {
+  const ModelSpec qwen = SpecOf(With(Of("qwen3_5_text"), "mtp_num_hidden_layers", 1));
+  ASSERT_TRUE(qwen.predictor.has_value());
+  EXPECT_EQ(qwen.predictor->layers[0].mixer_prefix, "mtp.layers.0.self_attn.");
+  for (const char* key : {"mtp_num_hidden_layers", "num_nextn_predict_layers"}) {
+    EXPECT_FALSE(SpecOf(With(Of("qwen3_5_text"), key, 2)).predictor.has_value());
+  }
+  json own = With(Of("qwen3_5_text"), "mtp_use_dedicated_embeddings", true);
+  EXPECT_FALSE(SpecOf(own).predictor.has_value());
+}
+
 // --- Bamba -------------------------------------------------------------------------------------
 
 TEST(BambaFormatTest, DescribesItsLayers) {

@@ -192,6 +192,7 @@ class WeightLoader {
       RIVULET_ASSIGN_OR_RETURN(LoadedLayer layer, LoadLayer(model_.spec.layers[i]));
       model_.layers.push_back(std::move(layer));
     }
+    if (options_.predictor) RIVULET_RETURN_IF_ERROR(LoadPredictor());
     RIVULET_RETURN_IF_ERROR(packer_.status());
     RIVULET_RETURN_IF_ERROR(FinishReading());
     RIVULET_RETURN_IF_ERROR(files_.CheckUnchanged());
@@ -209,9 +210,33 @@ class WeightLoader {
     return TakeLayer(spec, model_.spec, options_.mixer, parameters_, make);
   }
 
+  absl::Status LoadPredictor() {
+    const auto& spec = model_.spec.predictor;
+    if (!spec.has_value() || reader_.CountBeginning(kMultiTokenPrediction.prefix) == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(model_.name, " has no head that predicts further tokens (",
+                       kMultiTokenPrediction.prefix, "*), or one of several steps"));
+    }
+    Report("predictor");
+    model_.predictor = std::make_unique<LoadedPredictor>();
+    LoadedPredictor& predictor = *model_.predictor;
+    const size_t hidden = model_.spec.hidden;
+    const float eps = model_.spec.norm_eps;
+    predictor.embedding_norm = TakeNorm(spec->embedding_norm, hidden, eps, parameters_);
+    predictor.hidden_norm = TakeNorm(spec->hidden_norm, hidden, eps, parameters_);
+    predictor.fusion = parameters_.TakeLinear({{spec->fusion, hidden, ""}}, 2 * hidden);
+    for (const LayerSpec& layer : spec->layers) {
+      RIVULET_ASSIGN_OR_RETURN(LoadedLayer loaded, LoadLayer(layer));
+      predictor.layers.push_back(std::move(loaded));
+    }
+    predictor.final_norm = TakeNorm(spec->final_norm, hidden, eps, parameters_);
+    return absl::OkStatus();
+  }
+
   absl::Status FinishReading() {
     std::vector<std::string> ignored;
     for (const IgnoredPart& part : model_.spec.ignored) {
+      if (model_.predictor && part.prefix == kMultiTokenPrediction.prefix) continue;
       ignored.push_back(part.prefix);
       const size_t tensors = reader_.CountBeginning(part.prefix);
       if (tensors == 0 || part.what.empty()) continue;

@@ -35,6 +35,8 @@ struct LoadOptions {
   MixerOptions mixer;
   // A JSON object whose keys replace those of config.json; empty: none.
   std::string config_override;
+  // Loads the head that predicts the token after the next (PredictorSpec). Its weights count.
+  bool predictor = false;
   // Called as the load proceeds with the share done in [0, 1] and what is being done.
   std::function<void(double, const std::string&)> progress;
 };
@@ -69,6 +71,15 @@ struct LoadedLayer {
   PartOffsets feed_forward_state;  // where the latter begin
 };
 
+// PredictorSpec, loaded. LanguageModel runs it; the server does not ask for it yet.
+struct LoadedPredictor {
+  TrainedNorm embedding_norm;
+  TrainedNorm hidden_norm;
+  Linear fusion;  // [hidden, 2 · hidden]
+  std::vector<LoadedLayer> layers;
+  TrainedNorm final_norm;
+};
+
 struct LoadedModel {
   std::string name;    // ModelFolder's
   std::string commit;  // of a snapshot of the hub's cache; empty: none
@@ -81,7 +92,8 @@ struct LoadedModel {
   TrainedNorm embedding_norm;  // empty: none
   std::vector<LoadedLayer> layers;
   TrainedNorm final_norm;
-  Linear lm_head;  // [vocab, hidden]
+  Linear lm_head;                              // [vocab, hidden]
+  std::unique_ptr<LoadedPredictor> predictor;  // null: LoadOptions did not ask for it
   GenerationDefaults defaults;
   std::unique_ptr<Tokenizer> tokenizer;         // null: token ids only
   std::unique_ptr<ChatTemplate> chat_template;  // null: the checkpoint has none

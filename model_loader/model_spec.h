@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -154,6 +155,18 @@ struct LayerSpec {
   bool has_feed_forward() const { return !std::holds_alternative<std::monostate>(feed_forward); }
 };
 
+// A head that predicts the token after the next one (mtp.*), from the stream h behind the model's
+// final norm and the embedding e of the next token:
+//   x = fusion(embedding_norm(e) | hidden_norm(h))   layers   logits = output map(final_norm(x))
+// with the model's embeddings and output map.
+struct PredictorSpec {
+  NormSpec embedding_norm;
+  NormSpec hidden_norm;
+  std::string fusion;  // tensor [hidden, 2 · hidden]
+  std::vector<LayerSpec> layers;
+  NormSpec final_norm;
+};
+
 // A part of a file that is recognised and not loaded: the tensors whose names start with `prefix`.
 struct IgnoredPart {
   std::string prefix;
@@ -175,6 +188,7 @@ struct ModelSpec {
   NormSpec final_norm;
   std::string lm_head;  // equal to `embeddings` when tied
   std::vector<IgnoredPart> ignored;
+  std::optional<PredictorSpec> predictor = {};  // loaded on request (LoadOptions)
   std::vector<uint32_t> eos_ids;
   int64_t bos_id = -1;  // -1: none
 

@@ -10,6 +10,7 @@
 // here either: attention_bias, mamba_proj_bias, expand, sliding_window. Δ has the bound
 // time_step_min below and none above; time_step_limit is ignored. The output map is never tied.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,14 +39,13 @@ constexpr BlockName kBlocks[] = {{'M', "linear_attention", "mamba", Block::kMamb
                                  {'-', "mlp", "mlp", Block::kMlp},
                                  {'E', "moe", "moe", Block::kExperts}};
 
-std::vector<Block> FromPattern(ConfigReader& config) {
-  constexpr const char* kKey = "hybrid_override_pattern";
+std::vector<Block> FromPattern(ConfigReader& config, const char* key) {
   std::vector<Block> blocks;
-  for (const char letter : config.String(kKey)) {
+  for (const char letter : config.String(key)) {
     const auto* found = std::find_if(std::begin(kBlocks), std::end(kBlocks),
                                      [&](const BlockName& name) { return name.letter == letter; });
     if (found == std::end(kBlocks)) {
-      config.Fail(kKey, "its letters must be M (Mamba-2), * (attention), - (MLP), E (experts)");
+      config.Fail(key, "its letters must be M (Mamba-2), * (attention), - (MLP), E (experts)");
       return {};
     }
     blocks.push_back(found->block);
@@ -77,7 +77,8 @@ std::vector<Block> FromList(ConfigReader& config, std::string_view key) {
 std::vector<Block> ParseBlocks(ConfigReader& config) {
   const std::string_view key = config.Spelling({"layers_block_type", "layer_types"});
   const bool listed = config.Has(key);
-  const std::vector<Block> blocks = listed ? FromList(config, key) : FromPattern(config);
+  const std::vector<Block> blocks =
+      listed ? FromList(config, key) : FromPattern(config, "hybrid_override_pattern");
   config.Require(!blocks.empty() && blocks.size() <= kMostLayers,
                  listed ? key : "hybrid_override_pattern",
                  absl::StrCat("it must name 1 to ", kMostLayers, " blocks"));
@@ -151,10 +152,11 @@ class BlockMaker {
         mlp_bias_(config.Bool("mlp_bias", false)),
         f_(ParseActivation(config, "mlp_hidden_act", "relu2")) {}
 
-  LayerSpec Make(size_t index, Block block) const {
+  // `layer_prefix` begins its tensors' names.
+  LayerSpec Make(const std::string& layer_prefix, Block block) const {
     LayerSpec layer;
-    const NormSpec norm = {HfName(index, "norm.weight")};
-    const std::string prefix = HfName(index, "mixer.");
+    const NormSpec norm = {layer_prefix + "norm.weight"};
+    const std::string prefix = layer_prefix + "mixer.";
     const bool mixes = block == Block::kMamba || block == Block::kAttention;
     (mixes ? layer.mixer_norm : layer.feed_forward_norm) = norm;
     if (mixes) {
@@ -186,6 +188,32 @@ class BlockMaker {
   Activation f_;
 };
 
+// Attention and experts, unless the config says otherwise.
+std::vector<Block> ParsePredictorBlocks(ConfigReader& config) {
+  constexpr const char* kList = "mtp_layers_block_type";
+  constexpr const char* kPattern = "mtp_hybrid_override_pattern";
+  if (config.Has(kList)) return FromList(config, kList);
+  if (config.Has(kPattern)) return FromPattern(config, kPattern);
+  return {Block::kAttention, Block::kExperts};
+}
+
+// None where the config has another number of steps than one.
+std::optional<PredictorSpec> ParsePredictor(ConfigReader& config, const BlockMaker& maker) {
+  if (config.Size("num_nextn_predict_layers", 0, 0) != 1) return std::nullopt;
+  const std::vector<Block> blocks = ParsePredictorBlocks(config);
+  if (blocks.empty() || blocks.size() > kMostLayers) return std::nullopt;
+  const std::string first = PredictorPrefix(0), last = PredictorPrefix(blocks.size() - 1);
+  PredictorSpec predictor{.embedding_norm = {first + "enorm.weight"},
+                          .hidden_norm = {first + "hnorm.weight"},
+                          .fusion = first + "eh_proj.weight",
+                          .layers = {},
+                          .final_norm = {last + "final_layernorm.weight"}};
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    predictor.layers.push_back(maker.Make(PredictorPrefix(i), blocks[i]));
+  }
+  return predictor;
+}
+
 }  // namespace
 
 ModelSpec ParseNemotronHSpec(ConfigReader& config) {
@@ -199,7 +227,9 @@ ModelSpec ParseNemotronHSpec(ConfigReader& config) {
   spec.lm_head = "lm_head.weight";
   const std::vector<Block> blocks = ParseBlocks(config);
   const BlockMaker maker(config, spec);
-  for (size_t i = 0; i < blocks.size(); ++i) spec.layers.push_back(maker.Make(i, blocks[i]));
+  for (size_t i = 0; i < blocks.size(); ++i)
+    spec.layers.push_back(maker.Make(HfName(i, ""), blocks[i]));
+  spec.predictor = ParsePredictor(config, maker);
   return spec;
 }
 

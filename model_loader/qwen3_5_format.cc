@@ -7,9 +7,10 @@
 // gate.
 //
 // Published files begin the text model's names with "model.language_model.". Their vision encoder
-// (model.visual.*) and the heads that predict further tokens (mtp.*) are left out: text in, text
-// out. The rotary positions of text are the usual ones: what mrope_section interleaves are three
-// positions of a picture, which are one number for a token of text.
+// (model.visual.*) is left out: text in, text out. The rotary positions of text are the usual ones:
+// what mrope_section interleaves are three positions of a picture, which are one number for a token
+// of text.
+#include <string>
 #include <string_view>
 
 #include "model_loader/formats.h"
@@ -40,16 +41,19 @@ json TextConfig(ConfigReader& config) {
   return merged;
 }
 
+FeedForwardSpec ParseFeedForward(ConfigReader& config, const std::string& prefix, bool experts) {
+  if (experts) {
+    return ParseQwenExperts(config, prefix, {.experts = 256, .experts_per_token = 8});
+  }
+  return NameGatedMlp(prefix + "mlp.", config.Size("intermediate_size", 12288));
+}
+
 void SetFeedForwards(ConfigReader& config, bool experts, ModelSpec& spec) {
   for (size_t i = 0; i < spec.layers.size(); ++i) {
-    if (experts) {
-      spec.layers[i].feed_forward =
-          ParseQwenExperts(config, i, {.experts = 256, .experts_per_token = 8});
-    } else {
-      spec.layers[i].feed_forward =
-          NameGatedMlp(HfName(i, "mlp."), config.Size("intermediate_size", 12288));
-    }
+    spec.layers[i].feed_forward = ParseFeedForward(config, HfName(i, ""), experts);
   }
+  if (!spec.predictor.has_value()) return;
+  spec.predictor->layers[0].feed_forward = ParseFeedForward(config, PredictorPrefix(0), experts);
 }
 
 }  // namespace

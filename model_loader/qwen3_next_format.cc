@@ -3,9 +3,11 @@
 // Qwen3-Next in transformers (docs/mixers.md#softmax-attention, #gated-deltanet): Gated DeltaNet
 // (linear_attn) and gated softmax attention (self_attn) by layer_types or full_attention_interval;
 // after either a mixture of experts with a shared one behind a gate, or a plain MLP. All norms over
-// the residual stream, and those of q and k, have a weight of 1 + w. The heads that predict further
-// tokens (mtp.*) are left out. Published files hold the experts' maps one by one, transformers 5
-// all in one tensor.
+// the residual stream, and those of q and k, have a weight of 1 + w. The head that predicts a
+// further token (mtp.*) is one more layer of attention. Published files hold the experts' maps one
+// by one, transformers 5 all in one tensor.
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "kernels/ops/short_convolution/short_convolution.h"
 #include "kernels/recurrence/recurrence.h"
@@ -65,6 +67,26 @@ std::vector<bool> SparseLayers(ConfigReader& config, size_t layers) {
   return sparse;
 }
 
+// None where the config has another number of layers than one, or embeddings of its own for them.
+std::optional<PredictorSpec> ParsePredictor(ConfigReader& config,
+                                            const SoftmaxAttentionConfig& attention) {
+  const std::string_view layers =
+      config.Spelling({"mtp_num_hidden_layers", "num_nextn_predict_layers"});
+  const bool embeds = config.Bool("mtp_use_dedicated_embeddings", false);
+  if (config.Size(layers, 1, 0) != 1 || embeds) return std::nullopt;
+  const std::string prefix = PredictorPrefix(0);
+  const auto norm = [](const char* name) {
+    return NormSpec{.weight = name, .kind = NormSpec::Kind::kRmsOnePlus};
+  };
+  PredictorSpec predictor{.embedding_norm = norm("mtp.pre_fc_norm_embedding.weight"),
+                          .hidden_norm = norm("mtp.pre_fc_norm_hidden.weight"),
+                          .fusion = "mtp.fc.weight",
+                          .layers = {HfLayer(prefix, NormSpec::Kind::kRmsOnePlus)},
+                          .final_norm = norm("mtp.norm.weight")};
+  SetHfAttention(prefix, attention, predictor.layers[0]);
+  return predictor;
+}
+
 void SetMixers(ConfigReader& config, const QwenHybridDefaults& defaults, ModelSpec& spec) {
   const std::vector<std::string> types = LayerTypes(config);
   const SoftmaxAttentionConfig attention = ParseAttention(config, defaults, spec.hidden);
@@ -80,38 +102,43 @@ void SetMixers(ConfigReader& config, const QwenHybridDefaults& defaults, ModelSp
     }
     spec.layers.push_back(std::move(layer));
   }
+  spec.predictor = ParsePredictor(config, attention);
 }
 
+FeedForwardSpec ParseFeedForward(ConfigReader& config, const std::string& prefix, bool sparse) {
+  if (!sparse) return NameGatedMlp(prefix + "mlp.", config.Size("intermediate_size", 5632));
+  MixtureOfExpertsSpec experts = ParseQwenExperts(config, prefix, {});
+  experts.choice.weights_sum_to_one = config.Bool("norm_topk_prob", true);
+  return experts;
+}
+
+// The predictor's is that of layer 0.
 void SetFeedForwards(ConfigReader& config, ModelSpec& spec) {
   const std::vector<bool> sparse = SparseLayers(config, spec.layers.size());
-  const size_t intermediate = config.Size("intermediate_size", 5632);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
-    if (sparse[i]) {
-      MixtureOfExpertsSpec experts = ParseQwenExperts(config, i, {});
-      experts.choice.weights_sum_to_one = config.Bool("norm_topk_prob", true);
-      spec.layers[i].feed_forward = experts;
-    } else {
-      spec.layers[i].feed_forward = NameGatedMlp(HfName(i, "mlp."), intermediate);
-    }
+    spec.layers[i].feed_forward = ParseFeedForward(config, HfName(i, ""), sparse[i]);
   }
+  if (!spec.predictor.has_value()) return;
+  spec.predictor->layers[0].feed_forward =
+      ParseFeedForward(config, PredictorPrefix(0), !sparse.empty() && sparse[0]);
 }
 
 }  // namespace
 
-MixtureOfExpertsSpec ParseQwenExperts(ConfigReader& config, size_t layer,
+MixtureOfExpertsSpec ParseQwenExperts(ConfigReader& config, const std::string& prefix,
                                       const QwenExpertDefaults& defaults) {
   MixtureOfExpertsSpec spec;
   spec.choice.experts = config.Size("num_experts", defaults.experts, 1, kMostExperts);
   spec.choice.experts_per_token =
       HfExpertsPerToken(config, spec.choice.experts, defaults.experts_per_token);
   spec.intermediate = config.Size("moe_intermediate_size", 512);
-  spec.router = {HfName(layer, "mlp.gate")};
-  spec.gate_up = {HfName(layer, "mlp.experts.gate_up_proj")};
-  spec.down = {HfName(layer, "mlp.experts.down_proj")};
-  spec.expert_list = HfName(layer, "mlp.experts.");
-  spec.shared = NameGatedMlp(HfName(layer, "mlp.shared_expert."),
+  spec.router = {prefix + "mlp.gate"};
+  spec.gate_up = {prefix + "mlp.experts.gate_up_proj"};
+  spec.down = {prefix + "mlp.experts.down_proj"};
+  spec.expert_list = prefix + "mlp.experts.";
+  spec.shared = NameGatedMlp(prefix + "mlp.shared_expert.",
                              config.Size("shared_expert_intermediate_size", 512));
-  spec.shared_gate = HfName(layer, "mlp.shared_expert_gate");
+  spec.shared_gate = prefix + "mlp.shared_expert_gate";
   return spec;
 }
 

@@ -45,15 +45,23 @@ void Lap(const LanguageModel::Lent& lent, StepProfile::Part part) {
   if (lent.profile) lent.profile->Lap(part);
 }
 
+std::vector<const StateLayout*> LayoutsOf(std::span<const LoadedLayer> layers) {
+  std::vector<const StateLayout*> layouts;
+  for (const LoadedLayer& layer : layers) layouts.push_back(&layer.state_layout);
+  return layouts;
+}
+
 }  // namespace
 
 LanguageModel::LanguageModel(std::shared_ptr<const LoadedModel> model)
     : model_(std::move(model)), handed_on_columns_(model_->handed_on_columns()) {}
 
 std::vector<const StateLayout*> LanguageModel::StateLayouts() const {
-  std::vector<const StateLayout*> layouts;
-  for (const LoadedLayer& layer : model_->layers) layouts.push_back(&layer.state_layout);
-  return layouts;
+  return LayoutsOf(model_->layers);
+}
+
+std::vector<const StateLayout*> LanguageModel::PredictorLayouts() const {
+  return LayoutsOf(model_->predictor->layers);
 }
 
 absl::Status LanguageModel::Forward(std::span<const uint32_t> ids,
@@ -63,12 +71,36 @@ absl::Status LanguageModel::Forward(std::span<const uint32_t> ids,
   Embed(model_->embeddings, ids, x);
   if (!model_->embedding_norm.empty()) model_->embedding_norm.Apply(x, x, *lent.threads);
   Lap(lent, StepProfile::kEmbedding);
+  return Layers(model_->layers, ids, segments, states, lent, x);
+}
+
+absl::Status LanguageModel::Layers(std::span<const LoadedLayer> layers,
+                                   std::span<const uint32_t> ids, std::span<const Segment> segments,
+                                   const StatePool& states, const Lent& lent, FloatMatrix x) const {
   LayerStep step{segments, {}, lent.layer_workspace, lent.threads};
   step.handed_on = lent.step_workspace->Take(x.rows, handed_on_columns_);
-  for (size_t i = 0; i < model_->layers.size(); ++i) {
-    RIVULET_RETURN_IF_ERROR(Layer(i, ids, step, states, lent, x));
+  for (size_t i = 0; i < layers.size(); ++i) {
+    step.state = states.Layer(i);
+    RIVULET_RETURN_IF_ERROR(Layer(layers[i], ids, step, lent, x));
   }
   return absl::OkStatus();
+}
+
+absl::Status LanguageModel::Predict(std::span<const uint32_t> ids, ConstFloatMatrix stream,
+                                    std::span<const Segment> segments, const StatePool& states,
+                                    const Lent& lent, FloatMatrix x) const {
+  const LoadedPredictor& predictor = *model_->predictor;
+  ThreadPool& threads = *lent.threads;
+  lent.layer_workspace->Reset();
+  const FloatMatrix both = lent.layer_workspace->Take(x.rows, 2 * x.columns);
+  const FloatMatrix embedded = both.Columns(0, x.columns),
+                    hidden = both.Columns(x.columns, x.columns);
+  Embed(model_->embeddings, ids, embedded);
+  predictor.embedding_norm.Apply(embedded, embedded, threads);
+  model_->final_norm.Apply(stream, hidden, threads);
+  predictor.hidden_norm.Apply(hidden, hidden, threads);
+  predictor.fusion.Apply(both, x, threads);
+  return Layers(predictor.layers, ids, segments, states, lent, x);
 }
 
 ConstFloatMatrix LanguageModel::MixerInput(const LoadedLayer& layer, std::span<const uint32_t> ids,
@@ -84,18 +116,13 @@ ConstFloatMatrix LanguageModel::MixerInput(const LoadedLayer& layer, std::span<c
   return both;
 }
 
-absl::Status LanguageModel::Layer(size_t index, std::span<const uint32_t> ids,
-                                  const LayerStep& whole, const StatePool& states, const Lent& lent,
-                                  FloatMatrix x) const {
-  const LoadedLayer& layer = model_->layers[index];
+absl::Status LanguageModel::Layer(const LoadedLayer& layer, std::span<const uint32_t> ids,
+                                  LayerStep step, const Lent& lent, FloatMatrix x) const {
   Workspace& workspace = *lent.layer_workspace;
   ThreadPool& threads = *lent.threads;
   workspace.Reset();
   FloatMatrix normed = workspace.Take(x.rows, x.columns);
   FloatMatrix update = workspace.Take(x.rows, x.columns);
-  LayerStep step = whole;
-  step.state = states.Layer(index);
-
   if (layer.mixer != nullptr) {
     const ConstFloatMatrix in = MixerInput(layer, ids, lent, x, normed);
     Lap(lent, StepProfile::kNormAndAdd);
@@ -115,10 +142,20 @@ absl::Status LanguageModel::Layer(size_t index, std::span<const uint32_t> ids,
 }
 
 void LanguageModel::Logits(ConstFloatMatrix x, const Lent& lent, FloatMatrix logits) const {
+  Head(model_->final_norm, x, lent, logits);
+}
+
+void LanguageModel::PredictedLogits(ConstFloatMatrix x, const Lent& lent,
+                                    FloatMatrix logits) const {
+  Head(model_->predictor->final_norm, x, lent, logits);
+}
+
+void LanguageModel::Head(const TrainedNorm& norm, ConstFloatMatrix x, const Lent& lent,
+                         FloatMatrix logits) const {
   if (lent.profile) lent.profile->Start();
   lent.layer_workspace->Reset();
   FloatMatrix normed = lent.layer_workspace->Take(x.rows, x.columns);
-  model_->final_norm.Apply(x, normed, *lent.threads);
+  norm.Apply(x, normed, *lent.threads);
   model_->lm_head.Apply(normed, logits, *lent.threads);
   Cap(logits, model_->spec.logits_cap, *lent.threads);
   Lap(lent, StepProfile::kHead);

@@ -75,14 +75,29 @@ class LanguageModel {
   // logits [N, vocab] = head(norm(x [N, hidden])). Resets the workspace.
   void Logits(ConstFloatMatrix x, const Lent& lent, FloatMatrix logits) const;
 
+  // The same with the predictor (LoadedPredictor) in place of the layers: ids [T] are the tokens
+  // that follow those of the rows of `stream` [T, hidden], which Forward left, and the logits are
+  // for the tokens behind ids. Its layers have state of their own, which moves on with ids.
+  // REQUIRES: the model has a predictor; x is not `stream`.
+  std::vector<const StateLayout*> PredictorLayouts() const;
+  absl::Status Predict(std::span<const uint32_t> ids, ConstFloatMatrix stream,
+                       std::span<const Segment> segments, const StatePool& states, const Lent& lent,
+                       FloatMatrix x) const;
+  void PredictedLogits(ConstFloatMatrix x, const Lent& lent, FloatMatrix logits) const;
+
   const LoadedModel& model() const { return *model_; }
   size_t hidden() const { return model_->spec.hidden; }
   size_t vocab() const { return model_->spec.vocab; }
 
  private:
-  // `whole`: the step, with the state of no layer.
-  absl::Status Layer(size_t index, std::span<const uint32_t> ids, const LayerStep& whole,
-                     const StatePool& states, const Lent& lent, FloatMatrix x) const;
+  // `step` has the layer's state.
+  absl::Status Layer(const LoadedLayer& layer, std::span<const uint32_t> ids, LayerStep step,
+                     const Lent& lent, FloatMatrix x) const;
+  absl::Status Layers(std::span<const LoadedLayer> layers, std::span<const uint32_t> ids,
+                      std::span<const Segment> segments, const StatePool& states, const Lent& lent,
+                      FloatMatrix x) const;
+  void Head(const TrainedNorm& norm, ConstFloatMatrix x, const Lent& lent,
+            FloatMatrix logits) const;
   // What the layer's mixer reads: x, its norm, or x beside the tokens' embeddings.
   ConstFloatMatrix MixerInput(const LoadedLayer& layer, std::span<const uint32_t> ids,
                               const Lent& lent, FloatMatrix x, FloatMatrix normed) const;

@@ -43,6 +43,23 @@ std::vector<float> LogSoftmax(const std::vector<float>& logits) {
   return result;
 }
 
+// [rows][vocab] of logits [1, rows, vocab].
+absl::StatusOr<std::vector<std::vector<float>>> ReadLogprobs(const SafetensorsCheckpoint& file,
+                                                             const std::string& name, size_t rows) {
+  RIVULET_ASSIGN_OR_RETURN(const StoredTensor* logits, Find(file, name, "F32"));
+  if (logits->shape.size() != 3 || logits->shape[1] != rows) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " have shape ", ShapeString(logits->shape),
+                                                   ", expected [1, ", rows, ", vocab]"));
+  }
+  std::vector<std::vector<float>> logprobs;
+  std::vector<float> row(logits->shape[2]);
+  for (size_t t = 0; t < rows; ++t) {
+    std::memcpy(row.data(), logits->data + t * row.size() * 4, row.size() * 4);
+    logprobs.push_back(LogSoftmax(row));
+  }
+  return logprobs;
+}
+
 }  // namespace
 
 absl::StatusOr<ExpectedOutputs> ReadExpected(const std::string& directory) {
@@ -52,16 +69,11 @@ absl::StatusOr<ExpectedOutputs> ReadExpected(const std::string& directory) {
   RIVULET_ASSIGN_OR_RETURN(expected.input_ids, ReadIds(*file, "input_ids"));
   RIVULET_ASSIGN_OR_RETURN(expected.prompt_ids, ReadIds(*file, "prompt_ids"));
   RIVULET_ASSIGN_OR_RETURN(expected.greedy_ids, ReadIds(*file, "greedy_ids"));
-  RIVULET_ASSIGN_OR_RETURN(const StoredTensor* logits, Find(*file, "logits", "F32"));
-  if (logits->shape.size() != 3 || logits->shape[1] != expected.input_ids.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("logits have shape ", ShapeString(logits->shape), ", expected [1, T, vocab]"));
-  }
-  std::vector<float> row(logits->shape[2]);
-  for (size_t t = 0; t < expected.input_ids.size(); ++t) {
-    std::memcpy(row.data(), logits->data + t * row.size() * 4, row.size() * 4);
-    expected.logprobs.push_back(LogSoftmax(row));
-  }
+  const size_t tokens = expected.input_ids.size();
+  RIVULET_ASSIGN_OR_RETURN(expected.logprobs, ReadLogprobs(*file, "logits", tokens));
+  if (file->Find("predicted_logits") == nullptr) return expected;
+  RIVULET_ASSIGN_OR_RETURN(expected.predicted_logprobs,
+                           ReadLogprobs(*file, "predicted_logits", tokens - 1));
   return expected;
 }
 

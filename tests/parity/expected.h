@@ -19,6 +19,8 @@ struct ExpectedOutputs {
   std::vector<std::vector<float>> logprobs;  // [T][vocab], after each of input_ids
   std::vector<uint32_t> prompt_ids;          // the start of input_ids
   std::vector<uint32_t> greedy_ids;          // what greedy decoding appends to it
+  // [T - 1][vocab], of the predictor after each of input_ids but the first; empty: none is expected
+  std::vector<std::vector<float>> predicted_logprobs;
   size_t vocab() const { return logprobs.empty() ? 0 : logprobs[0].size(); }
 };
 

@@ -21,9 +21,11 @@ import shutil
 import sys
 
 import numpy as np
+import safetensors.numpy
 import torch
 import transformers
 
+import predictors
 import safetensors_file
 
 TOKENS, PROMPT, GREEDY = 70, 21, 12
@@ -143,7 +145,7 @@ FIXTURES |= {
 }
 # MiniMax's file holds decays, which bf16 would round.
 STORED |= {"qwen3_5_text": torch.float32, "minimax": torch.float32, "minimax_one_layer": torch.float32, "bamba_bias": torch.float16}
-SHARDED = {"qwen3_5": "20KB"}
+SHARDED = {"qwen3_5": "20KB", "qwen3_5_predictor": "20KB", "qwen3_next_predictor": "20KB", "nemotron_h_predictor": "20KB"}
 # Tensors that published files have beside what transformers writes.
 EXTRA = {"qwen3_5": {"mtp.fc.weight": (32, 64)}}
 
@@ -313,6 +315,39 @@ def add_tensors(folder, tensors):
     safetensors_file.write(f"{folder}/{shard}", tensors, lambda _: "BF16")
 
 
+# Fixtures with a head that predicts the token after the next.
+PREDICTORS = {"qwen3_5_predictor": predictors.QwenPredictor, "qwen3_next_predictor": predictors.QwenPredictor,
+              "nemotron_h_predictor": predictors.NemotronPredictor}
+# transformers' MtpModel takes its norms' class from the last layer, which must be of attention.
+TWO_LAYERS = dict(num_hidden_layers=2, layer_types=["linear_attention", "full_attention"])
+FIXTURES |= {
+    "qwen3_5_predictor": ("Qwen3_5ForCausalLM", lambda: transformers.Qwen3_5TextConfig(**dict(QWEN3_5, **TWO_LAYERS))),
+    "qwen3_next_predictor": ("Qwen3Next", dict(QWEN3_NEXT_MOE, vocab_size=60, mlp_only_layers=[], **TWO_LAYERS)),
+    "nemotron_h_predictor": ("NemotronH", dict(NEMOTRON, layers_block_type=["mamba", "mlp"])),
+}
+
+
+def add_predictor(name, model, folder):
+    """Tensors mtp.* in a shard of their own, keys in config.json, and predicted_logits beside the expected outputs."""
+    exact = reloaded(model, folder)
+    predictor = PREDICTORS[name](exact)
+    randomize(predictor.module, torch.Generator().manual_seed(sum(name.encode())))
+    predictor.module.to(torch.bfloat16)
+    stored = {key: x.float().numpy() for key, x in predictor.tensors().items()}
+    predictor.module.double()
+    expected = safetensors.numpy.load_file(folder + "/expected.safetensors")
+    ids = torch.from_numpy(expected["input_ids"]).long()
+    with torch.no_grad(), float64_throughout():
+        stream = exact(input_ids=ids, use_cache=False, output_hidden_states=True).hidden_states[-1]
+        logits = exact.lm_head(predictor.streams(ids, stream))
+    assert logits.dtype == torch.float64
+    expected["predicted_logits"] = logits.numpy()
+    safetensors_file.write(folder + "/expected.safetensors", expected, lambda n: "I32" if n.endswith("_ids") else "F32")
+    add_tensors(folder, stored)
+    config = json.load(open(folder + "/config.json"))
+    json.dump(config | predictor.KEYS, open(folder + "/config.json", "w"), indent=1)
+
+
 def make_in(folder, kind, keys, dtype, shards, seed):
     """A checkpoint with its expected outputs. Returns the model, how far its float32 is off, and a line that describes it; None, if not every
     winner is clear."""
@@ -341,6 +376,8 @@ def make(name, kind, keys):
     else:
         sys.exit(f"{name}: no seed has clear winners")
     add_tensors(folder, {key: np.zeros(shape) for key, shape in EXTRA.get(name, {}).items()})
+    if name in PREDICTORS:
+        add_predictor(name, made[0], folder)
     size = sum(os.path.getsize(path) for path in glob.glob(folder + "/*"))
     print(f"{name}: seed {seed}, {made[2]}, {size // 1024} KiB")
 
