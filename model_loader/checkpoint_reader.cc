@@ -2,6 +2,7 @@
 #include "model_loader/checkpoint_reader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <new>
@@ -9,7 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kernels/base/parallel.h"
 #include "kernels/base/widen.h"
+#include "model_loader/finite_numbers.h"
 
 namespace rivulet {
 namespace {
@@ -32,44 +35,10 @@ bool IsIgnored(std::string_view name, const std::vector<std::string>& beginnings
   return false;
 }
 
-constexpr size_t kPiece = 1024;
-
-// In all three formats a number is NaN or infinite when every bit of its exponent is set.
-template <typename Bits>
-bool HasNotFinite(const Bits* bits, size_t count, Bits exponent) {
-  Bits found = 0;
-  for (size_t i = 0; i < count; ++i) found |= (bits[i] & exponent) == exponent;
-  return found != 0;
-}
-
-template <typename Bits>
-std::optional<size_t> FirstWithFullExponent(const std::byte* data, size_t count, Bits exponent) {
-  Bits piece[kPiece];
-  for (size_t start = 0; start < count; start += kPiece) {
-    const size_t size = std::min(kPiece, count - start);
-    std::memcpy(piece, data + start * sizeof(Bits), size * sizeof(Bits));
-    if (!HasNotFinite(piece, size, exponent)) continue;
-    size_t i = 0;
-    while ((piece[i] & exponent) != exponent) ++i;
-    return start + i;
-  }
-  return std::nullopt;
-}
-
-// The index of the first NaN or infinity of data [count], in one pass at the speed of memory.
-std::optional<size_t> FirstNotFinite(const std::byte* data, DType dtype, size_t count) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return FirstWithFullExponent<uint32_t>(data, count, 0x7f800000u);
-    case DType::kBFloat16:
-      return FirstWithFullExponent<uint16_t>(data, count, 0x7f80u);
-    case DType::kFloat16:
-      return FirstWithFullExponent<uint16_t>(data, count, 0x7c00u);
-    case DType::kFloat8:
-      break;  // no file has it
-  }
-  return std::nullopt;
-}
+// What one thread checks or copies at a time, and what all do before the pages of a large tensor
+// are given up. The disk is kept at least one stretch ahead.
+constexpr size_t kPiece = size_t{1} << 20;
+constexpr size_t kStretch = 16 * kPiece;
 
 size_t Count(const std::vector<size_t>& shape) {
   size_t count = 1;
@@ -91,24 +60,6 @@ std::string PlaceOf(size_t index, const std::vector<size_t>& shape) {
 
 const std::byte* BytesOf(const StoredTensor& tensor) {
   return reinterpret_cast<const std::byte*>(tensor.data);
-}
-
-// Empty when all is well.
-std::string ProblemWith(const StoredTensor* tensor, const std::vector<size_t>& shape) {
-  if (tensor == nullptr) return absl::StrCat("is missing, expected ", ShapeString(shape));
-  if (tensor->shape != shape) {
-    return absl::StrCat("has shape ", ShapeString(tensor->shape), ", expected ",
-                        ShapeString(shape));
-  }
-  const std::optional<DType> dtype = WeightType(tensor->dtype);
-  if (!dtype.has_value()) {
-    return absl::StrCat("has dtype ", tensor->dtype, ", expected F32, F16 or BF16");
-  }
-  const auto wrong = FirstNotFinite(BytesOf(*tensor), *dtype, tensor->elements);
-  if (!wrong.has_value()) return "";
-  const bool nan = std::isnan(NumberAt(BytesOf(*tensor), *dtype, *wrong));
-  return absl::StrCat("is ", nan ? "NaN" : "infinite", " at ", PlaceOf(*wrong, shape),
-                      ", expected finite numbers");
 }
 
 }  // namespace
@@ -148,8 +99,15 @@ EmbeddingTable CheckpointReader::TakeTable(const std::string& name, size_t vocab
   if (tensor == nullptr) return {};
   const DType dtype = *WeightType(tensor->dtype);
   rows = AlignedBuffer<std::byte>(vocab * width * DTypeSize(dtype));
-  std::memcpy(rows.data(), tensor->data, rows.size());
+  ForEachPiece(*tensor, [&](size_t first, size_t bytes) {
+    std::memcpy(rows.data() + first, tensor->data + first, bytes);
+  });
+  DoneWith(tensor->data, tensor->bytes);
   return {rows.data(), dtype, vocab, width};
+}
+
+void CheckpointReader::DoneWith(const void* data, size_t bytes) {
+  checkpoint_.GiveUp(static_cast<const uint8_t*>(data), bytes);
 }
 
 void CheckpointReader::Ignore(const std::string& name, const std::vector<size_t>& shape) {
@@ -165,6 +123,61 @@ absl::Status CheckpointReader::Finish(const std::vector<std::string>& ignored) {
                                   tensor.dtype, " ", ShapeString(tensor.shape)));
   }
   return Problems();
+}
+
+void CheckpointReader::ForEachPiece(const StoredTensor& tensor,
+                                    absl::FunctionRef<void(size_t, size_t)> piece) {
+  for (size_t from = 0; from < tensor.bytes; from += kStretch) {
+    const size_t bytes = std::min(kStretch, tensor.bytes - from);
+    ReadAhead(tensor.data + from, tensor.bytes - from);
+    ForEachTask(pool_, (bytes + kPiece - 1) / kPiece,
+                [&](size_t i) { piece(from + i * kPiece, std::min(kPiece, bytes - i * kPiece)); });
+    if (tensor.bytes > kStretch) DoneWith(tensor.data + from, bytes);
+  }
+}
+
+// Tensors that are asked for in the order of the file are read as one stream. After a jump only the
+// tensor itself is read, since nobody knows what comes next.
+void CheckpointReader::ReadAhead(const uint8_t* at, size_t bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  const bool goes_on = address >= ahead_from_ && address <= ahead_to_;
+  if (goes_on && address + 2 * kStretch <= ahead_to_) return;
+  const size_t length = goes_on ? 4 * kStretch : std::min(bytes, 4 * kStretch);
+  checkpoint_.ReadAhead(at, length);
+  ahead_from_ = address;
+  ahead_to_ = address + length;
+}
+
+std::optional<size_t> CheckpointReader::FirstNotFinite(const StoredTensor& tensor, DType dtype) {
+  const size_t size = DTypeSize(dtype);
+  std::atomic<size_t> least = tensor.elements;
+  ForEachPiece(tensor, [&](size_t first, size_t bytes) {
+    const auto found = rivulet::FirstNotFinite(BytesOf(tensor) + first, dtype, bytes / size);
+    if (!found.has_value()) return;
+    const size_t index = first / size + *found;
+    size_t known = least;
+    while (index < known && !least.compare_exchange_weak(known, index)) continue;
+  });
+  if (least == tensor.elements) return std::nullopt;
+  return least;
+}
+
+std::string CheckpointReader::ProblemWith(const StoredTensor* tensor,
+                                          const std::vector<size_t>& shape) {
+  if (tensor == nullptr) return absl::StrCat("is missing, expected ", ShapeString(shape));
+  if (tensor->shape != shape) {
+    return absl::StrCat("has shape ", ShapeString(tensor->shape), ", expected ",
+                        ShapeString(shape));
+  }
+  const std::optional<DType> dtype = WeightType(tensor->dtype);
+  if (!dtype.has_value()) {
+    return absl::StrCat("has dtype ", tensor->dtype, ", expected F32, F16 or BF16");
+  }
+  const auto wrong = FirstNotFinite(*tensor, *dtype);
+  if (!wrong.has_value()) return "";
+  const bool nan = std::isnan(NumberAt(BytesOf(*tensor), *dtype, *wrong));
+  return absl::StrCat("is ", nan ? "NaN" : "infinite", " at ", PlaceOf(*wrong, shape),
+                      ", expected finite numbers");
 }
 
 absl::Status CheckpointReader::Problems() const {

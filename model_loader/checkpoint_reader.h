@@ -10,18 +10,24 @@
 //   lm_head.weight, when it is tied            the embeddings are used
 //   what the format names (Finish)             parts that are not served, such as mtp.*
 //
-// Threading: one thread.
+// The files' pages are given up as soon as their numbers were copied (DoneWith), so that a model is
+// in memory once, and one map more.
+//
+// Threading: one thread, which may lend others.
 #ifndef RIVULET_MODEL_LOADER_CHECKPOINT_READER_H_
 #define RIVULET_MODEL_LOADER_CHECKPOINT_READER_H_
 
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "kernels/base/aligned_buffer.h"
+#include "kernels/base/thread_pool.h"
 #include "kernels/mixers/tensor_source.h"
 #include "kernels/ops/embedding/embedding.h"
 #include "model_loader/safetensors.h"
@@ -30,8 +36,10 @@ namespace rivulet {
 
 class CheckpointReader : public TensorSource {
  public:
-  // Borrows the checkpoint; views are valid as long as both.
-  explicit CheckpointReader(const SafetensorsCheckpoint& checkpoint) : checkpoint_(checkpoint) {}
+  // Borrows the checkpoint; views are valid as long as both. `pool`, which outlives this, helps to
+  // check and copy numbers; null: the caller's thread does it.
+  explicit CheckpointReader(const SafetensorsCheckpoint& checkpoint, ThreadPool* pool = nullptr)
+      : checkpoint_(checkpoint), pool_(pool) {}
 
   // From now on names that begin with `from` stand for those of the file that begin with `to`
   // there. Empty: all names are the file's.
@@ -48,6 +56,8 @@ class CheckpointReader : public TensorSource {
   EmbeddingTable TakeTable(const std::string& name, size_t vocab, size_t width,
                            AlignedBuffer<std::byte>& rows);
 
+  void DoneWith(const void* data, size_t bytes) override;
+
   void Ignore(const std::string& name, const std::vector<size_t>& shape) override;
 
   // INVALID_ARGUMENT that names the problems, extra tensors among them; the first 20, then a count.
@@ -63,6 +73,14 @@ class CheckpointReader : public TensorSource {
   size_t bytes_taken() const { return bytes_taken_; }
 
  private:
+  // piece(first, bytes) for the pieces of a tensor, on several threads, in some order, while the
+  // disk reads what follows. Pages of a large tensor are given up as it goes.
+  void ForEachPiece(const StoredTensor& tensor, absl::FunctionRef<void(size_t, size_t)> piece);
+  void ReadAhead(const uint8_t* at, size_t bytes);
+  // The index of the first NaN or infinity.
+  std::optional<size_t> FirstNotFinite(const StoredTensor& tensor, DType dtype);
+  // What is wrong with the tensor; empty: nothing.
+  std::string ProblemWith(const StoredTensor* tensor, const std::vector<size_t>& shape);
   // Null after recording the problem.
   const StoredTensor* Find(const std::string& name, const std::vector<size_t>& shape);
   TensorView Zeros(const std::vector<size_t>& shape);
@@ -74,6 +92,8 @@ class CheckpointReader : public TensorSource {
   }
 
   const SafetensorsCheckpoint& checkpoint_;
+  ThreadPool* const pool_;
+  uintptr_t ahead_from_ = 0, ahead_to_ = 0;  // addresses that the disk was asked for
   std::string renamed_from_, renamed_to_;
   std::map<std::string, bool, std::less<>> taken_;  // whether it is sound, so that it is read once
   std::vector<std::string> problems_;

@@ -161,8 +161,9 @@ class WeightLoader {
       : model_(model),
         files_(files),
         options_(options),
-        reader_(files),
-        packer_(EndsDType(options), options.mixer.device),
+        pool_(options.threads),
+        reader_(files, &pool_),
+        packer_(EndsDType(options), options.mixer.device, &pool_),
         parameters_(reader_, packer_) {}
 
   absl::Status Load() {
@@ -291,6 +292,7 @@ class WeightLoader {
   LoadedModel& model_;
   const SafetensorsCheckpoint& files_;
   const LoadOptions& options_;
+  ThreadPool pool_;
   CheckpointReader reader_;
   WeightPacker packer_;
   ParameterSource parameters_;

@@ -33,6 +33,7 @@ struct LoadOptions {
   // then.
   std::optional<DType> weight_dtype;
   MixerOptions mixer;
+  size_t threads = 1;  // that read and pack
   // A JSON object whose keys replace those of config.json; empty: none.
   std::string config_override;
   // Loads the head that predicts the token after the next (PredictorSpec). Its weights count.

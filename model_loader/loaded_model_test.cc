@@ -80,7 +80,7 @@ class LoadModelTest : public testing::Test {
                   {"num_hidden_layers", 1},      {"num_heads", 2},   {"intermediate_size", 6},
                   {"feature_map", "elu"},        {"eos_token_id", 2}};
   std::vector<TestTensor> tensors_;
-  LoadOptions options_;
+  LoadOptions options_ = {.threads = 3};
 };
 
 TEST_F(LoadModelTest, LoadsEverything) {

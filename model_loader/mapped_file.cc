@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "absl/cleanup/cleanup.h"
@@ -40,12 +41,30 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& 
   void* const data = mmap(nullptr, mapped->size_, PROT_READ, MAP_PRIVATE, file, 0);
   if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", path));
   mapped->data_ = static_cast<const uint8_t*>(data);
-  madvise(data, mapped->size_, MADV_WILLNEED);  // a hint: starts reading ahead
   return mapped;
 }
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+void MappedFile::ReadAhead(const uint8_t* data, size_t bytes) const {
+  Advise(data, bytes, MADV_WILLNEED);
+}
+
+// The mapping is private and never written, so dropped pages lose nothing.
+void MappedFile::GiveUp(const uint8_t* data, size_t bytes) const {
+  Advise(data, bytes, MADV_DONTNEED);
+}
+
+// Of whole pages: those that the bytes touch, as far as they are the file's.
+void MappedFile::Advise(const uint8_t* data, size_t bytes, int advice) const {
+  static const auto kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  if (data < data_ || data >= data_ + size_) return;
+  const auto from = static_cast<size_t>(data - data_);
+  const size_t end = from + std::min(bytes, size_ - from);
+  const size_t first_page = from / kPage * kPage;
+  madvise(const_cast<uint8_t*>(data_) + first_page, end - first_page, advice);
 }
 
 absl::Status MappedFile::CheckUnchanged() const {

@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A regular file, mapped read-only for as long as the object lives.
+// A regular file, mapped read-only for as long as the object lives. Nothing is read before it is
+// used or asked for (ReadAhead).
 //
 // The bytes are the file's own, not a copy. To replace a file of a running server, write
 // a new file and rename it over the old one, as package managers and `mv` do: the mapping then
@@ -35,11 +36,18 @@ class MappedFile {
   const std::string& path() const { return path_; }
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
 
+  // Hints about bytes of the file. ReadAhead: they will be needed soon. GiveUp: their pages need no
+  // memory of this process any more. Bytes that are used after it come from the system's cache, or
+  // from the disk again. Neither changes what bytes() holds, and any thread may call them.
+  void ReadAhead(const uint8_t* data, size_t bytes) const;
+  void GiveUp(const uint8_t* data, size_t bytes) const;
+
   // DATA_LOSS if the file's size or modification time has changed since Open.
   absl::Status CheckUnchanged() const;
 
  private:
   MappedFile() = default;
+  void Advise(const uint8_t* data, size_t bytes, int advice) const;
 
   std::string path_;
   const uint8_t* data_ = nullptr;

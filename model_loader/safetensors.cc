@@ -109,6 +109,14 @@ size_t SafetensorsCheckpoint::bytes() const {
   return sum;
 }
 
+void SafetensorsCheckpoint::ReadAhead(const uint8_t* data, size_t bytes) const {
+  for (const auto& file : files_) file->ReadAhead(data, bytes);
+}
+
+void SafetensorsCheckpoint::GiveUp(const uint8_t* data, size_t bytes) const {
+  for (const auto& file : files_) file->GiveUp(data, bytes);
+}
+
 absl::Status SafetensorsCheckpoint::CheckUnchanged() const {
   for (const auto& file : files_) RIVULET_RETURN_IF_ERROR(file->CheckUnchanged());
   return absl::OkStatus();

@@ -39,6 +39,10 @@ class SafetensorsCheckpoint {
   const Tensors& tensors() const { return tensors_; }  // by name
   size_t bytes() const;                                // of all tensors
 
+  // Hints about bytes of a tensor (mapped_file.h). Other addresses are ignored. Any thread.
+  void ReadAhead(const uint8_t* data, size_t bytes) const;
+  void GiveUp(const uint8_t* data, size_t bytes) const;
+
   // DATA_LOSS when a file was changed since Open (mapped_file.h).
   absl::Status CheckUnchanged() const;
 

@@ -26,6 +26,7 @@
 #include "server/engine/cpu_engine.h"
 #include "server/engine/device_engine.h"
 #include "server/http/http_server.h"
+#include "server/log/load_progress.h"
 #include "server/log/log.h"
 #include "server/options.h"
 #include "server/rpc/grpc_server.h"
@@ -61,16 +62,6 @@ void EndWithin(seconds time) {
 void PrintAddress(const char* what, const std::string& host, int port) {
   std::printf("%s listening on %s\n", what, Address(host, port).c_str());
   std::fflush(stdout);
-}
-
-// A line for each tenth of the load.
-std::function<void(double, const std::string&)> ProgressLog() {
-  return [shown = -1](double share, const std::string& what) mutable {
-    const int tenth = static_cast<int>(share * 10);
-    if (tenth == shown) return;
-    shown = tenth;
-    LogInfo("loading", {{"percent", tenth * 10}, {"now", what}});
-  };
 }
 
 // The running server: creates all parts, connects them, starts and ends them in order.
@@ -144,11 +135,12 @@ class ServerProcess {
   LoadOptions HowToLoad() const {
     LoadOptions load;
     load.weight_dtype = options_.weight_dtype;
+    load.threads = options_.threads;
     load.mixer.state_dtype = options_.state_dtype;
     load.mixer.kv_dtype = options_.kv_dtype;
     load.config_override = options_.config_override;
     load.mixer.level_overflow = options_.level_overflow;
-    load.progress = ProgressLog();
+    load.progress = LoadProgress();
     return load;
   }
 

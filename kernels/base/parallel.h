@@ -23,6 +23,13 @@ inline size_t UsefulTasks(const ThreadPool& pool, size_t work, size_t pieces) {
   return std::max<size_t>(1, std::min({work / kFloatsWorthAThread, pieces, 4 * pool.threads()}));
 }
 
+// task(i) for every i in [0, tasks), on the calling thread alone when there is no pool.
+template <typename Task>
+void ForEachTask(ThreadPool* pool, size_t tasks, Task&& task) {
+  if (pool != nullptr && tasks > 1) return pool->ParallelFor(tasks, task);
+  for (size_t i = 0; i < tasks; ++i) task(i);
+}
+
 // row(r) for every r in [0, rows); `columns` floats of work each.
 template <typename Row>
 void ParallelRows(ThreadPool& pool, size_t rows, size_t columns, Row&& row) {

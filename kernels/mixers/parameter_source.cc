@@ -45,14 +45,14 @@ Linear WeightPacker::Pack(const std::vector<LinearSource>& sources, size_t input
   const DType dtype = dtype_.value_or(bf16 ? DType::kBFloat16 : DType::kFloat32);
   all_bf16_ = all_bf16_ && dtype == DType::kBFloat16;
   any_float8_ = any_float8_ || dtype == DType::kFloat8;
-  Linear linear = device_ == nullptr ? Linear::Pack(sources, inputs, dtype)
+  Linear linear = device_ == nullptr ? Linear::Pack(sources, inputs, dtype, pool_)
                                      : PackOnDevice(sources, inputs, dtype);
   bytes_ += linear.weight_bytes();
   return linear;
 }
 
 Linear WeightPacker::PackRows(const std::vector<LinearSource>& sources, size_t inputs) {
-  if (device_ == nullptr) return Linear::Pack(sources, inputs, DType::kFloat32);
+  if (device_ == nullptr) return Linear::Pack(sources, inputs, DType::kFloat32, pool_);
   return PackOnDevice(sources, inputs, DType::kBFloat16);
 }
 
@@ -79,6 +79,7 @@ AlignedBuffer<float> ParameterSource::Take(std::string_view name, const std::vec
   const TensorView tensor = tensors_->Take(Full(name), shape, use);
   AlignedBuffer<float> values(Count(shape));
   WidenToFloat(tensor.data, tensor.dtype, values.size(), values.data());
+  tensors_->DoneWith(tensor.data, values.size() * DTypeSize(tensor.dtype));
   return values;
 }
 
@@ -116,7 +117,11 @@ Linear ParameterSource::PackLinear(const std::vector<LinearPart>& parts, size_t 
     AppendSources(part, tensor, inputs, part.bias.empty() ? nullptr : biases.back().data(),
                   sources);
   }
-  return packer_->Pack(sources, inputs);
+  Linear map = packer_->Pack(sources, inputs);
+  for (const LinearSource& source : sources) {
+    tensors_->DoneWith(source.data, source.outputs * inputs * DTypeSize(source.dtype));
+  }
+  return map;
 }
 
 }  // namespace rivulet

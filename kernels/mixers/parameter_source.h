@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/dtype.h"
+#include "kernels/base/thread_pool.h"
 #include "kernels/mixers/tensor_source.h"
 #include "kernels/ops/linear/linear.h"
 
@@ -54,8 +55,10 @@ class WeightPacker {
   // `dtype`: how weights rest. None: bf16 where all parts of a map are bf16, else fp32. kFloat8:
   // on a device alone.
   // `device`: which computes with the maps, and outlives them; null: the CPU.
-  explicit WeightPacker(std::optional<DType> dtype, Device* device = nullptr)
-      : dtype_(dtype), device_(device) {}
+  // `pool`: which packs for the CPU, and outlives this; null: the caller's thread does.
+  explicit WeightPacker(std::optional<DType> dtype, Device* device = nullptr,
+                        ThreadPool* pool = nullptr)
+      : dtype_(dtype), device_(device), pool_(pool) {}
 
   Linear Pack(const std::vector<LinearSource>& sources, size_t inputs);
   // The same regardless of the dtype: fp32, or bf16 on a device.
@@ -86,6 +89,7 @@ class WeightPacker {
 
   std::optional<DType> dtype_;
   Device* const device_;
+  ThreadPool* const pool_;
   absl::Status status_;
   std::map<std::string, Linear> kept_;
   bool all_bf16_ = true;

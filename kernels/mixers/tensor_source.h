@@ -43,6 +43,10 @@ class TensorSource {
   virtual TensorView Take(const std::string& name, const std::vector<size_t>& shape,
                           TensorUse use) = 0;
 
+  // The receiver has copied these bytes of a taken tensor. They stay valid; a source that maps
+  // files gives up their memory, and reads them again if they are used again.
+  virtual void DoneWith(const void* /*data*/, size_t /*bytes*/) {}
+
   // Leaves out a tensor that may be there and that the model does not use, if it has this shape.
   // Sources that do not look for extra tensors have nothing to do.
   virtual void Ignore(const std::string& /*name*/, const std::vector<size_t>& /*shape*/) {}

@@ -40,8 +40,10 @@ class Linear {
 
   // Concatenates the sources' outputs in order. `dtype` is how weights are stored: kFloat32 (exact
   // for every source) or kBFloat16 (exact for bf16 sources, rounded to nearest even for others).
-  // Copies the sources, which need not outlive the call.
-  static Linear Pack(const std::vector<LinearSource>& sources, size_t inputs, DType dtype);
+  // Copies the sources, which need not outlive the call. On the threads of `pool`; null: on this
+  // one.
+  static Linear Pack(const std::vector<LinearSource>& sources, size_t inputs, DType dtype,
+                     ThreadPool* pool = nullptr);
 
   // A map whose weights are packed on a device (Device::Pack) and which only Enqueue applies.
   static Linear OnDevice(const DeviceLinear& packed, DType dtype);

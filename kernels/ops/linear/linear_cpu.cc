@@ -1,7 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstring>
+#include <span>
 
 #include "kernels/base/check.h"
+#include "kernels/base/parallel.h"
 #include "kernels/base/widen.h"
 #include "kernels/ops/linear/linear.h"
 #include "kernels/ops/linear/linear_kernel.h"
@@ -158,30 +161,66 @@ HWY_EXPORT(LinearTaskBFloat16);
 
 namespace {
 
-void StoreWeight(float value, float* to) { *to = value; }
-void StoreWeight(float value, uint16_t* to) { *to = FloatToBFloat16(value); }
+// One row of a source.
+struct SourceRow {
+  const std::byte* data;
+  DType dtype;
+};
 
-// Row `row` of the source becomes lane `output % 16` of panel `output / 16`.
+std::vector<SourceRow> RowsOf(const std::vector<LinearSource>& sources, size_t inputs) {
+  std::vector<SourceRow> rows;
+  for (const LinearSource& source : sources) {
+    const auto* data = static_cast<const std::byte*>(source.data);
+    const size_t row_bytes = inputs * DTypeSize(source.dtype);
+    for (size_t i = 0; i < source.outputs; ++i) {
+      rows.push_back({data + i * row_bytes, source.dtype});
+    }
+  }
+  return rows;
+}
+
+// to [count] = the row's numbers from `first` on.
+void CopyNumbers(const SourceRow& row, size_t first, size_t count, float* to) {
+  WidenToFloat(row.data + first * DTypeSize(row.dtype), row.dtype, count, to);
+}
+void CopyNumbers(const SourceRow& row, size_t first, size_t count, uint16_t* to) {
+  const std::byte* from = row.data + first * DTypeSize(row.dtype);
+  if (row.dtype == DType::kBFloat16) {
+    std::memcpy(to, from, count * sizeof(uint16_t));
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) to[i] = FloatToBFloat16(NumberAt(from, row.dtype, i));
+}
+
+// Up to 16 rows become the lanes of a panel [inputs][16]. A tile at a time, which stays in the
+// nearest cache: rows are read and the panel is written in order.
 template <typename Weight>
-void PackRow(const LinearSource& source, size_t row, size_t inputs, size_t output, Weight* panels) {
-  const std::byte* from =
-      static_cast<const std::byte*>(source.data) + row * inputs * DTypeSize(source.dtype);
-  Weight* to = panels + output / kBlock * inputs * kBlock + output % kBlock;
-  for (size_t i = 0; i < inputs; ++i) {
-    StoreWeight(NumberAt(from, source.dtype, i), to + i * kBlock);
+void PackPanel(std::span<const SourceRow> rows, size_t inputs, Weight* panel) {
+  constexpr size_t kTileInputs = 64;
+  Weight tile[kBlock][kTileInputs] = {};
+  for (size_t first = 0; first < inputs; first += kTileInputs) {
+    const size_t count = std::min(kTileInputs, inputs - first);
+    for (size_t lane = 0; lane < rows.size(); ++lane) {
+      CopyNumbers(rows[lane], first, count, tile[lane]);
+    }
+    Weight* to = panel + first * kBlock;
+    for (size_t i = 0; i < count; ++i) {
+      for (size_t lane = 0; lane < kBlock; ++lane) to[i * kBlock + lane] = tile[lane][i];
+    }
   }
 }
 
 template <typename Weight>
 AlignedBuffer<Weight> PackPanels(const std::vector<LinearSource>& sources, size_t inputs,
-                                 size_t outputs) {
-  AlignedBuffer<Weight> panels(PaddedColumns(outputs) * inputs);
-  size_t output = 0;
-  for (const LinearSource& source : sources) {
-    for (size_t row = 0; row < source.outputs; ++row, ++output) {
-      PackRow(source, row, inputs, output, panels.data());
-    }
-  }
+                                 ThreadPool* pool) {
+  const std::vector<SourceRow> rows = RowsOf(sources, inputs);
+  AlignedBuffer<Weight> panels(PaddedColumns(rows.size()) * inputs);
+  ForEachTask(pool, PaddedColumns(rows.size()) / kBlock, [&](size_t panel) {
+    const size_t first = panel * kBlock;
+    const std::span<const SourceRow> own(rows.data() + first,
+                                         std::min(kBlock, rows.size() - first));
+    PackPanel(own, inputs, panels.data() + first * inputs);
+  });
   return panels;
 }
 
@@ -201,7 +240,8 @@ size_t GroupsOf(size_t count, size_t most) { return (count + most - 1) / most; }
 
 }  // namespace
 
-Linear Linear::Pack(const std::vector<LinearSource>& sources, size_t inputs, DType dtype) {
+Linear Linear::Pack(const std::vector<LinearSource>& sources, size_t inputs, DType dtype,
+                    ThreadPool* pool) {
   RIVULET_CHECK(dtype != DType::kFloat16, "packed weights are fp32 or bf16");
   Linear result;
   Packed packed;
@@ -209,9 +249,9 @@ Linear Linear::Pack(const std::vector<LinearSource>& sources, size_t inputs, DTy
   result.dtype_ = dtype;
   for (const LinearSource& source : sources) result.outputs_ += source.outputs;
   if (dtype == DType::kFloat32) {
-    packed.panels_fp32 = PackPanels<float>(sources, inputs, result.outputs_);
+    packed.panels_fp32 = PackPanels<float>(sources, inputs, pool);
   } else {
-    packed.panels_bf16 = PackPanels<uint16_t>(sources, inputs, result.outputs_);
+    packed.panels_bf16 = PackPanels<uint16_t>(sources, inputs, pool);
   }
   packed.bias = PackBias(sources, result.outputs_);
   result.packed_ = std::make_shared<Packed>(std::move(packed));

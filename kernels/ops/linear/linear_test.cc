@@ -73,7 +73,7 @@ void CheckCase(const Case& c, std::mt19937_64& random, ThreadPool& pool) {
   const std::vector<float> bias = RandomFloats(c.outputs, random);
   const float* bias_data = c.bias ? bias.data() : nullptr;
   const Linear linear =
-      Linear::Pack({{file.data(), c.dtype, c.outputs, bias_data}}, c.inputs, c.dtype);
+      Linear::Pack({{file.data(), c.dtype, c.outputs, bias_data}}, c.inputs, c.dtype, &pool);
   TestMatrix x(c.tokens, c.inputs, 1, 3), y(c.tokens, c.outputs, 2, 40);
   x.Fill(RandomFloats(c.tokens * c.inputs, random));
   linear.Apply(x.view(), y.view(), pool);
