@@ -32,9 +32,9 @@ class DirectoriesOfTests {
 inline std::string TestDirectory() {
   static DirectoriesOfTests made;
   const auto* const info = testing::UnitTest::GetInstance()->current_test_info();
-  const std::string test = info == nullptr ? "suite" : info->test_suite_name();
+  std::string test = info == nullptr ? "suite" : info->test_suite_name();
+  for (char& c : test) c = c == ' ' || c == '/' ? '_' : c;
   std::string path = testing::TempDir() + "rivulet." + test + ".XXXXXX";
-  for (char& c : path) c = c == ' ' ? '_' : c;
   if (mkdtemp(path.data()) == nullptr) ADD_FAILURE() << "cannot make " << path;
   made.Add(path);
   return path;

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Token ids → rows of the embedding table, widened to fp32. Knows nothing of tying: a tied output
-// map is packed separately (linear.h), because it is read in another order.
+// Token ids → rows of the embedding table, widened to fp32. The table may be the panels of a tied
+// output map (linear.h), so that both are in memory once.
 #ifndef RIVULET_KERNELS_OPS_EMBEDDING_EMBEDDING_H_
 #define RIVULET_KERNELS_OPS_EMBEDDING_EMBEDDING_H_
 
@@ -13,13 +13,17 @@
 
 namespace rivulet {
 
-// A [vocab, width] table of any DType, row-major, not owned (a mapped file; need not be aligned).
+// A [vocab, width] table of any DType, not owned; need not be aligned. Row-major, or as Linear
+// packs it: panels of 16 rows, [vocab / 16][width][16], of which a row is one lane. A row of a
+// panel takes 16 times the cache lines, which does not show beside the output map, which is read
+// whole for the same token (docs/architecture.md#memory).
 struct EmbeddingTable {
   const void* data = nullptr;
   DType dtype = DType::kFloat32;
   size_t vocab = 0;
   size_t width = 0;
-  float multiplier = 1;  // of every entry (Granite); 1 costs nothing
+  float multiplier = 1;    // of every entry (Granite); 1 costs nothing
+  bool in_panels = false;  // kFloat32 or kBFloat16
 };
 
 // x [T, width] = table rows of ids [T], times the multiplier. REQUIRES: every id < vocab (the

@@ -51,6 +51,38 @@ TEST(EmbeddingTest, CopiesRowsOfEveryDType) {
   }
 }
 
+// Entry (r, i) of panels of 16 rows, as kernels/ops/linear packs a map.
+template <typename Number>
+std::vector<Number> InPanels(size_t width, Number (*number)(float)) {
+  std::vector<Number> panels((kVocab + 15) / 16 * 16 * width);
+  for (size_t r = 0; r < kVocab; ++r) {
+    for (size_t i = 0; i < width; ++i) {
+      panels[(r / 16 * width + i) * 16 + r % 16] = number(Entry(r, i));
+    }
+  }
+  return panels;
+}
+
+TEST(EmbeddingTest, ReadsRowsOfPanels) {
+  const std::vector<uint32_t> ids = {3, 0, 15, 16, 49, 3};
+  for (const size_t width : {1, 15, 16, 17, 64}) {
+    const auto wide = InPanels<float>(width, [](float value) { return value; });
+    const auto narrow = InPanels<uint16_t>(width, &FloatToBFloat16);
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      TestMatrix x(ids.size(), width, 1, 2);
+      const void* data = dtype == DType::kFloat32 ? static_cast<const void*>(wide.data())
+                                                  : static_cast<const void*>(narrow.data());
+      Embed({data, dtype, kVocab, width, 2.0f, true}, ids, x.view());
+      for (size_t t = 0; t < ids.size(); ++t) {
+        for (size_t i = 0; i < width; ++i) {
+          ASSERT_EQ(x.view().row(t)[i], 2 * Entry(ids[t], i)) << DTypeName(dtype) << " " << width;
+        }
+      }
+      EXPECT_TRUE(x.CanariesAlive());
+    }
+  }
+}
+
 TEST(EmbeddingTest, TheMultiplierIsOfEveryEntry) {
   const std::vector<uint32_t> ids = {7, 49};
   const std::vector<char> table = MakeTable(DType::kBFloat16, 17);

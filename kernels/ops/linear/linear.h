@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "kernels/base/aligned_buffer.h"
@@ -33,6 +34,19 @@ namespace rivulet {
 
 class Device;
 
+// A map's packed weights as they lie in memory, to be kept elsewhere and used again.
+struct PackedLinear {
+  size_t inputs = 0;
+  size_t outputs = 0;
+  DType dtype = DType::kFloat32;      // kFloat32 or kBFloat16
+  std::span<const std::byte> panels;  // as above, on a 64-byte border
+  std::span<const std::byte> bias;    // fp32 [padded outputs] on a 64-byte border, or empty
+  std::shared_ptr<const void> owner;  // keeps both in memory
+};
+
+// Of the layout above. It changes with it, so that weights that were kept are packed anew.
+inline constexpr uint32_t kPackedLinearVersion = 1;
+
 // A copy shares the packed weights, which never change.
 class Linear {
  public:
@@ -44,6 +58,11 @@ class Linear {
   // one.
   static Linear Pack(const std::vector<LinearSource>& sources, size_t inputs, DType dtype,
                      ThreadPool* pool = nullptr);
+
+  // The map of weights that Pack made once: the same bits. REQUIRES: the sizes fit each other.
+  static Linear FromPacked(const PackedLinear& packed);
+  // REQUIRES: not on a device.
+  PackedLinear packed() const;
 
   // A map whose weights are packed on a device (Device::Pack) and which only Enqueue applies.
   static Linear OnDevice(const DeviceLinear& packed, DType dtype);
@@ -80,13 +99,10 @@ class Linear {
   size_t inputs_ = 0;
   size_t outputs_ = 0;
   DType dtype_ = DType::kFloat32;
-  // Of the two kinds of panels, that of dtype_.
-  struct Packed {
-    AlignedBuffer<float> panels_fp32;
-    AlignedBuffer<uint16_t> panels_bf16;
-    AlignedBuffer<float> bias;  // [padded outputs], empty without bias
-  };
-  std::shared_ptr<const Packed> packed_ = std::make_shared<Packed>();
+  // Of dtype_; `owner_` keeps both.
+  std::span<const std::byte> panels_;
+  std::span<const std::byte> bias_;
+  std::shared_ptr<const void> owner_;
   DeviceLinear device_;  // empty on the CPU
 };
 

@@ -210,30 +210,39 @@ void PackPanel(std::span<const SourceRow> rows, size_t inputs, Weight* panel) {
   }
 }
 
+// What a map owns when it packed its weights itself.
+struct OwnWeights {
+  AlignedBuffer<std::byte> panels;
+  AlignedBuffer<std::byte> bias;
+};
+
 template <typename Weight>
-AlignedBuffer<Weight> PackPanels(const std::vector<LinearSource>& sources, size_t inputs,
-                                 ThreadPool* pool) {
-  const std::vector<SourceRow> rows = RowsOf(sources, inputs);
-  AlignedBuffer<Weight> panels(PaddedColumns(rows.size()) * inputs);
+AlignedBuffer<std::byte> PackPanels(std::span<const SourceRow> rows, size_t inputs,
+                                    ThreadPool* pool) {
+  AlignedBuffer<std::byte> panels(PaddedColumns(rows.size()) * inputs * sizeof(Weight));
+  auto* const first_panel = reinterpret_cast<Weight*>(panels.data());
   ForEachTask(pool, PaddedColumns(rows.size()) / kBlock, [&](size_t panel) {
     const size_t first = panel * kBlock;
-    const std::span<const SourceRow> own(rows.data() + first,
-                                         std::min(kBlock, rows.size() - first));
-    PackPanel(own, inputs, panels.data() + first * inputs);
+    PackPanel(rows.subspan(first, std::min(kBlock, rows.size() - first)), inputs,
+              first_panel + first * inputs);
   });
   return panels;
 }
 
-AlignedBuffer<float> PackBias(const std::vector<LinearSource>& sources, size_t outputs) {
+AlignedBuffer<std::byte> PackBias(const std::vector<LinearSource>& sources, size_t outputs) {
   const auto has_bias = [](const LinearSource& source) { return source.bias != nullptr; };
   if (std::none_of(sources.begin(), sources.end(), has_bias)) return {};
-  AlignedBuffer<float> bias(PaddedColumns(outputs));
-  size_t output = 0;
+  AlignedBuffer<std::byte> bias(PaddedColumns(outputs) * sizeof(float));
+  auto* to = reinterpret_cast<float*>(bias.data());
   for (const LinearSource& source : sources) {
-    if (has_bias(source)) std::copy_n(source.bias, source.outputs, bias.data() + output);
-    output += source.outputs;
+    if (has_bias(source)) std::copy_n(source.bias, source.outputs, to);
+    to += source.outputs;
   }
   return bias;
+}
+
+std::span<const std::byte> BytesOf(const AlignedBuffer<std::byte>& buffer) {
+  return {buffer.data(), buffer.size()};
 }
 
 size_t GroupsOf(size_t count, size_t most) { return (count + most - 1) / most; }
@@ -243,19 +252,34 @@ size_t GroupsOf(size_t count, size_t most) { return (count + most - 1) / most; }
 Linear Linear::Pack(const std::vector<LinearSource>& sources, size_t inputs, DType dtype,
                     ThreadPool* pool) {
   RIVULET_CHECK(dtype != DType::kFloat16, "packed weights are fp32 or bf16");
+  const std::vector<SourceRow> rows = RowsOf(sources, inputs);
+  auto own = std::make_shared<OwnWeights>();
+  own->panels = dtype == DType::kFloat32 ? PackPanels<float>(rows, inputs, pool)
+                                         : PackPanels<uint16_t>(rows, inputs, pool);
+  own->bias = PackBias(sources, rows.size());
+  return FromPacked({inputs, rows.size(), dtype, BytesOf(own->panels), BytesOf(own->bias), own});
+}
+
+Linear Linear::FromPacked(const PackedLinear& packed) {
+  const size_t padded = PaddedColumns(packed.outputs);
+  RIVULET_CHECK(packed.panels.size() == padded * packed.inputs * DTypeSize(packed.dtype),
+                "the panels of a packed map have another size");
+  RIVULET_CHECK(packed.bias.empty() || packed.bias.size() == padded * sizeof(float),
+                "the bias of a packed map has another size");
   Linear result;
-  Packed packed;
-  result.inputs_ = inputs;
-  result.dtype_ = dtype;
-  for (const LinearSource& source : sources) result.outputs_ += source.outputs;
-  if (dtype == DType::kFloat32) {
-    packed.panels_fp32 = PackPanels<float>(sources, inputs, pool);
-  } else {
-    packed.panels_bf16 = PackPanels<uint16_t>(sources, inputs, pool);
-  }
-  packed.bias = PackBias(sources, result.outputs_);
-  result.packed_ = std::make_shared<Packed>(std::move(packed));
+  result.inputs_ = packed.inputs;
+  result.outputs_ = packed.outputs;
+  result.dtype_ = packed.dtype;
+  result.panels_ = packed.panels;
+  result.bias_ = packed.bias;
+  result.owner_ = packed.owner;
   return result;
+}
+
+PackedLinear Linear::packed() const {
+  RIVULET_CHECK(device_.high == nullptr && device_.float8 == nullptr,
+                "a device's weights are not the host's");
+  return {inputs_, outputs_, dtype_, panels_, bias_, owner_};
 }
 
 Linear Linear::OnDevice(const DeviceLinear& packed, DType dtype) {
@@ -271,8 +295,7 @@ size_t Linear::weight_bytes() const {
   const size_t parts = device_.low != nullptr ? 2 : 1;
   if (device_.float8 != nullptr) return size_t{device_.outputs} * device_.stride;
   if (device_.high != nullptr) return size_t{device_.outputs} * device_.stride * parts * 2;
-  return packed_->panels_fp32.size() * sizeof(float) +
-         packed_->panels_bf16.size() * sizeof(uint16_t) + packed_->bias.size() * sizeof(float);
+  return panels_.size() + bias_.size();
 }
 
 size_t Linear::Pieces(size_t rows) const {
@@ -284,7 +307,8 @@ size_t Linear::Cost(size_t rows) const {
 }
 
 void Linear::ApplyPiece(ConstFloatMatrix x, FloatMatrix y, size_t piece) const {
-  const LinearArguments arguments{x, y, inputs_, outputs_, packed_->bias.data()};
+  const auto* bias = bias_.empty() ? nullptr : reinterpret_cast<const float*>(bias_.data());
+  const LinearArguments arguments{x, y, inputs_, outputs_, bias};
   const size_t panels = PaddedColumns(outputs_) / kBlock;
   const size_t groups = GroupsOf(x.rows, kTaskTokens);
   const size_t panel = piece / groups * kTaskPanels;
@@ -292,9 +316,11 @@ void Linear::ApplyPiece(ConstFloatMatrix x, FloatMatrix y, size_t piece) const {
   const LinearRange range{x.rows * group / groups, x.rows * (group + 1) / groups, panel,
                           std::min(panel + kTaskPanels, panels)};
   if (dtype_ == DType::kFloat32) {
-    HWY_DYNAMIC_DISPATCH(LinearTaskFloat32)(arguments, packed_->panels_fp32.data(), range);
+    HWY_DYNAMIC_DISPATCH(LinearTaskFloat32)
+    (arguments, reinterpret_cast<const float*>(panels_.data()), range);
   } else {
-    HWY_DYNAMIC_DISPATCH(LinearTaskBFloat16)(arguments, packed_->panels_bf16.data(), range);
+    HWY_DYNAMIC_DISPATCH(LinearTaskBFloat16)
+    (arguments, reinterpret_cast<const uint16_t*>(panels_.data()), range);
   }
 }
 

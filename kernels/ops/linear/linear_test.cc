@@ -1,7 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/ops/linear/linear.h"
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include "kernels/base/test_support.h"
@@ -181,6 +183,51 @@ TEST(LinearTest, PackConcatenatesSourcesOfAnyDType) {
   append(b, bias.data());
   append(c, nullptr);
   EXPECT_EQ(y.Values(), expected);
+}
+
+// Packed weights are kept on disk (model_loader/packed_cache.h). If this fails because the layout
+// has changed, raise kPackedLinearVersion.
+TEST(LinearTest, TheLayoutOfVersionOne) {
+  ASSERT_EQ(kPackedLinearVersion, 1u);
+  constexpr size_t kInputs = 70, kOutputs = 19;
+  std::mt19937_64 random(TestSeed());
+  const std::vector<float> weight = RandomFloats(kOutputs * kInputs, random);
+  const std::vector<float> bias = RandomFloats(kOutputs, random);
+  std::vector<float> panels(32 * kInputs), padded_bias(32);
+  for (size_t n = 0; n < kOutputs; ++n) {
+    padded_bias[n] = bias[n];
+    for (size_t i = 0; i < kInputs; ++i) {
+      panels[(n / 16 * kInputs + i) * 16 + n % 16] = weight[n * kInputs + i];
+    }
+  }
+  const Linear map = Linear::Pack({{weight.data(), DType::kFloat32, kOutputs, bias.data()}},
+                                  kInputs, DType::kFloat32);
+  const PackedLinear packed = map.packed();
+  EXPECT_TRUE(std::ranges::equal(packed.panels, std::as_bytes(std::span(panels))));
+  EXPECT_TRUE(std::ranges::equal(packed.bias, std::as_bytes(std::span(padded_bias))));
+}
+
+TEST(LinearTest, WorksOnWeightsThatWerePackedBefore) {
+  std::mt19937_64 random(TestSeed());
+  ThreadPool pool(2);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const bool has_bias : {true, false}) {
+      const std::vector<float> weight = RandomFloats(33 * 20, random);
+      const std::vector<float> bias = RandomFloats(33, random);
+      TestMatrix x(4, 20), expected(4, 33), y(4, 33);
+      x.Fill(RandomFloats(4 * 20, random));
+      Linear again;
+      {
+        const Linear map = Linear::Pack(
+            {{weight.data(), DType::kFloat32, 33, has_bias ? bias.data() : nullptr}}, 20, dtype);
+        map.Apply(x.view(), expected.view(), pool);
+        again = Linear::FromPacked(map.packed());
+        EXPECT_EQ(again.weight_bytes(), map.weight_bytes());
+      }
+      again.Apply(x.view(), y.view(), pool);  // the first map is gone
+      EXPECT_EQ(y.Values(), expected.Values());
+    }
+  }
 }
 
 TEST(LinearTest, PackingToBFloat16RoundsToNearestEven) {
