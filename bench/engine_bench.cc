@@ -46,6 +46,7 @@ ABSL_FLAG(std::string, random_config, "",
           "instead of --model: a config.json whose shape gets random weights");
 ABSL_FLAG(uint32_t, threads, 0, "threads; 0: one for each core");
 ABSL_FLAG(uint64_t, state_memory, uint64_t{4} << 30, "bytes for all state slots");
+ABSL_FLAG(std::string, packed_cache, "", "where packed weights are kept, as rivulet-server does");
 ABSL_FLAG(std::string, dtype, "auto", "weights: auto, fp32 or bf16");
 ABSL_FLAG(std::string, state_dtype, "fp32", "bases: fp32 or bf16");
 ABSL_FLAG(std::string, level_overflow, "error",
@@ -478,8 +479,15 @@ absl::StatusOr<DType> ParseDType(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("dtype '", name, "' is neither fp32 nor bf16"));
 }
 
+size_t Threads() {
+  const size_t threads = absl::GetFlag(FLAGS_threads);
+  return threads != 0 ? threads : std::max(1u, std::thread::hardware_concurrency());
+}
+
 absl::StatusOr<std::shared_ptr<const LoadedModel>> LoadFlaggedModel() {
   LoadOptions options;
+  options.threads = Threads();
+  options.packed_cache = absl::GetFlag(FLAGS_packed_cache);
   if (absl::GetFlag(FLAGS_dtype) != "auto") {
     RIVULET_ASSIGN_OR_RETURN(options.weight_dtype, ParseDType(absl::GetFlag(FLAGS_dtype)));
   }
@@ -524,9 +532,7 @@ absl::Status Run(const std::string& command) {
   RIVULET_ASSIGN_OR_RETURN(const auto streams, ParseNumbers(absl::GetFlag(FLAGS_streams)));
   RIVULET_ASSIGN_OR_RETURN(const auto contexts, ParseNumbers(absl::GetFlag(FLAGS_contexts)));
   RIVULET_ASSIGN_OR_RETURN(auto model, LoadFlaggedModel());
-  size_t threads = absl::GetFlag(FLAGS_threads);
-  if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
-  Bench bench(std::move(model), threads);
+  Bench bench(std::move(model), Threads());
   RIVULET_RETURN_IF_ERROR(bench.Start(LongestStream(contexts)));
   for (size_t count : streams) RIVULET_RETURN_IF_ERROR(bench.RunDecode(count));
   if (absl::GetFlag(FLAGS_prefill) > 0) {

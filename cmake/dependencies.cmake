@@ -10,6 +10,7 @@
 #   PkgConfig::libedit                      line editing; no CMake file of its own
 #   PkgConfig::pcre2                        regular expressions of tokenizers
 #   PkgConfig::utf8proc                     Unicode: categories, case, normal forms
+#   PkgConfig::xxhash                       checksums of packed weights
 #   spdlog::spdlog CLI11::CLI11             slow to compile: one .cc each
 #   GTest::gtest GTest::gmock benchmark::benchmark   (rivulet_test and rivulet_bench add them)
 #   Threads::Threads ZLIB::ZLIB OpenSSL::SSL
@@ -28,6 +29,7 @@ pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 if(RIVULET_TESTS OR RIVULET_BENCH)  # benchmarks borrow the mixer suite's generated numbers
   find_package(GTest CONFIG REQUIRED)
 endif()

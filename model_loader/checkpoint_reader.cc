@@ -86,16 +86,21 @@ std::vector<size_t> CheckpointReader::Shape(const std::string& name) const {
   return tensor == nullptr ? std::vector<size_t>() : tensor->shape;
 }
 
+std::optional<DType> CheckpointReader::Type(const std::string& name) const {
+  const StoredTensor* tensor = Stored(name);
+  return tensor == nullptr ? std::nullopt : WeightType(tensor->dtype);
+}
+
 TensorView CheckpointReader::Take(const std::string& name, const std::vector<size_t>& shape,
-                                  TensorUse /*use*/) {
-  const StoredTensor* tensor = Find(name, shape);
+                                  TensorUse use) {
+  const StoredTensor* tensor = Find(name, shape, use);
   if (tensor == nullptr) return Zeros(shape);
   return {BytesOf(*tensor), *WeightType(tensor->dtype)};
 }
 
 EmbeddingTable CheckpointReader::TakeTable(const std::string& name, size_t vocab, size_t width,
                                            AlignedBuffer<std::byte>& rows) {
-  const StoredTensor* tensor = Find(name, {vocab, width});
+  const StoredTensor* tensor = Find(name, {vocab, width}, TensorUse::kLinear);
   if (tensor == nullptr) return {};
   const DType dtype = *WeightType(tensor->dtype);
   rows = AlignedBuffer<std::byte>(vocab * width * DTypeSize(dtype));
@@ -112,7 +117,7 @@ void CheckpointReader::DoneWith(const void* data, size_t bytes) {
 
 void CheckpointReader::Ignore(const std::string& name, const std::vector<size_t>& shape) {
   const StoredTensor* tensor = Stored(name);
-  if (tensor != nullptr && tensor->shape == shape) taken_.emplace(InFile(name), true);
+  if (tensor != nullptr && tensor->shape == shape) taken_.emplace(InFile(name), Taken::kSound);
 }
 
 absl::Status CheckpointReader::Finish(const std::vector<std::string>& ignored) {
@@ -163,7 +168,7 @@ std::optional<size_t> CheckpointReader::FirstNotFinite(const StoredTensor& tenso
 }
 
 std::string CheckpointReader::ProblemWith(const StoredTensor* tensor,
-                                          const std::vector<size_t>& shape) {
+                                          const std::vector<size_t>& shape, TensorUse use) {
   if (tensor == nullptr) return absl::StrCat("is missing, expected ", ShapeString(shape));
   if (tensor->shape != shape) {
     return absl::StrCat("has shape ", ShapeString(tensor->shape), ", expected ",
@@ -173,6 +178,7 @@ std::string CheckpointReader::ProblemWith(const StoredTensor* tensor,
   if (!dtype.has_value()) {
     return absl::StrCat("has dtype ", tensor->dtype, ", expected F32, F16 or BF16");
   }
+  if (use == TensorUse::kPacked) return "";
   const auto wrong = FirstNotFinite(*tensor, *dtype);
   if (!wrong.has_value()) return "";
   const bool nan = std::isnan(NumberAt(BytesOf(*tensor), *dtype, *wrong));
@@ -191,20 +197,27 @@ absl::Status CheckpointReader::Problems() const {
 }
 
 const StoredTensor* CheckpointReader::Find(const std::string& asked,
-                                           const std::vector<size_t>& shape) {
+                                           const std::vector<size_t>& shape, TensorUse use) {
   const std::string name = InFile(asked);
   const StoredTensor* tensor = checkpoint_.Find(name);
-  const auto [taken, first] = taken_.emplace(name, false);
-  if (taken->second && tensor->shape == shape) return tensor;
-  const std::string problem = ProblemWith(tensor, shape);
+  const auto [taken, first] = taken_.emplace(name, Taken::kWrong);
+  const bool enough = taken->second == Taken::kSound ||
+                      (taken->second == Taken::kUnread && use == TensorUse::kPacked);
+  if (enough && tensor->shape == shape) return tensor;
+  const std::string problem = ProblemWith(tensor, shape, use);
   if (!problem.empty()) {
     const bool tie = tensor == nullptr && name == "lm_head.weight";
-    if (first) AddProblem(name, problem + (tie ? " (or tie_word_embeddings: true)" : ""));
+    if (first || taken->second == Taken::kUnread) {
+      AddProblem(name, problem + (tie ? " (or tie_word_embeddings: true)" : ""));
+    }
+    if (taken->second == Taken::kUnread) taken->second = Taken::kWrong;
     return nullptr;
   }
-  taken->second = true;
-  parameters_ += tensor->elements;
-  bytes_taken_ += tensor->bytes;
+  if (taken->second == Taken::kWrong) {
+    parameters_ += tensor->elements;
+    bytes_taken_ += tensor->bytes;
+  }
+  taken->second = use == TensorUse::kPacked ? Taken::kUnread : Taken::kSound;
   return tensor;
 }
 

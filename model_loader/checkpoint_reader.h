@@ -48,6 +48,8 @@ class CheckpointReader : public TensorSource {
   bool Has(const std::string& name) const override { return Stored(name) != nullptr; }
   // Empty if the tensor does not exist.
   std::vector<size_t> Shape(const std::string& name) const override;
+  // None: it does not exist, or its numbers are of another type.
+  std::optional<DType> Type(const std::string& name) const;
   TensorView Take(const std::string& name, const std::vector<size_t>& shape,
                   TensorUse use) override;
 
@@ -80,9 +82,11 @@ class CheckpointReader : public TensorSource {
   // The index of the first NaN or infinity.
   std::optional<size_t> FirstNotFinite(const StoredTensor& tensor, DType dtype);
   // What is wrong with the tensor; empty: nothing.
-  std::string ProblemWith(const StoredTensor* tensor, const std::vector<size_t>& shape);
-  // Null after recording the problem.
-  const StoredTensor* Find(const std::string& name, const std::vector<size_t>& shape);
+  std::string ProblemWith(const StoredTensor* tensor, const std::vector<size_t>& shape,
+                          TensorUse use);
+  // Null after recording the problem. kPacked: without a look at the numbers.
+  const StoredTensor* Find(const std::string& name, const std::vector<size_t>& shape,
+                           TensorUse use);
   TensorView Zeros(const std::vector<size_t>& shape);
   void AddProblem(const std::string& name, const std::string& problem);
 
@@ -95,7 +99,9 @@ class CheckpointReader : public TensorSource {
   ThreadPool* const pool_;
   uintptr_t ahead_from_ = 0, ahead_to_ = 0;  // addresses that the disk was asked for
   std::string renamed_from_, renamed_to_;
-  std::map<std::string, bool, std::less<>> taken_;  // whether it is sound, so that it is read once
+  // A tensor's numbers are looked at once, when they are first needed.
+  enum class Taken : uint8_t { kWrong, kUnread, kSound };
+  std::map<std::string, Taken, std::less<>> taken_;
   std::vector<std::string> problems_;
   size_t problem_count_ = 0;
   std::deque<AlignedBuffer<float>> zeros_;  // in the place of what is missing

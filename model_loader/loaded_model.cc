@@ -2,18 +2,22 @@
 #include "model_loader/loaded_model.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <limits>
 #include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/aligned_buffer.h"
 #include "kernels/base/status.h"
+#include "kernels/base/thread_pool.h"
 #include "model_loader/checkpoint_reader.h"
 #include "model_loader/formats.h"
 #include "model_loader/json.h"
 #include "model_loader/layer_loader.h"
 #include "model_loader/model_folder.h"
+#include "model_loader/packed_cache.h"
 #include "model_loader/safetensors.h"
 #include "nlohmann/json.hpp"
 
@@ -129,13 +133,18 @@ absl::Status Override(const std::string& text, nlohmann::json& config) {
   return absl::OkStatus();
 }
 
-// Everything but the weights. It is cheap, and it is wrong more often.
-absl::Status ReadDescription(const std::string& directory, const LoadOptions& options,
-                             LoadedModel& model) {
+absl::StatusOr<nlohmann::json> ReadConfig(const std::string& directory,
+                                          const LoadOptions& options) {
   RIVULET_ASSIGN_OR_RETURN(nlohmann::json config,
                            ReadJsonObject(directory + "/config.json", kLargestConfig));
   RIVULET_RETURN_IF_ERROR(CheckNotQuantised(config));
   RIVULET_RETURN_IF_ERROR(Override(options.config_override, config));
+  return config;
+}
+
+// Everything but the weights. It is cheap, and it is wrong more often.
+absl::Status ReadDescription(const std::string& directory, const nlohmann::json& config,
+                             LoadedModel& model) {
   RIVULET_ASSIGN_OR_RETURN(model.spec, ParseModelSpec(config));
   RIVULET_ASSIGN_OR_RETURN(model.defaults, ReadGenerationDefaults(directory, model.spec));
   RIVULET_RETURN_IF_ERROR(AddTokenizer(directory, model));
@@ -155,16 +164,33 @@ absl::StatusOr<std::unique_ptr<Mixer>> LoadMixer(ParameterSource parameters,
                       absl::StrCat("mixer ", type, " at ", prefix, ": ", mixer.status().message()));
 }
 
+// The same for the same keys and values; never throws.
+std::string TextOf(const nlohmann::json& config) {
+  return config.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 class WeightLoader {
  public:
-  WeightLoader(LoadedModel& model, const SafetensorsCheckpoint& files, const LoadOptions& options)
+  // `config`: the text of config.json as it counts.
+  WeightLoader(LoadedModel& model, const SafetensorsCheckpoint& files, const LoadOptions& options,
+               const std::string& config)
       : model_(model),
         files_(files),
         options_(options),
         pool_(options.threads),
         reader_(files, &pool_),
         packer_(EndsDType(options), options.mixer.device, &pool_),
-        parameters_(reader_, packer_) {}
+        parameters_(reader_, packer_) {
+    if (options.packed_cache.empty() || options.mixer.device != nullptr) return;
+    const char* dtype =
+        options.weight_dtype.has_value() ? DTypeName(*options.weight_dtype) : "auto";
+    cache_.emplace(options.packed_cache, PackedCacheKey(files, absl::StrCat(dtype, "\n", config)));
+    packer_.set_store(&*cache_);
+  }
 
   absl::Status Load() {
     // The one place where memory may run out because of what a file says.
@@ -186,6 +212,7 @@ class WeightLoader {
   }
 
   absl::Status LoadAll() {
+    ReadCache();
     RIVULET_RETURN_IF_ERROR(LoadEnds());
     packer_.set_dtype(options_.weight_dtype);
     for (size_t i = 0; i < model_.spec.layers.size(); ++i) {
@@ -199,8 +226,36 @@ class WeightLoader {
     RIVULET_RETURN_IF_ERROR(files_.CheckUnchanged());
     model_.weight_dtype = packer_.dtype();
     model_.parameters = reader_.parameters();
+    WriteCache();
     Report("ready");
     return absl::OkStatus();
+  }
+
+  void ReadCache() {
+    if (!cache_.has_value()) return;
+    Report("packed weights on disk");
+    PackedCacheUse& use = model_.packed_cache;
+    use.path = cache_->path();
+    const auto start = std::chrono::steady_clock::now();
+    const absl::Status status = cache_->Read(pool_);
+    use.seconds = SecondsSince(start);
+    use.read = status.ok();
+    if (!absl::IsNotFound(status)) use.unused = status;
+  }
+
+  // Also where the file lacked something, which a new version may have asked for.
+  void WriteCache() {
+    if (!cache_.has_value() || !cache_->changed()) return;
+    Report("writing packed weights to disk");
+    PackedCacheUse& use = model_.packed_cache;
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      use.failed = cache_->Write();
+    } catch (const std::bad_alloc&) {
+      use.failed = absl::ResourceExhaustedError("no memory to write packed weights");
+    }
+    use.seconds = SecondsSince(start);
+    use.written = use.failed.ok();
   }
 
   absl::StatusOr<LoadedLayer> LoadLayer(const LayerSpec& spec) {
@@ -268,10 +323,9 @@ class WeightLoader {
       spec.embeddings = spec.embeddings_older_name;
     }
     Report("embeddings");
-    model_.embeddings =
-        reader_.TakeTable(spec.embeddings, spec.vocab, spec.hidden, model_.embedding_rows);
+    const bool once = HoldsTiedOnce();
+    if (!once) TakeRows();
     RIVULET_RETURN_IF_ERROR(reader_.Problems());
-    model_.embeddings.multiplier = spec.embedding_multiplier;
     if (!spec.embedding_norm.empty()) {
       model_.embedding_norm =
           TakeNorm(spec.embedding_norm, spec.hidden, spec.norm_eps, parameters_);
@@ -280,7 +334,54 @@ class WeightLoader {
         TakeNorm(spec.final_norm, spec.hidden, spec.norm_eps, parameters_, spec.logits_multiplier);
     model_.lm_head = parameters_.TakeLinear({{spec.lm_head, spec.vocab, ""}}, spec.hidden);
     if (spec.tied()) reader_.Ignore("lm_head.weight", {spec.vocab, spec.hidden});
+    if (once) ReadEmbeddingsFrom(model_.lm_head);
+    model_.embeddings.multiplier = spec.embedding_multiplier;
     return absl::OkStatus();
+  }
+
+  // Whether tied embeddings can be read from the panels of the output map: on the CPU, where these
+  // hold the file's numbers, not rounded. (A device reads rows.)
+  bool HoldsTiedOnce() const {
+    const ModelSpec& spec = model_.spec;
+    if (!spec.tied() || packer_.on_device()) return false;
+    if (reader_.Shape(spec.embeddings) != std::vector<size_t>{spec.vocab, spec.hidden}) {
+      return false;
+    }
+    const std::optional<DType> in_file = reader_.Type(spec.embeddings);
+    const bool rounds = packer_.set_to() == DType::kBFloat16 && in_file != DType::kBFloat16;
+    return in_file.has_value() && !rounds;
+  }
+
+  void ReadEmbeddingsFrom(const Linear& map) {
+    model_.embeddings = {.data = map.packed().panels.data(),
+                         .dtype = map.dtype(),
+                         .vocab = map.outputs(),
+                         .width = map.inputs(),
+                         .in_panels = true};
+  }
+
+  void TakeRows() {
+    const ModelSpec& spec = model_.spec;
+    if (cache_.has_value()) {
+      const auto rows = cache_->FindRows(spec.embeddings, spec.vocab, spec.hidden);
+      if (rows.has_value()) return UseRows(*rows);
+    }
+    auto rows = std::make_shared<AlignedBuffer<std::byte>>();
+    model_.embeddings = reader_.TakeTable(spec.embeddings, spec.vocab, spec.hidden, *rows);
+    model_.embedding_rows = rows;
+    if (!cache_.has_value()) return;
+    cache_->AddRows(spec.embeddings, {.inputs = spec.hidden,
+                                      .outputs = spec.vocab,
+                                      .dtype = model_.embeddings.dtype,
+                                      .panels = {rows->data(), rows->size()},
+                                      .bias = {},
+                                      .owner = rows});
+  }
+
+  void UseRows(const PackedLinear& rows) {
+    reader_.Take(model_.spec.embeddings, {rows.outputs, rows.inputs}, TensorUse::kPacked);
+    model_.embeddings = {rows.panels.data(), rows.dtype, rows.outputs, rows.inputs};
+    model_.embedding_rows = rows.owner;
   }
 
   void Report(const std::string& what) const {
@@ -296,6 +397,7 @@ class WeightLoader {
   CheckpointReader reader_;
   WeightPacker packer_;
   ParameterSource parameters_;
+  std::optional<PackedCache> cache_;
 };
 
 }  // namespace
@@ -344,9 +446,10 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& path,
   model->name = folder.name;
   model->commit = folder.commit;
   model->state_dtype = options.mixer.state_dtype;
-  RIVULET_RETURN_IF_ERROR(ReadDescription(directory, options, *model));
+  RIVULET_ASSIGN_OR_RETURN(const nlohmann::json config, ReadConfig(directory, options));
+  RIVULET_RETURN_IF_ERROR(ReadDescription(directory, config, *model));
   RIVULET_ASSIGN_OR_RETURN(const auto files, SafetensorsCheckpoint::Open(directory));
-  RIVULET_RETURN_IF_ERROR(WeightLoader(*model, *files, options).Load());
+  RIVULET_RETURN_IF_ERROR(WeightLoader(*model, *files, options, TextOf(config)).Load());
   return model;
 }
 

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/base/aligned_buffer.h"
 #include "kernels/base/dtype.h"
 #include "kernels/mixers/mixer.h"
 #include "kernels/ops/embedding/embedding.h"
@@ -34,6 +34,9 @@ struct LoadOptions {
   std::optional<DType> weight_dtype;
   MixerOptions mixer;
   size_t threads = 1;  // that read and pack
+  // Where packed weights are kept from one start to the next (packed_cache.h); empty: nowhere. Not
+  // used for a device. What goes wrong with it costs time only.
+  std::string packed_cache;
   // A JSON object whose keys replace those of config.json; empty: none.
   std::string config_override;
   // Loads the head that predicts the token after the next (PredictorSpec). Its weights count.
@@ -47,6 +50,16 @@ struct LoadOptions {
 struct GenerationDefaults {
   std::optional<float> temperature, top_p, min_p, repetition_penalty;
   std::optional<uint32_t> top_k, max_tokens;
+};
+
+// What became of LoadOptions::packed_cache, for the log.
+struct PackedCacheUse {
+  std::string path;  // of the file; empty: there is no cache
+  bool read = false;
+  bool written = false;
+  double seconds = 0;   // that reading or writing took
+  absl::Status unused;  // why a file that is there was not used
+  absl::Status failed;  // why none could be written
 };
 
 // ResidualSpec, loaded.
@@ -87,10 +100,11 @@ struct LoadedModel {
   ModelSpec spec;
   DType weight_dtype = DType::kFloat32;  // of the packed maps; fp8: but for the output map
   DType state_dtype = DType::kFloat32;
-  uint64_t parameters = 0;                  // trained numbers, tied ones once
-  AlignedBuffer<std::byte> embedding_rows;  // what `embeddings` points into
+  uint64_t parameters = 0;  // trained numbers, tied ones once
+  // Tied embeddings are in the panels of lm_head, if these hold the same numbers, or else rows.
   EmbeddingTable embeddings;
-  TrainedNorm embedding_norm;  // empty: none
+  std::shared_ptr<const void> embedding_rows;  // keeps the rows in memory
+  TrainedNorm embedding_norm;                  // empty: none
   std::vector<LoadedLayer> layers;
   TrainedNorm final_norm;
   Linear lm_head;                              // [vocab, hidden]
@@ -100,6 +114,7 @@ struct LoadedModel {
   std::unique_ptr<ChatTemplate> chat_template;  // null: the checkpoint has none
   // For the log: parts of the files that were recognised and not loaded.
   std::vector<std::string> left_out;
+  PackedCacheUse packed_cache;
 
   LoadedModel();
   ~LoadedModel();

@@ -24,6 +24,7 @@ using testing::Not;
 class LoadModelTest : public testing::Test {
  protected:
   LoadModelTest() {
+    options_.threads = 3;
     const auto add = [&](const std::string& name, std::vector<size_t> shape) {
       tensors_.push_back(FloatTensor(name, shape));
     };
@@ -80,7 +81,7 @@ class LoadModelTest : public testing::Test {
                   {"num_hidden_layers", 1},      {"num_heads", 2},   {"intermediate_size", 6},
                   {"feature_map", "elu"},        {"eos_token_id", 2}};
   std::vector<TestTensor> tensors_;
-  LoadOptions options_ = {.threads = 3};
+  LoadOptions options_;
 };
 
 TEST_F(LoadModelTest, LoadsEverything) {
@@ -180,6 +181,27 @@ TEST_F(LoadModelTest, TiesTheOutputMapToTheEmbeddings) {
   EXPECT_EQ(tied->lm_head.outputs(), 10u);
   tensors_.push_back(FloatTensor("lm_head.weight", {9, 8}));
   EXPECT_THAT(Error(), HasSubstr("lm_head.weight is extra"));
+}
+
+// Only where the output map holds the same numbers.
+TEST_F(LoadModelTest, HoldsTiedEmbeddingsOnce) {
+  EXPECT_FALSE(Loaded()->embeddings.in_panels);
+  config_["tie_word_embeddings"] = true;
+  SetNumber("model.embeddings.weight", 3 * 8 + 5, 1.001f);
+  const auto once = Loaded();
+  EXPECT_TRUE(once->embeddings.in_panels);
+  EXPECT_EQ(once->embeddings.data, once->lm_head.packed().panels.data());
+  EXPECT_EQ(once->embedding_rows, nullptr);
+  options_.weight_dtype = DType::kBFloat16;  // rounds the output map, not the embeddings
+  const auto rounded = Loaded();
+  EXPECT_FALSE(rounded->embeddings.in_panels);
+  const std::vector<uint32_t> ids = {3};
+  for (const LoadedModel* model : {once.get(), rounded.get()}) {
+    float x[8];
+    Embed(model->embeddings, ids, {x, 1, 8, 8});
+    EXPECT_EQ(x[4], 0.25f);
+    EXPECT_EQ(x[5], 1.001f);
+  }
 }
 
 TEST_F(LoadModelTest, SaysHowToTieWhenTheOutputMapIsMissing) {

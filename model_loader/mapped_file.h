@@ -35,6 +35,8 @@ class MappedFile {
 
   const std::string& path() const { return path_; }
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
+  // The modification time at Open, in nanoseconds since 1970.
+  int64_t changed_nanoseconds() const { return changed_nanoseconds_; }
 
   // Hints about bytes of the file. ReadAhead: they will be needed soon. GiveUp: their pages need no
   // memory of this process any more. Bytes that are used after it come from the system's cache, or

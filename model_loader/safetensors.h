@@ -8,6 +8,8 @@
 #ifndef RIVULET_MODEL_LOADER_SAFETENSORS_H_
 #define RIVULET_MODEL_LOADER_SAFETENSORS_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,6 +40,7 @@ class SafetensorsCheckpoint {
   const StoredTensor* Find(std::string_view name) const;
   const Tensors& tensors() const { return tensors_; }  // by name
   size_t bytes() const;                                // of all tensors
+  const std::vector<std::unique_ptr<MappedFile>>& files() const { return files_; }
 
   // Hints about bytes of a tensor (mapped_file.h). Other addresses are ignored. Any thread.
   void ReadAhead(const uint8_t* data, size_t bytes) const;

@@ -136,6 +136,7 @@ class ServerProcess {
     LoadOptions load;
     load.weight_dtype = options_.weight_dtype;
     load.threads = options_.threads;
+    load.packed_cache = options_.packed_cache;
     load.mixer.state_dtype = options_.state_dtype;
     load.mixer.kv_dtype = options_.kv_dtype;
     load.config_override = options_.config_override;
@@ -180,11 +181,13 @@ class ServerProcess {
     RIVULET_RETURN_IF_ERROR(MakeEngine());
     served_ = DescribeModel(*model_, engine_->capacity());
     const std::string commit = model_->commit;
+    const PackedCacheUse packed_cache = model_->packed_cache;
     model_.reset();  // the engine has it
     const v1::Model& info = served_.info;
     ShowModel(info);
     if (!commit.empty()) LogInfo("snapshot", {{"model", info.name()}, {"commit", commit}});
     for (const std::string& part : served_.left_out) LogInfo("not loaded", {{"part", part}});
+    ShowPackedCache(packed_cache);
     ShowDeviceMemory();
     LogInfo("loaded", {{"model", info.name()},
                        {"architecture", info.architecture()},
@@ -197,6 +200,22 @@ class ServerProcess {
                        {"threads", options_.threads},
                        {"seconds", Seconds(Clock::now() - start)}});
     return absl::OkStatus();
+  }
+
+  void ShowPackedCache(const PackedCacheUse& use) {
+    if (options_.cuda && !options_.packed_cache.empty()) {
+      LogWarning("packed_cache_unused", {{"error", "--device cuda packs its own weights"}});
+    }
+    if (!use.unused.ok()) {
+      LogWarning("packed_cache_unused", {{"error", std::string(use.unused.message())}});
+    }
+    if (use.read) LogInfo("packed_cache_read", {{"file", use.path}, {"seconds", use.seconds}});
+    if (use.written) {
+      LogInfo("packed_cache_written", {{"file", use.path}, {"seconds", use.seconds}});
+    }
+    if (!use.failed.ok()) {
+      LogWarning("packed_cache_not_written", {{"error", std::string(use.failed.message())}});
+    }
   }
 
   void ShowDeviceMemory() {
@@ -335,6 +354,7 @@ int Serve(const ServerOptions& options) {
   sem_init(&stop_requested, 0, 0);
   HandleStopSignals(&OnStopSignal);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow: the write fails, and that is said
   RaiseDescriptorLimit();
   ServerProcess server(options);
   const absl::Status started = server.Start();

@@ -69,6 +69,14 @@ Read OneOf(Value ServerOptions::*member, std::vector<std::pair<std::string, Valu
   };
 }
 
+// Any text.
+Read ReadText(std::string ServerOptions::*member) {
+  return [=](const std::string& text, ServerOptions& options) {
+    options.*member = text;
+    return absl::OkStatus();
+  };
+}
+
 absl::Status ReadConfigOverride(const std::string& text, ServerOptions& options) {
   options.config_override = text;
   const bool object = nlohmann::json::parse(text, nullptr, false).is_object();
@@ -167,6 +175,10 @@ const std::vector<Flag>& Flags() {
        "lets the last level hold everything older",
        OneOf(&O::level_overflow,
              {{"error", LevelOverflow::kError}, {"clamp", LevelOverflow::kClamp}})},
+      {"packed-cache", "DIR", "",
+       "where packed weights are kept on disk, so that the next start need not pack them; not for "
+       "--device cuda",
+       ReadText(&O::packed_cache)},
       {"threads", "N", "0", "compute threads; 0: one per core, within the container's CPU quota",
        NumberFrom(0, &O::threads, kMaxThreads)},
       {"max-queue", "N", "256", "requests that may wait for their first token; more are refused",

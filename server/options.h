@@ -33,7 +33,8 @@ struct ServerOptions {
   uint64_t state_memory = 0;      // bytes; 0: auto
   uint64_t state_context = 0;     // tokens; the engine asks for at least one chunk
   LevelOverflow level_overflow = LevelOverflow::kError;
-  uint32_t threads = 0;  // at least 1
+  std::string packed_cache;  // directory; empty: none
+  uint32_t threads = 0;      // at least 1
   uint32_t max_queue = 0;
   uint32_t max_prompt = 0;          // tokens
   uint64_t max_context = 0;         // tokens of a session, kept as ids of 4 bytes

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/widen.h"
 #include "kernels/device/device.h"
@@ -38,16 +39,29 @@ void AppendSources(const LinearPart& part, TensorView tensor, size_t inputs, con
 
 }  // namespace
 
-Linear WeightPacker::Pack(const std::vector<LinearSource>& sources, size_t inputs) {
+Linear WeightPacker::Pack(const std::vector<LinearSource>& sources, size_t inputs,
+                          const std::string& name) {
   const bool bf16 = std::all_of(sources.begin(), sources.end(), [](const LinearSource& source) {
     return source.dtype == DType::kBFloat16;
   });
   const DType dtype = dtype_.value_or(bf16 ? DType::kBFloat16 : DType::kFloat32);
   all_bf16_ = all_bf16_ && dtype == DType::kBFloat16;
   any_float8_ = any_float8_ || dtype == DType::kFloat8;
-  Linear linear = device_ == nullptr ? Linear::Pack(sources, inputs, dtype, pool_)
+  Linear linear = device_ == nullptr ? PackOnCpu(sources, inputs, dtype, name)
                                      : PackOnDevice(sources, inputs, dtype);
   bytes_ += linear.weight_bytes();
+  return linear;
+}
+
+Linear WeightPacker::PackOnCpu(const std::vector<LinearSource>& sources, size_t inputs, DType dtype,
+                               const std::string& name) {
+  if (store_ == nullptr || name.empty()) return Linear::Pack(sources, inputs, dtype, pool_);
+  size_t outputs = 0;
+  for (const LinearSource& source : sources) outputs += source.outputs;
+  const auto stored = store_->Find(name, outputs, inputs);
+  if (stored.has_value() && stored->dtype == dtype) return Linear::FromPacked(*stored);
+  Linear linear = Linear::Pack(sources, inputs, dtype, pool_);
+  store_->Add(name, linear.packed());
   return linear;
 }
 
@@ -88,10 +102,26 @@ const Linear* WeightPacker::Kept(const std::string& name) const {
   return found == kept_.end() ? nullptr : &found->second;
 }
 
+// Of all that decides which numbers are where in the map.
+std::string ParameterSource::NameOf(const std::vector<LinearPart>& parts) const {
+  std::string name;
+  for (const LinearPart& part : parts) {
+    absl::StrAppend(&name, Full(part.name), " ", part.outputs);
+    if (!part.bias.empty()) absl::StrAppend(&name, " + ", Full(part.bias));
+    if (part.stacked != 0) absl::StrAppend(&name, " ", part.index, " of ", part.stacked);
+    const RowBlocks& rows = part.rows;
+    if (rows.tensor_rows != 0) {
+      absl::StrAppend(&name, " rows ", rows.first, " ", rows.block, " ", rows.stride, " of ",
+                      rows.tensor_rows);
+    }
+    name += "\n";
+  }
+  return name;
+}
+
 Linear ParameterSource::TakeLinear(const std::vector<LinearPart>& parts, size_t inputs) {
   if (!shares_) return PackLinear(parts, inputs);
-  std::string name;
-  for (const LinearPart& part : parts) name += Full(part.name) + "\n";
+  const std::string name = NameOf(parts);
   if (const Linear* kept = packer_->Kept(name)) return *kept;
   Linear map = PackLinear(parts, inputs);
   packer_->Keep(name, map);
@@ -107,17 +137,21 @@ Linear ParameterSource::TakeRouter(const std::vector<LinearPart>& parts, size_t 
 }
 
 Linear ParameterSource::PackLinear(const std::vector<LinearPart>& parts, size_t inputs) {
+  const std::string name = NameOf(parts);
+  size_t outputs = 0;
+  for (const LinearPart& part : parts) outputs += part.outputs;
+  const TensorUse use =
+      packer_->Stores(name, outputs, inputs) ? TensorUse::kPacked : TensorUse::kLinear;
   std::vector<LinearSource> sources;
   std::vector<AlignedBuffer<float>> biases;
   for (const LinearPart& part : parts) {
-    const TensorView tensor =
-        tensors_->Take(Full(part.name), ShapeOf(part, inputs), TensorUse::kLinear);
+    const TensorView tensor = tensors_->Take(Full(part.name), ShapeOf(part, inputs), use);
     if (!part.bias.empty())
       biases.push_back(Take(part.bias, {part.outputs}, TensorUse::kLinearBias));
     AppendSources(part, tensor, inputs, part.bias.empty() ? nullptr : biases.back().data(),
                   sources);
   }
-  Linear map = packer_->Pack(sources, inputs);
+  Linear map = packer_->Pack(sources, inputs, name);
   for (const LinearSource& source : sources) {
     tensors_->DoneWith(source.data, source.outputs * inputs * DTypeSize(source.dtype));
   }

@@ -21,6 +21,7 @@
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/dtype.h"
 #include "kernels/base/thread_pool.h"
+#include "kernels/mixers/packed_store.h"
 #include "kernels/mixers/tensor_source.h"
 #include "kernels/ops/linear/linear.h"
 
@@ -60,7 +61,9 @@ class WeightPacker {
                         ThreadPool* pool = nullptr)
       : dtype_(dtype), device_(device), pool_(pool) {}
 
-  Linear Pack(const std::vector<LinearSource>& sources, size_t inputs);
+  // `name` is what the store knows the map by; empty: it is packed whether or not it is there.
+  Linear Pack(const std::vector<LinearSource>& sources, size_t inputs,
+              const std::string& name = "");
   // The same regardless of the dtype: fp32, or bf16 on a device.
   Linear PackRows(const std::vector<LinearSource>& sources, size_t inputs);
 
@@ -71,6 +74,12 @@ class WeightPacker {
   // From now on.
   void set_dtype(std::optional<DType> dtype) { dtype_ = dtype; }
   std::optional<DType> set_to() const { return dtype_; }
+
+  // Where packed maps are looked up and added; outlives this. Null: nowhere. Not for a device.
+  void set_store(PackedStore* store) { store_ = store; }
+  bool Stores(const std::string& name, size_t outputs, size_t inputs) const {
+    return store_ != nullptr && store_->Find(name, outputs, inputs).has_value();
+  }
 
   // Not OK: the device had no room for a map, which has no weights then and must not be applied.
   const absl::Status& status() const { return status_; }
@@ -85,11 +94,14 @@ class WeightPacker {
   size_t bytes() const { return bytes_; }
 
  private:
+  Linear PackOnCpu(const std::vector<LinearSource>& sources, size_t inputs, DType dtype,
+                   const std::string& name);
   Linear PackOnDevice(const std::vector<LinearSource>& sources, size_t inputs, DType dtype);
 
   std::optional<DType> dtype_;
   Device* const device_;
   ThreadPool* const pool_;
+  PackedStore* store_ = nullptr;
   absl::Status status_;
   std::map<std::string, Linear> kept_;
   bool all_bf16_ = true;
@@ -144,6 +156,7 @@ class ParameterSource {
 
  private:
   Linear PackLinear(const std::vector<LinearPart>& parts, size_t inputs);
+  std::string NameOf(const std::vector<LinearPart>& parts) const;
   AlignedBuffer<float> Take(std::string_view name, const std::vector<size_t>& shape, TensorUse use);
   std::string Full(std::string_view name) const { return prefix_ + std::string(name); }
 

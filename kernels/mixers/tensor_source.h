@@ -28,8 +28,10 @@ struct TensorView {
   DType dtype = DType::kFloat32;
 };
 
-// What a tensor is for. Sources that make up numbers choose sensible ones by it.
-enum class TensorUse : uint8_t { kVector, kLinear, kLinearBias };
+// What a tensor is for. Sources that make up numbers choose sensible ones by it. kPacked: of a
+// linear map whose packed weights are at hand; its numbers were checked when they were packed, and
+// are not read.
+enum class TensorUse : uint8_t { kVector, kLinear, kLinearBias, kPacked };
 
 class TensorSource {
  public:

@@ -19,6 +19,7 @@
 #include "client/client.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
+#include "kernels/base/test_directory.h"
 #include "tests/e2e/server_process.h"
 #include "tests/e2e/terminal.h"
 
@@ -73,6 +74,51 @@ TEST(OperationTest, HealthReflectionAndHttp) {
   EXPECT_NE(response.DebugString().find("rivulet.v1.Inference"), std::string::npos);
   stream->WritesDone();
   EXPECT_EQ(server->Stop().code, 0);
+}
+
+TEST(OperationTest, ABarShowsTheLoadOnATerminal) {
+  const auto terminal =
+      Terminal::Start({Binary("rivulet-server"), "--model", SourcePath("models/tales"),
+                       "--listen=127.0.0.1:0", "--http=127.0.0.1:0"},
+                      {});
+  EXPECT_TRUE(terminal->WaitFor("\rloading [").found) << terminal->output();
+  EXPECT_TRUE(terminal->WaitFor("] 100 %  ready").found) << terminal->output();
+  EXPECT_TRUE(terminal->WaitFor("\r\x1b[K").found) << "the bar is erased";
+  EXPECT_TRUE(terminal->WaitFor("grpc listening on").found) << terminal->output();
+  EXPECT_THAT(terminal->output(), testing::Not(testing::HasSubstr("info loading percent")));
+  kill(terminal->pid(), SIGTERM);
+  EXPECT_EQ(terminal->Wait(), 0);
+}
+
+// The token ids of a completion, and what the server logged.
+std::pair<std::vector<uint32_t>, std::string> ServeWithPackedCache(const std::string& directory) {
+  auto server = StartTales({"--packed-cache", directory});
+  if (server == nullptr) return {};
+  v1::GenerateRequest request;
+  request.set_prompt("Once upon a time");
+  request.set_max_tokens(40);
+  request.mutable_sampling()->set_temperature(0);
+  std::vector<uint32_t> ids;
+  const absl::Status status =
+      Client(server->address()).Generate(request, {}, [&](const auto& message) {
+        ids.insert(ids.end(), message.token_ids().begin(), message.token_ids().end());
+        return true;
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  return {ids, server->Stop().output};
+}
+
+TEST(OperationTest, WeightsThatAServerPackedServeTheNext) {
+  const std::string directory = TestDirectory();
+  const auto [ids, first_log] = ServeWithPackedCache(directory);
+  EXPECT_THAT(first_log, testing::HasSubstr("info packed_cache_written file=" + directory));
+  EXPECT_EQ(ids.size(), 40u);
+  const auto [same_ids, second_log] = ServeWithPackedCache(directory);
+  EXPECT_THAT(second_log, testing::HasSubstr("info packed_cache_read file=" + directory));
+  EXPECT_EQ(same_ids, ids);
+  const auto [more_ids, third_log] = ServeWithPackedCache("/proc/self/status");
+  EXPECT_THAT(third_log, testing::HasSubstr("warning packed_cache_not_written error="));
+  EXPECT_EQ(more_ids, ids);
 }
 
 // With the usual soft limit of 1024 files a thousand connections made gRPC deaf for good.

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "kernels/base/test_directory.h"
 #include "kernels/mixers/mixer.h"
 #include "model_loader/loaded_model.h"
 #include "model_loader/mixers/parsers.h"
@@ -36,15 +37,36 @@ class ParityTest : public testing::TestWithParam<std::string> {
     const auto expected = ReadExpected(GetParam());
     ASSERT_TRUE(expected.ok()) << expected.status();
     expected_ = *expected;
-    auto model = LoadModel(GetParam(), FixtureOptions(NameOf(GetParam())));
-    ASSERT_TRUE(model.ok()) << model.status();
+    Load(FixtureOptions(NameOf(GetParam())));
+  }
+
+  // What became of the packed weights on disk.
+  PackedCacheUse Load(const LoadOptions& how) {
+    auto model = LoadModel(GetParam(), how);
+    EXPECT_TRUE(model.ok()) << model.status();
+    if (!model.ok()) return {};
+    PackedCacheUse use = (*model)->packed_cache;
     EngineOptions options;
     options.threads = 2;
     options.state_memory = 256 << 20;
     options.state_context = 256;
     auto engine = MakeCpuEngine(std::shared_ptr<const LoadedModel>(*std::move(model)), options);
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    if (engine.ok()) engine_ = *std::move(engine);
+    return use;
+  }
+
+  // Of each input token, after those before it.
+  std::vector<float> Scores() {
+    StepPlan plan;
+    AddRow(plan, expected_.input_ids).score_targets = expected_.input_ids;
+    const StepResult result = engine_->Step(plan);
+    EXPECT_TRUE(result.rows[0].status.ok()) << result.rows[0].status;
+    std::vector<float> scores;
+    for (const Logprobs& score : result.rows[0].scores) scores.push_back(score.chosen.logprob);
+    sessions_.back()->CommitSegment();
+    sessions_.clear();
+    return scores;
   }
 
   // A row of `tokens` from the start of a fresh session, which lives until Commit.
@@ -125,6 +147,20 @@ TEST_P(ParityTest, LogProbabilities) {
 
 TEST_P(ParityTest, GreedyContinuation) {
   EXPECT_EQ(Continue(expected_.greedy_ids.size()), expected_.greedy_ids);
+}
+
+TEST_P(ParityTest, WeightsThatWerePackedBeforeGiveTheSameBits) {
+  LoadOptions options = FixtureOptions(NameOf(GetParam()));
+  options.threads = 2;
+  options.packed_cache = TestDirectory();
+  const std::vector<float> plain = Scores();
+  EXPECT_EQ(plain.size(), expected_.input_ids.size());
+  const PackedCacheUse first = Load(options);
+  EXPECT_TRUE(first.written) << first.failed;
+  EXPECT_EQ(Scores(), plain);
+  const PackedCacheUse second = Load(options);
+  EXPECT_TRUE(second.read && !second.written) << second.unused << second.failed;
+  EXPECT_EQ(Scores(), plain);
 }
 
 // The types of the mixers in all fixtures.
