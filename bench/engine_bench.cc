@@ -136,10 +136,10 @@ uint64_t LongestStream(const std::vector<size_t>& contexts) {
   return longest;
 }
 
-constexpr const char* kFlagNames[] = {"model",    "random-config", "threads",        "state-memory",
-                                      "dtype",    "state-dtype",   "level-overflow", "streams",
-                                      "contexts", "tokens",        "prefill",        "prefill-step",
-                                      "json",     "help"};
+constexpr const char* kFlagNames[] = {
+    "model",  "random-config", "threads",        "packed-cache", "state-memory",
+    "dtype",  "state-dtype",   "level-overflow", "streams",      "contexts",
+    "tokens", "prefill",       "prefill-step",   "json",         "help"};
 
 // A name may have dashes or underscores. Null: no such flag; the libraries we link define some too.
 absl::CommandLineFlag* FindFlag(std::string name) {
