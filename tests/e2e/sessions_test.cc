@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Conversations through the real server: a session keeps its state between turns, gives the same
-// bits as one prompt, and is evicted, expires or is deleted.
+// bits as one prompt, also when it is forked or taken back, and is evicted, expires or is deleted.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -109,6 +109,22 @@ class Peer {
     v1::DeleteSessionResponse response;
     return sessions->DeleteSession(&context, request, &response);
   }
+  grpc::Status Fork(const std::string& id, const std::string& new_id) {
+    v1::ForkSessionRequest request;
+    request.set_id(id);
+    request.set_new_id(new_id);
+    grpc::ClientContext context;
+    v1::Session session;
+    return sessions->ForkSession(&context, request, &session);
+  }
+  grpc::Status Rewind(const std::string& id, uint64_t position) {
+    v1::RewindSessionRequest request;
+    request.set_id(id);
+    request.set_position(position);
+    grpc::ClientContext context;
+    v1::Session session;
+    return sessions->RewindSession(&context, request, &session);
+  }
   // Begins what the destructor waits for.
   void Terminate() {
     terminated_ = true;
@@ -182,6 +198,8 @@ class Conversation {
       SCOPED_TRACE(session_ + ", turn " + std::to_string(i));
       RunTurn();
       if (i % 2 == 0) CheckScore();
+      if (random_() % 3 == 0) GoOnInAFork(i);
+      if (random_() % 3 == 0) GoBack();
     }
   }
 
@@ -206,13 +224,40 @@ class Conversation {
     return request;
   }
 
+  void GoOnInAFork(int turn) {
+    const std::string fork = session_ + "." + std::to_string(turn);
+    ASSERT_TRUE(peer_.Fork(session_, fork).ok());
+    session_ = fork;
+    whole_tail_ = false;
+  }
+
+  // To where a turn began, or between there and now.
+  void GoBack() {
+    v1::Session info;
+    ASSERT_TRUE(peer_.Get(session_, &info).ok());
+    ASSERT_GT(info.kept_positions_size(), 0);
+    uint64_t position =
+        info.kept_positions(static_cast<int>(random_()) & (info.kept_positions_size() > 1 ? 1 : 0));
+    if (random_() % 2 == 0) position += random_() % (context_.size() - position + 1);
+    if (position == 0) return;  // a turn without a prompt could not follow
+    const grpc::Status status = peer_.Rewind(session_, position);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    context_.resize(position);
+    whole_tail_ = false;
+  }
+
   void RunTurn() {
     v1::GenerateRequest request = RandomTurn();
     const Turn turn = peer_.Generate(request);
     ASSERT_TRUE(turn.status.ok()) << turn.status.error_message();
     EXPECT_EQ(turn.first.session_id(), session_);
-    EXPECT_EQ(turn.last.usage().cached_tokens(), context_.empty() ? 0 : context_.size() - 1)
-        << "all but the last token";
+    const uint64_t cached = turn.last.usage().cached_tokens();
+    EXPECT_LE(cached, context_.empty() ? 0 : context_.size() - 1);
+    if (whole_tail_ && !context_.empty()) {
+      EXPECT_EQ(cached, context_.size() - 1) << "all but the last token";
+    }
+    whole_tail_ = true;
+    const bool begins = context_.empty();
     const auto& ids = request.token_ids().ids();
     Append(context_, Tokens(ids.begin(), ids.end()));
     request.clear_session_id();
@@ -224,7 +269,7 @@ class Conversation {
     ASSERT_LE(turn.prompt_logprobs.size(), whole.prompt_logprobs.size());
     EXPECT_TRUE(std::equal(turn.prompt_logprobs.rbegin(), turn.prompt_logprobs.rend(),
                            whole.prompt_logprobs.rbegin()));
-    const size_t first = turn.last.usage().cached_tokens() == 0 ? 1 : 0;
+    const size_t first = begins ? 1 : 0;
     EXPECT_EQ(turn.prompt_logprobs.size() + first, turn.last.usage().prompt_tokens());
     Append(context_, turn.tokens);
   }
@@ -248,8 +293,9 @@ class Conversation {
 
   Peer& peer_;
   const uint32_t vocab_;
-  const std::string session_;
+  std::string session_;
   std::mt19937_64 random_;
+  bool whole_tail_ = true;  // nothing before the last token is computed again
   Tokens context_;
 };
 

@@ -1,0 +1,186 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Forks and rewinds on a device: every session has the log-probabilities of its whole text. On the
+// GPU for every checkpoint that it serves, on a fake device for a few.
+//
+// RIVULET_MODELS: as in server/engine/device_engine_test.cc.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
+#include "kernels/device/fake_device.h"
+#include "kernels/device/gpu_testing.h"
+#include "model_loader/loaded_model.h"
+#include "server/engine/device_engine.h"
+#include "server/session/session.h"
+
+namespace rivulet {
+namespace {
+
+using Answers = std::vector<Logprobs>;
+
+bool Same(const Logprobs& a, const Logprobs& b) {
+  const auto same = [](const TokenLogprob& x, const TokenLogprob& y) {
+    return x.token == y.token && x.logprob == y.logprob;
+  };
+  return same(a.chosen, b.chosen) &&
+         std::equal(a.top.begin(), a.top.end(), b.top.begin(), b.top.end(), same);
+}
+
+struct Story {
+  std::unique_ptr<Session> session;
+  Answers answers;  // after each of its tokens
+};
+
+class StoryDevice {
+ public:
+  // UNIMPLEMENTED: the device does not serve this checkpoint.
+  static absl::StatusOr<StoryDevice> Make(std::unique_ptr<Device> device,
+                                          const std::string& model) {
+    LoadOptions options;
+    options.mixer.device = device.get();
+    auto loaded = LoadModel(model, options);
+    if (!loaded.ok()) return loaded.status();
+    auto engine = MakeDeviceEngine(*std::move(loaded), device.get(),
+                                   {.threads = 4, .state_memory = uint64_t{256} << 20});
+    if (!engine.ok()) return engine.status();
+    return StoryDevice(std::move(device), *std::move(engine));
+  }
+  Engine& engine() { return *engine_; }
+
+  Story Begin() { return {Session::CreateAtRest(engine_->states(), ledger_), {}}; }
+
+  // Tells the story on with these tokens, in segments of at most `piece`.
+  void Tell(Story& story, const std::vector<uint32_t>& tokens, size_t piece) {
+    Session& session = *story.session;
+    session.Keep(4, nullptr);
+    ASSERT_TRUE(session.Wake().ok());
+    session.Append(tokens);
+    while (session.pending() > 0) Step(story, std::min(piece, session.pending()));
+    session.Rest();
+  }
+
+ private:
+  StoryDevice(std::unique_ptr<Device> device, std::unique_ptr<Engine> engine)
+      : device_(std::move(device)), engine_(std::move(engine)) {
+    params_.temperature = 0.0f;
+  }
+
+  // Answers to tokens that are computed again take the place of the old ones, which they equal.
+  void Step(Story& story, size_t count) {
+    Session& session = *story.session;
+    StepPlan plan;
+    session.tokens().CopyTo(session.position(), count, plan.tokens);
+    StepRow& row = plan.rows.emplace_back();
+    const uint64_t position = session.position();
+    row.segment = *session.PlanSegment(0, count);
+    row.samples = static_cast<uint32_t>(count);
+    row.spec.params = &params_;
+    row.spec.logprobs = 8;
+    row.spec.position = position + 1;
+    const StepResult result = engine_->Step(plan);
+    ASSERT_TRUE(result.rows[0].status.ok()) << result.rows[0].status;
+    session.CommitSegment();
+    story.answers.resize(session.position());
+    for (size_t i = 0; i < count; ++i) {
+      story.answers[position + i] = result.rows[0].samples[i].logprob;
+    }
+  }
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Engine> engine_;
+  std::shared_ptr<TokenLedger> ledger_ = std::make_shared<TokenLedger>();
+  SamplingParams params_;
+};
+
+class DeviceSessionTest : public testing::TestWithParam<std::string> {
+ protected:
+  std::vector<uint32_t> Random(size_t count, uint32_t vocab) {
+    std::vector<uint32_t> tokens(count);
+    for (uint32_t& token : tokens) token = random_() % vocab;
+    return tokens;
+  }
+
+  // Stories that are told on, forked and taken back, beside each as one text.
+  void CheckStories(StoryDevice& device) {
+    const auto vocab = static_cast<uint32_t>(device.engine().vocab_size());
+    std::vector<Story> stories;
+    stories.push_back(device.Begin());
+    for (int round = 0; round < 12; ++round) {
+      Story& story = stories[random_() % stories.size()];
+      if (round % 3 != 2) {
+        device.Tell(story, Random(1 + random_() % 30, vocab), 1 + random_() % 20);
+      } else {
+        const uint64_t now = story.session->tokens().size();
+        const auto& kept = story.session->kept();
+        const uint64_t least = kept.empty() ? now : kept.front().tokens;
+        auto fork = story.session->ForkAt(least + random_() % (now - least + 1));
+        ASSERT_TRUE(fork.ok()) << fork.status();
+        Answers answers = story.answers;
+        stories.push_back({*std::move(fork), std::move(answers)});
+      }
+      if (HasFatalFailure()) return;
+    }
+    for (Story& story : stories) {
+      device.Tell(story, Random(20, vocab), 7);
+      Story whole = device.Begin();
+      device.Tell(whole, story.session->tokens().Copy(), 1000);
+      ASSERT_EQ(story.answers.size(), whole.answers.size());
+      for (size_t i = 0; i < whole.answers.size(); ++i) {
+        ASSERT_TRUE(Same(story.answers[i], whole.answers[i])) << "after token " << i;
+      }
+    }
+  }
+
+  std::mt19937 random_{TestSeed()};
+};
+
+TEST_P(DeviceSessionTest, ForksAndRewindsHaveTheSameBits) {
+  RIVULET_NEED_GPU();
+  auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  auto device = StoryDevice::Make(*std::move(gpu), GetParam());
+  if (absl::IsUnimplemented(device.status())) GTEST_SKIP() << device.status();
+  ASSERT_TRUE(device.ok()) << device.status();
+  CheckStories(*device);
+}
+
+TEST_P(DeviceSessionTest, ForksAndRewindsHaveTheSameBitsOnAFakeDevice) {
+  auto device = StoryDevice::Make(std::make_unique<FakeDevice>(), GetParam());
+  if (absl::IsUnimplemented(device.status())) GTEST_SKIP() << device.status();
+  ASSERT_TRUE(device.ok()) << device.status();
+  CheckStories(*device);
+}
+
+std::vector<std::string> Checkpoints() {
+  const char* const given = std::getenv("RIVULET_MODELS");
+  std::vector<std::string> result;
+  for (const auto& folder :
+       absl::StrSplit(given == nullptr ? "tests/parity/fixtures" : given, ':')) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(folder), error)) {
+      if (std::filesystem::exists(entry.path() / "config.json")) result.push_back(entry.path());
+    }
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceSessionTest);
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceSessionTest, testing::ValuesIn(Checkpoints()),
+                         [](const auto& info) {
+                           std::string name = std::filesystem::path(info.param).filename();
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name + "_" + std::to_string(info.index);
+                         });
+
+}  // namespace
+}  // namespace rivulet
