@@ -431,17 +431,6 @@ TEST(HybridFormatsTest, SurviveAnyValue) {
   }
 }
 
-TEST(HybridFormatsTest, WhatADeviceLacksIsRefusedByName) {
-  FakeDevice device;
-  LoadOptions options;
-  options.mixer.device = &device;
-  const auto model = LoadModel("tests/parity/fixtures/rwkv7", options);
-  EXPECT_EQ(model.status().code(), absl::StatusCode::kUnimplemented) << model.status();
-  EXPECT_THAT(std::string(model.status().message()),
-              AllOf(HasSubstr("mixer rwkv7 at model.layers.0.attn.: it has no CUDA kernels yet"),
-                    HasSubstr("--device cpu")));
-}
-
 TEST(HybridFormatsTest, WhatADeviceHasIsLoadedForIt) {
   for (const char* name : {"bamba", "falcon_h1", "jamba", "minimax", "nemotron_h", "olmo_hybrid",
                            "qwen3_5", "qwen3_5_moe", "zamba2"}) {

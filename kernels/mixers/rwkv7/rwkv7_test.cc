@@ -85,6 +85,17 @@ std::unique_ptr<Mixer> RandomLayer(bool first, uint64_t seed) {
   return *MakeLayer(config, {48, parameters, {.fold_interval = SuiteFoldInterval()}});
 }
 
+// Its kernel holds a column of S in the registers of a warp.
+TEST(Rwkv7, ADeviceHasKeysOfAtMost512Numbers) {
+  for (const size_t key_dim : {24, 512, 513}) {
+    Rwkv7Config config{.shape = {1, 1, key_dim, 16}, .ranks = {2, 2, 2, 2}};
+    RandomParameters parameters(1, "", DType::kFloat32);
+    const auto layer = MakeLayer(config, {key_dim, parameters, {}});
+    ASSERT_TRUE(layer.ok()) << layer.status();
+    EXPECT_EQ((*layer)->runs_on_device(), key_dim <= 512) << key_dim;
+  }
+}
+
 // A first layer and a second one, which mixes the first one's values into its own. Both read the
 // same input.
 std::unique_ptr<SuiteSubject> MakeTwoLayers() {
