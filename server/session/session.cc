@@ -55,9 +55,20 @@ absl::StatusOr<std::unique_ptr<Session>> Session::ForkAt(uint64_t tokens) const 
   }
   if (tokens == tokens_.size()) return fork;
   fork->tokens_.Truncate(tokens);
-  fork->token_counts_ = std::make_shared<TokenCounts>();
-  for (uint64_t i = 0; i < tokens; ++i) fork->token_counts_->Add(tokens_[i]);
+  fork->token_counts_ = CountsOf(tokens);
   return fork;
+}
+
+// Of the first tokens: counted, or taken from those of all, whichever is less work.
+std::shared_ptr<TokenCounts> Session::CountsOf(uint64_t tokens) const {
+  const uint64_t rest = tokens_.size() - tokens;
+  const bool counts_rest = rest < tokens;
+  TokenCounts counts;
+  for (uint64_t i = counts_rest ? tokens : 0; i < (counts_rest ? tokens_.size() : tokens); ++i) {
+    counts.Add(tokens_[i]);
+  }
+  if (counts_rest) counts = token_counts_->Without(counts);
+  return std::make_shared<TokenCounts>(std::move(counts));
 }
 
 absl::Status Session::CheckReaches(uint64_t tokens) const {

@@ -150,6 +150,7 @@ class Session {
   Session(StatePool& states, TokenSequence tokens, std::shared_ptr<TokenCounts> counts);
   uint64_t Border(uint64_t tokens) const;
   TokenCounts& MutableCounts();
+  std::shared_ptr<TokenCounts> CountsOf(uint64_t tokens) const;
   absl::Status CheckReaches(uint64_t tokens) const;
   std::shared_ptr<StatePoint> LatestPoint(uint64_t tokens) const;
   absl::StatusOr<Segment> Plan(size_t first_token, size_t count, bool keep_base);

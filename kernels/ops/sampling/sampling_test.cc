@@ -409,6 +409,12 @@ TEST(TokenCountsTest, CountsForksAndClears) {
   std::map<uint32_t, uint32_t> visited;
   counts.ForEach([&](uint32_t token, uint32_t count) { visited[token] = count; });
   EXPECT_EQ(visited, (std::map<uint32_t, uint32_t>{{5, 3}, {7, 1}}));
+  fork.Add(9, 2);
+  const TokenCounts rest = fork.Without(counts);
+  EXPECT_EQ(rest.count(5), 0u);
+  EXPECT_EQ(rest.count(7), 1u);
+  EXPECT_EQ(rest.count(9), 2u);
+  EXPECT_EQ(rest.distinct(), 2u);
   counts.Clear();
   EXPECT_TRUE(counts.empty());
 }

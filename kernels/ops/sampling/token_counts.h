@@ -20,18 +20,27 @@ namespace rivulet {
 
 class TokenCounts {
  public:
-  void Add(uint32_t token) {
+  void Add(uint32_t token, uint32_t times = 1) {
     if (2 * entries_.size() >= slots_.size()) Grow();
     const size_t slot = SlotOf(token);
     if (slots_[slot] == kFree) {
       entries_.push_back({token, 0});
       slots_[slot] = static_cast<uint32_t>(entries_.size() - 1);
     }
-    ++entries_[slots_[slot]].count;
+    entries_[slots_[slot]].count += times;
   }
   // Adds all tokens or, without memory, those before some token.
   void Add(std::span<const uint32_t> tokens) {
     for (uint32_t token : tokens) Add(token);
+  }
+  // These less `others`, each of which is among them.
+  TokenCounts Without(const TokenCounts& others) const {
+    TokenCounts rest;
+    for (const Entry& entry : entries_) {
+      const uint32_t gone = others.count(entry.token);
+      if (entry.count > gone) rest.Add(entry.token, entry.count - gone);
+    }
+    return rest;
   }
   void Clear() {
     entries_.clear();
