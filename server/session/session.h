@@ -80,6 +80,10 @@ class Session {
   // The slots that it still needs to run until its end: by Wake, or by the fold of a shared base.
   uint32_t missing_bases() const;
   uint32_t missing_tails() const { return tail_.held() ? 0 : 1; }
+  // Whether a slot would be free without it. REQUIRES: resting().
+  bool holds_slots_alone() const {
+    return tail_.held() || (point_ != nullptr && point_.use_count() == 1 && !point_->base.shared());
+  }
 
   // ---- Kept positions, oldest first: where its turns began.
 

@@ -559,7 +559,10 @@ bool SessionTable::EvictLeastRecentlyUsed() {
     return true;
   }
   if (idle_states_.empty()) return false;
-  state = Remove(std::shared_ptr<Entry>(idle_states_.front()), Reason::kEvicted);
+  auto victim = std::find_if(idle_states_.begin(), idle_states_.end(),
+                             [](const auto& entry) { return entry->state->holds_slots_alone(); });
+  if (victim == idle_states_.end()) victim = idle_states_.begin();
+  state = Remove(std::shared_ptr<Entry>(*victim), Reason::kEvicted);
   return true;
 }
 

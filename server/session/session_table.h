@@ -229,7 +229,9 @@ class SessionTable {
   // When the next idle session will have been idle too long; TimePoint::max() for never.
   TimePoint NextExpiry() const;
   // Destroys the state of a deleted session if there is one. Otherwise drops, of the idle sessions
-  // with state, the one used least recently. False if there is neither.
+  // with state, the one used least recently among those that hold a slot that no other holds: a
+  // fork that never ran has none. If there is no such session, the one used least recently. False
+  // if there is neither.
   bool EvictLeastRecentlyUsed();
 
  private:

@@ -333,5 +333,26 @@ TEST_F(SessionTableTest, ALeaseThatEndsWithoutTheStateItTookDropsTheSession) {
   EXPECT_EQ(sessions_.idle_tokens(), 0u);
 }
 
+// A fork that never ran has no slot to give.
+TEST_F(SessionTableTest, ForksWithoutSlotsAreNotEvictedForSlots) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  Turn("a", 20);
+  for (const char* fork : {"f1", "f2"}) {
+    ASSERT_TRUE(sessions_.Fork("a", fork, "", std::nullopt).ok());
+    EXPECT_EQ(sessions_.Get(fork)->tokens, 20u);
+  }
+  Turn("a");  // the forks were used before it
+  EXPECT_EQ(engine_.states().tails().used(), 1u);
+  ASSERT_TRUE(sessions_.EvictLeastRecentlyUsed());
+  EXPECT_FALSE(sessions_.Get("a").ok());
+  EXPECT_EQ(engine_.states().tails().used(), 0u);
+  ASSERT_TRUE(sessions_.EvictLeastRecentlyUsed());
+  EXPECT_FALSE(sessions_.Get("f1").ok()) << "none holds a slot alone: the one used least recently";
+  EXPECT_EQ(engine_.states().bases().used(), 1u);
+  ASSERT_TRUE(sessions_.EvictLeastRecentlyUsed());
+  EXPECT_EQ(engine_.states().bases().used(), 0u);
+  EXPECT_FALSE(sessions_.EvictLeastRecentlyUsed());
+}
+
 }  // namespace
 }  // namespace rivulet
