@@ -372,8 +372,13 @@ bool Scheduler::MakeRoom(const Request& request) {
   if (HasRoom(NewNeed(request))) return true;
   // Nothing is dropped for a request that would not fit even then.
   if (!CanMakeRoom(NewNeed(request))) return false;
+  StateNeed any_tails;
+  any_tails.tails = UINT32_MAX;
   while (!HasRoom(NewNeed(request))) {
-    if (!DropKeptPosition() && !sessions_.EvictLeastRecentlyUsed()) return false;
+    // Kept positions have no tails.
+    const bool kept_help = !HasRoom(NewNeed(request), any_tails);
+    if (kept_help && DropKeptPosition()) continue;
+    if (!sessions_.EvictLeastRecentlyUsed()) return false;
   }
   return true;
 }
