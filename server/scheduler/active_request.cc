@@ -131,7 +131,7 @@ void ActiveRequest::AddReserved(StateNeed& need) const {
   }
 }
 
-const Session* ActiveRequest::session() const {
+Session* ActiveRequest::session() {
   if (ended_) return nullptr;
   if (prompt_ != nullptr) return prompt_.get();
   const bool one = completions_.size() == 1 && !completions_[0]->finished();
@@ -139,7 +139,7 @@ const Session* ActiveRequest::session() const {
 }
 
 bool ActiveRequest::DropOldestKept() {
-  Session* const own = const_cast<Session*>(session());
+  Session* const own = session();
   return own != nullptr && own->DropOldestKept();
 }
 

@@ -103,7 +103,7 @@ class ActiveRequest {
   // Adds what is reserved for it: the slots and pages that its completions may still take.
   void AddReserved(StateNeed& need) const;
   // The session that its turn runs on; null: it has none, or several.
-  const Session* session() const;
+  Session* session();
   // Of that session. False if it has none.
   bool DropOldestKept();
 
