@@ -257,14 +257,10 @@ class UnitToken {
         }
       }
     }
-    std::byte* to = Matrix(segment_.base_out);
+    std::byte* const to = Matrix(segment_.base_out);
+    const size_t bytes = c_.bf16_state ? 2 : 4;
     for (size_t i = 0; i < state_.size(); ++i) {
-      const uint16_t bits = FloatToBFloat16(state_[i]);
-      if (c_.bf16_state) {
-        std::memcpy(to + 2 * i, &bits, 2);
-      } else {
-        std::memcpy(to + 4 * i, &state_[i], 4);
-      }
+      fake::StoreNumber(c_.bf16_state, state_[i], to + bytes * i);
     }
   }
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 #include "kernels/base/activation_kind.h"
@@ -78,6 +79,12 @@ inline float OperandAt(const Operand& x, size_t row, size_t column) {
 inline void StoreOperand(const Operand& y, size_t row, size_t column, float x) {
   uint16_t* const to = y.data + row * y.stride + column;
   ToHalves(x, to[0], to[y.columns]);
+}
+
+// A number of a state, in bf16 or fp32.
+inline void StoreNumber(bool in_bf16, float x, std::byte* to) {
+  const uint16_t bits = FloatToBFloat16(x);
+  in_bf16 ? std::memcpy(to, &bits, 2) : std::memcpy(to, &x, 4);
 }
 
 // visit(segment, token, position) for every token of the rows, in order.

@@ -1,6 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "kernels/device/fake_device.h"
@@ -149,10 +148,7 @@ class TimeMixHead {
   void StoreState() {
     for (uint32_t e = 0; e < c_.value_dim; ++e) {
       for (uint32_t d = 0; d < c_.key_dim; ++d) {
-        const float x = At(e, d);
-        const uint16_t bits = FloatToBFloat16(x);
-        std::byte* const to = Number(segment_.base_out, e, d);
-        c_.bf16_state ? std::memcpy(to, &bits, 2) : std::memcpy(to, &x, 4);
+        StoreNumber(c_.bf16_state, At(e, d), Number(segment_.base_out, e, d));
       }
     }
   }

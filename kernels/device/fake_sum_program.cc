@@ -102,13 +102,8 @@ class ProgramHead {
   }
   void SetNumber(const ProgramSum& sum, uint32_t e, uint32_t d, float x) const {
     const size_t i = size_t{e} * c_.padded_key + d;
-    const uint16_t bits = FloatToBFloat16(x);
-    std::byte* to = Matrix(sum, segment_.base_out);
-    if (c_.bf16_state) {
-      std::memcpy(to + 2 * i, &bits, 2);
-    } else {
-      std::memcpy(to + 4 * i, &x, 4);
-    }
+    const size_t bytes = c_.bf16_state ? 2 : 4;
+    fake::StoreNumber(c_.bf16_state, x, Matrix(sum, segment_.base_out) + bytes * i);
   }
   float* Normaliser(const ProgramSum& sum, uint32_t slot) const {
     return reinterpret_cast<float*>(c_.slots.bases + slot * c_.slots.base_stride +

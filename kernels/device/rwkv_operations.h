@@ -39,8 +39,8 @@ struct TokenShiftCall {
 //   u = a S      S = diag(w) S + bᵀ u + kᵀ v      o = r S
 //   y = (layer norm(o) + (Σ r ∘ k ∘ bonus) v) ∘ gate
 // k, b, v and u are rounded to the rows' dtype before S sees them. The base keeps S at the last
-// border, the tail what each token since did to it, and a step replays the tail: so S is one
-// sequence of additions whatever the cut.
+// border, the tail what each token since did to it, and a step replays the tail: so the
+// additions to S have one order for every cut.
 struct TimeMixCall {
   DeviceRows rows;
   DeviceSlots slots;
