@@ -64,9 +64,8 @@ std::shared_ptr<TokenCounts> Session::CountsOf(uint64_t tokens) const {
   const uint64_t rest = tokens_.size() - tokens;
   const bool counts_rest = rest < tokens;
   TokenCounts counts;
-  for (uint64_t i = counts_rest ? tokens : 0; i < (counts_rest ? tokens_.size() : tokens); ++i) {
-    counts.Add(tokens_[i]);
-  }
+  const uint64_t begin = counts_rest ? tokens : 0, end = counts_rest ? tokens_.size() : tokens;
+  for (uint64_t i = begin; i < end; ++i) counts.Add(tokens_[i]);
   if (counts_rest) counts = token_counts_->Without(counts);
   return std::make_shared<TokenCounts>(std::move(counts));
 }
@@ -104,18 +103,17 @@ absl::Status Session::Wake() {
     RIVULET_ASSIGN_OR_RETURN(base, SlotHandle::Acquire(states_.bases()));
   }
   std::vector<PageTable> pages;
-  const std::vector<PageCapacity>& kinds = states_.capacity().pages;
-  for (size_t kind = 0; kind < kinds.size(); ++kind) {
-    if (point_ == nullptr) {
+  if (point_ == nullptr) {
+    const std::vector<PageCapacity>& kinds = states_.capacity().pages;
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
       pages.emplace_back(kinds[kind].kind, states_.pages(kind));
-    } else if (point_.use_count() > 1) {
-      pages.push_back(point_->pages[kind].Fork());
     }
-  }
-  if (point_ != nullptr && point_.use_count() > 1) base = point_->base.Share();
-  if (point_ != nullptr && point_.use_count() == 1) {
+  } else if (holds_point_alone()) {
     base = std::move(point_->base);
     pages = std::move(point_->pages);
+  } else {
+    base = point_->base.Share();
+    for (const PageTable& table : point_->pages) pages.push_back(table.Fork());
   }
   if (tail.held()) tail_ = std::move(tail);
   base_ = std::move(base);
@@ -126,7 +124,7 @@ absl::Status Session::Wake() {
 
 uint32_t Session::missing_bases() const {
   if (!resting()) return base_.shared() ? 1 : 0;
-  return point_ == nullptr || point_.use_count() > 1 || point_->base.shared() ? 1 : 0;
+  return holds_point_alone() && !point_->base.shared() ? 0 : 1;
 }
 
 uint64_t Session::Border(uint64_t tokens) const {
@@ -238,8 +236,8 @@ uint64_t Session::MissingPages(size_t kind, uint64_t tokens) const {
   if (point_ == nullptr)
     return MostPages(states_.capacity().pages[kind].kind, tokens, kLongestSegment);
   const PageTable& table = point_->pages[kind];
-  return point_.use_count() > 1 ? table.MissingInFork(point_->position, tokens, kLongestSegment)
-                                : table.Missing(point_->position, tokens, kLongestSegment);
+  return holds_point_alone() ? table.Missing(point_->position, tokens, kLongestSegment)
+                             : table.MissingInFork(point_->position, tokens, kLongestSegment);
 }
 
 uint64_t Session::MissingPagesInFork(size_t kind, uint64_t tokens) const {
@@ -261,7 +259,7 @@ uint64_t Session::state_bytes() const {
 uint64_t Session::kept_bytes() const {
   const StateCapacity& capacity = states_.capacity();
   uint64_t bytes = 0;
-  const StatePoint* last = point_.get();
+  const StatePoint* last = nullptr;  // neighbours may have one point
   for (const KeptPosition& kept : kept_) {
     if (kept.point == nullptr || kept.point == point_ || kept.point.get() == last) continue;
     last = kept.point.get();

@@ -81,9 +81,7 @@ class Session {
   uint32_t missing_bases() const;
   uint32_t missing_tails() const { return tail_.held() ? 0 : 1; }
   // Whether a slot would be free without it. REQUIRES: resting().
-  bool holds_slots_alone() const {
-    return tail_.held() || (point_ != nullptr && point_.use_count() == 1 && !point_->base.shared());
-  }
+  bool holds_slots_alone() const { return tail_.held() || missing_bases() == 0; }
 
   // ---- Kept positions, oldest first: where its turns began.
 
@@ -153,6 +151,7 @@ class Session {
  private:
   Session(StatePool& states, TokenSequence tokens, std::shared_ptr<TokenCounts> counts);
   uint64_t Border(uint64_t tokens) const;
+  bool holds_point_alone() const { return point_ != nullptr && point_.use_count() == 1; }
   TokenCounts& MutableCounts();
   std::shared_ptr<TokenCounts> CountsOf(uint64_t tokens) const;
   absl::Status CheckReaches(uint64_t tokens) const;

@@ -137,7 +137,7 @@ void SessionLease::PutState(std::unique_ptr<Session> state) {
 bool SessionLease::DropOldestKept() {
   RIVULET_CHECK(exclusive_, "changes a session that others may read");
   MutexLock lock(&table_->mutex_);
-  return entry_->state != nullptr && entry_->state->DropOldestKept();
+  return table_->DropOldestKeptOf(*entry_);
 }
 
 void SessionLease::Drop() {
@@ -504,12 +504,16 @@ IdleSlots SessionTable::idle_slots() const {
 bool SessionTable::DropOldestKept() {
   MutexLock lock(&mutex_);
   for (const std::shared_ptr<Entry>& entry : idle_states_) {
-    if (!entry->state->DropOldestKept()) continue;
-    entry->kept_positions.erase(entry->kept_positions.begin());
-    entry->kept_bytes = entry->state->kept_bytes();
-    return true;
+    if (DropOldestKeptOf(*entry)) return true;
   }
   return false;
+}
+
+bool SessionTable::DropOldestKeptOf(Entry& entry) {
+  if (entry.state == nullptr || !entry.state->DropOldestKept()) return false;
+  entry.kept_positions.erase(entry.kept_positions.begin());
+  entry.kept_bytes = entry.state->kept_bytes();
+  return true;
 }
 
 void SessionTable::Reap() {

@@ -251,6 +251,7 @@ class SessionTable {
   absl::StatusOr<Past> PastOf(const Entry& entry, std::optional<uint64_t> position) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::shared_ptr<Entry>> NewEntry(const std::string& id, const std::string& name);
+  bool DropOldestKeptOf(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What the entry says of its state. REQUIRES: not idle.
   void SetState(Entry& entry, std::unique_ptr<Session> state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetNotes(Entry& entry, std::shared_ptr<const SessionNotes> notes)
