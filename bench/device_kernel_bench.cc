@@ -56,6 +56,7 @@ class Bench {
   absl::Status Sum(const SumCase& sum, uint32_t rows, bool bf16);
   absl::Status TimeMixing(uint32_t rows, bool bf16);
   DeviceRows OneTokenEach(uint32_t rows);
+  FloatMatrix Input(DeviceWorkspace& workspace, uint32_t rows, size_t columns);
   bool Wanted(const std::string& name) const {
     return name.find(absl::GetFlag(FLAGS_only)) != std::string::npos;
   }
@@ -153,6 +154,15 @@ DeviceRows Bench::OneTokenEach(uint32_t rows) {
           rows, rows, true};
 }
 
+// A token's inputs: numbers that are not positive, as log decays must be.
+FloatMatrix Bench::Input(DeviceWorkspace& workspace, uint32_t rows, size_t columns) {
+  const FloatMatrix matrix = workspace.Take(rows, columns);
+  std::vector<float> numbers(rows * matrix.stride);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = -0.05f * static_cast<float>(i % 13);
+  RIVULET_CHECK(device_->Upload(matrix.data, numbers.data(), numbers.size() * 4).ok(), "upload");
+  return matrix;
+}
+
 // The time mixing of a layer of a model with 2048 columns (RWKV-7 1.5B).
 absl::Status Bench::TimeMixing(uint32_t rows, bool bf16) {
   constexpr uint32_t kHeads = 32, kWidth = 64, kColumns = kHeads * kWidth;
@@ -163,13 +173,7 @@ absl::Status Bench::TimeMixing(uint32_t rows, bool bf16) {
   auto* const states = static_cast<std::byte*>(Memory(state * rows * copies));
   auto* const tails = static_cast<std::byte*>(Memory(tail * rows * copies));
   DeviceWorkspace workspace(device_.get());
-  const auto input = [&](size_t columns) {
-    const FloatMatrix matrix = workspace.Take(rows, columns);
-    std::vector<float> numbers(rows * matrix.stride);
-    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = -0.05f * static_cast<float>(i % 13);
-    RIVULET_CHECK(device_->Upload(matrix.data, numbers.data(), numbers.size() * 4).ok(), "upload");
-    return matrix;
-  };
+  const auto input = [&](size_t columns) { return Input(workspace, rows, columns); };
   const auto* const weights = static_cast<const float*>(Memory(kColumns * sizeof(float)));
   TimeMixCall call{.rows = OneTokenEach(rows),
                    .slots = {},
@@ -234,13 +238,7 @@ absl::Status Bench::Sum(const SumCase& sum, uint32_t rows, bool bf16) {
   auto* const tails = static_cast<std::byte*>(Memory(tail * rows * copies));
   call.rows = OneTokenEach(rows);
   DeviceWorkspace workspace(device_.get());
-  const auto input = [&](size_t columns) {
-    const FloatMatrix matrix = workspace.Take(rows, columns);
-    std::vector<float> numbers(rows * matrix.stride);
-    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = -0.05f * static_cast<float>(i % 13);
-    RIVULET_CHECK(device_->Upload(matrix.data, numbers.data(), numbers.size() * 4).ok(), "upload");
-    return matrix;
-  };
+  const auto input = [&](size_t columns) { return Input(workspace, rows, columns); };
   const bool per_head = sum.unit_heads > 1 || sum.units_per_key == 1;
   const FloatMatrix q = input(size_t{per_head ? sum.units * sum.unit_heads : keys} * sum.key);
   const FloatMatrix k = input(size_t{keys} * sum.key), v = input(size_t{values} * sum.value);

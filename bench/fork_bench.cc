@@ -130,7 +130,7 @@ class Bench {
     uint64_t computed = 0;  // tokens of a context that is whole again
   };
 
-  // A fork goes on by some turns, and is taken back to where each began.
+  // Runs some turns on a fork and rewinds it to the start of each.
   absl::StatusOr<Rewound> RewindOne(const std::string& id) {
     std::vector<double> times;
     std::vector<uint64_t> positions;

@@ -142,7 +142,7 @@ void CheckpointReader::ForEachPiece(const StoredTensor& tensor,
 }
 
 // Tensors that are asked for in the order of the file are read as one stream. After a jump only the
-// tensor itself is read, since nobody knows what comes next.
+// tensor itself is read, since the tensor after it is not known.
 void CheckpointReader::ReadAhead(const uint8_t* at, size_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(at);
   const bool goes_on = address >= ahead_from_ && address <= ahead_to_;

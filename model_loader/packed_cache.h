@@ -14,7 +14,7 @@
 //
 // A file is written under another name and renamed when it is complete, so readers see all of it or
 // none, and several servers may start at once. What a killed writer left is removed by the next
-// one. Old files are not: nobody knows who needs them.
+// one. Old files are not: another server may use them.
 //
 // The file is mapped for as long as its maps are used. As with any mapped file, it may be replaced
 // or removed meanwhile, but not written to (mapped_file.h).
