@@ -9,60 +9,75 @@ namespace {
 
 constexpr uint32_t kNoRank = MergeTable::kNoRank;
 constexpr uint32_t kNone = UINT32_MAX;  // of places
-constexpr int32_t kNoKey = INT32_MAX;
+
+// Not by vectors: those would wait for a key that was just stored.
+uint32_t LowestOfEight(const uint32_t* keys) {
+  return std::min(std::min(std::min(keys[0], keys[1]), std::min(keys[2], keys[3])),
+                  std::min(std::min(keys[4], keys[5]), std::min(keys[6], keys[7])));
+}
 
 }  // namespace
 
 void PairMerger::Merge(std::vector<uint32_t>* symbols) {
-  constexpr size_t kShortRanks = INT32_MAX >> kPlaceBits;  // lower ranks have room in a key
+  constexpr uint32_t kShortRanks = UINT32_MAX >> kPlaceBits;  // lower ranks have room in a key
   symbols_ = symbols;
-  if (symbols->size() <= kShort && merges_.size() < kShortRanks) {
+  if (symbols->size() <= kShort && merges_.end_rank() <= kShortRanks) {
     MergeShort();
   } else {
     MergeLong();
   }
 }
 
-// The lowest key is looked for among all of them, four at once: faster than a heap.
+// The lowest key of each block is kept, so that a merge looks through the blocks that it changes
+// and no others: faster than a heap.
 void PairMerger::MergeShort() {
   StartKeys();
-  const size_t count = symbols_->size();
   for (;;) {
-    int32_t lowest = kNoKey;
-    for (size_t i = 0; i < count; ++i) lowest = std::min(lowest, keys_[i]);
-    if (lowest == kNoKey) break;
-    const auto key = static_cast<uint32_t>(lowest);
-    JoinShort(key % kShort, key >> kPlaceBits);
+    const uint32_t lowest = std::min(LowestOfEight(lowest_), LowestOfEight(lowest_ + 8));
+    if (lowest >= kNoKey) break;
+    JoinShort(lowest % kShort);
   }
+  const size_t count = symbols_->size();
   size_t kept = 0;
   for (size_t i = 0; i < count; i = next_[i]) (*symbols_)[kept++] = (*symbols_)[i];
   symbols_->resize(kept);
 }
 
 void PairMerger::StartKeys() {
-  for (size_t i = 0; i < symbols_->size(); ++i) {
+  const size_t count = symbols_->size();
+  for (size_t i = 0; i < count; ++i) {
     next_[i] = static_cast<uint8_t>(i + 1);
     previous_[i] = static_cast<uint8_t>(i - 1);
-    SetKey(i);
   }
+  for (size_t i = 0; i < count; ++i) SetKey(i);
+  const size_t blocks = (count + kBlock - 1) / kBlock;
+  std::fill(keys_ + count, keys_ + blocks * kBlock, kNoKey);
+  std::fill(lowest_ + blocks, std::end(lowest_), kNoKey);
+  for (size_t i = 0; i < blocks; ++i) lowest_[i] = LowestOfEight(keys_ + i * kBlock);
 }
 
 void PairMerger::SetKey(size_t place) {
   const std::vector<uint32_t>& symbols = *symbols_;
   const size_t next = next_[place];
-  const uint32_t rank =
-      next == symbols.size() ? kNoRank : merges_.Rank(symbols[place], symbols[next]);
-  keys_[place] = rank == kNoRank ? kNoKey : static_cast<int32_t>(rank << kPlaceBits | place);
+  keys_[place] = kNoKey;
+  if (next == symbols.size()) return;
+  const auto [rank, joined] = merges_.Find(symbols[place], symbols[next]);
+  joined_[place] = joined;
+  keys_[place] = static_cast<uint32_t>(rank << kPlaceBits | place);
 }
 
-void PairMerger::JoinShort(size_t place, uint32_t rank) {
-  (*symbols_)[place] = merges_.Joined(rank);
+void PairMerger::JoinShort(size_t place) {
   const size_t joined = next_[place];
-  keys_[joined] = kNoKey;
+  const size_t before = place > 0 ? previous_[place] : place;
+  (*symbols_)[place] = joined_[place];
   next_[place] = next_[joined];
   if (next_[place] < symbols_->size()) previous_[next_[place]] = static_cast<uint8_t>(place);
+  keys_[joined] = kNoKey;
   SetKey(place);
-  if (place > 0) SetKey(previous_[place]);
+  if (before != place) SetKey(before);
+  for (size_t i = before / kBlock; i <= joined / kBlock; ++i) {
+    lowest_[i] = LowestOfEight(keys_ + i * kBlock);
+  }
 }
 
 // The heap may hold merges that are no longer there; their ranks tell.
@@ -73,7 +88,7 @@ void PairMerger::MergeLong() {
     std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
     heap_.pop_back();
     const auto place = static_cast<uint32_t>(top);
-    if (links_[place].rank == static_cast<uint32_t>(top >> 32)) JoinLong(place);
+    if (links_[place].merge.rank == static_cast<uint32_t>(top >> 32)) JoinLong(place);
   }
   size_t kept = 0;
   for (uint32_t i = 0; i != kNone; i = links_[i].next) (*symbols_)[kept++] = (*symbols_)[i];
@@ -85,19 +100,19 @@ void PairMerger::StartLinks() {
   links_.resize(count);
   heap_.clear();
   for (uint32_t i = 0; i < count; ++i) {
-    links_[i] = {i == 0 ? kNone : i - 1, i + 1 == count ? kNone : i + 1, kNoRank};
+    links_[i] = {i == 0 ? kNone : i - 1, i + 1 == count ? kNone : i + 1, {}};
     if (i + 1 == count) continue;
-    links_[i].rank = merges_.Rank((*symbols_)[i], (*symbols_)[i + 1]);
-    if (links_[i].rank != kNoRank) heap_.push_back(HeapKey(i));
+    links_[i].merge = merges_.Find((*symbols_)[i], (*symbols_)[i + 1]);
+    if (links_[i].merge.rank != kNoRank) heap_.push_back(HeapKey(i));
   }
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
 void PairMerger::JoinLong(uint32_t place) {
   Link& link = links_[place];
-  (*symbols_)[place] = merges_.Joined(link.rank);
+  (*symbols_)[place] = link.merge.joined;
   Link& joined = links_[link.next];
-  joined.rank = kNoRank;
+  joined.merge = {};
   link.next = joined.next;
   if (link.next != kNone) links_[link.next].previous = place;
   FindMerge(place);
@@ -106,9 +121,9 @@ void PairMerger::JoinLong(uint32_t place) {
 
 void PairMerger::FindMerge(uint32_t place) {
   Link& link = links_[place];
-  link.rank =
-      link.next == kNone ? kNoRank : merges_.Rank((*symbols_)[place], (*symbols_)[link.next]);
-  if (link.rank == kNoRank) return;
+  link.merge = {};
+  if (link.next != kNone) link.merge = merges_.Find((*symbols_)[place], (*symbols_)[link.next]);
+  if (link.merge.rank == kNoRank) return;
   heap_.push_back(HeapKey(place));
   std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
