@@ -73,6 +73,7 @@ PatternScratch::PatternScratch(size_t text_bytes)
     : data_(pcre2_match_data_create(1, nullptr)),
       context_(pcre2_match_context_create(nullptr)),
       stack_(pcre2_jit_stack_create(32 << 10, kStackBytes, nullptr)),
+      found_(pcre2_get_ovector_pointer(data_)),
       budget_(kBudget + kBudgetOfByte * text_bytes) {
   RIVULET_CHECK(data_ != nullptr && context_ != nullptr, "no memory for PCRE2");
   if (stack_ != nullptr) pcre2_jit_stack_assign(context_, nullptr, stack_);
@@ -138,39 +139,48 @@ void Pattern::FindStarts(const std::string& pattern) {
   pcre2_code_free(searching);
 }
 
-absl::StatusOr<bool> Pattern::MatchAt(size_t begin, PatternScratch& scratch,
-                                      TextRange* match) const {
+// One attempt of so many steps. It gives up where they are too few.
+Pattern::Outcome Pattern::Try(size_t begin, uint64_t steps, PatternScratch& scratch,
+                              TextRange* match) const {
+  if (scratch.limit_ != steps) {
+    scratch.limit_ = steps;
+    pcre2_set_match_limit(scratch.context_, static_cast<uint32_t>(std::min(steps, kLargestLimit)));
+  }
   const auto* const subject = reinterpret_cast<PCRE2_SPTR>(scratch.classes_.data());
+  const int found =
+      match_(code_, subject, scratch.classes_.size(), begin, 0, scratch.data_, scratch.context_);
+  if (found == PCRE2_ERROR_NOMATCH) return Outcome::kNoMatch;
+  if (found == PCRE2_ERROR_MATCHLIMIT) return Outcome::kNeedsMore;
+  if (found < 0) return Outcome::kGaveUp;
+  *match = {scratch.found_[0], scratch.found_[1]};
+  return Outcome::kMatch;
+}
+
+Pattern::Outcome Pattern::MatchAt(size_t begin, PatternScratch& scratch, TextRange* match) const {
   const uint64_t most = kMostSteps + kMostStepsOfCharacter * uint64_t{scratch.classes_.size()};
   for (uint64_t steps = kFirstSteps;; steps = std::min(steps * kMoreSteps, most)) {
-    pcre2_set_match_limit(scratch.context_, static_cast<uint32_t>(std::min(steps, kLargestLimit)));
-    const int found =
-        match_(code_, subject, scratch.classes_.size(), begin, 0, scratch.data_, scratch.context_);
-    if (found == PCRE2_ERROR_NOMATCH) return false;
-    if (found >= 0) {
-      const PCRE2_SIZE* const place = pcre2_get_ovector_pointer(scratch.data_);
-      *match = {place[0], place[1]};
-      return true;
-    }
-    const bool may_go_on = found == PCRE2_ERROR_MATCHLIMIT && steps < most;
-    if (!may_go_on || scratch.budget_ < steps) break;
+    const Outcome outcome = Try(begin, steps, scratch, match);
+    if (outcome != Outcome::kNeedsMore) return outcome;
+    if (steps == most || scratch.budget_ < steps) return Outcome::kGaveUp;
     scratch.budget_ -= steps;
   }
-  return About(expression_, absl::InvalidArgumentError(
-                                "it backtracks too much on this text; shorten the text, or the "
-                                "model's tokenizer.json needs another expression"));
 }
 
 // In characters.
-absl::StatusOr<bool> Pattern::MatchFrom(size_t begin, PatternScratch& scratch,
-                                        TextRange* match) const {
+Pattern::Outcome Pattern::MatchFrom(size_t begin, PatternScratch& scratch, TextRange* match) const {
   const std::string& classes = scratch.classes_;
   for (size_t i = begin; i < classes.size() || (i == classes.size() && may_be_empty_); ++i) {
     if (i < classes.size() && !starts_[static_cast<uint8_t>(classes[i])]) continue;
-    RIVULET_ASSIGN_OR_RETURN(const bool found, MatchAt(i, scratch, match));
-    if (found) return true;
+    const Outcome outcome = MatchAt(i, scratch, match);
+    if (outcome != Outcome::kNoMatch) return outcome;
   }
-  return false;
+  return Outcome::kNoMatch;
+}
+
+absl::Status Pattern::TooMuch() const {
+  return About(expression_, absl::InvalidArgumentError(
+                                "it backtracks too much on this text; shorten the text, or the "
+                                "model's tokenizer.json needs another expression"));
 }
 
 absl::Status Pattern::FindAll(std::string_view text, PatternScratch& scratch,
@@ -186,8 +196,9 @@ absl::Status Pattern::FindAll(std::string_view text, PatternScratch& scratch,
   size_t last_end = SIZE_MAX;
   for (size_t next = 0; next <= scratch.classes_.size();) {
     TextRange match;
-    RIVULET_ASSIGN_OR_RETURN(const bool found, MatchFrom(next, scratch, &match));
-    if (!found) break;
+    const Outcome outcome = MatchFrom(next, scratch, &match);
+    if (outcome == Outcome::kNoMatch) break;
+    if (outcome != Outcome::kMatch) return TooMuch();
     if (match.begin == match.end && match.end == last_end) {
       next = last_end + 1;
       continue;

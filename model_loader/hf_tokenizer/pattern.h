@@ -44,6 +44,8 @@ class PatternScratch {
   pcre2_real_match_data_8* data_;
   pcre2_real_match_context_8* context_;
   pcre2_real_jit_stack_8* stack_;
+  const size_t* found_;  // in data_: where the last match begins and ends
+  uint64_t limit_ = 0;   // of steps that context_ was told; 0: none yet
   uint64_t budget_;
 };
 
@@ -64,8 +66,11 @@ class Pattern {
   Pattern(CodePointClasses classes, std::string expression);
   absl::Status CompileClasses(const std::string& pattern);
   void FindStarts(const std::string& pattern);
-  absl::StatusOr<bool> MatchAt(size_t begin, PatternScratch& scratch, TextRange* match) const;
-  absl::StatusOr<bool> MatchFrom(size_t begin, PatternScratch& scratch, TextRange* match) const;
+  enum class Outcome { kMatch, kNoMatch, kNeedsMore, kGaveUp };
+  Outcome MatchAt(size_t begin, PatternScratch& scratch, TextRange* match) const;
+  Outcome Try(size_t begin, uint64_t steps, PatternScratch& scratch, TextRange* match) const;
+  Outcome MatchFrom(size_t begin, PatternScratch& scratch, TextRange* match) const;
+  absl::Status TooMuch() const;
 
   const CodePointClasses classes_;
   const std::string expression_;
