@@ -156,7 +156,7 @@ class CpuEngine final : public Engine {
       if (statuses[i].ok()) continue;
       const size_t row = places[i].row;
       const uint64_t position = PositionOf(plan.rows[row], places[i]);
-      result.rows[row].status.Update(At(statuses[i], places[i], position));
+      NoteFailure(At(statuses[i], places[i], position), places[i], result.rows[row]);
     }
     if (profile_) profile_->Lap(StepProfile::kSampling);
   }

@@ -401,7 +401,7 @@ void DeviceEngine::AnswerOnHost(const StepPlan& plan, std::span<const Place> pla
     if (statuses[k].ok()) continue;
     const Place& place = places[wanted[k]];
     const uint64_t position = PositionOf(plan.rows[place.row], place);
-    step.result.rows[place.row].status.Update(At(statuses[k], place, position));
+    NoteFailure(At(statuses[k], place, position), place, step.result.rows[place.row]);
   }
 }
 

@@ -146,7 +146,7 @@ StepResult FakeEngine::Await(StepTicket ticket) {
 SampledToken FakeEngine::SampleAfter(const StepRow& row, uint64_t hash) const {
   const uint32_t token =
       next_token ? next_token(row) : static_cast<uint32_t>(Mix(hash, row.spec.index) % kVocab);
-  return {token, {{token, -1.0f}, {}}};
+  return {absl::OkStatus(), token, {{token, -1.0f}, {}}};
 }
 
 RowResult FakeEngine::RunRow(const StepPlan& plan, const StepRow& row) {

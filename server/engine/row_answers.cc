@@ -142,6 +142,11 @@ std::span<const uint32_t> ForbiddenFor(const SampleSpec& spec, size_t sample) {
   return *spec.stop_ids;
 }
 
+void NoteFailure(const absl::Status& status, const Place& place, RowResult& row) {
+  const bool later = place.sample != Place::kNone && place.sample > 0;
+  (later ? row.samples[place.sample].status : row.status).Update(status);
+}
+
 uint64_t PositionOf(const StepRow& row, const Place& place) {
   return row.segment.position + place.token - row.segment.first_token;
 }

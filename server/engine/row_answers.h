@@ -45,6 +45,9 @@ absl::Status AnswerPlace(const StepPlan& plan, const Place& place, std::span<flo
 TokenHistory HistoryOf(const StepPlan& plan, const StepRow& row, size_t sample);
 std::span<const uint32_t> ForbiddenFor(const SampleSpec& spec, size_t sample);
 
+// Notes what is not OK at a place: of a sample after the row's first, or of the row.
+void NoteFailure(const absl::Status& status, const Place& place, RowResult& row);
+
 // The status of a place, with its position.
 uint64_t PositionOf(const StepRow& row, const Place& place);
 absl::Status At(const absl::Status& status, const Place& place, uint64_t position);

@@ -66,7 +66,7 @@ void TakeAnswer(const PendingAnswer& pending, const SampleResult& answer,
   RowResult& row = result.rows[place.row];
   if (answer.broken != kNoToken) {
     const absl::Status status = LogitNotFinite(answer.broken, vocab, answer.broken_logit);
-    row.status.Update(At(status, place, pending.position));
+    NoteFailure(At(status, place, pending.position), place, row);
     return;
   }
   if (place.score != Place::kNone) {

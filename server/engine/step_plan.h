@@ -57,13 +57,16 @@ struct StepPlan {
 };
 
 struct SampledToken {
+  // Not OK: there is no such sample, nor a later one. OK of a row's first: its failure is the
+  // row's. Those after it may follow a draft that is wrong, and their failure then means nothing.
+  absl::Status status;
   uint32_t token = 0;
   Logprobs logprob;  // if spec.logprobs
 };
 
 struct RowResult {
-  // Not OK: this row failed. What it was to write (its rows of the tail, base_out, its folds'
-  // pages) is undefined; other rows are fine.
+  // Not OK: this row failed before its first sample or in it. What it was to write (its rows of the
+  // tail, base_out, its folds' pages) is undefined; other rows are fine.
   absl::Status status;
   absl::InlinedVector<SampledToken, 1> samples;  // as many as StepRow::samples, in order
   std::vector<Logprobs> scores;                  // one for each of score_targets
