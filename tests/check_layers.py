@@ -37,9 +37,10 @@ LAYERS = {
     "server/text": ["kernels/base", "model_loader"],
     "server/engine": ENGINE,
     "server/session": ENGINE + ["server/engine"],
-    "server/scheduler": ENGINE + ["server/engine", "server/session"],
+    "server/drafts": ENGINE + ["server/engine", "server/session"],
+    "server/scheduler": ENGINE + ["server/engine", "server/session", "server/drafts"],
     "server/rpc": ENGINE + ["server/engine", "server/session", "server/scheduler"],
-    "server": ENGINE + ["server/engine", "server/session", "server/scheduler", "server/rpc", "server/http"],
+    "server": ENGINE + ["server/engine", "server/session", "server/drafts", "server/scheduler", "server/rpc", "server/http"],
     "client": ["kernels/base"],
 }
 # Each folder of kernels/mixers is a layer of its own. Besides itself and the files directly in kernels/mixers it may include the folders
@@ -58,7 +59,7 @@ MIXER_USES = {
 MIXER_LISTS = {"kernels/mixers/mixer_config.cc", "kernels/mixers/mixer_config.h"}
 # What only tests and benchmarks compile.
 TEST_FILE = re.compile(r"(_test|_bench|_fuzz|_fixture|_reference|_subject|/subject_checks|/core_subject|/mixer_suite\w*|/suite_slots|"
-                       r"/allocation_counter|/bench_sessions|/random_(model|parameters)|/fake_\w+|/device_buffers|/test_(seed|support)|/testing)\.(cc|h)$")
+                       r"/allocation_counter|/bench_sessions|/oracle_drafter|/random_(model|parameters)|/fake_\w+|/device_buffers|/test_(seed|support)|/testing)\.(cc|h)$")
 MAY_INCLUDE_PROTO = {"server/rpc", "server", "client"}
 # May include everything.
 UNRESTRICTED = ("tests/",)

@@ -103,6 +103,8 @@ void AddGauges(const Metrics& m, Families& out) {
     out.AddGauge("device_memory_bytes", "Bytes of the GPU's memory, by what they are for.",
                  value(gauge), {{"kind", kind}});
   }
+  out.AddGauge("draft_memory_bytes", "Bytes of the tables in which drafts are looked up.",
+               value(m.draft_memory_bytes));
   out.AddGauge("draining", "1 while the server drains after SIGTERM.", value(m.draining));
   out.AddGauge("build_info", "Constant 1; the labels name the build.", 1,
                {{"version", m.version}, {"commit", m.commit}});
@@ -134,6 +136,14 @@ void AddCounters(const Metrics& m, Families& out) {
                  "Positions that sessions could be rewound to, dropped for their slots.",
                  m.kept_positions_dropped);
   out.AddCounter("folds_total", "Tails folded into a base.", m.folds);
+  for (size_t i = 0; i < kDraftSources; ++i) {
+    out.AddCounter("draft_tokens_total", "Guesses of tokens that steps checked, by their source.",
+                   m.draft_tokens[i], {{"source", kDraftSourceNames[i]}});
+  }
+  for (size_t i = 0; i < kDraftSources; ++i) {
+    out.AddCounter("draft_tokens_accepted_total", "Guesses that were right, by their source.",
+                   m.accepted_draft_tokens[i], {{"source", kDraftSourceNames[i]}});
+  }
   out.AddCounter("graph_replays_total", "Recorded steps that the GPU ran.", m.graph_replays);
   out.AddCounter("device_failures_total", "Errors of the GPU, each of which loses all sessions.",
                  m.device_failures);

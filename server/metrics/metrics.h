@@ -44,6 +44,10 @@ inline constexpr size_t kSessionEnds = static_cast<size_t>(SessionEnd::kFailed) 
 inline constexpr const char* kSessionEndNames[kSessionEnds] = {"deleted", "expired", "evicted",
                                                                "failed"};
 
+// Where drafts come from: the label of rivulet_draft_tokens_total, in the order of DraftSource.
+inline constexpr size_t kDraftSources = 2;
+inline constexpr const char* kDraftSourceNames[kDraftSources] = {"lookup", "model"};
+
 // Seconds, from 1 ms to 43 minutes: vLLM's edges, so that its dashboards' panels can be reused.
 inline constexpr std::array kRequestSeconds = {.001, .005, .01, .02,  .04,  .06,  .08, .1,
                                                .25,  .5,   .75, 1.0,  2.5,  5.0,  7.5, 10.,
@@ -78,6 +82,9 @@ struct Metrics {
   Counter generation_tokens;
   std::array<Counter, kOutcomes> requests;
   Counter folds;
+  // By kDraftSourceNames.
+  std::array<Counter, kDraftSources> draft_tokens, accepted_draft_tokens;
+  Gauge draft_memory_bytes;
   Counter graph_replays;
   Counter device_failures;
   std::array<Counter, kSessionEnds> session_ends;

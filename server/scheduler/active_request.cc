@@ -19,6 +19,11 @@ std::vector<uint32_t> StopIds(const Request& request, const std::vector<uint32_t
   return ids;
 }
 
+// How likely a draft has to be for its row not to run ahead.
+constexpr float kWorthWaiting = 0.5f;
+// Tokens for which a row runs ahead after its drafts did not pay.
+constexpr uint32_t kRunsAhead = 64;
+
 bool StartsText(const Tokenizer& tokenizer, const TokenSequence& context) {
   for (size_t i = 0; i < context.size(); ++i) {
     const uint32_t token = context[i];
@@ -186,10 +191,57 @@ void ActiveRequest::NoteOutbox(TimePoint now) {
   if (promised > 0 && !outbox_full_) outbox_full_ = request_->outbox->full(promised);
 }
 
-// The token of a step in flight may be its last by max_tokens.
-bool ActiveRequest::CanRun(const Completion& completion) const {
-  return !completion.finished() &&
-         completion.generated() + completion.in_flight < request_->max_tokens;
+// The token of a step in flight may be its last by max_tokens. How many tokens drafts in flight
+// will give is not known, nor can a drafter guess what follows a token that is not known.
+bool ActiveRequest::CanRun(Completion& completion) {
+  if (completion.finished() || !completion.drafts.empty()) return false;
+  if (completion.generated() + completion.in_flight >= request_->max_tokens) return false;
+  return completion.in_flight == 0 || !WaitsToDraft(completion);
+}
+
+bool ActiveRequest::WaitsToDraft(Completion& completion) {
+  if (completion.drafter == nullptr || completion.generated() < completion.ahead_until) {
+    return false;
+  }
+  float chance[1] = {};
+  return completion.drafter->Outlook(completion.session().tokens(), chance) > 0 &&
+         chance[0] >= kWorthWaiting;
+}
+
+// Of each row: they share what the outbox still takes beside a token of each.
+size_t ActiveRequest::RoomForDrafts() const {
+  size_t in_flight = 1;
+  for (const auto& completion : completions_) {
+    in_flight += completion->in_flight + completion->drafts.size();
+  }
+  const size_t room = request_->outbox->room();
+  return (room - std::min(room, in_flight)) / unfinished_;
+}
+
+size_t ActiveRequest::MostDrafts(const Completion& completion) const {
+  const size_t tokens_left = request_->max_tokens - completion.generated();
+  const size_t limits[] = {completion.session().MostDrafts(), context_.options.drafts.most,
+                           kMostDrafts, RoomForDrafts(), tokens_left - 1};
+  return *std::min_element(std::begin(limits), std::end(limits));
+}
+
+DraftProspect ActiveRequest::Outlook(int row) {
+  DraftProspect prospect;
+  if (row == kPromptRow || completions_[row]->drafter == nullptr) return prospect;
+  Completion& completion = *completions_[row];
+  if (completion.in_flight > 0) return prospect;
+  Drafter& drafter = *completion.drafter;
+  const std::span<float> chances(prospect.chances.data(), MostDrafts(completion));
+  prospect.count = drafter.Outlook(completion.session().tokens(), chances);
+  prospect.seconds_a_draft = drafter.seconds_a_draft();
+  const double missed = 1 - std::min(drafter.hit_rate(), 1.0);
+  prospect.gain = 1 / std::max(missed, 1.0 / (1 + kMostDrafts));
+  return prospect;
+}
+
+void ActiveRequest::NoteChoice(int row, bool offered, bool drafts) {
+  if (row == kPromptRow || !offered || drafts) return;
+  completions_[row]->ahead_until = completions_[row]->generated() + kRunsAhead;
 }
 
 void ActiveRequest::AppendRows(TimePoint now, std::vector<RowInFlight>& rows,
@@ -225,24 +277,37 @@ void ActiveRequest::AddScoreTargets(const Segment& segment, StepRow& row) const 
   row.score_top = request_->score_top;
 }
 
-absl::Status ActiveRequest::AddToPlan(int row, uint32_t tokens, uint64_t turn, StepPlan& plan) {
+absl::Status ActiveRequest::AddToPlan(int row, const PlannedRow& planned, uint64_t turn,
+                                      StepPlan& plan) {
   Session& session = SessionOf(row);
   const bool ahead = session.segment_planned();
   if (ahead) session.CommitSegment();
   const bool promised = ahead && row != kPromptRow;
-  StepRow planned;
-  RIVULET_ASSIGN_OR_RETURN(planned.segment, promised
-                                                ? session.PlanPromised(plan.tokens.size())
-                                                : session.PlanSegment(plan.tokens.size(), tokens));
+  const size_t first_token = plan.tokens.size();
+  StepRow added;
   if (row == kPromptRow) {
-    AddPromptTokens(tokens, plan, planned);
-    NoteTurn(tokens, turn);
+    RIVULET_ASSIGN_OR_RETURN(added.segment, session.PlanSegment(first_token, planned.tokens));
+    AddPromptTokens(planned.tokens, plan, added);
+    NoteTurn(planned.tokens, turn);
   } else {
-    AddNextToken(*completions_[row], promised, plan, planned);
+    Completion& completion = *completions_[row];
+    RIVULET_ASSIGN_OR_RETURN(added.segment,
+                             PlanNextToken(completion, promised, planned.drafts, first_token));
+    AddNextToken(completion, promised, plan, added);
   }
   ++InFlight(row);
-  plan.rows.push_back(std::move(planned));
+  plan.rows.push_back(std::move(added));
   return absl::OkStatus();
+}
+
+absl::StatusOr<Segment> ActiveRequest::PlanNextToken(Completion& completion, bool promised,
+                                                     uint32_t drafts, size_t first_token) {
+  Session& session = completion.session();
+  if (promised) return session.PlanPromised(first_token);
+  if (drafts > 0) completion.drafter->Draft(session.tokens(), drafts, completion.drafts);
+  auto segment = session.PlanDrafts(first_token, completion.drafts.size());
+  if (!segment.ok()) completion.drafts.clear();
+  return segment;
 }
 
 void ActiveRequest::AddPromptTokens(uint32_t tokens, StepPlan& plan, StepRow& row) const {
@@ -257,7 +322,8 @@ void ActiveRequest::AddNextToken(Completion& completion, bool promised, StepPlan
                                  StepRow& row) const {
   const Session& session = completion.session();
   plan.tokens.push_back(promised ? kLastSampled : session.tokens()[session.position()]);
-  row.samples = 1;
+  plan.tokens.insert(plan.tokens.end(), completion.drafts.begin(), completion.drafts.end());
+  row.samples = static_cast<uint32_t>(1 + completion.drafts.size());
   row.spec = completion.Spec(session, promised ? 1 : 0);
 }
 
@@ -282,8 +348,9 @@ void ActiveRequest::CommitResult(const RowInFlight& row, RowResult result, TimeP
   if (!result.status.ok()) return FailRow(row.row, result.status, now);
   // A segment that a later one followed is committed already.
   Session& session = SessionOf(row.row);
-  if (InFlight(row.row) == 0 && session.segment_planned()) session.CommitSegment();
-  context_.metrics.folds.Add(FoldsIn(row.position, row.tokens, context_.capacity.fold_interval));
+  const bool drafted = row.drafts > 0;  // committed by how many of the drafts are right
+  if (!drafted && InFlight(row.row) == 0 && session.segment_planned()) session.CommitSegment();
+  if (!drafted) CountFolds(row.position, row.tokens);
   if (row.row == kPromptRow) return CommitPrompt(row, std::move(result), now);
   CommitTokens(*completions_[row.row], std::move(result), now);
 }
@@ -324,17 +391,59 @@ void ActiveRequest::StartCompletions(TimePoint now) {
       continue;
     }
     (*fork)->Append(request_->prompt.back());
-    completions_[i]->Start(*std::move(fork));
+    StartCompletion(*completions_[i], *std::move(fork));
   }
   if (request_->completions > 1) prompt_->Append(request_->prompt.back());
-  completions_[0]->Start(std::move(prompt_));
+  StartCompletion(*completions_[0], std::move(prompt_));
 }
 
-// Tokens after the one that ends the completion were sampled for nothing.
+void ActiveRequest::StartCompletion(Completion& completion, std::unique_ptr<Session> session) {
+  completion.Start(std::move(session));
+  DrafterSource* const source = context_.options.drafts.source;
+  if (source == nullptr) return;
+  completion.drafter = source->MakeDrafter({&request_->sampling, completion.index()});
+}
+
+// Samples count as far as the tokens before them are right and do not end the completion.
 void ActiveRequest::CommitTokens(Completion& completion, RowResult result, TimePoint now) {
-  for (SampledToken& sample : result.samples) {
-    if (!completion.finished()) CommitToken(completion, std::move(sample), now);
+  if (completion.drafts.empty()) {
+    for (SampledToken& sample : result.samples) {
+      if (!completion.finished()) CommitToken(completion, std::move(sample), now);
+    }
+    return;
   }
+  size_t committed = 0;
+  bool goes_on = true;
+  for (; goes_on && committed < result.samples.size(); ++committed) {
+    goes_on = CommitDrafted(completion, committed, std::move(result.samples[committed]), now);
+  }
+  CountDrafts(completion, committed - 1);
+  completion.drafts.clear();
+  if (!completion.finished()) completion.session().CancelSegment();
+}
+
+// Whether the next sample counts too.
+bool ActiveRequest::CommitDrafted(Completion& completion, size_t place, SampledToken sample,
+                                  TimePoint now) {
+  if (!sample.status.ok()) {
+    FailRow(static_cast<int>(completion.index()), sample.status, now);
+    return false;
+  }
+  CountFolds(completion.session().position(), 1);
+  completion.session().CommitTokens(1);
+  const bool right = place < completion.drafts.size() && completion.drafts[place] == sample.token;
+  CommitToken(completion, std::move(sample), now);
+  return right && !completion.finished();
+}
+
+void ActiveRequest::CountDrafts(const Completion& completion, size_t accepted) {
+  const auto source = static_cast<size_t>(completion.drafter->source());
+  context_.metrics.draft_tokens[source].Add(completion.drafts.size());
+  context_.metrics.accepted_draft_tokens[source].Add(accepted);
+}
+
+void ActiveRequest::CountFolds(uint64_t position, size_t tokens) {
+  context_.metrics.folds.Add(FoldsIn(position, tokens, context_.capacity.fold_interval));
 }
 
 void ActiveRequest::CommitToken(Completion& completion, SampledToken sample, TimePoint now) {

@@ -28,15 +28,24 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/drafts/drafter.h"
 #include "server/engine/step_plan.h"
 #include "server/metrics/metrics.h"
 #include "server/scheduler/completion.h"
+#include "server/scheduler/draft_choice.h"
 #include "server/scheduler/plan.h"
 #include "server/scheduler/request.h"
 #include "server/scheduler/state_need.h"
 #include "server/session/session.h"
 
 namespace rivulet {
+
+struct DraftOptions {
+  DrafterSource* source = nullptr;  // --speculate; null: no drafts. It outlives the scheduler.
+  uint32_t most = kMostDrafts;      // of a row in a step; --draft-tokens
+  // Every draft that there is is checked, whatever it costs. For tests.
+  bool always = false;
+};
 
 struct SchedulerOptions {
   PlanLimits limits;
@@ -57,6 +66,7 @@ struct SchedulerOptions {
   Clock::duration stall_limit = std::chrono::minutes(5);
   const Tokenizer* tokenizer = nullptr;  // null: the model has none
   std::vector<uint32_t> eos_ids;
+  DraftOptions drafts;
 };
 
 // What all requests share. It outlives them.
@@ -75,7 +85,8 @@ struct RowInFlight {
   ActiveRequest* request;
   int row;                // ActiveRequest::kPromptRow, or the index of a completion
   uint64_t position = 0;  // of its segment, once it is planned
-  size_t tokens = 0;
+  size_t tokens = 0;      // with the drafts
+  size_t drafts = 0;
 };
 
 class ActiveRequest {
@@ -110,9 +121,15 @@ class ActiveRequest {
   // The rows that have something to run. Appends to both, one entry each.
   void AppendRows(TimePoint now, std::vector<RowInFlight>& rows, std::vector<RowView>& views);
 
-  // Puts a row's next `tokens` tokens into the plan, as turn number `turn`. RESOURCE_EXHAUSTED when
-  // the row needs a slot that is not there in this step, or cannot run ahead: it sits the step out.
-  absl::Status AddToPlan(int row, uint32_t tokens, uint64_t turn, StepPlan& plan);
+  // What a row that decodes could check beside its next token.
+  DraftProspect Outlook(int row);
+  // Whether the row had drafts to offer and checks some.
+  void NoteChoice(int row, bool offered, bool drafts);
+
+  // Puts a row's next `tokens` tokens and so many drafts, or fewer, into the plan, as turn number
+  // `turn`. RESOURCE_EXHAUSTED when the row needs a slot that is not there in this step, or cannot
+  // run ahead: it sits the step out.
+  absl::Status AddToPlan(int row, const PlannedRow& planned, uint64_t turn, StepPlan& plan);
   // What came back for a row that was put into a plan, in the order of the plans.
   void CommitRow(const RowInFlight& row, RowResult result, TimePoint now);
 
@@ -138,7 +155,12 @@ class ActiveRequest {
   // Rows in the steps in flight.
   uint32_t RowsInFlight() const;
   void NoteOutbox(TimePoint now);
-  bool CanRun(const Completion& completion) const;
+  bool CanRun(Completion& completion);
+  bool WaitsToDraft(Completion& completion);
+  size_t RoomForDrafts() const;
+  size_t MostDrafts(const Completion& completion) const;
+  absl::StatusOr<Segment> PlanNextToken(Completion& completion, bool promised, uint32_t drafts,
+                                        size_t first_token);
   RowView ViewOf(int row) const;
   // The prompt's last token is not fed with the others. Each of several completions feeds it
   // itself; if nothing is generated, it stays pending for the session's next turn.
@@ -157,6 +179,10 @@ class ActiveRequest {
   void DeliverPromptScores();
   void StartCompletions(TimePoint now);
   void CommitTokens(Completion& completion, RowResult result, TimePoint now);
+  bool CommitDrafted(Completion& completion, size_t place, SampledToken sample, TimePoint now);
+  void CountDrafts(const Completion& completion, size_t accepted);
+  void CountFolds(uint64_t position, size_t tokens);
+  void StartCompletion(Completion& completion, std::unique_ptr<Session> session);
   void CommitToken(Completion& completion, SampledToken sample, TimePoint now);
   void FailRow(int row, const absl::Status& status, TimePoint now);
   void EndAll(FinishReason reason, absl::Status status, TimePoint now);

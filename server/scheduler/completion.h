@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "model_loader/tokenizer.h"
+#include "server/drafts/drafter.h"
 #include "server/scheduler/request.h"
 #include "server/scheduler/stream_message.h"
 #include "server/session/session.h"
@@ -38,12 +39,13 @@ class Completion {
   // Continues from this session.
   void Start(std::unique_ptr<Session> session) { session_ = std::move(session); }
   // REQUIRES: started and not finished.
-  Session& session() { return *session_; }
+  Session& session() const { return *session_; }
   // Null if it was never started.
   std::unique_ptr<Session> TakeSession() { return std::move(session_); }
   bool finished() const { return finish_reason_ != FinishReason::kNone; }
   FinishReason finish_reason() const { return finish_reason_; }
   uint32_t generated() const { return generated_; }
+  uint32_t index() const { return index_; }
 
   // How to sample the token after those that `session` holds (the request's prompt session before
   // Start), and after `promised` more that a step in flight will sample.
@@ -56,9 +58,14 @@ class Completion {
   // Ends it without another token: the message has the text that was held back.
   StreamMessage Finish(FinishReason reason);
 
-  // The owner's: for its metrics, and how many steps in flight hold its row.
+  // The owner's: for its metrics, how many steps in flight hold its row, what guesses its next
+  // tokens (null: nothing does) and the guesses that the step in flight checks.
   TimePoint last_token_time;
   uint32_t in_flight = 0;
+  std::unique_ptr<Drafter> drafter;
+  std::vector<uint32_t> drafts;
+  // Its row runs ahead until so many tokens are generated, since drafts did not pay.
+  uint32_t ahead_until = 0;
 
  private:
   bool EndsAt(uint32_t token) const;

@@ -76,6 +76,11 @@ bool Outbox::full(size_t more) const {
   return tokens_ + more >= capacity_;
 }
 
+size_t Outbox::room() const {
+  MutexLock lock(&mutex_);
+  return capacity_ - std::min(capacity_, tokens_);
+}
+
 Outbox::Taken Outbox::Take() {
   Taken taken;
   bool made_room = false;

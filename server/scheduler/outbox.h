@@ -61,6 +61,8 @@ class Outbox {
   bool urgent() const;
   // True once it holds its capacity, or would with `more` tokens.
   bool full(size_t more = 0) const;
+  // Tokens until then.
+  size_t room() const;
   // The client has not read for too long. The call's owner may cut the connection, since the write
   // in flight may never end; messages that wait here are lost then.
   void Abandon() { abandoned_ = true; }

@@ -50,6 +50,7 @@ struct RowView {
 struct PlannedRow {
   size_t row = 0;  // index into the rows given
   uint32_t tokens = 0;
+  uint32_t drafts = 0;  // beside them, of a row that decodes; PlanStep leaves it 0
   bool operator==(const PlannedRow&) const = default;
 };
 

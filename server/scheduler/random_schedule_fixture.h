@@ -5,16 +5,55 @@
 #define RIVULET_SERVER_SCHEDULER_RANDOM_SCHEDULE_FIXTURE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <random>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "server/drafts/drafter.h"
 #include "server/scheduler/test_support.h"
 
 namespace rivulet {
 
 inline constexpr uint32_t kEos = 3;     // the first id that ends a turn
 inline constexpr size_t kCapacity = 8;  // tokens of an outbox
+
+// Drafts what FakeEngine will sample, and now and then something else.
+class FakeOracleSource final : public DrafterSource {
+ public:
+  explicit FakeOracleSource(uint64_t seed) : random_(seed) {}
+  std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) override {
+    return std::make_unique<Oracle>(random_, completion.index);
+  }
+
+ private:
+  class Oracle final : public Drafter {
+   public:
+    Oracle(std::mt19937_64& random, uint32_t index) : random_(random), index_(index) {}
+    DraftSource source() const override { return DraftSource::kModel; }
+    size_t Outlook(const TokenSequence& /*tokens*/, std::span<float> chances) override {
+      const size_t count = random_() % (chances.size() + 1);
+      for (float& chance : chances) chance = static_cast<float>(random_() % 100) / 100;
+      return count;
+    }
+    void Draft(const TokenSequence& tokens, size_t count, std::vector<uint32_t>& drafts) override {
+      std::vector<uint32_t> right = ExpectedTokens(tokens.Copy(), index_, count);
+      for (uint32_t& token : right) {
+        if (random_() % 6 == 0) token = static_cast<uint32_t>(random_() % FakeEngine::kVocab);
+      }
+      drafts.insert(drafts.end(), right.begin(), right.end());
+    }
+    double hit_rate() const override { return static_cast<double>(random_() % 100) / 100; }
+
+   private:
+    std::mt19937_64& random_;
+    const uint32_t index_;
+  };
+
+  std::mt19937_64 random_;
+};
 
 // What the test knows of a session.
 struct ModelSession {

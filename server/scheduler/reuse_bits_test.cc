@@ -16,6 +16,7 @@
 #include "server/engine/random_model.h"
 #include "server/engine/test_models.h"
 #include "server/log/log.h"
+#include "server/scheduler/oracle_drafter.h"
 #include "server/scheduler/stack_fixture.h"
 
 namespace rivulet {
@@ -27,6 +28,7 @@ constexpr uint32_t kKept = 3;
 struct ReuseParam {
   TestModel model;
   size_t depth;
+  bool drafts;
 };
 
 // A session as it must be.
@@ -44,7 +46,9 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *model;
     alone_ = std::make_unique<Stack>(model_, 1, 1, random_());
+    oracle_ = std::make_unique<OracleSource>(model_, kVocab, random_());
   }
+  DraftOptions Drafts() { return GetParam().drafts ? oracle_->Options() : DraftOptions(); }
   void TearDown() override { SetLogLevel("info"); }
 
   uint64_t Below(uint64_t limit) { return random_() % limit; }
@@ -174,6 +178,7 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
 
   std::shared_ptr<const LoadedModel> model_;
   std::mt19937_64 random_{TestSeed()};
+  std::unique_ptr<OracleSource> oracle_;
   std::unique_ptr<Stack> stack_, alone_;
   std::map<std::string, Expected> sessions_;
   int forks_ = 0, rewinds_ = 0;
@@ -181,7 +186,8 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
 };
 
 TEST_P(ReuseTest, EveryTurnHasTheBitsOfItsWholeContext) {
-  stack_ = std::make_unique<Stack>(model_, 2, GetParam().depth, random_(), kKept);
+  stack_ = std::make_unique<Stack>(model_, 2, GetParam().depth, random_(), kKept, uint64_t{1} << 30,
+                                   Drafts());
   Create();
   for (int round = 0; round < 60; ++round) {
     SCOPED_TRACE(round);
@@ -209,7 +215,7 @@ TEST_P(ReuseTest, WithMemoryForFewStates) {
   const uint64_t all = uint64_t{1} << 30;
   const uint64_t session = all / alone_->states().capacity().tail_slots;
   stack_ = std::make_unique<Stack>(model_, 2, GetParam().depth, random_(), kKept,
-                                   4 * session + session / 2);
+                                   4 * session + session / 2, Drafts());
   const auto evicted = [&] {
     return stack_->metrics().session_ends[static_cast<size_t>(SessionEnd::kEvicted)].value();
   };
@@ -231,13 +237,16 @@ TEST_P(ReuseTest, WithMemoryForFewStates) {
 std::vector<ReuseParam> AllParams() {
   std::vector<ReuseParam> params;
   for (const size_t depth : {1, 2}) {
-    for (const TestModel& model : AllTestModels()) params.push_back({model, depth});
+    for (const TestModel& model : AllTestModels()) {
+      for (const bool drafts : {false, true}) params.push_back({model, depth, drafts});
+    }
   }
   return params;
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ReuseTest, testing::ValuesIn(AllParams()), [](const auto& info) {
-  return info.param.model.name + (info.param.depth == 2 ? "Ahead" : "");
+  return info.param.model.name + (info.param.depth == 2 ? "Ahead" : "") +
+         (info.param.drafts ? "Drafts" : "");
 });
 
 }  // namespace

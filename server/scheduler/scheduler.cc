@@ -477,7 +477,10 @@ std::vector<PlannedRow> Scheduler::Choose(TimePoint now) {
     Admit(now);
     CollectRows(now);
     StepChoice choice = PlanStep(now, views_, cost_, context_.options.limits);
-    if (choice.expired.empty()) return std::move(choice.run);
+    if (choice.expired.empty()) {
+      ChooseDrafts(choice.run);
+      return std::move(choice.run);
+    }
     // Their slots must go to waiting requests in this step: there may be no other row left whose
     // end would start the next step.
     for (const size_t row : choice.expired) {
@@ -487,18 +490,40 @@ std::vector<PlannedRow> Scheduler::Choose(TimePoint now) {
   }
 }
 
+// None beside prompts: those may take what time the step has, and the measurement of either would
+// disturb the other's.
+void Scheduler::ChooseDrafts(std::vector<PlannedRow>& chosen) {
+  if (context_.options.drafts.source == nullptr || chosen.empty()) return;
+  if (rows_[chosen.back().row].row == ActiveRequest::kPromptRow) return;
+  std::vector<DraftProspect> prospects;
+  for (const PlannedRow& planned : chosen) {
+    const RowInFlight& row = rows_[planned.row];
+    prospects.push_back(row.request->Outlook(row.row));
+  }
+  const bool always = context_.options.drafts.always;
+  const auto counts = always ? std::vector<uint32_t>() : draft_choice_.Choose(prospects);
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    chosen[i].drafts = always ? static_cast<uint32_t>(prospects[i].count) : counts[i];
+    const RowInFlight& row = rows_[chosen[i].row];
+    row.request->NoteChoice(row.row, prospects[i].count > 0, chosen[i].drafts > 0);
+  }
+}
+
 Scheduler::StepInFlight Scheduler::FillPlan(const std::vector<PlannedRow>& chosen) {
   StepInFlight step;
   plan_.tokens.clear();
   plan_.rows.clear();
   for (const PlannedRow& planned : chosen) {
     RowInFlight row = rows_[planned.row];
-    if (!row.request->AddToPlan(row.row, planned.tokens, ++turn_, plan_).ok()) continue;
-    row.position = plan_.rows.back().segment.position;
-    row.tokens = planned.tokens;
+    if (!row.request->AddToPlan(row.row, planned, ++turn_, plan_).ok()) continue;
+    const Segment& segment = plan_.rows.back().segment;
+    row.position = segment.position;
+    row.tokens = segment.tokens;
+    row.drafts = segment.tokens - planned.tokens;
     step.rows.push_back(row);
+    step.drafts += row.drafts;
     const bool is_prompt = row.row == ActiveRequest::kPromptRow;
-    (is_prompt ? step.prompt_tokens : step.decode_rows) += row.tokens;
+    (is_prompt ? step.prompt_tokens : step.decode_rows) += planned.tokens;
   }
   if (step.decode_rows > 0) {
     metrics_.decode_batch_size.Observe(static_cast<double>(step.decode_rows));
@@ -521,7 +546,7 @@ void Scheduler::Commit(StepResult result, TimePoint now) {
   RIVULET_CHECK(!in_flight_.empty(), "commits a step that was not planned");
   const StepInFlight& step = in_flight_.front();
   RIVULET_CHECK(result.rows.size() == step.rows.size(), "a result for each planned row");
-  cost_.Observe(step.decode_rows, step.prompt_tokens, result.device_seconds);
+  Learn(step, result.device_seconds);
   if (result.device_seconds > 0) metrics_.device_step_time.Observe(result.device_seconds);
   metrics_.graph_replays.Add(result.replays);
   for (size_t i = 0; i < step.rows.size(); ++i) {
@@ -530,6 +555,11 @@ void Scheduler::Commit(StepResult result, TimePoint now) {
   }
   in_flight_.pop_front();
   Settle(now);
+}
+
+void Scheduler::Learn(const StepInFlight& step, double seconds) {
+  if (step.prompt_tokens == 0) draft_choice_.Observe(step.decode_rows, step.drafts, seconds);
+  if (step.drafts == 0) cost_.Observe(step.decode_rows, step.prompt_tokens, seconds);
 }
 
 // Each loop can be repeated from its beginning.

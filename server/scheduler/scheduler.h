@@ -35,6 +35,7 @@
 #include "server/engine/engine.h"
 #include "server/metrics/metrics.h"
 #include "server/scheduler/active_request.h"
+#include "server/scheduler/draft_choice.h"
 #include "server/scheduler/outbox.h"
 #include "server/scheduler/plan.h"
 #include "server/scheduler/request.h"
@@ -128,6 +129,7 @@ class Scheduler {
     std::vector<RowInFlight> rows;  // request: null if it has ended since
     size_t decode_rows = 0;
     size_t prompt_tokens = 0;
+    size_t drafts = 0;
   };
   static constexpr size_t kMostInFlight = 2;
 
@@ -166,6 +168,8 @@ class Scheduler {
   absl::StatusOr<std::unique_ptr<Session>> OpenSession(Request& request, bool keep);
   void CollectRows(TimePoint now);
   std::vector<PlannedRow> Choose(TimePoint now);
+  void ChooseDrafts(std::vector<PlannedRow>& chosen);
+  void Learn(const StepInFlight& step, double seconds);
   StepInFlight FillPlan(const std::vector<PlannedRow>& chosen);
   // Drops ended requests, notifies the dispatcher, updates the gauges.
   void Settle(TimePoint now);
@@ -200,6 +204,7 @@ class Scheduler {
   uint64_t ended_ = 0;  // since the last Settle
   uint64_t turn_ = 0;   // counts admissions and planned rows, for RowView::last_turn
   StepCost cost_;
+  DraftChoice draft_choice_{cost_};
   std::vector<RowInFlight> rows_;  // candidates of this plan
   std::vector<RowView> views_;     // of rows_
   StepPlan plan_;

@@ -1,9 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Same request, same answer, over real mixers and through the scheduler, with engines of depth 1
-// and
-// 2. A conversation in turns gives the bits of its whole context as one prompt, however it is
-// split. Tokens, text, log-probabilities and finish reasons do not depend on other requests.
+// and 2, without drafts and with them. A conversation in turns gives the bits of its whole context
+// as one prompt, however it is split. Tokens, text, log-probabilities and finish reasons do not
+// depend on other requests.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -15,6 +15,7 @@
 #include "server/engine/random_model.h"
 #include "server/engine/test_models.h"
 #include "server/log/log.h"
+#include "server/scheduler/oracle_drafter.h"
 #include "server/scheduler/stack_fixture.h"
 #include "server/text/detokenizer.h"
 
@@ -26,6 +27,7 @@ constexpr uint32_t kVocab = 101;  // of the test models
 struct BitsParam {
   TestModel model;
   size_t depth;
+  bool drafts;
 };
 
 class SchedulerBitsTest : public testing::TestWithParam<BitsParam> {
@@ -36,10 +38,23 @@ class SchedulerBitsTest : public testing::TestWithParam<BitsParam> {
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *model;
     alone_ = std::make_unique<Stack>(model_, 1, 1, random_());
+    oracle_ = std::make_unique<OracleSource>(model_, kVocab, random_());
   }
 
   std::unique_ptr<Stack> NewStack(size_t threads) {
-    return std::make_unique<Stack>(model_, threads, GetParam().depth, random_());
+    const DraftOptions drafts = GetParam().drafts ? oracle_->Options() : DraftOptions();
+    return std::make_unique<Stack>(model_, threads, GetParam().depth, random_(), 0,
+                                   uint64_t{1} << 30, drafts);
+  }
+  // Some drafts were right and some were wrong, if there were any.
+  void ExpectDrafts(Stack& stack) {
+    const Metrics& metrics = stack.metrics();
+    uint64_t drafted = 0, accepted = 0;
+    for (const Counter& counter : metrics.draft_tokens) drafted += counter.value();
+    for (const Counter& counter : metrics.accepted_draft_tokens) accepted += counter.value();
+    const bool some = GetParam().drafts && !stack.states().capacity().running_tail;
+    EXPECT_EQ(accepted > 0, some);
+    EXPECT_EQ(drafted > accepted, some);
   }
   uint64_t Below(uint64_t limit) { return random_() % limit; }
 
@@ -52,6 +67,7 @@ class SchedulerBitsTest : public testing::TestWithParam<BitsParam> {
   std::shared_ptr<const LoadedModel> model_;
   std::mt19937_64 random_{TestSeed()};
   std::unique_ptr<Stack> alone_;  // for the runs that others are compared with
+  std::unique_ptr<OracleSource> oracle_;
 };
 
 // ---- Conversations.
@@ -162,6 +178,7 @@ TEST_P(TurnsTest, SoDoManyConversationsAtOnce) {
     std::vector<Conversation> all;
     for (int i = 0; i < 6; ++i) all.push_back(NewConversation(*stack, 5));
     RunConversations(*stack, std::move(all));
+    ExpectDrafts(*stack);
   }
 }
 
@@ -481,17 +498,20 @@ TEST_P(StopsTest, AStopInOneTurnLeavesNothingBehindForTheNext) {
   EXPECT_GT(stopped, 3);
 }
 
-// Every model with an engine of depth 1 and one that runs ahead.
+// Every model with an engine of depth 1 and one that runs ahead, without drafts and with them.
 std::vector<BitsParam> AllParams() {
   std::vector<BitsParam> params;
   for (const size_t depth : {1, 2}) {
-    for (const TestModel& model : AllTestModels()) params.push_back({model, depth});
+    for (const TestModel& model : AllTestModels()) {
+      for (const bool drafts : {false, true}) params.push_back({model, depth, drafts});
+    }
   }
   return params;
 }
 
 constexpr auto kParamName = [](const auto& info) {
-  return info.param.model.name + (info.param.depth == 2 ? "Ahead" : "");
+  return info.param.model.name + (info.param.depth == 2 ? "Ahead" : "") +
+         (info.param.drafts ? "Drafts" : "");
 };
 INSTANTIATE_TEST_SUITE_P(Models, TurnsTest, testing::ValuesIn(AllParams()), kParamName);
 INSTANTIATE_TEST_SUITE_P(Models, StopsTest, testing::ValuesIn(AllParams()), kParamName);

@@ -41,6 +41,7 @@ struct Variant {
   size_t depth;         // steps that may be launched and not committed
   bool rewrites_pages;  // has pages whose folds cannot run ahead
   uint32_t eos_ids;     // of a hundred tokens
+  bool drafts;
 };
 
 std::vector<PageKind> Kinds(const Variant& variant) {
@@ -60,6 +61,7 @@ class RandomSchedule {
  public:
   RandomSchedule(uint64_t seed, const Variant& variant)
       : random_(seed),
+        oracle_(seed),
         eos_ids_(variant.eos_ids),
         interval_(variant.fold_interval),
         fake_(kSlots, Kinds(variant), 100000, interval_, ordered_.Make()),
@@ -71,6 +73,8 @@ class RandomSchedule {
     options.stall_limit = kStallLimit;
     for (uint32_t i = 0; i < variant.eos_ids; ++i) options.eos_ids.push_back(kEos + i);
     options.limits.max_prompt_tokens = static_cast<uint32_t>(1 + Below(80));
+    if (variant.drafts) options.drafts.source = &oracle_;
+    options.drafts.always = Below(2) == 0;
     one_completion_each_ = Below(2) == 0;
     rows_fail_ = Below(2) == 0;
     fake_.fail_row = [this](const StepRow&) {
@@ -89,6 +93,9 @@ class RandomSchedule {
   }
 
   const RunAheadEngine& ahead() const { return ahead_; }
+  uint64_t accepted_drafts() const {
+    return metrics_.accepted_draft_tokens[static_cast<size_t>(DraftSource::kModel)].value();
+  }
   uint64_t ended(SessionEnd why) const {
     return metrics_.session_ends[static_cast<size_t>(why)].value();
   }
@@ -607,6 +614,7 @@ class RandomSchedule {
   }
 
   std::mt19937_64 random_;
+  FakeOracleSource oracle_;
   TimePoint now_ = TimePoint(seconds(1000));
   const uint32_t eos_ids_;
   const size_t interval_;
@@ -638,21 +646,24 @@ TEST_P(SchedulerRandomTest, EveryScheduleGivesWhatItsModelSays) {
   SetLogLevel("warning");
   const uint64_t seed = TestSeed();
   std::array<uint64_t, kSessionEnds> ended = {};
-  uint64_t promised_rows = 0;
+  uint64_t promised_rows = 0, accepted_drafts = 0;
   for (uint64_t run = 0; run < 200 && !testing::Test::HasFatalFailure(); ++run) {
     SCOPED_TRACE(run);
     const bool rewrites_pages = GetParam() == 1 || run % 4 < 2;
     // Many stops, so that many steps that were planned ahead are cancelled.
     const uint32_t eos_ids = GetParam() == 2 && run % 3 > 0 ? 12 : 1;
     RandomSchedule schedule(seed + run,
-                            {run % 2 == 0 ? 16u : 32u, GetParam(), rewrites_pages, eos_ids});
+                            {run % 2 == 0 ? 16u : 32u, GetParam(), rewrites_pages, eos_ids,
+                             /*drafts=*/run % 5 < 2});
     schedule.Run(2000);
     promised_rows += schedule.ahead().promised_rows;
+    accepted_drafts += schedule.accepted_drafts();
     for (size_t why = 0; why < kSessionEnds; ++why) {
       ended[why] += schedule.ended(static_cast<SessionEnd>(why));
     }
   }
   for (const uint64_t count : ended) EXPECT_GT(count, 10u) << "the schedules have become too tame";
+  EXPECT_GT(accepted_drafts, 10000u);
   EXPECT_EQ(promised_rows > 10000, GetParam() == 2) << promised_rows << " rows ran ahead";
 }
 

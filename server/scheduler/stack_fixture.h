@@ -63,7 +63,8 @@ class Stack {
  public:
   // The default memory drops no session for room.
   Stack(std::shared_ptr<const LoadedModel> model, size_t threads, size_t depth, uint64_t seed,
-        uint32_t keep_positions = 0, uint64_t state_memory = uint64_t{1} << 30)
+        uint32_t keep_positions = 0, uint64_t state_memory = uint64_t{1} << 30,
+        DraftOptions drafts = {})
       : random_(seed) {
     EngineOptions engine_options;
     engine_options.threads = threads;
@@ -75,6 +76,7 @@ class Stack {
     options.eos_ids = {FakeTokenizer::kEos};
     options.limits.max_prompt_tokens = 1 + random_() % 50;
     options.keep_positions = keep_positions;
+    options.drafts = drafts;
     scheduler_ = std::make_unique<Scheduler>(engine(), sessions_, dispatcher_, metrics_, options);
   }
 

@@ -111,8 +111,11 @@ double StepCost::Budget(const PromptCost& cost, double seconds, size_t first_tok
 }
 
 bool StepCost::MustMeasure(size_t decode_rows) const {
-  return decode_[PointOf(decode_rows, decode_.size())].measured < kFirstMeasured ||
-         steps_since_measured_ >= kMeasureEvery;
+  return !Measured(decode_rows) || steps_since_measured_ >= kMeasureEvery;
+}
+
+bool StepCost::Measured(size_t decode_rows) const {
+  return decode_[PointOf(decode_rows, decode_.size())].measured >= kFirstMeasured;
 }
 
 uint32_t StepCost::PromptTokens(size_t decode_rows, size_t prompts,

@@ -37,6 +37,8 @@ class StepCost {
 
   // Seconds that this many decode rows take alone; 0: not known.
   double DecodeSeconds(size_t decode_rows) const;
+  // Whether that was measured for about this many, and not only for fewer or more.
+  bool Measured(size_t decode_rows) const;
 
   // How many prompt tokens may join a step of this many decode rows. At least 1, except 0 when the
   // step must run without prompts to measure its decode rows.

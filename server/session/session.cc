@@ -178,6 +178,18 @@ absl::StatusOr<Segment> Session::PlanPromised(size_t first_token) {
   return Plan(first_token, 1, /*keep_base=*/true);
 }
 
+absl::StatusOr<Segment> Session::PlanDrafts(size_t first_token, size_t drafts) {
+  RIVULET_CHECK(pending() == 1 && drafts <= MostDrafts(), "plans drafts that fold, or after none");
+  return Plan(first_token, 1 + drafts, /*keep_base=*/false);
+}
+
+// The pending token may fold: it is right.
+size_t Session::MostDrafts() const {
+  if (states_.capacity().running_tail) return 0;
+  const size_t interval = states_.capacity().fold_interval;
+  return interval - 1 - (position_ + 1) % interval;
+}
+
 // Bases can be folded elsewhere and pages are taken before others are given back; but some tails
 // and pages are overwritten.
 bool Session::CanKeep(size_t count) const {
@@ -271,9 +283,11 @@ uint64_t Session::kept_bytes() const {
   return bytes;
 }
 
-void Session::CommitSegment() {
-  RIVULET_CHECK(segment_planned(), "commits a segment that was not planned");
-  position_ += std::exchange(planned_, 0);
+// Of a segment with drafts only the first token can fold.
+void Session::CommitTokens(size_t count) {
+  RIVULET_CHECK(count > 0 && count <= planned_, "commits tokens that were not planned");
+  position_ += count;
+  planned_ -= count;
   for (PageTable& table : page_tables_) table.Commit();
   if (next_base_.held()) base_ = std::move(next_base_);
   next_base_ = SlotHandle();

@@ -120,10 +120,23 @@ class Session {
   // has run. RESOURCE_EXHAUSTED also if this state cannot do that
   // (docs/architecture.md#running-ahead). REQUIRES: nothing is pending, and no segment is planned.
   absl::StatusOr<Segment> PlanPromised(size_t first_token);
+  // The pending token and `drafts` guesses of those after it. They are not appended: each is once a
+  // sample has confirmed it. The segment may be committed in part, since no guess folds.
+  // RESOURCE_EXHAUSTED: as PlanSegment. REQUIRES: one token is pending, drafts <= MostDrafts, and
+  // no segment is planned.
+  absl::StatusOr<Segment> PlanDrafts(size_t first_token, size_t drafts);
+  // How many guesses may follow the pending token in one segment: those before the next one that
+  // folds (docs/architecture.md#speculation). REQUIRES: awake.
+  size_t MostDrafts() const;
   // The planned segment ran: the position moves, and a base that was folded elsewhere is released.
-  void CommitSegment();
-  // The planned segment did not run, or was promised: back to the session before it was planned.
-  // Does nothing if none is planned.
+  void CommitSegment() { CommitTokens(planned_); }
+  // The same for the next `count` of its tokens. The others remain planned: commit them too, or
+  // forget them with CancelSegment. REQUIRES: 0 < count <= planned(), and all unless PlanDrafts has
+  // planned them.
+  void CommitTokens(size_t count);
+  // The planned segment did not run, or was promised, or what is left of it is wrong: back to the
+  // session before it was planned, or after what was committed of it. Does nothing if none is
+  // planned.
   void CancelSegment();
   bool segment_planned() const { return planned_ != 0; }
   size_t planned() const { return planned_; }  // tokens of the planned segment

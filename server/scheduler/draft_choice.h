@@ -1,0 +1,64 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// How many drafts each row of a step checks. A draft is worth its time if the tokens that it is
+// expected to give take longer without it. So it depends on how likely it is, on what a further
+// token costs in a step of so many rows, which is measured, and on nothing that changes a token.
+//
+// No row is to be slower than without drafts: they may lengthen a step by no more than each of its
+// rows gains from drafts itself, and 3 %.
+//
+// Threading: none of its own; the scheduler's, on the engine thread.
+#ifndef RIVULET_SERVER_SCHEDULER_DRAFT_CHOICE_H_
+#define RIVULET_SERVER_SCHEDULER_DRAFT_CHOICE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "server/drafts/drafter.h"
+#include "server/scheduler/step_cost.h"
+
+namespace rivulet {
+
+// What a row could check in the next step.
+struct DraftProspect {
+  std::array<float, kMostDrafts> chances = {};  // as Drafter::Outlook
+  size_t count = 0;                             // of them
+  double seconds_a_draft = 0;                   // as Drafter::seconds_a_draft
+  // By how much its steps may be longer: what its drafts save it, at least 1.
+  double gain = 1;
+};
+
+class DraftChoice {
+ public:
+  // `cost` outlives it.
+  explicit DraftChoice(const StepCost& cost) : cost_(cost) {}
+
+  // A step of decode rows alone, `drafts` beside them, took so long. Before StepCost learns of it.
+  void Observe(size_t decode_rows, size_t drafts, double seconds);
+
+  // How many drafts each row checks in a step of `rows` and no prompts.
+  std::vector<uint32_t> Choose(std::span<const DraftProspect> rows);
+
+  // Seconds that a draft adds to a step of that many rows; 0: not known.
+  double DraftSeconds(size_t decode_rows) const;
+
+ private:
+  // A ratio of sums in which older steps fade, as StepCost's.
+  struct Sums {
+    double seconds = 0;
+    double drafts = 0;
+  };
+  bool MeasuresAlone(size_t decode_rows) const;
+
+  const StepCost& cost_;
+  std::array<Sums, 24> sums_;  // of steps of 2^i to 2^(i+1) - 1 rows
+  size_t since_alone_ = 0;     // steps with drafts since one without
+  size_t refused_ = 0;         // steps since the last with drafts in which drafts did not pay
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_SCHEDULER_DRAFT_CHOICE_H_

@@ -1,0 +1,103 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// For tests: drafts that are mostly right, so that every pattern of right and wrong ones occurs. An
+// engine of its own says what the session's tokens are followed by, and some of that is changed at
+// random. It does not know the penalties of the turn nor its stops, so it drafts beyond the end.
+// Some completions are drafted by look-up instead.
+#ifndef RIVULET_SERVER_SCHEDULER_ORACLE_DRAFTER_H_
+#define RIVULET_SERVER_SCHEDULER_ORACLE_DRAFTER_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "server/drafts/drafter.h"
+#include "server/drafts/lookup_drafter.h"
+#include "server/scheduler/stack_fixture.h"
+
+namespace rivulet {
+
+class OracleSource final : public DrafterSource {
+ public:
+  // `vocab`: drafts are below it.
+  OracleSource(std::shared_ptr<const LoadedModel> model, uint32_t vocab, uint64_t seed)
+      : random_(seed), vocab_(vocab), alone_(std::move(model), 1, 1, seed) {}
+
+  std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) override {
+    if (Below(4) == 0) return lookup_.MakeDrafter(completion);
+    return std::make_unique<Oracle>(*this, completion, kWrong[random_() % std::size(kWrong)]);
+  }
+
+  // All that there is to say: whatever it costs, and as many as fit.
+  DraftOptions Options() {
+    DraftOptions options;
+    options.source = this;
+    options.always = true;
+    return options;
+  }
+
+ private:
+  static constexpr uint32_t kWrong[] = {0, 10, 30, 70};  // of a hundred drafts
+  static constexpr uint32_t kAhead = 40;
+
+  class Oracle final : public Drafter {
+   public:
+    Oracle(OracleSource& source, const DraftedCompletion& completion, uint32_t wrong)
+        : source_(source), completion_(completion), wrong_(wrong) {}
+
+    DraftSource source() const override { return DraftSource::kModel; }
+    size_t Outlook(const TokenSequence& /*tokens*/, std::span<float> chances) override {
+      if (source_.Below(8) == 0) return 0;
+      std::fill(chances.begin(), chances.end(), 0.9f);
+      return chances.empty() ? 0 : source_.Below(chances.size() + 1);
+    }
+    void Draft(const TokenSequence& tokens, size_t count, std::vector<uint32_t>& drafts) override {
+      Foresee(tokens, count);
+      for (size_t i = 0; i < count; ++i) {
+        const bool wrong = source_.Below(100) < wrong_;
+        drafts.push_back(wrong ? static_cast<uint32_t>(source_.Below(source_.vocab_))
+                               : foreseen_[tokens.size() + i]);
+      }
+    }
+    double hit_rate() const override { return 0.5; }
+
+   private:
+    // Asks again where the tokens went another way.
+    void Foresee(const TokenSequence& tokens, size_t count) {
+      const std::vector<uint32_t> now = tokens.Copy();
+      const bool same = foreseen_.size() >= now.size() + count &&
+                        std::equal(now.begin(), now.end(), foreseen_.begin());
+      if (same) return;
+      Ask ask;
+      ask.prompt = now;
+      ask.max_tokens = kAhead;
+      ask.completions = completion_.index + 1;
+      ask.sampling = *completion_.sampling;
+      ask.stop.ignore_eos = true;
+      foreseen_ = now;
+      const auto next = source_.alone_.Run(ask).tokens(completion_.index);
+      foreseen_.insert(foreseen_.end(), next.begin(), next.end());
+    }
+
+    OracleSource& source_;
+    const DraftedCompletion completion_;
+    const uint32_t wrong_;
+    std::vector<uint32_t> foreseen_;
+  };
+
+  uint64_t Below(uint64_t limit) { return random_() % limit; }
+
+  std::mt19937_64 random_;
+  const uint32_t vocab_;
+  Stack alone_;
+  Metrics metrics_;
+  LookupSource lookup_{{}, metrics_};
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_SCHEDULER_ORACLE_DRAFTER_H_
