@@ -240,6 +240,7 @@ class WeightLoader {
     const absl::Status status = cache_->Read(pool_);
     use.seconds = SecondsSince(start);
     use.read = status.ok();
+    use.bytes = cache_->file_bytes();
     if (!absl::IsNotFound(status)) use.unused = status;
   }
 
@@ -440,6 +441,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& path,
   if (options.weight_dtype == DType::kFloat8 && options.mixer.device == nullptr) {
     return absl::InvalidArgumentError("fp8 weights need --device cuda; use --dtype bf16");
   }
+  const auto start = std::chrono::steady_clock::now();
   RIVULET_ASSIGN_OR_RETURN(const ModelFolder folder, FindModelFolder(path));
   const std::string& directory = folder.directory;
   auto model = std::make_unique<LoadedModel>();
@@ -450,6 +452,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& path,
   RIVULET_RETURN_IF_ERROR(ReadDescription(directory, config, *model));
   RIVULET_ASSIGN_OR_RETURN(const auto files, SafetensorsCheckpoint::Open(directory));
   RIVULET_RETURN_IF_ERROR(WeightLoader(*model, *files, options, TextOf(config)).Load());
+  model->checkpoint_bytes = files->bytes();
+  model->load_seconds = SecondsSince(start);
   return model;
 }
 

@@ -57,6 +57,7 @@ struct PackedCacheUse {
   std::string path;  // of the file; empty: there is no cache
   bool read = false;
   bool written = false;
+  uint64_t bytes = 0;   // of the file that was read
   double seconds = 0;   // that reading or writing took
   absl::Status unused;  // why a file that is there was not used
   absl::Status failed;  // why none could be written
@@ -115,6 +116,8 @@ struct LoadedModel {
   // For the log: parts of the files that were recognised and not loaded.
   std::vector<std::string> left_out;
   PackedCacheUse packed_cache;
+  uint64_t checkpoint_bytes = 0;  // of its files' tensors
+  double load_seconds = 0;        // that LoadModel took
 
   LoadedModel();
   ~LoadedModel();

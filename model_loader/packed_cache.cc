@@ -149,6 +149,7 @@ PackedCache::PackedCache(const std::string& directory, const std::string& key)
 
 absl::Status PackedCache::Read(ThreadPool& pool) {
   RIVULET_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file, MappedFile::Open(path_));
+  file_bytes_ = file->bytes().size();
   RIVULET_ASSIGN_OR_RETURN(maps_, ReadMaps(std::move(file), pool));
   return absl::OkStatus();
 }

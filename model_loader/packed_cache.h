@@ -63,6 +63,7 @@ class PackedCache : public PackedStore {
   absl::Status Write() const;
 
   const std::string& path() const { return path_; }
+  uint64_t file_bytes() const { return file_bytes_; }  // that Read found; 0: no file
 
  private:
   using Maps = std::map<std::string, PackedLinear, std::less<>>;
@@ -72,6 +73,7 @@ class PackedCache : public PackedStore {
 
   const std::string directory_, key_, path_;
   Maps maps_;
+  uint64_t file_bytes_ = 0;
   bool changed_ = false;
 };
 

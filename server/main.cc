@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -158,6 +159,7 @@ class ServerProcess {
     if (!exact) load.weight_dtype = options_.weight_dtype.value_or(DType::kBFloat16);
     kv_dtype_ = load.mixer.KvDType();
     RIVULET_ASSIGN_OR_RETURN(opened.model, LoadModel(options_.model, load));
+    ShowLoad(*opened.model);
     model_ = opened.model;
     return opened;
   }
@@ -172,6 +174,7 @@ class ServerProcess {
     const LoadOptions load = HowToLoad();
     kv_dtype_ = load.mixer.KvDType();
     RIVULET_ASSIGN_OR_RETURN(model_, LoadModel(options_.model, load));
+    ShowLoad(*model_);
     RIVULET_ASSIGN_OR_RETURN(engine_, MakeCpuEngine(model_, engine));
     return absl::OkStatus();
   }
@@ -200,6 +203,14 @@ class ServerProcess {
                        {"threads", options_.threads},
                        {"seconds", Seconds(Clock::now() - start)}});
     return absl::OkStatus();
+  }
+
+  void ShowLoad(const LoadedModel& model) {
+    const bool packed = model.packed_cache.read;
+    const uint64_t bytes = packed ? model.packed_cache.bytes : model.checkpoint_bytes;
+    metrics_.model_load_milliseconds.Set(std::llround(1000 * model.load_seconds));
+    metrics_.model_load_bytes.Set(static_cast<int64_t>(bytes));
+    metrics_.weights_were_packed = packed;
   }
 
   void ShowPackedCache(const PackedCacheUse& use) {

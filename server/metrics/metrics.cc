@@ -114,6 +114,11 @@ void AddGauges(const Metrics& m, Families& out) {
                 {"architecture", m.architecture},
                 {"weight_dtype", m.weight_dtype},
                 {"state_dtype", m.state_dtype}});
+  const Labels source = {{"source", m.weights_were_packed ? "packed_cache" : "checkpoint"}};
+  out.AddGauge("model_load_seconds", "Seconds that the last load of the weights took.",
+               value(m.model_load_milliseconds) / 1000, source);
+  out.AddGauge("model_load_bytes", "Bytes of the files that the weights were loaded from.",
+               value(m.model_load_bytes), source);
 }
 
 void AddCounters(const Metrics& m, Families& out) {

@@ -72,6 +72,9 @@ struct Metrics {
   Gauge fullest_pages_total;
   // Of a GPU, in bytes; all 0 on the CPU.
   Gauge device_weights, device_bases, device_tails, device_pages, device_temporaries, device_free;
+  // Of the last load of the weights, by the source that `weights_were_packed` names.
+  Gauge model_load_milliseconds, model_load_bytes;
+  std::atomic<bool> weights_were_packed{false};  // mapped from --packed-cache
   Gauge draining;
   Gauge sessions;
   Gauge session_notes_bytes;

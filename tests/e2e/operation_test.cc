@@ -90,10 +90,20 @@ TEST(OperationTest, ABarShowsTheLoadOnATerminal) {
   EXPECT_EQ(terminal->Wait(), 0);
 }
 
-// The token ids of a completion, and what the server logged.
-std::pair<std::vector<uint32_t>, std::string> ServeWithPackedCache(const std::string& directory) {
+struct Served {
+  std::vector<uint32_t> ids;  // of a completion
+  std::string metrics, log;
+};
+
+// A line of /metrics: {a label}, then a number above 0.
+auto HasPositive(const std::string& name_and_label) {
+  return testing::ContainsRegex(name_and_label + " ([1-9]|0\\.0*[1-9])");
+}
+
+Served ServeWithPackedCache(const std::string& directory) {
   auto server = StartTales({"--packed-cache", directory});
   if (server == nullptr) return {};
+  const std::string metrics = HttpGet(server->http_address(), "/metrics").body;
   v1::GenerateRequest request;
   request.set_prompt("Once upon a time");
   request.set_max_tokens(40);
@@ -105,19 +115,24 @@ std::pair<std::vector<uint32_t>, std::string> ServeWithPackedCache(const std::st
         return true;
       });
   EXPECT_TRUE(status.ok()) << status;
-  return {ids, server->Stop().output};
+  return {ids, metrics, server->Stop().output};
 }
 
 TEST(OperationTest, WeightsThatAServerPackedServeTheNext) {
   const std::string directory = TestDirectory();
-  const auto [ids, first_log] = ServeWithPackedCache(directory);
+  const auto [ids, first_metrics, first_log] = ServeWithPackedCache(directory);
   EXPECT_THAT(first_log, testing::HasSubstr("info packed_cache_written file=" + directory));
+  EXPECT_THAT(first_metrics, HasPositive("model_load_seconds.source=.checkpoint.}"));
+  EXPECT_THAT(first_metrics, HasPositive("model_load_bytes.source=.checkpoint.}"));
   EXPECT_EQ(ids.size(), 40u);
-  const auto [same_ids, second_log] = ServeWithPackedCache(directory);
+  const auto [same_ids, second_metrics, second_log] = ServeWithPackedCache(directory);
   EXPECT_THAT(second_log, testing::HasSubstr("info packed_cache_read file=" + directory));
+  EXPECT_THAT(second_metrics, HasPositive("model_load_seconds.source=.packed_cache.}"));
+  EXPECT_THAT(second_metrics, HasPositive("model_load_bytes.source=.packed_cache.}"));
   EXPECT_EQ(same_ids, ids);
-  const auto [more_ids, third_log] = ServeWithPackedCache("/proc/self/status");
+  const auto [more_ids, third_metrics, third_log] = ServeWithPackedCache("/proc/self/status");
   EXPECT_THAT(third_log, testing::HasSubstr("warning packed_cache_not_written error="));
+  EXPECT_THAT(third_metrics, HasPositive("model_load_seconds.source=.checkpoint.}"));
   EXPECT_EQ(more_ids, ids);
 }
 
