@@ -231,6 +231,23 @@ def check_config(rendered):
         yield f"config.json: the model {model} is neither in the image nor in a volume"
 
 
+def check_packed_cache(rendered):
+    """Packed weights are kept in a volume that the server may write to, apart from the models, and not for a GPU."""
+    folder = rendered.config.get("packed-cache")
+    if folder is None:
+        return
+    if rendered.cuda:
+        yield "config.json: packed-cache, which --device cuda does not use"
+    mounts = [mount for mount in rendered.server.get("volumeMounts", []) if (folder + "/").startswith(mount["mountPath"] + "/")]
+    if not mounts or mounts[0].get("readOnly"):
+        yield f"config.json: packed-cache {folder} is not in a volume that the server may write to"
+        return
+    volume = next(volume for volume in rendered.pod["volumes"] if volume["name"] == mounts[0]["name"])
+    group = rendered.pod.get("securityContext", {}).get("fsGroup")
+    if "emptyDir" not in volume and group != rendered.pod["securityContext"].get("runAsGroup"):
+        yield f"fsGroup {group}: the volume of packed-cache belongs to root, so the server's group must be given"
+
+
 def check_resources(rendered):
     config, resources = rendered.config, rendered.server["resources"]
     if quantity(resources["requests"]["cpu"]) != config.get("threads"):
@@ -320,5 +337,5 @@ def check_monitor(rendered):
 
 
 CHECKS = [check_kinds, check_selectors, check_ports, check_probes, check_grace, check_security, check_image,
-          check_cuda_image, check_gpu, check_config,
+          check_cuda_image, check_gpu, check_config, check_packed_cache,
           check_resources, check_services, check_replicas, check_autoscaler, check_monitor]

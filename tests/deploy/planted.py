@@ -44,6 +44,15 @@ def without_config(key):
     return plant
 
 
+def with_packed_cache(volume):
+    """A planter that mounts the volume, and has packed weights kept there."""
+    def plant(rendered):
+        in_config(**{"packed-cache": "/cache"})(rendered)
+        rendered.server["volumeMounts"].append({"name": "cache", "mountPath": "/cache"})
+        rendered.pod["volumes"].append({"name": "cache", **volume})
+    return plant
+
+
 def in_dockerfile(old, new):
     def plant(rendered):
         assert old in rendered.facts.dockerfile, f"planted.py: the Dockerfile has no {old}"
@@ -138,6 +147,11 @@ VIOLATIONS = [
     ("neither in the image nor in a volume", in_config(model="/models/own")),
     ("args: --config", in_server("args", value=["--config=/etc/config.json"])),
     ("no mounted ConfigMap", set_in("ConfigMap", ("metadata", "name"), "rivulet-config-other")),
+    # check_packed_cache
+    ("packed-cache /cache is not in a volume", in_config(**{"packed-cache": "/cache"})),
+    ("packed-cache /etc/rivulet is not in a volume", in_config(**{"packed-cache": "/etc/rivulet"})),
+    ("packed-cache, which --device cuda", in_config(**{"packed-cache": "/cache", "device": "cuda"})),
+    ("fsGroup None", with_packed_cache({"persistentVolumeClaim": {"claimName": "packed-weights"}})),
     # check_resources
     ("cpu request", in_config(threads=3)),
     ("a cpu limit", in_server("resources", "limits", "cpu", value="2")),
