@@ -23,6 +23,7 @@
 #ifndef RIVULET_MODEL_LOADER_PACKED_CACHE_H_
 #define RIVULET_MODEL_LOADER_PACKED_CACHE_H_
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
