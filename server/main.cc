@@ -24,6 +24,7 @@
 #include "kernels/base/status.h"
 #include "kernels/base/version.h"
 #include "model_loader/loaded_model.h"
+#include "server/draft_sources.h"
 #include "server/engine/cpu_engine.h"
 #include "server/engine/device_engine.h"
 #include "server/http/http_server.h"
@@ -87,6 +88,7 @@ class ServerProcess {
   absl::Status Start() {
     RIVULET_RETURN_IF_ERROR(StartHttp());
     RIVULET_RETURN_IF_ERROR(LoadModelAndEngine());
+    RIVULET_ASSIGN_OR_RETURN(drafts_, MakeDrafterSource(options_, served_.tokenizer, metrics_));
     StartScheduler();
     RIVULET_RETURN_IF_ERROR(StartGrpc());
     ready_ = true;
@@ -277,6 +279,8 @@ class ServerProcess {
     scheduler.max_context = options_.max_context;
     scheduler.max_session_tokens = options_.max_session_tokens;
     scheduler.keep_positions = options_.keep_positions;
+    scheduler.drafts.source = drafts_.get();
+    scheduler.drafts.most = options_.draft_tokens;
     scheduler.tokenizer = served_.tokenizer;
     scheduler.eos_ids = served_.eos_ids;
     scheduler.stall_limit = seconds(options_.stalled_client_seconds);
@@ -313,6 +317,7 @@ class ServerProcess {
   DType kv_dtype_ = DType::kFloat32;
   ServedModel served_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<DrafterSource> drafts_;  // null: none
   std::unique_ptr<SessionTable> sessions_;
   std::unique_ptr<Dispatcher> dispatcher_;
   std::unique_ptr<Scheduler> scheduler_;

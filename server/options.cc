@@ -27,6 +27,7 @@ constexpr uint64_t kMaxThreads = 1024;
 constexpr uint64_t kMaxStateContext = uint64_t{1} << 30;
 constexpr uint64_t kMaxSessionTokens = uint64_t{1} << 40;
 constexpr uint32_t kMaxKeptPositions = 1024;
+constexpr uint32_t kMostDraftTokens = 15;  // kMostDrafts
 
 // Checks a flag's text and sets its member. An error says what to give instead; flag and text are
 // put before it.
@@ -194,6 +195,15 @@ const std::vector<Flag>& Flags() {
        "beginnings of turns, the last ones, that a session can be rewound to; each may hold a "
        "state",
        NumberFrom(0, &O::keep_positions, kMaxKeptPositions)},
+      {"speculate", "off|lookup", "off",
+       "guess the next tokens and check several in one step, which changes no token: lookup "
+       "guesses "
+       "what followed the same tokens before",
+       OneOf(&O::speculate, {{"off", Speculation::kOff}, {"lookup", Speculation::kLookup}})},
+      {"lookup-text", "FILE", "", "UTF-8 text in which --speculate lookup finds tokens too",
+       ReadText(&O::lookup_text)},
+      {"draft-tokens", "N", "15", "the most guesses that a stream checks in one step, 1 to 15",
+       NumberFrom(1, &O::draft_tokens, kMostDraftTokens)},
       {"drain-seconds", "S", "30", "how long running streams may continue after SIGTERM",
        NumberFrom(0, &O::drain_seconds)},
       {"session-ttl", "S", "3600",

@@ -22,6 +22,9 @@ struct HostPort {
   int port = 0;      // 0: any free port
 };
 
+// Where drafts come from.
+enum class Speculation : uint8_t { kOff, kLookup };
+
 struct ServerOptions {
   std::string model;
   HostPort listen;
@@ -40,6 +43,9 @@ struct ServerOptions {
   uint64_t max_context = 0;         // tokens of a session, kept as ids of 4 bytes
   uint64_t max_session_tokens = 0;  // of all sessions together
   uint32_t keep_positions = 0;      // of a session
+  Speculation speculate = Speculation::kOff;
+  std::string lookup_text;    // file; empty: none
+  uint32_t draft_tokens = 0;  // of a row in a step
   uint32_t drain_seconds = 0;
   uint32_t session_ttl = 0;             // seconds; 0: idle sessions are kept
   uint32_t stalled_client_seconds = 0;  // at least 1
