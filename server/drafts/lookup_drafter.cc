@@ -16,22 +16,53 @@ constexpr float kMostGuesses = 64;
 // A token's part in the hit rate.
 constexpr double kHitWeight = 1.0 / 32;
 
-size_t LengthClass(size_t length, size_t classes) {
-  return std::min<size_t>(std::bit_width(std::max<size_t>(length, 2)) - 2, classes - 1);
-}
+// What other completions have shown, in a new one.
+constexpr float kOthersWeight = 8;
 
 }  // namespace
+
+LookupRecords::LookupRecords() {
+  for (size_t i = 0; i < kLengths; ++i) {
+    records_[i] = {kFirstWeight * kFirstChances[i], kFirstWeight};
+  }
+}
+
+LookupRecords::LookupRecords(const LookupRecords& others, float weight) {
+  for (size_t i = 0; i < kLengths; ++i) {
+    const Record& other = others.records_[i];
+    records_[i] = {weight * other.right / other.made, weight};
+  }
+}
+
+size_t LookupRecords::ClassOf(size_t length) {
+  return std::min<size_t>(std::bit_width(std::max<size_t>(length, 2)) - 2, kLengths - 1);
+}
+
+void LookupRecords::Note(size_t length, bool right) {
+  Record& record = records_[ClassOf(length)];
+  if (record.made >= kMostGuesses) record = {record.right / 2, record.made / 2};
+  record.made += 1;
+  record.right += right ? 1 : 0;
+}
+
+float LookupRecords::Chance(size_t length) const {
+  const Record& record = records_[ClassOf(length)];
+  return record.right / record.made;
+}
 
 SharedText::SharedText(std::vector<uint32_t> tokens) : tokens_(std::move(tokens)) {
   if (!tokens_.empty()) indexes_.Follow(tokens_, tokens_.size());
 }
+
+LookupDrafter::LookupDrafter(const SharedText* shared, LookupRecords& all, Metrics& metrics)
+    : shared_(shared), all_(all), metrics_(metrics), records_(all, kOthersWeight) {}
 
 size_t LookupDrafter::Outlook(const TokenSequence& tokens, std::span<float> chances) {
   Follow(tokens);
   if (match_.length == 0) return 0;
   size_t count = chances.size();
   if (match_.shared) count = std::min<size_t>(count, shared_->tokens().size() - match_.next);
-  for (size_t i = 0; i < count; ++i) chances[i] = Chance(match_.length + i);
+  for (size_t i = 0; i < count; ++i) chances[i] = records_.Chance(match_.length + i);
   return count;
 }
 
@@ -69,10 +100,8 @@ void LookupDrafter::Check(const TokenSequence& tokens, uint32_t token) {
   const bool right = guesses && expected() == token;
   hit_rate_ += kHitWeight * ((right ? 1 : 0) - hit_rate_);
   if (!guesses) return;
-  Record& record = records_[LengthClass(match_.length, kLengths)];
-  if (record.made >= kMostGuesses) record = {record.right / 2, record.made / 2};
-  record.made += 1;
-  record.right += right ? 1 : 0;
+  records_.Note(match_.length, right);
+  all_.Note(match_.length, right);
   match_ = right ? Match{match_.shared, match_.next + 1, match_.length + 1} : Match{};
   if (match_.shared && match_.next >= shared_->tokens().size()) match_ = {};
 }
@@ -90,12 +119,6 @@ void LookupDrafter::FindMatch(const TokenSequence& tokens) {
   if (found.place != 0) match_ = {false, found.place, found.length};
 }
 
-float LookupDrafter::Chance(size_t length) const {
-  const size_t at = LengthClass(length, kLengths);
-  const Record& record = records_[at];
-  return (record.right + kFirstWeight * kFirstChances[at]) / (record.made + kFirstWeight);
-}
-
 void LookupDrafter::CountBytes(size_t bytes) {
   metrics_.draft_memory_bytes.Add(static_cast<int64_t>(bytes) - static_cast<int64_t>(bytes_));
   bytes_ = bytes;
@@ -106,7 +129,7 @@ LookupSource::LookupSource(std::vector<uint32_t> shared, Metrics& metrics)
 
 std::unique_ptr<Drafter> LookupSource::MakeDrafter(const DraftedCompletion& /*completion*/) {
   const bool text = !shared_.tokens().empty();
-  return std::make_unique<LookupDrafter>(text ? &shared_ : nullptr, metrics_);
+  return std::make_unique<LookupDrafter>(text ? &shared_ : nullptr, records_, metrics_);
 }
 
 }  // namespace rivulet

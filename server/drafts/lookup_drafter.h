@@ -63,10 +63,32 @@ class SharedText {
   LookupIndexes indexes_;
 };
 
+// How often guesses were right, by how many tokens before them had been.
+class LookupRecords {
+ public:
+  // With what is expected before anything was seen.
+  LookupRecords();
+  // Begins with what `others` knows.
+  LookupRecords(const LookupRecords& others, float weight);
+
+  void Note(size_t length, bool right);
+  float Chance(size_t length) const;
+
+ private:
+  struct Record {
+    float right = 0;
+    float made = 0;  // older ones fade
+  };
+  static constexpr size_t kLengths = 4;  // 2 to 3, 4 to 7, 8 to 15, more
+  static size_t ClassOf(size_t length);
+
+  std::array<Record, kLengths> records_;
+};
+
 class LookupDrafter final : public Drafter {
  public:
-  // `shared` may be null. Both outlive it.
-  LookupDrafter(const SharedText* shared, Metrics& metrics) : shared_(shared), metrics_(metrics) {}
+  // `shared` may be null. `all`: of all drafters. They outlive it.
+  LookupDrafter(const SharedText* shared, LookupRecords& all, Metrics& metrics);
   ~LookupDrafter() override { CountBytes(0); }
 
   DraftSource source() const override { return DraftSource::kLookup; }
@@ -81,24 +103,17 @@ class LookupDrafter final : public Drafter {
     uint64_t next = 0;
     size_t length = 0;  // tokens before it that were right; 0: no place
   };
-  // Of guesses after a match of about one length; older ones fade.
-  struct Record {
-    float right = 0;
-    float made = 0;
-  };
-  static constexpr size_t kLengths = 4;  // 2 to 3, 4 to 7, 8 to 15, more
-
   void Follow(const TokenSequence& tokens);
   void Check(const TokenSequence& tokens, uint32_t token);
   void FindMatch(const TokenSequence& tokens);
-  float Chance(size_t length) const;
   void CountBytes(size_t bytes);
 
   const SharedText* const shared_;
+  LookupRecords& all_;
   Metrics& metrics_;
   LookupIndexes indexes_;
   Match match_;
-  std::array<Record, kLengths> records_;
+  LookupRecords records_;
   double hit_rate_ = 0;
   uint64_t followed_ = 0;
   size_t bytes_ = 0;
@@ -112,6 +127,7 @@ class LookupSource final : public DrafterSource {
 
  private:
   const SharedText shared_;
+  LookupRecords records_;
   Metrics& metrics_;
 };
 

@@ -15,9 +15,11 @@ constexpr double kFading = 0.9;
 constexpr double kFarthest = 3.0;
 constexpr double kLeastPart = 0.002;
 
-// Drafts of a step whose cost is not known yet, and the least chance of each.
+// Drafts of a step whose cost is not known yet, the least chance of each, and how many have to be
+// measured.
 constexpr size_t kFirstDrafts = 4;
 constexpr float kFirstChance = 0.3f;
+constexpr size_t kFirstMeasured = 12;
 
 // A draft has to promise so many times what it costs, since both are estimates.
 constexpr double kMargin = 1.1;
@@ -27,8 +29,9 @@ constexpr double kMostLoss = 1.03;
 // So many steps with drafts, then one without, which measures what the rows take alone.
 constexpr size_t kMeasureEvery = 32;
 // After so many steps in which drafts did not pay some are checked all the same: what they cost may
-// have changed.
-constexpr size_t kTryEvery = 256;
+// have changed, or a disturbed measurement said too much.
+constexpr size_t kTryEvery = 64;
+constexpr size_t kTriedDrafts = 2;
 
 size_t PointOf(size_t decode_rows, size_t points) {
   return std::min<size_t>(std::bit_width(decode_rows) - 1, points - 1);
@@ -74,9 +77,9 @@ bool AllEmpty(std::span<const DraftProspect> rows) {
   return std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.count == 0; });
 }
 
-std::vector<uint32_t> FirstDrafts(std::span<const DraftProspect> rows) {
+std::vector<uint32_t> LikelyDrafts(std::span<const DraftProspect> rows, size_t most) {
   Auction auction(rows);
-  for (size_t taken = 0; taken < kFirstDrafts; ++taken) {
+  for (size_t taken = 0; taken < most; ++taken) {
     if (auction.empty() || auction.chance() < kFirstChance) break;
     auction.Take();
   }
@@ -114,12 +117,13 @@ void DraftChoice::Observe(size_t decode_rows, size_t drafts, double seconds) {
   }
   sums.seconds = kFading * sums.seconds + added;
   sums.drafts = kFading * sums.drafts + count;
+  sums.measured += drafts;
 }
 
 double DraftChoice::DraftSeconds(size_t decode_rows) const {
   if (decode_rows == 0) return 0;
   const Sums& sums = sums_[PointOf(decode_rows, sums_.size())];
-  return sums.drafts > 0 ? sums.seconds / sums.drafts : 0;
+  return sums.measured >= kFirstMeasured ? sums.seconds / sums.drafts : 0;
 }
 
 bool DraftChoice::MeasuresAlone(size_t decode_rows) const {
@@ -129,9 +133,10 @@ bool DraftChoice::MeasuresAlone(size_t decode_rows) const {
 std::vector<uint32_t> DraftChoice::Choose(std::span<const DraftProspect> rows) {
   if (AllEmpty(rows) || MeasuresAlone(rows.size())) return std::vector<uint32_t>(rows.size());
   const double draft_seconds = DraftSeconds(rows.size());
-  if (draft_seconds == 0 || refused_ >= kTryEvery) {
+  if (draft_seconds == 0) return LikelyDrafts(rows, kFirstDrafts);
+  if (refused_ >= kTryEvery) {
     refused_ = 0;
-    return FirstDrafts(rows);
+    return LikelyDrafts(rows, kTriedDrafts);
   }
   auto counts = PayingDrafts(rows, cost_.DecodeSeconds(rows.size()), draft_seconds);
   const bool none = std::all_of(counts.begin(), counts.end(), [](uint32_t n) { return n == 0; });

@@ -50,6 +50,7 @@ class DraftChoice {
   struct Sums {
     double seconds = 0;
     double drafts = 0;
+    size_t measured = 0;  // drafts that do not fade
   };
   bool MeasuresAlone(size_t decode_rows) const;
 

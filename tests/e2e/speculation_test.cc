@@ -1,0 +1,144 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Speculation through the real server: the same bytes with drafts and without, alone and in
+// company, and what is refused.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/base/test_directory.h"
+#include "kernels/base/test_seed.h"
+#include "rivulet/v1/inference.grpc.pb.h"
+#include "tests/e2e/server_process.h"
+
+namespace rivulet::e2e {
+namespace {
+
+// Of each completion: its text, ids, log-probabilities and reason, put together.
+using Answer = std::vector<std::string>;
+
+class Peer {
+ public:
+  explicit Peer(const std::vector<std::string>& flags) {
+    auto server = ServerProcess::Start(SourcePath("models/tales"), flags);
+    EXPECT_TRUE(server.ok()) << server.status().ToString();
+    server_ = *std::move(server);
+    inference_ = v1::Inference::NewStub(
+        grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials()));
+  }
+  ~Peer() { EXPECT_EQ(server_->Stop().code, 0); }
+
+  Answer Generate(const v1::GenerateRequest& request) {
+    grpc::ClientContext context;
+    auto reader = inference_->Generate(&context, request);
+    std::vector<v1::GenerateResponse> whole(request.n());
+    v1::GenerateResponse message;
+    while (reader->Read(&message)) {
+      v1::GenerateResponse& one = whole[message.index()];
+      const std::string text = one.text() + message.text();
+      one.MergeFrom(message);
+      one.set_text(text);
+    }
+    EXPECT_TRUE(reader->Finish().ok());
+    Answer answer;
+    for (v1::GenerateResponse& one : whole) {
+      one.clear_request_id();
+      answer.push_back(one.SerializeAsString());
+    }
+    return answer;
+  }
+  double MetricOf(const std::string& name) {
+    return Metric(HttpGet(server_->http_address(), "/metrics").body, name);
+  }
+
+ private:
+  std::unique_ptr<ServerProcess> server_;
+  std::unique_ptr<v1::Inference::Stub> inference_;
+};
+
+// Everything that may be asked, at random.
+v1::GenerateRequest RandomRequest(std::mt19937_64& random) {
+  const auto one_in = [&random](uint64_t n) { return random() % n == 0; };
+  const char* const prompts[] = {"Once upon a time", "The king said to", "A fox and a wolf",
+                                 "There was a poor woman who"};
+  v1::GenerateRequest request;
+  request.set_prompt(prompts[random() % 4]);
+  request.set_max_tokens(static_cast<uint32_t>(1 + random() % 120));
+  request.set_n(one_in(4) ? 3 : 1);
+  request.set_logprobs(one_in(2) ? 3 : 0);
+  v1::SamplingParams& sampling = *request.mutable_sampling();
+  sampling.set_seed(random() % 1000);
+  sampling.set_temperature(one_in(2) ? 0.0f : 0.7f);
+  if (one_in(4)) sampling.set_repetition_penalty(1.2f);
+  if (one_in(4)) sampling.set_frequency_penalty(0.3f);
+  if (one_in(3)) sampling.set_top_p(0.9f);
+  if (one_in(3)) request.mutable_stop()->add_strings("the");
+  request.mutable_stop()->set_ignore_eos(one_in(2));
+  if (one_in(4)) request.mutable_stop()->set_min_tokens(request.max_tokens() / 2);
+  return request;
+}
+
+// What the streams will say.
+std::string WriteText(const std::vector<Answer>& answers) {
+  const std::string path = TestDirectory() + "/text";
+  std::ofstream file(path);
+  for (const Answer& answer : answers) {
+    v1::GenerateResponse response;
+    EXPECT_TRUE(response.ParseFromString(answer[0]));
+    file << response.text() << "\n";
+  }
+  return path;
+}
+
+void ExpectSame(const std::vector<Answer>& a, const std::vector<Answer>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(a[i], b[i]) << "request " << i;
+}
+
+// One after the other, and then from several threads at once.
+TEST(SpeculationTest, TheSameBytesWithDraftsAndWithout) {
+  std::mt19937_64 random(TestSeed());
+  std::vector<v1::GenerateRequest> requests;
+  for (int i = 0; i < 40; ++i) requests.push_back(RandomRequest(random));
+  std::vector<Answer> expected;
+  {
+    Peer plain({});
+    for (const auto& request : requests) expected.push_back(plain.Generate(request));
+    EXPECT_EQ(plain.MetricOf("rivulet_draft_tokens_total{source=\"lookup\"}"), 0);
+  }
+  Peer peer({"--speculate=lookup", "--lookup-text=" + WriteText(expected)});
+  std::vector<Answer> alone, together(requests.size());
+  for (const auto& request : requests) alone.push_back(peer.Generate(request));
+  ExpectSame(alone, expected);
+  EXPECT_GT(peer.MetricOf("rivulet_draft_tokens_accepted_total{source=\"lookup\"}"), 50);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t i = t; i < requests.size(); i += 4) together[i] = peer.Generate(requests[i]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ExpectSame(together, expected);
+  EXPECT_EQ(peer.MetricOf("rivulet_draft_memory_bytes"), 0) << "of completions that have ended";
+}
+
+TEST(SpeculationTest, WhatCannotBeDraftedFromIsRefused) {
+  const auto refusal = [](const std::vector<std::string>& flags) {
+    return std::string(ServerProcess::Start(SourcePath("models/tales"), flags).status().message());
+  };
+  EXPECT_NE(refusal({"--speculate=lookup", "--lookup-text=/none"}).find("--lookup-text=\"/none\""),
+            std::string::npos);
+  EXPECT_NE(refusal({"--lookup-text=/dev/null"}).find("--speculate=lookup"), std::string::npos);
+  EXPECT_NE(refusal({"--speculate=guess"}).find("off, lookup"), std::string::npos);
+  EXPECT_NE(refusal({"--draft-tokens=16"}).find("1 to 15"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace rivulet::e2e
