@@ -7,11 +7,14 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
 #include "kernels/device/device_buffers.h"
@@ -27,6 +30,9 @@ namespace rivulet {
 namespace {
 
 constexpr uint32_t kChunk = 16, kSessions = 6, kTokens = 75;
+// Of the distance from the fake device: numbers of a state that differ in their last bits may be
+// rounded to different neighbours.
+constexpr double kBFloat16Limit = 2e-3;
 
 // What a layer does with its inputs, and the bytes that it keeps.
 struct Layer {
@@ -242,59 +248,106 @@ Layer TimeMix(const TimeMixShape& shape, std::mt19937& random) {
                              .y = y};
             if (shape.mixes_values) call.share = inputs[7];
             step.device->TimeMix(call);
-          }};
+          },
+          shape.bf16_state ? kBFloat16Limit : 2e-5};
 }
 
-struct ChannelSumShape {
+struct SumShape {
   uint32_t units, unit_heads, key_dim, value_dim;
   bool delta = false, bf16_state = false;
+  Decay decay = Decay::kChannel;
+  uint32_t units_per_key = 1;
+  // Of scalar decays: as Mamba-2 has them (steps, rates and a skip), or constant.
+  bool steps = false, constant = false;
+
+  uint32_t keys() const { return units / units_per_key; }
+  uint32_t queries() const { return units_per_key > 1 ? keys() : units * unit_heads; }
+  uint32_t decays() const { return decay == Decay::kChannel ? units * key_dim : units; }
 };
 
-// A sum with decays by channel, optionally by the delta rule.
-Layer ChannelSum(const ChannelSumShape& shape) {
-  const uint32_t keys = shape.units * shape.key_dim, values = shape.units * shape.value_dim;
-  const uint32_t queries = keys * shape.unit_heads, outputs = values * shape.unit_heads;
-  const size_t row = size_t{shape.units} * kChunk * sizeof(float);
-  const size_t key_bytes = row * shape.key_dim, value_bytes = row * shape.value_dim;
+std::string NameOf(const SumShape& shape) {
+  const char* const decay = shape.decay == Decay::kChannel  ? "channel"
+                            : shape.decay == Decay::kScalar ? "scalar"
+                                                            : "plain";
+  return absl::StrCat(decay, "_sum_", shape.units, "_", shape.unit_heads, "_", shape.key_dim, "_",
+                      shape.value_dim, shape.delta ? "_delta" : "", shape.steps ? "_steps" : "",
+                      shape.constant ? "_constant" : "", shape.bf16_state ? "_bf16" : "");
+}
+
+// What does not depend on the token: rates, skips and cumulative constant decays.
+struct SumNumbers {
+  std::vector<float> rates, skips, constants;
+};
+
+std::shared_ptr<const SumNumbers> NumbersFor(const SumShape& shape, std::mt19937& random) {
+  auto numbers = std::make_shared<SumNumbers>();
+  numbers->rates = Random(shape.units + 3, -1.0f, -0.1f, random);
+  numbers->skips = Random(size_t{shape.units} * shape.value_dim, -1.0f, 1.0f, random);
+  for (uint32_t i = 0; i < shape.units * kChunk; ++i) {
+    numbers->constants.push_back(-0.1f * static_cast<float>((i % kChunk + 1) * (i / kChunk + 1)));
+  }
+  return numbers;
+}
+
+RecurCall CallOf(const SumShape& shape, const SumNumbers& numbers, const DeviceStep& step,
+                 const std::vector<FloatMatrix>& inputs, const FloatMatrix& out) {
+  const size_t key_bytes = size_t{shape.keys()} * kChunk * sizeof(float) * shape.key_dim;
+  const size_t value_bytes = size_t{shape.units} * kChunk * sizeof(float) * shape.value_dim;
+  const auto stride = [&](size_t i) { return static_cast<uint32_t>(inputs[i].stride); };
+  RecurCall call = {.rows = step.rows,
+                    .slots = step.slots,
+                    .units = shape.units,
+                    .unit_heads = shape.unit_heads,
+                    .units_per_key = shape.units_per_key,
+                    .key_dim = shape.key_dim,
+                    .value_dim = shape.value_dim,
+                    .padded_key = shape.key_dim,
+                    .padded_value = shape.value_dim,
+                    .q = inputs[0].data,
+                    .q_stride = stride(0),
+                    .query_per_head = shape.units_per_key == 1,
+                    .k = inputs[1].data,
+                    .k_stride = stride(1),
+                    .v = inputs[2].data,
+                    .v_stride = stride(2),
+                    .v_head_stride = shape.value_dim,
+                    .decay = shape.decay,
+                    .g = inputs[3].data,
+                    .g_stride = stride(3),
+                    .times_step = shape.steps,
+                    .delta = shape.delta,
+                    .beta = inputs[4].data,
+                    .beta_stride = stride(4),
+                    .bf16_state = shape.bf16_state,
+                    .value_offset = key_bytes,
+                    .decay_offset = key_bytes + value_bytes,
+                    .out = out};
+  if (shape.steps) {
+    call.rate = step.device->Constant(numbers.rates);
+    call.skip = step.device->Constant(numbers.skips);
+  }
+  if (shape.constant) call.constant = step.device->Constant(numbers.constants);
+  return call;
+}
+
+// A sum with one read, optionally by the delta rule.
+Layer Sum(const SumShape& shape, std::mt19937& random) {
+  const uint32_t keys = shape.keys() * shape.key_dim, values = shape.units * shape.value_dim;
+  const uint32_t outputs = values * shape.unit_heads;
+  const size_t rows = size_t{kChunk} * sizeof(float);
   // Small keys, or a delta rule grows without bound.
   const float key = 1.0f / std::sqrt(static_cast<float>(shape.key_dim));
-  return {"channel_sum_" + std::to_string(shape.key_dim) + "_" + std::to_string(shape.value_dim),
-          {queries, keys, values, keys, shape.units},
+  const std::pair<float, float> decays =
+      shape.steps ? std::pair(0.01f, 1.0f) : std::pair(-1.0f, -0.01f);
+  return {NameOf(shape),
+          {shape.queries() * shape.key_dim, keys, values, shape.decays(), shape.units},
           outputs,
-          size_t{keys} * shape.value_dim * (shape.bf16_state ? 2 : 4),
-          key_bytes + value_bytes + key_bytes,
-          [=](const DeviceStep& step, const std::vector<FloatMatrix>& inputs, const Operand& y) {
-            const FloatMatrix &q = inputs[0], &k = inputs[1], &v = inputs[2], &g = inputs[3];
-            const FloatMatrix& beta = inputs[4];
+          size_t{shape.units} * shape.key_dim * shape.value_dim * (shape.bf16_state ? 2 : 4),
+          rows * (keys + values + shape.decays()),
+          [=, numbers = NumbersFor(shape, random)](
+              const DeviceStep& step, const std::vector<FloatMatrix>& inputs, const Operand& y) {
             const FloatMatrix out = step.workspace->Take(y.rows, outputs);
-            const auto stride = [](const FloatMatrix& x) {
-              return static_cast<uint32_t>(x.stride);
-            };
-            step.device->Recur({.rows = step.rows,
-                                .slots = step.slots,
-                                .units = shape.units,
-                                .unit_heads = shape.unit_heads,
-                                .key_dim = shape.key_dim,
-                                .value_dim = shape.value_dim,
-                                .padded_key = shape.key_dim,
-                                .padded_value = shape.value_dim,
-                                .q = q.data,
-                                .q_stride = stride(q),
-                                .k = k.data,
-                                .k_stride = stride(k),
-                                .v = v.data,
-                                .v_stride = stride(v),
-                                .v_head_stride = shape.value_dim,
-                                .decay = Decay::kChannel,
-                                .g = g.data,
-                                .g_stride = stride(g),
-                                .delta = shape.delta,
-                                .beta = beta.data,
-                                .beta_stride = stride(beta),
-                                .bf16_state = shape.bf16_state,
-                                .value_offset = key_bytes,
-                                .decay_offset = key_bytes + value_bytes,
-                                .out = out});
+            step.device->Recur(CallOf(shape, *numbers, step, inputs, out));
             step.device->Finish({.o = out,
                                  .width = outputs,
                                  .padded = outputs,
@@ -302,8 +355,8 @@ Layer ChannelSum(const ChannelSumShape& shape) {
                                  .order = FinishOrder::kGateOnly,
                                  .y = y});
           },
-          shape.bf16_state ? 2e-3 : 1e-4,
-          {{-key, key}, {-key, key}, {-1.5f, 1.5f}, {-1.0f, -0.01f}, {0.0f, 1.0f}}};
+          shape.bf16_state ? kBFloat16Limit : 1e-4,
+          {{-key, key}, {-key, key}, {-1.5f, 1.5f}, decays, {0.0f, 1.0f}}};
 }
 
 // The numbers of every token of every session, [session][token][columns], for each input.
@@ -318,32 +371,41 @@ Inputs RandomInputs(const Layer& layer, std::mt19937& random) {
   return inputs;
 }
 
-// Feeds the sessions to a layer on a device, some tokens of each in a step.
+// Feeds the sessions to a layer on a device, some tokens of each in a step. Of each session there
+// are `copies`, which go their own ways.
 class Sessions {
  public:
-  Sessions(Device& device, const Layer& layer, const Inputs& inputs)
-      : device_(device), layer_(layer), inputs_(inputs), workspace_(&device) {
+  Sessions(Device& device, const Layer& layer, const Inputs& inputs, uint32_t copies)
+      : device_(device),
+        layer_(layer),
+        inputs_(inputs),
+        workspace_(&device),
+        count_(kSessions * copies),
+        positions_(count_, 0),
+        base_(count_) {
+    std::iota(base_.begin(), base_.end(), 0);
     const uint32_t strays = ~0u;  // NaN: what a slot holds before its first use is not read
-    const std::vector<uint32_t> bases(2 * kSessions * layer.base_bytes / 4, strays);
-    const std::vector<uint32_t> tails(kSessions * layer.tail_bytes / 4, strays);
+    const std::vector<uint32_t> bases(2 * count_ * layer.base_bytes / 4, strays);
+    const std::vector<uint32_t> tails(count_ * layer.tail_bytes / 4, strays);
     slots_.bases = static_cast<std::byte*>(Copy(bases));
     slots_.base_stride = layer.base_bytes;
     slots_.tails = static_cast<std::byte*>(Copy(tails));
     slots_.tail_stride = layer.tail_bytes;
   }
 
-  bool Done() const { return *std::min_element(positions_, positions_ + kSessions) == kTokens; }
+  uint32_t count() const { return count_; }
+  bool Done() const { return *std::min_element(positions_.begin(), positions_.end()) == kTokens; }
   uint32_t Left(uint32_t session) const { return kTokens - positions_[session]; }
 
   // One step with counts[s] tokens of session s. `single`: of at most one each.
   void Step(const std::vector<uint32_t>& counts, bool single, std::mt19937& random) {
     std::vector<DeviceSegment> segments;
     std::vector<uint32_t> owners, rows;
-    for (uint32_t s = 0; s < kSessions; ++s) {
+    for (uint32_t s = 0; s < count_; ++s) {
       if (counts[s] == 0 && !single) continue;
       const uint32_t position = positions_[s], in = base_[s];
       const bool folds = (position % kChunk + counts[s]) / kChunk > 0;
-      if (folds && random() % 2 == 0) base_[s] = in < kSessions ? in + kSessions : in - kSessions;
+      if (folds && random() % 2 == 0) base_[s] = in < count_ ? in + count_ : in - count_;
       const auto first = static_cast<uint32_t>(rows.size());
       segments.push_back({first, counts[s], position, in, base_[s], s, 0});
       for (uint32_t i = 0; i < std::max(counts[s], single ? 1u : 0u); ++i) {
@@ -356,7 +418,7 @@ class Sessions {
   }
 
   // Of every token: [session][token][outputs, padded].
-  const std::vector<float>& outputs() const { return outputs_; }
+  std::vector<float> TakeOutputs() { return std::move(outputs_); }
 
  private:
   template <typename T>
@@ -371,7 +433,8 @@ class Sessions {
     const FloatMatrix x = workspace_.Take(rows.size(), width);
     std::vector<float> host(rows.size() * x.stride, NAN);
     for (size_t r = 0; r < rows.size(); ++r) {
-      std::copy_n(inputs_[input].data() + rows[r] * width, width, host.data() + r * x.stride);
+      const uint32_t row = rows[r] % (kSessions * kTokens);  // copies have the same inputs
+      std::copy_n(inputs_[input].data() + row * width, width, host.data() + r * x.stride);
     }
     EXPECT_TRUE(device_.Upload(x.data, host.data(), host.size() * sizeof(float)).ok());
     return x;
@@ -393,10 +456,11 @@ class Sessions {
     EXPECT_TRUE(device_.Upload(y.data, strays.data(), numbers * 2).ok());
     layer_.run(step, inputs, y);
     const std::vector<float> result = NumbersOf(device_, y);
-    outputs_.resize(kSessions * kTokens * y.columns);
+    outputs_.resize(size_t{count_} * kTokens * y.columns);
     for (size_t r = 0; r < rows.size(); ++r) {
       if (segments[owners[r]].tokens == 0) continue;
-      std::copy_n(result.data() + r * y.columns, y.columns, outputs_.data() + rows[r] * y.columns);
+      std::copy_n(result.data() + r * y.columns, y.columns,
+                  outputs_.data() + size_t{rows[r]} * y.columns);
     }
   }
 
@@ -405,18 +469,18 @@ class Sessions {
   const Inputs& inputs_;
   DeviceWorkspace workspace_;
   DeviceSlots slots_;
-  uint32_t positions_[kSessions] = {};
-  uint32_t base_[kSessions] = {0, 1, 2, 3, 4, 5};
+  const uint32_t count_;
+  std::vector<uint32_t> positions_, base_;
   std::vector<float> outputs_;
 };
 
 enum class Cut { kWhole, kSingle, kPieces };
 
 std::vector<float> Feed(Device& device, const Layer& layer, const Inputs& inputs, Cut cut,
-                        std::mt19937& random) {
-  Sessions sessions(device, layer, inputs);
+                        std::mt19937& random, uint32_t copies = 1) {
+  Sessions sessions(device, layer, inputs, copies);
   while (!sessions.Done()) {
-    std::vector<uint32_t> counts(kSessions, kTokens);
+    std::vector<uint32_t> counts(sessions.count(), kTokens);
     // In a step of single tokens some sessions sit out and leave a segment without tokens.
     if (cut == Cut::kSingle) {
       for (uint32_t& count : counts) count = random() % 5 == 0 ? 0 : 1;
@@ -424,11 +488,11 @@ std::vector<float> Feed(Device& device, const Layer& layer, const Inputs& inputs
     if (cut == Cut::kPieces) {
       for (uint32_t& count : counts) count = random() % 40;
     }
-    for (uint32_t s = 0; s < kSessions; ++s) counts[s] = std::min(counts[s], sessions.Left(s));
+    for (uint32_t s = 0; s < counts.size(); ++s) counts[s] = std::min(counts[s], sessions.Left(s));
     if (std::all_of(counts.begin(), counts.end(), [](uint32_t c) { return c == 0; })) continue;
     sessions.Step(counts, cut == Cut::kSingle, random);
   }
-  return sessions.outputs();
+  return sessions.TakeOutputs();
 }
 
 // The largest difference, by the largest number.
@@ -466,13 +530,33 @@ std::vector<Layer> Layers(std::mt19937& random) {
           TimeMix({2, 128, 128}, random),
           TimeMix({1, 400, 70, true}, random),
           TimeMix({2, 64, 32, true, true}, random),
-          ChannelSum({3, 1, 64, 64}),
-          ChannelSum({2, 1, 256, 128}),
-          ChannelSum({2, 2, 128, 80}),
-          ChannelSum({2, 1, 176, 48, false, true}),
-          ChannelSum({2, 1, 128, 128, true}),
-          ChannelSum({1, 1, 240, 64, true}),
-          ChannelSum({2, 1, 32, 32, true, true})};
+          Sum({3, 1, 64, 64}, random),
+          Sum({2, 1, 256, 128}, random),
+          Sum({2, 2, 128, 80}, random),
+          Sum({2, 1, 176, 48, false, true}, random),
+          Sum({2, 1, 128, 128, true}, random),
+          Sum({1, 1, 240, 64, true}, random),
+          Sum({2, 1, 32, 32, true, true}, random)};
+}
+
+// Sums that many sessions stream through, with every kind of decay and width of keys.
+std::vector<Layer> StreamedSums(std::mt19937& random) {
+  std::vector<Layer> sums;
+  for (const bool bf16 : {false, true}) {
+    const std::vector<SumShape> shapes = {
+        {4, 1, 128, 64, true, bf16, Decay::kScalar},
+        {8, 1, 128, 128, true, bf16, Decay::kScalar, 2},
+        {8, 1, 128, 64, false, bf16, Decay::kScalar, 4, true},
+        {8, 1, 64, 64, false, bf16, Decay::kScalar, 8, true},
+        {4, 2, 64, 80, false, bf16, Decay::kScalar, 1, false, true},
+        {4, 1, 256, 48, false, bf16, Decay::kNone},
+        {4, 1, 64, 16, true, bf16, Decay::kNone},
+        {4, 1, 128, 128, true, bf16},
+        {2, 1, 256, 128, false, bf16},
+        {4, 3, 64, 64, false, bf16}};
+    for (const SumShape& shape : shapes) sums.push_back(Sum(shape, random));
+  }
+  return sums;
 }
 
 // The fake device's own numbers do not depend on the cut, and none of them is what a slot held.
@@ -485,6 +569,43 @@ TEST(RunningState, FakeDevice) {
     EXPECT_EQ(Distance(whole, whole), 0) << layer.name;
     EXPECT_EQ(Feed(device, layer, inputs, Cut::kSingle, random), whole) << layer.name;
     EXPECT_EQ(Feed(device, layer, inputs, Cut::kPieces, random), whole) << layer.name;
+  }
+}
+
+// A session has the bits that it has among few, where other kernels run.
+TEST(StreamedSums, HaveTheSameBitsInMuchCompany) {
+  RIVULET_NEED_GPU();
+  std::mt19937 random{TestSeed()};
+  auto device = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(device.ok()) << device.status();
+  const std::vector<Layer> layers = StreamedSums(random);
+  for (const Layer& layer : layers) {
+    constexpr uint32_t kCopies = 100;
+    const Inputs inputs = RandomInputs(layer, random);
+    const std::vector<float> whole = Feed(**device, layer, inputs, Cut::kWhole, random);
+    EXPECT_EQ(Distance(whole, whole), 0) << layer.name;
+    EXPECT_EQ(Feed(**device, layer, inputs, Cut::kSingle, random), whole) << layer.name;
+    const std::vector<float> company = Feed(**device, layer, inputs, Cut::kSingle, random, kCopies);
+    for (uint32_t copy = 0; copy < kCopies; ++copy) {
+      EXPECT_TRUE(std::equal(whole.begin(), whole.end(), company.begin() + copy * whole.size()))
+          << layer.name << ", copy " << copy;
+    }
+  }
+}
+
+TEST(StreamedSums, AreNearTheFakeDevice) {
+  RIVULET_NEED_GPU();
+  std::mt19937 random{TestSeed()};
+  auto device = OpenCudaDevice(ProductPrecision::kFloat32);
+  ASSERT_TRUE(device.ok()) << device.status();
+  FakeDevice fake;
+  const std::vector<Layer> layers = StreamedSums(random);
+  for (const Layer& layer : layers) {
+    const Inputs inputs = RandomInputs(layer, random);
+    const double distance = Distance(Feed(**device, layer, inputs, Cut::kWhole, random),
+                                     Feed(fake, layer, inputs, Cut::kWhole, random));
+    std::printf("%s: differs from the fake device by %.2g\n", layer.name.c_str(), distance);
+    EXPECT_LE(distance, layer.limit) << layer.name;
   }
 }
 
