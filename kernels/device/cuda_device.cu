@@ -212,6 +212,7 @@ CudaDevice::~CudaDevice() {
   }
   large_products_.reset();
   for (const auto& [memory, bytes] : memory_) cudaFree(memory);
+  if (context_.counter != nullptr) cudaFree(context_.counter);
   if (context_.stream != nullptr) cudaStreamDestroy(context_.stream);
   // After an error of the device its context is of no use to anyone: the next one gets a new one.
   if (error_ != cudaSuccess) cudaDeviceReset();
@@ -232,6 +233,9 @@ absl::Status CudaDevice::Open() {
   for (cudaEvent_t& event : events_) {
     RIVULET_RETURN_IF_ERROR(CudaError(cudaEventCreate(&event), "an event"));
   }
+  RIVULET_RETURN_IF_ERROR(CudaError(cudaMalloc(&context_.counter, sizeof(uint32_t)), "a counter"));
+  RIVULET_RETURN_IF_ERROR(
+      CudaError(cudaMemset(context_.counter, 0, sizeof(uint32_t)), "a counter"));
   large_products_ = cuda::OpenLargeProducts();
   return absl::OkStatus();
 }

@@ -37,6 +37,9 @@ struct LaunchContext {
   // While a step is recorded: launches that were not Run's (see OverlapWithOthers).
   std::vector<cudaGraphNode_t>* others = nullptr;
   int processors = 132;
+  // A number that is zero when a kernel's blocks first look at it after AwaitLastKernel, and that
+  // the kernel leaves zero.
+  uint32_t* counter = nullptr;
 
   void Check(cudaError_t error) const {
     if (error != cudaSuccess && *first_error == cudaSuccess) *first_error = error;

@@ -1,0 +1,189 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The warp of sums_stream.cu that prepares what all pieces of a group share.
+#ifndef RIVULET_KERNELS_DEVICE_SUMS_STREAM_KEYS_CUH_
+#define RIVULET_KERNELS_DEVICE_SUMS_STREAM_KEYS_CUH_
+
+#include "kernels/device/rehearsal.cuh"
+#include "kernels/device/sums_stream.cuh"
+
+namespace rivulet::cuda {
+
+// Puts the token's key behind the tail's, rounds the queries, and leaves the scores of all rows:
+// with decays by unit as the fp32 accumulators [lane, 4] of a product of keys and queries, before
+// their decays; with decays by channel as bf16 [columns, C + pad] with them, where the queries have
+// their decays too, the decays of the state are beside them, and keys that are to be folded have
+// those to the border.
+template <typename Form>
+class KeyWarp : public StreamWork<Form> {
+  using Base = StreamWork<Form>;
+  using Base::barriers_;
+  using Base::c_;
+  using Base::l_;
+  using Base::lane_;
+  static constexpr uint32_t kKey = Form::kKey, kStride = Form::kStride;
+  static constexpr uint32_t kNumbers = kKey / 32;  // of a row for a lane: lane, lane + 32, ...
+  static constexpr uint32_t kBatch = 4;            // rows
+
+ public:
+  using Base::Base;
+
+  __device__ void Run() {
+    AwaitLastKernel();  // it may still read what this warp writes
+    for (Ring key;; key.Advance(kKeyBuffers)) {
+      WaitBarrier(&barriers_.key_copied[key.at], key.parity);
+      const StageHeader header = Base::KeyHeader(key.at);
+      if (header.last != 0) return;
+      Base::Take(header.segment, header.unit, header.split);
+      keys_ = Base::Keys(key.at);
+      if (this->segment_.tokens != 0) Form::kChannel ? PrepareChannels() : Prepare();
+      FenceBeforeBulkCopy();
+      __syncwarp();
+      if (lane_ == 0) Arrive(&barriers_.key_full[key.at]);
+    }
+  }
+
+ private:
+  template <typename T>
+  __device__ T* At(uint32_t offset) const {
+    return reinterpret_cast<T*>(keys_ + offset);
+  }
+  __device__ bf16* Row(uint32_t s) const { return At<bf16>(0) + s * kStride; }
+  __device__ const float* TokenRow(uint32_t column) const {
+    if (c_.delta && column == 0) return At<float>(l_.token_k);
+    return At<float>(l_.token_q) + (c_.delta ? 0 : column) * kKey;
+  }
+
+  __device__ void StoreTokenKey() const {
+    const bool keeps = this->split_ == 0 && this->unit_ % c_.units_per_key == 0;
+    for (uint32_t d = lane_ * 4; d < kKey; d += 128) {
+      const float4 x = *reinterpret_cast<float4*>(At<float>(l_.token_k) + d);
+      StoreRow(Row(this->place_) + d, x);
+      if (keeps) StoreRow(this->KeyRow(this->place_) + d, x);
+    }
+  }
+
+  // --- decays by unit ----------------------------------------------------------------------------
+
+  __device__ void Prepare() const {
+    StoreTokenKey();
+    for (uint32_t column = 0; column < l_.columns; ++column) {
+      for (uint32_t d = lane_ * 4; d < kKey; d += 128) {
+        StoreRow(At<bf16>(l_.q) + column * kStride + d,
+                 *reinterpret_cast<const float4*>(TokenRow(column) + d));
+      }
+    }
+    __syncwarp();
+    const uint32_t g = lane_ / 4, t = lane_ % 4;
+    const bool present = g < l_.columns;
+    float score[4] = {};
+#pragma unroll
+    for (uint32_t kt = 0; kt < Form::kKeyTiles; ++kt) {
+      const bf16* query = At<bf16>(l_.q) + g * kStride + kt * 16 + 2 * t;
+      const bf16* key = Row(g) + kt * 16 + 2 * t;
+      MultiplyAdd(score,
+                  {Two(key), Two(key + 8 * kStride), Two(key + 8), Two(key + 8 * kStride + 8)},
+                  Two(query, present), Two(query + 8, present));
+    }
+    At<float4>(l_.scores)[lane_] = {score[0], score[1], score[2], score[3]};
+  }
+
+  // --- decays by channel -------------------------------------------------------------------------
+
+  __device__ void PrepareChannels() {
+    StoreTokenKey();
+    TakeDecays();
+    for (uint32_t column = 0; column < l_.columns; ++column) {
+#pragma unroll
+      for (uint32_t j = 0; j < kNumbers; ++j) {
+        const uint32_t d = lane_ + 32 * j;
+        const float scaled = TokenRow(column)[d] * At<float>(l_.state_decay)[d];
+        At<bf16>(l_.q)[column * kStride + d] = __float2bfloat16_rn(scaled);
+      }
+    }
+    __syncwarp();
+#pragma unroll 1
+    for (uint32_t s = 0; s < kChunk; s += kBatch) ScoreRows(s);
+  }
+
+  // Cumulative decays of the token, and what they make of the state.
+  __device__ void TakeDecays() {
+    const bool keeps = this->split_ == 0 && this->unit_ % c_.units_per_decay == 0;
+    const float* g =
+        c_.g + Base::Token() * c_.g_stride + size_t{this->unit_ / c_.units_per_decay} * kKey;
+#pragma unroll
+    for (uint32_t j = 0; j < kNumbers; ++j) {
+      const uint32_t d = lane_ + 32 * j;
+      float sum = this->place_ == 0 ? 0.0f : ReadLate(this->ChannelDecays(this->place_ - 1) + d);
+      sum += ReadLate(g + d);
+      decays_[j] = sum;
+      At<float>(l_.state_decay)[d] = expf(sum);
+      if (keeps) this->ChannelDecays(this->place_)[d] = sum;
+    }
+  }
+
+  // The scores of rows s to s + kBatch - 1 of the tail, side by side and without branches; those
+  // after the token's are zero.
+  __device__ void ScoreRows(uint32_t s) const {
+    float decays[kBatch][kNumbers], keys[kBatch][kNumbers];
+#pragma unroll
+    for (uint32_t i = 0; i < kBatch; ++i) LoadDecays(s + i, decays[i]);
+#pragma unroll
+    for (uint32_t i = 0; i < kBatch; ++i) {
+#pragma unroll
+      for (uint32_t j = 0; j < kNumbers; ++j) {
+        decays[i][j] = expf(decays_[j] - decays[i][j]);
+        keys[i][j] = __bfloat162float(Row(s + i)[lane_ + 32 * j]);
+      }
+    }
+    for (uint32_t column = 0; column < l_.columns; ++column) {
+      StoreScores(s, column, keys, decays);
+    }
+    if (this->place_ + 1 < kChunk) return;
+#pragma unroll
+    for (uint32_t i = 0; i < kBatch * kNumbers; ++i) {
+      const uint32_t row = i / kNumbers, j = i % kNumbers;
+      Row(s + row)[lane_ + 32 * j] = __float2bfloat16_rn(keys[row][j] * decays[row][j]);
+    }
+  }
+
+  // Cumulative decays of row s; for rows from the token's on, the token's.
+  __device__ void LoadDecays(uint32_t s, float (&decays)[kNumbers]) const {
+    const float* row = this->ChannelDecays(min(s, this->place_)) + lane_;
+#pragma unroll
+    for (uint32_t j = 0; j < kNumbers; ++j) {
+      decays[j] = decays_[j];
+      if (s < this->place_) decays[j] = ReadLate(row + 32 * j);
+    }
+  }
+
+  __device__ void StoreScores(uint32_t s, uint32_t column, const float (&keys)[kBatch][kNumbers],
+                              const float (&decays)[kBatch][kNumbers]) const {
+    const float* token = TokenRow(column) + lane_;
+    float sum[kBatch] = {};
+#pragma unroll
+    for (uint32_t j = 0; j < kNumbers; ++j) {
+      const float x = token[32 * j];
+#pragma unroll
+      for (uint32_t i = 0; i < kBatch; ++i) sum[i] = fmaf(x * keys[i][j], decays[i][j], sum[i]);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kBatch; ++i) sum[i] = WarpSum(sum[i]);
+    if (lane_ != 0) return;
+    const bool of_key = c_.delta && column == 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kBatch; ++i) {
+      const bool seen = s + i <= this->place_;
+      if (of_key) At<float>(l_.key_scores)[s + i] = sum[i];
+      At<bf16>(l_.scores)[column * (kChunk + kPad) + s + i] =
+          __float2bfloat16_rn(seen && !of_key ? sum[i] : 0.0f);
+    }
+  }
+
+  std::byte* keys_ = nullptr;
+  float decays_[kNumbers];  // cumulative, of the token
+};
+
+}  // namespace rivulet::cuda
+
+#endif  // RIVULET_KERNELS_DEVICE_SUMS_STREAM_KEYS_CUH_
