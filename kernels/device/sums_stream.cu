@@ -11,6 +11,10 @@
 //
 // Bytes expected: the state once, the tail's rows, and, for a row that ends a chunk, the state once
 // more.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
 #include "kernels/device/sums_stream.cuh"
 #include "kernels/device/sums_stream_consumer.cuh"
 #include "kernels/device/sums_stream_keys.cuh"
@@ -125,7 +129,7 @@ StreamLayout LayoutFor(const RecurCall& call, uint32_t values, uint32_t warps) {
 bool Fits(StreamLayout& layout, uint32_t blocks) {
   const uint32_t room = kShared / blocks - kReserved;
   if (room < layout.first_stage + 2 * layout.stage_bytes) return false;
-  layout.stages = min(kMostStages, (room - layout.first_stage) / layout.stage_bytes);
+  layout.stages = std::min(kMostStages, (room - layout.first_stage) / layout.stage_bytes);
   layout.bytes = layout.first_stage + layout.stages * layout.stage_bytes;
   return true;
 }
@@ -137,7 +141,7 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t each = layout.pieces / blocks;
   if (each < kLeastPieces) return false;
-  layout.run = min(layout.group, (each < 16 ? 2 : 4) * (channel ? 2 : 1));
+  layout.run = std::min(layout.group, (each < 16 ? 2 : 4) * (channel ? 2 : 1));
   layout.long_runs = layout.pieces / layout.run / 4 * (channel ? 4 : 3);
   layout.runs = layout.pieces - layout.long_runs * (layout.run - 1);
   return true;
@@ -163,8 +167,8 @@ bool Launch(const RecurCall& call, const LaunchContext& context) {
   if (blocks == 0 || !DivideWork(call, blocks, layout)) return false;
   static const cudaError_t prepared = Prepare<Form>();
   context.Check(prepared);
-  context.Run(StreamKernel<Form>, dim3(min(layout.runs, blocks)), (warps + 2) * 32, layout.bytes,
-              call, layout, context.counter);
+  context.Run(StreamKernel<Form>, dim3(std::min(layout.runs, blocks)), (warps + 2) * 32,
+              layout.bytes, call, layout, context.counter);
   return true;
 }
 

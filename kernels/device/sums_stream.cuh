@@ -5,6 +5,9 @@
 #ifndef RIVULET_KERNELS_DEVICE_SUMS_STREAM_CUH_
 #define RIVULET_KERNELS_DEVICE_SUMS_STREAM_CUH_
 
+#include <cstddef>
+#include <cstdint>
+
 #include "kernels/device/bulk_copy.cuh"
 #include "kernels/device/sums.cuh"
 

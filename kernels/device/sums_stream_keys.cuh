@@ -4,6 +4,9 @@
 #ifndef RIVULET_KERNELS_DEVICE_SUMS_STREAM_KEYS_CUH_
 #define RIVULET_KERNELS_DEVICE_SUMS_STREAM_KEYS_CUH_
 
+#include <cstddef>
+#include <cstdint>
+
 #include "kernels/device/rehearsal.cuh"
 #include "kernels/device/sums_stream.cuh"
 

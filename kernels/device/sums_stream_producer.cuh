@@ -4,6 +4,9 @@
 #ifndef RIVULET_KERNELS_DEVICE_SUMS_STREAM_PRODUCER_CUH_
 #define RIVULET_KERNELS_DEVICE_SUMS_STREAM_PRODUCER_CUH_
 
+#include <cstddef>
+#include <cstdint>
+
 #include "kernels/device/sums_stream.cuh"
 
 namespace rivulet::cuda {
