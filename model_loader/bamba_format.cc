@@ -2,7 +2,7 @@
 //
 // Bamba in transformers: Mamba-2 (mamba), softmax attention (self_attn) in the layers that
 // attn_layer_indices lists, a gated MLP (feed_forward) after either. Half of each head is rotated
-// where the config does not say otherwise.
+// where rope_parameters does not say otherwise; transformers replaces the key outside of it by 0.5.
 #include <vector>
 
 #include "model_loader/formats.h"
@@ -26,7 +26,8 @@ ModelSpec ParseBambaSpec(ConfigReader& config) {
   ModelSpec spec = ParseHfDecoder(config, kNormEps);
   spec.final_norm.weight = "model.final_layernorm.weight";
   const SoftmaxAttentionConfig attention = ParseHfAttention(
-      config, spec.hidden, {.rotated_part = 0.5, .kv_heads = 8, .norm_eps = kNormEps});
+      config, spec.hidden,
+      {.rotated_part = 0.5, .reads_outer_part = false, .kv_heads = 8, .norm_eps = kNormEps});
   const size_t inner = HfMambaInner(config, spec.hidden);
   Mamba2Config mamba = ParseHfMamba2(config, inner, "mamba_expand times hidden_size");
   mamba.norm_eps = spec.norm_eps;

@@ -134,7 +134,8 @@ struct HfAttentionDefaults {
   // What partial_rotary_factor is where it is absent; none: all of a head is rotated whatever the
   // key says, as in transformers.
   std::optional<double> rotated_part = std::nullopt;
-  size_t kv_heads = 0;  // 0: as many as heads; also what a null means
+  bool reads_outer_part = true;  // RopeDefaults'
+  size_t kv_heads = 0;           // 0: as many as heads; also what a null means
   double norm_eps = 1e-6;
   bool rotates = true;
   double theta = 10000.0;

@@ -147,9 +147,10 @@ SoftmaxAttentionConfig ParseHfAttention(ConfigReader& config, size_t hidden,
   CheckAttentionHeadDim(config, attention.head_dim);
   attention.qkv_bias = attention.output_bias = config.Bool("attention_bias", false);
   if (defaults.rotates) {
-    attention.rope = ParseRope(
-        config,
-        {.head_dim = attention.head_dim, .part = defaults.rotated_part, .theta = defaults.theta});
+    attention.rope = ParseRope(config, {.head_dim = attention.head_dim,
+                                        .part = defaults.rotated_part,
+                                        .reads_outer_part = defaults.reads_outer_part,
+                                        .theta = defaults.theta});
   }
   attention.norm_eps = HfNormEps(config, defaults.norm_eps);
   attention.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(attention.head_dim)));

@@ -170,6 +170,21 @@ TEST(BambaFormatTest, DescribesItsLayers) {
   EXPECT_EQ(AttentionOf(SpecOf(config).layers[1]).rope->rotary_dim, 16u);
 }
 
+// transformers replaces partial_rotary_factor outside of rope_parameters.
+TEST(BambaFormatTest, RotatesHalfOfAHeadWhateverIsNamedOutside) {
+  const auto rotated = [](const json& config) {
+    const ModelSpec spec = SpecOf(With(config, "attn_layer_indices", {0}));
+    return std::get<SoftmaxAttentionConfig>(spec.layers.at(0).mixer).rope->rotary_dim;
+  };
+  const size_t half = rotated(Of("bamba"));
+  json config = With(Of("bamba"), "partial_rotary_factor", 1.0);
+  EXPECT_EQ(rotated(config), half);
+  config["rope_parameters"] = {{"rope_type", "default"}};
+  EXPECT_EQ(rotated(config), half);
+  config["rope_parameters"]["partial_rotary_factor"] = 1.0;
+  EXPECT_EQ(rotated(config), 2 * half);
+}
+
 TEST(BambaFormatTest, NamesWhatIsWrong) {
   EXPECT_THAT(ErrorOf(With(Of("bamba"), "attn_layer_indices", {4})),
               HasSubstr("attn_layer_indices is [4]"));

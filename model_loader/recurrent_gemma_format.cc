@@ -38,6 +38,9 @@ std::vector<std::string> BlockTypes(ConfigReader& config) {
 
 SoftmaxAttentionConfig ParseAttention(ConfigReader& config, const ModelSpec& spec) {
   SoftmaxAttentionConfig attention = ParseHfAttention(config, spec.hidden, {.rotated_part = 0.5});
+  config.Require(!attention.rope.has_value() || attention.rope->scaling == RopeScaling::kNone,
+                 config.Spelling({"rope_parameters", "rope_scaling"}),
+                 "this architecture has the rope_type default alone, in transformers too");
   attention.output_bias = true;
   attention.window = config.Size("attention_window_size", 2048);
   return attention;

@@ -61,6 +61,9 @@ TEST(RecurrentGemmaFormatTest, NamesWhatIsWrong) {
   EXPECT_THAT(ErrorOf(With(Gemma(), "hidden_activation", "gelu")), HasSubstr("\"gelu\""));
   EXPECT_THAT(ErrorOf(With(Gemma(), "logits_soft_cap", 0)), HasSubstr("logits_soft_cap is 0"));
   EXPECT_THAT(ErrorOf(With(Gemma(), "lru_width", 66)), HasSubstr("num_attention_heads is 4"));
+  const json linear = {{"rope_type", "linear"}, {"factor", 2.0}};
+  EXPECT_THAT(ErrorOf(With(Gemma(), "rope_parameters", linear)), HasSubstr("rope_type default"));
+  EXPECT_THAT(ErrorOf(With(Gemma(), "rope_scaling", linear)), HasSubstr("rope_scaling is"));
 }
 
 TEST(RecurrentGemmaFormatTest, SurvivesAnyValueAtAnyKey) {

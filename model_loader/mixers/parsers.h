@@ -51,6 +51,8 @@ struct RopeDefaults {
   size_t head_dim = 0;
   // Of a head that is rotated; none: all, whatever partial_rotary_factor says.
   std::optional<double> part = std::nullopt;
+  // Whether partial_rotary_factor counts outside of rope_parameters (and rope_scaling) too.
+  bool reads_outer_part = true;
   double theta = 10000.0;
 };
 

@@ -25,7 +25,7 @@ constexpr std::string_view kAmplitude = "attention_factor";
 // rope_parameters, else rope_scaling: the object that names type and factors. theta, the part that
 // is rotated and the positions of the training are in it or in config.json itself, which comes
 // first for the latter, as in transformers.
-json Parameters(ConfigReader& config) {
+json Parameters(ConfigReader& config, bool reads_outer_part) {
   const std::string_view key = config.Spelling({kNewKey, kOldKey});
   const json* object = config.Find(key);
   json parameters = json::object();
@@ -43,6 +43,7 @@ json Parameters(ConfigReader& config) {
         "only one set of parameters for all layers is served, not one for each layer type");
   }
   for (const std::string_view name : {kTheta, kPart, kOriginal, kMost}) {
+    if (name == kPart && !reads_outer_part) continue;
     const bool outer_first = name == kOriginal || name == kMost;
     if (config.Has(name) && (outer_first || !ConfigReader(parameters).Has(name))) {
       parameters[std::string(name)] = *config.Find(name);
@@ -192,7 +193,7 @@ void ReadScaled(ConfigReader& config, RopeConfig& rope) {
 }  // namespace
 
 RopeConfig ParseRope(ConfigReader& config, const RopeDefaults& defaults) {
-  const json parameters = Parameters(config);
+  const json parameters = Parameters(config, defaults.reads_outer_part);
   ConfigReader reader(parameters);
   RopeConfig rope;
   rope.theta = reader.Float(kTheta, defaults.theta, 1, 3e38);
