@@ -2,6 +2,7 @@
 #include "model_loader/json.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,8 @@ constexpr std::string_view kPythonFloats[] = {"-Infinity", "Infinity", "NaN"};
 
 // The bare token that starts at `place`, or nothing.
 std::string_view PythonFloatAt(const std::string& text, size_t place) {
+  const char first = text[place];
+  if (first != '-' && first != 'I' && first != 'N') return {};
   for (const std::string_view name : kPythonFloats) {
     if (text.compare(place, name.size(), name) == 0) return name;
   }
@@ -26,12 +29,13 @@ std::string_view PythonFloatAt(const std::string& text, size_t place) {
 }
 
 // The text with Python's bare tokens, outside of strings, replaced by objects. Sets `depth` to that
-// of its deepest nesting.
+// of its deepest nesting, and stops where that is too deep.
 std::string ReplacePythonFloats(const std::string& text, size_t& depth) {
   std::string result;
+  result.reserve(text.size());
   bool in_string = false;
   size_t open = depth = 0;
-  for (size_t i = 0; i < text.size();) {
+  for (size_t i = 0; i < text.size() && depth <= kDeepestJson;) {
     const std::string_view name = in_string ? std::string_view() : PythonFloatAt(text, i);
     if (!name.empty()) {
       absl::StrAppend(&result, "{\"__float__\": \"", ToAbsl(name), "\"}");
@@ -48,6 +52,19 @@ std::string ReplacePythonFloats(const std::string& text, size_t& depth) {
   return result;
 }
 
+// For a terminal: the parser's messages quote what the file has.
+std::string Printable(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c >= ' ' && c <= '~') {
+      result += c;
+    } else {
+      absl::StrAppend(&result, "\\x", absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 absl::StatusOr<json> ParseJson(const std::string& text, const std::string& file_name) {
@@ -60,8 +77,8 @@ absl::StatusOr<json> ParseJson(const std::string& text, const std::string& file_
     try {
       return json::parse(plain);
     } catch (const json::exception& error) {
-      problem = error.what();
-      problem.erase(0, problem.find("] ") + 2);  // "[json.exception.parse_error.101] "
+      const std::string_view what = error.what();
+      problem = Printable(what.substr(what.find("] ") + 2));  // "[json.exception.parse_error.101] "
     }
   }
   return absl::InvalidArgumentError(absl::StrCat(file_name, " is not valid JSON: ", problem));

@@ -35,6 +35,7 @@ TEST(JsonTest, SaysWhereTextIsWrong) {
   EXPECT_THAT(Error("\"\\"), HasSubstr("not valid JSON"));
   EXPECT_THAT(Error(""), HasSubstr("not valid JSON"));
   EXPECT_THAT(Error(std::string(1000000, '[')), HasSubstr("deeper than 64"));
+  EXPECT_THAT(Error("\x89PNG\r\n"), HasSubstr("last read: '\\x89'")) << "for a terminal";
 }
 
 TEST(JsonTest, ReadsObjectsFromFiles) {
