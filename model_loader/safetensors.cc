@@ -27,7 +27,9 @@ bool Exists(const std::string& path) {
 absl::Status NoWeights(const std::string& directory) {
   std::string remedy = "expected model.safetensors or model.safetensors.index.json";
   if (Exists(directory + "/pytorch_model.bin")) {
-    remedy = "there is a pytorch_model.bin: convert it with model_loader/convert_mamba_ssm.py";
+    remedy =
+        "there is a pytorch_model.bin: convert it with model_loader/convert_mamba_ssm.py if it is "
+        "one of mamba_ssm, and else with transformers (from_pretrained, then save_pretrained)";
   }
   return absl::NotFoundError(absl::StrCat(directory, " has no weights: ", remedy));
 }
