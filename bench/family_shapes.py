@@ -45,6 +45,24 @@ SHAPES = {
     "Falcon-H1-0.5B": ("FalconH1", dict(
         vocab_size=32784, hidden_size=1024, intermediate_size=2048, num_hidden_layers=36, num_attention_heads=8, num_key_value_heads=2,
         head_dim=64, mamba_d_ssm=1536, mamba_n_heads=24, mamba_d_head=64, mamba_d_state=128, mamba_n_groups=1)),
+    "RecurrentGemma-2B": ("RecurrentGemma", dict(num_key_value_heads=1, intermediate_size=15360)),
+    "Zamba2-1.2B": ("Zamba2", dict(
+        hidden_size=2048, num_hidden_layers=38, layers_block_type=layers(38, (5, 11, 17, 23, 29, 35), "linear_attention", "hybrid"),
+        intermediate_size=8192, n_mamba_heads=64, mamba_headdim=64, mamba_d_state=128, attention_hidden_size=4096, attention_head_dim=128,
+        num_mem_blocks=1, adapter_rank=128, use_mem_rope=True, use_shared_attention_adapter=True)),
+    "Jamba-Reasoning-3B": ("Jamba", dict(
+        hidden_size=2560, intermediate_size=8192, num_hidden_layers=28, attn_layer_period=14, attn_layer_offset=7, num_experts=1,
+        num_experts_per_tok=1, num_attention_heads=20, num_key_value_heads=1, mamba_dt_rank=160, tie_word_embeddings=True)),
+    # What is larger has fewer layers than the published model (and fewer experts and tokens, where one layer is too large).
+    "Nemotron-H-8B, 14 of 52 blocks": ("NemotronH", dict(
+        layers_block_type=[{"M": "linear_attention", "-": "mlp", "*": "full_attention"}[c] for c in "M-M-M-M*-M-M-M"])),
+    "OLMo-Hybrid-7B, 4 of 32 layers": ("OlmoHybrid", dict(
+        num_hidden_layers=4, layer_types=layers(4, (3,), "linear_attention"))),
+    "Kimi-Linear-48B-A3B, 2 of 27 layers": ("KimiLinear", dict(
+        num_hidden_layers=2, layer_types=["linear_attention", "full_attention"], mlp_layer_types=["dense", "sparse"])),
+    "MiniMax-Text-01, 2 of 80 layers, 4 of 32 experts, 32 000 of 200 064 tokens": ("MiniMax", dict(
+        hidden_size=6144, intermediate_size=9216, num_hidden_layers=2, layer_types=["linear_attention", "full_attention"],
+        num_attention_heads=64, num_key_value_heads=8, head_dim=128, num_local_experts=4)),
     "RWKV-7-World-0.4B": (None, dict(
         model_type="rwkv7", vocab_size=65536, hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, head_dim=64, norm_eps=1e-5,
         decay_low_rank_dim=64, a_low_rank_dim=64, v_low_rank_dim=32, gate_low_rank_dim=128, attn=None, fuse_norm=False, eos_token_id=0,
@@ -87,7 +105,11 @@ def transformers_tensors(family, keys):
     with torch.device("meta"):
         model = getattr(transformers, family + "ForCausalLM")(config)
     tied = keys.get("tie_word_embeddings", config.tie_word_embeddings)
-    tensors = [(name, tuple(t.shape)) for name, t in model.state_dict().items() if not (tied and name == "lm_head.weight")]
+    shared = {}  # parameter → its first name: Zamba2's blocks that layers share have several
+    for name, parameter in model.state_dict(keep_vars=True).items():
+        if not (tied and name == "lm_head.weight"):
+            shared.setdefault(id(parameter), (name, tuple(parameter.shape)))
+    tensors = list(shared.values())
     return json.loads(config.to_json_string(use_diff=False)), tensors
 
 
@@ -131,7 +153,7 @@ def start(options, folder):
     with open(log, "w", encoding="utf-8") as file:
         process = subprocess.Popen([options.bin / "rivulet-server", f"--model={folder}", "--listen=127.0.0.1:0", "--http=127.0.0.1:0",
                                     "--threads=1", "--state-memory=2GiB"], stdout=file, stderr=subprocess.STDOUT)
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 1200
     while time.monotonic() < deadline and process.poll() is None:
         match = re.search(r"grpc listening on (\S+:\d+)", log.read_text(encoding="utf-8"))
         if match:
@@ -161,7 +183,7 @@ def served(options, address):
 
 
 def measure(options, name):
-    folder = options.out / name
+    folder = options.out / name.split(",")[0]
     if not (folder / "model.safetensors").exists():
         write(folder, name)
     process, address = start(options, folder)
