@@ -10,7 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
+#include "model_loader/loaded_model.h"
 #include "server/drafts/lookup_drafter.h"
+#include "server/drafts/model_drafter.h"
+#include "server/engine/cpu_engine.h"
+#include "server/log/log.h"
 
 namespace rivulet {
 namespace {
@@ -18,8 +22,15 @@ namespace {
 // Its tokens and their tables take at most 8 bytes each.
 constexpr size_t kMostTextBytes = size_t{64} << 20;
 
+// A draft model's part of --state-memory, and what it gets with auto.
+constexpr uint64_t kDraftPart = 8;
+constexpr uint64_t kDraftMemory = uint64_t{128} << 20;
+
+absl::Status Refuse(const char* flag, const std::string& path, const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, "=\"", path, "\": ", why));
+}
 absl::Status Refuse(const std::string& path, const std::string& why) {
-  return absl::InvalidArgumentError(absl::StrCat("--lookup-text=\"", path, "\": ", why));
+  return Refuse("--lookup-text", path, why);
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
@@ -43,17 +54,57 @@ absl::StatusOr<std::vector<uint32_t>> TokensOf(const std::string& path,
   return tokens;
 }
 
+absl::StatusOr<std::unique_ptr<DrafterSource>> LookUp(const ServerOptions& options,
+                                                      const Tokenizer* tokenizer,
+                                                      Metrics& metrics) {
+  RIVULET_ASSIGN_OR_RETURN(auto tokens, TokensOf(options.lookup_text, tokenizer));
+  return std::make_unique<LookupSource>(std::move(tokens), metrics);
+}
+
+absl::StatusOr<std::unique_ptr<DrafterSource>> OpenDraftModel(const ServerOptions& options,
+                                                              const Tokenizer* tokenizer,
+                                                              uint32_t vocab, Metrics& metrics) {
+  LoadOptions load;
+  load.threads = options.threads;
+  load.packed_cache = options.packed_cache;
+  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<const LoadedModel> model,
+                           LoadModel(options.draft_model, load));
+  EngineOptions sizes = {.threads = options.threads, .state_context = options.state_context};
+  sizes.state_memory = options.state_memory == 0 ? kDraftMemory : options.state_memory / kDraftPart;
+  RIVULET_ASSIGN_OR_RETURN(auto engine, MakeCpuEngine(model, sizes));
+  RIVULET_RETURN_IF_ERROR(
+      CheckSameVocabulary(tokenizer, vocab, model->tokenizer.get(), engine->vocab_size()));
+  LogInfo("draft_model",
+          {{"model", options.draft_model}, {"state_slots", engine->capacity().tail_slots}});
+  return ModelSource::Make(std::move(engine), options.state_context, metrics);
+}
+
+// A flag that would do nothing.
+absl::Status CheckUnused(const ServerOptions& options) {
+  if (!options.lookup_text.empty() && options.speculate != Speculation::kLookup) {
+    return Refuse(options.lookup_text, "nothing is looked up: add --speculate=lookup");
+  }
+  if (!options.draft_model.empty() && options.speculate != Speculation::kDraft) {
+    return Refuse("--draft-model", options.draft_model, "it drafts nothing: add --speculate=draft");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DrafterSource>> MakeDrafterSource(const ServerOptions& options,
                                                                  const Tokenizer* tokenizer,
-                                                                 Metrics& metrics) {
-  if (options.speculate == Speculation::kOff) {
-    if (options.lookup_text.empty()) return nullptr;
-    return Refuse(options.lookup_text, "drafts are off: add --speculate=lookup");
+                                                                 uint32_t vocab, Metrics& metrics) {
+  RIVULET_RETURN_IF_ERROR(CheckUnused(options));
+  if (options.speculate == Speculation::kOff) return nullptr;
+  if (options.speculate == Speculation::kLookup) return LookUp(options, tokenizer, metrics);
+  if (options.draft_model.empty()) {
+    return absl::InvalidArgumentError(
+        "--speculate=draft: give the directory of a small model with --draft-model");
   }
-  RIVULET_ASSIGN_OR_RETURN(auto tokens, TokensOf(options.lookup_text, tokenizer));
-  return std::make_unique<LookupSource>(std::move(tokens), metrics);
+  auto source = OpenDraftModel(options, tokenizer, vocab, metrics);
+  if (source.ok()) return source;
+  return Refuse("--draft-model", options.draft_model, std::string(source.status().message()));
 }
 
 }  // namespace rivulet

@@ -4,6 +4,7 @@
 #ifndef RIVULET_SERVER_DRAFT_SOURCES_H_
 #define RIVULET_SERVER_DRAFT_SOURCES_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -14,11 +15,12 @@
 
 namespace rivulet {
 
-// The source of drafts, or null for --speculate off. `tokenizer`: null if the model has none.
-// `metrics` outlives the result. Errors name flag, file and remedy.
+// The source of drafts, or null for --speculate off. `tokenizer`, null if there is none, and
+// `vocab` are those of the model that is served. `metrics` outlives the result. Errors name flag,
+// file and remedy.
 absl::StatusOr<std::unique_ptr<DrafterSource>> MakeDrafterSource(const ServerOptions& options,
                                                                  const Tokenizer* tokenizer,
-                                                                 Metrics& metrics);
+                                                                 uint32_t vocab, Metrics& metrics);
 
 }  // namespace rivulet
 

@@ -88,7 +88,8 @@ class ServerProcess {
   absl::Status Start() {
     RIVULET_RETURN_IF_ERROR(StartHttp());
     RIVULET_RETURN_IF_ERROR(LoadModelAndEngine());
-    RIVULET_ASSIGN_OR_RETURN(drafts_, MakeDrafterSource(options_, served_.tokenizer, metrics_));
+    RIVULET_ASSIGN_OR_RETURN(
+        drafts_, MakeDrafterSource(options_, served_.tokenizer, engine_->vocab_size(), metrics_));
     StartScheduler();
     RIVULET_RETURN_IF_ERROR(StartGrpc());
     ready_ = true;

@@ -195,13 +195,18 @@ const std::vector<Flag>& Flags() {
        "beginnings of turns, the last ones, that a session can be rewound to; each may hold a "
        "state",
        NumberFrom(0, &O::keep_positions, kMaxKeptPositions)},
-      {"speculate", "off|lookup", "off",
-       "guess the next tokens and check several in one step, which changes no token: lookup "
-       "guesses "
-       "what followed the same tokens before",
-       OneOf(&O::speculate, {{"off", Speculation::kOff}, {"lookup", Speculation::kLookup}})},
+      {"speculate", "off|lookup|draft", "off",
+       "guess the next tokens and check several in one step, which changes no token: by what "
+       "followed the same tokens before, or by --draft-model",
+       OneOf(&O::speculate, {{"off", Speculation::kOff},
+                             {"lookup", Speculation::kLookup},
+                             {"draft", Speculation::kDraft}})},
       {"lookup-text", "FILE", "", "UTF-8 text in which --speculate lookup finds tokens too",
        ReadText(&O::lookup_text)},
+      {"draft-model", "DIR", "",
+       "a small model with the same vocabulary for --speculate draft; it runs on the CPU, and its "
+       "states take an eighth of --state-memory (128MiB with auto) beside it",
+       ReadText(&O::draft_model)},
       {"draft-tokens", "N", "15", "the most guesses that a stream checks in one step, 1 to 15",
        NumberFrom(1, &O::draft_tokens, kMostDraftTokens)},
       {"drain-seconds", "S", "30", "how long running streams may continue after SIGTERM",

@@ -23,7 +23,7 @@ struct HostPort {
 };
 
 // Where drafts come from.
-enum class Speculation : uint8_t { kOff, kLookup };
+enum class Speculation : uint8_t { kOff, kLookup, kDraft };
 
 struct ServerOptions {
   std::string model;
@@ -45,6 +45,7 @@ struct ServerOptions {
   uint32_t keep_positions = 0;      // of a session
   Speculation speculate = Speculation::kOff;
   std::string lookup_text;    // file; empty: none
+  std::string draft_model;    // directory; empty: none
   uint32_t draft_tokens = 0;  // of a row in a step
   uint32_t drain_seconds = 0;
   uint32_t session_ttl = 0;             // seconds; 0: idle sessions are kept

@@ -103,7 +103,7 @@ void AddGauges(const Metrics& m, Families& out) {
     out.AddGauge("device_memory_bytes", "Bytes of the GPU's memory, by what they are for.",
                  value(gauge), {{"kind", kind}});
   }
-  out.AddGauge("draft_memory_bytes", "Bytes of the tables in which drafts are looked up.",
+  out.AddGauge("draft_memory_bytes", "Bytes that drafts take for running completions.",
                value(m.draft_memory_bytes));
   out.AddGauge("draining", "1 while the server drains after SIGTERM.", value(m.draining));
   out.AddGauge("build_info", "Constant 1; the labels name the build.", 1,

@@ -3,7 +3,7 @@
 // For tests: drafts that are mostly right, so that every pattern of right and wrong ones occurs. An
 // engine of its own says what the session's tokens are followed by, and some of that is changed at
 // random. It does not know the penalties of the turn nor its stops, so it drafts beyond the end.
-// Some completions are drafted by look-up instead.
+// Some completions are drafted by look-up instead, or by the model itself as a draft model.
 #ifndef RIVULET_SERVER_SCHEDULER_ORACLE_DRAFTER_H_
 #define RIVULET_SERVER_SCHEDULER_ORACLE_DRAFTER_H_
 
@@ -17,6 +17,7 @@
 
 #include "server/drafts/drafter.h"
 #include "server/drafts/lookup_drafter.h"
+#include "server/drafts/model_drafter.h"
 #include "server/scheduler/stack_fixture.h"
 
 namespace rivulet {
@@ -25,10 +26,14 @@ class OracleSource final : public DrafterSource {
  public:
   // `vocab`: drafts are below it.
   OracleSource(std::shared_ptr<const LoadedModel> model, uint32_t vocab, uint64_t seed)
-      : random_(seed), vocab_(vocab), alone_(std::move(model), 1, 1, seed) {}
+      : random_(seed), vocab_(vocab), alone_(model, 1, 1, seed) {
+    auto source = ModelSource::Make(*MakeCpuEngine(model, EngineOptions()), kContext, metrics_);
+    if (source.ok()) model_ = *std::move(source);
+  }
 
   std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) override {
     if (Below(4) == 0) return lookup_.MakeDrafter(completion);
+    if (model_ != nullptr && Below(4) == 0) return model_->MakeDrafter(completion);
     return std::make_unique<Oracle>(*this, completion, kWrong[random_() % std::size(kWrong)]);
   }
 
@@ -43,6 +48,7 @@ class OracleSource final : public DrafterSource {
  private:
   static constexpr uint32_t kWrong[] = {0, 10, 30, 70};  // of a hundred drafts
   static constexpr uint32_t kAhead = 40;
+  static constexpr uint64_t kContext = 4096;
 
   class Oracle final : public Drafter {
    public:
@@ -96,6 +102,7 @@ class OracleSource final : public DrafterSource {
   Stack alone_;
   Metrics metrics_;
   LookupSource lookup_{{}, metrics_};
+  std::unique_ptr<ModelSource> model_;  // null: its states cannot forget tokens
 };
 
 }  // namespace rivulet

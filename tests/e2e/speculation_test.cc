@@ -129,6 +129,18 @@ TEST(SpeculationTest, TheSameBytesWithDraftsAndWithout) {
   EXPECT_EQ(peer.MetricOf("rivulet_draft_memory_bytes"), 0) << "of completions that have ended";
 }
 
+// The model drafts for itself, so that most drafts are right.
+TEST(SpeculationTest, TheSameBytesWithADraftModel) {
+  std::mt19937_64 random(TestSeed());
+  std::vector<v1::GenerateRequest> requests;
+  for (int i = 0; i < 20; ++i) requests.push_back(RandomRequest(random));
+  Peer plain({});
+  Peer peer({"--speculate=draft", "--draft-model=" + SourcePath("models/tales")});
+  for (const auto& request : requests) ASSERT_EQ(peer.Generate(request), plain.Generate(request));
+  EXPECT_GT(peer.MetricOf("rivulet_draft_tokens_accepted_total{source=\"model\"}"), 0);
+  EXPECT_EQ(peer.MetricOf("rivulet_draft_memory_bytes"), 0) << "of completions that have ended";
+}
+
 TEST(SpeculationTest, WhatCannotBeDraftedFromIsRefused) {
   const auto refusal = [](const std::vector<std::string>& flags) {
     return std::string(ServerProcess::Start(SourcePath("models/tales"), flags).status().message());
@@ -136,7 +148,12 @@ TEST(SpeculationTest, WhatCannotBeDraftedFromIsRefused) {
   EXPECT_NE(refusal({"--speculate=lookup", "--lookup-text=/none"}).find("--lookup-text=\"/none\""),
             std::string::npos);
   EXPECT_NE(refusal({"--lookup-text=/dev/null"}).find("--speculate=lookup"), std::string::npos);
-  EXPECT_NE(refusal({"--speculate=guess"}).find("off, lookup"), std::string::npos);
+  EXPECT_NE(refusal({"--speculate=guess"}).find("off, lookup, draft"), std::string::npos);
+  EXPECT_NE(refusal({"--speculate=draft"}).find("--draft-model"), std::string::npos);
+  EXPECT_NE(refusal({"--draft-model=/none"}).find("--speculate=draft"), std::string::npos);
+  const std::string other = SourcePath("tests/parity/fixtures/hla_masked");
+  EXPECT_NE(refusal({"--speculate=draft", "--draft-model=" + other}).find("the model's has 4096"),
+            std::string::npos);
   EXPECT_NE(refusal({"--draft-tokens=16"}).find("1 to 15"), std::string::npos);
 }
 

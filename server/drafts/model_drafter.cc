@@ -1,0 +1,220 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/drafts/model_drafter.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+#include "kernels/recurrence/pages.h"
+#include "server/engine/state_pool.h"
+
+namespace rivulet {
+namespace {
+
+// Tokens of a step that reads the context.
+constexpr size_t kPiece = 256;
+// So many guesses count; then older ones fade.
+constexpr double kMostGuesses = 64;
+// What a new step moves the mean by.
+constexpr double kWeight = 0.1;
+
+// The slots of one context, without sharing.
+class DraftState {
+ public:
+  static absl::StatusOr<DraftState> Make(StatePool& states) {
+    DraftState state(states);
+    RIVULET_ASSIGN_OR_RETURN(state.base_, SlotHandle::Acquire(states.bases()));
+    RIVULET_ASSIGN_OR_RETURN(state.tail_, SlotHandle::Acquire(states.tails()));
+    return state;
+  }
+
+  uint64_t position() const { return position_; }
+  uint64_t interval() const { return states_->capacity().fold_interval; }
+  // Back to an earlier position. REQUIRES: no fold since.
+  void Forget(uint64_t position) { position_ = position; }
+
+  // A row that feeds `count` tokens, the first of the plan. RESOURCE_EXHAUSTED: no page is left.
+  absl::StatusOr<StepRow> Plan(size_t count) {
+    for (size_t kind = 0; kind < tables_.size(); ++kind) {
+      RIVULET_ASSIGN_OR_RETURN(pages_[kind], tables_[kind].Plan(position_, count));
+    }
+    StepRow row;
+    row.segment = {0, count, position_, base_.slot(), base_.slot(), tail_.slot(), pages_.data()};
+    return row;
+  }
+  void Commit(size_t count) {
+    for (PageTable& table : tables_) table.Commit();
+    position_ += count;
+  }
+
+  uint64_t bytes() const {
+    const StateCapacity& capacity = states_->capacity();
+    uint64_t bytes = capacity.base_bytes + capacity.tail_bytes;
+    for (size_t kind = 0; kind < tables_.size(); ++kind) {
+      bytes += tables_[kind].pages() * capacity.pages[kind].page_bytes;
+    }
+    return bytes;
+  }
+
+ private:
+  explicit DraftState(StatePool& states) : states_(&states) {
+    const std::vector<PageCapacity>& kinds = states.capacity().pages;
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      tables_.emplace_back(kinds[kind].kind, states.pages(kind));
+    }
+    pages_.resize(kinds.size());
+  }
+
+  StatePool* states_;
+  SlotHandle base_, tail_;
+  std::vector<PageTable> tables_;
+  std::vector<SegmentPages> pages_;  // of the planned row
+  uint64_t position_ = 0;
+};
+
+}  // namespace
+
+void DraftRecord::Note(bool is_right) {
+  if (made >= kMostGuesses) {
+    right /= 2;
+    made /= 2;
+  }
+  made += 1;
+  right += is_right ? 1 : 0;
+}
+
+class ModelDrafter final : public Drafter {
+ public:
+  ModelDrafter(ModelSource& source, const DraftedCompletion& completion, DraftState state)
+      : source_(source), completion_(completion), state_(std::move(state)) {
+    record_.right = record_.made * source.record_.rate();
+    CountBytes(state_.bytes());
+  }
+  ~ModelDrafter() override { CountBytes(0); }
+
+  DraftSource source() const override { return DraftSource::kModel; }
+  double hit_rate() const override { return record_.rate(); }
+  double seconds_a_draft() const override { return source_.step_seconds_; }
+
+  size_t Outlook(const TokenSequence& tokens, std::span<float> chances) override {
+    Learn(tokens);
+    if (failed_ || tokens.size() + kMostDrafts > source_.context_) return 0;
+    // The guesses that it feeds itself, all but the last, must not fold.
+    const uint64_t left = state_.interval() - tokens.size() % state_.interval();
+    const size_t count = std::min<size_t>(chances.size(), left);
+    std::fill_n(chances.begin(), count, static_cast<float>(record_.rate()));
+    return count;
+  }
+
+  void Draft(const TokenSequence& tokens, size_t count, std::vector<uint32_t>& drafts) override {
+    drafted_at_ = tokens.size();
+    while (!failed_ && guesses_.size() < count) {
+      if (guesses_.empty()) {
+        if (!Read(tokens)) return;
+      } else {
+        Feed({guesses_.back()}, /*samples=*/true);
+      }
+    }
+    drafts.insert(drafts.end(), guesses_.begin(), guesses_.end());
+  }
+
+ private:
+  // What has become of the last guesses. The state keeps those that were right.
+  void Learn(const TokenSequence& tokens) {
+    size_t right = 0;
+    for (; right < guesses_.size() && drafted_at_ + right < tokens.size(); ++right) {
+      const bool is_right = tokens[drafted_at_ + right] == guesses_[right];
+      record_.Note(is_right);
+      source_.record_.Note(is_right);
+      if (!is_right) break;
+    }
+    if (!guesses_.empty()) state_.Forget(std::min(state_.position(), drafted_at_ + right));
+    guesses_.clear();
+  }
+
+  // The tokens that it has not seen, and the first guess. False if that failed.
+  bool Read(const TokenSequence& tokens) {
+    while (!failed_ && state_.position() < tokens.size()) {
+      const size_t left = tokens.size() - state_.position();
+      std::vector<uint32_t> piece;
+      tokens.CopyTo(state_.position(), std::min(left, kPiece), piece);
+      Feed(std::move(piece), /*samples=*/left <= kPiece);
+    }
+    return !failed_;
+  }
+
+  void Feed(std::vector<uint32_t> tokens, bool samples) {
+    StepPlan plan;
+    plan.tokens = std::move(tokens);
+    const size_t count = plan.tokens.size();
+    auto row = state_.Plan(count);
+    failed_ = !row.ok();
+    if (failed_) return;
+    if (samples) {
+      row->samples = 1;
+      row->spec.params = completion_.sampling;
+      row->spec.index = completion_.index;
+      row->spec.position = state_.position() + count;
+    }
+    plan.rows.push_back(*std::move(row));
+    const StepResult result = source_.engine_->Step(plan);
+    failed_ = !result.rows[0].status.ok();
+    if (failed_) return;
+    state_.Commit(count);
+    CountBytes(state_.bytes());
+    if (samples) guesses_.push_back(result.rows[0].samples[0].token);
+    double& mean = source_.step_seconds_;
+    if (count == 1) mean += (mean == 0 ? 1.0 : kWeight) * (result.device_seconds - mean);
+  }
+
+  void CountBytes(uint64_t bytes) {
+    source_.metrics_.draft_memory_bytes.Add(static_cast<int64_t>(bytes) -
+                                            static_cast<int64_t>(bytes_));
+    bytes_ = bytes;
+  }
+
+  ModelSource& source_;
+  const DraftedCompletion completion_;
+  DraftState state_;
+  std::vector<uint32_t> guesses_;  // of the tokens from drafted_at_ on; all but the last were fed
+  uint64_t drafted_at_ = 0;
+  DraftRecord record_;
+  bool failed_ = false;
+  uint64_t bytes_ = 0;
+};
+
+absl::Status CheckSameVocabulary(const Tokenizer* target, uint32_t target_vocab,
+                                 const Tokenizer* draft, uint32_t draft_vocab) {
+  if (target_vocab != draft_vocab) {
+    return absl::InvalidArgumentError(absl::StrCat("its vocabulary has ", draft_vocab,
+                                                   " tokens and the model's has ", target_vocab));
+  }
+  if (target == nullptr || draft == nullptr) return absl::OkStatus();
+  const size_t tokens = std::min(target->vocab_size(), draft->vocab_size());
+  for (uint32_t id = 0; id < tokens; ++id) {
+    if (target->TokenBytes(id) == draft->TokenBytes(id)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("token ", id, " is \"", std::string(draft->Piece(id)), "\" there and \"",
+                     std::string(target->Piece(id)), "\" in the model"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ModelSource>> ModelSource::Make(std::unique_ptr<Engine> engine,
+                                                               uint64_t context, Metrics& metrics) {
+  if (engine->capacity().running_tail) {
+    return absl::InvalidArgumentError(
+        "its states cannot forget tokens (Mamba-1, H3 and RG-LRU keep a running state)");
+  }
+  return std::unique_ptr<ModelSource>(new ModelSource(std::move(engine), context, metrics));
+}
+
+std::unique_ptr<Drafter> ModelSource::MakeDrafter(const DraftedCompletion& completion) {
+  auto state = DraftState::Make(engine_->states());
+  if (!state.ok()) return nullptr;
+  return std::make_unique<ModelDrafter>(*this, completion, *std::move(state));
+}
+
+}  // namespace rivulet
