@@ -117,12 +117,15 @@ class ModelDrafter final : public Drafter {
         Feed({guesses_.back()}, /*samples=*/true);
       }
     }
-    drafts.insert(drafts.end(), guesses_.begin(), guesses_.end());
+    const size_t made = std::min(count, guesses_.size());
+    drafts.insert(drafts.end(), guesses_.begin(), guesses_.begin() + static_cast<ptrdiff_t>(made));
   }
 
  private:
-  // What has become of the last guesses. The state keeps those that were right.
+  // What has become of the last guesses. The state keeps those that were right. None of them has
+  // folded.
   void Learn(const TokenSequence& tokens) {
+    if (guesses_.empty() || tokens.size() == drafted_at_) return;
     size_t right = 0;
     for (; right < guesses_.size() && drafted_at_ + right < tokens.size(); ++right) {
       const bool is_right = tokens[drafted_at_ + right] == guesses_[right];
@@ -130,7 +133,9 @@ class ModelDrafter final : public Drafter {
       source_.record_.Note(is_right);
       if (!is_right) break;
     }
-    if (!guesses_.empty()) state_.Forget(std::min(state_.position(), drafted_at_ + right));
+    // The last token is read again where it was guessed: what follows it is not known any more.
+    const uint64_t known = std::min<uint64_t>(drafted_at_ + right, tokens.size() - 1);
+    state_.Forget(std::min(state_.position(), known));
     guesses_.clear();
   }
 
