@@ -127,6 +127,24 @@ size_t PageTable::pages() const {
   return table_.size() - std::count(table_.begin(), table_.end(), kNoPage);
 }
 
+size_t PageTable::SharedWith(const PageTable& other) const {
+  const uint64_t first = std::max(first_page_, other.first_page_);
+  const uint64_t end =
+      std::min(first_page_ + table_.size(), other.first_page_ + other.table_.size());
+  size_t shared = 0;
+  for (uint64_t page = first; page < end; ++page) {
+    const uint32_t slot = table_[page - first_page_];
+    shared += slot != kNoPage && slot == other.table_[page - other.first_page_] ? 1 : 0;
+  }
+  return shared;
+}
+
+size_t PageTable::own_pages() const {
+  return static_cast<size_t>(std::count_if(table_.begin(), table_.end(), [this](uint32_t slot) {
+    return slot != kNoPage && Ours(slot);
+  }));
+}
+
 // Without levels, a fold takes at most one page.
 uint64_t PageTable::MissingWith(uint64_t own, uint64_t position, uint64_t tokens,
                                 uint64_t segment) const {
@@ -140,9 +158,7 @@ uint64_t PageTable::MissingWith(uint64_t own, uint64_t position, uint64_t tokens
 uint64_t PageTable::Missing(uint64_t position, uint64_t tokens, uint64_t segment) const {
   // Without a window no page is ever released, so each fold takes one, regardless of what is held.
   if (!kind_.fenwick() && kind_.window == 0) return MissingInFork(position, tokens, segment);
-  const auto own = std::count_if(table_.begin(), table_.end(),
-                                 [this](uint32_t slot) { return slot != kNoPage && Ours(slot); });
-  return MissingWith(static_cast<uint64_t>(own), position, tokens, segment);
+  return MissingWith(own_pages(), position, tokens, segment);
 }
 
 uint64_t PageTable::MissingInFork(uint64_t position, uint64_t tokens, uint64_t segment) const {

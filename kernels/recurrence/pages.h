@@ -71,6 +71,11 @@ class PageTable {
 
   // Held now, not counting what a plan has taken.
   size_t pages() const;
+  // Of these, how many `other` holds at the same places, as tables do of which one is a Fork of the
+  // other that went on.
+  size_t SharedWith(const PageTable& other) const;
+  // How many no other table holds.
+  size_t own_pages() const;
   // The most pages that it may still take while it grows from `position`, where the committed
   // segments end, to `tokens` tokens. Shared pages do not count as held, since a fold replaces them
   // with new ones.

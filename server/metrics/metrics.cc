@@ -32,6 +32,14 @@ constexpr const char* kOutcomeNames[kOutcomes] = {"stop",
                                                   "rejected_slots",
                                                   "rejected_draining"};
 
+// Those that are counted; the others are no misses.
+constexpr std::pair<PrefixMiss, const char*> kPrefixMissNames[] = {
+    {PrefixMiss::kPromptLogprobs, "prompt_logprobs"},
+    {PrefixMiss::kShort, "short"},
+    {PrefixMiss::kUnknown, "unknown"},
+    {PrefixMiss::kNotKept, "not_kept"}};
+constexpr const char* kPrefixDropNames[kPrefixDrops] = {"slots", "size", "tokens"};
+
 class Families {
  public:
   void AddGauge(const char* name, const char* help, double value, Labels labels = {}) {
@@ -91,6 +99,12 @@ void AddGauges(const Metrics& m, Families& out) {
   out.AddGauge("state_slots_capacity", "State slots that --state-memory holds.", total);
   out.AddGauge("state_bases_used", "Slots of states at chunk borders in use; forks share them.",
                value(m.state_bases_used));
+  out.AddGauge("prefix_cache_states", "States at chunk borders that the prefix cache keeps.",
+               value(m.prefix_states));
+  out.AddGauge("prefix_cache_bytes", "Bytes of these states; --prefix-cache bounds them.",
+               value(m.prefix_bytes));
+  out.AddGauge("prefix_cache_tokens", "Tokens that the prefix cache remembers, 4 bytes each.",
+               value(m.prefix_tokens));
   const double pages = value(m.fullest_pages_used), all_pages = value(m.fullest_pages_total);
   out.AddGauge("state_slot_usage_ratio",
                "State slots in use / state slots, 0 to 1; of pages where these are fuller.",
@@ -121,6 +135,24 @@ void AddGauges(const Metrics& m, Families& out) {
                value(m.model_load_bytes), source);
 }
 
+void AddPrefixCounters(const Metrics& m, Families& out) {
+  out.AddCounter("prefix_cache_hits_total", "Contexts that began with a kept state.",
+                 m.prefix_hits);
+  out.AddCounter("prefix_cache_tokens_reused_total", "Tokens before those states.",
+                 m.prefix_tokens_reused);
+  out.AddCounter("prefix_cache_waits_total",
+                 "Requests that waited for another one to compute what both begin with.",
+                 m.prefix_waits);
+  for (const auto& [why, name] : kPrefixMissNames) {
+    out.AddCounter("prefix_cache_misses_total", "Contexts that began without one, by reason.",
+                   m.prefix_misses[static_cast<size_t>(why)], {{"reason", name}});
+  }
+  for (size_t i = 0; i < kPrefixDrops; ++i) {
+    out.AddCounter("prefix_cache_evictions_total", "States that the cache dropped, by reason.",
+                   m.prefix_drops[i], {{"reason", kPrefixDropNames[i]}});
+  }
+}
+
 void AddCounters(const Metrics& m, Families& out) {
   out.AddCounter("prompt_tokens_total", "Prompt tokens, by where their state came from.",
                  m.prompt_tokens_computed, {{"source", "computed"}});
@@ -140,6 +172,7 @@ void AddCounters(const Metrics& m, Families& out) {
   out.AddCounter("kept_positions_dropped_total",
                  "Positions that sessions could be rewound to, dropped for their slots.",
                  m.kept_positions_dropped);
+  AddPrefixCounters(m, out);
   out.AddCounter("folds_total", "Tails folded into a base.", m.folds);
   for (size_t i = 0; i < kDraftSources; ++i) {
     out.AddCounter("draft_tokens_total", "Guesses of tokens that steps checked, by their source.",

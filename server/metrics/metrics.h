@@ -48,6 +48,27 @@ inline constexpr const char* kSessionEndNames[kSessionEnds] = {"deleted", "expir
 inline constexpr size_t kDraftSources = 2;
 inline constexpr const char* kDraftSourceNames[kDraftSources] = {"lookup", "model"};
 
+// Why a request that began a context found no state to start from: a label of
+// rivulet_prefix_cache_misses_total.
+enum class PrefixMiss : uint8_t {
+  kNone,            // it started from one
+  kOff,             // the server has no cache
+  kContinues,       // it continued what its session holds
+  kPromptLogprobs,  // its prompt's logits were asked for
+  kShort,           // its prompt has no chunk border before its last token
+  kUnknown,         // no context that is remembered began with its first chunk
+  kNotKept,         // one did, and no state on the way is kept
+};
+inline constexpr size_t kPrefixMisses = static_cast<size_t>(PrefixMiss::kNotKept) + 1;
+
+// Why the prefix cache dropped a state: the label of rivulet_prefix_cache_evictions_total.
+enum class PrefixDrop : uint8_t {
+  kSlots,   // a request needed the slots
+  kSize,    // --prefix-cache
+  kTokens,  // its tokens were forgotten
+};
+inline constexpr size_t kPrefixDrops = static_cast<size_t>(PrefixDrop::kTokens) + 1;
+
 // Seconds, from 1 ms to 43 minutes: vLLM's edges, so that its dashboards' panels can be reused.
 inline constexpr std::array kRequestSeconds = {.001, .005, .01, .02,  .04,  .06,  .08, .1,
                                                .25,  .5,   .75, 1.0,  2.5,  5.0,  7.5, 10.,
@@ -79,6 +100,8 @@ struct Metrics {
   Gauge sessions;
   Gauge session_notes_bytes;
   Gauge state_bases_used;
+  // Of the prefix cache.
+  Gauge prefix_states, prefix_bytes, prefix_tokens;
 
   Counter prompt_tokens_computed;
   Counter prompt_tokens_cached;
@@ -94,6 +117,11 @@ struct Metrics {
   Counter session_forks;
   Counter session_rewinds;
   Counter kept_positions_dropped;
+  Counter prefix_hits;
+  Counter prefix_tokens_reused;
+  Counter prefix_waits;
+  std::array<Counter, kPrefixMisses> prefix_misses;
+  std::array<Counter, kPrefixDrops> prefix_drops;
 
   Histogram time_to_first_token{kRequestSeconds};
   Histogram inter_token_latency{kTokenSeconds};
@@ -111,6 +139,8 @@ struct Metrics {
 
   void CountRequest(Outcome outcome) { requests[static_cast<size_t>(outcome)].Add(); }
   void CountSessionEnd(SessionEnd why) { session_ends[static_cast<size_t>(why)].Add(); }
+  void CountPrefixDrop(PrefixDrop why) { prefix_drops[static_cast<size_t>(why)].Add(); }
+  void CountPrefixMiss(PrefixMiss why) { prefix_misses[static_cast<size_t>(why)].Add(); }
 };
 
 // The exposition format, text 0.0.4.

@@ -22,6 +22,17 @@ std::unique_ptr<Session> Session::CreateAtRest(StatePool& states,
       new Session(states, TokenSequence(std::move(ledger)), std::make_shared<TokenCounts>()));
 }
 
+std::unique_ptr<Session> Session::CreateFrom(StatePool& states, std::shared_ptr<TokenLedger> ledger,
+                                             std::shared_ptr<StatePoint> point,
+                                             std::span<const uint32_t> tokens) {
+  RIVULET_CHECK(tokens.size() == point->position, "the state is that of other tokens");
+  std::unique_ptr<Session> session = CreateAtRest(states, std::move(ledger));
+  session->Append(tokens);
+  session->position_ = point->position;
+  session->point_ = std::move(point);
+  return session;
+}
+
 Session::Session(StatePool& states, TokenSequence tokens, std::shared_ptr<TokenCounts> counts)
     : states_(states),
       segment_pages_(states.capacity().pages.size()),
@@ -91,6 +102,17 @@ void Session::Rest() {
   base_ = SlotHandle();
   point->pages = std::exchange(page_tables_, {});
   point_ = std::move(point);
+}
+
+std::shared_ptr<StatePoint> Session::SharePoint() const {
+  RIVULET_CHECK(!segment_planned(), "shares its state while a segment is planned");
+  if (Border(position_) == 0) return nullptr;
+  if (resting()) return point_;
+  auto point = std::make_shared<StatePoint>();
+  point->position = Border(position_);
+  point->base = base_.Share();
+  for (const PageTable& table : page_tables_) point->pages.push_back(table.Fork());
+  return point;
 }
 
 absl::Status Session::Wake() {
@@ -241,6 +263,10 @@ absl::Status Session::PlanPages(size_t count) {
 uint64_t Session::pages(size_t kind) const {
   if (!resting()) return page_tables_[kind].pages();
   return point_ == nullptr ? 0 : point_->pages[kind].pages();
+}
+
+uint64_t Session::OwnPages(size_t kind) const {
+  return holds_point_alone() ? point_->pages[kind].own_pages() : 0;
 }
 
 uint64_t Session::MissingPages(size_t kind, uint64_t tokens) const {

@@ -56,6 +56,12 @@ class Session {
   static std::unique_ptr<Session> CreateAtRest(StatePool& states,
                                                std::shared_ptr<TokenLedger> ledger);
 
+  // One at rest that holds `tokens`, all of them in its state. REQUIRES: as many as
+  // point->position.
+  static std::unique_ptr<Session> CreateFrom(StatePool& states, std::shared_ptr<TokenLedger> ledger,
+                                             std::shared_ptr<StatePoint> point,
+                                             std::span<const uint32_t> tokens);
+
   // A second session that continues from here. The base and the pages are shared and the tail is
   // copied, so apart from token ids and page numbers, 4 bytes each, the cost does not depend on the
   // length of the context. Takes one tail, or nothing and RESOURCE_EXHAUSTED. Either session may
@@ -77,6 +83,10 @@ class Session {
   void Rest();
   // Takes what it may have to write, or nothing and RESOURCE_EXHAUSTED. REQUIRES: resting().
   absl::Status Wake();
+  // The state at the last border, for others to start from; null without tokens in it. A session
+  // that is awake then needs another base, and pages, to go on: count missing_bases and
+  // MissingPages again. REQUIRES: no segment is planned.
+  std::shared_ptr<StatePoint> SharePoint() const;
   // The slots that it still needs to run until its end: by Wake, or by the fold of a shared base.
   uint32_t missing_bases() const;
   uint32_t missing_tails() const { return tail_.held() ? 0 : 1; }
@@ -156,6 +166,8 @@ class Session {
   size_t page_kinds() const { return states_.capacity().pages.size(); }
   // Pages of the engine's kind that it holds.
   uint64_t pages(size_t kind) const;
+  // Of these, how many are free without it. REQUIRES: resting().
+  uint64_t OwnPages(size_t kind) const;
   // The most pages that it may still take until it holds `tokens` tokens.
   uint64_t MissingPages(size_t kind, uint64_t tokens) const;
   // The same for a Fork of it.
