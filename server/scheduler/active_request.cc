@@ -84,11 +84,13 @@ void EndUnstarted(RequestContext& context, Request& request, absl::Status status
 }
 
 ActiveRequest::ActiveRequest(RequestContext& context, std::unique_ptr<Request> request,
-                             std::unique_ptr<Session> session, uint64_t turn, TimePoint now)
+                             std::unique_ptr<Session> session, PrefixUse prefix, uint64_t turn,
+                             TimePoint now)
     : context_(context),
       request_(std::move(request)),
       prompt_(std::move(session)),
-      context_tokens_(prompt_->tokens().size()),
+      prefix_(std::move(prefix)),
+      context_tokens_(prompt_->tokens().size() - prefix_.reused),
       cached_tokens_(static_cast<uint32_t>(prompt_->position())),
       last_turn_(turn),
       admitted_(now),
@@ -116,7 +118,55 @@ void ActiveRequest::AppendPrompt() {
         *request_, stop_ids_, context_.options.tokenizer, starts_text, i));
   }
   const size_t held_back = HoldsBackLast() && !prompt.empty() ? 1 : 0;
-  prompt_->Append(std::span(prompt).first(prompt.size() - held_back));
+  prompt_->Append(std::span(prompt).first(prompt.size() - held_back).subspan(prefix_.reused));
+}
+
+uint64_t ActiveRequest::SharedPrompt(const Request& other) const {
+  const bool shares = !ended_ && !ending_.has_value() && in_prompt() && prefix_.keeps &&
+                      context_tokens_ == 0 && request_->cache_salt == other.cache_salt;
+  if (!shares) return 0;
+  const auto& own = request_->prompt;
+  const auto parts =
+      std::mismatch(own.begin(), own.end(), other.prompt.begin(), other.prompt.end());
+  return static_cast<uint64_t>(parts.first - own.begin());
+}
+
+// A prompt's last step passes end_border, and the state there is kept then.
+bool ActiveRequest::CanKeepAt(uint64_t border, uint64_t from) const {
+  if (PromptFrontier() < from) return false;
+  return border > PromptFrontier() ||
+         (border == prefix_.end_border && prefix_.progress->kept < border);
+}
+
+std::shared_ptr<const PrefillProgress> ActiveRequest::KeepAt(uint64_t border) {
+  if (border != prefix_.end_border) prefix_.cuts.insert(border);
+  return prefix_.progress;
+}
+
+// The state at a cut is shared when the step that ends there was committed, and before the next one
+// is planned.
+bool ActiveRequest::WaitsAtCut() const {
+  return prompt_in_flight_ > 0 && prefix_.cuts.contains(PromptFrontier());
+}
+
+void ActiveRequest::KeepState(const Session& session) {
+  if (!prefix_.keeps) return;
+  std::shared_ptr<StatePoint> point = session.SharePoint();
+  if (point == nullptr || point->position <= std::max(prefix_.progress->kept, prefix_.reused))
+    return;
+  LeftState left{request_->cache_salt, {}, std::move(point)};
+  session.tokens().CopyTo(0, left.point->position, left.tokens);
+  context_.left.push_back(std::move(left));
+  if (in_prompt()) prefix_.progress->kept = context_.left.back().point->position;
+}
+
+// At the end of the prompt, where the last border before its last token is behind the state, or was
+// kept.
+void ActiveRequest::EndPrefill() {
+  const uint64_t border =
+      prompt_->position() - prompt_->position() % context_.capacity.fold_interval;
+  if (border == prefix_.end_border) KeepState(*prompt_);
+  prefix_.progress->over = true;
 }
 
 void ActiveRequest::AddReserved(StateNeed& need) const {
@@ -173,6 +223,8 @@ RowView ActiveRequest::ViewOf(int row) const {
   view.position = session.position() + session.planned();
   if (row == kPromptRow) {
     view.prompt_left = static_cast<uint32_t>(session.pending() - session.planned());
+    const auto cut = prefix_.cuts.upper_bound(view.position);
+    if (cut != prefix_.cuts.end()) view.to_cut = static_cast<uint32_t>(*cut - view.position);
   }
   view.outbox_full = outbox_full_;
   view.deadline = deadline();
@@ -254,7 +306,7 @@ void ActiveRequest::AppendRows(TimePoint now, std::vector<RowInFlight>& rows,
   };
   if (prompt_ != nullptr) {
     // The completions start when the prompt's last step has been committed.
-    if (prompt_->pending() > prompt_->planned()) append(kPromptRow);
+    if (prompt_->pending() > prompt_->planned() && !WaitsAtCut()) append(kPromptRow);
     return;
   }
   for (size_t i = 0; i < completions_.size(); ++i) {
@@ -364,12 +416,15 @@ void ActiveRequest::CommitPrompt(const RowInFlight& row, RowResult result, TimeP
   const size_t unasked = std::min<size_t>(before_prompt, result.scores.size());
   std::move(result.scores.begin() + static_cast<ptrdiff_t>(unasked), result.scores.end(),
             std::back_inserter(prompt_scores_));
+  const bool at_cut = prompt_in_flight_ == 0 && prefix_.cuts.contains(prompt_->position());
+  if (at_cut) KeepState(*prompt_);
   if (prompt_->pending() == 0) EndPrompt(std::move(result), now);
 }
 
 void ActiveRequest::EndPrompt(RowResult result, TimePoint now) {
   context_.metrics.request_prefill_time.Observe(Seconds(now - admitted_));
   DeliverPromptScores();
+  EndPrefill();
   if (request_->max_tokens == 0) return EndAll(FinishReason::kLength, absl::OkStatus(), now);
   StartCompletions(now);
   CommitTokens(*completions_[0], std::move(result), now);
@@ -465,11 +520,17 @@ void ActiveRequest::FailRow(int row, const absl::Status& status, TimePoint now) 
   Send(completions_[row]->Finish(FinishReason::kError), now);
 }
 
+// The session of a turn that ends.
+void ActiveRequest::LeaveState(Session& session) {
+  if (state_lost_) return;
+  session.CancelSegment();  // planned ahead
+  if (prefix_.keeps_end) KeepState(session);
+}
+
 void ActiveRequest::ReturnSession(std::unique_ptr<Session> session) {
   SessionLease& lease = request_->session;
   if (session == nullptr || !lease.held()) return;
   if (state_lost_) return lease.Drop();
-  session->CancelSegment();  // planned ahead
   lease.SetNotes(std::move(request_->notes));
   lease.PutState(std::move(session));
   lease.Release();
@@ -479,14 +540,20 @@ void ActiveRequest::Send(StreamMessage message, TimePoint now) {
   const bool finished = message.finish_reason != FinishReason::kNone;
   if (finished) {
     message.usage.cached_tokens = cached_tokens_;
-    ReturnSession(completions_[message.index]->TakeSession());
+    message.usage.known_tokens = prefix_.known;
+    message.usage.prefix_miss = prefix_.miss;
+    std::unique_ptr<Session> session = completions_[message.index]->TakeSession();
+    if (session != nullptr) LeaveState(*session);
+    ReturnSession(std::move(session));
   }
   Push(context_, *request_, std::move(message));
   if (finished && --unfinished_ == 0) Close(now);
 }
 
 void ActiveRequest::EndAll(FinishReason reason, absl::Status status, TimePoint now) {
+  prefix_.progress->over = true;
   if (prompt_ != nullptr) {
+    LeaveState(*prompt_);
     if (HoldsBackLast() && !request_->prompt.empty()) prompt_->Append(request_->prompt.back());
     ReturnSession(std::move(prompt_));
   }
@@ -517,6 +584,7 @@ void ActiveRequest::Abort(const absl::Status& status, TimePoint now) {
   SessionLease& lease = request_->session;
   if (lease.held() && lease.exclusive()) lease.Drop();
   EndUnstarted(context_, *request_, status, now);
+  prefix_.progress->over = true;
   ended_ = true;
 }
 

@@ -34,6 +34,7 @@
 #include "server/scheduler/completion.h"
 #include "server/scheduler/draft_choice.h"
 #include "server/scheduler/plan.h"
+#include "server/scheduler/prefix_reuse.h"
 #include "server/scheduler/request.h"
 #include "server/scheduler/state_need.h"
 #include "server/session/session.h"
@@ -62,6 +63,7 @@ struct SchedulerOptions {
   uint64_t max_session_tokens = uint64_t{1} << 28;
   // Ends of turns that a session can go back to, the last ones; --keep-positions.
   uint32_t keep_positions = 0;
+  PrefixCache::Limits prefix_cache;  // --prefix-cache
   // How long a stream whose client does not read keeps its slots once its outbox is full.
   Clock::duration stall_limit = std::chrono::minutes(5);
   const Tokenizer* tokenizer = nullptr;  // null: the model has none
@@ -76,6 +78,8 @@ struct RequestContext {
   const StateCapacity& capacity;  // the engine's
   // Outboxes to announce to the dispatcher at the end of this plan or commit.
   std::vector<std::shared_ptr<Outbox>> ready = {};
+  // States that the prefix cache is to take before slots are counted again.
+  std::vector<LeftState> left = {};
 };
 
 class ActiveRequest;
@@ -94,9 +98,10 @@ class ActiveRequest {
   static constexpr int kPromptRow = -1;
 
   // `session`: the one that the prompt continues, or a new one. `turn`: the number of its
-  // admission, as in RowView::last_turn. Call Start next.
+  // admission, as in RowView::last_turn. `prefix`: the session holds the first prefix.reused tokens
+  // of the prompt already. Call Start next.
   ActiveRequest(RequestContext& context, std::unique_ptr<Request> request,
-                std::unique_ptr<Session> session, uint64_t turn, TimePoint now);
+                std::unique_ptr<Session> session, PrefixUse prefix, uint64_t turn, TimePoint now);
   ActiveRequest(const ActiveRequest&) = delete;
   ActiveRequest& operator=(const ActiveRequest&) = delete;
 
@@ -117,6 +122,15 @@ class ActiveRequest {
   Session* session();
   // Of that session. False if it has none.
   bool DropOldestKept();
+
+  // The tokens at the beginning of its prompt that `other` shares; 0 if its prompt does not begin a
+  // context, or its states are not kept for `other`.
+  uint64_t SharedPrompt(const Request& other) const;
+  // Whether the state after so many tokens of its prompt can still be kept, by a prefill that has
+  // come as far as `from`.
+  bool CanKeepAt(uint64_t border, uint64_t from) const;
+  // Keeps it. REQUIRES: CanKeepAt(border).
+  std::shared_ptr<const PrefillProgress> KeepAt(uint64_t border);
 
   // The rows that have something to run. Appends to both, one entry each.
   void AppendRows(TimePoint now, std::vector<RowInFlight>& rows, std::vector<RowView>& views);
@@ -169,6 +183,10 @@ class ActiveRequest {
   // turn may have no prompt either and needs a token to continue from.
   bool AsksNothing() const { return request_->prompt.empty() && request_->max_tokens == 0; }
   void AppendPrompt();
+  uint64_t PromptFrontier() const { return prompt_->position() + prompt_->planned(); }
+  bool WaitsAtCut() const;
+  void KeepState(const Session& session);
+  void EndPrefill();
   void AddPromptTokens(uint32_t tokens, StepPlan& plan, StepRow& row) const;
   void AddNextToken(Completion& completion, bool promised, StepPlan& plan, StepRow& row) const;
   void AddScoreTargets(const Segment& segment, StepRow& row) const;
@@ -186,6 +204,7 @@ class ActiveRequest {
   void CommitToken(Completion& completion, SampledToken sample, TimePoint now);
   void FailRow(int row, const absl::Status& status, TimePoint now);
   void EndAll(FinishReason reason, absl::Status status, TimePoint now);
+  void LeaveState(Session& session);
   // Puts the session back into its lease, or drops it.
   void ReturnSession(std::unique_ptr<Session> session);
   void Send(StreamMessage message, TimePoint now);
@@ -196,8 +215,9 @@ class ActiveRequest {
   std::vector<uint32_t> stop_ids_;  // from Start on
   std::vector<std::unique_ptr<Completion>> completions_;
   std::unique_ptr<Session> prompt_;  // until the completions have started
-  const uint64_t context_tokens_;    // that the session held before
-  const uint32_t cached_tokens_;     // of them, those that its state held
+  PrefixUse prefix_;
+  const uint64_t context_tokens_;  // that the session held before the prompt
+  const uint32_t cached_tokens_;   // of them, those that its state held
   // The number of its last turn's end or of its admission, so that later requests queue behind it.
   uint64_t last_turn_;
   uint32_t turn_tokens_ = 0;  // since then

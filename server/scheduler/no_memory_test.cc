@@ -120,9 +120,21 @@ class Reader : public StreamSink, public std::enable_shared_from_this<Reader> {
   std::optional<Client> client_ ABSL_GUARDED_BY(mutex_);
 };
 
+struct Variant {
+  size_t depth;
+  bool prefix_cache;
+};
+
 // Everything of a server below rpc, with three slots.
 struct Server {
-  explicit Server(size_t depth) : engine(fake, depth) {}
+  explicit Server(const Variant& variant)
+      : engine(fake, variant.depth),
+        scheduler(engine, sessions, dispatcher, metrics, Options(variant)) {}
+  static SchedulerOptions Options(const Variant& variant) {
+    SchedulerOptions options;
+    if (variant.prefix_cache) options.prefix_cache.bytes = uint64_t{1} << 30;
+    return options;
+  }
   // A turn of a session whose name is in use or not.
   std::shared_ptr<Reader> Turn(const std::string& id, uint32_t max_tokens) {
     (void)sessions.Create(id, "").status();
@@ -152,7 +164,7 @@ struct Server {
   MarkedEngine engine;
   SessionTable sessions{{}, metrics};
   Dispatcher dispatcher;
-  Scheduler scheduler{engine, sessions, dispatcher, metrics, {}};
+  Scheduler scheduler;
   EngineLoop loop{engine, scheduler};
 };
 
@@ -194,12 +206,11 @@ void ExpectSound(Server& server) {
   }
   EXPECT_TRUE(server.scheduler.WaitUntilIdle(Clock::now() + std::chrono::seconds(60)));
   EXPECT_EQ(server.metrics.state_slots_used.value(), 0);
-  EXPECT_EQ(server.metrics.state_bytes.value(), 0);
+  EXPECT_EQ(server.metrics.state_bytes.value(), server.metrics.prefix_bytes.value());
   EXPECT_EQ(server.sessions.leases(), 0u);
 }
 
-// The parameter is the engine's depth.
-class NoMemoryTest : public testing::TestWithParam<size_t> {
+class NoMemoryTest : public testing::TestWithParam<Variant> {
  protected:
   void SetUp() override { SetLogLevel("off"); }
 };
@@ -231,8 +242,13 @@ TEST_P(NoMemoryTest, ManyAllocationsFailAtRandom) {
   EXPECT_GT(failures, 100u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Depths, NoMemoryTest, testing::Values(1, 2),
-                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Depths, NoMemoryTest,
+                         testing::Values(Variant{1, false}, Variant{2, false}, Variant{1, true},
+                                         Variant{2, true}),
+                         [](const auto& info) {
+                           return (info.param.depth == 1 ? "1" : "2") +
+                                  std::string(info.param.prefix_cache ? "Cached" : "");
+                         });
 
 }  // namespace
 }  // namespace rivulet

@@ -11,10 +11,15 @@ namespace {
 // piece costs beside its tokens is small.
 constexpr uint32_t kSmallPieceChunks = 4;
 
+// The most tokens of a prompt that can run in one step.
+uint32_t LongestPiece(const RowView& row) {
+  return row.to_cut == 0 ? row.prompt_left : std::min(row.prompt_left, row.to_cut);
+}
+
 // The tokens of a prompt's next piece, given its share: up to the last chunk border that the share
 // reaches, if it reaches one.
 uint32_t PieceTokens(const RowView& row, uint32_t share, size_t fold_interval) {
-  if (row.prompt_left <= share) return row.prompt_left;
+  if (LongestPiece(row) <= share) return LongestPiece(row);
   const uint32_t to_border = static_cast<uint32_t>(fold_interval - row.position % fold_interval);
   if (share < to_border) return share;
   return share - static_cast<uint32_t>((row.position + share) % fold_interval);
@@ -29,7 +34,7 @@ std::vector<size_t> ChoosePrompts(std::span<const RowView> rows, std::vector<siz
                    [&](size_t a, size_t b) { return rows[a].last_turn < rows[b].last_turn; });
   size_t chosen = 0;
   for (uint32_t filled = 0; chosen < prompts.size() && filled < budget; ++chosen) {
-    filled += std::min(rows[prompts[chosen]].prompt_left, small_piece);
+    filled += std::min(LongestPiece(rows[prompts[chosen]]), small_piece);
   }
   prompts.resize(chosen);
   return prompts;
@@ -38,8 +43,9 @@ std::vector<size_t> ChoosePrompts(std::span<const RowView> rows, std::vector<siz
 std::vector<PlannedRow> SharePrompts(std::span<const RowView> rows, std::vector<size_t> prompts,
                                      uint32_t budget, size_t fold_interval) {
   // The shortest first: what they leave of their share is there for the longer ones.
-  std::stable_sort(prompts.begin(), prompts.end(),
-                   [&](size_t a, size_t b) { return rows[a].prompt_left < rows[b].prompt_left; });
+  std::stable_sort(prompts.begin(), prompts.end(), [&](size_t a, size_t b) {
+    return LongestPiece(rows[a]) < LongestPiece(rows[b]);
+  });
   std::vector<PlannedRow> pieces;
   for (size_t i = 0; i < prompts.size() && budget > 0; ++i) {
     const uint32_t share =

@@ -13,7 +13,7 @@
 //     other instead of all together at the end. As many run at once as can have a piece of several
 //     chunks each. They get equal shares, and what a short prompt does not use goes to longer ones.
 //     A piece ends at an absolute chunk border if possible, since a fold costs the same for a full
-//     chunk as for a part of one.
+//     chunk as for a part of one, and at RowView::to_cut at the latest.
 // How a prompt is split never changes a bit of the output.
 #ifndef RIVULET_SERVER_SCHEDULER_PLAN_H_
 #define RIVULET_SERVER_SCHEDULER_PLAN_H_
@@ -40,6 +40,8 @@ inline constexpr uint32_t kPromptTurnTokens = 256;
 struct RowView {
   uint64_t position = 0;     // absolute position of the row's next token
   uint32_t prompt_left = 0;  // prompt tokens not yet processed; 0: the row decodes
+  // Of these, those before the next position where a piece has to end; 0: there is none.
+  uint32_t to_cut = 0;
   bool outbox_full = false;
   TimePoint deadline = kNoDeadline;
   // Of a prompt: greater than another's if its last turn ended, or it was admitted, later. Within

@@ -50,6 +50,17 @@ TEST(PlanStepTest, DecodeRowsComeFirstAndAllRun) {
               ElementsAre(PlannedRow{1, 1}, PlannedRow{2, 1}, PlannedRow{0, 5}));
 }
 
+TEST(PlanStepTest, APieceEndsAtTheCut) {
+  RowView prompt = Prompt(500, 10);
+  prompt.to_cut = 22;
+  const std::vector<RowView> rows = {prompt, Prompt(500, 0)};
+  EXPECT_THAT(PlanStep(kNow, rows, CostFor(256), {}).run,
+              ElementsAre(PlannedRow{0, 22}, PlannedRow{1, 224}));
+  // Where the share ends before it, at a border as without a cut.
+  EXPECT_THAT(PlanStep(kNow, std::span(rows).first(1), CostFor(16), {}).run,
+              ElementsAre(PlannedRow{0, 6}));
+}
+
 TEST(PlanStepTest, AllDecodeRowsRunAndAPromptMoves) {
   std::vector<RowView> rows(100, Decode(3));
   rows.push_back(Prompt(500));

@@ -30,6 +30,12 @@ struct StopRules {
   uint32_t min_tokens = 0;
 };
 
+// How far the states of a prompt that runs have been kept, for requests that wait for one of them.
+struct PrefillProgress {
+  uint64_t kept = 0;  // the position of the last one
+  bool over = false;  // there will be no other
+};
+
 struct Request {
   uint64_t id = 0;  // Scheduler::NewId
   RequestKind kind = RequestKind::kGenerate;
@@ -41,6 +47,8 @@ struct Request {
   bool begins_anew = false;
   // Kept with the session once the turn has begun.
   std::shared_ptr<const SessionNotes> notes;
+  // Requests share kept states only with those of the same salt.
+  std::string cache_salt;
   uint32_t completions = 1;  // at least one; the API's n
   uint32_t max_tokens = 0;   // of each completion; 0 processes the prompt only
   SamplingParams sampling;   // with the seed
@@ -53,6 +61,11 @@ struct Request {
   TimePoint arrival;
   TimePoint deadline = kNoDeadline;
   std::shared_ptr<Outbox> outbox;
+
+  // The scheduler's: the request waits until the state at `awaited_border` is kept.
+  std::shared_ptr<const PrefillProgress> awaited;
+  uint64_t awaited_border = 0;
+  bool has_awaited = false;  // one was kept; it does not wait for a second
 };
 
 // Tokens that its prompt continues.

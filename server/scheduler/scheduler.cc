@@ -25,32 +25,6 @@ absl::Status CancelStatus(const Request& request, TimePoint now) {
   return absl::DeadlineExceededError("the client's deadline passed");
 }
 
-// A turn changes its session only when those that lease it to read have copied it.
-bool WaitsForReaders(const std::unique_ptr<Request>& request) {
-  const SessionLease& lease = request->session;
-  return lease.held() && lease.exclusive() && !lease.alone();
-}
-
-// True if every kind of `need` is within the capacity and what may be added to it.
-bool Within(const StateNeed& need, const StateCapacity& capacity, const StateNeed& added) {
-  if (need.tails > capacity.tail_slots + added.tails) return false;
-  if (need.bases > capacity.base_slots + added.bases) return false;
-  for (size_t kind = 0; kind < need.pages.size(); ++kind) {
-    const uint64_t more = kind < added.pages.size() ? added.pages[kind] : 0;
-    if (need.pages[kind] > capacity.pages[kind].slots + more) return false;
-  }
-  return true;
-}
-
-// The tokens that the sessions of a request hold from its start, beyond those that its session
-// holds already, and what its notes count as. Forks share what they can (TokenSequence).
-uint64_t NewTokens(const Request& request) {
-  const uint64_t prompt = request.prompt.size();
-  const uint64_t own = std::min<uint64_t>(prompt, TokenSequence::kBlock);
-  const size_t notes = request.notes == nullptr ? 0 : request.notes->bytes();
-  return prompt + (request.completions - 1) * own + TokensOfNotes(notes);
-}
-
 }  // namespace
 
 Scheduler::Scheduler(Engine& engine, SessionTable& sessions, Dispatcher& dispatcher,
@@ -60,6 +34,7 @@ Scheduler::Scheduler(Engine& engine, SessionTable& sessions, Dispatcher& dispatc
       dispatcher_(dispatcher),
       metrics_(metrics),
       context_{std::move(options), metrics, engine.capacity()},
+      prefixes_(engine.capacity(), context_.options.prefix_cache, metrics),
       cost_(engine.capacity().fold_interval) {
   sessions_.set_on_reap([this] { Wake(); });
   metrics_.state_slots_total.Set(engine_.capacity().tail_slots);
@@ -96,7 +71,7 @@ absl::Status Scheduler::CheckFits(const Request& request) const {
         " for all together (messages that a session remembers count as one for 4 bytes); send "
         "less, or start the server with a larger --max-session-tokens"));
   }
-  if (Within(WholeNeed(capacity, request, context), capacity, {})) return absl::OkStatus();
+  if (WholeNeed(capacity, request, context).Within(capacity)) return absl::OkStatus();
   metrics_.CountRequest(Outcome::kRejectedSlots);
   if (request.completions > capacity.tail_slots) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -273,182 +248,6 @@ void Scheduler::EndWaiting(TimePoint now, const std::function<absl::Status(const
   }
 }
 
-void Scheduler::Admit(TimePoint now) {
-  while (!waiting_.empty()) {
-    const size_t before = waiting_.size();
-    AdmitWaiting(now);
-    // A request that was admitted may have ended at once and made room.
-    if (waiting_.size() < before) continue;
-    const auto first = std::find_if_not(waiting_.begin(), waiting_.end(), &WaitsForReaders);
-    if (first == waiting_.end()) return;
-    if (AnythingRuns() || CanMakeRoom(NewNeed(**first))) return;
-    // The holder of any other lease will submit its request or release the lease, and both wake the
-    // engine thread.
-    if (sessions_.leases() > WaitingLeases()) return;
-    Refuse(**first, now);
-  }
-}
-
-size_t Scheduler::WaitingLeases() const {
-  return static_cast<size_t>(std::count_if(waiting_.begin(), waiting_.end(),
-                                           [](const auto& r) { return r->session.held(); }));
-}
-
-bool Scheduler::AnythingRuns() const {
-  return std::any_of(active_.begin(), active_.end(),
-                     [](const auto& active) { return !active->ended(); });
-}
-
-void Scheduler::AdmitWaiting(TimePoint now) {
-  bool held_back = false;
-  for (auto& request : waiting_) {
-    if (WaitsForReaders(request)) continue;
-    // A request that has its slots already may pass those that wait for some.
-    if (held_back && !NewNeed(*request).nothing()) continue;
-    if (!TryAdmit(request, now)) held_back = true;
-  }
-  std::erase(waiting_, nullptr);
-}
-
-// A turn of a session that holds state has its slot already, and some of its pages, also if it
-// begins anew. A fork shares the session's pages.
-StateNeed Scheduler::NewNeed(const Request& request) const {
-  StateNeed need = NewState(request);
-  need.tokens = NewTokens(request);
-  return need;
-}
-
-StateNeed Scheduler::NewState(const Request& request) const {
-  const StateCapacity& capacity = engine_.capacity();
-  const SessionLease& lease = request.session;
-  const Session* const state = lease.held() ? lease.state() : nullptr;
-  if (state == nullptr) return WholeNeed(capacity, request, 0);
-  const uint64_t tokens = request.begins_anew
-                              ? std::max(LongestContext(request, 0), state->position())
-                              : LongestContext(request, state->tokens().size());
-  StateNeed need;
-  if (lease.exclusive()) {
-    need.AddMissing(*state, tokens);
-  } else {
-    need.tails = need.bases = 1;
-    need.AddPages(state->page_kinds(),
-                  [&](size_t kind) { return state->MissingPagesInFork(kind, tokens); });
-  }
-  return need;
-}
-
-bool Scheduler::HasRoom(StateNeed need, const StateNeed& droppable) const {
-  StatePool& states = engine_.states();
-  need.tails += states.tails().used();
-  need.bases += states.bases().used();
-  need.AddPages(engine_.capacity().pages.size(),
-                [&](size_t kind) { return states.pages(kind).used(); });
-  need.tokens += sessions_.tokens();
-  for (const auto& active : active_) active->AddReserved(need);
-  return Within(need, engine_.capacity(), droppable) &&
-         need.tokens <= context_.options.max_session_tokens + droppable.tokens;
-}
-
-// With what kept positions hold beside idle sessions, which is the most that it can be.
-bool Scheduler::CanMakeRoom(const StateNeed& need) const {
-  const IdleSlots idle = sessions_.idle_slots();
-  StateNeed droppable;
-  droppable.tails = idle.tails;
-  droppable.bases = idle.bases;
-  droppable.tokens = sessions_.idle_tokens();
-  droppable.pages = idle.pages;
-  const auto add = [&](const Session* session) {
-    if (session != nullptr) droppable.AddKept(*session);
-  };
-  for (const auto& active : active_) add(active->session());
-  for (const auto& request : waiting_) {
-    if (request != nullptr && request->session.held()) add(request->session.state());
-  }
-  return HasRoom(need, droppable);
-}
-
-bool Scheduler::MakeRoom(const Request& request) {
-  // There usually is room; then what is held is added up only once.
-  if (HasRoom(NewNeed(request))) return true;
-  // Nothing is dropped for a request that would not fit even then.
-  if (!CanMakeRoom(NewNeed(request))) return false;
-  StateNeed any_tails;
-  any_tails.tails = UINT32_MAX;
-  while (!HasRoom(NewNeed(request))) {
-    // Kept positions have no tails.
-    const bool kept_help = !HasRoom(NewNeed(request), any_tails);
-    if (kept_help && DropKeptPosition()) continue;
-    if (!sessions_.EvictLeastRecentlyUsed()) return false;
-  }
-  return true;
-}
-
-// A state that others share already, or that is empty, is kept for nothing.
-bool Scheduler::MakeRoomToKeep(const Request& request) {
-  const SessionLease& lease = request.session;
-  if (!lease.held() || !lease.exclusive() || context_.options.keep_positions == 0) return false;
-  if (lease.state() == nullptr || request.begins_anew) return true;
-  StateNeed need = NewNeed(request);
-  need.bases = 1;
-  while (!HasRoom(need)) {
-    if (!DropKeptPosition()) return false;
-  }
-  return true;
-}
-
-bool Scheduler::DropKeptPosition() {
-  bool dropped = sessions_.DropOldestKept();
-  for (const auto& active : active_) dropped = dropped || active->DropOldestKept();
-  for (const auto& request : waiting_) {
-    if (request == nullptr || !request->session.held()) continue;  // null: admitted in this pass
-    SessionLease& lease = request->session;
-    dropped = dropped || (lease.exclusive() && lease.DropOldestKept());
-  }
-  if (dropped) metrics_.kept_positions_dropped.Add();
-  return dropped;
-}
-
-bool Scheduler::TryAdmit(std::unique_ptr<Request>& request, TimePoint now) {
-  if (!MakeRoom(*request)) return false;
-  active_.reserve(active_.size() + 1);  // first, so that no request is lost without memory
-  auto session = OpenSession(*request, MakeRoomToKeep(*request));
-  if (!session.ok()) return false;
-  active_.push_back(std::make_unique<ActiveRequest>(context_, std::move(request),
-                                                    *std::move(session), ++turn_, now));
-  active_.back()->Start(now);
-  return true;
-}
-
-std::unique_ptr<Session> Scheduler::NewSession() const {
-  return Session::CreateAtRest(engine_.states(), sessions_.ledger());
-}
-
-absl::StatusOr<std::unique_ptr<Session>> Scheduler::OpenSession(Request& request, bool keep) {
-  SessionLease& lease = request.session;
-  if (lease.held() && lease.exclusive()) return OpenTurn(request, keep);
-  if (lease.held() && lease.state() != nullptr) {
-    auto fork = lease.state()->Fork();
-    if (fork.ok()) lease.Release();
-    return fork;
-  }
-  std::unique_ptr<Session> session = NewSession();
-  RIVULET_RETURN_IF_ERROR(session->Wake());
-  if (lease.held()) lease.Release();
-  return session;
-}
-
-absl::StatusOr<std::unique_ptr<Session>> Scheduler::OpenTurn(Request& request, bool keep) {
-  SessionLease& lease = request.session;
-  std::unique_ptr<Session> session = lease.TakeState();
-  // One that begins anew makes room first.
-  if (session == nullptr || request.begins_anew) session = NewSession();
-  if (keep) session->Keep(context_.options.keep_positions, lease.notes());
-  const absl::Status awake = session->Wake();
-  if (awake.ok()) return session;
-  lease.PutState(std::move(session));
-  return awake;
-}
-
 // All slots or pages belong to sessions whose turns wait behind the request that cannot be
 // admitted.
 void Scheduler::Refuse(const Request& refused, TimePoint now) {
@@ -568,6 +367,7 @@ void Scheduler::OutOfMemory(TimePoint now) {
   for (const auto& active : active_) active->Abort(no_memory_, now);
   std::erase(waiting_, nullptr);
   AbortNow(no_memory_, now);
+  ForgetPrefixes();
   Settle(now);
 }
 
@@ -575,8 +375,14 @@ void Scheduler::DeviceLost(absl::Status status, TimePoint now) {
   status.SetPayload(kDeviceLostPayload, absl::Cord());
   in_flight_.clear();
   for (const auto& active : active_) active->Abort(status, now);
+  ForgetPrefixes();
   Settle(now);
   sessions_.LoseStates();
+}
+
+void Scheduler::ForgetPrefixes() {
+  context_.left.clear();
+  prefixes_.Clear();
 }
 
 void Scheduler::DropEnded() {
@@ -592,6 +398,7 @@ void Scheduler::DropEnded() {
 
 void Scheduler::Settle(TimePoint now) {
   DropEnded();
+  KeepLeftStates();
   size_t before_first_token = waiting_.size();
   for (const auto& active : active_) before_first_token += active->in_prompt() ? 1 : 0;
   ShowGauges(before_first_token);

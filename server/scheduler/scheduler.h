@@ -38,6 +38,7 @@
 #include "server/scheduler/draft_choice.h"
 #include "server/scheduler/outbox.h"
 #include "server/scheduler/plan.h"
+#include "server/scheduler/prefix_reuse.h"
 #include "server/scheduler/request.h"
 #include "server/scheduler/state_need.h"
 #include "server/scheduler/step_cost.h"
@@ -116,6 +117,10 @@ class Scheduler {
   void WaitForWork();
   void Wake();  // any thread
 
+  const PrefixCache& prefix_cache() const { return prefixes_.cache(); }
+  // Forgets the states of the prefix cache, and those on the way into it.
+  void ForgetPrefixes();
+
  private:
   // A list, so that requests change hands without memory.
   using Requests = std::list<std::unique_ptr<Request>>;
@@ -155,17 +160,29 @@ class Scheduler {
   size_t WaitingLeases() const;
   StateNeed NewNeed(const Request& request) const;
   StateNeed NewState(const Request& request) const;
-  std::unique_ptr<Session> NewSession() const;
-  absl::StatusOr<std::unique_ptr<Session>> OpenTurn(Request& request, bool keep);
-  // Beside what is in use or reserved for requests that run, less `droppable`.
+  StateNeed NewContext(const Request& request) const;
+  StateNeed AnewInPlaceOf(const Session& state, const Request& request) const;
+  bool MayPass(const Request& request) const;
+  bool WaitsForPrefix(Request& request);
+  void AwaitPrefix(Request& request);
+  void KeepLeftStates();
+  std::unique_ptr<Session> NewSession(const Request& request,
+                                      const PrefixCache::Match& match) const;
+  absl::StatusOr<std::unique_ptr<Session>> OpenTurn(Request& request,
+                                                    const PrefixCache::Match& match, bool keep);
+  // What is in use or reserved for requests that run, and beside it `need`.
+  StateNeed Held(StateNeed need) const;
+  // Beside that, less `droppable`.
   bool HasRoom(StateNeed need, const StateNeed& droppable = {}) const;
   bool CanMakeRoom(const StateNeed& need) const;
   bool MakeRoom(const Request& request);
+  bool DropOne(const Request& request);
   // Beside that, for the state at which a turn's session is kept. Drops kept positions at most.
   bool MakeRoomToKeep(const Request& request);
   // Forgets a kept position: of an idle session if one has any, else of one that runs or waits.
   bool DropKeptPosition();
-  absl::StatusOr<std::unique_ptr<Session>> OpenSession(Request& request, bool keep);
+  absl::StatusOr<std::unique_ptr<Session>> OpenSession(Request& request,
+                                                       const PrefixCache::Match& match, bool keep);
   void CollectRows(TimePoint now);
   std::vector<PlannedRow> Choose(TimePoint now);
   void ChooseDrafts(std::vector<PlannedRow>& chosen);
@@ -199,6 +216,7 @@ class Scheduler {
       "--state-memory");
   // The engine thread's, but for the options in it.
   RequestContext context_;
+  PrefixReuse prefixes_;
   Requests waiting_;
   std::vector<std::unique_ptr<ActiveRequest>> active_;
   uint64_t ended_ = 0;  // since the last Settle

@@ -55,6 +55,7 @@ struct Ask {
   uint32_t logprobs = 0;
   bool score_prompt = false;
   uint32_t score_top = 0;
+  std::string cache_salt = {};
 };
 
 // Engine, sessions and scheduler. Time is virtual, so that prompts are cut at random. `depth`:
@@ -64,7 +65,7 @@ class Stack {
   // The default memory drops no session for room.
   Stack(std::shared_ptr<const LoadedModel> model, size_t threads, size_t depth, uint64_t seed,
         uint32_t keep_positions = 0, uint64_t state_memory = uint64_t{1} << 30,
-        DraftOptions drafts = {})
+        DraftOptions drafts = {}, uint64_t prefix_cache = 0)
       : random_(seed) {
     EngineOptions engine_options;
     engine_options.threads = threads;
@@ -77,6 +78,7 @@ class Stack {
     options.limits.max_prompt_tokens = 1 + random_() % 50;
     options.keep_positions = keep_positions;
     options.drafts = drafts;
+    options.prefix_cache.bytes = prefix_cache;
     scheduler_ = std::make_unique<Scheduler>(engine(), sessions_, dispatcher_, metrics_, options);
   }
 
@@ -89,9 +91,13 @@ class Stack {
     request->logprobs = ask.logprobs;
     request->score_prompt = ask.score_prompt;
     request->score_top = ask.score_top;
+    request->cache_salt = ask.cache_salt;
+    client.id = request->id;
     EXPECT_TRUE(scheduler_->Submit(request).ok());
     return client;
   }
+
+  void Cancel(const Client& client) { scheduler_->Cancel(client.id); }
 
   bool Step() {
     const StepPlan& plan = scheduler_->Plan(now_);
@@ -112,12 +118,17 @@ class Stack {
     return client;
   }
 
+  // REQUIRES: all have ended.
+  void ForgetClients() { clients_.clear(); }
+
   int64_t before_first_token() const { return metrics_.requests_waiting.value(); }
   SessionTable& sessions() { return sessions_; }
   const Metrics& metrics() const { return metrics_; }
   StatePool& states() { return engine().states(); }
   // A step without work, in which what was dropped is destroyed.
   void Reap() { scheduler_->Plan(now_); }
+  const PrefixCache& prefix_cache() const { return scheduler_->prefix_cache(); }
+  void ForgetPrefixes() { scheduler_->ForgetPrefixes(); }
   std::vector<uint32_t> TokensOf(const std::string& id) {
     return sessions_.LeaseForReading(id)->state()->tokens().Copy();
   }

@@ -10,6 +10,23 @@ bool StateNeed::nothing() const {
          std::all_of(pages.begin(), pages.end(), [](uint64_t n) { return n == 0; });
 }
 
+bool StateNeed::Within(const StateCapacity& capacity, const StateNeed& added) const {
+  if (tails > capacity.tail_slots + added.tails) return false;
+  if (bases > capacity.base_slots + added.bases) return false;
+  for (size_t kind = 0; kind < pages.size(); ++kind) {
+    const uint64_t more = kind < added.pages.size() ? added.pages[kind] : 0;
+    if (pages[kind] > capacity.pages[kind].slots + more) return false;
+  }
+  return true;
+}
+
+uint64_t NewTokens(const Request& request) {
+  const uint64_t prompt = request.prompt.size();
+  const uint64_t own = std::min<uint64_t>(prompt, TokenSequence::kBlock);
+  const size_t notes = request.notes == nullptr ? 0 : request.notes->bytes();
+  return prompt + (request.completions - 1) * own + TokensOfNotes(notes);
+}
+
 uint64_t LongestContext(const Request& request, uint64_t context_tokens) {
   return context_tokens + request.prompt.size() + request.max_tokens;
 }
@@ -26,12 +43,14 @@ void StateNeed::AddMissing(const Session& session, uint64_t tokens) {
   AddPages(session.page_kinds(), [&](size_t kind) { return session.MissingPages(kind, tokens); });
 }
 
+void StateNeed::AddPoint(const StatePoint& point) {
+  ++bases;
+  AddPages(point.pages.size(), [&](size_t kind) { return point.pages[kind].pages(); });
+}
+
 void StateNeed::AddKept(const Session& session) {
   for (const Session::KeptPosition& kept : session.kept()) {
-    if (kept.point == nullptr) continue;
-    ++bases;
-    AddPages(kept.point->pages.size(),
-             [&](size_t kind) { return kept.point->pages[kind].pages(); });
+    if (kept.point != nullptr) AddPoint(*kept.point);
   }
 }
 

@@ -25,6 +25,9 @@ struct StateNeed {
 
   // No slots and no pages.
   bool nothing() const;
+  // Whether there are as many slots and pages as `capacity` and `added` have together.
+  bool Within(const StateCapacity& capacity, const StateNeed& added) const;
+  bool Within(const StateCapacity& capacity) const { return Within(capacity, StateNeed()); }
   // Adds `count(kind)` pages of each kind.
   template <typename Count>
   void AddPages(size_t kinds, Count count) {
@@ -35,12 +38,18 @@ struct StateNeed {
   void AddWhole(const StateCapacity& capacity, uint64_t sessions, uint64_t tokens);
   // Adds the slots and pages that `session` may still take while it grows to `tokens` tokens.
   void AddMissing(const Session& session, uint64_t tokens);
+  // Adds what a point holds.
+  void AddPoint(const StatePoint& point);
   // Adds what the kept positions of `session` hold at most.
   void AddKept(const Session& session);
 };
 
 // The most tokens that the session of each completion will hold.
 uint64_t LongestContext(const Request& request, uint64_t context_tokens);
+
+// The tokens that the sessions of a request hold from its start, beyond those that its session
+// holds already, and what its notes count as. Forks share what they can (TokenSequence).
+uint64_t NewTokens(const Request& request);
 
 // The need of a request whose session has no state yet for its `context_tokens` tokens.
 StateNeed WholeNeed(const StateCapacity& capacity, const Request& request, uint64_t context_tokens);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/engine/step_plan.h"
+#include "server/metrics/metrics.h"
 
 namespace rivulet {
 
@@ -27,6 +28,9 @@ struct Usage {
   uint32_t prompt_tokens = 0;
   uint32_t cached_tokens = 0;
   uint32_t completion_tokens = 0;
+  // Of what the prefix cache knew of the prompt: tokens, and why no state was found.
+  uint64_t known_tokens = 0;
+  PrefixMiss prefix_miss = PrefixMiss::kOff;
 };
 
 // Everything about completion `index` since the message before it.

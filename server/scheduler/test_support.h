@@ -109,6 +109,7 @@ struct Client {
   }
   std::vector<uint32_t> tokens(uint32_t index = 0) const { return received[index].tokens; }
 
+  uint64_t id = 0;  // of the request, where the test has set it
   std::shared_ptr<Outbox> outbox;
   std::vector<Received> received;
   std::optional<absl::Status> end;
