@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "kernels/base/mutex.h"
 #include "kernels/base/status.h"
 #include "kernels/base/version.h"
@@ -182,9 +183,19 @@ class ServerProcess {
     return absl::OkStatus();
   }
 
+  absl::Status SizePrefixCache() {
+    const uint64_t states = StateBytes(engine_->capacity());
+    prefix_cache_bytes_ = options_.prefix_cache.value_or(states / 2);
+    if (prefix_cache_bytes_ <= states) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("--prefix-cache is ", prefix_cache_bytes_, " bytes, a part of the ", states,
+                     " that --state-memory has for states: give at most that, or auto or off"));
+  }
+
   absl::Status LoadModelAndEngine() {
     const TimePoint start = Clock::now();
     RIVULET_RETURN_IF_ERROR(MakeEngine());
+    RIVULET_RETURN_IF_ERROR(SizePrefixCache());
     served_ = DescribeModel(*model_, engine_->capacity());
     const std::string commit = model_->commit;
     const PackedCacheUse packed_cache = model_->packed_cache;
@@ -203,6 +214,7 @@ class ServerProcess {
                        {"kv_dtype", DTypeName(kv_dtype_)},
                        {"state_bytes_per_session", info.state_bytes_per_session()},
                        {"state_slots", engine_->capacity().tail_slots},
+                       {"prefix_cache_bytes", prefix_cache_bytes_},
                        {"threads", options_.threads},
                        {"seconds", Seconds(Clock::now() - start)}});
     return absl::OkStatus();
@@ -282,6 +294,7 @@ class ServerProcess {
     scheduler.keep_positions = options_.keep_positions;
     scheduler.drafts.source = drafts_.get();
     scheduler.drafts.most = options_.draft_tokens;
+    scheduler.prefix_cache.bytes = prefix_cache_bytes_;
     scheduler.tokenizer = served_.tokenizer;
     scheduler.eos_ids = served_.eos_ids;
     scheduler.stall_limit = seconds(options_.stalled_client_seconds);
@@ -316,6 +329,7 @@ class ServerProcess {
   std::unique_ptr<HttpServer> http_;
   std::shared_ptr<const LoadedModel> model_;  // while it is loaded; then the engine's alone
   DType kv_dtype_ = DType::kFloat32;
+  uint64_t prefix_cache_bytes_ = 0;
   ServedModel served_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<DrafterSource> drafts_;  // null: none

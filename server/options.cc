@@ -109,9 +109,7 @@ Read Address(HostPort ServerOptions::*member) {
   };
 }
 
-absl::Status ReadStateMemory(const std::string& text, ServerOptions& options) {
-  options.state_memory = 0;
-  if (text == "auto") return absl::OkStatus();
+absl::StatusOr<uint64_t> ReadBytes(const std::string& text) {
   absl::string_view number = text;
   uint64_t unit = 1;
   for (const auto& [suffix, shift] :
@@ -124,7 +122,24 @@ absl::Status ReadStateMemory(const std::string& text, ServerOptions& options) {
       units * static_cast<double>(unit) >= 9.2e18) {
     return Give("give bytes, or a number with KiB, MiB, GiB or TiB, above 0; or auto");
   }
-  options.state_memory = static_cast<uint64_t>(units * static_cast<double>(unit));
+  return static_cast<uint64_t>(units * static_cast<double>(unit));
+}
+
+absl::Status ReadStateMemory(const std::string& text, ServerOptions& options) {
+  options.state_memory = 0;
+  if (text == "auto") return absl::OkStatus();
+  RIVULET_ASSIGN_OR_RETURN(options.state_memory, ReadBytes(text));
+  return absl::OkStatus();
+}
+
+absl::Status ReadPrefixCache(const std::string& text, ServerOptions& options) {
+  options.prefix_cache = std::nullopt;
+  if (text == "auto") return absl::OkStatus();
+  options.prefix_cache = 0;
+  if (text == "off") return absl::OkStatus();
+  const auto bytes = ReadBytes(text);
+  if (!bytes.ok()) return Give(absl::StrCat(bytes.status().message(), ", or off"));
+  options.prefix_cache = *bytes;
   return absl::OkStatus();
 }
 
@@ -209,6 +224,11 @@ const std::vector<Flag>& Flags() {
        ReadText(&O::draft_model)},
       {"draft-tokens", "N", "15", "the most guesses that a stream checks in one step, 1 to 15",
        NumberFrom(1, &O::draft_tokens, kMostDraftTokens)},
+      {"prefix-cache", "auto|off|BYTES", "auto",
+       "states that are kept of what prompts begin with, so that the next prompt with the same "
+       "beginning starts there; part of --state-memory, and given up where requests or sessions "
+       "need it; auto: at most half of it",
+       ReadPrefixCache},
       {"drain-seconds", "S", "30", "how long running streams may continue after SIGTERM",
        NumberFrom(0, &O::drain_seconds)},
       {"session-ttl", "S", "3600",

@@ -42,6 +42,15 @@ TEST(OptionsTest, DefaultsAndBothWaysToWriteAFlag) {
   EXPECT_FALSE(options->weight_dtype.has_value());
 }
 
+TEST(OptionsTest, PrefixCacheIsAutoOffOrBytes) {
+  const auto read = [](const std::string& flag) {
+    return ParseOptions({"--model=m", flag})->prefix_cache;
+  };
+  EXPECT_EQ(read("--prefix-cache=auto"), std::nullopt);
+  EXPECT_EQ(read("--prefix-cache=off"), 0u);
+  EXPECT_EQ(read("--prefix-cache=2MiB"), 2u << 20);
+}
+
 TEST(OptionsTest, CommandLineWinsOverConfig) {
   const std::string path =
       WriteConfig(R"({"model": "c", "max-queue": 7, "dtype": "bf16", "state-memory": "64KiB"})");
@@ -63,6 +72,7 @@ TEST(OptionsTest, ErrorsNameFlagValueAndRemedyInOneLine) {
       {{"--model=m", "--threads=2000"}, {"2000", "1024"}},
       {{"--model=m", "--state-memory=12XB"}, {"--state-memory", "12XB", "GiB"}},
       {{"--model=m", "--state-memory=-1"}, {"--state-memory", "-1"}},
+      {{"--model=m", "--prefix-cache=much"}, {"--prefix-cache", "much", "GiB", "auto", "off"}},
       {{"--model=m", "--listen=50051"}, {"--listen", "HOST:PORT"}},
       {{"--model=m", "--listen=h:99999"}, {"99999", "65535"}},
       {{"--model=m", "--listen=::1:50051"}, {"--listen"}},

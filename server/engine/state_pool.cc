@@ -35,11 +35,6 @@ uint64_t PageBytes(const StateCapacity& capacity) {
   return bytes;
 }
 
-uint64_t TotalBytes(const StateCapacity& capacity) {
-  return capacity.tail_slots * capacity.tail_bytes + capacity.base_slots * capacity.base_bytes +
-         PageBytes(capacity);
-}
-
 absl::Status TooLittleMemory(const StateCapacity& one, uint64_t state_memory, uint64_t context) {
   std::string parts =
       absl::StrCat("two bases of ", one.base_bytes, " and a tail of ", one.tail_bytes);
@@ -49,7 +44,7 @@ absl::Status TooLittleMemory(const StateCapacity& one, uint64_t state_memory, ui
   }
   return absl::ResourceExhaustedError(absl::StrCat(
       "--state-memory is ", state_memory, " bytes, but one session of this model needs ",
-      TotalBytes(one), " (", parts, "): raise it to that at least",
+      StateBytes(one), " (", parts, "): raise it to that at least",
       one.pages.empty() ? "" : ", or lower --state-context"));
 }
 
@@ -62,6 +57,11 @@ size_t KindIndex(StateCapacity& sizes, const PageKind& kind) {
 }
 
 }  // namespace
+
+uint64_t StateBytes(const StateCapacity& capacity) {
+  return capacity.tail_slots * capacity.tail_bytes + capacity.base_slots * capacity.base_bytes +
+         PageBytes(capacity);
+}
 
 StateCapacity AddUpLayouts(std::span<const StateLayout* const> layers) {
   StateCapacity sizes;
@@ -92,12 +92,12 @@ absl::StatusOr<StateCapacity> SplitStateMemory(StateCapacity sizes, uint64_t sta
                                                    sizes.fold_interval, " tokens"));
   }
   const StateCapacity one = CapacityFor(sizes, 1, state_context);
-  if (state_memory < TotalBytes(one)) return TooLittleMemory(one, state_memory, state_context);
+  if (state_memory < StateBytes(one)) return TooLittleMemory(one, state_memory, state_context);
   uint64_t fits = 1, too_many = StatePool::kMaxTails + 1;
   while (too_many - fits > 1) {
     const uint64_t middle = (fits + too_many) / 2;
     const StateCapacity capacity = CapacityFor(sizes, middle, state_context);
-    (TotalBytes(capacity) <= state_memory ? fits : too_many) = middle;
+    (StateBytes(capacity) <= state_memory ? fits : too_many) = middle;
   }
   return CapacityFor(sizes, fits, state_context);
 }
@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<StatePool>> StatePool::Make(StateCapacity sizes,
                                                            std::unique_ptr<StateMemory> memory) {
   RIVULET_ASSIGN_OR_RETURN(StateCapacity capacity,
                            SplitStateMemory(std::move(sizes), state_memory, state_context));
-  RIVULET_RETURN_IF_ERROR(memory->Reserve(std::max<size_t>(1, TotalBytes(capacity))));
+  RIVULET_RETURN_IF_ERROR(memory->Reserve(std::max<size_t>(1, StateBytes(capacity))));
   return std::unique_ptr<StatePool>(new StatePool(std::move(capacity), std::move(memory)));
 }
 

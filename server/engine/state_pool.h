@@ -66,6 +66,9 @@ StateCapacity AddUpLayouts(std::span<const StateLayout* const> layers);
 absl::StatusOr<StateCapacity> SplitStateMemory(StateCapacity sizes, uint64_t state_memory,
                                                uint64_t state_context);
 
+// Of all slots.
+uint64_t StateBytes(const StateCapacity& capacity);
+
 // The slots of one part of the states: numbers 0 .. slots - 1 with a count of references each.
 class SlotPool final : public SlotSource {
  public:

@@ -51,7 +51,7 @@ inline constexpr const char* kDraftSourceNames[kDraftSources] = {"lookup", "mode
 // Why a request that began a context found no state to start from: a label of
 // rivulet_prefix_cache_misses_total.
 enum class PrefixMiss : uint8_t {
-  kNone,            // it started from one
+  kNone,            // it started from one; the API's CacheMiss has the same numbers
   kOff,             // the server has no cache
   kContinues,       // it continued what its session holds
   kPromptLogprobs,  // its prompt's logits were asked for

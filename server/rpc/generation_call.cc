@@ -32,6 +32,7 @@ absl::Status GenerationCall::Admit(const v1::GenerateRequest& proto) {
       std::unique_ptr<Request> request,
       MakeGenerateRequest(proto, service_.model, service_.max_prompt, service_.sessions));
   seed_ = request->sampling.seed;
+  report_cache_ = proto.report_cache();
   if (request->begins_anew) rewritten_tokens_ = request->session.tokens();
   const auto* const conversation = dynamic_cast<const Conversation*>(request->notes.get());
   starts_thinking_ = conversation != nullptr && StartsThinking(conversation->text.bytes);
@@ -132,12 +133,15 @@ void GenerationCall::Write(StreamMessage&& message) {
 }
 
 absl::Status GenerationCall::Serialize(StreamMessage&& message) {
-  if (message.finish_reason != FinishReason::kNone) {
+  const bool last = message.finish_reason != FinishReason::kNone;
+  const Usage usage = message.usage;
+  if (last) {
     usage_.prompt_tokens = message.usage.prompt_tokens;
     usage_.cached_tokens = message.usage.cached_tokens;
     usage_.completion_tokens += message.usage.completion_tokens;
   }
   v1::GenerateResponse response = ToProto(std::move(message), service_.model.tokenizer);
+  if (last && report_cache_) AddCacheReport(usage, response);
   if (std::exchange(first_message_, false)) {
     response.set_request_id(request_id_);
     response.set_session_id(session_id_);

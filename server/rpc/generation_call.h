@@ -75,6 +75,7 @@ class GenerationCall : public ScheduledCall, public std::enable_shared_from_this
   uint64_t seed_ = 0;
   uint64_t rewritten_tokens_ = 0;
   bool starts_thinking_ = false;
+  bool report_cache_ = false;
 
   // Of the thread that began the write in flight, until OnWriteDone.
   grpc::ByteBuffer wire_message_;

@@ -10,6 +10,8 @@ namespace {
 
 // The values of both are the same numbers.
 static_assert(static_cast<int>(FinishReason::kError) == v1::FINISH_REASON_ERROR);
+static_assert(static_cast<int>(PrefixMiss::kContinues) == v1::CACHE_MISS_SESSION);
+static_assert(static_cast<int>(PrefixMiss::kNotKept) == v1::CACHE_MISS_NOT_KEPT);
 
 void Fill(const TokenLogprob& from, const Tokenizer* tokenizer, v1::TokenLogprob& to) {
   to.set_token_id(from.token);
@@ -47,6 +49,13 @@ v1::GenerateResponse ToProto(StreamMessage message, const Tokenizer* tokenizer) 
   response.mutable_usage()->set_cached_tokens(message.usage.cached_tokens);
   response.mutable_usage()->set_completion_tokens(message.usage.completion_tokens);
   return response;
+}
+
+void AddCacheReport(const Usage& usage, v1::GenerateResponse& response) {
+  v1::CacheReport& report = *response.mutable_cache();
+  report.set_miss(static_cast<v1::CacheMiss>(usage.prefix_miss));
+  report.set_known_tokens(usage.known_tokens);
+  if (usage.prefix_miss == PrefixMiss::kNone) report.set_reused_tokens(usage.cached_tokens);
 }
 
 v1::ScoreResponse ToScoreResponse(const StreamMessage& message, const Tokenizer* tokenizer) {

@@ -15,6 +15,9 @@ namespace rivulet {
 // Sets all fields except those of a stream's first message.
 v1::GenerateResponse ToProto(StreamMessage message, const Tokenizer* tokenizer);
 
+// The `cache` of a last message.
+void AddCacheReport(const Usage& usage, v1::GenerateResponse& response);
+
 // The scores that a request with score_prompt gets.
 v1::ScoreResponse ToScoreResponse(const StreamMessage& message, const Tokenizer* tokenizer);
 

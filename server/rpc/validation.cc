@@ -260,8 +260,11 @@ absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateR
                                                              SessionTable& sessions) {
   RIVULET_RETURN_IF_ERROR(
       CheckAtMost("bytes of request_id", proto.request_id().size(), kMaxRequestIdBytes));
+  RIVULET_RETURN_IF_ERROR(
+      CheckAtMost("bytes of cache_salt", proto.cache_salt().size(), kMaxCacheSaltBytes));
   auto request = std::make_unique<Request>();
   request->kind = RequestKind::kGenerate;
+  request->cache_salt = proto.cache_salt();
   RIVULET_RETURN_IF_ERROR(ReadCounts(proto, model, *request));
   RIVULET_ASSIGN_OR_RETURN(request->sampling, ReadSampling(proto.sampling(), model));
   RIVULET_ASSIGN_OR_RETURN(request->stop, ReadStop(proto.stop(), model));

@@ -27,6 +27,7 @@ namespace rivulet {
 inline constexpr uint32_t kMaxCompletions = 64;
 inline constexpr size_t kMaxStopIds = 64;
 inline constexpr size_t kMaxRequestIdBytes = 128;
+inline constexpr size_t kMaxCacheSaltBytes = 256;
 inline constexpr uint32_t kDefaultMaxTokens = 256;
 // Of a text that is to be tokenized: SentencePiece needs about 80 bytes of memory per byte.
 inline constexpr size_t kMaxTextBytes = size_t{4} << 20;

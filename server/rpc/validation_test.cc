@@ -141,6 +141,7 @@ TEST_F(ValidationTest, EveryLimitNamesFieldValueAndLimit) {
       {[](auto& r) { r.mutable_stop()->add_token_ids(100); }, {"stop.token_ids", "100"}},
       {[](auto& r) { r.mutable_stop()->mutable_token_ids()->Resize(65, 1); }, {"65", "64"}},
       {[](auto& r) { r.mutable_stop()->set_min_tokens(300); }, {"min_tokens = 300", "256"}},
+      {[](auto& r) { r.set_cache_salt(std::string(257, 'x')); }, {"cache_salt", "257", "256"}},
       {[](auto& r) { r.set_request_id(std::string(129, 'x')); }, {"request_id", "129", "128"}},
   };
   for (const Bad& bad : cases) {

@@ -236,9 +236,10 @@ void ExpectHistograms(const Prometheus& prometheus, const Seen& seen) {
 
 void ExpectIdleGauges(const Prometheus& prometheus) {
   for (const char* name : {"requests_running", "requests_waiting", "state_slots_used",
-                           "state_slot_usage_ratio", "state_bytes", "sessions", "draining"}) {
+                           "state_slot_usage_ratio", "sessions", "draining"}) {
     EXPECT_EQ(prometheus.Query(std::string("rivulet_") + name), 0) << name;
   }
+  EXPECT_EQ(prometheus.Query("sum(rivulet_state_bytes) - sum(rivulet_prefix_cache_bytes)"), 0);
   EXPECT_GT(prometheus.Query("rivulet_state_slots_capacity").value_or(0), 0);
   EXPECT_EQ(prometheus.Query("rivulet_model_info{model_name=\"tales\"}"), 1);
   EXPECT_EQ(prometheus.Query("count(rivulet_build_info{version!=\"\",commit!=\"\"})"), 1);
