@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Forks and rewinds on a device: every session has the log-probabilities of its whole text. On the
-// GPU for every checkpoint that it serves, on a fake device for a few.
+// Forks, rewinds and drafts on a device: every session has the log-probabilities of its whole text.
+// On the GPU for every checkpoint that it serves, on a fake device for a few.
 //
 // RIVULET_MODELS: as in server/engine/device_engine_test.cc.
 #include <algorithm>
@@ -68,10 +68,52 @@ class StoryDevice {
     session.Rest();
   }
 
+  // The same token by token, with drafts of those that follow, some of them wrong.
+  void TellWithDrafts(Story& story, const std::vector<uint32_t>& tokens, std::mt19937& random) {
+    Session& session = *story.session;
+    session.Keep(4, nullptr);
+    ASSERT_TRUE(session.Wake().ok());
+    while (session.pending() > 0) Step(story, session.pending());
+    for (size_t told = 0; told < tokens.size();) {
+      session.Append(tokens[told++]);
+      const size_t most = std::min(session.MostDrafts(), tokens.size() - told);
+      std::vector<uint32_t> drafts(tokens.begin() + static_cast<ptrdiff_t>(told),
+                                   tokens.begin() + static_cast<ptrdiff_t>(told + most));
+      for (uint32_t& draft : drafts) {
+        if (random() % 5 == 0) draft = random() % engine_->vocab_size();
+      }
+      StepDrafts(story, drafts);
+      for (size_t i = 0; i < drafts.size() && drafts[i] == tokens[told]; ++i) {
+        session.Append(tokens[told++]);
+        Commit(story, 1);
+      }
+      session.CancelSegment();
+    }
+    session.Rest();
+  }
+
  private:
   StoryDevice(std::unique_ptr<Device> device, std::unique_ptr<Engine> engine)
       : device_(std::move(device)), engine_(std::move(engine)) {
     params_.temperature = 0.0f;
+  }
+
+  // The pending token and drafts; commits the token.
+  void StepDrafts(Story& story, const std::vector<uint32_t>& drafts) {
+    Session& session = *story.session;
+    StepPlan plan;
+    session.tokens().CopyTo(session.position(), 1, plan.tokens);
+    plan.tokens.insert(plan.tokens.end(), drafts.begin(), drafts.end());
+    AddRow(plan, *session.PlanDrafts(0, drafts.size()));
+    result_ = engine_->Step(plan).rows[0];
+    taken_ = 0;
+    ASSERT_TRUE(result_.status.ok()) << result_.status;
+    Commit(story, 1);
+  }
+  void Commit(Story& story, size_t count) {
+    story.session->CommitTokens(count);
+    story.answers.resize(story.session->position());
+    story.answers.back() = result_.samples[taken_++].logprob;
   }
 
   // Answers to tokens that are computed again take the place of the old ones, which they equal.
@@ -79,13 +121,8 @@ class StoryDevice {
     Session& session = *story.session;
     StepPlan plan;
     session.tokens().CopyTo(session.position(), count, plan.tokens);
-    StepRow& row = plan.rows.emplace_back();
     const uint64_t position = session.position();
-    row.segment = *session.PlanSegment(0, count);
-    row.samples = static_cast<uint32_t>(count);
-    row.spec.params = &params_;
-    row.spec.logprobs = 8;
-    row.spec.position = position + 1;
+    AddRow(plan, *session.PlanSegment(0, count));
     const StepResult result = engine_->Step(plan);
     ASSERT_TRUE(result.rows[0].status.ok()) << result.rows[0].status;
     session.CommitSegment();
@@ -95,8 +132,20 @@ class StoryDevice {
     }
   }
 
+  // With a sample after each token.
+  void AddRow(StepPlan& plan, const Segment& segment) {
+    StepRow& row = plan.rows.emplace_back();
+    row.segment = segment;
+    row.samples = static_cast<uint32_t>(segment.tokens);
+    row.spec.params = &params_;
+    row.spec.logprobs = 8;
+    row.spec.position = segment.position + 1;
+  }
+
   std::unique_ptr<Device> device_;
   std::unique_ptr<Engine> engine_;
+  RowResult result_;  // of StepDrafts
+  size_t taken_ = 0;  // samples of it
   std::shared_ptr<TokenLedger> ledger_ = std::make_shared<TokenLedger>();
   SamplingParams params_;
 };
@@ -116,7 +165,9 @@ class DeviceSessionTest : public testing::TestWithParam<std::string> {
     stories.push_back(device.Begin());
     for (int round = 0; round < 12; ++round) {
       Story& story = stories[random_() % stories.size()];
-      if (round % 3 != 2) {
+      if (round % 3 == 1) {
+        device.TellWithDrafts(story, Random(1 + random_() % 60, vocab), random_);
+      } else if (round % 3 == 0) {
         device.Tell(story, Random(1 + random_() % 30, vocab), 1 + random_() % 20);
       } else {
         const uint64_t now = story.session->tokens().size();
