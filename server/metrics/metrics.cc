@@ -89,11 +89,11 @@ void AddGauges(const Metrics& m, Families& out) {
   out.AddGauge("requests_waiting", "Requests before their first token; --max-queue bounds them.",
                value(m.requests_waiting));
   out.AddGauge("sessions", "Sessions, by where their state is.", value(m.sessions),
-               {{"tier", kStateTier}});
+               {{"tier", StateTier(m)}});
   out.AddGauge("session_messages_bytes", "Bytes of the messages that sessions remember.",
                value(m.session_notes_bytes));
   out.AddGauge("state_bytes", "Bytes of session state in use.", value(m.state_bytes),
-               {{"tier", kStateTier}});
+               {{"tier", StateTier(m)}});
   const double used = value(m.state_slots_used), total = value(m.state_slots_total);
   out.AddGauge("state_slots_used", "State slots in use.", used);
   out.AddGauge("state_slots_capacity", "State slots that --state-memory holds.", total);

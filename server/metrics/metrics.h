@@ -79,9 +79,6 @@ inline constexpr std::array kTokenSeconds = {.0001, .0002, .0005, .001, .002, .0
 inline constexpr std::array kRowCounts = {1.,   2.,   5.,   10.,   20.,  50.,
                                           100., 200., 500., 1000., 2000.};
 
-// Where the engine keeps states: the CPU's memory.
-inline constexpr char kStateTier[] = "host";
-
 struct Metrics {
   Gauge requests_running;
   Gauge requests_waiting;
@@ -142,6 +139,11 @@ struct Metrics {
   void CountPrefixDrop(PrefixDrop why) { prefix_drops[static_cast<size_t>(why)].Add(); }
   void CountPrefixMiss(PrefixMiss why) { prefix_misses[static_cast<size_t>(why)].Add(); }
 };
+
+// Where the engine keeps states: "device", a GPU's memory, or "host".
+inline const char* StateTier(const Metrics& metrics) {
+  return metrics.device_weights.value() != 0 ? "device" : "host";
+}
 
 // The exposition format, text 0.0.4.
 std::string PrometheusText(const Metrics& metrics);

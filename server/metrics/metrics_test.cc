@@ -39,6 +39,8 @@ TEST(PrometheusTextTest, HasNamesHelpTypesAndLabels) {
   EXPECT_THAT(text, HasSubstr("# HELP rivulet_requests_waiting Requests before their first token"));
   EXPECT_THAT(text, HasSubstr("rivulet_requests_waiting 3"));
   EXPECT_THAT(text, HasSubstr("rivulet_state_bytes{tier=\"host\"} 5"));
+  metrics.device_weights.Set(1);
+  EXPECT_THAT(PrometheusText(metrics), HasSubstr("rivulet_state_bytes{tier=\"device\"} 5"));
   EXPECT_THAT(text, HasSubstr("rivulet_state_slot_usage_ratio 0.25"));
   metrics.fullest_pages_used.Set(3);
   metrics.fullest_pages_total.Set(4);

@@ -104,14 +104,14 @@ absl::Status CheckNotDraining(const ServiceContext& service) {
       "the server is shutting down, and its sessions end with it; send the request elsewhere");
 }
 
-v1::Session ToProto(const SessionInfo& session) {
+v1::Session ToProto(const ServiceContext& service, const SessionInfo& session) {
   v1::Session proto;
   proto.set_id(session.id);
   proto.set_name(session.name);
   proto.set_position(session.tokens);
   if (session.holds_state) {
     proto.set_state_bytes(session.state_bytes);
-    proto.set_tier(kStateTier);
+    proto.set_tier(StateTier(service.metrics));
   }
   proto.set_messages_bytes(session.notes_bytes);
   for (const uint64_t position : session.kept_positions) proto.add_kept_positions(position);
@@ -124,8 +124,9 @@ v1::Session ToProto(const SessionInfo& session) {
   return proto;
 }
 
-absl::Status Answer(const absl::StatusOr<SessionInfo>& session, v1::Session& response) {
-  if (session.ok()) response = ToProto(*session);
+absl::Status Answer(const ServiceContext& service, const absl::StatusOr<SessionInfo>& session,
+                    v1::Session& response) {
+  if (session.ok()) response = ToProto(service, *session);
   return session.status();
 }
 
@@ -135,12 +136,12 @@ absl::Status CreateSession(const ServiceContext& service, const v1::CreateSessio
   RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
                            service.sessions.Create(request.id(), request.name()));
   LogInfo("session_created", {{"session_id", session.id}, {"name", session.name}});
-  return Answer(session, response);
+  return Answer(service, session, response);
 }
 
 absl::Status GetSession(const ServiceContext& service, const v1::GetSessionRequest& request,
                         v1::Session& response) {
-  return Answer(service.sessions.Get(request.id()), response);
+  return Answer(service, service.sessions.Get(request.id()), response);
 }
 
 // The page token is the last id of the previous page, so a session that is created or deleted in
@@ -158,7 +159,7 @@ absl::Status ListSessions(const ServiceContext& service, const v1::ListSessionsR
       response.set_next_page_token(response.sessions().rbegin()->id());
       break;
     }
-    *response.add_sessions() = ToProto(session);
+    *response.add_sessions() = ToProto(service, session);
   }
   return absl::OkStatus();
 }
@@ -166,11 +167,11 @@ absl::Status ListSessions(const ServiceContext& service, const v1::ListSessionsR
 absl::Status UpdateSession(const ServiceContext& service, const v1::UpdateSessionRequest& request,
                            v1::Session& response) {
   RIVULET_RETURN_IF_ERROR(CheckNotDraining(service));
-  if (!request.has_name()) return Answer(service.sessions.Get(request.id()), response);
+  if (!request.has_name()) return Answer(service, service.sessions.Get(request.id()), response);
   RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
                            service.sessions.Rename(request.id(), request.name()));
   LogInfo("session_renamed", {{"session_id", session.id}, {"name", session.name}});
-  return Answer(session, response);
+  return Answer(service, session, response);
 }
 
 absl::Status ForkSession(const ServiceContext& service, const v1::ForkSessionRequest& request,
@@ -185,7 +186,7 @@ absl::Status ForkSession(const ServiceContext& service, const v1::ForkSessionReq
                              {"from", request.id()},
                              {"name", session.name},
                              {"tokens", session.tokens}});
-  return Answer(session, response);
+  return Answer(service, session, response);
 }
 
 absl::Status RewindSession(const ServiceContext& service, const v1::RewindSessionRequest& request,
@@ -194,7 +195,7 @@ absl::Status RewindSession(const ServiceContext& service, const v1::RewindSessio
   RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
                            service.sessions.Rewind(request.id(), request.position()));
   LogInfo("session_rewound", {{"session_id", session.id}, {"tokens", session.tokens}});
-  return Answer(session, response);
+  return Answer(service, session, response);
 }
 
 absl::Status DeleteSession(const ServiceContext& service, const v1::DeleteSessionRequest& request,
