@@ -109,8 +109,19 @@ def transformers_tensors(family, keys):
     for name, parameter in model.state_dict(keep_vars=True).items():
         if not (tied and name == "lm_head.weight"):
             shared.setdefault(id(parameter), (name, tuple(parameter.shape)))
-    tensors = list(shared.values())
+    tensors = list(published(family, shared.values()))
     return json.loads(config.to_json_string(use_diff=False)), tensors
+
+
+def published(family, tensors):
+    """Names as in published files, where transformers has others in memory."""
+    for name, shape in tensors:
+        if family == "KimiLinear" and name.endswith("self_attn.conv1d.weight"):
+            yield from ((name.replace("conv1d", part + "_conv1d"), (shape[0] // 3, *shape[1:])) for part in "qkv")
+        elif family == "KimiLinear" and re.search(r"mlp\.(experts|gate|shared_experts)\.", name):
+            yield name.replace("mlp", "block_sparse_moe"), shape
+        else:
+            yield name.replace("forget_gate.", ""), shape
 
 
 def value_of(name, shape):
