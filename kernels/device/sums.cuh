@@ -19,6 +19,8 @@ constexpr uint32_t kChunk = 16;     // C
 constexpr uint32_t kHeldTiles = 8;  // of 16 keys that a warp holds in registers
 constexpr uint32_t kMostWarps = 4;  // of a block
 constexpr uint32_t kPad = 8;        // bf16 numbers between rows in shared memory
+// Of a token in the kernels for one token a segment: queries, or the key and query of a delta rule.
+constexpr uint32_t kMostColumns = 8;
 
 // A warp's 16 x 16 numbers of the state: rows g and g + 8, columns 2t, 2t + 1, 2t + 8, 2t + 9.
 struct StateTile {

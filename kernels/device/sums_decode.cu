@@ -19,8 +19,6 @@
 namespace rivulet::cuda {
 namespace {
 
-constexpr uint32_t kMostColumns = 8;  // queries, and the key of a delta rule
-
 // A lane's numbers d, d + 32, ... of a row are at most this many.
 constexpr uint32_t kMostNumbers = 8;
 

@@ -15,7 +15,6 @@ namespace rivulet::cuda {
 
 constexpr uint32_t kMostStages = 8;
 constexpr uint32_t kKeyBuffers = 2;
-constexpr uint32_t kMostColumns = 8;    // queries, and the key of a delta rule
 constexpr uint32_t kMostConsumers = 2;  // warps
 
 // The kernel for a kind of state, Dp / 16, and decays by channel or by unit.
