@@ -70,8 +70,9 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
   void StartTurn(const std::string& id) {
     Expected& session = sessions_.at(id);
     session.ask = {};
-    session.ask.prompt = RandomTokens(1 + Below(40));
-    session.ask.max_tokens = static_cast<uint32_t>(Below(24));
+    const bool goes_on = !session.tokens.empty() && Below(3) == 0;
+    session.ask.prompt = RandomTokens(goes_on ? 0 : 1 + Below(40));
+    session.ask.max_tokens = static_cast<uint32_t>(goes_on ? 1 + Below(23) : Below(24));
     session.ask.sampling.seed = random_();
     session.ask.sampling.repetition_penalty = 1.1f;
     session.ask.logprobs = 2;
@@ -110,7 +111,8 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
   // A position that the session can go back to, or, sometimes, one that it cannot.
   uint64_t AnyPosition(const std::string& id) {
     const SessionInfo info = *stack_->sessions().Get(id);
-    const uint64_t choice = Below(4);
+    const uint64_t choice = Below(5);
+    if (choice == 4) return Below(info.tokens + 1) / 16 * 16;
     if (choice == 0) return info.tokens + Below(2);
     if (choice == 1 && !info.kept_positions.empty()) {
       return info.kept_positions[Below(info.kept_positions.size())];

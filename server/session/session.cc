@@ -166,11 +166,12 @@ bool Session::DropOldestKept() {
   return true;
 }
 
-// The last border whose state is held and that is not behind the first `tokens` tokens.
+// The last border whose state is held and that is before the last of the first `tokens` tokens,
+// which a turn without a prompt begins with.
 std::shared_ptr<StatePoint> Session::LatestPoint(uint64_t tokens) const {
   std::shared_ptr<StatePoint> latest;
   ForEachPoint([&](const std::shared_ptr<StatePoint>& point) {
-    if (point->position > tokens) return;
+    if (point->position >= tokens) return;
     if (latest == nullptr || point->position > latest->position) latest = point;
   });
   return latest;
