@@ -61,6 +61,13 @@ absl::StatusOr<std::unique_ptr<DrafterSource>> LookUp(const ServerOptions& optio
   return std::make_unique<LookupSource>(std::move(tokens), metrics);
 }
 
+// The engine's message takes what it got for all of --state-memory.
+absl::Status OfItsShare(const absl::Status& status, uint64_t bytes) {
+  return absl::Status(status.code(),
+                      absl::StrCat("it gets ", bytes, " bytes for states, with --state-memory an ",
+                                   "eighth of that; for an engine of its own: ", status.message()));
+}
+
 absl::StatusOr<std::unique_ptr<DrafterSource>> OpenDraftModel(const ServerOptions& options,
                                                               const Tokenizer* tokenizer,
                                                               uint32_t vocab, Metrics& metrics) {
@@ -71,7 +78,9 @@ absl::StatusOr<std::unique_ptr<DrafterSource>> OpenDraftModel(const ServerOption
                            LoadModel(options.draft_model, load));
   EngineOptions sizes = {.threads = options.threads, .state_context = options.state_context};
   sizes.state_memory = options.state_memory == 0 ? kDraftMemory : options.state_memory / kDraftPart;
-  RIVULET_ASSIGN_OR_RETURN(auto engine, MakeCpuEngine(model, sizes));
+  auto made = MakeCpuEngine(model, sizes);
+  if (!made.ok()) return OfItsShare(made.status(), sizes.state_memory);
+  std::unique_ptr<Engine> engine = *std::move(made);
   RIVULET_RETURN_IF_ERROR(
       CheckSameVocabulary(tokenizer, vocab, model->tokenizer.get(), engine->vocab_size()));
   LogInfo("draft_model",
