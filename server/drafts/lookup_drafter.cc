@@ -66,7 +66,7 @@ size_t LookupDrafter::Outlook(const TokenSequence& tokens, std::span<float> chan
   return count;
 }
 
-// A match in the session may run into the drafts themselves: what repeats goes on repeating.
+// A match near the end of the session continues with the drafts made so far, as periodic text does.
 void LookupDrafter::Draft(const TokenSequence& tokens, size_t count,
                           std::vector<uint32_t>& drafts) {
   const size_t first = drafts.size();

@@ -43,7 +43,7 @@ TEST_F(LookupDrafterTest, WhatFollowedTheSameTokensIsGuessed) {
   EXPECT_EQ(Drafts(*drafter), Tokens());
 }
 
-// A run that goes on into the guesses themselves.
+// A match at the end of the session continues with its own guesses.
 TEST_F(LookupDrafterTest, WhatRepeatsGoesOnRepeating) {
   LookupSource source({}, metrics_);
   const auto drafter = Make(source);
