@@ -73,7 +73,7 @@ PatternScratch::PatternScratch(size_t text_bytes)
     : data_(pcre2_match_data_create(1, nullptr)),
       context_(pcre2_match_context_create(nullptr)),
       stack_(pcre2_jit_stack_create(32 << 10, kStackBytes, nullptr)),
-      found_(pcre2_get_ovector_pointer(data_)),
+      end_(pcre2_get_ovector_pointer(data_) + 1),
       budget_(kBudget + kBudgetOfByte * text_bytes) {
   RIVULET_CHECK(data_ != nullptr && context_ != nullptr, "no memory for PCRE2");
   if (stack_ != nullptr) pcre2_jit_stack_assign(context_, nullptr, stack_);
@@ -139,9 +139,9 @@ void Pattern::FindStarts(const std::string& pattern) {
   pcre2_code_free(searching);
 }
 
-// One attempt of so many steps. It gives up where they are too few.
-Pattern::Outcome Pattern::Try(size_t begin, uint64_t steps, PatternScratch& scratch,
-                              TextRange* match) const {
+// One attempt of so many steps. It gives up where they are too few. Patterns are anchored, so a
+// match begins at `begin`.
+inline Pattern::Outcome Pattern::Try(size_t begin, uint64_t steps, PatternScratch& scratch) const {
   if (scratch.limit_ != steps) {
     scratch.limit_ = steps;
     pcre2_set_match_limit(scratch.context_, static_cast<uint32_t>(std::min(steps, kLargestLimit)));
@@ -149,29 +149,30 @@ Pattern::Outcome Pattern::Try(size_t begin, uint64_t steps, PatternScratch& scra
   const auto* const subject = reinterpret_cast<PCRE2_SPTR>(scratch.classes_.data());
   const int found =
       match_(code_, subject, scratch.classes_.size(), begin, 0, scratch.data_, scratch.context_);
+  if (found >= 0) return Outcome::kMatch;
   if (found == PCRE2_ERROR_NOMATCH) return Outcome::kNoMatch;
-  if (found == PCRE2_ERROR_MATCHLIMIT) return Outcome::kNeedsMore;
-  if (found < 0) return Outcome::kGaveUp;
-  *match = {scratch.found_[0], scratch.found_[1]};
-  return Outcome::kMatch;
+  return found == PCRE2_ERROR_MATCHLIMIT ? Outcome::kNeedsMore : Outcome::kGaveUp;
 }
 
-Pattern::Outcome Pattern::MatchAt(size_t begin, PatternScratch& scratch, TextRange* match) const {
+Pattern::Outcome Pattern::TryWithMore(size_t begin, PatternScratch& scratch) const {
   const uint64_t most = kMostSteps + kMostStepsOfCharacter * uint64_t{scratch.classes_.size()};
-  for (uint64_t steps = kFirstSteps;; steps = std::min(steps * kMoreSteps, most)) {
-    const Outcome outcome = Try(begin, steps, scratch, match);
-    if (outcome != Outcome::kNeedsMore) return outcome;
-    if (steps == most || scratch.budget_ < steps) return Outcome::kGaveUp;
+  for (uint64_t steps = kFirstSteps; steps < most && scratch.budget_ >= steps;) {
     scratch.budget_ -= steps;
+    steps = std::min(steps * kMoreSteps, most);
+    const Outcome outcome = Try(begin, steps, scratch);
+    if (outcome != Outcome::kNeedsMore) return outcome;
   }
+  return Outcome::kGaveUp;
 }
 
-// In characters.
-Pattern::Outcome Pattern::MatchFrom(size_t begin, PatternScratch& scratch, TextRange* match) const {
+// In characters. Moves `begin` to the match.
+inline Pattern::Outcome Pattern::MatchFrom(size_t* begin, PatternScratch& scratch) const {
   const std::string& classes = scratch.classes_;
-  for (size_t i = begin; i < classes.size() || (i == classes.size() && may_be_empty_); ++i) {
+  for (size_t i = *begin; i < classes.size() || (i == classes.size() && may_be_empty_); ++i) {
     if (i < classes.size() && !starts_[static_cast<uint8_t>(classes[i])]) continue;
-    const Outcome outcome = MatchAt(i, scratch, match);
+    Outcome outcome = Try(i, kFirstSteps, scratch);
+    if (outcome == Outcome::kNeedsMore) outcome = TryWithMore(i, scratch);
+    *begin = i;
     if (outcome != Outcome::kNoMatch) return outcome;
   }
   return Outcome::kNoMatch;
@@ -194,18 +195,18 @@ absl::Status Pattern::FindAll(std::string_view text, PatternScratch& scratch,
     return bytes;
   };
   size_t last_end = SIZE_MAX;
-  for (size_t next = 0; next <= scratch.classes_.size();) {
-    TextRange match;
-    const Outcome outcome = MatchFrom(next, scratch, &match);
+  for (size_t begin = 0; begin <= scratch.classes_.size();) {
+    const Outcome outcome = MatchFrom(&begin, scratch);
     if (outcome == Outcome::kNoMatch) break;
     if (outcome != Outcome::kMatch) return TooMuch();
-    if (match.begin == match.end && match.end == last_end) {
-      next = last_end + 1;
+    const size_t end = *scratch.end_;
+    if (begin == end && end == last_end) {
+      ++begin;
       continue;
     }
-    next = last_end = match.end;
-    const size_t begin = bytes_at(match.begin);
-    matches->push_back({begin, bytes_at(match.end)});
+    const size_t begin_byte = bytes_at(begin);
+    matches->push_back({begin_byte, bytes_at(end)});
+    begin = last_end = end;
   }
   return absl::OkStatus();
 }

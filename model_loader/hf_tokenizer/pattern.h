@@ -44,8 +44,8 @@ class PatternScratch {
   pcre2_real_match_data_8* data_;
   pcre2_real_match_context_8* context_;
   pcre2_real_jit_stack_8* stack_;
-  const size_t* found_;  // in data_: where the last match begins and ends
-  uint64_t limit_ = 0;   // of steps that context_ was told; 0: none yet
+  const size_t* end_;   // in data_: where the last match ends
+  uint64_t limit_ = 0;  // of steps that context_ was told; 0: none yet
   uint64_t budget_;
 };
 
@@ -67,9 +67,9 @@ class Pattern {
   absl::Status CompileClasses(const std::string& pattern);
   void FindStarts(const std::string& pattern);
   enum class Outcome { kMatch, kNoMatch, kNeedsMore, kGaveUp };
-  Outcome MatchAt(size_t begin, PatternScratch& scratch, TextRange* match) const;
-  Outcome Try(size_t begin, uint64_t steps, PatternScratch& scratch, TextRange* match) const;
-  Outcome MatchFrom(size_t begin, PatternScratch& scratch, TextRange* match) const;
+  Outcome Try(size_t begin, uint64_t steps, PatternScratch& scratch) const;
+  Outcome TryWithMore(size_t begin, PatternScratch& scratch) const;
+  Outcome MatchFrom(size_t* begin, PatternScratch& scratch) const;
   absl::Status TooMuch() const;
 
   const CodePointClasses classes_;
