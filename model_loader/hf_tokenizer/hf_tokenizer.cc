@@ -189,14 +189,15 @@ absl::Status HfTokenizer::EncodeWritten(const MarkedText& text, bool from_start,
 }
 
 absl::Status HfTokenizer::EncodeNormal(std::string_view text, bool from_start, Work& work) const {
-  PieceList list = {std::string(text), {{0, text.size()}}, from_start};
-  if (pre_tokenizer_ != nullptr) {
-    RIVULET_RETURN_IF_ERROR(pre_tokenizer_->Apply(work.scratch, &list));
-  }
-  for (const TextRange& piece : list.pieces) {
-    RIVULET_RETURN_IF_ERROR(work.encoder->Append(list.Text(piece), &work.ids));
-  }
-  return absl::OkStatus();
+  const auto encode = [&work](const PieceList& list) {
+    for (const TextRange& piece : list.pieces) {
+      RIVULET_RETURN_IF_ERROR(work.encoder->Append(list.Text(piece), &work.ids));
+    }
+    return absl::OkStatus();
+  };
+  PieceList whole = {std::string(text), {{0, text.size()}}, from_start};
+  if (pre_tokenizer_ == nullptr) return encode(whole);
+  return pre_tokenizer_->Stream(work.scratch, std::move(whole), encode);
 }
 
 absl::Status HfTokenizer::ReadParts(const nlohmann::json& json) {

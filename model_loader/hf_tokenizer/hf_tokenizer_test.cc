@@ -113,6 +113,26 @@ TEST(HfTokenizerTest, MarksFollowNormalizedText) {
   EXPECT_THAT(*stripping->EncodeRendered("a<end>\u0338 b"), ElementsAre(2, 1));
 }
 
+// A text of so many pieces that the parts of a sequence get it in several lists. Only the first
+// word begins the text.
+TEST(HfTokenizerTest, LongTextsAreCutLikeShortOnes) {
+  nlohmann::json json = Words();
+  json["pre_tokenizer"] = nlohmann::json::parse(R"({"type": "Sequence", "pretokenizers": [
+    {"type": "WhitespaceSplit"},
+    {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first", "split": false}]})");
+  json["model"]["vocab"] = nlohmann::json::parse(R"({"a": 0, "b": 1, "?": 2, "_a": 5})");
+  json["added_tokens"] = nlohmann::json::array();
+  const auto tokenizer = Make(json);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  std::string text;
+  std::vector<uint32_t> expected;
+  for (uint32_t i = 0; i < 5000; ++i) {
+    text += i % 3 == 0 ? "a " : "b ";
+    expected.push_back(i == 0 ? 5 : i % 3 == 0 ? 0 : 1);
+  }
+  EXPECT_EQ(*(*tokenizer)->Encode(text), expected);
+}
+
 TEST(HfTokenizerTest, ReadsTheOtherFiles) {
   nlohmann::json config = {{"eos_token", {{"content", "<end>"}}}, {"bos_token", "b"}};
   config["added_tokens_decoder"] = {{"5", {{"content", "<more>"}, {"special", true}}}};

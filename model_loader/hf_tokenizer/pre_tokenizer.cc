@@ -1,6 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "model_loader/hf_tokenizer/pre_tokenizer.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -201,15 +203,48 @@ class Metaspace : public PreTokenizer {
   const SplitByPattern splitter_{TextPattern(replacement_), SplitBehavior::kMergedWithNext, false};
 };
 
+// Some of a list's pieces, and their text.
+PieceList Slice(const PieceList& list, size_t first, size_t count) {
+  const auto pieces = std::span(list.pieces).subspan(first);
+  PieceList slice;
+  slice.pieces.assign(pieces.begin(), pieces.begin() + std::min(count, pieces.size()));
+  const size_t begin = slice.pieces.front().begin;
+  slice.text = list.text.substr(begin, slice.pieces.back().end - begin);
+  slice.from_start = list.from_start && begin == 0;
+  for (TextRange& piece : slice.pieces) piece = {piece.begin - begin, piece.end - begin};
+  return slice;
+}
+
 class Sequence : public PreTokenizer {
  public:
   void Add(std::unique_ptr<const PreTokenizer> part) { parts_.push_back(std::move(part)); }
   absl::Status Apply(PatternScratch& scratch, PieceList* list) const override {
-    for (const auto& part : parts_) RIVULET_RETURN_IF_ERROR(part->Apply(scratch, list));
+    return ApplyFrom(0, scratch, list);
+  }
+
+  // No part looks beyond a piece. What the first one makes is handed on bit by bit, so that the
+  // lists of the others stay in the processor's cache.
+  absl::Status Stream(PatternScratch& scratch, PieceList list, Take take) const override {
+    if (parts_.size() < 2) return PreTokenizer::Stream(scratch, std::move(list), take);
+    RIVULET_RETURN_IF_ERROR(parts_[0]->Apply(scratch, &list));
+    for (size_t first = 0; first < list.pieces.size(); first += kSlice) {
+      PieceList slice = Slice(list, first, kSlice);
+      RIVULET_RETURN_IF_ERROR(ApplyFrom(1, scratch, &slice));
+      RIVULET_RETURN_IF_ERROR(take(slice));
+    }
     return absl::OkStatus();
   }
 
  private:
+  static constexpr size_t kSlice = 1024;  // pieces
+
+  absl::Status ApplyFrom(size_t first, PatternScratch& scratch, PieceList* list) const {
+    for (size_t i = first; i < parts_.size(); ++i) {
+      RIVULET_RETURN_IF_ERROR(parts_[i]->Apply(scratch, list));
+    }
+    return absl::OkStatus();
+  }
+
   std::vector<std::unique_ptr<const PreTokenizer>> parts_;
 };
 
@@ -310,6 +345,11 @@ Result Make(ConfigReader& reader) {
 }
 
 }  // namespace
+
+absl::Status PreTokenizer::Stream(PatternScratch& scratch, PieceList list, Take take) const {
+  RIVULET_RETURN_IF_ERROR(Apply(scratch, &list));
+  return take(list);
+}
 
 Result ParsePreTokenizer(const nlohmann::json& json) {
   if (json.is_null()) return std::unique_ptr<const PreTokenizer>();

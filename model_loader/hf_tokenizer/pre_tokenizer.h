@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "model_loader/hf_tokenizer/pattern.h"
 #include "nlohmann/json_fwd.hpp"
@@ -35,6 +36,11 @@ class PreTokenizer {
   virtual ~PreTokenizer() = default;
   // INVALID_ARGUMENT when an expression backtracks too much.
   virtual absl::Status Apply(PatternScratch& scratch, PieceList* list) const = 0;
+
+  // The same pieces, from left to right, in lists that may be small: each is given to `take`, whose
+  // first error ends it. What `take` was given before an error is of no use.
+  using Take = absl::FunctionRef<absl::Status(const PieceList&)>;
+  virtual absl::Status Stream(PatternScratch& scratch, PieceList list, Take take) const;
 };
 
 // Null for JSON null: the text is one piece.
