@@ -57,6 +57,7 @@ class Bpe : public SubwordModel {
   void AddNeighbours(std::string_view token);
   std::vector<bool> TokensOfUnknown();
   bool MayJoin(uint32_t left, bool left_known, uint32_t right, bool right_known) const;
+  bool has_affixes() const { return !prefix_.empty() || !suffix_.empty(); }
 
   uint32_t CharacterId(uint32_t code) const {
     if (code < kDirectCodes) return direct_[code];
@@ -97,6 +98,7 @@ class BpeEncoder : public SubwordModel::Encoder {
         return absl::OkStatus();
       }
     }
+    if (AppendCharacter(piece, ids)) return absl::OkStatus();
     if (piece.size() <= kUncutPiece || model_.direct_neighbours_.empty()) {
       AppendPart(piece, false, ids);
     } else {
@@ -106,6 +108,15 @@ class BpeEncoder : public SubwordModel::Encoder {
   }
 
  private:
+  // A piece of one known character needs neither merges nor the cache.
+  bool AppendCharacter(std::string_view piece, std::vector<uint32_t>* ids) {
+    if (piece.empty() || piece.size() != Utf8Length(piece[0]) || model_.has_affixes()) return false;
+    size_t place = 0;
+    const uint32_t id = model_.CharacterId(NextCodePoint(piece, &place));
+    if (id != kNoToken) ids->push_back(id);
+    return id != kNoToken;
+  }
+
   void AppendParts(std::string_view piece, std::vector<uint32_t>* ids) {
     size_t begin = 0, place = 0;
     uint32_t last = 0;
@@ -277,7 +288,7 @@ class BpeEncoder : public SubwordModel::Encoder {
   }
 
   uint32_t SymbolOf(std::string_view piece, size_t begin, size_t end, uint32_t code) {
-    if (model_.prefix_.empty() && model_.suffix_.empty()) return model_.CharacterId(code);
+    if (!model_.has_affixes()) return model_.CharacterId(code);
     return model_.vocabulary_.Find(AffixedCharacter(piece, begin, end)).value_or(kNoToken);
   }
 
@@ -404,7 +415,7 @@ void Bpe::IndexCharacters() {
 
 // Affixes depend on where a part stands, so with them nothing is cut.
 void Bpe::IndexNeighbours() {
-  if (!prefix_.empty() || !suffix_.empty()) return;
+  if (has_affixes()) return;
   direct_neighbours_.resize(size_t{kDirectCodes} * kDirectCodes);
   const std::vector<bool> unknown = TokensOfUnknown();
   merges_.ForEach([&](uint32_t left, uint32_t right, uint32_t joined) {

@@ -58,16 +58,17 @@ void Compose(CodePoints* codes) {
   codes->resize(static_cast<size_t>(size));
 }
 
-CodePoints NormalizedCodes(const std::vector<uint32_t>& text, NormalForm form) {
-  CodePoints codes;
-  for (const uint32_t code : text) AppendDecomposition(code, IsCompatible(form), &codes);
-  SortMarks(&codes);
-  if (Composes(form)) Compose(&codes);
-  return codes;
+// Replaces *codes with the normal form of `text`.
+void NormalizeCodes(const std::vector<uint32_t>& text, NormalForm form, CodePoints* codes) {
+  codes->clear();
+  for (const uint32_t code : text) AppendDecomposition(code, IsCompatible(form), codes);
+  SortMarks(codes);
+  if (Composes(form)) Compose(codes);
 }
 
 bool ChangesAlone(uint32_t code, NormalForm form) {
-  const CodePoints codes = NormalizedCodes({code}, form);
+  CodePoints codes;
+  NormalizeCodes({code}, form, &codes);
   return codes.size() != 1 || static_cast<uint32_t>(codes[0]) != code;
 }
 
@@ -134,6 +135,7 @@ std::string ToNormalForm(std::string_view text, NormalForm form) {
   size_t copied = 0;    // of text
   size_t previous = 0;  // where the character before `i` begins
   std::vector<uint32_t> segment;
+  CodePoints normal;
   for (size_t i = 0; i < text.size();) {
     size_t next = i;
     uint32_t code = NextCodePoint(text, &next);
@@ -158,9 +160,8 @@ std::string ToNormalForm(std::string_view text, NormalForm form) {
       segment.push_back(code);
     }
     result += text.substr(copied, begin - copied);
-    for (const auto normal : NormalizedCodes(segment, form)) {
-      AppendUtf8(static_cast<uint32_t>(normal), &result);
-    }
+    NormalizeCodes(segment, form, &normal);
+    for (const auto n : normal) AppendUtf8(static_cast<uint32_t>(n), &result);
     copied = previous = i = place;
   }
   return result += text.substr(copied);
