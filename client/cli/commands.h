@@ -65,6 +65,9 @@ std::optional<std::chrono::milliseconds> Timeout(const CommonOptions& options);
 
 CallOptions MakeCallOptions(const CommonOptions& options, Cancellation& cancellation);
 
+// "96 tokens reused, 112 known", or "nothing reused: " and why.
+std::string CacheText(const v1::CacheReport& report);
+
 // "NOT_FOUND: ...", with the time to wait before a retry if the server gave one.
 std::string ErrorText(const absl::Status& status);
 

@@ -1,11 +1,14 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <chrono>
 #include <cstdio>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
+#include "client/cli/text.h"
 #include "kernels/base/status.h"
 
 namespace rivulet::cli {
@@ -41,6 +44,25 @@ class Statistics {
   uint64_t tokens_ = 0;
   uint64_t prompt_tokens_ = 0;
   uint64_t seed_ = 0;
+};
+
+// What --keep-choices and --report-cache ask for, on stderr at the end.
+class Notes {
+ public:
+  void Add(const v1::GenerateResponse& message) {
+    if (!message.fork_id().empty()) forks_[message.index()] = message.fork_id();
+    if (message.has_cache()) cache_ = message.cache();
+  }
+  void Print() const {
+    for (const auto& [index, id] : forks_) {
+      absl::FPrintF(stderr, "completion %d: session %s\n", index, OneLine(id));
+    }
+    if (cache_.has_value()) absl::FPrintF(stderr, "prefix cache: %s\n", CacheText(*cache_));
+  }
+
+ private:
+  std::map<uint32_t, std::string> forks_;
+  std::optional<v1::CacheReport> cache_;
 };
 
 // Prints messages as they arrive; several completions are printed one after another at the end.
@@ -99,13 +121,16 @@ int RunGenerate(const GenerateOptions& options, Cancellation& cancellation) {
                   *as_ids);
   if (options.echo && !options.common.json) PrintModelText(request.prompt());
   Statistics statistics;
+  Notes notes;
   const absl::Status status =
       client.Generate(request, call, [&](const v1::GenerateResponse& message) {
         statistics.Add(message);
+        notes.Add(message);
         return printer.Add(message);
       });
   if (!status.ok()) return Fail(status);
   printer.Finish();
+  if (!options.common.json) notes.Print();
   if (options.stats) statistics.Print();
   return 0;
 }

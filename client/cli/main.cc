@@ -110,6 +110,14 @@ void AddStops(CLI::App* app, v1::StopParams* stop) {
            &v1::StopParams::set_min_tokens);
 }
 
+void AddCache(CLI::App* app, v1::GenerateRequest* request) {
+  AddField<std::string>(app, "--cache-salt", "Share kept states only with prompts of this salt",
+                        [=](const std::string& salt) { request->set_cache_salt(salt); });
+  app->add_flag_callback(
+      "--report-cache", [=] { request->set_report_cache(true); },
+      "Print what the server's prefix cache had, or why nothing");
+}
+
 void AddGenerate(CLI::App* app, GenerateOptions& options) {
   AddCommon(app, options.common);
   AddInput(app, options.input);
@@ -121,12 +129,16 @@ void AddGenerate(CLI::App* app, GenerateOptions& options) {
            request, &Request::set_max_tokens);
   AddField(app, "-n,--completions", "Independent completions of one prompt", request,
            &Request::set_n);
+  app->add_flag_callback(
+      "--keep-choices", [=] { request->set_keep_choices(true); },
+      "With --session and -n: the other completions become sessions, too");
   AddField(app, "--logprobs", "Log-probabilities of the n best tokens; needs --json", request,
            &Request::set_logprobs);
   AddField(app, "--prompt-logprobs", "The same for the prompt; needs --json", request,
            &Request::set_prompt_logprobs);
   AddSampling(app, request->mutable_sampling());
   AddStops(app, request->mutable_stop());
+  AddCache(app, request);
   app->add_flag("--echo", options.echo, "Print the prompt before its continuation");
   app->add_flag("--stats", options.stats, "Print tokens/s on stderr at the end");
 }
@@ -197,6 +209,7 @@ void AddChat(CLI::App* app, ChatOptions& options) {
            request, &v1::GenerateRequest::set_max_tokens);
   AddSampling(app, request->mutable_sampling());
   AddStops(app, request->mutable_stop());
+  AddCache(app, request);
 }
 
 CLI::App* AddSessionsAction(CLI::App* app, const char* name, const char* help,

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/text.h"
 #include "kernels/base/status.h"
@@ -48,6 +49,22 @@ std::optional<std::chrono::milliseconds> Timeout(const CommonOptions& options) {
 
 CallOptions MakeCallOptions(const CommonOptions& options, Cancellation& cancellation) {
   return {.timeout = Timeout(options), .cancellation = &cancellation};
+}
+
+std::string CacheText(const v1::CacheReport& report) {
+  if (report.miss() == v1::CACHE_MISS_UNSPECIFIED) {
+    return absl::StrCat(Counted(report.reused_tokens(), "token"), " reused, ",
+                        report.known_tokens(), " known");
+  }
+  constexpr const char* kWhy[] = {"",
+                                  "the cache is off",
+                                  "the session went on from its own state",
+                                  "the prompt's log-probabilities were asked for",
+                                  "the prompt is too short",
+                                  "no prompt with this salt began so",
+                                  "the state was not kept"};
+  const auto why = static_cast<size_t>(report.miss());
+  return absl::StrCat("nothing reused: ", why < std::size(kWhy) ? kWhy[why] : "another reason");
 }
 
 std::string ErrorText(const absl::Status& status) {

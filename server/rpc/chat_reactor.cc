@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.pb.h"
 #include "server/log/log.h"
@@ -170,6 +171,11 @@ class ChatReactor final
   }
 
   absl::Status ChooseSession(v1::GenerateRequest& request) {
+    if (request.n() > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("n = ", request.n(),
+                       ": a turn of Chat has one completion; use Generate with session_id"));
+    }
     if (request.session_id().empty() && session_id_.empty()) {
       const auto session = service_.sessions.Create("", "");
       if (!session.ok()) {

@@ -45,6 +45,7 @@ v1::GenerateResponse ToProto(StreamMessage message, const Tokenizer* tokenizer) 
   response.set_finish_reason(static_cast<v1::FinishReason>(message.finish_reason));
   if (message.finish_reason == FinishReason::kNone) return response;
   response.set_matched_stop(std::move(message.matched_stop));
+  response.set_fork_id(std::move(message.fork_id));
   response.mutable_usage()->set_prompt_tokens(message.usage.prompt_tokens);
   response.mutable_usage()->set_cached_tokens(message.usage.cached_tokens);
   response.mutable_usage()->set_completion_tokens(message.usage.completion_tokens);

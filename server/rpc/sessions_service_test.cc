@@ -51,9 +51,14 @@ class SessionsServiceTest : public ServiceTest {
     request.set_position(position);
     return sessions_stub_->RewindSession(&context, request, session);
   }
-  v1::GenerateRequest Turn(const std::string& id, int prompt, uint32_t max_tokens) {
+  static std::vector<uint32_t> Ids(uint32_t count) {
+    std::vector<uint32_t> ids(count);
+    for (uint32_t i = 0; i < count; ++i) ids[i] = 3 + i;
+    return ids;
+  }
+  v1::GenerateRequest Turn(const std::string& id, uint32_t prompt, uint32_t max_tokens) {
     v1::GenerateRequest request;
-    for (int i = 0; i < prompt; ++i) request.mutable_token_ids()->add_ids(3 + i);
+    for (const uint32_t token : Ids(prompt)) request.mutable_token_ids()->add_ids(token);
     request.set_session_id(id);
     request.set_max_tokens(max_tokens);
     request.mutable_stop()->set_ignore_eos(true);
@@ -275,8 +280,8 @@ TEST_F(SessionsServiceTest, WhatASessionRefuses) {
   EXPECT_EQ(Count(Outcome::kRejectedSession), 1u);
   EXPECT_THAT(Generate(TurnOf("talk", "", 1)).status.error_message(), HasSubstr("empty"));
   v1::GenerateRequest request = TurnOf("talk", "a", 1);
-  request.set_n(2);
-  EXPECT_THAT(Generate(request).status.error_message(), HasSubstr("n = 2"));
+  request.set_n(kSlots + 1);
+  EXPECT_THAT(Generate(request).status.error_message(), HasSubstr("n = 5 completions"));
   request = TurnOf(std::string(129, 'a'), "a", 1);
   EXPECT_THAT(Generate(request).status.error_message(), HasSubstr("128"));
   ASSERT_TRUE(Generate(TurnOf("talk", "a", 1)).status.ok());
@@ -287,6 +292,55 @@ TEST_F(SessionsServiceTest, WhatASessionRefuses) {
   ASSERT_TRUE(Get("talk", &session).ok());
   EXPECT_FALSE(session.busy()) << "a refused request keeps no lease";
   EXPECT_EQ(session.position(), 2u);
+}
+
+TEST_F(SessionsServiceTest, SeveralCompletionsAreForksAndTheFirstStays) {
+  ASSERT_TRUE(Create("one").ok());
+  ASSERT_TRUE(Generate(Turn("one", 20, 5)).status.ok());
+  v1::GenerateRequest request = Turn("one", 7, 30);
+  request.set_n(3);
+  const Stream dropped = Generate(request);
+  ASSERT_TRUE(dropped.status.ok()) << dropped.status.error_message();
+  for (const auto& message : dropped.messages) EXPECT_EQ(message.fork_id(), "");
+  v1::Session session;
+  ASSERT_TRUE(Get("one", &session).ok());
+  EXPECT_EQ(session.position(), 62u);
+  ASSERT_TRUE(Rewind("one", 25, &session).ok());
+
+  request.set_keep_choices(true);
+  const Stream kept = Generate(request);
+  ASSERT_TRUE(kept.status.ok()) << kept.status.error_message();
+  std::vector<std::string> forks(3);
+  for (const auto& message : kept.messages) {
+    if (message.has_usage()) forks[message.index()] = message.fork_id();
+  }
+  EXPECT_EQ(forks[0], "") << "it is the session itself";
+  ASSERT_TRUE(Get(forks[2], &session).ok());
+  EXPECT_EQ(session.forked_from(), "one");
+  EXPECT_EQ(session.forked_at(), 32u);
+  EXPECT_EQ(session.position(), 62u);
+  EXPECT_THAT(session.kept_positions(), testing::ElementsAre(0, 25));
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(kept.tokens(i), dropped.tokens(i)) << i;
+    const Stream next = Generate(Turn(i == 0 ? "one" : forks[i], 1, 10));
+    std::vector<uint32_t> context = ExpectedTokens(Ids(20), 0, 5);
+    context = Ids(20) + context + Ids(7);
+    const std::vector<uint32_t> choice = ExpectedTokens(context, i, 30);
+    EXPECT_EQ(kept.tokens(i), choice);
+    EXPECT_EQ(next.tokens(), ExpectedTokens(context + choice + Ids(1), 0, 10)) << i;
+  }
+}
+
+TEST_F(SessionsServiceTest, SeveralCompletionsGoOnWithoutAPrompt) {
+  ASSERT_TRUE(Create("one").ok());
+  ASSERT_TRUE(Generate(Turn("one", 20, 5)).status.ok());
+  v1::GenerateRequest request = Turn("one", 0, 4);
+  request.set_n(2);
+  const Stream stream = Generate(request);
+  ASSERT_TRUE(stream.status.ok()) << stream.status.error_message();
+  const std::vector<uint32_t> context = Ids(20) + ExpectedTokens(Ids(20), 0, 5);
+  EXPECT_EQ(stream.tokens(0), ExpectedTokens(context, 0, 4));
+  EXPECT_EQ(stream.tokens(1), ExpectedTokens(context, 1, 4));
 }
 
 TEST_F(SessionsServiceTest, ScoreReadsOnAndLeavesTheSession) {

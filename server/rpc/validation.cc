@@ -196,12 +196,6 @@ absl::Status ReadCounts(const v1::GenerateRequest& proto, const ServedModel& mod
 absl::Status TakeLease(const std::string& id, SessionTable& sessions, Request& request) {
   if (id.empty()) return absl::OkStatus();
   RIVULET_RETURN_IF_ERROR(CheckAtMost("bytes of session_id", id.size(), SessionTable::kMaxIdBytes));
-  if (request.completions > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("n = ", request.completions,
-                     ": a session has one continuation; leave out n, or send the whole context "
-                     "without session_id"));
-  }
   const bool turn = request.kind == RequestKind::kGenerate;
   RIVULET_ASSIGN_OR_RETURN(request.session,
                            turn ? sessions.LeaseForTurn(id) : sessions.LeaseForReading(id));
@@ -262,10 +256,15 @@ absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateR
       CheckAtMost("bytes of request_id", proto.request_id().size(), kMaxRequestIdBytes));
   RIVULET_RETURN_IF_ERROR(
       CheckAtMost("bytes of cache_salt", proto.cache_salt().size(), kMaxCacheSaltBytes));
+  if (proto.keep_choices() && proto.session_id().empty()) {
+    return absl::InvalidArgumentError(
+        "keep_choices: only completions on a session become sessions; set session_id");
+  }
   auto request = std::make_unique<Request>();
   request->kind = RequestKind::kGenerate;
   request->cache_salt = proto.cache_salt();
   RIVULET_RETURN_IF_ERROR(ReadCounts(proto, model, *request));
+  request->keep_choices = proto.keep_choices() && request->completions > 1;
   RIVULET_ASSIGN_OR_RETURN(request->sampling, ReadSampling(proto.sampling(), model));
   RIVULET_ASSIGN_OR_RETURN(request->stop, ReadStop(proto.stop(), model));
   RIVULET_RETURN_IF_ERROR(CheckMinTokens(*request));

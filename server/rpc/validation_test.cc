@@ -134,6 +134,7 @@ TEST_F(ValidationTest, EveryLimitNamesFieldValueAndLimit) {
       {[](auto& r) { (*r.mutable_sampling()->mutable_logit_bias())[1] = 101; }, {"101"}},
       {[](auto& r) { r.set_n(0); }, {"n = 0", "at least 1"}},
       {[](auto& r) { r.set_n(65); }, {"n = 65", "64"}},
+      {[](auto& r) { r.set_keep_choices(true); }, {"keep_choices", "session_id"}},
       {[](auto& r) { r.set_logprobs(21); }, {"logprobs = 21", "20"}},
       {[](auto& r) { r.set_prompt_logprobs(21); }, {"prompt_logprobs = 21", "20"}},
       {[](auto& r) { r.mutable_stop()->add_strings(""); }, {"empty"}},
@@ -203,9 +204,9 @@ TEST_F(ValidationTest, LeasesTheSessionLastAndKeepsNoneOnFailure) {
   v1::GenerateRequest proto;
   proto.set_prompt("abc");
   proto.set_session_id("s");
+  proto.set_n(65);
+  EXPECT_THAT(std::string(Make(proto).status().message()), HasSubstr("n = 65"));
   proto.set_n(2);
-  EXPECT_THAT(std::string(Make(proto).status().message()), HasSubstr("n = 2"));
-  proto.set_n(1);
   proto.set_prompt("");
   EXPECT_THAT(std::string(Make(proto).status().message()), HasSubstr("empty"));
   EXPECT_FALSE(sessions_.Get("s")->busy);

@@ -94,6 +94,7 @@ ActiveRequest::ActiveRequest(RequestContext& context, std::unique_ptr<Request> r
       cached_tokens_(static_cast<uint32_t>(prompt_->position())),
       last_turn_(turn),
       admitted_(now),
+      session_id_(request_->keep_choices ? request_->session.id() : ""),
       unfinished_(request_->completions) {}
 
 void ActiveRequest::Start(TimePoint now) {
@@ -103,7 +104,7 @@ void ActiveRequest::Start(TimePoint now) {
   context_.metrics.prompt_tokens_cached.Add(cached_tokens_);
   if (prompt_->tokens().empty() && request_->prompt.empty()) {
     EndAll(FinishReason::kError, absl::InvalidArgumentError("there is nothing to continue"), now);
-  } else if (prompt_->pending() == 0 || AsksNothing()) {
+  } else if (prompt_->pending() <= held_back() || AsksNothing()) {
     EndPrompt({}, now);
   }
 }
@@ -117,8 +118,7 @@ void ActiveRequest::AppendPrompt() {
     completions_.push_back(std::make_unique<Completion>(
         *request_, stop_ids_, context_.options.tokenizer, starts_text, i));
   }
-  const size_t held_back = HoldsBackLast() && !prompt.empty() ? 1 : 0;
-  prompt_->Append(std::span(prompt).first(prompt.size() - held_back).subspan(prefix_.reused));
+  prompt_->Append(std::span(prompt).subspan(prefix_.reused));
 }
 
 uint64_t ActiveRequest::SharedPrompt(const Request& other) const {
@@ -175,10 +175,7 @@ void ActiveRequest::AddReserved(StateNeed& need) const {
   const uint64_t tokens = LongestContext(*request_, context_tokens_);
   if (prompt_ != nullptr) {
     need.AddMissing(*prompt_, tokens);
-    need.tails += request_->completions - 1;
-    need.bases += request_->completions - 1;
-    const uint32_t forks = request_->completions > 1 ? request_->completions : 0;
-    need.AddWhole(context_.capacity, forks, tokens);
+    need.AddForks(context_.capacity, request_->completions, tokens);
     return;
   }
   for (const auto& completion : completions_) {
@@ -189,8 +186,7 @@ void ActiveRequest::AddReserved(StateNeed& need) const {
 Session* ActiveRequest::session() {
   if (ended_) return nullptr;
   if (prompt_ != nullptr) return prompt_.get();
-  const bool one = completions_.size() == 1 && !completions_[0]->finished();
-  return one ? &completions_[0]->session() : nullptr;
+  return completions_[0]->finished() ? nullptr : &completions_[0]->session();
 }
 
 bool ActiveRequest::DropOldestKept() {
@@ -222,7 +218,7 @@ RowView ActiveRequest::ViewOf(int row) const {
   RowView view;
   view.position = session.position() + session.planned();
   if (row == kPromptRow) {
-    view.prompt_left = static_cast<uint32_t>(session.pending() - session.planned());
+    view.prompt_left = static_cast<uint32_t>(session.pending() - session.planned() - held_back());
     const auto cut = prefix_.cuts.upper_bound(view.position);
     if (cut != prefix_.cuts.end()) view.to_cut = static_cast<uint32_t>(*cut - view.position);
   }
@@ -306,7 +302,8 @@ void ActiveRequest::AppendRows(TimePoint now, std::vector<RowInFlight>& rows,
   };
   if (prompt_ != nullptr) {
     // The completions start when the prompt's last step has been committed.
-    if (prompt_->pending() > prompt_->planned() && !WaitsAtCut()) append(kPromptRow);
+    const bool goes_on = prompt_->pending() > prompt_->planned() + held_back();
+    if (goes_on && !WaitsAtCut()) append(kPromptRow);
     return;
   }
   for (size_t i = 0; i < completions_.size(); ++i) {
@@ -314,17 +311,13 @@ void ActiveRequest::AppendRows(TimePoint now, std::vector<RowInFlight>& rows,
   }
 }
 
-// The target of a place is the token after it, of the session or of the prompt. The prompt's last
-// token may be held back and is not in the session then.
+// The target of a place is the token after it.
 void ActiveRequest::AddScoreTargets(const Segment& segment, StepRow& row) const {
   if (!request_->score_prompt) return;
-  const std::vector<uint32_t>& prompt = request_->prompt;
-  for (uint64_t next = segment.position + 1; next <= segment.position + segment.tokens; ++next) {
-    if (next < context_tokens_) {
-      row.score_targets.push_back(prompt_->tokens()[next]);
-    } else if (next - context_tokens_ < prompt.size()) {
-      row.score_targets.push_back(prompt[next - context_tokens_]);
-    }
+  const TokenSequence& tokens = prompt_->tokens();
+  const uint64_t end = std::min<uint64_t>(segment.position + segment.tokens + 1, tokens.size());
+  for (uint64_t next = segment.position + 1; next < end; ++next) {
+    row.score_targets.push_back(tokens[next]);
   }
   row.score_top = request_->score_top;
 }
@@ -418,7 +411,7 @@ void ActiveRequest::CommitPrompt(const RowInFlight& row, RowResult result, TimeP
             std::back_inserter(prompt_scores_));
   const bool at_cut = prompt_in_flight_ == 0 && prefix_.cuts.contains(prompt_->position());
   if (at_cut) KeepState(*prompt_);
-  if (prompt_->pending() == 0) EndPrompt(std::move(result), now);
+  if (prompt_->pending() == held_back()) EndPrompt(std::move(result), now);
 }
 
 void ActiveRequest::EndPrompt(RowResult result, TimePoint now) {
@@ -445,10 +438,9 @@ void ActiveRequest::StartCompletions(TimePoint now) {
       FailRow(static_cast<int>(i), fork.status(), now);
       continue;
     }
-    (*fork)->Append(request_->prompt.back());
+    if (request_->keep_choices) (*fork)->ShareKept(*prompt_);
     StartCompletion(*completions_[i], *std::move(fork));
   }
-  if (request_->completions > 1) prompt_->Append(request_->prompt.back());
   StartCompletion(*completions_[0], std::move(prompt_));
 }
 
@@ -514,24 +506,38 @@ void ActiveRequest::CommitToken(Completion& completion, SampledToken sample, Tim
 }
 
 void ActiveRequest::FailRow(int row, const absl::Status& status, TimePoint now) {
-  state_lost_ = true;
-  if (row == kPromptRow) return EndAll(FinishReason::kError, status, now);
+  if (row == kPromptRow) {
+    prompt_lost_ = true;
+    return EndAll(FinishReason::kError, status, now);
+  }
+  completions_[row]->state_lost = true;
   if (status_.ok()) status_ = status;
   Send(completions_[row]->Finish(FinishReason::kError), now);
 }
 
 // The session of a turn that ends.
 void ActiveRequest::LeaveState(Session& session) {
-  if (state_lost_) return;
   session.CancelSegment();  // planned ahead
   if (prefix_.keeps_end) KeepState(session);
 }
 
-void ActiveRequest::ReturnSession(std::unique_ptr<Session> session) {
+void ActiveRequest::LeaveSession(Completion& completion, StreamMessage& message) {
+  std::unique_ptr<Session> session = completion.TakeSession();
+  if (session == nullptr) return;
+  if (!completion.state_lost) LeaveState(*session);
+  if (completion.index() == 0) return ReturnSession(std::move(session), completion.state_lost);
+  if (!request_->keep_choices || completion.state_lost) return;
+  const auto kept = context_.sessions.Adopt(std::move(session), request_->notes, session_id_,
+                                            context_tokens_ + request_->prompt.size());
+  if (kept.ok()) message.fork_id = kept->id;
+}
+
+void ActiveRequest::ReturnSession(std::unique_ptr<Session> session, bool lost) {
   SessionLease& lease = request_->session;
-  if (session == nullptr || !lease.held()) return;
-  if (state_lost_) return lease.Drop();
-  lease.SetNotes(std::move(request_->notes));
+  if (!lease.held()) return;
+  if (lost) return lease.Drop();
+  // The notes are those of the other completions, too.
+  lease.SetNotes(request_->keep_choices ? request_->notes : std::move(request_->notes));
   lease.PutState(std::move(session));
   lease.Release();
 }
@@ -542,9 +548,7 @@ void ActiveRequest::Send(StreamMessage message, TimePoint now) {
     message.usage.cached_tokens = cached_tokens_;
     message.usage.known_tokens = prefix_.known;
     message.usage.prefix_miss = prefix_.miss;
-    std::unique_ptr<Session> session = completions_[message.index]->TakeSession();
-    if (session != nullptr) LeaveState(*session);
-    ReturnSession(std::move(session));
+    LeaveSession(*completions_[message.index], message);
   }
   Push(context_, *request_, std::move(message));
   if (finished && --unfinished_ == 0) Close(now);
@@ -553,9 +557,8 @@ void ActiveRequest::Send(StreamMessage message, TimePoint now) {
 void ActiveRequest::EndAll(FinishReason reason, absl::Status status, TimePoint now) {
   prefix_.progress->over = true;
   if (prompt_ != nullptr) {
-    LeaveState(*prompt_);
-    if (HoldsBackLast() && !request_->prompt.empty()) prompt_->Append(request_->prompt.back());
-    ReturnSession(std::move(prompt_));
+    if (!prompt_lost_) LeaveState(*prompt_);
+    ReturnSession(std::move(prompt_), prompt_lost_);
   }
   if (status_.ok()) status_ = std::move(status);
   for (const auto& completion : completions_) {

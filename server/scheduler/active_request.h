@@ -3,13 +3,14 @@
 // A request that holds state slots: first one row for its prompt, then one for each completion.
 //
 // The prompt is processed once. With one completion, the prompt's last step samples its first
-// token. With several, all of the prompt but its last token is processed and the session is forked;
-// each fork feeds the last token itself and samples with its own index. So a completion's bits do
-// not depend on n.
+// token. With several, all that is pending but its last token is processed and the session is
+// forked; each fork feeds the last token itself and samples with its own index. So a completion's
+// bits do not depend on n.
 //
-// A turn of a session takes the session's state out of its lease and puts it back when it ends,
-// before the client is told. Unless a step failed, the session then holds the whole prompt and the
-// generated tokens, the last of them pending; after a failed step it is dropped.
+// A turn of a session takes the session's state out of its lease and puts it back when completion 0
+// ends, before the client is told. Unless a step failed, the session then holds the whole prompt
+// and the generated tokens, the last of them pending; after a failed step it is dropped. The other
+// completions become sessions of their own (Request::keep_choices) or leave nothing.
 //
 // A row that fails ends only its completion; a prompt that fails ends the request.
 //
@@ -76,6 +77,7 @@ struct RequestContext {
   const SchedulerOptions options;
   Metrics& metrics;
   const StateCapacity& capacity;  // the engine's
+  SessionTable& sessions;         // where kept completions go
   // Outboxes to announce to the dispatcher at the end of this plan or commit.
   std::vector<std::shared_ptr<Outbox>> ready = {};
   // States that the prefix cache is to take before slots are counted again.
@@ -118,7 +120,7 @@ class ActiveRequest {
   bool in_prompt() const { return prompt_ != nullptr; }
   // Adds what is reserved for it: the slots and pages that its completions may still take.
   void AddReserved(StateNeed& need) const;
-  // The session that its turn runs on; null: it has none, or several.
+  // The session of its prompt and of completion 0; null: that has ended.
   Session* session();
   // Of that session. False if it has none.
   bool DropOldestKept();
@@ -176,9 +178,10 @@ class ActiveRequest {
   absl::StatusOr<Segment> PlanNextToken(Completion& completion, bool promised, uint32_t drafts,
                                         size_t first_token);
   RowView ViewOf(int row) const;
-  // The prompt's last token is not fed with the others. Each of several completions feeds it
-  // itself; if nothing is generated, it stays pending for the session's next turn.
+  // The last pending token is not fed with the others. Each of several completions feeds it itself;
+  // if nothing is generated, it stays pending for the session's next turn.
   bool HoldsBackLast() const { return request_->completions > 1 || request_->max_tokens == 0; }
+  size_t held_back() const { return HoldsBackLast() ? 1 : 0; }
   // The turn has neither a prompt nor tokens to generate. Pending tokens stay pending: the next
   // turn may have no prompt either and needs a token to continue from.
   bool AsksNothing() const { return request_->prompt.empty() && request_->max_tokens == 0; }
@@ -205,8 +208,10 @@ class ActiveRequest {
   void FailRow(int row, const absl::Status& status, TimePoint now);
   void EndAll(FinishReason reason, absl::Status status, TimePoint now);
   void LeaveState(Session& session);
+  // Of a completion that has ended.
+  void LeaveSession(Completion& completion, StreamMessage& message);
   // Puts the session back into its lease, or drops it.
-  void ReturnSession(std::unique_ptr<Session> session);
+  void ReturnSession(std::unique_ptr<Session> session, bool lost);
   void Send(StreamMessage message, TimePoint now);
   void Close(TimePoint now);
 
@@ -223,13 +228,14 @@ class ActiveRequest {
   uint32_t turn_tokens_ = 0;  // since then
   std::vector<Logprobs> prompt_scores_;
   const TimePoint admitted_;
+  const std::string session_id_;  // if completions are kept
   bool has_token_ = false;
   TimePoint stalled_at_ = kNoDeadline;  // while the outbox is full
   bool outbox_full_ = false;            // or will be, with the tokens of the steps in flight
   uint32_t prompt_in_flight_ = 0;       // steps in flight that hold the prompt's row
   std::optional<Ending> ending_;        // until no step in flight holds a row
   uint32_t unfinished_;
-  bool state_lost_ = false;
+  bool prompt_lost_ = false;  // its state, in a failed step
   absl::Status status_;
   bool ended_ = false;
 };

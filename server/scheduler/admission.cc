@@ -118,6 +118,7 @@ StateNeed Scheduler::NewState(const Request& request) const {
   StateNeed need;
   if (lease.exclusive()) {
     need.AddMissing(*state, tokens);
+    need.AddForks(engine_.capacity(), request.completions, tokens);
   } else {
     need.tails = need.bases = 1;
     need.AddPages(state->page_kinds(),
@@ -221,7 +222,7 @@ bool Scheduler::MakeRoomToKeep(const Request& request) {
   if (!lease.held() || !lease.exclusive() || context_.options.keep_positions == 0) return false;
   if (lease.state() == nullptr || request.begins_anew) return true;
   StateNeed need = NewNeed(request);
-  need.bases = 1;
+  need.bases = request.completions;
   while (!HasRoom(need)) {
     if (!prefixes_.DropFor(request) && !DropKeptPosition()) return false;
   }

@@ -59,11 +59,12 @@ class Completion {
   StreamMessage Finish(FinishReason reason);
 
   // The owner's: for its metrics, how many steps in flight hold its row, what guesses its next
-  // tokens (null: nothing does) and the guesses that the step in flight checks.
+  // tokens (null: nothing does), the guesses that the step in flight checks, and so on.
   TimePoint last_token_time;
   uint32_t in_flight = 0;
   std::unique_ptr<Drafter> drafter;
   std::vector<uint32_t> drafts;
+  bool state_lost = false;  // a step of its row failed
   // Its row runs ahead until so many tokens are generated, since drafts did not pay.
   uint32_t ahead_until = 0;
 

@@ -32,6 +32,7 @@ void StreamMessage::Merge(StreamMessage&& later) {
   MoveAppend(std::move(later.prompt_logprobs), prompt_logprobs);
   finish_reason = later.finish_reason;
   matched_stop = std::move(later.matched_stop);
+  fork_id = std::move(later.fork_id);
   usage = later.usage;
 }
 

@@ -39,8 +39,8 @@ struct PrefillProgress {
 struct Request {
   uint64_t id = 0;  // Scheduler::NewId
   RequestKind kind = RequestKind::kGenerate;
-  // The session that the prompt continues: leased for a turn (kGenerate, one completion), or for
-  // reading (kScore, which leaves it as it was). Not held: a context of its own.
+  // The session that the prompt continues: leased for a turn (kGenerate), or for reading (kScore,
+  // one completion, which leaves it as it was). Not held: a context of its own.
   SessionLease session;
   std::vector<uint32_t> prompt;  // empty only if the session holds tokens
   // The session forgets what it holds when this turn begins: the prompt is its whole context.
@@ -49,9 +49,10 @@ struct Request {
   std::shared_ptr<const SessionNotes> notes;
   // Requests share kept states only with those of the same salt.
   std::string cache_salt;
-  uint32_t completions = 1;  // at least one; the API's n
-  uint32_t max_tokens = 0;   // of each completion; 0 processes the prompt only
-  SamplingParams sampling;   // with the seed
+  uint32_t completions = 1;   // at least one; the API's n. The session goes on with the first
+  bool keep_choices = false;  // the others become sessions
+  uint32_t max_tokens = 0;    // of each completion; 0 processes the prompt only
+  SamplingParams sampling;    // with the seed
   StopRules stop;
   uint32_t logprobs = 0;  // 0: none; n: of each sampled token, with the n best
   // Log-probabilities of the prompt's tokens that have a predecessor, delivered together before any

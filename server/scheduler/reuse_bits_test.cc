@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Forks and rewinds over real mixers: long random schedules of turns, forks, rewinds and deletions,
-// in company and with little memory for states. Every turn has the bits of its whole context as one
-// prompt in an engine of its own, where nothing is reused.
+// Forks and rewinds over real mixers: long random schedules of turns with one or more completions,
+// forks, rewinds and deletions, in company and with little memory for states. Every completion has
+// the bits of its whole context as one prompt in an engine of its own, where nothing is reused.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -77,20 +77,43 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
     session.ask.sampling.repetition_penalty = 1.1f;
     session.ask.logprobs = 2;
     session.ask.stop.ignore_eos = true;
+    if (Below(4) == 0)
+      session.ask.completions = static_cast<uint32_t>(2 + Below(most_choices_ - 1));
+    session.ask.keep_choices = session.ask.completions > 1 && Below(2) == 0;
     session.client = &stack_->Submit(session.ask, *stack_->sessions().LeaseForTurn(id));
   }
 
-  // The answer is that of the whole context as one prompt.
-  void CheckTurn(Expected& session) {
+  // Each answer is that to the whole context as one prompt. The session goes on with the first.
+  void CheckTurn(const std::string& id) {
+    Expected& session = sessions_.at(id);
     ASSERT_EQ(session.client->end, absl::OkStatus());
     Ask whole = session.ask;
+    whole.keep_choices = false;
     whole.prompt = session.tokens;
     whole.prompt.insert(whole.prompt.end(), session.ask.prompt.begin(), session.ask.prompt.end());
-    const Received& got = session.client->received[0];
-    ExpectSame(got, alone_->Run(whole).received[0]);
-    session.tokens = whole.prompt;
-    session.tokens.insert(session.tokens.end(), got.tokens.begin(), got.tokens.end());
+    const std::vector<Received> expected = alone_->Run(whole).received;
+    for (uint32_t i = 0; i < whole.completions; ++i) {
+      const Received& got = session.client->received[i];
+      ExpectSame(got, expected[i]);
+      std::vector<uint32_t> tokens = whole.prompt;
+      tokens.insert(tokens.end(), got.tokens.begin(), got.tokens.end());
+      if (i == 0) session.tokens = std::move(tokens);
+      if (i > 0) CheckChoice(id, got, whole, std::move(tokens));
+    }
     session.client = nullptr;
+  }
+
+  void CheckChoice(const std::string& id, const Received& got, const Ask& whole,
+                   std::vector<uint32_t> tokens) {
+    const bool kept = sessions_.at(id).ask.keep_choices && whole.max_tokens > 0;
+    ASSERT_EQ(!got.fork_id.empty(), kept);
+    if (!kept) return;
+    ++forks_;
+    const auto fork = stack_->sessions().Get(got.fork_id);
+    if (!fork.ok()) return void(++evicted_);
+    EXPECT_EQ(fork->forked_from, id);
+    EXPECT_EQ(fork->forked_at, whole.prompt.size());
+    sessions_[got.fork_id].tokens = std::move(tokens);
   }
 
   void RunTurns() {
@@ -99,13 +122,16 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
       if (sessions_.at(id).client == nullptr) StartTurn(id);
     }
     while (stack_->Step()) continue;
-    NoteEvictions();
+    std::vector<std::string> ran;
     for (auto& [id, session] : sessions_) {
-      if (session.client == nullptr) continue;
-      session.client->Read();
-      CheckTurn(session);
+      if (session.client != nullptr) ran.push_back(id);
+    }
+    for (const std::string& id : ran) {
+      sessions_.at(id).client->Read();
+      CheckTurn(id);
       if (HasFatalFailure()) return;
     }
+    NoteEvictions();
   }
 
   // A position that the session can go back to, or, sometimes, one that it cannot.
@@ -185,6 +211,7 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
   std::map<std::string, Expected> sessions_;
   int forks_ = 0, rewinds_ = 0;
   size_t evicted_ = 0;
+  uint32_t most_choices_ = 3;
 };
 
 TEST_P(ReuseTest, EveryTurnHasTheBitsOfItsWholeContext) {
@@ -218,6 +245,7 @@ TEST_P(ReuseTest, WithMemoryForFewStates) {
   const uint64_t session = all / alone_->states().capacity().tail_slots;
   stack_ = std::make_unique<Stack>(model_, 2, GetParam().depth, random_(), kKept,
                                    4 * session + session / 2, Drafts());
+  most_choices_ = 2;
   const auto evicted = [&] {
     return stack_->metrics().session_ends[static_cast<size_t>(SessionEnd::kEvicted)].value();
   };

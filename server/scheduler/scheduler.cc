@@ -33,7 +33,7 @@ Scheduler::Scheduler(Engine& engine, SessionTable& sessions, Dispatcher& dispatc
       sessions_(sessions),
       dispatcher_(dispatcher),
       metrics_(metrics),
-      context_{std::move(options), metrics, engine.capacity()},
+      context_{std::move(options), metrics, engine.capacity(), sessions},
       prefixes_(engine.capacity(), context_.options.prefix_cache, metrics),
       cost_(engine.capacity().fold_interval) {
   sessions_.set_on_reap([this] { Wake(); });
@@ -124,7 +124,8 @@ void Scheduler::NoteEnds(uint64_t ended, TimePoint now) {
 absl::Status Scheduler::Submit(std::unique_ptr<Request>& request) {
   RIVULET_CHECK(request->completions > 0, "a request without rows");
   RIVULET_CHECK(!request->prompt.empty() || request->session.held(), "nothing to continue");
-  RIVULET_CHECK(request->completions == 1 || !request->session.held(), "a session has one future");
+  RIVULET_CHECK(request->completions == 1 || request->kind == RequestKind::kGenerate,
+                "scores several completions");
   MutexLock lock(&mutex_);
   RIVULET_RETURN_IF_ERROR(LimitContext(*request));
   RIVULET_RETURN_IF_ERROR(CheckFits(*request));

@@ -50,6 +50,7 @@ struct Ask {
   std::vector<uint32_t> prompt;
   uint32_t max_tokens = 0;
   uint32_t completions = 1;
+  bool keep_choices = false;
   SamplingParams sampling = {};
   StopRules stop = {};
   uint32_t logprobs = 0;
@@ -86,6 +87,7 @@ class Stack {
     Client& client = clients_.emplace_back(ask.completions);
     auto request = MakeRequest(client, ask.prompt, ask.max_tokens);
     request->session = std::move(lease);
+    request->keep_choices = ask.keep_choices;
     request->sampling = ask.sampling;
     request->stop = ask.stop;
     request->logprobs = ask.logprobs;

@@ -22,7 +22,7 @@ bool StateNeed::Within(const StateCapacity& capacity, const StateNeed& added) co
 
 uint64_t NewTokens(const Request& request) {
   const uint64_t prompt = request.prompt.size();
-  const uint64_t own = std::min<uint64_t>(prompt, TokenSequence::kBlock);
+  const uint64_t own = std::min<uint64_t>(ContextTokens(request) + prompt, TokenSequence::kBlock);
   const size_t notes = request.notes == nullptr ? 0 : request.notes->bytes();
   return prompt + (request.completions - 1) * own + TokensOfNotes(notes);
 }
@@ -35,6 +35,13 @@ void StateNeed::AddWhole(const StateCapacity& capacity, uint64_t sessions, uint6
   AddPages(capacity.pages.size(), [&](size_t kind) {
     return sessions * MostPages(capacity.pages[kind].kind, tokens, kLongestSegment);
   });
+}
+
+void StateNeed::AddForks(const StateCapacity& capacity, uint32_t completions, uint64_t tokens) {
+  if (completions == 1) return;
+  tails += completions - 1;
+  bases += completions - 1;
+  AddWhole(capacity, completions, tokens);
 }
 
 void StateNeed::AddMissing(const Session& session, uint64_t tokens) {

@@ -36,6 +36,9 @@ struct StateNeed {
   }
   // Adds the pages of `sessions` sessions that grow to `tokens` tokens and share none.
   void AddWhole(const StateCapacity& capacity, uint64_t sessions, uint64_t tokens);
+  // Adds what a session's forks take for all but one of so many completions. These share the
+  // prompt's pages until each has replaced them, so they count once more.
+  void AddForks(const StateCapacity& capacity, uint32_t completions, uint64_t tokens);
   // Adds the slots and pages that `session` may still take while it grows to `tokens` tokens.
   void AddMissing(const Session& session, uint64_t tokens);
   // Adds what a point holds.

@@ -42,7 +42,8 @@ struct StreamMessage {
   std::vector<Logprobs> prompt_logprobs;  // in the first message with index 0, if requested
   FinishReason finish_reason = FinishReason::kNone;
   std::string matched_stop;
-  Usage usage;  // once finished
+  std::string fork_id;  // once finished: the session that this completion has become
+  Usage usage;          // once finished
 
   // Adds what came after. REQUIRES: the same index; not finished.
   void Merge(StreamMessage&& later);

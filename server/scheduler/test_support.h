@@ -71,6 +71,7 @@ struct Received {
   std::string text;
   FinishReason reason = FinishReason::kNone;
   std::string matched_stop;
+  std::string fork_id;
   Usage usage;
   std::vector<Logprobs> prompt_logprobs;
   std::vector<Logprobs> logprobs;
@@ -80,6 +81,7 @@ struct Received {
     text += message.text;
     reason = message.finish_reason;
     matched_stop = message.matched_stop;
+    fork_id = message.fork_id;
     usage = message.usage;
     Append(message.prompt_logprobs, prompt_logprobs);
     Append(message.logprobs, logprobs);

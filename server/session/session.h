@@ -105,6 +105,8 @@ class Session {
   // Keeps the present one, and of those before it the last `most` - 1. REQUIRES: resting().
   void Keep(size_t most, Notes notes);
   const std::vector<KeptPosition>& kept() const { return kept_; }
+  // Those of a session that this one was forked from.
+  void ShareKept(const Session& source) { kept_ = source.kept_; }
   // False if there is none.
   bool DropOldestKept();
 

@@ -81,6 +81,8 @@ SessionLease& SessionLease::operator=(SessionLease&& other) noexcept {
   return *this;
 }
 
+const std::string& SessionLease::id() const { return entry_->id; }
+
 uint64_t SessionLease::tokens() const {
   MutexLock lock(&table_->mutex_);
   return entry_->tokens;
@@ -169,15 +171,19 @@ int64_t SessionTable::UnixMs(TimePoint time) const {
   return (duration_cast<milliseconds>(time.time_since_epoch()) + clock_offset_).count();
 }
 
-void SessionTable::SetState(Entry& entry, std::unique_ptr<Session> state) {
-  entry.tokens = state->tokens().size();
+void SessionTable::Describe(Entry& entry, const Session& state) {
+  entry.tokens = state.tokens().size();
   entry.holds_state = true;
-  entry.state_bytes = state->state_bytes();
-  entry.kept_bytes = state->kept_bytes();
+  entry.state_bytes = state.state_bytes();
+  entry.kept_bytes = state.kept_bytes();
   entry.kept_positions.clear();
-  for (const Session::KeptPosition& kept : state->kept()) {
+  for (const Session::KeptPosition& kept : state.kept()) {
     entry.kept_positions.push_back(kept.tokens);
   }
+}
+
+void SessionTable::SetState(Entry& entry, std::unique_ptr<Session> state) {
+  Describe(entry, *state);
   if (entry.state == nullptr) ++states_;
   entry.state = std::move(state);
 }
@@ -228,18 +234,43 @@ absl::StatusOr<SessionInfo> SessionTable::Fork(const std::string& id, const std:
     RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> source, Find(id));
     if (source->in_turn) return Busy(id);
     RIVULET_ASSIGN_OR_RETURN(Past past, PastOf(*source, position));
-    RIVULET_RETURN_IF_ERROR(Insert(fork, first_to_expire).status());
-    SetNotIdle(*fork);
-    SetNotes(*fork, std::move(past.notes));
-    if (past.state != nullptr) SetState(*fork, std::move(past.state));
-    first_to_expire |= SetIdle(*fork);
     fork->forked_from = id;
-    fork->forked_at = fork->tokens;
-    metrics_.session_forks.Add();
-    info = InfoOf(*fork);
+    fork->forked_at = past.state == nullptr ? 0 : past.state->tokens().size();
+    info = InsertFork(fork, std::move(past), first_to_expire);
   }
   if (first_to_expire && on_reap_) on_reap_();
   return info;
+}
+
+absl::StatusOr<SessionInfo> SessionTable::Adopt(std::unique_ptr<Session> state,
+                                                std::shared_ptr<const SessionNotes> notes,
+                                                const std::string& source, uint64_t forked_at) {
+  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> fork, NewEntry("", ""));
+  if (!state->resting()) state->Rest();
+  fork->forked_from = source;
+  fork->forked_at = forked_at;
+  bool first_to_expire = false;
+  absl::StatusOr<SessionInfo> info;
+  {
+    MutexLock lock(&mutex_);
+    info = InsertFork(fork, {std::move(state), std::move(notes)}, first_to_expire);
+  }
+  if (first_to_expire && on_reap_) on_reap_();
+  return info;
+}
+
+// The entry says of its state what it is before it is in the table, so that nothing is half done
+// without memory.
+absl::StatusOr<SessionInfo> SessionTable::InsertFork(const std::shared_ptr<Entry>& fork, Past past,
+                                                     bool& first_to_expire) {
+  if (past.state != nullptr) Describe(*fork, *past.state);
+  RIVULET_RETURN_IF_ERROR(Insert(fork, first_to_expire).status());
+  SetNotIdle(*fork);
+  fork->state = std::move(past.state);
+  SetNotes(*fork, std::move(past.notes));
+  first_to_expire |= SetIdle(*fork);
+  metrics_.session_forks.Add();
+  return InfoOf(*fork);
 }
 
 absl::StatusOr<SessionInfo> SessionTable::Rewind(const std::string& id, uint64_t position) {
@@ -299,6 +330,7 @@ absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& e
   if (full) Remove(std::shared_ptr<Entry>(idle_empty_.front()), Reason::kEvicted);
   EntryList place = {entry};
   entries_.emplace(entry->id, entry);
+  if (entry->holds_state) ++states_;
   entry->place = place.begin();
   busy_.splice(busy_.end(), place);
   first_to_expire = SetIdle(*entry);

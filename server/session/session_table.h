@@ -99,6 +99,7 @@ class SessionLease {
   bool exclusive() const { return exclusive_; }
 
   // REQUIRES for all that follow: held().
+  const std::string& id() const;  // any thread
   // Tokens of the session's context. Any thread, until TakeState.
   uint64_t tokens() const;
   // A copy of them from `first` on; fewer, or none, if the state was lost meanwhile. Any thread,
@@ -216,6 +217,11 @@ class SessionTable {
 
   // ---- The engine thread.
 
+  // Makes a session of a state that a turn of the session `source` has forked from it when it had
+  // `forked_at` tokens. RESOURCE_EXHAUSTED as Create; the state is gone then.
+  absl::StatusOr<SessionInfo> Adopt(std::unique_ptr<Session> state,
+                                    std::shared_ptr<const SessionNotes> notes,
+                                    const std::string& source, uint64_t forked_at);
   // What would be free without the states that EvictLeastRecentlyUsed could destroy. Not O(1).
   IdleSlots idle_slots() const;
   // Forgets the oldest kept position of the idle session that was used least recently among those
@@ -248,11 +254,15 @@ class SessionTable {
     std::unique_ptr<Session> state;  // null: it has none
     std::shared_ptr<const SessionNotes> notes;
   };
+  absl::StatusOr<SessionInfo> InsertFork(const std::shared_ptr<Entry>& fork, Past past,
+                                         bool& first_to_expire)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Past> PastOf(const Entry& entry, std::optional<uint64_t> position) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::shared_ptr<Entry>> NewEntry(const std::string& id, const std::string& name);
   bool DropOldestKeptOf(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What the entry says of its state. REQUIRES: not idle.
+  static void Describe(Entry& entry, const Session& state);
+  // Gives the entry a state and says what it is. REQUIRES: not idle.
   void SetState(Entry& entry, std::unique_ptr<Session> state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetNotes(Entry& entry, std::shared_ptr<const SessionNotes> notes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -35,6 +35,7 @@ class Conversation::Measurement {
     numbers_.finish_reason = message.finish_reason();
     numbers_.matched_stop = message.matched_stop();
     numbers_.usage = message.usage();
+    if (message.has_cache()) numbers_.cache = message.cache();
   }
 
   // Whether the server has answered, so that the turn has begun.

@@ -25,6 +25,7 @@ namespace rivulet::cli {
 
 struct TurnNumbers {
   v1::Usage usage;
+  std::optional<v1::CacheReport> cache;                            // if it was asked for
   v1::FinishReason finish_reason = v1::FINISH_REASON_UNSPECIFIED;  // UNSPECIFIED: it failed
   std::string matched_stop;
   uint64_t seed = 0;

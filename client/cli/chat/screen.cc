@@ -120,6 +120,7 @@ std::string Summary(const TurnNumbers& turn) {
   }
   absl::StrAppendFormat(&summary, ", %u cached, first token %.0f ms", turn.usage.cached_tokens(),
                         turn.first_token_seconds * 1e3);
+  if (turn.cache.has_value()) absl::StrAppend(&summary, ", ", CacheText(*turn.cache));
   if (turn.rewritten_tokens > 0) {
     absl::StrAppend(&summary, ", the template rewrote earlier turns (",
                     Counted(turn.rewritten_tokens, "token"), " computed anew)");

@@ -1,10 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "client/cli/chat/screen.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 namespace rivulet::cli {
 namespace {
@@ -135,6 +137,23 @@ TEST(SummaryTest, SaysWhatATurnCost) {
   turn.finish_reason = v1::FINISH_REASON_STOP;
   turn.matched_stop = "END";
   EXPECT_EQ(Summary(turn), "24 tokens, 31 cached, first token 12 ms, stopped before END");
+}
+
+TEST(SummaryTest, SaysWhatTheCacheHad) {
+  TurnNumbers turn;
+  turn.finish_reason = v1::FINISH_REASON_LENGTH;
+  turn.cache.emplace().set_reused_tokens(96);
+  turn.cache->set_known_tokens(112);
+  EXPECT_THAT(Summary(turn), testing::HasSubstr("96 tokens reused, 112 known, length limit"));
+  const std::pair<v1::CacheMiss, const char*> misses[] = {
+      {v1::CACHE_MISS_OFF, "off"},      {v1::CACHE_MISS_SESSION, "its own state"},
+      {v1::CACHE_MISS_SHORT, "short"},  {v1::CACHE_MISS_PROMPT_LOGPROBS, "log-probabilities"},
+      {v1::CACHE_MISS_UNKNOWN, "salt"}, {v1::CACHE_MISS_NOT_KEPT, "not kept"},
+  };
+  for (const auto& [miss, why] : misses) {
+    turn.cache->set_miss(miss);
+    EXPECT_THAT(Summary(turn), testing::HasSubstr(why));
+  }
 }
 
 }  // namespace
