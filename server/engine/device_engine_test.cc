@@ -28,6 +28,7 @@
 #include "kernels/device/fake_device.h"
 #include "kernels/device/gpu_testing.h"
 #include "server/engine/cpu_engine.h"
+#include "server/engine/same_logprobs.h"
 
 namespace rivulet {
 namespace {
@@ -52,14 +53,6 @@ std::vector<std::string> Checkpoints() {
 // What a model says after each token of a text: the log-probabilities of the best tokens and of one
 // that is given.
 using Answers = std::vector<Logprobs>;
-
-bool Same(const Logprobs& a, const Logprobs& b) {
-  const auto same = [](const TokenLogprob& x, const TokenLogprob& y) {
-    return x.token == y.token && x.logprob == y.logprob;
-  };
-  return same(a.chosen, b.chosen) && a.top.size() == b.top.size() &&
-         std::equal(a.top.begin(), a.top.end(), b.top.begin(), same);
-}
 
 // A session's pages of every kind that an engine's states have.
 class StreamPages {
@@ -357,8 +350,7 @@ TEST_P(DeviceEngineTest, Float8WeightsAreThoseOfTheFakeDevice) {
   const Answers whole = Feed(engine, text, kTokens);
   for (const size_t piece : {1, 7, 40}) {
     const Answers answers = Feed(engine, text, piece);
-    EXPECT_TRUE(std::equal(whole.begin(), whole.end(), answers.begin(), answers.end(), Same))
-        << piece;
+    EXPECT_TRUE(Same(whole, answers)) << piece;
   }
   const auto fake = EngineOn(std::make_unique<FakeDevice>(), GetParam(), DType::kFloat32, 1,
                              std::nullopt, DType::kFloat8);
@@ -405,14 +397,11 @@ void FakeDeviceTest::ExpectNearTheCpuAndTheSameBits() {
     whole.push_back(Feed(engine(), text, kTokens));
     EXPECT_LE(Distance(Feed(*cpu_, text, kTokens), whole.back()), 5e-4);
   }
-  const auto same = [](const Answers& a, const Answers& b) {
-    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), Same);
-  };
-  EXPECT_TRUE(same(Feed(engine(), texts[0], 1), whole[0]));
+  EXPECT_TRUE(Same(Feed(engine(), texts[0], 1), whole[0]));
   EXPECT_GT(static_cast<FakeDevice&>(*device_.device).replays(), 0);
-  EXPECT_TRUE(same(Feed(engine(), texts[1], 7), whole[1]));
+  EXPECT_TRUE(Same(Feed(engine(), texts[1], 7), whole[1]));
   const std::vector<Answers> together = FeedTogether(engine(), texts, 20, random_);
-  for (size_t i = 0; i < texts.size(); ++i) EXPECT_TRUE(same(together[i], whole[i])) << i;
+  for (size_t i = 0; i < texts.size(); ++i) EXPECT_TRUE(Same(together[i], whole[i])) << i;
 }
 
 TEST_P(FakeDeviceTest, IsNearTheCpuAndHasTheSameBitsFromEverySchedule) {
@@ -537,7 +526,7 @@ TEST_P(Float8Test, HasTheSameBitsFromEverySchedule) {
   for (uint32_t i = 0; i < kTokens; ++i) text.push_back(i * 7 % rounded->engine->vocab_size());
   const Answers whole = Feed(*rounded->engine, text, kTokens);
   const Answers single = Feed(*rounded->engine, text, 1);
-  EXPECT_TRUE(std::equal(whole.begin(), whole.end(), single.begin(), single.end(), Same));
+  EXPECT_TRUE(Same(whole, single));
   const double distance = Float8Distance(model, Feed(*exact->engine, text, kTokens), whole);
   std::printf("%s: log-probabilities in fp8 differ by %.2g\n", GetParam(), distance);
   EXPECT_GT(distance, 0);

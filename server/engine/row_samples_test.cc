@@ -13,6 +13,7 @@
 #include "nlohmann/json.hpp"
 #include "server/engine/cpu_engine.h"
 #include "server/engine/random_model.h"
+#include "server/engine/same_logprobs.h"
 #include "server/engine/slot_bytes.h"
 #include "server/engine/test_models.h"
 
@@ -24,14 +25,6 @@ constexpr size_t kTokens = 150;   // several chunks
 constexpr size_t kPrompt = 5;     // of them; the others are this turn's
 constexpr uint32_t kMinTokens = 40;
 constexpr size_t kLongestRow = 16;
-
-bool Same(const Logprobs& a, const Logprobs& b) {
-  const auto same = [](const TokenLogprob& x, const TokenLogprob& y) {
-    return x.token == y.token && x.logprob == y.logprob;
-  };
-  return same(a.chosen, b.chosen) &&
-         std::equal(a.top.begin(), a.top.end(), b.top.begin(), b.top.end(), same);
-}
 
 // The slots of one session, fed with given tokens.
 class Stream {

@@ -18,23 +18,11 @@
 #include "gtest/gtest.h"
 #include "server/engine/cpu_engine.h"
 #include "server/engine/fake_run_ahead.h"
+#include "server/engine/same_logprobs.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/test_support.h"
 
 namespace rivulet {
-
-inline bool Same(const TokenLogprob& a, const TokenLogprob& b) {
-  return a.token == b.token && a.logprob == b.logprob;
-}
-
-inline bool Same(const std::vector<Logprobs>& a, const std::vector<Logprobs>& b) {
-  const auto same = [](const Logprobs& x, const Logprobs& y) {
-    return Same(x.chosen, y.chosen) &&
-           std::equal(x.top.begin(), x.top.end(), y.top.begin(), y.top.end(),
-                      [](const TokenLogprob& s, const TokenLogprob& t) { return Same(s, t); });
-  };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
-}
 
 inline void ExpectSame(const Received& a, const Received& b) {
   ASSERT_EQ(a.tokens, b.tokens);

@@ -20,20 +20,13 @@
 #include "kernels/device/gpu_testing.h"
 #include "model_loader/loaded_model.h"
 #include "server/engine/device_engine.h"
+#include "server/engine/same_logprobs.h"
 #include "server/session/session.h"
 
 namespace rivulet {
 namespace {
 
 using Answers = std::vector<Logprobs>;
-
-bool Same(const Logprobs& a, const Logprobs& b) {
-  const auto same = [](const TokenLogprob& x, const TokenLogprob& y) {
-    return x.token == y.token && x.logprob == y.logprob;
-  };
-  return same(a.chosen, b.chosen) &&
-         std::equal(a.top.begin(), a.top.end(), b.top.begin(), b.top.end(), same);
-}
 
 struct Story {
   std::unique_ptr<Session> session;

@@ -12,6 +12,7 @@
 #include "nlohmann/json.hpp"
 #include "server/engine/cpu_engine.h"
 #include "server/engine/random_model.h"
+#include "server/engine/same_logprobs.h"
 #include "server/engine/test_models.h"
 #include "server/session/session.h"
 
@@ -25,16 +26,6 @@ struct Traced {
   std::vector<uint32_t> prompt;
   std::vector<Logprobs> trace;
 };
-
-bool Same(const TokenLogprob& a, const TokenLogprob& b) {
-  return a.token == b.token && a.logprob == b.logprob;
-}
-
-bool Same(const Logprobs& a, const Logprobs& b) {
-  return Same(a.chosen, b.chosen) &&
-         std::equal(a.top.begin(), a.top.end(), b.top.begin(), b.top.end(),
-                    [](const TokenLogprob& x, const TokenLogprob& y) { return Same(x, y); });
-}
 
 class SessionBitsTest : public testing::TestWithParam<TestModel> {
  protected:

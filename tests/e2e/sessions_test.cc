@@ -18,66 +18,25 @@
 
 #include "kernels/base/test_seed.h"
 #include "rivulet/v1/inference.grpc.pb.h"
-#include "tests/e2e/server_process.h"
+#include "tests/e2e/peer.h"
 
 namespace rivulet::e2e {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
-using Tokens = std::vector<uint32_t>;
 
 // A small model with random weights, whose sessions take 20 KiB each.
 std::string SmallModel() { return SourcePath("tests/parity/fixtures/hla_masked"); }
 constexpr uint32_t kSmallVocab = 96;
 
-struct Turn {
-  grpc::Status status;
-  Tokens tokens;
-  std::vector<std::string> logprobs, prompt_logprobs;  // serialized, to be compared bit for bit
-  v1::GenerateResponse first, last;
-
-  void Add(const v1::GenerateResponse& message) {
-    if (first.request_id().empty()) first = message;
-    tokens.insert(tokens.end(), message.token_ids().begin(), message.token_ids().end());
-    for (const auto& each : message.logprobs()) logprobs.push_back(each.SerializeAsString());
-    for (const auto& each : message.prompt_logprobs()) {
-      prompt_logprobs.push_back(each.SerializeAsString());
-    }
-    last = message;
-  }
-};
-
 void Append(Tokens& tokens, const Tokens& more) {
   tokens.insert(tokens.end(), more.begin(), more.end());
 }
 
-// A server and a client of it.
-class Peer {
+class SessionPeer : public Peer {
  public:
-  explicit Peer(const std::string& model, const std::vector<std::string>& flags = {}) {
-    auto server = ServerProcess::Start(model, flags);
-    EXPECT_TRUE(server.ok()) << server.status().ToString();
-    server_ = *std::move(server);
-    const auto channel =
-        grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
-    inference = v1::Inference::NewStub(channel);
-    sessions = v1::Sessions::NewStub(channel);
-  }
-  ~Peer() {
-    const Exit exit = terminated_ ? server_->process().Wait(seconds(60)) : server_->Stop();
-    EXPECT_EQ(exit.code, 0) << exit.output;
-  }
+  using Peer::Peer;
 
-  Turn Generate(const v1::GenerateRequest& request) {
-    grpc::ClientContext context;
-    auto reader = inference->Generate(&context, request);
-    Turn turn;
-    v1::GenerateResponse message;
-    while (reader->Read(&message)) turn.Add(message);
-    turn.status = reader->Finish();
-    return turn;
-  }
   v1::ScoreResponse Score(const Tokens& tokens, const std::string& session = "") {
     v1::ScoreRequest request;
     request.mutable_token_ids()->mutable_ids()->Add(tokens.begin(), tokens.end());
@@ -125,21 +84,6 @@ class Peer {
     v1::Session session;
     return sessions->RewindSession(&context, request, &session);
   }
-  // Begins what the destructor waits for.
-  void Terminate() {
-    terminated_ = true;
-    server_->process().Signal(SIGTERM);
-  }
-  double MetricOf(const std::string& name) {
-    return Metric(HttpGet(server_->http_address(), "/metrics").body, name);
-  }
-
-  std::unique_ptr<v1::Inference::Stub> inference;
-  std::unique_ptr<v1::Sessions::Stub> sessions;
-
- private:
-  std::unique_ptr<ServerProcess> server_;
-  bool terminated_ = false;
 };
 
 bool Eventually(const std::function<bool()>& done) {
@@ -189,7 +133,7 @@ class Neighbours {
 // gives without a session.
 class Conversation {
  public:
-  Conversation(Peer& peer, uint32_t vocab, std::string session, uint64_t seed)
+  Conversation(SessionPeer& peer, uint32_t vocab, std::string session, uint64_t seed)
       : peer_(peer), vocab_(vocab), session_(std::move(session)), random_(seed) {}
 
   void Run(int turns) {
@@ -291,7 +235,7 @@ class Conversation {
     EXPECT_EQ(session.position(), context_.size()) << "Score leaves the session as it was";
   }
 
-  Peer& peer_;
+  SessionPeer& peer_;
   const uint32_t vocab_;
   std::string session_;
   std::mt19937_64 random_;
@@ -301,7 +245,7 @@ class Conversation {
 
 TEST(SessionsTest, EverySplitIntoTurnsGivesTheBitsOfOnePrompt) {
   const uint64_t seed = TestSeed();
-  Peer peer(SourcePath("models/tales"));
+  SessionPeer peer(SourcePath("models/tales"));
   const Neighbours neighbours(peer, 4096, seed);
   std::vector<std::thread> threads;
   for (uint64_t c = 0; c < 3; ++c) {
@@ -313,7 +257,7 @@ TEST(SessionsTest, EverySplitIntoTurnsGivesTheBitsOfOnePrompt) {
 
 // Text prompts: BOS once, and the text of a turn continues where the last one ended.
 TEST(SessionsTest, TextThroughChat) {
-  Peer peer(SourcePath("models/tales"));
+  SessionPeer peer(SourcePath("models/tales"));
   grpc::ClientContext context;
   auto stream = peer.inference->Chat(&context);
   const auto turn = [&](const std::string& text) {
@@ -349,7 +293,7 @@ TEST(SessionsTest, TextThroughChat) {
 
 // A drain does not wait for a stream on which nothing runs.
 TEST(SessionsTest, AnIdleChatEndsWhenTheServerDrains) {
-  Peer peer(SmallModel());
+  SessionPeer peer(SmallModel());
   grpc::ClientContext context;
   auto stream = peer.inference->Chat(&context);
   v1::ChatRequest request;
@@ -368,7 +312,7 @@ TEST(SessionsTest, AnIdleChatEndsWhenTheServerDrains) {
 }
 
 TEST(SessionsTest, TheLeastRecentlyUsedMakesRoom) {
-  Peer peer(SmallModel(), {"--state-memory=512KiB"});
+  SessionPeer peer(SmallModel(), {"--state-memory=512KiB"});
   const int slots = static_cast<int>(peer.MetricOf("rivulet_state_slots_capacity"));
   ASSERT_GT(slots, 3);
   const auto name = [](int i) { return "s" + std::to_string(i); };
@@ -395,7 +339,7 @@ TEST(SessionsTest, TheLeastRecentlyUsedMakesRoom) {
 }
 
 TEST(SessionsTest, IdleSessionsLeaveAfterTheirTimeToLive) {
-  Peer peer(SmallModel(), {"--session-ttl=1"});
+  SessionPeer peer(SmallModel(), {"--session-ttl=1"});
   ASSERT_TRUE(peer.Create("talk").ok());
   ASSERT_TRUE(peer.Create("never-used").ok());
   ASSERT_TRUE(peer.Generate(Request({1, 2}, 2, "talk")).status.ok());
@@ -408,7 +352,7 @@ TEST(SessionsTest, IdleSessionsLeaveAfterTheirTimeToLive) {
 }
 
 TEST(SessionsTest, OneTurnAtATime) {
-  Peer peer(SourcePath("models/tales"));
+  SessionPeer peer(SourcePath("models/tales"));
   ASSERT_TRUE(peer.Create("talk").ok());
   grpc::ClientContext context;
   auto reader = peer.inference->Generate(&context, Request({1, 5}, 1'000'000, "talk"));
@@ -430,7 +374,7 @@ TEST(SessionsTest, OneTurnAtATime) {
 
 TEST(SessionsTest, TenThousandTurnsOverAThousandSessionsLeakNothing) {
   constexpr int kThreads = 8, kSessions = 1000 / kThreads, kTurns = 10;
-  Peer peer(SmallModel(), {"--state-memory=32MiB", "--log-level=warning"});
+  SessionPeer peer(SmallModel(), {"--state-memory=32MiB", "--log-level=warning"});
   ASSERT_GE(peer.MetricOf("rivulet_state_slots_capacity"), 1000);
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {

@@ -14,71 +14,21 @@
 
 #include "kernels/base/test_seed.h"
 #include "rivulet/v1/inference.grpc.pb.h"
-#include "tests/e2e/server_process.h"
+#include "tests/e2e/peer.h"
 
 namespace rivulet::e2e {
 namespace {
-
-using Tokens = std::vector<uint32_t>;
 
 // Softmax attention and a linear mixer with random weights.
 std::string Hybrid() { return SourcePath("tests/parity/fixtures/softmax_window_hybrid"); }
 std::string SmallModel() { return SourcePath("tests/parity/fixtures/hla_masked"); }
 constexpr uint32_t kVocab = 24;
 
-struct Answer {
-  grpc::Status status;
-  Tokens tokens;
-  std::vector<std::string> logprobs;  // serialized, to be compared bit for bit
-  v1::GenerateResponse last;
-  uint32_t cached() const { return last.usage().cached_tokens(); }
-};
-
-class Peer {
- public:
-  explicit Peer(const std::string& model, const std::vector<std::string>& flags = {}) {
-    auto server = ServerProcess::Start(model, flags);
-    EXPECT_TRUE(server.ok()) << server.status().ToString();
-    server_ = *std::move(server);
-    stub_ = v1::Inference::NewStub(
-        grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials()));
-  }
-  ~Peer() {
-    const Exit exit = server_->Stop();
-    EXPECT_EQ(exit.code, 0) << exit.output;
-  }
-  Answer Generate(const v1::GenerateRequest& request) {
-    grpc::ClientContext context;
-    auto reader = stub_->Generate(&context, request);
-    Answer answer;
-    v1::GenerateResponse message;
-    while (reader->Read(&message)) {
-      answer.tokens.insert(answer.tokens.end(), message.token_ids().begin(),
-                           message.token_ids().end());
-      for (const auto& each : message.logprobs()) {
-        answer.logprobs.push_back(each.SerializeAsString());
-      }
-      answer.last = message;
-    }
-    answer.status = reader->Finish();
-    EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
-    return answer;
-  }
-  grpc::Status Refusal(const v1::GenerateRequest& request) {
-    grpc::ClientContext context;
-    auto reader = stub_->Generate(&context, request);
-    v1::GenerateResponse message;
-    while (reader->Read(&message)) continue;
-    return reader->Finish();
-  }
-  double MetricOf(const std::string& name) {
-    return Metric(HttpGet(server_->http_address(), "/metrics").body, name);
-  }
-
- private:
-  std::unique_ptr<ServerProcess> server_;
-  std::unique_ptr<v1::Inference::Stub> stub_;
-};
+Turn Answered(Peer& peer, const v1::GenerateRequest& request) {
+  Turn turn = peer.Generate(request);
+  EXPECT_TRUE(turn.status.ok()) << turn.status.error_message();
+  return turn;
+}
 
 v1::GenerateRequest Request(const Tokens& prompt, uint32_t max_tokens = 8) {
   v1::GenerateRequest request;
@@ -101,9 +51,9 @@ Tokens Some(size_t count, uint32_t first) {
 
 TEST(SharedPrefixTest, ReportsWhatItFound) {
   Peer peer(SmallModel());
-  const Answer first = peer.Generate(Request(Some(100, 1)));
+  const Turn first = Answered(peer, Request(Some(100, 1)));
   EXPECT_EQ(first.last.cache().miss(), v1::CACHE_MISS_UNKNOWN);
-  const Answer second = peer.Generate(Request(Some(100, 1)));
+  const Turn second = Answered(peer, Request(Some(100, 1)));
   EXPECT_EQ(second.last.cache().miss(), v1::CACHE_MISS_UNSPECIFIED);
   EXPECT_EQ(second.last.cache().reused_tokens(), 96u);
   EXPECT_EQ(second.last.cache().known_tokens(), 96u);
@@ -113,16 +63,16 @@ TEST(SharedPrefixTest, ReportsWhatItFound) {
 
   v1::GenerateRequest salted = Request(Some(100, 1));
   salted.set_cache_salt("tenant");
-  EXPECT_EQ(peer.Generate(salted).last.cache().miss(), v1::CACHE_MISS_UNKNOWN);
-  EXPECT_EQ(peer.Generate(salted).cached(), 96u);
+  EXPECT_EQ(Answered(peer, salted).last.cache().miss(), v1::CACHE_MISS_UNKNOWN);
+  EXPECT_EQ(Answered(peer, salted).cached(), 96u);
 
   v1::GenerateRequest scored = Request(Some(100, 1));
   scored.set_prompt_logprobs(1);
-  EXPECT_EQ(peer.Generate(scored).last.cache().miss(), v1::CACHE_MISS_PROMPT_LOGPROBS);
-  EXPECT_EQ(peer.Generate(Request(Some(16, 5))).last.cache().miss(), v1::CACHE_MISS_SHORT);
+  EXPECT_EQ(Answered(peer, scored).last.cache().miss(), v1::CACHE_MISS_PROMPT_LOGPROBS);
+  EXPECT_EQ(Answered(peer, Request(Some(16, 5))).last.cache().miss(), v1::CACHE_MISS_SHORT);
   v1::GenerateRequest silent = Request(Some(100, 1));
   silent.set_report_cache(false);
-  EXPECT_FALSE(peer.Generate(silent).last.has_cache());
+  EXPECT_FALSE(Answered(peer, silent).last.has_cache());
   EXPECT_EQ(peer.MetricOf("rivulet_prefix_cache_hits_total"), 3);
   EXPECT_EQ(peer.MetricOf("rivulet_prefix_cache_tokens_reused_total"), 3 * 96);
 }
@@ -130,7 +80,7 @@ TEST(SharedPrefixTest, ReportsWhatItFound) {
 TEST(SharedPrefixTest, CanBeOff) {
   Peer peer(SmallModel(), {"--prefix-cache=off"});
   for (int i = 0; i < 2; ++i) {
-    const Answer answer = peer.Generate(Request(Some(100, 1)));
+    const Turn answer = Answered(peer, Request(Some(100, 1)));
     EXPECT_EQ(answer.last.cache().miss(), v1::CACHE_MISS_OFF);
     EXPECT_EQ(answer.cached(), 0u);
   }
@@ -141,12 +91,12 @@ TEST(SharedPrefixTest, SixtyFourClientsWithOnePromptPayOnePrefill) {
   Peer peer(SourcePath("models/tales"), {"--max-queue=64", "--state-memory=1GiB"});
   const Tokens prompt = Some(4096, 3);
   std::vector<std::thread> clients;
-  std::vector<Answer> answers(64);
-  for (Answer& answer : answers) {
-    clients.emplace_back([&] { answer = peer.Generate(Request(prompt)); });
+  std::vector<Turn> answers(64);
+  for (Turn& answer : answers) {
+    clients.emplace_back([&] { answer = Answered(peer, Request(prompt)); });
   }
   for (std::thread& client : clients) client.join();
-  for (const Answer& answer : answers) {
+  for (const Turn& answer : answers) {
     EXPECT_EQ(answer.tokens, answers[0].tokens);
     EXPECT_EQ(answer.logprobs, answers[0].logprobs);
   }
@@ -175,14 +125,14 @@ TEST(SharedPrefixTest, AnswersAreThoseOfAServerWithoutIt) {
         requests.back().mutable_sampling()->set_seed(random());
         if (random() % 4 == 0) requests.back().set_cache_salt("another");
       }
-      std::vector<Answer> answers(requests.size());
+      std::vector<Turn> answers(requests.size());
       std::vector<std::thread> clients;
       for (size_t i = 0; i < requests.size(); ++i) {
-        clients.emplace_back([&, i] { answers[i] = with.Generate(requests[i]); });
+        clients.emplace_back([&, i] { answers[i] = Answered(with, requests[i]); });
       }
       for (std::thread& client : clients) client.join();
       for (size_t i = 0; i < requests.size(); ++i) {
-        const Answer expected = without.Generate(requests[i]);
+        const Turn expected = Answered(without, requests[i]);
         ASSERT_EQ(answers[i].tokens, expected.tokens);
         ASSERT_EQ(answers[i].logprobs, expected.logprobs);
         const auto& ids = requests[i].token_ids().ids();
@@ -199,10 +149,10 @@ TEST(SharedPrefixTest, ALongSaltIsRefused) {
   Peer peer(SmallModel());
   v1::GenerateRequest request = Request(Some(20, 1));
   request.set_cache_salt(std::string(256, 's'));
-  EXPECT_TRUE(peer.Generate(request).status.ok());
+  EXPECT_TRUE(Answered(peer, request).status.ok());
   for (const size_t bytes : {size_t{257}, size_t{1} << 20}) {
     request.set_cache_salt(std::string(bytes, 's'));
-    const grpc::Status status = peer.Refusal(request);
+    const grpc::Status status = peer.Generate(request).status;
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
     EXPECT_NE(status.error_message().find("cache_salt = " + std::to_string(bytes)),
               std::string::npos)

@@ -16,7 +16,7 @@
 #include "kernels/base/test_directory.h"
 #include "kernels/base/test_seed.h"
 #include "rivulet/v1/inference.grpc.pb.h"
-#include "tests/e2e/server_process.h"
+#include "tests/e2e/peer.h"
 
 namespace rivulet::e2e {
 namespace {
@@ -24,44 +24,25 @@ namespace {
 // Of each completion: its text, ids, log-probabilities and reason, put together.
 using Answer = std::vector<std::string>;
 
-class Peer {
- public:
-  explicit Peer(const std::vector<std::string>& flags) {
-    auto server = ServerProcess::Start(SourcePath("models/tales"), flags);
-    EXPECT_TRUE(server.ok()) << server.status().ToString();
-    server_ = *std::move(server);
-    inference_ = v1::Inference::NewStub(
-        grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials()));
+Answer Completions(Peer& peer, const v1::GenerateRequest& request) {
+  grpc::ClientContext context;
+  auto reader = peer.inference->Generate(&context, request);
+  std::vector<v1::GenerateResponse> whole(request.n());
+  v1::GenerateResponse message;
+  while (reader->Read(&message)) {
+    v1::GenerateResponse& one = whole[message.index()];
+    const std::string text = one.text() + message.text();
+    one.MergeFrom(message);
+    one.set_text(text);
   }
-  ~Peer() { EXPECT_EQ(server_->Stop().code, 0); }
-
-  Answer Generate(const v1::GenerateRequest& request) {
-    grpc::ClientContext context;
-    auto reader = inference_->Generate(&context, request);
-    std::vector<v1::GenerateResponse> whole(request.n());
-    v1::GenerateResponse message;
-    while (reader->Read(&message)) {
-      v1::GenerateResponse& one = whole[message.index()];
-      const std::string text = one.text() + message.text();
-      one.MergeFrom(message);
-      one.set_text(text);
-    }
-    EXPECT_TRUE(reader->Finish().ok());
-    Answer answer;
-    for (v1::GenerateResponse& one : whole) {
-      one.clear_request_id();
-      answer.push_back(one.SerializeAsString());
-    }
-    return answer;
+  EXPECT_TRUE(reader->Finish().ok());
+  Answer answer;
+  for (v1::GenerateResponse& one : whole) {
+    one.clear_request_id();
+    answer.push_back(one.SerializeAsString());
   }
-  double MetricOf(const std::string& name) {
-    return Metric(HttpGet(server_->http_address(), "/metrics").body, name);
-  }
-
- private:
-  std::unique_ptr<ServerProcess> server_;
-  std::unique_ptr<v1::Inference::Stub> inference_;
-};
+  return answer;
+}
 
 // Everything that may be asked, at random.
 v1::GenerateRequest RandomRequest(std::mt19937_64& random) {
@@ -109,19 +90,20 @@ TEST(SpeculationTest, TheSameBytesWithDraftsAndWithout) {
   for (int i = 0; i < 40; ++i) requests.push_back(RandomRequest(random));
   std::vector<Answer> expected;
   {
-    Peer plain({});
-    for (const auto& request : requests) expected.push_back(plain.Generate(request));
+    Peer plain(SourcePath("models/tales"));
+    for (const auto& request : requests) expected.push_back(Completions(plain, request));
     EXPECT_EQ(plain.MetricOf("rivulet_draft_tokens_total{source=\"lookup\"}"), 0);
   }
-  Peer peer({"--speculate=lookup", "--lookup-text=" + WriteText(expected)});
+  Peer peer(SourcePath("models/tales"),
+            {"--speculate=lookup", "--lookup-text=" + WriteText(expected)});
   std::vector<Answer> alone, together(requests.size());
-  for (const auto& request : requests) alone.push_back(peer.Generate(request));
+  for (const auto& request : requests) alone.push_back(Completions(peer, request));
   ExpectSame(alone, expected);
   EXPECT_GT(peer.MetricOf("rivulet_draft_tokens_accepted_total{source=\"lookup\"}"), 50);
   std::vector<std::thread> threads;
   for (size_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
-      for (size_t i = t; i < requests.size(); i += 4) together[i] = peer.Generate(requests[i]);
+      for (size_t i = t; i < requests.size(); i += 4) together[i] = Completions(peer, requests[i]);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -134,9 +116,11 @@ TEST(SpeculationTest, TheSameBytesWithADraftModel) {
   std::mt19937_64 random(TestSeed());
   std::vector<v1::GenerateRequest> requests;
   for (int i = 0; i < 20; ++i) requests.push_back(RandomRequest(random));
-  Peer plain({});
-  Peer peer({"--speculate=draft", "--draft-model=" + SourcePath("models/tales")});
-  for (const auto& request : requests) ASSERT_EQ(peer.Generate(request), plain.Generate(request));
+  Peer plain(SourcePath("models/tales"));
+  Peer peer(SourcePath("models/tales"),
+            {"--speculate=draft", "--draft-model=" + SourcePath("models/tales")});
+  for (const auto& request : requests)
+    ASSERT_EQ(Completions(peer, request), Completions(plain, request));
   EXPECT_GT(peer.MetricOf("rivulet_draft_tokens_accepted_total{source=\"model\"}"), 0);
   EXPECT_EQ(peer.MetricOf("rivulet_draft_memory_bytes"), 0) << "of completions that have ended";
 }
