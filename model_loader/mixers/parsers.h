@@ -59,8 +59,8 @@ struct RopeDefaults {
 // How a config.json writes rotary positions: transformers 4 (rope_theta, rope_scaling,
 // partial_rotary_factor) and transformers 5 (all of it in rope_parameters). Without a type there is
 // no scaling. Whether a layer rotates at all is for the caller to decide. Rope types other than
-// default, linear, llama3, yarn and longrope are refused by name, and so are parameters that differ
-// by layer type.
+// default, linear, dynamic, llama3, yarn and longrope are refused by name, and so are parameters
+// that differ by layer type.
 RopeConfig ParseRope(ConfigReader& config, const RopeDefaults& defaults);
 
 // Keys that fla's attention layers have in common (docs/mixers.md#linear-attention, #gla).

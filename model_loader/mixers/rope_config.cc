@@ -155,14 +155,24 @@ void ReadLong(ConfigReader& config, RopeConfig& rope) {
   rope.amplitude = static_cast<float>(std::sqrt(1 + std::log(factor) / std::log(original)));
 }
 
+std::string_view TypeKey(const ConfigReader& config) {
+  return config.Spelling({"rope_type", "type"});
+}
+
+bool IsDynamic(const ConfigReader& config) {
+  const json* const type = config.Find(TypeKey(config));
+  return type != nullptr && *type == "dynamic";
+}
+
+// transformers raises theta with the length of a pass that sees more than the positions of the
+// training; up to them nothing is scaled, whatever the factor is. A session here ends there.
+void ReadDynamic(ConfigReader& config, RopeConfig& rope) {
+  ReadFactor(config, "factor");
+  rope.most_tokens = config.Size(kMost, std::nullopt, 1, UINT32_MAX);
+}
+
 RopeScaling ReadScaling(ConfigReader& config) {
-  const std::string_view key = config.Spelling({"rope_type", "type"});
-  const bool dynamic = config.Has(key) && *config.Find(key) == "dynamic";
-  config.Require(!dynamic, key,
-                 "its frequencies change with the length of a text, which would change what was "
-                 "computed before; use yarn, or default within the trained length");
-  if (dynamic) return RopeScaling::kNone;
-  return config.Choice<RopeScaling>(key, "default",
+  return config.Choice<RopeScaling>(TypeKey(config), "default",
                                     {{"default", RopeScaling::kNone},
                                      {"linear", RopeScaling::kLinear},
                                      {"llama3", RopeScaling::kLlama3},
@@ -198,8 +208,12 @@ RopeConfig ParseRope(ConfigReader& config, const RopeDefaults& defaults) {
   RopeConfig rope;
   rope.theta = reader.Float(kTheta, defaults.theta, 1, 3e38);
   ReadWidth(reader, defaults, rope);
-  rope.scaling = ReadScaling(reader);
-  if (reader.ok()) ReadScaled(reader, rope);
+  if (IsDynamic(reader)) {
+    ReadDynamic(reader, rope);
+  } else {
+    rope.scaling = ReadScaling(reader);
+    if (reader.ok()) ReadScaled(reader, rope);
+  }
   config.Fail(reader.status());
   return rope;
 }

@@ -111,6 +111,16 @@ TEST(RopeConfigTest, LongRopeEndsSessionsWhereItsFrequenciesWouldChange) {
   EXPECT_THAT(Error((begin + "[2, 3]}}").c_str(), 8), HasSubstr("it must be a list of 4"));
 }
 
+TEST(RopeConfigTest, DynamicRopeIsTheDefaultOneUpToItsPositions) {
+  const RopeConfig rope = Parse(R"({"max_position_embeddings": 4096, "rope_theta": 5e5,
+      "rope_scaling": {"rope_type": "dynamic", "factor": 4.1}})");
+  EXPECT_EQ(rope.scaling, RopeScaling::kNone);
+  EXPECT_EQ(rope.theta, 5e5f);
+  EXPECT_EQ(rope.most_tokens, 4096u);
+  EXPECT_THAT(Error(R"({"max_position_embeddings": 4096, "rope_scaling": {"type": "dynamic"}})"),
+              HasSubstr("factor"));
+}
+
 // As transformers rounds: 64 · 0.4 = 25 dimensions, of which the last has a partner too.
 TEST(RopeConfigTest, AnOddWidthRotatesOneMore) {
   const RopeConfig odd = Parse(R"({"partial_rotary_factor": 0.4})");
@@ -134,7 +144,7 @@ TEST(RopeConfigTest, RefusesByName) {
     EXPECT_THAT(Error(config.dump().c_str()), AllOf(HasSubstr(type), HasSubstr("yarn")));
   }
   EXPECT_THAT(Error(R"({"rope_scaling": {"type": "dynamic", "factor": 2}})"),
-              AllOf(HasSubstr(R"(type is "dynamic")"), HasSubstr("length of a text")));
+              HasSubstr("max_position_embeddings"));
   EXPECT_THAT(Error(R"({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}})"),
               HasSubstr("one set of parameters"));
   EXPECT_THAT(

@@ -176,6 +176,7 @@ LONGROPE = dict(rope_theta=10000.0, rope_type="longrope", factor=8.0, original_m
 FIXTURES |= {
     "llama_yarn": ("Llama", dict(SMALL, num_hidden_layers=1, rope_parameters=dict(YARN, mscale=0.7, mscale_all_dim=1.1, beta_fast=4, truncate=False))),
     "llama_longrope": ("Llama", dict(SMALL, num_hidden_layers=1, rope_parameters=LONGROPE)),
+    "llama_dynamic": ("Llama", dict(SMALL, num_hidden_layers=1, max_position_embeddings=128, rope_parameters=dict(ROPE, rope_type="dynamic", factor=3.0))),
     "qwen3_next_yarn": ("Qwen3Next", dict(QWEN3_NEXT, vocab_size=60, num_experts=0, num_hidden_layers=2, layer_types=["full_attention", "linear_attention"],
                                           rope_parameters=dict(YARN, partial_rotary_factor=0.5))),
     # Three of twelve dimensions are rotated, and a fourth with them.

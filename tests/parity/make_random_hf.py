@@ -25,7 +25,7 @@ def some(rng, *choices):
 
 
 def rope(rng, width=None, part=None, original=None):
-    """Any scaling that is served; `width` is what is rotated where all of a head is."""
+    """Any scaling that is served but dynamic, which is the default one within its length; `width` is what is rotated where all of a head is."""
     keys = dict(rope_theta=some(rng, 10000.0, 500000.0, 77.5), rope_type=some(rng, "default", "default", "linear", "llama3", "yarn", "longrope"))
     kind, original = keys["rope_type"], original or some(rng, 16, 32, 100)
     if part is not None:
