@@ -19,11 +19,20 @@ HWY_BEFORE_NAMESPACE();
 namespace rivulet {
 namespace HWY_NAMESPACE {
 
-// The tile sizes change speed, never bits: each sum is its own chain. The sums of a tile and the
-// weights of one input fit in the registers (32 with AVX-512, 16 with AVX2).
-constexpr size_t kMaxTokens = kVectors == 1 ? 6 : 3;
-constexpr size_t kPanelsOfTile = kVectors == 1 ? 4 : 2;
-// Inputs of a cut: kPanelsOfTile panels of them stay in the second-level cache.
+// The tile sizes change speed, never bits: each sum is its own chain. The sums of a tile, the
+// weights of one input and the input fit in the registers (32 with AVX-512, 16 with AVX2). With 16,
+// fp32 weights can be multiplied from memory, but bf16 ones must be widened into registers first,
+// and once for many rows.
+template <typename Weight>
+constexpr bool kWidensIntoFew = kVectors == 2 && sizeof(Weight) == 2;
+template <typename Weight>
+constexpr size_t kMaxTokens = kVectors == 1 || kWidensIntoFew<Weight> ? 6 : 3;
+template <typename Weight>
+constexpr size_t PanelsOfTile(size_t tokens) {
+  if (kVectors == 1) return 4;
+  return kWidensIntoFew<Weight> && tokens > 2 ? 1 : 2;
+}
+// Inputs of a cut: the panels of a tile stay in the second-level cache.
 constexpr size_t kCutInputs = 256;
 
 // Where a tile is in its chains: inputs [input, end_input) come next. `sums` [kTokens][kPanels][16]
@@ -94,7 +103,8 @@ HWY_INLINE void Tile(const LinearArguments& a, const Weight* weights, const Tile
 template <size_t kPanels, typename Weight>
 void TileOf(size_t tokens, const LinearArguments& a, const Weight* weights,
             const TileRange& range) {
-  static_assert(kMaxTokens == 3 || kMaxTokens == 6);
+  constexpr size_t kMost = kMaxTokens<Weight>;
+  static_assert(kMost == 3 || kMost == 6);
   switch (tokens) {
     case 1:
       return Tile<1, kPanels>(a, weights, range);
@@ -103,12 +113,17 @@ void TileOf(size_t tokens, const LinearArguments& a, const Weight* weights,
     case 3:
       return Tile<3, kPanels>(a, weights, range);
     case 4:
-      return Tile<std::min<size_t>(4, kMaxTokens), kPanels>(a, weights, range);
+      return Tile<std::min<size_t>(4, kMost), kPanels>(a, weights, range);
     case 5:
-      return Tile<std::min<size_t>(5, kMaxTokens), kPanels>(a, weights, range);
+      return Tile<std::min<size_t>(5, kMost), kPanels>(a, weights, range);
     default:
-      return Tile<kMaxTokens, kPanels>(a, weights, range);
+      return Tile<kMost, kPanels>(a, weights, range);
   }
+}
+
+template <typename Weight>
+size_t TilesOf(const LinearRange& range) {
+  return (range.end_token - range.token + kMaxTokens<Weight> - 1) / kMaxTokens<Weight>;
 }
 
 // All rows of the task and kPanels panels. With more than one tile of rows, the inputs are cut so
@@ -119,7 +134,7 @@ void PanelTask(const LinearArguments& a, const Weight* weights, const LinearRang
                size_t panel) {
   alignas(64) float sums[kTaskTokens * kPanels * kBlock];
   const size_t tokens = range.end_token - range.token;
-  const size_t tiles = (tokens + kMaxTokens - 1) / kMaxTokens;
+  const size_t tiles = TilesOf<Weight>(range);
   const size_t cut = tiles <= 1 ? a.inputs : kCutInputs;
   for (size_t input = 0; input < a.inputs; input += cut) {
     for (size_t i = 0; i < tiles; ++i) {
@@ -132,13 +147,22 @@ void PanelTask(const LinearArguments& a, const Weight* weights, const LinearRang
   }
 }
 
-template <typename Weight>
-void LinearTask(const LinearArguments& a, const Weight* weights, const LinearRange& range) {
+template <size_t kPanels, typename Weight>
+void PanelTasks(const LinearArguments& a, const Weight* weights, const LinearRange& range) {
   size_t panel = range.panel;
-  for (; panel + kPanelsOfTile <= range.end_panel; panel += kPanelsOfTile) {
-    PanelTask<kPanelsOfTile>(a, weights, range, panel);
+  for (; panel + kPanels <= range.end_panel; panel += kPanels) {
+    PanelTask<kPanels>(a, weights, range, panel);
   }
   for (; panel < range.end_panel; ++panel) PanelTask<1>(a, weights, range, panel);
+}
+
+template <typename Weight>
+void LinearTask(const LinearArguments& a, const Weight* weights, const LinearRange& range) {
+  const size_t tiles = TilesOf<Weight>(range);
+  const size_t most_tokens = (range.end_token - range.token + tiles - 1) / tiles;
+  const size_t panels = PanelsOfTile<Weight>(most_tokens);
+  if (panels == 1) return PanelTasks<1>(a, weights, range);
+  PanelTasks<kVectors == 1 ? 4 : 2>(a, weights, range);
 }
 
 void LinearTaskFloat32(const LinearArguments& a, const float* weights, const LinearRange& range) {
