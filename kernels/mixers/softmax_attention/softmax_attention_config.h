@@ -41,6 +41,7 @@ struct SoftmaxAttentionConfig {
   float norm_eps = 1e-6f;
   bool output_gate = false;
   uint64_t window = 0;  // tokens that are seen, the query's own included; 0: all
+  uint64_t unseen = 0;  // tokens at the beginning that none after them sees
   float scale = 0;      // of a score; above 0
   size_t inputs = 0;    // width of what the layer reads; 0: that of the residual stream
   // Not 0: to q, k and v low-rank maps of the input are added, the tensors

@@ -8,7 +8,8 @@ namespace rivulet {
 static_assert(kMostAttendedWidth >= kMostAttentionHeadDim);
 
 bool SoftmaxAttentionRecurrence::runs_on_device() const {
-  return shape_.padded() <= (shape_.values_are_keys() ? kMostSharedWidth : kMostAttendedWidth);
+  return shape_.unseen == 0 &&
+         shape_.padded() <= (shape_.values_are_keys() ? kMostSharedWidth : kMostAttendedWidth);
 }
 
 FloatMatrix SoftmaxAttentionRecurrence::Enqueue(const DeviceStep& step,

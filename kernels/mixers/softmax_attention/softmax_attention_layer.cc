@@ -88,7 +88,7 @@ class SoftmaxAttentionLayer : public Mixer {
         k_norm_(
             TakeNorm(config, NamesOf(config.tensors).k_norm, config.kv_heads, source.parameters)),
         recurrence_({config.heads, config.kv_heads, config.head_dim, config.window,
-                     source.options.KvDType()},
+                     source.options.KvDType(), 0, config.unseen},
                     layout_),
         output_(TakeLinear(NamesOf(config.tensors).output, source.hidden,
                            config.heads * config.head_dim, config.output_bias, source.parameters)) {

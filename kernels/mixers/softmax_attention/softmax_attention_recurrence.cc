@@ -91,7 +91,8 @@ class SoftmaxAttentionRecurrence::Step {
 
   static uint64_t End(const Segment& segment) { return segment.position + segment.tokens; }
   uint64_t FirstSeen(uint64_t position) const {
-    return shape_.window == 0 || position < shape_.window ? 0 : position + 1 - shape_.window;
+    const bool all = shape_.window == 0 || position < shape_.window;
+    return std::max(all ? 0 : position + 1 - shape_.window, std::min(shape_.unseen, position));
   }
   size_t Rows(const Segment& segment) const { return segment.tokens * shape_.group(); }
   size_t Tiles(const Segment& segment) const { return (Rows(segment) + kUnitRows - 1) / kUnitRows; }

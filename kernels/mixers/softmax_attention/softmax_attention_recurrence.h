@@ -47,6 +47,9 @@ struct SoftmaxAttentionShape {
   // Numbers of a value, where values are the first numbers of keys; 0: they have rows of their own.
   // On a device a value is the whole key.
   size_t value_dim = 0;
+  // So many tokens at the beginning of a session are seen by none after them. A token among them
+  // sees itself alone. On the CPU only.
+  uint64_t unseen = 0;
 
   size_t group() const { return heads / kv_heads; }
   size_t padded() const { return PaddedColumns(head_dim); }

@@ -13,12 +13,13 @@ double Score(const float* q, const float* k, size_t count) {
   return score;
 }
 
-// One head of one token: softmax over the tokens [t - window + 1, t], then the mean of their
-// values.
+// One head of one token: softmax over the tokens [t - window + 1, t] but those that are unseen,
+// then the mean of their values.
 void OneRow(const SoftmaxAttentionShape& shape, const SoftmaxAttentionInput& input, size_t head,
             size_t t, double* o) {
   const size_t d = shape.padded(), kv_head = head / shape.group(), kv = kv_head * d;
-  const size_t from = shape.window == 0 || t < shape.window ? 0 : t + 1 - shape.window;
+  const size_t in_window = shape.window == 0 || t < shape.window ? 0 : t + 1 - shape.window;
+  const size_t from = std::max<size_t>(in_window, std::min<size_t>(shape.unseen, t));
   std::vector<double> weight;
   for (size_t s = from; s <= t; ++s) {
     weight.push_back(Score(input.q.row(t) + head * d, input.k.row(s) + kv, shape.head_dim));

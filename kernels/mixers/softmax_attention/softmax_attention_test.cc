@@ -69,6 +69,8 @@ std::vector<SuiteCase> CoreCases() {
           Core("window_5", {2, 2, 16, 5, kFloat}),
           Core("window_16_grouped", {4, 1, 24, 16, kFloat}),
           Core("window_40_grouped", {8, 2, 32, 40, kFloat}),
+          Core("unseen_1", {2, 1, 16, 0, kFloat, 0, 1}),
+          Core("unseen_18_window_40", {4, 2, 16, 40, kFloat, 0, 18}),
           Core("d40_e16", {2, 2, 40, 0, kFloat, 16}),
           Core("d144_e100_grouped", {5, 1, 144, 0, kFloat, 100}),
           Core("d37_e29_bf16_window_20", {4, 2, 37, 20, kHalf, 29}),
