@@ -190,6 +190,10 @@ MixtureOfExpertsSpec ParseQwenExperts(ConfigReader& config, const std::string& p
 // Where the names of layer `layer` of a predictor begin.
 std::string PredictorPrefix(size_t layer);
 
+// The mixer of a predictor's layer, whose place 0 holds nothing (PredictorSpec). False if it is one
+// that cannot leave a place out.
+bool SetPredictorMixer(LayerSpec& layer);
+
 // qwen3_5_format.cc: qwen3_5 and qwen3_5_moe, as published and as their text models alone.
 ModelSpec ParseQwen35Spec(ConfigReader& config);
 

@@ -127,6 +127,13 @@ void SetHfAttention(const std::string& prefix, const SoftmaxAttentionConfig& att
 
 std::string PredictorPrefix(size_t layer) { return absl::StrCat("mtp.layers.", layer, "."); }
 
+bool SetPredictorMixer(LayerSpec& layer) {
+  if (!layer.has_mixer()) return true;
+  auto* const attention = std::get_if<SoftmaxAttentionConfig>(&layer.mixer);
+  if (attention != nullptr) attention->unseen = 1;
+  return attention != nullptr;
+}
+
 SoftmaxAttentionConfig ParseHfAttention(ConfigReader& config, size_t hidden,
                                         const HfAttentionDefaults& defaults) {
   SoftmaxAttentionConfig attention;

@@ -86,7 +86,7 @@ struct LoadedLayer {
   PartOffsets feed_forward_state;  // where the latter begin
 };
 
-// PredictorSpec, loaded. LanguageModel runs it; the server does not ask for it yet.
+// PredictorSpec, loaded. LanguageModel runs it.
 struct LoadedPredictor {
   TrainedNorm embedding_norm;
   TrainedNorm hidden_norm;

@@ -158,7 +158,8 @@ struct LayerSpec {
 // A head that predicts the token after the next one (mtp.*), from the stream h behind the model's
 // final norm and the embedding e of the next token:
 //   x = fusion(embedding_norm(e) | hidden_norm(h))   layers   logits = output map(final_norm(x))
-// with the model's embeddings and output map.
+// with the model's embeddings and output map. Its place t + 1 is that of e; place 0, before which
+// there is no h, is not seen by any other.
 struct PredictorSpec {
   NormSpec embedding_norm;
   NormSpec hidden_norm;

@@ -197,7 +197,7 @@ std::vector<Block> ParsePredictorBlocks(ConfigReader& config) {
   return {Block::kAttention, Block::kExperts};
 }
 
-// None where the config has another number of steps than one.
+// None where the config has another number of steps than one, or blocks with running sums.
 std::optional<PredictorSpec> ParsePredictor(ConfigReader& config, const BlockMaker& maker) {
   if (config.Size("num_nextn_predict_layers", 0, 0) != 1) return std::nullopt;
   const std::vector<Block> blocks = ParsePredictorBlocks(config);
@@ -210,6 +210,7 @@ std::optional<PredictorSpec> ParsePredictor(ConfigReader& config, const BlockMak
                           .final_norm = {last + "final_layernorm.weight"}};
   for (size_t i = 0; i < blocks.size(); ++i) {
     predictor.layers.push_back(maker.Make(PredictorPrefix(i), blocks[i]));
+    if (!SetPredictorMixer(predictor.layers.back())) return std::nullopt;
   }
   return predictor;
 }

@@ -84,6 +84,7 @@ std::optional<PredictorSpec> ParsePredictor(ConfigReader& config,
                           .layers = {HfLayer(prefix, NormSpec::Kind::kRmsOnePlus)},
                           .final_norm = norm("mtp.norm.weight")};
   SetHfAttention(prefix, attention, predictor.layers[0]);
+  SetPredictorMixer(predictor.layers[0]);
   return predictor;
 }
 

@@ -13,6 +13,7 @@
 #include "kernels/base/status.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/recurrence/pages.h"
+#include "server/engine/predictor.h"
 #include "server/engine/row_answers.h"
 #include "server/engine/state_pool.h"
 
@@ -37,7 +38,11 @@ class CpuEngine final : public Engine {
       : model_(std::move(model)), threads_(threads), profile_(profile) {}
 
   absl::Status Start(const EngineOptions& options) {
-    const std::vector<const StateLayout*> layouts = model_.StateLayouts();
+    std::vector<const StateLayout*> layouts = model_.StateLayouts();
+    if (model_.model().predictor != nullptr) {
+      predictor_.emplace(model_);
+      for (const StateLayout* layout : predictor_->StateLayouts()) layouts.push_back(layout);
+    }
     RIVULET_ASSIGN_OR_RETURN(states_, StatePool::Make(AddUpLayouts(layouts), options.state_memory,
                                                       options.state_context));
     WarmUp();
@@ -61,6 +66,21 @@ class CpuEngine final : public Engine {
   StepResult Await(StepTicket ticket) override {
     RIVULET_CHECK(ticket == launched_ && result_.has_value(), "no such step");
     return *std::exchange(result_, std::nullopt);
+  }
+
+  bool guesses() const override { return predictor_.has_value(); }
+  GuessResult Guess(const GuessPlan& plan) override {
+    const auto start = std::chrono::steady_clock::now();
+    GuessResult result;
+    step_workspace_.Reset();
+    try {
+      result.status = predictor_->Guess(plan, *states_, Lend(), result);
+    } catch (const std::bad_alloc&) {
+      result.status = NoMemory("while guessing tokens");
+    }
+    result.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return result;
   }
 
   size_t depth() const override { return 1; }
@@ -138,7 +158,9 @@ class CpuEngine final : public Engine {
                   ids_.begin() + segment.first_token);
     }
     if (segments_.empty()) return absl::OkStatus();
-    return model_.Forward(ids_, segments_, *states_, Lend(), x);
+    RIVULET_RETURN_IF_ERROR(model_.Forward(ids_, segments_, *states_, Lend(), x));
+    if (!predictor_.has_value()) return absl::OkStatus();
+    return predictor_->Follow(ids_, segments_, x, *states_, Lend());
   }
 
   void Answer(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits,
@@ -162,6 +184,7 @@ class CpuEngine final : public Engine {
   }
 
   LanguageModel model_;
+  std::optional<Predictor> predictor_;
   ThreadPool threads_;
   StepProfile* profile_;
   std::unique_ptr<StatePool> states_;

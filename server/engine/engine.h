@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/engine/guess_plan.h"
 #include "server/engine/state_pool.h"
 #include "server/engine/step_plan.h"
 
@@ -66,6 +67,13 @@ class Engine {
 
   // Launch and Await, for callers that never run ahead.
   StepResult Step(const StepPlan& plan) { return Await(Launch(plan)); }
+
+  // Whether its model has a head for further tokens, which was loaded (LoadOptions::predictor).
+  virtual bool guesses() const { return false; }
+  // Guesses by that head. The rows' slots are held, and no step in flight has any of them. What a
+  // row has in its slots is as before, so the same row gets the same guesses again. REQUIRES:
+  // guesses().
+  virtual GuessResult Guess(const GuessPlan& /*plan*/) { return {}; }
 
   // Not OK once the device has failed: rows fail with UNAVAILABLE, and what the slots hold is lost.
   virtual absl::Status failure() const { return absl::OkStatus(); }

@@ -45,6 +45,11 @@ class RunAheadEngine : public Engine {
   size_t depth() const override { return 2; }
   StatePool& states() const override { return engine_.states(); }
   uint32_t vocab_size() const override { return engine_.vocab_size(); }
+  bool guesses() const override { return engine_.guesses(); }
+  GuessResult Guess(const GuessPlan& plan) override {
+    RunLaunched();
+    return engine_.Guess(plan);
+  }
 
   // Runs what has been launched.
   void RunLaunched();

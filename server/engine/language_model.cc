@@ -71,36 +71,36 @@ absl::Status LanguageModel::Forward(std::span<const uint32_t> ids,
   Embed(model_->embeddings, ids, x);
   if (!model_->embedding_norm.empty()) model_->embedding_norm.Apply(x, x, *lent.threads);
   Lap(lent, StepProfile::kEmbedding);
-  return Layers(model_->layers, ids, segments, states, lent, x);
+  return Layers(model_->layers, 0, ids, segments, states, lent, x);
 }
 
-absl::Status LanguageModel::Layers(std::span<const LoadedLayer> layers,
+absl::Status LanguageModel::Layers(std::span<const LoadedLayer> layers, size_t first_layer,
                                    std::span<const uint32_t> ids, std::span<const Segment> segments,
                                    const StatePool& states, const Lent& lent, FloatMatrix x) const {
   LayerStep step{segments, {}, lent.layer_workspace, lent.threads};
   step.handed_on = lent.step_workspace->Take(x.rows, handed_on_columns_);
   for (size_t i = 0; i < layers.size(); ++i) {
-    step.state = states.Layer(i);
+    step.state = states.Layer(first_layer + i);
     RIVULET_RETURN_IF_ERROR(Layer(layers[i], ids, step, lent, x));
   }
   return absl::OkStatus();
 }
 
-absl::Status LanguageModel::Predict(std::span<const uint32_t> ids, ConstFloatMatrix stream,
+absl::Status LanguageModel::Predict(std::span<const uint32_t> ids, ConstFloatMatrix normed,
                                     std::span<const Segment> segments, const StatePool& states,
-                                    const Lent& lent, FloatMatrix x) const {
+                                    size_t first_layer, const Lent& lent, FloatMatrix y) const {
   const LoadedPredictor& predictor = *model_->predictor;
   ThreadPool& threads = *lent.threads;
   lent.layer_workspace->Reset();
-  const FloatMatrix both = lent.layer_workspace->Take(x.rows, 2 * x.columns);
-  const FloatMatrix embedded = both.Columns(0, x.columns),
-                    hidden = both.Columns(x.columns, x.columns);
+  const FloatMatrix both = lent.layer_workspace->Take(y.rows, 2 * y.columns);
+  const FloatMatrix embedded = both.Columns(0, y.columns);
   Embed(model_->embeddings, ids, embedded);
   predictor.embedding_norm.Apply(embedded, embedded, threads);
-  model_->final_norm.Apply(stream, hidden, threads);
-  predictor.hidden_norm.Apply(hidden, hidden, threads);
-  predictor.fusion.Apply(both, x, threads);
-  return Layers(predictor.layers, ids, segments, states, lent, x);
+  predictor.hidden_norm.Apply(normed, both.Columns(y.columns, y.columns), threads);
+  predictor.fusion.Apply(both, y, threads);
+  RIVULET_RETURN_IF_ERROR(Layers(predictor.layers, first_layer, ids, segments, states, lent, y));
+  predictor.final_norm.Apply(y, y, threads);
+  return absl::OkStatus();
 }
 
 ConstFloatMatrix LanguageModel::MixerInput(const LoadedLayer& layer, std::span<const uint32_t> ids,
@@ -142,23 +142,22 @@ absl::Status LanguageModel::Layer(const LoadedLayer& layer, std::span<const uint
 }
 
 void LanguageModel::Logits(ConstFloatMatrix x, const Lent& lent, FloatMatrix logits) const {
-  Head(model_->final_norm, x, lent, logits);
-}
-
-void LanguageModel::PredictedLogits(ConstFloatMatrix x, const Lent& lent,
-                                    FloatMatrix logits) const {
-  Head(model_->predictor->final_norm, x, lent, logits);
-}
-
-void LanguageModel::Head(const TrainedNorm& norm, ConstFloatMatrix x, const Lent& lent,
-                         FloatMatrix logits) const {
   if (lent.profile) lent.profile->Start();
   lent.layer_workspace->Reset();
-  FloatMatrix normed = lent.layer_workspace->Take(x.rows, x.columns);
-  norm.Apply(x, normed, *lent.threads);
+  const FloatMatrix normed = lent.layer_workspace->Take(x.rows, x.columns);
+  NormStream(x, lent, normed);
+  NormedLogits(normed, lent, logits);
+  Lap(lent, StepProfile::kHead);
+}
+
+void LanguageModel::NormStream(ConstFloatMatrix x, const Lent& lent, FloatMatrix y) const {
+  model_->final_norm.Apply(x, y, *lent.threads);
+}
+
+void LanguageModel::NormedLogits(ConstFloatMatrix normed, const Lent& lent,
+                                 FloatMatrix logits) const {
   model_->lm_head.Apply(normed, logits, *lent.threads);
   Cap(logits, model_->spec.logits_cap, *lent.threads);
-  Lap(lent, StepProfile::kHead);
 }
 
 }  // namespace rivulet

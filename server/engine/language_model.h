@@ -75,15 +75,19 @@ class LanguageModel {
   // logits [N, vocab] = head(norm(x [N, hidden])). Resets the workspace.
   void Logits(ConstFloatMatrix x, const Lent& lent, FloatMatrix logits) const;
 
-  // The same with the predictor (LoadedPredictor) in place of the layers: ids [T] are the tokens
-  // that follow those of the rows of `stream` [T, hidden], which Forward left, and the logits are
-  // for the tokens behind ids. Its layers have state of their own, which moves on with ids.
-  // REQUIRES: the model has a predictor; x is not `stream`.
+  // The same with the predictor (LoadedPredictor) in place of the layers. Row i of `normed`
+  // [T, hidden] belongs to the token before ids[i]: what NormStream or this left for it, or zeros
+  // for the first token of a session. y [T, hidden] is normed too: NormedLogits(y) are those of the
+  // tokens behind ids. Its layers have state of their own, the layers of `states` from
+  // `first_layer` on, which moves on with ids. REQUIRES: the model has a predictor; y is not
+  // `normed`.
   std::vector<const StateLayout*> PredictorLayouts() const;
-  absl::Status Predict(std::span<const uint32_t> ids, ConstFloatMatrix stream,
-                       std::span<const Segment> segments, const StatePool& states, const Lent& lent,
-                       FloatMatrix x) const;
-  void PredictedLogits(ConstFloatMatrix x, const Lent& lent, FloatMatrix logits) const;
+  absl::Status Predict(std::span<const uint32_t> ids, ConstFloatMatrix normed,
+                       std::span<const Segment> segments, const StatePool& states,
+                       size_t first_layer, const Lent& lent, FloatMatrix y) const;
+  // y = the model's last norm of x, which Forward left; y may be x itself.
+  void NormStream(ConstFloatMatrix x, const Lent& lent, FloatMatrix y) const;
+  void NormedLogits(ConstFloatMatrix normed, const Lent& lent, FloatMatrix logits) const;
 
   const LoadedModel& model() const { return *model_; }
   size_t hidden() const { return model_->spec.hidden; }
@@ -93,11 +97,10 @@ class LanguageModel {
   // `step` has the layer's state.
   absl::Status Layer(const LoadedLayer& layer, std::span<const uint32_t> ids, LayerStep step,
                      const Lent& lent, FloatMatrix x) const;
-  absl::Status Layers(std::span<const LoadedLayer> layers, std::span<const uint32_t> ids,
-                      std::span<const Segment> segments, const StatePool& states, const Lent& lent,
-                      FloatMatrix x) const;
-  void Head(const TrainedNorm& norm, ConstFloatMatrix x, const Lent& lent,
-            FloatMatrix logits) const;
+  // The state of layers[0] is the pool's layer number `first_layer`.
+  absl::Status Layers(std::span<const LoadedLayer> layers, size_t first_layer,
+                      std::span<const uint32_t> ids, std::span<const Segment> segments,
+                      const StatePool& states, const Lent& lent, FloatMatrix x) const;
   // What the layer's mixer reads: x, its norm, or x beside the tokens' embeddings.
   ConstFloatMatrix MixerInput(const LoadedLayer& layer, std::span<const uint32_t> ids,
                               const Lent& lent, FloatMatrix x, FloatMatrix normed) const;

@@ -31,6 +31,27 @@ absl::StatusOr<LoadedLayer> MakeLayer(const LayerSpec& spec, const ModelSpec& mo
   return layer;
 }
 
+absl::Status AddPredictor(uint64_t seed, const LoadOptions& options, LoadedModel& model) {
+  const PredictorSpec& spec = *model.spec.predictor;
+  const size_t hidden = model.spec.hidden;
+  const float eps = model.spec.norm_eps;
+  RandomParameters own(seed, "", model.weight_dtype);
+  auto predictor = std::make_unique<LoadedPredictor>();
+  predictor->embedding_norm = TakeNorm(spec.embedding_norm, hidden, eps, own);
+  predictor->hidden_norm = TakeNorm(spec.hidden_norm, hidden, eps, own);
+  predictor->fusion = own.TakeLinear({{spec.fusion, hidden, ""}}, 2 * hidden);
+  predictor->final_norm = TakeNorm(spec.final_norm, hidden, eps, own);
+  for (const LayerSpec& layer : spec.layers) {
+    RIVULET_ASSIGN_OR_RETURN(
+        LoadedLayer loaded,
+        MakeLayer(layer, model.spec, seed, model.weight_dtype, options.mixer, model.parameters));
+    predictor->layers.push_back(std::move(loaded));
+  }
+  model.parameters += own.taken();
+  model.predictor = std::move(predictor);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const LoadedModel>> MakeRandomModel(const nlohmann::json& config,
@@ -48,6 +69,9 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> MakeRandomModel(const nlohman
         LoadedLayer layer,
         MakeLayer(spec, model.spec, seed, model.weight_dtype, options.mixer, model.parameters));
     model.layers.push_back(std::move(layer));
+  }
+  if (options.predictor && model.spec.predictor.has_value()) {
+    RIVULET_RETURN_IF_ERROR(AddPredictor(seed, options, model));
   }
   const DType ends = model.weight_dtype == DType::kFloat8 ? DType::kBFloat16 : model.weight_dtype;
   RandomParameters own(seed, "", ends, {}, options.mixer.device);

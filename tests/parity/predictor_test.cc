@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/engine/cpu_engine.h"
 #include "server/engine/language_model.h"
 #include "server/session/session.h"
 #include "tests/parity/expected.h"
@@ -52,25 +53,34 @@ class PredictorTest : public testing::TestWithParam<std::string> {
     model_ = std::make_unique<LanguageModel>(std::shared_ptr<const LoadedModel>(*std::move(model)));
   }
 
-  // Logits [T - 1, vocab] of the predictor, fed in pieces of `piece` tokens.
+  // Logits [T - 1, vocab] of the predictor after each token but the first, fed in pieces of `piece`
+  // tokens.
   std::vector<float> Run(size_t piece) {
     Pool model(model_->StateLayouts()), predictor(model_->PredictorLayouts());
     ThreadPool threads(2);
     std::vector<float> logits;
+    std::vector<float> before(model_->hidden());  // the stream behind the last token
     const std::span<const uint32_t> ids = expected_.input_ids;
-    for (size_t first = 0; first + 1 < ids.size(); first += piece) {
-      const size_t count = std::min(piece, ids.size() - 1 - first);
+    for (size_t first = 0; first < ids.size(); first += piece) {
+      const size_t count = std::min(piece, ids.size() - first);
       Workspace step, layer;
       const LanguageModel::Lent lent{&layer, &step, &threads};
-      const FloatMatrix stream = step.Take(count, model_->hidden());
-      const FloatMatrix x = step.Take(count, model_->hidden());
+      const FloatMatrix stream = step.Take(1 + count, model_->hidden());
+      const FloatMatrix y = step.Take(count, model_->hidden());
       const FloatMatrix rows = step.Take(count, model_->vocab());
-      const auto now = ids.subspan(first, count), next = ids.subspan(first + 1, count);
-      const Segment segment = model.Next(now), predicted = predictor.Next(next);
-      EXPECT_TRUE(model_->Forward(now, {&segment, 1}, model.states(), lent, stream).ok());
-      EXPECT_TRUE(model_->Predict(next, stream, {&predicted, 1}, predictor.states(), lent, x).ok());
-      model_->PredictedLogits(x, lent, rows);
-      for (size_t t = 0; t < count; ++t) {
+      const auto now = ids.subspan(first, count);
+      const FloatMatrix after = stream.Rows(1, count);
+      const Segment segment = model.Next(now), predicted = predictor.Next(now);
+      EXPECT_TRUE(model_->Forward(now, {&segment, 1}, model.states(), lent, after).ok());
+      model_->NormStream(after, lent, after);
+      std::copy(before.begin(), before.end(), stream.row(0));
+      std::copy_n(stream.row(count), before.size(), before.begin());
+      EXPECT_TRUE(
+          model_
+              ->Predict(now, stream.Rows(0, count), {&predicted, 1}, predictor.states(), 0, lent, y)
+              .ok());
+      model_->NormedLogits(y, lent, rows);
+      for (size_t t = first == 0 ? 1 : 0; t < count; ++t) {
         logits.insert(logits.end(), rows.row(t), rows.row(t) + rows.columns);
       }
       model.Commit();
@@ -112,6 +122,36 @@ TEST_P(PredictorTest, AnyCutGivesTheSameBits) {
     ASSERT_EQ(cut.size(), whole.size());
     EXPECT_EQ(std::memcmp(cut.data(), whole.data(), whole.size() * sizeof(float)), 0) << piece;
   }
+}
+
+// Through the engine, whose sessions keep what the head needs.
+TEST_P(PredictorTest, TheEngineGuessesTheMostLikely) {
+  LoadOptions options;
+  options.predictor = true;
+  const auto engine = *MakeCpuEngine(*LoadModel(GetParam(), options), {.threads = 2});
+  const auto session = *Session::Create(engine->states());
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  size_t compared = 0;
+  for (size_t t = 0; t < expected_.input_ids.size(); ++t) {
+    const uint32_t id = expected_.input_ids[t];
+    session->Append(id);
+    const Segment segment = *session->PlanSegment(0, 1);
+    if (t > 0 && t % 16 != 15) {
+      const auto& row = expected_.predicted_logprobs[t - 1];
+      const auto best = std::max_element(row.begin(), row.end());
+      const GuessPlan plan{{id}, {{segment, 1, &greedy, {0, t + 1}}}};
+      const uint32_t guess = engine->Guess(plan).guesses[0][0];
+      EXPECT_LE(*best - row[guess], 2 * kTolerance) << t;
+      ++compared;
+    }
+    StepPlan step;
+    step.tokens = {id};
+    step.rows.emplace_back().segment = segment;
+    ASSERT_TRUE(engine->Step(step).rows[0].status.ok());
+    session->CommitSegment();
+  }
+  EXPECT_GT(compared, 10u);
 }
 
 std::vector<std::string> Fixtures() {
