@@ -22,10 +22,13 @@
 
 namespace rivulet {
 
+class Session;
+
 // Where drafts come from: a label of metrics.
 enum class DraftSource : uint8_t {
   kLookup,  // what followed the same tokens before
   kModel,   // a smaller model
+  kMtp,     // the model's own head for further tokens
 };
 
 // Drafts that one step can check: a chunk has 16 tokens, one of which is known.
@@ -59,12 +62,23 @@ struct DraftedCompletion {
   uint32_t index;  // of the completion among the n of its prompt
 };
 
+// What the next step wants of a drafter.
+struct DraftAsk {
+  Drafter* drafter;
+  // Of its completion: awake, with one token pending and no segment planned. It is so afterwards.
+  Session* session;
+  size_t count;  // as of Draft
+};
+
 // Makes the drafters of a server.
 class DrafterSource {
  public:
   virtual ~DrafterSource() = default;
   // Null: not for this one.
   virtual std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) = 0;
+  // Does the work of the Draft calls that follow for all rows of a step together. `asks`: of
+  // drafters that this has made.
+  virtual void Prepare(std::span<const DraftAsk> /*asks*/) {}
 };
 
 }  // namespace rivulet

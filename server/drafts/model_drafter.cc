@@ -9,14 +9,13 @@
 #include "kernels/base/status.h"
 #include "kernels/recurrence/pages.h"
 #include "server/engine/state_pool.h"
+#include "server/session/session.h"
 
 namespace rivulet {
 namespace {
 
-// Tokens of a step that reads the context.
+// Tokens of a step in which contexts are read.
 constexpr size_t kPiece = 256;
-// So many guesses count; then older ones fade.
-constexpr double kMostGuesses = 64;
 // What a new step moves the mean by.
 constexpr double kWeight = 0.1;
 
@@ -35,13 +34,15 @@ class DraftState {
   // Back to an earlier position. REQUIRES: no fold since.
   void Forget(uint64_t position) { position_ = position; }
 
-  // A row that feeds `count` tokens, the first of the plan. RESOURCE_EXHAUSTED: no page is left.
-  absl::StatusOr<StepRow> Plan(size_t count) {
+  // A row that feeds `count` tokens, the plan's from `first` on. RESOURCE_EXHAUSTED: no page is
+  // left.
+  absl::StatusOr<StepRow> Plan(size_t first, size_t count) {
     for (size_t kind = 0; kind < tables_.size(); ++kind) {
       RIVULET_ASSIGN_OR_RETURN(pages_[kind], tables_[kind].Plan(position_, count));
     }
     StepRow row;
-    row.segment = {0, count, position_, base_.slot(), base_.slot(), tail_.slot(), pages_.data()};
+    row.segment = {first,        count,        position_,    base_.slot(),
+                   base_.slot(), tail_.slot(), pages_.data()};
     return row;
   }
   void Commit(size_t count) {
@@ -76,15 +77,6 @@ class DraftState {
 
 }  // namespace
 
-void DraftRecord::Note(bool is_right) {
-  if (made >= kMostGuesses) {
-    right /= 2;
-    made /= 2;
-  }
-  made += 1;
-  right += is_right ? 1 : 0;
-}
-
 class ModelDrafter final : public Drafter {
  public:
   ModelDrafter(ModelSource& source, const DraftedCompletion& completion, DraftState state)
@@ -96,7 +88,7 @@ class ModelDrafter final : public Drafter {
 
   DraftSource source() const override { return DraftSource::kModel; }
   double hit_rate() const override { return record_.rate(); }
-  double seconds_a_draft() const override { return source_.step_seconds_; }
+  double seconds_a_draft() const override { return source_.guess_seconds_; }
 
   size_t Outlook(const TokenSequence& tokens, std::span<float> chances) override {
     Learn(tokens);
@@ -109,16 +101,40 @@ class ModelDrafter final : public Drafter {
   }
 
   void Draft(const TokenSequence& tokens, size_t count, std::vector<uint32_t>& drafts) override {
-    drafted_at_ = tokens.size();
-    while (!failed_ && guesses_.size() < count) {
-      if (guesses_.empty()) {
-        if (!Read(tokens)) return;
-      } else {
-        Feed({guesses_.back()}, /*samples=*/true);
-      }
-    }
+    const ModelSource::Wanted wanted{this, &tokens, count};
+    source_.Fill({&wanted, 1});
     const size_t made = std::min(count, guesses_.size());
     drafts.insert(drafts.end(), guesses_.begin(), guesses_.begin() + static_cast<ptrdiff_t>(made));
+  }
+
+  // Adds what it feeds next to reach so many guesses: of the context, or its last guess. False if
+  // it feeds nothing in this step.
+  bool AddRow(const TokenSequence& tokens, size_t count, StepPlan& plan) {
+    drafted_at_ = tokens.size();
+    if (failed_ || guesses_.size() >= count) return false;
+    const size_t first = plan.tokens.size(), left = tokens.size() - state_.position();
+    const bool reads = guesses_.empty();
+    const size_t feeds = reads ? std::min(left, kPiece - std::min(kPiece, first)) : 1;
+    if (feeds == 0) return false;
+    auto row = state_.Plan(first, feeds);
+    failed_ = !row.ok();
+    if (failed_) return false;
+    if (reads) {
+      tokens.CopyTo(state_.position(), feeds, plan.tokens);
+    } else {
+      plan.tokens.push_back(guesses_.back());
+    }
+    if (!reads || feeds == left) SetSample(*row);
+    plan.rows.push_back(*std::move(row));
+    return true;
+  }
+  // What came back for the row that was added.
+  void TakeRow(const StepRow& row, const RowResult& result) {
+    failed_ = !result.status.ok();
+    if (failed_) return;
+    state_.Commit(row.segment.tokens);
+    CountBytes(state_.bytes());
+    if (row.samples > 0) guesses_.push_back(result.samples[0].token);
   }
 
  private:
@@ -139,39 +155,11 @@ class ModelDrafter final : public Drafter {
     guesses_.clear();
   }
 
-  // The tokens that it has not seen, and the first guess. False if that failed.
-  bool Read(const TokenSequence& tokens) {
-    while (!failed_ && state_.position() < tokens.size()) {
-      const size_t left = tokens.size() - state_.position();
-      std::vector<uint32_t> piece;
-      tokens.CopyTo(state_.position(), std::min(left, kPiece), piece);
-      Feed(std::move(piece), /*samples=*/left <= kPiece);
-    }
-    return !failed_;
-  }
-
-  void Feed(std::vector<uint32_t> tokens, bool samples) {
-    StepPlan plan;
-    plan.tokens = std::move(tokens);
-    const size_t count = plan.tokens.size();
-    auto row = state_.Plan(count);
-    failed_ = !row.ok();
-    if (failed_) return;
-    if (samples) {
-      row->samples = 1;
-      row->spec.params = completion_.sampling;
-      row->spec.index = completion_.index;
-      row->spec.position = state_.position() + count;
-    }
-    plan.rows.push_back(*std::move(row));
-    const StepResult result = source_.engine_->Step(plan);
-    failed_ = !result.rows[0].status.ok();
-    if (failed_) return;
-    state_.Commit(count);
-    CountBytes(state_.bytes());
-    if (samples) guesses_.push_back(result.rows[0].samples[0].token);
-    double& mean = source_.step_seconds_;
-    if (count == 1) mean += (mean == 0 ? 1.0 : kWeight) * (result.device_seconds - mean);
+  void SetSample(StepRow& row) const {
+    row.samples = 1;
+    row.spec.params = completion_.sampling;
+    row.spec.index = completion_.index;
+    row.spec.position = row.segment.position + row.segment.tokens;
   }
 
   void CountBytes(uint64_t bytes) {
@@ -220,6 +208,32 @@ std::unique_ptr<Drafter> ModelSource::MakeDrafter(const DraftedCompletion& compl
   auto state = DraftState::Make(engine_->states());
   if (!state.ok()) return nullptr;
   return std::make_unique<ModelDrafter>(*this, completion, *std::move(state));
+}
+
+void ModelSource::Prepare(std::span<const DraftAsk> asks) {
+  std::vector<Wanted> wanted;
+  for (const DraftAsk& ask : asks) {
+    wanted.push_back({static_cast<ModelDrafter*>(ask.drafter), &ask.session->tokens(), ask.count});
+  }
+  Fill(wanted);
+}
+
+void ModelSource::Fill(std::span<const Wanted> wanted) {
+  for (;;) {
+    StepPlan plan;
+    std::vector<ModelDrafter*> drafters;
+    for (const Wanted& one : wanted) {
+      if (one.drafter->AddRow(*one.tokens, one.count, plan)) drafters.push_back(one.drafter);
+    }
+    if (drafters.empty()) return;
+    const StepResult result = engine_->Step(plan);
+    for (size_t i = 0; i < drafters.size(); ++i) {
+      drafters[i]->TakeRow(plan.rows[i], result.rows[i]);
+    }
+    if (plan.tokens.size() != plan.rows.size()) continue;
+    const double seconds = result.device_seconds / static_cast<double>(plan.rows.size());
+    guess_seconds_ += (guess_seconds_ == 0 ? 1.0 : kWeight) * (seconds - guess_seconds_);
+  }
 }
 
 }  // namespace rivulet

@@ -8,7 +8,7 @@
 // A context is read when the first draft is asked for, and what was drafted and turned out wrong is
 // forgotten: no draft folds, as in the model that it drafts for.
 //
-// It drafts for one completion after the other. A context that is longer than its slots are for
+// It drafts for all rows of a step side by side. A context that is longer than its slots are for
 // (--state-context), or for which none is left, gets no drafts.
 //
 // Threading: engine thread only.
@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model_loader/tokenizer.h"
+#include "server/drafts/draft_record.h"
 #include "server/drafts/drafter.h"
 #include "server/engine/engine.h"
 #include "server/metrics/metrics.h"
@@ -35,15 +36,7 @@ namespace rivulet {
 absl::Status CheckSameVocabulary(const Tokenizer* target, uint32_t target_vocab,
                                  const Tokenizer* draft, uint32_t draft_vocab);
 
-// A record of guesses.
-struct DraftRecord {
-  // With what is expected before anything was seen.
-  double right = 4;
-  double made = 8;
-
-  void Note(bool is_right);
-  double rate() const { return right / made; }
-};
+class ModelDrafter;
 
 class ModelSource final : public DrafterSource {
  public:
@@ -52,17 +45,26 @@ class ModelSource final : public DrafterSource {
   static absl::StatusOr<std::unique_ptr<ModelSource>> Make(std::unique_ptr<Engine> engine,
                                                            uint64_t context, Metrics& metrics);
   std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) override;
+  void Prepare(std::span<const DraftAsk> asks) override;
 
  private:
   friend class ModelDrafter;
+  // A drafter that is to know `count` guesses of what follows `tokens`.
+  struct Wanted {
+    ModelDrafter* drafter;
+    const TokenSequence* tokens;
+    size_t count;
+  };
   ModelSource(std::unique_ptr<Engine> engine, uint64_t context, Metrics& metrics)
       : engine_(std::move(engine)), context_(context), metrics_(metrics) {}
+  // Steps until all know what they are to, or have failed.
+  void Fill(std::span<const Wanted> wanted);
 
   const std::unique_ptr<Engine> engine_;
   const uint64_t context_;
   Metrics& metrics_;
-  double step_seconds_ = 0;  // of one token, a moving mean
-  DraftRecord record_;       // of all completions
+  double guess_seconds_ = 0;  // of a row in a step of one token each, a moving mean
+  DraftRecord record_;        // of all completions
 };
 
 }  // namespace rivulet

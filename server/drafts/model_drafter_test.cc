@@ -14,6 +14,7 @@
 #include "server/engine/cpu_engine.h"
 #include "server/engine/random_model.h"
 #include "server/engine/test_models.h"
+#include "server/session/session.h"
 
 namespace rivulet {
 namespace {
@@ -21,7 +22,7 @@ namespace {
 using testing::HasSubstr;
 using Tokens = std::vector<uint32_t>;
 constexpr uint32_t kVocab = 101;  // of the test models
-constexpr uint64_t kContext = 256;
+constexpr uint64_t kContext = 1024;
 
 absl::StatusOr<std::unique_ptr<ModelSource>> Source(const TestModel& test, Metrics& metrics) {
   const auto model = MakeRandomModel(nlohmann::json::parse(test.config), 1, LoadOptions());
@@ -38,6 +39,25 @@ Tokens Guess(Drafter& drafter, const TokenSequence& tokens, size_t most) {
   Tokens drafts;
   if (count > 0) drafter.Draft(tokens, count, drafts);
   return drafts;
+}
+
+// Of sessions that only hold tokens.
+StateCapacity SmallStates() {
+  StateLayout layout;
+  layout.Add(StatePart::kBase, "x", DType::kFloat32, {1});
+  layout.Add(StatePart::kTail, "x", DType::kFloat32, {1});
+  const StateLayout* const layouts[] = {&layout};
+  return AddUpLayouts(layouts);
+}
+
+void AppendRandom(Session& session, size_t count, std::mt19937_64& random) {
+  for (; count > 0; --count) session.Append(static_cast<uint32_t>(random() % kVocab));
+}
+
+size_t IndexOf(const std::vector<std::unique_ptr<Drafter>>& drafters, const Drafter* drafter) {
+  const auto is_same = [drafter](const auto& one) { return one.get() == drafter; };
+  return static_cast<size_t>(std::find_if(drafters.begin(), drafters.end(), is_same) -
+                             drafters.begin());
 }
 
 class ModelDrafterTest : public testing::TestWithParam<TestModel> {};
@@ -57,7 +77,7 @@ TEST_P(ModelDrafterTest, WrongGuessesAreForgotten) {
   TokenSequence tokens{std::make_shared<TokenLedger>()};
   tokens.Append(Tokens{5, 6, 7});
   size_t compared = 0;
-  while (tokens.size() + 20 < kContext) {
+  while (tokens.size() < 230) {
     const Tokens guesses = Guess(*drafter, tokens, random() % 16);
     ASSERT_EQ(Guess(*(*source)->MakeDrafter({&sampling, 1}), tokens, guesses.size()), guesses);
     compared += guesses.size();
@@ -69,6 +89,44 @@ TEST_P(ModelDrafterTest, WrongGuessesAreForgotten) {
     tokens.Append(more ? guesses[right] : static_cast<uint32_t>(random() % kVocab));
   }
   EXPECT_GT(compared, 50u);
+}
+
+// Side by side they guess what each guesses alone.
+TEST_P(ModelDrafterTest, CompletionsAreDraftedTogether) {
+  std::mt19937_64 random(TestSeed());
+  Metrics metrics;
+  const auto source = Source(GetParam(), metrics);
+  if (!source.ok()) return;
+  SamplingParams sampling;
+  sampling.seed = random();
+  const auto states = *StatePool::Make(SmallStates(), 1 << 20);
+  std::vector<std::unique_ptr<Drafter>> drafters;
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (uint32_t i = 0; i < 5; ++i) {
+    drafters.push_back((*source)->MakeDrafter({&sampling, i}));
+    sessions.push_back(Session::CreateAtRest(*states, std::make_shared<TokenLedger>()));
+    AppendRandom(*sessions[i], 1 + random() % 400, random);
+  }
+  for (int round = 0; round < 12; ++round) {
+    std::vector<DraftAsk> asks;
+    for (size_t i = 0; i < drafters.size(); ++i) {
+      if (random() % 3 == 0) continue;
+      std::array<float, kMostDrafts> chances;
+      const size_t most = drafters[i]->Outlook(sessions[i]->tokens(), chances);
+      if (most > 0) asks.push_back({drafters[i].get(), sessions[i].get(), 1 + random() % most});
+    }
+    (*source)->Prepare(asks);
+    for (const DraftAsk& ask : asks) {
+      Tokens drafts, alone;
+      ask.drafter->Draft(ask.session->tokens(), ask.count, drafts);
+      ASSERT_EQ(drafts.size(), ask.count);
+      const auto index = static_cast<uint32_t>(IndexOf(drafters, ask.drafter));
+      (*source)->MakeDrafter({&sampling, index})->Draft(ask.session->tokens(), ask.count, alone);
+      ASSERT_EQ(alone, drafts);
+      ask.session->Append(std::span(drafts).first(random() % (drafts.size() + 1)));
+      AppendRandom(*ask.session, 1, random);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelDrafterTest, testing::ValuesIn(AllTestModels()),

@@ -45,8 +45,8 @@ inline constexpr const char* kSessionEndNames[kSessionEnds] = {"deleted", "expir
                                                                "failed"};
 
 // Where drafts come from: the label of rivulet_draft_tokens_total, in the order of DraftSource.
-inline constexpr size_t kDraftSources = 2;
-inline constexpr const char* kDraftSourceNames[kDraftSources] = {"lookup", "model"};
+inline constexpr size_t kDraftSources = 3;
+inline constexpr const char* kDraftSourceNames[kDraftSources] = {"lookup", "model", "mtp"};
 
 // Why a request that began a context found no state to start from: a label of
 // rivulet_prefix_cache_misses_total.

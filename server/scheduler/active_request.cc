@@ -292,6 +292,11 @@ void ActiveRequest::NoteChoice(int row, bool offered, bool drafts) {
   completions_[row]->ahead_until = completions_[row]->generated() + kRunsAhead;
 }
 
+DraftAsk ActiveRequest::AskFor(int row, uint32_t drafts) const {
+  const Completion& completion = *completions_[row];
+  return {completion.drafter.get(), &completion.session(), drafts};
+}
+
 void ActiveRequest::AppendRows(TimePoint now, std::vector<RowInFlight>& rows,
                                std::vector<RowView>& views) {
   if (ending_.has_value()) return;

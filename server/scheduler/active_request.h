@@ -141,6 +141,8 @@ class ActiveRequest {
   DraftProspect Outlook(int row);
   // Whether the row had drafts to offer and checks some.
   void NoteChoice(int row, bool offered, bool drafts);
+  // For DrafterSource::Prepare. REQUIRES: Outlook said that the row could check so many.
+  DraftAsk AskFor(int row, uint32_t drafts) const;
 
   // Puts a row's next `tokens` tokens and so many drafts, or fewer, into the plan, as turn number
   // `turn`. RESOURCE_EXHAUSTED when the row needs a slot that is not there in this step, or cannot

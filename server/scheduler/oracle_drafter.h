@@ -3,7 +3,8 @@
 // For tests: drafts that are mostly right, so that every pattern of right and wrong ones occurs. An
 // engine of its own says what the session's tokens are followed by, and some of that is changed at
 // random. It does not know the penalties of the turn nor its stops, so it drafts beyond the end.
-// Some completions are drafted by look-up instead, or by the model itself as a draft model.
+// Some completions are drafted by look-up instead, by the model itself as a draft model, or by its
+// own head.
 #ifndef RIVULET_SERVER_SCHEDULER_ORACLE_DRAFTER_H_
 #define RIVULET_SERVER_SCHEDULER_ORACLE_DRAFTER_H_
 
@@ -18,6 +19,7 @@
 #include "server/drafts/drafter.h"
 #include "server/drafts/lookup_drafter.h"
 #include "server/drafts/model_drafter.h"
+#include "server/drafts/mtp_drafter.h"
 #include "server/scheduler/stack_fixture.h"
 
 namespace rivulet {
@@ -31,10 +33,25 @@ class OracleSource final : public DrafterSource {
     if (source.ok()) model_ = *std::move(source);
   }
 
+  // Drafts with the head of this engine's model too, if it has one. The engine outlives its use.
+  void Bind(Engine& engine) {
+    auto source = MtpSource::Make(engine);
+    if (source.ok()) mtp_ = *std::move(source);
+  }
+
   std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) override {
+    if (mtp_ != nullptr && Below(2) == 0) return mtp_->MakeDrafter(completion);
     if (Below(4) == 0) return lookup_.MakeDrafter(completion);
     if (model_ != nullptr && Below(4) == 0) return model_->MakeDrafter(completion);
     return std::make_unique<Oracle>(*this, completion, kWrong[random_() % std::size(kWrong)]);
+  }
+
+  void Prepare(std::span<const DraftAsk> asks) override {
+    std::vector<DraftAsk> for_head;
+    for (const DraftAsk& ask : asks) {
+      if (ask.drafter->source() == DraftSource::kMtp) for_head.push_back(ask);
+    }
+    if (mtp_ != nullptr) mtp_->Prepare(for_head);
   }
 
   // All that there is to say: whatever it costs, and as many as fit.
@@ -102,6 +119,7 @@ class OracleSource final : public DrafterSource {
   Stack alone_;
   Metrics metrics_;
   LookupSource lookup_{{}, metrics_};
+  std::unique_ptr<MtpSource> mtp_;      // null: the model has no head
   std::unique_ptr<ModelSource> model_;  // null: its states cannot forget tokens
 };
 

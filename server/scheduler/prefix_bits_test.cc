@@ -39,13 +39,14 @@ class PrefixBits {
  public:
   PrefixBits(const TestModel& model, size_t threads, size_t depth, uint64_t sessions_memory,
              bool drafts)
-      : model_(*MakeRandomModel(nlohmann::json::parse(model.config), 1, LoadOptions())),
+      : model_(*MakeRandomModel(nlohmann::json::parse(model.config), 1, WithHead())),
         oracle_(model_, kVocab, random_()),
         alone_(model_, 1, 1, random_()) {
     const uint64_t session = kMuch / alone_.states().capacity().tail_slots;
     const uint64_t memory = sessions_memory == 0 ? kMuch : sessions_memory * session + session / 2;
     stack_ = std::make_unique<Stack>(model_, threads, depth, random_(), 0, memory,
                                      drafts ? oracle_.Options() : DraftOptions(), memory);
+    oracle_.Bind(stack_->engine());
   }
 
   uint64_t Below(uint64_t limit) { return random_() % limit; }

@@ -42,7 +42,7 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
  protected:
   void SetUp() override {
     SetLogLevel("error");
-    auto model = MakeRandomModel(nlohmann::json::parse(GetParam().model.config), 1, LoadOptions());
+    auto model = MakeRandomModel(nlohmann::json::parse(GetParam().model.config), 1, WithHead());
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *model;
     alone_ = std::make_unique<Stack>(model_, 1, 1, random_());
@@ -217,6 +217,7 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
 TEST_P(ReuseTest, EveryTurnHasTheBitsOfItsWholeContext) {
   stack_ = std::make_unique<Stack>(model_, 2, GetParam().depth, random_(), kKept, uint64_t{1} << 30,
                                    Drafts());
+  oracle_->Bind(stack_->engine());
   Create();
   for (int round = 0; round < 60; ++round) {
     SCOPED_TRACE(round);
@@ -246,6 +247,7 @@ TEST_P(ReuseTest, WithMemoryForFewStates) {
   stack_ = std::make_unique<Stack>(model_, 2, GetParam().depth, random_(), kKept,
                                    4 * session + session / 2, Drafts());
   most_choices_ = 2;
+  oracle_->Bind(stack_->engine());
   const auto evicted = [&] {
     return stack_->metrics().session_ends[static_cast<size_t>(SessionEnd::kEvicted)].value();
   };

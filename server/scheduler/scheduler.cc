@@ -307,6 +307,16 @@ void Scheduler::ChooseDrafts(std::vector<PlannedRow>& chosen) {
     const RowInFlight& row = rows_[chosen[i].row];
     row.request->NoteChoice(row.row, prospects[i].count > 0, chosen[i].drafts > 0);
   }
+  PrepareDrafts(chosen);
+}
+
+void Scheduler::PrepareDrafts(const std::vector<PlannedRow>& chosen) {
+  std::vector<DraftAsk> asks;
+  for (const PlannedRow& planned : chosen) {
+    const RowInFlight& row = rows_[planned.row];
+    if (planned.drafts > 0) asks.push_back(row.request->AskFor(row.row, planned.drafts));
+  }
+  if (!asks.empty()) context_.options.drafts.source->Prepare(asks);
 }
 
 Scheduler::StepInFlight Scheduler::FillPlan(const std::vector<PlannedRow>& chosen) {

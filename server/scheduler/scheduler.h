@@ -186,6 +186,7 @@ class Scheduler {
   void CollectRows(TimePoint now);
   std::vector<PlannedRow> Choose(TimePoint now);
   void ChooseDrafts(std::vector<PlannedRow>& chosen);
+  void PrepareDrafts(const std::vector<PlannedRow>& chosen);
   void Learn(const StepInFlight& step, double seconds);
   StepInFlight FillPlan(const std::vector<PlannedRow>& chosen);
   // Drops ended requests, notifies the dispatcher, updates the gauges.

@@ -34,7 +34,7 @@ class SchedulerBitsTest : public testing::TestWithParam<BitsParam> {
  protected:
   void SetUp() override {
     SetLogLevel("warning");
-    auto model = MakeRandomModel(nlohmann::json::parse(GetParam().model.config), 1, LoadOptions());
+    auto model = MakeRandomModel(nlohmann::json::parse(GetParam().model.config), 1, WithHead());
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *model;
     alone_ = std::make_unique<Stack>(model_, 1, 1, random_());
@@ -43,8 +43,10 @@ class SchedulerBitsTest : public testing::TestWithParam<BitsParam> {
 
   std::unique_ptr<Stack> NewStack(size_t threads) {
     const DraftOptions drafts = GetParam().drafts ? oracle_->Options() : DraftOptions();
-    return std::make_unique<Stack>(model_, threads, GetParam().depth, random_(), 0,
-                                   uint64_t{1} << 30, drafts);
+    auto stack = std::make_unique<Stack>(model_, threads, GetParam().depth, random_(), 0,
+                                         uint64_t{1} << 30, drafts);
+    oracle_->Bind(stack->engine());
+    return stack;
   }
   // Some drafts were right and some were wrong, if there were any.
   void ExpectDrafts(Stack& stack) {

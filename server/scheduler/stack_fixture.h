@@ -33,6 +33,13 @@ inline void ExpectSame(const Received& a, const Received& b) {
   ASSERT_TRUE(Same(a.logprobs, b.logprobs));
 }
 
+// The head for further tokens too, of a model that has one.
+inline LoadOptions WithHead() {
+  LoadOptions options;
+  options.predictor = true;
+  return options;
+}
+
 // What is asked; the scheduler's Request is made from it each time.
 struct Ask {
   std::vector<uint32_t> prompt;
@@ -124,9 +131,9 @@ class Stack {
   }
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
- private:
   Engine& engine() { return ahead_ != nullptr ? static_cast<Engine&>(*ahead_) : *engine_; }
 
+ private:
   void CommitOldest() {
     StepResult result = engine().Await(launched_.front());
     launched_.pop_front();
