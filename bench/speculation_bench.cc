@@ -13,6 +13,10 @@
 //            replaced: a file that is edited, a source that is quoted
 //   loops    greedy: small models then repeat themselves
 //   half     temperature 1; each draft is right with a chance of one half
+//   most     the same with a chance of nine tenths, so that of 15 drafts about half are accepted
+//
+// --steps instead measures what a step of one stream with 0 to 15 drafts takes, and where its time
+// goes.
 #include <time.h>
 
 #include <algorithm>
@@ -46,6 +50,7 @@ ABSL_FLAG(std::string, texts, "new,repeats,loops,half", "which texts");
 ABSL_FLAG(uint32_t, tokens, 256, "tokens of each stream");
 ABSL_FLAG(uint32_t, rounds, 5, "runs without drafts and as many with them");
 ABSL_FLAG(uint32_t, threads, 2, "compute threads");
+ABSL_FLAG(bool, steps, false, "what steps with drafts take");
 
 namespace rivulet {
 namespace {
@@ -53,40 +58,45 @@ namespace {
 constexpr size_t kPromptTokens = 24;
 using Texts = std::vector<std::vector<uint32_t>>;  // of each stream
 
-// Drafts what a stream will say, each token with a chance of one half and otherwise a wrong one.
-class HalfSource final : public DrafterSource {
+// Drafts what a stream will say, each token with a certain chance and otherwise a wrong one.
+class OracleSource final : public DrafterSource {
  public:
   // `texts`: with the prompts; streams are told apart by their seed.
-  HalfSource(const Texts& texts, uint32_t vocab) : texts_(texts), vocab_(vocab) {}
+  OracleSource(const Texts& texts, uint32_t vocab, float chance)
+      : texts_(texts), vocab_(vocab), chance_(chance) {}
   std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) override {
-    return std::make_unique<Half>(texts_[completion.sampling->seed], vocab_);
+    return std::make_unique<Oracle>(texts_[completion.sampling->seed], vocab_, chance_);
   }
 
  private:
-  class Half final : public Drafter {
+  class Oracle final : public Drafter {
    public:
-    Half(const std::vector<uint32_t>& text, uint32_t vocab) : text_(text), vocab_(vocab) {}
+    Oracle(const std::vector<uint32_t>& text, uint32_t vocab, float chance)
+        : text_(text), vocab_(vocab), chance_(chance) {}
     DraftSource source() const override { return DraftSource::kModel; }
     size_t Outlook(const TokenSequence& tokens, std::span<float> chances) override {
-      std::fill(chances.begin(), chances.end(), 0.5f);
+      std::fill(chances.begin(), chances.end(), chance_);
       return std::min(chances.size(), text_.size() - tokens.size());
     }
     void Draft(const TokenSequence& tokens, size_t count, std::vector<uint32_t>& drafts) override {
       for (size_t i = 0; i < count; ++i) {
         const uint32_t right = text_[tokens.size() + i];
-        drafts.push_back(random_() % 2 == 0 ? right : (right + 1) % vocab_);
+        const bool is_right = std::bernoulli_distribution(chance_)(random_);
+        drafts.push_back(is_right ? right : (right + 1) % vocab_);
       }
     }
-    double hit_rate() const override { return 0.5; }
+    double hit_rate() const override { return chance_; }
 
    private:
     const std::vector<uint32_t>& text_;
     const uint32_t vocab_;
+    const float chance_;
     std::mt19937 random_{1};
   };
 
   const Texts& texts_;
   const uint32_t vocab_;
+  const float chance_;
 };
 
 struct Measured {
@@ -226,7 +236,8 @@ class Bench {
  private:
   std::unique_ptr<DrafterSource> SourceFor(const std::string& text, const Texts& texts) {
     const uint32_t vocab = engine_->vocab_size();
-    if (text == "half") return std::make_unique<HalfSource>(texts, vocab);
+    if (text == "half") return std::make_unique<OracleSource>(texts, vocab, 0.5f);
+    if (text == "most") return std::make_unique<OracleSource>(texts, vocab, 0.9f);
     std::vector<uint32_t> shared;
     if (text == "repeats") shared = Edited(texts, vocab);
     return std::make_unique<LookupSource>(std::move(shared), metrics_);
@@ -246,6 +257,80 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> Load() {
   return MakeRandomModel(nlohmann::json::parse(file), 1, options);
 }
 
+// Steps of one stream with 0 to 15 drafts, in turns.
+class StepCosts {
+ public:
+  StepCosts(Engine& engine, StepProfile& profile) : engine_(engine), profile_(profile) {
+    session_ = *Session::Create(engine.states());
+    params_.seed = 1;
+  }
+
+  void Print() {
+    Feed(kContext);
+    std::printf(
+        "| drafts | ms | times that of one token | the same of CPU time | embedding, norms | "
+        "mixers | "
+        "feed-forward | head | sampling |\n|---|---|---|---|---|---|---|---|---|\n");
+    for (uint32_t round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
+      for (Cost& cost : costs_) Measure(cost);
+    }
+    for (const Cost& cost : costs_) PrintOne(cost);
+  }
+
+ private:
+  static constexpr size_t kContext = 64;
+  struct Cost {
+    size_t drafts;
+    std::vector<double> seconds = {}, cpu_seconds = {};
+    std::array<std::vector<double>, StepProfile::kParts> parts = {};
+  };
+
+  void Feed(size_t count) {
+    StepPlan plan;
+    plan.tokens.assign(count, 1);
+    session_->Append(plan.tokens);
+    plan.rows.emplace_back().segment = *session_->PlanSegment(0, count);
+    RIVULET_CHECK(engine_.Step(plan).rows[0].status.ok(), "the context does not run");
+    session_->CommitSegment();
+    session_->Append(1);
+  }
+
+  void Measure(Cost& cost) {
+    StepPlan plan;
+    for (size_t i = 0; i <= cost.drafts; ++i) plan.tokens.push_back(static_cast<uint32_t>(i + 2));
+    StepRow& row = plan.rows.emplace_back();
+    row.segment = *session_->PlanDrafts(0, cost.drafts);
+    row.samples = static_cast<uint32_t>(plan.tokens.size());
+    row.spec.params = &params_;
+    row.spec.position = kContext + 1;
+    profile_.Reset();
+    const double cpu = CpuSeconds();
+    cost.seconds.push_back(engine_.Step(plan).device_seconds);
+    cost.cpu_seconds.push_back(CpuSeconds() - cpu);
+    for (size_t part = 0; part < StepProfile::kParts; ++part) {
+      cost.parts[part].push_back(profile_.seconds(static_cast<StepProfile::Part>(part)));
+    }
+    session_->CancelSegment();
+  }
+
+  void PrintOne(const Cost& cost) const {
+    const auto part = [&](StepProfile::Part which) { return 1e3 * Median(cost.parts[which]); };
+    const double seconds = Median(cost.seconds);
+    std::printf("| %zu | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f |\n", cost.drafts,
+                1e3 * seconds, seconds / Median(costs_[0].seconds),
+                Median(cost.cpu_seconds) / Median(costs_[0].cpu_seconds),
+                part(StepProfile::kEmbedding) + part(StepProfile::kNormAndAdd),
+                part(StepProfile::kMixer), part(StepProfile::kFeedForward),
+                part(StepProfile::kHead), part(StepProfile::kSampling));
+  }
+
+  Engine& engine_;
+  StepProfile& profile_;
+  std::unique_ptr<Session> session_;
+  SamplingParams params_;
+  std::vector<Cost> costs_ = {{0}, {1}, {2}, {3}, {4}, {5}, {7}, {9}, {11}, {14}};
+};
+
 int Main() {
   auto model = Load();
   if (!model.ok()) {
@@ -254,10 +339,16 @@ int Main() {
   }
   EngineOptions options;
   options.threads = absl::GetFlag(FLAGS_threads);
-  auto engine = MakeCpuEngine(*std::move(model), options);
+  StepProfile profile;
+  const bool steps = absl::GetFlag(FLAGS_steps);
+  auto engine = MakeCpuEngine(*std::move(model), options, steps ? &profile : nullptr);
   if (!engine.ok()) {
     std::fprintf(stderr, "%s\n", engine.status().ToString().c_str());
     return 1;
+  }
+  if (steps) {
+    StepCosts(**engine, profile).Print();
+    return 0;
   }
   Bench bench(*std::move(engine));
   std::printf(

@@ -13,6 +13,7 @@
 #include "model_loader/loaded_model.h"
 #include "server/drafts/lookup_drafter.h"
 #include "server/drafts/model_drafter.h"
+#include "server/drafts/mtp_drafter.h"
 #include "server/engine/cpu_engine.h"
 #include "server/log/log.h"
 
@@ -51,6 +52,7 @@ absl::StatusOr<std::vector<uint32_t>> TokensOf(const std::string& path,
   RIVULET_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
   auto tokens = tokenizer->Encode(text);
   if (!tokens.ok()) return Refuse(path, std::string(tokens.status().message()));
+  if (tokens->empty()) return Refuse(path, "there is nothing to look up in an empty file");
   return tokens;
 }
 
@@ -103,15 +105,16 @@ absl::Status CheckUnused(const ServerOptions& options) {
 
 absl::StatusOr<std::unique_ptr<DrafterSource>> MakeDrafterSource(const ServerOptions& options,
                                                                  const Tokenizer* tokenizer,
-                                                                 uint32_t vocab, Metrics& metrics) {
+                                                                 Engine& engine, Metrics& metrics) {
   RIVULET_RETURN_IF_ERROR(CheckUnused(options));
   if (options.speculate == Speculation::kOff) return nullptr;
   if (options.speculate == Speculation::kLookup) return LookUp(options, tokenizer, metrics);
+  if (options.speculate == Speculation::kMtp) return MtpSource::Make(engine);
   if (options.draft_model.empty()) {
     return absl::InvalidArgumentError(
         "--speculate=draft: give the directory of a small model with --draft-model");
   }
-  auto source = OpenDraftModel(options, tokenizer, vocab, metrics);
+  auto source = OpenDraftModel(options, tokenizer, engine.vocab_size(), metrics);
   if (source.ok()) return source;
   return Refuse("--draft-model", options.draft_model, std::string(source.status().message()));
 }

@@ -89,8 +89,8 @@ class ServerProcess {
   absl::Status Start() {
     RIVULET_RETURN_IF_ERROR(StartHttp());
     RIVULET_RETURN_IF_ERROR(LoadModelAndEngine());
-    RIVULET_ASSIGN_OR_RETURN(
-        drafts_, MakeDrafterSource(options_, served_.tokenizer, engine_->vocab_size(), metrics_));
+    RIVULET_ASSIGN_OR_RETURN(drafts_,
+                             MakeDrafterSource(options_, served_.tokenizer, *engine_, metrics_));
     StartScheduler();
     RIVULET_RETURN_IF_ERROR(StartGrpc());
     ready_ = true;
@@ -144,6 +144,7 @@ class ServerProcess {
     load.packed_cache = options_.packed_cache;
     load.mixer.state_dtype = options_.state_dtype;
     load.mixer.kv_dtype = options_.kv_dtype;
+    load.predictor = options_.speculate == Speculation::kMtp;
     load.config_override = options_.config_override;
     load.mixer.level_overflow = options_.level_overflow;
     load.progress = LoadProgress();

@@ -210,12 +210,14 @@ const std::vector<Flag>& Flags() {
        "beginnings of turns, the last ones, that a session can be rewound to; each may hold a "
        "state",
        NumberFrom(0, &O::keep_positions, kMaxKeptPositions)},
-      {"speculate", "off|lookup|draft", "off",
+      {"speculate", "off|lookup|draft|mtp", "off",
        "guess the next tokens and check several in one step, which changes no token: by what "
-       "followed the same tokens before, or by --draft-model",
+       "followed the same tokens before, by --draft-model, or by the checkpoint's own head for "
+       "further tokens (mtp; not with --device cuda)",
        OneOf(&O::speculate, {{"off", Speculation::kOff},
                              {"lookup", Speculation::kLookup},
-                             {"draft", Speculation::kDraft}})},
+                             {"draft", Speculation::kDraft},
+                             {"mtp", Speculation::kMtp}})},
       {"lookup-text", "FILE", "", "UTF-8 text in which --speculate lookup finds tokens too",
        ReadText(&O::lookup_text)},
       {"draft-model", "DIR", "",

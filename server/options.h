@@ -23,7 +23,7 @@ struct HostPort {
 };
 
 // Where drafts come from.
-enum class Speculation : uint8_t { kOff, kLookup, kDraft };
+enum class Speculation : uint8_t { kOff, kLookup, kDraft, kMtp };
 
 struct ServerOptions {
   std::string model;

@@ -125,6 +125,23 @@ TEST(SpeculationTest, TheSameBytesWithADraftModel) {
   EXPECT_EQ(peer.MetricOf("rivulet_draft_memory_bytes"), 0) << "of completions that have ended";
 }
 
+TEST(SpeculationTest, TheSameBytesWithTheModelsOwnHead) {
+  const std::string model = SourcePath("tests/parity/fixtures/upstream_hf_qwen3_5_predictor");
+  constexpr uint32_t kVocab = 60;  // it has no tokenizer
+  std::mt19937_64 random(TestSeed());
+  Peer plain(model), peer(model, {"--speculate=mtp"});
+  for (int i = 0; i < 20; ++i) {
+    v1::GenerateRequest request = RandomRequest(random);
+    request.mutable_stop()->clear_strings();
+    const size_t tokens = 1 + random() % 40;
+    for (size_t t = 0; t < tokens; ++t) {
+      request.mutable_token_ids()->add_ids(static_cast<uint32_t>(random() % kVocab));
+    }
+    ASSERT_EQ(Completions(peer, request), Completions(plain, request));
+  }
+  EXPECT_GT(peer.MetricOf("rivulet_draft_tokens_total{source=\"mtp\"}"), 0);
+}
+
 TEST(SpeculationTest, WhatCannotBeDraftedFromIsRefused) {
   const auto refusal = [](const std::vector<std::string>& flags) {
     return std::string(ServerProcess::Start(SourcePath("models/tales"), flags).status().message());
@@ -132,11 +149,15 @@ TEST(SpeculationTest, WhatCannotBeDraftedFromIsRefused) {
   EXPECT_NE(refusal({"--speculate=lookup", "--lookup-text=/none"}).find("--lookup-text=\"/none\""),
             std::string::npos);
   EXPECT_NE(refusal({"--lookup-text=/dev/null"}).find("--speculate=lookup"), std::string::npos);
-  EXPECT_NE(refusal({"--speculate=guess"}).find("off, lookup, draft"), std::string::npos);
+  EXPECT_NE(refusal({"--speculate=guess"}).find("off, lookup, draft, mtp"), std::string::npos);
   EXPECT_NE(refusal({"--speculate=draft"}).find("--draft-model"), std::string::npos);
   EXPECT_NE(refusal({"--draft-model=/none"}).find("--speculate=draft"), std::string::npos);
   const std::string other = SourcePath("tests/parity/fixtures/hla_masked");
   EXPECT_NE(refusal({"--speculate=draft", "--draft-model=" + other}).find("the model's has 4096"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--speculate=mtp"}).find("no head that predicts further tokens"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--speculate=lookup", "--lookup-text=/dev/null"}).find("an empty file"),
             std::string::npos);
   EXPECT_NE(refusal({"--draft-tokens=16"}).find("1 to 15"), std::string::npos);
 }
