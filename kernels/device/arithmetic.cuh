@@ -16,15 +16,10 @@ namespace rivulet::cuda {
 
 using bf16 = __nv_bfloat16;
 
-__device__ inline uint32_t Pack(bf16 low, bf16 high) {
-  return static_cast<uint32_t>(__bfloat16_as_ushort(low)) |
-         static_cast<uint32_t>(__bfloat16_as_ushort(high)) << 16;
-}
-
-// Two numbers rounded to bf16, the first in the lower half.
+// Two numbers rounded to bf16, the first in the lower half. It is one instruction; conversions of
+// one number each take eight times as long.
 __device__ inline uint32_t PackRounded(float first, float second) {
-  uint32_t
-      two;  // one instruction, where two conversions of one number each take eight times as long
+  uint32_t two;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(two) : "f"(second), "f"(first));
   return two;
 }
@@ -156,9 +151,7 @@ __device__ inline float AsStored(const float*, float x) { return x; }
 __device__ inline float4 LoadFour(const float* x) { return *reinterpret_cast<const float4*>(x); }
 __device__ inline float4 LoadFour(const bf16* x) {
   const uint2 bits = *reinterpret_cast<const uint2*>(x);
-  const auto low = [](uint32_t two) { return __uint_as_float(two << 16); };
-  const auto high = [](uint32_t two) { return __uint_as_float(two & 0xffff0000u); };
-  return {low(bits.x), high(bits.x), low(bits.y), high(bits.y)};
+  return {FirstOf(bits.x), SecondOf(bits.x), FirstOf(bits.y), SecondOf(bits.y)};
 }
 __device__ inline void StoreFour(float* to, float4 x) { *reinterpret_cast<float4*>(to) = x; }
 __device__ inline void StoreFour(bf16* to, float4 x) {

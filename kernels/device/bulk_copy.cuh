@@ -75,21 +75,9 @@ __device__ inline void FetchToL2(const void* global, uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(global), "r"(bytes));
 }
 
-// The barrier also waits for the CopyAsync of this thread up to here, which counts as one arrival.
-__device__ inline void ArriveAfterCopies(uint64_t* barrier) {
-  asm volatile(
-      "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];\n" ::"r"(SharedAddress(barrier))
-      : "memory");
-}
-
 // What this thread wrote to shared memory comes before what the copy engine writes there later.
 __device__ inline void FenceBeforeBulkCopy() {
   asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
-}
-
-// A barrier of some warps of a block. `id` from 1 to 15.
-__device__ inline void SyncWarps(uint32_t id, uint32_t threads) {
-  asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
 }
 
 }  // namespace rivulet::cuda

@@ -191,7 +191,7 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
       const float4 x = *reinterpret_cast<const float4*>((key ? Key(token) : Query(token)) + d);
       if (key) {
         StoreFour<kParts>(k_ + a * dk_ + d, kChunk * dk_, x);
-        if (WritesKey()) StoreRow(KeyRow(a) + d, x);
+        if (WritesKey()) StoreFour(KeyRow(a) + d, x);
       } else {
         StoreFour<kParts>(q_ + column * dk_ + d, kQueries * dk_, x);
       }

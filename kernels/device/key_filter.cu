@@ -19,24 +19,13 @@ constexpr uint32_t kFilterChannels = 4;
 constexpr int kFilterTokens = 4;
 constexpr int kFilterThreads = 128;
 
-__device__ float4 LoadKeys(const float* keys) { return *reinterpret_cast<const float4*>(keys); }
-__device__ float4 LoadKeys(const bf16* keys) {
-  const uint2 bits = *reinterpret_cast<const uint2*>(keys);
-  return {__uint_as_float(bits.x << 16), __uint_as_float(bits.x & 0xffff0000u),
-          __uint_as_float(bits.y << 16), __uint_as_float(bits.y & 0xffff0000u)};
-}
 // Zeros that are added like other keys, so that both kernels below do the same.
 template <typename Row>
 __device__ float4 KeysOrZeros(const Row* keys) {
   float4 four = {0.0f, 0.0f, 0.0f, 0.0f};
-  if (keys != nullptr) four = LoadKeys(keys);
+  if (keys != nullptr) four = LoadFour(keys);
   return four;
 }
-__device__ void StoreKeys(float* to, float4 keys) { *reinterpret_cast<float4*>(to) = keys; }
-__device__ void StoreKeys(bf16* to, float4 keys) {
-  *reinterpret_cast<uint2*>(to) = {PackRounded(keys.x, keys.y), PackRounded(keys.z, keys.w)};
-}
-
 // Where the keys of a segment are, before it and in it.
 template <typename Row>
 struct FilterKeys {
@@ -103,7 +92,7 @@ __device__ void StoreSum(const FilterCall& call, uint32_t token, uint32_t channe
 }
 
 __device__ float4 Taps(const FilterCall& call, uint32_t lag, uint32_t channel) {
-  return LoadKeys(call.taps + static_cast<size_t>(lag) * call.padded + channel);
+  return LoadFour(call.taps + static_cast<size_t>(lag) * call.padded + channel);
 }
 
 // The state after segments of any length, for the thread's channels: the ring at the last border,
@@ -119,14 +108,14 @@ __device__ void KeepKeys(const FilterKeys<Row>& keys) {
     const uint32_t row = (keys.ring_start + folded + call.ring_rows - back) % call.ring_rows;
     Row* const to = keys.ring_out + static_cast<size_t>(row) * call.padded;
     if (at >= 0) {
-      StoreKeys(to, keys.Own(static_cast<uint32_t>(at)));
+      StoreFour(to, keys.Own(static_cast<uint32_t>(at)));
       continue;
     }
     const Row* from = keys.Before(static_cast<uint32_t>(-at));
-    if (from != nullptr && from != to) StoreKeys(to, LoadKeys(from));
+    if (from != nullptr && from != to) StoreFour(to, LoadFour(from));
   }
   for (uint32_t place = max(folded, keys.start); place < end; ++place) {
-    StoreKeys(keys.tail + static_cast<size_t>(place - folded) * call.padded,
+    StoreFour(keys.tail + static_cast<size_t>(place - folded) * call.padded,
               keys.Own(place - keys.start));
   }
 }

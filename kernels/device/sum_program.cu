@@ -44,13 +44,6 @@ __host__ __device__ inline size_t MatrixBytes(const SumProgramCall& call, const 
   return size_t{call.padded_key} * sum.padded_value * (call.bf16_state ? 2 : 4);
 }
 
-__device__ inline float4 LoadFour(const float* x) { return *reinterpret_cast<const float4*>(x); }
-__device__ inline float4 LoadFour(const bf16* x) {
-  const uint2 bits = *reinterpret_cast<const uint2*>(x);
-  return {__uint_as_float(bits.x << 16), __uint_as_float(bits.x & 0xffff0000u),
-          __uint_as_float(bits.y << 16), __uint_as_float(bits.y & 0xffff0000u)};
-}
-
 // Shared memory of a block. Keys, queries and scores are two parts, high ones first.
 template <int kRowParts>
 struct ProgramMemory {
@@ -250,7 +243,7 @@ class ProgramUnit {
     for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
       const uint32_t place = begin_ + i / fours / heads, local = i / fours % heads;
       const uint32_t d = i % fours * 4;
-      StoreRow(RowAt(row, local, place) + column + d, LoadFour(VectorAt(from, local, place) + d));
+      StoreFour(RowAt(row, local, place) + column + d, LoadFour(VectorAt(from, local, place) + d));
     }
   }
 

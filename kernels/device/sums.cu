@@ -256,7 +256,7 @@ class Unit {
       const uint32_t a = begin_ + i / fours, d = i % fours * 4;
       const float4 x = *reinterpret_cast<const float4*>(Key(token_ + a - begin_) + d);
       StoreFour<kParts>(s_.k + a * s_.dk + d, kChunk * s_.dk, x);
-      if (WritesKey()) StoreRow(KeyRow(a) + d, x);
+      if (WritesKey()) StoreFour(KeyRow(a) + d, x);
     }
   }
 

@@ -61,10 +61,8 @@ struct HeldTile<true> {
     bits = reinterpret_cast<const uint4*>(matrix)[index * 32 + threadIdx.x % 32];
   }
   __device__ StateTile Numbers() const {
-    const auto low = [](uint32_t two) { return __uint_as_float(two << 16); };
-    const auto high = [](uint32_t two) { return __uint_as_float(two & 0xffff0000u); };
-    return {{low(bits.x), high(bits.x), low(bits.y), high(bits.y)},
-            {low(bits.z), high(bits.z), low(bits.w), high(bits.w)}};
+    return {{FirstOf(bits.x), SecondOf(bits.x), FirstOf(bits.y), SecondOf(bits.y)},
+            {FirstOf(bits.z), SecondOf(bits.z), FirstOf(bits.w), SecondOf(bits.w)}};
   }
   __device__ void Multiply(float (&sum)[4], uint32_t b0, uint32_t b1) const {
     MultiplyAdd(sum, {bits.x, bits.z, bits.y, bits.w}, b0, b1);
@@ -135,11 +133,21 @@ __device__ inline uint32_t Two(const bf16* x, bool present = true) {
   return present ? *reinterpret_cast<const uint32_t*>(x) : 0;
 }
 
-// Four numbers of a tail row.
-__device__ inline void StoreRow(bf16* to, float4 x) {
-  *reinterpret_cast<uint2*>(to) = {PackRounded(x.x, x.y), PackRounded(x.z, x.w)};
+// Scores [row s, column], as a product leaves them, as the right operand [s, column] of the next
+// one: each lane needs rows 2t, 2t + 1, 2t + 8 and 2t + 9 of column g. Zeros unless `present`.
+__device__ inline uint2 TransposedScores(const float (&score)[4], bool present) {
+  const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  float x[4];
+#pragma unroll
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t from = (2 * t + i % 2) * 4 + g / 2;
+    const float even = __shfl_sync(0xffffffffu, score[i / 2 * 2], from);
+    const float odd = __shfl_sync(0xffffffffu, score[i / 2 * 2 + 1], from);
+    x[i] = g % 2 == 0 ? even : odd;
+  }
+  if (!present) return {0, 0};
+  return {PackRounded(x[0], x[1]), PackRounded(x[2], x[3])};
 }
-__device__ inline void StoreRow(float* to, float4 x) { *reinterpret_cast<float4*>(to) = x; }
 
 // --- a normaliser ------------------------------------------------------------------------------
 //

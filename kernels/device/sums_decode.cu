@@ -235,8 +235,8 @@ class DecodeUnit {
       if (item.from == nullptr) continue;
       float4 x = ReadLate(reinterpret_cast<const float4*>(item.from));
       if (item.scaled) x.x *= step, x.y *= step, x.z *= step, x.w *= step;
-      StoreRow(item.to, x);
-      if (item.row != nullptr && Stores()) StoreRow(item.row, x);
+      StoreFour(item.to, x);
+      if (item.row != nullptr && Stores()) StoreFour(item.row, x);
     }
     if (!decays) return;
     const float last = __shfl_sync(0xffffffffu, decay_, place_ == 0 ? 0 : place_ - 1);
@@ -265,9 +265,9 @@ class DecodeUnit {
       if (item.to >= q_ && item.to < v_) {
         TakeQuery(item.to, x);
       } else {
-        StoreRow(item.to, x);
+        StoreFour(item.to, x);
       }
-      if (item.row != nullptr && Stores()) StoreRow(item.row, x);
+      if (item.row != nullptr && Stores()) StoreFour(item.row, x);
     }
     __syncthreads();
     ScoreChannels();
@@ -290,7 +290,7 @@ class DecodeUnit {
     const float4 decay = *reinterpret_cast<const float4*>(decays_ + place_ * c_.padded_key + d);
     x.x *= expf(decay.x), x.y *= expf(decay.y);
     x.z *= expf(decay.z), x.w *= expf(decay.w);
-    StoreRow(to, x);
+    StoreFour(to, x);
   }
 
   // The scores of all rows, a row of the tail for each warp in turn.
@@ -372,7 +372,7 @@ class DecodeUnit {
     uint32_t v[4];
     LoadTransposed(v,
                    v_ + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + warp_ * 16 + lane_ / 8 % 2 * 8);
-    const uint2 p = Transposed(score);
+    const uint2 p = TransposedScores(score, g_ < columns_ && !(c_.delta && g_ == 0));
     MultiplyAdd(sum, v, p.x, p.y);
     if constexpr (kNormaliser) Divide(weight, p, sum);
 #pragma unroll
@@ -414,21 +414,6 @@ class DecodeUnit {
     MultiplyAdd(n, {kTwoOnes, kTwoOnes, kTwoOnes, kTwoOnes}, p.x, p.y);
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) sum[i] = Divided(c_, sum[i], n[i % 2]);
-  }
-
-  // The scores [row s, column] as the right operand [s, column] of a product: each lane needs rows
-  // 2t, 2t + 1, 2t + 8 and 2t + 9 of column g.
-  __device__ uint2 Transposed(const float (&score)[4]) const {
-    float x[4];
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      const uint32_t from = (2 * t_ + i % 2) * 4 + g_ / 2;
-      const float even = __shfl_sync(0xffffffffu, score[i / 2 * 2], from);
-      const float odd = __shfl_sync(0xffffffffu, score[i / 2 * 2 + 1], from);
-      x[i] = g_ % 2 == 0 ? even : odd;
-    }
-    if (g_ >= columns_ || (c_.delta && g_ == 0)) return {0, 0};
-    return {PackRounded(x[0], x[1]), PackRounded(x[2], x[3])};
   }
 
   // u = β (v - k S̄ - Σ_{s<place} score(s) u_s), score(s) = (k·k_s) e^{c - c_s}. Lanes of column 0

@@ -143,7 +143,7 @@ class Consumer : public StreamWork<Form> {
     uint2 p = channel_scores_;
     if constexpr (!Form::kChannel) {
       Weigh(sum, score);
-      p = Transposed(score);
+      p = TransposedScores(score, g_ < l_.columns && !(c_.delta && g_ == 0));
     }
 #pragma unroll
     for (uint32_t c = 0; c < kTiles; ++c) {
@@ -167,21 +167,6 @@ class Consumer : public StreamWork<Form> {
     }
 #pragma unroll
     for (uint32_t i = 0; i < 4 * kTiles; ++i) sum[i / 4][i % 4] *= weight;
-  }
-
-  // The scores [row s, column] as the right operand [s, column] of a product: each lane needs rows
-  // 2t, 2t + 1, 2t + 8 and 2t + 9 of column g.
-  __device__ uint2 Transposed(const float (&score)[4]) const {
-    float x[4];
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      const uint32_t from = (2 * t_ + i % 2) * 4 + g_ / 2;
-      const float even = __shfl_sync(0xffffffffu, score[i / 2 * 2], from);
-      const float odd = __shfl_sync(0xffffffffu, score[i / 2 * 2 + 1], from);
-      x[i] = g_ % 2 == 0 ? even : odd;
-    }
-    if (g_ >= l_.columns || (c_.delta && g_ == 0)) return {0, 0};
-    return {PackRounded(x[0], x[1]), PackRounded(x[2], x[3])};
   }
 
   // (k·k_s) e^{c - c_s}, in every lane.

@@ -61,8 +61,8 @@ class KeyWarp : public StreamWork<Form> {
     const bool keeps = this->split_ == 0 && this->unit_ % c_.units_per_key == 0;
     for (uint32_t d = lane_ * 4; d < kKey; d += 128) {
       const float4 x = *reinterpret_cast<float4*>(At<float>(l_.token_k) + d);
-      StoreRow(Row(this->place_) + d, x);
-      if (keeps) StoreRow(this->KeyRow(this->place_) + d, x);
+      StoreFour(Row(this->place_) + d, x);
+      if (keeps) StoreFour(this->KeyRow(this->place_) + d, x);
     }
   }
 
@@ -72,8 +72,8 @@ class KeyWarp : public StreamWork<Form> {
     StoreTokenKey();
     for (uint32_t column = 0; column < l_.columns; ++column) {
       for (uint32_t d = lane_ * 4; d < kKey; d += 128) {
-        StoreRow(At<bf16>(l_.q) + column * kStride + d,
-                 *reinterpret_cast<const float4*>(TokenRow(column) + d));
+        StoreFour(At<bf16>(l_.q) + column * kStride + d,
+                  *reinterpret_cast<const float4*>(TokenRow(column) + d));
       }
     }
     __syncwarp();
