@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // rivulet-server. Exit codes: 0 after a drain, --help or --version; 1 when it cannot serve; 2 for
-// wrong flags. SIGTERM or SIGINT drains; a second one ends the process at once.
+// wrong flags. SIGTERM or SIGINT drains; a second one ends the process at once. After an error of
+// the GPU the process may execute itself again (start_over.h).
 #include <semaphore.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +36,7 @@
 #include "server/options.h"
 #include "server/rpc/grpc_server.h"
 #include "server/scheduler/engine_loop.h"
+#include "server/start_over.h"
 
 namespace rivulet {
 namespace {
@@ -74,7 +77,17 @@ void PrintAddress(const char* what, const std::string& host, int port) {
 //            within --drain-seconds → the rest end with UNAVAILABLE → gRPC is shut down
 class ServerProcess {
  public:
-  explicit ServerProcess(ServerOptions options) : options_(std::move(options)) {
+  // `end` asks the main thread for Drain, because the device is lost to this process; any thread
+  // calls it.
+  ServerProcess(ServerOptions options, const std::optional<StartOver>& before,
+                std::function<void()> end)
+      : options_(std::move(options)), end_(std::move(end)) {
+    if (before.has_value()) {
+      last_failure_ = before->failed;
+      metrics_.device_failures.Add(before->device_failures);
+      if (options_.listen.port == 0) options_.listen.port = before->grpc_port;
+      if (options_.http.port == 0) options_.http.port = before->http_port;
+    }
     metrics_.version = std::string(Version());
     metrics_.commit = std::string(Commit());
   }
@@ -100,7 +113,11 @@ class ServerProcess {
 
   // REQUIRES for both: Start succeeded. The first prints "grpc listening on HOST:PORT" to stdout,
   // which says that the server is ready; SIGTERM may follow at once.
-  void AnnounceReady() { PrintAddress("grpc", options_.listen.host, grpc_->port()); }
+  void AnnounceReady() {
+    PrintAddress("grpc", options_.listen.host, grpc_->port());
+    if (!last_failure_.has_value()) return;
+    LogWarning("device_restarted", {{"seconds", Seconds(Clock::now() - *last_failure_)}});
+  }
   void Drain() {
     LogInfo("draining", {{"seconds_at_most", options_.drain_seconds}});
     ready_ = false;
@@ -117,6 +134,15 @@ class ServerProcess {
     EndWithin(kFlushTime + kShutdownTime);
     grpc_->Shutdown(kFlushTime);
     LogInfo("drained");
+  }
+
+  // Set: the device failed, and this process cannot use it again. REQUIRES: Start succeeded.
+  std::optional<StartOver> start_over() const {
+    if (!device_gone_) return std::nullopt;
+    return StartOver{.failed = *last_failure_,
+                     .device_failures = metrics_.device_failures.value(),
+                     .grpc_port = grpc_->port(),
+                     .http_port = http_->port()};
   }
 
  private:
@@ -259,8 +285,10 @@ class ServerProcess {
   // On the engine thread.
   DeviceFailureHandlers WhenTheDeviceFails() {
     DeviceFailureHandlers handlers;
+    handlers.last_failure = last_failure_;
     handlers.failed = [this](const absl::Status& /*why*/) {
       metrics_.device_failures.Add();
+      last_failure_ = Clock::now();
       device_works_ = false;
       SetServing(false);
     };
@@ -269,6 +297,10 @@ class ServerProcess {
       ShowDeviceMemory();
       device_works_ = true;
       SetServing(true);
+    };
+    handlers.start_over = [this](const absl::Status& /*why*/) {
+      device_gone_ = true;
+      end_();
     };
     handlers.gave_up = [](const absl::Status& why) {
       const std::string message(why.message());
@@ -320,7 +352,10 @@ class ServerProcess {
     return absl::OkStatus();
   }
 
-  const ServerOptions options_;
+  ServerOptions options_;  // constant from the constructor on
+  const std::function<void()> end_;
+  std::optional<TimePoint> last_failure_;  // the engine thread's, and the main thread's after it
+  std::atomic<bool> device_gone_{false};
   Metrics metrics_;
   CallCount calls_;
   std::atomic<bool> ready_{false};
@@ -345,10 +380,12 @@ class ServerProcess {
 
 sem_t stop_requested;
 std::atomic<bool> serving{false};
+std::atomic<bool> stop_signalled{false};
 
 // While the model loads there is nothing to drain.
 void OnStopSignal(int signal) {
   if (!serving) std::_Exit(128 + signal);
+  stop_signalled = true;
   sem_post(&stop_requested);  // one of the few calls that a handler may make
 }
 
@@ -382,20 +419,31 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-int Serve(const ServerOptions& options) {
+// Set: the next program image should serve on. Else the exit code is in `code`.
+std::optional<StartOver> RunServer(const ServerOptions& options, int& code) {
+  ServerProcess server(options, StartedOver(), [] { sem_post(&stop_requested); });
+  const absl::Status started = server.Start();
+  code = started.ok() ? 0 : Fail(1, started);
+  if (!started.ok()) return std::nullopt;
+  serving = true;
+  server.AnnounceReady();
+  WaitForStopSignal();
+  server.Drain();
+  if (stop_signalled) return std::nullopt;
+  return server.start_over();
+}
+
+int Serve(const ServerOptions& options, std::vector<std::string> arguments) {
   sem_init(&stop_requested, 0, 0);
   HandleStopSignals(&OnStopSignal);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow: the write fails, and that is said
   RaiseDescriptorLimit();
-  ServerProcess server(options);
-  const absl::Status started = server.Start();
-  if (!started.ok()) return Fail(1, started);
-  serving = true;
-  server.AnnounceReady();
-  WaitForStopSignal();
-  server.Drain();
-  return 0;
+  int code = 0;
+  const std::optional<StartOver> next = RunServer(options, code);
+  if (!next.has_value()) return code;
+  arguments.insert(arguments.begin(), "rivulet-server");
+  return Fail(1, ExecuteAgain("/proc/self/exe", arguments, *next));
 }
 
 int Main(const std::vector<std::string>& arguments) {
@@ -406,7 +454,7 @@ int Main(const std::vector<std::string>& arguments) {
     return Print("rivulet-server " + std::string(Version()) + " (" + std::string(Commit()) + ")\n");
   }
   SetLogLevel(options->log_level);
-  return Serve(*options);
+  return Serve(*options, arguments);
 }
 
 }  // namespace

@@ -446,7 +446,7 @@ absl::Status CudaDevice::PackRows(const std::vector<LinearSource>& sources, size
 }
 
 // For tests of what follows an error: RIVULET_FAIL_CUDA_AT=n makes the n-th wait of the process
-// fail, by a kernel that traps.
+// fail, by a kernel that traps; n,m: the n-th, and then the m-th of the process that replaces it.
 __global__ void TrapKernel() { __trap(); }
 
 bool FailsNow() {

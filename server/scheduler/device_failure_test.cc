@@ -20,6 +20,7 @@ namespace {
 
 constexpr char kModel[] = "tests/parity/fixtures/mamba2_hf";
 constexpr std::chrono::seconds kLimit{60};
+constexpr char kRefusal[] = "the driver refuses this process";
 
 class Reader : public StreamSink, public std::enable_shared_from_this<Reader> {
  public:
@@ -73,12 +74,16 @@ class DeviceFailureTest : public testing::TestWithParam<size_t> {
     DeviceFailureHandlers handlers;
     handlers.failed = [this](const absl::Status&) { ++failures_; };
     handlers.restarted = [this] { ++restarts_; };
+    handlers.start_over = [this](const absl::Status& why) {
+      EXPECT_EQ(why.message(), kRefusal);
+      leaves_ = true;
+    };
     handlers.gave_up = [this](const absl::Status&) { gave_up_ = true; };
     loop_ = std::make_unique<EngineLoop>(*engine_, *scheduler_, handlers);
   }
 
   absl::StatusOr<DeviceAndModel> Open() {
-    ++opened_;
+    if (++opened_ > opens_) return absl::UnavailableError(kRefusal);
     DeviceAndModel result;
     auto device = std::make_unique<FakeDevice>();
     device->on_wait = [this] {
@@ -107,8 +112,8 @@ class DeviceFailureTest : public testing::TestWithParam<size_t> {
   }
 
   std::atomic<bool> fails_{false};
-  std::atomic<int> opened_{0}, failures_{0}, restarts_{0};
-  std::atomic<bool> gave_up_{false};
+  std::atomic<int> opened_{0}, opens_{1000}, failures_{0}, restarts_{0};
+  std::atomic<bool> gave_up_{false}, leaves_{false};
   Metrics metrics_;
   std::unique_ptr<Engine> engine_;
   SessionTable sessions_{{}, metrics_};
@@ -167,6 +172,39 @@ TEST_P(DeviceFailureTest, ASecondFailureWithinAMinuteGivesUp) {
   EXPECT_EQ(failures_, 2);
   EXPECT_EQ(restarts_, 1);
   EXPECT_EQ(opened_, 2);
+}
+
+TEST_P(DeviceFailureTest, WithoutANewContextEverythingEndsForTheNextProcess) {
+  const auto running = Submit(100'000);
+  running->WaitForTokens(3);
+  opens_ = 1;
+  fails_ = true;
+  EXPECT_EQ(running->End().code(), absl::StatusCode::kUnavailable);
+  const TimePoint limit = Clock::now() + kLimit;
+  while (!leaves_ && Clock::now() < limit) std::this_thread::yield();
+  EXPECT_TRUE(leaves_);
+  EXPECT_FALSE(gave_up_);
+  EXPECT_EQ(opened_, 2);
+  EXPECT_EQ(failures_, 1);
+  EXPECT_TRUE(scheduler_->WaitUntilIdle(Clock::now() + kLimit));
+  auto late = std::make_shared<Reader>();
+  EXPECT_EQ(scheduler_->Submit(late->Make({1, 2, 3}, 5)).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_P(DeviceFailureTest, AFailureOfTheProcessBeforeCounts) {
+  loop_.reset();
+  DeviceFailureHandlers handlers;
+  handlers.last_failure = Clock::now();
+  handlers.gave_up = [this](const absl::Status&) { gave_up_ = true; };
+  loop_ = std::make_unique<EngineLoop>(*engine_, *scheduler_, handlers);
+  const auto running = Submit(100'000);
+  running->WaitForTokens(3);
+  fails_ = true;
+  EXPECT_EQ(running->End().code(), absl::StatusCode::kUnavailable);
+  const TimePoint limit = Clock::now() + kLimit;
+  while (!gave_up_ && Clock::now() < limit) std::this_thread::yield();
+  EXPECT_TRUE(gave_up_);
+  EXPECT_EQ(opened_, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Depths, DeviceFailureTest, testing::Values(1, 2),

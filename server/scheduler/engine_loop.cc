@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "kernels/base/check.h"
 #include "kernels/base/thread_name.h"
 #include "server/log/log.h"
 
@@ -19,7 +20,10 @@ constexpr std::chrono::milliseconds kPause{10};
 }  // namespace
 
 EngineLoop::EngineLoop(Engine& engine, Scheduler& scheduler, DeviceFailureHandlers handlers)
-    : engine_(engine), scheduler_(scheduler), handlers_(std::move(handlers)) {
+    : engine_(engine),
+      scheduler_(scheduler),
+      handlers_(std::move(handlers)),
+      last_failure_(handlers_.last_failure) {
   in_flight_.reserve(engine_.depth());
   thread_ = std::thread([this] { Run(); });
 }
@@ -104,15 +108,25 @@ void EngineLoop::RestartEngine() {
   scheduler_.DeviceLost(failure, now);
   const bool again = last_failure_.has_value() && now - *last_failure_ < kFailureInterval;
   last_failure_ = now;
-  const absl::Status restarted = again ? failure : engine_.Restart();
-  if (!restarted.ok()) {
-    LogError("device_given_up", {{"error", std::string(restarted.message())},
-                                 {"failed_before_within_a_minute", again}});
+  if (again) {
+    LogError("device_given_up", {{"error", std::string(failure.message())}});
     gave_up_ = true;
-    return handlers_.gave_up(restarted);
+    return handlers_.gave_up(failure);
   }
+  const absl::Status restarted = engine_.Restart();
+  if (!restarted.ok()) return LeaveToNextProcess(restarted);
   LogWarning("device_restarted", {{"seconds", Seconds(Clock::now() - now)}});
   handlers_.restarted();
+}
+
+void EngineLoop::LeaveToNextProcess(const absl::Status& why) {
+  LogError("device_needs_new_process", {{"error", std::string(why.message())}});
+  gave_up_ = true;
+  scheduler_.StopAdmission();
+  scheduler_.AbortAll(absl::UnavailableError(
+      "the GPU failed and the server starts over; try again when it is ready"));
+  RIVULET_CHECK(scheduler_.Plan(Clock::now()).empty(), "a request outlived its abort");
+  handlers_.start_over(why);
 }
 
 }  // namespace rivulet

@@ -28,9 +28,13 @@ namespace rivulet {
 struct DeviceFailureHandlers {
   std::function<void(const absl::Status&)> failed = [](const absl::Status&) {};
   std::function<void()> restarted = [] {};
-  // It failed again within kFailureInterval, or does not start: the process must end. Must not
-  // return in production.
+  // It does not start again in this process, and may in a new one. All requests have ended, and no
+  // new one is admitted.
+  std::function<void(const absl::Status&)> start_over = [](const absl::Status&) {};
+  // It failed again within kFailureInterval: the process must end. Must not return in production.
   std::function<void(const absl::Status&)> gave_up = [](const absl::Status&) {};
+  // When it failed before this loop began; nullopt: it did not.
+  std::optional<TimePoint> last_failure = std::nullopt;
 };
 
 class EngineLoop {
@@ -51,6 +55,7 @@ class EngineLoop {
   void Recover();
   void EndRequests();
   void RestartEngine();
+  void LeaveToNextProcess(const absl::Status& why);
   bool LaunchNext();  // false if there was nothing to run
   void CommitOldest();
 
@@ -58,7 +63,7 @@ class EngineLoop {
   Scheduler& scheduler_;
   const DeviceFailureHandlers handlers_;
   std::optional<TimePoint> last_failure_;
-  bool gave_up_ = false;               // in tests, whose handler returns
+  bool gave_up_ = false;               // no step runs any more
   std::vector<StepTicket> in_flight_;  // the oldest first; has room for all
   std::unique_ptr<std::byte[]> reserve_;
   std::atomic<bool> stopping_{false};
