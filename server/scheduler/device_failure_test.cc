@@ -188,7 +188,8 @@ TEST_P(DeviceFailureTest, WithoutANewContextEverythingEndsForTheNextProcess) {
   EXPECT_EQ(failures_, 1);
   EXPECT_TRUE(scheduler_->WaitUntilIdle(Clock::now() + kLimit));
   auto late = std::make_shared<Reader>();
-  EXPECT_EQ(scheduler_->Submit(late->Make({1, 2, 3}, 5)).code(), absl::StatusCode::kUnavailable);
+  auto request = late->Make({1, 2, 3}, 5);
+  EXPECT_EQ(scheduler_->Submit(request).code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_P(DeviceFailureTest, AFailureOfTheProcessBeforeCounts) {

@@ -49,8 +49,8 @@ class DeviceFailureEndToEnd : public testing::Test {
   };
   Stream Generate(uint32_t max_tokens, const std::string& session = "") {
     v1::GenerateRequest request;
-    for (const uint32_t id : {5u, 6u, 7u}) request.mutable_tokens()->add_ids(id);
-    request.mutable_stop()->set_max_tokens(max_tokens);
+    for (const uint32_t id : {5u, 6u, 7u}) request.mutable_token_ids()->add_ids(id);
+    request.set_max_tokens(max_tokens);
     request.mutable_stop()->set_ignore_eos(true);
     request.set_session_id(session);
     grpc::ClientContext context;
@@ -75,7 +75,7 @@ TEST_F(DeviceFailureEndToEnd, TheServerStartsOverAndServesTheSame) {
   const Stream before = Generate(10);
   ASSERT_TRUE(before.status.ok()) << before.status.error_message();
   v1::CreateSessionRequest create;
-  create.set_session_id("talk");
+  create.set_id("talk");
   v1::Session session;
   grpc::ClientContext context;
   ASSERT_TRUE(sessions_->CreateSession(&context, create, &session).ok());
