@@ -12,7 +12,6 @@
 // place.
 #include <algorithm>
 #include <cstdio>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,10 +20,9 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "kernels/base/check.h"
+#include "bench/device_timer.h"
 #include "kernels/base/status.h"
 #include "kernels/device/device_operations.h"
-#include "kernels/device/device_step.h"
 #include "kernels/device/rwkv_operations.h"
 
 ABSL_FLAG(std::string, rows, "1,8,32,128,512", "rows of a step");
@@ -33,8 +31,7 @@ ABSL_FLAG(std::string, only, "", "only cases whose name has this in it");
 namespace rivulet {
 namespace {
 
-constexpr uint32_t kChunk = 16;
-constexpr size_t kRotated = size_t{512} << 20;  // bytes that an operation's copies cover at least
+constexpr uint32_t kChunk = DeviceTimer::kChunk;
 
 constexpr char kTimeMixing[] = "RWKV-7 32 x 64 x 64";
 
@@ -50,76 +47,21 @@ class Bench {
   absl::Status Run();
 
  private:
-  void* Memory(size_t bytes);
-  absl::StatusOr<double> Time(size_t copies, const std::function<void(size_t)>& enqueue);
   absl::Status Product(const char* name, uint32_t outputs, uint32_t inputs, uint32_t rows);
   absl::Status Sum(const SumCase& sum, uint32_t rows, bool bf16);
   absl::Status TimeMixing(uint32_t rows, bool bf16);
-  DeviceRows OneTokenEach(uint32_t rows);
-  FloatMatrix Input(DeviceWorkspace& workspace, uint32_t rows, size_t columns);
   bool Wanted(const std::string& name) const {
     return name.find(absl::GetFlag(FLAGS_only)) != std::string::npos;
   }
-  void Print(const std::string& name, uint32_t rows, double seconds, double bytes,
-             double in_place_bytes = 0) const;
 
-  std::unique_ptr<Device> device_;
-  DeviceLimits limits_;
-  std::vector<void*> memory_;
+  DeviceTimer timer_;
 };
-
-// Freed at the end of the case. Random numbers of about one.
-void* Bench::Memory(size_t bytes) {
-  const absl::StatusOr<void*> memory = device_->Allocate(bytes);
-  RIVULET_CHECK(memory.ok(), "no memory for a case");
-  memory_.push_back(*memory);
-  std::vector<uint32_t> numbers(std::min<size_t>(bytes / 4 + 1, 1 << 20));
-  uint32_t x = 1;
-  // Two bf16 numbers of random sign and exponents near that of one; as fp32 about the same.
-  for (uint32_t& number : numbers) {
-    x = x * 1664525 + 1013904223;
-    number = (x & 0x80ff80ff) | 0x3e003e00;
-  }
-  for (size_t at = 0; at < bytes; at += numbers.size() * 4) {
-    const size_t part = std::min(bytes - at, numbers.size() * 4);
-    RIVULET_CHECK(device_->Upload(static_cast<std::byte*>(*memory) + at, numbers.data(), part).ok(),
-                  "an upload");
-  }
-  return *memory;
-}
-
-// Seconds of one of `copies` operations, the median of replays.
-absl::StatusOr<double> Bench::Time(size_t copies, const std::function<void(size_t)>& enqueue) {
-  for (size_t i = 0; i < copies; ++i) enqueue(i);
-  RIVULET_RETURN_IF_ERROR(device_->Synchronize());
-  device_->BeginRecording();
-  for (size_t i = 0; i < copies; ++i) enqueue(i);
-  RIVULET_ASSIGN_OR_RETURN(const size_t recording, device_->EndRecording());
-  std::vector<double> seconds;
-  for (int repeat = 0; repeat < 12; ++repeat) {
-    device_->Record(0);
-    device_->Replay(recording);
-    device_->Record(1);
-    RIVULET_RETURN_IF_ERROR(device_->Wait(1));
-    if (repeat >= 3) seconds.push_back(device_->SecondsBetween(0, 1));
-  }
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[seconds.size() / 2] / static_cast<double>(copies);
-}
-
-void Bench::Print(const std::string& name, uint32_t rows, double seconds, double bytes,
-                  double in_place_bytes) const {
-  std::printf("| %s | %u | %.2f | %.2f | %.1f %% |", name.c_str(), rows, seconds * 1e6,
-              bytes * 1e-6, 100 * bytes / limits_.read / seconds);
-  if (in_place_bytes != 0) std::printf(" %.2f |", seconds / (in_place_bytes / limits_.in_place));
-  std::printf("\n");
-}
 
 absl::Status Bench::Product(const char* name, uint32_t outputs, uint32_t inputs, uint32_t rows) {
   const size_t bytes = size_t{outputs} * inputs * 2;
-  const size_t copies = std::max<size_t>(kRotated / bytes, 4);
-  const auto* weights = static_cast<const uint16_t*>(Memory(bytes * copies));
-  DeviceWorkspace workspace(device_.get());
+  const size_t copies = std::max<size_t>(DeviceTimer::Copies(bytes), 4);
+  const auto* weights = static_cast<const uint16_t*>(timer_.Memory(bytes * copies));
+  DeviceWorkspace workspace(timer_.device());
   const Operand x = workspace.TakeOperand(rows, inputs);
   const FloatMatrix y = workspace.Take(rows, outputs);
   const auto linear = [&](size_t i) {
@@ -129,38 +71,11 @@ absl::Status Bench::Product(const char* name, uint32_t outputs, uint32_t inputs,
     map.inputs = map.stride = inputs;
     return map;
   };
-  RIVULET_ASSIGN_OR_RETURN(const double plain,
-                           Time(copies, [&](size_t i) { device_->Product(linear(i), x, y); }));
-  Print(name, rows, plain, static_cast<double>(bytes));
+  RIVULET_ASSIGN_OR_RETURN(const double plain, timer_.Time(copies, [&](size_t i) {
+    timer_.device()->Product(linear(i), x, y);
+  }));
+  timer_.Print(name, rows, plain, static_cast<double>(bytes));
   return absl::OkStatus();
-}
-
-// A token of each of `rows` sessions, whose tails have every length.
-DeviceRows Bench::OneTokenEach(uint32_t rows) {
-  std::vector<DeviceSegment> segments;
-  std::vector<uint32_t> tokens;
-  for (uint32_t r = 0; r < rows; ++r) {
-    segments.push_back({r, 1, 64 + r % kChunk, r, r, r, 0});
-    tokens.push_back(r);
-  }
-  void* const described = Memory(segments.size() * sizeof(DeviceSegment));
-  void* const segment_of = Memory(tokens.size() * sizeof(uint32_t));
-  const auto upload = [&](void* to, const void* from, size_t bytes) {
-    RIVULET_CHECK(device_->Upload(to, from, bytes).ok(), "an upload");
-  };
-  upload(described, segments.data(), segments.size() * sizeof(DeviceSegment));
-  upload(segment_of, tokens.data(), tokens.size() * sizeof(uint32_t));
-  return {static_cast<const DeviceSegment*>(described), static_cast<const uint32_t*>(segment_of),
-          rows, rows, true};
-}
-
-// A token's inputs: numbers that are not positive, as log decays must be.
-FloatMatrix Bench::Input(DeviceWorkspace& workspace, uint32_t rows, size_t columns) {
-  const FloatMatrix matrix = workspace.Take(rows, columns);
-  std::vector<float> numbers(rows * matrix.stride);
-  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = -0.05f * static_cast<float>(i % 13);
-  RIVULET_CHECK(device_->Upload(matrix.data, numbers.data(), numbers.size() * 4).ok(), "upload");
-  return matrix;
 }
 
 // The time mixing of a layer of a model with 2048 columns (RWKV-7 1.5B).
@@ -169,13 +84,13 @@ absl::Status Bench::TimeMixing(uint32_t rows, bool bf16) {
   const size_t state = size_t{kColumns} * kWidth * (bf16 ? 2 : 4);
   const size_t rows_bytes = size_t{kColumns} * kChunk;
   const size_t tail = rows_bytes * (2 * 2 + 2 * 2 + 4);
-  const size_t copies = std::clamp<size_t>(kRotated / (state * rows), 2, 64);
-  auto* const states = static_cast<std::byte*>(Memory(state * rows * copies));
-  auto* const tails = static_cast<std::byte*>(Memory(tail * rows * copies));
-  DeviceWorkspace workspace(device_.get());
-  const auto input = [&](size_t columns) { return Input(workspace, rows, columns); };
-  const auto* const weights = static_cast<const float*>(Memory(kColumns * sizeof(float)));
-  TimeMixCall call{.rows = OneTokenEach(rows),
+  const size_t copies = DeviceTimer::Copies(state * rows);
+  auto* const states = static_cast<std::byte*>(timer_.Memory(state * rows * copies));
+  auto* const tails = static_cast<std::byte*>(timer_.Memory(tail * rows * copies));
+  DeviceWorkspace workspace(timer_.device());
+  const auto input = [&](size_t columns) { return timer_.Input(workspace, rows, columns); };
+  const auto* const weights = static_cast<const float*>(timer_.Memory(kColumns * sizeof(float)));
+  TimeMixCall call{.rows = timer_.OneTokenEach(rows),
                    .slots = {},
                    .heads = kHeads,
                    .key_dim = kWidth,
@@ -204,16 +119,15 @@ absl::Status Bench::TimeMixing(uint32_t rows, bool bf16) {
                    .out = workspace.Take(rows, kColumns),
                    .bonus_sum = workspace.Take(rows, kHeads),
                    .y = workspace.TakeOperand(rows, kColumns)};
-  RIVULET_ASSIGN_OR_RETURN(
-      const double seconds, Time(copies, [&](size_t i) {
-        call.slots = {states + i * rows * state, state, tails + i * rows * tail, tail};
-        device_->TimeMix(call);
-      }));
+  RIVULET_ASSIGN_OR_RETURN(const double seconds, timer_.Time(copies, [&](size_t i) {
+    call.slots = {states + i * rows * state, state, tails + i * rows * tail, tail};
+    timer_.device()->TimeMix(call);
+  }));
   const double inputs = kColumns * (8 * sizeof(float) + 2);
   const double bytes = rows * (static_cast<double>(state) * (1 + 2.0 / kChunk) +
                                0.5 * static_cast<double>(tail) + inputs);
-  Print(std::string(kTimeMixing) + (bf16 ? ", bf16 states" : ", fp32 states"), rows, seconds, bytes,
-        2.0 * rows * static_cast<double>(state));
+  timer_.Print(std::string(kTimeMixing) + (bf16 ? ", bf16 states" : ", fp32 states"), rows, seconds,
+               bytes, 2.0 * rows * static_cast<double>(state));
   return absl::OkStatus();
 }
 
@@ -233,12 +147,12 @@ absl::Status Bench::Sum(const SumCase& sum, uint32_t rows, bool bf16) {
   call.decay_offset = call.value_offset + size_t{values} * kChunk * sum.value * 2;
   const size_t decays = channel ? size_t{keys} * sum.key : sum.units;
   const size_t tail = (call.decay_offset + decays * kChunk * 4 + 255) / 256 * 256;
-  const size_t copies = std::clamp<size_t>(kRotated / (state * rows), 2, 64);
-  auto* const states = static_cast<std::byte*>(Memory(state * rows * copies));
-  auto* const tails = static_cast<std::byte*>(Memory(tail * rows * copies));
-  call.rows = OneTokenEach(rows);
-  DeviceWorkspace workspace(device_.get());
-  const auto input = [&](size_t columns) { return Input(workspace, rows, columns); };
+  const size_t copies = DeviceTimer::Copies(state * rows);
+  auto* const states = static_cast<std::byte*>(timer_.Memory(state * rows * copies));
+  auto* const tails = static_cast<std::byte*>(timer_.Memory(tail * rows * copies));
+  call.rows = timer_.OneTokenEach(rows);
+  DeviceWorkspace workspace(timer_.device());
+  const auto input = [&](size_t columns) { return timer_.Input(workspace, rows, columns); };
   const bool per_head = sum.unit_heads > 1 || sum.units_per_key == 1;
   const FloatMatrix q = input(size_t{per_head ? sum.units * sum.unit_heads : keys} * sum.key);
   const FloatMatrix k = input(size_t{keys} * sum.key), v = input(size_t{values} * sum.value);
@@ -254,28 +168,21 @@ absl::Status Bench::Sum(const SumCase& sum, uint32_t rows, bool bf16) {
   call.delta = sum.delta;
   call.bf16_state = bf16;
   call.out = workspace.Take(rows, size_t{sum.units} * sum.unit_heads * sum.value);
-  RIVULET_ASSIGN_OR_RETURN(
-      const double seconds, Time(copies, [&](size_t i) {
-        call.slots = {states + i * rows * state, state, tails + i * rows * tail, tail};
-        device_->Recur(call);
-      }));
+  RIVULET_ASSIGN_OR_RETURN(const double seconds, timer_.Time(copies, [&](size_t i) {
+    call.slots = {states + i * rows * state, state, tails + i * rows * tail, tail};
+    timer_.device()->Recur(call);
+  }));
   const double inputs = static_cast<double>(
       (q.columns + k.columns + v.columns + g.columns + call.out.columns) * sizeof(float));
   const double bytes = rows * (static_cast<double>(state) * (1 + 2.0 / kChunk) +
                                0.5 * static_cast<double>(tail) + inputs);
-  Print(std::string(sum.name) + (bf16 ? ", bf16 states" : ", fp32 states"), rows, seconds, bytes,
-        2.0 * rows * static_cast<double>(state));
+  timer_.Print(std::string(sum.name) + (bf16 ? ", bf16 states" : ", fp32 states"), rows, seconds,
+               bytes, 2.0 * rows * static_cast<double>(state));
   return absl::OkStatus();
 }
 
 absl::Status Bench::Run() {
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  RIVULET_ASSIGN_OR_RETURN(device_, OpenCudaDevice(ProductPrecision::kBFloat16));
-  limits_ = device_->MeasureLimits();
-  std::printf("%s: read %.0f, in place %.0f, copy %.0f GB/s\n\n", device_->name().c_str(),
-              limits_.read * 1e-9, limits_.in_place * 1e-9, limits_.copy * 1e-9);
-  std::printf("| operation | rows | us | MB | share of the read rate | over in place |\n");
-  std::printf("|---|---|---|---|---|---|\n");
+  RIVULET_RETURN_IF_ERROR(timer_.Open());
   const SumCase sums[] = {
       {"Gated DeltaNet 16 x 128 x 128", 16, 1, 1, 1, 128, 128, Decay::kScalar, true},
       {"Gated DeltaNet 16/32 x 128 x 128", 32, 1, 2, 1, 128, 128, Decay::kScalar, true},
@@ -300,8 +207,7 @@ absl::Status Bench::Run() {
     for (const bool bf16 : {false, true}) {
       if (Wanted(kTimeMixing)) RIVULET_RETURN_IF_ERROR(TimeMixing(rows, bf16));
     }
-    for (void* memory : memory_) device_->Free(memory);
-    memory_.clear();
+    timer_.FreeAll();
   }
   return absl::OkStatus();
 }

@@ -52,6 +52,7 @@ class DeviceFailureEndToEnd : public testing::Test {
     for (const uint32_t id : {5u, 6u, 7u}) request.mutable_token_ids()->add_ids(id);
     request.set_max_tokens(max_tokens);
     request.mutable_stop()->set_ignore_eos(true);
+    request.mutable_sampling()->set_temperature(0);
     request.set_session_id(session);
     grpc::ClientContext context;
     auto reader = inference_->Generate(&context, request);
