@@ -152,6 +152,7 @@ absl::Status Bench::Recurrence(const Case& wanted, uint32_t rows, bool bf16) {
                   tail,
                   page_memory + i * rows * pages * page,
                   page};
+    temporaries.Reset();
     recurrence.Enqueue(step, inputs, out);
   }));
   const double live = std::popcount(kChunksWithPages) * static_cast<double>(page);

@@ -502,8 +502,9 @@ absl::StatusOr<size_t> CudaDevice::EndRecording() {
   recording_ = false;
   context_.others = nullptr;
   cudaGraph_t graph = nullptr;
-  RIVULET_RETURN_IF_ERROR(
-      CudaError(cudaStreamEndCapture(context_.stream, &graph), "recording a step"));
+  const cudaError_t ended = cudaStreamEndCapture(context_.stream, &graph);
+  RIVULET_RETURN_IF_ERROR(FirstError());  // what a recording ends with says less
+  RIVULET_RETURN_IF_ERROR(CudaError(ended, "recording a step"));
   OverlapWithOthers(graph);
   cudaGraphExec_t recording = nullptr;
   const cudaError_t error = cudaGraphInstantiate(&recording, graph, 0);
