@@ -43,12 +43,14 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
   using Row = typename Block::Row;
   static constexpr uint32_t kQueries = Block::kQueries;
   static constexpr uint32_t kGroup = Fixed<kSingle, kParts>::kGroup;
+  static constexpr uint32_t kAtOnce = AtOnce(kBf16Pages);
   static constexpr int kColumnTiles = kSingle ? 1 : 2;  // of 8 queries
 
   __device__ FenwickUnit(const FenwickCall& call, std::byte* memory, uint32_t tiles)
       : FenwickFold<kSingle, kParts, kBf16Pages>(call, memory, tiles) {}
 
-  __device__ void Run() {
+  // `ahead`: all pages of the launch fit into L2.
+  __device__ void Run(bool ahead) {
     if (segment_.tokens == 0) return AwaitLastKernel();
     const uint32_t tokens = kSingle ? 1 : segment_.tokens;
     auto begin = static_cast<uint32_t>(segment_.position % kChunk);
@@ -57,7 +59,7 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
     table_ = c_.pages.slots + c_.pages.segments[blockIdx.y].first;
     live_ = LivePages(chunk_, c_.pages.levels);
     // Neither the pages nor the tail depends on the kernels of this step.
-    StartPages();
+    StartPages(ahead);
     StageTail(begin, min(begin + tokens, kChunk));
     TakePageDecays();
     AwaitLastKernel();
@@ -80,12 +82,14 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
  private:
   // --- before the step's last kernel has ended ---------------------------------------------------
 
-  // The first tiles that this warp will multiply, and the rest of its pages on their way to L2.
-  __device__ void StartPages() {
+  // The first tiles that this warp will multiply; and the rest of its pages on their way to L2,
+  // where they must not push out each other.
+  __device__ void StartPages(bool ahead) {
     const uint32_t items = __popcll(live_) * tiles_;
     if (warp_ >= items) return;
     started_ = true;
     Load(Page(table_[PageOf(live_, warp_ / tiles_)]), warp_ % tiles_, 0);
+    if (!ahead) return;
     const uint32_t bytes = key_tiles_ * (kBf16Pages ? 512 : 1024);
     for (uint32_t item = warp_; item < items; item += kWarps) {
       const std::byte* page = Page(table_[PageOf(live_, item / tiles_)]);
@@ -416,10 +420,10 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
 // spill.
 template <bool kSingle, int kParts, bool kBf16Pages>
 __global__ void __launch_bounds__(kWarps * 32, kSingle&& kParts == 1 ? 3 : 2)
-    FenwickKernel(const __grid_constant__ FenwickCall call, uint32_t tiles) {
+    FenwickKernel(const __grid_constant__ FenwickCall call, uint32_t tiles, bool ahead) {
   extern __shared__ __align__(16) std::byte memory[];
   AllowNextKernel();
-  FenwickUnit<kSingle, kParts, kBf16Pages>(call, memory, tiles).Run();
+  FenwickUnit<kSingle, kParts, kBf16Pages>(call, memory, tiles).Run(ahead);
 }
 
 // The rows of the chunk that is open at the end of segments of any length. A thread owns a channel
@@ -493,10 +497,14 @@ void Launch(const FenwickCall& call, const LaunchContext& context) {
   static const cudaError_t prepared =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10);
   context.Check(prepared);
+  constexpr size_t kMostAhead = size_t{32} << 20;  // of L2; half of a session's pages are live
   const uint32_t tiles = TilesOf(call, context.processors), all = call.padded_value / 16;
+  const size_t session = size_t{call.heads} * call.padded_key * call.padded_value *
+                         (kBf16Pages ? 2 : 4) * call.pages.levels / 2;
+  const bool ahead = call.rows.segment_count * session <= kMostAhead;
   const Sizes<kSingle, kParts> sizes(call, tiles);
   context.Run(kernel, dim3(call.heads * ((all + tiles - 1) / tiles), call.rows.segment_count),
-              kWarps * 32, sizes.end, call, tiles);
+              kWarps * 32, sizes.end, call, tiles, ahead);
 }
 
 template <bool kSingle, int kParts>

@@ -16,7 +16,8 @@ namespace rivulet::cuda {
 namespace fenwick {
 
 constexpr uint32_t kWarps = 8;
-constexpr uint32_t kAtOnce = 4;  // tiles that a warp loads before it multiplies with them
+// Tiles that a warp loads before it multiplies with them: 4 KiB.
+constexpr uint32_t AtOnce(bool bf16_pages) { return bf16_pages ? 8 : 4; }
 constexpr uint32_t kMostPages = 64;
 constexpr uint32_t kSquare = kChunk + kPad;  // stride of rows of 16 bf16 numbers
 
