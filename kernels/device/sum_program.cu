@@ -27,7 +27,8 @@ constexpr uint32_t kScoreStride = kChunk + kPad;
 constexpr uint32_t kMostProgramWarps = 8;
 constexpr size_t kSharedBytes = size_t{227} << 10;   // of a block
 constexpr size_t kSharedForTwo = size_t{113} << 10;  // so that two fit on a processor
-constexpr uint32_t kBatch = 4;                       // loads of a thread that run at once
+constexpr size_t kSharedForMany = size_t{36} << 10;
+constexpr uint32_t kBatch = 4;  // loads of a thread that run at once
 
 uint32_t WidestValue(const SumProgramCall& call) {
   uint32_t widest = 0;
@@ -613,17 +614,24 @@ class ProgramUnit {
   bool fresh_ = false, last_fold_ = false;
 };
 
-template <int kRowParts, bool kBf16State>
-__global__ void __launch_bounds__(kMostProgramWarps * 32)
+// Blocks wait for their own results most of the time, so where there are many, many share a
+// processor. With few, the registers serve better to load more at once.
+constexpr int ResidentBlocks(int warps, bool many) {
+  if (!many) return 2;
+  return warps == kMostProgramWarps ? 3 : 6;
+}
+
+template <int kRowParts, bool kBf16State, int kWarps, bool kMany>
+__global__ void __launch_bounds__(kWarps * 32, ResidentBlocks(kWarps, kMany))
     SumProgramKernel(const __grid_constant__ SumProgramCall call, uint32_t widest, bool held) {
   extern __shared__ __align__(16) std::byte memory[];
   AllowNextKernel();
   ProgramUnit<kRowParts, kBf16State>(call, memory, widest, held).Run();
 }
 
-template <int kRowParts, bool kBf16State>
+template <int kRowParts, bool kBf16State, int kWarps, bool kMany>
 void Launch(const SumProgramCall& call, const LaunchContext& context) {
-  const auto kernel = SumProgramKernel<kRowParts, kBf16State>;
+  const auto kernel = SumProgramKernel<kRowParts, kBf16State, kWarps, kMany>;
   static const cudaError_t prepared = cudaFuncSetAttribute(
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kSharedBytes));
   context.Check(prepared);
@@ -631,21 +639,41 @@ void Launch(const SumProgramCall& call, const LaunchContext& context) {
   for (uint32_t i = 0; i < call.sum_count; ++i) {
     states += Instances(call, call.sums[i]) * MatrixBytes(call, call.sums[i]);
   }
-  const bool held = shared + states <= (call.rows.single ? kSharedForTwo : kSharedBytes);
+  const size_t room = kMany ? kSharedForMany : call.rows.single ? kSharedForTwo : kSharedBytes;
+  const bool held = shared + states <= room;
   if (held) shared += states;
-  const uint32_t widest = WidestValue(call);
-  const uint32_t warps = widest > 64 ? kMostProgramWarps : kMostProgramWarps / 2;
-  context.Run(kernel, dim3(call.units, call.rows.segment_count), warps * 32, shared, call, widest,
-              held);
+  context.Run(kernel, dim3(call.units, call.rows.segment_count), kWarps * 32, shared, call,
+              WidestValue(call), held);
+}
+
+template <int kRowParts, bool kBf16State, int kWarps>
+void LaunchForRows(const SumProgramCall& call, const LaunchContext& context) {
+  // Rows of two parts are for exactness, not for speed.
+  if constexpr (kRowParts == 1) {
+    const uint32_t blocks = call.units * call.rows.segment_count;
+    if (call.rows.single && blocks > 2 * static_cast<uint32_t>(context.processors)) {
+      return Launch<kRowParts, kBf16State, kWarps, true>(call, context);
+    }
+  }
+  Launch<kRowParts, kBf16State, kWarps, false>(call, context);
+}
+
+template <int kRowParts, bool kBf16State>
+void LaunchForWidth(const SumProgramCall& call, const LaunchContext& context) {
+  constexpr int kMost = kMostProgramWarps;
+  if (WidestValue(call) > 64) return LaunchForRows<kRowParts, kBf16State, kMost>(call, context);
+  LaunchForRows<kRowParts, kBf16State, kMost / 2>(call, context);
 }
 
 }  // namespace
 
 void LaunchSumProgram(const SumProgramCall& call, bool fp32_rows, const LaunchContext& context) {
   if (fp32_rows) {
-    call.bf16_state ? Launch<2, true>(call, context) : Launch<2, false>(call, context);
+    call.bf16_state ? LaunchForWidth<2, true>(call, context)
+                    : LaunchForWidth<2, false>(call, context);
   } else {
-    call.bf16_state ? Launch<1, true>(call, context) : Launch<1, false>(call, context);
+    call.bf16_state ? LaunchForWidth<1, true>(call, context)
+                    : LaunchForWidth<1, false>(call, context);
   }
 }
 
