@@ -12,9 +12,16 @@
 
 namespace rivulet::cuda::softmax {
 
+// Which query rows a kernel is for.
+enum class RowKind : uint8_t {
+  kFewDecoded,  // segments of one token, whose spans leave processors without work
+  kManyDecoded,
+  kWalked,  // of longer segments
+};
+
 constexpr uint32_t kBlock = 64;  // tokens; a warp scores 16 of them, and has some value columns
 constexpr uint32_t kPad = 8;     // bf16 numbers: rows then lie in different banks
-constexpr uint32_t kScoreStride = 76;  // floats
+constexpr uint32_t kScoreStride = 68;  // floats
 
 // Four 8 x 8 matrices as they lie; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ inline void LoadMatrices(uint32_t (&r)[4], const bf16* row) {
@@ -45,20 +52,28 @@ __device__ inline void CopyEight(bf16* to, size_t plane, const float* from) {
 }
 
 // kParts: of queries and weights. Pages of fp32 are read as two parts, which takes two there too.
-// kPairs: 16 value columns each that a warp has. kWalk: not decode rows. kShared: values are the
+// kPairs: 16 value columns each that a warp has. kShared: values are the
 // keys (AttendCall::values_are_keys), so a block's rows are copied once.
-template <typename Kv, int kParts, int kTiles, int kPairs, bool kWalk, bool kShared>
+template <typename Kv, int kParts, int kTiles, int kPairs, RowKind kKind, bool kShared>
 class Attender {
  public:
   static constexpr int kPlanes = sizeof(Kv) == 4 ? 2 : 1;
-  static constexpr uint32_t kStages = sizeof(Kv) == 4 ? 1 : 2;
+  static constexpr bool kWalk = kKind == RowKind::kWalked;
+  // Many decode rows keep fewer stages, so that more blocks share a processor: each waits for its
+  // own results most of the time. Of heads of 128 five do with one stage, of heads of 256 two with
+  // two of keys and one of values.
+  static constexpr bool kMany = kKind == RowKind::kManyDecoded;
+  static constexpr bool kOneStage = sizeof(Kv) == 4 || (kMany && !kShared && kPairs <= 2);
+  static constexpr uint32_t kStages = kOneStage ? 1 : 2;
+  static constexpr uint32_t kValueStages = kMany ? 1 : kStages;
+  static constexpr uint32_t kValuesAhead = kValueStages - 1;
   static constexpr uint32_t kRows = 16 * kTiles;
   static_assert(kPlanes <= kParts);
 
   __host__ __device__ static constexpr size_t SharedBytes(uint32_t padded) {
     const size_t row = (padded + kPad) * sizeof(bf16);
-    constexpr size_t kCopies = kShared ? 1 : 2;
-    return row * (kRows * kParts + kCopies * kStages * kPlanes * kBlock) +
+    constexpr size_t kStored = kStages + (kShared ? 0 : kValueStages);
+    return row * (kRows * kParts + kStored * kPlanes * kBlock) +
            kRows * (kScoreStride + 3) * sizeof(float) + (kSpanSegments + 4) * sizeof(uint32_t);
   }
 
@@ -74,7 +89,7 @@ class Attender {
     q_ = reinterpret_cast<bf16*>(memory);
     k_ = q_ + kParts * kRows * stride_;
     v_ = kShared ? k_ : k_ + kStages * kPlanes * plane_;
-    s_ = reinterpret_cast<float*>(v_ + kStages * kPlanes * plane_);
+    s_ = reinterpret_cast<float*>(v_ + (kShared ? kStages : kValueStages) * kPlanes * plane_);
     scale_ = s_ + kRows * kScoreStride;
     join_ = reinterpret_cast<float2*>(scale_ + kRows);
     units_ = reinterpret_cast<uint32_t*>(join_ + kRows);
@@ -86,16 +101,35 @@ class Attender {
     __syncthreads();
     const uint32_t heads = c_.kv_heads * tiling_.head_tiles;
     const uint32_t items = units_[kSpanSegments] * heads;
-    for (uint32_t item = blockIdx.x; item < items; item += gridDim.x) {
+    for (uint32_t item = blockIdx.x; item < items; item = NextItem(item)) {
       // Later tiles read more tokens: they come first.
       const uint32_t at = kWalk ? items - 1 - item : item;
       Take(at / heads, at % heads);
+      FetchNextItem();
       Attend();
       __syncthreads();
     }
+    if (!kWalk) LeaveItems(items);
   }
 
  private:
+  // --- items -------------------------------------------------------------------------------------
+
+  // Decode rows have contexts of any length, so a block takes the next item that is left.
+  __device__ void FetchNextItem() {
+    if (!kWalk && threadIdx.x == 0) next_ = atomicAdd(range_.counter, 1);
+  }
+  __device__ uint32_t NextItem(uint32_t item) {
+    if (kWalk) return item + gridDim.x;
+    if (threadIdx.x == 0) units_[kSpanSegments + 1] = next_;
+    __syncthreads();
+    return gridDim.x + units_[kSpanSegments + 1];
+  }
+  // Each item is followed by a fetch. The one that comes last leaves zero.
+  __device__ void LeaveItems(uint32_t items) const {
+    if (threadIdx.x == 0 && next_ + 1 == items) *range_.counter = 0;
+  }
+
   // --- an item -----------------------------------------------------------------------------------
 
   // Finds the segment of a unit, and what the item's rows see.
@@ -133,10 +167,10 @@ class Attender {
     const auto seen = static_cast<uint32_t>(FirstSeen(first_, c_.window));
     uint32_t begin = seen, end = last_;
     if (!kWalk) {
-      span_index_ = unit;
-      const uint32_t border = (seen / span_ + unit) * span_;
+      span_index_ = unit * range_.spans;
+      const uint32_t border = (seen / span_ + span_index_) * span_;
       begin = max(border, seen);
-      end = min(border + span_ - 1, last_);
+      end = min(border + range_.spans * span_ - 1, last_);
     }
     block_ = begin / kBlock;
     last_block_ = end / kBlock;
@@ -159,24 +193,34 @@ class Attender {
     for (uint32_t stage = 0; block_ <= last_block_; ++block_) {
       kShared ? AddSharedBlock(stage) : AddBlock(stage);
       stage = stage + 1 == kStages ? 0 : stage + 1;
-      if (kWalk && ((block_ + 1) * kBlock % span_ == 0 || block_ == last_block_)) Join();
+      if ((block_ + 1) * kBlock % span_ == 0 || block_ == last_block_) EndSpan();
     }
     WaitForCopies<0>();
-    kWalk ? WriteOutput() : WritePartial();
+    if (kWalk) WriteOutput();
+  }
+
+  __device__ void EndSpan() {
+    if (kWalk) return Join();
+    WritePartial();
+    ++span_index_;
+    ClearOutputs(o_);
+#pragma unroll
+    for (int pass = 0; pass < kTiles; ++pass) m_[pass] = kNothing, l_[pass] = 0.0f;
   }
 
   // A block of tokens into the outputs.
   __device__ void AddBlock(uint32_t stage) {
-    WaitForCopies<2 * (kStages - 1)>();
+    const uint32_t values = kValueStages == 1 ? 0 : stage;
+    WaitForCopies<kStages - 1 + kValuesAhead>();
     __syncthreads();
-    CopyValues(stage == 0 ? kStages - 1 : stage - 1);
+    CopyValues(values == 0 ? kValueStages - 1 : values - 1);
     Score(k_ + stage * kPlanes * plane_);
     __syncthreads();
     CopyKeys(stage);
     Weigh();
-    WaitForCopies<2 * kStages - 1>();
+    WaitForCopies<2 * kValuesAhead + 1>();
     __syncthreads();
-    AddValues(v_ + stage * kPlanes * plane_);
+    AddValues(v_ + values * kPlanes * plane_);
   }
 
   // The same where the keys must stay until their values have been added.
@@ -243,32 +287,36 @@ class Attender {
     CopyRows(to, Plane(rows, c_.tail_value_offset, c_.page_value_offset), rows.count);
   }
 
-  // Copies run kStages blocks ahead for keys, one less for values; the slot of the page that is
+  // Copies run kStages blocks ahead for keys, kValuesAhead for values; the slot of the page that is
   // copied next has been read a block before. Each copy is a group, of nothing behind the last
   // block, so that the number of groups behind one is known.
   __device__ void StartCopies() {
 #pragma unroll
     for (uint32_t stage = 0; stage < kStages; ++stage) {
       const uint32_t block = block_ + stage;
-      value_rows_ = RowsOf(block);
-      if (block <= last_block_) CopyKeys(k_ + stage * kPlanes * plane_, value_rows_);
+      const Rows rows = RowsOf(block);
+      const int ahead = static_cast<int>(stage) - static_cast<int>(kValuesAhead);
+      if (ahead >= 0) rows_[ahead] = rows;
+      if (block <= last_block_) CopyKeys(k_ + stage * kPlanes * plane_, rows);
       CommitCopies();
-      if (kShared) continue;
-      if (stage + 1 == kStages) break;
-      if (block <= last_block_) CopyValues(v_ + stage * kPlanes * plane_, value_rows_);
+      if (kShared || ahead >= 0) continue;
+      if (block <= last_block_) CopyValues(v_ + stage * kPlanes * plane_, rows);
       CommitCopies();
     }
-    key_rows_ = RowsOf(block_ + kStages);
+    rows_[kStages - kValuesAhead] = RowsOf(block_ + kStages);
   }
   __device__ void CopyValues(uint32_t stage) {
-    if (block_ + kStages - 1 <= last_block_) CopyValues(v_ + stage * kPlanes * plane_, value_rows_);
+    const bool present = block_ + kValuesAhead <= last_block_;
+    if (present) CopyValues(v_ + stage * kPlanes * plane_, rows_[0]);
     CommitCopies();
   }
   __device__ void CopyKeys(uint32_t stage) {
-    if (block_ + kStages <= last_block_) CopyKeys(k_ + stage * kPlanes * plane_, key_rows_);
+    constexpr uint32_t kNext = kStages - kValuesAhead;
+    if (block_ + kStages <= last_block_) CopyKeys(k_ + stage * kPlanes * plane_, rows_[kNext]);
     CommitCopies();
-    value_rows_ = key_rows_;
-    key_rows_ = RowsOf(block_ + kStages + 1);
+#pragma unroll
+    for (uint32_t i = 0; i < kNext; ++i) rows_[i] = rows_[i + 1];
+    rows_[kNext] = RowsOf(block_ + kStages + 1);
   }
 
   // --- queries -----------------------------------------------------------------------------------
@@ -309,6 +357,7 @@ class Attender {
     const bf16* key =
         keys + (warp_ * 16 + lane_ / 16 * 8 + lane_ % 8) * stride_ + lane_ / 8 % 2 * 8;
     const bf16* query = q_ + lane_ % 16 * stride_ + lane_ / 16 * 8;
+#pragma unroll 4
     for (uint32_t d = 0; d < c_.padded; d += 16) {
       uint32_t b[kPlanes][4];
 #pragma unroll
@@ -549,7 +598,9 @@ class Attender {
   float* s_;                       // [kRows, kScoreStride]: scores, then weights
   float* scale_;                   // [kRows]: of what is before the block; at the end 1 / l
   float2* join_;                   // [kRows]
-  uint32_t* units_;                // [kSpanSegments + 1]
+  uint32_t* units_;                // [kSpanSegments + 1], and the next item
+
+  uint32_t next_ = UINT32_MAX;  // of thread 0: what FetchNextItem found
 
   // The item.
   uint32_t place_ = 0;  // the segment, in the range
@@ -562,7 +613,7 @@ class Attender {
   uint32_t block_ = 0, last_block_ = 0;
   uint32_t seen_from_[kTiles], seen_to_[kTiles];
   float m_[kTiles], l_[kTiles], joined_m_[kTiles], joined_l_[kTiles];
-  Rows key_rows_, value_rows_;
+  Rows rows_[kStages - kValuesAhead + 1];  // of the values that are copied next, to the keys
   Outputs o_, joined_;
 };
 

@@ -28,11 +28,6 @@ using namespace softmax;
 
 // --- append --------------------------------------------------------------------------------------
 
-__device__ void StoreFour(bf16* to, float4 x) {
-  *reinterpret_cast<uint2*>(to) = {PackRounded(x.x, x.y), PackRounded(x.z, x.w)};
-}
-__device__ void StoreFour(float* to, float4 x) { *reinterpret_cast<float4*>(to) = x; }
-
 struct alignas(8) FourHalves {
   uint32_t numbers[2];
 };
@@ -167,25 +162,38 @@ __global__ void __launch_bounds__(kThreads)
 
 // --- attend --------------------------------------------------------------------------------------
 
-template <typename Kv, int kParts, int kTiles, int kPairs, bool kWalk, bool kShared>
-__global__ void __launch_bounds__(kThreads, kShared       ? 1
-                                            : kTiles == 1 ? 3
-                                                          : 2)
+constexpr int ResidentBlocks(RowKind kind, int parts, int tiles, int pairs, bool shared) {
+  if (shared) return 1;
+  if (kind == RowKind::kManyDecoded && pairs <= 2 && parts == 1) return 5;
+  return tiles == 1 ? 3 : 2;
+}
+
+template <typename Kv, int kParts, int kTiles, int kPairs, RowKind kKind, bool kShared>
+__global__ void __launch_bounds__(kThreads, ResidentBlocks(kKind, kParts, kTiles, kPairs, kShared))
     AttendKernel(const __grid_constant__ AttendCall call, SegmentRange range) {
   extern __shared__ __align__(16) std::byte memory[];
   AllowNextKernel();
-  Attender<Kv, kParts, kTiles, kPairs, kWalk, kShared>(call, range, memory).Run();
+  Attender<Kv, kParts, kTiles, kPairs, kKind, kShared>(call, range, memory).Run();
 }
 
 // --- launch --------------------------------------------------------------------------------------
 
-template <typename Kv, int kParts, int kTiles, int kPairs, bool kWalk, bool kShared>
+// Groups of spans: enough for an even load, if contexts are long.
+uint32_t SpansOfGroup(uint32_t spans, uint32_t blocks) {
+  constexpr uint32_t kGroupsOfBlock = 10;
+  uint32_t together = 1;
+  while (together < kMostSpans && spans / (2 * together) >= kGroupsOfBlock * blocks) together *= 2;
+  return together;
+}
+
+template <typename Kv, int kParts, int kTiles, int kPairs, RowKind kKind, bool kShared>
 void LaunchKernel(const AttendCall& call, SegmentRange range, const LaunchContext& context) {
-  constexpr uint32_t kSharedOfAProcessor = 227 << 10;
-  using Work = Attender<Kv, kParts, kTiles, kPairs, kWalk, kShared>;
-  const auto kernel = AttendKernel<Kv, kParts, kTiles, kPairs, kWalk, kShared>;
-  static const cudaError_t prepared = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfAProcessor);
+  constexpr uint32_t kSharedOfABlock = 227 << 10, kSharedOfAProcessor = 228 << 10;
+  constexpr bool kWalk = kKind == RowKind::kWalked;
+  using Work = Attender<Kv, kParts, kTiles, kPairs, kKind, kShared>;
+  const auto kernel = AttendKernel<Kv, kParts, kTiles, kPairs, kKind, kShared>;
+  static const cudaError_t prepared =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfABlock);
   context.Check(prepared);
   const auto shared = static_cast<uint32_t>(Work::SharedBytes(call.padded));
   const Tiling tiling = Tiling::Of(call.heads / call.kv_heads, Work::kRows, !kWalk);
@@ -196,7 +204,9 @@ void LaunchKernel(const AttendCall& call, SegmentRange range, const LaunchContex
     blocks = (call.rows.tokens / tiling.tokens + 2 * range.count) * heads;
   } else {
     const uint32_t resident = max(1u, min(8u, kSharedOfAProcessor / (shared + 1024)));
-    blocks = min(range.count * heads * kMostSpans, context.processors * resident);
+    const uint32_t spans = range.count * heads * kMostSpans;
+    blocks = min(spans, context.processors * resident);
+    range.spans = SpansOfGroup(spans, blocks);
   }
   context.Run(kernel, dim3(blocks), kThreads, shared, call, range);
 }
@@ -204,13 +214,19 @@ void LaunchKernel(const AttendCall& call, SegmentRange range, const LaunchContex
 template <typename Kv, int kParts, int kPairs, bool kShared = false>
 void LaunchRange(const AttendCall& call, SegmentRange range, const LaunchContext& context) {
   constexpr uint32_t kWidest = kShared ? kMostSharedWidth : kMostAttendedWidth;
-  LaunchKernel<Kv, kParts, 1, kPairs, false, kShared>(call, range, context);
+  constexpr RowKind kFew = RowKind::kFewDecoded, kMany = RowKind::kManyDecoded;
+  const auto processors = static_cast<uint32_t>(context.processors);
+  if (range.count * call.kv_heads * kMostSpans <= 3 * processors) {
+    LaunchKernel<Kv, kParts, 1, kPairs, kFew, kShared>(call, range, context);
+  } else {
+    LaunchKernel<Kv, kParts, 1, kPairs, kMany, kShared>(call, range, context);
+  }
   context.Run(JoinKernel<(kWidest + kThreads - 1) / kThreads>, dim3(call.heads, range.count),
               kThreads, 0, call, range);
   if (call.rows.single) return;
   // As many rows as registers and shared memory allow.
   constexpr int kTiles = kParts == 2 || kShared ? 1 : kPairs == 4 ? 2 : 4;
-  LaunchKernel<Kv, kParts, kTiles, kPairs, true, kShared>(call, range, context);
+  LaunchKernel<Kv, kParts, kTiles, kPairs, RowKind::kWalked, kShared>(call, range, context);
 }
 
 template <typename Kv, int kParts>
@@ -222,7 +238,8 @@ void LaunchPages(const AttendCall& call, const LaunchContext& context) {
               call);
   const uint32_t pairs = (call.padded / 16 + kWarps - 1) / kWarps;
   for (uint32_t first = 0; first < call.rows.segment_count; first += kSpanSegments) {
-    const SegmentRange range{first, min(kSpanSegments, call.rows.segment_count - first)};
+    const uint32_t count = min(kSpanSegments, call.rows.segment_count - first);
+    const SegmentRange range{first, count, 1, context.counter};
     if (call.values_are_keys) {
       constexpr int kSharedPairs = kMostSharedWidth / 16 / kWarps;
       LaunchRange<Kv, kParts, kSharedPairs, true>(call, range, context);

@@ -60,6 +60,8 @@ __device__ inline float2* PartialLength(const AttendCall& c, uint32_t places, si
 // The segments of one launch.
 struct SegmentRange {
   uint32_t first, count;
+  uint32_t spans = 1;  // adjacent spans of a decode row that a block reads one after the other
+  uint32_t* counter = nullptr;  // LaunchContext::counter
 };
 
 // --- work ----------------------------------------------------------------------------------------
@@ -78,9 +80,10 @@ struct Tiling {
   }
 };
 
-// The spans of a decode row, or the tiles of a longer segment.
+// The groups of spans of a decode row, or the tiles of a longer segment.
 template <bool kWalk>
-__device__ uint32_t UnitsOf(const AttendCall& c, const DeviceSegment& segment, uint32_t tokens) {
+__device__ uint32_t UnitsOf(const AttendCall& c, SegmentRange range, const DeviceSegment& segment,
+                            uint32_t tokens) {
   if (segment.tokens == 0 || (segment.tokens == 1) == kWalk) return 0;
   uint64_t first = segment.position, last = segment.position + segment.tokens - 1;
   uint64_t length = tokens;
@@ -88,7 +91,8 @@ __device__ uint32_t UnitsOf(const AttendCall& c, const DeviceSegment& segment, u
     first = FirstSeen(last, c.window);
     length = SpanLength(last, c.window);
   }
-  return static_cast<uint32_t>(last / length - first / length) + 1;
+  const auto units = static_cast<uint32_t>(last / length - first / length) + 1;
+  return kWalk ? units : (units + range.spans - 1) / range.spans;
 }
 
 // units[i + 1] = the units of the range's segments 0 .. i. By one warp; a lane has eight.
@@ -101,7 +105,8 @@ __device__ void CountUnits(const AttendCall& c, SegmentRange range, uint32_t tok
 #pragma unroll
   for (uint32_t j = 0; j < kPerLane; ++j) {
     const uint32_t i = lane * kPerLane + j;
-    count[j] = i < range.count ? UnitsOf<kWalk>(c, c.rows.segments[range.first + i], tokens) : 0;
+    count[j] =
+        i < range.count ? UnitsOf<kWalk>(c, range, c.rows.segments[range.first + i], tokens) : 0;
     sum += count[j];
   }
   uint32_t before = sum;

@@ -315,6 +315,26 @@ TEST_P(SoftmaxOperation, HasTheSameBitsForEveryCut) {
   }
 }
 
+// Blocks take several spans of a row then, in any order, and a launch has 256 rows at most.
+TEST_P(SoftmaxOperation, HasTheSameBitsInALargeStep) {
+  constexpr size_t kRows = 300;
+  const std::vector<Piece> rows = {{0, 8201, 1}, {1, 40, 1}, {2, 4099, 1}};
+  Sessions sessions(device_.get(), GetParam(), 3);
+  std::vector<std::vector<float>> alone;
+  for (const Piece& row : rows) {
+    sessions.SetTail(row.session, row.position);
+    alone.push_back(sessions.Run({row}, true));
+  }
+  std::vector<Piece> many;
+  for (size_t i = 0; i < kRows; ++i) many.push_back(rows[i % rows.size()]);
+  const std::vector<float> out = sessions.Run(many, true);
+  for (size_t i = 0; i < kRows; ++i) {
+    const std::vector<float>& expected = alone[i % rows.size()];
+    const float* got = out.data() + i * expected.size();
+    ASSERT_EQ(std::memcmp(got, expected.data(), expected.size() * sizeof(float)), 0) << "row " << i;
+  }
+}
+
 constexpr auto kExact = ProductPrecision::kFloat32;
 constexpr auto kRounded = ProductPrecision::kBFloat16;
 
