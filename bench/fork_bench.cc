@@ -6,6 +6,11 @@
 //
 // One session grows turn by turn. At each length: the time of ForkSession and RewindSession as a
 // client sees it, and the server's memory for many forks.
+//
+// With --within-turn, instead: what rewinds within one turn compute again, and what the borders
+// cost that the server keeps for them (--keep-borders, --prompt-borders).
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -27,6 +32,9 @@ ABSL_FLAG(std::string, server, "127.0.0.1:50051", "address of the server");
 ABSL_FLAG(std::string, pid, "", "its process, for its memory");
 ABSL_FLAG(std::string, tokens, "1024,16384,131072", "lengths of the context, ascending");
 ABSL_FLAG(uint32_t, forks, 2000, "forks at each length");
+ABSL_FLAG(bool, within_turn, false, "measure rewinds within a turn");
+ABSL_FLAG(uint32_t, prompt, 1024, "--within-turn: tokens of its prompt");
+ABSL_FLAG(uint32_t, answer, 2048, "--within-turn: tokens of its answer");
 
 namespace rivulet {
 namespace {
@@ -53,6 +61,16 @@ uint64_t ResidentKilobytes(const std::string& pid) {
   return kilobytes;
 }
 
+// That a process has used; 0: not known.
+double ProcessorSeconds(const std::string& pid) {
+  std::ifstream stat("/proc/" + pid + "/stat");
+  std::string word;
+  uint64_t user = 0, system = 0;
+  for (int i = 1; i < 14 && stat >> word; ++i) continue;
+  stat >> user >> system;
+  return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
 class Bench {
  public:
   Bench() : client_(absl::GetFlag(FLAGS_server)) {}
@@ -60,6 +78,7 @@ class Bench {
   absl::Status Run() {
     RIVULET_ASSIGN_OR_RETURN(const v1::Model model, client_.GetModel());
     vocab_ = model.vocab_size();
+    if (absl::GetFlag(FLAGS_within_turn)) return RunWithinTurn();
     RIVULET_ASSIGN_OR_RETURN(const v1::Session session, client_.CreateSession({}));
     id_ = session.id();
     std::printf("%s: a state of %lu bytes\n\n", model.name().c_str(),
@@ -77,10 +96,10 @@ class Bench {
   }
 
  private:
-  absl::StatusOr<v1::Usage> Turn(const std::string& id, uint64_t tokens) {
+  absl::StatusOr<v1::Usage> Turn(const std::string& id, uint64_t tokens, uint32_t answer = 1) {
     v1::GenerateRequest request;
     request.set_session_id(id);
-    request.set_max_tokens(1);
+    request.set_max_tokens(answer);
     request.mutable_stop()->set_ignore_eos(true);
     for (uint64_t i = 0; i < tokens; ++i) {
       request.mutable_token_ids()->add_ids(static_cast<uint32_t>(random_() % vocab_));
@@ -122,6 +141,48 @@ class Bench {
                 Percentile(fork_times, 0.5), Percentile(fork_times, 0.99),
                 1024.0 * static_cast<double>(after - before) / count, rewound.microseconds,
                 static_cast<unsigned long>(rewound.computed));
+    return absl::OkStatus();
+  }
+
+  absl::Status RunWithinTurn() {
+    const uint64_t prompt = absl::GetFlag(FLAGS_prompt), answer = absl::GetFlag(FLAGS_answer);
+    RIVULET_ASSIGN_OR_RETURN(const v1::Session session, client_.CreateSession({}));
+    const double before = ProcessorSeconds(absl::GetFlag(FLAGS_pid));
+    const Clock::time_point begin = Clock::now();
+    RIVULET_RETURN_IF_ERROR(Turn(session.id(), prompt, static_cast<uint32_t>(answer)).status());
+    const double seconds = MicrosecondsSince(begin) / 1e6;
+    const double processor = ProcessorSeconds(absl::GetFlag(FLAGS_pid)) - before;
+    RIVULET_ASSIGN_OR_RETURN(const v1::Session after, client_.GetSession(session.id()));
+    std::printf("%lu + %lu tokens: %.2f s, %.2f s of processor time; %lu borders, %.1f MB kept\n",
+                static_cast<unsigned long>(prompt), static_cast<unsigned long>(answer), seconds,
+                processor, static_cast<unsigned long>(after.kept_borders()),
+                static_cast<double>(after.kept_bytes()) / 1e6);
+    RIVULET_RETURN_IF_ERROR(RewindDown(session.id(), prompt + answer, prompt, "the answer"));
+    RIVULET_RETURN_IF_ERROR(RewindDown(session.id(), prompt, 0, "the prompt"));
+    return client_.DeleteSession(session.id());
+  }
+
+  // To random positions between two, each before the last.
+  absl::Status RewindDown(const std::string& id, uint64_t from, uint64_t to, const char* where) {
+    uint64_t most = 0, near = 0, sum = 0, count = 0;
+    for (uint64_t position = from; position > to + 40; ++count) {
+      position -= 1 + random_() % 40;
+      v1::RewindSessionRequest request;
+      request.set_id(id);
+      request.set_position(position);
+      RIVULET_RETURN_IF_ERROR(client_.RewindSession(request).status());
+      RIVULET_ASSIGN_OR_RETURN(const v1::Usage usage, Turn(id, 1));
+      const uint64_t again = position - 1 - usage.cached_tokens();
+      most = std::max(most, again);
+      if (from - position < 256) near = std::max(near, again);
+      sum += again;
+    }
+    std::printf(
+        "%lu rewinds into %s: computed again %.1f tokens in the mean, at most %lu; within "
+        "its last 256 tokens at most %lu\n",
+        static_cast<unsigned long>(count), where,
+        static_cast<double>(sum) / static_cast<double>(count), static_cast<unsigned long>(most),
+        static_cast<unsigned long>(near));
     return absl::OkStatus();
   }
 

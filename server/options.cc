@@ -27,6 +27,7 @@ constexpr uint64_t kMaxThreads = 1024;
 constexpr uint64_t kMaxStateContext = uint64_t{1} << 30;
 constexpr uint64_t kMaxSessionTokens = uint64_t{1} << 40;
 constexpr uint32_t kMaxKeptPositions = 1024;
+constexpr uint32_t kMaxKeptBorders = 65536;
 constexpr uint32_t kMostDraftTokens = 15;  // kMostDrafts
 
 // Checks a flag's text and sets its member. An error says what to give instead; flag and text are
@@ -143,6 +144,13 @@ absl::Status ReadPrefixCache(const std::string& text, ServerOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status ReadPromptBorders(const std::string& text, ServerOptions& options) {
+  RIVULET_RETURN_IF_ERROR(
+      NumberFrom(0, &ServerOptions::prompt_borders, uint32_t{1} << 20)(text, options));
+  if (options.prompt_borders % 16 == 0) return absl::OkStatus();
+  return Give("give 0 or a multiple of 16");
+}
+
 absl::Status ReadDevice(const std::string& text, ServerOptions& options) {
   options.cuda = text == "cuda";
   if (text == "cpu") return absl::OkStatus();
@@ -210,6 +218,14 @@ const std::vector<Flag>& Flags() {
        "beginnings of turns, the last ones, that a session can be rewound to; each may hold a "
        "state",
        NumberFrom(0, &O::keep_positions, kMaxKeptPositions)},
+      {"keep-borders", "N", "64",
+       "states within its last turns that a session keeps while their slots are free, so that a "
+       "rewind between two kept positions computes little again",
+       NumberFrom(0, &O::keep_borders, kMaxKeptBorders)},
+      {"prompt-borders", "TOKENS", "0",
+       "cut the prompts of sessions so that they leave such a state at least every so many tokens, "
+       "a multiple of 16; 0: only where a step ends anyway",
+       ReadPromptBorders},
       {"speculate", "off|lookup|draft|mtp", "off",
        "guess the next tokens and check several in one step, which changes no token: by what "
        "followed the same tokens before, by --draft-model, or by the checkpoint's own head for "

@@ -43,6 +43,8 @@ struct ServerOptions {
   uint64_t max_context = 0;              // tokens of a session, kept as ids of 4 bytes
   uint64_t max_session_tokens = 0;       // of all sessions together
   uint32_t keep_positions = 0;           // of a session
+  uint32_t keep_borders = 0;             // likewise
+  uint32_t prompt_borders = 0;           // tokens; 0: off
   std::optional<uint64_t> prefix_cache;  // bytes; 0: off, none: auto
   Speculation speculate = Speculation::kOff;
   std::string lookup_text;    // file; empty: none

@@ -172,6 +172,9 @@ void AddCounters(const Metrics& m, Families& out) {
   out.AddCounter("kept_positions_dropped_total",
                  "Positions that sessions could be rewound to, dropped for their slots.",
                  m.kept_positions_dropped);
+  out.AddCounter("session_borders_dropped_total",
+                 "Times that a session's borders within turns were dropped for their slots.",
+                 m.borders_dropped);
   AddPrefixCounters(m, out);
   out.AddCounter("folds_total", "Tails folded into a base.", m.folds);
   for (size_t i = 0; i < kDraftSources; ++i) {

@@ -114,6 +114,7 @@ struct Metrics {
   Counter session_forks;
   Counter session_rewinds;
   Counter kept_positions_dropped;
+  Counter borders_dropped;
   Counter prefix_hits;
   Counter prefix_tokens_reused;
   Counter prefix_waits;

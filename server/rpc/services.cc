@@ -115,6 +115,7 @@ v1::Session ToProto(const ServiceContext& service, const SessionInfo& session) {
   }
   proto.set_messages_bytes(session.notes_bytes);
   for (const uint64_t position : session.kept_positions) proto.add_kept_positions(position);
+  proto.set_kept_borders(session.kept_borders);
   proto.set_kept_bytes(session.kept_bytes);
   proto.set_forked_from(session.forked_from);
   proto.set_forked_at(session.forked_at);

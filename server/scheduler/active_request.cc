@@ -189,9 +189,27 @@ Session* ActiveRequest::session() {
   return completions_[0]->finished() ? nullptr : &completions_[0]->session();
 }
 
-bool ActiveRequest::DropOldestKept() {
+bool ActiveRequest::DropKept(KeptStates what) {
   Session* const own = session();
-  return own != nullptr && own->DropOldestKept();
+  return own != nullptr && own->DropKept(what);
+}
+
+bool ActiveRequest::HasNewBorder(int row) const {
+  return context_.options.keep_borders > 0 && SessionOf(row).has_new_border();
+}
+
+// Only if its base and pages are free beside all that runs may need. A base that is shared already
+// counts too: completions that share one need a new one for each but the last. Without room, some
+// is made for the next border, so that those near the end are kept.
+void ActiveRequest::KeepBorder(Session& session) {
+  const uint64_t tokens = LongestContext(*request_, context_tokens_);
+  StateNeed before, after;
+  before.AddMissing(session, tokens);
+  session.KeepBorder(context_.options.keep_borders);
+  after.AddMissing(session, tokens);
+  StateNeed taken = after.Beyond(before);
+  taken.bases = 1;
+  if (!context_.border_room.Take(taken)) session.TakeBorderBack();
 }
 
 // Until the session has them.
@@ -213,14 +231,23 @@ uint32_t ActiveRequest::RowsInFlight() const {
   return rows;
 }
 
+// Tokens to the next place where a piece of the prompt has to end; 0: there is none.
+uint32_t ActiveRequest::ToCut(uint64_t position) const {
+  const auto cut = prefix_.cuts.upper_bound(position);
+  uint64_t next = cut == prefix_.cuts.end() ? UINT64_MAX : *cut;
+  const uint64_t every = context_.options.prompt_borders;
+  if (every > 0 && !prompt_->kept().empty())
+    next = std::min(next, position - position % every + every);
+  return next == UINT64_MAX ? 0 : static_cast<uint32_t>(next - position);
+}
+
 RowView ActiveRequest::ViewOf(int row) const {
   const Session& session = SessionOf(row);
   RowView view;
   view.position = session.position() + session.planned();
   if (row == kPromptRow) {
     view.prompt_left = static_cast<uint32_t>(session.pending() - session.planned() - held_back());
-    const auto cut = prefix_.cuts.upper_bound(view.position);
-    if (cut != prefix_.cuts.end()) view.to_cut = static_cast<uint32_t>(*cut - view.position);
+    view.to_cut = ToCut(view.position);
   }
   view.outbox_full = outbox_full_;
   view.deadline = deadline();
@@ -332,6 +359,7 @@ absl::Status ActiveRequest::AddToPlan(int row, const PlannedRow& planned, uint64
   Session& session = SessionOf(row);
   const bool ahead = session.segment_planned();
   if (ahead) session.CommitSegment();
+  if (HasNewBorder(row)) KeepBorder(session);
   const bool promised = ahead && row != kPromptRow;
   const size_t first_token = plan.tokens.size();
   StepRow added;

@@ -64,6 +64,10 @@ struct SchedulerOptions {
   uint64_t max_session_tokens = uint64_t{1} << 28;
   // Ends of turns that a session can go back to, the last ones; --keep-positions.
   uint32_t keep_positions = 0;
+  // Borders of each session that has kept positions; --keep-borders. Prompts are cut so that there
+  // is one in each `prompt_borders` tokens, --prompt-borders; 0: they are not cut for that.
+  uint32_t keep_borders = 0;
+  uint32_t prompt_borders = 0;
   PrefixCache::Limits prefix_cache;  // --prefix-cache
   // How long a stream whose client does not read keeps its slots once its outbox is full.
   Clock::duration stall_limit = std::chrono::minutes(5);
@@ -80,6 +84,8 @@ struct RequestContext {
   SessionTable& sessions;         // where kept completions go
   // Outboxes to announce to the dispatcher at the end of this plan or commit.
   std::vector<std::shared_ptr<Outbox>> ready = {};
+  // What borders may take in this plan.
+  StateNeed border_room = {};
   // States that the prefix cache is to take before slots are counted again.
   std::vector<LeftState> left = {};
 };
@@ -123,7 +129,9 @@ class ActiveRequest {
   // The session of its prompt and of completion 0; null: that has ended.
   Session* session();
   // Of that session. False if it has none.
-  bool DropOldestKept();
+  bool DropKept(KeptStates what);
+  // Whether AddToPlan may keep a state of the row's session, if there is room.
+  bool HasNewBorder(int row) const;
 
   // The tokens at the beginning of its prompt that `other` shares; 0 if its prompt does not begin a
   // context, or its states are not kept for `other`.
@@ -180,6 +188,8 @@ class ActiveRequest {
   absl::StatusOr<Segment> PlanNextToken(Completion& completion, bool promised, uint32_t drafts,
                                         size_t first_token);
   RowView ViewOf(int row) const;
+  uint32_t ToCut(uint64_t position) const;
+  void KeepBorder(Session& session);
   // The last pending token is not fed with the others. Each of several completions feeds it itself;
   // if nothing is generated, it stays pending for the session's next turn.
   bool HoldsBackLast() const { return request_->completions > 1 || request_->max_tokens == 0; }

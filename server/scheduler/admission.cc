@@ -98,7 +98,32 @@ void Scheduler::AwaitPrefix(Request& request) {
 void Scheduler::KeepLeftStates() {
   if (context_.left.empty()) return;
   prefixes_.Keep(std::exchange(context_.left, {}));
-  while (!Held({}).Within(engine_.capacity()) && prefixes_.Drop()) continue;
+  while (!Held({}).Within(engine_.capacity())) {
+    if (!DropKept(KeptStates::kBorders) && !prefixes_.Drop()) return;
+  }
+}
+
+// What borders may take: what no request may need, and nothing while one waits.
+StateNeed Scheduler::BorderRoom() const {
+  if (!waiting_.empty()) return {};
+  const StateCapacity& capacity = engine_.capacity();
+  StateNeed all;
+  all.bases = capacity.base_slots;
+  all.AddPages(capacity.pages.size(), [&](size_t kind) { return capacity.pages[kind].slots; });
+  return all.Beyond(Held({}));
+}
+
+void Scheduler::FindBorderRoom(const std::vector<PlannedRow>& chosen) {
+  const bool wanted = std::any_of(chosen.begin(), chosen.end(), [&](const PlannedRow& planned) {
+    const RowInFlight& row = rows_[planned.row];
+    return row.request->HasNewBorder(row.row);
+  });
+  if (!wanted) return;
+  context_.border_room = BorderRoom();
+  // The next one finds room.
+  if (context_.border_room.bases == 0 && sessions_.DropKept(KeptStates::kBorders)) {
+    context_.border_room = BorderRoom();
+  }
 }
 
 // A turn of a session that holds state has its slot already, and some of its pages. A fork shares
@@ -193,7 +218,13 @@ bool Scheduler::CanMakeRoom(const StateNeed& need) const {
 
 bool Scheduler::MakeRoom(const Request& request) {
   // There usually is room; then what is held is added up only once.
-  if (HasRoom(NewNeed(request))) return true;
+  while (!HasRoom(NewNeed(request))) {
+    if (!DropKept(KeptStates::kBorders)) return MakeRoomByMore(request);
+  }
+  return true;
+}
+
+bool Scheduler::MakeRoomByMore(const Request& request) {
   // Nothing is dropped for a request that would not fit even then.
   if (!CanMakeRoom(NewNeed(request))) return false;
   while (!HasRoom(NewNeed(request))) {
@@ -212,7 +243,8 @@ bool Scheduler::DropOne(const Request& request) {
   StateNeed any_tails;
   any_tails.tails = UINT32_MAX;
   const bool tails_alone = HasRoom(NewNeed(request), any_tails);
-  if (!tails_alone && (prefixes_.DropFor(request) || DropKeptPosition())) return true;
+  if (!tails_alone && (prefixes_.DropFor(request) || DropKept(KeptStates::kOldestPosition)))
+    return true;
   return sessions_.EvictLeastRecentlyUsed();
 }
 
@@ -224,20 +256,26 @@ bool Scheduler::MakeRoomToKeep(const Request& request) {
   StateNeed need = NewNeed(request);
   need.bases = request.completions;
   while (!HasRoom(need)) {
-    if (!prefixes_.DropFor(request) && !DropKeptPosition()) return false;
+    if (!DropKept(KeptStates::kBorders) && !prefixes_.DropFor(request) &&
+        !DropKept(KeptStates::kOldestPosition)) {
+      return false;
+    }
   }
   return true;
 }
 
-bool Scheduler::DropKeptPosition() {
-  bool dropped = sessions_.DropOldestKept();
-  for (const auto& active : active_) dropped = dropped || active->DropOldestKept();
+bool Scheduler::DropKept(KeptStates what) {
+  bool dropped = sessions_.DropKept(what);
+  for (const auto& active : active_) dropped = dropped || active->DropKept(what);
   for (const auto& request : waiting_) {
     if (request == nullptr || !request->session.held()) continue;  // null: admitted in this pass
     SessionLease& lease = request->session;
-    dropped = dropped || (lease.exclusive() && lease.DropOldestKept());
+    dropped = dropped || (lease.exclusive() && lease.DropKept(what));
   }
-  if (dropped) metrics_.kept_positions_dropped.Add();
+  if (dropped) {
+    (what == KeptStates::kBorders ? metrics_.borders_dropped : metrics_.kept_positions_dropped)
+        .Add();
+  }
   return dropped;
 }
 

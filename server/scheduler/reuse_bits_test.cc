@@ -3,11 +3,13 @@
 // Forks and rewinds over real mixers: long random schedules of turns with one or more completions,
 // forks, rewinds and deletions, in company and with little memory for states. Every completion has
 // the bits of its whole context as one prompt in an engine of its own, where nothing is reused.
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -36,6 +38,8 @@ struct Expected {
   std::vector<uint32_t> tokens;
   Client* client = nullptr;  // of a turn that runs
   Ask ask = {};
+  uint64_t since = 0;    // all borders after this position are its own
+  uint64_t back_to = 0;  // where it was rewound to, and has not run since
 };
 
 class ReuseTest : public testing::TestWithParam<ReuseParam> {
@@ -92,6 +96,7 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
     whole.prompt = session.tokens;
     whole.prompt.insert(whole.prompt.end(), session.ask.prompt.begin(), session.ask.prompt.end());
     const std::vector<Received> expected = alone_->Run(whole).received;
+    CheckAgain(session);
     for (uint32_t i = 0; i < whole.completions; ++i) {
       const Received& got = session.client->received[i];
       ExpectSame(got, expected[i]);
@@ -101,6 +106,14 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
       if (i > 0) CheckChoice(id, got, whole, std::move(tokens));
     }
     session.client = nullptr;
+  }
+
+  // The tokens that a turn computed again.
+  void CheckAgain(Expected& session) {
+    const uint64_t back_to = std::exchange(session.back_to, 0);
+    if (back_to <= session.since) return;
+    const uint64_t cached = session.client->received[0].usage.cached_tokens;
+    again_ = std::max(again_, back_to - 1 - cached);
   }
 
   void CheckChoice(const std::string& id, const Received& got, const Ask& whole,
@@ -113,7 +126,7 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
     if (!fork.ok()) return void(++evicted_);
     EXPECT_EQ(fork->forked_from, id);
     EXPECT_EQ(fork->forked_at, whole.prompt.size());
-    sessions_[got.fork_id].tokens = std::move(tokens);
+    sessions_[got.fork_id] = {std::move(tokens), nullptr, {}, whole.prompt.size()};
   }
 
   void RunTurns() {
@@ -166,8 +179,10 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
     }
     ++forks_;
     ASSERT_EQ(fork->tokens, position);
-    const std::vector<uint32_t>& tokens = sessions_.at(id).tokens;
-    sessions_[fork->id].tokens = {tokens.begin(), tokens.begin() + static_cast<long>(position)};
+    const Expected& source = sessions_.at(id);
+    Expected& made = sessions_[fork->id];
+    made.tokens.assign(source.tokens.begin(), source.tokens.begin() + static_cast<long>(position));
+    made.since = position;
   }
 
   void Rewind() {
@@ -181,6 +196,7 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
     ASSERT_EQ(rewound->tokens, position);
     ASSERT_LE(rewound->kept_positions.size(), kKept);
     sessions_.at(id).tokens.resize(position);
+    sessions_.at(id).back_to = position;
   }
 
   // Forgets the sessions that were dropped for their slots.
@@ -211,12 +227,13 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
   std::map<std::string, Expected> sessions_;
   int forks_ = 0, rewinds_ = 0;
   size_t evicted_ = 0;
+  uint64_t again_ = 0;  // the most tokens that a turn after a rewind computed again
   uint32_t most_choices_ = 3;
 };
 
 TEST_P(ReuseTest, EveryTurnHasTheBitsOfItsWholeContext) {
   stack_ = std::make_unique<Stack>(model_, 2, GetParam().depth, random_(), kKept, uint64_t{1} << 30,
-                                   Drafts());
+                                   Drafts(), 0, Borders{1000, 16});
   oracle_->Bind(stack_->engine());
   Create();
   for (int round = 0; round < 60; ++round) {
@@ -230,6 +247,7 @@ TEST_P(ReuseTest, EveryTurnHasTheBitsOfItsWholeContext) {
     if (HasFatalFailure()) return;
     CheckSessions();
   }
+  EXPECT_LE(again_, 15u) << "all borders are kept";
   EXPECT_GT(forks_, 3);
   EXPECT_GT(rewinds_, 0);
   EXPECT_EQ(stack_->metrics().session_forks.value(), static_cast<uint64_t>(forks_));
@@ -245,7 +263,7 @@ TEST_P(ReuseTest, WithMemoryForFewStates) {
   const uint64_t all = uint64_t{1} << 30;
   const uint64_t session = all / alone_->states().capacity().tail_slots;
   stack_ = std::make_unique<Stack>(model_, 2, GetParam().depth, random_(), kKept,
-                                   4 * session + session / 2, Drafts());
+                                   4 * session + session / 2, Drafts(), 0, Borders{6, 0});
   most_choices_ = 2;
   oracle_->Bind(stack_->engine());
   const auto evicted = [&] {

@@ -323,6 +323,7 @@ Scheduler::StepInFlight Scheduler::FillPlan(const std::vector<PlannedRow>& chose
   StepInFlight step;
   plan_.tokens.clear();
   plan_.rows.clear();
+  FindBorderRoom(chosen);
   for (const PlannedRow& planned : chosen) {
     RowInFlight row = rows_[planned.row];
     if (!row.request->AddToPlan(row.row, planned, ++turn_, plan_).ok()) continue;

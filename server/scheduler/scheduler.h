@@ -166,6 +166,8 @@ class Scheduler {
   bool WaitsForPrefix(Request& request);
   void AwaitPrefix(Request& request);
   void KeepLeftStates();
+  StateNeed BorderRoom() const;
+  void FindBorderRoom(const std::vector<PlannedRow>& chosen);
   std::unique_ptr<Session> NewSession(const Request& request,
                                       const PrefixCache::Match& match) const;
   absl::StatusOr<std::unique_ptr<Session>> OpenTurn(Request& request,
@@ -176,11 +178,12 @@ class Scheduler {
   bool HasRoom(StateNeed need, const StateNeed& droppable = {}) const;
   bool CanMakeRoom(const StateNeed& need) const;
   bool MakeRoom(const Request& request);
+  bool MakeRoomByMore(const Request& request);
   bool DropOne(const Request& request);
-  // Beside that, for the state at which a turn's session is kept. Drops kept positions at most.
+  // Beside that, for the state at which a turn's session is kept. Drops no session.
   bool MakeRoomToKeep(const Request& request);
-  // Forgets a kept position: of an idle session if one has any, else of one that runs or waits.
-  bool DropKeptPosition();
+  // Of an idle session if one has any, else of one that runs or waits.
+  bool DropKept(KeptStates what);
   absl::StatusOr<std::unique_ptr<Session>> OpenSession(Request& request,
                                                        const PrefixCache::Match& match, bool keep);
   void CollectRows(TimePoint now);

@@ -121,5 +121,41 @@ TEST_F(SessionChoicesTest, NoRoomForAnotherSession) {
   EXPECT_EQ(sessions_.Get("a")->tokens, 20u);
 }
 
+// Borders take what is free, and give it back to any request.
+TEST_F(SessionChoicesTest, BordersGoFirst) {
+  SchedulerOptions options = Options();
+  options.keep_borders = 50;
+  Scheduler scheduler(engine_, sessions_, dispatcher_, metrics_, options);
+  const auto run = [&](const std::string& id, std::vector<uint32_t> prompt, uint32_t tokens,
+                       uint32_t completions = 1) {
+    Client client(completions);
+    auto request = MakeRequest(client, std::move(prompt), tokens);
+    if (!id.empty()) request->session = *sessions_.LeaseForTurn(id);
+    ASSERT_TRUE(scheduler.Submit(request).ok());
+    for (;;) {
+      const StepPlan& plan = scheduler.Plan(now_);
+      if (plan.empty()) break;
+      scheduler.Commit(engine_.Step(plan), now_);
+      ASSERT_LE(engine_.states().bases().used(), engine_.capacity().base_slots);
+      client.Read();
+    }
+    EXPECT_EQ(client.end, absl::OkStatus());
+  };
+  const uint32_t slots = engine_.capacity().base_slots;
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  run("a", {1, 2, 3}, 400);
+  EXPECT_GE(sessions_.Get("a")->kept_borders, slots - 3) << "all that are free";
+  EXPECT_EQ(sessions_.Get("a")->kept_bytes,
+            sessions_.Get("a")->kept_borders * engine_.capacity().base_bytes);
+  ASSERT_TRUE(sessions_.Create("b", "").ok());
+  run("b", {4}, 100);
+  EXPECT_EQ(sessions_.Get("a")->kept_borders, 0u) << "the one that was used least recently";
+  EXPECT_GT(sessions_.Get("b")->kept_borders, 0u);
+  EXPECT_EQ(sessions_.Get("a")->kept_positions.size(), 1u);
+  run("", {5}, 1, 8);
+  EXPECT_EQ(sessions_.Get("b")->kept_borders, 0u);
+  EXPECT_GT(metrics_.borders_dropped.value(), 0u);
+}
+
 }  // namespace
 }  // namespace rivulet

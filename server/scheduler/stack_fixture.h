@@ -54,6 +54,12 @@ struct Ask {
   std::string cache_salt = {};
 };
 
+// Borders of SchedulerOptions.
+struct Borders {
+  uint32_t keep = 0;
+  uint32_t in_prompts = 0;
+};
+
 // Engine, sessions and scheduler. Time is virtual, so that prompts are cut at random. `depth`:
 // steps that may be launched and not committed.
 class Stack {
@@ -61,21 +67,20 @@ class Stack {
   // The default memory drops no session for room.
   Stack(std::shared_ptr<const LoadedModel> model, size_t threads, size_t depth, uint64_t seed,
         uint32_t keep_positions = 0, uint64_t state_memory = uint64_t{1} << 30,
-        DraftOptions drafts = {}, uint64_t prefix_cache = 0)
-      : random_(seed) {
-    EngineOptions engine_options;
-    engine_options.threads = threads;
-    engine_options.state_memory = state_memory;
-    engine_ = *MakeCpuEngine(std::move(model), engine_options);
-    if (depth == 2) ahead_ = std::make_unique<RunAheadEngine>(*engine_, /*lazy=*/false);
-    SchedulerOptions options;
-    options.tokenizer = &tokenizer_;
-    options.eos_ids = {FakeTokenizer::kEos};
-    options.limits.max_prompt_tokens = 1 + random_() % 50;
-    options.keep_positions = keep_positions;
-    options.drafts = drafts;
-    options.prefix_cache.bytes = prefix_cache;
-    scheduler_ = std::make_unique<Scheduler>(engine(), sessions_, dispatcher_, metrics_, options);
+        DraftOptions drafts = {}, uint64_t prefix_cache = 0, Borders borders = {})
+      : Stack(MakeEngine(std::move(model), threads, state_memory), nullptr, depth, seed,
+              keep_positions, drafts, prefix_cache, borders) {}
+  // On an engine that outlives it and that others use too, in turns.
+  Stack(Engine& engine, uint64_t seed, uint32_t keep_positions = 0, DraftOptions drafts = {},
+        uint64_t prefix_cache = 0, Borders borders = {})
+      : Stack(nullptr, &engine, 1, seed, keep_positions, drafts, prefix_cache, borders) {}
+
+  static std::unique_ptr<Engine> MakeEngine(std::shared_ptr<const LoadedModel> model,
+                                            size_t threads, uint64_t state_memory) {
+    EngineOptions options;
+    options.threads = threads;
+    options.state_memory = state_memory;
+    return *MakeCpuEngine(std::move(model), options);
   }
 
   Client& Submit(const Ask& ask, SessionLease lease = {}) {
@@ -134,6 +139,22 @@ class Stack {
   Engine& engine() { return ahead_ != nullptr ? static_cast<Engine&>(*ahead_) : *engine_; }
 
  private:
+  Stack(std::unique_ptr<Engine> own, Engine* shared, size_t depth, uint64_t seed,
+        uint32_t keep_positions, DraftOptions drafts, uint64_t prefix_cache, Borders borders)
+      : random_(seed), own_(std::move(own)), engine_(shared == nullptr ? own_.get() : shared) {
+    if (depth == 2) ahead_ = std::make_unique<RunAheadEngine>(*engine_, /*lazy=*/false);
+    SchedulerOptions options;
+    options.tokenizer = &tokenizer_;
+    options.eos_ids = {FakeTokenizer::kEos};
+    options.limits.max_prompt_tokens = 1 + random_() % 50;
+    options.keep_positions = keep_positions;
+    options.keep_borders = borders.keep;
+    options.prompt_borders = borders.in_prompts;
+    options.drafts = drafts;
+    options.prefix_cache.bytes = prefix_cache;
+    scheduler_ = std::make_unique<Scheduler>(engine(), sessions_, dispatcher_, metrics_, options);
+  }
+
   void CommitOldest() {
     StepResult result = engine().Await(launched_.front());
     launched_.pop_front();
@@ -146,7 +167,8 @@ class Stack {
   std::mt19937_64 random_;
   TimePoint now_ = TimePoint(std::chrono::seconds(1000));
   FakeTokenizer tokenizer_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Engine> own_;
+  Engine* const engine_;
   std::unique_ptr<RunAheadEngine> ahead_;  // of depth 2
   std::deque<StepTicket> launched_;
   Metrics metrics_;

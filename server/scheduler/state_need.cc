@@ -5,6 +5,23 @@
 
 namespace rivulet {
 
+StateNeed StateNeed::Beyond(const StateNeed& less) const {
+  const auto beyond = [](uint64_t a, uint64_t b) { return a - std::min(a, b); };
+  StateNeed need;
+  need.tails = beyond(tails, less.tails);
+  need.bases = beyond(bases, less.bases);
+  need.AddPages(pages.size(), [&](size_t kind) {
+    return beyond(pages[kind], kind < less.pages.size() ? less.pages[kind] : 0);
+  });
+  return need;
+}
+
+bool StateNeed::Take(const StateNeed& need) {
+  if (!need.Beyond(*this).nothing()) return false;
+  *this = Beyond(need);
+  return true;
+}
+
 bool StateNeed::nothing() const {
   return tails == 0 && bases == 0 &&
          std::all_of(pages.begin(), pages.end(), [](uint64_t n) { return n == 0; });
@@ -56,9 +73,7 @@ void StateNeed::AddPoint(const StatePoint& point) {
 }
 
 void StateNeed::AddKept(const Session& session) {
-  for (const Session::KeptPosition& kept : session.kept()) {
-    if (kept.point != nullptr) AddPoint(*kept.point);
-  }
+  session.ForEachPoint([this](const auto& point) { AddPoint(*point); });
 }
 
 // Several completions share the prompt's pages until each has replaced them, so these count once

@@ -23,6 +23,10 @@ struct StateNeed {
   std::vector<uint64_t> pages;  // of each kind of StateCapacity::pages
   uint64_t tokens = 0;          // whose ids it holds
 
+  // What of it is more than in `less`; without tokens.
+  StateNeed Beyond(const StateNeed& less) const;
+  // Takes `need` away if there is as much of it.
+  bool Take(const StateNeed& need);
   // No slots and no pages.
   bool nothing() const;
   // Whether there are as many slots and pages as `capacity` and `added` have together.
@@ -43,7 +47,7 @@ struct StateNeed {
   void AddMissing(const Session& session, uint64_t tokens);
   // Adds what a point holds.
   void AddPoint(const StatePoint& point);
-  // Adds what the kept positions of `session` hold at most.
+  // Adds what the kept positions and borders of `session` hold at most.
   void AddKept(const Session& session);
 };
 

@@ -166,7 +166,7 @@ class DeviceSessionTest : public testing::TestWithParam<std::string> {
         const uint64_t now = story.session->tokens().size();
         const auto& kept = story.session->kept();
         const uint64_t least = kept.empty() ? now : kept.front().tokens;
-        auto fork = story.session->ForkAt(least + random_() % (now - least + 1));
+        auto fork = story.session->ForkAt(least + random_() % (now - least + 1), true);
         ASSERT_TRUE(fork.ok()) << fork.status();
         Answers answers = story.answers;
         stories.push_back({*std::move(fork), std::move(answers)});

@@ -2,6 +2,7 @@
 #include "server/session/session.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -55,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Fork() const {
   return fork;
 }
 
-absl::StatusOr<std::unique_ptr<Session>> Session::ForkAt(uint64_t tokens) const {
+absl::StatusOr<std::unique_ptr<Session>> Session::ForkAt(uint64_t tokens, bool with_borders) const {
   RIVULET_CHECK(resting(), "a session that is awake has no point to share");
   RIVULET_RETURN_IF_ERROR(CheckReaches(tokens));
   std::unique_ptr<Session> fork(new Session(states_, tokens_, token_counts_));
@@ -63,6 +64,9 @@ absl::StatusOr<std::unique_ptr<Session>> Session::ForkAt(uint64_t tokens) const 
   fork->position_ = fork->point_ == nullptr ? 0 : fork->point_->position;
   for (const KeptPosition& kept : kept_) {
     if (kept.tokens <= tokens) fork->kept_.push_back(kept);
+  }
+  for (const auto& border : borders_) {
+    if (with_borders && border->position < tokens) fork->borders_.push_back(border);
   }
   if (tokens == tokens_.size()) return fork;
   fork->tokens_.Truncate(tokens);
@@ -98,6 +102,8 @@ void Session::Rest() {
   RIVULET_CHECK(!resting() && !segment_planned(), "rests while it runs");
   auto point = std::make_shared<StatePoint>();
   point->position = Border(position_);
+  // The point takes its place.
+  if (!borders_.empty() && borders_.back()->position == point->position) borders_.pop_back();
   point->base = std::move(base_);
   base_ = SlotHandle();
   point->pages = std::exchange(page_tables_, {});
@@ -157,13 +163,55 @@ void Session::Keep(size_t most, Notes notes) {
   RIVULET_CHECK(resting(), "keeps a position while it runs");
   if (!kept_.empty() && kept_.back().tokens == tokens_.size()) kept_.pop_back();
   if (most > 0) kept_.push_back({tokens_.size(), point_, std::move(notes)});
-  while (kept_.size() > most) DropOldestKept();
+  while (kept_.size() > most) DropKept(KeptStates::kOldestPosition);
 }
 
-bool Session::DropOldestKept() {
+// Nothing goes back to a border before the oldest position.
+bool Session::DropKept(KeptStates what) {
+  if (what == KeptStates::kBorders) {
+    return !std::exchange(borders_, {}).empty();
+  }
   if (kept_.empty()) return false;
   kept_.erase(kept_.begin());
+  const uint64_t oldest = kept_.empty() ? tokens_.size() : kept_.front().tokens;
+  std::erase_if(borders_, [&](const auto& border) { return border->position < oldest; });
   return true;
+}
+
+bool Session::has_new_border() const {
+  if (kept_.empty()) return false;
+  const StatePoint* const turn = kept_.back().point.get();
+  uint64_t last = turn == nullptr ? 0 : turn->position;
+  if (!borders_.empty()) last = std::max(last, borders_.back()->position);
+  return Border(position_ + planned_) > last;
+}
+
+void Session::KeepBorder(size_t most) {
+  RIVULET_CHECK(has_new_border() && most > 0, "keeps a border twice, or none");
+  borders_.push_back(SharePoint());
+  while (borders_.size() > most) ThinBorders();
+}
+
+void Session::TakeBorderBack() {
+  borders_.pop_back();
+  if (!borders_.empty()) ThinBorders();
+}
+
+// Forgets the one that leaves the smallest gap for its distance from the end.
+void Session::ThinBorders() {
+  const auto gap = [&](size_t i) {
+    const StatePoint* const first = kept_.empty() ? nullptr : kept_.front().point.get();
+    const uint64_t oldest = first == nullptr ? 0 : first->position;
+    const uint64_t before = i == 0 ? oldest : borders_[i - 1]->position;
+    const uint64_t after = i + 1 == borders_.size() ? position_ : borders_[i + 1]->position;
+    const uint64_t distance = position_ - borders_[i]->position + states_.capacity().fold_interval;
+    return static_cast<double>(after - before) / static_cast<double>(distance);
+  };
+  size_t least = 0;
+  for (size_t i = 1; i < borders_.size(); ++i) {
+    if (gap(i) < gap(least)) least = i;
+  }
+  borders_.erase(borders_.begin() + static_cast<ptrdiff_t>(least));
 }
 
 // The last border whose state is held and that is before the last of the first `tokens` tokens,
@@ -295,17 +343,27 @@ uint64_t Session::state_bytes() const {
   return bytes;
 }
 
-uint64_t Session::kept_bytes() const {
+// Pages that the next point holds, too, count there.
+uint64_t Session::BytesBeside(const StatePoint& point, const StatePoint* next) const {
   const StateCapacity& capacity = states_.capacity();
+  uint64_t bytes = capacity.base_bytes;
+  for (size_t kind = 0; kind < page_kinds(); ++kind) {
+    const PageTable& pages = point.pages[kind];
+    const size_t shared = next == nullptr ? 0 : pages.SharedWith(next->pages[kind]);
+    bytes += (pages.pages() - shared) * capacity.pages[kind].page_bytes;
+  }
+  return bytes;
+}
+
+uint64_t Session::kept_bytes() const {
+  std::map<uint64_t, const StatePoint*> points;  // neighbours may have the same state
+  ForEachPoint([&](const auto& point) { points.emplace(point->position, point.get()); });
   uint64_t bytes = 0;
-  const StatePoint* last = nullptr;  // neighbours may have one point
-  for (const KeptPosition& kept : kept_) {
-    if (kept.point == nullptr || kept.point == point_ || kept.point.get() == last) continue;
-    last = kept.point.get();
-    bytes += capacity.base_bytes;
-    for (size_t kind = 0; kind < page_kinds(); ++kind) {
-      bytes += kept.point->pages[kind].pages() * capacity.pages[kind].page_bytes;
-    }
+  const StatePoint* next = nullptr;
+  for (auto point = points.rbegin(); point != points.rend(); ++point) {
+    const bool present = point_ != nullptr && point->first == point_->position;
+    if (!present) bytes += BytesBeside(*point->second, next);
+    next = point->second;
   }
   return bytes;
 }

@@ -47,6 +47,12 @@ struct StatePoint {
   std::vector<PageTable> pages;  // of each kind
 };
 
+// What a session holds to be rewound to, in the order in which it goes where slots are needed.
+enum class KeptStates : uint8_t {
+  kBorders,         // all of its borders
+  kOldestPosition,  // the oldest kept position, with the borders before the next one
+};
+
 class Session {
  public:
   // A session without tokens, awake. Takes one base and one tail, or nothing and
@@ -71,10 +77,11 @@ class Session {
   // A fork of what it was when it held `tokens` tokens, at rest: with a part of its tokens and kept
   // positions, and the state at the last border that is held. So it takes no slot, and no memory
   // but for TokenSequence's. What is pending then are, at a kept position, at most C - 1 tokens
-  // more than were pending there; between two of them, the tokens since the border before the
-  // earlier one. OUT_OF_RANGE for more tokens than it has, and before the oldest kept position.
-  // REQUIRES: resting(). Any thread, while nothing changes this session.
-  absl::StatusOr<std::unique_ptr<Session>> ForkAt(uint64_t tokens) const;
+  // more than were pending there; between two of them, the tokens since the last border() or the
+  // one before the earlier position. `with_borders`: the fork has those too, as one that is to take
+  // this session's place. OUT_OF_RANGE for more tokens than it has, and before the oldest kept
+  // position. REQUIRES: resting(). Any thread, while nothing changes this session.
+  absl::StatusOr<std::unique_ptr<Session>> ForkAt(uint64_t tokens, bool with_borders) const;
 
   // ---- Rest.
 
@@ -108,7 +115,22 @@ class Session {
   // Those of a session that this one was forked from.
   void ShareKept(const Session& source) { kept_ = source.kept_; }
   // False if there is none.
-  bool DropOldestKept();
+  bool DropKept(KeptStates what);
+
+  // ---- Borders: states within its turns, oldest first, so that a rewind between two kept
+  // positions computes little again. Of many, those that go leave gaps that grow with the distance
+  // from the end, so that a number of them covers a context of any length.
+
+  // Whether the last border, also that of a planned segment, is behind all that are held, and some
+  // kept position before it is.
+  bool has_new_border() const;
+  // Keeps the state there, and drops one if there are more than `most` then. As after SharePoint,
+  // it needs another base, and pages, to go on. REQUIRES: has_new_border(), awake, most > 0, and no
+  // segment is planned.
+  void KeepBorder(size_t most);
+  // Forgets the last one, and one more to make room for the next.
+  void TakeBorderBack();
+  size_t borders() const { return borders_.size(); }
 
   void Append(uint32_t token);
   void Append(std::span<const uint32_t> tokens);
@@ -155,7 +177,8 @@ class Session {
 
   // Bytes of the slots that it holds. Slots shared with a fork count for both.
   uint64_t state_bytes() const;
-  // Of the kept positions beside that. What other sessions share counts for all of them.
+  // Of the kept positions and borders beside that, what they share once. What other sessions share
+  // counts for all of them. REQUIRES: resting().
   uint64_t kept_bytes() const;
   // visit(point) for each that it holds, once or more.
   template <typename Visit>
@@ -164,6 +187,7 @@ class Session {
     for (const KeptPosition& kept : kept_) {
       if (kept.point != nullptr) visit(kept.point);
     }
+    for (const auto& border : borders_) visit(border);
   }
   size_t page_kinds() const { return states_.capacity().pages.size(); }
   // Pages of the engine's kind that it holds.
@@ -183,6 +207,8 @@ class Session {
   std::shared_ptr<TokenCounts> CountsOf(uint64_t tokens) const;
   absl::Status CheckReaches(uint64_t tokens) const;
   std::shared_ptr<StatePoint> LatestPoint(uint64_t tokens) const;
+  uint64_t BytesBeside(const StatePoint& point, const StatePoint* next) const;
+  void ThinBorders();
   absl::StatusOr<Segment> Plan(size_t first_token, size_t count, bool keep_base);
   absl::Status PlanPages(size_t count);
   bool CanKeep(size_t count) const;
@@ -197,6 +223,7 @@ class Session {
   TokenSequence tokens_;
   std::shared_ptr<TokenCounts> token_counts_;  // forks share them until one of them appends
   std::vector<KeptPosition> kept_;
+  std::vector<std::shared_ptr<StatePoint>> borders_;
   uint64_t position_ = 0;
   size_t planned_ = 0;  // tokens of the planned segment; 0: none
 };

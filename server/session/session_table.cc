@@ -136,10 +136,10 @@ void SessionLease::PutState(std::unique_ptr<Session> state) {
   table_->SetState(*entry_, std::move(state));
 }
 
-bool SessionLease::DropOldestKept() {
+bool SessionLease::DropKept(KeptStates what) {
   RIVULET_CHECK(exclusive_, "changes a session that others may read");
   MutexLock lock(&table_->mutex_);
-  return table_->DropOldestKeptOf(*entry_);
+  return table_->DropKeptOf(*entry_, what);
 }
 
 void SessionLease::Drop() {
@@ -176,6 +176,7 @@ void SessionTable::Describe(Entry& entry, const Session& state) {
   entry.holds_state = true;
   entry.state_bytes = state.state_bytes();
   entry.kept_bytes = state.kept_bytes();
+  entry.kept_borders = state.borders();
   entry.kept_positions.clear();
   for (const Session::KeptPosition& kept : state.kept()) {
     entry.kept_positions.push_back(kept.tokens);
@@ -233,7 +234,7 @@ absl::StatusOr<SessionInfo> SessionTable::Fork(const std::string& id, const std:
     MutexLock lock(&mutex_);
     RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> source, Find(id));
     if (source->in_turn) return Busy(id);
-    RIVULET_ASSIGN_OR_RETURN(Past past, PastOf(*source, position));
+    RIVULET_ASSIGN_OR_RETURN(Past past, PastOf(*source, position, /*with_borders=*/false));
     fork->forked_from = id;
     fork->forked_at = past.state == nullptr ? 0 : past.state->tokens().size();
     info = InsertFork(fork, std::move(past), first_to_expire);
@@ -279,7 +280,7 @@ absl::StatusOr<SessionInfo> SessionTable::Rewind(const std::string& id, uint64_t
     MutexLock lock(&mutex_);
     RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
     if (entry->leased()) return Busy(id);
-    RIVULET_ASSIGN_OR_RETURN(Past past, PastOf(*entry, position));
+    RIVULET_ASSIGN_OR_RETURN(Past past, PastOf(*entry, position, /*with_borders=*/true));
     if (past.state == nullptr) return InfoOf(*entry);
     garbage_.reserve(garbage_.size() + 1);  // first: this thread must not destroy the state
     SetNotIdle(*entry);
@@ -297,14 +298,15 @@ absl::StatusOr<SessionInfo> SessionTable::Rewind(const std::string& id, uint64_t
 
 // A session that never had a turn has one position, 0, and no state.
 absl::StatusOr<SessionTable::Past> SessionTable::PastOf(const Entry& entry,
-                                                        std::optional<uint64_t> position) const {
+                                                        std::optional<uint64_t> position,
+                                                        bool with_borders) const {
   const uint64_t now = entry.tokens;
   if (entry.state == nullptr) {
     if (position.value_or(0) == 0) return Past{};
     return absl::OutOfRangeError("the session holds no tokens yet");
   }
   Past past;
-  RIVULET_ASSIGN_OR_RETURN(past.state, entry.state->ForkAt(position.value_or(now)));
+  RIVULET_ASSIGN_OR_RETURN(past.state, entry.state->ForkAt(position.value_or(now), with_borders));
   if (position.value_or(now) == now) {
     past.notes = entry.notes;
   } else if (const auto& kept = past.state->kept();
@@ -533,18 +535,17 @@ IdleSlots SessionTable::idle_slots() const {
   return slots;
 }
 
-bool SessionTable::DropOldestKept() {
+bool SessionTable::DropKept(KeptStates what) {
   MutexLock lock(&mutex_);
   for (const std::shared_ptr<Entry>& entry : idle_states_) {
-    if (DropOldestKeptOf(*entry)) return true;
+    if (DropKeptOf(*entry, what)) return true;
   }
   return false;
 }
 
-bool SessionTable::DropOldestKeptOf(Entry& entry) {
-  if (entry.state == nullptr || !entry.state->DropOldestKept()) return false;
-  entry.kept_positions.erase(entry.kept_positions.begin());
-  entry.kept_bytes = entry.state->kept_bytes();
+bool SessionTable::DropKeptOf(Entry& entry, KeptStates what) {
+  if (entry.state == nullptr || !entry.state->DropKept(what)) return false;
+  Describe(entry, *entry.state);
   return true;
 }
 

@@ -76,7 +76,8 @@ struct SessionInfo {
   bool holds_state = false;
   uint64_t state_bytes = 0;              // while a turn runs, before it
   std::vector<uint64_t> kept_positions;  // ends of turns that Rewind can go back to; likewise
-  uint64_t kept_bytes = 0;               // of states that are held for them; likewise
+  uint64_t kept_borders = 0;             // states within turns beside them; likewise
+  uint64_t kept_bytes = 0;               // of states that are held for all these; likewise
   size_t notes_bytes = 0;                // SessionNotes
   std::string forked_from;               // id of a session, which may be gone; empty: none
   uint64_t forked_at = 0;                // the fork's tokens then
@@ -124,8 +125,8 @@ class SessionLease {
   void PutState(std::unique_ptr<Session> state);
   // For the next turn, in place of those of the last one; null: none. REQUIRES: exclusive().
   void SetNotes(std::shared_ptr<const SessionNotes> notes);
-  // Of the state in the table. False if it has no kept position. REQUIRES: exclusive().
-  bool DropOldestKept();
+  // Of the state in the table. False if it has none. REQUIRES: exclusive().
+  bool DropKept(KeptStates what);
   // The session leaves the table: its state is lost. REQUIRES: exclusive().
   void Drop();
 
@@ -224,9 +225,8 @@ class SessionTable {
                                     const std::string& source, uint64_t forked_at);
   // What would be free without the states that EvictLeastRecentlyUsed could destroy. Not O(1).
   IdleSlots idle_slots() const;
-  // Forgets the oldest kept position of the idle session that was used least recently among those
-  // that have one. False if none has.
-  bool DropOldestKept();
+  // Of the idle session that was used least recently among those that have some. False if none has.
+  bool DropKept(KeptStates what);
   // Destroys the states of deleted sessions, and drops sessions that were idle too long.
   void Reap();
   // The contents of all states are lost: drops every session that has one. Leases on them are lost.
@@ -257,10 +257,10 @@ class SessionTable {
   absl::StatusOr<SessionInfo> InsertFork(const std::shared_ptr<Entry>& fork, Past past,
                                          bool& first_to_expire)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<Past> PastOf(const Entry& entry, std::optional<uint64_t> position) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Past> PastOf(const Entry& entry, std::optional<uint64_t> position,
+                              bool with_borders) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::shared_ptr<Entry>> NewEntry(const std::string& id, const std::string& name);
-  bool DropOldestKeptOf(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool DropKeptOf(Entry& entry, KeptStates what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void Describe(Entry& entry, const Session& state);
   // Gives the entry a state and says what it is. REQUIRES: not idle.
   void SetState(Entry& entry, std::unique_ptr<Session> state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -169,6 +169,63 @@ TEST(SessionTest, NeverRunsAheadWithARunningTail) {
   }
 }
 
+// A session of one turn that keeps its borders as it grows token by token.
+std::unique_ptr<Session> GrowWithBorders(FakeEngine& engine, uint64_t tokens, size_t most) {
+  auto session = Session::CreateAtRest(engine.states(), std::make_shared<TokenLedger>());
+  session->Keep(4, nullptr);
+  EXPECT_TRUE(session->Wake().ok());
+  for (uint64_t i = 0; i < tokens; ++i) {
+    session->Append(7);
+    if (session->has_new_border()) session->KeepBorder(most);
+    Advance(engine, *session, 1);
+  }
+  return session;
+}
+
+uint64_t ComputedAgain(const Session& session, uint64_t position) {
+  return position - 1 - (*session.ForkAt(position, true))->position();
+}
+
+TEST(SessionTest, WithAllBordersARewindComputesFifteenTokens) {
+  FakeEngine engine(100);
+  auto session = GrowWithBorders(engine, 500, 1000);
+  session->Rest();
+  EXPECT_EQ(session->borders(), 30u) << "the last one is its state";
+  EXPECT_EQ(engine.states().bases().used(), 31u);
+  EXPECT_EQ(session->kept_bytes(), 30 * engine.capacity().base_bytes);
+  for (uint64_t position = 1; position <= 500; ++position) {
+    ASSERT_LE(ComputedAgain(*session, position), 15u) << position;
+  }
+  EXPECT_EQ((*session->ForkAt(250, true))->borders(), 15u);
+  EXPECT_EQ((*session->ForkAt(250, false))->borders(), 0u);
+  EXPECT_EQ((*session->ForkAt(250, false))->position(), 240u);
+  EXPECT_TRUE(session->DropKept(KeptStates::kBorders));
+  EXPECT_FALSE(session->DropKept(KeptStates::kBorders));
+  EXPECT_EQ(engine.states().bases().used(), 1u);
+  EXPECT_EQ((*session->ForkAt(250, true))->position(), 0u) << "where the turn began";
+}
+
+TEST(SessionTest, FewBordersLeaveGapsThatGrowWithTheDistance) {
+  FakeEngine engine(100);
+  auto session = GrowWithBorders(engine, 4096, 24);
+  EXPECT_LE(engine.states().bases().used(), 25u);
+  session->Rest();
+  for (uint64_t position = 1; position <= 4096; ++position) {
+    const uint64_t distance = 4096 - position;
+    const uint64_t most = distance < 96 ? 15 : std::max<uint64_t>(31, (distance + 2) / 3);
+    ASSERT_LE(ComputedAgain(*session, position), most) << position;
+  }
+}
+
+TEST(SessionTest, BordersGoWithTheOldestPosition) {
+  FakeEngine engine(100);
+  auto session = GrowWithBorders(engine, 100, 1000);
+  session->Rest();
+  session->Keep(1, nullptr);
+  EXPECT_EQ(session->borders(), 0u) << "no rewind reaches them";
+  EXPECT_EQ(engine.states().bases().used(), 1u);
+}
+
 // Random lives of many sessions; after each operation every session's slots must hold exactly its
 // own processed tokens.
 class Lives {
