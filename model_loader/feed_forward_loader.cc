@@ -1,5 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -193,8 +194,13 @@ struct Taker {
     AlignedBuffer<float> mix = parameters.TakeVector(spec.mix, {hidden});
     Linear key = parameters.TakeLinear({Part(spec.key, spec.intermediate, false)}, hidden);
     Linear value = parameters.TakeLinear({Part(spec.value, hidden, false)}, spec.intermediate);
-    return std::make_unique<ChannelMixing>(std::move(mix), std::move(key), std::move(value), spec.f,
-                                           options.NewLayout());
+    std::optional<ChannelMixing::Gate> gate;
+    if (!spec.receptance.empty()) {
+      gate = {parameters.TakeVector(spec.gate_mix, {hidden}),
+              parameters.TakeLinear({Part(spec.receptance, hidden, false)}, hidden)};
+    }
+    return std::make_unique<ChannelMixing>(std::move(mix), std::move(key), std::move(value),
+                                           std::move(gate), spec.f, options.NewLayout());
   }
 };
 

@@ -99,12 +99,14 @@ struct MixtureOfExpertsSpec {
   bool latent_bias = false;
 };
 
-// RWKV-7's: value(f(key x')), x' the mixture of x and the input before it
+// RWKV's: value(f(key x')), x' the mixture of x and the input before it
 // (kernels/ops/channel_mixing).
 struct ChannelMixingSpec {
   size_t intermediate = 0;
   std::string mix;         // tensor [hidden]
   std::string key, value;  // maps [intermediate, hidden] and [hidden, intermediate]
+  // RWKV-6's gate: tensor [hidden] and map [hidden, hidden]. Empty: none.
+  std::string gate_mix, receptance;
   Activation f = Activation::kReluSquared;
 };
 

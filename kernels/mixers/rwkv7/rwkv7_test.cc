@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -106,15 +107,20 @@ std::unique_ptr<SuiteSubject> MakeTwoLayers() {
 }
 
 // Channel mixing has no mixer around it; the suite takes it as a subject of its own.
-std::unique_ptr<SuiteSubject> MakeChannelMixing() {
+std::unique_ptr<SuiteSubject> MakeChannelMixing(bool gated) {
   constexpr size_t kHidden = 40, kIntermediate = 72;
   auto subject = std::make_unique<CoreSubject>(
       std::vector<InputField>{{"x", 0, 1, kHidden, kHidden}}, kHidden);
   RandomParameters parameters(1, "", DType::kFloat32);
+  std::optional<ChannelMixing::Gate> gate;
+  if (gated) {
+    gate = {parameters.TakeVector("x_r", {kHidden}),
+            parameters.TakeLinear({{"receptance.weight", kHidden, ""}}, kHidden)};
+  }
   const auto block = std::make_shared<ChannelMixing>(
       parameters.TakeVector("x_k", {kHidden}),
       parameters.TakeLinear({{"key.weight", kIntermediate, ""}}, kHidden),
-      parameters.TakeLinear({{"value.weight", kHidden, ""}}, kIntermediate),
+      parameters.TakeLinear({{"value.weight", kHidden, ""}}, kIntermediate), std::move(gate),
       Activation::kReluSquared, subject->state_layout);
   subject->state_layout = *block->state_layout();
   subject->run = [block](const LayerStep& step, const CoreSubject::Inputs& inputs,
@@ -124,8 +130,10 @@ std::unique_ptr<SuiteSubject> MakeChannelMixing() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rwkv7Layers, MixerSuite,
-                         testing::ValuesIn(BothIntervals({{"two_layers", MakeTwoLayers},
-                                                          {"channel_mixing", MakeChannelMixing}})),
+                         testing::ValuesIn(BothIntervals(
+                             {{"two_layers", MakeTwoLayers},
+                              {"channel_mixing", [] { return MakeChannelMixing(false); }},
+                              {"gated_channel_mixing", [] { return MakeChannelMixing(true); }}})),
                          SuiteCaseName);
 
 }  // namespace

@@ -14,37 +14,64 @@ struct Weights {
         intermediate(intermediate_size),
         mix(RandomFloats(hidden, random)),
         key(RandomFloats(intermediate * hidden, random)),
-        value(RandomFloats(hidden * intermediate, random)) {}
+        value(RandomFloats(hidden * intermediate, random)),
+        gate_mix(RandomFloats(hidden, random)),
+        receptance(RandomFloats(hidden * hidden, random)) {}
 
-  ChannelMixing Pack(Activation f) const {
+  ChannelMixing Pack(Activation f, bool gated) const {
     const DType fp32 = DType::kFloat32;
-    AlignedBuffer<float> own(hidden);
-    std::copy(mix.begin(), mix.end(), own.data());
-    return {std::move(own), Linear::Pack({{key.data(), fp32, intermediate}}, hidden, fp32),
-            Linear::Pack({{value.data(), fp32, hidden}}, intermediate, fp32), f, StateLayout()};
+    const auto buffer = [](const std::vector<float>& numbers) {
+      AlignedBuffer<float> own(numbers.size());
+      std::copy(numbers.begin(), numbers.end(), own.data());
+      return own;
+    };
+    std::optional<ChannelMixing::Gate> gate;
+    if (gated) {
+      gate = {buffer(gate_mix), Linear::Pack({{receptance.data(), fp32, hidden}}, hidden, fp32)};
+    }
+    return {buffer(mix),
+            Linear::Pack({{key.data(), fp32, intermediate}}, hidden, fp32),
+            Linear::Pack({{value.data(), fp32, hidden}}, intermediate, fp32),
+            std::move(gate),
+            f,
+            StateLayout()};
+  }
+
+  // Input c of token t, mixed with the one before.
+  static double Mixed(const FloatMatrix& x, size_t t, size_t c, float share) {
+    const double own = x.row(t)[c], before = t == 0 ? 0.0 : x.row(t - 1)[c];
+    return own + (before - own) * share;
+  }
+
+  double GateOf(const FloatMatrix& x, size_t t, size_t output) const {
+    double sum = 0;
+    for (size_t c = 0; c < hidden; ++c) {
+      sum += double{receptance[output * hidden + c]} * Mixed(x, t, c, gate_mix[c]);
+    }
+    return 1 / (1 + std::exp(-sum));
   }
 
   // f = max(·, 0)².
-  std::vector<double> Reference(const FloatMatrix& x) const {
+  std::vector<double> Reference(const FloatMatrix& x, bool gated) const {
     std::vector<double> y(x.rows * hidden);
     for (size_t t = 0; t < x.rows; ++t) {
       for (size_t i = 0; i < intermediate; ++i) {
         double middle = 0;
         for (size_t c = 0; c < hidden; ++c) {
-          const double own = x.row(t)[c], before = t == 0 ? 0.0 : x.row(t - 1)[c];
-          middle += double{key[i * hidden + c]} * (own + (before - own) * mix[c]);
+          middle += double{key[i * hidden + c]} * Mixed(x, t, c, mix[c]);
         }
         middle = middle > 0 ? middle * middle : 0;
         for (size_t c = 0; c < hidden; ++c) {
           y[t * hidden + c] += value[c * intermediate + i] * middle;
         }
       }
+      for (size_t c = 0; gated && c < hidden; ++c) y[t * hidden + c] *= GateOf(x, t, c);
     }
     return y;
   }
 
   size_t hidden, intermediate;
-  std::vector<float> mix, key, value;
+  std::vector<float> mix, key, value, gate_mix, receptance;
 };
 
 // A prompt of 20 tokens, then 20 tokens one at a time.
@@ -78,8 +105,12 @@ TEST(ChannelMixingTest, MatchesFp64) {
       const Weights weights(hidden, intermediate, random);
       TestMatrix x(40, hidden, 1, 2);
       x.Fill(RandomFloats(40 * hidden, random));
-      const std::vector<float> y = Outputs(weights.Pack(Activation::kReluSquared), x, pool);
-      EXPECT_TRUE(Close(y, weights.Reference(x.view()), 1e-5)) << hidden << " " << intermediate;
+      for (const bool gated : {false, true}) {
+        const ChannelMixing block = weights.Pack(Activation::kReluSquared, gated);
+        EXPECT_TRUE(Close(Outputs(block, x, pool), weights.Reference(x.view(), gated), 1e-5))
+            << hidden << " " << intermediate << " " << gated;
+        EXPECT_NE(block.runs_on_device(), gated);
+      }
     }
   }
 }
