@@ -24,6 +24,7 @@ constexpr const char* kTable[][3] = {
     {"delta_net", "", R"("num_heads": 8)"},
     {"gated_deltanet", "", R"("num_heads": 8, "head_dim": 128, "expand_v": 1.0)"},
     {"kda", "", R"("num_heads": 8, "head_dim": 128)"},
+    {"rwkv6", "", R"("num_heads": 16, "expand_k": 1.0)"},
     {"rwkv7", "", R"("head_dim": 64)"},
     {"latent_attention", "", R"("num_heads": 8)"},
     {"rg_lru", "", R"("num_heads": 4)"},

@@ -70,7 +70,8 @@ ModelSpec ParseFlaSpec(ConfigReader& config);
 void AddFlaLayers(ConfigReader& config, const std::function<LayerSpec(size_t)>& name_layer,
                   ModelSpec& spec);
 
-// rwkv7_format.cc: fla's rwkv7.
+// rwkv_format.cc: fla's rwkv6 and rwkv7.
+ModelSpec ParseRwkv6Spec(ConfigReader& config);
 ModelSpec ParseRwkv7Spec(ConfigReader& config);
 
 // fla's width of a gated MLP: intermediate_size, or two thirds of hidden_ratio · hidden, rounded up

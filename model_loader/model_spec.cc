@@ -49,6 +49,7 @@ constexpr Format kFormats[] = {
     {"qwen3_5_text", ParseQwen35Spec},
     {"qwen3_next", ParseQwen3NextSpec},
     {"recurrent_gemma", ParseRecurrentGemmaSpec},
+    {"rwkv6", ParseRwkv6Spec},
     {"rwkv7", ParseRwkv7Spec},
     {"transformer", ParseFlaSpec},
     {"zamba2", ParseZamba2Spec},

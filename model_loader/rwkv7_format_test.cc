@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// fla's rwkv7. That the models compute what they should: tests/parity.
+// fla's rwkv6 and rwkv7. That the models compute what they should: tests/parity.
 #include <string>
 #include <vector>
 
@@ -57,6 +57,24 @@ TEST(Rwkv7FormatTest, NamesTheTensors) {
   EXPECT_EQ(mixing.key, "model.layers.1.ffn.key");
   EXPECT_EQ(mixing.value, "model.layers.1.ffn.value");
   EXPECT_EQ(mixing.intermediate, 512u);
+  EXPECT_EQ(mixing.f, Activation::kReluSquared);
+}
+
+TEST(Rwkv6FormatTest, ChannelMixingHasAGate) {
+  const ModelSpec spec = SpecOf(json::parse(R"({"model_type": "rwkv6", "vocab_size": 96,
+      "hidden_size": 128, "num_hidden_layers": 2, "hidden_ratio": null, "norm_bias": false,
+      "attn": {"layers": [0], "num_heads": 2}})"));
+  EXPECT_EQ(spec.embedding_norm.weight, "model.layers.0.pre_norm.weight");
+  EXPECT_EQ(spec.embedding_norm.bias, "");
+  EXPECT_TRUE(std::holds_alternative<SoftmaxAttentionConfig>(spec.layers.at(0).mixer));
+  EXPECT_TRUE(std::holds_alternative<Rwkv6Config>(spec.layers.at(1).mixer));
+  const auto mixing = std::get<ChannelMixingSpec>(spec.layers.at(1).feed_forward);
+  EXPECT_EQ(mixing.mix, "model.layers.1.ffn.key.mu");
+  EXPECT_EQ(mixing.key, "model.layers.1.ffn.key.linear");
+  EXPECT_EQ(mixing.value, "model.layers.1.ffn.value");
+  EXPECT_EQ(mixing.gate_mix, "model.layers.1.ffn.receptance.mu");
+  EXPECT_EQ(mixing.receptance, "model.layers.1.ffn.receptance.linear");
+  EXPECT_EQ(mixing.intermediate, 448u);  // 3.5 · 128
   EXPECT_EQ(mixing.f, Activation::kReluSquared);
 }
 
@@ -131,6 +149,15 @@ TEST(Rwkv7FormatTest, ADeviceHasIt) {
   options.mixer.device = &device;
   const auto model = LoadModel("tests/parity/fixtures/rwkv7", options);
   EXPECT_TRUE(model.ok()) << model.status();
+}
+
+TEST(Rwkv6FormatTest, ADeviceRefusesItByName) {
+  FakeDevice device;
+  LoadOptions options;
+  options.mixer.device = &device;
+  const auto model = LoadModel("tests/parity/fixtures/rwkv6", options);
+  EXPECT_TRUE(absl::IsUnimplemented(model.status())) << model.status();
+  EXPECT_THAT(LoadError("rwkv6", options), HasSubstr("rwkv6"));
 }
 
 TEST(Rwkv7FormatTest, AMissingTensorIsNamed) {

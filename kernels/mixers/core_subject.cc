@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/mixers/core_subject.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/base/check.h"
@@ -74,7 +75,9 @@ DeclaredSubject::DeclaredSubject(const RecurrenceDeclaration& declaration, const
                                  ReferenceOf reference_of)
     : CoreSubject(FieldsOf(declaration, drawn),
                   declaration.shape.heads * declaration.shape.padded_value()),
-      drawn_(drawn) {
+      drawn_(drawn),
+      strict_(std::all_of(declaration.reads.begin(), declaration.reads.end(),
+                          [](const DeclaredRead& read) { return read.strict; })) {
   const auto recurrence = std::make_shared<const SumRecurrence>(declaration, state_layout);
   error_bound = declaration.shape.state_dtype == DType::kFloat32 ? 1e-5 : 2e-2;
   run = [this, recurrence](const LayerStep& step, const Inputs& inputs, FloatMatrix out) {

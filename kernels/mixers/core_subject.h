@@ -82,9 +82,11 @@ class DeclaredSubject : public CoreSubject {
                   ReferenceOf reference_of);
 
   TokenInputs Split(const Inputs& inputs) const;
+  size_t decay_delay() const override { return strict_ ? 1 : 0; }
 
  private:
   DrawnInputs drawn_;
+  bool strict_;  // all reads
 };
 
 }  // namespace rivulet

@@ -24,6 +24,7 @@
 #include "kernels/mixers/mixer.h"
 #include "kernels/mixers/retnet/retnet_config.h"
 #include "kernels/mixers/rg_lru/rg_lru_config.h"
+#include "kernels/mixers/rwkv6/rwkv6_config.h"
 #include "kernels/mixers/rwkv7/rwkv7_config.h"
 #include "kernels/mixers/shared_transformer/shared_transformer_config.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_config.h"
@@ -46,6 +47,7 @@ using MixerConfig = std::variant<SoftmaxAttentionConfig,    //
                                  RgLruConfig,               //
                                  KdaConfig,                 //
                                  LatentAttentionConfig,     //
+                                 Rwkv6Config,               //
                                  Rwkv7Config,               //
                                  SharedTransformerConfig>;
 

@@ -359,8 +359,8 @@ TEST_P(MixerSuite, NumberOfThreadsDoesNotMatter) {
   }
 }
 
-// A token's decay that is not finite makes its outputs and all later ones so: a session must not go
-// on with what a weight of 0 would leave of it.
+// A token's decay that is not finite makes the outputs that it reaches so, and all later ones: a
+// session must not go on with what a weight of 0 would leave of it.
 TEST_P(MixerSuite, ABrokenDecayReachesTheOutputs) {
   constexpr size_t kBroken = 5;
   const size_t count = 3 * chunk();
@@ -374,8 +374,9 @@ TEST_P(MixerSuite, ABrokenDecayReachesTheOutputs) {
       for (const size_t piece : {size_t{1}, size_t{count}}) {
         const std::vector<size_t> pieces(count / piece, piece);
         const Rows outputs = RunInPieces(*subject_, inputs.view(), pieces, pool);
-        EXPECT_TRUE(AllFinite(outputs.view().Rows(0, kBroken)));
-        for (size_t t = kBroken; t < count; ++t) {
+        const size_t reached = kBroken + subject_->decay_delay();
+        EXPECT_TRUE(AllFinite(outputs.view().Rows(0, reached)));
+        for (size_t t = reached; t < count; ++t) {
           EXPECT_FALSE(AllFinite(outputs.view().Rows(t, 1))) << broken << " at token " << t;
         }
       }

@@ -86,6 +86,9 @@ class SuiteSubject {
     return {};
   }
 
+  // How many tokens after its own a decay first reaches the outputs: 1 where they are strict reads.
+  virtual size_t decay_delay() const { return 0; }
+
   // Bound of max|output - reference| / max|reference|.
   virtual double tolerance() const { return 1e-5; }
 };

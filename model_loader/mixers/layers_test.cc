@@ -42,6 +42,7 @@ const Layers kLayers[] = {
     {"rg_lru", "rg_lru"},
     {"kda", "kda"},
     {"latent_attention", "latent_attention"},
+    {"rwkv6", "rwkv6"},
     {"rwkv7", "rwkv7"},
 };
 

@@ -33,6 +33,7 @@ constexpr MixerParser kParsers[] = {
     {"rg_lru", Parse<ParseRgLru>},
     {"kda", Parse<ParseKda>},
     {"latent_attention", Parse<ParseLatentAttention>},
+    {"rwkv6", Parse<ParseRwkv6>},
     {"rwkv7", Parse<ParseRwkv7>},
 };
 

@@ -44,6 +44,7 @@ MambaConfig ParseMamba(ConfigReader& config, size_t hidden);
 Mamba2Config ParseMamba2(ConfigReader& config, size_t hidden);
 RetNetConfig ParseRetNet(ConfigReader& config, size_t hidden);
 RgLruConfig ParseRgLru(ConfigReader& config, size_t hidden);
+Rwkv6Config ParseRwkv6(ConfigReader& config, size_t hidden);
 Rwkv7Config ParseRwkv7(ConfigReader& config, size_t hidden);
 SoftmaxAttentionConfig ParseSoftmaxAttention(ConfigReader& config, size_t hidden);
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Compares RWKV-7 fixtures with fla's modelling code, in float64 on the CPU.
+"""Compares RWKV-6 and RWKV-7 fixtures with fla's modelling code, in float64 on the CPU.
 
-    python3 tests/parity/compare_rwkv7_with_fla.py [NAME ...]     needs torch, transformers, einops, safetensors and flash-linear-attention
+    python3 tests/parity/compare_rwkv_with_fla.py [NAME ...]     needs torch, transformers, einops, safetensors and flash-linear-attention
 
 fla's kernels need a GPU. What takes their place here are the functions with which fla's own tests define them, or, where it has none, one
-line of torch. Printed is the largest difference of a logit. Measured with fla 0.6.0: 2e-7 (rwkv7) and 5e-7 (rwkv7_wide_tied), which is the
-rounding of the stored logits to F32. fla cannot run `attn` in RWKV-7, and cannot initialise value_dim other than hidden_size: that
+line of torch. Printed is the largest difference of a logit. Measured with fla 0.6.0: 1e-7 to 5e-7, which is the
+rounding of the stored logits to F32. fla cannot run `attn` in RWKV-7 (in RWKV-6 it needs flash-attn), and cannot initialise value_dim other than hidden_size: that
 initialisation is left out.
 """
 import json
@@ -17,11 +17,15 @@ import safetensors.torch
 import torch
 from torch import nn
 
+import fla.layers.rwkv6 as layer6
 import fla.layers.rwkv7 as layer
+import fla.models.rwkv6.modeling_rwkv6 as modeling6
 import fla.models.rwkv7.modeling_rwkv7 as modeling
+from fla.models.rwkv6.configuration_rwkv6 import RWKV6Config
 from fla.models.rwkv7.configuration_rwkv7 import RWKV7Config
 from fla.modules.token_shift import token_shift_ref
 from fla.ops.generalized_delta_rule.dplr.naive import dplr_recurrence
+from fla.ops.rwkv6.recurrent_naive import naive_recurrent_rwkv6
 from fla.ops.rwkv7.fused_k_update import k_update_ref
 from fla.ops.rwkv7.gate_output_correction import gate_output_correction_ref
 
@@ -32,6 +36,11 @@ def chunk(r, w, k, v, a, b, scale, **_):
     """The definition scales its queries by D^{-1/2}; RWKV-7 does not."""
     r, w, k, v, a, b = [x.transpose(1, 2) for x in (r * scale * r.shape[-1] ** 0.5, w, k, v, a, b)]
     return dplr_recurrence(r, k, v, a, b, w)[0].transpose(1, 2), None
+
+
+def recurrence6(r, k, v, w, u, scale, **_):
+    r, k, v, w = [x.transpose(1, 2) for x in (r, k, v, w)]
+    return naive_recurrent_rwkv6(r, k, v, w, u, scale)[0].transpose(1, 2), None
 
 
 class LayerNorm(nn.LayerNorm):
@@ -66,7 +75,13 @@ def replace_kernels():
     layer.get_layer_cache = layer.update_layer_cache = lambda *_, **__: None
     layer.GroupNorm, modeling.LayerNorm = GroupNorm, LayerNorm
     layer.RWKV7Attention._initialize_weights = lambda *_: None
-    modeling.ACT2FN = {"sqrelu": lambda x: torch.relu(x) ** 2, "relu": torch.relu, "swish": nn.functional.silu}
+    layer6.chunk_rwkv6 = layer6.fused_recurrent_rwkv6 = recurrence6
+    layer6.token_shift = modeling6.token_shift = lambda x, *_, **__: token_shift_ref(x)
+    layer6.get_layer_cache = layer6.update_layer_cache = lambda *_, **__: None
+    layer6.GroupNorm, modeling6.LayerNorm = GroupNorm, LayerNorm
+    layer6.RWKV6Attention._initialize_weights = lambda *_: None
+    layer6.ACT2FN = {"swish": nn.functional.silu}
+    modeling6.ACT2FN = modeling.ACT2FN = {"sqrelu": lambda x: torch.relu(x) ** 2, "relu": torch.relu, "swish": nn.functional.silu}
 
 
 def compare(name):
@@ -75,7 +90,8 @@ def compare(name):
     expected = safetensors.torch.load_file(FIXTURES / name / "expected.safetensors")
     if config.get("tie_word_embeddings"):
         weights["lm_head.weight"] = weights["model.embeddings.weight"]
-    model = modeling.RWKV7ForCausalLM(RWKV7Config(**{key: x for key, x in config.items() if key != "model_type"})).to(torch.float64)
+    make, read = {"rwkv6": (modeling6.RWKV6ForCausalLM, RWKV6Config), "rwkv7": (modeling.RWKV7ForCausalLM, RWKV7Config)}[config["model_type"]]
+    model = make(read(**{key: x for key, x in config.items() if key != "model_type"})).to(torch.float64)
     model.load_state_dict(weights)
     # With gradients on, fla uses its chunked form for texts of any length.
     logits = model.lm_head(model.model(expected["input_ids"].long(), use_cache=False)[0]).detach()
@@ -84,5 +100,5 @@ def compare(name):
 
 if __name__ == "__main__":
     replace_kernels()
-    for wanted in sys.argv[1:] or ("rwkv7", "rwkv7_wide_tied"):
+    for wanted in sys.argv[1:] or ("rwkv6", "rwkv6_wide_tied", "rwkv7", "rwkv7_wide_tied"):
         compare(wanted)

@@ -30,6 +30,7 @@ ANNA = dict(FLA, model_type="anna", num_heads=2, head_dim=16, num_hash_tables=4,
 RETNET = dict(FLA, model_type="retnet", num_heads=2, expand_k=1.0, expand_v=2.0, attn=None)
 DELTA = dict(FLA, model_type="delta_net", num_heads=2)
 GATED_DELTA = dict(FLA, model_type="gated_deltanet", num_heads=2, head_dim=12, expand_v=1.0)
+RWKV6 = dict(FLA, model_type="rwkv6", intermediate_size=64, num_heads=2, expand_k=1.0, expand_v=1.0, proj_low_rank_dim=3, gate_low_rank_dim=4, attn=None)
 RWKV7 = dict(FLA, model_type="rwkv7", intermediate_size=64, head_dim=8, decay_low_rank_dim=3, a_low_rank_dim=4, v_low_rank_dim=2, gate_low_rank_dim=5,
              attn=None)
 LINEAR = dict(FLA, model_type="linear_attn", num_heads=2, expand_k=1.0, expand_v=1.0)
@@ -101,6 +102,11 @@ FIXTURES = {
                                lower_bound=-5.0, allow_neg_eigval=True, tie_word_embeddings=True),
     "latent_attention": dict(FLA, model_type="latent_attention", intermediate_size=16, num_heads=3, kv_lora_rank=10, qk_nope_head_dim=7,
                              qk_rope_head_dim=4, v_head_dim=6),
+    "rwkv6": dict(RWKV6, num_hidden_layers=2, fuse_norm=False),
+    "rwkv6_wide_tied": dict(RWKV6, num_hidden_layers=2, intermediate_size=None, hidden_ratio=1.5, num_heads=3, expand_k=0.5, expand_v=2.0, norm_bias=False,
+                            norm_first=False, norm_eps=1e-3, hidden_act="relu", tie_word_embeddings=True),
+    "rwkv6_attn": dict(RWKV6, num_hidden_layers=3, hidden_act="swish", attn=dict(layers=[0], num_heads=2, num_kv_heads=1, qkv_bias=True,
+                                                                                   window_size=21, rope_theta=500.0)),
     "rwkv7": dict(RWKV7, num_hidden_layers=3, fuse_norm=False, value_dim=[24] * 3),
     "rwkv7_wide_tied": dict(RWKV7, num_hidden_layers=2, intermediate_size=None, hidden_ratio=1.5, head_dim=None, num_heads=2, value_dim=48, norm_bias=False,
                             norm_first=False, norm_eps=1e-3, hidden_act="relu", v_low_rank_dim=None, tie_word_embeddings=True),
@@ -348,6 +354,24 @@ def add_kda(w, c, p):
     w.matrix(p + "o_proj.weight", D, Hv * e)
 
 
+def add_rwkv6(w, c, p):
+    D, H, ranks = c["hidden_size"], c["num_heads"], 5 * c["proj_low_rank_dim"]
+    K, V = int(D * c["expand_k"]), int(D * c["expand_v"])
+    w.vector(p + "x_proj.0.mu", D, 0.5, 0.3)
+    w.matrix(p + "x_proj.0.linear.weight", ranks, D)
+    w.matrix(p + "x_proj.2.weight", D, ranks)
+    w.vector(p + "x_bias", (5, D), 0.5, 0.3)
+    for name, rows in dict(r=K, k=K, v=V, g=V).items():
+        w.matrix(f"{p}{name}_proj.linear.weight", rows, D)
+    w.matrix(p + "w_proj.linear.lora.0.weight", c["gate_low_rank_dim"], D)
+    w.matrix(p + "w_proj.linear.lora.2.weight", K, c["gate_low_rank_dim"])
+    w.vector(p + "w_proj.linear.lora.2.bias", K, -2.0, 1.5)
+    w.vector(p + "bonus", (H, K // H), 0.5, 0.5)
+    w.norm(p + "g_norm", V)
+    w.vector(p + "g_norm.bias", V)
+    w.matrix(p + "o_proj.weight", D, V)
+
+
 def add_rwkv7(w, c, p):
     """With V_1, V_2 and v_0 in every layer; make_weights takes those of the first away again."""
     D, H = c["hidden_size"], oracle_rwkv7.head_count(c)
@@ -410,7 +434,7 @@ def add_softmax_attention(w, c, p):
 ADD = {"softmax_attention": add_softmax_attention, "transformer": add_softmax_attention, "delta_net": add_delta_net, "gated_deltanet": add_gated_deltanet,
        "h_gated_deltanet": add_log_linear_gated_deltanet, "log_linear_gated_deltanet": add_log_linear_gated_deltanet,
        "hla": add_hla, "anna": add_anna, "gla": add_gla, "retnet": add_retnet, "linear_attn": add_linear_attn, "mamba2": add_mamba2,
-       "mamba": add_mamba, "falcon_mamba": add_mamba, "h3": add_h3, "gated_convolution": add_gated_convolution, "rg_lru": add_rg_lru, "kda": add_kda, "latent_attention": add_latent_attention, "rwkv7": add_rwkv7}
+       "mamba": add_mamba, "falcon_mamba": add_mamba, "h3": add_h3, "gated_convolution": add_gated_convolution, "rg_lru": add_rg_lru, "kda": add_kda, "latent_attention": add_latent_attention, "rwkv6": add_rwkv6, "rwkv7": add_rwkv7}
 
 
 def add_mlp(w, c, p, fused):
@@ -432,7 +456,19 @@ def make_fla(w, c, old_mlp):
     w.norm("model.norm", c["hidden_size"])
 
 
-def make_rwkv7(w, c):
+def add_channel_mixing(w, c, p, width):
+    D = c["hidden_size"]
+    if c["model_type"] == "rwkv7":
+        w.vector(p + "x_k", D, 0.5, 0.3)
+        w.matrix(p + "key.weight", width, D)
+    else:
+        for name, rows in dict(key=width, receptance=D).items():
+            w.vector(f"{p}{name}.mu", D, 0.5, 0.3)
+            w.matrix(f"{p}{name}.linear.weight", rows, D)
+    w.matrix(p + "value.weight", D, width)
+
+
+def make_rwkv(w, c):
     D, I = c["hidden_size"], c["intermediate_size"] or 64  # hidden_ratio 1.5 and 24 channels
     def norm(name):
         w.norm(name, D)
@@ -446,9 +482,7 @@ def make_rwkv7(w, c):
         norm(p + "attn_norm")
         ADD[kind](w, own, p + "attn.")
         norm(p + "ffn_norm")
-        w.vector(p + "ffn.x_k", D, 0.5, 0.3)
-        w.matrix(p + "ffn.key.weight", I, D)
-        w.matrix(p + "ffn.value.weight", D, I)
+        add_channel_mixing(w, c, p + "ffn.", I)
     norm("model.norm")
 
 
@@ -514,8 +548,8 @@ def make_weights(name, c, rng):
         make_log_linear_mamba2(w, c)
     elif c["model_type"] == "h3":
         make_h3(w, c)
-    elif c["model_type"] == "rwkv7":
-        make_rwkv7(w, c)
+    elif c["model_type"] in ("rwkv6", "rwkv7"):
+        make_rwkv(w, c)
     elif c["model_type"] in ("mamba", "falcon_mamba", "mamba2"):
         make_mamba(w, c, singular=name == "mamba2_hf_groups")
     else:

@@ -15,6 +15,7 @@ import sys
 import numpy as np
 
 import oracle
+import oracle_rwkv6
 import oracle_rwkv7
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -94,6 +95,12 @@ def core_rwkv7(T, p):
     q, k, a = generated("q", (T, H, D)), generated("k", (T, H, D)), generated("a", (T, H, D), -bound, bound)
     b = generated("b", (T, H, D), -p["replaced"] * bound, p["replaced"] * bound)
     return oracle_rwkv7.rwkv7(q, k, generated("v", (T, H, E)), a, b, generated("log_decay", (T, H, D), p["lowest"], 0.0))
+
+
+def core_rwkv6(T, p):
+    H, D, E = p["heads"], p["key_dim"], p["value_dim"]
+    q, k, v = generated("q", (T, H, D)), generated("k", (T, H, D)), generated("v", (T, H, E))
+    return oracle_rwkv6.rwkv6(q, k, v, generated("log_decay", (T, H, D), p["lowest"], 0.0))
 
 
 def core_latent_attention(T, p):
@@ -183,6 +190,7 @@ MIXERS = {
     "rg_lru": (core_rg_lru, oracle.layer_rg_lru, default_eps(1e-6)),
     "kda": (core_kda, oracle.layer_kda, default_eps(1e-6)),
     "latent_attention": (core_latent_attention, oracle.layer_latent_attention, default_eps(1e-6)),
+    "rwkv6": (core_rwkv6, oracle_rwkv6.layer_rwkv6, default_eps(1e-5)),
     "rwkv7": (core_rwkv7, oracle_rwkv7.layer_rwkv7, default_eps(1e-5)),
     "hla": (core_hla, oracle.layer_hla, default_eps(1e-5)),
     "hla/third_order": (lambda T, p: core_hla(T, p, "third"), oracle.layer_hla, default_eps(1e-5)),

@@ -8,6 +8,7 @@ takes whole models from here (logits), make_vectors.py single layers (LAYERS) an
 """
 import numpy as np
 
+import oracle_rwkv6
 import oracle_rwkv7
 from oracle_parts import below, elu_plus_one, heads, l2_norm, linear, repeat_heads, rms_norm, sigmoid, silu, softplus
 
@@ -546,7 +547,7 @@ LAYERS = {"softmax_attention": layer_softmax_attention, "transformer": layer_sof
           "h_gated_deltanet": layer_gated_deltanet, "log_linear_gated_deltanet": layer_gated_deltanet,
           "hla": layer_hla, "anna": layer_anna, "gla": layer_gla, "retnet": layer_retnet, "linear_attn": layer_linear_attn, "mamba2": layer_mamba2,
           "mamba": layer_mamba, "falcon_mamba": layer_mamba, "h3": layer_h3, "gated_convolution": layer_gated_convolution,
-          "rg_lru": layer_rg_lru, "kda": layer_kda, "latent_attention": layer_latent_attention, "rwkv7": oracle_rwkv7.layer_rwkv7}
+          "rg_lru": layer_rg_lru, "kda": layer_kda, "latent_attention": layer_latent_attention, "rwkv6": oracle_rwkv6.layer_rwkv6, "rwkv7": oracle_rwkv7.layer_rwkv7}
 
 
 # ---------------------------------------------------------------- whole models
@@ -578,14 +579,15 @@ def fla_logits(c, W, ids):
     return x @ W["model.embeddings.weight" if c.get("tie_word_embeddings") else "lm_head.weight"].T
 
 
-def rwkv7_logits(c, W, ids):
+def rwkv_logits(c, W, ids):
+    module = oracle_rwkv6 if c["model_type"] == "rwkv6" else oracle_rwkv7
     norm = lambda L, name, x: oracle_rwkv7.layer_norm(L, name, x, c["norm_eps"])
     x = W["model.embeddings.weight"][ids]
     x = norm(W, "model.layers.0.pre_norm", x) if c.get("norm_first", True) else x
     for i, (kind, own) in enumerate(fla_layers(c)):
         L = below(W, f"model.layers.{i}.")
         x = x + LAYERS[kind](below(L, "attn."), own, norm(L, "attn_norm", x))
-        x = x + oracle_rwkv7.channel_mixing(below(L, "ffn."), c, norm(L, "ffn_norm", x))
+        x = x + module.channel_mixing(below(L, "ffn."), c, norm(L, "ffn_norm", x))
     return norm(W, "model.norm", x) @ W["model.embeddings.weight" if c.get("tie_word_embeddings") else "lm_head.weight"].T
 
 
@@ -637,6 +639,6 @@ def h3_logits(c, W, ids):
 
 def logits(c, W, ids):
     """[T, vocab] of token ids [T]."""
-    whole = {"mamba": mamba_logits, "falcon_mamba": mamba_logits, "mamba2": mamba_logits, "h3": h3_logits, "rwkv7": rwkv7_logits,
+    whole = {"mamba": mamba_logits, "falcon_mamba": mamba_logits, "mamba2": mamba_logits, "h3": h3_logits, "rwkv6": rwkv_logits, "rwkv7": rwkv_logits,
              "log_linear_mamba2": log_linear_mamba2_logits, "hattention": log_linear_mamba2_logits}
     return whole.get(c["model_type"], fla_logits)(c, W, ids)
