@@ -1,0 +1,120 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// reuse_soak_test on a device: the prefix cache, drafts, forks, rewinds and several completions,
+// beside a scheduler that reuses nothing on the same engine. On the GPU for every checkpoint that
+// it serves, on a fake device for one of each kind of state.
+//
+// RIVULET_MODELS: as in server/engine/device_engine_test.cc. RIVULET_REUSE_SOAK: calls for each.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
+#include "kernels/device/fake_device.h"
+#include "kernels/device/gpu_testing.h"
+#include "model_loader/loaded_model.h"
+#include "server/drafts/lookup_drafter.h"
+#include "server/engine/device_engine.h"
+#include "server/log/log.h"
+#include "server/scheduler/reuse_schedule_fixture.h"
+#include "server/scheduler/stack_fixture.h"
+
+namespace rivulet {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(Device* device, const std::string& model) {
+  LoadOptions options;
+  options.mixer.device = device;
+  auto loaded = LoadModel(model, options);
+  if (!loaded.ok()) return loaded.status();
+  return MakeDeviceEngine(*std::move(loaded), device,
+                          {.threads = 4, .state_memory = uint64_t{256} << 20});
+}
+
+class DeviceReuseTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { SetLogLevel("error"); }
+  void TearDown() override { SetLogLevel("info"); }
+
+  void CheckSchedule(std::unique_ptr<Device> device, uint64_t calls) {
+    const auto engine = MakeEngine(device.get(), GetParam());
+    if (absl::IsUnimplemented(engine.status())) GTEST_SKIP() << engine.status();
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    std::mt19937_64 random(TestSeed());
+    Metrics metrics;
+    LookupSource lookup({}, metrics);
+    DraftOptions drafts;
+    drafts.source = &lookup;
+    drafts.always = true;
+    Stack plain(**engine, random());
+    Stack stack(**engine, random(), 4, drafts, uint64_t{64} << 20, Borders{8, 32});
+    // Few ids, so that texts repeat themselves and look-up finds something.
+    const auto vocab = static_cast<uint32_t>(std::min<size_t>((*engine)->vocab_size(), 12));
+    ReuseSchedule schedule(stack, plain, vocab, random());
+    while (schedule.calls() < calls) {
+      schedule.Round();
+      ASSERT_FALSE(HasFatalFailure()) << "after " << schedule.calls() << " calls";
+    }
+    std::printf("%s\n", schedule.Report().c_str());
+    EXPECT_GT(stack.metrics().prefix_hits.value(), 0u);
+    schedule.CheckNothingIsLeft();
+  }
+
+  static uint64_t Calls(uint64_t few) {
+    const char* const wanted = std::getenv("RIVULET_REUSE_SOAK");
+    return wanted == nullptr ? few : std::strtoull(wanted, nullptr, 10);
+  }
+};
+
+TEST_P(DeviceReuseTest, EveryAnswerIsThatOfAPlainRun) {
+  RIVULET_NEED_GPU();
+  auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  CheckSchedule(*std::move(gpu), Calls(60));
+}
+
+// Window and softmax, log-linear, buckets, running states, delta rules, and experts.
+bool IsOneOfEachKind(const std::string& name) {
+  constexpr const char* kNames[] = {"softmax_window_hybrid", "hattention_clamp", "anna_hybrid_conv",
+                                    "falcon_mamba",          "h_gated_deltanet", "rwkv7_wide_tied",
+                                    "upstream_hf_qwen3_5",   "upstream_hf_bamba"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+TEST_P(DeviceReuseTest, EveryAnswerIsThatOfAPlainRunOnAFakeDevice) {
+  if (!IsOneOfEachKind(std::filesystem::path(GetParam()).filename())) GTEST_SKIP() << "another";
+  CheckSchedule(std::make_unique<FakeDevice>(), Calls(25));
+}
+
+std::vector<std::string> Checkpoints() {
+  const char* const given = std::getenv("RIVULET_MODELS");
+  std::vector<std::string> result;
+  for (const auto& folder :
+       absl::StrSplit(given == nullptr ? "tests/parity/fixtures" : given, ':')) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(folder), error)) {
+      if (std::filesystem::exists(entry.path() / "config.json")) result.push_back(entry.path());
+    }
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceReuseTest);
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceReuseTest, testing::ValuesIn(Checkpoints()),
+                         [](const auto& info) {
+                           std::string name = std::filesystem::path(info.param).filename();
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name + "_" + std::to_string(info.index);
+                         });
+
+}  // namespace
+}  // namespace rivulet
