@@ -53,7 +53,7 @@ class Auction {
     ++counts_[row];
     Offer(row, chance);
   }
-  std::vector<uint32_t> counts() && { return std::move(counts_); }
+  const std::vector<uint32_t>& counts() const { return counts_; }
 
  private:
   // The row's next draft, if those before it are right with this chance.
@@ -77,30 +77,15 @@ bool AllEmpty(std::span<const DraftProspect> rows) {
   return std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.count == 0; });
 }
 
-std::vector<uint32_t> LikelyDrafts(std::span<const DraftProspect> rows, size_t most) {
+// The `most` likeliest.
+std::vector<uint32_t> FirstDrafts(std::span<const DraftProspect> rows, size_t most,
+                                  double least_chance) {
   Auction auction(rows);
   for (size_t taken = 0; taken < most; ++taken) {
-    if (auction.empty() || auction.chance() < kFirstChance) break;
+    if (auction.empty() || auction.chance() < least_chance) break;
     auction.Take();
   }
-  return std::move(auction).counts();
-}
-
-// While the next draft gives more tokens a second than the step has so far.
-std::vector<uint32_t> PayingDrafts(std::span<const DraftProspect> rows, double alone,
-                                   double draft_seconds) {
-  Auction auction(rows);
-  double tokens = static_cast<double>(rows.size()), seconds = alone;
-  const double most = alone * kMostLoss * LeastGain(rows);
-  while (!auction.empty()) {
-    const double added = draft_seconds + auction.own_seconds();
-    const bool pays = auction.chance() * seconds > kMargin * tokens * added;
-    if (!pays || seconds + added > most) break;
-    tokens += auction.chance();
-    seconds += added;
-    auction.Take();
-  }
-  return std::move(auction).counts();
+  return auction.counts();
 }
 
 }  // namespace
@@ -110,20 +95,63 @@ void DraftChoice::Observe(size_t decode_rows, size_t drafts, double seconds) {
   if (drafts == 0 || decode_rows == 0 || seconds <= 0) return;
   const double alone = cost_.DecodeSeconds(decode_rows), count = static_cast<double>(drafts);
   double added = std::max(seconds - alone, kLeastPart * count * alone);
-  Sums& sums = sums_[PointOf(decode_rows, sums_.size())];
-  if (sums.drafts > 0) {
-    const double expected = sums.seconds / sums.drafts * count;
+  Curve& curve = curves_[PointOf(decode_rows, curves_.size())];
+  const double expected = curve.At(count);
+  Point& point = curve.points[PointOf(drafts, curve.points.size())];
+  if (expected > 0) {
     added = std::clamp(added, expected / kFarthest, expected * kFarthest);
+    if (point.steps == 0) point = {expected, count, 1};
   }
-  sums.seconds = kFading * sums.seconds + added;
-  sums.drafts = kFading * sums.drafts + count;
-  sums.measured += drafts;
+  point.seconds = kFading * point.seconds + added;
+  point.drafts = kFading * point.drafts + count;
+  point.steps = kFading * point.steps + 1;
+  curve.measured += drafts;
 }
 
-double DraftChoice::DraftSeconds(size_t decode_rows) const {
-  if (decode_rows == 0) return 0;
-  const Sums& sums = sums_[PointOf(decode_rows, sums_.size())];
-  return sums.measured >= kFirstMeasured ? sums.seconds / sums.drafts : 0;
+// Between the points, and before the first and behind the last in proportion; 0: there is none.
+double DraftChoice::Curve::At(double drafts) const {
+  double from = 0, from_seconds = 0;
+  for (const Point& point : points) {
+    if (point.steps == 0) continue;
+    const double to = point.mean_drafts(), to_seconds = point.mean_seconds();
+    if (drafts <= to) {
+      return from_seconds + (drafts - from) / (to - from) * (to_seconds - from_seconds);
+    }
+    from = to;
+    from_seconds = to_seconds;
+  }
+  return from == 0 ? 0 : from_seconds * drafts / from;
+}
+
+const DraftChoice::Curve& DraftChoice::CurveOf(size_t decode_rows) const {
+  return curves_[PointOf(decode_rows, curves_.size())];
+}
+
+double DraftChoice::AddedSeconds(size_t decode_rows, size_t drafts) const {
+  const Curve& curve = CurveOf(decode_rows);
+  return curve.measured < kFirstMeasured ? 0 : curve.At(static_cast<double>(drafts));
+}
+
+// As many as give the most tokens a second.
+std::vector<uint32_t> DraftChoice::PayingDrafts(std::span<const DraftProspect> rows) const {
+  const double alone = cost_.DecodeSeconds(rows.size());
+  const double most_seconds = (kMostLoss * LeastGain(rows) - 1) * alone;
+  Auction auction(rows);
+  size_t best = 0;
+  double tokens = static_cast<double>(rows.size()), own_seconds = 0;
+  double best_rate = tokens / alone;
+  for (size_t drafts = 1; !auction.empty(); ++drafts) {
+    tokens += auction.chance();
+    own_seconds += auction.own_seconds();
+    auction.Take();
+    const double added = AddedSeconds(rows.size(), drafts) + own_seconds;
+    const double rate = tokens / (alone + kMargin * added);
+    if (added > most_seconds) break;
+    if (rate <= best_rate) continue;
+    best_rate = rate;
+    best = drafts;
+  }
+  return FirstDrafts(rows, best, /*least_chance=*/0);
 }
 
 bool DraftChoice::MeasuresAlone(size_t decode_rows) const {
@@ -132,13 +160,12 @@ bool DraftChoice::MeasuresAlone(size_t decode_rows) const {
 
 std::vector<uint32_t> DraftChoice::Choose(std::span<const DraftProspect> rows) {
   if (AllEmpty(rows) || MeasuresAlone(rows.size())) return std::vector<uint32_t>(rows.size());
-  const double draft_seconds = DraftSeconds(rows.size());
-  if (draft_seconds == 0) return LikelyDrafts(rows, kFirstDrafts);
+  if (AddedSeconds(rows.size(), 1) == 0) return FirstDrafts(rows, kFirstDrafts, kFirstChance);
   if (refused_ >= kTryEvery) {
     refused_ = 0;
-    return LikelyDrafts(rows, kTriedDrafts);
+    return FirstDrafts(rows, kTriedDrafts, kFirstChance);
   }
-  auto counts = PayingDrafts(rows, cost_.DecodeSeconds(rows.size()), draft_seconds);
+  auto counts = PayingDrafts(rows);
   const bool none = std::all_of(counts.begin(), counts.end(), [](uint32_t n) { return n == 0; });
   refused_ = none ? refused_ + 1 : 0;
   return counts;

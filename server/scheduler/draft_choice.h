@@ -42,22 +42,34 @@ class DraftChoice {
   // How many drafts each row checks in a step of `rows` and no prompts.
   std::vector<uint32_t> Choose(std::span<const DraftProspect> rows);
 
-  // Seconds that a draft adds to a step of that many rows; 0: not known.
-  double DraftSeconds(size_t decode_rows) const;
+  // Seconds that so many drafts, at least one, add to a step of that many rows; 0: not known.
+  double AddedSeconds(size_t decode_rows, size_t drafts) const;
 
  private:
-  // A ratio of sums in which older steps fade, as StepCost's.
-  struct Sums {
+  // Of steps with 2^i to 2^(i+1) - 1 drafts, the last point also of more: sums in which older steps
+  // fade.
+  struct Point {
     double seconds = 0;
     double drafts = 0;
-    size_t measured = 0;  // drafts that do not fade
+    double steps = 0;
+    double mean_drafts() const { return drafts / steps; }
+    double mean_seconds() const { return seconds / steps; }
   };
+  // What drafts add is no multiple of one draft's part: the first rows of a product cost little
+  // where its weights come from memory.
+  struct Curve {
+    std::array<Point, 12> points;
+    size_t measured = 0;  // drafts that do not fade
+    double At(double drafts) const;
+  };
+  const Curve& CurveOf(size_t decode_rows) const;
   bool MeasuresAlone(size_t decode_rows) const;
+  std::vector<uint32_t> PayingDrafts(std::span<const DraftProspect> rows) const;
 
   const StepCost& cost_;
-  std::array<Sums, 24> sums_;  // of steps of 2^i to 2^(i+1) - 1 rows
-  size_t since_alone_ = 0;     // steps with drafts since one without
-  size_t refused_ = 0;         // steps since the last with drafts in which drafts did not pay
+  std::array<Curve, 24> curves_;  // of steps of 2^i to 2^(i+1) - 1 rows
+  size_t since_alone_ = 0;        // steps with drafts since one without
+  size_t refused_ = 0;            // steps since the last with drafts in which drafts did not pay
 };
 
 }  // namespace rivulet

@@ -51,7 +51,7 @@ TEST_F(DraftChoiceTest, NothingBeforeTheRowsAloneAreMeasuredThenAFew) {
 
 TEST_F(DraftChoiceTest, ALikelyDraftThatCostsLittleIsCheckedAndAnUnlikelyOneIsNot) {
   Learn(1, 0.1);
-  EXPECT_NEAR(choice_.DraftSeconds(1), 0.1, 0.01);
+  EXPECT_NEAR(choice_.AddedSeconds(1, 4), 0.4, 0.04);
   EXPECT_THAT(Choose({Prospect(0.95f)}), ElementsAre(testing::Ge(8u)));
   EXPECT_THAT(Choose({Prospect(0.5f)}),
               ElementsAre(testing::AllOf(testing::Ge(1u), testing::Le(3u))));
@@ -83,17 +83,34 @@ TEST_F(DraftChoiceTest, RowsAreMeasuredAloneNowAndThen) {
   EXPECT_EQ(alone, 10u);
 }
 
+// Where the first draft is nearly free and the second costs as much as the row, one is checked:
+// what a few drafts together have cost says too much of the first.
+TEST_F(DraftChoiceTest, WhatDraftsCostIsKnownByTheirNumber) {
+  const auto seconds = [](size_t drafts) {
+    return drafts == 0 ? 1.0 : 1.05 + static_cast<double>(drafts - 1);
+  };
+  for (int i = 0; i < 4; ++i) cost_.Observe(1, 0, 1.0);
+  size_t last = 0;
+  for (int i = 0; i < 400; ++i) {
+    last = Sum(Choose({Prospect(0.6f)}));
+    choice_.Observe(1, last, seconds(last));
+    if (last == 0) cost_.Observe(1, 0, 1.0);
+  }
+  EXPECT_NEAR(choice_.AddedSeconds(1, 1), 0.05, 0.02);
+  EXPECT_LE(last, 1u);
+}
+
 // A cost that was measured too high is corrected in time, and refused drafts cost little.
 TEST_F(DraftChoiceTest, DraftsThatDidNotPayAreTriedAgain) {
   Learn(1, 2.0);
   size_t drafts = 0, first = 0;
   for (size_t i = 0; i < 2000; ++i) {
     const size_t now = Sum(Choose({Prospect(0.9f)}));
-    if (i < 640) first += now;
+    if (i < 150) first += now;
     drafts += now;
     choice_.Observe(1, now, 1.0 + 0.1 * static_cast<double>(now));
   }
-  EXPECT_LE(first, 30u);
+  EXPECT_LE(first, 6u);
   EXPECT_GT(drafts, 1000u);
 }
 
