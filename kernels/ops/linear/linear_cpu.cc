@@ -29,7 +29,7 @@ template <typename Weight>
 constexpr size_t kMaxTokens = kVectors == 1 || kWidensIntoFew<Weight> ? 6 : 3;
 template <typename Weight>
 constexpr size_t PanelsOfTile(size_t tokens) {
-  if (kVectors == 1) return 4;
+  if (kVectors == 1 || (kVectors == 2 && tokens == 1)) return 4;
   return kWidensIntoFew<Weight> && tokens > 2 ? 1 : 2;
 }
 // Inputs of a cut: the panels of a tile stay in the second-level cache.
@@ -87,6 +87,14 @@ HWY_INLINE void Tile(const LinearArguments& a, const Weight* weights, const Tile
   Block sums[kTokens][kPanels];
   LoadSums(range, sums);
   for (size_t i = range.input; i < range.end_input; ++i) {
+    if constexpr (kTokens == 1) {  // a weight is used once, and needs no register for long
+      const Block input = SetBlock(x[i]);
+      for (size_t p = 0; p < kPanels; ++p) {
+        const Block weight = LoadBlock(weights + (p * a.inputs + i) * kBlock);
+        sums[0][p] = MulAdd(input, weight, sums[0][p]);
+      }
+      continue;
+    }
     Block weight[kPanels];
     for (size_t p = 0; p < kPanels; ++p) {
       weight[p] = LoadBlock(weights + (p * a.inputs + i) * kBlock);
@@ -162,7 +170,8 @@ void LinearTask(const LinearArguments& a, const Weight* weights, const LinearRan
   const size_t most_tokens = (range.end_token - range.token + tiles - 1) / tiles;
   const size_t panels = PanelsOfTile<Weight>(most_tokens);
   if (panels == 1) return PanelTasks<1>(a, weights, range);
-  PanelTasks<kVectors == 1 ? 4 : 2>(a, weights, range);
+  if (kVectors <= 2 && panels == 4) return PanelTasks<4>(a, weights, range);
+  PanelTasks<2>(a, weights, range);
 }
 
 void LinearTaskFloat32(const LinearArguments& a, const float* weights, const LinearRange& range) {
