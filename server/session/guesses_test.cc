@@ -150,7 +150,8 @@ class GuessesTest : public testing::TestWithParam<std::string> {
     if (Below(2) == 0) session->Keep(3, nullptr);
     if (!session->kept().empty()) {
       const uint64_t oldest = session->kept().front().tokens;
-      session = *session->ForkAt(oldest + Below(session->tokens().size() - oldest + 1));
+      const uint64_t to = oldest + Below(session->tokens().size() - oldest + 1);
+      session = *session->ForkAt(to, /*with_borders=*/Below(2) == 0);
     }
     ASSERT_TRUE(session->Wake().ok());
     Feed(*session, {}, 7);
