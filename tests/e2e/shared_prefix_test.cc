@@ -106,6 +106,28 @@ TEST(SharedPrefixTest, SixtyFourClientsWithOnePromptPayOnePrefill) {
   EXPECT_GE(computed, 4096 + 63 * 16);
 }
 
+// The first turns of sessions, which share a prompt and go on differently.
+TEST(SharedPrefixTest, SixtyFourSessionsOnOnePromptPayOnePrefill) {
+  Peer peer(SourcePath("models/tales"), {"--max-queue=64", "--state-memory=1GiB"});
+  std::vector<std::thread> clients;
+  std::vector<Turn> answers(64);
+  for (uint32_t i = 0; i < 64; ++i) {
+    Tokens prompt = Some(4096, 3);
+    prompt.push_back(i);
+    grpc::ClientContext context;
+    v1::Session session;
+    EXPECT_TRUE(peer.sessions->CreateSession(&context, {}, &session).ok());
+    v1::GenerateRequest request = Request(prompt);
+    request.set_session_id(session.id());
+    clients.emplace_back([&, i, request] { answers[i] = Answered(peer, request); });
+  }
+  for (std::thread& client : clients) client.join();
+  for (const Turn& answer : answers) EXPECT_EQ(answer.tokens.size(), 8u);
+  const double computed = peer.MetricOf("rivulet_prompt_tokens_total{source=\"computed\"}");
+  EXPECT_LE(computed, 4096 + 64 * 17 + 2048);
+  EXPECT_GE(computed, 4096 + 64);
+}
+
 // Prompts of a random tree, several at once, on a server with the cache and one without.
 TEST(SharedPrefixTest, AnswersAreThoseOfAServerWithoutIt) {
   std::mt19937_64 random(TestSeed());
