@@ -160,10 +160,9 @@ absl::Status ReadDevice(const std::string& text, ServerOptions& options) {
   return Give(absl::StrCat(devices.status().message(), "; use --device=cpu"));
 }
 
-// Each flag, in the order of --help.
-const std::vector<Flag>& Flags() {
+std::vector<Flag> ModelFlags() {
   using O = ServerOptions;
-  static const auto* const flags = new std::vector<Flag>{
+  return {
       {"model", "DIR", "",
        "the checkpoint to serve, or models--ORG--NAME of the hub's cache (required)", ReadModel},
       {"listen", "HOST:PORT", "0.0.0.0:8590", "gRPC; port 0: any free one", Address(&O::listen)},
@@ -186,6 +185,12 @@ const std::vector<Flag>& Flags() {
        "else fp32",
        OneOf(&O::kv_dtype,
              {{"auto", std::nullopt}, {"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}})},
+  };
+}
+
+std::vector<Flag> StateFlags() {
+  using O = ServerOptions;
+  return {
       {"state-memory", "BYTES", "auto",
        "memory for session states: bytes, or a number with KiB, MiB, GiB or TiB; auto: 1GiB, or "
        "with --device cuda what the GPU has left",
@@ -205,6 +210,12 @@ const std::vector<Flag>& Flags() {
        ReadText(&O::packed_cache)},
       {"threads", "N", "0", "compute threads; 0: one per core, within the container's CPU quota",
        NumberFrom(0, &O::threads, kMaxThreads)},
+  };
+}
+
+std::vector<Flag> LimitFlags() {
+  using O = ServerOptions;
+  return {
       {"max-queue", "N", "256", "requests that may wait for their first token; more are refused",
        NumberFrom(1, &O::max_queue)},
       {"max-prompt", "TOKENS", "1048576", "longest prompt", NumberFrom(1, &O::max_prompt)},
@@ -214,6 +225,12 @@ const std::vector<Flag>& Flags() {
       {"max-session-tokens", "TOKENS", "268435456",
        "tokens that all sessions may hold together, 4 bytes each; idle sessions make room",
        NumberFrom(1, &O::max_session_tokens, kMaxSessionTokens)},
+  };
+}
+
+std::vector<Flag> KeptFlags() {
+  using O = ServerOptions;
+  return {
       {"keep-positions", "N", "8",
        "beginnings of turns, the last ones, that a session can be rewound to; each may hold a "
        "state",
@@ -226,6 +243,17 @@ const std::vector<Flag>& Flags() {
        "cut the prompts of sessions so that they leave such a state at least every so many tokens, "
        "a multiple of 16; 0: only where a step ends anyway",
        ReadPromptBorders},
+      {"prefix-cache", "auto|off|BYTES", "auto",
+       "states that are kept of what prompts begin with, so that the next prompt with the same "
+       "beginning starts there; part of --state-memory, and given up where requests or sessions "
+       "need it; auto: at most half of it",
+       ReadPrefixCache},
+  };
+}
+
+std::vector<Flag> GuessFlags() {
+  using O = ServerOptions;
+  return {
       {"speculate", "off|lookup|draft|mtp", "off",
        "guess the next tokens and check several in one step, which changes no token: by what "
        "followed the same tokens before, by --draft-model, or by the checkpoint's own head for "
@@ -242,11 +270,12 @@ const std::vector<Flag>& Flags() {
        ReadText(&O::draft_model)},
       {"draft-tokens", "N", "15", "the most guesses that a stream checks in one step, 1 to 15",
        NumberFrom(1, &O::draft_tokens, kMostDraftTokens)},
-      {"prefix-cache", "auto|off|BYTES", "auto",
-       "states that are kept of what prompts begin with, so that the next prompt with the same "
-       "beginning starts there; part of --state-memory, and given up where requests or sessions "
-       "need it; auto: at most half of it",
-       ReadPrefixCache},
+  };
+}
+
+std::vector<Flag> OperationFlags() {
+  using O = ServerOptions;
+  return {
       {"drain-seconds", "S", "30", "how long running streams may continue after SIGTERM",
        NumberFrom(0, &O::drain_seconds)},
       {"session-ttl", "S", "3600",
@@ -265,6 +294,18 @@ const std::vector<Flag>& Flags() {
        "keys of the checkpoint's config.json to replace, for example {\"norm_groups\": 1}",
        ReadConfigOverride},
   };
+}
+
+// Each flag, in the order of --help.
+const std::vector<Flag>& Flags() {
+  static const auto* const flags = [] {
+    auto* const all = new std::vector<Flag>();
+    for (const auto group :
+         {&ModelFlags, &StateFlags, &LimitFlags, &KeptFlags, &GuessFlags, &OperationFlags}) {
+      for (Flag& flag : group()) all->push_back(std::move(flag));
+    }
+    return all;
+  }();
   return *flags;
 }
 
