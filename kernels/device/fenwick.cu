@@ -63,6 +63,7 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
     StageTail(begin, min(begin + tokens, kChunk));
     TakePageDecays();
     AwaitLastKernel();
+    if (kSingle) FetchLevels();
     while (done < tokens) {
       const uint32_t end = min(begin + tokens - done, kChunk);
       if (done != 0) StageTail(0, end);
@@ -105,6 +106,14 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
     }
   }
 
+  // Both the scores' weights and those of pages need them later.
+  __device__ void FetchLevels() const {
+    const float* levels = c_.levels + size_t{segment_.first_token} * c_.levels_stride;
+    if (threadIdx.x == 0) {
+      asm volatile("prefetch.global.L1 [%0];\n" ::"l"(levels + head_ * c_.level_count));
+    }
+  }
+
   __device__ void TakePageDecays() {
     if (chunk_ == 0) {
       for (uint32_t i = threadIdx.x; i < 2 * c_.pages.levels; i += blockDim.x) {
@@ -139,7 +148,10 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
     WaitForCopies<0>();
     __syncthreads();
     Score();
-    __syncthreads();
+    const uint32_t live = __popcll(live_);
+    // Without the delta rule pages are read by the queries as they are, and the weights of the
+    // tail's rows are needed after that.
+    if (c_.delta || live == 0) __syncthreads();
     if (c_.delta) {
       Solve();
       __syncthreads();
@@ -147,7 +159,6 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
       __syncthreads();
     }
     float total[kColumnTiles][4] = {};
-    const uint32_t live = __popcll(live_);
     for (uint32_t first = 0; first < live; first += kGroup) {
       if (first != 0) __syncthreads();
       const uint32_t count = min(live - first, kGroup);

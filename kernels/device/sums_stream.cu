@@ -141,7 +141,8 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t each = layout.pieces / blocks;
   if (each < kLeastPieces) return false;
-  layout.run = std::min(layout.group, (each < 16 ? 2u : 4u) * (channel ? 2u : 1u));
+  const uint32_t run = each < 16 ? (channel ? 4 : 2) : (channel ? 16 : 4);
+  layout.run = std::min(layout.group, run);
   layout.long_runs = layout.pieces / layout.run / 4 * (channel ? 4 : 3);
   layout.runs = layout.pieces - layout.long_runs * (layout.run - 1);
   return true;

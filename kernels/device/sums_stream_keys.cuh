@@ -26,7 +26,8 @@ class KeyWarp : public StreamWork<Form> {
   using Base::lane_;
   static constexpr uint32_t kKey = Form::kKey, kStride = Form::kStride;
   static constexpr uint32_t kNumbers = kKey / 32;  // of a row for a lane: lane, lane + 32, ...
-  static constexpr uint32_t kBatch = 4;            // rows
+  static constexpr uint32_t kBatch = kNumbers > 4 ? 2 : 4;  // rows
+  using RowNumbers = float[kBatch][kNumbers];
 
  public:
   using Base::Base;
@@ -93,7 +94,10 @@ class KeyWarp : public StreamWork<Form> {
 
   // --- decays by channel -------------------------------------------------------------------------
 
+  // The decays of a batch of rows are on their way while the batch before is multiplied.
   __device__ void PrepareChannels() {
+    RowNumbers first, second;
+    FetchDecays(0, first);
     StoreTokenKey();
     TakeDecays();
     for (uint32_t column = 0; column < l_.columns; ++column) {
@@ -106,7 +110,12 @@ class KeyWarp : public StreamWork<Form> {
     }
     __syncwarp();
 #pragma unroll 1
-    for (uint32_t s = 0; s < kChunk; s += kBatch) ScoreRows(s);
+    for (uint32_t s = 0; s < kChunk; s += 2 * kBatch) {
+      FetchDecays(s + kBatch, second);
+      ScoreRows(s, first);
+      FetchDecays(s + 2 * kBatch, first);
+      ScoreRows(s + kBatch, second);
+    }
   }
 
   // Cumulative decays of the token, and what they make of the state.
@@ -125,17 +134,17 @@ class KeyWarp : public StreamWork<Form> {
     }
   }
 
-  // The scores of rows s to s + kBatch - 1 of the tail, side by side and without branches; those
-  // after the token's are zero.
-  __device__ void ScoreRows(uint32_t s) const {
-    float decays[kBatch][kNumbers], keys[kBatch][kNumbers];
-#pragma unroll
-    for (uint32_t i = 0; i < kBatch; ++i) LoadDecays(s + i, decays[i]);
+  // The scores of rows s to s + kBatch - 1 of the tail, whose cumulative decays are `decays`, side
+  // by side and without branches; those after the token's are zero.
+  __device__ void ScoreRows(uint32_t s, RowNumbers& decays) const {
+    RowNumbers keys;
 #pragma unroll
     for (uint32_t i = 0; i < kBatch; ++i) {
 #pragma unroll
       for (uint32_t j = 0; j < kNumbers; ++j) {
-        decays[i][j] = expf(decays_[j] - decays[i][j]);
+        // Rows from the token's on have its decays.
+        const float decay = s + i < this->place_ ? decays[i][j] : decays_[j];
+        decays[i][j] = expf(decays_[j] - decay);
         keys[i][j] = __bfloat162float(Row(s + i)[lane_ + 32 * j]);
       }
     }
@@ -150,18 +159,20 @@ class KeyWarp : public StreamWork<Form> {
     }
   }
 
-  // Cumulative decays of row s; for rows from the token's on, the token's.
-  __device__ void LoadDecays(uint32_t s, float (&decays)[kNumbers]) const {
-    const float* row = this->ChannelDecays(min(s, this->place_)) + lane_;
+  // Cumulative decays of the rows from s on that are before the token's.
+  __device__ void FetchDecays(uint32_t s, RowNumbers& decays) const {
+    const float* row = this->ChannelDecays(s) + lane_;
 #pragma unroll
-    for (uint32_t j = 0; j < kNumbers; ++j) {
-      decays[j] = decays_[j];
-      if (s < this->place_) decays[j] = ReadLate(row + 32 * j);
+    for (uint32_t i = 0; i < kBatch; ++i) {
+#pragma unroll
+      for (uint32_t j = 0; j < kNumbers; ++j) {
+        if (s + i < this->place_) decays[i][j] = ReadLate(row + i * kKey + 32 * j);
+      }
     }
   }
 
-  __device__ void StoreScores(uint32_t s, uint32_t column, const float (&keys)[kBatch][kNumbers],
-                              const float (&decays)[kBatch][kNumbers]) const {
+  __device__ void StoreScores(uint32_t s, uint32_t column, const RowNumbers& keys,
+                              const RowNumbers& decays) const {
     const float* token = TokenRow(column) + lane_;
     float sum[kBatch] = {};
 #pragma unroll
