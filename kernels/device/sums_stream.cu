@@ -141,8 +141,8 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t each = layout.pieces / blocks;
   if (each < kLeastPieces) return false;
-  const uint32_t run = each < 16 ? (channel ? 4 : 2) : (channel ? 16 : 4);
-  layout.run = std::min(layout.group, run);
+  const uint32_t run = each < 16 ? 2 : !channel || each < 32 ? 4 : 8;
+  layout.run = std::min(layout.group, channel ? 2 * run : run);
   layout.long_runs = layout.pieces / layout.run / 4 * (channel ? 4 : 3);
   layout.runs = layout.pieces - layout.long_runs * (layout.run - 1);
   return true;
