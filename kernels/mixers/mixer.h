@@ -89,6 +89,13 @@ struct MixerSource {
   MixerOptions options;
 };
 
+// A config whose heads' states have the type that the source's options ask for.
+template <typename Config>
+Config WithStateDType(Config config, const MixerSource& source) {
+  config.shape.state_dtype = source.options.state_dtype;
+  return config;
+}
+
 }  // namespace rivulet
 
 #endif  // RIVULET_KERNELS_MIXERS_MIXER_H_

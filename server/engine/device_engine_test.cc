@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
 #include <map>
@@ -22,11 +21,11 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
 #include "kernels/device/fake_device.h"
 #include "kernels/device/gpu_testing.h"
+#include "server/engine/checkpoint_folders.h"
 #include "server/engine/cpu_engine.h"
 #include "server/engine/same_logprobs.h"
 
@@ -35,20 +34,6 @@ namespace {
 
 constexpr size_t kTokens = 90;
 constexpr uint32_t kTop = 20;
-
-std::vector<std::string> Checkpoints() {
-  const char* const given = std::getenv("RIVULET_MODELS");
-  std::vector<std::string> result;
-  for (const auto& folder :
-       absl::StrSplit(given == nullptr ? "tests/parity/fixtures:models" : given, ':')) {
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(std::string(folder), error)) {
-      if (std::filesystem::exists(entry.path() / "config.json")) result.push_back(entry.path());
-    }
-  }
-  std::sort(result.begin(), result.end());
-  return result;
-}
 
 // What a model says after each token of a text: the log-probabilities of the best tokens and of one
 // that is given.
@@ -669,14 +654,9 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param); });
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceEngineTest);
-INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceEngineTest, testing::ValuesIn(Checkpoints()),
-                         [](const auto& info) {
-                           std::string name = std::filesystem::path(info.param).filename();
-                           for (char& c : name) {
-                             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-                           }
-                           return name + "_" + std::to_string(info.index);
-                         });
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceEngineTest,
+                         testing::ValuesIn(CheckpointFolders("tests/parity/fixtures:models")),
+                         [](const auto& info) { return CheckpointTestName(info); });
 
 }  // namespace
 }  // namespace rivulet

@@ -111,6 +111,20 @@ class DeviceFailureTest : public testing::TestWithParam<size_t> {
     return *std::move(lease);
   }
 
+  // The device fails in the midst of a request.
+  void FailARequest() {
+    const auto running = Submit(100'000);
+    running->WaitForTokens(3);
+    fails_ = true;
+    EXPECT_EQ(running->End().code(), absl::StatusCode::kUnavailable);
+  }
+  // Whether the engine thread sets it in time.
+  static bool Becomes(const std::atomic<bool>& flag) {
+    const TimePoint limit = Clock::now() + kLimit;
+    while (!flag && Clock::now() < limit) std::this_thread::yield();
+    return flag;
+  }
+
   std::atomic<bool> fails_{false};
   std::atomic<int> opened_{0}, opens_{1000}, failures_{0}, restarts_{0};
   std::atomic<bool> gave_up_{false}, leaves_{false};
@@ -161,28 +175,18 @@ TEST_P(DeviceFailureTest, RequestsEndSessionsAreLostAndTheEngineStartsAgain) {
 
 TEST_P(DeviceFailureTest, ASecondFailureWithinAMinuteGivesUp) {
   for (int i = 0; i < 2; ++i) {
-    const auto running = Submit(100'000);
-    running->WaitForTokens(3);
-    fails_ = true;
-    EXPECT_EQ(running->End().code(), absl::StatusCode::kUnavailable);
+    FailARequest();
   }
-  const TimePoint limit = Clock::now() + kLimit;
-  while (!gave_up_ && Clock::now() < limit) std::this_thread::yield();
-  EXPECT_TRUE(gave_up_);
+  EXPECT_TRUE(Becomes(gave_up_));
   EXPECT_EQ(failures_, 2);
   EXPECT_EQ(restarts_, 1);
   EXPECT_EQ(opened_, 2);
 }
 
 TEST_P(DeviceFailureTest, WithoutANewContextEverythingEndsForTheNextProcess) {
-  const auto running = Submit(100'000);
-  running->WaitForTokens(3);
   opens_ = 1;
-  fails_ = true;
-  EXPECT_EQ(running->End().code(), absl::StatusCode::kUnavailable);
-  const TimePoint limit = Clock::now() + kLimit;
-  while (!leaves_ && Clock::now() < limit) std::this_thread::yield();
-  EXPECT_TRUE(leaves_);
+  FailARequest();
+  EXPECT_TRUE(Becomes(leaves_));
   EXPECT_FALSE(gave_up_);
   EXPECT_EQ(opened_, 2);
   EXPECT_EQ(failures_, 1);
@@ -198,13 +202,8 @@ TEST_P(DeviceFailureTest, AFailureOfTheProcessBeforeCounts) {
   handlers.last_failure = Clock::now();
   handlers.gave_up = [this](const absl::Status&) { gave_up_ = true; };
   loop_ = std::make_unique<EngineLoop>(*engine_, *scheduler_, handlers);
-  const auto running = Submit(100'000);
-  running->WaitForTokens(3);
-  fails_ = true;
-  EXPECT_EQ(running->End().code(), absl::StatusCode::kUnavailable);
-  const TimePoint limit = Clock::now() + kLimit;
-  while (!gave_up_ && Clock::now() < limit) std::this_thread::yield();
-  EXPECT_TRUE(gave_up_);
+  FailARequest();
+  EXPECT_TRUE(Becomes(gave_up_));
   EXPECT_EQ(opened_, 1);
 }
 

@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
 #include "kernels/device/fake_device.h"
 #include "kernels/device/gpu_testing.h"
 #include "model_loader/loaded_model.h"
 #include "server/drafts/lookup_drafter.h"
+#include "server/engine/checkpoint_folders.h"
 #include "server/engine/device_engine.h"
 #include "server/log/log.h"
 #include "server/scheduler/reuse_schedule_fixture.h"
@@ -94,27 +94,10 @@ TEST_P(DeviceReuseTest, EveryAnswerIsThatOfAPlainRunOnAFakeDevice) {
   CheckSchedule(std::make_unique<FakeDevice>(), Calls(25));
 }
 
-std::vector<std::string> Checkpoints() {
-  const char* const given = std::getenv("RIVULET_MODELS");
-  std::vector<std::string> result;
-  for (const auto& folder :
-       absl::StrSplit(given == nullptr ? "tests/parity/fixtures" : given, ':')) {
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(std::string(folder), error)) {
-      if (std::filesystem::exists(entry.path() / "config.json")) result.push_back(entry.path());
-    }
-  }
-  std::sort(result.begin(), result.end());
-  return result;
-}
-
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceReuseTest);
-INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceReuseTest, testing::ValuesIn(Checkpoints()),
-                         [](const auto& info) {
-                           std::string name = std::filesystem::path(info.param).filename();
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name + "_" + std::to_string(info.index);
-                         });
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceReuseTest,
+                         testing::ValuesIn(CheckpointFolders("tests/parity/fixtures")),
+                         [](const auto& info) { return CheckpointTestName(info); });
 
 }  // namespace
 }  // namespace rivulet

@@ -131,9 +131,7 @@ class HlaLayer : public Mixer {
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const HlaConfig& config,
                                                  const MixerSource& source) {
-  HlaConfig with_dtype = config;
-  with_dtype.shape.state_dtype = source.options.state_dtype;
-  return std::make_unique<HlaLayer>(with_dtype, source);
+  return std::make_unique<HlaLayer>(WithStateDType(config, source), source);
 }
 
 }  // namespace rivulet

@@ -69,11 +69,6 @@ AlignedBuffer<float> TakeRate(const std::string& name, size_t heads, ParameterSo
   return rate;
 }
 
-KdaConfig WithDType(KdaConfig config, const MixerSource& source) {
-  config.shape.state_dtype = source.options.state_dtype;
-  return config;
-}
-
 class KdaLayer : public Mixer {
  public:
   KdaLayer(const KdaConfig& config, const TensorNames& names, const MixerSource& source)
@@ -267,8 +262,8 @@ RecurrenceDeclaration KdaDeclaration(const HeadShape& shape) {
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const KdaConfig& config,
                                                  const MixerSource& source) {
-  return std::make_unique<KdaLayer>(WithDType(config, source), NamesOf(config, source.parameters),
-                                    source);
+  return std::make_unique<KdaLayer>(WithStateDType(config, source),
+                                    NamesOf(config, source.parameters), source);
 }
 
 }  // namespace rivulet

@@ -30,11 +30,6 @@ AlignedBuffer<float> Filled(size_t count, float value) {
   return buffer;
 }
 
-Rwkv6Config WithDType(Rwkv6Config config, const MixerSource& source) {
-  config.shape.state_dtype = source.options.state_dtype;
-  return config;
-}
-
 class Rwkv6Layer : public Mixer {
  public:
   Rwkv6Layer(const Rwkv6Config& config, const MixerSource& source)
@@ -208,7 +203,7 @@ RecurrenceDeclaration Rwkv6Declaration(const HeadShape& shape) {
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const Rwkv6Config& config,
                                                  const MixerSource& source) {
-  return std::make_unique<Rwkv6Layer>(WithDType(config, source), source);
+  return std::make_unique<Rwkv6Layer>(WithStateDType(config, source), source);
 }
 
 }  // namespace rivulet

@@ -80,11 +80,6 @@ AlignedBuffer<float> Filled(size_t count, float value) {
   return buffer;
 }
 
-Rwkv7Config WithDType(Rwkv7Config config, const MixerSource& source) {
-  config.shape.state_dtype = source.options.state_dtype;
-  return config;
-}
-
 class Rwkv7Layer : public Mixer {
  public:
   Rwkv7Layer(const Rwkv7Config& config, const MixerSource& source)
@@ -391,7 +386,7 @@ RecurrenceDeclaration Rwkv7Declaration(const HeadShape& shape) {
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const Rwkv7Config& config,
                                                  const MixerSource& source) {
-  return std::make_unique<Rwkv7Layer>(WithDType(config, source), source);
+  return std::make_unique<Rwkv7Layer>(WithStateDType(config, source), source);
 }
 
 }  // namespace rivulet

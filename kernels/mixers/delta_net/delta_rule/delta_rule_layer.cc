@@ -260,8 +260,6 @@ RecurrenceDeclaration DeltaRuleDeclaration(const HeadShape& shape, bool decays, 
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const DeltaRuleConfig& config,
                                                  const MixerSource& source) {
-  DeltaRuleConfig with_dtype = config;
-  with_dtype.shape.state_dtype = source.options.state_dtype;
   uint32_t levels = 0;
   if (config.log_linear) {
     const LevelProjection projection{"l_proj.weight", 0, config.shape.heads};
@@ -270,7 +268,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeLayer(const DeltaRuleConfig& config,
     // Checkpoints of Gated DeltaNet from before 2025-03-12 hold a D that nothing ever read.
     source.parameters.TakeVector("D", {config.shape.groups});
   }
-  return std::make_unique<DeltaRuleLayer>(with_dtype, levels, source);
+  return std::make_unique<DeltaRuleLayer>(WithStateDType(config, source), levels, source);
 }
 
 }  // namespace rivulet
