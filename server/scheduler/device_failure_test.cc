@@ -161,6 +161,9 @@ TEST_P(DeviceFailureTest, RequestsEndSessionsAreLostAndTheEngineStartsAgain) {
   const absl::Status lost = sessions_.Get("talk").status();
   EXPECT_EQ(lost.code(), absl::StatusCode::kNotFound);
   EXPECT_NE(lost.message().find("lost in a failed step"), std::string::npos) << lost;
+  const absl::Status forked = sessions_.Fork("talk", "branch", "", std::nullopt).status();
+  EXPECT_EQ(forked.code(), absl::StatusCode::kNotFound) << forked;
+  EXPECT_EQ(forked.message(), lost.message());
   EXPECT_EQ(Submit(5, std::move(leased))->End().code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(sessions_.Get("empty").ok());
   ASSERT_TRUE(scheduler_->WaitUntilIdle(Clock::now() + kLimit));

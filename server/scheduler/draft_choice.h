@@ -55,8 +55,8 @@ class DraftChoice {
     double mean_drafts() const { return drafts / steps; }
     double mean_seconds() const { return seconds / steps; }
   };
-  // What drafts add is no multiple of one draft's part: the first rows of a product cost little
-  // where its weights come from memory.
+  // Drafts do not cost the same each: the first rows of a product cost little where its weights
+  // come from memory.
   struct Curve {
     std::array<Point, 12> points;
     size_t measured = 0;  // drafts that do not fade
