@@ -39,7 +39,8 @@ std::optional<StartOver> Parse(const char* text) {
     return std::nullopt;
   }
   state.failed = TimePoint(TimePoint::duration(ticks));
-  return state;
+  const bool past = ticks >= 0 && state.failed <= Clock::now();
+  return past ? std::optional(state) : std::nullopt;
 }
 
 void PassOnFaults() {

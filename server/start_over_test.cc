@@ -42,8 +42,9 @@ TEST_F(StartOverTest, TheNextProgramFindsTheState) {
 
 TEST_F(StartOverTest, NonsenseIsIgnored) {
   EXPECT_FALSE(StartedOver().has_value());
-  for (const char* text : {"", ",", "1,2,3", "1,2,3,4,5", "x,1,80,81", "1,-1,80,81", "1,1,0,81",
-                           "1,1,80,65536", "99999999999999999999,1,80,81"}) {
+  for (const char* text :
+       {"", ",", "1,2,3", "1,2,3,4,5", "x,1,80,81", "1,-1,80,81", "1,1,0,81", "1,1,80,65536",
+        "99999999999999999999,1,80,81", "-1,1,80,81", "9223372036854775807,1,80,81"}) {
     setenv(kVariable, text, 1);
     EXPECT_FALSE(StartedOver().has_value()) << text;
   }
