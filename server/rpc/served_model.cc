@@ -1,6 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/served_model.h"
 
+#include <algorithm>
+
 #include "kernels/base/dtype.h"
 
 namespace rivulet {
@@ -21,6 +23,11 @@ void DescribeState(const StateCapacity& capacity, v1::Model& info) {
   info.set_state_bytes_per_session(session_bytes);
   info.set_state_bytes_per_token(token_bytes);
   info.set_fold_interval(capacity.fold_interval);
+}
+
+bool HasLevels(const StateCapacity& capacity) {
+  return std::any_of(capacity.pages.begin(), capacity.pages.end(),
+                     [](const PageCapacity& pages) { return pages.kind.fenwick(); });
 }
 
 // What the tokenizer's files say about BOS counts: a config.json may name a BOS token that the
@@ -58,6 +65,7 @@ ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacit
   info.set_state_dtype(DTypeName(model.state_dtype));
   DescribeState(capacity, info);
   info.set_max_context(model.max_tokens() == UINT64_MAX ? 0 : model.max_tokens());
+  served.has_levels = HasLevels(capacity);
   info.set_has_chat_template(model.chat_template != nullptr);
   served.left_out = model.left_out;
   served.tokenizer = model.tokenizer.get();

@@ -118,16 +118,26 @@ absl::Status CheckScoresFit(const char* field, uint64_t tokens, uint32_t top) {
                    kMaxMessageBytes >> 20, " are allowed: ask for fewer"));
 }
 
-// A prompt beyond the model's levels is refused, and generation ends with LENGTH at their end. The
-// last sampled token is not read by the model, so it may be one beyond.
+std::string BeyondContext(const ServedModel& model, uint64_t tokens) {
+  const std::string name = model.info.name();
+  const std::string reach = absl::StrCat(model.info.max_context());
+  const std::string context = absl::StrCat("the context would have ", tokens, " tokens; ");
+  if (model.has_levels) {
+    return absl::StrCat(
+        context, "the levels of ", name, " reach ", reach,
+        ": shorten it, begin another session, or start the server with --level-overflow clamp");
+  }
+  return absl::StrCat(context, "the positions of ", name, " reach ", reach,
+                      ": shorten it, or begin another session");
+}
+
+// A prompt beyond the model's levels or positions is refused, and generation ends with LENGTH at
+// their end. The last sampled token is not read by the model, so it may be one beyond.
 absl::Status LimitContext(const ServedModel& model, Request& request) {
   if (model.info.max_context() == 0) return absl::OkStatus();
   const uint64_t tokens = ContextTokens(request) + request.prompt.size();
   if (tokens > model.info.max_context()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the context would have ", tokens, " tokens; the levels of ", model.info.name(), " reach ",
-        model.info.max_context(),
-        ": shorten it, begin another session, or start the server with --level-overflow clamp"));
+    return absl::InvalidArgumentError(BeyondContext(model, tokens));
   }
   request.max_tokens = static_cast<uint32_t>(
       std::min<uint64_t>(request.max_tokens, model.info.max_context() + 1 - tokens));

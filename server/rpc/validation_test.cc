@@ -15,6 +15,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr uint32_t kMaxPrompt = 10;
 
@@ -86,7 +87,7 @@ TEST_F(ValidationTest, SpecialTokensInAPromptCountIfAskedFor) {
   EXPECT_THAT((*Make(proto))->prompt, ElementsAre(FakeTokenizer::kBos, 0));
 }
 
-TEST_F(ValidationTest, AContextEndsWhereTheModelsLevelsDo) {
+TEST_F(ValidationTest, AContextEndsWhereTheModelsLevelsOrPositionsDo) {
   model_.info.set_max_context(8);
   v1::GenerateRequest proto;
   for (uint32_t i = 0; i < 2; ++i) proto.mutable_token_ids()->add_ids(4);
@@ -99,8 +100,12 @@ TEST_F(ValidationTest, AContextEndsWhereTheModelsLevelsDo) {
   proto.mutable_token_ids()->add_ids(4);
   const absl::Status status = Make(proto).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("9 tokens"), HasSubstr("reach 8"),
-                                                   HasSubstr("--level-overflow clamp")));
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("9 tokens"), HasSubstr("positions"),
+                                                   HasSubstr("reach 8"), Not(HasSubstr("level"))));
+  model_.has_levels = true;
+  EXPECT_THAT(
+      std::string(Make(proto).status().message()),
+      AllOf(HasSubstr("levels"), HasSubstr("reach 8"), HasSubstr("--level-overflow clamp")));
 }
 
 // A change that makes a good request bad, and what the error must say.
