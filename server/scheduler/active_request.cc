@@ -183,15 +183,20 @@ void ActiveRequest::AddReserved(StateNeed& need) const {
   }
 }
 
-Session* ActiveRequest::session() {
-  if (ended_) return nullptr;
-  if (prompt_ != nullptr) return prompt_.get();
-  return completions_[0]->finished() ? nullptr : &completions_[0]->session();
+std::vector<Session*> ActiveRequest::sessions() {
+  if (ended_) return {};
+  if (prompt_ != nullptr) return {prompt_.get()};
+  std::vector<Session*> running;
+  for (const auto& completion : completions_) {
+    if (!completion->finished()) running.push_back(&completion->session());
+  }
+  return running;
 }
 
 bool ActiveRequest::DropKept(KeptStates what) {
-  Session* const own = session();
-  return own != nullptr && own->DropKept(what);
+  const std::vector<Session*> own = sessions();
+  return std::any_of(own.begin(), own.end(),
+                     [what](Session* session) { return session->DropKept(what); });
 }
 
 bool ActiveRequest::HasNewBorder(int row) const {

@@ -126,9 +126,9 @@ class ActiveRequest {
   bool in_prompt() const { return prompt_ != nullptr; }
   // Adds what is reserved for it: the slots and pages that its completions may still take.
   void AddReserved(StateNeed& need) const;
-  // The session of its prompt and of completion 0; null: that has ended.
-  Session* session();
-  // Of that session. False if it has none.
+  // That of its prompt, or those of the completions that run.
+  std::vector<Session*> sessions();
+  // Of the first of them that has some. False if none has.
   bool DropKept(KeptStates what);
   // Whether AddToPlan may keep a state of the row's session, if there is room.
   bool HasNewBorder(int row) const;

@@ -2,6 +2,7 @@
 //
 // Scheduler's admission: which waiting requests get slots, and what is dropped for them.
 #include <algorithm>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -205,13 +206,18 @@ bool Scheduler::CanMakeRoom(const StateNeed& need) const {
   droppable.bases = idle.bases;
   droppable.tokens = sessions_.idle_tokens();
   droppable.pages = idle.pages;
-  const auto add = [&](const Session* session) {
-    if (session != nullptr) droppable.AddKept(*session);
+  std::set<const StatePoint*> kept;  // completions of a request share some
+  const auto add = [&](const Session& session) {
+    session.ForEachPoint([&](const auto& point) { kept.insert(point.get()); });
   };
-  for (const auto& active : active_) add(active->session());
-  for (const auto& request : waiting_) {
-    if (request != nullptr && request->session.held()) add(request->session.state());
+  for (const auto& active : active_) {
+    for (const Session* session : active->sessions()) add(*session);
   }
+  for (const auto& request : waiting_) {
+    if (request == nullptr || !request->session.held()) continue;  // null: admitted in this pass
+    if (const Session* state = request->session.state(); state != nullptr) add(*state);
+  }
+  for (const StatePoint* point : kept) droppable.AddPoint(*point);
   prefixes_.cache().ForEachPoint([&](const StatePoint& point) { droppable.AddPoint(point); });
   return HasRoom(need, droppable);
 }

@@ -157,5 +157,31 @@ TEST_F(SessionChoicesTest, BordersGoFirst) {
   EXPECT_GT(metrics_.borders_dropped.value(), 0u);
 }
 
+// Also those of completions after the first, which may have ended.
+TEST_F(SessionChoicesTest, BordersOfAnyRunningChoiceGoFirst) {
+  SchedulerOptions options = Options();
+  options.keep_borders = 50;
+  Scheduler scheduler(engine_, sessions_, dispatcher_, metrics_, options);
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  engine_.fail_row = [](const StepRow& row) {
+    const bool first = row.samples > 0 && row.spec.index == 0;
+    return first ? absl::InternalError("broken row") : absl::OkStatus();
+  };
+  Client choices(3), other(8);
+  auto turn = MakeRequest(choices, {1, 2, 3}, 5000);
+  turn->session = *sessions_.LeaseForTurn("a");
+  turn->keep_choices = true;
+  ASSERT_TRUE(scheduler.Submit(turn).ok());
+  for (int step = 0; step < 400; ++step) {
+    scheduler.Commit(engine_.Step(scheduler.Plan(now_)), now_);
+    choices.Read();
+  }
+  EXPECT_GE(engine_.states().bases().used() + 2, engine_.capacity().base_slots);
+  engine_.fail_row = nullptr;
+  auto request = MakeRequest(other, {5}, 1);
+  ASSERT_TRUE(scheduler.Submit(request).ok());
+  EXPECT_EQ(scheduler.Plan(now_).rows.size(), 2u + 8u) << "it waits for the choices";
+}
+
 }  // namespace
 }  // namespace rivulet

@@ -72,10 +72,6 @@ void StateNeed::AddPoint(const StatePoint& point) {
   AddPages(point.pages.size(), [&](size_t kind) { return point.pages[kind].pages(); });
 }
 
-void StateNeed::AddKept(const Session& session) {
-  session.ForEachPoint([this](const auto& point) { AddPoint(*point); });
-}
-
 // Several completions share the prompt's pages until each has replaced them, so these count once
 // more.
 StateNeed WholeNeed(const StateCapacity& capacity, const Request& request,

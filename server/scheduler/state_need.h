@@ -47,8 +47,6 @@ struct StateNeed {
   void AddMissing(const Session& session, uint64_t tokens);
   // Adds what a point holds.
   void AddPoint(const StatePoint& point);
-  // Adds what the kept positions and borders of `session` hold at most.
-  void AddKept(const Session& session);
 };
 
 // The most tokens that the session of each completion will hold.
