@@ -11,7 +11,7 @@ import torch
 def orthogonalise(g):
     """[N, R, C] -> the same with singular values near 1."""
     a, b, c = 3.4445, -4.7750, 2.0315
-    x = g.bfloat16()
+    x = g.bfloat16() if g.is_cuda else g                    # a CPU may only emulate bf16
     wide = x.shape[1] <= x.shape[2]
     x = x if wide else x.transpose(1, 2)
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)

@@ -111,18 +111,26 @@ TEST(SpeculationTest, TheSameBytesWithDraftsAndWithout) {
   EXPECT_EQ(peer.MetricOf("rivulet_draft_memory_bytes"), 0) << "of completions that have ended";
 }
 
-// The model drafts for itself, so that most drafts are right.
-TEST(SpeculationTest, TheSameBytesWithADraftModel) {
+void ExpectSameBytesWithDraftModel(const std::string& draft_model, int count) {
   std::mt19937_64 random(TestSeed());
   std::vector<v1::GenerateRequest> requests;
-  for (int i = 0; i < 20; ++i) requests.push_back(RandomRequest(random));
+  for (int i = 0; i < count; ++i) requests.push_back(RandomRequest(random));
   Peer plain(SourcePath("models/tales"));
   Peer peer(SourcePath("models/tales"),
-            {"--speculate=draft", "--draft-model=" + SourcePath("models/tales")});
+            {"--speculate=draft", "--draft-model=" + SourcePath(draft_model)});
   for (const auto& request : requests)
     ASSERT_EQ(Completions(peer, request), Completions(plain, request));
   EXPECT_GT(peer.MetricOf("rivulet_draft_tokens_accepted_total{source=\"model\"}"), 0);
   EXPECT_EQ(peer.MetricOf("rivulet_draft_memory_bytes"), 0) << "of completions that have ended";
+}
+
+// The model drafts for itself, so that most drafts are right.
+TEST(SpeculationTest, TheSameBytesWithADraftModel) {
+  ExpectSameBytesWithDraftModel("models/tales", 20);
+}
+
+TEST(SpeculationTest, TheSameBytesWithTheDraftModelOfTales) {
+  ExpectSameBytesWithDraftModel("models/tales-draft", 8);
 }
 
 TEST(SpeculationTest, TheSameBytesWithTheModelsOwnHead) {
