@@ -81,9 +81,8 @@ class ServerProcess {
   // calls it.
   ServerProcess(ServerOptions options, const std::optional<StartOver>& before,
                 std::function<void()> end)
-      : options_(std::move(options)), end_(std::move(end)) {
+      : options_(std::move(options)), before_(before), end_(std::move(end)) {
     if (before.has_value()) {
-      last_failure_ = before->failed;
       metrics_.device_failures.Add(before->device_failures);
       if (options_.listen.port == 0) options_.listen.port = before->grpc_port;
       if (options_.http.port == 0) options_.http.port = before->http_port;
@@ -115,8 +114,8 @@ class ServerProcess {
   // which says that the server is ready; SIGTERM may follow at once.
   void AnnounceReady() {
     PrintAddress("grpc", options_.listen.host, grpc_->port());
-    if (!last_failure_.has_value()) return;
-    LogWarning("device_restarted", {{"seconds", Seconds(Clock::now() - *last_failure_)}});
+    if (!before_.has_value()) return;
+    LogWarning("device_restarted", {{"seconds", Seconds(Clock::now() - before_->failed)}});
   }
   void Drain() {
     LogInfo("draining", {{"seconds_at_most", options_.drain_seconds}});
@@ -139,7 +138,7 @@ class ServerProcess {
   // Set: the device failed, and this process cannot use it again. REQUIRES: Start succeeded.
   std::optional<StartOver> start_over() const {
     if (!device_gone_) return std::nullopt;
-    return StartOver{.failed = *last_failure_,
+    return StartOver{.failed = failed_,
                      .device_failures = metrics_.device_failures.value(),
                      .grpc_port = grpc_->port(),
                      .http_port = http_->port()};
@@ -285,10 +284,9 @@ class ServerProcess {
   // On the engine thread.
   DeviceFailureHandlers WhenTheDeviceFails() {
     DeviceFailureHandlers handlers;
-    handlers.last_failure = last_failure_;
+    if (before_.has_value()) handlers.last_failure = before_->failed;
     handlers.failed = [this](const absl::Status& /*why*/) {
       metrics_.device_failures.Add();
-      last_failure_ = Clock::now();
       device_works_ = false;
       SetServing(false);
     };
@@ -298,7 +296,8 @@ class ServerProcess {
       device_works_ = true;
       SetServing(true);
     };
-    handlers.start_over = [this](const absl::Status& /*why*/) {
+    handlers.start_over = [this](const absl::Status& /*why*/, TimePoint failed) {
+      failed_ = failed;
       device_gone_ = true;
       end_();
     };
@@ -355,8 +354,9 @@ class ServerProcess {
   }
 
   ServerOptions options_;  // constant from the constructor on
+  const std::optional<StartOver> before_;
   const std::function<void()> end_;
-  std::optional<TimePoint> last_failure_;  // the engine thread's, and the main thread's after it
+  TimePoint failed_;  // set before device_gone_
   std::atomic<bool> device_gone_{false};
   Metrics metrics_;
   CallCount calls_;

@@ -74,7 +74,7 @@ class DeviceFailureTest : public testing::TestWithParam<size_t> {
     DeviceFailureHandlers handlers;
     handlers.failed = [this](const absl::Status&) { ++failures_; };
     handlers.restarted = [this] { ++restarts_; };
-    handlers.start_over = [this](const absl::Status& why) {
+    handlers.start_over = [this](const absl::Status& why, TimePoint) {
       EXPECT_EQ(why.message(), kRefusal);
       leaves_ = true;
     };

@@ -126,7 +126,7 @@ void EngineLoop::LeaveToNextProcess(const absl::Status& why) {
   scheduler_.AbortAll(absl::UnavailableError(
       "the GPU failed and the server starts over; try again when it is ready"));
   RIVULET_CHECK(scheduler_.Plan(Clock::now()).empty(), "a request outlived its abort");
-  handlers_.start_over(why);
+  handlers_.start_over(why, *last_failure_);
 }
 
 }  // namespace rivulet

@@ -28,9 +28,10 @@ namespace rivulet {
 struct DeviceFailureHandlers {
   std::function<void(const absl::Status&)> failed = [](const absl::Status&) {};
   std::function<void()> restarted = [] {};
-  // It does not start again in this process, and may in a new one. All requests have ended, and no
-  // new one is admitted.
-  std::function<void(const absl::Status&)> start_over = [](const absl::Status&) {};
+  // It failed then, does not start again in this process, and may in a new one. All requests have
+  // ended, and no new one is admitted.
+  std::function<void(const absl::Status&, TimePoint failed)> start_over = [](const absl::Status&,
+                                                                             TimePoint) {};
   // It failed again within kFailureInterval: the process must end. Must not return in production.
   std::function<void(const absl::Status&)> gave_up = [](const absl::Status&) {};
   // When it failed before this loop began; nullopt: it did not.
