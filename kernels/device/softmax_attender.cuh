@@ -52,8 +52,8 @@ __device__ inline void CopyEight(bf16* to, size_t plane, const float* from) {
 }
 
 // kParts: of queries and weights. Pages of fp32 are read as two parts, which takes two there too.
-// kPairs: 16 value columns each that a warp has. kShared: values are the
-// keys (AttendCall::values_are_keys), so a block's rows are copied once.
+// kPairs: 16 value columns each that a warp has. kShared: values are
+// the keys (AttendCall::values_are_keys), so a block's rows are copied once.
 template <typename Kv, int kParts, int kTiles, int kPairs, RowKind kKind, bool kShared>
 class Attender {
  public:

@@ -165,7 +165,7 @@ bool IsDynamic(const ConfigReader& config) {
 }
 
 // transformers raises theta with the length of a pass that sees more than the positions of the
-// training; up to them nothing is scaled, whatever the factor is. A session here ends there.
+// training. Up to that length no factor has an effect, and a session is limited to it here.
 void ReadDynamic(ConfigReader& config, RopeConfig& rope) {
   ReadFactor(config, "factor");
   rope.most_tokens = config.Size(kMost, std::nullopt, 1, UINT32_MAX);
