@@ -35,6 +35,7 @@ absl::Status In(const char* part, const absl::Status& status) {
 // How much longer than the text a normalizer may make it. No normal form makes a byte eleven.
 constexpr size_t kGrowth = 32;
 constexpr size_t kLeastNormalBytes = size_t{1} << 20;
+constexpr size_t kBytesOfToken = 16;  // on average, for the time that decoding may take
 
 class HfTokenizer : public Tokenizer {
  public:
@@ -280,7 +281,7 @@ absl::Status HfTokenizer::DecodeTokens(const nlohmann::json& json) {
   size_t end = model_->vocabulary().end_id();
   for (const AddedToken& token : added_.tokens()) end = std::max<size_t>(end, token.id + 1);
   tokens_.resize(end);
-  PatternScratch scratch(0);
+  PatternScratch scratch(kBytesOfToken * end);
   for (uint32_t id = 0; id < end; ++id) {
     RIVULET_RETURN_IF_ERROR(DecodeToken(decoder, id, scratch));
   }

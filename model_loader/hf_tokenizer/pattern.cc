@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
+#include "kernels/base/thread_seconds.h"
 #include "model_loader/hf_tokenizer/pattern_syntax.h"
 #include "model_loader/hf_tokenizer/utf8_text.h"
 
@@ -28,6 +29,10 @@ constexpr uint64_t kLargestLimit = UINT32_MAX;  // that PCRE2 can be told
 constexpr uint64_t kBudget = uint64_t{1} << 28;
 constexpr uint64_t kBudgetOfByte = 1024;
 constexpr size_t kStackBytes = 16 << 20;  // reserved, not committed
+// Ten times what the slowest tokenizer that we test takes for a byte.
+constexpr double kSeconds = 1;
+constexpr double kSecondsOfByte = 2e-6;
+constexpr uint32_t kAttemptsBetweenClocks = 32;  // a look costs as much as an attempt
 
 // The set as a class of PCRE2.
 std::string ClassOf(const std::vector<uint8_t>& members) {
@@ -74,7 +79,8 @@ PatternScratch::PatternScratch(size_t text_bytes)
       context_(pcre2_match_context_create(nullptr)),
       stack_(pcre2_jit_stack_create(32 << 10, kStackBytes, nullptr)),
       end_(pcre2_get_ovector_pointer(data_) + 1),
-      budget_(kBudget + kBudgetOfByte * text_bytes) {
+      budget_(kBudget + kBudgetOfByte * text_bytes),
+      end_of_time_(ThreadSeconds() + kSeconds + kSecondsOfByte * static_cast<double>(text_bytes)) {
   RIVULET_CHECK(data_ != nullptr && context_ != nullptr, "no memory for PCRE2");
   if (stack_ != nullptr) pcre2_jit_stack_assign(context_, nullptr, stack_);
   pcre2_set_heap_limit(context_, kStackBytes / 1024);
@@ -84,6 +90,18 @@ PatternScratch::~PatternScratch() {
   pcre2_jit_stack_free(stack_);
   pcre2_match_context_free(context_);
   pcre2_match_data_free(data_);
+}
+
+double PatternScratch::SecondsLeft() const { return end_of_time_ - ThreadSeconds(); }
+
+// Called for each attempt. A thread has not run longer than the clock on the wall.
+inline bool PatternScratch::IsInTime() {
+  if (++attempts_ % kAttemptsBetweenClocks != 0) return true;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_look_) return true;
+  const std::chrono::duration<double> left(SecondsLeft());
+  next_look_ = now + std::chrono::duration_cast<std::chrono::steady_clock::duration>(left);
+  return left.count() >= 0;
 }
 
 Pattern::Pattern(CodePointClasses classes, std::string expression)
@@ -154,12 +172,17 @@ inline Pattern::Outcome Pattern::Try(size_t begin, uint64_t steps, PatternScratc
   return found == PCRE2_ERROR_MATCHLIMIT ? Outcome::kNeedsMore : Outcome::kGaveUp;
 }
 
+// An attempt with kMoreSteps times as many takes at most about as many times as long.
 Pattern::Outcome Pattern::TryWithMore(size_t begin, PatternScratch& scratch) const {
   const uint64_t most = kMostSteps + kMostStepsOfCharacter * uint64_t{scratch.classes_.size()};
+  double took = 0;
   for (uint64_t steps = kFirstSteps; steps < most && scratch.budget_ >= steps;) {
+    if (scratch.SecondsLeft() < kMoreSteps * took) break;
     scratch.budget_ -= steps;
     steps = std::min(steps * kMoreSteps, most);
+    const double started = ThreadSeconds();
     const Outcome outcome = Try(begin, steps, scratch);
+    took = ThreadSeconds() - started;
     if (outcome != Outcome::kNeedsMore) return outcome;
   }
   return Outcome::kGaveUp;
@@ -170,6 +193,7 @@ inline Pattern::Outcome Pattern::MatchFrom(size_t* begin, PatternScratch& scratc
   const std::string& classes = scratch.classes_;
   for (size_t i = *begin; i < classes.size() || (i == classes.size() && may_be_empty_); ++i) {
     if (i < classes.size() && !starts_[static_cast<uint8_t>(classes[i])]) continue;
+    if (!scratch.IsInTime()) return Outcome::kGaveUp;
     Outcome outcome = Try(i, kFirstSteps, scratch);
     if (outcome == Outcome::kNeedsMore) outcome = TryWithMore(i, scratch);
     *begin = i;

@@ -4,12 +4,14 @@
 // (code_point_classes.h): what \p{L} has comes from our tables, so that ids do not depend on the
 // version of the library.
 //
-// The work for a text is bounded: an expression that backtracks too much ends in
-// INVALID_ARGUMENT.
+// The work for a text is bounded, in steps and in the thread's processor time: an expression that
+// backtracks too much ends in INVALID_ARGUMENT. PCRE2 counts as one step what may look through the
+// rest of the text, such as the last a* of a*a*b, so steps alone bound nothing.
 #ifndef RIVULET_MODEL_LOADER_HF_TOKENIZER_PATTERN_H_
 #define RIVULET_MODEL_LOADER_HF_TOKENIZER_PATTERN_H_
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,11 +30,12 @@ struct pcre2_real_jit_stack_8;
 
 namespace rivulet {
 
-// What matching needs besides the pattern. One for each thread; any number of patterns may use it
-// in turn. `budget` is what is left of the steps that a text may take.
+// What matching needs besides the pattern. One for each text; any number of patterns may use it in
+// turn, all in the thread that made it. It holds what is left of the steps and of the time that the
+// text may take.
 class PatternScratch {
  public:
-  // For a text of this many bytes.
+  // For a text of this many bytes. The time begins here and includes what the thread does besides.
   explicit PatternScratch(size_t text_bytes);
   ~PatternScratch();
   PatternScratch(const PatternScratch&) = delete;
@@ -40,6 +43,9 @@ class PatternScratch {
 
  private:
   friend class Pattern;
+  double SecondsLeft() const;
+  bool IsInTime();
+
   std::string classes_;
   pcre2_real_match_data_8* data_;
   pcre2_real_match_context_8* context_;
@@ -47,6 +53,9 @@ class PatternScratch {
   const size_t* end_;   // in data_: where the last match ends
   uint64_t limit_ = 0;  // of steps that context_ was told; 0: none yet
   uint64_t budget_;
+  uint32_t attempts_ = 0;
+  double end_of_time_;                               // of the thread's clock, in seconds
+  std::chrono::steady_clock::time_point next_look_;  // at the thread's clock, which is slow to read
 };
 
 class Pattern {

@@ -3,6 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/base/thread_seconds.h"
 
 namespace rivulet {
 namespace {
@@ -104,6 +105,27 @@ TEST(PatternTest, BoundsTheWorkOfCatastrophicExpressions) {
     const absl::Status status = pattern->FindAll(text, scratch, &matches);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << expression;
     EXPECT_THAT(status.ToString(), HasSubstr("backtracks too much"));
+  }
+}
+
+// PCRE2 counts few steps of these: it looks through a run of one character without counting.
+TEST(PatternTest, BoundsTheTimeOfRepeatsOfOneCharacter) {
+  struct Case {
+    const char* expression;
+    size_t length;
+  };
+  for (const auto& [expression, length] :
+       {Case{"a{0,60000}a{0,60000}b", 40000}, Case{"a*a*b", 1 << 20}, Case{"[ab]*[ac]*a*d", 200000},
+        Case{"a*?a*?b", 200000}}) {
+    const auto pattern = Compile(expression);
+    ASSERT_NE(pattern, nullptr);
+    const std::string text = std::string(length, 'a') + "cbd";
+    PatternScratch scratch(text.size());
+    std::vector<TextRange> matches;
+    const double started = ThreadSeconds();
+    const absl::Status status = pattern->FindAll(text, scratch, &matches);
+    EXPECT_LT(ThreadSeconds() - started, 10) << expression;
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << expression;
   }
 }
 

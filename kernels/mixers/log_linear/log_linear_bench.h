@@ -14,22 +14,15 @@
 #define RIVULET_KERNELS_MIXERS_LOG_LINEAR_LOG_LINEAR_BENCH_H_
 
 #include <benchmark/benchmark.h>
-#include <time.h>
 
 #include <cstdint>
 #include <vector>
 
+#include "kernels/base/thread_seconds.h"
 #include "kernels/mixers/bench_sessions.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {
-
-// Seconds that this thread has run.
-inline double ThreadSeconds() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 // Arguments: chunks, sessions. Pages: 1, 8, 9 (the most that live on over a fold) and 10 (all of
 // them, carried into the last one), of a model with 15 levels; one session, whose pages are in a
