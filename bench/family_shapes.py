@@ -6,7 +6,7 @@
     build/hf/bin/python bench/family_shapes.py OUT --bin build/release/bin [NAME ...]
 
 For each shape: writes a checkpoint with random weights in bf16 to OUT/NAME (names and shapes of its tensors from transformers, on the
-meta device; RWKV-7's are written out here), starts rivulet-server on it with one thread, runs `rivulet bench` with 1 and with 8 streams, and
+meta device; RWKV-6's and -7's are written out here), starts rivulet-server on it with one thread, runs `rivulet bench` with 1 and with 8 streams, and
 prints a row: tokens for a second of the server's processor time, which other programs on the machine change less than its clock. The
 best of --rounds counts. Folders stay, so a second run is faster. What such a model says is noise.
 """
@@ -63,6 +63,21 @@ SHAPES = {
     "MiniMax-Text-01, 2 of 80 layers, 4 of 32 experts, 32 000 of 200 064 tokens": ("MiniMax", dict(
         hidden_size=6144, intermediate_size=9216, num_hidden_layers=2, layer_types=["linear_attention", "full_attention"],
         num_attention_heads=64, num_key_value_heads=8, head_dim=128, num_local_experts=4)),
+    "Bamba-9B, 6 of 32 layers": ("Bamba", dict(num_hidden_layers=6, attn_layer_indices=[3])),
+    "Qwen3-Next-80B-A3B, 2 of 48 layers": ("Qwen3Next", dict(num_hidden_layers=2, layer_types=["linear_attention", "full_attention"])),
+    "Qwen3.5-35B-A3B (text), 2 of 40 layers": ("Qwen3_5Moe", dict(num_hidden_layers=2, layer_types=["linear_attention", "full_attention"])),
+    "Granite-4.0-H-Tiny, 16 of 40 layers": ("GraniteMoeHybrid", dict(
+        vocab_size=100352, hidden_size=1536, num_hidden_layers=16, layer_types=layers(16, (5, 15), "mamba", "attention"), num_attention_heads=12,
+        num_key_value_heads=4, shared_intermediate_size=1024, intermediate_size=512, num_local_experts=64, num_experts_per_tok=6,
+        mamba_n_heads=48, mamba_d_head=64, mamba_d_state=128, mamba_n_groups=1, tie_word_embeddings=True)),
+    "LFM2-8B-A1B, 8 of 24 layers": ("Lfm2Moe", dict(num_hidden_layers=8, layer_types=layers(8, (2, 6), "conv"))),
+    "Nemotron-3-Nano-30B-A3B, 5 of 52 blocks": ("NemotronH", dict(
+        hidden_size=2688, layers_block_type=["linear_attention", "moe", "linear_attention", "full_attention", "moe"], num_attention_heads=32,
+        num_key_value_heads=2, head_dim=128, mamba_num_heads=64, n_routed_experts=128, num_experts_per_tok=6, moe_intermediate_size=1856,
+        moe_shared_expert_intermediate_size=3712, routed_scaling_factor=2.5)),
+    "RWKV-6-World-1.6B": (None, dict(
+        model_type="rwkv6", vocab_size=65536, hidden_size=2048, intermediate_size=7168, num_hidden_layers=24, num_heads=32, expand_k=1.0,
+        expand_v=1.0, proj_low_rank_dim=32, gate_low_rank_dim=64, norm_eps=1e-5, attn=None, fuse_norm=False, eos_token_id=0)),
     "RWKV-7-World-0.4B": (None, dict(
         model_type="rwkv7", vocab_size=65536, hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, head_dim=64, norm_eps=1e-5,
         decay_low_rank_dim=64, a_low_rank_dim=64, v_low_rank_dim=32, gate_low_rank_dim=128, attn=None, fuse_norm=False, eos_token_id=0,
@@ -96,11 +111,36 @@ def rwkv7_tensors(c):
     yield from ((f"model.norm.{part}", (d,)) for part in ("weight", "bias"))
 
 
+def rwkv6_tensors(c):
+    d, rank, decay = c["hidden_size"], c["proj_low_rank_dim"], c["gate_low_rank_dim"]
+    yield "model.embeddings.weight", (c["vocab_size"], d)
+    yield "lm_head.weight", (c["vocab_size"], d)
+    for i in range(c["num_hidden_layers"]):
+        p = f"model.layers.{i}."
+        for norm in ("attn_norm", "ffn_norm", "attn.g_norm") + (("pre_norm",) if i == 0 else ()):
+            yield from ((p + f"{norm}.{part}", (d,)) for part in ("weight", "bias"))
+        yield from ((p + f"attn.{name}_proj.linear.weight", (d, d)) for name in "rkvg")
+        yield p + "attn.o_proj.weight", (d, d)
+        yield p + "attn.x_proj.0.mu", (d,)
+        yield p + "attn.x_proj.0.linear.weight", (5 * rank, d)
+        yield p + "attn.x_proj.2.weight", (d, 5 * rank)
+        yield p + "attn.x_bias", (5, d)
+        yield p + "attn.w_proj.linear.lora.0.weight", (decay, d)
+        yield p + "attn.w_proj.linear.lora.2.weight", (d, decay)
+        yield p + "attn.w_proj.linear.lora.2.bias", (d,)
+        yield p + "attn.bonus", (c["num_heads"], d // c["num_heads"])
+        yield from ((p + f"ffn.{name}.mu", (d,)) for name in ("key", "receptance"))
+        yield p + "ffn.key.linear.weight", (c["intermediate_size"], d)
+        yield p + "ffn.receptance.linear.weight", (d, d)
+        yield p + "ffn.value.weight", (d, c["intermediate_size"])
+    yield from ((f"model.norm.{part}", (d,)) for part in ("weight", "bias"))
+
+
 def transformers_tensors(family, keys):
     """The config that transformers writes and (name, shape) of each tensor, without tied ones."""
     import torch
     import transformers
-    text = family == "Qwen3_5"
+    text = family in ("Qwen3_5", "Qwen3_5Moe")
     config = getattr(transformers, family + ("TextConfig" if text else "Config"))(**keys)
     with torch.device("meta"):
         model = getattr(transformers, family + "ForCausalLM")(config)
@@ -137,7 +177,10 @@ def value_of(name, shape):
 
 def write(folder, name):
     family, keys = SHAPES[name]
-    config, tensors = (keys, list(rwkv7_tensors(keys))) if family is None else transformers_tensors(family, keys)
+    if family is None:
+        config, tensors = keys, list({"rwkv6": rwkv6_tensors, "rwkv7": rwkv7_tensors}[keys["model_type"]](keys))
+    else:
+        config, tensors = transformers_tensors(family, keys)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     header, end = {}, 0
