@@ -6,7 +6,7 @@
 #   hwy::hwy                                Highway, the portable SIMD library
 #   nlohmann_json::nlohmann_json            model_loader/json.h parses without letting an exception out
 #   prometheus-cpp::core prometheus-cpp::pull
-#   PkgConfig::httplib                      cpp-httplib as a compiled library, with the -D flags it was built with
+#   Boost::headers                          Asio and Beast: the HTTP port; headers only
 #   PkgConfig::libedit                      line editing; no CMake file of its own
 #   PkgConfig::pcre2                        regular expressions of tokenizers
 #   PkgConfig::utf8proc                     Unicode: categories, case, normal forms
@@ -24,8 +24,9 @@ find_package(nlohmann_json CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)  # sets no version, so none may be asked for
+find_package(Boost 1.74 REQUIRED)
+find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
-pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)

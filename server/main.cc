@@ -31,6 +31,7 @@
 #include "server/engine/cpu_engine.h"
 #include "server/engine/device_engine.h"
 #include "server/http/http_server.h"
+#include "server/http/operations.h"
 #include "server/log/load_progress.h"
 #include "server/log/log.h"
 #include "server/options.h"
@@ -146,12 +147,16 @@ class ServerProcess {
 
  private:
   absl::Status StartHttp() {
-    HttpHandlers handlers;
+    OperationsHandlers handlers;
     handlers.metrics_text = [this] { return PrometheusText(metrics_); };
     handlers.alive = [] { return GrpcServer::Accepts(); };
     handlers.ready = [this] { return ready_ && device_works_ && GrpcServer::Accepts(); };
+    HttpLimits limits;
+    limits.write_time = seconds(options_.stalled_client_seconds);
     RIVULET_ASSIGN_OR_RETURN(
-        http_, HttpServer::Start(options_.http.host, options_.http.port, std::move(handlers)));
+        http_,
+        HttpServer::Start(options_.http.host, options_.http.port,
+                          {OperationsRoutes(std::move(handlers)), nullptr}, metrics_, limits));
     PrintAddress("http", options_.http.host, http_->port());
     return absl::OkStatus();
   }

@@ -33,7 +33,7 @@ LAYERS = {
     "model_loader": KERNELS,
     "server/log": ["kernels/base"],
     "server/metrics": [],
-    "server/http": ["server/log"],
+    "server/http": ["kernels/base", "server/log", "server/metrics"],
     "server/text": ["kernels/base", "model_loader"],
     "server/engine": ENGINE,
     "server/session": ENGINE + ["server/engine"],

@@ -1,277 +1,304 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/http/http_server.h"
 
-#include <netdb.h>
-#include <poll.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <chrono>
-#include <cstdlib>
-#include <cstring>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <exception>
+#include <future>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "httplib.h"
+#include "server/http/connection.h"
 #include "server/log/log.h"
 
 namespace rivulet {
 namespace {
 
-using std::chrono::milliseconds;
+namespace asio = boost::asio;
+using boost::system::error_code;
+using tcp = asio::ip::tcp;
 
-// A connection occupies a thread until it is answered.
-constexpr size_t kThreads = 8;
-// For all of a connection: scrapes and probes are answered within milliseconds.
-constexpr milliseconds kPatience{2000};
-// While others wait for a thread. A kubelet's probe gives up after 1 s; before that, every earlier
-// connection must be done, however many there are.
-constexpr milliseconds kPatienceWhileOthersWait{100};
-constexpr milliseconds kPatienceWithAll{400};
-// How often a thread that waits for its client checks whether others wait for a thread.
-constexpr milliseconds kLook{20};
-// Prometheus and kubelet send less than 1 KiB.
-constexpr size_t kLargestHead = 8192;
-constexpr size_t kLargestRequest = 16384;
-constexpr size_t kLargestBody = 1024;
+// After no descriptor was left for a connection.
+constexpr std::chrono::milliseconds kAcceptAgain{50};
+// In the kernel, of a connection: enough for 10 MB/s over 25 ms. Streams whose client does not read
+// stop when it is full.
+constexpr int kSendBufferBytes = 256 << 10;
 
-// In place, so that no length changes: no header is called "-ange".
-void HideRange(std::string& head) {
-  for (size_t at = 0; (at = head.find('\n', at)) != std::string::npos; ++at) {
-    if (absl::StartsWithIgnoreCase(absl::string_view(head).substr(at + 1), "range:")) {
-      head[at + 1] = '-';
-    }
-  }
+void SetSocketOption(int socket, int level, int name, int value) {
+  (void)setsockopt(socket, level, name, &value, sizeof(value));
 }
 
-// One connection, as cpp-httplib reads and writes it. The library's own stream has a timeout for
-// each read, so a client that sends one byte a second would occupy a thread for hours; this one has
-// a deadline for the whole connection. It is not an HTTP parser. One thread; closes the socket.
-class Connection final : public httplib::Stream {
- public:
-  // `patience` is called before each wait and returns the age at which the connection must not wait
-  // for its client any more: kPatience, or less while others need this thread. At zero, a request
-  // that has already arrived is still answered.
-  Connection(int socket, std::function<milliseconds()> patience)
-      : socket_(socket), patience_(std::move(patience)) {}
-  ~Connection() override {
-    shutdown(socket_, SHUT_RDWR);
-    close(socket_);
-  }
-
-  // Reads up to the empty line after the headers, and hides a Range header: cpp-httplib matches it
-  // with std::regex, which recurses for each character and overflows small stacks; answering with
-  // the whole page is allowed. False when the client is too slow, gone, or sends more than
-  // kLargestHead; there is no answer then.
-  bool ReadHead() {
-    char piece[2048];
-    while (head_.find("\r\n\r\n") == std::string::npos) {
-      const ssize_t got = head_.size() < kLargestHead ? Receive(piece, sizeof(piece)) : -1;
-      if (got <= 0) return false;
-      head_.append(piece, static_cast<size_t>(got));
-    }
-    HideRange(head_);
-    return true;
-  }
-
-  bool is_readable() const override { return consumed_ < head_.size() || WaitFor(POLLIN); }
-  bool is_writable() const override { return WaitFor(POLLOUT); }
-
-  ssize_t read(char* data, size_t size) override {
-    if (consumed_ == head_.size()) return Receive(data, size);
-    const size_t taken = head_.copy(data, size, consumed_);
-    consumed_ += taken;
-    return static_cast<ssize_t>(taken);
-  }
-
-  ssize_t write(const char* data, size_t size) override {
-    if (!WaitFor(POLLOUT)) return -1;
-    return send(socket_, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-  }
-
-  void get_remote_ip_and_port(std::string& ip, int& port) const override {
-    sockaddr_storage address;
-    socklen_t length = sizeof(address);
-    char host[NI_MAXHOST];
-    char service[NI_MAXSERV];
-    auto* const generic = reinterpret_cast<sockaddr*>(&address);
-    if (getpeername(socket_, generic, &length) != 0) return;
-    if (getnameinfo(generic, length, host, sizeof(host), service, sizeof(service),
-                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-      return;
-    }
-    ip = host;
-    port = std::atoi(service);
-  }
-
-  void get_local_ip_and_port(std::string&, int&) const override {}  // not used by any route
-  socket_t socket() const override { return socket_; }
-
- private:
-  bool WaitFor(short events) const {
-    const auto age = [this] { return std::chrono::steady_clock::now() - start_; };
-    pollfd descriptor = {socket_, events, 0};
-    while (age() < kPatience) {
-      const auto left = std::chrono::duration_cast<milliseconds>(patience_() - age());
-      const auto look = std::clamp(left, milliseconds(0), kLook);
-      if (poll(&descriptor, 1, static_cast<int>(look.count())) > 0) return true;
-      if (left <= milliseconds(0)) return false;
-    }
-    return false;
-  }
-
-  ssize_t Receive(char* data, size_t size) {
-    if (received_ >= kLargestRequest || !WaitFor(POLLIN)) return -1;
-    const ssize_t got = recv(socket_, data, size, MSG_DONTWAIT);
-    if (got > 0) received_ += static_cast<size_t>(got);
-    return got;
-  }
-
-  const int socket_;
-  const std::function<milliseconds()> patience_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::string head_;     // and what came with it of the body
-  size_t consumed_ = 0;  // of head_, by read()
-  size_t received_ = 0;
-};
-
-// Knows how many connections wait for a thread.
-class Queue : public httplib::TaskQueue {
- public:
-  explicit Queue(std::atomic<int>& waiting) : waiting_(waiting), pool_(kThreads) {}
-  void enqueue(std::function<void()> job) override {
-    ++waiting_;
-    pool_.enqueue([this, job = std::move(job)] {
-      --waiting_;
-      job();
-    });
-  }
-  void shutdown() override { pool_.shutdown(); }
-
- private:
-  std::atomic<int>& waiting_;
-  httplib::ThreadPool pool_;
-};
-
-// httplib would decompress a kilobyte into gigabytes, and parse forms; no route needs either.
-void TakeBodyAsItIs(httplib::Request& request) {
-  request.headers.erase("Content-Encoding");
-  request.headers.erase("Content-Type");
+// A client whose machine is gone is noticed after 50 s, as over gRPC.
+void SetConnectionOptions(int socket) {
+  SetSocketOption(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  SetSocketOption(socket, SOL_SOCKET, SO_SNDBUF, kSendBufferBytes);
+  SetSocketOption(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  SetSocketOption(socket, IPPROTO_TCP, TCP_KEEPIDLE, 30);
+  SetSocketOption(socket, IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  SetSocketOption(socket, IPPROTO_TCP, TCP_KEEPCNT, 2);
 }
 
-// One request per connection, so that no thread waits between two.
-class Server : public httplib::Server {
- public:
-  Server() {
-    new_task_queue = [this] { return new Queue(waiting_); };
-  }
-
- private:
-  bool process_and_close_socket(socket_t socket) override {
-    Connection connection(socket, [this] { return Patience(); });
-    bool closed = false;
-    try {
-      if (!connection.ReadHead()) return false;
-      return process_request(connection, /*close_connection=*/true, closed, TakeBodyAsItIs);
-    } catch (const std::exception& error) {
-      LogWarning("http_request_failed", {{"error", error.what()}});
-      return false;
-    }
-  }
-
-  milliseconds Patience() const {
-    if (svr_sock_ == INVALID_SOCKET) return milliseconds(0);  // stopping
-    const int waiting = waiting_;
-    if (waiting <= 0) return kPatience;
-    return std::min(kPatienceWhileOthersWait,
-                    kPatienceWithAll * static_cast<int>(kThreads) / waiting);
-  }
-
-  std::atomic<int> waiting_{0};
-};
-
-void SetText(httplib::Response& response, int status, const std::string& text) {
-  response.status = status;
-  response.set_content(text, "text/plain");
+// Half of the descriptors are for others: gRPC never accepts again once it has found none.
+size_t MostConnections(const HttpLimits& limits) {
+  rlimit descriptors;
+  if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return limits.connections;
+  return std::min<size_t>(limits.connections, std::max<rlim_t>(descriptors.rlim_cur / 2, 16));
 }
 
-void PutLogLevel(const httplib::Request& request, httplib::Response& response) {
-  const absl::string_view level = absl::StripAsciiWhitespace(request.body);
-  if (ChangeLogLevel({level.data(), level.size()}, request.remote_addr)) {
-    return SetText(response, 200, std::string(LogLevel()) + "\n");
-  }
-  SetText(
-      response, 400,
-      absl::StrCat("'", level, "' is not a log level; send debug, info, warning, error or off\n"));
+bool Fits(const HttpRoute& route, const HttpRequest& request) {
+  if (route.path.ends_with('/')) return request.path.starts_with(route.path);
+  return request.path == route.path;
 }
 
-void AddRoutes(httplib::Server& server, const HttpHandlers& handlers) {
-  server.Get("/metrics", [&handlers](const httplib::Request&, httplib::Response& response) {
-    response.set_content(handlers.metrics_text(), "text/plain; version=0.0.4; charset=utf-8");
-  });
-  server.Get("/healthz", [&handlers](const httplib::Request&, httplib::Response& response) {
-    const bool alive = handlers.alive();
-    SetText(response, alive ? 200 : 503, alive ? "ok\n" : "no longer able to serve: restart\n");
-  });
-  server.Get("/readyz", [&handlers](const httplib::Request&, httplib::Response& response) {
-    const bool ready = handlers.ready();
-    SetText(response, ready ? 200 : 503, ready ? "ready\n" : "not ready\n");
-  });
-  server.Get("/loglevel", [](const httplib::Request&, httplib::Response& response) {
-    SetText(response, 200, std::string(LogLevel()) + "\n");
-  });
-  server.Put("/loglevel", PutLogLevel);
+bool TakesMethod(const HttpRoute& route, const HttpRequest& request) {
+  if (route.method.empty() || route.method == request.method) return true;
+  return route.method == "GET" && request.method == "HEAD";
 }
 
 }  // namespace
 
-struct HttpServer::Impl {
-  HttpHandlers handlers;
-  Server server;
-  int port = 0;
-  std::thread thread;
+class HttpServer::Impl final : public ConnectionHub {
+ public:
+  Impl(HttpRoutes routes, Metrics& metrics, const HttpLimits& limits)
+      : limits_(limits), metrics_(metrics), routes_(std::move(routes)) {}
+
+  absl::Status Start(const std::string& host, int port);
+  void Stop();
+  int port() const { return port_; }
+  // Runs `task` on the I/O thread and waits for it.
+  void RunOnIo(const std::function<void()>& task);
+  void SetRoutes(HttpRoutes routes);
+  void CutExchanges();
+
+  const HttpLimits& limits() const override { return limits_; }
+  const std::shared_ptr<asio::io_context>& io() const override { return io_; }
+  const std::shared_ptr<IoPoster>& poster() const override { return poster_; }
+  bool TakeBodyBytes(size_t bytes) override;
+  void GiveBodyBytes(size_t bytes) override { body_bytes_ -= bytes; }
+  Route FindRoute(const HttpRequest& request) override;
+  HttpResponse Refusal(int status, const std::string& text) override;
+  void CountResponse(int status) override { metrics_.CountHttpResponse(status); }
+  void Ended(Connection& connection) override;
+
+ private:
+  using Connections = std::unordered_map<Connection*, std::shared_ptr<Connection>>;
+
+  error_code Bind(const tcp::endpoint& endpoint);
+  void Accept();
+  void OnAccept(const error_code& error, tcp::socket socket);
+  void Add(tcp::socket socket);
+  bool CloseLongestWaiting();
+  void EndAll();
+  void Run();
+
+  const HttpLimits limits_;
+  Metrics& metrics_;
+  const std::shared_ptr<asio::io_context> io_ = std::make_shared<asio::io_context>(1);
+  const std::shared_ptr<IoPoster> poster_ = std::make_shared<IoPoster>(*io_);
+  tcp::acceptor acceptor_{*io_};
+  asio::steady_timer timer_{*io_};
+  int port_ = 0;
+  // The I/O thread's.
+  HttpRoutes routes_;
+  Connections connections_;
+  size_t body_bytes_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;
 };
+
+absl::Status HttpServer::Impl::Start(const std::string& host, int port) {
+  const auto fail = [&](const std::string& reason) {
+    return absl::UnavailableError(absl::StrCat("cannot listen for HTTP on ", host, ":", port, ": ",
+                                               reason, "; choose another --http HOST:PORT"));
+  };
+  error_code error;
+  tcp::resolver resolver(*io_);
+  const auto found = resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
+  if (error) return fail(error.message());
+  for (const auto& entry : found) {
+    error = Bind(entry.endpoint());
+    if (!error) break;
+  }
+  if (error) return fail(error.message());
+  port_ = acceptor_.local_endpoint(error).port();
+  Accept();
+  thread_ = std::thread([this] { Run(); });
+  return absl::OkStatus();
+}
+
+// Asio sets no SO_REUSEPORT, which would let two servers share a port silently.
+error_code HttpServer::Impl::Bind(const tcp::endpoint& endpoint) {
+  error_code error, ignored;
+  acceptor_.close(ignored);
+  acceptor_.open(endpoint.protocol(), error);
+  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor_.bind(endpoint, error);
+  if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
+  return error;
+}
+
+void HttpServer::Impl::Run() {
+  for (;;) {
+    try {
+      io_->run();
+      return;
+    } catch (const std::exception& error) {  // no memory
+      LogWarning("http_failed", {{"error", error.what()}});
+    }
+  }
+}
+
+void HttpServer::Impl::Accept() {
+  acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
+    if (stopping_ || error == asio::error::operation_aborted) return;
+    OnAccept(error, std::move(socket));
+  });
+}
+
+void HttpServer::Impl::OnAccept(const error_code& error, tcp::socket socket) {
+  if (!error) {
+    try {
+      Add(std::move(socket));
+    } catch (const std::exception& exception) {
+      LogWarning("http_connection_failed", {{"error", exception.what()}});
+    }
+    return Accept();
+  }
+  // Most often no descriptor is left.
+  metrics_.http_connections_refused.Add();
+  LogDebug("http_accept_failed", {{"error", error.message()}});
+  CloseLongestWaiting();
+  timer_.expires_after(kAcceptAgain);
+  timer_.async_wait([this](const error_code& aborted) {
+    if (!aborted && !stopping_) Accept();
+  });
+}
+
+void HttpServer::Impl::Add(tcp::socket socket) {
+  SetConnectionOptions(socket.native_handle());
+  if (connections_.size() >= MostConnections(limits_) && !CloseLongestWaiting()) {
+    metrics_.http_connections_refused.Add();
+    return;
+  }
+  const auto connection = std::make_shared<Connection>(*this, std::move(socket));
+  connections_.emplace(connection.get(), connection);
+  metrics_.http_connections.Set(static_cast<int64_t>(connections_.size()));
+  connection->Start();
+}
+
+bool HttpServer::Impl::CloseLongestWaiting() {
+  std::shared_ptr<Connection> longest;
+  for (const auto& [address, connection] : connections_) {
+    if (!connection->waits_for_client()) continue;
+    if (longest == nullptr || connection->waits_since() < longest->waits_since()) {
+      longest = connection;
+    }
+  }
+  if (longest == nullptr) return false;
+  longest->Close();
+  return true;
+}
+
+void HttpServer::Impl::Ended(Connection& connection) {
+  connections_.erase(&connection);
+  metrics_.http_connections.Set(static_cast<int64_t>(connections_.size()));
+  if (stopping_ && connections_.empty()) io_->stop();
+}
+
+bool HttpServer::Impl::TakeBodyBytes(size_t bytes) {
+  if (body_bytes_ + bytes > limits_.all_body_bytes) return false;
+  body_bytes_ += bytes;
+  return true;
+}
+
+ConnectionHub::Route HttpServer::Impl::FindRoute(const HttpRequest& request) {
+  Route found;
+  found.status = 404;
+  for (const HttpRoute& route : routes_.routes) {
+    if (!Fits(route, request)) continue;
+    if (TakesMethod(route, request)) return {&route.handler, route.most_body_bytes, 200, ""};
+    found.status = 405;
+    absl::StrAppend(&found.allow, found.allow.empty() ? "" : ", ", route.method);
+  }
+  return found;
+}
+
+HttpResponse HttpServer::Impl::Refusal(int status, const std::string& text) {
+  if (routes_.refusal != nullptr) return routes_.refusal(status, text);
+  return {status, "text/plain", {}, text + "\n"};
+}
+
+void HttpServer::Impl::RunOnIo(const std::function<void()>& task) {
+  std::promise<void> done;
+  asio::post(*io_, [&] {
+    task();
+    done.set_value();
+  });
+  done.get_future().wait();
+}
+
+void HttpServer::Impl::SetRoutes(HttpRoutes routes) {
+  RunOnIo([&] { routes_ = std::move(routes); });
+}
+
+void HttpServer::Impl::CutExchanges() {
+  RunOnIo([this] {
+    const Connections all = connections_;
+    for (const auto& [address, connection] : all) {
+      if (!connection->waits_for_client()) connection->Close();
+    }
+  });
+}
+
+void HttpServer::Impl::EndAll() {
+  stopping_ = true;
+  error_code ignored;
+  acceptor_.close(ignored);
+  const Connections all = connections_;  // those that end take themselves out
+  for (const auto& [address, connection] : all) connection->EndSoon();
+  if (connections_.empty()) return io_->stop();
+  timer_.expires_after(limits_.stop_time);
+  timer_.async_wait([this](const error_code&) { io_->stop(); });
+}
+
+void HttpServer::Impl::Stop() {
+  if (!thread_.joinable()) return;
+  asio::post(*io_, [this] { EndAll(); });
+  thread_.join();
+  poster_->Close();
+  const Connections all = std::move(connections_);
+  connections_.clear();
+  for (const auto& [address, connection] : all) connection->Close();
+  timer_.cancel();
+  // What is still queued keeps connections, and they keep the queue.
+  io_->restart();
+  io_->poll();
+}
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-HttpServer::~HttpServer() {
-  impl_->server.stop();
-  impl_->thread.join();
-}
+HttpServer::~HttpServer() { impl_->Stop(); }
 
-int HttpServer::port() const { return impl_->port; }
+int HttpServer::port() const { return impl_->port(); }
+void HttpServer::SetRoutes(HttpRoutes routes) { impl_->SetRoutes(std::move(routes)); }
+void HttpServer::CutExchanges() { impl_->CutExchanges(); }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& host, int port,
-                                                              HttpHandlers handlers) {
-  auto impl = std::make_unique<Impl>();
-  impl->handlers = std::move(handlers);
-  httplib::Server& server = impl->server;
-  server.set_payload_max_length(kLargestBody);
-  server.set_default_headers({{"Accept-Ranges", "none"}});  // httplib says bytes in answers to HEAD
-  // httplib's own options include SO_REUSEPORT, which would let two servers share a port silently.
-  server.set_socket_options([](socket_t socket) {
-    const int yes = 1;
-    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  });
-  AddRoutes(server, impl->handlers);
-  errno = 0;
-  impl->port =
-      port != 0 ? (server.bind_to_port(host, port) ? port : -1) : server.bind_to_any_port(host);
-  if (impl->port < 0) {
-    const char* reason = errno != 0 ? std::strerror(errno) : "the address cannot be used";
-    return absl::UnavailableError(absl::StrCat("cannot listen for HTTP on ", host, ":", port, ": ",
-                                               reason, "; choose another --http HOST:PORT"));
-  }
-  impl->thread = std::thread([raw = impl.get()] { raw->server.listen_after_bind(); });
-  // stop() before the listener runs would be lost and the destructor would wait for ever.
-  while (!impl->server.is_running()) std::this_thread::yield();
+                                                              HttpRoutes routes, Metrics& metrics,
+                                                              const HttpLimits& limits) {
+  auto impl = std::make_unique<Impl>(std::move(routes), metrics, limits);
+  const absl::Status started = impl->Start(host, port);
+  if (!started.ok()) return started;
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 

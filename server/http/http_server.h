@@ -1,43 +1,68 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The HTTP port: GET /metrics, /healthz (200 while the process runs and can serve), /readyz (200
-// while it takes new work, else 503) and /loglevel, which PUT changes. It serves nothing else and
-// has no authentication: keep it inside the cluster. A connection is closed after its answer. A
-// slow client is cut off after 2 s, and after 0.1 s while others wait for one of the eight threads,
-// so that slow clients do not delay the liveness probe.
+// The HTTP port: HTTP/1.1 and 1.0 with keep-alive, pipelining and streamed responses, on one I/O
+// thread whatever the number of connections. Which paths there are is up to its owner
+// (operations.h, server/openai). It knows no TLS, no authentication and no HTTP/2.
+//
+// What a client does cannot hold up another: handlers do not block, and a client that is slow,
+// silent or gone costs its own connection alone (HttpLimits). Over HttpLimits::connections, the
+// connection that has waited longest for its client is closed, so that a crowd of silent clients
+// does not keep out the liveness probe.
 #ifndef RIVULET_SERVER_HTTP_HTTP_SERVER_H_
 #define RIVULET_SERVER_HTTP_HTTP_SERVER_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/http/http_exchange.h"
+#include "server/http/http_limits.h"
+#include "server/http/http_message.h"
+#include "server/metrics/metrics.h"
 
 namespace rivulet {
 
-// Called on the HTTP server's threads, several at once.
-struct HttpHandlers {
-  std::function<std::string()> metrics_text;
-  std::function<bool()> alive;  // false: only a restart helps
-  std::function<bool()> ready;
+struct HttpRoute {
+  std::string method;  // GET also answers HEAD, without the body; empty: any
+  std::string path;    // exact, or what a path begins with if it ends in /
+  size_t most_body_bytes = 0;
+  HttpHandler handler;
+};
+
+struct HttpRoutes {
+  std::vector<HttpRoute> routes;  // the first that fits counts
+  // The response to what no handler sees: unknown paths, requests that are not HTTP, too large or
+  // too slow. Null: the text as text/plain.
+  std::function<HttpResponse(int status, const std::string& text)> refusal;
 };
 
 class HttpServer {
  public:
-  // Binds and serves on threads of its own. Port 0: any free port (port() says which). Fails with
+  // Binds and serves on a thread of its own. Port 0: any free port (port() says which). Fails with
   // UNAVAILABLE, naming the address, when it cannot bind: no port is ever shared with another
-  // process.
+  // process. `metrics` outlives the server.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& host, int port,
-                                                           HttpHandlers handlers);
-  ~HttpServer();  // stops; a request that is being answered is finished first
+                                                           HttpRoutes routes, Metrics& metrics,
+                                                           const HttpLimits& limits = {});
+  // Stops. Responses that are being written get HttpLimits::stop_time.
+  ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   int port() const;
 
+  // Any thread but a handler's. When it returns, no handler of the earlier routes runs or will run;
+  // exchanges that they were given go on.
+  void SetRoutes(HttpRoutes routes);
+  // Closes all connections that are being answered: their exchanges are told that the client has
+  // gone. Any thread but a handler's.
+  void CutExchanges();
+
  private:
-  struct Impl;
+  class Impl;
   explicit HttpServer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

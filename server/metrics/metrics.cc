@@ -120,6 +120,7 @@ void AddGauges(const Metrics& m, Families& out) {
   out.AddGauge("draft_memory_bytes", "Bytes that drafts take for running completions.",
                value(m.draft_memory_bytes));
   out.AddGauge("draining", "1 while the server drains after SIGTERM.", value(m.draining));
+  out.AddGauge("http_connections", "Open connections of the HTTP port.", value(m.http_connections));
   out.AddGauge("build_info", "Constant 1; the labels name the build.", 1,
                {{"version", m.version}, {"commit", m.commit}});
   if (!m.model_known) return;
@@ -166,6 +167,13 @@ void AddCounters(const Metrics& m, Families& out) {
     out.AddCounter("sessions_ended_total", "Sessions that ended, by reason.", m.session_ends[i],
                    {{"reason", kSessionEndNames[i]}});
   }
+  for (size_t i = 0; i < kHttpStatuses; ++i) {
+    out.AddCounter("http_responses_total", "Responses of the HTTP port by status.",
+                   m.http_responses[i], {{"status", kHttpStatusNames[i]}});
+  }
+  out.AddCounter("http_connections_refused_total",
+                 "Connections of the HTTP port that found no descriptor or no room.",
+                 m.http_connections_refused);
   out.AddCounter("session_forks_total", "Sessions made by ForkSession.", m.session_forks);
   out.AddCounter("session_rewinds_total", "Sessions taken back by RewindSession.",
                  m.session_rewinds);

@@ -69,6 +69,11 @@ enum class PrefixDrop : uint8_t {
 };
 inline constexpr size_t kPrefixDrops = static_cast<size_t>(PrefixDrop::kTokens) + 1;
 
+// What the responses of the HTTP port say: the label of rivulet_http_responses_total. "gone": the
+// client was gone before its response began.
+inline constexpr size_t kHttpStatuses = 4;
+inline constexpr const char* kHttpStatusNames[kHttpStatuses] = {"2xx", "4xx", "5xx", "gone"};
+
 // Seconds, from 1 ms to 43 minutes: vLLM's edges, so that its dashboards' panels can be reused.
 inline constexpr std::array kRequestSeconds = {.001, .005, .01, .02,  .04,  .06,  .08, .1,
                                                .25,  .5,   .75, 1.0,  2.5,  5.0,  7.5, 10.,
@@ -94,6 +99,7 @@ struct Metrics {
   Gauge model_load_milliseconds, model_load_bytes;
   std::atomic<bool> weights_were_packed{false};  // mapped from --packed-cache
   Gauge draining;
+  Gauge http_connections;
   Gauge sessions;
   Gauge session_notes_bytes;
   Gauge state_bases_used;
@@ -111,6 +117,8 @@ struct Metrics {
   Counter graph_replays;
   Counter device_failures;
   std::array<Counter, kSessionEnds> session_ends;
+  Counter http_connections_refused;
+  std::array<Counter, kHttpStatuses> http_responses;  // by kHttpStatusNames
   Counter session_forks;
   Counter session_rewinds;
   Counter kept_positions_dropped;
@@ -137,6 +145,10 @@ struct Metrics {
 
   void CountRequest(Outcome outcome) { requests[static_cast<size_t>(outcome)].Add(); }
   void CountSessionEnd(SessionEnd why) { session_ends[static_cast<size_t>(why)].Add(); }
+  void CountHttpResponse(int status) {
+    const size_t name = status == 499 ? 3 : status < 400 ? 0 : status < 500 ? 1 : 2;
+    http_responses[name].Add();
+  }
   void CountPrefixDrop(PrefixDrop why) { prefix_drops[static_cast<size_t>(why)].Add(); }
   void CountPrefixMiss(PrefixMiss why) { prefix_misses[static_cast<size_t>(why)].Add(); }
 };

@@ -6,7 +6,6 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <httplib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,6 +27,7 @@
 
 #include "client/client.h"
 #include "nlohmann/json.hpp"
+#include "server/http/testing.h"
 #include "tests/e2e/server_process.h"
 
 namespace rivulet::e2e {
@@ -63,6 +63,16 @@ size_t Count(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
   return count;
+}
+
+std::string PercentEncoded(const std::string& text) {
+  std::string encoded;
+  for (const char c : text) {
+    char hex[4];
+    std::snprintf(hex, sizeof(hex), "%%%02X", static_cast<unsigned char>(c));
+    encoded += hex;
+  }
+  return encoded;
 }
 
 class TemporaryFolder {
@@ -109,16 +119,15 @@ class Prometheus {
                                     "--web.listen-address=" + address_});
   }
 
-  nlohmann::json Api(const std::string& path, const httplib::Params& params = {}) const {
-    httplib::Client client("http://" + address_);
-    const auto answer = client.Get("/api/v1/" + path, params, httplib::Headers{});
-    if (!answer || answer->status != 200) return {};
-    return nlohmann::json::parse(answer->body)["data"];
+  nlohmann::json Api(const std::string& path) const {
+    const HttpAnswer answer = HttpGet(address_, "/api/v1/" + path);
+    if (answer.status != 200) return {};
+    return nlohmann::json::parse(answer.body)["data"];
   }
 
   // The one value that `expression` has now; none if there is none.
   std::optional<double> Query(const std::string& expression) const {
-    const nlohmann::json data = Api("query", {{"query", expression}});
+    const nlohmann::json data = Api("query?query=" + PercentEncoded(expression));
     if (data.is_null() || data["result"].size() != 1) return std::nullopt;
     return std::stod(data["result"][0]["value"][1].get<std::string>());
   }
@@ -332,9 +341,7 @@ TEST(ObservabilityTest, PromtoolAcceptsTheRules) {
 }
 
 std::string PutLogLevel(const ServerProcess& server, const std::string& level) {
-  httplib::Client client("http://" + server.http_address());
-  const auto answer = client.Put("/loglevel", level, "text/plain");
-  return answer ? answer->body : "";
+  return TestHttpClient(server.http_address()).Request("PUT", "/loglevel", level).body;
 }
 
 TEST(ObservabilityTest, LogLevelChangesWhileTheServerRuns) {

@@ -2,7 +2,6 @@
 #include "tests/e2e/server_process.h"
 
 #include <fcntl.h>
-#include <httplib.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "kernels/base/check.h"
+#include "server/http/testing.h"
 
 extern char** environ;
 
@@ -169,10 +169,8 @@ Exit ServerProcess::Stop() {
 }
 
 HttpAnswer HttpGet(const std::string& address, const std::string& path) {
-  httplib::Client client("http://" + address);
-  const httplib::Result result = client.Get(path.c_str());
-  if (!result) return {};
-  return {result->status, result->body};
+  const TestResponse response = HttpGetOnce(address, path);
+  return {response.status, response.body};
 }
 
 double Metric(const std::string& page, const std::string& name) {

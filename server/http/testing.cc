@@ -1,0 +1,157 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/http/testing.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/strings.h"
+
+namespace rivulet {
+namespace {
+
+namespace http = boost::beast::http;
+
+constexpr timeval kPatience = {20, 0};
+
+TestResponse Convert(http::response<http::string_body> message) {
+  TestResponse response;
+  response.status = static_cast<int>(message.result_int());
+  for (const auto& field : message) {
+    response.headers.push_back({std::string(field.name_string()), std::string(field.value())});
+  }
+  response.body = std::move(message.body());
+  return response;
+}
+
+}  // namespace
+
+std::string TestResponse::Header(std::string_view name) const {
+  for (const HttpHeader& header : headers) {
+    if (absl::EqualsIgnoreCase(header.name, ToAbsl(name))) return header.value;
+  }
+  return "";
+}
+
+TestHttpClient::TestHttpClient(const std::string& address)
+    : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+  const size_t colon = address.rfind(':');
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(colon + 1))));
+  inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr);
+  setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
+  if (connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0) {
+    close(std::exchange(socket_, -1));
+  }
+}
+
+TestHttpClient::TestHttpClient(TestHttpClient&& other) noexcept
+    : socket_(std::exchange(other.socket_, -1)), received_(std::move(other.received_)) {}
+
+TestHttpClient& TestHttpClient::operator=(TestHttpClient&& other) noexcept {
+  std::swap(socket_, other.socket_);
+  std::swap(received_, other.received_);
+  return *this;
+}
+
+TestHttpClient::~TestHttpClient() {
+  if (socket_ >= 0) close(socket_);
+}
+
+bool TestHttpClient::Send(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t sent = send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
+    if (sent < 0) return false;
+    text.remove_prefix(static_cast<size_t>(sent));
+  }
+  return true;
+}
+
+void TestHttpClient::HalfClose() { shutdown(socket_, SHUT_WR); }
+
+void TestHttpClient::SetReceiveBuffer(int bytes) {
+  setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+}
+
+std::string TestHttpClient::Receive() {
+  if (!received_.empty()) return std::exchange(received_, {});
+  char piece[16384];
+  const ssize_t got = recv(socket_, piece, sizeof(piece), 0);
+  return got <= 0 ? std::string() : std::string(piece, static_cast<size_t>(got));
+}
+
+std::string TestHttpClient::ReceiveAll() {
+  std::string text;
+  for (std::string piece; !(piece = Receive()).empty();) text += piece;
+  return text;
+}
+
+TestResponse TestHttpClient::ReadResponse(bool to_head) {
+  http::response_parser<http::string_body> parser;
+  parser.body_limit(std::numeric_limits<uint64_t>::max());
+  parser.eager(true);
+  parser.skip(to_head);
+  std::string input;
+  while (!parser.is_done()) {
+    const std::string piece = Receive();
+    boost::system::error_code error;
+    if (piece.empty()) {
+      if (!parser.is_header_done()) return {};
+      parser.put_eof(error);
+      if (error) return {};
+      break;
+    }
+    input += piece;
+    for (size_t used = 1; used > 0 && !input.empty() && !parser.is_done();) {
+      used = parser.put(boost::asio::buffer(input), error);
+      input.erase(0, used);
+      if (error && error != http::error::need_more) return {};
+    }
+  }
+  received_ = std::move(input);
+  if (parser.get().result_int() / 100 == 1) return ReadResponse(to_head);
+  return Convert(parser.release());
+}
+
+TestResponse TestHttpClient::Request(const std::string& method, const std::string& path,
+                                     const std::string& body,
+                                     const std::vector<HttpHeader>& headers) {
+  std::string text = absl::StrCat(method, " ", path, " HTTP/1.1\r\nHost: test\r\n");
+  for (const HttpHeader& header : headers) {
+    absl::StrAppend(&text, header.name, ": ", header.value, "\r\n");
+  }
+  if (!body.empty()) absl::StrAppend(&text, "Content-Length: ", body.size(), "\r\n");
+  if (!Send(absl::StrCat(text, "\r\n", body)) && body.empty()) return {};
+  return ReadResponse(method == "HEAD");
+}
+
+TestResponse HttpGetOnce(const std::string& address, const std::string& path) {
+  return TestHttpClient(address).Get(path);
+}
+
+std::string Gunzip(const std::string& packed) {
+  z_stream stream = {};
+  if (inflateInit2(&stream, 15 + 16) != Z_OK) return "";
+  std::string text(packed.size() * 100 + 1024, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+  stream.avail_in = static_cast<uInt>(packed.size());
+  stream.next_out = reinterpret_cast<Bytef*>(text.data());
+  stream.avail_out = static_cast<uInt>(text.size());
+  const bool whole = inflate(&stream, Z_FINISH) == Z_STREAM_END;
+  text.resize(whole ? stream.total_out : 0);
+  inflateEnd(&stream);
+  return text;
+}
+
+}  // namespace rivulet
