@@ -3,7 +3,7 @@
 """Checks the rules of the layout in every source file of the repository.
 
 Includes go one way, between layers (LAYERS below) and between mixers (MIXER_USES). Production code does not include test code.
-Protobuf and gRPC stop at server/rpc, JSON above kernels/, CUDA headers at kernels/*.cu. Every header has the guard that follows from
+Protobuf and gRPC stop at server/service, JSON above kernels/, CUDA headers at kernels/*.cu. Every header has the guard that follows from
 its path, and includes <cstdint> if it names int64_t or a similar type, since newer libraries no longer include it. Every file has the
 copyright line and fewer than 700 lines.
 
@@ -39,8 +39,11 @@ LAYERS = {
     "server/session": ENGINE + ["server/engine"],
     "server/drafts": ENGINE + ["server/engine", "server/session"],
     "server/scheduler": ENGINE + ["server/engine", "server/session", "server/drafts"],
-    "server/rpc": ENGINE + ["server/engine", "server/session", "server/scheduler"],
-    "server": ENGINE + ["server/engine", "server/session", "server/drafts", "server/scheduler", "server/rpc", "server/http"],
+    "server/service": ENGINE + ["server/engine", "server/session", "server/scheduler"],
+    "server/rpc": ENGINE + ["server/engine", "server/session", "server/scheduler", "server/service"],
+    "server/openai": ENGINE + ["server/engine", "server/session", "server/scheduler", "server/service", "server/http"],
+    "server": ENGINE + ["server/engine", "server/session", "server/drafts", "server/scheduler", "server/service", "server/rpc", "server/http",
+                        "server/openai"],
     "client": ["kernels/base"],
 }
 # Each folder of kernels/mixers is a layer of its own. Besides itself and the files directly in kernels/mixers it may include the folders
@@ -60,7 +63,7 @@ MIXER_LISTS = {"kernels/mixers/mixer_config.cc", "kernels/mixers/mixer_config.h"
 # What only tests and benchmarks compile.
 TEST_FILE = re.compile(r"(_test|_bench|_fuzz|_fixture|_reference|_subject|/subject_checks|/core_subject|/mixer_suite\w*|/suite_slots|"
                        r"/allocation_counter|/bench_sessions|/oracle_drafter|/random_(model|parameters)|/fake_\w+|/device_buffers|/test_(seed|support)|/testing)\.(cc|h)$")
-MAY_INCLUDE_PROTO = {"server/rpc", "server", "client"}
+MAY_INCLUDE_PROTO = {"server/service", "server/rpc", "server/openai", "server", "client"}
 # May include everything.
 UNRESTRICTED = ("tests/",)
 
@@ -70,6 +73,7 @@ SKIPPED_FOLDERS = {"build", "__pycache__", "venv", "node_modules"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 PROTO_HEADER = re.compile(r"\.pb\.h$|^rivulet/v1/|^google/protobuf/|^grpcpp/|^grpc/")
+GRPC_HEADER = re.compile(r"^grpcpp/|^grpc/|\.grpc\.pb\.h$")
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusparse|nccl|nvtx|mma\.h|cub/|thrust/|cute/|cutlass/)")
 FIXED_WIDTH = re.compile(r"\bu?int(8|16|32|64)_t\b")
 
@@ -113,7 +117,9 @@ def check_include(path, target):
     if layer and target.startswith("tests/"):
         yield f'"{target}": only tests/ may include tests/'
     if PROTO_HEADER.search(target) and layer not in MAY_INCLUDE_PROTO:
-        yield f'"{target}": protobuf and gRPC stop at server/rpc'
+        yield f'"{target}": protobuf and gRPC stop at server/service'
+    if GRPC_HEADER.search(target) and layer in ("server/service", "server/openai"):
+        yield f'"{target}": gRPC stops at server/rpc'
     if target.startswith("nlohmann/") and path.startswith("kernels/") and not TEST_FILE.search(path):
         yield f'"{target}": kernels/ knows no JSON; model_loader parses it'
     cuda_allowed = path.startswith("kernels/") and path.endswith((".cu", ".cuh"))
@@ -217,8 +223,9 @@ BAD = {
     "server/session/up.cc": (source('"server/scheduler/s.h"'), "server/session may not include server/scheduler"),
     "server/scheduler/up.cc": (source('"server/rpc/r.h"'), "server/scheduler may not include server/rpc"),
     "client/side.cc": (source('"server/engine/e.h"'), "client may not include server/engine"),
-    "server/scheduler/proto.cc": (source('"rivulet/v1/inference.pb.h"'), "stop at server/rpc"),
-    "server/engine/grpc.cc": (source("<grpcpp/grpcpp.h>"), "stop at server/rpc"),
+    "server/scheduler/proto.cc": (source('"rivulet/v1/inference.pb.h"'), "stop at server/service"),
+    "server/engine/grpc.cc": (source("<grpcpp/grpcpp.h>"), "stop at server/service"),
+    "server/service/grpc.cc": (source("<grpcpp/grpcpp.h>"), "gRPC stops at server/rpc"),
     "server/engine/cuda.cc": (source("<cuda_runtime.h>"), "CUDA headers stop"),
     "kernels/base/cuda.h": (header("kernels/base/cuda.h", "#include <cuda_bf16.h>"), "CUDA headers stop"),
     "kernels/base/relative.cc": (source('"../base/a.h"'), "from the repository root"),

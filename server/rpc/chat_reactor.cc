@@ -22,11 +22,12 @@
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.pb.h"
 #include "server/log/log.h"
-#include "server/rpc/generation_call.h"
+#include "server/rpc/deadline.h"
 #include "server/rpc/reactors.h"
 #include "server/rpc/status_map.h"
-#include "server/rpc/stream_state.h"
 #include "server/rpc/wire.h"
+#include "server/service/generation_call.h"
+#include "server/service/stream_state.h"
 
 namespace rivulet {
 
@@ -68,7 +69,11 @@ class ChatReactor final
     CountedReactor::OnDone();
   }
 
-  void Send(const grpc::ByteBuffer& message) override { StartWrite(&message); }
+  absl::Status Prepare(v1::GenerateResponse message) override {
+    return SerializeMessage(message, &wire_response_);
+  }
+  void Send() override { StartWrite(&wire_response_); }
+  void CutOff() override { context_.TryCancel(); }
 
   void OnGenerationEnd(const absl::Status& status) override {
     std::shared_ptr<GenerationCall> ended;
@@ -194,8 +199,8 @@ class ChatReactor final
   std::shared_ptr<GenerationCall> NewTurn(TimePoint arrival) {
     MutexLock lock(&mutex_);
     if (!state_.Begin()) return nullptr;
-    turn_ =
-        std::make_shared<GenerationCall>(service_, context_, "Chat", arrival, shared_from_this());
+    turn_ = std::make_shared<GenerationCall>(service_, "Chat", arrival, DeadlineOf(context_),
+                                             shared_from_this());
     return turn_;
   }
 
@@ -244,6 +249,8 @@ class ChatReactor final
   ChatStreams& streams_;
   const TimePoint start_ = Clock::now();
   grpc::ByteBuffer wire_message_;  // of the read in flight, then of the task that parses it
+
+  grpc::ByteBuffer wire_response_;  // of the write in flight
 
   // Used by the task that begins a turn; there is one at a time.
   std::string session_id_;   // which the next turn continues unless it names another

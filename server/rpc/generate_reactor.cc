@@ -2,10 +2,11 @@
 #include <utility>
 
 #include "rivulet/v1/inference.pb.h"
-#include "server/rpc/generation_call.h"
+#include "server/rpc/deadline.h"
 #include "server/rpc/reactors.h"
 #include "server/rpc/status_map.h"
 #include "server/rpc/wire.h"
+#include "server/service/generation_call.h"
 
 namespace rivulet {
 namespace {
@@ -19,7 +20,8 @@ class GenerateReactor final : public CountedReactor<grpc::ServerWriteReactor<grp
 
   void Start(const ServiceContext& service, const std::shared_ptr<GenerateReactor>& self) {
     Own(self);
-    call_ = std::make_shared<GenerationCall>(service, context_, "Generate", Clock::now(), self);
+    call_ = std::make_shared<GenerationCall>(service, "Generate", Clock::now(),
+                                             DeadlineOf(context_), self);
     if (service.pool.Run([self] { self->Prepare(); }, wire_request_.Length())) return;
     service.metrics.CountRequest(Outcome::kRejectedQueue);
     call_->Refuse(TooManyCalls());
@@ -28,7 +30,11 @@ class GenerateReactor final : public CountedReactor<grpc::ServerWriteReactor<grp
   void OnWriteDone(bool ok) override { call_->OnWriteDone(ok); }
   void OnCancel() override { call_->Cancel(); }
 
-  void Send(const grpc::ByteBuffer& message) override { StartWrite(&message); }
+  absl::Status Prepare(v1::GenerateResponse message) override {
+    return SerializeMessage(message, &wire_response_);
+  }
+  void Send() override { StartWrite(&wire_response_); }
+  void CutOff() override { context_.TryCancel(); }
   void OnGenerationEnd(const absl::Status& status) override { FinishCall(*this, context_, status); }
 
  private:
@@ -42,6 +48,7 @@ class GenerateReactor final : public CountedReactor<grpc::ServerWriteReactor<grp
 
   grpc::CallbackServerContext& context_;
   grpc::ByteBuffer wire_request_;
+  grpc::ByteBuffer wire_response_;  // of the write in flight
   std::shared_ptr<GenerationCall> call_;
 };
 

@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/rpc/reactors.h"
-#include "server/rpc/service_context.h"
+#include "server/service/service_context.h"
 
 namespace rivulet {
 

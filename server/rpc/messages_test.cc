@@ -8,8 +8,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/status.h"
-#include "server/rpc/conversation.h"
 #include "server/rpc/service_fixture.h"
+#include "server/service/conversation.h"
 
 namespace rivulet {
 namespace {

@@ -3,12 +3,13 @@
 
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.pb.h"
-#include "server/rpc/message_conversion.h"
+#include "server/rpc/deadline.h"
 #include "server/rpc/reactors.h"
-#include "server/rpc/scheduled_call.h"
 #include "server/rpc/status_map.h"
-#include "server/rpc/validation.h"
 #include "server/rpc/wire.h"
+#include "server/service/message_conversion.h"
+#include "server/service/scheduled_call.h"
+#include "server/service/validation.h"
 
 namespace rivulet {
 namespace {
@@ -21,7 +22,8 @@ class ScoreReactor final : public CountedReactor<grpc::ServerUnaryReactor>,
   ScoreReactor(const ServiceContext& service, grpc::CallbackServerContext& context,
                const grpc::ByteBuffer& request, grpc::ByteBuffer* response)
       : CountedReactor(service.calls),
-        ScheduledCall(service, context, "Score", Clock::now()),
+        ScheduledCall(service, "Score", Clock::now(), DeadlineOf(context)),
+        context_(context),
         wire_request_(request),
         wire_response_(response) {}
 
@@ -90,6 +92,7 @@ class ScoreReactor final : public CountedReactor<grpc::ServerUnaryReactor>,
     FinishCall(*this, context_, status);
   }
 
+  grpc::CallbackServerContext& context_;
   grpc::ByteBuffer wire_request_;
   grpc::ByteBuffer* const wire_response_;
   // The dispatcher's, then End's.

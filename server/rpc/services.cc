@@ -12,11 +12,11 @@
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.grpc.pb.h"
 #include "server/log/log.h"
-#include "server/rpc/conversation.h"
 #include "server/rpc/reactors.h"
 #include "server/rpc/status_map.h"
-#include "server/rpc/validation.h"
 #include "server/rpc/wire.h"
+#include "server/service/conversation.h"
+#include "server/service/validation.h"
 #include "server/text/detokenizer.h"
 
 namespace rivulet {

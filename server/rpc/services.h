@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "rivulet/v1/inference.pb.h"
 #include "server/rpc/reactors.h"
-#include "server/rpc/service_context.h"
+#include "server/service/service_context.h"
 
 namespace rivulet {
 

@@ -1,14 +1,14 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/validation.h"
+#include "server/service/validation.h"
 
 #include <functional>
 #include <limits>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/rpc/message_conversion.h"
 #include "server/rpc/services.h"
 #include "server/scheduler/test_support.h"
+#include "server/service/message_conversion.h"
 
 namespace rivulet {
 namespace {

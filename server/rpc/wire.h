@@ -15,11 +15,10 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "server/service/validation.h"
 
 namespace rivulet {
 
-// Largest message in either direction, before compression.
-inline constexpr size_t kMaxMessageBytes = size_t{64} << 20;
 // Fields of a request, those of its messages included; a packed list is one. Two bytes on the wire
 // can become a message of a hundred bytes, so the size alone does not bound the memory.
 inline constexpr int kMaxFields = 1 << 20;

@@ -1,21 +1,19 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/generation_call.h"
+#include "server/service/generation_call.h"
 
 #include <utility>
 
 #include "kernels/base/status.h"
-#include "server/rpc/conversation.h"
-#include "server/rpc/message_conversion.h"
-#include "server/rpc/status_map.h"
-#include "server/rpc/validation.h"
-#include "server/rpc/wire.h"
+#include "server/service/call_status.h"
+#include "server/service/conversation.h"
+#include "server/service/message_conversion.h"
+#include "server/service/validation.h"
 
 namespace rivulet {
 
-GenerationCall::GenerationCall(const ServiceContext& service, grpc::CallbackServerContext& context,
-                               const char* method, TimePoint arrival,
-                               std::shared_ptr<ResponseStream> stream)
-    : ScheduledCall(service, context, method, arrival), stream_(std::move(stream)) {}
+GenerationCall::GenerationCall(const ServiceContext& service, const char* method, TimePoint arrival,
+                               TimePoint deadline, std::shared_ptr<ResponseStream> stream)
+    : ScheduledCall(service, method, arrival, deadline), stream_(std::move(stream)) {}
 
 void GenerationCall::Run(const v1::GenerateRequest& proto) {
   const absl::Status status = OrNoMemory([&] { return Admit(proto); });
@@ -73,7 +71,7 @@ void GenerationCall::CutOff() {
     MutexLock lock(&mutex_);
     if (!state_.BeginCut()) return;
   }
-  context_.TryCancel();  // may run callbacks of this call
+  stream_->CutOff();  // may run callbacks of this call
   MutexLock lock(&mutex_);
   state_.EndCut();
 }
@@ -122,17 +120,17 @@ bool GenerationCall::WriteOnPool(StreamMessage& message) {
 }
 
 void GenerationCall::Write(StreamMessage&& message) {
-  absl::Status serialized = OrNoMemory([&] { return Serialize(std::move(message)); });
-  const bool ok = serialized.ok();
+  absl::Status prepared = OrNoMemory([&] { return stream_->Prepare(Convert(std::move(message))); });
+  const bool ok = prepared.ok();
   {
     MutexLock lock(&mutex_);
-    failure_ = std::move(serialized);
+    failure_ = std::move(prepared);
   }
   if (!ok) return OnWriteDone(false);
-  stream_->Send(wire_message_);
+  stream_->Send();
 }
 
-absl::Status GenerationCall::Serialize(StreamMessage&& message) {
+v1::GenerateResponse GenerationCall::Convert(StreamMessage&& message) {
   const bool last = message.finish_reason != FinishReason::kNone;
   const Usage usage = message.usage;
   if (last) {
@@ -149,7 +147,7 @@ absl::Status GenerationCall::Serialize(StreamMessage&& message) {
     response.set_rewritten_tokens(rewritten_tokens_);
     response.set_starts_thinking(starts_thinking_);
   }
-  return SerializeMessage(response, &wire_message_);
+  return response;
 }
 
 void GenerationCall::OnWriteDone(bool ok) {

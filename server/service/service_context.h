@@ -1,18 +1,16 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#ifndef RIVULET_SERVER_RPC_SERVICE_CONTEXT_H_
-#define RIVULET_SERVER_RPC_SERVICE_CONTEXT_H_
+#ifndef RIVULET_SERVER_SERVICE_SERVICE_CONTEXT_H_
+#define RIVULET_SERVER_SERVICE_SERVICE_CONTEXT_H_
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "kernels/base/mutex.h"
 #include "server/metrics/metrics.h"
-#include "server/rpc/served_model.h"
-#include "server/rpc/worker_pool.h"
 #include "server/scheduler/scheduler.h"
+#include "server/service/served_model.h"
+#include "server/service/worker_pool.h"
 #include "server/session/session_table.h"
 
 namespace rivulet {
@@ -40,24 +38,8 @@ class CallCount {
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// A gRPC reactor that is counted while it exists. Once it was told to Own itself, it lives until
-// gRPC has sent the status (OnDone), or as long as a turn or the dispatcher still refers to it.
-template <typename Reactor>
-class CountedReactor : public Reactor {
- public:
-  explicit CountedReactor(CallCount& calls) : calls_(calls) { calls_.Add(1); }
-  ~CountedReactor() override { calls_.Add(-1); }
-
-  void Own(std::shared_ptr<void> self) { self_ = std::move(self); }
-  void OnDone() override { const std::shared_ptr<void> self = std::move(self_); }
-
- private:
-  CallCount& calls_;
-  std::shared_ptr<void> self_;
-};
-
-// What every method needs; all of it outlives the gRPC server. Threading: each part as its own
-// header says.
+// What every method needs; all of it outlives the doors (gRPC, HTTP). Threading: each part as its
+// own header says.
 struct ServiceContext {
   const ServedModel& model;
   Scheduler& scheduler;
@@ -70,4 +52,4 @@ struct ServiceContext {
 
 }  // namespace rivulet
 
-#endif  // RIVULET_SERVER_RPC_SERVICE_CONTEXT_H_
+#endif  // RIVULET_SERVER_SERVICE_SERVICE_CONTEXT_H_

@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/conversation.h"
+#include "server/service/conversation.h"
 
 #include <algorithm>
 #include <chrono>

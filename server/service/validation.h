@@ -8,8 +8,8 @@
 //
 // The results do not have id, outbox, arrival and deadline, which belong to the call.
 // Threading: any thread, but on a worker, because tokenizing is slow.
-#ifndef RIVULET_SERVER_RPC_VALIDATION_H_
-#define RIVULET_SERVER_RPC_VALIDATION_H_
+#ifndef RIVULET_SERVER_SERVICE_VALIDATION_H_
+#define RIVULET_SERVER_SERVICE_VALIDATION_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -18,12 +18,14 @@
 
 #include "absl/status/statusor.h"
 #include "rivulet/v1/inference.pb.h"
-#include "server/rpc/served_model.h"
 #include "server/scheduler/request.h"
+#include "server/service/served_model.h"
 #include "server/session/session_table.h"
 
 namespace rivulet {
 
+// Largest message in either direction, before compression.
+inline constexpr size_t kMaxMessageBytes = size_t{64} << 20;
 inline constexpr uint32_t kMaxCompletions = 64;
 inline constexpr size_t kMaxStopIds = 64;
 inline constexpr size_t kMaxRequestIdBytes = 128;
@@ -54,4 +56,4 @@ absl::StatusOr<const Tokenizer*> RequireTokenizer(const ServedModel& model);
 
 }  // namespace rivulet
 
-#endif  // RIVULET_SERVER_RPC_VALIDATION_H_
+#endif  // RIVULET_SERVER_SERVICE_VALIDATION_H_

@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/stream_state.h"
+#include "server/service/stream_state.h"
 
 #include <functional>
 #include <iterator>

@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/validation.h"
+#include "server/service/validation.h"
 
 #include <algorithm>
 #include <random>
@@ -9,8 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "kernels/ops/sampling/sampling.h"
-#include "server/rpc/conversation.h"
-#include "server/rpc/wire.h"
+#include "server/service/conversation.h"
 #include "server/text/stop_matcher.h"
 
 namespace rivulet {

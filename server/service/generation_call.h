@@ -1,42 +1,45 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A call that generates: one GenerateRequest and the messages that answer it. Generate is one such
-// call; a Chat stream makes one for each turn. One write is in flight at a time; tokens that arrive
-// meanwhile wait in the outbox, merged into the next message. Its states are CallState's
-// (stream_state.h).
+// A call that generates: one GenerateRequest and the messages that answer it, whatever the
+// protocol. Generate and an HTTP request are one such call each; a Chat stream makes one for each
+// turn. One write is in flight at a time; tokens that arrive meanwhile wait in the outbox, merged
+// into the next message. Its states are CallState's (stream_state.h).
 //
 // Threading: as each method says. It keeps its response stream alive until it has ended.
-#ifndef RIVULET_SERVER_RPC_GENERATION_CALL_H_
-#define RIVULET_SERVER_RPC_GENERATION_CALL_H_
-
-#include <grpcpp/support/byte_buffer.h>
+#ifndef RIVULET_SERVER_SERVICE_GENERATION_CALL_H_
+#define RIVULET_SERVER_SERVICE_GENERATION_CALL_H_
 
 #include <cstdint>
 #include <memory>
 
 #include "rivulet/v1/inference.pb.h"
-#include "server/rpc/scheduled_call.h"
-#include "server/rpc/stream_state.h"
 #include "server/scheduler/stream_message.h"
+#include "server/service/scheduled_call.h"
+#include "server/service/stream_state.h"
 
 namespace rivulet {
 
-// Where the messages go: a reactor.
+// Where the messages go: a reactor, or an HTTP response.
 class ResponseStream {
  public:
   virtual ~ResponseStream() = default;
-  // Starts a write of `message`, which stays unchanged until GenerationCall::OnWriteDone. Sets no
-  // write hints: gRPC 1.51 can stall on them. Must not block.
-  virtual void Send(const grpc::ByteBuffer& message) = 0;
+  // Makes what Send writes out of a message. No write is in flight. A status that is not OK, or
+  // std::bad_alloc, ends the call.
+  virtual absl::Status Prepare(v1::GenerateResponse message) = 0;
+  // Starts the write; GenerationCall::OnWriteDone follows. Must not block.
+  virtual void Send() = 0;
+  // The client does not read: ends the write in flight, if necessary with the connection. May call
+  // the GenerationCall.
+  virtual void CutOff() = 0;
   // Called once, after everything else; no write is in flight. Any thread.
   virtual void OnGenerationEnd(const absl::Status& status) = 0;
 };
 
 class GenerationCall : public ScheduledCall, public std::enable_shared_from_this<GenerationCall> {
  public:
-  // As ScheduledCall. The gRPC call must not be finished before OnGenerationEnd.
-  GenerationCall(const ServiceContext& service, grpc::CallbackServerContext& context,
-                 const char* method, TimePoint arrival, std::shared_ptr<ResponseStream> stream);
+  // As ScheduledCall. What `stream` writes to must last until OnGenerationEnd.
+  GenerationCall(const ServiceContext& service, const char* method, TimePoint arrival,
+                 TimePoint deadline, std::shared_ptr<ResponseStream> stream);
 
   // Exactly one of these two is called first. Run is for a worker.
   void Run(const v1::GenerateRequest& proto);
@@ -67,7 +70,7 @@ class GenerationCall : public ScheduledCall, public std::enable_shared_from_this
   void Continue(Outbox::Taken next);
   bool WriteOnPool(StreamMessage& message);
   void Write(StreamMessage&& message);
-  absl::Status Serialize(StreamMessage&& message);
+  v1::GenerateResponse Convert(StreamMessage&& message);
   void End(absl::Status status);
   void CutOff();
 
@@ -78,7 +81,6 @@ class GenerationCall : public ScheduledCall, public std::enable_shared_from_this
   bool report_cache_ = false;
 
   // Of the thread that began the write in flight, until OnWriteDone.
-  grpc::ByteBuffer wire_message_;
   bool first_message_ = true;
   Usage usage_;
 
@@ -89,4 +91,4 @@ class GenerationCall : public ScheduledCall, public std::enable_shared_from_this
 
 }  // namespace rivulet
 
-#endif  // RIVULET_SERVER_RPC_GENERATION_CALL_H_
+#endif  // RIVULET_SERVER_SERVICE_GENERATION_CALL_H_

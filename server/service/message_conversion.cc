@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/message_conversion.h"
+#include "server/service/message_conversion.h"
 
 #include <utility>
 

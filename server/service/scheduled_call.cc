@@ -1,7 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/scheduled_call.h"
+#include "server/service/scheduled_call.h"
 
-#include <chrono>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -9,23 +8,9 @@
 #include "server/log/log.h"
 
 namespace rivulet {
-namespace {
-
-// The client's deadline on our clock; kNoDeadline if it has none.
-TimePoint DeadlineOf(const grpc::ServerContextBase& context) {
-  // gRPC represents "none" by a time far away, which would overflow our clock.
-  constexpr auto kFarAway = std::chrono::hours(24 * 365);
-  const auto deadline = context.deadline();
-  const auto now = std::chrono::system_clock::now();
-  if (deadline > now + kFarAway) return kNoDeadline;
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(deadline - now);
-}
-
-}  // namespace
-
-ScheduledCall::ScheduledCall(const ServiceContext& service, grpc::CallbackServerContext& context,
-                             const char* method, TimePoint arrival)
-    : service_(service), context_(context), method_(method), arrival_(arrival) {}
+ScheduledCall::ScheduledCall(const ServiceContext& service, const char* method, TimePoint arrival,
+                             TimePoint deadline)
+    : service_(service), method_(method), arrival_(arrival), deadline_(deadline) {}
 
 absl::Status ScheduledCall::Submit(std::unique_ptr<Request> request,
                                    std::weak_ptr<StreamSink> sink) {
@@ -33,7 +18,7 @@ absl::Status ScheduledCall::Submit(std::unique_ptr<Request> request,
   request->id = id_;
   request->outbox = outbox_;
   request->arrival = arrival_;
-  request->deadline = DeadlineOf(context_);
+  request->deadline = deadline_;
   RIVULET_RETURN_IF_ERROR(service_.scheduler.Submit(request));
   LogDebug("request_queued",
            {{"request_id", request_id_}, {"session_id", session_id_}, {"method", method_}});

@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/served_model.h"
+#include "server/service/served_model.h"
 
 #include <algorithm>
 

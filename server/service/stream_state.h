@@ -2,8 +2,8 @@
 //
 // The states of a call that generates and of a Chat stream. The tables of their transitions are at
 // the top of stream_state.cc. No gRPC, no I/O; the owner's mutex guards them.
-#ifndef RIVULET_SERVER_RPC_STREAM_STATE_H_
-#define RIVULET_SERVER_RPC_STREAM_STATE_H_
+#ifndef RIVULET_SERVER_SERVICE_STREAM_STATE_H_
+#define RIVULET_SERVER_SERVICE_STREAM_STATE_H_
 
 #include <cstdint>
 
@@ -85,4 +85,4 @@ class ChatState {
 
 }  // namespace rivulet
 
-#endif  // RIVULET_SERVER_RPC_STREAM_STATE_H_
+#endif  // RIVULET_SERVER_SERVICE_STREAM_STATE_H_

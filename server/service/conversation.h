@@ -17,8 +17,8 @@
 //
 // Threading: Conversation is immutable; the functions may run on any thread, but on a worker,
 // because rendering and tokenizing are slow.
-#ifndef RIVULET_SERVER_RPC_CONVERSATION_H_
-#define RIVULET_SERVER_RPC_CONVERSATION_H_
+#ifndef RIVULET_SERVER_SERVICE_CONVERSATION_H_
+#define RIVULET_SERVER_SERVICE_CONVERSATION_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -30,8 +30,8 @@
 #include "model_loader/hf_tokenizer/literal_matcher.h"
 #include "model_loader/marked_text.h"
 #include "rivulet/v1/inference.pb.h"
-#include "server/rpc/served_model.h"
 #include "server/scheduler/request.h"
+#include "server/service/served_model.h"
 #include "server/session/session_table.h"
 
 namespace rivulet {
@@ -69,4 +69,4 @@ bool ContinuesText(const LiteralMatcher& specials, const MarkedText& held, const
 
 }  // namespace rivulet
 
-#endif  // RIVULET_SERVER_RPC_CONVERSATION_H_
+#endif  // RIVULET_SERVER_SERVICE_CONVERSATION_H_

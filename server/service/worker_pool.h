@@ -5,8 +5,8 @@
 // tasks, the others take only short ones. Tasks of one kind start in order of arrival.
 //
 // Threading: Run from any thread.
-#ifndef RIVULET_SERVER_RPC_WORKER_POOL_H_
-#define RIVULET_SERVER_RPC_WORKER_POOL_H_
+#ifndef RIVULET_SERVER_SERVICE_WORKER_POOL_H_
+#define RIVULET_SERVER_SERVICE_WORKER_POOL_H_
 
 #include <cstddef>
 #include <deque>
@@ -58,4 +58,4 @@ class WorkerPool {
 
 }  // namespace rivulet
 
-#endif  // RIVULET_SERVER_RPC_WORKER_POOL_H_
+#endif  // RIVULET_SERVER_SERVICE_WORKER_POOL_H_

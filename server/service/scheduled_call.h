@@ -2,17 +2,15 @@
 //
 // What Score and the calls that generate have in common: each becomes a request of the scheduler.
 //
-//   gRPC thread    makes the reactor and hands its work to the worker pool
+//   the door       makes the call and hands its work to the worker pool
 //   worker         parses, checks, tokenizes, submits
 //   dispatcher     OnReady: sends what the scheduler has produced
-//   gRPC thread    OnCancel: cancels the row
+//   the door       the client is gone: cancels the row
 //
 // A cancel may come at any point, even before Submit; the request is then cancelled as soon as the
 // scheduler knows it.
-#ifndef RIVULET_SERVER_RPC_SCHEDULED_CALL_H_
-#define RIVULET_SERVER_RPC_SCHEDULED_CALL_H_
-
-#include <grpcpp/server_context.h>
+#ifndef RIVULET_SERVER_SERVICE_SCHEDULED_CALL_H_
+#define RIVULET_SERVER_SERVICE_SCHEDULED_CALL_H_
 
 #include <atomic>
 #include <cstdint>
@@ -20,9 +18,9 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "server/rpc/service_context.h"
 #include "server/scheduler/outbox.h"
 #include "server/scheduler/request.h"
+#include "server/service/service_context.h"
 
 namespace rivulet {
 
@@ -31,9 +29,10 @@ class ScheduledCall : public StreamSink {
   // From this many on, turning log-probabilities into a message is work for the pool.
   static constexpr size_t kManyLogprobs = 512;
 
-  // Both outlive the request. `method` is for the log; `arrival` is when the client's message came.
-  ScheduledCall(const ServiceContext& service, grpc::CallbackServerContext& context,
-                const char* method, TimePoint arrival);
+  // The context outlives the request. `method`, a constant, is for the log; `arrival` is when the
+  // client's message came; `deadline` is the client's, kNoDeadline without one.
+  ScheduledCall(const ServiceContext& service, const char* method, TimePoint arrival,
+                TimePoint deadline);
 
   // Hands the request to the scheduler; messages for it then come to `sink` (this, shared). On
   // failure nothing will come.
@@ -51,7 +50,6 @@ class ScheduledCall : public StreamSink {
   void LogEnd(const absl::Status& status, const Usage& usage);
 
   const ServiceContext& service_;
-  grpc::CallbackServerContext& context_;
   // For the log and the client. Set before Submit.
   std::string request_id_;
   std::string session_id_;
@@ -59,6 +57,7 @@ class ScheduledCall : public StreamSink {
  private:
   const char* const method_;
   const TimePoint arrival_;
+  const TimePoint deadline_;
   const uint64_t id_ = Scheduler::NewId();
   std::shared_ptr<Outbox> outbox_;
   std::atomic<bool> cancelled_{false};
@@ -69,4 +68,4 @@ void CountRefusal(Metrics& metrics, const absl::Status& status);
 
 }  // namespace rivulet
 
-#endif  // RIVULET_SERVER_RPC_SCHEDULED_CALL_H_
+#endif  // RIVULET_SERVER_SERVICE_SCHEDULED_CALL_H_

@@ -1,5 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/worker_pool.h"
+#include "server/service/worker_pool.h"
 
 #include <atomic>
 #include <chrono>

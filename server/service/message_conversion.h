@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The scheduler's messages → proto messages.
-#ifndef RIVULET_SERVER_RPC_MESSAGE_CONVERSION_H_
-#define RIVULET_SERVER_RPC_MESSAGE_CONVERSION_H_
+#ifndef RIVULET_SERVER_SERVICE_MESSAGE_CONVERSION_H_
+#define RIVULET_SERVER_SERVICE_MESSAGE_CONVERSION_H_
 
 #include <cstdint>
 
@@ -26,4 +26,4 @@ std::string LossyText(const Tokenizer* tokenizer, uint32_t token);
 
 }  // namespace rivulet
 
-#endif  // RIVULET_SERVER_RPC_MESSAGE_CONVERSION_H_
+#endif  // RIVULET_SERVER_SERVICE_MESSAGE_CONVERSION_H_

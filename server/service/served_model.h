@@ -2,8 +2,8 @@
 //
 // What the services know about the model: enough to check requests, fill in defaults and answer
 // GetModel.
-#ifndef RIVULET_SERVER_RPC_SERVED_MODEL_H_
-#define RIVULET_SERVER_RPC_SERVED_MODEL_H_
+#ifndef RIVULET_SERVER_SERVICE_SERVED_MODEL_H_
+#define RIVULET_SERVER_SERVICE_SERVED_MODEL_H_
 
 #include <cstdint>
 #include <vector>
@@ -35,4 +35,4 @@ ServedModel DescribeModel(const LoadedModel& model, const StateCapacity& capacit
 
 }  // namespace rivulet
 
-#endif  // RIVULET_SERVER_RPC_SERVED_MODEL_H_
+#endif  // RIVULET_SERVER_SERVICE_SERVED_MODEL_H_
