@@ -329,8 +329,8 @@ class ServerProcess {
     scheduler.max_context = options_.max_context;
     scheduler.max_session_tokens = options_.max_session_tokens;
     scheduler.keep_positions = options_.keep_positions;
-    scheduler.keep_borders = options_.keep_borders;
-    scheduler.prompt_borders = options_.prompt_borders;
+    scheduler.keep_borders = options_.keep_borders.value_or(kAutomaticBorders);
+    scheduler.prompt_borders = options_.prompt_borders.value_or(kAutomaticBorders);
     scheduler.drafts.source = drafts_.get();
     scheduler.drafts.most = options_.draft_tokens;
     scheduler.prefix_cache.bytes = prefix_cache_bytes_;

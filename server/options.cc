@@ -28,6 +28,7 @@ constexpr uint64_t kMaxStateContext = uint64_t{1} << 30;
 constexpr uint64_t kMaxSessionTokens = uint64_t{1} << 40;
 constexpr uint32_t kMaxKeptPositions = 1024;
 constexpr uint32_t kMaxKeptBorders = 65536;
+constexpr uint32_t kMaxPromptBorders = uint32_t{1} << 20;
 constexpr uint32_t kMostDraftTokens = 15;  // kMostDrafts
 
 // Checks a flag's text and sets its member. An error says what to give instead; flag and text are
@@ -144,11 +145,21 @@ absl::Status ReadPrefixCache(const std::string& text, ServerOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status ReadPromptBorders(const std::string& text, ServerOptions& options) {
-  RIVULET_RETURN_IF_ERROR(
-      NumberFrom(0, &ServerOptions::prompt_borders, uint32_t{1} << 20)(text, options));
-  if (options.prompt_borders % 16 == 0) return absl::OkStatus();
-  return Give("give 0 or a multiple of 16");
+// A number, or auto, which leaves the member empty.
+Read NumberOrAuto(std::optional<uint32_t> ServerOptions::*member, uint64_t most,
+                  uint32_t multiple_of = 1) {
+  return [=](const std::string& text, ServerOptions& options) {
+    options.*member = std::nullopt;
+    if (text == "auto") return absl::OkStatus();
+    uint32_t number = 0;
+    if (!absl::SimpleAtoi(text, &number) || number > most || number % multiple_of != 0) {
+      const std::string kind =
+          multiple_of > 1 ? absl::StrCat("multiple of ", multiple_of) : "number";
+      return Give(absl::StrCat("give auto, or a ", kind, " from 0 to ", most));
+    }
+    options.*member = number;
+    return absl::OkStatus();
+  };
 }
 
 absl::Status ReadDevice(const std::string& text, ServerOptions& options) {
@@ -235,14 +246,16 @@ std::vector<Flag> KeptFlags() {
        "beginnings of turns, the last ones, that a session can be rewound to; each may hold a "
        "state",
        NumberFrom(0, &O::keep_positions, kMaxKeptPositions)},
-      {"keep-borders", "N", "64",
-       "states within its last turns that a session keeps while their slots are free, so that a "
-       "rewind between two kept positions computes little again",
-       NumberFrom(0, &O::keep_borders, kMaxKeptBorders)},
-      {"prompt-borders", "TOKENS", "0",
-       "cut the prompts of sessions so that they leave such a state at least every so many tokens, "
-       "a multiple of 16; 0: only where a step ends anyway",
-       ReadPromptBorders},
+      {"keep-borders", "auto|N", "auto",
+       "states within its last turns that a session keeps, one in 16 tokens, so that a rewind "
+       "between two kept positions computes at most 15 tokens again; fewer where slots are needed; "
+       "auto: as many as leave a quarter of the slots free; 0: none",
+       NumberOrAuto(&O::keep_borders, kMaxKeptBorders)},
+      {"prompt-borders", "auto|TOKENS", "auto",
+       "keep such a state of prompts at least every so many tokens, a multiple of 16; 0: only "
+       "where a step ends anyway; auto: 16, or with --device cuda and for log-linear delta rules "
+       "0, since prompts are cut there for it",
+       NumberOrAuto(&O::prompt_borders, kMaxPromptBorders, 16)},
       {"prefix-cache", "auto|off|BYTES", "auto",
        "states that are kept of what prompts begin with, so that the next prompt with the same "
        "beginning starts there; part of --state-memory, and given up where requests or sessions "

@@ -39,13 +39,13 @@ struct ServerOptions {
   std::string packed_cache;  // directory; empty: none
   uint32_t threads = 0;      // at least 1
   uint32_t max_queue = 0;
-  uint32_t max_prompt = 0;               // tokens
-  uint64_t max_context = 0;              // tokens of a session, kept as ids of 4 bytes
-  uint64_t max_session_tokens = 0;       // of all sessions together
-  uint32_t keep_positions = 0;           // of a session
-  uint32_t keep_borders = 0;             // likewise
-  uint32_t prompt_borders = 0;           // tokens; 0: off
-  std::optional<uint64_t> prefix_cache;  // bytes; 0: off, none: auto
+  uint32_t max_prompt = 0;                 // tokens
+  uint64_t max_context = 0;                // tokens of a session, kept as ids of 4 bytes
+  uint64_t max_session_tokens = 0;         // of all sessions together
+  uint32_t keep_positions = 0;             // of a session
+  std::optional<uint32_t> keep_borders;    // likewise; none: auto
+  std::optional<uint32_t> prompt_borders;  // tokens; 0: off, none: auto
+  std::optional<uint64_t> prefix_cache;    // bytes; 0: off, none: auto
   Speculation speculate = Speculation::kOff;
   std::string lookup_text;    // file; empty: none
   std::string draft_model;    // directory; empty: none

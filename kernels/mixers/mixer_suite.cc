@@ -304,6 +304,40 @@ TEST_P(MixerSuite, OtherSlotsStayUntouched) {
   }
 }
 
+// Each fold of a segment into a base of its own: the outputs and the last base are those of folds
+// in place, and the others are the bases after the chunks before.
+TEST_P(MixerSuite, FoldsOfASegmentCanLeaveTheirBases) {
+  if (subject_->layout().page_kind().rule == PageRule::kRewrittenFenwick) {
+    GTEST_SKIP() << "its folds rewrite pages";
+  }
+  const size_t count = 5 * chunk() + 3, begin = chunk() / 2, folds = 5;
+  ThreadPool pool(2);
+  Rows inputs(count, subject_->input_columns());
+  FillInputs(*subject_, seed_, inputs.view());
+  Rows in_place(count, subject_->output_columns()), apart(count, subject_->output_columns());
+  SuiteSlots a(subject_->layout(), 1), b(subject_->layout(), folds + 1);
+  SuiteSession session(a, 0, 0), other(b, 0, 0);
+  const auto run = [&](SuiteSlots& slots, SuiteSession& one, size_t tokens, Rows& out) {
+    Advance(*subject_, slots, one, inputs.view().Rows(one.position, tokens),
+            out.view().Rows(one.position, tokens), pool);
+  };
+  run(b, other, begin, apart);
+  Segment segment = other.Plan(0, count - begin);
+  const std::vector<uint32_t> bases = {3, 1, 4, 2, 5};
+  segment.fold_bases = bases.data();
+  segment.base_out = bases.back();
+  subject_->Run(std::span(&segment, 1), b.state(), inputs.view().Rows(begin, count - begin),
+                apart.view().Rows(begin, count - begin), pool);
+  run(a, session, begin, in_place);
+  for (const uint32_t base : bases) {
+    run(a, session, chunk() - session.position % chunk(), in_place);
+    EXPECT_TRUE(SameWrittenBytes(a.BasePlanes(0), b.BasePlanes(base)))
+        << "the base after " << session.position << " tokens";
+  }
+  run(a, session, count - session.position, in_place);
+  EXPECT_TRUE(SameBits(in_place.view(), apart.view()));
+}
+
 TEST_P(MixerSuite, FoldIntoANewSlotEqualsInPlace) {
   const size_t count = 5 * chunk() + 3;
   ThreadPool pool(2);

@@ -43,8 +43,8 @@ void ForEachHeadUnit(std::span<const Segment> segments, size_t fold_interval, si
   const auto run = [&](size_t unit) {
     const Segment& segment = segments[unit / heads];
     ForEachChunkPiece(segment, fold_interval, [&](const ChunkPiece& piece) {
-      const uint32_t from = piece.first ? segment.base_in : segment.base_out;
-      visit(HeadPiece{piece, unit % heads, from, segment.base_out, segment.tail,
+      const uint32_t to = piece.folds ? segment.BaseAfter(piece.fold) : segment.base_out;
+      visit(HeadPiece{piece, unit % heads, segment.BaseBefore(piece.fold), to, segment.tail,
                       segment.position / fold_interval + piece.fold, segment.pages});
     });
   };

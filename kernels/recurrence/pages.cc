@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/check.h"
 #include "kernels/base/status.h"
 
 namespace rivulet {
@@ -103,6 +104,7 @@ PageTable::PageTable(PageTable&& other) noexcept
       acquired_(std::exchange(other.acquired_, {})),
       reusable_(std::exchange(other.reusable_, {})),
       folds_(other.folds_),
+      keep_folds_(other.keep_folds_),
       end_(other.end_) {}
 
 PageTable::~PageTable() {
@@ -119,6 +121,25 @@ PageTable PageTable::Fork() const {
   for (const uint32_t slot : table_) {
     if (slot != kNoPage) source_->Share(slot);
   }
+  return fork;
+}
+
+PageTable PageTable::ForkAt(size_t fold) const {
+  RIVULET_CHECK(keep_folds_ && fold < folds_ && kind_.rule != PageRule::kRewrittenFenwick,
+                "forks a table that was not kept");
+  PageTable fork(kind_, *source_);
+  fork.end_ = (end_ / kind_.fold_interval - (folds_ - 1 - fold)) * kind_.fold_interval;
+  if (kind_.fenwick()) {
+    const auto after = planned_.begin() + static_cast<ptrdiff_t>((fold + 1) * kind_.levels);
+    fork.table_.assign(after, after + kind_.levels);
+  } else {
+    fork.table_.assign(table_.begin(), table_.end() - static_cast<ptrdiff_t>(folds_ - 1 - fold));
+    fork.first_page_ = first_page_;
+  }
+  for (const uint32_t slot : fork.table_) {
+    if (slot != kNoPage) source_->Share(slot);
+  }
+  if (!kind_.fenwick()) fork.DropUnseen();
   return fork;
 }
 
@@ -165,7 +186,8 @@ uint64_t PageTable::MissingInFork(uint64_t position, uint64_t tokens, uint64_t s
   return MissingWith(0, position, tokens, segment);
 }
 
-absl::StatusOr<SegmentPages> PageTable::Plan(uint64_t position, size_t tokens) {
+absl::StatusOr<SegmentPages> PageTable::Plan(uint64_t position, size_t tokens, bool keep_folds) {
+  keep_folds_ = keep_folds;
   folds_ = kind_.rule == PageRule::kNone ? 0 : FoldsIn(position, tokens, kind_.fold_interval);
   end_ = position + tokens;
   const absl::Status status =
@@ -214,7 +236,7 @@ absl::Status PageTable::PlanFold(uint64_t chunk, uint32_t* table) {
   RIVULET_ASSIGN_OR_RETURN(const uint32_t slot, Take());
   for (uint32_t p = 0; p <= made; ++p) {
     const uint32_t consumed = std::exchange(table[p], kNoPage);
-    if (consumed != kNoPage && Ours(consumed)) reusable_.push_back(consumed);
+    if (consumed != kNoPage && Ours(consumed) && !keep_folds_) reusable_.push_back(consumed);
   }
   table[made] = slot;
   if (kind_.rule != PageRule::kRewrittenFenwick) return absl::OkStatus();
@@ -281,6 +303,7 @@ void PageTable::EndPlan() {
   reusable_.clear();
   planned_.clear();
   folds_ = 0;
+  keep_folds_ = false;
 }
 
 }  // namespace rivulet

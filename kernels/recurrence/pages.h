@@ -8,9 +8,10 @@
 //                      released
 //   PageTable::Cancel  it did not run: back to the table before Plan
 //   PageTable::Fork    a second table that shares every page with this one
+//   PageTable::ForkAt  the same for the table after a fold of the planned segment
 //
 // Within a segment, a page that only this session holds is reused as soon as a fold has consumed
-// it. Shared pages are never written.
+// it, unless tables after its folds are to be forked. Shared pages are never written.
 //
 // Threading: one thread for all tables of one SlotSource (the engine's).
 #ifndef RIVULET_KERNELS_RECURRENCE_PAGES_H_
@@ -62,10 +63,14 @@ class PageTable {
   ~PageTable();
 
   PageTable Fork() const;  // REQUIRES: nothing is planned
+  // The table after fold number `fold` of the planned segment, which has run. REQUIRES: Plan with
+  // keep_folds, and pages that no fold rewrites.
+  PageTable ForkAt(size_t fold) const;
 
   // For `tokens` tokens from `position`, which must be where the committed segments end. The result
   // is valid until Commit or Cancel. RESOURCE_EXHAUSTED: nothing has changed.
-  absl::StatusOr<SegmentPages> Plan(uint64_t position, size_t tokens);
+  // `keep_folds`: for ForkAt; each fold then takes a page.
+  absl::StatusOr<SegmentPages> Plan(uint64_t position, size_t tokens, bool keep_folds = false);
   void Commit();
   void Cancel();
 
@@ -105,6 +110,7 @@ class PageTable {
   std::vector<uint32_t> acquired_;  // taken by the plan
   std::vector<uint32_t> reusable_;  // ours, and consumed by a fold of the plan
   size_t folds_ = 0;
+  bool keep_folds_ = false;
   uint64_t end_ = 0;  // position after the segment
 };
 

@@ -190,7 +190,8 @@ constexpr bool HasPage(uint64_t n, uint32_t p, uint32_t levels) {
 // A run that reaches the end of a chunk folds: its first fold reads `base_in` and writes
 // `base_out`, later folds update `base_out`. They may be the same slot (the base
 // is not shared) or different ones (it is); both give the same bits. A run that does not reach
-// the end of a chunk writes no base.
+// the end of a chunk writes no base. With `fold_bases`, each fold reads the base that the one
+// before it wrote and writes one of these, so that states at several borders remain.
 struct Segment {
   size_t first_token = 0;  // row of the step's token arrays
   size_t tokens = 0;       // > 0
@@ -200,6 +201,15 @@ struct Segment {
   uint32_t tail = 0;
   // One entry for each kind of pages that the model has; LayerState::page_kind picks a layer's.
   const SegmentPages* pages = nullptr;
+  // For each fold the slot that it writes, the last one base_out; null: base_out for all. Only
+  // where StateCapacity::fold_bases says so.
+  const uint32_t* fold_bases = nullptr;
+
+  // What tokens before fold number `fold` of the segment read, and what that fold writes.
+  uint32_t BaseBefore(size_t fold) const { return fold == 0 ? base_in : BaseAfter(fold - 1); }
+  uint32_t BaseAfter(size_t fold) const {
+    return fold_bases == nullptr ? base_out : fold_bases[fold];
+  }
 };
 
 // How many chunks of `fold_interval` tokens a run of `tokens` from `position` completes.
@@ -243,8 +253,9 @@ struct ChunkPiece {
   size_t first_token;  // row of the step's token arrays
   size_t begin, end;   // places in the chunk, 0 <= begin < end <= C
   bool folds;          // end == C
-  bool first;          // the segment's first piece: reads base_in, later ones base_out
-  size_t fold;         // folds of the segment before this piece: it reads SegmentPages::Table(fold)
+  bool first;          // the segment's first piece
+  size_t fold;         // folds of the segment before this piece: it reads Segment::BaseBefore(fold)
+                       // and SegmentPages::Table(fold)
 };
 
 template <typename Visit>  // void(const ChunkPiece&)

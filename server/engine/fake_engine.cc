@@ -169,7 +169,7 @@ RowResult FakeEngine::RunRow(const StepPlan& plan, const StepRow& row) {
       result.scores.push_back({{row.score_targets[place], logprob}, {}});
     }
     if (!piece.folds) return;
-    base = segment.base_out;
+    base = segment.BaseAfter(piece.fold);
     *state.Base<uint64_t>(base, 0) = hash;
   });
   FoldPages(segment);

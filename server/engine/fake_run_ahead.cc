@@ -86,6 +86,7 @@ void RunAheadEngine::Own(const StepPlan& plan, OwnedPlan& owned) {
   for (StepRow& row : owned.plan.rows) {
     if (row.samples > 0) OwnSpec(row.spec, owned);
     if (row.segment.pages != nullptr) OwnPages(row.segment, owned);
+    if (row.segment.fold_bases != nullptr) OwnFoldBases(row.segment, owned);
   }
 }
 
@@ -95,6 +96,12 @@ void RunAheadEngine::OwnSpec(SampleSpec& spec, OwnedPlan& owned) {
     *counts = &owned.counts.emplace_back(*counts != nullptr ? **counts : TokenCounts());
   }
   if (spec.stop_ids != nullptr) spec.stop_ids = &owned.ids.emplace_back(*spec.stop_ids);
+}
+
+void RunAheadEngine::OwnFoldBases(Segment& segment, OwnedPlan& owned) const {
+  const size_t folds = FoldsIn(segment.position, segment.tokens, capacity().fold_interval);
+  segment.fold_bases =
+      owned.ids.emplace_back(segment.fold_bases, segment.fold_bases + folds).data();
 }
 
 void RunAheadEngine::OwnPages(Segment& segment, OwnedPlan& owned) {

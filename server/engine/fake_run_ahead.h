@@ -76,6 +76,7 @@ class RunAheadEngine : public Engine {
   void Own(const StepPlan& plan, OwnedPlan& owned);
   void OwnSpec(SampleSpec& spec, OwnedPlan& owned);
   void OwnPages(Segment& segment, OwnedPlan& owned);
+  void OwnFoldBases(Segment& segment, OwnedPlan& owned) const;
   void Resolve(OwnedPlan& owned, StepPlan& plan);
   void Run(Launched& step);
   bool FollowsFailure(const Segment& segment) const;

@@ -74,12 +74,16 @@ class Predictor::Kept {
 // run.
 class Predictor::Inputs {
  public:
+  explicit Inputs(size_t interval) : interval_(interval) {}
+
   // The rows that follow are of a session from `position` on.
   void Begin(const Segment& slots, uint64_t position) {
     Segment& segment = segments_.emplace_back(slots);
     segment.first_token = ids_.size();
     segment.position = position;
     segment.tokens = 0;
+    const bool after_fold = position / interval_ > slots.position / interval_;
+    if (segment.fold_bases != nullptr && after_fold) ++segment.fold_bases;
   }
   void Add(uint32_t id, const float* stream) {
     ids_.push_back(id);
@@ -101,6 +105,7 @@ class Predictor::Inputs {
   }
 
  private:
+  size_t interval_;
   std::vector<uint32_t> ids_;
   std::vector<const float*> streams_;
   std::vector<Segment> segments_;
@@ -150,9 +155,11 @@ absl::Status Predictor::Follow(std::span<const uint32_t> ids, std::span<const Se
     const auto row_of = [&](uint64_t position) {
       return segment.first_token + (position - segment.position);
     };
-    if (border > segment.position) {
-      std::copy_n(normed.row(row_of(border - 1)), normed.columns,
-                  kept.BaseStream(segment.base_out));
+    const size_t folds = FoldsIn(segment.position, segment.tokens, interval);
+    for (size_t fold = 0; fold < folds; ++fold) {
+      const uint64_t after = Border(segment.position, interval) + (fold + 1) * interval;
+      std::copy_n(normed.row(row_of(after - 1)), normed.columns,
+                  kept.BaseStream(segment.BaseAfter(fold)));
     }
     for (uint64_t at = std::max(border, segment.position); at < End(segment); ++at) {
       std::copy_n(normed.row(row_of(at)), normed.columns, kept.Stream(segment.tail, at));
@@ -169,7 +176,7 @@ absl::Status Predictor::FollowFolds(std::span<const uint32_t> ids,
                                     const StatePool& states,
                                     const LanguageModel::Lent& lent) const {
   const Kept kept = KeptIn(states);
-  Inputs inputs;
+  Inputs inputs(kept_.fold_interval());
   for (const Segment& segment : segments) {
     const uint64_t border = Border(End(segment), kept_.fold_interval());
     if (border <= segment.position) continue;
@@ -191,7 +198,7 @@ absl::Status Predictor::FollowFolds(std::span<const uint32_t> ids,
 // The rows that are missing, up to the plan's tokens.
 Predictor::Inputs Predictor::InputsOf(const GuessPlan& plan, const StatePool& states) const {
   const Kept kept = KeptIn(states);
-  Inputs inputs;
+  Inputs inputs(kept_.fold_interval());
   for (const GuessRow& row : plan.rows) {
     const Segment& segment = row.segment;
     const uint32_t token = plan.tokens[segment.first_token];
@@ -249,7 +256,7 @@ absl::Status Predictor::Guess(const GuessPlan& plan, const StatePool& states,
     const FloatMatrix normed = lent.step_workspace->Take(inputs.rows(), model_.hidden());
     RIVULET_RETURN_IF_ERROR(Run(inputs, states, lent, normed));
     Draw(plan, inputs, normed, lent, open, result);
-    inputs = Inputs();
+    inputs = Inputs(kept_.fold_interval());
     for (const OpenRow& row : open) {
       const std::vector<uint32_t>& guesses = result.guesses[row.row];
       const Segment& segment = plan.rows[row.row].segment;

@@ -41,6 +41,8 @@ struct StateCapacity {
   uint64_t base_bytes = 0;     // of one slot, all layers
   uint64_t tail_bytes = 0;
   bool running_tail = false;  // a layer has one (StateLayout)
+  // Segment::fold_bases may be given: the engine is the CPU's, and no fold rewrites pages.
+  bool fold_bases = false;
   uint32_t base_slots = 0;
   uint32_t tail_slots = 0;
   std::vector<PageCapacity> pages;  // of the kinds that the layers have, as they first appear

@@ -181,8 +181,7 @@ void AddCounters(const Metrics& m, Families& out) {
                  "Positions that sessions could be rewound to, dropped for their slots.",
                  m.kept_positions_dropped);
   out.AddCounter("session_borders_dropped_total",
-                 "Times that a session's borders within turns were dropped for their slots.",
-                 m.borders_dropped);
+                 "States within turns of sessions, dropped for their slots.", m.borders_dropped);
   AddPrefixCounters(m, out);
   out.AddCounter("folds_total", "Tails folded into a base.", m.folds);
   for (size_t i = 0; i < kDraftSources; ++i) {

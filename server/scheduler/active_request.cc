@@ -21,6 +21,8 @@ std::vector<uint32_t> StopIds(const Request& request, const std::vector<uint32_t
 
 // How likely a draft has to be for its row not to run ahead.
 constexpr float kWorthWaiting = 0.5f;
+// Of the pages of a session's borders, together: 4 bytes each.
+constexpr uint64_t kMostPageNumbers = uint64_t{1} << 21;
 // Tokens for which a row runs ahead after its drafts did not pay.
 constexpr uint32_t kRunsAhead = 64;
 
@@ -203,6 +205,43 @@ bool ActiveRequest::HasNewBorder(int row) const {
   return context_.options.keep_borders > 0 && SessionOf(row).has_new_border();
 }
 
+size_t ActiveRequest::NewBorders(int row, uint32_t tokens) const {
+  const size_t behind = HasNewBorder(row) ? 1 : 0;
+  if (row != kPromptRow) return behind;
+  return behind + prompt_->BordersWithin(tokens, PromptBorders());
+}
+
+// Borders of the prompt at multiples of this are kept; 0: those where steps end.
+uint64_t ActiveRequest::PromptBorders() const {
+  const SchedulerOptions& options = context_.options;
+  if (options.keep_borders == 0 || prompt_->kept().empty()) return 0;
+  if (options.prompt_borders != kAutomaticBorders) return options.prompt_borders;
+  return context_.capacity.fold_bases ? context_.capacity.fold_interval : 0;
+}
+
+// Each holds the numbers of its pages beside its slots, which takes memory where contexts are long.
+size_t ActiveRequest::MostBorders(const Session& session) const {
+  if (context_.options.keep_borders != kAutomaticBorders) return context_.options.keep_borders;
+  uint64_t pages = 1;
+  for (size_t kind = 0; kind < session.page_kinds(); ++kind) pages += session.pages(kind);
+  return std::max<size_t>(1, kMostPageNumbers / pages);
+}
+
+// As many as there is room for.
+BorderRule ActiveRequest::BordersOf(const Session& session, uint32_t tokens) {
+  const uint64_t longest = LongestContext(*request_, context_tokens_);
+  BorderRule rule{PromptBorders(), MostBorders(session)};
+  if (!context_.capacity.fold_bases) return {};
+  for (;; rule.every *= 2) {
+    StateNeed need;
+    need.bases = session.BordersWithin(tokens, rule.every);
+    if (need.bases == 0) return {};
+    need.AddPages(session.page_kinds(),
+                  [&](size_t kind) { return session.PagesOfBorders(kind, tokens, longest); });
+    if (need.bases <= rule.most && context_.border_room.Take(need)) return rule;
+  }
+}
+
 // Only if its base and pages are free beside all that runs may need. A base that is shared already
 // counts too: completions that share one need a new one for each but the last. Without room, some
 // is made for the next border, so that those near the end are kept.
@@ -210,7 +249,7 @@ void ActiveRequest::KeepBorder(Session& session) {
   const uint64_t tokens = LongestContext(*request_, context_tokens_);
   StateNeed before, after;
   before.AddMissing(session, tokens);
-  session.KeepBorder(context_.options.keep_borders);
+  session.KeepBorder(MostBorders(session));
   after.AddMissing(session, tokens);
   StateNeed taken = after.Beyond(before);
   taken.bases = 1;
@@ -240,9 +279,8 @@ uint32_t ActiveRequest::RowsInFlight() const {
 uint32_t ActiveRequest::ToCut(uint64_t position) const {
   const auto cut = prefix_.cuts.upper_bound(position);
   uint64_t next = cut == prefix_.cuts.end() ? UINT64_MAX : *cut;
-  const uint64_t every = context_.options.prompt_borders;
-  if (every > 0 && !prompt_->kept().empty())
-    next = std::min(next, position - position % every + every);
+  const uint64_t every = context_.capacity.fold_bases ? 0 : PromptBorders();
+  if (every > 0) next = std::min(next, position - position % every + every);
   return next == UINT64_MAX ? 0 : static_cast<uint32_t>(next - position);
 }
 
@@ -369,7 +407,9 @@ absl::Status ActiveRequest::AddToPlan(int row, const PlannedRow& planned, uint64
   const size_t first_token = plan.tokens.size();
   StepRow added;
   if (row == kPromptRow) {
-    RIVULET_ASSIGN_OR_RETURN(added.segment, session.PlanSegment(first_token, planned.tokens));
+    RIVULET_ASSIGN_OR_RETURN(
+        added.segment,
+        session.PlanSegment(first_token, planned.tokens, BordersOf(session, planned.tokens)));
     AddPromptTokens(planned.tokens, plan, added);
     NoteTurn(planned.tokens, turn);
   } else {

@@ -49,6 +49,10 @@ struct DraftOptions {
   bool always = false;
 };
 
+// As many borders as fit where a quarter of the slots stays free. Of prompts: all that the engine
+// can leave without an end of the step.
+inline constexpr uint32_t kAutomaticBorders = UINT32_MAX;
+
 struct SchedulerOptions {
   PlanLimits limits;
   // Requests that may wait for slots or for the end of their prompt; --max-queue. Prompts that run
@@ -64,8 +68,8 @@ struct SchedulerOptions {
   uint64_t max_session_tokens = uint64_t{1} << 28;
   // Ends of turns that a session can go back to, the last ones; --keep-positions.
   uint32_t keep_positions = 0;
-  // Borders of each session that has kept positions; --keep-borders. Prompts are cut so that there
-  // is one in each `prompt_borders` tokens, --prompt-borders; 0: they are not cut for that.
+  // Borders of each session that has kept positions; --keep-borders. In prompts there is one in
+  // each `prompt_borders` tokens, --prompt-borders; 0: only where a step ends.
   uint32_t keep_borders = 0;
   uint32_t prompt_borders = 0;
   PrefixCache::Limits prefix_cache;  // --prefix-cache
@@ -130,8 +134,11 @@ class ActiveRequest {
   std::vector<Session*> sessions();
   // Of the first of them that has some. False if none has.
   bool DropKept(KeptStates what);
-  // Whether AddToPlan may keep a state of the row's session, if there is room.
-  bool HasNewBorder(int row) const;
+  // How many borders of the row's session AddToPlan keeps with its next `tokens` tokens, if there
+  // is room.
+  size_t NewBorders(int row, uint32_t tokens) const;
+  // Of a row that runs. False if it has none.
+  bool DropBorder(int row) { return SessionOf(row).DropKept(KeptStates::kBorder); }
 
   // The tokens at the beginning of its prompt that `other` shares; 0 if its prompt does not begin a
   // context, or its states are not kept for `other`.
@@ -189,7 +196,11 @@ class ActiveRequest {
                                         size_t first_token);
   RowView ViewOf(int row) const;
   uint32_t ToCut(uint64_t position) const;
+  bool HasNewBorder(int row) const;
+  uint64_t PromptBorders() const;
+  size_t MostBorders(const Session& session) const;
   void KeepBorder(Session& session);
+  BorderRule BordersOf(const Session& session, uint32_t tokens);
   // The last pending token is not fed with the others. Each of several completions feeds it itself;
   // if nothing is generated, it stays pending for the session's next turn.
   bool HoldsBackLast() const { return request_->completions > 1 || request_->max_tokens == 0; }

@@ -20,6 +20,7 @@ bool WaitsForReaders(const std::unique_ptr<Request>& request) {
 }  // namespace
 
 void Scheduler::Admit(TimePoint now) {
+  lacks_slots_ = false;
   while (!waiting_.empty()) {
     KeepLeftStates();
     const size_t before = waiting_.size();
@@ -55,6 +56,7 @@ void Scheduler::AdmitWaiting(TimePoint now) {
     if (WaitsForPrefix(*request)) continue;
     if (!TryAdmit(request, now)) held_back = true;
   }
+  lacks_slots_ = held_back;
   std::erase(waiting_, nullptr);
 }
 
@@ -100,31 +102,49 @@ void Scheduler::KeepLeftStates() {
   if (context_.left.empty()) return;
   prefixes_.Keep(std::exchange(context_.left, {}));
   while (!Held({}).Within(engine_.capacity())) {
-    if (!DropKept(KeptStates::kBorders) && !prefixes_.Drop()) return;
+    if (!DropKept(KeptStates::kBorder) && !prefixes_.Drop()) return;
   }
 }
 
-// What borders may take: what no request may need, and nothing while one waits.
+// What borders may take: what no request may need.
 StateNeed Scheduler::BorderRoom() const {
-  if (!waiting_.empty()) return {};
   const StateCapacity& capacity = engine_.capacity();
+  const bool automatic = context_.options.keep_borders == kAutomaticBorders;
+  const auto share = [automatic](uint64_t slots) { return automatic ? slots - slots / 4 : slots; };
   StateNeed all;
-  all.bases = capacity.base_slots;
-  all.AddPages(capacity.pages.size(), [&](size_t kind) { return capacity.pages[kind].slots; });
+  all.bases = share(capacity.base_slots);
+  all.AddPages(capacity.pages.size(),
+               [&](size_t kind) { return share(capacity.pages[kind].slots); });
   return all.Beyond(Held({}));
 }
 
+// None while a request lacks slots.
 void Scheduler::FindBorderRoom(const std::vector<PlannedRow>& chosen) {
-  const bool wanted = std::any_of(chosen.begin(), chosen.end(), [&](const PlannedRow& planned) {
+  context_.border_room = {};
+  size_t wanted = 0;
+  for (const PlannedRow& planned : chosen) {
     const RowInFlight& row = rows_[planned.row];
-    return row.request->HasNewBorder(row.row);
-  });
-  if (!wanted) return;
-  context_.border_room = BorderRoom();
-  // The next one finds room.
-  if (context_.border_room.bases == 0 && sessions_.DropKept(KeptStates::kBorders)) {
-    context_.border_room = BorderRoom();
+    wanted += row.request->NewBorders(row.row, planned.tokens);
   }
+  if (wanted == 0 || lacks_slots_) return;
+  context_.border_room = BorderRoom();
+  if (context_.border_room.bases >= wanted) return;
+  DropBordersFor(chosen, wanted - context_.border_room.bases);
+  context_.border_room = BorderRoom();
+}
+
+// Those of idle sessions go, and then older ones of the rows that would keep more.
+void Scheduler::DropBordersFor(const std::vector<PlannedRow>& chosen, size_t count) {
+  size_t dropped = 0;
+  while (dropped < count && sessions_.DropKept(KeptStates::kBorder)) ++dropped;
+  for (const PlannedRow& planned : chosen) {
+    const RowInFlight& row = rows_[planned.row];
+    const size_t own = row.request->NewBorders(row.row, planned.tokens);
+    for (size_t i = 0; i < own && dropped < count && row.request->DropBorder(row.row); ++i) {
+      ++dropped;
+    }
+  }
+  metrics_.borders_dropped.Add(dropped);
 }
 
 // A turn of a session that holds state has its slot already, and some of its pages. A fork shares
@@ -224,8 +244,9 @@ bool Scheduler::CanMakeRoom(const StateNeed& need) const {
 
 bool Scheduler::MakeRoom(const Request& request) {
   // There usually is room; then what is held is added up only once.
-  while (!HasRoom(NewNeed(request))) {
-    if (!DropKept(KeptStates::kBorders)) return MakeRoomByMore(request);
+  for (size_t borders = 1; !HasRoom(NewNeed(request)); borders *= 2) {
+    if (!DropKept(KeptStates::kBorder)) return MakeRoomByMore(request);
+    for (size_t i = 1; i < borders && DropKept(KeptStates::kBorder); ++i) continue;
   }
   return true;
 }
@@ -262,7 +283,7 @@ bool Scheduler::MakeRoomToKeep(const Request& request) {
   StateNeed need = NewNeed(request);
   need.bases = request.completions;
   while (!HasRoom(need)) {
-    if (!DropKept(KeptStates::kBorders) && !prefixes_.DropFor(request) &&
+    if (!DropKept(KeptStates::kBorder) && !prefixes_.DropFor(request) &&
         !DropKept(KeptStates::kOldestPosition)) {
       return false;
     }
@@ -279,7 +300,7 @@ bool Scheduler::DropKept(KeptStates what) {
     dropped = dropped || (lease.exclusive() && lease.DropKept(what));
   }
   if (dropped) {
-    (what == KeptStates::kBorders ? metrics_.borders_dropped : metrics_.kept_positions_dropped)
+    (what == KeptStates::kBorder ? metrics_.borders_dropped : metrics_.kept_positions_dropped)
         .Add();
   }
   return dropped;

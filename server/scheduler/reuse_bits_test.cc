@@ -232,8 +232,11 @@ class ReuseTest : public testing::TestWithParam<ReuseParam> {
 };
 
 TEST_P(ReuseTest, EveryTurnHasTheBitsOfItsWholeContext) {
+  const bool automatic = alone_->states().capacity().fold_bases && Below(2) == 0;
+  const Borders borders =
+      automatic ? Borders{kAutomaticBorders, kAutomaticBorders} : Borders{1000, 16};
   stack_ = std::make_unique<Stack>(model_, 2, GetParam().depth, random_(), kKept, uint64_t{1} << 30,
-                                   Drafts(), 0, Borders{1000, 16});
+                                   Drafts(), 0, borders);
   oracle_->Bind(stack_->engine());
   Create();
   for (int round = 0; round < 60; ++round) {
@@ -263,7 +266,7 @@ TEST_P(ReuseTest, WithMemoryForFewStates) {
   const uint64_t all = uint64_t{1} << 30;
   const uint64_t session = all / alone_->states().capacity().tail_slots;
   stack_ = std::make_unique<Stack>(model_, 2, GetParam().depth, random_(), kKept,
-                                   4 * session + session / 2, Drafts(), 0, Borders{6, 0});
+                                   4 * session + session / 2, Drafts(), 0, AnyBorders(random_));
   most_choices_ = 2;
   oracle_->Bind(stack_->engine());
   const auto evicted = [&] {

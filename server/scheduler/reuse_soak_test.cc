@@ -47,7 +47,7 @@ TEST_P(ReuseSoakTest, EveryAnswerIsThatOfAPlainRun) {
   const uint64_t session = kMuch / plain.states().capacity().tail_slots;
   const uint64_t memory = GetParam().much_memory ? kMuch : 12 * session;
   Stack stack(model, 2, 1 + random() % 2, random(), 4, memory, oracle.Options(), memory,
-              Borders{8, static_cast<uint32_t>(random() % 3 * 16)});
+              AnyBorders(random));
   oracle.Bind(stack.engine());
   ReuseSchedule schedule(stack, plain, kVocab, random());
   while (schedule.calls() < calls) {

@@ -168,6 +168,7 @@ class Scheduler {
   void KeepLeftStates();
   StateNeed BorderRoom() const;
   void FindBorderRoom(const std::vector<PlannedRow>& chosen);
+  void DropBordersFor(const std::vector<PlannedRow>& chosen, size_t count);
   std::unique_ptr<Session> NewSession(const Request& request,
                                       const PrefixCache::Match& match) const;
   absl::StatusOr<std::unique_ptr<Session>> OpenTurn(Request& request,
@@ -222,6 +223,7 @@ class Scheduler {
   RequestContext context_;
   PrefixReuse prefixes_;
   Requests waiting_;
+  bool lacks_slots_ = false;  // one of them was not admitted for that
   std::vector<std::unique_ptr<ActiveRequest>> active_;
   uint64_t ended_ = 0;  // since the last Settle
   uint64_t turn_ = 0;   // counts admissions and planned rows, for RowView::last_turn

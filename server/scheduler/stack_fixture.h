@@ -60,6 +60,12 @@ struct Borders {
   uint32_t in_prompts = 0;
 };
 
+// The defaults, or a few.
+inline Borders AnyBorders(std::mt19937_64& random) {
+  if (random() % 2 == 0) return {kAutomaticBorders, kAutomaticBorders};
+  return {8, static_cast<uint32_t>(random() % 3 * 16)};
+}
+
 // Engine, sessions and scheduler. Time is virtual, so that prompts are cut at random. `depth`:
 // steps that may be launched and not committed.
 class Stack {

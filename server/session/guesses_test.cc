@@ -68,7 +68,9 @@ class GuessesTest : public testing::TestWithParam<std::string> {
                                       : std::min<size_t>(session.pending() - 1, 1 + Below(piece));
       Tokens now;
       session.tokens().CopyTo(session.position(), count, now);
-      Run(*session.PlanSegment(0, count), std::move(now));
+      const bool keeps = !session.kept().empty() && Below(2) == 0;
+      const BorderRule borders = {keeps ? engine_->capacity().fold_interval : 0u, 100};
+      Run(*session.PlanSegment(0, count, borders), std::move(now));
       session.CommitSegment();
     }
   }
@@ -133,7 +135,7 @@ class GuessesTest : public testing::TestWithParam<std::string> {
   void Go(std::unique_ptr<Session>& session) {
     switch (Below(6)) {
       case 0:
-        return Feed(*session, Random(1 + Below(40)), 20);
+        return Feed(*session, Random(1 + Below(60)), 50);
       case 1:
         if (sessions_.size() < kMostSessions) sessions_.push_back(*session->Fork());
         return;

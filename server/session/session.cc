@@ -168,8 +168,10 @@ void Session::Keep(size_t most, Notes notes) {
 
 // Nothing goes back to a border before the oldest position.
 bool Session::DropKept(KeptStates what) {
-  if (what == KeptStates::kBorders) {
-    return !std::exchange(borders_, {}).empty();
+  if (what == KeptStates::kBorder) {
+    if (borders_.empty()) return false;
+    ThinBorders();
+    return true;
   }
   if (kept_.empty()) return false;
   kept_.erase(kept_.begin());
@@ -195,6 +197,19 @@ void Session::KeepBorder(size_t most) {
 void Session::TakeBorderBack() {
   borders_.pop_back();
   if (!borders_.empty()) ThinBorders();
+}
+
+size_t Session::BordersWithin(size_t count, uint64_t every) const {
+  const uint64_t begin = position_ + planned_, last = Border(begin + count);
+  return every == 0 || last <= begin ? 0 : (last - 1) / every - begin / every;
+}
+
+// Pages that a segment takes and gives back remain, and those of the session become shared.
+uint64_t Session::PagesOfBorders(size_t kind, size_t count, uint64_t tokens) const {
+  const PageKind& pages = states_.capacity().pages[kind].kind;
+  if (!pages.fenwick() && pages.window == 0) return 0;
+  const size_t folds = FoldsIn(position_, count, pages.fold_interval);
+  return folds + MissingPagesInFork(kind, tokens) - MissingPages(kind, tokens);
 }
 
 // Forgets the one that leaves the smallest gap for its distance from the end.
@@ -238,9 +253,10 @@ void Session::Append(std::span<const uint32_t> tokens) {
   counts.Add(tokens);
 }
 
-absl::StatusOr<Segment> Session::PlanSegment(size_t first_token, size_t count) {
+absl::StatusOr<Segment> Session::PlanSegment(size_t first_token, size_t count, BorderRule borders) {
   RIVULET_CHECK(count > 0 && count <= pending(), "plans more tokens than are pending");
-  return Plan(first_token, count, /*keep_base=*/false);
+  RIVULET_CHECK(borders.every == 0 || states_.capacity().fold_bases, "cannot keep these borders");
+  return Plan(first_token, count, /*keep_base=*/false, borders);
 }
 
 absl::StatusOr<Segment> Session::PlanPromised(size_t first_token) {
@@ -272,7 +288,8 @@ bool Session::CanKeep(size_t count) const {
   });
 }
 
-absl::StatusOr<Segment> Session::Plan(size_t first_token, size_t count, bool keep_base) {
+absl::StatusOr<Segment> Session::Plan(size_t first_token, size_t count, bool keep_base,
+                                      BorderRule borders) {
   RIVULET_CHECK(!resting() && !segment_planned(),
                 "plans a segment while one is planned, or at rest");
   Segment segment;
@@ -281,7 +298,8 @@ absl::StatusOr<Segment> Session::Plan(size_t first_token, size_t count, bool kee
   segment.position = position_;
   segment.tail = tail_.slot();
   segment.base_in = segment.base_out = base_.slot();
-  RIVULET_RETURN_IF_ERROR(PlanPages(count));
+  if (BordersWithin(count, borders.every) == 0) borders.every = 0;
+  RIVULET_RETURN_IF_ERROR(PlanPages(count, borders.every > 0));
   segment.pages = segment_pages_.data();
   planned_ = count;
   if (Folds(position_, count, states_.capacity().fold_interval) && (keep_base || base_.shared())) {
@@ -293,13 +311,32 @@ absl::StatusOr<Segment> Session::Plan(size_t first_token, size_t count, bool kee
     next_base_ = *std::move(next);
     segment.base_out = next_base_.slot();
   }
+  PlanBorders(segment, borders);
   return segment;
 }
 
+// A fold after one that is kept goes into the next one that is kept, or on in base_out.
+void Session::PlanBorders(Segment& segment, BorderRule rule) {
+  if (rule.every == 0) return;
+  const uint64_t interval = states_.capacity().fold_interval;
+  most_borders_ = rule.most;
+  fold_bases_.assign(FoldsIn(position_, segment.tokens, interval), segment.base_out);
+  planned_borders_.reserve(fold_bases_.size());
+  for (size_t fold = 0; fold + 1 < fold_bases_.size(); ++fold) {
+    const uint64_t position = Border(position_) + (fold + 1) * interval;
+    if (position % rule.every != 0) continue;
+    auto base = SlotHandle::Acquire(states_.bases());
+    if (!base.ok()) break;
+    fold_bases_[fold] = base->slot();
+    planned_borders_.push_back({fold, position, *std::move(base)});
+  }
+  segment.fold_bases = fold_bases_.data();
+}
+
 // All kinds or none.
-absl::Status Session::PlanPages(size_t count) {
+absl::Status Session::PlanPages(size_t count, bool keep_folds) {
   for (size_t kind = 0; kind < page_tables_.size(); ++kind) {
-    const auto pages = page_tables_[kind].Plan(position_, count);
+    const auto pages = page_tables_[kind].Plan(position_, count, keep_folds);
     if (!pages.ok()) {
       CancelSegment();
       return pages.status();
@@ -319,6 +356,8 @@ uint64_t Session::OwnPages(size_t kind) const {
 }
 
 uint64_t Session::MissingPages(size_t kind, uint64_t tokens) const {
+  // Borders are about to share them.
+  if (!planned_borders_.empty()) return MissingPagesInFork(kind, tokens);
   if (!resting()) return page_tables_[kind].Missing(position_, tokens, kLongestSegment);
   if (point_ == nullptr)
     return MostPages(states_.capacity().pages[kind].kind, tokens, kLongestSegment);
@@ -373,12 +412,28 @@ void Session::CommitTokens(size_t count) {
   RIVULET_CHECK(count > 0 && count <= planned_, "commits tokens that were not planned");
   position_ += count;
   planned_ -= count;
+  KeepPlannedBorders();
   for (PageTable& table : page_tables_) table.Commit();
   if (next_base_.held()) base_ = std::move(next_base_);
   next_base_ = SlotHandle();
 }
 
+void Session::KeepPlannedBorders() {
+  if (planned_borders_.empty()) return;
+  borders_.reserve(borders_.size() + planned_borders_.size());
+  for (PlannedBorder& border : planned_borders_) {
+    auto point = std::make_shared<StatePoint>();
+    point->position = border.position;
+    point->base = std::move(border.base);
+    for (const PageTable& table : page_tables_) point->pages.push_back(table.ForkAt(border.fold));
+    borders_.push_back(std::move(point));
+  }
+  planned_borders_.clear();
+  while (borders_.size() > most_borders_) ThinBorders();
+}
+
 void Session::CancelSegment() {
+  planned_borders_.clear();
   for (PageTable& table : page_tables_) table.Cancel();
   planned_ = 0;
   next_base_ = SlotHandle();

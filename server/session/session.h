@@ -49,8 +49,14 @@ struct StatePoint {
 
 // What a session holds to be rewound to, in the order in which it goes where slots are needed.
 enum class KeptStates : uint8_t {
-  kBorders,         // all of its borders
+  kBorder,          // one of its borders
   kOldestPosition,  // the oldest kept position, with the borders before the next one
+};
+
+// Which of the borders within a segment its session keeps, beside the last one, which is its state.
+struct BorderRule {
+  uint64_t every = 0;  // those at multiples of this, itself one of C; 0: none
+  size_t most = 0;     // of the session, in all
 };
 
 class Session {
@@ -130,6 +136,12 @@ class Session {
   void KeepBorder(size_t most);
   // Forgets the last one, and one more to make room for the next.
   void TakeBorderBack();
+  // How many borders a segment of the next `count` tokens would keep with such a rule: each takes a
+  // base.
+  size_t BordersWithin(size_t count, uint64_t every) const;
+  // The most pages that they take beside those of the segment, while the session grows to `tokens`
+  // tokens.
+  uint64_t PagesOfBorders(size_t kind, size_t count, uint64_t tokens) const;
   size_t borders() const { return borders_.size(); }
 
   void Append(uint32_t token);
@@ -147,8 +159,10 @@ class Session {
   // tokens()[position(), position() + count). If the segment folds, an unshared base is folded in
   // place and a shared one into a slot taken here. RESOURCE_EXHAUSTED if no slot is left; nothing
   // has changed then, and a later step may succeed.
-  // REQUIRES: 0 < count <= pending(), and no segment is planned.
-  absl::StatusOr<Segment> PlanSegment(size_t first_token, size_t count);
+  // `borders`: kept when it is committed. Fewer if no slot is left.
+  // REQUIRES: 0 < count <= pending(), and no segment is planned. StateCapacity::fold_bases, or no
+  // borders.
+  absl::StatusOr<Segment> PlanSegment(size_t first_token, size_t count, BorderRule borders = {});
   // The same for one token that a step in flight will sample, and that is appended once it is
   // known. The segment overwrites nothing of the state before it, so it may be cancelled after it
   // has run. RESOURCE_EXHAUSTED also if this state cannot do that
@@ -209,8 +223,11 @@ class Session {
   std::shared_ptr<StatePoint> LatestPoint(uint64_t tokens) const;
   uint64_t BytesBeside(const StatePoint& point, const StatePoint* next) const;
   void ThinBorders();
-  absl::StatusOr<Segment> Plan(size_t first_token, size_t count, bool keep_base);
-  absl::Status PlanPages(size_t count);
+  absl::StatusOr<Segment> Plan(size_t first_token, size_t count, bool keep_base,
+                               BorderRule borders = {});
+  absl::Status PlanPages(size_t count, bool keep_folds);
+  void PlanBorders(Segment& segment, BorderRule rule);
+  void KeepPlannedBorders();
   bool CanKeep(size_t count) const;
 
   StatePool& states_;
@@ -226,6 +243,15 @@ class Session {
   std::vector<std::shared_ptr<StatePoint>> borders_;
   uint64_t position_ = 0;
   size_t planned_ = 0;  // tokens of the planned segment; 0: none
+  // Of the planned segment: borders to keep, and Segment::fold_bases.
+  struct PlannedBorder {
+    size_t fold;
+    uint64_t position;
+    SlotHandle base;
+  };
+  std::vector<PlannedBorder> planned_borders_;
+  std::vector<uint32_t> fold_bases_;
+  size_t most_borders_ = 0;
 };
 
 }  // namespace rivulet

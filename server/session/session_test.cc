@@ -18,10 +18,10 @@ std::unique_ptr<Session> MakeSession(Engine& engine) {
 }
 
 // One step of `count` tokens of one session; returns the segment that ran.
-Segment Advance(FakeEngine& engine, Session& session, size_t count) {
+Segment Advance(FakeEngine& engine, Session& session, size_t count, BorderRule borders = {}) {
   StepPlan plan;
   session.tokens().CopyTo(session.position(), count, plan.tokens);
-  const auto segment = session.PlanSegment(0, count);
+  const auto segment = session.PlanSegment(0, count, borders);
   EXPECT_TRUE(segment.ok()) << segment.status();
   plan.rows.emplace_back().segment = *segment;
   EXPECT_TRUE(engine.Step(plan).rows[0].status.ok());
@@ -199,10 +199,36 @@ TEST(SessionTest, WithAllBordersARewindComputesFifteenTokens) {
   EXPECT_EQ((*session->ForkAt(250, true))->borders(), 15u);
   EXPECT_EQ((*session->ForkAt(250, false))->borders(), 0u);
   EXPECT_EQ((*session->ForkAt(250, false))->position(), 240u);
-  EXPECT_TRUE(session->DropKept(KeptStates::kBorders));
-  EXPECT_FALSE(session->DropKept(KeptStates::kBorders));
+  for (int i = 0; i < 30; ++i) EXPECT_TRUE(session->DropKept(KeptStates::kBorder));
+  EXPECT_FALSE(session->DropKept(KeptStates::kBorder));
   EXPECT_EQ(engine.states().bases().used(), 1u);
   EXPECT_EQ((*session->ForkAt(250, true))->position(), 0u) << "where the turn began";
+}
+
+// Of a segment that passes several borders, all are kept or those at multiples of a number.
+TEST(SessionTest, ASegmentKeepsTheBordersThatItPasses) {
+  FakeEngine engine(100);
+  auto session = GrowWithBorders(engine, 21, 1000);
+  session->Append(std::vector<uint32_t>(300, 7));
+  EXPECT_EQ(session->BordersWithin(11, 16), 0u) << "the last one is its state";
+  EXPECT_EQ(session->BordersWithin(27, 16), 1u);
+  EXPECT_EQ(session->BordersWithin(139, 16), 8u);
+  EXPECT_EQ(session->BordersWithin(139, 64), 2u);
+  const uint32_t bases = engine.states().bases().used();
+  ASSERT_TRUE(session->PlanSegment(0, 139, {16, 1000}).ok());
+  EXPECT_EQ(engine.states().bases().used(), bases + 8 + 1) << "and one in place of the shared one";
+  session->CancelSegment();
+  EXPECT_EQ(engine.states().bases().used(), bases);
+  Advance(engine, *session, 139, {16, 1000});
+  Advance(engine, *session, 160, {64, 1000});
+  session->Rest();
+  for (uint64_t position = 1; position <= 160; ++position) {
+    ASSERT_LE(ComputedAgain(*session, position), 15u) << position;
+  }
+  for (uint64_t position = 160; position <= 320; ++position) {
+    ASSERT_LE(ComputedAgain(*session, position), 63u) << position;
+  }
+  EXPECT_EQ(session->borders(), 11u) << "16 to 144, 192 and 256";
 }
 
 TEST(SessionTest, FewBordersLeaveGapsThatGrowWithTheDistance) {
@@ -226,15 +252,17 @@ TEST(SessionTest, BordersGoWithTheOldestPosition) {
   EXPECT_EQ(engine.states().bases().used(), 1u);
 }
 
-// Random lives of many sessions; after each operation every session's slots must hold exactly its
-// own processed tokens.
+// Random lives of many sessions; after each operation every session's slots, and every state that
+// it keeps, must hold exactly its own processed tokens.
 class Lives {
  public:
-  Lives(uint32_t seed, size_t fold_interval)
+  // `rewrites`: some pages are rewritten by folds; then no borders are kept within segments.
+  Lives(uint32_t seed, size_t fold_interval, bool rewrites)
       : random_(seed),
+        rewrites_(rewrites),
         engine_(6,
                 {{PageRule::kFenwick, 5, 0},
-                 {PageRule::kRewrittenFenwick, 4, 0},
+                 {rewrites ? PageRule::kRewrittenFenwick : PageRule::kFenwick, 4, 0},
                  {PageRule::kAppended, 0, 0},
                  {PageRule::kAppended, 0, 50}},
                 100000, fold_interval) {}
@@ -242,20 +270,30 @@ class Lives {
   void Live() {
     const size_t pick = sessions_.empty() ? 0 : random_() % sessions_.size();
     const int what = random_() % 16;
-    if (sessions_.empty() || what == 0) return Add(Session::Create(engine_.states()));
+    if (sessions_.empty() || what == 0) return AddNew();
     if (what == 1) return Add(sessions_[pick]->Fork());
     if (what == 2) return void(sessions_.erase(sessions_.begin() + pick));
+    if (what == 3) return AddPast(*sessions_[pick]);
+    if (what == 4) return void(sessions_[pick]->DropKept(KeptStates::kBorder));
     Step();
   }
 
   void CheckAll() {
+    size_t points = 0;
     for (auto& session : sessions_) {
       const std::vector<uint32_t> tokens = session->tokens().Copy();
       const uint64_t expected = FakeEngine::Hash({tokens.data(), session->position()});
+      MakeRoomFor(*session);
       ASSERT_EQ(StateHash(engine_, *session), expected) << "at " << session->position();
+      session->ForEachPoint([&](const std::shared_ptr<StatePoint>& point) {
+        ++points;
+        EXPECT_EQ(engine_.StateHash(point->position, point->base.slot(), 0, 0),
+                  FakeEngine::Hash({tokens.data(), point->position}))
+            << "the border at " << point->position << " of " << session->position();
+      });
     }
     ASSERT_EQ(engine_.states().tails().used(), sessions_.size());
-    ASSERT_LE(engine_.states().bases().used(), sessions_.size());
+    ASSERT_LE(engine_.states().bases().used(), sessions_.size() + points);
     if (!sessions_.empty()) return;
     for (size_t kind = 0; kind < 4; ++kind) ASSERT_EQ(engine_.states().pages(kind).used(), 0u);
   }
@@ -264,6 +302,34 @@ class Lives {
   void Add(absl::StatusOr<std::unique_ptr<Session>> session) {
     if (session.ok()) sessions_.push_back(*std::move(session));
   }
+  // For one token more. The scheduler never lets borders take this.
+  void MakeRoomFor(Session& session) {
+    session.Append(0);
+    const auto drop = [](auto& other) { return other->DropKept(KeptStates::kBorder); };
+    while (!session.PlanSegment(0, 1).ok()) {
+      ASSERT_TRUE(std::any_of(sessions_.begin(), sessions_.end(), drop));
+    }
+    session.CancelSegment();
+  }
+  void AddNew() {
+    auto session = Session::CreateAtRest(engine_.states(), std::make_shared<TokenLedger>());
+    session->Keep(4, nullptr);
+    AddAwake(std::move(session));
+  }
+  void AddAwake(std::unique_ptr<Session> session) {
+    if (session->Wake().ok()) sessions_.push_back(std::move(session));
+  }
+  // A fork of what it once was.
+  void AddPast(Session& session) {
+    if (session.kept().empty()) return;
+    session.Rest();
+    const uint64_t oldest = session.kept().front().tokens;
+    const uint64_t position = oldest + random_() % (session.tokens().size() - oldest + 1);
+    auto past = session.ForkAt(position, random_() % 2 == 0);
+    ASSERT_TRUE(past.ok()) << past.status();
+    ASSERT_TRUE(session.Wake().ok());
+    AddAwake(*std::move(past));
+  }
 
   // Some sessions take part in one step; some of those are cancelled instead of run.
   void Step() {
@@ -271,10 +337,10 @@ class Lives {
     std::vector<Session*> ran;
     for (auto& session : sessions_) {
       if (random_() % 2) continue;
-      for (size_t i = random_() % 40; i > 0; --i) session->Append(random_() % 100);
+      for (size_t i = random_() % 90; i > 0; --i) session->Append(random_() % 100);
       if (session->pending() == 0) continue;
       const size_t count = 1 + random_() % session->pending();
-      const auto segment = session->PlanSegment(plan.tokens.size(), count);
+      const auto segment = session->PlanSegment(plan.tokens.size(), count, Borders(*session));
       if (!segment.ok()) continue;
       if (random_() % 8 == 0) {
         session->CancelSegment();
@@ -288,17 +354,25 @@ class Lives {
     for (Session* session : ran) session->CommitSegment();
   }
 
+  BorderRule Borders(const Session& session) {
+    if (rewrites_ || session.kept().empty()) return {};
+    return {random_() % 3 * engine_.capacity().fold_interval, random_() % 4};
+  }
+
   std::mt19937 random_;
+  const bool rewrites_;
   FakeEngine engine_;
   std::vector<std::unique_ptr<Session>> sessions_;
 };
 
 TEST(SessionTest, RandomLivesKeepEveryStateApart) {
   for (const size_t fold_interval : {16, 32}) {
-    Lives lives(TestSeed(), fold_interval);
-    for (int i = 0; i < 3000 && !testing::Test::HasFatalFailure(); ++i) {
-      lives.Live();
-      lives.CheckAll();
+    for (const bool rewrites : {false, true}) {
+      Lives lives(TestSeed(), fold_interval, rewrites);
+      for (int i = 0; i < 3000 && !testing::Test::HasFailure(); ++i) {
+        lives.Live();
+        lives.CheckAll();
+      }
     }
   }
 }

@@ -124,13 +124,13 @@ void ShortConvolution::ApplyPiece(const ChunkPiece& piece, const PieceState& sta
 void ShortConvolution::ApplySegment(const Segment& segment, const LayerState& state,
                                     ConstFloatMatrix x, FloatMatrix y, size_t first,
                                     size_t count) const {
-  float* in = state.Base<float>(segment.base_in, base_offset_);
-  float* out = state.Base<float>(segment.base_out, base_offset_);
   float* tail = state.Tail<float>(segment.tail, tail_offset_);
   ForEachChunkPiece(segment, fold_interval_, [&](const ChunkPiece& piece) {
     const bool fresh = segment.position / fold_interval_ + piece.fold == 0;
-    const float* before = piece.first ? in : out;
-    ApplyPiece(piece, {fresh ? nullptr : before, out, tail}, x, y, first, count);
+    const float* before = state.Base<float>(segment.BaseBefore(piece.fold), base_offset_);
+    const uint32_t to = piece.folds ? segment.BaseAfter(piece.fold) : segment.base_out;
+    float* after = state.Base<float>(to, base_offset_);
+    ApplyPiece(piece, {fresh ? nullptr : before, after, tail}, x, y, first, count);
   });
 }
 
