@@ -34,6 +34,7 @@
 #include "server/http/operations.h"
 #include "server/log/load_progress.h"
 #include "server/log/log.h"
+#include "server/openai/door.h"
 #include "server/options.h"
 #include "server/rpc/grpc_server.h"
 #include "server/scheduler/engine_loop.h"
@@ -106,6 +107,7 @@ class ServerProcess {
                              MakeDrafterSource(options_, served_.tokenizer, *engine_, metrics_));
     StartScheduler();
     RIVULET_RETURN_IF_ERROR(StartGrpc());
+    door_ = std::make_unique<openai::Door>(*http_, Operations(), *context_);
     ready_ = true;
     SetServing(device_works_);
     return absl::OkStatus();
@@ -132,7 +134,8 @@ class ServerProcess {
           "the server is shutting down and --drain-seconds are over; send the request elsewhere"));
     }
     EndWithin(kFlushTime + kShutdownTime);
-    grpc_->Shutdown(kFlushTime);
+    grpc_->Shutdown(kFlushTime);  // waits for the calls of both ports
+    door_.reset();
     LogInfo("drained");
   }
 
@@ -146,17 +149,20 @@ class ServerProcess {
   }
 
  private:
-  absl::Status StartHttp() {
+  std::vector<HttpRoute> Operations() {
     OperationsHandlers handlers;
     handlers.metrics_text = [this] { return PrometheusText(metrics_); };
     handlers.alive = [] { return GrpcServer::Accepts(); };
     handlers.ready = [this] { return ready_ && device_works_ && GrpcServer::Accepts(); };
+    return OperationsRoutes(std::move(handlers));
+  }
+
+  absl::Status StartHttp() {
     HttpLimits limits;
     limits.write_time = seconds(options_.stalled_client_seconds);
     RIVULET_ASSIGN_OR_RETURN(
-        http_,
-        HttpServer::Start(options_.http.host, options_.http.port,
-                          {OperationsRoutes(std::move(handlers)), nullptr}, metrics_, limits));
+        http_, HttpServer::Start(options_.http.host, options_.http.port,
+                                 openai::RoutesWhileLoading(Operations()), metrics_, limits));
     PrintAddress("http", options_.http.host, http_->port());
     return absl::OkStatus();
   }
@@ -383,6 +389,7 @@ class ServerProcess {
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<ServiceContext> context_;
   std::unique_ptr<GrpcServer> grpc_;
+  std::unique_ptr<openai::Door> door_;
 };
 
 sem_t stop_requested;

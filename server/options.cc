@@ -178,7 +178,8 @@ std::vector<Flag> ModelFlags() {
        "the checkpoint to serve, or models--ORG--NAME of the hub's cache (required)", ReadModel},
       {"listen", "HOST:PORT", "0.0.0.0:8590", "gRPC; port 0: any free one", Address(&O::listen)},
       {"http", "HOST:PORT", "0.0.0.0:8591",
-       "/metrics, /healthz, /readyz and /loglevel; port 0: any free one", Address(&O::http)},
+       "the OpenAI API, /metrics, /healthz, /readyz and /loglevel; port 0: any free one",
+       Address(&O::http)},
       {"device", "cpu|cuda", "cpu", "where the model runs: cuda is an H100 or H200", ReadDevice},
       {"dtype", "auto|fp32|bf16|fp8", "auto",
        "weights in memory; auto: as in the checkpoint, and bf16 with --device cuda, where alone "

@@ -293,7 +293,9 @@ bool Connection::OnNeedsMore() {
 bool Connection::OnHead() {
   const ConnectionHub::Route route = hub_.FindRoute(reader_.request());
   if (route.handler == nullptr) {
-    HttpResponse refusal = hub_.Refusal(route.status, "no such path, or not with this method");
+    HttpResponse refusal =
+        hub_.Refusal(route.status,
+                     route.status == 405 ? "the path has no such method" : "there is no such path");
     if (!route.allow.empty()) refusal.headers.push_back({"Allow", route.allow});
     Refuse(std::move(refusal));
     return false;
@@ -371,10 +373,10 @@ void Connection::BeginStream(const HttpResponse& head) {
 }
 
 void Connection::StreamWrite(const std::string& bytes, std::function<void(bool)> done) {
+  if (bytes.empty() && pending_.empty() && !writing_) return done(true);
   write_done_ = std::move(done);
   pending_ += framing_ == HttpFraming::kChunked ? Chunk(bytes) : bytes;
   Flush();
-  if (!writing_) OnAllWritten();
 }
 
 void Connection::EndStream() {

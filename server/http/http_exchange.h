@@ -40,7 +40,7 @@ class HttpExchange {
   // The body of `head` is not used.
   virtual void BeginStream(HttpResponse head) = 0;
   // `done` is called on the I/O thread: true once the kernel has taken the bytes, false if the
-  // client is gone.
+  // client is gone. Without bytes, also before BeginStream: `done` just comes on the I/O thread.
   virtual void Write(std::string bytes, std::function<void(bool)> done) = 0;
   virtual void EndStream() = 0;
 

@@ -1,0 +1,220 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/openai/api_request.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+#include "server/openai/errors.h"
+#include "server/openai/json_body.h"
+#include "server/openai/messages.h"
+
+namespace rivulet::openai {
+namespace {
+
+absl::Status CheckModel(FieldReader& fields, const std::string& model_name) {
+  const std::optional<std::string> wanted = fields.Text("model");
+  RIVULET_RETURN_IF_ERROR(fields.status());
+  if (!wanted.has_value() || *wanted == model_name) return absl::OkStatus();
+  absl::Status status = absl::NotFoundError(absl::StrCat(
+      "the model '", wanted->substr(0, 100), "' is not served here; this is '", model_name, "'"));
+  status.SetPayload(kParamPayload, absl::Cord("model"));
+  status.SetPayload(kCodePayload, absl::Cord("model_not_found"));
+  return status;
+}
+
+// Token ids as keys.
+void ReadLogitBias(FieldReader& fields, v1::SamplingParams& sampling) {
+  const Json* const bias = fields.Object("logit_bias");
+  if (bias == nullptr) return;
+  for (const auto& [key, value] : bias->items()) {
+    uint32_t token = 0;
+    if (!absl::SimpleAtoi(key, &token)) {
+      return fields.Fail("logit_bias", "its keys must be token ids, in quotes");
+    }
+    if (!value.is_number()) return fields.Fail("logit_bias", "its values must be numbers");
+    (*sampling.mutable_logit_bias())[token] = value.get<float>();
+  }
+}
+
+void ReadSampling(FieldReader& fields, v1::SamplingParams& sampling) {
+  const auto set = [&](const char* name, auto setter) {
+    if (const auto value = fields.Number(name)) (sampling.*setter)(static_cast<float>(*value));
+  };
+  set("temperature", &v1::SamplingParams::set_temperature);
+  set("top_p", &v1::SamplingParams::set_top_p);
+  set("min_p", &v1::SamplingParams::set_min_p);
+  set("repetition_penalty", &v1::SamplingParams::set_repetition_penalty);
+  set("frequency_penalty", &v1::SamplingParams::set_frequency_penalty);
+  set("presence_penalty", &v1::SamplingParams::set_presence_penalty);
+  // Elsewhere -1 means off.
+  if (const auto top_k = fields.Integer("top_k")) {
+    if (*top_k < -1 || *top_k > UINT32_MAX) fields.Fail("top_k", "it must be at least 0");
+    sampling.set_top_k(static_cast<uint32_t>(*top_k == -1 ? 0 : *top_k));
+  }
+  if (const auto seed = fields.Integer("seed")) sampling.set_seed(static_cast<uint64_t>(*seed));
+  ReadLogitBias(fields, sampling);
+}
+
+void ReadStop(FieldReader& fields, v1::StopParams& stop) {
+  const Json* const strings = fields.Find("stop");
+  if (strings != nullptr && strings->is_string()) {
+    stop.add_strings(strings->get<std::string>());
+  } else if (const Json* const list = strings == nullptr ? nullptr : fields.Array("stop")) {
+    for (const Json& text : *list) {
+      if (!text.is_string()) return fields.Fail("stop", "it must be a string or several");
+      stop.add_strings(text.get<std::string>());
+    }
+  }
+  if (const Json* const ids = fields.Array("stop_token_ids")) {
+    for (const Json& id : *ids) {
+      if (!id.is_number_unsigned() || id.get<uint64_t>() > UINT32_MAX) {
+        return fields.Fail("stop_token_ids", "it must be an array of token ids");
+      }
+      stop.add_token_ids(id.get<uint32_t>());
+    }
+  }
+  stop.set_ignore_eos(fields.Bool("ignore_eos").value_or(false));
+  stop.set_include_stop(fields.Bool("include_stop_str_in_output").value_or(false));
+  stop.set_min_tokens(fields.Count("min_tokens").value_or(0));
+}
+
+void ReadMaxTokens(FieldReader& fields, Endpoint endpoint, v1::GenerateRequest& proto) {
+  const std::optional<uint32_t> old_name = fields.Count("max_tokens");
+  if (old_name.has_value()) proto.set_max_tokens(*old_name);
+  if (endpoint != Endpoint::kChat) return;
+  const std::optional<uint32_t> new_name = fields.Count("max_completion_tokens");
+  if (!new_name.has_value()) return;
+  proto.set_max_tokens(*new_name);
+  if (old_name.value_or(*new_name) != *new_name) {
+    fields.Fail("max_tokens", "it differs from max_completion_tokens; send one of them");
+  }
+}
+
+// The API counts the chosen token's own log-probability in with the best ones.
+void ReadLogprobs(FieldReader& fields, ApiRequest& request) {
+  if (request.endpoint == Endpoint::kChat) {
+    request.logprobs = fields.Bool("logprobs").value_or(false);
+    request.top_logprobs = fields.Count("top_logprobs").value_or(0);
+    if (request.top_logprobs > 0 && !request.logprobs) {
+      fields.Fail("top_logprobs", "it needs logprobs: true");
+    }
+  } else if (const auto best = fields.Count("logprobs")) {
+    request.logprobs = true;
+    request.top_logprobs = *best;
+  }
+  if (request.logprobs) request.proto.set_logprobs(std::max(1u, request.top_logprobs));
+}
+
+void ReadStream(FieldReader& fields, ApiRequest& request) {
+  request.stream = fields.Bool("stream").value_or(false);
+  const Json* const options = fields.Object("stream_options");
+  if (options == nullptr) return;
+  if (!request.stream) fields.Fail("stream_options", "it needs stream: true");
+  FieldReader reader(*options, "stream_options.");
+  request.include_usage = reader.Bool("include_usage").value_or(false);
+  reader.Ignore("include_obfuscation");  // bytes that clients drop
+  fields.Update(reader.Finish());
+}
+
+void ReadTokens(const Json& list, FieldReader& fields, v1::TokenIds& ids) {
+  for (const Json& id : list) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > UINT32_MAX) {
+      return fields.Fail("prompt", "it must be a string or an array of token ids");
+    }
+    ids.add_ids(id.get<uint32_t>());
+  }
+}
+
+// A string, token ids, or an array with one of those.
+void ReadPrompt(FieldReader& fields, v1::GenerateRequest& proto) {
+  const Json* prompt = fields.Find("prompt");
+  const bool nested = prompt != nullptr && prompt->is_array() && !prompt->empty() &&
+                      ((*prompt)[0].is_string() || (*prompt)[0].is_array());
+  if (nested && prompt->size() > 1) {
+    return fields.Fail("prompt", "this server takes one prompt; send a request for each",
+                       "unsupported_parameter");
+  }
+  if (nested) prompt = &(*prompt)[0];
+  if (prompt == nullptr) return;  // on a session, the turn goes on after its last token
+  if (prompt->is_string()) return proto.set_prompt(prompt->get<std::string>());
+  if (!prompt->is_array()) return fields.Fail("prompt", "it must be a string or token ids");
+  ReadTokens(*prompt, fields, *proto.mutable_token_ids());
+}
+
+// What changes nothing that this server does.
+void IgnoreWhatChangesNothing(FieldReader& fields) {
+  for (const char* const name : {"user", "metadata", "safety_identifier", "prompt_cache_key",
+                                 "prompt_cache_retention", "prediction"}) {
+    fields.Ignore(name);
+  }
+}
+
+void RefuseWhatIsNotServed(FieldReader& fields, Endpoint endpoint) {
+  fields.Refuse("store", "it stores no replies", false);
+  fields.Refuse("best_of", "ask for n, and choose", 1);
+  if (endpoint == Endpoint::kCompletions) {
+    fields.Refuse("echo", "it does not repeat the prompt", false);
+    fields.Refuse("suffix", "it does not fill in", "");
+    return;
+  }
+  fields.Refuse("response_format", "leave it out", Json{{"type", "text"}});
+  fields.Refuse("modalities", "it generates text", Json::array({"text"}));
+  fields.Refuse("audio", "it generates text");
+  fields.Refuse("parallel_tool_calls", "leave it out", true);
+  fields.Refuse("functions", "send tools");
+  fields.Refuse("function_call", "send tool_choice");
+  fields.Refuse("reasoning_effort", "set what the template knows in chat_template_kwargs");
+  fields.Refuse("verbosity", "say it in a message", "medium");
+  fields.Refuse("web_search_options", "it does not search");
+}
+
+void CheckServiceTier(FieldReader& fields) {
+  const std::string tier = fields.Text("service_tier").value_or("auto");
+  if (tier == "auto" || tier == "default") return;
+  fields.Fail("service_tier", "there is one tier: auto", "unsupported_parameter");
+}
+
+void ReadHeaders(const HttpRequest& http, v1::GenerateRequest& proto) {
+  if (const std::string* const id = http.Find("x-session-id")) proto.set_session_id(*id);
+  if (const std::string* const id = http.Find("x-request-id")) proto.set_request_id(*id);
+}
+
+}  // namespace
+
+absl::StatusOr<ApiRequest> ReadApiRequest(const HttpRequest& http, Endpoint endpoint,
+                                          const std::string& model_name) {
+  RIVULET_ASSIGN_OR_RETURN(const Json body, ParseJson(http.body));
+  if (!body.is_object()) return absl::InvalidArgumentError("the body must be a JSON object");
+  FieldReader fields(body, "");
+  RIVULET_RETURN_IF_ERROR(CheckModel(fields, model_name));
+  ApiRequest request;
+  request.endpoint = endpoint;
+  v1::GenerateRequest& proto = request.proto;
+  ReadHeaders(http, proto);
+  if (endpoint == Endpoint::kChat) {
+    request.parse_tool_calls = ReadMessageFields(fields, *proto.mutable_messages());
+  } else {
+    ReadPrompt(fields, proto);
+    proto.set_special_tokens(fields.Bool("special_tokens").value_or(false));
+  }
+  ReadSampling(fields, *proto.mutable_sampling());
+  ReadStop(fields, *proto.mutable_stop());
+  ReadMaxTokens(fields, endpoint, proto);
+  ReadLogprobs(fields, request);
+  ReadStream(fields, request);
+  if (const auto n = fields.Count("n")) proto.set_n(*n);
+  proto.set_cache_salt(fields.Text("cache_salt").value_or(""));
+  request.token_ids = fields.Bool("return_token_ids").value_or(false);
+  CheckServiceTier(fields);
+  IgnoreWhatChangesNothing(fields);
+  RefuseWhatIsNotServed(fields, endpoint);
+  RIVULET_RETURN_IF_ERROR(fields.Finish());
+  return request;
+}
+
+}  // namespace rivulet::openai

@@ -1,0 +1,126 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/openai/door.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/log/log.h"
+#include "server/openai/errors.h"
+#include "server/openai/generation.h"
+#include "server/openai/json_body.h"
+
+namespace rivulet::openai {
+namespace {
+
+// A text of 4 MiB, the longest that is tokenized, takes up to six times that in JSON ("\u00e9"),
+// and a million token ids 7 MiB.
+constexpr size_t kLargestBody = size_t{32} << 20;
+// Requests that have no more to do than to end.
+constexpr std::chrono::seconds kEndTime{10};
+
+constexpr const char* kNotServed[] = {"/v1/embeddings", "/v1/responses", "/v1/moderations",
+                                      "/v1/rerank",     "/v1/audio/",    "/v1/images/",
+                                      "/v1/files",      "/v1/batches",   "/v1/fine_tuning/"};
+
+using Exchange = std::shared_ptr<HttpExchange>;
+
+HttpResponse JsonResponse(const Json& body) {
+  return {200, "application/json", {}, Dump(body) + "\n"};
+}
+
+// "%2F" in the name of a model.
+std::string PercentDecoded(const std::string& text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    int byte = 0;
+    const bool encoded = text[i] == '%' && i + 2 < text.size() &&
+                         std::sscanf(text.c_str() + i + 1, "%2x", &byte) == 1;
+    decoded += encoded ? static_cast<char>(byte) : text[i];
+    i += encoded ? 2 : 0;
+  }
+  return decoded;
+}
+
+Json DescribeModel(const v1::Model& model, int64_t created) {
+  Json json = {
+      {"id", model.name()}, {"object", "model"}, {"created", created}, {"owned_by", "rivulet"}};
+  if (model.max_context() > 0) json["max_model_len"] = model.max_context();
+  return json;
+}
+
+HttpResponse FindModel(const HttpRequest& request, const v1::Model& model, int64_t created) {
+  const std::string name = PercentDecoded(request.path.substr(std::string("/v1/models/").size()));
+  if (name == model.name()) return JsonResponse(DescribeModel(model, created));
+  absl::Status missing = absl::NotFoundError(absl::StrCat(
+      "the model '", name.substr(0, 100), "' is not served here; this is '", model.name(), "'"));
+  missing.SetPayload(kCodePayload, absl::Cord("model_not_found"));
+  return ErrorResponse(missing);
+}
+
+void AddModels(const ServiceContext& service, std::vector<HttpRoute>& routes) {
+  const v1::Model& model = service.model.info;
+  const int64_t created = std::time(nullptr);
+  routes.push_back({"GET", "/v1/models", 0, [&model, created](const Exchange& exchange) {
+                      const Json list = Json::array({DescribeModel(model, created)});
+                      exchange->Respond(JsonResponse({{"object", "list"}, {"data", list}}));
+                    }});
+  routes.push_back({"GET", "/v1/models/", 0, [&model, created](const Exchange& exchange) {
+                      exchange->Respond(FindModel(exchange->request(), model, created));
+                    }});
+}
+
+void AddGeneration(const ServiceContext& service, std::vector<HttpRoute>& routes) {
+  const auto add = [&](const char* path, Endpoint endpoint) {
+    routes.push_back({"POST", path, kLargestBody, [&service, endpoint](const Exchange& exchange) {
+                        StartGeneration(service, endpoint, exchange);
+                      }});
+  };
+  add("/v1/chat/completions", Endpoint::kChat);
+  add("/v1/completions", Endpoint::kCompletions);
+}
+
+void AddRefusals(std::vector<HttpRoute>& routes) {
+  for (const char* const path : kNotServed) {
+    routes.push_back({"", path, kLargestBody, [](const Exchange& exchange) {
+                        exchange->Respond(ErrorResponse(absl::UnimplementedError(
+                            absl::StrCat(exchange->request().path,
+                                         " is not served: this server generates text, by "
+                                         "/v1/chat/completions and /v1/completions"))));
+                      }});
+  }
+}
+
+}  // namespace
+
+HttpRoutes RoutesWhileLoading(std::vector<HttpRoute> others) {
+  others.push_back({"", "/v1/", kLargestBody, [](const Exchange& exchange) {
+                      exchange->Respond(ErrorResponse(
+                          absl::UnavailableError("the server does not serve now: it loads its "
+                                                 "model, or is shutting down")));
+                    }});
+  return {std::move(others), &HttpRefusal};
+}
+
+Door::Door(HttpServer& http, std::vector<HttpRoute> others, const ServiceContext& service)
+    : http_(http), others_(std::move(others)), service_(service) {
+  std::vector<HttpRoute> routes = others_;
+  AddModels(service_, routes);
+  AddGeneration(service_, routes);
+  AddRefusals(routes);
+  http_.SetRoutes({std::move(routes), &HttpRefusal});
+}
+
+Door::~Door() {
+  http_.SetRoutes(RoutesWhileLoading(others_));
+  http_.CutExchanges();
+  const int calls = service_.calls.WaitForNone(std::chrono::steady_clock::now() + kEndTime);
+  if (calls > 0) LogWarning("calls_cut_off", {{"calls", calls}});
+}
+
+}  // namespace rivulet::openai

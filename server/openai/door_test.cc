@@ -1,0 +1,280 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The OpenAI API over real sockets, with FakeEngine behind it.
+#include "server/openai/door.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/http/testing.h"
+#include "server/openai/json_body.h"
+#include "server/service/service_fixture.h"
+
+namespace rivulet::openai {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kCompletions = "/v1/completions";
+
+class DoorTest : public ServiceStack {
+ protected:
+  explicit DoorTest(Clock::duration stall_limit = seconds(300)) : ServiceStack(stall_limit) {
+    auto http = HttpServer::Start("127.0.0.1", 0, RoutesWhileLoading({}), metrics_);
+    EXPECT_TRUE(http.ok()) << http.status();
+    http_ = *std::move(http);
+    door_ = std::make_unique<Door>(*http_, std::vector<HttpRoute>(), *context_);
+  }
+  ~DoorTest() override {
+    scheduler_->AbortAll(absl::UnavailableError("test ends"));
+    door_ = nullptr;
+    http_ = nullptr;
+  }
+
+  TestResponse Post(const std::string& path, const std::string& body,
+                    const std::vector<HttpHeader>& headers = {}) {
+    return TestHttpClient(http_->port()).Request("POST", path, body, headers);
+  }
+  static std::string Completion(const std::string& fields) {
+    return R"({"prompt":"abc","ignore_eos":true,)" + fields + "}";
+  }
+  static Json Parse(const TestResponse& response) {
+    const auto json = ParseJson(response.body);
+    EXPECT_TRUE(json.ok()) << response.body;
+    return json.value_or(Json());
+  }
+  // A request that runs until the test ends it; the client stays connected.
+  TestHttpClient StartEndless(bool stream = true) {
+    const uint32_t before = static_cast<uint32_t>(metrics_.requests_running.value());
+    TestHttpClient client(http_->port());
+    const std::string body =
+        Completion(std::string(R"("max_tokens":1000000,"stream":)") + (stream ? "true" : "false"));
+    client.Send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+                std::to_string(body.size()) + "\r\n\r\n" + body);
+    EXPECT_TRUE(Eventually([&] {
+      return metrics_.requests_running.value() > before && metrics_.requests_waiting.value() == 0;
+    }));
+    return client;
+  }
+
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<Door> door_;
+};
+
+TEST_F(DoorTest, ModelsAreListed) {
+  TestHttpClient client(http_->port());
+  EXPECT_EQ(Parse(client.Get("/v1/models"))["data"][0]["id"], "toy");
+  EXPECT_EQ(Parse(client.Get("/v1/models/%74oy"))["id"], "toy");
+  const TestResponse missing = client.Get("/v1/models/gpt");
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_EQ(Parse(missing)["error"]["code"], "model_not_found");
+}
+
+TEST_F(DoorTest, CompletesWholeAndStreamed) {
+  const std::string fields = R"("max_tokens":20,"seed":1,"return_token_ids":true)";
+  const TestResponse whole = Post(kCompletions, Completion(fields), {{"X-Request-Id", "mine"}});
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  EXPECT_EQ(whole.Header("x-request-id"), "mine");
+  EXPECT_EQ(whole.Header("Content-Type"), "application/json");
+  const Json json = Parse(whole);
+  EXPECT_EQ(json["id"], "cmpl-mine");
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(json["choices"][0]["token_ids"].size(), 20u);
+  EXPECT_EQ(json["usage"]["prompt_tokens"], 3);
+  EXPECT_EQ(json["usage"]["completion_tokens"], 20);
+
+  const TestResponse stream = Post(kCompletions, Completion(fields + R"(,"stream":true)"));
+  EXPECT_EQ(stream.Header("Content-Type"), "text/event-stream");
+  std::string text, rest = stream.body;
+  while (rest.rfind("data: {", 0) == 0) {
+    const size_t end = rest.find("\n\n");
+    text += (*ParseJson(rest.substr(6, end - 6)))["choices"][0]["text"].get<std::string>();
+    rest.erase(0, end + 2);
+  }
+  EXPECT_EQ(rest, "data: [DONE]\n\n");
+  EXPECT_EQ(text, json["choices"][0]["text"].get<std::string>());
+  EXPECT_TRUE(Eventually([&] { return calls_.WaitForNone(Clock::now()) == 0; }));
+}
+
+TEST_F(DoorTest, SeveralChoices) {
+  const Json json = Parse(Post(kCompletions, Completion(R"("max_tokens":5,"n":3,"logprobs":1)")));
+  ASSERT_EQ(json["choices"].size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(json["choices"][i]["index"], i);
+    EXPECT_EQ(json["choices"][i]["logprobs"]["tokens"].size(), 5u);
+  }
+  EXPECT_EQ(json["usage"]["completion_tokens"], 15);
+}
+
+TEST_F(DoorTest, ASessionIsMadeAndContinued) {
+  const auto turn = [&](const std::string& id) {
+    return Post(kCompletions, Completion(R"("max_tokens":4)"), {{"x-session-id", id}});
+  };
+  const TestResponse first = turn("new");
+  const std::string id = first.Header("x-session-id");
+  ASSERT_EQ(id.size(), 16u);
+  EXPECT_EQ(sessions_.Get(id)->tokens, 7u);
+  const TestResponse second = turn(id);
+  EXPECT_EQ(second.Header("x-session-id"), id);
+  EXPECT_GT(Parse(second)["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+  EXPECT_EQ(sessions_.Get(id)->tokens, 14u);
+  const TestResponse missing = turn("other");
+  EXPECT_EQ(missing.status, 404);
+  EXPECT_EQ(Parse(missing)["error"]["code"], "session_not_found");
+}
+
+TEST_F(DoorTest, ANewSessionLeavesIfItsFirstTurnIsRefused) {
+  EXPECT_EQ(Post(kCompletions, Completion(R"("n":0)"), {{"x-session-id", "new"}}).status, 400);
+  EXPECT_TRUE(sessions_.List("", 10).empty());
+}
+
+TEST_F(DoorTest, ABusySessionSaysWhenToRetry) {
+  engine_.pace = milliseconds(1);
+  ASSERT_TRUE(sessions_.Create("busy", "").ok());
+  const auto lease = sessions_.LeaseForTurn("busy");
+  const TestResponse refused =
+      Post(kCompletions, Completion(R"("max_tokens":4)"), {{"x-session-id", "busy"}});
+  EXPECT_EQ(refused.status, 409);
+  EXPECT_EQ(refused.Header("Retry-After"), "1");
+  EXPECT_EQ(refused.Header("retry-after-ms"), "100");
+  EXPECT_EQ(Parse(refused)["error"]["code"], "session_busy");
+}
+
+TEST_F(DoorTest, AFullQueueSaysWhenToRetry) {
+  engine_.pace = milliseconds(1);
+  std::vector<TestHttpClient> running;
+  for (uint32_t i = 0; i < kSlots; ++i) running.push_back(StartEndless(false));
+  std::vector<TestHttpClient> waiting;
+  const std::string body = Completion(R"("max_tokens":4)");
+  for (int i = 0; i < 2; ++i) {
+    waiting.emplace_back(http_->port());
+    waiting.back().Send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+                        std::to_string(body.size()) + "\r\n\r\n" + body);
+  }
+  ASSERT_TRUE(Eventually([&] { return metrics_.requests_waiting.value() == 2; }));
+  const TestResponse refused = Post(kCompletions, body);
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_GE(std::stoi(refused.Header("Retry-After")), 1);
+  EXPECT_GE(std::stoi(refused.Header("retry-after-ms")), 1);
+  EXPECT_EQ(Parse(refused)["error"]["type"], "rate_limit_error");
+}
+
+TEST_F(DoorTest, WhatCanNeverFitIsNotToBeRetried) {
+  const TestResponse refused = Post(kCompletions, Completion(R"("max_tokens":4,"n":64)"));
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.Header("Retry-After"), "");
+  EXPECT_EQ(refused.Header("x-should-retry"), "false");
+}
+
+TEST_F(DoorTest, ADrainingServerSaysSo) {
+  scheduler_->StopAdmission();
+  const TestResponse refused = Post(kCompletions, Completion(R"("max_tokens":4)"));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.Header("Retry-After"), "1");
+}
+
+TEST_F(DoorTest, AFailureAfterTheBeginningIsAnEvent) {
+  engine_.pace = milliseconds(1);
+  TestHttpClient client = StartEndless();
+  std::string seen;
+  while (seen.find("data: ") == std::string::npos) seen += client.Receive();
+  engine_.fails = true;
+  while (seen.find("\r\n0\r\n\r\n") == std::string::npos) {
+    const std::string piece = client.Receive();
+    ASSERT_NE(piece, "") << seen;
+    seen += piece;
+  }
+  EXPECT_THAT(seen, HasSubstr(R"(data: {"error":{"message":"no luck")"));
+  EXPECT_THAT(seen, testing::Not(HasSubstr("[DONE]")));
+}
+
+TEST_F(DoorTest, AFailureBeforeTheBeginningIsAStatus) {
+  engine_.fails = true;
+  for (const char* const stream : {"true", "false"}) {
+    const TestResponse failed =
+        Post(kCompletions, Completion(std::string(R"("max_tokens":4,"stream":)") + stream));
+    EXPECT_EQ(failed.status, 500);
+    EXPECT_EQ(Parse(failed)["error"]["type"], "server_error");
+  }
+}
+
+TEST_F(DoorTest, AVanishedClientCancelsItsRequest) {
+  engine_.pace = milliseconds(1);
+  for (const bool stream : {true, false}) {
+    { const TestHttpClient client = StartEndless(stream); }
+    EXPECT_TRUE(Eventually([&] { return metrics_.requests_running.value() == 0; })) << stream;
+  }
+  EXPECT_EQ(Count(Outcome::kCancelled), 2u);
+}
+
+TEST_F(DoorTest, AHalfClosedClientGetsItsReply) {
+  engine_.pace = milliseconds(20);
+  TestHttpClient client(http_->port());
+  const std::string body = Completion(R"("max_tokens":20)");
+  client.Send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+  client.HalfClose();
+  EXPECT_EQ(client.ReadResponse().status, 200);
+  EXPECT_EQ(Count(Outcome::kLength), 1u);
+}
+
+// It fills its connection and its outbox, then its row is left out; others go on.
+TEST_F(DoorTest, ASlowReaderStallsItselfAlone) {
+  TestHttpClient slow(http_->port());
+  slow.SetReceiveBuffer(128 << 10);
+  const std::string body = Completion(R"("max_tokens":1000000,"stream":true)");
+  slow.Send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+            std::to_string(body.size()) + "\r\n\r\n" + body);
+  uint64_t before = 0;
+  ASSERT_TRUE(Eventually([&] {
+    const uint64_t now = metrics_.generation_tokens.value();
+    std::this_thread::sleep_for(milliseconds(100));
+    return now > 0 && now == std::exchange(before, now);
+  })) << before;
+  EXPECT_EQ(metrics_.requests_running.value(), 1);
+  EXPECT_EQ(Post(kCompletions, Completion(R"("max_tokens":50)")).status, 200);
+  for (int i = 0; i < 1000; ++i) ASSERT_NE(slow.Receive(), "");  // and it goes on
+  EXPECT_GT(metrics_.generation_tokens.value(), before + 50);
+}
+
+class StalledDoorTest : public DoorTest {
+ protected:
+  StalledDoorTest() : DoorTest(milliseconds(200)) {}
+};
+
+TEST_F(StalledDoorTest, AClientThatDoesNotReadIsCutOff) {
+  TestHttpClient slow = StartEndless();
+  EXPECT_TRUE(Eventually([&] { return metrics_.requests_running.value() == 0; }));
+  EXPECT_EQ(Count(Outcome::kCancelled), 1u);
+}
+
+TEST_F(DoorTest, WhatIsNotServedIsRefused) {
+  for (const char* const path : {"/v1/embeddings", "/v1/images/generations", "/v1/responses"}) {
+    const TestResponse refused = Post(path, "{}");
+    EXPECT_EQ(refused.status, 501) << path;
+    EXPECT_THAT(refused.body, HasSubstr(path));
+  }
+  EXPECT_EQ(Post("/v1/nothing", "{}").status, 404);
+  EXPECT_EQ(TestHttpClient(http_->port()).Get(kCompletions).status, 405);
+  EXPECT_EQ(Post(kCompletions, std::string(100'000, '[')).status, 400);
+  EXPECT_EQ(Post(kCompletions, "{\"prompt\":\"\xff\"}").status, 400);
+  const TestResponse large = Post(kCompletions, std::string((32 << 20) + 1, ' '));
+  EXPECT_EQ(large.status, 413);
+  EXPECT_EQ(Parse(large)["error"]["type"], "invalid_request_error");
+}
+
+TEST_F(DoorTest, ItsEndCutsWhatRuns) {
+  TestHttpClient client = StartEndless();
+  scheduler_->AbortAll(absl::UnavailableError("the server is shutting down"));
+  door_ = nullptr;
+  EXPECT_EQ(calls_.WaitForNone(Clock::now()), 0);
+  EXPECT_EQ(Post(kCompletions, Completion(R"("max_tokens":4)")).status, 503);
+  door_ = std::make_unique<Door>(*http_, std::vector<HttpRoute>(), *context_);
+}
+
+}  // namespace
+}  // namespace rivulet::openai

@@ -1,0 +1,253 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/openai/reply.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+#include "server/service/validation.h"
+
+namespace rivulet::openai {
+namespace {
+
+// JSON has no infinity.
+constexpr double kImpossible = -9999.0;
+
+int64_t Now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+double Logprob(const v1::TokenLogprob& token) {
+  return std::isfinite(token.logprob()) ? static_cast<double>(token.logprob()) : kImpossible;
+}
+
+// Null while the choice goes on. A choice that failed has none: the error follows.
+const char* FinishName(v1::FinishReason reason) {
+  switch (reason) {
+    case v1::FINISH_REASON_STOP:
+    case v1::FINISH_REASON_EOS:
+      return "stop";
+    case v1::FINISH_REASON_LENGTH:
+      return "length";
+    case v1::FINISH_REASON_CANCELLED:
+    case v1::FINISH_REASON_DEADLINE:
+      return "abort";
+    default:
+      return nullptr;
+  }
+}
+
+Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+size_t Characters(const std::string& text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string Event(const std::string& data) { return absl::StrCat("data: ", data, "\n\n"); }
+
+}  // namespace
+
+Reply::Reply(ReplyFormat format, const Tokenizer* tokenizer)
+    : format_(std::move(format)), tokenizer_(tokenizer), created_(Now()) {}
+
+void Reply::Begin(const v1::GenerateResponse& message) {
+  if (!choices_.empty()) return;
+  request_id_ = message.request_id();
+  session_id_ = message.session_id();
+  choices_.assign(format_.choices, Choice(message.starts_thinking()));
+}
+
+absl::StatusOr<std::string> Reply::Add(v1::GenerateResponse message) {
+  Begin(message);
+  Choice& choice = choices_[std::min<size_t>(message.index(), choices_.size() - 1)];
+  if (message.has_usage()) {
+    prompt_tokens_ = message.usage().prompt_tokens();
+    cached_tokens_ = std::max<uint64_t>(cached_tokens_, message.usage().cached_tokens());
+    completion_tokens_ += message.usage().completion_tokens();
+  }
+  const bool failed = message.finish_reason() == v1::FINISH_REASON_ERROR;
+  if (failed && message.token_ids().empty()) return std::string();
+  if (format_.stream) return Event(Dump(Chunk(message, choice)));
+  RIVULET_RETURN_IF_ERROR(Keep(message, choice));
+  return std::string();
+}
+
+ThinkingSplitter::Parts Reply::Split(const v1::GenerateResponse& message, Choice& choice) const {
+  if (format_.endpoint == Endpoint::kCompletions) return {"", message.text()};
+  ThinkingSplitter::Parts parts = choice.splitter.Add(message.text());
+  if (message.finish_reason() == v1::FINISH_REASON_UNSPECIFIED) return parts;
+  const ThinkingSplitter::Parts rest = choice.splitter.Finish();
+  return {parts.thinking + rest.thinking, parts.answer + rest.answer};
+}
+
+Json Reply::Frame(const char* object) const {
+  const char* const prefix = format_.endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-";
+  return {{"id", prefix + request_id_},
+          {"object", object},
+          {"created", created_},
+          {"model", format_.model},
+          {"system_fingerprint", nullptr}};
+}
+
+// ---- Streams.
+
+Json Reply::Chunk(const v1::GenerateResponse& message, Choice& choice) {
+  const bool chat = format_.endpoint == Endpoint::kChat;
+  const ThinkingSplitter::Parts parts = Split(message, choice);
+  Json entry = {{"index", message.index()}};
+  if (chat) {
+    entry["delta"] = Delta(parts, choice);
+  } else {
+    entry["text"] = parts.answer;
+  }
+  Json logprobs = NoLogprobs();
+  AddLogprobs(message, choice, logprobs);
+  entry["logprobs"] = std::move(logprobs);
+  const char* const finish = FinishName(message.finish_reason());
+  entry["finish_reason"] = finish == nullptr ? Json(nullptr) : Json(finish);
+  if (finish != nullptr) entry["stop_reason"] = TextOrNull(message.matched_stop());
+  if (format_.token_ids) entry["token_ids"] = message.token_ids();
+  Json chunk = Frame(chat ? "chat.completion.chunk" : "text_completion");
+  chunk["choices"] = Json::array({std::move(entry)});
+  if (format_.include_usage) chunk["usage"] = nullptr;
+  return chunk;
+}
+
+Json Reply::Delta(const ThinkingSplitter::Parts& parts, Choice& choice) const {
+  Json delta = Json::object();
+  if (!std::exchange(choice.begun, true)) delta = {{"role", "assistant"}, {"content", ""}};
+  if (!parts.thinking.empty()) delta["reasoning_content"] = parts.thinking;
+  if (!parts.answer.empty()) delta["content"] = parts.answer;
+  return delta;
+}
+
+std::string Reply::LastEvents() const {
+  std::string events;
+  if (format_.include_usage) {
+    const bool chat = format_.endpoint == Endpoint::kChat;
+    Json chunk = Frame(chat ? "chat.completion.chunk" : "text_completion");
+    chunk["choices"] = Json::array();
+    chunk["usage"] = UsageJson();
+    events = Event(Dump(chunk));
+  }
+  return events + Event("[DONE]");
+}
+
+// ---- Whole replies.
+
+absl::Status Reply::Keep(const v1::GenerateResponse& message, Choice& choice) {
+  constexpr size_t kBytesOfLogprob = 96;  // of JSON, for each token and each alternative
+  kept_logprobs_ += static_cast<size_t>(message.logprobs_size());
+  kept_bytes_ +=
+      message.text().size() + 8 * static_cast<size_t>(message.token_ids_size()) +
+      static_cast<size_t>(message.logprobs_size()) * (1 + format_.top_logprobs) * kBytesOfLogprob;
+  if (kept_bytes_ > kMaxMessageBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the response would have more than ", kMaxMessageBytes,
+                     " bytes: stream it, or ask for less at a time"));
+  }
+  const ThinkingSplitter::Parts parts = Split(message, choice);
+  choice.thinking += parts.thinking;
+  choice.answer += parts.answer;
+  if (choice.logprobs.is_null()) choice.logprobs = NoLogprobs();
+  AddLogprobs(message, choice, choice.logprobs);
+  choice.tokens.insert(choice.tokens.end(), message.token_ids().begin(), message.token_ids().end());
+  if (const char* const finish = FinishName(message.finish_reason())) choice.finish = finish;
+  choice.matched_stop = message.matched_stop();
+  return absl::OkStatus();
+}
+
+Json Reply::WholeChoice(uint32_t index, Choice& choice) const {
+  Json entry = {{"index", index}};
+  if (format_.endpoint == Endpoint::kChat) {
+    Json message = {{"role", "assistant"}, {"content", choice.answer}, {"refusal", nullptr}};
+    if (!choice.thinking.empty()) message["reasoning_content"] = choice.thinking;
+    entry["message"] = std::move(message);
+  } else {
+    entry["text"] = choice.answer;
+  }
+  entry["logprobs"] = std::move(choice.logprobs);
+  entry["finish_reason"] = choice.finish;
+  entry["stop_reason"] = TextOrNull(choice.matched_stop);
+  if (format_.token_ids) entry["token_ids"] = choice.tokens;
+  return entry;
+}
+
+std::string Reply::Whole() {
+  const bool chat = format_.endpoint == Endpoint::kChat;
+  Json whole = Frame(chat ? "chat.completion" : "text_completion");
+  Json choices = Json::array();
+  for (uint32_t i = 0; i < choices_.size(); ++i) choices.push_back(WholeChoice(i, choices_[i]));
+  whole["choices"] = std::move(choices);
+  whole["usage"] = UsageJson();
+  return Dump(whole) + "\n";
+}
+
+Json Reply::UsageJson() const {
+  return {{"prompt_tokens", prompt_tokens_},
+          {"completion_tokens", completion_tokens_},
+          {"total_tokens", prompt_tokens_ + completion_tokens_},
+          {"prompt_tokens_details", {{"cached_tokens", cached_tokens_}}}};
+}
+
+// ---- Log-probabilities.
+
+Json Reply::NoLogprobs() const {
+  if (!format_.logprobs) return nullptr;
+  if (format_.endpoint == Endpoint::kChat) return {{"content", Json::array()}};
+  const Json top = format_.top_logprobs > 0 ? Json::array() : Json(nullptr);
+  return {{"tokens", Json::array()},
+          {"token_logprobs", Json::array()},
+          {"top_logprobs", top},
+          {"text_offset", Json::array()}};
+}
+
+void Reply::AddLogprobs(const v1::GenerateResponse& message, Choice& choice, Json& to) const {
+  if (!format_.logprobs) return;
+  for (const v1::TokenLogprob& logprob : message.logprobs()) {
+    if (format_.endpoint == Endpoint::kChat) {
+      to["content"].push_back(ChatLogprob(logprob, true));
+    } else {
+      AddCompletionLogprob(logprob, choice, to);
+    }
+  }
+}
+
+Json Reply::ChatLogprob(const v1::TokenLogprob& logprob, bool with_top) const {
+  Json bytes = Json::array();
+  if (tokenizer_ != nullptr && logprob.token_id() < tokenizer_->vocab_size()) {
+    for (const char c : tokenizer_->TokenBytes(logprob.token_id())) {
+      bytes.push_back(static_cast<unsigned char>(c));
+    }
+  }
+  Json entry = {
+      {"token", logprob.text()}, {"logprob", Logprob(logprob)}, {"bytes", std::move(bytes)}};
+  if (!with_top) return entry;
+  Json top = Json::array();
+  for (int i = 0; i < logprob.top_size() && top.size() < format_.top_logprobs; ++i) {
+    top.push_back(ChatLogprob(logprob.top(i), false));
+  }
+  entry["top_logprobs"] = std::move(top);
+  return entry;
+}
+
+void Reply::AddCompletionLogprob(const v1::TokenLogprob& logprob, Choice& choice, Json& to) const {
+  to["tokens"].push_back(logprob.text());
+  to["token_logprobs"].push_back(Logprob(logprob));
+  to["text_offset"].push_back(choice.text_offset);
+  choice.text_offset += Characters(logprob.text());
+  if (format_.top_logprobs == 0) return;
+  Json top = Json::object();
+  for (int i = 0; i < logprob.top_size() && i < static_cast<int>(format_.top_logprobs); ++i) {
+    top[logprob.top(i).text()] = Logprob(logprob.top(i));
+  }
+  to["top_logprobs"].push_back(std::move(top));
+}
+
+}  // namespace rivulet::openai
