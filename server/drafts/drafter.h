@@ -54,6 +54,8 @@ class Drafter {
 
   // Seconds that it takes to guess one token, beside the step that checks it.
   virtual double seconds_a_draft() const { return 0; }
+  // Those that it takes before its next guess, to read what it has not read of these tokens.
+  virtual double seconds_before_drafts(const TokenSequence& /*tokens*/) const { return 0; }
 };
 
 // What a drafter is made for. All that it points to outlives the drafter.
@@ -76,9 +78,9 @@ class DrafterSource {
   virtual ~DrafterSource() = default;
   // Null: not for this one.
   virtual std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) = 0;
-  // Does the work of the Draft calls that follow for all rows of a step together. `asks`: of
-  // drafters that this has made.
-  virtual void Prepare(std::span<const DraftAsk> /*asks*/) {}
+  // Does the work of the Draft calls that follow for all rows of a step together, and returns the
+  // seconds that it took. `asks`: of drafters that this has made.
+  virtual double Prepare(std::span<const DraftAsk> /*asks*/) { return 0; }
 };
 
 }  // namespace rivulet

@@ -16,6 +16,8 @@ namespace {
 
 // Tokens of a step in which contexts are read.
 constexpr size_t kPiece = 256;
+// Tokens of a row from which on a step reads rather than guesses.
+constexpr size_t kLeastRead = 8;
 // What a new step moves the mean by.
 constexpr double kWeight = 0.1;
 
@@ -89,6 +91,11 @@ class ModelDrafter final : public Drafter {
   DraftSource source() const override { return DraftSource::kModel; }
   double hit_rate() const override { return record_.rate(); }
   double seconds_a_draft() const override { return source_.guess_seconds_; }
+  // The last token is read by the step that guesses what follows it.
+  double seconds_before_drafts(const TokenSequence& tokens) const override {
+    const uint64_t unread = tokens.size() - 1 - std::min(tokens.size() - 1, state_.position());
+    return unread < kLeastRead ? 0 : source_.read_seconds_ * static_cast<double>(unread);
+  }
 
   size_t Outlook(const TokenSequence& tokens, std::span<float> chances) override {
     Learn(tokens);
@@ -210,30 +217,38 @@ std::unique_ptr<Drafter> ModelSource::MakeDrafter(const DraftedCompletion& compl
   return std::make_unique<ModelDrafter>(*this, completion, *std::move(state));
 }
 
-void ModelSource::Prepare(std::span<const DraftAsk> asks) {
+double ModelSource::Prepare(std::span<const DraftAsk> asks) {
   std::vector<Wanted> wanted;
   for (const DraftAsk& ask : asks) {
     wanted.push_back({static_cast<ModelDrafter*>(ask.drafter), &ask.session->tokens(), ask.count});
   }
-  Fill(wanted);
+  return Fill(wanted);
 }
 
-void ModelSource::Fill(std::span<const Wanted> wanted) {
+double ModelSource::Fill(std::span<const Wanted> wanted) {
+  double seconds = 0;
   for (;;) {
     StepPlan plan;
     std::vector<ModelDrafter*> drafters;
     for (const Wanted& one : wanted) {
       if (one.drafter->AddRow(*one.tokens, one.count, plan)) drafters.push_back(one.drafter);
     }
-    if (drafters.empty()) return;
+    if (drafters.empty()) return seconds;
     const StepResult result = engine_->Step(plan);
     for (size_t i = 0; i < drafters.size(); ++i) {
       drafters[i]->TakeRow(plan.rows[i], result.rows[i]);
     }
-    if (plan.tokens.size() != plan.rows.size()) continue;
-    const double seconds = result.device_seconds / static_cast<double>(plan.rows.size());
-    guess_seconds_ += (guess_seconds_ == 0 ? 1.0 : kWeight) * (seconds - guess_seconds_);
+    LearnCost(plan.rows.size(), plan.tokens.size(), result.device_seconds);
+    seconds += result.device_seconds;
   }
+}
+
+// A step that reads a few tokens costs what one that guesses does.
+void ModelSource::LearnCost(size_t rows, size_t tokens, double seconds) {
+  const bool reads = tokens >= kLeastRead * rows;
+  double& mean = reads ? read_seconds_ : guess_seconds_;
+  const double each = seconds / static_cast<double>(reads ? tokens : rows);
+  mean += (mean == 0 ? 1.0 : kWeight) * (each - mean);
 }
 
 }  // namespace rivulet

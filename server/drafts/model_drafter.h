@@ -45,7 +45,7 @@ class ModelSource final : public DrafterSource {
   static absl::StatusOr<std::unique_ptr<ModelSource>> Make(std::unique_ptr<Engine> engine,
                                                            uint64_t context, Metrics& metrics);
   std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) override;
-  void Prepare(std::span<const DraftAsk> asks) override;
+  double Prepare(std::span<const DraftAsk> asks) override;
 
  private:
   friend class ModelDrafter;
@@ -57,14 +57,17 @@ class ModelSource final : public DrafterSource {
   };
   ModelSource(std::unique_ptr<Engine> engine, uint64_t context, Metrics& metrics)
       : engine_(std::move(engine)), context_(context), metrics_(metrics) {}
-  // Steps until all know what they are to, or have failed.
-  void Fill(std::span<const Wanted> wanted);
+  // Steps until all know what they are to, or have failed. Returns the seconds that they took.
+  double Fill(std::span<const Wanted> wanted);
+  void LearnCost(size_t rows, size_t tokens, double seconds);
 
   const std::unique_ptr<Engine> engine_;
   const uint64_t context_;
   Metrics& metrics_;
-  double guess_seconds_ = 0;  // of a row in a step of one token each, a moving mean
-  DraftRecord record_;        // of all completions
+  // Moving means: of a row in a step of one token each, and of a token in steps that read contexts.
+  double guess_seconds_ = 0;
+  double read_seconds_ = 0;
+  DraftRecord record_;  // of all completions
 };
 
 }  // namespace rivulet

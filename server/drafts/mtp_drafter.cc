@@ -93,7 +93,7 @@ std::unique_ptr<Drafter> MtpSource::MakeDrafter(const DraftedCompletion& complet
   return std::make_unique<MtpDrafter>(*this, completion);
 }
 
-void MtpSource::Prepare(std::span<const DraftAsk> asks) {
+double MtpSource::Prepare(std::span<const DraftAsk> asks) {
   GuessPlan plan;
   std::vector<const DraftAsk*> rows;
   for (const DraftAsk& ask : asks) {
@@ -105,7 +105,7 @@ void MtpSource::Prepare(std::span<const DraftAsk> asks) {
     plan.tokens.push_back(ask.session->tokens()[ask.session->position()]);
     rows.push_back(&ask);
   }
-  if (rows.empty()) return;
+  if (rows.empty()) return 0;
   GuessResult result = engine_.Guess(plan);
   size_t made = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -115,9 +115,10 @@ void MtpSource::Prepare(std::span<const DraftAsk> asks) {
     auto& drafter = static_cast<MtpDrafter&>(*rows[i]->drafter);
     drafter.Take(rows[i]->session->tokens().size(), std::move(result.guesses[i]));
   }
-  if (made == 0) return;
+  if (made == 0) return result.seconds;
   const double seconds = result.seconds / static_cast<double>(made);
   guess_seconds_ += (guess_seconds_ == 0 ? 1.0 : kWeight) * (seconds - guess_seconds_);
+  return result.seconds;
 }
 
 }  // namespace rivulet

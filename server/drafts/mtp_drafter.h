@@ -28,7 +28,7 @@ class MtpSource final : public DrafterSource {
   // states cannot forget tokens.
   static absl::StatusOr<std::unique_ptr<MtpSource>> Make(Engine& engine);
   std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) override;
-  void Prepare(std::span<const DraftAsk> asks) override;
+  double Prepare(std::span<const DraftAsk> asks) override;
 
  private:
   friend class MtpDrafter;

@@ -352,6 +352,7 @@ DraftProspect ActiveRequest::Outlook(int row) {
   const std::span<float> chances(prospect.chances.data(), MostDrafts(completion));
   prospect.count = drafter.Outlook(completion.session().tokens(), chances);
   prospect.seconds_a_draft = drafter.seconds_a_draft();
+  prospect.seconds_before = drafter.seconds_before_drafts(completion.session().tokens());
   const double missed = 1 - std::min(drafter.hit_rate(), 1.0);
   prospect.gain = 1 / std::max(missed, 1.0 / (1 + kMostDrafts));
   return prospect;
@@ -457,25 +458,30 @@ void ActiveRequest::NoteTurn(uint32_t tokens, uint64_t turn) {
   last_turn_ = turn;
 }
 
-void ActiveRequest::CommitRow(const RowInFlight& row, RowResult result, TimePoint now) {
+size_t ActiveRequest::CommitRow(const RowInFlight& row, RowResult result, TimePoint now) {
   --InFlight(row.row);
   // Otherwise the row was planned ahead, and the step before ended its completion.
   const bool runs = row.row == kPromptRow || !completions_[row.row]->finished();
-  if (runs) CommitResult(row, std::move(result), now);
+  const size_t right_drafts = runs ? CommitResult(row, std::move(result), now) : 0;
   if (ending_.has_value() && !ended_ && RowsInFlight() == 0) {
     EndAll(ending_->reason, ending_->status, now);
   }
+  return right_drafts;
 }
 
-void ActiveRequest::CommitResult(const RowInFlight& row, RowResult result, TimePoint now) {
-  if (!result.status.ok()) return FailRow(row.row, result.status, now);
+size_t ActiveRequest::CommitResult(const RowInFlight& row, RowResult result, TimePoint now) {
+  if (!result.status.ok()) {
+    FailRow(row.row, result.status, now);
+    return 0;
+  }
   // A segment that a later one followed is committed already.
   Session& session = SessionOf(row.row);
   const bool drafted = row.drafts > 0;  // committed by how many of the drafts are right
   if (!drafted && InFlight(row.row) == 0 && session.segment_planned()) session.CommitSegment();
   if (!drafted) CountFolds(row.position, row.tokens);
-  if (row.row == kPromptRow) return CommitPrompt(row, std::move(result), now);
-  CommitTokens(*completions_[row.row], std::move(result), now);
+  if (row.row != kPromptRow) return CommitTokens(*completions_[row.row], std::move(result), now);
+  CommitPrompt(row, std::move(result), now);
+  return 0;
 }
 
 void ActiveRequest::CommitPrompt(const RowInFlight& row, RowResult result, TimePoint now) {
@@ -529,13 +535,14 @@ void ActiveRequest::StartCompletion(Completion& completion, std::unique_ptr<Sess
   completion.drafter = source->MakeDrafter({&request_->sampling, completion.index()});
 }
 
-// Samples count as far as the tokens before them are right and do not end the completion.
-void ActiveRequest::CommitTokens(Completion& completion, RowResult result, TimePoint now) {
+// Samples count as far as the tokens before them are right and do not end the completion. Returns
+// how many drafts were right.
+size_t ActiveRequest::CommitTokens(Completion& completion, RowResult result, TimePoint now) {
   if (completion.drafts.empty()) {
     for (SampledToken& sample : result.samples) {
       if (!completion.finished()) CommitToken(completion, std::move(sample), now);
     }
-    return;
+    return 0;
   }
   size_t committed = 0;
   bool goes_on = true;
@@ -545,6 +552,7 @@ void ActiveRequest::CommitTokens(Completion& completion, RowResult result, TimeP
   CountDrafts(completion, committed - 1);
   completion.drafts.clear();
   if (!completion.finished()) completion.session().CancelSegment();
+  return committed - 1;
 }
 
 // Whether the next sample counts too.

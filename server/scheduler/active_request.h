@@ -163,8 +163,9 @@ class ActiveRequest {
   // `turn`. RESOURCE_EXHAUSTED when the row needs a slot that is not there in this step, or cannot
   // run ahead: it sits the step out.
   absl::Status AddToPlan(int row, const PlannedRow& planned, uint64_t turn, StepPlan& plan);
-  // What came back for a row that was put into a plan, in the order of the plans.
-  void CommitRow(const RowInFlight& row, RowResult result, TimePoint now);
+  // What came back for a row that was put into a plan, in the order of the plans. Returns how many
+  // of its drafts were right.
+  size_t CommitRow(const RowInFlight& row, RowResult result, TimePoint now);
 
   // Ends what still runs with this reason, as soon as no step in flight holds a row of this; the
   // stream ends with `status`. The first call counts.
@@ -217,12 +218,12 @@ class ActiveRequest {
   void AddNextToken(Completion& completion, bool promised, StepPlan& plan, StepRow& row) const;
   void AddScoreTargets(const Segment& segment, StepRow& row) const;
   void NoteTurn(uint32_t tokens, uint64_t turn);
-  void CommitResult(const RowInFlight& row, RowResult result, TimePoint now);
+  size_t CommitResult(const RowInFlight& row, RowResult result, TimePoint now);
   void CommitPrompt(const RowInFlight& row, RowResult result, TimePoint now);
   void EndPrompt(RowResult result, TimePoint now);
   void DeliverPromptScores();
   void StartCompletions(TimePoint now);
-  void CommitTokens(Completion& completion, RowResult result, TimePoint now);
+  size_t CommitTokens(Completion& completion, RowResult result, TimePoint now);
   bool CommitDrafted(Completion& completion, size_t place, SampledToken sample, TimePoint now);
   void CountDrafts(const Completion& completion, size_t accepted);
   void CountFolds(uint64_t position, size_t tokens);

@@ -17,9 +17,9 @@ constexpr double kLeastPart = 0.002;
 
 // Drafts of a step whose cost is not known yet, the least chance of each, and how many have to be
 // measured.
-constexpr size_t kFirstDrafts = 4;
+constexpr size_t kFirstDrafts = 2;
 constexpr float kFirstChance = 0.3f;
-constexpr size_t kFirstMeasured = 12;
+constexpr size_t kFirstMeasured = 6;
 
 // A draft has to promise so many times what it costs, since both are estimates.
 constexpr double kMargin = 1.1;
@@ -29,9 +29,14 @@ constexpr double kMostLoss = 1.03;
 // So many steps with drafts, then one without, which measures what the rows take alone.
 constexpr size_t kMeasureEvery = 32;
 // After so many steps in which drafts did not pay some are checked all the same: what they cost may
-// have changed, or a disturbed measurement said too much.
-constexpr size_t kTryEvery = 64;
+// have changed, or a disturbed measurement said too much. Twice as many after each such time.
+constexpr size_t kFirstTry = 64;
+constexpr size_t kLastTry = 1024;
 constexpr size_t kTriedDrafts = 2;
+
+// What a step with drafts may have taken at most, as a multiple of what was expected: more was a
+// disturbance.
+constexpr double kMostTaken = 4.0;
 
 size_t PointOf(size_t decode_rows, size_t points) {
   return std::min<size_t>(std::bit_width(decode_rows) - 1, points - 1);
@@ -46,7 +51,11 @@ class Auction {
 
   bool empty() const { return offers_.empty(); }
   double chance() const { return offers_.top().first; }
-  double own_seconds() const { return rows_[offers_.top().second].seconds_a_draft; }
+  double own_seconds() const {
+    const DraftProspect& row = rows_[offers_.top().second];
+    const bool first = counts_[offers_.top().second] == 0;
+    return row.seconds_a_draft + (first ? row.seconds_before / DraftBudget::kPaysWithin : 0);
+  }
   void Take() {
     const auto [chance, row] = offers_.top();
     offers_.pop();
@@ -90,22 +99,42 @@ std::vector<uint32_t> FirstDrafts(std::span<const DraftProspect> rows, size_t mo
 
 }  // namespace
 
-void DraftChoice::Observe(size_t decode_rows, size_t drafts, double seconds) {
-  since_alone_ = drafts == 0 ? 0 : since_alone_ + 1;
-  if (drafts == 0 || decode_rows == 0 || seconds <= 0) return;
-  const double alone = cost_.DecodeSeconds(decode_rows), count = static_cast<double>(drafts);
-  double added = std::max(seconds - alone, kLeastPart * count * alone);
-  Curve& curve = curves_[PointOf(decode_rows, curves_.size())];
+DraftChoice::DraftChoice(const StepCost& cost) : cost_(cost), try_after_(kFirstTry) {}
+
+void DraftChoice::Observe(const DecodeStep& step) {
+  since_alone_ = step.drafts == 0 ? 0 : since_alone_ + 1;
+  if (step.rows == 0 || step.seconds <= 0) return;
+  NoteCost(step);
+  if (step.drafts > 0) LearnCurve(step);
+}
+
+// What the step took longer, or less, than steps without drafts that give as many tokens.
+void DraftChoice::NoteCost(const DecodeStep& step) {
+  const double alone = cost_.DecodeSeconds(step.rows);
+  if (step.drafts == 0 || alone <= 0) return budget_.NoteStep(0, 0);
+  const double read = std::min(read_seconds_, step.draft_seconds);
+  const double expected = alone + std::max(AddedSeconds(step.rows, step.drafts), alone);
+  const double seconds = std::min(step.seconds, kMostTaken * expected) + step.draft_seconds - read;
+  const double gained = static_cast<double>(step.right) / static_cast<double>(step.rows);
+  budget_.NoteStep(seconds / alone - 1 - gained, read / alone);
+}
+
+// A disturbance only lengthens steps, so one that took far less than expected counts more.
+void DraftChoice::LearnCurve(const DecodeStep& step) {
+  const double alone = cost_.DecodeSeconds(step.rows), count = static_cast<double>(step.drafts);
+  double added = std::max(step.seconds - alone, kLeastPart * count * alone);
+  Curve& curve = curves_[PointOf(step.rows, curves_.size())];
   const double expected = curve.At(count);
-  Point& point = curve.points[PointOf(drafts, curve.points.size())];
+  Point& point = curve.points[PointOf(step.drafts, curve.points.size())];
   if (expected > 0) {
     added = std::clamp(added, expected / kFarthest, expected * kFarthest);
     if (point.steps == 0) point = {expected, count, 1};
+    if (2 * added < expected) point = {};
   }
   point.seconds = kFading * point.seconds + added;
   point.drafts = kFading * point.drafts + count;
   point.steps = kFading * point.steps + 1;
-  curve.measured += drafts;
+  curve.measured += step.drafts;
 }
 
 // Between the points, and before the first and behind the last in proportion; 0: there is none.
@@ -159,15 +188,27 @@ bool DraftChoice::MeasuresAlone(size_t decode_rows) const {
 }
 
 std::vector<uint32_t> DraftChoice::Choose(std::span<const DraftProspect> rows) {
-  if (AllEmpty(rows) || MeasuresAlone(rows.size())) return std::vector<uint32_t>(rows.size());
+  auto counts = CountsFor(rows);
+  read_seconds_ = 0;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    if (counts[row] > 0) read_seconds_ += rows[row].seconds_before;
+  }
+  return counts;
+}
+
+std::vector<uint32_t> DraftChoice::CountsFor(std::span<const DraftProspect> rows) {
+  const std::vector<uint32_t> none(rows.size());
+  if (AllEmpty(rows) || !budget_.open() || MeasuresAlone(rows.size())) return none;
   if (AddedSeconds(rows.size(), 1) == 0) return FirstDrafts(rows, kFirstDrafts, kFirstChance);
-  if (refused_ >= kTryEvery) {
+  if (refused_ >= try_after_) {
     refused_ = 0;
+    try_after_ = std::min(2 * try_after_, kLastTry);
     return FirstDrafts(rows, kTriedDrafts, kFirstChance);
   }
   auto counts = PayingDrafts(rows);
-  const bool none = std::all_of(counts.begin(), counts.end(), [](uint32_t n) { return n == 0; });
-  refused_ = none ? refused_ + 1 : 0;
+  const bool refused = counts == none;
+  refused_ = refused ? refused_ + 1 : 0;
+  if (!refused) try_after_ = kFirstTry;
   return counts;
 }
 

@@ -5,7 +5,8 @@
 // token costs in a step of so many rows, which is measured, and on nothing that changes a token.
 //
 // No row is to be slower than without drafts: they may lengthen a step by no more than each of its
-// rows gains from drafts itself, and 3 %.
+// rows gains from drafts itself, and 3 %. DraftBudget bounds what they cost where what was expected
+// of them is wrong.
 //
 // Threading: none of its own; the scheduler's, on the engine thread.
 #ifndef RIVULET_SERVER_SCHEDULER_DRAFT_CHOICE_H_
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "server/drafts/drafter.h"
+#include "server/scheduler/draft_budget.h"
 #include "server/scheduler/step_cost.h"
 
 namespace rivulet {
@@ -27,17 +29,27 @@ struct DraftProspect {
   std::array<float, kMostDrafts> chances = {};  // as Drafter::Outlook
   size_t count = 0;                             // of them
   double seconds_a_draft = 0;                   // as Drafter::seconds_a_draft
+  double seconds_before = 0;                    // as Drafter::seconds_before_drafts
   // By how much its steps may be longer: what its drafts save it, at least 1.
   double gain = 1;
+};
+
+// A step of decode rows alone.
+struct DecodeStep {
+  size_t rows = 0;
+  size_t drafts = 0;         // beside them
+  size_t right = 0;          // drafts that gave a token
+  double seconds = 0;        // that the step took; 0: not measured
+  double draft_seconds = 0;  // that making the drafts took before it
 };
 
 class DraftChoice {
  public:
   // `cost` outlives it.
-  explicit DraftChoice(const StepCost& cost) : cost_(cost) {}
+  explicit DraftChoice(const StepCost& cost);
 
-  // A step of decode rows alone, `drafts` beside them, took so long. Before StepCost learns of it.
-  void Observe(size_t decode_rows, size_t drafts, double seconds);
+  // Before StepCost learns of it.
+  void Observe(const DecodeStep& step);
 
   // How many drafts each row checks in a step of `rows` and no prompts.
   std::vector<uint32_t> Choose(std::span<const DraftProspect> rows);
@@ -63,13 +75,19 @@ class DraftChoice {
     double At(double drafts) const;
   };
   const Curve& CurveOf(size_t decode_rows) const;
+  void NoteCost(const DecodeStep& step);
+  void LearnCurve(const DecodeStep& step);
   bool MeasuresAlone(size_t decode_rows) const;
+  std::vector<uint32_t> CountsFor(std::span<const DraftProspect> rows);
   std::vector<uint32_t> PayingDrafts(std::span<const DraftProspect> rows) const;
 
   const StepCost& cost_;
   std::array<Curve, 24> curves_;  // of steps of 2^i to 2^(i+1) - 1 rows
   size_t since_alone_ = 0;        // steps with drafts since one without
   size_t refused_ = 0;            // steps since the last with drafts in which drafts did not pay
+  size_t try_after_;              // so many of them
+  double read_seconds_ = 0;       // of making the drafts chosen last: to read contexts
+  DraftBudget budget_;
 };
 
 }  // namespace rivulet

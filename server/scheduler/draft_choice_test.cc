@@ -2,11 +2,14 @@
 #include "server/scheduler/draft_choice.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
+#include <random>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
 
 namespace rivulet {
 namespace {
@@ -29,10 +32,10 @@ size_t Sum(const std::vector<uint32_t>& counts) {
 // Steps of `rows` rows take a second and each draft `draft_seconds`.
 class DraftChoiceTest : public testing::Test {
  protected:
-  void Learn(size_t rows, double draft_seconds) {
+  void Learn(size_t rows, double draft_seconds, int steps = 8) {
     for (int i = 0; i < 4; ++i) cost_.Observe(rows, 0, 1.0);
-    for (int i = 0; i < 8; ++i) choice_.Observe(rows, 4, 1.0 + 4 * draft_seconds);
-    choice_.Observe(rows, 0, 1.0);
+    for (int i = 0; i < steps; ++i) choice_.Observe({rows, 4, 4 * rows, 1.0 + 4 * draft_seconds});
+    choice_.Observe({rows, 0, 0, 1.0});
   }
   std::vector<uint32_t> Choose(const std::vector<DraftProspect>& rows) {
     return choice_.Choose(rows);
@@ -45,7 +48,7 @@ class DraftChoiceTest : public testing::Test {
 TEST_F(DraftChoiceTest, NothingBeforeTheRowsAloneAreMeasuredThenAFew) {
   EXPECT_THAT(Choose({Prospect(0.9f)}), ElementsAre(0));
   for (int i = 0; i < 4; ++i) cost_.Observe(1, 0, 1.0);
-  EXPECT_THAT(Choose({Prospect(0.9f)}), ElementsAre(4));
+  EXPECT_THAT(Choose({Prospect(0.9f)}), ElementsAre(2));
   EXPECT_THAT(Choose({Prospect(0.1f)}), ElementsAre(0));
 }
 
@@ -78,7 +81,7 @@ TEST_F(DraftChoiceTest, RowsAreMeasuredAloneNowAndThen) {
   for (int i = 0; i < 330; ++i) {
     const size_t drafts = Sum(Choose({Prospect(0.9f)}));
     alone += drafts == 0 ? 1 : 0;
-    choice_.Observe(1, drafts, 1.0 + 0.1 * static_cast<double>(drafts));
+    choice_.Observe({1, drafts, drafts, 1.0 + 0.1 * static_cast<double>(drafts)});
   }
   EXPECT_EQ(alone, 10u);
 }
@@ -93,7 +96,7 @@ TEST_F(DraftChoiceTest, WhatDraftsCostIsKnownByTheirNumber) {
   size_t last = 0;
   for (int i = 0; i < 400; ++i) {
     last = Sum(Choose({Prospect(0.6f)}));
-    choice_.Observe(1, last, seconds(last));
+    choice_.Observe({1, last, last, seconds(last)});
     if (last == 0) cost_.Observe(1, 0, 1.0);
   }
   EXPECT_NEAR(choice_.AddedSeconds(1, 1), 0.05, 0.02);
@@ -102,16 +105,100 @@ TEST_F(DraftChoiceTest, WhatDraftsCostIsKnownByTheirNumber) {
 
 // A cost that was measured too high is corrected in time, and refused drafts cost little.
 TEST_F(DraftChoiceTest, DraftsThatDidNotPayAreTriedAgain) {
-  Learn(1, 2.0);
+  Learn(1, 2.0, 2);
   size_t drafts = 0, first = 0;
   for (size_t i = 0; i < 2000; ++i) {
     const size_t now = Sum(Choose({Prospect(0.9f)}));
     if (i < 150) first += now;
     drafts += now;
-    choice_.Observe(1, now, 1.0 + 0.1 * static_cast<double>(now));
+    choice_.Observe({1, now, now, 1.0 + 0.1 * static_cast<double>(now)});
   }
   EXPECT_LE(first, 6u);
   EXPECT_GT(drafts, 1000u);
+}
+
+// A source of drafts as it is, whatever it says of itself, and the time that its drafts take.
+struct Source {
+  double says = 0.9;           // how likely each of its drafts is to be right
+  double is = 0;               // how likely it is
+  double checked_seconds = 0;  // of a draft in the step that checks it, which takes 1 without
+  double made_seconds = 0;     // of making it
+  double read_seconds = 0;     // of making the first after a context was begun
+  size_t context = 256;        // tokens of one
+};
+
+// Seconds a token in a run of so many tokens, drafts included; 1 without drafts.
+class Stream {
+ public:
+  explicit Stream(uint64_t seed) : random_(seed) {}
+
+  double SecondsAToken(const Source& source, size_t tokens) {
+    double seconds = 0;
+    size_t made = 0, read = 0;
+    while (made < tokens) {
+      const bool unread = read <= made / source.context;
+      DraftProspect prospect = Prospect(static_cast<float>(source.says));
+      prospect.seconds_a_draft = source.made_seconds;
+      prospect.seconds_before = unread ? source.read_seconds : 0;
+      const size_t drafts = Sum(choice_.Choose({{prospect}}));
+      DecodeStep step = {1, drafts, 0, 1.0};
+      if (drafts > 0) {
+        step.seconds += source.checked_seconds * static_cast<double>(drafts);
+        step.draft_seconds =
+            prospect.seconds_before + source.made_seconds * static_cast<double>(drafts);
+        read = made / source.context + 1;
+      }
+      std::bernoulli_distribution is_right(source.is);
+      while (step.right < drafts && is_right(random_)) ++step.right;
+      choice_.Observe(step);
+      if (drafts == 0) cost_.Observe(1, 0, step.seconds);
+      seconds += step.seconds + step.draft_seconds;
+      made += 1 + step.right;
+    }
+    return seconds / static_cast<double>(made);
+  }
+
+ private:
+  std::mt19937_64 random_;
+  StepCost cost_{16};
+  DraftChoice choice_{cost_};
+};
+
+TEST(DraftCostTest, DraftsThatNeverPayCostThreePercentAtMost) {
+  const Source sources[] = {
+      {.says = 0.9, .is = 0, .checked_seconds = 0.02},
+      {.says = 0.9, .is = 0, .checked_seconds = 0.3},
+      {.says = 0.99, .is = 0.1, .checked_seconds = 0.1, .made_seconds = 0.1},
+      {.says = 0.7, .is = 0.3, .checked_seconds = 0.1, .made_seconds = 0.2},
+      // What making drafts takes was not foreseen, or reading the context does not pay.
+      {.says = 0.6, .is = 0.2, .checked_seconds = 0.05, .made_seconds = 0.05, .read_seconds = 10},
+      {.says = 0.9, .is = 0.5, .checked_seconds = 0.1, .read_seconds = 15, .context = 40},
+  };
+  for (const Source& source : sources) {
+    SCOPED_TRACE(testing::Message() << source.says << ", " << source.is);
+    Stream stream(TestSeed());
+    EXPECT_LE(stream.SecondsAToken(source, 2000), 1.03);
+    EXPECT_LE(stream.SecondsAToken(source, 2000), 1.025) << "the first credit is gone";
+  }
+}
+
+TEST(DraftCostTest, DraftsThatPayAreUsedInFull) {
+  const Source likely = {.says = 0.9, .is = 0.9, .checked_seconds = 0.1};
+  EXPECT_LE(Stream(TestSeed()).SecondsAToken(likely, 2000), 0.4);
+  const Source half = {.says = 0.5, .is = 0.5, .checked_seconds = 0.05, .made_seconds = 0.05};
+  EXPECT_LE(Stream(TestSeed()).SecondsAToken(half, 2000), 0.75);
+  const Source after_reading = {
+      .says = 0.9, .is = 0.9, .checked_seconds = 0.1, .read_seconds = 10, .context = 256};
+  EXPECT_LE(Stream(TestSeed()).SecondsAToken(after_reading, 2000), 0.45);
+}
+
+// A source that was useless for long is used soon after it has become good.
+TEST(DraftCostTest, DraftsThatBeginToPayAreUsedAgain) {
+  Stream stream(TestSeed());
+  EXPECT_LE(stream.SecondsAToken({.says = 0.9, .is = 0, .checked_seconds = 0.1}, 5000), 1.03);
+  const Source good = {.says = 0.9, .is = 0.9, .checked_seconds = 0.1};
+  stream.SecondsAToken(good, 400);
+  EXPECT_LE(stream.SecondsAToken(good, 1000), 0.4);
 }
 
 }  // namespace

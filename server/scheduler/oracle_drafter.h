@@ -46,12 +46,12 @@ class OracleSource final : public DrafterSource {
     return std::make_unique<Oracle>(*this, completion, kWrong[random_() % std::size(kWrong)]);
   }
 
-  void Prepare(std::span<const DraftAsk> asks) override {
+  double Prepare(std::span<const DraftAsk> asks) override {
     std::vector<DraftAsk> for_head;
     for (const DraftAsk& ask : asks) {
       if (ask.drafter->source() == DraftSource::kMtp) for_head.push_back(ask);
     }
-    if (mtp_ != nullptr) mtp_->Prepare(for_head);
+    return mtp_ == nullptr ? 0 : mtp_->Prepare(for_head);
   }
 
   // All that there is to say: whatever it costs, and as many as fit.

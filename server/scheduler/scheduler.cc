@@ -273,6 +273,7 @@ void Scheduler::CollectRows(TimePoint now) {
 }
 
 std::vector<PlannedRow> Scheduler::Choose(TimePoint now) {
+  draft_seconds_ = 0;
   for (;;) {
     Admit(now);
     CollectRows(now);
@@ -316,11 +317,12 @@ void Scheduler::PrepareDrafts(const std::vector<PlannedRow>& chosen) {
     const RowInFlight& row = rows_[planned.row];
     if (planned.drafts > 0) asks.push_back(row.request->AskFor(row.row, planned.drafts));
   }
-  if (!asks.empty()) context_.options.drafts.source->Prepare(asks);
+  if (!asks.empty()) draft_seconds_ = context_.options.drafts.source->Prepare(asks);
 }
 
 Scheduler::StepInFlight Scheduler::FillPlan(const std::vector<PlannedRow>& chosen) {
   StepInFlight step;
+  step.draft_seconds = draft_seconds_;
   plan_.tokens.clear();
   plan_.rows.clear();
   FindBorderRoom(chosen);
@@ -355,21 +357,25 @@ const StepPlan& Scheduler::Plan(TimePoint now) {
 
 void Scheduler::Commit(StepResult result, TimePoint now) {
   RIVULET_CHECK(!in_flight_.empty(), "commits a step that was not planned");
-  const StepInFlight& step = in_flight_.front();
+  StepInFlight& step = in_flight_.front();
   RIVULET_CHECK(result.rows.size() == step.rows.size(), "a result for each planned row");
-  Learn(step, result.device_seconds);
   if (result.device_seconds > 0) metrics_.device_step_time.Observe(result.device_seconds);
   metrics_.graph_replays.Add(result.replays);
   for (size_t i = 0; i < step.rows.size(); ++i) {
     const RowInFlight& row = step.rows[i];
-    if (row.request != nullptr) row.request->CommitRow(row, std::move(result.rows[i]), now);
+    if (row.request == nullptr) continue;
+    step.right_drafts += row.request->CommitRow(row, std::move(result.rows[i]), now);
   }
+  Learn(step, result.device_seconds);
   in_flight_.pop_front();
   Settle(now);
 }
 
 void Scheduler::Learn(const StepInFlight& step, double seconds) {
-  if (step.prompt_tokens == 0) draft_choice_.Observe(step.decode_rows, step.drafts, seconds);
+  if (step.prompt_tokens == 0) {
+    draft_choice_.Observe(
+        {step.decode_rows, step.drafts, step.right_drafts, seconds, step.draft_seconds});
+  }
   if (step.drafts == 0) cost_.Observe(step.decode_rows, step.prompt_tokens, seconds);
 }
 

@@ -135,6 +135,8 @@ class Scheduler {
     size_t decode_rows = 0;
     size_t prompt_tokens = 0;
     size_t drafts = 0;
+    size_t right_drafts = 0;   // once it is committed
+    double draft_seconds = 0;  // before it, to make the drafts
   };
   static constexpr size_t kMostInFlight = 2;
 
@@ -229,6 +231,7 @@ class Scheduler {
   uint64_t turn_ = 0;   // counts admissions and planned rows, for RowView::last_turn
   StepCost cost_;
   DraftChoice draft_choice_{cost_};
+  double draft_seconds_ = 0;       // that the drafts of this plan took to make
   std::vector<RowInFlight> rows_;  // candidates of this plan
   std::vector<RowView> views_;     // of rows_
   StepPlan plan_;

@@ -1,0 +1,49 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Bounds what drafts cost where they do not pay, whatever was expected of them. An account in steps
+// without drafts: each step earns kEarned, a step with drafts loses what it took longer than steps
+// that give as many tokens, or gains what it took less. Without credit no drafts are made, until
+// some was earned again. So in any run of n steps the loss is at most n * kEarned, kMostCredit,
+// what the last step with drafts lost, and what is still to be paid for reading.
+//
+// What it took to read a context for the first draft is paid for over the next steps: it is worth
+// its time only if many drafts follow.
+//
+// Threading: none of its own; the scheduler's, on the engine thread.
+#ifndef RIVULET_SERVER_SCHEDULER_DRAFT_BUDGET_H_
+#define RIVULET_SERVER_SCHEDULER_DRAFT_BUDGET_H_
+
+#include <algorithm>
+
+namespace rivulet {
+
+class DraftBudget {
+ public:
+  static constexpr double kEarned = 0.015;
+  static constexpr double kFirstCredit = 4;
+  static constexpr double kMostCredit = 12;
+  // Tokens within which reading a context has to pay.
+  static constexpr double kPaysWithin = 64;
+
+  bool open() const { return open_; }
+
+  // A step, with drafts or without. `lost` and `read`: in steps without drafts; negative: gained.
+  void NoteStep(double lost, double read) {
+    to_pay_ += read;
+    const double paid = to_pay_ / kPaysWithin;
+    to_pay_ -= paid;
+    credit_ = std::min(kMostCredit, credit_ + kEarned - lost - paid);
+    open_ = credit_ >= (open_ ? 0 : kReopens);
+  }
+
+ private:
+  static constexpr double kReopens = 0.5;
+
+  double credit_ = kFirstCredit;
+  double to_pay_ = 0;  // for contexts that were read
+  bool open_ = true;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_SCHEDULER_DRAFT_BUDGET_H_
