@@ -351,8 +351,10 @@ absl::StatusOr<std::unique_ptr<Session>> Scheduler::OpenTurn(Request& request,
   SessionLease& lease = request.session;
   std::unique_ptr<Session> session = lease.TakeState();
   // One that begins anew makes room first.
-  if (session == nullptr || request.begins_anew) session = NewSession(request, match);
-  if (keep) session->Keep(context_.options.keep_positions, lease.notes());
+  const bool is_new = session == nullptr || request.begins_anew;
+  if (is_new) session = NewSession(request, match);
+  if (keep && is_new) session->KeepStart();
+  if (keep && !is_new) session->Keep(context_.options.keep_positions, lease.notes());
   const absl::Status awake = session->Wake();
   if (awake.ok()) return session;
   lease.PutState(std::move(session));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
 #include "nlohmann/json.hpp"
@@ -28,6 +29,7 @@ class RewindTest : public testing::TestWithParam<TestModel> {
     SetLogLevel("error");
     const auto model = MakeRandomModel(nlohmann::json::parse(GetParam().config), 1, LoadOptions());
     ASSERT_TRUE(model.ok()) << model.status();
+    model_ = *model;
     alone_ = std::make_unique<Stack>(*model, 1, 1, random_());
     stack_ = std::make_unique<Stack>(*model, 2, 1, random_(), 8, uint64_t{1} << 30, DraftOptions(),
                                      0, kDefault);
@@ -46,6 +48,7 @@ class RewindTest : public testing::TestWithParam<TestModel> {
   }
 
   std::mt19937_64 random_{TestSeed()};
+  std::shared_ptr<const LoadedModel> model_;
   std::unique_ptr<Stack> alone_, stack_;
 };
 
@@ -77,6 +80,34 @@ TEST_P(RewindTest, EveryPositionComputesFifteenTokensAgainAndHasTheBits) {
     stack_->ForgetClients();
   }
   EXPECT_EQ(stack_->metrics().borders_dropped.value(), 0u);
+}
+
+// The first turn began with a state of the prefix cache.
+TEST_P(RewindTest, ASessionThatBeganFromTheCacheGoesBackToItsStart) {
+  const uint64_t memory = uint64_t{1} << 30;
+  Stack stack(model_, 2, 1, random_(), 8, memory, DraftOptions(), memory / 2, kDefault);
+  Ask ask;
+  for (size_t i = 0; i < 150; ++i) ask.prompt.push_back(random_() % kVocab);
+  ask.max_tokens = 1;
+  ask.stop.ignore_eos = true;
+  ask.logprobs = 2;
+  const Received expected = stack.Run(ask).received[0];
+  ASSERT_TRUE(stack.sessions().Create("a", "").ok());
+  const auto turn = [&] { return stack.Run(ask, *stack.sessions().LeaseForTurn("a")).received[0]; };
+  EXPECT_EQ(turn().usage.cached_tokens, 144u);
+  EXPECT_THAT(stack.sessions().Get("a")->kept_positions, testing::ElementsAre(0));
+  // After the border that the cache had, before it, and at the start.
+  const std::vector<uint32_t> prompt = ask.prompt;
+  for (const uint64_t position : {148, 100, 0}) {
+    const auto rewound = stack.sessions().Rewind("a", position);
+    ASSERT_TRUE(rewound.ok()) << rewound.status();
+    ask.prompt.assign(prompt.begin() + static_cast<ptrdiff_t>(position), prompt.end());
+    const Received got = turn();
+    ExpectSame(got, expected);
+    if (position == 148) {
+      EXPECT_EQ(got.usage.cached_tokens, 144u);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RewindTest, testing::ValuesIn(AllTestModels()),

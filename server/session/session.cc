@@ -166,6 +166,12 @@ void Session::Keep(size_t most, Notes notes) {
   while (kept_.size() > most) DropKept(KeptStates::kOldestPosition);
 }
 
+void Session::KeepStart() {
+  RIVULET_CHECK(resting() && kept_.empty() && borders_.empty(), "keeps the start of a later turn");
+  kept_.push_back({0, nullptr, nullptr});
+  if (point_ != nullptr) borders_.push_back(point_);
+}
+
 // Nothing goes back to a border before the oldest position.
 bool Session::DropKept(KeptStates what) {
   if (what == KeptStates::kBorder) {

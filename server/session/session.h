@@ -117,6 +117,9 @@ class Session {
   };
   // Keeps the present one, and of those before it the last `most` - 1. REQUIRES: resting().
   void Keep(size_t most, Notes notes);
+  // Instead, of a session of CreateFrom whose first turn begins without tokens: that position. The
+  // state that it was made from is a border. REQUIRES: resting(), and nothing is kept.
+  void KeepStart();
   const std::vector<KeptPosition>& kept() const { return kept_; }
   // Those of a session that this one was forked from.
   void ShareKept(const Session& source) { kept_ = source.kept_; }
