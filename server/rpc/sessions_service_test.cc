@@ -3,13 +3,16 @@
 // The service Sessions, and session_id in Generate and Score.
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/rpc/service_fixture.h"
+#include "server/service/generation_call.h"
 
 namespace rivulet {
 namespace {
@@ -455,6 +458,64 @@ TEST_F(SessionsServiceTest, DeleteRacesTurns) {
   EXPECT_TRUE(WaitUntilIdle());
   EXPECT_TRUE(Eventually([&] { return metrics_.state_slots_used.value() == 0; }));
   EXPECT_EQ(metrics_.sessions.value(), 0);
+}
+
+// A client whose connection is lost when it would learn its first fork.
+class LostClient : public ResponseStream {
+ public:
+  absl::Status Prepare(v1::GenerateResponse message) override {
+    MutexLock lock(&mutex_);
+    message_ = std::move(message);
+    return absl::OkStatus();
+  }
+  void Send() override {
+    MutexLock lock(&mutex_);
+    sent_ = true;
+    changed_.NotifyAll();
+  }
+  void CutOff() override {}
+  void OnGenerationEnd(const absl::Status& status) override {
+    MutexLock lock(&mutex_);
+    end_ = status;
+    changed_.NotifyAll();
+  }
+
+  // Answers the writes of `call` until it ends.
+  absl::Status Serve(GenerationCall& call) {
+    for (;;) {
+      bool ok = false;
+      {
+        MutexLock lock(&mutex_);
+        while (!sent_ && !end_.has_value()) changed_.Wait(&mutex_);
+        if (!sent_) return *end_;
+        sent_ = false;
+        ok = message_.fork_id().empty();
+      }
+      call.OnWriteDone(ok);
+    }
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  v1::GenerateResponse message_ ABSL_GUARDED_BY(mutex_);
+  bool sent_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST_F(SessionsServiceTest, ChoicesThatTheClientIsNotToldOfAreDeleted) {
+  ASSERT_TRUE(Create("one").ok());
+  v1::GenerateRequest request = Turn("one", 7, 30);
+  request.set_n(4);
+  request.set_keep_choices(true);
+  const auto client = std::make_shared<LostClient>();
+  const auto call =
+      std::make_shared<GenerationCall>(*context_, "Generate", Clock::now(), kNoDeadline, client);
+  call->Run(request);
+  client->Serve(*call).IgnoreError();  // OK if the scheduler was done before the first write
+  const v1::ListSessionsResponse left = List(10);
+  ASSERT_EQ(left.sessions_size(), 1) << left.DebugString();
+  EXPECT_EQ(left.sessions(0).id(), "one");
 }
 
 }  // namespace

@@ -34,6 +34,11 @@ bool StartsText(const Tokenizer& tokenizer, const TokenSequence& context) {
   return true;
 }
 
+// The call ends before the completion: its client learns no id.
+bool CutShort(FinishReason reason) {
+  return reason == FinishReason::kCancelled || reason == FinishReason::kDeadline;
+}
+
 Outcome OutcomeOf(const absl::Status& status, RequestKind kind, FinishReason reason) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -612,7 +617,7 @@ void ActiveRequest::LeaveSession(Completion& completion, StreamMessage& message)
   if (session == nullptr) return;
   if (!completion.state_lost) LeaveState(*session);
   if (completion.index() == 0) return ReturnSession(std::move(session), completion.state_lost);
-  if (!request_->keep_choices || completion.state_lost) return;
+  if (!request_->keep_choices || completion.state_lost || CutShort(message.finish_reason)) return;
   const auto kept = context_.sessions.Adopt(std::move(session), request_->notes, session_id_,
                                             context_tokens_ + request_->prompt.size());
   if (kept.ok()) message.fork_id = kept->id;

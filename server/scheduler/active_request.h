@@ -10,7 +10,8 @@
 // A turn of a session takes the session's state out of its lease and puts it back when completion 0
 // ends, before the client is told. Unless a step failed, the session then holds the whole prompt
 // and the generated tokens, the last of them pending; after a failed step it is dropped. The other
-// completions become sessions of their own (Request::keep_choices) or leave nothing.
+// completions become sessions of their own (Request::keep_choices) or leave nothing; nor do those
+// that a cancel or a deadline cuts short, since the client would not learn their ids.
 //
 // A row that fails ends only its completion; a prompt that fails ends the request.
 //

@@ -95,7 +95,7 @@ TEST_F(SessionChoicesTest, TheFirstTakesTheSessionAlong) {
   EXPECT_EQ(TokensOf(fork(2)), Joined({1, 2, 3}, ExpectedTokens({1, 2, 3}, 2, 5)));
 }
 
-TEST_F(SessionChoicesTest, WhatIsCancelledIsKeptAsFarAsItCame) {
+TEST_F(SessionChoicesTest, OfACancelledCallOnlyTheSessionIsKept) {
   ASSERT_TRUE(sessions_.Create("a", "").ok());
   after_step = [&] {
     client_->Read();
@@ -104,7 +104,37 @@ TEST_F(SessionChoicesTest, WhatIsCancelledIsKeptAsFarAsItCame) {
   RunTurn({1, 2, 3}, 50, true);
   EXPECT_EQ(client_->end->code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(sessions_.Get("a")->tokens, 3 + client_->tokens(0).size());
-  EXPECT_EQ(sessions_.Get(fork(2))->tokens, 7u);
+  EXPECT_EQ(fork(1) + fork(2), "") << "the client would not learn them";
+  EXPECT_EQ(sessions_.List("", 10).size(), 1u);
+  EXPECT_EQ(engine_.states().tails().used(), 1u);
+}
+
+// What ended before was told.
+TEST_F(SessionChoicesTest, AChoiceThatEndsBeforeTheCallIsCancelledIsKept) {
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  engine_.next_token = [](const StepRow& row) {
+    return row.spec.index == 1 ? FakeTokenizer::kEos : 40;
+  };
+  SchedulerOptions options = Options();
+  options.eos_ids = {FakeTokenizer::kEos};
+  Scheduler scheduler(engine_, sessions_, dispatcher_, metrics_, options);
+  Client client(3);
+  auto request = MakeRequest(client, {1, 2, 3}, 50);
+  request->session = *sessions_.LeaseForTurn("a");
+  request->keep_choices = true;
+  const uint64_t id = request->id;
+  ASSERT_TRUE(scheduler.Submit(request).ok());
+  for (int step = 0; step < 10; ++step) {
+    scheduler.Commit(engine_.Step(scheduler.Plan(now_)), now_);
+    client.Read();
+  }
+  scheduler.Cancel(id);
+  EXPECT_TRUE(scheduler.Plan(now_).empty());
+  client.Read();
+  EXPECT_EQ(client.received[1].reason, FinishReason::kEos);
+  EXPECT_TRUE(sessions_.Get(client.received[1].fork_id).ok());
+  EXPECT_EQ(client.received[2].fork_id, "");
+  EXPECT_EQ(sessions_.List("", 10).size(), 2u);
 }
 
 TEST_F(SessionChoicesTest, NoRoomForAnotherSession) {

@@ -85,8 +85,14 @@ Outbox::Taken GenerationCall::TakeNext() {
     if (!taken.message.has_value()) break;
     const bool last = taken.message->finish_reason != FinishReason::kNone;
     if (state_.BeginWrite(last)) return taken;
+    ForgetFork(taken.message->fork_id);
   }
   return {};
+}
+
+// The client was not told of this session, and would never delete it.
+void GenerationCall::ForgetFork(const std::string& id) {
+  if (!id.empty()) service_.sessions.Delete(id).IgnoreError();  // gone already, or found by another
 }
 
 // A call that was stopped before it had a state slot, or before it was submitted, still owes its
@@ -120,6 +126,7 @@ bool GenerationCall::WriteOnPool(StreamMessage& message) {
 }
 
 void GenerationCall::Write(StreamMessage&& message) {
+  fork_id_ = message.fork_id;
   absl::Status prepared = OrNoMemory([&] { return stream_->Prepare(Convert(std::move(message))); });
   const bool ok = prepared.ok();
   {
@@ -151,7 +158,10 @@ v1::GenerateResponse GenerationCall::Convert(StreamMessage&& message) {
 }
 
 void GenerationCall::OnWriteDone(bool ok) {
-  if (!ok) CancelRequest();
+  if (!ok) {
+    CancelRequest();
+    ForgetFork(fork_id_);
+  }
   bool ended = false;
   {
     MutexLock lock(&mutex_);

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "rivulet/v1/inference.pb.h"
 #include "server/scheduler/stream_message.h"
@@ -73,6 +74,7 @@ class GenerationCall : public ScheduledCall, public std::enable_shared_from_this
   v1::GenerateResponse Convert(StreamMessage&& message);
   void End(absl::Status status);
   void CutOff();
+  void ForgetFork(const std::string& id);
 
   std::shared_ptr<ResponseStream> stream_;  // until the end
   uint64_t seed_ = 0;
@@ -83,6 +85,7 @@ class GenerationCall : public ScheduledCall, public std::enable_shared_from_this
   // Of the thread that began the write in flight, until OnWriteDone.
   bool first_message_ = true;
   Usage usage_;
+  std::string fork_id_;  // that it tells the client
 
   mutable Mutex mutex_;
   CallState state_ ABSL_GUARDED_BY(mutex_);
