@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "model_loader/loaded_model.h"
@@ -15,6 +16,7 @@
 #include "server/drafts/model_drafter.h"
 #include "server/drafts/mtp_drafter.h"
 #include "server/engine/cpu_engine.h"
+#include "server/engine/state_pool.h"
 #include "server/log/log.h"
 
 namespace rivulet {
@@ -63,11 +65,18 @@ absl::StatusOr<std::unique_ptr<DrafterSource>> LookUp(const ServerOptions& optio
   return std::make_unique<LookupSource>(std::move(tokens), metrics);
 }
 
-// The engine's message takes what it got for all of --state-memory.
-absl::Status OfItsShare(const absl::Status& status, uint64_t bytes) {
-  return absl::Status(status.code(),
-                      absl::StrCat("it gets ", bytes, " bytes for states, with --state-memory an ",
-                                   "eighth of that; for an engine of its own: ", status.message()));
+// The engine's message takes what it got for all of --state-memory, and asks for too little more.
+absl::Status OfItsShare(const absl::Status& status, const EngineOptions& sizes) {
+  const auto payload = status.GetPayload(kLeastMemoryPayload);
+  uint64_t least = 0;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &least)) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrCat("its states get ", sizes.state_memory, " bytes, an eighth of --state-memory (",
+                   kDraftMemory >> 20, "MiB with auto), and one stream with --state-context ",
+                   sizes.state_context, " tokens needs ", least,
+                   ": start the server with --state-memory=", kDraftPart * least,
+                   " or more, with a smaller --state-context, or without --draft-model"));
 }
 
 absl::StatusOr<std::unique_ptr<DrafterSource>> OpenDraftModel(const ServerOptions& options,
@@ -81,7 +90,7 @@ absl::StatusOr<std::unique_ptr<DrafterSource>> OpenDraftModel(const ServerOption
   EngineOptions sizes = {.threads = options.threads, .state_context = options.state_context};
   sizes.state_memory = options.state_memory == 0 ? kDraftMemory : options.state_memory / kDraftPart;
   auto made = MakeCpuEngine(model, sizes);
-  if (!made.ok()) return OfItsShare(made.status(), sizes.state_memory);
+  if (!made.ok()) return OfItsShare(made.status(), sizes);
   std::unique_ptr<Engine> engine = *std::move(made);
   RIVULET_RETURN_IF_ERROR(
       CheckSameVocabulary(tokenizer, vocab, model->tokenizer.get(), engine->vocab_size()));

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/check.h"
@@ -42,10 +43,12 @@ absl::Status TooLittleMemory(const StateCapacity& one, uint64_t state_memory, ui
     absl::StrAppend(&parts, ", and ", PageBytes(one), " for the pages of --state-context ", context,
                     " tokens");
   }
-  return absl::ResourceExhaustedError(absl::StrCat(
+  absl::Status status = absl::ResourceExhaustedError(absl::StrCat(
       "--state-memory is ", state_memory, " bytes, but one session of this model needs ",
       StateBytes(one), " (", parts, "): raise it to that at least",
       one.pages.empty() ? "" : ", or lower --state-context"));
+  status.SetPayload(kLeastMemoryPayload, absl::Cord(absl::StrCat(StateBytes(one))));
+  return status;
 }
 
 // The kind's index in `sizes`, to which it is added if it is new.

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <memory>
 #include <random>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -168,6 +169,28 @@ TEST(SpeculationTest, WhatCannotBeDraftedFromIsRefused) {
   EXPECT_NE(refusal({"--speculate=lookup", "--lookup-text=/dev/null"}).find("an empty file"),
             std::string::npos);
   EXPECT_NE(refusal({"--draft-tokens=16"}).find("1 to 15"), std::string::npos);
+}
+
+// The remedy works: with so much memory the server starts.
+TEST(SpeculationTest, TooLittleMemoryForTheDraftModelSaysHowMuchIsNeeded) {
+  const auto start = [](uint64_t bytes) {
+    return ServerProcess::Start(SourcePath("models/tales-draft"),
+                                {"--speculate=draft", "--draft-model=" + SourcePath("models/tales"),
+                                 "--state-memory=" + std::to_string(bytes)});
+  };
+  const auto refused = start(8'000'000);
+  ASSERT_FALSE(refused.ok());
+  const std::string message(refused.status().message());
+  EXPECT_NE(message.find("its states get 1000000 bytes, an eighth of --state-memory"),
+            std::string::npos)
+      << message;
+  std::smatch remedy;
+  ASSERT_TRUE(std::regex_search(message, remedy, std::regex("--state-memory=([0-9]+) or more")))
+      << message;
+  const uint64_t bytes = std::stoull(remedy[1]);
+  EXPECT_FALSE(start(bytes - 8).ok());
+  const auto started = start(bytes);
+  EXPECT_TRUE(started.ok()) << started.status();
 }
 
 }  // namespace
