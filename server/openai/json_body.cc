@@ -73,6 +73,10 @@ absl::StatusOr<Json> ParseJson(std::string_view text) {
         "the JSON ", problem, ": at most ", kDeepestJson, " levels, ", kMostValues, " values, ",
         kMostKeys, " keys and ", kMostKeysOfAnObject, " of one object are read"));
   }
+  // The library takes it for the end of the text.
+  if (text.find('\0') != std::string_view::npos) {
+    return absl::InvalidArgumentError("the body is not JSON: it has a byte 0");
+  }
   try {
     return Json::parse(text);
   } catch (const nlohmann::json::exception& error) {

@@ -32,6 +32,7 @@ TEST(ParseJsonTest, SaysWhereTextIsNotJson) {
         "\"\xff\"", "\"a\nb\"", "\"\\u00\"", "\xef\xbb", "\"", "\"\\", "{\"a\" 1}", "1e999"}) {
     ParseError(text);
   }
+  ParseError(std::string("{}\0", 3));
 }
 
 TEST(ParseJsonTest, DepthIsLimited) {
