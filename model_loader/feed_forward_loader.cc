@@ -134,6 +134,7 @@ void TakeRest(const MixtureOfExpertsSpec& spec, size_t hidden, ParameterSource& 
               Parts& parts) {
   parts.gated = spec.gated;
   parts.f = spec.f;
+  parts.limit = spec.limit;
   parts.shared = TakeShared(spec, hidden, parameters);
   if (spec.latent == 0) return;
   parts.latent_down =

@@ -20,6 +20,7 @@
 #include "kernels/mixers/mixer.h"
 #include "kernels/ops/embedding/embedding.h"
 #include "kernels/ops/feed_forward/feed_forward.h"
+#include "kernels/ops/hyper_connection/hyper_connection.h"
 #include "kernels/ops/linear/linear.h"
 #include "kernels/ops/norm/trained_norm.h"
 #include "model_loader/chat_template.h"
@@ -69,6 +70,7 @@ struct LoadedResidual {
   bool keeps_normed = false;
   float keep = 1;
   float add = 1;
+  std::unique_ptr<HyperConnection> connection = nullptr;  // null: one stream
 };
 
 // One block: x += mixer(norm(x)); then, if it has one, x += feed_forward(norm(x)).

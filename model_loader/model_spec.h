@@ -21,6 +21,7 @@
 #include "kernels/base/activation_kind.h"
 #include "kernels/mixers/mixer_config.h"
 #include "kernels/ops/gated_mlp/gated_mlp.h"
+#include "kernels/ops/hyper_connection/hyper_connection.h"
 #include "kernels/ops/mixture_of_experts/expert_choice.h"
 #include "nlohmann/json_fwd.hpp"
 
@@ -80,6 +81,7 @@ struct MixtureOfExpertsSpec {
   size_t intermediate = 0;           // of one expert
   bool gated = true;                 // else an expert is down(f(up x))
   Activation f = Activation::kSilu;  // of the experts
+  float limit = 0;                   // of gated ones: GatedMlpForm::limit
   std::vector<std::string> router;   // maps [experts, hidden]
   std::string correction;            // tensor [experts], added to the scores; empty: none
   // Whole tensors of all experts: [experts, 2 · intermediate, hidden], gate rows first, or
@@ -114,16 +116,28 @@ struct ChannelMixingSpec {
 using FeedForwardSpec = std::variant<std::monostate, GatedMlpSpec, TwoLayerMlpSpec,
                                      MixtureOfExpertsSpec, ChannelMixingSpec>;
 
+// A residual over several streams (kernels/ops/hyper_connection) with the names of its tensors.
+struct HyperConnectionSpec {
+  HyperConnectionForm form = {};
+  std::string map;     // [weights, streams · hidden]
+  std::string biases;  // [weights]
+  std::string scales;  // [3]
+};
+
 // What happens around a mixer or a feed-forward f beside x += f(norm(x)):
 //   x = keep · x + add · output_norm(f(x'))     x' = norm(x), or x itself without a norm
-// and first x = norm(x), if `keeps_normed`.
+// and first x = norm(x), if `keeps_normed`. With a connection nothing of that: f reads the norm of
+// what the connection makes of the streams.
 struct ResidualSpec {
   NormSpec output_norm = {};  // OLMo; empty: none
   bool keeps_normed = false;  // MiniMax
   float keep = 1;
   float add = 1;
+  std::optional<HyperConnectionSpec> connection = {};
 
-  bool plain() const { return output_norm.empty() && !keeps_normed && keep == 1 && add == 1; }
+  bool plain() const {
+    return output_norm.empty() && !keeps_normed && keep == 1 && add == 1 && !connection.has_value();
+  }
 };
 
 // A mixer that reads what the layer's first mixer reads; the outputs add up:
@@ -180,6 +194,8 @@ struct ModelSpec {
   std::string architecture;  // model_type
   size_t vocab = 0;
   size_t hidden = 0;
+  // Residual streams, each `hidden` wide. Above 1 every block of the model has a connection.
+  size_t streams = 1;
   float norm_eps = 0;  // of the norms over the residual stream
   std::vector<LayerSpec> layers;
   // How files may begin the names that begin with "model." here, beside that:

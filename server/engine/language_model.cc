@@ -13,17 +13,33 @@
 namespace rivulet {
 namespace {
 
-// What a mixer or feed-forward reads: x, its norm in `normed`, or its norm in place of x.
-ConstFloatMatrix Enter(const TrainedNorm& norm, const LoadedResidual& residual, FloatMatrix x,
-                       FloatMatrix normed, ThreadPool& threads) {
-  if (norm.empty()) return x;
-  const FloatMatrix to = residual.keeps_normed ? x : normed;
-  norm.Apply(x, to, threads);
-  return to;
+struct Entered {
+  ConstFloatMatrix input;    // what a mixer or feed-forward reads
+  FloatMatrix weights = {};  // of its connection, for Leave
+};
+
+// The norm of what the connection makes of the streams x.
+Entered EnterStreams(const TrainedNorm& norm, const HyperConnection& connection, FloatMatrix x,
+                     FloatMatrix normed, const LanguageModel::Lent& lent) {
+  const FloatMatrix weights = connection.Collapse(x, normed, *lent.layer_workspace, *lent.threads);
+  norm.Apply(normed, normed, *lent.threads);
+  return {normed, weights};
 }
 
-// x = keep · x + add · norm(update)
-void Leave(const LoadedResidual& residual, FloatMatrix update, FloatMatrix x, ThreadPool& threads) {
+// x, its norm in `normed`, or its norm in place of x.
+Entered Enter(const TrainedNorm& norm, const LoadedResidual& residual, FloatMatrix x,
+              FloatMatrix normed, const LanguageModel::Lent& lent) {
+  if (residual.connection) return EnterStreams(norm, *residual.connection, x, normed, lent);
+  if (norm.empty()) return {x};
+  const FloatMatrix to = residual.keeps_normed ? x : normed;
+  norm.Apply(x, to, *lent.threads);
+  return {to};
+}
+
+// x = keep · x + add · norm(update), or as the connection says.
+void Leave(const LoadedResidual& residual, ConstFloatMatrix weights, FloatMatrix update,
+           FloatMatrix x, ThreadPool& threads) {
+  if (residual.connection) return residual.connection->Expand(update, weights, x, threads);
   if (!residual.output_norm.empty()) residual.output_norm.Apply(update, update, threads);
   const float keep = residual.keep, add = residual.add;
   if (keep == 1 && add == 1) return AddRows(update, x, threads);
@@ -71,7 +87,13 @@ absl::Status LanguageModel::Forward(std::span<const uint32_t> ids,
   Embed(model_->embeddings, ids, x);
   if (!model_->embedding_norm.empty()) model_->embedding_norm.Apply(x, x, *lent.threads);
   Lap(lent, StepProfile::kEmbedding);
-  return Layers(model_->layers, 0, ids, segments, states, lent, x);
+  const size_t streams = model_->spec.streams;
+  if (streams == 1) return Layers(model_->layers, 0, ids, segments, states, lent, x);
+  const FloatMatrix all = lent.step_workspace->Take(x.rows, streams * x.columns);
+  SpreadToStreams(x, all, *lent.threads);
+  RIVULET_RETURN_IF_ERROR(Layers(model_->layers, 0, ids, segments, states, lent, all));
+  MeanOfStreams(all, x, *lent.threads);
+  return absl::OkStatus();
 }
 
 absl::Status LanguageModel::Layers(std::span<const LoadedLayer> layers, size_t first_layer,
@@ -103,12 +125,8 @@ absl::Status LanguageModel::Predict(std::span<const uint32_t> ids, ConstFloatMat
   return absl::OkStatus();
 }
 
-ConstFloatMatrix LanguageModel::MixerInput(const LoadedLayer& layer, std::span<const uint32_t> ids,
-                                           const Lent& lent, FloatMatrix x,
-                                           FloatMatrix normed) const {
-  if (!layer.reads_embeddings) {
-    return Enter(layer.mixer_norm, layer.mixer_residual, x, normed, *lent.threads);
-  }
+ConstFloatMatrix LanguageModel::WithEmbeddings(std::span<const uint32_t> ids, const Lent& lent,
+                                               ConstFloatMatrix x) const {
   const FloatMatrix both = lent.layer_workspace->Take(x.rows, 2 * x.columns);
   Embed(model_->embeddings, ids, both.Columns(x.columns, x.columns));
   ParallelRows(*lent.threads, x.rows, x.columns,
@@ -121,23 +139,24 @@ absl::Status LanguageModel::Layer(const LoadedLayer& layer, std::span<const uint
   Workspace& workspace = *lent.layer_workspace;
   ThreadPool& threads = *lent.threads;
   workspace.Reset();
-  FloatMatrix normed = workspace.Take(x.rows, x.columns);
-  FloatMatrix update = workspace.Take(x.rows, x.columns);
+  FloatMatrix normed = workspace.Take(x.rows, hidden());
+  FloatMatrix update = workspace.Take(x.rows, hidden());
   if (layer.mixer != nullptr) {
-    const ConstFloatMatrix in = MixerInput(layer, ids, lent, x, normed);
+    const Entered in = layer.reads_embeddings
+                           ? Entered{WithEmbeddings(ids, lent, x)}
+                           : Enter(layer.mixer_norm, layer.mixer_residual, x, normed, lent);
     Lap(lent, StepProfile::kNormAndAdd);
-    RIVULET_RETURN_IF_ERROR(layer.mixer->Forward(step, in, update));
+    RIVULET_RETURN_IF_ERROR(layer.mixer->Forward(step, in.input, update));
     Lap(lent, StepProfile::kMixer);
-    Leave(layer.mixer_residual, update, x, threads);
+    Leave(layer.mixer_residual, in.weights, update, x, threads);
   }
   if (layer.feed_forward == nullptr) return absl::OkStatus();
-  const ConstFloatMatrix in =
-      Enter(layer.feed_forward_norm, layer.feed_forward_residual, x, normed, threads);
+  const Entered in = Enter(layer.feed_forward_norm, layer.feed_forward_residual, x, normed, lent);
   Lap(lent, StepProfile::kNormAndAdd);
   step.state = layer.feed_forward_state.Of(step.state);
-  layer.feed_forward->Apply(step, in, update);
+  layer.feed_forward->Apply(step, in.input, update);
   Lap(lent, StepProfile::kFeedForward);
-  Leave(layer.feed_forward_residual, update, x, threads);
+  Leave(layer.feed_forward_residual, in.weights, update, x, threads);
   return absl::OkStatus();
 }
 

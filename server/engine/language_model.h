@@ -2,7 +2,8 @@
 //
 // The forward pass: token ids → residual stream → logits, with every layer's state advanced on the
 // way. Each layer is x += mixer(norm(x)); x += feed_forward(norm(x)), with what its spec says
-// otherwise (ResidualSpec). All of it is fp32.
+// otherwise (ResidualSpec). A model with hyper-connections has several residual streams, which
+// begin as the embeddings and whose mean is what the last layer leaves. All of it is fp32.
 //
 // It allocates only from the workspaces lent to it, samples nothing, and knows no row's owner.
 // A token's numbers depend on its own session's tokens alone (kernels/mixers/mixer.h,
@@ -94,16 +95,16 @@ class LanguageModel {
   size_t vocab() const { return model_->spec.vocab; }
 
  private:
-  // `step` has the layer's state.
+  // `step` has the layer's state; x [T, streams · hidden].
   absl::Status Layer(const LoadedLayer& layer, std::span<const uint32_t> ids, LayerStep step,
                      const Lent& lent, FloatMatrix x) const;
   // The state of layers[0] is the pool's layer number `first_layer`.
   absl::Status Layers(std::span<const LoadedLayer> layers, size_t first_layer,
                       std::span<const uint32_t> ids, std::span<const Segment> segments,
                       const StatePool& states, const Lent& lent, FloatMatrix x) const;
-  // What the layer's mixer reads: x, its norm, or x beside the tokens' embeddings.
-  ConstFloatMatrix MixerInput(const LoadedLayer& layer, std::span<const uint32_t> ids,
-                              const Lent& lent, FloatMatrix x, FloatMatrix normed) const;
+  // What the layer's mixer reads beside the tokens' embeddings.
+  ConstFloatMatrix WithEmbeddings(std::span<const uint32_t> ids, const Lent& lent,
+                                  ConstFloatMatrix x) const;
 
   std::shared_ptr<const LoadedModel> model_;
   size_t handed_on_columns_;

@@ -21,6 +21,9 @@ void Activate(Activation f, const float* x, float* y, size_t count);
 // y[i] = f(gate[i]) · up[i] (SwiGLU with kSilu). y may be gate or up.
 void GateMultiply(Activation f, const float* gate, const float* up, float* y, size_t count);
 
+// In place: gate[i] = min(gate[i], limit), up[i] = up[i] within ±limit. NaN stays NaN.
+void ClampGateAndUp(float limit, float* gate, float* up, size_t count);
+
 // y[i] = cap · tanh(x[i] / cap) for a cap above 0; NaN where x[i] is not finite.
 void SoftCap(float cap, const float* x, float* y, size_t count);
 

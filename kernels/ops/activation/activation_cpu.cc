@@ -128,6 +128,13 @@ void GateMultiply(Activation f, const float* gate, const float* up, float* y, si
   HWY_DYNAMIC_DISPATCH(GateMultiplyArray)(f, gate, up, y, count);
 }
 
+void ClampGateAndUp(float limit, float* gate, float* up, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    gate[i] = gate[i] > limit ? limit : gate[i];
+    up[i] = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
+  }
+}
+
 void SoftCap(float cap, const float* x, float* y, size_t count) {
   HWY_DYNAMIC_DISPATCH(SoftCapArray)(cap, x, y, count);
 }

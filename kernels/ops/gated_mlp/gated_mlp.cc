@@ -47,6 +47,7 @@ void GatedMlp::Apply(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) c
   gate_up_.Apply(x, both, pool);
   ScaleRows(form_.gate_multiplier, gate, pool);
   ParallelRows(pool, x.rows, intermediate, [&](size_t t) {
+    if (form_.limit != 0) ClampGateAndUp(form_.limit, gate.row(t), up.row(t), intermediate);
     GateMultiply(form_.f, gate.row(t), up.row(t), gate.row(t), intermediate);
   });
   down_.Apply(gate, y, pool);

@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The feed-forward block y = down(silu(gate(x)) · up(x)) (SwiGLU; docs/mixers.md#names-and-blocks),
-// also with another function than silu, and with multipliers (Falcon-H1).
+// also with another function than silu, with multipliers (Falcon-H1), and with gate and up clamped
+// (GLM-5.3-Flash; on the CPU only).
 // Bits and threading: feed_forward.h.
 #ifndef RIVULET_KERNELS_OPS_GATED_MLP_GATED_MLP_H_
 #define RIVULET_KERNELS_OPS_GATED_MLP_GATED_MLP_H_
@@ -13,10 +14,12 @@
 namespace rivulet {
 
 // y = output_multiplier · down(f(gate_multiplier · gate(x)) · up(x))
+// With a limit: gate_multiplier · gate(x) is at most that, up(x) within ± that.
 struct GatedMlpForm {
   Activation f = Activation::kSilu;
   float gate_multiplier = 1;
   float output_multiplier = 1;
+  float limit = 0;  // 0: none
 
   bool multiplies() const { return gate_multiplier != 1 || output_multiplier != 1; }
 };
@@ -30,7 +33,7 @@ class GatedMlp : public FeedForward {
   void Apply(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
   // The output's multiplier is one of the down map's inputs where that has no bias.
   void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override;
-  bool runs_on_device() const override { return true; }
+  bool runs_on_device() const override { return form_.limit == 0; }
 
   const Linear& gate_up() const { return gate_up_; }
   const Linear& down() const { return down_; }

@@ -90,6 +90,36 @@ TEST(GatedMlpTest, OtherActivationsAndMultipliers) {
   EXPECT_TRUE(Close(y, reference, 1e-5));
 }
 
+TEST(GatedMlpTest, ClampsGateAboveAndUpOnBothSides) {
+  std::mt19937_64 random(TestSeed());
+  ThreadPool pool(1);
+  const Weights weights(32, 40, random);
+  const std::vector<float> x = RandomFloats(32, random);
+  const GatedMlp plain = weights.Pack();
+  const GatedMlp clamped(Linear(plain.gate_up()), Linear(plain.down()), {.limit = 2});
+  EXPECT_FALSE(clamped.runs_on_device());
+  std::vector<double> reference(32);
+  size_t above = 0, below = 0;
+  for (size_t i = 0; i < 40; ++i) {
+    double g = 0, u = 0;
+    for (size_t c = 0; c < 32; ++c) {
+      g += double{weights.gate[i * 32 + c]} * x[c];
+      u += double{weights.up[i * 32 + c]} * x[c];
+    }
+    above += g > 2 || u > 2 ? 1 : 0;
+    below += g < -2 && std::abs(u) > 2 ? 1 : 0;
+    g = std::min(g, 2.0);
+    const double middle = g / (1 + std::exp(-g)) * std::clamp(u, -2.0, 2.0);
+    for (size_t c = 0; c < 32; ++c) reference[c] += weights.down[c * 40 + i] * middle;
+  }
+  EXPECT_GT(above, 0u);
+  EXPECT_GT(below, 0u);
+  std::vector<float> y(32);
+  Workspace workspace;
+  clamped.Apply({{}, {}, &workspace, &pool}, {x.data(), 1, 32, 32}, {y.data(), 1, 32, 32});
+  EXPECT_TRUE(Close(y, reference, 1e-5));
+}
+
 // Also with biases, behind which the output's multiplier comes.
 TEST(GatedMlpTest, EveryFormOnADeviceIsThatOfTheCpu) {
   constexpr size_t kHidden = 20, kWidth = 33, kTokens = 5;

@@ -44,7 +44,7 @@ void DeviceExperts::Apply(const LayerStep& /*step*/, ConstFloatMatrix /*x*/,
 
 bool DeviceExperts::runs_on_device() const {
   if (parts_.shared != nullptr && !parts_.shared->runs_on_device()) return false;
-  return parts_.choice.experts <= kMostDeviceExperts &&
+  return parts_.limit == 0 && parts_.choice.experts <= kMostDeviceExperts &&
          parts_.choice.experts_per_token <= kMostDeviceExpertsPerToken;
 }
 

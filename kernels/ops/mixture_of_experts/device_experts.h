@@ -32,6 +32,7 @@ struct DeviceMixtureParts {
   Linear in = {}, out = {};
   bool gated = true;
   Activation f = Activation::kSilu;
+  float limit = 0;  // not 0: it does not run
   std::unique_ptr<FeedForward> shared = nullptr;
   Linear latent_down = {}, latent_up = {};
 };

@@ -183,8 +183,9 @@ void MixtureOfExperts::StartSums(const LayerStep& step, ConstFloatMatrix x, Cons
 void MixtureOfExperts::Activate(FloatMatrix middle, size_t width, ThreadPool& pool) const {
   ParallelRows(pool, middle.rows, width, [&](size_t r) {
     float* row = middle.row(r);
-    if (parts_.gated) return GateMultiply(parts_.f, row, row + width, row, width);
-    rivulet::Activate(parts_.f, row, row, width);
+    if (!parts_.gated) return rivulet::Activate(parts_.f, row, row, width);
+    if (parts_.limit != 0) ClampGateAndUp(parts_.limit, row, row + width, width);
+    GateMultiply(parts_.f, row, row + width, row, width);
   });
 }
 

@@ -41,9 +41,10 @@ std::vector<float> OnDevice(FakeDevice& device, const FeedForward& block,
 
 // One gated MLP's weights and what it computes.
 struct Expert {
-  Expert(size_t hidden_size, size_t width_size, std::mt19937_64& random)
+  Expert(size_t hidden_size, size_t width_size, std::mt19937_64& random, float clamp = 0)
       : hidden(hidden_size),
         width(width_size),
+        limit(clamp),
         gate_up(RandomFloats(2 * width * hidden, random, 0.5f)),
         down(RandomFloats(hidden * width, random, 0.5f)) {}
 
@@ -54,7 +55,8 @@ struct Expert {
   }
   std::unique_ptr<FeedForward> PackOn(Device& device) const {
     return std::make_unique<GatedMlp>(MapOn(device, gate_up, 2 * width, hidden),
-                                      MapOn(device, down, hidden, width));
+                                      MapOn(device, down, hidden, width),
+                                      GatedMlpForm{.limit = limit});
   }
   std::vector<double> Apply(const float* x) const {
     std::vector<double> y(hidden);
@@ -64,6 +66,8 @@ struct Expert {
         gate += double{gate_up[i * hidden + c]} * x[c];
         up += double{gate_up[(width + i) * hidden + c]} * x[c];
       }
+      if (limit != 0) gate = std::min<double>(gate, limit);
+      if (limit != 0) up = std::clamp<double>(up, -limit, limit);
       for (size_t c = 0; c < hidden; ++c) {
         y[c] += down[c * width + i] * gate * Sigmoid(gate) * up;
       }
@@ -72,6 +76,7 @@ struct Expert {
   }
 
   size_t hidden, width;
+  float limit;  // of gate and up; 0: none
   std::vector<float> gate_up, down;
 };
 
@@ -81,15 +86,16 @@ struct Shape {
   size_t hidden, width;
   size_t shared_width = 0;  // 0: none
   bool shared_gate = false;
+  float limit = 0;
 };
 
 struct Mixture {
   Mixture(const Shape& of, std::mt19937_64& random)
       : shape(of), router(RandomFloats((of.choice.experts + 1) * of.hidden, random)) {
     for (size_t e = 0; e < of.choice.experts; ++e) {
-      experts.emplace_back(of.hidden, of.width, random);
+      experts.emplace_back(of.hidden, of.width, random, of.limit);
     }
-    if (of.shared_width > 0) shared.emplace(of.hidden, of.shared_width, random);
+    if (of.shared_width > 0) shared.emplace(of.hidden, of.shared_width, random, of.limit);
   }
 
   MixtureOfExperts Pack(DType dtype = DType::kFloat32) const {
@@ -100,8 +106,10 @@ struct Mixture {
     for (const Expert& expert : experts) parts.experts.push_back(expert.Pack(dtype));
     if (shared.has_value()) {
       ExpertMaps maps = shared->Pack(dtype);
-      parts.shared = std::make_unique<GatedMlp>(std::move(maps.in), std::move(maps.out));
+      parts.shared = std::make_unique<GatedMlp>(std::move(maps.in), std::move(maps.out),
+                                                GatedMlpForm{.limit = shape.limit});
     }
+    parts.limit = shape.limit;
     return MixtureOfExperts(std::move(parts));
   }
 
@@ -118,6 +126,7 @@ struct Mixture {
     parts.in = MapOn(device, gate_up, hidden);
     parts.out = MapOn(device, down, width);
     if (shared.has_value()) parts.shared = shared->PackOn(device);
+    parts.limit = shape.limit;
     return DeviceExperts(std::move(parts));
   }
 
@@ -187,7 +196,8 @@ TEST_P(MixtureOfExpertsTest, OnADeviceItMatchesFp64) {
   const size_t hidden = GetParam().hidden;
   FakeDevice device;
   const DeviceExperts experts = mixture_.PackOn(device);
-  ASSERT_TRUE(experts.runs_on_device());
+  ASSERT_EQ(experts.runs_on_device(), GetParam().limit == 0);
+  if (!experts.runs_on_device()) return;
   constexpr uint32_t kAbsent = 3;
   for (const uint32_t tokens : {1, 2, 40}) {
     const std::vector<float> x = RandomFloats(tokens * hidden, random_);
@@ -258,6 +268,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MixtureOfExpertsTest,
                          testing::Values(Shape{"QwenNext", {8, 3, true}, 48, 20, 33, true},
                                          Shape{"Granite", {5, 2, true}, 32, 16, 40, false},
                                          Shape{"SoftmaxOverAll", {9, 2, false}, 33, 17, 0, false},
+                                         Shape{"Clamped", {6, 2, true}, 32, 16, 24, false, 0.6f},
                                          Shape{"OneOfOne", {1, 1, true}, 16, 16, 0, false},
                                          Shape{"AllOfThem", {4, 4, false}, 16, 300, 8, true}),
                          [](const auto& info) { return info.param.name; });
