@@ -52,7 +52,7 @@ MIXER_USES = {
     "delta_net": ["log_linear"],
     "gated_deltanet": ["delta_net"],
     "kda": ["delta_net"],
-    "latent_attention": ["softmax_attention"],
+    "latent_attention": ["pool_selection", "softmax_attention"],
     "log_linear_gated_deltanet": ["delta_net", "log_linear"],
     "log_linear_mamba2": ["log_linear", "mamba2"],
     "mamba2": ["log_linear"],

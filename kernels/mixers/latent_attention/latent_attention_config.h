@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A layer of multi-head latent attention (docs/mixers.md#latent-attention), without positions.
+// A layer of multi-head latent attention (docs/mixers.md#latent-attention), without positions,
+// over all tokens or over chosen ones (docs/mixers.md#attention-over-chosen-pools).
 #ifndef RIVULET_KERNELS_MIXERS_LATENT_ATTENTION_LATENT_ATTENTION_CONFIG_H_
 #define RIVULET_KERNELS_MIXERS_LATENT_ATTENTION_LATENT_ATTENTION_CONFIG_H_
 
@@ -9,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/mixers/mixer.h"
+#include "kernels/mixers/pool_selection/pool_selection_config.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
 
 namespace rivulet {
@@ -23,6 +25,10 @@ struct LatentAttentionConfig {
   bool bias = false;       // of the maps to the latents, and of the output
   float norm_eps = 1e-6f;  // of the latents' norms
   float scale = 0;         // of a score; above 0
+  // The tokens that a query sees (../pool_selection); pool 0: all before it. On the CPU only.
+  PoolSelectionConfig selection = {};
+  // Sees what the last layer chose that has a selection of its own (LayerStep::handed_on).
+  bool takes_choice = false;
 
   size_t query() const { return heads * (key_dim + shared_key); }  // columns of all queries
   // What the recurrence sees: one key-value head, whose values are the first R numbers of its keys.

@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/check.h"
 #include "kernels/base/parallel.h"
 #include "kernels/device/gated.h"
 #include "kernels/mixers/block_linear.h"
 #include "kernels/mixers/latent_attention/latent_attention_config.h"
 #include "kernels/mixers/layer_stages.h"
+#include "kernels/mixers/pool_selection/pool_selection.h"
 #include "kernels/ops/norm/norm.h"
 
 namespace rivulet {
@@ -82,20 +84,25 @@ class LatentAttentionLayer : public Mixer {
         recurrence_(config.Absorbed(source.options.KvDType()), layout_),
         output_(TakeLinear("o_proj", source.hidden, config.heads * config.value_dim, config.bias,
                            source.parameters)) {
+    const bool chooses = config.selection.pool != 0 && !config.takes_choice;
+    if (chooses) selection_ = std::make_unique<PoolSelection>(config.selection, source, layout_);
     if (config.query_rank == 0) return;
     query_norm_ = source.parameters.TakeVector("q_a_layernorm.weight", {config.query_rank});
     query_ = TakeLinear("q_b_proj", config.query(), config.query_rank, false, source.parameters);
   }
 
   const StateLayout& state_layout() const override { return layout_; }
+  uint64_t max_tokens() const override { return config_.selection.max_tokens(); }
+  size_t handed_on_columns() const override { return config_.selection.columns(); }
 
   absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
     const Projected projected = projection_.Apply(step, x);
     const FloatMatrix latent = projected[kLatent];
     RmsNorm(latent, latent_norm_.data(), config_.norm_eps, latent, *step.pool);
-    const SoftmaxAttentionInput input{Queries(step, Query(step, projected[kQuery])),
-                                      Keys(step, latent, projected[kSharedKey]),
-                                      PaddedHeads(step, latent, 1)};
+    const FloatMatrix query = Query(step, projected[kQuery]);
+    const SoftmaxAttentionInput input{
+        Queries(step, query), Keys(step, latent, projected[kSharedKey]),
+        PaddedHeads(step, latent, 1), Chosen(step, x, projected[kQuery])};
     const FloatMatrix o = step.workspace->Take(x.rows, config_.heads * config_.latent);
     {
       const StageTimer timer(step.times, Stage::kRecurrence);
@@ -133,8 +140,9 @@ class LatentAttentionLayer : public Mixer {
     const size_t row = config_.latent + config_.shared_key;
     // Wider heads are not padded by row preparation.
     const bool filled = row <= kMostPreparedWidth || row % 16 == 0;
-    return recurrence_.runs_on_device() && filled && config_.latent <= kMostPreparedWidth &&
-           config_.key_dim <= kMostPreparedWidth && config_.query_rank <= kMostNormedWidth;
+    return config_.selection.pool == 0 && recurrence_.runs_on_device() && filled &&
+           config_.latent <= kMostPreparedWidth && config_.key_dim <= kMostPreparedWidth &&
+           config_.query_rank <= kMostNormedWidth;
   }
 
  private:
@@ -165,7 +173,17 @@ class LatentAttentionLayer : public Mixer {
     rows.HeadsInto(projected[kLatent], 1, norm, k.Columns(shared, k.columns - shared));
   }
 
-  // [T, H·(N + P)]
+  // `query` is what Query left of the projected one: its norm.
+  ChosenPools Chosen(const LayerStep& step, ConstFloatMatrix x, ConstFloatMatrix query) const {
+    if (config_.selection.pool == 0) return {};
+    const size_t columns = handed_on_columns();
+    RIVULET_CHECK(step.handed_on.columns >= columns, "the step has no place for a choice");
+    const FloatMatrix chosen = step.handed_on.Columns(0, columns);
+    if (selection_ != nullptr) selection_->Choose(step, x, query, chosen);
+    return {config_.selection.pool, chosen};
+  }
+
+  // [T, H·(N + P)]; norms a low-rank query in place.
   FloatMatrix Query(const LayerStep& step, FloatMatrix projected) const {
     if (config_.query_rank == 0) return projected;
     RmsNorm(projected, query_norm_.data(), config_.norm_eps, projected, *step.pool);
@@ -213,6 +231,7 @@ class LatentAttentionLayer : public Mixer {
   Linear query_;  // of the low-rank queries
   Expansions expansions_;
   SoftmaxAttentionRecurrence recurrence_;
+  std::unique_ptr<PoolSelection> selection_;  // null: it has none of its own
   Linear output_;
 };
 

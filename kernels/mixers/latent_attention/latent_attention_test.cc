@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/base/test_support.h"
 #include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/latent_attention/latent_attention_config.h"
 #include "kernels/mixers/latent_attention/latent_attention_reference.h"
@@ -21,7 +23,43 @@ constexpr char kVectors[] = "kernels/mixers/latent_attention/vectors/vectors.jso
 struct Shape {
   size_t heads = 0, latent = 0, shared_key = 0;
   DType dtype = DType::kFloat32;
+  size_t pool = 0;  // above 0: a token sees some pools of so many tokens, and what is behind them
 };
+
+constexpr size_t kMostPools = 7;
+
+// Some pools that are full once token t is there, others for each token; [1 + kMostPools].
+void ChooseSome(size_t t, size_t pool, float* row) {
+  const size_t full = (t + 1) / pool;
+  size_t count = 0;
+  for (size_t p = 0; p < full && count < kMostPools; ++p) {
+    if ((p * p + 3 * t) % 5 < 3) row[1 + count++] = static_cast<float>(p);
+  }
+  if (count == 0 && full > 0) row[1 + count++] = static_cast<float>(full - 1);
+  row[0] = static_cast<float>(count);
+}
+
+ChosenPools SomePools(const LayerStep& step, size_t rows, size_t pool) {
+  if (pool == 0) return {};
+  const FloatMatrix chosen = step.workspace->Take(rows, 1 + kMostPools);
+  for (const Segment& segment : step.segments) {
+    for (size_t i = 0; i < segment.tokens; ++i) {
+      ChooseSome(segment.position + i, pool, chosen.row(segment.first_token + i));
+    }
+  }
+  return {pool, chosen};
+}
+
+Sees SeesSome(size_t pool) {
+  if (pool == 0) return [](size_t, size_t) { return true; };
+  return [pool](size_t t, size_t s) {
+    float row[1 + kMostPools];
+    ChooseSome(t, pool, row);
+    const std::span chosen(row + 1, static_cast<size_t>(row[0]));
+    return s >= (t + 1) / pool * pool ||
+           std::find(chosen.begin(), chosen.end(), static_cast<float>(s / pool)) != chosen.end();
+  };
+}
 
 std::unique_ptr<SuiteSubject> MakeSubject(const Shape& s) {
   const SoftmaxAttentionShape shape =
@@ -38,11 +76,12 @@ std::unique_ptr<SuiteSubject> MakeSubject(const Shape& s) {
       std::make_shared<SoftmaxAttentionRecurrence>(shape, subject->state_layout);
   subject->run = [=](const LayerStep& step, const CoreSubject::Inputs& x, FloatMatrix out) {
     const ConstFloatMatrix values = x["k"].Columns(0, shape.padded_values());
-    recurrence->Run(step.segments, step.state, {x["q"], x["k"], values}, out, *step.workspace,
-                    *step.pool);
+    const ChosenPools chosen = SomePools(step, out.rows, s.pool);
+    recurrence->Run(step.segments, step.state, {x["q"], x["k"], values, chosen}, out,
+                    *step.workspace, *step.pool);
   };
   subject->reference = [=](const CoreSubject::Inputs& x) {
-    return LatentAttentionReference(shape, x["q"], x["k"]);
+    return LatentAttentionReference(shape, x["q"], x["k"], SeesSome(s.pool));
   };
   return subject;
 }
@@ -52,8 +91,16 @@ SuiteCase Core(std::string name, const Shape& shape) {
 }
 
 std::vector<SuiteCase> CoreCases() {
-  return {Core("r16_p0", {2, 16, 0}), Core("r32_p16_h5", {5, 32, 16}), Core("r64_p7", {3, 64, 7}),
-          Core("r512_p64", {2, 512, 64}), Core("r48_p8_bf16", {4, 48, 8, DType::kBFloat16})};
+  return {Core("r16_p0", {2, 16, 0}),
+          Core("r32_p16_h5", {5, 32, 16}),
+          Core("r64_p7", {3, 64, 7}),
+          Core("r512_p64", {2, 512, 64}),
+          Core("r48_p8_bf16", {4, 48, 8, DType::kBFloat16}),
+          Core("r32_h19_pools16", {19, 32, 0, DType::kFloat32, 16}),
+          Core("r20_p5_pools4", {3, 20, 5, DType::kFloat32, 4}),
+          Core("r16_pools1", {2, 16, 0, DType::kFloat32, 1}),
+          Core("r16_pools8_bf16", {2, 16, 0, DType::kBFloat16, 8}),
+          Core("r32_pools16_bf16", {2, 32, 0, DType::kBFloat16, 16})};
 }
 
 INSTANTIATE_TEST_SUITE_P(LatentAttention, MixerSuite, testing::ValuesIn(BothIntervals(CoreCases())),
@@ -63,6 +110,50 @@ TEST(LatentAttention, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
     return MakeSubject({p.at("heads"), p.at("latent"), p.at("shared_key")});
   });
+}
+
+// What a session of these rows gives, over all tokens or over every pool.
+std::vector<float> Attended(const SoftmaxAttentionShape& shape, ConstFloatMatrix q,
+                            ConstFloatMatrix k, size_t pool, size_t threads) {
+  StateLayout layout;
+  const SoftmaxAttentionRecurrence recurrence(shape, layout);
+  const size_t tokens = q.rows, pages = tokens / layout.fold_interval();
+  std::vector<std::byte> tails(layout.tail_bytes()), memory(pages * layout.page_bytes());
+  std::vector<uint32_t> slots(pages);
+  for (size_t i = 0; i < pages; ++i) slots[i] = static_cast<uint32_t>(i);
+  const SegmentPages table{slots.data(), pages, 0, 0};
+  const Segment segment{.tokens = tokens, .pages = &table};
+  LayerState state;
+  state.tails = tails.data();
+  state.pages = memory.data();
+  state.page_stride = layout.page_bytes();
+  TestMatrix out(tokens, shape.heads * shape.values()), chosen(tokens, 2 + tokens);
+  for (size_t t = 0; t < tokens && pool > 0; ++t) {
+    chosen.view().row(t)[0] = static_cast<float>((t + 1) / pool);
+    for (size_t p = 0; p <= tokens; ++p) chosen.view().row(t)[1 + p] = static_cast<float>(p);
+  }
+  Workspace workspace;
+  ThreadPool threads_of(threads);
+  recurrence.Run({&segment, 1}, state,
+                 {q, k, k.Columns(0, shape.padded_values()), {pool, chosen.view()}}, out.view(),
+                 workspace, threads_of);
+  EXPECT_TRUE(out.CanariesAlive());
+  return out.Values();
+}
+
+// More tokens than a span, so that spans of chosen ones are joined as well.
+TEST(LatentAttention, EveryPoolChosenGivesTheBitsOfAllTokens) {
+  constexpr size_t kTokens = 2 * kSpanTokens + 77;
+  std::mt19937_64 random(TestSeed());
+  const SoftmaxAttentionShape shape =
+      LatentAttentionConfig{.heads = 3, .latent = 16, .shared_key = 0}.Absorbed(DType::kFloat32);
+  TestMatrix q(kTokens, 3 * shape.padded()), k(kTokens, shape.padded());
+  q.Fill(RandomFloats(kTokens * 3 * shape.padded(), random, 0.5f));
+  k.Fill(RandomFloats(kTokens * shape.padded(), random));
+  const std::vector<float> all = Attended(shape, q.view(), k.view(), 0, 2);
+  for (const size_t pool : {16, 4, 1}) {
+    EXPECT_TRUE(SameBits(Attended(shape, q.view(), k.view(), pool, 1 + pool % 3), all)) << pool;
+  }
 }
 
 // Kimi Linear's. A token takes one latent in two layouts, for any number of heads.

@@ -2,11 +2,11 @@
 #include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
 #include "absl/functional/function_ref.h"
 #include "kernels/base/parallel.h"
+#include "kernels/mixers/softmax_attention/chosen_attention.h"
 
 namespace rivulet {
 namespace {
@@ -17,20 +17,12 @@ constexpr size_t kUnitRows = 64;
 // need more than this. One token always has: its partials are small beside what it reads.
 constexpr size_t kMostPartialFloats = size_t{1} << 22;
 
-void Store(float x, DType dtype, size_t at, void* plane) {
-  if (dtype == DType::kFloat32) {
-    static_cast<float*>(plane)[at] = x;
-  } else {
-    static_cast<uint16_t*>(plane)[at] = FloatToBFloat16(x);
-  }
-}
-
 }  // namespace
 
 SoftmaxAttentionRecurrence::SoftmaxAttentionRecurrence(const SoftmaxAttentionShape& shape,
                                                        StateLayout& layout)
-    : shape_(shape), fold_interval_(layout.fold_interval()) {
-  const size_t heads = shape.kv_heads, d = shape.head_dim, c = fold_interval_;
+    : shape_(shape), planes_{.fold_interval = layout.fold_interval()} {
+  const size_t heads = shape.kv_heads, d = shape.head_dim, c = planes_.fold_interval;
   const auto add = [&](StatePart part, const char* k, const char* v, size_t* k_at, size_t* v_at) {
     if (layout.device()) {
       *k_at = *v_at = layout.Add(part, k, shape.state_dtype, {heads, c, shape.padded()});
@@ -40,8 +32,8 @@ SoftmaxAttentionRecurrence::SoftmaxAttentionRecurrence(const SoftmaxAttentionSha
     }
     *v_at = layout.Add(part, v, shape.state_dtype, {heads, c, shape.padded_values()});
   };
-  add(StatePart::kTail, "k", "v", &tail_k_, &tail_v_);
-  add(StatePart::kPage, "k_page", "v_page", &page_k_, &page_v_);
+  add(StatePart::kTail, "k", "v", &planes_.tail_k, &planes_.tail_v);
+  add(StatePart::kPage, "k_page", "v_page", &planes_.page_k, &planes_.page_v);
   layout.SetPageKind({.rule = PageRule::kAppended, .window = shape.window});
 }
 
@@ -50,17 +42,21 @@ class SoftmaxAttentionRecurrence::Step {
  public:
   Step(const SoftmaxAttentionRecurrence& owner, std::span<const Segment> segments,
        const LayerState& state, const SoftmaxAttentionInput& input, FloatMatrix out)
-      : owner_(owner),
-        shape_(owner.shape_),
-        fold_interval_(owner.fold_interval_),
+      : shape_(owner.shape_),
+        fold_interval_(owner.planes_.fold_interval),
+        pages_(owner.shape_, owner.planes_, state),
         segments_(segments),
-        state_(state),
         input_(input),
         out_(out) {}
 
   void Run(Workspace& workspace, ThreadPool& pool) {
-    ForEachHead(pool, AppendFloats(),
-                [this](size_t segment, size_t head) { Append(segments_[segment], head); });
+    ForEachHead(pool, AppendFloats(), [this](size_t segment, size_t head) {
+      pages_.Append(segments_[segment], head, input_);
+    });
+    if (input_.chosen.size != 0) {
+      return AttendToChosen(shape_, pages_, fold_interval_, segments_, input_, out_, workspace,
+                            pool);
+    }
     PlanJobs(workspace);
     RunUnits(pool);
     if (partials_ == 0) return;
@@ -70,12 +66,6 @@ class SoftmaxAttentionRecurrence::Step {
   }
 
  private:
-  // Where a head's keys and values of one page, or of the tail, lie.
-  struct Place {
-    std::byte* keys;
-    std::byte* values;
-  };
-
   // The work of a segment, in units for each kv head: its tiles of rows, each of which
   // walks all spans; or, of a segment that is one tile, the spans, whose partials are kept.
   struct Job {
@@ -145,47 +135,6 @@ class SoftmaxAttentionRecurrence::Step {
   void ForEachHead(ThreadPool& pool, size_t floats, Visit&& visit) {
     Parallel(pool, floats, segments_.size() * shape_.kv_heads,
              [&](size_t task) { visit(task / shape_.kv_heads, task % shape_.kv_heads); });
-  }
-
-  // --- append ------------------------------------------------------------------------------------
-
-  Place Tail(const Segment& segment, size_t head) const {
-    return {state_.Tail<std::byte>(segment.tail, owner_.tail_k_) + head * owner_.key_bytes(),
-            state_.Tail<std::byte>(segment.tail, owner_.tail_v_) + head * owner_.value_bytes()};
-  }
-  Place Page(const Segment& segment, uint64_t page, size_t head) const {
-    const uint32_t slot = segment.pages[state_.page_kind].Appended(page);
-    return {state_.Page<std::byte>(slot, owner_.page_k_) + head * owner_.key_bytes(),
-            state_.Page<std::byte>(slot, owner_.page_v_) + head * owner_.value_bytes()};
-  }
-
-  // The rows of a chunk's end go straight into its page, after those that wait in the tail.
-  void Append(const Segment& segment, size_t head) const {
-    ForEachChunkPiece(segment, fold_interval_, [&](const ChunkPiece& piece) {
-      if (!piece.folds) return AppendPiece(piece, head, Tail(segment, head));
-      const Place page = Page(segment, segment.position / fold_interval_ + piece.fold, head);
-      if (piece.begin > 0) {
-        std::memcpy(page.keys, Tail(segment, head).keys, owner_.key_bytes());
-        std::memcpy(page.values, Tail(segment, head).values, owner_.value_bytes());
-      }
-      AppendPiece(piece, head, page);
-    });
-  }
-
-  // Columns of keys [D, C] and rows of values [C, Ep].
-  void AppendPiece(const ChunkPiece& piece, size_t head, const Place& place) const {
-    const size_t padded = shape_.padded_values();
-    for (size_t at = piece.begin; at < piece.end; ++at) {
-      const size_t row = piece.first_token + at - piece.begin;
-      const float* k = input_.k.row(row) + head * shape_.padded();
-      const float* v = input_.v.row(row) + head * padded;
-      for (size_t i = 0; i < shape_.head_dim; ++i) {
-        Store(k[i], shape_.state_dtype, i * fold_interval_ + at, place.keys);
-      }
-      for (size_t i = 0; i < padded; ++i) {
-        Store(v[i], shape_.state_dtype, at * padded + i, place.values);
-      }
-    }
   }
 
   // --- attend ------------------------------------------------------------------------------------
@@ -265,11 +214,10 @@ class SoftmaxAttentionRecurrence::Step {
     }
     const Segment& segment = *tile.segment;
     const size_t value_row = shape_.padded_values() * DTypeSize(shape_.state_dtype);
-    const uint64_t full = End(segment) / fold_interval_;  // pages; then the tail
     for (size_t g = begin / kBlock; g * kBlock < end; ++g) {
       const uint64_t token = span * kSpanTokens + g * kBlock;
       const uint64_t page = token / fold_interval_, row = token % fold_interval_;
-      const Place place = page < full ? Page(segment, page, tile.head) : Tail(segment, tile.head);
+      const KeyValuePages::Place place = pages_.Find(segment, page, tile.head);
       tokens.keys[g] = place.keys + row * DTypeSize(shape_.state_dtype);
       tokens.values[g] = place.values + row * value_row;
     }
@@ -328,11 +276,10 @@ class SoftmaxAttentionRecurrence::Step {
     }
   }
 
-  const SoftmaxAttentionRecurrence& owner_;
   const SoftmaxAttentionShape& shape_;
   const size_t fold_interval_;
+  const KeyValuePages pages_;
   std::span<const Segment> segments_;
-  const LayerState& state_;
   const SoftmaxAttentionInput& input_;
   FloatMatrix out_;
   Job* jobs_ = nullptr;  // one for each segment

@@ -32,36 +32,12 @@
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/mixers/softmax_attention/attend_span.h"
+#include "kernels/mixers/softmax_attention/key_value_pages.h"
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {
 
 struct DeviceStep;
-
-struct SoftmaxAttentionShape {
-  size_t heads = 0;                     // H
-  size_t kv_heads = 0;                  // Hkv, divides H
-  size_t head_dim = 0;                  // D
-  uint64_t window = 0;                  // tokens that a query sees, its own included; 0: all
-  DType state_dtype = DType::kFloat32;  // of pages and tail
-  // Numbers of a value, where values are the first numbers of keys; 0: they have rows of their own.
-  // On a device a value is the whole key.
-  size_t value_dim = 0;
-  // So many tokens at the beginning of a session are seen by none after them. A token among them
-  // sees itself alone. On the CPU only.
-  uint64_t unseen = 0;
-
-  size_t group() const { return heads / kv_heads; }
-  size_t padded() const { return PaddedColumns(head_dim); }
-  bool values_are_keys() const { return value_dim != 0; }
-  size_t values() const { return value_dim == 0 ? head_dim : value_dim; }  // E
-  size_t padded_values() const { return PaddedColumns(values()); }
-};
-
-// q [T, H*Dp], k [T, Hkv*Dp], v [T, Hkv*Ep], fp32, zeros in the padding of each head.
-struct SoftmaxAttentionInput {
-  ConstFloatMatrix q, k, v;
-};
 
 class SoftmaxAttentionRecurrence {
  public:
@@ -71,7 +47,7 @@ class SoftmaxAttentionRecurrence {
   const SoftmaxAttentionShape& shape() const { return shape_; }
 
   // out [T, H*E], heads side by side without padding; advances the segments' slots. Temporaries
-  // come from `workspace`.
+  // come from `workspace`. With chosen pools: chosen_attention.h.
   void Run(std::span<const Segment> segments, const LayerState& state,
            const SoftmaxAttentionInput& input, FloatMatrix out, Workspace& workspace,
            ThreadPool& pool) const;
@@ -84,16 +60,8 @@ class SoftmaxAttentionRecurrence {
  private:
   class Step;
 
-  // One head's keys and values: what one page or tail holds of them.
-  size_t key_bytes() const { return plane_bytes(shape_.head_dim); }
-  size_t value_bytes() const { return plane_bytes(shape_.padded_values()); }
-  size_t plane_bytes(size_t width) const {
-    return width * fold_interval_ * DTypeSize(shape_.state_dtype);
-  }
-
   SoftmaxAttentionShape shape_;
-  size_t fold_interval_;  // C
-  size_t tail_k_ = 0, tail_v_ = 0, page_k_ = 0, page_v_ = 0;
+  KeyValuePlanes planes_;
 };
 
 }  // namespace rivulet
