@@ -97,6 +97,10 @@ ModelSpec ParseH3Spec(ConfigReader& config);
 // quantised weights, soft-capped logits, ...
 ModelSpec ParseHfDecoder(ConfigReader& config, double default_norm_eps = 1e-6);
 
+// text_config where there is one, with those of the outer keys that hold for it, else the config.
+// transformers ties the output map by the outer config.
+nlohmann::json TextConfig(ConfigReader& config);
+
 // Refuses the keys of features that no format here computes, by name.
 void RefuseHfUnserved(ConfigReader& config);
 
@@ -165,6 +169,17 @@ ModelSpec ParseLfm2MoeSpec(ConfigReader& config);
 
 // kimi_format.cc: kimi_linear as transformers and Moonshot write it.
 ModelSpec ParseKimiLinearSpec(ConfigReader& config);
+
+// linear_attn_config, in which Kimi Linear and GLM-5.3-Flash are published with KDA's sizes; an
+// empty object where there is none.
+nlohmann::json PublishedLinearAttention(ConfigReader& config);
+
+// A size by its name in `published`, else by transformers' name beside it.
+size_t LinearAttentionSize(ConfigReader& config, const nlohmann::json& published, const char* key,
+                           const char* other, size_t otherwise, size_t least, size_t most);
+
+// glm5_format.cc: glm5_next and its text model as transformers and Z.ai write them.
+ModelSpec ParseGlm5Spec(ConfigReader& config);
 
 // recurrent_gemma_format.cc: recurrent_gemma as transformers writes it.
 ModelSpec ParseRecurrentGemmaSpec(ConfigReader& config);

@@ -53,6 +53,24 @@ ModelSpec ParseHfDecoder(ConfigReader& config, double default_norm_eps) {
   return spec;
 }
 
+json TextConfig(ConfigReader& config) {
+  const json* text = config.Find("text_config");
+  if (text == nullptr) return config.object();
+  if (!text->is_object()) {
+    config.Fail("text_config", "it must be an object, the text model's config");
+    return config.object();
+  }
+  json merged = *text;
+  merged["model_type"] = config.object()["model_type"];
+  for (const char* key : {"tie_word_embeddings", "quantization_config"}) {
+    if (config.Has(key)) merged[key] = *config.Find(key);
+  }
+  for (const char* key : {"bos_token_id", "eos_token_id"}) {
+    if (config.Has(key) && !merged.contains(key)) merged[key] = *config.Find(key);
+  }
+  return merged;
+}
+
 float HfNormEps(ConfigReader& config, double otherwise) {
   return config.Eps("rms_norm_eps", otherwise);
 }

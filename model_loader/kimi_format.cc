@@ -21,24 +21,6 @@ constexpr const char* kLinear = "linear_attention";
 constexpr const char* kFull = "full_attention";
 constexpr const char* kPublished = "linear_attn_config";
 
-// linear_attn_config, or an empty object.
-json Published(ConfigReader& config) {
-  const json* object = config.Find(kPublished);
-  if (object == nullptr) return json::object();
-  config.Require(object->is_object(), kPublished, "it must be an object");
-  return object->is_object() ? *object : json::object();
-}
-
-// A size by its name in linear_attn_config, else by transformers' name beside it.
-size_t LinearSize(ConfigReader& config, const json& published, const char* key, const char* other,
-                  size_t otherwise, size_t least, size_t most) {
-  ConfigReader reader(published);
-  if (!reader.Has(key)) return config.Size(other, otherwise, least, most);
-  const size_t size = reader.Size(key, std::nullopt, least, most);
-  config.Fail(reader.status());
-  return size;
-}
-
 // Layers counted from 1.
 void SetPublishedTypes(ConfigReader& config, const json& published, const char* key,
                        const char* type, std::vector<std::string>& types) {
@@ -75,12 +57,12 @@ KdaConfig ParseLinear(ConfigReader& config, const json& published, float norm_ep
   kda.gate_bias = false;
   kda.norm_eps = norm_eps;
   kda.shape.heads = kda.shape.groups =
-      LinearSize(config, published, "num_heads", "linear_num_heads", 32, 1, kLargestSize);
+      LinearAttentionSize(config, published, "num_heads", "linear_num_heads", 32, 1, kLargestSize);
   const size_t width =
-      LinearSize(config, published, "head_dim", "linear_head_dim", 128, 1, kMaxKeyDim);
+      LinearAttentionSize(config, published, "head_dim", "linear_head_dim", 128, 1, kMaxKeyDim);
   kda.shape.key_dim = kda.shape.value_dim = kda.gate_rank = width;
-  kda.conv_size = LinearSize(config, published, "short_conv_kernel_size", "linear_conv_kernel_dim",
-                             4, 2, kMaxConvolutionWindow);
+  kda.conv_size = LinearAttentionSize(config, published, "short_conv_kernel_size",
+                                      "linear_conv_kernel_dim", 4, 2, kMaxConvolutionWindow);
   CheckDeltaRuleColumns(config, "linear_num_heads", kda.shape.heads, width);
   return kda;
 }
@@ -159,7 +141,7 @@ MixtureOfExpertsSpec NameExperts(size_t layer, MixtureOfExpertsSpec spec) {
 }
 
 void AddLayers(ConfigReader& config, ModelSpec& spec) {
-  const json published = Published(config);
+  const json published = PublishedLinearAttention(config);
   const std::vector<std::string> types = LayerTypes(config, published);
   const KdaConfig linear = ParseLinear(config, published, spec.norm_eps);
   const LatentAttentionConfig full = ParseFull(config);
@@ -185,6 +167,22 @@ void AddLayers(ConfigReader& config, ModelSpec& spec) {
 }
 
 }  // namespace
+
+json PublishedLinearAttention(ConfigReader& config) {
+  const json* object = config.Find(kPublished);
+  if (object == nullptr) return json::object();
+  config.Require(object->is_object(), kPublished, "it must be an object");
+  return object->is_object() ? *object : json::object();
+}
+
+size_t LinearAttentionSize(ConfigReader& config, const json& published, const char* key,
+                           const char* other, size_t otherwise, size_t least, size_t most) {
+  ConfigReader reader(published);
+  if (!reader.Has(key)) return config.Size(other, otherwise, least, most);
+  const size_t size = reader.Size(key, std::nullopt, least, most);
+  config.Fail(reader.status());
+  return size;
+}
 
 ModelSpec ParseKimiLinearSpec(ConfigReader& config) {
   ModelSpec spec = ParseHfDecoder(config);

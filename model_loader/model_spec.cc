@@ -26,6 +26,8 @@ constexpr Format kFormats[] = {
     {"bamba", ParseBambaSpec},
     {"falcon_h1", ParseFalconH1Spec},
     {"falcon_mamba", ParseFalconMambaSpec},
+    {"glm5_next", ParseGlm5Spec},
+    {"glm5_next_text", ParseGlm5Spec},
     {"granitemoehybrid", ParseGraniteSpec},
     {"h3", ParseH3Spec},
     {"hattention", ParseLogLinearMamba2Spec},

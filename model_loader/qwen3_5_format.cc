@@ -21,26 +21,6 @@ namespace {
 
 using nlohmann::json;
 
-// text_config where there is one, with those of the outer keys that hold for it. transformers ties
-// the output map by the outer config.
-json TextConfig(ConfigReader& config) {
-  const json* text = config.Find("text_config");
-  if (text == nullptr) return config.object();
-  if (!text->is_object()) {
-    config.Fail("text_config", "it must be an object, the text model's config");
-    return config.object();
-  }
-  json merged = *text;
-  merged["model_type"] = config.object()["model_type"];
-  for (const char* key : {"tie_word_embeddings", "quantization_config"}) {
-    if (config.Has(key)) merged[key] = *config.Find(key);
-  }
-  for (const char* key : {"bos_token_id", "eos_token_id"}) {
-    if (config.Has(key) && !merged.contains(key)) merged[key] = *config.Find(key);
-  }
-  return merged;
-}
-
 FeedForwardSpec ParseFeedForward(ConfigReader& config, const std::string& prefix, bool experts) {
   if (experts) {
     return ParseQwenExperts(config, prefix, {.experts = 256, .experts_per_token = 8});

@@ -6,15 +6,17 @@
 
 namespace rivulet {
 
-LatentAttentionConfig ParseUnrotatedLatentAttention(ConfigReader& config) {
+LatentAttentionConfig ParseUnrotatedLatentAttention(ConfigReader& config,
+                                                    const LatentAttentionDefaults& defaults) {
   constexpr size_t kMostHeadNumbers = 4096;
   LatentAttentionConfig latent;
   const std::string_view heads = config.Spelling({"num_heads", "num_attention_heads"});
-  latent.heads = config.Size(heads, 32, 1, kMostHeads);
+  latent.heads = config.Size(heads, defaults.heads, 1, kMostHeads);
   latent.latent = config.Size("kv_lora_rank", 512, 1, kMostAttendedValues);
-  latent.key_dim = config.Size("qk_nope_head_dim", 128, 1, kMostHeadNumbers);
-  latent.shared_key = config.Size("qk_rope_head_dim", 64, 0, kMostHeadNumbers);
-  latent.value_dim = config.Size("v_head_dim", 128, 1, kMostHeadNumbers);
+  latent.key_dim = config.Size("qk_nope_head_dim", defaults.key_dim, 1, kMostHeadNumbers);
+  latent.shared_key = config.Size("qk_rope_head_dim", defaults.shared_key, 0, kMostHeadNumbers);
+  latent.value_dim = config.Size("v_head_dim", defaults.value_dim, 1, kMostHeadNumbers);
+  latent.query_rank = defaults.query_rank;
   if (config.Has("q_lora_rank")) latent.query_rank = config.Size("q_lora_rank");
   latent.bias = config.Bool("attention_bias", false);
   latent.scale =

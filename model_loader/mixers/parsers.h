@@ -36,7 +36,15 @@ HlaConfig ParseHla(ConfigReader& config, size_t hidden);
 KdaConfig ParseKda(ConfigReader& config, size_t hidden);
 LatentAttentionConfig ParseLatentAttention(ConfigReader& config, size_t hidden);
 // The same without rotary positions: keys of the config about them are ignored.
-LatentAttentionConfig ParseUnrotatedLatentAttention(ConfigReader& config);
+struct LatentAttentionDefaults {
+  size_t heads = 32;
+  size_t key_dim = 128;
+  size_t shared_key = 64;
+  size_t value_dim = 128;
+  size_t query_rank = 0;
+};
+LatentAttentionConfig ParseUnrotatedLatentAttention(ConfigReader& config,
+                                                    const LatentAttentionDefaults& defaults = {});
 LinearAttentionConfig ParseLinearAttention(ConfigReader& config, size_t hidden);
 DeltaRuleConfig ParseLogLinearGatedDeltaNet(ConfigReader& config, size_t hidden);
 Mamba2Config ParseLogLinearMamba2(ConfigReader& config, size_t hidden);

@@ -31,6 +31,7 @@ import safetensors_file
 TOKENS, PROMPT, GREEDY = 70, 21, 12
 SMALLEST_MARGIN = 5e-3
 SMALLEST_ROUTER_MARGIN = 1e-3
+SMALLEST_INDEX_MARGIN = 1e-4  # of the scores of an indexer, which many tokens compare
 LARGEST_ROUNDING = 1e-4
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures")
 
@@ -185,6 +186,36 @@ FIXTURES |= {
 }
 
 
+# GLM-5.3-Flash: the model is a part of one that sees.
+GLM5 = dict(SMALL, num_hidden_layers=4, layer_types=["linear_attention", "indexed_attention", "indexed_attention", "full_attention"], num_attention_heads=3,
+            num_key_value_heads=3, indexer_types=["full", "full", "shared", "full"], mlp_layer_types=["dense", "sparse", "dense", "sparse"],
+            q_lora_rank=9, kv_lora_rank=12, qk_nope_head_dim=7, v_head_dim=6, linear_num_heads=3, linear_head_dim=8, linear_conv_kernel_dim=3,
+            n_routed_experts=6, num_experts_per_tok=2, n_group=3, topk_group=2, moe_intermediate_size=8, routed_scaling_factor=1.7, swiglu_limit=0.7,
+            index_topk=16, index_kpool=4, index_n_heads=8, index_head_dim=10, hc_sinkhorn_iters=5)
+GLM5_VISION = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, patch_size=2, temporal_patch_size=1, spatial_merge_size=1,
+                   out_hidden_size=32, projection_intermediate_size=8)
+
+
+def published_glm(text_keys, **outer):
+    vision = dict(GLM5_VISION, out_hidden_size=text_keys["hidden_size"])
+    parts = transformers.models.glm5_next
+    return transformers.Glm5NextConfig(text_config=parts.Glm5NextTextConfig(**text_keys).to_dict(),
+                                       vision_config=parts.Glm5NextVisionConfig(**vision).to_dict(), **outer)
+
+
+FIXTURES |= {
+    "glm5_next": ("Glm5NextForConditionalGeneration", lambda: published_glm(GLM5)),
+    "glm5_next_bias": ("Glm5NextForConditionalGeneration",
+                       lambda: published_glm(dict(GLM5, num_hidden_layers=2, layer_types=["full_attention", "linear_attention"], indexer_types=None,
+                                                  mlp_layer_types=["sparse", "dense"], attention_bias=True, n_group=1, topk_group=1, hc_mult=3,
+                                                  norm_topk_prob=False, linear_lower_bound=None, index_kpool=16, index_topk=32, hc_eps=1e-3,
+                                                  tie_word_embeddings=True), tie_word_embeddings=True)),
+}
+SHARDED |= {"glm5_next": "40KB"}
+# The layer that predicts a further token.
+EXTRA |= {"glm5_next": {"model.language_model.layers.4.eh_proj.weight": (32, 64)}}
+
+
 def check_packages():
     for package in ("kernels", "fla", "causal_conv1d", "mamba_ssm"):
         if importlib.util.find_spec(package) is not None:
@@ -242,7 +273,7 @@ def randomize(model, generator):
                 value = 0.2 * normal(x) + (0.0 if type(module).__name__ in ONE_PLUS else 1.0)
             elif own == "recurrent_param":
                 value = 1.5 * normal(x) - 3
-            elif own == "D":
+            elif own in ("D", "scale"):
                 value = 1 + 0.2 * normal(x)
             else:  # biases; dt_bias makes the decays differ
                 value = (1.0 if own == "dt_bias" else 0.2) * normal(x)
@@ -275,14 +306,40 @@ def router_margin(router, logits, expert_bias=None):
     return min(margin, smallest_gap(scores, router.top_k - 1))
 
 
+@contextlib.contextmanager
+def watched_indexers(model, margins):
+    """Appends how close indexers came to another choice, in units of the routers' margins."""
+    inside, hooks, topk = [], [], torch.Tensor.topk
+
+    def watched(scores, count, **keys):
+        if inside:
+            seen = scores.where(scores > torch.finfo(scores.dtype).min, -torch.inf)
+            gaps = seen.sort(-1, descending=True).values.diff(dim=-1).neg()[..., count - 1:count]
+            gaps = gaps[gaps.isfinite()]
+            margins.extend((gaps * SMALLEST_ROUTER_MARGIN / SMALLEST_INDEX_MARGIN).flatten().tolist())
+        return topk(scores, count, **keys)
+
+    for module in model.modules():
+        if type(module).__name__.endswith("Indexer"):
+            hooks.append(module.register_forward_pre_hook(lambda *_: inside.append(True)))
+            hooks.append(module.register_forward_hook(lambda *_: inside.clear()))
+    torch.Tensor.topk = watched
+    try:
+        yield
+    finally:
+        torch.Tensor.topk = topk
+        for hook in hooks:
+            hook.remove()
+
+
 def run(model, ids):
-    """Logits [T, vocab], and how close any router came to another choice."""
+    """Logits [T, vocab], and how close any router or indexer came to another choice."""
     margins, hooks = [np.inf], []
     for module in model.modules():
         if type(module).__name__.lower().endswith("topkrouter"):
             hook = lambda router, inputs, _: margins.append(router_margin(router, inputs[0] @ router.weight.T, *inputs[1:]))
             hooks.append(module.register_forward_hook(hook))
-    with torch.no_grad(), float64_throughout():
+    with torch.no_grad(), float64_throughout(), watched_indexers(model, margins):
         logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
         assert logits.dtype == torch.float64
     for hook in hooks:

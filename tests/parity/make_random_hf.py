@@ -281,6 +281,31 @@ def kimi_linear(rng):
         norm_topk_prob=some(rng, True, False), attention_bias=some(rng, True, False))
 
 
+def glm5_next(rng):
+    keys = common(rng)
+    keys["num_key_value_heads"] = keys["num_attention_heads"]
+    layers = keys["num_hidden_layers"]
+    types = kinds(rng, layers, "linear_attention", "indexed_attention")
+    # transformers hands a choice to the very next layer alone.
+    shared = ["full"] * layers
+    for i in range(1, layers):
+        if types[i - 1:i + 1] == ["indexed_attention"] * 2 and shared[i - 1] == "full":
+            shared[i] = some(rng, "full", "shared")
+    experts, groups = some(rng, (4, 1), (8, 4), (6, 2), (9, 3))
+    chosen_groups = rng.randint(1, groups)
+    pool = some(rng, 1, 2, 4, 8, 16)
+    keys |= dict(
+        layer_types=types, indexer_types=shared, mlp_layer_types=kinds(rng, layers, "dense", "sparse"), linear_num_heads=some(rng, 1, 2, 3),
+        linear_head_dim=some(rng, 8, 12), linear_conv_kernel_dim=some(rng, 2, 3, 4), linear_lower_bound=some(rng, -5.0, -2.0, None),
+        kv_lora_rank=some(rng, 12, 9), q_lora_rank=some(rng, 6, 9), qk_nope_head_dim=some(rng, 7, 8), v_head_dim=some(rng, 6, 12),
+        moe_intermediate_size=some(rng, 8, 11), n_routed_experts=experts, num_experts_per_tok=rng.randint(1, experts // groups * chosen_groups),
+        n_group=groups, topk_group=chosen_groups, n_shared_experts=some(rng, 1, 2), routed_scaling_factor=some(rng, 1.0, 2.5),
+        norm_topk_prob=some(rng, True, False), attention_bias=some(rng, True, False), swiglu_limit=some(rng, 0.5, 2.0, 10.0), hc_mult=some(rng, 1, 2, 4, 5),
+        hc_sinkhorn_iters=some(rng, 1, 4, 20), hc_eps=some(rng, 1e-6, 1e-3), index_kpool=pool, index_topk=pool * rng.randint(1, max(1, 48 // pool)),
+        index_n_heads=some(rng, 8, 16), index_head_dim=some(rng, 8, 16, 20), rms_norm_eps=some(rng, 1e-5, 1e-6))
+    return "Glm5NextForConditionalGeneration", lambda: hf.published_glm(keys, tie_word_embeddings=keys["tie_word_embeddings"])
+
+
 def recurrent_gemma(rng):
     heads = some(rng, 2, 4)
     keys = common(rng, heads)
@@ -292,7 +317,7 @@ def recurrent_gemma(rng):
 
 
 FAMILIES = [llama, mistral, qwen2, qwen3, qwen3_next, qwen3_5, qwen3_5_moe, granite, bamba, falcon_h1, nemotron_h, olmo_hybrid, jamba, minimax, lfm2,
-            lfm2_moe, zamba2, kimi_linear, recurrent_gemma]
+            lfm2_moe, zamba2, kimi_linear, recurrent_gemma, glm5_next]
 
 
 def drop_defaults(folder, model, rng):
