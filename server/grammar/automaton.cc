@@ -1,0 +1,277 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/grammar/automaton.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+
+namespace rivulet {
+namespace {
+
+constexpr uint32_t kNoNode = UINT32_MAX;
+
+absl::Status TooLarge() {
+  return absl::InvalidArgumentError(
+      absl::StrCat("it needs an automaton of more than ", Automaton::kMostParts,
+                   " nodes and edges: use smaller limits of repeats and lengths"));
+}
+
+// The tree as an automaton with empty edges (Thompson's construction). Nodes of a sequence have
+// rising numbers.
+class WithEmptyEdges {
+ public:
+  struct Node {
+    std::vector<uint32_t> empty;
+    std::vector<Automaton::Edge> edges;
+    std::vector<Automaton::Call> calls;  // `start` is the number of the rule
+  };
+  struct Ends {
+    uint32_t start = 0, end = 0;
+  };
+
+  absl::Status Add(const Grammar& grammar) {
+    for (const Grammar::Rule& rule : grammar.rules) {
+      const uint32_t start = NewNode();
+      rules_.push_back({start, Build(rule.expression, start)});
+      if (nodes_.size() > Automaton::kMostParts) return TooLarge();
+    }
+    return absl::OkStatus();
+  }
+
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<Ends>& rules() const { return rules_; }
+
+ private:
+  uint32_t NewNode() {
+    nodes_.emplace_back();
+    return static_cast<uint32_t>(nodes_.size() - 1);
+  }
+  void Join(uint32_t from, uint32_t to) { nodes_[from].empty.push_back(to); }
+
+  // Returns where the expression ends. Once there are too many nodes the rest is left out.
+  uint32_t Build(const Expression& expression, uint32_t from) {
+    if (nodes_.size() > Automaton::kMostParts) return from;
+    switch (expression.kind) {
+      case Expression::Kind::kBytes: {
+        const uint32_t to = NewNode();
+        nodes_[from].edges.push_back({expression.bytes, to});
+        return to;
+      }
+      case Expression::Kind::kSequence:
+        for (const Expression& part : expression.parts) from = Build(part, from);
+        return from;
+      case Expression::Kind::kChoice:
+        return BuildChoice(expression.parts, from);
+      case Expression::Kind::kRepeat:
+        return BuildRepeat(expression, from);
+      case Expression::Kind::kRule: {
+        const uint32_t to = NewNode();
+        nodes_[from].calls.push_back({static_cast<uint32_t>(expression.rule), to});
+        return to;
+      }
+    }
+    return from;
+  }
+
+  uint32_t BuildChoice(const std::vector<Expression>& parts, uint32_t from) {
+    std::vector<uint32_t> ends;
+    for (const Expression& part : parts) {
+      const uint32_t begin = NewNode();
+      Join(from, begin);
+      ends.push_back(Build(part, begin));
+    }
+    const uint32_t to = NewNode();
+    for (const uint32_t end : ends) Join(end, to);
+    return to;
+  }
+
+  uint32_t BuildRepeat(const Expression& expression, uint32_t from) {
+    const Expression& part = expression.parts[0];
+    for (uint32_t i = 0; i < expression.least && !full(); ++i) from = Build(part, from);
+    if (expression.most == Expression::kUnbounded) return BuildLoop(part, from);
+    std::vector<uint32_t> ends = {from};
+    for (uint32_t i = expression.least; i < expression.most && !full(); ++i) {
+      ends.push_back(from = Build(part, from));
+    }
+    const uint32_t to = NewNode();
+    for (const uint32_t end : ends) Join(end, to);
+    return to;
+  }
+
+  uint32_t BuildLoop(const Expression& part, uint32_t from) {
+    const uint32_t again = NewNode();
+    Join(from, again);
+    const uint32_t begin = NewNode();
+    Join(again, begin);
+    Join(Build(part, begin), again);
+    const uint32_t to = NewNode();
+    Join(again, to);
+    return to;
+  }
+
+  bool full() const { return nodes_.size() > Automaton::kMostParts; }
+
+  std::vector<Node> nodes_;
+  std::vector<Ends> rules_;
+};
+
+// Takes the empty edges out: a node gets the edges and calls of all nodes that it reaches by them.
+class Closer {
+ public:
+  explicit Closer(const WithEmptyEdges& from)
+      : from_(from), number_(from.nodes().size(), kNoNode), seen_(from.nodes().size(), kNoNode) {}
+
+  absl::StatusOr<Automaton> Close(size_t root) {
+    for (const WithEmptyEdges::Ends& rule : from_.rules()) Number(rule.start);
+    std::vector<uint32_t> rule_end(from_.nodes().size(), 0);
+    for (const WithEmptyEdges::Ends& rule : from_.rules()) rule_end[rule.end] = 1;
+    for (size_t i = 0; i < pending_.size(); ++i) {
+      result_.nodes.emplace_back();
+      CloseNode(pending_[i], static_cast<uint32_t>(i), rule_end);
+      parts_ += 1 + result_.nodes[i].edges.size() + result_.nodes[i].calls.size();
+      if (parts_ > Automaton::kMostParts) return TooLarge();
+    }
+    result_.start = Number(from_.rules()[root].start);
+    return std::move(result_);
+  }
+
+ private:
+  uint32_t Number(uint32_t node) {
+    if (number_[node] == kNoNode) {
+      number_[node] = static_cast<uint32_t>(pending_.size());
+      pending_.push_back(node);
+    }
+    return number_[node];
+  }
+
+  void CloseNode(uint32_t node, uint32_t number, const std::vector<uint32_t>& rule_end) {
+    reached_.assign(1, node);
+    seen_[node] = number;
+    for (size_t i = 0; i < reached_.size(); ++i) {
+      const WithEmptyEdges::Node& from = from_.nodes()[reached_[i]];
+      Automaton::Node& to = result_.nodes[number];
+      to.ends = to.ends || rule_end[reached_[i]] != 0;
+      for (const Automaton::Edge& edge : from.edges) {
+        to.edges.push_back({edge.bytes, Number(edge.target)});
+      }
+      for (const Automaton::Call& call : from.calls) {
+        to.calls.push_back({Number(from_.rules()[call.start].start), Number(call.next)});
+      }
+      for (const uint32_t next : from.empty) {
+        if (seen_[next] != number) reached_.push_back(next);
+        seen_[next] = number;
+      }
+    }
+  }
+
+  const WithEmptyEdges& from_;
+  std::vector<uint32_t> number_, seen_, pending_, reached_;
+  Automaton result_;
+  size_t parts_ = 0;
+};
+
+// The least set with: a node is in it if it ends its rule, if `take(edge)` says so of an edge, or
+// if a call's rule and its return node are in it.
+template <typename Take>
+std::vector<bool> LeastSet(const Automaton& automaton, Take take) {
+  const std::vector<Automaton::Node>& nodes = automaton.nodes;
+  std::vector<bool> in(nodes.size());
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (size_t i = nodes.size(); i-- > 0;) {
+      if (in[i]) continue;
+      bool now = nodes[i].ends;
+      for (const Automaton::Edge& edge : nodes[i].edges) now = now || take(in, edge);
+      for (const Automaton::Call& call : nodes[i].calls) {
+        now = now || (in[call.start] && in[call.next]);
+      }
+      in[i] = now;
+      changed = changed || now;
+    }
+  }
+  return in;
+}
+
+void DropDeadEnds(Automaton& automaton, const std::vector<bool>& finishing) {
+  for (Automaton::Node& node : automaton.nodes) {
+    std::erase_if(node.edges, [&](const auto& edge) { return !finishing[edge.target]; });
+    std::erase_if(node.calls, [&](const auto& call) {
+      return !finishing[call.start] || !finishing[call.next];
+    });
+  }
+}
+
+// The rules, by their start nodes, that a rule may call before it has taken a byte.
+std::vector<uint32_t> CalledFirst(const Automaton& automaton, const std::vector<bool>& may_be_empty,
+                                  uint32_t start) {
+  std::vector<uint32_t> called, reached = {start};
+  std::vector<uint32_t> seen = {start};
+  for (size_t i = 0; i < reached.size(); ++i) {
+    for (const Automaton::Call& call : automaton.nodes[reached[i]].calls) {
+      called.push_back(call.start);
+      if (!may_be_empty[call.start]) continue;
+      if (std::find(seen.begin(), seen.end(), call.next) != seen.end()) continue;
+      seen.push_back(call.next);
+      reached.push_back(call.next);
+    }
+  }
+  return called;
+}
+
+// A rule that can call itself before it has taken a byte, or the number of rules.
+size_t FindLeftRecursion(const Automaton& automaton, size_t rules) {
+  const std::vector<bool> may_be_empty =
+      LeastSet(automaton, [](const std::vector<bool>&, const Automaton::Edge&) { return false; });
+  enum State : uint8_t { kNew, kOpen, kDone };
+  std::vector<State> states(rules, kNew);
+  struct Visit {
+    uint32_t rule;
+    std::vector<uint32_t> called;
+  };
+  std::vector<Visit> path;
+  for (uint32_t first = 0; first < rules; ++first) {
+    if (states[first] == kNew) path.push_back({first, CalledFirst(automaton, may_be_empty, first)});
+    while (!path.empty()) {
+      Visit& visit = path.back();
+      states[visit.rule] = kOpen;
+      if (visit.called.empty()) {
+        states[visit.rule] = kDone;
+        path.pop_back();
+        continue;
+      }
+      const uint32_t next = visit.called.back();
+      visit.called.pop_back();
+      if (states[next] == kOpen) return next;
+      if (states[next] == kNew) path.push_back({next, CalledFirst(automaton, may_be_empty, next)});
+    }
+  }
+  return rules;
+}
+
+}  // namespace
+
+absl::StatusOr<Automaton> Automaton::Make(const Grammar& grammar) {
+  WithEmptyEdges with_empty_edges;
+  RIVULET_RETURN_IF_ERROR(with_empty_edges.Add(grammar));
+  RIVULET_ASSIGN_OR_RETURN(Automaton automaton, Closer(with_empty_edges).Close(grammar.root));
+  const std::vector<bool> finishing = LeastSet(
+      automaton, [](const std::vector<bool>& in, const Edge& edge) { return in[edge.target]; });
+  if (!finishing[automaton.start]) return absl::InvalidArgumentError("no text matches it");
+  DropDeadEnds(automaton, finishing);
+  // The first nodes are the rules' starts, in order.
+  const size_t recursive = FindLeftRecursion(automaton, grammar.rules.size());
+  if (recursive < grammar.rules.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the rule ", grammar.rules[recursive].name,
+                     " calls itself before it has taken a character (left recursion): write a "
+                     "repeat or put the call last"));
+  }
+  return automaton;
+}
+
+}  // namespace rivulet

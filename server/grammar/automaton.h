@@ -1,0 +1,53 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// A grammar as a nondeterministic automaton with a stack. Each rule has nodes of its own; an edge
+// takes a byte, a call enters another rule and goes on at its return node once that rule ends.
+// There are no empty edges, but calls take no byte.
+//
+// Every node can reach the end of its rule: what cannot is left out when it is made.
+//
+// Threading: immutable once made.
+#ifndef RIVULET_SERVER_GRAMMAR_AUTOMATON_H_
+#define RIVULET_SERVER_GRAMMAR_AUTOMATON_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/grammar/expression.h"
+
+namespace rivulet {
+
+struct Automaton {
+  struct Edge {
+    ByteSet bytes;
+    uint32_t target = 0;
+  };
+  struct Call {
+    uint32_t start = 0;  // node of the rule that is called
+    uint32_t next = 0;   // where it goes on
+  };
+  struct Node {
+    std::vector<Edge> edges;
+    std::vector<Call> calls;
+    bool ends = false;  // the rule may end here
+    // Nothing can follow in the rule, so that a call of another rule that goes on here needs no
+    // stack.
+    bool only_ends() const { return ends && edges.empty() && calls.empty(); }
+  };
+
+  // Nodes and edges together. A grammar that needs more is refused.
+  static constexpr size_t kMostParts = size_t{1} << 20;
+
+  // INVALID_ARGUMENT: no text matches it, a rule calls itself before it has taken a byte, or it is
+  // too large.
+  static absl::StatusOr<Automaton> Make(const Grammar& grammar);
+
+  std::vector<Node> nodes;
+  uint32_t start = 0;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_GRAMMAR_AUTOMATON_H_

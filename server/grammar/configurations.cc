@@ -1,0 +1,101 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/grammar/configurations.h"
+
+#include <algorithm>
+
+namespace rivulet {
+namespace {
+
+constexpr size_t kBytesOfState = 256;
+constexpr size_t kBytesOfSteps = 256 * sizeof(std::optional<const void*>);
+constexpr size_t kBytesOfStack = 128;
+
+}  // namespace
+
+Configurations::Configurations(const Automaton& automaton, size_t most_bytes)
+    : automaton_(automaton), most_bytes_(most_bytes) {}
+
+Configurations::StatePointer Configurations::Start() {
+  Add({automaton_.start, nullptr});
+  return Intern(Close())->shared_from_this();
+}
+
+const Configurations::State* Configurations::Advance(const State& state, uint8_t byte) {
+  if (state.generation != generation_) {
+    state.next.assign(256, std::nullopt);
+    bytes_ += kBytesOfSteps;
+    state.generation = generation_;
+  }
+  std::optional<const State*>& known = state.next[byte];
+  if (known.has_value()) return *known;
+  for (const Place& place : state.places) {
+    const std::vector<Automaton::Edge>& edges = automaton_.nodes[place.node].edges;
+    work_ += 1 + edges.size();
+    for (const Automaton::Edge& edge : edges) {
+      if (edge.bytes[byte]) Add({edge.target, place.stack});
+    }
+  }
+  const std::shared_ptr<State> next = Close();
+  known = next->places.empty() && !next->may_end ? nullptr : Intern(next);
+  return *known;
+}
+
+std::shared_ptr<const CallStack> Configurations::Push(const std::shared_ptr<const CallStack>& below,
+                                                      uint32_t next) {
+  if (automaton_.nodes[next].only_ends()) return below;
+  std::shared_ptr<const CallStack>& stack = stacks_[{below.get(), next}];
+  if (stack == nullptr) {
+    const uint32_t depth = below == nullptr ? 1 : below->depth + 1;
+    stack = std::make_shared<const CallStack>(CallStack{below, next, depth});
+    bytes_ += kBytesOfStack;
+  }
+  return stack;
+}
+
+void Configurations::Add(Place place) {
+  if (!seen_.insert({place.node, place.stack.get()}).second) return;
+  pending_.push_back(std::move(place));
+}
+
+// Follows calls and ends of rules from the places that were added.
+std::shared_ptr<Configurations::State> Configurations::Close() {
+  auto state = std::make_shared<State>();
+  for (size_t i = 0; i < pending_.size() && i < kMostPlaces; ++i) {
+    const Place place = pending_[i];
+    const Automaton::Node& node = automaton_.nodes[place.node];
+    work_ += 2 + node.calls.size();
+    if (node.ends && place.stack == nullptr) state->may_end = true;
+    if (node.ends && place.stack != nullptr) Add({place.stack->next, place.stack->below});
+    for (const Automaton::Call& call : node.calls) {
+      std::shared_ptr<const CallStack> stack = Push(place.stack, call.next);
+      if (stack == nullptr || stack->depth <= kDeepest) Add({call.start, std::move(stack)});
+    }
+    if (!node.edges.empty()) state->places.push_back(place);
+  }
+  state->too_ambiguous = pending_.size() > kMostPlaces;
+  pending_.clear();
+  seen_.clear();
+  return state;
+}
+
+const Configurations::State* Configurations::Intern(std::shared_ptr<State> state) {
+  std::vector<PlaceKey> key;
+  for (const Place& place : state->places) key.emplace_back(place.node, place.stack.get());
+  std::sort(key.begin(), key.end());
+  // Otherwise the last state of a text and one that cannot go on would be the same.
+  if (state->may_end) key.emplace_back(UINT32_MAX, nullptr);
+  const size_t bytes = kBytesOfState + key.size() * (sizeof(PlaceKey) + sizeof(Place));
+  const auto [entry, is_new] = states_.try_emplace(std::move(key), std::move(state));
+  if (is_new) bytes_ += bytes;
+  return entry->second.get();
+}
+
+void Configurations::ForgetIfLarge() {
+  if (bytes_ <= most_bytes_) return;
+  ++generation_;
+  states_.clear();
+  stacks_.clear();
+  bytes_ = 0;
+}
+
+}  // namespace rivulet

@@ -1,0 +1,116 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Where a text may be in a grammar: an automaton (automaton.h) that is made deterministic as texts
+// need it. A State is a set of places, each a node and the stack of return nodes below it. States
+// that a text reached before are found again, with the bytes that lead on from them and whatever
+// their users have attached, so that a step costs a look-up.
+//
+// Memory is bounded: once the states take `most_bytes` all are forgotten, and the texts that still
+// hold one go on from it.
+//
+// Threading: one thread at a time.
+#ifndef RIVULET_SERVER_GRAMMAR_CONFIGURATIONS_H_
+#define RIVULET_SERVER_GRAMMAR_CONFIGURATIONS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "server/grammar/automaton.h"
+
+namespace rivulet {
+
+// Return nodes, the innermost first. Equal stacks are one object, as long as they are remembered.
+struct CallStack {
+  std::shared_ptr<const CallStack> below;  // null: the last one
+  uint32_t next = 0;                       // node
+  uint32_t depth = 1;
+};
+
+struct Place {
+  uint32_t node = 0;
+  std::shared_ptr<const CallStack> stack;  // null: the root rule
+};
+
+class Configurations {
+ public:
+  // Calls within calls. Deeper ones do not match.
+  static constexpr uint32_t kDeepest = 512;
+  // Places of one state. A text that may be in more places at once is refused: the grammar is very
+  // ambiguous.
+  static constexpr size_t kMostPlaces = 4096;
+
+  struct State : std::enable_shared_from_this<State> {
+    std::vector<Place> places;  // those with edges
+    bool may_end = false;       // the text so far matches
+    bool too_ambiguous = false;
+    // Whether nothing can follow.
+    bool is_last() const { return places.empty(); }
+
+    // Tokens that may come, as any token and as the first (token_grammar.h). Empty: not computed
+    // yet.
+    mutable std::array<std::vector<uint64_t>, 2> tokens;
+
+   private:
+    friend class Configurations;
+    // By byte. They belong to `generation`; those of an earlier one may be gone.
+    mutable std::vector<std::optional<const State*>> next;
+    mutable uint64_t generation = 0;
+  };
+  using StatePointer = std::shared_ptr<const State>;
+
+  // `automaton` outlives it.
+  Configurations(const Automaton& automaton, size_t most_bytes);
+
+  StatePointer Start();
+  // Null: no text that begins so matches. Valid until the next ForgetIfLarge, or as long as its
+  // shared_from_this() is held.
+  const State* Advance(const State& state, uint8_t byte);
+
+  // If the states take too much, forgets all of them.
+  void ForgetIfLarge();
+  // What users attach counts too.
+  void AddBytes(size_t bytes) { bytes_ += bytes; }
+  size_t bytes() const { return bytes_; }
+  // Edges, calls and ends that were looked at so far, in steps that were not known.
+  uint64_t work() const { return work_; }
+
+ private:
+  struct StackKey {
+    const CallStack* below;
+    uint32_t next;
+    bool operator==(const StackKey&) const = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const StackKey& key) {
+      return H::combine(std::move(h), key.below, key.next);
+    }
+  };
+  using PlaceKey = std::pair<uint32_t, const CallStack*>;
+
+  std::shared_ptr<const CallStack> Push(const std::shared_ptr<const CallStack>& below,
+                                        uint32_t next);
+  void Add(Place place);
+  std::shared_ptr<State> Close();
+  const State* Intern(std::shared_ptr<State> state);
+
+  const Automaton& automaton_;
+  const size_t most_bytes_;
+  size_t bytes_ = 0;
+  uint64_t work_ = 0;
+  uint64_t generation_ = 1;
+  absl::flat_hash_map<StackKey, std::shared_ptr<const CallStack>> stacks_;
+  absl::flat_hash_map<std::vector<PlaceKey>, StatePointer> states_;
+  // Of the state that is being made.
+  std::vector<Place> pending_;
+  absl::flat_hash_set<PlaceKey> seen_;
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_GRAMMAR_CONFIGURATIONS_H_

@@ -1,0 +1,127 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/grammar/token_grammar.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+
+namespace rivulet {
+namespace {
+
+constexpr size_t kMostBytes = size_t{32} << 20;    // of one grammar's states
+constexpr uint64_t kMostWork = uint64_t{1} << 22;  // to find the tokens of one state
+
+absl::Status TooAmbiguous() {
+  return absl::ResourceExhaustedError(
+      "the grammar is too ambiguous: the text may be in too many places of it at once");
+}
+
+std::vector<std::string_view> BytesOf(const Tokenizer& tokenizer) {
+  std::vector<std::string_view> bytes(tokenizer.vocab_size());
+  for (uint32_t id = 0; id < bytes.size(); ++id) bytes[id] = tokenizer.TokenBytes(id);
+  return bytes;
+}
+
+}  // namespace
+
+TokenBytesTable::TokenBytesTable(const Tokenizer& tokenizer)
+    : tokenizer_(tokenizer), bytes_(BytesOf(tokenizer)), any_(bytes_) {
+  std::vector<std::string_view> first(bytes_.size());
+  for (uint32_t id = 0; id < first.size(); ++id) first[id] = tokenizer.FirstTokenBytes(id);
+  if (first != bytes_) first_ = std::make_unique<const TokenTrie>(first);
+}
+
+std::string_view TokenBytesTable::bytes(uint32_t token, bool first) const {
+  if (token >= bytes_.size()) return {};
+  return first ? tokenizer_.FirstTokenBytes(token) : bytes_[token];
+}
+
+TokenGrammar::TokenGrammar(Automaton automaton, std::shared_ptr<const TokenBytesTable> table)
+    : automaton_(std::move(automaton)),
+      table_(std::move(table)),
+      configurations_(automaton_, kMostBytes) {}
+
+absl::StatusOr<std::shared_ptr<TokenGrammar>> TokenGrammar::Make(
+    const Grammar& grammar, std::shared_ptr<const TokenBytesTable> table) {
+  RIVULET_ASSIGN_OR_RETURN(Automaton automaton, Automaton::Make(grammar));
+  return std::shared_ptr<TokenGrammar>(new TokenGrammar(std::move(automaton), std::move(table)));
+}
+
+Configurations::StatePointer TokenGrammar::Start() {
+  MutexLock lock(&mutex_);
+  return configurations_.Start();
+}
+
+Configurations::StatePointer TokenGrammar::Advance(Configurations::StatePointer state,
+                                                   uint32_t token, bool first) {
+  const std::string_view bytes = table_->bytes(token, first);
+  if (bytes.empty()) return nullptr;
+  MutexLock lock(&mutex_);
+  configurations_.ForgetIfLarge();
+  const Configurations::State* at = state.get();
+  for (size_t i = 0; i < bytes.size() && at != nullptr; ++i) {
+    at = configurations_.Advance(*at, static_cast<uint8_t>(bytes[i]));
+  }
+  return at == nullptr ? nullptr : at->shared_from_this();
+}
+
+// A walk over the tree of tokens, which leaves out what cannot follow.
+absl::Status TokenGrammar::FindTokens(const Configurations::State& state, bool first) {
+  MutexLock lock(&mutex_);
+  std::vector<uint64_t>& tokens = state.tokens[first ? 1 : 0];
+  if (!tokens.empty()) return absl::OkStatus();
+  if (state.too_ambiguous) return TooAmbiguous();
+  configurations_.ForgetIfLarge();
+  const TokenTrie& trie = table_->trie(first);
+  const uint64_t most_work = configurations_.work() + kMostWork;
+  std::vector<uint64_t> bits((table_->size() + 63) / 64);
+  std::vector<const Configurations::State*> path(trie.deepest() + 1, &state);
+  const std::vector<TokenTrie::Node>& nodes = trie.nodes();
+  for (size_t i = 0; i + 1 < nodes.size();) {
+    const TokenTrie::Node& node = nodes[i];
+    const Configurations::State* const to =
+        configurations_.Advance(*path[node.depth - 1], node.byte);
+    if (configurations_.work() > most_work || (to != nullptr && to->too_ambiguous)) {
+      return TooAmbiguous();
+    }
+    path[node.depth] = to;
+    for (uint32_t t = node.first_token; to != nullptr && t < nodes[i + 1].first_token; ++t) {
+      bits[trie.tokens()[t] / 64] |= uint64_t{1} << (trie.tokens()[t] % 64);
+    }
+    i = to == nullptr ? node.end : i + 1;
+  }
+  configurations_.AddBytes(bits.size() * sizeof(bits[0]));
+  tokens = std::move(bits);
+  return absl::OkStatus();
+}
+
+GrammarMatcher::GrammarMatcher(std::shared_ptr<TokenGrammar> grammar, bool starts_text)
+    : grammar_(std::move(grammar)), state_(grammar_->Start()), first_(starts_text) {}
+
+absl::Status GrammarMatcher::Accept(uint32_t token) {
+  Configurations::StatePointer next = grammar_->Advance(state_, token, first_);
+  if (next == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("the grammar does not take token ", token));
+  }
+  state_ = std::move(next);
+  first_ = false;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AllowedTokens> GrammarMatcher::Allowed(std::span<const uint32_t> recent) const {
+  GrammarMatcher after = *this;
+  for (const uint32_t token : recent) RIVULET_RETURN_IF_ERROR(after.Accept(token));
+  RIVULET_RETURN_IF_ERROR(grammar_->FindTokens(*after.state_, after.first_));
+  const AllowedTokens allowed{after.state_, after.first_};
+  const bool none = std::all_of(allowed.bits().begin(), allowed.bits().end(),
+                                [](uint64_t word) { return word == 0; });
+  if (none && !allowed.may_end()) {
+    return absl::FailedPreconditionError(
+        "no token of the vocabulary can follow, and the text so far does not match the grammar");
+  }
+  return allowed;
+}
+
+}  // namespace rivulet

@@ -1,0 +1,259 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/grammar/token_grammar.h"
+
+#include <random>
+#include <string>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/base/test_seed.h"
+#include "server/grammar/ebnf_parser.h"
+#include "server/grammar/grammar_reference.h"
+#include "server/grammar/list_tokenizer_fixture.h"
+#include "server/grammar/regex_parser.h"
+
+namespace rivulet {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Grammar OfExpression(Expression expression) { return {{{"root", std::move(expression)}}, 0}; }
+
+Grammar OfRegex(const std::string& regex) {
+  auto expression = ParseRegex(regex);
+  EXPECT_TRUE(expression.ok()) << expression.status();
+  return OfExpression(*std::move(expression));
+}
+
+Grammar OfEbnf(const std::string& text) {
+  auto grammar = ParseEbnf(text);
+  EXPECT_TRUE(grammar.ok()) << grammar.status();
+  return *std::move(grammar);
+}
+
+struct Fixture {
+  Fixture(const Grammar& grammar, std::vector<std::string> tokens, bool dummy_prefix = false)
+      : tokenizer(std::move(tokens), dummy_prefix),
+        table(std::make_shared<TokenBytesTable>(tokenizer)) {
+    auto made = TokenGrammar::Make(grammar, table);
+    EXPECT_TRUE(made.ok()) << made.status();
+    this->grammar = *std::move(made);
+  }
+
+  std::vector<std::string> AllowedAfter(const GrammarMatcher& matcher) const {
+    const auto allowed = matcher.Allowed({});
+    EXPECT_TRUE(allowed.ok()) << allowed.status();
+    std::vector<std::string> texts;
+    for (uint32_t id = 0; allowed.ok() && id < tokenizer.vocab_size(); ++id) {
+      if (allowed->Contains(id)) texts.emplace_back(tokenizer.TokenBytes(id));
+    }
+    return texts;
+  }
+
+  ListTokenizer tokenizer;
+  std::shared_ptr<const TokenBytesTable> table;
+  std::shared_ptr<TokenGrammar> grammar;
+};
+
+TEST(TokenGrammarTest, AllowsWhatCanStillMatch) {
+  const Fixture fixture(OfRegex("ab*(c|de)"),
+                        {"a", "b", "ab", "bb", "bbd", "c", "cc", "d", "e", ""});
+  GrammarMatcher matcher(fixture.grammar, false);
+  EXPECT_THAT(fixture.AllowedAfter(matcher), ElementsAre("a", "ab"));
+  ASSERT_TRUE(matcher.Accept(2).ok());
+  EXPECT_THAT(fixture.AllowedAfter(matcher), ElementsAre("b", "bb", "bbd", "c", "d"));
+  EXPECT_FALSE(matcher.Accept(0).ok());
+  ASSERT_TRUE(matcher.Accept(4).ok());
+  EXPECT_THAT(fixture.AllowedAfter(matcher), ElementsAre("e"));
+  EXPECT_FALSE(matcher.is_complete());
+  ASSERT_TRUE(matcher.Accept(8).ok());
+  EXPECT_TRUE(matcher.is_complete());
+}
+
+TEST(TokenGrammarTest, LooksAheadOfWhatWasAccepted) {
+  const Fixture fixture(OfRegex("abc?"), {"a", "b", "c"});
+  const GrammarMatcher matcher(fixture.grammar, false);
+  const uint32_t recent[] = {0, 1};
+  const auto allowed = matcher.Allowed(recent);
+  ASSERT_TRUE(allowed.ok());
+  EXPECT_TRUE(allowed->Contains(2) && !allowed->Contains(0) && allowed->may_end());
+  EXPECT_FALSE(allowed->Contains(64));
+  const uint32_t wrong[] = {0, 2};
+  EXPECT_EQ(matcher.Allowed(wrong).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(TokenGrammarTest, TokensMayCutCharacters) {
+  const Fixture fixture(OfRegex("[äö]+x"), {"\xC3", "\xA4", "\xB6", "\xA4\xC3", "\xBC", "x"});
+  GrammarMatcher matcher(fixture.grammar, false);
+  EXPECT_THAT(fixture.AllowedAfter(matcher), ElementsAre("\xC3"));
+  ASSERT_TRUE(matcher.Accept(0).ok());
+  EXPECT_THAT(fixture.AllowedAfter(matcher), ElementsAre("\xA4", "\xB6", "\xA4\xC3"));
+}
+
+TEST(TokenGrammarTest, DropsTheSpaceOfATextsFirstToken) {
+  const Fixture fixture(OfRegex("a a"), {" a", "a", " "}, true);
+  GrammarMatcher first(fixture.grammar, true), later(fixture.grammar, false);
+  EXPECT_THAT(fixture.AllowedAfter(first), ElementsAre(" a", "a"));
+  EXPECT_THAT(fixture.AllowedAfter(later), ElementsAre("a"));
+  ASSERT_TRUE(first.Accept(0).ok());
+  EXPECT_THAT(fixture.AllowedAfter(first), ElementsAre(" a", " "));
+}
+
+TEST(TokenGrammarTest, SaysSoWhereNoTokenCanFollow) {
+  const Fixture fixture(OfRegex("ab"), {"a", "c"});
+  GrammarMatcher matcher(fixture.grammar, false);
+  ASSERT_TRUE(matcher.Accept(0).ok());
+  EXPECT_EQ(matcher.Allowed({}).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(TokenGrammarTest, FollowsRecursion) {
+  const Fixture fixture(OfEbnf("root ::= \"(\" root \")\" root | \"\""), {"(", ")", "((", "))"});
+  GrammarMatcher matcher(fixture.grammar, false);
+  EXPECT_THAT(fixture.AllowedAfter(matcher), ElementsAre("(", "(("));
+  ASSERT_TRUE(matcher.Accept(2).ok());
+  EXPECT_THAT(fixture.AllowedAfter(matcher), ElementsAre("(", ")", "((", "))"));
+  ASSERT_TRUE(matcher.Accept(1).ok());
+  EXPECT_THAT(fixture.AllowedAfter(matcher), ElementsAre("(", ")", "(("));
+  for (int i = 0; i < 2000 && matcher.Accept(0).ok(); ++i) {
+  }
+  EXPECT_THAT(fixture.AllowedAfter(matcher), ElementsAre(")", "))"));  // nested too deep
+}
+
+TEST(TokenGrammarTest, RefusesByName) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"root ::= root \"a\" | \"b\"", "left recursion"},
+      {"root ::= a root \"x\" | \"y\"\na ::= \"\" | \"b\"", "left recursion"},
+      {"root ::= \"a\" root", "no text matches"},
+      {"root ::= (((\"ab\"{60000}){60000}){60000}){60000}", "nodes and edges"},
+      {"root ::= b", "not defined"},
+      {"b ::= \"b\"", "no rule named root"},
+      {"root ::= \"a\"\nroot ::= \"b\"", "twice"},
+      {"root ::= \"a", "missing"},
+      {"root ::= [b-a]", "out of order"},
+      {"root ::= (\"a\"", ") is missing"},
+      {"root ::= \"a\")", "without a ("},
+      {"root ::= \"\\q\"", "unknown escape"},
+      {"root ::= \"\\uD800\"", "no character"},
+      {"root = \"a\"", "::= is missing"},
+  };
+  for (const auto& [text, reason] : kCases) {
+    auto grammar = ParseEbnf(text);
+    absl::Status status = grammar.status();
+    if (grammar.ok()) status = Automaton::Make(*grammar).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(status.ToString(), HasSubstr(reason)) << text;
+  }
+}
+
+// A state of `.*a.{20}` is any subset of 20 places, so that states are many.
+TEST(TokenGrammarTest, BoundsItsMemory) {
+  const Fixture fixture(OfRegex("[ab]*a[ab]{18}"), {"a", "b", "ab", "ba"});
+  GrammarMatcher matcher(fixture.grammar, false);
+  std::mt19937 random(TestSeed());
+  for (int i = 0; i < 200000; ++i) ASSERT_TRUE(matcher.Accept(random() % 4).ok());
+  ASSERT_TRUE(matcher.Allowed({}).ok());
+}
+
+// Random grammars over two letters. Rules call later ones or, behind a letter, any.
+class RandomGrammar {
+ public:
+  explicit RandomGrammar(std::mt19937& random) : random_(random) {}
+
+  Grammar Make() {
+    const size_t rules = 1 + random_() % 4;
+    Grammar grammar;
+    for (size_t i = 0; i < rules; ++i) grammar.rules.push_back({"r" + std::to_string(i), {}});
+    for (size_t i = rules; i-- > 0;) {
+      grammar.rules[i].expression = Choice({Piece(3, i, rules), Letter()});
+    }
+    return grammar;
+  }
+
+ private:
+  Expression Letter() {
+    Expression letter{.kind = Expression::Kind::kBytes};
+    letter.bytes.set('a' + random_() % 2);
+    return letter;
+  }
+
+  Expression Piece(int depth, size_t rule, size_t rules) {
+    const uint32_t least = random_() % 3;
+    switch (depth == 0 ? 0 : random_() % 6) {
+      case 1:
+        return Sequence({Piece(depth - 1, rule, rules), Piece(depth - 1, rule, rules)});
+      case 2:
+        return Choice({Piece(depth - 1, rule, rules), Piece(depth - 1, rule, rules)});
+      case 3:
+        return Repeat(Piece(depth - 1, rule, rules), least,
+                      random_() % 2 ? least + random_() % 3 : Expression::kUnbounded);
+      case 4:
+        return rule + 1 < rules ? RuleCall(rule + 1 + random_() % (rules - rule - 1)) : EmptyText();
+      case 5:
+        return Sequence({Letter(), RuleCall(random_() % rules), Piece(depth - 1, rule, rules)});
+      default:
+        return Letter();
+    }
+  }
+
+  std::mt19937& random_;
+};
+
+TEST(TokenGrammarTest, EqualsTheReferenceOnRandomGrammars) {
+  std::mt19937 random(TestSeed());
+  const std::vector<std::string> tokens = {"a", "b", "ab", "ba", "aab", "bbb", "abab", "c", ""};
+  int too_ambiguous = 0;
+  for (int round = 0; round < 300; ++round) {
+    const Grammar grammar = RandomGrammar(random).Make();
+    const Fixture fixture(grammar, tokens);
+    GrammarMatcher matcher(fixture.grammar, false);
+    std::string text;
+    for (int step = 0; step < 8; ++step) {
+      const auto allowed = matcher.Allowed({});
+      if (allowed.status().code() == absl::StatusCode::kResourceExhausted) {
+        ++too_ambiguous;
+        break;
+      }
+      ASSERT_TRUE(allowed.ok()) << allowed.status();
+      EXPECT_EQ(allowed->may_end(), GrammarReference(grammar, text).Matches()) << text;
+      std::vector<uint32_t> good;
+      for (uint32_t id = 0; id < tokens.size(); ++id) {
+        const bool expected =
+            !tokens[id].empty() && GrammarReference(grammar, text + tokens[id]).MayContinue();
+        ASSERT_EQ(allowed->Contains(id), expected)
+            << "round " << round << ": " << tokens[id] << " after " << text;
+        if (expected) good.push_back(id);
+      }
+      EXPECT_EQ(matcher.is_complete(), good.empty() && allowed->may_end());
+      if (good.empty()) break;
+      const uint32_t token = good[random() % good.size()];
+      ASSERT_TRUE(matcher.Accept(token).ok());
+      text += tokens[token];
+    }
+  }
+  EXPECT_LT(too_ambiguous, 15);
+}
+
+TEST(TokenGrammarTest, ServesThreadsAtOnce) {
+  const Fixture fixture(OfRegex("([ab]{3}c){50}"), {"a", "b", "c", "ab", "bc", "ca"});
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      std::mt19937 random(i);
+      for (int round = 0; round < 20; ++round) {
+        GrammarMatcher matcher(fixture.grammar, false);
+        while (!matcher.is_complete()) {
+          const auto allowed = matcher.Allowed({});
+          ASSERT_TRUE(allowed.ok());
+          const uint32_t token = random() % 6;
+          ASSERT_EQ(matcher.Accept(token).ok(), allowed->Contains(token));
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace rivulet
