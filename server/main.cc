@@ -234,6 +234,9 @@ class ServerProcess {
     RIVULET_RETURN_IF_ERROR(MakeEngine());
     RIVULET_RETURN_IF_ERROR(SizePrefixCache());
     served_ = DescribeModel(*model_, engine_->capacity());
+    if (served_.tokenizer != nullptr && !options_.cuda) {
+      served_.grammars = std::make_shared<GrammarStore>(*served_.tokenizer);
+    }
     const std::string commit = model_->commit;
     const PackedCacheUse packed_cache = model_->packed_cache;
     model_.reset();  // the engine has it

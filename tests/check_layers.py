@@ -22,7 +22,7 @@ COPYRIGHT = "Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache
 
 # Each layer and the layers it may include besides itself. A file belongs to the longest folder that holds it.
 KERNELS = ["kernels/base", "kernels/device", "kernels/recurrence", "kernels/ops", "kernels/mixers"]
-LEAVES = ["server/log", "server/metrics", "server/text"]
+LEAVES = ["server/log", "server/metrics", "server/text", "server/grammar"]
 ENGINE = KERNELS + LEAVES + ["model_loader"]
 LAYERS = {
     "kernels/base": [],
@@ -35,6 +35,7 @@ LAYERS = {
     "server/metrics": [],
     "server/http": ["kernels/base", "server/log", "server/metrics"],
     "server/text": ["kernels/base", "model_loader"],
+    "server/grammar": ["kernels/base", "model_loader"],
     "server/engine": ENGINE,
     "server/session": ENGINE + ["server/engine"],
     "server/drafts": ENGINE + ["server/engine", "server/session"],

@@ -7,7 +7,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <fstream>
+#include <functional>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/cli/bench/options.h"
@@ -118,6 +122,40 @@ void AddCache(CLI::App* app, v1::GenerateRequest* request) {
       "Print what the server's prefix cache had, or why nothing");
 }
 
+// An option that names a file, whose bytes `set` takes.
+CLI::Option* AddFile(CLI::App* app, const char* name, const char* help,
+                     std::function<void(std::string)> set) {
+  const auto read = [set = std::move(set)](const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    set(std::string(std::istreambuf_iterator<char>(file), {}));
+  };
+  return AddField<std::string>(app, name, help, read)->check(CLI::ExistingFile);
+}
+
+void AddStructure(CLI::App* app, v1::GenerateRequest* request) {
+  const auto structure = [=] { return request->mutable_structured_output(); };
+  const std::vector<CLI::Option*> kinds = {
+      AddFile(app, "--json-schema", "Generate JSON that the schema in this file accepts",
+              [=](std::string text) { structure()->set_json_schema(std::move(text)); }),
+      AddFile(app, "--grammar", "Generate a text of the grammar in this file (EBNF, rule root)",
+              [=](std::string text) { structure()->set_grammar(std::move(text)); }),
+      app->add_flag_callback(
+          "--json-object", [=] { structure()->set_json_object(true); }, "Generate a JSON object"),
+      AddField<std::string>(app, "--regex", "Generate a text that this matches as a whole",
+                            [=](const std::string& regex) { structure()->set_regex(regex); }),
+      AddField<std::vector<std::string>>(app, "--choice", "Generate one of these texts; repeatable",
+                                         [=](const std::vector<std::string>& choices) {
+                                           auto* const strings =
+                                               structure()->mutable_choices()->mutable_strings();
+                                           strings->Add(choices.begin(), choices.end());
+                                         })};
+  for (CLI::Option* one : kinds) {
+    for (CLI::Option* other : kinds) {
+      if (one != other) one->excludes(other);
+    }
+  }
+}
+
 void AddGenerate(CLI::App* app, GenerateOptions& options) {
   AddCommon(app, options.common);
   AddInput(app, options.input);
@@ -139,6 +177,7 @@ void AddGenerate(CLI::App* app, GenerateOptions& options) {
   AddSampling(app, request->mutable_sampling());
   AddStops(app, request->mutable_stop());
   AddCache(app, request);
+  AddStructure(app, request);
   app->add_flag("--echo", options.echo, "Print the prompt before its continuation");
   app->add_flag("--stats", options.stats, "Print tokens/s on stderr at the end");
 }

@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/engine/row_answers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,19 +9,23 @@
 #include "kernels/base/status.h"
 #include "kernels/ops/sampling/sampling.h"
 #include "kernels/recurrence/pages.h"
+#include "server/grammar/token_grammar.h"
 
 namespace rivulet {
 namespace {
 
-// Takes the stop ids out of the draw while it lives. The value is finite, so that the logit does
-// not count as broken, and so low that no bias or penalty brings it back.
+// Finite, so that the logit does not count as broken, and so low that no bias or penalty brings it
+// back.
+constexpr float kNever = -1e30f;
+
+// Takes the stop ids out of the draw while it lives.
 class Forbidden {
  public:
   Forbidden(std::span<const uint32_t> ids, std::span<float> logits) : logits_(logits) {
     for (uint32_t id : ids) {
       if (id >= logits.size()) continue;
       saved_.emplace_back(id, logits[id]);
-      logits[id] = -1e30f;
+      logits[id] = kNever;
     }
   }
   ~Forbidden() {
@@ -35,24 +40,83 @@ class Forbidden {
   std::vector<std::pair<uint32_t, float>> saved_;
 };
 
+// Takes what the grammar does not take out of the draw, in the same way.
+class Confined {
+ public:
+  // `kept`: what the logits were, if they are wanted again; null: they stay changed.
+  Confined(const AllowedTokens& allowed, std::span<const uint32_t> ends, std::span<float> logits,
+           std::vector<float>* kept)
+      : logits_(logits), kept_(kept) {
+    if (kept != nullptr) kept->assign(logits.begin(), logits.end());
+    std::vector<std::pair<uint32_t, float>> of_ends;
+    for (const uint32_t id : ends) {
+      if (id < logits.size()) of_ends.emplace_back(id, logits[id]);
+    }
+    for (size_t word = 0; 64 * word < logits.size(); ++word) {
+      const auto rest = logits.subspan(64 * word);
+      Confine(word < allowed.bits().size() ? allowed.bits()[word] : 0,
+              rest.first(std::min<size_t>(64, rest.size())));
+    }
+    for (const auto& [id, logit] : of_ends) logits[id] = logit;
+  }
+  ~Confined() {
+    if (kept_ != nullptr) std::copy(kept_->begin(), kept_->end(), logits_.begin());
+  }
+
+ private:
+  static void Confine(uint64_t bits, std::span<float> logits) {
+    if (bits == UINT64_MAX) return;
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if ((bits >> i & 1) == 0) logits[i] = kNever;
+    }
+  }
+
+  std::span<float> logits_;
+  std::vector<float>* kept_;
+};
+
 // The row's tokens that its counts lack: those after the first sample, up to this one.
 std::span<const uint32_t> RecentTokens(const StepPlan& plan, const StepRow& row, size_t sample) {
   const size_t end = row.segment.first_token + row.segment.tokens - row.samples + 1 + sample;
   return std::span(plan.tokens).subspan(end - sample, sample);
 }
 
-absl::Status SamplePlace(const StepPlan& plan, const Place& place, std::span<float> logits,
-                         SampledToken& result) {
+absl::StatusOr<uint32_t> Draw(const StepPlan& plan, const Place& place, std::span<float> logits,
+                              SamplingScratch& scratch) {
   const StepRow& row = plan.rows[place.row];
   const SampleSpec& spec = row.spec;
+  const Forbidden forbidden(ForbiddenFor(spec, place.sample), logits);
+  return Sample(logits, *spec.params, HistoryOf(plan, row, place.sample),
+                {spec.index, spec.position + place.sample}, scratch);
+}
+
+// As Draw, from what the row's grammar takes.
+absl::StatusOr<uint32_t> DrawConfined(const StepPlan& plan, const Place& place,
+                                      std::span<float> logits, SamplingScratch& scratch) {
+  const StepRow& row = plan.rows[place.row];
+  const SampleSpec& spec = row.spec;
+  static thread_local std::vector<float> kept;
+  RIVULET_ASSIGN_OR_RETURN(const AllowedTokens allowed,
+                           spec.grammar->Allowed(RecentTokens(plan, row, place.sample)));
+  std::span<const uint32_t> ends;
+  if (allowed.may_end() && spec.stop_ids != nullptr && place.sample >= spec.forbid_stops) {
+    ends = *spec.stop_ids;
+  }
+  if (ends.empty() && allowed.none()) {
+    return absl::FailedPreconditionError(
+        "the text matches structured_output, no token can follow, and none may end it");
+  }
+  const Confined confined(allowed, ends, logits, spec.logprobs > 0 ? &kept : nullptr);
+  return Draw(plan, place, logits, scratch);
+}
+
+absl::Status SamplePlace(const StepPlan& plan, const Place& place, std::span<float> logits,
+                         SampledToken& result) {
+  const SampleSpec& spec = plan.rows[place.row].spec;
   // One for each thread of the pool, reused in each step.
   static thread_local SamplingScratch scratch;
-  {
-    const Forbidden forbidden(ForbiddenFor(spec, place.sample), logits);
-    RIVULET_ASSIGN_OR_RETURN(result.token,
-                             Sample(logits, *spec.params, HistoryOf(plan, row, place.sample),
-                                    {spec.index, spec.position + place.sample}, scratch));
-  }
+  const auto draw = spec.grammar == nullptr ? Draw : DrawConfined;
+  RIVULET_ASSIGN_OR_RETURN(result.token, draw(plan, place, logits, scratch));
   if (spec.logprobs == 0) return absl::OkStatus();
   RIVULET_ASSIGN_OR_RETURN(result.logprob,
                            ChosenAndTopLogprobs(logits, result.token, spec.logprobs));

@@ -16,6 +16,8 @@
 
 namespace rivulet {
 
+class GrammarMatcher;
+
 // How to pick the tokens that a row samples: one after each of its last StepRow::samples tokens,
 // each as if the tokens before it had been fed one at a time. What this points to belongs to the
 // row's owner, who may change it as soon as Engine::Launch has returned.
@@ -31,6 +33,9 @@ struct SampleSpec {
   uint32_t forbid_stops = 0;  // so many of the samples, from the first on, may not be a stop id
   const std::vector<uint32_t>* stop_ids = nullptr;  // EOS and stop ids; null: none
   uint32_t logprobs = 0;                            // 0: none; n: the chosen token and the n best
+  // What the text must match, up to and including the token at the first sample. Null: any text.
+  // Only an engine with depth() 1 takes one.
+  const GrammarMatcher* grammar = nullptr;
 };
 
 // A run of tokens of one session. `segment.first_token` indexes StepPlan::tokens.

@@ -28,15 +28,15 @@ const Configurations::State* Configurations::Advance(const State& state, uint8_t
   }
   std::optional<const State*>& known = state.next[byte];
   if (known.has_value()) return *known;
-  for (const Place& place : state.places) {
-    const std::vector<Automaton::Edge>& edges = automaton_.nodes[place.node].edges;
+  for (const Configuration& at : state.configurations) {
+    const std::vector<Automaton::Edge>& edges = automaton_.nodes[at.node].edges;
     work_ += 1 + edges.size();
     for (const Automaton::Edge& edge : edges) {
-      if (edge.bytes[byte]) Add({edge.target, place.stack});
+      if (edge.bytes[byte]) Add({edge.target, at.stack});
     }
   }
   const std::shared_ptr<State> next = Close();
-  known = next->places.empty() && !next->may_end ? nullptr : Intern(next);
+  known = next->configurations.empty() && !next->may_end ? nullptr : Intern(next);
   return *known;
 }
 
@@ -52,39 +52,40 @@ std::shared_ptr<const CallStack> Configurations::Push(const std::shared_ptr<cons
   return stack;
 }
 
-void Configurations::Add(Place place) {
-  if (!seen_.insert({place.node, place.stack.get()}).second) return;
-  pending_.push_back(std::move(place));
+void Configurations::Add(Configuration at) {
+  if (!seen_.insert({at.node, at.stack.get()}).second) return;
+  pending_.push_back(std::move(at));
 }
 
-// Follows calls and ends of rules from the places that were added.
+// Follows calls and ends of rules from the configurations that were added.
 std::shared_ptr<Configurations::State> Configurations::Close() {
   auto state = std::make_shared<State>();
-  for (size_t i = 0; i < pending_.size() && i < kMostPlaces; ++i) {
-    const Place place = pending_[i];
-    const Automaton::Node& node = automaton_.nodes[place.node];
+  for (size_t i = 0; i < pending_.size() && i < kMostConfigurations; ++i) {
+    const Configuration at = pending_[i];
+    const Automaton::Node& node = automaton_.nodes[at.node];
     work_ += 2 + node.calls.size();
-    if (node.ends && place.stack == nullptr) state->may_end = true;
-    if (node.ends && place.stack != nullptr) Add({place.stack->next, place.stack->below});
+    if (node.ends && at.stack == nullptr) state->may_end = true;
+    if (node.ends && at.stack != nullptr) Add({at.stack->next, at.stack->below});
     for (const Automaton::Call& call : node.calls) {
-      std::shared_ptr<const CallStack> stack = Push(place.stack, call.next);
+      std::shared_ptr<const CallStack> stack = Push(at.stack, call.next);
       if (stack == nullptr || stack->depth <= kDeepest) Add({call.start, std::move(stack)});
     }
-    if (!node.edges.empty()) state->places.push_back(place);
+    if (!node.edges.empty()) state->configurations.push_back(at);
   }
-  state->too_ambiguous = pending_.size() > kMostPlaces;
+  state->too_ambiguous = pending_.size() > kMostConfigurations;
   pending_.clear();
   seen_.clear();
   return state;
 }
 
 const Configurations::State* Configurations::Intern(std::shared_ptr<State> state) {
-  std::vector<PlaceKey> key;
-  for (const Place& place : state->places) key.emplace_back(place.node, place.stack.get());
+  std::vector<ConfigurationKey> key;
+  for (const Configuration& at : state->configurations) key.emplace_back(at.node, at.stack.get());
   std::sort(key.begin(), key.end());
   // Otherwise the last state of a text and one that cannot go on would be the same.
   if (state->may_end) key.emplace_back(UINT32_MAX, nullptr);
-  const size_t bytes = kBytesOfState + key.size() * (sizeof(PlaceKey) + sizeof(Place));
+  const size_t bytes =
+      kBytesOfState + key.size() * (sizeof(ConfigurationKey) + sizeof(Configuration));
   const auto [entry, is_new] = states_.try_emplace(std::move(key), std::move(state));
   if (is_new) bytes_ += bytes;
   return entry->second.get();

@@ -1,9 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Where a text may be in a grammar: an automaton (automaton.h) that is made deterministic as texts
-// need it. A State is a set of places, each a node and the stack of return nodes below it. States
-// that a text reached before are found again, with the bytes that lead on from them and whatever
-// their users have attached, so that a step costs a look-up.
+// need it. A State is a set of configurations, each a node and the stack of return nodes below it.
+// States that a text reached before are found again, with the bytes that lead on from them and
+// whatever their users have attached, so that a step costs a look-up.
 //
 // Memory is bounded: once the states take `most_bytes` all are forgotten, and the texts that still
 // hold one go on from it.
@@ -33,7 +33,7 @@ struct CallStack {
   uint32_t depth = 1;
 };
 
-struct Place {
+struct Configuration {
   uint32_t node = 0;
   std::shared_ptr<const CallStack> stack;  // null: the root rule
 };
@@ -42,16 +42,16 @@ class Configurations {
  public:
   // Calls within calls. Deeper ones do not match.
   static constexpr uint32_t kDeepest = 512;
-  // Places of one state. A text that may be in more places at once is refused: the grammar is very
+  // Of one state. A text that may be in more at once is refused: the grammar is very
   // ambiguous.
-  static constexpr size_t kMostPlaces = 4096;
+  static constexpr size_t kMostConfigurations = 4096;
 
   struct State : std::enable_shared_from_this<State> {
-    std::vector<Place> places;  // those with edges
-    bool may_end = false;       // the text so far matches
+    std::vector<Configuration> configurations;  // those with edges
+    bool may_end = false;                       // the text so far matches
     bool too_ambiguous = false;
     // Whether nothing can follow.
-    bool is_last() const { return places.empty(); }
+    bool is_last() const { return configurations.empty(); }
 
     // Tokens that may come, as any token and as the first (token_grammar.h). Empty: not computed
     // yet.
@@ -91,11 +91,11 @@ class Configurations {
       return H::combine(std::move(h), key.below, key.next);
     }
   };
-  using PlaceKey = std::pair<uint32_t, const CallStack*>;
+  using ConfigurationKey = std::pair<uint32_t, const CallStack*>;
 
   std::shared_ptr<const CallStack> Push(const std::shared_ptr<const CallStack>& below,
                                         uint32_t next);
-  void Add(Place place);
+  void Add(Configuration configuration);
   std::shared_ptr<State> Close();
   const State* Intern(std::shared_ptr<State> state);
 
@@ -105,10 +105,10 @@ class Configurations {
   uint64_t work_ = 0;
   uint64_t generation_ = 1;
   absl::flat_hash_map<StackKey, std::shared_ptr<const CallStack>> stacks_;
-  absl::flat_hash_map<std::vector<PlaceKey>, StatePointer> states_;
+  absl::flat_hash_map<std::vector<ConfigurationKey>, StatePointer> states_;
   // Of the state that is being made.
-  std::vector<Place> pending_;
-  absl::flat_hash_set<PlaceKey> seen_;
+  std::vector<Configuration> pending_;
+  absl::flat_hash_set<ConfigurationKey> seen_;
 };
 
 }  // namespace rivulet

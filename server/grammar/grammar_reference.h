@@ -5,6 +5,7 @@
 #define RIVULET_SERVER_GRAMMAR_GRAMMAR_REFERENCE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string_view>

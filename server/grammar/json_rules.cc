@@ -13,7 +13,7 @@
 namespace rivulet {
 namespace {
 
-constexpr uint32_t kMostSpaces = 64;
+constexpr uint32_t kMostSpaces = 32;
 constexpr uint32_t kMostDigits = 15, kMostFraction = 17, kMostExponent = 2;
 constexpr CodeRange kMayStandRaw[] = {{' ', '!'}, {'#', '['}, {']', kLastCodePoint}};
 constexpr CodeRange kInFourDigits[] = {{0, 0xFFFF}};

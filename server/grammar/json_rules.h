@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // JSON's parts (RFC 8259) as expressions, from which schemas are put together. They match less than
-// JSON allows where more would only harm: at most one space, or a line end and 64 spaces, between
+// JSON allows where more would only harm: at most one space, or a line end and 32 spaces, between
 // tokens; numbers that fit an int64 or a double; no \u escapes of surrogates (characters beyond the
 // first plane are written as they are).
 //

@@ -4,6 +4,7 @@
 #ifndef RIVULET_SERVER_GRAMMAR_LIST_TOKENIZER_FIXTURE_H_
 #define RIVULET_SERVER_GRAMMAR_LIST_TOKENIZER_FIXTURE_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

@@ -26,6 +26,10 @@ std::vector<std::string_view> BytesOf(const Tokenizer& tokenizer) {
 
 }  // namespace
 
+bool AllowedTokens::none() const {
+  return std::all_of(bits().begin(), bits().end(), [](uint64_t word) { return word == 0; });
+}
+
 TokenBytesTable::TokenBytesTable(const Tokenizer& tokenizer)
     : tokenizer_(tokenizer), bytes_(BytesOf(tokenizer)), any_(bytes_) {
   std::vector<std::string_view> first(bytes_.size());
@@ -115,9 +119,7 @@ absl::StatusOr<AllowedTokens> GrammarMatcher::Allowed(std::span<const uint32_t> 
   for (const uint32_t token : recent) RIVULET_RETURN_IF_ERROR(after.Accept(token));
   RIVULET_RETURN_IF_ERROR(grammar_->FindTokens(*after.state_, after.first_));
   const AllowedTokens allowed{after.state_, after.first_};
-  const bool none = std::all_of(allowed.bits().begin(), allowed.bits().end(),
-                                [](uint64_t word) { return word == 0; });
-  if (none && !allowed.may_end()) {
+  if (allowed.none() && !allowed.may_end()) {
     return absl::FailedPreconditionError(
         "no token of the vocabulary can follow, and the text so far does not match the grammar");
   }

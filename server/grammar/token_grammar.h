@@ -56,6 +56,7 @@ struct AllowedTokens {
   bool Contains(uint32_t token) const {
     return token / 64 < bits().size() && (bits()[token / 64] >> (token % 64) & 1) != 0;
   }
+  bool none() const;  // no token may come
   // The text matches as it is: a token that ends it may come too.
   bool may_end() const { return state->may_end; }
 };

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/base/check.h"
+
 namespace rivulet {
 namespace {
 
@@ -22,6 +24,7 @@ Completion::Completion(const Request& request, const std::vector<uint32_t>& stop
   if (tokenizer != nullptr) {
     detokenizer_.emplace(*tokenizer, starts_text);
   }
+  if (request.grammar != nullptr) grammar_.emplace(request.grammar, starts_text);
 }
 
 SampleSpec Completion::Spec(const Session& session, uint32_t promised) const {
@@ -35,11 +38,20 @@ SampleSpec Completion::Spec(const Session& session, uint32_t promised) const {
   spec.forbid_stops = min_tokens - std::min(min_tokens, generated_ + promised);
   spec.stop_ids = &stop_ids_;
   spec.logprobs = request_.logprobs;
+  if (grammar_.has_value()) spec.grammar = &*grammar_;
   return spec;
 }
 
 bool Completion::EndsAt(uint32_t token) const {
   return generated_ > request_.stop.min_tokens && Contains(stop_ids_, token);
+}
+
+// Whether the grammar takes nothing behind this token, which the engine drew from what it takes.
+bool Completion::IsComplete(uint32_t token) {
+  if (!grammar_.has_value()) return false;
+  const absl::Status taken = grammar_->Accept(token);
+  RIVULET_CHECK(taken.ok(), "a token was drawn that the grammar does not take");
+  return grammar_->is_complete();
 }
 
 std::string Completion::TextOf(uint32_t token) {
@@ -64,6 +76,8 @@ StreamMessage Completion::Accept(uint32_t token, Logprobs logprob) {
   } else if (EndsAt(token)) {
     End(Contains(request_.stop.token_ids, token) ? FinishReason::kStop : FinishReason::kEos,
         message);
+  } else if (IsComplete(token)) {
+    End(FinishReason::kStop, message);
   } else if (generated_ == request_.max_tokens) {
     End(FinishReason::kLength, message);
   }

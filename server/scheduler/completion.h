@@ -19,6 +19,7 @@
 
 #include "model_loader/tokenizer.h"
 #include "server/drafts/drafter.h"
+#include "server/grammar/token_grammar.h"
 #include "server/scheduler/request.h"
 #include "server/scheduler/stream_message.h"
 #include "server/session/session.h"
@@ -70,6 +71,7 @@ class Completion {
 
  private:
   bool EndsAt(uint32_t token) const;
+  bool IsComplete(uint32_t token);
   std::string TextOf(uint32_t token);
   void End(FinishReason reason, StreamMessage& message);
 
@@ -79,6 +81,7 @@ class Completion {
   std::unique_ptr<Session> session_;
   std::optional<Detokenizer> detokenizer_;
   StopMatcher matcher_;
+  std::optional<GrammarMatcher> grammar_;
   TokenCounts turn_counts_;
   uint32_t generated_ = 0;
   FinishReason finish_reason_ = FinishReason::kNone;

@@ -17,6 +17,8 @@
 
 namespace rivulet {
 
+class TokenGrammar;
+
 // Key of the status payload that says that a request ended because the device failed.
 inline constexpr char kDeviceLostPayload[] = "rivulet.device_lost";
 
@@ -54,7 +56,8 @@ struct Request {
   uint32_t max_tokens = 0;    // of each completion; 0 processes the prompt only
   SamplingParams sampling;    // with the seed
   StopRules stop;
-  uint32_t logprobs = 0;  // 0: none; n: of each sampled token, with the n best
+  std::shared_ptr<TokenGrammar> grammar;  // that each completion's text matches; null: any text
+  uint32_t logprobs = 0;                  // 0: none; n: of each sampled token, with the n best
   // Log-probabilities of the prompt's tokens that have a predecessor, delivered together before any
   // token.
   bool score_prompt = false;

@@ -6,12 +6,15 @@
 #define RIVULET_SERVER_SERVICE_SERVED_MODEL_H_
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "model_loader/hf_tokenizer/literal_matcher.h"
 #include "model_loader/loaded_model.h"
 #include "rivulet/v1/inference.pb.h"
 #include "server/engine/engine.h"
+#include "server/grammar/grammar_store.h"
 
 namespace rivulet {
 
@@ -23,6 +26,7 @@ struct ServedModel {
   std::vector<uint32_t> eos_ids;
   std::vector<uint32_t> begin_ids;  // what a text that begins a context gets before it: BOS
   GenerationDefaults defaults;
+  std::shared_ptr<GrammarStore> grammars;  // null: structured output is not served
   bool has_levels = false;  // a layer is log-linear: info.max_context is where its levels end
   std::vector<std::string> left_out;  // LoadedModel::left_out
 };

@@ -10,6 +10,7 @@
 #include "kernels/base/status.h"
 #include "kernels/ops/sampling/sampling.h"
 #include "server/service/conversation.h"
+#include "server/service/structured_output.h"
 #include "server/text/stop_matcher.h"
 
 namespace rivulet {
@@ -277,6 +278,7 @@ absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateR
   RIVULET_ASSIGN_OR_RETURN(request->sampling, ReadSampling(proto.sampling(), model));
   RIVULET_ASSIGN_OR_RETURN(request->stop, ReadStop(proto.stop(), model));
   RIVULET_RETURN_IF_ERROR(CheckMinTokens(*request));
+  RIVULET_ASSIGN_OR_RETURN(request->grammar, ReadStructuredOutput(proto, model));
   RIVULET_RETURN_IF_ERROR(
       ReadContext(proto, model, max_prompt, sessions, "prompt_logprobs", *request));
   return request;

@@ -26,6 +26,7 @@ using Tokens = std::vector<uint32_t>;
 // What a request for one completion got.
 struct Turn {
   grpc::Status status;
+  std::string text;
   Tokens tokens;
   std::vector<std::string> logprobs, prompt_logprobs;  // serialized, to be compared bit for bit
   v1::GenerateResponse first, last;
@@ -34,6 +35,7 @@ struct Turn {
 
   void Add(const v1::GenerateResponse& message) {
     if (first.request_id().empty()) first = message;
+    text += message.text();
     tokens.insert(tokens.end(), message.token_ids().begin(), message.token_ids().end());
     for (const auto& each : message.logprobs()) logprobs.push_back(each.SerializeAsString());
     for (const auto& each : message.prompt_logprobs()) {

@@ -64,6 +64,11 @@ v1::GenerateRequest RandomRequest(std::mt19937_64& random) {
   if (one_in(3)) request.mutable_stop()->add_strings("the");
   request.mutable_stop()->set_ignore_eos(one_in(2));
   if (one_in(4)) request.mutable_stop()->set_min_tokens(request.max_tokens() / 2);
+  if (one_in(4)) {
+    request.mutable_structured_output()->set_json_object(true);
+  } else if (one_in(4)) {
+    request.mutable_structured_output()->set_regex("( ?[A-Za-z',]+)*\\.");
+  }
   return request;
 }
 
@@ -142,6 +147,7 @@ TEST(SpeculationTest, TheSameBytesWithTheModelsOwnHead) {
   for (int i = 0; i < 20; ++i) {
     v1::GenerateRequest request = RandomRequest(random);
     request.mutable_stop()->clear_strings();
+    request.clear_structured_output();
     const size_t tokens = 1 + random() % 40;
     for (size_t t = 0; t < tokens; ++t) {
       request.mutable_token_ids()->add_ids(static_cast<uint32_t>(random() % kVocab));

@@ -3,8 +3,6 @@
 // Small tokenizers of each family against what the `tokenizers` package makes of the same texts
 // (make_fixtures.py): ids, text from ids, and the same text from any stream of them.
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <random>
@@ -19,41 +17,27 @@
 #include "model_loader/tokenizer.h"
 #include "nlohmann/json.hpp"
 #include "server/text/detokenizer.h"
+#include "tests/tokenizers/families.h"
 
 namespace rivulet {
 namespace {
 
 using Ids = std::vector<uint32_t>;
 
-std::string Fixtures() {
-  const char* const root = std::getenv("RIVULET_SOURCE_DIR");
-  return std::string(root == nullptr ? "." : root) + "/tests/tokenizers/fixtures";
-}
-
 nlohmann::json ReadJson(const std::string& path) {
   std::ifstream file(path);
   return nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
 }
 
-std::vector<std::string> Families() {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(Fixtures(), error)) {
-    if (entry.is_directory()) names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 class TokenizersTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    const std::string directory = Fixtures() + "/" + GetParam();
+    const std::string directory = TokenizerFixtures() + "/" + GetParam();
     auto tokenizer = LoadTokenizer(directory);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
     tokenizer_ = *std::move(tokenizer);
     vectors_ = ReadJson(directory + "/vectors.json");
-    texts_ = ReadJson(Fixtures() + "/texts.json").get<std::vector<std::string>>();
+    texts_ = ReadJson(TokenizerFixtures() + "/texts.json").get<std::vector<std::string>>();
     ASSERT_EQ(vectors_["cases"].size(), texts_.size());
   }
 
@@ -112,7 +96,7 @@ TEST_P(TokenizersTest, BeginsAContextAsThePostProcessorDoes) {
   EXPECT_EQ(*tokenizer_->begin_ids(), vectors_["before"].get<Ids>());
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, TokenizersTest, testing::ValuesIn(Families()),
+INSTANTIATE_TEST_SUITE_P(Families, TokenizersTest, testing::ValuesIn(TokenizerFamilies()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

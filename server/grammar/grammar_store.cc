@@ -1,0 +1,64 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/grammar/grammar_store.h"
+
+#include "kernels/base/status.h"
+#include "server/grammar/ebnf_parser.h"
+#include "server/grammar/json_schema.h"
+#include "server/grammar/regex_parser.h"
+
+namespace rivulet {
+namespace {
+
+absl::StatusOr<Grammar> Parse(GrammarKind kind, const std::string& text) {
+  switch (kind) {
+    case GrammarKind::kJsonSchema:
+      return ParseJsonSchema(text);
+    case GrammarKind::kJsonObject:
+      return AnyJsonObject();
+    case GrammarKind::kEbnf:
+      return ParseEbnf(text);
+    case GrammarKind::kRegex:
+      break;
+  }
+  RIVULET_ASSIGN_OR_RETURN(Expression expression, ParseRegex(text));
+  Grammar grammar;
+  grammar.rules.push_back({"root", std::move(expression)});
+  return grammar;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<TokenGrammar>> GrammarStore::Get(GrammarKind kind,
+                                                                const std::string& text) {
+  const Key key(kind, text);
+  if (std::shared_ptr<TokenGrammar> known = Find(key); known != nullptr) return known;
+  RIVULET_ASSIGN_OR_RETURN(const Grammar grammar, Parse(kind, text));
+  RIVULET_ASSIGN_OR_RETURN(std::shared_ptr<TokenGrammar> made,
+                           TokenGrammar::Make(grammar, Table()));
+  MutexLock lock(&mutex_);
+  const auto [entry, is_new] = grammars_.try_emplace(key);
+  if (!is_new) return entry->second.grammar;  // another thread was faster
+  uses_.push_front(key);
+  entry->second = {made, uses_.begin()};
+  if (grammars_.size() > kMostGrammars) {
+    grammars_.erase(uses_.back());
+    uses_.pop_back();
+  }
+  return made;
+}
+
+std::shared_ptr<TokenGrammar> GrammarStore::Find(const Key& key) {
+  MutexLock lock(&mutex_);
+  const auto entry = grammars_.find(key);
+  if (entry == grammars_.end()) return nullptr;
+  uses_.splice(uses_.begin(), uses_, entry->second.use);
+  return entry->second.grammar;
+}
+
+std::shared_ptr<const TokenBytesTable> GrammarStore::Table() {
+  MutexLock lock(&mutex_);
+  if (table_ == nullptr) table_ = std::make_shared<const TokenBytesTable>(tokenizer_);
+  return table_;
+}
+
+}  // namespace rivulet

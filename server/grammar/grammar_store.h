@@ -1,0 +1,62 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The grammars that requests ask for, over one model's vocabulary. One that was made before is
+// found again, with the states and tokens that its texts have needed.
+//
+// Threading: any thread. Making a grammar takes up to some 100 ms, so call Get on a worker.
+#ifndef RIVULET_SERVER_GRAMMAR_GRAMMAR_STORE_H_
+#define RIVULET_SERVER_GRAMMAR_GRAMMAR_STORE_H_
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "kernels/base/mutex.h"
+#include "model_loader/tokenizer.h"
+#include "server/grammar/token_grammar.h"
+
+namespace rivulet {
+
+enum class GrammarKind : uint8_t {
+  kJsonSchema,
+  kJsonObject,  // the text is not read
+  kRegex,
+  kEbnf,
+};
+
+class GrammarStore {
+ public:
+  // The last ones that were asked for stay; each takes up to some 40 MB.
+  static constexpr size_t kMostGrammars = 32;
+
+  // `tokenizer` outlives it and its grammars.
+  explicit GrammarStore(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  // INVALID_ARGUMENT or UNIMPLEMENTED say what is wrong with the text.
+  absl::StatusOr<std::shared_ptr<TokenGrammar>> Get(GrammarKind kind, const std::string& text);
+
+ private:
+  using Key = std::pair<GrammarKind, std::string>;
+  struct Entry {
+    std::shared_ptr<TokenGrammar> grammar;
+    std::list<Key>::iterator use;
+  };
+
+  std::shared_ptr<TokenGrammar> Find(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<const TokenBytesTable> Table() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const Tokenizer& tokenizer_;
+  Mutex mutex_;
+  std::shared_ptr<const TokenBytesTable> table_ ABSL_GUARDED_BY(mutex_);  // from the first Get on
+  absl::flat_hash_map<Key, Entry> grammars_ ABSL_GUARDED_BY(mutex_);
+  std::list<Key> uses_ ABSL_GUARDED_BY(mutex_);  // the last use first
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_GRAMMAR_GRAMMAR_STORE_H_

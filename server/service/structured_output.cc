@@ -1,0 +1,95 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/service/structured_output.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+#include "server/grammar/grammar_store.h"
+
+namespace rivulet {
+namespace {
+
+using Kind = v1::StructuredOutput::KindCase;
+
+const char* NameOf(Kind kind) {
+  switch (kind) {
+    case Kind::kJsonSchema:
+      return "json_schema";
+    case Kind::kJsonObject:
+      return "json_object";
+    case Kind::kRegex:
+      return "regex";
+    case Kind::kChoices:
+      return "choices";
+    default:
+      return "grammar";
+  }
+}
+
+// The choices as an EBNF.
+absl::StatusOr<std::string> Alternatives(const v1::StringList& choices) {
+  if (choices.strings().empty()) return absl::InvalidArgumentError("there are none");
+  if (static_cast<size_t>(choices.strings_size()) > kMaxChoices) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there are ", choices.strings_size(), ", at most ", kMaxChoices));
+  }
+  std::string text = "root ::= ";
+  for (const std::string& choice : choices.strings()) {
+    if (choice.empty()) return absl::InvalidArgumentError("one is empty");
+    absl::StrAppend(&text, &choice == &choices.strings(0) ? "\"" : " | \"");
+    for (const char c : choice) {
+      if (c == '"' || c == '\\') text += '\\';
+      text += c;
+    }
+    text += '"';
+  }
+  return text;
+}
+
+absl::StatusOr<std::shared_ptr<TokenGrammar>> Make(const v1::StructuredOutput& asked,
+                                                   GrammarStore& grammars) {
+  switch (asked.kind_case()) {
+    case Kind::kJsonSchema:
+      return grammars.Get(GrammarKind::kJsonSchema, asked.json_schema());
+    case Kind::kJsonObject:
+      if (!asked.json_object())
+        return absl::InvalidArgumentError("false says nothing: leave it out");
+      return grammars.Get(GrammarKind::kJsonObject, "");
+    case Kind::kRegex:
+      return grammars.Get(GrammarKind::kRegex, asked.regex());
+    case Kind::kChoices: {
+      RIVULET_ASSIGN_OR_RETURN(const std::string text, Alternatives(asked.choices()));
+      return grammars.Get(GrammarKind::kEbnf, text);
+    }
+    default:
+      return grammars.Get(GrammarKind::kEbnf, asked.grammar());
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<TokenGrammar>> ReadStructuredOutput(const v1::GenerateRequest& proto,
+                                                                   const ServedModel& model) {
+  if (!proto.has_structured_output()) return nullptr;
+  const v1::StructuredOutput& asked = proto.structured_output();
+  if (asked.kind_case() == Kind::KIND_NOT_SET) {
+    return absl::InvalidArgumentError("structured_output is empty: say what the text must match");
+  }
+  if (model.tokenizer == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "structured_output: ", model.info.name(), " has no tokenizer, so its tokens have no text"));
+  }
+  if (model.grammars == nullptr) {
+    return absl::UnimplementedError(
+        "structured_output is not served with --device cuda yet; --device cpu serves it");
+  }
+  auto grammar = Make(asked, *model.grammars);
+  if (grammar.ok()) return grammar;
+  return absl::Status(grammar.status().code(),
+                      absl::StrCat("structured_output.", NameOf(asked.kind_case()), ": ",
+                                   grammar.status().message()));
+}
+
+}  // namespace rivulet
