@@ -14,6 +14,7 @@ constexpr CodeRange kCharacters[] = {{0, 0xD7FF}, {0xE000, kLastCodePoint}};
 // The last character of each length.
 constexpr uint32_t kLastOfLength[] = {0x7F, 0x7FF, 0xFFFF, kLastCodePoint};
 constexpr unsigned kContinuationBits = 6;
+constexpr uint32_t kMostSpaces = 8;  // behind a mark
 
 Expression Bytes(char first, char last) {
   Expression expression{.kind = Expression::Kind::kBytes};
@@ -97,6 +98,30 @@ Expression Characters(const CodePointSet& set) {
   }
   if (ascii.any()) choices.push_back({.kind = Expression::Kind::kBytes, .bytes = ascii});
   return Choice(std::move(choices));
+}
+
+// One rule for each number of the mark's bytes that the text ends with.
+Grammar BehindMark(std::string_view mark, Grammar grammar) {
+  const size_t first = grammar.rules.size();
+  Expression space{.kind = Expression::Kind::kBytes};
+  for (const char c : {' ', '\n', '\t', '\r'}) space.bytes.set(static_cast<uint8_t>(c));
+  for (size_t matched = 0; matched < mark.size(); ++matched) {
+    Expression others{.kind = Expression::Kind::kBytes};
+    others.bytes.set();
+    others.bytes.reset(static_cast<uint8_t>(mark[0]));
+    others.bytes.reset(static_cast<uint8_t>(mark[matched]));
+    Expression next = RuleCall(first + matched + 1);
+    std::vector<Expression> choices = {
+        Sequence({Bytes(mark[matched], mark[matched]), std::move(next)}),
+        Sequence({std::move(others), RuleCall(first)})};
+    if (matched > 0) choices.push_back(Sequence({Bytes(mark[0], mark[0]), RuleCall(first + 1)}));
+    grammar.rules.push_back({"before the mark", Choice(std::move(choices))});
+  }
+  Expression spaces = Repeat(std::move(space), 0, kMostSpaces);
+  grammar.rules.push_back(
+      {"behind the mark", Sequence({std::move(spaces), RuleCall(grammar.root)})});
+  grammar.root = first;
+  return grammar;
 }
 
 const CodePointSet& AllCharacters() {

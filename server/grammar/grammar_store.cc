@@ -1,6 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/grammar/grammar_store.h"
 
+#include <utility>
+
 #include "kernels/base/status.h"
 #include "server/grammar/ebnf_parser.h"
 #include "server/grammar/json_schema.h"
@@ -29,10 +31,12 @@ absl::StatusOr<Grammar> Parse(GrammarKind kind, const std::string& text) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<TokenGrammar>> GrammarStore::Get(GrammarKind kind,
-                                                                const std::string& text) {
-  const Key key(kind, text);
+                                                                const std::string& text,
+                                                                bool after_thinking) {
+  const Key key(kind, text, after_thinking);
   if (std::shared_ptr<TokenGrammar> known = Find(key); known != nullptr) return known;
-  RIVULET_ASSIGN_OR_RETURN(const Grammar grammar, Parse(kind, text));
+  RIVULET_ASSIGN_OR_RETURN(Grammar grammar, Parse(kind, text));
+  if (after_thinking) grammar = BehindMark("</think>", std::move(grammar));
   RIVULET_ASSIGN_OR_RETURN(std::shared_ptr<TokenGrammar> made,
                            TokenGrammar::Make(grammar, Table()));
   MutexLock lock(&mutex_);

@@ -11,7 +11,7 @@
 #include <list>
 #include <memory>
 #include <string>
-#include <utility>
+#include <tuple>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -37,11 +37,13 @@ class GrammarStore {
   // `tokenizer` outlives it and its grammars.
   explicit GrammarStore(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  // INVALID_ARGUMENT or UNIMPLEMENTED say what is wrong with the text.
-  absl::StatusOr<std::shared_ptr<TokenGrammar>> Get(GrammarKind kind, const std::string& text);
+  // `after_thinking`: the model thinks first, up to </think>, in any words. INVALID_ARGUMENT or
+  // UNIMPLEMENTED say what is wrong with the text.
+  absl::StatusOr<std::shared_ptr<TokenGrammar>> Get(GrammarKind kind, const std::string& text,
+                                                    bool after_thinking = false);
 
  private:
-  using Key = std::pair<GrammarKind, std::string>;
+  using Key = std::tuple<GrammarKind, std::string, bool>;
   struct Entry {
     std::shared_ptr<TokenGrammar> grammar;
     std::list<Key>::iterator use;

@@ -121,6 +121,21 @@ TEST(TokenGrammarTest, FollowsRecursion) {
   EXPECT_THAT(fixture.AllowedAfter(matcher), ElementsAre(")", "))"));  // nested too deep
 }
 
+TEST(TokenGrammarTest, BeginsBehindAMark) {
+  const Grammar grammar = BehindMark("</t>", OfRegex("a+"));
+  for (const char* text : {"</t>a", "b<</t>\n aa", "</</t></t>"}) {
+    const bool matches = std::string_view(text).ends_with("a");
+    EXPECT_EQ(GrammarReference(grammar, text).Matches(), matches) << text;
+  }
+  EXPECT_FALSE(GrammarReference(grammar, "</t>b</t>a").MayContinue());
+  EXPECT_FALSE(GrammarReference(grammar, "x</t").Matches());
+  const Fixture fixture(grammar, {"a", "</t", ">", "t>a", "b"});
+  GrammarMatcher matcher(fixture.grammar, false);
+  EXPECT_EQ(fixture.AllowedAfter(matcher).size(), 5u);
+  ASSERT_TRUE(matcher.Accept(1).ok() && matcher.Accept(2).ok());
+  EXPECT_THAT(fixture.AllowedAfter(matcher), ElementsAre("a"));
+}
+
 TEST(TokenGrammarTest, RefusesByName) {
   const std::pair<const char*, const char*> kCases[] = {
       {"root ::= root \"a\" | \"b\"", "left recursion"},

@@ -162,7 +162,6 @@ void RefuseWhatIsNotServed(FieldReader& fields, Endpoint endpoint) {
     fields.Refuse("suffix", "it does not fill in", "");
     return;
   }
-  fields.Refuse("response_format", "leave it out", Json{{"type", "text"}});
   fields.Refuse("modalities", "it generates text", Json::array({"text"}));
   fields.Refuse("audio", "it generates text");
   fields.Refuse("parallel_tool_calls", "leave it out", true);
@@ -177,6 +176,49 @@ void CheckServiceTier(FieldReader& fields) {
   const std::string tier = fields.Text("service_tier").value_or("auto");
   if (tier == "auto" || tier == "default") return;
   fields.Fail("service_tier", "there is one tier: auto", "unsupported_parameter");
+}
+
+// {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": {"schema":
+// ..}}
+void ReadResponseFormat(FieldReader& fields, v1::GenerateRequest& proto) {
+  const Json* const format = fields.Object("response_format");
+  if (format == nullptr) return;
+  FieldReader inside(*format, "response_format.");
+  const std::string type = inside.Text("type").value_or("");
+  if (type == "json_object") {
+    proto.mutable_structured_output()->set_json_object(true);
+  } else if (type == "json_schema") {
+    const Json* const described = inside.Object("json_schema");
+    const Json* schema = nullptr;
+    if (described != nullptr && described->contains("schema")) schema = &(*described)["schema"];
+    if (schema == nullptr) inside.Fail("json_schema", "its schema is missing");
+    if (schema != nullptr) proto.mutable_structured_output()->set_json_schema(Dump(*schema));
+  } else if (type != "text") {
+    inside.Fail("type", "it is text, json_object or json_schema");
+  }
+  fields.Update(inside.Finish());
+}
+
+// As vLLM has it: one of json, json_object, regex, choice and grammar.
+void ReadStructuredOutputs(FieldReader& fields, v1::GenerateRequest& proto) {
+  const Json* const asked = fields.Object("structured_outputs");
+  if (asked == nullptr) return;
+  v1::StructuredOutput& output = *proto.mutable_structured_output();
+  FieldReader inside(*asked, "structured_outputs.");
+  if (asked->size() != 1) fields.Fail("structured_outputs", "it has one field");
+  if (const Json* const schema = inside.Find("json")) {
+    output.set_json_schema(schema->is_string() ? schema->get<std::string>() : Dump(*schema));
+  }
+  if (const auto object = inside.Bool("json_object")) output.set_json_object(*object);
+  if (const auto regex = inside.Text("regex")) output.set_regex(*regex);
+  if (const auto grammar = inside.Text("grammar")) output.set_grammar(*grammar);
+  if (const Json* const choices = inside.Array("choice")) {
+    for (const Json& choice : *choices) {
+      if (!choice.is_string()) inside.Fail("choice", "it has texts");
+      output.mutable_choices()->add_strings(choice.is_string() ? choice.get<std::string>() : "");
+    }
+  }
+  fields.Update(inside.Finish());
 }
 
 void ReadHeaders(const HttpRequest& http, v1::GenerateRequest& proto) {
@@ -207,6 +249,8 @@ absl::StatusOr<ApiRequest> ReadApiRequest(const HttpRequest& http, Endpoint endp
   ReadMaxTokens(fields, endpoint, proto);
   ReadLogprobs(fields, request);
   ReadStream(fields, request);
+  ReadResponseFormat(fields, proto);
+  ReadStructuredOutputs(fields, proto);
   if (const auto n = fields.Count("n")) proto.set_n(*n);
   proto.set_cache_salt(fields.Text("cache_salt").value_or(""));
   request.token_ids = fields.Bool("return_token_ids").value_or(false);

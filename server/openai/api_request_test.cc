@@ -104,6 +104,27 @@ TEST(ApiRequestTest, MessagesBecomeThoseOfTheTemplate) {
   EXPECT_TRUE(request->parse_tool_calls);
 }
 
+TEST(ApiRequestTest, ReadsStructuredOutput) {
+  const auto read = [](const char* fields) {
+    const auto request = ReadChat(fields);
+    EXPECT_TRUE(request.ok()) << request.status();
+    return request.ok() ? request->proto.structured_output() : v1::StructuredOutput();
+  };
+  EXPECT_EQ(read(R"("response_format":{"type":"text"})").kind_case(),
+            v1::StructuredOutput::KIND_NOT_SET);
+  EXPECT_TRUE(read(R"("response_format":{"type":"json_object"})").json_object());
+  EXPECT_EQ(read(R"("response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,
+                "schema":{"z":1,"a":{}}}})")
+                .json_schema(),
+            R"({"z":1,"a":{}})");
+  EXPECT_EQ(read(R"("structured_outputs":{"json":{"type":"null"}})").json_schema(),
+            R"({"type":"null"})");
+  EXPECT_EQ(read(R"("structured_outputs":{"regex":"a+"})").regex(), "a+");
+  EXPECT_EQ(read(R"("structured_outputs":{"grammar":"root ::= x"})").grammar(), "root ::= x");
+  EXPECT_THAT(read(R"("structured_outputs":{"choice":["a","b"]})").choices().strings(),
+              ElementsAre("a", "b"));
+}
+
 TEST(ApiRequestTest, ToolsAreLeftOutIfNoneIsToBeChosen) {
   const auto request = ReadChat(R"("tools":[{"type":"function"}],"tool_choice":"none")");
   ASSERT_TRUE(request.ok()) << request.status();
@@ -151,7 +172,10 @@ TEST(ApiRequestTest, WrongAndUnservedFieldsAreRefusedByName) {
       {R"("stream":"yes")", "stream"},
       {R"("stream_options":{"include_usage":true})", "stream_options"},
       {R"("stream":true,"stream_options":{"what":1})", "stream_options.what"},
-      {R"("response_format":{"type":"json_object"})", "response_format"},
+      {R"("response_format":{"type":"xml"})", "response_format.type"},
+      {R"("response_format":{"type":"json_schema"})", "response_format.json_schema"},
+      {R"("structured_outputs":{"regex":"a","json_object":true})", "structured_outputs"},
+      {R"("structured_outputs":{"choice":[1]})", "structured_outputs.choice"},
       {R"("tool_choice":"required")", "tool_choice"},
       {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},
       {R"("tools":["f"])", "tools[0]"},

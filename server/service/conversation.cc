@@ -272,6 +272,11 @@ bool StartsThinking(const std::string& text) {
   return end != std::string::npos && std::string_view(text).substr(0, end + 1).ends_with(kThink);
 }
 
+bool StartsThinking(const Request& request) {
+  const auto* const conversation = dynamic_cast<const Conversation*>(request.notes.get());
+  return conversation != nullptr && StartsThinking(conversation->text.bytes);
+}
+
 bool ContinuesText(const LiteralMatcher& specials, const MarkedText& held, const MarkedText& text) {
   const size_t size = held.bytes.size();
   if (!text.bytes.starts_with(held.bytes)) return false;

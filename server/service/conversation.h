@@ -62,6 +62,8 @@ absl::Status ReadConversation(const v1::Messages& proto, const ServedModel& mode
 
 // Whether the text ends in a <think> that what is generated will close.
 bool StartsThinking(const std::string& text);
+// Of the conversation that the request's prompt was rendered from, if it was.
+bool StartsThinking(const Request& request);
 
 // Whether `text` begins with `held`, which the session has computed, with the same special tokens
 // there. `specials`: ServedModel's.

@@ -32,8 +32,7 @@ absl::Status GenerationCall::Admit(const v1::GenerateRequest& proto) {
   seed_ = request->sampling.seed;
   report_cache_ = proto.report_cache();
   if (request->begins_anew) rewritten_tokens_ = request->session.tokens();
-  const auto* const conversation = dynamic_cast<const Conversation*>(request->notes.get());
-  starts_thinking_ = conversation != nullptr && StartsThinking(conversation->text.bytes);
+  starts_thinking_ = StartsThinking(*request);
   return Submit(std::move(request), weak_from_this());
 }
 

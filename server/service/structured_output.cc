@@ -48,30 +48,31 @@ absl::StatusOr<std::string> Alternatives(const v1::StringList& choices) {
   return text;
 }
 
-absl::StatusOr<std::shared_ptr<TokenGrammar>> Make(const v1::StructuredOutput& asked,
+absl::StatusOr<std::shared_ptr<TokenGrammar>> Make(const v1::StructuredOutput& asked, bool thinks,
                                                    GrammarStore& grammars) {
   switch (asked.kind_case()) {
     case Kind::kJsonSchema:
-      return grammars.Get(GrammarKind::kJsonSchema, asked.json_schema());
+      return grammars.Get(GrammarKind::kJsonSchema, asked.json_schema(), thinks);
     case Kind::kJsonObject:
       if (!asked.json_object())
         return absl::InvalidArgumentError("false says nothing: leave it out");
-      return grammars.Get(GrammarKind::kJsonObject, "");
+      return grammars.Get(GrammarKind::kJsonObject, "", thinks);
     case Kind::kRegex:
-      return grammars.Get(GrammarKind::kRegex, asked.regex());
+      return grammars.Get(GrammarKind::kRegex, asked.regex(), thinks);
     case Kind::kChoices: {
       RIVULET_ASSIGN_OR_RETURN(const std::string text, Alternatives(asked.choices()));
-      return grammars.Get(GrammarKind::kEbnf, text);
+      return grammars.Get(GrammarKind::kEbnf, text, thinks);
     }
     default:
-      return grammars.Get(GrammarKind::kEbnf, asked.grammar());
+      return grammars.Get(GrammarKind::kEbnf, asked.grammar(), thinks);
   }
 }
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<TokenGrammar>> ReadStructuredOutput(const v1::GenerateRequest& proto,
-                                                                   const ServedModel& model) {
+                                                                   const ServedModel& model,
+                                                                   bool thinks) {
   if (!proto.has_structured_output()) return nullptr;
   const v1::StructuredOutput& asked = proto.structured_output();
   if (asked.kind_case() == Kind::KIND_NOT_SET) {
@@ -85,7 +86,7 @@ absl::StatusOr<std::shared_ptr<TokenGrammar>> ReadStructuredOutput(const v1::Gen
     return absl::UnimplementedError(
         "structured_output is not served with --device cuda yet; --device cpu serves it");
   }
-  auto grammar = Make(asked, *model.grammars);
+  auto grammar = Make(asked, thinks, *model.grammars);
   if (grammar.ok()) return grammar;
   return absl::Status(grammar.status().code(),
                       absl::StrCat("structured_output.", NameOf(asked.kind_case()), ": ",

@@ -13,10 +13,12 @@ namespace rivulet {
 
 inline constexpr size_t kMaxChoices = 1024;
 
-// The grammar that a request asks for; null if it asks for none. INVALID_ARGUMENT and UNIMPLEMENTED
+// The grammar that a request asks for; null if it asks for none. `thinks`: the prompt has opened a
+// <think>, and the grammar holds for what follows </think>. INVALID_ARGUMENT and UNIMPLEMENTED
 // say what is wrong with it. It may take some 100 ms, so call it on a worker.
 absl::StatusOr<std::shared_ptr<TokenGrammar>> ReadStructuredOutput(const v1::GenerateRequest& proto,
-                                                                   const ServedModel& model);
+                                                                   const ServedModel& model,
+                                                                   bool thinks);
 
 }  // namespace rivulet
 

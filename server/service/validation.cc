@@ -278,9 +278,10 @@ absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateR
   RIVULET_ASSIGN_OR_RETURN(request->sampling, ReadSampling(proto.sampling(), model));
   RIVULET_ASSIGN_OR_RETURN(request->stop, ReadStop(proto.stop(), model));
   RIVULET_RETURN_IF_ERROR(CheckMinTokens(*request));
-  RIVULET_ASSIGN_OR_RETURN(request->grammar, ReadStructuredOutput(proto, model));
   RIVULET_RETURN_IF_ERROR(
       ReadContext(proto, model, max_prompt, sessions, "prompt_logprobs", *request));
+  RIVULET_ASSIGN_OR_RETURN(request->grammar,
+                           ReadStructuredOutput(proto, model, StartsThinking(*request)));
   return request;
 }
 
