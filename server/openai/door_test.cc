@@ -211,6 +211,21 @@ TEST_F(DoorTest, AVanishedClientCancelsItsRequest) {
   EXPECT_EQ(Count(Outcome::kCancelled), 2u);
 }
 
+// Before it has a token that could not be written.
+TEST_F(DoorTest, AClientThatLeavesTheQueueIsForgotten) {
+  engine_.pace = milliseconds(1);
+  std::vector<TestHttpClient> running;
+  for (uint32_t i = 0; i < kSlots; ++i) running.push_back(StartEndless(false));
+  {
+    const std::string body = Completion(R"("max_tokens":4)");
+    TestHttpClient waiting(http_->port());
+    waiting.Send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+                 std::to_string(body.size()) + "\r\n\r\n" + body);
+    ASSERT_TRUE(Eventually([&] { return metrics_.requests_waiting.value() == 1; }));
+  }
+  EXPECT_TRUE(Eventually([&] { return metrics_.requests_waiting.value() == 0; }));
+}
+
 TEST_F(DoorTest, AHalfClosedClientGetsItsReply) {
   engine_.pace = milliseconds(20);
   TestHttpClient client(http_->port());

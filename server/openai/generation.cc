@@ -18,6 +18,17 @@
 namespace rivulet::openai {
 namespace {
 
+// Null if the reply cannot call any.
+std::shared_ptr<const ToolSchemas> ToolsOf(const ApiRequest& request) {
+  if (!request.parse_tool_calls) return nullptr;
+  auto tools = std::make_shared<ToolSchemas>();
+  for (const std::string& text : request.proto.messages().tools()) {
+    const auto tool = ParseJson(text);
+    if (tool.ok()) tools->Add(*tool);
+  }
+  return tools;
+}
+
 // From this many log-probabilities on, building a reply is work for the pool.
 constexpr size_t kManyLogprobs = 512;
 
@@ -88,7 +99,8 @@ class Generation final : public ResponseStream, public std::enable_shared_from_t
                           .top_logprobs = request.top_logprobs,
                           .token_ids = request.token_ids,
                           .choices = 1,
-                          .model = model};
+                          .model = model,
+                          .tools = ToolsOf(request)};
     if (request.proto.has_n()) format.choices = std::clamp(request.proto.n(), 1u, kMaxCompletions);
     reply_.emplace(std::move(format), service_.model.tokenizer);
     return ChooseSession(request.proto);

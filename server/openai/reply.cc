@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "server/service/validation.h"
+#include "server/session/session_table.h"
 
 namespace rivulet::openai {
 namespace {
@@ -27,11 +28,11 @@ double Logprob(const v1::TokenLogprob& token) {
 }
 
 // Null while the choice goes on. A choice that failed has none: the error follows.
-const char* FinishName(v1::FinishReason reason) {
+const char* FinishName(v1::FinishReason reason, bool calls) {
   switch (reason) {
     case v1::FINISH_REASON_STOP:
     case v1::FINISH_REASON_EOS:
-      return "stop";
+      return calls ? "tool_calls" : "stop";
     case v1::FINISH_REASON_LENGTH:
       return "length";
     case v1::FINISH_REASON_CANCELLED:
@@ -60,7 +61,7 @@ void Reply::Begin(const v1::GenerateResponse& message) {
   if (!choices_.empty()) return;
   request_id_ = message.request_id();
   session_id_ = message.session_id();
-  choices_.assign(format_.choices, Choice(message.starts_thinking()));
+  choices_.assign(format_.choices, Choice(message.starts_thinking(), format_.tools));
 }
 
 absl::StatusOr<std::string> Reply::Add(v1::GenerateResponse message) {
@@ -80,10 +81,33 @@ absl::StatusOr<std::string> Reply::Add(v1::GenerateResponse message) {
 
 ThinkingSplitter::Parts Reply::Split(const v1::GenerateResponse& message, Choice& choice) const {
   if (format_.endpoint == Endpoint::kCompletions) return {"", message.text()};
+  const bool ends = message.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
   ThinkingSplitter::Parts parts = choice.splitter.Add(message.text());
-  if (message.finish_reason() == v1::FINISH_REASON_UNSPECIFIED) return parts;
-  const ThinkingSplitter::Parts rest = choice.splitter.Finish();
-  return {parts.thinking + rest.thinking, parts.answer + rest.answer};
+  if (ends) {
+    const ThinkingSplitter::Parts rest = choice.splitter.Finish();
+    parts = {parts.thinking + rest.thinking, parts.answer + rest.answer};
+  }
+  if (!choice.parser.has_value()) return parts;
+  parts.answer = choice.parser->Add(parts.answer);
+  if (!ends) return parts;
+  ToolCallParser::Rest rest = choice.parser->Finish();
+  parts.answer += rest.text;
+  choice.calls = std::move(rest.calls);
+  return parts;
+}
+
+// The id has 9 letters and digits, as Mistral's templates want it.
+Json Reply::CallsJson(const Choice& choice, bool with_index) {
+  Json calls = Json::array();
+  for (const ToolCall& call : choice.calls) {
+    Json json = Json::object();
+    if (with_index) json["index"] = calls.size();
+    json["id"] = MakeRandomId().substr(0, 9);
+    json["type"] = "function";
+    json["function"] = {{"name", call.name}, {"arguments", call.arguments}};
+    calls.push_back(std::move(json));
+  }
+  return calls;
 }
 
 Json Reply::Frame(const char* object) const {
@@ -109,7 +133,7 @@ Json Reply::Chunk(const v1::GenerateResponse& message, Choice& choice) {
   Json logprobs = NoLogprobs();
   AddLogprobs(message, choice, logprobs);
   entry["logprobs"] = std::move(logprobs);
-  const char* const finish = FinishName(message.finish_reason());
+  const char* const finish = FinishName(message.finish_reason(), !choice.calls.empty());
   entry["finish_reason"] = finish == nullptr ? Json(nullptr) : Json(finish);
   if (finish != nullptr) entry["stop_reason"] = TextOrNull(message.matched_stop());
   if (format_.token_ids) entry["token_ids"] = message.token_ids();
@@ -124,6 +148,7 @@ Json Reply::Delta(const ThinkingSplitter::Parts& parts, Choice& choice) const {
   if (!std::exchange(choice.begun, true)) delta = {{"role", "assistant"}, {"content", ""}};
   if (!parts.thinking.empty()) delta["reasoning_content"] = parts.thinking;
   if (!parts.answer.empty()) delta["content"] = parts.answer;
+  if (!choice.calls.empty()) delta["tool_calls"] = CallsJson(choice, /*with_index=*/true);
   return delta;
 }
 
@@ -158,7 +183,8 @@ absl::Status Reply::Keep(const v1::GenerateResponse& message, Choice& choice) {
   if (choice.logprobs.is_null()) choice.logprobs = NoLogprobs();
   AddLogprobs(message, choice, choice.logprobs);
   choice.tokens.insert(choice.tokens.end(), message.token_ids().begin(), message.token_ids().end());
-  if (const char* const finish = FinishName(message.finish_reason())) choice.finish = finish;
+  const char* const finish = FinishName(message.finish_reason(), !choice.calls.empty());
+  if (finish != nullptr) choice.finish = finish;
   choice.matched_stop = message.matched_stop();
   return absl::OkStatus();
 }
@@ -167,6 +193,10 @@ Json Reply::WholeChoice(uint32_t index, Choice& choice) const {
   Json entry = {{"index", index}};
   if (format_.endpoint == Endpoint::kChat) {
     Json message = {{"role", "assistant"}, {"content", choice.answer}, {"refusal", nullptr}};
+    if (!choice.calls.empty()) {
+      if (choice.answer.empty()) message["content"] = nullptr;
+      message["tool_calls"] = CallsJson(choice, /*with_index=*/false);
+    }
     if (!choice.thinking.empty()) message["reasoning_content"] = choice.thinking;
     entry["message"] = std::move(message);
   } else {

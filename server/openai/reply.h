@@ -8,6 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "rivulet/v1/inference.pb.h"
 #include "server/openai/api_request.h"
 #include "server/openai/json_body.h"
+#include "server/openai/tool_calls.h"
 #include "server/text/thinking_splitter.h"
 
 namespace rivulet::openai {
@@ -29,7 +32,8 @@ struct ReplyFormat {
   uint32_t top_logprobs = 0;
   bool token_ids = false;
   uint32_t choices = 1;
-  std::string model;
+  std::string model = {};
+  std::shared_ptr<const ToolSchemas> tools = nullptr;  // null: calls are text
 };
 
 class Reply {
@@ -55,10 +59,15 @@ class Reply {
 
  private:
   struct Choice {
-    explicit Choice(bool starts_thinking) : splitter(starts_thinking) {}
+    Choice(bool starts_thinking, const std::shared_ptr<const ToolSchemas>& tools)
+        : splitter(starts_thinking) {
+      if (tools != nullptr) parser.emplace(tools);
+    }
 
     ThinkingSplitter splitter;
-    bool begun = false;  // a stream's first chunk was made
+    std::optional<ToolCallParser> parser;
+    std::vector<ToolCall> calls;  // known at the end
+    bool begun = false;           // a stream's first chunk was made
     std::string thinking;
     std::string answer;
     size_t text_offset = 0;  // characters before the next token (completions' logprobs)
@@ -76,6 +85,7 @@ class Reply {
   Json Delta(const ThinkingSplitter::Parts& parts, Choice& choice) const;
   absl::Status Keep(const v1::GenerateResponse& message, Choice& choice);
   Json WholeChoice(uint32_t index, Choice& choice) const;
+  static Json CallsJson(const Choice& choice, bool with_index);
   void AddLogprobs(const v1::GenerateResponse& message, Choice& choice, Json& to) const;
   Json NoLogprobs() const;
   Json ChatLogprob(const v1::TokenLogprob& logprob, bool with_top) const;

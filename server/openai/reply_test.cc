@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "server/scheduler/test_support.h"
@@ -90,6 +91,29 @@ TEST(ReplyTest, AWholeReplyHasAllChoices) {
   EXPECT_EQ(whole["choices"][1]["finish_reason"], "stop");
   EXPECT_EQ(whole["choices"][1]["stop_reason"], "!");
   EXPECT_EQ(whole["usage"]["completion_tokens"], 4);
+}
+
+TEST(ReplyTest, ToolCallsAreNotContent) {
+  auto tools = std::make_shared<ToolSchemas>();
+  tools->Add(*ParseJson(R"({"function":{"name":"f"}})"));
+  const std::string said =
+      R"(<think>t</think><tool_call>{"name":"f","arguments":{"x":1}}</tool_call>)";
+  for (const bool stream : {false, true}) {
+    Reply reply({.stream = stream, .model = "toy", .tools = tools}, nullptr);
+    const std::string begin = *reply.Add(Message(said.substr(0, 40)));
+    EXPECT_EQ(begin.find("tool_call"), std::string::npos);
+    const std::string event = *reply.Add(Message(said.substr(40), v1::FINISH_REASON_EOS));
+    const Json choice =
+        stream ? Parse(event)["choices"][0] : (*ParseJson(reply.Whole()))["choices"][0];
+    const Json& message = choice[stream ? "delta" : "message"];
+    EXPECT_EQ(choice["finish_reason"], "tool_calls");
+    ASSERT_EQ(message["tool_calls"].size(), 1u);
+    const Json& call = message["tool_calls"][0];
+    EXPECT_EQ(call["id"].get<std::string>().size(), 9u);
+    EXPECT_EQ(call.contains("index"), stream);
+    EXPECT_EQ(Dump(call["function"]), R"({"name":"f","arguments":"{\"x\":1}"})");
+    EXPECT_TRUE(stream || message["content"].is_null());
+  }
 }
 
 TEST(ReplyTest, ChatLogprobsHaveBytesAndNoInfinity) {

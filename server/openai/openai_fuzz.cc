@@ -1,0 +1,90 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// libFuzzer target of what the HTTP port reads from anyone: requests, and the JSON bodies of the
+// OpenAI API. Every input is read as both. Built with -DRIVULET_FUZZ=ON by clang:
+//   build/<preset>/test/openai_fuzz -max_len=4096 -runs=1000000
+//   -dict=server/openai/openai_fuzz.dict
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/http/request_reader.h"
+#include "server/openai/api_request.h"
+#include "server/openai/json_body.h"
+
+namespace {
+
+using rivulet::HttpRequest;
+using rivulet::RequestReader;
+
+constexpr size_t kMostHead = 1024;
+constexpr uint64_t kMostBody = 256;
+
+struct Outcome {
+  std::vector<HttpRequest> requests;
+  int refused = 0;
+};
+
+Outcome ReadInPieces(const std::string& bytes, size_t piece) {
+  RequestReader reader(kMostHead);
+  Outcome outcome;
+  std::string input;
+  for (size_t at = 0; at < bytes.size() && outcome.refused == 0; at += piece) {
+    input += bytes.substr(at, piece);
+    for (bool more = true; more;) {
+      const RequestReader::Progress progress = reader.Read(input);
+      more =
+          progress == RequestReader::Progress::kHead || progress == RequestReader::Progress::kDone;
+      if (progress == RequestReader::Progress::kHead) reader.AcceptBody(kMostBody);
+      if (progress == RequestReader::Progress::kRefused) outcome.refused = reader.refusal_status();
+      if (progress != RequestReader::Progress::kDone) continue;
+      outcome.requests.push_back(std::move(reader.request()));
+      reader.StartNext();
+    }
+  }
+  return outcome;
+}
+
+// The outcome does not depend on how the network cut the bytes.
+void CheckHttp(const std::string& bytes) {
+  const Outcome whole = ReadInPieces(bytes, std::max<size_t>(1, bytes.size()));
+  const Outcome cut = ReadInPieces(bytes, 1 + bytes.size() % 13);
+  if (whole.refused != cut.refused || whole.requests.size() != cut.requests.size()) std::abort();
+  for (size_t i = 0; i < whole.requests.size(); ++i) {
+    const HttpRequest& request = whole.requests[i];
+    if (request.path != cut.requests[i].path || request.body != cut.requests[i].body) std::abort();
+    if (request.body.size() > kMostBody) std::abort();
+    if (request.path[0] != '/' && request.path != "*") std::abort();
+  }
+}
+
+// What is parsed can be written, and means the same when it is parsed again.
+void CheckJson(const std::string& bytes) {
+  const auto json = rivulet::openai::ParseJson(bytes);
+  if (!json.ok()) return;
+  const auto again = rivulet::openai::ParseJson(rivulet::openai::Dump(*json));
+  if (!again.ok() || *again != *json) std::abort();
+  HttpRequest request;
+  request.body = bytes;
+  for (const auto endpoint :
+       {rivulet::openai::Endpoint::kChat, rivulet::openai::Endpoint::kCompletions}) {
+    const auto read = rivulet::openai::ReadApiRequest(request, endpoint, "m");
+    // As a gRPC client could have sent it: with strings that are UTF-8.
+    if (read.ok() &&
+        !rivulet::v1::GenerateRequest().ParseFromString(read->proto.SerializeAsString())) {
+      std::abort();
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  CheckHttp(bytes);
+  CheckJson(bytes);
+  return 0;
+}
