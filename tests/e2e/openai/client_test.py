@@ -169,6 +169,15 @@ class CompletionsTest(ServerTest):
             raw.create(model="tales", prompt="x", extra_headers={"x-session-id": "nobody"}, **greedy)
         self.assertEqual(gone.exception.code, "session_not_found")
 
+    def test_structured_output(self):
+        for seed in range(3):
+            choice = self.complete(seed=seed, extra_body={"structured_outputs": {"choice": ["red", "blue"]}}).choices[0]
+            self.assertIn(choice.text, ("red", "blue"))
+            self.assertEqual(choice.finish_reason, "stop")
+        schema = {"type": "object", "properties": {"old": {"type": "boolean"}}, "required": ["old"], "additionalProperties": False}
+        said = self.complete(max_tokens=60, extra_body={"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}})
+        self.assertIn(json.loads(said.choices[0].text)["old"], (True, False))
+
     def test_a_request_id_comes_back(self):
         self.assertEqual(self.complete(extra_headers={"x-request-id": "mine"})._request_id, "mine")
 
@@ -295,7 +304,7 @@ class ChatTest(ServerTest):
         self.assertEqual(again.parse().choices[0].message.content, "b")
 
     def test_what_is_not_served_is_refused_by_name(self):
-        for field, options in {"response_format": {"response_format": {"type": "json_object"}}, "tool_choice": {"tool_choice": "required"},
+        for field, options in {"response_format.type": {"response_format": {"type": "xml"}}, "tool_choice": {"tool_choice": "required"},
                                "reasoning_effort": {"reasoning_effort": "high"}, "audio": {"audio": {"format": "wav", "voice": "x"}},
                                "messages[0].content[0].type": {"messages": [{"role": "user", "content": [
                                    {"type": "image_url", "image_url": {"url": "http://x"}}]}]}}.items():
