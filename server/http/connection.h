@@ -78,6 +78,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Not while a request is being answered.
   bool waits_for_client() const { return phase_ != Phase::kAnswering; }
+  // A handler has still to say the rest of a response.
+  bool waits_for_handler() const { return phase_ == Phase::kAnswering && !whole_; }
   std::chrono::steady_clock::time_point waits_since() const { return waits_since_; }
   // Ends after the response that is being answered, at once if there is none.
   void EndSoon();

@@ -255,7 +255,7 @@ void HttpServer::Impl::CutExchanges() {
   RunOnIo([this] {
     const Connections all = connections_;
     for (const auto& [address, connection] : all) {
-      if (!connection->waits_for_client()) connection->Close();
+      if (connection->waits_for_handler()) connection->Close();
     }
   });
 }

@@ -57,8 +57,8 @@ class HttpServer {
   // Any thread but a handler's. When it returns, no handler of the earlier routes runs or will run;
   // exchanges that they were given go on.
   void SetRoutes(HttpRoutes routes);
-  // Closes all connections that are being answered: their exchanges are told that the client has
-  // gone. Any thread but a handler's.
+  // Closes all connections whose response is not whole yet: their exchanges are told that the
+  // client has gone. Any thread but a handler's.
   void CutExchanges();
 
  private:

@@ -28,7 +28,8 @@ TestResponse Convert(http::response<http::string_body> message) {
   TestResponse response;
   response.status = static_cast<int>(message.result_int());
   for (const auto& field : message) {
-    response.headers.push_back({std::string(field.name_string()), std::string(field.value())});
+    response.headers.push_back({std::string(field.name_string().data(), field.name_string().size()),
+                                std::string(field.value().data(), field.value().size())});
   }
   response.body = std::move(message.body());
   return response;
