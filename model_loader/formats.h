@@ -186,7 +186,9 @@ ModelSpec ParseRecurrentGemmaSpec(ConfigReader& config);
 
 struct QwenHybridDefaults {
   DeltaRuleTensors tensors;
-  size_t kv_heads;  // what num_key_value_heads is where it is absent
+  size_t kv_heads;             // what num_key_value_heads is where it is absent
+  double rotated_part = 0.25;  // what partial_rotary_factor is
+  bool indexed = false;        // attention may also be called "indexed_attention"
 };
 
 // Everything but the feed-forwards of a Qwen hybrid and of the one layer of its predictor.
@@ -212,6 +214,9 @@ bool SetPredictorMixer(LayerSpec& layer);
 
 // qwen3_5_format.cc: qwen3_5 and qwen3_5_moe, as published and as their text models alone.
 ModelSpec ParseQwen35Spec(ConfigReader& config);
+
+// qwen4_exp_format.cc: qwen4_exp and its text model as transformers writes them.
+ModelSpec ParseQwen4ExpSpec(ConfigReader& config);
 
 // hf_mamba2.cc: Mamba-2 as transformers' hybrids spell it (mamba_n_heads, ...), but for the norm's
 // eps. `inner` is the width of all heads, called `inner_name` in errors.

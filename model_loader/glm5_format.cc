@@ -140,8 +140,8 @@ LatentAttentionConfig ParseAttention(ConfigReader& config, float norm_eps) {
   return latent;
 }
 
-HyperConnectionForm ParseStreams(ConfigReader& config, float norm_eps) {
-  HyperConnectionForm form;
+SinkhornForm ParseStreams(ConfigReader& config, float norm_eps) {
+  SinkhornForm form;
   form.streams = config.Size("hc_mult", 4, 1, kMostStreams);
   form.sinkhorn_rounds = config.Size("hc_sinkhorn_iters", 20, 1, kMostSinkhornRounds);
   form.eps = config.Eps("hc_eps", 1e-6);
@@ -149,7 +149,7 @@ HyperConnectionForm ParseStreams(ConfigReader& config, float norm_eps) {
   return form;
 }
 
-HyperConnectionSpec NameConnection(const HyperConnectionForm& form, const std::string& prefix) {
+SinkhornConnectionSpec NameConnection(const SinkhornForm& form, const std::string& prefix) {
   return {form, prefix + "_fn", prefix + "_base", prefix + "_scale"};
 }
 
@@ -196,7 +196,7 @@ void AddLayers(ConfigReader& config, ModelSpec& spec) {
   const std::vector<bool> shared = SharedLayers(config, layers);
   const KdaConfig kda = ParseLinear(config, spec.norm_eps);
   LatentAttentionConfig attention = ParseAttention(config, spec.norm_eps);
-  const HyperConnectionForm streams = ParseStreams(config, spec.norm_eps);
+  const SinkhornForm streams = ParseStreams(config, spec.norm_eps);
   const bool any = std::find(sparse.begin(), sparse.end(), true) != sparse.end();
   const FeedForwards feed_forwards = ParseFeedForwards(config, any);
   const size_t shared_experts = config.Size("n_shared_experts", 1, 1, 1024);

@@ -55,10 +55,10 @@ TEST(Glm5FormatTest, NamesTheTensorsAndDescribesTheLayers) {
   EXPECT_EQ(latent.selection.pool, 16u);
   EXPECT_EQ(latent.selection.most, 128u);
   EXPECT_EQ(latent.selection.heads, 32u);
-  const auto& connection = spec.layers.at(3).feed_forward_residual.connection;
-  ASSERT_TRUE(connection.has_value());
-  EXPECT_EQ(connection->map, "model.layers.3.hc_ffn_fn");
-  EXPECT_EQ(connection->form.sinkhorn_rounds, 20u);
+  const auto& connection =
+      std::get<SinkhornConnectionSpec>(spec.layers.at(3).feed_forward_residual.connection);
+  EXPECT_EQ(connection.map, "model.layers.3.hc_ffn_fn");
+  EXPECT_EQ(connection.form.sinkhorn_rounds, 20u);
   const auto& mlp = std::get<GatedMlpSpec>(spec.layers.at(2).feed_forward);
   EXPECT_EQ(mlp.form.limit, 10.0f);
   const auto& experts = std::get<MixtureOfExpertsSpec>(spec.layers.at(3).feed_forward);

@@ -1,7 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "model_loader/layer_loader.h"
 
-#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -27,22 +26,10 @@ absl::StatusOr<std::unique_ptr<Mixer>> TakeMixers(const LayerSpec& spec,
   return std::make_unique<SideBySide>(std::move(branches));
 }
 
-std::unique_ptr<HyperConnection> TakeConnection(const HyperConnectionSpec& spec, size_t hidden,
-                                                ParameterSource& parameters) {
-  const size_t weights = spec.form.weights();
-  const AlignedBuffer<float> scales = parameters.TakeVector(spec.scales, {3});
-  Linear map = parameters.TakeLinear({{spec.map, weights, ""}}, spec.form.streams * hidden);
-  return std::make_unique<HyperConnection>(spec.form, std::move(map),
-                                           parameters.TakeVector(spec.biases, {weights}),
-                                           std::array<float, 3>{scales[0], scales[1], scales[2]});
-}
-
 LoadedResidual TakeResidual(const ResidualSpec& spec, const ModelSpec& model,
                             ParameterSource& parameters) {
   LoadedResidual residual{.keeps_normed = spec.keeps_normed, .keep = spec.keep, .add = spec.add};
-  if (spec.connection.has_value()) {
-    residual.connection = TakeConnection(*spec.connection, model.hidden, parameters);
-  }
+  residual.connection = TakeConnection(spec.connection, model.hidden, parameters);
   if (!spec.output_norm.empty()) {
     residual.output_norm = TakeNorm(spec.output_norm, model.hidden, model.norm_eps, parameters);
   }
@@ -56,8 +43,8 @@ TrainedNorm TakeNormIfAny(const NormSpec& spec, const ModelSpec& model,
 }
 
 bool HasConnection(const LayerSpec& spec) {
-  return spec.mixer_residual.connection.has_value() ||
-         spec.feed_forward_residual.connection.has_value();
+  return HasStreams(spec.mixer_residual.connection) ||
+         HasStreams(spec.feed_forward_residual.connection);
 }
 
 }  // namespace

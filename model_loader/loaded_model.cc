@@ -338,8 +338,11 @@ class WeightLoader {
       model_.embedding_norm =
           TakeNorm(spec.embedding_norm, spec.hidden, spec.norm_eps, parameters_);
     }
-    model_.final_norm =
-        TakeNorm(spec.final_norm, spec.hidden, spec.norm_eps, parameters_, spec.logits_multiplier);
+    model_.last_connection = TakeConnection(spec.last_connection, spec.hidden, parameters_);
+    if (!spec.final_norm.empty()) {
+      model_.final_norm = TakeNorm(spec.final_norm, spec.hidden, spec.norm_eps, parameters_,
+                                   spec.logits_multiplier);
+    }
     model_.lm_head = parameters_.TakeLinear({{spec.lm_head, spec.vocab, ""}}, spec.hidden);
     if (spec.tied()) reader_.Ignore("lm_head.weight", {spec.vocab, spec.hidden});
     if (once) ReadEmbeddingsFrom(model_.lm_head);

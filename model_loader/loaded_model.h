@@ -109,9 +109,10 @@ struct LoadedModel {
   std::shared_ptr<const void> embedding_rows;  // keeps the rows in memory
   TrainedNorm embedding_norm;                  // empty: none
   std::vector<LoadedLayer> layers;
-  TrainedNorm final_norm;
-  Linear lm_head;                              // [vocab, hidden]
-  std::unique_ptr<LoadedPredictor> predictor;  // null: LoadOptions did not ask for it
+  std::unique_ptr<HyperConnection> last_connection;  // null: the streams' mean
+  TrainedNorm final_norm;                            // empty: none
+  Linear lm_head;                                    // [vocab, hidden]
+  std::unique_ptr<LoadedPredictor> predictor;        // null: LoadOptions did not ask for it
   GenerationDefaults defaults;
   std::unique_ptr<Tokenizer> tokenizer;         // null: token ids only
   std::unique_ptr<ChatTemplate> chat_template;  // null: the checkpoint has none
@@ -134,6 +135,10 @@ struct LoadedModel {
 // The norm that `spec` describes, times `multiplier`. The source records problems.
 TrainedNorm TakeNorm(const NormSpec& spec, size_t hidden, float eps, ParameterSource& parameters,
                      float multiplier = 1);
+
+// Null for one stream.
+std::unique_ptr<HyperConnection> TakeConnection(const HyperConnectionSpec& spec, size_t hidden,
+                                                ParameterSource& parameters);
 
 // A layer's feed-forward block. `parameters` knows the tensors by the spec's names and records
 // problems. Null for a block without one.

@@ -50,6 +50,8 @@ constexpr Format kFormats[] = {
     {"qwen3_5_moe_text", ParseQwen35Spec},
     {"qwen3_5_text", ParseQwen35Spec},
     {"qwen3_next", ParseQwen3NextSpec},
+    {"qwen4_exp", ParseQwen4ExpSpec},
+    {"qwen4_exp_text", ParseQwen4ExpSpec},
     {"recurrent_gemma", ParseRecurrentGemmaSpec},
     {"rwkv6", ParseRwkv6Spec},
     {"rwkv7", ParseRwkv7Spec},

@@ -21,7 +21,8 @@
 #include "kernels/base/activation_kind.h"
 #include "kernels/mixers/mixer_config.h"
 #include "kernels/ops/gated_mlp/gated_mlp.h"
-#include "kernels/ops/hyper_connection/hyper_connection.h"
+#include "kernels/ops/hyper_connection/gated_connection.h"
+#include "kernels/ops/hyper_connection/sinkhorn_connection.h"
 #include "kernels/ops/mixture_of_experts/expert_choice.h"
 #include "nlohmann/json_fwd.hpp"
 
@@ -117,12 +118,25 @@ using FeedForwardSpec = std::variant<std::monostate, GatedMlpSpec, TwoLayerMlpSp
                                      MixtureOfExpertsSpec, ChannelMixingSpec>;
 
 // A residual over several streams (kernels/ops/hyper_connection) with the names of its tensors.
-struct HyperConnectionSpec {
-  HyperConnectionForm form = {};
+struct SinkhornConnectionSpec {
+  SinkhornForm form = {};
   std::string map;     // [weights, streams · hidden]
   std::string biases;  // [weights]
   std::string scales;  // [3]
 };
+struct GatedConnectionSpec {
+  GatedForm form = {};
+  std::string norm;  // [streams · hidden], w for a weight of 1 + w
+  std::string down;  // [rank, streams · hidden]
+  std::string up;    // [streams · hidden, rank]
+  std::string out;   // [streams, streams · hidden]; of one that expands
+};
+// monostate: one stream.
+using HyperConnectionSpec =
+    std::variant<std::monostate, SinkhornConnectionSpec, GatedConnectionSpec>;
+inline bool HasStreams(const HyperConnectionSpec& spec) {
+  return !std::holds_alternative<std::monostate>(spec);
+}
 
 // What happens around a mixer or a feed-forward f beside x += f(norm(x)):
 //   x = keep · x + add · output_norm(f(x'))     x' = norm(x), or x itself without a norm
@@ -133,10 +147,10 @@ struct ResidualSpec {
   bool keeps_normed = false;  // MiniMax
   float keep = 1;
   float add = 1;
-  std::optional<HyperConnectionSpec> connection = {};
+  HyperConnectionSpec connection = {};
 
   bool plain() const {
-    return output_norm.empty() && !keeps_normed && keep == 1 && add == 1 && !connection.has_value();
+    return output_norm.empty() && !keeps_normed && keep == 1 && add == 1 && !HasStreams(connection);
   }
 };
 
@@ -204,7 +218,9 @@ struct ModelSpec {
   std::string embeddings;             // tensor names
   std::string embeddings_older_name;  // of the same tensor in older files; empty: none
   NormSpec embedding_norm;            // of the embeddings, before the first layer; empty: none
-  NormSpec final_norm;
+  NormSpec final_norm;                // empty: none
+  // Makes one of the streams after the last layer; none: that is their mean.
+  HyperConnectionSpec last_connection = {};
   std::string lm_head;  // equal to `embeddings` when tied
   std::vector<IgnoredPart> ignored;
   std::optional<PredictorSpec> predictor = {};  // loaded on request (LoadOptions)

@@ -20,8 +20,10 @@ namespace {
 constexpr const char* kLinear = "linear_attention";
 constexpr const char* kFull = "full_attention";
 
-std::vector<std::string> LayerTypes(ConfigReader& config) {
-  std::vector<std::string> types = HfLayerTypes(config, "layer_types", {kLinear, kFull});
+std::vector<std::string> LayerTypes(ConfigReader& config, bool indexed) {
+  std::vector<std::string> types =
+      indexed ? HfLayerTypes(config, "layer_types", {kLinear, kFull, "indexed_attention"})
+              : HfLayerTypes(config, "layer_types", {kLinear, kFull});
   if (!types.empty()) return types;
   const size_t interval = config.Size("full_attention_interval", 4);
   const size_t layers = ParseLayerCount(config);
@@ -32,7 +34,8 @@ std::vector<std::string> LayerTypes(ConfigReader& config) {
 SoftmaxAttentionConfig ParseAttention(ConfigReader& config, const QwenHybridDefaults& defaults,
                                       size_t hidden) {
   SoftmaxAttentionConfig attention = ParseHfAttention(
-      config, hidden, {.head_dim = 256, .rotated_part = 0.25, .kv_heads = defaults.kv_heads});
+      config, hidden,
+      {.head_dim = 256, .rotated_part = defaults.rotated_part, .kv_heads = defaults.kv_heads});
   attention.qk_norm = HeadNorm::kRmsOnePlus;
   attention.output_gate = true;
   return attention;
@@ -89,12 +92,12 @@ std::optional<PredictorSpec> ParsePredictor(ConfigReader& config,
 }
 
 void SetMixers(ConfigReader& config, const QwenHybridDefaults& defaults, ModelSpec& spec) {
-  const std::vector<std::string> types = LayerTypes(config);
+  const std::vector<std::string> types = LayerTypes(config, defaults.indexed);
   const SoftmaxAttentionConfig attention = ParseAttention(config, defaults, spec.hidden);
   const DeltaRuleConfig delta = ParseDeltaRule(config, defaults.tensors);
   for (size_t i = 0; i < types.size(); ++i) {
     LayerSpec layer = HfLayer(i, NormSpec::Kind::kRmsOnePlus);
-    if (types[i] == kFull) {
+    if (types[i] != kLinear) {
       SetHfAttention(i, attention, layer);
     } else {
       layer.mixer_type = "gated_deltanet";

@@ -57,7 +57,8 @@ MIXER_USES = {
     "log_linear_gated_deltanet": ["delta_net", "log_linear"],
     "log_linear_mamba2": ["log_linear", "mamba2"],
     "mamba2": ["log_linear"],
-    "shared_transformer": ["mamba2", "softmax_attention"],
+    "shared_transformer": ["mamba2", "pool_selection", "softmax_attention"],
+    "softmax_attention": ["pool_selection"],
 }
 # The only files directly in kernels/mixers that may include the mixers.
 MIXER_LISTS = {"kernels/mixers/mixer_config.cc", "kernels/mixers/mixer_config.h"}

@@ -213,6 +213,7 @@ HeadOutput::HeadOutput(const HeadOutputConfig& config, const MixerSource& source
     : heads_(config.heads),
       width_(config.width),
       norm_eps_(config.norm_eps),
+      gate_f_(config.gate_f),
       projection_(TakeLinear(config.projection, source.hidden, config.heads * config.width, false,
                              source.parameters)) {
   if (config.norm.empty()) return;
@@ -225,7 +226,13 @@ void HeadOutput::Apply(const LayerStep& step, ConstFloatMatrix o, ConstFloatMatr
   {
     const StageTimer timer(step.times, Stage::kNorm);
     HeadNormGate(o, heads_, width_, PaddedColumns(width_), norm_.empty() ? nullptr : norm_.data(),
-                 norm_eps_, gate, normed, *step.pool);
+                 norm_eps_, gate_f_ == Activation::kSilu ? gate : ConstFloatMatrix{}, normed,
+                 *step.pool);
+  }
+  if (gate_f_ != Activation::kSilu && gate.data != nullptr) {
+    ParallelRows(*step.pool, o.rows, normed.columns, [&](size_t t) {
+      GateMultiply(gate_f_, gate.row(t), normed.row(t), normed.row(t), normed.columns);
+    });
   }
   ProjectOutput(step, projection_, normed, y);
 }
@@ -236,7 +243,8 @@ void HeadOutput::Enqueue(const DeviceStep& step, ConstFloatMatrix o, ConstFloatM
                       .width = width_,
                       .norm_width = width_,
                       .weight = {norm_.data(), norm_.size()},
-                      .eps = norm_eps_};
+                      .eps = norm_eps_,
+                      .gate_f = gate_f_};
   projection_.Enqueue(*step.device, EnqueueNormAndGate(step, o, gate, how), y);
 }
 

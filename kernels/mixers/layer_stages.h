@@ -176,12 +176,14 @@ struct HeadOutputConfig {
   std::string norm = "o_norm";        // `norm`.weight [E]; empty: the norm has no weight
   float norm_eps = 0;                 // of the norm
   std::string projection = "o_proj";  // `projection`.weight [hidden, H*E]
+  Activation gate_f = Activation::kSilu;
 };
 
 // What fla's layers do (fla_output.h).
 HeadOutputConfig FlaHeadOutput(const FlaOutput& output, size_t heads, size_t width);
 
-// y = (rms(o) · weight · silu(gate)) W, rms over each head (docs/mixers.md#norms).
+// y = (rms(o) · weight · silu(gate)) W, or with another function of the gate, rms over each head
+// (docs/mixers.md#norms).
 class HeadOutput {
  public:
   HeadOutput(const HeadOutputConfig& config, const MixerSource& source);
@@ -194,6 +196,7 @@ class HeadOutput {
  private:
   size_t heads_, width_;
   float norm_eps_;
+  Activation gate_f_;
   AlignedBuffer<float> norm_;  // [E] or empty
   Linear projection_;
 };

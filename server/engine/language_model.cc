@@ -18,11 +18,11 @@ struct Entered {
   FloatMatrix weights = {};  // of its connection, for Leave
 };
 
-// The norm of what the connection makes of the streams x.
+// What the connection makes of the streams x, or its norm.
 Entered EnterStreams(const TrainedNorm& norm, const HyperConnection& connection, FloatMatrix x,
                      FloatMatrix normed, const LanguageModel::Lent& lent) {
   const FloatMatrix weights = connection.Collapse(x, normed, *lent.layer_workspace, *lent.threads);
-  norm.Apply(normed, normed, *lent.threads);
+  if (!norm.empty()) norm.Apply(normed, normed, *lent.threads);
   return {normed, weights};
 }
 
@@ -92,7 +92,12 @@ absl::Status LanguageModel::Forward(std::span<const uint32_t> ids,
   const FloatMatrix all = lent.step_workspace->Take(x.rows, streams * x.columns);
   SpreadToStreams(x, all, *lent.threads);
   RIVULET_RETURN_IF_ERROR(Layers(model_->layers, 0, ids, segments, states, lent, all));
-  MeanOfStreams(all, x, *lent.threads);
+  lent.layer_workspace->Reset();
+  if (model_->last_connection == nullptr) {
+    MeanOfStreams(all, x, *lent.threads);
+  } else {
+    model_->last_connection->Collapse(all, x, *lent.layer_workspace, *lent.threads);
+  }
   return absl::OkStatus();
 }
 
@@ -170,7 +175,10 @@ void LanguageModel::Logits(ConstFloatMatrix x, const Lent& lent, FloatMatrix log
 }
 
 void LanguageModel::NormStream(ConstFloatMatrix x, const Lent& lent, FloatMatrix y) const {
-  model_->final_norm.Apply(x, y, *lent.threads);
+  if (!model_->final_norm.empty()) return model_->final_norm.Apply(x, y, *lent.threads);
+  if (x.data == y.data) return;
+  ParallelRows(*lent.threads, x.rows, x.columns,
+               [&](size_t row) { std::copy_n(x.row(row), x.columns, y.row(row)); });
 }
 
 void LanguageModel::NormedLogits(ConstFloatMatrix normed, const Lent& lent,

@@ -78,8 +78,11 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> MakeRandomModel(const nlohman
   if (!model.spec.embedding_norm.empty()) {
     model.embedding_norm = TakeNorm(model.spec.embedding_norm, hidden, model.spec.norm_eps, own);
   }
-  model.final_norm = TakeNorm(model.spec.final_norm, hidden, model.spec.norm_eps, own,
-                              model.spec.logits_multiplier);
+  model.last_connection = TakeConnection(model.spec.last_connection, hidden, own);
+  if (!model.spec.final_norm.empty()) {
+    model.final_norm = TakeNorm(model.spec.final_norm, hidden, model.spec.norm_eps, own,
+                                model.spec.logits_multiplier);
+  }
   model.lm_head = own.TakeLinear({{model.spec.lm_head, vocab, ""}}, hidden);
   const bool tied = model.spec.tied();
   model.parameters += own.taken() + (tied ? 0 : vocab * hidden);

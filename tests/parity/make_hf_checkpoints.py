@@ -211,6 +211,15 @@ FIXTURES |= {
                                                   norm_topk_prob=False, linear_lower_bound=None, index_kpool=16, index_topk=32, hc_eps=1e-3,
                                                   tie_word_embeddings=True), tie_word_embeddings=True)),
 }
+QWEN4 = dict(QWEN3_5_MOE, layer_types=["linear_attention", "indexed_attention", "linear_attention"], hc_count=3, hc_lowrank=7, indexer_n_heads=6,
+             indexer_kv_heads=1, indexer_head_dim=12, indexer_budget=16, indexer_compress_ratio=4, output_gate_type="sigmoid")
+FIXTURES |= {
+    "qwen4_exp": ("Qwen4ExpForConditionalGeneration", lambda: published_qwen("Qwen4ExpConfig", QWEN4)),
+    "qwen4_exp_text": ("Qwen4ExpForCausalLM",
+                       lambda: transformers.Qwen4ExpTextConfig(**dict(
+                           QWEN4, num_hidden_layers=2, layer_types=["full_attention", "linear_attention"], output_gate_type=None, hc_count=4,
+                           indexer_head_dim=8, indexer_budget=32, indexer_compress_ratio=16, norm_topk_prob=False, tie_word_embeddings=True))),
+}
 SHARDED |= {"glm5_next": "40KB"}
 # The layer that predicts a further token.
 EXTRA |= {"glm5_next": {"model.language_model.layers.4.eh_proj.weight": (32, 64)}}
@@ -255,7 +264,7 @@ def float64_throughout():
         torch.float32, torch.float, torch.Tensor.float = kept
 
 
-ONE_PLUS = ("Qwen3NextRMSNorm", "Qwen3_5RMSNorm", "Qwen3_5MoeRMSNorm", "RecurrentGemmaRMSNorm")
+ONE_PLUS = ("Qwen3NextRMSNorm", "Qwen3_5RMSNorm", "Qwen3_5MoeRMSNorm", "RecurrentGemmaRMSNorm", "Qwen4ExpTextRMSNorm")
 
 
 def randomize(model, generator):

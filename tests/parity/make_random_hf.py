@@ -306,6 +306,18 @@ def glm5_next(rng):
     return "Glm5NextForConditionalGeneration", lambda: hf.published_glm(keys, tie_word_embeddings=keys["tie_word_embeddings"])
 
 
+def qwen4_exp(rng):
+    keys = qwen_experts(rng, qwen_hybrid(rng))
+    keys["layer_types"] = ["indexed_attention" if kind == "full_attention" else kind for kind in keys["layer_types"]]
+    rotated = int(keys["head_dim"] * keys["rope_parameters"]["partial_rotary_factor"] + 1) // 2
+    keys["rope_parameters"] |= dict(mrope_section=[rotated - 2 * (rotated // 3), rotated // 3, rotated // 3], mrope_interleaved=True)
+    pool = some(rng, 1, 2, 4, 8, 16)
+    return outer("Qwen4Exp", keys | dict(
+        hc_count=some(rng, 2, 4, 5), hc_lowrank=some(rng, 5, 16), indexer_n_heads=some(rng, 6, 8), indexer_kv_heads=1,
+        indexer_head_dim=2 * rotated + some(rng, 0, 5), indexer_compress_ratio=pool, indexer_budget=pool * rng.randint(1, max(1, 48 // pool)),
+        output_gate_type=some(rng, None, "sigmoid", "silu"), norm_topk_prob=some(rng, True, False)), rng)
+
+
 def recurrent_gemma(rng):
     heads = some(rng, 2, 4)
     keys = common(rng, heads)
@@ -317,7 +329,7 @@ def recurrent_gemma(rng):
 
 
 FAMILIES = [llama, mistral, qwen2, qwen3, qwen3_next, qwen3_5, qwen3_5_moe, granite, bamba, falcon_h1, nemotron_h, olmo_hybrid, jamba, minimax, lfm2,
-            lfm2_moe, zamba2, kimi_linear, recurrent_gemma, glm5_next]
+            lfm2_moe, zamba2, kimi_linear, recurrent_gemma, glm5_next, qwen4_exp]
 
 
 def drop_defaults(folder, model, rng):

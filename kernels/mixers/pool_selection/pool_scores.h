@@ -14,6 +14,9 @@ namespace rivulet {
 void MeanOfPool(const float* keys, const float* gates, const float* biases, size_t tokens,
                 size_t padded, float* key);
 
+// The plain mean of `tokens` keys.
+void PlainMeanOfPool(const float* keys, size_t tokens, size_t padded, float* key);
+
 // scores [pools] of one token: q [heads, Dp], weights [heads], keys [pools, Dp].
 void ScorePools(const float* q, const float* weights, size_t heads, const float* keys, size_t pools,
                 size_t padded, float* scores);

@@ -38,6 +38,15 @@ void MeanOfPoolOnTarget(const float* keys, const float* gates, const float* bias
   }
 }
 
+void PlainMeanOfPoolOnTarget(const float* keys, size_t tokens, size_t padded, float* key) {
+  const Block count = SetBlock(static_cast<float>(tokens));
+  for (size_t c = 0; c < padded; c += 16) {
+    Block sum = LoadBlock(keys + c);
+    for (size_t i = 1; i < tokens; ++i) sum = Add(sum, LoadBlock(keys + i * padded + c));
+    StoreBlock(Div(sum, count), key + c);
+  }
+}
+
 HWY_INLINE float Dot(const float* a, const float* b, size_t padded) {
   Block sum = ZeroBlock();
   for (size_t i = 0; i < padded; i += 16) sum = MulAdd(LoadBlock(a + i), LoadBlock(b + i), sum);
@@ -64,11 +73,16 @@ HWY_AFTER_NAMESPACE();
 namespace rivulet {
 
 HWY_EXPORT(MeanOfPoolOnTarget);
+HWY_EXPORT(PlainMeanOfPoolOnTarget);
 HWY_EXPORT(ScorePoolsOnTarget);
 
 void MeanOfPool(const float* keys, const float* gates, const float* biases, size_t tokens,
                 size_t padded, float* key) {
   HWY_DYNAMIC_DISPATCH(MeanOfPoolOnTarget)(keys, gates, biases, tokens, padded, key);
+}
+
+void PlainMeanOfPool(const float* keys, size_t tokens, size_t padded, float* key) {
+  HWY_DYNAMIC_DISPATCH(PlainMeanOfPoolOnTarget)(keys, tokens, padded, key);
 }
 
 void ScorePools(const float* q, const float* weights, size_t heads, const float* keys, size_t pools,

@@ -19,7 +19,10 @@ struct PoolSelectionConfig {
   size_t heads = 0;       // H, of the scores
   size_t key_dim = 0;     // D, of a query and of a key
   size_t query_rank = 0;  // of what queries are made from
-  float norm_eps = 1e-6f;  // of the keys' norm
+  float norm_eps = 1e-6f;  // of the keys' norm, and of the queries' where they have one
+  // Keys of pools are means under gates, and heads have weights (GLM-5.3-Flash); else they are
+  // plain means, and all heads count alike (Qwen4-Exp).
+  bool gated = true;
 
   size_t padded() const { return PaddedColumns(key_dim); }
   // Of a row that says what was chosen (softmax_attention/key_value_pages.h).

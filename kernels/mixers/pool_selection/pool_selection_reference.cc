@@ -12,6 +12,8 @@ namespace {
 double PoolKey(const PoolSelectionConfig& c, const float* ape, const PoolSelectionInput& input,
                size_t p, size_t i) {
   double sum = 0, weights = 0;
+  for (size_t s = 0; s < c.pool && !c.gated; ++s) sum += input.k.row(p * c.pool + s)[i];
+  if (!c.gated) return PoolFactor(p * c.pool) * sum / static_cast<double>(c.pool);
   for (size_t s = 0; s < c.pool; ++s) {
     const double weight =
         std::exp(double{input.gates.row(p * c.pool + s)[i]} + ape[s * c.padded() + i]);
@@ -27,7 +29,7 @@ double ScoreOf(const PoolSelectionConfig& c, const std::vector<double>& key,
   for (size_t h = 0; h < c.heads; ++h) {
     double dot = 0;
     for (size_t i = 0; i < c.key_dim; ++i) dot += input.q.row(t)[h * c.padded() + i] * key[i];
-    score += input.weights.row(t)[h] * std::max(dot, 0.0);
+    score += (c.gated ? input.weights.row(t)[h] : 1.0f) * std::max(dot, 0.0);
   }
   return score;
 }

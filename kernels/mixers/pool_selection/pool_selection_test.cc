@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +34,8 @@ void Quantise(ConstFloatMatrix x, float scale, FloatMatrix to) {
 }
 
 // Scores are sums that fp32 holds exactly, many of them equal: the same choice for any arithmetic.
-PoolSelectionInput Exact(const CoreSubject::Inputs& x, Workspace& workspace) {
+PoolSelectionInput Exact(const PoolSelectionConfig& config, const CoreSubject::Inputs& x,
+                         Workspace& workspace) {
   PoolSelectionInput input;
   const auto take = [&](const char* name, float scale) {
     const FloatMatrix to = workspace.Take(x[name].rows, x[name].columns);
@@ -42,9 +44,18 @@ PoolSelectionInput Exact(const CoreSubject::Inputs& x, Workspace& workspace) {
   };
   input.q = take("q", 1);
   input.k = take("k", 1);
+  if (!config.gated) return input;
   input.gates = take("gates", 0);
   input.weights = take("weights", 1);
   return input;
+}
+
+// What is done to the keys of pools of plain means: times a power of two that depends on where the
+// pool begins.
+void ByPosition(std::span<const Segment> pools, FloatMatrix keys) {
+  for (size_t i = 0; i < pools.size(); ++i) {
+    for (size_t c = 0; c < keys.columns; ++c) keys.row(i)[c] *= PoolFactor(pools[i].position);
+  }
 }
 
 std::unique_ptr<SuiteSubject> MakeSubject(const PoolSelectionConfig& c) {
@@ -59,11 +70,13 @@ std::unique_ptr<SuiteSubject> MakeSubject(const PoolSelectionConfig& c) {
       std::make_shared<PoolSelectionRecurrence>(c, FirstHalf(c), subject->state_layout);
   subject->state_layout.SetPageKind({.rule = PageRule::kAppended});
   subject->run = [=](const LayerStep& step, const CoreSubject::Inputs& x, FloatMatrix out) {
-    recurrence->Run(step, Exact(x, *step.workspace), out);
+    const PoolSelectionInput input = Exact(c, x, *step.workspace);
+    if (c.gated) return recurrence->Run(step, input, out);
+    recurrence->Run(step, input, out, ByPosition);
   };
   subject->reference = [=](const CoreSubject::Inputs& x) {
     Workspace workspace;
-    return PoolSelectionReference(c, FirstHalf(c).data(), Exact(x, workspace));
+    return PoolSelectionReference(c, FirstHalf(c).data(), Exact(c, x, workspace));
   };
   return subject;
 }
@@ -77,6 +90,8 @@ std::vector<SuiteCase> Cases() {
           Core("p4_k5_d7", {.pool = 4, .most = 5, .heads = 3, .key_dim = 7}),
           Core("p1_k9", {.pool = 1, .most = 9, .heads = 2, .key_dim = 16}),
           Core("p2_k1_d40", {.pool = 2, .most = 1, .heads = 1, .key_dim = 40}),
+          Core("p16_k3_plain", {.pool = 16, .most = 3, .heads = 4, .key_dim = 32, .gated = false}),
+          Core("p2_k6_d9_plain", {.pool = 2, .most = 6, .heads = 3, .key_dim = 9, .gated = false}),
           Core("p8_all", {.pool = 8, .most = 100, .heads = 4, .key_dim = 16})};
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/mixers/mixer.h"
+#include "kernels/mixers/pool_selection/pool_selection_config.h"
 #include "kernels/ops/rope/rope.h"
 
 namespace rivulet {
@@ -43,7 +44,10 @@ struct SoftmaxAttentionConfig {
   uint64_t window = 0;  // tokens that are seen, the query's own included; 0: all
   uint64_t unseen = 0;  // tokens at the beginning that none after them sees
   float scale = 0;      // of a score; above 0
-  size_t inputs = 0;    // width of what the layer reads; 0: that of the residual stream
+  // The tokens that are seen (../pool_selection); pool 0: as above. Then there is a rope, and
+  // neither window nor unseen tokens. On the CPU only.
+  PoolSelectionConfig selection = {};
+  size_t inputs = 0;  // width of what the layer reads; 0: that of the residual stream
   // Not 0: to q, k and v low-rank maps of the input are added, the tensors
   // linear_{q,k,v}_adapter_list.<adapter>.{0,1} of this rank (Zamba2).
   size_t adapter_rank = 0;

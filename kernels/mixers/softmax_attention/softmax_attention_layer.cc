@@ -1,4 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -7,11 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/check.h"
 #include "kernels/base/parallel.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/device_step.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/low_rank_update.h"
+#include "kernels/mixers/pool_selection/mean_pool_selection.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_config.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
 #include "kernels/ops/activation/activation.h"
@@ -93,11 +96,15 @@ class SoftmaxAttentionLayer : public Mixer {
         output_(TakeLinear(NamesOf(config.tensors).output, source.hidden,
                            config.heads * config.head_dim, config.output_bias, source.parameters)) {
     if (config.rope.has_value()) rope_.emplace(*config.rope);
+    if (config.selection.pool == 0) return;
+    RIVULET_CHECK(rope_.has_value(), "a selection rotates its keys as the layer does");
+    selection_ = std::make_unique<MeanPoolSelection>(config.selection, source, layout_);
   }
 
   const StateLayout& state_layout() const override { return layout_; }
   uint64_t max_tokens() const override {
-    return rope_.has_value() ? rope_->most_tokens() : UINT64_MAX;
+    const uint64_t most = rope_.has_value() ? rope_->most_tokens() : UINT64_MAX;
+    return std::min(most, config_.selection.max_tokens());
   }
 
   absl::Status Forward(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override {
@@ -110,9 +117,11 @@ class SoftmaxAttentionLayer : public Mixer {
     const FloatMatrix v = PaddedHeads(step, projected[kValue], config_.kv_heads);
     if (rope_.has_value()) Rotate(step, *rope_, recurrence_.shape().padded(), q, k);
     const FloatMatrix o = step.workspace->Take(x.rows, config_.heads * config_.head_dim);
+    ChosenPools chosen;
+    if (selection_) chosen = {config_.selection.pool, selection_->Choose(step, *rope_, x)};
     {
       const StageTimer timer(step.times, Stage::kRecurrence);
-      recurrence_.Run(step.segments, step.state, {q, k, v}, o, *step.workspace, *step.pool);
+      recurrence_.Run(step.segments, step.state, {q, k, v, chosen}, o, *step.workspace, *step.pool);
     }
     if (config_.output_gate) Multiply(o, gate, *step.pool);
     ProjectOutput(step, output_, o, y);
@@ -148,6 +157,7 @@ class SoftmaxAttentionLayer : public Mixer {
     output_.Enqueue(*step.device, o, y);
   }
   bool runs_on_device() const override {
+    if (config_.selection.pool != 0) return false;
     if (config_.qk_norm != HeadNorm::kRmsAll) return true;
     return !config_.output_gate && q_norm_.size() <= kMostNormedWidth;
   }
@@ -235,6 +245,7 @@ class SoftmaxAttentionLayer : public Mixer {
   SoftmaxAttentionRecurrence recurrence_;
   Linear output_;
   std::optional<Rope> rope_;
+  std::unique_ptr<MeanPoolSelection> selection_;  // null: it sees all tokens
 };
 
 }  // namespace

@@ -1,68 +1,36 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A block's residual over N streams (manifold-constrained hyper-connections, Xie et al. 2026, as
-// GLM-5.3-Flash has them; docs/mixers.md#hyper-connections). For streams s_1 ... s_N of one token
-// and a block f:
-//
-//   w = W rms([s_1 | ... | s_N])                    2N + N² numbers: w^in, w^out, w^mix
-//   a = σ(α_1 w^in + b^in) + eps                    b = 2 σ(α_2 w^out + b^out)
-//   M = sinkhorn(softmax of rows(α_3 w^mix + b^mix) + eps)
-//   x = Σ_n a_n s_n        s'_m = b_m f(x) + Σ_n M[n, m] s_n
-//
-// sinkhorn divides columns by their sums (+ eps), then rows and columns in turn for the remaining
-// rounds, so that both sum to about 1 in the end.
+// Hyper-connections: the residual of a block over N streams instead of one
+// (docs/mixers.md#hyper-connections). A connection makes the block's input of the streams, and the
+// next streams of its output. Each form has a file: sinkhorn_connection.h, gated_connection.h.
 //
 // It keeps no state and knows neither the block nor its norm. On the CPU only.
 // Bits: a token's numbers depend on that token alone. Threading: constant after construction.
 #ifndef RIVULET_KERNELS_OPS_HYPER_CONNECTION_HYPER_CONNECTION_H_
 #define RIVULET_KERNELS_OPS_HYPER_CONNECTION_HYPER_CONNECTION_H_
 
-#include <array>
 #include <cstddef>
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
-#include "kernels/ops/linear/linear.h"
 
 namespace rivulet {
 
 inline constexpr size_t kMostStreams = 8;
-inline constexpr size_t kMostSinkhornRounds = 1000;
-
-struct HyperConnectionForm {
-  size_t streams = 0;          // N, at most kMostStreams
-  size_t sinkhorn_rounds = 1;  // at least 1, the first of columns alone
-  float eps = 0;
-  float norm_eps = 0;
-
-  // Of one token: w^in, w^out and the rows of w^mix.
-  size_t weights() const { return (2 + streams) * streams; }
-};
 
 class HyperConnection {
  public:
-  // map: W [weights, N · hidden]. biases: [weights], as b^in, b^out and the rows of b^mix. scales:
-  // α_1, α_2, α_3.
-  HyperConnection(const HyperConnectionForm& form, Linear map, AlignedBuffer<float> biases,
-                  const std::array<float, 3>& scales);
+  virtual ~HyperConnection() = default;
 
   // x [T, hidden] of streams [T, N · hidden], side by side. Returns what Expand needs, which is in
   // the workspace with the temporaries [T, N · hidden].
-  FloatMatrix Collapse(ConstFloatMatrix streams, FloatMatrix x, Workspace& workspace,
-                       ThreadPool& pool) const;
+  virtual FloatMatrix Collapse(ConstFloatMatrix streams, FloatMatrix x, Workspace& workspace,
+                               ThreadPool& pool) const = 0;
 
   // streams = the next ones, of the block's output [T, hidden].
-  void Expand(ConstFloatMatrix output, ConstFloatMatrix weights, FloatMatrix streams,
-              ThreadPool& pool) const;
-
- private:
-  void Weigh(float* weights) const;
-
-  HyperConnectionForm form_;
-  Linear map_;
-  AlignedBuffer<float> biases_;
-  std::array<float, 3> scales_;
+  virtual void Expand(ConstFloatMatrix output, ConstFloatMatrix weights, FloatMatrix streams,
+                      ThreadPool& pool) const = 0;
 };
 
 // Each of the N streams = x [T, hidden], before the first block.
@@ -70,6 +38,11 @@ void SpreadToStreams(ConstFloatMatrix x, FloatMatrix streams, ThreadPool& pool);
 
 // x = the mean of the streams, after the last block.
 void MeanOfStreams(ConstFloatMatrix streams, FloatMatrix x, ThreadPool& pool);
+
+// to = Σ_n weights[n · stride] · stream n over `count` columns, streams ascending; their rows are
+// `hidden` apart.
+void SumStreams(const float* weights, size_t stride, const float* streams, size_t n, size_t hidden,
+                float* to, size_t count);
 
 }  // namespace rivulet
 

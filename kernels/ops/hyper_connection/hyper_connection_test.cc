@@ -1,15 +1,20 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/ops/hyper_connection/hyper_connection.h"
 
+#include <array>
+#include <cmath>
+#include <memory>
 #include <vector>
 
 #include "kernels/base/test_support.h"
+#include "kernels/ops/hyper_connection/gated_connection.h"
+#include "kernels/ops/hyper_connection/sinkhorn_connection.h"
 
 namespace rivulet {
 namespace {
 
 struct Case {
-  HyperConnectionForm form;
+  SinkhornForm form;
   size_t hidden = 0;
 };
 
@@ -21,7 +26,7 @@ struct Subject {
         map(RandomFloats(form.weights() * form.streams * hidden, random, 0.5f)),
         biases(RandomFloats(form.weights(), random)) {}
 
-  HyperConnection Pack() const {
+  SinkhornConnection Pack() const {
     AlignedBuffer<float> b(biases.size());
     std::copy(biases.begin(), biases.end(), b.data());
     const DType fp32 = DType::kFloat32;
@@ -81,7 +86,7 @@ struct Subject {
     return all;
   }
 
-  HyperConnectionForm form;
+  SinkhornForm form;
   size_t hidden;
   std::vector<float> map, biases;
   std::array<float, 3> scales = {0.7f, 1.3f, 0.9f};
@@ -151,15 +156,84 @@ TEST(HyperConnectionTest, SinkhornMakesRowsAndColumnsSumToOne) {
   }
 }
 
-TEST(HyperConnectionTest, RowsAloneAndTogetherHaveTheSameBits) {
-  constexpr size_t kTokens = 150, kHidden = 48, kStreams = 4;
+// Qwen4-Exp's, and what it computes in float64, from the definition.
+struct GatedSubject {
+  GatedSubject(const GatedForm& of, size_t width, std::mt19937_64& random)
+      : form(of),
+        hidden(width),
+        norm(RandomFloats(form.streams * hidden, random)),
+        down(RandomFloats(form.outputs() * form.streams * hidden, random, 0.3f)),
+        up(RandomFloats(form.streams * hidden * form.rank, random, 0.5f)) {}
+
+  GatedConnection Pack() const {
+    AlignedBuffer<float> w(norm.size());
+    std::copy(norm.begin(), norm.end(), w.data());
+    const DType fp32 = DType::kFloat32;
+    const size_t all = form.streams * hidden;
+    return {form, std::move(w),
+            Linear::Pack({{down.data(), fp32, form.outputs(), nullptr}}, all, fp32),
+            Linear::Pack({{up.data(), fp32, all, nullptr}}, form.rank, fp32)};
+  }
+
+  // x, and then the next streams.
+  std::vector<double> Reference(const float* s, const float* output) const {
+    const size_t n = form.streams, width = n * hidden;
+    std::vector<double> normed(width), low(form.outputs()), all((1 + n) * hidden);
+    for (size_t k = 0; k < n; ++k) {
+      double square = 0;
+      for (size_t i = 0; i < hidden; ++i) square += double{s[k * hidden + i]} * s[k * hidden + i];
+      const double root = std::sqrt(square / static_cast<double>(hidden) + form.norm_eps);
+      for (size_t i = k * hidden; i < (k + 1) * hidden; ++i) normed[i] = s[i] / root * norm[i];
+    }
+    for (size_t j = 0; j < low.size(); ++j) {
+      for (size_t i = 0; i < width; ++i) low[j] += down[j * width + i] * normed[i];
+      low[j] /= static_cast<double>(n);
+      if (j < form.rank) low[j] /= 1 + std::exp(-low[j]);
+    }
+    for (size_t i = 0; i < width; ++i) {
+      double gate = 0;
+      for (size_t j = 0; j < form.rank; ++j) gate += up[i * form.rank + j] * low[j];
+      all[i % hidden] += normed[i] / (1 + std::exp(-gate)) / static_cast<double>(n);
+      const double share = 2 / (1 + std::exp(-low[form.rank + i / hidden]));
+      all[hidden + i] = s[i] + share * output[i % hidden];
+    }
+    return all;
+  }
+
+  GatedForm form;
+  size_t hidden;
+  std::vector<float> norm, down, up;
+};
+
+TEST(HyperConnectionTest, GatedOnesMatchFp64) {
   std::mt19937_64 random(TestSeed());
-  const Subject subject({{kStreams, 20, 1e-6f, 1e-5f}, kHidden}, random);
+  ThreadPool pool(2);
+  for (const size_t hidden : {7, 48, 65}) {
+    constexpr size_t kTokens = 3, kStreams = 4;
+    const GatedSubject subject({kStreams, 5, true, 1e-6f}, hidden, random);
+    TestMatrix s(kTokens, kStreams * hidden, 2, 1), output(kTokens, hidden);
+    s.Fill(RandomFloats(kTokens * kStreams * hidden, random));
+    output.Fill(RandomFloats(kTokens * hidden, random));
+    std::vector<double> reference;
+    for (size_t t = 0; t < kTokens; ++t) {
+      for (double value : subject.Reference(s.view().row(t), output.view().row(t))) {
+        reference.push_back(value);
+      }
+    }
+    const std::vector<float> actual = PassThrough(subject.Pack(), kStreams, s, output, pool);
+    EXPECT_TRUE(Close(actual, reference, 3e-6, 1.0)) << hidden;
+  }
+}
+
+// `make` packs a connection for the target of the moment.
+template <typename Make>
+void ExpectRowsAloneAndTogetherHaveTheSameBits(std::mt19937_64& random, Make&& make) {
+  constexpr size_t kTokens = 150, kHidden = 48, kStreams = 4;
   const std::vector<float> s = RandomFloats(kTokens * kStreams * kHidden, random);
   const std::vector<float> output = RandomFloats(kTokens * kHidden, random);
   std::vector<float> first;
   ForEachFusedTarget([&](const char* target) {
-    const HyperConnection connection = subject.Pack();
+    const auto connection = make();
     for (size_t threads : {1, 2, 3}) {
       ThreadPool pool(threads);
       TestMatrix streams(kTokens, kStreams * kHidden), update(kTokens, kHidden);
@@ -179,6 +253,14 @@ TEST(HyperConnectionTest, RowsAloneAndTogetherHaveTheSameBits) {
       EXPECT_TRUE(SameBits(alone, first)) << target << " threads " << threads;
     }
   });
+}
+
+TEST(HyperConnectionTest, RowsAloneAndTogetherHaveTheSameBits) {
+  std::mt19937_64 random(TestSeed());
+  const Subject sinkhorn({{4, 20, 1e-6f, 1e-5f}, 48}, random);
+  ExpectRowsAloneAndTogetherHaveTheSameBits(random, [&] { return sinkhorn.Pack(); });
+  const GatedSubject gated({4, 9, true, 1e-6f}, 48, random);
+  ExpectRowsAloneAndTogetherHaveTheSameBits(random, [&] { return gated.Pack(); });
 }
 
 TEST(HyperConnectionTest, StreamsBeginAsOneAndEndAsTheirMean) {

@@ -33,7 +33,8 @@ struct DeltaRuleConfig {
   bool qk_sum_norm = false;                      // q and k are x / Σx instead of x / |x|
   bool scale_queries = true;                     // by D^{-1/2}
   bool use_gate = false;
-  size_t conv_size = 0;  // window of the convolutions of q, k, v; 0 without
+  Activation gate_f = Activation::kSilu;  // of the output's gate
+  size_t conv_size = 0;                   // window of the convolutions of q, k, v; 0 without
   bool conv_bias = false;
   float norm_eps = 1e-6f;
   // The log-linear form: decays, with as many groups as heads and fla's tensors.

@@ -107,7 +107,8 @@ HeadOutputConfig Output(const DeltaRuleConfig& config) {
           .width = config.shape.value_dim,
           .norm = fla ? "o_norm" : "norm",
           .norm_eps = config.norm_eps,
-          .projection = fla ? "o_proj" : "out_proj"};
+          .projection = fla ? "o_proj" : "out_proj",
+          .gate_f = config.gate_f};
 }
 
 class DeltaRuleLayer : public Mixer {

@@ -1,0 +1,110 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// qwen4_exp and its text model. That they compute what transformers does: tests/parity.
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/device/fake_device.h"
+#include "model_loader/format_fixture.h"
+#include "model_loader/loaded_model.h"
+#include "nlohmann/json.hpp"
+
+namespace rivulet {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+json Qwen() {
+  return {{"model_type", "qwen4_exp_text"},
+          {"vocab_size", 96},
+          {"hidden_size", 64},
+          {"num_hidden_layers", 4},
+          {"num_attention_heads", 4},
+          {"head_dim", 16},
+          {"num_experts", 20},
+          {"indexer_n_heads", 6},
+          {"indexer_kv_heads", 1},
+          {"indexer_head_dim", 24},
+          {"indexer_budget", 64},
+          {"indexer_compress_ratio", 16}};
+}
+
+const SoftmaxAttentionConfig& Attention(const ModelSpec& spec) {
+  return std::get<SoftmaxAttentionConfig>(spec.layers.at(3).mixer);
+}
+
+TEST(Qwen4ExpFormatTest, NamesTheTensorsAndDescribesTheLayers) {
+  const ModelSpec spec = SpecOf(Qwen());
+  EXPECT_THAT(MixersOf(Qwen()), ElementsAre("gated_deltanet", "gated_deltanet", "gated_deltanet",
+                                            "softmax_attention"));
+  EXPECT_EQ(spec.streams, 4u);
+  EXPECT_TRUE(spec.final_norm.empty());
+  EXPECT_FALSE(spec.predictor.has_value());
+  const auto& last = std::get<GatedConnectionSpec>(spec.last_connection);
+  EXPECT_EQ(last.norm, "model.hyper_connection_mixer.hc_norm.weight");
+  EXPECT_FALSE(last.form.expands);
+  const auto& own = std::get<GatedConnectionSpec>(spec.layers.at(1).mixer_residual.connection);
+  EXPECT_EQ(own.out, "model.layers.1.attn_hyper_connection.block_inject_weight.weight");
+  EXPECT_EQ(own.form.rank, 320u);
+  EXPECT_TRUE(own.form.expands);
+  EXPECT_TRUE(spec.layers.at(1).mixer_norm.empty());
+  const SoftmaxAttentionConfig& attention = Attention(spec);
+  EXPECT_TRUE(attention.output_gate);
+  EXPECT_EQ(attention.rope->rotary_dim, 16u);
+  EXPECT_EQ(attention.selection.most, 4u);
+  EXPECT_FALSE(attention.selection.gated);
+  const auto& experts = std::get<MixtureOfExpertsSpec>(spec.layers.at(3).feed_forward);
+  EXPECT_EQ(experts.choice.experts_per_token, 10u);
+}
+
+TEST(Qwen4ExpFormatTest, ReadsTheGateAndThePublishedConfig) {
+  const auto gate = [](const json& config) {
+    return std::get<DeltaRuleConfig>(SpecOf(config).layers.at(0).mixer).gate_f;
+  };
+  EXPECT_EQ(gate(Qwen()), Activation::kSilu);
+  EXPECT_EQ(gate(With(Qwen(), "output_gate_type", "sigmoid")), Activation::kSigmoid);
+  const json outer = {{"model_type", "qwen4_exp"}, {"text_config", Qwen()}};
+  EXPECT_EQ(SpecOf(outer).architecture, "qwen4_exp");
+  const json types = {"full_attention", "linear_attention", "indexed_attention",
+                      "linear_attention"};
+  EXPECT_THAT(
+      MixersOf(With(Qwen(), "layer_types", types)),
+      ElementsAre("softmax_attention", "gated_deltanet", "softmax_attention", "gated_deltanet"));
+}
+
+TEST(Qwen4ExpFormatTest, NamesWhatIsWrong) {
+  EXPECT_THAT(ErrorOf(With(Qwen(), "ple_layer_ids", {1, 3})),
+              AllOf(HasSubstr("ple_layer_ids"), HasSubstr("n-grams")));
+  EXPECT_EQ(SpecOf(With(Qwen(), "ple_layer_ids", json::array())).layers.size(), 4u);
+  EXPECT_THAT(ErrorOf(With(Qwen(), "indexer_compress_ratio", 32)),
+              HasSubstr("indexer_compress_ratio is 32"));
+  EXPECT_THAT(ErrorOf(With(Qwen(), "indexer_budget", 60)), HasSubstr("indexer_compress_ratio"));
+  EXPECT_THAT(ErrorOf(With(Qwen(), "indexer_head_dim", 14)), HasSubstr("indexer_head_dim is 14"));
+  EXPECT_THAT(ErrorOf(With(Qwen(), "indexer_kv_heads", 2)), HasSubstr("indexer_kv_heads is 2"));
+  EXPECT_THAT(ErrorOf(Without(Qwen(), "indexer_n_heads")), HasSubstr("indexer_n_heads"));
+  EXPECT_THAT(ErrorOf(With(Qwen(), "hc_count", 1)), HasSubstr("hc_count is 1"));
+  EXPECT_THAT(ErrorOf(With(Qwen(), "output_gate_type", "gelu")), HasSubstr("output_gate_type"));
+}
+
+TEST(Qwen4ExpFormatTest, SurvivesAnyValueAtAnyKey) {
+  ExpectSurvivesAnyValue(
+      Qwen(), {"layer_types", "hc_count", "hc_lowrank", "output_gate_type", "rope_parameters",
+               "text_config", "ple_layer_ids", "norm_topk_prob", "full_attention_interval"});
+}
+
+TEST(Qwen4ExpFormatTest, ADeviceRefusesItByName) {
+  FakeDevice device;
+  LoadOptions options;
+  options.mixer.device = &device;
+  const auto model = LoadModel("tests/parity/fixtures/upstream_hf_qwen4_exp", options);
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(model.status().message(),
+              AllOf(HasSubstr("qwen4_exp: hyper-connections"), HasSubstr("--device cpu")));
+}
+
+}  // namespace
+}  // namespace rivulet
