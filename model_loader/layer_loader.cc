@@ -67,6 +67,10 @@ absl::StatusOr<LoadedLayer> TakeLayer(const LayerSpec& spec, const ModelSpec& mo
     layer.state_layout.Append(layer.mixer->state_layout(), "");
     layer.mixer_residual = TakeResidual(spec.mixer_residual, model, parameters);
   }
+  if (spec.ngrams.has_value()) {
+    layer.ngrams = TakeNgrams(*spec.ngrams, model.hidden, layer.state_layout, parameters);
+    layer.ngram_state = layer.state_layout.Append(layer.ngrams->state_layout(), "ngrams.");
+  }
   if (!spec.has_feed_forward()) return layer;
   layer.feed_forward_norm = TakeNormIfAny(spec.feed_forward_norm, model, parameters);
   layer.feed_forward = TakeFeedForward(spec.feed_forward, model.hidden, options, parameters);

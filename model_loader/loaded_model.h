@@ -76,15 +76,17 @@ struct LoadedResidual {
 // One block: x += mixer(norm(x)); then, if it has one, x += feed_forward(norm(x)).
 struct LoadedLayer {
   std::string mixer_type;
-  TrainedNorm mixer_norm;         // empty: none
-  std::unique_ptr<Mixer> mixer;   // null: none
-  bool reads_embeddings = false;  // the mixer reads x | the tokens' embeddings
+  TrainedNorm mixer_norm;                  // empty: none
+  std::unique_ptr<Mixer> mixer;            // null: none
+  std::unique_ptr<NgramEmbedding> ngrams;  // null: none
+  bool reads_embeddings = false;           // the mixer reads x | the tokens' embeddings
   LoadedResidual mixer_residual;
   TrainedNorm feed_forward_norm;              // empty: none
   std::unique_ptr<FeedForward> feed_forward;  // null: none
   LoadedResidual feed_forward_residual;
-  // The mixer's planes, and the feed-forward's behind them.
+  // The mixer's planes, those of n-grams, and the feed-forward's behind them.
   StateLayout state_layout;
+  PartOffsets ngram_state;         // where those of n-grams begin
   PartOffsets feed_forward_state;  // where the latter begin
 };
 
@@ -139,6 +141,10 @@ TrainedNorm TakeNorm(const NormSpec& spec, size_t hidden, float eps, ParameterSo
 // Null for one stream.
 std::unique_ptr<HyperConnection> TakeConnection(const HyperConnectionSpec& spec, size_t hidden,
                                                 ParameterSource& parameters);
+
+// Embeddings of n-grams with the state of `empty`'s device. `parameters` records problems.
+std::unique_ptr<NgramEmbedding> TakeNgrams(const NgramSpec& spec, size_t hidden,
+                                           const StateLayout& empty, ParameterSource& parameters);
 
 // A layer's feed-forward block. `parameters` knows the tensors by the spec's names and records
 // problems. Null for a block without one.

@@ -24,6 +24,7 @@
 #include "kernels/ops/hyper_connection/gated_connection.h"
 #include "kernels/ops/hyper_connection/sinkhorn_connection.h"
 #include "kernels/ops/mixture_of_experts/expert_choice.h"
+#include "kernels/ops/ngram_embedding/ngram_embedding.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace rivulet {
@@ -164,12 +165,20 @@ struct BesideSpec {
   float output = 1;
 };
 
+// Embeddings of n-grams in front of a layer (kernels/ops/ngram_embedding), with what begins the
+// names of its tensors ("model.layers.0.ple.").
+struct NgramSpec {
+  NgramForm form = {};
+  std::string prefix;
+};
+
 // One block: x += mixer(norm(x)); then, if it has one, x += feed_forward(norm(x)).
 struct LayerSpec {
   std::string mixer_type;  // its name for users: "hla", "gla", ...; empty: the layer has no mixer
   MixerConfig mixer;
-  std::string mixer_prefix;  // of the tensors' names: "model.layers.0.attn."
-  NormSpec mixer_norm;       // empty: none
+  std::string mixer_prefix;              // of the tensors' names: "model.layers.0.attn."
+  std::optional<NgramSpec> ngrams = {};  // added to the streams first
+  NormSpec mixer_norm;                   // empty: none
   ResidualSpec mixer_residual = {};
   // Side by side with the mixer (Falcon-H1), with what the mixer's own input and output are
   // multiplied by.

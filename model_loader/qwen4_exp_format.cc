@@ -3,10 +3,13 @@
 // The text model of Qwen4-Exp (qwen4_exp, qwen4_exp_text) as transformers writes it: a hybrid as
 // Qwen3.5 is (qwen3_5_format.cc) with experts in every layer, whose attention sees chosen pools of
 // tokens and whose residuals are gated hyper-connections; the last of them takes the place of the
-// final norm. Embeddings of n-grams (ple_layer_ids) are refused.
+// final norm. Layers in ple_layer_ids add embeddings of n-grams to the streams first.
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/ops/short_convolution/short_convolution.h"
 #include "model_loader/formats.h"
 #include "model_loader/mixers/parsers.h"
 #include "nlohmann/json.hpp"
@@ -16,11 +19,57 @@ namespace {
 
 using nlohmann::json;
 
-void RefuseNgrams(ConfigReader& config) {
-  const json* layers = config.Find("ple_layer_ids");
-  config.Require(layers == nullptr || *layers == json::array(), "ple_layer_ids",
-                 "embeddings of n-grams (per-layer embeddings) are not served; use a model without "
-                 "them");
+constexpr size_t kMostNgramLayers = 256;
+
+// ple_layer_ids count layers from 1, in any order.
+std::vector<size_t> NgramLayers(ConfigReader& config, size_t layers) {
+  std::vector<size_t> ids = config.Layers("ple_layer_ids", layers + 1);
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  config.Require(ids.empty() || ids[0] > 0, "ple_layer_ids", "it counts layers from 1");
+  config.Require(ids.size() <= kMostNgramLayers, "ple_layer_ids",
+                 absl::StrCat("at most ", kMostNgramLayers, " are served"));
+  return ids;
+}
+
+NgramForm ParseNgrams(ConfigReader& config, const ModelSpec& spec) {
+  constexpr size_t kMostRows = size_t{1} << 28;
+  NgramForm form;
+  form.streams = spec.streams;
+  form.norm_eps = HfNormEps(config);
+  form.hash.vocab = spec.vocab;
+  form.hash.ngram = config.Size("ngram_size", 3, 2, kMostNgram);
+  form.hash.heads = config.Size("heads_per_ngram", 8, 1, kMostNgramHeads);
+  form.hash.base = config.Size("ngram_vocab_size_base", 20'000'000, 2, kMostRows);
+  form.hash.multiple = config.Size("make_ngram_vocab_size_divisible_by", 128);
+  form.hash.seed = config.Size("seed", 1234, 0, kMostRows);
+  const size_t heads = (form.hash.ngram - 1) * form.hash.heads;
+  const size_t width = config.Size("ple_embed_dim", spec.hidden);
+  config.Require(width % heads == 0, "ple_embed_dim",
+                 absl::StrCat("it must be a multiple of the heads of all orders ", heads));
+  form.row = width / heads;
+  form.dilation = form.hash.ngram;
+  form.taps = config.Size("ple_conv_kernel_size", 4, 2, kMaxConvolutionWindow);
+  config.Require(form.window() <= kMaxConvolutionWindow, "ple_conv_kernel_size",
+                 absl::StrCat("so many taps ", form.dilation, " tokens apart reach more than ",
+                              kMaxConvolutionWindow, " tokens"));
+  config.Require(spec.vocab < size_t{1} << 24, "vocab_size",
+                 "embeddings of n-grams are served for less than 2^24 tokens");
+  config.Require(form.hash.base * heads < size_t{1} << 31, "ngram_vocab_size_base",
+                 "the tables of all heads must have less than 2^31 rows");
+  config.Require(!spec.eos_ids.empty(), "eos_token_id", "embeddings of n-grams need one");
+  form.end_of_text = spec.eos_ids.empty() ? 0 : spec.eos_ids[0];
+  return form;
+}
+
+void SetNgrams(ConfigReader& config, ModelSpec& spec) {
+  const std::vector<size_t> ids = NgramLayers(config, spec.layers.size());
+  if (ids.empty()) return;
+  NgramForm form = ParseNgrams(config, spec);
+  for (size_t i = 0; i < ids.size() && config.ok(); ++i) {
+    form.hash.layer = i;
+    spec.layers[ids[i] - 1].ngrams = NgramSpec{form, HfName(ids[i] - 1, "ple.")};
+  }
 }
 
 PoolSelectionConfig ParseSelection(ConfigReader& config, const SoftmaxAttentionConfig& attention) {
@@ -94,13 +143,13 @@ void SetLayers(ConfigReader& config, ModelSpec& spec) {
 ModelSpec ParseQwen4ExpSpec(ConfigReader& config) {
   const json text = TextConfig(config);
   ConfigReader reader(text);
-  RefuseNgrams(reader);
   ModelSpec spec = ParseQwenHybrid(
       reader,
       {.tensors = DeltaRuleTensors::kQwen35, .kv_heads = 2, .rotated_part = 1.0, .indexed = true});
   spec.predictor.reset();
   SetLayers(reader, spec);
   SetResiduals(reader, spec);
+  SetNgrams(reader, spec);
   spec.other_roots = {"model.language_model.", "language_model.model."};
   spec.ignored.push_back({"model.visual.", "the vision encoder"});
   config.Fail(reader.status());

@@ -76,10 +76,29 @@ TEST(Qwen4ExpFormatTest, ReadsTheGateAndThePublishedConfig) {
       ElementsAre("softmax_attention", "gated_deltanet", "softmax_attention", "gated_deltanet"));
 }
 
+json Ngrams(const json& layers) {
+  return With(With(Qwen(), "ple_layer_ids", layers), "eos_token_id", {7, 9});
+}
+
+TEST(Qwen4ExpFormatTest, NgramsBelongToLayersCountedFromOne) {
+  const ModelSpec spec = SpecOf(Ngrams({3, 1, 3}));
+  EXPECT_FALSE(spec.layers.at(1).ngrams.has_value());
+  const NgramSpec& second = spec.layers.at(2).ngrams.value();
+  EXPECT_EQ(second.prefix, "model.layers.2.ple.");
+  EXPECT_EQ(second.form.hash.layer, 1u);
+  EXPECT_EQ(second.form.row, 4u);
+  EXPECT_EQ(second.form.window(), 10u);
+  EXPECT_EQ(second.form.end_of_text, 7u);
+  EXPECT_EQ(spec.layers.at(0).ngrams->form.hash.layer, 0u);
+}
+
 TEST(Qwen4ExpFormatTest, NamesWhatIsWrong) {
-  EXPECT_THAT(ErrorOf(With(Qwen(), "ple_layer_ids", {1, 3})),
-              AllOf(HasSubstr("ple_layer_ids"), HasSubstr("n-grams")));
-  EXPECT_EQ(SpecOf(With(Qwen(), "ple_layer_ids", json::array())).layers.size(), 4u);
+  EXPECT_THAT(ErrorOf(Ngrams({0, 3})), HasSubstr("ple_layer_ids"));
+  EXPECT_THAT(ErrorOf(Ngrams({5})), HasSubstr("ple_layer_ids"));
+  EXPECT_THAT(ErrorOf(Without(Ngrams({1}), "eos_token_id")), HasSubstr("eos_token_id"));
+  EXPECT_THAT(ErrorOf(With(Ngrams({1}), "ple_embed_dim", 30)), HasSubstr("ple_embed_dim is 30"));
+  EXPECT_THAT(ErrorOf(With(Ngrams({1}), "ple_conv_kernel_size", 7)),
+              HasSubstr("ple_conv_kernel_size is 7"));
   EXPECT_THAT(ErrorOf(With(Qwen(), "indexer_compress_ratio", 32)),
               HasSubstr("indexer_compress_ratio is 32"));
   EXPECT_THAT(ErrorOf(With(Qwen(), "indexer_budget", 60)), HasSubstr("indexer_compress_ratio"));
@@ -94,6 +113,8 @@ TEST(Qwen4ExpFormatTest, SurvivesAnyValueAtAnyKey) {
   ExpectSurvivesAnyValue(
       Qwen(), {"layer_types", "hc_count", "hc_lowrank", "output_gate_type", "rope_parameters",
                "text_config", "ple_layer_ids", "norm_topk_prob", "full_attention_interval"});
+  ExpectSurvivesAnyValue(Ngrams({1, 3}), {"ngram_size", "heads_per_ngram", "ple_embed_dim",
+                                          "ple_conv_kernel_size", "seed"});
 }
 
 TEST(Qwen4ExpFormatTest, ADeviceRefusesItByName) {

@@ -146,6 +146,12 @@ absl::Status LanguageModel::Layer(const LoadedLayer& layer, std::span<const uint
   workspace.Reset();
   FloatMatrix normed = workspace.Take(x.rows, hidden());
   FloatMatrix update = workspace.Take(x.rows, hidden());
+  if (layer.ngrams != nullptr) {
+    LayerStep own = step;
+    own.state = layer.ngram_state.Of(step.state);
+    layer.ngrams->Apply(own, ids, x);
+    Lap(lent, StepProfile::kEmbedding);
+  }
   if (layer.mixer != nullptr) {
     const Entered in = layer.reads_embeddings
                            ? Entered{WithEmbeddings(ids, lent, x)}

@@ -212,9 +212,10 @@ FIXTURES |= {
                                                   tie_word_embeddings=True), tie_word_embeddings=True)),
 }
 QWEN4 = dict(QWEN3_5_MOE, layer_types=["linear_attention", "indexed_attention", "linear_attention"], hc_count=3, hc_lowrank=7, indexer_n_heads=6,
-             indexer_kv_heads=1, indexer_head_dim=12, indexer_budget=16, indexer_compress_ratio=4, output_gate_type="sigmoid")
+             indexer_kv_heads=1, indexer_head_dim=12, indexer_budget=16, indexer_compress_ratio=4, output_gate_type="sigmoid", ngram_vocab_size_base=30, heads_per_ngram=2,
+             make_ngram_vocab_size_divisible_by=8, split_ngram_parts=4, ple_embed_dim=20)
 FIXTURES |= {
-    "qwen4_exp": ("Qwen4ExpForConditionalGeneration", lambda: published_qwen("Qwen4ExpConfig", QWEN4)),
+    "qwen4_exp": ("Qwen4ExpForConditionalGeneration", lambda: published_qwen("Qwen4ExpConfig", dict(QWEN4, ple_layer_ids=[3, 1]))),
     "qwen4_exp_text": ("Qwen4ExpForCausalLM",
                        lambda: transformers.Qwen4ExpTextConfig(**dict(
                            QWEN4, num_hidden_layers=2, layer_types=["full_attention", "linear_attention"], output_gate_type=None, hc_count=4,

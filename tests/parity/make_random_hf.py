@@ -315,6 +315,9 @@ def qwen4_exp(rng):
     return outer("Qwen4Exp", keys | dict(
         hc_count=some(rng, 2, 4, 5), hc_lowrank=some(rng, 5, 16), indexer_n_heads=some(rng, 6, 8), indexer_kv_heads=1,
         indexer_head_dim=2 * rotated + some(rng, 0, 5), indexer_compress_ratio=pool, indexer_budget=pool * rng.randint(1, max(1, 48 // pool)),
+        ple_layer_ids=[i + 1 for i, kind in enumerate(keys["layer_types"]) if kind == "linear_attention" and rng.random() < 0.5],
+        ngram_size=some(rng, 2, 3), heads_per_ngram=some(rng, 1, 3), ngram_vocab_size_base=some(rng, 20, 57), make_ngram_vocab_size_divisible_by=8,
+        split_ngram_parts=some(rng, 1, 4), ple_embed_dim=some(rng, 12, 24), ple_conv_kernel_size=some(rng, 2, 4), seed=some(rng, 1234, 7),
         output_gate_type=some(rng, None, "sigmoid", "silu"), norm_topk_prob=some(rng, True, False)), rng)
 
 
