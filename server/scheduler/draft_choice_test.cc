@@ -172,7 +172,7 @@ TEST(DraftCostTest, DraftsThatNeverPayCostThreePercentAtMost) {
       {.says = 0.7, .is = 0.3, .checked_seconds = 0.1, .made_seconds = 0.2},
       // What making drafts takes was not foreseen, or reading the context does not pay.
       {.says = 0.6, .is = 0.2, .checked_seconds = 0.05, .made_seconds = 0.05, .read_seconds = 10},
-      {.says = 0.9, .is = 0.5, .checked_seconds = 0.1, .read_seconds = 15, .context = 40},
+      {.says = 0.9, .is = 0.5, .checked_seconds = 0.1, .read_seconds = 8, .context = 40},
   };
   for (const Source& source : sources) {
     SCOPED_TRACE(testing::Message() << source.says << ", " << source.is);
