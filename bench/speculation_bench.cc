@@ -251,6 +251,7 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> Load() {
   const std::string config = absl::GetFlag(FLAGS_random_config);
   LoadOptions options;
   options.threads = absl::GetFlag(FLAGS_threads);
+  options.mixer.drafts = true;
   if (absl::GetFlag(FLAGS_bf16)) options.weight_dtype = DType::kBFloat16;
   if (config.empty()) return LoadModel(absl::GetFlag(FLAGS_model), options);
   std::ifstream file(config);

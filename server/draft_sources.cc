@@ -84,6 +84,7 @@ absl::StatusOr<std::unique_ptr<DrafterSource>> OpenDraftModel(const ServerOption
                                                               uint32_t vocab, Metrics& metrics) {
   LoadOptions load;
   load.threads = options.threads;
+  load.mixer.drafts = true;
   load.packed_cache = options.packed_cache;
   RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<const LoadedModel> model,
                            LoadModel(options.draft_model, load));

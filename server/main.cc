@@ -181,6 +181,7 @@ class ServerProcess {
     load.mixer.state_dtype = options_.state_dtype;
     load.mixer.kv_dtype = options_.kv_dtype;
     load.predictor = options_.speculate == Speculation::kMtp;
+    load.mixer.drafts = options_.speculate != Speculation::kOff;
     load.config_override = options_.config_override;
     load.mixer.level_overflow = options_.level_overflow;
     load.progress = LoadProgress();

@@ -26,7 +26,11 @@ DType MixerOptions::KvDType() const {
 }
 
 StateLayout MixerOptions::NewLayout() const {
-  if (device == nullptr) return StateLayout(fold_interval);
+  if (device == nullptr) {
+    StateLayout layout(fold_interval);
+    if (drafts) layout.SetForgets();
+    return layout;
+  }
   return StateLayout(fold_interval, RowsOf(*device));
 }
 

@@ -75,6 +75,9 @@ struct MixerOptions {
   LevelOverflow level_overflow = LevelOverflow::kError;  // --level-overflow
   size_t fold_interval = kFoldInterval;                  // C of the device, 16 or 32
   Device* device = nullptr;  // that runs the layers, and outlives them; null: the CPU
+  // There will be drafts: tails can forget them, where the layers run on the CPU
+  // (StateLayout::forgets).
+  bool drafts = false;
 
   // kv_dtype, or kBFloat16 on a device whose products round to bf16, or kFloat32.
   DType KvDType() const;

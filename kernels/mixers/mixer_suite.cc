@@ -304,6 +304,41 @@ TEST_P(MixerSuite, OtherSlotsStayUntouched) {
   }
 }
 
+// Segments with guesses, of which the first are right and the others other tokens: what follows is
+// as if the wrong ones had never run.
+TEST_P(MixerSuite, WrongGuessesAreForgotten) {
+  if (!subject_->layout().forgets()) GTEST_SKIP() << "it keeps no rows of guesses";
+  const size_t count = 6 * chunk();
+  ThreadPool pool(2);
+  std::mt19937_64 random(seed_);
+  Rows inputs(count, subject_->input_columns()), wrong(count, subject_->input_columns());
+  FillInputs(*subject_, seed_, inputs.view());
+  FillInputs(*subject_, seed_ + 1, wrong.view());
+  const Rows expected = RunInPieces(*subject_, inputs.view(), {count}, pool);
+  SuiteSlots slots(subject_->layout(), 1);
+  SuiteSession session(slots, 0, 0);
+  while (session.position < count) {
+    const size_t first = session.position, left = count - first;
+    const size_t certain = random() % 4 == 0 ? 1 + random() % std::min(left, chunk()) : 1;
+    const size_t room = std::min(left - certain, chunk() - 1 - (first + certain) % chunk());
+    const size_t guesses = random() % (room + 1), right = random() % (guesses + 1);
+    Rows in(certain + guesses, subject_->input_columns());
+    Rows out(certain + guesses, subject_->output_columns());
+    for (size_t t = 0; t < certain + guesses; ++t) {
+      const Rows& from = t < certain + right ? inputs : wrong;
+      std::copy_n(from.view().row(first + t), in.view().columns, in.view().row(t));
+    }
+    Segment segment = session.Plan(0, certain + guesses);
+    segment.guesses = guesses;
+    subject_->Run(std::span(&segment, 1), slots.state(), in.view(), out.view(), pool);
+    session.Commit();
+    session.position = first + certain + right;
+    ASSERT_TRUE(
+        SameBits(out.view().Rows(0, certain + right), expected.view().Rows(first, certain + right)))
+        << certain << " tokens from " << first << ", " << right << " of " << guesses << " right";
+  }
+}
+
 // Each fold of a segment into a base of its own: the outputs and the last base are those of folds
 // in place, and the others are the bases after the chunks before.
 TEST_P(MixerSuite, FoldsOfASegmentCanLeaveTheirBases) {

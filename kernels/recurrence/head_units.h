@@ -26,6 +26,7 @@ struct HeadPiece : ChunkPiece {
   uint32_t tail;
   uint64_t chunk;             // number of the chunk in its session; in chunk 0 `from` reads as zero
   const SegmentPages* pages;  // Segment::pages
+  size_t guesses;             // of the piece's tokens, the last ones (Segment::guesses)
 
   size_t rows() const { return end - begin; }
   // The piece's rows of columns [first, first + count) of a [T, ...] matrix.
@@ -44,8 +45,11 @@ void ForEachHeadUnit(std::span<const Segment> segments, size_t fold_interval, si
     const Segment& segment = segments[unit / heads];
     ForEachChunkPiece(segment, fold_interval, [&](const ChunkPiece& piece) {
       const uint32_t to = piece.folds ? segment.BaseAfter(piece.fold) : segment.base_out;
+      const size_t end = piece.first_token + piece.end - piece.begin;
+      const bool last = end == segment.first_token + segment.tokens;
       visit(HeadPiece{piece, unit % heads, segment.BaseBefore(piece.fold), to, segment.tail,
-                      segment.position / fold_interval + piece.fold, segment.pages});
+                      segment.position / fold_interval + piece.fold, segment.pages,
+                      last ? segment.guesses : 0});
     });
   };
   size_t tokens = 0;

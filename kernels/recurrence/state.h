@@ -117,6 +117,7 @@ class StateLayout {
     StateLayout empty(fold_interval());
     empty.device_ = device_;
     empty.row_dtype_ = row_dtype_;
+    empty.forgets_ = forgets_;
     return empty;
   }
   // Appends another layout's planes, named `prefix` and their names, its page kind and running
@@ -129,6 +130,10 @@ class StateLayout {
   void SetPageKind(PageKind kind);
   const PageKind& page_kind() const { return page_kind_; }
 
+  // A layer whose tail would hold the state after the last token alone keeps rows of guesses
+  // beside it (Segment::guesses). Those take memory, so only where there are drafts.
+  void SetForgets() { forgets_ = true; }
+  bool forgets() const { return forgets_; }
   // The tail holds the state after the last token instead of a row for each token: once a token has
   // run, the state before it is gone.
   void SetRunningTail() { running_tail_ = true; }
@@ -145,6 +150,7 @@ class StateLayout {
   size_t bytes_[kStateParts] = {};
   PageKind page_kind_;
   bool running_tail_ = false;
+  bool forgets_ = false;
   bool device_;
   DType row_dtype_;
 };
@@ -204,6 +210,9 @@ struct Segment {
   // For each fold the slot that it writes, the last one base_out; null: base_out for all. Only
   // where StateCapacity::fold_bases says so.
   const uint32_t* fold_bases = nullptr;
+  // The last so many tokens may turn out wrong: the next segment may begin at any of them, in whose
+  // place it has another token. None of them folds.
+  size_t guesses = 0;
 
   // What tokens before fold number `fold` of the segment read, and what that fold writes.
   uint32_t BaseBefore(size_t fold) const { return fold == 0 ? base_in : BaseAfter(fold - 1); }

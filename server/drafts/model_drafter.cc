@@ -36,15 +36,16 @@ class DraftState {
   // Back to an earlier position. REQUIRES: no fold since.
   void Forget(uint64_t position) { position_ = position; }
 
-  // A row that feeds `count` tokens, the plan's from `first` on. RESOURCE_EXHAUSTED: no page is
-  // left.
-  absl::StatusOr<StepRow> Plan(size_t first, size_t count) {
+  // A row that feeds `count` tokens, the plan's from `first` on, or one that is a guess.
+  // RESOURCE_EXHAUSTED: no page is left.
+  absl::StatusOr<StepRow> Plan(size_t first, size_t count, bool is_guess) {
     for (size_t kind = 0; kind < tables_.size(); ++kind) {
       RIVULET_ASSIGN_OR_RETURN(pages_[kind], tables_[kind].Plan(position_, count));
     }
     StepRow row;
     row.segment = {first,        count,        position_,    base_.slot(),
                    base_.slot(), tail_.slot(), pages_.data()};
+    row.segment.guesses = is_guess ? 1 : 0;
     return row;
   }
   void Commit(size_t count) {
@@ -123,7 +124,7 @@ class ModelDrafter final : public Drafter {
     const bool reads = guesses_.empty();
     const size_t feeds = reads ? std::min(left, kPiece - std::min(kPiece, first)) : 1;
     if (feeds == 0) return false;
-    auto row = state_.Plan(first, feeds);
+    auto row = state_.Plan(first, feeds, /*is_guess=*/!reads);
     failed_ = !row.ok();
     if (failed_) return false;
     if (reads) {
@@ -206,7 +207,7 @@ absl::StatusOr<std::unique_ptr<ModelSource>> ModelSource::Make(std::unique_ptr<E
                                                                uint64_t context, Metrics& metrics) {
   if (engine->capacity().running_tail) {
     return absl::InvalidArgumentError(
-        "its states cannot forget tokens (Mamba-1, H3 and RG-LRU keep a running state)");
+        "its states cannot forget tokens: a layer keeps a running state");
   }
   return std::unique_ptr<ModelSource>(new ModelSource(std::move(engine), context, metrics));
 }

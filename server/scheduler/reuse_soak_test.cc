@@ -40,8 +40,8 @@ TEST_P(ReuseSoakTest, EveryAnswerIsThatOfAPlainRun) {
   const char* const wanted = std::getenv("RIVULET_REUSE_SOAK");
   const uint64_t calls = wanted == nullptr ? 120 : std::strtoull(wanted, nullptr, 10);
   std::mt19937_64 random(TestSeed());
-  const auto model =
-      *MakeRandomModel(nlohmann::json::parse(GetParam().model.config), 1, LoadOptions());
+  const LoadOptions options = random() % 2 == 0 ? WithHead() : LoadOptions();
+  const auto model = *MakeRandomModel(nlohmann::json::parse(GetParam().model.config), 1, options);
   OracleSource oracle(model, kVocab, random());
   Stack plain(model, 1, 1, random());
   const uint64_t session = kMuch / plain.states().capacity().tail_slots;

@@ -33,10 +33,11 @@ inline void ExpectSame(const Received& a, const Received& b) {
   ASSERT_TRUE(Same(a.logprobs, b.logprobs));
 }
 
-// The head for further tokens too, of a model that has one.
+// The head for further tokens too, of a model that has one, and tails that forget drafts.
 inline LoadOptions WithHead() {
   LoadOptions options;
   options.predictor = true;
+  options.mixer.drafts = true;
   return options;
 }
 

@@ -268,12 +268,17 @@ absl::StatusOr<Segment> Session::PlanSegment(size_t first_token, size_t count, B
 absl::StatusOr<Segment> Session::PlanPromised(size_t first_token) {
   RIVULET_CHECK(pending() == 0, "a token is promised while others are pending");
   if (!CanKeep(1)) return absl::ResourceExhaustedError("this state cannot run ahead here");
-  return Plan(first_token, 1, /*keep_base=*/true);
+  auto segment = Plan(first_token, 1, /*keep_base=*/true);
+  const bool folds = Folds(position_, 1, states_.capacity().fold_interval);
+  if (segment.ok()) segment->guesses = folds ? 0 : 1;
+  return segment;
 }
 
 absl::StatusOr<Segment> Session::PlanDrafts(size_t first_token, size_t drafts) {
   RIVULET_CHECK(pending() == 1 && drafts <= MostDrafts(), "plans drafts that fold, or after none");
-  return Plan(first_token, 1 + drafts, /*keep_base=*/false);
+  auto segment = Plan(first_token, 1 + drafts, /*keep_base=*/false);
+  if (segment.ok()) segment->guesses = drafts;
+  return segment;
 }
 
 // The pending token may fold: it is right.

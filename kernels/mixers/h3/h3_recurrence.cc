@@ -20,8 +20,8 @@ H3Recurrence::H3Recurrence(const H3Shape& shape, const H3Constants& constants, S
   RIVULET_CHECK(constants.pole_real.size() == shape.heads * shape.modes,
                 "poles are not [heads, modes]");
   std::copy_n(constants.skip.data(), shape_.heads, skip_.data());
-  layout.SetRunningTail();
   if (layout.device()) {
+    layout.SetRunningTail();
     PackForDevice(constants, layout);
   } else {
     Pack(constants);
@@ -38,6 +38,11 @@ void H3Recurrence::AddPlanes(StateLayout& layout) {
       layout.Add(StatePart::kTail, "keys.tail", dtype, {blocks, hd, fold_interval_, kBlock});
   modes_now_offset_ =
       layout.Add(StatePart::kTail, "modes.now", dtype, {blocks, hd, hd, m, 2, kBlock});
+  forgets_ = layout.forgets();
+  if (!forgets_) return layout.SetRunningTail();
+  rows_offset_ =
+      layout.Add(StatePart::kTail, "rows", dtype, {blocks, 2, hd, fold_interval_, kBlock});
+  done_offset_ = layout.Add(StatePart::kTail, "done", dtype, {blocks});
 }
 
 void H3Recurrence::PackForDevice(const H3Constants& constants, StateLayout& layout) {
@@ -142,33 +147,50 @@ void H3Recurrence::RunPiece(const HeadPiece& piece, const LayerState& state, con
   const size_t modes = block * hd * hd * shape_.modes * 2 * kBlock;
   const auto base = [&](uint32_t slot) { return state.Base<float>(slot, modes_offset_) + modes; };
   float* now = state.Tail<float>(piece.tail, modes_now_offset_) + modes;
-  float* to = piece.folds ? base(piece.to) : now;
-  const float* from = piece.begin == 0 ? base(piece.from) : now;
-  if (piece.chunk == 0 && piece.begin == 0) {
-    std::fill_n(to, hd * hd * shape_.modes * 2 * kBlock, 0.0f);
-    from = to;
-  }
   const size_t first = block * kBlock, columns = (hd - 1) * heads + kBlock;
-  ScanHeads({.head_dim = hd,
-             .window = shape_.window,
-             .fold_interval = fold_interval_,
-             .ring_rows = ring_rows_,
-             .modes = shape_.modes,
-             .begin = piece.begin,
-             .ring_next = ring_next,
-             .taps = taps_.data() + first * hd * shape_.window,
-             .modal = modal_.data() + first * shape_.modes * 4,
-             .skip = skip_.data() + first,
-             .ring = piece.chunk == 0 ? nullptr : Ring(state, piece.from, block),
-             .keys = state.Tail<float>(piece.tail, keys_offset_) + first * hd * fold_interval_,
-             .from = from,
-             .to = to,
-             .q = piece.Of(input.q, first, columns),
-             .k = piece.Of(input.k, first, columns),
-             .v = piece.Of(input.v, first, columns),
-             .y = piece.Of(o, first, columns),
-             .head_stride = heads});
+  AlignedBuffer<float> scratch(piece.guesses > 0 ? shape_.modes * 2 * kBlock : 0);
+  H3Scan scan{.head_dim = hd,
+              .window = shape_.window,
+              .fold_interval = fold_interval_,
+              .ring_rows = ring_rows_,
+              .modes = shape_.modes,
+              .begin = piece.begin,
+              .ring_next = ring_next,
+              .taps = taps_.data() + first * hd * shape_.window,
+              .modal = modal_.data() + first * shape_.modes * 4,
+              .skip = skip_.data() + first,
+              .ring = piece.chunk == 0 ? nullptr : Ring(state, piece.from, block),
+              .keys = state.Tail<float>(piece.tail, keys_offset_) + first * hd * fold_interval_,
+              .from = now,
+              .to = piece.folds ? base(piece.to) : now,
+              .guesses = piece.guesses,
+              .scratch = scratch.data(),
+              .done = piece.begin,
+              .q = piece.Of(input.q, first, columns),
+              .k = piece.Of(input.k, first, columns),
+              .v = piece.Of(input.v, first, columns),
+              .y = piece.Of(o, first, columns),
+              .head_stride = heads};
+  if (forgets_) FindRows(piece, state, scan);
+  if (scan.done == 0) scan.from = base(piece.from);
+  if (scan.done == 0 && piece.chunk == 0) {
+    std::fill_n(scan.to, hd * hd * shape_.modes * 2 * kBlock, 0.0f);
+    scan.from = scan.to;
+  }
+  ScanHeads(scan);
   if (piece.folds) FoldKeys(piece, state, ring_next);
+}
+
+// Where the rows are, and how many tokens of the chunk the tail's modes hold, now and afterwards.
+void H3Recurrence::FindRows(const HeadPiece& piece, const LayerState& state, H3Scan& scan) const {
+  const size_t rows = shape_.head_dim * fold_interval_ * kBlock;
+  scan.shifted_rows = state.Tail<float>(piece.tail, rows_offset_) + 2 * piece.head * rows;
+  scan.value_rows = scan.shifted_rows + rows;
+  uint32_t& done = state.Tail<uint32_t>(piece.tail, done_offset_)[piece.head];
+  scan.done = piece.begin == 0 ? 0 : done;
+  if (piece.folds) return;  // into the base
+  const bool some_certain = piece.rows() > piece.guesses;
+  done = static_cast<uint32_t>(some_certain ? piece.end - piece.guesses : scan.done);
 }
 
 // The chunk's keys take the place of the oldest ones.

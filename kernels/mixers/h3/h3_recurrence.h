@@ -61,6 +61,8 @@ struct H3Input {
   ConstFloatMatrix q, k, v;
 };
 
+struct H3Scan;
+
 class H3Recurrence {
  public:
   // Adds its planes to `layout` (README.md). Copies what it needs of `constants`.
@@ -84,6 +86,7 @@ class H3Recurrence {
   void Pack(const H3Constants& constants);
   void RunPiece(const HeadPiece& piece, const LayerState& state, const H3Input& input,
                 FloatMatrix o) const;
+  void FindRows(const HeadPiece& piece, const LayerState& state, H3Scan& scan) const;
   void FoldKeys(const HeadPiece& piece, const LayerState& state, size_t ring_next) const;
   float* Ring(const LayerState& state, uint32_t slot, size_t block) const;
 
@@ -96,6 +99,10 @@ class H3Recurrence {
   AlignedBuffer<float> modal_;  // [Hp/16, M, 4, kBlock]: pole re, im, weight re, im
   AlignedBuffer<float> skip_;   // [Hp]
   size_t ring_offset_, keys_offset_, modes_offset_, modes_now_offset_;
+  // Of a layout that forgets (as in mamba_recurrence.h): rows of k̄ and v, [blocks, 2, hd, C,
+  // kBlock], and for each block how many of the chunk's tokens the modes in the tail hold.
+  bool forgets_ = false;
+  size_t rows_offset_ = 0, done_offset_ = 0;
 };
 
 }  // namespace rivulet

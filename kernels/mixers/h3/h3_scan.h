@@ -35,6 +35,15 @@ struct H3Scan {
   float* keys = nullptr;         // [hd, C, kBlock]: keys of the chunk; rows are added
   const float* from = nullptr;   // [hd, hd, M, 2, kBlock]: the modes before the first token
   float* to = nullptr;           // the modes after the last token; may be `from`
+  // The last tokens may be forgotten: they change no modes, and leave rows. Only of a piece that
+  // does not fold.
+  size_t guesses = 0;
+  float* scratch = nullptr;  // [M, 2, kBlock], with guesses
+  // Rows of the chunk's tokens that may be forgotten, [hd, C, kBlock] each: k̄ and v.
+  float* shifted_rows = nullptr;
+  float* value_rows = nullptr;
+  // Rows [done, begin) are replayed first: `from` is the state before them.
+  size_t done = 0;
   // Head row i of these is `head_stride` floats after row 0; kBlock columns of it are used.
   ConstFloatMatrix q, k, v;  // [tokens, hd · head_stride]
   FloatMatrix y;             // the same

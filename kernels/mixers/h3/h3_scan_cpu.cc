@@ -75,19 +75,38 @@ HWY_INLINE Block ModesToken(const H3Scan& scan, const Block& u, const float* fro
   return Sub(real, imaginary);
 }
 
+// The rows of head row i that guesses leave.
+HWY_INLINE void KeepRows(const H3Scan& scan, size_t i, const float* shifted) {
+  const size_t chunk = i * scan.fold_interval;
+  for (size_t r = scan.k.rows - scan.guesses; r < scan.k.rows; ++r) {
+    const size_t row = (chunk + scan.begin + r) * 16;
+    StoreBlock(LoadBlock(shifted + r * 16), scan.shifted_rows + row);
+    StoreBlock(LoadBlock(scan.v.row(r) + i * scan.head_stride), scan.value_rows + row);
+  }
+}
+
 // y_j (+)= q_i · (SSM of k̄_i v_j + D k̄_i v_j) for every token.
 HWY_INLINE void PairRows(const H3Scan& scan, size_t i, size_t j, const float* shifted) {
   const size_t state = (i * scan.head_dim + j) * scan.modes * 32;
+  const size_t certain = scan.k.rows - scan.guesses;
   const Block skip = LoadBlock(scan.skip);
   const float* from = scan.from + state;
+  float* to = certain > 0 ? scan.to + state : scan.scratch;
+  for (size_t place = scan.done; place < scan.begin; ++place) {
+    const Block row = LoadBlock(scan.shifted_rows + (i * scan.fold_interval + place) * 16);
+    const Block v = LoadBlock(scan.value_rows + (j * scan.fold_interval + place) * 16);
+    ModesToken(scan, Mul(row, v), from, to);
+    from = to;
+  }
   for (size_t r = 0; r < scan.k.rows; ++r) {
+    if (r >= certain) to = scan.scratch;
     const Block v = LoadBlock(scan.v.row(r) + j * scan.head_stride);
     const Block u = Mul(LoadBlock(shifted + r * 16), v);
-    const Block read = MulAdd(skip, u, ModesToken(scan, u, from, scan.to + state));
+    const Block read = MulAdd(skip, u, ModesToken(scan, u, from, to));
     const Block q = LoadBlock(scan.q.row(r) + i * scan.head_stride);
     float* y = scan.y.row(r) + j * scan.head_stride;
     StoreBlock(i == 0 ? Mul(read, q) : MulAdd(read, q, LoadBlock(y)), y);
-    from = scan.to + state;
+    from = to;
   }
 }
 
@@ -95,6 +114,7 @@ void ScanBlock(const H3Scan& scan) {
   alignas(kAlignment) float shifted[kMaxFoldInterval * 16];
   for (size_t i = 0; i < scan.head_dim; ++i) {
     ShiftRows(scan, i, shifted);
+    if (scan.guesses > 0) KeepRows(scan, i, shifted);
     for (size_t j = 0; j < scan.head_dim; ++j) PairRows(scan, i, j, shifted);
   }
 }

@@ -41,13 +41,15 @@ H3Constants MakeConstants(const H3Shape& shape, double radius) {
   return constants;
 }
 
-std::unique_ptr<SuiteSubject> MakeSubject(const H3Shape& shape, double radius) {
+std::unique_ptr<SuiteSubject> MakeSubject(const H3Shape& shape, double radius,
+                                          bool forgets = false) {
   const size_t padded = shape.padded_heads();
   const auto field = [&](const char* name) {
     return InputField{name, 0, shape.head_dim, shape.heads, padded, -1.0, 1.0};
   };
   auto subject = std::make_unique<CoreSubject>(
       std::vector<InputField>{field("q"), field("k"), field("v")}, shape.columns());
+  if (forgets) subject->state_layout.SetForgets();
   const auto constants = std::make_shared<H3Constants>(MakeConstants(shape, radius));
   const auto recurrence = std::make_shared<H3Recurrence>(shape, *constants, subject->state_layout);
   const auto split = [](const CoreSubject::Inputs& x) { return H3Input{x["q"], x["k"], x["v"]}; };
@@ -60,17 +62,22 @@ std::unique_ptr<SuiteSubject> MakeSubject(const H3Shape& shape, double radius) {
   return subject;
 }
 
-SuiteCase Core(std::string name, const H3Shape& shape, double radius) {
-  return {std::move(name), [=] { return MakeSubject(shape, radius); }};
+SuiteCase Core(std::string name, const H3Shape& shape, double radius, bool forgets = false) {
+  return {std::move(name), [=] { return MakeSubject(shape, radius, forgets); }};
 }
 
 // The window's edges: 1, no more than a chunk, one chunk and a token, several chunks.
 std::vector<SuiteCase> CoreCases() {
-  return {
-      Core("n1_m1_hd1", {33, 1, 1, 1}, 0.9),      Core("n8_m4_hd1", {16, 1, 8, 4}, 0.99),
-      Core("n16_m8_hd2", {7, 2, 16, 8}, 0.99),    Core("n17_m8_hd1", {20, 1, 17, 8}, 0.999),
-      Core("n18_m3_hd4", {5, 4, 18, 3}, 0.95),    Core("n64_m32_hd1", {50, 1, 64, 32}, 0.999),
-      Core("n64_m32_hd2", {19, 2, 64, 32}, 0.99), Core("n256_m128_hd1", {3, 1, 256, 128}, 0.99)};
+  return {Core("n1_m1_hd1", {33, 1, 1, 1}, 0.9),
+          Core("n8_m4_hd1", {16, 1, 8, 4}, 0.99),
+          Core("n16_m8_hd2", {7, 2, 16, 8}, 0.99),
+          Core("n17_m8_hd1", {20, 1, 17, 8}, 0.999),
+          Core("n18_m3_hd4", {5, 4, 18, 3}, 0.95),
+          Core("n64_m32_hd1", {50, 1, 64, 32}, 0.999),
+          Core("n64_m32_hd2", {19, 2, 64, 32}, 0.99),
+          Core("n256_m128_hd1", {3, 1, 256, 128}, 0.99),
+          Core("n18_m3_hd4_forgets", {5, 4, 18, 3}, 0.95, true),
+          Core("n64_m32_hd2_forgets", {19, 2, 64, 32}, 0.99, true)};
 }
 
 INSTANTIATE_TEST_SUITE_P(H3, MixerSuite, testing::ValuesIn(BothIntervals(CoreCases())),

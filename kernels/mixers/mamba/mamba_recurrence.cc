@@ -25,12 +25,25 @@ MambaRecurrence::MambaRecurrence(const MambaShape& shape, const MambaConstants& 
                 "A is not [channels, state size]");
   RIVULET_CHECK(constants.d.size() == shape.channels, "D is not [channels]");
   std::copy_n(constants.d.data(), shape.channels, skip_.data());
-  layout.SetRunningTail();
   if (layout.device()) {
+    layout.SetRunningTail();
     PackForDevice(constants, layout);
-  } else {
-    Pack(constants, layout);
+    return;
   }
+  Pack(constants, layout);
+  forgets_ = layout.forgets();
+  if (forgets_) {
+    AddRows(layout);
+  } else {
+    layout.SetRunningTail();
+  }
+}
+
+void MambaRecurrence::AddRows(StateLayout& layout) {
+  const DType dtype = DType::kFloat32;  // counts take as many bytes
+  rows_offset_ = layout.Add(StatePart::kTail, "rows", dtype, {blocks(), 2, fold_interval_, kBlock});
+  b_offset_ = layout.Add(StatePart::kTail, "rows.b", dtype, {fold_interval_, shape_.state_size});
+  done_offset_ = layout.Add(StatePart::kTail, "done", dtype, {blocks()});
 }
 
 void MambaRecurrence::Pack(const MambaConstants& constants, StateLayout& layout) {
@@ -88,6 +101,20 @@ void MambaRecurrence::Run(std::span<const Segment> segments, const LayerState& s
     const size_t last = std::min(first + blocks_a_unit_, blocks());
     for (size_t block = first; block < last; ++block) RunBlock(block, piece, state, input, y);
   });
+  KeepRowsOfB(segments, state, input);
+}
+
+// All blocks share them, and read those of the guesses before this step.
+void MambaRecurrence::KeepRowsOfB(std::span<const Segment> segments, const LayerState& state,
+                                  const MambaInput& input) const {
+  for (const Segment& segment : segments) {
+    float* rows = segment.guesses > 0 ? state.Tail<float>(segment.tail, b_offset_) : nullptr;
+    for (size_t t = segment.tokens - segment.guesses; t < segment.tokens; ++t) {
+      const size_t place = (segment.position + t) % fold_interval_;
+      std::copy_n(input.b.row(segment.first_token + t), shape_.state_size,
+                  rows + place * shape_.state_size);
+    }
+  }
 }
 
 void MambaRecurrence::RunBlock(size_t block, const HeadPiece& piece, const LayerState& state,
@@ -98,24 +125,43 @@ void MambaRecurrence::RunBlock(size_t block, const HeadPiece& piece, const Layer
     return state.Base<float>(slot, base_offset_) + first * n;
   };
   float* tail = state.Tail<float>(piece.tail, tail_offset_) + first * n;
-  float* to = piece.folds ? base(piece.to) : tail;
-  const float* from = piece.begin == 0 ? base(piece.from) : tail;
-  if (piece.chunk == 0 && piece.begin == 0) {
-    std::fill_n(to, n * kBlock, 0.0f);
-    from = to;
+  MambaScan scan{.state_size = n,
+                 .channels = channels,
+                 .a = a_.data() + first * n,
+                 .skip = skip_.data() + first,
+                 .from = tail,
+                 .to = piece.folds ? base(piece.to) : tail,
+                 .x = piece.Of(input.x, first, channels),
+                 .dt = piece.Of(input.dt, first, channels),
+                 .z = piece.Of(input.z, first, channels),
+                 .b = piece.Of(input.b, 0, n),
+                 .c = piece.Of(input.c, 0, n),
+                 .y = piece.Of(y, first, channels),
+                 .guesses = piece.guesses,
+                 .done = piece.begin,
+                 .begin = piece.begin};
+  AlignedBuffer<float> scratch(piece.guesses > 0 ? n * kBlock : 0);
+  scan.scratch = scratch.data();
+  if (forgets_) FindRows(block, piece, state, scan);
+  if (scan.done == 0) scan.from = base(piece.from);
+  if (scan.done == 0 && piece.chunk == 0) {
+    std::fill_n(scan.to, n * kBlock, 0.0f);
+    scan.from = scan.to;
   }
-  ScanChannels({.state_size = n,
-                .channels = channels,
-                .a = a_.data() + first * n,
-                .skip = skip_.data() + first,
-                .from = from,
-                .to = to,
-                .x = piece.Of(input.x, first, channels),
-                .dt = piece.Of(input.dt, first, channels),
-                .z = piece.Of(input.z, first, channels),
-                .b = piece.Of(input.b, 0, n),
-                .c = piece.Of(input.c, 0, n),
-                .y = piece.Of(y, first, channels)});
+  ScanChannels(scan);
+}
+
+// Where the rows are, and how many tokens of the chunk the tail's state holds, now and afterwards.
+void MambaRecurrence::FindRows(size_t block, const HeadPiece& piece, const LayerState& state,
+                               MambaScan& scan) const {
+  const size_t chunk = fold_interval_ * kBlock;
+  float* rows = state.Tail<float>(piece.tail, rows_offset_) + 2 * block * chunk;
+  scan.rows = {rows, rows + chunk, state.Tail<float>(piece.tail, b_offset_)};
+  uint32_t& done = state.Tail<uint32_t>(piece.tail, done_offset_)[block];
+  scan.done = piece.begin == 0 ? 0 : done;
+  if (piece.folds) return;  // into the base
+  const bool some_certain = piece.rows() > piece.guesses;
+  done = static_cast<uint32_t>(some_certain ? piece.end - piece.guesses : scan.done);
 }
 
 }  // namespace rivulet

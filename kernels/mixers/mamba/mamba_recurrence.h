@@ -11,6 +11,10 @@
 // base. So a shared base is never written, and forks, snapshots and cuts work as they
 // do for every other mixer.
 //
+// A layout that forgets (StateLayout::forgets) also has rows: x, dt and B of tokens that may turn
+// out wrong (Segment::guesses). They do not change h in the tail; the next segment first makes the
+// states of those that were right again, with the same operations.
+//
 // Letters: T tokens, I channels, N state size. All states are fp32: a state is read and written
 // every token, and bf16 in the base would round it in one token of 16 alone.
 //
@@ -29,6 +33,8 @@
 #include "kernels/recurrence/state.h"
 
 namespace rivulet {
+
+struct MambaScan;
 
 struct MambaShape {
   size_t channels = 0;    // I
@@ -66,8 +72,14 @@ class MambaRecurrence {
   void Pack(const MambaConstants& constants, StateLayout& layout);
   void PackForDevice(const MambaConstants& constants, StateLayout& layout);
   size_t blocks() const { return (shape_.channels + kBlock - 1) / kBlock; }
+  void AddRows(StateLayout& layout);
+  void KeepRowsOfB(std::span<const Segment> segments, const LayerState& state,
+                   const MambaInput& input) const;
   void RunBlock(size_t block, const HeadPiece& piece, const LayerState& state,
                 const MambaInput& input, FloatMatrix y) const;
+
+  void FindRows(size_t block, const HeadPiece& piece, const LayerState& state,
+                MambaScan& scan) const;
 
   MambaShape shape_;
   size_t fold_interval_;       // C
@@ -75,6 +87,10 @@ class MambaRecurrence {
   AlignedBuffer<float> a_;     // [blocks, N, kBlock]; on a device [Ip, Np]
   AlignedBuffer<float> skip_;  // [blocks, kBlock]
   size_t base_offset_, tail_offset_;
+  // Of a layout that forgets: rows [blocks, 2, C, kBlock] of x and dt, [C, N] of B, and for each
+  // block how many of the chunk's tokens h in the tail holds.
+  bool forgets_ = false;
+  size_t rows_offset_ = 0, b_offset_ = 0, done_offset_ = 0;
 };
 
 }  // namespace rivulet

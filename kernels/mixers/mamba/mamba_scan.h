@@ -18,6 +18,13 @@
 
 namespace rivulet {
 
+// What tokens that may be forgotten leave, so that their states can be made again: rows of a chunk.
+struct MambaRows {
+  float* x = nullptr;        // [C, kBlock]
+  float* dt = nullptr;       // [C, kBlock]
+  const float* b = nullptr;  // [C, N]: written already
+};
+
 struct MambaScan {
   size_t state_size = 0;        // N
   size_t channels = 0;          // 1 to kBlock; the views below have as many columns
@@ -28,6 +35,14 @@ struct MambaScan {
   ConstFloatMatrix x, dt, z;    // [tokens, channels]; Δ = softplus(dt)
   ConstFloatMatrix b, c;        // [tokens, N]
   FloatMatrix y;                // [tokens, channels]
+  // The last tokens may be forgotten: they change no state, and leave rows. Only of a piece that
+  // does not fold.
+  size_t guesses = 0;
+  float* scratch = nullptr;  // [N, kBlock], with guesses
+  // Rows [done, begin) of the chunk are replayed first: `from` is the state before them, and the
+  // first token's place is `begin`.
+  MambaRows rows = {};
+  size_t done = 0, begin = 0;
 };
 
 void ScanChannels(const MambaScan& scan);

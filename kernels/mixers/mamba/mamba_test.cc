@@ -30,7 +30,8 @@ MambaConstants MakeConstants(const MambaShape& shape, double slowest, double fas
   return constants;
 }
 
-std::unique_ptr<SuiteSubject> MakeSubject(const MambaShape& shape, double slowest, double fastest) {
+std::unique_ptr<SuiteSubject> MakeSubject(const MambaShape& shape, double slowest, double fastest,
+                                          bool forgets = false) {
   const size_t i = shape.channels, n = shape.state_size;
   auto subject =
       std::make_unique<CoreSubject>(std::vector<InputField>{{"x", 0, 1, i, i, -1.0, 1.0},
@@ -39,6 +40,7 @@ std::unique_ptr<SuiteSubject> MakeSubject(const MambaShape& shape, double slowes
                                                             {"B", 0, 1, n, n, -1.0, 1.0},
                                                             {"C", 0, 1, n, n, -1.0, 1.0}},
                                     i);
+  if (forgets) subject->state_layout.SetForgets();
   const auto constants = std::make_shared<MambaConstants>(MakeConstants(shape, slowest, fastest));
   const auto recurrence =
       std::make_shared<MambaRecurrence>(shape, *constants, subject->state_layout);
@@ -54,8 +56,9 @@ std::unique_ptr<SuiteSubject> MakeSubject(const MambaShape& shape, double slowes
   return subject;
 }
 
-SuiteCase Core(std::string name, const MambaShape& shape, double slowest, double fastest) {
-  return {std::move(name), [=] { return MakeSubject(shape, slowest, fastest); }};
+SuiteCase Core(std::string name, const MambaShape& shape, double slowest, double fastest,
+               bool forgets = false) {
+  return {std::move(name), [=] { return MakeSubject(shape, slowest, fastest, forgets); }};
 }
 
 std::vector<SuiteCase> CoreCases() {
@@ -66,7 +69,10 @@ std::vector<SuiteCase> CoreCases() {
           Core("n16_i1", {1, 16}, 0.1, 16.0),
           Core("n24_i19", {19, 24}, 0.01, 1.0),
           Core("n64_i20", {20, 64}, 0.001, 1.0),
-          Core("n256_i5", {5, 256}, 0.01, 0.3)};
+          Core("n256_i5", {5, 256}, 0.01, 0.3),
+          Core("n16_i33_forgets", {33, 16}, 0.001, 0.1, true),
+          Core("n8_i300_forgets", {300, 8}, 0.01, 16.0, true),
+          Core("n24_i19_forgets", {19, 24}, 0.01, 1.0, true)};
 }
 
 INSTANTIATE_TEST_SUITE_P(Mamba, MixerSuite, testing::ValuesIn(BothIntervals(CoreCases())),
