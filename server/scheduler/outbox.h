@@ -31,8 +31,8 @@
 
 namespace rivulet {
 
-// The reader's side of an outbox, implemented by server/rpc. The scheduler knows nothing else of a
-// stream.
+// The reader's side of an outbox, implemented by server/service. The scheduler knows nothing else
+// of a stream.
 class StreamSink {
  public:
   virtual ~StreamSink() = default;

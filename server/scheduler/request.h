@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A request as the scheduler takes it: checked, tokenized, every default filled in. server/rpc
+// A request as the scheduler takes it: checked, tokenized, every default filled in. server/service
 // makes it from a proto message; nothing in it is a proto type.
 #ifndef RIVULET_SERVER_SCHEDULER_REQUEST_H_
 #define RIVULET_SERVER_SCHEDULER_REQUEST_H_

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the engine thread sends to a client about one completion, in native types; server/rpc
+// What the engine thread sends to a client about one completion, in native types; server/service
 // converts them to proto messages.
 #ifndef RIVULET_SERVER_SCHEDULER_STREAM_MESSAGE_H_
 #define RIVULET_SERVER_SCHEDULER_STREAM_MESSAGE_H_
