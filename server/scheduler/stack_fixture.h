@@ -111,11 +111,12 @@ class Stack {
   bool Step() {
     const StepPlan& plan = scheduler_->Plan(now_);
     if (!plan.empty()) launched_.push_back(engine().Launch(plan));
-    if (launched_.empty()) return false;
+    const bool runs = !launched_.empty();
     const bool runs_ahead = !plan.empty() && launched_.size() < engine().depth();
-    if (!runs_ahead || random_() % 4 == 0) CommitOldest();
+    if (runs && (!runs_ahead || random_() % 4 == 0)) CommitOldest();
+    // Also without a step: a turn that asks for nothing ends in Plan.
     for (Client& client : clients_) client.Read();
-    return true;
+    return runs;
   }
 
   // To the end of everything.
