@@ -44,13 +44,14 @@ class Forbidden {
 class Confined {
  public:
   // `kept`: what the logits were, if they are wanted again; null: they stay changed.
-  Confined(const AllowedTokens& allowed, std::span<const uint32_t> ends, std::span<float> logits,
-           std::vector<float>* kept)
+  // `ends` may come where the text may end, and there alone.
+  Confined(const AllowedTokens& allowed, std::span<const uint32_t> ends, bool may_end,
+           std::span<float> logits, std::vector<float>* kept)
       : logits_(logits), kept_(kept) {
     if (kept != nullptr) kept->assign(logits.begin(), logits.end());
     std::vector<std::pair<uint32_t, float>> of_ends;
     for (const uint32_t id : ends) {
-      if (id < logits.size()) of_ends.emplace_back(id, logits[id]);
+      if (id < logits.size()) of_ends.emplace_back(id, may_end ? logits[id] : kNever);
     }
     for (size_t word = 0; 64 * word < logits.size(); ++word) {
       const auto rest = logits.subspan(64 * word);
@@ -58,6 +59,9 @@ class Confined {
               rest.first(std::min<size_t>(64, rest.size())));
     }
     for (const auto& [id, logit] : of_ends) logits[id] = logit;
+  }
+  bool leaves_none() const {
+    return std::all_of(logits_.begin(), logits_.end(), [](float logit) { return logit == kNever; });
   }
   ~Confined() {
     if (kept_ != nullptr) std::copy(kept_->begin(), kept_->end(), logits_.begin());
@@ -99,15 +103,17 @@ absl::StatusOr<uint32_t> DrawConfined(const StepPlan& plan, const Place& place,
   RIVULET_ASSIGN_OR_RETURN(const AllowedTokens allowed,
                            spec.grammar->Allowed(RecentTokens(plan, row, place.sample)));
   std::span<const uint32_t> ends;
-  if (allowed.may_end() && spec.stop_ids != nullptr && place.sample >= spec.forbid_stops) {
-    ends = *spec.stop_ids;
+  if (spec.stop_ids != nullptr) ends = *spec.stop_ids;
+  const bool may_end = allowed.may_end() && place.sample >= spec.forbid_stops;
+  const Confined confined(allowed, ends, may_end, logits, spec.logprobs > 0 ? &kept : nullptr);
+  if (confined.leaves_none()) {
+    return absl::FailedPreconditionError("structured_output leaves no token that may come");
   }
-  if (ends.empty() && allowed.none()) {
-    return absl::FailedPreconditionError(
-        "the text matches structured_output, no token can follow, and none may end it");
-  }
-  const Confined confined(allowed, ends, logits, spec.logprobs > 0 ? &kept : nullptr);
-  return Draw(plan, place, logits, scratch);
+  RIVULET_ASSIGN_OR_RETURN(const uint32_t token, Draw(plan, place, logits, scratch));
+  const bool ends_text = may_end && std::find(ends.begin(), ends.end(), token) != ends.end();
+  if (ends_text || allowed.Contains(token)) return token;
+  return absl::FailedPreconditionError(absl::StrCat("the penalties bring back token ", token,
+                                                    ", which structured_output does not take"));
 }
 
 absl::Status SamplePlace(const StepPlan& plan, const Place& place, std::span<float> logits,

@@ -1,10 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/grammar/automaton.h"
 
-#include <algorithm>
-#include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
@@ -13,6 +12,7 @@ namespace rivulet {
 namespace {
 
 constexpr uint32_t kNoNode = UINT32_MAX;
+constexpr size_t kMostWork = 4 * Automaton::kMostParts;
 
 absl::Status TooLarge() {
   return absl::InvalidArgumentError(
@@ -37,7 +37,7 @@ class WithEmptyEdges {
     for (const Grammar::Rule& rule : grammar.rules) {
       const uint32_t start = NewNode();
       rules_.push_back({start, Build(rule.expression, start)});
-      if (nodes_.size() > Automaton::kMostParts) return TooLarge();
+      if (full()) return TooLarge();
     }
     return absl::OkStatus();
   }
@@ -50,11 +50,15 @@ class WithEmptyEdges {
     nodes_.emplace_back();
     return static_cast<uint32_t>(nodes_.size() - 1);
   }
-  void Join(uint32_t from, uint32_t to) { nodes_[from].empty.push_back(to); }
+  void Join(uint32_t from, uint32_t to) {
+    ++work_;
+    nodes_[from].empty.push_back(to);
+  }
 
-  // Returns where the expression ends. Once there are too many nodes the rest is left out.
+  // Returns where the expression ends. Once it took too much the rest is left out.
   uint32_t Build(const Expression& expression, uint32_t from) {
-    if (nodes_.size() > Automaton::kMostParts) return from;
+    ++work_;
+    if (full()) return from;
     switch (expression.kind) {
       case Expression::Kind::kBytes: {
         const uint32_t to = NewNode();
@@ -113,10 +117,12 @@ class WithEmptyEdges {
     return to;
   }
 
-  bool full() const { return nodes_.size() > Automaton::kMostParts; }
+  // Empty texts make no node, but their repeats take time all the same.
+  bool full() const { return work_ > kMostWork; }
 
   std::vector<Node> nodes_;
   std::vector<Ends> rules_;
+  size_t work_ = 0;
 };
 
 // Takes the empty edges out: a node gets the edges and calls of all nodes that it reaches by them.
@@ -132,10 +138,12 @@ class Closer {
     for (size_t i = 0; i < pending_.size(); ++i) {
       result_.nodes.emplace_back();
       CloseNode(pending_[i], static_cast<uint32_t>(i), rule_end);
+      if (work_ > kMostWork) return TooLarge();
       parts_ += 1 + result_.nodes[i].edges.size() + result_.nodes[i].calls.size();
       if (parts_ > Automaton::kMostParts) return TooLarge();
     }
     result_.start = Number(from_.rules()[root].start);
+    result_.parts = parts_;
     return std::move(result_);
   }
 
@@ -151,8 +159,9 @@ class Closer {
   void CloseNode(uint32_t node, uint32_t number, const std::vector<uint32_t>& rule_end) {
     reached_.assign(1, node);
     seen_[node] = number;
-    for (size_t i = 0; i < reached_.size(); ++i) {
+    for (size_t i = 0; i < reached_.size() && work_ <= kMostWork; ++i) {
       const WithEmptyEdges::Node& from = from_.nodes()[reached_[i]];
+      work_ += 1 + from.empty.size();
       Automaton::Node& to = result_.nodes[number];
       to.ends = to.ends || rule_end[reached_[i]] != 0;
       for (const Automaton::Edge& edge : from.edges) {
@@ -172,30 +181,57 @@ class Closer {
   std::vector<uint32_t> number_, seen_, pending_, reached_;
   Automaton result_;
   size_t parts_ = 0;
+  size_t work_ = 0;
 };
 
-// The least set with: a node is in it if it ends its rule, if `take(edge)` says so of an edge, or
-// if a call's rule and its return node are in it.
-template <typename Take>
-std::vector<bool> LeastSet(const Automaton& automaton, Take take) {
-  const std::vector<Automaton::Node>& nodes = automaton.nodes;
-  std::vector<bool> in(nodes.size());
-  bool changed = true;
-  while (changed) {
-    changed = false;
-    for (size_t i = nodes.size(); i-- > 0;) {
-      if (in[i]) continue;
-      bool now = nodes[i].ends;
-      for (const Automaton::Edge& edge : nodes[i].edges) now = now || take(in, edge);
-      for (const Automaton::Call& call : nodes[i].calls) {
-        now = now || (in[call.start] && in[call.next]);
+// The nodes from which a rule's end can be reached, by calls of rules that can end, and by edges if
+// `by_edges`: else the end that takes no byte.
+class Finishing {
+ public:
+  Finishing(const Automaton& automaton, bool by_edges)
+      : nodes_(automaton.nodes), in_(nodes_.size()), users_(nodes_.size()) {
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      if (by_edges) {
+        for (const Automaton::Edge& edge : nodes_[i].edges) users_[edge.target].push_back({i});
       }
-      in[i] = now;
-      changed = changed || now;
+      for (const Automaton::Call& call : nodes_[i].calls) {
+        users_[call.start].push_back({i, &call});
+        users_[call.next].push_back({i, &call});
+      }
     }
   }
-  return in;
-}
+
+  std::vector<bool> Find() {
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      if (nodes_[i].ends) Add(i);
+    }
+    while (!pending_.empty()) {
+      const uint32_t node = pending_.back();
+      pending_.pop_back();
+      for (const auto& [user, call] : users_[node]) {
+        if (call == nullptr || (in_[call->start] && in_[call->next])) Add(user);
+      }
+    }
+    return std::move(in_);
+  }
+
+ private:
+  struct User {
+    uint32_t node = 0;
+    const Automaton::Call* call = nullptr;  // null: an edge
+  };
+
+  void Add(uint32_t node) {
+    if (in_[node]) return;
+    in_[node] = true;
+    pending_.push_back(node);
+  }
+
+  const std::vector<Automaton::Node>& nodes_;
+  std::vector<bool> in_;
+  std::vector<std::vector<User>> users_;
+  std::vector<uint32_t> pending_;
+};
 
 void DropDeadEnds(Automaton& automaton, const std::vector<bool>& finishing) {
   for (Automaton::Node& node : automaton.nodes) {
@@ -210,14 +246,12 @@ void DropDeadEnds(Automaton& automaton, const std::vector<bool>& finishing) {
 std::vector<uint32_t> CalledFirst(const Automaton& automaton, const std::vector<bool>& may_be_empty,
                                   uint32_t start) {
   std::vector<uint32_t> called, reached = {start};
-  std::vector<uint32_t> seen = {start};
+  absl::flat_hash_set<uint32_t> seen = {start};
   for (size_t i = 0; i < reached.size(); ++i) {
     for (const Automaton::Call& call : automaton.nodes[reached[i]].calls) {
       called.push_back(call.start);
       if (!may_be_empty[call.start]) continue;
-      if (std::find(seen.begin(), seen.end(), call.next) != seen.end()) continue;
-      seen.push_back(call.next);
-      reached.push_back(call.next);
+      if (seen.insert(call.next).second) reached.push_back(call.next);
     }
   }
   return called;
@@ -225,8 +259,7 @@ std::vector<uint32_t> CalledFirst(const Automaton& automaton, const std::vector<
 
 // A rule that can call itself before it has taken a byte, or the number of rules.
 size_t FindLeftRecursion(const Automaton& automaton, size_t rules) {
-  const std::vector<bool> may_be_empty =
-      LeastSet(automaton, [](const std::vector<bool>&, const Automaton::Edge&) { return false; });
+  const std::vector<bool> may_be_empty = Finishing(automaton, false).Find();
   enum State : uint8_t { kNew, kOpen, kDone };
   std::vector<State> states(rules, kNew);
   struct Visit {
@@ -259,8 +292,7 @@ absl::StatusOr<Automaton> Automaton::Make(const Grammar& grammar) {
   WithEmptyEdges with_empty_edges;
   RIVULET_RETURN_IF_ERROR(with_empty_edges.Add(grammar));
   RIVULET_ASSIGN_OR_RETURN(Automaton automaton, Closer(with_empty_edges).Close(grammar.root));
-  const std::vector<bool> finishing = LeastSet(
-      automaton, [](const std::vector<bool>& in, const Edge& edge) { return in[edge.target]; });
+  const std::vector<bool> finishing = Finishing(automaton, true).Find();
   if (!finishing[automaton.start]) return absl::InvalidArgumentError("no text matches it");
   DropDeadEnds(automaton, finishing);
   // The first nodes are the rules' starts, in order.

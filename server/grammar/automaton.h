@@ -46,6 +46,7 @@ struct Automaton {
 
   std::vector<Node> nodes;
   uint32_t start = 0;
+  size_t parts = 0;  // nodes, edges and calls
 };
 
 }  // namespace rivulet

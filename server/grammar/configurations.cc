@@ -17,7 +17,8 @@ Configurations::Configurations(const Automaton& automaton, size_t most_bytes)
 
 Configurations::StatePointer Configurations::Start() {
   Add({automaton_.start, nullptr});
-  return Intern(Close())->shared_from_this();
+  const std::shared_ptr<State> state = Close();
+  return state->too_ambiguous ? state : Intern(state)->shared_from_this();
 }
 
 const Configurations::State* Configurations::Advance(const State& state, uint8_t byte) {
@@ -30,12 +31,16 @@ const Configurations::State* Configurations::Advance(const State& state, uint8_t
   if (known.has_value()) return *known;
   for (const Configuration& at : state.configurations) {
     const std::vector<Automaton::Edge>& edges = automaton_.nodes[at.node].edges;
-    work_ += 1 + edges.size();
+    if (!Spend(1 + edges.size())) break;
     for (const Automaton::Edge& edge : edges) {
       if (edge.bytes[byte]) Add({edge.target, at.stack});
     }
   }
   const std::shared_ptr<State> next = Close();
+  if (next->too_ambiguous) {
+    unfinished_ = next;
+    return next.get();
+  }
   known = next->configurations.empty() && !next->may_end ? nullptr : Intern(next);
   return *known;
 }
@@ -55,15 +60,22 @@ std::shared_ptr<const CallStack> Configurations::Push(const std::shared_ptr<cons
 void Configurations::Add(Configuration at) {
   if (!seen_.insert({at.node, at.stack.get()}).second) return;
   pending_.push_back(std::move(at));
+  if (pending_.size() > kMostConfigurations) budget_ = 0;
+}
+
+// False, with nothing left, if it is more than is left.
+bool Configurations::Spend(uint64_t work) {
+  budget_ -= std::min(work, budget_);
+  return budget_ > 0;
 }
 
 // Follows calls and ends of rules from the configurations that were added.
 std::shared_ptr<Configurations::State> Configurations::Close() {
   auto state = std::make_shared<State>();
-  for (size_t i = 0; i < pending_.size() && i < kMostConfigurations; ++i) {
+  for (size_t i = 0; i < pending_.size() && !exhausted(); ++i) {
     const Configuration at = pending_[i];
     const Automaton::Node& node = automaton_.nodes[at.node];
-    work_ += 2 + node.calls.size();
+    if (!Spend(2 + node.calls.size())) break;
     if (node.ends && at.stack == nullptr) state->may_end = true;
     if (node.ends && at.stack != nullptr) Add({at.stack->next, at.stack->below});
     for (const Automaton::Call& call : node.calls) {
@@ -72,7 +84,7 @@ std::shared_ptr<Configurations::State> Configurations::Close() {
     }
     if (!node.edges.empty()) state->configurations.push_back(at);
   }
-  state->too_ambiguous = pending_.size() > kMostConfigurations;
+  state->too_ambiguous = exhausted();
   pending_.clear();
   seen_.clear();
   return state;

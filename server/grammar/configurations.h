@@ -70,7 +70,8 @@ class Configurations {
 
   StatePointer Start();
   // Null: no text that begins so matches. Valid until the next ForgetIfLarge, or as long as its
-  // shared_from_this() is held.
+  // shared_from_this() is held. A step that would take more than is left of SetBudget leads to a
+  // state that is too_ambiguous.
   const State* Advance(const State& state, uint8_t byte);
 
   // If the states take too much, forgets all of them.
@@ -78,8 +79,9 @@ class Configurations {
   // What users attach counts too.
   void AddBytes(size_t bytes) { bytes_ += bytes; }
   size_t bytes() const { return bytes_; }
-  // Edges, calls and ends that were looked at so far, in steps that were not known.
-  uint64_t work() const { return work_; }
+  // How many edges, calls and ends may be looked at from now on, in steps that are not known.
+  void SetBudget(uint64_t work) { budget_ = work; }
+  bool exhausted() const { return budget_ == 0; }
 
  private:
   struct StackKey {
@@ -97,18 +99,20 @@ class Configurations {
                                         uint32_t next);
   void Add(Configuration configuration);
   std::shared_ptr<State> Close();
+  bool Spend(uint64_t work);
   const State* Intern(std::shared_ptr<State> state);
 
   const Automaton& automaton_;
   const size_t most_bytes_;
   size_t bytes_ = 0;
-  uint64_t work_ = 0;
+  uint64_t budget_ = 0;
   uint64_t generation_ = 1;
   absl::flat_hash_map<StackKey, std::shared_ptr<const CallStack>> stacks_;
   absl::flat_hash_map<std::vector<ConfigurationKey>, StatePointer> states_;
   // Of the state that is being made.
   std::vector<Configuration> pending_;
   absl::flat_hash_set<ConfigurationKey> seen_;
+  StatePointer unfinished_;  // the last one that was too ambiguous, which is not remembered
 };
 
 }  // namespace rivulet

@@ -17,7 +17,7 @@
 namespace rivulet {
 namespace {
 
-constexpr size_t kLongest = 256 << 10;
+constexpr size_t kLongest = 64 << 10;
 constexpr int kDeepest = 200;
 
 bool IsNameCharacter(uint32_t code) {

@@ -21,7 +21,7 @@
 namespace rivulet {
 
 // INVALID_ARGUMENT says what is wrong and where: syntax, a rule that is missing or there twice,
-// more than 256 KiB.
+// more than 64 KiB.
 absl::StatusOr<Grammar> ParseEbnf(std::string_view text);
 
 }  // namespace rivulet

@@ -2,6 +2,7 @@
 #include "server/grammar/expression.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "kernels/base/check.h"
@@ -63,6 +64,34 @@ Expression Literal(std::string_view text) {
   std::vector<Expression> bytes;
   for (const char byte : text) bytes.push_back(Bytes(byte, byte));
   return Sequence(std::move(bytes));
+}
+
+// Of sorted texts that differ, from their bytes at `place` on.
+static Expression LiteralsFrom(std::span<const std::string> texts, size_t place) {
+  if (texts.size() == 1) return Literal(std::string_view(texts[0]).substr(place));
+  const std::string_view first = texts.front(), last = texts.back();
+  size_t shared = place;
+  while (shared < first.size() && first[shared] == last[shared]) ++shared;
+  std::vector<Expression> choices;
+  for (size_t begin = 0; begin < texts.size();) {
+    size_t end = begin + 1;
+    const auto same = [&](const std::string& text) {
+      return text.size() > shared && texts[begin].size() > shared &&
+             text[shared] == texts[begin][shared];
+    };
+    while (end < texts.size() && same(texts[end])) ++end;
+    choices.push_back(LiteralsFrom(texts.subspan(begin, end - begin), shared));
+    begin = end;
+  }
+  Expression behind = Choice(std::move(choices));
+  if (shared == place) return behind;
+  return Sequence({Literal(first.substr(place, shared - place)), std::move(behind)});
+}
+
+Expression Literals(std::vector<std::string> texts) {
+  std::sort(texts.begin(), texts.end());
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+  return texts.empty() ? Choice({}) : LiteralsFrom(texts, 0);
 }
 
 Expression Sequence(std::vector<Expression> parts) {

@@ -52,6 +52,8 @@ struct Grammar {
 
 Expression EmptyText();
 Expression Literal(std::string_view text);
+// One of these texts; what several begin with is there once.
+Expression Literals(std::vector<std::string> texts);
 Expression Sequence(std::vector<Expression> parts);
 Expression Choice(std::vector<Expression> parts);
 Expression Repeat(Expression part, uint32_t least, uint32_t most);

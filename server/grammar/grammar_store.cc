@@ -1,15 +1,32 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/grammar/grammar_store.h"
 
+#include <malloc.h>
+
 #include <utility>
+#include <vector>
 
 #include "kernels/base/status.h"
+#include "nlohmann/json.hpp"
 #include "server/grammar/ebnf_parser.h"
 #include "server/grammar/json_schema.h"
 #include "server/grammar/regex_parser.h"
 
 namespace rivulet {
 namespace {
+
+constexpr size_t kManyParts = 1 << 16;
+
+absl::StatusOr<Grammar> ParseChoices(const std::string& text) {
+  const auto choices = nlohmann::json::parse(text, nullptr, false);
+  std::vector<std::string> texts;
+  for (const auto& choice : choices) {
+    if (choice.is_string()) texts.push_back(choice.get<std::string>());
+  }
+  Grammar grammar;
+  grammar.rules.push_back({"root", Literals(std::move(texts))});
+  return grammar;
+}
 
 absl::StatusOr<Grammar> Parse(GrammarKind kind, const std::string& text) {
   switch (kind) {
@@ -19,6 +36,8 @@ absl::StatusOr<Grammar> Parse(GrammarKind kind, const std::string& text) {
       return AnyJsonObject();
     case GrammarKind::kEbnf:
       return ParseEbnf(text);
+    case GrammarKind::kChoices:
+      return ParseChoices(text);
     case GrammarKind::kRegex:
       break;
   }
@@ -37,15 +56,26 @@ absl::StatusOr<std::shared_ptr<TokenGrammar>> GrammarStore::Get(GrammarKind kind
   if (std::shared_ptr<TokenGrammar> known = Find(key); known != nullptr) return known;
   RIVULET_ASSIGN_OR_RETURN(Grammar grammar, Parse(kind, text));
   if (after_thinking) grammar = BehindMark("</think>", std::move(grammar));
-  RIVULET_ASSIGN_OR_RETURN(std::shared_ptr<TokenGrammar> made,
-                           TokenGrammar::Make(grammar, Table()));
+  auto made = TokenGrammar::Make(grammar, Table());
+  grammar = {};
+  // The allocator would keep what a large one took to make.
+  if (!made.ok() || (*made)->parts() > kManyParts) malloc_trim(0);
+  if (!made.ok()) return made.status();
+  return Keep(key, *std::move(made));
+}
+
+std::shared_ptr<TokenGrammar> GrammarStore::Keep(const Key& key,
+                                                 std::shared_ptr<TokenGrammar> made) {
   MutexLock lock(&mutex_);
   const auto [entry, is_new] = grammars_.try_emplace(key);
   if (!is_new) return entry->second.grammar;  // another thread was faster
   uses_.push_front(key);
   entry->second = {made, uses_.begin()};
-  if (grammars_.size() > kMostGrammars) {
-    grammars_.erase(uses_.back());
+  parts_ += made->parts();
+  while (grammars_.size() > 1 && (grammars_.size() > kMostGrammars || parts_ > kMostParts)) {
+    const auto last = grammars_.find(uses_.back());
+    parts_ -= last->second.grammar->parts();
+    grammars_.erase(last);
     uses_.pop_back();
   }
   return made;

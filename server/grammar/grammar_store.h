@@ -27,12 +27,15 @@ enum class GrammarKind : uint8_t {
   kJsonObject,  // the text is not read
   kRegex,
   kEbnf,
+  kChoices,  // the text is a JSON array of texts
 };
 
 class GrammarStore {
  public:
-  // The last ones that were asked for stay; each takes up to some 40 MB.
+  // The last ones that were asked for stay, as long as their automata (Automaton::parts) are
+  // not larger together: some 100 bytes a part. Beside these each keeps up to 32 MiB of states.
   static constexpr size_t kMostGrammars = 32;
+  static constexpr size_t kMostParts = Automaton::kMostParts;
 
   // `tokenizer` outlives it and its grammars.
   explicit GrammarStore(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -50,6 +53,9 @@ class GrammarStore {
   };
 
   std::shared_ptr<TokenGrammar> Find(const Key& key) ABSL_LOCKS_EXCLUDED(mutex_);
+  // What is kept under the key now.
+  std::shared_ptr<TokenGrammar> Keep(const Key& key, std::shared_ptr<TokenGrammar> made)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   std::shared_ptr<const TokenBytesTable> Table() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Tokenizer& tokenizer_;
@@ -57,6 +63,7 @@ class GrammarStore {
   std::shared_ptr<const TokenBytesTable> table_ ABSL_GUARDED_BY(mutex_);  // from the first Get on
   absl::flat_hash_map<Key, Entry> grammars_ ABSL_GUARDED_BY(mutex_);
   std::list<Key> uses_ ABSL_GUARDED_BY(mutex_);  // the last use first
+  size_t parts_ ABSL_GUARDED_BY(mutex_) = 0;     // of all of them
 };
 
 }  // namespace rivulet

@@ -15,6 +15,8 @@ namespace {
 
 constexpr uint32_t kMostSpaces = 32;
 constexpr uint32_t kMostDigits = 15, kMostFraction = 17, kMostExponent = 2;
+// A double keeps so many digits, so that a bound holds for the number that a parser reads.
+constexpr uint32_t kExactDigits = 15;
 constexpr CodeRange kMayStandRaw[] = {{' ', '!'}, {'#', '['}, {']', kLastCodePoint}};
 constexpr CodeRange kInFourDigits[] = {{0, 0xFFFF}};
 
@@ -90,7 +92,7 @@ Expression HexadecimalBetween(uint32_t first, uint32_t last, unsigned digits) {
 
 // Digits that are at least, or at most, those of the bound, and as many.
 Expression DigitsFrom(std::string_view least) {
-  if (least.empty()) return EmptyText();
+  if (least.find_first_not_of('0') == least.npos) return AnyDigits(least.size());
   std::vector<Expression> choices;
   choices.push_back(Sequence({Digits(least[0], least[0]), DigitsFrom(least.substr(1))}));
   if (least[0] < '9') {
@@ -101,7 +103,7 @@ Expression DigitsFrom(std::string_view least) {
 }
 
 Expression DigitsUpTo(std::string_view most) {
-  if (most.empty()) return EmptyText();
+  if (most.find_first_not_of('9') == most.npos) return AnyDigits(most.size());
   std::vector<Expression> choices;
   choices.push_back(Sequence({Digits(most[0], most[0]), DigitsUpTo(most.substr(1))}));
   if (most[0] > '0') {
@@ -117,6 +119,9 @@ Expression DigitsBetween(std::string_view least, std::string_view most) {
   if (least[0] == most[0]) {
     return Sequence({Digits(least[0], least[0]), DigitsBetween(least.substr(1), most.substr(1))});
   }
+  const bool all = least.substr(1).find_first_not_of('0') == least.npos &&
+                   most.substr(1).find_first_not_of('9') == most.npos;
+  if (all) return Sequence({Digits(least[0], most[0]), AnyDigits(least.size() - 1)});
   std::vector<Expression> choices;
   choices.push_back(Sequence({Digits(least[0], least[0]), DigitsFrom(least.substr(1))}));
   choices.push_back(Sequence({Digits(most[0], most[0]), DigitsUpTo(most.substr(1))}));
@@ -145,11 +150,11 @@ Expression CountBetween(int64_t least, int64_t most) {
   return Choice(std::move(choices));
 }
 
-Expression Fraction(bool is_not_zero) {
-  constexpr uint32_t kZeros = 3;
-  if (!is_not_zero) return Sequence({Literal("."), Repeat(Digits('0', '9'), 1, kMostFraction)});
-  return Sequence({Literal("."), Repeat(Digits('0', '0'), 0, kZeros), Digits('1', '9'),
-                   Repeat(Digits('0', '9'), 0, kMostFraction - kZeros - 1)});
+Expression Fraction(bool is_not_zero, uint32_t most) {
+  if (!is_not_zero) return Sequence({Literal("."), Repeat(Digits('0', '9'), 1, most)});
+  const uint32_t zeros = std::min(most - 1, 3u);
+  return Sequence({Literal("."), Repeat(Digits('0', '0'), 0, zeros), Digits('1', '9'),
+                   Repeat(Digits('0', '9'), 0, most - zeros - 1)});
 }
 
 // The rest of a key that is none of these, which are sorted and differ, and the quote behind it.
@@ -219,6 +224,9 @@ Expression IntegerBetween(int64_t least, int64_t most) {
 Expression NumberBetween(const NumberBounds& bounds) {
   const auto first = static_cast<int64_t>(std::ceil(bounds.least));
   const auto last = static_cast<int64_t>(std::floor(bounds.most));
+  const auto digits =
+      static_cast<uint32_t>(absl::StrCat(std::max(std::abs(first), std::abs(last))).size());
+  const uint32_t most = digits < kExactDigits ? kExactDigits - digits : 1;
   const bool skips_first = bounds.without_least && static_cast<double>(first) == bounds.least;
   const bool skips_last = bounds.without_most && static_cast<double>(last) == bounds.most;
   std::vector<Expression> choices;
@@ -229,11 +237,12 @@ Expression NumberBetween(const NumberBounds& bounds) {
   const auto add = [&](const char* sign, int64_t at, int64_t end, bool skips_at) {
     if (at >= end) return;
     if (skips_at) {
-      choices.push_back(Sequence({Literal(sign), CountBetween(at, at), Fraction(true)}));
+      choices.push_back(Sequence({Literal(sign), CountBetween(at, at), Fraction(true, most)}));
       ++at;
     }
     if (at < end) {
-      choices.push_back(Sequence({Literal(sign), CountBetween(at, end - 1), Fraction(false)}));
+      choices.push_back(
+          Sequence({Literal(sign), CountBetween(at, end - 1), Fraction(false, most)}));
     }
   };
   add("", std::max<int64_t>(first, 0), last, skips_first && first >= 0);
@@ -278,12 +287,19 @@ Expression JsonRules::Number() {
         {Literal("0"), Sequence({Digits('1', '9'), Repeat(Digits('0', '9'), 0, kMostDigits - 1)})});
     Expression exponent =
         Sequence({OneOf("eE"), Optional(OneOf("+-")), Repeat(Digits('0', '9'), 1, kMostExponent)});
-    return Sequence({Optional(Literal("-")), std::move(whole), Optional(Fraction(false)),
-                     Optional(std::move(exponent))});
+    return Sequence({Optional(Literal("-")), std::move(whole),
+                     Optional(Fraction(false, kMostFraction)), Optional(std::move(exponent))});
   });
 }
 
-Expression JsonRules::Integer() { return IntegerBetween(-kLargestInteger, kLargestInteger); }
+Expression JsonRules::Integer() {
+  return Once(integer_, "integer",
+              [] { return IntegerBetween(-kLargestInteger, kLargestInteger); });
+}
+
+Expression JsonRules::Character() {
+  return Once(character_, "character", [] { return StringCharacter(AllCharacters()); });
+}
 
 Expression JsonRules::Value() {
   return Once(value_, "value", [this] {

@@ -29,7 +29,7 @@ Expression IntegerBetween(int64_t least, int64_t most);
 inline constexpr int64_t kLargestInteger = 999'999'999'999'999'999;
 
 struct NumberBounds {
-  double least = -1e15, most = 1e15;  // no further from zero
+  double least = -1e9, most = 1e9;  // no further from zero than 1e15
   bool without_least = false, without_most = false;
 };
 // Numbers within the bounds, as far as they lie between two integers that do: all of them if the
@@ -46,10 +46,11 @@ class JsonRules {
 
   Expression Space();
   Expression String();
-  Expression Number();  // any
-  Expression Integer();
-  Expression Value();  // any
-  Expression Array();  // of any values
+  Expression Number();     // any
+  Expression Integer();    // any
+  Expression Character();  // of a string
+  Expression Value();      // any
+  Expression Array();      // of any values
   Expression Object();
 
   // Items with commas between them, in brackets.
@@ -62,7 +63,7 @@ class JsonRules {
   Expression Once(std::optional<size_t>& rule, const char* name, Make make);
 
   Grammar& grammar_;
-  std::optional<size_t> space_, string_, number_, value_, array_, object_;
+  std::optional<size_t> space_, string_, number_, integer_, character_, value_, array_, object_;
 };
 
 }  // namespace rivulet

@@ -21,7 +21,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLongest = 256 << 10;
+constexpr size_t kLongest = 128 << 10;
+constexpr size_t kMostSchemas = 1 << 14;
+constexpr size_t kMostAlternatives = 512;  // of oneOf: each is compared with each
+constexpr size_t kLongestKey = 256;
+constexpr size_t kMostPatternBytes = 8 << 10;  // of all patterns together
+constexpr double kFurthestBound = 1e15;
 constexpr int kDeepest = 64;
 constexpr uint32_t kMostRepeats = 65535;
 
@@ -83,6 +88,7 @@ class Compiler {
 
   absl::StatusOr<Expression> OfSchema(const Json& schema, const std::string& place, int depth) {
     if (depth > kDeepest) return Wrong(place, "schemas are nested too deep");
+    if (++schemas_ > kMostSchemas) return Wrong(place, "there are too many schemas");
     if (schema.is_boolean()) return schema.get<bool>() ? rules_.Value() : Choice({});
     if (!schema.is_object()) return Wrong(place, "a schema is an object or a boolean");
     if (schema.contains("$ref")) return OfReference(schema, place, depth);
@@ -115,6 +121,9 @@ class Compiler {
   }
 
   static bool HasType(const Json& value, const std::string& type) {
+    if (type == "integer" && value.is_number_float()) {
+      return std::floor(value.get<double>()) == value.get<double>();
+    }
     if (type == "integer") return value.is_number_integer();
     if (type == "number") return value.is_number();
     if (type == "string") return value.is_string();
@@ -131,15 +140,15 @@ class Compiler {
     if (schema.contains("type")) {
       RIVULET_ASSIGN_OR_RETURN(types, TypesOf(schema, place));
     }
-    std::vector<Expression> choices;
+    std::vector<std::string> texts;
     for (const Json& value : values) {
       const bool is_const = !schema.contains("const") || value == schema["const"];
       const bool is_typed = types.empty() || std::any_of(types.begin(), types.end(), [&](auto& t) {
                               return HasType(value, t);
                             });
-      if (is_const && is_typed) choices.push_back(Literal(value.dump()));
+      if (is_const && is_typed) texts.push_back(value.dump());
     }
-    return Choice(std::move(choices));
+    return Literals(std::move(texts));
   }
 
   // Of anyOf, oneOf and allOf.
@@ -151,7 +160,8 @@ class Compiler {
     if (std::string_view(key) == "allOf" && parts.size() > 1) {
       return NotServed(place, "allOf with several schemas");
     }
-    if (std::string_view(key) == "oneOf" && !AreDisjoint(parts)) {
+    if (std::string_view(key) == "oneOf" &&
+        (parts.size() > kMostAlternatives || !AreDisjoint(parts))) {
       return NotServed(place, "oneOf whose schemas may accept the same value");
     }
     std::vector<Expression> choices;
@@ -191,8 +201,11 @@ class Compiler {
   bool AreDisjoint(const Json& a, const Json& b) const {
     if (!a.is_object() || !b.is_object()) return false;
     if (const Json x = ConstantsOf(a), y = ConstantsOf(b); !x.empty() && !y.empty()) {
+      // Without the order of keys.
       return std::none_of(x.begin(), x.end(), [&](const Json& value) {
-        return std::find(y.begin(), y.end(), value) != y.end();
+        return std::any_of(y.begin(), y.end(), [&](const Json& other) {
+          return nlohmann::json(value) == nlohmann::json(other);
+        });
       });
     }
     if (!a.contains("type") || !b.contains("type")) return false;
@@ -238,7 +251,8 @@ class Compiler {
       const bool known = std::any_of(std::begin(kTypes), std::end(kTypes),
                                      [&](const char* name) { return type == name; });
       if (!known) return Wrong(place, absl::StrCat("there is no type ", type.dump()));
-      names.push_back(type.get<std::string>());
+      const auto name = type.get<std::string>();
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
     return names;
   }
@@ -331,12 +345,15 @@ class Compiler {
     }
     if (!bounded) return rules_.String();
     if (least > most) return Choice({});
-    return Sequence(
-        {Literal("\""), Repeat(StringCharacter(AllCharacters()), least, most), Literal("\"")});
+    return Sequence({Literal("\""), Repeat(rules_.Character(), least, most), Literal("\"")});
   }
 
-  static absl::StatusOr<Expression> OfPattern(const std::string& regex, bool search,
-                                              const std::string& place) {
+  absl::StatusOr<Expression> OfPattern(const std::string& regex, bool search,
+                                       const std::string& place) {
+    pattern_bytes_ += regex.size();
+    if (pattern_bytes_ > kMostPatternBytes) {
+      return NotServed(place, absl::StrCat("more than ", kMostPatternBytes, " bytes of patterns"));
+    }
     auto characters = ParseRegex(regex, {search, StringCharacter});
     if (!characters.ok()) {
       return absl::Status(characters.status().code(),
@@ -349,6 +366,7 @@ class Compiler {
   // What the keywords bound, and no more than we write.
   static absl::StatusOr<NumberBounds> BoundsOf(const Json& schema, const std::string& place) {
     NumberBounds bounds;
+    bool set[2] = {};
     for (const char* key : {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}) {
       if (!schema.contains(key)) continue;
       if (!schema[key].is_number()) return Wrong(place, absl::StrCat(key, " is not a number"));
@@ -356,30 +374,36 @@ class Compiler {
       const bool excludes = key[0] == 'e', is_least = key[excludes ? 10 : 1] == 'i';
       double& bound = is_least ? bounds.least : bounds.most;
       bool& without = is_least ? bounds.without_least : bounds.without_most;
-      if (std::abs(value) > NumberBounds().most) {
+      if (std::abs(value) > kFurthestBound) {
         const bool says_nothing = is_least == (value < 0);
         if (says_nothing) continue;
-        return NotServed(place, absl::StrCat(key, " beyond ", NumberBounds().most));
+        return NotServed(place, absl::StrCat(key, " beyond ", kFurthestBound));
       }
-      if (is_least ? value < bound : value > bound) continue;
+      const bool looser = is_least ? value < bound : value > bound;
+      if (looser && set[is_least ? 0 : 1]) continue;
       without = value == bound ? without || excludes : excludes;
       bound = value;
+      set[is_least ? 0 : 1] = true;
     }
     return bounds;
   }
 
-  static bool HasBounds(const Json& schema) {
-    return std::any_of(schema.items().begin(), schema.items().end(), [](const auto& item) {
-      return item.key().find("inimum") != std::string::npos ||
-             item.key().find("aximum") != std::string::npos;
+  static bool HasBound(const Json& schema, const char* name) {
+    return std::any_of(schema.items().begin(), schema.items().end(), [&](const auto& item) {
+      return item.key().find(name) != std::string::npos;
     });
+  }
+  static bool HasBounds(const Json& schema) {
+    return HasBound(schema, "inimum") || HasBound(schema, "aximum");
   }
 
   absl::StatusOr<Expression> OfInteger(const Json& schema, const std::string& place) {
     if (!HasBounds(schema)) return rules_.Integer();
     RIVULET_ASSIGN_OR_RETURN(const NumberBounds bounds, BoundsOf(schema, place));
-    auto least = static_cast<int64_t>(std::ceil(bounds.least));
-    auto most = static_cast<int64_t>(std::floor(bounds.most));
+    constexpr auto kFurthest = static_cast<int64_t>(kFurthestBound);
+    const bool from = HasBound(schema, "inimum"), to = HasBound(schema, "aximum");
+    int64_t least = from ? static_cast<int64_t>(std::ceil(bounds.least)) : -kFurthest;
+    int64_t most = to ? static_cast<int64_t>(std::floor(bounds.most)) : kFurthest;
     if (bounds.without_least && static_cast<double>(least) == bounds.least) ++least;
     if (bounds.without_most && static_cast<double>(most) == bounds.most) --most;
     return least > most ? Choice({}) : IntegerBetween(least, most);
@@ -455,23 +479,28 @@ class Compiler {
     const Json additional = schema.contains("additionalProperties") ? schema["additionalProperties"]
                                                                     : Json(properties.empty());
     if (properties.empty() && required.empty() && additional == true) return rules_.Object();
+    absl::flat_hash_set<std::string> must;
+    for (const Json& key : required) {
+      if (!key.is_string()) return Wrong(place, "required has texts");
+      must.insert(key.get<std::string>());
+    }
     std::vector<Member> members;
     std::vector<std::string> keys;
     for (const auto& [key, value] : properties.items()) {
       const std::string value_place = absl::StrCat(place, "/properties/", key);
       RIVULET_ASSIGN_OR_RETURN(Expression expression, OfSchema(value, value_place, depth + 1));
-      members.push_back({NewMember(key, std::move(expression)), Requires(schema, key)});
+      members.push_back({NewMember(key, std::move(expression)), must.erase(key) > 0});
       keys.push_back(key);
     }
-    for (const Json& key : required) {
-      if (!key.is_string()) return Wrong(place, "required has texts");
-      if (std::find(keys.begin(), keys.end(), key.get<std::string>()) != keys.end()) continue;
+    for (const Json& listed : required) {
+      const auto key = listed.get<std::string>();
+      if (must.erase(key) == 0) continue;
       // Not among the properties: it is an additional one that must come.
       const Json& schema_of_key = schema.contains("additionalProperties") ? additional : Json(true);
       RIVULET_ASSIGN_OR_RETURN(Expression expression,
                                OfSchema(schema_of_key, place + "/additionalProperties", depth + 1));
-      members.push_back({NewMember(key.get<std::string>(), std::move(expression)), true});
-      keys.push_back(key.get<std::string>());
+      members.push_back({NewMember(key, std::move(expression)), true});
+      keys.push_back(key);
     }
     RIVULET_ASSIGN_OR_RETURN(Expression others, Additional(additional, keys, place, depth));
     return rules_.Bracketed('{', Members(members, others), '}');
@@ -486,6 +515,11 @@ class Compiler {
   absl::StatusOr<Expression> Additional(const Json& schema, const std::vector<std::string>& keys,
                                         const std::string& place, int depth) {
     if (schema == false) return Choice({});
+    for (const std::string& key : keys) {
+      if (key.size() <= kLongestKey) continue;
+      return NotServed(place, absl::StrCat("a key of more than ", kLongestKey,
+                                           " bytes beside additionalProperties"));
+    }
     RIVULET_ASSIGN_OR_RETURN(Expression value,
                              OfSchema(schema, place + "/additionalProperties", depth + 1));
     Expression key = keys.empty() ? rules_.String() : Sequence({Literal("\""), KeyOtherThan(keys)});
@@ -515,6 +549,7 @@ class Compiler {
   Grammar grammar_;
   JsonRules rules_;
   absl::flat_hash_map<std::string, size_t> references_;
+  size_t schemas_ = 0, pattern_bytes_ = 0;
 };
 
 // Whether JSON text nests deeper than Compiler looks into it, brackets in texts included.

@@ -19,7 +19,7 @@
 
 namespace rivulet {
 
-// INVALID_ARGUMENT: no JSON, no schema, or more than 256 KiB. UNIMPLEMENTED names a keyword that is
+// INVALID_ARGUMENT: no JSON, no schema, or more than 128 KiB. UNIMPLEMENTED names a keyword that is
 // not served, with its place.
 absl::StatusOr<Grammar> ParseJsonSchema(std::string_view schema);
 

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/base/thread_seconds.h"
 #include "nlohmann/json.hpp"
 #include "server/grammar/grammar_reference.h"
 #include "server/grammar/list_tokenizer_fixture.h"
@@ -28,6 +29,16 @@ Grammar Parse(const std::string& schema) {
 bool Matches(const std::string& schema, const std::string& text) {
   const Grammar grammar = Parse(schema);
   return GrammarReference(grammar, text).Matches();
+}
+
+// Bytes, and tokens that cross the borders of JSON's parts. Those that end something come often, so
+// that a random text ends.
+std::vector<std::string> Vocabulary() {
+  std::vector<std::string> tokens = {"\"}",  "\"]",  "\", \"", "\":", "{\"", "\": \"",
+                                     "],",   "é",    "ab",     "}}",  "\\n", "\\u00",
+                                     "true", "null", "-1",     "0.",  ", ",  "\n "};
+  for (int byte = 0; byte < 256; ++byte) tokens.push_back(std::string(1, static_cast<char>(byte)));
+  return tokens;
 }
 
 TEST(JsonSchemaTest, WritesTypes) {
@@ -120,6 +131,55 @@ TEST(JsonSchemaTest, FollowsReferences) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(JsonSchemaTest, BoundsTheWorkOfHostileSchemas) {
+  std::string nested = R"({"type": "null"})", ones, keys, integers;
+  for (int i = 0; i < 30; ++i) {
+    nested = R"({"type": ["array", "array", "object"], "items": )" + nested + "}";
+  }
+  for (int i = 0; i < 5000; ++i) {
+    const std::string number = std::to_string(i);
+    ones += (i == 0 ? "" : ",") + ("{\"const\":" + number) + "}";
+    keys += (i == 0 ? "\"k" : ",\"k") + number + "\"";
+    if (i < 1000) integers += (i == 0 ? "\"k" : ",\"k") + number + "\":{\"type\":\"integer\"}";
+  }
+  const double started = ThreadSeconds();
+  for (const std::string& schema :
+       {nested, "{\"oneOf\":[" + ones + "]}", "{\"required\":[" + keys + "]}",
+        "{\"enum\":[" + keys + "]}", "{\"properties\":{" + integers + "}}",
+        R"({"properties":{")" + std::string(60000, 'a') +
+            R"(":{}},"additionalProperties":true})"}) {
+    const auto grammar = ParseJsonSchema(schema);
+    if (grammar.ok()) (void)Automaton::Make(*grammar);
+  }
+  EXPECT_LT(ThreadSeconds() - started, 20);
+}
+
+// What everyday schemas hold many times is there once.
+TEST(JsonSchemaTest, LargeSchemasAreServed) {
+  std::string properties, keys;
+  for (int i = 0; i < 500; ++i) {
+    const std::string number = std::to_string(i);
+    properties += (i == 0 ? "\"i" : ",\"i") + number + "\":{\"type\":\"integer\"},\"s" + number +
+                  "\":{\"type\":\"string\",\"maxLength\":100}";
+  }
+  for (int i = 0; i < 5000; ++i) keys += (i == 0 ? "\"k" : ",\"k") + std::to_string(i) + "\"";
+  const ListTokenizer tokenizer(Vocabulary());
+  const auto table = std::make_shared<TokenBytesTable>(tokenizer);
+  for (const std::string& schema :
+       {"{\"properties\":{" + properties + "}}", "{\"enum\":[" + keys + "]}",
+        std::string(R"({"type":"string","maxLength":20000})")}) {
+    EXPECT_TRUE(TokenGrammar::Make(Parse(schema), table).ok()) << schema.substr(0, 60);
+  }
+}
+
+TEST(JsonSchemaTest, BoundsHoldForWhatAParserReads) {
+  const std::string unit = R"({"type": "number", "minimum": 0, "exclusiveMaximum": 1})";
+  EXPECT_TRUE(Matches(unit, "0.99999999999999"));
+  EXPECT_FALSE(Matches(unit, "0.99999999999999999"));
+  EXPECT_TRUE(Matches(R"({"type": "integer", "const": 1.0})", "1.0"));
+  EXPECT_TRUE(Matches(R"({"type": "integer", "minimum": 5})", "123456789012"));
+}
+
 TEST(JsonSchemaTest, RefusesByName) {
   const std::pair<const char*, const char*> kCases[] = {
       {R"({"not": {}})", "\"not\""},
@@ -129,6 +189,7 @@ TEST(JsonSchemaTest, RefusesByName) {
       {R"({"properties": {"a": {"if": {}}}})", "#/properties/a"},
       {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", "oneOf"},
       {R"({"allOf": [{}, {}]})", "allOf"},
+      {R"({"oneOf": [{"const": {"a": 1, "b": 2}}, {"const": {"b": 2, "a": 1}}]})", "oneOf"},
       {R"({"$ref": "https://example.com/x"})", "another document"},
       {R"-({"type": "string", "pattern": "(?=a)"})-", "this kind of group"},
       {R"({"type": "string", "pattern": "a", "minLength": 3})", "beside"},
@@ -244,16 +305,6 @@ Json RandomSchema(std::mt19937& random, int depth) {
       return schema;
     }
   }
-}
-
-// Bytes, and tokens that cross the borders of JSON's parts. Those that end something come often, so
-// that a random text ends.
-std::vector<std::string> Vocabulary() {
-  std::vector<std::string> tokens = {"\"}",  "\"]",  "\", \"", "\":", "{\"", "\": \"",
-                                     "],",   "é",    "ab",     "}}",  "\\n", "\\u00",
-                                     "true", "null", "-1",     "0.",  ", ",  "\n "};
-  for (int byte = 0; byte < 256; ++byte) tokens.push_back(std::string(1, static_cast<char>(byte)));
-  return tokens;
 }
 
 TEST(JsonSchemaTest, WhatRandomTokensWriteIsAccepted) {

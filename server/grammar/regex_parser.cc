@@ -16,7 +16,7 @@
 namespace rivulet {
 namespace {
 
-constexpr size_t kLongest = 64 << 10;
+constexpr size_t kLongest = 8 << 10;
 constexpr int kDeepest = 200;
 constexpr CodeRange kDigits[] = {{'0', '9'}};
 constexpr CodeRange kWord[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};

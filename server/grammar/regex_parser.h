@@ -27,7 +27,7 @@ struct RegexOptions {
   std::function<Expression(const CodePointSet&)> write = Characters;
 };
 
-// INVALID_ARGUMENT: not a regular expression, or more than 64 KiB. UNIMPLEMENTED names what is not
+// INVALID_ARGUMENT: not a regular expression, or more than 8 KiB. UNIMPLEMENTED names what is not
 // served.
 absl::StatusOr<Expression> ParseRegex(std::string_view regex, const RegexOptions& options = {});
 

@@ -10,8 +10,9 @@
 namespace rivulet {
 namespace {
 
-constexpr size_t kMostBytes = size_t{32} << 20;    // of one grammar's states
-constexpr uint64_t kMostWork = uint64_t{1} << 22;  // to find the tokens of one state
+constexpr size_t kMostBytes = size_t{32} << 20;  // of one grammar's states
+// To find the tokens of one state: some 10 ms on the thread that samples.
+constexpr uint64_t kMostWork = uint64_t{1} << 19;
 
 absl::Status TooAmbiguous() {
   return absl::ResourceExhaustedError(
@@ -50,11 +51,15 @@ TokenGrammar::TokenGrammar(Automaton automaton, std::shared_ptr<const TokenBytes
 absl::StatusOr<std::shared_ptr<TokenGrammar>> TokenGrammar::Make(
     const Grammar& grammar, std::shared_ptr<const TokenBytesTable> table) {
   RIVULET_ASSIGN_OR_RETURN(Automaton automaton, Automaton::Make(grammar));
-  return std::shared_ptr<TokenGrammar>(new TokenGrammar(std::move(automaton), std::move(table)));
+  std::shared_ptr<TokenGrammar> made(new TokenGrammar(std::move(automaton), std::move(table)));
+  const absl::Status begins = made->FindTokens(*made->Start(), false);
+  if (!begins.ok()) return absl::InvalidArgumentError(begins.message());
+  return made;
 }
 
 Configurations::StatePointer TokenGrammar::Start() {
   MutexLock lock(&mutex_);
+  configurations_.SetBudget(kMostWork);
   return configurations_.Start();
 }
 
@@ -64,8 +69,11 @@ Configurations::StatePointer TokenGrammar::Advance(Configurations::StatePointer 
   if (bytes.empty()) return nullptr;
   MutexLock lock(&mutex_);
   configurations_.ForgetIfLarge();
+  // Enough for what FindTokens has allowed: that was a part of as much.
+  configurations_.SetBudget(kMostWork);
   const Configurations::State* at = state.get();
   for (size_t i = 0; i < bytes.size() && at != nullptr; ++i) {
+    if (at->too_ambiguous) return nullptr;
     at = configurations_.Advance(*at, static_cast<uint8_t>(bytes[i]));
   }
   return at == nullptr ? nullptr : at->shared_from_this();
@@ -79,7 +87,7 @@ absl::Status TokenGrammar::FindTokens(const Configurations::State& state, bool f
   if (state.too_ambiguous) return TooAmbiguous();
   configurations_.ForgetIfLarge();
   const TokenTrie& trie = table_->trie(first);
-  const uint64_t most_work = configurations_.work() + kMostWork;
+  configurations_.SetBudget(kMostWork);
   std::vector<uint64_t> bits((table_->size() + 63) / 64);
   std::vector<const Configurations::State*> path(trie.deepest() + 1, &state);
   const std::vector<TokenTrie::Node>& nodes = trie.nodes();
@@ -87,9 +95,7 @@ absl::Status TokenGrammar::FindTokens(const Configurations::State& state, bool f
     const TokenTrie::Node& node = nodes[i];
     const Configurations::State* const to =
         configurations_.Advance(*path[node.depth - 1], node.byte);
-    if (configurations_.work() > most_work || (to != nullptr && to->too_ambiguous)) {
-      return TooAmbiguous();
-    }
+    if (to != nullptr && to->too_ambiguous) return TooAmbiguous();
     path[node.depth] = to;
     for (uint32_t t = node.first_token; to != nullptr && t < nodes[i + 1].first_token; ++t) {
       bits[trie.tokens()[t] / 64] |= uint64_t{1} << (trie.tokens()[t] % 64);

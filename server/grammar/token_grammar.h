@@ -63,9 +63,12 @@ struct AllowedTokens {
 
 class TokenGrammar {
  public:
-  // INVALID_ARGUMENT as Automaton::Make. `table` outlives it.
+  // INVALID_ARGUMENT as Automaton::Make, or if it is too ambiguous at its beginning.
   static absl::StatusOr<std::shared_ptr<TokenGrammar>> Make(
       const Grammar& grammar, std::shared_ptr<const TokenBytesTable> table);
+
+  // Its size: Automaton::parts.
+  size_t parts() const { return automaton_.parts; }
 
  private:
   friend class GrammarMatcher;

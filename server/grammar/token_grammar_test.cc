@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/base/thread_seconds.h"
 #include "server/grammar/ebnf_parser.h"
 #include "server/grammar/grammar_reference.h"
 #include "server/grammar/list_tokenizer_fixture.h"
@@ -160,6 +161,36 @@ TEST(TokenGrammarTest, RefusesByName) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(status.ToString(), HasSubstr(reason)) << text;
   }
+}
+
+// Each of these once took seconds or gigabytes. It is refused, or made, soon.
+TEST(TokenGrammarTest, BoundsTheWorkOfHostileGrammars) {
+  const auto alternatives = [](const char* name, const char* first, int count) {
+    std::string rule = std::string(name) + " ::= \"b\"";
+    for (int i = 0; i < count; ++i) rule += " | " + std::string(first) + " \"z\"";
+    return rule + "\n";
+  };
+  const std::string calls =
+      "root ::= x\n" + alternatives("x", "y", 4000) + alternatives("y", "w", 1500) + "w ::= \"a\"";
+  std::string empty = "root ::=";
+  for (int i = 0; i < 4; ++i) empty += " (e{65535})";
+  empty += "\ne ::= \"a\"?";
+  const double started = ThreadSeconds();
+  for (const std::string& text : {calls, empty, "root ::= " + std::string(60000, '.')}) {
+    const auto grammar = ParseEbnf(text);
+    if (grammar.ok()) (void)Automaton::Make(*grammar);
+    if (!grammar.ok()) continue;
+    const ListTokenizer tokenizer({"a", "b", "az", "zz"});
+    (void)TokenGrammar::Make(*grammar, std::make_shared<TokenBytesTable>(tokenizer));
+  }
+  for (const char* regex :
+       {"(((){65535}){65535}){15}", "((){65535}){16384}", "((){0,65535}){65535}",
+        "(a{0,65535}|b){3}(|){65535}", "(x?[a-z ,]{0,100}){8}", "(((a?){0,100}){0,100}){0,100}"}) {
+    const auto expression = ParseRegex(regex);
+    ASSERT_TRUE(expression.ok()) << regex;
+    (void)Automaton::Make(OfExpression(*expression));
+  }
+  EXPECT_LT(ThreadSeconds() - started, 20);
 }
 
 // A state of `.*a.{20}` is any subset of 20 places, so that states are many.

@@ -203,6 +203,8 @@ void ReadResponseFormat(FieldReader& fields, v1::GenerateRequest& proto) {
 void ReadStructuredOutputs(FieldReader& fields, v1::GenerateRequest& proto) {
   const Json* const asked = fields.Object("structured_outputs");
   if (asked == nullptr) return;
+  if (proto.has_structured_output())
+    fields.Fail("structured_outputs", "response_format is set too");
   v1::StructuredOutput& output = *proto.mutable_structured_output();
   FieldReader inside(*asked, "structured_outputs.");
   if (asked->size() != 1) fields.Fail("structured_outputs", "it has one field");

@@ -176,6 +176,8 @@ TEST(ApiRequestTest, WrongAndUnservedFieldsAreRefusedByName) {
       {R"("response_format":{"type":"json_schema"})", "response_format.json_schema"},
       {R"("structured_outputs":{"regex":"a","json_object":true})", "structured_outputs"},
       {R"("structured_outputs":{"choice":[1]})", "structured_outputs.choice"},
+      {R"("response_format":{"type":"json_object"},"structured_outputs":{"regex":"a"})",
+       "structured_outputs"},
       {R"("tool_choice":"required")", "tool_choice"},
       {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},
       {R"("tools":["f"])", "tools[0]"},

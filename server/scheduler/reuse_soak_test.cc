@@ -55,8 +55,10 @@ TEST_P(ReuseSoakTest, EveryAnswerIsThatOfAPlainRun) {
     ASSERT_FALSE(HasFatalFailure()) << "after " << schedule.calls() << " calls";
   }
   std::printf("%s\n", schedule.Report().c_str());
-  // With little memory, sessions need most of it.
-  EXPECT_GT(stack.metrics().prefix_hits.value(), GetParam().much_memory ? calls / 10 : 0);
+  // With little memory, sessions may need all of it.
+  if (GetParam().much_memory) {
+    EXPECT_GT(stack.metrics().prefix_hits.value(), calls / 10);
+  }
   schedule.CheckNothingIsLeft();
 }
 

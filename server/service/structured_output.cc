@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
+#include "nlohmann/json.hpp"
 #include "server/grammar/grammar_store.h"
 
 namespace rivulet {
@@ -28,24 +29,25 @@ const char* NameOf(Kind kind) {
   }
 }
 
-// The choices as an EBNF.
+// The choices as GrammarKind::kChoices has them.
 absl::StatusOr<std::string> Alternatives(const v1::StringList& choices) {
   if (choices.strings().empty()) return absl::InvalidArgumentError("there are none");
   if (static_cast<size_t>(choices.strings_size()) > kMaxChoices) {
     return absl::InvalidArgumentError(
         absl::StrCat("there are ", choices.strings_size(), ", at most ", kMaxChoices));
   }
-  std::string text = "root ::= ";
+  nlohmann::json texts = nlohmann::json::array();
+  size_t bytes = 0;
   for (const std::string& choice : choices.strings()) {
     if (choice.empty()) return absl::InvalidArgumentError("one is empty");
-    absl::StrAppend(&text, &choice == &choices.strings(0) ? "\"" : " | \"");
-    for (const char c : choice) {
-      if (c == '"' || c == '\\') text += '\\';
-      text += c;
-    }
-    text += '"';
+    bytes += choice.size();
+    texts.push_back(choice);
   }
-  return text;
+  if (bytes > kMaxChoiceBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("they have ", bytes, " bytes, at most ", kMaxChoiceBytes));
+  }
+  return texts.dump();
 }
 
 absl::StatusOr<std::shared_ptr<TokenGrammar>> Make(const v1::StructuredOutput& asked, bool thinks,
@@ -61,7 +63,7 @@ absl::StatusOr<std::shared_ptr<TokenGrammar>> Make(const v1::StructuredOutput& a
       return grammars.Get(GrammarKind::kRegex, asked.regex(), thinks);
     case Kind::kChoices: {
       RIVULET_ASSIGN_OR_RETURN(const std::string text, Alternatives(asked.choices()));
-      return grammars.Get(GrammarKind::kEbnf, text, thinks);
+      return grammars.Get(GrammarKind::kChoices, text, thinks);
     }
     default:
       return grammars.Get(GrammarKind::kEbnf, asked.grammar(), thinks);

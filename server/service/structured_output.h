@@ -12,6 +12,7 @@
 namespace rivulet {
 
 inline constexpr size_t kMaxChoices = 1024;
+inline constexpr size_t kMaxChoiceBytes = size_t{64} << 10;  // of all together
 
 // The grammar that a request asks for; null if it asks for none. `thinks`: the prompt has opened a
 // <think>, and the grammar holds for what follows </think>. INVALID_ARGUMENT and UNIMPLEMENTED

@@ -108,6 +108,27 @@ TEST_F(StructuredOutputTest, EndsByEosWhereTheTextMayGoOn) {
   EXPECT_TRUE(std::regex_match(without.text, std::regex("[a-z]+"))) << without.text;
 }
 
+// A stop id that the grammar takes as text ends the text only where it may end.
+TEST_F(StructuredOutputTest, StopIdsComeOnlyWhereTheTextMayEnd) {
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text("9");
+  grpc::ClientContext context;
+  v1::TokenizeResponse nine;
+  ASSERT_TRUE(peer_->inference->Tokenize(&context, tokenize, &nine).ok());
+  v1::GenerateRequest request = Request(20, 1.0f, 1);
+  request.mutable_structured_output()->set_regex("[0-9]{3}");
+  request.mutable_stop()->add_token_ids(nine.token_ids(nine.token_ids_size() - 1));
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    request.mutable_sampling()->set_seed(seed);
+    const Turn turn = peer_->Generate(request);
+    EXPECT_TRUE(std::regex_match(turn.text, std::regex("[0-9]{3}"))) << turn.text;
+  }
+  // A penalty that brings back what the grammar excludes is an error, not another text.
+  request.mutable_sampling()->set_repetition_penalty(1e-38f);
+  const Turn broken = peer_->Generate(request);
+  EXPECT_TRUE(!broken.status.ok() || std::regex_match(broken.text, std::regex("[0-9]{3}")));
+}
+
 // Log-probabilities are those of the model, as if nothing confined the draw.
 TEST_F(StructuredOutputTest, ReportsTheModelsLogprobs) {
   v1::GenerateRequest request = Request(30, 1.0f, 5);

@@ -77,6 +77,8 @@ def _structure_of(arguments: Dict[str, Any]) -> Optional[Any]:
     schema, choices = arguments.pop("json_schema", None), arguments.pop("choices", None)
     if schema is not None:
         asked["json_schema"] = schema if isinstance(schema, str) else json.dumps(schema)
+    if isinstance(choices, str):
+        raise TypeError("choices is a list of texts")
     if choices is not None:
         asked["choices"] = _proto.message("StringList", strings=choices)
     if len(asked) > 1:
@@ -88,7 +90,7 @@ def _stop_texts(stop: Union[str, Sequence[str]]) -> List[str]:
     return [stop] if isinstance(stop, str) else list(stop)
 
 
-def generate_request(prompt: Prompt, session_id: str = "", **arguments: Any) -> Any:
+def generate_request(prompt: Prompt, session_id: str = "", /, **arguments: Any) -> Any:
     """TypeError for an argument that there is not, and where not exactly one of prompt and messages is given."""
     arguments = {name: value for name, value in arguments.items() if value is not None}
     request = _proto.message("GenerateRequest", session_id=session_id)

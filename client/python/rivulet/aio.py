@@ -83,7 +83,8 @@ class AsyncClient:
         return model_of(await self._call("Inference", "GetModel", _proto.message("GetModelRequest")))
 
     async def generate(self, prompt: Prompt = None, **arguments: Unpack[GenerateArguments]) -> Completion:
-        arguments["n"] = 1
+        if arguments.setdefault("n", 1) != 1:
+            raise TypeError("generate() has one completion: use generate_many()")
         return (await self.generate_many(prompt, **arguments))[0]
 
     async def generate_many(self, prompt: Prompt = None, **arguments: Unpack[GenerateArguments]) -> List[Completion]:
@@ -156,7 +157,8 @@ class AsyncSession:
         self._client, self.id = client, id
 
     async def generate(self, prompt: Prompt = None, **arguments: Unpack[GenerateArguments]) -> Completion:
-        arguments["n"] = 1
+        if arguments.setdefault("n", 1) != 1:
+            raise TypeError("generate() has one completion: use generate_many()")
         return (await self.generate_many(prompt, **arguments))[0]
 
     async def generate_many(self, prompt: Prompt = None, **arguments: Unpack[GenerateArguments]) -> List[Completion]:

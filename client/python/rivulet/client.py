@@ -89,7 +89,8 @@ class Client:
 
     def generate(self, prompt: Prompt = None, **arguments: Unpack[GenerateArguments]) -> Completion:
         """One completion, whole. `prompt` is a text or token ids; or give messages."""
-        arguments["n"] = 1
+        if arguments.setdefault("n", 1) != 1:
+            raise TypeError("generate() has one completion: use generate_many()")
         return self.generate_many(prompt, **arguments)[0]
 
     def generate_many(self, prompt: Prompt = None, **arguments: Unpack[GenerateArguments]) -> List[Completion]:
@@ -169,7 +170,8 @@ class Session:
 
     def generate(self, prompt: Prompt = None, **arguments: Unpack[GenerateArguments]) -> Completion:
         """A turn: the context grows by the prompt (or the new messages) and by what is generated."""
-        arguments["n"] = 1
+        if arguments.setdefault("n", 1) != 1:
+            raise TypeError("generate() has one completion: use generate_many()")
         return self.generate_many(prompt, **arguments)[0]
 
     def generate_many(self, prompt: Prompt = None, **arguments: Unpack[GenerateArguments]) -> List[Completion]:

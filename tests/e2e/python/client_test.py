@@ -73,7 +73,7 @@ class ClientTest(unittest.TestCase):
                                                   enable_thinking=False, template_variables={"a": 1})
         self.assertEqual(json.loads(request.messages.messages[0].fields), {"mood": 1})
         self.assertEqual((request.messages.enable_thinking, request.messages.variables), (False, '{"a": 1}'))
-        for wrong in ({"max_token": 1}, {"messages": []}, {"regex": "a", "grammar": "b"}, {"tools": []}):
+        for wrong in ({"max_token": 1}, {"messages": []}, {"regex": "a", "grammar": "b"}, {"tools": []}, {"choices": "ab"}, {"n": 2}, {"session_id": "a"}):
             with self.assertRaises(TypeError, msg=wrong):
                 self.client.generate(PROMPT, **wrong)
 
