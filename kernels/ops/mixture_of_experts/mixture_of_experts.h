@@ -40,7 +40,7 @@ struct MixtureParts {
   std::vector<ExpertMaps> experts = {};  // of one width
   bool gated = true;                     // out(f(gate x) · up x), else out(f(in x))
   Activation f = Activation::kSilu;
-  float limit = 0;  // of gated experts: GatedMlpForm::limit
+  float limit = 0;                                // of gated experts: GatedMlpForm::limit
   std::unique_ptr<FeedForward> shared = nullptr;  // null: none
   Linear latent_down = {}, latent_up = {};        // empty: the experts' inputs are x
 };
