@@ -240,11 +240,16 @@ BorderRule ActiveRequest::BordersOf(const Session& session, uint32_t tokens) {
   for (;; rule.every *= 2) {
     StateNeed need;
     need.bases = session.BordersWithin(tokens, rule.every);
-    if (need.bases == 0) return {};
+    if (need.bases == 0) break;
     need.AddPages(session.page_kinds(),
                   [&](size_t kind) { return session.PagesOfBorders(kind, tokens, longest); });
-    if (need.bases <= rule.most && context_.border_room.Take(need)) return rule;
+    if (need.bases > rule.most) continue;
+    if (context_.border_room.Take(need)) return rule;
+    // Every other one of them goes.
+    context_.metrics.borders_dropped.Add(need.bases -
+                                         session.BordersWithin(tokens, 2 * rule.every));
   }
+  return {};
 }
 
 // Only if its base and pages are free beside all that runs may need. A base that is shared already
@@ -258,7 +263,8 @@ void ActiveRequest::KeepBorder(Session& session) {
   after.AddMissing(session, tokens);
   StateNeed taken = after.Beyond(before);
   taken.bases = 1;
-  if (!context_.border_room.Take(taken)) session.TakeBorderBack();
+  if (context_.border_room.Take(taken)) return;
+  context_.metrics.borders_dropped.Add(session.TakeBorderBack());
 }
 
 // Until the session has them.

@@ -200,9 +200,11 @@ void Session::KeepBorder(size_t most) {
   while (borders_.size() > most) ThinBorders();
 }
 
-void Session::TakeBorderBack() {
+size_t Session::TakeBorderBack() {
   borders_.pop_back();
-  if (!borders_.empty()) ThinBorders();
+  if (borders_.empty()) return 1;
+  ThinBorders();
+  return 2;
 }
 
 size_t Session::BordersWithin(size_t count, uint64_t every) const {

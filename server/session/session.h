@@ -137,8 +137,8 @@ class Session {
   // it needs another base, and pages, to go on. REQUIRES: has_new_border(), awake, most > 0, and no
   // segment is planned.
   void KeepBorder(size_t most);
-  // Forgets the last one, and one more to make room for the next.
-  void TakeBorderBack();
+  // Forgets the last one, and one more to make room for the next. Returns how many there were.
+  size_t TakeBorderBack();
   // How many borders a segment of the next `count` tokens would keep with such a rule: each takes a
   // base.
   size_t BordersWithin(size_t count, uint64_t every) const;
