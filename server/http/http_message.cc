@@ -1,8 +1,11 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/http/http_message.h"
 
+#include <algorithm>
 #include <ctime>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -18,6 +21,8 @@ const char* Reason(int status) {
       return "OK";
     case 204:
       return "No Content";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 401:
@@ -84,6 +89,29 @@ const std::string* HttpRequest::Find(std::string_view name) const {
     }
   }
   return nullptr;
+}
+
+std::string PercentDecoded(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool encoded = text[i] == '%' && i + 2 < text.size() &&
+                         absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 1])) &&
+                         absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 2]));
+    decoded += encoded ? absl::HexStringToBytes({text.data() + i + 1, 2})[0] : text[i];
+    i += encoded ? 2 : 0;
+  }
+  return decoded;
+}
+
+std::optional<std::string> QueryValue(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(pair.size() + 1, query.size()));
+    const size_t equals = std::min(pair.find('='), pair.size());
+    if (pair.substr(0, equals) != name) continue;
+    return PercentDecoded(pair.substr(std::min(equals + 1, pair.size())));
+  }
+  return std::nullopt;
 }
 
 std::string ResponseHead(const HttpResponse& response, HttpFraming framing, bool keep_alive) {

@@ -5,6 +5,7 @@
 #ifndef RIVULET_SERVER_HTTP_HTTP_MESSAGE_H_
 #define RIVULET_SERVER_HTTP_HTTP_MESSAGE_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,12 @@ struct HttpRequest {
   // The first header of this name (any case), or null.
   const std::string* Find(std::string_view name) const;
 };
+
+// "%2F" becomes "/". What is not a byte in two hexadecimal digits stays as it is.
+std::string PercentDecoded(std::string_view text);
+
+// The first value of a name in "a=1&b=2", decoded; none if it is not there.
+std::optional<std::string> QueryValue(std::string_view query, std::string_view name);
 
 struct HttpResponse {
   int status = 200;

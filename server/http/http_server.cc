@@ -12,6 +12,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
 #include <future>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -55,9 +56,19 @@ size_t MostConnections(const HttpLimits& limits) {
   return std::min<size_t>(limits.connections, std::max<rlim_t>(descriptors.rlim_cur / 2, 16));
 }
 
+bool Matches(std::string_view pattern, std::string_view path) {
+  for (; !pattern.empty(); pattern.remove_prefix(1)) {
+    const size_t part = std::min(path.find('/'), path.size());
+    const bool fits = pattern[0] == '*' ? part > 0 : path.starts_with(pattern[0]);
+    if (!fits) return false;
+    path.remove_prefix(pattern[0] == '*' ? part : 1);
+  }
+  return path.empty();
+}
+
 bool Fits(const HttpRoute& route, const HttpRequest& request) {
-  if (route.path.ends_with('/')) return request.path.starts_with(route.path);
-  return request.path == route.path;
+  const bool prefix = route.path.size() > 1 && route.path.ends_with('/');
+  return prefix ? request.path.starts_with(route.path) : Matches(route.path, request.path);
 }
 
 bool TakesMethod(const HttpRoute& route, const HttpRequest& request) {

@@ -27,7 +27,9 @@ namespace rivulet {
 
 struct HttpRoute {
   std::string method;  // GET also answers HEAD, without the body; empty: any
-  std::string path;    // exact, or what a path begins with if it ends in /
+  // Exact, or what a path begins with if it ends in / and is not / alone. A * stands for one part
+  // of the path, between slashes, that is not empty.
+  std::string path;
   size_t most_body_bytes = 0;
   HttpHandler handler;
 };

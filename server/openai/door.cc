@@ -2,10 +2,11 @@
 #include "server/openai/door.h"
 
 #include <cstdint>
-#include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -14,6 +15,7 @@
 #include "server/openai/errors.h"
 #include "server/openai/generation.h"
 #include "server/openai/json_body.h"
+#include "server/openai/sessions.h"
 
 namespace rivulet::openai {
 namespace {
@@ -34,19 +36,6 @@ HttpResponse JsonResponse(const Json& body) {
   return {200, "application/json", {}, Dump(body) + "\n"};
 }
 
-// "%2F" in the name of a model.
-std::string PercentDecoded(const std::string& text) {
-  std::string decoded;
-  for (size_t i = 0; i < text.size(); ++i) {
-    int byte = 0;
-    const bool encoded = text[i] == '%' && i + 2 < text.size() &&
-                         std::sscanf(text.c_str() + i + 1, "%2x", &byte) == 1;
-    decoded += encoded ? static_cast<char>(byte) : text[i];
-    i += encoded ? 2 : 0;
-  }
-  return decoded;
-}
-
 Json DescribeModel(const v1::Model& model, int64_t created) {
   Json json = {
       {"id", model.name()}, {"object", "model"}, {"created", created}, {"owned_by", "rivulet"}};
@@ -55,7 +44,8 @@ Json DescribeModel(const v1::Model& model, int64_t created) {
 }
 
 HttpResponse FindModel(const HttpRequest& request, const v1::Model& model, int64_t created) {
-  const std::string name = PercentDecoded(request.path.substr(std::string("/v1/models/").size()));
+  const std::string name =
+      PercentDecoded(std::string_view(request.path).substr(std::strlen("/v1/models/")));
   if (name == model.name()) return JsonResponse(DescribeModel(model, created));
   absl::Status missing = absl::NotFoundError(absl::StrCat(
       "the model '", name.substr(0, 100), "' is not served here; this is '", model.name(), "'"));
@@ -112,6 +102,7 @@ Door::Door(HttpServer& http, std::vector<HttpRoute> others, const ServiceContext
   std::vector<HttpRoute> routes = others_;
   AddModels(service_, routes);
   AddGeneration(service_, routes);
+  AddSessionRoutes(service_, routes);
   AddRefusals(routes);
   http_.SetRoutes({std::move(routes), &HttpRefusal});
 }

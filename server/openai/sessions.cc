@@ -1,0 +1,204 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/openai/sessions.h"
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+#include "rivulet/v1/inference.pb.h"
+#include "server/openai/errors.h"
+#include "server/openai/json_body.h"
+#include "server/openai/message_json.h"
+#include "server/service/call_status.h"
+#include "server/service/session_calls.h"
+
+namespace rivulet::openai {
+namespace {
+
+// An id and a name, escaped in the longest way, take 2 KiB.
+constexpr size_t kLargestBody = 16 << 10;
+
+using Exchange = std::shared_ptr<HttpExchange>;
+
+// "x" of "/v1/sessions/x/fork".
+std::string IdOf(const HttpRequest& request) {
+  const std::string_view rest = std::string_view(request.path).substr(std::strlen("/v1/sessions/"));
+  return PercentDecoded(rest.substr(0, rest.find('/')));
+}
+
+// An empty body is an object without fields.
+absl::StatusOr<Json> BodyOf(const HttpRequest& request) {
+  if (request.body.empty()) return Json::object();
+  RIVULET_ASSIGN_OR_RETURN(Json body, ParseJson(request.body));
+  if (!body.is_object()) return absl::InvalidArgumentError("the body must be a JSON object");
+  return body;
+}
+
+// As a number, or in quotes, as MessageJson writes it.
+std::optional<uint64_t> ReadPosition(FieldReader& fields) {
+  const Json* const value = fields.Find("position");
+  if (value == nullptr) return std::nullopt;
+  uint64_t position = 0;
+  if (value->is_number_unsigned()) return value->get<uint64_t>();
+  if (value->is_string() && absl::SimpleAtoi(value->get<std::string>(), &position)) return position;
+  fields.Fail("position", "it must be a number of tokens");
+  return std::nullopt;
+}
+
+template <typename Response, typename Request>
+absl::StatusOr<std::string> Answer(absl::Status (*call)(const ServiceContext&, const Request&,
+                                                        Response&),
+                                   const ServiceContext& service, const Request& request) {
+  Response response;
+  RIVULET_RETURN_IF_ERROR(call(service, request, response));
+  return MessageJson(response);
+}
+
+// ---- The methods, on a worker.
+
+absl::StatusOr<std::string> List(const ServiceContext& service, const HttpRequest& http) {
+  v1::ListSessionsRequest request;
+  request.set_page_token(QueryValue(http.query, "page_token").value_or(""));
+  uint32_t page_size = 0;
+  if (const auto size = QueryValue(http.query, "page_size")) {
+    if (!absl::SimpleAtoi(*size, &page_size)) {
+      return FieldError("page_size", "it must be a number of sessions");
+    }
+  }
+  request.set_page_size(page_size);
+  return Answer(&ListSessions, service, request);
+}
+
+absl::StatusOr<std::string> Create(const ServiceContext& service, const HttpRequest& http) {
+  RIVULET_ASSIGN_OR_RETURN(const Json body, BodyOf(http));
+  FieldReader fields(body, "");
+  v1::CreateSessionRequest request;
+  request.set_id(fields.Text("id").value_or(""));
+  request.set_name(fields.Text("name").value_or(""));
+  RIVULET_RETURN_IF_ERROR(fields.Finish());
+  return Answer(&CreateSession, service, request);
+}
+
+absl::StatusOr<std::string> Get(const ServiceContext& service, const HttpRequest& http) {
+  v1::GetSessionRequest request;
+  request.set_id(IdOf(http));
+  return Answer(&GetSession, service, request);
+}
+
+absl::StatusOr<std::string> Update(const ServiceContext& service, const HttpRequest& http) {
+  RIVULET_ASSIGN_OR_RETURN(const Json body, BodyOf(http));
+  FieldReader fields(body, "");
+  v1::UpdateSessionRequest request;
+  request.set_id(IdOf(http));
+  if (const auto name = fields.Text("name")) request.set_name(*name);
+  RIVULET_RETURN_IF_ERROR(fields.Finish());
+  return Answer(&UpdateSession, service, request);
+}
+
+absl::StatusOr<std::string> Delete(const ServiceContext& service, const HttpRequest& http) {
+  v1::DeleteSessionRequest request;
+  request.set_id(IdOf(http));
+  return Answer(&DeleteSession, service, request);
+}
+
+absl::StatusOr<std::string> Fork(const ServiceContext& service, const HttpRequest& http) {
+  RIVULET_ASSIGN_OR_RETURN(const Json body, BodyOf(http));
+  FieldReader fields(body, "");
+  v1::ForkSessionRequest request;
+  request.set_id(IdOf(http));
+  request.set_new_id(fields.Text("new_id").value_or(""));
+  request.set_name(fields.Text("name").value_or(""));
+  if (const auto position = ReadPosition(fields)) request.set_position(*position);
+  RIVULET_RETURN_IF_ERROR(fields.Finish());
+  return Answer(&ForkSession, service, request);
+}
+
+absl::StatusOr<std::string> Rewind(const ServiceContext& service, const HttpRequest& http) {
+  RIVULET_ASSIGN_OR_RETURN(const Json body, BodyOf(http));
+  FieldReader fields(body, "");
+  v1::RewindSessionRequest request;
+  request.set_id(IdOf(http));
+  const std::optional<uint64_t> position = ReadPosition(fields);
+  // gRPC cannot tell 0 from a position that was forgotten.
+  if (!position.has_value()) fields.Fail("position", "say how many tokens the session keeps");
+  RIVULET_RETURN_IF_ERROR(fields.Finish());
+  request.set_position(*position);
+  return Answer(&RewindSession, service, request);
+}
+
+// ---- Routes.
+
+using Method = absl::StatusOr<std::string> (*)(const ServiceContext&, const HttpRequest&);
+
+struct SessionRoute {
+  const char* method;
+  const char* path;
+  Method call;
+};
+
+constexpr SessionRoute kRoutes[] = {
+    {"GET", "/v1/sessions", &List},
+    {"POST", "/v1/sessions", &Create},
+    {"GET", "/v1/sessions/*", &Get},
+    {"PATCH", "/v1/sessions/*", &Update},
+    {"DELETE", "/v1/sessions/*", &Delete},
+    {"POST", "/v1/sessions/*/fork", &Fork},
+    {"POST", "/v1/sessions/*/rewind", &Rewind},
+};
+
+// Counts as a call while a worker may use the service for it.
+class SessionCall {
+ public:
+  SessionCall(const ServiceContext& service, Method method, Exchange exchange)
+      : service_(service), method_(method), exchange_(std::move(exchange)) {
+    service_.calls.Add(1);
+  }
+  ~SessionCall() { service_.calls.Add(-1); }
+  SessionCall(const SessionCall&) = delete;
+  SessionCall& operator=(const SessionCall&) = delete;
+
+  void Refuse(const absl::Status& status) { exchange_->Respond(ErrorResponse(status)); }
+
+  void Run() {
+    HttpResponse response;
+    const absl::Status status = OrNoMemory([&]() -> absl::Status {
+      RIVULET_ASSIGN_OR_RETURN(const std::string json, method_(service_, exchange_->request()));
+      response = {200, "application/json", {{"Cache-Control", "no-store"}}, json + "\n"};
+      return absl::OkStatus();
+    });
+    if (!status.ok()) return Refuse(status);
+    exchange_->Respond(std::move(response));
+  }
+
+ private:
+  const ServiceContext& service_;
+  const Method method_;
+  const Exchange exchange_;
+};
+
+void Start(const ServiceContext& service, Method method, const Exchange& exchange) {
+  const auto call = std::make_shared<SessionCall>(service, method, exchange);
+  if (!service.pool.Run([call] { call->Run(); })) call->Refuse(TooManyCalls());
+}
+
+}  // namespace
+
+void AddSessionRoutes(const ServiceContext& service, std::vector<HttpRoute>& routes) {
+  for (const SessionRoute& route : kRoutes) {
+    routes.push_back({route.method, route.path, kLargestBody,
+                      [&service, method = route.call](const Exchange& exchange) {
+                        Start(service, method, exchange);
+                      }});
+  }
+}
+
+}  // namespace rivulet::openai
