@@ -13,7 +13,7 @@
 #   PkgConfig::xxhash                       checksums of packed weights
 #   spdlog::spdlog CLI11::CLI11             slow to compile: one .cc each
 #   GTest::gtest GTest::gmock benchmark::benchmark   (rivulet_test and rivulet_bench add them)
-#   Threads::Threads ZLIB::ZLIB OpenSSL::SSL
+#   Threads::Threads ZLIB::ZLIB OpenSSL::SSL OpenSSL::Crypto
 
 find_package(Threads REQUIRED)
 find_package(Protobuf REQUIRED)  # module mode: Debian ships no CONFIG file
@@ -26,6 +26,7 @@ find_package(CLI11 CONFIG REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)  # sets no version, so none may be asked for
 find_package(Boost 1.74 REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(OpenSSL 3.0 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)

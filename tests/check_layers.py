@@ -22,7 +22,7 @@ COPYRIGHT = "Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache
 
 # Each layer and the layers it may include besides itself. A file belongs to the longest folder that holds it.
 KERNELS = ["kernels/base", "kernels/device", "kernels/recurrence", "kernels/ops", "kernels/mixers"]
-LEAVES = ["server/log", "server/metrics", "server/text", "server/grammar"]
+LEAVES = ["server/log", "server/metrics", "server/security", "server/text", "server/grammar"]
 ENGINE = KERNELS + LEAVES + ["model_loader"]
 LAYERS = {
     "kernels/base": [],
@@ -33,7 +33,8 @@ LAYERS = {
     "model_loader": KERNELS,
     "server/log": ["kernels/base"],
     "server/metrics": [],
-    "server/http": ["kernels/base", "server/log", "server/metrics"],
+    "server/security": ["kernels/base", "server/metrics"],
+    "server/http": ["kernels/base", "server/log", "server/metrics", "server/security"],
     "server/text": ["kernels/base", "model_loader"],
     "server/grammar": ["kernels/base", "model_loader"],
     "server/engine": ENGINE,

@@ -1,0 +1,74 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Bearer tokens → callers. Without a file, every client is one caller that may do everything.
+//
+// A token is compared by its hash, with every entry and in constant time, so that the time of an
+// answer tells nothing about the tokens there are.
+//
+// Threading: any thread. Ownership: callers share their tenants with the authenticator. A Reload
+// that fails changes nothing.
+#ifndef RIVULET_SERVER_SECURITY_AUTHENTICATOR_H_
+#define RIVULET_SERVER_SECURITY_AUTHENTICATOR_H_
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/base/mutex.h"
+#include "server/security/caller.h"
+#include "server/security/token_file.h"
+
+namespace rivulet {
+
+class Authenticator {
+ public:
+  using WallClock = std::chrono::system_clock;
+
+  // No tokens are asked for.
+  Authenticator();
+  // INVALID_ARGUMENT or NOT_FOUND names the file. `now` is for tests.
+  static absl::StatusOr<std::unique_ptr<Authenticator>> FromFile(
+      std::string path, std::function<WallClock::time_point()> now = &WallClock::now);
+
+  bool asks_for_tokens() const { return !path_.empty(); }
+
+  // `authorization`: the value of that header, none without it. UNAUTHENTICATED without a valid
+  // token; PERMISSION_DENIED if it does not have the scope.
+  absl::StatusOr<CallerPtr> Admit(std::optional<std::string_view> authorization, Scope scope) const;
+
+  // Reads the file again: tokens that have left it are refused from now on.
+  absl::Status Reload();
+
+  // By name: those of the file, and those that have left it since the start. None if no tokens are
+  // asked for.
+  std::vector<std::shared_ptr<Tenant>> tenants() const;
+
+ private:
+  struct Token {
+    TokenFile::Token entry;
+    CallerPtr caller;
+  };
+  explicit Authenticator(std::string path, std::function<WallClock::time_point()> now);
+  absl::StatusOr<CallerPtr> Find(std::string_view token) const;
+  std::shared_ptr<Tenant> TenantOf(const TokenFile::TenantEntry& entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string path_;
+  const std::function<WallClock::time_point()> now_;
+  const CallerPtr anyone_;  // of a server that asks for no tokens
+  mutable Mutex mutex_;
+  std::shared_ptr<const std::vector<Token>> tokens_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<Tenant>> tenants_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_SECURITY_AUTHENTICATOR_H_

@@ -1,0 +1,213 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/security/token_file.h"
+
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <cctype>
+#include <initializer_list>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "kernels/base/status.h"
+#include "nlohmann/json.hpp"
+
+namespace rivulet {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxNameBytes = 64;
+
+absl::Status Bad(const std::string& where, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(where, ": ", what));
+}
+
+absl::Status CheckFields(const Json& entry, const std::string& where,
+                         std::initializer_list<const char*> known) {
+  if (!entry.is_object()) return Bad(where, "give an object {...}");
+  for (const auto& [key, value] : entry.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    return Bad(where, absl::StrCat("unknown field \"", key, "\"; known are ",
+                                   absl::StrJoin(known.begin(), known.end(), ", ")));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadString(const Json& entry, const std::string& where,
+                                       const char* field) {
+  const auto found = entry.find(field);
+  if (found == entry.end() || !found->is_string()) {
+    return Bad(where, absl::StrCat("give ", field, ", a string"));
+  }
+  return found->get<std::string>();
+}
+
+template <typename Number>
+absl::Status ReadNumber(const Json& entry, const std::string& where, const char* field,
+                        Number& number) {
+  const auto found = entry.find(field);
+  if (found == entry.end()) return absl::OkStatus();
+  constexpr Number kMost = std::numeric_limits<Number>::max() / 4;
+  if (!found->is_number_unsigned() || found->get<uint64_t>() < 1 ||
+      found->get<uint64_t>() > kMost) {
+    return Bad(where, absl::StrCat(field, ": give a whole number from 1 to ", kMost,
+                                   ", or leave it out for no limit"));
+  }
+  number = found->get<Number>();
+  return absl::OkStatus();
+}
+
+// It is a label of metrics and a part of log lines.
+absl::Status CheckTenantName(const std::string& name, const std::string& where) {
+  const auto fits = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+  };
+  if (!name.empty() && name.size() <= kMaxNameBytes &&
+      std::all_of(name.begin(), name.end(), fits)) {
+    return absl::OkStatus();
+  }
+  return Bad(where, absl::StrCat("name: give 1 to ", kMaxNameBytes, " letters, digits and - _ ."));
+}
+
+absl::StatusOr<TokenFile::TenantEntry> ReadTenant(const Json& json, const std::string& where) {
+  RIVULET_RETURN_IF_ERROR(CheckFields(
+      json, where, {"name", "weight", "requests_per_minute", "tokens_per_minute", "max_requests"}));
+  TokenFile::TenantEntry tenant;
+  TenantLimits& limits = tenant.limits;
+  RIVULET_ASSIGN_OR_RETURN(tenant.name, ReadString(json, where, "name"));
+  RIVULET_RETURN_IF_ERROR(CheckTenantName(tenant.name, where));
+  RIVULET_RETURN_IF_ERROR(ReadNumber(json, where, "weight", limits.weight));
+  RIVULET_RETURN_IF_ERROR(
+      ReadNumber(json, where, "requests_per_minute", limits.requests_per_minute));
+  RIVULET_RETURN_IF_ERROR(ReadNumber(json, where, "tokens_per_minute", limits.tokens_per_minute));
+  RIVULET_RETURN_IF_ERROR(ReadNumber(json, where, "max_requests", limits.max_requests));
+  if (limits.weight > 1000) return Bad(where, "weight: give a number from 1 to 1000");
+  return tenant;
+}
+
+absl::StatusOr<Scopes> ReadScopes(const Json& json, const std::string& where) {
+  Scopes scopes;
+  const auto list = json.find("scopes");
+  if (list == json.end()) {
+    scopes.Add(Scope::kGenerate);
+    scopes.Add(Scope::kSessions);
+    return scopes;
+  }
+  const auto bad = [&] {
+    return Bad(where, absl::StrCat("scopes: give a list of ",
+                                   absl::StrJoin(kScopeNames.begin(), kScopeNames.end(), ", ")));
+  };
+  if (!list->is_array()) return bad();
+  for (const Json& name : *list) {
+    const auto found = std::find(kScopeNames.begin(), kScopeNames.end(), name);
+    if (found == kScopeNames.end()) return bad();
+    scopes.Add(static_cast<Scope>(found - kScopeNames.begin()));
+  }
+  return scopes;
+}
+
+absl::StatusOr<Sha256Digest> ReadDigest(const Json& json, const std::string& where) {
+  RIVULET_ASSIGN_OR_RETURN(const std::string text, ReadString(json, where, "sha256"));
+  const bool hex =
+      std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
+  Sha256Digest digest;
+  if (!hex || text.size() != 2 * digest.size()) {
+    return Bad(where, "sha256: give 64 hexadecimal digits; `rivulet token` prints them");
+  }
+  const std::string bytes = absl::HexStringToBytes(text);
+  std::copy(bytes.begin(), bytes.end(), digest.begin());
+  return digest;
+}
+
+absl::Status ReadExpiry(const Json& json, const std::string& where, TokenFile::Token& token) {
+  if (!json.contains("expires")) return absl::OkStatus();
+  RIVULET_ASSIGN_OR_RETURN(const std::string text, ReadString(json, where, "expires"));
+  absl::Time time;
+  std::string error;
+  if (!absl::ParseTime(absl::RFC3339_full, text, &time, &error)) {
+    return Bad(where, "expires: give a time as 2027-01-31T00:00:00Z");
+  }
+  token.expires = absl::ToChronoTime(time);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TokenFile::Token> ReadToken(const Json& json, const std::string& where,
+                                           const std::map<std::string, size_t>& tenants) {
+  RIVULET_RETURN_IF_ERROR(
+      CheckFields(json, where, {"name", "sha256", "tenant", "scopes", "expires"}));
+  TokenFile::Token token;
+  if (json.contains("name")) {
+    RIVULET_ASSIGN_OR_RETURN(token.name, ReadString(json, where, "name"));
+    if (token.name.size() > kMaxNameBytes) {
+      return Bad(where, absl::StrCat("name: give at most ", kMaxNameBytes, " bytes"));
+    }
+  }
+  RIVULET_ASSIGN_OR_RETURN(token.digest, ReadDigest(json, where));
+  RIVULET_ASSIGN_OR_RETURN(const std::string tenant, ReadString(json, where, "tenant"));
+  const auto found = tenants.find(tenant);
+  if (found == tenants.end()) {
+    return Bad(where, absl::StrCat("tenant \"", tenant, "\" is not in tenants"));
+  }
+  token.tenant = found->second;
+  RIVULET_ASSIGN_OR_RETURN(token.scopes, ReadScopes(json, where));
+  RIVULET_RETURN_IF_ERROR(ReadExpiry(json, where, token));
+  return token;
+}
+
+absl::StatusOr<Json> ReadList(const Json& file, const char* field, size_t most) {
+  const auto list = file.find(field);
+  if (list == file.end() || !list->is_array() || list->empty() || list->size() > most) {
+    return Bad(field, absl::StrCat("give a list of 1 to ", most, " entries"));
+  }
+  return *list;
+}
+
+absl::Status CheckNoTwins(const std::vector<TokenFile::Token>& tokens) {
+  std::map<Sha256Digest, size_t> seen;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const auto [first, fresh] = seen.emplace(tokens[i].digest, i);
+    if (!fresh) return Bad(absl::StrCat("tokens[", i, "]"), "the sha256 is in the file already");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Sha256Digest Sha256(std::string_view bytes) {
+  Sha256Digest digest;
+  SHA256(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), digest.data());
+  return digest;
+}
+
+absl::StatusOr<TokenFile> ParseTokenFile(std::string_view json) {
+  const Json file = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (file.is_discarded()) return absl::InvalidArgumentError("it is not JSON");
+  RIVULET_RETURN_IF_ERROR(CheckFields(file, "the file", {"tenants", "tokens"}));
+  TokenFile parsed;
+  RIVULET_ASSIGN_OR_RETURN(const Json tenants, ReadList(file, "tenants", kMostTenants));
+  std::map<std::string, size_t> names;
+  for (const Json& entry : tenants) {
+    const std::string where = absl::StrCat("tenants[", names.size(), "]");
+    RIVULET_ASSIGN_OR_RETURN(TokenFile::TenantEntry tenant, ReadTenant(entry, where));
+    if (!names.emplace(tenant.name, names.size()).second) {
+      return Bad(where, absl::StrCat("\"", tenant.name, "\" is in the file already"));
+    }
+    parsed.tenants.push_back(std::move(tenant));
+  }
+  RIVULET_ASSIGN_OR_RETURN(const Json tokens, ReadList(file, "tokens", kMostTokens));
+  for (const Json& entry : tokens) {
+    const std::string where = absl::StrCat("tokens[", parsed.tokens.size(), "]");
+    RIVULET_ASSIGN_OR_RETURN(TokenFile::Token token, ReadToken(entry, where, names));
+    parsed.tokens.push_back(std::move(token));
+  }
+  RIVULET_RETURN_IF_ERROR(CheckNoTwins(parsed.tokens));
+  return parsed;
+}
+
+}  // namespace rivulet
