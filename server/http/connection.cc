@@ -104,6 +104,7 @@ Connection::Connection(ConnectionHub& hub, tcp::socket socket)
     : hub_(hub),
       io_(hub.io()),
       socket_(std::move(socket)),
+      transport_(hub.MakeTransport(socket_)),
       timer_(socket_.get_executor()),
       reader_(hub.limits().head_bytes),
       waits_since_(std::chrono::steady_clock::now()) {}
@@ -128,7 +129,7 @@ void Connection::Start() {
     const tcp::endpoint peer = socket_.remote_endpoint(error);
     client_ = peer.address().to_string();
   }
-  if (error) return Close();
+  if (error || transport_ == nullptr) return Close();
   SetLimit(Limit::kHead);
   WaitReadable();
 }
@@ -201,10 +202,13 @@ void Connection::WaitReadable() {
   const bool full = phase_ == Phase::kAnswering && input_.size() >= hub_.limits().head_bytes;
   if (waits_readable_ || input_ended_ || full) return;
   waits_readable_ = true;
-  socket_.async_wait(tcp::socket::wait_read, Guarded([this](const error_code& error) {
-                       waits_readable_ = false;
-                       error ? Close() : OnReadable();
-                     }));
+  const auto ready = Guarded([this](const error_code& error) {
+    waits_readable_ = false;
+    error ? Close() : OnReadable();
+  });
+  if (transport_->holds_input())
+    return asio::post(socket_.get_executor(), [ready] { ready(error_code()); });
+  socket_.async_wait(std::exchange(read_wait_, tcp::socket::wait_read), ready);
 }
 
 void Connection::OnReadable() {
@@ -217,16 +221,19 @@ void Connection::OnReadable() {
 bool Connection::ReadInput() {
   size_t most = Scratch().size();
   if (phase_ == Phase::kAnswering) most = hub_.limits().head_bytes - input_.size();
-  error_code error;
-  const size_t got =
-      socket_.read_some(asio::buffer(Scratch().data(), std::min(most, Scratch().size())), error);
-  if (error == asio::error::would_block || error == asio::error::interrupted) return true;
-  if (error == asio::error::eof) {
-    OnInputEnd();
-  } else if (error) {
-    Close();
-  } else if (phase_ != Phase::kLingering) {
-    input_.append(Scratch().data(), got);
+  const auto read = transport_->Read(Scratch().data(), std::min(most, Scratch().size()));
+  switch (read.progress) {
+    case Transport::Progress::kDone:
+      if (phase_ != Phase::kLingering) input_.append(Scratch().data(), read.bytes);
+      break;
+    case Transport::Progress::kBlocked:
+      read_wait_ = read.wait;
+      break;
+    case Transport::Progress::kEnd:
+      OnInputEnd();
+      break;
+    case Transport::Progress::kFailed:
+      Close();
   }
   return phase_ != Phase::kClosed;
 }
@@ -401,14 +408,23 @@ void Connection::Flush() {
   if (output_.empty()) return;
   writing_ = true;
   if (phase_ == Phase::kAnswering) RestartLimit(Limit::kWrite);
-  socket_.async_write_some(
-      asio::buffer(output_.data() + written_, output_.size() - written_),
-      Guarded([this](const error_code& error, size_t bytes) { OnWritten(error, bytes); }));
+  TryWrite();
 }
 
-void Connection::OnWritten(const error_code& error, size_t bytes) {
+// What comes of it is handled on another stack: a write often begins in the middle of something.
+void Connection::TryWrite() {
+  const auto write = transport_->Write(output_.data() + written_, output_.size() - written_);
+  if (write.progress == Transport::Progress::kBlocked) {
+    return socket_.async_wait(
+        write.wait, Guarded([this](const error_code& error) { error ? Close() : TryWrite(); }));
+  }
+  const bool ok = write.progress == Transport::Progress::kDone;
+  asio::post(socket_.get_executor(),
+             Guarded([this, ok, bytes = write.bytes] { ok ? OnWritten(bytes) : Close(); }));
+}
+
+void Connection::OnWritten(size_t bytes) {
   writing_ = false;
-  if (error) return Close();
   written_ += bytes;
   Flush();
   if (!writing_) OnAllWritten();
@@ -433,9 +449,7 @@ void Connection::OnAllWritten() {
 void Connection::Linger() {
   phase_ = Phase::kLingering;
   input_ = {};
-  error_code error;
-  socket_.shutdown(tcp::socket::shutdown_send, error);
-  if (error || input_ended_) return Close();
+  if (!transport_->EndOutput() || input_ended_) return Close();
   SetLimit(Limit::kLinger);
   WaitReadable();
 }

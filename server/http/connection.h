@@ -30,6 +30,7 @@
 #include "server/http/http_limits.h"
 #include "server/http/http_message.h"
 #include "server/http/request_reader.h"
+#include "server/http/transport.h"
 
 namespace rivulet {
 
@@ -55,6 +56,8 @@ class ConnectionHub {
   virtual const HttpLimits& limits() const = 0;
   virtual const std::shared_ptr<boost::asio::io_context>& io() const = 0;
   virtual const std::shared_ptr<IoPoster>& poster() const = 0;
+  // Of a new connection; null if memory is short.
+  virtual std::unique_ptr<Transport> MakeTransport(boost::asio::ip::tcp::socket& socket) = 0;
   // Bytes of bodies that are being received: false if there would be too many.
   virtual bool TakeBodyBytes(size_t bytes) = 0;
   virtual void GiveBodyBytes(size_t bytes) = 0;
@@ -126,13 +129,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void QueueHead(const HttpResponse& response);
   void EndResponse();
   void Flush();
-  void OnWritten(const boost::system::error_code& error, size_t bytes);
+  void TryWrite();
+  void OnWritten(size_t bytes);
   void OnAllWritten();
   void Linger();
 
   ConnectionHub& hub_;
   const std::shared_ptr<boost::asio::io_context> io_;  // an exchange may outlive the server
   boost::asio::ip::tcp::socket socket_;
+  std::unique_ptr<Transport> transport_;
   boost::asio::steady_timer timer_;
   RequestReader reader_;
   Phase phase_ = Phase::kReading;
@@ -142,6 +147,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::chrono::steady_clock::time_point waits_since_;
   size_t counted_body_bytes_ = 0;
   bool waits_readable_ = false;
+  // What the next read needs: under TLS, a read may have to write first.
+  boost::asio::socket_base::wait_type read_wait_ = boost::asio::socket_base::wait_read;
   bool input_ended_ = false;
   bool said_continue_ = false;
   bool ends_ = false;  // after the current response

@@ -80,8 +80,8 @@ bool TakesMethod(const HttpRoute& route, const HttpRequest& request) {
 
 class HttpServer::Impl final : public ConnectionHub {
  public:
-  Impl(HttpRoutes routes, Metrics& metrics, const HttpLimits& limits)
-      : limits_(limits), metrics_(metrics), routes_(std::move(routes)) {}
+  Impl(HttpRoutes routes, Metrics& metrics, const HttpLimits& limits, const TlsIdentity* tls)
+      : limits_(limits), metrics_(metrics), tls_(tls), routes_(std::move(routes)) {}
 
   absl::Status Start(const std::string& host, int port);
   void Stop();
@@ -94,6 +94,10 @@ class HttpServer::Impl final : public ConnectionHub {
   const HttpLimits& limits() const override { return limits_; }
   const std::shared_ptr<asio::io_context>& io() const override { return io_; }
   const std::shared_ptr<IoPoster>& poster() const override { return poster_; }
+  std::unique_ptr<Transport> MakeTransport(tcp::socket& socket) override {
+    if (tls_ == nullptr) return MakePlainTransport(socket);
+    return MakeTlsTransport(socket, tls_->current()->context);
+  }
   bool TakeBodyBytes(size_t bytes) override;
   void GiveBodyBytes(size_t bytes) override { body_bytes_ -= bytes; }
   Route FindRoute(const HttpRequest& request) override;
@@ -114,6 +118,7 @@ class HttpServer::Impl final : public ConnectionHub {
 
   const HttpLimits limits_;
   Metrics& metrics_;
+  const TlsIdentity* const tls_;  // null: none
   const std::shared_ptr<asio::io_context> io_ = std::make_shared<asio::io_context>(1);
   const std::shared_ptr<IoPoster> poster_ = std::make_shared<IoPoster>(*io_);
   tcp::acceptor acceptor_{*io_};
@@ -306,8 +311,9 @@ void HttpServer::CutExchanges() { impl_->CutExchanges(); }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& host, int port,
                                                               HttpRoutes routes, Metrics& metrics,
-                                                              const HttpLimits& limits) {
-  auto impl = std::make_unique<Impl>(std::move(routes), metrics, limits);
+                                                              const HttpLimits& limits,
+                                                              const TlsIdentity* tls) {
+  auto impl = std::make_unique<Impl>(std::move(routes), metrics, limits, tls);
   const absl::Status started = impl->Start(host, port);
   if (!started.ok()) return started;
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));

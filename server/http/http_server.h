@@ -2,7 +2,8 @@
 //
 // The HTTP port: HTTP/1.1 and 1.0 with keep-alive, pipelining and streamed responses, on one I/O
 // thread whatever the number of connections. Which paths there are is up to its owner
-// (operations.h, server/openai). It knows no TLS, no authentication and no HTTP/2.
+// (operations.h, server/openai), and so is who may use them (HttpRoute::guard). With a TlsIdentity
+// it speaks TLS and nothing else. It knows no HTTP/2.
 //
 // What a client does cannot hold up another: handlers do not block, and a client that is slow,
 // silent or gone costs its own connection alone (HttpLimits). Over HttpLimits::connections, the
@@ -22,6 +23,7 @@
 #include "server/http/http_limits.h"
 #include "server/http/http_message.h"
 #include "server/metrics/metrics.h"
+#include "server/security/tls_identity.h"
 
 namespace rivulet {
 
@@ -45,10 +47,12 @@ class HttpServer {
  public:
   // Binds and serves on a thread of its own. Port 0: any free port (port() says which). Fails with
   // UNAVAILABLE, naming the address, when it cannot bind: no port is ever shared with another
-  // process. `metrics` outlives the server.
+  // process. `metrics` and `tls` outlive the server; a connection has the identity that was the
+  // current one when it began. Null: no TLS.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& host, int port,
                                                            HttpRoutes routes, Metrics& metrics,
-                                                           const HttpLimits& limits = {});
+                                                           const HttpLimits& limits = {},
+                                                           const TlsIdentity* tls = nullptr);
   // Stops. Responses that are being written get HttpLimits::stop_time.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

@@ -18,10 +18,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/mutex.h"
+#include "kernels/base/test_directory.h"
 #include "server/http/operations.h"
 #include "server/http/testing.h"
 #include "server/log/log.h"
 #include "server/metrics/metrics.h"
+#include "server/security/test_certificates.h"
+#include "server/security/tls_identity.h"
 
 namespace rivulet {
 namespace {
@@ -38,11 +41,35 @@ Metrics& TestMetrics() {
 
 HttpRoutes Operations() { return {OperationsRoutes(kHandlers), nullptr}; }
 
-std::unique_ptr<HttpServer> StartServer(HttpRoutes routes = Operations(), HttpLimits limits = {}) {
-  auto server = HttpServer::Start("127.0.0.1", 0, std::move(routes), TestMetrics(), limits);
-  EXPECT_TRUE(server.ok()) << server.status();
-  return server.ok() ? *std::move(server) : nullptr;
-}
+// Every test runs in plain text and over TLS.
+class HttpServerTest : public testing::TestWithParam<bool> {
+ protected:
+  HttpServerTest() {
+    if (!GetParam()) return;
+    const CertificateAndKey own = MakeCertificate({.issuer = &authority_});
+    const std::string directory = TestDirectory();
+    WriteFile(directory + "/tls.crt", own.certificate);
+    WriteFile(directory + "/tls.key", own.key);
+    identity_ = *TlsIdentity::FromFiles({directory + "/tls.crt", directory + "/tls.key", ""});
+    tls_ = {.authority = authority_.certificate, .certificate = ""};
+  }
+  std::unique_ptr<HttpServer> StartServer(HttpRoutes routes = Operations(),
+                                          HttpLimits limits = {}) {
+    auto server = HttpServer::Start("127.0.0.1", 0, std::move(routes), TestMetrics(), limits,
+                                    identity_.get());
+    EXPECT_TRUE(server.ok()) << server.status();
+    return server.ok() ? *std::move(server) : nullptr;
+  }
+  TestHttpClient Connect(const HttpServer& server) {
+    return TestHttpClient(server.port(), GetParam() ? &tls_ : nullptr);
+  }
+
+  const CertificateAndKey authority_ = MakeCertificate({.name = "root", .authority = true});
+  std::unique_ptr<TlsIdentity> identity_;
+  TestTls tls_;
+};
+INSTANTIATE_TEST_SUITE_P(Transports, HttpServerTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Tls" : "Plain"; });
 
 // Numbers of the process: threads, or resident KiB.
 int64_t StatusLine(const std::string& name) {
@@ -60,14 +87,14 @@ void RaiseDescriptorLimit() {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-TEST(HttpServerTest, ServesMetricsAndProbes) {
+TEST_P(HttpServerTest, ServesMetricsAndProbes) {
   std::atomic<bool> alive{true}, ready{true};
   auto server =
       StartServer({OperationsRoutes({[] { return std::string("numbers 1\n"); },
                                      [&] { return alive.load(); }, [&] { return ready.load(); }}),
                    nullptr});
   ASSERT_NE(server, nullptr);
-  TestHttpClient client(server->port());
+  TestHttpClient client = Connect(*server);
   EXPECT_EQ(client.Get("/metrics").body, "numbers 1\n");
   EXPECT_EQ(client.Get("/healthz").status, 200);
   EXPECT_EQ(client.Get("/readyz").status, 200);
@@ -79,7 +106,7 @@ TEST(HttpServerTest, ServesMetricsAndProbes) {
   EXPECT_EQ(client.Get("/else").status, 404);
 }
 
-TEST(HttpServerTest, TakenPortIsAnErrorThatNamesIt) {
+TEST_P(HttpServerTest, TakenPortIsAnErrorThatNamesIt) {
   auto first = StartServer();
   ASSERT_NE(first, nullptr);
   const int port = first->port();
@@ -89,10 +116,10 @@ TEST(HttpServerTest, TakenPortIsAnErrorThatNamesIt) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("--http"));
 }
 
-TEST(HttpServerTest, LogLevelIsReadAndChanged) {
+TEST_P(HttpServerTest, LogLevelIsReadAndChanged) {
   auto server = StartServer();
   ASSERT_NE(server, nullptr);
-  TestHttpClient client(server->port());
+  TestHttpClient client = Connect(*server);
   EXPECT_EQ(client.Get("/loglevel").body, "info\n");
   testing::internal::CaptureStderr();
   EXPECT_EQ(client.Request("PUT", "/loglevel", "error\n").body, "error\n");
@@ -109,11 +136,11 @@ TEST(HttpServerTest, LogLevelIsReadAndChanged) {
   EXPECT_EQ(client.Get("/loglevel").body, "info\n");
 }
 
-TEST(HttpServerTest, BodiesAreSmallAndNeverUnpacked) {
+TEST_P(HttpServerTest, BodiesAreSmallAndNeverUnpacked) {
   auto server = StartServer();
   ASSERT_NE(server, nullptr);
   const auto put = [&](const std::string& body, const std::vector<HttpHeader>& headers = {}) {
-    return TestHttpClient(server->port()).Request("PUT", "/loglevel", body, headers).status;
+    return Connect(*server).Request("PUT", "/loglevel", body, headers).status;
   };
   EXPECT_EQ(put(std::string(1025, 'x')), 413);
   EXPECT_EQ(put(std::string(1024, 'x')), 400);
@@ -121,28 +148,28 @@ TEST(HttpServerTest, BodiesAreSmallAndNeverUnpacked) {
 }
 
 // Each of them kept a thread for as long as it liked, and with it the liveness probe waiting.
-TEST(HttpServerTest, SlowClientsDoNotKeepOutTheProbe) {
+TEST_P(HttpServerTest, SlowClientsDoNotKeepOutTheProbe) {
   auto server = StartServer();
   ASSERT_NE(server, nullptr);
   std::vector<TestHttpClient> slow;
-  for (int i = 0; i < 16; ++i) slow.emplace_back(server->port());
+  for (int i = 0; i < 16; ++i) slow.push_back(Connect(*server));
   for (int i = 0; i < 5; ++i) {
     for (TestHttpClient& client : slow) EXPECT_TRUE(client.Send("G"));
-    EXPECT_EQ(TestHttpClient(server->port()).Get("/healthz").status, 200);
+    EXPECT_EQ(Connect(*server).Get("/healthz").status, 200);
   }
 }
 
-TEST(HttpServerTest, ACrowdOfSilentClientsDoesNotKeepOutTheProbe) {
+TEST_P(HttpServerTest, ACrowdOfSilentClientsDoesNotKeepOutTheProbe) {
   RaiseDescriptorLimit();
   HttpLimits limits;
   limits.connections = 1000;
   auto server = StartServer(Operations(), limits);
   ASSERT_NE(server, nullptr);
-  TestHttpClient busy(server->port());
+  TestHttpClient busy = Connect(*server);
   busy.Send("GET /metrics HTTP/1.1\r\nHost: h\r\n");  // and the rest later
   std::vector<TestHttpClient> silent;
   for (int i = 0; i < 1500; ++i) silent.emplace_back(server->port());
-  EXPECT_EQ(TestHttpClient(server->port()).Get("/healthz").status, 200);
+  EXPECT_EQ(Connect(*server).Get("/healthz").status, 200);
   EXPECT_LE(TestMetrics().http_connections.value(), 1000);
   EXPECT_FALSE(busy.Send("\r\n") && busy.ReadResponse().status == 200);  // it had waited longest
 }
@@ -153,26 +180,26 @@ HttpLimits ShortTimes() {
   return limits;
 }
 
-TEST(HttpServerTest, ConnectionsThatSayNothingAreClosed) {
+TEST_P(HttpServerTest, ConnectionsThatSayNothingAreClosed) {
   auto server = StartServer(Operations(), ShortTimes());
   ASSERT_NE(server, nullptr);
-  EXPECT_EQ(TestHttpClient(server->port()).ReceiveAll(), "");
-  TestHttpClient idle(server->port());
+  EXPECT_EQ(Connect(*server).ReceiveAll(), "");
+  TestHttpClient idle = Connect(*server);
   EXPECT_EQ(idle.Get("/healthz").status, 200);
   EXPECT_EQ(idle.ReceiveAll(), "");
-  TestHttpClient endless(server->port());
+  TestHttpClient endless = Connect(*server);
   while (endless.Send("A: " + std::string(1000, 'b') + "\r\n")) {
   }
 }
 
 // A byte now and then does not help.
-TEST(HttpServerTest, SlowHeadsAndBodiesAreRefused) {
+TEST_P(HttpServerTest, SlowHeadsAndBodiesAreRefused) {
   auto server = StartServer(Operations(), ShortTimes());
   ASSERT_NE(server, nullptr);
   for (const char* const begin :
        {"GET /metrics HTTP/1.1\r\nA: ",
         "PUT /loglevel HTTP/1.1\r\nHost: h\r\nContent-Length: 900\r\n\r\n"}) {
-    TestHttpClient drip(server->port());
+    TestHttpClient drip = Connect(*server);
     drip.Send(begin);
     std::atomic<bool> done = false;
     std::thread dripping([&] {
@@ -185,15 +212,14 @@ TEST(HttpServerTest, SlowHeadsAndBodiesAreRefused) {
 }
 
 // With a library that matched ranges by recursion, 8000 digits ended the process.
-TEST(HttpServerTest, RangesAreNotLookedAt) {
+TEST_P(HttpServerTest, RangesAreNotLookedAt) {
   auto server = StartServer();
   ASSERT_NE(server, nullptr);
   std::string many = "0-";
   for (int i = 0; i < 2600; ++i) many += ",0-";
   for (const std::string& range : {std::string(8000, '1') + "-", many}) {
     for (const char* name : {"Range", "rANGE"}) {
-      const TestResponse page =
-          TestHttpClient(server->port()).Get("/metrics", {{name, "bytes=" + range}});
+      const TestResponse page = Connect(*server).Get("/metrics", {{name, "bytes=" + range}});
       EXPECT_EQ(page.status, 200);
       EXPECT_EQ(page.body, kHandlers.metrics_text());
       EXPECT_EQ(page.Header("Accept-Ranges"), "none");
@@ -202,10 +228,10 @@ TEST(HttpServerTest, RangesAreNotLookedAt) {
 }
 
 // As Prometheus asks.
-TEST(HttpServerTest, PageIsCompressedIfTheClientAccepts) {
+TEST_P(HttpServerTest, PageIsCompressedIfTheClientAccepts) {
   auto server = StartServer();
   ASSERT_NE(server, nullptr);
-  TestHttpClient client(server->port());
+  TestHttpClient client = Connect(*server);
   const std::vector<HttpHeader> headers = {
       {"Accept", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"},
       {"Accept-Encoding", "br, gzip;q=0.9"}};
@@ -221,29 +247,29 @@ TEST(HttpServerTest, PageIsCompressedIfTheClientAccepts) {
   EXPECT_EQ(client.Get("/healthz").body, "ok\n");  // on the same connection still
 }
 
-TEST(HttpServerTest, UnknownPathsAndMethodsAreRefused) {
+TEST_P(HttpServerTest, UnknownPathsAndMethodsAreRefused) {
   auto server = StartServer();
   ASSERT_NE(server, nullptr);
-  EXPECT_EQ(TestHttpClient(server->port()).Get("/metrics/").status, 404);
-  EXPECT_EQ(TestHttpClient(server->port()).Get("/loglevel?x=y").status, 200);
-  const TestResponse refused = TestHttpClient(server->port()).Request("DELETE", "/loglevel");
+  EXPECT_EQ(Connect(*server).Get("/metrics/").status, 404);
+  EXPECT_EQ(Connect(*server).Get("/loglevel?x=y").status, 200);
+  const TestResponse refused = Connect(*server).Request("DELETE", "/loglevel");
   EXPECT_EQ(refused.status, 405);
   EXPECT_EQ(refused.Header("Allow"), "GET, PUT");
 }
 
 // Far more than the limit: the client still gets the refusal, not a reset.
-TEST(HttpServerTest, AMegabyteOfHeadersIsRefusedWithAnAnswer) {
+TEST_P(HttpServerTest, AMegabyteOfHeadersIsRefusedWithAnAnswer) {
   auto server = StartServer();
   ASSERT_NE(server, nullptr);
-  TestHttpClient client(server->port());
+  TestHttpClient client = Connect(*server);
   client.Send("GET / HTTP/1.1\r\nHost: h\r\nA: " + std::string(1 << 20, 'b') + "\r\n\r\n");
   EXPECT_EQ(client.ReadResponse().status, 431);
 }
 
-TEST(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
+TEST_P(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
   auto server = StartServer();
   ASSERT_NE(server, nullptr);
-  TestHttpClient client(server->port());
+  TestHttpClient client = Connect(*server);
   std::string requests;
   for (int i = 0; i < 1000; ++i) {
     requests += std::string("GET ") + (i % 2 == 0 ? "/healthz" : "/readyz") +
@@ -256,10 +282,10 @@ TEST(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
   sends.join();
 }
 
-TEST(HttpServerTest, AHalfClosedClientGetsItsAnswers) {
+TEST_P(HttpServerTest, AHalfClosedClientGetsItsAnswers) {
   auto server = StartServer();
   ASSERT_NE(server, nullptr);
-  TestHttpClient client(server->port());
+  TestHttpClient client = Connect(*server);
   client.Send("GET /healthz HTTP/1.1\r\nHost: h\r\n\r\nGET /readyz HTTP/1.1\r\nHost: h\r\n\r\nGET");
   client.HalfClose();
   EXPECT_EQ(client.ReadResponse().body, "ok\n");
@@ -267,32 +293,32 @@ TEST(HttpServerTest, AHalfClosedClientGetsItsAnswers) {
   EXPECT_EQ(client.ReceiveAll(), "");
 }
 
-TEST(HttpServerTest, ContinueIsSaidBeforeABodyThatWaitsForIt) {
+TEST_P(HttpServerTest, ContinueIsSaidBeforeABodyThatWaitsForIt) {
   auto server = StartServer();
   ASSERT_NE(server, nullptr);
   const std::string head =
       "PUT /loglevel HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: ";
-  TestHttpClient client(server->port());
+  TestHttpClient client = Connect(*server);
   client.Send(head + "4\r\n\r\n");
   EXPECT_EQ(client.Receive(), "HTTP/1.1 100 Continue\r\n\r\n");
   client.Send("info");
   EXPECT_EQ(client.ReadResponse().status, 200);
-  TestHttpClient large(server->port());
+  TestHttpClient large = Connect(*server);
   large.Send(head + "4000\r\n\r\n");
   EXPECT_THAT(large.Receive(), testing::StartsWith("HTTP/1.1 413"));
 }
 
-TEST(HttpServerTest, OldClientsGetUnframedAnswers) {
+TEST_P(HttpServerTest, OldClientsGetUnframedAnswers) {
   auto server = StartServer();
   ASSERT_NE(server, nullptr);
-  TestHttpClient client(server->port());
+  TestHttpClient client = Connect(*server);
   client.Send("GET /healthz HTTP/1.0\r\n\r\n");
   const std::string all = client.ReceiveAll();
   EXPECT_THAT(all, HasSubstr("Connection: close\r\n"));
   EXPECT_THAT(all, testing::EndsWith("ok\n"));
 }
 
-TEST(HttpServerTest, BodiesAtOneTimeAreBounded) {
+TEST_P(HttpServerTest, BodiesAtOneTimeAreBounded) {
   HttpLimits limits;
   limits.all_body_bytes = 1500;
   auto server = StartServer(Operations(), limits);
@@ -300,7 +326,7 @@ TEST(HttpServerTest, BodiesAtOneTimeAreBounded) {
   const std::string head =
       "PUT /loglevel HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1001\r\n\r\n";
   {
-    TestHttpClient first(server->port()), second(server->port());
+    TestHttpClient first = Connect(*server), second = Connect(*server);
     for (TestHttpClient* const client : {&first, &second}) {
       client->Send(head);
       EXPECT_EQ(client->Receive(), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -313,12 +339,12 @@ TEST(HttpServerTest, BodiesAtOneTimeAreBounded) {
     first.Send(" ");
     EXPECT_EQ(first.ReadResponse().status, 400);
   }
-  EXPECT_EQ(TestHttpClient(server->port()).Request("PUT", "/loglevel", "info").status, 200);
+  EXPECT_EQ(Connect(*server).Request("PUT", "/loglevel", "info").status, 200);
 }
 
 // ---- Streams: /stream keeps its exchange for the test.
 
-class StreamTest : public testing::Test {
+class StreamTest : public HttpServerTest {
  protected:
   void Start(HttpLimits limits = {}) {
     HttpRoutes routes = Operations();
@@ -361,10 +387,12 @@ class StreamTest : public testing::Test {
   std::vector<std::shared_ptr<HttpExchange>> exchanges_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<HttpServer> server_;
 };
+INSTANTIATE_TEST_SUITE_P(Transports, StreamTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Tls" : "Plain"; });
 
-TEST_F(StreamTest, PartsArriveAsTheyAreWritten) {
+TEST_P(StreamTest, PartsArriveAsTheyAreWritten) {
   Start();
-  TestHttpClient client(server_->port());
+  TestHttpClient client = Connect(*server_);
   auto exchange = Open(client);
   client.Send("GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n");  // waits for the stream's end
   exchange->BeginStream({200, "text/event-stream", {}, ""});
@@ -379,9 +407,9 @@ TEST_F(StreamTest, PartsArriveAsTheyAreWritten) {
   EXPECT_EQ(gone_, 0);
 }
 
-TEST_F(StreamTest, AnOldClientGetsAStreamUpToTheEnd) {
+TEST_P(StreamTest, AnOldClientGetsAStreamUpToTheEnd) {
   Start();
-  TestHttpClient client(server_->port());
+  TestHttpClient client = Connect(*server_);
   auto exchange = Open(client, "1.0");
   exchange->BeginStream({});
   EXPECT_TRUE(Write(exchange, "abc"));
@@ -389,11 +417,11 @@ TEST_F(StreamTest, AnOldClientGetsAStreamUpToTheEnd) {
   EXPECT_THAT(client.ReceiveAll(), testing::EndsWith("\r\n\r\nabc"));
 }
 
-TEST_F(StreamTest, AVanishedClientEndsItsExchange) {
+TEST_P(StreamTest, AVanishedClientEndsItsExchange) {
   Start();
   std::vector<std::shared_ptr<HttpExchange>> exchanges;
   for (const bool begun : {false, true}) {
-    TestHttpClient client(server_->port());
+    TestHttpClient client = Connect(*server_);
     exchanges.push_back(Open(client));
     if (!begun) continue;
     exchanges.back()->BeginStream({});
@@ -407,9 +435,9 @@ TEST_F(StreamTest, AVanishedClientEndsItsExchange) {
   EXPECT_FALSE(Write(exchanges[1], "c"));
 }
 
-TEST_F(StreamTest, AHalfClosedClientIsNotGone) {
+TEST_P(StreamTest, AHalfClosedClientIsNotGone) {
   Start();
-  TestHttpClient client(server_->port());
+  TestHttpClient client = Connect(*server_);
   auto exchange = Open(client);
   client.HalfClose();
   EXPECT_EQ(client.Receive(), "HTTP/1.1 100 Continue\r\n\r\n");  // looks whether it is there
@@ -419,18 +447,18 @@ TEST_F(StreamTest, AHalfClosedClientIsNotGone) {
   EXPECT_EQ(gone_, 0);
 }
 
-TEST_F(StreamTest, AnExchangeThatIsDroppedCutsItsConnection) {
+TEST_P(StreamTest, AnExchangeThatIsDroppedCutsItsConnection) {
   Start();
-  TestHttpClient client(server_->port());
+  TestHttpClient client = Connect(*server_);
   Open(client);
   EXPECT_EQ(client.ReceiveAll(), "");
 }
 
-TEST_F(StreamTest, ASlowReaderHoldsUpItselfAlone) {
+TEST_P(StreamTest, ASlowReaderHoldsUpItselfAlone) {
   HttpLimits limits;
   limits.write_time = std::chrono::milliseconds(700);
   Start(limits);
-  TestHttpClient slow(server_->port());
+  TestHttpClient slow = Connect(*server_);
   slow.SetReceiveBuffer(4096);
   auto stuck = Open(slow);
   stuck->BeginStream({});
@@ -440,7 +468,7 @@ TEST_F(StreamTest, ASlowReaderHoldsUpItselfAlone) {
     ok = fine;
     written = true;
   });
-  TestHttpClient fast(server_->port());
+  TestHttpClient fast = Connect(*server_);
   auto exchange = Open(fast);
   exchange->BeginStream({});
   for (int i = 0; i < 500; ++i) {
@@ -453,7 +481,7 @@ TEST_F(StreamTest, ASlowReaderHoldsUpItselfAlone) {
 }
 
 // No thread for each, and little memory.
-TEST_F(StreamTest, AThousandIdleStreamsCostLittle) {
+TEST_P(StreamTest, AThousandIdleStreamsCostLittle) {
   RaiseDescriptorLimit();
   Start();
   const int64_t threads = StatusLine("Threads");
@@ -461,7 +489,7 @@ TEST_F(StreamTest, AThousandIdleStreamsCostLittle) {
   std::vector<TestHttpClient> clients;
   std::vector<std::shared_ptr<HttpExchange>> exchanges;
   for (int i = 0; i < 1000; ++i) {
-    clients.emplace_back(server_->port());
+    clients.push_back(Connect(*server_));
     exchanges.push_back(Open(clients.back()));
     exchanges.back()->BeginStream({200, "text/event-stream", {}, ""});
     ASSERT_TRUE(Write(exchanges.back(), "data: begun\n\n"));
@@ -471,13 +499,13 @@ TEST_F(StreamTest, AThousandIdleStreamsCostLittle) {
               static_cast<long long>(StatusLine("Threads") - threads));
   EXPECT_EQ(StatusLine("Threads"), threads);
   EXPECT_LT(used, 64 << 10);  // sanitizers take more than the 1 MiB of a release build
-  EXPECT_EQ(TestHttpClient(server_->port()).Get("/healthz").status, 200);
+  EXPECT_EQ(Connect(*server_).Get("/healthz").status, 200);
   for (auto& exchange : exchanges) exchange->EndStream();
 }
 
-TEST_F(StreamTest, ExchangesMayOutliveTheServer) {
+TEST_P(StreamTest, ExchangesMayOutliveTheServer) {
   Start();
-  TestHttpClient client(server_->port());
+  TestHttpClient client = Connect(*server_);
   auto exchange = Open(client);
   exchange->BeginStream({});
   EXPECT_TRUE(Write(exchange, "a"));
@@ -487,12 +515,12 @@ TEST_F(StreamTest, ExchangesMayOutliveTheServer) {
   exchange->EndStream();
 }
 
-TEST_F(StreamTest, ExchangesAreCutAndRoutesChanged) {
+TEST_P(StreamTest, ExchangesAreCutAndRoutesChanged) {
   Start();
-  TestHttpClient client(server_->port());
+  TestHttpClient client = Connect(*server_);
   auto exchange = Open(client);
   server_->SetRoutes(Operations());
-  EXPECT_EQ(TestHttpClient(server_->port()).Request("POST", "/stream").status, 404);
+  EXPECT_EQ(Connect(*server_).Request("POST", "/stream").status, 404);
   server_->CutExchanges();
   EXPECT_EQ(gone_, 1);
   EXPECT_EQ(client.ReceiveAll(), "");

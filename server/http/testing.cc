@@ -3,6 +3,11 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <openssl/bio.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -10,6 +15,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <csignal>
 #include <limits>
 #include <utility>
 
@@ -44,7 +50,7 @@ std::string TestResponse::Header(std::string_view name) const {
   return "";
 }
 
-TestHttpClient::TestHttpClient(const std::string& address)
+TestHttpClient::TestHttpClient(const std::string& address, const TestTls* tls)
     : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
   const size_t colon = address.rfind(':');
   sockaddr_in to = {};
@@ -55,13 +61,41 @@ TestHttpClient::TestHttpClient(const std::string& address)
   if (connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0) {
     close(std::exchange(socket_, -1));
   }
+  if (connected() && tls != nullptr) StartTls(*tls);
+}
+
+void TestHttpClient::StartTls(const TestTls& tls) {
+  std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL
+  const std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
+  const auto use = [](const std::string& pem, auto read, auto take) {
+    const std::unique_ptr<BIO, decltype(&BIO_free)> bio(
+        BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), &BIO_free);
+    auto* const part = read(bio.get(), nullptr, nullptr, nullptr);
+    if (part != nullptr) take(part);
+    return part;
+  };
+  X509_free(use(tls.authority, &PEM_read_bio_X509, [&](X509* authority) {
+    X509_STORE_add_cert(SSL_CTX_get_cert_store(context.get()), authority);
+  }));
+  X509_free(use(tls.certificate, &PEM_read_bio_X509,
+                [&](X509* own) { SSL_CTX_use_certificate(context.get(), own); }));
+  EVP_PKEY_free(use(tls.key, &PEM_read_bio_PrivateKey,
+                    [&](EVP_PKEY* key) { SSL_CTX_use_PrivateKey(context.get(), key); }));
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  ssl_.reset(SSL_new(context.get()), &SSL_free);
+  X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_.get()), "127.0.0.1");
+  SSL_set_fd(ssl_.get(), socket_);
+  if (SSL_connect(ssl_.get()) != 1) close(std::exchange(socket_, -1));
 }
 
 TestHttpClient::TestHttpClient(TestHttpClient&& other) noexcept
-    : socket_(std::exchange(other.socket_, -1)), received_(std::move(other.received_)) {}
+    : socket_(std::exchange(other.socket_, -1)),
+      ssl_(std::move(other.ssl_)),
+      received_(std::move(other.received_)) {}
 
 TestHttpClient& TestHttpClient::operator=(TestHttpClient&& other) noexcept {
   std::swap(socket_, other.socket_);
+  std::swap(ssl_, other.ssl_);
   std::swap(received_, other.received_);
   return *this;
 }
@@ -72,14 +106,18 @@ TestHttpClient::~TestHttpClient() {
 
 bool TestHttpClient::Send(std::string_view text) {
   while (!text.empty()) {
-    const ssize_t sent = send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
-    if (sent < 0) return false;
+    const ssize_t sent = ssl_ != nullptr
+                             ? SSL_write(ssl_.get(), text.data(), static_cast<int>(text.size()))
+                             : send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
+    if (sent < 0 || (sent == 0 && ssl_ != nullptr)) return false;
     text.remove_prefix(static_cast<size_t>(sent));
   }
   return true;
 }
 
-void TestHttpClient::HalfClose() { shutdown(socket_, SHUT_WR); }
+void TestHttpClient::HalfClose() {
+  ssl_ != nullptr ? SSL_shutdown(ssl_.get()) : shutdown(socket_, SHUT_WR);
+}
 
 void TestHttpClient::SetReceiveBuffer(int bytes) {
   setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
@@ -88,7 +126,8 @@ void TestHttpClient::SetReceiveBuffer(int bytes) {
 std::string TestHttpClient::Receive() {
   if (!received_.empty()) return std::exchange(received_, {});
   char piece[16384];
-  const ssize_t got = recv(socket_, piece, sizeof(piece), 0);
+  const ssize_t got = ssl_ != nullptr ? SSL_read(ssl_.get(), piece, sizeof(piece))
+                                      : recv(socket_, piece, sizeof(piece), 0);
   return got <= 0 ? std::string() : std::string(piece, static_cast<size_t>(got));
 }
 

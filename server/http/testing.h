@@ -6,11 +6,14 @@
 #define RIVULET_SERVER_HTTP_TESTING_H_
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "server/http/http_message.h"
+
+struct ssl_st;
 
 namespace rivulet {
 
@@ -23,15 +26,24 @@ struct TestResponse {
   std::string Header(std::string_view name) const;
 };
 
+// How a client speaks TLS. It checks that the server is 127.0.0.1.
+struct TestTls {
+  std::string authority;              // PEM: who must have signed the server's certificate
+  std::string certificate, key = "";  // PEM: its own; empty: none
+};
+
 class TestHttpClient {
  public:
-  // HOST:PORT, or a port of 127.0.0.1. Connects at once.
-  explicit TestHttpClient(const std::string& address);
-  explicit TestHttpClient(int port) : TestHttpClient("127.0.0.1:" + std::to_string(port)) {}
+  // HOST:PORT, or a port of 127.0.0.1. Connects at once. Without `tls`, in plain text.
+  explicit TestHttpClient(const std::string& address, const TestTls* tls = nullptr);
+  explicit TestHttpClient(int port, const TestTls* tls = nullptr)
+      : TestHttpClient("127.0.0.1:" + std::to_string(port), tls) {}
   TestHttpClient(TestHttpClient&& other) noexcept;
   TestHttpClient& operator=(TestHttpClient&& other) noexcept;
   ~TestHttpClient();
 
+  // False if there is no connection, or TLS has refused it.
+  bool connected() const { return socket_ >= 0; }
   // False once the server has closed the connection.
   bool Send(std::string_view text);
   void HalfClose();
@@ -53,8 +65,11 @@ class TestHttpClient {
   int descriptor() const { return socket_; }
 
  private:
+  void StartTls(const TestTls& tls);
+
   int socket_ = -1;
-  std::string received_;  // behind the last response
+  std::shared_ptr<ssl_st> ssl_;  // null: plain text
+  std::string received_;         // behind the last response
 };
 
 // One request on a connection of its own.
