@@ -39,6 +39,7 @@
 #include "server/rpc/grpc_server.h"
 #include "server/scheduler/engine_loop.h"
 #include "server/start_over.h"
+#include "server/vllm/engine_door.h"
 
 namespace rivulet {
 namespace {
@@ -356,13 +357,19 @@ class ServerProcess {
     loop_ = std::make_unique<EngineLoop>(*engine_, *scheduler_, WhenTheDeviceFails());
   }
 
+  GrpcDoors MakeDoors() const {
+    GrpcDoors doors;
+    doors.push_back(vllm_engine::MakeDoor(*context_));
+    return doors;
+  }
+
   absl::Status StartGrpc() {
     pool_ = std::make_unique<WorkerPool>(kPoolThreads, kPoolWaiting);
     context_ = std::make_unique<ServiceContext>(ServiceContext{
         served_, *scheduler_, *sessions_, *pool_, metrics_, calls_, options_.max_prompt});
     RIVULET_ASSIGN_OR_RETURN(
         std::unique_ptr<GrpcServer> grpc,
-        GrpcServer::Start(options_.listen.host, options_.listen.port, *context_));
+        GrpcServer::Start(options_.listen.host, options_.listen.port, *context_, MakeDoors()));
     MutexLock lock(&serving_mutex_);
     grpc_ = std::move(grpc);
     return absl::OkStatus();

@@ -44,8 +44,10 @@ LAYERS = {
     "server/service": ENGINE + ["server/engine", "server/session", "server/scheduler"],
     "server/rpc": ENGINE + ["server/engine", "server/session", "server/scheduler", "server/service"],
     "server/openai": ENGINE + ["server/engine", "server/session", "server/scheduler", "server/service", "server/http"],
+    "server/vllm": ENGINE + ["server/engine", "server/session", "server/scheduler", "server/service", "server/rpc"],
+    "server/kserve": ENGINE + ["server/engine", "server/session", "server/scheduler", "server/service", "server/rpc"],
     "server": ENGINE + ["server/engine", "server/session", "server/drafts", "server/scheduler", "server/service", "server/rpc", "server/http",
-                        "server/openai"],
+                        "server/openai", "server/vllm", "server/kserve"],
     "client": ["kernels/base"],
 }
 # Each folder of kernels/mixers is a layer of its own. Besides itself and the files directly in kernels/mixers it may include the folders
@@ -66,7 +68,7 @@ MIXER_LISTS = {"kernels/mixers/mixer_config.cc", "kernels/mixers/mixer_config.h"
 # What only tests and benchmarks compile.
 TEST_FILE = re.compile(r"(_test|_bench|_fuzz|_fixture|_reference|_subject|/subject_checks|/core_subject|/mixer_suite\w*|/suite_slots|"
                        r"/allocation_counter|/bench_sessions|/oracle_drafter|/random_(model|parameters)|/fake_\w+|/device_buffers|/test_(seed|support)|/testing)\.(cc|h)$")
-MAY_INCLUDE_PROTO = {"server/service", "server/rpc", "server/openai", "server", "client"}
+MAY_INCLUDE_PROTO = {"server/service", "server/rpc", "server/openai", "server/vllm", "server/kserve", "server", "client"}
 # May include everything.
 UNRESTRICTED = ("tests/",)
 

@@ -94,17 +94,19 @@ std::string Address(const std::string& host, int port) {
   return ipv6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
 }
 
-GrpcServer::GrpcServer(const ServiceContext& context)
+GrpcServer::GrpcServer(const ServiceContext& context, GrpcDoors doors)
     : calls_(context.calls),
       inference_(MakeInferenceService(context, chats_)),
-      sessions_(MakeSessionsService(context)) {}
+      sessions_(MakeSessionsService(context)),
+      doors_(std::move(doors)) {}
 
 GrpcServer::~GrpcServer() { Shutdown(std::chrono::milliseconds(0)); }
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& host, int port,
-                                                              const ServiceContext& context) {
+                                                              const ServiceContext& context,
+                                                              GrpcDoors doors) {
   InitOnce();
-  std::unique_ptr<GrpcServer> server(new GrpcServer(context));
+  std::unique_ptr<GrpcServer> server(new GrpcServer(context, std::move(doors)));
   RIVULET_RETURN_IF_ERROR(server->Bind(host, port));
   server->SetServing(true);
   return server;
@@ -117,6 +119,7 @@ absl::Status GrpcServer::Bind(const std::string& host, int port) {
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port_);
   builder.RegisterService(inference_.get());
   builder.RegisterService(sessions_.get());
+  for (const auto& door : doors_) builder.RegisterService(&door->service());
   server_ = builder.BuildAndStart();
   if (server_ != nullptr && port_ != 0) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("cannot listen for gRPC on ", address,
@@ -130,6 +133,15 @@ void GrpcServer::SetServing(bool serving) {
   grpc::HealthCheckServiceInterface* const health = server_->GetHealthCheckService();
   health->SetServingStatus(serving);
   for (const char* name : kServiceNames) health->SetServingStatus(name, serving);
+  for (const auto& door : doors_) {
+    health->SetServingStatus(door->service_name(), serving);
+    door->SetServing(serving);
+  }
+}
+
+void GrpcServer::EndIdleStreams() {
+  chats_.Drain();
+  for (const auto& door : doors_) door->EndIdleStreams();
 }
 
 void GrpcServer::Shutdown(std::chrono::milliseconds patience) {

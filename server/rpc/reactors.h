@@ -10,32 +10,16 @@
 
 #include <map>
 #include <memory>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "kernels/base/mutex.h"
+#include "server/rpc/counted_reactor.h"
 #include "server/service/service_context.h"
 
 namespace rivulet {
 
 class ChatReactor;  // chat_reactor.cc
-
-// A gRPC reactor that is counted while it exists. Once it was told to Own itself, it lives until
-// gRPC has sent the status (OnDone), or as long as a turn or the dispatcher still refers to it.
-template <typename Reactor>
-class CountedReactor : public Reactor {
- public:
-  explicit CountedReactor(CallCount& calls) : calls_(calls) { calls_.Add(1); }
-  ~CountedReactor() override { calls_.Add(-1); }
-
-  void Own(std::shared_ptr<void> self) { self_ = std::move(self); }
-  void OnDone() override { const std::shared_ptr<void> self = std::move(self_); }
-
- private:
-  CallCount& calls_;
-  std::shared_ptr<void> self_;
-};
 
 // The open Chat streams, so that a drain can end the idle ones. Threading: any thread. It outlives
 // the streams' calls.

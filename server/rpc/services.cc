@@ -11,8 +11,7 @@
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.grpc.pb.h"
 #include "server/rpc/reactors.h"
-#include "server/rpc/status_map.h"
-#include "server/rpc/wire.h"
+#include "server/rpc/unary_call.h"
 #include "server/service/conversation.h"
 #include "server/service/session_calls.h"
 #include "server/service/validation.h"
@@ -86,27 +85,6 @@ namespace {
 using Bytes = grpc::ByteBuffer;
 using Context = grpc::CallbackServerContext;
 using Unary = grpc::ServerUnaryReactor;
-
-// Runs `handler` on a worker, since parsing may be slow. `Subject` is what the method works on, for
-// example the model. gRPC keeps request and response until the call is finished.
-template <typename Subject, typename Request, typename Response>
-Unary* RunOnPool(const ServiceContext& service, const Subject& subject,
-                 absl::Status (*handler)(const Subject&, const Request&, Response&),
-                 Context* context, const Bytes* request, Bytes* response) {
-  const auto reactor = std::make_shared<CountedReactor<Unary>>(service.calls);
-  reactor->Own(reactor);
-  const auto handle = [=, &subject]() -> absl::Status {
-    if (context->IsCancelled()) return absl::CancelledError("cancelled while it waited");
-    Request proto;
-    Response answer;
-    RIVULET_RETURN_IF_ERROR(ParseMessage(*request, &proto));
-    RIVULET_RETURN_IF_ERROR(handler(subject, proto, answer));
-    return SerializeMessage(answer, response);
-  };
-  const auto work = [=] { FinishCall(*reactor, *context, OrNoMemory(handle)); };
-  if (!service.pool.Run(work, request->Length())) FinishCall(*reactor, *context, TooManyCalls());
-  return reactor.get();
-}
 
 // Raw: methods take and give bytes (wire.h says why).
 using RawGenerate = v1::Inference::WithRawCallbackMethod_Generate<v1::Inference::Service>;

@@ -108,23 +108,29 @@ Outbox::Taken GenerationCall::EndStream(absl::Status status) {
 }
 
 void GenerationCall::Continue(Outbox::Taken next) {
-  if (next.end.has_value()) return End(*std::move(next.end));
-  if (!next.message.has_value()) return;
-  if (!WriteOnPool(*next.message)) Write(*std::move(next.message));
+  for (;;) {
+    if (next.end.has_value()) return End(*std::move(next.end));
+    if (!next.message.has_value() || WriteOnPool(*next.message)) return;
+    if (!Write(*std::move(next.message))) return;
+    next = EndWrite(true);
+  }
 }
 
-// Converting a long prompt's log-probabilities would hold up the dispatcher, which all streams
-// share.
+// Converting many log-probabilities would hold up the dispatcher, which all streams share.
 bool GenerationCall::WriteOnPool(StreamMessage& message) {
-  if (message.prompt_logprobs.size() < kManyLogprobs) return false;
+  const bool last = message.finish_reason != FinishReason::kNone;
+  const size_t kept = last ? stream_->kept_logprobs() : 0;
+  if (message.prompt_logprobs.size() + kept < kManyLogprobs) return false;
   auto moved = std::make_shared<StreamMessage>(std::move(message));
-  const auto task = [self = shared_from_this(), moved] { self->Write(std::move(*moved)); };
+  const auto task = [self = shared_from_this(), moved] {
+    if (self->Write(std::move(*moved))) self->OnWriteDone(true);
+  };
   if (service_.pool.Run(task)) return true;
   message = std::move(*moved);
   return false;
 }
 
-void GenerationCall::Write(StreamMessage&& message) {
+bool GenerationCall::Write(StreamMessage&& message) {
   fork_id_ = message.fork_id;
   absl::Status prepared = OrNoMemory([&] { return stream_->Prepare(Convert(std::move(message))); });
   const bool ok = prepared.ok();
@@ -132,8 +138,13 @@ void GenerationCall::Write(StreamMessage&& message) {
     MutexLock lock(&mutex_);
     failure_ = std::move(prepared);
   }
-  if (!ok) return OnWriteDone(false);
+  if (!ok) {
+    OnWriteDone(false);
+    return false;
+  }
+  if (stream_->SendsNothing()) return true;
   stream_->Send();
+  return false;
 }
 
 v1::GenerateResponse GenerationCall::Convert(StreamMessage&& message) {
@@ -156,7 +167,9 @@ v1::GenerateResponse GenerationCall::Convert(StreamMessage&& message) {
   return response;
 }
 
-void GenerationCall::OnWriteDone(bool ok) {
+void GenerationCall::OnWriteDone(bool ok) { Continue(EndWrite(ok)); }
+
+Outbox::Taken GenerationCall::EndWrite(bool ok) {
   if (!ok) {
     CancelRequest();
     ForgetFork(fork_id_);
@@ -167,8 +180,10 @@ void GenerationCall::OnWriteDone(bool ok) {
     state_.EndWrite(ok);
     ended = state_.ended();
   }
-  if (!ended) return Continue(TakeNext());
-  End(absl::CancelledError("cancelled by the client"));
+  if (!ended) return TakeNext();
+  Outbox::Taken end;
+  end.end = absl::CancelledError("cancelled by the client");
+  return end;
 }
 
 void GenerationCall::End(absl::Status status) {

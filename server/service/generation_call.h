@@ -9,6 +9,7 @@
 #ifndef RIVULET_SERVER_SERVICE_GENERATION_CALL_H_
 #define RIVULET_SERVER_SERVICE_GENERATION_CALL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -27,6 +28,10 @@ class ResponseStream {
   // Makes what Send writes out of a message. No write is in flight. A status that is not OK, or
   // std::bad_alloc, ends the call.
   virtual absl::Status Prepare(v1::GenerateResponse message) = 0;
+  // Whether Prepare has kept the message for later, so that there is nothing to write.
+  virtual bool SendsNothing() const { return false; }
+  // How many log-probabilities Prepare of a last message would add to it.
+  virtual size_t kept_logprobs() const { return 0; }
   // Starts the write; GenerationCall::OnWriteDone follows. Must not block.
   virtual void Send() = 0;
   // The client does not read: ends the write in flight, if necessary with the connection. May call
@@ -67,10 +72,13 @@ class GenerationCall : public ScheduledCall, public std::enable_shared_from_this
   absl::Status Admit(const v1::GenerateRequest& proto);
   Outbox::Taken TakeNext();
   Outbox::Taken EndStream(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What comes after a write: the next message, or the end.
+  Outbox::Taken EndWrite(bool ok);
   // Starts a write, or ends the call.
   void Continue(Outbox::Taken next);
   bool WriteOnPool(StreamMessage& message);
-  void Write(StreamMessage&& message);
+  // True: there was nothing to write, and the message counts as written.
+  bool Write(StreamMessage&& message);
   v1::GenerateResponse Convert(StreamMessage&& message);
   void End(absl::Status status);
   void CutOff();
