@@ -27,6 +27,7 @@
 #include "kernels/base/status.h"
 #include "kernels/base/version.h"
 #include "model_loader/loaded_model.h"
+#include "model_loader/model_folder.h"
 #include "server/draft_sources.h"
 #include "server/engine/cpu_engine.h"
 #include "server/engine/device_engine.h"
@@ -357,9 +358,10 @@ class ServerProcess {
     loop_ = std::make_unique<EngineLoop>(*engine_, *scheduler_, WhenTheDeviceFails());
   }
 
-  GrpcDoors MakeDoors() const {
+  absl::StatusOr<GrpcDoors> MakeDoors() const {
+    RIVULET_ASSIGN_OR_RETURN(const ModelFolder folder, FindModelFolder(options_.model));
     GrpcDoors doors;
-    doors.push_back(vllm_engine::MakeDoor(*context_));
+    doors.push_back(vllm_engine::MakeDoor(*context_, folder.directory));
     return doors;
   }
 
@@ -367,9 +369,10 @@ class ServerProcess {
     pool_ = std::make_unique<WorkerPool>(kPoolThreads, kPoolWaiting);
     context_ = std::make_unique<ServiceContext>(ServiceContext{
         served_, *scheduler_, *sessions_, *pool_, metrics_, calls_, options_.max_prompt});
+    RIVULET_ASSIGN_OR_RETURN(GrpcDoors doors, MakeDoors());
     RIVULET_ASSIGN_OR_RETURN(
         std::unique_ptr<GrpcServer> grpc,
-        GrpcServer::Start(options_.listen.host, options_.listen.port, *context_, MakeDoors()));
+        GrpcServer::Start(options_.listen.host, options_.listen.port, *context_, std::move(doors)));
     MutexLock lock(&serving_mutex_);
     grpc_ = std::move(grpc);
     return absl::OkStatus();

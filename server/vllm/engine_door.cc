@@ -4,6 +4,7 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <filesystem>
 #include <string>
 
 #include "absl/status/status.h"
@@ -12,6 +13,8 @@
 #include "server/vllm/engine_info.h"
 #include "server/vllm/generate_reactor.h"
 #include "server/vllm/running_calls.h"
+#include "server/vllm/tokenizer_bundle.h"
+#include "server/vllm/tokenizer_reactor.h"
 #include "vllm/vllm_engine.grpc.pb.h"
 
 namespace rivulet::vllm_engine {
@@ -68,7 +71,8 @@ using RawEngine = VllmEngine::WithRawCallbackMethod_SubscribeKvEvents<RawTokeniz
 
 class EngineService final : public RawEngine {
  public:
-  explicit EngineService(const ServiceContext& service) : service_(service), info_(service) {}
+  EngineService(const ServiceContext& service, const std::string& folder)
+      : service_(service), info_(service, folder), bundle_(folder, service.model.begin_ids) {}
 
   EngineInfo& info() { return info_; }
 
@@ -106,8 +110,8 @@ class EngineService final : public RawEngine {
   Unary* StopProfile(Context* context, const Bytes*, Bytes*) override {
     return RefuseUnary(*context, "StopProfile is not served: see the server's /metrics");
   }
-  Writer* GetTokenizer(Context*, const Bytes*) override {
-    return RefuseStream(service_, "GetTokenizer is not served");
+  Writer* GetTokenizer(Context* context, const Bytes*) override {
+    return StartGetTokenizer(service_, bundle_, *context);
   }
   Writer* SubscribeKvEvents(Context*, const Bytes*) override {
     return RefuseStream(service_,
@@ -118,13 +122,15 @@ class EngineService final : public RawEngine {
  private:
   const ServiceContext& service_;
   EngineInfo info_;
+  TokenizerBundle bundle_;
   RunningCalls running_;
   RunningCalls* const all_ = &running_;
 };
 
 class EngineDoor final : public GrpcDoor {
  public:
-  explicit EngineDoor(const ServiceContext& service) : service_(service) {}
+  EngineDoor(const ServiceContext& service, const std::string& folder)
+      : service_(service, folder) {}
 
   const char* service_name() const override { return VllmEngine::service_full_name(); }
   grpc::Service& service() override { return service_; }
@@ -136,8 +142,8 @@ class EngineDoor final : public GrpcDoor {
 
 }  // namespace
 
-std::unique_ptr<GrpcDoor> MakeDoor(const ServiceContext& service) {
-  return std::make_unique<EngineDoor>(service);
+std::unique_ptr<GrpcDoor> MakeDoor(const ServiceContext& service, const std::string& folder) {
+  return std::make_unique<EngineDoor>(service, std::filesystem::absolute(folder).string());
 }
 
 }  // namespace rivulet::vllm_engine

@@ -6,14 +6,15 @@
 #define RIVULET_SERVER_VLLM_ENGINE_DOOR_H_
 
 #include <memory>
+#include <string>
 
 #include "server/rpc/grpc_door.h"
 #include "server/service/service_context.h"
 
 namespace rivulet::vllm_engine {
 
-// The context outlives the door.
-std::unique_ptr<GrpcDoor> MakeDoor(const ServiceContext& service);
+// `folder`: of the model, with config.json. The context outlives the door.
+std::unique_ptr<GrpcDoor> MakeDoor(const ServiceContext& service, const std::string& folder);
 
 }  // namespace rivulet::vllm_engine
 

@@ -3,15 +3,20 @@
 // vLLM's engine protocol over a real channel, with FakeEngine behind it.
 #include "server/vllm/engine_door.h"
 
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/base/test_directory.h"
+#include "kernels/base/test_seed.h"
 #include "server/rpc/call_metadata.h"
 #include "server/rpc/service_fixture.h"
 #include "vllm/vllm_engine.grpc.pb.h"
@@ -24,9 +29,12 @@ using grpc::ClientContext;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+std::string model_folder;  // of the running test's model
+
 GrpcDoors Doors(const ServiceContext& service) {
+  model_folder = TestDirectory();
   GrpcDoors doors;
-  doors.push_back(vllm_engine::MakeDoor(service));
+  doors.push_back(vllm_engine::MakeDoor(service, model_folder));
   return doors;
 }
 
@@ -276,6 +284,31 @@ TEST_F(EngineDoorTest, SaysWhatItServes) {
   wire::GetLoadsResponse loads;
   EXPECT_EQ(engine_stub_->GetLoads(&third, request, &loads).error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(EngineDoorTest, TheTokenizerComesInChunks) {
+  std::string large(300000, 'x');  // that does not shrink
+  std::mt19937_64 random(TestSeed());
+  for (char& c : large) c = static_cast<char>(random());
+  const auto read = [&] {
+    ClientContext context;
+    auto reader = engine_stub_->GetTokenizer(&context, {});
+    std::vector<smg::grpc::common::GetTokenizerChunk> chunks(1);
+    while (reader->Read(&chunks.back())) chunks.emplace_back();
+    chunks.pop_back();
+    return std::pair(chunks, reader->Finish());
+  };
+  EXPECT_EQ(read().second.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  std::ofstream(model_folder + "/tokenizer.json") << large;
+  const auto [chunks, status] = read();
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  size_t bytes = 0;
+  for (const auto& chunk : chunks) {
+    EXPECT_LE(chunk.data().size(), size_t{64} << 10);
+    EXPECT_EQ(chunk.sha256().size(), &chunk == &chunks.back() ? 64u : 0u);
+    bytes += chunk.data().size();
+  }
+  EXPECT_GT(bytes, 300000u);
 }
 
 TEST_F(EngineDoorTest, LoadsCountWhatRuns) {

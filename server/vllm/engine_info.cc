@@ -56,9 +56,9 @@ void EngineInfo::DescribeModel(wire::GetModelInfoResponse& response) const {
   const ServedModel& model = service_.model;
   const v1::Model& info = model.info;
   const uint64_t bounded = info.max_context() > 0 ? info.max_context() : service_.max_prompt;
-  response.set_model_path(info.name());
+  response.set_model_path(folder_);
   response.set_served_model_name(info.name());
-  response.set_tokenizer_path(info.name());
+  response.set_tokenizer_path(folder_);
   response.set_is_generation(true);
   response.set_max_context_length(static_cast<uint32_t>(Clamp(bounded)));
   response.set_max_req_input_len(Clamp(std::min<uint64_t>(bounded, service_.max_prompt)));

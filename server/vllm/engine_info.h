@@ -7,6 +7,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -20,8 +22,9 @@ namespace wire = ::vllm::grpc::engine;
 
 class EngineInfo {
  public:
-  // The context outlives it.
-  explicit EngineInfo(const ServiceContext& service) : service_(service) {}
+  // `folder`: of the model, absolute. The context outlives it.
+  EngineInfo(const ServiceContext& service, std::string folder)
+      : service_(service), folder_(std::move(folder)) {}
 
   void SetServing(bool serving) { serving_ = serving; }
   // A request to generate has come.
@@ -39,6 +42,7 @@ class EngineInfo {
   double TokensPerSecond() const;
 
   const ServiceContext& service_;
+  const std::string folder_;
   const Time start_ = std::chrono::steady_clock::now();
   std::atomic<bool> serving_{true};
   std::atomic<std::chrono::system_clock::time_point> last_request_{};
