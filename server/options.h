@@ -24,6 +24,7 @@ struct HostPort {
 
 // Where drafts come from.
 enum class Speculation : uint8_t { kOff, kLookup, kDraft, kMtp };
+inline constexpr const char* kSpeculationNames[] = {"off", "lookup", "draft", "mtp"};
 
 struct ServerOptions {
   std::string model;

@@ -1,7 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/openai/door.h"
 
-#include <cstdint>
 #include <cstring>
 #include <ctime>
 #include <memory>
@@ -15,7 +14,9 @@
 #include "server/openai/errors.h"
 #include "server/openai/generation.h"
 #include "server/openai/json_body.h"
+#include "server/openai/message_json.h"
 #include "server/openai/sessions.h"
+#include "server/service/session_calls.h"
 
 namespace rivulet::openai {
 namespace {
@@ -36,32 +37,38 @@ HttpResponse JsonResponse(const Json& body) {
   return {200, "application/json", {}, Dump(body) + "\n"};
 }
 
-Json DescribeModel(const v1::Model& model, int64_t created) {
-  Json json = {
-      {"id", model.name()}, {"object", "model"}, {"created", created}, {"owned_by", "rivulet"}};
+// OpenAI's fields, vLLM's max_model_len, and all of GetModel.
+Json DescribeModel(const ServedModel& served) {
+  v1::Model model;
+  (void)GetModel(served, {}, model);
+  Json json = {{"id", model.name()},
+               {"object", "model"},
+               {"created", std::time(nullptr)},
+               {"owned_by", "rivulet"}};
   if (model.max_context() > 0) json["max_model_len"] = model.max_context();
+  json["rivulet"] = ParseJson(MessageJson(model)).value_or(Json());
   return json;
 }
 
-HttpResponse FindModel(const HttpRequest& request, const v1::Model& model, int64_t created) {
+HttpResponse FindModel(const HttpRequest& request, const Json& model) {
   const std::string name =
       PercentDecoded(std::string_view(request.path).substr(std::strlen("/v1/models/")));
-  if (name == model.name()) return JsonResponse(DescribeModel(model, created));
+  const std::string served = model["id"];
+  if (name == served) return JsonResponse(model);
   absl::Status missing = absl::NotFoundError(absl::StrCat(
-      "the model '", name.substr(0, 100), "' is not served here; this is '", model.name(), "'"));
+      "the model '", name.substr(0, 100), "' is not served here; this is '", served, "'"));
   missing.SetPayload(kCodePayload, absl::Cord("model_not_found"));
   return ErrorResponse(missing);
 }
 
 void AddModels(const ServiceContext& service, std::vector<HttpRoute>& routes) {
-  const v1::Model& model = service.model.info;
-  const int64_t created = std::time(nullptr);
-  routes.push_back({"GET", "/v1/models", 0, [&model, created](const Exchange& exchange) {
-                      const Json list = Json::array({DescribeModel(model, created)});
+  const auto model = std::make_shared<const Json>(DescribeModel(service.model));
+  routes.push_back({"GET", "/v1/models", 0, [model](const Exchange& exchange) {
+                      const Json list = Json::array({*model});
                       exchange->Respond(JsonResponse({{"object", "list"}, {"data", list}}));
                     }});
-  routes.push_back({"GET", "/v1/models/", 0, [&model, created](const Exchange& exchange) {
-                      exchange->Respond(FindModel(exchange->request(), model, created));
+  routes.push_back({"GET", "/v1/models/", 0, [model](const Exchange& exchange) {
+                      exchange->Respond(FindModel(exchange->request(), *model));
                     }});
 }
 

@@ -68,7 +68,12 @@ class DoorTest : public ServiceStack {
 TEST_F(DoorTest, ModelsAreListed) {
   TestHttpClient client(http_->port());
   EXPECT_EQ(Parse(client.Get("/v1/models"))["data"][0]["id"], "toy");
-  EXPECT_EQ(Parse(client.Get("/v1/models/%74oy"))["id"], "toy");
+  const Json toy = Parse(client.Get("/v1/models/%74oy"));
+  EXPECT_EQ(toy["id"], "toy");
+  EXPECT_EQ(toy["rivulet"]["name"], "toy");
+  EXPECT_EQ(toy["rivulet"]["state_bytes_per_session"], "1000");
+  EXPECT_EQ(toy["rivulet"]["has_tokenizer"], true);
+  EXPECT_EQ(toy["rivulet"]["levels"], 0);
   const TestResponse missing = client.Get("/v1/models/gpt");
   EXPECT_EQ(missing.status, 404);
   EXPECT_EQ(Parse(missing)["error"]["code"], "model_not_found");

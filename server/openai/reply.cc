@@ -71,6 +71,8 @@ absl::StatusOr<std::string> Reply::Add(v1::GenerateResponse message) {
     prompt_tokens_ = message.usage().prompt_tokens();
     cached_tokens_ = std::max<uint64_t>(cached_tokens_, message.usage().cached_tokens());
     completion_tokens_ += message.usage().completion_tokens();
+    drafted_tokens_ += message.usage().drafted_tokens();
+    accepted_tokens_ += message.usage().accepted_tokens();
   }
   const bool failed = message.finish_reason() == v1::FINISH_REASON_ERROR;
   if (failed && message.token_ids().empty()) return std::string();
@@ -136,7 +138,11 @@ Json Reply::Chunk(const v1::GenerateResponse& message, Choice& choice) {
   const char* const finish = FinishName(message.finish_reason(), !choice.calls.empty());
   entry["finish_reason"] = finish == nullptr ? Json(nullptr) : Json(finish);
   if (finish != nullptr) entry["stop_reason"] = TextOrNull(message.matched_stop());
-  if (format_.token_ids) entry["token_ids"] = message.token_ids();
+  if (format_.token_ids) {
+    entry["token_ids"] = message.token_ids();
+    entry["guessed_tokens"] = message.guessed();
+    if (message.position() > 0) entry["position"] = message.position();
+  }
   Json chunk = Frame(chat ? "chat.completion.chunk" : "text_completion");
   chunk["choices"] = Json::array({std::move(entry)});
   if (format_.include_usage) chunk["usage"] = nullptr;
@@ -182,6 +188,9 @@ absl::Status Reply::Keep(const v1::GenerateResponse& message, Choice& choice) {
   choice.answer += parts.answer;
   if (choice.logprobs.is_null()) choice.logprobs = NoLogprobs();
   AddLogprobs(message, choice, choice.logprobs);
+  for (const uint32_t place : message.guessed()) {
+    choice.guessed.push_back(choice.tokens.size() + place);
+  }
   choice.tokens.insert(choice.tokens.end(), message.token_ids().begin(), message.token_ids().end());
   const char* const finish = FinishName(message.finish_reason(), !choice.calls.empty());
   if (finish != nullptr) choice.finish = finish;
@@ -205,7 +214,10 @@ Json Reply::WholeChoice(uint32_t index, Choice& choice) const {
   entry["logprobs"] = std::move(choice.logprobs);
   entry["finish_reason"] = choice.finish;
   entry["stop_reason"] = TextOrNull(choice.matched_stop);
-  if (format_.token_ids) entry["token_ids"] = choice.tokens;
+  if (format_.token_ids) {
+    entry["token_ids"] = choice.tokens;
+    entry["guessed_tokens"] = choice.guessed;
+  }
   return entry;
 }
 
@@ -223,7 +235,11 @@ Json Reply::UsageJson() const {
   return {{"prompt_tokens", prompt_tokens_},
           {"completion_tokens", completion_tokens_},
           {"total_tokens", prompt_tokens_ + completion_tokens_},
-          {"prompt_tokens_details", {{"cached_tokens", cached_tokens_}}}};
+          {"prompt_tokens_details", {{"cached_tokens", cached_tokens_}}},
+          {"completion_tokens_details",
+           {{"accepted_prediction_tokens", accepted_tokens_},
+            {"rejected_prediction_tokens",
+             drafted_tokens_ - std::min(accepted_tokens_, drafted_tokens_)}}}};
 }
 
 // ---- Log-probabilities.

@@ -73,6 +73,7 @@ class Reply {
     size_t text_offset = 0;  // characters before the next token (completions' logprobs)
     Json logprobs;
     std::vector<uint32_t> tokens;
+    std::vector<size_t> guessed;  // indices of tokens
     std::string finish;
     std::string matched_stop;
   };
@@ -99,6 +100,7 @@ class Reply {
   std::string session_id_;
   std::vector<Choice> choices_;
   uint64_t prompt_tokens_ = 0, cached_tokens_ = 0, completion_tokens_ = 0;
+  uint64_t drafted_tokens_ = 0, accepted_tokens_ = 0;
   size_t kept_bytes_ = 0;
   size_t kept_logprobs_ = 0;
 };

@@ -71,7 +71,9 @@ TEST(ReplyTest, AStreamTellsThinkingFromTheAnswer) {
   const Json usage = *ParseJson(events.substr(6, events.find('\n') - 6));
   EXPECT_TRUE(usage["choices"].empty());
   EXPECT_EQ(Dump(usage["usage"]), R"({"prompt_tokens":5,"completion_tokens":2,"total_tokens":7,)"
-                                  R"("prompt_tokens_details":{"cached_tokens":3}})");
+                                  R"("prompt_tokens_details":{"cached_tokens":3},)"
+                                  R"("completion_tokens_details":{"accepted_prediction_tokens":0,)"
+                                  R"("rejected_prediction_tokens":0}})");
 }
 
 TEST(ReplyTest, AWholeReplyHasAllChoices) {
@@ -91,6 +93,31 @@ TEST(ReplyTest, AWholeReplyHasAllChoices) {
   EXPECT_EQ(whole["choices"][1]["finish_reason"], "stop");
   EXPECT_EQ(whole["choices"][1]["stop_reason"], "!");
   EXPECT_EQ(whole["usage"]["completion_tokens"], 4);
+}
+
+TEST(ReplyTest, GuessedTokensAreMarked) {
+  v1::GenerateResponse first = Message("ab"), last = Message("cd", v1::FINISH_REASON_LENGTH);
+  for (v1::GenerateResponse* const message : {&first, &last}) {
+    message->add_token_ids(7);
+    message->add_token_ids(8);
+    message->add_guessed(message == &first ? 0 : 1);
+  }
+  first.set_position(12);
+  last.mutable_usage()->set_drafted_tokens(5);
+  last.mutable_usage()->set_accepted_tokens(2);
+  Reply stream({.stream = true, .token_ids = true, .model = "toy"}, nullptr);
+  const Json begin = Parse(*stream.Add(first)), end = Parse(*stream.Add(last));
+  EXPECT_EQ(Dump(begin["choices"][0]["guessed_tokens"]), "[0]");
+  EXPECT_EQ(begin["choices"][0]["position"], 12);
+  EXPECT_EQ(Dump(end["choices"][0]["guessed_tokens"]), "[1]");
+  EXPECT_FALSE(end["choices"][0].contains("position"));
+  Reply reply({.token_ids = true, .model = "toy"}, nullptr);
+  ASSERT_TRUE(reply.Add(first).ok());
+  ASSERT_TRUE(reply.Add(last).ok());
+  const Json whole = *ParseJson(reply.Whole());
+  EXPECT_EQ(Dump(whole["choices"][0]["guessed_tokens"]), "[0,3]");
+  EXPECT_EQ(Dump(whole["usage"]["completion_tokens_details"]),
+            R"({"accepted_prediction_tokens":2,"rejected_prediction_tokens":3})");
 }
 
 TEST(ReplyTest, ToolCallsAreNotContent) {

@@ -555,9 +555,9 @@ size_t ActiveRequest::CommitTokens(Completion& completion, RowResult result, Tim
     }
     return 0;
   }
+  completion.CountDrafts(completion.drafts.size());
   size_t committed = 0;
-  bool goes_on = true;
-  for (; goes_on && committed < result.samples.size(); ++committed) {
+  for (bool goes_on = true; goes_on && committed < result.samples.size(); ++committed) {
     goes_on = CommitDrafted(completion, committed, std::move(result.samples[committed]), now);
   }
   CountDrafts(completion, committed - 1);
@@ -576,7 +576,7 @@ bool ActiveRequest::CommitDrafted(Completion& completion, size_t place, SampledT
   CountFolds(completion.session().position(), 1);
   completion.session().CommitTokens(1);
   const bool right = place < completion.drafts.size() && completion.drafts[place] == sample.token;
-  CommitToken(completion, std::move(sample), now);
+  CommitToken(completion, std::move(sample), now, /*guessed=*/right);
   return right && !completion.finished();
 }
 
@@ -590,7 +590,8 @@ void ActiveRequest::CountFolds(uint64_t position, size_t tokens) {
   context_.metrics.folds.Add(FoldsIn(position, tokens, context_.capacity.fold_interval));
 }
 
-void ActiveRequest::CommitToken(Completion& completion, SampledToken sample, TimePoint now) {
+void ActiveRequest::CommitToken(Completion& completion, SampledToken sample, TimePoint now,
+                                bool guessed) {
   Metrics& metrics = context_.metrics;
   metrics.generation_tokens.Add();
   if (completion.generated() > 0) {
@@ -599,7 +600,7 @@ void ActiveRequest::CommitToken(Completion& completion, SampledToken sample, Tim
     metrics.time_to_first_token.Observe(Seconds(now - request_->arrival));
   }
   completion.last_token_time = now;
-  Send(completion.Accept(sample.token, std::move(sample.logprob)), now);
+  Send(completion.Accept(sample.token, std::move(sample.logprob), guessed), now);
 }
 
 void ActiveRequest::FailRow(int row, const absl::Status& status, TimePoint now) {

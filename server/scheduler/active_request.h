@@ -229,7 +229,8 @@ class ActiveRequest {
   void CountDrafts(const Completion& completion, size_t accepted);
   void CountFolds(uint64_t position, size_t tokens);
   void StartCompletion(Completion& completion, std::unique_ptr<Session> session);
-  void CommitToken(Completion& completion, SampledToken sample, TimePoint now);
+  void CommitToken(Completion& completion, SampledToken sample, TimePoint now,
+                   bool guessed = false);
   void FailRow(int row, const absl::Status& status, TimePoint now);
   void EndAll(FinishReason reason, absl::Status status, TimePoint now);
   void LeaveState(Session& session);

@@ -62,13 +62,15 @@ std::string Completion::TextOf(uint32_t token) {
   return matcher_.Append(detokenizer_->Append(tokens), may_stop);
 }
 
-StreamMessage Completion::Accept(uint32_t token, Logprobs logprob) {
+StreamMessage Completion::Accept(uint32_t token, Logprobs logprob, bool guessed) {
   session_->Append(token);
   turn_counts_.Add(token);
   ++generated_;
+  guessed_ += guessed ? 1 : 0;
   StreamMessage message;
   message.index = index_;
   message.tokens = {token};
+  if (guessed) message.guessed = {0};
   if (request_.logprobs > 0) message.logprobs.push_back(std::move(logprob));
   message.text = TextOf(token);
   if (matcher_.matched()) {
@@ -101,6 +103,8 @@ void Completion::End(FinishReason reason, StreamMessage& message) {
   message.finish_reason = reason;
   message.usage.prompt_tokens = static_cast<uint32_t>(request_.prompt.size());
   message.usage.completion_tokens = generated_;
+  message.usage.drafted_tokens = drafted_;
+  message.usage.accepted_tokens = guessed_;
 }
 
 }  // namespace rivulet

@@ -10,6 +10,7 @@
 #ifndef RIVULET_SERVER_SCHEDULER_COMPLETION_H_
 #define RIVULET_SERVER_SCHEDULER_COMPLETION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -53,8 +54,12 @@ class Completion {
   SampleSpec Spec(const Session& session, uint32_t promised = 0) const;
 
   // Adds a sampled token to the session, also if it is EOS or a stop id. The message has its text,
-  // and the finish reason if the token was the last one. REQUIRES: started and not finished.
-  StreamMessage Accept(uint32_t token, Logprobs logprob);
+  // and the finish reason if the token was the last one. `guessed`: a draft was this token.
+  // REQUIRES: started and not finished.
+  StreamMessage Accept(uint32_t token, Logprobs logprob, bool guessed);
+
+  // A step checks so many drafts. Before the tokens that it gives are accepted.
+  void CountDrafts(size_t drafts) { drafted_ += static_cast<uint32_t>(drafts); }
 
   // Ends it without another token: the message has the text that was held back.
   StreamMessage Finish(FinishReason reason);
@@ -84,6 +89,7 @@ class Completion {
   std::optional<GrammarMatcher> grammar_;
   TokenCounts turn_counts_;
   uint32_t generated_ = 0;
+  uint32_t drafted_ = 0, guessed_ = 0;
   FinishReason finish_reason_ = FinishReason::kNone;
 };
 

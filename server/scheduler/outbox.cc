@@ -27,6 +27,9 @@ void StreamMessage::Merge(StreamMessage&& later) {
   RIVULET_CHECK(index == later.index, "messages of two completions");
   RIVULET_CHECK(finish_reason == FinishReason::kNone, "a message after the last one");
   text += later.text;
+  for (const uint32_t place : later.guessed) {
+    guessed.push_back(static_cast<uint32_t>(tokens.size()) + place);
+  }
   MoveAppend(std::move(later.tokens), tokens);
   MoveAppend(std::move(later.logprobs), logprobs);
   MoveAppend(std::move(later.prompt_logprobs), prompt_logprobs);

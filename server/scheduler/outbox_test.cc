@@ -24,12 +24,15 @@ TEST(OutboxTest, MergesWhatWaitsOfOneCompletion) {
   Outbox outbox({});
   EXPECT_TRUE(outbox.Push(Token(0, 1, "a")));
   EXPECT_FALSE(outbox.Push(Token(1, 2, "b")));  // announced already
-  EXPECT_FALSE(outbox.Push(Token(0, 3, "c")));
+  StreamMessage guessed = Token(0, 3, "c");
+  guessed.guessed = {0};
+  EXPECT_FALSE(outbox.Push(guessed));
   const auto first = outbox.Take();
   ASSERT_TRUE(first.message.has_value());
   EXPECT_EQ(first.message->index, 0u);
   EXPECT_EQ(first.message->text, "ac");
   EXPECT_THAT(first.message->tokens, ElementsAre(1, 3));
+  EXPECT_THAT(first.message->guessed, ElementsAre(1));
   EXPECT_FALSE(first.end.has_value());
   EXPECT_EQ(outbox.Take().message->index, 1u);
   EXPECT_FALSE(outbox.Take().message.has_value());

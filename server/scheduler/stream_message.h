@@ -28,6 +28,8 @@ struct Usage {
   uint32_t prompt_tokens = 0;
   uint32_t cached_tokens = 0;
   uint32_t completion_tokens = 0;
+  uint32_t drafted_tokens = 0;   // guessed and checked
+  uint32_t accepted_tokens = 0;  // of completion_tokens, guessed before
   // Of what the prefix cache knew of the prompt: tokens, and why no state was found.
   uint64_t known_tokens = 0;
   PrefixMiss prefix_miss = PrefixMiss::kOff;
@@ -38,6 +40,7 @@ struct StreamMessage {
   uint32_t index = 0;
   std::string text;  // whole characters
   std::vector<uint32_t> tokens;
+  std::vector<uint32_t> guessed;          // indices of those of `tokens` that a draft had guessed
   std::vector<Logprobs> logprobs;         // one for each of `tokens`, if requested
   std::vector<Logprobs> prompt_logprobs;  // in the first message with index 0, if requested
   FinishReason finish_reason = FinishReason::kNone;

@@ -30,6 +30,7 @@ absl::Status GenerationCall::Admit(const v1::GenerateRequest& proto) {
       std::unique_ptr<Request> request,
       MakeGenerateRequest(proto, service_.model, service_.max_prompt, service_.sessions));
   seed_ = request->sampling.seed;
+  position_ = ContextTokens(*request) + request->prompt.size();
   report_cache_ = proto.report_cache();
   if (request->begins_anew) rewritten_tokens_ = request->session.tokens();
   starts_thinking_ = StartsThinking(*request);
@@ -161,6 +162,7 @@ v1::GenerateResponse GenerationCall::Convert(StreamMessage&& message) {
     response.set_request_id(request_id_);
     response.set_session_id(session_id_);
     response.set_seed(seed_);
+    response.set_position(position_);
     response.set_rewritten_tokens(rewritten_tokens_);
     response.set_starts_thinking(starts_thinking_);
   }

@@ -86,6 +86,7 @@ class GenerationCall : public ScheduledCall, public std::enable_shared_from_this
 
   std::shared_ptr<ResponseStream> stream_;  // until the end
   uint64_t seed_ = 0;
+  uint64_t position_ = 0;
   uint64_t rewritten_tokens_ = 0;
   bool starts_thinking_ = false;
   bool report_cache_ = false;

@@ -35,6 +35,7 @@ v1::GenerateResponse ToProto(StreamMessage message, const Tokenizer* tokenizer) 
   v1::GenerateResponse response;
   response.set_text(std::move(message.text));
   response.mutable_token_ids()->Add(message.tokens.begin(), message.tokens.end());
+  response.mutable_guessed()->Add(message.guessed.begin(), message.guessed.end());
   for (const Logprobs& logprobs : message.logprobs) {
     Fill(logprobs, tokenizer, *response.add_logprobs());
   }
@@ -49,6 +50,8 @@ v1::GenerateResponse ToProto(StreamMessage message, const Tokenizer* tokenizer) 
   response.mutable_usage()->set_prompt_tokens(message.usage.prompt_tokens);
   response.mutable_usage()->set_cached_tokens(message.usage.cached_tokens);
   response.mutable_usage()->set_completion_tokens(message.usage.completion_tokens);
+  response.mutable_usage()->set_drafted_tokens(message.usage.drafted_tokens);
+  response.mutable_usage()->set_accepted_tokens(message.usage.accepted_tokens);
   return response;
 }
 

@@ -14,6 +14,8 @@ void DescribeState(const StateCapacity& capacity, v1::Model& info) {
     const PageKind& kind = pages.kind;
     if (kind.fenwick()) {
       session_bytes += kind.levels * pages.page_bytes;
+      info.set_levels(std::max(info.levels(), kind.levels));
+      info.set_level_bytes(info.level_bytes() + pages.page_bytes);
     } else if (kind.window > 0) {
       session_bytes += (kind.window / capacity.fold_interval + 1) * pages.page_bytes;
     } else {

@@ -30,6 +30,7 @@ v1::Session ToProto(const ServiceContext& service, const SessionInfo& session) {
   proto.set_position(session.tokens);
   if (session.holds_state) {
     proto.set_state_bytes(session.state_bytes);
+    proto.set_pages(session.pages);
     proto.set_tier(StateTier(service.metrics));
   }
   proto.set_messages_bytes(session.notes_bytes);

@@ -175,6 +175,8 @@ void SessionTable::Describe(Entry& entry, const Session& state) {
   entry.tokens = state.tokens().size();
   entry.holds_state = true;
   entry.state_bytes = state.state_bytes();
+  entry.pages = 0;
+  for (size_t kind = 0; kind < state.page_kinds(); ++kind) entry.pages += state.pages(kind);
   entry.kept_bytes = state.kept_bytes();
   entry.kept_borders = state.borders();
   entry.kept_positions.clear();

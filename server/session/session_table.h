@@ -75,6 +75,7 @@ struct SessionInfo {
   uint64_t tokens = 0;  // in its context
   bool holds_state = false;
   uint64_t state_bytes = 0;              // while a turn runs, before it
+  uint64_t pages = 0;                    // of the state, of all kinds; likewise
   std::vector<uint64_t> kept_positions;  // ends of turns that Rewind can go back to; likewise
   uint64_t kept_borders = 0;             // states within turns beside them; likewise
   uint64_t kept_bytes = 0;               // of states that are held for all these; likewise

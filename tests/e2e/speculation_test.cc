@@ -22,6 +22,16 @@
 namespace rivulet::e2e {
 namespace {
 
+// What says how a completion was made, and not what it is.
+void CheckAndClearGuesses(v1::GenerateResponse& whole) {
+  EXPECT_EQ(whole.guessed_size(), static_cast<int>(whole.usage().accepted_tokens()));
+  EXPECT_LE(whole.usage().accepted_tokens(), whole.usage().drafted_tokens());
+  EXPECT_LE(whole.usage().accepted_tokens(), whole.usage().completion_tokens());
+  whole.clear_guessed();
+  whole.mutable_usage()->clear_drafted_tokens();
+  whole.mutable_usage()->clear_accepted_tokens();
+}
+
 // Of each completion: its text, ids, log-probabilities and reason, put together.
 using Answer = std::vector<std::string>;
 
@@ -32,6 +42,9 @@ Answer Completions(Peer& peer, const v1::GenerateRequest& request) {
   v1::GenerateResponse message;
   while (reader->Read(&message)) {
     v1::GenerateResponse& one = whole[message.index()];
+    for (const uint32_t place : message.guessed()) {
+      EXPECT_LT(place, static_cast<uint32_t>(message.token_ids_size()));
+    }
     const std::string text = one.text() + message.text();
     one.MergeFrom(message);
     one.set_text(text);
@@ -40,6 +53,7 @@ Answer Completions(Peer& peer, const v1::GenerateRequest& request) {
   Answer answer;
   for (v1::GenerateResponse& one : whole) {
     one.clear_request_id();
+    CheckAndClearGuesses(one);
     answer.push_back(one.SerializeAsString());
   }
   return answer;
