@@ -28,6 +28,7 @@
 #include "kernels/base/version.h"
 #include "model_loader/loaded_model.h"
 #include "model_loader/model_folder.h"
+#include "server/console/console.h"
 #include "server/draft_sources.h"
 #include "server/engine/cpu_engine.h"
 #include "server/engine/device_engine.h"
@@ -109,7 +110,7 @@ class ServerProcess {
                              MakeDrafterSource(options_, served_.tokenizer, *engine_, metrics_));
     StartScheduler();
     RIVULET_RETURN_IF_ERROR(StartGrpc());
-    door_ = std::make_unique<openai::Door>(*http_, Operations(), *context_);
+    door_ = std::make_unique<openai::Door>(*http_, OtherRoutes(), *context_);
     ready_ = true;
     SetServing(device_works_);
     return absl::OkStatus();
@@ -151,6 +152,13 @@ class ServerProcess {
   }
 
  private:
+  // Beside the API's, and while the model loads.
+  std::vector<HttpRoute> OtherRoutes() {
+    std::vector<HttpRoute> routes = Operations();
+    for (HttpRoute& route : ConsoleRoutes()) routes.push_back(std::move(route));
+    return routes;
+  }
+
   std::vector<HttpRoute> Operations() {
     OperationsHandlers handlers;
     handlers.metrics_text = [this] { return PrometheusText(metrics_); };
@@ -164,7 +172,7 @@ class ServerProcess {
     limits.write_time = seconds(options_.stalled_client_seconds);
     RIVULET_ASSIGN_OR_RETURN(
         http_, HttpServer::Start(options_.http.host, options_.http.port,
-                                 openai::RoutesWhileLoading(Operations()), metrics_, limits));
+                                 openai::RoutesWhileLoading(OtherRoutes()), metrics_, limits));
     PrintAddress("http", options_.http.host, http_->port());
     return absl::OkStatus();
   }
@@ -237,6 +245,7 @@ class ServerProcess {
     RIVULET_RETURN_IF_ERROR(MakeEngine());
     RIVULET_RETURN_IF_ERROR(SizePrefixCache());
     served_ = DescribeModel(*model_, engine_->capacity());
+    served_.info.set_speculate(kSpeculationNames[static_cast<size_t>(options_.speculate)]);
     if (served_.tokenizer != nullptr && !options_.cuda) {
       served_.grammars = std::make_shared<GrammarStore>(*served_.tokenizer);
     }

@@ -35,6 +35,7 @@ LAYERS = {
     "server/metrics": [],
     "server/security": ["kernels/base", "server/metrics"],
     "server/http": ["kernels/base", "server/log", "server/metrics", "server/security"],
+    "server/console": ["kernels/base", "server/metrics", "server/http"],
     "server/text": ["kernels/base", "model_loader"],
     "server/grammar": ["kernels/base", "model_loader"],
     "server/engine": ENGINE,
@@ -47,7 +48,7 @@ LAYERS = {
     "server/vllm": ENGINE + ["server/engine", "server/session", "server/scheduler", "server/service", "server/rpc"],
     "server/kserve": ENGINE + ["server/engine", "server/session", "server/scheduler", "server/service", "server/rpc"],
     "server": ENGINE + ["server/engine", "server/session", "server/drafts", "server/scheduler", "server/service", "server/rpc", "server/http",
-                        "server/openai", "server/vllm", "server/kserve"],
+                        "server/openai", "server/console", "server/vllm", "server/kserve"],
     "client": ["kernels/base"],
 }
 # Each folder of kernels/mixers is a layer of its own. Besides itself and the files directly in kernels/mixers it may include the folders

@@ -120,7 +120,8 @@ std::string ResponseHead(const HttpResponse& response, HttpFraming framing, bool
   AppendHeader("Date", Now(), head);
   if (!response.content_type.empty()) AppendHeader("Content-Type", response.content_type, head);
   for (const HttpHeader& header : response.headers) AppendHeader(header.name, header.value, head);
-  if (framing == HttpFraming::kLength) {
+  // A 304 would have to give the length of the body that it leaves out.
+  if (framing == HttpFraming::kLength && response.status != 304) {
     AppendHeader("Content-Length", std::to_string(response.body.size()), head);
   }
   if (framing == HttpFraming::kChunked) AppendHeader("Transfer-Encoding", "chunked", head);

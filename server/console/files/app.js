@@ -1,0 +1,420 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+// The console: which session is open, what runs, and what the buttons do. The parts know nothing of each other.
+
+import * as api from './api.js';
+import { Composer } from './composer.js';
+import { ask, showHelp } from './dialogs.js';
+import { announce, byId, counted, setText } from './dom.js';
+import { enableSingleKeys, singleKeysEnabled, startKeys } from './keys.js';
+import { hidePopover, startPopover } from './popover.js';
+import { blame, readSettings, settingsAreValid, showSettingsFor, startSettings } from './settings.js';
+import { StateView } from './state_view.js';
+import * as store from './store.js';
+import { nextTheme, startTheme } from './theme.js';
+import { Thread } from './thread.js';
+import { textOfKind } from './tokens.js';
+import { nameOf, Tree } from './tree.js';
+import { joinText, newTurn, positionOf, requestOf, runTurn } from './turn.js';
+
+const CURRENT = 'rivulet.session';
+const RECONNECT_MS = 2000;
+
+/** @type {api.Model|null} */
+let model = null;
+/** @type {api.Session[]} */
+let sessions = [];
+/** @type {api.Session|null} the open one; null: the next message begins one */
+let session = null;
+/** @type {store.Turn[]} of the open session */
+let turns = [];
+/** @type {AbortController|null} of the turn that runs */
+let running = null;
+/** @type {StateView|null} */
+let stateView = null;
+
+const thread = new Thread({ retry, fork: (turn) => forkAt(turn.end), rewind: (turn) => rewindTo(turn.begin), rewindTo, again });
+const tree = new Tree({ open: openSession, rename: renameSession, remove: removeSession });
+const composer = new Composer({ send, stop });
+
+// ---- Showing.
+
+const lastTurn = () => turns[turns.length - 1] ?? null;
+
+function position() {
+  const turn = lastTurn();
+  return running !== null && turn !== null ? positionOf(turn) : session?.position ?? 0;
+}
+
+function showState() {
+  const measured = session === null ? [] : store.measured(session.id);
+  stateView?.show({ position: position(), turn: lastTurn(), running: running !== null, measured });
+}
+
+function showAll() {
+  const name = session === null ? 'New session' : nameOf(session);
+  setText(byId('title'), name);
+  document.title = session === null ? 'Rivulet' : `${name} · Rivulet`;
+  for (const id of ['fork', 'rename', 'delete']) byId(id).disabled = session === null || running !== null;
+  composer.show(running !== null);
+  thread.update(session, running !== null);
+  tree.show(sessions, session?.id ?? null, api.MOST_SESSIONS);
+  showState();
+}
+
+function showSession() {
+  thread.show(turns, session, { name: model?.name ?? '', chat: model?.hasTemplate ?? false, running: running !== null });
+  showAll();
+}
+
+/** @param {string} text empty: all is well */
+function showConnection(text) {
+  setText(byId('connection'), text);
+}
+
+/** Shows what failed; true if the connection is lost, which is then watched. @param {unknown} error */
+function report(error) {
+  const text = error instanceof Error ? error.message : String(error);
+  if (!(error instanceof api.ApiError)) console.error(error);
+  showConnection(text);
+  if (error instanceof api.ApiError && error.unreachable) reconnect();
+  return text;
+}
+
+/** Runs what a button does, and shows what fails. @param {() => Promise<void>} action */
+async function attempt(action) {
+  try {
+    await action();
+    showConnection('');
+  } catch (error) {
+    announce(report(error));
+  }
+}
+
+// ---- The connection.
+
+let reconnecting = false;
+async function reconnect() {
+  if (reconnecting) return;
+  reconnecting = true;
+  while (!(await api.isReady())) {
+    showConnection('The server cannot be reached, or loads its model. Trying again …');
+    await new Promise((resolve) => setTimeout(resolve, RECONNECT_MS));
+  }
+  reconnecting = false;
+  await attempt(async () => {
+    if (model === null) await loadModel();
+    await refresh();
+  });
+  if (model !== null) announce('The server is there.');
+}
+
+async function loadModel() {
+  model = await api.getModel();
+  const layers = model.mixers.length === 0 ? '' : ` · ${[...new Set(model.mixers)].join(' + ')}`;
+  setText(byId('model'), `${model.name}${layers}`);
+  stateView = new StateView(model);
+  composer.describe(model.hasTemplate);
+  showSettingsFor(model.hasTemplate);
+}
+
+// ---- Sessions.
+
+/** Asks the server what it holds, and shows it. */
+async function refresh() {
+  sessions = await api.listSessions();
+  const id = session?.id;
+  if (id !== undefined && running === null) {
+    session = sessions.find((other) => other.id === id) ?? await api.getSession(id).catch((error) => {
+      if (error.status !== 404) throw error;
+      return null;
+    });
+    if (session !== null) store.measure(session);
+    else showGone();
+  }
+  showAll();
+}
+
+function showGone() {
+  session = null;
+  turns = [];
+  sessionStorage.removeItem(CURRENT);
+  showSession();
+  announce('The session is gone: it was deleted, or dropped after a time without turns.');
+}
+
+/** @param {api.Session|null} next */
+function setSession(next) {
+  session = next;
+  turns = next === null ? [] : store.turnsOf(next.id);
+  if (next === null) sessionStorage.removeItem(CURRENT);
+  else sessionStorage.setItem(CURRENT, next.id);
+  if (next !== null) store.measure(next);
+}
+
+/** @param {string} id */
+function openSession(id) {
+  if (running !== null) return announce('An answer runs: stop it first.');
+  closePanels();
+  return attempt(async () => {
+    setSession(await api.getSession(id));
+    showSession();
+    byId('title').focus({ preventScroll: true });
+  });
+}
+
+function beginSession() {
+  if (running !== null) return announce('An answer runs: stop it first.');
+  closePanels();
+  setSession(null);
+  showSession();
+  composer.focus();
+}
+
+/** @param {number|null} at */
+function forkAt(at) {
+  if (session === null || running !== null || at === null) return;
+  const from = session;
+  return attempt(async () => {
+    const fork = await api.forkSession(from.id, at, `${nameOf(from).replace(/ \(fork.*\)$/, '')} (fork)`);
+    store.copyPast(from.id, fork.id, at);
+    setSession(fork);
+    await refresh();
+    showSession();
+    announce(`Forked at ${counted(at, 'token')}. The fork is open.`);
+    composer.focus();
+  });
+}
+
+/** @param {number} at @returns {Promise<void>|undefined} */
+function rewindTo(at) {
+  if (session === null || running !== null) return;
+  return attempt(async () => {
+    await rewind(at);
+    announce(`Rewound to ${counted(at, 'token')}.`);
+    composer.focus();
+  });
+}
+
+/** @param {number} at */
+async function rewind(at) {
+  const { id } = /** @type {api.Session} */ (session);
+  setSession(await api.rewindSession(id, at));
+  turns = turns.filter((turn) => turn.end !== null && turn.end <= at);
+  store.setTurns(id, turns);
+  await refresh();
+  showSession();
+}
+
+function undo() {
+  const turn = lastTurn();
+  if (turn === null || session === null || running !== null) return;
+  composer.set(turn.input.trimStart());
+  return rewindTo(turn.begin);
+}
+
+/** @param {string} id */
+function renameSession(id) {
+  const known = sessions.find((other) => other.id === id);
+  return attempt(async () => {
+    const name = await ask({ title: 'Rename the session', label: 'Name', value: known?.name ?? '', ok: 'Rename' });
+    if (name === null) return;
+    const renamed = await api.renameSession(id, name);
+    if (session?.id === id) session = renamed;
+    await refresh();
+  });
+}
+
+/** @param {string} id */
+function removeSession(id) {
+  const known = sessions.find((other) => other.id === id);
+  return attempt(async () => {
+    const text = `${known ? nameOf(known) : id} with ${counted(known?.position ?? 0, 'token')}. Its forks stay.`;
+    if (running !== null && session?.id === id) return announce('An answer runs: stop it first.');
+    if (await ask({ title: 'Delete this session?', text, ok: 'Delete' }) === null) return;
+    await api.deleteSession(id);
+    store.forget(id);
+    if (session?.id === id) setSession(null);
+    await refresh();
+    showSession();
+  });
+}
+
+// ---- Turns.
+
+/** The session of a message: the open one, or a new one that has its first words as a name. @param {string} text */
+async function sessionFor(text) {
+  if (session !== null) return;
+  const words = text.trim().replace(/\s+/g, ' ');
+  const name = words.length > 40 ? `${words.slice(0, 39).replace(/[\uD800-\uDBFF]$/, '')}…` : words;
+  setSession(await api.createSession(name));
+}
+
+/** @param {string} text */
+function send(text) {
+  if (model === null || running !== null || !settingsAreValid()) return;
+  composer.set('');
+  return attempt(async () => {
+    try {
+      await sessionFor(text);
+    } catch (error) {
+      composer.set(text);
+      throw error;
+    }
+    const before = lastTurn();
+    const said = before === null ? '' : before.input + textOfKind(before.pieces, 'answer');
+    const input = model?.hasTemplate ? text : joinText(said, text);
+    await run(newTurn(input, session?.position ?? 0, model?.hasTemplate ?? false));
+  });
+}
+
+/** @param {store.Turn} turn */
+async function run(turn) {
+  const { id } = /** @type {api.Session} */ (session);
+  running = new AbortController();
+  turns.push(turn);
+  thread.add(turn);
+  showAll();
+  try {
+    await runTurn(turn, id, requestOf(turn, readSettings()), running.signal, (pieces) => {
+      thread.append(pieces);
+      showState();
+    });
+    announce(`The answer has ${counted(turn.tokens, 'token')}.`);
+  } catch (error) {
+    if (running.signal.aborted) turn.stopped = true;
+    else turn.error = fail(error);
+  }
+  running = null;
+  await settle(turn, id);
+}
+
+/** @param {unknown} error */
+function fail(error) {
+  if (error instanceof api.ApiError) blame(error.param);
+  return report(error);
+}
+
+/** After a turn: where the server says that the session is. A turn that was stopped may take a moment to end there. */
+async function settle(/** @type {store.Turn} */ turn, /** @type {string} */ id) {
+  showAll();
+  for (let wait = 20; ; wait *= 2) {
+    session = await api.getSession(id);
+    if (!session.busy || wait > 2000) break;
+    await new Promise((resolve) => setTimeout(resolve, wait));
+  }
+  // A turn that failed before it began has left the session as it was.
+  if (session.position > turn.begin || turn.error === null) turn.end = session.position;
+  store.measure(session);
+  store.save();
+  await refresh();
+}
+
+function stop() {
+  if (running === null) return false;
+  running.abort();
+  announce('Stopped.');
+  return true;
+}
+
+function retry() {
+  const turn = lastTurn();
+  if (turn === null || session === null || running !== null) return;
+  return attempt(async () => {
+    await rewind(turn.begin);
+    if (readSettings().seeded) announce('The seed is set, so the answer is the same again.');
+    await run(newTurn(turn.input, turn.begin, turn.chat));
+  });
+}
+
+/** Sends a turn again that failed. */
+function again() {
+  const turn = lastTurn();
+  if (turn === null || running !== null) return;
+  if (turn.end !== null && turn.end > turn.begin) return retry();
+  return attempt(async () => {
+    turns.pop();
+    showSession();
+    await sessionFor(turn.input);
+    await run(newTurn(turn.input, session?.position ?? 0, turn.chat));
+  });
+}
+
+// ---- The page.
+
+/** On narrow screens the sides open over the conversation. @param {'sessions'|'panel'} name @param {boolean} [open] */
+function togglePanel(name, open = !byId(name).classList.contains('open')) {
+  closePanels();
+  byId(name).classList.toggle('open', open);
+  byId(`open-${name}`).setAttribute('aria-expanded', String(open));
+}
+
+/** @returns {boolean} whether one was open */
+function closePanels() {
+  let any = false;
+  for (const name of ['sessions', 'panel']) {
+    any ||= byId(name).classList.contains('open');
+    byId(name).classList.remove('open');
+    byId(`open-${name}`).setAttribute('aria-expanded', 'false');
+  }
+  return any;
+}
+
+function help() {
+  const clearToken = api.bearerToken() === '' ? null : () => api.setBearerToken('');
+  showHelp({ enabled: singleKeysEnabled(), toggle: enableSingleKeys, clearToken });
+}
+
+function shade() {
+  const shaded = byId('thread').classList.toggle('shaded');
+  byId('shade').setAttribute('aria-pressed', String(shaded));
+}
+
+function startButtons() {
+  byId('new-session').addEventListener('click', beginSession);
+  byId('fork').addEventListener('click', () => forkAt(session?.position ?? null));
+  byId('rename').addEventListener('click', () => session && renameSession(session.id));
+  byId('delete').addEventListener('click', () => session && removeSession(session.id));
+  byId('help').addEventListener('click', help);
+  byId('shade').addEventListener('click', shade);
+  for (const name of /** @type {const} */ (['sessions', 'panel'])) byId(`open-${name}`).addEventListener('click', () => togglePanel(name));
+  document.addEventListener('visibilitychange', () => {
+    if (!document.hidden && model !== null && running === null) attempt(refresh);
+  });
+}
+
+function shortcuts() {
+  startKeys({
+    Escape: () => hidePopover() || stop() || closePanels(),
+    '/': () => composer.focus(), n: beginSession, f: () => void forkAt(session?.position ?? null), u: () => void undo(), r: () => void retry(),
+    s: () => { togglePanel('sessions', true); tree.focus(); }, a: () => thread.focusLastAnswer(),
+    p: () => { togglePanel('panel', true); byId('settings').querySelector('input').focus(); }, t: nextTheme, x: shade, '?': help,
+  });
+}
+
+async function askForToken() {
+  const text = 'The server asks for an access token. It is kept in this tab until the tab is closed.';
+  const token = await ask({ title: 'Access token', text, label: 'Token', type: 'password', ok: 'Use' });
+  if (!token) return false;
+  api.setBearerToken(token.trim());
+  return true;
+}
+
+async function start() {
+  startTheme();
+  startSettings();
+  startPopover();
+  startButtons();
+  shortcuts();
+  api.onUnauthorized(askForToken);
+  await attempt(async () => {
+    await loadModel();
+    const id = sessionStorage.getItem(CURRENT);
+    if (id !== null) setSession(await api.getSession(id).catch(() => null));
+    await refresh();
+  });
+  showSession();
+  if (model === null && !reconnecting) reconnect();
+  composer.focus();
+}
+
+start();
