@@ -28,6 +28,7 @@
 #include "kernels/base/version.h"
 #include "model_loader/loaded_model.h"
 #include "model_loader/model_folder.h"
+#include "server/access_control.h"
 #include "server/console/console.h"
 #include "server/draft_sources.h"
 #include "server/engine/cpu_engine.h"
@@ -104,6 +105,7 @@ class ServerProcess {
 
   // Prints "http listening on HOST:PORT" to stdout. After a failure only destruction is allowed.
   absl::Status Start() {
+    RIVULET_ASSIGN_OR_RETURN(access_, AccessControl::Open(options_, metrics_));
     RIVULET_RETURN_IF_ERROR(StartHttp());
     RIVULET_RETURN_IF_ERROR(LoadModelAndEngine());
     RIVULET_ASSIGN_OR_RETURN(drafts_,
@@ -161,7 +163,9 @@ class ServerProcess {
 
   std::vector<HttpRoute> Operations() {
     OperationsHandlers handlers;
-    handlers.metrics_text = [this] { return PrometheusText(metrics_); };
+    handlers.metrics_text = [this] {
+      return PrometheusText(metrics_, access_->authenticator().metrics());
+    };
     handlers.alive = [] { return GrpcServer::Accepts(); };
     handlers.ready = [this] { return ready_ && device_works_ && GrpcServer::Accepts(); };
     return OperationsRoutes(std::move(handlers));
@@ -172,7 +176,8 @@ class ServerProcess {
     limits.write_time = seconds(options_.stalled_client_seconds);
     RIVULET_ASSIGN_OR_RETURN(
         http_, HttpServer::Start(options_.http.host, options_.http.port,
-                                 openai::RoutesWhileLoading(OtherRoutes()), metrics_, limits));
+                                 openai::RoutesWhileLoading(OtherRoutes(), access_->authenticator()),
+                                 metrics_, limits, access_->tls()));
     PrintAddress("http", options_.http.host, http_->port());
     return absl::OkStatus();
   }
@@ -376,12 +381,13 @@ class ServerProcess {
 
   absl::Status StartGrpc() {
     pool_ = std::make_unique<WorkerPool>(kPoolThreads, kPoolWaiting);
-    context_ = std::make_unique<ServiceContext>(ServiceContext{
-        served_, *scheduler_, *sessions_, *pool_, metrics_, calls_, options_.max_prompt});
+    context_ = std::make_unique<ServiceContext>(
+        ServiceContext{served_, *scheduler_, *sessions_, *pool_, metrics_, calls_,
+                       access_->authenticator(), options_.max_prompt});
     RIVULET_ASSIGN_OR_RETURN(GrpcDoors doors, MakeDoors());
-    RIVULET_ASSIGN_OR_RETURN(
-        std::unique_ptr<GrpcServer> grpc,
-        GrpcServer::Start(options_.listen.host, options_.listen.port, *context_, std::move(doors)));
+    RIVULET_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> grpc,
+                             GrpcServer::Start(options_.listen.host, options_.listen.port,
+                                               *context_, access_->tls(), std::move(doors)));
     MutexLock lock(&serving_mutex_);
     grpc_ = std::move(grpc);
     return absl::OkStatus();
@@ -398,6 +404,7 @@ class ServerProcess {
   std::atomic<bool> device_works_{true};
   Mutex serving_mutex_;
   // Each uses those before it.
+  std::unique_ptr<AccessControl> access_;
   std::unique_ptr<HttpServer> http_;
   std::shared_ptr<const LoadedModel> model_;  // while it is loaded; then the engine's alone
   DType kv_dtype_ = DType::kFloat32;

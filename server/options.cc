@@ -1,6 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/options.h"
 
+#include <arpa/inet.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
@@ -37,7 +39,7 @@ using Read = std::function<absl::Status(const std::string&, ServerOptions&)>;
 
 struct Flag {
   const char* name;
-  const char* value;  // what it takes, for --help
+  const char* value;  // what it takes, for --help; null: nothing, its text is true or false
   const char* text;   // its default
   const char* help;
   Read read;
@@ -176,8 +178,8 @@ std::vector<Flag> ModelFlags() {
   return {
       {"model", "DIR", "",
        "the checkpoint to serve, or models--ORG--NAME of the hub's cache (required)", ReadModel},
-      {"listen", "HOST:PORT", "0.0.0.0:8590", "gRPC; port 0: any free one", Address(&O::listen)},
-      {"http", "HOST:PORT", "0.0.0.0:8591",
+      {"listen", "HOST:PORT", "127.0.0.1:8590", "gRPC; port 0: any free one", Address(&O::listen)},
+      {"http", "HOST:PORT", "127.0.0.1:8591",
        "the OpenAI API, /metrics, /healthz, /readyz and /loglevel; port 0: any free one",
        Address(&O::http)},
       {"device", "cpu|cuda", "cpu", "where the model runs: cuda is an H100 or H200", ReadDevice},
@@ -197,6 +199,37 @@ std::vector<Flag> ModelFlags() {
        "else fp32",
        OneOf(&O::kv_dtype,
              {{"auto", std::nullopt}, {"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}})},
+  };
+}
+
+Read TlsFile(std::string TlsPaths::*member) {
+  return [=](const std::string& text, ServerOptions& options) {
+    options.tls.*member = text;
+    return absl::OkStatus();
+  };
+}
+
+absl::Status ReadInsecure(const std::string& text, ServerOptions& options) {
+  options.insecure = text == "true";
+  return text == "true" || text == "false" ? absl::OkStatus() : Give("give true or false");
+}
+
+std::vector<Flag> AccessFlags() {
+  return {
+      {"tls-cert", "FILE", "", "certificate chain (PEM) for TLS on both ports; with --tls-key",
+       TlsFile(&TlsPaths::certificate)},
+      {"tls-key", "FILE", "", "its private key (PEM, without a passphrase)",
+       TlsFile(&TlsPaths::key)},
+      {"tls-client-ca", "FILE", "",
+       "clients must show a certificate that one of these (PEM) has signed (mutual TLS)",
+       TlsFile(&TlsPaths::client_ca)},
+      {"tokens", "FILE", "",
+       "JSON file of hashes of the bearer tokens that may be used, with their tenants, scopes and "
+       "limits; all these files are read again when they change",
+       ReadText(&ServerOptions::tokens)},
+      {"insecure", nullptr, "false",
+       "listen in plain text also where other machines can connect, which is refused otherwise",
+       ReadInsecure},
   };
 }
 
@@ -314,8 +347,8 @@ std::vector<Flag> OperationFlags() {
 const std::vector<Flag>& Flags() {
   static const auto* const flags = [] {
     auto* const all = new std::vector<Flag>();
-    for (const auto group :
-         {&ModelFlags, &StateFlags, &LimitFlags, &KeptFlags, &GuessFlags, &OperationFlags}) {
+    for (const auto group : {&ModelFlags, &AccessFlags, &StateFlags, &LimitFlags, &KeptFlags,
+                             &GuessFlags, &OperationFlags}) {
       for (Flag& flag : group()) all->push_back(std::move(flag));
     }
     return all;
@@ -341,7 +374,11 @@ struct CommandLine {
     app.add_flag("--help", help, "print this, then exit");
   }
   void Add(const std::string& name, std::string& text, const char* value, const std::string& help) {
-    app.add_option("--" + name, text, help)->type_name(value)->take_last();
+    if (value == nullptr) {
+      app.add_flag(absl::StrCat("--", name, "{true}"), text, help);
+    } else {
+      app.add_option("--" + name, text, help)->type_name(value)->take_last();
+    }
   }
   bool gave(const char* name) const { return app.count(absl::StrCat("--", name)) > 0; }
 
@@ -434,6 +471,38 @@ uint32_t UsableCpus() {
   return quota == 0 ? cores : std::min(cores, quota);
 }
 
+namespace {
+
+// Only programs on this machine can connect.
+bool IsLoopback(const std::string& host) {
+  in_addr address;
+  const bool ipv4 = inet_pton(AF_INET, host.c_str(), &address) == 1;
+  return host == "localhost" || host == "::1" || (ipv4 && absl::StartsWith(host, "127."));
+}
+
+absl::Status CheckAccess(const ServerOptions& options) {
+  const TlsPaths& tls = options.tls;
+  if (tls.certificate.empty() != tls.key.empty()) {
+    return absl::InvalidArgumentError("--tls-cert and --tls-key: give both, or neither");
+  }
+  if (tls.certificate.empty() && !tls.client_ca.empty()) {
+    return absl::InvalidArgumentError("--tls-client-ca: give --tls-cert and --tls-key, too");
+  }
+  if (!tls.certificate.empty() || options.insecure) return absl::OkStatus();
+  for (const auto& [flag, address] :
+       {std::pair("--listen", &options.listen), std::pair("--http", &options.http)}) {
+    if (IsLoopback(address->host)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " ", address->host,
+        ": other machines can connect there, and would send prompts and "
+        "tokens in plain text: give --tls-cert and --tls-key, or say --insecure if something else "
+        "protects the network"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& arguments) {
   CommandLine line;
   RIVULET_RETURN_IF_ERROR(Parse(line, arguments));
@@ -443,6 +512,7 @@ absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& argum
   if (line.help || line.version) return options;
   if (!line.config.empty()) RIVULET_RETURN_IF_ERROR(ApplyConfig(line));
   RIVULET_RETURN_IF_ERROR(ReadFlags(line.texts, options));
+  RIVULET_RETURN_IF_ERROR(CheckAccess(options));
   if (options.threads == 0) options.threads = UsableCpus();
   return options;
 }

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/base/dtype.h"
 #include "kernels/mixers/mixer.h"
+#include "server/security/tls_identity.h"
 
 namespace rivulet {
 
@@ -30,6 +31,9 @@ struct ServerOptions {
   std::string model;
   HostPort listen;
   HostPort http;
+  TlsPaths tls;                       // no certificate: plain text
+  std::string tokens;                 // file; empty: none are asked for
+  bool insecure = false;              // plain text on addresses of other machines, too
   std::optional<DType> weight_dtype;  // none: as in the checkpoint
   DType state_dtype = DType::kFloat32;
   std::optional<DType> kv_dtype;  // none: MixerOptions::KvDType

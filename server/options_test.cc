@@ -89,6 +89,32 @@ TEST(OptionsTest, ErrorsNameFlagValueAndRemedyInOneLine) {
   }
 }
 
+TEST(OptionsTest, OtherMachinesNeedTlsOrAWord) {
+  for (const std::string host : {"127.0.0.1", "127.8.9.1", "localhost", "[::1]"}) {
+    EXPECT_TRUE(ParseOptions({"--model=m", "--listen", host + ":0", "--http", host + ":0"}).ok());
+  }
+  for (const std::string flag : {"--listen", "--http"}) {
+    for (const std::string host : {"0.0.0.0", "[::]", "10.0.0.1", "example.org", "127.example.org",
+                                   "[::ffff:10.0.0.1]", "localhost.example.org"}) {
+      EXPECT_THAT(Error({"--model=m", flag, host + ":0"}),
+                  AllOf(HasSubstr(flag), HasSubstr("--tls-cert"), HasSubstr("--insecure")))
+          << host;
+    }
+    EXPECT_TRUE(ParseOptions({"--model=m", flag, "0.0.0.0:0", "--insecure"}).ok());
+    EXPECT_TRUE(ParseOptions({"--model=m", flag, "0.0.0.0:0", "--tls-cert=c", "--tls-key=k"}).ok());
+  }
+}
+
+TEST(OptionsTest, TlsFlagsBelongTogether) {
+  EXPECT_THAT(Error({"--model=m", "--tls-cert=c"}), HasSubstr("--tls-key"));
+  EXPECT_THAT(Error({"--model=m", "--tls-key=k"}), HasSubstr("--tls-cert"));
+  EXPECT_THAT(Error({"--model=m", "--tls-client-ca=a"}), HasSubstr("--tls-cert"));
+  EXPECT_THAT(Error({"--model=m", "--insecure=maybe"}), HasSubstr("insecure"));
+  EXPECT_FALSE(ParseOptions({"--model=m"})->insecure);
+  const std::string config = WriteConfig(R"({"model": "m", "listen": "[::]:1", "insecure": true})");
+  EXPECT_TRUE(ParseOptions({"--config", config})->insecure);
+}
+
 TEST(OptionsTest, ConfigErrorsNameTheKey) {
   EXPECT_THAT(Error({"--config", WriteConfig(R"({"max_queue": 1})")}),
               AllOf(HasSubstr("max_queue"), HasSubstr("--max-queue")));

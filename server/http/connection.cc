@@ -298,16 +298,20 @@ bool Connection::OnNeedsMore() {
 }
 
 bool Connection::OnHead() {
-  const ConnectionHub::Route route = hub_.FindRoute(reader_.request());
-  if (route.handler == nullptr) {
+  const ConnectionHub::Route found = hub_.FindRoute(reader_.request());
+  if (found.route == nullptr) {
     HttpResponse refusal =
-        hub_.Refusal(route.status,
-                     route.status == 405 ? "the path has no such method" : "there is no such path");
-    if (!route.allow.empty()) refusal.headers.push_back({"Allow", route.allow});
+        hub_.Refusal(found.status,
+                     found.status == 405 ? "the path has no such method" : "there is no such path");
+    if (!found.allow.empty()) refusal.headers.push_back({"Allow", found.allow});
     Refuse(std::move(refusal));
     return false;
   }
-  reader_.AcceptBody(route.most_body_bytes);
+  if (auto refusal = hub_.Admit(*found.route, reader_.request())) {
+    Refuse(*std::move(refusal));
+    return false;
+  }
+  reader_.AcceptBody(found.route->most_body_bytes);
   SetLimit(Limit::kBody);
   return true;
 }
@@ -335,9 +339,10 @@ void Connection::Dispatch() {
   without_body_ = request.method == "HEAD";
   has_head_ = whole_ = said_continue_ = false;
   // Again: the routes may have changed while the body was read.
-  const ConnectionHub::Route route = hub_.FindRoute(request);
-  if (route.handler == nullptr) return Refuse(hub_.Refusal(route.status, "no such path any more"));
-  (*route.handler)(std::make_shared<Exchange>(shared_from_this(), exchange_, std::move(request)));
+  const ConnectionHub::Route found = hub_.FindRoute(request);
+  if (found.route == nullptr) return Refuse(hub_.Refusal(found.status, "no such path any more"));
+  found.route->handler(
+      std::make_shared<Exchange>(shared_from_this(), exchange_, std::move(request)));
   input_ended_ ? OnInputEnd() : WaitReadable();
 }
 

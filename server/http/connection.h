@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -29,6 +30,7 @@
 #include "server/http/http_exchange.h"
 #include "server/http/http_limits.h"
 #include "server/http/http_message.h"
+#include "server/http/http_server.h"
 #include "server/http/request_reader.h"
 #include "server/http/transport.h"
 
@@ -63,12 +65,13 @@ class ConnectionHub {
   virtual void GiveBodyBytes(size_t bytes) = 0;
   // What the request's method and path lead to now.
   struct Route {
-    const HttpHandler* handler = nullptr;  // null: refused with `status`
-    size_t most_body_bytes = 0;
-    int status = 200;  // 404, or 405 with the methods that the path has
+    const HttpRoute* route = nullptr;  // null: refused with `status`
+    int status = 200;                  // 404, or 405 with the methods that the path has
     std::string allow;
   };
   virtual Route FindRoute(const HttpRequest& request) = 0;
+  // Sets the request's caller, or says what to respond instead.
+  virtual std::optional<HttpResponse> Admit(const HttpRoute& route, HttpRequest& request) = 0;
   virtual HttpResponse Refusal(int status, const std::string& text) = 0;
   virtual void CountResponse(int status) = 0;
   virtual void Ended(Connection& connection) = 0;

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "server/security/caller.h"
+
 namespace rivulet {
 
 struct HttpHeader {
@@ -26,6 +28,7 @@ struct HttpRequest {
   std::vector<HttpHeader> headers;  // in order; of a chunked request, without its trailers
   std::string body;                 // as sent: no Content-Encoding is undone
   std::string client;               // the peer's address, without its port
+  CallerPtr caller;                 // HttpRoutes::admit's; null without one
 
   // The first header of this name (any case), or null.
   const std::string* Find(std::string_view name) const;

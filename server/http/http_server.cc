@@ -101,6 +101,7 @@ class HttpServer::Impl final : public ConnectionHub {
   bool TakeBodyBytes(size_t bytes) override;
   void GiveBodyBytes(size_t bytes) override { body_bytes_ -= bytes; }
   Route FindRoute(const HttpRequest& request) override;
+  std::optional<HttpResponse> Admit(const HttpRoute& route, HttpRequest& request) override;
   HttpResponse Refusal(int status, const std::string& text) override;
   void CountResponse(int status) override { metrics_.CountHttpResponse(status); }
   void Ended(Connection& connection) override;
@@ -242,11 +243,16 @@ ConnectionHub::Route HttpServer::Impl::FindRoute(const HttpRequest& request) {
   found.status = 404;
   for (const HttpRoute& route : routes_.routes) {
     if (!Fits(route, request)) continue;
-    if (TakesMethod(route, request)) return {&route.handler, route.most_body_bytes, 200, ""};
+    if (TakesMethod(route, request)) return {&route, 200, ""};
     found.status = 405;
     absl::StrAppend(&found.allow, found.allow.empty() ? "" : ", ", route.method);
   }
   return found;
+}
+
+std::optional<HttpResponse> HttpServer::Impl::Admit(const HttpRoute& route, HttpRequest& request) {
+  if (routes_.admit == nullptr || !route.scope.has_value()) return std::nullopt;
+  return routes_.admit(request, *route.scope);
 }
 
 HttpResponse HttpServer::Impl::Refusal(int status, const std::string& text) {

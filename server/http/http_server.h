@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "server/http/http_limits.h"
 #include "server/http/http_message.h"
 #include "server/metrics/metrics.h"
+#include "server/security/caller.h"
 #include "server/security/tls_identity.h"
 
 namespace rivulet {
@@ -34,6 +36,8 @@ struct HttpRoute {
   std::string path;
   size_t most_body_bytes = 0;
   HttpHandler handler;
+  // What a caller's token must allow; none: the path is open to all.
+  std::optional<Scope> scope = Scope::kGenerate;
 };
 
 struct HttpRoutes {
@@ -41,6 +45,9 @@ struct HttpRoutes {
   // The response to what no handler sees: unknown paths, requests that are not HTTP, too large or
   // too slow. Null: the text as text/plain.
   std::function<HttpResponse(int status, const std::string& text)> refusal;
+  // Called when the head is read, before any of the body: sets the request's caller, or says what
+  // to respond instead. Null: anyone may use all routes.
+  std::function<std::optional<HttpResponse>(HttpRequest& request, Scope scope)> admit = nullptr;
 };
 
 class HttpServer {

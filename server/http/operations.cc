@@ -75,11 +75,13 @@ HttpResponse PutLogLevel(const HttpRequest& request) {
 }
 
 template <typename Respond>
-HttpRoute Route(const char* method, const char* path, size_t most_body_bytes, Respond respond) {
+HttpRoute Route(const char* method, const char* path, size_t most_body_bytes,
+                std::optional<Scope> scope, Respond respond) {
   return {method, path, most_body_bytes,
           [respond = std::move(respond)](const std::shared_ptr<HttpExchange>& exchange) {
             exchange->Respond(respond(exchange->request()));
-          }};
+          },
+          scope};
 }
 
 }  // namespace
@@ -87,22 +89,22 @@ HttpRoute Route(const char* method, const char* path, size_t most_body_bytes, Re
 std::vector<HttpRoute> OperationsRoutes(OperationsHandlers handlers) {
   const auto shared = std::make_shared<OperationsHandlers>(std::move(handlers));
   return {
-      Route("GET", "/metrics", 0,
+      Route("GET", "/metrics", 0, Scope::kMetrics,
             [shared](const HttpRequest& request) {
               return MetricsPage(request, shared->metrics_text());
             }),
-      Route("GET", "/healthz", 0,
+      Route("GET", "/healthz", 0, std::nullopt,
             [shared](const HttpRequest&) {
               return shared->alive() ? Text(200, "ok\n")
                                      : Text(503, "no longer able to serve: restart\n");
             }),
-      Route("GET", "/readyz", 0,
+      Route("GET", "/readyz", 0, std::nullopt,
             [shared](const HttpRequest&) {
               return shared->ready() ? Text(200, "ready\n") : Text(503, "not ready\n");
             }),
-      Route("GET", "/loglevel", 0,
+      Route("GET", "/loglevel", 0, Scope::kAdmin,
             [](const HttpRequest&) { return Text(200, std::string(LogLevel()) + "\n"); }),
-      Route("PUT", "/loglevel", kLargestLogLevel, PutLogLevel),
+      Route("PUT", "/loglevel", kLargestLogLevel, Scope::kAdmin, PutLogLevel),
   };
 }
 

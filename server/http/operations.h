@@ -2,6 +2,7 @@
 //
 // The paths for those who operate the server: GET /metrics, /healthz (200 while the process runs
 // and can serve), /readyz (200 while it takes new work, else 503) and /loglevel, which PUT changes.
+// The two probes need no token.
 #ifndef RIVULET_SERVER_HTTP_OPERATIONS_H_
 #define RIVULET_SERVER_HTTP_OPERATIONS_H_
 

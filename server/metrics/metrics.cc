@@ -30,7 +30,9 @@ constexpr const char* kOutcomeNames[kOutcomes] = {"stop",
                                                   "rejected_session",
                                                   "rejected_queue",
                                                   "rejected_slots",
-                                                  "rejected_draining"};
+                                                  "rejected_draining",
+                                                  "rejected_limit",
+                                                  "rejected_caller"};
 
 // Those that are counted; the others are no misses.
 constexpr std::pair<PrefixMiss, const char*> kPrefixMissNames[] = {
@@ -121,6 +123,9 @@ void AddGauges(const Metrics& m, Families& out) {
                value(m.draft_memory_bytes));
   out.AddGauge("draining", "1 while the server drains after SIGTERM.", value(m.draining));
   out.AddGauge("http_connections", "Open connections of the HTTP port.", value(m.http_connections));
+  out.AddGauge("tls_certificate_expires_seconds",
+               "When the certificate of --tls-cert expires, in Unix time; 0: no TLS.",
+               value(m.tls_certificate_expires));
   out.AddGauge("build_info", "Constant 1; the labels name the build.", 1,
                {{"version", m.version}, {"commit", m.commit}});
   if (!m.model_known) return;
@@ -215,13 +220,29 @@ void AddHistograms(const Metrics& m, Families& out) {
                    m.device_step_time);
 }
 
+void AddTenant(const std::string& tenant, const TenantMetrics& m, Families& out) {
+  const Labels who = {{"tenant", tenant}};
+  out.AddCounter("tenant_requests_total", "Requests of a tenant that were taken.", m.requests, who);
+  out.AddCounter("tenant_requests_refused_total", "Requests of a tenant over one of its limits.",
+                 m.requests_refused, who);
+  out.AddCounter("tenant_prompt_tokens_total", "Prompt tokens of a tenant's requests that ended.",
+                 m.prompt_tokens, who);
+  out.AddCounter("tenant_generation_tokens_total", "Tokens generated for a tenant.",
+                 m.generation_tokens, who);
+  out.AddGauge("tenant_requests_open", "Requests of a tenant that have not ended.",
+               static_cast<double>(m.requests_open.value()), who);
+}
+
 }  // namespace
 
-std::string PrometheusText(const Metrics& metrics) {
+std::string PrometheusText(const Metrics& metrics, const std::vector<NamedTenantMetrics>& tenants) {
   Families families;
   AddGauges(metrics, families);
   AddCounters(metrics, families);
   AddHistograms(metrics, families);
+  for (const NamedTenantMetrics& named : tenants) {
+    AddTenant(named.tenant, *named.metrics, families);
+  }
   return families.Text();
 }
 

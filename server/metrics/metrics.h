@@ -10,7 +10,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "server/metrics/instruments.h"
 
@@ -30,8 +32,10 @@ enum class Outcome : uint8_t {
   kRejectedQueue,     // --max-queue
   kRejectedSlots,     // does not fit into --state-memory
   kRejectedDraining,  // the server is shutting down
+  kRejectedLimit,     // a limit of its tenant
+  kRejectedCaller,    // no valid token, or without the scope
 };
-inline constexpr size_t kOutcomes = static_cast<size_t>(Outcome::kRejectedDraining) + 1;
+inline constexpr size_t kOutcomes = static_cast<size_t>(Outcome::kRejectedCaller) + 1;
 
 // Why a session ended: the label of rivulet_sessions_ended_total.
 enum class SessionEnd : uint8_t {
@@ -84,6 +88,16 @@ inline constexpr std::array kTokenSeconds = {.0001, .0002, .0005, .001, .002, .0
 inline constexpr std::array kRowCounts = {1.,   2.,   5.,   10.,   20.,  50.,
                                           100., 200., 500., 1000., 2000.};
 
+// Of one tenant (server/security).
+struct TenantMetrics {
+  Counter requests, requests_refused, prompt_tokens, generation_tokens;
+  Gauge requests_open;
+};
+struct NamedTenantMetrics {
+  std::string tenant;
+  std::shared_ptr<const TenantMetrics> metrics;
+};
+
 struct Metrics {
   Gauge requests_running;
   Gauge requests_waiting;
@@ -100,6 +114,7 @@ struct Metrics {
   std::atomic<bool> weights_were_packed{false};  // mapped from --packed-cache
   Gauge draining;
   Gauge http_connections;
+  Gauge tls_certificate_expires;  // Unix seconds; 0: no TLS
   Gauge sessions;
   Gauge session_notes_bytes;
   Gauge state_bases_used;
@@ -159,7 +174,9 @@ inline const char* StateTier(const Metrics& metrics) {
 }
 
 // The exposition format, text 0.0.4.
-std::string PrometheusText(const Metrics& metrics);
+// `tenants`: those of --tokens; none without.
+std::string PrometheusText(const Metrics& metrics,
+                           const std::vector<NamedTenantMetrics>& tenants = {});
 
 }  // namespace rivulet
 

@@ -93,15 +93,31 @@ void AddRefusals(std::vector<HttpRoute>& routes) {
   }
 }
 
+// `metrics` may be null.
+auto AdmitBy(const Authenticator& authenticator, Metrics* metrics) {
+  return
+      [&authenticator, metrics](HttpRequest& request, Scope scope) -> std::optional<HttpResponse> {
+        std::optional<std::string_view> token;
+        if (const std::string* const header = request.Find("authorization")) token = *header;
+        absl::StatusOr<CallerPtr> caller = authenticator.Admit(token, scope);
+        if (!caller.ok()) {
+          if (metrics != nullptr) metrics->CountRequest(Outcome::kRejectedCaller);
+          return ErrorResponse(caller.status());
+        }
+        request.caller = *std::move(caller);
+        return std::nullopt;
+      };
+}
+
 }  // namespace
 
-HttpRoutes RoutesWhileLoading(std::vector<HttpRoute> others) {
+HttpRoutes RoutesWhileLoading(std::vector<HttpRoute> others, const Authenticator& authenticator) {
   others.push_back({"", "/v1/", kLargestBody, [](const Exchange& exchange) {
                       exchange->Respond(ErrorResponse(
                           absl::UnavailableError("the server does not serve now: it loads its "
                                                  "model, or is shutting down")));
                     }});
-  return {std::move(others), &HttpRefusal};
+  return {std::move(others), &HttpRefusal, AdmitBy(authenticator, nullptr)};
 }
 
 Door::Door(HttpServer& http, std::vector<HttpRoute> others, const ServiceContext& service)
@@ -111,11 +127,12 @@ Door::Door(HttpServer& http, std::vector<HttpRoute> others, const ServiceContext
   AddGeneration(service_, routes);
   AddSessionRoutes(service_, routes);
   AddRefusals(routes);
-  http_.SetRoutes({std::move(routes), &HttpRefusal});
+  http_.SetRoutes(
+      {std::move(routes), &HttpRefusal, AdmitBy(service_.authenticator, &service_.metrics)});
 }
 
 Door::~Door() {
-  http_.SetRoutes(RoutesWhileLoading(others_));
+  http_.SetRoutes(RoutesWhileLoading(others_, service_.authenticator));
   http_.CutExchanges();
   const int calls = service_.calls.WaitForNone(std::chrono::steady_clock::now() + kEndTime);
   if (calls > 0) LogWarning("calls_cut_off", {{"calls", calls}});

@@ -16,8 +16,8 @@
 
 namespace rivulet::openai {
 
-// Before there is a model: `others`, and 503 for /v1.
-HttpRoutes RoutesWhileLoading(std::vector<HttpRoute> others);
+// Before there is a model: `others`, and 503 for /v1. The authenticator outlives the routes.
+HttpRoutes RoutesWhileLoading(std::vector<HttpRoute> others, const Authenticator& authenticator);
 
 class Door {
  public:

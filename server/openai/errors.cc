@@ -26,6 +26,10 @@ Meaning MeaningOf(absl::StatusCode code) {
       return {400, "invalid_request_error", "failed_precondition"};
     case absl::StatusCode::kOutOfRange:
       return {400, "invalid_request_error", "out_of_range"};
+    case absl::StatusCode::kUnauthenticated:
+      return {401, "invalid_request_error", "invalid_api_key"};
+    case absl::StatusCode::kPermissionDenied:
+      return {403, "invalid_request_error", "insufficient_permissions"};
     case absl::StatusCode::kNotFound:
       return {404, "invalid_request_error", "session_not_found"};
     case absl::StatusCode::kAlreadyExists:

@@ -11,6 +11,7 @@
 #include "server/log/log.h"
 #include "server/openai/errors.h"
 #include "server/openai/reply.h"
+#include "server/security/trace_context.h"
 #include "server/service/call_status.h"
 #include "server/service/generation_call.h"
 #include "server/service/validation.h"
@@ -43,10 +44,15 @@ class Generation final : public ResponseStream, public std::enable_shared_from_t
 
   void Start() {
     const bool chat = endpoint_ == Endpoint::kChat;
-    call_ = std::make_shared<GenerationCall>(service_, chat ? "ChatCompletions" : "Completions",
-                                             Clock::now(), kNoDeadline, shared_from_this());
+    const HttpRequest& http = exchange_->request();
+    CallOrigin origin = {chat ? "ChatCompletions" : "Completions", Clock::now(), kNoDeadline,
+                         http.caller, ""};
+    if (const std::string* const trace = http.Find(kTraceParentHeader)) {
+      origin.trace_id = TraceIdOf(*trace);
+    }
+    call_ = std::make_shared<GenerationCall>(service_, std::move(origin), shared_from_this());
     exchange_->WhenGone([call = call_] { call->Cancel(); });
-    const size_t bytes = exchange_->request().body.size();
+    const size_t bytes = http.body.size();
     if (service_.pool.Run([self = shared_from_this()] { self->ReadBody(); }, bytes)) return;
     service_.metrics.CountRequest(Outcome::kRejectedQueue);
     call_->Refuse(TooManyCalls());
@@ -108,17 +114,22 @@ class Generation final : public ResponseStream, public std::enable_shared_from_t
 
   absl::Status ChooseSession(v1::GenerateRequest& proto) {
     if (proto.session_id() != kNewSession) return absl::OkStatus();
-    const auto session = service_.sessions.Create("", "");
+    const auto session = service_.sessions.Create(Key(""), "");
     RIVULET_RETURN_IF_ERROR(session.status());
     new_session_ = session->id;
     proto.set_session_id(session->id);
-    LogInfo("session_created", {{"session_id", session->id}, {"method", "HTTP"}});
+    LogInfo("session_created",
+            {{"tenant", session->tenant}, {"session_id", session->id}, {"method", "HTTP"}});
     return absl::OkStatus();
   }
 
   // The client was not told its name.
   void DropNewSession() {
-    if (!new_session_.empty()) (void)service_.sessions.Delete(new_session_);
+    if (!new_session_.empty()) (void)service_.sessions.Delete(Key(new_session_));
+  }
+
+  SessionKey Key(const std::string& id) const {
+    return {exchange_->request().caller->tenant->name(), id};
   }
 
   HttpResponse Head(const char* content_type) const {

@@ -55,17 +55,17 @@ std::optional<uint64_t> ReadPosition(FieldReader& fields) {
 }
 
 template <typename Response, typename Request>
-absl::StatusOr<std::string> Answer(absl::Status (*call)(const ServiceContext&, const Request&,
+absl::StatusOr<std::string> Answer(absl::Status (*call)(const CallerContext&, const Request&,
                                                         Response&),
-                                   const ServiceContext& service, const Request& request) {
+                                   const CallerContext& caller, const Request& request) {
   Response response;
-  RIVULET_RETURN_IF_ERROR(call(service, request, response));
+  RIVULET_RETURN_IF_ERROR(call(caller, request, response));
   return MessageJson(response);
 }
 
 // ---- The methods, on a worker.
 
-absl::StatusOr<std::string> List(const ServiceContext& service, const HttpRequest& http) {
+absl::StatusOr<std::string> List(const CallerContext& caller, const HttpRequest& http) {
   v1::ListSessionsRequest request;
   request.set_page_token(QueryValue(http.query, "page_token").value_or(""));
   uint32_t page_size = 0;
@@ -75,42 +75,42 @@ absl::StatusOr<std::string> List(const ServiceContext& service, const HttpReques
     }
   }
   request.set_page_size(page_size);
-  return Answer(&ListSessions, service, request);
+  return Answer(&ListSessions, caller, request);
 }
 
-absl::StatusOr<std::string> Create(const ServiceContext& service, const HttpRequest& http) {
+absl::StatusOr<std::string> Create(const CallerContext& caller, const HttpRequest& http) {
   RIVULET_ASSIGN_OR_RETURN(const Json body, BodyOf(http));
   FieldReader fields(body, "");
   v1::CreateSessionRequest request;
   request.set_id(fields.Text("id").value_or(""));
   request.set_name(fields.Text("name").value_or(""));
   RIVULET_RETURN_IF_ERROR(fields.Finish());
-  return Answer(&CreateSession, service, request);
+  return Answer(&CreateSession, caller, request);
 }
 
-absl::StatusOr<std::string> Get(const ServiceContext& service, const HttpRequest& http) {
+absl::StatusOr<std::string> Get(const CallerContext& caller, const HttpRequest& http) {
   v1::GetSessionRequest request;
   request.set_id(IdOf(http));
-  return Answer(&GetSession, service, request);
+  return Answer(&GetSession, caller, request);
 }
 
-absl::StatusOr<std::string> Update(const ServiceContext& service, const HttpRequest& http) {
+absl::StatusOr<std::string> Update(const CallerContext& caller, const HttpRequest& http) {
   RIVULET_ASSIGN_OR_RETURN(const Json body, BodyOf(http));
   FieldReader fields(body, "");
   v1::UpdateSessionRequest request;
   request.set_id(IdOf(http));
   if (const auto name = fields.Text("name")) request.set_name(*name);
   RIVULET_RETURN_IF_ERROR(fields.Finish());
-  return Answer(&UpdateSession, service, request);
+  return Answer(&UpdateSession, caller, request);
 }
 
-absl::StatusOr<std::string> Delete(const ServiceContext& service, const HttpRequest& http) {
+absl::StatusOr<std::string> Delete(const CallerContext& caller, const HttpRequest& http) {
   v1::DeleteSessionRequest request;
   request.set_id(IdOf(http));
-  return Answer(&DeleteSession, service, request);
+  return Answer(&DeleteSession, caller, request);
 }
 
-absl::StatusOr<std::string> Fork(const ServiceContext& service, const HttpRequest& http) {
+absl::StatusOr<std::string> Fork(const CallerContext& caller, const HttpRequest& http) {
   RIVULET_ASSIGN_OR_RETURN(const Json body, BodyOf(http));
   FieldReader fields(body, "");
   v1::ForkSessionRequest request;
@@ -119,10 +119,10 @@ absl::StatusOr<std::string> Fork(const ServiceContext& service, const HttpReques
   request.set_name(fields.Text("name").value_or(""));
   if (const auto position = ReadPosition(fields)) request.set_position(*position);
   RIVULET_RETURN_IF_ERROR(fields.Finish());
-  return Answer(&ForkSession, service, request);
+  return Answer(&ForkSession, caller, request);
 }
 
-absl::StatusOr<std::string> Rewind(const ServiceContext& service, const HttpRequest& http) {
+absl::StatusOr<std::string> Rewind(const CallerContext& caller, const HttpRequest& http) {
   RIVULET_ASSIGN_OR_RETURN(const Json body, BodyOf(http));
   FieldReader fields(body, "");
   v1::RewindSessionRequest request;
@@ -132,12 +132,12 @@ absl::StatusOr<std::string> Rewind(const ServiceContext& service, const HttpRequ
   if (!position.has_value()) fields.Fail("position", "say how many tokens the session keeps");
   RIVULET_RETURN_IF_ERROR(fields.Finish());
   request.set_position(*position);
-  return Answer(&RewindSession, service, request);
+  return Answer(&RewindSession, caller, request);
 }
 
 // ---- Routes.
 
-using Method = absl::StatusOr<std::string> (*)(const ServiceContext&, const HttpRequest&);
+using Method = absl::StatusOr<std::string> (*)(const CallerContext&, const HttpRequest&);
 
 struct SessionRoute {
   const char* method;
@@ -171,7 +171,9 @@ class SessionCall {
   void Run() {
     HttpResponse response;
     const absl::Status status = OrNoMemory([&]() -> absl::Status {
-      RIVULET_ASSIGN_OR_RETURN(const std::string json, method_(service_, exchange_->request()));
+      RIVULET_ASSIGN_OR_RETURN(
+          const std::string json,
+          method_({service_, *exchange_->request().caller}, exchange_->request()));
       response = {200, "application/json", {{"Cache-Control", "no-store"}}, json + "\n"};
       return absl::OkStatus();
     });
@@ -197,7 +199,8 @@ void AddSessionRoutes(const ServiceContext& service, std::vector<HttpRoute>& rou
     routes.push_back({route.method, route.path, kLargestBody,
                       [&service, method = route.call](const Exchange& exchange) {
                         Start(service, method, exchange);
-                      }});
+                      },
+                      Scope::kSessions});
   }
 }
 

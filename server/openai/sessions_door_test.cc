@@ -22,7 +22,7 @@ using testing::HasSubstr;
 class SessionsDoorTest : public ServiceStack {
  protected:
   SessionsDoorTest() {
-    auto http = HttpServer::Start("127.0.0.1", 0, RoutesWhileLoading({}), metrics_);
+    auto http = HttpServer::Start("127.0.0.1", 0, RoutesWhileLoading({}, authenticator_), metrics_);
     EXPECT_TRUE(http.ok()) << http.status();
     http_ = *std::move(http);
     door_ = std::make_unique<Door>(*http_, std::vector<HttpRoute>(), *context_);

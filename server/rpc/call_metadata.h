@@ -6,12 +6,23 @@
 
 #include <grpcpp/server_context.h>
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace rivulet {
 
 inline constexpr char kSessionIdKey[] = "x-session-id";
 inline constexpr char kRequestIdKey[] = "x-request-id";
+
+// The first value of a key, in lower case; valid as long as the context.
+inline std::optional<std::string_view> MetadataOf(const grpc::ServerContextBase& context,
+                                                  const char* key) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) return std::nullopt;
+  return std::string_view(found->second.data(), found->second.size());
+}
 
 struct CallMetadata {
   std::string session_id;  // empty: none
@@ -20,9 +31,7 @@ struct CallMetadata {
 
 inline CallMetadata ReadMetadata(const grpc::ServerContextBase& context) {
   const auto value = [&](const char* key) {
-    const auto found = context.client_metadata().find(key);
-    if (found == context.client_metadata().end()) return std::string();
-    return std::string(found->second.data(), found->second.size());
+    return std::string(MetadataOf(context, key).value_or(""));
   };
   return {.session_id = value(kSessionIdKey), .request_id = value(kRequestIdKey)};
 }

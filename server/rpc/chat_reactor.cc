@@ -22,7 +22,7 @@
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.pb.h"
 #include "server/log/log.h"
-#include "server/rpc/deadline.h"
+#include "server/rpc/origin.h"
 #include "server/rpc/reactors.h"
 #include "server/rpc/status_map.h"
 #include "server/rpc/wire.h"
@@ -165,6 +165,8 @@ class ChatReactor final
   }
 
   absl::Status BeginTurn(const std::shared_ptr<Message>& message) {
+    // For each turn: a token may have been withdrawn since the last one.
+    RIVULET_ASSIGN_OR_RETURN(caller_, CallerOf(service_, context_, Scope::kGenerate));
     RIVULET_RETURN_IF_ERROR(ChooseSession(message->request));
     const std::shared_ptr<GenerationCall> turn = NewTurn(message->arrival);
     if (turn == nullptr) return absl::OkStatus();
@@ -182,13 +184,14 @@ class ChatReactor final
                        ": a turn of Chat has one completion; use Generate with session_id"));
     }
     if (request.session_id().empty() && session_id_.empty()) {
-      const auto session = service_.sessions.Create("", "");
+      const auto session = service_.sessions.Create(Key(""), "");
       if (!session.ok()) {
         service_.metrics.CountRequest(Outcome::kRejectedSession);
         return session.status();
       }
       session_id_ = own_session_ = session->id;
-      LogInfo("session_created", {{"session_id", session->id}, {"method", "Chat"}});
+      LogInfo("session_created",
+              {{"tenant", session->tenant}, {"session_id", session->id}, {"method", "Chat"}});
     }
     if (request.session_id().empty()) request.set_session_id(session_id_);
     session_id_ = request.session_id();
@@ -199,7 +202,7 @@ class ChatReactor final
   std::shared_ptr<GenerationCall> NewTurn(TimePoint arrival) {
     MutexLock lock(&mutex_);
     if (!state_.Begin()) return nullptr;
-    turn_ = std::make_shared<GenerationCall>(service_, "Chat", arrival, DeadlineOf(context_),
+    turn_ = std::make_shared<GenerationCall>(service_, OriginOf("Chat", context_, caller_, arrival),
                                              shared_from_this());
     return turn_;
   }
@@ -235,7 +238,7 @@ class ChatReactor final
   }
 
   void End(const absl::Status& status) {
-    if (!own_session_.empty()) (void)service_.sessions.Delete(own_session_);
+    if (!own_session_.empty()) (void)service_.sessions.Delete(Key(own_session_));
     LogInfo("chat_ended", {{"session_id", session_id_.substr(0, SessionTable::kMaxIdBytes)},
                            {"turns", turns_},
                            {"code", absl::StatusCodeToString(status.code())},
@@ -243,6 +246,9 @@ class ChatReactor final
                            {"seconds", Seconds(Clock::now() - start_)}});
     FinishCall(*this, context_, status);
   }
+
+  // Of the caller of the last turn.
+  SessionKey Key(const std::string& id) const { return {caller_->tenant->name(), id}; }
 
   const ServiceContext& service_;
   grpc::CallbackServerContext& context_;
@@ -253,6 +259,7 @@ class ChatReactor final
   grpc::ByteBuffer wire_response_;  // of the write in flight
 
   // Used by the task that begins a turn; there is one at a time.
+  CallerPtr caller_;
   std::string session_id_;   // which the next turn continues unless it names another
   std::string own_session_;  // to be deleted
   uint32_t turns_ = 0;

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "rivulet/v1/inference.pb.h"
-#include "server/rpc/deadline.h"
+#include "server/rpc/origin.h"
 #include "server/rpc/reactors.h"
 #include "server/rpc/status_map.h"
 #include "server/rpc/wire.h"
@@ -20,8 +20,10 @@ class GenerateReactor final : public CountedReactor<grpc::ServerWriteReactor<grp
 
   void Start(const ServiceContext& service, const std::shared_ptr<GenerateReactor>& self) {
     Own(self);
-    call_ = std::make_shared<GenerationCall>(service, "Generate", Clock::now(),
-                                             DeadlineOf(context_), self);
+    const absl::StatusOr<CallerPtr> caller = CallerOf(service, context_, Scope::kGenerate);
+    call_ = std::make_shared<GenerationCall>(
+        service, OriginOf("Generate", context_, caller.ok() ? *caller : nullptr), self);
+    if (!caller.ok()) return call_->Refuse(caller.status());
     if (service.pool.Run([self] { self->Prepare(); }, wire_request_.Length())) return;
     service.metrics.CountRequest(Outcome::kRejectedQueue);
     call_->Refuse(TooManyCalls());

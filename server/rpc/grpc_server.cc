@@ -19,6 +19,7 @@
 #include "server/log/log.h"
 #include "server/rpc/services.h"
 #include "server/rpc/status_map.h"
+#include "server/rpc/tls_credentials.h"
 #include "server/rpc/wire.h"
 
 namespace rivulet {
@@ -104,19 +105,21 @@ GrpcServer::~GrpcServer() { Shutdown(std::chrono::milliseconds(0)); }
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& host, int port,
                                                               const ServiceContext& context,
+                                                              const TlsIdentity* tls,
                                                               GrpcDoors doors) {
   InitOnce();
   std::unique_ptr<GrpcServer> server(new GrpcServer(context, std::move(doors)));
-  RIVULET_RETURN_IF_ERROR(server->Bind(host, port));
+  RIVULET_RETURN_IF_ERROR(server->Bind(host, port, tls));
   server->SetServing(true);
   return server;
 }
 
-absl::Status GrpcServer::Bind(const std::string& host, int port) {
+absl::Status GrpcServer::Bind(const std::string& host, int port, const TlsIdentity* tls) {
   grpc::ServerBuilder builder;
   SetChannelArguments(builder);
   const std::string address = Address(host, port);
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port_);
+  credentials_ = tls == nullptr ? grpc::InsecureServerCredentials() : TlsServerCredentials(*tls);
+  builder.AddListeningPort(address, credentials_, &port_);
   builder.RegisterService(inference_.get());
   builder.RegisterService(sessions_.get());
   for (const auto& door : doors_) builder.RegisterService(&door->service());

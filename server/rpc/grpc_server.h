@@ -1,13 +1,14 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The gRPC port: our services, other doors, grpc.health.v1 and reflection. It is bound once the
-// model is loaded and everything behind it runs. Until then connections are refused, which
-// balancers treat as "not ready".
+// The gRPC port: our services, other doors, grpc.health.v1 and reflection; the last two need no
+// token. It is bound once the model is loaded and everything behind it runs. Until then connections
+// are refused, which balancers treat as "not ready".
 //
 // Threading: Start and destruction on one thread; all else on any.
 #ifndef RIVULET_SERVER_RPC_GRPC_SERVER_H_
 #define RIVULET_SERVER_RPC_GRPC_SERVER_H_
 
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 
 #include <chrono>
@@ -18,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "server/rpc/grpc_door.h"
 #include "server/rpc/reactors.h"
+#include "server/security/tls_identity.h"
 #include "server/service/service_context.h"
 
 namespace rivulet {
@@ -31,9 +33,11 @@ class GrpcServer {
  public:
   // Binds and serves. Port 0: any free port (port() says which). UNAVAILABLE, naming the address,
   // when it cannot bind: a port is never shared with another process. The context outlives the
-  // server.
+  // server, and so does `tls`; null: plain text.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& host, int port,
                                                            const ServiceContext& context,
+                                                           const TlsIdentity* tls = nullptr,
+
                                                            GrpcDoors doors = {});
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
@@ -54,13 +58,14 @@ class GrpcServer {
 
  private:
   GrpcServer(const ServiceContext& context, GrpcDoors doors);
-  absl::Status Bind(const std::string& host, int port);
+  absl::Status Bind(const std::string& host, int port, const TlsIdentity* tls);
 
   CallCount& calls_;
   ChatStreams chats_;
   const std::unique_ptr<grpc::Service> inference_;
   const std::unique_ptr<grpc::Service> sessions_;
   const GrpcDoors doors_;
+  std::shared_ptr<grpc::ServerCredentials> credentials_;  // asked for each connection
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
 };

@@ -3,7 +3,7 @@
 
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.pb.h"
-#include "server/rpc/deadline.h"
+#include "server/rpc/origin.h"
 #include "server/rpc/reactors.h"
 #include "server/rpc/status_map.h"
 #include "server/rpc/wire.h"
@@ -20,9 +20,9 @@ class ScoreReactor final : public CountedReactor<grpc::ServerUnaryReactor>,
                            public std::enable_shared_from_this<ScoreReactor> {
  public:
   ScoreReactor(const ServiceContext& service, grpc::CallbackServerContext& context,
-               const grpc::ByteBuffer& request, grpc::ByteBuffer* response)
+               CallerPtr caller, const grpc::ByteBuffer& request, grpc::ByteBuffer* response)
       : CountedReactor(service.calls),
-        ScheduledCall(service, "Score", Clock::now(), DeadlineOf(context)),
+        ScheduledCall(service, OriginOf("Score", context, std::move(caller))),
         context_(context),
         wire_request_(request),
         wire_response_(response) {}
@@ -32,6 +32,13 @@ class ScoreReactor final : public CountedReactor<grpc::ServerUnaryReactor>,
     if (RunOnPool([this] { Prepare(); }, wire_request_.Length())) return;
     service_.metrics.CountRequest(Outcome::kRejectedQueue);
     End(TooManyCalls());
+  }
+
+  // In place of Start.
+  void Refuse(const absl::Status& status) {
+    Own(shared_from_this());
+    CountRefusal(service_.metrics, status);
+    End(status);
   }
 
   // Only on the dispatcher's thread, so the end is seen once.
@@ -65,14 +72,14 @@ class ScoreReactor final : public CountedReactor<grpc::ServerUnaryReactor>,
 
   absl::Status Admit() {
     request_id_ = MakeRandomId();
-    RIVULET_RETURN_IF_ERROR(CheckOpen());
+    RIVULET_RETURN_IF_ERROR(Open());
     v1::ScoreRequest proto;
     RIVULET_RETURN_IF_ERROR(ParseMessage(wire_request_, &proto));
     wire_request_.Clear();
     session_id_ = proto.session_id().substr(0, SessionTable::kMaxIdBytes);
     RIVULET_ASSIGN_OR_RETURN(
         std::unique_ptr<Request> request,
-        MakeScoreRequest(proto, service_.model, service_.max_prompt, service_.sessions));
+        MakeScoreRequest(proto, service_.model, service_.max_prompt, service_.sessions, tenant()));
     return Submit(std::move(request), weak_from_this());
   }
 
@@ -105,8 +112,10 @@ class ScoreReactor final : public CountedReactor<grpc::ServerUnaryReactor>,
 grpc::ServerUnaryReactor* StartScore(const ServiceContext& service,
                                      grpc::CallbackServerContext& context,
                                      const grpc::ByteBuffer& request, grpc::ByteBuffer* response) {
-  const auto reactor = std::make_shared<ScoreReactor>(service, context, request, response);
-  reactor->Start();
+  const absl::StatusOr<CallerPtr> caller = CallerOf(service, context, Scope::kGenerate);
+  const auto reactor = std::make_shared<ScoreReactor>(
+      service, context, caller.ok() ? *caller : nullptr, request, response);
+  caller.ok() ? reactor->Start() : reactor->Refuse(caller.status());
   return reactor.get();
 }
 

@@ -26,8 +26,9 @@ class ServiceTest : public ServiceStack {
   explicit ServiceTest(Clock::duration stall_limit = seconds(300), int64_t bos_id = -1,
                        MakeDoors doors = nullptr)
       : ServiceStack(stall_limit, bos_id) {
-    auto server = GrpcServer::Start("127.0.0.1", 0, *context_,
-                                    doors == nullptr ? GrpcDoors() : doors(*context_));
+    auto server =
+        GrpcServer::Start("127.0.0.1", 0, *context_,
+                          /*tls=*/nullptr, doors == nullptr ? GrpcDoors() : doors(*context_));
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     address_ = "127.0.0.1:" + std::to_string(server_->port());

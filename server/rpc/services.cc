@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.grpc.pb.h"
+#include "server/rpc/origin.h"
 #include "server/rpc/reactors.h"
 #include "server/rpc/unary_call.h"
 #include "server/service/conversation.h"
@@ -109,14 +110,14 @@ class InferenceService final : public RawInference {
     return StartScore(service_, *context, *request, response);
   }
   Unary* Tokenize(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, service_.model, &rivulet::Tokenize, context, request, response);
+    return RunOnPool(service_, service_.model, &rivulet::Tokenize, {context, request, response});
   }
   Unary* Detokenize(Context* context, const Bytes* request, Bytes* response) override {
     return RunOnPool<ServedModel, v1::DetokenizeRequest, v1::DetokenizeResponse>(
-        service_, service_.model, &rivulet::Detokenize, context, request, response);
+        service_, service_.model, &rivulet::Detokenize, {context, request, response});
   }
   Unary* GetModel(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, service_.model, &rivulet::GetModel, context, request, response);
+    return RunOnPool(service_, service_.model, &rivulet::GetModel, {context, request, response});
   }
 
  private:
@@ -137,25 +138,32 @@ class SessionsService final : public RawSessions {
   explicit SessionsService(const ServiceContext& context) : service_(context) {}
 
   Unary* CreateSession(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, service_, &rivulet::CreateSession, context, request, response);
+    return RunOnPool(service_, Scope::kSessions, &rivulet::CreateSession,
+                     {context, request, response});
   }
   Unary* GetSession(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, service_, &rivulet::GetSession, context, request, response);
+    return RunOnPool(service_, Scope::kSessions, &rivulet::GetSession,
+                     {context, request, response});
   }
   Unary* ListSessions(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, service_, &rivulet::ListSessions, context, request, response);
+    return RunOnPool(service_, Scope::kSessions, &rivulet::ListSessions,
+                     {context, request, response});
   }
   Unary* UpdateSession(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, service_, &rivulet::UpdateSession, context, request, response);
+    return RunOnPool(service_, Scope::kSessions, &rivulet::UpdateSession,
+                     {context, request, response});
   }
   Unary* ForkSession(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, service_, &rivulet::ForkSession, context, request, response);
+    return RunOnPool(service_, Scope::kSessions, &rivulet::ForkSession,
+                     {context, request, response});
   }
   Unary* RewindSession(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, service_, &rivulet::RewindSession, context, request, response);
+    return RunOnPool(service_, Scope::kSessions, &rivulet::RewindSession,
+                     {context, request, response});
   }
   Unary* DeleteSession(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, service_, &rivulet::DeleteSession, context, request, response);
+    return RunOnPool(service_, Scope::kSessions, &rivulet::DeleteSession,
+                     {context, request, response});
   }
 
  private:

@@ -509,8 +509,9 @@ TEST_F(SessionsServiceTest, ChoicesThatTheClientIsNotToldOfAreDeleted) {
   request.set_n(4);
   request.set_keep_choices(true);
   const auto client = std::make_shared<LostClient>();
-  const auto call =
-      std::make_shared<GenerationCall>(*context_, "Generate", Clock::now(), kNoDeadline, client);
+  const CallerPtr caller = *context_->authenticator.Admit(std::nullopt, Scope::kGenerate);
+  const auto call = std::make_shared<GenerationCall>(
+      *context_, CallOrigin{"Generate", Clock::now(), kNoDeadline, caller, ""}, client);
   call->Run(request);
   client->Serve(*call).IgnoreError();  // OK if the scheduler was done before the first write
   const v1::ListSessionsResponse left = List(10);

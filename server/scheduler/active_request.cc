@@ -101,7 +101,7 @@ ActiveRequest::ActiveRequest(RequestContext& context, std::unique_ptr<Request> r
       cached_tokens_(static_cast<uint32_t>(prompt_->position())),
       last_turn_(turn),
       admitted_(now),
-      session_id_(request_->keep_choices ? request_->session.id() : ""),
+      session_(request_->keep_choices ? request_->session.key() : SessionKey("")),
       unfinished_(request_->completions) {}
 
 void ActiveRequest::Start(TimePoint now) {
@@ -625,7 +625,7 @@ void ActiveRequest::LeaveSession(Completion& completion, StreamMessage& message)
   if (!completion.state_lost) LeaveState(*session);
   if (completion.index() == 0) return ReturnSession(std::move(session), completion.state_lost);
   if (!request_->keep_choices || completion.state_lost || CutShort(message.finish_reason)) return;
-  const auto kept = context_.sessions.Adopt(std::move(session), request_->notes, session_id_,
+  const auto kept = context_.sessions.Adopt(std::move(session), request_->notes, session_,
                                             context_tokens_ + request_->prompt.size());
   if (kept.ok()) message.fork_id = kept->id;
 }

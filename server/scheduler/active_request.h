@@ -254,7 +254,7 @@ class ActiveRequest {
   uint32_t turn_tokens_ = 0;  // since then
   std::vector<Logprobs> prompt_scores_;
   const TimePoint admitted_;
-  const std::string session_id_;  // if completions are kept
+  const SessionKey session_;  // if completions are kept
   bool has_token_ = false;
   TimePoint stalled_at_ = kNoDeadline;  // while the outbox is full
   bool outbox_full_ = false;            // or will be, with the tokens of the steps in flight

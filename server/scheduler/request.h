@@ -13,6 +13,7 @@
 #include "kernels/ops/sampling/sampling.h"
 #include "server/scheduler/outbox.h"
 #include "server/scheduler/plan.h"
+#include "server/security/tenant.h"
 #include "server/session/session_table.h"
 
 namespace rivulet {
@@ -49,6 +50,8 @@ struct Request {
   bool begins_anew = false;
   // Kept with the session once the turn has begun.
   std::shared_ptr<const SessionNotes> notes;
+  // Who shares the machine with others; null: the one tenant of a server without tokens.
+  std::shared_ptr<Tenant> tenant;
   // Requests share kept states only with those of the same salt.
   std::string cache_salt;
   uint32_t completions = 1;   // at least one; the API's n. The session goes on with the first

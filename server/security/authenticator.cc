@@ -118,12 +118,13 @@ absl::StatusOr<CallerPtr> Authenticator::Find(std::string_view token) const {
   return found->caller;
 }
 
-std::vector<std::shared_ptr<Tenant>> Authenticator::tenants() const {
-  std::vector<std::shared_ptr<Tenant>> tenants;
-  if (!asks_for_tokens()) return tenants;
+std::vector<NamedTenantMetrics> Authenticator::metrics() const {
+  std::vector<NamedTenantMetrics> all;
   MutexLock lock(&mutex_);
-  for (const auto& [name, tenant] : tenants_) tenants.push_back(tenant);
-  return tenants;
+  for (const auto& [name, tenant] : tenants_) {
+    all.push_back({name, std::shared_ptr<const TenantMetrics>(tenant, &tenant->metrics)});
+  }
+  return all;
 }
 
 }  // namespace rivulet

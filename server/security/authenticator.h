@@ -47,9 +47,9 @@ class Authenticator {
   // Reads the file again: tokens that have left it are refused from now on.
   absl::Status Reload();
 
-  // By name: those of the file, and those that have left it since the start. None if no tokens are
-  // asked for.
-  std::vector<std::shared_ptr<Tenant>> tenants() const;
+  // By name: of the tenants in the file, and of those that have left it since the start. None if no
+  // tokens are asked for.
+  std::vector<NamedTenantMetrics> metrics() const;
 
  private:
   struct Token {

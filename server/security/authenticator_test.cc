@@ -192,8 +192,8 @@ TEST(TenantTest, RequestsAMinuteComeBackWithTime) {
   EXPECT_EQ(refused->retry_after, milliseconds(1000));
   EXPECT_TRUE(tenant.BeginRequest(now + milliseconds(999)).has_value());
   EXPECT_FALSE(tenant.BeginRequest(now + milliseconds(1001)).has_value());
-  EXPECT_EQ(tenant.requests.value(), 61u);
-  EXPECT_EQ(tenant.requests_refused.value(), 2u);
+  EXPECT_EQ(tenant.metrics.requests.value(), 61u);
+  EXPECT_EQ(tenant.metrics.requests_refused.value(), 2u);
 }
 
 TEST(TenantTest, TokensAreOwedAfterwards) {
@@ -215,7 +215,7 @@ TEST(TenantTest, OpenRequestsAreBounded) {
   EXPECT_FALSE(tenant.BeginRequest(now).has_value());
   EXPECT_FALSE(tenant.BeginRequest(now).has_value());
   EXPECT_TRUE(tenant.BeginRequest(now).has_value());
-  EXPECT_EQ(tenant.requests_open.value(), 2);
+  EXPECT_EQ(tenant.metrics.requests_open.value(), 2);
   tenant.EndRequest();
   EXPECT_FALSE(tenant.BeginRequest(now).has_value());
 }
@@ -223,7 +223,7 @@ TEST(TenantTest, OpenRequestsAreBounded) {
 TEST(TenantTest, WithoutLimitsNothingIsRefused) {
   Tenant tenant("");
   const Tenant::TimePoint now = Tenant::Clock::now();
-  tenant.ChargeTokens(uint64_t{1} << 40, now);
+  tenant.ChargeTokens(int64_t{1} << 40, now);
   for (int i = 0; i < 10000; ++i) ASSERT_FALSE(tenant.BeginRequest(now).has_value());
 }
 

@@ -55,7 +55,7 @@ void Tenant::SetLimits(const TenantLimits& limits) {
 }
 
 std::optional<Tenant::Refusal> Tenant::Refuse(std::string text, milliseconds retry_after) {
-  requests_refused.Add();
+  metrics.requests_refused.Add();
   return Refusal{absl::StrCat(text, "; try again later"), retry_after};
 }
 
@@ -75,18 +75,18 @@ std::optional<Tenant::Refusal> Tenant::BeginRequest(TimePoint now) {
   }
   requests_left_.Take(1);
   ++open_;
-  requests.Add();
-  requests_open.Add(1);
+  metrics.requests.Add();
+  metrics.requests_open.Add(1);
   return std::nullopt;
 }
 
 void Tenant::EndRequest() {
   MutexLock lock(&mutex_);
   --open_;
-  requests_open.Add(-1);
+  metrics.requests_open.Add(-1);
 }
 
-void Tenant::ChargeTokens(uint64_t tokens, TimePoint now) {
+void Tenant::ChargeTokens(int64_t tokens, TimePoint now) {
   MutexLock lock(&mutex_);
   (void)tokens_left_.Has(0, now);
   tokens_left_.Take(static_cast<double>(tokens));

@@ -18,7 +18,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "kernels/base/mutex.h"
-#include "server/metrics/instruments.h"
+#include "server/metrics/metrics.h"
 
 namespace rivulet {
 
@@ -52,13 +52,11 @@ class Tenant {
   // A request begins, unless that would be over a limit. EndRequest follows if it does.
   std::optional<Refusal> BeginRequest(TimePoint now);
   void EndRequest();
-  // Tokens that were computed for it. They may exceed the limit: then requests are refused until
-  // time has paid for them.
-  void ChargeTokens(uint64_t tokens, TimePoint now);
+  // Tokens that were computed for it; fewer than 0 are given back. They may exceed the limit: then
+  // requests are refused until time has paid for them.
+  void ChargeTokens(int64_t tokens, TimePoint now);
 
-  // For the metrics, by tenant.
-  Counter requests, requests_refused, prompt_tokens, generation_tokens;
-  Gauge requests_open;
+  TenantMetrics metrics;
 
  private:
   // What a limit per minute leaves. It fills up to a minute's worth.

@@ -11,9 +11,9 @@
 
 namespace rivulet {
 
-GenerationCall::GenerationCall(const ServiceContext& service, const char* method, TimePoint arrival,
-                               TimePoint deadline, std::shared_ptr<ResponseStream> stream)
-    : ScheduledCall(service, method, arrival, deadline), stream_(std::move(stream)) {}
+GenerationCall::GenerationCall(const ServiceContext& service, CallOrigin origin,
+                               std::shared_ptr<ResponseStream> stream)
+    : ScheduledCall(service, std::move(origin)), stream_(std::move(stream)) {}
 
 void GenerationCall::Run(const v1::GenerateRequest& proto) {
   const absl::Status status = OrNoMemory([&] { return Admit(proto); });
@@ -25,10 +25,10 @@ absl::Status GenerationCall::Admit(const v1::GenerateRequest& proto) {
   request_id_ = proto.request_id().empty() ? MakeRandomId()
                                            : proto.request_id().substr(0, kMaxRequestIdBytes);
   session_id_ = proto.session_id().substr(0, SessionTable::kMaxIdBytes);
-  RIVULET_RETURN_IF_ERROR(CheckOpen());
+  RIVULET_RETURN_IF_ERROR(Open());
   RIVULET_ASSIGN_OR_RETURN(
       std::unique_ptr<Request> request,
-      MakeGenerateRequest(proto, service_.model, service_.max_prompt, service_.sessions));
+      MakeGenerateRequest(proto, service_.model, service_.max_prompt, service_.sessions, tenant()));
   seed_ = request->sampling.seed;
   position_ = ContextTokens(*request) + request->prompt.size();
   report_cache_ = proto.report_cache();
@@ -92,7 +92,8 @@ Outbox::Taken GenerationCall::TakeNext() {
 
 // The client was not told of this session, and would never delete it.
 void GenerationCall::ForgetFork(const std::string& id) {
-  if (!id.empty()) service_.sessions.Delete(id).IgnoreError();  // gone already, or found by another
+  // Gone already, or found by another call.
+  if (!id.empty()) service_.sessions.Delete(Key(id)).IgnoreError();
 }
 
 // A call that was stopped before it had a state slot, or before it was submitted, still owes its
@@ -150,6 +151,7 @@ bool GenerationCall::Write(StreamMessage&& message) {
 
 v1::GenerateResponse GenerationCall::Convert(StreamMessage&& message) {
   const bool last = message.finish_reason != FinishReason::kNone;
+  CountGenerated(message.tokens.size());
   const Usage usage = message.usage;
   if (last) {
     usage_.prompt_tokens = message.usage.prompt_tokens;

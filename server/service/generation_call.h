@@ -44,10 +44,10 @@ class ResponseStream {
 class GenerationCall : public ScheduledCall, public std::enable_shared_from_this<GenerationCall> {
  public:
   // As ScheduledCall. What `stream` writes to must last until OnGenerationEnd.
-  GenerationCall(const ServiceContext& service, const char* method, TimePoint arrival,
-                 TimePoint deadline, std::shared_ptr<ResponseStream> stream);
+  GenerationCall(const ServiceContext& service, CallOrigin origin,
+                 std::shared_ptr<ResponseStream> stream);
 
-  // Exactly one of these two is called first. Run is for a worker.
+  // Exactly one of these two is called first. Run is for a worker. REQUIRES of Run: a caller.
   void Run(const v1::GenerateRequest& proto);
   // The request is refused; `status` is not OK.
   void Refuse(const absl::Status& status);

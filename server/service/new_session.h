@@ -22,25 +22,27 @@ class NewSession {
  public:
   explicit NewSession(SessionTable& sessions) : sessions_(sessions) {}
 
-  // If the request asks for a session, makes it and puts its id in. `method` is for the log.
-  absl::Status MakeFor(v1::GenerateRequest& request, const char* method) {
+  // If the request of a tenant asks for a session, makes it and puts its id in. `method` is for the
+  // log.
+  absl::Status MakeFor(v1::GenerateRequest& request, const std::string& tenant,
+                       const char* method) {
     if (request.session_id() != kNewSession) return absl::OkStatus();
-    const auto session = sessions_.Create("", "");
+    const auto session = sessions_.Create({tenant, ""}, "");
     RIVULET_RETURN_IF_ERROR(session.status());
-    id_ = session->id;
-    request.set_session_id(id_);
-    LogInfo("session_created", {{"session_id", id_}, {"method", method}});
+    key_ = {tenant, session->id};
+    request.set_session_id(key_.id);
+    LogInfo("session_created", {{"tenant", tenant}, {"session_id", key_.id}, {"method", method}});
     return absl::OkStatus();
   }
 
   // The request failed before its client was told the id.
   void Drop() {
-    if (!id_.empty()) (void)sessions_.Delete(id_);
+    if (!key_.id.empty()) (void)sessions_.Delete(key_);
   }
 
  private:
   SessionTable& sessions_;
-  std::string id_;  // empty: none
+  SessionKey key_ = "";  // without an id: none
 };
 
 }  // namespace rivulet

@@ -4,24 +4,32 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "server/log/log.h"
 
 namespace rivulet {
-ScheduledCall::ScheduledCall(const ServiceContext& service, const char* method, TimePoint arrival,
-                             TimePoint deadline)
-    : service_(service), method_(method), arrival_(arrival), deadline_(deadline) {}
+
+ScheduledCall::ScheduledCall(const ServiceContext& service, CallOrigin origin)
+    : service_(service), origin_(std::move(origin)) {}
 
 absl::Status ScheduledCall::Submit(std::unique_ptr<Request> request,
                                    std::weak_ptr<StreamSink> sink) {
   outbox_ = std::make_shared<Outbox>(std::move(sink));
   request->id = id_;
   request->outbox = outbox_;
-  request->arrival = arrival_;
-  request->deadline = deadline_;
+  request->arrival = origin_.arrival;
+  request->deadline = origin_.deadline;
+  request->tenant = origin_.caller->tenant;
+  // Tenants share no kept states: whether a prompt is fast would tell what others have sent.
+  if (!tenant().empty()) request->cache_salt = absl::StrCat(tenant(), "\n", request->cache_salt);
+  const uint64_t prompt_tokens = request->prompt.size();
   RIVULET_RETURN_IF_ERROR(service_.scheduler.Submit(request));
+  charged_prompt_ = prompt_tokens;
+  origin_.caller->tenant->ChargeTokens(static_cast<int64_t>(prompt_tokens), Clock::now());
   LogDebug("request_queued",
-           {{"request_id", request_id_}, {"session_id", session_id_}, {"method", method_}});
+           {{"request_id", request_id_}, {"session_id", session_id_}, {"method", origin_.method}});
   // A cancel before Submit named an id that the scheduler did not know.
   if (cancelled_) service_.scheduler.Cancel(id_);
   return absl::OkStatus();
@@ -31,26 +39,60 @@ void ScheduledCall::CancelRequest() {
   if (!cancelled_.exchange(true)) service_.scheduler.Cancel(id_);
 }
 
-absl::Status ScheduledCall::CheckOpen() const {
+absl::Status ScheduledCall::Open() {
   if (cancelled_) return absl::CancelledError("cancelled by the client");
-  return service_.scheduler.CheckOpen();
+  RIVULET_RETURN_IF_ERROR(service_.scheduler.CheckOpen());
+  return OpenForTenant();
+}
+
+absl::Status ScheduledCall::OpenForTenant() {
+  const auto refusal = origin_.caller->tenant->BeginRequest(Clock::now());
+  counts_for_tenant_ = !refusal.has_value();
+  if (counts_for_tenant_) return absl::OkStatus();
+  service_.metrics.CountRequest(Outcome::kRejectedLimit);
+  absl::Status status = absl::ResourceExhaustedError(refusal->text);
+  status.SetPayload(Scheduler::kRetryAfterPayload,
+                    absl::Cord(std::to_string(refusal->retry_after.count())));
+  return status;
+}
+
+void ScheduledCall::CountGenerated(size_t tokens) {
+  Tenant& tenant = *origin_.caller->tenant;
+  tenant.metrics.generation_tokens.Add(tokens);
+  tenant.ChargeTokens(static_cast<int64_t>(tokens), Clock::now());
+}
+
+// Prompt tokens that were cached cost nothing, which is known only now.
+void ScheduledCall::Settle(const Usage& usage) {
+  if (!counts_for_tenant_) return;
+  Tenant& tenant = *origin_.caller->tenant;
+  tenant.metrics.prompt_tokens.Add(charged_prompt_);
+  tenant.ChargeTokens(-static_cast<int64_t>(usage.cached_tokens), Clock::now());
+  tenant.EndRequest();
 }
 
 void ScheduledCall::LogEnd(const absl::Status& status, const Usage& usage) {
-  const double seconds = Seconds(Clock::now() - arrival_);
+  Settle(usage);
+  const double seconds = Seconds(Clock::now() - origin_.arrival);
+  const LogField who[] = {{"tenant", origin_.caller == nullptr ? "" : tenant()},
+                          {"trace_id", origin_.trace_id}};
   if (!status.ok()) {
     // INTERNAL is our fault; the others are caused by the client or the load.
     const auto log = status.code() == absl::StatusCode::kInternal ? LogWarning : LogInfo;
     return log("request_failed", {{"request_id", request_id_},
                                   {"session_id", session_id_},
-                                  {"method", method_},
+                                  {"method", origin_.method},
+                                  who[0],
+                                  who[1],
                                   {"code", absl::StatusCodeToString(status.code())},
                                   {"error", std::string(status.message())},
                                   {"seconds", seconds}});
   }
   LogInfo("request_finished", {{"request_id", request_id_},
                                {"session_id", session_id_},
-                               {"method", method_},
+                               {"method", origin_.method},
+                               who[0],
+                               who[1],
                                {"prompt_tokens", usage.prompt_tokens},
                                {"cached_tokens", usage.cached_tokens},
                                {"completion_tokens", usage.completion_tokens},
@@ -62,6 +104,9 @@ void CountRefusal(Metrics& metrics, const absl::Status& status) {
     case absl::StatusCode::kResourceExhausted:  // counted where it was refused
     case absl::StatusCode::kUnavailable:
       return;
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kPermissionDenied:
+      return metrics.CountRequest(Outcome::kRejectedCaller);
     case absl::StatusCode::kCancelled:
       return metrics.CountRequest(Outcome::kCancelled);
     case absl::StatusCode::kNotFound:

@@ -24,15 +24,22 @@
 
 namespace rivulet {
 
+// Where a call comes from.
+struct CallOrigin {
+  const char* method;  // a constant, for the log
+  TimePoint arrival;   // of the client's message
+  TimePoint deadline = kNoDeadline;
+  CallerPtr caller;      // null: of a call that will be refused, because it is not known
+  std::string trace_id;  // of the client's trace, for the log; may be empty
+};
+
 class ScheduledCall : public StreamSink {
  protected:
   // From this many on, turning log-probabilities into a message is work for the pool.
   static constexpr size_t kManyLogprobs = 512;
 
-  // The context outlives the request. `method`, a constant, is for the log; `arrival` is when the
-  // client's message came; `deadline` is the client's, kNoDeadline without one.
-  ScheduledCall(const ServiceContext& service, const char* method, TimePoint arrival,
-                TimePoint deadline);
+  // The context outlives the request.
+  ScheduledCall(const ServiceContext& service, CallOrigin origin);
 
   // Hands the request to the scheduler; messages for it then come to `sink` (this, shared). On
   // failure nothing will come.
@@ -42,12 +49,19 @@ class ScheduledCall : public StreamSink {
   // The client is gone or has cancelled. Any thread, any number of times.
   void CancelRequest();
 
-  // Not OK when the request is cancelled already, or the scheduler would refuse any. To be called
-  // before the request is read: under overload most are refused here.
-  absl::Status CheckOpen() const;
+  // Not OK when the request is cancelled already, its tenant is over a limit, or the scheduler
+  // would refuse any. To be called once, before the request is read: under overload most are
+  // refused here.
+  absl::Status Open();
 
-  // Logs the end, once.
+  // Tokens were generated for it.
+  void CountGenerated(size_t tokens);
+
+  // Logs the end and settles with the tenant, once.
   void LogEnd(const absl::Status& status, const Usage& usage);
+
+  const std::string& tenant() const { return origin_.caller->tenant->name(); }
+  SessionKey Key(const std::string& session_id) const { return {tenant(), session_id}; }
 
   const ServiceContext& service_;
   // For the log and the client. Set before Submit.
@@ -55,9 +69,12 @@ class ScheduledCall : public StreamSink {
   std::string session_id_;
 
  private:
-  const char* const method_;
-  const TimePoint arrival_;
-  const TimePoint deadline_;
+  absl::Status OpenForTenant();
+  void Settle(const Usage& usage);
+
+  const CallOrigin origin_;
+  bool counts_for_tenant_ = false;
+  uint64_t charged_prompt_ = 0;  // tokens
   const uint64_t id_ = Scheduler::NewId();
   std::shared_ptr<Outbox> outbox_;
   std::atomic<bool> cancelled_{false};

@@ -4,11 +4,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "kernels/base/mutex.h"
 #include "server/metrics/metrics.h"
 #include "server/scheduler/scheduler.h"
+#include "server/security/authenticator.h"
+#include "server/security/caller.h"
 #include "server/service/served_model.h"
 #include "server/service/worker_pool.h"
 #include "server/session/session_table.h"
@@ -47,7 +50,18 @@ struct ServiceContext {
   WorkerPool& pool;
   Metrics& metrics;
   CallCount& calls;
+  const Authenticator& authenticator;
   uint32_t max_prompt = 0;  // --max-prompt, tokens
+};
+
+// The service, for one caller.
+struct CallerContext {
+  const ServiceContext& service;
+  const Caller& caller;
+
+  SessionKey Key(const std::string& session_id) const {
+    return {caller.tenant->name(), session_id};
+  }
 };
 
 }  // namespace rivulet

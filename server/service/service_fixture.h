@@ -78,8 +78,9 @@ class ServiceStack : public testing::Test {
     options.tokenizer = &tokenizer_;
     scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
     loop_ = std::make_unique<EngineLoop>(engine_, *scheduler_);
-    context_ = std::make_unique<ServiceContext>(ServiceContext{
-        model_, *scheduler_, sessions_, pool_, metrics_, calls_, /*max_prompt=*/1000});
+    context_ = std::make_unique<ServiceContext>(
+        ServiceContext{model_, *scheduler_, sessions_, pool_, metrics_, calls_, authenticator_,
+                       /*max_prompt=*/1000});
   }
 
   uint64_t Count(Outcome outcome) const {
@@ -101,6 +102,7 @@ class ServiceStack : public testing::Test {
   PacedEngine engine_{kSlots};
   Metrics metrics_;
   CallCount calls_;
+  Authenticator authenticator_;
   SessionTable sessions_{{}, metrics_};
   ServedModel model_;
   Dispatcher dispatcher_;

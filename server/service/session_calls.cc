@@ -59,77 +59,84 @@ absl::Status GetModel(const ServedModel& model, const v1::GetModelRequest&, v1::
   return absl::OkStatus();
 }
 
-absl::Status CreateSession(const ServiceContext& service, const v1::CreateSessionRequest& request,
+absl::Status CreateSession(const CallerContext& call, const v1::CreateSessionRequest& request,
                            v1::Session& response) {
-  RIVULET_RETURN_IF_ERROR(CheckNotDraining(service));
+  RIVULET_RETURN_IF_ERROR(CheckNotDraining(call.service));
   RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
-                           service.sessions.Create(request.id(), request.name()));
-  LogInfo("session_created", {{"session_id", session.id}, {"name", session.name}});
-  return Answer(service, session, response);
+                           call.service.sessions.Create(call.Key(request.id()), request.name()));
+  LogInfo("session_created",
+          {{"tenant", session.tenant}, {"session_id", session.id}, {"name", session.name}});
+  return Answer(call.service, session, response);
 }
 
-absl::Status GetSession(const ServiceContext& service, const v1::GetSessionRequest& request,
+absl::Status GetSession(const CallerContext& call, const v1::GetSessionRequest& request,
                         v1::Session& response) {
-  return Answer(service, service.sessions.Get(request.id()), response);
+  return Answer(call.service, call.service.sessions.Get(call.Key(request.id())), response);
 }
 
 // The page token is the last id of the previous page, so a session that is created or deleted in
 // between does not shift the others.
-absl::Status ListSessions(const ServiceContext& service, const v1::ListSessionsRequest& request,
+absl::Status ListSessions(const CallerContext& call, const v1::ListSessionsRequest& request,
                           v1::ListSessionsResponse& response) {
   if (request.page_size() > kMaxPageSize) {
     return absl::InvalidArgumentError(
         absl::StrCat("page_size = ", request.page_size(), ": at most ", kMaxPageSize));
   }
   const uint32_t size = request.page_size() > 0 ? request.page_size() : kDefaultPageSize;
-  const std::vector<SessionInfo> sessions = service.sessions.List(request.page_token(), size + 1);
+  const std::vector<SessionInfo> sessions =
+      call.service.sessions.List(call.Key(request.page_token()), size + 1);
   for (const SessionInfo& session : sessions) {
     if (response.sessions_size() == static_cast<int>(size)) {
       response.set_next_page_token(response.sessions().rbegin()->id());
       break;
     }
-    *response.add_sessions() = ToProto(service, session);
+    *response.add_sessions() = ToProto(call.service, session);
   }
   return absl::OkStatus();
 }
 
-absl::Status UpdateSession(const ServiceContext& service, const v1::UpdateSessionRequest& request,
+absl::Status UpdateSession(const CallerContext& call, const v1::UpdateSessionRequest& request,
                            v1::Session& response) {
-  RIVULET_RETURN_IF_ERROR(CheckNotDraining(service));
-  if (!request.has_name()) return Answer(service, service.sessions.Get(request.id()), response);
+  RIVULET_RETURN_IF_ERROR(CheckNotDraining(call.service));
+  if (!request.has_name())
+    return Answer(call.service, call.service.sessions.Get(call.Key(request.id())), response);
   RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
-                           service.sessions.Rename(request.id(), request.name()));
-  LogInfo("session_renamed", {{"session_id", session.id}, {"name", session.name}});
-  return Answer(service, session, response);
+                           call.service.sessions.Rename(call.Key(request.id()), request.name()));
+  LogInfo("session_renamed",
+          {{"tenant", session.tenant}, {"session_id", session.id}, {"name", session.name}});
+  return Answer(call.service, session, response);
 }
 
-absl::Status ForkSession(const ServiceContext& service, const v1::ForkSessionRequest& request,
+absl::Status ForkSession(const CallerContext& call, const v1::ForkSessionRequest& request,
                          v1::Session& response) {
-  RIVULET_RETURN_IF_ERROR(CheckNotDraining(service));
+  RIVULET_RETURN_IF_ERROR(CheckNotDraining(call.service));
   std::optional<uint64_t> position;
   if (request.has_position()) position = request.position();
-  RIVULET_ASSIGN_OR_RETURN(
-      const SessionInfo session,
-      service.sessions.Fork(request.id(), request.new_id(), request.name(), position));
-  LogInfo("session_forked", {{"session_id", session.id},
+  RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
+                           call.service.sessions.Fork(call.Key(request.id()), request.new_id(),
+                                                      request.name(), position));
+  LogInfo("session_forked", {{"tenant", session.tenant},
+                             {"session_id", session.id},
                              {"from", request.id()},
                              {"name", session.name},
                              {"tokens", session.tokens}});
-  return Answer(service, session, response);
+  return Answer(call.service, session, response);
 }
 
-absl::Status RewindSession(const ServiceContext& service, const v1::RewindSessionRequest& request,
+absl::Status RewindSession(const CallerContext& call, const v1::RewindSessionRequest& request,
                            v1::Session& response) {
-  RIVULET_RETURN_IF_ERROR(CheckNotDraining(service));
-  RIVULET_ASSIGN_OR_RETURN(const SessionInfo session,
-                           service.sessions.Rewind(request.id(), request.position()));
-  LogInfo("session_rewound", {{"session_id", session.id}, {"tokens", session.tokens}});
-  return Answer(service, session, response);
+  RIVULET_RETURN_IF_ERROR(CheckNotDraining(call.service));
+  RIVULET_ASSIGN_OR_RETURN(
+      const SessionInfo session,
+      call.service.sessions.Rewind(call.Key(request.id()), request.position()));
+  LogInfo("session_rewound",
+          {{"tenant", session.tenant}, {"session_id", session.id}, {"tokens", session.tokens}});
+  return Answer(call.service, session, response);
 }
 
-absl::Status DeleteSession(const ServiceContext& service, const v1::DeleteSessionRequest& request,
+absl::Status DeleteSession(const CallerContext& call, const v1::DeleteSessionRequest& request,
                            v1::DeleteSessionResponse&) {
-  return service.sessions.Delete(request.id());
+  return call.service.sessions.Delete(call.Key(request.id()));
 }
 
 }  // namespace rivulet

@@ -17,19 +17,19 @@ namespace rivulet {
 absl::Status GetModel(const ServedModel& model, const v1::GetModelRequest& request,
                       v1::Model& response);
 
-absl::Status CreateSession(const ServiceContext& service, const v1::CreateSessionRequest& request,
+absl::Status CreateSession(const CallerContext& call, const v1::CreateSessionRequest& request,
                            v1::Session& response);
-absl::Status GetSession(const ServiceContext& service, const v1::GetSessionRequest& request,
+absl::Status GetSession(const CallerContext& call, const v1::GetSessionRequest& request,
                         v1::Session& response);
-absl::Status ListSessions(const ServiceContext& service, const v1::ListSessionsRequest& request,
+absl::Status ListSessions(const CallerContext& call, const v1::ListSessionsRequest& request,
                           v1::ListSessionsResponse& response);
-absl::Status UpdateSession(const ServiceContext& service, const v1::UpdateSessionRequest& request,
+absl::Status UpdateSession(const CallerContext& call, const v1::UpdateSessionRequest& request,
                            v1::Session& response);
-absl::Status ForkSession(const ServiceContext& service, const v1::ForkSessionRequest& request,
+absl::Status ForkSession(const CallerContext& call, const v1::ForkSessionRequest& request,
                          v1::Session& response);
-absl::Status RewindSession(const ServiceContext& service, const v1::RewindSessionRequest& request,
+absl::Status RewindSession(const CallerContext& call, const v1::RewindSessionRequest& request,
                            v1::Session& response);
-absl::Status DeleteSession(const ServiceContext& service, const v1::DeleteSessionRequest& request,
+absl::Status DeleteSession(const CallerContext& call, const v1::DeleteSessionRequest& request,
                            v1::DeleteSessionResponse& response);
 
 }  // namespace rivulet

@@ -203,12 +203,13 @@ absl::Status ReadCounts(const v1::GenerateRequest& proto, const ServedModel& mod
   return absl::OkStatus();
 }
 
-absl::Status TakeLease(const std::string& id, SessionTable& sessions, Request& request) {
-  if (id.empty()) return absl::OkStatus();
-  RIVULET_RETURN_IF_ERROR(CheckAtMost("bytes of session_id", id.size(), SessionTable::kMaxIdBytes));
+absl::Status TakeLease(const SessionKey& key, SessionTable& sessions, Request& request) {
+  if (key.id.empty()) return absl::OkStatus();
+  RIVULET_RETURN_IF_ERROR(
+      CheckAtMost("bytes of session_id", key.id.size(), SessionTable::kMaxIdBytes));
   const bool turn = request.kind == RequestKind::kGenerate;
   RIVULET_ASSIGN_OR_RETURN(request.session,
-                           turn ? sessions.LeaseForTurn(id) : sessions.LeaseForReading(id));
+                           turn ? sessions.LeaseForTurn(key) : sessions.LeaseForReading(key));
   return absl::OkStatus();
 }
 
@@ -216,8 +217,9 @@ absl::Status TakeLease(const std::string& id, SessionTable& sessions, Request& r
 // prompt's log-probabilities.
 template <typename Proto>
 absl::Status ReadContext(const Proto& proto, const ServedModel& model, uint32_t max_prompt,
-                         SessionTable& sessions, const char* scores, Request& request) {
-  RIVULET_RETURN_IF_ERROR(TakeLease(proto.session_id(), sessions, request));
+                         SessionTable& sessions, const std::string& tenant, const char* scores,
+                         Request& request) {
+  RIVULET_RETURN_IF_ERROR(TakeLease({tenant, proto.session_id()}, sessions, request));
   RIVULET_RETURN_IF_ERROR(ReadInput(proto, model, max_prompt, request));
   RIVULET_RETURN_IF_ERROR(CheckNotEmpty(request));
   RIVULET_RETURN_IF_ERROR(CheckPromptTokens(request.prompt.size(), max_prompt));
@@ -261,7 +263,8 @@ absl::StatusOr<const Tokenizer*> RequireTokenizer(const ServedModel& model) {
 absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateRequest& proto,
                                                              const ServedModel& model,
                                                              uint32_t max_prompt,
-                                                             SessionTable& sessions) {
+                                                             SessionTable& sessions,
+                                                             const std::string& tenant) {
   RIVULET_RETURN_IF_ERROR(
       CheckAtMost("bytes of request_id", proto.request_id().size(), kMaxRequestIdBytes));
   RIVULET_RETURN_IF_ERROR(
@@ -279,7 +282,7 @@ absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateR
   RIVULET_ASSIGN_OR_RETURN(request->stop, ReadStop(proto.stop(), model));
   RIVULET_RETURN_IF_ERROR(CheckMinTokens(*request));
   RIVULET_RETURN_IF_ERROR(
-      ReadContext(proto, model, max_prompt, sessions, "prompt_logprobs", *request));
+      ReadContext(proto, model, max_prompt, sessions, tenant, "prompt_logprobs", *request));
   RIVULET_ASSIGN_OR_RETURN(request->grammar,
                            ReadStructuredOutput(proto, model, StartsThinking(*request)));
   return request;
@@ -288,14 +291,15 @@ absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateR
 absl::StatusOr<std::unique_ptr<Request>> MakeScoreRequest(const v1::ScoreRequest& proto,
                                                           const ServedModel& model,
                                                           uint32_t max_prompt,
-                                                          SessionTable& sessions) {
+                                                          SessionTable& sessions,
+                                                          const std::string& tenant) {
   RIVULET_RETURN_IF_ERROR(CheckAtMost("top_logprobs", proto.top_logprobs(), kMaxTopLogprobs));
   auto request = std::make_unique<Request>();
   request->kind = RequestKind::kScore;
   request->score_prompt = true;
   request->score_top = proto.top_logprobs();
   RIVULET_RETURN_IF_ERROR(
-      ReadContext(proto, model, max_prompt, sessions, "top_logprobs", *request));
+      ReadContext(proto, model, max_prompt, sessions, tenant, "top_logprobs", *request));
   return request;
 }
 

@@ -34,16 +34,18 @@ inline constexpr uint32_t kDefaultMaxTokens = 256;
 // Of a text that is to be tokenized: SentencePiece needs about 80 bytes of memory per byte.
 inline constexpr size_t kMaxTextBytes = size_t{4} << 20;
 
-// NOT_FOUND and ABORTED come from SessionTable, FAILED_PRECONDITION from ReadConversation
-// (conversation.h). After a failure no lease is held.
+// `tenant`: whose sessions it may name. NOT_FOUND and ABORTED come from SessionTable,
+// FAILED_PRECONDITION from ReadConversation (conversation.h). After a failure no lease is held.
 absl::StatusOr<std::unique_ptr<Request>> MakeGenerateRequest(const v1::GenerateRequest& proto,
                                                              const ServedModel& model,
                                                              uint32_t max_prompt,
-                                                             SessionTable& sessions);
+                                                             SessionTable& sessions,
+                                                             const std::string& tenant = "");
 absl::StatusOr<std::unique_ptr<Request>> MakeScoreRequest(const v1::ScoreRequest& proto,
                                                           const ServedModel& model,
                                                           uint32_t max_prompt,
-                                                          SessionTable& sessions);
+                                                          SessionTable& sessions,
+                                                          const std::string& tenant = "");
 
 absl::Status CheckTokenIds(const google::protobuf::RepeatedField<uint32_t>& ids,
                            const ServedModel& model, const char* field);

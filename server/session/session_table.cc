@@ -69,6 +69,7 @@ struct SessionLease::Entry : SessionInfo {
   uint32_t readers = 0;
   std::list<std::shared_ptr<Entry>>::iterator place;  // in the table's list for what it is now
 
+  SessionKey key() const { return {tenant, id}; }
   bool leased() const { return in_turn || readers > 0; }
   // What it takes of the tokens that all sessions may hold.
   uint64_t room() const { return tokens + TokensOfNotes(notes_bytes); }
@@ -81,7 +82,7 @@ SessionLease& SessionLease::operator=(SessionLease&& other) noexcept {
   return *this;
 }
 
-const std::string& SessionLease::id() const { return entry_->id; }
+SessionKey SessionLease::key() const { return entry_->key(); }
 
 uint64_t SessionLease::tokens() const {
   MutexLock lock(&table_->mutex_);
@@ -203,18 +204,19 @@ void SessionTable::SetNotes(Entry& entry, std::shared_ptr<const SessionNotes> no
 }
 
 absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::NewEntry(
-    const std::string& id, const std::string& name) {
-  RIVULET_RETURN_IF_ERROR(CheckId(id));
+    const SessionKey& key, const std::string& name) {
+  RIVULET_RETURN_IF_ERROR(CheckId(key.id));
   RIVULET_RETURN_IF_ERROR(CheckName(name));
   auto entry = std::make_shared<Entry>();
-  entry->id = id.empty() ? MakeRandomId() : id;
+  entry->tenant = key.tenant;
+  entry->id = key.id.empty() ? MakeRandomId() : key.id;
   entry->name = name;
   entry->created_unix_ms = UnixMs(options_.now());
   return entry;
 }
 
-absl::StatusOr<SessionInfo> SessionTable::Create(const std::string& id, const std::string& name) {
-  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, NewEntry(id, name));
+absl::StatusOr<SessionInfo> SessionTable::Create(const SessionKey& key, const std::string& name) {
+  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, NewEntry(key, name));
   bool first_to_expire = false;
   absl::StatusOr<SessionInfo> info;
   {
@@ -226,18 +228,18 @@ absl::StatusOr<SessionInfo> SessionTable::Create(const std::string& id, const st
 }
 
 // The fork shares what the source holds, so that nothing is released here whatever fails.
-absl::StatusOr<SessionInfo> SessionTable::Fork(const std::string& id, const std::string& new_id,
+absl::StatusOr<SessionInfo> SessionTable::Fork(const SessionKey& key, const std::string& new_id,
                                                const std::string& name,
                                                std::optional<uint64_t> position) {
-  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> fork, NewEntry(new_id, name));
+  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> fork, NewEntry({key.tenant, new_id}, name));
   bool first_to_expire = false;
   absl::StatusOr<SessionInfo> info;
   {
     MutexLock lock(&mutex_);
-    RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> source, Find(id));
-    if (source->in_turn) return Busy(id);
+    RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> source, Find(key));
+    if (source->in_turn) return Busy(key.id);
     RIVULET_ASSIGN_OR_RETURN(Past past, PastOf(*source, position, /*with_borders=*/false));
-    fork->forked_from = id;
+    fork->forked_from = key.id;
     fork->forked_at = past.state == nullptr ? 0 : past.state->tokens().size();
     info = InsertFork(fork, std::move(past), first_to_expire);
   }
@@ -247,10 +249,10 @@ absl::StatusOr<SessionInfo> SessionTable::Fork(const std::string& id, const std:
 
 absl::StatusOr<SessionInfo> SessionTable::Adopt(std::unique_ptr<Session> state,
                                                 std::shared_ptr<const SessionNotes> notes,
-                                                const std::string& source, uint64_t forked_at) {
-  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> fork, NewEntry("", ""));
+                                                const SessionKey& source, uint64_t forked_at) {
+  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> fork, NewEntry({source.tenant, ""}, ""));
   if (!state->resting()) state->Rest();
-  fork->forked_from = source;
+  fork->forked_from = source.id;
   fork->forked_at = forked_at;
   bool first_to_expire = false;
   absl::StatusOr<SessionInfo> info;
@@ -276,12 +278,12 @@ absl::StatusOr<SessionInfo> SessionTable::InsertFork(const std::shared_ptr<Entry
   return InfoOf(*fork);
 }
 
-absl::StatusOr<SessionInfo> SessionTable::Rewind(const std::string& id, uint64_t position) {
+absl::StatusOr<SessionInfo> SessionTable::Rewind(const SessionKey& key, uint64_t position) {
   absl::StatusOr<SessionInfo> info;
   {
     MutexLock lock(&mutex_);
-    RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
-    if (entry->leased()) return Busy(id);
+    RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(key));
+    if (entry->leased()) return Busy(key.id);
     RIVULET_ASSIGN_OR_RETURN(Past past, PastOf(*entry, position, /*with_borders=*/true));
     if (past.state == nullptr) return InfoOf(*entry);
     garbage_.reserve(garbage_.size() + 1);  // first: this thread must not destroy the state
@@ -320,7 +322,7 @@ absl::StatusOr<SessionTable::Past> SessionTable::PastOf(const Entry& entry,
 
 absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& entry,
                                                  bool& first_to_expire) {
-  if (entries_.count(entry->id) > 0) {
+  if (entries_.count(entry->key()) > 0) {
     return absl::AlreadyExistsError(absl::StrCat("session \"", entry->id, "\" exists already"));
   }
   const bool full = entries_.size() >= options_.max_sessions;
@@ -333,7 +335,7 @@ absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& e
   // A session that was never used has nothing to lose.
   if (full) Remove(std::shared_ptr<Entry>(idle_empty_.front()), Reason::kEvicted);
   EntryList place = {entry};
-  entries_.emplace(entry->id, entry);
+  entries_.emplace(entry->key(), entry);
   if (entry->holds_state) ++states_;
   entry->place = place.begin();
   busy_.splice(busy_.end(), place);
@@ -342,35 +344,36 @@ absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& e
   return InfoOf(*entry);
 }
 
-absl::StatusOr<SessionInfo> SessionTable::Get(const std::string& id) const {
+absl::StatusOr<SessionInfo> SessionTable::Get(const SessionKey& key) const {
   MutexLock lock(&mutex_);
-  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
+  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(key));
   return InfoOf(*entry);
 }
 
-absl::StatusOr<SessionInfo> SessionTable::Rename(const std::string& id, const std::string& name) {
+absl::StatusOr<SessionInfo> SessionTable::Rename(const SessionKey& key, const std::string& name) {
   RIVULET_RETURN_IF_ERROR(CheckName(name));
   MutexLock lock(&mutex_);
-  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
+  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(key));
   entry->name = name;
   return InfoOf(*entry);
 }
 
-std::vector<SessionInfo> SessionTable::List(const std::string& after, size_t limit) const {
+std::vector<SessionInfo> SessionTable::List(const SessionKey& after, size_t limit) const {
   std::vector<SessionInfo> sessions;
   MutexLock lock(&mutex_);
   for (auto next = entries_.upper_bound(after); next != entries_.end() && sessions.size() < limit;
        ++next) {
+    if (next->first.tenant != after.tenant) break;
     sessions.push_back(InfoOf(*next->second));
   }
   return sessions;
 }
 
-absl::Status SessionTable::Delete(const std::string& id) {
+absl::Status SessionTable::Delete(const SessionKey& key) {
   {
     MutexLock lock(&mutex_);
-    RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
-    if (entry->leased()) return Busy(id);
+    RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(key));
+    if (entry->leased()) return Busy(key.id);
     garbage_.reserve(garbage_.size() + 1);  // first: this thread must not destroy the state
     std::unique_ptr<Session> state = Remove(entry, Reason::kDeleted);
     if (state == nullptr) return absl::OkStatus();
@@ -380,10 +383,10 @@ absl::Status SessionTable::Delete(const std::string& id) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SessionLease> SessionTable::Lease(const std::string& id, bool exclusive) {
+absl::StatusOr<SessionLease> SessionTable::Lease(const SessionKey& key, bool exclusive) {
   MutexLock lock(&mutex_);
-  RIVULET_ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(id));
-  if (entry->in_turn) return Busy(id);
+  RIVULET_ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(key));
+  if (entry->in_turn) return Busy(key.id);
   SetBusy(*entry, exclusive);
   return SessionLease(this, std::move(entry), exclusive);
 }
@@ -435,11 +438,11 @@ SessionTable::EntryList& SessionTable::IdleListOf(const Entry& entry) {
 }
 
 absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::Find(
-    const std::string& id) const {
-  RIVULET_RETURN_IF_ERROR(CheckId(id));  // the errors below repeat it
-  const auto found = entries_.find(id);
+    const SessionKey& key) const {
+  RIVULET_RETURN_IF_ERROR(CheckId(key.id));  // the errors below repeat it
+  const auto found = entries_.find(key);
   if (found != entries_.end()) return found->second;
-  const auto departed = departed_.find(id);
+  const auto departed = departed_.find(key);
   const char* why = "it was never created, or it left long ago";
   if (departed != departed_.end()) {
     constexpr const char* kWhy[] = {"it was deleted", "it was idle for longer than --session-ttl",
@@ -449,16 +452,18 @@ absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::Find(
                                     "its state was lost in a failed step"};
     why = kWhy[static_cast<size_t>(departed->second)];
   }
-  return absl::NotFoundError(
-      absl::StrCat("no session \"", id, "\": ", why, "; create one and send the whole context"));
+  return absl::NotFoundError(absl::StrCat("no session \"", key.id, "\": ", why,
+                                          "; create one and send the whole context"));
 }
 
 std::unique_ptr<Session> SessionTable::Remove(const std::shared_ptr<Entry>& entry, Reason reason) {
   // What needs memory comes first: without any, nothing has changed.
-  LogInfo("session_ended", {{"session_id", entry->id},
+  const SessionKey key = entry->key();
+  LogInfo("session_ended", {{"tenant", entry->tenant},
+                            {"session_id", entry->id},
                             {"reason", kSessionEndNames[static_cast<size_t>(reason)]},
                             {"tokens", entry->tokens}});
-  Remember(entry->id, reason);
+  Remember(key, reason);
   if (!entry->leased()) SetNotIdle(*entry);
   busy_.erase(entry->place);
   notes_tokens_ -= TokensOfNotes(entry->notes_bytes);
@@ -467,12 +472,12 @@ std::unique_ptr<Session> SessionTable::Remove(const std::shared_ptr<Entry>& entr
   entry->in_table = false;
   metrics_.sessions.Add(-1);
   metrics_.CountSessionEnd(reason);
-  entries_.erase(entry->id);
+  entries_.erase(key);
   return std::move(entry->state);
 }
 
-void SessionTable::Remember(const std::string& id, Reason reason) {
-  if (departed_.insert_or_assign(id, reason).second) departed_order_.push_back(id);
+void SessionTable::Remember(const SessionKey& key, Reason reason) {
+  if (departed_.insert_or_assign(key, reason).second) departed_order_.push_back(key);
   if (departed_order_.size() <= kMaxDeparted) return;
   departed_.erase(departed_order_.front());
   departed_order_.pop_front();

@@ -24,6 +24,7 @@
 #define RIVULET_SERVER_SESSION_SESSION_TABLE_H_
 
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -33,6 +34,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -68,8 +70,20 @@ inline uint64_t TokensOfNotes(size_t bytes) { return (bytes + 3) / 4; }
 // 16 hexadecimal digits.
 std::string MakeRandomId();
 
+// Names a session: tenants do not see each other's, and may use the same ids.
+struct SessionKey {
+  SessionKey(std::string id) : id(std::move(id)) {}  // NOLINT: of the tenant without a name
+  SessionKey(const char* id) : id(id) {}             // NOLINT
+  SessionKey(std::string tenant, std::string id) : tenant(std::move(tenant)), id(std::move(id)) {}
+  auto operator<=>(const SessionKey&) const = default;
+
+  std::string tenant;  // empty: of a server that asks for no tokens
+  std::string id;
+};
+
 // What clients may learn of a session. While a turn runs, `tokens` is what the session held before.
 struct SessionInfo {
+  std::string tenant;
   std::string id;
   std::string name;
   uint64_t tokens = 0;  // in its context
@@ -101,7 +115,7 @@ class SessionLease {
   bool exclusive() const { return exclusive_; }
 
   // REQUIRES for all that follow: held().
-  const std::string& id() const;  // any thread
+  SessionKey key() const;  // any thread
   // Tokens of the session's context. Any thread, until TakeState.
   uint64_t tokens() const;
   // A copy of them from `first` on; fewer, or none, if the state was lost meanwhile. Any thread,
@@ -169,35 +183,38 @@ class SessionTable {
   // not 1 to kMaxIdBytes letters, digits and -_.: or a name over kMaxNameBytes; ALREADY_EXISTS;
   // RESOURCE_EXHAUSTED when max_sessions exist and all of them were used (the oldest that never was
   // makes room).
-  absl::StatusOr<SessionInfo> Create(const std::string& id, const std::string& name);
+  absl::StatusOr<SessionInfo> Create(const SessionKey& key, const std::string& name);
 
-  // NOT_FOUND, saying what became of the session if that is still known.
-  absl::StatusOr<SessionInfo> Get(const std::string& id) const;
+  // NOT_FOUND, saying what became of the session if that is still known. Of another tenant's
+  // session it says the same as of one that never was.
+  absl::StatusOr<SessionInfo> Get(const SessionKey& key) const;
 
   // Gives the session another name, also while a lease is out. Not a use of it: it expires, or is
   // evicted, as if this had not happened. INVALID_ARGUMENT for a name over kMaxNameBytes; NOT_FOUND
   // as Get.
-  absl::StatusOr<SessionInfo> Rename(const std::string& id, const std::string& name);
+  absl::StatusOr<SessionInfo> Rename(const SessionKey& key, const std::string& name);
 
-  // Sessions in the order of their ids from the first id after `after`, at most `limit`.
-  std::vector<SessionInfo> List(const std::string& after, size_t limit) const;
+  // The tenant's sessions in the order of their ids from the first id after `after`, at most
+  // `limit`.
+  std::vector<SessionInfo> List(const SessionKey& after, size_t limit) const;
 
   // NOT_FOUND as Get; ABORTED while a lease is out.
-  absl::Status Delete(const std::string& id);
+  absl::Status Delete(const SessionKey& key);
 
-  // A session that continues from this one, as it is or, with a position, as it was then. The new
-  // one holds no slots until its first turn. Not a use of this one. NOT_FOUND as Get; ABORTED while
-  // a turn has its lease; OUT_OF_RANGE as Session::ForkAt; for `new_id` and `name` as Create.
-  absl::StatusOr<SessionInfo> Fork(const std::string& id, const std::string& new_id,
+  // A session of the same tenant that continues from this one, as it is or, with a position, as it
+  // was then. The new one holds no slots until its first turn. Not a use of this one. NOT_FOUND as
+  // Get; ABORTED while a turn has its lease; OUT_OF_RANGE as Session::ForkAt; for `new_id` and
+  // `name` as Create.
+  absl::StatusOr<SessionInfo> Fork(const SessionKey& key, const std::string& new_id,
                                    const std::string& name, std::optional<uint64_t> position);
   // The session as it was at a position. What it held since is lost. NOT_FOUND as Get; ABORTED
   // while a lease is out; OUT_OF_RANGE as Session::ForkAt.
-  absl::StatusOr<SessionInfo> Rewind(const std::string& id, uint64_t position);
+  absl::StatusOr<SessionInfo> Rewind(const SessionKey& key, uint64_t position);
 
   // For one turn. NOT_FOUND as Get; ABORTED while another turn has its lease.
-  absl::StatusOr<SessionLease> LeaseForTurn(const std::string& id) { return Lease(id, true); }
+  absl::StatusOr<SessionLease> LeaseForTurn(const SessionKey& key) { return Lease(key, true); }
   // To read; several at once. NOT_FOUND as Get; ABORTED while a turn has its lease.
-  absl::StatusOr<SessionLease> LeaseForReading(const std::string& id) { return Lease(id, false); }
+  absl::StatusOr<SessionLease> LeaseForReading(const SessionKey& key) { return Lease(key, false); }
 
   // Called, without a lock held, when there is something to Reap, when NextExpiry is no longer
   // never, and when a request may be waiting for what has changed: a session is idle, so its slots
@@ -223,7 +240,7 @@ class SessionTable {
   // `forked_at` tokens. RESOURCE_EXHAUSTED as Create; the state is gone then.
   absl::StatusOr<SessionInfo> Adopt(std::unique_ptr<Session> state,
                                     std::shared_ptr<const SessionNotes> notes,
-                                    const std::string& source, uint64_t forked_at);
+                                    const SessionKey& source, uint64_t forked_at);
   // What would be free without the states that EvictLeastRecentlyUsed could destroy. Not O(1).
   IdleSlots idle_slots() const;
   // Of the idle session that was used least recently among those that have some. False if none has.
@@ -247,7 +264,7 @@ class SessionTable {
   using EntryList = std::list<std::shared_ptr<Entry>>;
   using Reason = SessionEnd;
 
-  absl::StatusOr<std::shared_ptr<Entry>> Find(const std::string& id) const
+  absl::StatusOr<std::shared_ptr<Entry>> Find(const SessionKey& key) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<SessionInfo> Insert(const std::shared_ptr<Entry>& entry, bool& first_to_expire)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -260,14 +277,14 @@ class SessionTable {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Past> PastOf(const Entry& entry, std::optional<uint64_t> position,
                               bool with_borders) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::shared_ptr<Entry>> NewEntry(const std::string& id, const std::string& name);
+  absl::StatusOr<std::shared_ptr<Entry>> NewEntry(const SessionKey& key, const std::string& name);
   bool DropKeptOf(Entry& entry, KeptStates what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void Describe(Entry& entry, const Session& state);
   // Gives the entry a state and says what it is. REQUIRES: not idle.
   void SetState(Entry& entry, std::unique_ptr<Session> state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetNotes(Entry& entry, std::shared_ptr<const SessionNotes> notes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<SessionLease> Lease(const std::string& id, bool exclusive);
+  absl::StatusOr<SessionLease> Lease(const SessionKey& key, bool exclusive);
   // True if a request may be waiting for this.
   bool EndLease(Entry& entry, bool exclusive);
   // Moves the entry from the busy ones to the idle ones. True if it is the first that will expire.
@@ -279,7 +296,7 @@ class SessionTable {
   // Takes the entry out of the table and remembers why; the state is the caller's to destroy.
   std::unique_ptr<Session> Remove(const std::shared_ptr<Entry>& entry, Reason reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Remember(const std::string& id, Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Remember(const SessionKey& key, Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   SessionInfo InfoOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t UnixMs(TimePoint time) const;
 
@@ -290,7 +307,7 @@ class SessionTable {
   std::function<void()> on_reap_;
 
   mutable Mutex mutex_;
-  std::map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
+  std::map<SessionKey, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
   // Idle sessions, the least recently used first: with state, and without. And those with a lease.
   // Each entry is in one list and moves between them, so that ending a lease needs no memory.
   EntryList idle_states_ ABSL_GUARDED_BY(mutex_);
@@ -302,8 +319,8 @@ class SessionTable {
   size_t leases_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Session>> garbage_ ABSL_GUARDED_BY(mutex_);
   // Why the last sessions left, for errors.
-  std::map<std::string, Reason> departed_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::string> departed_order_ ABSL_GUARDED_BY(mutex_);
+  std::map<SessionKey, Reason> departed_ ABSL_GUARDED_BY(mutex_);
+  std::deque<SessionKey> departed_order_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace rivulet

@@ -49,12 +49,6 @@ absl::Status GetLoads(const EngineInfo& info, const wire::GetLoadsRequest& reque
   return info.DescribeLoads(request, response);
 }
 
-absl::Status Abort(RunningCalls* const& running, const wire::AbortRequest& request,
-                   wire::AbortResponse&) {
-  for (const std::string& id : request.request_ids()) running->Stop(id);
-  return absl::OkStatus();
-}
-
 // Raw: methods take and give bytes (server/rpc/wire.h says why).
 using RawGenerate = VllmEngine::WithRawCallbackMethod_Generate<VllmEngine::Service>;
 using RawEmbed = VllmEngine::WithRawCallbackMethod_Embed<RawGenerate>;
@@ -81,19 +75,25 @@ class EngineService final : public RawEngine {
     return StartGenerate(service_, running_, *context, *request);
   }
   Unary* HealthCheck(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, info_, &vllm_engine::HealthCheck, context, request, response);
+    return RunOnPool(service_, info_, &vllm_engine::HealthCheck, {context, request, response});
   }
   Unary* Abort(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, all_, &vllm_engine::Abort, context, request, response);
+    const auto abort = [this](const CallerContext& call, const wire::AbortRequest& aborted,
+                              wire::AbortResponse&) {
+      for (const std::string& id : aborted.request_ids()) running_.Stop(call.Key(id));
+      return absl::OkStatus();
+    };
+    return RunForCaller<wire::AbortRequest, wire::AbortResponse>(
+        service_, Scope::kGenerate, {context, request, response}, abort);
   }
   Unary* GetModelInfo(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, info_, &vllm_engine::GetModelInfo, context, request, response);
+    return RunOnPool(service_, info_, &vllm_engine::GetModelInfo, {context, request, response});
   }
   Unary* GetServerInfo(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, info_, &vllm_engine::GetServerInfo, context, request, response);
+    return RunOnPool(service_, info_, &vllm_engine::GetServerInfo, {context, request, response});
   }
   Unary* GetLoads(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, info_, &vllm_engine::GetLoads, context, request, response);
+    return RunOnPool(service_, info_, &vllm_engine::GetLoads, {context, request, response});
   }
 
   Unary* Embed(Context* context, const Bytes*, Bytes*) override {
@@ -124,7 +124,6 @@ class EngineService final : public RawEngine {
   EngineInfo info_;
   TokenizerBundle bundle_;
   RunningCalls running_;
-  RunningCalls* const all_ = &running_;
 };
 
 class EngineDoor final : public GrpcDoor {

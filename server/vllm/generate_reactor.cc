@@ -11,7 +11,7 @@
 #include "kernels/base/status.h"
 #include "server/rpc/call_metadata.h"
 #include "server/rpc/counted_reactor.h"
-#include "server/rpc/deadline.h"
+#include "server/rpc/origin.h"
 #include "server/rpc/status_map.h"
 #include "server/rpc/wire.h"
 #include "server/service/call_status.h"
@@ -36,8 +36,11 @@ class GenerateReactor final : public CountedReactor<grpc::ServerWriteReactor<grp
 
   void Start(const ServiceContext& service, const std::shared_ptr<GenerateReactor>& self) {
     Own(self);
-    call_ = std::make_shared<GenerationCall>(service, "vllm.Generate", Clock::now(),
-                                             DeadlineOf(context_), self);
+    const absl::StatusOr<CallerPtr> caller = CallerOf(service, context_, Scope::kGenerate);
+    if (caller.ok()) tenant_ = (*caller)->tenant->name();
+    call_ = std::make_shared<GenerationCall>(
+        service, OriginOf("vllm.Generate", context_, caller.ok() ? *caller : nullptr), self);
+    if (!caller.ok()) return call_->Refuse(caller.status());
     if (service.pool.Run([self] { self->ReadAndRun(); }, wire_request_.Length())) return;
     service.metrics.CountRequest(Outcome::kRejectedQueue);
     call_->Refuse(TooManyCalls());
@@ -66,7 +69,7 @@ class GenerateReactor final : public CountedReactor<grpc::ServerWriteReactor<grp
   void CutOff() override { context_.TryCancel(); }
 
   void OnGenerationEnd(const absl::Status& status) override {
-    running_.Remove(request_id_, call_.get());
+    running_.Remove({tenant_, request_id_}, call_.get());
     if (!status.ok() && !told_session_) new_session_.Drop();
     FinishCall(*this, context_, status);
   }
@@ -87,9 +90,9 @@ class GenerateReactor final : public CountedReactor<grpc::ServerWriteReactor<grp
     request.proto.set_session_id(metadata.session_id);
     if (request.proto.request_id().empty()) request.proto.set_request_id(metadata.request_id);
     reply_.emplace(request.format);
-    RIVULET_RETURN_IF_ERROR(new_session_.MakeFor(request.proto, "vllm.Generate"));
+    RIVULET_RETURN_IF_ERROR(new_session_.MakeFor(request.proto, tenant_, "vllm.Generate"));
     request_id_ = request.proto.request_id();
-    if (!request_id_.empty()) running_.Add(request_id_, call_);
+    if (!request_id_.empty()) running_.Add({tenant_, request_id_}, call_);
     return absl::OkStatus();
   }
 
@@ -105,6 +108,7 @@ class GenerateReactor final : public CountedReactor<grpc::ServerWriteReactor<grp
   NewSession new_session_;
   grpc::ByteBuffer wire_request_;
   std::shared_ptr<GenerationCall> call_;
+  std::string tenant_;
   // Set on a worker, before the first message.
   std::optional<EngineReply> reply_;
   std::string request_id_;

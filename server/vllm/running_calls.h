@@ -15,17 +15,20 @@
 
 namespace rivulet::vllm_engine {
 
+// A tenant, and the id of a request of it.
+using CallKey = SessionKey;
+
 class RunningCalls {
  public:
   // Several calls may have one id.
-  void Add(const std::string& request_id, const std::shared_ptr<GenerationCall>& call) {
+  void Add(const CallKey& key, const std::shared_ptr<GenerationCall>& call) {
     MutexLock lock(&mutex_);
-    calls_.emplace(request_id, call);
+    calls_.emplace(key, call);
   }
 
-  void Remove(const std::string& request_id, const GenerationCall* call) {
+  void Remove(const CallKey& key, const GenerationCall* call) {
     MutexLock lock(&mutex_);
-    const auto [begin, end] = calls_.equal_range(request_id);
+    const auto [begin, end] = calls_.equal_range(key);
     for (auto it = begin; it != end; ++it) {
       if (it->second.get() != call) continue;
       calls_.erase(it);
@@ -35,21 +38,21 @@ class RunningCalls {
 
   // Those with this id end with a last message. None is left out, and an unknown id is ignored: its
   // call may have ended.
-  void Stop(const std::string& request_id) {
-    for (const std::shared_ptr<GenerationCall>& call : Find(request_id)) call->Stop();
+  void Stop(const CallKey& key) {
+    for (const std::shared_ptr<GenerationCall>& call : Find(key)) call->Stop();
   }
 
  private:
-  std::vector<std::shared_ptr<GenerationCall>> Find(const std::string& request_id) {
+  std::vector<std::shared_ptr<GenerationCall>> Find(const CallKey& key) {
     std::vector<std::shared_ptr<GenerationCall>> found;
     MutexLock lock(&mutex_);
-    const auto [begin, end] = calls_.equal_range(request_id);
+    const auto [begin, end] = calls_.equal_range(key);
     for (auto it = begin; it != end; ++it) found.push_back(it->second);
     return found;
   }
 
   Mutex mutex_;
-  std::multimap<std::string, std::shared_ptr<GenerationCall>> calls_ ABSL_GUARDED_BY(mutex_);
+  std::multimap<CallKey, std::shared_ptr<GenerationCall>> calls_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace rivulet::vllm_engine

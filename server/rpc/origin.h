@@ -1,0 +1,47 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Who makes a gRPC call, by when they want its answer, and in which trace.
+#ifndef RIVULET_SERVER_RPC_ORIGIN_H_
+#define RIVULET_SERVER_RPC_ORIGIN_H_
+
+#include <grpcpp/server_context.h>
+
+#include <chrono>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "server/rpc/call_metadata.h"
+#include "server/scheduler/request.h"
+#include "server/security/trace_context.h"
+#include "server/service/scheduled_call.h"
+#include "server/service/service_context.h"
+
+namespace rivulet {
+
+// The client's deadline on our clock; kNoDeadline if it has none.
+inline TimePoint DeadlineOf(const grpc::ServerContextBase& context) {
+  // gRPC represents "none" by a time far away, which would overflow our clock.
+  constexpr auto kFarAway = std::chrono::hours(24 * 365);
+  const auto deadline = context.deadline();
+  const auto now = std::chrono::system_clock::now();
+  if (deadline > now + kFarAway) return kNoDeadline;
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(deadline - now);
+}
+
+// UNAUTHENTICATED and PERMISSION_DENIED, as Authenticator::Admit.
+inline absl::StatusOr<CallerPtr> CallerOf(const ServiceContext& service,
+                                          const grpc::ServerContextBase& context, Scope scope) {
+  return service.authenticator.Admit(MetadataOf(context, "authorization"), scope);
+}
+
+// Of a message that came at `arrival`. `caller`: null for a call that will be refused.
+inline CallOrigin OriginOf(const char* method, const grpc::ServerContextBase& context,
+                           CallerPtr caller, TimePoint arrival = Clock::now()) {
+  const std::string_view trace = MetadataOf(context, kTraceParentHeader).value_or("");
+  return {method, arrival, DeadlineOf(context), std::move(caller), TraceIdOf(trace)};
+}
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_RPC_ORIGIN_H_
