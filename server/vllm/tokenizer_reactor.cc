@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "kernels/base/status.h"
 #include "server/rpc/counted_reactor.h"
+#include "server/rpc/origin.h"
 #include "server/rpc/status_map.h"
 #include "server/rpc/wire.h"
 #include "server/service/call_status.h"
@@ -28,6 +29,12 @@ class TokenizerReactor final : public CountedReactor<grpc::ServerWriteReactor<gr
     Own(self);
     const auto work = [self] { self->Open(); };
     if (!pool.Run(work, WorkerPool::kShortBytes + 1)) End(TooManyCalls());
+  }
+
+  // In place of Start.
+  void Refuse(const absl::Status& status, const std::shared_ptr<TokenizerReactor>& self) {
+    Own(self);
+    End(status);
   }
 
   void OnWriteDone(bool ok) override {
@@ -72,7 +79,8 @@ class TokenizerReactor final : public CountedReactor<grpc::ServerWriteReactor<gr
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGetTokenizer(
     const ServiceContext& service, TokenizerBundle& bundle, grpc::CallbackServerContext& context) {
   const auto reactor = std::make_shared<TokenizerReactor>(service.calls, bundle, context);
-  reactor->Start(service.pool, reactor);
+  const absl::Status admitted = CallerOf(service, context, Scope::kGenerate).status();
+  admitted.ok() ? reactor->Start(service.pool, reactor) : reactor->Refuse(admitted, reactor);
   return reactor.get();
 }
 

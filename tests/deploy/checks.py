@@ -229,6 +229,9 @@ def check_config(rendered):
     if model.removeprefix(repository.SHARE) != f"models/{repository.MODEL.name}" and not any(
             model.startswith(folder + "/") for folder in folders):
         yield f"config.json: the model {model} is neither in the image nor in a volume"
+    for flag in ("listen", "http"):
+        if rendered.config.get(flag, "127.0.0.1").startswith(("127.", "localhost", "[::1]")):
+            yield f"config.json: {flag} is on loopback, where neither other pods nor probes reach it"
 
 
 def check_packed_cache(rendered):

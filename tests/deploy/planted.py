@@ -105,6 +105,8 @@ VIOLATIONS = [
     # check_ports
     ("container ports", in_server("ports", 0, "containerPort", value=8600)),
     ("container ports", in_config(http="0.0.0.0:9000")),
+    ("http is on loopback", without_config("http")),
+    ("--insecure", without_config("insecure")),
     # check_probes
     ("livenessProbe: expected HTTP /healthz", in_server(*PROBE, "path", value="/readyz")),
     ("livenessProbe: port", in_server(*PROBE, "port", value="grpc")),
