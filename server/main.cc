@@ -174,10 +174,10 @@ class ServerProcess {
   absl::Status StartHttp() {
     HttpLimits limits;
     limits.write_time = seconds(options_.stalled_client_seconds);
-    RIVULET_ASSIGN_OR_RETURN(
-        http_, HttpServer::Start(options_.http.host, options_.http.port,
-                                 openai::RoutesWhileLoading(OtherRoutes(), access_->authenticator()),
-                                 metrics_, limits, access_->tls()));
+    RIVULET_ASSIGN_OR_RETURN(http_, HttpServer::Start(options_.http.host, options_.http.port,
+                                                      openai::RoutesWhileLoading(
+                                                          OtherRoutes(), access_->authenticator()),
+                                                      metrics_, limits, access_->tls()));
     PrintAddress("http", options_.http.host, http_->port());
     return absl::OkStatus();
   }

@@ -2,6 +2,7 @@
 #include "server/console/console.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -52,11 +53,14 @@ HttpResponse ResponseWith(const ConsoleFile& file, const HttpRequest& request) {
 
 std::vector<HttpRoute> ConsoleRoutes() {
   std::vector<HttpRoute> routes;
+  // Open to all: the page asks for a token, and its calls send it.
   for (const ConsoleFile& file : ConsoleFiles()) {
     const std::string path = file.name == kPage ? "/" : "/console/" + std::string(file.name);
-    routes.push_back({"GET", path, 0, [&file](const std::shared_ptr<HttpExchange>& exchange) {
+    routes.push_back({"GET", path, 0,
+                      [&file](const std::shared_ptr<HttpExchange>& exchange) {
                         exchange->Respond(ResponseWith(file, exchange->request()));
-                      }});
+                      },
+                      std::nullopt});
   }
   return routes;
 }

@@ -72,12 +72,14 @@ def running_server(*arguments):
 def config_error(text):
     """Why the server does not take this config file, or an empty string. It stops before it loads: the model is not there."""
     # A build without CUDA refuses that device; flags win over the file, so everything else is still checked.
-    device = ["--device=cpu"] if json.loads(text).get("device") == "cuda" else []
+    config = json.loads(text)
+    device = ["--device=cpu"] if config.get("device") == "cuda" else []
+    # The hosts of the file, at ports that are free here.
+    addresses = [f"--{flag}={config.get(flag, '127.0.0.1:0').rpartition(':')[0]}:0" for flag in ("listen", "http")]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(text)
         file.flush()
-        result = subprocess.run([SERVER, f"--config={file.name}", "--model=/nonexistent", "--listen=127.0.0.1:0", "--http=127.0.0.1:0",
-                                 *device], capture_output=True, text=True, check=False)
+        result = subprocess.run([SERVER, f"--config={file.name}", "--model=/nonexistent", *addresses, *device], capture_output=True, text=True, check=False)
     # 2: wrong flags. 1: they were right and there is no such model.
     return "" if result.returncode == 1 else result.stderr.strip() or f"exit code {result.returncode}"
 
