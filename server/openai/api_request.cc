@@ -5,83 +5,13 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/cord.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
-#include "server/openai/errors.h"
 #include "server/openai/json_body.h"
 #include "server/openai/messages.h"
+#include "server/openai/request_fields.h"
 
 namespace rivulet::openai {
 namespace {
-
-absl::Status CheckModel(FieldReader& fields, const std::string& model_name) {
-  const std::optional<std::string> wanted = fields.Text("model");
-  RIVULET_RETURN_IF_ERROR(fields.status());
-  if (!wanted.has_value() || *wanted == model_name) return absl::OkStatus();
-  absl::Status status = absl::NotFoundError(absl::StrCat(
-      "the model '", wanted->substr(0, 100), "' is not served here; this is '", model_name, "'"));
-  status.SetPayload(kParamPayload, absl::Cord("model"));
-  status.SetPayload(kCodePayload, absl::Cord("model_not_found"));
-  return status;
-}
-
-// Token ids as keys.
-void ReadLogitBias(FieldReader& fields, v1::SamplingParams& sampling) {
-  const Json* const bias = fields.Object("logit_bias");
-  if (bias == nullptr) return;
-  for (const auto& [key, value] : bias->items()) {
-    uint32_t token = 0;
-    if (!absl::SimpleAtoi(key, &token)) {
-      return fields.Fail("logit_bias", "its keys must be token ids, in quotes");
-    }
-    if (!value.is_number()) return fields.Fail("logit_bias", "its values must be numbers");
-    (*sampling.mutable_logit_bias())[token] = value.get<float>();
-  }
-}
-
-void ReadSampling(FieldReader& fields, v1::SamplingParams& sampling) {
-  const auto set = [&](const char* name, auto setter) {
-    if (const auto value = fields.Number(name)) (sampling.*setter)(static_cast<float>(*value));
-  };
-  set("temperature", &v1::SamplingParams::set_temperature);
-  set("top_p", &v1::SamplingParams::set_top_p);
-  set("min_p", &v1::SamplingParams::set_min_p);
-  set("repetition_penalty", &v1::SamplingParams::set_repetition_penalty);
-  set("frequency_penalty", &v1::SamplingParams::set_frequency_penalty);
-  set("presence_penalty", &v1::SamplingParams::set_presence_penalty);
-  // Elsewhere -1 means off.
-  if (const auto top_k = fields.Integer("top_k")) {
-    if (*top_k < -1 || *top_k > UINT32_MAX) fields.Fail("top_k", "it must be at least 0");
-    sampling.set_top_k(static_cast<uint32_t>(*top_k == -1 ? 0 : *top_k));
-  }
-  if (const auto seed = fields.Integer("seed")) sampling.set_seed(static_cast<uint64_t>(*seed));
-  ReadLogitBias(fields, sampling);
-}
-
-void ReadStop(FieldReader& fields, v1::StopParams& stop) {
-  const Json* const strings = fields.Find("stop");
-  if (strings != nullptr && strings->is_string()) {
-    stop.add_strings(strings->get<std::string>());
-  } else if (const Json* const list = strings == nullptr ? nullptr : fields.Array("stop")) {
-    for (const Json& text : *list) {
-      if (!text.is_string()) return fields.Fail("stop", "it must be a string or several");
-      stop.add_strings(text.get<std::string>());
-    }
-  }
-  if (const Json* const ids = fields.Array("stop_token_ids")) {
-    for (const Json& id : *ids) {
-      if (!id.is_number_unsigned() || id.get<uint64_t>() > UINT32_MAX) {
-        return fields.Fail("stop_token_ids", "it must be an array of token ids");
-      }
-      stop.add_token_ids(id.get<uint32_t>());
-    }
-  }
-  stop.set_ignore_eos(fields.Bool("ignore_eos").value_or(false));
-  stop.set_include_stop(fields.Bool("include_stop_str_in_output").value_or(false));
-  stop.set_min_tokens(fields.Count("min_tokens").value_or(0));
-}
 
 void ReadMaxTokens(FieldReader& fields, Endpoint endpoint, v1::GenerateRequest& proto) {
   const std::optional<uint32_t> old_name = fields.Count("max_tokens");
@@ -110,17 +40,6 @@ void ReadLogprobs(FieldReader& fields, ApiRequest& request) {
   if (request.logprobs) request.proto.set_logprobs(std::max(1u, request.top_logprobs));
 }
 
-void ReadStream(FieldReader& fields, ApiRequest& request) {
-  request.stream = fields.Bool("stream").value_or(false);
-  const Json* const options = fields.Object("stream_options");
-  if (options == nullptr) return;
-  if (!request.stream) fields.Fail("stream_options", "it needs stream: true");
-  FieldReader reader(*options, "stream_options.");
-  request.include_usage = reader.Bool("include_usage").value_or(false);
-  reader.Ignore("include_obfuscation");  // bytes that clients drop
-  fields.Update(reader.Finish());
-}
-
 void ReadTokens(const Json& list, FieldReader& fields, v1::TokenIds& ids) {
   for (const Json& id : list) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > UINT32_MAX) {
@@ -146,14 +65,6 @@ void ReadPrompt(FieldReader& fields, v1::GenerateRequest& proto) {
   ReadTokens(*prompt, fields, *proto.mutable_token_ids());
 }
 
-// What changes nothing that this server does.
-void IgnoreWhatChangesNothing(FieldReader& fields) {
-  for (const char* const name : {"user", "metadata", "safety_identifier", "prompt_cache_key",
-                                 "prompt_cache_retention", "prediction"}) {
-    fields.Ignore(name);
-  }
-}
-
 void RefuseWhatIsNotServed(FieldReader& fields, Endpoint endpoint) {
   fields.Refuse("store", "it stores no replies", false);
   fields.Refuse("best_of", "ask for n, and choose", 1);
@@ -170,12 +81,6 @@ void RefuseWhatIsNotServed(FieldReader& fields, Endpoint endpoint) {
   fields.Refuse("reasoning_effort", "set what the template knows in chat_template_kwargs");
   fields.Refuse("verbosity", "say it in a message", "medium");
   fields.Refuse("web_search_options", "it does not search");
-}
-
-void CheckServiceTier(FieldReader& fields) {
-  const std::string tier = fields.Text("service_tier").value_or("auto");
-  if (tier == "auto" || tier == "default") return;
-  fields.Fail("service_tier", "there is one tier: auto", "unsupported_parameter");
 }
 
 // {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": {"schema":
@@ -250,7 +155,9 @@ absl::StatusOr<ApiRequest> ReadApiRequest(const HttpRequest& http, Endpoint endp
   ReadStop(fields, *proto.mutable_stop());
   ReadMaxTokens(fields, endpoint, proto);
   ReadLogprobs(fields, request);
-  ReadStream(fields, request);
+  const StreamFields stream = ReadStream(fields);
+  request.stream = stream.stream;
+  request.include_usage = stream.include_usage;
   ReadResponseFormat(fields, proto);
   ReadStructuredOutputs(fields, proto);
   if (const auto n = fields.Count("n")) proto.set_n(*n);

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "rivulet/v1/inference.pb.h"
@@ -20,11 +19,8 @@ namespace rivulet::openai {
 
 enum class Endpoint : uint8_t { kChat, kCompletions };
 
-// A value of the header x-session-id: the server makes a session.
-inline constexpr std::string_view kNewSession = "new";
-
 struct ApiRequest {
-  v1::GenerateRequest proto;  // session_id as in the header, kNewSession included
+  v1::GenerateRequest proto;  // session_id as in the header, "new" included
   Endpoint endpoint = Endpoint::kChat;
   bool stream = false;
   bool include_usage = false;  // of a stream

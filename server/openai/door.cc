@@ -11,10 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "server/log/log.h"
+#include "server/openai/completion_task.h"
 #include "server/openai/errors.h"
-#include "server/openai/generation.h"
 #include "server/openai/json_body.h"
 #include "server/openai/message_json.h"
+#include "server/openai/response_task.h"
 #include "server/openai/sessions.h"
 #include "server/service/session_calls.h"
 
@@ -27,9 +28,9 @@ constexpr size_t kLargestBody = size_t{32} << 20;
 // Requests that have no more to do than to end.
 constexpr std::chrono::seconds kEndTime{10};
 
-constexpr const char* kNotServed[] = {"/v1/embeddings", "/v1/responses", "/v1/moderations",
-                                      "/v1/rerank",     "/v1/audio/",    "/v1/images/",
-                                      "/v1/files",      "/v1/batches",   "/v1/fine_tuning/"};
+constexpr const char* kNotServed[] = {"/v1/embeddings", "/v1/moderations", "/v1/rerank",
+                                      "/v1/audio/",     "/v1/images/",     "/v1/files",
+                                      "/v1/batches",    "/v1/fine_tuning/"};
 
 using Exchange = std::shared_ptr<HttpExchange>;
 
@@ -75,7 +76,7 @@ void AddModels(const ServiceContext& service, std::vector<HttpRoute>& routes) {
 void AddGeneration(const ServiceContext& service, std::vector<HttpRoute>& routes) {
   const auto add = [&](const char* path, Endpoint endpoint) {
     routes.push_back({"POST", path, kLargestBody, [&service, endpoint](const Exchange& exchange) {
-                        StartGeneration(service, endpoint, exchange);
+                        StartGeneration(service, MakeCompletionTask(service, endpoint), exchange);
                       }});
   };
   add("/v1/chat/completions", Endpoint::kChat);
@@ -88,7 +89,8 @@ void AddRefusals(std::vector<HttpRoute>& routes) {
                         exchange->Respond(ErrorResponse(absl::UnimplementedError(
                             absl::StrCat(exchange->request().path,
                                          " is not served: this server generates text, by "
-                                         "/v1/chat/completions and /v1/completions"))));
+                                         "/v1/chat/completions, /v1/completions and "
+                                         "/v1/responses"))));
                       }});
   }
 }
@@ -125,6 +127,7 @@ Door::Door(HttpServer& http, std::vector<HttpRoute> others, const ServiceContext
   std::vector<HttpRoute> routes = others_;
   AddModels(service_, routes);
   AddGeneration(service_, routes);
+  AddResponseRoutes(service_, kLargestBody, routes);
   AddSessionRoutes(service_, routes);
   AddRefusals(routes);
   http_.SetRoutes(

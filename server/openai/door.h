@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The OpenAI API on the HTTP port: /v1/models, /v1/chat/completions and /v1/completions; and,
-// beyond OpenAI's, /v1/sessions. docs/http.md is its contract. It serves no embeddings, files,
-// images or audio, and answers so.
+// The OpenAI API on the HTTP port: /v1/models, /v1/chat/completions, /v1/completions and
+// /v1/responses; and, beyond OpenAI's, /v1/sessions. docs/http.md is its contract. It serves no
+// embeddings, files, images or audio, and answers so.
 //
 // Threading: on the thread that starts and ends the server.
 #ifndef RIVULET_SERVER_OPENAI_DOOR_H_

@@ -176,7 +176,7 @@ void FieldReader::Refuse(const std::string& name, const std::string& remedy, con
 absl::Status FieldReader::Finish() {
   for (const auto& [name, value] : object_.items()) {
     if (!status_.ok()) return status_;
-    if (!known_.contains(name)) {
+    if (!known_.contains(name) && !value.is_null()) {
       Fail(name.substr(0, 100), "there is no such parameter", "unknown_parameter");
     }
   }

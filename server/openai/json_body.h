@@ -70,7 +70,7 @@ class FieldReader {
   // Keeps an error of another reader.
   void Update(const absl::Status& status) { status_.Update(status); }
   const absl::Status& status() const { return status_; }
-  // status(), or an error for the first field that was not asked for.
+  // status(), or an error for the first field that is there and was not asked for.
   absl::Status Finish();
 
  private:

@@ -11,18 +11,6 @@
 namespace rivulet::openai {
 namespace {
 
-// OpenAI sends a call's arguments as text; templates want what the text says.
-Json WithArgumentsParsed(Json calls) {
-  for (Json& call : calls) {
-    if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
-    Json& function = call["function"];
-    if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
-    absl::StatusOr<Json> arguments = ParseJson(function["arguments"].get<std::string>());
-    if (arguments.ok() && arguments->is_object()) function["arguments"] = *std::move(arguments);
-  }
-  return calls;
-}
-
 void ReadParts(const Json& parts, const std::string& prefix, FieldReader& fields,
                v1::Message& message) {
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -80,7 +68,28 @@ void ReadMessage(const Json& json, const std::string& name, FieldReader& fields,
   fields.Update(reader.status());
 }
 
-// chat_template_kwargs: as other servers call variables of the template.
+// Whether the tools are to be used.
+bool ReadToolChoice(FieldReader& fields) {
+  const Json* const choice = fields.Find("tool_choice");
+  if (choice == nullptr || *choice == "auto") return true;
+  if (*choice == "none") return false;
+  fields.Fail("tool_choice", "this server serves \"auto\" and \"none\"", "unsupported_parameter");
+  return false;
+}
+
+}  // namespace
+
+Json WithArgumentsParsed(Json calls) {
+  for (Json& call : calls) {
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
+    Json& function = call["function"];
+    if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
+    absl::StatusOr<Json> arguments = ParseJson(function["arguments"].get<std::string>());
+    if (arguments.ok() && arguments->is_object()) function["arguments"] = *std::move(arguments);
+  }
+  return calls;
+}
+
 void ReadVariables(FieldReader& fields, v1::Messages& proto) {
   const Json* const given = fields.Object("chat_template_kwargs");
   if (given == nullptr) return;
@@ -93,16 +102,14 @@ void ReadVariables(FieldReader& fields, v1::Messages& proto) {
   if (!variables.empty()) proto.set_variables(Dump(variables));
 }
 
-// Whether the tools are to be used.
-bool ReadToolChoice(FieldReader& fields) {
-  const Json* const choice = fields.Find("tool_choice");
-  if (choice == nullptr || *choice == "auto") return true;
-  if (*choice == "none") return false;
-  fields.Fail("tool_choice", "this server serves \"auto\" and \"none\"", "unsupported_parameter");
-  return false;
+std::shared_ptr<const ToolSchemas> SchemasOf(const v1::Messages& proto) {
+  auto schemas = std::make_shared<ToolSchemas>();
+  for (const std::string& text : proto.tools()) {
+    const auto tool = ParseJson(text);
+    if (tool.ok()) schemas->Add(*tool);
+  }
+  return schemas;
 }
-
-}  // namespace
 
 bool ReadMessageFields(FieldReader& fields, v1::Messages& proto) {
   const Json* const messages = fields.Array("messages");

@@ -4,14 +4,26 @@
 #ifndef RIVULET_SERVER_OPENAI_MESSAGES_H_
 #define RIVULET_SERVER_OPENAI_MESSAGES_H_
 
+#include <memory>
+
 #include "rivulet/v1/inference.pb.h"
 #include "server/openai/json_body.h"
+#include "server/openai/tool_calls.h"
 
 namespace rivulet::openai {
 
 // messages, tools, tool_choice, chat_template_kwargs. Errors go to the reader. True if the reply
 // may call a tool.
 bool ReadMessageFields(FieldReader& fields, v1::Messages& proto);
+
+// chat_template_kwargs: as other servers call variables of the template.
+void ReadVariables(FieldReader& fields, v1::Messages& proto);
+
+// tool_calls for templates, which want what the text of `arguments` says.
+Json WithArgumentsParsed(Json calls);
+
+// What is known of the tools that a request has.
+std::shared_ptr<const ToolSchemas> SchemasOf(const v1::Messages& proto);
 
 }  // namespace rivulet::openai
 

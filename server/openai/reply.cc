@@ -3,28 +3,21 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
+#include "server/openai/logprobs.h"
 #include "server/service/validation.h"
 #include "server/session/session_table.h"
 
 namespace rivulet::openai {
 namespace {
 
-// JSON has no infinity.
-constexpr double kImpossible = -9999.0;
-
 int64_t Now() {
   return std::chrono::duration_cast<std::chrono::seconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
-}
-
-double Logprob(const v1::TokenLogprob& token) {
-  return std::isfinite(token.logprob()) ? static_cast<double>(token.logprob()) : kImpossible;
 }
 
 // Null while the choice goes on. A choice that failed has none: the error follows.
@@ -173,11 +166,9 @@ std::string Reply::LastEvents() const {
 // ---- Whole replies.
 
 absl::Status Reply::Keep(const v1::GenerateResponse& message, Choice& choice) {
-  constexpr size_t kBytesOfLogprob = 96;  // of JSON, for each token and each alternative
   kept_logprobs_ += static_cast<size_t>(message.logprobs_size());
-  kept_bytes_ +=
-      message.text().size() + 8 * static_cast<size_t>(message.token_ids_size()) +
-      static_cast<size_t>(message.logprobs_size()) * (1 + format_.top_logprobs) * kBytesOfLogprob;
+  kept_bytes_ += message.text().size() + 8 * static_cast<size_t>(message.token_ids_size()) +
+                 LogprobBytes(message, format_.top_logprobs);
   if (kept_bytes_ > kMaxMessageBytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the response would have more than ", kMaxMessageBytes,
@@ -258,40 +249,22 @@ void Reply::AddLogprobs(const v1::GenerateResponse& message, Choice& choice, Jso
   if (!format_.logprobs) return;
   for (const v1::TokenLogprob& logprob : message.logprobs()) {
     if (format_.endpoint == Endpoint::kChat) {
-      to["content"].push_back(ChatLogprob(logprob, true));
+      to["content"].push_back(TokenLogprobJson(logprob, format_.top_logprobs, tokenizer_));
     } else {
       AddCompletionLogprob(logprob, choice, to);
     }
   }
 }
 
-Json Reply::ChatLogprob(const v1::TokenLogprob& logprob, bool with_top) const {
-  Json bytes = Json::array();
-  if (tokenizer_ != nullptr && logprob.token_id() < tokenizer_->vocab_size()) {
-    for (const char c : tokenizer_->TokenBytes(logprob.token_id())) {
-      bytes.push_back(static_cast<unsigned char>(c));
-    }
-  }
-  Json entry = {
-      {"token", logprob.text()}, {"logprob", Logprob(logprob)}, {"bytes", std::move(bytes)}};
-  if (!with_top) return entry;
-  Json top = Json::array();
-  for (int i = 0; i < logprob.top_size() && top.size() < format_.top_logprobs; ++i) {
-    top.push_back(ChatLogprob(logprob.top(i), false));
-  }
-  entry["top_logprobs"] = std::move(top);
-  return entry;
-}
-
 void Reply::AddCompletionLogprob(const v1::TokenLogprob& logprob, Choice& choice, Json& to) const {
   to["tokens"].push_back(logprob.text());
-  to["token_logprobs"].push_back(Logprob(logprob));
+  to["token_logprobs"].push_back(LogprobNumber(logprob));
   to["text_offset"].push_back(choice.text_offset);
   choice.text_offset += Characters(logprob.text());
   if (format_.top_logprobs == 0) return;
   Json top = Json::object();
   for (int i = 0; i < logprob.top_size() && i < static_cast<int>(format_.top_logprobs); ++i) {
-    top[logprob.top(i).text()] = Logprob(logprob.top(i));
+    top[logprob.top(i).text()] = LogprobNumber(logprob.top(i));
   }
   to["top_logprobs"].push_back(std::move(top));
 }

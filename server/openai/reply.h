@@ -89,7 +89,6 @@ class Reply {
   static Json CallsJson(const Choice& choice, bool with_index);
   void AddLogprobs(const v1::GenerateResponse& message, Choice& choice, Json& to) const;
   Json NoLogprobs() const;
-  Json ChatLogprob(const v1::TokenLogprob& logprob, bool with_top) const;
   void AddCompletionLogprob(const v1::TokenLogprob& logprob, Choice& choice, Json& to) const;
   Json UsageJson() const;
 

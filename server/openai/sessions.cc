@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,10 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.pb.h"
-#include "server/openai/errors.h"
 #include "server/openai/json_body.h"
+#include "server/openai/json_call.h"
 #include "server/openai/message_json.h"
-#include "server/service/call_status.h"
 #include "server/service/session_calls.h"
 
 namespace rivulet::openai {
@@ -137,12 +135,10 @@ absl::StatusOr<std::string> Rewind(const CallerContext& caller, const HttpReques
 
 // ---- Routes.
 
-using Method = absl::StatusOr<std::string> (*)(const CallerContext&, const HttpRequest&);
-
 struct SessionRoute {
   const char* method;
   const char* path;
-  Method call;
+  JsonMethod call;
 };
 
 constexpr SessionRoute kRoutes[] = {
@@ -155,50 +151,13 @@ constexpr SessionRoute kRoutes[] = {
     {"POST", "/v1/sessions/*/rewind", &Rewind},
 };
 
-// Counts as a call while a worker may use the service for it.
-class SessionCall {
- public:
-  SessionCall(const ServiceContext& service, Method method, Exchange exchange)
-      : service_(service), method_(method), exchange_(std::move(exchange)) {
-    service_.calls.Add(1);
-  }
-  ~SessionCall() { service_.calls.Add(-1); }
-  SessionCall(const SessionCall&) = delete;
-  SessionCall& operator=(const SessionCall&) = delete;
-
-  void Refuse(const absl::Status& status) { exchange_->Respond(ErrorResponse(status)); }
-
-  void Run() {
-    HttpResponse response;
-    const absl::Status status = OrNoMemory([&]() -> absl::Status {
-      RIVULET_ASSIGN_OR_RETURN(
-          const std::string json,
-          method_({service_, *exchange_->request().caller}, exchange_->request()));
-      response = {200, "application/json", {{"Cache-Control", "no-store"}}, json + "\n"};
-      return absl::OkStatus();
-    });
-    if (!status.ok()) return Refuse(status);
-    exchange_->Respond(std::move(response));
-  }
-
- private:
-  const ServiceContext& service_;
-  const Method method_;
-  const Exchange exchange_;
-};
-
-void Start(const ServiceContext& service, Method method, const Exchange& exchange) {
-  const auto call = std::make_shared<SessionCall>(service, method, exchange);
-  if (!service.pool.Run([call] { call->Run(); })) call->Refuse(TooManyCalls());
-}
-
 }  // namespace
 
 void AddSessionRoutes(const ServiceContext& service, std::vector<HttpRoute>& routes) {
   for (const SessionRoute& route : kRoutes) {
     routes.push_back({route.method, route.path, kLargestBody,
                       [&service, method = route.call](const Exchange& exchange) {
-                        Start(service, method, exchange);
+                        StartJsonCall(service, method, exchange);
                       },
                       Scope::kSessions});
   }

@@ -32,6 +32,13 @@ class FakeTokenizer : public Tokenizer {
   FakeTokenizer() {
     for (uint32_t id = 0; id < FakeEngine::kVocab; ++id) pieces_.push_back(PieceOf(id));
   }
+  // From now on every token is one character, so that the tokens of a generated text are those
+  // that were generated.
+  void UseCharacters() {
+    characters_ = "\t\n\v\f\r";
+    for (char c = ' '; c <= '~'; ++c) characters_ += c;
+    for (uint32_t id = 0; id < FakeEngine::kVocab; ++id) pieces_[id] = characters_[id];
+  }
   // "<s>" at the start is BOS unless it is plain.
   absl::StatusOr<std::vector<uint32_t>> EncodeMarked(std::string_view text,
                                                      const PlainRanges& plain) const override {
@@ -41,6 +48,9 @@ class FakeTokenizer : public Tokenizer {
       text.remove_prefix(3);
     }
     for (const char c : text) {
+      const size_t character = characters_.find(c);
+      if (character != std::string::npos) ids.push_back(static_cast<uint32_t>(character));
+      if (character != std::string::npos) continue;
       if (c != ' ' && (c < 'a' || c > 'z')) return absl::InvalidArgumentError("letters only");
       ids.push_back(c == ' ' ? kSpace : static_cast<uint32_t>(c - 'a'));
     }
@@ -63,6 +73,7 @@ class FakeTokenizer : public Tokenizer {
     return absl::StrCat("[", id, "]");
   }
   std::vector<std::string> pieces_;
+  std::string characters_;  // by id; empty: not UseCharacters
 };
 
 // What one completion has sent so far, put together.

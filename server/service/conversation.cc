@@ -181,30 +181,37 @@ Answer AnswerOf(const Conversation& conversation, const ServedModel& model,
   return answer;
 }
 
-Value AnswerMessage(const MarkedText& content) {
+Value TextMessage(const char* role, const MarkedText& content) {
   auto message = std::make_shared<Mapping>();
-  SetEntry(*message, Value::String("role"), Value::String("assistant"));
+  SetEntry(*message, Value::String("role"), Value::String(role));
   SetEntry(*message, Value::String("content"), Value::Marked(content));
   Measure(*message);
   return Value(Value::MappingPointer(std::move(message)));
 }
 
-bool BeginsWithAnswer(const ChatTemplateInput& input) {
-  if (input.messages.empty()) return false;
-  const Value* const role = FindEntry(*input.messages[0].mapping(), "role");
+bool BeginsWithAnswer(const std::vector<Value>& messages) {
+  if (messages.empty()) return false;
+  const Value* const role = FindEntry(*messages[0].mapping(), "role");
   return role != nullptr && role->text() != nullptr && role->text()->bytes == "assistant";
 }
 
 // The whole conversation: what is remembered, the answer, and the new messages. Settings that the
-// new turn leaves unset stay as they were.
-ChatTemplateInput Join(const ChatTemplateInput& before, const MarkedText& answer,
-                       ChatTemplateInput added) {
-  ChatTemplateInput all = before;
-  if (!BeginsWithAnswer(added)) all.messages.push_back(AnswerMessage(answer));
-  for (Value& message : added.messages) all.messages.push_back(std::move(message));
-  if (!added.tools.empty()) all.tools = std::move(added.tools);
-  if (!added.variables.empty()) all.variables = std::move(added.variables);
-  if (!added.name.empty()) all.name = std::move(added.name);
+// new turn leaves unset stay as they were, unless it says that they do not.
+ChatTemplateInput Join(const Conversation& before, const MarkedText& answer,
+                       const v1::Messages& proto, ChatTemplateInput added) {
+  ChatTemplateInput all = before.input;
+  std::vector<Value>& messages = all.messages;
+  if (before.has_instructions) messages.erase(messages.begin());
+  if (proto.has_instructions()) {
+    messages.insert(messages.begin(), added.messages[0]);
+    added.messages.erase(added.messages.begin());
+  }
+  if (!BeginsWithAnswer(added.messages)) messages.push_back(TextMessage("assistant", answer));
+  for (Value& message : added.messages) messages.push_back(std::move(message));
+  const bool only_these = proto.only_these_settings();
+  if (only_these || !added.tools.empty()) all.tools = std::move(added.tools);
+  if (only_these || !added.variables.empty()) all.variables = std::move(added.variables);
+  if (only_these || !added.name.empty()) all.name = std::move(added.name);
   all.add_generation_prompt = added.add_generation_prompt;
   return all;
 }
@@ -247,8 +254,9 @@ absl::Status SetPrompt(const ServedModel& model, size_t held, size_t most_bytes,
   return absl::OkStatus();
 }
 
-absl::Status Continue(const Conversation& before, ChatTemplateInput added, const ServedModel& model,
-                      size_t most_bytes, Request& request) {
+absl::Status Continue(const Conversation& before, const v1::Messages& proto,
+                      ChatTemplateInput added, const ServedModel& model, size_t most_bytes,
+                      Request& request) {
   const std::vector<uint32_t> generated = request.session.CopyTokens(before.tokens);
   if (before.tokens + generated.size() != request.session.tokens()) {
     return absl::NotFoundError(
@@ -256,7 +264,8 @@ absl::Status Continue(const Conversation& before, ChatTemplateInput added, const
   }
   const Answer answer = AnswerOf(before, model, generated);
   auto conversation = std::make_shared<Conversation>();
-  conversation->input = Join(before.input, answer.content, std::move(added));
+  conversation->has_instructions = proto.has_instructions();
+  conversation->input = Join(before, answer.content, proto, std::move(added));
   RIVULET_ASSIGN_OR_RETURN(conversation->text, RenderMessages(model, conversation->input));
   MarkedText held = before.text;
   held.Append(answer.held);
@@ -293,6 +302,9 @@ bool ContinuesText(const LiteralMatcher& specials, const MarkedText& held, const
 absl::StatusOr<ChatTemplateInput> ReadMessages(const v1::Messages& proto) {
   const bool plain = !proto.special_tokens_in_messages();
   ChatTemplateInput input;
+  if (proto.has_instructions()) {
+    input.messages.push_back(TextMessage("system", MarkedText::Of(proto.instructions(), plain)));
+  }
   for (int i = 0; i < proto.messages_size(); ++i) {
     RIVULET_ASSIGN_OR_RETURN(
         Value message, ReadMessage(proto.messages(i), absl::StrCat("messages[", i, "]"), plain));
@@ -330,12 +342,15 @@ absl::Status ReadConversation(const v1::Messages& proto, const ServedModel& mode
   if (ContextTokens(request) > 0) {
     const std::shared_ptr<const SessionNotes> notes = request.session.notes();
     const auto* const before = dynamic_cast<const Conversation*>(notes.get());
-    if (before != nullptr) return Continue(*before, std::move(input), model, most_bytes, request);
+    if (before != nullptr) {
+      return Continue(*before, proto, std::move(input), model, most_bytes, request);
+    }
     return absl::FailedPreconditionError(
         "messages: the session holds text that was not sent as messages; begin another session, or "
         "go on with prompt or token_ids");
   }
   auto conversation = std::make_shared<Conversation>();
+  conversation->has_instructions = proto.has_instructions();
   conversation->input = std::move(input);
   RIVULET_ASSIGN_OR_RETURN(conversation->text, RenderMessages(model, conversation->input));
   return SetPrompt(model, 0, most_bytes, std::move(conversation), request);

@@ -40,14 +40,16 @@ namespace rivulet {
 struct Conversation final : public SessionNotes {
   size_t bytes() const override { return held_bytes; }
 
-  ChatTemplateInput input;       // all messages so far
+  ChatTemplateInput input;       // all messages so far, and the turn's instructions before them
   MarkedText text;               // what they were rendered to, special tokens included
   uint64_t tokens = 0;           // that the session holds with the turn's prompt
   bool ends_in_control = false;  // the last of them adds no bytes to a text
-  size_t held_bytes = 0;         // what all of this takes
+  bool has_instructions = false;
+  size_t held_bytes = 0;  // what all of this takes
 };
 
-// INVALID_ARGUMENT names the field: JSON that is not valid, parts that are no text.
+// With the instructions as the first message. INVALID_ARGUMENT names the field: JSON that is not
+// valid, parts that are no text.
 absl::StatusOr<ChatTemplateInput> ReadMessages(const v1::Messages& proto);
 
 // The text of a conversation of its own. INVALID_ARGUMENT for a model without a template, and as

@@ -64,6 +64,7 @@ struct SessionLease::Entry : SessionInfo {
   SessionTable::TimePoint last_used;
   std::unique_ptr<Session> state;
   std::shared_ptr<const SessionNotes> notes;
+  std::shared_ptr<const SessionNotes> attachment;
   bool in_turn = false;
   bool in_table = true;
   uint32_t readers = 0;
@@ -193,14 +194,19 @@ void SessionTable::SetState(Entry& entry, std::unique_ptr<Session> state) {
 }
 
 void SessionTable::SetNotes(Entry& entry, std::shared_ptr<const SessionNotes> notes) {
-  const size_t bytes = notes == nullptr ? 0 : notes->bytes();
+  entry.notes.swap(notes);
+  CountNotes(entry);
+}
+
+void SessionTable::CountNotes(Entry& entry) {
+  const size_t bytes = (entry.notes == nullptr ? 0 : entry.notes->bytes()) +
+                       (entry.attachment == nullptr ? 0 : entry.attachment->bytes());
   if (entry.in_table) {
     notes_tokens_ += TokensOfNotes(bytes) - TokensOfNotes(entry.notes_bytes);
     metrics_.session_notes_bytes.Add(static_cast<int64_t>(bytes) -
                                      static_cast<int64_t>(entry.notes_bytes));
   }
   entry.notes_bytes = bytes;
-  entry.notes.swap(notes);
 }
 
 absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::NewEntry(
@@ -326,22 +332,35 @@ absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& e
     return absl::AlreadyExistsError(absl::StrCat("session \"", entry->id, "\" exists already"));
   }
   const bool full = entries_.size() >= options_.max_sessions;
-  if (full && idle_empty_.empty()) {
+  if (full && !MakeRoom()) {
     return absl::ResourceExhaustedError(
         absl::StrCat(entries_.size(),
                      " sessions exist, as many as the server keeps: delete some, or start the "
                      "server with a shorter --session-ttl"));
   }
-  // A session that was never used has nothing to lose.
-  if (full) Remove(std::shared_ptr<Entry>(idle_empty_.front()), Reason::kEvicted);
   EntryList place = {entry};
   entries_.emplace(entry->key(), entry);
   if (entry->holds_state) ++states_;
   entry->place = place.begin();
   busy_.splice(busy_.end(), place);
-  first_to_expire = SetIdle(*entry);
+  first_to_expire = SetIdle(*entry) || !garbage_.empty();
   metrics_.sessions.Add(1);
   return InfoOf(*entry);
+}
+
+// A session that was never used has nothing to lose; one that has an attachment was not made to
+// stay.
+bool SessionTable::MakeRoom() {
+  EntryList::iterator victim = idle_empty_.begin();
+  if (victim == idle_empty_.end()) {
+    victim = std::find_if(idle_states_.begin(), idle_states_.end(),
+                          [](const auto& entry) { return entry->attachment != nullptr; });
+    if (victim == idle_states_.end()) return false;
+  }
+  garbage_.reserve(garbage_.size() + 1);  // first: this thread must not destroy the state
+  std::unique_ptr<Session> state = Remove(std::shared_ptr<Entry>(*victim), Reason::kEvicted);
+  if (state != nullptr) garbage_.push_back(std::move(state));
+  return true;
 }
 
 absl::StatusOr<SessionInfo> SessionTable::Get(const SessionKey& key) const {
@@ -356,6 +375,24 @@ absl::StatusOr<SessionInfo> SessionTable::Rename(const SessionKey& key, const st
   RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(key));
   entry->name = name;
   return InfoOf(*entry);
+}
+
+absl::Status SessionTable::Attach(const SessionKey& key,
+                                  std::shared_ptr<const SessionNotes> attachment) {
+  MutexLock lock(&mutex_);
+  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(key));
+  const uint64_t before = entry->room();
+  entry->attachment.swap(attachment);
+  CountNotes(*entry);
+  if (!entry->leased()) idle_tokens_ += entry->room() - before;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const SessionNotes>> SessionTable::Attachment(
+    const SessionKey& key) const {
+  MutexLock lock(&mutex_);
+  RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(key));
+  return entry->attachment;
 }
 
 std::vector<SessionInfo> SessionTable::List(const SessionKey& after, size_t limit) const {

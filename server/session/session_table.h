@@ -93,7 +93,7 @@ struct SessionInfo {
   std::vector<uint64_t> kept_positions;  // ends of turns that Rewind can go back to; likewise
   uint64_t kept_borders = 0;             // states within turns beside them; likewise
   uint64_t kept_bytes = 0;               // of states that are held for all these; likewise
-  size_t notes_bytes = 0;                // SessionNotes
+  size_t notes_bytes = 0;                // SessionNotes, those of Attach too
   std::string forked_from;               // id of a session, which may be gone; empty: none
   uint64_t forked_at = 0;                // the fork's tokens then
   bool busy = false;
@@ -182,7 +182,7 @@ class SessionTable {
   // A session without context. For an empty id, one is made up. INVALID_ARGUMENT for an id that is
   // not 1 to kMaxIdBytes letters, digits and -_.: or a name over kMaxNameBytes; ALREADY_EXISTS;
   // RESOURCE_EXHAUSTED when max_sessions exist and all of them were used (the oldest that never was
-  // makes room).
+  // makes room, or else the idle one with an attachment that was used least recently).
   absl::StatusOr<SessionInfo> Create(const SessionKey& key, const std::string& name);
 
   // NOT_FOUND, saying what became of the session if that is still known. Of another tenant's
@@ -193,6 +193,13 @@ class SessionTable {
   // evicted, as if this had not happened. INVALID_ARGUMENT for a name over kMaxNameBytes; NOT_FOUND
   // as Get.
   absl::StatusOr<SessionInfo> Rename(const SessionKey& key, const std::string& name);
+
+  // Keeps something with the session until it leaves, beside the notes of its turns; in place of
+  // what was kept before. Not a use of it, and possible while a lease is out. Forks do not have it.
+  // A session that has it makes room for others where max_sessions exist. NOT_FOUND as Get.
+  absl::Status Attach(const SessionKey& key, std::shared_ptr<const SessionNotes> attachment);
+  // Null if there is none. NOT_FOUND as Get.
+  absl::StatusOr<std::shared_ptr<const SessionNotes>> Attachment(const SessionKey& key) const;
 
   // The tenant's sessions in the order of their ids from the first id after `after`, at most
   // `limit`.
@@ -284,6 +291,8 @@ class SessionTable {
   void SetState(Entry& entry, std::unique_ptr<Session> state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetNotes(Entry& entry, std::shared_ptr<const SessionNotes> notes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountNotes(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<SessionLease> Lease(const SessionKey& key, bool exclusive);
   // True if a request may be waiting for this.
   bool EndLease(Entry& entry, bool exclusive);

@@ -51,6 +51,50 @@ struct Notes : SessionNotes {
   size_t held;
 };
 
+TEST_F(SessionTableTest, AnAttachmentLivesAndCountsWithItsSession) {
+  EXPECT_TRUE(absl::IsNotFound(sessions_.Attach("a", std::make_shared<Notes>(1))));
+  ASSERT_TRUE(sessions_.Create("a", "").ok());
+  Turn("a", 3);
+  EXPECT_EQ(*sessions_.Attachment("a"), nullptr);
+  const auto attached = std::make_shared<Notes>(400);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(sessions_.Attach("a", attached).ok());
+    EXPECT_EQ(sessions_.tokens(), 103u);
+    EXPECT_EQ(sessions_.idle_tokens(), 103u);
+  }
+  {
+    const auto lease = sessions_.LeaseForTurn("a");  // it may come while a turn runs
+    EXPECT_EQ(sessions_.idle_tokens(), 0u);
+    ASSERT_TRUE(sessions_.Attach("a", std::make_shared<Notes>(4)).ok());
+    EXPECT_EQ(sessions_.idle_tokens(), 0u);
+  }
+  EXPECT_EQ(sessions_.idle_tokens(), 4u);
+  ASSERT_TRUE(sessions_.Attach("a", attached).ok());
+  ASSERT_TRUE(sessions_.Fork("a", "b", "", std::nullopt).ok());
+  EXPECT_EQ(*sessions_.Attachment("b"), nullptr);
+  EXPECT_EQ(*sessions_.Attachment("a"), attached);
+  ASSERT_TRUE(sessions_.Delete("a").ok());
+  EXPECT_TRUE(absl::IsNotFound(sessions_.Attachment("a").status()));
+  EXPECT_EQ(sessions_.idle_tokens(), 3u);
+}
+
+TEST_F(SessionTableTest, SessionsWithAnAttachmentMakeRoom) {
+  for (const char* const id : {"a", "b", "c", "d"}) {
+    ASSERT_TRUE(sessions_.Create(id, "").ok());
+    Turn(id);
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(sessions_.Create("e", "").status()));
+  for (const char* const id : {"b", "c"}) {
+    ASSERT_TRUE(sessions_.Attach(id, std::make_shared<Notes>(1)).ok());
+  }
+  Turn("b");  // c is now the one used least recently
+  told_ = 0;
+  ASSERT_TRUE(sessions_.Create("e", "").ok());
+  EXPECT_EQ(told_, 1);  // there is a state to destroy
+  EXPECT_THAT(sessions_.Get("c").status().message(), HasSubstr("room was needed"));
+  EXPECT_TRUE(sessions_.Get("a").ok() && sessions_.Get("b").ok());
+}
+
 TEST_F(SessionTableTest, NotesCountAsTokens) {
   ASSERT_TRUE(sessions_.Create("a", "").ok());
   Turn("a", 3);

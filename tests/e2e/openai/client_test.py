@@ -189,6 +189,9 @@ class CompletionsTest(ServerTest):
                 self.complete(**options)
             self.assertIn(field, error.exception.body["message"])
         with self.assertRaises(openai.BadRequestError) as no_template:
+            self.client.responses.create(model="tales", input="hi")
+        self.assertIn("no chat template", no_template.exception.body["message"])
+        with self.assertRaises(openai.BadRequestError) as no_template:
             self.client.chat.completions.create(model="tales", messages=[{"role": "user", "content": "hi"}])
         self.assertIn("no chat template", no_template.exception.body["message"])
         with self.assertRaises(openai.NotFoundError) as other_model:
@@ -322,6 +325,135 @@ class ChatTest(ServerTest):
                     text += chunk.choices[0].delta.content or ""
                 return whole.choices[0].message.content, text
         self.assertEqual(asyncio.run(run()), ("b", "b"))
+
+
+class ResponsesTest(ServerTest):
+    """/v1/responses, with the model of ChatTest."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        subprocess.run([sys.executable, SOURCE / "tests/e2e/make_chat_model.py", cls.folder.name], check=True)
+        cls.start(cls.folder.name)
+        cls.model = cls.client.models.list().data[0].id
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.folder.cleanup()
+
+    def respond(self, said="Hi", **options):
+        return self.client.responses.create(**{"model": self.model, "input": said, **options})
+
+    @staticmethod
+    def bits(response):
+        """What the model gave every token and its alternatives: equal for equal contexts alone."""
+        return [(token.token, *(other.logprob for other in token.top_logprobs)) for token in response.output[-1].content[0].logprobs]
+
+    def test_whole(self):
+        response = self.respond(instructions="Be brief.", metadata={"k": "v"}, user="ann")
+        self.assertEqual((response.status, response.output_text, response.error), ("completed", "b", None))
+        self.assertEqual([item.type for item in response.output], ["reasoning", "message"])
+        self.assertEqual(response.output[0].content[0].text, "a")
+        self.assertEqual((response.metadata, response.user, response.instructions), ({"k": "v"}, "ann", "Be brief."))
+        self.assertEqual(response.usage.total_tokens, response.usage.input_tokens + response.usage.output_tokens)
+        self.assertGreater(response.usage.output_tokens_details.reasoning_tokens, 0)
+        self.assertEqual(self.client.responses.retrieve(response.id), response)
+
+    def test_streamed(self):
+        with self.client.responses.stream(model=self.model, input="Hi") as stream:
+            types = [event.type for event in stream]
+            final = stream.get_final_response()
+        self.assertEqual(final.output_text, "b")
+        self.assertEqual(types[:2], ["response.created", "response.in_progress"])
+        self.assertEqual(types[-1], "response.completed")
+        self.assertIn("response.reasoning_text.delta", types)
+        events = list(self.respond(stream=True))
+        self.assertEqual([event.sequence_number for event in events], list(range(len(events))))
+        self.assertEqual("".join(event.delta for event in events if event.type == "response.output_text.delta"), "b")
+        self.assertEqual(events[-1].response.usage, self.respond().usage)
+
+    def test_a_chain_has_the_bits_of_the_whole_conversation(self):
+        logprobs = {"include": ["message.output_text.logprobs"], "top_logprobs": 3}
+        items, previous, turns = [], None, []
+        for said in ("Hi", "Why?", "And then?", "Thank you."):
+            items.append({"role": "user", "content": said})
+            one = self.respond(said, previous_response_id=previous, instructions="Be brief.", **logprobs)
+            whole = self.respond(items, instructions="Be brief.", store=False, **logprobs)
+            self.assertEqual(self.bits(one), self.bits(whole))
+            self.assertEqual(one.usage.input_tokens, whole.usage.input_tokens)
+            items += one.output  # as clients do, its reasoning with it
+            previous = one.id
+            self.assertNotIn(self.bits(one), turns)  # they tell contexts apart
+            turns.append(self.bits(one))
+
+    def test_forks_and_what_becomes_of_a_response(self):
+        first = self.respond()
+        again = [self.respond("x", previous_response_id=first.id, top_logprobs=3).id for _ in range(3)]
+        bits = [self.bits(self.client.responses.retrieve(response)) for response in again]
+        self.assertEqual(bits, [bits[0]] * 3)
+        self.respond("y", previous_response_id=again[0])
+        self.client.responses.delete(first.id)
+        with self.assertRaises(openai.NotFoundError) as gone:
+            self.respond("z", previous_response_id=first.id)
+        self.assertEqual((gone.exception.code, gone.exception.param), ("previous_response_not_found", "previous_response_id"))
+        self.assertIn("deleted", gone.exception.message)
+        with self.assertRaises(openai.NotFoundError):
+            self.client.responses.retrieve(first.id)
+        self.respond("z", previous_response_id=again[0])  # which lives on
+        with self.assertRaises(openai.NotFoundError):
+            self.client.responses.retrieve(self.respond(store=False).id)
+
+    def test_tools_and_formats(self):
+        tools = [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": False}]
+        self.assertGreater(self.respond(tools=tools).usage.input_tokens, self.respond().usage.input_tokens)
+        response = self.respond([{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+                                 {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+                                 {"type": "function_call_output", "call_id": "1", "output": "2"}], tools=tools)
+        self.assertEqual(response.output_text, "b")
+        schema = {"type": "object", "properties": {"old": {"type": "boolean"}}, "required": ["old"], "additionalProperties": False}
+        told = self.respond(max_output_tokens=60, text={"format": {"type": "json_schema", "name": "x", "schema": schema}},
+                            reasoning={"effort": "none"})
+        self.assertIn(json.loads(told.output_text)["old"], (True, False))
+
+    def test_what_is_cut_is_incomplete_and_goes_on(self):
+        cut = self.respond(max_output_tokens=2)
+        self.assertEqual((cut.status, cut.incomplete_details.reason), ("incomplete", "max_output_tokens"))
+        self.assertEqual(self.respond("Go on", previous_response_id=cut.id).status, "completed")
+
+    def test_what_is_not_served_is_refused_by_name(self):
+        for field, options in {"background": {"background": True}, "conversation": {"conversation": "c"}, "truncation": {"truncation": "auto"},
+                               "tools[0].type": {"tools": [{"type": "web_search"}]}, "reasoning.effort": {"reasoning": {"effort": "high"}},
+                               "input[0].content[0].type": {"input": [{"role": "user", "content": [
+                                   {"type": "input_image", "image_url": "http://x", "detail": "auto"}]}]}}.items():
+            with self.subTest(field), self.assertRaises(openai.BadRequestError) as error:
+                self.respond(**options)
+            self.assertEqual(error.exception.param, field)
+        with self.assertRaises(openai.NotFoundError):
+            self.respond(model="gpt-5")
+
+    def test_cancel(self):
+        stream = self.respond(stream=True, max_output_tokens=100000, extra_body={"ignore_eos": True})
+        events = iter(stream)
+        response = next(events).response
+        self.assertEqual(self.client.responses.cancel(response.id).status, "cancelled")
+        self.assertEqual(list(events)[-1].response.status, "cancelled")
+        self.assertEqual(self.client.responses.retrieve(response.id).status, "cancelled")
+
+    def test_async(self):
+        async def run():
+            async with self.server.async_client() as client:
+                first = await client.responses.create(model=self.model, input="Hi")
+                replies = await asyncio.gather(*(client.responses.create(
+                    model=self.model, input="More", previous_response_id=first.id, top_logprobs=3)
+                    for _ in range(16)))
+                text = ""
+                async for event in await client.responses.create(model=self.model, input="Hi", stream=True, previous_response_id=first.id):
+                    text += event.delta if event.type == "response.output_text.delta" else ""
+                return text, [self.bits(reply) for reply in replies]
+        text, bits = asyncio.run(run())
+        self.assertEqual(text, "b")
+        self.assertEqual(bits, [bits[0]] * 16)
 
 
 class OverloadTest(ServerTest):

@@ -1,0 +1,86 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include "server/openai/completion_task.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
+#include "server/openai/errors.h"
+#include "server/openai/messages.h"
+#include "server/openai/reply.h"
+#include "server/service/new_session.h"
+#include "server/service/validation.h"
+
+namespace rivulet::openai {
+namespace {
+
+class CompletionTask final : public GenerationTask {
+ public:
+  CompletionTask(const ServiceContext& service, Endpoint endpoint)
+      : service_(service), endpoint_(endpoint), new_session_(service.sessions) {}
+
+  const char* method() const override {
+    return endpoint_ == Endpoint::kChat ? "ChatCompletions" : "Completions";
+  }
+
+  absl::StatusOr<v1::GenerateRequest> Read(HttpRequest& http,
+                                           const std::shared_ptr<GenerationCall>&) override {
+    const std::string& model = service_.model.info.name();
+    RIVULET_ASSIGN_OR_RETURN(ApiRequest request, ReadApiRequest(http, endpoint_, model));
+    http.body = {};
+    v1::GenerateRequest& proto = request.proto;
+    ReplyFormat format = {.endpoint = endpoint_,
+                          .stream = request.stream,
+                          .include_usage = request.include_usage,
+                          .logprobs = request.logprobs,
+                          .top_logprobs = request.top_logprobs,
+                          .token_ids = request.token_ids,
+                          .choices = 1,
+                          .model = model};
+    if (request.parse_tool_calls) format.tools = SchemasOf(proto.messages());
+    if (proto.has_n()) format.choices = std::clamp(proto.n(), 1u, kMaxCompletions);
+    reply_.emplace(std::move(format), service_.model.tokenizer);
+    RIVULET_RETURN_IF_ERROR(new_session_.MakeFor(proto, http.caller->tenant->name(), "HTTP"));
+    return std::move(proto);
+  }
+
+  absl::StatusOr<std::string> Add(v1::GenerateResponse message) override {
+    return reply_->Add(std::move(message));
+  }
+  std::string LastEvents() override { return reply_->LastEvents(); }
+  std::string Whole() override { return reply_->Whole(); }
+  // A stream's last events are short.
+  bool large() const override { return reply_->kept_logprobs() >= kManyLogprobs; }
+
+  void Fail() override {
+    const bool told = reply_.has_value() && !reply_->request_id().empty();
+    if (!told) new_session_.Drop();
+  }
+  std::string ErrorEvent(const absl::Status& status) override {
+    return absl::StrCat("data: ", ErrorBody(status), "\n\n");
+  }
+
+  std::string request_id() const override { return reply_->request_id(); }
+  std::string session_id() const override { return reply_->session_id(); }
+
+ private:
+  // From this many on, building a reply is work for the pool.
+  static constexpr size_t kManyLogprobs = 512;
+
+  const ServiceContext& service_;
+  const Endpoint endpoint_;
+  std::optional<Reply> reply_;  // once the body is read
+  NewSession new_session_;
+};
+
+}  // namespace
+
+std::unique_ptr<GenerationTask> MakeCompletionTask(const ServiceContext& service,
+                                                   Endpoint endpoint) {
+  return std::make_unique<CompletionTask>(service, endpoint);
+}
+
+}  // namespace rivulet::openai
