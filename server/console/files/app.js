@@ -14,7 +14,7 @@ import { nextTheme, startTheme } from './theme.js';
 import { Thread } from './thread.js';
 import { textOfKind } from './tokens.js';
 import { nameOf, Tree } from './tree.js';
-import { joinText, newTurn, positionOf, requestOf, runTurn } from './turn.js';
+import { joinText, newTurn, noteBegin, positionOf, requestOf, runTurn } from './turn.js';
 
 const CURRENT = 'rivulet.session';
 const RECONNECT_MS = 2000;
@@ -32,7 +32,8 @@ let running = null;
 /** @type {StateView|null} */
 let stateView = null;
 
-const thread = new Thread({ retry, fork: (turn) => forkAt(turn.end), rewind: (turn) => rewindTo(turn.begin), rewindTo, again });
+const thread = new Thread({ retry, fork: (turn) => forkAt(turn.end, turns.indexOf(turn) + 1),
+                            rewind: (turn) => rewindTo(turn.begin, turns.indexOf(turn)), rewindTo: (at) => rewindTo(at, 0), again });
 const tree = new Tree({ open: openSession, rename: renameSession, remove: removeSession });
 const composer = new Composer({ send, stop });
 
@@ -80,14 +81,23 @@ function report(error) {
   return text;
 }
 
-/** Runs what a button does, and shows what fails. @param {() => Promise<void>} action */
-async function attempt(action) {
-  try {
-    await action();
-    showConnection('');
-  } catch (error) {
-    announce(report(error));
+/** @type {Promise<void>|null} */
+let acting = null;
+/**
+ * Runs what a button does, and shows what fails. One action at a time: another one is dropped meanwhile, unless it `waits`.
+ * @param {() => Promise<void>} action @param {boolean} [waits]
+ */
+async function attempt(action, waits = false) {
+  while (acting !== null) {
+    if (!waits) return;
+    await acting;
   }
+  showConnection('');
+  byId('thread').setAttribute('aria-busy', 'true');
+  acting = action().catch((error) => announce(report(error)));
+  await acting;
+  acting = null;
+  byId('thread').setAttribute('aria-busy', 'false');
 }
 
 // ---- The connection.
@@ -101,11 +111,14 @@ async function reconnect() {
     await new Promise((resolve) => setTimeout(resolve, RECONNECT_MS));
   }
   reconnecting = false;
-  await attempt(async () => {
+  showConnection('');
+  try {
     if (model === null) await loadModel();
     await refresh();
-  });
-  if (model !== null) announce('The server is there.');
+    announce('The server is there.');
+  } catch (error) {
+    report(error);
+  }
 }
 
 async function loadModel() {
@@ -119,17 +132,21 @@ async function loadModel() {
 
 // ---- Sessions.
 
+/** Null if there is none. @param {string} id */
+function findSession(id) {
+  return api.getSession(id).catch((error) => {
+    if (error.status !== 404) throw error;
+    return null;
+  });
+}
+
 /** Asks the server what it holds, and shows it. */
 async function refresh() {
   sessions = await api.listSessions();
   const id = session?.id;
   if (id !== undefined && running === null) {
-    session = sessions.find((other) => other.id === id) ?? await api.getSession(id).catch((error) => {
-      if (error.status !== 404) throw error;
-      return null;
-    });
-    if (session !== null) store.measure(session);
-    else showGone();
+    session = sessions.find((other) => other.id === id) ?? await findSession(id);
+    if (session === null) showGone();
   }
   showAll();
 }
@@ -148,7 +165,6 @@ function setSession(next) {
   turns = next === null ? [] : store.turnsOf(next.id);
   if (next === null) sessionStorage.removeItem(CURRENT);
   else sessionStorage.setItem(CURRENT, next.id);
-  if (next !== null) store.measure(next);
 }
 
 /** @param {string} id */
@@ -170,13 +186,13 @@ function beginSession() {
   composer.focus();
 }
 
-/** @param {number|null} at */
-function forkAt(at) {
+/** @param {number|null} at @param {number} [kept] the turns before it */
+function forkAt(at, kept = turns.length) {
   if (session === null || running !== null || at === null) return;
   const from = session;
   return attempt(async () => {
     const fork = await api.forkSession(from.id, at, `${nameOf(from).replace(/ \(fork.*\)$/, '')} (fork)`);
-    store.copyPast(from.id, fork.id, at);
+    store.copyPast(from.id, fork.id, at, kept);
     setSession(fork);
     await refresh();
     showSession();
@@ -185,31 +201,36 @@ function forkAt(at) {
   });
 }
 
-/** @param {number} at @returns {Promise<void>|undefined} */
-function rewindTo(at) {
+/** @param {number} at @param {number} kept the turns before it */
+function rewindTo(at, kept) {
   if (session === null || running !== null) return;
   return attempt(async () => {
-    await rewind(at);
+    await rewind(at, kept);
     announce(`Rewound to ${counted(at, 'token')}.`);
     composer.focus();
   });
 }
 
-/** @param {number} at */
-async function rewind(at) {
+/** @param {number} at @param {number} kept */
+async function rewind(at, kept) {
   const { id } = /** @type {api.Session} */ (session);
-  setSession(await api.rewindSession(id, at));
-  turns = turns.filter((turn) => turn.end !== null && turn.end <= at);
-  store.setTurns(id, turns);
+  const before = turns.slice(0, kept);
+  const rewound = await api.rewindSession(id, at);
+  store.setTurns(id, before);
+  setSession(rewound);
   await refresh();
   showSession();
 }
 
+/** @param {store.Turn} turn */
+const mayRewind = (turn) => session?.kept.includes(turn.begin) ?? false;
+
 function undo() {
   const turn = lastTurn();
   if (turn === null || session === null || running !== null) return;
+  if (!mayRewind(turn)) return announce('The server no longer keeps where this turn began.');
   composer.set(turn.input.trimStart());
-  return rewindTo(turn.begin);
+  return rewindTo(turn.begin, turns.length - 1);
 }
 
 /** @param {string} id */
@@ -264,18 +285,19 @@ function send(text) {
     const said = before === null ? '' : before.input + textOfKind(before.pieces, 'answer');
     const input = model?.hasTemplate ? text : joinText(said, text);
     await run(newTurn(input, session?.position ?? 0, model?.hasTemplate ?? false));
-  });
+  }, true);
 }
 
 /** @param {store.Turn} turn */
 async function run(turn) {
   const { id } = /** @type {api.Session} */ (session);
+  const before = [...turns];
   running = new AbortController();
   turns.push(turn);
   thread.add(turn);
   showAll();
   try {
-    await runTurn(turn, id, requestOf(turn, readSettings()), running.signal, (pieces) => {
+    await runTurn(turn, id, requestOf(turn, before, readSettings()), running.signal, (pieces) => {
       thread.append(pieces);
       showState();
     });
@@ -284,7 +306,7 @@ async function run(turn) {
     if (running.signal.aborted) turn.stopped = true;
     else turn.error = fail(error);
   }
-  running = null;
+  noteBegin(turn, before);
   await settle(turn, id);
 }
 
@@ -294,19 +316,32 @@ function fail(error) {
   return report(error);
 }
 
-/** After a turn: where the server says that the session is. A turn that was stopped may take a moment to end there. */
-async function settle(/** @type {store.Turn} */ turn, /** @type {string} */ id) {
-  showAll();
+/** After a turn: where the server says that the session is. @param {store.Turn} turn @param {string} id */
+async function settle(turn, id) {
+  try {
+    session = await sessionAtRest(id);
+    // A turn that failed before it began has left the session as it was.
+    if (session !== null && (session.position > turn.begin || turn.error === null)) turn.end = session.position;
+  } finally {
+    running = null;
+    showAll();
+  }
+  if (session !== null) {
+    store.measure(session);
+    store.save();
+    return refresh();
+  }
+  composer.set(turn.input.trimStart());
+  showGone();
+}
+
+/** A turn that was stopped may take a moment to end on the server. Null: the session is gone. @param {string} id */
+async function sessionAtRest(id) {
   for (let wait = 20; ; wait *= 2) {
-    session = await api.getSession(id);
-    if (!session.busy || wait > 2000) break;
+    const found = await findSession(id);
+    if (!found?.busy || wait > 2000) return found;
     await new Promise((resolve) => setTimeout(resolve, wait));
   }
-  // A turn that failed before it began has left the session as it was.
-  if (session.position > turn.begin || turn.error === null) turn.end = session.position;
-  store.measure(session);
-  store.save();
-  await refresh();
 }
 
 function stop() {
@@ -319,8 +354,9 @@ function stop() {
 function retry() {
   const turn = lastTurn();
   if (turn === null || session === null || running !== null) return;
+  if (!mayRewind(turn)) return announce('The server no longer keeps where this turn began.');
   return attempt(async () => {
-    await rewind(turn.begin);
+    await rewind(turn.begin, turns.length - 1);
     if (readSettings().seeded) announce('The seed is set, so the answer is the same again.');
     await run(newTurn(turn.input, turn.begin, turn.chat));
   });
@@ -409,12 +445,13 @@ async function start() {
   await attempt(async () => {
     await loadModel();
     const id = sessionStorage.getItem(CURRENT);
-    if (id !== null) setSession(await api.getSession(id).catch(() => null));
+    if (id !== null) setSession(await findSession(id));
     await refresh();
   });
   showSession();
   if (model === null && !reconnecting) reconnect();
   composer.focus();
+  performance.mark('rivulet-ready');
 }
 
 start();

@@ -47,8 +47,10 @@ export function drawSizes(root, model, position, measured) {
   const state = places.map((at, i) => `${i === 0 ? 'M' : 'L'}${x(at).toFixed(1)} ${y(stateBytesAt(model, at) / most).toFixed(1)}`).join('');
   const last = stateBytesAt(model, position);
   root.setAttribute('viewBox', `0 0 ${WIDTH} ${HEIGHT}`);
+  const axis = svg('path', { class: 'axis', d: `M${LEFT} ${y(0)}H${WIDTH - RIGHT}` });
+  if (position === 0) return root.replaceChildren(axis);
   root.replaceChildren(
-    svg('path', { class: 'axis', d: `M${LEFT} ${y(0)}H${WIDTH - RIGHT}` }),
+    axis,
     svg('path', { class: 'line tokens', d: `M${x(0)} ${y(0)}L${x(position)} ${y(position / end)}` }),
     svg('path', { class: 'line state', d: state }),
     ...measured.filter((point) => point.position <= end).map((point) => svg('circle', { class: 'measured', cx: x(point.position), cy: y(point.bytes / most), r: 2.5 })),

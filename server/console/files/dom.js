@@ -63,9 +63,10 @@ export function bytes(value) {
   return `${unit === 0 ? value : value.toPrecision(value < 10 ? 3 : 4)} ${units[unit]}`;
 }
 
-/** 41 %, 0.03 % @param {number} share within [0, 1] */
+/** 41 %, 0.03 %, < 0.01 % @param {number} share within [0, 1] */
 export function percent(share) {
   const value = 100 * share;
+  if (value > 0 && value < 0.01) return '< 0.01 %';
   return `${value >= 10 || value === 0 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toPrecision(1)} %`;
 }
 

@@ -25,9 +25,9 @@ function classOf(piece) {
   return names.join(' ');
 }
 
-/** Spaces and line ends as signs. @param {string} text */
+/** Spaces and line ends as signs; special tokens have no text. @param {string} text */
 function visible(text) {
-  return text === '' ? '∅' : text.replace(/ /g, '␣').replace(/\n/g, '↵').replace(/\t/g, '⇥');
+  return text === '' ? '(special)' : text.replace(/ /g, '␣').replace(/\n/g, '↵').replace(/\t/g, '⇥');
 }
 
 /** @param {string} text @param {number} logprob @param {boolean} chosen */

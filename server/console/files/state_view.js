@@ -4,6 +4,7 @@
 
 import { chunksPerCell, drawSizes, drawTape, holdsPage, pagesHeld, stateBytesAt } from './chart.js';
 import { byId, bytes, count, counted, el, percent, setText, svg } from './dom.js';
+import { speedOf } from './turn.js';
 
 /**
  * @typedef {import('./api.js').Model} Model
@@ -94,9 +95,8 @@ export class StateView {
       const checked = turn.usage ? turn.usage.accepted + turn.usage.rejected : turn.guessed;
       if (this.model.speculate !== 'off') rows.push(['Guessed right', turn.usage ? `${turn.usage.accepted} of ${checked}` : String(turn.guessed)]);
       if (turn.firstMs !== null) rows.push(['First token', `${turn.firstMs.toFixed(0)} ms`]);
-      if (turn.totalMs !== null && turn.firstMs !== null && turn.tokens > 1) {
-        rows.push(['Speed', `${((1000 * (turn.tokens - 1)) / Math.max(turn.totalMs - turn.firstMs, 1)).toFixed(0)} tokens/s`]);
-      }
+      const speed = speedOf(turn);
+      if (speed !== null) rows.push(['Speed', `${speed.toFixed(0)} tokens/s`]);
     }
     this.turn.replaceChildren(...rows.flatMap(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
   }

@@ -6,12 +6,16 @@ import { plainPieces } from './tokens.js';
 
 /**
  * One turn: what was sent, and what came back.
+ * `begin` and `end` are tokens of the session's context. begin is UNKNOWN and end null where no such place is left: the turn failed, or
+ * the chat template rewrote it when a later turn began anew with all that was said before as its prompt.
  * @typedef {{input: string, chat: boolean, begin: number, end: number|null, position: number|null, pieces: import('./tokens.js').Piece[],
  *            tokens: number, guessed: number, usage: Usage|null, finish: string|null, error: string|null, stopped: boolean,
  *            firstMs: number|null, totalMs: number|null}} Turn
  * @typedef {{prompt: number, cached: number, completion: number, accepted: number, rejected: number}} Usage
  * @typedef {{position: number, bytes: number}} Measured  the state's size, as the server said it
  */
+
+export const UNKNOWN = -1;
 
 const KEY = 'rivulet.transcripts';
 const MOST_CHARACTERS = 2_000_000;  // of the 5 million that browsers keep
@@ -66,16 +70,16 @@ export function save() {
 /** @param {string} id */
 export function measured(id) { return measurements.get(id) ?? []; }
 
-/** Notes what the server says of a session that is at rest. @param {import('./api.js').Session} session */
+/** Notes what the server says of a session after a turn. (A fork and a rewound session hold less until their next one.) @param {import('./api.js').Session} session */
 export function measure(session) {
   if (session.busy || session.stateBytes === 0) return;
   const known = measured(session.id).filter((point) => point.position < session.position);
   measurements.set(session.id, [...known, { position: session.position, bytes: session.stateBytes }]);
 }
 
-/** A fork has its parent's past. @param {string} from @param {string} to @param {number} position */
-export function copyPast(from, to, position) {
-  transcripts.set(to, structuredClone(turnsOf(from).filter((turn) => turn.end !== null && turn.end <= position)));
+/** A fork has its parent's past. @param {string} from @param {string} to @param {number} position @param {number} turns how many */
+export function copyPast(from, to, position, turns) {
+  transcripts.set(to, structuredClone(turnsOf(from).slice(0, turns)));
   measurements.set(to, measured(from).filter((point) => point.position <= position));
   save();
 }

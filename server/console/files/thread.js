@@ -3,6 +3,7 @@
 
 import { byId, counted, el, percent } from './dom.js';
 import { explainTokens, hidePopover, tokenSpan } from './popover.js';
+import { speedOf } from './turn.js';
 
 /**
  * @typedef {import('./store.js').Turn} Turn
@@ -15,10 +16,9 @@ const FINISHES = { length: 'cut at the limit of tokens', abort: 'ended from outs
 /** @param {Turn} turn */
 function metaOf(turn) {
   const parts = [counted(turn.tokens, 'token')];
-  if (turn.totalMs !== null && turn.firstMs !== null && turn.tokens > 1) {
-    parts.push(`${((1000 * (turn.tokens - 1)) / Math.max(turn.totalMs - turn.firstMs, 1)).toFixed(0)} tokens/s`);
-  }
-  if (turn.usage !== null && turn.position !== null) parts.push(`${percent(turn.usage.cached / Math.max(turn.position, 1))} of the context cached`);
+  const speed = speedOf(turn);
+  if (speed !== null) parts.push(`${speed.toFixed(0)} tokens/s`);
+  if (turn.usage && turn.usage.cached > 0 && turn.position !== null) parts.push(`${percent(turn.usage.cached / Math.max(turn.position, 1))} of the context cached`);
   if (turn.guessed > 0) parts.push(`${turn.guessed} guessed`);
   if (turn.stopped) parts.push('stopped');
   else if (turn.finish !== null && turn.finish in FINISHES) parts.push(FINISHES[/** @type {keyof typeof FINISHES} */ (turn.finish)]);
@@ -30,6 +30,7 @@ export class TurnView {
   constructor(turn, actions, speaker) {
     this.turn = turn;
     this.actions = actions;
+    this.shown = '';
     this.thought = el('div', { class: 'text thought', tabindex: 0, role: 'group', 'aria-label': 'Thinking; arrow keys read the tokens' });
     this.details = el('details', { class: 'thinking', hidden: true }, el('summary', {}, 'Thinking'), this.thought);
     this.answer = el('div', { class: 'text answer', tabindex: 0, role: 'group', 'aria-label': 'Answer; arrow keys read the tokens' });
@@ -37,7 +38,7 @@ export class TurnView {
     this.problem = el('div', { class: 'problem', hidden: true });
     this.buttons = el('div', { class: 'turn-actions', role: 'group', 'aria-label': 'This turn' });
     this.element = el('article', { class: turn.chat ? 'turn chat' : 'turn continued' },
-                      el('h3', { class: 'who' }, turn.chat ? 'You' : 'Prompt'), el('div', { class: 'text you' }, turn.input),
+                      el('h3', { class: 'who' }, turn.chat ? 'You' : 'Prompt'), el('div', { class: 'text you' }, turn.chat ? turn.input : turn.input.replace(/^ /, '')),
                       el('h3', { class: 'who model-name' }, speaker), this.details, this.answer, this.problem,
                       el('div', { class: 'foot' }, this.meta, this.buttons));
     explainTokens(this.thought);
@@ -62,7 +63,10 @@ export class TurnView {
     if (!running && this.answer.childElementCount > 0) this.details.removeAttribute('open');
     this.meta.textContent = running ? '' : metaOf(this.turn);
     this.#showProblem();
-    this.buttons.replaceChildren(...(running ? [] : this.#actions(last, mayRewind)));
+    // Buttons are made again only where they change: one that is being pressed must stay.
+    const wanted = [running, last, mayRewind, this.turn.end, this.turn.error].join();
+    if (wanted !== this.shown) this.buttons.replaceChildren(...(running ? [] : this.#actions(last, mayRewind)));
+    this.shown = wanted;
   }
 
   #showProblem() {
@@ -124,11 +128,12 @@ export class Thread {
   #knownFrom(turns, session) {
     const from = turns.length > 0 ? turns[0].begin : session?.position ?? 0;
     if (session === null || from === 0) return null;
+    const tokens = from > 0 ? counted(from, 'token') : 'Other turns';
     const kept = session.kept.filter((position) => position < from);
     const buttons = kept.map((position) => el('button', { class: 'small', onclick: () => this.actions.rewindTo(position) },
                                               `Rewind to ${counted(position, 'token')}`));
     return [el('div', { class: 'earlier' },
-               el('p', {}, `${counted(from, 'token')} came before. The server keeps a session as state, not as text, so this tab cannot show them.`),
+               el('p', {}, `${tokens} came before. The server keeps a session as state, not as text, so this tab cannot show them.`),
                ...buttons)];
   }
 

@@ -36,6 +36,7 @@ export class Tree {
   constructor(actions) {
     this.root = byId('tree');
     this.actions = actions;
+    this.shown = '';
     this.root.addEventListener('click', (/** @type {Event} */ event) => {
       const item = /** @type {HTMLElement} */ (event.target).closest('li');
       if (item) actions.open(item.dataset.id ?? '');
@@ -47,6 +48,9 @@ export class Tree {
   show(sessions, current, most) {
     const focused = this.root.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.id : null;
     const items = inOrder(sessions);
+    const wanted = JSON.stringify([items, current]);
+    if (wanted === this.shown) return;
+    this.shown = wanted;
     const reachable = items.some(({ session }) => session.id === current) ? current : items[0]?.session.id;
     this.root.replaceChildren(...items.map((item) => this.#row(item, item.session.id === current, item.session.id === reachable)));
     byId('tree-note').textContent = sessions.length === 0 ? 'No sessions yet. The first message begins one.'

@@ -2,7 +2,8 @@
 // One turn: the request to the server, and what its stream adds to the turn.
 
 import { generate } from './api.js';
-import { Aligner } from './tokens.js';
+import { UNKNOWN } from './store.js';
+import { Aligner, textOfKind } from './tokens.js';
 
 /** @param {string} input @param {number} begin the session's tokens @param {boolean} chat @returns {import('./store.js').Turn} */
 export function newTurn(input, begin, chat) {
@@ -17,14 +18,22 @@ export function joinText(before, input) {
 }
 
 /**
- * @param {import('./store.js').Turn} turn
+ * What was said so far, for a session that does not hold it.
+ * @param {import('./store.js').Turn[]} turns @returns {{role: string, content: string}[]}
+ */
+function messagesOf(turns) {
+  return turns.filter((turn) => turn.error === null).flatMap((turn) => [{ role: 'user', content: turn.input }, { role: 'assistant', content: textOfKind(turn.pieces, 'answer') }]);
+}
+
+/**
+ * @param {import('./store.js').Turn} turn @param {import('./store.js').Turn[]} before
  * @param {ReturnType<import('./settings.js').readSettings>} settings
  * @returns {{path: string, body: object}}
  */
-export function requestOf(turn, { sampling, topLogprobs, thinking, system }) {
+export function requestOf(turn, before, { sampling, topLogprobs, thinking, system }) {
   const common = { ...sampling, return_token_ids: true };
   if (!turn.chat) return { path: '/v1/completions', body: { ...common, prompt: turn.input, logprobs: topLogprobs } };
-  const messages = [{ role: 'user', content: turn.input }];
+  const messages = [...(turn.begin === 0 ? messagesOf(before) : []), { role: 'user', content: turn.input }];
   if (turn.begin === 0 && system !== '') messages.unshift({ role: 'system', content: system });
   const body = { ...common, messages, logprobs: true, top_logprobs: topLogprobs };
   return { path: '/v1/chat/completions', body: thinking === null ? body : { ...body, chat_template_kwargs: { enable_thinking: thinking } } };
@@ -61,6 +70,30 @@ export async function runTurn(turn, session, request, signal, show) {
     }
   } finally {
     turn.totalMs = performance.now() - started;
+  }
+}
+
+const SHORTEST_MS = 50;  // that a speed is said of
+
+/** Tokens a second after the first; null if there were too few. @param {import('./store.js').Turn} turn */
+export function speedOf({ tokens, firstMs, totalMs }) {
+  if (firstMs === null || totalMs === null || totalMs - firstMs < SHORTEST_MS) return null;
+  return (1000 * (tokens - 1)) / (totalMs - firstMs);
+}
+
+/**
+ * Where the turn began, once it has ended: at 0 if the chat template rewrote what was said before, which was then its prompt too. No place
+ * before it is left then; and if this tab did not see what was said, the turn cannot be taken back.
+ * @param {import('./store.js').Turn} turn @param {import('./store.js').Turn[]} before
+ */
+export function noteBegin(turn, before) {
+  if (turn.position === null || turn.usage === null) return;
+  const begin = turn.position - turn.usage.prompt;
+  const anew = begin === 0 && turn.begin > 0;
+  turn.begin = anew && before[0]?.begin !== 0 ? UNKNOWN : begin;
+  for (const earlier of anew ? before : []) {
+    if (earlier.begin > 0) earlier.begin = UNKNOWN;
+    earlier.end = null;
   }
 }
 
