@@ -21,8 +21,6 @@ std::vector<uint32_t> StopIds(const Request& request, const std::vector<uint32_t
 
 // How likely a draft has to be for its row not to run ahead.
 constexpr float kWorthWaiting = 0.5f;
-// Of the pages of a session's borders, together: 4 bytes each.
-constexpr uint64_t kMostPageNumbers = uint64_t{1} << 21;
 // Tokens for which a row runs ahead after its drafts did not pay.
 constexpr uint32_t kRunsAhead = 64;
 
@@ -99,6 +97,7 @@ ActiveRequest::ActiveRequest(RequestContext& context, std::unique_ptr<Request> r
       prefix_(std::move(prefix)),
       context_tokens_(prompt_->tokens().size() - prefix_.reused),
       cached_tokens_(static_cast<uint32_t>(prompt_->position())),
+      tenant_weight_(request_->tenant == nullptr ? 1 : request_->tenant->weight()),
       last_turn_(turn),
       admitted_(now),
       session_(request_->keep_choices ? request_->session.key() : SessionKey("")),
@@ -206,67 +205,6 @@ bool ActiveRequest::DropKept(KeptStates what) {
                      [what](Session* session) { return session->DropKept(what); });
 }
 
-bool ActiveRequest::HasNewBorder(int row) const {
-  return context_.options.keep_borders > 0 && SessionOf(row).has_new_border();
-}
-
-size_t ActiveRequest::NewBorders(int row, uint32_t tokens) const {
-  const size_t behind = HasNewBorder(row) ? 1 : 0;
-  if (row != kPromptRow) return behind;
-  return behind + prompt_->BordersWithin(tokens, PromptBorders());
-}
-
-// Borders of the prompt at multiples of this are kept; 0: those where steps end.
-uint64_t ActiveRequest::PromptBorders() const {
-  const SchedulerOptions& options = context_.options;
-  if (options.keep_borders == 0 || prompt_->kept().empty()) return 0;
-  if (options.prompt_borders != kAutomaticBorders) return options.prompt_borders;
-  return context_.capacity.fold_bases ? context_.capacity.fold_interval : 0;
-}
-
-// Each holds the numbers of its pages beside its slots, which takes memory where contexts are long.
-size_t ActiveRequest::MostBorders(const Session& session) const {
-  if (context_.options.keep_borders != kAutomaticBorders) return context_.options.keep_borders;
-  uint64_t pages = 1;
-  for (size_t kind = 0; kind < session.page_kinds(); ++kind) pages += session.pages(kind);
-  return std::max<size_t>(1, kMostPageNumbers / pages);
-}
-
-// As many as there is room for.
-BorderRule ActiveRequest::BordersOf(const Session& session, uint32_t tokens) {
-  const uint64_t longest = LongestContext(*request_, context_tokens_);
-  BorderRule rule{PromptBorders(), MostBorders(session)};
-  if (!context_.capacity.fold_bases) return {};
-  for (;; rule.every *= 2) {
-    StateNeed need;
-    need.bases = session.BordersWithin(tokens, rule.every);
-    if (need.bases == 0) break;
-    need.AddPages(session.page_kinds(),
-                  [&](size_t kind) { return session.PagesOfBorders(kind, tokens, longest); });
-    if (need.bases > rule.most) continue;
-    if (context_.border_room.Take(need)) return rule;
-    // Every other one of them goes.
-    context_.metrics.borders_dropped.Add(need.bases -
-                                         session.BordersWithin(tokens, 2 * rule.every));
-  }
-  return {};
-}
-
-// Only if its base and pages are free beside all that runs may need. A base that is shared already
-// counts too: completions that share one need a new one for each but the last. Without room, some
-// is made for the next border, so that those near the end are kept.
-void ActiveRequest::KeepBorder(Session& session) {
-  const uint64_t tokens = LongestContext(*request_, context_tokens_);
-  StateNeed before, after;
-  before.AddMissing(session, tokens);
-  session.KeepBorder(MostBorders(session));
-  after.AddMissing(session, tokens);
-  StateNeed taken = after.Beyond(before);
-  taken.bases = 1;
-  if (context_.border_room.Take(taken)) return;
-  context_.metrics.borders_dropped.Add(session.TakeBorderBack());
-}
-
 // Until the session has them.
 uint64_t ActiveRequest::NotesTokens() const {
   return request_->notes == nullptr ? 0 : TokensOfNotes(request_->notes->bytes());
@@ -305,7 +243,9 @@ RowView ActiveRequest::ViewOf(int row) const {
   }
   view.outbox_full = outbox_full_;
   view.deadline = deadline();
-  view.last_turn = last_turn_;
+  view.last_turn = row == kPromptRow ? last_turn_ : completions_[row]->last_turn;
+  view.tenant = request_->tenant.get();
+  view.weight = tenant_weight_;
   return view;
 }
 
@@ -426,6 +366,7 @@ absl::Status ActiveRequest::AddToPlan(int row, const PlannedRow& planned, uint64
     NoteTurn(planned.tokens, turn);
   } else {
     Completion& completion = *completions_[row];
+    completion.last_turn = turn;
     RIVULET_ASSIGN_OR_RETURN(added.segment,
                              PlanNextToken(completion, promised, planned.drafts, first_token));
     AddNextToken(completion, promised, plan, added);

@@ -249,6 +249,7 @@ class ActiveRequest {
   PrefixUse prefix_;
   const uint64_t context_tokens_;  // that the session held before the prompt
   const uint32_t cached_tokens_;   // of them, those that its state held
+  const uint32_t tenant_weight_;
   // The number of its last turn's end or of its admission, so that later requests queue behind it.
   uint64_t last_turn_;
   uint32_t turn_tokens_ = 0;  // since then

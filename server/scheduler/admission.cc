@@ -2,6 +2,7 @@
 //
 // Scheduler's admission: which waiting requests get slots, and what is dropped for them.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <span>
 #include <utility>
@@ -47,14 +48,61 @@ bool Scheduler::AnythingRuns() const {
                      [](const auto& active) { return !active->ended(); });
 }
 
+Scheduler::RowsByTenant Scheduler::RunningByTenant() const {
+  RowsByTenant running;
+  for (const auto& active : active_) {
+    if (active->ended()) continue;
+    running[active->request().tenant.get()] += active->request().completions;
+  }
+  return running;
+}
+
+// Where several tenants wait, the one that has the least of the machine for its weight comes first.
+// Those of one tenant stay in order.
+void Scheduler::TakeTurnsByTenant(RowsByTenant claims) {
+  const Tenant* const first = waiting_.front()->tenant.get();
+  const bool several = std::any_of(waiting_.begin(), waiting_.end(), [&](const auto& request) {
+    return request->tenant.get() != first;
+  });
+  if (!several) return;
+  for (auto& request : waiting_) {
+    const Tenant* const tenant = request->tenant.get();
+    const uint32_t weight = tenant == nullptr ? 1 : tenant->weight();
+    request->place = static_cast<double>(claims[tenant]) / weight;
+    claims[tenant] += request->completions;
+  }
+  waiting_.sort([](const auto& a, const auto& b) { return a->place < b->place; });
+}
+
+// One tenant's long streams do not keep another waiting for their end.
+bool Scheduler::LeavesRoomForOthers(const Request& request, const RowsByTenant& running) const {
+  if (request.tenant == nullptr || request.tenant->name().empty()) return true;
+  const uint64_t slots = engine_.capacity().tail_slots, kept = slots / kTenantPart;
+  uint64_t all = request.completions, own = request.completions;
+  for (const auto& [tenant, rows] : running) {
+    all += rows;
+    if (tenant == request.tenant.get()) own += rows;
+  }
+  return own <= std::max<uint64_t>(kept, request.completions) || all + kept <= slots;
+}
+
 void Scheduler::AdmitWaiting(TimePoint now) {
   bool held_back = false;
+  RowsByTenant running = RunningByTenant();
+  TakeTurnsByTenant(running);
   for (auto& request : waiting_) {
     if (WaitsForReaders(request)) continue;
     // A request that has its slots already may pass those that wait for some.
     if (held_back && !MayPass(*request)) continue;
     if (WaitsForPrefix(*request)) continue;
-    if (!TryAdmit(request, now)) held_back = true;
+    if (!LeavesRoomForOthers(*request, running)) continue;  // others may pass it
+    const Tenant* const tenant = request->tenant.get();
+    const uint32_t rows = request->completions;
+    if (!TryAdmit(request, now)) {
+      held_back = true;
+    } else {
+      running[tenant] += rows;
+    }
   }
   lacks_slots_ = held_back;
   std::erase(waiting_, nullptr);

@@ -71,6 +71,7 @@ class Completion {
   std::unique_ptr<Drafter> drafter;
   std::vector<uint32_t> drafts;
   bool state_lost = false;  // a step of its row failed
+  uint64_t last_turn = 0;   // as RowView::last_turn
   // Its row runs ahead until so many tokens are generated, since drafts did not pay.
   uint32_t ahead_until = 0;
 

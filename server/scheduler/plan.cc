@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/scheduler/fair_share.h"
+
 namespace rivulet {
 namespace {
 
@@ -54,11 +56,39 @@ std::vector<PlannedRow> SharePrompts(std::span<const RowView> rows, std::vector<
     pieces.push_back({prompts[i], tokens});
     budget -= std::min(budget, tokens);
   }
-  // Back into the order of their turns: the next step goes by it.
+  return pieces;
+}
+
+// A tenant's prompts share what it gets of the budget.
+std::vector<PlannedRow> PromptPieces(std::span<const RowView> rows,
+                                     const std::vector<size_t>& prompts, uint32_t budget,
+                                     size_t fold_interval) {
+  if (budget == 0) return {};
+  const std::vector<TenantRows> groups = GroupByTenant(rows, prompts);
+  std::vector<Claim> claims;
+  for (const TenantRows& group : groups) {
+    uint64_t tokens = 0;
+    for (const size_t row : group.rows) tokens += LongestPiece(rows[row]);
+    claims.push_back({tokens, group.weight});
+  }
+  std::vector<PlannedRow> pieces;
+  const std::vector<uint64_t> shares = ShareByWeight(budget, claims);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const auto share = static_cast<uint32_t>(shares[i]);
+    const auto own = SharePrompts(rows, ChoosePrompts(rows, groups[i].rows, share, fold_interval),
+                                  share, fold_interval);
+    pieces.insert(pieces.end(), own.begin(), own.end());
+  }
+  // In the order of their turns: the next step goes by it.
   std::sort(pieces.begin(), pieces.end(), [&](const PlannedRow& a, const PlannedRow& b) {
     return std::pair(rows[a.row].last_turn, a.row) < std::pair(rows[b.row].last_turn, b.row);
   });
   return pieces;
+}
+
+bool HasSeveralTenants(std::span<const RowView> rows) {
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const RowView& row) { return row.tenant != rows.front().tenant; });
 }
 
 }  // namespace
@@ -66,7 +96,7 @@ std::vector<PlannedRow> SharePrompts(std::span<const RowView> rows, std::vector<
 StepChoice PlanStep(TimePoint now, std::span<const RowView> rows, const StepCost& cost,
                     const PlanLimits& limits) {
   StepChoice choice;
-  std::vector<size_t> prompts;
+  std::vector<size_t> decode, prompts;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].deadline <= now) {
       choice.expired.push_back(i);
@@ -75,14 +105,16 @@ StepChoice PlanStep(TimePoint now, std::span<const RowView> rows, const StepCost
     } else if (rows[i].prompt_left > 0) {
       prompts.push_back(i);
     } else {
-      choice.run.push_back({i, 1});
+      decode.push_back(i);
     }
   }
+  for (const size_t row : ShareDecodeRows(rows, decode, cost)) choice.run.push_back({row, 1});
   if (prompts.empty()) return choice;
-  const uint32_t budget = cost.PromptTokens(choice.run.size(), prompts.size(), limits);
-  const size_t fold_interval = cost.fold_interval();
-  prompts = ChoosePrompts(rows, std::move(prompts), budget, fold_interval);
-  const auto pieces = SharePrompts(rows, std::move(prompts), budget, fold_interval);
+  PlanLimits allowed = limits;
+  // Many prompts of one tenant do not slow down another's streams more than one would.
+  if (HasSeveralTenants(rows)) allowed.most_prompt_share = limits.prompt_share;
+  const uint32_t budget = cost.PromptTokens(choice.run.size(), prompts.size(), allowed);
+  const auto pieces = PromptPieces(rows, prompts, budget, cost.fold_interval());
   choice.run.insert(choice.run.end(), pieces.begin(), pieces.end());
   return choice;
 }

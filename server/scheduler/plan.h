@@ -6,13 +6,15 @@
 // Rules, in order:
 //  1. a row past its deadline is reported and does not run;
 //  2. a row whose stream's outbox is full sits out;
-//  3. every row that decodes runs, one token each;
+//  3. every row that decodes runs, one token each; where tenants share the machine, as many of each
+//     as fair_share.h says;
 //  4. prompts share the tokens that StepCost allows beside those rows. They take turns of
 //     kPromptTurnTokens each, in the order in which they were admitted or had their last turn. So
 //     none starves, a long prompt does not hold up short ones, and short ones finish one after the
 //     other instead of all together at the end. As many run at once as can have a piece of several
 //     chunks each. They get equal shares, and what a short prompt does not use goes to longer ones.
-//     A piece ends at an absolute chunk border if possible, since a fold costs the same for a full
+//     Tenants share these tokens by their weights, whatever the number of their prompts. A piece
+//     ends at an absolute chunk border if possible, since a fold costs the same for a full
 //     chunk as for a part of one, and at RowView::to_cut at the latest.
 // How a prompt is split never changes a bit of the output.
 #ifndef RIVULET_SERVER_SCHEDULER_PLAN_H_
@@ -27,6 +29,8 @@
 #include "server/scheduler/step_cost.h"
 
 namespace rivulet {
+
+class Tenant;
 
 using Clock = std::chrono::steady_clock;
 using TimePoint = Clock::time_point;
@@ -44,9 +48,12 @@ struct RowView {
   uint32_t to_cut = 0;
   bool outbox_full = false;
   TimePoint deadline = kNoDeadline;
-  // Of a prompt: greater than another's if its last turn ended, or it was admitted, later. Within
-  // one step, rows that come earlier in StepChoice::run get the smaller numbers.
+  // Of a prompt: greater than another's if its last turn ended, or it was admitted, later. Of a row
+  // that decodes: if it ran later. Within one step, rows that come earlier in StepChoice::run get
+  // the smaller numbers.
   uint64_t last_turn = 0;
+  const Tenant* tenant = nullptr;  // rows with the same one share what it gets
+  uint32_t weight = 1;             // its own beside that of others
 };
 
 struct PlannedRow {

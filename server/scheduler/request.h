@@ -69,7 +69,9 @@ struct Request {
   TimePoint deadline = kNoDeadline;
   std::shared_ptr<Outbox> outbox;
 
-  // The scheduler's: the request waits until the state at `awaited_border` is kept.
+  // The scheduler's: where it stands among those that wait.
+  double place = 0;
+  // Likewise: the request waits until the state at `awaited_border` is kept.
   std::shared_ptr<const PrefillProgress> awaited;
   uint64_t awaited_border = 0;
   bool has_awaited = false;  // one was kept; it does not wait for a second

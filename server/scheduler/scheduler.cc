@@ -84,12 +84,20 @@ absl::Status Scheduler::CheckFits(const Request& request) const {
       "the server with a larger --state-context or --state-memory"));
 }
 
-absl::Status Scheduler::CheckQueue() const {
+absl::Status Scheduler::CheckQueue(const Tenant* tenant) const {
   if (!admitting_) {
     metrics_.CountRequest(Outcome::kRejectedDraining);
     return absl::UnavailableError("the server is shutting down; send the request elsewhere");
   }
-  if (queued_ < context_.options.max_queue) return absl::OkStatus();
+  const uint32_t most = context_.options.max_queue;
+  if (queued_ < most) return absl::OkStatus();
+  // One tenant's requests do not keep out another's.
+  const auto own = queued_of_.find(tenant);
+  const uint32_t waiting = own == queued_of_.end() ? 0 : own->second;
+  const bool others_wait = queued_of_.size() > (waiting == 0 ? 0u : 1u);
+  if (others_wait && waiting < std::max(most / kTenantPart, 1u) && queued_ < 2 * most) {
+    return absl::OkStatus();
+  }
   metrics_.CountRequest(Outcome::kRejectedQueue);
   absl::Status full = absl::ResourceExhaustedError(
       absl::StrCat(queued_,
@@ -99,9 +107,9 @@ absl::Status Scheduler::CheckQueue() const {
   return full;
 }
 
-absl::Status Scheduler::CheckOpen() const {
+absl::Status Scheduler::CheckOpen(const Tenant* tenant) const {
   MutexLock lock(&mutex_);
-  return CheckQueue();
+  return CheckQueue(tenant);
 }
 
 std::chrono::milliseconds Scheduler::RetryAfter() const {
@@ -129,7 +137,8 @@ absl::Status Scheduler::Submit(std::unique_ptr<Request>& request) {
   MutexLock lock(&mutex_);
   RIVULET_RETURN_IF_ERROR(LimitContext(*request));
   RIVULET_RETURN_IF_ERROR(CheckFits(*request));
-  RIVULET_RETURN_IF_ERROR(CheckQueue());
+  RIVULET_RETURN_IF_ERROR(CheckQueue(request->tenant.get()));
+  ++queued_of_[request->tenant.get()];
   request->outbox->set_on_room([this] { Wake(); });
   inbox_.requests.push_back(std::move(request));
   ++live_;
@@ -417,12 +426,20 @@ void Scheduler::DropEnded() {
 void Scheduler::Settle(TimePoint now) {
   DropEnded();
   KeepLeftStates();
+  std::map<const Tenant*, uint32_t> queued;
   size_t before_first_token = waiting_.size();
-  for (const auto& active : active_) before_first_token += active->in_prompt() ? 1 : 0;
+  for (const auto& request : waiting_) ++queued[request->tenant.get()];
+  for (const auto& active : active_) {
+    if (!active->in_prompt()) continue;
+    ++before_first_token;
+    ++queued[active->request().tenant.get()];
+  }
   ShowGauges(before_first_token);
   {
     MutexLock lock(&mutex_);
     queued_ = static_cast<uint32_t>(before_first_token + inbox_.requests.size());
+    for (const auto& request : inbox_.requests) ++queued[request->tenant.get()];
+    queued_of_.swap(queued);
     NoteEnds(std::exchange(ended_, 0), now);
     if (live_ == 0) idle_.NotifyAll();
   }

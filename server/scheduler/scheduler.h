@@ -24,6 +24,7 @@
 #include <deque>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -66,12 +67,13 @@ class Scheduler {
 
   static uint64_t NewId();
 
-  // Whether Submit would refuse any request now, and why. To be called before other work is done
-  // for a request; a refusal is counted.
-  absl::Status CheckOpen() const;
+  // Whether Submit would refuse any request of this tenant now, and why. To be called before other
+  // work is done for a request; a refusal is counted.
+  absl::Status CheckOpen(const Tenant* tenant = nullptr) const;
 
   // Takes the request, or leaves it with the caller and returns why:
-  //   RESOURCE_EXHAUSTED  the queue is full (--max-queue), or it can never fit (--state-memory,
+  //   RESOURCE_EXHAUSTED  the queue is full (--max-queue; an eighth of that many more may wait for
+  //                       each tenant that has fewer there), or it can never fit (--state-memory,
   //                       --max-context); its session is unchanged
   //   UNAVAILABLE         the server takes no more work
   // Once the request is taken, all answers go through its outbox, which is closed exactly once.
@@ -139,8 +141,11 @@ class Scheduler {
     double draft_seconds = 0;  // before it, to make the drafts
   };
   static constexpr size_t kMostInFlight = 2;
+  // An eighth of the slots and of the queue is for tenants that have less than that.
+  static constexpr uint32_t kTenantPart = 8;
+  using RowsByTenant = std::map<const Tenant*, uint64_t>;
 
-  absl::Status CheckQueue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckQueue(const Tenant* tenant) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LimitContext(Request& request) const;
   absl::Status CheckFits(const Request& request) const;
   std::chrono::milliseconds RetryAfter() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -156,6 +161,9 @@ class Scheduler {
   void EndWaiting(TimePoint now, const std::function<absl::Status(const Request&)>& why);
   void Admit(TimePoint now);
   void AdmitWaiting(TimePoint now);  // one pass over the waiting requests
+  void TakeTurnsByTenant(RowsByTenant claims);
+  bool LeavesRoomForOthers(const Request& request, const RowsByTenant& running) const;
+  RowsByTenant RunningByTenant() const;
   bool TryAdmit(std::unique_ptr<Request>& request, TimePoint now);
   void Refuse(const Request& refused, TimePoint now);
   bool AnythingRuns() const;
@@ -213,6 +221,7 @@ class Scheduler {
   bool admitting_ ABSL_GUARDED_BY(mutex_) = true;
   uint64_t live_ ABSL_GUARDED_BY(mutex_) = 0;    // taken and not ended
   uint32_t queued_ ABSL_GUARDED_BY(mutex_) = 0;  // taken, before the end of their prompts
+  std::map<const Tenant*, uint32_t> queued_of_ ABSL_GUARDED_BY(mutex_);
   // Seconds between two ends of requests while others waited, a moving mean; 0: not known.
   double seconds_an_end_ ABSL_GUARDED_BY(mutex_) = 0;
   TimePoint last_end_ ABSL_GUARDED_BY(mutex_);

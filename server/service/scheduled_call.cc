@@ -41,7 +41,7 @@ void ScheduledCall::CancelRequest() {
 
 absl::Status ScheduledCall::Open() {
   if (cancelled_) return absl::CancelledError("cancelled by the client");
-  RIVULET_RETURN_IF_ERROR(service_.scheduler.CheckOpen());
+  RIVULET_RETURN_IF_ERROR(service_.scheduler.CheckOpen(origin_.caller->tenant.get()));
   return OpenForTenant();
 }
 

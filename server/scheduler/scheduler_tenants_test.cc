@@ -1,0 +1,153 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// How the scheduler treats the requests of tenants that share it.
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/scheduler/scheduler.h"
+#include "server/scheduler/test_support.h"
+#include "server/security/tenant.h"
+
+namespace rivulet {
+namespace {
+
+class SchedulerTenantsTest : public testing::Test {
+ protected:
+  void Start(uint32_t slots, uint32_t max_queue) {
+    scheduler_ = nullptr;  // before the engine that it uses
+    clients_.clear();
+    engine_ = std::make_unique<FakeEngine>(slots);
+    SchedulerOptions options;
+    options.max_queue = max_queue;
+    scheduler_ = std::make_unique<Scheduler>(*engine_, sessions_, dispatcher_, metrics_, options);
+  }
+
+  // Null: refused.
+  Client* Submit(const std::shared_ptr<Tenant>& tenant, uint32_t max_tokens, uint32_t prompt = 1) {
+    Client& client = clients_.emplace_back(1, 4096);
+    auto request = MakeRequest(client, std::vector<uint32_t>(prompt, 1), max_tokens);
+    request->tenant = tenant;
+    request->stop.ignore_eos = true;
+    return scheduler_->Submit(request).ok() ? &client : nullptr;
+  }
+
+  // A step of n rows takes 1 + n / 10 seconds.
+  bool Step() {
+    const StepPlan& plan = scheduler_->Plan(now_);
+    if (plan.empty()) return false;
+    const double seconds = 1 + 0.1 * static_cast<double>(plan.tokens.size());
+    StepResult result = engine_->Step(plan);
+    result.device_seconds = seconds;
+    now_ += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    scheduler_->Commit(std::move(result), now_);
+    for (Client& client : clients_) client.Read();
+    return true;
+  }
+  static size_t Tokens(const Client* client) { return client->received[0].tokens.size(); }
+  bool Started(const Client* client) { return Tokens(client) > 0; }
+
+  // How many tokens a stream of blue gets in so much time.
+  size_t TokensOfBlueIn(double seconds) {
+    const Client* const client = Submit(blue_, 100'000);
+    const TimePoint end =
+        now_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    while (now_ < end) EXPECT_TRUE(Step());
+    return Tokens(client);
+  }
+
+  const std::shared_ptr<Tenant> red_ = std::make_shared<Tenant>("red");
+  const std::shared_ptr<Tenant> blue_ = std::make_shared<Tenant>("blue");
+  TimePoint now_ = TimePoint(std::chrono::seconds(1000));
+  std::unique_ptr<FakeEngine> engine_;
+  Dispatcher dispatcher_;
+  Metrics metrics_;
+  SessionTable sessions_{{}, metrics_};
+  std::deque<Client> clients_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+TEST_F(SchedulerTenantsTest, AThousandStreamsLeaveOneOfAnotherAThirdOfItsSpeed) {
+  Start(2000, 2000);
+  const size_t alone = TokensOfBlueIn(1000);
+  EXPECT_GT(alone, 800u);
+  Start(2000, 2000);
+  for (int i = 0; i < 1000; ++i) ASSERT_NE(Submit(red_, 100'000), nullptr);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(Step());
+  const size_t beside = TokensOfBlueIn(1000);
+  // Half, but for the time until its first token and for estimates.
+  EXPECT_GT(3 * beside, alone);
+  size_t red = 0;
+  for (size_t i = 0; i < 1000; ++i) red += Tokens(&clients_[i]);
+  EXPECT_GT(red, 5 * beside) << "the steps are filled";
+}
+
+TEST_F(SchedulerTenantsTest, AnEighthOfTheSlotsIsForTenantsThatHaveLess) {
+  Start(/*slots=*/16, /*max_queue=*/100);
+  for (int i = 0; i < 40; ++i) Submit(red_, 100'000);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(Step());
+  EXPECT_EQ(metrics_.requests_running.value(), 14);
+  const Client* const first = Submit(blue_, 100'000);
+  const Client* const second = Submit(blue_, 100'000);
+  const Client* const third = Submit(blue_, 100'000);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(Step());
+  EXPECT_TRUE(Started(first));
+  EXPECT_TRUE(Started(second));
+  EXPECT_FALSE(Started(third));
+}
+
+TEST_F(SchedulerTenantsTest, ASingleTenantWithoutANameUsesAllSlots) {
+  Start(/*slots=*/16, /*max_queue=*/100);
+  const auto anyone = std::make_shared<Tenant>("");
+  for (int i = 0; i < 40; ++i) Submit(anyone, 100'000);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(Step());
+  EXPECT_EQ(metrics_.requests_running.value(), 16);
+}
+
+TEST_F(SchedulerTenantsTest, AFullQueueHasRoomForTenantsThatHaveLess) {
+  Start(/*slots=*/8, /*max_queue=*/16);
+  for (int i = 0; i < 16; ++i) ASSERT_NE(Submit(red_, 10, 2000), nullptr);
+  EXPECT_EQ(Submit(red_, 10), nullptr);
+  EXPECT_FALSE(scheduler_->CheckOpen(red_.get()).ok());
+  EXPECT_TRUE(scheduler_->CheckOpen(blue_.get()).ok());
+  EXPECT_NE(Submit(blue_, 10), nullptr);
+  EXPECT_NE(Submit(blue_, 10), nullptr);
+  EXPECT_EQ(Submit(blue_, 10), nullptr);
+  ASSERT_TRUE(Step());
+  EXPECT_EQ(Submit(red_, 10), nullptr) << "counted again in each step";
+}
+
+TEST_F(SchedulerTenantsTest, TheTenantThatHasLessIsAdmittedFirst) {
+  Start(/*slots=*/8, /*max_queue=*/100);
+  std::vector<const Client*> red;
+  for (int i = 0; i < 30; ++i) red.push_back(Submit(red_, 5));
+  const Client* const blue = Submit(blue_, 5);
+  ASSERT_TRUE(Step());
+  EXPECT_TRUE(Started(blue));
+  while (Step()) continue;
+  // Those of one tenant ran in order.
+  for (const Client* client : red) EXPECT_EQ(Tokens(client), 5u);
+}
+
+TEST_F(SchedulerTenantsTest, WeightsDivideTheMachine) {
+  red_->SetLimits({.weight = 3});
+  Start(400, 400);
+  std::vector<const Client*> red, blue;
+  for (int i = 0; i < 100; ++i) red.push_back(Submit(red_, 100'000));
+  for (int i = 0; i < 100; ++i) blue.push_back(Submit(blue_, 100'000));
+  blue.push_back(Submit(std::make_shared<Tenant>("green"), 100'000));
+  for (int i = 0; i < 600; ++i) ASSERT_TRUE(Step());
+  const auto sum = [](const std::vector<const Client*>& clients) {
+    double tokens = 0;
+    for (const Client* client : clients) tokens += static_cast<double>(Tokens(client));
+    return tokens;
+  };
+  blue.pop_back();
+  EXPECT_NEAR(sum(red) / sum(blue), 3, 0.6);
+}
+
+}  // namespace
+}  // namespace rivulet
