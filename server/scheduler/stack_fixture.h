@@ -6,6 +6,7 @@
 #define RIVULET_SERVER_SCHEDULER_STACK_FIXTURE_H_
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -67,7 +68,8 @@ inline Borders AnyBorders(std::mt19937_64& random) {
   return {8, static_cast<uint32_t>(random() % 3 * 16)};
 }
 
-// Engine, sessions and scheduler. Time is virtual, so that prompts are cut at random. `depth`:
+// Engine, sessions and scheduler. Time is virtual, so that prompts are cut at random, and requests
+// are those of tenants at random, so that rows take turns. `depth`:
 // steps that may be launched and not committed.
 class Stack {
  public:
@@ -101,6 +103,7 @@ class Stack {
     request->score_prompt = ask.score_prompt;
     request->score_top = ask.score_top;
     request->cache_salt = ask.cache_salt;
+    request->tenant = tenants_[random_() % tenants_.size()];
     client.id = request->id;
     EXPECT_TRUE(scheduler_->Submit(request).ok());
     return client;
@@ -174,6 +177,8 @@ class Stack {
 
   std::mt19937_64 random_;
   TimePoint now_ = TimePoint(std::chrono::seconds(1000));
+  const std::array<std::shared_ptr<Tenant>, 3> tenants_ = {nullptr, std::make_shared<Tenant>("red"),
+                                                           std::make_shared<Tenant>("blue")};
   FakeTokenizer tokenizer_;
   std::unique_ptr<Engine> own_;
   Engine* const engine_;
