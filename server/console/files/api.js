@@ -8,20 +8,21 @@ const TOKEN = 'rivulet.token';
 export class ApiError extends Error {
   /**
    * @param {string} message
-   * @param {{status?: number, code?: string, param?: string, retryAfterMs?: number}} [details] status 0: the server could not be reached
+   * @param {number} [status] 0: the server could not be reached
+   * @param {string} [param] the field that is wrong
+   * @param {number} [retryAfterMs] when the server wants to be asked again; 0: it does not say
    */
-  constructor(message, { status = 0, code = '', param = '', retryAfterMs = 0 } = {}) {
+  constructor(message, status = 0, param = '', retryAfterMs = 0) {
     super(message);
     this.status = status;
-    this.code = code;
-    this.param = param;  // the field that is wrong
+    this.param = param;
     this.retryAfterMs = retryAfterMs;
   }
   get unreachable() { return this.status === 0; }
-  get mayRetry() { return this.status === 0 || this.status >= 500 || this.retryAfterMs > 0; }
 }
 
-/** Kept by this tab until it is closed. @returns {string} */
+/** Kept by this tab until it is closed.
+ * @returns {string} */
 export function bearerToken() { return sessionStorage.getItem(TOKEN) ?? ''; }
 /** @param {string} token empty: none */
 export function setBearerToken(token) {
@@ -29,18 +30,17 @@ export function setBearerToken(token) {
   else sessionStorage.removeItem(TOKEN);
 }
 
-/** Called for a 401: asks for a token. False if there is none. @type {() => Promise<boolean>} */
+/** Called for a 401: asks for a token. False if there is none.
+ * @type {() => Promise<boolean>} */
 let askForToken = async () => false;
 /** @param {() => Promise<boolean>} ask */
 export function onUnauthorized(ask) { askForToken = ask; }
 
 /** @param {Response} response */
 async function errorOf(response) {
-  const retryAfterMs = Number(response.headers.get('retry-after-ms') ?? 0) || 1000 * Number(response.headers.get('retry-after') ?? 0);
-  let error = {};
-  try { error = (await response.json()).error ?? {}; } catch { /* not JSON: the status says it all */ }
-  const message = error.message ?? `the server answered ${response.status} ${response.statusText}`;
-  return new ApiError(message, { status: response.status, code: error.code ?? '', param: error.param ?? '', retryAfterMs: retryAfterMs || 0 });
+  const { error } = await response.json().catch(() => ({}));
+  const message = error?.message ?? `the server answered ${response.status} ${response.statusText}`;
+  return new ApiError(message, response.status, error?.param ?? '', Number(response.headers.get('retry-after-ms')));
 }
 
 /** @param {string} path @param {RequestInit} init */
@@ -55,18 +55,24 @@ async function send(path, init) {
   }
 }
 
+const MOST_TRIES = 4;
+const LONGEST_WAIT_MS = 2000;
+
 /**
- * @param {string} method @param {string} path @param {object} [body]
- * @param {{headers?: Record<string, string>, signal?: AbortSignal}} [options]
+ * Tries again where the server says so: a session is busy, the queue is full.
+ * @param {string} method @param {string} path @param {object} [body] @param {Record<string, string>} [headers] @param {AbortSignal} [signal]
  */
-async function request(method, path, body, { headers = {}, signal } = {}) {
-  const init = { method, signal, headers: { ...headers }, body: body === undefined ? undefined : JSON.stringify(body) };
-  if (body !== undefined) init.headers['content-type'] = 'application/json';
-  for (;;) {
+async function request(method, path, body, headers, signal) {
+  /** @type {Record<string, string>} */
+  const json = body === undefined ? {} : { 'content-type': 'application/json' };
+  const init = { method, signal, headers: { ...json, ...headers }, body: body === undefined ? undefined : JSON.stringify(body) };
+  for (let tries = 1; ; ++tries) {
     const response = await send(path, init);
     if (response.ok) return response;
     const error = await errorOf(response);
-    if (error.status !== 401 || !(await askForToken())) throw error;
+    if (error.status === 401 && await askForToken()) continue;
+    if (tries === MOST_TRIES || !(error.retryAfterMs > 0 && error.retryAfterMs <= LONGEST_WAIT_MS)) throw error;
+    await new Promise((resolve) => setTimeout(resolve, error.retryAfterMs));
   }
 }
 
@@ -122,7 +128,8 @@ function toSession(proto) {
 const sessionPath = (id) => `/v1/sessions/${encodeURIComponent(id)}`;
 
 export const MOST_SESSIONS = 1000;
-/** The first of them, at most MOST_SESSIONS. @returns {Promise<Session[]>} */
+/** The first of them, at most MOST_SESSIONS.
+ * @returns {Promise<Session[]>} */
 export async function listSessions() {
   return (await json('GET', `/v1/sessions?page_size=${MOST_SESSIONS}`)).sessions.map(toSession);
 }
@@ -158,8 +165,7 @@ export async function isReady() {
  * @returns {AsyncGenerator<any>}
  */
 export async function* generate(path, body, session, signal) {
-  const response = await request('POST', path, { ...body, stream: true, stream_options: { include_usage: true } },
-                                 { headers: { 'x-session-id': session }, signal });
+  const response = await request('POST', path, { ...body, stream: true, stream_options: { include_usage: true } }, { 'x-session-id': session }, signal);
   const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
   const parser = new SseParser();
   for (;;) {
@@ -174,7 +180,7 @@ export async function* generate(path, body, session, signal) {
     for (const data of parser.push(piece.value)) {
       if (data === '[DONE]') return;
       const chunk = JSON.parse(data);
-      if (chunk.error) throw new ApiError(chunk.error.message, { status: 500, code: chunk.error.code ?? '' });
+      if (chunk.error) throw new ApiError(chunk.error.message, 500);
       yield chunk;
     }
   }

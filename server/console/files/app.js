@@ -72,7 +72,8 @@ function showConnection(text) {
   setText(byId('connection'), text);
 }
 
-/** Shows what failed; true if the connection is lost, which is then watched. @param {unknown} error */
+/** Shows what failed; true if the connection is lost, which is then watched.
+ * @param {unknown} error */
 function report(error) {
   const text = error instanceof Error ? error.message : String(error);
   if (!(error instanceof api.ApiError)) console.error(error);
@@ -132,7 +133,8 @@ async function loadModel() {
 
 // ---- Sessions.
 
-/** Null if there is none. @param {string} id */
+/** Null if there is none.
+ * @param {string} id */
 function findSession(id) {
   return api.getSession(id).catch((error) => {
     if (error.status !== 404) throw error;
@@ -262,7 +264,8 @@ function removeSession(id) {
 
 // ---- Turns.
 
-/** The session of a message: the open one, or a new one that has its first words as a name. @param {string} text */
+/** The session of a message: the open one, or a new one that has its first words as a name.
+ * @param {string} text */
 async function sessionFor(text) {
   if (session !== null) return;
   const words = text.trim().replace(/\s+/g, ' ');
@@ -316,7 +319,8 @@ function fail(error) {
   return report(error);
 }
 
-/** After a turn: where the server says that the session is. @param {store.Turn} turn @param {string} id */
+/** After a turn: where the server says that the session is.
+ * @param {store.Turn} turn @param {string} id */
 async function settle(turn, id) {
   try {
     session = await sessionAtRest(id);
@@ -335,7 +339,8 @@ async function settle(turn, id) {
   showGone();
 }
 
-/** A turn that was stopped may take a moment to end on the server. Null: the session is gone. @param {string} id */
+/** A turn that was stopped may take a moment to end on the server. Null: the session is gone.
+ * @param {string} id */
 async function sessionAtRest(id) {
   for (let wait = 20; ; wait *= 2) {
     const found = await findSession(id);
@@ -377,7 +382,8 @@ function again() {
 
 // ---- The page.
 
-/** On narrow screens the sides open over the conversation. @param {'sessions'|'panel'} name @param {boolean} [open] */
+/** On narrow screens the sides open over the conversation.
+ * @param {'sessions'|'panel'} name @param {boolean} [open] */
 function togglePanel(name, open = !byId(name).classList.contains('open')) {
   closePanels();
   byId(name).classList.toggle('open', open);

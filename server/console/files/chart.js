@@ -1,11 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 // Drawings of the state view: the state's size over the context, and the context as chunks. Each has a text beside it that says the same.
 
-import { bytes, count, svg } from './dom.js';
+import { count, svg } from './dom.js';
 
 /** @typedef {import('./api.js').Model} Model */
 
-/** How many binary digits of n are 1, those from `levels` - 1 on counted once. @param {number} n @param {number} levels */
+/** How many binary digits of n are 1, those from `levels` - 1 on counted once.
+ * @param {number} n @param {number} levels */
 export function pagesHeld(n, levels) {
   let pages = 0;
   for (let level = 0; level < levels; ++level) pages += holdsPage(n, level, levels) ? 1 : 0;
@@ -18,7 +19,8 @@ export function holdsPage(n, level, levels) {
   return level + 1 < levels ? above % 2 === 1 : above > 0;
 }
 
-/** The size of a state after so many tokens, by what the server says of its model. @param {Model} model @param {number} position */
+/** The size of a state after so many tokens, by what the server says of its model.
+ * @param {Model} model @param {number} position */
 export function stateBytesAt(model, position) {
   const chunks = Math.floor(position / model.foldInterval);
   const fixed = model.stateBytes - model.levels * model.levelBytes;
@@ -77,7 +79,8 @@ const COLUMNS = 16, ROWS = 6, CELL = 16, GAP = 2;
  * @typedef {{cached: number, prompt: number, end: number}} Spans  positions where each part ends
  */
 
-/** How many chunks a cell has, so that all fit. @param {number} chunks */
+/** How many chunks a cell has, so that all fit.
+ * @param {number} chunks */
 export const chunksPerCell = (chunks) => Math.max(1, 2 ** Math.ceil(Math.log2(Math.max(chunks, 1) / (COLUMNS * ROWS))));
 
 /** @param {SVGElement} root @param {number} interval @param {Spans} spans */

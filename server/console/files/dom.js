@@ -15,7 +15,7 @@ export function el(tag, attributes = {}, ...children) {
     if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
     else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? '' : String(value));
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
+  for (const child of children) if (child !== null && child !== undefined) element.append(child);
   return element;
 }
 
@@ -43,19 +43,23 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Sets text only where it changes, so that a screen reader is not told again. @param {Element} element @param {string} text */
+/** Sets text only where it changes, so that a screen reader is not told again.
+ * @param {Element} element @param {string} text */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
 const COUNT = new Intl.NumberFormat('en');
-/** 12,345 @param {number} value */
+/** 12,345
+ * @param {number} value */
 export const count = (value) => COUNT.format(value);
 
-/** "1 token", "2 tokens" @param {number} value @param {string} noun */
+/** "1 token", "2 tokens"
+ * @param {number} value @param {string} noun */
 export const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
 
-/** 1.20 MiB @param {number} value */
+/** 1.20 MiB
+ * @param {number} value */
 export function bytes(value) {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let unit = 0;
@@ -63,7 +67,8 @@ export function bytes(value) {
   return `${unit === 0 ? value : value.toPrecision(value < 10 ? 3 : 4)} ${units[unit]}`;
 }
 
-/** 41 %, 0.03 %, < 0.01 % @param {number} share within [0, 1] */
+/** 41 %, 0.03 %, < 0.01 %
+ * @param {number} share within [0, 1] */
 export function percent(share) {
   const value = 100 * share;
   if (value > 0 && value < 0.01) return '< 0.01 %';
@@ -71,7 +76,8 @@ export function percent(share) {
 }
 
 let speaker = 0;
-/** Says something to screen readers, once they have said what they are saying. @param {string} text */
+/** Says something to screen readers, once they have said what they are saying.
+ * @param {string} text */
 export function announce(text) {
   // Of two regions one is emptied, so that the same text is said again.
   speaker = 1 - speaker;

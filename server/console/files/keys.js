@@ -32,7 +32,8 @@ function takesText(target) {
   return target instanceof Element && target.closest('input, textarea, select, [contenteditable]') !== null;
 }
 
-/** `actions` has one for each key, and `Escape`, which may return false to leave the key to others. @param {Record<string, () => boolean|void>} actions */
+/** `actions` has one for each key, and `Escape`, which may return false to leave the key to others.
+ * @param {Record<string, () => boolean|void>} actions */
 export function startKeys(actions) {
   document.addEventListener('keydown', (event) => {
     if (event.defaultPrevented || event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;

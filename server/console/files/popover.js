@@ -25,7 +25,8 @@ function classOf(piece) {
   return names.join(' ');
 }
 
-/** Spaces and line ends as signs; special tokens have no text. @param {string} text */
+/** Spaces and line ends as signs; special tokens have no text.
+ * @param {string} text */
 function visible(text) {
   return text === '' ? '(special)' : text.replace(/ /g, '␣').replace(/\n/g, '↵').replace(/\t/g, '⇥');
 }
@@ -103,7 +104,8 @@ function spoken(piece, place, of) {
 
 const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 10, ArrowUp: -10, Home: -Infinity, End: Infinity };
 
-/** Moves the cursor within a text. @param {KeyboardEvent} event */
+/** Moves the cursor within a text.
+ * @param {KeyboardEvent} event */
 function onKey(event) {
   const step = STEPS[/** @type {keyof typeof STEPS} */ (event.key)];
   if (step === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
@@ -118,7 +120,8 @@ function onKey(event) {
   announce(spoken(/** @type {import('./tokens.js').Piece} */ (pieces.get(spans[next])), next, spans.length));
 }
 
-/** Makes the tokens of a text answer to pointer and keys. @param {HTMLElement} text */
+/** Makes the tokens of a text answer to pointer and keys.
+ * @param {HTMLElement} text */
 export function explainTokens(text) {
   text.addEventListener('pointerover', (event) => {
     if (event.pointerType === 'mouse') show(/** @type {Element} */ (event.target));

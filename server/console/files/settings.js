@@ -66,7 +66,8 @@ export function startSettings() {
   });
 }
 
-/** Hides what the model cannot do. @param {boolean} chat */
+/** Hides what the model cannot do.
+ * @param {boolean} chat */
 export function showSettingsFor(chat) {
   for (const field of FIELDS) byId(`set-${field.name}`).closest('.field').hidden = Boolean(field.chat) && !chat;
 }
@@ -76,7 +77,8 @@ export function settingsAreValid() {
   return byId('settings').reportValidity();
 }
 
-/** Marks the field that the server did not like. @param {string} name */
+/** Marks the field that the server did not like.
+ * @param {string} name */
 export function blame(name) {
   const field = byId(`set-${name}`);
   if (field === null) return;

@@ -14,7 +14,8 @@ import { speedOf } from './turn.js';
 /** @param {string} name @param {HTMLElement} value */
 const figure = (name, value) => el('div', { class: 'figure' }, el('dt', {}, name), value);
 
-/** The context's parts, as of the last turn. @param {Now} now @returns {import('./chart.js').Spans} */
+/** The context's parts, as of the last turn.
+ * @param {Now} now @returns {import('./chart.js').Spans} */
 function spansOf({ position, turn }) {
   if (turn === null) return { cached: position, prompt: position, end: position };
   const prompt = turn.position ?? turn.begin;
@@ -42,7 +43,8 @@ export class StateView {
     this.next = null;
   }
 
-  /** Draws at the next frame. @param {Now} now */
+  /** Draws at the next frame.
+   * @param {Now} now */
   show(now) {
     const drawn = this.next !== null;
     this.next = now;

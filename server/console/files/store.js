@@ -33,7 +33,8 @@ function load() {
   }
 }
 
-/** The session's turns, oldest first; the caller may change them, and then saves. @param {string} id */
+/** The session's turns, oldest first; the caller may change them, and then saves.
+ * @param {string} id */
 export function turnsOf(id) {
   let turns = transcripts.get(id);
   if (turns === undefined) transcripts.set(id, (turns = []));
@@ -70,14 +71,16 @@ export function save() {
 /** @param {string} id */
 export function measured(id) { return measurements.get(id) ?? []; }
 
-/** Notes what the server says of a session after a turn. (A fork and a rewound session hold less until their next one.) @param {import('./api.js').Session} session */
+/** Notes what the server says of a session after a turn. (A fork and a rewound session hold less until their next one.)
+ * @param {import('./api.js').Session} session */
 export function measure(session) {
   if (session.busy || session.stateBytes === 0) return;
   const known = measured(session.id).filter((point) => point.position < session.position);
   measurements.set(session.id, [...known, { position: session.position, bytes: session.stateBytes }]);
 }
 
-/** A fork has its parent's past. @param {string} from @param {string} to @param {number} position @param {number} turns how many */
+/** A fork has its parent's past.
+ * @param {string} from @param {string} to @param {number} position @param {number} turns how many */
 export function copyPast(from, to, position, turns) {
   transcripts.set(to, structuredClone(turnsOf(from).slice(0, turns)));
   measurements.set(to, measured(from).filter((point) => point.position <= position));

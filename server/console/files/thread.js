@@ -38,8 +38,8 @@ export class TurnView {
     this.problem = el('div', { class: 'problem', hidden: true });
     this.buttons = el('div', { class: 'turn-actions', role: 'group', 'aria-label': 'This turn' });
     this.element = el('article', { class: turn.chat ? 'turn chat' : 'turn continued' },
-                      el('h3', { class: 'who' }, turn.chat ? 'You' : 'Prompt'), el('div', { class: 'text you' }, turn.chat ? turn.input : turn.input.replace(/^ /, '')),
-                      el('h3', { class: 'who model-name' }, speaker), this.details, this.answer, this.problem,
+                      el('h2', { class: 'who' }, turn.chat ? 'You' : 'Prompt'), el('div', { class: 'text you' }, turn.chat ? turn.input : turn.input.replace(/^ /, '')),
+                      el('h2', { class: 'who' }, speaker), this.details, this.answer, this.problem,
                       el('div', { class: 'foot' }, this.meta, this.buttons));
     explainTokens(this.thought);
     explainTokens(this.answer);
@@ -82,11 +82,11 @@ export class TurnView {
     if (turn.error !== null && turn.end === null) return [];
     const button = (/** @type {string} */ label, /** @type {string} */ title, /** @type {() => void} */ action) =>
       el('button', { class: 'link', title, onclick: action }, label);
-    return [
-      last && mayRewind ? button('Retry', 'Take this turn back and send it again (r)', actions.retry) : null,
-      turn.end === null ? null : button('Fork here', 'A new session that goes on after this turn', () => actions.fork(turn)),
-      mayRewind ? button('Rewind', 'Take the session back to where this turn began', () => actions.rewind(turn)) : null,
-    ].filter((action) => action !== null);
+    const buttons = [];
+    if (last && mayRewind) buttons.push(button('Retry', 'Take this turn back and send it again (r)', actions.retry));
+    if (turn.end !== null) buttons.push(button('Fork here', 'A new session that goes on after this turn', () => actions.fork(turn)));
+    if (mayRewind) buttons.push(button('Rewind', 'Take the session back to where this turn began', () => actions.rewind(turn)));
+    return buttons;
   }
 }
 
@@ -124,7 +124,8 @@ export class Thread {
     return el('div', { class: 'welcome' }, el('p', { class: 'lead' }, name), el('p', {}, how));
   }
 
-  /** What is said of a past that this tab did not see. @param {Turn[]} turns @param {import('./api.js').Session|null} session */
+  /** What is said of a past that this tab did not see.
+   * @param {Turn[]} turns @param {import('./api.js').Session|null} session */
   #knownFrom(turns, session) {
     const from = turns.length > 0 ? turns[0].begin : session?.position ?? 0;
     if (session === null || from === 0) return null;
@@ -145,7 +146,8 @@ export class Thread {
     this.root.scrollTop = this.root.scrollHeight;
   }
 
-  /** Adds to the last turn, once a frame. @param {import('./tokens.js').Piece[]} pieces */
+  /** Adds to the last turn, once a frame.
+   * @param {import('./tokens.js').Piece[]} pieces */
   append(pieces) {
     if (this.waiting !== null) return void this.waiting.pieces.push(...pieces);
     this.waiting = { view: this.views[this.views.length - 1], pieces: [...pieces] };
@@ -161,7 +163,8 @@ export class Thread {
     if (atEnd) this.root.scrollTop = this.root.scrollHeight;
   }
 
-  /** Buttons and numbers of all turns. @param {import('./api.js').Session|null} session @param {boolean} running */
+  /** Buttons and numbers of all turns.
+   * @param {import('./api.js').Session|null} session @param {boolean} running */
   update(session, running) {
     this.flush();
     const kept = new Set(session?.kept ?? []);

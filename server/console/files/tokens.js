@@ -3,7 +3,7 @@
 // while a token may hold a part of a character, or a mark. So a part of the text may have several tokens.
 
 /**
- * @typedef {{text: string, logprob: number, bytes?: number[]|null}} Candidate
+ * @typedef {{text: string, logprob: number}} Candidate
  * @typedef {{text: string, logprob: number|null, top: Candidate[], id: number|null, guessed: boolean}} Token
  * @typedef {{kind: 'thinking'|'answer', text: string, tokens: Token[]}} Piece
  */
@@ -17,7 +17,7 @@ function textOf(bytes, fallback) {
 
 /** @param {any} entry of chat's logprobs.content */
 function chatToken(entry) {
-  const top = (entry.top_logprobs ?? []).map((other) => ({ text: textOf(other.bytes, other.token), logprob: other.logprob }));
+  const top = (entry.top_logprobs ?? []).map((/** @type {any} */ other) => ({ text: textOf(other.bytes, other.token), logprob: other.logprob }));
   return { text: textOf(entry.bytes, entry.token), logprob: entry.logprob, top };
 }
 
@@ -28,12 +28,14 @@ function completionToken(logprobs, i) {
   return { text: logprobs.tokens[i], logprob: logprobs.token_logprobs[i], top };
 }
 
-/** The tokens of a chunk's choice. @param {any} choice @returns {Token[]} */
+/** The tokens of a chunk's choice.
+ * @param {any} choice @returns {Token[]} */
 export function tokensOf(choice) {
   const ids = choice.token_ids ?? [];
   const guessed = new Set(choice.guessed_tokens ?? []);
   const entries = choice.logprobs?.content;
-  return ids.map((id, i) => {
+  return ids.map((/** @type {number} */ id, /** @type {number} */ i) => {
+    /** @type {{text: string, logprob: number|null, top: Candidate[]}} */
     let known = { text: '', logprob: null, top: [] };
     if (entries?.[i]) known = chatToken(entries[i]);
     else if (choice.logprobs?.tokens?.[i] !== undefined) known = completionToken(choice.logprobs, i);
@@ -75,14 +77,16 @@ export class Aligner {
   }
 }
 
-/** Of a piece with several tokens, or the probability of one; null if unknown. @param {Piece} piece */
+/** Of a piece with several tokens, or the probability of one; null if unknown.
+ * @param {Piece} piece */
 export function probabilityOf(piece) {
   const known = piece.tokens.filter((token) => token.logprob !== null);
   if (known.length === 0) return null;
   return Math.exp(known.reduce((sum, token) => sum + /** @type {number} */ (token.logprob), 0));
 }
 
-/** The same text without tokens, as few pieces as can be. @param {Piece[]} pieces @returns {Piece[]} */
+/** The same text without tokens, as few pieces as can be.
+ * @param {Piece[]} pieces @returns {Piece[]} */
 export function plainPieces(pieces) {
   /** @type {Piece[]} */
   const whole = [];
@@ -94,7 +98,8 @@ export function plainPieces(pieces) {
   return whole;
 }
 
-/** The text of one kind. @param {Piece[]} pieces @param {'thinking'|'answer'} kind */
+/** The text of one kind.
+ * @param {Piece[]} pieces @param {'thinking'|'answer'} kind */
 export function textOfKind(pieces, kind) {
   return pieces.filter((piece) => piece.kind === kind).map((piece) => piece.text).join('');
 }

@@ -9,7 +9,8 @@ import { byId, count, counted, el } from './dom.js';
 /** @param {Session} session */
 export const nameOf = (session) => session.name || `Session ${session.id.slice(0, 6)}`;
 
-/** Depth first, the last used roots first, forks in the order in which they were made. @param {Session[]} sessions @returns {Item[]} */
+/** Depth first, the last used roots first, forks in the order in which they were made.
+ * @param {Session[]} sessions @returns {Item[]} */
 export function inOrder(sessions) {
   const ids = new Set(sessions.map((session) => session.id));
   /** @type {Map<string, Session[]>} */
@@ -52,6 +53,7 @@ export class Tree {
     if (wanted === this.shown) return;
     this.shown = wanted;
     const reachable = items.some(({ session }) => session.id === current) ? current : items[0]?.session.id;
+    this.root.hidden = items.length === 0;
     this.root.replaceChildren(...items.map((item) => this.#row(item, item.session.id === current, item.session.id === reachable)));
     byId('tree-note').textContent = sessions.length === 0 ? 'No sessions yet. The first message begins one.'
       : sessions.length >= most ? `The first ${count(most)} are shown.` : '';
@@ -84,6 +86,7 @@ export class Tree {
 
   /** @param {KeyboardEvent} event */
   #onKey(event) {
+    /** @type {HTMLElement[]} */
     const rows = [...this.root.children];
     const at = rows.indexOf(/** @type {any} */ (document.activeElement));
     if (at < 0 || event.altKey || event.ctrlKey || event.metaKey) return;

@@ -11,7 +11,8 @@ export function newTurn(input, begin, chat) {
            stopped: false, firstMs: null, totalMs: null };
 }
 
-/** Models without a chat template go on with the text, so a turn that begins a word needs a space. @param {string} before @param {string} input */
+/** Models without a chat template go on with the text, so a turn that begins a word needs a space.
+ * @param {string} before @param {string} input */
 export function joinText(before, input) {
   const needsSpace = before !== '' && input !== '' && !/[\s([{-]$/.test(before) && !/^[\s.,;:!?)\]}]/.test(input);
   return needsSpace ? ` ${input}` : input;
@@ -75,7 +76,8 @@ export async function runTurn(turn, session, request, signal, show) {
 
 const SHORTEST_MS = 50;  // that a speed is said of
 
-/** Tokens a second after the first; null if there were too few. @param {import('./store.js').Turn} turn */
+/** Tokens a second after the first; null if there were too few.
+ * @param {import('./store.js').Turn} turn */
 export function speedOf({ tokens, firstMs, totalMs }) {
   if (firstMs === null || totalMs === null || totalMs - firstMs < SHORTEST_MS) return null;
   return (1000 * (tokens - 1)) / (totalMs - firstMs);
@@ -97,7 +99,8 @@ export function noteBegin(turn, before) {
   }
 }
 
-/** Where the context ends now, as far as it is known. @param {import('./store.js').Turn} turn */
+/** Where the context ends now, as far as it is known.
+ * @param {import('./store.js').Turn} turn */
 export function positionOf(turn) {
   return (turn.position ?? turn.begin) + turn.tokens;
 }
