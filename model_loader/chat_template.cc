@@ -144,6 +144,7 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(const std::stri
   auto result = std::make_unique<ChatTemplate>();
   for (const auto& [name, source] : sources) {
     result->templates_.emplace(name, jinja::Template::Parse(source));
+    result->sources_ += source + "\n";
   }
   for (const char* const name : kSpecialTokens) {
     std::optional<std::string> text = TokenText(config, name);
@@ -157,6 +158,7 @@ std::unique_ptr<ChatTemplate> ChatTemplate::FromSource(
     const std::string& source, std::vector<std::pair<std::string, std::string>> special_tokens) {
   auto result = std::make_unique<ChatTemplate>();
   result->templates_.emplace(kDefault, jinja::Template::Parse(source));
+  result->sources_ = source;
   for (auto& [name, text] : special_tokens) result->special_tokens_[name] = std::move(text);
   return result;
 }

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,9 @@ class ChatTemplate {
   absl::StatusOr<MarkedText> Render(const ChatTemplateInput& input,
                                     const jinja::RenderOptions& options) const;
 
+  // Whether the text is written in one of the templates.
+  bool Mentions(std::string_view text) const { return sources_.find(text) != std::string::npos; }
+
   // A special token that the checkpoint does not name, from its tokenizer. Before the first Render.
   void AddSpecialToken(const std::string& name, const std::string& text);
 
@@ -59,6 +63,7 @@ class ChatTemplate {
 
   std::map<std::string, Parsed> templates_;
   std::map<std::string, std::string> special_tokens_;
+  std::string sources_;  // of all templates
 };
 
 }  // namespace rivulet

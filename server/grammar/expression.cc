@@ -130,7 +130,7 @@ Expression Characters(const CodePointSet& set) {
 }
 
 // One rule for each number of the mark's bytes that the text ends with.
-Grammar BehindMark(std::string_view mark, Grammar grammar) {
+Grammar BehindMark(std::string_view mark, Grammar grammar, bool may_lack) {
   const size_t first = grammar.rules.size();
   Expression space{.kind = Expression::Kind::kBytes};
   for (const char c : {' ', '\n', '\t', '\r'}) space.bytes.set(static_cast<uint8_t>(c));
@@ -144,6 +144,7 @@ Grammar BehindMark(std::string_view mark, Grammar grammar) {
         Sequence({Bytes(mark[matched], mark[matched]), std::move(next)}),
         Sequence({std::move(others), RuleCall(first)})};
     if (matched > 0) choices.push_back(Sequence({Bytes(mark[0], mark[0]), RuleCall(first + 1)}));
+    if (may_lack) choices.push_back(EmptyText());
     grammar.rules.push_back({"before the mark", Choice(std::move(choices))});
   }
   Expression spaces = Repeat(std::move(space), 0, kMostSpaces);
@@ -151,6 +152,24 @@ Grammar BehindMark(std::string_view mark, Grammar grammar) {
       {"behind the mark", Sequence({std::move(spaces), RuleCall(grammar.root)})});
   grammar.root = first;
   return grammar;
+}
+
+namespace {
+
+void ShiftRules(size_t by, Expression& expression) {
+  expression.rule += by;
+  for (Expression& part : expression.parts) ShiftRules(by, part);
+}
+
+}  // namespace
+
+Expression AddRules(Grammar from, Grammar& to) {
+  const size_t first = to.rules.size();
+  for (Grammar::Rule& rule : from.rules) {
+    ShiftRules(first, rule.expression);
+    to.rules.push_back(std::move(rule));
+  }
+  return RuleCall(first + from.root);
 }
 
 const CodePointSet& AllCharacters() {

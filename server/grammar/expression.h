@@ -60,9 +60,12 @@ Expression Repeat(Expression part, uint32_t least, uint32_t most);
 inline Expression Optional(Expression part) { return Repeat(std::move(part), 0, 1); }
 Expression RuleCall(size_t rule);
 
-// Anything up to the first `mark`, the mark, white space, and what `grammar` matches. REQUIRES: the
-// mark's first character is nowhere else in it.
-Grammar BehindMark(std::string_view mark, Grammar grammar);
+// Anything up to the first `mark`, the mark, white space, and what `grammar` matches; with
+// `may_lack`, also any text without the mark. REQUIRES: the mark's first character is nowhere else
+// in it.
+Grammar BehindMark(std::string_view mark, Grammar grammar, bool may_lack = false);
+// Adds the rules of `from` to `to`: a call of its root.
+Expression AddRules(Grammar from, Grammar& to);
 
 // One character of the set, as UTF-8. Surrogates have none and are left out.
 Expression Characters(const CodePointSet& set);

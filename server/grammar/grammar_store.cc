@@ -11,6 +11,7 @@
 #include "server/grammar/ebnf_parser.h"
 #include "server/grammar/json_schema.h"
 #include "server/grammar/regex_parser.h"
+#include "server/grammar/tool_call_grammar.h"
 
 namespace rivulet {
 namespace {
@@ -38,6 +39,8 @@ absl::StatusOr<Grammar> Parse(GrammarKind kind, const std::string& text) {
       return ParseEbnf(text);
     case GrammarKind::kChoices:
       return ParseChoices(text);
+    case GrammarKind::kToolCalls:
+      return ParseToolCalls(text);
     case GrammarKind::kRegex:
       break;
   }

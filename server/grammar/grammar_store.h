@@ -27,7 +27,8 @@ enum class GrammarKind : uint8_t {
   kJsonObject,  // the text is not read
   kRegex,
   kEbnf,
-  kChoices,  // the text is a JSON array of texts
+  kChoices,    // the text is a JSON array of texts
+  kToolCalls,  // ToolCallText
 };
 
 class GrammarStore {

@@ -9,6 +9,7 @@
 #include "server/openai/json_body.h"
 #include "server/openai/messages.h"
 #include "server/openai/request_fields.h"
+#include "server/openai/tool_choice.h"
 
 namespace rivulet::openai {
 namespace {
@@ -75,7 +76,6 @@ void RefuseWhatIsNotServed(FieldReader& fields, Endpoint endpoint) {
   }
   fields.Refuse("modalities", "it generates text", Json::array({"text"}));
   fields.Refuse("audio", "it generates text");
-  fields.Refuse("parallel_tool_calls", "leave it out", true);
   fields.Refuse("functions", "send tools");
   fields.Refuse("function_call", "send tool_choice");
   fields.Refuse("reasoning_effort", "set what the template knows in chat_template_kwargs");
@@ -146,7 +146,7 @@ absl::StatusOr<ApiRequest> ReadApiRequest(const HttpRequest& http, Endpoint endp
   v1::GenerateRequest& proto = request.proto;
   ReadHeaders(http, proto);
   if (endpoint == Endpoint::kChat) {
-    request.parse_tool_calls = ReadMessageFields(fields, *proto.mutable_messages());
+    ReadMessageFields(fields, *proto.mutable_messages());
   } else {
     ReadPrompt(fields, proto);
     proto.set_special_tokens(fields.Bool("special_tokens").value_or(false));
@@ -160,6 +160,9 @@ absl::StatusOr<ApiRequest> ReadApiRequest(const HttpRequest& http, Endpoint endp
   request.include_usage = stream.include_usage;
   ReadResponseFormat(fields, proto);
   ReadStructuredOutputs(fields, proto);
+  if (endpoint == Endpoint::kChat) {
+    request.parse_tool_calls = ReadToolChoice(fields, fields.Find("tools"), proto);
+  }
   if (const auto n = fields.Count("n")) proto.set_n(*n);
   proto.set_cache_salt(fields.Text("cache_salt").value_or(""));
   request.token_ids = fields.Bool("return_token_ids").value_or(false);

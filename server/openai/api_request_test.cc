@@ -132,6 +132,32 @@ TEST(ApiRequestTest, ToolsAreLeftOutIfNoneIsToBeChosen) {
   EXPECT_FALSE(request->parse_tool_calls);
 }
 
+TEST(ApiRequestTest, CallsThatMustComeAreStructuredOutput) {
+  const auto calls = [](const std::string& fields, const char* strict = "") {
+    const auto tool = [&](const char* name) {
+      return std::string(R"({"type":"function","function":{"name":")") + name + "\"" + strict +
+             "}}";
+    };
+    const auto request = ReadChat(R"("tools":[)" + tool("f") + "," + tool("g") + "]" + fields);
+    EXPECT_TRUE(request.ok() && request->parse_tool_calls) << request.status();
+    return request.ok() ? request->proto.structured_output() : v1::StructuredOutput();
+  };
+  EXPECT_FALSE(calls("").has_tool_calls());
+  EXPECT_FALSE(calls(R"(,"tool_choice":"auto")").has_tool_calls());
+  const v1::ToolCalls any = calls(R"(,"tool_choice":"required")").tool_calls();
+  EXPECT_TRUE(any.tools_size() == 2 && !any.optional() && !any.one());
+  const v1::ToolCalls named =
+      calls(R"(,"tool_choice":{"type":"function","function":{"name":"g"}})").tool_calls();
+  EXPECT_THAT(named.tools(), ElementsAre(R"({"type":"function","function":{"name":"g"}})"));
+  EXPECT_TRUE(named.one() && !named.optional());
+  const v1::ToolCalls single = calls(R"(,"parallel_tool_calls":false)").tool_calls();
+  EXPECT_TRUE(single.tools_size() == 2 && single.optional() && single.one());
+  const v1::ToolCalls strict = calls("", R"(,"strict":true)").tool_calls();
+  EXPECT_TRUE(strict.tools_size() == 2 && strict.optional() && !strict.one());
+  EXPECT_TRUE(
+      calls(R"(,"response_format":{"type":"json_object"})", R"(,"strict":true)").json_object());
+}
+
 TEST(ApiRequestTest, PromptsAreTextOrTokens) {
   EXPECT_EQ(ReadCompletion(R"("prompt":"a")")->proto.prompt(), "a");
   EXPECT_EQ(ReadCompletion(R"("prompt":["a"])")->proto.prompt(), "a");
@@ -180,8 +206,15 @@ TEST(ApiRequestTest, WrongAndUnservedFieldsAreRefusedByName) {
        "structured_outputs"},
       {R"("tool_choice":"required")", "tool_choice"},
       {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},
+      {R"("tool_choice":{"type":"allowed_tools"})", "tool_choice"},
+      {R"("tool_choice":3)", "tool_choice"},
+      {R"("tools":[{"type":"function","function":{"name":"g"}}],
+          "tool_choice":{"type":"function","function":{"name":"f"}})",
+       "tool_choice"},
+      {R"("tools":[{"type":"function","function":{"name":"g"}}],"tool_choice":"required",
+          "response_format":{"type":"json_object"})",
+       "tool_choice"},
       {R"("tools":["f"])", "tools[0]"},
-      {R"("parallel_tool_calls":false)", "parallel_tool_calls"},
       {R"("functions":[])", "functions"},
       {R"("function_call":"none")", "function_call"},
       {R"("modalities":["audio"])", "modalities"},

@@ -68,15 +68,6 @@ void ReadMessage(const Json& json, const std::string& name, FieldReader& fields,
   fields.Update(reader.status());
 }
 
-// Whether the tools are to be used.
-bool ReadToolChoice(FieldReader& fields) {
-  const Json* const choice = fields.Find("tool_choice");
-  if (choice == nullptr || *choice == "auto") return true;
-  if (*choice == "none") return false;
-  fields.Fail("tool_choice", "this server serves \"auto\" and \"none\"", "unsupported_parameter");
-  return false;
-}
-
 }  // namespace
 
 Json WithArgumentsParsed(Json calls) {
@@ -111,21 +102,19 @@ std::shared_ptr<const ToolSchemas> SchemasOf(const v1::Messages& proto) {
   return schemas;
 }
 
-bool ReadMessageFields(FieldReader& fields, v1::Messages& proto) {
+void ReadMessageFields(FieldReader& fields, v1::Messages& proto) {
   const Json* const messages = fields.Array("messages");
   if (messages == nullptr) fields.Fail("messages", "it is missing");
   for (size_t i = 0; messages != nullptr && i < messages->size() && fields.status().ok(); ++i) {
     ReadMessage((*messages)[i], absl::StrCat("messages[", i, "]"), fields, *proto.add_messages());
   }
-  const bool use_tools = ReadToolChoice(fields);
   const Json* const tools = fields.Array("tools");
   for (size_t i = 0; tools != nullptr && i < tools->size() && fields.status().ok(); ++i) {
     const Json& tool = (*tools)[i];
     if (!tool.is_object()) fields.Fail(absl::StrCat("tools[", i, "]"), "it must be an object");
-    if (use_tools) proto.add_tools(Dump(tool));
+    proto.add_tools(Dump(tool));
   }
   ReadVariables(fields, proto);
-  return !proto.tools().empty();
 }
 
 }  // namespace rivulet::openai

@@ -12,9 +12,8 @@
 
 namespace rivulet::openai {
 
-// messages, tools, tool_choice, chat_template_kwargs. Errors go to the reader. True if the reply
-// may call a tool.
-bool ReadMessageFields(FieldReader& fields, v1::Messages& proto);
+// messages, tools, chat_template_kwargs. Errors go to the reader.
+void ReadMessageFields(FieldReader& fields, v1::Messages& proto);
 
 // chat_template_kwargs: as other servers call variables of the template.
 void ReadVariables(FieldReader& fields, v1::Messages& proto);

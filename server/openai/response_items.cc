@@ -162,7 +162,7 @@ void ReadInput(FieldReader& fields, v1::Messages& messages) {
   }
 }
 
-bool ReadFunctionTools(FieldReader& fields, v1::Messages& messages) {
+void ReadFunctionTools(FieldReader& fields, v1::Messages& messages) {
   const Json* const tools = fields.Array("tools");
   for (size_t i = 0; tools != nullptr && i < tools->size() && fields.status().ok(); ++i) {
     const Json& tool = (*tools)[i];
@@ -182,7 +182,6 @@ bool ReadFunctionTools(FieldReader& fields, v1::Messages& messages) {
     messages.add_tools(Dump({{"type", "function"}, {"function", std::move(function)}}));
     fields.Update(reader.Finish());
   }
-  return !messages.tools().empty();
 }
 
 }  // namespace rivulet::openai

@@ -17,9 +17,8 @@ namespace rivulet::openai {
 // Errors go to the reader.
 void ReadInput(FieldReader& fields, v1::Messages& messages);
 
-// `tools`, of the type function alone, as templates want them: {"type", "function": {...}}. True
-// if there are any.
-bool ReadFunctionTools(FieldReader& fields, v1::Messages& messages);
+// `tools`, of the type function alone, as templates want them: {"type", "function": {...}}.
+void ReadFunctionTools(FieldReader& fields, v1::Messages& messages);
 
 }  // namespace rivulet::openai
 

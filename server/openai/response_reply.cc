@@ -239,7 +239,6 @@ Json ResponseReply::Describe() const {
                  {"incomplete_details", incomplete_},
                  {"model", format_.model},
                  {"output", output_},
-                 {"parallel_tool_calls", true},
                  {"service_tier", "default"},
                  {"truncation", "disabled"}};
   object.update(format_.echo);

@@ -10,6 +10,7 @@
 #include "server/openai/messages.h"
 #include "server/openai/request_fields.h"
 #include "server/openai/response_items.h"
+#include "server/openai/tool_choice.h"
 
 namespace rivulet::openai {
 namespace {
@@ -108,16 +109,6 @@ void ReadMetadata(FieldReader& fields, ResponseRequest& request) {
   request.echo["metadata"] = std::move(echo);
 }
 
-bool UsesTools(FieldReader& fields, ResponseRequest& request) {
-  const Json* const choice = fields.Find("tool_choice");
-  request.echo["tool_choice"] = choice == nullptr ? Json("auto") : *choice;
-  if (choice == nullptr || *choice == "auto") return true;
-  if (*choice != "none") {
-    fields.Fail("tool_choice", "this server serves \"auto\" and \"none\"", kUnsupported);
-  }
-  return false;
-}
-
 void ReadMessageFields(FieldReader& fields, ResponseRequest& request) {
   v1::Messages& messages = *request.proto.mutable_messages();
   messages.set_only_these_settings(true);
@@ -127,12 +118,15 @@ void ReadMessageFields(FieldReader& fields, ResponseRequest& request) {
   ReadInput(fields, messages);
   const Json* const tools = fields.Find("tools");
   request.echo["tools"] = tools == nullptr ? Json::array() : *tools;
-  request.parse_tool_calls = ReadFunctionTools(fields, messages);
-  if (!UsesTools(fields, request)) {
-    request.parse_tool_calls = false;
-    messages.clear_tools();
-  }
+  ReadFunctionTools(fields, messages);
   ReadVariables(fields, messages);
+}
+
+void ReadTools(FieldReader& fields, ResponseRequest& request) {
+  request.parse_tool_calls = ReadToolChoice(fields, fields.Find("tools"), request.proto);
+  const Json* const choice = fields.Find("tool_choice");
+  request.echo["tool_choice"] = choice == nullptr ? Json("auto") : *choice;
+  request.echo["parallel_tool_calls"] = fields.Bool("parallel_tool_calls").value_or(true);
 }
 
 void ReadLimits(FieldReader& fields, ResponseRequest& request) {
@@ -149,7 +143,6 @@ void RefuseWhatIsNotServed(FieldReader& fields) {
   fields.Refuse("context_management", "send what is to be kept");
   fields.Refuse("max_tool_calls", "the client calls the tools");
   fields.Refuse("moderation", "it moderates nothing");
-  fields.Refuse("parallel_tool_calls", "leave it out", true);
   fields.Refuse("prompt", "send instructions and input");
   fields.Refuse("truncation", "it drops nothing of a conversation", "disabled");
 }
@@ -174,6 +167,7 @@ absl::StatusOr<ResponseRequest> ReadResponseRequest(const HttpRequest& http,
   ReadLimits(fields, request);
   ReadLogprobs(fields, request);
   ReadText(fields, request);
+  ReadTools(fields, request);
   ReadReasoning(fields, request);
   ReadMetadata(fields, request);
   if (const auto user = fields.Text("user")) request.echo["user"] = *user;

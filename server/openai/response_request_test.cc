@@ -62,6 +62,19 @@ TEST(ResponseRequestTest, EveryServedFieldArrives) {
   EXPECT_EQ(request->echo["metadata"]["k"], "v");
 }
 
+TEST(ResponseRequestTest, AFunctionCanBeDemanded) {
+  const auto request = Read(
+      R"("input":"x","tools":[{"type":"function","name":"f","strict":true},{"type":"function","name":"g"}],
+         "tool_choice":{"type":"function","name":"f"},"parallel_tool_calls":false)");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->proto.messages().tools_size(), 2);
+  const v1::ToolCalls& calls = request->proto.structured_output().tool_calls();
+  EXPECT_EQ(calls.tools_size(), 1);
+  EXPECT_TRUE(calls.one() && !calls.optional());
+  EXPECT_EQ(request->echo["tool_choice"]["name"], "f");
+  EXPECT_EQ(request->echo["parallel_tool_calls"], false);
+}
+
 TEST(ResponseRequestTest, ItemsOfAnAssistantsTurnAreOneMessage) {
   const auto request = Read(R"("input":[
       {"role":"developer","content":"be brief"},

@@ -2,12 +2,14 @@
 #include "server/service/structured_output.h"
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "nlohmann/json.hpp"
 #include "server/grammar/grammar_store.h"
+#include "server/grammar/tool_call_grammar.h"
 
 namespace rivulet {
 namespace {
@@ -24,6 +26,8 @@ const char* NameOf(Kind kind) {
       return "regex";
     case Kind::kChoices:
       return "choices";
+    case Kind::kToolCalls:
+      return "tool_calls";
     default:
       return "grammar";
   }
@@ -50,8 +54,33 @@ absl::StatusOr<std::string> Alternatives(const v1::StringList& choices) {
   return texts.dump();
 }
 
+// As the template shows calls to the model. Marks that are special tokens are left out.
+ToolCallSyntax SyntaxOf(const ChatTemplate* chat_template) {
+  const auto writes = [&](std::string_view text) {
+    return chat_template != nullptr && chat_template->Mentions(text);
+  };
+  if (writes("<tool_call>")) return ToolCallSyntax::kTagged;
+  if (writes("[TOOL_CALLS]")) return ToolCallSyntax::kArray;
+  return writes("\"parameters\":") ? ToolCallSyntax::kParameters : ToolCallSyntax::kTagged;
+}
+
+absl::StatusOr<std::string> ToolCallRulesOf(const v1::ToolCalls& asked, const ServedModel& model) {
+  ToolCallRules rules = {.syntax = SyntaxOf(model.chat_template),
+                         .optional = asked.optional(),
+                         .one = asked.one(),
+                         .tools = {asked.tools().begin(), asked.tools().end()}};
+  if (rules.optional && rules.syntax != ToolCallSyntax::kTagged) {
+    return absl::UnimplementedError(absl::StrCat(
+        "the template of ", model.info.name(),
+        " does not mark calls with <tool_call>, so that text and calls cannot be told apart as "
+        "they are made; ask for a call, or leave strict and parallel_tool_calls out"));
+  }
+  return ToolCallText(rules);
+}
+
 absl::StatusOr<std::shared_ptr<TokenGrammar>> Make(const v1::StructuredOutput& asked, bool thinks,
-                                                   GrammarStore& grammars) {
+                                                   const ServedModel& model) {
+  GrammarStore& grammars = *model.grammars;
   switch (asked.kind_case()) {
     case Kind::kJsonSchema:
       return grammars.Get(GrammarKind::kJsonSchema, asked.json_schema(), thinks);
@@ -64,6 +93,10 @@ absl::StatusOr<std::shared_ptr<TokenGrammar>> Make(const v1::StructuredOutput& a
     case Kind::kChoices: {
       RIVULET_ASSIGN_OR_RETURN(const std::string text, Alternatives(asked.choices()));
       return grammars.Get(GrammarKind::kChoices, text, thinks);
+    }
+    case Kind::kToolCalls: {
+      RIVULET_ASSIGN_OR_RETURN(const std::string text, ToolCallRulesOf(asked.tool_calls(), model));
+      return grammars.Get(GrammarKind::kToolCalls, text, thinks);
     }
     default:
       return grammars.Get(GrammarKind::kEbnf, asked.grammar(), thinks);
@@ -88,7 +121,7 @@ absl::StatusOr<std::shared_ptr<TokenGrammar>> ReadStructuredOutput(const v1::Gen
     return absl::UnimplementedError(
         "structured_output is not served with --device cuda yet; --device cpu serves it");
   }
-  auto grammar = Make(asked, thinks, *model.grammars);
+  auto grammar = Make(asked, thinks, model);
   if (grammar.ok()) return grammar;
   return absl::Status(grammar.status().code(),
                       absl::StrCat("structured_output.", NameOf(asked.kind_case()), ": ",

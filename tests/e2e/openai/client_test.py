@@ -294,6 +294,22 @@ class ChatTest(ServerTest):
         with_tools = self.chat(max_tokens=1, tools=[{"type": "function", "function": {"name": "f"}}])
         self.assertGreater(with_tools.usage.prompt_tokens, without.usage.prompt_tokens)
 
+    TOOLS = [{"type": "function", "function": {"name": name, "strict": True, "parameters": {
+        "type": "object", "properties": {"x": {"type": "boolean"}, "kind": {"enum": ["a", "b"]}}, "required": ["x", "kind"],
+        "additionalProperties": False}}} for name in ("f", "g")]
+
+    def test_tools_that_must_be_called(self):
+        wanted = {"tools": self.TOOLS, "max_tokens": 200, "temperature": 1}
+        for seed in range(3):
+            choice = self.chat(tool_choice="required", parallel_tool_calls=False, seed=seed, **wanted).choices[0]
+            self.assertEqual((choice.finish_reason, choice.message.content, len(choice.message.tool_calls)), ("tool_calls", None, 1))
+            self.assertIn(json.loads(choice.message.tool_calls[0].function.arguments)["kind"], ("a", "b"))
+        calls = self.chat(tool_choice={"type": "function", "function": {"name": "g"}}, **wanted).choices[0].message.tool_calls
+        self.assertEqual([call.function.name for call in calls], ["g"])
+        last = list(self.chat(tool_choice="required", stream=True, parallel_tool_calls=False, **wanted))[-1].choices[0]
+        self.assertEqual((last.finish_reason, len(last.delta.tool_calls)), ("tool_calls", 1))
+        self.assertEqual(self.chat(tools=self.TOOLS, parallel_tool_calls=False).choices[0].message.content, "b")  # any text
+
     def test_the_template_gets_its_variables(self):
         closed = self.chat(extra_body={"chat_template_kwargs": {"enable_thinking": False}})
         self.assertGreater(closed.usage.prompt_tokens, self.chat().usage.prompt_tokens)
@@ -307,7 +323,7 @@ class ChatTest(ServerTest):
         self.assertEqual(again.parse().choices[0].message.content, "b")
 
     def test_what_is_not_served_is_refused_by_name(self):
-        for field, options in {"response_format.type": {"response_format": {"type": "xml"}}, "tool_choice": {"tool_choice": "required"},
+        for field, options in {"response_format.type": {"response_format": {"type": "xml"}}, "tool_choice": {"tool_choice": "required"},  # without tools
                                "reasoning_effort": {"reasoning_effort": "high"}, "audio": {"audio": {"format": "wav", "voice": "x"}},
                                "messages[0].content[0].type": {"messages": [{"role": "user", "content": [
                                    {"type": "image_url", "image_url": {"url": "http://x"}}]}]}}.items():
@@ -415,6 +431,18 @@ class ResponsesTest(ServerTest):
         told = self.respond(max_output_tokens=60, text={"format": {"type": "json_schema", "name": "x", "schema": schema}},
                             reasoning={"effort": "none"})
         self.assertIn(json.loads(told.output_text)["old"], (True, False))
+
+    def test_a_function_that_must_be_called(self):
+        tool = {"type": "function", "name": "f", "strict": True, "parameters": {
+            "type": "object", "properties": {"x": {"type": "boolean"}}, "required": ["x"], "additionalProperties": False}}
+        call = self.respond(tools=[tool], tool_choice={"type": "function", "name": "f"}, max_output_tokens=100)
+        self.assertEqual([item.type for item in call.output], ["function_call"])
+        self.assertIn(json.loads(call.output[0].arguments)["x"], (True, False))
+        answer = self.respond([{"type": "function_call_output", "call_id": call.output[0].call_id, "output": "3"}],
+                              previous_response_id=call.id, tools=[tool])
+        self.assertEqual(answer.output_text, "b")
+        events = list(self.respond(tools=[tool], tool_choice="required", parallel_tool_calls=False, stream=True, max_output_tokens=100))
+        self.assertIn("response.function_call_arguments.done", [event.type for event in events])
 
     def test_what_is_cut_is_incomplete_and_goes_on(self):
         cut = self.respond(max_output_tokens=2)
