@@ -52,6 +52,15 @@ class Cancellation {
   std::shared_ptr<State> state_;
 };
 
+// How to reach a server that speaks TLS or asks for a token.
+struct Access {
+  bool tls = false;
+  // PEM: who must have signed the server's certificate; empty: whom this machine trusts.
+  std::string authorities = "";
+  std::string certificate = "", key = "";  // PEM: the client's own, for mutual TLS; empty: none
+  std::string token = "";  // sent with every call, without TLS in plain text; empty: none
+};
+
 struct CallOptions {
   // The call fails with DEADLINE_EXCEEDED after this long. None: no limit.
   std::optional<std::chrono::milliseconds> timeout;
@@ -119,9 +128,8 @@ class ChatStream {
 class Client {
  public:
   // `address` is HOST:PORT or any gRPC target. Never blocks and never fails: if the server cannot
-  // be reached, the first call returns UNAVAILABLE. The connection is plain text; use a proxy for
-  // TLS.
-  explicit Client(const std::string& address);
+  // be reached, the first call returns UNAVAILABLE.
+  explicit Client(const std::string& address, const Access& access = {});
   ~Client();
 
   // Calls `on_message` for each message of the stream as it arrives. If it returns false, the call

@@ -11,11 +11,13 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "client/client.h"
 
 namespace rivulet {
 
 // `own_connection`: with a TCP connection of its own; gRPC shares one among equal channels.
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, bool own_connection);
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Access& access,
+                                           bool own_connection);
 
 // The status of the finished call of `context`, with the payload of its trailing metadata.
 absl::Status ToStatus(const grpc::Status& status, const grpc::ClientContext& context);

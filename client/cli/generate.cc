@@ -113,7 +113,7 @@ absl::StatusOr<bool> AnswersInIds(Client& client, const InputOptions& input,
 int RunGenerate(const GenerateOptions& options, Cancellation& cancellation) {
   v1::GenerateRequest request = options.request;
   if (absl::Status status = FillInput(options.input, request); !status.ok()) return Fail(status);
-  Client client(options.common.server);
+  Client client(options.common.server, options.common.access);
   const CallOptions call = MakeCallOptions(options.common, cancellation);
   const absl::StatusOr<bool> as_ids = AnswersInIds(client, options.input, call);
   if (!as_ids.ok()) return Fail(as_ids.status());

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cctype>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <functional>
@@ -42,10 +44,43 @@ CLI::Option* AddField(CLI::App* app, const char* name, const char* help, Set set
   return app->add_option_function<T>(name, set, help);
 }
 
+// The bytes of a file. CLI11 reports what callbacks throw as a usage error.
+std::string BytesOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file || bytes.empty()) throw CLI::ValidationError("cannot read " + path);
+  return bytes;
+}
+
+// The token is not an option: other users of the machine would see it in the list of processes.
+void AddAccess(CLI::App* app, Access& access) {
+  const auto file = [&](const char* name, const char* help, std::string& bytes) {
+    const auto read = [&access, &bytes](const std::string& path) {
+      bytes = BytesOf(path);
+      access.tls = true;
+    };
+    return app->add_option_function<std::string>(name, read, help)->type_name("FILE");
+  };
+  app->add_flag("--tls", access.tls, "Speak TLS with the server");
+  file("--tls-ca", "Who must have signed its certificate (PEM); implies --tls", access.authorities)
+      ->envname("RIVULET_TLS_CA");
+  file("--tls-cert", "The client's own certificate (PEM), for mutual TLS", access.certificate);
+  file("--tls-key", "Its private key (PEM)", access.key);
+  const auto read_token = [&access](const std::string& path) {
+    access.token = BytesOf(path);
+    while (!access.token.empty() && std::isspace(access.token.back())) access.token.pop_back();
+  };
+  app->add_option_function<std::string>("--token-file", read_token,
+                                        "A file with the bearer token, in place of $RIVULET_TOKEN")
+      ->type_name("FILE");
+  if (const char* const token = std::getenv("RIVULET_TOKEN")) access.token = token;
+}
+
 void AddServer(CLI::App* app, CommonOptions& options) {
   app->add_option("--server", options.server, "HOST:PORT of the server")
       ->envname("RIVULET_SERVER")
       ->capture_default_str();
+  AddAccess(app, options.access);
   app->add_option("--timeout", options.timeout_seconds, "Give up after this many seconds");
 }
 

@@ -39,7 +39,7 @@ int RunScore(const ScoreOptions& options, Cancellation& cancellation) {
   v1::ScoreRequest request;
   request.set_top_logprobs(options.top);
   if (absl::Status status = FillInput(options.input, request); !status.ok()) return Fail(status);
-  Client client(options.common.server);
+  Client client(options.common.server, options.common.access);
   const auto response = client.Score(request, MakeCallOptions(options.common, cancellation));
   if (!response.ok()) return Fail(response.status());
   if (options.common.json && !PrintJson(*response)) return 1;
@@ -50,7 +50,7 @@ int RunScore(const ScoreOptions& options, Cancellation& cancellation) {
 }
 
 int RunModel(const CommonOptions& options, Cancellation& cancellation) {
-  Client client(options.server);
+  Client client(options.server, options.access);
   const auto model = client.GetModel(MakeCallOptions(options, cancellation));
   if (!model.ok()) return Fail(model.status());
   if (options.json) return PrintJson(*model) ? 0 : 1;

@@ -257,7 +257,7 @@ std::string SessionsTree(const std::vector<v1::Session>& sessions, const std::st
 
 int RunSessions(const SessionsOptions& options, Cancellation& cancellation) {
   UseUtf8Locale();
-  Client client(options.common.server);
+  Client client(options.common.server, options.common.access);
   const CallOptions call = MakeCallOptions(options.common, cancellation);
   switch (options.action) {
     case SessionsAction::kList:

@@ -92,6 +92,7 @@ HttpResponse ErrorResponse(const absl::Status& status) {
   response.content_type = "application/json";
   response.body = ErrorBody(status);
   AddRetry(status, response);
+  if (response.status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
   return response;
 }
 

@@ -118,7 +118,7 @@ absl::StatusOr<Sha256Digest> ReadDigest(const Json& json, const std::string& whe
       std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
   Sha256Digest digest;
   if (!hex || text.size() != 2 * digest.size()) {
-    return Bad(where, "sha256: give 64 hexadecimal digits; `rivulet token` prints them");
+    return Bad(where, "sha256: give 64 hexadecimal digits");
   }
   const std::string bytes = absl::HexStringToBytes(text);
   std::copy(bytes.begin(), bytes.end(), digest.begin());

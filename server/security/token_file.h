@@ -8,7 +8,7 @@
 //    "tokens": [{"name": "search backend", "sha256": "9f86d0...", "tenant": "search",
 //                "scopes": ["generate", "sessions"], "expires": "2027-01-31T00:00:00Z"}]}
 //
-// Tokens are random (`rivulet token` makes them with 256 bits), so one round of SHA-256 is enough.
+// Tokens are random (docs/security.md says how to make one), so one round of SHA-256 is enough.
 //
 // Pure functions; any thread.
 #ifndef RIVULET_SERVER_SECURITY_TOKEN_FILE_H_

@@ -31,7 +31,8 @@ std::chrono::nanoseconds Seconds(double seconds) {
 std::vector<Connection> Connect(const BenchOptions& options) {
   std::vector<Connection> connections(options.connections);
   for (Connection& connection : connections) {
-    const auto channel = MakeChannel(options.common.server, /*own_connection=*/true);
+    const auto channel =
+        MakeChannel(options.common.server, options.common.access, /*own_connection=*/true);
     connection.inference = v1::Inference::NewStub(channel);
     connection.sessions = v1::Sessions::NewStub(channel);
   }

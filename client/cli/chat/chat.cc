@@ -335,7 +335,7 @@ class Chat {
 
 int RunChat(const ChatOptions& options, bool interactive, SignalWatcher& signals,
             LineReader& reader, Screen& screen) {
-  Client client(options.common.server);
+  Client client(options.common.server, options.common.access);
   Cancellation cancellation;
   absl::StatusOr<v1::Model> model;
   {

@@ -3,10 +3,10 @@
 
 from rivulet.aio import AsyncClient, AsyncSession, AsyncStream
 from rivulet.client import Client, Session, Stream
-from rivulet.errors import (Busy, DeadlineExceeded, InvalidRequest, NotFound, NotServed, Overloaded, RivuletError, Unavailable)
+from rivulet.errors import (Busy, DeadlineExceeded, InvalidRequest, NotAllowed, NotFound, NotServed, Overloaded, RivuletError, Unavailable)
 from rivulet.types import Completion, Model, Piece, SessionInfo, TokenLogprob, Usage
 
 __all__ = [
     "AsyncClient", "AsyncSession", "AsyncStream", "Busy", "Client", "Completion", "DeadlineExceeded", "InvalidRequest", "Model", "NotFound",
-    "NotServed", "Overloaded", "Piece", "RivuletError", "Session", "SessionInfo", "Stream", "TokenLogprob", "Unavailable", "Usage",
+    "NotAllowed", "NotServed", "Overloaded", "Piece", "RivuletError", "Session", "SessionInfo", "Stream", "TokenLogprob", "Unavailable", "Usage",
 ]

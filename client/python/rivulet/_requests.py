@@ -2,12 +2,18 @@
 """From the arguments of generate() and stream() to a GenerateRequest: the same for both clients."""
 
 import json
-from typing import Any, Dict, List, Mapping, Optional, Sequence, TypedDict, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
 from rivulet import _proto
 
 Message = Mapping[str, Any]
+Metadata = Sequence[Tuple[str, str]]
 Prompt = Union[str, Sequence[int], None]
+
+def authorization(token: Optional[str]) -> Metadata:
+    """What each call sends for a server that asks for tokens."""
+    return [("authorization", f"Bearer {token}")] if token else []
+
 
 class GenerateArguments(TypedDict, total=False):
     """Of generate() and stream(); the API's fields of the same names (inference.proto)."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, List, Optional, Type
 import grpc
 
 from rivulet import _proto
-from rivulet._requests import GenerateArguments, Prompt, generate_request
+from rivulet._requests import GenerateArguments, Prompt, authorization, generate_request
 from rivulet._retry import Retries
 from rivulet.client import CHANNEL_OPTIONS, whole
 from rivulet.errors import RivuletError, from_grpc
@@ -63,8 +63,9 @@ class AsyncClient:
     """As rivulet.Client. All of its methods belong to one event loop."""
 
     def __init__(self, server: str = "localhost:8590", *, timeout: Optional[float] = None, max_retries: int = 3,
-                 credentials: Optional[Any] = None) -> None:
+                 credentials: Optional[Any] = None, token: Optional[str] = None) -> None:
         self._timeout, self._max_retries = timeout, max_retries
+        self._metadata = authorization(token)
         if credentials is None:
             self._channel = grpc.aio.insecure_channel(server, options=CHANNEL_OPTIONS)
         else:
@@ -126,7 +127,7 @@ class AsyncClient:
         retries = Retries.of(self._max_retries, self._timeout)
         while True:
             try:
-                return await call(request, timeout=retries.timeout())
+                return await call(request, timeout=retries.timeout(), metadata=self._metadata)
             except grpc.RpcError as problem:
                 await self._wait(retries, from_grpc(problem), repeatable)
 
@@ -136,7 +137,7 @@ class AsyncClient:
         path, write, read = _proto.method("Inference", "Generate")
         method = self._channel.unary_stream(path, request_serializer=write, response_deserializer=read)
         while True:
-            call = method(request, timeout=retries.timeout())
+            call = method(request, timeout=retries.timeout(), metadata=self._metadata)
             try:
                 return AsyncStream(call, await read_one(call))
             except RivuletError as error:

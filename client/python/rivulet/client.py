@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Type
 import grpc
 
 from rivulet import _proto
-from rivulet._requests import GenerateArguments, Prompt, generate_request
+from rivulet._requests import GenerateArguments, Prompt, authorization, generate_request
 from rivulet._retry import Retries
 from rivulet.errors import from_grpc
 from rivulet.types import Completion, Model, Piece, SessionInfo, TokenLogprob, logprob_of, model_of, piece_of, session_of
@@ -64,11 +64,12 @@ def whole(pieces: Iterator[Piece]) -> List[Completion]:
 class Client:
     """A connection to a server. `timeout`, in seconds, holds for each call that does not give its own. A call that the server was too
     busy for is tried again when the server says, `max_retries` times at most; a call that changes nothing also after a lost
-    connection. `credentials` (grpc.ssl_channel_credentials) for a server with TLS."""
+    connection. `credentials` (grpc.ssl_channel_credentials) for a server with TLS, `token` for one that asks for tokens."""
 
     def __init__(self, server: str = "localhost:8590", *, timeout: Optional[float] = None, max_retries: int = 3,
-                 credentials: Optional[Any] = None) -> None:
+                 credentials: Optional[Any] = None, token: Optional[str] = None) -> None:
         self._timeout, self._max_retries = timeout, max_retries
+        self._metadata = authorization(token)
         if credentials is None:
             self._channel = grpc.insecure_channel(server, options=CHANNEL_OPTIONS)
         else:
@@ -137,7 +138,7 @@ class Client:
         retries = Retries.of(self._max_retries, self._timeout)
         while True:
             try:
-                return call(request, timeout=retries.timeout())
+                return call(request, timeout=retries.timeout(), metadata=self._metadata)
             except grpc.RpcError as problem:
                 self._wait(retries, problem, repeatable)
 
@@ -147,7 +148,7 @@ class Client:
         path, write, read = _proto.method("Inference", "Generate")
         method = self._channel.unary_stream(path, request_serializer=write, response_deserializer=read)
         while True:
-            call = method(request, timeout=retries.timeout())
+            call = method(request, timeout=retries.timeout(), metadata=self._metadata)
             try:
                 return Stream(call, next(call, None))
             except grpc.RpcError as problem:

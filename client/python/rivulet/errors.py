@@ -23,6 +23,10 @@ class NotServed(RivuletError):
     """The server, or its model, does not do this."""
 
 
+class NotAllowed(RivuletError):
+    """The server asks for a token: there is none, it is not valid, or it does not allow this."""
+
+
 class NotFound(RivuletError):
     """There is no such session; the message says what became of it."""
 
@@ -49,6 +53,8 @@ _CLASSES: Dict[str, Type[RivuletError]] = {
     "ALREADY_EXISTS": InvalidRequest,
     "FAILED_PRECONDITION": NotServed,
     "UNIMPLEMENTED": NotServed,
+    "UNAUTHENTICATED": NotAllowed,
+    "PERMISSION_DENIED": NotAllowed,
     "NOT_FOUND": NotFound,
     "ABORTED": Busy,
     "RESOURCE_EXHAUSTED": Overloaded,

@@ -2,11 +2,13 @@
 """The Python client against the real server on the bundled model, and its examples. Run by run.py."""
 
 import asyncio
+import hashlib
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 from concurrent import futures
@@ -205,6 +207,31 @@ class RetryTest(unittest.TestCase):
         self.assertEqual(self.model_of(Refusing(2, grpc.StatusCode.UNAVAILABLE)), "late")
         with self.assertRaises(rivulet.Unavailable):
             self.model_of(Refusing(2, grpc.StatusCode.UNAVAILABLE), max_retries=1)
+
+
+class TokenTest(unittest.TestCase):
+    """A server that asks for tokens."""
+
+    def test_sends_its_token_with_every_call(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "tokens.json")
+            file.write_text(json.dumps({"tenants": [{"name": "t"}],
+                                        "tokens": [{"tenant": "t", "sha256": hashlib.sha256(b"secret").hexdigest()}]}))
+            server = Server(f"--tokens={file}")
+            try:
+                with rivulet.Client(server.address, token="secret", timeout=60) as client:
+                    self.assertEqual(len(client.generate(PROMPT, max_tokens=4).token_ids), 4)
+                    self.assertEqual(len(client.tokenize(PROMPT)), 4)
+                with rivulet.Client(server.address, timeout=60) as client, self.assertRaises(rivulet.NotAllowed) as refused:
+                    client.generate(PROMPT, max_tokens=4)
+                self.assertEqual(refused.exception.code, "UNAUTHENTICATED")
+                asyncio.run(self.generates_asynchronously(server.address))
+            finally:
+                server.stop()
+
+    async def generates_asynchronously(self, address):
+        async with rivulet.AsyncClient(address, token="secret", timeout=60) as client:
+            self.assertEqual(len((await client.generate(PROMPT, max_tokens=4)).token_ids), 4)
 
 
 if __name__ == "__main__":
