@@ -55,8 +55,7 @@ async function send(path, init) {
   }
 }
 
-const MOST_TRIES = 4;
-const LONGEST_WAIT_MS = 2000;
+const LONGEST_WAIT_MS = 5000;  // in all
 
 /**
  * Tries again where the server says so: a session is busy, the queue is full.
@@ -66,12 +65,13 @@ async function request(method, path, body, headers, signal) {
   /** @type {Record<string, string>} */
   const json = body === undefined ? {} : { 'content-type': 'application/json' };
   const init = { method, signal, headers: { ...json, ...headers }, body: body === undefined ? undefined : JSON.stringify(body) };
-  for (let tries = 1; ; ++tries) {
+  const end = performance.now() + LONGEST_WAIT_MS;
+  for (;;) {
     const response = await send(path, init);
     if (response.ok) return response;
     const error = await errorOf(response);
     if (error.status === 401 && await askForToken()) continue;
-    if (tries === MOST_TRIES || !(error.retryAfterMs > 0 && error.retryAfterMs <= LONGEST_WAIT_MS)) throw error;
+    if (!(error.retryAfterMs > 0) || performance.now() + error.retryAfterMs > end) throw error;
     await new Promise((resolve) => setTimeout(resolve, error.retryAfterMs));
   }
 }

@@ -72,14 +72,12 @@ function showConnection(text) {
   setText(byId('connection'), text);
 }
 
-/** Shows what failed; true if the connection is lost, which is then watched.
+/** What failed, in words; a connection that is lost is watched from now on.
  * @param {unknown} error */
-function report(error) {
-  const text = error instanceof Error ? error.message : String(error);
+function textOf(error) {
   if (!(error instanceof api.ApiError)) console.error(error);
-  showConnection(text);
-  if (error instanceof api.ApiError && error.unreachable) reconnect();
-  return text;
+  else if (error.unreachable) reconnect();
+  return error instanceof Error ? error.message : String(error);
 }
 
 /** @type {Promise<void>|null} */
@@ -95,7 +93,7 @@ async function attempt(action, waits = false) {
   }
   showConnection('');
   byId('thread').setAttribute('aria-busy', 'true');
-  acting = action().catch((error) => announce(report(error)));
+  acting = action().catch((error) => showConnection(textOf(error)));
   await acting;
   acting = null;
   byId('thread').setAttribute('aria-busy', 'false');
@@ -118,7 +116,7 @@ async function reconnect() {
     await refresh();
     announce('The server is there.');
   } catch (error) {
-    report(error);
+    showConnection(textOf(error));
   }
 }
 
@@ -158,7 +156,7 @@ function showGone() {
   turns = [];
   sessionStorage.removeItem(CURRENT);
   showSession();
-  announce('The session is gone: it was deleted, or dropped after a time without turns.');
+  showConnection('The session is gone: it was deleted, or dropped after a time without turns.');
 }
 
 /** @param {api.Session|null} next */
@@ -307,16 +305,11 @@ async function run(turn) {
     announce(`The answer has ${counted(turn.tokens, 'token')}.`);
   } catch (error) {
     if (running.signal.aborted) turn.stopped = true;
-    else turn.error = fail(error);
+    else turn.error = textOf(error);
+    if (error instanceof api.ApiError) blame(error.param);
   }
   noteBegin(turn, before);
   await settle(turn, id);
-}
-
-/** @param {unknown} error */
-function fail(error) {
-  if (error instanceof api.ApiError) blame(error.param);
-  return report(error);
 }
 
 /** After a turn: where the server says that the session is.

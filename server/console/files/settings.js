@@ -33,7 +33,7 @@ function control(field) {
   if (field.type === 'select') {
     return el('select', attributes, ...(field.options ?? []).map(([value, label]) => el('option', { value }, label)));
   }
-  return el('input', { ...attributes, type: 'number', inputmode: 'decimal', min: field.min, max: field.max, step: field.step,
+  return el('input', { ...attributes, type: 'number', inputmode: Number(field.min) < 0 ? 'text' : 'decimal', min: field.min, max: field.max, step: field.step,
                        placeholder: field.placeholder ?? 'default' });
 }
 

@@ -7,7 +7,10 @@ import { byId, count, counted, el } from './dom.js';
 /** @typedef {import('./api.js').Session} Session @typedef {{session: Session, level: number}} Item */
 
 /** @param {Session} session */
-export const nameOf = (session) => session.name || `Session ${session.id.slice(0, 6)}`;
+export function nameOf({ id, name }) {
+  if (name) return name;
+  return id.startsWith('resp_') ? `Response ${id.slice(5, 11)}` : `Session ${id.slice(0, 6)}`;
+}
 
 /** Depth first, the last used roots first, forks in the order in which they were made.
  * @param {Session[]} sessions @returns {Item[]} */

@@ -397,7 +397,7 @@ class FaultTest(ConsoleTest):
         self.browser.wait("document.querySelector('#connection').textContent.includes('cannot be reached')")
         self.screenshot("lost")
         type(self).server = Server(TALES, port=self.server.port)
-        self.browser.wait("document.querySelector('#connection').textContent === '' && document.querySelector('#title').textContent === 'New session'")
+        self.browser.wait("document.querySelector('#connection').textContent.includes('session is gone') && document.querySelector('#title').textContent === 'New session'")
         self.set(max_tokens="5")
         self.say(PROMPT)
         self.assertEqual(len(self.sessions()), 1)
@@ -410,6 +410,7 @@ class FaultTest(ConsoleTest):
         self.begin("The king")
         self.browser.wait("document.querySelector('#title').textContent === 'New session'")
         self.assertEqual(self.browser.run("document.querySelector('#input').value"), "The king")
+        self.assertIn("was deleted", self.text("#connection"))
 
     def test_a_busy_session_is_asked_again(self):
         self.open()
