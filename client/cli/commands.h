@@ -25,7 +25,7 @@ namespace rivulet::cli {
 // Options of every command.
 struct CommonOptions {
   std::string server = "localhost:8590";
-  Access access;
+  Access access = {};
   double timeout_seconds = 0;  // 0: none
   bool json = false;           // one JSON object per line, field names as in the proto
 };
