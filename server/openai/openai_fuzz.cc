@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // libFuzzer target of what the HTTP port reads from anyone: requests, and the JSON bodies of the
-// OpenAI API. Every input is read as both. Built with -DRIVULET_FUZZ=ON by clang:
+// OpenAI API, those of /v1/responses among them. Every input is read as both. Built with
+// -DRIVULET_FUZZ=ON by clang:
 //   build/<preset>/test/openai_fuzz -max_len=4096 -runs=1000000
 //   -dict=server/openai/openai_fuzz.dict
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "server/http/request_reader.h"
 #include "server/openai/api_request.h"
 #include "server/openai/json_body.h"
+#include "server/openai/response_request.h"
 
 namespace {
 
@@ -61,6 +63,11 @@ void CheckHttp(const std::string& bytes) {
   }
 }
 
+// As a gRPC client could have sent it: with strings that are UTF-8.
+void CheckProto(const rivulet::v1::GenerateRequest& proto) {
+  if (!rivulet::v1::GenerateRequest().ParseFromString(proto.SerializeAsString())) std::abort();
+}
+
 // What is parsed can be written, and means the same when it is parsed again.
 void CheckJson(const std::string& bytes) {
   const auto json = rivulet::openai::ParseJson(bytes);
@@ -69,14 +76,15 @@ void CheckJson(const std::string& bytes) {
   if (!again.ok() || *again != *json) std::abort();
   HttpRequest request;
   request.body = bytes;
+  const auto response = rivulet::openai::ReadResponseRequest(request, "m");
+  if (response.ok()) {
+    CheckProto(response->proto);
+    if (!rivulet::openai::ParseJson(rivulet::openai::Dump(response->echo)).ok()) std::abort();
+  }
   for (const auto endpoint :
        {rivulet::openai::Endpoint::kChat, rivulet::openai::Endpoint::kCompletions}) {
     const auto read = rivulet::openai::ReadApiRequest(request, endpoint, "m");
-    // As a gRPC client could have sent it: with strings that are UTF-8.
-    if (read.ok() &&
-        !rivulet::v1::GenerateRequest().ParseFromString(read->proto.SerializeAsString())) {
-      std::abort();
-    }
+    if (read.ok()) CheckProto(read->proto);
   }
 }
 
