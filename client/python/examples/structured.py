@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""JSON that a schema accepts, whatever the model would rather say."""
+"""Generates JSON that fits a schema."""
 
 import json
 import os

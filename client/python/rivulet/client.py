@@ -95,7 +95,7 @@ class Client:
         return self.generate_many(prompt, **arguments)[0]
 
     def generate_many(self, prompt: Prompt = None, **arguments: Unpack[GenerateArguments]) -> List[Completion]:
-        """`n` completions of one prompt."""
+        """Generates `n` completions of one prompt and returns all of them."""
         return whole(self.stream(prompt, **arguments))
 
     def stream(self, prompt: Prompt = None, **arguments: Unpack[GenerateArguments]) -> Stream:
@@ -176,14 +176,15 @@ class Session:
         return self.generate_many(prompt, **arguments)[0]
 
     def generate_many(self, prompt: Prompt = None, **arguments: Unpack[GenerateArguments]) -> List[Completion]:
-        """`n` completions of one turn; the session goes on with the first. With keep_choices, each other one is a session, `fork_id`."""
+        """`n` completions of one turn. The session continues with the first one. With keep_choices, each of the others becomes a session,
+        whose id is its `fork_id`."""
         return whole(self.stream(prompt, **arguments))
 
     def stream(self, prompt: Prompt = None, **arguments: Unpack[GenerateArguments]) -> Stream:
         return self._client._stream(prompt, self.id, dict(arguments))
 
     def fork(self, position: Optional[int] = None, *, name: str = "", id: str = "") -> Session:
-        """A new session that goes on from this one, or from a position of it. It costs next to nothing."""
+        """A new session that continues from this one, or from a position of it. It shares this one's state until its first turn."""
         request = _proto.message("ForkSessionRequest", id=self.id, new_id=id, name=name, position=position)
         return Session(self._client, self._client._call("Sessions", "ForkSession", request, repeatable=False).id)
 
