@@ -35,6 +35,7 @@
 #include "server/engine/device_engine.h"
 #include "server/http/http_server.h"
 #include "server/http/operations.h"
+#include "server/kserve/infer_door.h"
 #include "server/log/load_progress.h"
 #include "server/log/log.h"
 #include "server/openai/door.h"
@@ -376,6 +377,7 @@ class ServerProcess {
     RIVULET_ASSIGN_OR_RETURN(const ModelFolder folder, FindModelFolder(options_.model));
     GrpcDoors doors;
     doors.push_back(vllm_engine::MakeDoor(*context_, folder.directory));
+    doors.push_back(kserve::MakeDoor(*context_));
     return doors;
   }
 

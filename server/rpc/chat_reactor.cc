@@ -34,10 +34,11 @@ namespace rivulet {
 class ChatReactor final
     : public CountedReactor<grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>>,
       public ResponseStream,
+      public OpenStream,
       public std::enable_shared_from_this<ChatReactor> {
  public:
   ChatReactor(const ServiceContext& service, grpc::CallbackServerContext& context,
-              ChatStreams& streams)
+              OpenStreams& streams)
       : CountedReactor(service.calls), service_(service), context_(context), streams_(streams) {}
 
   void Start() {
@@ -91,8 +92,7 @@ class ChatReactor final
     FinishIfIdle();
   }
 
-  // The stream ends with `status` as soon as no turn runs, now if none does.
-  void EndWhenIdle(const absl::Status& status) {
+  void EndWhenIdle(const absl::Status& status) override {
     {
       MutexLock lock(&mutex_);
       EndWith(status);
@@ -252,7 +252,7 @@ class ChatReactor final
 
   const ServiceContext& service_;
   grpc::CallbackServerContext& context_;
-  ChatStreams& streams_;
+  OpenStreams& streams_;
   const TimePoint start_ = Clock::now();
   grpc::ByteBuffer wire_message_;  // of the read in flight, then of the task that parses it
 
@@ -273,44 +273,10 @@ class ChatReactor final
 };
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartChat(
-    const ServiceContext& service, grpc::CallbackServerContext& context, ChatStreams& streams) {
+    const ServiceContext& service, grpc::CallbackServerContext& context, OpenStreams& streams) {
   const auto reactor = std::make_shared<ChatReactor>(service, context, streams);
   reactor->Start();
   return reactor.get();
-}
-
-namespace {
-
-absl::Status ShuttingDown() {
-  return absl::UnavailableError("the server is shutting down; open the stream elsewhere");
-}
-
-}  // namespace
-
-absl::Status ChatStreams::Add(const std::shared_ptr<ChatReactor>& stream) {
-  MutexLock lock(&mutex_);
-  if (draining_) return ShuttingDown();
-  streams_[stream.get()] = stream;
-  return absl::OkStatus();
-}
-
-void ChatStreams::Remove(ChatReactor* stream) {
-  MutexLock lock(&mutex_);
-  streams_.erase(stream);
-}
-
-void ChatStreams::Drain() {
-  decltype(streams_) streams;  // a copy: EndWhenIdle needs the lock to be free
-  {
-    MutexLock lock(&mutex_);
-    draining_ = true;
-    streams = streams_;
-  }
-  for (const auto& [address, weak] : streams) {
-    if (const std::shared_ptr<ChatReactor> stream = weak.lock()) {
-      stream->EndWhenIdle(ShuttingDown());
-    }
-  }
 }
 
 }  // namespace rivulet

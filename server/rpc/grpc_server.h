@@ -61,7 +61,7 @@ class GrpcServer {
   absl::Status Bind(const std::string& host, int port, const TlsIdentity* tls);
 
   CallCount& calls_;
-  ChatStreams chats_;
+  OpenStreams chats_;
   const std::unique_ptr<grpc::Service> inference_;
   const std::unique_ptr<grpc::Service> sessions_;
   const GrpcDoors doors_;

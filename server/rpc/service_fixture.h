@@ -48,6 +48,15 @@ class ServiceTest : public ServiceStack {
     return grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments);
   }
 
+  // Of a client that takes in little more than it reads.
+  std::shared_ptr<grpc::Channel> NarrowChannel() {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 1 << 10);
+    return grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments);
+  }
+
   struct Stream {
     std::vector<v1::GenerateResponse> messages;
     grpc::Status status;

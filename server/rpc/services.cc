@@ -97,7 +97,7 @@ using RawInference = v1::Inference::WithRawCallbackMethod_GetModel<RawDetokenize
 
 class InferenceService final : public RawInference {
  public:
-  InferenceService(const ServiceContext& context, ChatStreams& chats)
+  InferenceService(const ServiceContext& context, OpenStreams& chats)
       : service_(context), chats_(chats) {}
 
   grpc::ServerWriteReactor<Bytes>* Generate(Context* context, const Bytes* request) override {
@@ -122,7 +122,7 @@ class InferenceService final : public RawInference {
 
  private:
   const ServiceContext& service_;
-  ChatStreams& chats_;
+  OpenStreams& chats_;
 };
 
 using RawCreate = v1::Sessions::WithRawCallbackMethod_CreateSession<v1::Sessions::Service>;
@@ -173,7 +173,7 @@ class SessionsService final : public RawSessions {
 }  // namespace
 
 std::unique_ptr<grpc::Service> MakeInferenceService(const ServiceContext& context,
-                                                    ChatStreams& chats) {
+                                                    OpenStreams& chats) {
   return std::make_unique<InferenceService>(context, chats);
 }
 

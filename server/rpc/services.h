@@ -18,7 +18,7 @@ namespace rivulet {
 
 // All outlive the services.
 std::unique_ptr<grpc::Service> MakeInferenceService(const ServiceContext& context,
-                                                    ChatStreams& chats);
+                                                    OpenStreams& chats);
 std::unique_ptr<grpc::Service> MakeSessionsService(const ServiceContext& context);
 
 // The methods that need neither scheduler nor engine: pure functions, to be called on a worker.

@@ -118,11 +118,11 @@ void GenerationCall::Continue(Outbox::Taken next) {
   }
 }
 
-// Converting many log-probabilities would hold up the dispatcher, which all streams share.
+// It would hold up the dispatcher, which all streams share.
 bool GenerationCall::WriteOnPool(StreamMessage& message) {
   const bool last = message.finish_reason != FinishReason::kNone;
-  const size_t kept = last ? stream_->kept_logprobs() : 0;
-  if (message.prompt_logprobs.size() + kept < kManyLogprobs) return false;
+  const bool slow = last && stream_->LastIsSlow();
+  if (!slow && message.prompt_logprobs.size() < kManyLogprobs) return false;
   auto moved = std::make_shared<StreamMessage>(std::move(message));
   const auto task = [self = shared_from_this(), moved] {
     if (self->Write(std::move(*moved))) self->OnWriteDone(true);

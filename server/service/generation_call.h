@@ -9,7 +9,6 @@
 #ifndef RIVULET_SERVER_SERVICE_GENERATION_CALL_H_
 #define RIVULET_SERVER_SERVICE_GENERATION_CALL_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -30,8 +29,8 @@ class ResponseStream {
   virtual absl::Status Prepare(v1::GenerateResponse message) = 0;
   // Whether Prepare has kept the message for later, so that there is nothing to write.
   virtual bool SendsNothing() const { return false; }
-  // How many log-probabilities Prepare of a last message would add to it.
-  virtual size_t kept_logprobs() const { return 0; }
+  // Whether Prepare of a last message would take long, since it adds much that was kept.
+  virtual bool LastIsSlow() const { return false; }
   // Starts the write; GenerationCall::OnWriteDone follows. Must not block.
   virtual void Send() = 0;
   // The client does not read: ends the write in flight, if necessary with the connection. May call

@@ -26,6 +26,20 @@ void Fill(const Logprobs& from, const Tokenizer* tokenizer, v1::TokenLogprob& to
 
 }  // namespace
 
+const char* FinishReasonName(v1::FinishReason reason) {
+  switch (reason) {
+    case v1::FINISH_REASON_LENGTH:
+      return "length";
+    case v1::FINISH_REASON_CANCELLED:
+    case v1::FINISH_REASON_DEADLINE:
+      return "abort";
+    case v1::FINISH_REASON_ERROR:
+      return "error";
+    default:
+      return "stop";
+  }
+}
+
 std::string LossyText(const Tokenizer* tokenizer, uint32_t token) {
   if (tokenizer == nullptr || token >= tokenizer->vocab_size()) return "";
   return ToUtf8(tokenizer->TokenBytes(token));

@@ -21,6 +21,9 @@ void AddCacheReport(const Usage& usage, v1::GenerateResponse& response);
 // The scores that a request with score_prompt gets.
 v1::ScoreResponse ToScoreResponse(const StreamMessage& message, const Tokenizer* tokenizer);
 
+// As vLLM and others name it: "stop", "length", "abort" or "error".
+const char* FinishReasonName(v1::FinishReason reason);
+
 // The text of one token; an incomplete character becomes U+FFFD. Empty without a tokenizer.
 std::string LossyText(const Tokenizer* tokenizer, uint32_t token);
 

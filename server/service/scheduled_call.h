@@ -12,6 +12,7 @@
 #ifndef RIVULET_SERVER_SERVICE_SCHEDULED_CALL_H_
 #define RIVULET_SERVER_SERVICE_SCHEDULED_CALL_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -34,6 +35,12 @@ struct CallOrigin {
 };
 
 class ScheduledCall : public StreamSink {
+ public:
+  // The request says an earlier time than the protocol. Before it is submitted.
+  void LimitDeadline(TimePoint deadline) {
+    origin_.deadline = std::min(origin_.deadline, deadline);
+  }
+
  protected:
   // From this many on, turning log-probabilities into a message is work for the pool.
   static constexpr size_t kManyLogprobs = 512;
@@ -72,7 +79,7 @@ class ScheduledCall : public StreamSink {
   absl::Status OpenForTenant();
   void Settle(const Usage& usage);
 
-  const CallOrigin origin_;
+  CallOrigin origin_;
   bool counts_for_tenant_ = false;
   uint64_t charged_prompt_ = 0;  // tokens
   const uint64_t id_ = Scheduler::NewId();

@@ -355,8 +355,9 @@ class StalledEngineDoorTest : public EngineDoorTest {
 TEST_F(StalledEngineDoorTest, AClientThatDoesNotReadIsCutOffAndHoldsUpNoOther) {
   wire::GenerateRequest request = Request({0}, 1000000);
   request.mutable_sampling_params()->set_logprobs(20);
+  const auto narrow = wire::VllmEngine::NewStub(NarrowChannel());
   ClientContext context;
-  auto stalled = engine_stub_->Generate(&context, request);
+  auto stalled = narrow->Generate(&context, request);
   EXPECT_TRUE(Eventually([&] { return metrics_.requests_running.value() > 0; }));
   const Reply other = Call(Request({1, 2}, 50));
   EXPECT_TRUE(other.status.ok()) << other.status.error_message();

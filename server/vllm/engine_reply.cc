@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
+#include "server/service/message_conversion.h"
 #include "server/service/validation.h"
 
 namespace rivulet::vllm_engine {
@@ -14,20 +15,6 @@ namespace {
 
 constexpr size_t kTokenBytes = 5;    // at most, of a varint
 constexpr size_t kLogprobBytes = 9;  // with its token
-
-const char* NameOf(v1::FinishReason reason) {
-  switch (reason) {
-    case v1::FINISH_REASON_LENGTH:
-      return "length";
-    case v1::FINISH_REASON_CANCELLED:
-    case v1::FINISH_REASON_DEADLINE:
-      return "abort";
-    case v1::FINISH_REASON_ERROR:
-      return "error";
-    default:
-      return "stop";
-  }
-}
 
 void AddTop(const v1::TokenLogprob& from, uint32_t count, wire::TopLogProbs& to) {
   const int top = std::min(from.top_size(), static_cast<int>(count));
@@ -132,7 +119,7 @@ wire::GenerateResponse EngineReply::Complete(const v1::GenerateResponse& last) {
     complete = std::move(kept->second);
     kept_.erase(kept);
   }
-  complete.set_finish_reason(NameOf(last.finish_reason()));
+  complete.set_finish_reason(FinishReasonName(last.finish_reason()));
   complete.set_prompt_tokens(last.usage().prompt_tokens());
   complete.set_completion_tokens(last.usage().completion_tokens());
   complete.set_cached_tokens(last.usage().cached_tokens());

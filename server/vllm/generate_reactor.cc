@@ -23,6 +23,8 @@
 namespace rivulet::vllm_engine {
 namespace {
 
+constexpr size_t kManyLogprobs = 512;
+
 class GenerateReactor final : public CountedReactor<grpc::ServerWriteReactor<grpc::ByteBuffer>>,
                               public ResponseStream {
  public:
@@ -64,7 +66,7 @@ class GenerateReactor final : public CountedReactor<grpc::ServerWriteReactor<grp
     return absl::OkStatus();
   }
   bool SendsNothing() const override { return out_.empty(); }
-  size_t kept_logprobs() const override { return reply_->kept_logprobs(); }
+  bool LastIsSlow() const override { return reply_->kept_logprobs() >= kManyLogprobs; }
   void Send() override { StartWrite(&out_[0]); }
   void CutOff() override { context_.TryCancel(); }
 

@@ -55,6 +55,9 @@ class Server:
             call = channel.unary_unary("/rivulet.v1.Inference/Tokenize", lambda m: m.SerializeToString(), response.FromString)
             return list(call(request, timeout=60).token_ids)
 
+    def sessions(self):
+        return subprocess.run([BINARIES / "rivulet", "sessions", "list", "--server", self.grpc], check=True, capture_output=True, text=True).stdout
+
     def kill(self):
         self.process.kill()
         return self._ended()
