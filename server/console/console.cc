@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "server/console/console_files.h"
+#include "server/http/compression.h"
 
 namespace rivulet {
 namespace {
@@ -33,7 +34,8 @@ bool HasVersion(const HttpRequest& request, std::string_view etag) {
 
 HttpResponse ResponseWith(const ConsoleFile& file, const HttpRequest& request) {
   HttpResponse response;
-  response.headers = {{"ETag", std::string(file.etag)},
+  // Weak, since it is the same for the packed bytes.
+  response.headers = {{"ETag", "W/" + std::string(file.etag)},
                       {"Cache-Control", "no-cache"},  // kept, but asked for each time
                       {"Content-Security-Policy", kPolicy},
                       {"X-Content-Type-Options", "nosniff"},
@@ -46,6 +48,7 @@ HttpResponse ResponseWith(const ConsoleFile& file, const HttpRequest& request) {
   }
   response.content_type = TypeOf(file.name);
   response.body = std::string(file.bytes);
+  CompressFor(request, response);
   return response;
 }
 

@@ -18,7 +18,8 @@ export class ApiError extends Error {
     this.param = param;
     this.retryAfterMs = retryAfterMs;
   }
-  get unreachable() { return this.status === 0; }
+  /** It cannot be reached, or does not serve now. */
+  get notThere() { return this.status === 0 || this.status === 503; }
 }
 
 /** Kept by this tab until it is closed.

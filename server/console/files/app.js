@@ -17,7 +17,7 @@ import { nameOf, Tree } from './tree.js';
 import { joinText, newTurn, noteBegin, positionOf, requestOf, runTurn } from './turn.js';
 
 const CURRENT = 'rivulet.session';
-const RECONNECT_MS = 2000;
+const RECONNECT_MS = 1000;
 
 /** @type {api.Model|null} */
 let model = null;
@@ -76,7 +76,7 @@ function showConnection(text) {
  * @param {unknown} error */
 function textOf(error) {
   if (!(error instanceof api.ApiError)) console.error(error);
-  else if (error.unreachable) reconnect();
+  else if (error.notThere) reconnect();
   return error instanceof Error ? error.message : String(error);
 }
 
@@ -105,19 +105,25 @@ let reconnecting = false;
 async function reconnect() {
   if (reconnecting) return;
   reconnecting = true;
-  while (!(await api.isReady())) {
-    showConnection('The server cannot be reached, or loads its model. Trying again …');
+  for (;;) {
     await new Promise((resolve) => setTimeout(resolve, RECONNECT_MS));
+    if (await api.isReady()) break;
+    showConnection('The server cannot be reached, or loads its model. Trying again …');
   }
   reconnecting = false;
   showConnection('');
   try {
-    if (model === null) await loadModel();
-    await refresh();
+    await begin();
     announce('The server is there.');
   } catch (error) {
     showConnection(textOf(error));
   }
+}
+
+/** What the page needs from the server before anything else. */
+async function begin() {
+  if (model === null) await loadModel();
+  await refresh();
 }
 
 async function loadModel() {
@@ -273,7 +279,8 @@ async function sessionFor(text) {
 
 /** @param {string} text */
 function send(text) {
-  if (model === null || running !== null || !settingsAreValid()) return;
+  if (running !== null || !settingsAreValid()) return;
+  if (model === null) return attempt(begin);  // for example, there was no token
   composer.set('');
   return attempt(async () => {
     try {
@@ -448,7 +455,6 @@ async function start() {
     await refresh();
   });
   showSession();
-  if (model === null && !reconnecting) reconnect();
   composer.focus();
   performance.mark('rivulet-ready');
 }

@@ -468,6 +468,12 @@ class TokenTest(ConsoleTest):
         self.browser.wait(asks)
         self.browser.press("Escape")
         self.browser.wait("document.querySelector('#connection').textContent.includes('oken')")
+        self.begin(PROMPT)  # is what asks again
+        self.browser.wait(asks)
+        self.browser.type("right")
+        self.browser.press("Enter")
+        self.browser.wait("document.querySelector('#model').textContent")
+        self.assertEqual(self.browser.run("document.querySelector('#input').value"), PROMPT)
 
 
 class ChatTest(ConsoleTest):
