@@ -1,13 +1,15 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a door costs: the same completions by native gRPC and by HTTP, in turns on one running
-// server, with a thread for each stream. bench/README.md has the command.
+// What a door costs: the same completions by native gRPC, by the other protocols on its port and by
+// HTTP, in turns on one running server, with a thread for each stream. bench/README.md has the
+// command.
 //
 // For each door and number of streams it prints tokens/s, the server's processor time (with --pid;
 // it depends less than the rest on what else the machine does), the time to the first token and the
 // gaps between messages (a gap counts once for each token behind it). The client is deliberately
 // plain: blocking calls, and for HTTP one socket for each stream on which lines are counted.
 #include <arpa/inet.h>
+#include <grpcpp/grpcpp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -30,6 +32,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/client.h"
+#include "kserve/grpc_service.grpc.pb.h"
+#include "vllm/vllm_engine.grpc.pb.h"
 
 ABSL_FLAG(std::string, server, "127.0.0.1:8590", "address of gRPC");
 ABSL_FLAG(std::string, http, "127.0.0.1:8591", "address of HTTP; a numeric IPv4 address");
@@ -117,6 +121,91 @@ class GrpcClient final : public DoorClient {
 
  private:
   Client client_;
+};
+
+// The sampling parameters that tales' generation_config.json gives to those that say nothing.
+constexpr float kTemperature = 0.7f, kTopP = 0.8f, kRepetitionPenalty = 1.08f;
+
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& address) {
+  return grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+}
+
+class VllmClient final : public DoorClient {
+ public:
+  explicit VllmClient(const std::string& address)
+      : stub_(::vllm::grpc::engine::VllmEngine::NewStub(NewChannel(address))) {}
+
+  const char* name() const override { return "vLLM's"; }
+
+  void Complete(uint64_t seed, Seen& seen) override {
+    ::vllm::grpc::engine::GenerateRequest request;
+    request.set_text(kPrompt);
+    request.set_stream(true);
+    auto& params = *request.mutable_sampling_params();
+    params.set_temperature(kTemperature);
+    params.set_top_p(kTopP);
+    params.set_repetition_penalty(kRepetitionPenalty);
+    params.set_max_tokens(absl::GetFlag(FLAGS_tokens));
+    params.set_seed(static_cast<int32_t>(seed));
+    params.set_ignore_eos(true);
+    Watch watch;
+    grpc::ClientContext context;
+    const auto reader = stub_->Generate(&context, request);
+    ::vllm::grpc::engine::GenerateResponse message;
+    while (reader->Read(&message)) {
+      watch.Message(static_cast<uint64_t>(message.chunk().token_ids_size()), seen);
+    }
+    if (!reader->Finish().ok()) seen.failed = true;
+  }
+
+ private:
+  const std::unique_ptr<::vllm::grpc::engine::VllmEngine::Stub> stub_;
+};
+
+class KserveClient final : public DoorClient {
+ public:
+  explicit KserveClient(const std::string& address)
+      : stub_(::inference::GRPCInferenceService::NewStub(NewChannel(address))) {}
+
+  const char* name() const override { return "KServe's"; }
+
+  // A stream for each completion. Token ids are asked for, to be counted.
+  void Complete(uint64_t seed, Seen& seen) override {
+    ::inference::ModelInferRequest request;
+    request.set_model_name("tales");
+    Input(request, "text_input", "BYTES").mutable_contents()->add_bytes_contents(kPrompt);
+    Input(request, "stream", "BOOL").mutable_contents()->add_bool_contents(true);
+    auto& parameters = *request.mutable_parameters();
+    parameters["max_tokens"].set_int64_param(absl::GetFlag(FLAGS_tokens));
+    parameters["seed"].set_int64_param(static_cast<int64_t>(seed));
+    parameters["ignore_eos"].set_bool_param(true);
+    request.add_outputs()->set_name("output_ids");
+    Watch watch;
+    grpc::ClientContext context;
+    const auto stream = stub_->ModelStreamInfer(&context);
+    stream->Write(request);
+    stream->WritesDone();
+    ::inference::ModelStreamInferResponse message;
+    while (stream->Read(&message)) {
+      seen.failed = seen.failed || !message.error_message().empty();
+      const auto& infer = message.infer_response();
+      const bool ids = infer.outputs_size() > 1;
+      watch.Message(ids ? static_cast<uint64_t>(infer.outputs(1).shape(0)) : 0, seen);
+    }
+    if (!stream->Finish().ok()) seen.failed = true;
+  }
+
+ private:
+  static ::inference::ModelInferRequest::InferInputTensor& Input(
+      ::inference::ModelInferRequest& request, const char* name, const char* datatype) {
+    auto& input = *request.add_inputs();
+    input.set_name(name);
+    input.set_datatype(datatype);
+    input.add_shape(1);
+    return input;
+  }
+
+  const std::unique_ptr<::inference::GRPCInferenceService::Stub> stub_;
 };
 
 class HttpClient final : public DoorClient {
@@ -260,6 +349,8 @@ int Measure(const std::vector<DoorClient*>& doors, size_t streams) {
 
 int Main() {
   GrpcClient grpc(absl::GetFlag(FLAGS_server));
+  VllmClient vllm(absl::GetFlag(FLAGS_server));
+  KserveClient kserve(absl::GetFlag(FLAGS_server));
   HttpClient http(absl::GetFlag(FLAGS_http));
   std::printf(
       "| door | streams | tokens/s (of rounds) | server's processor time, us/token | tokens a "
@@ -269,7 +360,7 @@ int Main() {
   for (const std::string& streams : absl::GetFlag(FLAGS_streams)) {
     size_t count = 0;
     if (!absl::SimpleAtoi(streams, &count) || count == 0) return 2;
-    failed |= Measure({&grpc, &http}, count);
+    failed |= Measure({&grpc, &vllm, &kserve, &http}, count);
   }
   return failed;
 }
@@ -278,7 +369,8 @@ int Main() {
 }  // namespace rivulet
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("rivulet-doors-bench: what gRPC and HTTP cost, on a running server");
+  absl::SetProgramUsageMessage(
+      "rivulet-doors-bench: what each protocol costs, on a running server");
   absl::ParseCommandLine(argc, argv);
   return rivulet::Main();
 }
