@@ -11,7 +11,7 @@ import { speedOf } from './turn.js';
  *            again: () => void}} Actions
  */
 
-const FINISHES = { length: 'cut at the limit of tokens', abort: 'ended from outside', tool_calls: 'calls a tool' };
+const FINISHES = { length: 'token limit reached', abort: 'ended from outside', tool_calls: 'calls a tool' };
 
 /** @param {Turn} turn */
 function metaOf(turn) {
