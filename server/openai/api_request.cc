@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "server/openai/json_body.h"
 #include "server/openai/messages.h"
@@ -41,29 +42,42 @@ void ReadLogprobs(FieldReader& fields, ApiRequest& request) {
   if (request.logprobs) request.proto.set_logprobs(std::max(1u, request.top_logprobs));
 }
 
-void ReadTokens(const Json& list, FieldReader& fields, v1::TokenIds& ids) {
-  for (const Json& id : list) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() > UINT32_MAX) {
-      return fields.Fail("prompt", "it must be a string or an array of token ids");
-    }
-    ids.add_ids(id.get<uint32_t>());
+Prompt ReadOnePrompt(const Json& json, FieldReader& fields) {
+  Prompt prompt;
+  if (json.is_string()) {
+    prompt.text = json.get<std::string>();
+    return prompt;
   }
+  bool tokens = json.is_array();
+  for (size_t i = 0; tokens && i < json.size(); ++i) {
+    tokens = json[i].is_number_unsigned() && json[i].get<uint64_t>() <= UINT32_MAX;
+    if (tokens) prompt.tokens.add_ids(json[i].get<uint32_t>());
+  }
+  if (!tokens) fields.Fail("prompt", "it must be a string or an array of token ids, or several");
+  return prompt;
 }
 
-// A string, token ids, or an array with one of those.
-void ReadPrompt(FieldReader& fields, v1::GenerateRequest& proto) {
-  const Json* prompt = fields.Find("prompt");
-  const bool nested = prompt != nullptr && prompt->is_array() && !prompt->empty() &&
-                      ((*prompt)[0].is_string() || (*prompt)[0].is_array());
-  if (nested && prompt->size() > 1) {
-    return fields.Fail("prompt", "this server takes one prompt; send a request for each",
-                       "unsupported_parameter");
+// A string, token ids, or an array of those.
+void ReadPrompts(FieldReader& fields, ApiRequest& request) {
+  const Json* const json = fields.Find("prompt");
+  if (json == nullptr) return;  // on a session, the turn goes on after its last token
+  const bool several =
+      json->is_array() && !json->empty() && ((*json)[0].is_string() || (*json)[0].is_array());
+  Prompt first = ReadOnePrompt(several ? (*json)[0] : *json, fields);
+  if (first.text.has_value())
+    request.proto.set_prompt(*std::move(first.text));
+  else
+    *request.proto.mutable_token_ids() = std::move(first.tokens);
+  if (!several || json->size() == 1) return;
+  if (json->size() > kMostPrompts) {
+    return fields.Fail("prompt", absl::StrCat("at most ", kMostPrompts, " at once"));
   }
-  if (nested) prompt = &(*prompt)[0];
-  if (prompt == nullptr) return;  // on a session, the turn goes on after its last token
-  if (prompt->is_string()) return proto.set_prompt(prompt->get<std::string>());
-  if (!prompt->is_array()) return fields.Fail("prompt", "it must be a string or token ids");
-  ReadTokens(*prompt, fields, *proto.mutable_token_ids());
+  if (!request.proto.session_id().empty()) {
+    fields.Fail("prompt", "a turn of a session has one");
+  }
+  for (size_t i = 1; i < json->size() && fields.status().ok(); ++i) {
+    request.more_prompts.push_back(ReadOnePrompt((*json)[i], fields));
+  }
 }
 
 void RefuseWhatIsNotServed(FieldReader& fields, Endpoint endpoint) {
@@ -148,7 +162,7 @@ absl::StatusOr<ApiRequest> ReadApiRequest(const HttpRequest& http, Endpoint endp
   if (endpoint == Endpoint::kChat) {
     ReadMessageFields(fields, *proto.mutable_messages());
   } else {
-    ReadPrompt(fields, proto);
+    ReadPrompts(fields, request);
     proto.set_special_tokens(fields.Bool("special_tokens").value_or(false));
   }
   ReadSampling(fields, *proto.mutable_sampling());

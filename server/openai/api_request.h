@@ -8,8 +8,11 @@
 #ifndef RIVULET_SERVER_OPENAI_API_REQUEST_H_
 #define RIVULET_SERVER_OPENAI_API_REQUEST_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "rivulet/v1/inference.pb.h"
@@ -19,8 +22,17 @@ namespace rivulet::openai {
 
 enum class Endpoint : uint8_t { kChat, kCompletions };
 
+// The prompts of one request.
+inline constexpr size_t kMostPrompts = 128;
+
+struct Prompt {
+  std::optional<std::string> text;
+  v1::TokenIds tokens;  // without a text
+};
+
 struct ApiRequest {
-  v1::GenerateRequest proto;  // session_id as in the header, "new" included
+  v1::GenerateRequest proto;         // session_id as in the header, "new" included
+  std::vector<Prompt> more_prompts;  // completions: those after the first, which proto has
   Endpoint endpoint = Endpoint::kChat;
   bool stream = false;
   bool include_usage = false;  // of a stream

@@ -167,6 +167,26 @@ TEST(ApiRequestTest, PromptsAreTextOrTokens) {
   EXPECT_FALSE(ReadCompletion(R"("stream":false)")->proto.has_prompt());
 }
 
+TEST(ApiRequestTest, SeveralPromptsAreReadInOrder) {
+  HttpRequest http;
+  http.body = R"({"prompt":["a",[1,2],"b"],"n":2})";
+  const auto request = ReadApiRequest(http, Endpoint::kCompletions, "toy");
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->proto.prompt(), "a");
+  ASSERT_EQ(request->more_prompts.size(), 2u);
+  EXPECT_THAT(request->more_prompts[0].tokens.ids(), ElementsAre(1u, 2u));
+  EXPECT_EQ(request->more_prompts[1].text, "b");
+  for (const std::string& wrong : {std::string(R"(["a",{}])"), R"(["a",["b"]])" + std::string(),
+                                   "[" + std::string(2 * kMostPrompts, '1') + ",[1]]"}) {
+    http.body = R"({"prompt":)" + wrong + "}";
+    EXPECT_FALSE(ReadApiRequest(http, Endpoint::kCompletions, "toy").ok()) << wrong;
+  }
+  std::string many = R"(["a")";
+  for (size_t i = 0; i < kMostPrompts; ++i) many += R"(,"a")";
+  http.body = R"({"prompt":)" + many + "]}";
+  EXPECT_FALSE(ReadApiRequest(http, Endpoint::kCompletions, "toy").ok());
+}
+
 struct Wrong {
   std::string fields;
   std::string param;
@@ -235,7 +255,7 @@ TEST(ApiRequestTest, WrongAndUnservedFieldsAreRefusedByName) {
     EXPECT_THAT(std::string(request.status().message()), HasSubstr(param));
   }
   const Wrong completions[] = {
-      {R"("prompt":["a","b"])", "prompt"},
+      {R"("prompt":["a","b"])", "prompt"},  // on a session
       {R"("prompt":[1,"b"])", "prompt"},
       {R"("prompt":[-1])", "prompt"},
       {R"("prompt":[4294967296])", "prompt"},

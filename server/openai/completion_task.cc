@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
@@ -26,8 +27,8 @@ class CompletionTask final : public GenerationTask {
     return endpoint_ == Endpoint::kChat ? "ChatCompletions" : "Completions";
   }
 
-  absl::StatusOr<v1::GenerateRequest> Read(HttpRequest& http,
-                                           const std::shared_ptr<GenerationCall>&) override {
+  absl::StatusOr<std::vector<v1::GenerateRequest>> Read(
+      HttpRequest& http, const std::shared_ptr<GenerationCall>&) override {
     const std::string& model = service_.model.info.name();
     RIVULET_ASSIGN_OR_RETURN(ApiRequest request, ReadApiRequest(http, endpoint_, model));
     http.body = {};
@@ -39,16 +40,21 @@ class CompletionTask final : public GenerationTask {
                           .top_logprobs = request.top_logprobs,
                           .token_ids = request.token_ids,
                           .choices = 1,
+                          .prompts = 1 + request.more_prompts.size(),
                           .model = model};
     if (request.parse_tool_calls) format.tools = SchemasOf(proto.messages());
     if (proto.has_n()) format.choices = std::clamp(proto.n(), 1u, kMaxCompletions);
     reply_.emplace(std::move(format), service_.model.tokenizer);
     RIVULET_RETURN_IF_ERROR(new_session_.MakeFor(proto, http.caller->tenant->name(), "HTTP"));
-    return std::move(proto);
+    std::vector<v1::GenerateRequest> requests(1 + request.more_prompts.size(), proto);
+    for (size_t i = 0; i < request.more_prompts.size(); ++i) {
+      SetPrompt(std::move(request.more_prompts[i]), requests[i + 1]);
+    }
+    return requests;
   }
 
-  absl::StatusOr<std::string> Add(v1::GenerateResponse message) override {
-    return reply_->Add(std::move(message));
+  absl::StatusOr<std::string> Add(size_t prompt, v1::GenerateResponse message) override {
+    return reply_->Add(std::move(message), prompt);
   }
   std::string LastEvents() override { return reply_->LastEvents(); }
   std::string Whole() override { return reply_->Whole(); }
@@ -67,6 +73,11 @@ class CompletionTask final : public GenerationTask {
   std::string session_id() const override { return reply_->session_id(); }
 
  private:
+  static void SetPrompt(Prompt prompt, v1::GenerateRequest& proto) {
+    if (prompt.text.has_value()) return proto.set_prompt(*std::move(prompt.text));
+    *proto.mutable_token_ids() = std::move(prompt.tokens);
+  }
+
   // From this many on, building a reply is work for the pool.
   static constexpr size_t kManyLogprobs = 512;
 

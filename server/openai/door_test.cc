@@ -67,6 +67,69 @@ TEST_F(DoorTest, SeveralChoices) {
   EXPECT_EQ(json["usage"]["completion_tokens"], 15);
 }
 
+// As if each were sent alone.
+TEST_F(DoorTest, SeveralPrompts) {
+  const auto body = [](const std::string& prompt, bool stream) {
+    return R"({"prompt":)" + prompt +
+           R"(,"ignore_eos":true,"max_tokens":20,"n":2,"seed":1,"stream":)" +
+           (stream ? R"(true,"stream_options":{"include_usage":true}})" : "false}");
+  };
+  const Json alone[] = {Parse(Post(kCompletions, body(R"("abc")", false))),
+                        Parse(Post(kCompletions, body("[3,4]", false)))};
+  const Json both = Parse(Post(kCompletions, body(R"(["abc",[3,4]])", false)));
+  ASSERT_EQ(both["choices"].size(), 4u) << both;
+  std::vector<std::string> texts(4);
+  const TestResponse stream = Post(kCompletions, body(R"(["abc",[3,4]])", true));
+  Json usage;
+  for (size_t at = 0; (at = stream.body.find("data: {", at)) != std::string::npos;) {
+    at += 6;
+    const auto event = ParseJson(stream.body.substr(at, stream.body.find("\n\n", at) - at));
+    ASSERT_TRUE(event.ok());
+    if ((*event)["choices"].empty()) usage = (*event)["usage"];
+    for (const Json& choice : (*event)["choices"]) {
+      texts.at(choice["index"].get<size_t>()) += choice["text"].get<std::string>();
+    }
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    const Json& expected = alone[i / 2]["choices"][i % 2];
+    EXPECT_EQ(both["choices"][i]["text"], expected["text"]);
+    EXPECT_EQ(both["choices"][i]["index"], i);
+    EXPECT_EQ(texts[i], expected["text"].get<std::string>());
+  }
+  EXPECT_EQ(both["usage"]["prompt_tokens"], 5);
+  EXPECT_EQ(both["usage"]["completion_tokens"], 80);
+  EXPECT_EQ(usage["prompt_tokens"], 5);
+  EXPECT_TRUE(Eventually([&] { return calls_.WaitForNone(Clock::now()) == 0; }));
+}
+
+TEST_F(DoorTest, AWrongPromptFailsAllOfThem) {
+  for (const char* const prompts : {R"(["abc",[100]])", R"([[100],"abc"])"}) {
+    for (const char* const stream : {"true", "false"}) {
+      const TestResponse refused = Post(
+          kCompletions, std::string(R"({"prompt":)") + prompts +
+                            R"(,"max_tokens":1000000,"ignore_eos":true,"stream":)" + stream + "}");
+      const bool begun = refused.status == 200;  // the first had a token before
+      EXPECT_TRUE(begun || refused.status == 400) << refused.body;
+      EXPECT_THAT(refused.body, HasSubstr("token id 100 is out of range"));
+    }
+  }
+  EXPECT_TRUE(Eventually([&] { return metrics_.requests_running.value() == 0; }));
+}
+
+TEST_F(DoorTest, AVanishedClientCancelsAllItsPrompts) {
+  engine_.pace = milliseconds(1);
+  {
+    TestHttpClient client(http_->port());
+    const std::string body =
+        R"({"prompt":["abc","abd"],"ignore_eos":true,"max_tokens":1000000,"stream":true})";
+    client.Send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+                std::to_string(body.size()) + "\r\n\r\n" + body);
+    ASSERT_TRUE(Eventually([&] { return metrics_.requests_running.value() == 2; }));
+  }
+  EXPECT_TRUE(Eventually([&] { return metrics_.requests_running.value() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return calls_.WaitForNone(Clock::now()) == 0; }));
+}
+
 TEST_F(DoorTest, ASessionIsMadeAndContinued) {
   const auto turn = [&](const std::string& id) {
     return Post(kCompletions, Completion(R"("max_tokens":4)"), {{"x-session-id", id}});

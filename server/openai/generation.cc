@@ -3,8 +3,11 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "kernels/base/mutex.h"
 #include "kernels/base/status.h"
 #include "server/openai/errors.h"
 #include "server/security/trace_context.h"
@@ -13,60 +16,146 @@
 namespace rivulet::openai {
 namespace {
 
-class Generation final : public ResponseStream, public std::enable_shared_from_this<Generation> {
+class Generation final : public std::enable_shared_from_this<Generation> {
  public:
   Generation(const ServiceContext& service, std::unique_ptr<GenerationTask> task,
              std::shared_ptr<HttpExchange> exchange)
       : service_(service), task_(std::move(task)), exchange_(std::move(exchange)) {
     service_.calls.Add(1);
   }
-  ~Generation() override { service_.calls.Add(-1); }
+  ~Generation() { service_.calls.Add(-1); }
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
 
   void Start() {
     const HttpRequest& http = exchange_->request();
-    CallOrigin origin = {task_->method(), Clock::now(), kNoDeadline, http.caller, ""};
+    origin_ = {task_->method(), Clock::now(), kNoDeadline, http.caller, ""};
     if (const std::string* const trace = http.Find(kTraceParentHeader)) {
-      origin.trace_id = TraceIdOf(*trace);
+      origin_.trace_id = TraceIdOf(*trace);
     }
-    call_ = std::make_shared<GenerationCall>(service_, std::move(origin), shared_from_this());
-    exchange_->WhenGone([call = call_] { call->Cancel(); });
+    const std::shared_ptr<GenerationCall> first = AddCall();
+    exchange_->WhenGone([self = weak_from_this()] {
+      if (const auto generation = self.lock()) generation->CancelAll();
+    });
     const size_t bytes = http.body.size();
     if (service_.pool.Run([self = shared_from_this()] { self->ReadBody(); }, bytes)) return;
     service_.metrics.CountRequest(Outcome::kRejectedQueue);
-    call_->Refuse(TooManyCalls());
+    first->Refuse(TooManyCalls());
   }
 
-  absl::Status Prepare(v1::GenerateResponse message) override {
-    RIVULET_ASSIGN_OR_RETURN(events_, task_->Add(std::move(message)));
+ private:
+  // What one of the calls writes to.
+  class Part final : public ResponseStream {
+   public:
+    Part(std::shared_ptr<Generation> whole, size_t index)
+        : whole_(std::move(whole)), index_(index) {}
+
+    absl::Status Prepare(v1::GenerateResponse message) override {
+      return whole_->Prepare(index_, std::move(message));
+    }
+    void Send() override { whole_->Send(index_); }
+    void CutOff() override { whole_->exchange_->Cut(); }
+    void OnGenerationEnd(const absl::Status& status) override { whole_->OnCallEnd(status); }
+
+   private:
+    const std::shared_ptr<Generation> whole_;
+    const size_t index_;
+  };
+  using Calls = std::vector<std::shared_ptr<GenerationCall>>;
+
+  std::shared_ptr<GenerationCall> AddCall() {
+    MutexLock lock(&mutex_);
+    auto part = std::make_shared<Part>(shared_from_this(), calls_.size());
+    calls_.push_back(std::make_shared<GenerationCall>(service_, origin_, std::move(part)));
+    if (cancelled_) calls_.back()->Cancel();
+    return calls_.back();
+  }
+
+  Calls CopyCalls() {
+    MutexLock lock(&mutex_);
+    return calls_;
+  }
+
+  void CancelAll() {
+    {
+      MutexLock lock(&mutex_);
+      cancelled_ = true;
+    }
+    for (const auto& call : CopyCalls()) call->Cancel();
+  }
+
+  void ReadBody() {
+    std::vector<v1::GenerateRequest> requests;
+    const Calls first = CopyCalls();
+    const absl::Status read = OrNoMemory([&] {
+      RIVULET_ASSIGN_OR_RETURN(requests, task_->Read(exchange_->request(), first[0]));
+      return absl::OkStatus();
+    });
+    if (!read.ok()) return first[0]->Refuse(read);
+    for (size_t i = 1; i < requests.size(); ++i) AddCall();
+    const Calls calls = CopyCalls();
+    for (size_t i = 0; i < calls.size(); ++i) calls[i]->Run(requests[i]);
+  }
+
+  absl::Status Prepare(size_t call, v1::GenerateResponse message) {
+    MutexLock lock(&mutex_);
+    RIVULET_ASSIGN_OR_RETURN(const std::string events, task_->Add(call, std::move(message)));
+    events_ += events;
     return absl::OkStatus();
+  }
+
+  void Send(size_t call) {
+    MutexLock lock(&mutex_);
+    waiting_.push_back(call);
+    if (!writing_) Write();
   }
 
   // Also for a reply that is not streamed, with no bytes: the end of the write then comes on
   // another stack.
-  void Send() override {
+  void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const bool begins = !begun_ && !events_.empty();
     if (begins) exchange_->BeginStream(Head("text/event-stream"));
     begun_ = begun_ || begins;
+    writing_ = true;
     exchange_->Write(std::exchange(events_, {}),
-                     [call = call_](bool ok) { call->OnWriteDone(ok); });
+                     [self = shared_from_this(), calls = std::exchange(waiting_, {})](bool ok) {
+                       self->OnWritten(calls, ok);
+                     });
   }
 
-  void CutOff() override { exchange_->Cut(); }
+  void OnWritten(const std::vector<size_t>& written, bool ok) {
+    Calls calls;
+    {
+      MutexLock lock(&mutex_);
+      writing_ = false;
+      for (const size_t call : written) calls.push_back(calls_[call]);
+      if (!waiting_.empty()) Write();
+    }
+    for (const auto& call : calls) call->OnWriteDone(ok);
+  }
 
-  void OnGenerationEnd(const absl::Status& status) override {
+  // With the first failure the others end too.
+  void OnCallEnd(const absl::Status& status) {
+    bool last = false, fails = false;
+    {
+      MutexLock lock(&mutex_);
+      last = ++ended_ == calls_.size();
+      fails = !status.ok() && status_.ok();
+      status_.Update(status);
+    }
+    if (fails && !last) CancelAll();
+    if (last) End();
+  }
+
+  void End() {
+    absl::Status status;
+    {
+      MutexLock lock(&mutex_);
+      status = status_;
+    }
     if (!status.ok()) return Fail(status);
     const auto finish = [self = shared_from_this()] { self->Finish(); };
     if (!task_->large() || !service_.pool.Run(finish)) finish();
-  }
-
- private:
-  void ReadBody() {
-    v1::GenerateRequest request;
-    const absl::Status read = OrNoMemory([&] {
-      RIVULET_ASSIGN_OR_RETURN(request, task_->Read(exchange_->request(), call_));
-      return absl::OkStatus();
-    });
-    read.ok() ? call_->Run(request) : call_->Refuse(read);
   }
 
   HttpResponse Head(const char* content_type) const {
@@ -79,21 +168,27 @@ class Generation final : public ResponseStream, public std::enable_shared_from_t
     return head;
   }
 
+  bool begun() {
+    MutexLock lock(&mutex_);
+    return begun_;
+  }
+
   void Finish() {
+    const bool begun = this->begun();
     HttpResponse response;
     const absl::Status built = OrNoMemory([&] {
-      if (!begun_) response = Head("application/json");
-      response.body = begun_ ? task_->LastEvents() : task_->Whole();
+      if (!begun) response = Head("application/json");
+      response.body = begun ? task_->LastEvents() : task_->Whole();
       return absl::OkStatus();
     });
     if (!built.ok()) return Fail(built);
-    if (!begun_) return exchange_->Respond(std::move(response));
+    if (!begun) return exchange_->Respond(std::move(response));
     EndStream(std::move(response.body));
   }
 
   void Fail(const absl::Status& status) {
     task_->Fail();
-    if (!begun_) return exchange_->Respond(ErrorResponse(status));
+    if (!begun()) return exchange_->Respond(ErrorResponse(status));
     EndStream(task_->ErrorEvent(status));
   }
 
@@ -103,12 +198,20 @@ class Generation final : public ResponseStream, public std::enable_shared_from_t
   }
 
   const ServiceContext& service_;
+  // Its Add is called with the lock; the rest before the first and after the last call of it.
   const std::unique_ptr<GenerationTask> task_;
   const std::shared_ptr<HttpExchange> exchange_;
-  std::shared_ptr<GenerationCall> call_;  // which has this until its end
-  // Of the thread that began the write in flight.
-  std::string events_;  // of a stream; else empty
-  bool begun_ = false;  // the stream has
+  CallOrigin origin_;  // of all calls
+
+  Mutex mutex_;
+  Calls calls_ ABSL_GUARDED_BY(mutex_);  // which have their Part, and this, until they end
+  size_t ended_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);  // the first failure
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string events_ ABSL_GUARDED_BY(mutex_);           // of a stream, to be written
+  std::vector<size_t> waiting_ ABSL_GUARDED_BY(mutex_);  // calls that wait for a write's end
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool begun_ ABSL_GUARDED_BY(mutex_) = false;  // the stream has
 };
 
 }  // namespace

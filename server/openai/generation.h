@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// One HTTP request that generates: its body becomes a GenerationCall, whose messages become a
-// reply. What differs between endpoints is their GenerationTask.
+// One HTTP request that generates: its body becomes a GenerationCall, or one for each of several
+// prompts, whose messages become a reply. What differs between endpoints is their GenerationTask.
 //
 //   I/O thread    StartGeneration; later the ends of writes, and that the client is gone
 //   worker        reads and checks the body, submits; builds a reply that is long
@@ -12,8 +12,10 @@
 #ifndef RIVULET_SERVER_OPENAI_GENERATION_H_
 #define RIVULET_SERVER_OPENAI_GENERATION_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,17 +33,19 @@ class GenerationTask {
 
   // For the log; a constant.
   virtual const char* method() const = 0;
-  // The request that the body asks for; may take the body. `call` is what will run it. First.
-  virtual absl::StatusOr<v1::GenerateRequest> Read(HttpRequest& http,
-                                                   const std::shared_ptr<GenerationCall>& call) = 0;
-  // The next message → events of a stream, or nothing for a reply that is sent as a whole.
-  virtual absl::StatusOr<std::string> Add(v1::GenerateResponse message) = 0;
+  // The requests that the body asks for, at least one; may take the body. `call` is what will run
+  // the first. Called first.
+  virtual absl::StatusOr<std::vector<v1::GenerateRequest>> Read(
+      HttpRequest& http, const std::shared_ptr<GenerationCall>& call) = 0;
+  // The next message of a request → events of a stream, or nothing for a reply that is sent as a
+  // whole.
+  virtual absl::StatusOr<std::string> Add(size_t request, v1::GenerateResponse message) = 0;
   // After the last message, one of the two: the events that end a stream, or the whole reply.
   virtual std::string LastEvents() = 0;
   virtual std::string Whole() = 0;
   // Whether these two take long.
   virtual bool large() const = 0;
-  // Instead: the call failed, perhaps before Read. Drops what was made for it alone.
+  // Instead: a call failed, perhaps before Read. Drops what was made for it alone.
   virtual void Fail() = 0;
   // The event that ends a stream that has begun. After Fail.
   virtual std::string ErrorEvent(const absl::Status& status) = 0;

@@ -54,15 +54,19 @@ void Reply::Begin(const v1::GenerateResponse& message) {
   if (!choices_.empty()) return;
   request_id_ = message.request_id();
   session_id_ = message.session_id();
-  choices_.assign(format_.choices, Choice(message.starts_thinking(), format_.tools));
+  prompts_.resize(format_.prompts);
+  choices_.assign(format_.prompts * format_.choices,
+                  Choice(message.starts_thinking(), format_.tools));
 }
 
-absl::StatusOr<std::string> Reply::Add(v1::GenerateResponse message) {
+absl::StatusOr<std::string> Reply::Add(v1::GenerateResponse message, size_t prompt) {
   Begin(message);
+  message.set_index(static_cast<uint32_t>(prompt * format_.choices + message.index()));
   Choice& choice = choices_[std::min<size_t>(message.index(), choices_.size() - 1)];
   if (message.has_usage()) {
-    prompt_tokens_ = message.usage().prompt_tokens();
-    cached_tokens_ = std::max<uint64_t>(cached_tokens_, message.usage().cached_tokens());
+    PromptUsage& usage = prompts_[prompt];
+    usage.tokens = message.usage().prompt_tokens();
+    usage.cached = std::max<uint64_t>(usage.cached, message.usage().cached_tokens());
     completion_tokens_ += message.usage().completion_tokens();
     drafted_tokens_ += message.usage().drafted_tokens();
     accepted_tokens_ += message.usage().accepted_tokens();
@@ -223,10 +227,15 @@ std::string Reply::Whole() {
 }
 
 Json Reply::UsageJson() const {
-  return {{"prompt_tokens", prompt_tokens_},
+  PromptUsage prompts;
+  for (const PromptUsage& prompt : prompts_) {
+    prompts.tokens += prompt.tokens;
+    prompts.cached += prompt.cached;
+  }
+  return {{"prompt_tokens", prompts.tokens},
           {"completion_tokens", completion_tokens_},
-          {"total_tokens", prompt_tokens_ + completion_tokens_},
-          {"prompt_tokens_details", {{"cached_tokens", cached_tokens_}}},
+          {"total_tokens", prompts.tokens + completion_tokens_},
+          {"prompt_tokens_details", {{"cached_tokens", prompts.cached}}},
           {"completion_tokens_details",
            {{"accepted_prediction_tokens", accepted_tokens_},
             {"rejected_prediction_tokens",

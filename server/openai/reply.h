@@ -31,7 +31,8 @@ struct ReplyFormat {
   bool logprobs = false;
   uint32_t top_logprobs = 0;
   bool token_ids = false;
-  uint32_t choices = 1;
+  uint32_t choices = 1;  // of each prompt
+  size_t prompts = 1;
   std::string model = {};
   std::shared_ptr<const ToolSchemas> tools = nullptr;  // null: calls are text
 };
@@ -41,10 +42,10 @@ class Reply {
   // The tokenizer may be null; else it outlives the reply.
   Reply(ReplyFormat format, const Tokenizer* tokenizer);
 
-  // The next message. In a stream, returns its events; else keeps it, and returns nothing. Nothing
-  // either for a choice that failed without a token: the error follows.
+  // The next message of a prompt. In a stream, returns its events; else keeps it, and returns
+  // nothing. Nothing either for a choice that failed without a token: the error follows.
   // RESOURCE_EXHAUSTED when a reply that is not streamed becomes larger than kMaxMessageBytes.
-  absl::StatusOr<std::string> Add(v1::GenerateResponse message);
+  absl::StatusOr<std::string> Add(v1::GenerateResponse message, size_t prompt = 0);
 
   // The end of a stream: its usage if asked for, and "[DONE]".
   std::string LastEvents() const;
@@ -98,7 +99,11 @@ class Reply {
   std::string request_id_;
   std::string session_id_;
   std::vector<Choice> choices_;
-  uint64_t prompt_tokens_ = 0, cached_tokens_ = 0, completion_tokens_ = 0;
+  struct PromptUsage {
+    uint64_t tokens = 0, cached = 0;
+  };
+  std::vector<PromptUsage> prompts_;
+  uint64_t completion_tokens_ = 0;
   uint64_t drafted_tokens_ = 0, accepted_tokens_ = 0;
   size_t kept_bytes_ = 0;
   size_t kept_logprobs_ = 0;

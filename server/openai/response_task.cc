@@ -28,8 +28,8 @@ class ResponseTask final : public GenerationTask {
 
   const char* method() const override { return "Responses"; }
 
-  absl::StatusOr<v1::GenerateRequest> Read(HttpRequest& http,
-                                           const std::shared_ptr<GenerationCall>& call) override {
+  absl::StatusOr<std::vector<v1::GenerateRequest>> Read(
+      HttpRequest& http, const std::shared_ptr<GenerationCall>& call) override {
     const std::string& model = service_.model.info.name();
     RIVULET_ASSIGN_OR_RETURN(ResponseRequest request, ReadResponseRequest(http, model));
     http.body = {};
@@ -47,10 +47,10 @@ class ResponseTask final : public GenerationTask {
     if (has_session_) request.proto.set_session_id(key_.id);
     reply_.emplace(std::move(format), service_.model.tokenizer);
     RIVULET_RETURN_IF_ERROR(Keep(call));
-    return std::move(request.proto);
+    return std::vector<v1::GenerateRequest>{std::move(request.proto)};
   }
 
-  absl::StatusOr<std::string> Add(v1::GenerateResponse message) override {
+  absl::StatusOr<std::string> Add(size_t, v1::GenerateResponse message) override {
     return reply_->Add(message);
   }
 

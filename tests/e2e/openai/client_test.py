@@ -102,6 +102,17 @@ class CompletionsTest(ServerTest):
             self.assertEqual(http.token_ids, [token for message in messages for token in message.get("token_ids", [])])
             self.assertEqual(http.text, "".join(message.get("text", "") for message in messages))
 
+    def test_several_prompts(self):
+        prompts = [PROMPT, "The dragon said", [5, 6, 7]]
+        together = self.complete(prompt=prompts[:2], n=2)
+        alone = [choice.text for prompt in prompts[:2] for choice in self.complete(prompt=prompt, n=2).choices]
+        self.assertEqual([choice.text for choice in together.choices], alone)
+        self.assertEqual([choice.index for choice in together.choices], [0, 1, 2, 3])
+        texts = [""] * 2
+        for chunk in self.complete(prompt=[prompts[2], prompts[2][:2]], stream=True):
+            texts[chunk.choices[0].index] += chunk.choices[0].text
+        self.assertEqual(texts, [self.complete(prompt=prompt).choices[0].text for prompt in (prompts[2], prompts[2][:2])])
+
     def test_token_ids_are_prompts(self):
         text = self.complete(extra_body={"return_token_ids": True}, max_tokens=5).choices[0]
         first = self.complete(prompt=text.token_ids, max_tokens=5).choices[0].text
@@ -184,7 +195,7 @@ class CompletionsTest(ServerTest):
     def test_errors_name_their_field(self):
         for field, options in {"temperature": {"temperature": -1}, "n": {"n": 65}, "echo": {"echo": True}, "suffix": {"suffix": "x"},
                                "best_of": {"best_of": 2}, "nonsense": {"extra_body": {"nonsense": 1}}, "logprobs": {"logprobs": 21},
-                               "max_tokens": {"max_tokens": "many"}, "prompt": {"prompt": ["a", "b"]}}.items():
+                               "max_tokens": {"max_tokens": "many"}, "prompt": {"prompt": ["a"] * 129}}.items():
             with self.subTest(field), self.assertRaises(openai.BadRequestError) as error:
                 self.complete(**options)
             self.assertIn(field, error.exception.body["message"])
