@@ -61,7 +61,6 @@ class Generation final : public std::enable_shared_from_this<Generation> {
     const std::shared_ptr<Generation> whole_;
     const size_t index_;
   };
-  using Calls = std::vector<std::shared_ptr<GenerationCall>>;
 
   std::shared_ptr<GenerationCall> AddCall() {
     MutexLock lock(&mutex_);
@@ -71,9 +70,10 @@ class Generation final : public std::enable_shared_from_this<Generation> {
     return calls_.back();
   }
 
-  Calls CopyCalls() {
+  // Null behind the last one. Needs no memory.
+  std::shared_ptr<GenerationCall> CallAt(size_t index) {
     MutexLock lock(&mutex_);
-    return calls_;
+    return index < calls_.size() ? calls_[index] : nullptr;
   }
 
   void CancelAll() {
@@ -81,20 +81,19 @@ class Generation final : public std::enable_shared_from_this<Generation> {
       MutexLock lock(&mutex_);
       cancelled_ = true;
     }
-    for (const auto& call : CopyCalls()) call->Cancel();
+    for (size_t i = 0; const auto call = CallAt(i); ++i) call->Cancel();
   }
 
   void ReadBody() {
     std::vector<v1::GenerateRequest> requests;
-    const Calls first = CopyCalls();
     const absl::Status read = OrNoMemory([&] {
-      RIVULET_ASSIGN_OR_RETURN(requests, task_->Read(exchange_->request(), first[0]));
+      RIVULET_ASSIGN_OR_RETURN(requests, task_->Read(exchange_->request(), CallAt(0)));
+      for (size_t i = 1; i < requests.size(); ++i) AddCall();
       return absl::OkStatus();
     });
-    if (!read.ok()) return first[0]->Refuse(read);
-    for (size_t i = 1; i < requests.size(); ++i) AddCall();
-    const Calls calls = CopyCalls();
-    for (size_t i = 0; i < calls.size(); ++i) calls[i]->Run(requests[i]);
+    for (size_t i = 0; const auto call = CallAt(i); ++i) {
+      read.ok() ? call->Run(requests[i]) : call->Refuse(read);
+    }
   }
 
   absl::Status Prepare(size_t call, v1::GenerateResponse message) {
@@ -124,14 +123,12 @@ class Generation final : public std::enable_shared_from_this<Generation> {
   }
 
   void OnWritten(const std::vector<size_t>& written, bool ok) {
-    Calls calls;
     {
       MutexLock lock(&mutex_);
       writing_ = false;
-      for (const size_t call : written) calls.push_back(calls_[call]);
       if (!waiting_.empty()) Write();
     }
-    for (const auto& call : calls) call->OnWriteDone(ok);
+    for (const size_t call : written) CallAt(call)->OnWriteDone(ok);
   }
 
   // With the first failure the others end too.
@@ -204,7 +201,8 @@ class Generation final : public std::enable_shared_from_this<Generation> {
   CallOrigin origin_;  // of all calls
 
   Mutex mutex_;
-  Calls calls_ ABSL_GUARDED_BY(mutex_);  // which have their Part, and this, until they end
+  // Which have their Part, and this, until they end.
+  std::vector<std::shared_ptr<GenerationCall>> calls_ ABSL_GUARDED_BY(mutex_);
   size_t ended_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);  // the first failure
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
