@@ -37,6 +37,20 @@ size_t MostRows(size_t least, size_t all, double seconds, const StepCost& cost) 
   return least;
 }
 
+// Those that decode, and one row for each tenant that has only prompts.
+std::vector<TenantRows> WithPrompts(std::vector<TenantRows> groups,
+                                    const std::vector<TenantRows>& prompts) {
+  const size_t decoding = groups.size();
+  for (const TenantRows& prompt : prompts) {
+    const auto known =
+        std::find_if(groups.begin(), groups.begin() + static_cast<ptrdiff_t>(decoding),
+                     [&](const TenantRows& group) { return group.tenant == prompt.tenant; });
+    if (known != groups.begin() + static_cast<ptrdiff_t>(decoding)) continue;
+    groups.push_back({prompt.tenant, prompt.weight, {prompt.rows.front()}});
+  }
+  return groups;
+}
+
 // Those that ran longest ago.
 void KeepOldest(std::span<const RowView> rows, size_t count, std::vector<size_t>& indices) {
   const auto before = [&](size_t a, size_t b) { return rows[a].last_turn < rows[b].last_turn; };
@@ -83,10 +97,12 @@ std::vector<uint64_t> ShareByWeight(uint64_t amount, const std::vector<Claim>& c
 }
 
 std::vector<size_t> ShareDecodeRows(std::span<const RowView> rows,
-                                    const std::vector<size_t>& decode, const StepCost& cost) {
+                                    const std::vector<size_t>& decode,
+                                    const std::vector<size_t>& prompts, const StepCost& cost) {
   std::vector<TenantRows> groups = GroupByTenant(rows, decode);
-  if (groups.size() < 2) return decode;
-  const size_t most = MostRows(groups.size(), decode.size(), LongestStep(groups, cost), cost);
+  const std::vector<TenantRows> all = WithPrompts(groups, GroupByTenant(rows, prompts));
+  if (all.size() < 2) return decode;
+  const size_t most = MostRows(groups.size(), decode.size(), LongestStep(all, cost), cost);
   std::vector<Claim> claims;
   for (const TenantRows& group : groups) claims.push_back({group.rows.size(), group.weight});
   const std::vector<uint64_t> shares = ShareByWeight(most, claims);

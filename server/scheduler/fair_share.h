@@ -41,10 +41,13 @@ struct Claim {
 };
 std::vector<uint64_t> ShareByWeight(uint64_t amount, const std::vector<Claim>& claims);
 
-// Which of the rows `decode` run: all of them if one tenant has them all, else as the rule says.
-// Those of a tenant that ran longest ago come first. In the order given.
+// Which of the rows `decode` run: all of them if one tenant has all rows, else as the rule says.
+// Those of a tenant that ran longest ago come first. In the order given. A tenant that has only
+// some of `prompts` counts as one with a single row that decodes, so that its first token does not
+// wait for long steps of others.
 std::vector<size_t> ShareDecodeRows(std::span<const RowView> rows,
-                                    const std::vector<size_t>& decode, const StepCost& cost);
+                                    const std::vector<size_t>& decode,
+                                    const std::vector<size_t>& prompts, const StepCost& cost);
 
 }  // namespace rivulet
 

@@ -74,6 +74,13 @@ TEST_F(FairShareTest, OneStreamBesideAThousandRunsAtHalfItsSpeed) {
   EXPECT_LE(cost_.DecodeSeconds(run.size()), 2 * cost_.DecodeSeconds(1));
 }
 
+TEST_F(FairShareTest, APromptDoesNotWaitForLongStepsOfAnother) {
+  Add(red_, 1000);
+  AddPrompts(blue_, 1, 64);
+  const auto tokens = TokensOf(Plan());
+  EXPECT_EQ(tokens.at("red"), 12u);
+}
+
 TEST_F(FairShareTest, WhereAllRowsFitTheyAllRun) {
   Add(red_, 40);
   Add(blue_, 30);

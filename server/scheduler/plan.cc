@@ -108,7 +108,8 @@ StepChoice PlanStep(TimePoint now, std::span<const RowView> rows, const StepCost
       decode.push_back(i);
     }
   }
-  for (const size_t row : ShareDecodeRows(rows, decode, cost)) choice.run.push_back({row, 1});
+  for (const size_t row : ShareDecodeRows(rows, decode, prompts, cost))
+    choice.run.push_back({row, 1});
   if (prompts.empty()) return choice;
   PlanLimits allowed = limits;
   // Many prompts of one tenant do not slow down another's streams more than one would.

@@ -48,7 +48,7 @@ const char* ToString(Ending ending) {
 }
 
 absl::StatusOr<v1::Model> AskForModel(const BenchOptions& options, Cancellation& cancellation) {
-  Client client(options.common.server);
+  Client client(options.common.server, options.common.access);
   return client.GetModel({.timeout = kModelTimeout, .cancellation = &cancellation});
 }
 
