@@ -56,7 +56,7 @@ class SchedulerBitsTest : public testing::TestWithParam<BitsParam> {
     for (const Counter& counter : metrics.accepted_draft_tokens) accepted += counter.value();
     const bool some = GetParam().drafts && !stack.states().capacity().running_tail;
     EXPECT_EQ(accepted > 0, some);
-    EXPECT_EQ(drafted > accepted, some);
+    EXPECT_EQ(drafted > accepted, some) << drafted << " " << accepted;
   }
   uint64_t Below(uint64_t limit) { return random_() % limit; }
 
