@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/base/status.h"
 #include "server/log/log.h"
 #include "server/openai/completion_task.h"
 #include "server/openai/errors.h"
@@ -95,19 +96,35 @@ void AddRefusals(std::vector<HttpRoute>& routes) {
   }
 }
 
+// Browsers let any page send simple requests to any address, also to this machine's own, and say
+// so.
+absl::Status CheckNotFromAnotherSite(const HttpRequest& request) {
+  const std::string* const site = request.Find("sec-fetch-site");
+  if (site == nullptr || *site == "same-origin" || *site == "none") return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      "a browser sent this for a page of another site; open this server's own page, or send the "
+      "request from a program");
+}
+
+absl::StatusOr<CallerPtr> CallerOf(const Authenticator& authenticator, const HttpRequest& request,
+                                   Scope scope) {
+  RIVULET_RETURN_IF_ERROR(CheckNotFromAnotherSite(request));
+  std::optional<std::string_view> token;
+  if (const std::string* const header = request.Find("authorization")) token = *header;
+  return authenticator.Admit(token, scope);
+}
+
 // `metrics` may be null.
 auto AdmitBy(const Authenticator& authenticator, Metrics* metrics) {
   return
       [&authenticator, metrics](HttpRequest& request, Scope scope) -> std::optional<HttpResponse> {
-        std::optional<std::string_view> token;
-        if (const std::string* const header = request.Find("authorization")) token = *header;
-        absl::StatusOr<CallerPtr> caller = authenticator.Admit(token, scope);
-        if (!caller.ok()) {
-          if (metrics != nullptr) metrics->CountRequest(Outcome::kRejectedCaller);
-          return ErrorResponse(caller.status());
+        absl::StatusOr<CallerPtr> caller = CallerOf(authenticator, request, scope);
+        if (caller.ok()) {
+          request.caller = *std::move(caller);
+          return std::nullopt;
         }
-        request.caller = *std::move(caller);
-        return std::nullopt;
+        if (metrics != nullptr) metrics->CountRequest(Outcome::kRejectedCaller);
+        return ErrorResponse(caller.status());
       };
 }
 

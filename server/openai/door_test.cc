@@ -17,6 +17,16 @@ namespace {
 
 using testing::HasSubstr;
 
+TEST_F(DoorTest, PagesOfOtherSitesAreRefused) {
+  const auto from = [&](const std::string& site) {
+    return TestHttpClient(http_->port()).Get("/v1/models", {{"Sec-Fetch-Site", site}}).status;
+  };
+  EXPECT_EQ(from("same-origin"), 200);
+  EXPECT_EQ(from("none"), 200);  // typed into the address bar
+  EXPECT_EQ(from("cross-site"), 403);
+  EXPECT_EQ(from("same-site"), 403);
+}
+
 TEST_F(DoorTest, ModelsAreListed) {
   TestHttpClient client(http_->port());
   EXPECT_EQ(Parse(client.Get("/v1/models"))["data"][0]["id"], "toy");
