@@ -113,13 +113,19 @@ def check_ports(rendered):
 
 def check_probes(rendered):
     server = rendered.server
-    for name, path in (("startupProbe", "/readyz"), ("livenessProbe", "/healthz")):
+    tls = "tls-cert" in rendered.config
+    by_http = [("startupProbe", "/readyz"), ("livenessProbe", "/healthz")]
+    if tls:  # the kubelet's gRPC probes speak no TLS
+        by_http.append(("readinessProbe", "/readyz"))
+    for name, path in by_http:
         request = server.get(name, {}).get("httpGet", {})
         if request.get("path") != path or rendered.facts.paths.get(path) != 200:
             yield f"{name}: expected HTTP {path}, which a ready server answers with 200"
         if request.get("port") not in ("http", rendered.ports.get("http")):
             yield f"{name}: port {request.get('port')} is not the HTTP port"
-    if server.get("readinessProbe", {}).get("grpc", {}).get("port") != rendered.ports.get("grpc"):
+        if request.get("scheme", "HTTP") != ("HTTPS" if tls else "HTTP"):
+            yield f"{name}: its scheme is not the server's"
+    if not tls and server.get("readinessProbe", {}).get("grpc", {}).get("port") != rendered.ports.get("grpc"):
         yield "readinessProbe: expected gRPC health on the gRPC port"
     startup = server.get("startupProbe", {})
     seconds = startup.get("periodSeconds", 10) * startup.get("failureThreshold", 3)
@@ -315,7 +321,8 @@ def check_autoscaler(rendered):
 
 # ServiceMonitor is a custom resource: Kubernetes' schemas do not have it, so its shape is checked here too.
 MONITOR_FIELDS = {"selector", "endpoints", "namespaceSelector", "jobLabel", "targetLabels", "podTargetLabels", "sampleLimit"}
-ENDPOINT_FIELDS = {"port", "path", "interval", "scrapeTimeout", "scheme", "honorLabels", "relabelings", "metricRelabelings"}
+ENDPOINT_FIELDS = {"port", "path", "interval", "scrapeTimeout", "scheme", "tlsConfig", "authorization", "honorLabels",
+                   "relabelings", "metricRelabelings"}
 
 
 def check_monitor(rendered):

@@ -111,6 +111,7 @@ VIOLATIONS = [
     ("livenessProbe: expected HTTP /healthz", in_server(*PROBE, "path", value="/readyz")),
     ("livenessProbe: port", in_server(*PROBE, "port", value="grpc")),
     ("startupProbe: expected HTTP /readyz", in_facts("paths", {"/healthz": 200, "/metrics": 200, "/readyz": 404})),
+    ("livenessProbe: its scheme", in_server(*PROBE, "scheme", value="HTTPS")),
     ("startupProbe: 20 s to load", in_server("startupProbe", "failureThreshold", value=10)),
     ("readinessProbe: expected gRPC", in_server("readinessProbe", "grpc", "port", value=8591)),
     # check_grace
