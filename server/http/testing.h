@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // A blocking HTTP client for tests, which can also send what and when it likes. IPv4 and numeric
-// addresses only. Failures show as a status of 0. Threading: one thread at a time.
+// addresses only. Failures show as a status of 0. Threading: one thread at a time, but one may Send
+// while another receives.
 #ifndef RIVULET_SERVER_HTTP_TESTING_H_
 #define RIVULET_SERVER_HTTP_TESTING_H_
 
@@ -12,8 +13,6 @@
 #include <vector>
 
 #include "server/http/http_message.h"
-
-struct ssl_st;
 
 namespace rivulet {
 
@@ -65,11 +64,10 @@ class TestHttpClient {
   int descriptor() const { return socket_; }
 
  private:
-  void StartTls(const TestTls& tls);
-
+  class Tls;
   int socket_ = -1;
-  std::shared_ptr<ssl_st> ssl_;  // null: plain text
-  std::string received_;         // behind the last response
+  std::unique_ptr<Tls> tls_;  // null: plain text
+  std::string received_;      // behind the last response
 };
 
 // One request on a connection of its own.
