@@ -13,7 +13,8 @@ import threading
 import unittest
 
 import chromium
-from server import BINARIES, TALES, Server, make_chat, make_log_linear
+from server import TALES, Server, make_chat, make_log_linear
+from support.rivulet_server import BINARIES  # noqa: E402
 
 SCREENSHOTS = BINARIES.parent / "console_screenshots"
 PROMPT = "Once upon a time"
@@ -396,7 +397,7 @@ class FaultTest(ConsoleTest):
         self.assertIn("connection was lost", self.text(".problem"))
         self.browser.wait("document.querySelector('#connection').textContent.includes('cannot be reached')")
         self.screenshot("lost")
-        type(self).server = Server(TALES, port=self.server.port)
+        type(self).server = Server(TALES, http_port=self.server.port)
         self.browser.wait("document.querySelector('#connection').textContent.includes('session is gone') && document.querySelector('#title').textContent === 'New session'")
         self.set(max_tokens="5")
         self.say(PROMPT)

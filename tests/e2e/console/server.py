@@ -2,42 +2,33 @@
 """rivulet-server for tests in Python, and models that only tests need."""
 
 import json
-import os
 import pathlib
 import random
 import shutil
-import subprocess
 import sys
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
-SOURCE = pathlib.Path(os.environ.get("RIVULET_SOURCE_DIR") or HERE.parents[2])
-BINARIES = pathlib.Path(os.environ.get("RIVULET_BIN_DIR") or SOURCE / "build/release/bin")
-TALES = SOURCE / "models/tales"
+sys.path.insert(0, str(HERE.parent))
+import make_chat_model  # noqa: E402
+from support import rivulet_server  # noqa: E402
+from support.rivulet_server import SOURCE, TALES  # noqa: E402
+
 FIXTURE = SOURCE / "tests/parity/fixtures/log_linear_mamba2_clamp"
 FIXTURE_LEVELS = 5
 LEVELS = 13  # of tokens: within a chunk of 16, and 9 of pages
 
-sys.path.insert(0, str(HERE.parent))
-import make_chat_model  # noqa: E402
 
+class Server(rivulet_server.Server):
+    """With calls of its HTTP API."""
 
-class Server:
-    """A server with ports of the kernel's choice, or with this one for HTTP."""
+    @property
+    def url(self):
+        return f"http://{self.http}/"
 
-    def __init__(self, model, *flags, port=0):
-        command = [BINARIES / "rivulet-server", f"--model={model}", "--listen=127.0.0.1:0", f"--http=127.0.0.1:{port}", *flags]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.address = self._wait_for("http listening on ")
-        self._wait_for("grpc listening on ")  # it serves
-        self.url = f"http://{self.address}/"
-        self.port = int(self.address.rsplit(":", 1)[1])
-
-    def _wait_for(self, marker):
-        for line in self.process.stdout:
-            if line.startswith(marker):
-                return line.removeprefix(marker).strip()
-        raise RuntimeError("the server did not start")
+    @property
+    def port(self):
+        return int(self.http.rsplit(":", 1)[1])
 
     def call(self, method, path, body=None, headers=None):
         """The JSON of an answer."""
@@ -45,17 +36,6 @@ class Server:
         request = urllib.request.Request(self.url + path.lstrip("/"), data, headers or {}, method=method)
         with urllib.request.urlopen(request, timeout=60) as response:
             return json.load(response)
-
-    def stop(self):
-        self.process.terminate()
-        code = self.process.wait(60)
-        self.process.stdout.close()
-        return code
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait(60)
-        self.process.stdout.close()
 
 
 def make_chat(out):

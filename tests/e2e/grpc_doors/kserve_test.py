@@ -14,7 +14,7 @@ from tritonclient.grpc import model_config_pb2, service_pb2
 from tritonclient.utils import InferenceServerException
 
 import grpc
-import rivulet_server
+import our_server
 
 PROMPT = "Once upon a time"
 
@@ -44,7 +44,7 @@ def text_of(result, index=0):
 class InferTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = rivulet_server.Server()
+        cls.server = our_server.Server()
         cls.client = triton.InferenceServerClient(cls.server.grpc)
 
     @classmethod
@@ -77,8 +77,8 @@ class InferTest(unittest.TestCase):
         return found
 
     def test_the_published_descriptors_are_ours(self):
-        self.assertEqual(rivulet_server.our_shape("kserve/grpc_service.proto"), rivulet_server.published_shape(service_pb2))
-        self.assertEqual(rivulet_server.our_shape("kserve/model_config.proto"), rivulet_server.published_shape(model_config_pb2))
+        self.assertEqual(our_server.our_shape("kserve/grpc_service.proto"), our_server.published_shape(service_pb2))
+        self.assertEqual(our_server.our_shape("kserve/model_config.proto"), our_server.published_shape(model_config_pb2))
 
     def test_the_same_tokens_as_in_the_other_protocols(self):
         ids = self.server.tokenize(PROMPT, add_bos=True)
@@ -199,7 +199,7 @@ class InferTest(unittest.TestCase):
         arrived.get(timeout=60)
         client.stop_stream(cancel_requests=True)
         client.close()
-        self.assertTrue(rivulet_server.eventually(lambda: any("request_id=left" in line and "CANCELLED" in line for line in self.server.log)))
+        self.assertTrue(our_server.eventually(lambda: any("request_id=left" in line and "CANCELLED" in line for line in self.server.log)))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import urllib.request
 import grpc
 from smg_grpc_proto.generated import common_pb2, vllm_engine_pb2_grpc
 
-import rivulet_server
+import our_server
 
 # The gateway puts no BOS before a prompt of /v1/completions.
 PROMPT = "<s>Once upon a time"
@@ -38,7 +38,7 @@ class Gateway:
                    "--worker-urls", *[f"grpc://{server.grpc}" for server in servers]]
         self.output = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT)
-        if not rivulet_server.eventually(lambda: self.serves(model)):
+        if not our_server.eventually(lambda: self.serves(model)):
             self.stop()
             raise RuntimeError("the gateway does not serve: " + self.said())
 
@@ -96,7 +96,7 @@ def text_of(events):
 class CompletionsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.servers = [rivulet_server.Server(), rivulet_server.Server()]
+        cls.servers = [our_server.Server(), our_server.Server()]
         cls.gateway = Gateway(cls.servers, "tales")
 
     @classmethod
@@ -151,7 +151,7 @@ class CompletionsTest(unittest.TestCase):
 class KilledServerTest(unittest.TestCase):
     # Streams that the server had begun end with it; all else goes on.
     def test_requests_go_on_when_a_server_is_killed(self):
-        servers = [rivulet_server.Server(), rivulet_server.Server()]
+        servers = [our_server.Server(), our_server.Server()]
         gateway = Gateway(servers, "tales")
         killed, done = threading.Event(), threading.Event()
 
@@ -171,11 +171,11 @@ class KilledServerTest(unittest.TestCase):
 
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
             clients = [pool.submit(traffic, client) for client in range(6)]
-            self.assertTrue(rivulet_server.eventually(lambda: all(any("request_finished" in line for line in server.log) for server in servers)))
+            self.assertTrue(our_server.eventually(lambda: all(any("request_finished" in line for line in server.log) for server in servers)))
             servers[0].kill()
             killed.set()
             before = sum("request_finished" in line for line in servers[1].log)
-            self.assertTrue(rivulet_server.eventually(lambda: sum("request_finished" in line for line in servers[1].log) >= before + 60))
+            self.assertTrue(our_server.eventually(lambda: sum("request_finished" in line for line in servers[1].log) >= before + 60))
             done.set()
             results = [client.result() for client in clients]
         gateway.stop()
@@ -193,8 +193,8 @@ class ChatTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         with tempfile.TemporaryDirectory() as folder:
-            rivulet_server.make_chat_model(folder)
-            cls.server = rivulet_server.Server(folder)
+            our_server.make_chat_model(folder)
+            cls.server = our_server.Server(folder)
             with grpc.insecure_channel(cls.server.grpc) as channel:
                 list(vllm_engine_pb2_grpc.VllmEngineStub(channel).GetTokenizer(common_pb2.GetTokenizerRequest(), timeout=60))
             cls.model = pathlib.Path(folder).name

@@ -11,7 +11,7 @@ import grpc
 from smg_grpc_proto.generated import common_pb2, vllm_engine_pb2 as engine, vllm_engine_pb2_grpc
 from tritonclient.grpc import service_pb2 as triton, service_pb2_grpc
 
-import rivulet_server
+import our_server
 
 TOKENS = {"red": "the token of red", "blu": "the token of blu"}
 
@@ -28,7 +28,7 @@ class TenantsTest(unittest.TestCase):
         file.write_text(json.dumps({"tenants": [{"name": tenant} for tenant in TOKENS], "tokens": [
             {"sha256": hashlib.sha256(token.encode()).hexdigest(), "tenant": tenant} for tenant, token in TOKENS.items()]}))
         file.chmod(0o600)
-        cls.server = rivulet_server.Server(rivulet_server.TALES, f"--tokens={file}")
+        cls.server = our_server.Server(our_server.TALES, f"--tokens={file}")
         cls.channel = grpc.insecure_channel(cls.server.grpc)
         cls.vllm = vllm_engine_pb2_grpc.VllmEngineStub(cls.channel)
         cls.kserve = service_pb2_grpc.GRPCInferenceServiceStub(cls.channel)

@@ -12,7 +12,7 @@ import grpc
 import tokenizers
 from smg_grpc_proto.generated import common_pb2, vllm_engine_pb2 as engine, vllm_engine_pb2_grpc
 
-import rivulet_server
+import our_server
 
 PROMPT = "Once upon a time"
 
@@ -20,7 +20,7 @@ PROMPT = "Once upon a time"
 class EngineTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = rivulet_server.Server()
+        cls.server = our_server.Server()
         cls.channel = grpc.insecure_channel(cls.server.grpc)
         cls.stub = vllm_engine_pb2_grpc.VllmEngineStub(cls.channel)
         cls.prompt = cls.server.tokenize(PROMPT, add_bos=True)
@@ -49,8 +49,8 @@ class EngineTest(unittest.TestCase):
         return error.exception.code(), error.exception.details()
 
     def test_the_published_descriptors_are_ours(self):
-        self.assertEqual(rivulet_server.our_shape("vllm/vllm_engine.proto"), rivulet_server.published_shape(engine))
-        self.assertEqual(rivulet_server.our_shape("smg/common.proto"), rivulet_server.published_shape(common_pb2))
+        self.assertEqual(our_server.our_shape("vllm/vllm_engine.proto"), our_server.published_shape(engine))
+        self.assertEqual(our_server.our_shape("smg/common.proto"), our_server.published_shape(common_pb2))
 
     def test_the_same_tokens_as_in_our_own_api(self):
         for params in ({"temperature": 0}, {"temperature": 1, "top_p": 0.9, "seed": 7}, {"temperature": 0.7, "repetition_penalty": 1.3},
@@ -113,7 +113,7 @@ class EngineTest(unittest.TestCase):
         call = self.stub.Generate(request, timeout=60)
         next(call)
         call.cancel()
-        self.assertTrue(rivulet_server.eventually(lambda: any("request_id=left" in line and "CANCELLED" in line for line in self.server.log)))
+        self.assertTrue(our_server.eventually(lambda: any("request_id=left" in line and "CANCELLED" in line for line in self.server.log)))
 
     def test_what_is_not_served_is_refused_by_name(self):
         for name, change in {"mm_inputs": lambda r: r.mm_inputs.SetInParent(), "kv_transfer_params_json": lambda r: setattr(r, "kv_transfer_params_json", "{}"),
@@ -147,7 +147,7 @@ class EngineTest(unittest.TestCase):
         self.assertEqual(chunks[-1].sha256, hashlib.sha256(data).hexdigest())
         archive = zipfile.ZipFile(io.BytesIO(data))
         self.assertIsNone(archive.testzip())
-        self.assertEqual(archive.read("config.json"), (rivulet_server.TALES / "config.json").read_bytes())
+        self.assertEqual(archive.read("config.json"), (our_server.TALES / "config.json").read_bytes())
         return tokenizers.Tokenizer.from_str(archive.read("tokenizer.json").decode())
 
     # The bundled model has SentencePiece's file alone, so this is the exported one, read by the package that gateways use.
@@ -157,7 +157,7 @@ class EngineTest(unittest.TestCase):
         rng = random.Random(5)
         words = ["The", " king", "  ", "\n", "Bär", "日本", "🦊", "ing", "aaaa", "'s", "x", "\t", "é", "<s>", "</s>", "\u200b", "A", "0"]
         texts = ["".join(rng.choices(words, k=rng.randint(1, 30))) for _ in range(300)]
-        texts += [path.read_text(encoding="utf-8") for path in (rivulet_server.SOURCE / "models/tales/README.md", rivulet_server.SOURCE / "README.md")]
+        texts += [path.read_text(encoding="utf-8") for path in (our_server.SOURCE / "models/tales/README.md", our_server.SOURCE / "README.md")]
         for text in texts:
             ids = self.server.tokenize(text, special_tokens=True)
             self.assertEqual(tokenizer.encode(text, add_special_tokens=False).ids, ids, repr(text))

@@ -4,7 +4,6 @@
 
 import asyncio
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -14,43 +13,21 @@ import unittest
 
 import openai
 
-SOURCE = pathlib.Path(os.environ.get("RIVULET_SOURCE_DIR") or pathlib.Path(__file__).resolve().parents[3])
-BINARIES = pathlib.Path(os.environ.get("RIVULET_BIN_DIR") or SOURCE / "build/release/bin")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from support import rivulet_server  # noqa: E402
+from support.rivulet_server import BINARIES, SOURCE  # noqa: E402
+
 PROMPT = "Once upon a time"
 
 
-class Server:
-    """rivulet-server with ports of the kernel's choice."""
-
-    def __init__(self, model, *flags):
-        self.process = subprocess.Popen([BINARIES / "rivulet-server", f"--model={model}", "--listen=127.0.0.1:0", "--http=127.0.0.1:0", *flags],
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.log = []
-        self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr))
-        self.reader.start()
-        self.http = self.address("http listening on ")
-        self.grpc = self.address("grpc listening on ")
-
-    def address(self, marker):
-        for line in self.process.stdout:
-            if line.startswith(marker):
-                return line.removeprefix(marker).strip()
-        self.stop()
-        raise RuntimeError("the server did not start: " + "".join(self.log))
+class Server(rivulet_server.Server):
+    """With the clients of the package."""
 
     def client(self, **options):
         return openai.OpenAI(base_url=f"http://{self.http}/v1", api_key="none", max_retries=0, timeout=60, **options)
 
     def async_client(self):
         return openai.AsyncOpenAI(base_url=f"http://{self.http}/v1", api_key="none", max_retries=0, timeout=60)
-
-    def stop(self):
-        self.process.terminate()
-        code = self.process.wait(60)
-        self.reader.join()
-        self.process.stdout.close()
-        self.process.stderr.close()
-        return code
 
 
 class ServerTest(unittest.TestCase):

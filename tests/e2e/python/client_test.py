@@ -17,35 +17,17 @@ import grpc
 import rivulet
 from rivulet import _proto
 
-SOURCE = pathlib.Path(os.environ.get("RIVULET_SOURCE_DIR") or pathlib.Path(__file__).resolve().parents[3])
-BINARIES = pathlib.Path(os.environ.get("RIVULET_BIN_DIR") or SOURCE / "build/release/bin")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from support.rivulet_server import SOURCE, TALES, Server  # noqa: E402
+
 PROMPT = "Once upon a time"
-
-
-class Server:
-    """rivulet-server with ports of the kernel's choice."""
-
-    def __init__(self, *flags):
-        command = [BINARIES / "rivulet-server", f"--model={SOURCE / 'models/tales'}", "--listen=127.0.0.1:0", "--http=127.0.0.1:0", *flags]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        for line in self.process.stdout:
-            if line.startswith("grpc listening on "):
-                self.address = line.removeprefix("grpc listening on ").strip()
-                return
-        raise RuntimeError("the server did not start")
-
-    def stop(self):
-        self.process.terminate()
-        code = self.process.wait(60)
-        self.process.stdout.close()
-        return code
 
 
 class ClientTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.server = Server()
-        cls.client = rivulet.Client(cls.server.address, timeout=60)
+        cls.client = rivulet.Client(cls.server.grpc, timeout=60)
 
     @classmethod
     def tearDownClass(cls):
@@ -134,7 +116,7 @@ class ClientTest(unittest.TestCase):
 
     def test_asyncio(self):
         async def run():
-            async with rivulet.AsyncClient(self.server.address, timeout=60) as client:
+            async with rivulet.AsyncClient(self.server.grpc, timeout=60) as client:
                 several = await asyncio.gather(*(client.generate(PROMPT, max_tokens=10, seed=i) for i in range(8)))
                 async with await client.create_session() as session:
                     await session.generate(PROMPT, max_tokens=5)
@@ -154,7 +136,7 @@ class ClientTest(unittest.TestCase):
 
     def test_examples(self):
         for example in sorted((SOURCE / "client/python/examples").glob("*.py")):
-            done = subprocess.run([sys.executable, "-B", example], env={**os.environ, "RIVULET_SERVER": self.server.address}, text=True,
+            done = subprocess.run([sys.executable, "-B", example], env={**os.environ, "RIVULET_SERVER": self.server.grpc}, text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
             self.assertEqual(done.returncode, 0, f"{example}: {done.stderr}")
             self.assertTrue(done.stdout.strip(), example)
@@ -217,15 +199,15 @@ class TokenTest(unittest.TestCase):
             file = pathlib.Path(folder, "tokens.json")
             file.write_text(json.dumps({"tenants": [{"name": "t"}],
                                         "tokens": [{"tenant": "t", "sha256": hashlib.sha256(b"secret").hexdigest()}]}))
-            server = Server(f"--tokens={file}")
+            server = Server(TALES, f"--tokens={file}")
             try:
-                with rivulet.Client(server.address, token="secret", timeout=60) as client:
+                with rivulet.Client(server.grpc, token="secret", timeout=60) as client:
                     self.assertEqual(len(client.generate(PROMPT, max_tokens=4).token_ids), 4)
                     self.assertEqual(len(client.tokenize(PROMPT)), 4)
-                with rivulet.Client(server.address, timeout=60) as client, self.assertRaises(rivulet.NotAllowed) as refused:
+                with rivulet.Client(server.grpc, timeout=60) as client, self.assertRaises(rivulet.NotAllowed) as refused:
                     client.generate(PROMPT, max_tokens=4)
                 self.assertEqual(refused.exception.code, "UNAUTHENTICATED")
-                asyncio.run(self.generates_asynchronously(server.address))
+                asyncio.run(self.generates_asynchronously(server.grpc))
             finally:
                 server.stop()
 

@@ -5,7 +5,6 @@
 Where PyPI cannot be reached, the test is skipped (exit code 77), and says so; with CI set in the environment it fails instead.
 """
 
-import os
 import pathlib
 import shutil
 import subprocess
@@ -14,10 +13,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-sys.path.insert(0, str(HERE.parents[1]))
-import virtual_environment  # noqa: E402
-
-SKIPPED = 77  # CTest's SKIP_RETURN_CODE
+sys.path.insert(0, str(HERE.parent))
+from support import pinned_tools  # noqa: E402
 
 
 def install(python):
@@ -32,20 +29,5 @@ def install(python):
         subprocess.run([python, "-m", "mypy", "--cache-dir=/dev/null"], cwd=package, check=True)
 
 
-def main():
-    directory = ROOT / "build/python_tools"
-    python = directory / "bin/python"
-    try:
-        virtual_environment.ensure(directory, {HERE / "requirements.txt": []})
-    except (OSError, subprocess.CalledProcessError) as error:
-        print(f"cannot install grpcio and others into {directory}: {error}\nIs the network reachable?", file=sys.stderr)
-        if os.environ.get("CI"):
-            return 1
-        print("[  SKIPPED ] PythonClient.everything")  # tests/run lists these lines
-        return SKIPPED
-    install(python)
-    return subprocess.run([python, "-B", HERE / "client_test.py", *sys.argv[1:]], check=False).returncode
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pinned_tools.run("PythonClient", "python_tools", HERE / "requirements.txt", [HERE / "client_test.py"], prepare=install))

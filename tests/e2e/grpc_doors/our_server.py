@@ -3,7 +3,6 @@
 
 import functools
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -14,29 +13,13 @@ import time
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-SOURCE = pathlib.Path(os.environ.get("RIVULET_SOURCE_DIR") or pathlib.Path(__file__).resolve().parents[3])
-BINARIES = pathlib.Path(os.environ.get("RIVULET_BIN_DIR") or SOURCE / "build/release/bin")
-TALES = SOURCE / "models/tales"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from support import rivulet_server  # noqa: E402
+from support.rivulet_server import BINARIES, SOURCE, TALES  # noqa: E402
 
 
-class Server:
-    """rivulet-server with ports of the kernel's choice."""
-
-    def __init__(self, model=TALES, *flags):
-        command = [BINARIES / "rivulet-server", f"--model={model}", "--listen=127.0.0.1:0", "--http=127.0.0.1:0", *flags]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.log = []
-        self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr))
-        self.reader.start()
-        self.http = self._address("http listening on ")
-        self.grpc = self._address("grpc listening on ")
-
-    def _address(self, marker):
-        for line in self.process.stdout:
-            if line.startswith(marker):
-                return line.removeprefix(marker).strip()
-        self.stop()
-        raise RuntimeError("the server did not start: " + "".join(self.log))
+class Server(rivulet_server.Server):
+    """With our own API beside the others."""
 
     def generate(self, prompt, **flags):
         """(token ids, text, the last message) of our own API, by the command line; flags as `max_tokens=5`."""
@@ -57,21 +40,6 @@ class Server:
 
     def sessions(self):
         return subprocess.run([BINARIES / "rivulet", "sessions", "list", "--server", self.grpc], check=True, capture_output=True, text=True).stdout
-
-    def kill(self):
-        self.process.kill()
-        return self._ended()
-
-    def stop(self):
-        self.process.terminate()
-        return self._ended()
-
-    def _ended(self):
-        code = self.process.wait(60)
-        self.reader.join()
-        self.process.stdout.close()
-        self.process.stderr.close()
-        return code
 
 
 @functools.cache
