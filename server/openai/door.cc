@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "server/log/log.h"
@@ -98,9 +99,15 @@ void AddRefusals(std::vector<HttpRoute>& routes) {
 
 // Browsers let any page send simple requests to any address, also to this machine's own, and say
 // so.
+// Sec-Fetch-Site comes to loopback and over TLS only, Origin with every post.
 absl::Status CheckNotFromAnotherSite(const HttpRequest& request) {
   const std::string* const site = request.Find("sec-fetch-site");
-  if (site == nullptr || *site == "same-origin" || *site == "none") return absl::OkStatus();
+  const std::string* const origin = request.Find("origin");
+  const std::string* const host = request.Find("host");
+  const bool same_site = site == nullptr || *site == "same-origin" || *site == "none";
+  const bool same_origin =
+      origin == nullptr || (host != nullptr && origin->ends_with("://" + *host));
+  if (same_site && same_origin) return absl::OkStatus();
   return absl::PermissionDeniedError(
       "a browser sent this for a page of another site; open this server's own page, or send the "
       "request from a program");
@@ -110,7 +117,10 @@ absl::StatusOr<CallerPtr> CallerOf(const Authenticator& authenticator, const Htt
                                    Scope scope) {
   RIVULET_RETURN_IF_ERROR(CheckNotFromAnotherSite(request));
   std::optional<std::string_view> token;
-  if (const std::string* const header = request.Find("authorization")) token = *header;
+  for (const HttpHeader& header : request.headers) {
+    if (!absl::EqualsIgnoreCase(header.name, "authorization")) continue;
+    token = token.has_value() ? "" : std::string_view(header.value);  // several are none
+  }
   return authenticator.Admit(token, scope);
 }
 

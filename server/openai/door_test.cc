@@ -25,6 +25,12 @@ TEST_F(DoorTest, PagesOfOtherSitesAreRefused) {
   EXPECT_EQ(from("none"), 200);  // typed into the address bar
   EXPECT_EQ(from("cross-site"), 403);
   EXPECT_EQ(from("same-site"), 403);
+  const auto of = [&](const std::string& origin) {
+    return TestHttpClient(http_->port()).Get("/v1/models", {{"Origin", origin}}).status;
+  };
+  EXPECT_EQ(of("http://test"), 200);  // the client's Host
+  EXPECT_EQ(of("http://evil.test"), 403);
+  EXPECT_EQ(of("null"), 403);
 }
 
 TEST_F(DoorTest, ModelsAreListed) {

@@ -7,6 +7,7 @@
 #include "kernels/base/status.h"
 #include "server/openai/errors.h"
 #include "server/service/call_status.h"
+#include "server/service/tenant_request.h"
 
 namespace rivulet::openai {
 namespace {
@@ -14,8 +15,12 @@ namespace {
 // Counts while a worker may use the service for it.
 class JsonCall {
  public:
-  JsonCall(const ServiceContext& service, JsonMethod method, std::shared_ptr<HttpExchange> exchange)
-      : service_(service), method_(method), exchange_(std::move(exchange)) {
+  JsonCall(const ServiceContext& service, JsonMethod method, std::shared_ptr<HttpExchange> exchange,
+           std::shared_ptr<TenantRequest> counted)
+      : service_(service),
+        method_(method),
+        exchange_(std::move(exchange)),
+        counted_(std::move(counted)) {
     service_.calls.Add(1);
   }
   ~JsonCall() { service_.calls.Add(-1); }
@@ -40,13 +45,16 @@ class JsonCall {
   const ServiceContext& service_;
   const JsonMethod method_;
   const std::shared_ptr<HttpExchange> exchange_;
+  const std::shared_ptr<TenantRequest> counted_;
 };
 
 }  // namespace
 
 void StartJsonCall(const ServiceContext& service, JsonMethod method,
                    const std::shared_ptr<HttpExchange>& exchange) {
-  const auto call = std::make_shared<JsonCall>(service, method, exchange);
+  auto counted = TenantRequest::Begin(service, exchange->request().caller->tenant);
+  if (!counted.ok()) return exchange->Respond(ErrorResponse(counted.status()));
+  const auto call = std::make_shared<JsonCall>(service, method, exchange, *std::move(counted));
   if (!service.pool.Run([call] { call->Run(); })) call->Refuse(TooManyCalls());
 }
 

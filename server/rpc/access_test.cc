@@ -241,6 +241,60 @@ TEST_F(AccessTest, ALimitIsSaidWithTheTimeToWait) {
   EXPECT_EQ(Count(Outcome::kRejectedLimit), 1u);
 }
 
+// What a session holds already was not charged to its turns, so it is not given back either.
+TEST_F(AccessTest, TurnsOfASessionAreChargedForTheirOwnTokens) {
+  WriteTokens(TokenEntry("red") + "," + TokenEntry("blu"), R"(, "tokens_per_minute": 60)");
+  ASSERT_TRUE(authenticator_with_tokens_->Reload().ok());
+  Start();
+  ASSERT_EQ(Create("red", "s"), StatusCode::OK);
+  int turns = 0;
+  while (turns < 30 && Generate("red", "s").ok()) ++turns;
+  EXPECT_NEAR(turns, 10, 1);  // of 2 and 4 tokens
+}
+
+TEST_F(AccessTest, EveryCallCountsButThosePolled) {
+  WriteTokens(TokenEntry("red") + "," + TokenEntry("blu"), R"(, "requests_per_minute": 3)");
+  ASSERT_TRUE(authenticator_with_tokens_->Reload().ok());
+  Start();
+  const auto tokenize = [&] {
+    grpc::ClientContext context;
+    Authorize(context, "red");
+    v1::TokenizeRequest request;
+    request.set_text("ab");
+    v1::TokenizeResponse response;
+    return stub_->Tokenize(&context, request, &response).error_code();
+  };
+  EXPECT_EQ(tokenize(), StatusCode::OK);
+  EXPECT_EQ(Create("red", "s"), StatusCode::OK);
+  EXPECT_EQ(tokenize(), StatusCode::OK);
+  EXPECT_EQ(tokenize(), StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Create("red", "t"), StatusCode::RESOURCE_EXHAUSTED);
+  grpc::ClientContext context;
+  Authorize(context, "red");
+  v1::Model model;
+  EXPECT_TRUE(stub_->GetModel(&context, {}, &model).ok());
+  const auto all = authenticator_with_tokens_->metrics();
+  EXPECT_TRUE(Eventually([&] { return all[1].metrics->requests_open.value() == 0; }));
+}
+
+TEST_F(AccessTest, AStreamWithoutATokenDoesNotStayOpen) {
+  Start();
+  grpc::ClientContext context;
+  auto chat = stub_->Chat(&context);
+  v1::GenerateResponse response;
+  EXPECT_FALSE(chat->Read(&response));
+  EXPECT_EQ(chat->Finish().error_code(), StatusCode::UNAUTHENTICATED);
+}
+
+TEST_F(AccessTest, TwoTokensAreNone) {
+  Start();
+  grpc::ClientContext context;
+  Authorize(context, "red");
+  Authorize(context, "blu");
+  v1::Model model;
+  EXPECT_EQ(stub_->GetModel(&context, {}, &model).error_code(), StatusCode::UNAUTHENTICATED);
+}
+
 TEST_F(AccessTest, TenantsAreCountedApart) {
   Start();
   EXPECT_TRUE(Generate("red").ok());

@@ -32,7 +32,9 @@ inline TimePoint DeadlineOf(const grpc::ServerContextBase& context) {
 // UNAUTHENTICATED and PERMISSION_DENIED, as Authenticator::Admit.
 inline absl::StatusOr<CallerPtr> CallerOf(const ServiceContext& service,
                                           const grpc::ServerContextBase& context, Scope scope) {
-  return service.authenticator.Admit(MetadataOf(context, "authorization"), scope);
+  constexpr char kKey[] = "authorization";
+  if (context.client_metadata().count(kKey) > 1) return service.authenticator.Admit("", scope);
+  return service.authenticator.Admit(MetadataOf(context, kKey), scope);
 }
 
 // Of a message that came at `arrival`. `caller`: null for a call that will be refused.

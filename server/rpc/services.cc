@@ -110,11 +110,13 @@ class InferenceService final : public RawInference {
     return StartScore(service_, *context, *request, response);
   }
   Unary* Tokenize(Context* context, const Bytes* request, Bytes* response) override {
-    return RunOnPool(service_, service_.model, &rivulet::Tokenize, {context, request, response});
+    return RunOnPool(service_, service_.model, &rivulet::Tokenize, {context, request, response},
+                     /*counts=*/true);
   }
   Unary* Detokenize(Context* context, const Bytes* request, Bytes* response) override {
     return RunOnPool<ServedModel, v1::DetokenizeRequest, v1::DetokenizeResponse>(
-        service_, service_.model, &rivulet::Detokenize, {context, request, response});
+        service_, service_.model, &rivulet::Detokenize, {context, request, response},
+        /*counts=*/true);
   }
   Unary* GetModel(Context* context, const Bytes* request, Bytes* response) override {
     return RunOnPool(service_, service_.model, &rivulet::GetModel, {context, request, response});

@@ -76,6 +76,8 @@ absl::Status Authenticator::Reload() {
     tokens->push_back({entry, std::move(caller)});
   }
   tokens_ = std::move(tokens);
+  // Tenants that have left the file go with their last request.
+  std::erase_if(tenants_, [](const auto& named) { return named.second.use_count() == 1; });
   return absl::OkStatus();
 }
 

@@ -47,7 +47,7 @@ class Authenticator {
   // Reads the file again: tokens that have left it are refused from now on.
   absl::Status Reload();
 
-  // By name: of the tenants in the file, and of those that have left it since the start. None if no
+  // By name: of the tenants in the file, and of those that left it and have requests. None if no
   // tokens are asked for.
   std::vector<NamedTenantMetrics> metrics() const;
 

@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -130,6 +132,31 @@ TEST_F(AuthenticatorTest, AReloadCountsAtOnceAndKeepsWhatTenantsUsed) {
   EXPECT_EQ(after->tenant, before->tenant);
   EXPECT_FALSE(after->tenant->BeginRequest(start).has_value());
   EXPECT_TRUE(after->tenant->BeginRequest(start).has_value());
+}
+
+TEST_F(AuthenticatorTest, TenantsThatLeaveTheFileGoWithTheirLastRequest) {
+  Write(FileOf(kTwo, TokenEntry("one", "red") + "," + TokenEntry("two", "blue")));
+  Open();
+  CallerPtr red = *Admit("Bearer one");
+  Write(FileOf(R"({"name": "green"})", TokenEntry("new", "green")));
+  ASSERT_TRUE(authenticator_->Reload().ok());
+  ASSERT_EQ(authenticator_->metrics().size(), 2u);
+  EXPECT_EQ(authenticator_->metrics()[1].tenant, "red");
+  red = nullptr;
+  ASSERT_TRUE(authenticator_->Reload().ok());
+  EXPECT_EQ(authenticator_->metrics().size(), 1u);
+}
+
+TEST_F(AuthenticatorTest, APipeInPlaceOfTheFileHoldsNothingUp) {
+  Write(FileOf(kTwo, TokenEntry("one", "red")));
+  Open();
+  std::filesystem::remove(path_);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_TRUE(absl::IsNotFound(authenticator_->Reload()));
+  std::filesystem::remove(path_);
+  std::filesystem::create_directory(path_);
+  EXPECT_TRUE(absl::IsNotFound(authenticator_->Reload()));
+  EXPECT_TRUE(Admit("Bearer one").ok());
 }
 
 TEST_F(AuthenticatorTest, AFileThatIsWrongChangesNothing) {

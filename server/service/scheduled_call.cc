@@ -1,10 +1,10 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/service/scheduled_call.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "server/log/log.h"
@@ -25,8 +25,10 @@ absl::Status ScheduledCall::Submit(std::unique_ptr<Request> request,
   // Tenants share no kept states: whether a prompt is fast would tell what others have sent.
   if (!tenant().empty()) request->cache_salt = absl::StrCat(tenant(), "\n", request->cache_salt);
   const uint64_t prompt_tokens = request->prompt.size();
+  const bool begins_context = ContextTokens(*request) == 0;
   RIVULET_RETURN_IF_ERROR(service_.scheduler.Submit(request));
   charged_prompt_ = prompt_tokens;
+  cachable_prompt_ = begins_context ? prompt_tokens : 0;
   origin_.caller->tenant->ChargeTokens(static_cast<int64_t>(prompt_tokens), Clock::now());
   LogDebug("request_queued",
            {{"request_id", request_id_}, {"session_id", session_id_}, {"method", origin_.method}});
@@ -42,18 +44,8 @@ void ScheduledCall::CancelRequest() {
 absl::Status ScheduledCall::Open() {
   if (cancelled_) return absl::CancelledError("cancelled by the client");
   RIVULET_RETURN_IF_ERROR(service_.scheduler.CheckOpen(origin_.caller->tenant.get()));
-  return OpenForTenant();
-}
-
-absl::Status ScheduledCall::OpenForTenant() {
-  const auto refusal = origin_.caller->tenant->BeginRequest(Clock::now());
-  counts_for_tenant_ = !refusal.has_value();
-  if (counts_for_tenant_) return absl::OkStatus();
-  service_.metrics.CountRequest(Outcome::kRejectedLimit);
-  absl::Status status = absl::ResourceExhaustedError(refusal->text);
-  status.SetPayload(Scheduler::kRetryAfterPayload,
-                    absl::Cord(std::to_string(refusal->retry_after.count())));
-  return status;
+  RIVULET_ASSIGN_OR_RETURN(tenant_request_, TenantRequest::Begin(service_, origin_.caller->tenant));
+  return absl::OkStatus();
 }
 
 void ScheduledCall::CountGenerated(size_t tokens) {
@@ -64,11 +56,13 @@ void ScheduledCall::CountGenerated(size_t tokens) {
 
 // Prompt tokens that were cached cost nothing, which is known only now.
 void ScheduledCall::Settle(const Usage& usage) {
-  if (!counts_for_tenant_) return;
+  if (tenant_request_ == nullptr) return;
   Tenant& tenant = *origin_.caller->tenant;
   tenant.metrics.prompt_tokens.Add(charged_prompt_);
-  tenant.ChargeTokens(-static_cast<int64_t>(usage.cached_tokens), Clock::now());
-  tenant.EndRequest();
+  const auto cached =
+      static_cast<int64_t>(std::min<uint64_t>(usage.cached_tokens, cachable_prompt_));
+  tenant.ChargeTokens(-cached, Clock::now());
+  tenant_request_ = nullptr;
 }
 
 void ScheduledCall::LogEnd(const absl::Status& status, const Usage& usage) {

@@ -22,6 +22,7 @@
 #include "server/scheduler/outbox.h"
 #include "server/scheduler/request.h"
 #include "server/service/service_context.h"
+#include "server/service/tenant_request.h"
 
 namespace rivulet {
 
@@ -76,12 +77,14 @@ class ScheduledCall : public StreamSink {
   std::string session_id_;
 
  private:
-  absl::Status OpenForTenant();
   void Settle(const Usage& usage);
 
   CallOrigin origin_;
-  bool counts_for_tenant_ = false;
-  uint64_t charged_prompt_ = 0;  // tokens
+  std::shared_ptr<TenantRequest> tenant_request_;  // from Open to the end
+  uint64_t charged_prompt_ = 0;                    // tokens
+  // Of these, those that may turn out to be cached: none of a turn that continues what its session
+  // holds, whose cached tokens are the session's.
+  uint64_t cachable_prompt_ = 0;
   const uint64_t id_ = Scheduler::NewId();
   std::shared_ptr<Outbox> outbox_;
   std::atomic<bool> cancelled_{false};

@@ -84,7 +84,8 @@ class EngineService final : public RawEngine {
       return absl::OkStatus();
     };
     return RunForCaller<wire::AbortRequest, wire::AbortResponse>(
-        service_, Scope::kGenerate, {context, request, response}, abort);
+        service_, Scope::kGenerate, {context, request, response}, abort,
+        /*counts=*/true);
   }
   Unary* GetModelInfo(Context* context, const Bytes* request, Bytes* response) override {
     return RunOnPool(service_, info_, &vllm_engine::GetModelInfo, {context, request, response});

@@ -190,7 +190,7 @@ TEST_F(SecurityTest, LogsHaveTenantsAndTracesButNoToken) {
   const std::string log = server_->process().output();
   EXPECT_THAT(log, HasSubstr("tenant=red trace_id=" + trace));
   for (const std::string& secret : {std::string(kRed), std::string(kBlue), Hash(kRed),
-                                   std::string("a-wrong-token"), std::string("PRIVATE KEY")}) {
+                                    std::string("a-wrong-token"), std::string("PRIVATE KEY")}) {
     EXPECT_THAT(log, Not(HasSubstr(secret)));
   }
 }
