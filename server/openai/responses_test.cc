@@ -164,6 +164,19 @@ TEST_F(ResponsesTest, WithoutStoreNothingIsKept) {
   EXPECT_EQ(Parse(missing)["error"]["param"], "previous_response_id");
 }
 
+// A turn by x-session-id, or a rewind, may leave another context in its session.
+TEST_F(ResponsesTest, AResponseWhoseSessionWasUsedOtherwiseIsNotContinued) {
+  const Json first = Ask(Body("hi"));
+  EXPECT_TRUE(sessions_.LeaseForTurn(IdOf(first)).ok());
+  const TestResponse refused = Send(Body("more", IdOf(first)));
+  EXPECT_EQ(refused.status, 404);
+  EXPECT_THAT(refused.body, testing::HasSubstr("previous_response_not_found"));
+  EXPECT_EQ(sessions_.List("", 10).size(), 1u) << "no fork is left";
+  const Json second = Ask(Body("hi"));
+  ASSERT_TRUE(sessions_.Rewind(IdOf(second), 0).ok());
+  EXPECT_EQ(Send(Body("more", IdOf(second))).status, 404);
+}
+
 TEST_F(ResponsesTest, ADeletedResponseSaysSo) {
   const std::string id = IdOf(Ask(Body("hi")));
   EXPECT_EQ(Parse(On("DELETE", id))["deleted"], true);

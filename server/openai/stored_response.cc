@@ -51,7 +51,14 @@ absl::StatusOr<SessionInfo> ForkResponse(SessionTable& sessions, const SessionKe
     return ForPrevious(
         Missing(absl::StrCat("the state of the response is not kept: ", fork.status().message())));
   }
-  return fork.ok() ? fork : ForPrevious(fork.status());
+  RIVULET_RETURN_IF_ERROR(ForPrevious(fork.status()));
+  // After the fork: a turn that began before it would show.
+  const auto source = sessions.Get(key);
+  if (!source.ok() || source->changes == 1) return fork;
+  sessions.Delete({key.tenant, fork->id}).IgnoreError();
+  return ForPrevious(Missing(absl::StrCat("the response \"", key.id,
+                                          "\" cannot be continued: its session was used "
+                                          "otherwise, and may hold another context")));
 }
 
 absl::Status DeleteResponse(SessionTable& sessions, const SessionKey& key) {

@@ -37,7 +37,8 @@ absl::StatusOr<std::shared_ptr<const StoredResponse>> FindResponse(const Session
                                                                    const SessionKey& key);
 
 // A session of the same tenant with the id `new_id` that continues from the response. NOT_FOUND as
-// FindResponse, for the field previous_response_id; ABORTED while the response runs.
+// FindResponse, for the field previous_response_id, and if its session was used otherwise, since it
+// may then hold another context; ABORTED while the response runs.
 absl::StatusOr<SessionInfo> ForkResponse(SessionTable& sessions, const SessionKey& key,
                                          const std::string& new_id);
 

@@ -299,6 +299,7 @@ absl::StatusOr<SessionInfo> SessionTable::Rewind(const SessionKey& key, uint64_t
     --states_;
     SetState(*entry, std::move(past.state));
     SetIdle(*entry);
+    ++entry->changes;
     metrics_.session_rewinds.Add();
     info = InfoOf(*entry);
   }
@@ -433,6 +434,7 @@ void SessionTable::SetBusy(Entry& entry, bool exclusive) {
   entry.last_used = options_.now();
   ++leases_;
   if (exclusive) {
+    ++entry.changes;
     entry.in_turn = true;
   } else {
     ++entry.readers;

@@ -96,6 +96,7 @@ struct SessionInfo {
   size_t notes_bytes = 0;                // SessionNotes, those of Attach too
   std::string forked_from;               // id of a session, which may be gone; empty: none
   uint64_t forked_at = 0;                // the fork's tokens then
+  uint64_t changes = 0;                  // turns that had its lease, and rewinds
   bool busy = false;
   int64_t created_unix_ms = 0;
   int64_t last_used_unix_ms = 0;
