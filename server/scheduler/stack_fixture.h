@@ -164,6 +164,7 @@ class Stack {
     options.drafts = drafts;
     options.prefix_cache.bytes = prefix_cache;
     scheduler_ = std::make_unique<Scheduler>(engine(), sessions_, dispatcher_, metrics_, options);
+    if (random_() % 2 == 0) some_tenants_ = tenants_.size();
   }
 
   void CommitOldest() {
@@ -180,7 +181,7 @@ class Stack {
   const std::array<std::shared_ptr<Tenant>, 3> tenants_ = {nullptr, std::make_shared<Tenant>("red"),
                                                            std::make_shared<Tenant>("blue")};
   // One in half of the stacks, which then draft more: there are no drafts beside prompts.
-  const size_t some_tenants_ = random_() % 2 == 0 ? 1 : tenants_.size();
+  size_t some_tenants_ = 1;
   FakeTokenizer tokenizer_;
   std::unique_ptr<Engine> own_;
   Engine* const engine_;

@@ -297,7 +297,9 @@ TEST(ObservabilityTest, PrometheusHasWhatTheClientsGot) {
   const Exit exit = server->Stop();
   EXPECT_EQ(exit.code, 0);
   EXPECT_EQ(Count(exit.output, " session_id=" + session + " method=Generate"), 2u);
-  EXPECT_EQ(Count(exit.output, " session_ended session_id=" + session + " reason=deleted"), 1u);
+  EXPECT_EQ(
+      Count(exit.output, " session_ended tenant=\"\" session_id=" + session + " reason=deleted"),
+      1u);
 }
 
 TEST(ObservabilityTest, PromtoolAcceptsThePage) {
