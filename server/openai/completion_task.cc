@@ -78,9 +78,6 @@ class CompletionTask final : public GenerationTask {
     *proto.mutable_token_ids() = std::move(prompt.tokens);
   }
 
-  // From this many on, building a reply is work for the pool.
-  static constexpr size_t kManyLogprobs = 512;
-
   const ServiceContext& service_;
   const Endpoint endpoint_;
   std::optional<Reply> reply_;  // once the body is read

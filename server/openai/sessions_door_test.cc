@@ -10,37 +10,19 @@
 #include <vector>
 
 #include "server/http/testing.h"
-#include "server/openai/door.h"
+#include "server/openai/door_fixture.h"
 #include "server/openai/json_body.h"
-#include "server/service/service_fixture.h"
 
 namespace rivulet::openai {
 namespace {
 
 using testing::HasSubstr;
 
-class SessionsDoorTest : public ServiceStack {
+class SessionsDoorTest : public DoorTest {
  protected:
-  SessionsDoorTest() {
-    auto http = HttpServer::Start("127.0.0.1", 0, RoutesWhileLoading({}, authenticator_), metrics_);
-    EXPECT_TRUE(http.ok()) << http.status();
-    http_ = *std::move(http);
-    door_ = std::make_unique<Door>(*http_, std::vector<HttpRoute>(), *context_);
-  }
-  ~SessionsDoorTest() override {
-    scheduler_->AbortAll(absl::UnavailableError("test ends"));
-    door_ = nullptr;
-    http_ = nullptr;
-  }
-
   TestResponse Send(const std::string& method, const std::string& path,
                     const std::string& body = "") {
     return TestHttpClient(http_->port()).Request(method, path, body);
-  }
-  static Json Parse(const TestResponse& response) {
-    const auto json = ParseJson(response.body);
-    EXPECT_TRUE(json.ok()) << response.body;
-    return json.value_or(Json());
   }
   Json Call(const std::string& method, const std::string& path, const std::string& body = "") {
     const TestResponse response = Send(method, path, body);
@@ -63,9 +45,6 @@ class SessionsDoorTest : public ServiceStack {
     EXPECT_EQ(error["code"], code) << response.body;
     EXPECT_EQ(error["param"], param) << response.body;
   }
-
-  std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<Door> door_;
 };
 
 TEST_F(SessionsDoorTest, ASessionLivesAndIsDeleted) {

@@ -5,14 +5,13 @@
 #include <memory>
 #include <string>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_directory.h"
 #include "server/rpc/service_fixture.h"
 #include "server/security/test_certificates.h"
-#include "server/security/token_file.h"
+#include "server/security/test_tokens.h"
 
 namespace rivulet {
 namespace {
@@ -20,13 +19,8 @@ namespace {
 using grpc::StatusCode;
 using testing::HasSubstr;
 
-std::string Hash(const std::string& token) {
-  const Sha256Digest digest = Sha256(token);
-  return absl::BytesToHexString({reinterpret_cast<const char*>(digest.data()), digest.size()});
-}
-
 std::string TokenEntry(const std::string& token, const std::string& more = "") {
-  return absl::StrCat("{\"sha256\": \"", Hash(token), "\", \"tenant\": \"", token.substr(0, 3),
+  return absl::StrCat("{\"sha256\": \"", TokenHash(token), "\", \"tenant\": \"", token.substr(0, 3),
                       "\"", more, "}");
 }
 

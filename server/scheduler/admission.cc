@@ -57,6 +57,13 @@ Scheduler::RowsByTenant Scheduler::RunningByTenant() const {
   return running;
 }
 
+// Without --tokens there is one, and nothing to share.
+bool Scheduler::HasTenants() const {
+  return std::any_of(waiting_.begin(), waiting_.end(), [](const auto& request) {
+    return request->tenant != nullptr && !request->tenant->name().empty();
+  });
+}
+
 // Where several tenants wait, the one that has the least of the machine for its weight comes first.
 // Those of one tenant stay in order.
 void Scheduler::TakeTurnsByTenant(RowsByTenant claims) {
@@ -88,7 +95,8 @@ bool Scheduler::LeavesRoomForOthers(const Request& request, const RowsByTenant& 
 
 void Scheduler::AdmitWaiting(TimePoint now) {
   bool held_back = false;
-  RowsByTenant running = RunningByTenant();
+  RowsByTenant running;
+  if (HasTenants()) running = RunningByTenant();
   TakeTurnsByTenant(running);
   for (auto& request : waiting_) {
     if (WaitsForReaders(request)) continue;

@@ -161,6 +161,7 @@ class Scheduler {
   void EndWaiting(TimePoint now, const std::function<absl::Status(const Request&)>& why);
   void Admit(TimePoint now);
   void AdmitWaiting(TimePoint now);  // one pass over the waiting requests
+  bool HasTenants() const;
   void TakeTurnsByTenant(RowsByTenant claims);
   bool LeavesRoomForOthers(const Request& request, const RowsByTenant& running) const;
   RowsByTenant RunningByTenant() const;

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/test_directory.h"
 #include "server/security/test_certificates.h"
+#include "server/security/test_tokens.h"
 #include "server/security/trace_context.h"
 
 namespace rivulet {
@@ -22,14 +22,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-std::string Hash(const std::string& token) {
-  const Sha256Digest digest = Sha256(token);
-  return absl::BytesToHexString({reinterpret_cast<const char*>(digest.data()), digest.size()});
-}
-
 std::string TokenEntry(const std::string& token, const std::string& tenant,
                        const std::string& more = "") {
-  return absl::StrCat(R"({"name": "of )", tenant, R"(", "sha256": ")", Hash(token),
+  return absl::StrCat(R"({"name": "of )", tenant, R"(", "sha256": ")", TokenHash(token),
                       R"(", "tenant": ")", tenant, "\"", more, "}");
 }
 
@@ -40,7 +35,7 @@ std::string FileOf(const std::string& tenants, const std::string& tokens) {
 const char kTwo[] = R"({"name": "red", "weight": 3}, {"name": "blue"})";
 
 TEST(Sha256Test, IsTheStandardOne) {
-  EXPECT_EQ(Hash("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(TokenHash("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 class AuthenticatorTest : public testing::Test {

@@ -26,6 +26,9 @@
 
 namespace rivulet {
 
+// From this many on, turning log-probabilities into a message, or a reply, is work for the pool.
+inline constexpr size_t kManyLogprobs = 512;
+
 // Where a call comes from.
 struct CallOrigin {
   const char* method;  // a constant, for the log
@@ -43,9 +46,6 @@ class ScheduledCall : public StreamSink {
   }
 
  protected:
-  // From this many on, turning log-probabilities into a message is work for the pool.
-  static constexpr size_t kManyLogprobs = 512;
-
   // The context outlives the request.
   ScheduledCall(const ServiceContext& service, CallOrigin origin);
 

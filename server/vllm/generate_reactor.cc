@@ -23,8 +23,6 @@
 namespace rivulet::vllm_engine {
 namespace {
 
-constexpr size_t kManyLogprobs = 512;
-
 class GenerateReactor final : public CountedReactor<grpc::ServerWriteReactor<grpc::ByteBuffer>>,
                               public ResponseStream {
  public:

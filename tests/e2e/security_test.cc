@@ -9,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "client/client.h"
 #include "gmock/gmock.h"
@@ -17,7 +16,7 @@
 #include "kernels/base/test_directory.h"
 #include "server/http/testing.h"
 #include "server/security/test_certificates.h"
-#include "server/security/token_file.h"
+#include "server/security/test_tokens.h"
 #include "tests/e2e/server_process.h"
 
 namespace rivulet::e2e {
@@ -30,14 +29,10 @@ const char kModel[] = "tests/parity/fixtures/hla_masked";
 const char kRed[] = "red-token-of-this-test", kBlue[] = "blue-token-of-this-test";
 const char kOperator[] = "operator-token-of-this-test";
 
-std::string Hash(const std::string& token) {
-  const Sha256Digest digest = Sha256(token);
-  return absl::BytesToHexString({reinterpret_cast<const char*>(digest.data()), digest.size()});
-}
-
 std::string Entry(const std::string& token, const std::string& tenant,
                   const std::string& more = "") {
-  return absl::StrCat(R"({"tenant": ")", tenant, R"(", "sha256": ")", Hash(token), "\"", more, "}");
+  return absl::StrCat(R"({"tenant": ")", tenant, R"(", "sha256": ")", TokenHash(token), "\"", more,
+                      "}");
 }
 
 // Changes of files reach the server within a moment.
@@ -189,7 +184,7 @@ TEST_F(SecurityTest, LogsHaveTenantsAndTracesButNoToken) {
       Eventually([&] { return server_->process().output().find(trace) != std::string::npos; }));
   const std::string log = server_->process().output();
   EXPECT_THAT(log, HasSubstr("tenant=red trace_id=" + trace));
-  for (const std::string& secret : {std::string(kRed), std::string(kBlue), Hash(kRed),
+  for (const std::string& secret : {std::string(kRed), std::string(kBlue), TokenHash(kRed),
                                     std::string("a-wrong-token"), std::string("PRIVATE KEY")}) {
     EXPECT_THAT(log, Not(HasSubstr(secret)));
   }
