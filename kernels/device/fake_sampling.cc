@@ -114,6 +114,12 @@ std::vector<LogitEdit> EditsOf(const SampleRow& row, const SampleCall& call) {
   return edits;
 }
 
+void Confine(const uint64_t* mask, float* logits, size_t vocab) {
+  for (uint32_t i = 0; i < vocab; ++i) {
+    if (!MayCome(mask, i)) logits[i] = kForbiddenLogit;
+  }
+}
+
 void SampleOne(const SampleCall& call, uint32_t index) {
   const SampleRow& row = call.rows[index];
   const bool wants_logits = row.top_logits != kNoToken;
@@ -122,6 +128,9 @@ void SampleOne(const SampleCall& call, uint32_t index) {
   const size_t vocab = call.logits.columns;
   const std::vector<float> raw(logits, logits + vocab);
   const std::vector<LogitEdit> edits = EditsOf(row, call);
+  const bool confined = row.samples != 0 && row.mask != kNoMask;
+  // Log-probabilities look at all logits.
+  if (confined && !wants_logits) Confine(call.masks + row.mask, logits, vocab);
   for (const LogitEdit& edit : edits) {
     const bool hides = !wants_logits && (edit.marks & LogitEdit::kForbidden) != 0;
     if (hides) logits[edit.token] = kForbiddenLogit;
@@ -132,6 +141,7 @@ void SampleOne(const SampleCall& call, uint32_t index) {
   if (broken != logits + vocab) {
     result = {0, static_cast<uint32_t>(broken - logits), *broken};
   } else if (row.samples != 0) {
+    if (confined && wants_logits) Confine(call.masks + row.mask, logits, vocab);
     for (const LogitEdit& edit : edits) {
       logits[edit.token] = Edited(logits[edit.token], edit, row);
     }

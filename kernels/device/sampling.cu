@@ -413,6 +413,18 @@ __device__ void TakeLogits(Row row, const SampleRow& how, LogprobResult& result,
   BestLogits(row, how.top_logits, result, shared);
 }
 
+// --- masks --------------------------------------------------------------------------------------
+
+// Takes the tokens that the mask lacks out of the draw. Their logits are not looked at. A thread
+// handles tokens of one half of a word, so the threads of a warp read the same word.
+__device__ void Confine(const Row& row, const uint64_t* mask) {
+#pragma unroll 4
+  for (uint32_t i = threadIdx.x; i < row.vocab; i += kThreads) {
+    if (!MayCome(mask, i)) row.logits[i] = kForbiddenLogit;
+  }
+  __syncthreads();
+}
+
 // --- edits --------------------------------------------------------------------------------------
 
 // Changes one logit and keeps it as it was. A forbidden token's is not looked at, unless it has
@@ -498,7 +510,9 @@ __global__ void __launch_bounds__(kThreads) SampleKernel(SampleCall call) {
   }
   LogitEdit* const edits = call.edits + how.first_edit;
   LogitEdit extra = {kNoToken, 0, 0.0f, 0.0f};
-  const bool changes = how.samples != 0 && (how.edits != 0 || last != kNoToken);
+  const bool confined = how.samples != 0 && how.mask != kNoMask;
+  if (confined) Confine(row, call.masks + how.mask);
+  const bool changes = confined || (how.samples != 0 && (how.edits != 0 || last != kNoToken));
   if (changes) ApplyEdits(row, how, edits, last, extra, wants_logits, shared);
   if (changes || !wants_logits) Scan(row, shared);
   const uint32_t broken = shared.broken;

@@ -28,6 +28,11 @@ namespace rivulet {
 // The tokens with their logits that a row gives back at most (kMaxTopLogprobs).
 inline constexpr uint32_t kMostTopLogits = 20;
 inline constexpr uint32_t kNoToken = UINT32_MAX;
+inline constexpr uint32_t kNoMask = UINT32_MAX;
+// A mask says which tokens may come: bit i % 64 of word i / 64 for token i. The logits of others
+// become kForbiddenLogit before the edits, so that an edit may bring one back as on the CPU.
+inline constexpr uint32_t kMaskBits = 64;
+inline constexpr size_t MaskWords(size_t vocab) { return (vocab + kMaskBits - 1) / kMaskBits; }
 
 // What changes the logit of one token before the draw. A row has one for each token that changes.
 struct LogitEdit {
@@ -51,6 +56,7 @@ struct SampleRow {
   uint32_t counts_last = 0;
   uint32_t top_logits = kNoToken;  // how many of the best to give back; kNoToken: no logits at all
   uint32_t scored = kNoToken;      // a token whose logit is wanted besides
+  uint32_t mask = kNoMask;         // first word of SampleCall::masks; kNoMask: any token may come
   float inverse_temperature = 0;   // 0: greedy
   uint32_t top_k = 0;
   float top_p = 1;
@@ -77,6 +83,7 @@ struct SampleCall {
   FloatMatrix logits;               // [count, vocab]; rows are changed
   const SampleRow* rows = nullptr;  // [count]
   LogitEdit* edits = nullptr;
+  const uint64_t* masks = nullptr;  // each of MaskWords(vocab); not read if no row has one
   uint32_t count = 0;
   uint32_t* last_tokens = nullptr;
   SampleResult* results = nullptr;    // [count]; of a row with nothing to do: not written
@@ -98,6 +105,10 @@ RIVULET_HOST_DEVICE inline uint32_t FloatToBits(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof(bits));
   return bits;
+}
+
+RIVULET_HOST_DEVICE inline bool MayCome(const uint64_t* mask, uint32_t token) {
+  return (mask[token / kMaskBits] >> (token % kMaskBits) & 1) != 0;
 }
 
 // Penalties may leave the range of fp32.
