@@ -252,7 +252,7 @@ class ServerProcess {
     RIVULET_RETURN_IF_ERROR(SizePrefixCache());
     served_ = DescribeModel(*model_, engine_->capacity());
     served_.info.set_speculate(kSpeculationNames[static_cast<size_t>(options_.speculate)]);
-    if (served_.tokenizer != nullptr && !options_.cuda) {
+    if (served_.tokenizer != nullptr) {
       served_.grammars = std::make_shared<GrammarStore>(*served_.tokenizer);
     }
     const std::string commit = model_->commit;

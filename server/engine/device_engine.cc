@@ -6,7 +6,8 @@
 //
 // Tokens are sampled on the device, with the ids that the host would draw. Only rows whose
 // penalties and biases touch more tokens than the description of a step has room for are sampled on
-// the host, as the CPU's engine does, on logits that are copied there.
+// the host, as the CPU's engine does, on logits that are copied there. What a row's grammar takes
+// is found on the host and goes to the device with the description, as a mask of the vocabulary.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -53,6 +54,8 @@ StepTicket DeviceEngine::Launch(const StepPlan& plan) {
     bool several = false;  // after one of these the host has to know the token
     for (size_t r = 0; r < plan.rows.size(); ++r) {
       if (!IsPromised(plan, plan.rows[r])) continue;
+      RIVULET_CHECK(plan.rows[r].spec.grammar == nullptr,
+                    "what a grammar takes is not known before the row's last token is");
       promised.push_back(r);
       several = several || plan.rows[r].samples > 1;
     }
@@ -341,6 +344,7 @@ void DeviceEngine::EnqueueAnswers(const DeviceModel::Stream& stream, const StepD
 void DeviceEngine::AddDraws(const StepPlan& plan, std::span<const Place> places,
                             StepDescription& here) {
   Step& step = current();
+  std::vector<size_t> confined;  // places of samples of rows with a grammar
   for (size_t i = 0; i < places.size(); ++i) {
     const Place& place = places[i];
     here.place_tokens()[i] = static_cast<uint32_t>(place.token);
@@ -349,9 +353,54 @@ void DeviceEngine::AddDraws(const StepPlan& plan, std::span<const Place> places,
       continue;
     }
     here.draws()[i] = DrawOf(plan, place, edit_writer_, here);
-    step.wants_logits = step.wants_logits || here.draws()[i].top_logits != kNoToken;
-    step.pending.push_back(AnswerFor(plan, place, i));
+    const bool samples = place.sample != Place::kNone;
+    if (samples && plan.rows[place.row].spec.grammar != nullptr) confined.push_back(i);
   }
+  AddMasks(plan, places, confined, here);
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (!step.on_host[places[i].row]) ExpectAnswer(plan, places[i], i, here);
+  }
+}
+
+// Says which tokens may come at the places `confined`; where that fails, nothing is drawn. All
+// threads do it: what may follow a text that is new to its grammar takes a while to find.
+void DeviceEngine::AddMasks(const StepPlan& plan, std::span<const Place> places,
+                            std::span<const size_t> confined, StepDescription& here) {
+  if (confined.empty()) return;
+  std::vector<absl::Status> statuses(confined.size());
+  const size_t words = MaskWords(vocab_);
+  for (const size_t i : confined) here.AddMask(here.draws()[i], words);
+  threads_.ParallelFor(confined.size(), [&](size_t k) {
+    const size_t i = confined[k];
+    try {
+      statuses[k] = WriteMask(plan, places[i], vocab_, here.MaskOf(here.draws()[i], words));
+    } catch (const std::bad_alloc&) {  // no exception may leave a task of the pool
+      statuses[k] = NoMemory("while sampling");
+    }
+  });
+  for (size_t k = 0; k < confined.size(); ++k) {
+    if (statuses[k].ok()) continue;
+    const Place& place = places[confined[k]];
+    const uint64_t position = PositionOf(plan.rows[place.row], place);
+    NoteFailure(At(statuses[k], place, position), place, current().result.rows[place.row]);
+    here.draws()[confined[k]].samples = 0;
+  }
+}
+
+// Notes what the device will give back at a place.
+void DeviceEngine::ExpectAnswer(const StepPlan& plan, Place place, size_t index,
+                                StepDescription& here) {
+  SampleRow& draw = here.draws()[index];
+  if (draw.samples == 0) place.sample = Place::kNone;
+  if (place.sample == Place::kNone && place.score == Place::kNone) {
+    draw = {};
+    return;
+  }
+  Step& step = current();
+  step.wants_logits = step.wants_logits || draw.top_logits != kNoToken;
+  step.pending.push_back(AnswerFor(plan, place, index));
+  if (draw.mask == kNoMask) return;
+  step.pending.back().mask = here.MaskOf(draw, MaskWords(vocab_));
 }
 
 // The draws of places `first` and further from their logits.
@@ -359,6 +408,7 @@ void DeviceEngine::EnqueueSampling(FloatMatrix logits, const StepDescription& th
   device_->Sample({.logits = logits,
                    .rows = there.draws() + first,
                    .edits = there.edits(),
+                   .masks = there.masks(),
                    .count = static_cast<uint32_t>(logits.rows),
                    .last_tokens = last_tokens_,
                    .results = results_ + first,

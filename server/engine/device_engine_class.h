@@ -68,6 +68,8 @@ class DeviceEngine final : public Engine {
   static constexpr size_t kMostPlaces = 2 * kMostTokens;
   // Edits of logits in a step, of 16 bytes: penalties touch every token of a history.
   static constexpr size_t kMostEdits = size_t{1} << 19;
+  // Masks of tokens in a pass: each token may have a sample, and each sample a mask.
+  static constexpr size_t kMostMasks = kMostTokens;
   // Most steps that may be launched and not awaited. Each has its own pinned memory and events.
   static constexpr size_t kMostDepth = 2;
   // Of the device's memory: recordings, the library's workspaces and the context grow a little.
@@ -126,6 +128,9 @@ class DeviceEngine final : public Engine {
   size_t PageSlots(const Segment& segment) const;
   size_t PageSlots(const StepPlan& plan) const;
   void AddDraws(const StepPlan& plan, std::span<const Place> places, StepDescription& here);
+  void AddMasks(const StepPlan& plan, std::span<const Place> places,
+                std::span<const size_t> confined, StepDescription& here);
+  void ExpectAnswer(const StepPlan& plan, Place place, size_t index, StepDescription& here);
   void EnqueueSampling(FloatMatrix logits, const StepDescription& there, size_t first);
   void FetchAnswers(size_t places);
   void AnswerOnHost(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits);

@@ -126,8 +126,8 @@ size_t DeviceEngine::AllPageSlots() const {
 // Descriptions of steps with `page_slots` entries of page tables, in the place of smaller ones.
 absl::Status DeviceEngine::PrepareDescriptions(size_t page_slots) {
   page_slots_ = page_slots;
-  const size_t bytes =
-      StepDescription::Bytes(ExtentsOf(kMostPlaces, kMostPlaces), page_slots_, kMostEdits);
+  const size_t bytes = StepDescription::Bytes(ExtentsOf(kMostPlaces, kMostPlaces), page_slots_,
+                                              kMostEdits, kMostMasks * MaskWords(vocab_));
   for (Step& step : steps_) {
     if (step.description != nullptr) device_->FreePinned(step.description);
     step.description = static_cast<std::byte*>(device_->AllocatePinned(bytes));

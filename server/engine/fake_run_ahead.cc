@@ -95,6 +95,7 @@ void RunAheadEngine::OwnSpec(SampleSpec& spec, OwnedPlan& owned) {
   for (const TokenCounts** counts : {&spec.session_counts, &spec.turn_counts}) {
     *counts = &owned.counts.emplace_back(*counts != nullptr ? **counts : TokenCounts());
   }
+  if (spec.grammar != nullptr) spec.grammar = &owned.grammars.emplace_back(*spec.grammar);
   if (spec.stop_ids != nullptr) spec.stop_ids = &owned.ids.emplace_back(*spec.stop_ids);
 }
 
@@ -123,6 +124,7 @@ void RunAheadEngine::Resolve(OwnedPlan& owned, StepPlan& plan) {
     uint32_t& token = plan.tokens[row.segment.first_token];
     if (token != kLastSampled) continue;
     RIVULET_CHECK(row.samples == row.segment.tokens, "a promised token before one without sample");
+    RIVULET_CHECK(row.spec.grammar == nullptr, "a promised token that the row's grammar lacks");
     ++promised_rows;
     token = last_sampled_.at(row.segment.tail);
     for (TokenCounts& counts : owned.counts) {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "server/engine/engine.h"
+#include "server/grammar/token_grammar.h"
 
 namespace rivulet {
 
@@ -63,6 +64,7 @@ class RunAheadEngine : public Engine {
     StepPlan plan;
     std::deque<SamplingParams> params;
     std::deque<TokenCounts> counts;
+    std::deque<GrammarMatcher> grammars;
     std::deque<std::vector<uint32_t>> ids;
     std::deque<std::vector<SegmentPages>> pages;
   };

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status.h"
+#include "kernels/device/sampling_operations.h"
 #include "kernels/ops/sampling/sampling.h"
 #include "kernels/recurrence/pages.h"
 #include "server/grammar/token_grammar.h"
@@ -14,9 +15,9 @@
 namespace rivulet {
 namespace {
 
-// Finite, so that the logit does not count as broken, and so low that no bias or penalty brings it
-// back.
-constexpr float kNever = -1e30f;
+// Finite, so that the logit does not count as broken, and so low that no bias brings it back. A
+// device has the same.
+constexpr float kNever = sampling::kForbiddenLogit;
 
 // Takes the stop ids out of the draw while it lives.
 class Forbidden {
@@ -40,28 +41,17 @@ class Forbidden {
   std::vector<std::pair<uint32_t, float>> saved_;
 };
 
-// Takes what the grammar does not take out of the draw, in the same way.
+// Takes the tokens that a mask lacks out of the draw, in the same way.
 class Confined {
  public:
   // `kept`: what the logits were, if they are wanted again; null: they stay changed.
-  // `ends` may come where the text may end, and there alone.
-  Confined(const AllowedTokens& allowed, std::span<const uint32_t> ends, bool may_end,
-           std::span<float> logits, std::vector<float>* kept)
+  Confined(std::span<const uint64_t> mask, std::span<float> logits, std::vector<float>* kept)
       : logits_(logits), kept_(kept) {
     if (kept != nullptr) kept->assign(logits.begin(), logits.end());
-    std::vector<std::pair<uint32_t, float>> of_ends;
-    for (const uint32_t id : ends) {
-      if (id < logits.size()) of_ends.emplace_back(id, may_end ? logits[id] : kNever);
+    for (size_t word = 0; word < mask.size(); ++word) {
+      const auto rest = logits.subspan(kMaskBits * word);
+      Confine(mask[word], rest.first(std::min<size_t>(kMaskBits, rest.size())));
     }
-    for (size_t word = 0; 64 * word < logits.size(); ++word) {
-      const auto rest = logits.subspan(64 * word);
-      Confine(word < allowed.bits().size() ? allowed.bits()[word] : 0,
-              rest.first(std::min<size_t>(64, rest.size())));
-    }
-    for (const auto& [id, logit] : of_ends) logits[id] = logit;
-  }
-  bool leaves_none() const {
-    return std::all_of(logits_.begin(), logits_.end(), [](float logit) { return logit == kNever; });
   }
   ~Confined() {
     if (kept_ != nullptr) std::copy(kept_->begin(), kept_->end(), logits_.begin());
@@ -78,6 +68,17 @@ class Confined {
   std::span<float> logits_;
   std::vector<float>* kept_;
 };
+
+// Tokens that end a text may come where it may end, and there alone.
+void MarkEnds(std::span<const uint32_t> ends, bool may_end, size_t vocab,
+              std::span<uint64_t> mask) {
+  for (const uint32_t id : ends) {
+    if (id >= vocab) continue;
+    const uint64_t bit = uint64_t{1} << (id % kMaskBits);
+    uint64_t& word = mask[id / kMaskBits];
+    word = may_end ? word | bit : word & ~bit;
+  }
+}
 
 // The row's tokens that its counts lack: those after the first sample, up to this one.
 std::span<const uint32_t> RecentTokens(const StepPlan& plan, const StepRow& row, size_t sample) {
@@ -98,22 +99,14 @@ absl::StatusOr<uint32_t> Draw(const StepPlan& plan, const Place& place, std::spa
 absl::StatusOr<uint32_t> DrawConfined(const StepPlan& plan, const Place& place,
                                       std::span<float> logits, SamplingScratch& scratch) {
   const StepRow& row = plan.rows[place.row];
-  const SampleSpec& spec = row.spec;
   static thread_local std::vector<float> kept;
-  RIVULET_ASSIGN_OR_RETURN(const AllowedTokens allowed,
-                           spec.grammar->Allowed(RecentTokens(plan, row, place.sample)));
-  std::span<const uint32_t> ends;
-  if (spec.stop_ids != nullptr) ends = *spec.stop_ids;
-  const bool may_end = allowed.may_end() && place.sample >= spec.forbid_stops;
-  const Confined confined(allowed, ends, may_end, logits, spec.logprobs > 0 ? &kept : nullptr);
-  if (confined.leaves_none()) {
-    return absl::FailedPreconditionError("structured_output leaves no token that may come");
-  }
+  static thread_local std::vector<uint64_t> mask;
+  mask.resize(MaskWords(logits.size()));
+  RIVULET_RETURN_IF_ERROR(WriteMask(plan, place, logits.size(), mask));
+  const Confined confined(mask, logits, row.spec.logprobs > 0 ? &kept : nullptr);
   RIVULET_ASSIGN_OR_RETURN(const uint32_t token, Draw(plan, place, logits, scratch));
-  const bool ends_text = may_end && std::find(ends.begin(), ends.end(), token) != ends.end();
-  if (ends_text || allowed.Contains(token)) return token;
-  return absl::FailedPreconditionError(absl::StrCat("the penalties bring back token ", token,
-                                                    ", which structured_output does not take"));
+  RIVULET_RETURN_IF_ERROR(CheckConfined(token, mask));
+  return token;
 }
 
 absl::Status SamplePlace(const StepPlan& plan, const Place& place, std::span<float> logits,
@@ -201,6 +194,31 @@ absl::Status AnswerPlace(const StepPlan& plan, const Place& place, std::span<flo
   }
   if (place.sample == Place::kNone) return absl::OkStatus();
   return SamplePlace(plan, place, logits, result.samples[place.sample]);
+}
+
+absl::Status WriteMask(const StepPlan& plan, const Place& place, size_t vocab,
+                       std::span<uint64_t> mask) {
+  const StepRow& row = plan.rows[place.row];
+  const SampleSpec& spec = row.spec;
+  RIVULET_ASSIGN_OR_RETURN(const AllowedTokens allowed,
+                           spec.grammar->Allowed(RecentTokens(plan, row, place.sample)));
+  const std::span<const uint64_t> bits = allowed.bits();
+  const size_t known = std::min(bits.size(), mask.size());
+  std::copy_n(bits.begin(), known, mask.begin());
+  std::fill(mask.begin() + static_cast<ptrdiff_t>(known), mask.end(), 0);
+  if (vocab % kMaskBits != 0) mask.back() &= (uint64_t{1} << (vocab % kMaskBits)) - 1;
+  const bool may_end = allowed.may_end() && place.sample >= spec.forbid_stops;
+  if (spec.stop_ids != nullptr) MarkEnds(*spec.stop_ids, may_end, vocab, mask);
+  if (std::any_of(mask.begin(), mask.end(), [](uint64_t word) { return word != 0; })) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError("structured_output leaves no token that may come");
+}
+
+absl::Status CheckConfined(uint32_t token, std::span<const uint64_t> mask) {
+  if (sampling::MayCome(mask.data(), token)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the penalties bring back token ", token,
+                                                    ", which structured_output does not take"));
 }
 
 TokenHistory HistoryOf(const StepPlan& plan, const StepRow& row, size_t sample) {

@@ -41,6 +41,16 @@ StepResult CheckRows(const StepPlan& plan, uint32_t vocab, const StateCapacity& 
 absl::Status AnswerPlace(const StepPlan& plan, const Place& place, std::span<float> logits,
                          RowResult& result);
 
+// The tokens that may come at a sample of a row with a grammar, as a device takes them
+// (kernels/device/sampling_operations.h): those that the grammar takes, and stop ids where the text
+// may end, and there alone. `mask` has MaskWords(vocab) words. FAILED_PRECONDITION: none may come;
+// else fails as GrammarMatcher::Allowed. Several threads may do it at once.
+absl::Status WriteMask(const StepPlan& plan, const Place& place, size_t vocab,
+                       std::span<uint64_t> mask);
+// FAILED_PRECONDITION: the token was drawn and the mask lacks it, so penalties have brought it
+// back.
+absl::Status CheckConfined(uint32_t token, std::span<const uint64_t> mask);
+
 // What a sample of a row is drawn by: the tokens before it, and the ids that may not come.
 TokenHistory HistoryOf(const StepPlan& plan, const StepRow& row, size_t sample);
 std::span<const uint32_t> ForbiddenFor(const SampleSpec& spec, size_t sample);

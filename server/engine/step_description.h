@@ -1,9 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // What a step tells a device about its rows, side by side in pinned memory and in the same order on
-// the device: one copy of the bytes that are used brings all of it there. Entries of page tables
-// and edits of logits come last, since their number varies; everything before them depends on the
-// extents alone, so a recording finds it at the same place in every step.
+// the device: one copy of the bytes that are used brings all of it there. Entries of page tables,
+// edits of logits and masks of tokens come last, since their number varies; everything before them
+// depends on the extents alone, so a recording finds it at the same place in every step.
 //
 // Threading: engine thread only.
 #ifndef RIVULET_SERVER_ENGINE_STEP_DESCRIPTION_H_
@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/device/device_types.h"
 #include "kernels/device/sampling_operations.h"
@@ -43,12 +44,12 @@ class StepDescription {
     place_tokens_ = segment_of_ + extents.tokens;
     page_slots_ = place_tokens_ + extents.places;
   }
-  static size_t Bytes(const Extents& extents, size_t page_slots, size_t edits) {
+  static size_t Bytes(const Extents& extents, size_t page_slots, size_t edits, size_t mask_words) {
     return extents.segments *
                (sizeof(DeviceSegment) + extents.page_kinds * sizeof(DeviceSegmentPages)) +
            extents.places * sizeof(SampleRow) +
            (2 * extents.tokens + extents.places + page_slots) * sizeof(uint32_t) +
-           (edits + 1) * sizeof(LogitEdit);
+           (edits + 1) * sizeof(LogitEdit) + (mask_words + 1) * sizeof(uint64_t);
   }
 
   DeviceSegment* segments() const { return segments_; }
@@ -61,6 +62,8 @@ class StepDescription {
   SampleRow* draws() const { return draws_; }  // [places]
   // SampleRow::first_edit counts from here.
   LogitEdit* edits() const { return reinterpret_cast<LogitEdit*>(memory_); }
+  // SampleRow::mask counts from here.
+  uint64_t* masks() const { return reinterpret_cast<uint64_t*>(memory_); }
 
   // Of a kind, as kernels take them.
   DevicePages Pages(size_t kind, const PageCapacity& capacity) const {
@@ -94,8 +97,19 @@ class StepDescription {
     edits_used_ += draw.edits;
   }
 
+  std::span<uint64_t> MaskOf(const SampleRow& draw, size_t words) const {
+    return {masks() + draw.mask, words};
+  }
+
+  // On the host, after all edits: appends a mask of `words`, which the caller fills.
+  void AddMask(SampleRow& draw, size_t words) {
+    draw.mask = static_cast<uint32_t>(FirstMask() + mask_words_used_);
+    mask_words_used_ += words;
+  }
+
   size_t bytes() const {
-    return edits_used_ == 0 ? EndOfPages() : (FirstEdit() + edits_used_) * sizeof(LogitEdit);
+    return mask_words_used_ == 0 ? EndOfEdits()
+                                 : (FirstMask() + mask_words_used_) * sizeof(uint64_t);
   }
 
  private:
@@ -103,6 +117,10 @@ class StepDescription {
     return reinterpret_cast<std::byte*>(page_slots_ + page_slots_used_) - memory_;
   }
   size_t FirstEdit() const { return (EndOfPages() + sizeof(LogitEdit) - 1) / sizeof(LogitEdit); }
+  size_t EndOfEdits() const {
+    return edits_used_ == 0 ? EndOfPages() : (FirstEdit() + edits_used_) * sizeof(LogitEdit);
+  }
+  size_t FirstMask() const { return (EndOfEdits() + sizeof(uint64_t) - 1) / sizeof(uint64_t); }
 
   std::byte* memory_;
   Extents extents_;
@@ -112,6 +130,7 @@ class StepDescription {
   uint32_t *ids_, *segment_of_, *place_tokens_, *page_slots_;
   size_t page_slots_used_ = 0;
   size_t edits_used_ = 0;
+  size_t mask_words_used_ = 0;
 };
 
 }  // namespace rivulet

@@ -74,6 +74,10 @@ void TakeAnswer(const PendingAnswer& pending, const SampleResult& answer,
                                            std::min(pending.score_top, vocab));
   }
   if (place.sample == Place::kNone) return;
+  if (!pending.mask.empty()) {
+    const absl::Status status = CheckConfined(answer.token, pending.mask);
+    if (!status.ok()) return NoteFailure(At(status, place, pending.position), place, row);
+  }
   SampledToken& sample = row.samples[place.sample];
   sample.token = answer.token;
   if (pending.logprobs == 0) return;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/device/sampling_operations.h"
@@ -36,6 +37,9 @@ struct PendingAnswer {
   uint64_t position = 0;
   uint32_t logprobs = 0;  // of the sample; 0: none
   uint32_t score_target = 0, score_top = 0;
+  // Of the sample; empty: any token may come. In the description of the step, which stays as it is
+  // until the answer was taken.
+  std::span<const uint64_t> mask = {};
 };
 PendingAnswer AnswerFor(const StepPlan& plan, const Place& place, size_t index);
 

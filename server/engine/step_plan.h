@@ -34,7 +34,7 @@ struct SampleSpec {
   const std::vector<uint32_t>* stop_ids = nullptr;  // EOS and stop ids; null: none
   uint32_t logprobs = 0;                            // 0: none; n: the chosen token and the n best
   // What the text must match, up to and including the token at the first sample. Null: any text.
-  // Only an engine with depth() 1 takes one.
+  // Not in a row that begins with kLastSampled, whose token the grammar lacks.
   const GrammarMatcher* grammar = nullptr;
 };
 

@@ -261,11 +261,13 @@ void ActiveRequest::NoteOutbox(TimePoint now) {
 }
 
 // The token of a step in flight may be its last by max_tokens. How many tokens drafts in flight
-// will give is not known, nor can a drafter guess what follows a token that is not known.
+// will give is not known, nor can a drafter guess what follows a token that is not known, nor a
+// grammar say what may follow it.
 bool ActiveRequest::CanRun(Completion& completion) {
   if (completion.finished() || !completion.drafts.empty()) return false;
   if (completion.generated() + completion.in_flight >= request_->max_tokens) return false;
-  return completion.in_flight == 0 || !WaitsToDraft(completion);
+  if (completion.in_flight == 0) return true;
+  return request_->grammar == nullptr && !WaitsToDraft(completion);
 }
 
 bool ActiveRequest::WaitsToDraft(Completion& completion) {

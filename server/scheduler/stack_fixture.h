@@ -50,6 +50,7 @@ struct Ask {
   bool keep_choices = false;
   SamplingParams sampling = {};
   StopRules stop = {};
+  std::shared_ptr<TokenGrammar> grammar = nullptr;
   uint32_t logprobs = 0;
   bool score_prompt = false;
   uint32_t score_top = 0;
@@ -99,6 +100,7 @@ class Stack {
     request->keep_choices = ask.keep_choices;
     request->sampling = ask.sampling;
     request->stop = ask.stop;
+    request->grammar = ask.grammar;
     request->logprobs = ask.logprobs;
     request->score_prompt = ask.score_prompt;
     request->score_top = ask.score_top;

@@ -26,7 +26,7 @@ struct ServedModel {
   std::vector<uint32_t> eos_ids;
   std::vector<uint32_t> begin_ids;  // what a text that begins a context gets before it: BOS
   GenerationDefaults defaults;
-  std::shared_ptr<GrammarStore> grammars;  // null: structured output is not served
+  std::shared_ptr<GrammarStore> grammars;  // null: as `tokenizer`, and no structured output
   bool has_levels = false;  // a layer is log-linear: info.max_context is where its levels end
   std::vector<std::string> left_out;  // LoadedModel::left_out
 };

@@ -113,13 +113,9 @@ absl::StatusOr<std::shared_ptr<TokenGrammar>> ReadStructuredOutput(const v1::Gen
   if (asked.kind_case() == Kind::KIND_NOT_SET) {
     return absl::InvalidArgumentError("structured_output is empty: say what the text must match");
   }
-  if (model.tokenizer == nullptr) {
+  if (model.grammars == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         "structured_output: ", model.info.name(), " has no tokenizer, so its tokens have no text"));
-  }
-  if (model.grammars == nullptr) {
-    return absl::UnimplementedError(
-        "structured_output is not served with --device cuda yet; --device cpu serves it");
   }
   auto grammar = Make(asked, thinks, model);
   if (grammar.ok()) return grammar;

@@ -1,13 +1,18 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // structured_output through the real server on the bundled model: what is generated matches,
-// whatever the sampling, and the rest of the API works beside it.
+// whatever the sampling, and the rest of the API works beside it. On the CPU, and on the GPU where
+// there is one.
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
+#include <memory>
 #include <regex>
 #include <string>
+#include <vector>
 
+#include "kernels/device/gpu_testing.h"
 #include "nlohmann/json.hpp"
 #include "tests/e2e/peer.h"
 
@@ -30,14 +35,29 @@ v1::GenerateRequest Request(uint32_t max_tokens, float temperature, uint64_t see
   return request;
 }
 
-class StructuredOutputTest : public testing::Test {
+// The parameter is --device.
+class StructuredOutputTest : public testing::TestWithParam<const char*> {
  protected:
-  static void SetUpTestSuite() { peer_ = std::make_unique<Peer>(SourcePath("models/tales")); }
-  static void TearDownTestSuite() { peer_.reset(); }
-  static inline std::unique_ptr<Peer> peer_;
+  void SetUp() override {
+    const std::string device = GetParam();
+    std::vector<std::string> flags = {"--device=" + device};
+    if (device == "cuda") {
+      RIVULET_NEED_GPU();
+      flags.push_back("--state-memory=1GiB");
+    }
+    std::unique_ptr<Peer>& peer = peers_[device];
+    if (peer == nullptr) peer = std::make_unique<Peer>(SourcePath("models/tales"), flags);
+    peer_ = peer.get();
+  }
+  static void TearDownTestSuite() { peers_.clear(); }
+  static inline std::map<std::string, std::unique_ptr<Peer>> peers_;
+  Peer* peer_ = nullptr;
 };
 
-TEST_F(StructuredOutputTest, WritesWhatTheSchemaAccepts) {
+INSTANTIATE_TEST_SUITE_P(Devices, StructuredOutputTest, testing::Values("cpu", "cuda"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(StructuredOutputTest, WritesWhatTheSchemaAccepts) {
   for (const float temperature : {0.0f, 0.8f, 1.0f, 5.0f}) {
     for (uint64_t seed = 0; seed < 5; ++seed) {
       v1::GenerateRequest request = Request(600, temperature, seed);
@@ -54,7 +74,7 @@ TEST_F(StructuredOutputTest, WritesWhatTheSchemaAccepts) {
   }
 }
 
-TEST_F(StructuredOutputTest, WritesRegularExpressionsChoicesAndGrammars) {
+TEST_P(StructuredOutputTest, WritesRegularExpressionsChoicesAndGrammars) {
   for (uint64_t seed = 0; seed < 5; ++seed) {
     v1::GenerateRequest request = Request(100, 1.0f, seed);
     const std::string regex = "[A-Z][a-z]{3,8} (cat|dog), \\d{3}";
@@ -81,7 +101,7 @@ TEST_F(StructuredOutputTest, WritesRegularExpressionsChoicesAndGrammars) {
   }
 }
 
-TEST_F(StructuredOutputTest, SaysThatALimitCutTheText) {
+TEST_P(StructuredOutputTest, SaysThatALimitCutTheText) {
   v1::GenerateRequest request = Request(6, 1.0f, 3);
   request.mutable_structured_output()->set_json_schema(kSchema);
   const Turn cut = peer_->Generate(request);
@@ -95,7 +115,7 @@ TEST_F(StructuredOutputTest, SaysThatALimitCutTheText) {
 }
 
 // A text that may end or go on ends by EOS.
-TEST_F(StructuredOutputTest, EndsByEosWhereTheTextMayGoOn) {
+TEST_P(StructuredOutputTest, EndsByEosWhereTheTextMayGoOn) {
   v1::GenerateRequest request = Request(40, 1.0f, 1);
   request.mutable_structured_output()->set_regex("[a-z]+");
   (*request.mutable_sampling()->mutable_logit_bias())[2] = 100;  // EOS
@@ -109,7 +129,7 @@ TEST_F(StructuredOutputTest, EndsByEosWhereTheTextMayGoOn) {
 }
 
 // A stop id that the grammar takes as text ends the text only where it may end.
-TEST_F(StructuredOutputTest, StopIdsComeOnlyWhereTheTextMayEnd) {
+TEST_P(StructuredOutputTest, StopIdsComeOnlyWhereTheTextMayEnd) {
   v1::TokenizeRequest tokenize;
   tokenize.set_text("9");
   grpc::ClientContext context;
@@ -130,16 +150,22 @@ TEST_F(StructuredOutputTest, StopIdsComeOnlyWhereTheTextMayEnd) {
 }
 
 // Log-probabilities are those of the model, as if nothing confined the draw.
-TEST_F(StructuredOutputTest, ReportsTheModelsLogprobs) {
+TEST_P(StructuredOutputTest, ReportsTheModelsLogprobs) {
   v1::GenerateRequest request = Request(30, 1.0f, 5);
   request.set_logprobs(2);
   request.mutable_structured_output()->set_regex("[0-9]{10}");
   const Turn turn = peer_->Generate(request);
   ASSERT_TRUE(turn.status.ok());
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text("Once upon a time");
+  tokenize.set_add_bos(true);
+  grpc::ClientContext tokenizing, context;
+  v1::TokenizeResponse prompt;
+  ASSERT_TRUE(peer_->inference->Tokenize(&tokenizing, tokenize, &prompt).ok());
   v1::ScoreRequest score;
-  score.set_prompt("Once upon a time" + turn.text);
+  *score.mutable_token_ids()->mutable_ids() = prompt.token_ids();
+  for (const uint32_t token : turn.tokens) score.mutable_token_ids()->add_ids(token);
   score.set_top_logprobs(2);
-  grpc::ClientContext context;
   v1::ScoreResponse scored;
   ASSERT_TRUE(peer_->inference->Score(&context, score, &scored).ok());
   ASSERT_GE(scored.tokens_size(), static_cast<int>(turn.logprobs.size()));
@@ -150,7 +176,7 @@ TEST_F(StructuredOutputTest, ReportsTheModelsLogprobs) {
 }
 
 // A grammar holds for its turn alone, and for each of n completions.
-TEST_F(StructuredOutputTest, HoldsForOneTurnOfASession) {
+TEST_P(StructuredOutputTest, HoldsForOneTurnOfASession) {
   grpc::ClientContext context;
   v1::Session session;
   ASSERT_TRUE(peer_->sessions->CreateSession(&context, {}, &session).ok());
@@ -165,8 +191,8 @@ TEST_F(StructuredOutputTest, HoldsForOneTurnOfASession) {
   EXPECT_FALSE(std::regex_match(free.text, std::regex(" [0-9]{4}")));
 }
 
-TEST_F(StructuredOutputTest, RefusesByName) {
-  const auto refusal = [](auto set) {
+TEST_P(StructuredOutputTest, RefusesByName) {
+  const auto refusal = [this](auto set) {
     v1::GenerateRequest request = Request(5, 1.0f, 1);
     set(*request.mutable_structured_output());
     const grpc::Status status = peer_->Generate(request).status;
