@@ -6,7 +6,8 @@
 //
 // For each number of rows: the time of a step on the device, tokens/s, the bytes that a step must
 // move (weights once; each row's base once, its tail, a C-th of two bases), and the share of the
-// measured read rate that this makes. Prints a table; --out writes JSON as well.
+// measured read rate that this makes. Prints a table; --out writes JSON as well. With --json_schema
+// each row is measured a second time, writing JSON that a schema accepts.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,9 @@
 #include "server/engine/device_engine.h"
 #include "server/engine/random_model.h"
 #include "server/engine/state_pool.h"
+#include "server/grammar/grammar_store.h"
+#include "server/grammar/letter_vocabulary_fixture.h"
+#include "server/grammar/list_tokenizer_fixture.h"
 
 ABSL_FLAG(std::string, config, "", "config.json of a model; its weights are random");
 ABSL_FLAG(std::string, rows, "1,8,32,128,256", "streams that decode together");
@@ -38,6 +43,9 @@ ABSL_FLAG(int, steps, 48, "steps that are timed; every 16 each row folds once");
 ABSL_FLAG(uint64_t, context, 64, "tokens that a stream has before the first step");
 ABSL_FLAG(bool, same_place, false, "all rows fold in the same step, the worst case");
 ABSL_FLAG(int, prompt, 0, "also time prompts of this many tokens");
+ABSL_FLAG(double, temperature, 0, "of the draws");
+ABSL_FLAG(int, threads, 1, "of the host");
+ABSL_FLAG(bool, json_schema, false, "also time rows that a JSON schema confines");
 ABSL_FLAG(bool, profile, false, "let a profiler that waits for it begin at the first timed step");
 ABSL_FLAG(std::string, out, "", "file for the results as JSON");
 
@@ -58,6 +66,7 @@ struct Stream {
   uint64_t position;
   std::vector<PageTable> pages;  // of each kind
   std::vector<SegmentPages> planned;
+  std::optional<GrammarMatcher> matcher;
 
   // Pages for the tokens up to `end`.
   absl::Status Plan(uint64_t end) {
@@ -70,6 +79,11 @@ struct Stream {
     return absl::OkStatus();
   }
 };
+
+// Texts have some 10 tokens.
+constexpr char kSchema[] = R"({"type": "object", "properties": {"key": {"type": "string"},
+    "count": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}},
+    "kind": {"enum": ["one", "two"]}}})";
 
 struct Times {
   double median, p99, wall;
@@ -86,10 +100,13 @@ class Bench {
   absl::Status Run();
 
  private:
-  absl::Status Decode(size_t rows);
+  absl::Status Decode(size_t rows, bool confined);
+  absl::StatusOr<std::vector<Stream>> NewStreams(size_t rows) const;
+  absl::Status Follow(Stream& stream, uint32_t token) const;
+  absl::Status MakeGrammar();
   absl::Status Prefill(size_t tokens);
   // A stream with pages for what it has seen, whose contents are as they come.
-  absl::StatusOr<Stream> NewStream(uint64_t position);
+  absl::StatusOr<Stream> NewStream(uint64_t position) const;
   absl::StatusOr<StepPlan> PlanFor(std::vector<Stream>& streams) const;
   double PageBytes(uint64_t context) const;
   double WeightBytes() const;
@@ -97,7 +114,9 @@ class Bench {
   std::unique_ptr<Device> device_;
   std::shared_ptr<const LoadedModel> model_;
   std::unique_ptr<Engine> engine_;
-  SamplingParams greedy_;
+  SamplingParams params_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::shared_ptr<TokenGrammar> grammar_;
   DeviceLimits limits_;
   nlohmann::json results_;
 };
@@ -121,10 +140,12 @@ absl::Status Bench::Run() {
   RIVULET_ASSIGN_OR_RETURN(model_, MakeRandomModel(nlohmann::json::parse(file), 1, options));
   std::printf("weights made after %.1f s\n", seconds());
   const uint64_t memory = device_->free_bytes() - (uint64_t{8} << 30);
-  RIVULET_ASSIGN_OR_RETURN(
-      engine_, MakeDeviceEngine(model_, device_.get(), {.threads = 1, .state_memory = memory}));
+  const auto threads = static_cast<size_t>(absl::GetFlag(FLAGS_threads));
+  RIVULET_ASSIGN_OR_RETURN(engine_, MakeDeviceEngine(model_, device_.get(),
+                                                     {.threads = threads, .state_memory = memory}));
   std::printf("engine ready after %.1f s\n\n", seconds());
-  greedy_.temperature = 0.0f;
+  params_.temperature = static_cast<float>(absl::GetFlag(FLAGS_temperature));
+  if (absl::GetFlag(FLAGS_json_schema)) RIVULET_RETURN_IF_ERROR(MakeGrammar());
   std::printf(
       "| rows | step ms, median | p99 | wall | tokens/s | GB a step | floor ms | share of the "
       "floor |\n");
@@ -132,7 +153,8 @@ absl::Status Bench::Run() {
   for (const absl::string_view text : absl::StrSplit(absl::GetFlag(FLAGS_rows), ',')) {
     uint32_t rows = 0;
     if (!absl::SimpleAtoi(text, &rows)) return absl::InvalidArgumentError("--rows: 1,2,3");
-    RIVULET_RETURN_IF_ERROR(Decode(rows));
+    RIVULET_RETURN_IF_ERROR(Decode(rows, false));
+    if (grammar_ != nullptr) RIVULET_RETURN_IF_ERROR(Decode(rows, true));
   }
   if (absl::GetFlag(FLAGS_prompt) != 0) {
     RIVULET_RETURN_IF_ERROR(Prefill(static_cast<size_t>(absl::GetFlag(FLAGS_prompt))));
@@ -152,7 +174,7 @@ double Bench::WeightBytes() const {
   return all + ends;
 }
 
-absl::StatusOr<Stream> Bench::NewStream(uint64_t position) {
+absl::StatusOr<Stream> Bench::NewStream(uint64_t position) const {
   Stream stream{};
   RIVULET_ASSIGN_OR_RETURN(stream.base, engine_->states().bases().Acquire());
   RIVULET_ASSIGN_OR_RETURN(stream.tail, engine_->states().tails().Acquire());
@@ -187,19 +209,45 @@ absl::StatusOr<StepPlan> Bench::PlanFor(std::vector<Stream>& streams) const {
                    stream.base,        stream.tail, stream.planned.data()};
     plan.tokens.push_back(static_cast<uint32_t>(7 + stream.position * 31 + stream.tail) % 97);
     row.samples = 1;
-    row.spec.params = &greedy_;
+    row.spec.params = &params_;
+    row.spec.index = stream.tail;
     row.spec.position = stream.position + 1;
+    if (stream.matcher.has_value()) row.spec.grammar = &*stream.matcher;
   }
   return plan;
 }
 
-absl::Status Bench::Decode(size_t rows) {
-  const uint64_t context = absl::GetFlag(FLAGS_context);
+absl::Status Bench::MakeGrammar() {
+  tokenizer_ = std::make_unique<ListTokenizer>(LetterVocabulary(engine_->vocab_size()));
+  GrammarStore grammars(*tokenizer_);
+  RIVULET_ASSIGN_OR_RETURN(grammar_, grammars.Get(GrammarKind::kJsonSchema, kSchema));
+  return absl::OkStatus();
+}
+
+// A text that is complete begins anew.
+absl::Status Bench::Follow(Stream& stream, uint32_t token) const {
+  ++stream.position;
+  if (!stream.matcher.has_value()) return absl::OkStatus();
+  RIVULET_RETURN_IF_ERROR(stream.matcher->Accept(token));
+  if (stream.matcher->is_complete()) stream.matcher.emplace(grammar_, false);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Stream>> Bench::NewStreams(size_t rows) const {
   std::vector<Stream> streams;
   for (size_t i = 0; i < rows; ++i) {
     const uint64_t place = absl::GetFlag(FLAGS_same_place) ? 0 : i % 16;
-    RIVULET_ASSIGN_OR_RETURN(Stream stream, NewStream(context + place));
+    RIVULET_ASSIGN_OR_RETURN(Stream stream, NewStream(absl::GetFlag(FLAGS_context) + place));
     streams.push_back(std::move(stream));
+  }
+  return streams;
+}
+
+absl::Status Bench::Decode(size_t rows, bool confined) {
+  const uint64_t context = absl::GetFlag(FLAGS_context);
+  RIVULET_ASSIGN_OR_RETURN(std::vector<Stream> streams, NewStreams(rows));
+  for (Stream& stream : streams) {
+    if (confined) stream.matcher.emplace(grammar_, false);
   }
   const auto steps = static_cast<size_t>(absl::GetFlag(FLAGS_steps));
   std::vector<double> seconds;
@@ -211,7 +259,9 @@ absl::Status Bench::Decode(size_t rows) {
     const StepResult result = engine_->Step(plan);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     for (const RowResult& row : result.rows) RIVULET_RETURN_IF_ERROR(row.status);
-    for (Stream& stream : streams) ++stream.position;
+    for (size_t i = 0; i < rows; ++i) {
+      RIVULET_RETURN_IF_ERROR(Follow(streams[i], result.rows[i].samples[0].token));
+    }
     if (step < 16) continue;
     seconds.push_back(result.device_seconds);
     wall += took.count();
@@ -227,12 +277,13 @@ absl::Status Bench::Decode(size_t rows) {
   const double bytes = WeightBytes() + row_bytes * static_cast<double>(rows);
   const double floor = bytes / limits_.read;
   const Times times = Summarise(seconds, wall);
-  std::printf("| %zu | %.3f | %.3f | %.3f | %.0f | %.2f | %.3f | %.1f %% |\n", rows,
-              times.median * 1e3, times.p99 * 1e3, times.wall * 1e3,
+  std::printf("| %zu%s | %.3f | %.3f | %.3f | %.0f | %.2f | %.3f | %.1f %% |\n", rows,
+              confined ? " confined" : "", times.median * 1e3, times.p99 * 1e3, times.wall * 1e3,
               static_cast<double>(rows) / times.wall, bytes * 1e-9, floor * 1e3,
               100 * floor / times.median);
   std::fflush(stdout);
   results_.push_back({{"rows", rows},
+                      {"confined", confined},
                       {"median_seconds", times.median},
                       {"p99_seconds", times.p99},
                       {"wall_seconds", times.wall},

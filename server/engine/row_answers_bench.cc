@@ -12,6 +12,7 @@
 
 #include "server/engine/row_answers.h"
 #include "server/grammar/grammar_store.h"
+#include "server/grammar/letter_vocabulary_fixture.h"
 #include "server/grammar/list_tokenizer_fixture.h"
 
 namespace rivulet {
@@ -24,20 +25,6 @@ std::string Schema(size_t number) {
   return R"({"type": "object", "properties": {"key)" + std::to_string(number) +
          R"(": {"type": "string"}, "count": {"type": "integer"}, "tags": {"type": "array",
          "items": {"type": "string"}}, "kind": {"enum": ["one", "two"]}}})";
-}
-
-// All bytes, and tokens of 2 to 8 letters, many with a space before or a sign behind.
-std::vector<std::string> Vocabulary(size_t size) {
-  std::mt19937 random(1);
-  std::vector<std::string> tokens;
-  for (int byte = 0; byte < 256; ++byte) tokens.push_back(std::string(1, static_cast<char>(byte)));
-  while (tokens.size() < size) {
-    std::string token = random() % 2 == 0 ? " " : "";
-    for (size_t i = 1 + random() % 8; i > 0; --i) token += static_cast<char>('a' + random() % 26);
-    if (random() % 16 == 0) token += "\",:}]."[random() % 6];
-    tokens.push_back(token);
-  }
-  return tokens;
 }
 
 struct Rows {
@@ -63,7 +50,7 @@ struct Rows {
 
 void Sampling(benchmark::State& state) {
   const auto vocab = static_cast<size_t>(state.range(0));
-  const ListTokenizer tokenizer(Vocabulary(vocab));
+  const ListTokenizer tokenizer(LetterVocabulary(vocab));
   const SamplingParams params;
   GrammarStore grammars(tokenizer);
   Rows rows(vocab, params);
