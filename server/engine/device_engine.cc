@@ -367,6 +367,7 @@ void DeviceEngine::AddDraws(const StepPlan& plan, std::span<const Place> places,
 void DeviceEngine::AddMasks(const StepPlan& plan, std::span<const Place> places,
                             std::span<const size_t> confined, StepDescription& here) {
   if (confined.empty()) return;
+  RIVULET_CHECK(confined.size() <= kMostMasks, "more masks than a description has room for");
   std::vector<absl::Status> statuses(confined.size());
   const size_t words = MaskWords(vocab_);
   for (const size_t i : confined) here.AddMask(here.draws()[i], words);

@@ -3,13 +3,15 @@
 // What structured output costs a step: 64 rows are sampled from random logits on one thread, from
 // any text and from what a JSON schema takes, and the rows' grammars take what was drawn.
 // vocab/grammar (0: none, 1: one schema for all rows, 2: a schema for each row, all of them new in
-// each pass). us_row: microseconds a row and token.
+// each pass). us_row: microseconds a row and token. Masks: the host's part where a device draws.
 #include <benchmark/benchmark.h>
 
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "kernels/device/sampling_operations.h"
 #include "server/engine/row_answers.h"
 #include "server/grammar/grammar_store.h"
 #include "server/grammar/letter_vocabulary_fixture.h"
@@ -86,6 +88,56 @@ BENCHMARK(Sampling)
     ->ArgNames({"vocab", "grammar"})
     ->ArgsProduct({{4096, 151936}, {0, 1, 2}})
     ->Unit(benchmark::kMillisecond);
+
+// A text for each row that the grammar takes.
+std::vector<std::vector<uint32_t>> DrawTexts(std::shared_ptr<TokenGrammar> grammar, Rows& rows) {
+  std::vector<std::vector<uint32_t>> texts(kRows);
+  for (size_t r = 0; r < kRows; ++r) {
+    GrammarMatcher matcher(grammar, false);
+    rows.plan.rows[r].spec.grammar = &matcher;
+    while (texts[r].size() < kTokens && !matcher.is_complete()) {
+      rows.plan.rows[r].spec.position = texts[r].size();
+      std::vector<float> logits = rows.logits;
+      RowResult& result = rows.result.rows[r];
+      (void)AnswerPlace(rows.plan, {.row = r, .token = r, .sample = 0}, logits, result);
+      texts[r].push_back(result.samples[0].token);
+      (void)matcher.Accept(texts[r].back());
+    }
+  }
+  return texts;
+}
+
+// What the host does for rows whose tokens a device draws: it finds each row's mask, and the
+// grammar takes the token. One schema confines all rows.
+void Masks(benchmark::State& state) {
+  const auto vocab = static_cast<size_t>(state.range(0));
+  const ListTokenizer tokenizer(LetterVocabulary(vocab));
+  const SamplingParams params;
+  GrammarStore grammars(tokenizer);
+  Rows rows(vocab, params);
+  const auto grammar = *grammars.Get(GrammarKind::kJsonSchema, Schema(0));
+  const std::vector<std::vector<uint32_t>> texts = DrawTexts(grammar, rows);
+  const size_t words = MaskWords(vocab);
+  std::vector<uint64_t> masks(kRows * words);
+  size_t tokens = 0;
+  for (auto _ : state) {
+    std::vector<GrammarMatcher> matchers(kRows, GrammarMatcher(grammar, false));
+    for (size_t token = 0; token < kTokens; ++token) {
+      for (size_t r = 0; r < kRows; ++r) {
+        if (token >= texts[r].size()) continue;
+        rows.plan.rows[r].spec.grammar = &matchers[r];
+        const Place place = {.row = r, .token = r, .sample = 0};
+        (void)WriteMask(rows.plan, place, vocab, {masks.data() + r * words, words});
+        (void)matchers[r].Accept(texts[r][token]);
+        ++tokens;
+      }
+    }
+  }
+  state.counters["us_row"] =
+      benchmark::Counter(static_cast<double>(tokens) * 1e-6,
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+BENCHMARK(Masks)->ArgName("vocab")->Arg(4096)->Arg(50257)->Arg(151936);
 
 }  // namespace
 }  // namespace rivulet

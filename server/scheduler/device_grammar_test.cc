@@ -34,7 +34,8 @@ constexpr size_t kTooManyEdits = (size_t{1} << 19) + 1;
 // The vocabulary of the models is 101, one more than the tokenizer's.
 constexpr uint32_t kModelVocab = FakeEngine::kVocab + 1;
 
-std::unique_ptr<Engine> EngineOn(Device* device, const std::string& model, size_t depth) {
+absl::StatusOr<std::unique_ptr<Engine>> EngineOn(Device* device, const std::string& model,
+                                                 size_t depth) {
   const std::vector<TestModel> models = AllTestModels();
   const auto found = std::find_if(models.begin(), models.end(),
                                   [&](const TestModel& one) { return one.name == model; });
@@ -42,11 +43,9 @@ std::unique_ptr<Engine> EngineOn(Device* device, const std::string& model, size_
   options.mixer.device = device;
   options.mixer.drafts = true;
   auto loaded = MakeRandomModel(nlohmann::json::parse(found->config), 1, options);
-  EXPECT_TRUE(loaded.ok()) << loaded.status();
-  auto engine = MakeDeviceEngine(*std::move(loaded), device,
-                                 {.threads = 3, .state_memory = uint64_t{128} << 20}, depth);
-  EXPECT_TRUE(engine.ok()) << engine.status();
-  return engine.ok() ? *std::move(engine) : nullptr;
+  if (!loaded.ok()) return loaded.status();
+  return MakeDeviceEngine(*std::move(loaded), device,
+                          {.threads = 3, .state_memory = uint64_t{128} << 20}, depth);
 }
 
 // What may be asked, at random.
@@ -194,10 +193,12 @@ class DeviceGrammarTest : public testing::TestWithParam<const char*> {
 
   void Check(const Open& open, size_t rounds) {
     for (const size_t depth : {1, 2}) {
+      SCOPED_TRACE(testing::Message() << "steps in flight: " << depth);
       auto device = open();
       ASSERT_TRUE(device.ok()) << device.status();
-      const std::unique_ptr<Engine> engine = EngineOn(device->get(), GetParam(), depth);
-      ASSERT_NE(engine, nullptr);
+      const auto made = EngineOn(device->get(), GetParam(), depth);
+      ASSERT_TRUE(made.ok()) << made.status();
+      Engine& engine = **made;
       auto* const fake = dynamic_cast<FakeDevice*>(device->get());
       const size_t allocations = fake == nullptr ? 0 : fake->allocations();
       Metrics metrics;
@@ -205,8 +206,8 @@ class DeviceGrammarTest : public testing::TestWithParam<const char*> {
       DraftOptions drafts;
       drafts.source = &lookup;
       drafts.always = true;
-      Stack host(*engine, random_()), plain(*engine, random_());
-      Stack drafted(*engine, random_(), 0, drafts);
+      Stack host(engine, random_()), plain(engine, random_());
+      Stack drafted(engine, random_(), 0, drafts);
       for (size_t round = 0; round < rounds; ++round) {
         CheckRound(host, plain, 4, 30);
         if (HasFatalFailure()) return;
@@ -246,8 +247,8 @@ TEST_P(DeviceGrammarTest, TheGpuDrawsWhatTheHostDraws) {
 // The one token that the grammar takes is a stop id, and the text may not end.
 TEST_P(DeviceGrammarTest, ARowThatNoTokenMayContinueFailsAlone) {
   FakeDevice device;
-  const std::unique_ptr<Engine> engine = EngineOn(&device, GetParam(), 2);
-  ASSERT_NE(engine, nullptr);
+  const auto engine = EngineOn(&device, GetParam(), 2);
+  ASSERT_TRUE(engine.ok()) << engine.status();
   const FakeTokenizer tokenizer;
   GrammarStore grammars(tokenizer);
   Ask stuck;
@@ -257,7 +258,7 @@ TEST_P(DeviceGrammarTest, ARowThatNoTokenMayContinueFailsAlone) {
   stuck.grammar = *grammars.Get(GrammarKind::kChoices, R"(["ab[29]c"])");
   Ask free = stuck;
   free.stop.token_ids.clear();
-  Stack stack(*engine, random_()), host(*engine, random_());
+  Stack stack(**engine, random_()), host(**engine, random_());
   Client& first = stack.Submit(stuck);
   Client& second = stack.Submit(free);
   while (stack.Step()) continue;
