@@ -2,8 +2,8 @@
 //
 // Same request, same answer, over real mixers and through the scheduler, with engines of depth 1
 // and 2, without drafts and with them. A conversation in turns gives the bits of its whole context
-// as one prompt, however it is split. Tokens, text, log-probabilities and finish reasons do not
-// depend on other requests.
+// as one prompt, however it is split, also where a grammar confines some of its turns. Tokens,
+// text, log-probabilities and finish reasons do not depend on other requests.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -14,6 +14,7 @@
 #include "nlohmann/json.hpp"
 #include "server/engine/random_model.h"
 #include "server/engine/test_models.h"
+#include "server/grammar/grammar_store.h"
 #include "server/log/log.h"
 #include "server/scheduler/oracle_drafter.h"
 #include "server/scheduler/stack_fixture.h"
@@ -39,6 +40,8 @@ class SchedulerBitsTest : public testing::TestWithParam<BitsParam> {
     model_ = *model;
     alone_ = std::make_unique<Stack>(model_, 1, 1, random_());
     oracle_ = std::make_unique<OracleSource>(model_, kVocab, random_());
+    GrammarStore grammars(tokenizer_);
+    words_ = *grammars.Get(GrammarKind::kRegex, "([a-hé]+( |[i-z]+))*");
   }
 
   std::unique_ptr<Stack> NewStack(size_t threads) {
@@ -70,6 +73,8 @@ class SchedulerBitsTest : public testing::TestWithParam<BitsParam> {
   std::mt19937_64 random_{TestSeed()};
   std::unique_ptr<Stack> alone_;  // for the runs that others are compared with
   std::unique_ptr<OracleSource> oracle_;
+  const FakeTokenizer tokenizer_;
+  std::shared_ptr<TokenGrammar> words_;  // of texts that never end by themselves
 };
 
 // ---- Conversations.
@@ -106,6 +111,7 @@ class TurnsTest : public SchedulerBitsTest {
     c.ask.max_tokens = c.scores || Below(4) == 0 ? 0 : static_cast<uint32_t>(1 + Below(20));
     c.ask.score_prompt = c.scores || Below(3) == 0;
     c.ask.score_top = 2;
+    if (Below(3) == 0) c.ask.grammar = words_;
     auto lease =
         c.scores ? stack.sessions().LeaseForReading(c.id) : stack.sessions().LeaseForTurn(c.id);
     ASSERT_TRUE(lease.ok()) << lease.status();
