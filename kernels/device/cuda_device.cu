@@ -153,6 +153,7 @@ class CudaDevice final : public Device {
   void TokenShift(const TokenShiftCall& call) override {
     cuda::LaunchTokenShift(call, fp32_rows(), context_);
   }
+  void MixOwn(const OwnMixturesCall& call) override { cuda::LaunchOwnMixtures(call, context_); }
   void TimeMix(const TimeMixCall& call) override {
     cuda::LaunchTimeMix(call, fp32_rows(), context_);
   }

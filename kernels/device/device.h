@@ -58,6 +58,7 @@ struct FilterCall;
 struct ModeScanCall;
 // rwkv_operations.h
 struct TokenShiftCall;
+struct OwnMixturesCall;
 struct TimeMixCall;
 struct SampleCall;  // sampling_operations.h
 // sum_program_operations.h.
@@ -157,6 +158,7 @@ class Device {
   virtual void Filter(const FilterCall& call) = 0;
   virtual void ScanModes(const ModeScanCall& call) = 0;
   virtual void TokenShift(const TokenShiftCall& call) = 0;
+  virtual void MixOwn(const OwnMixturesCall& call) = 0;
   virtual void TimeMix(const TimeMixCall& call) = 0;
   virtual void Sample(const SampleCall& call) = 0;
   virtual void Gate(const GateCall& call) = 0;

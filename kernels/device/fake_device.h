@@ -76,6 +76,7 @@ class FakeDevice final : public Device {
   void Filter(const FilterCall& call) override;
   void ScanModes(const ModeScanCall& call) override;
   void TokenShift(const TokenShiftCall& call) override;
+  void MixOwn(const OwnMixturesCall& call) override;
   void TimeMix(const TimeMixCall& call) override;
   void Sample(const SampleCall& call) override;
   void Gate(const GateCall& call) override;

@@ -9,15 +9,14 @@ using namespace fake;
 
 void FakeDevice::Gate(const GateCall& call) {
   Do([=] {
-    for (size_t t = 0; t < call.y.rows; ++t) {
-      for (size_t i = 0; i < call.y.columns; ++i) {
-        float y = 0.0f;
-        if (i < call.x.columns) {
-          y = Function(call.f, call.gate.row(t)[i] * call.gate_multiplier) * call.x.row(t)[i] *
-              call.multiplier;
-        }
-        StoreOperand(call.y, t, i, y);
+    const bool operand = call.y.data != nullptr;
+    for (size_t t = 0; t < call.x.rows; ++t) {
+      for (size_t i = 0; i < call.x.columns; ++i) {
+        const float y = Function(call.f, call.gate.row(t)[i] * call.gate_multiplier) *
+                        call.x.row(t)[i] * call.multiplier;
+        operand ? StoreOperand(call.y, t, i, y) : void(call.numbers.row(t)[i] = y);
       }
+      for (size_t i = call.x.columns; i < call.y.columns; ++i) StoreOperand(call.y, t, i, 0.0f);
     }
   });
 }

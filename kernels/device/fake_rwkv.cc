@@ -32,6 +32,7 @@ void ShiftToken(const TokenShiftCall& call, const DeviceSegment& segment, uint32
   if (place == 0 && position != 0) last = *before(BaseOf(segment, position));
   tail[place * call.padded] = x;
   if (place + 1 == kChunk) *before(segment.base_out) = x;
+  if (call.difference.data != nullptr) call.difference.row(token)[channel] = last - x;
   for (uint32_t m = 0; m < call.mixtures; ++m) {
     StoreOperand(call.y[m], token, channel, x + (last - x) * call.mix[m][channel]);
   }
@@ -46,6 +47,7 @@ class TimeMixHead {
         segment_(segment),
         head_(head),
         token_(token),
+        low_rank_(call.form == TimeMixForm::kRwkv7),
         place_(position % kChunk),
         fresh_(position < kChunk),
         base_(BaseOf(segment, position)),
@@ -56,21 +58,19 @@ class TimeMixHead {
     MakeValues();
     LoadState();
     for (uint64_t s = 0; s < place_; ++s) Update(s);
-    for (uint32_t e = 0; e < c_.value_dim; ++e) ValueRow(place_)[c_.padded_value + e] = Dot(a_, e);
-    Update(place_);
-    std::vector<float> o(c_.value_dim);
-    for (uint32_t e = 0; e < c_.value_dim; ++e) o[e] = Dot(r_, e);
-    Finish(o);
+    Finish(low_rank_ ? ReadAfterUpdate() : ReadBeforeUpdate());
     if (place_ + 1 == kChunk) StoreState();
   }
 
  private:
+  uint32_t parts() const { return low_rank_ ? 2 : 1; }  // of a row of keys or values
   float* KeyRow(uint64_t place) const {
-    return TailOf(c_.slots, segment_, c_.key_offset) + (head_ * kChunk + place) * 2 * c_.padded_key;
+    return TailOf(c_.slots, segment_, c_.key_offset) +
+           (head_ * kChunk + place) * parts() * c_.padded_key;
   }
   float* ValueRow(uint64_t place) const {
     return TailOf(c_.slots, segment_, c_.value_offset) +
-           (head_ * kChunk + place) * 2 * c_.padded_value;
+           (head_ * kChunk + place) * parts() * c_.padded_value;
   }
   float* DecayRow(uint64_t place) const {
     return TailOf(c_.slots, segment_, c_.decay_offset) + (head_ * kChunk + place) * c_.padded_key;
@@ -82,7 +82,34 @@ class TimeMixHead {
     return x.row(token_) + size_t{head_} * c_.value_dim;
   }
 
-  void MakeKeys() {
+  std::vector<float> ReadAfterUpdate() {
+    for (uint32_t e = 0; e < c_.value_dim; ++e) ValueRow(place_)[c_.padded_value + e] = Dot(a_, e);
+    Update(place_);
+    return Read();
+  }
+  std::vector<float> ReadBeforeUpdate() {
+    std::vector<float> o = Read();
+    for (uint32_t e = 0; e < c_.value_dim; ++e) o[e] += bonus_ * ValueRow(place_)[e];
+    Update(place_);
+    return o;
+  }
+  std::vector<float> Read() {
+    std::vector<float> o(c_.value_dim);
+    for (uint32_t e = 0; e < c_.value_dim; ++e) o[e] = Dot(r_, e);
+    return o;
+  }
+
+  void MakeKeys() { low_rank_ ? MakeLowRankKeys() : MakePlainKeys(); }
+  void MakePlainKeys() {
+    for (uint32_t d = 0; d < c_.key_dim; ++d) {
+      const float k = KeysOf(c_.k)[d], r = KeysOf(c_.r)[d];
+      KeyRow(place_)[d] = k;
+      DecayRow(place_)[d] = std::exp(-std::exp(KeysOf(c_.decay)[d]));
+      r_.push_back(r);
+      bonus_ += r * k * c_.bonus[size_t{head_} * c_.key_dim + d];
+    }
+  }
+  void MakeLowRankKeys() {
     const size_t first = size_t{head_} * c_.key_dim;
     const float *k = KeysOf(c_.k), *r = KeysOf(c_.r);
     float squares = 0.0f;
@@ -128,7 +155,8 @@ class TimeMixHead {
     const float *b = k + c_.padded_key, *u = v + c_.padded_value;
     for (uint32_t e = 0; e < c_.value_dim; ++e) {
       for (uint32_t d = 0; d < c_.key_dim; ++d) {
-        At(e, d) = w[d] * At(e, d) + b[d] * u[e] + k[d] * v[e];
+        const float kept = w[d] * At(e, d);
+        At(e, d) = (low_rank_ ? kept + b[d] * u[e] : kept) + k[d] * v[e];
       }
     }
   }
@@ -163,13 +191,17 @@ class TimeMixHead {
     for (uint32_t e = 0; e < c_.value_dim; ++e) {
       const uint32_t column = head_ * c_.value_dim + e;
       const float normed = (o[e] - mean) * scale * c_.norm_weight[column] + c_.norm_bias[column];
-      StoreOperand(c_.y, token_, column, (normed + bonus_ * v[e]) * ValuesOf(c_.gate)[e]);
+      const float gate = ValuesOf(c_.gate)[e];
+      const float y =
+          low_rank_ ? (normed + bonus_ * v[e]) * gate : normed * Function(Activation::kSilu, gate);
+      StoreOperand(c_.y, token_, column, y);
     }
   }
 
   const TimeMixCall& c_;
   const DeviceSegment& segment_;
   const uint32_t head_, token_;
+  const bool low_rank_;
   const uint64_t place_;
   const bool fresh_;
   const uint32_t base_;
@@ -190,6 +222,24 @@ void FakeDevice::TokenShift(const TokenShiftCall& call) {
         }
       }
     });
+  });
+}
+
+void FakeDevice::MixOwn(const OwnMixturesCall& call) {
+  Do([=] {
+    for (uint32_t t = 0; t < call.x.rows; ++t) {
+      for (uint32_t m = 0; m < call.mixtures; ++m) {
+        const size_t first = size_t{m} * call.channels;
+        for (uint32_t i = 0; i < call.y[m].columns; ++i) {
+          float y = 0.0f;
+          if (i < call.channels) {
+            y = OperandAt(call.x, t, i) +
+                call.difference.row(t)[i] * (call.weights.row(t)[first + i] + call.bias[first + i]);
+          }
+          StoreOperand(call.y[m], t, i, y);
+        }
+      }
+    }
   });
 }
 

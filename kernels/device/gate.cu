@@ -28,16 +28,31 @@ __device__ float Gated(const GateCall& call, float gate, float x) {
   return Function(call.f, gate * call.gate_multiplier) * x * call.multiplier;
 }
 
+__host__ __device__ uint32_t ColumnsOf(const GateCall& call) {
+  return call.y.data != nullptr ? call.y.columns : static_cast<uint32_t>(call.numbers.columns);
+}
+
+__device__ void StoreNumbers(const FloatMatrix& y, uint32_t column, float4 x) {
+  float* const to = y.data + blockIdx.y * y.stride + column;
+  const float numbers[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+  for (uint32_t i = 0; i < 4; ++i) {
+    if (column + i < y.columns) to[i] = numbers[i];
+  }
+}
+
 template <bool kAligned>
 __device__ void GateFour(const GateCall& call, bool real) {
   const uint32_t column = (blockIdx.x * kThreads + threadIdx.x) * 4;
-  if (column >= call.y.columns) return;
+  if (column >= ColumnsOf(call)) return;
   const float4 gate = FourOf<kAligned>(call.gate, blockIdx.y, column);
   const float4 x = FourOf<kAligned>(call.x, blockIdx.y, column);
   const float4 y = {Gated(call, gate.x, x.x), Gated(call, gate.y, x.y), Gated(call, gate.z, x.z),
                     Gated(call, gate.w, x.w)};
   KeepInRegisters(y);
-  if (real) StoreOperandFour(call.y, blockIdx.y, column, y);
+  if (!real) return;
+  call.y.data != nullptr ? StoreOperandFour(call.y, blockIdx.y, column, y)
+                         : StoreNumbers(call.numbers, column, y);
 }
 
 template <bool kAligned>
@@ -55,7 +70,8 @@ bool FoursAligned(const ConstFloatMatrix& x) {
 
 void LaunchGate(const GateCall& call, const LaunchContext& context) {
   const bool aligned = FoursAligned(call.gate) && FoursAligned(call.x);
-  const dim3 grid((call.y.columns + kThreads * 4 - 1) / (kThreads * 4), call.y.rows);
+  const dim3 grid((ColumnsOf(call) + kThreads * 4 - 1) / (kThreads * 4),
+                  static_cast<uint32_t>(call.x.rows));
   context.Run(aligned ? GateKernel<true> : GateKernel<false>, grid, kThreads, 0, call,
               context.RehearsedBlocks(grid.x * grid.y));
 }

@@ -120,6 +120,7 @@ void LaunchGatedScan(const GatedScanCall& call, const LaunchContext& context);
 void LaunchFilter(const FilterCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchModeScan(const ModeScanCall& call, const LaunchContext& context);
 void LaunchTokenShift(const TokenShiftCall& call, bool fp32_rows, const LaunchContext& context);
+void LaunchOwnMixtures(const OwnMixturesCall& call, const LaunchContext& context);
 void LaunchTimeMix(const TimeMixCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchSample(const SampleCall& call, const LaunchContext& context);
 void LaunchGate(const GateCall& call, const LaunchContext& context);

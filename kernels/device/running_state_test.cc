@@ -192,9 +192,43 @@ Layer TokenShift(uint32_t channels, uint32_t mixtures, std::mt19937& random) {
           }};
 }
 
+// The token shift with one mixture, whose weights are two mixtures of each token's own behind it.
+Layer OwnMixtures(uint32_t channels, std::mt19937& random) {
+  const auto padded = static_cast<uint32_t>(PaddedColumns(channels));
+  auto mix = std::make_shared<std::vector<float>>(Random(channels, 0.0f, 1.0f, random));
+  auto bias = std::make_shared<std::vector<float>>(Random(2 * channels, -0.5f, 0.5f, random));
+  return {"own_mixtures_" + std::to_string(channels),
+          {channels, 2 * channels},
+          channels,
+          padded * sizeof(float),
+          kChunk * padded * sizeof(float),
+          [=](const DeviceStep& step, const std::vector<FloatMatrix>& inputs, const Operand& y) {
+            TokenShiftCall shift{.rows = step.rows,
+                                 .slots = step.slots,
+                                 .channels = channels,
+                                 .x = Gated(step, inputs[0], {}),
+                                 .mixtures = 1,
+                                 .padded = padded,
+                                 .difference = step.workspace->Take(y.rows, channels)};
+            shift.mix[0] = step.device->Constant(*mix);
+            shift.y[0] = step.workspace->TakeOperand(y.rows, channels);
+            step.device->TokenShift(shift);
+            OwnMixturesCall own{.x = shift.x,
+                                .channels = channels,
+                                .difference = shift.difference,
+                                .weights = inputs[1],
+                                .bias = step.device->Constant(*bias),
+                                .mixtures = 2};
+            own.y[0] = step.workspace->TakeOperand(y.rows, channels);
+            own.y[1] = y;
+            step.device->MixOwn(own);
+          }};
+}
+
 struct TimeMixShape {
   uint32_t heads, key_dim, value_dim;
   bool mixes_values = false, bf16_state = false;
+  TimeMixForm form = TimeMixForm::kRwkv7;
 };
 
 Layer TimeMix(const TimeMixShape& shape, std::mt19937& random) {
@@ -209,7 +243,9 @@ Layer TimeMix(const TimeMixShape& shape, std::mt19937& random) {
   const auto bias = weights(values, -0.5f, 0.5f);
   const size_t head_rows = size_t{shape.heads} * kChunk * sizeof(float);
   const size_t key_bytes = head_rows * 2 * padded_key, value_bytes = head_rows * 2 * padded_value;
-  return {"time_mix_" + std::to_string(shape.key_dim) + "_" + std::to_string(shape.value_dim),
+  const bool low_rank = shape.form == TimeMixForm::kRwkv7;
+  return {(low_rank ? "time_mix_" : "time_mix_6_") + std::to_string(shape.key_dim) + "_" +
+              std::to_string(shape.value_dim),
           {keys, keys, keys, keys, values, values, values, values},
           values,
           size_t{shape.heads} * padded_key * padded_value * (shape.bf16_state ? 2 : 4),
@@ -218,7 +254,8 @@ Layer TimeMix(const TimeMixShape& shape, std::mt19937& random) {
             const auto constant = [&](const std::shared_ptr<std::vector<float>>& numbers) {
               return step.device->Constant(*numbers);
             };
-            TimeMixCall call{.rows = step.rows,
+            TimeMixCall call{.form = shape.form,
+                             .rows = step.rows,
                              .slots = step.slots,
                              .heads = shape.heads,
                              .key_dim = shape.key_dim,
@@ -530,6 +567,13 @@ std::vector<Layer> Layers(std::mt19937& random) {
           TimeMix({2, 128, 128}, random),
           TimeMix({1, 400, 70, true}, random),
           TimeMix({2, 64, 32, true, true}, random),
+          OwnMixtures(40, random),
+          OwnMixtures(300, random),
+          TimeMix({3, 64, 64, false, false, TimeMixForm::kRwkv6}, random),
+          TimeMix({2, 24, 40, false, false, TimeMixForm::kRwkv6}, random),
+          TimeMix({2, 64, 300, false, false, TimeMixForm::kRwkv6}, random),
+          TimeMix({1, 400, 70, false, false, TimeMixForm::kRwkv6}, random),
+          TimeMix({2, 64, 32, false, true, TimeMixForm::kRwkv6}, random),
           Sum({3, 1, 64, 64}, random),
           Sum({2, 1, 256, 128}, random),
           Sum({2, 2, 128, 80}, random),

@@ -1,17 +1,18 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// RWKV-7's time mixing (TimeMixCall). A block has a head of a segment. A thread holds 16 channels
-// of four columns of S in registers, and `lanes` adjacent threads have all channels. The tokens are
-// walked one after the other: first those of the tail, whose rows are known, then the segment's.
-// What a token does to S is the same in both, so a decoded token has the bits of a prompt's. Each
-// number that comes from shared memory serves four columns: with one column a thread, these loads
-// were the limit.
+// The time mixing of RWKV-6 and RWKV-7 (TimeMixCall). A block has a head of a segment. A thread
+// holds 16 channels of four columns of S in registers, and `lanes` adjacent threads have all
+// channels. The tokens are walked one after the other: first those of the tail, whose rows are
+// known, then the segment's. What a token does to S is the same in both, so a decoded token has the
+// bits of a prompt's. Each number that comes from shared memory serves four columns: with one
+// column a thread, these loads were the limit.
 //
 // Everything is fp32 arithmetic with written-out fusions; a sum over channels is four chains a
 // lane, then a tree over the lanes, which depends on D alone.
 //
 // Bytes expected of a token: S once and a C-th of it written, the tail's rows, six inputs and one
-// output. Replaying the tail costs 3 D E fused additions a row, on average 8 rows a token.
+// output. Replaying the tail costs 3 D E fused additions a row (RWKV-6: 2 D E), on average 8 rows a
+// token.
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/rwkv_operations.h"
@@ -46,24 +47,26 @@ struct Tiling {
     stride = lanes * kHeld;
   }
   __host__ __device__ uint32_t threads() const { return lanes * columns / kColumns; }
-  __host__ size_t SharedBytes() const {
-    return sizeof(float) * kChunk * (5 * size_t{stride} + 2 * columns);
+  __host__ size_t SharedBytes(bool low_rank) const {
+    const size_t key_rows = low_rank ? 5 : 3, value_rows = low_rank ? 2 : 1;
+    return sizeof(float) * kChunk * (key_rows * stride + value_rows * columns);
   }
 };
 
-// A chunk's rows in shared memory.
+// A chunk's rows in shared memory. RWKV-6 has no b, a and u.
 struct ChunkRows {
-  float *k, *b, *w, *a, *r;  // [C, stride]
+  float *k, *w, *r, *b, *a;  // [C, stride]
   float *v, *u;              // [C, columns]
 
-  __device__ ChunkRows(float* memory, const Tiling& tiling) {
+  __device__ ChunkRows(float* memory, const Tiling& tiling, bool low_rank) {
     const size_t rows = kChunk * size_t{tiling.stride};
-    k = memory, b = k + rows, w = b + rows, a = w + rows, r = a + rows;
-    v = r + rows, u = v + kChunk * tiling.columns;
+    k = memory, w = k + rows, r = w + rows, b = r + rows, a = b + rows;
+    v = low_rank ? a + rows : r + rows;
+    u = v + kChunk * tiling.columns;
   }
 };
 
-template <typename Row, typename State>
+template <typename Row, typename State, bool kLowRank>
 class Head {
  public:
   __device__ Head(const TimeMixCall& call, float* memory)
@@ -71,7 +74,7 @@ class Head {
         segment_(call.rows.segments[blockIdx.y]),
         head_(blockIdx.x),
         tiling_(call.padded_key, call.value_dim),
-        rows_(memory, tiling_),
+        rows_(memory, tiling_, kLowRank),
         lane_(threadIdx.x % tiling_.lanes),
         column_(threadIdx.x / tiling_.lanes * kColumns) {}
 
@@ -86,6 +89,8 @@ class Head {
   }
 
  private:
+  static constexpr uint32_t kParts = kLowRank ? 2 : 1;  // of a row of keys or values
+
   // --- where things are --------------------------------------------------------------------------
 
   __device__ uint32_t Value() const { return first_ + column_; }  // first column of the thread
@@ -107,10 +112,10 @@ class Head {
            (size_t{head_} * kChunk + place) * width;
   }
   __device__ Row* KeyRow(uint32_t place) const {
-    return TailRow<Row>(c_.key_offset, place, 2 * c_.padded_key);
+    return TailRow<Row>(c_.key_offset, place, kParts * c_.padded_key);
   }
   __device__ Row* ValueRow(uint32_t place) const {
-    return TailRow<Row>(c_.value_offset, place, 2 * c_.padded_value);
+    return TailRow<Row>(c_.value_offset, place, kParts * c_.padded_value);
   }
   __device__ float* DecayRow(uint32_t place) const {
     return TailRow<float>(c_.decay_offset, place, c_.padded_key);
@@ -130,7 +135,7 @@ class Head {
     __syncthreads();  // the rows of the columns before are no longer read
     StageTail(place);
     __syncthreads();
-    for (uint32_t s = 0; s < place; ++s) Update(s, *ValuesAt(rows_.v, s), *ValuesAt(rows_.u, s));
+    for (uint32_t s = 0; s < place; ++s) Update(s, *ValuesAt(rows_.v, s), StagedU(s));
     if (first_ == 0) AwaitLastKernel();
     for (uint32_t done = 0; done < segment_.tokens;) {
       const uint32_t count = min(kChunk - place, segment_.tokens - done);
@@ -143,6 +148,10 @@ class Head {
     }
   }
 
+  __device__ float4 StagedU(uint32_t place) const {
+    if constexpr (kLowRank) return *ValuesAt(rows_.u, place);
+    return {};
+  }
   __device__ float4* ValuesAt(float* rows, uint32_t place) const {
     return reinterpret_cast<float4*>(rows + place * tiling_.columns + column_);
   }
@@ -162,10 +171,16 @@ class Head {
 
   __device__ void RunToken(uint32_t place, uint32_t token, bool keeps) {
     const float4 v = *ValuesAt(rows_.v, place);
-    float4 u = Dot(rows_.a + place * tiling_.stride);
-    u = {Rounded<Row>(u.x), Rounded<Row>(u.y), Rounded<Row>(u.z), Rounded<Row>(u.w)};
-    Update(place, v, u);
-    const float4 o = Dot(rows_.r + place * tiling_.stride);
+    float4 u = {}, o;
+    if constexpr (kLowRank) {
+      u = Dot(rows_.a + place * tiling_.stride);
+      u = {Rounded<Row>(u.x), Rounded<Row>(u.y), Rounded<Row>(u.z), Rounded<Row>(u.w)};
+      Update(place, v, u);
+      o = Dot(rows_.r + place * tiling_.stride);
+    } else {
+      o = Dot(rows_.r + place * tiling_.stride);
+      Update(place, v, u);
+    }
     if (lane_ != 0 || !Has(0)) return;
     float* const out = c_.out.data + ValueColumns(c_.out.stride, token) + Value();
 #pragma unroll
@@ -175,7 +190,7 @@ class Head {
     if (!keeps) return;
     Row* const row = ValueRow(place);
     StoreFour(row + Value(), v);
-    StoreFour(row + c_.padded_value + Value(), u);
+    if constexpr (kLowRank) StoreFour(row + c_.padded_value + Value(), u);
   }
 
   template <typename Four>
@@ -190,20 +205,27 @@ class Head {
   // S = diag(w) S + bᵀ u + kᵀ v
   __device__ void Update(uint32_t place, float4 v, float4 u) {
     const uint32_t row = place * tiling_.stride;
-    const float4 *w = Fours(rows_.w + row), *b = Fours(rows_.b + row), *k = Fours(rows_.k + row);
+    const float4 *w = Fours(rows_.w + row), *k = Fours(rows_.k + row);
 #pragma unroll
     for (uint32_t j = 0; j < kHeldFours; ++j) {
-      const float4 wj = w[j * tiling_.lanes], bj = b[j * tiling_.lanes], kj = k[j * tiling_.lanes];
+      const float4 wj = w[j * tiling_.lanes], kj = k[j * tiling_.lanes];
+      float4 bj = {};
+      if constexpr (kLowRank) bj = Fours(rows_.b + row)[j * tiling_.lanes];
 #pragma unroll
       for (uint32_t c = 0; c < kColumns; ++c) {
         const float vc = Component(v, c), uc = Component(u, c);
         float4& s = s_[c][j];
-        s.x = fmaf(kj.x, vc, fmaf(bj.x, uc, wj.x * s.x));
-        s.y = fmaf(kj.y, vc, fmaf(bj.y, uc, wj.y * s.y));
-        s.z = fmaf(kj.z, vc, fmaf(bj.z, uc, wj.z * s.z));
-        s.w = fmaf(kj.w, vc, fmaf(bj.w, uc, wj.w * s.w));
+        s.x = Updated(s.x, wj.x, bj.x, uc, kj.x, vc);
+        s.y = Updated(s.y, wj.y, bj.y, uc, kj.y, vc);
+        s.z = Updated(s.z, wj.z, bj.z, uc, kj.z, vc);
+        s.w = Updated(s.w, wj.w, bj.w, uc, kj.w, vc);
       }
     }
+  }
+  static __device__ float Updated(float s, float w, float b, float u, float k, float v) {
+    const float kept = w * s;
+    if constexpr (kLowRank) return fmaf(k, v, fmaf(b, u, kept));
+    return fmaf(k, v, kept);
   }
 
   // x S of the thread's columns, in all of their lanes.
@@ -280,14 +302,14 @@ class Head {
       const uint32_t place = i / fours, d = i % fours * 4;
       const bool real = d < c_.padded_key;
       StageFour(rows_.k, i, real, KeyRow(place) + d);
-      StageFour(rows_.b, i, real, KeyRow(place) + c_.padded_key + d);
+      if constexpr (kLowRank) StageFour(rows_.b, i, real, KeyRow(place) + c_.padded_key + d);
       StageFour(rows_.w, i, real, DecayRow(place) + d);
     }
     for (uint32_t i = threadIdx.x; i < count * values; i += blockDim.x) {
       const uint32_t place = i / values, e = first_ + i % values * 4;
       const bool real = e < c_.padded_value;
       StageFour(rows_.v, i, real, ValueRow(place) + e);
-      StageFour(rows_.u, i, real, ValueRow(place) + c_.padded_value + e);
+      if constexpr (kLowRank) StageFour(rows_.u, i, real, ValueRow(place) + c_.padded_value + e);
     }
   }
 
@@ -296,8 +318,9 @@ class Head {
     for (uint32_t i = threadIdx.x; i < count * fours; i += blockDim.x) {
       const uint32_t row = place + i / fours, d = i % fours * 4, from = row * tiling_.stride + d;
       StoreFour(KeyRow(row) + d, *reinterpret_cast<const float4*>(rows_.k + from));
-      StoreFour(KeyRow(row) + c_.padded_key + d, *reinterpret_cast<const float4*>(rows_.b + from));
       StoreFour(DecayRow(row) + d, *reinterpret_cast<const float4*>(rows_.w + from));
+      if constexpr (!kLowRank) continue;
+      StoreFour(KeyRow(row) + c_.padded_key + d, *reinterpret_cast<const float4*>(rows_.b + from));
     }
   }
 
@@ -305,7 +328,10 @@ class Head {
   // -------------------------------------------------------------------
 
   __device__ void StageToken(uint32_t place, uint32_t token) {
-    StageKeys(place, token);
+    const float bonus = kLowRank ? StageLowRankKeys(place, token) : StagePlainKeys(place, token);
+    if (threadIdx.x % 32 == 0) {
+      c_.bonus_sum.data[size_t{token} * c_.bonus_sum.stride + head_] = bonus;
+    }
     const uint32_t thread = threadIdx.x % 32;
     const float* const v = c_.v.data + ValueColumns(c_.v.stride, token) + first_;
     const float* const share = c_.share.data + ValueColumns(c_.share.stride, token) + first_;
@@ -322,7 +348,25 @@ class Head {
     }
   }
 
-  __device__ void StageKeys(uint32_t place, uint32_t token) {
+  // Both give the token's Σ r ∘ k ∘ bonus.
+  __device__ float StagePlainKeys(uint32_t place, uint32_t token) {
+    const uint32_t thread = threadIdx.x % 32, row = place * tiling_.stride;
+    const float* const bonuses = c_.bonus + size_t{head_} * c_.key_dim;
+    const float *k = KeyColumns(c_.k, token), *r = KeyColumns(c_.r, token);
+    const float* const decay = KeyColumns(c_.decay, token);
+    float bonus = 0.0f;
+    for (uint32_t d = thread; d < tiling_.stride; d += 32) {
+      const bool real = d < c_.key_dim;
+      const float key = real ? k[d] : 0.0f, query = real ? r[d] : 0.0f;
+      if (real) bonus = fmaf(query * key, bonuses[d], bonus);
+      rows_.k[row + d] = Rounded<Row>(key);
+      rows_.w[row + d] = real ? expf(-expf(decay[d])) : 0.0f;
+      rows_.r[row + d] = query;
+    }
+    return WarpSum(bonus);
+  }
+
+  __device__ float StageLowRankKeys(uint32_t place, uint32_t token) {
     const uint32_t thread = threadIdx.x % 32, row = place * tiling_.stride;
     const size_t weights = size_t{head_} * c_.key_dim;
     const float *k = KeyColumns(c_.k, token), *r = KeyColumns(c_.r, token);
@@ -350,8 +394,7 @@ class Head {
       rows_.a[row + d] = -removed;
       rows_.r[row + d] = query;
     }
-    bonus = WarpSum(bonus);
-    if (thread == 0) c_.bonus_sum.data[size_t{token} * c_.bonus_sum.stride + head_] = bonus;
+    return WarpSum(bonus);
   }
 
   // y of a token, by a warp.
@@ -360,17 +403,22 @@ class Head {
     const float* const o = c_.out.data + ValueColumns(c_.out.stride, token);
     const float* const v = c_.values.data + ValueColumns(c_.values.stride, token);
     const float* const gate = c_.gate.data + ValueColumns(c_.gate.stride, token);
+    const float bonus = c_.bonus_sum.data[size_t{token} * c_.bonus_sum.stride + head_];
+    // RWKV-6 norms the bonus too, RWKV-7 adds it behind the norm.
+    const auto read = [&](uint32_t e) { return kLowRank ? o[e] : o[e] + bonus * v[e]; };
     const auto count = static_cast<float>(width);
     float sum = 0.0f, squares = 0.0f;
-    for (uint32_t e = thread; e < width; e += 32) sum += o[e];
+    for (uint32_t e = thread; e < width; e += 32) sum += read(e);
     const float mean = WarpSum(sum) / count;
-    for (uint32_t e = thread; e < width; e += 32) squares = fmaf(o[e] - mean, o[e] - mean, squares);
+    for (uint32_t e = thread; e < width; e += 32) {
+      squares = fmaf(read(e) - mean, read(e) - mean, squares);
+    }
     const float scale = 1.0f / sqrtf(WarpSum(squares) / count + c_.norm_eps);
-    const float bonus = c_.bonus_sum.data[size_t{token} * c_.bonus_sum.stride + head_];
     for (uint32_t e = thread; e < width; e += 32) {
       const float normed =
-          (o[e] - mean) * scale * c_.norm_weight[column + e] + c_.norm_bias[column + e];
-      StoreOperand(c_.y, token, column + e, (normed + bonus * v[e]) * gate[e]);
+          (read(e) - mean) * scale * c_.norm_weight[column + e] + c_.norm_bias[column + e];
+      const float gated = kLowRank ? (normed + bonus * v[e]) * gate[e] : normed * Silu(gate[e]);
+      StoreOperand(c_.y, token, column + e, gated);
     }
     if (head_ != 0) return;
     for (uint32_t i = c_.heads * width + thread; i < c_.y.columns; i += 32) {
@@ -388,28 +436,35 @@ class Head {
   float4 s_[kColumns][kHeldFours];
 };
 
-template <typename Row, typename State>
+template <typename Row, typename State, bool kLowRank>
 __global__ void __launch_bounds__(kMostThreads)
     TimeMixKernel(const __grid_constant__ TimeMixCall call) {
   extern __shared__ __align__(16) float shared_rows[];
   AllowNextKernel();
-  Head<Row, State>(call, shared_rows).Run();
+  Head<Row, State, kLowRank>(call, shared_rows).Run();
 }
 
-template <typename Row, typename State>
+template <typename Row, typename State, bool kLowRank>
 void Launch(const TimeMixCall& call, const LaunchContext& context) {
-  const auto kernel = TimeMixKernel<Row, State>;
+  const auto kernel = TimeMixKernel<Row, State, kLowRank>;
   static const cudaError_t prepared =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10);
   context.Check(prepared);
   const Tiling tiling(call.padded_key, call.value_dim);
   context.Run(kernel, dim3(call.heads, call.rows.segment_count), tiling.threads(),
-              tiling.SharedBytes(), call);
+              tiling.SharedBytes(kLowRank), call);
+}
+
+template <typename Row, typename State>
+void LaunchForForm(const TimeMixCall& call, const LaunchContext& context) {
+  call.form == TimeMixForm::kRwkv7 ? Launch<Row, State, true>(call, context)
+                                   : Launch<Row, State, false>(call, context);
 }
 
 template <typename Row>
 void LaunchForState(const TimeMixCall& call, const LaunchContext& context) {
-  call.bf16_state ? Launch<Row, bf16>(call, context) : Launch<Row, float>(call, context);
+  call.bf16_state ? LaunchForForm<Row, bf16>(call, context)
+                  : LaunchForForm<Row, float>(call, context);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// RWKV's token shift (TokenShiftCall). A thread has a channel of a token and writes all
-// mixtures of it.
+// RWKV's token shift (TokenShiftCall) and mixtures of a token's own (OwnMixturesCall). A thread has
+// a channel of a token and writes all mixtures of it.
 //
-// Bytes expected: x twice, each mixture once.
+// Bytes expected: x twice, each mixture once; of a token's own also their weights.
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/rwkv_operations.h"
@@ -67,6 +67,9 @@ __global__ void ShiftKernel(const __grid_constant__ TokenShiftCall call) {
     }
   }
   const float difference = before - own;
+  if (real && call.difference.data != nullptr) {
+    call.difference.data[size_t{token} * call.difference.stride + channel] = difference;
+  }
   for (uint32_t m = 0; m < call.mixtures; ++m) {
     const float mixed = real ? own + difference * call.mix[m][channel] : 0.0f;
     StoreOperand(call.y[m], token, channel, mixed);
@@ -92,13 +95,31 @@ __global__ void KeepLastKernel(const __grid_constant__ TokenShiftCall call) {
   }
 }
 
+__global__ void OwnMixturesKernel(const __grid_constant__ OwnMixturesCall call) {
+  AllowNextKernel();
+  AwaitLastKernel();
+  const uint32_t token = blockIdx.x, channel = blockIdx.y * kThreads + threadIdx.x;
+  if (channel >= call.y[0].columns) return;
+  const bool real = channel < call.channels;
+  const float own = real ? InputAt(call.x, token, channel) : 0.0f;
+  const float difference =
+      real ? call.difference.data[size_t{token} * call.difference.stride + channel] : 0.0f;
+  const float* const weights = call.weights.data + size_t{token} * call.weights.stride;
+  for (uint32_t m = 0; m < call.mixtures; ++m) {
+    const uint32_t column = m * call.channels + channel;
+    const float mixed = real ? own + difference * (weights[column] + call.bias[column]) : 0.0f;
+    StoreOperand(call.y[m], token, channel, mixed);
+  }
+}
+
+uint32_t BlocksOf(uint32_t columns) { return (columns + kThreads - 1) / kThreads; }
+
 template <typename Row>
 void Launch(const TokenShiftCall& call, const LaunchContext& context) {
-  const auto blocks = [](uint32_t columns) { return (columns + kThreads - 1) / kThreads; };
-  context.Run(ShiftKernel<Row>, dim3(call.rows.tokens, blocks(call.y[0].columns)), kThreads, 0,
+  context.Run(ShiftKernel<Row>, dim3(call.rows.tokens, BlocksOf(call.y[0].columns)), kThreads, 0,
               call);
   if (call.rows.single) return;
-  context.Run(KeepLastKernel<Row>, dim3(blocks(call.channels), call.rows.segment_count), kThreads,
+  context.Run(KeepLastKernel<Row>, dim3(BlocksOf(call.channels), call.rows.segment_count), kThreads,
               0, call);
 }
 
@@ -106,6 +127,10 @@ void Launch(const TokenShiftCall& call, const LaunchContext& context) {
 
 void LaunchTokenShift(const TokenShiftCall& call, bool fp32_rows, const LaunchContext& context) {
   fp32_rows ? Launch<float>(call, context) : Launch<bf16>(call, context);
+}
+
+void LaunchOwnMixtures(const OwnMixturesCall& call, const LaunchContext& context) {
+  context.Run(OwnMixturesKernel, dim3(call.x.rows, BlocksOf(call.y[0].columns)), kThreads, 0, call);
 }
 
 }  // namespace rivulet::cuda

@@ -37,7 +37,8 @@ ProgramVector VectorIn(ConstFloatMatrix x, size_t width, bool per_head) {
 bool SumRecurrence::RunsOnDevice(const RecurrenceDeclaration& declaration) {
   if (declaration.levels != 0) return PagesRunOnDevice(declaration);
   if (!IsProgram(declaration)) {
-    if (declaration.low_rank) return false;  // RWKV-7 has an operation of its own
+    // RWKV-7 and RWKV-6 have an operation of their own.
+    if (declaration.low_rank || declaration.reads[0].strict) return false;
     const bool plain = !declaration.delta && declaration.decay.kind != Decay::kChannel;
     return plain || !declaration.sums[0].normaliser;
   }

@@ -634,8 +634,8 @@ INSTANTIATE_TEST_SUITE_P(
         "upstream_hf_granite_moe", "upstream_hf_qwen3_next", "upstream_hf_qwen3_next_all_weights",
         "upstream_hf_nemotron_h_latent", "anna", "anna_cross_polytope",
         "anna_cross_polytope_strict", "anna_strict_wide", "kda_grouped", "kda_bound_negative",
-        "latent_attention", "rg_lru_wide", "gated_convolution_bias", "rwkv7", "rwkv7_old_attn",
-        "rwkv7_wide_tied", "mixture_rwkv7"),
+        "latent_attention", "rg_lru_wide", "gated_convolution_bias", "rwkv6", "rwkv6_attn",
+        "rwkv6_wide_tied", "rwkv7", "rwkv7_old_attn", "rwkv7_wide_tied", "mixture_rwkv7"),
     [](const auto& info) { return std::string(info.param); });
 
 INSTANTIATE_TEST_SUITE_P(

@@ -8,10 +8,17 @@
 //   o = recurrence(r, k, v, g) + (Σ r ∘ u ∘ k) v
 //   y = (norm(o) ∘ silu(gate)) W_o
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/linear_source.h"
 #include "kernels/base/parallel.h"
+#include "kernels/device/gated.h"
+#include "kernels/device/rwkv_operations.h"
+#include "kernels/mixers/block_linear.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/rwkv6/rwkv6_config.h"
 #include "kernels/ops/activation/activation.h"
@@ -23,6 +30,50 @@ namespace rivulet {
 namespace {
 
 enum Mixture : size_t { kReceptance, kDecay, kKey, kValue, kGate, kMixtures };  // fla's order
+
+// How far the mixtures' numbers lie apart between their two maps: a device's blocks begin at
+// multiples of 16.
+size_t StepOf(size_t rank, const ParameterSource& parameters) {
+  return parameters.packs_on_device() ? PaddedColumns(rank) : rank;
+}
+
+// The first map of all mixtures: `rank` rows of the tensor for each, and rows of zeros up to the
+// next one's.
+Linear TakeMixDown(size_t rank, size_t hidden, ParameterSource& parameters) {
+  const size_t step = StepOf(rank, parameters);
+  const std::string name = "x_proj.0.linear";
+  if (step == rank) return TakeLinear(name, kMixtures * rank, hidden, false, parameters);
+  const AlignedBuffer<float> weight =
+      parameters.TakeVector(name + ".weight", {kMixtures * rank, hidden});
+  const std::vector<float> zeros((step - rank) * hidden);
+  std::vector<LinearSource> rows;
+  for (size_t n = 0; n < kMixtures; ++n) {
+    rows.push_back({weight.data() + n * rank * hidden, DType::kFloat32, rank});
+    rows.push_back({zeros.data(), DType::kFloat32, step - rank});
+  }
+  return parameters.PackRows(rows, hidden);
+}
+
+// The second maps, which lie side by side in the tensor [hidden, kMixtures · rank].
+BlockLinear TakeMixUp(size_t rank, size_t hidden, ParameterSource& parameters) {
+  const AlignedBuffer<float> weight =
+      parameters.TakeVector("x_proj.2.weight", {hidden, kMixtures * rank});
+  std::vector<float> apart(weight.size());
+  std::vector<LinearSource> blocks;
+  for (size_t n = 0; n < kMixtures; ++n) {
+    float* const to = apart.data() + n * hidden * rank;
+    for (size_t i = 0; i < hidden; ++i) {
+      std::copy_n(weight.data() + (i * kMixtures + n) * rank, rank, to + i * rank);
+    }
+    blocks.push_back({to, DType::kFloat32, hidden});
+  }
+  return BlockLinear(blocks, rank, parameters);
+}
+
+// μ, as the token shift takes mixtures.
+std::array<AlignedBuffer<float>, 1> TakeMix(size_t hidden, ParameterSource& parameters) {
+  return {parameters.TakeVector("x_proj.0.mu", {hidden})};
+}
 
 AlignedBuffer<float> Filled(size_t count, float value) {
   AlignedBuffer<float> buffer(count);
@@ -37,9 +88,10 @@ class Rwkv6Layer : public Mixer {
         hidden_(source.hidden),
         layout_(source.options.NewLayout()),
         shift_(hidden_, layout_),
-        mix_(source.parameters.TakeVector("x_proj.0.mu", {hidden_})),
-        mix_down_(TakeLinear("x_proj.0.linear", ranks(), hidden_, false, source.parameters)),
-        mix_up_(TakeLinear("x_proj.2", hidden_, ranks(), false, source.parameters)),
+        mix_(TakeMix(hidden_, source.parameters)),
+        mix_step_(StepOf(config.mixture_rank, source.parameters)),
+        mix_down_(TakeMixDown(config.mixture_rank, hidden_, source.parameters)),
+        mix_up_(TakeMixUp(config.mixture_rank, hidden_, source.parameters)),
         mix_bias_(source.parameters.TakeVector("x_bias", {kMixtures, hidden_})),
         receptance_(TakeLinear("r_proj.linear", keys(), hidden_, false, source.parameters)),
         key_(TakeLinear("k_proj.linear", keys(), hidden_, false, source.parameters)),
@@ -55,7 +107,9 @@ class Rwkv6Layer : public Mixer {
         norm_bias_(source.parameters.TakeVector("g_norm.bias", {values()})),
         ones_(Filled(config.shape.value_dim, 1.0f)),
         zeros_(Filled(config.shape.value_dim, 0.0f)),
-        output_(TakeLinear("o_proj", hidden_, values(), false, source.parameters)) {}
+        output_(TakeLinear("o_proj", hidden_, values(), false, source.parameters)) {
+    if (layout_.device()) AddDevicePlanes();
+  }
 
   const StateLayout& state_layout() const override { return layout_; }
 
@@ -73,42 +127,57 @@ class Rwkv6Layer : public Mixer {
     return absl::OkStatus();
   }
 
+  // One operation has the recurrence, the bonus, the norm and the gate.
+  void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
+    const auto mixed = EnqueueMixtures(step, x);
+    const auto map = [&](const Linear& linear, const Operand& of) {
+      const FloatMatrix to = step.workspace->Take(of.rows, linear.outputs());
+      linear.Enqueue(*step.device, of, to);
+      return to;
+    };
+    TimeMixCall call = DeviceCall(step);
+    call.r = map(receptance_, mixed[kReceptance]);
+    call.k = map(key_, mixed[kKey]);
+    call.v = call.values = map(value_, mixed[kValue]);
+    call.gate = map(gate_, mixed[kGate]);
+    const FloatMatrix low = map(decay_down_, mixed[kDecay]);
+    call.decay = map(decay_up_, Gated(step, low, {}, Activation::kTanh));
+    call.out = step.workspace->Take(x.rows, values());
+    call.bonus_sum = step.workspace->Take(x.rows, heads());
+    call.y = step.workspace->TakeOperand(x.rows, values());
+    step.device->TimeMix(call);
+    output_.Enqueue(*step.device, call.y, y);
+  }
+  bool runs_on_device() const override { return config_.shape.padded_key() <= kMostTimeMixKeys; }
+
  private:
   struct Shifted {
     const LayerStep& step;
     ConstFloatMatrix x;
     ConstFloatMatrix difference;
-    ConstFloatMatrix weights;  // [T · kMixtures, hidden]: a row for each mixture of a token
+    ConstFloatMatrix weights;  // [T, kMixtures · hidden]
     FloatMatrix mixed;         // where each mixture in turn is
   };
 
   size_t heads() const { return config_.shape.heads; }
   size_t keys() const { return heads() * config_.shape.key_dim; }
   size_t values() const { return heads() * config_.shape.value_dim; }
-  size_t ranks() const { return kMixtures * config_.mixture_rank; }
 
   Shifted Shift(const LayerStep& step, ConstFloatMatrix x) const {
     const FloatMatrix difference = shift_.Difference(step, x);
     const FloatMatrix mixed = step.workspace->Take(x.rows, x.columns);
-    MixShifted(x, difference, mix_.data(), mixed, *step.pool);
-    const FloatMatrix low = Project(step, mix_down_, mixed);
-    return {step, x, difference, Project(step, mix_up_, OfEachMixture(step, low)), mixed};
+    MixShifted(x, difference, mix_[0].data(), mixed, *step.pool);
+    const FloatMatrix low = Tanh(step, Project(step, mix_down_, mixed));
+    const FloatMatrix weights = step.workspace->Take(x.rows, kMixtures * hidden_);
+    mix_up_.Apply(step, low, mix_step_, weights, hidden_);
+    return {step, x, difference, weights, mixed};
   }
 
-  // [T · kMixtures, ranks] of low [T, ranks]: the row of a mixture has tanh of its own numbers and
-  // zeros elsewhere, so that one map serves all of them.
-  FloatMatrix OfEachMixture(const LayerStep& step, FloatMatrix low) const {
-    const FloatMatrix rows = step.workspace->Take(low.rows * kMixtures, ranks());
-    ParallelRows(*step.pool, low.rows, kMixtures * ranks(), [&](size_t t) {
-      Activate(Activation::kTanh, low.row(t), low.row(t), ranks());
-      for (size_t n = 0; n < kMixtures; ++n) {
-        const size_t first = n * config_.mixture_rank;
-        float* const row = rows.row(t * kMixtures + n);
-        std::fill_n(row, ranks(), 0.0f);
-        std::copy_n(low.row(t) + first, config_.mixture_rank, row + first);
-      }
-    });
-    return rows;
+  // In place.
+  static FloatMatrix Tanh(const LayerStep& step, FloatMatrix x) {
+    ParallelRows(*step.pool, x.rows, 4 * x.columns,
+                 [&](size_t t) { Activate(Activation::kTanh, x.row(t), x.row(t), x.columns); });
+    return x;
   }
 
   // [T, hidden] = x + δ ∘ (m_n + b_n)
@@ -117,7 +186,7 @@ class Rwkv6Layer : public Mixer {
     ParallelRows(*in.step.pool, in.x.rows, hidden_, [&](size_t t) {
       const float* const x = in.x.row(t);
       const float* const difference = in.difference.row(t);
-      const float* const weight = in.weights.row(t * kMixtures + n);
+      const float* const weight = in.weights.row(t) + n * hidden_;
       float* const to = in.mixed.row(t);
       for (size_t i = 0; i < hidden_; ++i) to[i] = x[i] + difference[i] * (weight[i] + bias[i]);
     });
@@ -127,10 +196,7 @@ class Rwkv6Layer : public Mixer {
   // [T, H·Dp], zeros in the padding of each head.
   FloatMatrix LogDecay(const Shifted& in) const {
     const LayerStep& step = in.step;
-    const FloatMatrix low = Project(step, decay_down_, Mixed(in, kDecay));
-    ParallelRows(*step.pool, low.rows, 4 * low.columns, [&](size_t t) {
-      Activate(Activation::kTanh, low.row(t), low.row(t), low.columns);
-    });
+    const FloatMatrix low = Tanh(step, Project(step, decay_down_, Mixed(in, kDecay)));
     return PaddedHeads(step, Project(step, decay_up_, low), heads(), Activation::kExp, -1.0f);
   }
 
@@ -175,13 +241,76 @@ class Rwkv6Layer : public Mixer {
     }
   }
 
+  // --- on a device -------------------------------------------------------------------------------
+
+  std::array<Operand, kMostMixtures> EnqueueMixtures(const DeviceStep& step,
+                                                     const Operand& x) const {
+    const FloatMatrix difference = step.workspace->Take(x.rows, hidden_);
+    const Operand mixed = shift_.Enqueue(step, x, mix_, difference)[0];
+    const FloatMatrix low = step.workspace->Take(x.rows, mix_down_.outputs());
+    mix_down_.Enqueue(*step.device, mixed, low);
+    const FloatMatrix weights = step.workspace->Take(x.rows, kMixtures * hidden_);
+    mix_up_.Enqueue(step, Gated(step, low, {}, Activation::kTanh), mix_step_, weights, hidden_);
+    OwnMixturesCall call{.x = x,
+                         .channels = static_cast<uint32_t>(hidden_),
+                         .difference = difference,
+                         .weights = weights,
+                         .bias = Constant(step, mix_bias_),
+                         .mixtures = kMixtures};
+    std::array<Operand, kMostMixtures> result = {};
+    for (size_t n = 0; n < kMixtures; ++n) {
+      call.y[n] = result[n] = step.workspace->TakeOperand(x.rows, hidden_);
+    }
+    step.device->MixOwn(call);
+    return result;
+  }
+
+  static const float* Constant(const DeviceStep& step, const AlignedBuffer<float>& numbers) {
+    return step.device->Constant({numbers.data(), numbers.size()});
+  }
+
+  TimeMixCall DeviceCall(const DeviceStep& step) const {
+    const HeadShape& shape = config_.shape;
+    TimeMixCall call = device_planes_;
+    call.form = TimeMixForm::kRwkv6;
+    call.rows = step.rows;
+    call.slots = step.slots;
+    call.heads = static_cast<uint32_t>(shape.heads);
+    call.key_dim = static_cast<uint32_t>(shape.key_dim);
+    call.value_dim = static_cast<uint32_t>(shape.value_dim);
+    call.padded_key = static_cast<uint32_t>(shape.padded_key());
+    call.padded_value = static_cast<uint32_t>(shape.padded_value());
+    call.bonus = Constant(step, bonus_);
+    call.norm_weight = Constant(step, norm_weight_);
+    call.norm_bias = Constant(step, norm_bias_);
+    call.norm_eps = config_.norm_eps;
+    call.bf16_state = shape.state_dtype == DType::kBFloat16;
+    return call;
+  }
+
+  void AddDevicePlanes() {
+    const HeadShape& shape = config_.shape;
+    const size_t keys = shape.padded_key(), width = shape.padded_value(),
+                 c = layout_.fold_interval();
+    device_planes_.state_offset =
+        layout_.Add(StatePart::kBase, "S", shape.state_dtype, {heads(), width, keys});
+    device_planes_.key_offset =
+        layout_.Add(StatePart::kTail, "k", layout_.row_dtype(), {heads(), c, keys});
+    device_planes_.value_offset =
+        layout_.Add(StatePart::kTail, "v", layout_.row_dtype(), {heads(), c, width});
+    device_planes_.decay_offset =
+        layout_.Add(StatePart::kTail, "decay", DType::kFloat32, {heads(), c, keys});
+  }
+
   Rwkv6Config config_;
   size_t hidden_;
   StateLayout layout_;
   TokenShift shift_;
-  AlignedBuffer<float> mix_;       // μ [hidden]
-  Linear mix_down_, mix_up_;       // A and B of all mixtures side by side
-  AlignedBuffer<float> mix_bias_;  // [kMixtures, hidden]
+  std::array<AlignedBuffer<float>, 1> mix_;  // μ [hidden]
+  size_t mix_step_;                          // columns of a mixture between its maps
+  Linear mix_down_;                          // A of all mixtures
+  BlockLinear mix_up_;                       // B of each
+  AlignedBuffer<float> mix_bias_;            // [kMixtures, hidden]
   Linear receptance_, key_, value_, gate_;
   Linear decay_down_, decay_up_;
   AlignedBuffer<float> bonus_;  // u [H·D]
@@ -189,6 +318,7 @@ class Rwkv6Layer : public Mixer {
   AlignedBuffer<float> norm_weight_, norm_bias_;  // [H·E]
   AlignedBuffer<float> ones_, zeros_;             // [E]
   Linear output_;
+  TimeMixCall device_planes_;  // the offsets of the planes, on a device
 };
 
 }  // namespace

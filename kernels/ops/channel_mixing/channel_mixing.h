@@ -4,12 +4,13 @@
 //
 //   y_t = W_value f(W_key (x_t + (x_{t-1} - x_t) ∘ mix))        f = max(·, 0)² as published
 //
-// RWKV-6 multiplies it by a gate, σ(W_receptance (x_t + (x_{t-1} - x_t) ∘ mix')), which no device
-// has. State: the token shift's. Bits and threading: feed_forward.h.
+// RWKV-6 multiplies it by a gate, σ(W_receptance (x_t + (x_{t-1} - x_t) ∘ mix')). State: the token
+// shift's. Bits and threading: feed_forward.h.
 #ifndef RIVULET_KERNELS_OPS_CHANNEL_MIXING_CHANNEL_MIXING_H_
 #define RIVULET_KERNELS_OPS_CHANNEL_MIXING_CHANNEL_MIXING_H_
 
 #include <optional>
+#include <vector>
 
 #include "kernels/base/activation_kind.h"
 #include "kernels/base/aligned_buffer.h"
@@ -35,16 +36,17 @@ class ChannelMixing : public FeedForward {
   // Temporaries [T, intermediate] and twice [T, hidden], with a gate three times.
   void Apply(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
   void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override;
-  bool runs_on_device() const override { return !gate_.has_value(); }
+  bool runs_on_device() const override { return true; }
 
  private:
+  bool gated() const { return mixes_.size() > 1; }
   void ApplyGate(const LayerStep& step, ConstFloatMatrix mixed, FloatMatrix y) const;
 
   StateLayout layout_;
   TokenShift shift_;
-  AlignedBuffer<float> mix_;
-  Linear key_, value_;
-  std::optional<Gate> gate_;
+  std::vector<AlignedBuffer<float>>
+      mixes_;  // [hidden]: of the key, and of the gate if there is one
+  Linear key_, value_, receptance_;
   Activation f_;
 };
 

@@ -29,8 +29,9 @@ FloatMatrix TokenShift::Difference(const LayerStep& step, ConstFloatMatrix x) co
   return difference;
 }
 
-std::array<Operand, kMostMixtures> TokenShift::Enqueue(
-    const DeviceStep& step, const Operand& x, std::span<const AlignedBuffer<float>> mixes) const {
+std::array<Operand, kMostMixtures> TokenShift::Enqueue(const DeviceStep& step, const Operand& x,
+                                                       std::span<const AlignedBuffer<float>> mixes,
+                                                       FloatMatrix difference) const {
   const DeviceConvolution planes = convolution_.OnDevice(*step.device, {});
   TokenShiftCall call{.rows = step.rows,
                       .slots = step.slots,
@@ -39,7 +40,8 @@ std::array<Operand, kMostMixtures> TokenShift::Enqueue(
                       .mixtures = static_cast<uint32_t>(mixes.size()),
                       .padded = planes.weight_stride,
                       .before_offset = planes.before_offset,
-                      .tail_offset = planes.tail_offset};
+                      .tail_offset = planes.tail_offset,
+                      .difference = difference};
   std::array<Operand, kMostMixtures> result = {};
   for (size_t m = 0; m < mixes.size(); ++m) {
     result[m] = step.workspace->TakeOperand(x.rows, planes.channels);

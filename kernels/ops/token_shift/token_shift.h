@@ -38,9 +38,11 @@ class TokenShift {
   FloatMatrix Difference(const LayerStep& step, ConstFloatMatrix x) const;
 
   // The same on a device with all mixtures [channels] at once, at most kMostMixtures: operands
-  // [T, channels] from the step's workspace.
+  // [T, channels] from the step's workspace. `difference` [T, channels], if it has data, gets what
+  // Difference returns.
   std::array<Operand, kMostMixtures> Enqueue(const DeviceStep& step, const Operand& x,
-                                             std::span<const AlignedBuffer<float>> mixes) const;
+                                             std::span<const AlignedBuffer<float>> mixes,
+                                             FloatMatrix difference = {}) const;
 
  private:
   ShortConvolution convolution_;
