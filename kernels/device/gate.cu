@@ -25,7 +25,12 @@ __device__ float4 FourOf(const ConstFloatMatrix& x, uint32_t row, uint32_t colum
 }
 
 __device__ float Gated(const GateCall& call, float gate, float x) {
-  return Function(call.f, gate * call.gate_multiplier) * x * call.multiplier;
+  gate *= call.gate_multiplier;
+  if (call.limit != 0) {
+    gate = gate > call.limit ? call.limit : gate;
+    x = x > call.limit ? call.limit : x < -call.limit ? -call.limit : x;
+  }
+  return Function(call.f, gate) * x * call.multiplier;
 }
 
 __host__ __device__ uint32_t ColumnsOf(const GateCall& call) {

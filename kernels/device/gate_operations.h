@@ -13,13 +13,15 @@
 
 namespace rivulet {
 
-// y [T, columns] = multiplier · f(gate_multiplier · gate) · x, zeros in y's padding. The result is
-// y or, where y has no data, `numbers`, which may be x.
+// y [T, columns] = multiplier · f(gate_multiplier · gate) · x, zeros in y's padding. With a limit
+// gate_multiplier · gate is at most that, and x within ± that; NaN stays NaN. The result is y or,
+// where y has no data, `numbers`, which may be x.
 struct GateCall {
   ConstFloatMatrix gate, x;  // [T, columns]
   Activation f = Activation::kSilu;
   float gate_multiplier = 1;
   float multiplier = 1;
+  float limit = 0;  // 0: none
   Operand y = {};
   FloatMatrix numbers = {};  // [T, columns]
 };

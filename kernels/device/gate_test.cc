@@ -29,7 +29,7 @@ struct Inputs {
 };
 
 std::vector<float> GateOf(Device& device, const Inputs& inputs, Activation f, float gate_multiplier,
-                          float multiplier) {
+                          float multiplier, float limit = 0) {
   const FloatMatrix both = MatrixOn(device, inputs.both, inputs.rows, 2 * inputs.columns);
   const size_t padded = PaddedColumns(inputs.columns);
   const std::vector<float> ones(inputs.rows * padded, 1.0f);
@@ -39,6 +39,7 @@ std::vector<float> GateOf(Device& device, const Inputs& inputs, Activation f, fl
                .f = f,
                .gate_multiplier = gate_multiplier,
                .multiplier = multiplier,
+               .limit = limit,
                .y = y});
   return NumbersOf(device, y);
 }
@@ -55,8 +56,9 @@ TEST(GateTest, DoesWhatTheFakeDeviceDoes) {
       const uint32_t rows = columns > 600 ? 3 : 70;
       const Inputs inputs{rows, columns, RandomFloats(size_t{rows} * 2 * columns, random, 4.0f)};
       for (const Activation f : kFunctions) {
-        const std::vector<float> got = GateOf(**gpu, inputs, f, -0.7f, 0.3f);
-        const std::vector<float> wanted = GateOf(fake, inputs, f, -0.7f, 0.3f);
+        const float limit = f == Activation::kSilu ? 0.9f : 0.0f;
+        const std::vector<float> got = GateOf(**gpu, inputs, f, -0.7f, 0.3f, limit);
+        const std::vector<float> wanted = GateOf(fake, inputs, f, -0.7f, 0.3f, limit);
         ASSERT_EQ(got.size(), wanted.size());
         for (size_t i = 0; i < got.size(); ++i) {
           const double scale = std::max(1.0, std::abs(double{wanted[i]}));
@@ -66,6 +68,31 @@ TEST(GateTest, DoesWhatTheFakeDeviceDoes) {
     }
     std::printf("gates differ by %.2g\n", worst);
     EXPECT_LE(worst, precision == ProductPrecision::kFloat32 ? 3e-5 : 5e-3);
+  }
+}
+
+// The result as numbers, in the place of what is gated.
+TEST(GateTest, NumbersAreWhatAnOperandIsMadeOf) {
+  RIVULET_NEED_GPU();
+  std::mt19937_64 random(TestSeed());
+  auto gpu = OpenCudaDevice(ProductPrecision::kFloat32);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  for (const uint32_t columns : {5u, 64u, 516u}) {
+    const Inputs inputs{7, columns, RandomFloats(size_t{7} * 2 * columns, random, 4.0f)};
+    const FloatMatrix both = MatrixOn(**gpu, inputs.both, 7, 2 * columns);
+    const FloatMatrix x = both.Columns(columns, columns);
+    (*gpu)->Gate(
+        {.gate = both.Columns(0, columns), .x = x, .f = Activation::kSigmoid, .numbers = x});
+    const std::vector<float> got = NumbersOf(**gpu, both);
+    FakeDevice fake;
+    const std::vector<float> wanted = GateOf(fake, inputs, Activation::kSigmoid, 1, 1);
+    const size_t padded = wanted.size() / 7;
+    for (uint32_t t = 0; t < 7; ++t) {
+      for (uint32_t i = 0; i < columns; ++i) {
+        EXPECT_NEAR(got[t * 2 * columns + columns + i], wanted[t * padded + i], 1e-5);
+        EXPECT_EQ(got[t * 2 * columns + i], inputs.both[t * 2 * columns + i]);
+      }
+    }
   }
 }
 

@@ -69,13 +69,14 @@ void GatedMlp::Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) 
 // multiplier · f(gate_multiplier · gate) ∘ up
 Operand GatedMlp::EnqueueGate(const DeviceStep& step, ConstFloatMatrix gate, ConstFloatMatrix up,
                               float multiplier) const {
-  if (!form_.multiplies()) return Gated(step, up, gate, Activation::kIdentity, form_.f);
+  if (form_.plain()) return Gated(step, up, gate, Activation::kIdentity, form_.f);
   const Operand y = step.workspace->TakeOperand(up.rows, up.columns);
   step.device->Gate({.gate = gate,
                      .x = up,
                      .f = form_.f,
                      .gate_multiplier = form_.gate_multiplier,
                      .multiplier = multiplier,
+                     .limit = form_.limit,
                      .y = y});
   return y;
 }

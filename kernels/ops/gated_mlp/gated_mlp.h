@@ -21,7 +21,7 @@ struct GatedMlpForm {
   float output_multiplier = 1;
   float limit = 0;  // 0: none
 
-  bool multiplies() const { return gate_multiplier != 1 || output_multiplier != 1; }
+  bool plain() const { return gate_multiplier == 1 && output_multiplier == 1 && limit == 0; }
 };
 
 class GatedMlp : public FeedForward {
@@ -33,7 +33,7 @@ class GatedMlp : public FeedForward {
   void Apply(const LayerStep& step, ConstFloatMatrix x, FloatMatrix y) const override;
   // The output's multiplier is one of the down map's inputs where that has no bias.
   void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override;
-  bool runs_on_device() const override { return form_.limit == 0; }
+  bool runs_on_device() const override { return true; }
 
   const Linear& gate_up() const { return gate_up_; }
   const Linear& down() const { return down_; }

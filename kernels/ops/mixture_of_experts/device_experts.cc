@@ -7,6 +7,7 @@
 #include "kernels/base/check.h"
 #include "kernels/device/device_operations.h"
 #include "kernels/device/experts_operations.h"
+#include "kernels/device/gate_operations.h"
 #include "kernels/device/gated.h"
 
 namespace rivulet {
@@ -44,7 +45,7 @@ void DeviceExperts::Apply(const LayerStep& /*step*/, ConstFloatMatrix /*x*/,
 
 bool DeviceExperts::runs_on_device() const {
   if (parts_.shared != nullptr && !parts_.shared->runs_on_device()) return false;
-  return parts_.limit == 0 && parts_.choice.experts <= kMostDeviceExperts &&
+  return parts_.choice.experts <= kMostDeviceExperts &&
          parts_.choice.experts_per_token <= kMostDeviceExpertsPerToken;
 }
 
@@ -83,6 +84,14 @@ ExpertRouting DeviceExperts::EnqueueRoute(const DeviceStep& step, ConstFloatMatr
   return call.routing;
 }
 
+Operand DeviceExperts::GatedUp(const DeviceStep& step, ConstFloatMatrix gate,
+                               ConstFloatMatrix up) const {
+  if (parts_.limit == 0) return Gated(step, up, gate, Activation::kIdentity, parts_.f);
+  const Operand y = step.workspace->TakeOperand(up.rows, up.columns);
+  step.device->Gate({.gate = gate, .x = up, .f = parts_.f, .limit = parts_.limit, .y = y});
+  return y;
+}
+
 // [P, inputs]: what each pair's expert makes of its token's row of x.
 FloatMatrix DeviceExperts::EnqueueExperts(const DeviceStep& step, const ExpertRouting& routing,
                                           const Operand& x) const {
@@ -90,8 +99,7 @@ FloatMatrix DeviceExperts::EnqueueExperts(const DeviceStep& step, const ExpertRo
   const FloatMatrix both = step.workspace->Take(pairs, in_.outputs);
   step.device->ExpertProduct({.routing = routing, .map = in_, .x = x, .by_token = true, .y = both});
   const Operand middle = parts_.gated
-                             ? Gated(step, both.Columns(width, width), both.Columns(0, width),
-                                     Activation::kIdentity, parts_.f)
+                             ? GatedUp(step, both.Columns(0, width), both.Columns(width, width))
                              : Gated(step, both, {}, parts_.f);
   const FloatMatrix outputs = step.workspace->Take(pairs, out_.outputs);
   step.device->ExpertProduct({.routing = routing, .map = out_, .x = middle, .y = outputs});

@@ -32,7 +32,7 @@ struct DeviceMixtureParts {
   Linear in = {}, out = {};
   bool gated = true;
   Activation f = Activation::kSilu;
-  float limit = 0;  // not 0: it does not run
+  float limit = 0;  // of gated experts: GatedMlpForm::limit
   std::unique_ptr<FeedForward> shared = nullptr;
   Linear latent_down = {}, latent_up = {};
 };
@@ -50,6 +50,7 @@ class DeviceExperts : public FeedForward {
   bool latent() const { return parts_.latent_down.outputs() > 0; }
   ExpertRouting NewRouting(const DeviceStep& step) const;
   ExpertRouting EnqueueRoute(const DeviceStep& step, ConstFloatMatrix logits) const;
+  Operand GatedUp(const DeviceStep& step, ConstFloatMatrix gate, ConstFloatMatrix up) const;
   FloatMatrix EnqueueExperts(const DeviceStep& step, const ExpertRouting& routing,
                              const Operand& x) const;
   void AddLatentExperts(const DeviceStep& step, const Operand& x,
