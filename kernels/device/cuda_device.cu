@@ -122,6 +122,10 @@ class CudaDevice final : public Device {
   void Rotate(const RotateCall& call) override { cuda::LaunchRotate(call, context_); }
   void Recur(const RecurCall& call) override { cuda::LaunchRecur(call, fp32_rows(), context_); }
   void Attend(const AttendCall& call) override { cuda::LaunchAttend(call, fp32_rows(), context_); }
+  void PoolKeys(const PoolKeysCall& call) override { cuda::LaunchPoolKeys(call, context_); }
+  void ChoosePools(const ChoosePoolsCall& call) override {
+    cuda::LaunchChoosePools(call, context_);
+  }
   void Fenwick(const FenwickCall& call) override {
     cuda::LaunchFenwick(call, fp32_rows(), context_);
   }
@@ -159,6 +163,14 @@ class CudaDevice final : public Device {
   }
   void Sample(const SampleCall& call) override { cuda::LaunchSample(call, context_); }
   void Gate(const GateCall& call) override { cuda::LaunchGate(call, context_); }
+  void CollapseStreams(const CollapseStreamsCall& call) override {
+    cuda::LaunchCollapseStreams(call, context_);
+  }
+  void ExpandStreams(const ExpandStreamsCall& call) override {
+    cuda::LaunchExpandStreams(call, context_);
+  }
+  void NgramRows(const NgramRowsCall& call) override { cuda::LaunchNgramRows(call, context_); }
+  void NgramGate(const NgramGateCall& call) override { cuda::LaunchNgramGate(call, context_); }
   void Route(const RouteCall& call) override { cuda::LaunchRoute(call, context_); }
   void ExpertProduct(const ExpertProductCall& call) override {
     cuda::LaunchExpertProduct(call, context_);

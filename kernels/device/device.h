@@ -44,7 +44,10 @@ struct BlockProductCall;
 struct PrepareCall;
 struct RotateCall;
 struct RecurCall;
-struct AttendCall;   // softmax_operations.h
+struct AttendCall;  // softmax_operations.h
+// pool_operations.h
+struct PoolKeysCall;
+struct ChoosePoolsCall;
 struct FenwickCall;  // fenwick_operations.h
 struct FinishCall;
 struct GatherCall;
@@ -64,6 +67,12 @@ struct SampleCall;  // sampling_operations.h
 // sum_program_operations.h.
 struct SumProgramCall;
 struct GateCall;  // gate_operations.h
+// ngram_operations.h
+struct NgramRowsCall;
+struct NgramGateCall;
+// stream_operations.h
+struct CollapseStreamsCall;
+struct ExpandStreamsCall;
 // experts_operations.h
 struct RouteCall;
 struct ExpertProductCall;
@@ -145,6 +154,8 @@ class Device {
   virtual void Rotate(const RotateCall& call) = 0;
   virtual void Recur(const RecurCall& call) = 0;
   virtual void Attend(const AttendCall& call) = 0;
+  virtual void PoolKeys(const PoolKeysCall& call) = 0;
+  virtual void ChoosePools(const ChoosePoolsCall& call) = 0;
   virtual void Fenwick(const FenwickCall& call) = 0;
   virtual void RunSumProgram(const SumProgramCall& call) = 0;
   virtual void SplitHeads(const SplitHeadsCall& call) = 0;
@@ -162,6 +173,10 @@ class Device {
   virtual void TimeMix(const TimeMixCall& call) = 0;
   virtual void Sample(const SampleCall& call) = 0;
   virtual void Gate(const GateCall& call) = 0;
+  virtual void CollapseStreams(const CollapseStreamsCall& call) = 0;
+  virtual void ExpandStreams(const ExpandStreamsCall& call) = 0;
+  virtual void NgramRows(const NgramRowsCall& call) = 0;
+  virtual void NgramGate(const NgramGateCall& call) = 0;
   virtual void Route(const RouteCall& call) = 0;
   virtual void ExpertProduct(const ExpertProductCall& call) = 0;
   virtual void CombineExperts(const CombineExpertsCall& call) = 0;

@@ -64,6 +64,8 @@ class FakeDevice final : public Device {
   void Rotate(const RotateCall& call) override;
   void Recur(const RecurCall& call) override;
   void Attend(const AttendCall& call) override;
+  void PoolKeys(const PoolKeysCall& call) override;
+  void ChoosePools(const ChoosePoolsCall& call) override;
   void Fenwick(const FenwickCall& call) override;
   void RunSumProgram(const SumProgramCall& call) override;
   void SplitHeads(const SplitHeadsCall& call) override;
@@ -80,6 +82,10 @@ class FakeDevice final : public Device {
   void TimeMix(const TimeMixCall& call) override;
   void Sample(const SampleCall& call) override;
   void Gate(const GateCall& call) override;
+  void CollapseStreams(const CollapseStreamsCall& call) override;
+  void ExpandStreams(const ExpandStreamsCall& call) override;
+  void NgramRows(const NgramRowsCall& call) override;
+  void NgramGate(const NgramGateCall& call) override;
   void Route(const RouteCall& call) override;
   void ExpertProduct(const ExpertProductCall& call) override;
   void CombineExperts(const CombineExpertsCall& call) override;

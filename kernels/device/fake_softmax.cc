@@ -45,25 +45,41 @@ class AttendToken {
   void Attend(uint32_t head) const {
     const uint32_t kv = head / (c_.heads / c_.kv_heads);
     const float* q = c_.q + size_t{token_} * c_.q_stride + size_t{head} * c_.padded;
-    const uint64_t first = FirstSeen(position_, c_.window);
+    const std::vector<uint64_t> seen = Seen();
     std::vector<float> weights, o(c_.padded, 0.0f);
-    for (uint64_t s = first; s <= position_; ++s) {
+    for (const uint64_t s : seen) {
       float score = 0.0f;
       for (uint32_t d = 0; d < c_.padded; ++d) score += q[d] * Key(s, kv, d);
       weights.push_back(score);
     }
     const float largest = *std::max_element(weights.begin(), weights.end());
     float sum = 0.0f;
-    for (uint64_t s = first; s <= position_; ++s) {
-      const float weight = std::exp(weights[s - first] - largest);
+    for (size_t i = 0; i < seen.size(); ++i) {
+      const float weight = std::exp(weights[i] - largest);
       sum += weight;
-      for (uint32_t e = 0; e < c_.padded; ++e) o[e] += weight * Value(s, kv, e);
+      for (uint32_t e = 0; e < c_.padded; ++e) o[e] += weight * Value(seen[i], kv, e);
     }
     float* out = c_.out.row(token_) + size_t{head} * c_.padded;
     for (uint32_t e = 0; e < c_.padded; ++e) out[e] = o[e] / sum;
   }
 
  private:
+  // Positions, ascending.
+  std::vector<uint64_t> Seen() const {
+    std::vector<uint64_t> seen;
+    uint64_t first = FirstSeen(position_, c_.window);
+    if (c_.pool != 0) {
+      const float* const chosen = c_.chosen.row(token_);
+      for (uint32_t i = 0; i < static_cast<uint32_t>(chosen[0]); ++i) {
+        const auto begin = static_cast<uint64_t>(chosen[1 + i]) * c_.pool;
+        for (uint64_t s = begin; s < begin + c_.pool; ++s) seen.push_back(s);
+      }
+      first = (position_ + 1) / c_.pool * c_.pool;
+    }
+    for (uint64_t s = first; s <= position_; ++s) seen.push_back(s);
+    return seen;
+  }
+
   DType dtype() const { return c_.bf16_pages ? DType::kBFloat16 : DType::kFloat32; }
   size_t HeadBytes() const { return size_t{kChunk} * c_.padded * DTypeSize(dtype()); }
   std::byte* Tail(size_t offset) const {

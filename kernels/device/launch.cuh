@@ -18,7 +18,10 @@
 #include "kernels/device/features_operations.h"
 #include "kernels/device/fenwick_operations.h"
 #include "kernels/device/gate_operations.h"
+#include "kernels/device/ngram_operations.h"
+#include "kernels/device/pool_operations.h"
 #include "kernels/device/softmax_operations.h"
+#include "kernels/device/stream_operations.h"
 #include "kernels/device/sum_program_operations.h"
 
 namespace rivulet::cuda {
@@ -113,6 +116,8 @@ void LaunchFeatures(const FeaturesCall& call, const LaunchContext& context);
 void LaunchRecur(const RecurCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchFenwick(const FenwickCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchAttend(const AttendCall& call, bool fp32_products, const LaunchContext& context);
+void LaunchPoolKeys(const PoolKeysCall& call, const LaunchContext& context);
+void LaunchChoosePools(const ChoosePoolsCall& call, const LaunchContext& context);
 void LaunchFinish(const FinishCall& call, const LaunchContext& context);
 void LaunchGatherRows(const GatherCall& call, const LaunchContext& context);
 void LaunchSelectiveScan(const SelectiveScanCall& call, const LaunchContext& context);
@@ -124,6 +129,10 @@ void LaunchOwnMixtures(const OwnMixturesCall& call, const LaunchContext& context
 void LaunchTimeMix(const TimeMixCall& call, bool fp32_rows, const LaunchContext& context);
 void LaunchSample(const SampleCall& call, const LaunchContext& context);
 void LaunchGate(const GateCall& call, const LaunchContext& context);
+void LaunchCollapseStreams(const CollapseStreamsCall& call, const LaunchContext& context);
+void LaunchExpandStreams(const ExpandStreamsCall& call, const LaunchContext& context);
+void LaunchNgramRows(const NgramRowsCall& call, const LaunchContext& context);
+void LaunchNgramGate(const NgramGateCall& call, const LaunchContext& context);
 void LaunchRoute(const RouteCall& call, const LaunchContext& context);
 void LaunchExpertProduct(const ExpertProductCall& call, const LaunchContext& context);
 void LaunchCombineExperts(const CombineExpertsCall& call, const LaunchContext& context);

@@ -51,10 +51,12 @@ __device__ inline void CopyEight(bf16* to, size_t plane, const float* from) {
   *reinterpret_cast<uint4*>(to + plane) = low;
 }
 
+// kChosen: rows see chosen pools (AttendCall::chosen).
 // kParts: of queries and weights. Pages of fp32 are read as two parts, which takes two there too.
 // kPairs: 16 value columns each that a warp has. kShared: values are
 // the keys (AttendCall::values_are_keys), so a block's rows are copied once.
-template <typename Kv, int kParts, int kTiles, int kPairs, RowKind kKind, bool kShared>
+template <typename Kv, int kParts, int kTiles, int kPairs, RowKind kKind, bool kShared,
+          bool kChosen = false>
 class Attender {
  public:
   static constexpr int kPlanes = sizeof(Kv) == 4 ? 2 : 1;
@@ -403,10 +405,11 @@ class Attender {
       float x[8];
       *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(row + eight * 8);
       *reinterpret_cast<float4*>(x + 4) = *reinterpret_cast<const float4*>(row + eight * 8 + 4);
+      const uint32_t seen = kChosen ? ChosenOfEight(pass, token) : UINT32_MAX;
       float top = kNothing;
 #pragma unroll
       for (uint32_t i = 0; i < 8; ++i) {
-        if (Sees(pass, token + i)) top = fmaxf(top, x[i]);
+        if (Sees(pass, token + i, seen >> i)) top = fmaxf(top, x[i]);
       }
 #pragma unroll
       for (int step = 4; step > 0; step /= 2) {
@@ -418,7 +421,7 @@ class Attender {
       uint4 high, low;
 #pragma unroll
       for (uint32_t i = 0; i < 8; ++i) {
-        x[i] = Sees(pass, token + i) ? expf(x[i] - largest) : 0.0f;
+        x[i] = Sees(pass, token + i, seen >> i) ? expf(x[i] - largest) : 0.0f;
         if (kParts == 1) x[i] = AsStored(static_cast<const bf16*>(nullptr), x[i]);
         sum += x[i];
       }
@@ -438,8 +441,38 @@ class Attender {
     }
   }
 
-  __device__ bool Sees(int pass, uint32_t token) const {
-    return token >= seen_from_[pass] && token <= seen_to_[pass];
+  // `chosen`: whether the token is among those that a choice leaves, in the lowest bit.
+  __device__ bool Sees(int pass, uint32_t token, uint32_t chosen) const {
+    const bool between = token >= seen_from_[pass] && token <= seen_to_[pass];
+    return kChosen ? between && (chosen & 1) != 0 : between;
+  }
+
+  // A bit for each of eight tokens, which begin at a multiple of eight.
+  __device__ uint32_t ChosenOfEight(int pass, uint32_t first) const {
+    if (first + 7 < seen_from_[pass] || first > seen_to_[pass]) return 0;
+    const float* const chosen = c_.chosen.data + TokenOf(SoftmaxRow(pass)) * c_.chosen.stride;
+    const uint32_t open = (seen_to_[pass] + 1) / c_.pool * c_.pool, step = min(c_.pool, 8u);
+    uint32_t seen = 0;
+    for (uint32_t i = 0; i < 8; i += step) {
+      const bool sees = first + i >= open || IsListed(chosen, (first + i) / c_.pool);
+      if (sees) seen |= ((1u << step) - 1) << i;
+    }
+    return seen;
+  }
+
+  // Whether the ascending numbers behind their count have this one.
+  __device__ static bool IsListed(const float* chosen, uint32_t pool) {
+    const auto number = static_cast<float>(pool);
+    uint32_t low = 0, high = static_cast<uint32_t>(chosen[0]);  // the first one not below it
+    while (low < high) {
+      const uint32_t middle = (low + high) / 2;
+      if (chosen[1 + middle] < number) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low < static_cast<uint32_t>(chosen[0]) && chosen[1 + low] == number;
   }
 
   // --- values ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@
 // as they go, by the same function.
 //
 // Bytes expected: keys and values once for each tile of rows; partials of decode rows twice.
-#include "kernels/device/softmax_attender.cuh"
+#include "kernels/device/softmax_launch.cuh"
 
 namespace rivulet::cuda {
 namespace {
@@ -160,73 +160,25 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// --- attend --------------------------------------------------------------------------------------
-
-constexpr int ResidentBlocks(RowKind kind, int parts, int tiles, int pairs, bool shared) {
-  if (shared) return 1;
-  if (kind == RowKind::kManyDecoded && pairs <= 2 && parts == 1) return 5;
-  return tiles == 1 ? 3 : 2;
-}
-
-template <typename Kv, int kParts, int kTiles, int kPairs, RowKind kKind, bool kShared>
-__global__ void __launch_bounds__(kThreads, ResidentBlocks(kKind, kParts, kTiles, kPairs, kShared))
-    AttendKernel(const __grid_constant__ AttendCall call, SegmentRange range) {
-  extern __shared__ __align__(16) std::byte memory[];
-  AllowNextKernel();
-  Attender<Kv, kParts, kTiles, kPairs, kKind, kShared>(call, range, memory).Run();
-}
-
 // --- launch --------------------------------------------------------------------------------------
-
-// Groups of spans: enough for an even load, if contexts are long.
-uint32_t SpansOfGroup(uint32_t spans, uint32_t blocks) {
-  constexpr uint32_t kGroupsOfBlock = 10;
-  uint32_t together = 1;
-  while (together < kMostSpans && spans / (2 * together) >= kGroupsOfBlock * blocks) together *= 2;
-  return together;
-}
-
-template <typename Kv, int kParts, int kTiles, int kPairs, RowKind kKind, bool kShared>
-void LaunchKernel(const AttendCall& call, SegmentRange range, const LaunchContext& context) {
-  constexpr uint32_t kSharedOfABlock = 227 << 10, kSharedOfAProcessor = 228 << 10;
-  constexpr bool kWalk = kKind == RowKind::kWalked;
-  using Work = Attender<Kv, kParts, kTiles, kPairs, kKind, kShared>;
-  const auto kernel = AttendKernel<Kv, kParts, kTiles, kPairs, kKind, kShared>;
-  static const cudaError_t prepared =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfABlock);
-  context.Check(prepared);
-  const auto shared = static_cast<uint32_t>(Work::SharedBytes(call.padded));
-  const Tiling tiling = Tiling::Of(call.heads / call.kv_heads, Work::kRows, !kWalk);
-  const uint32_t heads = call.kv_heads * tiling.head_tiles;
-  uint32_t blocks = 0;
-  if (kWalk) {
-    // A segment's tiles: its tokens' and one that is cut by its beginning.
-    blocks = (call.rows.tokens / tiling.tokens + 2 * range.count) * heads;
-  } else {
-    const uint32_t resident = max(1u, min(8u, kSharedOfAProcessor / (shared + 1024)));
-    const uint32_t spans = range.count * heads * kMostSpans;
-    blocks = min(spans, context.processors * resident);
-    range.spans = SpansOfGroup(spans, blocks);
-  }
-  context.Run(kernel, dim3(blocks), kThreads, shared, call, range);
-}
 
 template <typename Kv, int kParts, int kPairs, bool kShared = false>
 void LaunchRange(const AttendCall& call, SegmentRange range, const LaunchContext& context) {
   constexpr uint32_t kWidest = kShared ? kMostSharedWidth : kMostAttendedWidth;
-  constexpr RowKind kFew = RowKind::kFewDecoded, kMany = RowKind::kManyDecoded;
-  const auto processors = static_cast<uint32_t>(context.processors);
-  if (range.count * call.kv_heads * kMostSpans <= 3 * processors) {
-    LaunchKernel<Kv, kParts, 1, kPairs, kFew, kShared>(call, range, context);
+  const bool chosen = call.pool != 0;
+  if (chosen) {
+    LaunchChosen<Kv, kParts>(call, range, false, context);
   } else {
-    LaunchKernel<Kv, kParts, 1, kPairs, kMany, kShared>(call, range, context);
+    LaunchDecoded<Kv, kParts, kPairs, kShared>(call, range, context);
   }
   context.Run(JoinKernel<(kWidest + kThreads - 1) / kThreads>, dim3(call.heads, range.count),
               kThreads, 0, call, range);
   if (call.rows.single) return;
-  // As many rows as registers and shared memory allow.
-  constexpr int kTiles = kParts == 2 || kShared ? 1 : kPairs == 4 ? 2 : 4;
-  LaunchKernel<Kv, kParts, kTiles, kPairs, RowKind::kWalked, kShared>(call, range, context);
+  if (chosen) {
+    LaunchChosen<Kv, kParts>(call, range, true, context);
+  } else {
+    LaunchWalked<Kv, kParts, kPairs, kShared>(call, range, context);
+  }
 }
 
 template <typename Kv, int kParts>

@@ -57,6 +57,11 @@ struct AttendCall {
   uint32_t kv_heads = 0;  // Hkv, divides H
   uint32_t padded = 0;    // Dp
   uint64_t window = 0;    // tokens that a token sees, its own included; 0: all
+  // Of chosen pools (pool_operations.h), without a window: the tokens of a pool, and for each token
+  // how many pools it sees and their numbers ascending, [T, 1 + K]. It also sees the tokens from
+  // the last full pool on. 0: it sees all tokens.
+  uint32_t pool = 0;
+  ConstFloatMatrix chosen = {};
   bool bf16_pages = false;
   bool values_are_keys = false;  // then v is not read, and the offsets of values are those of keys
   const float* q = nullptr;      // [T, H · Dp], scaled; zeros in the padding, as in k and v
