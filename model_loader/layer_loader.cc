@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "kernels/mixers/side_by_side.h"
 
@@ -42,20 +41,11 @@ TrainedNorm TakeNormIfAny(const NormSpec& spec, const ModelSpec& model,
   return TakeNorm(spec, model.hidden, model.norm_eps, parameters);
 }
 
-bool HasConnection(const LayerSpec& spec) {
-  return HasStreams(spec.mixer_residual.connection) ||
-         HasStreams(spec.feed_forward_residual.connection);
-}
-
 }  // namespace
 
 absl::StatusOr<LoadedLayer> TakeLayer(const LayerSpec& spec, const ModelSpec& model,
                                       const MixerOptions& options, ParameterSource& parameters,
                                       const MixerMaker& make_mixer) {
-  if (options.device != nullptr && HasConnection(spec)) {
-    return absl::UnimplementedError(absl::StrCat(
-        model.architecture, ": hyper-connections have no CUDA kernels yet; use --device cpu"));
-  }
   LoadedLayer layer;
   layer.state_layout = options.NewLayout();
   layer.mixer_type = spec.mixer_type;

@@ -23,8 +23,7 @@ using MixerMaker = std::function<absl::StatusOr<std::unique_ptr<Mixer>>(const Mi
                                                                         const std::string& prefix)>;
 
 // `parameters` knows the tensors outside of mixers by the spec's names and records problems with
-// them. UNIMPLEMENTED, before a tensor is taken, when the layer is made for a device that lacks
-// something that it needs.
+// them. UNIMPLEMENTED when the layer is made for a device that lacks something that it needs.
 absl::StatusOr<LoadedLayer> TakeLayer(const LayerSpec& spec, const ModelSpec& model,
                                       const MixerOptions& options, ParameterSource& parameters,
                                       const MixerMaker& make_mixer);

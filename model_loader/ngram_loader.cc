@@ -30,7 +30,7 @@ Linear TakeTable(const NgramForm& form, ParameterSource& parameters) {
     shards.back().outputs = others < rows ? rows - others : rows;
   }
   if (shards.empty()) shards.push_back({absl::StrCat(kTable, "weight"), rows, ""});
-  return parameters.TakeLinear(shards, form.row);
+  return parameters.TakeRouter(shards, form.row);  // rows of bf16 on a device: they are looked up
 }
 
 AlignedBuffer<float> TakeOnePlus(const char* name, size_t count, ParameterSource& parameters) {

@@ -227,7 +227,7 @@ bool IsOneOf(std::string_view name, std::initializer_list<std::string_view> fami
 bool Chooses(const std::string& model) {
   const std::string name = std::filesystem::path(model).filename();
   return name.starts_with("anna") || name.starts_with("mixture") ||
-         IsOneOf(name, {"nemotron", "kimi", "lfm2_moe", "jamba", "minimax"}) ||
+         IsOneOf(name, {"nemotron", "kimi", "lfm2_moe", "jamba", "minimax", "glm5", "qwen4"}) ||
          name == "upstream_hf_qwen3_next" || name == "upstream_hf_qwen3_next_all_weights";
 }
 
@@ -635,22 +635,22 @@ INSTANTIATE_TEST_SUITE_P(
         "upstream_hf_nemotron_h_latent", "anna", "anna_cross_polytope",
         "anna_cross_polytope_strict", "anna_strict_wide", "kda_grouped", "kda_bound_negative",
         "latent_attention", "rg_lru_wide", "gated_convolution_bias", "rwkv6", "rwkv6_attn",
-        "rwkv6_wide_tied", "rwkv7", "rwkv7_old_attn", "rwkv7_wide_tied", "mixture_rwkv7"),
+        "rwkv6_wide_tied", "rwkv7", "rwkv7_old_attn", "rwkv7_wide_tied", "mixture_rwkv7",
+        "upstream_hf_glm5_next", "upstream_hf_qwen4_exp"),
     [](const auto& info) { return std::string(info.param); });
 
 INSTANTIATE_TEST_SUITE_P(
     Formats, FakeFormatTest,
-    testing::Values("upstream_hf_nemotron_h", "upstream_hf_kimi_linear",
-                    "upstream_hf_kimi_linear_low_rank", "upstream_hf_lfm2_moe",
-                    "upstream_hf_lfm2_moe_all_weights", "upstream_hf_qwen3_5_moe",
-                    "upstream_hf_bamba_bias", "upstream_hf_falcon_h1", "upstream_hf_falcon_h1_norm",
-                    "upstream_hf_falcon_h1_norm_first", "upstream_hf_jamba",
-                    "upstream_hf_jamba_bias", "upstream_hf_lfm2", "upstream_hf_lfm2_bias",
-                    "upstream_hf_minimax", "upstream_hf_minimax_one_layer",
-                    "upstream_hf_olmo_hybrid", "upstream_hf_olmo_hybrid_rope",
-                    "upstream_hf_qwen3_5_text", "upstream_hf_recurrent_gemma",
-                    "upstream_hf_recurrent_gemma_bias", "upstream_hf_zamba2",
-                    "upstream_hf_zamba2_adapters", "upstream_hf_zamba2_untied"),
+    testing::Values(
+        "upstream_hf_nemotron_h", "upstream_hf_kimi_linear", "upstream_hf_kimi_linear_low_rank",
+        "upstream_hf_lfm2_moe", "upstream_hf_lfm2_moe_all_weights", "upstream_hf_qwen3_5_moe",
+        "upstream_hf_glm5_next_bias", "upstream_hf_qwen4_exp_text", "upstream_hf_bamba_bias",
+        "upstream_hf_falcon_h1", "upstream_hf_falcon_h1_norm", "upstream_hf_falcon_h1_norm_first",
+        "upstream_hf_jamba", "upstream_hf_jamba_bias", "upstream_hf_lfm2", "upstream_hf_lfm2_bias",
+        "upstream_hf_minimax", "upstream_hf_minimax_one_layer", "upstream_hf_olmo_hybrid",
+        "upstream_hf_olmo_hybrid_rope", "upstream_hf_qwen3_5_text", "upstream_hf_recurrent_gemma",
+        "upstream_hf_recurrent_gemma_bias", "upstream_hf_zamba2", "upstream_hf_zamba2_adapters",
+        "upstream_hf_zamba2_untied"),
     [](const auto& info) { return std::string(info.param); });
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceEngineTest);

@@ -48,6 +48,35 @@ void DeviceModel::Enter(const TrainedNorm& norm, const LoadedResidual& residual,
   norm.Enqueue(*device_, call);
 }
 
+FloatMatrix DeviceModel::EnterBlock(const TrainedNorm& norm, const LoadedResidual& residual,
+                                    const DeviceStep& step, const Stream& stream,
+                                    const Operand& y) {
+  if (residual.connection == nullptr) {
+    Enter(norm, residual, stream, y);
+    return {};
+  }
+  const FloatMatrix weights = residual.connection->EnqueueCollapse(step, stream.all, stream.x);
+  norm.Enqueue(*device_, {.x = stream.x, .y = y});
+  return weights;
+}
+
+void DeviceModel::Leave(const LoadedResidual& residual, const DeviceStep& step,
+                        ConstFloatMatrix weights, Stream& stream) {
+  if (residual.connection == nullptr) {
+    stream.residual = &residual;
+  } else {
+    residual.connection->EnqueueExpand(step, stream.update, weights, stream.all);
+  }
+}
+
+// The streams to x, after the last layer.
+void DeviceModel::CollapseAll(const Stream& stream, const DeviceRows& rows) {
+  if (model_->last_connection == nullptr) return EnqueueMean(*device_, stream.all, stream.x);
+  layer_workspace_.Reset();
+  const DeviceStep step{device_, &layer_workspace_, rows, {}};
+  model_->last_connection->EnqueueCollapse(step, stream.all, stream.x);
+}
+
 FloatMatrix DeviceModel::WithEmbeddings(const Stream& stream, const Tokens& tokens) {
   AddUp(stream);
   const FloatMatrix both = layer_workspace_.Take(stream.x.rows, 2 * hidden());
@@ -60,14 +89,34 @@ FloatMatrix DeviceModel::WithEmbeddings(const Stream& stream, const Tokens& toke
 void DeviceModel::Mix(const LoadedLayer& layer, const Tokens& tokens, DeviceStep step,
                       const Operand& normed, Stream& stream) {
   layer_workspace_.Reset();
+  FloatMatrix weights = {};
   if (layer.reads_embeddings) {
     step.stream = WithEmbeddings(stream, tokens);
     layer.mixer->Enqueue(step, {}, stream.update);
   } else {
-    Enter(layer.mixer_norm, layer.mixer_residual, stream, normed);
+    weights = EnterBlock(layer.mixer_norm, layer.mixer_residual, step, stream, normed);
     layer.mixer->Enqueue(step, normed, stream.update);
   }
-  stream.residual = &layer.mixer_residual;
+  Leave(layer.mixer_residual, step, weights, stream);
+}
+
+void DeviceModel::AddNgrams(const LoadedLayer& layer, const Tokens& tokens, DeviceStep step,
+                            Stream& stream) {
+  layer_workspace_.Reset();
+  step.slots = layer.ngram_state.Of(step.slots);
+  const bool several = stream.all.data != nullptr;
+  if (!several) AddUp(stream), stream.residual = nullptr;
+  layer.ngrams->Enqueue(step, tokens.ids, tokens.last_tokens, several ? stream.all : stream.x);
+}
+
+void DeviceModel::FeedForward(const LoadedLayer& layer, DeviceStep step, const Operand& normed,
+                              Stream& stream) {
+  layer_workspace_.Reset();
+  const FloatMatrix weights =
+      EnterBlock(layer.feed_forward_norm, layer.feed_forward_residual, step, stream, normed);
+  step.slots = layer.feed_forward_state.Of(step.slots);
+  layer.feed_forward->Enqueue(step, normed, stream.update);
+  Leave(layer.feed_forward_residual, step, weights, stream);
 }
 
 DeviceModel::Stream DeviceModel::Forward(const uint32_t* ids, const DeviceRows& rows,
@@ -79,6 +128,10 @@ DeviceModel::Stream DeviceModel::Forward(const uint32_t* ids, const DeviceRows& 
   device_->Embed(table_, ids, rows, last_tokens, stream.x);
   if (!model_->embedding_norm.empty()) {
     model_->embedding_norm.Enqueue(*device_, {.x = stream.x, .keeps_normed = true});
+  }
+  if (model_->spec.streams > 1) {
+    stream.all = step_workspace_.Take(rows.tokens, model_->spec.streams * hidden());
+    EnqueueSpread(*device_, stream.x, stream.all);
   }
   const FloatMatrix handed_on = step_workspace_.Take(rows.tokens, handed_on_columns_);
   for (size_t i = 0; i < model_->layers.size(); ++i) {
@@ -92,14 +145,11 @@ DeviceModel::Stream DeviceModel::Forward(const uint32_t* ids, const DeviceRows& 
                      state.page_stride},
                     has_pages ? pages[state.page_kind] : DevicePages{}};
     step.handed_on = handed_on;
+    if (layer.ngrams != nullptr) AddNgrams(layer, {ids, rows, last_tokens}, step, stream);
     if (layer.mixer != nullptr) Mix(layer, {ids, rows, last_tokens}, step, normed, stream);
-    if (layer.feed_forward == nullptr) continue;
-    Enter(layer.feed_forward_norm, layer.feed_forward_residual, stream, normed);
-    layer_workspace_.Reset();
-    step.slots = layer.feed_forward_state.Of(step.slots);
-    layer.feed_forward->Enqueue(step, normed, stream.update);
-    stream.residual = &layer.feed_forward_residual;
+    if (layer.feed_forward != nullptr) FeedForward(layer, step, normed, stream);
   }
+  if (stream.all.data != nullptr) CollapseAll(stream, rows);
   return stream;
 }
 

@@ -30,12 +30,14 @@ class DeviceModel {
   std::vector<const StateLayout*> StateLayouts() const;
 
   // The residual stream of a step's tokens [T, hidden] after the last layer, as x and an update
-  // that is to be added to it as `residual` says. `ids` [T], UINT32_MAX standing for
-  // last_tokens[tail of the row].
+  // that is to be added to it as `residual` says. A model with several streams has them side by
+  // side in `all` [T, N · hidden] until the last layer is done; then x is what its last connection
+  // makes of them. `ids` [T], UINT32_MAX standing for last_tokens[tail of the row].
   struct Stream {
     FloatMatrix x;
     FloatMatrix update;
     const LoadedResidual* residual = nullptr;  // null: there is no update
+    FloatMatrix all = {};
   };
   // `pages`: of each kind that the states have.
   Stream Forward(const uint32_t* ids, const DeviceRows& rows, std::span<const DevicePages> pages,
@@ -75,10 +77,19 @@ class DeviceModel {
   // Adds the update, and y = the norm of what a block with this residual reads.
   void Enter(const TrainedNorm& norm, const LoadedResidual& residual, const Stream& stream,
              const Operand& y);
+  // The same of any block. Returns what Leave needs to make the next streams.
+  FloatMatrix EnterBlock(const TrainedNorm& norm, const LoadedResidual& residual,
+                         const DeviceStep& step, const Stream& stream, const Operand& y);
+  void Leave(const LoadedResidual& residual, const DeviceStep& step, ConstFloatMatrix weights,
+             Stream& stream);
+  void CollapseAll(const Stream& stream, const DeviceRows& rows);
   // The input of a mixer that reads embeddings.
   FloatMatrix WithEmbeddings(const Stream& stream, const Tokens& tokens);
   void Mix(const LoadedLayer& layer, const Tokens& tokens, DeviceStep step, const Operand& normed,
            Stream& stream);
+  void AddNgrams(const LoadedLayer& layer, const Tokens& tokens, DeviceStep step, Stream& stream);
+  void FeedForward(const LoadedLayer& layer, DeviceStep step, const Operand& normed,
+                   Stream& stream);
 
   std::shared_ptr<const LoadedModel> model_;
   Device* device_;

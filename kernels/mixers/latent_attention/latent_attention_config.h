@@ -25,7 +25,7 @@ struct LatentAttentionConfig {
   bool bias = false;       // of the maps to the latents, and of the output
   float norm_eps = 1e-6f;  // of the latents' norms
   float scale = 0;         // of a score; above 0
-  // The tokens that a query sees (../pool_selection); pool 0: all before it. On the CPU only.
+  // The tokens that a query sees (../pool_selection); pool 0: all before it.
   PoolSelectionConfig selection = {};
   // Sees what the last layer chose that has a selection of its own (LayerStep::handed_on).
   bool takes_choice = false;

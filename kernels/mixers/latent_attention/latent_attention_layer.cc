@@ -115,7 +115,9 @@ class LatentAttentionLayer : public Mixer {
   // On a device a head's row is shared key | latent, and its values are whole rows.
   void Enqueue(const DeviceStep& step, const Operand& x, FloatMatrix y) const override {
     const Projected projected = projection_.Enqueue(step, x);
-    const FloatMatrix query = QueryOnDevice(step, projected[kQuery]);
+    const Operand low = LowQueryOnDevice(step, projected[kQuery]);
+    const FloatMatrix query = QueryOnDevice(step, projected[kQuery], low);
+    const ChosenPools chosen = ChosenOnDevice(step, x, low);
     const size_t width = config_.key_dim + config_.shared_key, heads = config_.heads;
     const size_t padded = recurrence_.shape().padded();
     const FloatMatrix q = step.workspace->Take(x.rows, heads * padded);
@@ -131,7 +133,7 @@ class LatentAttentionLayer : public Mixer {
     expansions_.to_latent.Enqueue(step, Gated(step, own, {}), own.columns / heads,
                                   q.Columns(config_.shared_key, q.columns - config_.shared_key),
                                   padded);
-    const FloatMatrix o = recurrence_.Enqueue(step, {q, k, k});
+    const FloatMatrix o = recurrence_.Enqueue(step, {q, k, k, chosen});
     const FloatMatrix values = step.workspace->Take(x.rows, heads * config_.value_dim);
     expansions_.to_value.Enqueue(step, Gated(step, o, {}), padded, values, config_.value_dim);
     output_.Enqueue(*step.device, Gated(step, values, {}), y);
@@ -140,22 +142,36 @@ class LatentAttentionLayer : public Mixer {
     const size_t row = config_.latent + config_.shared_key;
     // Wider heads are not padded by row preparation.
     const bool filled = row <= kMostPreparedWidth || row % 16 == 0;
-    return config_.selection.pool == 0 && recurrence_.runs_on_device() && filled &&
-           config_.latent <= kMostPreparedWidth && config_.key_dim <= kMostPreparedWidth &&
-           config_.query_rank <= kMostNormedWidth;
+    return PoolSelectionRecurrence::RunsOnDevice(config_.selection) &&
+           recurrence_.runs_on_device() && filled && config_.latent <= kMostPreparedWidth &&
+           config_.key_dim <= kMostPreparedWidth && config_.query_rank <= kMostNormedWidth;
   }
 
  private:
-  FloatMatrix QueryOnDevice(const DeviceStep& step, FloatMatrix projected) const {
-    if (config_.query_rank == 0) return projected;
+  // The norm of low-rank queries.
+  Operand LowQueryOnDevice(const DeviceStep& step, FloatMatrix projected) const {
+    if (config_.query_rank == 0) return {};
     const Operand normed = step.workspace->TakeOperand(projected.rows, projected.columns);
     step.device->AddNorm({.x = projected,
                           .weight = step.device->Constant({query_norm_.data(), query_norm_.size()}),
                           .eps = config_.norm_eps,
                           .y = normed});
+    return normed;
+  }
+  FloatMatrix QueryOnDevice(const DeviceStep& step, FloatMatrix projected,
+                            const Operand& low) const {
+    if (config_.query_rank == 0) return projected;
     const FloatMatrix query = step.workspace->Take(projected.rows, query_.outputs());
-    query_.Enqueue(*step.device, normed, query);
+    query_.Enqueue(*step.device, low, query);
     return query;
+  }
+  ChosenPools ChosenOnDevice(const DeviceStep& step, const Operand& x, const Operand& low) const {
+    if (config_.selection.pool == 0) return {};
+    const size_t columns = handed_on_columns();
+    RIVULET_CHECK(step.handed_on.columns >= columns, "the step has no place for a choice");
+    const FloatMatrix chosen = step.handed_on.Columns(0, columns);
+    if (selection_ != nullptr) selection_->Enqueue(step, x, low, chosen);
+    return {config_.selection.pool, chosen};
   }
 
   // k [T, padded (P + R)] = shared key | norm(latent), on a device.

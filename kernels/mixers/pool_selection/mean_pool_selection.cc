@@ -54,4 +54,28 @@ FloatMatrix MeanPoolSelection::Choose(const LayerStep& step, const Rope& rope,
   return chosen;
 }
 
+FloatMatrix MeanPoolSelection::Enqueue(const DeviceStep& step, const Rope& rope,
+                                       const Operand& x) const {
+  const auto constant = [&](const AlignedBuffer<float>& numbers) {
+    return step.device->Constant({numbers.data(), numbers.size()});
+  };
+  const Projected projected = projection_.Enqueue(step, x);
+  RowPreparation rows(step, {});
+  const FloatMatrix q = rows.Heads(projected[kQueries], config_.heads,
+                                   {.norm = DeviceHeadNorm::kRms,
+                                    .norm_weight = constant(query_norm_),
+                                    .norm_eps = config_.norm_eps});
+  rows.Enqueue();
+  rope.Enqueue(step, q, config_.padded());
+  const FloatMatrix chosen = step.workspace->Take(x.rows, config_.columns());
+  recurrence_.Enqueue(step,
+                      {.q = q,
+                       .head_stride = config_.padded(),
+                       .k = projected[kKey],
+                       .norm = {key_norm_.data(), key_norm_.size()},
+                       .rope = &rope},
+                      chosen);
+  return chosen;
+}
+
 }  // namespace rivulet

@@ -4,7 +4,7 @@
 // plain means, normed and rotated as if they stood at their pool's first token; queries are of the
 // layer's input. What PoolSelection is to GLM-5.3-Flash.
 //
-// On the CPU only. Threading: constant after construction.
+// Threading: constant after construction.
 #ifndef RIVULET_KERNELS_MIXERS_POOL_SELECTION_MEAN_POOL_SELECTION_H_
 #define RIVULET_KERNELS_MIXERS_POOL_SELECTION_MEAN_POOL_SELECTION_H_
 
@@ -28,6 +28,7 @@ class MeanPoolSelection {
   // [T, 1 + K] for the layer's input x [T, hidden], rotated as the layer's queries are. Advances
   // the state of the step's segments.
   FloatMatrix Choose(const LayerStep& step, const Rope& rope, ConstFloatMatrix x) const;
+  FloatMatrix Enqueue(const DeviceStep& step, const Rope& rope, const Operand& x) const;
 
  private:
   PoolSelectionConfig config_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/device/device_operations.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/ops/norm/norm.h"
 
@@ -53,6 +54,32 @@ void PoolSelection::Choose(const LayerStep& step, ConstFloatMatrix x, ConstFloat
       PaddedHeads(step, key, 1), PaddedHeads(step, projected.Columns(width, width), 1),
       projected.Columns(2 * width, config_.heads)};
   recurrence_.Run(step, input, chosen);
+}
+
+void PoolSelection::Enqueue(const DeviceStep& step, const Operand& x, const Operand& queries,
+                            FloatMatrix chosen) const {
+  const size_t width = config_.key_dim;
+  const auto map = [&](const Linear& linear, const Operand& of) {
+    const FloatMatrix to = step.workspace->Take(of.rows, linear.outputs());
+    linear.Enqueue(*step.device, of, to);
+    return to;
+  };
+  const auto constant = [&](const AlignedBuffer<float>& numbers) {
+    return step.device->Constant({numbers.data(), numbers.size()});
+  };
+  const FloatMatrix projected = map(of_input_, x), key = projected.Columns(0, width);
+  step.device->AddNorm({.x = key,
+                        .weight = constant(norm_weight_),
+                        .bias = constant(norm_bias_),
+                        .eps = config_.norm_eps,
+                        .keeps_normed = true});
+  recurrence_.Enqueue(step,
+                      {.q = map(of_queries_, queries),
+                       .head_stride = width,
+                       .k = key,
+                       .gates = projected.Columns(width, width),
+                       .weights = projected.Columns(2 * width, config_.heads)},
+                      chosen);
 }
 
 }  // namespace rivulet

@@ -3,7 +3,7 @@
 // A part of an attention layer that says which tokens it sees: maps of the layer's input and of its
 // low-rank queries, and the choice (pool_selection_recurrence.h). Tensors and state: README.md.
 //
-// On the CPU only. Threading: constant after construction.
+// Threading: constant after construction.
 #ifndef RIVULET_KERNELS_MIXERS_POOL_SELECTION_POOL_SELECTION_H_
 #define RIVULET_KERNELS_MIXERS_POOL_SELECTION_POOL_SELECTION_H_
 
@@ -25,6 +25,8 @@ class PoolSelection {
   // [T, query_rank]. Advances the state of the step's segments.
   void Choose(const LayerStep& step, ConstFloatMatrix x, ConstFloatMatrix queries,
               FloatMatrix chosen) const;
+  void Enqueue(const DeviceStep& step, const Operand& x, const Operand& queries,
+               FloatMatrix chosen) const;
 
  private:
   PoolSelectionConfig config_;

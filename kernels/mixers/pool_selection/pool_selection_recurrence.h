@@ -26,7 +26,9 @@
 #include "absl/functional/function_ref.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
+#include "kernels/device/device_step.h"
 #include "kernels/mixers/pool_selection/pool_selection_config.h"
+#include "kernels/ops/rope/rope.h"
 #include "kernels/recurrence/layer_step.h"
 #include "kernels/recurrence/state.h"
 
@@ -43,6 +45,16 @@ struct PoolSelectionInput {
   ConstFloatMatrix q, k, gates = {}, weights = {};
 };
 
+// The same on a device, without padding: q [T, H · head_stride], k and gates [T, D], weights [T,
+// H]. Plain means are normed and rotated there.
+struct DevicePoolInput {
+  ConstFloatMatrix q;
+  size_t head_stride = 0;
+  ConstFloatMatrix k, gates = {}, weights = {};
+  std::span<const float> norm = {};  // [D]
+  const Rope* rope = nullptr;
+};
+
 class PoolSelectionRecurrence {
  public:
   // Adds its planes to `layout`, whose pages are appended ones that another part of the layer
@@ -54,6 +66,11 @@ class PoolSelectionRecurrence {
   // the step's segments.
   void Run(const LayerStep& step, const PoolSelectionInput& input, FloatMatrix chosen,
            FinishPoolKeys finish = kLeavePoolKeys) const;
+
+  // REQUIRES: RunsOnDevice(config).
+  void Enqueue(const DeviceStep& step, const DevicePoolInput& input, FloatMatrix chosen) const;
+  // Or no pools are chosen.
+  static bool RunsOnDevice(const PoolSelectionConfig& config);
 
  private:
   // What a thread needs for one token: scores of all pools, and their order.

@@ -49,7 +49,7 @@ struct ChosenPools {
 // q [T, H*Dp], k [T, Hkv*Dp], v [T, Hkv*Ep], fp32, zeros in the padding of each head.
 struct SoftmaxAttentionInput {
   ConstFloatMatrix q, k, v;
-  ChosenPools chosen = {};  // on the CPU only, and without window and unseen tokens
+  ChosenPools chosen = {};  // without window and unseen tokens
 };
 
 // Offsets of the planes, and C.

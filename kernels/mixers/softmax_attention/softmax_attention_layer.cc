@@ -153,11 +153,13 @@ class SoftmaxAttentionLayer : public Mixer {
     const FloatMatrix v = rows.Heads(projected[kValue], config_.kv_heads);
     rows.Enqueue();
     if (rope_.has_value()) rope_->Enqueue(step, both, padded);
-    const Operand o = FinishedRows(step, recurrence_.Enqueue(step, {q, k, v}), gate);
+    ChosenPools chosen;
+    if (selection_) chosen = {config_.selection.pool, selection_->Enqueue(step, *rope_, x)};
+    const Operand o = FinishedRows(step, recurrence_.Enqueue(step, {q, k, v, chosen}), gate);
     output_.Enqueue(*step.device, o, y);
   }
   bool runs_on_device() const override {
-    if (config_.selection.pool != 0) return false;
+    if (!PoolSelectionRecurrence::RunsOnDevice(config_.selection)) return false;
     if (config_.qk_norm != HeadNorm::kRmsAll) return true;
     return !config_.output_gate && q_norm_.size() <= kMostNormedWidth;
   }

@@ -6,6 +6,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/parallel.h"
 #include "kernels/base/row_arithmetic.h"
+#include "kernels/device/gated.h"
 #include "kernels/ops/activation/activation.h"
 #include "kernels/ops/norm/norm.h"
 
@@ -13,10 +14,17 @@ namespace rivulet {
 
 GatedConnection::GatedConnection(const GatedForm& form, AlignedBuffer<float> norm, Linear down,
                                  Linear up)
-    : form_(form), norm_(std::move(norm)), down_(std::move(down)), up_(std::move(up)) {
+    : form_(form),
+      norm_(std::move(norm)),
+      norm_share_(norm_.size()),
+      down_(std::move(down)),
+      up_(std::move(up)) {
   RIVULET_CHECK(form.streams >= 1 && form.streams <= kMostStreams, "so many streams do not fit");
   RIVULET_CHECK(down_.outputs() == form.outputs() && up_.inputs() == form.rank,
                 "the gate's maps do not have its rank");
+  for (size_t i = 0; i < norm_.size(); ++i) {
+    norm_share_[i] = norm_[i] / static_cast<float>(form.streams);
+  }
 }
 
 // Returns B's outputs, which Expand turns into weights.
@@ -56,6 +64,33 @@ void GatedConnection::Expand(ConstFloatMatrix output, ConstFloatMatrix weights, 
       for (size_t i = 0; i < hidden; ++i) stream[i] += 2 * share[s] * output.row(t)[i];
     }
   });
+}
+
+// The streams' normed numbers are divided by N before the maps instead of behind them.
+FloatMatrix GatedConnection::EnqueueCollapse(const DeviceStep& step, ConstFloatMatrix streams,
+                                             FloatMatrix x) const {
+  const Operand normed = EnqueueStreamNorm(
+      step, streams, x.columns, {norm_share_.data(), norm_share_.size()}, form_.norm_eps);
+  const FloatMatrix low = step.workspace->Take(x.rows, form_.outputs());
+  down_.Enqueue(*step.device, normed, low);
+  const FloatMatrix gates = step.workspace->Take(x.rows, streams.columns);
+  up_.Enqueue(*step.device, Gated(step, low.Columns(0, form_.rank), {}, Activation::kSilu), gates);
+  step.device->CollapseStreams({.form = StreamForm::kGated,
+                                .streams = static_cast<uint32_t>(form_.streams),
+                                .normed = normed,
+                                .weights = gates,
+                                .y = x});
+  return low.Columns(form_.rank, form_.outputs() - form_.rank);
+}
+
+void GatedConnection::EnqueueExpand(const DeviceStep& step, ConstFloatMatrix output,
+                                    ConstFloatMatrix weights, FloatMatrix streams) const {
+  RIVULET_CHECK(form_.expands, "this connection ends the streams");
+  step.device->ExpandStreams({.form = StreamForm::kGated,
+                              .streams = static_cast<uint32_t>(form_.streams),
+                              .output = output,
+                              .weights = weights,
+                              .x = streams});
 }
 
 }  // namespace rivulet

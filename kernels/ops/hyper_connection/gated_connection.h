@@ -39,10 +39,15 @@ class GatedConnection : public HyperConnection {
                        ThreadPool& pool) const override;
   void Expand(ConstFloatMatrix output, ConstFloatMatrix weights, FloatMatrix streams,
               ThreadPool& pool) const override;
+  FloatMatrix EnqueueCollapse(const DeviceStep& step, ConstFloatMatrix streams,
+                              FloatMatrix x) const override;
+  void EnqueueExpand(const DeviceStep& step, ConstFloatMatrix output, ConstFloatMatrix weights,
+                     FloatMatrix streams) const override;
 
  private:
   GatedForm form_;
   AlignedBuffer<float> norm_;
+  AlignedBuffer<float> norm_share_;  // w / N, for a device
   Linear down_, up_;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/base/parallel.h"
+#include "kernels/device/device_operations.h"
 
 namespace rivulet {
 
@@ -32,6 +33,34 @@ void MeanOfStreams(ConstFloatMatrix streams, FloatMatrix x, ThreadPool& pool) {
     SumStreams(ones, 1, streams.row(t), n, x.columns, x.row(t), x.columns);
     for (size_t i = 0; i < x.columns; ++i) x.row(t)[i] /= static_cast<float>(n);
   });
+}
+
+void EnqueueSpread(Device& device, ConstFloatMatrix x, FloatMatrix streams) {
+  for (size_t first = 0; first < streams.columns; first += x.columns) {
+    device.CopyColumns(x, streams.Columns(first, x.columns));
+  }
+}
+
+void EnqueueMean(Device& device, ConstFloatMatrix streams, FloatMatrix x) {
+  device.CollapseStreams({.form = StreamForm::kMean,
+                          .streams = static_cast<uint32_t>(streams.columns / x.columns),
+                          .x = streams,
+                          .y = x});
+}
+
+Operand EnqueueStreamNorm(const DeviceStep& step, ConstFloatMatrix streams, size_t width,
+                          std::span<const float> weight, float eps) {
+  const auto columns = static_cast<uint32_t>(streams.columns);
+  const Operand y = step.workspace->TakeOperand(streams.rows, columns);
+  step.device->Finish({.o = streams,
+                       .width = columns,
+                       .padded = columns,
+                       .norm_width = static_cast<uint32_t>(width),
+                       .weight = step.device->Constant(weight),
+                       .weight_period = columns,
+                       .eps = eps,
+                       .y = y});
+  return y;
 }
 
 }  // namespace rivulet

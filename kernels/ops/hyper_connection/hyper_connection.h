@@ -4,20 +4,24 @@
 // (docs/mixers.md#hyper-connections). A connection makes the block's input of the streams, and the
 // next streams of its output. Each form has a file: sinkhorn_connection.h, gated_connection.h.
 //
-// It keeps no state and knows neither the block nor its norm. On the CPU only.
+// It keeps no state and knows neither the block nor its norm.
 // Bits: a token's numbers depend on that token alone. Threading: constant after construction.
 #ifndef RIVULET_KERNELS_OPS_HYPER_CONNECTION_HYPER_CONNECTION_H_
 #define RIVULET_KERNELS_OPS_HYPER_CONNECTION_HYPER_CONNECTION_H_
 
 #include <cstddef>
+#include <span>
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
+#include "kernels/device/device_step.h"
+#include "kernels/device/stream_operations.h"
 
 namespace rivulet {
 
 inline constexpr size_t kMostStreams = 8;
+static_assert(kMostStreams <= kMostDeviceStreams);
 
 class HyperConnection {
  public:
@@ -31,6 +35,12 @@ class HyperConnection {
   // streams = the next ones, of the block's output [T, hidden].
   virtual void Expand(ConstFloatMatrix output, ConstFloatMatrix weights, FloatMatrix streams,
                       ThreadPool& pool) const = 0;
+
+  // The same on the device that the maps are packed for.
+  virtual FloatMatrix EnqueueCollapse(const DeviceStep& step, ConstFloatMatrix streams,
+                                      FloatMatrix x) const = 0;
+  virtual void EnqueueExpand(const DeviceStep& step, ConstFloatMatrix output,
+                             ConstFloatMatrix weights, FloatMatrix streams) const = 0;
 };
 
 // Each of the N streams = x [T, hidden], before the first block.
@@ -38,6 +48,15 @@ void SpreadToStreams(ConstFloatMatrix x, FloatMatrix streams, ThreadPool& pool);
 
 // x = the mean of the streams, after the last block.
 void MeanOfStreams(ConstFloatMatrix streams, FloatMatrix x, ThreadPool& pool);
+
+// The same on a device.
+void EnqueueSpread(Device& device, ConstFloatMatrix x, FloatMatrix streams);
+void EnqueueMean(Device& device, ConstFloatMatrix streams, FloatMatrix x);
+
+// The streams as the input of a map on a device: rms over each `width` columns, times `weight`
+// [N · hidden], if it has numbers.
+Operand EnqueueStreamNorm(const DeviceStep& step, ConstFloatMatrix streams, size_t width,
+                          std::span<const float> weight, float eps);
 
 // to = Σ_n weights[n · stride] · stream n over `count` columns, streams ascending; their rows are
 // `hidden` apart.

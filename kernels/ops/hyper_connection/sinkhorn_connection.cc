@@ -96,4 +96,30 @@ void SinkhornConnection::Expand(ConstFloatMatrix output, ConstFloatMatrix weight
   });
 }
 
+FloatMatrix SinkhornConnection::EnqueueCollapse(const DeviceStep& step, ConstFloatMatrix streams,
+                                                FloatMatrix x) const {
+  const Operand normed = EnqueueStreamNorm(step, streams, streams.columns, {}, form_.norm_eps);
+  const FloatMatrix weights = step.workspace->Take(x.rows, form_.weights());
+  map_.Enqueue(*step.device, normed, weights);
+  step.device->CollapseStreams({.form = StreamForm::kSinkhorn,
+                                .streams = static_cast<uint32_t>(form_.streams),
+                                .x = streams,
+                                .weights = weights,
+                                .bias = step.device->Constant({biases_.data(), biases_.size()}),
+                                .scales = {scales_[0], scales_[1], scales_[2]},
+                                .rounds = static_cast<uint32_t>(form_.sinkhorn_rounds),
+                                .eps = form_.eps,
+                                .y = x});
+  return weights;
+}
+
+void SinkhornConnection::EnqueueExpand(const DeviceStep& step, ConstFloatMatrix output,
+                                       ConstFloatMatrix weights, FloatMatrix streams) const {
+  step.device->ExpandStreams({.form = StreamForm::kSinkhorn,
+                              .streams = static_cast<uint32_t>(form_.streams),
+                              .output = output,
+                              .weights = weights,
+                              .x = streams});
+}
+
 }  // namespace rivulet

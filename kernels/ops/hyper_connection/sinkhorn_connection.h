@@ -49,6 +49,10 @@ class SinkhornConnection : public HyperConnection {
                        ThreadPool& pool) const override;
   void Expand(ConstFloatMatrix output, ConstFloatMatrix weights, FloatMatrix streams,
               ThreadPool& pool) const override;
+  FloatMatrix EnqueueCollapse(const DeviceStep& step, ConstFloatMatrix streams,
+                              FloatMatrix x) const override;
+  void EnqueueExpand(const DeviceStep& step, ConstFloatMatrix output, ConstFloatMatrix weights,
+                     FloatMatrix streams) const override;
 
  private:
   void Weigh(float* weights) const;

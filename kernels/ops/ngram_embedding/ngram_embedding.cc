@@ -47,10 +47,17 @@ NgramEmbedding::NgramEmbedding(const NgramForm& form, NgramParts parts, const St
       hash_(form.hash),
       parts_(std::move(parts)),
       hidden_(parts_.key_norm.size() / form.streams),
-      before_(TapsBefore(form.hash.ngram), {}, form.hash.ngram - 1, form.hash.ngram, false, "ids",
-              layout_),
+      before_(IdsOnCpu(form, layout_)),
       convolution_(Dilated(form, parts_.taps), {}, form.streams * hidden_, form.window(), true,
-                   "conv", layout_) {}
+                   "conv", layout_) {
+  if (layout_.device()) AddDevicePlanes();
+}
+
+ShortConvolution NgramEmbedding::IdsOnCpu(const NgramForm& form, StateLayout& layout) {
+  if (layout.device()) return {};
+  const size_t ngram = form.hash.ngram;
+  return {TapsBefore(ngram), {}, ngram - 1, ngram, false, "ids", layout};
+}
 
 // The hashed rows of each token side by side, [T, inputs].
 FloatMatrix NgramEmbedding::Rows(const LayerStep& step, std::span<const uint32_t> ids) const {

@@ -12,16 +12,18 @@
 // end-of-text id counts as that one.
 //
 // State: the last ids and the last inputs of the convolution, as short_convolution.h keeps them.
-// On the CPU only. Threading: constant after construction.
+// Threading: constant after construction.
 #ifndef RIVULET_KERNELS_OPS_NGRAM_EMBEDDING_NGRAM_EMBEDDING_H_
 #define RIVULET_KERNELS_OPS_NGRAM_EMBEDDING_NGRAM_EMBEDDING_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/tensor_view.h"
+#include "kernels/device/device_step.h"
 #include "kernels/ops/linear/linear.h"
 #include "kernels/ops/ngram_embedding/ngram_hash.h"
 #include "kernels/ops/short_convolution/short_convolution.h"
@@ -60,7 +62,17 @@ class NgramEmbedding {
   // streams [T, streams · hidden] of tokens ids [T]; advances the state of the step's segments.
   void Apply(const LayerStep& step, std::span<const uint32_t> ids, FloatMatrix streams) const;
 
+  // The same on the device that the maps are packed for. UINT32_MAX among the ids [T] stands for
+  // last_tokens[tail of the row].
+  void Enqueue(const DeviceStep& step, const uint32_t* ids, const uint32_t* last_tokens,
+               FloatMatrix streams) const;
+
  private:
+  // One that keeps ids on the CPU, in fp32; none on a device, whose rows may be bf16.
+  static ShortConvolution IdsOnCpu(const NgramForm& form, StateLayout& layout);
+  void AddDevicePlanes();
+  Operand EnqueueRows(const DeviceStep& step, const uint32_t* ids,
+                      const uint32_t* last_tokens) const;
   FloatMatrix Rows(const LayerStep& step, std::span<const uint32_t> ids) const;
   void Gate(ConstFloatMatrix query, ConstFloatMatrix key, ConstFloatMatrix value, FloatMatrix y,
             ThreadPool& pool) const;
@@ -74,6 +86,8 @@ class NgramEmbedding {
   size_t hidden_;
   ShortConvolution before_;  // channel i gives the id of i + 1 tokens ago, plus 1; 0: none
   ShortConvolution convolution_;
+  std::vector<uint64_t> hash_numbers_;          // on a device
+  size_t device_before_ = 0, device_tail_ = 0;  // offsets of its ids there
 };
 
 }  // namespace rivulet

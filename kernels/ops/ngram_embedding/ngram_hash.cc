@@ -54,6 +54,13 @@ NgramHash::NgramHash(const NgramHashConfig& config) {
   rows_ = (rows_ + config.multiple - 1) / config.multiple * config.multiple;
 }
 
+std::vector<uint64_t> NgramHash::Numbers() const {
+  std::vector<uint64_t> numbers = multipliers_;
+  numbers.insert(numbers.end(), sizes_.begin(), sizes_.end());
+  numbers.insert(numbers.end(), offsets_.begin(), offsets_.end());
+  return numbers;
+}
+
 void NgramHash::RowsOf(std::span<const uint32_t> tokens, uint32_t* rows) const {
   const size_t each = sizes_.size() / (multipliers_.size() - 1);
   uint64_t mixed = tokens[0] * multipliers_[0];

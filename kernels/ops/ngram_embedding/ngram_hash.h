@@ -44,6 +44,9 @@ class NgramHash {
   // rows [heads()] of the current token and those before it, tokens [N].
   void RowsOf(std::span<const uint32_t> tokens, uint32_t* rows) const;
 
+  // Multipliers, sizes and offsets one after the other, as a device takes them.
+  std::vector<uint64_t> Numbers() const;
+
  private:
   std::vector<uint64_t> multipliers_;      // [N]
   std::vector<uint64_t> sizes_, offsets_;  // [heads()], order by order

@@ -29,7 +29,9 @@
 
 namespace rivulet {
 
+class Device;
 struct DeviceStep;
+struct PoolKeysCall;
 
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLong };
 
@@ -82,6 +84,8 @@ class Rope {
 
   // Rotates x [T, H * head_stride] in place, in device memory.
   void Enqueue(const DeviceStep& step, FloatMatrix x, size_t head_stride) const;
+  // For an operation that rotates what it makes.
+  void SetRotation(Device& device, PoolKeysCall& call) const;
 
  private:
   std::vector<float> frequencies_;
