@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct Shape {
   uint64_t window;
   bool bf16_pages;
   ProductPrecision precision;
+  uint32_t pool = 0;  // tokens of a pool; 0: a token sees all before it
 };
 
 // Tokens of one session that run in a step.
@@ -113,6 +115,7 @@ class Sessions {
   }
 
  private:
+  static constexpr size_t kMostPools = 9;
   static constexpr size_t kTailOffset = 192, kPageOffset = 64;
 
   // Pages of a session lie apart and out of order.
@@ -184,6 +187,25 @@ class Sessions {
     return result;
   }
 
+  // What each token sees of at most kMostPools pools: [T, 1 + kMostPools].
+  std::vector<float> ChosenPools(const std::vector<DeviceSegment>& segments, bool single) const {
+    std::vector<float> chosen;
+    for (const DeviceSegment& segment : segments) {
+      for (uint32_t i = 0; i < std::max(segment.tokens, single ? 1u : 0u); ++i) {
+        const uint64_t position = segment.position + i, pools = (position + 1) / shape_.pool;
+        std::mt19937_64 random(segment.tail * 100'000 + position);
+        std::set<uint64_t> numbers;
+        while (numbers.size() < std::min<uint64_t>(pools, kMostPools)) {
+          numbers.insert(random() % pools);
+        }
+        chosen.push_back(static_cast<float>(numbers.size()));
+        chosen.insert(chosen.end(), numbers.begin(), numbers.end());
+        chosen.resize(chosen.size() + kMostPools - numbers.size(), 0.0f);
+      }
+    }
+    return chosen;
+  }
+
   std::vector<float> RunCall(const std::vector<DeviceSegment>& segments,
                              const std::vector<DeviceSegmentPages>& segment_pages,
                              const std::vector<uint32_t>& slots,
@@ -195,27 +217,30 @@ class Sessions {
     const size_t columns = size_t{shape_.heads} * padded_;
     std::vector<float> out(tokens * columns, NAN);
     std::vector<float> partials(AttendPartialFloats(segment_count, shape_.heads, padded_), NAN);
-    const AttendCall call{
-        .rows = {Copied(segments), Copied(segment_of), segment_count, tokens, single},
-        .slots = {nullptr, 0, device_tails_, tail_stride_, device_pages_, page_stride_},
-        .pages = {Copied(segment_pages), Copied(slots), 0},
-        .heads = shape_.heads,
-        .kv_heads = shape_.kv_heads,
-        .padded = padded_,
-        .window = shape_.window,
-        .bf16_pages = shape_.bf16_pages,
-        .q = Copied(q),
-        .q_stride = shape_.heads * padded_,
-        .k = Copied(k),
-        .k_stride = shape_.kv_heads * padded_,
-        .v = Copied(v),
-        .v_stride = shape_.kv_heads * padded_,
-        .tail_key_offset = kTailOffset,
-        .tail_value_offset = kTailOffset + plane_bytes_,
-        .page_key_offset = kPageOffset,
-        .page_value_offset = kPageOffset + plane_bytes_,
-        .partials = Copied(partials),
-        .out = {Copied(out), tokens, columns, columns}};
+    AttendCall call{.rows = {Copied(segments), Copied(segment_of), segment_count, tokens, single},
+                    .slots = {nullptr, 0, device_tails_, tail_stride_, device_pages_, page_stride_},
+                    .pages = {Copied(segment_pages), Copied(slots), 0},
+                    .heads = shape_.heads,
+                    .kv_heads = shape_.kv_heads,
+                    .padded = padded_,
+                    .window = shape_.window,
+                    .bf16_pages = shape_.bf16_pages,
+                    .q = Copied(q),
+                    .q_stride = shape_.heads * padded_,
+                    .k = Copied(k),
+                    .k_stride = shape_.kv_heads * padded_,
+                    .v = Copied(v),
+                    .v_stride = shape_.kv_heads * padded_,
+                    .tail_key_offset = kTailOffset,
+                    .tail_value_offset = kTailOffset + plane_bytes_,
+                    .page_key_offset = kPageOffset,
+                    .page_value_offset = kPageOffset + plane_bytes_,
+                    .partials = Copied(partials),
+                    .out = {Copied(out), tokens, columns, columns}};
+    if (shape_.pool != 0) {
+      call.pool = shape_.pool;
+      call.chosen = {Copied(ChosenPools(segments, single)), tokens, 1 + kMostPools, 1 + kMostPools};
+    }
     device_->Attend(call);
     const std::vector<std::byte> bytes = Fetched(call.out.data, out.size() * sizeof(float));
     std::memcpy(out.data(), bytes.data(), bytes.size());
@@ -352,7 +377,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes, SoftmaxOperation,
                                          Shape{"bf16_70_heads", 70, 1, 32, 0, true, kRounded},
                                          Shape{"bf16_window_1", 2, 1, 32, 1, true, kRounded},
                                          Shape{"bf16_window_40", 4, 2, 96, 40, true, kRounded},
-                                         Shape{"bf16_window_8000", 4, 2, 64, 8000, true, kRounded}),
+                                         Shape{"bf16_window_8000", 4, 2, 64, 8000, true, kRounded},
+                                         Shape{"fp32_pools_of_4", 4, 2, 24, 0, false, kExact, 4},
+                                         Shape{"bf16_pools_of_1", 6, 2, 100, 0, true, kRounded, 1},
+                                         Shape{"bf16_pools_of_8", 2, 1, 40, 0, true, kExact, 8},
+                                         Shape{"bf16_pools_of_16", 8, 1, 256, 0, true, kRounded,
+                                               16}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -45,7 +45,7 @@ struct SoftmaxAttentionConfig {
   uint64_t unseen = 0;  // tokens at the beginning that none after them sees
   float scale = 0;      // of a score; above 0
   // The tokens that are seen (../pool_selection); pool 0: as above. Then there is a rope, and
-  // neither window nor unseen tokens. On the CPU only.
+  // neither window nor unseen tokens.
   PoolSelectionConfig selection = {};
   size_t inputs = 0;  // width of what the layer reads; 0: that of the residual stream
   // Not 0: to q, k and v low-rank maps of the input are added, the tensors

@@ -2,7 +2,7 @@
 //
 // The feed-forward block y = down(silu(gate(x)) · up(x)) (SwiGLU; docs/mixers.md#names-and-blocks),
 // also with another function than silu, with multipliers (Falcon-H1), and with gate and up clamped
-// (GLM-5.3-Flash; on the CPU only).
+// (GLM-5.3-Flash).
 // Bits and threading: feed_forward.h.
 #ifndef RIVULET_KERNELS_OPS_GATED_MLP_GATED_MLP_H_
 #define RIVULET_KERNELS_OPS_GATED_MLP_GATED_MLP_H_
