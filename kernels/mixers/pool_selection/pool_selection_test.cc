@@ -204,5 +204,17 @@ TEST(PoolSelection, APageHoldsOneKeyOfAPool) {
   EXPECT_EQ(layout.tail_bytes(), (2 * 16 + 1) * 128 * sizeof(float));
 }
 
+// The kernel of a choice has room for so much.
+TEST(PoolSelection, ADeviceHasLimits) {
+  const PoolSelectionConfig fits{.pool = 16, .most = 2048, .heads = 64, .key_dim = 256};
+  EXPECT_TRUE(PoolSelectionRecurrence::RunsOnDevice(fits));
+  EXPECT_TRUE(PoolSelectionRecurrence::RunsOnDevice({.heads = 1000}));  // no selection
+  PoolSelectionConfig many = fits, wide = fits, long_list = fits;
+  many.heads = 65, wide.key_dim = 257, long_list.most = 2049;
+  for (const PoolSelectionConfig& config : {many, wide, long_list}) {
+    EXPECT_FALSE(PoolSelectionRecurrence::RunsOnDevice(config));
+  }
+}
+
 }  // namespace
 }  // namespace rivulet

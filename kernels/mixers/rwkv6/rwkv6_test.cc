@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/mixer_suite.h"
+#include "kernels/mixers/random_parameters.h"
 #include "kernels/mixers/rwkv6/rwkv6_config.h"
 #include "kernels/mixers/rwkv6/rwkv6_reference.h"
 #include "kernels/recurrence/sum_recurrence.h"
@@ -57,6 +58,18 @@ TEST(Rwkv6, TheStateIsOneMatrixAHead) {
   EXPECT_EQ(layout.base_bytes(), 2 * 64 * 64 * sizeof(float));
   EXPECT_EQ(layout.tail_bytes(), 2 * 16 * 3 * 64 * sizeof(float));  // k, v, log decay
   EXPECT_FALSE(layout.running_tail());
+  EXPECT_FALSE(SumRecurrence::RunsOnDevice(recurrence.declaration()));
+}
+
+// Its kernel holds a column of S in the registers of a warp.
+TEST(Rwkv6, ADeviceHasKeysOfAtMost512Numbers) {
+  for (const size_t key_dim : {24, 512, 513}) {
+    const Rwkv6Config config{.shape = {1, 1, key_dim, 16}, .mixture_rank = 2, .decay_rank = 2};
+    RandomParameters parameters(1, "", DType::kFloat32);
+    const auto layer = MakeLayer(config, {key_dim, parameters, {}});
+    ASSERT_TRUE(layer.ok()) << layer.status();
+    EXPECT_EQ((*layer)->runs_on_device(), key_dim <= 512) << key_dim;
+  }
 }
 
 }  // namespace
