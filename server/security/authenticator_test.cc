@@ -195,6 +195,12 @@ TEST(TokenFileTest, NamesWhatIsWrong) {
       {FileOf(kTwo, TokenEntry("one", "red", R"(, "scopes": "admin")")), "scopes"},
       {FileOf(kTwo, TokenEntry("one", "red", R"(, "expires": "soon")")), "expires"},
       {FileOf(kTwo, TokenEntry("one", "red", R"(, "token": "one")")), "unknown field \"token\""},
+      {FileOf(R"({"name": "red", "max_requests": 9, "max_requests": 900})", token),
+       "tenants[0]: the key \"max_requests\" is there twice"},
+      {FileOf(kTwo, token + "," + TokenEntry("two", "red", R"(, "tenant": "blue")")),
+       "tokens[1]: the key \"tenant\" is there twice"},
+      {R"({"tenants": [{"name": "red"}], "tokens": [], "tokens": [)" + token + "]}",
+       "the file: the key \"tokens\" is there twice"},
   };
   for (const auto& [file, message] : kCases) {
     const auto parsed = ParseTokenFile(file);

@@ -8,7 +8,9 @@
 #include <initializer_list>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -177,6 +179,52 @@ absl::Status CheckNoTwins(const std::vector<TokenFile::Token>& tokens) {
   return absl::OkStatus();
 }
 
+// The library keeps the last of equal keys, which need not be the one that was meant.
+class RepeatedKey {
+ public:
+  // For each event of the parser.
+  void See(int depth, Json::parse_event_t event, const Json& parsed) {
+    if (event == Json::parse_event_t::object_start) open_.emplace_back();
+    if (event == Json::parse_event_t::object_start && depth == kDepthOfEntry) ++entries_;
+    if (event == Json::parse_event_t::object_end) open_.pop_back();
+    if (event == Json::parse_event_t::key) SeeKey(depth, parsed.get<std::string>());
+  }
+  // An error if a key was there twice.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  static constexpr int kDepthOfEntry = 2;  // the file, a list, an entry
+
+  void SeeKey(int depth, const std::string& key) {
+    const bool of_file = depth < kDepthOfEntry;
+    if (!open_.back().insert(key).second) {
+      const std::string where =
+          of_file ? "the file" : absl::StrCat(list_, "[", entries_ == 0 ? 0 : entries_ - 1, "]");
+      status_.Update(
+          Bad(where, absl::StrCat("the key \"", key, "\" is there twice; give it once")));
+    }
+    if (of_file) list_ = key;
+    if (of_file) entries_ = 0;
+  }
+
+  std::vector<std::set<std::string>> open_;  // the keys of each open object
+  std::string list_;                         // the last key of the file's own object
+  size_t entries_ = 0;                       // of it so far
+  absl::Status status_;
+};
+
+absl::StatusOr<Json> ParseWithoutRepeatedKeys(std::string_view text) {
+  RepeatedKey repeated;
+  const auto see = [&](int depth, Json::parse_event_t event, const Json& parsed) {
+    repeated.See(depth, event, parsed);
+    return true;
+  };
+  Json file = Json::parse(text, see, /*allow_exceptions=*/false);
+  if (file.is_discarded()) return absl::InvalidArgumentError("it is not JSON");
+  RIVULET_RETURN_IF_ERROR(repeated.status());
+  return file;
+}
+
 }  // namespace
 
 Sha256Digest Sha256(std::string_view bytes) {
@@ -186,8 +234,7 @@ Sha256Digest Sha256(std::string_view bytes) {
 }
 
 absl::StatusOr<TokenFile> ParseTokenFile(std::string_view json) {
-  const Json file = Json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (file.is_discarded()) return absl::InvalidArgumentError("it is not JSON");
+  RIVULET_ASSIGN_OR_RETURN(const Json file, ParseWithoutRepeatedKeys(json));
   RIVULET_RETURN_IF_ERROR(CheckFields(file, "the file", {"tenants", "tokens"}));
   TokenFile parsed;
   RIVULET_ASSIGN_OR_RETURN(const Json tenants, ReadList(file, "tenants", kMostTenants));

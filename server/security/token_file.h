@@ -51,8 +51,8 @@ struct TokenFile {
 inline constexpr size_t kMostTenants = 1024;
 inline constexpr size_t kMostTokens = 4096;
 
-// INVALID_ARGUMENT names the entry and the field. Unknown fields are refused: a misspelt limit
-// would be no limit.
+// INVALID_ARGUMENT names the entry and the field. Unknown fields are refused, as a misspelt limit
+// would be no limit, and so are fields that an object has twice.
 absl::StatusOr<TokenFile> ParseTokenFile(std::string_view json);
 
 }  // namespace rivulet
