@@ -24,9 +24,11 @@ Configurations::StatePointer Configurations::Start() {
 const Configurations::State* Configurations::Advance(const State& state, uint8_t byte) {
   if (state.generation != generation_) {
     state.next.assign(256, std::nullopt);
+    FindBytes(state);
     bytes_ += kBytesOfSteps;
     state.generation = generation_;
   }
+  if (!state.takes[byte]) return nullptr;
   std::optional<const State*>& known = state.next[byte];
   if (known.has_value()) return *known;
   for (const Configuration& at : state.configurations) {
@@ -67,6 +69,15 @@ void Configurations::Add(Configuration at) {
 bool Configurations::Spend(uint64_t work) {
   budget_ -= std::min(work, budget_);
   return budget_ > 0;
+}
+
+// Of a state with many configurations most bytes lead nowhere, which need not be found for each.
+void Configurations::FindBytes(const State& state) {
+  for (const Configuration& at : state.configurations) {
+    const std::vector<Automaton::Edge>& edges = automaton_.nodes[at.node].edges;
+    (void)Spend(1 + edges.size());
+    for (const Automaton::Edge& edge : edges) state.takes |= edge.bytes;
+  }
 }
 
 // Follows calls and ends of rules from the configurations that were added.

@@ -59,6 +59,7 @@ class Configurations {
 
    private:
     friend class Configurations;
+    mutable ByteSet takes;  // bytes that lead on, once `next` is there
     // By byte. They belong to `generation`; those of an earlier one may be gone.
     mutable std::vector<std::optional<const State*>> next;
     mutable uint64_t generation = 0;
@@ -100,6 +101,7 @@ class Configurations {
   void Add(Configuration configuration);
   std::shared_ptr<State> Close();
   bool Spend(uint64_t work);
+  void FindBytes(const State& state);
   const State* Intern(std::shared_ptr<State> state);
 
   const Automaton& automaton_;

@@ -503,12 +503,12 @@ class Compiler {
       keys.push_back(key);
     }
     RIVULET_ASSIGN_OR_RETURN(Expression others, Additional(additional, keys, place, depth));
-    return rules_.Bracketed('{', Members(members, others), '}');
+    return rules_.Bracketed('{', Members(std::move(members), others), '}');
   }
 
   Expression NewMember(const std::string& key, Expression value) {
-    return rules_.Rule(key, Sequence({Literal(Json(key).dump()), rules_.Space(), Literal(":"),
-                                      rules_.Space(), std::move(value)}));
+    return Sequence({Literal(Json(key).dump()), rules_.Space(), Literal(":"), rules_.Space(),
+                     std::move(value)});
   }
 
   // A member with another key than these; matches nothing if there must be none.
@@ -528,21 +528,25 @@ class Compiler {
   }
 
   // The members in order, with commas between those that come. Rules from the last to the first:
-  // `behind` is what may follow once a member has come, `at_start` what may before.
-  Expression Members(const std::vector<Member>& members, const Expression& others) {
+  // `next` is one of the members from there on with all that follows it, `behind` what may follow
+  // a member. Each member and each comma is there once, so that n optional members take O(n) nodes,
+  // and a text is in one place of the grammar for each key that may come, and in one before a
+  // comma.
+  Expression Members(std::vector<Member> members, const Expression& others) {
     Expression more = Repeat(Sequence({rules_.Comma(), others}), 0, Expression::kUnbounded);
-    Expression at_start = rules_.Rule("members", Choice({EmptyText(), Sequence({others, more})}));
+    Expression next = rules_.Rule("members", Sequence({others, more}));
     Expression behind = rules_.Rule("more members", std::move(more));
+    bool may_end = true;
     for (size_t i = members.size(); i-- > 0;) {
-      const auto& [member, required] = members[i];
-      std::vector<Expression> start = {Sequence({member, behind})};
-      std::vector<Expression> later = {Sequence({rules_.Comma(), member, behind})};
-      if (!required) start.push_back(std::move(at_start));
-      if (!required) later.push_back(std::move(behind));
-      at_start = rules_.Rule("members", Choice(std::move(start)));
-      behind = rules_.Rule("more members", Choice(std::move(later)));
+      std::vector<Expression> choices;
+      choices.push_back(Sequence({std::move(members[i].expression), std::move(behind)}));
+      if (!members[i].required) choices.push_back(std::move(next));
+      may_end = may_end && !members[i].required;
+      next = rules_.Rule("members", Choice(std::move(choices)));
+      Expression later = Sequence({rules_.Comma(), next});
+      behind = rules_.Rule("more members", may_end ? Optional(std::move(later)) : std::move(later));
     }
-    return at_start;
+    return may_end ? Optional(std::move(next)) : next;
   }
 
   const Json& root_;

@@ -172,6 +172,37 @@ TEST(JsonSchemaTest, LargeSchemasAreServed) {
   }
 }
 
+// Each subset of them may come, in order: the key that begins may be that of any of them.
+TEST(JsonSchemaTest, ThousandsOfOptionalPropertiesAreServed) {
+  const ListTokenizer tokenizer(Vocabulary());
+  const auto table = std::make_shared<TokenBytesTable>(tokenizer);
+  const auto take = [](GrammarMatcher& matcher, std::string_view text) {
+    for (const char byte : text) {
+      const auto token = static_cast<uint32_t>(18 + static_cast<uint8_t>(byte));
+      const auto allowed = matcher.Allowed({});
+      if (!allowed.ok() || !allowed->Contains(token) || !matcher.Accept(token).ok()) return false;
+    }
+    return true;
+  };
+  for (const int count : {1000, 4000}) {
+    std::string properties;
+    for (int i = 0; i < count; ++i) {
+      const std::string key(1, static_cast<char>('a' + i % 26));
+      properties += (i == 0 ? "\"" : ",\"") + key + std::to_string(i) + "\":{\"type\":\"integer\"}";
+    }
+    const double started = ThreadSeconds();
+    const auto grammar = TokenGrammar::Make(Parse("{\"properties\":{" + properties + "}}"), table);
+    ASSERT_TRUE(grammar.ok()) << grammar.status();
+    GrammarMatcher matcher(*grammar, true);
+    EXPECT_TRUE(take(matcher, R"({"b1":1,"m64": 64,"l999":9)"));
+    GrammarMatcher back = matcher;
+    EXPECT_FALSE(take(back, R"(,"m64)")) << "it comes before l999";
+    EXPECT_TRUE(take(matcher, "}"));
+    EXPECT_TRUE(matcher.is_complete());
+    EXPECT_LT(ThreadSeconds() - started, 5);
+  }
+}
+
 TEST(JsonSchemaTest, BoundsHoldForWhatAParserReads) {
   const std::string unit = R"({"type": "number", "minimum": 0, "exclusiveMaximum": 1})";
   EXPECT_TRUE(Matches(unit, "0.99999999999999"));
