@@ -255,6 +255,17 @@ TEST(TenantTest, WithoutLimitsNothingIsRefused) {
   for (int i = 0; i < 10000; ++i) ASSERT_FALSE(tenant.BeginRequest(now).has_value());
 }
 
+TEST(TenantTest, ANewLimitDoesNotCountWhatCameBefore) {
+  Tenant tenant("red");
+  const Tenant::TimePoint now = Tenant::Clock::now();
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(tenant.BeginRequest(now).has_value());
+  tenant.ChargeTokens(int64_t{1} << 40, now);
+  tenant.SetLimits({.requests_per_minute = 2, .tokens_per_minute = 10});
+  EXPECT_FALSE(tenant.BeginRequest(now).has_value());
+  EXPECT_FALSE(tenant.BeginRequest(now).has_value());
+  EXPECT_TRUE(tenant.BeginRequest(now).has_value());
+}
+
 TEST(TraceContextTest, ReadsTheTraceIdAndNothingElse) {
   const std::string trace = "0af7651916cd43dd8448eb211c80319c";
   const std::string rest = "-b7ad6b7169203331-01";

@@ -20,8 +20,8 @@ constexpr double kMillisecondsInMinute = 60000;
 
 void Tenant::Allowance::SetLimit(double per_minute) {
   if (per_minute == per_minute_) return;
-  // What was used of the old limit stays used.
-  left_ += per_minute - per_minute_;
+  // What was used of the old limit stays used; without one nothing was.
+  left_ = per_minute_ == 0 ? per_minute : left_ + per_minute - per_minute_;
   per_minute_ = per_minute;
 }
 
