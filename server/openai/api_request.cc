@@ -15,12 +15,19 @@
 namespace rivulet::openai {
 namespace {
 
-void ReadMaxTokens(FieldReader& fields, Endpoint endpoint, v1::GenerateRequest& proto) {
+FieldNames NamesOf(Endpoint endpoint) {
+  if (endpoint == Endpoint::kChat) return {"messages", "top_logprobs", "max_tokens"};
+  return {"prompt", "logprobs", "max_tokens"};
+}
+
+void ReadMaxTokens(FieldReader& fields, ApiRequest& request) {
+  v1::GenerateRequest& proto = request.proto;
   const std::optional<uint32_t> old_name = fields.Count("max_tokens");
   if (old_name.has_value()) proto.set_max_tokens(*old_name);
-  if (endpoint != Endpoint::kChat) return;
+  if (request.endpoint != Endpoint::kChat) return;
   const std::optional<uint32_t> new_name = fields.Count("max_completion_tokens");
   if (!new_name.has_value()) return;
+  request.names.max_tokens = "max_completion_tokens";
   proto.set_max_tokens(*new_name);
   if (old_name.value_or(*new_name) != *new_name) {
     fields.Fail("max_tokens", "it differs from max_completion_tokens; send one of them");
@@ -99,9 +106,10 @@ void RefuseWhatIsNotServed(FieldReader& fields, Endpoint endpoint) {
 
 // {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": {"schema":
 // ..}}
-void ReadResponseFormat(FieldReader& fields, v1::GenerateRequest& proto) {
+void ReadResponseFormat(FieldReader& fields, v1::GenerateRequest& proto, FieldNames& names) {
   const Json* const format = fields.Object("response_format");
   if (format == nullptr) return;
+  names.structured_output = "response_format";
   FieldReader inside(*format, "response_format.");
   const std::string type = inside.Text("type").value_or("");
   if (type == "json_object") {
@@ -119,7 +127,7 @@ void ReadResponseFormat(FieldReader& fields, v1::GenerateRequest& proto) {
 }
 
 // As vLLM has it: one of json, json_object, regex, choice and grammar.
-void ReadStructuredOutputs(FieldReader& fields, v1::GenerateRequest& proto) {
+void ReadStructuredOutputs(FieldReader& fields, v1::GenerateRequest& proto, FieldNames& names) {
   const Json* const asked = fields.Object("structured_outputs");
   if (asked == nullptr) return;
   if (proto.has_structured_output())
@@ -127,6 +135,8 @@ void ReadStructuredOutputs(FieldReader& fields, v1::GenerateRequest& proto) {
   v1::StructuredOutput& output = *proto.mutable_structured_output();
   FieldReader inside(*asked, "structured_outputs.");
   if (asked->size() != 1) fields.Fail("structured_outputs", "it has one field");
+  names.structured_output = "structured_outputs";
+  if (!asked->empty()) absl::StrAppend(&names.structured_output, ".", asked->begin().key());
   if (const Json* const schema = inside.Find("json")) {
     output.set_json_schema(schema->is_string() ? schema->get<std::string>() : Dump(*schema));
   }
@@ -157,6 +167,7 @@ absl::StatusOr<ApiRequest> ReadApiRequest(const HttpRequest& http, Endpoint endp
   RIVULET_RETURN_IF_ERROR(CheckModel(fields, model_name));
   ApiRequest request;
   request.endpoint = endpoint;
+  request.names = NamesOf(endpoint);
   v1::GenerateRequest& proto = request.proto;
   ReadHeaders(http, proto);
   if (endpoint == Endpoint::kChat) {
@@ -167,15 +178,16 @@ absl::StatusOr<ApiRequest> ReadApiRequest(const HttpRequest& http, Endpoint endp
   }
   ReadSampling(fields, *proto.mutable_sampling());
   ReadStop(fields, *proto.mutable_stop());
-  ReadMaxTokens(fields, endpoint, proto);
+  ReadMaxTokens(fields, request);
   ReadLogprobs(fields, request);
   const StreamFields stream = ReadStream(fields);
   request.stream = stream.stream;
   request.include_usage = stream.include_usage;
-  ReadResponseFormat(fields, proto);
-  ReadStructuredOutputs(fields, proto);
+  ReadResponseFormat(fields, proto, request.names);
+  ReadStructuredOutputs(fields, proto, request.names);
   if (endpoint == Endpoint::kChat) {
     request.parse_tool_calls = ReadToolChoice(fields, fields.Find("tools"), proto);
+    if (proto.structured_output().has_tool_calls()) request.names.structured_output = "tools";
   }
   if (const auto n = fields.Count("n")) proto.set_n(*n);
   proto.set_cache_salt(fields.Text("cache_salt").value_or(""));

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "rivulet/v1/inference.pb.h"
 #include "server/http/http_message.h"
+#include "server/openai/field_names.h"
 
 namespace rivulet::openai {
 
@@ -40,6 +41,7 @@ struct ApiRequest {
   uint32_t top_logprobs = 0;
   bool token_ids = false;         // return_token_ids
   bool parse_tool_calls = false;  // the reply may call one of the request's tools
+  FieldNames names;               // for errors of the request that comes of it
 };
 
 // INVALID_ARGUMENT, or NOT_FOUND for another model than `model_name`.

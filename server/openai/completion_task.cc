@@ -32,6 +32,8 @@ class CompletionTask final : public GenerationTask {
     const std::string& model = service_.model.info.name();
     RIVULET_ASSIGN_OR_RETURN(ApiRequest request, ReadApiRequest(http, endpoint_, model));
     http.body = {};
+    names_ = request.names;
+    RIVULET_RETURN_IF_ERROR(CheckPrompts(1 + request.more_prompts.size(), *http.caller->tenant));
     v1::GenerateRequest& proto = request.proto;
     ReplyFormat format = {.endpoint = endpoint_,
                           .stream = request.stream,
@@ -61,6 +63,9 @@ class CompletionTask final : public GenerationTask {
   // A stream's last events are short.
   bool large() const override { return reply_->kept_logprobs() >= kManyLogprobs; }
 
+  absl::Status Explain(const absl::Status& status) const override {
+    return InFieldsOf(names_, status);
+  }
   void Fail() override {
     const bool told = reply_.has_value() && !reply_->request_id().empty();
     if (!told) new_session_.Drop();
@@ -73,6 +78,17 @@ class CompletionTask final : public GenerationTask {
   std::string session_id() const override { return reply_->session_id(); }
 
  private:
+  // Each is a request: more of them than the tenant may ever have would be refused again.
+  static absl::Status CheckPrompts(size_t prompts, Tenant& tenant) {
+    const auto limit = tenant.RefuseTogether(prompts);
+    if (!limit.has_value()) return absl::OkStatus();
+    absl::Status status = absl::ResourceExhaustedError(
+        absl::StrCat("prompt: each of these ", prompts, " prompts counts as a request, and ",
+                     *limit, ": send fewer at once"));
+    status.SetPayload(kParamPayload, absl::Cord("prompt"));
+    return status;
+  }
+
   static void SetPrompt(Prompt prompt, v1::GenerateRequest& proto) {
     if (prompt.text.has_value()) return proto.set_prompt(*std::move(prompt.text));
     *proto.mutable_token_ids() = std::move(prompt.tokens);
@@ -80,6 +96,7 @@ class CompletionTask final : public GenerationTask {
 
   const ServiceContext& service_;
   const Endpoint endpoint_;
+  FieldNames names_;            // once the body is read
   std::optional<Reply> reply_;  // once the body is read
   NewSession new_session_;
 };

@@ -10,12 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "server/grammar/grammar_store.h"
 #include "server/openai/door_fixture.h"
 
 namespace rivulet::openai {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 TEST_F(DoorTest, PagesOfOtherSitesAreRefused) {
   const auto from = [&](const std::string& site) {
@@ -204,6 +207,72 @@ TEST_F(DoorTest, WhatCanNeverFitIsNotToBeRetried) {
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(refused.Header("Retry-After"), "");
   EXPECT_EQ(refused.Header("x-should-retry"), "false");
+}
+
+// Each prompt is a request.
+TEST_F(DoorTest, MorePromptsThanATenantMayHaveAreNotToBeRetried) {
+  Tenant& tenant = *(*authenticator_.Admit(std::nullopt, Scope::kGenerate))->tenant;
+  const std::string two = R"({"prompt":["a","b"],"max_tokens":1})";
+  for (const TenantLimits& limits :
+       {TenantLimits{.max_requests = 1}, TenantLimits{.requests_per_minute = 1}}) {
+    tenant.SetLimits(limits);
+    const bool open = limits.max_requests > 0;
+    const TestResponse refused = Post(kCompletions, two);
+    EXPECT_EQ(refused.status, 429) << refused.body;
+    EXPECT_EQ(refused.Header("Retry-After"), "");
+    EXPECT_EQ(refused.Header("x-should-retry"), "false");
+    EXPECT_EQ(Parse(refused)["error"]["param"], "prompt");
+    EXPECT_THAT(refused.body, HasSubstr(open ? "max_requests" : "requests_per_minute"));
+    EXPECT_THAT(refused.body, Not(HasSubstr("again")));
+    EXPECT_EQ(Post(kCompletions, R"({"prompt":"a","max_tokens":1})").status, 200);
+    ASSERT_TRUE(WaitUntilIdle());
+  }
+  tenant.SetLimits({.max_requests = 2});
+  EXPECT_EQ(Post(kCompletions, two).status, 200);
+  EXPECT_EQ(tenant.metrics.requests_refused.value(), 2u);
+}
+
+TEST_F(DoorTest, ErrorsNameTheFieldThatWasSent) {
+  model_.grammars = std::make_shared<GrammarStore>(request_tokenizer_);
+  const struct {
+    const char *fields, *param, *message;
+  } kCases[] = {
+      {R"("temperature":-1)", "temperature", "temperature is -1"},
+      {R"("logit_bias":{"1":200})", "logit_bias", "logit_bias[1] is 200"},
+      {R"("stop":["a",""])", "stop", "stop[1] is empty"},
+      {R"("stop_token_ids":[100])", "stop_token_ids", "stop_token_ids: token id 100"},
+      {R"("min_tokens":9,"max_tokens":8)", "min_tokens", "min_tokens = 9 is over max_tokens = 8"},
+      {R"("logprobs":21)", "logprobs", "logprobs = 21: at most 20"},
+      {R"("n":65)", "n", "n = 65"},
+      {R"("structured_outputs":{"regex":"("})", "structured_outputs.regex",
+       "structured_outputs.regex: "},
+      {R"("response_format":{"type":"json_schema","json_schema":{"schema":{"type":"what"}}})",
+       "response_format", "response_format: "},
+  };
+  for (const auto& [fields, param, message] : kCases) {
+    const TestResponse refused = Post(kCompletions, Completion(fields));
+    EXPECT_EQ(refused.status, 400) << refused.body;
+    EXPECT_EQ(Parse(refused)["error"]["param"], param) << refused.body;
+    EXPECT_THAT(Parse(refused)["error"]["message"].get<std::string>(), StartsWith(message));
+  }
+  const TestResponse tokens = Post(kCompletions, R"({"prompt":[100]})");
+  EXPECT_EQ(Parse(tokens)["error"]["param"], "prompt");
+  EXPECT_THAT(tokens.body, HasSubstr("prompt: token id 100"));
+  const TestResponse empty = Post(kCompletions, R"({"prompt":[]})");
+  EXPECT_EQ(Parse(empty)["error"]["param"], "prompt");
+  EXPECT_THAT(empty.body, HasSubstr("set prompt, at least one token"));
+  const TestResponse chat = Post("/v1/chat/completions",
+                                 R"({"messages":[{"role":"user","content":"a"}],"min_tokens":9,)"
+                                 R"("max_completion_tokens":8,"logprobs":true,"top_logprobs":20})");
+  EXPECT_THAT(chat.body, HasSubstr("min_tokens = 9 is over max_completion_tokens = 8"));
+  const TestResponse top =
+      Post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}],)"
+                                   R"("logprobs":true,"top_logprobs":21})");
+  EXPECT_EQ(Parse(top)["error"]["param"], "top_logprobs");
+  const TestResponse no_template =
+      Post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}]})");
+  EXPECT_EQ(Parse(no_template)["error"]["param"], "messages");
+  EXPECT_THAT(no_template.body, HasSubstr("send a prompt to /v1/completions"));
 }
 
 TEST_F(DoorTest, ADrainingServerSaysSo) {

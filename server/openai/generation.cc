@@ -185,8 +185,9 @@ class Generation final : public std::enable_shared_from_this<Generation> {
 
   void Fail(const absl::Status& status) {
     task_->Fail();
-    if (!begun()) return exchange_->Respond(ErrorResponse(status));
-    EndStream(task_->ErrorEvent(status));
+    const absl::Status explained = task_->Explain(status);
+    if (!begun()) return exchange_->Respond(ErrorResponse(explained));
+    EndStream(task_->ErrorEvent(explained));
   }
 
   void EndStream(std::string last) {

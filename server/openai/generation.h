@@ -45,6 +45,8 @@ class GenerationTask {
   virtual std::string Whole() = 0;
   // Whether these two take long.
   virtual bool large() const = 0;
+  // An error of a request in the words of the endpoint. After Read.
+  virtual absl::Status Explain(const absl::Status& status) const = 0;
   // Instead: a call failed, perhaps before Read. Drops what was made for it alone.
   virtual void Fail() = 0;
   // The event that ends a stream that has begun. After Fail.

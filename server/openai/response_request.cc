@@ -178,6 +178,8 @@ absl::StatusOr<ResponseRequest> ReadResponseRequest(const HttpRequest& http,
   RIVULET_RETURN_IF_ERROR(fields.Finish());
   request.echo["previous_response_id"] = OrNull(fields.Find("previous_response_id"));
   request.echo["store"] = request.store;
+  const bool calls = proto.structured_output().has_tool_calls();
+  request.names = {"input", "top_logprobs", "max_output_tokens", calls ? "tools" : "text.format"};
   return request;
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "rivulet/v1/inference.pb.h"
 #include "server/http/http_message.h"
+#include "server/openai/field_names.h"
 #include "server/openai/json_body.h"
 
 namespace rivulet::openai {
@@ -26,6 +27,7 @@ struct ResponseRequest {
   uint32_t top_logprobs = 0;
   bool parse_tool_calls = false;  // the model may call one of the request's tools
   Json echo;                      // what the response repeats of the request
+  FieldNames names;               // for errors of the request that comes of it
 };
 
 // INVALID_ARGUMENT, or NOT_FOUND for another model than `model_name`.

@@ -33,6 +33,7 @@ class ResponseTask final : public GenerationTask {
     const std::string& model = service_.model.info.name();
     RIVULET_ASSIGN_OR_RETURN(ResponseRequest request, ReadResponseRequest(http, model));
     http.body = {};
+    names_ = request.names;
     key_ = {http.caller->tenant->name(), MakeResponseId()};
     store_ = request.store;
     ResponseFormat format = {.id = key_.id,
@@ -66,6 +67,9 @@ class ResponseTask final : public GenerationTask {
   }
   bool large() const override { return reply_->kept_bytes() >= kLarge; }
 
+  absl::Status Explain(const absl::Status& status) const override {
+    return InFieldsOf(names_, status);
+  }
   void Fail() override {
     if (has_session_) service_.sessions.Delete(key_).IgnoreError();
   }
@@ -120,6 +124,7 @@ class ResponseTask final : public GenerationTask {
   SessionKey key_ = "";  // of the response, and of its session
   bool store_ = true;
   bool has_session_ = false;
+  FieldNames names_;
   std::optional<ResponseReply> reply_;  // once the body is read
 };
 

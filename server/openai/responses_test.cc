@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model_loader/chat_template.h"
+#include "server/grammar/grammar_store.h"
 #include "server/openai/door_fixture.h"
 #include "server/openai/stored_response.h"
 
@@ -19,6 +20,7 @@ namespace rivulet::openai {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* kResponses = "/v1/responses";
 
@@ -184,10 +186,44 @@ TEST_F(ResponsesTest, ADeletedResponseSaysSo) {
        {On("GET", id), On("DELETE", id), On("POST", id + "/cancel"), Send(Body("x", id))}) {
     EXPECT_EQ(missing.status, 404);
     EXPECT_THAT(missing.body, HasSubstr("it was deleted"));
+    EXPECT_THAT(missing.body, Not(HasSubstr("session")));
   }
   ASSERT_TRUE(sessions_.Create("mine", "").ok());
   EXPECT_EQ(On("DELETE", "mine").status, 404);  // a session, but no response
   EXPECT_TRUE(sessions_.Get("mine").ok());
+}
+
+TEST_F(ResponsesTest, WhatCannotBeAnIdIsMissingToo) {
+  for (const std::string& id : {std::string("a%20b"), std::string(200, 'a')}) {
+    const TestResponse missing = On("GET", id);
+    EXPECT_EQ(missing.status, 404) << id;
+    EXPECT_EQ(Parse(missing)["error"]["code"], "response_not_found");
+    EXPECT_THAT(missing.body, Not(HasSubstr("session")));
+  }
+  const TestResponse previous = Send(Body("x", "a b"));
+  EXPECT_EQ(previous.status, 404);
+  EXPECT_EQ(Parse(previous)["error"]["param"], "previous_response_id");
+}
+
+TEST_F(ResponsesTest, ErrorsNameTheFieldThatWasSent) {
+  const auto refused = [&](const Json& fields) {
+    Json body = Body("hi");
+    body.update(fields);
+    const TestResponse response = Send(body);
+    EXPECT_EQ(response.status, 400) << response.body;
+    return Parse(response)["error"];
+  };
+  EXPECT_EQ(refused({{"temperature", -1}})["param"], "temperature");
+  const Json top = refused({{"top_logprobs", 21}});
+  EXPECT_EQ(top["param"], "top_logprobs");
+  EXPECT_EQ(top["message"], "top_logprobs = 21: at most 20");
+  EXPECT_EQ(refused({{"min_tokens", 21}})["message"],
+            "min_tokens = 21 is over max_output_tokens = 20");
+  model_.grammars = std::make_shared<GrammarStore>(request_tokenizer_);
+  const Json format = {{"type", "json_schema"}, {"name", "a"}, {"schema", {{"type", "what"}}}};
+  EXPECT_EQ(refused({{"text", {{"format", format}}}})["param"], "text.format");
+  model_.chat_template = nullptr;
+  EXPECT_EQ(refused(Json::object())["param"], "input");
 }
 
 TEST_F(ResponsesTest, AResponseBelongsToItsTenant) {
@@ -254,7 +290,9 @@ TEST_F(RunningResponseTest, ItCanBeCancelled) {
   const TestResponse busy = Send(Body("x", id));
   EXPECT_EQ(busy.status, 409);
   EXPECT_NE(busy.Header("Retry-After"), "");
-  EXPECT_EQ(On("DELETE", id).status, 409);
+  const TestResponse in_use = On("DELETE", id);
+  EXPECT_EQ(in_use.status, 409);
+  EXPECT_THAT(in_use.body, HasSubstr("the response"));
   EXPECT_EQ(Parse(On("POST", id + "/cancel"))["status"], "cancelled");
   while (seen_.find("\r\n0\r\n\r\n") == std::string::npos) {
     const std::string piece = client.Receive();

@@ -10,9 +10,27 @@ namespace rivulet::openai {
 namespace {
 
 absl::Status Missing(const std::string& message) {
-  absl::Status status = absl::NotFoundError(message);
+  absl::Status status = absl::NotFoundError(absl::StrCat(message, "; send the whole conversation"));
   status.SetPayload(kCodePayload, absl::Cord("response_not_found"));
   return status;
+}
+
+// The table speaks of sessions, which clients of this API do not see.
+absl::Status NoResponse(const SessionTable& sessions, const SessionKey& key) {
+  return Missing(absl::StrCat("the response \"", key.id.substr(0, SessionTable::kMaxIdBytes),
+                              "\" is not kept: ", sessions.WhyGone(key)));
+}
+
+absl::Status InUse(const SessionKey& key) {
+  return absl::AbortedError(absl::StrCat("the response \"", key.id,
+                                         "\" is in use; try again when what uses it has ended"));
+}
+
+// Of a session that was found to be that of a response.
+absl::Status AsResponse(const absl::Status& status, const SessionTable& sessions,
+                        const SessionKey& key) {
+  if (absl::IsNotFound(status)) return NoResponse(sessions, key);
+  return absl::IsAborted(status) ? InUse(key) : status;
 }
 
 absl::Status ForPrevious(absl::Status status) {
@@ -29,10 +47,8 @@ std::string MakeResponseId() { return "resp_" + MakeRandomId() + MakeRandomId();
 absl::StatusOr<std::shared_ptr<const StoredResponse>> FindResponse(const SessionTable& sessions,
                                                                    const SessionKey& key) {
   auto attachment = sessions.Attachment(key);
-  if (absl::IsNotFound(attachment.status())) {
-    return Missing(absl::StrCat("the response is not kept: ", attachment.status().message()));
-  }
-  RIVULET_RETURN_IF_ERROR(attachment.status());
+  // What cannot be an id is none.
+  if (!attachment.ok()) return NoResponse(sessions, key);
   auto response = std::dynamic_pointer_cast<const StoredResponse>(*attachment);
   if (response == nullptr) return Missing(absl::StrCat("\"", key.id, "\" is no response"));
   return response;
@@ -48,10 +64,11 @@ absl::StatusOr<SessionInfo> ForkResponse(SessionTable& sessions, const SessionKe
   }
   auto fork = sessions.Fork(key, new_id, "", (*response)->tokens);
   if (absl::IsOutOfRange(fork.status())) {
-    return ForPrevious(
-        Missing(absl::StrCat("the state of the response is not kept: ", fork.status().message())));
+    return ForPrevious(Missing(absl::StrCat(
+        "the response \"", key.id,
+        "\" cannot be continued: its session was used otherwise, and its state is gone")));
   }
-  RIVULET_RETURN_IF_ERROR(ForPrevious(fork.status()));
+  RIVULET_RETURN_IF_ERROR(ForPrevious(AsResponse(fork.status(), sessions, key)));
   // After the fork: a turn that began before it would show.
   const auto source = sessions.Get(key);
   if (!source.ok() || source->changes == 1) return fork;
@@ -63,7 +80,7 @@ absl::StatusOr<SessionInfo> ForkResponse(SessionTable& sessions, const SessionKe
 
 absl::Status DeleteResponse(SessionTable& sessions, const SessionKey& key) {
   RIVULET_RETURN_IF_ERROR(FindResponse(sessions, key).status());
-  return sessions.Delete(key);
+  return AsResponse(sessions.Delete(key), sessions, key);
 }
 
 }  // namespace rivulet::openai

@@ -80,6 +80,18 @@ std::optional<Tenant::Refusal> Tenant::BeginRequest(TimePoint now) {
   return std::nullopt;
 }
 
+std::optional<std::string> Tenant::RefuseTogether(size_t requests) {
+  MutexLock lock(&mutex_);
+  const auto over = [requests](uint32_t limit) { return limit > 0 && requests > limit; };
+  if (!over(limits_.max_requests) && !over(limits_.requests_per_minute)) return std::nullopt;
+  metrics.requests_refused.Add();
+  if (over(limits_.max_requests)) {
+    return absl::StrCat("you may have ", limits_.max_requests, " that run or wait (max_requests)");
+  }
+  return absl::StrCat("you may begin ", limits_.requests_per_minute,
+                      " in a minute (requests_per_minute)");
+}
+
 void Tenant::EndRequest() {
   MutexLock lock(&mutex_);
   --open_;

@@ -52,6 +52,8 @@ class Tenant {
   // A request begins, unless that would be over a limit. EndRequest follows if it does.
   std::optional<Refusal> BeginRequest(TimePoint now);
   void EndRequest();
+  // The limit that so many requests at once are over however long they wait: none of them begins.
+  std::optional<std::string> RefuseTogether(size_t requests);
   // Tokens that were computed for it; fewer than 0 are given back. They may exceed the limit: then
   // requests are refused until time has paid for them.
   void ChargeTokens(int64_t tokens, TimePoint now);

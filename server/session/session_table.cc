@@ -481,18 +481,24 @@ absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::Find(
   RIVULET_RETURN_IF_ERROR(CheckId(key.id));  // the errors below repeat it
   const auto found = entries_.find(key);
   if (found != entries_.end()) return found->second;
-  const auto departed = departed_.find(key);
-  const char* why = "it was never created, or it left long ago";
-  if (departed != departed_.end()) {
-    constexpr const char* kWhy[] = {"it was deleted", "it was idle for longer than --session-ttl",
-                                    ("room was needed for others (it was the least recently "
-                                     "used; --state-memory sets how many fit, and "
-                                     "--max-session-tokens how many tokens they may hold)"),
-                                    "its state was lost in a failed step"};
-    why = kWhy[static_cast<size_t>(departed->second)];
-  }
-  return absl::NotFoundError(absl::StrCat("no session \"", key.id, "\": ", why,
+  return absl::NotFoundError(absl::StrCat("no session \"", key.id, "\": ", WhyMissing(key),
                                           "; create one and send the whole context"));
+}
+
+const char* SessionTable::WhyMissing(const SessionKey& key) const {
+  const auto departed = departed_.find(key);
+  if (departed == departed_.end()) return "it was never created, or it left long ago";
+  constexpr const char* kWhy[] = {"it was deleted", "it was idle for longer than --session-ttl",
+                                  ("room was needed for others (it was the least recently "
+                                   "used; --state-memory sets how many fit, and "
+                                   "--max-session-tokens how many tokens they may hold)"),
+                                  "its state was lost in a failed step"};
+  return kWhy[static_cast<size_t>(departed->second)];
+}
+
+const char* SessionTable::WhyGone(const SessionKey& key) const {
+  MutexLock lock(&mutex_);
+  return WhyMissing(key);
 }
 
 std::unique_ptr<Session> SessionTable::Remove(const std::shared_ptr<Entry>& entry, Reason reason) {

@@ -190,6 +190,9 @@ class SessionTable {
   // session it says the same as of one that never was.
   absl::StatusOr<SessionInfo> Get(const SessionKey& key) const;
 
+  // Of one that Get does not find: the reason alone, a constant.
+  const char* WhyGone(const SessionKey& key) const;
+
   // Gives the session another name, also while a lease is out. Not a use of it: it expires, or is
   // evicted, as if this had not happened. INVALID_ARGUMENT for a name over kMaxNameBytes; NOT_FOUND
   // as Get.
@@ -274,6 +277,7 @@ class SessionTable {
 
   absl::StatusOr<std::shared_ptr<Entry>> Find(const SessionKey& key) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const char* WhyMissing(const SessionKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<SessionInfo> Insert(const std::shared_ptr<Entry>& entry, bool& first_to_expire)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   struct Past {
