@@ -158,7 +158,10 @@ void Scheduler::KeepLeftStates() {
   if (context_.left.empty()) return;
   prefixes_.Keep(std::exchange(context_.left, {}));
   while (!Held({}).Within(engine_.capacity())) {
-    if (!DropKept(KeptStates::kBorder) && !prefixes_.Drop()) return;
+    const bool dropped = DropByShare([this](const TenantNames* tenants) {
+      return DropKept(KeptStates::kBorder, tenants) || prefixes_.Drop(tenants);
+    });
+    if (!dropped) return;
   }
 }
 
@@ -192,7 +195,10 @@ void Scheduler::FindBorderRoom(const std::vector<PlannedRow>& chosen) {
 // Those of idle sessions go, and then older ones of the rows that would keep more.
 void Scheduler::DropBordersFor(const std::vector<PlannedRow>& chosen, size_t count) {
   size_t dropped = 0;
-  while (dropped < count && sessions_.DropKept(KeptStates::kBorder)) ++dropped;
+  const auto drop = [this](const TenantNames* tenants) {
+    return sessions_.DropKept(KeptStates::kBorder, tenants);
+  };
+  while (dropped < count && DropByShare(drop)) ++dropped;
   for (const PlannedRow& planned : chosen) {
     const RowInFlight& row = rows_[planned.row];
     const size_t own = row.request->NewBorders(row.row, planned.tokens);
@@ -299,12 +305,26 @@ bool Scheduler::CanMakeRoom(const StateNeed& need) const {
 }
 
 bool Scheduler::MakeRoom(const Request& request) {
+  const auto drop = [this](const TenantNames* tenants) {
+    return DropKept(KeptStates::kBorder, tenants);
+  };
   // There usually is room; then what is held is added up only once.
   for (size_t borders = 1; !HasRoom(NewNeed(request)); borders *= 2) {
-    if (!DropKept(KeptStates::kBorder)) return MakeRoomByMore(request);
-    for (size_t i = 1; i < borders && DropKept(KeptStates::kBorder); ++i) continue;
+    if (!DropByShare(drop)) return MakeRoomByMore(request);
+    for (size_t i = 1; i < borders && DropByShare(drop); ++i) continue;
   }
   return true;
+}
+
+// Of the tenants that hold more than an equal share, as long as they have any, then of all. What
+// runs counts as well, as far as it is a session that was there before, but is not dropped.
+bool Scheduler::DropByShare(const std::function<bool(const TenantNames*)>& drop,
+                            bool for_tokens) const {
+  TenantAmounts held;
+  sessions_.AddHeld(for_tokens ? &HeldBySessions::tokens : &HeldBySessions::bytes, held);
+  if (!for_tokens) prefixes_.cache().AddBytes(held);
+  const TenantNames over = OverEqualShare(held);
+  return (!over.empty() && drop(&over)) || drop(nullptr);
 }
 
 bool Scheduler::MakeRoomByMore(const Request& request) {
@@ -326,9 +346,12 @@ bool Scheduler::DropOne(const Request& request) {
   StateNeed any_tails;
   any_tails.tails = UINT32_MAX;
   const bool tails_alone = HasRoom(NewNeed(request), any_tails);
-  if (!tails_alone && (prefixes_.DropFor(request) || DropKept(KeptStates::kOldestPosition)))
-    return true;
-  return sessions_.EvictLeastRecentlyUsed();
+  const auto drop = [&](const TenantNames* tenants) {
+    const bool dropped = !tails_alone && (prefixes_.DropFor(request, tenants) ||
+                                          DropKept(KeptStates::kOldestPosition, tenants));
+    return dropped || sessions_.EvictLeastRecentlyUsed(tenants);
+  };
+  return DropByShare(drop, Held(NewNeed(request)).tokens > context_.options.max_session_tokens);
 }
 
 // A state that others share already, or that is empty, is kept for nothing.
@@ -338,22 +361,28 @@ bool Scheduler::MakeRoomToKeep(const Request& request) {
   if (lease.state() == nullptr || request.begins_anew) return true;
   StateNeed need = NewNeed(request);
   need.bases = request.completions;
+  const auto drop = [&](const TenantNames* tenants) {
+    return DropKept(KeptStates::kBorder, tenants) || prefixes_.DropFor(request, tenants) ||
+           DropKept(KeptStates::kOldestPosition, tenants);
+  };
   while (!HasRoom(need)) {
-    if (!DropKept(KeptStates::kBorder) && !prefixes_.DropFor(request) &&
-        !DropKept(KeptStates::kOldestPosition)) {
-      return false;
-    }
+    if (!DropByShare(drop)) return false;
   }
   return true;
 }
 
-bool Scheduler::DropKept(KeptStates what) {
-  bool dropped = sessions_.DropKept(what);
-  for (const auto& active : active_) dropped = dropped || active->DropKept(what);
+bool Scheduler::DropKept(KeptStates what, const TenantNames* tenants) {
+  const auto of_these = [tenants](const Request& request) {
+    return IsAmong(tenants, request.tenant == nullptr ? "" : request.tenant->name());
+  };
+  bool dropped = sessions_.DropKept(what, tenants);
+  for (const auto& active : active_) {
+    dropped = dropped || (of_these(active->request()) && active->DropKept(what));
+  }
   for (const auto& request : waiting_) {
     if (request == nullptr || !request->session.held()) continue;  // null: admitted in this pass
     SessionLease& lease = request->session;
-    dropped = dropped || (lease.exclusive() && lease.DropKept(what));
+    dropped = dropped || (lease.exclusive() && of_these(*request) && lease.DropKept(what));
   }
   if (dropped) {
     (what == KeptStates::kBorder ? metrics_.borders_dropped : metrics_.kept_positions_dropped)

@@ -92,6 +92,8 @@ void PrefixReuse::Keep(std::vector<LeftState> states) {
   }
 }
 
-bool PrefixReuse::DropFor(const Request& request) { return cache_.Drop(Find(request).point.get()); }
+bool PrefixReuse::DropFor(const Request& request, const TenantNames* tenants) {
+  return cache_.Drop(Find(request).point.get(), tenants);
+}
 
 }  // namespace rivulet

@@ -67,8 +67,8 @@ class PrefixReuse {
   // Into the cache. Their slots may have to be dropped again.
   void Keep(std::vector<LeftState> states);
   // As PrefixCache::Drop; the state that `request` would start from goes last.
-  bool DropFor(const Request& request);
-  bool Drop() { return cache_.Drop(); }
+  bool DropFor(const Request& request, const TenantNames* tenants);
+  bool Drop(const TenantNames* tenants) { return cache_.Drop(nullptr, tenants); }
   void Clear() { cache_.Clear(); }
   const PrefixCache& cache() const { return cache_; }
 

@@ -194,8 +194,12 @@ class Scheduler {
   bool DropOne(const Request& request);
   // Beside that, for the state at which a turn's session is kept. Drops no session.
   bool MakeRoomToKeep(const Request& request);
-  // Of an idle session if one has any, else of one that runs or waits.
-  bool DropKept(KeptStates what);
+  // By the rule of tenant_shares.h: calls `drop` with the tenants that lose first (null: all),
+  // until it is true. `for_tokens`: their share of the sessions' tokens counts, not of bytes.
+  bool DropByShare(const std::function<bool(const TenantNames*)>& drop,
+                   bool for_tokens = false) const;
+  // Of an idle session of the tenants if one has any, else of one that runs or waits.
+  bool DropKept(KeptStates what, const TenantNames* tenants);
   absl::StatusOr<std::unique_ptr<Session>> OpenSession(Request& request,
                                                        const PrefixCache::Match& match, bool keep);
   void CollectRows(TimePoint now);

@@ -23,6 +23,8 @@ class SchedulerTenantsTest : public testing::Test {
     engine_ = std::make_unique<FakeEngine>(slots);
     SchedulerOptions options;
     options.max_queue = max_queue;
+    options.prefix_cache.bytes = prefix_bytes_;
+    options.max_session_tokens = max_session_tokens_;
     scheduler_ = std::make_unique<Scheduler>(*engine_, sessions_, dispatcher_, metrics_, options);
   }
 
@@ -33,6 +35,28 @@ class SchedulerTenantsTest : public testing::Test {
     request->tenant = tenant;
     request->stop.ignore_eos = true;
     return scheduler_->Submit(request).ok() ? &client : nullptr;
+  }
+
+  // A turn of a session, which is made for it if need be; or, without an id, a prompt. Returns how
+  // many tokens were cached.
+  uint32_t Run(const std::shared_ptr<Tenant>& tenant, const std::string& id,
+               std::vector<uint32_t> prompt) {
+    Client& client = clients_.emplace_back(1, 4096);
+    auto request = MakeRequest(client, std::move(prompt), 1);
+    request->tenant = tenant;
+    request->stop.ignore_eos = true;
+    request->cache_salt = SaltOf(tenant->name(), "");
+    if (!id.empty()) {
+      const SessionKey key(tenant->name(), id);
+      (void)sessions_.Create(key, "");
+      auto lease = sessions_.LeaseForTurn(key);
+      EXPECT_TRUE(lease.ok()) << lease.status();
+      if (lease.ok()) request->session = *std::move(lease);
+    }
+    EXPECT_TRUE(scheduler_->Submit(request).ok());
+    while (Step()) continue;
+    EXPECT_EQ(client.end, absl::OkStatus());
+    return client.received[0].usage.cached_tokens;
   }
 
   // A step of n rows takes 1 + n / 10 seconds.
@@ -62,6 +86,8 @@ class SchedulerTenantsTest : public testing::Test {
   const std::shared_ptr<Tenant> red_ = std::make_shared<Tenant>("red");
   const std::shared_ptr<Tenant> blue_ = std::make_shared<Tenant>("blue");
   TimePoint now_ = TimePoint(std::chrono::seconds(1000));
+  uint64_t prefix_bytes_ = 0;
+  uint64_t max_session_tokens_ = SchedulerOptions().max_session_tokens;
   std::unique_ptr<FakeEngine> engine_;
   Dispatcher dispatcher_;
   Metrics metrics_;
@@ -130,6 +156,55 @@ TEST_F(SchedulerTenantsTest, TheTenantThatHasLessIsAdmittedFirst) {
   while (Step()) continue;
   // Those of one tenant ran in order.
   for (const Client* client : red) EXPECT_EQ(Tokens(client), 5u);
+}
+
+std::vector<uint32_t> Prompt(uint32_t first) {
+  std::vector<uint32_t> tokens(40);
+  for (uint32_t i = 0; i < 40; ++i) tokens[i] = (first + i * (1 + first / 50)) % FakeEngine::kVocab;
+  return tokens;
+}
+
+TEST_F(SchedulerTenantsTest, AFloodOfPromptsPushesOutThoseOfItsTenant) {
+  prefix_bytes_ = uint64_t{1} << 40;
+  Start(/*slots=*/8, /*max_queue=*/16);
+  Run(blue_, "kept", Prompt(0));
+  Run(blue_, "", Prompt(1));
+  for (uint32_t i = 2; i < 60; ++i) Run(red_, "", Prompt(i));
+  EXPECT_TRUE(sessions_.Get({"blue", "kept"}).ok());
+  EXPECT_EQ(Run(blue_, "", Prompt(1)), 32u);
+  EXPECT_EQ(Run(red_, "", Prompt(2)), 0u);
+}
+
+TEST_F(SchedulerTenantsTest, AFloodOfSessionsPushesOutThoseOfItsTenant) {
+  prefix_bytes_ = uint64_t{1} << 40;
+  Start(/*slots=*/8, /*max_queue=*/16);
+  Run(blue_, "kept", Prompt(0));
+  Run(blue_, "", Prompt(1));
+  for (uint32_t i = 2; i < 60; ++i) Run(red_, "s" + std::to_string(i), Prompt(i));
+  EXPECT_TRUE(sessions_.Get({"blue", "kept"}).ok());
+  EXPECT_EQ(Run(blue_, "", Prompt(1)), 32u);
+  EXPECT_FALSE(sessions_.Get({"red", "s2"}).ok());
+  EXPECT_TRUE(sessions_.Get({"red", "s59"}).ok());
+}
+
+// A share of the tokens that sessions may hold, where it is they that lack.
+TEST_F(SchedulerTenantsTest, LongSessionsOfOneTenantDoNotPushOutManyShortOnesOfAnother) {
+  max_session_tokens_ = 1000;
+  Start(/*slots=*/64, /*max_queue=*/16);
+  for (int i = 0; i < 5; ++i) Run(blue_, "b" + std::to_string(i), Prompt(0));
+  for (int i = 0; i < 20; ++i) {
+    Run(red_, "r" + std::to_string(i), std::vector<uint32_t>(300, 1));
+  }
+  EXPECT_EQ(sessions_.List({"blue", ""}, 100).size(), 5u);
+  EXPECT_TRUE(sessions_.Get({"red", "r19"}).ok());
+}
+
+TEST_F(SchedulerTenantsTest, WithoutTenantsWhatWasUsedLeastRecentlyGoes) {
+  Start(/*slots=*/8, /*max_queue=*/16);
+  const auto anyone = std::make_shared<Tenant>("");
+  Run(anyone, "kept", Prompt(0));
+  for (uint32_t i = 0; i < 60; ++i) Run(anyone, "s" + std::to_string(i), Prompt(i));
+  EXPECT_FALSE(sessions_.Get("kept").ok());
 }
 
 TEST_F(SchedulerTenantsTest, WeightsDivideTheMachine) {

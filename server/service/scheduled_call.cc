@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "server/log/log.h"
+#include "server/session/tenant_shares.h"
 
 namespace rivulet {
 
@@ -23,7 +23,7 @@ absl::Status ScheduledCall::Submit(std::unique_ptr<Request> request,
   request->deadline = origin_.deadline;
   request->tenant = origin_.caller->tenant;
   // Tenants share no kept states: whether a prompt is fast would tell what others have sent.
-  if (!tenant().empty()) request->cache_salt = absl::StrCat(tenant(), "\n", request->cache_salt);
+  request->cache_salt = SaltOf(tenant(), request->cache_salt);
   const uint64_t prompt_tokens = request->prompt.size();
   const bool begins_context = ContextTokens(*request) == 0;
   RIVULET_RETURN_IF_ERROR(service_.scheduler.Submit(request));

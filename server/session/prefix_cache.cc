@@ -69,33 +69,62 @@ void PrefixCache::Keep(std::string_view salt, std::span<const uint32_t> tokens,
   node->since = worth_gone_;
   SetWorth(node);
   SetWorthBelow(node);
-  while (bytes_ > limits_.bytes) DropState(by_worth_.begin()->second, PrefixDrop::kSize);
+  LimitBytes();
   LimitTokens();
 }
 
-bool PrefixCache::Drop(const StatePoint* spared) {
-  if (by_worth_.empty()) return false;
-  auto least = by_worth_.begin();
-  const bool others = by_worth_.size() > 1;
-  if (others && least->second->point.get() == spared) ++least;
-  DropState(least->second, PrefixDrop::kSlots);
+bool PrefixCache::Drop(const StatePoint* spared, const TenantNames* tenants) {
+  Node* least = nullptr;
+  Node* last = nullptr;
+  for (const auto& [tenant, part] : parts_) {
+    if (!IsAmong(tenants, tenant)) continue;
+    for (const auto& [worth, node] : part.by_worth) {
+      const bool is_spared = node->point.get() == spared;
+      if (is_spared) {
+        last = node;
+      } else if (least == nullptr || worth < least->worth) {
+        least = node;
+      }
+      if (!is_spared) break;
+    }
+  }
+  if (least == nullptr) least = last;
+  if (least == nullptr) return false;
+  DropState(least, PrefixDrop::kSlots);
   return true;
 }
 
 void PrefixCache::Clear() {
-  by_worth_.clear();
-  nodes_.clear();
+  parts_.clear();
   roots_.clear();
   tokens_ = bytes_ = 0;
+  states_ = 0;
   ShowGauges();
+}
+
+void PrefixCache::AddBytes(TenantAmounts& amounts) const {
+  for (const auto& [tenant, part] : parts_) amounts[tenant] += part.bytes;
+}
+
+void PrefixCache::AddTokens(Part& part, uint64_t tokens) {
+  part.tokens += tokens;
+  tokens_ += tokens;
+}
+
+void PrefixCache::TakeTokens(Part& part, uint64_t tokens) {
+  part.tokens -= tokens;
+  tokens_ -= tokens;
 }
 
 PrefixCache::Node* PrefixCache::Root(std::string_view salt) {
   const auto found = roots_.find(salt);
   if (found != roots_.end()) return &found->second;
+  Part& part = parts_[std::string(TenantOfSalt(salt))];
   Node& root = roots_.try_emplace(std::string(salt), capacity_.fold_interval).first->second;
+  root.part = &part;
   root.salt = salt;
-  tokens_ += kNodeTokens;
+  ++part.roots;
+  AddTokens(part, kNodeTokens);
   return &root;
 }
 
@@ -114,13 +143,15 @@ PrefixCache::Node* PrefixCache::NodeAt(std::string_view salt, std::span<const ui
 }
 
 PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const uint32_t> tokens) {
-  Node& node = nodes_.emplace_back(capacity_.fold_interval);
-  node.place = std::prev(nodes_.end());
+  std::list<Node>& nodes = parent->part->nodes;
+  Node& node = nodes.emplace_back(capacity_.fold_interval);
+  node.part = parent->part;
+  node.place = std::prev(nodes.end());
   node.parent = parent;
   node.tokens.assign(tokens.begin(), tokens.end());
   node.position = parent->position + tokens.size();
   parent->children.insert(&node);
-  tokens_ += kNodeTokens + tokens.size();
+  AddTokens(*node.part, kNodeTokens + tokens.size());
   return &node;
 }
 
@@ -133,31 +164,75 @@ PrefixCache::Node* PrefixCache::Split(Node* node, size_t tokens) {
   node->tokens = std::vector<uint32_t>(middle, node->tokens.end());
   node->parent = upper;
   upper->children.insert(node);
-  tokens_ -= tokens;
-  nodes_.splice(std::next(node->place), nodes_, upper->place);
+  TakeTokens(*node->part, tokens);
+  std::list<Node>& nodes = node->part->nodes;
+  nodes.splice(std::next(node->place), nodes, upper->place);
+  upper->touched = node->touched;
   return upper;
 }
 
 // The node and those before it are the most recently used ones.
 void PrefixCache::Touch(Node* node) {
+  std::list<Node>& nodes = node->part->nodes;
+  ++uses_;
   for (; node->parent != nullptr; node = node->parent) {
-    nodes_.splice(nodes_.end(), nodes_, node->place);
+    nodes.splice(nodes.end(), nodes, node->place);
+    node->touched = uses_;
   }
 }
 
 void PrefixCache::Erase(Node* leaf) {
   if (leaf->point != nullptr) DropState(leaf, PrefixDrop::kTokens);
   Node* const parent = leaf->parent;
+  Part& part = *leaf->part;
   parent->children.erase(leaf);
-  tokens_ -= kNodeTokens + leaf->tokens.size();
-  nodes_.erase(leaf->place);
+  TakeTokens(part, kNodeTokens + leaf->tokens.size());
+  part.nodes.erase(leaf->place);
   if (parent->parent != nullptr || !parent->children.empty()) return;
-  tokens_ -= kNodeTokens;
-  roots_.erase(roots_.find(parent->salt));
+  TakeTokens(part, kNodeTokens);
+  const auto root = roots_.find(parent->salt);
+  if (--part.roots == 0) parts_.erase(parts_.find(TenantOfSalt(root->first)));
+  roots_.erase(root);
+}
+
+// Of the tenants over an equal share, or of all if none is, the one that is first in order. Those
+// whose amount is 0 have none to lose. Null if there is none.
+template <typename Amount, typename Order>
+PrefixCache::Part* PrefixCache::NextToLose(Amount amount, Order order) {
+  uint64_t total = 0, holders = 0;
+  for (const auto& [tenant, part] : parts_) {
+    total += amount(part);
+    holders += amount(part) > 0 ? 1 : 0;
+  }
+  Part* next = nullptr;
+  bool next_is_over = false;
+  for (auto& [tenant, part] : parts_) {
+    if (amount(part) == 0) continue;
+    const bool over = amount(part) > total / holders;
+    const bool first = next == nullptr || order(part) < order(*next);
+    if (next != nullptr && (over < next_is_over || (over == next_is_over && !first))) continue;
+    next = &part;
+    next_is_over = over;
+  }
+  return next;
+}
+
+void PrefixCache::LimitBytes() {
+  while (bytes_ > limits_.bytes) {
+    Part* const part = NextToLose([](const Part& part) { return part.bytes; },
+                                  [](const Part& part) { return part.by_worth.begin()->first; });
+    DropState(part->by_worth.begin()->second, PrefixDrop::kSize);
+  }
 }
 
 void PrefixCache::LimitTokens() {
-  while (tokens_ > limits_.tokens && !nodes_.empty()) Erase(&nodes_.front());
+  while (tokens_ > limits_.tokens) {
+    Part* const part =
+        NextToLose([](const Part& part) { return part.nodes.empty() ? 0 : part.tokens; },
+                   [](const Part& part) { return part.nodes.front().touched; });
+    if (part == nullptr) break;
+    Erase(&part->nodes.front());
+  }
   ShowGauges();
 }
 
@@ -175,15 +250,20 @@ uint64_t PrefixCache::BytesBeside(const StatePoint& point, const StatePoint* bef
 void PrefixCache::SetWorth(Node* node) {
   const Node* before = node->parent;
   while (before != nullptr && before->point == nullptr) before = before->parent;
-  by_worth_.erase({node->worth, node});
-  bytes_ -= node->bytes;
-  node->bytes = BytesBeside(*node->point, before == nullptr ? nullptr : before->point.get());
-  bytes_ += node->bytes;
+  Part& part = *node->part;
+  states_ -= part.by_worth.erase({node->worth, node});
+  SetBytes(node, BytesBeside(*node->point, before == nullptr ? nullptr : before->point.get()));
   const uint64_t saved = node->position - (before == nullptr ? 0 : before->position);
   // Of softmax attention alone, a state may take nothing beside the one before it.
   const auto bytes = static_cast<double>(std::max<uint64_t>(1, node->bytes));
   node->worth = node->since + static_cast<double>(node->uses) * static_cast<double>(saved) / bytes;
-  by_worth_.insert({node->worth, node});
+  states_ += part.by_worth.insert({node->worth, node}).second ? 1 : 0;
+}
+
+void PrefixCache::SetBytes(Node* node, uint64_t bytes) {
+  bytes_ += bytes - node->bytes;
+  node->part->bytes += bytes - node->bytes;
+  node->bytes = bytes;
 }
 
 // Of the next states below, which depend on whether this node holds one.
@@ -201,8 +281,8 @@ void PrefixCache::SetWorthBelow(Node* node) {
 }
 
 void PrefixCache::DropState(Node* node, PrefixDrop why) {
-  by_worth_.erase({node->worth, node});
-  bytes_ -= std::exchange(node->bytes, 0);
+  states_ -= node->part->by_worth.erase({node->worth, node});
+  SetBytes(node, 0);
   // What goes with its tokens need not be the least worth.
   if (why != PrefixDrop::kTokens) worth_gone_ = std::max(worth_gone_, node->worth);
   node->point = nullptr;

@@ -15,7 +15,8 @@
 // (those since the next state before it), how often a context started there, and the slots that it
 // holds beside those of that state. The least worth goes first. As in GDSF, that of the last one
 // that went is added to every later use, so that what is no longer used goes in the end. Tokens are
-// forgotten by their last use.
+// forgotten by their last use. Where several tenants have some (tenant_shares.h), those of tenants
+// with more than an equal share go first.
 //
 // It decides when states go only where its limits say so; the scheduler asks for more (Drop).
 //
@@ -39,6 +40,7 @@
 #include "server/engine/state_pool.h"
 #include "server/metrics/metrics.h"
 #include "server/session/session.h"
+#include "server/session/tenant_shares.h"
 
 namespace rivulet {
 
@@ -75,19 +77,24 @@ class PrefixCache {
   // itself. REQUIRES: tokens.size() == point->position > 0.
   void Keep(std::string_view salt, std::span<const uint32_t> tokens,
             std::shared_ptr<StatePoint> point);
-  // Forgets the state that is worth least, but `spared` only if it is the last. False if there is
-  // none. Its slots are free if nothing else holds them.
-  bool Drop(const StatePoint* spared = nullptr);
+  // Forgets the state that is worth least among those of `tenants` (null: of all), but `spared`
+  // only if it is the last of them. False if there is none. Its slots are free if nothing else
+  // holds them.
+  bool Drop(const StatePoint* spared = nullptr, const TenantNames* tenants = nullptr);
   // Forgets everything. Allowed after any method has thrown std::bad_alloc, and necessary then.
   void Clear();
 
-  size_t states() const { return by_worth_.size(); }
+  size_t states() const { return states_; }
   uint64_t bytes() const { return bytes_; }  // slots that entries on one path share count once
   uint64_t tokens() const { return tokens_; }
+  // Adds the bytes of each tenant.
+  void AddBytes(TenantAmounts& amounts) const;
   // visit(point) for each state.
   template <typename Visit>
   void ForEachPoint(Visit&& visit) const {
-    for (const auto& [worth, node] : by_worth_) visit(*node->point);
+    for (const auto& [tenant, part] : parts_) {
+      for (const auto& [worth, node] : part.by_worth) visit(*node->point);
+    }
   }
 
  private:
@@ -107,14 +114,25 @@ class PrefixCache {
     }
   };
   using Children = std::set<Node*, ByFirstChunk>;
+  // What is one tenant's.
+  struct Part {
+    size_t roots = 0;
+    // All nodes but roots, the least recently used first: a node comes after every one below it.
+    std::list<Node> nodes;
+    std::set<std::pair<double, Node*>> by_worth;  // those with a state
+    uint64_t tokens = 0;
+    uint64_t bytes = 0;
+  };
   struct Node {
     explicit Node(size_t chunk) : children(ByFirstChunk{chunk}) {}
+    Part* part = nullptr;          // that it is in
     Node* parent = nullptr;        // null: a root
     std::vector<uint32_t> tokens;  // of the edge to it
     uint64_t position = 0;         // tokens from the root
     Children children;
     std::string salt;                 // of a root
-    std::list<Node>::iterator place;  // in nodes_, but for a root
+    std::list<Node>::iterator place;  // in Part::nodes, but for a root
+    uint64_t touched = 0;             // when; a later use has a higher number
     // With a state:
     std::shared_ptr<StatePoint> point;
     uint64_t uses = 0;
@@ -131,9 +149,15 @@ class PrefixCache {
   Node* Split(Node* node, size_t tokens);
   void Touch(Node* node);
   void Erase(Node* leaf);
+  void AddTokens(Part& part, uint64_t tokens);
+  void TakeTokens(Part& part, uint64_t tokens);
+  template <typename Amount, typename Order>
+  Part* NextToLose(Amount amount, Order order);
+  void LimitBytes();
   void LimitTokens();
   uint64_t BytesBeside(const StatePoint& point, const StatePoint* before) const;
   void SetWorth(Node* node);
+  void SetBytes(Node* node, uint64_t bytes);
   void SetWorthBelow(Node* node);
   void DropState(Node* node, PrefixDrop why);
   void ShowGauges();
@@ -141,10 +165,10 @@ class PrefixCache {
   const StateCapacity& capacity_;
   const Limits limits_;
   Metrics& metrics_;
-  std::map<std::string, Node, std::less<>> roots_;
-  // All others, the least recently used first: a node comes after every one below it.
-  std::list<Node> nodes_;
-  std::set<std::pair<double, Node*>> by_worth_;  // those with a state
+  std::map<std::string, Node, std::less<>> roots_;  // by salt
+  std::map<std::string, Part, std::less<>> parts_;  // by tenant; each has a root
+  size_t states_ = 0;
+  uint64_t uses_ = 0;  // Touch has counted
   uint64_t tokens_ = 0;
   uint64_t bytes_ = 0;
   double worth_gone_ = 0;  // of the last state that was dropped

@@ -65,6 +65,58 @@ TEST_F(PrefixCacheTest, FindsTheLastStateOnTheWay) {
   EXPECT_EQ(metrics_.prefix_bytes.value(), static_cast<int64_t>(2 * base_));
 }
 
+// One that floods the cache loses its own.
+TEST_F(PrefixCacheTest, ATenantKeepsItsShareOfBytesBesideOneThatFloods) {
+  PrefixCache cache(engine_.capacity(), {8 * base_, 100000}, metrics_);
+  const auto keep = [&](const std::string& salt, uint32_t first) {
+    cache.Keep(salt, Tokens(32, first), Point(32));
+  };
+  const auto found = [&](const std::string& salt, uint32_t first) {
+    return cache.Find(salt, Tokens(32, first)).point != nullptr;
+  };
+  for (uint32_t i = 0; i < 4; ++i) keep(SaltOf("blue", "x"), 1000 * i);
+  // What red keeps is worth more, as it was used later.
+  for (uint32_t i = 0; i < 100; ++i) keep(SaltOf("red", std::to_string(i)), 1000 * i);
+  EXPECT_EQ(cache.states(), 8u);
+  for (uint32_t i = 0; i < 4; ++i) EXPECT_TRUE(found(SaltOf("blue", "x"), 1000 * i)) << i;
+  EXPECT_TRUE(found(SaltOf("red", "99"), 99000));
+  TenantAmounts held;
+  cache.AddBytes(held);
+  EXPECT_EQ(held, (TenantAmounts{{"blue", 4 * base_}, {"red", 4 * base_}}));
+  // Both have their share: then the worth alone counts.
+  keep(SaltOf("blue", "x"), 9000);
+  EXPECT_TRUE(found(SaltOf("red", "99"), 99000));
+}
+
+TEST_F(PrefixCacheTest, ATenantKeepsItsShareOfTokensBesideOneThatFloods) {
+  PrefixCache cache(engine_.capacity(), {kLarge, 16 * 1024}, metrics_);
+  cache.Keep(SaltOf("blue", ""), Tokens(1024), Point(1024));
+  for (uint32_t i = 0; i < 100; ++i) {
+    cache.Remember(SaltOf("red", std::to_string(i % 10)), Tokens(1024, 5000 * i));
+  }
+  EXPECT_LE(cache.tokens(), 16u * 1024);
+  EXPECT_EQ(cache.Find(SaltOf("blue", ""), Tokens(1024)).known, 1024u);
+  EXPECT_EQ(cache.states(), 1u);
+  EXPECT_EQ(cache.Find(SaltOf("red", "9"), Tokens(1024, 5000 * 99)).known, 1024u);
+  EXPECT_EQ(cache.Find(SaltOf("red", "0"), Tokens(1024)).known, 0u);
+}
+
+TEST_F(PrefixCacheTest, DropsOfTheTenantsThatAreNamed) {
+  const std::string red = SaltOf("red", ""), blue = SaltOf("blue", "");
+  Keep(Tokens(32), blue);
+  Keep(Tokens(64, 500), red);  // worth more
+  Keep(Tokens(96, 900), red);
+  const TenantNames names = {"red"}, none = {"green"};
+  EXPECT_FALSE(cache_.Drop(nullptr, &none));
+  EXPECT_TRUE(cache_.Drop(cache_.Find(red, Tokens(64, 500)).point.get(), &names));
+  EXPECT_EQ(Found(Tokens(64, 500), red), 64u);
+  EXPECT_TRUE(cache_.Drop(cache_.Find(red, Tokens(64, 500)).point.get(), &names)) << "the last";
+  EXPECT_FALSE(cache_.Drop(nullptr, &names));
+  EXPECT_EQ(Found(Tokens(32), blue), 32u);
+  EXPECT_TRUE(cache_.Drop());
+  EXPECT_EQ(cache_.states(), 0u);
+}
+
 TEST_F(PrefixCacheTest, ComparesEveryToken) {
   Keep(Tokens(64));
   for (size_t i = 0; i < 64; ++i) {

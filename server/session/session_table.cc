@@ -69,6 +69,8 @@ struct SessionLease::Entry : SessionInfo {
   bool in_table = true;
   uint32_t readers = 0;
   std::list<std::shared_ptr<Entry>>::iterator place;  // in the table's list for what it is now
+  HeldBySessions held;                                // as it is counted
+  HeldBySessions* held_by_tenant = nullptr;           // null: not in the table yet
 
   SessionKey key() const { return {tenant, id}; }
   bool leased() const { return in_turn || readers > 0; }
@@ -191,6 +193,16 @@ void SessionTable::SetState(Entry& entry, std::unique_ptr<Session> state) {
   Describe(entry, *state);
   if (entry.state == nullptr) ++states_;
   entry.state = std::move(state);
+  CountHeld(entry);
+}
+
+void SessionTable::CountHeld(Entry& entry) {
+  if (!entry.in_table || entry.held_by_tenant == nullptr) return;
+  const HeldBySessions now{entry.state_bytes + entry.kept_bytes, entry.room(), 1};
+  for (auto what : {&HeldBySessions::bytes, &HeldBySessions::tokens, &HeldBySessions::sessions}) {
+    entry.held_by_tenant->*what += now.*what - entry.held.*what;
+  }
+  entry.held = now;
 }
 
 void SessionTable::SetNotes(Entry& entry, std::shared_ptr<const SessionNotes> notes) {
@@ -207,6 +219,7 @@ void SessionTable::CountNotes(Entry& entry) {
                                      static_cast<int64_t>(entry.notes_bytes));
   }
   entry.notes_bytes = bytes;
+  CountHeld(entry);
 }
 
 absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::NewEntry(
@@ -340,8 +353,11 @@ absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& e
                      "server with a shorter --session-ttl"));
   }
   EntryList place = {entry};
+  HeldBySessions& held = held_[entry->tenant];
   entries_.emplace(entry->key(), entry);
   if (entry->holds_state) ++states_;
+  entry->held_by_tenant = &held;
+  CountHeld(*entry);
   entry->place = place.begin();
   busy_.splice(busy_.end(), place);
   first_to_expire = SetIdle(*entry) || !garbage_.empty();
@@ -351,15 +367,25 @@ absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& e
 
 // A session that was never used has nothing to lose; one that has an attachment was not made to
 // stay.
-bool SessionTable::MakeRoom() {
-  EntryList::iterator victim = idle_empty_.begin();
-  if (victim == idle_empty_.end()) {
-    victim = std::find_if(idle_states_.begin(), idle_states_.end(),
-                          [](const auto& entry) { return entry->attachment != nullptr; });
-    if (victim == idle_states_.end()) return false;
+std::shared_ptr<SessionTable::Entry> SessionTable::Dispensable(const TenantNames* tenants) const {
+  for (const auto& entry : idle_empty_) {
+    if (IsAmong(tenants, entry->tenant)) return entry;
   }
+  for (const auto& entry : idle_states_) {
+    if (entry->attachment != nullptr && IsAmong(tenants, entry->tenant)) return entry;
+  }
+  return nullptr;
+}
+
+bool SessionTable::MakeRoom() {
+  TenantAmounts sessions;
+  for (const auto& [tenant, held] : held_) sessions[tenant] = held.sessions;
+  const TenantNames over = OverEqualShare(sessions);
+  std::shared_ptr<Entry> victim = over.empty() ? nullptr : Dispensable(&over);
+  if (victim == nullptr) victim = Dispensable(nullptr);
+  if (victim == nullptr) return false;
   garbage_.reserve(garbage_.size() + 1);  // first: this thread must not destroy the state
-  std::unique_ptr<Session> state = Remove(std::shared_ptr<Entry>(*victim), Reason::kEvicted);
+  std::unique_ptr<Session> state = Remove(victim, Reason::kEvicted);
   if (state != nullptr) garbage_.push_back(std::move(state));
   return true;
 }
@@ -514,6 +540,10 @@ std::unique_ptr<Session> SessionTable::Remove(const std::shared_ptr<Entry>& entr
   notes_tokens_ -= TokensOfNotes(entry->notes_bytes);
   metrics_.session_notes_bytes.Add(-static_cast<int64_t>(entry->notes_bytes));
   if (entry->state != nullptr) --states_;
+  for (auto what : {&HeldBySessions::bytes, &HeldBySessions::tokens, &HeldBySessions::sessions}) {
+    entry->held_by_tenant->*what -= entry->held.*what;
+  }
+  if (entry->held_by_tenant->sessions == 0) held_.erase(entry->tenant);
   entry->in_table = false;
   metrics_.sessions.Add(-1);
   metrics_.CountSessionEnd(reason);
@@ -526,6 +556,11 @@ void SessionTable::Remember(const SessionKey& key, Reason reason) {
   if (departed_order_.size() <= kMaxDeparted) return;
   departed_.erase(departed_order_.front());
   departed_order_.pop_front();
+}
+
+void SessionTable::AddHeld(uint64_t HeldBySessions::*what, TenantAmounts& amounts) const {
+  MutexLock lock(&mutex_);
+  for (const auto& [tenant, held] : held_) amounts[tenant] += held.*what;
 }
 
 SessionInfo SessionTable::InfoOf(const Entry& entry) const {
@@ -587,10 +622,10 @@ IdleSlots SessionTable::idle_slots() const {
   return slots;
 }
 
-bool SessionTable::DropKept(KeptStates what) {
+bool SessionTable::DropKept(KeptStates what, const TenantNames* tenants) {
   MutexLock lock(&mutex_);
   for (const std::shared_ptr<Entry>& entry : idle_states_) {
-    if (DropKeptOf(*entry, what)) return true;
+    if (IsAmong(tenants, entry->tenant) && DropKeptOf(*entry, what)) return true;
   }
   return false;
 }
@@ -598,6 +633,7 @@ bool SessionTable::DropKept(KeptStates what) {
 bool SessionTable::DropKeptOf(Entry& entry, KeptStates what) {
   if (entry.state == nullptr || !entry.state->DropKept(what)) return false;
   Describe(entry, *entry.state);
+  CountHeld(entry);
   return true;
 }
 
@@ -639,7 +675,7 @@ SessionTable::TimePoint SessionTable::NextExpiry() const {
   return next;
 }
 
-bool SessionTable::EvictLeastRecentlyUsed() {
+bool SessionTable::EvictLeastRecentlyUsed(const TenantNames* tenants) {
   std::unique_ptr<Session> state;  // destroyed without the lock
   MutexLock lock(&mutex_);
   if (!garbage_.empty()) {
@@ -647,11 +683,15 @@ bool SessionTable::EvictLeastRecentlyUsed() {
     garbage_.pop_back();
     return true;
   }
-  if (idle_states_.empty()) return false;
-  auto victim = std::find_if(idle_states_.begin(), idle_states_.end(),
-                             [](const auto& entry) { return entry->state->holds_slots_alone(); });
-  if (victim == idle_states_.end()) victim = idle_states_.begin();
-  state = Remove(std::shared_ptr<Entry>(*victim), Reason::kEvicted);
+  std::shared_ptr<Entry> victim;
+  for (const auto& entry : idle_states_) {
+    if (!IsAmong(tenants, entry->tenant)) continue;
+    const bool alone = entry->state->holds_slots_alone();
+    if (alone || victim == nullptr) victim = entry;
+    if (alone) break;
+  }
+  if (victim == nullptr) return false;
+  state = Remove(victim, Reason::kEvicted);
   return true;
 }
 

@@ -43,6 +43,7 @@
 #include "kernels/base/mutex.h"
 #include "server/metrics/metrics.h"
 #include "server/session/session.h"
+#include "server/session/tenant_shares.h"
 
 namespace rivulet {
 
@@ -159,6 +160,14 @@ class SessionLease {
   bool exclusive_ = false;
 };
 
+// What sessions of one tenant hold: of states, what they would hold alone; while a turn runs, what
+// they held before it.
+struct HeldBySessions {
+  uint64_t bytes = 0;   // of states, also those that it can be rewound to
+  uint64_t tokens = 0;  // with TokensOfNotes
+  uint64_t sessions = 0;
+};
+
 class SessionTable {
  public:
   using Clock = std::chrono::steady_clock;
@@ -183,7 +192,8 @@ class SessionTable {
   // A session without context. For an empty id, one is made up. INVALID_ARGUMENT for an id that is
   // not 1 to kMaxIdBytes letters, digits and -_.: or a name over kMaxNameBytes; ALREADY_EXISTS;
   // RESOURCE_EXHAUSTED when max_sessions exist and all of them were used (the oldest that never was
-  // makes room, or else the idle one with an attachment that was used least recently).
+  // makes room, or else the idle one with an attachment that was used least recently; those of
+  // tenants with more than an equal share of the sessions first).
   absl::StatusOr<SessionInfo> Create(const SessionKey& key, const std::string& name);
 
   // NOT_FOUND, saying what became of the session if that is still known. Of another tenant's
@@ -254,8 +264,11 @@ class SessionTable {
                                     const SessionKey& source, uint64_t forked_at);
   // What would be free without the states that EvictLeastRecentlyUsed could destroy. Not O(1).
   IdleSlots idle_slots() const;
-  // Of the idle session that was used least recently among those that have some. False if none has.
-  bool DropKept(KeptStates what);
+  // Adds what the sessions of each tenant hold, with leases or without.
+  void AddHeld(uint64_t HeldBySessions::*what, TenantAmounts& amounts) const;
+  // Of the idle session that was used least recently among those of `tenants` (null: of all) that
+  // have some. False if none has.
+  bool DropKept(KeptStates what, const TenantNames* tenants = nullptr);
   // Destroys the states of deleted sessions, and drops sessions that were idle too long.
   void Reap();
   // The contents of all states are lost: drops every session that has one. Leases on them are lost.
@@ -264,10 +277,10 @@ class SessionTable {
   // When the next idle session will have been idle too long; TimePoint::max() for never.
   TimePoint NextExpiry() const;
   // Destroys the state of a deleted session if there is one. Otherwise drops, of the idle sessions
-  // with state, the one used least recently among those that hold a slot that no other holds: a
-  // fork that never ran has none. If there is no such session, the one used least recently. False
-  // if there is neither.
-  bool EvictLeastRecentlyUsed();
+  // with state of `tenants` (null: of all), the one used least recently among those that hold a
+  // slot that no other holds: a fork that never ran has none. If there is no such session, the one
+  // used least recently. False if there is neither.
+  bool EvictLeastRecentlyUsed(const TenantNames* tenants = nullptr);
 
  private:
   friend class SessionLease;
@@ -297,6 +310,10 @@ class SessionTable {
   void SetNotes(Entry& entry, std::shared_ptr<const SessionNotes> notes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CountNotes(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // After every change of what the entry holds.
+  void CountHeld(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<Entry> Dispensable(const TenantNames* tenants) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<SessionLease> Lease(const SessionKey& key, bool exclusive);
   // True if a request may be waiting for this.
@@ -327,6 +344,7 @@ class SessionTable {
   EntryList idle_states_ ABSL_GUARDED_BY(mutex_);
   EntryList idle_empty_ ABSL_GUARDED_BY(mutex_);
   EntryList busy_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, HeldBySessions> held_ ABSL_GUARDED_BY(mutex_);  // by tenants with sessions
   uint64_t notes_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t idle_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t states_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -22,7 +22,7 @@ class SessionTableTest : public testing::Test {
   }
 
   // A turn that leaves `tokens` tokens in the session.
-  void Turn(const std::string& id, size_t tokens = 1) {
+  void Turn(const SessionKey& id, size_t tokens = 1) {
     auto lease = sessions_.LeaseForTurn(id);
     ASSERT_TRUE(lease.ok()) << lease.status();
     std::unique_ptr<Session> state = lease->TakeState();
@@ -299,6 +299,47 @@ TEST_F(SessionTableTest, EvictsTheLeastRecentlyUsedThatIsIdleAndHoldsState) {
   EXPECT_FALSE(sessions_.EvictLeastRecentlyUsed()) << "b is busy, the other holds nothing";
   EXPECT_EQ(Ended(SessionEnd::kEvicted), 2u);
   EXPECT_EQ(engine_.states().tails().used(), 1u);
+}
+
+TEST_F(SessionTableTest, EvictsThoseOfTheTenantsThatAreNamed) {
+  for (const SessionKey& key : {SessionKey("blue", "a"), SessionKey("red", "a"),
+                                SessionKey("red", "b"), SessionKey("red", "c")}) {
+    now_ += seconds(1);
+    ASSERT_TRUE(sessions_.Create(key, "").ok());
+    Turn(key, 100);
+  }
+  const auto held = [&](uint64_t HeldBySessions::*what) {
+    TenantAmounts amounts;
+    sessions_.AddHeld(what, amounts);
+    return amounts;
+  };
+  EXPECT_EQ(held(&HeldBySessions::tokens), (TenantAmounts{{"blue", 100}, {"red", 300}}));
+  EXPECT_EQ(held(&HeldBySessions::sessions), (TenantAmounts{{"blue", 1}, {"red", 3}}));
+  const TenantAmounts bytes = held(&HeldBySessions::bytes);
+  EXPECT_EQ(bytes.at("red"), 3 * bytes.at("blue"));
+  const TenantNames over = OverEqualShare(bytes);
+  EXPECT_THAT(over, ElementsAre("red"));
+  EXPECT_TRUE(sessions_.EvictLeastRecentlyUsed(&over));
+  EXPECT_FALSE(sessions_.Get({"red", "a"}).ok());
+  {
+    const auto busy = sessions_.LeaseForTurn({"red", "b"});
+    EXPECT_EQ(held(&HeldBySessions::tokens).at("red"), 200u) << "what runs counts";
+    EXPECT_TRUE(sessions_.EvictLeastRecentlyUsed(&over));
+    EXPECT_FALSE(sessions_.Get({"red", "c"}).ok());
+    EXPECT_FALSE(sessions_.EvictLeastRecentlyUsed(&over));
+  }
+  EXPECT_TRUE(OverEqualShare(held(&HeldBySessions::bytes)).empty());
+  EXPECT_TRUE(sessions_.EvictLeastRecentlyUsed());
+  EXPECT_FALSE(sessions_.Get({"blue", "a"}).ok()) << "the one used least recently";
+  ASSERT_TRUE(sessions_.Delete({"red", "b"}).ok());
+  EXPECT_TRUE(held(&HeldBySessions::bytes).empty());
+}
+
+TEST_F(SessionTableTest, ATenantThatMakesManySessionsLosesItsOwn) {
+  ASSERT_TRUE(sessions_.Create({"blue", "a"}, "").ok());
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(sessions_.Create({"red", ""}, "").ok());
+  EXPECT_TRUE(sessions_.Get({"blue", "a"}).ok());
+  EXPECT_EQ(sessions_.List({"red", ""}, 10).size(), 3u);
 }
 
 TEST_F(SessionTableTest, IdleSessionsExpire) {

@@ -1,0 +1,57 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Whose states go where room is needed. A tenant that holds no more than an equal share of what all
+// tenants hold together loses nothing to others; of those that hold more, what was used least
+// recently, or is worth least, goes first, whoever it belongs to. Where none holds more, all count
+// as one. So one tenant cannot push out what another has kept, and one that is alone has
+// everything.
+//
+// Threading: plain values.
+#ifndef RIVULET_SERVER_SESSION_TENANT_SHARES_H_
+#define RIVULET_SERVER_SESSION_TENANT_SHARES_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace rivulet {
+
+using TenantNames = std::set<std::string, std::less<>>;
+using TenantAmounts = std::map<std::string, uint64_t, std::less<>>;
+
+// Those that hold more than an equal share. A tenant that holds nothing does not count.
+inline TenantNames OverEqualShare(const TenantAmounts& held) {
+  uint64_t total = 0, holders = 0;
+  for (const auto& [tenant, amount] : held) {
+    total += amount;
+    holders += amount > 0 ? 1 : 0;
+  }
+  TenantNames over;
+  for (const auto& [tenant, amount] : held) {
+    if (amount > 0 && amount > total / holders) over.insert(tenant);
+  }
+  return over;
+}
+
+// `tenants`: null for all.
+inline bool IsAmong(const TenantNames* tenants, std::string_view tenant) {
+  return tenants == nullptr || tenants->contains(tenant);
+}
+
+// What divides the prefix cache: tenants share nothing in it, whatever salts they choose. Names of
+// tenants are single lines.
+inline std::string SaltOf(std::string_view tenant, std::string_view salt) {
+  return std::string(tenant) + "\n" + std::string(salt);
+}
+// A salt that is of no tenant is that of the tenant without a name.
+inline std::string_view TenantOfSalt(std::string_view salt) {
+  const size_t end = salt.find('\n');
+  return end == std::string_view::npos ? std::string_view() : salt.substr(0, end);
+}
+
+}  // namespace rivulet
+
+#endif  // RIVULET_SERVER_SESSION_TENANT_SHARES_H_
