@@ -30,7 +30,7 @@
 #include "server/http/http_exchange.h"
 #include "server/http/http_limits.h"
 #include "server/http/http_message.h"
-#include "server/http/http_server.h"
+#include "server/http/http_route.h"
 #include "server/http/request_reader.h"
 #include "server/http/transport.h"
 

@@ -2,7 +2,7 @@
 //
 // The HTTP port: HTTP/1.1 and 1.0 with keep-alive, pipelining and streamed responses, on one I/O
 // thread whatever the number of connections. Which paths there are is up to its owner
-// (operations.h, server/openai), and so is who may use them (HttpRoute::guard). With a TlsIdentity
+// (operations.h, server/openai), and so is who may use them (HttpRoutes::admit). With a TlsIdentity
 // it speaks TLS and nothing else. It knows no HTTP/2.
 //
 // What a client does cannot hold up another: handlers do not block, and a client that is slow,
@@ -12,43 +12,18 @@
 #ifndef RIVULET_SERVER_HTTP_HTTP_SERVER_H_
 #define RIVULET_SERVER_HTTP_HTTP_SERVER_H_
 
-#include <cstddef>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/http/http_exchange.h"
 #include "server/http/http_limits.h"
 #include "server/http/http_message.h"
+#include "server/http/http_route.h"
 #include "server/metrics/metrics.h"
-#include "server/security/caller.h"
 #include "server/security/tls_identity.h"
 
 namespace rivulet {
-
-struct HttpRoute {
-  std::string method;  // GET also answers HEAD, without the body; empty: any
-  // Exact, or what a path begins with if it ends in / and is not / alone. A * stands for one part
-  // of the path, between slashes, that is not empty.
-  std::string path;
-  size_t most_body_bytes = 0;
-  HttpHandler handler;
-  // What a caller's token must allow; none: the path is open to all.
-  std::optional<Scope> scope = Scope::kGenerate;
-};
-
-struct HttpRoutes {
-  std::vector<HttpRoute> routes;  // the first that fits counts
-  // The response to what no handler sees: unknown paths, requests that are not HTTP, too large or
-  // too slow. Null: the text as text/plain.
-  std::function<HttpResponse(int status, const std::string& text)> refusal;
-  // Called when the head is read, before any of the body: sets the request's caller, or says what
-  // to respond instead. Null: anyone may use all routes.
-  std::function<std::optional<HttpResponse>(HttpRequest& request, Scope scope)> admit = nullptr;
-};
 
 class HttpServer {
  public:

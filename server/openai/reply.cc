@@ -2,7 +2,7 @@
 #include "server/openai/reply.h"
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,12 +13,6 @@
 
 namespace rivulet::openai {
 namespace {
-
-int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 // Null while the choice goes on. A choice that failed has none: the error follows.
 const char* FinishName(v1::FinishReason reason, bool calls) {
@@ -48,7 +42,7 @@ std::string Event(const std::string& data) { return absl::StrCat("data: ", data,
 }  // namespace
 
 Reply::Reply(ReplyFormat format, const Tokenizer* tokenizer)
-    : format_(std::move(format)), tokenizer_(tokenizer), created_(Now()) {}
+    : format_(std::move(format)), tokenizer_(tokenizer), created_(std::time(nullptr)) {}
 
 void Reply::Begin(const v1::GenerateResponse& message) {
   if (!choices_.empty()) return;

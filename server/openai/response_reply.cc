@@ -2,7 +2,7 @@
 #include "server/openai/response_reply.h"
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,18 +11,8 @@
 #include "server/session/session_table.h"
 
 namespace rivulet::openai {
-namespace {
-
-int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-}  // namespace
-
 ResponseReply::ResponseReply(ResponseFormat format, const Tokenizer* tokenizer)
-    : format_(std::move(format)), tokenizer_(tokenizer), created_(Now()) {
+    : format_(std::move(format)), tokenizer_(tokenizer), created_(std::time(nullptr)) {
   if (format_.tools != nullptr) parser_.emplace(format_.tools);
 }
 
@@ -89,7 +79,7 @@ void ResponseReply::End(const v1::GenerateResponse& message) {
 }
 
 std::string ResponseReply::Finish() {
-  completed_ = Now();
+  completed_ = std::time(nullptr);
   ThinkingSplitter::Parts rest = splitter_.Finish();
   ToolCallParser::Rest calls;
   if (parser_.has_value()) {

@@ -44,11 +44,7 @@ class ChatReactor final
   void Start() {
     Own(shared_from_this());
     StartRead(&wire_message_);
-    // Also for each turn; a stream without a token must not stay open for nothing.
-    absl::Status added = CallerOf(service_, context_, Scope::kGenerate).status();
-    if (!added.ok()) CountRefusal(service_.metrics, added);
-    if (added.ok()) added = streams_.Add(shared_from_this());
-    if (!added.ok()) EndWhenIdle(added);
+    OpenFor(service_, context_, streams_, shared_from_this());
   }
 
   void OnReadDone(bool ok) override {

@@ -1,17 +1,20 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Who makes a gRPC call, by when they want its answer, and in which trace.
+// Who makes a gRPC call, by when they want its answer, and in which trace; and whether a stream of
+// calls may be open.
 #ifndef RIVULET_SERVER_RPC_ORIGIN_H_
 #define RIVULET_SERVER_RPC_ORIGIN_H_
 
 #include <grpcpp/server_context.h>
 
 #include <chrono>
+#include <memory>
 #include <string_view>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "server/rpc/call_metadata.h"
+#include "server/rpc/open_streams.h"
 #include "server/scheduler/request.h"
 #include "server/security/trace_context.h"
 #include "server/service/scheduled_call.h"
@@ -42,6 +45,16 @@ inline CallOrigin OriginOf(const char* method, const grpc::ServerContextBase& co
                            CallerPtr caller, TimePoint arrival = Clock::now()) {
   const std::string_view trace = MetadataOf(context, kTraceParentHeader).value_or("");
   return {method, arrival, DeadlineOf(context), std::move(caller), TraceIdOf(trace)};
+}
+
+// A stream of turns begins: it is among `streams` now, or it ends. The caller is asked for again
+// with each turn, but a stream without a token must not stay open for nothing.
+inline void OpenFor(const ServiceContext& service, const grpc::ServerContextBase& context,
+                    OpenStreams& streams, const std::shared_ptr<OpenStream>& stream) {
+  absl::Status added = CallerOf(service, context, Scope::kGenerate).status();
+  if (!added.ok()) CountRefusal(service.metrics, added);
+  if (added.ok()) added = streams.Add(stream);
+  if (!added.ok()) stream->EndWhenIdle(added);
 }
 
 }  // namespace rivulet
