@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Softmax attention where each token sees chosen pools (softmax_operations.h): the kernel of
-// softmax_attention.cu, which gives tokens of other pools no weight. Keys and values of all tokens
-// are read all the same.
+// softmax_attention.cu, which gives tokens of other pools no weight. A decode row reads the pages
+// of its pools alone, and has zeros in the place of others; rows of a prompt read all pages.
 #include "kernels/device/softmax_launch.cuh"
 
 namespace rivulet::cuda::softmax {

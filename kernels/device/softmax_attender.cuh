@@ -240,8 +240,8 @@ class Attender {
 
   // --- keys and values ---------------------------------------------------------------------------
 
-  // Rows of 16 tokens in memory: of a page or the tail; none: behind the last token, or before the
-  // first page, which nothing sees.
+  // Rows of 16 tokens in memory: of a page or the tail; none: behind the last token, before the
+  // first page, or of pools that a decode row did not choose, which nothing sees.
   struct Rows {
     uint32_t slot = 0;
     uint32_t count = 0;
@@ -253,6 +253,7 @@ class Attender {
     const uint32_t page = block * (kBlock / kChunk) + warp_, open = end_ / kChunk;
     if (block > last_block_ || page > open || page < pages_.first_page) return {};
     if (page == open) return {tail_, end_ % kChunk, true};
+    if (kChosen && !kWalk && !SeesPage(page)) return {};
     return {SlotOf(c_, pages_, page), kChunk, false};
   }
 
@@ -454,25 +455,33 @@ class Attender {
     const uint32_t open = (seen_to_[pass] + 1) / c_.pool * c_.pool, step = min(c_.pool, 8u);
     uint32_t seen = 0;
     for (uint32_t i = 0; i < 8; i += step) {
-      const bool sees = first + i >= open || IsListed(chosen, (first + i) / c_.pool);
+      const uint32_t pool = (first + i) / c_.pool;
+      const bool sees = first + i >= open || IsListed(chosen, pool, pool + 1);
       if (sees) seen |= ((1u << step) - 1) << i;
     }
     return seen;
   }
 
-  // Whether the ascending numbers behind their count have this one.
-  __device__ static bool IsListed(const float* chosen, uint32_t pool) {
-    const auto number = static_cast<float>(pool);
-    uint32_t low = 0, high = static_cast<uint32_t>(chosen[0]);  // the first one not below it
+  // Whether a decode row sees a token of the page.
+  __device__ bool SeesPage(uint32_t page) const {
+    const uint32_t first = page * kChunk, end = first + kChunk;
+    if (end > (last_ + 1) / c_.pool * c_.pool) return true;
+    return IsListed(c_.chosen.data + token_ * c_.chosen.stride, first / c_.pool, end / c_.pool);
+  }
+
+  // Whether the ascending numbers behind their count have one from `first` on and below `end`.
+  __device__ static bool IsListed(const float* chosen, uint32_t first, uint32_t end) {
+    const auto count = static_cast<uint32_t>(chosen[0]);
+    uint32_t low = 0, high = count;  // of the first one not below `first`
     while (low < high) {
       const uint32_t middle = (low + high) / 2;
-      if (chosen[1 + middle] < number) {
+      if (chosen[1 + middle] < static_cast<float>(first)) {
         low = middle + 1;
       } else {
         high = middle;
       }
     }
-    return low < static_cast<uint32_t>(chosen[0]) && chosen[1 + low] == number;
+    return low < count && chosen[1 + low] < static_cast<float>(end);
   }
 
   // --- values ------------------------------------------------------------------------------------
