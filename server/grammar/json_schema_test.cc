@@ -1,6 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/grammar/json_schema.h"
 
+#include <algorithm>
+#include <functional>
 #include <random>
 #include <regex>
 #include <string>
@@ -169,6 +171,43 @@ TEST(JsonSchemaTest, LargeSchemasAreServed) {
        {"{\"properties\":{" + properties + "}}", "{\"enum\":[" + keys + "]}",
         std::string(R"({"type":"string","maxLength":20000})")}) {
     EXPECT_TRUE(TokenGrammar::Make(Parse(schema), table).ok()) << schema.substr(0, 60);
+  }
+}
+
+// Those that are required among them; others behind them, where they may come.
+TEST(JsonSchemaTest, EverySubsetOfPropertiesComesInOrder) {
+  const std::string keys = "abc";
+  for (unsigned required = 0; required < 8; ++required) {
+    for (const bool additional : {false, true}) {
+      Json schema = {{"properties", Json::object()}, {"required", Json::array()}};
+      for (unsigned i = 0; i < 3; ++i) {
+        schema["properties"][keys.substr(i, 1)] = {{"const", i}};
+        if (required >> i & 1) schema["required"].push_back(keys.substr(i, 1));
+      }
+      if (additional) schema["additionalProperties"] = {{"const", 7}};
+      const Grammar grammar = Parse(schema.dump());
+      // All sequences of up to 4 of the three keys and another one.
+      for (unsigned sequence = 0; sequence < 625; ++sequence) {
+        std::string text, order;
+        for (unsigned rest = sequence; rest > 0; rest /= 5) {
+          if (rest % 5 != 0) order += "abcx"[rest % 5 - 1];
+        }
+        for (const char key : order) {
+          text += text.empty() ? "" : ", ";
+          text += std::string("\"") + key + "\": " + (key == 'x' ? "7" : std::string(1, key - 49));
+        }
+        const std::string named = order.substr(0, order.find('x'));
+        bool fits =
+            std::adjacent_find(named.begin(), named.end(), std::greater_equal()) == named.end() &&
+            order.find_first_not_of('x', named.size()) == order.npos &&
+            (additional || named == order);
+        for (unsigned i = 0; i < 3; ++i) {
+          fits = fits && ((required >> i & 1) == 0 || named.find(keys[i]) != named.npos);
+        }
+        EXPECT_EQ(GrammarReference(grammar, "{" + text + "}").Matches(), fits)
+            << schema << " " << text;
+      }
+    }
   }
 }
 
