@@ -411,6 +411,7 @@ __device__ void TakeLogits(Row row, const SampleRow& how, LogprobResult& result,
     if (how.scored < row.vocab) result.scored = row.logits[how.scored];
   }
   BestLogits(row, how.top_logits, result, shared);
+  __syncthreads();  // before other threads change the row: thread 0 has read its logit
 }
 
 // --- masks --------------------------------------------------------------------------------------
