@@ -196,7 +196,7 @@ void Scheduler::FindBorderRoom(const std::vector<PlannedRow>& chosen) {
 void Scheduler::DropBordersFor(const std::vector<PlannedRow>& chosen, size_t count) {
   size_t dropped = 0;
   const auto drop = [this](const TenantNames* tenants) {
-    return sessions_.DropKept(KeptStates::kBorder, tenants);
+    return sessions_.DropKept(KeptStates::kBorder, tenants) > 0;
   };
   while (dropped < count && DropByShare(drop)) ++dropped;
   for (const PlannedRow& planned : chosen) {
@@ -375,20 +375,20 @@ bool Scheduler::DropKept(KeptStates what, const TenantNames* tenants) {
   const auto of_these = [tenants](const Request& request) {
     return IsAmong(tenants, request.tenant == nullptr ? "" : request.tenant->name());
   };
-  bool dropped = sessions_.DropKept(what, tenants);
+  size_t dropped = sessions_.DropKept(what, tenants);
   for (const auto& active : active_) {
-    dropped = dropped || (of_these(active->request()) && active->DropKept(what));
+    if (dropped == 0 && of_these(active->request()) && active->DropKept(what)) dropped = 1;
   }
   for (const auto& request : waiting_) {
     if (request == nullptr || !request->session.held()) continue;  // null: admitted in this pass
     SessionLease& lease = request->session;
-    dropped = dropped || (lease.exclusive() && of_these(*request) && lease.DropKept(what));
+    if (dropped == 0 && lease.exclusive() && of_these(*request) && lease.DropKept(what)) {
+      dropped = 1;
+    }
   }
-  if (dropped) {
-    (what == KeptStates::kBorder ? metrics_.borders_dropped : metrics_.kept_positions_dropped)
-        .Add();
-  }
-  return dropped;
+  (what == KeptStates::kBorder ? metrics_.borders_dropped : metrics_.kept_positions_dropped)
+      .Add(dropped);
+  return dropped > 0;
 }
 
 bool Scheduler::TryAdmit(std::unique_ptr<Request>& request, TimePoint now) {

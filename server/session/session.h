@@ -125,6 +125,11 @@ class Session {
   void ShareKept(const Session& source) { kept_ = source.kept_; }
   // False if there is none.
   bool DropKept(KeptStates what);
+  // Whether no other session keeps the state that DropKept would drop. Borders are not shared.
+  bool keeps_alone(KeptStates what) const {
+    if (what == KeptStates::kBorder) return true;
+    return !kept_.empty() && kept_.front().point.use_count() == 1;
+  }
 
   // ---- Borders: states within its turns, oldest first, so that a rewind between two kept
   // positions computes little again. Of many, those that go leave gaps that grow with the distance

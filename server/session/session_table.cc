@@ -21,6 +21,8 @@ using std::chrono::milliseconds;
 // How many departed sessions are remembered, at about 100 bytes each.
 constexpr size_t kMaxDeparted = 4096;
 
+constexpr size_t kPartOfSharers = 64;
+
 bool IsIdCharacter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.' ||
          c == ':';
@@ -346,7 +348,7 @@ absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& e
     return absl::AlreadyExistsError(absl::StrCat("session \"", entry->id, "\" exists already"));
   }
   const bool full = entries_.size() >= options_.max_sessions;
-  if (full && !MakeRoom()) {
+  if (full && !MakeRoom(entry->tenant)) {
     return absl::ResourceExhaustedError(
         absl::StrCat(entries_.size(),
                      " sessions exist, as many as the server keeps: delete some, or start the "
@@ -377,12 +379,19 @@ std::shared_ptr<SessionTable::Entry> SessionTable::Dispensable(const TenantNames
   return nullptr;
 }
 
-bool SessionTable::MakeRoom() {
+// The session that needs the room counts. A tenant over its share takes from none that is not.
+bool SessionTable::MakeRoom(const std::string& tenant) {
   TenantAmounts sessions;
-  for (const auto& [tenant, held] : held_) sessions[tenant] = held.sessions;
-  const TenantNames over = OverEqualShare(sessions);
-  std::shared_ptr<Entry> victim = over.empty() ? nullptr : Dispensable(&over);
-  if (victim == nullptr) victim = Dispensable(nullptr);
+  for (const auto& [holder, held] : held_) sessions[holder] = held.sessions;
+  ++sessions[tenant];
+  const TenantNames over = OverEqualShare(sessions), own = {tenant};
+  std::shared_ptr<Entry> victim = Dispensable(over.empty() ? nullptr : &over);
+  if (victim == nullptr && !over.empty() && !over.contains(tenant)) {
+    const auto used =
+        std::find_if(idle_states_.begin(), idle_states_.end(),
+                     [&](const auto& entry) { return IsAmong(&over, entry->tenant); });
+    victim = used == idle_states_.end() ? Dispensable(&own) : *used;
+  }
   if (victim == nullptr) return false;
   garbage_.reserve(garbage_.size() + 1);  // first: this thread must not destroy the state
   std::unique_ptr<Session> state = Remove(victim, Reason::kEvicted);
@@ -570,31 +579,6 @@ SessionInfo SessionTable::InfoOf(const Entry& entry) const {
   return info;
 }
 
-size_t SessionTable::states() const {
-  MutexLock lock(&mutex_);
-  return states_ + garbage_.size();
-}
-
-size_t SessionTable::leases() const {
-  MutexLock lock(&mutex_);
-  return leases_;
-}
-
-uint64_t SessionTable::tokens() const {
-  MutexLock lock(&mutex_);
-  return ledger_->held() + notes_tokens_;
-}
-
-uint64_t SessionTable::idle_tokens() const {
-  MutexLock lock(&mutex_);
-  return idle_tokens_;
-}
-
-size_t SessionTable::idle_states() const {
-  MutexLock lock(&mutex_);
-  return idle_states_.size() + garbage_.size();
-}
-
 IdleSlots SessionTable::idle_slots() const {
   IdleSlots slots;
   std::vector<const std::shared_ptr<StatePoint>*> points;
@@ -622,12 +606,19 @@ IdleSlots SessionTable::idle_slots() const {
   return slots;
 }
 
-bool SessionTable::DropKept(KeptStates what, const TenantNames* tenants) {
+// Thousands of forks may share what they keep: each is looked at once, not once for each position.
+size_t SessionTable::DropKept(KeptStates what, const TenantNames* tenants) {
+  size_t dropped = 0;
   MutexLock lock(&mutex_);
   for (const std::shared_ptr<Entry>& entry : idle_states_) {
-    if (IsAmong(tenants, entry->tenant) && DropKeptOf(*entry, what)) return true;
+    if (!IsAmong(tenants, entry->tenant)) continue;
+    for (bool alone = false; !alone; ++dropped) {
+      alone = entry->state->keeps_alone(what);
+      if (!DropKeptOf(*entry, what)) break;
+      if (alone) return dropped + 1;
+    }
   }
-  return false;
+  return dropped;
 }
 
 bool SessionTable::DropKeptOf(Entry& entry, KeptStates what) {
@@ -676,23 +667,26 @@ SessionTable::TimePoint SessionTable::NextExpiry() const {
 }
 
 bool SessionTable::EvictLeastRecentlyUsed(const TenantNames* tenants) {
-  std::unique_ptr<Session> state;  // destroyed without the lock
+  std::vector<std::unique_ptr<Session>> states;  // destroyed without the lock
   MutexLock lock(&mutex_);
   if (!garbage_.empty()) {
-    state = std::move(garbage_.back());
+    states.push_back(std::move(garbage_.back()));
     garbage_.pop_back();
     return true;
   }
-  std::shared_ptr<Entry> victim;
+  // Where all share their slots, each look at all of them drops a part, or it would take too long.
+  const size_t most = 1 + idle_states_.size() / kPartOfSharers;
+  std::vector<std::shared_ptr<Entry>> victims;
   for (const auto& entry : idle_states_) {
     if (!IsAmong(tenants, entry->tenant)) continue;
     const bool alone = entry->state->holds_slots_alone();
-    if (alone || victim == nullptr) victim = entry;
+    if (alone) victims.clear();
+    if (victims.size() < most) victims.push_back(entry);
     if (alone) break;
   }
-  if (victim == nullptr) return false;
-  state = Remove(victim, Reason::kEvicted);
-  return true;
+  states.reserve(victims.size());
+  for (const auto& victim : victims) states.push_back(Remove(victim, Reason::kEvicted));
+  return !victims.empty();
 }
 
 }  // namespace rivulet

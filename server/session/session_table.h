@@ -192,8 +192,9 @@ class SessionTable {
   // A session without context. For an empty id, one is made up. INVALID_ARGUMENT for an id that is
   // not 1 to kMaxIdBytes letters, digits and -_.: or a name over kMaxNameBytes; ALREADY_EXISTS;
   // RESOURCE_EXHAUSTED when max_sessions exist and all of them were used (the oldest that never was
-  // makes room, or else the idle one with an attachment that was used least recently; those of
-  // tenants with more than an equal share of the sessions first).
+  // makes room, or else the idle one with an attachment that was used least recently). If tenants
+  // have more than an equal share of the sessions, it is one of theirs; for a tenant that has not,
+  // also one that was used.
   absl::StatusOr<SessionInfo> Create(const SessionKey& key, const std::string& name);
 
   // NOT_FOUND, saying what became of the session if that is still known. Of another tenant's
@@ -246,14 +247,30 @@ class SessionTable {
   const std::shared_ptr<TokenLedger>& ledger() const { return ledger_; }
   // States in the table, including those of deleted sessions that wait for Reap. Not the states
   // that a turn has taken.
-  size_t states() const;
+  size_t states() const {
+    MutexLock lock(&mutex_);
+    return states_ + garbage_.size();
+  }
   // Of these, how many EvictLeastRecentlyUsed could destroy.
-  size_t idle_states() const;
-  size_t leases() const;  // that are out
+  size_t idle_states() const {
+    MutexLock lock(&mutex_);
+    return idle_states_.size() + garbage_.size();
+  }
+  // That are out.
+  size_t leases() const {
+    MutexLock lock(&mutex_);
+    return leases_;
+  }
   // Those of the ledger, and TokensOfNotes.
-  uint64_t tokens() const;
+  uint64_t tokens() const {
+    MutexLock lock(&mutex_);
+    return ledger_->held() + notes_tokens_;
+  }
   // Of the sessions that EvictLeastRecentlyUsed could drop; shared ones count for each.
-  uint64_t idle_tokens() const;
+  uint64_t idle_tokens() const {
+    MutexLock lock(&mutex_);
+    return idle_tokens_;
+  }
 
   // ---- The engine thread.
 
@@ -267,8 +284,8 @@ class SessionTable {
   // Adds what the sessions of each tenant hold, with leases or without.
   void AddHeld(uint64_t HeldBySessions::*what, TenantAmounts& amounts) const;
   // Of the idle session that was used least recently among those of `tenants` (null: of all) that
-  // have some. False if none has.
-  bool DropKept(KeptStates what, const TenantNames* tenants = nullptr);
+  // have some, and on until one is dropped that no other session keeps. How many; 0 if none has.
+  size_t DropKept(KeptStates what, const TenantNames* tenants = nullptr);
   // Destroys the states of deleted sessions, and drops sessions that were idle too long.
   void Reap();
   // The contents of all states are lost: drops every session that has one. Leases on them are lost.
@@ -279,7 +296,7 @@ class SessionTable {
   // Destroys the state of a deleted session if there is one. Otherwise drops, of the idle sessions
   // with state of `tenants` (null: of all), the one used least recently among those that hold a
   // slot that no other holds: a fork that never ran has none. If there is no such session, the one
-  // used least recently. False if there is neither.
+  // used least recently, and of many a part. False if there is neither.
   bool EvictLeastRecentlyUsed(const TenantNames* tenants = nullptr);
 
  private:
@@ -314,7 +331,7 @@ class SessionTable {
   void CountHeld(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<Entry> Dispensable(const TenantNames* tenants) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MakeRoom(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<SessionLease> Lease(const SessionKey& key, bool exclusive);
   // True if a request may be waiting for this.
   bool EndLease(Entry& entry, bool exclusive);

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/engine/fake_engine.h"
@@ -340,6 +341,53 @@ TEST_F(SessionTableTest, ATenantThatMakesManySessionsLosesItsOwn) {
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(sessions_.Create({"red", ""}, "").ok());
   EXPECT_TRUE(sessions_.Get({"blue", "a"}).ok());
   EXPECT_EQ(sessions_.List({"red", ""}, 10).size(), 3u);
+}
+
+// Sessions that were used make no room for their own tenant, but do for one with fewer.
+TEST_F(SessionTableTest, ATenantWithForksKeepsNoOtherFromMakingSessions) {
+  ASSERT_TRUE(sessions_.Create({"red", "a"}, "").ok());
+  Turn({"red", "a"});
+  for (const char* const id : {"b", "c", "d"}) {
+    ASSERT_TRUE(sessions_.Fork({"red", "a"}, id, "", std::nullopt).ok());
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(sessions_.Create({"red", ""}, "").status()));
+  ASSERT_TRUE(sessions_.Create({"blue", "a"}, "").ok());
+  EXPECT_FALSE(sessions_.Get({"red", "a"}).ok()) << "the one used least recently";
+  Turn({"blue", "a"});
+  ASSERT_TRUE(sessions_.Attach({"blue", "a"}, std::make_shared<Notes>(1)).ok());
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(sessions_.Fork({"red", "b"}, "e", "", std::nullopt).status()));
+  EXPECT_TRUE(sessions_.Get({"blue", "a"}).ok()) << "a response that blue has kept";
+}
+
+// It would take minutes if each look at all of them dropped one.
+TEST_F(SessionTableTest, ForksThatShareEverythingGoInFewSteps) {
+  constexpr size_t kForks = 5000;
+  SessionTable sessions({.max_sessions = kForks + 1}, metrics_);
+  ASSERT_TRUE(sessions.Create("a", "").ok());
+  {
+    auto lease = sessions.LeaseForTurn("a");
+    auto state = Session::CreateAtRest(engine_.states(), sessions.ledger());
+    for (int turn = 0; turn < 4; ++turn) {
+      state->Keep(8, nullptr);
+      ASSERT_TRUE(state->Wake().ok());
+      for (int i = 0; i < 16; ++i) state->Append(7);
+      state->Rest();
+    }
+    lease->PutState(std::move(state));
+  }
+  for (size_t i = 0; i < kForks; ++i) {
+    ASSERT_TRUE(sessions.Fork("a", absl::StrCat("f", i), "", std::nullopt).ok());
+  }
+  size_t dropped = 0, steps = 0;
+  for (size_t some; (some = sessions.DropKept(KeptStates::kOldestPosition)) > 0; ++steps) {
+    dropped += some;
+  }
+  EXPECT_EQ(dropped, 4 * (kForks + 1));
+  EXPECT_LE(steps, 5u);
+  for (steps = 0; sessions.EvictLeastRecentlyUsed(); ++steps) continue;
+  EXPECT_EQ(sessions.states(), 0u);
+  EXPECT_LE(steps, 600u);
 }
 
 TEST_F(SessionTableTest, IdleSessionsExpire) {
