@@ -2,9 +2,8 @@
 //
 // Whose states go where room is needed. A tenant that holds no more than an equal share of what all
 // tenants hold together loses nothing to others; of those that hold more, what was used least
-// recently, or is worth least, goes first, whoever it belongs to. Where none holds more, all count
-// as one. So one tenant cannot push out what another has kept, and one that is alone has
-// everything.
+// recently, or is worth least, goes first. Where none holds more, all count as one. So one tenant
+// cannot push out what another has kept, and one that is alone has everything.
 //
 // Threading: plain values.
 #ifndef RIVULET_SERVER_SESSION_TENANT_SHARES_H_

@@ -6,8 +6,8 @@
 //   k̄_p = Σ_{i<P} softmax_i(g_{pP+i} + a_i) ∘ k_{pP+i}      score_t(p) = Σ_h w_t,h relu(q_t,h ·
 //   k̄_p)
 //
-// or without gates and weights the plain mean and sum. Whoever made the inputs may finish the keys
-// of the pools that a step fills before they are stored.
+// or without gates and weights the plain mean and sum. The caller may finish the keys of the
+// pools that a step fills before they are stored.
 //
 // Token t chooses among the pools that are full once t is there, its own included. A tie goes to
 // the earlier pool, NaN counts as the best score. Scores are fp32 in one fixed order, and keys of
