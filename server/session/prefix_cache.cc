@@ -199,16 +199,13 @@ void PrefixCache::Erase(Node* leaf) {
 // whose amount is 0 have none to lose. Null if there is none.
 template <typename Amount, typename Order>
 PrefixCache::Part* PrefixCache::NextToLose(Amount amount, Order order) {
-  uint64_t total = 0, holders = 0;
-  for (const auto& [tenant, part] : parts_) {
-    total += amount(part);
-    holders += amount(part) > 0 ? 1 : 0;
-  }
+  EqualShare share;
+  for (const auto& [tenant, part] : parts_) share.Add(amount(part));
   Part* next = nullptr;
   bool next_is_over = false;
   for (auto& [tenant, part] : parts_) {
     if (amount(part) == 0) continue;
-    const bool over = amount(part) > total / holders;
+    const bool over = share.IsBelow(amount(part));
     const bool first = next == nullptr || order(part) < order(*next);
     if (next != nullptr && (over < next_is_over || (over == next_is_over && !first))) continue;
     next = &part;

@@ -21,16 +21,27 @@ namespace rivulet {
 using TenantNames = std::set<std::string, std::less<>>;
 using TenantAmounts = std::map<std::string, uint64_t, std::less<>>;
 
-// Those that hold more than an equal share. A tenant that holds nothing does not count.
-inline TenantNames OverEqualShare(const TenantAmounts& held) {
-  uint64_t total = 0, holders = 0;
-  for (const auto& [tenant, amount] : held) {
-    total += amount;
-    holders += amount > 0 ? 1 : 0;
+// What all tenants hold, one amount after the other. A tenant that holds nothing does not count.
+class EqualShare {
+ public:
+  void Add(uint64_t amount) {
+    total_ += amount;
+    holders_ += amount > 0 ? 1 : 0;
   }
+  // Whether an amount that was added is more than an equal share.
+  bool IsBelow(uint64_t amount) const { return amount > 0 && amount > total_ / holders_; }
+
+ private:
+  uint64_t total_ = 0, holders_ = 0;
+};
+
+// Those that hold more than an equal share.
+inline TenantNames OverEqualShare(const TenantAmounts& held) {
+  EqualShare share;
+  for (const auto& [tenant, amount] : held) share.Add(amount);
   TenantNames over;
   for (const auto& [tenant, amount] : held) {
-    if (amount > 0 && amount > total / holders) over.insert(tenant);
+    if (share.IsBelow(amount)) over.insert(tenant);
   }
   return over;
 }
@@ -40,8 +51,8 @@ inline bool IsAmong(const TenantNames* tenants, std::string_view tenant) {
   return tenants == nullptr || tenants->contains(tenant);
 }
 
-// What divides the prefix cache: tenants share nothing in it, whatever salts they choose. Names of
-// tenants are single lines.
+// What divides the prefix cache: tenants share nothing in it, even if they choose the same salt.
+// Names of tenants are single lines.
 inline std::string SaltOf(std::string_view tenant, std::string_view salt) {
   return std::string(tenant) + "\n" + std::string(salt);
 }
