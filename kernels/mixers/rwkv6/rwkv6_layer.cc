@@ -21,6 +21,7 @@
 #include "kernels/mixers/block_linear.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/rwkv6/rwkv6_config.h"
+#include "kernels/mixers/time_mix_on_device.h"
 #include "kernels/ops/activation/activation.h"
 #include "kernels/ops/norm/norm.h"
 #include "kernels/ops/token_shift/token_shift.h"
@@ -108,7 +109,8 @@ class Rwkv6Layer : public Mixer {
         ones_(Filled(config.shape.value_dim, 1.0f)),
         zeros_(Filled(config.shape.value_dim, 0.0f)),
         output_(TakeLinear("o_proj", hidden_, values(), false, source.parameters)) {
-    if (layout_.device()) AddDevicePlanes();
+    if (!layout_.device()) return;
+    device_call_ = AddTimeMixPlanes(TimeMixForm::kRwkv6, config_.shape, layout_);
   }
 
   const StateLayout& state_layout() const override { return layout_; }
@@ -270,36 +272,14 @@ class Rwkv6Layer : public Mixer {
   }
 
   TimeMixCall DeviceCall(const DeviceStep& step) const {
-    const HeadShape& shape = config_.shape;
-    TimeMixCall call = device_planes_;
-    call.form = TimeMixForm::kRwkv6;
+    TimeMixCall call = device_call_;
     call.rows = step.rows;
     call.slots = step.slots;
-    call.heads = static_cast<uint32_t>(shape.heads);
-    call.key_dim = static_cast<uint32_t>(shape.key_dim);
-    call.value_dim = static_cast<uint32_t>(shape.value_dim);
-    call.padded_key = static_cast<uint32_t>(shape.padded_key());
-    call.padded_value = static_cast<uint32_t>(shape.padded_value());
     call.bonus = Constant(step, bonus_);
     call.norm_weight = Constant(step, norm_weight_);
     call.norm_bias = Constant(step, norm_bias_);
     call.norm_eps = config_.norm_eps;
-    call.bf16_state = shape.state_dtype == DType::kBFloat16;
     return call;
-  }
-
-  void AddDevicePlanes() {
-    const HeadShape& shape = config_.shape;
-    const size_t keys = shape.padded_key(), width = shape.padded_value(),
-                 c = layout_.fold_interval();
-    device_planes_.state_offset =
-        layout_.Add(StatePart::kBase, "S", shape.state_dtype, {heads(), width, keys});
-    device_planes_.key_offset =
-        layout_.Add(StatePart::kTail, "k", layout_.row_dtype(), {heads(), c, keys});
-    device_planes_.value_offset =
-        layout_.Add(StatePart::kTail, "v", layout_.row_dtype(), {heads(), c, width});
-    device_planes_.decay_offset =
-        layout_.Add(StatePart::kTail, "decay", DType::kFloat32, {heads(), c, keys});
   }
 
   Rwkv6Config config_;
@@ -318,7 +298,7 @@ class Rwkv6Layer : public Mixer {
   AlignedBuffer<float> norm_weight_, norm_bias_;  // [H·E]
   AlignedBuffer<float> ones_, zeros_;             // [E]
   Linear output_;
-  TimeMixCall device_planes_;  // the offsets of the planes, on a device
+  TimeMixCall device_call_;  // what is the same in every step, on a device
 };
 
 }  // namespace

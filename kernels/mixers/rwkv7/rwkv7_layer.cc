@@ -21,6 +21,7 @@
 #include "kernels/device/rwkv_operations.h"
 #include "kernels/mixers/layer_stages.h"
 #include "kernels/mixers/rwkv7/rwkv7_config.h"
+#include "kernels/mixers/time_mix_on_device.h"
 #include "kernels/ops/activation/activation.h"
 #include "kernels/ops/norm/norm.h"
 #include "kernels/ops/token_shift/token_shift.h"
@@ -104,7 +105,8 @@ class Rwkv7Layer : public Mixer {
         ones_(Filled(config.shape.value_dim, 1.0f)),
         zeros_(Filled(config.shape.value_dim, 0.0f)),
         output_(TakeLinear("o_proj", source.hidden, values(), false, source.parameters)) {
-    if (layout_.device()) AddDevicePlanes();
+    if (!layout_.device()) return;
+    device_call_ = AddTimeMixPlanes(TimeMixForm::kRwkv7, config_.shape, layout_);
   }
 
   const StateLayout& state_layout() const override { return layout_; }
@@ -317,18 +319,12 @@ class Rwkv7Layer : public Mixer {
   }
 
   TimeMixCall DeviceCall(const DeviceStep& step) const {
-    const HeadShape& shape = config_.shape;
     const auto constant = [&](const AlignedBuffer<float>& numbers) {
       return step.device->Constant({numbers.data(), numbers.size()});
     };
-    TimeMixCall call = device_planes_;
+    TimeMixCall call = device_call_;
     call.rows = step.rows;
     call.slots = step.slots;
-    call.heads = static_cast<uint32_t>(shape.heads);
-    call.key_dim = static_cast<uint32_t>(shape.key_dim);
-    call.value_dim = static_cast<uint32_t>(shape.value_dim);
-    call.padded_key = static_cast<uint32_t>(shape.padded_key());
-    call.padded_value = static_cast<uint32_t>(shape.padded_value());
     call.removed = constant(removed_);
     call.replaced = constant(replaced_);
     call.bonus = constant(bonus_);
@@ -336,23 +332,8 @@ class Rwkv7Layer : public Mixer {
     call.norm_bias = constant(norm_bias_);
     // The other norm's limit, squared: the two forms differ for keys about as short as it alone.
     call.key_eps = config_.fused_norm ? 1e-6f : 1e-24f;
-    call.norm_eps = static_cast<float>(shape.key_dim) * config_.norm_eps;
-    call.bf16_state = shape.state_dtype == DType::kBFloat16;
+    call.norm_eps = static_cast<float>(config_.shape.key_dim) * config_.norm_eps;
     return call;
-  }
-
-  void AddDevicePlanes() {
-    const HeadShape& shape = config_.shape;
-    const size_t keys = shape.padded_key(), width = shape.padded_value(),
-                 c = layout_.fold_interval();
-    device_planes_.state_offset =
-        layout_.Add(StatePart::kBase, "S", shape.state_dtype, {heads(), width, keys});
-    device_planes_.key_offset =
-        layout_.Add(StatePart::kTail, "kb", layout_.row_dtype(), {heads(), c, 2 * keys});
-    device_planes_.value_offset =
-        layout_.Add(StatePart::kTail, "vu", layout_.row_dtype(), {heads(), c, 2 * width});
-    device_planes_.decay_offset =
-        layout_.Add(StatePart::kTail, "decay", DType::kFloat32, {heads(), c, keys});
   }
 
   Rwkv7Config config_;
@@ -368,7 +349,7 @@ class Rwkv7Layer : public Mixer {
   AlignedBuffer<float> norm_weight_, norm_bias_;  // [H·E]
   AlignedBuffer<float> ones_, zeros_;             // [E]
   Linear output_;
-  TimeMixCall device_planes_;  // the offsets of the planes, on a device
+  TimeMixCall device_call_;  // what is the same in every step, on a device
 };
 
 }  // namespace
