@@ -66,7 +66,7 @@ std::string InWordsOf(const FieldNames& names, const std::string& text) {
 
 // The text with the API's name in place of the field's.
 std::string Renamed(const std::string& text, const Place& place, const std::string& name) {
-  // "the prompt has 9 tokens" is clear whatever sent it, and a message is not an item.
+  // "the prompt has 9 tokens" is clear for every API, and a message is not an item.
   const bool is_same = text.compare(place.begin, place.size, name) == 0;
   if (text.starts_with("the ") || is_same) return text;
   if (text.starts_with("messages[")) return absl::StrCat(name, ": ", text);

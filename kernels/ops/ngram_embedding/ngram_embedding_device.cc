@@ -31,7 +31,7 @@ FloatMatrix Convolved(const DeviceStep& step, const ShortConvolution& convolutio
 
 }  // namespace
 
-// Ids are words there, whatever the type of the device's rows.
+// On a device the ids are stored as words, also where its rows are bf16.
 void NgramEmbedding::AddDevicePlanes() {
   hash_numbers_ = hash_.Numbers();
   device_before_ =
