@@ -97,18 +97,20 @@ def gla_rule(mixer, q, k, v, x, state):
 
 # ---------------------------------------------------------------- generating with a teacher
 class Writer:
-    """Samples many sequences at temperature 1 as one CUDA graph per token. Without a GPU, the same in eager mode."""
+    """Samples many sequences as one CUDA graph per token. Without a GPU, the same in eager mode. Row i has
+    temperatures[i % their number]; 0 is greedy."""
 
-    def __init__(self, model, rows):
+    def __init__(self, model, rows, temperatures=(1.0,)):
         self.decoder = Decoder(model, rows)
         self.ids = torch.full((rows,), BOS, device=model.embeddings.weight.device)
+        self.temperature = torch.tensor(temperatures, device=self.ids.device).repeat(rows)[:rows, None]
         self.next = torch.zeros_like(self.ids)
         self.graph = self.capture() if self.ids.is_cuda else None
 
     def advance(self):
         logits = self.decoder.step(self.ids)
         noise = -torch.log(-torch.log(torch.rand_like(logits).clamp(1e-20, 1 - 1e-7)))
-        self.next.copy_((logits + noise).argmax(-1))         # Gumbel: a sample of softmax(logits)
+        self.next.copy_((logits + self.temperature * noise).argmax(-1))    # Gumbel: a sample of softmax(logits / T)
 
     def capture(self):
         for _ in range(3):
