@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""Tokens a second of one stream with a draft model and without, through the server.
+"""Tokens a second of one stream with drafts of a model and without, through the server.
 
     python3 bench/draft_model.py --bin build/release/bin --model models/tales --draft models/tales-draft
+    python3 bench/draft_model.py --bin build/release/bin --model FOLDER        the drafts of its own head (mtp)
 
 Two servers run, and each request goes to both in turn, so that a busy machine disturbs both alike. The texts must
 be the same. Printed: medians of tokens a second and of the ratios of neighbouring runs, the ratio of the servers'
@@ -33,10 +34,11 @@ def free_port():
 
 class Server:
     def __init__(self, args, flags):
+        self.source = "model" if args.draft else "mtp"
         self.grpc, self.http, self.client = free_port(), free_port(), os.path.join(args.bin, "rivulet")
         self.process = subprocess.Popen(
             [os.path.join(args.bin, "rivulet-server"), "--model", args.model, "--threads", str(args.threads),
-             "--listen", f"127.0.0.1:{self.grpc}", "--http", f"127.0.0.1:{self.http}", *flags],
+             "--device", args.device, "--listen", f"127.0.0.1:{self.grpc}", "--http", f"127.0.0.1:{self.http}", *flags],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while not self.ready():
             time.sleep(0.2)
@@ -51,7 +53,7 @@ class Server:
 
     def metric(self, name):
         text = urllib.request.urlopen(f"http://127.0.0.1:{self.http}/metrics").read().decode()
-        found = re.search(rf"^rivulet_{name}{{source=\"model\"}} (\S+)", text, re.M)
+        found = re.search(rf"^rivulet_{name}{{source=\"{self.source}\"}} (\S+)", text, re.M)
         return float(found.group(1)) if found else 0.0
 
     def cpu_seconds(self):
@@ -92,16 +94,18 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--bin", required=True)
     p.add_argument("--model", required=True)
-    p.add_argument("--draft", required=True)
+    p.add_argument("--draft", help="the draft model; without one, --model's own head drafts")
+    p.add_argument("--device", default="cpu")
     p.add_argument("--tokens", type=int, default=256)
     p.add_argument("--requests", type=int, default=16)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--draft-tokens", type=int, default=15)
     p.add_argument("--sampling", nargs="*", default=list(SAMPLING))
     args = p.parse_args()
+    speculate = ["--speculate", "draft", "--draft-model", args.draft] if args.draft else ["--speculate", "mtp"]
     servers = []
     try:
-        for flags in ([], ["--speculate", "draft", "--draft-model", args.draft, "--draft-tokens", str(args.draft_tokens)]):
+        for flags in ([], [*speculate, "--draft-tokens", str(args.draft_tokens)]):
             servers.append(Server(args, flags))
         for name in args.sampling:
             measure(*servers, name, args)

@@ -1,9 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Tokens a second with drafts and without, through the scheduler and the CPU engine, without
-// network:
+// Tokens a second with drafts and without, through the scheduler and the engine, without network:
 //
-//   rivulet-speculation-bench --model models/tales
+//   rivulet-speculation-bench --model models/tales --device cpu
 //
 // Each text is generated in turns without drafts and with them, so that a busy machine disturbs
 // both alike. The tokens must be the same; if not, the program says so and fails. Texts:
@@ -16,7 +15,7 @@
 //   most     the same with a chance of nine tenths, so that of 15 drafts about half are accepted
 //
 // --steps instead measures what a step of one stream with 0 to 15 drafts takes, and where its time
-// goes.
+// goes; on the CPU.
 #include <time.h>
 
 #include <algorithm>
@@ -36,15 +35,19 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "kernels/base/check.h"
+#include "kernels/base/status.h"
+#include "kernels/device/device.h"
 #include "nlohmann/json.hpp"
 #include "server/drafts/lookup_drafter.h"
 #include "server/engine/cpu_engine.h"
+#include "server/engine/device_engine.h"
 #include "server/engine/random_model.h"
 #include "server/scheduler/scheduler.h"
 
 ABSL_FLAG(std::string, model, "", "checkpoint directory");
 ABSL_FLAG(std::string, random_config, "", "instead: a config.json whose shape gets random weights");
-ABSL_FLAG(bool, bf16, false, "weights in bf16");
+ABSL_FLAG(bool, bf16, false, "weights in bf16, as on a device always");
+ABSL_FLAG(std::string, device, "cpu", "cpu or cuda");
 ABSL_FLAG(std::string, streams, "1,8,64", "numbers of streams");
 ABSL_FLAG(std::string, texts, "new,repeats,loops,half", "which texts");
 ABSL_FLAG(uint32_t, tokens, 256, "tokens of each stream");
@@ -247,15 +250,34 @@ class Bench {
   Metrics metrics_;
 };
 
-absl::StatusOr<std::shared_ptr<const LoadedModel>> Load() {
+// `device`: null is the CPU.
+absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(Device* device) {
   const std::string config = absl::GetFlag(FLAGS_random_config);
   LoadOptions options;
   options.threads = absl::GetFlag(FLAGS_threads);
   options.mixer.drafts = true;
-  if (absl::GetFlag(FLAGS_bf16)) options.weight_dtype = DType::kBFloat16;
+  options.mixer.device = device;
+  if (absl::GetFlag(FLAGS_bf16) || device != nullptr) options.weight_dtype = DType::kBFloat16;
   if (config.empty()) return LoadModel(absl::GetFlag(FLAGS_model), options);
   std::ifstream file(config);
   return MakeRandomModel(nlohmann::json::parse(file), 1, options);
+}
+
+absl::StatusOr<DeviceAndModel> OpenDevice() {
+  DeviceAndModel opened;
+  RIVULET_ASSIGN_OR_RETURN(opened.device, OpenCudaDevice(ProductPrecision::kBFloat16));
+  RIVULET_ASSIGN_OR_RETURN(opened.model, Load(opened.device.get()));
+  return opened;
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(StepProfile* profile) {
+  EngineOptions options;
+  options.threads = absl::GetFlag(FLAGS_threads);
+  const std::string device = absl::GetFlag(FLAGS_device);
+  if (device == "cuda" && profile == nullptr) return MakeDeviceEngine(OpenDevice, options);
+  if (device != "cpu") return absl::InvalidArgumentError("--device: cpu, or cuda without --steps");
+  RIVULET_ASSIGN_OR_RETURN(auto model, Load(nullptr));
+  return MakeCpuEngine(std::move(model), options, profile);
 }
 
 // Steps of one stream with 0 to 15 drafts, in turns.
@@ -334,16 +356,9 @@ class StepCosts {
 };
 
 int Main() {
-  auto model = Load();
-  if (!model.ok()) {
-    std::fprintf(stderr, "%s\n", model.status().ToString().c_str());
-    return 1;
-  }
-  EngineOptions options;
-  options.threads = absl::GetFlag(FLAGS_threads);
   StepProfile profile;
   const bool steps = absl::GetFlag(FLAGS_steps);
-  auto engine = MakeCpuEngine(*std::move(model), options, steps ? &profile : nullptr);
+  auto engine = MakeEngine(steps ? &profile : nullptr);
   if (!engine.ok()) {
     std::fprintf(stderr, "%s\n", engine.status().ToString().c_str());
     return 1;
