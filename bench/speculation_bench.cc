@@ -14,6 +14,9 @@
 //   half     temperature 1; each draft is right with a chance of one half
 //   most     the same with a chance of nine tenths, so that of 15 drafts about half are accepted
 //
+// With --drafts model (--draft_model DIR) or mtp, the texts new and loops are drafted by that model
+// or by the model's own head, and each round has other prompts and seeds.
+//
 // --steps instead measures what a step of one stream with 0 to 15 drafts takes, and where its time
 // goes; on the CPU.
 #include <time.h>
@@ -39,6 +42,8 @@
 #include "kernels/device/device.h"
 #include "nlohmann/json.hpp"
 #include "server/drafts/lookup_drafter.h"
+#include "server/drafts/model_drafter.h"
+#include "server/drafts/mtp_drafter.h"
 #include "server/engine/cpu_engine.h"
 #include "server/engine/device_engine.h"
 #include "server/engine/random_model.h"
@@ -50,6 +55,11 @@ ABSL_FLAG(bool, bf16, false, "weights in bf16, as on a device always");
 ABSL_FLAG(std::string, device, "cpu", "cpu or cuda");
 ABSL_FLAG(std::string, streams, "1,8,64", "numbers of streams");
 ABSL_FLAG(std::string, texts, "new,repeats,loops,half", "which texts");
+ABSL_FLAG(std::string, drafts, "lookup", "whose: lookup, model or mtp");
+ABSL_FLAG(std::string, draft_model, "", "checkpoint directory, for --drafts model");
+ABSL_FLAG(uint32_t, draft_tokens, 15, "the most drafts of a stream in a step");
+ABSL_FLAG(bool, always, false, "check as many drafts as there may be, whatever they cost");
+ABSL_FLAG(float, temperature, 1.0f, "of all texts but loops");
 ABSL_FLAG(uint32_t, tokens, 256, "tokens of each stream");
 ABSL_FLAG(uint32_t, rounds, 5, "runs without drafts and as many with them");
 ABSL_FLAG(uint32_t, threads, 2, "compute threads");
@@ -59,6 +69,14 @@ namespace rivulet {
 namespace {
 
 constexpr size_t kPromptTokens = 24;
+constexpr const char* kOpenings[] = {"Once upon a time",
+                                     "The king said to",
+                                     "A fox and a wolf",
+                                     "There was a poor woman who",
+                                     "In the middle of the forest",
+                                     "The youngest of the three brothers",
+                                     "\"Come in,\" said the witch,",
+                                     "Far away, where the sea"};
 using Texts = std::vector<std::vector<uint32_t>>;  // of each stream
 
 // Drafts what a stream will say, each token with a certain chance and otherwise a wrong one.
@@ -115,15 +133,24 @@ double CpuSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
+struct Workload {
+  size_t streams;
+  float temperature;
+  const Texts& prompts;  // empty: random ones
+  size_t first = 0;      // stream i has seed, and prompt, first + i
+};
+
 // One run of the scheduler with all streams, timed from when every prompt is processed.
 class Run {
  public:
-  Run(Engine& engine, size_t streams, float temperature, DrafterSource* drafts) : engine_(engine) {
+  Run(Engine& engine, const Workload& workload, DrafterSource* drafts) : engine_(engine) {
     SchedulerOptions options;
-    options.drafts.source = drafts;
+    options.drafts = {.source = drafts,
+                      .most = absl::GetFlag(FLAGS_draft_tokens),
+                      .always = absl::GetFlag(FLAGS_always)};
     scheduler_ =
         std::make_unique<Scheduler>(engine, sessions_, dispatcher_, metrics_, std::move(options));
-    for (size_t i = 0; i < streams; ++i) Submit(i, temperature);
+    for (size_t i = 0; i < workload.streams; ++i) Submit(workload.first + i, workload);
   }
 
   Measured ToTheEnd() {
@@ -146,16 +173,21 @@ class Run {
   }
 
  private:
-  void Submit(size_t stream, float temperature) {
+  std::vector<uint32_t> Prompt(size_t seed, const Texts& prompts) const {
+    if (!prompts.empty()) return prompts[seed % prompts.size()];
+    std::mt19937 random(static_cast<uint32_t>(seed + 1));
+    std::vector<uint32_t> prompt(kPromptTokens);
+    for (uint32_t& token : prompt) token = static_cast<uint32_t>(random() % engine_.vocab_size());
+    return prompt;
+  }
+
+  void Submit(size_t seed, const Workload& workload) {
     auto request = std::make_unique<Request>();
     request->id = Scheduler::NewId();
-    std::mt19937 random(static_cast<uint32_t>(stream + 1));
-    for (size_t i = 0; i < kPromptTokens; ++i) {
-      request->prompt.push_back(static_cast<uint32_t>(random() % engine_.vocab_size()));
-    }
+    request->prompt = Prompt(seed, workload.prompts);
     request->max_tokens = absl::GetFlag(FLAGS_tokens);
-    request->sampling.seed = stream;
-    request->sampling.temperature = temperature;
+    request->sampling.seed = seed;
+    request->sampling.temperature = workload.temperature;
     request->stop.ignore_eos = true;
     request->outbox = std::make_shared<Outbox>(std::weak_ptr<StreamSink>(), 1 << 20);
     said_.push_back(request->prompt);
@@ -201,44 +233,65 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+// What several pairs of runs gave.
+class Pairs {
+ public:
+  void Add(const Measured& plain, const Measured& drafted) {
+    without_.push_back(plain.tokens_a_second);
+    with_.push_back(drafted.tokens_a_second);
+    ratios_.push_back(with_.back() / without_.back());
+    cpu_ratios_.push_back(drafted.tokens_a_cpu_second / plain.tokens_a_cpu_second);
+    drafts_ += drafted.drafts;
+    accepted_ += drafted.accepted;
+  }
+  void Print(const std::string& text, size_t streams) const {
+    const auto [least, most] = std::minmax_element(ratios_.begin(), ratios_.end());
+    const double right =
+        drafts_ == 0 ? 0 : static_cast<double>(accepted_) / static_cast<double>(drafts_);
+    std::printf("| %s | %zu | %.1f | %.1f | %.2f (%.2f to %.2f) | %.2f | %lu | %.0f %% |\n",
+                text.c_str(), streams, Median(without_), Median(with_), Median(ratios_), *least,
+                *most, Median(cpu_ratios_), static_cast<unsigned long>(drafts_), 100 * right);
+    std::fflush(stdout);
+  }
+
+ private:
+  std::vector<double> without_, with_, ratios_, cpu_ratios_;
+  uint64_t drafts_ = 0, accepted_ = 0;
+};
+
+// `plain` serves without drafts and `drafted` with them; they may be one.
 class Bench {
  public:
-  explicit Bench(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
+  Bench(Engine& plain, Engine& drafted, Texts prompts)
+      : plain_(plain), drafted_(drafted), prompts_(std::move(prompts)) {}
 
   // False if a token differed.
-  bool Measure(const std::string& text, size_t streams) {
-    const float temperature = text == "loops" ? 0.0f : 1.0f;
-    const Texts expected = Run(*engine_, streams, temperature, nullptr).ToTheEnd().said;
-    const auto source = SourceFor(text, expected);
-    std::vector<double> without, with, ratios, cpu_ratios;
-    Measured last;
+  bool Measure(const std::string& text, size_t streams, DrafterSource* source) {
+    const float temperature = text == "loops" ? 0.0f : absl::GetFlag(FLAGS_temperature);
+    Workload workload{streams, temperature, prompts_};
+    std::unique_ptr<DrafterSource> own;
+    const Texts said = Run(plain_, workload, nullptr).ToTheEnd().said;
+    if (source == nullptr) own = SourceFor(text, said);
+    Pairs pairs;
     for (uint32_t round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
-      const Measured plain = Run(*engine_, streams, temperature, nullptr).ToTheEnd();
-      without.push_back(plain.tokens_a_second);
-      last = Run(*engine_, streams, temperature, source.get()).ToTheEnd();
-      with.push_back(last.tokens_a_second);
-      ratios.push_back(with.back() / without.back());
-      cpu_ratios.push_back(last.tokens_a_cpu_second / plain.tokens_a_cpu_second);
-      if (last.said != expected) {
+      if (own == nullptr) workload.first = round * streams;
+      const Measured plain = Run(plain_, workload, nullptr).ToTheEnd();
+      const Measured drafted =
+          Run(drafted_, workload, own == nullptr ? source : own.get()).ToTheEnd();
+      if (drafted.said != plain.said) {
         std::fprintf(stderr, "%s, %zu streams: drafts have changed a token\n", text.c_str(),
                      streams);
         return false;
       }
+      pairs.Add(plain, drafted);
     }
-    const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
-    std::printf("| %s | %zu | %.1f | %.1f | %.2f (%.2f to %.2f) | %.2f | %lu | %.0f %% |\n",
-                text.c_str(), streams, Median(without), Median(with), Median(ratios), *least, *most,
-                Median(cpu_ratios), static_cast<unsigned long>(last.drafts),
-                last.drafts == 0 ? 0.0
-                                 : 100.0 * static_cast<double>(last.accepted) /
-                                       static_cast<double>(last.drafts));
-    std::fflush(stdout);
+    pairs.Print(text, streams);
     return true;
   }
 
  private:
   std::unique_ptr<DrafterSource> SourceFor(const std::string& text, const Texts& texts) {
-    const uint32_t vocab = engine_->vocab_size();
+    const uint32_t vocab = plain_.vocab_size();
     if (text == "half") return std::make_unique<OracleSource>(texts, vocab, 0.5f);
     if (text == "most") return std::make_unique<OracleSource>(texts, vocab, 0.9f);
     std::vector<uint32_t> shared;
@@ -246,38 +299,69 @@ class Bench {
     return std::make_unique<LookupSource>(std::move(shared), metrics_);
   }
 
-  std::unique_ptr<Engine> engine_;
+  Engine& plain_;
+  Engine& drafted_;
+  const Texts prompts_;
   Metrics metrics_;
 };
 
 // `device`: null is the CPU.
-absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(Device* device) {
+absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(Device* device, bool predictor) {
   const std::string config = absl::GetFlag(FLAGS_random_config);
   LoadOptions options;
   options.threads = absl::GetFlag(FLAGS_threads);
   options.mixer.drafts = true;
   options.mixer.device = device;
+  options.predictor = predictor;
   if (absl::GetFlag(FLAGS_bf16) || device != nullptr) options.weight_dtype = DType::kBFloat16;
   if (config.empty()) return LoadModel(absl::GetFlag(FLAGS_model), options);
   std::ifstream file(config);
   return MakeRandomModel(nlohmann::json::parse(file), 1, options);
 }
 
-absl::StatusOr<DeviceAndModel> OpenDevice() {
+absl::StatusOr<DeviceAndModel> OpenDevice(bool predictor) {
   DeviceAndModel opened;
   RIVULET_ASSIGN_OR_RETURN(opened.device, OpenCudaDevice(ProductPrecision::kBFloat16));
-  RIVULET_ASSIGN_OR_RETURN(opened.model, Load(opened.device.get()));
+  RIVULET_ASSIGN_OR_RETURN(opened.model, Load(opened.device.get(), predictor));
   return opened;
 }
 
-absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(StepProfile* profile) {
-  EngineOptions options;
-  options.threads = absl::GetFlag(FLAGS_threads);
+EngineOptions Sizes() { return {.threads = absl::GetFlag(FLAGS_threads)}; }
+
+absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(bool predictor, StepProfile* profile) {
   const std::string device = absl::GetFlag(FLAGS_device);
-  if (device == "cuda" && profile == nullptr) return MakeDeviceEngine(OpenDevice, options);
+  if (device == "cuda" && profile == nullptr) {
+    return MakeDeviceEngine([predictor] { return OpenDevice(predictor); }, Sizes());
+  }
   if (device != "cpu") return absl::InvalidArgumentError("--device: cpu, or cuda without --steps");
-  RIVULET_ASSIGN_OR_RETURN(auto model, Load(nullptr));
-  return MakeCpuEngine(std::move(model), options, profile);
+  RIVULET_ASSIGN_OR_RETURN(auto model, Load(nullptr, predictor));
+  return MakeCpuEngine(std::move(model), Sizes(), profile);
+}
+
+// As the server has it: on the CPU.
+absl::StatusOr<std::unique_ptr<DrafterSource>> MakeModelSource(Metrics& metrics) {
+  LoadOptions options;
+  options.threads = absl::GetFlag(FLAGS_threads);
+  options.mixer.drafts = true;
+  RIVULET_ASSIGN_OR_RETURN(auto model, LoadModel(absl::GetFlag(FLAGS_draft_model), options));
+  RIVULET_ASSIGN_OR_RETURN(auto engine, MakeCpuEngine(std::move(model), Sizes()));
+  return ModelSource::Make(std::move(engine), Sizes().state_context, metrics);
+}
+
+// Where the model has a tokenizer, openings of tales; none for random weights.
+absl::StatusOr<Texts> Prompts() {
+  Texts prompts;
+  if (!absl::GetFlag(FLAGS_random_config).empty()) return prompts;
+  RIVULET_ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(absl::GetFlag(FLAGS_model)));
+  if (tokenizer == nullptr) return prompts;
+  for (const char* opening : kOpenings) {
+    RIVULET_ASSIGN_OR_RETURN(std::vector<uint32_t> prompt, tokenizer->Encode(opening));
+    if (tokenizer->bos_id() >= 0) {
+      prompt.insert(prompt.begin(), static_cast<uint32_t>(tokenizer->bos_id()));
+    }
+    prompts.push_back(std::move(prompt));
+  }
+  return prompts;
 }
 
 // Steps of one stream with 0 to 15 drafts, in turns.
@@ -355,19 +439,15 @@ class StepCosts {
   std::vector<Cost> costs_ = {{0}, {1}, {2}, {3}, {4}, {5}, {7}, {9}, {11}, {14}};
 };
 
-int Main() {
+absl::Status MeasureSteps() {
   StepProfile profile;
-  const bool steps = absl::GetFlag(FLAGS_steps);
-  auto engine = MakeEngine(steps ? &profile : nullptr);
-  if (!engine.ok()) {
-    std::fprintf(stderr, "%s\n", engine.status().ToString().c_str());
-    return 1;
-  }
-  if (steps) {
-    StepCosts(**engine, profile).Print();
-    return 0;
-  }
-  Bench bench(*std::move(engine));
+  RIVULET_ASSIGN_OR_RETURN(const auto engine, MakeEngine(/*predictor=*/false, &profile));
+  StepCosts(*engine, profile).Print();
+  return absl::OkStatus();
+}
+
+// All texts with all numbers of streams. `source`: null where each text has its own.
+absl::Status MeasureTexts(Bench& bench, DrafterSource* source) {
   std::printf(
       "| text | streams | tok/s without | with | ratio (least to most) | by CPU time | drafts | "
       "right |\n");
@@ -375,11 +455,35 @@ int Main() {
   for (const absl::string_view text : absl::StrSplit(absl::GetFlag(FLAGS_texts), ',')) {
     for (const absl::string_view number : absl::StrSplit(absl::GetFlag(FLAGS_streams), ',')) {
       size_t streams = 0;
-      if (!absl::SimpleAtoi(number, &streams) || streams == 0) return 1;
-      if (!bench.Measure(std::string(text), streams)) return 1;
+      if (!absl::SimpleAtoi(number, &streams) || streams == 0) {
+        return absl::InvalidArgumentError("--streams: 1,8,64");
+      }
+      if (!bench.Measure(std::string(text), streams, source)) {
+        return absl::InternalError("the tokens differ");
+      }
     }
   }
-  return 0;
+  return absl::OkStatus();
+}
+
+absl::Status Main() {
+  if (absl::GetFlag(FLAGS_steps)) return MeasureSteps();
+  const std::string drafts = absl::GetFlag(FLAGS_drafts);
+  Metrics metrics;
+  std::unique_ptr<Engine> guessing;  // its head costs time in steps without drafts too
+  std::unique_ptr<DrafterSource> source;
+  RIVULET_ASSIGN_OR_RETURN(const auto engine, MakeEngine(/*predictor=*/false, nullptr));
+  if (drafts == "model") {
+    RIVULET_ASSIGN_OR_RETURN(source, MakeModelSource(metrics));
+  } else if (drafts == "mtp") {
+    RIVULET_ASSIGN_OR_RETURN(guessing, MakeEngine(/*predictor=*/true, nullptr));
+    RIVULET_ASSIGN_OR_RETURN(source, MtpSource::Make(*guessing));
+  } else if (drafts != "lookup") {
+    return absl::InvalidArgumentError("--drafts: lookup, model or mtp");
+  }
+  RIVULET_ASSIGN_OR_RETURN(Texts prompts, Prompts());
+  Bench bench(*engine, guessing == nullptr ? *engine : *guessing, std::move(prompts));
+  return MeasureTexts(bench, source.get());
 }
 
 }  // namespace
@@ -388,5 +492,7 @@ int Main() {
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("Measures tokens a second with drafts and without.");
   absl::ParseCommandLine(argc, argv);
-  return rivulet::Main();
+  const absl::Status status = rivulet::Main();
+  if (!status.ok()) std::fprintf(stderr, "error: %s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
 }
