@@ -269,12 +269,6 @@ class WeightLoader {
 
   absl::Status LoadPredictor() {
     const auto& spec = model_.spec.predictor;
-    if (options_.mixer.device != nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the head of ", model_.name,
-          " that predicts further tokens runs on the CPU alone: give --speculate mtp without "
-          "--device cuda"));
-    }
     if (!spec.has_value() || reader_.CountBeginning(kMultiTokenPrediction.prefix) == 0) {
       return absl::InvalidArgumentError(absl::StrCat(
           model_.name, " has no head that predicts further tokens (", kMultiTokenPrediction.prefix,

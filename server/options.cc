@@ -304,7 +304,7 @@ std::vector<Flag> GuessFlags() {
       {"speculate", "off|lookup|draft|mtp", "off",
        "guess the next tokens and check several in one step, which changes no token: by what "
        "followed the same tokens before, by --draft-model, or by the checkpoint's own head for "
-       "further tokens (mtp; not with --device cuda)",
+       "further tokens (mtp)",
        OneOf(&O::speculate, {{"off", Speculation::kOff},
                              {"lookup", Speculation::kLookup},
                              {"draft", Speculation::kDraft},

@@ -99,6 +99,8 @@ struct DeviceStep {
   FloatMatrix stream = {};
   // As LayerStep::handed_on.
   FloatMatrix handed_on = {};
+  // Nobody reads what the layer gives: it may advance the state and leave out the rest.
+  bool state_only = false;
 };
 
 }  // namespace rivulet

@@ -67,7 +67,7 @@ class AttendToken {
   // Positions, ascending.
   std::vector<uint64_t> Seen() const {
     std::vector<uint64_t> seen;
-    uint64_t first = FirstSeen(position_, c_.window);
+    uint64_t first = FirstSeen(position_, c_.window, c_.unseen);
     if (c_.pool != 0) {
       const float* const chosen = c_.chosen.row(token_);
       for (uint32_t i = 0; i < static_cast<uint32_t>(chosen[0]); ++i) {
@@ -129,6 +129,7 @@ void FakeDevice::Attend(const AttendCall& call) {
     ForEachToken(call.rows, [&](const DeviceSegment& segment, uint32_t token, uint64_t position) {
       const AttendToken one(call, segment, token, position);
       one.Append();
+      if (call.out.data == nullptr) return;
       for (uint32_t head = 0; head < call.heads; ++head) one.Attend(head);
     });
   });

@@ -166,7 +166,7 @@ class Attender {
     }
     token_ = segment.first_token + (first_ - position);
     span_ = static_cast<uint32_t>(SpanLength(first_, c_.window));
-    const auto seen = static_cast<uint32_t>(FirstSeen(first_, c_.window));
+    const auto seen = static_cast<uint32_t>(FirstSeen(first_, c_.window, c_.unseen));
     uint32_t begin = seen, end = last_;
     if (!kWalk) {
       span_index_ = unit * range_.spans;
@@ -180,7 +180,8 @@ class Attender {
     for (int pass = 0; pass < kTiles; ++pass) {
       const uint32_t row = SoftmaxRow(pass), at = first_ + row / tiling_.heads;
       const bool present = at <= last_ && row % tiling_.heads < heads_;
-      seen_from_[pass] = present ? static_cast<uint32_t>(FirstSeen(at, c_.window)) : UINT32_MAX;
+      seen_from_[pass] =
+          present ? static_cast<uint32_t>(FirstSeen(at, c_.window, c_.unseen)) : UINT32_MAX;
       seen_to_[pass] = at;
       m_[pass] = joined_m_[pass] = kNothing;
       l_[pass] = joined_l_[pass] = 0.0f;

@@ -130,9 +130,10 @@ __global__ void __launch_bounds__(kThreads)
   if (segment.tokens != 1) return;
   const uint32_t head = blockIdx.x;
   const uint64_t length = SpanLength(segment.position, c.window);
-  const auto spans = static_cast<uint32_t>(segment.position / length -
-                                           FirstSeen(segment.position, c.window) / length) +
-                     1;
+  const auto spans =
+      static_cast<uint32_t>(segment.position / length -
+                            FirstSeen(segment.position, c.window, c.unseen) / length) +
+      1;
   float m = kNothing, l = 0.0f, o[kColumns] = {};
 #pragma unroll 4
   for (uint32_t s = 0; s < spans; ++s) {
@@ -188,6 +189,7 @@ void LaunchPages(const AttendCall& call, const LaunchContext& context) {
   context.Run(AppendKernel<Kv>,
               dim3((fours + kThreads - 1) / kThreads, call.rows.segment_count, chunks), kThreads, 0,
               call);
+  if (call.out.data == nullptr) return;
   const uint32_t pairs = (call.padded / 16 + kWarps - 1) / kWarps;
   for (uint32_t first = 0; first < call.rows.segment_count; first += kSpanSegments) {
     const uint32_t count = min(kSpanSegments, call.rows.segment_count - first);

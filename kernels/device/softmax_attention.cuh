@@ -88,7 +88,7 @@ __device__ uint32_t UnitsOf(const AttendCall& c, SegmentRange range, const Devic
   uint64_t first = segment.position, last = segment.position + segment.tokens - 1;
   uint64_t length = tokens;
   if (!kWalk) {
-    first = FirstSeen(last, c.window);
+    first = FirstSeen(last, c.window, c.unseen);
     length = SpanLength(last, c.window);
   }
   const auto units = static_cast<uint32_t>(last / length - first / length) + 1;

@@ -32,6 +32,7 @@ struct Shape {
   bool bf16_pages;
   ProductPrecision precision;
   uint32_t pool = 0;  // tokens of a pool; 0: a token sees all before it
+  uint64_t unseen = 0;
 };
 
 // Tokens of one session that run in a step.
@@ -77,7 +78,7 @@ class Sessions {
   }
 
   // [T, heads · width], of all pieces in order.
-  std::vector<float> Run(const std::vector<Piece>& pieces, bool single) {
+  std::vector<float> Run(const std::vector<Piece>& pieces, bool single, bool keeps_alone = false) {
     std::vector<DeviceSegment> segments;
     std::vector<DeviceSegmentPages> segment_pages;
     std::vector<uint32_t> slots, segment_of;
@@ -95,7 +96,7 @@ class Sessions {
         AppendInputs(piece.session, piece.position + i, q, k, v);
       }
     }
-    return RunCall(segments, segment_pages, slots, segment_of, q, k, v, single);
+    return RunCall(segments, segment_pages, slots, segment_of, q, k, v, single, keeps_alone);
   }
 
   // Tails, then pages, after these pieces have run. Rows of a tail behind the session's last token
@@ -210,8 +211,8 @@ class Sessions {
                              const std::vector<DeviceSegmentPages>& segment_pages,
                              const std::vector<uint32_t>& slots,
                              const std::vector<uint32_t>& segment_of, const std::vector<float>& q,
-                             const std::vector<float>& k, const std::vector<float>& v,
-                             bool single) {
+                             const std::vector<float>& k, const std::vector<float>& v, bool single,
+                             bool keeps_alone) {
     const auto tokens = static_cast<uint32_t>(segment_of.size());
     const auto segment_count = static_cast<uint32_t>(segments.size());
     const size_t columns = size_t{shape_.heads} * padded_;
@@ -224,6 +225,7 @@ class Sessions {
                     .kv_heads = shape_.kv_heads,
                     .padded = padded_,
                     .window = shape_.window,
+                    .unseen = shape_.unseen,
                     .bf16_pages = shape_.bf16_pages,
                     .q = Copied(q),
                     .q_stride = shape_.heads * padded_,
@@ -241,13 +243,15 @@ class Sessions {
       call.pool = shape_.pool;
       call.chosen = {Copied(ChosenPools(segments, single)), tokens, 1 + kMostPools, 1 + kMostPools};
     }
+    float* const written = call.out.data;
+    if (keeps_alone) call.out.data = nullptr;
     device_->Attend(call);
-    const std::vector<std::byte> bytes = Fetched(call.out.data, out.size() * sizeof(float));
+    const std::vector<std::byte> bytes = Fetched(written, out.size() * sizeof(float));
     std::memcpy(out.data(), bytes.data(), bytes.size());
     for (const void* memory :
          {static_cast<const void*>(call.q), static_cast<const void*>(call.k),
           static_cast<const void*>(call.v), static_cast<const void*>(call.partials),
-          static_cast<const void*>(call.out.data)}) {
+          static_cast<const void*>(written)}) {
       device_->Free(const_cast<void*>(memory));
     }
     return out;
@@ -304,6 +308,21 @@ TEST_P(SoftmaxOperation, IsNearTheDefinitionAndKeepsTheSameRows) {
   EXPECT_TRUE(expected.State(mixed) == got.State(mixed)) << "after pieces";
   ExpectNear(expected.Run(decode, true), got.Run(decode, true), bound, "decode");
   EXPECT_TRUE(expected.State(decode) == got.State(decode)) << "after decode";
+}
+
+// Without an output, keys and values are kept all the same.
+TEST_P(SoftmaxOperation, MayKeepRowsAlone) {
+  const std::vector<Piece> pieces = {{0, 0, 1}, {1, 5, 40}, {2, 15, 1}};
+  FakeDevice fake;
+  Sessions expected(&fake, GetParam(), 3), got(device_.get(), GetParam(), 3);
+  for (const Piece& piece : pieces) {
+    expected.SetTail(piece.session, piece.position);
+    got.SetTail(piece.session, piece.position);
+  }
+  expected.Run(pieces, false);
+  const std::vector<float> out = got.Run(pieces, false, /*keeps_alone=*/true);
+  EXPECT_TRUE(std::isnan(out[0])) << "nothing has written it";
+  EXPECT_TRUE(expected.State(pieces) == got.State(pieces));
 }
 
 // Across the position at which spans become longer.
@@ -363,27 +382,30 @@ TEST_P(SoftmaxOperation, HasTheSameBitsInALargeStep) {
 constexpr auto kExact = ProductPrecision::kFloat32;
 constexpr auto kRounded = ProductPrecision::kBFloat16;
 
-INSTANTIATE_TEST_SUITE_P(Shapes, SoftmaxOperation,
-                         testing::Values(Shape{"fp32", 4, 2, 24, 0, false, kExact},
-                                         Shape{"fp32_wide", 4, 1, 256, 0, false, kExact},
-                                         Shape{"fp32_window", 3, 1, 80, 500, false, kExact},
-                                         Shape{"fp32_bf16_pages", 6, 2, 128, 0, true, kExact},
-                                         Shape{"bf16_fp32_pages", 2, 2, 40, 0, false, kRounded},
-                                         Shape{"bf16_16", 3, 3, 16, 0, true, kRounded},
-                                         Shape{"bf16_64_groups_of_7", 14, 2, 64, 0, true, kRounded},
-                                         Shape{"bf16_128", 4, 1, 128, 0, true, kRounded},
-                                         Shape{"bf16_200", 8, 1, 200, 0, true, kRounded},
-                                         Shape{"bf16_256", 2, 1, 256, 0, true, kRounded},
-                                         Shape{"bf16_70_heads", 70, 1, 32, 0, true, kRounded},
-                                         Shape{"bf16_window_1", 2, 1, 32, 1, true, kRounded},
-                                         Shape{"bf16_window_40", 4, 2, 96, 40, true, kRounded},
-                                         Shape{"bf16_window_8000", 4, 2, 64, 8000, true, kRounded},
-                                         Shape{"fp32_pools_of_4", 4, 2, 24, 0, false, kExact, 4},
-                                         Shape{"bf16_pools_of_1", 6, 2, 100, 0, true, kRounded, 1},
-                                         Shape{"bf16_pools_of_8", 2, 1, 40, 0, true, kExact, 8},
-                                         Shape{"bf16_pools_of_16", 8, 1, 256, 0, true, kRounded,
-                                               16}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, SoftmaxOperation,
+    testing::Values(Shape{"fp32", 4, 2, 24, 0, false, kExact},
+                    Shape{"fp32_wide", 4, 1, 256, 0, false, kExact},
+                    Shape{"fp32_window", 3, 1, 80, 500, false, kExact},
+                    Shape{"fp32_bf16_pages", 6, 2, 128, 0, true, kExact},
+                    Shape{"bf16_fp32_pages", 2, 2, 40, 0, false, kRounded},
+                    Shape{"bf16_16", 3, 3, 16, 0, true, kRounded},
+                    Shape{"bf16_64_groups_of_7", 14, 2, 64, 0, true, kRounded},
+                    Shape{"bf16_128", 4, 1, 128, 0, true, kRounded},
+                    Shape{"bf16_200", 8, 1, 200, 0, true, kRounded},
+                    Shape{"bf16_256", 2, 1, 256, 0, true, kRounded},
+                    Shape{"bf16_70_heads", 70, 1, 32, 0, true, kRounded},
+                    Shape{"bf16_window_1", 2, 1, 32, 1, true, kRounded},
+                    Shape{"bf16_window_40", 4, 2, 96, 40, true, kRounded},
+                    Shape{"bf16_window_8000", 4, 2, 64, 8000, true, kRounded},
+                    Shape{"fp32_unseen_1", 4, 2, 24, 0, false, kExact, 0, 1},
+                    Shape{"bf16_unseen_1", 8, 2, 128, 0, true, kRounded, 0, 1},
+                    Shape{"bf16_unseen_300_window_40", 4, 2, 96, 40, true, kRounded, 0, 300},
+                    Shape{"fp32_pools_of_4", 4, 2, 24, 0, false, kExact, 4},
+                    Shape{"bf16_pools_of_1", 6, 2, 100, 0, true, kRounded, 1},
+                    Shape{"bf16_pools_of_8", 2, 1, 40, 0, true, kExact, 8},
+                    Shape{"bf16_pools_of_16", 8, 1, 256, 0, true, kRounded, 16}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace rivulet

@@ -33,9 +33,12 @@ inline constexpr uint32_t kMostAttendedWidth = 256;
 // The same where values are the keys themselves.
 inline constexpr uint32_t kMostSharedWidth = 576;
 
-// The first token that one at `position` sees; window 0: all.
-constexpr uint64_t FirstSeen(uint64_t position, uint64_t window) {
-  return window == 0 || position < window ? 0 : position + 1 - window;
+// The first token that one at `position` sees; window 0: all. The first `unseen` tokens of a
+// session are seen by no token after them.
+constexpr uint64_t FirstSeen(uint64_t position, uint64_t window, uint64_t unseen = 0) {
+  const uint64_t in_window = window == 0 || position < window ? 0 : position + 1 - window;
+  const uint64_t visible = position < unseen ? position : unseen;
+  return in_window < visible ? visible : in_window;
 }
 
 // The tokens of a span for a token at `position`: a power of two such that it sees kMostSpans spans
@@ -57,9 +60,10 @@ struct AttendCall {
   uint32_t kv_heads = 0;  // Hkv, divides H
   uint32_t padded = 0;    // Dp
   uint64_t window = 0;    // tokens that a token sees, its own included; 0: all
-  // Of chosen pools (pool_operations.h), without a window: the tokens of a pool, and for each token
-  // how many pools it sees and their numbers ascending, [T, 1 + K]. It also sees the tokens from
-  // the last full pool on. 0: it sees all tokens.
+  uint64_t unseen = 0;    // see FirstSeen
+  // Of chosen pools (pool_operations.h), without a window or unseen tokens: the tokens of a pool,
+  // and for each token how many pools it sees and their numbers ascending, [T, 1 + K]. It also sees
+  // the tokens from the last full pool on. 0: it sees all tokens.
   uint32_t pool = 0;
   ConstFloatMatrix chosen = {};
   bool bf16_pages = false;
@@ -73,7 +77,7 @@ struct AttendCall {
   size_t tail_key_offset = 0, tail_value_offset = 0;
   size_t page_key_offset = 0, page_value_offset = 0;
   float* partials = nullptr;  // [AttendPartialFloats]
-  FloatMatrix out;            // [T, H · Dp]
+  FloatMatrix out = {};       // [T, H · Dp]; null data: keys and values are appended, no more
 };
 
 // o [segments, H, kMostSpans, Dp], then m and l [segments, H, kMostSpans, 2].

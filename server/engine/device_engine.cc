@@ -34,16 +34,12 @@
 #include "server/engine/step_draws.h"
 
 namespace rivulet {
-namespace {
 
-// What everything ends with once the device has failed.
-absl::Status Failed(const absl::Status& status) {
+absl::Status DeviceEngine::Failed(const absl::Status& status) {
   if (status.ok()) return status;
   return absl::UnavailableError(absl::StrCat(
       status.message(), "; all sessions are lost: start new ones when the server is ready again"));
 }
-
-}  // namespace
 
 StepTicket DeviceEngine::Launch(const StepPlan& plan) {
   RIVULET_CHECK(launched_ - awaited_ < depth_,
@@ -220,14 +216,25 @@ DeviceRows DeviceEngine::RowsOf(const StepDescription& there, uint32_t tokens, u
   return {there.segments(), there.segment_of(), segments, tokens, single};
 }
 
-DeviceModel::Stream DeviceEngine::Forward(const StepDescription& there, uint32_t tokens,
-                                          uint32_t segments, bool single) {
+std::array<DevicePages, kMaxPageKinds> DeviceEngine::PagesOf(const StepDescription& there) const {
   std::array<DevicePages, kMaxPageKinds> pages;
   for (size_t kind = 0; kind < capacity().pages.size(); ++kind) {
     pages[kind] = there.Pages(kind, capacity().pages[kind]);
   }
-  return model_->Forward(there.ids(), RowsOf(there, tokens, segments, single), pages, last_tokens_,
-                         *states_);
+  return pages;
+}
+
+DeviceModel::Stream DeviceEngine::Forward(const StepDescription& there, uint32_t tokens,
+                                          uint32_t segments, bool single) {
+  const std::array<DevicePages, kMaxPageKinds> pages = PagesOf(there);
+  const DeviceModel::Tokens step{there.ids(), RowsOf(there, tokens, segments, single), last_tokens_,
+                                 pages};
+  DeviceModel::Stream stream = model_->Forward(step, *states_);
+  if (predictor_ == nullptr) return stream;
+  model_->AddUp(stream);
+  stream.residual = nullptr;
+  predictor_->Follow(step, stream.x, *states_);
+  return stream;
 }
 
 // Entries of page tables.

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The engine of device_engine.h. Private to this folder: device_engine.cc runs its steps,
-// device_engine_start.cc starts it.
+// device_engine_guesses.cc guesses, device_engine_start.cc starts it.
 //
 // Threading: as Engine.
 #ifndef RIVULET_SERVER_ENGINE_DEVICE_ENGINE_CLASS_H_
@@ -22,6 +22,7 @@
 #include "kernels/device/sampling_operations.h"
 #include "server/engine/device_engine.h"
 #include "server/engine/device_model.h"
+#include "server/engine/device_predictor.h"
 #include "server/engine/device_states.h"
 #include "server/engine/row_answers.h"
 #include "server/engine/step_description.h"
@@ -51,6 +52,8 @@ class DeviceEngine final : public Engine {
   StepTicket Launch(const StepPlan& plan) override;
   StepResult Await(StepTicket ticket) override;
   size_t depth() const override { return depth_; }
+  bool guesses() const override { return predictor_ != nullptr; }
+  GuessResult Guess(const GuessPlan& plan) override;
   absl::Status failure() const override { return failure_; }
   absl::Status Restart() override;
   DeviceMemory memory() const override { return memory_; }
@@ -70,6 +73,8 @@ class DeviceEngine final : public Engine {
   static constexpr size_t kMostEdits = size_t{1} << 19;
   // Masks of tokens in a pass: each token may have a sample, and each sample a mask.
   static constexpr size_t kMostMasks = kMostTokens;
+  // Rows that guess together.
+  static constexpr size_t kGuessRows = 128;
   // Most steps that may be launched and not awaited. Each has its own pinned memory and events.
   static constexpr size_t kMostDepth = 2;
   // Of the device's memory: recordings, the library's workspaces and the context grow a little.
@@ -100,6 +105,7 @@ class DeviceEngine final : public Engine {
   void TakeSamples(Step& step);
   void KeepPromises(StepPlan& plan, std::deque<TokenCounts>& counts);
   absl::Status MakeModel();
+  StateCapacity StateSizes() const;
   absl::Status Prepare();
   absl::Status PrepareDescriptions(size_t page_slots);
   absl::Status MakeStates(const EngineOptions& options);
@@ -113,6 +119,7 @@ class DeviceEngine final : public Engine {
                       FloatMatrix logits);
   absl::Status WarmUp();
   absl::Status WarmUpPrompt(uint32_t tokens);
+  absl::Status WarmUpGuesses();
   void RunInParts(const StepPlan& plan);
   void Run(const StepPlan& plan);
   void RunRecorded(const StepPlan& plan, size_t recording);
@@ -125,6 +132,12 @@ class DeviceEngine final : public Engine {
                     bool single) const;
   DeviceModel::Stream Forward(const StepDescription& there, uint32_t tokens, uint32_t segments,
                               bool single);
+  std::array<DevicePages, kMaxPageKinds> PagesOf(const StepDescription& there) const;
+  size_t GuessRowsThatFit(const GuessPlan& plan, std::span<const size_t> rows) const;
+  absl::Status GuessTogether(const GuessPlan& plan, std::span<const size_t> rows,
+                             GuessResult& result);
+  void DescribeGuesses(const GuessPlan& plan, std::span<const size_t> rows, StepDescription& here);
+  void RunGuesses(const StepDescription& there, size_t rows, std::span<const size_t> open);
   size_t PageSlots(const Segment& segment) const;
   size_t PageSlots(const StepPlan& plan) const;
   void AddDraws(const StepPlan& plan, std::span<const Place> places, StepDescription& here);
@@ -134,6 +147,8 @@ class DeviceEngine final : public Engine {
   void EnqueueSampling(FloatMatrix logits, const StepDescription& there, size_t first);
   void FetchAnswers(size_t places);
   void AnswerOnHost(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits);
+  // What everything ends with once the device has failed.
+  static absl::Status Failed(const absl::Status& status);
   static void FailRows(Step& step, const absl::Status& status);
   size_t RecordingFor(const StepPlan& plan);
 
@@ -146,7 +161,8 @@ class DeviceEngine final : public Engine {
   const uint32_t vocab_;
   EditWriter edit_writer_;
   std::unique_ptr<DeviceModel> model_;
-  DeviceStateMemory* state_memory_ = nullptr;  // of states_
+  std::unique_ptr<DevicePredictor> predictor_;  // null: the model has none
+  DeviceStateMemory* state_memory_ = nullptr;   // of states_
   std::unique_ptr<StatePool> states_;
   absl::Status failure_;
   DeviceMemory memory_;
@@ -154,6 +170,7 @@ class DeviceEngine final : public Engine {
   size_t page_slots_ = 0;  // that a description has room for
   std::byte* description_ = nullptr;
   uint32_t* last_tokens_ = nullptr;    // [tail slots]
+  uint32_t* last_guesses_ = nullptr;   // [tail slots]; null: the model has no predictor
   SampleResult* results_ = nullptr;    // [places], device
   LogprobResult* logprobs_ = nullptr;  // [places], device
   float* logits_ = nullptr;            // [kLogitRows, vocab], device

@@ -34,6 +34,7 @@ void DeviceEngine::Release() {
     free(step.results);
     free(step.logprobs);
   }
+  predictor_.reset();
   model_.reset();
   description_ = nullptr;
   recorded_ = 0;
@@ -42,8 +43,8 @@ void DeviceEngine::Release() {
 absl::Status DeviceEngine::Start(const EngineOptions& options) {
   RIVULET_CHECK(depth_ == 1 || depth_ == kMostDepth, "an engine runs one step ahead at most");
   RIVULET_RETURN_IF_ERROR(MakeModel());
-  RIVULET_ASSIGN_OR_RETURN(states_, SmallPool(AddUpLayouts(model_->StateLayouts()),
-                                              options.state_context, device_, state_memory_));
+  RIVULET_ASSIGN_OR_RETURN(states_,
+                           SmallPool(StateSizes(), options.state_context, device_, state_memory_));
   RIVULET_RETURN_IF_ERROR(Prepare());
   RIVULET_RETURN_IF_ERROR(WarmUp());  // with it: what temporaries take is not known before
   state_memory_->Free();
@@ -73,8 +74,20 @@ absl::Status DeviceEngine::Restart() {
 
 absl::Status DeviceEngine::MakeModel() {
   RIVULET_ASSIGN_OR_RETURN(model_, DeviceModel::Make(loaded_, device_));
+  if (loaded_->predictor != nullptr) {
+    predictor_ = std::make_unique<DevicePredictor>(*model_, device_);
+  }
   memory_ = {.weights = device_->allocated_bytes()};
   return absl::OkStatus();
+}
+
+// Of the model's layers, and behind them of its predictor.
+StateCapacity DeviceEngine::StateSizes() const {
+  std::vector<const StateLayout*> layouts = model_->StateLayouts();
+  if (predictor_ != nullptr) {
+    for (const StateLayout* layout : predictor_->StateLayouts()) layouts.push_back(layout);
+  }
+  return AddUpLayouts(layouts);
 }
 
 // Splits what is left, or --state-memory, into slots.
@@ -84,8 +97,7 @@ absl::Status DeviceEngine::MakeStates(const EngineOptions& options) {
   if (bytes == 0) bytes = free > kLeftFree ? free - kLeftFree : 0;
   auto memory = std::make_unique<DeviceStateMemory>(device_);
   state_memory_ = memory.get();
-  auto states = StatePool::Make(AddUpLayouts(model_->StateLayouts()), bytes, options.state_context,
-                                std::move(memory));
+  auto states = StatePool::Make(StateSizes(), bytes, options.state_context, std::move(memory));
   if (!states.ok() && options.state_memory == 0 && absl::IsResourceExhausted(states.status())) {
     return NoRoomForStates(*device_, memory_.weights, states.status());
   }
@@ -99,6 +111,11 @@ absl::Status DeviceEngine::FinishStart() {
   RIVULET_RETURN_IF_ERROR(PrepareDescriptions(AllPageSlots()));
   RIVULET_ASSIGN_OR_RETURN(void* last, device_->Allocate(capacity().tail_slots * sizeof(uint32_t)));
   last_tokens_ = static_cast<uint32_t*>(last);
+  if (predictor_ != nullptr) {
+    RIVULET_ASSIGN_OR_RETURN(void* guesses,
+                             device_->Allocate(capacity().tail_slots * sizeof(uint32_t)));
+    last_guesses_ = static_cast<uint32_t*>(guesses);
+  }
   RIVULET_RETURN_IF_ERROR(Record());
   memory_.bases = capacity().base_slots * capacity().base_bytes;
   memory_.tails = capacity().tail_slots * capacity().tail_bytes;
@@ -221,7 +238,17 @@ absl::Status DeviceEngine::WarmUp() {
     RIVULET_RETURN_IF_ERROR(device_->Synchronize());
     RIVULET_RETURN_IF_ERROR(model_->status());
   }
-  return absl::OkStatus();
+  return predictor_ == nullptr ? absl::OkStatus() : WarmUpGuesses();
+}
+
+// As many rows as guess together.
+absl::Status DeviceEngine::WarmUpGuesses() {
+  const StepDescription there = DescribeEmptyRows(kGuessRows);
+  const size_t rows = kGuessRows;
+  model_->Reset();
+  RunGuesses(there, rows, {&rows, 1});
+  RIVULET_RETURN_IF_ERROR(device_->Synchronize());
+  return model_->status();
 }
 
 absl::Status DeviceEngine::WarmUpPrompt(uint32_t tokens) {

@@ -160,11 +160,16 @@ struct DeviceAndEngine {
   std::unique_ptr<Engine> engine;
 };
 
+// Models that have a head for further tokens run it, in every step.
+bool HasHead(const std::string& model) { return model.ends_with("_predictor"); }
+
 absl::StatusOr<DeviceAndEngine> EngineOn(std::unique_ptr<Device> device, const std::string& model,
                                          DType state, size_t depth = 1,
                                          std::optional<DType> kv = std::nullopt,
-                                         std::optional<DType> weights = std::nullopt) {
+                                         std::optional<DType> weights = std::nullopt,
+                                         bool with_head = true) {
   LoadOptions options;
+  options.predictor = with_head && HasHead(model);
   options.weight_dtype = weights;
   options.mixer.kv_dtype = kv;
   options.mixer.device = device.get();
@@ -398,6 +403,21 @@ class FakeFormatTest : public FakeDeviceTest {};
 
 TEST_P(FakeFormatTest, IsNearTheCpuAndHasTheSameBitsFromEverySchedule) {
   ExpectNearTheCpuAndTheSameBits();
+}
+
+// What runs beside the layers changes no number of theirs.
+TEST_P(FakeFormatTest, AHeadForFurtherTokensChangesNoBit) {
+  const std::string model = std::string("tests/parity/fixtures/") + GetParam();
+  if (!HasHead(model)) GTEST_SKIP() << "it has none";
+  ASSERT_TRUE(engine().guesses());
+  const auto without = EngineOn(std::make_unique<FakeDevice>(), model, DType::kFloat32, 1,
+                                std::nullopt, std::nullopt, false);
+  ASSERT_TRUE(without.ok()) << without.status();
+  ASSERT_FALSE(without->engine->guesses());
+  const std::vector<uint32_t> text = RandomText(kTokens);
+  for (const size_t piece : {size_t{1}, kTokens}) {
+    EXPECT_TRUE(Same(Feed(engine(), text, piece), Feed(*without->engine, text, piece))) << piece;
+  }
 }
 
 // Three segments of 600 tokens do not fit into one pass.
@@ -645,6 +665,7 @@ INSTANTIATE_TEST_SUITE_P(
         "upstream_hf_nemotron_h", "upstream_hf_kimi_linear", "upstream_hf_kimi_linear_low_rank",
         "upstream_hf_lfm2_moe", "upstream_hf_lfm2_moe_all_weights", "upstream_hf_qwen3_5_moe",
         "upstream_hf_glm5_next_bias", "upstream_hf_qwen4_exp_text", "upstream_hf_bamba_bias",
+        "upstream_hf_qwen3_5_predictor", "upstream_hf_nemotron_h_predictor",
         "upstream_hf_falcon_h1", "upstream_hf_falcon_h1_norm", "upstream_hf_falcon_h1_norm_first",
         "upstream_hf_jamba", "upstream_hf_jamba_bias", "upstream_hf_lfm2", "upstream_hf_lfm2_bias",
         "upstream_hf_minimax", "upstream_hf_minimax_one_layer", "upstream_hf_olmo_hybrid",

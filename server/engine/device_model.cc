@@ -80,8 +80,7 @@ void DeviceModel::CollapseAll(const Stream& stream, const DeviceRows& rows) {
 FloatMatrix DeviceModel::WithEmbeddings(const Stream& stream, const Tokens& tokens) {
   AddUp(stream);
   const FloatMatrix both = layer_workspace_.Take(stream.x.rows, 2 * hidden());
-  device_->Embed(table_, tokens.ids, tokens.rows, tokens.last_tokens,
-                 both.Columns(hidden(), hidden()));
+  Embed(tokens, both.Columns(hidden(), hidden()));
   device_->CopyColumns(stream.x, both.Columns(0, hidden()));
   return both;
 }
@@ -119,13 +118,42 @@ void DeviceModel::FeedForward(const LoadedLayer& layer, DeviceStep step, const O
   Leave(layer.feed_forward_residual, step, weights, stream);
 }
 
-DeviceModel::Stream DeviceModel::Forward(const uint32_t* ids, const DeviceRows& rows,
-                                         std::span<const DevicePages> pages,
-                                         const uint32_t* last_tokens, const StatePool& states) {
+void DeviceModel::Embed(const Tokens& tokens, FloatMatrix x) {
+  device_->Embed(table_, tokens.ids, tokens.rows, tokens.last_tokens, x);
+}
+
+DeviceModel::Temporaries DeviceModel::TakeTemporaries(size_t rows) {
+  return {step_workspace_.TakeOperand(rows, hidden()),
+          step_workspace_.Take(rows, handed_on_columns_)};
+}
+
+void DeviceModel::RunLayers(std::span<const LoadedLayer> layers, size_t first, const Tokens& tokens,
+                            const StatePool& states, const Temporaries& temporaries,
+                            Purpose purpose, Stream& stream) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LoadedLayer& layer = layers[i];
+    const LayerState state = states.Layer(first + i);
+    const bool has_pages = layer.state_layout.page_kind().rule != PageRule::kNone;
+    DeviceStep step{device_,
+                    &layer_workspace_,
+                    tokens.rows,
+                    {state.bases, state.base_stride, state.tails, state.tail_stride, state.pages,
+                     state.page_stride},
+                    has_pages ? tokens.pages[state.page_kind] : DevicePages{}};
+    step.handed_on = temporaries.handed_on;
+    step.state_only = purpose == Purpose::kState && i + 1 == layers.size();
+    if (layer.ngrams != nullptr) AddNgrams(layer, tokens, step, stream);
+    if (layer.mixer != nullptr) Mix(layer, tokens, step, temporaries.normed, stream);
+    if (step.state_only || layer.feed_forward == nullptr) continue;
+    FeedForward(layer, step, temporaries.normed, stream);
+  }
+}
+
+DeviceModel::Stream DeviceModel::Forward(const Tokens& tokens, const StatePool& states) {
+  const DeviceRows& rows = tokens.rows;
   Stream stream{step_workspace_.Take(rows.tokens, hidden()),
                 step_workspace_.Take(rows.tokens, hidden())};
-  const Operand normed = step_workspace_.TakeOperand(rows.tokens, hidden());
-  device_->Embed(table_, ids, rows, last_tokens, stream.x);
+  Embed(tokens, stream.x);
   if (!model_->embedding_norm.empty()) {
     model_->embedding_norm.Enqueue(*device_, {.x = stream.x, .keeps_normed = true});
   }
@@ -133,22 +161,8 @@ DeviceModel::Stream DeviceModel::Forward(const uint32_t* ids, const DeviceRows& 
     stream.all = step_workspace_.Take(rows.tokens, model_->spec.streams * hidden());
     EnqueueSpread(*device_, stream.x, stream.all);
   }
-  const FloatMatrix handed_on = step_workspace_.Take(rows.tokens, handed_on_columns_);
-  for (size_t i = 0; i < model_->layers.size(); ++i) {
-    const LoadedLayer& layer = model_->layers[i];
-    const LayerState state = states.Layer(i);
-    const bool has_pages = layer.state_layout.page_kind().rule != PageRule::kNone;
-    DeviceStep step{device_,
-                    &layer_workspace_,
-                    rows,
-                    {state.bases, state.base_stride, state.tails, state.tail_stride, state.pages,
-                     state.page_stride},
-                    has_pages ? pages[state.page_kind] : DevicePages{}};
-    step.handed_on = handed_on;
-    if (layer.ngrams != nullptr) AddNgrams(layer, {ids, rows, last_tokens}, step, stream);
-    if (layer.mixer != nullptr) Mix(layer, {ids, rows, last_tokens}, step, normed, stream);
-    if (layer.feed_forward != nullptr) FeedForward(layer, step, normed, stream);
-  }
+  RunLayers(model_->layers, 0, tokens, states, TakeTemporaries(rows.tokens), Purpose::kOutput,
+            stream);
   if (stream.all.data != nullptr) CollapseAll(stream, rows);
   return stream;
 }
@@ -156,6 +170,10 @@ DeviceModel::Stream DeviceModel::Forward(const uint32_t* ids, const DeviceRows& 
 void DeviceModel::Logits(const Stream& stream, FloatMatrix logits) {
   const Operand normed = step_workspace_.TakeOperand(stream.x.rows, hidden());
   Enter(model_->final_norm, {}, stream, normed);
+  NormedLogits(normed, logits);
+}
+
+void DeviceModel::NormedLogits(const Operand& normed, FloatMatrix logits) {
   model_->lm_head.Enqueue(*device_, normed, logits);
   if (model_->spec.logits_cap != 0) device_->CapLogits(logits, model_->spec.logits_cap);
 }

@@ -29,28 +29,59 @@ class DeviceModel {
 
   std::vector<const StateLayout*> StateLayouts() const;
 
+  // What a step's layers share.
+  struct Tokens {
+    const uint32_t* ids;  // [T], UINT32_MAX standing for last_tokens[tail of the row]
+    DeviceRows rows;
+    const uint32_t* last_tokens;
+    std::span<const DevicePages> pages;  // of each kind that the states have
+  };
+
   // The residual stream of a step's tokens [T, hidden] after the last layer, as x and an update
   // that is to be added to it as `residual` says. A model with several streams has them side by
   // side in `all` [T, N · hidden] until the last layer is done; then x is what its last connection
-  // makes of them. `ids` [T], UINT32_MAX standing for last_tokens[tail of the row].
+  // makes of them.
   struct Stream {
     FloatMatrix x;
     FloatMatrix update;
     const LoadedResidual* residual = nullptr;  // null: there is no update
     FloatMatrix all = {};
   };
-  // `pages`: of each kind that the states have.
-  Stream Forward(const uint32_t* ids, const DeviceRows& rows, std::span<const DevicePages> pages,
-                 const uint32_t* last_tokens, const StatePool& states);
+  Stream Forward(const Tokens& tokens, const StatePool& states);
 
   // logits [T, vocab] of all tokens. `stream` is used up.
   void Logits(const Stream& stream, FloatMatrix logits);
   // Adds up the stream, so that GatherRows may take rows of x.
   void AddUp(const Stream& stream);
 
+  // --- parts of these, for the head that guesses further tokens (device_predictor.h) -----------
+
+  // What layers need beside a stream, of the workspace.
+  struct Temporaries {
+    Operand normed;         // [T, hidden]
+    FloatMatrix handed_on;  // as DeviceStep
+  };
+  Temporaries TakeTemporaries(size_t rows);
+  // What is wanted of layers: the stream after them and their state, or the state alone, which
+  // the last of them need not run to its end for.
+  enum class Purpose { kOutput, kState };
+  // The state of layers[0] is the states' layer number `first`.
+  void RunLayers(std::span<const LoadedLayer> layers, size_t first, const Tokens& tokens,
+                 const StatePool& states, const Temporaries& temporaries, Purpose purpose,
+                 Stream& stream);
+  void Embed(const Tokens& tokens, FloatMatrix x);
+  // Adds the update, and y = the norm of what a block with this residual reads.
+  void Enter(const TrainedNorm& norm, const LoadedResidual& residual, const Stream& stream,
+             const Operand& y);
+  // logits [T, vocab] = output map(normed [T, hidden])
+  void NormedLogits(const Operand& normed, FloatMatrix logits);
+
+  // --- temporaries -----------------------------------------------------------------------------
+
   // Frees the temporaries of a step.
   void Reset() { step_workspace_.Reset(); }
   DeviceWorkspace& workspace() { return step_workspace_; }
+  DeviceWorkspace& layer_workspace() { return layer_workspace_; }  // RunLayers resets it
   // Not OK: the device had no memory for a step's temporaries.
   absl::Status status() const;
 
@@ -66,18 +97,9 @@ class DeviceModel {
         step_workspace_(device),
         layer_workspace_(device) {}
 
-  // What a step's layers share.
-  struct Tokens {
-    const uint32_t* ids;
-    DeviceRows rows;
-    const uint32_t* last_tokens;
-  };
   // What is to be done to the stream next: its update.
   AddNormCall AddUpdate(const Stream& stream) const;
-  // Adds the update, and y = the norm of what a block with this residual reads.
-  void Enter(const TrainedNorm& norm, const LoadedResidual& residual, const Stream& stream,
-             const Operand& y);
-  // The same of any block. Returns what Leave needs to make the next streams.
+  // Enter of any block. Returns what Leave needs to make the next streams.
   FloatMatrix EnterBlock(const TrainedNorm& norm, const LoadedResidual& residual,
                          const DeviceStep& step, const Stream& stream, const Operand& y);
   void Leave(const LoadedResidual& residual, const DeviceStep& step, ConstFloatMatrix weights,

@@ -35,7 +35,7 @@ absl::Status AddPredictor(uint64_t seed, const LoadOptions& options, LoadedModel
   const PredictorSpec& spec = *model.spec.predictor;
   const size_t hidden = model.spec.hidden;
   const float eps = model.spec.norm_eps;
-  RandomParameters own(seed, "", model.weight_dtype);
+  RandomParameters own(seed, "", model.weight_dtype, {}, options.mixer.device);
   auto predictor = std::make_unique<LoadedPredictor>();
   predictor->embedding_norm = TakeNorm(spec.embedding_norm, hidden, eps, own);
   predictor->hidden_norm = TakeNorm(spec.hidden_norm, hidden, eps, own);

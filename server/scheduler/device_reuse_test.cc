@@ -9,8 +9,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "kernels/device/gpu_testing.h"
 #include "model_loader/loaded_model.h"
 #include "server/drafts/lookup_drafter.h"
+#include "server/drafts/mtp_drafter.h"
 #include "server/engine/checkpoint_folders.h"
 #include "server/engine/device_engine.h"
 #include "server/log/log.h"
@@ -30,8 +33,36 @@
 namespace rivulet {
 namespace {
 
+bool HasHead(const std::string& model) { return model.ends_with("_predictor"); }
+
+// Half of the completions by look-up, half by the model's own head where it has one.
+class LookupAndHead final : public DrafterSource {
+ public:
+  LookupAndHead(Engine& engine, Metrics& metrics) : lookup_({}, metrics) {
+    auto head = MtpSource::Make(engine);
+    if (head.ok()) head_ = *std::move(head);
+  }
+
+  std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) override {
+    const bool by_head = head_ != nullptr && ++made_ % 2 == 0;
+    return by_head ? head_->MakeDrafter(completion) : lookup_.MakeDrafter(completion);
+  }
+  double Prepare(std::span<const DraftAsk> asks) override {
+    std::vector<DraftAsk> of_head;
+    std::copy_if(asks.begin(), asks.end(), std::back_inserter(of_head),
+                 [](const DraftAsk& ask) { return ask.drafter->source() == DraftSource::kMtp; });
+    return head_ == nullptr ? 0 : head_->Prepare(of_head);
+  }
+
+ private:
+  LookupSource lookup_;
+  std::unique_ptr<MtpSource> head_;
+  uint64_t made_ = 0;
+};
+
 absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(Device* device, const std::string& model) {
   LoadOptions options;
+  options.predictor = HasHead(model);
   options.mixer.device = device;
   auto loaded = LoadModel(model, options);
   if (!loaded.ok()) return loaded.status();
@@ -50,9 +81,9 @@ class DeviceReuseTest : public testing::TestWithParam<std::string> {
     ASSERT_TRUE(engine.ok()) << engine.status();
     std::mt19937_64 random(TestSeed());
     Metrics metrics;
-    LookupSource lookup({}, metrics);
+    LookupAndHead source(**engine, metrics);
     DraftOptions drafts;
-    drafts.source = &lookup;
+    drafts.source = &source;
     drafts.always = true;
     Stack plain(**engine, random());
     Stack stack(**engine, random(), 4, drafts, uint64_t{64} << 20, Borders{8, 32});
@@ -65,6 +96,8 @@ class DeviceReuseTest : public testing::TestWithParam<std::string> {
     }
     std::printf("%s\n", schedule.Report().c_str());
     EXPECT_GT(stack.metrics().prefix_hits.value(), 0u);
+    const auto by_head = static_cast<size_t>(DraftSource::kMtp);
+    EXPECT_EQ(stack.metrics().draft_tokens[by_head].value() > 0, HasHead(GetParam()));
     schedule.CheckNothingIsLeft();
   }
 
@@ -81,11 +114,19 @@ TEST_P(DeviceReuseTest, EveryAnswerIsThatOfAPlainRun) {
   CheckSchedule(*std::move(gpu), Calls(60));
 }
 
-// Window and softmax, log-linear, buckets, running states, delta rules, and experts.
+// Window and softmax, log-linear, buckets, running states, delta rules, experts, and heads for
+// further tokens.
 bool IsOneOfEachKind(const std::string& name) {
-  constexpr const char* kNames[] = {"softmax_window_hybrid", "hattention_clamp", "anna_hybrid_conv",
-                                    "falcon_mamba",          "h_gated_deltanet", "rwkv7_wide_tied",
-                                    "upstream_hf_qwen3_5",   "upstream_hf_bamba"};
+  constexpr const char* kNames[] = {"softmax_window_hybrid",
+                                    "hattention_clamp",
+                                    "anna_hybrid_conv",
+                                    "falcon_mamba",
+                                    "h_gated_deltanet",
+                                    "rwkv7_wide_tied",
+                                    "upstream_hf_qwen3_5",
+                                    "upstream_hf_bamba",
+                                    "upstream_hf_qwen3_5_predictor",
+                                    "upstream_hf_nemotron_h_predictor"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 

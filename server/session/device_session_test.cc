@@ -37,6 +37,7 @@ class StoryDevice {
   static absl::StatusOr<StoryDevice> Make(std::unique_ptr<Device> device,
                                           const std::string& model) {
     LoadOptions options;
+    options.predictor = model.ends_with("_predictor");  // its head for further tokens
     options.mixer.device = device.get();
     auto loaded = LoadModel(model, options);
     if (!loaded.ok()) return loaded.status();

@@ -2,17 +2,22 @@
 //
 // What a model's own head guesses depends on the session's tokens alone: long random schedules of
 // prompts, drafts that are right in part, forks and rewinds, where each guess must be that of the
-// same tokens in a new session.
+// same tokens in a new session. On the CPU, on a fake device, and on the GPU.
 #include <algorithm>
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/device/fake_device.h"
+#include "kernels/device/gpu_testing.h"
 #include "nlohmann/json.hpp"
 #include "server/engine/cpu_engine.h"
+#include "server/engine/device_engine.h"
 #include "server/engine/random_model.h"
 #include "server/engine/test_models.h"
 #include "server/session/session.h"
@@ -24,9 +29,11 @@ using Tokens = std::vector<uint32_t>;
 constexpr uint64_t kLongest = 150;
 constexpr size_t kMostSessions = 4;
 
-std::shared_ptr<const LoadedModel> Load(const std::string& name) {
+// `device`: null on the CPU.
+std::shared_ptr<const LoadedModel> Load(const std::string& name, Device* device) {
   LoadOptions options;
   options.predictor = true;
+  options.mixer.device = device;
   if (name.starts_with("upstream")) return *LoadModel("tests/parity/fixtures/" + name, options);
   for (const TestModel& test : AllTestModels()) {
     if (test.name == name) return *MakeRandomModel(nlohmann::json::parse(test.config), 1, options);
@@ -34,16 +41,33 @@ std::shared_ptr<const LoadedModel> Load(const std::string& name) {
   return nullptr;
 }
 
-class GuessesTest : public testing::TestWithParam<std::string> {
+class GuessesTest : public testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
   void SetUp() override {
-    auto engine = MakeCpuEngine(Load(GetParam()), {.threads = 2});
+    const auto& [model, kind] = GetParam();
+    if (kind == "Gpu") {
+      RIVULET_NEED_GPU();
+      auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+      ASSERT_TRUE(gpu.ok()) << gpu.status();
+      device_ = *std::move(gpu);
+    } else if (kind == "FakeDevice") {
+      device_ = std::make_unique<FakeDevice>();
+      rounds_ = 150;  // it is slow
+    }
+    auto engine = MakeEngine(Load(model, device_.get()));
     ASSERT_TRUE(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
     params_.seed = random_();
     sessions_.reserve(kMostSessions);  // references into it stay
     sessions_.push_back(*Session::Create(engine_->states()));
     Feed(*sessions_[0], Random(5), 0);
+  }
+
+  absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(std::shared_ptr<const LoadedModel> model) {
+    const EngineOptions options = {
+        .threads = 2, .state_memory = uint64_t{256} << 20, .state_context = 256};
+    if (device_ == nullptr) return MakeCpuEngine(std::move(model), options);
+    return MakeDeviceEngine(std::move(model), device_.get(), options);
   }
 
   uint64_t Below(uint64_t limit) { return random_() % limit; }
@@ -56,7 +80,10 @@ class GuessesTest : public testing::TestWithParam<std::string> {
   void Run(const Segment& segment, Tokens tokens) {
     StepPlan plan;
     plan.tokens = std::move(tokens);
-    plan.rows.emplace_back().segment = segment;
+    StepRow& row = plan.rows.emplace_back();
+    row.segment = segment;
+    row.samples = static_cast<uint32_t>(Below(2));  // a device replays steps of one token with one
+    row.spec.params = &params_;
     const StepResult result = engine_->Step(plan);
     ASSERT_TRUE(result.rows[0].status.ok()) << result.rows[0].status;
   }
@@ -68,7 +95,7 @@ class GuessesTest : public testing::TestWithParam<std::string> {
                                       : std::min<size_t>(session.pending() - 1, 1 + Below(piece));
       Tokens now;
       session.tokens().CopyTo(session.position(), count, now);
-      const bool keeps = !session.kept().empty() && Below(2) == 0;
+      const bool keeps = engine_->capacity().fold_bases && !session.kept().empty() && Below(2) == 0;
       const BorderRule borders = {keeps ? engine_->capacity().fold_interval : 0u, 100};
       Run(*session.PlanSegment(0, count, borders), std::move(now));
       session.CommitSegment();
@@ -160,14 +187,16 @@ class GuessesTest : public testing::TestWithParam<std::string> {
   }
 
   std::mt19937_64 random_{TestSeed()};
+  std::unique_ptr<Device> device_;  // null: the CPU
   std::unique_ptr<Engine> engine_;
+  size_t rounds_ = 400;
   SamplingParams params_;
   std::vector<std::unique_ptr<Session>> sessions_;
   size_t compared_ = 0;
 };
 
 TEST_P(GuessesTest, DependOnTheTokensAlone) {
-  for (int i = 0; i < 400 && !HasFatalFailure(); ++i) {
+  for (size_t i = 0; i < rounds_ && !HasFatalFailure(); ++i) {
     auto& session = sessions_[Below(sessions_.size())];
     Go(session);
     if (Below(2) == 0) GuessAndCompare();
@@ -175,13 +204,70 @@ TEST_P(GuessesTest, DependOnTheTokensAlone) {
     session = *Session::Create(engine_->states());
     Feed(*session, Random(1 + Below(40)), 20);
   }
-  EXPECT_GT(compared_, 200u);
+  EXPECT_GT(compared_, rounds_ / 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GuessesTest,
-                         testing::Values("Qwen3Next", "Experts", "upstream_hf_qwen3_5_predictor",
-                                         "upstream_hf_nemotron_h_predictor"),
-                         [](const auto& info) { return info.param; });
+// More rows than guess together, with counts of their own, and some with a bias.
+TEST_P(GuessesTest, AreThoseOfARowAlone) {
+  sessions_.clear();
+  auto& tails = engine_->states().tails();
+  const auto* const fake = dynamic_cast<const FakeDevice*>(device_.get());
+  const size_t allocations = fake == nullptr ? 0 : fake->allocations();
+  SamplingParams biased = params_;
+  biased.logit_bias = {{7, 100.0f}};
+  GuessPlan together;
+  while (sessions_.size() < 140) {
+    Session& session = *sessions_.emplace_back(*Session::Create(engine_->states()));
+    Feed(session, Random(1 + Below(40)), 0);
+    if (session.position() % 16 == 15) Check(session, {}, 0);
+    GuessRow& row = together.rows.emplace_back();
+    row.segment = *session.PlanSegment(together.tokens.size(), 1);
+    row.count = static_cast<uint32_t>(1 + Below(15 - session.position() % 16));
+    row.params = Below(4) == 0 ? &biased : &params_;
+    row.place = {3, session.tokens().size()};
+    together.tokens.push_back(session.tokens()[session.position()]);
+  }
+  ASSERT_EQ(tails.used(), sessions_.size());
+  const GuessResult result = engine_->Guess(together);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  for (size_t r = 0; r < together.rows.size(); ++r) {
+    GuessPlan alone{{together.tokens[r]}, {together.rows[r]}};
+    alone.rows[0].segment.first_token = 0;
+    ASSERT_EQ(engine_->Guess(alone).guesses[0], result.guesses[r]) << r;
+    ASSERT_EQ(result.guesses[r].size(), together.rows[r].count);
+    if (together.rows[r].params == &biased) {
+      ASSERT_EQ(result.guesses[r], Tokens(together.rows[r].count, 7));
+    }
+    sessions_[r]->CancelSegment();
+  }
+  if (fake != nullptr) {
+    EXPECT_EQ(fake->allocations(), allocations);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, GuessesTest,
+    testing::Combine(testing::Values("Qwen3Next", "Experts", "upstream_hf_qwen3_5_predictor",
+                                     "upstream_hf_nemotron_h_predictor"),
+                     testing::Values("Cpu", "FakeDevice", "Gpu")),
+    [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param); });
+
+TEST(DeviceGuessesTest, AFailedDeviceGuessesNothing) {
+  FakeDevice device;
+  const auto engine = *MakeDeviceEngine(Load("Qwen3Next", &device), &device,
+                                        {.state_memory = uint64_t{64} << 20, .state_context = 256});
+  ASSERT_TRUE(engine->guesses());
+  const auto session = *Session::Create(engine->states());
+  session->Append(5);
+  SamplingParams params;
+  const GuessPlan plan{{5}, {{*session->PlanSegment(0, 1), 2, &params, {0, 1}}}};
+  EXPECT_EQ(engine->Guess(plan).guesses[0].size(), 2u);
+  device.on_wait = [] { return absl::InternalError("a trap"); };
+  const GuessResult result = engine->Guess(plan);
+  EXPECT_EQ(result.status.code(), absl::StatusCode::kUnavailable) << result.status;
+  EXPECT_TRUE(result.guesses[0].empty());
+  EXPECT_EQ(engine->failure(), result.status);
+}
 
 }  // namespace
 }  // namespace rivulet

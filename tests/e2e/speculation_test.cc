@@ -16,6 +16,7 @@
 
 #include "kernels/base/test_directory.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/device/gpu_testing.h"
 #include "rivulet/v1/inference.grpc.pb.h"
 #include "tests/e2e/peer.h"
 
@@ -153,11 +154,18 @@ TEST(SpeculationTest, TheSameBytesWithTheDraftModelOfTales) {
   ExpectSameBytesWithDraftModel("models/tales-draft", 8);
 }
 
-TEST(SpeculationTest, TheSameBytesWithTheModelsOwnHead) {
+// The parameter is --device.
+class OwnHeadTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(OwnHeadTest, TheSameBytesWithDraftsAndWithout) {
+  std::vector<std::string> flags = {std::string("--device=") + GetParam(), "--state-memory=1GiB"};
+  if (GetParam() == std::string("cuda")) RIVULET_NEED_GPU();
   const std::string model = SourcePath("tests/parity/fixtures/upstream_hf_qwen3_5_predictor");
   constexpr uint32_t kVocab = 60;  // it has no tokenizer
   std::mt19937_64 random(TestSeed());
-  Peer plain(model), peer(model, {"--speculate=mtp"});
+  Peer plain(model, flags);
+  flags.push_back("--speculate=mtp");
+  Peer peer(model, flags);
   for (int i = 0; i < 20; ++i) {
     v1::GenerateRequest request = RandomRequest(random);
     request.mutable_stop()->clear_strings();
@@ -170,6 +178,9 @@ TEST(SpeculationTest, TheSameBytesWithTheModelsOwnHead) {
   }
   EXPECT_GT(peer.MetricOf("rivulet_draft_tokens_total{source=\"mtp\"}"), 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, OwnHeadTest, testing::Values("cpu", "cuda"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST(SpeculationTest, WhatCannotBeDraftedFromIsRefused) {
   const auto refusal = [](const std::vector<std::string>& flags) {

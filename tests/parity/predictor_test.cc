@@ -8,10 +8,15 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/device/fake_device.h"
+#include "kernels/device/gpu_testing.h"
 #include "server/engine/cpu_engine.h"
+#include "server/engine/device_engine.h"
 #include "server/engine/language_model.h"
 #include "server/session/session.h"
 #include "tests/parity/expected.h"
@@ -124,45 +129,80 @@ TEST_P(PredictorTest, AnyCutGivesTheSameBits) {
   }
 }
 
-// Through the engine, whose sessions keep what the head needs.
-TEST_P(PredictorTest, TheEngineGuessesTheMostLikely) {
-  LoadOptions options;
-  options.predictor = true;
-  const auto engine = *MakeCpuEngine(*LoadModel(GetParam(), options), {.threads = 2});
-  const auto session = *Session::Create(engine->states());
-  SamplingParams greedy;
-  greedy.temperature = 0;
-  size_t compared = 0;
-  for (size_t t = 0; t < expected_.input_ids.size(); ++t) {
-    const uint32_t id = expected_.input_ids[t];
-    session->Append(id);
-    const Segment segment = *session->PlanSegment(0, 1);
-    if (t > 0 && t % 16 != 15) {
-      const auto& row = expected_.predicted_logprobs[t - 1];
-      const auto best = std::max_element(row.begin(), row.end());
-      const GuessPlan plan{{id}, {{segment, 1, &greedy, {0, t + 1}}}};
-      const uint32_t guess = engine->Guess(plan).guesses[0][0];
-      EXPECT_LE(*best - row[guess], 2 * kTolerance) << t;
-      ++compared;
-    }
-    StepPlan step;
-    step.tokens = {id};
-    step.rows.emplace_back().segment = segment;
-    ASSERT_TRUE(engine->Step(step).rows[0].status.ok());
-    session->CommitSegment();
-  }
-  EXPECT_GT(compared, 10u);
-}
-
 std::vector<std::string> Fixtures() {
   std::vector<std::string> directories = FixtureDirectories();
   std::erase_if(directories, [](const std::string& name) { return !name.ends_with("_predictor"); });
   return directories;
 }
 
+std::string NameOf(const std::string& fixture) { return fixture.substr(fixture.rfind('/') + 1); }
+
 INSTANTIATE_TEST_SUITE_P(Fixtures, PredictorTest, testing::ValuesIn(Fixtures()),
+                         [](const auto& info) { return NameOf(info.param); });
+
+// Through engines, whose sessions keep what the head needs.
+class EngineGuessTest : public testing::TestWithParam<std::tuple<std::string, std::string>> {
+ protected:
+  void SetUp() override {
+    const auto& [folder, kind] = GetParam();
+    if (kind == "Gpu") {
+      RIVULET_NEED_GPU();
+      auto gpu = OpenCudaDevice(ProductPrecision::kFloat32);
+      ASSERT_TRUE(gpu.ok()) << gpu.status();
+      device_ = *std::move(gpu);
+    } else if (kind == "FakeDevice") {
+      device_ = std::make_unique<FakeDevice>();
+    }
+    LoadOptions options;
+    options.predictor = true;
+    options.mixer.device = device_.get();
+    std::shared_ptr<const LoadedModel> model = *LoadModel(folder, options);
+    const EngineOptions sizes = {.threads = 2, .state_memory = uint64_t{256} << 20};
+    auto engine = device_ == nullptr ? MakeCpuEngine(std::move(model), sizes)
+                                     : MakeDeviceEngine(std::move(model), device_.get(), sizes);
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    engine_ = *std::move(engine);
+  }
+  // How much less likely than the most likely token a guess may be.
+  double Tolerance() const { return std::get<1>(GetParam()) == "Gpu" ? 0.02 : 2 * kTolerance; }
+
+  std::unique_ptr<Device> device_;  // null: the CPU
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_P(EngineGuessTest, IsTheMostLikely) {
+  const auto expected = *ReadExpected(std::get<0>(GetParam()));
+  const auto session = *Session::Create(engine_->states());
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  size_t compared = 0;
+  for (size_t t = 0; t < expected.input_ids.size(); ++t) {
+    const uint32_t id = expected.input_ids[t];
+    session->Append(id);
+    const Segment segment = *session->PlanSegment(0, 1);
+    if (t > 0 && t % 16 != 15) {
+      const auto& row = expected.predicted_logprobs[t - 1];
+      const auto best = std::max_element(row.begin(), row.end());
+      const GuessPlan plan{{id}, {{segment, 1, &greedy, {0, t + 1}}}};
+      const GuessResult result = engine_->Guess(plan);
+      ASSERT_TRUE(result.status.ok()) << result.status;
+      EXPECT_LE(*best - row[result.guesses[0][0]], Tolerance()) << t;
+      ++compared;
+    }
+    StepPlan step;
+    step.tokens = {id};
+    step.rows.emplace_back().segment = segment;
+    ASSERT_TRUE(engine_->Step(step).rows[0].status.ok());
+    session->CommitSegment();
+  }
+  EXPECT_GT(compared, 10u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, EngineGuessTest,
+                         testing::Combine(testing::ValuesIn(Fixtures()),
+                                          testing::Values("Cpu", "FakeDevice", "Gpu")),
                          [](const auto& info) {
-                           return info.param.substr(info.param.rfind('/') + 1);
+                           return NameOf(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
                          });
 
 }  // namespace

@@ -155,6 +155,7 @@ class SoftmaxAttentionLayer : public Mixer {
     if (rope_.has_value()) rope_->Enqueue(step, both, padded);
     ChosenPools chosen;
     if (selection_) chosen = {config_.selection.pool, selection_->Enqueue(step, *rope_, x)};
+    if (step.state_only) return recurrence_.EnqueueAppend(step, {q, k, v, chosen});
     const Operand o = FinishedRows(step, recurrence_.Enqueue(step, {q, k, v, chosen}), gate);
     output_.Enqueue(*step.device, o, y);
   }

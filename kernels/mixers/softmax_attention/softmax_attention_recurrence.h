@@ -37,6 +37,7 @@
 
 namespace rivulet {
 
+struct AttendCall;
 struct DeviceStep;
 
 class SoftmaxAttentionRecurrence {
@@ -55,10 +56,15 @@ class SoftmaxAttentionRecurrence {
   // The same on a device, whose pages have a form of their own (softmax_operations.h).
   // [T, H*Dp], temporary memory of the step. Where values are keys, v is not read.
   FloatMatrix Enqueue(const DeviceStep& step, const SoftmaxAttentionInput& input) const;
+  // Advances the state alone.
+  void EnqueueAppend(const DeviceStep& step, const SoftmaxAttentionInput& input) const;
   bool runs_on_device() const;
 
  private:
   class Step;
+
+  // Without an output.
+  AttendCall CallFor(const DeviceStep& step, const SoftmaxAttentionInput& input) const;
 
   SoftmaxAttentionShape shape_;
   KeyValuePlanes planes_;
