@@ -18,8 +18,10 @@ namespace {
 constexpr size_t kPiece = 256;
 // Tokens of a row from which on a step reads rather than guesses.
 constexpr size_t kLeastRead = 8;
-// What a new step moves the mean by.
+// What a new step moves the mean by, and what it counts for at most, in means: a disturbance only
+// lengthens steps.
 constexpr double kWeight = 0.1;
+constexpr double kFarthest = 3.0;
 
 // The slots of one context, without sharing.
 class DraftState {
@@ -249,7 +251,7 @@ void ModelSource::LearnCost(size_t rows, size_t tokens, double seconds) {
   const bool reads = tokens >= kLeastRead * rows;
   double& mean = reads ? read_seconds_ : guess_seconds_;
   const double each = seconds / static_cast<double>(reads ? tokens : rows);
-  mean += (mean == 0 ? 1.0 : kWeight) * (each - mean);
+  mean = mean == 0 ? each : mean + kWeight * (std::min(each, kFarthest * mean) - mean);
 }
 
 }  // namespace rivulet

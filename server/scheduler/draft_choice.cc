@@ -34,8 +34,8 @@ constexpr size_t kFirstTry = 64;
 constexpr size_t kLastTry = 1024;
 constexpr size_t kTriedDrafts = 2;
 
-// What a step with drafts may have taken at most, as a multiple of what was expected: more was a
-// disturbance.
+// What a step with drafts, or making them, may have taken at most, as a multiple of what was
+// expected: more was a disturbance, which steps without drafts have too.
 constexpr double kMostTaken = 4.0;
 
 size_t PointOf(size_t decode_rows, size_t points) {
@@ -114,7 +114,9 @@ void DraftChoice::NoteCost(const DecodeStep& step) {
   if (step.drafts == 0 || alone <= 0) return budget_.NoteStep(0, 0);
   const double read = std::min(read_seconds_, step.draft_seconds);
   const double expected = alone + std::max(AddedSeconds(step.rows, step.drafts), alone);
-  const double seconds = std::min(step.seconds, kMostTaken * expected) + step.draft_seconds - read;
+  const double making =
+      std::min(step.draft_seconds - read, kMostTaken * std::max(making_seconds_, alone));
+  const double seconds = std::min(step.seconds, kMostTaken * expected) + making;
   const double gained = static_cast<double>(step.right) / static_cast<double>(step.rows);
   budget_.NoteStep(seconds / alone - 1 - gained, read / alone);
 }
@@ -189,9 +191,10 @@ bool DraftChoice::MeasuresAlone(size_t decode_rows) const {
 
 std::vector<uint32_t> DraftChoice::Choose(std::span<const DraftProspect> rows) {
   auto counts = CountsFor(rows);
-  read_seconds_ = 0;
+  read_seconds_ = making_seconds_ = 0;
   for (size_t row = 0; row < rows.size(); ++row) {
     if (counts[row] > 0) read_seconds_ += rows[row].seconds_before;
+    making_seconds_ += counts[row] * rows[row].seconds_a_draft;
   }
   return counts;
 }

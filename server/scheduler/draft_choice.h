@@ -87,6 +87,7 @@ class DraftChoice {
   size_t refused_ = 0;            // steps since the last with drafts in which drafts did not pay
   size_t try_after_;              // so many of them
   double read_seconds_ = 0;       // of making the drafts chosen last: to read contexts
+  double making_seconds_ = 0;     // the same: the rest, as the drafters expect it
   DraftBudget budget_;
 };
 

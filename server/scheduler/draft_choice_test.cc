@@ -125,9 +125,13 @@ struct Source {
   double made_seconds = 0;     // of making it
   double read_seconds = 0;     // of making the first after a context was begun
   size_t context = 256;        // tokens of one
+  // How likely it is that another program runs for 30 seconds during a step, and while drafts are
+  // made.
+  double disturbed = 0;
 };
 
-// Seconds a token in a run of so many tokens, drafts included; 1 without drafts.
+// Seconds a token in a run of so many tokens, drafts included and disturbances not; 1 without
+// drafts.
 class Stream {
  public:
   explicit Stream(uint64_t seed) : random_(seed) {}
@@ -150,15 +154,22 @@ class Stream {
       }
       std::bernoulli_distribution is_right(source.is);
       while (step.right < drafts && is_right(random_)) ++step.right;
+      seconds += step.seconds + step.draft_seconds;
+      Disturb(source, step);
       choice_.Observe(step);
       if (drafts == 0) cost_.Observe(1, 0, step.seconds);
-      seconds += step.seconds + step.draft_seconds;
       made += 1 + step.right;
     }
     return seconds / static_cast<double>(made);
   }
 
  private:
+  void Disturb(const Source& source, DecodeStep& step) {
+    std::bernoulli_distribution is_disturbed(source.disturbed);
+    if (is_disturbed(random_)) step.seconds += 30;
+    if (step.drafts > 0 && is_disturbed(random_)) step.draft_seconds += 30;
+  }
+
   std::mt19937_64 random_;
   StepCost cost_{16};
   DraftChoice choice_{cost_};
@@ -190,6 +201,13 @@ TEST(DraftCostTest, DraftsThatPayAreUsedInFull) {
   const Source after_reading = {
       .says = 0.9, .is = 0.9, .checked_seconds = 0.1, .read_seconds = 10, .context = 256};
   EXPECT_LE(Stream(TestSeed()).SecondsAToken(after_reading, 2000), 0.45);
+}
+
+// Other programs lengthen steps with and without drafts, which says nothing of the drafts.
+TEST(DraftCostTest, DisturbancesDoNotEndDraftsThatPay) {
+  const Source source = {
+      .says = 0.9, .is = 0.9, .checked_seconds = 0.1, .made_seconds = 0.05, .disturbed = 0.03};
+  EXPECT_LE(Stream(TestSeed()).SecondsAToken(source, 4000), 0.5);
 }
 
 // A source that was useless for long is used soon after it has become good.
