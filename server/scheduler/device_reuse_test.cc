@@ -85,8 +85,11 @@ class DeviceReuseTest : public testing::TestWithParam<std::string> {
     DraftOptions drafts;
     drafts.source = &source;
     drafts.always = true;
+    // Both use the engine's slots, and neither knows what the other one holds.
+    const StateCapacity& sizes = (*engine)->capacity();
+    const uint64_t cached = std::min(uint64_t{64} << 20, sizes.base_slots / 4 * sizes.base_bytes);
     Stack plain(**engine, random());
-    Stack stack(**engine, random(), 4, drafts, uint64_t{64} << 20, Borders{8, 32});
+    Stack stack(**engine, random(), 4, drafts, cached, Borders{8, 32});
     // Few ids, so that texts repeat themselves and look-up finds something.
     const auto vocab = static_cast<uint32_t>(std::min<size_t>((*engine)->vocab_size(), 12));
     ReuseSchedule schedule(stack, plain, vocab, random());
