@@ -16,8 +16,11 @@ namespace rivulet::openai {
 namespace {
 
 FieldNames NamesOf(Endpoint endpoint) {
-  if (endpoint == Endpoint::kChat) return {"messages", "top_logprobs", "max_tokens"};
-  return {"prompt", "logprobs", "max_tokens"};
+  const bool chat = endpoint == Endpoint::kChat;
+  return {.prompt = chat ? "messages" : "prompt",
+          .logprobs = chat ? "top_logprobs" : "logprobs",
+          .max_tokens = "max_tokens",
+          .session = "x-session-id"};
 }
 
 void ReadMaxTokens(FieldReader& fields, ApiRequest& request) {
@@ -87,12 +90,22 @@ void ReadPrompts(FieldReader& fields, ApiRequest& request) {
   }
 }
 
+// The prompt's log-probabilities come once, with the first completion, and have no value for the
+// first token of a context.
+void ReadEcho(FieldReader& fields, ApiRequest& request) {
+  request.echo = fields.Bool("echo").value_or(false);
+  if (!request.echo || !request.logprobs) return;
+  v1::GenerateRequest& proto = request.proto;
+  if (proto.has_n() && proto.n() != 1) fields.Fail("echo", "with logprobs, n is 1");
+  if (!proto.session_id().empty()) fields.Fail("echo", "with logprobs, send no x-session-id");
+  proto.set_prompt_logprobs(proto.logprobs());
+}
+
 void RefuseWhatIsNotServed(FieldReader& fields, Endpoint endpoint) {
   fields.Refuse("store", "it stores no replies", false);
   fields.Refuse("best_of", "ask for n, and choose", 1);
   if (endpoint == Endpoint::kCompletions) {
-    fields.Refuse("echo", "it does not repeat the prompt", false);
-    fields.Refuse("suffix", "it does not fill in", "");
+    fields.Refuse("suffix", "no model here was trained to fill in", "");
     return;
   }
   fields.Refuse("modalities", "it generates text", Json::array({"text"}));
@@ -190,6 +203,7 @@ absl::StatusOr<ApiRequest> ReadApiRequest(const HttpRequest& http, Endpoint endp
     if (proto.structured_output().has_tool_calls()) request.names.structured_output = "tools";
   }
   if (const auto n = fields.Count("n")) proto.set_n(*n);
+  if (endpoint == Endpoint::kCompletions) ReadEcho(fields, request);
   proto.set_cache_salt(fields.Text("cache_salt").value_or(""));
   request.token_ids = fields.Bool("return_token_ids").value_or(false);
   CheckServiceTier(fields);

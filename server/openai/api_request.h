@@ -40,6 +40,7 @@ struct ApiRequest {
   bool logprobs = false;
   uint32_t top_logprobs = 0;
   bool token_ids = false;         // return_token_ids
+  bool echo = false;              // completions: the prompt's text comes before the reply's
   bool parse_tool_calls = false;  // the reply may call one of the request's tools
   FieldNames names;               // for errors of the request that comes of it
 };

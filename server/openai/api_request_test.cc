@@ -261,7 +261,9 @@ TEST(ApiRequestTest, WrongAndUnservedFieldsAreRefusedByName) {
       {R"("prompt":[4294967296])", "prompt"},
       {R"("prompt":{})", "prompt"},
       {R"("prompt":5)", "prompt"},
-      {R"("echo":true)", "echo"},
+      {R"("echo":1)", "echo"},
+      {R"("echo":true,"logprobs":1)", "echo"},  // on a session
+      {R"("echo":true,"logprobs":1,"n":2)", "echo"},
       {R"("suffix":"b")", "suffix"},
       {R"("max_completion_tokens":1)", "max_completion_tokens"},
       {R"("messages":[])", "messages"},

@@ -14,6 +14,7 @@
 #include "server/openai/reply.h"
 #include "server/service/new_session.h"
 #include "server/service/validation.h"
+#include "server/text/detokenizer.h"
 
 namespace rivulet::openai {
 namespace {
@@ -45,6 +46,9 @@ class CompletionTask final : public GenerationTask {
                           .prompts = 1 + request.more_prompts.size(),
                           .model = model};
     if (request.parse_tool_calls) format.tools = SchemasOf(proto.messages());
+    if (request.echo) {
+      RIVULET_ASSIGN_OR_RETURN(format.echoes, EchoesOf(request));
+    }
     if (proto.has_n()) format.choices = std::clamp(proto.n(), 1u, kMaxCompletions);
     reply_.emplace(std::move(format), service_.model.tokenizer);
     RIVULET_RETURN_IF_ERROR(new_session_.MakeFor(proto, http.caller->tenant->name(), "HTTP"));
@@ -87,6 +91,40 @@ class CompletionTask final : public GenerationTask {
                      *limit, ": send fewer at once"));
     status.SetPayload(kParamPayload, absl::Cord("prompt"));
     return status;
+  }
+
+  // Of all prompts. With log-probabilities, texts among these become tokens.
+  absl::StatusOr<std::vector<Echo>> EchoesOf(ApiRequest& request) const {
+    Prompt first;
+    if (request.proto.has_prompt()) first.text = request.proto.prompt();
+    first.tokens = request.proto.token_ids();
+    RIVULET_ASSIGN_OR_RETURN(Echo echo, EchoOf(request, first));
+    SetPrompt(std::move(first), request.proto);
+    std::vector<Echo> echoes = {std::move(echo)};
+    for (Prompt& prompt : request.more_prompts) {
+      RIVULET_ASSIGN_OR_RETURN(Echo next, EchoOf(request, prompt));
+      echoes.push_back(std::move(next));
+    }
+    return echoes;
+  }
+
+  absl::StatusOr<Echo> EchoOf(const ApiRequest& request, Prompt& prompt) const {
+    Echo echo;
+    if (prompt.text.has_value()) {
+      echo.text = *prompt.text;
+      if (!request.logprobs) return echo;
+      RIVULET_ASSIGN_OR_RETURN(
+          echo.tokens, TokenizeFirstPrompt(*prompt.text, service_.model, service_.max_prompt,
+                                           request.proto.special_tokens()));
+      prompt.text.reset();
+      prompt.tokens.mutable_ids()->Assign(echo.tokens.begin(), echo.tokens.end());
+      return echo;
+    }
+    const std::vector<uint32_t> ids(prompt.tokens.ids().begin(), prompt.tokens.ids().end());
+    const Tokenizer* const tokenizer = service_.model.tokenizer;
+    if (tokenizer != nullptr) echo.text = Detokenize(*tokenizer, ids, /*starts_text=*/true);
+    if (request.logprobs) echo.tokens = ids;
+    return echo;
   }
 
   static void SetPrompt(Prompt prompt, v1::GenerateRequest& proto) {

@@ -28,7 +28,7 @@ std::optional<std::string> NameOf(const FieldNames& names, std::string_view fiel
   if (field == "stop.token_ids") return "stop_token_ids";
   if (field == "stop.min_tokens") return "min_tokens";
   if (field == "request_id") return "x-request-id";
-  if (field == "session_id") return "x-session-id";
+  if (field == "session_id" && !names.session.empty()) return names.session;
   if (field == "messages.variables") return "chat_template_kwargs";
   if (field == "logprobs") return names.logprobs;
   for (const char* const prompt : {"prompt", "token_ids", "messages", "context"}) {
@@ -73,15 +73,21 @@ std::string Renamed(const std::string& text, const Place& place, const std::stri
   return absl::StrCat(text.substr(0, place.begin), name, text.substr(place.begin + place.size));
 }
 
+// Errors of SessionTable.
+bool IsOfSession(std::string_view text) {
+  return text.starts_with("session ") || text.starts_with("no session ");
+}
+
 }  // namespace
 
 absl::Status InFieldsOf(const FieldNames& names, const absl::Status& status) {
   if (status.ok() || status.GetPayload(kParamPayload).has_value()) return status;
   const std::string text(status.message());
   const Place place = FieldOf(text);
-  const std::optional<std::string> name =
+  std::optional<std::string> name =
       NameOf(names, std::string_view(text).substr(place.begin, place.size));
   const std::string named = name.has_value() ? Renamed(text, place, *name) : text;
+  if (!names.session.empty() && IsOfSession(text)) name = names.session;
   absl::Status renamed(status.code(), InWordsOf(names, named));
   status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
     renamed.SetPayload(type, payload);

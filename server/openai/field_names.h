@@ -19,6 +19,7 @@ struct FieldNames {
   std::string logprobs;
   std::string max_tokens;
   std::string structured_output = {};  // the field that asked for it; empty: none
+  std::string session = {};            // what names a session; empty: nothing does
 };
 
 // An error of a request with its text in the API's words; the field that its text begins with

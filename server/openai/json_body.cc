@@ -2,6 +2,8 @@
 #include "server/openai/json_body.h"
 
 #include <limits>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,6 +28,9 @@ class Counts {
     }
     return nullptr;
   }
+
+  // Of all objects, those included that are there twice. REQUIRES: Scan has seen JSON.
+  size_t keys() const { return keys_; }
 
  private:
   static size_t EndOfString(std::string_view text, size_t quote) {
@@ -56,6 +61,27 @@ class Counts {
   size_t values_ = 0;
 };
 
+// Of all objects in it.
+size_t KeysIn(const Json& json) {
+  size_t keys = json.is_object() ? json.size() : 0;
+  if (!json.is_structured()) return 0;
+  for (const Json& part : json) keys += part.is_structured() ? KeysIn(part) : 0;
+  return keys;
+}
+
+// A key that an object of the text has twice. REQUIRES: the text is JSON.
+std::string RepeatedKey(std::string_view text) {
+  std::vector<std::set<std::string>> open;  // the keys of each open object
+  std::string repeated;
+  const auto see = [&](int, Json::parse_event_t event, const Json& parsed) {
+    if (event == Json::parse_event_t::object_start) open.emplace_back();
+    if (event == Json::parse_event_t::object_end) open.pop_back();
+    if (event == Json::parse_event_t::key && !open.back().insert(parsed).second) repeated = parsed;
+    return true;
+  };
+  return Json::parse(text, see).is_discarded() ? "" : repeated;
+}
+
 // Without the name that the library puts before: "[json.exception.parse_error.101] parse error
 // ...".
 std::string Explanation(const char* what) {
@@ -67,7 +93,8 @@ std::string Explanation(const char* what) {
 }  // namespace
 
 absl::StatusOr<Json> ParseJson(std::string_view text) {
-  const char* const problem = Counts().Scan(text);
+  Counts counts;
+  const char* const problem = counts.Scan(text);
   if (problem != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the JSON ", problem, ": at most ", kDeepestJson, " levels, ", kMostValues, " values, ",
@@ -78,7 +105,11 @@ absl::StatusOr<Json> ParseJson(std::string_view text) {
     return absl::InvalidArgumentError("the body is not JSON: it has a byte 0");
   }
   try {
-    return Json::parse(text);
+    Json json = Json::parse(text);
+    if (KeysIn(json) == counts.keys()) return json;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the key \"", RepeatedKey(text).substr(0, 100),
+        "\" is twice in an object: programs disagree about which of them counts; send it once"));
   } catch (const nlohmann::json::exception& error) {
     return absl::InvalidArgumentError(
         absl::StrCat("the body is not JSON: ", Explanation(error.what())));

@@ -32,7 +32,9 @@ inline constexpr size_t kMostKeys = 131072;
 // A value takes at least 16 bytes of memory, often 100: more than its text.
 inline constexpr size_t kMostValues = size_t{2} << 20;
 
-// INVALID_ARGUMENT for what is not JSON in UTF-8, or is over these limits.
+// INVALID_ARGUMENT for what is not JSON in UTF-8, is over these limits, or has an object with a key
+// twice: the first counts for some programs and the last for others, so that a proxy may have
+// checked another value than the one that would count here.
 absl::StatusOr<Json> ParseJson(std::string_view text);
 
 // An error of one field, which is then the `param` of the response. `code`: OpenAI's, may be empty.

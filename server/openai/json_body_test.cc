@@ -64,6 +64,19 @@ TEST(ParseJsonTest, KeysAndValuesAreLimited) {
   EXPECT_THAT(ParseError(values + "]"), HasSubstr("too many values"));
 }
 
+TEST(ParseJsonTest, AKeyIsRefusedIfItIsThereTwice) {
+  for (const char* const text :
+       {R"({"a":1,"a":1})", R"({"a":1,"b":2,"\u0061":3})", R"([0,{"b":{"x":[{"a":{},"a":null}]}}])",
+        R"({"b":{"a":{"c":":"}},"c":[],"b":"{","a":0})"}) {
+    const bool first = text[2] == 'a' || text[1] == '0';
+    EXPECT_THAT(ParseError(text), HasSubstr(first ? R"("a" is twice)" : R"("b" is twice)")) << text;
+  }
+  for (const char* const text : {R"({"a":{"a":{"a":1}},"A":2})", R"([{"a":1},{"a":1}])",
+                                 R"({"a":"\"a\":1","b":"{\"a\":2}"})", R"({"":{}," ":[{"":0}]})"}) {
+    EXPECT_TRUE(ParseJson(text).ok()) << text;
+  }
+}
+
 TEST(FieldReaderTest, NamesTheFieldThatIsWrong) {
   const Json json = *ParseJson(R"({"t":1,"b":0,"n":"x","i":1.5,"c":-1,"a":{},"o":[],"z":null})");
   const auto error = [&](auto read) {

@@ -37,7 +37,8 @@ Json TokenLogprobJson(const v1::TokenLogprob& token, uint32_t top, const Tokeniz
 }
 
 size_t LogprobBytes(const v1::GenerateResponse& message, uint32_t top) {
-  return static_cast<size_t>(message.logprobs_size()) * (1 + top) * kBytesEach;
+  const auto tokens = static_cast<size_t>(message.logprobs_size() + message.prompt_logprobs_size());
+  return tokens * (1 + top) * kBytesEach;
 }
 
 }  // namespace rivulet::openai

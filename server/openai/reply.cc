@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "server/openai/logprobs.h"
+#include "server/service/message_conversion.h"
 #include "server/service/validation.h"
 #include "server/session/session_table.h"
+#include "server/text/detokenizer.h"
 
 namespace rivulet::openai {
 namespace {
@@ -72,8 +74,17 @@ absl::StatusOr<std::string> Reply::Add(v1::GenerateResponse message, size_t prom
   return std::string();
 }
 
+// Of the prompt that a message answers; null: none.
+const Echo* Reply::EchoOf(const v1::GenerateResponse& message) const {
+  const size_t prompt = message.index() / format_.choices;
+  return prompt < format_.echoes.size() ? &format_.echoes[prompt] : nullptr;
+}
+
 ThinkingSplitter::Parts Reply::Split(const v1::GenerateResponse& message, Choice& choice) const {
-  if (format_.endpoint == Endpoint::kCompletions) return {"", message.text()};
+  if (format_.endpoint == Endpoint::kCompletions) {
+    const Echo* const echo = std::exchange(choice.echoed, true) ? nullptr : EchoOf(message);
+    return {"", echo == nullptr ? message.text() : echo->text + message.text()};
+  }
   const bool ends = message.finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
   ThinkingSplitter::Parts parts = choice.splitter.Add(message.text());
   if (ends) {
@@ -164,8 +175,10 @@ std::string Reply::LastEvents() const {
 // ---- Whole replies.
 
 absl::Status Reply::Keep(const v1::GenerateResponse& message, Choice& choice) {
-  kept_logprobs_ += static_cast<size_t>(message.logprobs_size());
-  kept_bytes_ += message.text().size() + 8 * static_cast<size_t>(message.token_ids_size()) +
+  kept_logprobs_ += static_cast<size_t>(message.logprobs_size() + message.prompt_logprobs_size());
+  const Echo* const echo = choice.echoed ? nullptr : EchoOf(message);
+  kept_bytes_ += (echo == nullptr ? 0 : echo->text.size()) + message.text().size() +
+                 8 * static_cast<size_t>(message.token_ids_size()) +
                  LogprobBytes(message, format_.top_logprobs);
   if (kept_bytes_ > kMaxMessageBytes) {
     return absl::ResourceExhaustedError(
@@ -250,24 +263,52 @@ Json Reply::NoLogprobs() const {
 
 void Reply::AddLogprobs(const v1::GenerateResponse& message, Choice& choice, Json& to) const {
   if (!format_.logprobs) return;
+  AddEchoLogprobs(message, choice, to);
   for (const v1::TokenLogprob& logprob : message.logprobs()) {
     if (format_.endpoint == Endpoint::kChat) {
       to["content"].push_back(TokenLogprobJson(logprob, format_.top_logprobs, tokenizer_));
     } else {
-      AddCompletionLogprob(logprob, choice, to);
+      AddCompletionLogprob(logprob.text(), &logprob, choice, to);
     }
   }
 }
 
-void Reply::AddCompletionLogprob(const v1::TokenLogprob& logprob, Choice& choice, Json& to) const {
-  to["tokens"].push_back(logprob.text());
-  to["token_logprobs"].push_back(LogprobNumber(logprob));
+// The first token of a context has no value.
+void Reply::AddEchoLogprobs(const v1::GenerateResponse& message, Choice& choice, Json& to) const {
+  const Echo* const echo = std::exchange(choice.echoed_logprobs, true) ? nullptr : EchoOf(message);
+  if (echo == nullptr) return;
+  const size_t count = echo->tokens.size();
+  const size_t unscored = count - std::min<size_t>(count, message.prompt_logprobs_size());
+  bool starts_text = true;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string text =
+        starts_text ? FirstText(echo->tokens[i]) : LossyText(tokenizer_, echo->tokens[i]);
+    starts_text = starts_text && text.empty();
+    const auto scored = static_cast<int>(i - unscored);
+    AddCompletionLogprob(text, i < unscored ? nullptr : &message.prompt_logprobs(scored), choice,
+                         to);
+  }
+}
+
+// Of a token at the beginning of a text.
+std::string Reply::FirstText(uint32_t token) const {
+  if (tokenizer_ == nullptr || token >= tokenizer_->vocab_size()) return "";
+  return ToUtf8(tokenizer_->FirstTokenBytes(token));
+}
+
+// `logprob`: null where there is none.
+void Reply::AddCompletionLogprob(const std::string& text, const v1::TokenLogprob* logprob,
+                                 Choice& choice, Json& to) const {
+  to["tokens"].push_back(text);
+  to["token_logprobs"].push_back(logprob == nullptr ? Json(nullptr)
+                                                    : Json(LogprobNumber(*logprob)));
   to["text_offset"].push_back(choice.text_offset);
-  choice.text_offset += Characters(logprob.text());
+  choice.text_offset += Characters(text);
   if (format_.top_logprobs == 0) return;
+  if (logprob == nullptr) return to["top_logprobs"].push_back(nullptr);
   Json top = Json::object();
-  for (int i = 0; i < logprob.top_size() && i < static_cast<int>(format_.top_logprobs); ++i) {
-    top[logprob.top(i).text()] = LogprobNumber(logprob.top(i));
+  for (int i = 0; i < logprob->top_size() && i < static_cast<int>(format_.top_logprobs); ++i) {
+    top[logprob->top(i).text()] = LogprobNumber(logprob->top(i));
   }
   to["top_logprobs"].push_back(std::move(top));
 }

@@ -23,7 +23,13 @@
 
 namespace rivulet::openai {
 
-// What a reply says of the request. Its numbers and flags, without the prompt.
+// A prompt that comes before its completions.
+struct Echo {
+  std::string text;
+  std::vector<uint32_t> tokens = {};  // with log-probabilities: those of the whole prompt
+};
+
+// What a reply says of the request. Its numbers and flags, and the prompts only for an echo.
 struct ReplyFormat {
   Endpoint endpoint = Endpoint::kChat;
   bool stream = false;
@@ -35,6 +41,7 @@ struct ReplyFormat {
   size_t prompts = 1;
   std::string model = {};
   std::shared_ptr<const ToolSchemas> tools = nullptr;  // null: calls are text
+  std::vector<Echo> echoes = {};                       // of each prompt; empty: none
 };
 
 class Reply {
@@ -69,6 +76,8 @@ class Reply {
     std::optional<ToolCallParser> parser;
     std::vector<ToolCall> calls;  // known at the end
     bool begun = false;           // a stream's first chunk was made
+    bool echoed = false;          // its prompt's text was added, and its log-probabilities were
+    bool echoed_logprobs = false;
     std::string thinking;
     std::string answer;
     size_t text_offset = 0;  // characters before the next token (completions' logprobs)
@@ -80,6 +89,7 @@ class Reply {
   };
 
   void Begin(const v1::GenerateResponse& message);
+  const Echo* EchoOf(const v1::GenerateResponse& message) const;
   // What the text adds to thinking and answer.
   ThinkingSplitter::Parts Split(const v1::GenerateResponse& message, Choice& choice) const;
   Json Frame(const char* object) const;
@@ -90,7 +100,10 @@ class Reply {
   static Json CallsJson(const Choice& choice, bool with_index);
   void AddLogprobs(const v1::GenerateResponse& message, Choice& choice, Json& to) const;
   Json NoLogprobs() const;
-  void AddCompletionLogprob(const v1::TokenLogprob& logprob, Choice& choice, Json& to) const;
+  void AddCompletionLogprob(const std::string& text, const v1::TokenLogprob* logprob,
+                            Choice& choice, Json& to) const;
+  std::string FirstText(uint32_t token) const;
+  void AddEchoLogprobs(const v1::GenerateResponse& message, Choice& choice, Json& to) const;
   Json UsageJson() const;
 
   const ReplyFormat format_;

@@ -151,7 +151,7 @@ void RefuseWhatIsNotServed(FieldReader& fields) {
 
 absl::StatusOr<ResponseRequest> ReadResponseRequest(const HttpRequest& http,
                                                     const std::string& model_name) {
-  RIVULET_ASSIGN_OR_RETURN(const Json body, ParseJson(http.body));
+  RIVULET_ASSIGN_OR_RETURN(Json body, ParseJson(http.body));
   if (!body.is_object()) return absl::InvalidArgumentError("the body must be a JSON object");
   FieldReader fields(body, "");
   RIVULET_RETURN_IF_ERROR(CheckModel(fields, model_name));
@@ -180,6 +180,7 @@ absl::StatusOr<ResponseRequest> ReadResponseRequest(const HttpRequest& http,
   request.echo["store"] = request.store;
   const bool calls = proto.structured_output().has_tool_calls();
   request.names = {"input", "top_logprobs", "max_output_tokens", calls ? "tools" : "text.format"};
+  request.input = std::move(body["input"]);
   return request;
 }
 

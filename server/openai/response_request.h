@@ -27,6 +27,7 @@ struct ResponseRequest {
   uint32_t top_logprobs = 0;
   bool parse_tool_calls = false;  // the model may call one of the request's tools
   Json echo;                      // what the response repeats of the request
+  Json input;                     // as it was sent
   FieldNames names;               // for errors of the request that comes of it
 };
 

@@ -11,6 +11,7 @@
 #include "server/log/log.h"
 #include "server/openai/errors.h"
 #include "server/openai/generation.h"
+#include "server/openai/input_items.h"
 #include "server/openai/json_call.h"
 #include "server/openai/messages.h"
 #include "server/openai/response_reply.h"
@@ -36,6 +37,7 @@ class ResponseTask final : public GenerationTask {
     names_ = request.names;
     key_ = {http.caller->tenant->name(), MakeResponseId()};
     store_ = request.store;
+    if (store_) input_ = std::make_shared<const InputItems>(MakeInputItems(request.input));
     ResponseFormat format = {.id = key_.id,
                              .model = model,
                              .stream = request.stream,
@@ -108,6 +110,7 @@ class ResponseTask final : public GenerationTask {
     if (!store_) return absl::OkStatus();
     auto response = std::make_shared<StoredResponse>();
     response->json = reply_->Object();
+    response->input = input_;
     response->call = call;
     if (call == nullptr) response->tokens = reply_->tokens();
     return service_.sessions.Attach(key_, std::move(response));
@@ -123,6 +126,7 @@ class ResponseTask final : public GenerationTask {
   const ServiceContext& service_;
   SessionKey key_ = "";  // of the response, and of its session
   bool store_ = true;
+  std::shared_ptr<const InputItems> input_;
   bool has_session_ = false;
   FieldNames names_;
   std::optional<ResponseReply> reply_;  // once the body is read
@@ -141,6 +145,12 @@ absl::StatusOr<std::string> Get(const CallerContext& context, const HttpRequest&
   RIVULET_ASSIGN_OR_RETURN(const auto response,
                            FindResponse(context.service.sessions, context.Key(IdOf(http))));
   return response->json;
+}
+
+absl::StatusOr<std::string> GetInput(const CallerContext& context, const HttpRequest& http) {
+  RIVULET_ASSIGN_OR_RETURN(const auto response,
+                           FindResponse(context.service.sessions, context.Key(IdOf(http))));
+  return ListInputItems(*response->input, http.query);
 }
 
 absl::StatusOr<std::string> Delete(const CallerContext& context, const HttpRequest& http) {
@@ -174,6 +184,7 @@ void AddResponseRoutes(const ServiceContext& service, size_t most_body_bytes,
                       }});
   };
   add("GET", "/v1/responses/*", &Get);
+  add("GET", "/v1/responses/*/input_items", &GetInput);
   add("DELETE", "/v1/responses/*", &Delete);
   add("POST", "/v1/responses/*/cancel", &Cancel);
 }

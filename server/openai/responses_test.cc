@@ -90,6 +90,38 @@ TEST_F(ResponsesTest, AResponseIsWholeAndKept) {
   EXPECT_EQ(Parse(On("POST", IdOf(response) + "/cancel")), response);  // it has ended
 }
 
+TEST_F(ResponsesTest, InputItemsAreListed) {
+  Json items = Json::array(
+      {Item("user", "hi"), {{"id", "mine"}, {"role", "assistant"}, {"content", "yes"}}});
+  for (int i = 0; i < 3; ++i) items.push_back(Item("user", std::to_string(i)));
+  const std::string id = IdOf(Ask(Body(items))), path = id + "/input_items";
+  const Json page = Parse(On("GET", path + "?limit=2"));
+  EXPECT_EQ(page["object"], "list");
+  EXPECT_TRUE(page["has_more"]);
+  ASSERT_EQ(page["data"].size(), 2u);
+  EXPECT_EQ(page["data"][0]["content"][0]["text"], "2");
+  EXPECT_EQ(page["data"][0]["content"][0]["type"], "input_text");
+  EXPECT_EQ(page["first_id"], page["data"][0]["id"]);
+  EXPECT_EQ(page["last_id"], page["data"][1]["id"]);
+  const Json rest = Parse(On("GET", path + "?after=" + page["last_id"].get<std::string>()));
+  EXPECT_FALSE(rest["has_more"]);
+  ASSERT_EQ(rest["data"].size(), 3u);
+  EXPECT_EQ(rest["data"][1]["id"], "mine");
+  EXPECT_EQ(rest["data"][1]["content"][0]["type"], "output_text");
+  EXPECT_EQ(rest["data"][2]["content"][0]["text"], "hi");
+  const Json rising = Parse(On("GET", path + "?order=asc&after=mine&limit=1"));
+  EXPECT_EQ(rising["data"][0]["content"][0]["text"], "0");
+  const Json text = Parse(On("GET", IdOf(Ask(Body("hello", id))) + "/input_items"));
+  ASSERT_EQ(text["data"].size(), 1u);  // those of this response alone
+  EXPECT_EQ(text["data"][0]["role"], "user");
+  for (const char* const wrong : {"limit=0", "limit=101", "limit=x", "order=up", "after=other"}) {
+    const TestResponse refused = On("GET", path + "?" + wrong);
+    EXPECT_EQ(refused.status, 400) << wrong;
+    EXPECT_THAT(wrong, testing::StartsWith(Parse(refused)["error"]["param"].get<std::string>()));
+  }
+  EXPECT_EQ(On("GET", "resp_none/input_items").status, 404);
+}
+
 // The tokens are those of the same conversation as one request.
 TEST_F(ResponsesTest, AChainHasTheTokensOfTheWholeConversation) {
   for (const bool instructed : {false, true}) {

@@ -16,17 +16,21 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/openai/input_items.h"
 #include "server/service/generation_call.h"
 #include "server/session/session_table.h"
 
 namespace rivulet::openai {
 
 struct StoredResponse final : public SessionNotes {
-  size_t bytes() const override { return sizeof(StoredResponse) + json.size(); }
+  size_t bytes() const override {
+    return sizeof(StoredResponse) + json.size() + (input == nullptr ? 0 : input->bytes);
+  }
 
-  std::string json;                    // the response object
-  uint64_t tokens = 0;                 // that its session held at its end; 0: it runs
-  std::weak_ptr<GenerationCall> call;  // while it runs
+  std::string json;                         // the response object
+  std::shared_ptr<const InputItems> input;  // of its request
+  uint64_t tokens = 0;                      // that its session held at its end; 0: it runs
+  std::weak_ptr<GenerationCall> call;       // while it runs
 };
 
 // "resp_" and 32 hexadecimal digits.

@@ -247,6 +247,13 @@ absl::Status CheckTokenIds(const google::protobuf::RepeatedField<uint32_t>& ids,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<uint32_t>> TokenizeFirstPrompt(const std::string& text,
+                                                          const ServedModel& model,
+                                                          uint32_t max_prompt,
+                                                          bool special_tokens) {
+  return TokenizePrompt(text, model, max_prompt, /*begins_context=*/true, special_tokens);
+}
+
 absl::Status CheckTextBytes(const char* field, size_t bytes) {
   if (bytes <= kMaxTextBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(

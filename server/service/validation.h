@@ -50,6 +50,12 @@ absl::StatusOr<std::unique_ptr<Request>> MakeScoreRequest(const v1::ScoreRequest
 absl::Status CheckTokenIds(const google::protobuf::RepeatedField<uint32_t>& ids,
                            const ServedModel& model, const char* field);
 
+// The tokens of GenerateRequest.prompt at the beginning of a context, with what the model has
+// before it. Errors as MakeGenerateRequest.
+absl::StatusOr<std::vector<uint32_t>> TokenizeFirstPrompt(const std::string& text,
+                                                          const ServedModel& model,
+                                                          uint32_t max_prompt, bool special_tokens);
+
 // At most kMaxTextBytes.
 absl::Status CheckTextBytes(const char* field, size_t bytes);
 

@@ -90,6 +90,20 @@ class CompletionsTest(ServerTest):
             texts[chunk.choices[0].index] += chunk.choices[0].text
         self.assertEqual(texts, [self.complete(prompt=prompt).choices[0].text for prompt in (prompts[2], prompts[2][:2])])
 
+    def test_echo(self):
+        alone, echoed = self.complete(logprobs=2).choices[0], self.complete(logprobs=2, echo=True).choices[0]
+        self.assertEqual(echoed.text, PROMPT + alone.text)
+        self.assertEqual("".join(echoed.logprobs.tokens), echoed.text)
+        self.assertEqual(echoed.logprobs.token_logprobs[-20:], alone.logprobs.token_logprobs)
+        self.assertIsNone(echoed.logprobs.token_logprobs[0])  # BOS
+        prompt = echoed.logprobs.token_logprobs[:-20]
+        self.assertTrue(len(prompt) == 5 and all(value < 0 for value in prompt[1:]), prompt)
+        only = self.complete(max_tokens=0, logprobs=1, echo=True).choices[0]
+        self.assertEqual((only.text, only.logprobs.token_logprobs), (PROMPT, prompt))
+        chunks = list(self.complete(n=2, echo=True, stream=True))
+        for index in range(2):
+            self.assertTrue("".join(chunk.choices[0].text for chunk in chunks if chunk.choices[0].index == index).startswith(PROMPT))
+
     def test_token_ids_are_prompts(self):
         text = self.complete(extra_body={"return_token_ids": True}, max_tokens=5).choices[0]
         first = self.complete(prompt=text.token_ids, max_tokens=5).choices[0].text
@@ -155,7 +169,7 @@ class CompletionsTest(ServerTest):
         self.assertIn(session, listed)
         with self.assertRaises(openai.NotFoundError) as gone:
             raw.create(model="tales", prompt="x", extra_headers={"x-session-id": "nobody"}, **greedy)
-        self.assertEqual(gone.exception.code, "session_not_found")
+        self.assertEqual((gone.exception.code, gone.exception.param), ("session_not_found", "x-session-id"))
 
     def test_structured_output(self):
         for seed in range(3):
@@ -170,7 +184,7 @@ class CompletionsTest(ServerTest):
         self.assertEqual(self.complete(extra_headers={"x-request-id": "mine"})._request_id, "mine")
 
     def test_errors_name_their_field(self):
-        for field, options in {"temperature": {"temperature": -1}, "n": {"n": 65}, "echo": {"echo": True}, "suffix": {"suffix": "x"},
+        for field, options in {"temperature": {"temperature": -1}, "n": {"n": 65}, "echo": {"echo": True, "logprobs": 1, "n": 2}, "suffix": {"suffix": "x"},
                                "best_of": {"best_of": 2}, "nonsense": {"extra_body": {"nonsense": 1}}, "logprobs": {"logprobs": 21},
                                "max_tokens": {"max_tokens": "many"}, "prompt": {"prompt": ["a"] * 129}}.items():
             with self.subTest(field), self.assertRaises(openai.BadRequestError) as error:
@@ -407,6 +421,15 @@ class ResponsesTest(ServerTest):
         self.respond("z", previous_response_id=again[0])  # which lives on
         with self.assertRaises(openai.NotFoundError):
             self.client.responses.retrieve(self.respond(store=False).id)
+
+    def test_input_items_are_listed(self):
+        first = self.respond([{"role": "user", "content": f"Number {i}"} for i in range(30)])
+        items = list(self.client.responses.input_items.list(first.id, limit=7))  # page after page
+        self.assertEqual([item.content[0].text for item in items], [f"Number {i}" for i in reversed(range(30))])
+        page = self.client.responses.input_items.list(first.id, order="asc", after=items[1].id)
+        self.assertEqual([item.content[0].text for item in page.data], ["Number 29"])
+        next_one = self.respond("Go on", previous_response_id=first.id)
+        self.assertEqual([item.content[0].text for item in self.client.responses.input_items.list(next_one.id)], ["Go on"])
 
     def test_tools_and_formats(self):
         tools = [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": False}]
