@@ -229,7 +229,7 @@ class HttpClient final : public DoorClient {
         "{\"prompt\":\"", kPrompt, "\",\"stream\":true,\"ignore_eos\":true,\"return_token_ids\":",
         "true,\"max_tokens\":", absl::GetFlag(FLAGS_tokens), ",\"seed\":", seed, "}");
     const std::string text =
-        absl::StrCat("POST /v1/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\n",
+        absl::StrCat("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n",
                      "Content-Length: ", body.size(), "\r\n\r\n", body);
     Watch watch;
     const int descriptor = Connect();

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "server/log/log.h"
 
@@ -45,6 +46,11 @@ absl::Status AccessControl::OpenFiles(const ServerOptions& options) {
     authenticator_ = std::make_unique<Authenticator>();
   } else {
     RIVULET_ASSIGN_OR_RETURN(authenticator_, Authenticator::FromFile(options.tokens));
+    if (authenticator_->knows_certificates() && options.tls.client_ca.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--tokens ", options.tokens,
+                       ": it has certificates; give --tls-client-ca, so that clients show theirs"));
+    }
   }
   if (options.tls.certificate.empty()) return absl::OkStatus();
   RIVULET_ASSIGN_OR_RETURN(tls_, TlsIdentity::FromFiles(options.tls));

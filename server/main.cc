@@ -113,7 +113,7 @@ class ServerProcess {
                              MakeDrafterSource(options_, served_.tokenizer, *engine_, metrics_));
     StartScheduler();
     RIVULET_RETURN_IF_ERROR(StartGrpc());
-    door_ = std::make_unique<openai::Door>(*http_, OtherRoutes(), *context_);
+    door_ = std::make_unique<openai::Door>(*http_, OtherRoutes(), *context_, Hosts());
     ready_ = true;
     SetServing(device_works_);
     return absl::OkStatus();
@@ -172,13 +172,20 @@ class ServerProcess {
     return OperationsRoutes(std::move(handlers));
   }
 
+  // A page that a browser has from elsewhere has no token.
+  AllowedHosts Hosts() const {
+    if (!IsLoopback(options_.http.host) || !options_.tokens.empty()) return {};
+    return AllowedHosts(options_.http_hosts);
+  }
+
   absl::Status StartHttp() {
     HttpLimits limits;
     limits.write_time = seconds(options_.stalled_client_seconds);
-    RIVULET_ASSIGN_OR_RETURN(http_, HttpServer::Start(options_.http.host, options_.http.port,
-                                                      openai::RoutesWhileLoading(
-                                                          OtherRoutes(), access_->authenticator()),
-                                                      metrics_, limits, access_->tls()));
+    RIVULET_ASSIGN_OR_RETURN(
+        http_, HttpServer::Start(
+                   options_.http.host, options_.http.port,
+                   openai::RoutesWhileLoading(OtherRoutes(), access_->authenticator(), Hosts()),
+                   metrics_, limits, access_->tls()));
     PrintAddress("http", options_.http.host, http_->port());
     return absl::OkStatus();
   }

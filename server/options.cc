@@ -17,6 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "kernels/base/cuda_device.h"
 #include "kernels/base/status.h"
@@ -214,6 +215,17 @@ absl::Status ReadInsecure(const std::string& text, ServerOptions& options) {
   return text == "true" || text == "false" ? absl::OkStatus() : Give("give true or false");
 }
 
+absl::Status ReadHttpHosts(const std::string& text, ServerOptions& options) {
+  options.http_hosts = absl::StrSplit(text, ',', absl::SkipEmpty());
+  for (const std::string& name : options.http_hosts) {
+    if (name.find_first_of(" /[]:*@") == std::string::npos) continue;
+    return Give(
+        "give names of this machine without ports, as a browser would know it, separated by "
+        "commas");
+  }
+  return absl::OkStatus();
+}
+
 std::vector<Flag> AccessFlags() {
   return {
       {"tls-cert", "FILE", "", "certificate chain (PEM) for TLS on both ports; with --tls-key",
@@ -230,6 +242,11 @@ std::vector<Flag> AccessFlags() {
       {"insecure", nullptr, "false",
        "listen in plain text also where other machines can connect, which is refused otherwise",
        ReadInsecure},
+      {"http-host", "NAMES", "",
+       "further names, separated by commas, that browsers may know the HTTP port by, beside "
+       "localhost "
+       "and addresses, where it listens on loopback without --tokens",
+       ReadHttpHosts},
   };
 }
 
@@ -471,14 +488,13 @@ uint32_t UsableCpus() {
   return quota == 0 ? cores : std::min(cores, quota);
 }
 
-namespace {
-
-// Only programs on this machine can connect.
 bool IsLoopback(const std::string& host) {
   in_addr address;
   const bool ipv4 = inet_pton(AF_INET, host.c_str(), &address) == 1;
   return host == "localhost" || host == "::1" || (ipv4 && absl::StartsWith(host, "127."));
 }
+
+namespace {
 
 absl::Status CheckAccess(const ServerOptions& options) {
   const TlsPaths& tls = options.tls;

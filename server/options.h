@@ -31,10 +31,11 @@ struct ServerOptions {
   std::string model;
   HostPort listen;
   HostPort http;
-  TlsPaths tls;                       // no certificate: plain text
-  std::string tokens;                 // file; empty: none are asked for
-  bool insecure = false;              // plain text on addresses of other machines, too
-  std::optional<DType> weight_dtype;  // none: as in the checkpoint
+  TlsPaths tls;                         // no certificate: plain text
+  std::string tokens;                   // file; empty: none are asked for
+  bool insecure = false;                // plain text on addresses of other machines, too
+  std::vector<std::string> http_hosts;  // further names of the HTTP port; see AllowedHosts
+  std::optional<DType> weight_dtype;    // none: as in the checkpoint
   DType state_dtype = DType::kFloat32;
   std::optional<DType> kv_dtype;  // none: MixerOptions::KvDType
   bool cuda = false;              // the model runs on the GPU
@@ -67,6 +68,9 @@ struct ServerOptions {
 // INVALID_ARGUMENT, one line that names flag, value and remedy, when anything is wrong. `arguments`
 // without the program's name. Never ends the process.
 absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& arguments);
+
+// Whether only programs on this machine can connect there.
+bool IsLoopback(const std::string& host);
 
 // Every flag with its help and default.
 std::string OptionsHelp();

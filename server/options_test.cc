@@ -105,6 +105,19 @@ TEST(OptionsTest, OtherMachinesNeedTlsOrAWord) {
   }
 }
 
+TEST(OptionsTest, HttpHostsAreNames) {
+  const auto hosts = [](const std::string& text) {
+    const auto options = ParseOptions({"--model=m", "--http-host=" + text});
+    EXPECT_TRUE(options.ok()) << options.status();
+    return options.ok() ? options->http_hosts : std::vector<std::string>();
+  };
+  EXPECT_TRUE(ParseOptions({"--model=m"})->http_hosts.empty());
+  EXPECT_THAT(hosts("a.lan,,B"), testing::ElementsAre("a.lan", "B"));
+  for (const std::string wrong : {"a:1", "http://a", "*.lan", "a, b"}) {
+    EXPECT_THAT(Error({"--model=m", "--http-host=" + wrong}), HasSubstr("--http-host"));
+  }
+}
+
 TEST(OptionsTest, TlsFlagsBelongTogether) {
   EXPECT_THAT(Error({"--model=m", "--tls-cert=c"}), HasSubstr("--tls-key"));
   EXPECT_THAT(Error({"--model=m", "--tls-key=k"}), HasSubstr("--tls-cert"));

@@ -307,6 +307,7 @@ bool Connection::OnHead() {
     Refuse(std::move(refusal));
     return false;
   }
+  reader_.request().peer_names = transport_->peer_names();
   if (auto refusal = hub_.Admit(*found.route, reader_.request())) {
     Refuse(*std::move(refusal));
     return false;

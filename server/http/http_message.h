@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/security/caller.h"
+#include "server/security/peer_names.h"
 
 namespace rivulet {
 
@@ -28,6 +29,7 @@ struct HttpRequest {
   std::vector<HttpHeader> headers;  // in order; of a chunked request, without its trailers
   std::string body;                 // as sent: no Content-Encoding is undone
   std::string client;               // the peer's address, without its port
+  PeerNames peer_names;             // of the peer's certificate
   CallerPtr caller;                 // HttpRoutes::admit's; null without one
 
   // The first header of this name (any case), or null.

@@ -222,7 +222,7 @@ TestResponse TestHttpClient::ReadResponse(bool to_head) {
 TestResponse TestHttpClient::Request(const std::string& method, const std::string& path,
                                      const std::string& body,
                                      const std::vector<HttpHeader>& headers) {
-  std::string text = absl::StrCat(method, " ", path, " HTTP/1.1\r\nHost: test\r\n");
+  std::string text = absl::StrCat(method, " ", path, " HTTP/1.1\r\nHost: localhost\r\n");
   for (const HttpHeader& header : headers) {
     absl::StrAppend(&text, header.name, ": ", header.value, "\r\n");
   }

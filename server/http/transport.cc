@@ -83,6 +83,12 @@ class TlsTransport final : public Transport {
     return EndSocketOutput(socket_);
   }
 
+  PeerNames peer_names() const override {
+    const X509* const certificate = SSL_get0_peer_certificate(ssl_.get());
+    if (certificate == nullptr || SSL_get_verify_result(ssl_.get()) != X509_V_OK) return {};
+    return NamesOfCertificate(*certificate);
+  }
+
  private:
   static int Length(size_t bytes) {
     return static_cast<int>(std::min<size_t>(bytes, std::numeric_limits<int>::max()));

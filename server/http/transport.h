@@ -15,6 +15,8 @@
 #include <cstddef>
 #include <memory>
 
+#include "server/security/peer_names.h"
+
 struct ssl_ctx_st;
 
 namespace rivulet {
@@ -41,6 +43,8 @@ class Transport {
   virtual bool holds_input() const = 0;
   // Tells the peer that no more will be written. False if the connection is of no use.
   virtual bool EndOutput() = 0;
+  // Of the peer's certificate, which the handshake has verified; none without one.
+  virtual PeerNames peer_names() const { return {}; }
 };
 
 std::unique_ptr<Transport> MakePlainTransport(boost::asio::ip::tcp::socket& socket);

@@ -113,56 +113,69 @@ absl::Status CheckNotFromAnotherSite(const HttpRequest& request) {
       "request from a program");
 }
 
-absl::StatusOr<CallerPtr> CallerOf(const Authenticator& authenticator, const HttpRequest& request,
-                                   Scope scope) {
+// Metrics have no secrets, and their collectors may have any name for this machine.
+absl::Status CheckHost(const AllowedHosts& hosts, const HttpRequest& request, Scope scope) {
+  const std::string* const host = request.Find("host");
+  if (host == nullptr || scope == Scope::kMetrics || hosts.Allows(*host)) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      "the request's Host \"", host->substr(0, 100),
+      "\" is not a name of this server, which listens on loopback: use localhost or 127.0.0.1, or "
+      "start it with --http-host and that name"));
+}
+
+absl::StatusOr<CallerPtr> CallerOf(const Authenticator& authenticator, const AllowedHosts& hosts,
+                                   const HttpRequest& request, Scope scope) {
   RIVULET_RETURN_IF_ERROR(CheckNotFromAnotherSite(request));
+  RIVULET_RETURN_IF_ERROR(CheckHost(hosts, request, scope));
   std::optional<std::string_view> token;
   for (const HttpHeader& header : request.headers) {
     if (!absl::EqualsIgnoreCase(header.name, "authorization")) continue;
     token = token.has_value() ? "" : std::string_view(header.value);  // several are none
   }
-  return authenticator.Admit(token, scope);
+  return authenticator.Admit(token, scope, request.peer_names);
 }
 
 // `metrics` may be null.
-auto AdmitBy(const Authenticator& authenticator, Metrics* metrics) {
-  return
-      [&authenticator, metrics](HttpRequest& request, Scope scope) -> std::optional<HttpResponse> {
-        absl::StatusOr<CallerPtr> caller = CallerOf(authenticator, request, scope);
-        if (caller.ok()) {
-          request.caller = *std::move(caller);
-          return std::nullopt;
-        }
-        if (metrics != nullptr) metrics->CountRequest(Outcome::kRejectedCaller);
-        return ErrorResponse(caller.status());
-      };
+auto AdmitBy(const Authenticator& authenticator, AllowedHosts hosts, Metrics* metrics) {
+  return [&authenticator, hosts = std::move(hosts), metrics](
+             HttpRequest& request, Scope scope) -> std::optional<HttpResponse> {
+    absl::StatusOr<CallerPtr> caller = CallerOf(authenticator, hosts, request, scope);
+    if (caller.ok()) {
+      request.caller = *std::move(caller);
+      return std::nullopt;
+    }
+    if (metrics != nullptr) metrics->CountRequest(Outcome::kRejectedCaller);
+    return ErrorResponse(caller.status());
+  };
 }
 
 }  // namespace
 
-HttpRoutes RoutesWhileLoading(std::vector<HttpRoute> others, const Authenticator& authenticator) {
+HttpRoutes RoutesWhileLoading(std::vector<HttpRoute> others, const Authenticator& authenticator,
+                              AllowedHosts hosts) {
   others.push_back({"", "/v1/", kLargestBody, [](const Exchange& exchange) {
                       exchange->Respond(ErrorResponse(
                           absl::UnavailableError("the server does not serve now: it loads its "
                                                  "model, or is shutting down")));
                     }});
-  return {std::move(others), &HttpRefusal, AdmitBy(authenticator, nullptr)};
+  return {std::move(others), &HttpRefusal, AdmitBy(authenticator, std::move(hosts), nullptr)};
 }
 
-Door::Door(HttpServer& http, std::vector<HttpRoute> others, const ServiceContext& service)
-    : http_(http), others_(std::move(others)), service_(service) {
+Door::Door(HttpServer& http, std::vector<HttpRoute> others, const ServiceContext& service,
+           AllowedHosts hosts)
+    : http_(http), others_(std::move(others)), service_(service), hosts_(std::move(hosts)) {
   std::vector<HttpRoute> routes = others_;
   AddModels(service_, routes);
   AddGeneration(service_, routes);
   AddResponseRoutes(service_, kLargestBody, routes);
   AddSessionRoutes(service_, routes);
   AddRefusals(routes);
-  http_.SetRoutes(
-      {std::move(routes), &HttpRefusal, AdmitBy(service_.authenticator, &service_.metrics)});
+  http_.SetRoutes({std::move(routes), &HttpRefusal,
+                   AdmitBy(service_.authenticator, hosts_, &service_.metrics)});
 }
 
 Door::~Door() {
-  http_.SetRoutes(RoutesWhileLoading(others_, service_.authenticator));
+  http_.SetRoutes(RoutesWhileLoading(others_, service_.authenticator, hosts_));
   http_.CutExchanges();
   const int calls = service_.calls.WaitForNone(std::chrono::steady_clock::now() + kEndTime);
   if (calls > 0) LogWarning("calls_cut_off", {{"calls", calls}});

@@ -12,17 +12,22 @@
 #include <vector>
 
 #include "server/http/http_server.h"
+#include "server/security/allowed_hosts.h"
 #include "server/service/service_context.h"
 
 namespace rivulet::openai {
 
 // Before there is a model: `others`, and 503 for /v1. The authenticator outlives the routes.
-HttpRoutes RoutesWhileLoading(std::vector<HttpRoute> others, const Authenticator& authenticator);
+// `hosts`: which names of the port the requests may have, but those for metrics and what is open to
+// all.
+HttpRoutes RoutesWhileLoading(std::vector<HttpRoute> others, const Authenticator& authenticator,
+                              AllowedHosts hosts = {});
 
 class Door {
  public:
-  // Opens /v1 beside `others`. All outlive the door.
-  Door(HttpServer& http, std::vector<HttpRoute> others, const ServiceContext& service);
+  // Opens /v1 beside `others`. All outlive the door. `hosts` as above.
+  Door(HttpServer& http, std::vector<HttpRoute> others, const ServiceContext& service,
+       AllowedHosts hosts = {});
   // Closes /v1 and cuts off what is being answered on the port. Returns when no request uses the
   // service any more. REQUIRES: the scheduler has ended all requests, or will.
   ~Door();
@@ -33,6 +38,7 @@ class Door {
   HttpServer& http_;
   const std::vector<HttpRoute> others_;
   const ServiceContext& service_;
+  const AllowedHosts hosts_;
 };
 
 }  // namespace rivulet::openai

@@ -12,6 +12,7 @@
 
 #include "server/grammar/grammar_store.h"
 #include "server/openai/door_fixture.h"
+#include "server/text/detokenizer.h"
 
 namespace rivulet::openai {
 namespace {
@@ -31,9 +32,50 @@ TEST_F(DoorTest, PagesOfOtherSitesAreRefused) {
   const auto of = [&](const std::string& origin) {
     return TestHttpClient(http_->port()).Get("/v1/models", {{"Origin", origin}}).status;
   };
-  EXPECT_EQ(of("http://test"), 200);  // the client's Host
+  EXPECT_EQ(of("http://localhost"), 200);  // the client's Host
   EXPECT_EQ(of("http://evil.test"), 403);
   EXPECT_EQ(of("null"), 403);
+}
+
+// As if a site's name pointed to this machine: to its browser, the page is one of this server.
+TEST_F(DoorTest, OtherNamesOfThePortAreRefused) {
+  door_ = nullptr;
+  const AllowedHosts hosts({"gpu.lan"});
+  std::vector<HttpRoute> others;
+  for (const auto& [path, scope] :
+       std::vector<std::pair<std::string, std::optional<Scope>>>{{"/metrics", Scope::kMetrics},
+                                                                 {"/healthz", std::nullopt},
+                                                                 {"/loglevel", Scope::kAdmin}}) {
+    const auto answer = [](const std::shared_ptr<HttpExchange>& exchange) {
+      exchange->Respond({200, "text/plain", {}, "here"});
+    };
+    others.push_back({"GET", path, 0, answer, scope});
+  }
+  const auto status = [&](const std::string& path, const std::string& host) {
+    TestHttpClient client(http_->port());
+    client.Send("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nOrigin: http://" + host +
+                "\r\nSec-Fetch-Site: same-origin\r\n\r\n");
+    return client.ReadResponse().status;
+  };
+  const auto expect = [&](int model) {
+    for (const std::string& path : {std::string("/v1/models"), std::string("/loglevel")}) {
+      const int good = path == "/loglevel" ? 200 : model;
+      for (const char* const host : {"localhost:1", "127.0.0.1:1", "[::1]:1", "GPU.lan:1"}) {
+        EXPECT_EQ(status(path, host), good) << host;
+      }
+      EXPECT_EQ(status(path, "evil.test:1"), 403);
+      EXPECT_EQ(status(path, "localhost.evil.test"), 403);
+    }
+    EXPECT_EQ(status("/metrics", "evil.test:1"), 200);
+    EXPECT_EQ(status("/healthz", "evil.test:1"), 200);
+  };
+  http_->SetRoutes(RoutesWhileLoading(others, authenticator_, hosts));
+  expect(503);
+  door_ = std::make_unique<Door>(*http_, others, *context_, hosts);
+  expect(200);
+  TestHttpClient old(http_->port());
+  old.Send("GET /v1/models HTTP/1.0\r\n\r\n");  // no browser sends none
+  EXPECT_EQ(old.ReadResponse().status, 200);
 }
 
 TEST_F(DoorTest, ModelsAreListed) {
@@ -164,6 +206,69 @@ TEST_F(DoorTest, ASessionIsMadeAndContinued) {
   const TestResponse missing = turn("other");
   EXPECT_EQ(missing.status, 404);
   EXPECT_EQ(Parse(missing)["error"]["code"], "session_not_found");
+  for (const std::string& wrong :
+       {std::string("other"), std::string("a/b"), std::string(129, 'a')}) {
+    EXPECT_EQ(Parse(turn(wrong))["error"]["param"], "x-session-id") << wrong;
+  }
+}
+
+// The choices of an echo are the prompt and what comes without one.
+TEST_F(DoorTest, EchoesThePrompt) {
+  const auto text = [&](const std::string& fields) {
+    return Parse(Post(kCompletions, "{\"ignore_eos\":true,\"seed\":1,\"max_tokens\":5," + fields +
+                                        "}"))["choices"];
+  };
+  for (const char* const prompt : {R"("abc")", "[3,4]", R"(["abc",[3,4]])"}) {
+    const std::string fields = std::string(R"("n":2,"prompt":)") + prompt;
+    const Json alone = text(fields), echoed = text(fields + R"(,"echo":true)");
+    ASSERT_EQ(echoed.size(), alone.size());
+    for (size_t i = 0; i < alone.size(); ++i) {
+      const bool is_text = prompt[1] == 'a' || (prompt[0] == '[' && prompt[1] == '"' && i < 2);
+      const std::vector<uint32_t> ids = {3, 4};
+      const std::string before = is_text ? "abc" : Detokenize(tokenizer_, ids, true);
+      EXPECT_EQ(echoed[i]["text"], before + alone[i]["text"].get<std::string>()) << prompt;
+    }
+  }
+  const Json none = Parse(Post(kCompletions, R"({"prompt":"abc","max_tokens":0,"echo":true})"));
+  EXPECT_EQ(none["choices"][0]["text"], "abc");
+  const TestResponse stream =
+      Post(kCompletions, R"({"prompt":"abc","max_tokens":3,"echo":true,"stream":true,"seed":1})");
+  EXPECT_THAT(stream.body, HasSubstr(R"("text":"abc)"));
+  EXPECT_EQ(stream.body.find(R"("text":"abc)"), stream.body.rfind(R"("text":"abc)"));
+}
+
+// The first token of a context has no value; the others have those of Score.
+TEST_F(DoorTest, EchoedPromptsHaveLogprobs) {
+  for (const char* const stream : {"false", "true"}) {
+    for (const char* const prompt : {R"("abc")", "[3,4,5]"}) {
+      const TestResponse response = Post(
+          kCompletions, std::string(R"({"max_tokens":2,"ignore_eos":true,"echo":true,)") +
+                            R"("logprobs":1,"prompt":)" + prompt + R"(,"stream":)" + stream + "}");
+      ASSERT_EQ(response.status, 200) << response.body;
+      const bool whole = stream[0] == 'f';
+      const std::string first =
+          whole ? response.body : response.body.substr(6, response.body.find("\n\n") - 6);
+      const Json choice = (*ParseJson(first))["choices"][0];
+      const Json& logprobs = choice["logprobs"];
+      const size_t tokens = logprobs["tokens"].size();
+      ASSERT_GE(tokens, 3u) << choice;
+      EXPECT_TRUE(!whole || tokens == 5) << choice;
+      EXPECT_TRUE(logprobs["token_logprobs"][0].is_null() && logprobs["top_logprobs"][0].is_null());
+      std::string joined;
+      for (size_t i = 0; i < tokens; ++i) {
+        EXPECT_EQ(logprobs["text_offset"][i], joined.size());
+        joined += logprobs["tokens"][i].get<std::string>();
+        EXPECT_EQ(logprobs["token_logprobs"][i].is_number(), i > 0) << choice;
+      }
+      EXPECT_EQ(joined, choice["text"]);
+    }
+  }
+}
+
+TEST_F(DoorTest, AKeyThatIsThereTwiceIsRefused) {
+  const TestResponse refused = Post(kCompletions, Completion(R"("max_tokens":1,"max_tokens":2)"));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("twice"));
 }
 
 TEST_F(DoorTest, ANewSessionLeavesIfItsFirstTurnIsRefused) {
@@ -181,6 +286,7 @@ TEST_F(DoorTest, ABusySessionSaysWhenToRetry) {
   EXPECT_EQ(refused.Header("Retry-After"), "1");
   EXPECT_EQ(refused.Header("retry-after-ms"), "100");
   EXPECT_EQ(Parse(refused)["error"]["code"], "session_busy");
+  EXPECT_EQ(Parse(refused)["error"]["param"], "x-session-id");
 }
 
 TEST_F(DoorTest, AFullQueueSaysWhenToRetry) {

@@ -330,6 +330,36 @@ TEST_F(AccessTest, MutualTlsAsksForACertificateOfTheAuthority) {
             StatusCode::UNAVAILABLE);
 }
 
+TEST_F(AccessTest, ACertificateStandsForAToken) {
+  WriteFile(directory_ + "/ca.crt", authority_.certificate);
+  WriteFile(tokens_, absl::StrCat(R"({"tenants": [{"name": "red"}, {"name": "blu"}], "tokens": [)",
+                                  TokenEntry("red"), R"(], "certificates": [
+      {"uri": "spiffe://x/blu", "tenant": "blu"}, {"dns": "reds.example", "tenant": "red"},
+      {"cn": "Somebody", "tenant": "blu", "scopes": ["sessions"]}]})"));
+  ASSERT_TRUE(authenticator_with_tokens_->Reload().ok());
+  const auto identity = *TlsIdentity::FromFiles({certificate_, key_, directory_ + "/ca.crt"});
+  Start(identity.get());
+  const auto be = [&](const std::string& name, const std::string& uri = "") {
+    const CertificateAndKey own =
+        MakeCertificate({.name = name, .issuer = &authority_, .uri = uri});
+    Connect(grpc::SslCredentials({authority_.certificate, own.key, own.certificate}));
+  };
+  be("anybody");
+  EXPECT_EQ(Generate("").error_code(), StatusCode::UNAUTHENTICATED);
+  EXPECT_TRUE(Generate("red").ok());
+  be("anybody", "spiffe://x/blu");
+  EXPECT_TRUE(Generate("").ok());
+  EXPECT_EQ(Create("", "s"), StatusCode::OK);
+  EXPECT_EQ(Get("red", "s").error_code(), StatusCode::NOT_FOUND);  // the token is another tenant's
+  EXPECT_EQ(Generate("green").error_code(), StatusCode::UNAUTHENTICATED);
+  be("Reds.Example");
+  EXPECT_TRUE(Generate("").ok());
+  EXPECT_EQ(Get("", "s").error_code(), StatusCode::NOT_FOUND);
+  be("Somebody");
+  EXPECT_TRUE(Get("", "s").ok());
+  EXPECT_EQ(Generate("").error_code(), StatusCode::PERMISSION_DENIED);
+}
+
 TEST_F(AccessTest, ARotationCountsForNewConnections) {
   const auto identity = *TlsIdentity::FromFiles({certificate_, key_, ""});
   Start(identity.get());

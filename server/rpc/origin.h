@@ -5,14 +5,18 @@
 #ifndef RIVULET_SERVER_RPC_ORIGIN_H_
 #define RIVULET_SERVER_RPC_ORIGIN_H_
 
+#include <grpc/grpc_security_constants.h>
 #include <grpcpp/server_context.h>
 
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "server/rpc/call_metadata.h"
 #include "server/rpc/open_streams.h"
 #include "server/scheduler/request.h"
@@ -32,12 +36,32 @@ inline TimePoint DeadlineOf(const grpc::ServerContextBase& context) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(deadline - now);
 }
 
+// Of the client's certificate, if gRPC has asked for one and verified it.
+inline PeerNames PeerNamesOf(const grpc::ServerContextBase& context) {
+  PeerNames names;
+  const auto peer = context.auth_context();
+  const auto add = [&](const char* property, const char* kind, bool any_case) {
+    for (const grpc::string_ref& value : peer->FindPropertyValues(property)) {
+      std::string text(value.data(), value.size());
+      if (any_case) absl::AsciiStrToLower(&text);
+      names.push_back(kind + text);
+    }
+  };
+  if (peer == nullptr || !peer->IsPeerAuthenticated()) return names;
+  add(GRPC_PEER_URI_PROPERTY_NAME, "uri:", false);
+  add(GRPC_PEER_DNS_PROPERTY_NAME, "dns:", true);
+  add(GRPC_X509_CN_PROPERTY_NAME, "cn:", false);
+  return names;
+}
+
 // UNAUTHENTICATED and PERMISSION_DENIED, as Authenticator::Admit.
 inline absl::StatusOr<CallerPtr> CallerOf(const ServiceContext& service,
                                           const grpc::ServerContextBase& context, Scope scope) {
   constexpr char kKey[] = "authorization";
   if (context.client_metadata().count(kKey) > 1) return service.authenticator.Admit("", scope);
-  return service.authenticator.Admit(MetadataOf(context, kKey), scope);
+  const std::optional<std::string_view> token = MetadataOf(context, kKey);
+  if (token.has_value()) return service.authenticator.Admit(token, scope);
+  return service.authenticator.Admit(token, scope, PeerNamesOf(context));
 }
 
 // Of a message that came at `arrival`. `caller`: null for a call that will be refused.

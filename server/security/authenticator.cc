@@ -67,15 +67,19 @@ absl::Status Authenticator::Reload() {
   MutexLock lock(&mutex_);
   std::vector<std::shared_ptr<Tenant>> tenants;
   for (const TokenFile::TenantEntry& entry : file->tenants) tenants.push_back(TenantOf(entry));
-  auto tokens = std::make_shared<std::vector<Token>>();
-  for (const TokenFile::Token& entry : file->tokens) {
+  const auto caller_of = [&](const auto& entry) {
     auto caller = std::make_shared<Caller>();
     caller->tenant = tenants[entry.tenant];
     caller->scopes = entry.scopes;
     caller->token_name = entry.name;
-    tokens->push_back({entry, std::move(caller)});
+    return caller;
+  };
+  auto known = std::make_shared<Known>();
+  for (const auto& entry : file->tokens) known->tokens.push_back({entry, caller_of(entry)});
+  for (const auto& entry : file->certificates) {
+    known->certificates.emplace(entry.peer, caller_of(entry));
   }
-  tokens_ = std::move(tokens);
+  known_ = std::move(known);
   // Tenants that have left the file go with their last request.
   std::erase_if(tenants_, [](const auto& named) { return named.second.use_count() == 1; });
   return absl::OkStatus();
@@ -88,36 +92,52 @@ std::shared_ptr<Tenant> Authenticator::TenantOf(const TokenFile::TenantEntry& en
   return tenant;
 }
 
+std::shared_ptr<const Authenticator::Known> Authenticator::known() const {
+  MutexLock lock(&mutex_);
+  return known_;
+}
+
+bool Authenticator::knows_certificates() const {
+  return asks_for_tokens() && !known()->certificates.empty();
+}
+
 absl::StatusOr<CallerPtr> Authenticator::Admit(std::optional<std::string_view> authorization,
-                                               Scope scope) const {
+                                               Scope scope, const PeerNames& peer) const {
   if (!asks_for_tokens()) return anyone_;
-  if (!authorization.has_value()) return Unauthenticated("this server asks for a token");
-  RIVULET_ASSIGN_OR_RETURN(CallerPtr caller, Find(TokenOf(*authorization)));
+  const bool by_token = authorization.has_value();
+  RIVULET_ASSIGN_OR_RETURN(CallerPtr caller,
+                           by_token ? Find(TokenOf(*authorization)) : FindPeer(peer));
   if (caller->scopes.Has(scope)) return caller;
   return absl::PermissionDeniedError(absl::StrCat(
-      "the token is valid, but does not have the scope \"", kScopeNames[static_cast<size_t>(scope)],
-      "\" that this needs: use another token, or add the scope in the --tokens file"));
+      "the ", by_token ? "token" : "client's certificate",
+      " is valid, but does not have the scope \"", kScopeNames[static_cast<size_t>(scope)],
+      "\" that this needs: use another one, or add the scope in the --tokens file"));
 }
 
 absl::StatusOr<CallerPtr> Authenticator::Find(std::string_view token) const {
   if (token.empty() || token.size() > kMostTokenBytes) {
     return Unauthenticated("the Authorization header has no bearer token");
   }
-  std::shared_ptr<const std::vector<Token>> tokens;
-  {
-    MutexLock lock(&mutex_);
-    tokens = tokens_;
-  }
+  const std::shared_ptr<const Known> known = this->known();
   const Sha256Digest digest = Sha256(token);
   const Token* found = nullptr;
-  for (const Token& known : *tokens) {
-    const bool same = CRYPTO_memcmp(known.entry.digest.data(), digest.data(), digest.size()) == 0;
-    found = same ? &known : found;
+  for (const Token& token : known->tokens) {
+    const bool same = CRYPTO_memcmp(token.entry.digest.data(), digest.data(), digest.size()) == 0;
+    found = same ? &token : found;
   }
   if (found == nullptr) return Unauthenticated("the token is not valid");
   const auto& expires = found->entry.expires;
   if (expires.has_value() && *expires <= now_()) return Unauthenticated("the token has expired");
   return found->caller;
+}
+
+absl::StatusOr<CallerPtr> Authenticator::FindPeer(const PeerNames& peer) const {
+  const std::shared_ptr<const Known> known = this->known();
+  for (const std::string& name : peer) {
+    const auto found = known->certificates.find(name);
+    if (found != known->certificates.end()) return found->second;
+  }
+  return Unauthenticated("this server asks for a token");
 }
 
 std::vector<NamedTenantMetrics> Authenticator::metrics() const {

@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Bearer tokens → callers. Without a file, every client is one caller that may do everything.
+// Bearer tokens → callers; without a token, the verified certificate of a client (mutual TLS) if
+// the file has its name. Without a file, every client is one caller that may do everything.
 //
 // A token is compared by its hash, with every entry and in constant time, so that the time of an
 // answer tells nothing about the tokens there are.
@@ -24,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/base/mutex.h"
 #include "server/security/caller.h"
+#include "server/security/peer_names.h"
 #include "server/security/token_file.h"
 
 namespace rivulet {
@@ -40,9 +42,15 @@ class Authenticator {
 
   bool asks_for_tokens() const { return !path_.empty(); }
 
-  // `authorization`: the value of that header, none without it. UNAUTHENTICATED without a valid
-  // token; PERMISSION_DENIED if it does not have the scope.
-  absl::StatusOr<CallerPtr> Admit(std::optional<std::string_view> authorization, Scope scope) const;
+  // Whether certificates of clients may stand for tokens, which takes mutual TLS.
+  bool knows_certificates() const;
+
+  // `authorization`: the value of that header, none without it. `peer`: of the client's
+  // certificate; the first of them counts that the file has. A token counts before it, also one
+  // that is not valid. UNAUTHENTICATED without either; PERMISSION_DENIED if it does not have the
+  // scope.
+  absl::StatusOr<CallerPtr> Admit(std::optional<std::string_view> authorization, Scope scope,
+                                  const PeerNames& peer = {}) const;
 
   // Reads the file again: tokens that have left it are refused from now on.
   absl::Status Reload();
@@ -56,8 +64,15 @@ class Authenticator {
     TokenFile::Token entry;
     CallerPtr caller;
   };
+  // What the file says. Immutable.
+  struct Known {
+    std::vector<Token> tokens;
+    std::map<std::string, CallerPtr> certificates;  // by name, as in PeerNames
+  };
   explicit Authenticator(std::string path, std::function<WallClock::time_point()> now);
+  std::shared_ptr<const Known> known() const;
   absl::StatusOr<CallerPtr> Find(std::string_view token) const;
+  absl::StatusOr<CallerPtr> FindPeer(const PeerNames& peer) const;
   std::shared_ptr<Tenant> TenantOf(const TokenFile::TenantEntry& entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -65,7 +80,7 @@ class Authenticator {
   const std::function<WallClock::time_point()> now_;
   const CallerPtr anyone_;  // of a server that asks for no tokens
   mutable Mutex mutex_;
-  std::shared_ptr<const std::vector<Token>> tokens_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const Known> known_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<Tenant>> tenants_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -103,6 +105,67 @@ TEST_F(AuthenticatorTest, ScopesBoundWhatATokenMayDo) {
   const absl::Status status = Admit("Bearer scraper").status();
   EXPECT_TRUE(absl::IsPermissionDenied(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("\"generate\""));
+}
+
+std::string PeerFile(const std::string& certificates) {
+  return absl::StrCat("{\"tenants\": [", kTwo, "], \"certificates\": [", certificates, "]}");
+}
+
+TEST_F(AuthenticatorTest, ACertificateLeadsToItsTenant) {
+  Write(PeerFile(R"({"uri": "spiffe://x/blue", "tenant": "blue", "scopes": ["generate"]},
+                    {"dns": "Red.Example", "tenant": "red", "name": "of red"},
+                    {"cn": "x", "tenant": "red"})"));
+  Open();
+  EXPECT_TRUE(authenticator_->knows_certificates());
+  const auto admit = [&](const PeerNames& peer, Scope scope = Scope::kGenerate) {
+    return authenticator_->Admit(std::nullopt, scope, peer);
+  };
+  EXPECT_EQ((*admit({"dns:red.example"}))->tenant->name(), "red");
+  EXPECT_EQ((*admit({"dns:red.example"}))->token_name, "of red");
+  EXPECT_EQ((*admit({"uri:spiffe://x/blue", "dns:red.example"}))->tenant->name(), "blue");
+  EXPECT_TRUE(absl::IsPermissionDenied(admit({"uri:spiffe://x/blue"}, Scope::kSessions).status()));
+  for (const PeerNames& peer : std::vector<PeerNames>{
+           {}, {"cn:red.example"}, {"uri:spiffe://x/blue2"}, {"spiffe://x/blue"}, {"dns:x"}}) {
+    EXPECT_TRUE(absl::IsUnauthenticated(admit(peer).status()));
+  }
+  // A token that is not valid is no certificate's.
+  EXPECT_TRUE(absl::IsUnauthenticated(
+      authenticator_->Admit("Bearer one", Scope::kGenerate, {"cn:x"}).status()));
+}
+
+TEST_F(AuthenticatorTest, WrongCertificatesAreRefusedByName) {
+  const struct {
+    const char *entry, *error;
+  } kCases[] = {
+      {R"({"tenant": "red"})", "certificates[0]: give one of uri, dns and cn"},
+      {R"({"cn": "a", "dns": "b", "tenant": "red"})", "give one of"},
+      {R"({"cn": "", "tenant": "red"})", "cn: it is empty"},
+      {R"({"cn": 1, "tenant": "red"})", "give cn, a string"},
+      {R"({"cn": "a", "tenant": "green"})", "\"green\" is not in tenants"},
+      {R"({"cn": "a", "tenant": "red", "expires": ""})", "unknown field \"expires\""},
+      {R"({"dns": "a", "tenant": "red"}, {"dns": "A", "tenant": "blue"})",
+       "certificates[1]: this name is in the file already"},
+      {R"({"cn": "a", "tenant": "red"}, {"cn": "b", "cn": "a", "tenant": "blue"})",
+       "certificates[1]: the key \"cn\" is there twice"},
+      {"", "certificates: give a list"},
+  };
+  for (const auto& [entry, error] : kCases) {
+    Write(PeerFile(entry));
+    const auto opened = Authenticator::FromFile(path_);
+    EXPECT_THAT(std::string(opened.status().message()), HasSubstr(error)) << entry;
+  }
+}
+
+TEST(PeerNamesTest, AreThoseOfTheCertificate) {
+  const CertificateAndKey made = MakeCertificate({.name = "Search", .uri = "spiffe://x/Search"});
+  BIO* const bio =
+      BIO_new_mem_buf(made.certificate.data(), static_cast<int>(made.certificate.size()));
+  X509* const certificate = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);
+  EXPECT_THAT(
+      NamesOfCertificate(*certificate),
+      testing::ElementsAre("uri:spiffe://x/Search", "dns:localhost", "dns:search", "cn:Search"));
+  X509_free(certificate);
+  BIO_free(bio);
 }
 
 TEST_F(AuthenticatorTest, TokensExpire) {

@@ -65,7 +65,8 @@ void Describe(X509* certificate, const CertificateRequest& request) {
     AddExtension(certificate, NID_key_usage, "critical,keyCertSign,cRLSign");
   } else {
     AddExtension(certificate, NID_subject_alt_name,
-                 absl::StrCat("DNS:localhost,DNS:", request.name, ",IP:127.0.0.1,IP:::1"));
+                 absl::StrCat("DNS:localhost,DNS:", request.name, ",IP:127.0.0.1,IP:::1",
+                              request.uri.empty() ? "" : ",URI:" + request.uri));
   }
 }
 

@@ -19,6 +19,7 @@ struct CertificateRequest {
   int64_t valid_until = 86400;                // likewise
   bool authority = false;                     // may sign others
   const CertificateAndKey* issuer = nullptr;  // null: it signs itself
+  std::string uri = "";                       // a further name of one that is no authority
 };
 
 // A new one each time, with an EC key (P-256). Valid for localhost, 127.0.0.1 and ::1.

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -139,27 +140,53 @@ absl::Status ReadExpiry(const Json& json, const std::string& where, TokenFile::T
   return absl::OkStatus();
 }
 
-absl::StatusOr<TokenFile::Token> ReadToken(const Json& json, const std::string& where,
-                                           const std::map<std::string, size_t>& tenants) {
-  RIVULET_RETURN_IF_ERROR(
-      CheckFields(json, where, {"name", "sha256", "tenant", "scopes", "expires"}));
-  TokenFile::Token token;
+// What tokens and certificates have both: name, tenant, scopes.
+template <typename Entry>
+absl::Status ReadHolder(const Json& json, const std::string& where,
+                        const std::map<std::string, size_t>& tenants, Entry& entry) {
   if (json.contains("name")) {
-    RIVULET_ASSIGN_OR_RETURN(token.name, ReadString(json, where, "name"));
-    if (token.name.size() > kMaxNameBytes) {
+    RIVULET_ASSIGN_OR_RETURN(entry.name, ReadString(json, where, "name"));
+    if (entry.name.size() > kMaxNameBytes) {
       return Bad(where, absl::StrCat("name: give at most ", kMaxNameBytes, " bytes"));
     }
   }
-  RIVULET_ASSIGN_OR_RETURN(token.digest, ReadDigest(json, where));
   RIVULET_ASSIGN_OR_RETURN(const std::string tenant, ReadString(json, where, "tenant"));
   const auto found = tenants.find(tenant);
   if (found == tenants.end()) {
     return Bad(where, absl::StrCat("tenant \"", tenant, "\" is not in tenants"));
   }
-  token.tenant = found->second;
-  RIVULET_ASSIGN_OR_RETURN(token.scopes, ReadScopes(json, where));
+  entry.tenant = found->second;
+  RIVULET_ASSIGN_OR_RETURN(entry.scopes, ReadScopes(json, where));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TokenFile::Token> ReadToken(const Json& json, const std::string& where,
+                                           const std::map<std::string, size_t>& tenants) {
+  RIVULET_RETURN_IF_ERROR(
+      CheckFields(json, where, {"name", "sha256", "tenant", "scopes", "expires"}));
+  TokenFile::Token token;
+  RIVULET_ASSIGN_OR_RETURN(token.digest, ReadDigest(json, where));
+  RIVULET_RETURN_IF_ERROR(ReadHolder(json, where, tenants, token));
   RIVULET_RETURN_IF_ERROR(ReadExpiry(json, where, token));
   return token;
+}
+
+absl::StatusOr<TokenFile::Certificate> ReadCertificate(
+    const Json& json, const std::string& where, const std::map<std::string, size_t>& tenants) {
+  RIVULET_RETURN_IF_ERROR(
+      CheckFields(json, where, {"name", "uri", "dns", "cn", "tenant", "scopes"}));
+  TokenFile::Certificate certificate;
+  for (const std::string kind : {"uri", "dns", "cn"}) {
+    if (!json.contains(kind)) continue;
+    if (!certificate.peer.empty()) return Bad(where, "give one of uri, dns and cn");
+    RIVULET_ASSIGN_OR_RETURN(std::string text, ReadString(json, where, kind.c_str()));
+    if (text.empty()) return Bad(where, absl::StrCat(kind, ": it is empty"));
+    if (kind == "dns") absl::AsciiStrToLower(&text);
+    certificate.peer = absl::StrCat(kind, ":", text);
+  }
+  if (certificate.peer.empty()) return Bad(where, "give one of uri, dns and cn");
+  RIVULET_RETURN_IF_ERROR(ReadHolder(json, where, tenants, certificate));
+  return certificate;
 }
 
 absl::StatusOr<Json> ReadList(const Json& file, const char* field, size_t most) {
@@ -170,11 +197,30 @@ absl::StatusOr<Json> ReadList(const Json& file, const char* field, size_t most) 
   return *list;
 }
 
-absl::Status CheckNoTwins(const std::vector<TokenFile::Token>& tokens) {
-  std::map<Sha256Digest, size_t> seen;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const auto [first, fresh] = seen.emplace(tokens[i].digest, i);
-    if (!fresh) return Bad(absl::StrCat("tokens[", i, "]"), "the sha256 is in the file already");
+absl::Status CheckNoTwins(const TokenFile& file) {
+  std::set<Sha256Digest> digests;
+  for (size_t i = 0; i < file.tokens.size(); ++i) {
+    if (digests.insert(file.tokens[i].digest).second) continue;
+    return Bad(absl::StrCat("tokens[", i, "]"), "the sha256 is in the file already");
+  }
+  std::set<std::string> peers;
+  for (size_t i = 0; i < file.certificates.size(); ++i) {
+    if (peers.insert(file.certificates[i].peer).second) continue;
+    return Bad(absl::StrCat("certificates[", i, "]"), "this name is in the file already");
+  }
+  return absl::OkStatus();
+}
+
+// `read` makes an entry of the list.
+template <typename Entry, typename Read>
+absl::Status ReadHolders(const Json& file, const char* field,
+                         const std::map<std::string, size_t>& tenants, Read read,
+                         std::vector<Entry>& entries) {
+  RIVULET_ASSIGN_OR_RETURN(const Json list, ReadList(file, field, kMostTokens));
+  for (const Json& json : list) {
+    const std::string where = absl::StrCat(field, "[", entries.size(), "]");
+    RIVULET_ASSIGN_OR_RETURN(Entry entry, read(json, where, tenants));
+    entries.push_back(std::move(entry));
   }
   return absl::OkStatus();
 }
@@ -235,7 +281,7 @@ Sha256Digest Sha256(std::string_view bytes) {
 
 absl::StatusOr<TokenFile> ParseTokenFile(std::string_view json) {
   RIVULET_ASSIGN_OR_RETURN(const Json file, ParseWithoutRepeatedKeys(json));
-  RIVULET_RETURN_IF_ERROR(CheckFields(file, "the file", {"tenants", "tokens"}));
+  RIVULET_RETURN_IF_ERROR(CheckFields(file, "the file", {"tenants", "tokens", "certificates"}));
   TokenFile parsed;
   RIVULET_ASSIGN_OR_RETURN(const Json tenants, ReadList(file, "tenants", kMostTenants));
   std::map<std::string, size_t> names;
@@ -247,13 +293,15 @@ absl::StatusOr<TokenFile> ParseTokenFile(std::string_view json) {
     }
     parsed.tenants.push_back(std::move(tenant));
   }
-  RIVULET_ASSIGN_OR_RETURN(const Json tokens, ReadList(file, "tokens", kMostTokens));
-  for (const Json& entry : tokens) {
-    const std::string where = absl::StrCat("tokens[", parsed.tokens.size(), "]");
-    RIVULET_ASSIGN_OR_RETURN(TokenFile::Token token, ReadToken(entry, where, names));
-    parsed.tokens.push_back(std::move(token));
+  const bool certificates = file.contains("certificates");
+  if (certificates) {
+    RIVULET_RETURN_IF_ERROR(
+        ReadHolders(file, "certificates", names, &ReadCertificate, parsed.certificates));
   }
-  RIVULET_RETURN_IF_ERROR(CheckNoTwins(parsed.tokens));
+  if (!certificates || file.contains("tokens")) {
+    RIVULET_RETURN_IF_ERROR(ReadHolders(file, "tokens", names, &ReadToken, parsed.tokens));
+  }
+  RIVULET_RETURN_IF_ERROR(CheckNoTwins(parsed));
   return parsed;
 }
 

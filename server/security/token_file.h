@@ -6,7 +6,8 @@
 //   {"tenants": [{"name": "search", "weight": 2, "requests_per_minute": 600,
 //                 "tokens_per_minute": 1000000, "max_requests": 64}],
 //    "tokens": [{"name": "search backend", "sha256": "9f86d0...", "tenant": "search",
-//                "scopes": ["generate", "sessions"], "expires": "2027-01-31T00:00:00Z"}]}
+//                "scopes": ["generate", "sessions"], "expires": "2027-01-31T00:00:00Z"}],
+//    "certificates": [{"uri": "spiffe://example.org/search", "tenant": "search"}]}
 //
 // Tokens are random (docs/security.md says how to make one), so one round of SHA-256 is enough.
 //
@@ -44,12 +45,20 @@ struct TokenFile {
     Scopes scopes;
     std::optional<std::chrono::system_clock::time_point> expires;
   };
+  // Clients whose certificate has this name, with mutual TLS.
+  struct Certificate {
+    std::string name;
+    std::string peer;  // as in PeerNames
+    size_t tenant = 0;
+    Scopes scopes;
+  };
   std::vector<TenantEntry> tenants;
-  std::vector<Token> tokens;
+  std::vector<Token> tokens;  // one at least, or a certificate
+  std::vector<Certificate> certificates;
 };
 
 inline constexpr size_t kMostTenants = 1024;
-inline constexpr size_t kMostTokens = 4096;
+inline constexpr size_t kMostTokens = 4096;  // and certificates
 
 // INVALID_ARGUMENT names the entry and the field. Unknown fields are refused, as a misspelt limit
 // would be no limit, and so are fields that an object has twice.

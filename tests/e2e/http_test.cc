@@ -26,7 +26,7 @@ using testing::StartsWith;
 constexpr int kStreams = 1000;
 
 std::string Post(const std::string& body) {
-  return "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+  return "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
          std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
@@ -123,7 +123,7 @@ TEST_F(HttpTest, ASlowReaderBesideAFastOne) {
 TEST_F(HttpTest, PipelinedAndHalfClosed) {
   TestHttpClient client = Connect();
   client.Send(Complete(5, false) + Complete(5, true) +
-              "GET /v1/models HTTP/1.1\r\nHost: h\r\n\r\n");
+              "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n");
   client.HalfClose();
   EXPECT_THAT(client.ReadResponse().body, HasSubstr("text_completion"));
   EXPECT_THAT(client.ReadResponse().body, HasSubstr("[DONE]"));
@@ -147,9 +147,9 @@ TEST_F(HttpTest, ClientsThatLeaveCostNothing) {
 
 TEST_F(HttpTest, AmbiguousRequestsReachNoHandler) {
   const std::string body = R"({"prompt":"a","max_tokens":1})";
-  const std::string line = "POST /v1/completions HTTP/1.1\r\nHost: h\r\n";
+  const std::string line = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n";
   const std::string length = "Content-Length: " + std::to_string(body.size()) + "\r\n";
-  const std::string smuggled = "GET /loglevel HTTP/1.1\r\nHost: h\r\n\r\n";
+  const std::string smuggled = "GET /loglevel HTTP/1.1\r\nHost: localhost\r\n\r\n";
   const std::string requests[] = {
       line + length + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled,
       line + "Content-Length: 0\r\n" + length + "\r\n" + body + smuggled,
@@ -157,7 +157,7 @@ TEST_F(HttpTest, AmbiguousRequestsReachNoHandler) {
       line + length + "X: y\r\n folded\r\n\r\n" + body + smuggled,
       line + length + "X: y\n\r\n" + body + smuggled,
       line + "Content-Length : 0\r\n\r\n" + smuggled,
-      "POST /v1/completions HTTP/1.1\nHost: h\n\n" + smuggled,
+      "POST /v1/completions HTTP/1.1\nHost: localhost\n\n" + smuggled,
   };
   for (const std::string& request : requests) {
     TestHttpClient client = Connect();
@@ -188,10 +188,11 @@ TEST_F(HttpTest, MalformedBodiesAreRefused) {
 
 TEST_F(HttpTest, LargeHeadsAndBodiesAreRefused) {
   TestHttpClient heads = Connect();
-  heads.Send("GET /v1/models HTTP/1.1\r\nHost: h\r\nA: " + std::string(1 << 20, 'a') + "\r\n\r\n");
+  heads.Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\nA: " + std::string(1 << 20, 'a') +
+             "\r\n\r\n");
   EXPECT_EQ(heads.ReadResponse().status, 431);
   TestHttpClient body = Connect();
-  body.Send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 33554433\r\n\r\n");
+  body.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 33554433\r\n\r\n");
   EXPECT_EQ(body.ReadResponse().status, 413);
   TestHttpClient text = Connect();
   text.Send(Post(R"({"prompt":")" + std::string((4 << 20) + 1, 'a') + "\"}"));

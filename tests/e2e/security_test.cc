@@ -135,7 +135,8 @@ TEST_F(SecurityTest, HttpPathsAskForTheirScopes) {
   // Refused before the body is read.
   const TestTls tls = {.authority = authority_.certificate, .certificate = ""};
   TestHttpClient client(server_->http_address(), &tls);
-  client.Send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 30000000\r\n\r\n");
+  client.Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30000000\r\n\r\n");
   EXPECT_EQ(client.ReadResponse().status, 401);
 }
 
@@ -201,6 +202,62 @@ TEST_F(SecurityTest, MutualTlsKeepsOutClientsWithoutACertificate) {
   EXPECT_EQ(Http("/healthz", "").status, 0);
 }
 
+// On both ports, and again after a reload.
+TEST_F(SecurityTest, CertificatesStandForTokens) {
+  const auto write = [&](const std::string& tenant) {
+    WriteFile(directory_ + "/tokens.json",
+              absl::StrCat(R"({"tenants": [{"name": "red"}, {"name": "blue"}], "certificates": [)",
+                           R"({"uri": "spiffe://test/a", "tenant": ")", tenant,
+                           R"(", "scopes": ["generate", "metrics"]}]})"));
+  };
+  write("red");
+  Start({"--tls-client-ca=" + directory_ + "/ca.crt"});
+  const auto metrics = [&](const std::string& uri) {
+    const CertificateAndKey own =
+        MakeCertificate({.name = "client", .issuer = &authority_, .uri = uri});
+    Access access = AccessOf("", authority_);
+    access.certificate = own.certificate;
+    access.key = own.key;
+    EXPECT_EQ(absl::IsUnauthenticated(Describe(access)), uri != "spiffe://test/a");
+    const TestTls tls = {
+        .authority = authority_.certificate, .certificate = own.certificate, .key = own.key};
+    TestHttpClient client(server_->http_address(), &tls);
+    const std::string body = R"({"prompt":[1,2,3],"max_tokens":1})";
+    if (uri == "spiffe://test/a") {
+      EXPECT_EQ(client.Request("POST", "/v1/completions", body).status, 200);
+    }
+    return client.Get("/metrics");
+  };
+  EXPECT_EQ(metrics("spiffe://test/b").status, 401);
+  EXPECT_THAT(metrics("spiffe://test/a").body,
+              HasSubstr("rivulet_tenant_generation_tokens_total{tenant=\"red\"} 1"));
+  write("blue");
+  EXPECT_TRUE(Eventually([&] {
+    return metrics("spiffe://test/a").body.find("tokens_total{tenant=\"blue\"} 1") !=
+           std::string::npos;
+  }));
+}
+
+// The port of this machine, as a browser has it whose site lets its own name point here.
+TEST(HostTest, OnLoopbackOnlyItsOwnNamesAreServed) {
+  const auto server = ServerProcess::Start(SourcePath(kModel), {"--http-host=gpu.lan,workstation"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto status = [&](const std::string& path, const std::string& host) {
+    TestHttpClient client((*server)->http_address());
+    client.Send("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
+    return client.ReadResponse().status;
+  };
+  for (const char* const host : {"localhost:80", "127.0.0.1", "gpu.lan:8591", "WORKSTATION"}) {
+    EXPECT_EQ(status("/v1/models", host), 200) << host;
+  }
+  for (const char* const path : {"/v1/models", "/v1/sessions", "/loglevel"}) {
+    EXPECT_EQ(status(path, "evil.test:8591"), 403) << path;
+  }
+  for (const char* const path : {"/healthz", "/readyz", "/metrics"}) {
+    EXPECT_EQ(status(path, "evil.test:8591"), 200) << path;
+  }
+}
+
 TEST(SecurityStartTest, OtherMachinesNeedTls) {
   const auto start = [](std::vector<std::string> flags) {
     flags.insert(flags.begin(),
@@ -213,6 +270,11 @@ TEST(SecurityStartTest, OtherMachinesNeedTls) {
   const Exit missing = start({"--listen=127.0.0.1:0", "--tokens=/none"});
   EXPECT_EQ(missing.code, 1);
   EXPECT_THAT(missing.output, HasSubstr("/none"));
+  const std::string file = TestDirectory() + "/tokens.json";
+  WriteFile(file, R"({"tenants": [{"name": "a"}], "certificates": [{"cn": "b", "tenant": "a"}]})");
+  const Exit one_sided = start({"--listen=127.0.0.1:0", "--tokens=" + file});
+  EXPECT_EQ(one_sided.code, 1);
+  EXPECT_THAT(one_sided.output, HasSubstr("--tls-client-ca"));
 }
 
 }  // namespace
