@@ -189,6 +189,18 @@ void ActiveRequest::AddReserved(StateNeed& need) const {
   }
 }
 
+uint64_t ActiveRequest::StateBytes() const {
+  if (ended_) return 0;
+  StateNeed reserved;
+  AddReserved(reserved);
+  uint64_t bytes = reserved.bytes(context_.capacity);
+  if (prompt_ != nullptr) return bytes + prompt_->state_bytes();
+  for (const auto& completion : completions_) {
+    if (!completion->finished()) bytes += completion->session().state_bytes();
+  }
+  return bytes;
+}
+
 std::vector<Session*> ActiveRequest::sessions() {
   if (ended_) return {};
   if (prompt_ != nullptr) return {prompt_.get()};

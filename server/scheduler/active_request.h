@@ -131,6 +131,9 @@ class ActiveRequest {
   bool in_prompt() const { return prompt_ != nullptr; }
   // Adds what is reserved for it: the slots and pages that its completions may still take.
   void AddReserved(StateNeed& need) const;
+  // What it holds and what is reserved for it, in bytes, but for what its sessions keep beside
+  // their states.
+  uint64_t StateBytes() const;
   // That of its prompt, or those of the completions that run.
   std::vector<Session*> sessions();
   // Of the first of them that has some. False if none has.

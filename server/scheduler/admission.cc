@@ -57,13 +57,6 @@ Scheduler::RowsByTenant Scheduler::RunningByTenant() const {
   return running;
 }
 
-// Without --tokens there is one, and nothing to share.
-bool Scheduler::HasTenants() const {
-  return std::any_of(waiting_.begin(), waiting_.end(), [](const auto& request) {
-    return request->tenant != nullptr && !request->tenant->name().empty();
-  });
-}
-
 // Where several tenants wait, the one that has the least of the machine for its weight comes first.
 // Those of one tenant stay in order.
 void Scheduler::TakeTurnsByTenant(RowsByTenant claims) {
@@ -95,24 +88,29 @@ bool Scheduler::LeavesRoomForOthers(const Request& request, const RowsByTenant& 
 
 void Scheduler::AdmitWaiting(TimePoint now) {
   bool held_back = false;
+  std::set<const Tenant*> waiting_for_own;  // tenants whose share what runs for them has used
   RowsByTenant running;
-  if (HasTenants()) running = RunningByTenant();
+  if (named_tenants_) running = RunningByTenant();
   TakeTurnsByTenant(running);
   for (auto& request : waiting_) {
     if (WaitsForReaders(request)) continue;
     // A request that has its slots already may pass those that wait for some.
     if (held_back && !MayPass(*request)) continue;
     if (WaitsForPrefix(*request)) continue;
-    if (!LeavesRoomForOthers(*request, running)) continue;  // others may pass it
     const Tenant* const tenant = request->tenant.get();
+    const bool waits = waiting_for_own.contains(tenant) && !MayPass(*request);
+    if (waits || !LeavesRoomForOthers(*request, running)) continue;  // others may pass it
     const uint32_t rows = request->completions;
-    if (!TryAdmit(request, now)) {
-      held_back = true;
-    } else {
+    share_is_used_ = false;
+    if (TryAdmit(request, now)) {
       running[tenant] += rows;
+    } else if (share_is_used_) {
+      waiting_for_own.insert(tenant);
+    } else {
+      held_back = true;
     }
   }
-  lacks_slots_ = held_back;
+  lacks_slots_ = held_back || !waiting_for_own.empty();
   std::erase(waiting_, nullptr);
 }
 
@@ -305,32 +303,68 @@ bool Scheduler::CanMakeRoom(const StateNeed& need) const {
 }
 
 bool Scheduler::MakeRoom(const Request& request) {
-  const auto drop = [this](const TenantNames* tenants) {
-    return DropKept(KeptStates::kBorder, tenants);
-  };
   // There usually is room; then what is held is added up only once.
-  for (size_t borders = 1; !HasRoom(NewNeed(request)); borders *= 2) {
-    if (!DropByShare(drop)) return MakeRoomByMore(request);
-    for (size_t i = 1; i < borders && DropByShare(drop); ++i) continue;
+  size_t borders = 1;
+  const auto drop = [&](const TenantNames* tenants) {
+    size_t dropped = 0;
+    while (dropped < borders && DropKept(KeptStates::kBorder, tenants)) ++dropped;
+    return dropped > 0;
+  };
+  for (; !HasRoom(NewNeed(request)); borders *= 2) {
+    if (WorkedEnough()) return false;
+    if (!DropByShare(drop, &request)) return MakeRoomByMore(request);
   }
   return true;
 }
 
-// Of the tenants that hold more than an equal share, as long as they have any, then of all. What
-// runs counts as well, as far as it is a session that was there before, but is not dropped.
+// A tenant for which something runs waits for the end of that, before it takes from those that hold
+// less. One for which nothing runs takes from all: nothing else would ever make room for it.
 bool Scheduler::DropByShare(const std::function<bool(const TenantNames*)>& drop,
-                            bool for_tokens) const {
+                            const Request* request, bool for_tokens) {
+  if (!named_tenants_) return drop(nullptr);
+  share_is_used_ = false;
+  const TenantAmounts held = HeldByTenants(request, for_tokens);
+  std::optional<std::string> tenant;
+  if (request != nullptr) tenant = NameOfTenant(*request);
+  Losers order(held, tenant);
+  while (const TenantNames* const losers = order.Next()) {
+    if (drop(losers)) return true;
+  }
+  share_is_used_ = request != nullptr && RunsForTenantOf(*request);
+  return !share_is_used_ && drop(nullptr);
+}
+
+// What runs counts with what it may come to need, where one asks.
+TenantAmounts Scheduler::HeldByTenants(const Request* request, bool for_tokens) const {
   TenantAmounts held;
   sessions_.AddHeld(for_tokens ? &HeldBySessions::tokens : &HeldBySessions::bytes, held);
-  if (!for_tokens) prefixes_.cache().AddBytes(held);
-  const TenantNames over = OverEqualShare(held);
-  return (!over.empty() && drop(&over)) || drop(nullptr);
+  if (for_tokens) {
+    if (request != nullptr) held[NameOfTenant(*request)] += NewTokens(*request);
+    return held;
+  }
+  prefixes_.cache().AddBytes(held);
+  if (request == nullptr) return held;
+  for (const auto& active : active_) held[NameOfTenant(active->request())] += active->StateBytes();
+  held[NameOfTenant(*request)] += NewNeed(*request).bytes(engine_.capacity());
+  return held;
+}
+
+bool Scheduler::RunsForTenantOf(const Request& request) const {
+  return std::any_of(active_.begin(), active_.end(), [&](const auto& active) {
+    return !active->ended() && active->request().tenant == request.tenant;
+  });
+}
+
+bool Scheduler::WorkedEnough() const {
+  return sessions_.work() - work_before_ > kMostWork && AnythingRuns();
 }
 
 bool Scheduler::MakeRoomByMore(const Request& request) {
   // Nothing is dropped for a request that would not fit even then.
+  share_is_used_ = false;
   if (!CanMakeRoom(NewNeed(request))) return false;
   while (!HasRoom(NewNeed(request))) {
+    if (WorkedEnough()) return false;
     const bool had_prefixes = prefixes_.cache().states() > 0;
     if (!DropOne(request)) return false;
     // States of the cache share slots, so that CanMakeRoom has counted some of them twice.
@@ -351,7 +385,8 @@ bool Scheduler::DropOne(const Request& request) {
                                           DropKept(KeptStates::kOldestPosition, tenants));
     return dropped || sessions_.EvictLeastRecentlyUsed(tenants);
   };
-  return DropByShare(drop, Held(NewNeed(request)).tokens > context_.options.max_session_tokens);
+  const bool for_tokens = Held(NewNeed(request)).tokens > context_.options.max_session_tokens;
+  return DropByShare(drop, &request, for_tokens);
 }
 
 // A state that others share already, or that is empty, is kept for nothing.
@@ -366,14 +401,14 @@ bool Scheduler::MakeRoomToKeep(const Request& request) {
            DropKept(KeptStates::kOldestPosition, tenants);
   };
   while (!HasRoom(need)) {
-    if (!DropByShare(drop)) return false;
+    if (!DropByShare(drop, &request)) return false;
   }
   return true;
 }
 
 bool Scheduler::DropKept(KeptStates what, const TenantNames* tenants) {
   const auto of_these = [tenants](const Request& request) {
-    return IsAmong(tenants, request.tenant == nullptr ? "" : request.tenant->name());
+    return IsAmong(tenants, NameOfTenant(request));
   };
   size_t dropped = sessions_.DropKept(what, tenants);
   for (const auto& active : active_) {
@@ -398,6 +433,7 @@ bool Scheduler::TryAdmit(std::unique_ptr<Request>& request, TimePoint now) {
   const PrefixCache::Match match = prefixes_.Find(*request);
   PrefixUse prefix = prefixes_.UseOf(*request, match);
   auto session = OpenSession(*request, match, keep);
+  share_is_used_ = false;
   if (!session.ok()) return false;
   prefixes_.Note(*request, prefix);
   active_.push_back(std::make_unique<ActiveRequest>(

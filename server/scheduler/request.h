@@ -77,6 +77,11 @@ struct Request {
   bool has_awaited = false;  // one was kept; it does not wait for a second
 };
 
+// Empty: of a server that asks for no tokens.
+inline std::string NameOfTenant(const Request& request) {
+  return request.tenant == nullptr ? "" : request.tenant->name();
+}
+
 // Tokens that its prompt continues.
 inline uint64_t ContextTokens(const Request& request) {
   return request.session.held() && !request.begins_anew ? request.session.tokens() : 0;

@@ -209,6 +209,9 @@ Scheduler::Inbox Scheduler::TakeInbox() {
 }
 
 void Scheduler::ApplyInbox(Inbox inbox, TimePoint now) {
+  for (const auto& request : inbox.requests) {
+    named_tenants_ = named_tenants_ || !NameOfTenant(*request).empty();
+  }
   waiting_.splice(waiting_.end(), inbox.requests);
   for (const uint64_t id : inbox.cancels) CancelNow(id, now);
   if (inbox.abort.has_value()) AbortNow(*inbox.abort, now);
@@ -358,6 +361,7 @@ const StepPlan& Scheduler::Plan(TimePoint now) {
   ApplyInbox(TakeInbox(), now);
   EndLateWaiting(now);
   sessions_.Reap();
+  work_before_ = sessions_.work();
   StepInFlight step = FillPlan(Choose(now));
   if (!plan_.empty()) in_flight_.push_back(std::move(step));
   Settle(now);

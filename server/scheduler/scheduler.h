@@ -143,6 +143,8 @@ class Scheduler {
   static constexpr size_t kMostInFlight = 2;
   // An eighth of the slots and of the queue is for tenants that have less than that.
   static constexpr uint32_t kTenantPart = 8;
+  // SessionTable::work of one plan while something runs, which waits for it: some 30 ms.
+  static constexpr uint64_t kMostWork = uint64_t{1} << 18;
   using RowsByTenant = std::map<const Tenant*, uint64_t>;
 
   absl::Status CheckQueue(const Tenant* tenant) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -161,7 +163,6 @@ class Scheduler {
   void EndWaiting(TimePoint now, const std::function<absl::Status(const Request&)>& why);
   void Admit(TimePoint now);
   void AdmitWaiting(TimePoint now);  // one pass over the waiting requests
-  bool HasTenants() const;
   void TakeTurnsByTenant(RowsByTenant claims);
   bool LeavesRoomForOthers(const Request& request, const RowsByTenant& running) const;
   RowsByTenant RunningByTenant() const;
@@ -191,13 +192,19 @@ class Scheduler {
   bool CanMakeRoom(const StateNeed& need) const;
   bool MakeRoom(const Request& request);
   bool MakeRoomByMore(const Request& request);
+  // The rest of the work is for the next plan.
+  bool WorkedEnough() const;
   bool DropOne(const Request& request);
   // Beside that, for the state at which a turn's session is kept. Drops no session.
   bool MakeRoomToKeep(const Request& request);
   // By the rule of tenant_shares.h: calls `drop` with the tenants that lose first (null: all),
-  // until it is true. `for_tokens`: their share of the sessions' tokens counts, not of bytes.
+  // until it is true. `request`: which asks for the room; null: none does. `for_tokens`: what they
+  // hold of the sessions' tokens counts, not of bytes.
   bool DropByShare(const std::function<bool(const TenantNames*)>& drop,
-                   bool for_tokens = false) const;
+                   const Request* request = nullptr, bool for_tokens = false);
+  TenantAmounts HeldByTenants(const Request* request, bool for_tokens) const;
+  // Of the request's tenant, that others than this one do.
+  bool RunsForTenantOf(const Request& request) const;
   // Of an idle session of the tenants if one has any, else of one that runs or waits.
   bool DropKept(KeptStates what, const TenantNames* tenants);
   absl::StatusOr<std::unique_ptr<Session>> OpenSession(Request& request,
@@ -240,9 +247,13 @@ class Scheduler {
   PrefixReuse prefixes_;
   Requests waiting_;
   bool lacks_slots_ = false;  // one of them was not admitted for that
+  // Room was not made, last, for the sake of other tenants, while others of its own run.
+  bool share_is_used_ = false;
+  bool named_tenants_ = false;  // there were some: without --tokens there is nothing to share
   std::vector<std::unique_ptr<ActiveRequest>> active_;
-  uint64_t ended_ = 0;  // since the last Settle
-  uint64_t turn_ = 0;   // counts admissions and planned rows, for RowView::last_turn
+  uint64_t ended_ = 0;        // since the last Settle
+  uint64_t work_before_ = 0;  // SessionTable::work when this plan began
+  uint64_t turn_ = 0;         // counts admissions and planned rows, for RowView::last_turn
   StepCost cost_;
   DraftChoice draft_choice_{cost_};
   double draft_seconds_ = 0;       // that the drafts of this plan took to make

@@ -187,6 +187,47 @@ TEST_F(SchedulerTenantsTest, AFloodOfSessionsPushesOutThoseOfItsTenant) {
   EXPECT_TRUE(sessions_.Get({"red", "s59"}).ok());
 }
 
+// Turns that run count as what is idle does.
+TEST_F(SchedulerTenantsTest, TurnsAtOncePushOutNoSessionsOfATenantThatHoldsLess) {
+  Start(/*slots=*/16, /*max_queue=*/100);
+  for (int i = 0; i < 6; ++i) Run(blue_, "b" + std::to_string(i), Prompt(0));
+  std::vector<const Client*> red;
+  for (int i = 0; i < 32; ++i) red.push_back(Submit(red_, 50));
+  const Client* const green = Submit(std::make_shared<Tenant>("green"), 50);
+  ASSERT_TRUE(Step());
+  EXPECT_TRUE(Started(green)) << "others pass those that wait for their own";
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(Step());
+  EXPECT_GE(metrics_.requests_running.value(), 8);
+  while (Step()) continue;
+  EXPECT_EQ(sessions_.List({"blue", ""}, 100).size(), 6u);
+  for (const Client* client : red) EXPECT_EQ(Tokens(client), 50u) << "all have run";
+}
+
+// The first request of a tenant finds room, whatever others hold.
+TEST_F(SchedulerTenantsTest, ATenantForWhichNothingRunsTakesFromAll) {
+  Start(/*slots=*/8, /*max_queue=*/100);
+  std::vector<std::shared_ptr<Tenant>> small;
+  for (int i = 0; i < 8; ++i) {
+    small.push_back(std::make_shared<Tenant>("small" + std::to_string(i)));
+    Run(small.back(), "s", Prompt(0));
+  }
+  Run(red_, "r", Prompt(0));
+  EXPECT_TRUE(sessions_.Get({"red", "r"}).ok());
+  EXPECT_FALSE(sessions_.Get({"small0", "s"}).ok()) << "the one used least recently";
+}
+
+// However many others hold a little.
+TEST_F(SchedulerTenantsTest, TheTenantThatHoldsTheMostLosesFirst) {
+  Start(/*slots=*/32, /*max_queue=*/100);
+  for (int i = 0; i < 8; ++i) Run(blue_, "b" + std::to_string(i), Prompt(0));
+  for (int i = 0; i < 10; ++i) {
+    Run(std::make_shared<Tenant>("small" + std::to_string(i)), "s", Prompt(0));
+  }
+  for (int i = 0; i < 40; ++i) Run(red_, "r" + std::to_string(i), Prompt(0));
+  EXPECT_EQ(sessions_.List({"blue", ""}, 100).size(), 8u);
+  EXPECT_EQ(sessions_.List({"red", ""}, 100).size(), 14u);
+}
+
 // A share of the tokens that sessions may hold, where it is they that lack.
 TEST_F(SchedulerTenantsTest, LongSessionsOfOneTenantDoNotPushOutManyShortOnesOfAnother) {
   max_session_tokens_ = 1000;

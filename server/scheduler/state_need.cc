@@ -22,6 +22,14 @@ bool StateNeed::Take(const StateNeed& need) {
   return true;
 }
 
+uint64_t StateNeed::bytes(const StateCapacity& capacity) const {
+  uint64_t bytes = tails * capacity.tail_bytes + bases * capacity.base_bytes;
+  for (size_t kind = 0; kind < pages.size(); ++kind) {
+    bytes += pages[kind] * capacity.pages[kind].page_bytes;
+  }
+  return bytes;
+}
+
 bool StateNeed::nothing() const {
   return tails == 0 && bases == 0 &&
          std::all_of(pages.begin(), pages.end(), [](uint64_t n) { return n == 0; });

@@ -27,6 +27,8 @@ struct StateNeed {
   StateNeed Beyond(const StateNeed& less) const;
   // Takes `need` away if there is as much of it.
   bool Take(const StateNeed& need);
+  // Of slots and pages.
+  uint64_t bytes(const StateCapacity& capacity) const;
   // No slots and no pages.
   bool nothing() const;
   // Whether there are as many slots and pages as `capacity` and `added` have together.

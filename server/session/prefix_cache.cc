@@ -195,21 +195,15 @@ void PrefixCache::Erase(Node* leaf) {
   roots_.erase(root);
 }
 
-// Of the tenants over an equal share, or of all if none is, the one that is first in order. Those
-// whose amount is 0 have none to lose. Null if there is none.
+// The tenant with the most, and of several the one that is first in order. Those whose amount is 0
+// have none to lose. Null if there is none.
 template <typename Amount, typename Order>
 PrefixCache::Part* PrefixCache::NextToLose(Amount amount, Order order) {
-  EqualShare share;
-  for (const auto& [tenant, part] : parts_) share.Add(amount(part));
   Part* next = nullptr;
-  bool next_is_over = false;
   for (auto& [tenant, part] : parts_) {
-    if (amount(part) == 0) continue;
-    const bool over = share.IsBelow(amount(part));
-    const bool first = next == nullptr || order(part) < order(*next);
-    if (next != nullptr && (over < next_is_over || (over == next_is_over && !first))) continue;
-    next = &part;
-    next_is_over = over;
+    if (amount(part) == 0 || (next != nullptr && amount(part) < amount(*next))) continue;
+    const bool more = next == nullptr || amount(part) > amount(*next);
+    if (more || order(part) < order(*next)) next = &part;
   }
   return next;
 }

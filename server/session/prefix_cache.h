@@ -15,8 +15,8 @@
 // (those since the next state before it), how often a context started there, and the slots that it
 // holds beside those of that state. The least worth goes first. As in GDSF, that of the last one
 // that went is added to every later use, so that what is no longer used goes in the end. Tokens are
-// forgotten by their last use. Where several tenants have some (tenant_shares.h), those of tenants
-// with more than an equal share go first.
+// forgotten by their last use. Where several tenants have some, those of the tenant with the most
+// go first (tenant_shares.h).
 //
 // It decides when states go only where its limits say so; the scheduler asks for more (Drop).
 //

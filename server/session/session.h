@@ -41,10 +41,17 @@
 namespace rivulet {
 
 // A state at a chunk border. It does not change, and lives as long as a session holds it.
-struct StatePoint {
+struct StatePoint : std::enable_shared_from_this<StatePoint> {
   uint64_t position = 0;  // a multiple of C
   SlotHandle base;
   std::vector<PageTable> pages;  // of each kind
+  // IdlePoints's alone: how often idle sessions hold it, and its place among those that they do.
+  struct Idle {
+    int64_t holders = 0;
+    const StatePoint* before = nullptr;
+    const StatePoint* next = nullptr;
+  };
+  mutable Idle idle;
 };
 
 // What a session holds to be rewound to, in the order in which it goes where slots are needed.
@@ -125,6 +132,9 @@ class Session {
   void ShareKept(const Session& source) { kept_ = source.kept_; }
   // False if there is none.
   bool DropKept(KeptStates what);
+  bool keeps(KeptStates what) const {
+    return what == KeptStates::kBorder ? !borders_.empty() : !kept_.empty();
+  }
   // Whether no other session keeps the state that DropKept would drop. Borders are not shared.
   bool keeps_alone(KeptStates what) const {
     if (what == KeptStates::kBorder) return true;

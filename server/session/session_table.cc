@@ -22,6 +22,10 @@ using std::chrono::milliseconds;
 constexpr size_t kMaxDeparted = 4096;
 
 constexpr size_t kPartOfSharers = 64;
+// Changed by one DropKept: some milliseconds.
+constexpr size_t kMostChanges = 8192;
+// SessionTable::work of each.
+constexpr uint64_t kWorkOfChange = 16, kWorkOfRemoval = 128;
 
 bool IsIdCharacter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.' ||
@@ -131,7 +135,9 @@ std::unique_ptr<Session> SessionLease::TakeState() {
   MutexLock lock(&table_->mutex_);
   RIVULET_CHECK(entry_->readers == 0, "takes a state that others read");
   if (entry_->state != nullptr) --table_->states_;
-  return std::move(entry_->state);
+  std::unique_ptr<Session> state = std::move(entry_->state);
+  table_->CountHeld(*entry_);
+  return state;
 }
 
 void SessionLease::PutState(std::unique_ptr<Session> state) {
@@ -200,7 +206,8 @@ void SessionTable::SetState(Entry& entry, std::unique_ptr<Session> state) {
 
 void SessionTable::CountHeld(Entry& entry) {
   if (!entry.in_table || entry.held_by_tenant == nullptr) return;
-  const HeldBySessions now{entry.state_bytes + entry.kept_bytes, entry.room(), 1};
+  const uint64_t state_bytes = entry.state == nullptr ? 0 : entry.state_bytes;
+  const HeldBySessions now{state_bytes + entry.kept_bytes, entry.room(), 1};
   for (auto what : {&HeldBySessions::bytes, &HeldBySessions::tokens, &HeldBySessions::sessions}) {
     entry.held_by_tenant->*what += now.*what - entry.held.*what;
   }
@@ -310,7 +317,7 @@ absl::StatusOr<SessionInfo> SessionTable::Rewind(const SessionKey& key, uint64_t
     garbage_.reserve(garbage_.size() + 1);  // first: this thread must not destroy the state
     SetNotIdle(*entry);
     SetNotes(*entry, std::move(past.notes));
-    garbage_.push_back(std::move(entry->state));
+    Discard(std::move(entry->state));
     --states_;
     SetState(*entry, std::move(past.state));
     SetIdle(*entry);
@@ -379,23 +386,29 @@ std::shared_ptr<SessionTable::Entry> SessionTable::Dispensable(const TenantNames
   return nullptr;
 }
 
-// The session that needs the room counts. A tenant over its share takes from none that is not.
+std::shared_ptr<SessionTable::Entry> SessionTable::LeastRecentlyUsed(
+    const TenantNames& tenants) const {
+  for (const auto& entry : idle_states_) {
+    if (IsAmong(&tenants, entry->tenant)) return entry;
+  }
+  return nullptr;
+}
+
+// The session that needs the room counts.
 bool SessionTable::MakeRoom(const std::string& tenant) {
   TenantAmounts sessions;
   for (const auto& [holder, held] : held_) sessions[holder] = held.sessions;
   ++sessions[tenant];
-  const TenantNames over = OverEqualShare(sessions), own = {tenant};
-  std::shared_ptr<Entry> victim = Dispensable(over.empty() ? nullptr : &over);
-  if (victim == nullptr && !over.empty() && !over.contains(tenant)) {
-    const auto used =
-        std::find_if(idle_states_.begin(), idle_states_.end(),
-                     [&](const auto& entry) { return IsAmong(&over, entry->tenant); });
-    victim = used == idle_states_.end() ? Dispensable(&own) : *used;
+  std::shared_ptr<Entry> victim;
+  Losers order(sessions, tenant);
+  for (const TenantNames* losers; victim == nullptr && (losers = order.Next()) != nullptr;) {
+    victim = Dispensable(losers);
+    if (victim == nullptr && !losers->contains(tenant)) victim = LeastRecentlyUsed(*losers);
   }
   if (victim == nullptr) return false;
   garbage_.reserve(garbage_.size() + 1);  // first: this thread must not destroy the state
   std::unique_ptr<Session> state = Remove(victim, Reason::kEvicted);
-  if (state != nullptr) garbage_.push_back(std::move(state));
+  if (state != nullptr) Discard(std::move(state));
   return true;
 }
 
@@ -450,7 +463,7 @@ absl::Status SessionTable::Delete(const SessionKey& key) {
     garbage_.reserve(garbage_.size() + 1);  // first: this thread must not destroy the state
     std::unique_ptr<Session> state = Remove(entry, Reason::kDeleted);
     if (state == nullptr) return absl::OkStatus();
-    garbage_.push_back(std::move(state));
+    Discard(std::move(state));
   }
   if (on_reap_) on_reap_();
   return absl::OkStatus();
@@ -499,12 +512,24 @@ bool SessionTable::SetIdle(Entry& entry) {
   EntryList& idle = IdleListOf(entry);
   idle.splice(idle.end(), busy_, entry.place);
   idle_tokens_ += entry.room();
+  if (entry.state != nullptr) idle_points_.Add(*entry.state);
   return first && options_.time_to_live.count() > 0;
 }
 
 void SessionTable::SetNotIdle(Entry& entry) {
   busy_.splice(busy_.end(), IdleListOf(entry), entry.place);
   idle_tokens_ -= entry.room();
+  if (entry.state != nullptr) idle_points_.Remove(*entry.state);
+}
+
+void SessionTable::Discard(std::unique_ptr<Session> state) {
+  idle_points_.Add(*state);
+  garbage_.push_back(std::move(state));
+}
+
+void SessionTable::TakeGarbage(std::vector<std::unique_ptr<Session>>& garbage) {
+  for (const auto& state : garbage_) idle_points_.Remove(*state);
+  garbage.swap(garbage_);
 }
 
 SessionTable::EntryList& SessionTable::IdleListOf(const Entry& entry) {
@@ -579,50 +604,29 @@ SessionInfo SessionTable::InfoOf(const Entry& entry) const {
   return info;
 }
 
-IdleSlots SessionTable::idle_slots() const {
-  IdleSlots slots;
-  std::vector<const std::shared_ptr<StatePoint>*> points;
-  const auto add = [&](const Session& state) {
-    slots.tails += 1 - state.missing_tails();
-    slots.pages.resize(state.page_kinds());
-    state.ForEachPoint([&](const std::shared_ptr<StatePoint>& point) { points.push_back(&point); });
-  };
-  const auto before = [](const auto* a, const auto* b) { return *a < *b; };
-  MutexLock lock(&mutex_);
-  for (const std::shared_ptr<Entry>& entry : idle_states_) add(*entry->state);
-  for (const auto& state : garbage_) add(*state);
-  std::sort(points.begin(), points.end(), before);
-  for (auto first = points.begin(); first != points.end();) {
-    const auto last = std::upper_bound(first, points.end(), *first, before);
-    const StatePoint& point = ***first;
-    const bool alone = (*first)->use_count() == last - first && !point.base.shared();
-    first = last;
-    if (!alone) continue;
-    ++slots.bases;
-    for (size_t kind = 0; kind < point.pages.size(); ++kind) {
-      slots.pages[kind] += point.pages[kind].pages();
-    }
-  }
-  return slots;
-}
-
 // Thousands of forks may share what they keep: each is looked at once, not once for each position.
 size_t SessionTable::DropKept(KeptStates what, const TenantNames* tenants) {
   size_t dropped = 0;
   MutexLock lock(&mutex_);
   for (const std::shared_ptr<Entry>& entry : idle_states_) {
+    ++work_;
     if (!IsAmong(tenants, entry->tenant)) continue;
-    for (bool alone = false; !alone; ++dropped) {
-      alone = entry->state->keeps_alone(what);
+    for (bool enough = false; !enough; ++dropped) {
+      enough = entry->state->keeps_alone(what) || dropped + 1 == kMostChanges;
       if (!DropKeptOf(*entry, what)) break;
-      if (alone) return dropped + 1;
+      if (enough) return dropped + 1;
     }
   }
   return dropped;
 }
 
 bool SessionTable::DropKeptOf(Entry& entry, KeptStates what) {
-  if (entry.state == nullptr || !entry.state->DropKept(what)) return false;
+  if (entry.state == nullptr || !entry.state->keeps(what)) return false;
+  const bool idle = !entry.leased();
+  if (idle) idle_points_.Remove(*entry.state);
+  entry.state->DropKept(what);
+  if (idle) idle_points_.Add(*entry.state);
+  work_ += kWorkOfChange;
   Describe(entry, *entry.state);
   CountHeld(entry);
   return true;
@@ -632,7 +636,7 @@ void SessionTable::Reap() {
   std::vector<std::unique_ptr<Session>> garbage;  // destroyed without the lock
   const TimePoint oldest = options_.now() - options_.time_to_live;
   MutexLock lock(&mutex_);
-  garbage.swap(garbage_);
+  TakeGarbage(garbage);
   if (options_.time_to_live.count() == 0) return;
   for (EntryList* idle : {&idle_states_, &idle_empty_}) {
     while (!idle->empty() && idle->front()->last_used <= oldest) {
@@ -644,7 +648,7 @@ void SessionTable::Reap() {
 void SessionTable::LoseStates() {
   std::vector<std::unique_ptr<Session>> states;  // destroyed without the lock
   MutexLock lock(&mutex_);
-  states.swap(garbage_);
+  TakeGarbage(states);
   std::vector<std::shared_ptr<Entry>> lost(idle_states_.begin(), idle_states_.end());
   for (const std::shared_ptr<Entry>& entry : busy_) {
     if (entry->holds_state) lost.push_back(entry);
@@ -672,12 +676,14 @@ bool SessionTable::EvictLeastRecentlyUsed(const TenantNames* tenants) {
   if (!garbage_.empty()) {
     states.push_back(std::move(garbage_.back()));
     garbage_.pop_back();
+    idle_points_.Remove(*states.back());
     return true;
   }
   // Where all share their slots, each look at all of them drops a part, or it would take too long.
   const size_t most = 1 + idle_states_.size() / kPartOfSharers;
   std::vector<std::shared_ptr<Entry>> victims;
   for (const auto& entry : idle_states_) {
+    ++work_;
     if (!IsAmong(tenants, entry->tenant)) continue;
     const bool alone = entry->state->holds_slots_alone();
     if (alone) victims.clear();
@@ -686,6 +692,7 @@ bool SessionTable::EvictLeastRecentlyUsed(const TenantNames* tenants) {
   }
   states.reserve(victims.size());
   for (const auto& victim : victims) states.push_back(Remove(victim, Reason::kEvicted));
+  work_ += kWorkOfRemoval * victims.size();
   return !victims.empty();
 }
 

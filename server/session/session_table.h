@@ -42,19 +42,13 @@
 #include "absl/status/statusor.h"
 #include "kernels/base/mutex.h"
 #include "server/metrics/metrics.h"
+#include "server/session/idle_points.h"
 #include "server/session/session.h"
 #include "server/session/tenant_shares.h"
 
 namespace rivulet {
 
 class SessionTable;
-
-// What idle sessions hold alone.
-struct IdleSlots {
-  uint64_t bases = 0;
-  uint64_t tails = 0;
-  std::vector<uint64_t> pages;  // of each kind; those that two points share count twice
-};
 
 // What the caller of a turn wants to find with the session's state in its next turn. The table does
 // not look into it.
@@ -161,7 +155,7 @@ class SessionLease {
 };
 
 // What sessions of one tenant hold: of states, what they would hold alone; while a turn runs, what
-// they held before it.
+// they held before it, but for the state that the turn has taken.
 struct HeldBySessions {
   uint64_t bytes = 0;   // of states, also those that it can be rewound to
   uint64_t tokens = 0;  // with TokensOfNotes
@@ -192,9 +186,9 @@ class SessionTable {
   // A session without context. For an empty id, one is made up. INVALID_ARGUMENT for an id that is
   // not 1 to kMaxIdBytes letters, digits and -_.: or a name over kMaxNameBytes; ALREADY_EXISTS;
   // RESOURCE_EXHAUSTED when max_sessions exist and all of them were used (the oldest that never was
-  // makes room, or else the idle one with an attachment that was used least recently). If tenants
-  // have more than an equal share of the sessions, it is one of theirs; for a tenant that has not,
-  // also one that was used.
+  // makes room, or else the idle one with an attachment that was used least recently). It is
+  // one of the tenants that lose first (tenant_shares.h); for a tenant that has fewer, also one
+  // that was used.
   absl::StatusOr<SessionInfo> Create(const SessionKey& key, const std::string& name);
 
   // NOT_FOUND, saying what became of the session if that is still known. Of another tenant's
@@ -279,18 +273,29 @@ class SessionTable {
   absl::StatusOr<SessionInfo> Adopt(std::unique_ptr<Session> state,
                                     std::shared_ptr<const SessionNotes> notes,
                                     const SessionKey& source, uint64_t forked_at);
-  // What would be free without the states that EvictLeastRecentlyUsed could destroy. Not O(1).
-  IdleSlots idle_slots() const;
+  // What would be free without the states that EvictLeastRecentlyUsed could destroy. Takes time for
+  // each state that they hold.
+  IdleSlots idle_slots() const {
+    MutexLock lock(&mutex_);
+    return idle_points_.slots();
+  }
   // Adds what the sessions of each tenant hold, with leases or without.
   void AddHeld(uint64_t HeldBySessions::*what, TenantAmounts& amounts) const;
   // Of the idle session that was used least recently among those of `tenants` (null: of all) that
-  // have some, and on until one is dropped that no other session keeps. How many; 0 if none has.
+  // have some, and on until one is dropped that no other session keeps, or it has been long enough.
+  // How many; 0 if none has.
   size_t DropKept(KeptStates what, const TenantNames* tenants = nullptr);
   // Destroys the states of deleted sessions, and drops sessions that were idle too long.
   void Reap();
   // The contents of all states are lost: drops every session that has one. Leases on them are lost.
   // REQUIRES: no turn has taken a state.
   void LoseStates();
+  // How much work DropKept and EvictLeastRecentlyUsed have been so far: sessions that they looked
+  // at, and more for each that they changed or dropped. A tenth of a microsecond each, about.
+  uint64_t work() const {
+    MutexLock lock(&mutex_);
+    return work_;
+  }
   // When the next idle session will have been idle too long; TimePoint::max() for never.
   TimePoint NextExpiry() const;
   // Destroys the state of a deleted session if there is one. Otherwise drops, of the idle sessions
@@ -320,6 +325,11 @@ class SessionTable {
   absl::StatusOr<Past> PastOf(const Entry& entry, std::optional<uint64_t> position,
                               bool with_borders) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::shared_ptr<Entry>> NewEntry(const SessionKey& key, const std::string& name);
+  // The engine thread destroys it, in Reap.
+  void Discard(std::unique_ptr<Session> state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // All of it, in place of `garbage`, which is empty.
+  void TakeGarbage(std::vector<std::unique_ptr<Session>>& garbage)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool DropKeptOf(Entry& entry, KeptStates what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void Describe(Entry& entry, const Session& state);
   // Gives the entry a state and says what it is. REQUIRES: not idle.
@@ -330,6 +340,9 @@ class SessionTable {
   // After every change of what the entry holds.
   void CountHeld(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<Entry> Dispensable(const TenantNames* tenants) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of the idle ones with state; null if there is none.
+  std::shared_ptr<Entry> LeastRecentlyUsed(const TenantNames& tenants) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MakeRoom(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<SessionLease> Lease(const SessionKey& key, bool exclusive);
@@ -367,6 +380,8 @@ class SessionTable {
   size_t states_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t leases_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Session>> garbage_ ABSL_GUARDED_BY(mutex_);
+  IdlePoints idle_points_ ABSL_GUARDED_BY(mutex_);  // of idle_states_ and garbage_
+  uint64_t work_ ABSL_GUARDED_BY(mutex_) = 0;
   // Why the last sessions left, for errors.
   std::map<SessionKey, Reason> departed_ ABSL_GUARDED_BY(mutex_);
   std::deque<SessionKey> departed_order_ ABSL_GUARDED_BY(mutex_);

@@ -318,22 +318,46 @@ TEST_F(SessionTableTest, EvictsThoseOfTheTenantsThatAreNamed) {
   EXPECT_EQ(held(&HeldBySessions::sessions), (TenantAmounts{{"blue", 1}, {"red", 3}}));
   const TenantAmounts bytes = held(&HeldBySessions::bytes);
   EXPECT_EQ(bytes.at("red"), 3 * bytes.at("blue"));
-  const TenantNames over = OverEqualShare(bytes);
+  Losers order(bytes, "blue");
+  const TenantNames over = *order.Next();
   EXPECT_THAT(over, ElementsAre("red"));
   EXPECT_TRUE(sessions_.EvictLeastRecentlyUsed(&over));
   EXPECT_FALSE(sessions_.Get({"red", "a"}).ok());
   {
-    const auto busy = sessions_.LeaseForTurn({"red", "b"});
+    auto busy = sessions_.LeaseForTurn({"red", "b"});
     EXPECT_EQ(held(&HeldBySessions::tokens).at("red"), 200u) << "what runs counts";
+    EXPECT_EQ(held(&HeldBySessions::bytes).at("red"), 2 * bytes.at("blue"));
+    std::unique_ptr<Session> state = busy->TakeState();
+    EXPECT_EQ(held(&HeldBySessions::bytes).at("red"), bytes.at("blue")) << "the turn has it";
+    busy->PutState(std::move(state));
+    EXPECT_EQ(held(&HeldBySessions::bytes).at("red"), 2 * bytes.at("blue"));
     EXPECT_TRUE(sessions_.EvictLeastRecentlyUsed(&over));
     EXPECT_FALSE(sessions_.Get({"red", "c"}).ok());
     EXPECT_FALSE(sessions_.EvictLeastRecentlyUsed(&over));
   }
-  EXPECT_TRUE(OverEqualShare(held(&HeldBySessions::bytes)).empty());
+  const TenantAmounts equal = held(&HeldBySessions::bytes);
+  Losers both(equal);
+  EXPECT_THAT(*both.Next(), ElementsAre("blue", "red"));
+  EXPECT_EQ(both.Next(), nullptr);
   EXPECT_TRUE(sessions_.EvictLeastRecentlyUsed());
   EXPECT_FALSE(sessions_.Get({"blue", "a"}).ok()) << "the one used least recently";
   ASSERT_TRUE(sessions_.Delete({"red", "b"}).ok());
   EXPECT_TRUE(held(&HeldBySessions::bytes).empty());
+}
+
+TEST(LosersTest, ThoseWithTheMostComeFirstAndNoneWithLess) {
+  const TenantAmounts held = {{"a", 5},  {"b", 90}, {"c", 40}, {"d", 70},
+                              {"e", 40}, {"f", 0},  {"g", 60}};
+  Losers of_c(held, "c");
+  EXPECT_THAT(*of_c.Next(), ElementsAre("b"));
+  EXPECT_THAT(*of_c.Next(), ElementsAre("b", "d"));
+  EXPECT_THAT(*of_c.Next(), ElementsAre("b", "c", "d", "e", "g"));
+  EXPECT_EQ(of_c.Next(), nullptr);
+  Losers of_a_newcomer(held, "z");
+  for (size_t count : {1, 2, 5, 6}) EXPECT_EQ(of_a_newcomer.Next()->size(), count);
+  EXPECT_EQ(of_a_newcomer.Next(), nullptr);
+  Losers of_none(TenantAmounts{});
+  EXPECT_EQ(of_none.Next(), nullptr);
 }
 
 TEST_F(SessionTableTest, ATenantThatMakesManySessionsLosesItsOwn) {
@@ -388,6 +412,35 @@ TEST_F(SessionTableTest, ForksThatShareEverythingGoInFewSteps) {
   for (steps = 0; sessions.EvictLeastRecentlyUsed(); ++steps) continue;
   EXPECT_EQ(sessions.states(), 0u);
   EXPECT_LE(steps, 600u);
+}
+
+// What idle_slots keeps up is what a look at all of them finds.
+TEST_F(SessionTableTest, IdleSlotsAreCountedAsSessionsComeAndGo) {
+  const auto bases = [&] { return sessions_.idle_slots().bases; };
+  for (const char* const id : {"a", "b"}) {
+    ASSERT_TRUE(sessions_.Create(id, "").ok());
+    Turn(id, 20);
+  }
+  EXPECT_EQ(bases(), 2u);
+  EXPECT_EQ(sessions_.idle_slots().tails, 2u);
+  ASSERT_TRUE(sessions_.Fork("a", "c", "", std::nullopt).ok());
+  EXPECT_EQ(bases(), 2u) << "a fork shares";
+  {
+    const auto busy = sessions_.LeaseForReading("a");
+    EXPECT_EQ(bases(), 1u) << "what one that is not idle shares is not free";
+    EXPECT_EQ(sessions_.idle_slots().tails, 1u);
+  }
+  EXPECT_EQ(bases(), 2u);
+  ASSERT_TRUE(sessions_.Delete("a").ok());
+  EXPECT_EQ(bases(), 2u) << "until Reap has destroyed it";
+  sessions_.Reap();
+  EXPECT_EQ(bases(), 2u) << "the fork still has it";
+  EXPECT_EQ(sessions_.idle_slots().tails, 1u);
+  ASSERT_TRUE(sessions_.Rewind("b", 20).ok());
+  EXPECT_EQ(bases(), 2u);
+  while (sessions_.EvictLeastRecentlyUsed()) continue;
+  EXPECT_EQ(bases(), 0u);
+  EXPECT_EQ(sessions_.idle_slots().tails, 0u);
 }
 
 TEST_F(SessionTableTest, IdleSessionsExpire) {

@@ -1,50 +1,60 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Whose states go where room is needed. A tenant that holds no more than an equal share of what all
-// tenants hold together loses nothing to others; of those that hold more, what was used least
-// recently, or is worth least, goes first. Where none holds more, all count as one. So one tenant
-// cannot push out what another has kept, and one that is alone has everything.
+// Whose states go where room is needed: those of the tenant that holds the most (max-min fairness),
+// and of one tenant what was used least recently, or is worth least. None takes from a tenant that
+// holds less than itself, with what it asks for. So one tenant cannot push out what another has
+// kept, however many others hold a little, and one that is alone has everything.
 //
 // Threading: plain values.
 #ifndef RIVULET_SERVER_SESSION_TENANT_SHARES_H_
 #define RIVULET_SERVER_SESSION_TENANT_SHARES_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace rivulet {
 
 using TenantNames = std::set<std::string, std::less<>>;
 using TenantAmounts = std::map<std::string, uint64_t, std::less<>>;
 
-// What all tenants hold, one amount after the other. A tenant that holds nothing does not count.
-class EqualShare {
+// The order in which tenants lose. What it was made of outlives it.
+class Losers {
  public:
-  void Add(uint64_t amount) {
-    total_ += amount;
-    holders_ += amount > 0 ? 1 : 0;
+  // `held`: what each tenant holds, with what `tenant` asks for. Without it nobody asks, and all
+  // may lose.
+  explicit Losers(const TenantAmounts& held,
+                  std::optional<std::string_view> tenant = std::nullopt) {
+    const auto own = tenant.has_value() ? held.find(*tenant) : held.end();
+    const uint64_t least = own == held.end() ? 0 : own->second;
+    for (const auto& [name, amount] : held) {
+      if (amount > 0 && amount >= least) order_.push_back({amount, name});
+    }
+    std::sort(order_.rbegin(), order_.rend());
   }
-  // Whether an amount that was added is more than an equal share.
-  bool IsBelow(uint64_t amount) const { return amount > 0 && amount > total_ / holders_; }
+
+  // First those that hold the most; where they have nothing to give, twice as many of the largest,
+  // and so on. Null when all have been asked. Valid until the next call.
+  const TenantNames* Next() {
+    if (names_.size() == order_.size()) return nullptr;
+    size_t count = std::min(order_.size(), std::max<size_t>(1, 2 * names_.size()));
+    while (count < order_.size() && order_[count].first == order_[count - 1].first) ++count;
+    for (size_t i = names_.size(); i < count; ++i) names_.insert(std::string(order_[i].second));
+    return &names_;
+  }
 
  private:
-  uint64_t total_ = 0, holders_ = 0;
+  std::vector<std::pair<uint64_t, std::string_view>> order_;  // the largest first
+  TenantNames names_;                                         // the first of these
 };
-
-// Those that hold more than an equal share.
-inline TenantNames OverEqualShare(const TenantAmounts& held) {
-  EqualShare share;
-  for (const auto& [tenant, amount] : held) share.Add(amount);
-  TenantNames over;
-  for (const auto& [tenant, amount] : held) {
-    if (share.IsBelow(amount)) over.insert(tenant);
-  }
-  return over;
-}
 
 // `tenants`: null for all.
 inline bool IsAmong(const TenantNames* tenants, std::string_view tenant) {
