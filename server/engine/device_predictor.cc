@@ -119,7 +119,7 @@ void DevicePredictor::Guess(const DeviceModel::Tokens& tokens, bool follows_gues
   if (follows_guess) {
     device_->CopyColumns(own.x, StreamsOf(inputs));
   } else {
-    // Nobody reads the rows that are kept of these tokens: any numbers will do.
+    // Nothing reads the rows that are kept of these tokens: any numbers will do.
     Shift(tokens, states, EmbeddingsOf(inputs), StreamsOf(inputs));
   }
   Fuse(inputs, own.x);
