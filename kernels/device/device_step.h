@@ -99,7 +99,7 @@ struct DeviceStep {
   FloatMatrix stream = {};
   // As LayerStep::handed_on.
   FloatMatrix handed_on = {};
-  // Nobody reads what the layer gives: it may advance the state and leave out the rest.
+  // The output of the layer is not read: it may advance the state and leave out the rest.
   bool state_only = false;
 };
 

@@ -29,8 +29,8 @@ using TenantAmounts = std::map<std::string, uint64_t, std::less<>>;
 // The order in which tenants lose. What it was made of outlives it.
 class Losers {
  public:
-  // `held`: what each tenant holds, with what `tenant` asks for. Without it nobody asks, and all
-  // may lose.
+  // `held`: what each tenant holds, with what `tenant` asks for. Without one, no tenant asks, and
+  // all may lose.
   explicit Losers(const TenantAmounts& held,
                   std::optional<std::string_view> tenant = std::nullopt) {
     const auto own = tenant.has_value() ? held.find(*tenant) : held.end();
