@@ -5,9 +5,13 @@
 // vocab/grammar (0: none, 1: one schema for all rows, 2: a schema for each row, all of them new in
 // each pass). us_row: microseconds a row and token. Masks: the host's part where a device draws.
 #include <benchmark/benchmark.h>
+#include <time.h>
 
+#include <algorithm>
+#include <bit>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -138,6 +142,68 @@ void Masks(benchmark::State& state) {
                          benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(Masks)->ArgName("vocab")->Arg(4096)->Arg(50257)->Arg(151936);
+
+// A token that may come, from a random place on: texts that differ, as temperature 1 draws them
+// from a model that has learned nothing.
+uint32_t AnyOf(std::span<const uint64_t> mask, std::mt19937& random) {
+  size_t word = random() % mask.size();
+  while (mask[word] == 0) word = (word + 1) % mask.size();
+  const auto begin = static_cast<int>(random() % kMaskBits);
+  const int bit = (begin + std::countr_zero(std::rotr(mask[word], begin))) % kMaskBits;
+  return static_cast<uint32_t>(word * kMaskBits + bit);
+}
+
+// Of the processor, so that what else runs does not count.
+double ThreadSeconds() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// The same from the first token of a new schema on, with texts that differ: most states are new.
+// us_step: microseconds for the masks of 64 rows on one thread, us_worst: in the worst step of each
+// text, us_schema: to make the grammar.
+void NewMasks(benchmark::State& state) {
+  const auto vocab = static_cast<size_t>(state.range(0));
+  const ListTokenizer tokenizer(LetterVocabulary(vocab));
+  const SamplingParams params;
+  GrammarStore grammars(tokenizer);
+  Rows rows(vocab, params);
+  const size_t words = MaskWords(vocab);
+  std::vector<uint64_t> masks(kRows * words);
+  std::mt19937 random(3);
+  (void)grammars.Get(GrammarKind::kJsonSchema, Schema(0));
+  size_t schema = 0, steps = 0;
+  double worst = 0, sum = 0, making = 0;
+  for (auto _ : state) {
+    const double begin = ThreadSeconds();
+    const auto grammar = *grammars.Get(GrammarKind::kJsonSchema, Schema(++schema));
+    making += ThreadSeconds() - begin;
+    std::vector<GrammarMatcher> matchers(kRows, GrammarMatcher(grammar, false));
+    double worst_here = 0;
+    for (size_t step = 0; step < kTokens; ++step, ++steps) {
+      const double start = ThreadSeconds();
+      for (size_t r = 0; r < kRows; ++r) {
+        rows.plan.rows[r].spec.grammar = &matchers[r];
+        const Place place = {.row = r, .token = r, .sample = 0};
+        (void)WriteMask(rows.plan, place, vocab, {masks.data() + r * words, words});
+      }
+      const double took = ThreadSeconds() - start;
+      for (size_t r = 0; r < kRows; ++r) {
+        (void)matchers[r].Accept(AnyOf({masks.data() + r * words, words}, random));
+        if (matchers[r].is_complete()) matchers[r] = GrammarMatcher(grammar, false);
+      }
+      worst_here = std::max(worst_here, took);
+      sum += took;
+    }
+    worst += worst_here;
+  }
+  state.counters["us_step"] = sum / static_cast<double>(steps) * 1e6;
+  state.counters["us_worst"] = worst / static_cast<double>(state.iterations()) * 1e6;
+  state.counters["us_schema"] = making / static_cast<double>(state.iterations()) * 1e6;
+}
+BENCHMARK(NewMasks)->ArgName("vocab")->Arg(4096)->Arg(50257)->Arg(151936)->Iterations(20)->Unit(
+    benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace rivulet

@@ -2,12 +2,13 @@
 #include "server/grammar/configurations.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace rivulet {
 namespace {
 
 constexpr size_t kBytesOfState = 256;
-constexpr size_t kBytesOfSteps = 256 * sizeof(std::optional<const void*>);
+constexpr size_t kBytesOfSteps = 256 * sizeof(const void*);
 constexpr size_t kBytesOfStack = 128;
 
 }  // namespace
@@ -21,30 +22,90 @@ Configurations::StatePointer Configurations::Start() {
   return state->too_ambiguous ? state : Intern(state)->shared_from_this();
 }
 
-const Configurations::State* Configurations::Advance(const State& state, uint8_t byte) {
-  if (state.generation != generation_) {
-    state.next.assign(256, std::nullopt);
-    FindBytes(state);
-    bytes_ += kBytesOfSteps;
-    state.generation = generation_;
+// Of a state with many configurations most bytes lead nowhere, which need not be found for each.
+void Configurations::Open(const State& state) {
+  ByteSet takes;
+  for (const Configuration& at : state.configurations) {
+    const std::vector<Automaton::Edge>& edges = automaton_.nodes[at.node].edges;
+    (void)Spend(1 + edges.size());
+    for (const Automaton::Edge& edge : edges) takes |= edge.bytes;
   }
-  if (!state.takes[byte]) return nullptr;
-  std::optional<const State*>& known = state.next[byte];
-  if (known.has_value()) return *known;
+  state.next.assign(256, nullptr);
+  for (size_t byte = 0; byte < 256; ++byte) {
+    if (takes[byte]) state.next[byte] = &unknown_;
+  }
+  state.stride.reset();
+  bytes_ += kBytesOfSteps;
+  state.generation = generation_;
+}
+
+// Bytes that the same edges take lead to the same state, so it is found for all of them.
+const Configurations::State* Configurations::FindNext(const State& state, uint8_t byte) {
+  ByteSet alike = ByteSet().set();
   for (const Configuration& at : state.configurations) {
     const std::vector<Automaton::Edge>& edges = automaton_.nodes[at.node].edges;
     if (!Spend(1 + edges.size())) break;
     for (const Automaton::Edge& edge : edges) {
-      if (edge.bytes[byte]) Add({edge.target, at.stack});
+      const bool takes = edge.bytes[byte];
+      alike &= takes ? edge.bytes : ~edge.bytes;
+      if (takes) Add({edge.target, at.stack});
     }
   }
-  const std::shared_ptr<State> next = Close();
-  if (next->too_ambiguous) {
-    unfinished_ = next;
-    return next.get();
+  const std::shared_ptr<State> found = Close();
+  if (found->too_ambiguous) {
+    unfinished_ = found;
+    return found.get();
   }
-  known = next->configurations.empty() && !next->may_end ? nullptr : Intern(next);
-  return *known;
+  const bool dead = found->configurations.empty() && !found->may_end;
+  const State* const next = dead ? nullptr : Intern(found);
+  for (size_t other = 0; other < 256; ++other) {
+    if (alike[other]) state.next[other] = next;
+  }
+  return next;
+}
+
+Configurations::Stride Configurations::StrideFrom(const State& state) {
+  if (state.generation != generation_) Open(state);
+  if (!state.stride.has_value()) {
+    const Stride found = FindStride(state);
+    if (exhausted()) return {};
+    state.stride = found;
+  }
+  return *state.stride;
+}
+
+Configurations::Stride Configurations::FindStride(const State& state) {
+  Stride best;
+  std::vector<Stride> all;
+  for (uint32_t byte = 0; byte < kBytesOfAscii; ++byte) {
+    const State* const to = Advance(state, static_cast<uint8_t>(byte));
+    if (to == nullptr) continue;
+    if (to->too_ambiguous) return {};
+    auto same = std::find_if(all.begin(), all.end(), [&](const Stride& s) { return s.to == to; });
+    if (same == all.end()) same = all.insert(all.end(), {.characters = {}, .to = to});
+    same->characters.ascii.set(byte);
+    if (same->characters.ascii.count() > best.characters.ascii.count()) best = *same;
+  }
+  if (best.to == nullptr) return best;
+  best.characters.others = std::all_of(
+      std::begin(kLongCharacters), std::end(kLongCharacters),
+      [&](const LongCharacters& some) { return AllLeadTo(*best.to, state, some.bytes()); });
+  return best;
+}
+
+// Whether all texts of one byte of each range lead to `to`.
+bool Configurations::AllLeadTo(const State& to, const State& from,
+                               std::span<const ByteRange> ranges) {
+  const State* last = nullptr;  // that was looked at
+  for (uint32_t byte = ranges[0].first; byte <= ranges[0].last; ++byte) {
+    const State* const next = Advance(from, static_cast<uint8_t>(byte));
+    if (next == nullptr || next->too_ambiguous) return false;
+    if (next == last) continue;
+    last = next;
+    const bool leads = ranges.size() == 1 ? next == &to : AllLeadTo(to, *next, ranges.subspan(1));
+    if (!leads) return false;
+  }
+  return true;
 }
 
 std::shared_ptr<const CallStack> Configurations::Push(const std::shared_ptr<const CallStack>& below,
@@ -69,15 +130,6 @@ void Configurations::Add(Configuration at) {
 bool Configurations::Spend(uint64_t work) {
   budget_ -= std::min(work, budget_);
   return budget_ > 0;
-}
-
-// Of a state with many configurations most bytes lead nowhere, which need not be found for each.
-void Configurations::FindBytes(const State& state) {
-  for (const Configuration& at : state.configurations) {
-    const std::vector<Automaton::Edge>& edges = automaton_.nodes[at.node].edges;
-    (void)Spend(1 + edges.size());
-    for (const Automaton::Edge& edge : edges) state.takes |= edge.bytes;
-  }
 }
 
 // Follows calls and ends of rules from the configurations that were added.

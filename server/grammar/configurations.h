@@ -17,12 +17,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "server/grammar/automaton.h"
+#include "server/grammar/character_set.h"
 
 namespace rivulet {
 
@@ -46,6 +48,13 @@ class Configurations {
   // ambiguous.
   static constexpr size_t kMostConfigurations = 4096;
 
+  struct State;
+  // What most characters do: all of `characters` lead to one state.
+  struct Stride {
+    CharacterSet characters;
+    const State* to = nullptr;  // null: there is no such set
+  };
+
   struct State : std::enable_shared_from_this<State> {
     std::vector<Configuration> configurations;  // those with edges
     bool may_end = false;                       // the text so far matches
@@ -59,9 +68,10 @@ class Configurations {
 
    private:
     friend class Configurations;
-    mutable ByteSet takes;  // bytes that lead on, once `next` is there
-    // By byte. They belong to `generation`; those of an earlier one may be gone.
-    mutable std::vector<std::optional<const State*>> next;
+    // By byte; null: no text goes on with it. They belong to `generation`; those of an earlier one
+    // may be gone, and so may `stride`.
+    mutable std::vector<const State*> next;
+    mutable std::optional<Stride> stride;
     mutable uint64_t generation = 0;
   };
   using StatePointer = std::shared_ptr<const State>;
@@ -73,7 +83,14 @@ class Configurations {
   // Null: no text that begins so matches. Valid until the next ForgetIfLarge, or as long as its
   // shared_from_this() is held. A step that would take more than is left of SetBudget leads to a
   // state that is too_ambiguous.
-  const State* Advance(const State& state, uint8_t byte);
+  const State* Advance(const State& state, uint8_t byte) {
+    if (state.generation != generation_) Open(state);
+    const State* const next = state.next[byte];
+    return next != &unknown_ ? next : FindNext(state, byte);
+  }
+  // The largest set of ASCII characters that lead to one state, and whether all others do so too.
+  // Valid as long as what Advance returns.
+  Stride StrideFrom(const State& state);
 
   // If the states take too much, forgets all of them.
   void ForgetIfLarge();
@@ -101,7 +118,10 @@ class Configurations {
   void Add(Configuration configuration);
   std::shared_ptr<State> Close();
   bool Spend(uint64_t work);
-  void FindBytes(const State& state);
+  void Open(const State& state);
+  const State* FindNext(const State& state, uint8_t byte);
+  Stride FindStride(const State& state);
+  bool AllLeadTo(const State& to, const State& from, std::span<const ByteRange> ranges);
   const State* Intern(std::shared_ptr<State> state);
 
   const Automaton& automaton_;
@@ -114,6 +134,7 @@ class Configurations {
   // Of the state that is being made.
   std::vector<Configuration> pending_;
   absl::flat_hash_set<ConfigurationKey> seen_;
+  const State unknown_;      // stands for a step that has not been looked for
   StatePointer unfinished_;  // the last one that was too ambiguous, which is not remembered
 };
 

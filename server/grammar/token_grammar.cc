@@ -19,6 +19,14 @@ absl::Status TooAmbiguous() {
       "the grammar is too ambiguous: the text may be in too many places of it at once");
 }
 
+// Those that need no escape.
+CharacterSet CharactersOfJsonStrings() {
+  CharacterSet set{.ascii = {}, .others = true};
+  for (uint32_t byte = ' '; byte < kBytesOfAscii; ++byte) set.ascii.set(byte);
+  set.ascii.reset('"').reset('\\');
+  return set;
+}
+
 std::vector<std::string_view> BytesOf(const Tokenizer& tokenizer) {
   std::vector<std::string_view> bytes(tokenizer.vocab_size());
   for (uint32_t id = 0; id < bytes.size(); ++id) bytes[id] = tokenizer.TokenBytes(id);
@@ -32,10 +40,11 @@ bool AllowedTokens::none() const {
 }
 
 TokenBytesTable::TokenBytesTable(const Tokenizer& tokenizer)
-    : tokenizer_(tokenizer), bytes_(BytesOf(tokenizer)), any_(bytes_) {
+    : tokenizer_(tokenizer), bytes_(BytesOf(tokenizer)), any_(bytes_), classes_(bytes_, any_) {
   std::vector<std::string_view> first(bytes_.size());
   for (uint32_t id = 0; id < first.size(); ++id) first[id] = tokenizer.FirstTokenBytes(id);
   if (first != bytes_) first_ = std::make_unique<const TokenTrie>(first);
+  classes_.Of(CharactersOfJsonStrings());  // nearly every schema needs them: not in a step
 }
 
 std::string_view TokenBytesTable::bytes(uint32_t token, bool first) const {
@@ -79,32 +88,57 @@ Configurations::StatePointer TokenGrammar::Advance(Configurations::StatePointer 
   return at == nullptr ? nullptr : at->shared_from_this();
 }
 
-// A walk over the tree of tokens, which leaves out what cannot follow.
 absl::Status TokenGrammar::FindTokens(const Configurations::State& state, bool first) {
   MutexLock lock(&mutex_);
   std::vector<uint64_t>& tokens = state.tokens[first ? 1 : 0];
   if (!tokens.empty()) return absl::OkStatus();
   if (state.too_ambiguous) return TooAmbiguous();
   configurations_.ForgetIfLarge();
-  const TokenTrie& trie = table_->trie(first);
+  std::vector<uint64_t> bits;
+  const std::shared_ptr<const TokenClass> all_may_come = ClassAt(state, first);
+  if (all_may_come != nullptr) bits = all_may_come->tokens;
+  bits.resize((table_->size() + 63) / 64);
+  const TokenTrie& trie = all_may_come != nullptr ? all_may_come->rest : table_->trie(first);
   configurations_.SetBudget(kMostWork);
-  std::vector<uint64_t> bits((table_->size() + 63) / 64);
+  if (!Walk(state, trie, bits)) return TooAmbiguous();
+  configurations_.AddBytes(bits.size() * sizeof(bits[0]));
+  tokens = std::move(bits);
+  return absl::OkStatus();
+}
+
+// Tokens that may all come, as long as they are: one character of theirs after the other leads on.
+std::shared_ptr<const TokenClass> TokenGrammar::ClassAt(const Configurations::State& state,
+                                                        bool first) {
+  configurations_.SetBudget(kMostWork);
+  const CharacterSet characters = configurations_.StrideFrom(state).characters;
+  std::shared_ptr<const TokenClass> tokens = table_->Class(characters, first);
+  const Configurations::State* at = &state;
+  for (size_t i = 0; tokens != nullptr && i < TokenClass::kMostCharacters; ++i) {
+    const Configurations::Stride stride = configurations_.StrideFrom(*at);
+    if (stride.to == nullptr || !stride.characters.Contains(characters)) return nullptr;
+    if (stride.to == at) break;
+    at = stride.to;
+  }
+  return tokens;
+}
+
+// A walk over a tree of tokens, which leaves out what cannot follow. False: too ambiguous.
+bool TokenGrammar::Walk(const Configurations::State& state, const TokenTrie& trie,
+                        std::span<uint64_t> bits) {
   std::vector<const Configurations::State*> path(trie.deepest() + 1, &state);
   const std::vector<TokenTrie::Node>& nodes = trie.nodes();
   for (size_t i = 0; i + 1 < nodes.size();) {
     const TokenTrie::Node& node = nodes[i];
     const Configurations::State* const to =
         configurations_.Advance(*path[node.depth - 1], node.byte);
-    if (to != nullptr && to->too_ambiguous) return TooAmbiguous();
+    if (to != nullptr && to->too_ambiguous) return false;
     path[node.depth] = to;
     for (uint32_t t = node.first_token; to != nullptr && t < nodes[i + 1].first_token; ++t) {
       bits[trie.tokens()[t] / 64] |= uint64_t{1} << (trie.tokens()[t] % 64);
     }
     i = to == nullptr ? node.end : i + 1;
   }
-  configurations_.AddBytes(bits.size() * sizeof(bits[0]));
-  tokens = std::move(bits);
-  return absl::OkStatus();
+  return true;
 }
 
 GrammarMatcher::GrammarMatcher(std::shared_ptr<TokenGrammar> grammar, bool starts_text)

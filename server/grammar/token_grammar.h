@@ -25,6 +25,7 @@
 #include "model_loader/tokenizer.h"
 #include "server/grammar/automaton.h"
 #include "server/grammar/configurations.h"
+#include "server/grammar/token_class.h"
 #include "server/grammar/token_trie.h"
 
 namespace rivulet {
@@ -39,12 +40,18 @@ class TokenBytesTable {
   // What the token adds to a text; `first`: as its first token. Empty for ids past the end.
   std::string_view bytes(uint32_t token, bool first) const;
   const TokenTrie& trie(bool first) const { return first && first_ ? *first_ : any_; }
+  // The tokens of a set, as they are anywhere but at the beginning of a text, where they may
+  // differ. Null: not worth it.
+  std::shared_ptr<const TokenClass> Class(const CharacterSet& set, bool first) const {
+    return first && first_ ? nullptr : classes_.Of(set);
+  }
 
  private:
   const Tokenizer& tokenizer_;
   std::vector<std::string_view> bytes_;
   TokenTrie any_;
   std::unique_ptr<const TokenTrie> first_;  // null: like any other
+  mutable TokenClasses classes_;
 };
 
 // What may come next.
@@ -79,6 +86,10 @@ class TokenGrammar {
   Configurations::StatePointer Advance(Configurations::StatePointer state, uint32_t token,
                                        bool first);
   absl::Status FindTokens(const Configurations::State& state, bool first);
+  std::shared_ptr<const TokenClass> ClassAt(const Configurations::State& state, bool first)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Walk(const Configurations::State& state, const TokenTrie& trie, std::span<uint64_t> bits)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Automaton automaton_;
   const std::shared_ptr<const TokenBytesTable> table_;

@@ -246,39 +246,73 @@ class RandomGrammar {
   std::mt19937& random_;
 };
 
+// Whether a token may come, by the reference, at each place of a random text. False: the grammar
+// was too ambiguous to say.
+bool ExpectAsReference(const Grammar& grammar, const std::vector<std::string>& tokens, int steps,
+                       std::mt19937& random) {
+  const Fixture fixture(grammar, tokens);
+  GrammarMatcher matcher(fixture.grammar, false);
+  std::string text;
+  for (int step = 0; step < steps && !testing::Test::HasFailure(); ++step) {
+    const auto allowed = matcher.Allowed({});
+    if (allowed.status().code() == absl::StatusCode::kResourceExhausted) return false;
+    EXPECT_TRUE(allowed.ok()) << allowed.status();
+    if (!allowed.ok()) return true;
+    EXPECT_EQ(allowed->may_end(), GrammarReference(grammar, text).Matches()) << text;
+    std::vector<uint32_t> good;
+    for (uint32_t id = 0; id < tokens.size(); ++id) {
+      const bool expected =
+          !tokens[id].empty() && GrammarReference(grammar, text + tokens[id]).MayContinue();
+      EXPECT_EQ(allowed->Contains(id), expected) << tokens[id] << " after " << text;
+      if (expected) good.push_back(id);
+    }
+    EXPECT_EQ(matcher.is_complete(), good.empty() && allowed->may_end());
+    if (good.empty()) return true;
+    const uint32_t token = good[random() % good.size()];
+    EXPECT_TRUE(matcher.Accept(token).ok());
+    text += tokens[token];
+  }
+  return true;
+}
+
 TEST(TokenGrammarTest, EqualsTheReferenceOnRandomGrammars) {
   std::mt19937 random(TestSeed());
   const std::vector<std::string> tokens = {"a", "b", "ab", "ba", "aab", "bbb", "abab", "c", ""};
   int too_ambiguous = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 300 && !HasFailure(); ++round) {
     const Grammar grammar = RandomGrammar(random).Make();
-    const Fixture fixture(grammar, tokens);
-    GrammarMatcher matcher(fixture.grammar, false);
-    std::string text;
-    for (int step = 0; step < 8; ++step) {
-      const auto allowed = matcher.Allowed({});
-      if (allowed.status().code() == absl::StatusCode::kResourceExhausted) {
-        ++too_ambiguous;
-        break;
-      }
-      ASSERT_TRUE(allowed.ok()) << allowed.status();
-      EXPECT_EQ(allowed->may_end(), GrammarReference(grammar, text).Matches()) << text;
-      std::vector<uint32_t> good;
-      for (uint32_t id = 0; id < tokens.size(); ++id) {
-        const bool expected =
-            !tokens[id].empty() && GrammarReference(grammar, text + tokens[id]).MayContinue();
-        ASSERT_EQ(allowed->Contains(id), expected)
-            << "round " << round << ": " << tokens[id] << " after " << text;
-        if (expected) good.push_back(id);
-      }
-      EXPECT_EQ(matcher.is_complete(), good.empty() && allowed->may_end());
-      if (good.empty()) break;
-      const uint32_t token = good[random() % good.size()];
-      ASSERT_TRUE(matcher.Accept(token).ok());
-      text += tokens[token];
-    }
+    too_ambiguous += ExpectAsReference(grammar, tokens, 8, random) ? 0 : 1;
   }
   EXPECT_LT(too_ambiguous, 15);
+}
+
+// Letters, spaces and signs, whole and broken characters of several bytes, and long tokens: most
+// are of the set of a text's characters, the others are where a mistake would be.
+std::vector<std::string> TokensOfText(std::mt19937& random) {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.push_back(std::string(1, static_cast<char>(byte)));
+  const std::vector<std::string> pieces = {
+      "a",  "e",  "z",  " ",    "1",    "é",        "日",          "\xF0\x9F\x98\x80",
+      "\"", "\\", "\n", "\xC3", "\xA9", "\xE6\x97", "\xED\xA0\x80"};
+  for (size_t length = 15; length < 21; ++length) tokens.push_back(std::string(length, 'a'));
+  for (int i = 0; i < 150; ++i) {
+    std::string token;
+    for (size_t length = 2 + random() % 18; length > 0; --length) {
+      token += pieces[random() % (random() % 8 == 0 ? pieces.size() : 8)];
+    }
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+TEST(TokenGrammarTest, EqualsTheReferenceInTexts) {
+  std::mt19937 random(TestSeed());
+  for (const char* regex : {"\"([^\"\\\\]|\\\\n)*\"", "[ -~]*1", "[a-z ]{0,18}x", "[^\"]{17,40}",
+                            "[^1]{3}[^a]*", "([a-z ]|日)*", "[^é]*", "([^é]|éx)*"}) {
+    for (int round = 0; round < 3; ++round) {
+      EXPECT_TRUE(ExpectAsReference(OfRegex(regex), TokensOfText(random), 6, random)) << regex;
+    }
+  }
 }
 
 TEST(TokenGrammarTest, ServesThreadsAtOnce) {

@@ -14,6 +14,18 @@ TokenTrie::TokenTrie(const std::vector<std::string_view>& bytes) {
   std::sort(tokens_.begin(), tokens_.end(), [&](uint32_t a, uint32_t b) {
     return bytes[a] != bytes[b] ? bytes[a] < bytes[b] : a < b;
   });
+  MakeNodes(bytes);
+}
+
+TokenTrie::TokenTrie(const std::vector<std::string_view>& bytes, const TokenTrie& all,
+                     std::span<const uint64_t> without) {
+  for (const uint32_t id : all.tokens_) {
+    if ((without[id / 64] >> (id % 64) & 1) == 0) tokens_.push_back(id);
+  }
+  MakeNodes(bytes);
+}
+
+void TokenTrie::MakeNodes(const std::vector<std::string_view>& bytes) {
   std::vector<uint32_t> open;  // the node of each byte of the last token
   const auto close_to = [&](size_t depth) {
     for (; open.size() > depth; open.pop_back()) {

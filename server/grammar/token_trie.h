@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +28,10 @@ class TokenTrie {
   // bytes[id] belongs to token id; longer ones than kLongest are left out.
   static constexpr size_t kLongest = 4096;
   explicit TokenTrie(const std::vector<std::string_view>& bytes);
+  // What is left of a tree over the same tokens without those whose bit is set (bit i % 64 of word
+  // i / 64 for token i).
+  TokenTrie(const std::vector<std::string_view>& bytes, const TokenTrie& all,
+            std::span<const uint64_t> without);
 
   // The last one stands behind all others.
   const std::vector<Node>& nodes() const { return nodes_; }
@@ -34,6 +39,9 @@ class TokenTrie {
   uint16_t deepest() const { return deepest_; }
 
  private:
+  // From tokens_, in the order of their bytes.
+  void MakeNodes(const std::vector<std::string_view>& bytes);
+
   std::vector<Node> nodes_;
   std::vector<uint32_t> tokens_;
   uint16_t deepest_ = 0;
