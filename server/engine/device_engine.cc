@@ -7,7 +7,8 @@
 // Tokens are sampled on the device, with the ids that the host would draw. Only rows whose
 // penalties and biases touch more tokens than the description of a step has room for are sampled on
 // the host, as the CPU's engine does, on logits that are copied there. What a row's grammar takes
-// is found on the host and goes to the device with the description, as a mask of the vocabulary.
+// is found on the host while the device runs the step, and goes there as a mask of the vocabulary
+// before such rows are drawn (device_engine_masks.cc).
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -105,6 +106,7 @@ void DeviceEngine::RunPass(const StepPlan& plan) {
   Step& step = current();
   step.known = step.timed = step.waits_for_host = step.wants_logits = false;
   step.pending.clear();
+  step.confined.clear();
   step.tails.clear();
   step.promised.clear();
   for (const StepRow& row : plan.rows) step.tails.push_back(row.segment.tail);
@@ -311,7 +313,9 @@ void DeviceEngine::RunRecorded(const StepPlan& plan, size_t recording) {
   device_->CopyToDevice(description_, current().description, here.bytes());
   device_->Replay(recordings_[recording]);
   ++current().result.replays;
-  AnswerOnHost(plan, places, {logits_, places.size(), model_->vocab(), model_->vocab()});
+  const FloatMatrix logits{logits_, places.size(), model_->vocab(), model_->vocab()};
+  DrawLate(plan, places, logits, here);
+  AnswerOnHost(plan, places, logits);
   FetchAnswers(places.size());
 }
 
@@ -328,6 +332,7 @@ void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places)
     const size_t count = std::min(kLogitRows, places.size() - begin);
     const FloatMatrix logits{logits_, count, model_->vocab(), model_->vocab()};
     EnqueueAnswers(stream, there, begin, logits);
+    DrawLate(plan, places, logits, here);
     AnswerOnHost(plan, places.subspan(begin, count), logits);
   }
   if (!model_->status().ok()) FailRows(current(), model_->status());
@@ -344,14 +349,13 @@ void DeviceEngine::EnqueueAnswers(const DeviceModel::Stream& stream, const StepD
                        .count = static_cast<uint32_t>(logits.rows),
                        .y = wanted});
   model_->Logits({wanted, {}}, logits);
-  EnqueueSampling(logits, there, begin);
+  EnqueueSampling(logits, there.draws(), there, begin);
 }
 
 // Tells the device what to draw and what to give back at each place.
 void DeviceEngine::AddDraws(const StepPlan& plan, std::span<const Place> places,
                             StepDescription& here) {
   Step& step = current();
-  std::vector<size_t> confined;  // places of samples of rows with a grammar
   for (size_t i = 0; i < places.size(); ++i) {
     const Place& place = places[i];
     here.place_tokens()[i] = static_cast<uint32_t>(place.token);
@@ -359,46 +363,20 @@ void DeviceEngine::AddDraws(const StepPlan& plan, std::span<const Place> places,
       step.waits_for_host = true;
       continue;
     }
-    here.draws()[i] = DrawOf(plan, place, edit_writer_, here);
-    const bool samples = place.sample != Place::kNone;
-    if (samples && plan.rows[place.row].spec.grammar != nullptr) confined.push_back(i);
-  }
-  AddMasks(plan, places, confined, here);
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (!step.on_host[places[i].row]) ExpectAnswer(plan, places[i], i, here);
-  }
-}
-
-// Says which tokens may come at the places `confined`; where that fails, nothing is drawn. All
-// threads do it: what may follow a text that is new to its grammar takes a while to find.
-void DeviceEngine::AddMasks(const StepPlan& plan, std::span<const Place> places,
-                            std::span<const size_t> confined, StepDescription& here) {
-  if (confined.empty()) return;
-  RIVULET_CHECK(confined.size() <= kMostMasks, "more masks than a description has room for");
-  std::vector<absl::Status> statuses(confined.size());
-  const size_t words = MaskWords(vocab_);
-  for (const size_t i : confined) here.AddMask(here.draws()[i], words);
-  threads_.ParallelFor(confined.size(), [&](size_t k) {
-    const size_t i = confined[k];
-    try {
-      statuses[k] = WriteMask(plan, places[i], vocab_, here.MaskOf(here.draws()[i], words));
-    } catch (const std::bad_alloc&) {  // no exception may leave a task of the pool
-      statuses[k] = NoMemory("while sampling");
+    const SampleRow draw = DrawOf(plan, place, edit_writer_, here);
+    if (place.sample != Place::kNone && plan.rows[place.row].spec.grammar != nullptr) {
+      step.confined.push_back({i, draw});
+      continue;
     }
-  });
-  for (size_t k = 0; k < confined.size(); ++k) {
-    if (statuses[k].ok()) continue;
-    const Place& place = places[confined[k]];
-    const uint64_t position = PositionOf(plan.rows[place.row], place);
-    NoteFailure(At(statuses[k], place, position), place, current().result.rows[place.row]);
-    here.draws()[confined[k]].samples = 0;
+    here.draws()[i] = draw;
+    ExpectAnswer(plan, place, i, here.draws()[i], here);
   }
+  if (!DrawsLate(places)) AddConfinedDraws(plan, places, here.draws(), here);
 }
 
 // Notes what the device will give back at a place.
-void DeviceEngine::ExpectAnswer(const StepPlan& plan, Place place, size_t index,
-                                StepDescription& here) {
-  SampleRow& draw = here.draws()[index];
+void DeviceEngine::ExpectAnswer(const StepPlan& plan, Place place, size_t index, SampleRow& draw,
+                                const StepDescription& here) {
   if (draw.samples == 0) place.sample = Place::kNone;
   if (place.sample == Place::kNone && place.score == Place::kNone) {
     draw = {};
@@ -411,10 +389,11 @@ void DeviceEngine::ExpectAnswer(const StepPlan& plan, Place place, size_t index,
   step.pending.back().mask = here.MaskOf(draw, MaskWords(vocab_));
 }
 
-// The draws of places `first` and further from their logits.
-void DeviceEngine::EnqueueSampling(FloatMatrix logits, const StepDescription& there, size_t first) {
+// The draws of places `first` and further from their logits. `draws`: of all places.
+void DeviceEngine::EnqueueSampling(FloatMatrix logits, const SampleRow* draws,
+                                   const StepDescription& there, size_t first) {
   device_->Sample({.logits = logits,
-                   .rows = there.draws() + first,
+                   .rows = draws + first,
                    .edits = there.edits(),
                    .masks = there.masks(),
                    .count = static_cast<uint32_t>(logits.rows),

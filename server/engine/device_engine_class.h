@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The engine of device_engine.h. Private to this folder: device_engine.cc runs its steps,
-// device_engine_guesses.cc guesses, device_engine_start.cc starts it.
+// device_engine_masks.cc says what rows with a grammar draw from, device_engine_guesses.cc guesses,
+// device_engine_start.cc starts it.
 //
 // Threading: as Engine.
 #ifndef RIVULET_SERVER_ENGINE_DEVICE_ENGINE_CLASS_H_
@@ -80,6 +81,12 @@ class DeviceEngine final : public Engine {
   // Of the device's memory: recordings, the library's workspaces and the context grow a little.
   static constexpr uint64_t kLeftFree = uint64_t{768} << 20;
 
+  // A draw of a row with a grammar.
+  struct ConfinedDraw {
+    size_t index = 0;  // of its place among those of the step
+    SampleRow draw;
+  };
+
   // A step that has been launched and not awaited.
   struct Step {
     StepResult result;
@@ -87,13 +94,14 @@ class DeviceEngine final : public Engine {
     bool waits_for_host = false;         // some place is such a row's
     bool wants_logits = false;           // some place wants log-probabilities of the device
     std::vector<PendingAnswer> pending;  // what is in results[] once the step has run
-    std::vector<uint32_t> tails;         // of the rows
-    std::vector<size_t> promised;        // rows that began with kLastSampled
-    bool known = false;                  // the samples are in `result`
-    bool timed = false;                  // so are the seconds
-    std::byte* description = nullptr;    // pinned
-    SampleResult* results = nullptr;     // pinned
-    LogprobResult* logprobs = nullptr;   // pinned
+    std::vector<ConfinedDraw> confined;
+    std::vector<uint32_t> tails;        // of the rows
+    std::vector<size_t> promised;       // rows that began with kLastSampled
+    bool known = false;                 // the samples are in `result`
+    bool timed = false;                 // so are the seconds
+    std::byte* description = nullptr;   // pinned
+    SampleResult* results = nullptr;    // pinned
+    LogprobResult* logprobs = nullptr;  // pinned
     size_t begin_event = 0, end_event = 0;
   };
 
@@ -141,10 +149,19 @@ class DeviceEngine final : public Engine {
   size_t PageSlots(const Segment& segment) const;
   size_t PageSlots(const StepPlan& plan) const;
   void AddDraws(const StepPlan& plan, std::span<const Place> places, StepDescription& here);
-  void AddMasks(const StepPlan& plan, std::span<const Place> places,
-                std::span<const size_t> confined, StepDescription& here);
-  void ExpectAnswer(const StepPlan& plan, Place place, size_t index, StepDescription& here);
-  void EnqueueSampling(FloatMatrix logits, const StepDescription& there, size_t first);
+  // Whether confined rows are drawn by themselves, behind the rest of the step. Their logits have
+  // to be there until then.
+  static bool DrawsLate(std::span<const Place> places) { return places.size() <= kLogitRows; }
+  void AddConfinedDraws(const StepPlan& plan, std::span<const Place> places, SampleRow* draws,
+                        StepDescription& here);
+  std::vector<absl::Status> AddMasks(const StepPlan& plan, std::span<const Place> places,
+                                     StepDescription& here);
+  void DrawLate(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits,
+                StepDescription& here);
+  void ExpectAnswer(const StepPlan& plan, Place place, size_t index, SampleRow& draw,
+                    const StepDescription& here);
+  void EnqueueSampling(FloatMatrix logits, const SampleRow* draws, const StepDescription& there,
+                       size_t first);
   void FetchAnswers(size_t places);
   void AnswerOnHost(const StepPlan& plan, std::span<const Place> places, FloatMatrix logits);
   // What everything ends with once the device has failed.

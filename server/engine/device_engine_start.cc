@@ -203,7 +203,7 @@ void DeviceEngine::RunDecodeRows(const StepDescription& there, uint32_t rows) {
   if (rows <= kLogitRows) {
     const FloatMatrix logits{logits_, rows, model_->vocab(), model_->vocab()};
     model_->Logits(stream, logits);
-    return EnqueueSampling(logits, there, 0);
+    return EnqueueSampling(logits, there.draws(), there, 0);
   }
   model_->AddUp(stream);
   for (size_t begin = 0; begin < rows; begin += kLogitRows) {

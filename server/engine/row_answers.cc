@@ -10,7 +10,6 @@
 #include "kernels/device/sampling_operations.h"
 #include "kernels/ops/sampling/sampling.h"
 #include "kernels/recurrence/pages.h"
-#include "server/grammar/token_grammar.h"
 
 namespace rivulet {
 namespace {
@@ -102,7 +101,8 @@ absl::StatusOr<uint32_t> DrawConfined(const StepPlan& plan, const Place& place,
   static thread_local std::vector<float> kept;
   static thread_local std::vector<uint64_t> mask;
   mask.resize(MaskWords(logits.size()));
-  RIVULET_RETURN_IF_ERROR(WriteMask(plan, place, logits.size(), mask));
+  RIVULET_ASSIGN_OR_RETURN(const RowMask may_come, FindMask(plan, place));
+  RIVULET_RETURN_IF_ERROR(WriteMask(may_come, logits.size(), mask));
   const Confined confined(mask, logits, row.spec.logprobs > 0 ? &kept : nullptr);
   RIVULET_ASSIGN_OR_RETURN(const uint32_t token, Draw(plan, place, logits, scratch));
   RIVULET_RETURN_IF_ERROR(CheckConfined(token, mask));
@@ -196,20 +196,29 @@ absl::Status AnswerPlace(const StepPlan& plan, const Place& place, std::span<flo
   return SamplePlace(plan, place, logits, result.samples[place.sample]);
 }
 
-absl::Status WriteMask(const StepPlan& plan, const Place& place, size_t vocab,
-                       std::span<uint64_t> mask) {
+bool RowMask::operator==(const RowMask& other) const {
+  if (allowed.state != other.allowed.state || allowed.first != other.allowed.first) return false;
+  if (may_end != other.may_end) return false;
+  return ends == other.ends || (ends != nullptr && other.ends != nullptr && *ends == *other.ends);
+}
+
+absl::StatusOr<RowMask> FindMask(const StepPlan& plan, const Place& place) {
   const StepRow& row = plan.rows[place.row];
   const SampleSpec& spec = row.spec;
-  RIVULET_ASSIGN_OR_RETURN(const AllowedTokens allowed,
+  RIVULET_ASSIGN_OR_RETURN(AllowedTokens allowed,
                            spec.grammar->Allowed(RecentTokens(plan, row, place.sample)));
-  const std::span<const uint64_t> bits = allowed.bits();
-  const size_t known = std::min(bits.size(), mask.size());
-  std::copy_n(bits.begin(), known, mask.begin());
-  std::fill(mask.begin() + static_cast<ptrdiff_t>(known), mask.end(), 0);
-  if (vocab % kMaskBits != 0) mask.back() &= (uint64_t{1} << (vocab % kMaskBits)) - 1;
   const bool may_end = allowed.may_end() && place.sample >= spec.forbid_stops;
-  if (spec.stop_ids != nullptr) MarkEnds(*spec.stop_ids, may_end, vocab, mask);
-  if (std::any_of(mask.begin(), mask.end(), [](uint64_t word) { return word != 0; })) {
+  return RowMask{std::move(allowed), may_end, spec.stop_ids};
+}
+
+absl::Status WriteMask(const RowMask& mask, size_t vocab, std::span<uint64_t> bits) {
+  const std::span<const uint64_t> from = mask.allowed.bits();
+  const size_t known = std::min(from.size(), bits.size());
+  std::copy_n(from.begin(), known, bits.begin());
+  std::fill(bits.begin() + static_cast<ptrdiff_t>(known), bits.end(), 0);
+  if (vocab % kMaskBits != 0) bits.back() &= (uint64_t{1} << (vocab % kMaskBits)) - 1;
+  if (mask.ends != nullptr) MarkEnds(*mask.ends, mask.may_end, vocab, bits);
+  if (std::any_of(bits.begin(), bits.end(), [](uint64_t word) { return word != 0; })) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError("structured_output leaves no token that may come");

@@ -11,11 +11,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "server/engine/state_pool.h"
 #include "server/engine/step_plan.h"
+#include "server/grammar/token_grammar.h"
 
 namespace rivulet {
 
@@ -41,12 +44,25 @@ StepResult CheckRows(const StepPlan& plan, uint32_t vocab, const StateCapacity& 
 absl::Status AnswerPlace(const StepPlan& plan, const Place& place, std::span<float> logits,
                          RowResult& result);
 
-// The tokens that may come at a sample of a row with a grammar, as a device takes them
-// (kernels/device/sampling_operations.h): those that the grammar takes, and stop ids where the text
-// may end, and there alone. `mask` has MaskWords(vocab) words. FAILED_PRECONDITION: none may come;
-// else fails as GrammarMatcher::Allowed. Several threads may do it at once.
-absl::Status WriteMask(const StepPlan& plan, const Place& place, size_t vocab,
-                       std::span<uint64_t> mask);
+// The tokens that may come at a sample of a row with a grammar: those that the grammar takes, and
+// stop ids where the text may end, and there alone. Rows whose texts are at the same place of a
+// grammar have equal ones.
+struct RowMask {
+  AllowedTokens allowed;
+  bool may_end = false;
+  const std::vector<uint32_t>* ends = nullptr;  // SampleSpec::stop_ids
+
+  bool operator==(const RowMask& other) const;
+  template <typename H>
+  friend H AbslHashValue(H h, const RowMask& mask) {
+    return H::combine(std::move(h), mask.allowed.state.get(), mask.allowed.first, mask.may_end);
+  }
+};
+// Fails as GrammarMatcher::Allowed. Several threads may do it at once.
+absl::StatusOr<RowMask> FindMask(const StepPlan& plan, const Place& place);
+// As a device takes them (kernels/device/sampling_operations.h); `bits` has MaskWords(vocab) words.
+// FAILED_PRECONDITION: none may come.
+absl::Status WriteMask(const RowMask& mask, size_t vocab, std::span<uint64_t> bits);
 // FAILED_PRECONDITION: the token was drawn and the mask lacks it, so penalties have brought it
 // back.
 absl::Status CheckConfined(uint32_t token, std::span<const uint64_t> mask);

@@ -131,7 +131,7 @@ void Masks(benchmark::State& state) {
         if (token >= texts[r].size()) continue;
         rows.plan.rows[r].spec.grammar = &matchers[r];
         const Place place = {.row = r, .token = r, .sample = 0};
-        (void)WriteMask(rows.plan, place, vocab, {masks.data() + r * words, words});
+        (void)WriteMask(*FindMask(rows.plan, place), vocab, {masks.data() + r * words, words});
         (void)matchers[r].Accept(texts[r][token]);
         ++tokens;
       }
@@ -186,7 +186,7 @@ void NewMasks(benchmark::State& state) {
       for (size_t r = 0; r < kRows; ++r) {
         rows.plan.rows[r].spec.grammar = &matchers[r];
         const Place place = {.row = r, .token = r, .sample = 0};
-        (void)WriteMask(rows.plan, place, vocab, {masks.data() + r * words, words});
+        (void)WriteMask(*FindMask(rows.plan, place), vocab, {masks.data() + r * words, words});
       }
       const double took = ThreadSeconds() - start;
       for (size_t r = 0; r < kRows; ++r) {

@@ -5,6 +5,9 @@
 // edits of logits and masks of tokens come last, since their number varies; everything before them
 // depends on the extents alone, so a recording finds it at the same place in every step.
 //
+// Draws whose masks are found while the device already runs the step are late: they and their masks
+// lie behind everything else and follow in a second copy.
+//
 // Threading: engine thread only.
 #ifndef RIVULET_SERVER_ENGINE_STEP_DESCRIPTION_H_
 #define RIVULET_SERVER_ENGINE_STEP_DESCRIPTION_H_
@@ -47,7 +50,7 @@ class StepDescription {
   static size_t Bytes(const Extents& extents, size_t page_slots, size_t edits, size_t mask_words) {
     return extents.segments *
                (sizeof(DeviceSegment) + extents.page_kinds * sizeof(DeviceSegmentPages)) +
-           extents.places * sizeof(SampleRow) +
+           2 * extents.places * sizeof(SampleRow) +
            (2 * extents.tokens + extents.places + page_slots) * sizeof(uint32_t) +
            (edits + 1) * sizeof(LogitEdit) + (mask_words + 1) * sizeof(uint64_t);
   }
@@ -101,15 +104,24 @@ class StepDescription {
     return {masks() + draw.mask, words};
   }
 
+  // On the host, after all edits and before the masks: late draws [places], which draw nothing yet.
+  SampleRow* AddLateDraws() {
+    SampleRow* const draws = reinterpret_cast<SampleRow*>(memory_ + LateBegin());
+    std::fill_n(draws, extents_.places, SampleRow{});
+    words_used_ += extents_.places * (sizeof(SampleRow) / sizeof(uint64_t));
+    return draws;
+  }
+  // Where they are, in bytes.
+  size_t LateBegin() const { return FirstWord() * sizeof(uint64_t); }
+
   // On the host, after all edits: appends a mask of `words`, which the caller fills.
   void AddMask(SampleRow& draw, size_t words) {
-    draw.mask = static_cast<uint32_t>(FirstMask() + mask_words_used_);
-    mask_words_used_ += words;
+    draw.mask = static_cast<uint32_t>(FirstWord() + words_used_);
+    words_used_ += words;
   }
 
   size_t bytes() const {
-    return mask_words_used_ == 0 ? EndOfEdits()
-                                 : (FirstMask() + mask_words_used_) * sizeof(uint64_t);
+    return words_used_ == 0 ? EndOfEdits() : LateBegin() + words_used_ * sizeof(uint64_t);
   }
 
  private:
@@ -120,7 +132,7 @@ class StepDescription {
   size_t EndOfEdits() const {
     return edits_used_ == 0 ? EndOfPages() : (FirstEdit() + edits_used_) * sizeof(LogitEdit);
   }
-  size_t FirstMask() const { return (EndOfEdits() + sizeof(uint64_t) - 1) / sizeof(uint64_t); }
+  size_t FirstWord() const { return (EndOfEdits() + sizeof(uint64_t) - 1) / sizeof(uint64_t); }
 
   std::byte* memory_;
   Extents extents_;
@@ -130,7 +142,7 @@ class StepDescription {
   uint32_t *ids_, *segment_of_, *place_tokens_, *page_slots_;
   size_t page_slots_used_ = 0;
   size_t edits_used_ = 0;
-  size_t mask_words_used_ = 0;
+  size_t words_used_ = 0;  // of late draws and masks
 };
 
 }  // namespace rivulet

@@ -29,6 +29,7 @@ class Described {
   }
 
   StepDescription& operator*() { return here_; }
+  const void* memory() const { return memory_.data(); }
 
   // Nothing else has these bytes.
   void Use(const void* at, size_t size, size_t alignment) {
@@ -60,6 +61,12 @@ class StepDescriptionTest : public testing::Test {
       const size_t count = i + 1 == places ? left : Below(left + 1);
       here.AddEdits(here.draws()[i], [&](LogitEdit*) { return count; });
       left -= count;
+    }
+    if (Below(2) == 0) {
+      const size_t begin = here.LateBegin();
+      const SampleRow* const late = here.AddLateDraws();
+      ASSERT_EQ(Address(late), Address(described.memory()) + begin);
+      described.Use(late, places * sizeof(SampleRow), alignof(SampleRow));
     }
     for (size_t i = 0; i < masks; ++i) here.AddMask(here.draws()[i], words);
     described.Use(here.place_tokens(), places * sizeof(uint32_t), alignof(uint32_t));

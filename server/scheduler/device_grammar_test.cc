@@ -270,6 +270,39 @@ TEST_P(DeviceGrammarTest, ARowThatNoTokenMayContinueFailsAlone) {
   EXPECT_EQ(OnHost(host, stuck).end->code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// Both texts are at the same place of one grammar, but one of them must not end yet.
+TEST_P(DeviceGrammarTest, EachOfTheRowsAtOnePlaceEndsWhereItMay) {
+  FakeDevice device;
+  const auto engine = EngineOn(&device, GetParam(), 2);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const FakeTokenizer tokenizer;
+  GrammarStore grammars(tokenizer);
+  Ask longer;
+  longer.prompt = {1, 2, 3};
+  longer.max_tokens = 10;
+  longer.stop.token_ids = {29};
+  longer.stop.min_tokens = 10;
+  longer.sampling.logit_bias = {{29, 60.0f}};
+  longer.grammar = *grammars.Get(GrammarKind::kRegex, "( ?[a-z]+)*");
+  Ask ends = longer, cannot = longer;
+  ends.stop.min_tokens = 0;
+  cannot.stop.min_tokens = 0;
+  cannot.stop.token_ids.clear();
+  Stack stack(**engine, random_());
+  for (const std::vector<Ask>& order :
+       {std::vector{longer, ends, cannot}, {cannot, ends, longer}}) {
+    std::vector<Client*> clients;
+    for (const Ask& ask : order) clients.push_back(&stack.Submit(ask));
+    while (stack.Step()) continue;
+    for (Client* const client : clients) client->Read();
+    EXPECT_NE(clients[0]->received[0].text, "");
+    EXPECT_EQ(clients[1]->received[0].text, "");
+    EXPECT_EQ(clients[1]->received[0].reason, FinishReason::kStop);
+    EXPECT_NE(clients[2]->received[0].text, "");
+    stack.ForgetClients();
+  }
+}
+
 // A sum whose rows run ahead with drafts, one that rewrites pages, states in the tail, attention.
 INSTANTIATE_TEST_SUITE_P(Models, DeviceGrammarTest,
                          testing::Values("Mamba2", "LogLinearDelta", "Scans", "Attention"),
