@@ -8,7 +8,7 @@
 //
 // Bytes expected, a token and head: ℓ·Ep·4 of buckets, C·(ℓ·4 + Ep·row) of the tail at most, and in
 // a fold, once in C tokens, C·ℓ·Ep·8 (fewer where rows share a bucket). A fold into another slot
-// copies all tables first, once for each segment.
+// copies all tables first: once for each segment, and for each further base that its folds leave.
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/buckets_operations.h"
 #include "kernels/device/launch.cuh"
@@ -212,6 +212,12 @@ __device__ bool Folds(const DeviceSegment& segment) {
   return segment.position % kChunk + segment.tokens >= kChunk;
 }
 
+// What the segment's first fold writes. REQUIRES: Folds.
+__device__ uint32_t FirstBase(const DeviceRows& rows, const DeviceSegment& segment) {
+  const auto begin = static_cast<uint32_t>(segment.position % kChunk);
+  return BaseAfter(rows, segment, segment.first_token + kChunk - begin - 1);
+}
+
 // to = from, or zeros; the blocks share the numbers.
 __device__ void CopyNumbers(float* to, const float* from, size_t count) {
   const size_t thread = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -245,14 +251,18 @@ __global__ void __launch_bounds__(kCopyThreads)
     const uint32_t index = first + threadIdx.x;
     if (index < call.rows.segment_count) {
       const DeviceSegment& segment = call.rows.segments[index];
-      const bool other = segment.position < kChunk || segment.base_in != segment.base_out;
-      if (segment.tokens != 0 && Folds(segment) && other) found[atomicAdd(&count, 1u)] = index;
+      if (segment.tokens != 0 && Folds(segment)) {
+        const bool other =
+            segment.position < kChunk || segment.base_in != FirstBase(call.rows, segment);
+        if (other) found[atomicAdd(&count, 1u)] = index;
+      }
     }
     __syncthreads();
     for (uint32_t i = 0; i < count; ++i) {
       const DeviceSegment& segment = call.rows.segments[found[i]];
       const std::byte* from = call.slots.bases + segment.base_in * call.slots.base_stride;
-      std::byte* to = call.slots.bases + segment.base_out * call.slots.base_stride;
+      const uint32_t first_base = FirstBase(call.rows, segment);
+      std::byte* to = call.slots.bases + first_base * call.slots.base_stride;
       const bool zeros = segment.position < kChunk;
       const auto copy = [&](size_t offset, size_t numbers) {
         CopyNumbers(reinterpret_cast<float*>(to + offset),
@@ -282,16 +292,37 @@ struct BucketHead {
   float* keys;    // [ℓ, C], shared
   float* sums;    // [ℓ, B, Ep]
   float* counts;  // [ℓ, B]
+  uint32_t slot;  // of the base that has them
 
   __device__ BucketHead(const BucketsCall& c, const DeviceSegment& s, float* shared)
       : call(c), segment(s), head(blockIdx.x), values(shared) {
     keys = values + kChunk * call.padded_value;
-    // A segment that folds has its tables in base_out already (CopyTablesKernel).
-    std::byte* base = call.slots.bases + (Folds(segment) ? segment.base_out : segment.base_in) *
-                                             call.slots.base_stride;
-    const size_t buckets = static_cast<size_t>(head) * call.tables * call.buckets;
-    sums = reinterpret_cast<float*>(base + call.sums_offset) + buckets * call.padded_value;
-    counts = reinterpret_cast<float*>(base + call.counts_offset) + buckets;
+    // Where its first fold writes there are its tables already (CopyTablesKernel).
+    slot = Folds(segment) ? FirstBase(c.rows, segment) : segment.base_in;
+    sums = SumsIn(slot);
+    counts = CountsIn(slot);
+  }
+
+  __device__ size_t Buckets() const { return static_cast<size_t>(call.tables) * call.buckets; }
+  __device__ float* SumsIn(uint32_t base) const {
+    std::byte* const at = call.slots.bases + base * call.slots.base_stride + call.sums_offset;
+    return reinterpret_cast<float*>(at) + head * Buckets() * call.padded_value;
+  }
+  __device__ float* CountsIn(uint32_t base) const {
+    std::byte* const at = call.slots.bases + base * call.slots.base_stride + call.counts_offset;
+    return reinterpret_cast<float*>(at) + head * Buckets();
+  }
+
+  // Goes on with a copy of the tables in another base.
+  __device__ void MoveTo(uint32_t base) {
+    if (base == slot) return;
+    float *const to_sums = SumsIn(base), *const to_counts = CountsIn(base);
+    for (size_t i = threadIdx.x; i < Buckets() * call.padded_value / 4; i += kWarps * 32) {
+      reinterpret_cast<float4*>(to_sums)[i] = reinterpret_cast<const float4*>(sums)[i];
+    }
+    for (size_t i = threadIdx.x; i < Buckets(); i += kWarps * 32) to_counts[i] = counts[i];
+    slot = base, sums = to_sums, counts = to_counts;
+    __syncthreads();
   }
 
   __device__ std::byte* Tail() const {
@@ -460,7 +491,7 @@ __global__ void __launch_bounds__(kWarps * 32, 24 / kWarps)
   AwaitLastKernel();
   const DeviceSegment& segment = call.rows.segments[blockIdx.y];
   if (segment.tokens == 0) return;
-  const BucketHead<Row, kWarps> head(call, segment, buckets_shared);
+  BucketHead<Row, kWarps> head(call, segment, buckets_shared);
   const uint32_t groups = (call.padded_value + kColumns - 1) / kColumns;
   uint32_t begin = static_cast<uint32_t>(segment.position % kChunk);
   bool fresh = segment.position < kChunk;
@@ -478,6 +509,7 @@ __global__ void __launch_bounds__(kWarps * 32, 24 / kWarps)
     }
     if (end == kChunk) {
       __syncthreads();  // all reads of the tables before any write
+      head.MoveTo(BaseAfter(call.rows, segment, segment.first_token + done + end - begin - 1));
       head.Fold();
     }
     fresh = fresh && end != kChunk;

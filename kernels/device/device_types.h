@@ -40,7 +40,22 @@ struct DeviceRows {
   // Every segment has at most one token, and token t belongs to segment t. Kernels then write tail
   // rows themselves; otherwise a kernel of its own does, after those that read the tail.
   bool single = false;
+  // [tokens], of the last token of each chunk: the base that the fold there writes
+  // (Segment::fold_bases). Null: base_out of its segment, always so where `single`.
+  const uint32_t* fold_bases = nullptr;
 };
+
+// The base that a segment's fold writes behind this token of the step, the last one of its chunk.
+constexpr uint32_t BaseAfter(const DeviceRows& rows, const DeviceSegment& segment, uint32_t token) {
+  return rows.fold_bases == nullptr ? segment.base_out : rows.fold_bases[token];
+}
+
+// Whether anything reads that base after the step: an earlier fold than the `last` one leaves
+// nothing in base_out, which a later one writes.
+constexpr bool KeepsBaseAfter(const DeviceRows& rows, const DeviceSegment& segment, uint32_t token,
+                              bool last) {
+  return last || BaseAfter(rows, segment, token) != segment.base_out;
+}
 
 // One layer's slots (LayerState).
 struct DeviceSlots {

@@ -101,7 +101,7 @@ class HeadToken {
     std::vector<float> sum(c_.padded_value, 0.0f);
     float count = 0.0f;
     for (uint32_t t = 0; t < c_.tables && !fresh(); ++t) {
-      const uint32_t slot = BaseOf(segment_, position_);
+      const uint32_t slot = BaseOf(c_.rows, segment_, position_);
       const size_t bucket = size_t{t} * c_.buckets + static_cast<size_t>(query[t]);
       const float* row = Sums(slot) + bucket * c_.padded_value;
       for (uint32_t e = 0; e < c_.padded_value; ++e) sum[e] += row[e];
@@ -119,7 +119,8 @@ class HeadToken {
   }
 
   void Fold() const {
-    const uint32_t from = BaseOf(segment_, position_), to = segment_.base_out;
+    const uint32_t from = BaseOf(c_.rows, segment_, position_);
+    const uint32_t to = BaseAfter(c_.rows, segment_, token_);
     float *sums = Sums(to), *counts = Counts(to);
     if (fresh()) {
       std::fill_n(sums, buckets() * c_.padded_value, 0.0f);

@@ -35,7 +35,7 @@ void Convolve(const PrepareCall& call, const DeviceSegment& segment, uint32_t to
               uint64_t position, std::vector<float>& result) {
   const DeviceConvolution& c = call.convolution;
   const uint64_t place = position % kChunk;
-  const float* before = ConvolutionBefore(call, BaseOf(segment, position));
+  const float* before = ConvolutionBefore(call, BaseOf(call.rows, segment, position));
   float* row = ConvolutionTail(call, segment, place);
   std::copy_n(c.x + size_t{token} * c.x_stride, c.channels, row);
   for (uint32_t i = 0; c.gate != nullptr && i < c.channels; ++i) {
@@ -56,9 +56,10 @@ void Convolve(const PrepareCall& call, const DeviceSegment& segment, uint32_t to
     result[channel] = c.silu ? Function(Activation::kSilu, sum) : sum;
   }
   if (place + 1 != kChunk) return;
+  float* const after = ConvolutionBefore(call, BaseAfter(call.rows, segment, token));
   for (uint32_t j = 0; j + 1 < c.window; ++j) {
     std::copy_n(ConvolutionTail(call, segment, kChunk - c.window + 1 + j), c.channels,
-                ConvolutionBefore(call, segment.base_out) + j * c.weight_stride);
+                after + j * c.weight_stride);
   }
 }
 
@@ -106,7 +107,7 @@ class UnitToken {
     const bool fresh = position_ < kChunk;
     state_.assign(size_t{c_.padded_value} * c_.padded_key, 0.0f);
     normaliser_.assign(c_.padded_key, 0.0f);
-    if (!fresh) Load(BaseOf(segment_, position_));
+    if (!fresh) Load(BaseOf(c_.rows, segment_, position_));
     AppendValue();
     for (uint32_t head = 0; head < c_.unit_heads; ++head) Read(head);
     if (place() + 1 == kChunk) Fold();
@@ -242,7 +243,8 @@ class UnitToken {
       z *= std::exp(end);
       for (uint64_t s = 0; s < kChunk; ++s) z += Key(s)[d] * std::exp(end - DecayAt(s, d));
     }
-    std::copy_n(normaliser_.data(), c_.padded_key, Normaliser(segment_.base_out));
+    std::copy_n(normaliser_.data(), c_.padded_key,
+                Normaliser(BaseAfter(c_.rows, segment_, token_)));
   }
 
   void Fold() {
@@ -257,7 +259,7 @@ class UnitToken {
         }
       }
     }
-    std::byte* const to = Matrix(segment_.base_out);
+    std::byte* const to = Matrix(BaseAfter(c_.rows, segment_, token_));
     const size_t bytes = c_.bf16_state ? 2 : 4;
     for (size_t i = 0; i < state_.size(); ++i) {
       fake::StoreNumber(c_.bf16_state, state_[i], to + bytes * i);

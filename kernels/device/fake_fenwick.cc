@@ -33,7 +33,7 @@ class FenwickToken {
         token_(token),
         place_(position % kChunk),
         chunk_(position / kChunk),
-        base_(BaseOf(segment_, position)),
+        base_(BaseOf(call.rows, segment_, position)),
         table_(call.pages.slots + call.pages.segments[segment].first +
                (chunk_ - segment_.position / kChunk) * call.pages.levels) {}
 
@@ -178,9 +178,10 @@ class FenwickToken {
 
   void FoldDecays(uint32_t made, uint32_t first) const {
     const float end = Decay(kChunk - 1);
+    const uint32_t slot = BaseAfter(c_.rows, segment_, token_);
     for (uint32_t page = 0; page < c_.pages.levels; ++page) {
       const float* from = PageDecay(base_, first) + size_t{2} * page;
-      float* to = PageDecay(segment_.base_out, first) + size_t{2} * page;
+      float* to = PageDecay(slot, first) + size_t{2} * page;
       const bool lives_on = page > made && Exists(page);
       float high = lives_on ? from[0] : 0.0f, low = lives_on ? from[1] : 0.0f;
       if (lives_on) AddLogDecay(end, high, low);

@@ -41,11 +41,12 @@ Ids AppendId(const NgramRowsCall& call, const DeviceSegment& segment, uint32_t t
     } else if (i <= place) {
       ids[i] = tail[place - i] - 1;
     } else {
-      ids[i] = before(BaseOf(segment, position))[i - place - 1] - 1;
+      ids[i] = before(BaseOf(call.rows, segment, position))[i - place - 1] - 1;
     }
   }
   if (place + 1 != kChunk) return ids;
-  for (uint32_t i = 0; i + 1 < call.ngram; ++i) before(segment.base_out)[i] = tail[place - i];
+  uint32_t* const after = before(BaseAfter(call.rows, segment, token));
+  for (uint32_t i = 0; i + 1 < call.ngram; ++i) after[i] = tail[place - i];
   return ids;
 }
 

@@ -98,9 +98,12 @@ void ForEachToken(const DeviceRows& rows, Visit&& visit) {
   }
 }
 
-// The base that a token reads: the segment's first fold makes base_out.
-inline uint32_t BaseOf(const DeviceSegment& segment, uint64_t position) {
-  return position / kChunk == segment.position / kChunk ? segment.base_in : segment.base_out;
+// The base that a token reads: what the last fold before it wrote.
+inline uint32_t BaseOf(const DeviceRows& rows, const DeviceSegment& segment, uint64_t position) {
+  const uint64_t border = position - position % kChunk;
+  if (border <= segment.position) return segment.base_in;
+  const auto folded = static_cast<uint32_t>(border - segment.position);
+  return BaseAfter(rows, segment, segment.first_token + folded - 1);
 }
 
 }  // namespace rivulet::fake

@@ -23,15 +23,17 @@ struct StatePlaces {
 };
 
 template <typename Call>
-StatePlaces PlacesOf(const Call& call, const DeviceSegment& segment, uint64_t position) {
+StatePlaces PlacesOf(const Call& call, const DeviceSegment& segment, uint32_t token,
+                     uint64_t position) {
   const auto base = [&](uint32_t slot) {
     return Numbers(call.slots.bases, call.slots.base_stride, slot, call.base_offset);
   };
   float* const tail =
       Numbers(call.slots.tails, call.slots.tail_stride, segment.tail, call.tail_offset);
   const uint64_t place = position % kChunk;
-  const float* from = place == 0 ? base(BaseOf(segment, position)) : tail;
-  return {position == 0 ? nullptr : from, place + 1 == kChunk ? base(segment.base_out) : tail};
+  const float* from = place == 0 ? base(BaseOf(call.rows, segment, position)) : tail;
+  float* const to = place + 1 == kChunk ? base(BaseAfter(call.rows, segment, token)) : tail;
+  return {position == 0 ? nullptr : from, to};
 }
 
 // One token and channel of a selective scan.
@@ -61,8 +63,10 @@ float* RingKeys(const FilterCall& call, uint32_t slot, uint64_t position) {
 }
 
 // The chunk's keys take the place of the oldest ones.
-void FoldKeys(const FilterCall& call, const DeviceSegment& segment, uint64_t position) {
-  const uint32_t from = BaseOf(segment, position), to = segment.base_out;
+void FoldKeys(const FilterCall& call, const DeviceSegment& segment, uint32_t token,
+              uint64_t position) {
+  const uint32_t from = BaseOf(call.rows, segment, position);
+  const uint32_t to = BaseAfter(call.rows, segment, token);
   for (uint64_t r = 0; r < call.ring_rows && from != to; ++r) {
     std::copy_n(RingKeys(call, from, r), call.channels, RingKeys(call, to, r));
   }
@@ -75,15 +79,16 @@ void FoldKeys(const FilterCall& call, const DeviceSegment& segment, uint64_t pos
 void FilterToken(const FilterCall& call, const DeviceSegment& segment, uint32_t token,
                  uint64_t position) {
   const uint64_t place = position % kChunk;
+  const uint32_t base = BaseOf(call.rows, segment, position);
   std::copy_n(call.x.row(token), call.channels, TailKeys(call, segment, place));
   float* y = call.y.row(token);
   std::fill_n(y, call.channels, 0.0f);
   for (uint64_t lag = 0; lag < call.window && lag <= position; ++lag) {
-    const float* keys = lag <= place ? TailKeys(call, segment, place - lag)
-                                     : RingKeys(call, BaseOf(segment, position), position - lag);
+    const float* keys =
+        lag <= place ? TailKeys(call, segment, place - lag) : RingKeys(call, base, position - lag);
     for (uint32_t i = 0; i < call.channels; ++i) y[i] += call.taps[lag * call.padded + i] * keys[i];
   }
-  if (place + 1 == kChunk) FoldKeys(call, segment, position);
+  if (place + 1 == kChunk) FoldKeys(call, segment, token, position);
 }
 
 // One token and pair of rows of a head's modes, whose states begin at `first`.
@@ -121,7 +126,7 @@ float HeadToken(const ModeScanCall& call, uint32_t token, uint32_t head, uint32_
 void FakeDevice::SelectiveScan(const SelectiveScanCall& call) {
   Do([=] {
     ForEachToken(call.rows, [&](const DeviceSegment& segment, uint32_t token, uint64_t position) {
-      const StatePlaces places = PlacesOf(call, segment, position);
+      const StatePlaces places = PlacesOf(call, segment, token, position);
       for (uint32_t i = 0; i < call.y.columns; ++i) {
         StoreOperand(call.y, token, i,
                      i < call.channels ? ScanToken(call, token, i, places) : 0.0f);
@@ -133,7 +138,7 @@ void FakeDevice::SelectiveScan(const SelectiveScanCall& call) {
 void FakeDevice::GatedScan(const GatedScanCall& call) {
   Do([=] {
     ForEachToken(call.rows, [&](const DeviceSegment& segment, uint32_t token, uint64_t position) {
-      const StatePlaces places = PlacesOf(call, segment, position);
+      const StatePlaces places = PlacesOf(call, segment, token, position);
       for (uint32_t i = 0; i < call.channels; ++i) {
         const float log_a =
             call.rate[i] * Function(Activation::kSigmoid, call.recurrent_gate.row(token)[i]);
@@ -161,7 +166,7 @@ void FakeDevice::ScanModes(const ModeScanCall& call) {
   Do([=] {
     const uint32_t columns = call.heads * call.head_dim;
     ForEachToken(call.rows, [&](const DeviceSegment& segment, uint32_t token, uint64_t position) {
-      const StatePlaces places = PlacesOf(call, segment, position);
+      const StatePlaces places = PlacesOf(call, segment, token, position);
       for (uint32_t i = 0; i < columns; ++i) {
         const uint32_t head = i / call.head_dim, j = i % call.head_dim;
         StoreOperand(call.y, token, j * call.heads + head, HeadToken(call, token, head, j, places));

@@ -29,9 +29,9 @@ void ShiftToken(const TokenShiftCall& call, const DeviceSegment& segment, uint32
   const float x = OperandAt(call.x, token, channel);
   float last = 0.0f;
   if (place != 0) last = tail[(place - 1) * call.padded];
-  if (place == 0 && position != 0) last = *before(BaseOf(segment, position));
+  if (place == 0 && position != 0) last = *before(BaseOf(call.rows, segment, position));
   tail[place * call.padded] = x;
-  if (place + 1 == kChunk) *before(segment.base_out) = x;
+  if (place + 1 == kChunk) *before(BaseAfter(call.rows, segment, token)) = x;
   if (call.difference.data != nullptr) call.difference.row(token)[channel] = last - x;
   for (uint32_t m = 0; m < call.mixtures; ++m) {
     StoreOperand(call.y[m], token, channel, x + (last - x) * call.mix[m][channel]);
@@ -50,7 +50,7 @@ class TimeMixHead {
         low_rank_(call.form == TimeMixForm::kRwkv7),
         place_(position % kChunk),
         fresh_(position < kChunk),
-        base_(BaseOf(segment, position)),
+        base_(BaseOf(call.rows, segment, position)),
         state_(size_t{call.value_dim} * call.key_dim) {}
 
   void Run() {
@@ -174,9 +174,10 @@ class TimeMixHead {
     }
   }
   void StoreState() {
+    const uint32_t slot = BaseAfter(c_.rows, segment_, token_);
     for (uint32_t e = 0; e < c_.value_dim; ++e) {
       for (uint32_t d = 0; d < c_.key_dim; ++d) {
-        StoreNumber(c_.bf16_state, At(e, d), Number(segment_.base_out, e, d));
+        StoreNumber(c_.bf16_state, At(e, d), Number(slot, e, d));
       }
     }
   }

@@ -28,7 +28,7 @@ class ProgramHead {
         token_(token),
         place_(static_cast<int>(position % kChunk)),
         fresh_(position < kChunk),
-        base_(fake::BaseOf(segment, position)) {}
+        base_(fake::BaseOf(call.rows, segment, position)) {}
 
   void AppendRows() const {
     for (uint32_t r = 0; r < c_.row_count; ++r) {
@@ -65,7 +65,7 @@ class ProgramHead {
     for (uint32_t d = 0; d < c_.padded_key; ++d) {
       float z = fresh_ ? 0.0f : Normaliser(sum, base_)[d] * Decayed(sum, -1, kLast);
       for (int s = 0; s <= kLast; ++s) z += FoldedKey(sum, s, d) * Extra(sum, s);
-      Normaliser(sum, segment_.base_out)[d] = z;
+      Normaliser(sum, BaseAfter(c_.rows, segment_, token_))[d] = z;
     }
   }
 
@@ -103,7 +103,8 @@ class ProgramHead {
   void SetNumber(const ProgramSum& sum, uint32_t e, uint32_t d, float x) const {
     const size_t i = size_t{e} * c_.padded_key + d;
     const size_t bytes = c_.bf16_state ? 2 : 4;
-    fake::StoreNumber(c_.bf16_state, x, Matrix(sum, segment_.base_out) + bytes * i);
+    const uint32_t slot = BaseAfter(c_.rows, segment_, token_);
+    fake::StoreNumber(c_.bf16_state, x, Matrix(sum, slot) + bytes * i);
   }
   float* Normaliser(const ProgramSum& sum, uint32_t slot) const {
     return reinterpret_cast<float*>(c_.slots.bases + slot * c_.slots.base_stride +

@@ -27,7 +27,7 @@ class FenwickFold : public FenwickBlock<kSingle, kParts, kBf16Pages> {
   using Block::c_, Block::chunk_, Block::dk_, Block::dv_, Block::g_, Block::k_, Block::key_tiles_,
       Block::lane_, Block::live_, Block::LoadColumns, Block::Page, Block::PageDecay, Block::PageOf,
       Block::s_, Block::scratch_, Block::segment_, Block::SplitTile, Block::t_, Block::table_,
-      Block::Tile, Block::tiles_, Block::v_, Block::warp_;
+      Block::Tile, Block::tiles_, Block::TokenAt, Block::v_, Block::warp_;
 
   __device__ FenwickFold(const FenwickCall& call, std::byte* memory, uint32_t tiles)
       : Block(call, memory, tiles) {}
@@ -211,8 +211,9 @@ class FenwickFold : public FenwickBlock<kSingle, kParts, kBf16Pages> {
       AddLogDecay(s_->decay[kChunk - 1], high, low);
     }
     s_->page_decay[2 * page] = high, s_->page_decay[2 * page + 1] = low;
+    const uint32_t base = BaseAfter(c_.rows, segment_, TokenAt(kChunk - 1));
     for (uint32_t tile = 0; tile < tiles_; ++tile) {
-      float* to = PageDecay(segment_.base_out, tile) + 2 * page;
+      float* to = PageDecay(base, tile) + 2 * page;
       to[0] = high, to[1] = low;
     }
   }

@@ -38,8 +38,9 @@ __global__ void __launch_bounds__(kThreads)
     const bool first = segment.position + done == 0;
     h = first ? in : fmaf(expf(log_a), h, sqrtf(-expm1f(2.0f * log_a)) * in);
     call.h.data[token * call.h.stride + channel] = h;
-    if (std::byte* const to = PlaceAfter(state, done + 1))
+    if (std::byte* const to = PlaceWithin(call, segment, state, done + 1)) {
       reinterpret_cast<float*>(to)[channel] = h;
+    }
   }
 }
 

@@ -33,25 +33,25 @@ struct FilterKeys {
   const DeviceSegment& segment;
   uint32_t channel;
   bool aligned;
-  Row *tail, *ring, *ring_out;  // of the thread's channels
-  uint32_t start;               // place of the segment's first token in its chunk
-  uint32_t ring_start;          // row of the chunk's first token in the ring
+  Row *tail, *ring;     // of the thread's channels
+  uint32_t start;       // place of the segment's first token in its chunk
+  uint32_t ring_start;  // row of the chunk's first token in the ring
 
   __device__ FilterKeys(const FilterCall& call, const DeviceSegment& segment, uint32_t channel,
                         bool aligned)
       : call(call), segment(segment), channel(channel), aligned(aligned) {
-    const auto ring_of = [&](uint32_t slot) {
-      return reinterpret_cast<Row*>(call.slots.bases + slot * call.slots.base_stride +
-                                    call.ring_offset) +
-             channel;
-    };
     tail = reinterpret_cast<Row*>(call.slots.tails + segment.tail * call.slots.tail_stride +
                                   call.tail_offset) +
            channel;
-    ring = ring_of(segment.base_in);
-    ring_out = ring_of(segment.base_out);
+    ring = RingIn(segment.base_in);
     start = static_cast<uint32_t>(segment.position % call.fold_interval);
     ring_start = static_cast<uint32_t>((segment.position - start) % call.ring_rows);
+  }
+
+  __device__ Row* RingIn(uint32_t slot) const {
+    return reinterpret_cast<Row*>(call.slots.bases + slot * call.slots.base_stride +
+                                  call.ring_offset) +
+           channel;
   }
 
   // Of token `index` of the segment, as they are stored and loaded.
@@ -95,6 +95,36 @@ __device__ float4 Taps(const FilterCall& call, uint32_t lag, uint32_t channel) {
   return LoadFour(call.taps + static_cast<size_t>(lag) * call.padded + channel);
 }
 
+// The ring at the border `folded` tokens behind the start of the segment's first chunk.
+template <typename Row>
+__device__ void KeepRing(const FilterKeys<Row>& keys, uint32_t folded, Row* ring) {
+  const FilterCall& call = keys.call;
+  for (uint32_t back = call.ring_rows; back > 0; --back) {
+    // The row of the token `back` before the border, which is `at` after the segment's first one.
+    const int64_t at = static_cast<int64_t>(folded) - keys.start - back;
+    const uint32_t row = (keys.ring_start + folded + call.ring_rows - back) % call.ring_rows;
+    Row* const to = ring + static_cast<size_t>(row) * call.padded;
+    if (at >= 0) {
+      StoreFour(to, keys.Own(static_cast<uint32_t>(at)));
+      continue;
+    }
+    const Row* from = keys.Before(static_cast<uint32_t>(-at));
+    if (from != nullptr && from != to) StoreFour(to, LoadFour(from));
+  }
+}
+
+// The same at each border before the last one that has a base of its own.
+template <typename Row>
+__device__ void KeepRingsWithin(const FilterKeys<Row>& keys, uint32_t last) {
+  const DeviceSegment& segment = keys.segment;
+  const uint32_t chunk = keys.call.fold_interval;
+  for (uint32_t folded = chunk; folded < last; folded += chunk) {
+    const uint32_t token = segment.first_token + folded - keys.start - 1;
+    const uint32_t slot = keys.call.rows.fold_bases[token];
+    if (slot != segment.base_out) KeepRing(keys, folded, keys.RingIn(slot));
+  }
+}
+
 // The state after segments of any length, for the thread's channels: the ring at the last border,
 // then the rows of the tail, which the ring reads before they change.
 template <typename Row>
@@ -102,17 +132,9 @@ __device__ void KeepKeys(const FilterKeys<Row>& keys) {
   const FilterCall& call = keys.call;
   const uint32_t tokens = keys.segment.tokens, end = keys.start + tokens;
   const uint32_t folded = end / call.fold_interval * call.fold_interval;  // from the chunk's start
-  for (uint32_t back = folded == 0 ? 0 : call.ring_rows; back > 0; --back) {
-    // The row of the token `back` before the border, which is `at` after the segment's first one.
-    const int64_t at = static_cast<int64_t>(folded) - keys.start - back;
-    const uint32_t row = (keys.ring_start + folded + call.ring_rows - back) % call.ring_rows;
-    Row* const to = keys.ring_out + static_cast<size_t>(row) * call.padded;
-    if (at >= 0) {
-      StoreFour(to, keys.Own(static_cast<uint32_t>(at)));
-      continue;
-    }
-    const Row* from = keys.Before(static_cast<uint32_t>(-at));
-    if (from != nullptr && from != to) StoreFour(to, LoadFour(from));
+  if (folded != 0) {
+    if (call.rows.fold_bases != nullptr) KeepRingsWithin(keys, folded);
+    KeepRing(keys, folded, keys.RingIn(keys.segment.base_out));
   }
   for (uint32_t place = max(folded, keys.start); place < end; ++place) {
     StoreFour(keys.tail + static_cast<size_t>(place - folded) * call.padded,

@@ -95,6 +95,19 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// The number `lane` before each border before the segment's last one that is kept. REQUIRES: what
+// is before the segment's first border is not written yet.
+__device__ void KeepIdsWithin(const NgramRowsCall& call, const DeviceSegment& segment,
+                              uint64_t last_border, uint32_t lane) {
+  const SegmentIds all(call, segment);
+  const uint64_t first = (segment.position / kChunk + 1) * kChunk;
+  for (uint64_t border = first; border < last_border; border += kChunk) {
+    const uint64_t token = segment.first_token + (border - segment.position) - 1;
+    const uint32_t slot = call.rows.fold_bases[token];
+    if (slot != segment.base_out) all.Before(slot)[lane] = all.At(border - 1 - lane) + 1;
+  }
+}
+
 // The ids after a segment, when all of its tokens have read those before it. A warp has a segment:
 // lane i the number i before the border, and place i of the tail.
 __global__ void __launch_bounds__(32) KeepIdsKernel(const __grid_constant__ NgramRowsCall call) {
@@ -106,6 +119,7 @@ __global__ void __launch_bounds__(32) KeepIdsKernel(const __grid_constant__ Ngra
   const SegmentIds all(call, segment);
   const uint64_t end = segment.position + segment.tokens, border = end / kChunk * kChunk;
   const bool folds = border > segment.position && lane + 1 < call.ngram;
+  if (folds && call.rows.fold_bases != nullptr) KeepIdsWithin(call, segment, border, lane);
   const bool keeps = lane < kChunk && border + lane < end && border + lane >= segment.position;
   const uint32_t before = folds ? all.At(border - 1 - lane) : 0;
   const uint32_t own = keeps ? all.At(border + lane) : 0;

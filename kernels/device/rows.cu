@@ -407,8 +407,36 @@ __global__ void __maxnreg__(56)
   RunRehearsed(rehearsed, [&](bool real) { PrepareWarp<Row>(call, real); });
 }
 
+// The inputs before a border of the segment, of which some may be older than it.
+template <typename Row>
+__device__ void KeepInputsBefore(const PrepareCall& call, const DeviceSegment& segment,
+                                 uint64_t border, uint32_t channel) {
+  const DeviceConvolution& c = call.convolution;
+  const auto last = segment.first_token + static_cast<uint32_t>(border - segment.position) - 1;
+  const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, last);
+  const uint32_t slot = BaseAfter(call.rows, segment, last);
+  auto* after =
+      reinterpret_cast<Row*>(call.slots.bases + slot * call.slots.base_stride + c.before_offset);
+  for (uint32_t j = 0; j + 1 < c.window; ++j) {
+    Store(after + j * c.weight_stride + channel, inputs.At(c.window - 2 - j, channel));
+  }
+}
+
+// The same for each border before the last one that has a base of its own.
+template <typename Row>
+__device__ void KeepInputsWithin(const PrepareCall& call, const DeviceSegment& segment,
+                                 uint64_t last_border, uint32_t channel) {
+  const uint64_t chunk = call.fold_interval;
+  const uint64_t first = (segment.position / chunk + 1) * chunk;
+  for (uint64_t border = first; border < last_border; border += chunk) {
+    const uint64_t token = segment.first_token + (border - segment.position) - 1;
+    if (call.rows.fold_bases[token] == segment.base_out) continue;
+    KeepInputsBefore<Row>(call, segment, border, channel);
+  }
+}
+
 // The convolution's state after segments of any length. A thread owns a channel of a segment: it
-// reads what is needed of the old tail before it writes the new one.
+// reads what is needed of the old tail and base before it writes the new ones.
 template <typename Row>
 __global__ void KeepInputsKernel(const __grid_constant__ PrepareCall call) {
   AllowNextKernel();
@@ -422,13 +450,8 @@ __global__ void KeepInputsKernel(const __grid_constant__ PrepareCall call) {
   auto* tail = reinterpret_cast<Row*>(call.slots.tails + segment.tail * call.slots.tail_stride +
                                       c.tail_offset);
   if (border > segment.position) {
-    const auto last = static_cast<uint32_t>(border - segment.position) - 1;  // before the border
-    const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, segment.first_token + last);
-    auto* after = reinterpret_cast<Row*>(
-        call.slots.bases + segment.base_out * call.slots.base_stride + c.before_offset);
-    for (uint32_t j = 0; j + 1 < c.window; ++j) {
-      Store(after + j * c.weight_stride + channel, inputs.At(c.window - 2 - j, channel));
-    }
+    if (call.rows.fold_bases != nullptr) KeepInputsWithin<Row>(call, segment, border, channel);
+    KeepInputsBefore<Row>(call, segment, border, channel);
   }
   const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, segment.first_token);
   for (uint64_t position = max(border, segment.position); position < end; ++position) {

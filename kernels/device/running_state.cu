@@ -11,7 +11,7 @@
 // same bits.
 //
 // Bytes expected of a token: its state read and written once; of a longer segment likewise, and
-// once more written if it crosses a chunk border.
+// once more written if it crosses a chunk border, or for each one that it keeps.
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/fours.cuh"
 #include "kernels/device/launch.cuh"
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kWarps * 32)
     for (int i = 0; i < kItems; ++i) {
       if (i >= left) break;
       own.Run(items, i, a, h);
-      std::byte* const to = PlaceAfter(state, done + i + 1);
+      std::byte* const to = PlaceWithin(call, segment, state, done + i + 1);
       if (to != nullptr) h.Store(to, place);
     }
     const uint32_t item = lane / kScanChannels;
@@ -414,7 +414,7 @@ __global__ void __launch_bounds__(kWarps * 32)
         if (done + s >= state.tokens) break;
         const float read = modes.Run(x, inputs[s].k * inputs[s].v);
         if (!stores) continue;
-        std::byte* const to = PlaceAfter(state, done + s + 1);
+        std::byte* const to = PlaceWithin(call, segment, state, done + s + 1);
         if (to != nullptr) x.Store(to, place);
         if (lane == 0) AddRow(call, group, segment.first_token + done + s, i, read, inputs[s].q);
       }

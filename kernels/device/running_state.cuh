@@ -39,11 +39,24 @@ __device__ RunningState StateOf(const Call& call, const DeviceSegment& segment) 
 }
 
 // Where the state goes after token `done - 1` of its segment, if it goes anywhere: to the base at
-// the last border, to the tail at the end. The bases of earlier borders are never read,
-// so they are not written.
+// the last border, to the tail at the end.
 __device__ inline std::byte* PlaceAfter(const RunningState& state, uint32_t done) {
   if (done == state.border) return state.base;
   return done == state.tokens ? state.tail : nullptr;
+}
+
+// The same of a segment whose earlier folds may have bases of their own. Where they have none, what
+// they leave is never read, so it is not written.
+template <typename Call>
+__device__ std::byte* PlaceWithin(const Call& call, const DeviceSegment& segment,
+                                  const RunningState& state, uint32_t done) {
+  std::byte* const to = PlaceAfter(state, done);
+  if (to != nullptr || call.rows.fold_bases == nullptr) return to;
+  const auto start = static_cast<uint32_t>(segment.position % call.fold_interval);
+  if ((start + done) % call.fold_interval != 0) return nullptr;
+  const uint32_t slot = call.rows.fold_bases[segment.first_token + done - 1];
+  if (slot == segment.base_out) return nullptr;
+  return call.slots.bases + slot * call.slots.base_stride + call.base_offset;
 }
 
 }  // namespace rivulet::cuda

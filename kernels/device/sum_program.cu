@@ -123,7 +123,7 @@ class ProgramUnit {
       done += end - begin;
       begin = 0;
       if (end == kChunk) {
-        base_ = segment_.base_out;
+        base_ = FoldBase();
         ++chunk;
       }
     }
@@ -157,6 +157,9 @@ class ProgramUnit {
     return c_.slots.bases + slot * c_.slots.base_stride + sum.offset +
            Index(sum.per_head, local) * MatrixBytes(c_, sum);
   }
+  // The last token of the piece, and where the fold behind it goes.
+  __device__ uint32_t LastToken() const { return token_ + end_ - begin_ - 1; }
+  __device__ uint32_t FoldBase() const { return BaseAfter(c_.rows, segment_, LastToken()); }
   __device__ float* Normaliser(const ProgramSum& sum, uint32_t slot, uint32_t local) const {
     return reinterpret_cast<float*>(c_.slots.bases + slot * c_.slots.base_stride +
                                     sum.normaliser_offset) +
@@ -553,7 +556,8 @@ class ProgramUnit {
     const float weight = DecayBetween(sum.decay_power, local, -1, kChunk - 1);
     if (sum.normaliser) FoldNormaliser(sum, local, weight);
     const std::byte* from = From(index, local);
-    std::byte* to = Matrix(sum, segment_.base_out, local);
+    std::byte* to = Matrix(sum, FoldBase(), local);
+    const bool stores = !held_ || KeepsBaseAfter(c_.rows, segment_, LastToken(), last_fold_);
     for (uint32_t tile = warp_; tile < sum.padded_value / 16; tile += warps_) {
       uint32_t v[kRowParts][4];
       LoadValues(tile, v);
@@ -564,7 +568,7 @@ class ProgramUnit {
         if (!fresh_) state = LoadTile<kBf16State>(from, at);
         FoldTile(v, kt, weight, state);
         if (held_) StoreTile<kBf16State>(Held(index, local), at, state);
-        if (!held_ || last_fold_) StoreTile<kBf16State>(to, at, state);
+        if (stores) StoreTile<kBf16State>(to, at, state);
       }
     }
     __syncthreads();
@@ -593,7 +597,7 @@ class ProgramUnit {
   __device__ void FoldNormaliser(const ProgramSum& sum, uint32_t local, float weight) {
     const ProgramRow& row = c_.rows_of[sum.value];
     const float* from = Normaliser(sum, base_, local);
-    float* to = Normaliser(sum, segment_.base_out, local);
+    float* to = Normaliser(sum, FoldBase(), local);
     for (uint32_t d = threadIdx.x; d < c_.padded_key; d += blockDim.x) {
       float z = fresh_ ? 0.0f : from[d] * weight;
       for (uint32_t s = 0; s < kChunk; ++s) {

@@ -99,7 +99,7 @@ class Unit {
       Piece(begin, end, segment_.first_token + done);
       done += end - begin;
       if (end == kChunk) {
-        base = segment_.base_out;
+        base = FoldBase();
         ++chunk;
       }
       begin = 0;
@@ -113,6 +113,10 @@ class Unit {
   __device__ std::byte* Matrix(uint32_t slot) const {
     const size_t bytes = size_t{c_.padded_key} * c_.padded_value * (kBf16State ? 2 : 4);
     return c_.slots.bases + slot * c_.slots.base_stride + c_.state_offset + unit_ * bytes;
+  }
+  // Where the fold behind this piece goes.
+  __device__ uint32_t FoldBase() const {
+    return BaseAfter(c_.rows, segment_, token_ + end_ - begin_ - 1);
   }
   __device__ uint32_t Tile(uint32_t key_tile) const { return tile_ * key_tiles_ + key_tile; }
   template <typename T>
@@ -559,12 +563,12 @@ class Unit {
     if (!channel_) fold_weight_ = expf(s_.decay[kChunk - 1]);
     if (c_.normaliser) {
       FoldNormaliser<kParts>(c_, s_.k, s_.dk, fold_weight_, fresh_, s_.z,
-                             NormaliserAt(c_, segment_.base_out));
+                             NormaliserAt(c_, FoldBase()));
     }
     if (!active_) return;
     uint32_t v[kParts][4];
     LoadValues(v);
-    std::byte* to = Matrix(segment_.base_out);
+    std::byte* to = Matrix(FoldBase());
     if (key_tiles_ <= kHeldTiles) {
 #pragma unroll
       for (uint32_t kt = 0; kt < kHeldTiles; ++kt) {

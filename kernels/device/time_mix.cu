@@ -143,7 +143,7 @@ class Head {
       done += count;
       place += count;
       if (place != kChunk) continue;
-      Fold(segment_.tokens - done < kChunk);
+      Fold(segment_.first_token + done - 1, segment_.tokens - done < kChunk);
       place = 0;
     }
   }
@@ -280,9 +280,10 @@ class Head {
     });
   }
 
-  // Bases of borders before the last one are never read; S is rounded at all of them.
-  __device__ void Fold(bool stores) {
-    State* const to = Matrix(segment_.base_out);
+  // Behind this token. What nothing reads is not stored; S is rounded at all borders.
+  __device__ void Fold(uint32_t token, bool last) {
+    State* const to = Matrix(BaseAfter(c_.rows, segment_, token));
+    const bool stores = KeepsBaseAfter(c_.rows, segment_, token, last);
     ForEachFour([&](float4& s, uint32_t offset, bool held) {
       s = {Rounded<State>(s.x), Rounded<State>(s.y), Rounded<State>(s.z), Rounded<State>(s.w)};
       if (stores && held) StoreFour(to + offset, s);

@@ -23,20 +23,20 @@ __device__ float InputAt(const Operand& x, uint32_t token, uint32_t channel) {
 // A segment's state.
 template <typename Row>
 struct ShiftState {
-  Row *tail, *after;  // [C, padded], [padded]
+  Row *tail, *after;  // [C, padded]; [padded] of base_out
   const Row* before;  // null: zeros
   uint32_t start;     // place of the segment's first token
 
   __device__ ShiftState(const TokenShiftCall& call, const DeviceSegment& segment) {
-    const auto base = [&](uint32_t slot) {
-      return reinterpret_cast<Row*>(call.slots.bases + slot * call.slots.base_stride +
-                                    call.before_offset);
-    };
     tail = reinterpret_cast<Row*>(call.slots.tails + segment.tail * call.slots.tail_stride +
                                   call.tail_offset);
-    before = segment.position == 0 ? nullptr : base(segment.base_in);
-    after = base(segment.base_out);
+    before = segment.position == 0 ? nullptr : Base(call, segment.base_in);
+    after = Base(call, segment.base_out);
     start = static_cast<uint32_t>(segment.position % kChunk);
+  }
+  static __device__ Row* Base(const TokenShiftCall& call, uint32_t slot) {
+    return reinterpret_cast<Row*>(call.slots.bases + slot * call.slots.base_stride +
+                                  call.before_offset);
   }
   // The input before the segment.
   __device__ float Last(uint32_t padded, uint32_t channel) const {
@@ -86,10 +86,17 @@ __global__ void KeepLastKernel(const __grid_constant__ TokenShiftCall call) {
   if (segment.tokens == 0 || channel >= call.channels) return;
   const ShiftState<Row> state(call, segment);
   const uint32_t end = state.start + segment.tokens, border = end / kChunk * kChunk;
-  const auto at = [&](uint32_t place) {  // counted from the first token's chunk
-    return InputAt(call.x, segment.first_token + place - state.start, channel);
+  const auto token_at = [&](uint32_t place) {  // counted from the first token's chunk
+    return segment.first_token + place - state.start;
   };
+  const auto at = [&](uint32_t place) { return InputAt(call.x, token_at(place), channel); };
   if (border != 0) Store(state.after + channel, at(border - 1));
+  for (uint32_t kept = kChunk; kept < border && call.rows.fold_bases != nullptr; kept += kChunk) {
+    const uint32_t slot = BaseAfter(call.rows, segment, token_at(kept - 1));
+    if (slot != segment.base_out) {
+      Store(ShiftState<Row>::Base(call, slot) + channel, at(kept - 1));
+    }
+  }
   for (uint32_t place = max(border, state.start); place < end; ++place) {
     Store(state.tail + (place - border) * call.padded + channel, at(place));
   }

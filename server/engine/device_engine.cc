@@ -215,7 +215,16 @@ size_t DeviceEngine::RecordingFor(const StepPlan& plan) {
 
 DeviceRows DeviceEngine::RowsOf(const StepDescription& there, uint32_t tokens, uint32_t segments,
                                 bool single) const {
-  return {there.segments(), there.segment_of(), segments, tokens, single};
+  return {there.segments(), there.segment_of(), segments, tokens, single, there.fold_bases()};
+}
+
+// Of a step that is not recorded.
+StepDescription::Extents DeviceEngine::ExtentsOf(const StepPlan& plan) const {
+  StepDescription::Extents extents = ExtentsOf(plan.tokens.size(), plan.rows.size());
+  extents.fold_bases = std::any_of(plan.rows.begin(), plan.rows.end(), [](const StepRow& row) {
+    return row.segment.fold_bases != nullptr;
+  });
+  return extents;
 }
 
 std::array<DevicePages, kMaxPageKinds> DeviceEngine::PagesOf(const StepDescription& there) const {
@@ -257,8 +266,7 @@ size_t DeviceEngine::PageSlots(const StepPlan& plan) const {
 // Fills the pinned description. `rows`: of a recording, 0 for a step as large as the plan.
 StepDescription DeviceEngine::Describe(const StepPlan& plan, uint32_t rows) {
   const size_t tokens = rows == 0 ? plan.tokens.size() : rows;
-  const size_t segments = rows == 0 ? plan.rows.size() : rows;
-  StepDescription here(current().description, ExtentsOf(tokens, segments));
+  StepDescription here(current().description, rows == 0 ? ExtentsOf(plan) : ExtentsOf(rows, rows));
   std::memset(current().description, 0, here.bytes());
   for (size_t t = 0; t < tokens; ++t) {
     here.segment_of()[t] = static_cast<uint32_t>(rows == 0 ? 0 : t);
@@ -281,6 +289,7 @@ StepDescription DeviceEngine::Describe(const StepPlan& plan, uint32_t rows) {
     for (size_t kind = 0; runs && kind < capacity().pages.size(); ++kind) {
       here.AddPages(r, s, kind, capacity().pages[kind]);
     }
+    if (here.fold_bases() != nullptr) here.SetFoldBases(s, capacity().fold_interval);
     for (size_t i = 0; i < s.tokens; ++i) {
       if (runs) here.ids()[s.first_token + i] = plan.tokens[s.first_token + i];
       here.segment_of()[s.first_token + i] = static_cast<uint32_t>(r);
@@ -324,7 +333,7 @@ void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places)
   const auto segments = static_cast<uint32_t>(plan.rows.size());
   StepDescription here = Describe(plan, 0);
   AddDraws(plan, places, here);
-  const StepDescription there(description_, ExtentsOf(tokens, segments));
+  const StepDescription there(description_, ExtentsOf(plan));
   device_->CopyToDevice(description_, current().description, here.bytes());
   const DeviceModel::Stream stream = Forward(there, tokens, segments, false);
   if (!places.empty()) model_->AddUp(stream);

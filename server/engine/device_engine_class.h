@@ -135,6 +135,7 @@ class DeviceEngine final : public Engine {
   StepDescription::Extents ExtentsOf(size_t tokens, size_t segments) const {
     return {tokens, segments, tokens, capacity().pages.size()};
   }
+  StepDescription::Extents ExtentsOf(const StepPlan& plan) const;
   StepDescription Describe(const StepPlan& plan, uint32_t rows);
   DeviceRows RowsOf(const StepDescription& there, uint32_t tokens, uint32_t segments,
                     bool single) const;

@@ -143,8 +143,10 @@ size_t DeviceEngine::AllPageSlots() const {
 // Descriptions of steps with `page_slots` entries of page tables, in the place of smaller ones.
 absl::Status DeviceEngine::PrepareDescriptions(size_t page_slots) {
   page_slots_ = page_slots;
-  const size_t bytes = StepDescription::Bytes(ExtentsOf(kMostPlaces, kMostPlaces), page_slots_,
-                                              kMostEdits, kMostMasks * MaskWords(vocab_));
+  StepDescription::Extents extents = ExtentsOf(kMostPlaces, kMostPlaces);
+  extents.fold_bases = true;
+  const size_t bytes =
+      StepDescription::Bytes(extents, page_slots_, kMostEdits, kMostMasks * MaskWords(vocab_));
   for (Step& step : steps_) {
     if (step.description != nullptr) device_->FreePinned(step.description);
     step.description = static_cast<std::byte*>(device_->AllocatePinned(bytes));

@@ -33,8 +33,9 @@ class StepDescription {
   struct Extents {
     size_t tokens = 0;
     size_t segments = 0;
-    size_t places = 0;      // tokens whose logits are wanted
-    size_t page_kinds = 0;  // <= kMaxPageKinds
+    size_t places = 0;        // tokens whose logits are wanted
+    size_t page_kinds = 0;    // <= kMaxPageKinds
+    bool fold_bases = false;  // a segment has them (Segment::fold_bases)
   };
 
   // Lays itself out in `memory`, of the host or of the device.
@@ -45,13 +46,15 @@ class StepDescription {
     ids_ = reinterpret_cast<uint32_t*>(draws_ + extents.places);
     segment_of_ = ids_ + extents.tokens;
     place_tokens_ = segment_of_ + extents.tokens;
-    page_slots_ = place_tokens_ + extents.places;
+    fold_bases_ = place_tokens_ + extents.places;
+    page_slots_ = fold_bases_ + FoldBases(extents);
   }
   static size_t Bytes(const Extents& extents, size_t page_slots, size_t edits, size_t mask_words) {
     return extents.segments *
                (sizeof(DeviceSegment) + extents.page_kinds * sizeof(DeviceSegmentPages)) +
            2 * extents.places * sizeof(SampleRow) +
-           (2 * extents.tokens + extents.places + page_slots) * sizeof(uint32_t) +
+           (2 * extents.tokens + extents.places + FoldBases(extents) + page_slots) *
+               sizeof(uint32_t) +
            (edits + 1) * sizeof(LogitEdit) + (mask_words + 1) * sizeof(uint64_t);
   }
 
@@ -62,6 +65,8 @@ class StepDescription {
   uint32_t* ids() const { return ids_; }
   uint32_t* segment_of() const { return segment_of_; }
   uint32_t* place_tokens() const { return place_tokens_; }
+  // As DeviceRows has them.
+  uint32_t* fold_bases() const { return extents_.fold_bases ? fold_bases_ : nullptr; }
   SampleRow* draws() const { return draws_; }  // [places]
   // SampleRow::first_edit counts from here.
   LogitEdit* edits() const { return reinterpret_cast<LogitEdit*>(memory_); }
@@ -71,6 +76,15 @@ class StepDescription {
   // Of a kind, as kernels take them.
   DevicePages Pages(size_t kind, const PageCapacity& capacity) const {
     return {segment_pages(kind), page_slots_, capacity.kind.levels};
+  }
+
+  // On the host: the bases that the folds of a segment write. REQUIRES: Extents::fold_bases.
+  void SetFoldBases(const Segment& segment, uint64_t fold_interval) {
+    const size_t folds = FoldsIn(segment.position, segment.tokens, fold_interval);
+    size_t last = segment.first_token + fold_interval - segment.position % fold_interval - 1;
+    for (size_t fold = 0; fold < folds; ++fold, last += fold_interval) {
+      fold_bases_[last] = segment.BaseAfter(fold);
+    }
   }
 
   // How many entries the tables of a segment take.
@@ -125,6 +139,9 @@ class StepDescription {
   }
 
  private:
+  static size_t FoldBases(const Extents& extents) {
+    return extents.fold_bases ? extents.tokens : 0;
+  }
   size_t EndOfPages() const {
     return reinterpret_cast<std::byte*>(page_slots_ + page_slots_used_) - memory_;
   }
@@ -139,7 +156,7 @@ class StepDescription {
   DeviceSegment* segments_;
   DeviceSegmentPages* segment_pages_;
   SampleRow* draws_;
-  uint32_t *ids_, *segment_of_, *place_tokens_, *page_slots_;
+  uint32_t *ids_, *segment_of_, *place_tokens_, *fold_bases_, *page_slots_;
   size_t page_slots_used_ = 0;
   size_t edits_used_ = 0;
   size_t words_used_ = 0;  // of late draws and masks

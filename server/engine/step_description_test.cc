@@ -54,7 +54,9 @@ class StepDescriptionTest : public testing::Test {
   void CheckOne() {
     const size_t places = 1 + Below(50), edits = Below(40), words = 1 + Below(9);
     const size_t masks = Below(places);
-    Described described({1 + Below(50), 1 + Below(20), places, 0}, edits, masks, words);
+    const size_t tokens = 1 + Below(50);
+    const bool fold_bases = Below(2) == 0;
+    Described described({tokens, 1 + Below(20), places, 0, fold_bases}, edits, masks, words);
     StepDescription& here = *described;
     size_t left = edits;
     for (size_t i = 0; i < places; ++i) {
@@ -71,6 +73,10 @@ class StepDescriptionTest : public testing::Test {
     for (size_t i = 0; i < masks; ++i) here.AddMask(here.draws()[i], words);
     described.Use(here.place_tokens(), places * sizeof(uint32_t), alignof(uint32_t));
     described.Use(here.draws(), places * sizeof(SampleRow), alignof(SampleRow));
+    ASSERT_EQ(here.fold_bases() != nullptr, fold_bases);
+    if (fold_bases) {
+      described.Use(here.fold_bases(), tokens * sizeof(uint32_t), alignof(uint32_t));
+    }
     for (size_t i = 0; i < places; ++i) {
       const SampleRow& draw = here.draws()[i];
       described.Use(here.edits() + draw.first_edit, draw.edits * sizeof(LogitEdit),
@@ -86,6 +92,26 @@ class StepDescriptionTest : public testing::Test {
 
 TEST_F(StepDescriptionTest, EditsAndMasksHaveRoomOfTheirOwn) {
   for (int i = 0; i < 2000 && !HasFatalFailure(); ++i) CheckOne();
+}
+
+// Each fold's base is found at the last token of its chunk, also of segments without bases of their
+// own.
+TEST(FoldBasesTest, AreFoundAtTheLastTokenOfEachChunk) {
+  const StepDescription::Extents extents = {60, 2, 1, 0, true};
+  std::vector<uint64_t> memory(StepDescription::Bytes(extents, 0, 0, 0) / sizeof(uint64_t) + 1);
+  StepDescription here(reinterpret_cast<std::byte*>(memory.data()), extents);
+  const uint32_t bases[] = {7, 9, 8};
+  const Segment own = {
+      .first_token = 2, .tokens = 40, .position = 29, .base_out = 8, .fold_bases = bases};
+  const Segment in_place = {.first_token = 42, .tokens = 18, .position = 15, .base_out = 5};
+  here.SetFoldBases(own, 16);
+  here.SetFoldBases(in_place, 16);
+  std::vector<uint32_t> expected(60);
+  expected[4] = 7;
+  expected[20] = 9;
+  expected[36] = 8;
+  expected[42] = expected[58] = 5;
+  EXPECT_EQ(std::vector<uint32_t>(here.fold_bases(), here.fold_bases() + 60), expected);
 }
 
 }  // namespace
