@@ -304,8 +304,8 @@ std::vector<Flag> KeptFlags() {
        NumberOrAuto(&O::keep_borders, kMaxKeptBorders)},
       {"prompt-borders", "auto|TOKENS", "auto",
        "keep such a state of prompts at least every so many tokens, a multiple of 16; 0: only "
-       "where a step ends anyway; auto: 16, or with --device cuda and for log-linear delta rules "
-       "0, since prompts are cut there for it",
+       "where a step ends anyway; auto: 16, or for log-linear delta rules 0, since prompts "
+       "are cut there for it",
        NumberOrAuto(&O::prompt_borders, kMaxPromptBorders, 16)},
       {"prefix-cache", "auto|off|BYTES", "auto",
        "states that are kept of what prompts begin with, so that the next prompt with the same "

@@ -79,8 +79,7 @@ StateCapacity AddUpLayouts(std::span<const StateLayout* const> layers) {
     sizes.base_bytes += RoundUp(layer->base_bytes(), kAlignment);
     sizes.tail_bytes += RoundUp(layer->tail_bytes(), kAlignment);
     sizes.running_tail = sizes.running_tail || layer->running_tail();
-    const bool rewrites = layer->page_kind().rule == PageRule::kRewrittenFenwick;
-    if (layer->device() || rewrites) sizes.fold_bases = false;
+    if (layer->page_kind().rule == PageRule::kRewrittenFenwick) sizes.fold_bases = false;
     if (layer->page_kind().rule == PageRule::kNone) continue;
     planes.page_kind = KindIndex(sizes, layer->page_kind());
     uint64_t& page_bytes = sizes.pages[planes.page_kind].page_bytes;

@@ -41,7 +41,7 @@ struct StateCapacity {
   uint64_t base_bytes = 0;     // of one slot, all layers
   uint64_t tail_bytes = 0;
   bool running_tail = false;  // a layer has one (StateLayout)
-  // Segment::fold_bases may be given: the engine is the CPU's, and no fold rewrites pages.
+  // Segment::fold_bases may be given: no fold rewrites pages.
   bool fold_bases = false;
   uint32_t base_slots = 0;
   uint32_t tail_slots = 0;

@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // reuse_soak_test on a device: the prefix cache, drafts, forks, rewinds and several completions,
-// beside a scheduler that reuses nothing on the same engine. On the GPU for every checkpoint that
-// it serves, on a fake device for one of each kind of state.
+// beside a scheduler that reuses nothing on the same engine; and what rewinds compute again. On the
+// GPU for every checkpoint that it serves, on a fake device for one of each kind of state.
 //
 // RIVULET_MODELS: as in server/engine/device_engine_test.cc. RIVULET_REUSE_SOAK: calls for each.
 #include <algorithm>
@@ -89,7 +89,7 @@ class DeviceReuseTest : public testing::TestWithParam<std::string> {
     const StateCapacity& sizes = (*engine)->capacity();
     const uint64_t cached = std::min(uint64_t{64} << 20, sizes.base_slots / 4 * sizes.base_bytes);
     Stack plain(**engine, random());
-    Stack stack(**engine, random(), 4, drafts, cached, Borders{8, 32});
+    Stack stack(**engine, random(), 4, drafts, cached, AnyBorders(random));
     // Few ids, so that texts repeat themselves and look-up finds something.
     const auto vocab = static_cast<uint32_t>(std::min<size_t>((*engine)->vocab_size(), 12));
     ReuseSchedule schedule(stack, plain, vocab, random());
@@ -102,6 +102,33 @@ class DeviceReuseTest : public testing::TestWithParam<std::string> {
     const auto by_head = static_cast<size_t>(DraftSource::kMtp);
     EXPECT_EQ(stack.metrics().draft_tokens[by_head].value() > 0, HasHead(GetParam()));
     schedule.CheckNothingIsLeft();
+  }
+
+  // With the defaults of --keep-borders and --prompt-borders, from the end to the beginning.
+  void CheckRewinds(std::unique_ptr<Device> device) {
+    const auto engine = MakeEngine(device.get(), GetParam());
+    if (absl::IsUnimplemented(engine.status())) GTEST_SKIP() << engine.status();
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    const StateCapacity& sizes = (*engine)->capacity();
+    if (!sizes.fold_bases) GTEST_SKIP() << "its folds rewrite pages";
+    if (sizes.base_slots < 40) GTEST_SKIP() << "its bases leave no room for all borders";
+    std::mt19937_64 random(TestSeed());
+    Stack stack(**engine, random(), 8, {}, 0, Borders{kAutomaticBorders, kAutomaticBorders});
+    ASSERT_TRUE(stack.sessions().Create("a", "").ok());
+    Ask ask;
+    for (size_t i = 0; i < 170; ++i) ask.prompt.push_back(random() % 12);
+    ask.max_tokens = 20;
+    ask.stop.ignore_eos = true;
+    stack.Run(ask, *stack.sessions().LeaseForTurn("a"));
+    ask.max_tokens = 1;
+    for (uint64_t position = 190; position > 3; position -= 1 + random() % 3) {
+      ASSERT_TRUE(stack.sessions().Rewind("a", position).ok());
+      ask.prompt = {3};
+      const Received& got = stack.Run(ask, *stack.sessions().LeaseForTurn("a")).received[0];
+      ASSERT_LE(position - 1 - got.usage.cached_tokens, 15u) << position;
+      stack.ForgetClients();
+    }
+    EXPECT_EQ(stack.metrics().borders_dropped.value(), 0u);
   }
 
   static uint64_t Calls(uint64_t few) {
@@ -136,6 +163,18 @@ bool IsOneOfEachKind(const std::string& name) {
 TEST_P(DeviceReuseTest, EveryAnswerIsThatOfAPlainRunOnAFakeDevice) {
   if (!IsOneOfEachKind(std::filesystem::path(GetParam()).filename())) GTEST_SKIP() << "another";
   CheckSchedule(std::make_unique<FakeDevice>(), Calls(25));
+}
+
+TEST_P(DeviceReuseTest, ARewindComputesFifteenTokensAgain) {
+  RIVULET_NEED_GPU();
+  auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  CheckRewinds(*std::move(gpu));
+}
+
+TEST_P(DeviceReuseTest, ARewindComputesFifteenTokensAgainOnAFakeDevice) {
+  if (!IsOneOfEachKind(std::filesystem::path(GetParam()).filename())) GTEST_SKIP() << "another";
+  CheckRewinds(std::make_unique<FakeDevice>());
 }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceReuseTest);

@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Forks, rewinds and drafts on a device: every session has the log-probabilities of its whole text.
+// Forks, rewinds, drafts and the bases that folds leave, on a device: every session has the
+// log-probabilities of its whole text.
 // On the GPU for every checkpoint that it serves, on a fake device for a few.
 //
 // RIVULET_MODELS: as in server/engine/device_engine_test.cc.
@@ -51,12 +52,13 @@ class StoryDevice {
   Story Begin() { return {Session::CreateAtRest(engine_->states(), ledger_), {}}; }
 
   // Tells the story on with these tokens, in segments of at most `piece`.
-  void Tell(Story& story, const std::vector<uint32_t>& tokens, size_t piece) {
+  void Tell(Story& story, const std::vector<uint32_t>& tokens, size_t piece,
+            BorderRule borders = {}) {
     Session& session = *story.session;
     session.Keep(4, nullptr);
     ASSERT_TRUE(session.Wake().ok());
     session.Append(tokens);
-    while (session.pending() > 0) Step(story, std::min(piece, session.pending()));
+    while (session.pending() > 0) Step(story, std::min(piece, session.pending()), borders);
     session.Rest();
   }
 
@@ -109,12 +111,12 @@ class StoryDevice {
   }
 
   // Answers to tokens that are computed again take the place of the old ones, which they equal.
-  void Step(Story& story, size_t count) {
+  void Step(Story& story, size_t count, BorderRule borders = {}) {
     Session& session = *story.session;
     StepPlan plan;
     session.tokens().CopyTo(session.position(), count, plan.tokens);
     const uint64_t position = session.position();
-    AddRow(plan, *session.PlanSegment(0, count));
+    AddRow(plan, *session.PlanSegment(0, count, borders));
     const StepResult result = engine_->Step(plan);
     ASSERT_TRUE(result.rows[0].status.ok()) << result.rows[0].status;
     session.CommitSegment();
@@ -150,6 +152,47 @@ class DeviceSessionTest : public testing::TestWithParam<std::string> {
     return tokens;
   }
 
+  // Borders to keep of a piece, where folds can leave them.
+  BorderRule AnyBorders(StoryDevice& device) {
+    const StateCapacity& capacity = device.engine().capacity();
+    return {capacity.fold_bases ? random_() % 3 * capacity.fold_interval : 0, 100};
+  }
+
+  void ExpectSame(const Answers& answers, const Answers& whole, uint64_t first) {
+    for (uint64_t i = first; i < answers.size(); ++i) {
+      ASSERT_TRUE(Same(answers[i], whole[i])) << "after token " << i;
+    }
+  }
+
+  // A long piece whose folds leave a base at each multiple of `every`: the session has the bits of
+  // folds in place, and so has what goes on from any of the bases.
+  void CheckBorders(StoryDevice& device, uint64_t every) {
+    const auto vocab = static_cast<uint32_t>(device.engine().vocab_size());
+    Story story = device.Begin(), whole = device.Begin();
+    device.Tell(story, Random(1 + random_() % 40, vocab), 1000);
+    const uint64_t begin = story.session->tokens().size();
+    const std::vector<uint32_t> piece = Random(100 + random_() % 60, vocab);
+    device.Tell(story, piece, 1000, {every, 100});
+    ASSERT_GE(story.session->borders(), piece.size() / every - 1);
+    device.Tell(whole, story.session->tokens().Copy(), 1000);
+    ASSERT_EQ(story.answers.size(), whole.answers.size());
+    ExpectSame(story.answers, whole.answers, 0);
+    for (uint64_t position = begin; position < whole.answers.size(); position += every / 2 + 1) {
+      auto fork = story.session->ForkAt(position, true);
+      ASSERT_TRUE(fork.ok()) << fork.status();
+      const uint64_t first = (*fork)->position();
+      ASSERT_LE(position - first, every);  // one is left to compute in any case
+      Story other{*std::move(fork), {}};
+      const size_t count = std::min<size_t>(20, whole.answers.size() - position);
+      std::vector<uint32_t> next;
+      story.session->tokens().CopyTo(position, count, next);
+      device.Tell(other, next, 1000);
+      SCOPED_TRACE(first);
+      ExpectSame(other.answers, whole.answers, first);
+      if (HasFatalFailure()) return;
+    }
+  }
+
   // Stories that are told on, forked and taken back, beside each as one text.
   void CheckStories(StoryDevice& device) {
     const auto vocab = static_cast<uint32_t>(device.engine().vocab_size());
@@ -160,7 +203,8 @@ class DeviceSessionTest : public testing::TestWithParam<std::string> {
       if (round % 3 == 1) {
         device.TellWithDrafts(story, Random(1 + random_() % 60, vocab), random_);
       } else if (round % 3 == 0) {
-        device.Tell(story, Random(1 + random_() % 30, vocab), 1 + random_() % 20);
+        device.Tell(story, Random(1 + random_() % 60, vocab), 1 + random_() % 60,
+                    AnyBorders(device));
       } else {
         const uint64_t now = story.session->tokens().size();
         const auto& kept = story.session->kept();
@@ -177,10 +221,19 @@ class DeviceSessionTest : public testing::TestWithParam<std::string> {
       Story whole = device.Begin();
       device.Tell(whole, story.session->tokens().Copy(), 1000);
       ASSERT_EQ(story.answers.size(), whole.answers.size());
-      for (size_t i = 0; i < whole.answers.size(); ++i) {
-        ASSERT_TRUE(Same(story.answers[i], whole.answers[i])) << "after token " << i;
-      }
+      ExpectSame(story.answers, whole.answers, 0);
+      if (HasFatalFailure()) return;
     }
+  }
+
+  // On a device of this kind.
+  void CheckEachBorder(std::unique_ptr<Device> device) {
+    auto made = StoryDevice::Make(std::move(device), GetParam());
+    if (absl::IsUnimplemented(made.status())) GTEST_SKIP() << made.status();
+    ASSERT_TRUE(made.ok()) << made.status();
+    const StateCapacity& capacity = made->engine().capacity();
+    if (!capacity.fold_bases) GTEST_SKIP() << "its folds rewrite pages";
+    for (const uint64_t every : {1, 2}) CheckBorders(*made, every * capacity.fold_interval);
   }
 
   std::mt19937 random_{TestSeed()};
@@ -201,6 +254,17 @@ TEST_P(DeviceSessionTest, ForksAndRewindsHaveTheSameBitsOnAFakeDevice) {
   if (absl::IsUnimplemented(device.status())) GTEST_SKIP() << device.status();
   ASSERT_TRUE(device.ok()) << device.status();
   CheckStories(*device);
+}
+
+TEST_P(DeviceSessionTest, EveryFoldOfAPromptCanLeaveItsState) {
+  RIVULET_NEED_GPU();
+  auto gpu = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  CheckEachBorder(*std::move(gpu));
+}
+
+TEST_P(DeviceSessionTest, EveryFoldOfAPromptCanLeaveItsStateOnAFakeDevice) {
+  CheckEachBorder(std::make_unique<FakeDevice>());
 }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceSessionTest);
