@@ -1,10 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Bounds what drafts cost where they do not pay, whatever was expected of them. An account in steps
-// without drafts: each step earns kEarned, a step with drafts loses what it took longer than steps
-// that give as many tokens, or gains what it took less. Without credit no drafts are made, until
-// some was earned again. So in any run of n steps the loss is at most n * kEarned, kMostCredit,
-// what the last step with drafts lost, and what is still to be paid for reading.
+// without drafts: a step with drafts loses what it took longer than steps that give as many tokens,
+// or gains what it took less. Each step earns kEarned, up to a credit of kMostEarned; only gains
+// lift it further, up to kMostCredit. Without credit no drafts are made, until some was earned
+// again. So the first n steps of a server lose at most n * kEarned, kMostEarned, what the last step
+// with drafts lost, and what is still to be paid for reading; later ones may lose, beside that,
+// what drafts have gained before.
 //
 // What it took to read a context for the first draft is paid for over the next steps: it is worth
 // its time only if many drafts follow.
@@ -20,7 +22,7 @@ namespace rivulet {
 class DraftBudget {
  public:
   static constexpr double kEarned = 0.015;
-  static constexpr double kFirstCredit = 4;
+  static constexpr double kMostEarned = 1.5;
   static constexpr double kMostCredit = 12;
   // Tokens within which reading a context has to pay.
   static constexpr double kPaysWithin = 64;
@@ -32,14 +34,15 @@ class DraftBudget {
     to_pay_ += read;
     const double paid = to_pay_ / kPaysWithin;
     to_pay_ -= paid;
-    credit_ = std::min(kMostCredit, credit_ + kEarned - lost - paid);
+    const double earned = std::clamp(kMostEarned - credit_, 0.0, kEarned);
+    credit_ = std::min(kMostCredit, credit_ + earned - lost - paid);
     open_ = credit_ >= (open_ ? 0 : kReopens);
   }
 
  private:
   static constexpr double kReopens = 0.5;
 
-  double credit_ = kFirstCredit;
+  double credit_ = kMostEarned;
   double to_pay_ = 0;  // for contexts that were read
   bool open_ = true;
 };
