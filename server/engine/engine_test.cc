@@ -266,7 +266,7 @@ TEST_F(EngineTest, TooLittleStateMemoryIsRefusedByName) {
 // The memory of one session of one chunk has fewer pages than the warm-up would otherwise fold
 // into.
 TEST_F(EngineTest, WarmsUpWithinThePagesThatThereAre) {
-  const auto model = MakeModel(PagedTestModels()[0]);
+  const auto model = MakeModel(AttentionTestModels()[0]);
   Start(model);
   const StateCapacity& capacity = engine_->capacity();
   const uint64_t chunk = capacity.fold_interval;
@@ -280,7 +280,7 @@ TEST_F(EngineTest, WarmsUpWithinThePagesThatThereAre) {
 }
 
 TEST_F(EngineTest, ARowWhosePagesDoNotFitItsPositionFailsAlone) {
-  Start(MakeModel(PagedTestModels()[0]));
+  Start(MakeModel(AttentionTestModels()[0]));
   StepPlan plan;
   AddRow(plan, {1, 2, 3});
   const std::vector<SegmentPages> none(engine_->capacity().pages.size());

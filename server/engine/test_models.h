@@ -66,8 +66,8 @@ inline std::vector<TestModel> TestModels() {
   };
 }
 
-// Models whose states have pages.
-inline std::vector<TestModel> PagedTestModels() {
+// Softmax attention beside sums: pages that are only appended to.
+inline std::vector<TestModel> AttentionTestModels() {
   return {
       {"Attention", R"({"model_type": "gla", "vocab_size": 101, "hidden_size": 48,
                         "num_hidden_layers": 3, "intermediate_size": 75, "norm_eps": 1e-5,
@@ -90,6 +90,12 @@ inline std::vector<TestModel> PagedTestModels() {
                       "mamba_n_heads": 5, "mamba_n_groups": 1, "mamba_d_state": 16,
                       "embedding_multiplier": 3.0, "residual_multiplier": 0.5,
                       "attention_multiplier": 0.3, "logits_scaling": 2.0})"},
+  };
+}
+
+// Attention over chosen pools of tokens, whose keys have pages too.
+inline std::vector<TestModel> ChosenPoolTestModels() {
+  return {
       {"ChosenPools", R"({"model_type": "glm5_next_text", "vocab_size": 101, "hidden_size": 48,
                           "num_hidden_layers": 4, "intermediate_size": 75,
                           "layer_types": ["indexed_attention", "linear_attention",
@@ -120,6 +126,12 @@ inline std::vector<TestModel> PagedTestModels() {
                           "ple_layer_ids": [2], "eos_token_id": 3, "ngram_vocab_size_base": 50,
                           "make_ngram_vocab_size_divisible_by": 8, "heads_per_ngram": 2,
                           "ple_embed_dim": 12})"},
+  };
+}
+
+// Log-linear sums, whose pages form trees.
+inline std::vector<TestModel> LogLinearTestModels() {
+  return {
       {"LogLinearDelta", R"({"model_type": "gla", "vocab_size": 101, "hidden_size": 48,
                              "num_hidden_layers": 2, "intermediate_size": 75, "norm_eps": 1e-5,
                              "layer_types": ["h_gated_deltanet", "log_linear_mamba2"],
@@ -137,12 +149,22 @@ inline std::vector<TestModel> PagedTestModels() {
                                          {"num_heads": 2, "head_dim": 12, "expand_v": 2,
                                           "max_levels": 12},
                                          {"num_heads": 4, "num_kv_heads": 2, "head_dim": 12}]})"},
+      // Its folds write no page twice, so that prompts keep every border.
+      {"LogLinearSums", R"({"model_type": "gla", "vocab_size": 101, "hidden_size": 48,
+                            "num_hidden_layers": 3, "intermediate_size": 75, "norm_eps": 1e-5,
+                            "layer_types": ["log_linear_mamba2", "h3", "log_linear_mamba2"],
+                            "layer_config": [{"state_size": 16, "expand": 2, "head_dim": 24,
+                                              "num_heads": 4}, {"d_state": 10},
+                                             {"state_size": 16, "expand": 2, "head_dim": 24,
+                                              "num_heads": 4}]})"},
   };
 }
 
 inline std::vector<TestModel> AllTestModels() {
   std::vector<TestModel> models = TestModels();
-  for (TestModel& paged : PagedTestModels()) models.push_back(std::move(paged));
+  for (const auto& family : {AttentionTestModels, ChosenPoolTestModels, LogLinearTestModels}) {
+    for (TestModel& model : family()) models.push_back(std::move(model));
+  }
   return models;
 }
 

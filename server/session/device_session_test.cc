@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Forks, rewinds, drafts and the bases that folds leave, on a device: every session has the
-// log-probabilities of its whole text.
-// On the GPU for every checkpoint that it serves, on a fake device for a few.
+// log-probabilities of its whole text. On the GPU and on a fake device for every checkpoint that
+// the device serves, and for the test models, whose log-linear layers have more pages.
 //
 // RIVULET_MODELS: as in server/engine/device_engine_test.cc.
 #include <algorithm>
@@ -17,9 +17,12 @@
 #include "kernels/device/fake_device.h"
 #include "kernels/device/gpu_testing.h"
 #include "model_loader/loaded_model.h"
+#include "nlohmann/json.hpp"
 #include "server/engine/checkpoint_folders.h"
 #include "server/engine/device_engine.h"
+#include "server/engine/random_model.h"
 #include "server/engine/same_logprobs.h"
+#include "server/engine/test_models.h"
 #include "server/session/session.h"
 
 namespace rivulet {
@@ -37,10 +40,7 @@ class StoryDevice {
   // UNIMPLEMENTED: the device does not serve this checkpoint.
   static absl::StatusOr<StoryDevice> Make(std::unique_ptr<Device> device,
                                           const std::string& model) {
-    LoadOptions options;
-    options.predictor = model.ends_with("_predictor");  // its head for further tokens
-    options.mixer.device = device.get();
-    auto loaded = LoadModel(model, options);
+    auto loaded = Load(device.get(), model);
     if (!loaded.ok()) return loaded.status();
     auto engine = MakeDeviceEngine(*std::move(loaded), device.get(),
                                    {.threads = 4, .state_memory = uint64_t{256} << 20});
@@ -87,6 +87,20 @@ class StoryDevice {
   }
 
  private:
+  // A checkpoint's folder, or the name of a test model.
+  static absl::StatusOr<std::shared_ptr<const LoadedModel>> Load(Device* device,
+                                                                 const std::string& model) {
+    LoadOptions options;
+    options.predictor = model.ends_with("_predictor");  // its head for further tokens
+    options.mixer.device = device;
+    for (const TestModel& test : AllTestModels()) {
+      if (test.name == model) {
+        return MakeRandomModel(nlohmann::json::parse(test.config), 1, options);
+      }
+    }
+    return LoadModel(model, options);
+  }
+
   StoryDevice(std::unique_ptr<Device> device, std::unique_ptr<Engine> engine)
       : device_(std::move(device)), engine_(std::move(engine)) {
     params_.temperature = 0.0f;
@@ -271,6 +285,14 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceSessionTest);
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceSessionTest,
                          testing::ValuesIn(CheckpointFolders("tests/parity/fixtures")),
                          [](const auto& info) { return CheckpointTestName(info); });
+
+std::vector<std::string> TestModelNames() {
+  std::vector<std::string> names;
+  for (const TestModel& model : AllTestModels()) names.push_back(model.name);
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(Models, DeviceSessionTest, testing::ValuesIn(TestModelNames()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace rivulet
