@@ -14,6 +14,7 @@
 #include "server/engine/cpu_engine.h"
 #include "server/engine/random_model.h"
 #include "server/engine/test_models.h"
+#include "server/grammar/list_tokenizer_fixture.h"
 #include "server/session/session.h"
 
 namespace rivulet {
@@ -154,6 +155,16 @@ TEST(VocabularyTest, OfAnotherSizeIsRefused) {
   EXPECT_TRUE(CheckSameVocabulary(nullptr, 96, nullptr, 96).ok());
   const absl::Status other = CheckSameVocabulary(nullptr, 96, nullptr, 97);
   EXPECT_THAT(std::string(other.message()), testing::AllOf(HasSubstr("96"), HasSubstr("97")));
+}
+
+TEST(VocabularyTest, OfOtherTokensIsRefused) {
+  const ListTokenizer target({"a", "b", "c"}), same({"a", "b"}), other({"a", "c", "b"});
+  EXPECT_TRUE(CheckSameVocabulary(&target, 3, &target, 3).ok());
+  EXPECT_TRUE(CheckSameVocabulary(&target, 3, &same, 3).ok()) << "as far as both know tokens";
+  EXPECT_TRUE(CheckSameVocabulary(&target, 3, nullptr, 3).ok());
+  const absl::Status refused = CheckSameVocabulary(&target, 3, &other, 3);
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_EQ(refused.message(), "token 1 is \"c\" there and \"b\" in the model");
 }
 
 }  // namespace

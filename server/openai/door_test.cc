@@ -361,6 +361,12 @@ TEST_F(DoorTest, ErrorsNameTheFieldThatWasSent) {
     EXPECT_EQ(Parse(refused)["error"]["param"], param) << refused.body;
     EXPECT_THAT(Parse(refused)["error"]["message"].get<std::string>(), StartsWith(message));
   }
+  const std::string salt = R"("cache_salt":")" + std::string(1 << 20, 's') + '"';
+  const TestResponse salted = Post(kCompletions, Completion(salt));
+  EXPECT_EQ(salted.status, 400);
+  EXPECT_EQ(Parse(salted)["error"]["param"], "cache_salt");
+  EXPECT_THAT(salted.body, HasSubstr("bytes of cache_salt = 1048576: at most 256"));
+  EXPECT_LT(salted.body.size(), 1000u) << "the salt itself is not repeated";
   const TestResponse tokens = Post(kCompletions, R"({"prompt":[100]})");
   EXPECT_EQ(Parse(tokens)["error"]["param"], "prompt");
   EXPECT_THAT(tokens.body, HasSubstr("prompt: token id 100"));

@@ -501,6 +501,44 @@ TEST_F(SessionTableTest, ALostStateTakesItsSessionAlong) {
   EXPECT_TRUE(sessions_.Create("a", "").ok()) << "the id is free again";
 }
 
+// A fork or a rewind of a session that is busy, or gone.
+TEST_F(SessionTableTest, WhatIsBusyOrGoneIsNeitherForkedNorRewound) {
+  const auto forked = [&] { return sessions_.Fork("a", "", "", std::nullopt).status(); };
+  const auto rewound = [&] { return sessions_.Rewind("a", 0).status(); };
+  const auto expect_gone = [&](const char* why) {
+    for (const absl::Status& gone : {forked(), rewound()}) {
+      EXPECT_TRUE(absl::IsNotFound(gone)) << gone;
+      EXPECT_THAT(std::string(gone.message()), HasSubstr(why));
+    }
+  };
+  expect_gone("never created");
+  const auto begin = [&] {
+    ASSERT_TRUE(sessions_.Create("a", "").ok());
+    Turn("a");
+  };
+  begin();
+  {
+    const auto reads = sessions_.LeaseForReading("a");
+    EXPECT_TRUE(forked().ok()) << "what is read does not change";
+    EXPECT_TRUE(absl::IsAborted(rewound()));
+  }
+  auto turn = sessions_.LeaseForTurn("a");
+  EXPECT_TRUE(absl::IsAborted(forked()));
+  EXPECT_TRUE(absl::IsAborted(rewound()));
+  turn->Drop();
+  expect_gone("lost in a failed step");
+  begin();
+  ASSERT_TRUE(sessions_.Delete("a").ok());
+  expect_gone("deleted");
+  begin();
+  while (sessions_.EvictLeastRecentlyUsed()) continue;
+  expect_gone("room was needed");
+  begin();
+  now_ += seconds(61);
+  sessions_.Reap();
+  expect_gone("idle for longer");
+}
+
 TEST_F(SessionTableTest, ALeaseThatEndsWithoutTheStateItTookDropsTheSession) {
   ASSERT_TRUE(sessions_.Create("a", "").ok());
   Turn("a", 3);
