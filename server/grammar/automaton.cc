@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/grammar/automaton.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -184,12 +185,14 @@ class Closer {
   size_t work_ = 0;
 };
 
-// The nodes from which a rule's end can be reached, by calls of rules that can end, and by edges if
-// `by_edges`: else the end that takes no byte.
+constexpr uint32_t kNever = UINT32_MAX;
+
+// How many calls within calls it takes at least to reach the end of a rule from each of its nodes,
+// by edges too if `by_edges`: else by the text that takes no byte. kNever: it cannot be reached.
 class Finishing {
  public:
   Finishing(const Automaton& automaton, bool by_edges)
-      : nodes_(automaton.nodes), in_(nodes_.size()), users_(nodes_.size()) {
+      : nodes_(automaton.nodes), depths_(nodes_.size(), kNever), users_(nodes_.size()) {
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
       if (by_edges) {
         for (const Automaton::Edge& edge : nodes_[i].edges) users_[edge.target].push_back({i});
@@ -201,18 +204,21 @@ class Finishing {
     }
   }
 
-  std::vector<bool> Find() {
+  // The nodes of each depth after those of the one before.
+  std::vector<uint32_t> Find() {
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
-      if (nodes_[i].ends) Add(i);
+      if (nodes_[i].ends) Add(i, 0);
     }
-    while (!pending_.empty()) {
-      const uint32_t node = pending_.back();
-      pending_.pop_back();
-      for (const auto& [user, call] : users_[node]) {
-        if (call == nullptr || (in_[call->start] && in_[call->next])) Add(user);
+    for (uint32_t depth = 0; depth < pending_.size(); ++depth) {
+      while (!pending_[depth].empty()) {
+        const uint32_t node = pending_[depth].back();
+        pending_[depth].pop_back();
+        if (depths_[node] != kNever) continue;
+        depths_[node] = depth;
+        for (const User& user : users_[node]) Add(user.node, DepthOf(user, depth));
       }
     }
-    return std::move(in_);
+    return std::move(depths_);
   }
 
  private:
@@ -221,36 +227,45 @@ class Finishing {
     const Automaton::Call* call = nullptr;  // null: an edge
   };
 
-  void Add(uint32_t node) {
-    if (in_[node]) return;
-    in_[node] = true;
-    pending_.push_back(node);
+  uint32_t DepthOf(const User& user, uint32_t of_edge) const {
+    if (user.call == nullptr) return of_edge;
+    const uint32_t start = depths_[user.call->start], next = depths_[user.call->next];
+    if (start == kNever || next == kNever) return kNever;
+    return std::max(start + (nodes_[user.call->next].only_ends() ? 0 : 1), next);
+  }
+
+  void Add(uint32_t node, uint32_t depth) {
+    if (depth == kNever || depths_[node] != kNever) return;
+    if (pending_.size() <= depth) pending_.resize(depth + 1);
+    pending_[depth].push_back(node);
   }
 
   const std::vector<Automaton::Node>& nodes_;
-  std::vector<bool> in_;
+  std::vector<uint32_t> depths_;
   std::vector<std::vector<User>> users_;
-  std::vector<uint32_t> pending_;
+  std::vector<std::vector<uint32_t>> pending_;  // by depth
 };
 
-void DropDeadEnds(Automaton& automaton, const std::vector<bool>& finishing) {
-  for (Automaton::Node& node : automaton.nodes) {
-    std::erase_if(node.edges, [&](const auto& edge) { return !finishing[edge.target]; });
-    std::erase_if(node.calls, [&](const auto& call) {
-      return !finishing[call.start] || !finishing[call.next];
-    });
+void DropDeadEnds(Automaton& automaton, const std::vector<uint32_t>& depths) {
+  const auto is_dead = [&](uint32_t node) { return depths[node] > Automaton::kDeepest; };
+  for (size_t i = 0; i < automaton.nodes.size(); ++i) {
+    Automaton::Node& node = automaton.nodes[i];
+    node.needs = depths[i];
+    std::erase_if(node.edges, [&](const auto& edge) { return is_dead(edge.target); });
+    std::erase_if(node.calls,
+                  [&](const auto& call) { return is_dead(call.start) || is_dead(call.next); });
   }
 }
 
 // The rules, by their start nodes, that a rule may call before it has taken a byte.
-std::vector<uint32_t> CalledFirst(const Automaton& automaton, const std::vector<bool>& may_be_empty,
+std::vector<uint32_t> CalledFirst(const Automaton& automaton, const std::vector<uint32_t>& if_empty,
                                   uint32_t start) {
   std::vector<uint32_t> called, reached = {start};
   absl::flat_hash_set<uint32_t> seen = {start};
   for (size_t i = 0; i < reached.size(); ++i) {
     for (const Automaton::Call& call : automaton.nodes[reached[i]].calls) {
       called.push_back(call.start);
-      if (!may_be_empty[call.start]) continue;
+      if (if_empty[call.start] == kNever) continue;
       if (seen.insert(call.next).second) reached.push_back(call.next);
     }
   }
@@ -259,7 +274,7 @@ std::vector<uint32_t> CalledFirst(const Automaton& automaton, const std::vector<
 
 // A rule that can call itself before it has taken a byte, or the number of rules.
 size_t FindLeftRecursion(const Automaton& automaton, size_t rules) {
-  const std::vector<bool> may_be_empty = Finishing(automaton, false).Find();
+  const std::vector<uint32_t> if_empty = Finishing(automaton, false).Find();
   enum State : uint8_t { kNew, kOpen, kDone };
   std::vector<State> states(rules, kNew);
   struct Visit {
@@ -268,7 +283,7 @@ size_t FindLeftRecursion(const Automaton& automaton, size_t rules) {
   };
   std::vector<Visit> path;
   for (uint32_t first = 0; first < rules; ++first) {
-    if (states[first] == kNew) path.push_back({first, CalledFirst(automaton, may_be_empty, first)});
+    if (states[first] == kNew) path.push_back({first, CalledFirst(automaton, if_empty, first)});
     while (!path.empty()) {
       Visit& visit = path.back();
       states[visit.rule] = kOpen;
@@ -280,7 +295,7 @@ size_t FindLeftRecursion(const Automaton& automaton, size_t rules) {
       const uint32_t next = visit.called.back();
       visit.called.pop_back();
       if (states[next] == kOpen) return next;
-      if (states[next] == kNew) path.push_back({next, CalledFirst(automaton, may_be_empty, next)});
+      if (states[next] == kNew) path.push_back({next, CalledFirst(automaton, if_empty, next)});
     }
   }
   return rules;
@@ -292,9 +307,13 @@ absl::StatusOr<Automaton> Automaton::Make(const Grammar& grammar) {
   WithEmptyEdges with_empty_edges;
   RIVULET_RETURN_IF_ERROR(with_empty_edges.Add(grammar));
   RIVULET_ASSIGN_OR_RETURN(Automaton automaton, Closer(with_empty_edges).Close(grammar.root));
-  const std::vector<bool> finishing = Finishing(automaton, true).Find();
-  if (!finishing[automaton.start]) return absl::InvalidArgumentError("no text matches it");
-  DropDeadEnds(automaton, finishing);
+  const std::vector<uint32_t> depths = Finishing(automaton, true).Find();
+  if (depths[automaton.start] == kNever) return absl::InvalidArgumentError("no text matches it");
+  if (depths[automaton.start] > kDeepest) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("every text needs rules within rules that are more than ", kDeepest, " deep"));
+  }
+  DropDeadEnds(automaton, depths);
   // The first nodes are the rules' starts, in order.
   const size_t recursive = FindLeftRecursion(automaton, grammar.rules.size());
   if (recursive < grammar.rules.size()) {

@@ -4,7 +4,8 @@
 // takes a byte, a call enters another rule and goes on at its return node once that rule ends.
 // There are no empty edges, but calls take no byte.
 //
-// Every node can reach the end of its rule: what cannot is left out when it is made.
+// Every node can reach the end of its rule, in calls that are not too deep: what cannot is left out
+// when it is made.
 //
 // Threading: immutable once made.
 #ifndef RIVULET_SERVER_GRAMMAR_AUTOMATON_H_
@@ -32,11 +33,15 @@ struct Automaton {
     std::vector<Edge> edges;
     std::vector<Call> calls;
     bool ends = false;  // the rule may end here
+    // The calls within calls that it takes at least to reach the rule's end.
+    uint32_t needs = 0;
     // Nothing can follow in the rule, so that a call of another rule that goes on here needs no
     // stack.
     bool only_ends() const { return ends && edges.empty() && calls.empty(); }
   };
 
+  // Calls within calls. Texts that need deeper ones do not match.
+  static constexpr uint32_t kDeepest = 512;
   // Nodes and edges together. A grammar that needs more is refused.
   static constexpr size_t kMostParts = size_t{1} << 20;
 

@@ -11,6 +11,16 @@ constexpr size_t kBytesOfState = 256;
 constexpr size_t kBytesOfSteps = 256 * sizeof(const void*);
 constexpr size_t kBytesOfStack = 128;
 
+uint32_t DepthOf(const CallStack* stack) { return stack == nullptr ? 0 : stack->depth; }
+
+// The same in each process.
+uint64_t HashOf(const CallStack* below, uint32_t next) {
+  uint64_t x = (below == nullptr ? 0 : below->hash) + 0x9E3779B97F4A7C15 * (uint64_t{next} + 1);
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
 }  // namespace
 
 Configurations::Configurations(const Automaton& automaton, size_t most_bytes)
@@ -18,8 +28,11 @@ Configurations::Configurations(const Automaton& automaton, size_t most_bytes)
 
 Configurations::StatePointer Configurations::Start() {
   Add({automaton_.start, nullptr});
-  const std::shared_ptr<State> state = Close();
-  return state->too_ambiguous ? state : Intern(state)->shared_from_this();
+  return Intern(Close())->shared_from_this();
+}
+
+const Configurations::State& Configurations::Known(const State& state) {
+  return *Intern(state.shared_from_this());
 }
 
 // Of a state with many configurations most bytes lead nowhere, which need not be found for each.
@@ -27,7 +40,6 @@ void Configurations::Open(const State& state) {
   ByteSet takes;
   for (const Configuration& at : state.configurations) {
     const std::vector<Automaton::Edge>& edges = automaton_.nodes[at.node].edges;
-    (void)Spend(1 + edges.size());
     for (const Automaton::Edge& edge : edges) takes |= edge.bytes;
   }
   state.next.assign(256, nullptr);
@@ -42,20 +54,14 @@ void Configurations::Open(const State& state) {
 // Bytes that the same edges take lead to the same state, so it is found for all of them.
 const Configurations::State* Configurations::FindNext(const State& state, uint8_t byte) {
   ByteSet alike = ByteSet().set();
-  for (const Configuration& at : state.configurations) {
-    const std::vector<Automaton::Edge>& edges = automaton_.nodes[at.node].edges;
-    if (!Spend(1 + edges.size())) break;
-    for (const Automaton::Edge& edge : edges) {
+  for (auto at = state.configurations.rbegin(); at != state.configurations.rend(); ++at) {
+    for (const Automaton::Edge& edge : automaton_.nodes[at->node].edges) {
       const bool takes = edge.bytes[byte];
       alike &= takes ? edge.bytes : ~edge.bytes;
-      if (takes) Add({edge.target, at.stack});
+      if (takes) Add({edge.target, at->stack});
     }
   }
   const std::shared_ptr<State> found = Close();
-  if (found->too_ambiguous) {
-    unfinished_ = found;
-    return found.get();
-  }
   const bool dead = found->configurations.empty() && !found->may_end;
   const State* const next = dead ? nullptr : Intern(found);
   for (size_t other = 0; other < 256; ++other) {
@@ -66,11 +72,7 @@ const Configurations::State* Configurations::FindNext(const State& state, uint8_
 
 Configurations::Stride Configurations::StrideFrom(const State& state) {
   if (state.generation != generation_) Open(state);
-  if (!state.stride.has_value()) {
-    const Stride found = FindStride(state);
-    if (exhausted()) return {};
-    state.stride = found;
-  }
+  if (!state.stride.has_value()) state.stride = FindStride(state);
   return *state.stride;
 }
 
@@ -80,7 +82,6 @@ Configurations::Stride Configurations::FindStride(const State& state) {
   for (uint32_t byte = 0; byte < kBytesOfAscii; ++byte) {
     const State* const to = Advance(state, static_cast<uint8_t>(byte));
     if (to == nullptr) continue;
-    if (to->too_ambiguous) return {};
     auto same = std::find_if(all.begin(), all.end(), [&](const Stride& s) { return s.to == to; });
     if (same == all.end()) same = all.insert(all.end(), {.characters = {}, .to = to});
     same->characters.ascii.set(byte);
@@ -99,7 +100,7 @@ bool Configurations::AllLeadTo(const State& to, const State& from,
   const State* last = nullptr;  // that was looked at
   for (uint32_t byte = ranges[0].first; byte <= ranges[0].last; ++byte) {
     const State* const next = Advance(from, static_cast<uint8_t>(byte));
-    if (next == nullptr || next->too_ambiguous) return false;
+    if (next == nullptr) return false;
     if (next == last) continue;
     last = next;
     const bool leads = ranges.size() == 1 ? next == &to : AllLeadTo(to, *next, ranges.subspan(1));
@@ -113,52 +114,69 @@ std::shared_ptr<const CallStack> Configurations::Push(const std::shared_ptr<cons
   if (automaton_.nodes[next].only_ends()) return below;
   std::shared_ptr<const CallStack>& stack = stacks_[{below.get(), next}];
   if (stack == nullptr) {
-    const uint32_t depth = below == nullptr ? 1 : below->depth + 1;
-    stack = std::make_shared<const CallStack>(CallStack{below, next, depth});
+    stack = std::make_shared<const CallStack>(
+        CallStack{below, next, DepthOf(below.get()) + 1, HashOf(below.get(), next)});
     bytes_ += kBytesOfStack;
   }
   return stack;
 }
 
+Configurations::ConfigurationKey Configurations::KeyOf(const Configuration& at) {
+  return {at.node, at.stack == nullptr ? 0 : at.stack->hash};
+}
+
+std::vector<Configurations::ConfigurationKey> Configurations::KeyOf(const State& state) {
+  std::vector<ConfigurationKey> key;
+  for (const Configuration& at : state.configurations) key.push_back(KeyOf(at));
+  // Otherwise the last state of a text and one that cannot go on would be the same.
+  if (state.may_end) key.emplace_back(UINT32_MAX, 0);
+  return key;
+}
+
+// Leaves out what could only be completed by calls that are too deep.
 void Configurations::Add(Configuration at) {
-  if (!seen_.insert({at.node, at.stack.get()}).second) return;
-  pending_.push_back(std::move(at));
-  if (pending_.size() > kMostConfigurations) budget_ = 0;
+  ++work_;
+  if (DepthOf(at.stack.get()) + automaton_.nodes[at.node].needs > Automaton::kDeepest) return;
+  if (seen_.insert(KeyOf(at)).second) pending_.push_back(std::move(at));
 }
 
-// False, with nothing left, if it is more than is left.
-bool Configurations::Spend(uint64_t work) {
-  budget_ -= std::min(work, budget_);
-  return budget_ > 0;
+// What a text that is here may be in without another byte.
+void Configurations::Follow(const Configuration& at, State& state) {
+  const Automaton::Node& node = automaton_.nodes[at.node];
+  work_ += 1 + node.calls.size();
+  if (!node.edges.empty()) state.configurations.push_back(at);
+  if (node.ends && at.stack == nullptr) state.may_end = true;
+  if (node.ends && at.stack != nullptr) Add({at.stack->next, at.stack->below});
+  for (auto call = node.calls.rbegin(); call != node.calls.rend(); ++call) {
+    const uint32_t needs = automaton_.nodes[call->next].needs;
+    if (DepthOf(at.stack.get()) + needs > Automaton::kDeepest) continue;
+    Add({call->start, Push(at.stack, call->next)});
+  }
 }
 
-// Follows calls and ends of rules from the configurations that were added.
+// Follows calls and ends of rules from the configurations that were added, each of them as far as
+// it goes before the next. If they are too many, the first ones are enough.
 std::shared_ptr<Configurations::State> Configurations::Close() {
   auto state = std::make_shared<State>();
-  for (size_t i = 0; i < pending_.size() && !exhausted(); ++i) {
-    const Configuration at = pending_[i];
-    const Automaton::Node& node = automaton_.nodes[at.node];
-    if (!Spend(2 + node.calls.size())) break;
-    if (node.ends && at.stack == nullptr) state->may_end = true;
-    if (node.ends && at.stack != nullptr) Add({at.stack->next, at.stack->below});
-    for (const Automaton::Call& call : node.calls) {
-      std::shared_ptr<const CallStack> stack = Push(at.stack, call.next);
-      if (stack == nullptr || stack->depth <= kDeepest) Add({call.start, std::move(stack)});
-    }
-    if (!node.edges.empty()) state->configurations.push_back(at);
+  while (!pending_.empty()) {
+    const bool many = work_ > kMostWork || state->configurations.size() >= kMostConfigurations;
+    const bool some = state->may_end || !state->configurations.empty();
+    state->narrowed = many && some;
+    if (state->narrowed) break;
+    const Configuration at = std::move(pending_.back());
+    pending_.pop_back();
+    Follow(at, *state);
   }
-  state->too_ambiguous = exhausted();
+  std::sort(state->configurations.begin(), state->configurations.end(),
+            [](const auto& a, const auto& b) { return KeyOf(a) < KeyOf(b); });
   pending_.clear();
   seen_.clear();
+  work_ = 0;
   return state;
 }
 
-const Configurations::State* Configurations::Intern(std::shared_ptr<State> state) {
-  std::vector<ConfigurationKey> key;
-  for (const Configuration& at : state->configurations) key.emplace_back(at.node, at.stack.get());
-  std::sort(key.begin(), key.end());
-  // Otherwise the last state of a text and one that cannot go on would be the same.
-  if (state->may_end) key.emplace_back(UINT32_MAX, nullptr);
+const Configurations::State* Configurations::Intern(StatePointer state) {
+  std::vector<ConfigurationKey> key = KeyOf(*state);
   const size_t bytes =
       kBytesOfState + key.size() * (sizeof(ConfigurationKey) + sizeof(Configuration));
   const auto [entry, is_new] = states_.try_emplace(std::move(key), std::move(state));

@@ -5,6 +5,10 @@
 // States that a text reached before are found again, with the bytes that lead on from them and
 // whatever their users have attached, so that a step costs a look-up.
 //
+// Every text that has a state can be completed. One that may be in very many places at once goes on
+// in the first of them alone: what is written still matches, but some texts that match are not
+// written. Which ones these are depends on the text and the grammar, and on nothing else.
+//
 // Memory is bounded: once the states take `most_bytes` all are forgotten, and the texts that still
 // hold one go on from it.
 //
@@ -33,6 +37,7 @@ struct CallStack {
   std::shared_ptr<const CallStack> below;  // null: the last one
   uint32_t next = 0;                       // node
   uint32_t depth = 1;
+  uint64_t hash = 0;  // of the nodes, so that it says which stack it is also once one is forgotten
 };
 
 struct Configuration {
@@ -42,11 +47,10 @@ struct Configuration {
 
 class Configurations {
  public:
-  // Calls within calls. Deeper ones do not match.
-  static constexpr uint32_t kDeepest = 512;
-  // Of one state. A text that may be in more at once is refused: the grammar is very
-  // ambiguous.
+  // Of one state. A text that may be in more at once goes on in the first of them.
   static constexpr size_t kMostConfigurations = 4096;
+  // Edges, calls and ends that are looked at for one step, likewise.
+  static constexpr size_t kMostWork = size_t{1} << 18;
 
   struct State;
   // What most characters do: all of `characters` lead to one state.
@@ -56,15 +60,16 @@ class Configurations {
   };
 
   struct State : std::enable_shared_from_this<State> {
-    std::vector<Configuration> configurations;  // those with edges
+    std::vector<Configuration> configurations;  // those with edges, in order
     bool may_end = false;                       // the text so far matches
-    bool too_ambiguous = false;
+    bool narrowed = false;                      // there were more than are followed
     // Whether nothing can follow.
     bool is_last() const { return configurations.empty(); }
 
     // Tokens that may come, as any token and as the first (token_grammar.h). Empty: not computed
     // yet.
     mutable std::array<std::vector<uint64_t>, 2> tokens;
+    mutable uint64_t walk = 0;  // the last walk over tokens that came here
 
    private:
     friend class Configurations;
@@ -80,9 +85,10 @@ class Configurations {
   Configurations(const Automaton& automaton, size_t most_bytes);
 
   StatePointer Start();
+  // The state itself, or the equal one that is remembered.
+  const State& Known(const State& state);
   // Null: no text that begins so matches. Valid until the next ForgetIfLarge, or as long as its
-  // shared_from_this() is held. A step that would take more than is left of SetBudget leads to a
-  // state that is too_ambiguous.
+  // shared_from_this() is held.
   const State* Advance(const State& state, uint8_t byte) {
     if (state.generation != generation_) Open(state);
     const State* const next = state.next[byte];
@@ -97,9 +103,6 @@ class Configurations {
   // What users attach counts too.
   void AddBytes(size_t bytes) { bytes_ += bytes; }
   size_t bytes() const { return bytes_; }
-  // How many edges, calls and ends may be looked at from now on, in steps that are not known.
-  void SetBudget(uint64_t work) { budget_ = work; }
-  bool exhausted() const { return budget_ == 0; }
 
  private:
   struct StackKey {
@@ -111,31 +114,32 @@ class Configurations {
       return H::combine(std::move(h), key.below, key.next);
     }
   };
-  using ConfigurationKey = std::pair<uint32_t, const CallStack*>;
+  using ConfigurationKey = std::pair<uint32_t, uint64_t>;  // the hash of its stack
 
   std::shared_ptr<const CallStack> Push(const std::shared_ptr<const CallStack>& below,
                                         uint32_t next);
+  static ConfigurationKey KeyOf(const Configuration& at);
+  static std::vector<ConfigurationKey> KeyOf(const State& state);
   void Add(Configuration configuration);
+  void Follow(const Configuration& at, State& state);
   std::shared_ptr<State> Close();
-  bool Spend(uint64_t work);
   void Open(const State& state);
   const State* FindNext(const State& state, uint8_t byte);
   Stride FindStride(const State& state);
   bool AllLeadTo(const State& to, const State& from, std::span<const ByteRange> ranges);
-  const State* Intern(std::shared_ptr<State> state);
+  const State* Intern(StatePointer state);
 
   const Automaton& automaton_;
   const size_t most_bytes_;
   size_t bytes_ = 0;
-  uint64_t budget_ = 0;
   uint64_t generation_ = 1;
   absl::flat_hash_map<StackKey, std::shared_ptr<const CallStack>> stacks_;
   absl::flat_hash_map<std::vector<ConfigurationKey>, StatePointer> states_;
   // Of the state that is being made.
-  std::vector<Configuration> pending_;
+  std::vector<Configuration> pending_;  // the last one is looked at next
   absl::flat_hash_set<ConfigurationKey> seen_;
-  const State unknown_;      // stands for a step that has not been looked for
-  StatePointer unfinished_;  // the last one that was too ambiguous, which is not remembered
+  size_t work_ = 0;
+  const State unknown_;  // stands for a step that has not been looked for
 };
 
 }  // namespace rivulet

@@ -18,6 +18,7 @@ constexpr uint32_t kMostDigits = 15, kMostFraction = 17, kMostExponent = 2;
 // A double keeps so many digits, so that a bound holds for the number that a parser reads.
 constexpr uint32_t kExactDigits = 15;
 constexpr CodeRange kMayStandRaw[] = {{' ', '!'}, {'#', '['}, {']', kLastCodePoint}};
+constexpr CodeRange kLongCharacterRanges[] = {{0x80, kLastCodePoint}};
 constexpr CodeRange kInFourDigits[] = {{0, 0xFFFF}};
 
 const CodePointSet& Raw() {
@@ -157,30 +158,6 @@ Expression Fraction(bool is_not_zero, uint32_t most) {
                    Repeat(Digits('0', '9'), 0, most - zeros - 1)});
 }
 
-// The rest of a key that is none of these, which are sorted and differ, and the quote behind it.
-Expression RestOtherThan(std::span<const std::u32string> rests) {
-  std::vector<Expression> choices;
-  if (!rests.empty() && rests[0].empty()) {
-    rests = rests.subspan(1);
-  } else {
-    choices.push_back(Literal("\""));
-  }
-  CodePointSet others = Raw();
-  while (!rests.empty()) {
-    const char32_t first = rests[0][0];
-    std::vector<std::u32string> behind;
-    for (; !rests.empty() && rests[0][0] == first; rests = rests.subspan(1)) {
-      behind.push_back(rests[0].substr(1));
-    }
-    if (!Raw().Contains(first)) continue;
-    others = others.Intersection(CodePointSet::Of(first).Complement());
-    choices.push_back(Sequence({Literal(Utf8Of(first)), RestOtherThan(behind)}));
-  }
-  choices.push_back(Sequence(
-      {Characters(others), Repeat(Characters(Raw()), 0, Expression::kUnbounded), Literal("\"")}));
-  return Choice(std::move(choices));
-}
-
 }  // namespace
 
 Expression StringCharacter(const CodePointSet& set) {
@@ -198,17 +175,6 @@ Expression StringCharacter(const CodePointSet& set) {
     choices.push_back(Sequence({Literal("\\u"), HexadecimalBetween(range.first, range.last, 4)}));
   }
   return Choice(std::move(choices));
-}
-
-Expression KeyOtherThan(const std::vector<std::string>& keys) {
-  std::vector<std::u32string> rests;
-  for (const std::string& key : keys) {
-    std::u32string& characters = rests.emplace_back();
-    for (size_t place = 0; place < key.size();) characters += NextCodePoint(key, &place);
-  }
-  std::sort(rests.begin(), rests.end());
-  rests.erase(std::unique(rests.begin(), rests.end()), rests.end());
-  return RestOtherThan(rests);
 }
 
 Expression IntegerBetween(int64_t least, int64_t most) {
@@ -299,6 +265,59 @@ Expression JsonRules::Integer() {
 
 Expression JsonRules::Character() {
   return Once(character_, "character", [] { return StringCharacter(AllCharacters()); });
+}
+
+Expression JsonRules::RestOfKey() {
+  return Once(rest_of_key_, "rest of a key", [] {
+    return Sequence({Repeat(Characters(Raw()), 0, Expression::kUnbounded), Literal("\"")});
+  });
+}
+
+Expression JsonRules::LongCharacterOfKey() {
+  return Once(long_character_, "character of a key",
+              [] { return Characters(Raw().Intersection(CodePointSet(kLongCharacterRanges))); });
+}
+
+// The rest of a key that is none of these, which are sorted and differ, and the quote behind it.
+// What it shares with the rests of other keys are calls: schemas have thousands of keys.
+Expression JsonRules::RestOtherThan(std::span<const std::u32string> rests) {
+  std::vector<Expression> choices;
+  if (!rests.empty() && rests[0].empty()) {
+    rests = rests.subspan(1);
+  } else {
+    choices.push_back(Literal("\""));
+  }
+  CodePointSet others = Raw();
+  bool any_long = true;  // every character of several bytes is among the others
+  while (!rests.empty()) {
+    const char32_t first = rests[0][0];
+    std::vector<std::u32string> behind;
+    for (; !rests.empty() && rests[0][0] == first; rests = rests.subspan(1)) {
+      behind.push_back(rests[0].substr(1));
+    }
+    if (!Raw().Contains(first)) continue;
+    any_long = any_long && first < kLongCharacterRanges[0].first;
+    others = others.Intersection(CodePointSet::Of(first).Complement());
+    choices.push_back(Sequence({Literal(Utf8Of(first)), RestOtherThan(behind)}));
+  }
+  if (any_long) {
+    others = others.Intersection(CodePointSet(kLongCharacterRanges).Complement());
+    choices.push_back(Sequence({LongCharacterOfKey(), RestOfKey()}));
+  }
+  choices.push_back(Sequence({Characters(others), RestOfKey()}));
+  return Choice(std::move(choices));
+}
+
+Expression JsonRules::KeyOtherThan(const std::vector<std::string>& keys) {
+  std::vector<std::u32string> rests;
+  for (const std::string& key : keys) {
+    std::u32string& characters = rests.emplace_back();
+    for (size_t place = 0; place < key.size();) characters += NextCodePoint(key, &place);
+  }
+  std::sort(rests.begin(), rests.end());
+  rests.erase(std::unique(rests.begin(), rests.end()), rests.end());
+  // A rule of its own, so that calls at its end need no stack.
+  return Rule("other key", Sequence({Literal("\""), RestOtherThan(rests)}));
 }
 
 Expression JsonRules::Value() {

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,6 @@ namespace rivulet {
 
 // One character of a JSON string out of the set, as it is or escaped.
 Expression StringCharacter(const CodePointSet& set);
-// A key's characters and the quote behind them, of all keys but these (UTF-8). Without escapes, so
-// that no key can be written in two ways.
-Expression KeyOtherThan(const std::vector<std::string>& keys);
 // All integers from `least` to `most`, without leading zeros.
 Expression IntegerBetween(int64_t least, int64_t most);
 inline constexpr int64_t kLargestInteger = 999'999'999'999'999'999;
@@ -49,8 +47,10 @@ class JsonRules {
   Expression Number();     // any
   Expression Integer();    // any
   Expression Character();  // of a string
-  Expression Value();      // any
-  Expression Array();      // of any values
+  // Any text but these (UTF-8). Without escapes, so that no key can be written in two ways.
+  Expression KeyOtherThan(const std::vector<std::string>& keys);
+  Expression Value();  // any
+  Expression Array();  // of any values
   Expression Object();
 
   // Items with commas between them, in brackets.
@@ -62,7 +62,12 @@ class JsonRules {
   template <typename Make>
   Expression Once(std::optional<size_t>& rule, const char* name, Make make);
 
+  Expression RestOfKey();           // of any, and the quote behind it
+  Expression LongCharacterOfKey();  // of several bytes
+  Expression RestOtherThan(std::span<const std::u32string> rests);
+
   Grammar& grammar_;
+  std::optional<size_t> rest_of_key_, long_character_;
   std::optional<size_t> space_, string_, number_, integer_, character_, value_, array_, object_;
 };
 

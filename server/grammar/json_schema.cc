@@ -522,7 +522,7 @@ class Compiler {
     }
     RIVULET_ASSIGN_OR_RETURN(Expression value,
                              OfSchema(schema, place + "/additionalProperties", depth + 1));
-    Expression key = keys.empty() ? rules_.String() : Sequence({Literal("\""), KeyOtherThan(keys)});
+    Expression key = keys.empty() ? rules_.String() : rules_.KeyOtherThan(keys);
     return rules_.Rule("additional", Sequence({std::move(key), rules_.Space(), Literal(":"),
                                                rules_.Space(), std::move(value)}));
   }

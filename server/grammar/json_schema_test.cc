@@ -211,6 +211,15 @@ TEST(JsonSchemaTest, EverySubsetOfPropertiesComesInOrder) {
   }
 }
 
+std::string ManyNames(int count) {
+  std::string names;
+  for (int i = 0; i < count; ++i) {
+    const std::string key(1, static_cast<char>('a' + i % 26));
+    names += (i == 0 ? "\"" : ",\"") + key + std::to_string(i) + "\":{\"type\":\"integer\"}";
+  }
+  return names;
+}
+
 // Each subset of them may come, in order: the key that begins may be that of any of them.
 TEST(JsonSchemaTest, ThousandsOfOptionalPropertiesAreServed) {
   const ListTokenizer tokenizer(Vocabulary());
@@ -224,13 +233,9 @@ TEST(JsonSchemaTest, ThousandsOfOptionalPropertiesAreServed) {
     return true;
   };
   for (const int count : {1000, 4000}) {
-    std::string properties;
-    for (int i = 0; i < count; ++i) {
-      const std::string key(1, static_cast<char>('a' + i % 26));
-      properties += (i == 0 ? "\"" : ",\"") + key + std::to_string(i) + "\":{\"type\":\"integer\"}";
-    }
     const double started = ThreadSeconds();
-    const auto grammar = TokenGrammar::Make(Parse("{\"properties\":{" + properties + "}}"), table);
+    const auto grammar =
+        TokenGrammar::Make(Parse("{\"properties\":{" + ManyNames(count) + "}}"), table);
     ASSERT_TRUE(grammar.ok()) << grammar.status();
     GrammarMatcher matcher(*grammar, true);
     EXPECT_TRUE(take(matcher, R"({"b1":1,"m64": 64,"l999":9)"));
@@ -240,6 +245,94 @@ TEST(JsonSchemaTest, ThousandsOfOptionalPropertiesAreServed) {
     EXPECT_TRUE(matcher.is_complete());
     EXPECT_LT(ThreadSeconds() - started, 5);
   }
+}
+
+// Arrays of arrays, which are in as many places at once as alternatives to the power of their
+// depth.
+std::string ManyPlaces() {
+  std::string alternatives = R"({"type": "integer"})";
+  for (int i = 1; i <= 12; ++i) {
+    alternatives +=
+        R"(, {"type": "array", "items": {"$ref": "#"}, "maxItems": )" + std::to_string(i) + "}";
+  }
+  return "{\"anyOf\": [" + alternatives + "]}";
+}
+
+// Once these could end in the middle: with more places than are followed, or so deep that what was
+// still required would have been too deep.
+TEST(JsonSchemaTest, EveryTextCanBeCompleted) {
+  const std::string many_names =
+      "{\"properties\":{" + ManyNames(3500) + "},\"additionalProperties\":{\"type\":\"integer\"}}";
+  const std::pair<std::string, int> schemas[] = {
+      // with how many tokens that open something
+      {many_names, 100},
+      {ManyPlaces(), 40},
+      {R"({"type": "object", "properties": {"b": {"$ref": "#"}, "a": {"type": "string"}},
+           "required": ["a"]})",
+       6000},
+      {R"({"type": "array", "items": {"anyOf": [{"$ref": "#"}, {"type": "object", "properties":
+           {"x": {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1}},
+           "required": ["x"]}]}, "minItems": 1})",
+       3000}};
+  std::mt19937 random(TestSeed());
+  const ListTokenizer tokenizer(Vocabulary());
+  const auto table = std::make_shared<TokenBytesTable>(tokenizer);
+  for (const auto& [schema, opening] : schemas) {
+    const auto grammar = TokenGrammar::Make(Parse(schema), table);
+    ASSERT_TRUE(grammar.ok()) << grammar.status();
+    GrammarMatcher matcher(*grammar, false);
+    std::string text;
+    for (int step = 0; step < 40000 && !matcher.is_complete(); ++step) {
+      const auto allowed = matcher.Allowed({});
+      ASSERT_TRUE(allowed.ok()) << schema.substr(0, 100) << " after " << text.size() << " bytes, "
+                                << text.substr(std::max<size_t>(text.size(), 50) - 50) << ": "
+                                << allowed.status();
+      // First brackets that open and then those that close, where they may come.
+      const std::string_view wanted = step < opening ? "\"[{ba" : "\"]}0";
+      const auto id = [](char byte) { return 18 + static_cast<uint8_t>(byte); };
+      const auto* const want = std::find_if(wanted.begin(), wanted.end(), [&](char byte) {
+        return allowed->Contains(static_cast<uint32_t>(id(byte)));
+      });
+      auto token = static_cast<uint32_t>(random() % tokenizer.vocab_size());
+      if (want != wanted.end() && random() % 50 != 0) token = static_cast<uint32_t>(id(*want));
+      while (!allowed->Contains(token)) token = (token + 1) % tokenizer.vocab_size();
+      ASSERT_TRUE(matcher.Accept(token).ok());
+      text += tokenizer.TokenBytes(token);
+    }
+    EXPECT_TRUE(matcher.is_complete())
+        << text.substr(text.size() - std::min<size_t>(text.size(), 300));
+    EXPECT_TRUE(Json::accept(text));
+  }
+}
+
+// What is left out of too many places does not depend on which texts came before.
+TEST(JsonSchemaTest, WhatIsLeftOutDependsOnTheTextAlone) {
+  std::mt19937 random(TestSeed());
+  const ListTokenizer tokenizer(Vocabulary());
+  const auto table = std::make_shared<TokenBytesTable>(tokenizer);
+  const auto used = TokenGrammar::Make(Parse(ManyPlaces()), table);
+  ASSERT_TRUE(used.ok());
+  bool narrowed = false;
+  for (int text = 0; text < 8; ++text) {
+    const auto fresh = TokenGrammar::Make(Parse(ManyPlaces()), table);
+    GrammarMatcher one(*used, false), other(*fresh, false);
+    for (int step = 0; step < 12 && !one.is_complete(); ++step) {
+      const auto allowed = one.Allowed({});
+      ASSERT_TRUE(allowed.ok());
+      if (random() % 3 != 0) {
+        const auto as_fresh = other.Allowed({});
+        ASSERT_TRUE(as_fresh.ok());
+        ASSERT_TRUE(
+            std::equal(allowed->bits().begin(), allowed->bits().end(), as_fresh->bits().begin()));
+      }
+      narrowed = narrowed || allowed->state->narrowed;
+      auto token = static_cast<uint32_t>(random() % tokenizer.vocab_size());
+      if (random() % 4 != 0) token = 18 + '[';
+      while (!allowed->Contains(token)) token = (token + 1) % tokenizer.vocab_size();
+      ASSERT_TRUE(one.Accept(token).ok() && other.Accept(token).ok());
+    }
+  }
+  EXPECT_TRUE(narrowed);
 }
 
 TEST(JsonSchemaTest, BoundsHoldForWhatAParserReads) {

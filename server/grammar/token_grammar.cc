@@ -13,11 +13,8 @@ namespace {
 constexpr size_t kMostBytes = size_t{32} << 20;  // of one grammar's states
 // To find the tokens of one state: some 10 ms on the thread that samples.
 constexpr uint64_t kMostWork = uint64_t{1} << 19;
-
-absl::Status TooAmbiguous() {
-  return absl::ResourceExhaustedError(
-      "the grammar is too ambiguous: the text may be in too many places of it at once");
-}
+constexpr uint64_t kWorkOfState = 16;
+constexpr size_t kManyPlaces = 64;
 
 // Those that need no escape.
 CharacterSet CharactersOfJsonStrings() {
@@ -61,14 +58,16 @@ absl::StatusOr<std::shared_ptr<TokenGrammar>> TokenGrammar::Make(
     const Grammar& grammar, std::shared_ptr<const TokenBytesTable> table) {
   RIVULET_ASSIGN_OR_RETURN(Automaton automaton, Automaton::Make(grammar));
   std::shared_ptr<TokenGrammar> made(new TokenGrammar(std::move(automaton), std::move(table)));
-  const absl::Status begins = made->FindTokens(*made->Start(), false);
-  if (!begins.ok()) return absl::InvalidArgumentError(begins.message());
+  const Configurations::StatePointer start = made->Start();
+  if (start->narrowed || !made->FindTokens(*start, false)) {
+    return absl::InvalidArgumentError(
+        "the grammar is too ambiguous: a text may begin in too many places of it at once");
+  }
   return made;
 }
 
 Configurations::StatePointer TokenGrammar::Start() {
   MutexLock lock(&mutex_);
-  configurations_.SetBudget(kMostWork);
   return configurations_.Start();
 }
 
@@ -78,38 +77,36 @@ Configurations::StatePointer TokenGrammar::Advance(Configurations::StatePointer 
   if (bytes.empty()) return nullptr;
   MutexLock lock(&mutex_);
   configurations_.ForgetIfLarge();
-  // Enough for what FindTokens has allowed: that was a part of as much.
-  configurations_.SetBudget(kMostWork);
   const Configurations::State* at = state.get();
   for (size_t i = 0; i < bytes.size() && at != nullptr; ++i) {
-    if (at->too_ambiguous) return nullptr;
     at = configurations_.Advance(*at, static_cast<uint8_t>(bytes[i]));
   }
   return at == nullptr ? nullptr : at->shared_from_this();
 }
 
-absl::Status TokenGrammar::FindTokens(const Configurations::State& state, bool first) {
+// False: some that could come are left out, since they took too much to find.
+bool TokenGrammar::FindTokens(const Configurations::State& state, bool first) {
   MutexLock lock(&mutex_);
   std::vector<uint64_t>& tokens = state.tokens[first ? 1 : 0];
-  if (!tokens.empty()) return absl::OkStatus();
-  if (state.too_ambiguous) return TooAmbiguous();
+  if (!tokens.empty()) return true;
   configurations_.ForgetIfLarge();
+  const Configurations::State& from = configurations_.Known(state);
   std::vector<uint64_t> bits;
-  const std::shared_ptr<const TokenClass> all_may_come = ClassAt(state, first);
+  const std::shared_ptr<const TokenClass> all_may_come = ClassAt(from, first);
   if (all_may_come != nullptr) bits = all_may_come->tokens;
   bits.resize((table_->size() + 63) / 64);
   const TokenTrie& trie = all_may_come != nullptr ? all_may_come->rest : table_->trie(first);
-  configurations_.SetBudget(kMostWork);
-  if (!Walk(state, trie, bits)) return TooAmbiguous();
+  const bool all = Walk(from, trie, kMostWork, bits);
+  const auto is_empty = [](uint64_t word) { return word == 0; };
+  if (!all && std::all_of(bits.begin(), bits.end(), is_empty)) Walk(from, trie, UINT64_MAX, bits);
   configurations_.AddBytes(bits.size() * sizeof(bits[0]));
   tokens = std::move(bits);
-  return absl::OkStatus();
+  return all;
 }
 
 // Tokens that may all come, as long as they are: one character of theirs after the other leads on.
 std::shared_ptr<const TokenClass> TokenGrammar::ClassAt(const Configurations::State& state,
                                                         bool first) {
-  configurations_.SetBudget(kMostWork);
   const CharacterSet characters = configurations_.StrideFrom(state).characters;
   std::shared_ptr<const TokenClass> tokens = table_->Class(characters, first);
   const Configurations::State* at = &state;
@@ -122,23 +119,32 @@ std::shared_ptr<const TokenClass> TokenGrammar::ClassAt(const Configurations::St
   return tokens;
 }
 
-// A walk over a tree of tokens, which leaves out what cannot follow. False: too ambiguous.
+// A walk over a tree of tokens, which leaves out what cannot follow, and after too much work all
+// tokens but those of one byte. False: it did. What counts as work is the same whether states are
+// known from before or not: the states that this walk comes to, and steps from large ones.
 bool TokenGrammar::Walk(const Configurations::State& state, const TokenTrie& trie,
-                        std::span<uint64_t> bits) {
+                        uint64_t most_work, std::span<uint64_t> bits) {
   std::vector<const Configurations::State*> path(trie.deepest() + 1, &state);
   const std::vector<TokenTrie::Node>& nodes = trie.nodes();
+  const uint64_t walk = ++walks_;
+  uint64_t work = 0;
   for (size_t i = 0; i + 1 < nodes.size();) {
     const TokenTrie::Node& node = nodes[i];
+    const Configurations::State& from = *path[node.depth - 1];
+    const bool skips = work > most_work && node.depth > 1;
     const Configurations::State* const to =
-        configurations_.Advance(*path[node.depth - 1], node.byte);
-    if (to != nullptr && to->too_ambiguous) return false;
+        skips ? nullptr : configurations_.Advance(from, node.byte);
+    const size_t places = from.configurations.size();
+    work += places < kManyPlaces ? 0 : places / 8;
+    if (to != nullptr && to->walk != walk) work += kWorkOfState + to->configurations.size();
+    if (to != nullptr) to->walk = walk;
     path[node.depth] = to;
     for (uint32_t t = node.first_token; to != nullptr && t < nodes[i + 1].first_token; ++t) {
       bits[trie.tokens()[t] / 64] |= uint64_t{1} << (trie.tokens()[t] % 64);
     }
     i = to == nullptr ? node.end : i + 1;
   }
-  return true;
+  return work <= most_work;
 }
 
 GrammarMatcher::GrammarMatcher(std::shared_ptr<TokenGrammar> grammar, bool starts_text)
@@ -157,7 +163,7 @@ absl::Status GrammarMatcher::Accept(uint32_t token) {
 absl::StatusOr<AllowedTokens> GrammarMatcher::Allowed(std::span<const uint32_t> recent) const {
   GrammarMatcher after = *this;
   for (const uint32_t token : recent) RIVULET_RETURN_IF_ERROR(after.Accept(token));
-  RIVULET_RETURN_IF_ERROR(grammar_->FindTokens(*after.state_, after.first_));
+  (void)grammar_->FindTokens(*after.state_, after.first_);
   const AllowedTokens allowed{after.state_, after.first_};
   if (allowed.none() && !allowed.may_end()) {
     return absl::FailedPreconditionError(

@@ -85,16 +85,17 @@ class TokenGrammar {
   // Null: the token may not come.
   Configurations::StatePointer Advance(Configurations::StatePointer state, uint32_t token,
                                        bool first);
-  absl::Status FindTokens(const Configurations::State& state, bool first);
+  bool FindTokens(const Configurations::State& state, bool first);
   std::shared_ptr<const TokenClass> ClassAt(const Configurations::State& state, bool first)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool Walk(const Configurations::State& state, const TokenTrie& trie, std::span<uint64_t> bits)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Walk(const Configurations::State& state, const TokenTrie& trie, uint64_t most_work,
+            std::span<uint64_t> bits) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Automaton automaton_;
   const std::shared_ptr<const TokenBytesTable> table_;
   Mutex mutex_;
   Configurations configurations_ ABSL_GUARDED_BY(mutex_);
+  uint64_t walks_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // How far one text is.
@@ -110,8 +111,8 @@ class GrammarMatcher {
   bool is_complete() const { return state_->may_end && state_->is_last(); }
 
   // After `recent` more tokens than have been accepted. INVALID_ARGUMENT: they do not match.
-  // RESOURCE_EXHAUSTED: the grammar is too ambiguous to say. FAILED_PRECONDITION: no token of the
-  // vocabulary can follow, and the text does not match as it is.
+  // FAILED_PRECONDITION: no token of the vocabulary can follow, and the text does not match as it
+  // is.
   absl::StatusOr<AllowedTokens> Allowed(std::span<const uint32_t> recent) const;
 
  private:
