@@ -2,7 +2,7 @@
 #include "server/openai/json_body.h"
 
 #include <limits>
-#include <set>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "server/openai/errors.h"
+#include "server/security/repeated_keys.h"
 
 namespace rivulet::openai {
 namespace {
@@ -28,9 +29,6 @@ class Counts {
     }
     return nullptr;
   }
-
-  // Of all objects, those included that are there twice. REQUIRES: Scan has seen JSON.
-  size_t keys() const { return keys_; }
 
  private:
   static size_t EndOfString(std::string_view text, size_t quote) {
@@ -61,27 +59,6 @@ class Counts {
   size_t values_ = 0;
 };
 
-// Of all objects in it.
-size_t KeysIn(const Json& json) {
-  size_t keys = json.is_object() ? json.size() : 0;
-  if (!json.is_structured()) return 0;
-  for (const Json& part : json) keys += part.is_structured() ? KeysIn(part) : 0;
-  return keys;
-}
-
-// A key that an object of the text has twice. REQUIRES: the text is JSON.
-std::string RepeatedKey(std::string_view text) {
-  std::vector<std::set<std::string>> open;  // the keys of each open object
-  std::string repeated;
-  const auto see = [&](int, Json::parse_event_t event, const Json& parsed) {
-    if (event == Json::parse_event_t::object_start) open.emplace_back();
-    if (event == Json::parse_event_t::object_end) open.pop_back();
-    if (event == Json::parse_event_t::key && !open.back().insert(parsed).second) repeated = parsed;
-    return true;
-  };
-  return Json::parse(text, see).is_discarded() ? "" : repeated;
-}
-
 // Without the name that the library puts before: "[json.exception.parse_error.101] parse error
 // ...".
 std::string Explanation(const char* what) {
@@ -93,8 +70,7 @@ std::string Explanation(const char* what) {
 }  // namespace
 
 absl::StatusOr<Json> ParseJson(std::string_view text) {
-  Counts counts;
-  const char* const problem = counts.Scan(text);
+  const char* const problem = Counts().Scan(text);
   if (problem != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the JSON ", problem, ": at most ", kDeepestJson, " levels, ", kMostValues, " values, ",
@@ -105,10 +81,15 @@ absl::StatusOr<Json> ParseJson(std::string_view text) {
     return absl::InvalidArgumentError("the body is not JSON: it has a byte 0");
   }
   try {
-    Json json = Json::parse(text);
-    if (KeysIn(json) == counts.keys()) return json;
+    RepeatedKeys keys;
+    std::optional<std::string> twice;
+    Json json = Json::parse(text, [&](int, Json::parse_event_t event, const Json& parsed) {
+      if (keys.See(event, parsed) && !twice.has_value()) twice = parsed.get<std::string>();
+      return true;
+    });
+    if (!twice.has_value()) return json;
     return absl::InvalidArgumentError(absl::StrCat(
-        "the key \"", RepeatedKey(text).substr(0, 100),
+        "the key \"", twice->substr(0, 100),
         "\" is twice in an object: programs disagree about which of them counts; send it once"));
   } catch (const nlohmann::json::exception& error) {
     return absl::InvalidArgumentError(

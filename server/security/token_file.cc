@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "kernels/base/status.h"
 #include "nlohmann/json.hpp"
+#include "server/security/repeated_keys.h"
 
 namespace rivulet {
 namespace {
@@ -225,15 +226,22 @@ absl::Status ReadHolders(const Json& file, const char* field,
   return absl::OkStatus();
 }
 
-// The library keeps the last of equal keys, which need not be the one that was meant.
+// Says where in the file a key is twice.
 class RepeatedKey {
  public:
   // For each event of the parser.
   void See(int depth, Json::parse_event_t event, const Json& parsed) {
-    if (event == Json::parse_event_t::object_start) open_.emplace_back();
+    const bool of_file = depth < kDepthOfEntry;
     if (event == Json::parse_event_t::object_start && depth == kDepthOfEntry) ++entries_;
-    if (event == Json::parse_event_t::object_end) open_.pop_back();
-    if (event == Json::parse_event_t::key) SeeKey(depth, parsed.get<std::string>());
+    if (keys_.See(event, parsed)) {
+      const std::string where =
+          of_file ? "the file" : absl::StrCat(list_, "[", entries_ == 0 ? 0 : entries_ - 1, "]");
+      status_.Update(Bad(where, absl::StrCat("the key \"", parsed.get<std::string>(),
+                                             "\" is there twice; give it once")));
+    }
+    if (event != Json::parse_event_t::key || !of_file) return;
+    list_ = parsed.get<std::string>();
+    entries_ = 0;
   }
   // An error if a key was there twice.
   const absl::Status& status() const { return status_; }
@@ -241,21 +249,9 @@ class RepeatedKey {
  private:
   static constexpr int kDepthOfEntry = 2;  // the file, a list, an entry
 
-  void SeeKey(int depth, const std::string& key) {
-    const bool of_file = depth < kDepthOfEntry;
-    if (!open_.back().insert(key).second) {
-      const std::string where =
-          of_file ? "the file" : absl::StrCat(list_, "[", entries_ == 0 ? 0 : entries_ - 1, "]");
-      status_.Update(
-          Bad(where, absl::StrCat("the key \"", key, "\" is there twice; give it once")));
-    }
-    if (of_file) list_ = key;
-    if (of_file) entries_ = 0;
-  }
-
-  std::vector<std::set<std::string>> open_;  // the keys of each open object
-  std::string list_;                         // the last key of the file's own object
-  size_t entries_ = 0;                       // of it so far
+  RepeatedKeys keys_;
+  std::string list_;    // the last key of the file's own object
+  size_t entries_ = 0;  // of it so far
   absl::Status status_;
 };
 
