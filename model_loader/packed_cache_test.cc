@@ -273,7 +273,7 @@ TEST_F(PackedCacheTest, RemovesWhatAKilledWriterLeftAndNothingElse) {
   ASSERT_EQ(waitpid(StartWriter(cache_ + "/dead.packed", true), &status, 0) > 0, true);
   ASSERT_TRUE(WIFSIGNALED(status));
   ASSERT_EQ(Files().size(), 1u);
-  WriteTestFile(cache_ + "/notes", "of somebody");
+  WriteTestFile(cache_ + "/notes", "of a user");
   const pid_t living = StartWriter(cache_ + "/living.packed", false);
   ASSERT_EQ(waitpid(living, &status, WUNTRACED), living);
   ASSERT_TRUE(WIFSTOPPED(status));

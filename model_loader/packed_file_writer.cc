@@ -33,11 +33,11 @@ int CreateLocked(const std::string& pattern, std::string& name) {
     name = pattern;
     const int file = mkostemp(name.data(), O_CLOEXEC);
     if (file < 0) return -1;
-    // Where files cannot be locked, nobody takes this one for abandoned either.
+    // Where files cannot be locked, no process takes this one for abandoned either.
     if (flock(file, LOCK_EX) != 0) return file;
     struct stat info;
     if (fstat(file, &info) != 0 || info.st_nlink > 0) return file;
-    close(file);  // between the two calls somebody took it for abandoned
+    close(file);  // between the two calls a process took it for abandoned
   }
 }
 

@@ -4,7 +4,7 @@
 // it is complete. Private to this folder.
 //
 // While it is written, the file is locked (flock), which ends with the process. RemoveAbandoned
-// knows by it which temporary files nobody writes any more.
+// knows by it which temporary files no process writes any more.
 //
 // Threading: one thread.
 #ifndef RIVULET_MODEL_LOADER_PACKED_FILE_WRITER_H_

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What one rendering may use. A template comes with a checkpoint that anybody may have written, and
+// What one rendering may use. A template comes with a checkpoint of any origin, and
 // what it renders comes from a request, so every loop, string and call is paid from a Budget. A
 // rendering that uses it up ends with INVALID_ARGUMENT, which names the limit.
 //

@@ -3,7 +3,7 @@
 // Where a text may be in a grammar: an automaton (automaton.h) that is made deterministic as texts
 // need it. A State is a set of configurations, each a node and the stack of return nodes below it.
 // States that a text reached before are found again, with the bytes that lead on from them and
-// whatever their users have attached, so that a step costs a look-up.
+// what their users have attached, so that a step costs a look-up.
 //
 // Every text that has a state can be completed. One that may be in very many places at once goes on
 // in the first of them alone: what is written still matches, but some texts that match are not

@@ -2,8 +2,8 @@
 //
 // The tokens of a vocabulary that are made of characters of one set, the last of which may lack
 // bytes at its end, and the others. Inside of a
-// JSON string nearly every token may come, whatever surrounds the string: they are found here once
-// for all grammars, so that a new state looks at the few others alone.
+// JSON string nearly every token may come, and which these are does not depend on what surrounds
+// it: they are found here once for all grammars, so that a new state looks at the few others alone.
 //
 // Threading: TokenClass is immutable; TokenClasses, any thread.
 #ifndef RIVULET_SERVER_GRAMMAR_TOKEN_CLASS_H_

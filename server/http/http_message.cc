@@ -60,7 +60,7 @@ const char* Reason(int status) {
   }
 }
 
-// As RFC 9110 wants it, whatever the locale.
+// As RFC 9110 wants it, in every locale.
 std::string Now() {
   constexpr const char* kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
   constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",

@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // The HTTP port: HTTP/1.1 and 1.0 with keep-alive, pipelining and streamed responses, on one I/O
-// thread whatever the number of connections. Which paths there are is up to its owner
+// thread for all connections. Which paths there are is up to its owner
 // (operations.h, server/openai), and so is who may use them (HttpRoutes::admit). With a TlsIdentity
 // it speaks TLS and nothing else. It knows no HTTP/2.
 //

@@ -166,7 +166,7 @@ TEST(RequestReaderTest, TheLimitsThemselvesAreAllowed) {
   EXPECT_EQ(ReadAll(Post("Content-Length: 100\r\n", std::string(100, 'b'))).requests.size(), 1u);
 }
 
-// However the bytes come, and whatever they are: the same outcome as in one piece.
+// Any bytes have the same outcome in pieces as in one piece.
 TEST(RequestReaderTest, PiecesAndDamageDoNotMatter) {
   std::mt19937_64 random(TestSeed());
   const std::string good = Post("Content-Length: 3\r\nA: b\r\n", "abc") +

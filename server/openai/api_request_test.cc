@@ -197,8 +197,8 @@ std::string ParamOf(const absl::Status& status) {
   return param.has_value() ? std::string(*param) : "";
 }
 
-TEST(ApiRequestTest, WrongAndUnservedFieldsAreRefusedByName) {
-  const Wrong chat[] = {
+TEST(ApiRequestTest, WrongAndUnservedFieldsOfChatsAreRefusedByName) {
+  const Wrong cases[] = {
       {R"("temperature":"hot")", "temperature"},
       {R"("max_tokens":-1)", "max_tokens"},
       {R"("max_tokens":1.5)", "max_tokens"},
@@ -248,13 +248,16 @@ TEST(ApiRequestTest, WrongAndUnservedFieldsAreRefusedByName) {
       {R"("chat_template_kwargs":[])", "chat_template_kwargs"},
       {R"("temprature":1)", "temprature"},
   };
-  for (const auto& [fields, param] : chat) {
+  for (const auto& [fields, param] : cases) {
     const auto request = ReadChat(fields);
     EXPECT_EQ(request.status().code(), absl::StatusCode::kInvalidArgument) << fields;
     EXPECT_EQ(ParamOf(request.status()), param) << request.status();
     EXPECT_THAT(std::string(request.status().message()), HasSubstr(param));
   }
-  const Wrong completions[] = {
+}
+
+TEST(ApiRequestTest, WrongAndUnservedFieldsOfCompletionsAreRefusedByName) {
+  const Wrong cases[] = {
       {R"("prompt":["a","b"])", "prompt"},  // on a session
       {R"("prompt":[1,"b"])", "prompt"},
       {R"("prompt":[-1])", "prompt"},
@@ -268,7 +271,7 @@ TEST(ApiRequestTest, WrongAndUnservedFieldsAreRefusedByName) {
       {R"("max_completion_tokens":1)", "max_completion_tokens"},
       {R"("messages":[])", "messages"},
   };
-  for (const auto& [fields, param] : completions) {
+  for (const auto& [fields, param] : cases) {
     EXPECT_EQ(ParamOf(ReadCompletion(fields).status()), param) << fields;
   }
 }

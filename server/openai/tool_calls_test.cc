@@ -28,7 +28,7 @@ struct Case {
 const ToolCall kWeather = {"weather", R"({"city":"Rome","days":2})"};
 const ToolCall kTime = {"time", "{}"};
 
-// Whatever the pieces.
+// In any pieces.
 void Expect(const Case& test) {
   const std::string said = test.said;
   for (size_t piece = 1; piece <= said.size(); ++piece) {

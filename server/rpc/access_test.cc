@@ -335,7 +335,7 @@ TEST_F(AccessTest, ACertificateStandsForAToken) {
   WriteFile(tokens_, absl::StrCat(R"({"tenants": [{"name": "red"}, {"name": "blu"}], "tokens": [)",
                                   TokenEntry("red"), R"(], "certificates": [
       {"uri": "spiffe://x/blu", "tenant": "blu"}, {"dns": "reds.example", "tenant": "red"},
-      {"cn": "Somebody", "tenant": "blu", "scopes": ["sessions"]}]})"));
+      {"cn": "Blu client", "tenant": "blu", "scopes": ["sessions"]}]})"));
   ASSERT_TRUE(authenticator_with_tokens_->Reload().ok());
   const auto identity = *TlsIdentity::FromFiles({certificate_, key_, directory_ + "/ca.crt"});
   Start(identity.get());
@@ -344,10 +344,10 @@ TEST_F(AccessTest, ACertificateStandsForAToken) {
         MakeCertificate({.name = name, .issuer = &authority_, .uri = uri});
     Connect(grpc::SslCredentials({authority_.certificate, own.key, own.certificate}));
   };
-  be("anybody");
+  be("unknown");
   EXPECT_EQ(Generate("").error_code(), StatusCode::UNAUTHENTICATED);
   EXPECT_TRUE(Generate("red").ok());
-  be("anybody", "spiffe://x/blu");
+  be("unknown", "spiffe://x/blu");
   EXPECT_TRUE(Generate("").ok());
   EXPECT_EQ(Create("", "s"), StatusCode::OK);
   EXPECT_EQ(Get("red", "s").error_code(), StatusCode::NOT_FOUND);  // the token is another tenant's
@@ -355,7 +355,7 @@ TEST_F(AccessTest, ACertificateStandsForAToken) {
   be("Reds.Example");
   EXPECT_TRUE(Generate("").ok());
   EXPECT_EQ(Get("", "s").error_code(), StatusCode::NOT_FOUND);
-  be("Somebody");
+  be("Blu client");
   EXPECT_TRUE(Get("", "s").ok());
   EXPECT_EQ(Generate("").error_code(), StatusCode::PERMISSION_DENIED);
 }

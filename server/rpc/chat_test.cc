@@ -23,7 +23,7 @@ class ChatTest : public ServiceTest {
 
   // One stream, from the client's side.
   struct Chat {
-    // Whatever goes wrong, no test waits for ever.
+    // No test waits for ever, also if something goes wrong.
     explicit Chat(v1::Inference::Stub& stub, milliseconds timeout = seconds(60)) {
       context.set_deadline(std::chrono::system_clock::now() + timeout);
       stream = stub.Chat(&context);
@@ -193,7 +193,7 @@ TEST_F(ChatTest, ABadTurnEndsTheStream) {
       {several, grpc::StatusCode::INVALID_ARGUMENT},
       {MakeProto("!", 1), grpc::StatusCode::INVALID_ARGUMENT},
       {MakeProto("", 1), grpc::StatusCode::INVALID_ARGUMENT},
-      {TurnOf("nobody", "a", 1), grpc::StatusCode::NOT_FOUND},
+      {TurnOf("unknown", "a", 1), grpc::StatusCode::NOT_FOUND},
       {TurnOf("talk", "", 1), grpc::StatusCode::INVALID_ARGUMENT},
   };
   for (const auto& [turn, code] : cases) {

@@ -135,7 +135,7 @@ TEST_F(SessionsServiceTest, UpdateRenames) {
   ASSERT_TRUE(Update("one", "", &session).ok());
   EXPECT_EQ(session.name(), "");
   for (const char* name : {"any", static_cast<const char*>(nullptr)}) {
-    EXPECT_EQ(Update("nobody", name, &session).error_code(), grpc::StatusCode::NOT_FOUND);
+    EXPECT_EQ(Update("unknown", name, &session).error_code(), grpc::StatusCode::NOT_FOUND);
   }
 }
 
@@ -279,7 +279,7 @@ TEST_F(BosTest, ComesOnceAtTheBeginning) {
 
 TEST_F(SessionsServiceTest, WhatASessionRefuses) {
   ASSERT_TRUE(Create("talk").ok());
-  EXPECT_EQ(Generate(TurnOf("nobody", "a", 1)).status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Generate(TurnOf("unknown", "a", 1)).status.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(Count(Outcome::kRejectedSession), 1u);
   EXPECT_THAT(Generate(TurnOf("talk", "", 1)).status.error_message(), HasSubstr("empty"));
   v1::GenerateRequest request = TurnOf("talk", "a", 1);
@@ -367,7 +367,7 @@ TEST_F(SessionsServiceTest, ScoreReadsOnAndLeavesTheSession) {
   EXPECT_FALSE(session.busy());
   request.set_prompt("");
   EXPECT_EQ(Score(request, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  request.set_session_id("nobody");
+  request.set_session_id("unknown");
   request.set_prompt("a");
   EXPECT_EQ(Score(request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
 }

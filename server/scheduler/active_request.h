@@ -46,7 +46,7 @@ namespace rivulet {
 struct DraftOptions {
   DrafterSource* source = nullptr;  // --speculate; null: no drafts. It outlives the scheduler.
   uint32_t most = kMostDrafts;      // of a row in a step; --draft-tokens
-  // Every draft that there is is checked, whatever it costs. For tests.
+  // All drafts are checked, without regard to their cost. For tests.
   bool always = false;
 };
 
@@ -176,7 +176,7 @@ class ActiveRequest {
   void End(FinishReason reason, absl::Status status, TimePoint now);
   // End for whichever of deadline()'s two has passed.
   void EndLate(TimePoint now);
-  // Ends it at once, in whatever state std::bad_alloc has left it. No row may run any more. The
+  // Ends it at once, in the state in which std::bad_alloc has left it. No row may run any more. The
   // stream ends with `status`, without a last message, and the session is dropped.
   void Abort(const absl::Status& status, TimePoint now);
 

@@ -117,7 +117,7 @@ TEST_F(DraftChoiceTest, DraftsThatDidNotPayAreTriedAgain) {
   EXPECT_GT(drafts, 1000u);
 }
 
-// A source of drafts as it is, whatever it says of itself, and the time that its drafts take.
+// A source of drafts as it is, not as it says that it is, and the time that its drafts take.
 struct Source {
   double says = 0.9;           // how likely each of its drafts is to be right
   double is = 0;               // how likely it is

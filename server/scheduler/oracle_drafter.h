@@ -54,7 +54,7 @@ class OracleSource final : public DrafterSource {
     return mtp_ == nullptr ? 0 : mtp_->Prepare(for_head);
   }
 
-  // All that there is to say: whatever it costs, and as many as fit.
+  // As many tokens as fit, without regard to their cost.
   DraftOptions Options() {
     DraftOptions options;
     options.source = this;

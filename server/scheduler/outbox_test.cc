@@ -78,7 +78,7 @@ TEST(OutboxTest, TellsWhenThereIsRoomAgain) {
   EXPECT_EQ(told, 1);
 }
 
-// A sink that takes whatever is there, on the dispatcher's thread.
+// A sink that takes all that is there, on the dispatcher's thread.
 class Reader : public StreamSink {
  public:
   void OnReady() override {

@@ -13,7 +13,7 @@
 //     none starves, a long prompt does not hold up short ones, and short ones finish one after the
 //     other instead of all together at the end. As many run at once as can have a piece of several
 //     chunks each. They get equal shares, and what a short prompt does not use goes to longer ones.
-//     Tenants share these tokens by their weights, whatever the number of their prompts. A piece
+//     Tenants share these tokens by their weights, and not by the number of their prompts. A piece
 //     ends at an absolute chunk border if possible, since a fold costs the same for a full
 //     chunk as for a part of one, and at RowView::to_cut at the latest.
 // How a prompt is split never changes a bit of the output.

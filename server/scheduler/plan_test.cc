@@ -64,7 +64,7 @@ TEST(PlanStepTest, APieceEndsAtTheCut) {
 TEST(PlanStepTest, AllDecodeRowsRunAndAPromptMoves) {
   std::vector<RowView> rows(100, Decode(3));
   rows.push_back(Prompt(500));
-  // Whatever was measured: half as many prompt tokens as decode rows, here to a chunk's border.
+  // For all measured times: half as many prompt tokens as decode rows, here to a chunk's border.
   const StepChoice choice = PlanStep(kNow, rows, CostFor(16), {});
   ASSERT_EQ(choice.run.size(), 101u);
   EXPECT_EQ(choice.run.back(), (PlannedRow{100, 48}));

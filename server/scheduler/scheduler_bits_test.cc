@@ -479,7 +479,7 @@ TEST_P(StopsTest, IndexZeroOfSeveralCompletionsIsTheOneAlone) {
   }
 }
 
-// Whatever ended turn 1: the session holds all tokens that were sampled, and turn 2 is what the
+// However turn 1 ended, the session holds all tokens that were sampled, and turn 2 is what the
 // whole context as one prompt gives, by its own rules.
 TEST_P(StopsTest, AStopInOneTurnLeavesNothingBehindForTheNext) {
   const auto stack = NewStack(2);

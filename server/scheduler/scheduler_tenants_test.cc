@@ -203,7 +203,7 @@ TEST_F(SchedulerTenantsTest, TurnsAtOncePushOutNoSessionsOfATenantThatHoldsLess)
   for (const Client* client : red) EXPECT_EQ(Tokens(client), 50u) << "all have run";
 }
 
-// The first request of a tenant finds room, whatever others hold.
+// The first request of a tenant finds room, however much others hold.
 TEST_F(SchedulerTenantsTest, ATenantForWhichNothingRunsTakesFromAll) {
   Start(/*slots=*/8, /*max_queue=*/100);
   std::vector<std::shared_ptr<Tenant>> small;

@@ -21,7 +21,7 @@ struct PlanLimits {
   // Where one token takes long, a step may take three times that instead, or pieces would be too
   // small.
   double prompt_seconds = 0.05;
-  // Whatever the time says: bounds a step's memory.
+  // Bounds a step's memory, also where time would allow more.
   uint32_t max_prompt_tokens = 512;
 };
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A call that generates: one GenerateRequest and the messages that answer it, whatever the
+// A call that generates: one GenerateRequest and the messages that answer it, in any
 // protocol. Generate and an HTTP request are one such call each; a Chat stream makes one for each
 // turn. One write is in flight at a time; tokens that arrive meanwhile wait in the outbox, merged
 // into the next message. Its states are CallState's (stream_state.h).

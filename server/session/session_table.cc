@@ -255,7 +255,7 @@ absl::StatusOr<SessionInfo> SessionTable::Create(const SessionKey& key, const st
   return info;
 }
 
-// The fork shares what the source holds, so that nothing is released here whatever fails.
+// The fork shares what the source holds, so that nothing is released here if something fails.
 absl::StatusOr<SessionInfo> SessionTable::Fork(const SessionKey& key, const std::string& new_id,
                                                const std::string& name,
                                                std::optional<uint64_t> position) {

@@ -169,7 +169,7 @@ TEST_F(SessionTableTest, RefusesBadIdsNamesAndTooMany) {
   EXPECT_THAT(std::string(full.message()), HasSubstr("--session-ttl"));
   EXPECT_TRUE(sessions_.Delete("a").ok());
   EXPECT_TRUE(absl::IsAlreadyExists(sessions_.Create("b", "").status()));
-  EXPECT_TRUE(absl::IsNotFound(sessions_.Get("nobody").status()));
+  EXPECT_TRUE(absl::IsNotFound(sessions_.Get("unknown").status()));
 }
 
 // The error repeated the id: 10 MB came back, and escape sequences.

@@ -15,7 +15,7 @@ struct Case {
   std::string answer;
 };
 
-// The same parts, whatever the pieces.
+// The parts do not depend on the pieces that the text comes in.
 TEST(ThinkingSplitterTest, SplitsTextsInAnyPieces) {
   const Case cases[] = {
       {false, "plain", "", "plain"},

@@ -32,7 +32,7 @@ absl::StatusOr<EngineRequest> ReadParams(const std::function<void(wire::Sampling
   return Read([&](wire::GenerateRequest& request) { change(*request.mutable_sampling_params()); });
 }
 
-// vLLM's own defaults, whatever the checkpoint's are.
+// vLLM's own defaults, not the checkpoint's.
 TEST(EngineRequestTest, WhatIsLeftOutHasVllmsDefault) {
   const auto read = ReadRequest(Tokenized());
   ASSERT_TRUE(read.ok()) << read.status();

@@ -160,10 +160,10 @@ TEST_F(BadRequestTest, ATextTooLongToTokenize) {
 
 TEST_F(BadRequestTest, MissingOrBusySessions) {
   v1::GenerateRequest request = Good();
-  request.set_session_id("nobody");
+  request.set_session_id("unknown");
   const absl::Status unknown = Generate(request);
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
-  EXPECT_NE(std::string(unknown.message()).find("nobody"), std::string::npos);
+  EXPECT_NE(std::string(unknown.message()).find("unknown"), std::string::npos);
   ExpectInvalid([](auto& r) { r.set_session_id(std::string(129, 'a')); }, "session_id");
   v1::CreateSessionRequest create;
   create.set_id("talk");

@@ -180,9 +180,9 @@ TEST(BenchCliTest, ServerThatDies) {
 }
 
 TEST(BenchCliTest, MistakesEndWithAMessage) {
-  const std::string nobody = "127.0.0.1:1";
+  const std::string nothing_there = "127.0.0.1:1";
   const auto run = [&](const std::vector<std::string>& flags) {
-    std::vector<std::string> command = {Binary("rivulet"), "bench", "--server", nobody};
+    std::vector<std::string> command = {Binary("rivulet"), "bench", "--server", nothing_there};
     command.insert(command.end(), flags.begin(), flags.end());
     return RunProgram(command);
   };

@@ -375,14 +375,14 @@ TEST_F(ChatCliTest, SessionsAreMadeListedAndDeleted) {
   EXPECT_THAT(Sessions({"get", "another tale"}).output, HasSubstr("tale"));
   EXPECT_EQ(Sessions({"rename", "tal", ""}).code, 0);
   EXPECT_THAT(Sessions({"get", "tale"}).output, Not(HasSubstr("another tale")));
-  EXPECT_THAT(Sessions({"rename", "nobody", "name"}).output, HasSubstr("NOT_FOUND"));
+  EXPECT_THAT(Sessions({"rename", "unknown", "name"}).output, HasSubstr("NOT_FOUND"));
   const Exit wrong = Sessions({"rename", "tale"});
   EXPECT_EQ(wrong.code, 2) << "wrong usage";
   EXPECT_THAT(wrong.output, HasSubstr("name is required"));
   EXPECT_THAT(Sessions({"list", "--json"}).output, HasSubstr("\"id\":\"tale\""));
   EXPECT_EQ(Sessions({"delete", "tal"}).code, 1) << "the start of an id deletes nothing";
   EXPECT_EQ(Sessions({"rename", made, "made here"}).code, 0);
-  const Exit deleted = Sessions({"delete", "nobody", "tale", "made here"});
+  const Exit deleted = Sessions({"delete", "unknown", "tale", "made here"});
   EXPECT_EQ(deleted.code, 1) << "one of them was none";
   EXPECT_THAT(deleted.output, HasSubstr("NOT_FOUND"));
   EXPECT_EQ(Sessions({"list", "--json"}).output, "");

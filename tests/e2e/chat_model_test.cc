@@ -217,7 +217,7 @@ TEST_F(ChatModelTest, RefusesImagesByName) {
 }
 
 // RWKV's list in place of tokenizer.json, as its folders have it: "\n\n" ends a turn, and token 0 a
-// text, whatever the other files say.
+// text, also if other files say otherwise.
 TEST(WorldChatModelTest, TokenZeroEndsAnAnswer) {
   const std::string folder = TestDirectory() + "/world";
   const Exit made =

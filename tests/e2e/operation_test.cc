@@ -150,7 +150,7 @@ TEST(OperationTest, TakesAsManyDescriptorsAsItMay) {
   EXPECT_EQ(limit.rlim_cur, own.rlim_max);
 }
 
-// gRPC never accepts again then; the probes must say so, that somebody restarts the server.
+// gRPC never accepts again then; the probes must say so, so that the server is restarted.
 TEST(OperationTest, ProbesFailOnceGrpcAcceptsNoMore) {
   auto server = StartTales();
   ASSERT_NE(server, nullptr);

@@ -335,7 +335,7 @@ TEST(SessionsTest, TheLeastRecentlyUsedMakesRoom) {
   const Turn refused = peer.Generate(wide);
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_NE(refused.status.error_message().find("--state-memory"), std::string::npos);
-  EXPECT_EQ(peer.MetricOf("rivulet_sessions"), slots - 1) << "nobody was dropped for it";
+  EXPECT_EQ(peer.MetricOf("rivulet_sessions"), slots - 1) << "no session was dropped for it";
 }
 
 TEST(SessionsTest, IdleSessionsLeaveAfterTheirTimeToLive) {

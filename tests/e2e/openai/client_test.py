@@ -168,7 +168,7 @@ class CompletionsTest(ServerTest):
                                 capture_output=True, text=True).stdout
         self.assertIn(session, listed)
         with self.assertRaises(openai.NotFoundError) as gone:
-            raw.create(model="tales", prompt="x", extra_headers={"x-session-id": "nobody"}, **greedy)
+            raw.create(model="tales", prompt="x", extra_headers={"x-session-id": "unknown"}, **greedy)
         self.assertEqual((gone.exception.code, gone.exception.param), ("session_not_found", "x-session-id"))
 
     def test_structured_output(self):
