@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
@@ -40,13 +39,55 @@ class WithEmptyEdges {
       rules_.push_back({start, Build(rule.expression, start)});
       if (full()) return TooLarge();
     }
+    SkipCalls(RulesThatMayBeEmpty());
+    start_ = NewNode();
+    Join(start_, rules_[grammar.root].start);
     return absl::OkStatus();
   }
 
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Ends>& rules() const { return rules_; }
+  // Of texts. No call leads here.
+  uint32_t start() const { return start_; }
 
  private:
+  // By what can be reached from the starts of rules without a byte: each node is part of one rule.
+  std::vector<bool> RulesThatMayBeEmpty() const {
+    std::vector<bool> reached(nodes_.size()), may_be_empty(rules_.size());
+    std::vector<std::vector<uint32_t>> behind(rules_.size());  // calls that were reached
+    std::vector<std::vector<size_t>> ending(nodes_.size());
+    std::vector<uint32_t> pending;
+    const auto reach = [&](uint32_t node) {
+      if (!reached[node]) pending.push_back(node);
+      reached[node] = true;
+    };
+    for (size_t i = 0; i < rules_.size(); ++i) ending[rules_[i].end].push_back(i);
+    for (const Ends& rule : rules_) reach(rule.start);
+    while (!pending.empty()) {
+      const uint32_t node = pending.back();
+      pending.pop_back();
+      for (const uint32_t next : nodes_[node].empty) reach(next);
+      for (const Automaton::Call& call : nodes_[node].calls) {
+        behind[call.start].push_back(call.next);
+        if (may_be_empty[call.start]) reach(call.next);
+      }
+      for (const size_t rule : ending[node]) {
+        may_be_empty[rule] = true;
+        for (const uint32_t next : behind[rule]) reach(next);
+      }
+    }
+    return may_be_empty;
+  }
+
+  // What such a rule may also be is left out where it is called, so that each call takes a byte.
+  void SkipCalls(const std::vector<bool>& may_be_empty) {
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      for (const Automaton::Call& call : nodes_[i].calls) {
+        if (may_be_empty[call.start]) Join(i, call.next);
+      }
+    }
+  }
+
   uint32_t NewNode() {
     nodes_.emplace_back();
     return static_cast<uint32_t>(nodes_.size() - 1);
@@ -123,6 +164,7 @@ class WithEmptyEdges {
 
   std::vector<Node> nodes_;
   std::vector<Ends> rules_;
+  uint32_t start_ = 0;
   size_t work_ = 0;
 };
 
@@ -132,8 +174,9 @@ class Closer {
   explicit Closer(const WithEmptyEdges& from)
       : from_(from), number_(from.nodes().size(), kNoNode), seen_(from.nodes().size(), kNoNode) {}
 
-  absl::StatusOr<Automaton> Close(size_t root) {
+  absl::StatusOr<Automaton> Close() {
     for (const WithEmptyEdges::Ends& rule : from_.rules()) Number(rule.start);
+    result_.start = Number(from_.start());
     std::vector<uint32_t> rule_end(from_.nodes().size(), 0);
     for (const WithEmptyEdges::Ends& rule : from_.rules()) rule_end[rule.end] = 1;
     for (size_t i = 0; i < pending_.size(); ++i) {
@@ -143,7 +186,8 @@ class Closer {
       parts_ += 1 + result_.nodes[i].edges.size() + result_.nodes[i].calls.size();
       if (parts_ > Automaton::kMostParts) return TooLarge();
     }
-    result_.start = Number(from_.rules()[root].start);
+    // Nothing leads back to the start of a rule but calls, and those take a byte.
+    for (size_t i = 0; i < from_.rules().size(); ++i) result_.nodes[i].ends = false;
     result_.parts = parts_;
     return std::move(result_);
   }
@@ -187,16 +231,14 @@ class Closer {
 
 constexpr uint32_t kNever = UINT32_MAX;
 
-// How many calls within calls it takes at least to reach the end of a rule from each of its nodes,
-// by edges too if `by_edges`: else by the text that takes no byte. kNever: it cannot be reached.
+// How many calls within calls it takes at least to reach the end of a rule from each of its nodes.
+// kNever: it cannot be reached.
 class Finishing {
  public:
-  Finishing(const Automaton& automaton, bool by_edges)
+  explicit Finishing(const Automaton& automaton)
       : nodes_(automaton.nodes), depths_(nodes_.size(), kNever), users_(nodes_.size()) {
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
-      if (by_edges) {
-        for (const Automaton::Edge& edge : nodes_[i].edges) users_[edge.target].push_back({i});
-      }
+      for (const Automaton::Edge& edge : nodes_[i].edges) users_[edge.target].push_back({i});
       for (const Automaton::Call& call : nodes_[i].calls) {
         users_[call.start].push_back({i, &call});
         users_[call.next].push_back({i, &call});
@@ -258,23 +300,14 @@ void DropDeadEnds(Automaton& automaton, const std::vector<uint32_t>& depths) {
 }
 
 // The rules, by their start nodes, that a rule may call before it has taken a byte.
-std::vector<uint32_t> CalledFirst(const Automaton& automaton, const std::vector<uint32_t>& if_empty,
-                                  uint32_t start) {
-  std::vector<uint32_t> called, reached = {start};
-  absl::flat_hash_set<uint32_t> seen = {start};
-  for (size_t i = 0; i < reached.size(); ++i) {
-    for (const Automaton::Call& call : automaton.nodes[reached[i]].calls) {
-      called.push_back(call.start);
-      if (if_empty[call.start] == kNever) continue;
-      if (seen.insert(call.next).second) reached.push_back(call.next);
-    }
-  }
+std::vector<uint32_t> CalledFirst(const Automaton& automaton, uint32_t start) {
+  std::vector<uint32_t> called;
+  for (const Automaton::Call& call : automaton.nodes[start].calls) called.push_back(call.start);
   return called;
 }
 
 // A rule that can call itself before it has taken a byte, or the number of rules.
 size_t FindLeftRecursion(const Automaton& automaton, size_t rules) {
-  const std::vector<uint32_t> if_empty = Finishing(automaton, false).Find();
   enum State : uint8_t { kNew, kOpen, kDone };
   std::vector<State> states(rules, kNew);
   struct Visit {
@@ -283,7 +316,7 @@ size_t FindLeftRecursion(const Automaton& automaton, size_t rules) {
   };
   std::vector<Visit> path;
   for (uint32_t first = 0; first < rules; ++first) {
-    if (states[first] == kNew) path.push_back({first, CalledFirst(automaton, if_empty, first)});
+    if (states[first] == kNew) path.push_back({first, CalledFirst(automaton, first)});
     while (!path.empty()) {
       Visit& visit = path.back();
       states[visit.rule] = kOpen;
@@ -295,7 +328,7 @@ size_t FindLeftRecursion(const Automaton& automaton, size_t rules) {
       const uint32_t next = visit.called.back();
       visit.called.pop_back();
       if (states[next] == kOpen) return next;
-      if (states[next] == kNew) path.push_back({next, CalledFirst(automaton, if_empty, next)});
+      if (states[next] == kNew) path.push_back({next, CalledFirst(automaton, next)});
     }
   }
   return rules;
@@ -306,8 +339,8 @@ size_t FindLeftRecursion(const Automaton& automaton, size_t rules) {
 absl::StatusOr<Automaton> Automaton::Make(const Grammar& grammar) {
   WithEmptyEdges with_empty_edges;
   RIVULET_RETURN_IF_ERROR(with_empty_edges.Add(grammar));
-  RIVULET_ASSIGN_OR_RETURN(Automaton automaton, Closer(with_empty_edges).Close(grammar.root));
-  const std::vector<uint32_t> depths = Finishing(automaton, true).Find();
+  RIVULET_ASSIGN_OR_RETURN(Automaton automaton, Closer(with_empty_edges).Close());
+  const std::vector<uint32_t> depths = Finishing(automaton).Find();
   if (depths[automaton.start] == kNever) return absl::InvalidArgumentError("no text matches it");
   if (depths[automaton.start] > kDeepest) {
     return absl::InvalidArgumentError(

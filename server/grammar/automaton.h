@@ -2,7 +2,8 @@
 //
 // A grammar as a nondeterministic automaton with a stack. Each rule has nodes of its own; an edge
 // takes a byte, a call enters another rule and goes on at its return node once that rule ends.
-// There are no empty edges, but calls take no byte.
+// There are no empty edges, and no rule ends before it has taken a byte: where a rule may match
+// the empty text, what may follow the call may also come in its place.
 //
 // Every node can reach the end of its rule, in calls that are not too deep: what cannot is left out
 // when it is made.

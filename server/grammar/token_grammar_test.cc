@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
@@ -139,6 +140,24 @@ TEST(TokenGrammarTest, DeepTextsCanBeCompleted) {
     ASSERT_EQ(allowed.size(), 1u);
     const auto token = std::find(tokens.begin(), tokens.end(), allowed[0]) - tokens.begin();
     ASSERT_TRUE(matcher.Accept(static_cast<uint32_t>(token)).ok());
+  }
+}
+
+// Calls of rules that take no byte lead to as many stacks as there are texts of calls.
+TEST(TokenGrammarTest, EmptyRulesTakeBoundedTime) {
+  for (const char* const last : {"\"\"", "\"b\"?", "\"b\"{0,0}"}) {
+    std::string rules = "root ::= \"a\" a0 \"c\"\n";
+    for (int i = 0; i < 40; ++i) {
+      const std::string next = "a" + std::to_string(i + 1);
+      absl::StrAppend(&rules, "a", i, " ::= ", next, " ", next, "\n");
+    }
+    absl::StrAppend(&rules, "a40 ::= ", last);
+    const Fixture fixture(OfEbnf(rules), {"a", "b", "c"});
+    GrammarMatcher matcher(fixture.grammar, false);
+    const double started = ThreadSeconds();
+    ASSERT_TRUE(matcher.Accept(0).ok());
+    EXPECT_THAT(fixture.AllowedAfter(matcher), testing::Contains("c")) << last;
+    EXPECT_LT(ThreadSeconds() - started, 1.0) << last;
   }
 }
 
