@@ -145,6 +145,7 @@ void Configurations::Follow(const Configuration& at, State& state) {
   const Automaton::Node& node = automaton_.nodes[at.node];
   work_ += 1 + node.calls.size();
   if (!node.edges.empty()) state.configurations.push_back(at);
+  state.edges += node.edges.size();
   if (node.ends && at.stack == nullptr) state.may_end = true;
   if (node.ends && at.stack != nullptr) Add({at.stack->next, at.stack->below});
   for (auto call = node.calls.rbegin(); call != node.calls.rend(); ++call) {
@@ -159,7 +160,8 @@ void Configurations::Follow(const Configuration& at, State& state) {
 std::shared_ptr<Configurations::State> Configurations::Close() {
   auto state = std::make_shared<State>();
   while (!pending_.empty()) {
-    const bool many = work_ > kMostWork || state->configurations.size() >= kMostConfigurations;
+    const bool many = work_ > kMostWork || state->edges >= kMostEdges ||
+                      state->configurations.size() >= kMostConfigurations;
     const bool some = state->may_end || !state->configurations.empty();
     state->narrowed = many && some;
     if (state->narrowed) break;

@@ -49,8 +49,9 @@ class Configurations {
  public:
   // Of one state. A text that may be in more at once goes on in the first of them.
   static constexpr size_t kMostConfigurations = 4096;
-  // Edges, calls and ends that are looked at for one step, likewise.
-  static constexpr size_t kMostWork = size_t{1} << 18;
+  // Edges of one state, and calls and ends that are looked at for one step, likewise.
+  static constexpr size_t kMostEdges = size_t{1} << 15;
+  static constexpr size_t kMostWork = size_t{1} << 15;
 
   struct State;
   // What most characters do: all of `characters` lead to one state.
@@ -62,6 +63,7 @@ class Configurations {
   struct State : std::enable_shared_from_this<State> {
     std::vector<Configuration> configurations;  // those with edges, in order
     bool may_end = false;                       // the text so far matches
+    size_t edges = 0;                           // of all of them
     bool narrowed = false;                      // there were more than are followed
     // Whether nothing can follow.
     bool is_last() const { return configurations.empty(); }

@@ -14,7 +14,7 @@ constexpr size_t kMostBytes = size_t{32} << 20;  // of one grammar's states
 // To find the tokens of one state: some 10 ms on the thread that samples.
 constexpr uint64_t kMostWork = uint64_t{1} << 19;
 constexpr uint64_t kWorkOfState = 16;
-constexpr size_t kManyPlaces = 64;
+constexpr size_t kManyEdges = 64;
 
 // Those that need no escape.
 CharacterSet CharactersOfJsonStrings() {
@@ -134,8 +134,7 @@ bool TokenGrammar::Walk(const Configurations::State& state, const TokenTrie& tri
     const bool skips = work > most_work && node.depth > 1;
     const Configurations::State* const to =
         skips ? nullptr : configurations_.Advance(from, node.byte);
-    const size_t places = from.configurations.size();
-    work += places < kManyPlaces ? 0 : places / 8;
+    work += from.edges < kManyEdges ? 0 : from.edges / 8;
     if (to != nullptr && to->walk != walk) work += kWorkOfState + to->configurations.size();
     if (to != nullptr) to->walk = walk;
     path[node.depth] = to;

@@ -232,6 +232,55 @@ TEST(TokenGrammarTest, BoundsTheWorkOfHostileGrammars) {
   EXPECT_LT(ThreadSeconds() - started, 20);
 }
 
+// Rules that call the next one with `x` and with `y` behind it, so that there are as many stacks as
+// numbers of so many bits.
+std::string ManyStacks(int bits, const std::string& inside) {
+  std::string rules = "root ::= \"s\" a0\n";
+  for (int i = 0; i < bits; ++i) {
+    const std::string next = "a" + std::to_string(i + 1);
+    absl::StrAppend(&rules, "a", i, " ::= ", next, " \"x\" | ", next, " \"y\"\n");
+  }
+  return absl::StrCat(rules, "a", bits, " ::= ", inside);
+}
+
+// `count` alternatives, each of a character that prints and what is behind it.
+std::string Alternatives(int count, const std::string& behind) {
+  std::string all;
+  for (int i = 0; i < count; ++i) {
+    const auto first = static_cast<char>('0' + i % 40);
+    absl::StrAppend(&all, i == 0 ? "\"" : " | \"", std::string(1, first), "\" ", behind);
+  }
+  return all;
+}
+
+// The first of these once took 8 s to find what may come behind its first byte.
+TEST(TokenGrammarTest, BoundsTheTimeOfAStep) {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  for (int i = 0; i < 64 * 64 * 8; ++i) {
+    tokens.push_back({static_cast<char>('0' + i % 64), static_cast<char>('0' + i / 64 % 64),
+                      static_cast<char>('a' + i / 4096)});
+  }
+  const std::string calls =
+      Alternatives(40, "b") + "\nb ::= " + Alternatives(60, "c \"k\"") + " | c" + "\nc ::= \"z\"";
+  for (const std::string& rules :
+       {ManyStacks(12, Alternatives(5000, "\"a\"")), ManyStacks(8, Alternatives(5000, "\"a\"")),
+        ManyStacks(12, calls), ManyStacks(20, "[0-z]"), ManyStacks(20, "[0-z] a0 | \"z\"")}) {
+    const Fixture fixture(OfEbnf(rules), tokens);
+    GrammarMatcher matcher(fixture.grammar, false);
+    ASSERT_TRUE(matcher.Accept('s').ok());
+    const double started = ThreadSeconds();
+    for (int i = 0; i < 4; ++i) {
+      const auto allowed = matcher.Allowed({});
+      ASSERT_TRUE(allowed.ok());
+      uint32_t token = 0;
+      while (!allowed->Contains(token)) ++token;
+      ASSERT_TRUE(matcher.Accept(token).ok());
+    }
+    EXPECT_LT(ThreadSeconds() - started, 2.0) << rules.substr(0, 2000);
+  }
+}
+
 // A state of `.*a.{20}` is any subset of 20 places, so that states are many.
 TEST(TokenGrammarTest, BoundsItsMemory) {
   const Fixture fixture(OfRegex("[ab]*a[ab]{18}"), {"a", "b", "ab", "ba"});
