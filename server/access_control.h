@@ -8,6 +8,7 @@
 #define RIVULET_SERVER_ACCESS_CONTROL_H_
 
 #include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "server/metrics/metrics.h"
@@ -25,6 +26,7 @@ class AccessControl {
                                                              Metrics& metrics);
 
   const Authenticator& authenticator() const { return *authenticator_; }
+  void OnTenants(Authenticator::TellTenants tell) { authenticator_->OnTenants(std::move(tell)); }
   const TlsIdentity* tls() const { return tls_.get(); }  // null: no TLS
 
  private:

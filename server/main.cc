@@ -100,6 +100,7 @@ class ServerProcess {
   // Cuts off what still runs. gRPC's shutdown waits for its calls, which wait for the scheduler.
   ~ServerProcess() {
     if (scheduler_ == nullptr) return;
+    access_->OnTenants(nullptr);
     scheduler_->StopAdmission();
     scheduler_->AbortAll(absl::UnavailableError("the server is shutting down"));
   }
@@ -378,6 +379,7 @@ class ServerProcess {
     scheduler_ = std::make_unique<Scheduler>(*engine_, *sessions_, *dispatcher_, metrics_,
                                              std::move(scheduler));
     loop_ = std::make_unique<EngineLoop>(*engine_, *scheduler_, WhenTheDeviceFails());
+    access_->OnTenants([this](TenantNames names) { sessions_->ServeTenants(std::move(names)); });
   }
 
   absl::StatusOr<GrpcDoors> MakeDoors() const {

@@ -40,13 +40,14 @@ inline constexpr size_t kOutcomes = static_cast<size_t>(Outcome::kRejectedCaller
 // Why a session ended: the label of rivulet_sessions_ended_total.
 enum class SessionEnd : uint8_t {
   kDeleted,
-  kExpired,  // --session-ttl
-  kEvicted,  // the least recently used, for the slots
-  kFailed,   // its state was lost in a failed step
+  kExpired,     // --session-ttl
+  kEvicted,     // the least recently used, for the slots
+  kFailed,      // its state was lost in a failed step
+  kTenantLeft,  // the --tokens file
 };
-inline constexpr size_t kSessionEnds = static_cast<size_t>(SessionEnd::kFailed) + 1;
+inline constexpr size_t kSessionEnds = static_cast<size_t>(SessionEnd::kTenantLeft) + 1;
 inline constexpr const char* kSessionEndNames[kSessionEnds] = {"deleted", "expired", "evicted",
-                                                               "failed"};
+                                                               "failed", "tenant_left"};
 
 // Where drafts come from: the label of rivulet_draft_tokens_total, in the order of DraftSource.
 inline constexpr size_t kDraftSources = 3;

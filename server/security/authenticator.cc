@@ -64,9 +64,25 @@ absl::Status Authenticator::Reload() {
     return absl::InvalidArgumentError(
         absl::StrCat("--tokens ", path_, ": ", file.status().message()));
   }
+  const std::shared_ptr<const Known> known = MakeKnown(*file);
+  // A tenant that is new can use what it needs once its tokens count.
+  MutexLock reloading(&reload_mutex_);
+  if (tell_) tell_(known->tenants);
   MutexLock lock(&mutex_);
+  known_ = known;
+  // Tenants that have left the file go with their last request.
+  std::erase_if(tenants_, [](const auto& named) { return named.second.use_count() == 1; });
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const Authenticator::Known> Authenticator::MakeKnown(const TokenFile& file) {
+  MutexLock lock(&mutex_);
+  auto known = std::make_shared<Known>();
   std::vector<std::shared_ptr<Tenant>> tenants;
-  for (const TokenFile::TenantEntry& entry : file->tenants) tenants.push_back(TenantOf(entry));
+  for (const TokenFile::TenantEntry& entry : file.tenants) {
+    tenants.push_back(TenantOf(entry));
+    known->tenants.insert(entry.name);
+  }
   const auto caller_of = [&](const auto& entry) {
     auto caller = std::make_shared<Caller>();
     caller->tenant = tenants[entry.tenant];
@@ -74,15 +90,17 @@ absl::Status Authenticator::Reload() {
     caller->token_name = entry.name;
     return caller;
   };
-  auto known = std::make_shared<Known>();
-  for (const auto& entry : file->tokens) known->tokens.push_back({entry, caller_of(entry)});
-  for (const auto& entry : file->certificates) {
+  for (const auto& entry : file.tokens) known->tokens.push_back({entry, caller_of(entry)});
+  for (const auto& entry : file.certificates) {
     known->certificates.emplace(entry.peer, caller_of(entry));
   }
-  known_ = std::move(known);
-  // Tenants that have left the file go with their last request.
-  std::erase_if(tenants_, [](const auto& named) { return named.second.use_count() == 1; });
-  return absl::OkStatus();
+  return known;
+}
+
+void Authenticator::OnTenants(TellTenants tell) {
+  MutexLock reloading(&reload_mutex_);
+  tell_ = std::move(tell);
+  if (tell_ && asks_for_tokens()) tell_(known()->tenants);
 }
 
 std::shared_ptr<Tenant> Authenticator::TenantOf(const TokenFile::TenantEntry& entry) {

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,11 @@ class Authenticator {
   // Reads the file again: tokens that have left it are refused from now on.
   absl::Status Reload();
 
+  // Tells the names of the tenants that are in the file, now and in each Reload before its tokens
+  // count. Null: no more, and no call is under way. Nothing is told if no tokens are asked for.
+  using TellTenants = std::function<void(std::set<std::string, std::less<>>)>;
+  void OnTenants(TellTenants tell);
+
   // By name: of the tenants in the file, and of those that left it and have requests. None if no
   // tokens are asked for.
   std::vector<NamedTenantMetrics> metrics() const;
@@ -68,8 +74,10 @@ class Authenticator {
   struct Known {
     std::vector<Token> tokens;
     std::map<std::string, CallerPtr> certificates;  // by name, as in PeerNames
+    std::set<std::string, std::less<>> tenants;
   };
   explicit Authenticator(std::string path, std::function<WallClock::time_point()> now);
+  std::shared_ptr<const Known> MakeKnown(const TokenFile& file);
   std::shared_ptr<const Known> known() const;
   absl::StatusOr<CallerPtr> Find(std::string_view token) const;
   absl::StatusOr<CallerPtr> FindPeer(const PeerNames& peer) const;
@@ -79,6 +87,8 @@ class Authenticator {
   const std::string path_;
   const std::function<WallClock::time_point()> now_;
   const CallerPtr anyone_;  // of a server that asks for no tokens
+  Mutex reload_mutex_;      // taken before the other
+  TellTenants tell_ ABSL_GUARDED_BY(reload_mutex_);
   mutable Mutex mutex_;
   std::shared_ptr<const Known> known_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<Tenant>> tenants_ ABSL_GUARDED_BY(mutex_);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -203,6 +204,27 @@ TEST_F(AuthenticatorTest, TenantsThatLeaveTheFileGoWithTheirLastRequest) {
   red = nullptr;
   ASSERT_TRUE(authenticator_->Reload().ok());
   EXPECT_EQ(authenticator_->metrics().size(), 1u);
+}
+
+TEST_F(AuthenticatorTest, TellsWhichTenantsThereAreBeforeTheirTokensCount) {
+  using Names = std::set<std::string, std::less<>>;
+  Write(FileOf(kTwo, TokenEntry("one", "red")));
+  Open();
+  std::vector<Names> told;
+  authenticator_->OnTenants([&](Names names) {
+    EXPECT_TRUE(Admit("Bearer one").ok()) << "the file that is left still counts";
+    told.push_back(std::move(names));
+  });
+  EXPECT_THAT(told, testing::ElementsAre(Names{"blue", "red"})) << "also without a token";
+  Write("{");
+  EXPECT_FALSE(authenticator_->Reload().ok());
+  Write(FileOf(R"({"name": "green"})", TokenEntry("new", "green")));
+  ASSERT_TRUE(authenticator_->Reload().ok());
+  EXPECT_THAT(told, testing::ElementsAre(Names{"blue", "red"}, Names{"green"}));
+  authenticator_->OnTenants(nullptr);
+  ASSERT_TRUE(authenticator_->Reload().ok());
+  EXPECT_EQ(told.size(), 2u);
+  Authenticator().OnTenants([](const Names&) { ADD_FAILURE() << "it asks for no tokens"; });
 }
 
 TEST_F(AuthenticatorTest, APipeInPlaceOfTheFileHoldsNothingUp) {

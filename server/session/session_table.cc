@@ -22,6 +22,8 @@ using std::chrono::milliseconds;
 constexpr size_t kMaxDeparted = 4096;
 
 constexpr size_t kPartOfSharers = 64;
+// Looked at while others wait for the table.
+constexpr size_t kClosedAtOnce = 256;
 // Changed by one DropKept: some milliseconds.
 constexpr size_t kMostChanges = 8192;
 // SessionTable::work of each.
@@ -354,6 +356,10 @@ absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& e
   if (entries_.count(entry->key()) > 0) {
     return absl::AlreadyExistsError(absl::StrCat("session \"", entry->id, "\" exists already"));
   }
+  if (!IsServed(entry->tenant)) {
+    return absl::PermissionDeniedError(
+        "the tenant has left the server's --tokens file: it can have no sessions");
+  }
   const bool full = entries_.size() >= options_.max_sessions;
   if (full && !MakeRoom(entry->tenant)) {
     return absl::ResourceExhaustedError(
@@ -469,6 +475,37 @@ absl::Status SessionTable::Delete(const SessionKey& key) {
   return absl::OkStatus();
 }
 
+bool SessionTable::IsServed(const std::string& tenant) const {
+  return !served_.has_value() || served_->contains(tenant);
+}
+
+void SessionTable::ServeTenants(TenantNames tenants) {
+  {
+    MutexLock lock(&mutex_);
+    served_ = std::move(tenants);
+  }
+  SessionKey after("", "");
+  while (CloseSome(after)) continue;
+  if (on_reap_) on_reap_();
+}
+
+bool SessionTable::CloseSome(SessionKey& after) {
+  MutexLock lock(&mutex_);
+  auto next = entries_.upper_bound(after);
+  for (size_t i = 0; i < kClosedAtOnce && next != entries_.end(); ++i) {
+    const std::shared_ptr<Entry> entry = (next++)->second;
+    after = entry->key();
+    if (!IsServed(entry->tenant) && !entry->leased()) Close(entry);
+  }
+  return next != entries_.end();
+}
+
+void SessionTable::Close(const std::shared_ptr<Entry>& entry) {
+  garbage_.reserve(garbage_.size() + 1);  // first: this thread must not destroy the state
+  std::unique_ptr<Session> state = Remove(entry, Reason::kTenantLeft);
+  if (state != nullptr) Discard(std::move(state));
+}
+
 absl::StatusOr<SessionLease> SessionTable::Lease(const SessionKey& key, bool exclusive) {
   MutexLock lock(&mutex_);
   RIVULET_ASSIGN_OR_RETURN(std::shared_ptr<Entry> entry, Find(key));
@@ -503,6 +540,7 @@ bool SessionTable::EndLease(Entry& entry, bool exclusive) {
   }
   if (entry.leased()) return entry.readers == 0;
   SetIdle(entry);
+  if (!IsServed(entry.tenant)) Close(std::shared_ptr<Entry>(*entry.place));
   return true;
 }
 
@@ -552,7 +590,8 @@ const char* SessionTable::WhyMissing(const SessionKey& key) const {
                                   ("room was needed for others (it was the least recently "
                                    "used; --state-memory sets how many fit, and "
                                    "--max-session-tokens how many tokens they may hold)"),
-                                  "its state was lost in a failed step"};
+                                  "its state was lost in a failed step",
+                                  "its tenant left the server's --tokens file"};
   return kWhy[static_cast<size_t>(departed->second)];
 }
 

@@ -12,7 +12,8 @@
 //
 // A session holds no slot before its first turn. A session that has been idle longer than the time
 // to live is dropped. When slots run out, so is the one that was used least recently
-// (EvictLeastRecentlyUsed). A session with a lease is neither dropped nor deleted.
+// (EvictLeastRecentlyUsed). A session with a lease is neither dropped nor deleted. Sessions of a
+// tenant that is not served any more are closed (ServeTenants).
 //
 // The table does not know requests or what tokens mean. It touches the engine's slots only by
 // destroying states.
@@ -188,7 +189,7 @@ class SessionTable {
   // RESOURCE_EXHAUSTED when max_sessions exist and all of them were used (the oldest that never was
   // makes room, or else the idle one with an attachment that was used least recently). It is
   // one of the tenants that lose first (tenant_shares.h); for a tenant that has fewer, also one
-  // that was used.
+  // that was used. PERMISSION_DENIED for a tenant that is not served (ServeTenants).
   absl::StatusOr<SessionInfo> Create(const SessionKey& key, const std::string& name);
 
   // NOT_FOUND, saying what became of the session if that is still known. Of another tenant's
@@ -226,6 +227,10 @@ class SessionTable {
   // The session as it was at a position. What it held since is lost. NOT_FOUND as Get; ABORTED
   // while a lease is out; OUT_OF_RANGE as Session::ForkAt.
   absl::StatusOr<SessionInfo> Rewind(const SessionKey& key, uint64_t position);
+
+  // From now on sessions belong to these tenants alone: those of others leave, or once their leases
+  // have ended. Until the first call all tenants are served.
+  void ServeTenants(TenantNames tenants);
 
   // For one turn. NOT_FOUND as Get; ABORTED while another turn has its lease.
   absl::StatusOr<SessionLease> LeaseForTurn(const SessionKey& key) { return Lease(key, true); }
@@ -269,7 +274,7 @@ class SessionTable {
   // ---- The engine thread.
 
   // Makes a session of a state that a turn of the session `source` has forked from it when it had
-  // `forked_at` tokens. RESOURCE_EXHAUSTED as Create; the state is gone then.
+  // `forked_at` tokens. RESOURCE_EXHAUSTED and PERMISSION_DENIED as Create; the state is gone then.
   absl::StatusOr<SessionInfo> Adopt(std::unique_ptr<Session> state,
                                     std::shared_ptr<const SessionNotes> notes,
                                     const SessionKey& source, uint64_t forked_at);
@@ -345,6 +350,11 @@ class SessionTable {
   std::shared_ptr<Entry> LeastRecentlyUsed(const TenantNames& tenants) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MakeRoom(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsServed(const std::string& tenant) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The next of those that are not served behind `after`, which it moves on. False: there are no
+  // more sessions.
+  bool CloseSome(SessionKey& after);
+  void Close(const std::shared_ptr<Entry>& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<SessionLease> Lease(const SessionKey& key, bool exclusive);
   // True if a request may be waiting for this.
   bool EndLease(Entry& entry, bool exclusive);
@@ -375,6 +385,7 @@ class SessionTable {
   EntryList idle_empty_ ABSL_GUARDED_BY(mutex_);
   EntryList busy_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, HeldBySessions> held_ ABSL_GUARDED_BY(mutex_);  // by tenants with sessions
+  std::optional<TenantNames> served_ ABSL_GUARDED_BY(mutex_);           // none: all
   uint64_t notes_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t idle_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t states_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -345,6 +345,50 @@ TEST_F(SessionTableTest, EvictsThoseOfTheTenantsThatAreNamed) {
   EXPECT_TRUE(held(&HeldBySessions::bytes).empty());
 }
 
+TEST_F(SessionTableTest, ATenantThatIsNotServedLosesItsSessions) {
+  for (const SessionKey& key : {SessionKey("blue", "a"), SessionKey("red", "a"),
+                                SessionKey("red", "b"), SessionKey("red", "c")}) {
+    ASSERT_TRUE(sessions_.Create(key, "").ok());
+    if (key.id != "c") Turn(key);
+  }
+  {
+    auto busy = sessions_.LeaseForTurn({"red", "b"});
+    std::unique_ptr<Session> state = busy->TakeState();
+    sessions_.ServeTenants({"blue", "green"});
+    EXPECT_THAT(sessions_.Get({"red", "a"}).status().message(), HasSubstr("left the server's"));
+    EXPECT_FALSE(sessions_.Get({"red", "c"}).ok()) << "it was never used";
+    EXPECT_TRUE(sessions_.Get({"red", "b"}).ok()) << "its turn has not ended";
+    EXPECT_TRUE(sessions_.Get({"blue", "a"}).ok());
+    busy->PutState(std::move(state));
+  }
+  EXPECT_FALSE(sessions_.Get({"red", "b"}).ok());
+  EXPECT_EQ(Ended(SessionEnd::kTenantLeft), 3u);
+  EXPECT_EQ(sessions_.idle_states(), 3u) << "two wait for the engine thread";
+  sessions_.Reap();
+  EXPECT_EQ(engine_.states().tails().used(), 1u);
+  EXPECT_EQ(sessions_.idle_tokens(), sessions_.Get({"blue", "a"})->tokens);
+  EXPECT_TRUE(absl::IsPermissionDenied(sessions_.Create({"red", "d"}, "").status()));
+  sessions_.ServeTenants({"red"});
+  EXPECT_FALSE(sessions_.Get({"blue", "a"}).ok());
+  EXPECT_TRUE(sessions_.Create({"red", "a"}, "").ok()) << "without what it held";
+  EXPECT_EQ(sessions_.Get({"red", "a"})->tokens, 0u);
+}
+
+// More than are looked at while others wait; the lease of a reader ends last.
+TEST_F(SessionTableTest, ThousandsOfSessionsAreClosed) {
+  SessionTable many({.max_sessions = 5000, .now = [this] { return now_; }}, metrics_);
+  for (int i = 0; i < 4000; ++i) {
+    ASSERT_TRUE(many.Create({i % 4 == 0 ? "blue" : "red", std::to_string(i)}, "").ok());
+  }
+  {
+    const auto reader = many.LeaseForReading({"red", "1"});
+    many.ServeTenants({"blue"});
+    EXPECT_EQ(many.List({"red", ""}, 5000).size(), 1u);
+  }
+  EXPECT_TRUE(many.List({"red", ""}, 5000).empty());
+  EXPECT_EQ(many.List({"blue", ""}, 5000).size(), 1000u);
+}
+
 TEST(LosersTest, ThoseWithTheMostComeFirstAndNoneWithLess) {
   const TenantAmounts held = {{"a", 5},  {"b", 90}, {"c", 40}, {"d", 70},
                               {"e", 40}, {"f", 0},  {"g", 60}};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -166,6 +167,29 @@ TEST_F(SecurityTest, ChangedFilesCountWithoutARestart) {
   EXPECT_TRUE(Eventually(
       [&] { return server_->process().output().find("file_not_reloaded") != std::string::npos; }));
   EXPECT_EQ(Describe(AccessOf(kBlue, next_)), absl::OkStatus());
+}
+
+TEST_F(SecurityTest, ATenantThatLeavesTheFileLosesItsSessions) {
+  const auto write = [&](const std::string& tenants, const std::vector<std::string>& tokens) {
+    WriteFile(directory_ + "/tokens.json",
+              absl::StrCat("{\"tenants\": [", tenants, "], \"tokens\": [",
+                           absl::StrJoin(tokens, ","), "]}"));
+  };
+  const std::string red = R"({"name": "red"})", both = red + R"(, {"name": "blue"})";
+  Start();
+  for (const char* const token : {kRed, kBlue}) {
+    EXPECT_EQ(Http("/v1/sessions", token, "POST", R"({"id": "mine"})").status, 200);
+  }
+  write(red, {Entry(kRed, "red")});
+  EXPECT_TRUE(Eventually([&] { return Http("/v1/sessions/mine", kBlue).status == 401; }));
+  write(both, {Entry(kRed, "red"), Entry(kBlue, "blue")});
+  EXPECT_TRUE(Eventually([&] { return Http("/v1/sessions/mine", kBlue).status != 401; }));
+  const TestResponse gone = Http("/v1/sessions/mine", kBlue);
+  EXPECT_EQ(gone.status, 404);
+  EXPECT_THAT(gone.body, HasSubstr("left the server's --tokens file"));
+  EXPECT_EQ(Http("/v1/sessions/mine", kRed).status, 200);
+  EXPECT_EQ(Http("/v1/sessions", kBlue, "POST", R"({"id": "mine"})").status, 200);
+  EXPECT_THAT(server_->process().output(), HasSubstr("reason=tenant_left"));
 }
 
 TEST_F(SecurityTest, LogsHaveTenantsAndTracesButNoToken) {
