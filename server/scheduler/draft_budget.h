@@ -1,12 +1,12 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Bounds what drafts cost where they do not pay, also if much was expected of them. An account in
-// steps without drafts: a step with drafts loses what it took longer than steps that give as many tokens,
-// or gains what it took less. Each step earns kEarned, up to a credit of kMostEarned; only gains
-// lift it further, up to kMostCredit. Without credit no drafts are made, until some was earned
-// again. So the first n steps of a server lose at most n * kEarned, kMostEarned, what the last step
-// with drafts lost, and what is still to be paid for reading; later ones may lose, beside that,
-// what drafts have gained before.
+// steps without drafts: a step with drafts loses what it took longer than steps that give as many
+// tokens, or gains what it took less. Each step earns kEarned, up to a credit of kMostEarned;
+// only gains lift it further, up to kMostCredit. Without credit no drafts are made, until some
+// was earned again. So the first n steps of a server lose at most n * kEarned, kMostEarned, what
+// the last step with drafts lost, and what is still to be paid for reading; later ones may lose,
+// beside that, what drafts have gained before.
 //
 // What it took to read a context for the first draft is paid for over the next steps: it is worth
 // its time only if many drafts follow.
