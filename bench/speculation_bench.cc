@@ -58,7 +58,8 @@ ABSL_FLAG(std::string, texts, "new,repeats,loops,half", "which texts");
 ABSL_FLAG(std::string, drafts, "lookup", "whose: lookup, model or mtp");
 ABSL_FLAG(std::string, draft_model, "", "checkpoint directory, for --drafts model");
 ABSL_FLAG(uint32_t, draft_tokens, 15, "the most drafts of a stream in a step");
-ABSL_FLAG(bool, always, false, "check as many drafts as there may be, without regard to their cost");
+ABSL_FLAG(bool, always, false,
+          "check as many drafts as there may be, without regard to their cost");
 ABSL_FLAG(float, temperature, 1.0f, "of all texts but loops");
 ABSL_FLAG(uint32_t, tokens, 256, "tokens of each stream");
 ABSL_FLAG(uint32_t, rounds, 5, "runs without drafts and as many with them");

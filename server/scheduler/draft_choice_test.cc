@@ -193,8 +193,8 @@ TEST(DraftCostTest, DraftsThatNeverPayCostThreePercentAtMost) {
   }
 }
 
-// On a GPU any draft makes the step slower by as much: it is no recorded one. A server that has just
-// begun knows nothing of that, and its first 128 steps lose 3 % at most, too.
+// On a GPU any draft makes the step slower by as much: it is no recorded one. A server that has
+// just begun knows nothing of that, and its first 128 steps lose 3 % at most, too.
 TEST(DraftCostTest, TheFirstStepsLoseThreePercentAtMost) {
   StepCost cost(16);
   DraftChoice choice(cost);

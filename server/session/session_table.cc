@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/base/check.h"
 #include "kernels/base/status.h"
 #include "server/log/log.h"
+#include "server/session/session_entry.h"
 
 namespace rivulet {
 namespace {
@@ -63,113 +63,6 @@ std::string MakeRandomId() {
   char text[17];
   std::snprintf(text, sizeof(text), "%08x%08x", device(), device());
   return text;
-}
-
-// The table's mutex guards all members except `id`, which is constant, and `state`, which belongs
-// to the holder of an exclusive lease while there is one. holds_state is true while a turn has it,
-// too; `busy` and last_used_unix_ms are set in copies alone.
-struct SessionLease::Entry : SessionInfo {
-  SessionTable::TimePoint last_used;
-  std::unique_ptr<Session> state;
-  std::shared_ptr<const SessionNotes> notes;
-  std::shared_ptr<const SessionNotes> attachment;
-  bool in_turn = false;
-  bool in_table = true;
-  uint32_t readers = 0;
-  std::list<std::shared_ptr<Entry>>::iterator place;  // in the table's list for what it is now
-  HeldBySessions held;                                // as it is counted
-  HeldBySessions* held_by_tenant = nullptr;           // null: not in the table yet
-
-  SessionKey key() const { return {tenant, id}; }
-  bool leased() const { return in_turn || readers > 0; }
-  // What it takes of the tokens that all sessions may hold.
-  uint64_t room() const { return tokens + TokensOfNotes(notes_bytes); }
-};
-
-SessionLease& SessionLease::operator=(SessionLease&& other) noexcept {
-  std::swap(table_, other.table_);
-  std::swap(entry_, other.entry_);
-  std::swap(exclusive_, other.exclusive_);
-  return *this;
-}
-
-SessionKey SessionLease::key() const { return entry_->key(); }
-
-uint64_t SessionLease::tokens() const {
-  MutexLock lock(&table_->mutex_);
-  return entry_->tokens;
-}
-
-std::vector<uint32_t> SessionLease::CopyTokens(uint64_t first) const {
-  MutexLock lock(&table_->mutex_);
-  if (entry_->state == nullptr || first >= entry_->state->tokens().size()) return {};
-  const TokenSequence& tokens = entry_->state->tokens();
-  std::vector<uint32_t> copy;
-  tokens.CopyTo(first, tokens.size() - first, copy);
-  return copy;
-}
-
-std::shared_ptr<const SessionNotes> SessionLease::notes() const {
-  MutexLock lock(&table_->mutex_);
-  return entry_->notes;
-}
-
-void SessionLease::SetNotes(std::shared_ptr<const SessionNotes> notes) {
-  RIVULET_CHECK(exclusive_, "changes notes that others may read");
-  MutexLock lock(&table_->mutex_);
-  table_->SetNotes(*entry_, std::move(notes));
-}
-
-const Session* SessionLease::state() const { return entry_->state.get(); }
-
-bool SessionLease::alone() const {
-  MutexLock lock(&table_->mutex_);
-  return entry_->readers == (exclusive_ ? 0u : 1u);
-}
-
-bool SessionLease::lost() const {
-  MutexLock lock(&table_->mutex_);
-  return !entry_->in_table;
-}
-
-std::unique_ptr<Session> SessionLease::TakeState() {
-  RIVULET_CHECK(exclusive_, "takes a state without the right to change it");
-  MutexLock lock(&table_->mutex_);
-  RIVULET_CHECK(entry_->readers == 0, "takes a state that others read");
-  if (entry_->state != nullptr) --table_->states_;
-  std::unique_ptr<Session> state = std::move(entry_->state);
-  table_->CountHeld(*entry_);
-  return state;
-}
-
-void SessionLease::PutState(std::unique_ptr<Session> state) {
-  RIVULET_CHECK(exclusive_ && state != nullptr, "gives back a state that it cannot have");
-  if (!state->resting()) state->Rest();
-  MutexLock lock(&table_->mutex_);
-  RIVULET_CHECK(entry_->state == nullptr, "the state was not taken");
-  table_->SetState(*entry_, std::move(state));
-}
-
-bool SessionLease::DropKept(KeptStates what) {
-  RIVULET_CHECK(exclusive_, "changes a session that others may read");
-  MutexLock lock(&table_->mutex_);
-  return table_->DropKeptOf(*entry_, what);
-}
-
-void SessionLease::Drop() {
-  RIVULET_CHECK(exclusive_, "drops a session that others may use");
-  std::unique_ptr<Session> state;  // destroyed without the lock
-  {
-    MutexLock lock(&table_->mutex_);
-    state = table_->Remove(entry_, SessionTable::Reason::kFailed);
-  }
-  Release();
-}
-
-void SessionLease::Release() {
-  if (entry_ == nullptr) return;
-  if (table_->EndLease(*entry_, exclusive_) && table_->on_reap_) table_->on_reap_();
-  entry_ = nullptr;
 }
 
 SessionTable::SessionTable(Options options, Metrics& metrics)

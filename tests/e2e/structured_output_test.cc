@@ -1,8 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // structured_output through the real server on the bundled model: what is generated matches, with
-// all sampling parameters, and the rest of the API works beside it. On the CPU, and on the GPU where
-// there is one.
+// all sampling parameters, and the rest of the API works beside it. On the CPU, and on the GPU
+// where there is one.
 #include <gtest/gtest.h>
 
 #include <fstream>
