@@ -7,6 +7,7 @@
 #include <regex>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
@@ -333,6 +334,20 @@ TEST(JsonSchemaTest, WhatIsLeftOutDependsOnTheTextAlone) {
     }
   }
   EXPECT_TRUE(narrowed);
+}
+
+// Keys share the rest of other keys, but not what begins like one of them.
+TEST(JsonSchemaTest, OtherKeysAreNotThoseOfProperties) {
+  const std::string schema = R"({"properties": {"é": {"type": "integer"}, "éa": {"type": "integer"},
+      "ab": {"type": "integer"}}, "additionalProperties": {"type": "string"}})";
+  for (const char* const key : {"é", "éa", "ab"}) {
+    EXPECT_TRUE(Matches(schema, absl::StrCat("{\"", key, "\":1}"))) << key;
+    EXPECT_FALSE(Matches(schema, absl::StrCat("{\"", key, "\":\"x\"}"))) << key;
+  }
+  for (const char* const key : {"", "è", "éb", "ééa", "éaa", "a", "abc", "b", "語", "a語"}) {
+    EXPECT_TRUE(Matches(schema, absl::StrCat("{\"", key, "\":\"x\"}"))) << key;
+    EXPECT_FALSE(Matches(schema, absl::StrCat("{\"", key, "\":1}"))) << key;
+  }
 }
 
 TEST(JsonSchemaTest, BoundsHoldForWhatAParserReads) {

@@ -127,19 +127,23 @@ TEST(TokenGrammarTest, FollowsRecursion) {
 // What ends a text lies in rules within rules, too, which must not be too deep by then.
 TEST(TokenGrammarTest, DeepTextsCanBeCompleted) {
   const std::vector<std::string> tokens = {"(", ")", "x", "v", "w", "y", "z"};
-  const Fixture fixture(OfEbnf("root ::= \"(\" root \")\" | \"x\" a\na ::= b \"y\"\nb ::= c \"z\"\n"
-                               "c ::= d \"w\"\nd ::= \"v\""),
-                        tokens);
-  GrammarMatcher matcher(fixture.grammar, false);
-  size_t deep = 0;
-  while (matcher.Accept(0).ok()) ++deep;
-  EXPECT_GT(deep, 500u);
-  for (size_t i = 0; !matcher.is_complete(); ++i) {
-    ASSERT_LT(i, deep + 10);
-    const std::vector<std::string> allowed = fixture.AllowedAfter(matcher);
-    ASSERT_EQ(allowed.size(), 1u);
-    const auto token = std::find(tokens.begin(), tokens.end(), allowed[0]) - tokens.begin();
-    ASSERT_TRUE(matcher.Accept(static_cast<uint32_t>(token)).ok());
+  for (const char* const root :
+       {"root ::= \"(\" root \")\" | \"x\" a", "root ::= \"(\" (root a | \"y\") | \"x\""}) {
+    const Fixture fixture(OfEbnf(absl::StrCat(root,
+                                              "\na ::= b \"y\"\nb ::= c \"z\"\nc ::= d \"w\"\n"
+                                              "d ::= \"v\"")),
+                          tokens);
+    GrammarMatcher matcher(fixture.grammar, false);
+    size_t deep = 0;
+    while (matcher.Accept(0).ok()) ++deep;
+    EXPECT_GT(deep, 500u);
+    for (size_t i = 0; !matcher.is_complete(); ++i) {
+      ASSERT_LT(i, 4 * deep + 10);
+      const std::vector<std::string> allowed = fixture.AllowedAfter(matcher);
+      ASSERT_EQ(allowed.size(), 1u);
+      const auto token = std::find(tokens.begin(), tokens.end(), allowed[0]) - tokens.begin();
+      ASSERT_TRUE(matcher.Accept(static_cast<uint32_t>(token)).ok());
+    }
   }
 }
 
@@ -158,7 +162,19 @@ TEST(TokenGrammarTest, EmptyRulesTakeBoundedTime) {
     ASSERT_TRUE(matcher.Accept(0).ok());
     EXPECT_THAT(fixture.AllowedAfter(matcher), testing::Contains("c")) << last;
     EXPECT_LT(ThreadSeconds() - started, 1.0) << last;
+    const bool is_empty = last[1] == '"' || last[3] == '{';
+    EXPECT_EQ(matcher.Allowed({})->state->narrowed, !is_empty) << last;
   }
+}
+
+// More than are looked at for one byte, before any of them leads to a place.
+TEST(TokenGrammarTest, ManyCallsLeadToAPlace) {
+  std::string rules = "root ::= \"a\" x\nx ::= y";
+  for (int i = 0; i < 20000; ++i) rules += "|y";
+  const Fixture fixture(OfEbnf(rules + "\ny ::= \"b\""), {"a", "b"});
+  GrammarMatcher matcher(fixture.grammar, false);
+  ASSERT_TRUE(matcher.Accept(0).ok());
+  EXPECT_THAT(fixture.AllowedAfter(matcher), ElementsAre("b"));
 }
 
 TEST(TokenGrammarTest, BeginsBehindAMark) {
@@ -261,11 +277,15 @@ TEST(TokenGrammarTest, BoundsTheTimeOfAStep) {
     tokens.push_back({static_cast<char>('0' + i % 64), static_cast<char>('0' + i / 64 % 64),
                       static_cast<char>('a' + i / 4096)});
   }
+  std::string same = "y";
+  for (int i = 0; i < 10000; ++i) same += " | y";
+  same += "\ny ::= \"b\"";
   const std::string calls =
       Alternatives(40, "b") + "\nb ::= " + Alternatives(60, "c \"k\"") + " | c" + "\nc ::= \"z\"";
   for (const std::string& rules :
        {ManyStacks(12, Alternatives(5000, "\"a\"")), ManyStacks(8, Alternatives(5000, "\"a\"")),
-        ManyStacks(12, calls), ManyStacks(20, "[0-z]"), ManyStacks(20, "[0-z] a0 | \"z\"")}) {
+        ManyStacks(12, calls), ManyStacks(12, same), ManyStacks(20, "[0-z]"),
+        ManyStacks(20, "[0-z] a0 | \"z\"")}) {
     const Fixture fixture(OfEbnf(rules), tokens);
     GrammarMatcher matcher(fixture.grammar, false);
     ASSERT_TRUE(matcher.Accept('s').ok());
@@ -279,6 +299,57 @@ TEST(TokenGrammarTest, BoundsTheTimeOfAStep) {
     }
     EXPECT_LT(ThreadSeconds() - started, 2.0) << rules.substr(0, 2000);
   }
+}
+
+// Once the work is spent: tokens of one byte may all come, and if there are none, the first that
+// may come are looked for after all.
+TEST(TokenGrammarTest, SomeTokenMayComeOnceTheWorkIsSpent) {
+  const std::string rules =
+      ManyStacks(12, absl::StrCat(Alternatives(5000, "\"!\""), " | \"éa\" | \"êa\""));
+  std::vector<std::string> long_ones = {"s"};
+  for (int first = 1; first < 128; ++first) {
+    if (first != 's') long_ones.push_back({static_cast<char>(first), '~'});
+  }
+  std::vector<std::string> short_ones = long_ones;
+  long_ones.emplace_back("éa");
+  for (const char* const part : {"\xC3", "é", "\xA9", "\xAA"}) short_ones.emplace_back(part);
+  for (const auto& [tokens, allowed] :
+       {std::pair(long_ones, "éa"), std::pair(short_ones, "\xC3")}) {
+    const Fixture fixture(OfEbnf(rules), tokens);
+    GrammarMatcher matcher(fixture.grammar, false);
+    ASSERT_TRUE(matcher.Accept(0).ok());
+    EXPECT_THAT(fixture.AllowedAfter(matcher), ElementsAre(allowed));
+  }
+}
+
+// Which tokens are left out does not depend on the states that other texts have led to.
+TEST(TokenGrammarTest, WhatIsLeftOutDependsOnTheTextAlone) {
+  std::string pairs;
+  for (int i = 0; i < 40; ++i) {
+    absl::StrAppend(&pairs, i == 0 ? "\"" : " | \"", std::string(1, static_cast<char>('0' + i)),
+                    "\" (", Alternatives(40, "[a-h]"), ")");
+  }
+  const std::string rules = ManyStacks(12, pairs);
+  const std::string grammar =
+      absl::StrCat("root ::= first | \"t\" (a0 | \"~\")\nfirst ::= \"s\" a0\n",
+                   rules.substr(rules.find('\n') + 1));
+  std::vector<std::string> tokens = {"s", "t"};
+  for (int i = 0; i < 40 * 40 * 8; ++i) {
+    tokens.push_back({static_cast<char>('0' + i % 40), static_cast<char>('0' + i / 40 % 40),
+                      static_cast<char>('a' + i / 1600)});
+  }
+  const Fixture fresh(OfEbnf(grammar), tokens), used(OfEbnf(grammar), tokens);
+  GrammarMatcher other(used.grammar, false);
+  ASSERT_TRUE(other.Accept(1).ok());
+  ASSERT_TRUE(other.Allowed({}).ok());
+  std::vector<std::string> allowed[2];
+  for (const Fixture* fixture : {&fresh, &used}) {
+    GrammarMatcher matcher(fixture->grammar, false);
+    ASSERT_TRUE(matcher.Accept(0).ok());
+    allowed[fixture == &used ? 1 : 0] = fixture->AllowedAfter(matcher);
+  }
+  EXPECT_EQ(allowed[0], allowed[1]);
+  EXPECT_LT(allowed[0].size(), tokens.size() - 2) << "something is left out";
 }
 
 // A state of `.*a.{20}` is any subset of 20 places, so that states are many.

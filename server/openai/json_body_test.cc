@@ -67,7 +67,7 @@ TEST(ParseJsonTest, KeysAndValuesAreLimited) {
 TEST(ParseJsonTest, AKeyIsRefusedIfItIsThereTwice) {
   for (const char* const text :
        {R"({"a":1,"a":1})", R"({"a":1,"b":2,"\u0061":3})", R"([0,{"b":{"x":[{"a":{},"a":null}]}}])",
-        R"({"b":{"a":{"c":":"}},"c":[],"b":"{","a":0})"}) {
+        R"({"b":{"a":{"c":":"}},"c":[],"b":"{","a":0})", R"({"b":1,"a":1,"b":2,"a":2})"}) {
     const bool first = text[2] == 'a' || text[1] == '0';
     EXPECT_THAT(ParseError(text), HasSubstr(first ? R"("a" is twice)" : R"("b" is twice)")) << text;
   }

@@ -216,6 +216,40 @@ TEST_F(SchedulerTenantsTest, ATenantForWhichNothingRunsTakesFromAll) {
   EXPECT_FALSE(sessions_.Get({"small0", "s"}).ok()) << "the one used least recently";
 }
 
+// Two tails of red are more than any other holds.
+TEST_F(SchedulerTenantsTest, ATenantForWhichNothingRunsTakesFromThoseThatHoldLess) {
+  Start(/*slots=*/8, /*max_queue=*/100);
+  for (int i = 0; i < 8; ++i) {
+    Run(std::make_shared<Tenant>("small" + std::to_string(i)), "s", Prompt(0));
+  }
+  Client& client = clients_.emplace_back(2, 4096);
+  auto request = MakeRequest(client, Prompt(1), 1);
+  request->tenant = red_;
+  ASSERT_TRUE(scheduler_->Submit(request).ok());
+  while (Step()) continue;
+  EXPECT_EQ(client.end, absl::OkStatus());
+}
+
+// A tenant that would have as much as another with what it asks for does not take from it first.
+TEST_F(SchedulerTenantsTest, WhatIsAskedForCounts) {
+  Start(/*slots=*/8, /*max_queue=*/100);
+  for (int i = 0; i < 4; ++i) Run(blue_, "b" + std::to_string(i), Prompt(0));
+  for (int i = 0; i < 5; ++i) Run(red_, "r" + std::to_string(i), Prompt(0));
+  EXPECT_EQ(sessions_.List({"blue", ""}, 100).size(), 4u);
+}
+
+TEST_F(SchedulerTenantsTest, TokensThatAreAskedForCount) {
+  max_session_tokens_ = 600;
+  Start(/*slots=*/64, /*max_queue=*/16);
+  const auto run = [&](const std::shared_ptr<Tenant>& tenant, const char* id, size_t tokens) {
+    Run(tenant, id, std::vector<uint32_t>(tokens, 1));
+  };
+  for (const char* const id : {"r0", "r1"}) run(red_, id, 100);
+  for (const char* const id : {"b0", "b1", "b2"}) run(blue_, id, 100);
+  run(red_, "r2", 150);
+  EXPECT_EQ(sessions_.List({"blue", ""}, 100).size(), 3u);
+}
+
 // However many others hold a little.
 TEST_F(SchedulerTenantsTest, TheTenantThatHoldsTheMostLosesFirst) {
   Start(/*slots=*/32, /*max_queue=*/100);

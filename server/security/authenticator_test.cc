@@ -8,8 +8,10 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <initializer_list>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -167,6 +169,26 @@ TEST(PeerNamesTest, AreThoseOfTheCertificate) {
       testing::ElementsAre("uri:spiffe://x/Search", "dns:localhost", "dns:search", "cn:Search"));
   X509_free(certificate);
   BIO_free(bio);
+}
+
+// The last common name is the most specific one. Programs that end a name at a byte 0 would read
+// another one.
+TEST(PeerNamesTest, TheLastCommonNameCountsIfItHasNoZero) {
+  using std::string_view_literals::operator""sv;
+  const auto names = [](std::initializer_list<std::string_view> common_names) {
+    X509* const certificate = X509_new();
+    for (const std::string_view name : common_names) {
+      X509_NAME_add_entry_by_NID(X509_get_subject_name(certificate), NID_commonName, MBSTRING_UTF8,
+                                 reinterpret_cast<const unsigned char*>(name.data()),
+                                 static_cast<int>(name.size()), -1, 0);
+    }
+    const PeerNames read = NamesOfCertificate(*certificate);
+    X509_free(certificate);
+    return read;
+  };
+  EXPECT_THAT(names({"first", "last"}), testing::ElementsAre("cn:last"));
+  EXPECT_TRUE(names({"first", "search\0.evil.test"sv}).empty());
+  EXPECT_TRUE(names({}).empty());
 }
 
 TEST_F(AuthenticatorTest, TokensExpire) {

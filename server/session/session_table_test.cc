@@ -411,6 +411,13 @@ TEST_F(SessionTableTest, ATenantThatMakesManySessionsLosesItsOwn) {
   EXPECT_EQ(sessions_.List({"red", ""}, 10).size(), 3u);
 }
 
+TEST_F(SessionTableTest, TheSessionThatNeedsRoomCounts) {
+  for (const char* const tenant : {"blue", "blue", "red", "red", "red"}) {
+    ASSERT_TRUE(sessions_.Create({tenant, ""}, "").ok());
+  }
+  EXPECT_EQ(sessions_.List({"blue", ""}, 10).size(), 2u) << "though they are the oldest";
+}
+
 // Sessions that were used make no room for their own tenant, but do for one with fewer.
 TEST_F(SessionTableTest, ATenantWithForksKeepsNoOtherFromMakingSessions) {
   ASSERT_TRUE(sessions_.Create({"red", "a"}, "").ok());
