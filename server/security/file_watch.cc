@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <set>
@@ -20,6 +21,8 @@ namespace {
 constexpr int kMinute = 60'000;
 // A rotation changes several files in short succession.
 constexpr int kSettleTime = 100;
+// Other files of the directory may change all the time.
+constexpr std::chrono::seconds kLongestSettling(1);
 
 }  // namespace
 
@@ -73,7 +76,8 @@ bool FileWatch::Wait(int milliseconds, bool& changes) {
 void FileWatch::Run() {
   bool changes = false;
   while (Wait(kMinute, changes)) {
-    while (changes) {
+    const auto settled = std::chrono::steady_clock::now() + kLongestSettling;
+    while (changes && std::chrono::steady_clock::now() < settled) {
       if (!Wait(kSettleTime, changes)) return;
     }
     changed_();

@@ -21,7 +21,8 @@ namespace rivulet {
 
 class FileWatch {
  public:
-  // `changed` must not throw; it may be called without a change. UNAVAILABLE without file
+  // `changed` must not throw; it may be called without a change, and comes a second after one at
+  // the latest, also while other files of the directories change. UNAVAILABLE without file
   // descriptors.
   static absl::StatusOr<std::unique_ptr<FileWatch>> Start(const std::vector<std::string>& files,
                                                           std::function<void()> changed);
