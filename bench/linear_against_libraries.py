@@ -1,5 +1,5 @@
 # Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
-"""What bit equality costs in a product y = x Wᵀ: Linear against the libraries' products, which sum in whatever order is fastest.
+"""What bit equality costs in a product y = x Wᵀ: Linear against the libraries' products, which sum in the order that is fastest.
 
     python3 bench/linear_against_libraries.py --rate build/release/bin/rivulet-linear-rate --threads 2 --json out.json
 

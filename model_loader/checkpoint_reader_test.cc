@@ -89,7 +89,7 @@ TEST_F(CheckpointReaderTest, CopiesATableAndKeepsNothingMapped) {
   EXPECT_EQ(std::memcmp(rows.data(), tensor.data, tensor.bytes), 0);
 }
 
-// Wherever the pieces of a thread end, the first of several is named.
+// The first of several is named; where the pieces of threads end does not matter.
 TEST_F(CheckpointReaderTest, NamesTheFirstNumberThatIsNone) {
   std::mt19937 random(TestSeed());
   const auto some = [&] { return random() % Elements(kShape); };

@@ -136,8 +136,8 @@ void SetHfAttention(const std::string& prefix, const SoftmaxAttentionConfig& att
 struct HfAttentionDefaults {
   size_t head_dim = 0;         // 0: the heads share the hidden size
   bool reads_head_dim = true;  // else they always do
-  // What partial_rotary_factor is where it is absent; none: all of a head is rotated whatever the
-  // key says, as in transformers.
+  // What partial_rotary_factor is where it is absent; none: all of a head is rotated, without
+  // regard to the key, as in transformers.
   std::optional<double> rotated_part = std::nullopt;
   bool reads_outer_part = true;  // RopeDefaults'
   size_t kv_heads = 0;           // 0: as many as heads; also what a null means

@@ -77,7 +77,7 @@ def rebuild_tensor(storage, offset, shape, stride, *_):
 
 
 class Ignored:
-    """Stands for whatever a training checkpoint holds besides tensors: takes everything and does nothing."""
+    """Stands for all that a training checkpoint holds besides tensors: takes everything and does nothing."""
 
     def __new__(cls, *_, **__):
         return super().__new__(cls)

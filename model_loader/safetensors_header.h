@@ -6,7 +6,7 @@
 //   8 bytes N, little endian | N bytes JSON {"name": {"dtype", "shape", "data_offsets": [from,
 //   to]}} | data, which the tensors cover without holes or overlap
 //
-// Whatever the bytes are, parsing ends with a table that can be trusted or with a status that names
+// For any bytes, parsing ends with a table that can be trusted or with a status that names
 // the file, the tensor or offset, what was found and what was expected. It allocates in proportion
 // to N at most.
 //

@@ -140,7 +140,7 @@ TEST(SafetensorsTest, RefusesBadOffsets) {
       HasSubstr("ends at data offset 4, the data at 3"));
 }
 
-// Whatever bytes are flipped or lost, the result is a table inside the file or a status.
+// With any bytes flipped or lost, the result is a table inside the file or a status.
 TEST(SafetensorsTest, SurvivesRandomDamage) {
   std::mt19937 random(TestSeed());
   const std::string file = MakeSafetensors(Samples());

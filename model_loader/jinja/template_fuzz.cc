@@ -33,7 +33,7 @@ bool WritesMark(std::string_view source) {
   return false;
 }
 
-// What a client sent is plain wherever it comes to stand.
+// What a client sent is plain in every place.
 bool AllMarksArePlain(const rivulet::MarkedText& text) {
   for (size_t i = text.bytes.find(kMark); i != std::string::npos;
        i = text.bytes.find(kMark, i + 1)) {

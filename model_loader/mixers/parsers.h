@@ -58,7 +58,7 @@ SoftmaxAttentionConfig ParseSoftmaxAttention(ConfigReader& config, size_t hidden
 
 struct RopeDefaults {
   size_t head_dim = 0;
-  // Of a head that is rotated; none: all, whatever partial_rotary_factor says.
+  // Of a head that is rotated; none: all, without regard to partial_rotary_factor.
   std::optional<double> part = std::nullopt;
   // Whether partial_rotary_factor counts outside of rope_parameters (and rope_scaling) too.
   bool reads_outer_part = true;

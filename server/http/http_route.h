@@ -34,7 +34,7 @@ struct HttpRoutes {
   // too slow. Null: the text as text/plain.
   std::function<HttpResponse(int status, const std::string& text)> refusal;
   // Called when the head is read, before any of the body: sets the request's caller, or says what
-  // to respond instead. Null: anyone may use all routes.
+  // to respond instead. Null: every client may use all routes.
   std::function<std::optional<HttpResponse>(HttpRequest& request, Scope scope)> admit = nullptr;
 };
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target of what the HTTP port reads from anyone: requests, and the JSON bodies of the
+// libFuzzer target of what the HTTP port reads from clients: requests, and the JSON bodies of the
 // OpenAI API, those of /v1/responses among them. Every input is read as both. Built with
 // -DRIVULET_FUZZ=ON by clang:
 //   build/<preset>/test/openai_fuzz -max_len=4096 -runs=1000000
