@@ -109,8 +109,8 @@ class CudaDevice final : public Device {
   void AddNorm(const AddNormCall& call) override { cuda::LaunchAddNorm(call, context_); }
   void Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) override {
     const cuda::WeightsAhead ahead = Follow(linear, x.rows);
-    if (linear.float8 != nullptr) return ProductFloat8(linear, x, y);
     if (cuda::LaunchFewTokens(linear, x, y, ahead, context_)) return;
+    if (linear.float8 != nullptr) return ProductFloat8(linear, x, y);
     if (large_products_ != nullptr && large_products_->Run(linear, x, y, recording_, context_)) {
       return;
     }
@@ -413,8 +413,8 @@ bool CudaDevice::KeepWideMemory(size_t bytes) {
 // but speed depends on it.
 cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows) {
   if (last_product_ != nullptr) followers_[last_product_] = linear;
-  last_product_ = linear.high;
-  const auto found = followers_.find(linear.high);
+  last_product_ = linear.float8 != nullptr ? static_cast<const void*>(linear.float8) : linear.high;
+  const auto found = followers_.find(last_product_);
   if (found == followers_.end()) return {};
   return cuda::AheadOf(linear, found->second, rows, context_);
 }

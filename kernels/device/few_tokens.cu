@@ -1,34 +1,33 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// y = x Wᵀ + b for at most 8 tokens in bf16, where latency counts. A warp owns 8 outputs and walks
-// all of K; nothing is split over K, so each output is one chain. Its weights come through a ring
-// of shared memory that only this warp uses and that is as deep as there is room for: the kernel
-// asks for them before it waits for the kernel before it. The tokens are held in shared memory.
+// y = x Wᵀ + b for at most 8 tokens in bf16 and weights in bf16 or fp8, where latency counts. A
+// warp owns 8 outputs and walks all of K; nothing is split over K, so each output is one chain. Its
+// weights come through a ring of shared memory that only this warp uses and that is as deep as
+// there is room for: the kernel asks for them before it waits for the kernel before it. The tokens
+// are held in shared memory.
 //
-// Bytes expected: outputs · stride · 2 of weights.
+// Bytes expected: outputs · stride of weights, times 2 in bf16.
 #include <algorithm>
 
 #include "kernels/device/bulk_copy.cuh"
+#include "kernels/device/fp8_products.cuh"
 #include "kernels/device/products.cuh"
 #include "kernels/device/rehearsal.cuh"
 
 namespace rivulet::cuda {
 namespace {
 
-constexpr uint32_t kStageNumbersOfTile = 8 * kStageInputs;  // of 8 outputs
-// Stages that are copied and multiplied together: a warp issues its instructions in order, so
-// everything else has to find room between the matrix instructions of one straight run.
-constexpr uint32_t kGroupStages = 4;
-constexpr uint32_t kGroupNumbers = kGroupStages * kStageNumbersOfTile;
-constexpr uint32_t kPairs = kGroupStages * kStageInputs / 32;  // of k16 steps
+// Of an output, in one stage. A stage has 8 outputs: 8 rows of 8 chunks of 16 bytes.
+constexpr uint32_t kStageRowBytes = 128;
+constexpr uint32_t kStageBytes = 8 * kStageRowBytes;
+// Inputs whose weights are copied and multiplied together: a warp issues its instructions in order,
+// so everything else has to find room between the matrix instructions of one straight run.
+constexpr uint32_t kGroupInputs = 256;
 constexpr uint32_t kMostWarps = 16;
 constexpr uint32_t kMostFewTokens = 8;
 // Of a processor; what is left is for small kernels beside this one.
 constexpr size_t kSharedOfProcessor = 204 << 10;
 constexpr size_t kReservedOfBlock = 1 << 10;
-
-// Of a token's row in shared memory: rows begin in different banks.
-__host__ __device__ constexpr uint32_t RowStride(uint32_t stride) { return stride + 8; }
 
 struct FewTokensCall {
   DeviceLinear linear;
@@ -38,6 +37,12 @@ struct FewTokensCall {
   uint32_t rehearsed;  // blocks
   WeightsAhead ahead;
 };
+
+__device__ inline uint2 LoadShared(uint32_t address) {
+  uint2 two;
+  asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];\n" : "=r"(two.x), "=r"(two.y) : "r"(address));
+  return two;
+}
 
 // Four 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ inline void LoadMatrices(uint32_t (&r)[4], uint32_t address) {
@@ -55,46 +60,102 @@ __device__ inline uint64_t ReadOnce() {
 }
 
 // CopyAsync under a policy.
-__device__ inline void CopyOnce(void* shared, const void* global, uint64_t policy) {
-  asm volatile(
-      "cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;\n" ::"r"(SharedAddress(shared)),
-      "l"(global), "l"(policy));
+__device__ inline void CopyOnce(uint32_t shared, const void* global, uint64_t policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;\n" ::"r"(shared),
+               "l"(global), "l"(policy));
 }
 
-// The operands of two k16 steps. The matrix instruction takes 16 rows: the upper eight are zeros.
-struct Pair {
+// The kinds of weights. Each has the operands of as many k16 steps as four matrices of 8 rows of 16
+// bytes hold, and says where they are. The matrix instruction takes 16 rows of tokens: the upper
+// eight are zeros.
+struct Bf16Weights {
+  static constexpr uint32_t kBytes = 2;  // of a number
+  // Of a token's row in shared memory: rows begin in different banks.
+  static __host__ __device__ uint32_t RowStride(uint32_t stride) { return stride + 8; }
+  static __host__ __device__ const void* Of(const DeviceLinear& linear) { return linear.high; }
+  // What the lane gives for the tokens: row l % 8 of matrix l / 8.
+  static __device__ uint32_t TokenPlace(uint32_t lane, uint32_t rows, uint32_t stride) {
+    return min(lane % 8, rows - 1) * stride + lane / 8 * 8;
+  }
+  static __device__ float Finished(const DeviceLinear&, uint32_t, float sum) { return sum; }
+
   uint32_t weights[4], tokens[4];
 
+  __device__ void LoadTokens(uint32_t address) { LoadMatrices(tokens, address); }
   __device__ void Multiply(float (&sum)[4]) const {
     MultiplyAdd(sum, {tokens[0], 0, tokens[1], 0}, weights[0], weights[1]);
     MultiplyAdd(sum, {tokens[2], 0, tokens[3], 0}, weights[2], weights[3]);
   }
 };
 
+// e4m3 numbers with a scale of each output: lane 4g + t has numbers 4t to 4t + 3 of a k16 step, of
+// weights and of tokens. The order within a step does not matter to the bits.
+struct Float8Weights {
+  static constexpr uint32_t kBytes = 1;
+  static __host__ __device__ uint32_t RowStride(uint32_t stride) { return stride + 16; }
+  static __host__ __device__ const void* Of(const DeviceLinear& linear) { return linear.float8; }
+  static __device__ uint32_t TokenPlace(uint32_t lane, uint32_t rows, uint32_t stride) {
+    return min(lane / 4, rows - 1) * stride + lane % 4 * 4;
+  }
+  static __device__ float Finished(const DeviceLinear& linear, uint32_t column, float sum) {
+    return sum * linear.scale[column];
+  }
+
+  uint32_t weights[4];
+  uint2 tokens[4];
+
+  __device__ void LoadTokens(uint32_t address) {
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) tokens[i] = LoadShared(address + i * 32);
+  }
+  __device__ void Multiply(float (&sum)[4]) const {
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint2 wide = fp8::WidenFour(weights[i]);
+      MultiplyAdd(sum, {tokens[i].x, 0, tokens[i].y, 0}, wide.x, wide.y);
+    }
+  }
+};
+
+// Inputs of a stage, stages of a group, inputs of the operands that are loaded together, and how
+// many of these a group has.
+template <typename Weights>
+constexpr uint32_t kInputsOfStage = kStageRowBytes / Weights::kBytes;
+template <typename Weights>
+constexpr uint32_t kGroupStages = kGroupInputs / kInputsOfStage<Weights>;
+template <typename Weights>
+constexpr uint32_t kOperandInputs = 64 / Weights::kBytes;
+template <typename Weights>
+constexpr uint32_t kOperands = kGroupInputs / kOperandInputs<Weights>;
+
 // kDepth: groups of a ring.
-template <int kDepth>
+template <typename Weights, int kDepth>
 class FewTokens {
  public:
   __device__ FewTokens(const FewTokensCall& call, std::byte* memory)
       : c_(call),
         lane_(threadIdx.x % 32),
         output_((blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32) * 8),
-        stages_(output_ < call.linear.outputs ? call.linear.stride / kStageInputs : 0),
-        stride_(RowStride(call.linear.stride)) {
+        stages_(output_ < call.linear.outputs ? call.linear.stride / kInputsOfStage<Weights> : 0),
+        stride_(Weights::RowStride(call.linear.stride)) {
     const uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32;
-    ring_ = reinterpret_cast<bf16*>(memory) + warp * kDepth * kGroupNumbers;
-    tokens_ = reinterpret_cast<bf16*>(memory) + warps * kDepth * kGroupNumbers;
+    ring_ = SharedAddress(memory) + warp * kDepth * kGroupBytes;
+    // The compiler must not see that blocks have a common base: with CUDA 13.0 it puts that in a
+    // uniform register of the copies beside their policy, which the GPU refuses as an illegal
+    // instruction.
+    asm volatile("" : "+r"(ring_));
+    tokens_ = reinterpret_cast<bf16*>(memory + warps * kDepth * kGroupBytes);
     held_ = reinterpret_cast<uint64_t*>(tokens_ + c_.x.rows * stride_);
     for (uint32_t i = 0; i < 2; ++i) {
       const uint32_t row = min(output_ + lane_ / 8 + i * 4, call.linear.outputs - 1);
-      sources_[i] = call.linear.high + size_t{row} * call.linear.stride + lane_ % 8 * 8;
+      sources_[i] = static_cast<const std::byte*>(Weights::Of(call.linear)) +
+                    size_t{row} * call.linear.stride * Weights::kBytes + lane_ % 8 * 16;
     }
   }
 
   static __host__ size_t SharedBytes(uint32_t warps, uint32_t rows, uint32_t stride) {
-    return sizeof(bf16) *
-               (size_t{warps} * kDepth * kGroupNumbers + size_t{rows} * RowStride(stride)) +
-           sizeof(uint64_t);
+    return size_t{warps} * kDepth * kGroupBytes +
+           size_t{rows} * Weights::RowStride(stride) * sizeof(bf16) + sizeof(uint64_t);
   }
 
   // Weights do not depend on the kernel before this one. They are asked for a few groups at a time:
@@ -107,6 +168,7 @@ class FewTokens {
       if (c_.pace == 1) WaitForCopies<0>();
       if (c_.pace == 2) WaitForCopies<1>();
       if (c_.pace == 3) WaitForCopies<2>();
+      if (c_.pace == 4) WaitForCopies<3>();
       LoadGroup(i, i);
       CommitCopies();
     }
@@ -117,7 +179,7 @@ class FewTokens {
   __device__ void Run(bool real) {
     HoldTokens();
     float sum[4] = {};
-    const uint32_t groups = stages_ / kGroupStages;
+    const uint32_t groups = stages_ / kGroupStages<Weights>;
     RunChain(real ? groups : min(groups, 1), real, sum);
     if (real) {
       RunRest(sum);
@@ -128,19 +190,23 @@ class FewTokens {
   }
 
  private:
-  // Of one stage in shared memory: 8 rows of 8 chunks of 16 bytes, exchanged so that 8 rows are
-  // read without bank conflicts.
+  static constexpr uint32_t kGroupBytes = kGroupStages<Weights> * kStageBytes;
+  // Of a token's numbers for some operands.
+  static constexpr uint32_t kTokenBytes = kOperandInputs<Weights> * sizeof(bf16);
+
+  // Chunks of a stage are exchanged so that 8 rows are read without bank conflicts.
   __device__ void LoadGroup(uint32_t group, uint32_t slot) {
-    const uint32_t stages = stages_ - min(stages_, group * kGroupStages);
-    bf16* to = ring_ + slot * kGroupNumbers + lane_ / 8 * kStageInputs;
-    const uint32_t near = (lane_ % 8 ^ lane_ / 8) * 8;
-    const uint32_t far = (lane_ % 8 ^ (lane_ / 8 + 4)) * 8 + 4 * kStageInputs;
-    const size_t k = size_t{group} * kGroupStages * kStageInputs;
+    constexpr uint32_t kStages = kGroupStages<Weights>;
+    const uint32_t stages = stages_ - min(stages_, group * kStages);
+    const uint32_t to = ring_ + slot * kGroupBytes + lane_ / 8 * kStageRowBytes;
+    const uint32_t near = (lane_ % 8 ^ lane_ / 8) * 16;
+    const uint32_t far = (lane_ % 8 ^ (lane_ / 8 + 4)) * 16 + 4 * kStageRowBytes;
+    const size_t k = size_t{group} * kStages * kStageRowBytes;
 #pragma unroll
-    for (uint32_t s = 0; s < kGroupStages; ++s) {
+    for (uint32_t s = 0; s < kStages; ++s) {
       if (s >= stages) continue;
-      CopyOnce(to + s * kStageNumbersOfTile + near, sources_[0] + k + s * kStageInputs, once_);
-      CopyOnce(to + s * kStageNumbersOfTile + far, sources_[1] + k + s * kStageInputs, once_);
+      CopyOnce(to + s * kStageBytes + near, sources_[0] + k + s * kStageRowBytes, once_);
+      CopyOnce(to + s * kStageBytes + far, sources_[1] + k + s * kStageRowBytes, once_);
     }
   }
 
@@ -166,46 +232,46 @@ class FewTokens {
     held_phase_ ^= 1;
   }
 
-  // What the lane gives for the weights of a pair: matrix l / 8 has 8 numbers of K.
-  __device__ uint32_t WeightAddress(uint32_t slot, uint32_t pair) const {
-    const uint32_t row = lane_ % 8, chunk = pair % 2 * 4 + lane_ / 8;
-    return SharedAddress(ring_) + (slot * kGroupNumbers + pair / 2 * kStageNumbersOfTile +
-                                   row * kStageInputs + (chunk ^ row) * 8) *
-                                      2;
+  // What the lane gives for the weights of some operands: matrix l / 8 has 16 bytes of each row.
+  __device__ uint32_t WeightAddress(uint32_t slot, uint32_t operands) const {
+    const uint32_t row = lane_ % 8, chunk = operands % 2 * 4 + lane_ / 8;
+    return ring_ + slot * kGroupBytes + operands / 2 * kStageBytes + row * kStageRowBytes +
+           (chunk ^ row) * 16;
   }
 
   // Rows that are not there are copies of the last: nothing of them is written.
   __device__ uint32_t TokenAddress() const {
-    return SharedAddress(tokens_ + min(lane_ % 8, c_.x.rows - 1) * stride_ + lane_ / 8 * 8);
+    return SharedAddress(tokens_ + Weights::TokenPlace(lane_, c_.x.rows, stride_));
   }
 
-  static __device__ void Load(Pair& pair, uint32_t weights, uint32_t tokens) {
-    LoadMatrices(pair.weights, weights);
-    LoadMatrices(pair.tokens, tokens);
+  static __device__ void Load(Weights& operands, uint32_t weights, uint32_t tokens) {
+    LoadMatrices(operands.weights, weights);
+    operands.LoadTokens(tokens);
   }
 
-  // The operands of one pair are loaded while those of the pair before are multiplied.
+  // Some operands are loaded while those before them are multiplied.
   __device__ void RunChain(uint32_t groups, bool refill, float (&sum)[4]) {
     if (groups == 0) return;
+    constexpr uint32_t kCount = kOperands<Weights>, kBytes = kTokenBytes;
     WaitForCopies<kDepth - 1>();
     __syncwarp();
     uint32_t tokens = TokenAddress(), slot = 0;
-    Pair pairs[2];
-    Load(pairs[0], WeightAddress(0, 0), tokens);
+    Weights operands[2];
+    Load(operands[0], WeightAddress(0, 0), tokens);
 #pragma unroll 1
     for (uint32_t group = 0; group < groups; ++group) {
       const uint32_t next = slot + 1 == kDepth ? 0 : slot + 1;
 #pragma unroll
-      for (uint32_t p = 0; p + 1 < kPairs; ++p) {
-        Load(pairs[(p + 1) % 2], WeightAddress(slot, p + 1), tokens + (p + 1) * 64);
-        pairs[p % 2].Multiply(sum);
+      for (uint32_t i = 0; i + 1 < kCount; ++i) {
+        Load(operands[(i + 1) % 2], WeightAddress(slot, i + 1), tokens + (i + 1) * kBytes);
+        operands[i % 2].Multiply(sum);
       }
       WaitForCopies<kDepth - 2>();
       __syncwarp();
       // After the last group these numbers are not used.
-      if (group + 1 < groups) tokens += kPairs * 64;
-      Load(pairs[kPairs % 2], WeightAddress(next, 0), tokens);
-      pairs[(kPairs - 1) % 2].Multiply(sum);
+      if (group + 1 < groups) tokens += kCount * kBytes;
+      Load(operands[kCount % 2], WeightAddress(next, 0), tokens);
+      operands[(kCount - 1) % 2].Multiply(sum);
       if (!refill) continue;
       LoadGroup(group + kDepth, slot);
       CommitCopies();
@@ -215,14 +281,16 @@ class FewTokens {
 
   // The stages after the last whole group.
   __device__ void RunRest(float (&sum)[4]) {
-    const uint32_t groups = stages_ / kGroupStages, rest = stages_ % kGroupStages;
+    const uint32_t groups = stages_ / kGroupStages<Weights>;
+    const uint32_t rest = stages_ % kGroupStages<Weights>;
     WaitForCopies<0>();
     __syncwarp();
 #pragma unroll 1
-    for (uint32_t p = 0; p < rest * (kStageInputs / 32); ++p) {
-      Pair pair;
-      Load(pair, WeightAddress(groups % kDepth, p), TokenAddress() + (groups * kPairs + p) * 64);
-      pair.Multiply(sum);
+    for (uint32_t i = 0; i < rest * 2; ++i) {
+      Weights operands;
+      Load(operands, WeightAddress(groups % kDepth, i),
+           TokenAddress() + (groups * kOperands<Weights> + i) * kTokenBytes);
+      operands.Multiply(sum);
     }
   }
 
@@ -235,15 +303,17 @@ class FewTokens {
       const uint32_t column = output_ + lane_ % 4 * 2 + i;
       if (column >= c_.linear.outputs) continue;
       const float bias = c_.linear.bias == nullptr ? 0.0f : c_.linear.bias[column];
-      c_.y.data[token * c_.y.stride + column] = sum[i] + bias;
+      const float finished = Weights::Finished(c_.linear, column, sum[i]);
+      c_.y.data[token * c_.y.stride + column] = finished + bias;
     }
   }
 
   const FewTokensCall& c_;
   const uint64_t once_ = ReadOnce();
   const uint32_t lane_, output_, stages_, stride_;
-  const uint16_t* sources_[2];  // what the lane copies: rows l / 8 and l / 8 + 4 of the outputs
-  bf16 *ring_, *tokens_;
+  const std::byte* sources_[2];  // what the lane copies: rows l / 8 and l / 8 + 4 of the outputs
+  uint32_t ring_;                // in shared memory
+  bf16* tokens_;
   uint64_t* held_;
   uint32_t held_phase_ = 0;
 };
@@ -252,47 +322,54 @@ class FewTokens {
 __device__ void FetchAhead(const WeightsAhead& ahead) {
   const uint32_t threads = gridDim.x * blockDim.x;
   for (uint32_t n = blockIdx.x * blockDim.x + threadIdx.x; n < ahead.outputs; n += threads) {
-    FetchToL2(ahead.weights + size_t{n} * ahead.stride + ahead.first, ahead.count * sizeof(bf16));
+    FetchToL2(ahead.weights + size_t{n} * ahead.stride + ahead.first, ahead.count);
   }
 }
 
-template <int kDepth>
+template <typename Weights, int kDepth>
 __global__ void __launch_bounds__(kMostWarps * 32)
     FewTokensKernel(const __grid_constant__ FewTokensCall call) {
   extern __shared__ __align__(128) std::byte memory[];
   AllowNextKernel();
-  FewTokens<kDepth> work(call, memory);
+  FewTokens<Weights, kDepth> work(call, memory);
   work.Start();
   FetchAhead(call.ahead);
   RunRehearsed(call.rehearsed, [&](bool real) { work.Run(real); });
 }
+
+uint32_t BytesOfNumber(const DeviceLinear& linear) {
+  return linear.float8 != nullptr ? Float8Weights::kBytes : Bf16Weights::kBytes;
+}
+// Of a group of 8 outputs.
+uint32_t GroupBytes(const DeviceLinear& linear) { return 8 * kGroupInputs * BytesOfNumber(linear); }
 
 // Of a launch: its blocks' warps, and the groups of each warp's ring.
 struct FewTokensShape {
   uint32_t warps = 0, depth = 0, resident = 0;
 
   // Enough to keep the memory busy.
-  uint32_t Pace() const {
-    constexpr uint32_t kOnTheWay = (40 << 10) / (kGroupNumbers * sizeof(bf16));  // of a processor
-    return std::clamp(kOnTheWay / (warps * resident), 1u, 3u);
+  uint32_t Pace(const DeviceLinear& linear) const {
+    constexpr uint32_t kOnTheWay = 40 << 10;  // of a processor
+    return std::clamp(kOnTheWay / GroupBytes(linear) / (warps * resident), 1u, 4u);
   }
 };
 
 constexpr uint32_t kDepths[] = {20, 16, 12, 8, 6, 4, 3, 2};
 
-size_t SharedBytes(uint32_t warps, uint32_t depth, uint32_t rows, uint32_t stride) {
-  const size_t without = FewTokens<2>::SharedBytes(0, rows, stride);
-  return without + size_t{warps} * depth * kGroupNumbers * sizeof(bf16);
+size_t SharedBytes(const DeviceLinear& linear, uint32_t warps, uint32_t depth, uint32_t rows) {
+  const size_t without = linear.float8 != nullptr
+                             ? FewTokens<Float8Weights, 2>::SharedBytes(0, rows, linear.stride)
+                             : FewTokens<Bf16Weights, 2>::SharedBytes(0, rows, linear.stride);
+  return without + size_t{warps} * depth * GroupBytes(linear);
 }
 
 // The deepest ring if `resident` blocks share a processor; 0: no room.
 uint32_t DepthFor(const DeviceLinear& linear, uint32_t rows, uint32_t warps, uint32_t resident) {
   const size_t room = kSharedOfProcessor / resident - kReservedOfBlock;
-  const uint32_t stages = linear.stride / kStageInputs;
-  const uint32_t groups = (stages + kGroupStages - 1) / kGroupStages;
+  const uint32_t groups = (linear.stride + kGroupInputs - 1) / kGroupInputs;
   for (const uint32_t depth : kDepths) {
     if (depth > std::max(groups, 2u)) continue;
-    if (SharedBytes(warps, depth, rows, linear.stride) <= room) return depth;
+    if (SharedBytes(linear, warps, depth, rows) <= room) return depth;
   }
   return 0;
 }
@@ -319,36 +396,37 @@ FewTokensShape ShapeFor(const DeviceLinear& linear, uint32_t rows, const LaunchC
   return best;
 }
 
-template <int kDepth>
+template <typename Weights, int kDepth>
 void Launch(const FewTokensCall& call, uint32_t warps, const LaunchContext& context) {
-  const auto kernel = FewTokensKernel<kDepth>;
+  const auto kernel = FewTokensKernel<Weights, kDepth>;
   static const cudaError_t prepared =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfProcessor);
   context.Check(prepared);
   const uint32_t tiles = (call.linear.outputs + 7) / 8;
   context.Run(kernel, dim3((tiles + warps - 1) / warps), warps * 32,
-              SharedBytes(warps, kDepth, call.x.rows, call.linear.stride), call);
+              SharedBytes(call.linear, warps, kDepth, call.x.rows), call);
 }
 
+template <typename Weights>
 void LaunchDepth(const FewTokensCall& call, const FewTokensShape& shape,
                  const LaunchContext& context) {
   switch (shape.depth) {
     case 20:
-      return Launch<20>(call, shape.warps, context);
+      return Launch<Weights, 20>(call, shape.warps, context);
     case 16:
-      return Launch<16>(call, shape.warps, context);
+      return Launch<Weights, 16>(call, shape.warps, context);
     case 12:
-      return Launch<12>(call, shape.warps, context);
+      return Launch<Weights, 12>(call, shape.warps, context);
     case 8:
-      return Launch<8>(call, shape.warps, context);
+      return Launch<Weights, 8>(call, shape.warps, context);
     case 6:
-      return Launch<6>(call, shape.warps, context);
+      return Launch<Weights, 6>(call, shape.warps, context);
     case 4:
-      return Launch<4>(call, shape.warps, context);
+      return Launch<Weights, 4>(call, shape.warps, context);
     case 3:
-      return Launch<3>(call, shape.warps, context);
+      return Launch<Weights, 3>(call, shape.warps, context);
     default:
-      return Launch<2>(call, shape.warps, context);
+      return Launch<Weights, 2>(call, shape.warps, context);
   }
 }
 
@@ -358,24 +436,31 @@ void LaunchDepth(const FewTokensCall& call, const FewTokensShape& shape,
 WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
                      const LaunchContext& context) {
   constexpr size_t kMostBytes = size_t{24} << 20;  // half of L2
-  constexpr uint32_t kGroupInputs = kGroupStages * kStageInputs;
-  if (rows > kMostFewTokens || next.high == nullptr || next.low != nullptr) return {};
+  if (rows > kMostFewTokens || next.low != nullptr) return {};
   const FewTokensShape here = ShapeFor(linear, rows, context);
   const FewTokensShape there = ShapeFor(next, rows, context);
   const bool idle = here.depth * kGroupInputs * 2 > linear.stride;
-  const uint32_t first = there.depth * kGroupInputs;
-  if (!idle || there.warps == 0 || first >= next.stride) return {};
-  const auto most = static_cast<uint32_t>(kMostBytes / sizeof(bf16) / next.outputs / 8 * 8);
-  return {next.high, next.outputs, next.stride, first, std::min(next.stride - first, most)};
+  const uint32_t bytes = BytesOfNumber(next);
+  const uint32_t row = next.stride * bytes, first = there.depth * GroupBytes(next) / 8;
+  if (!idle || there.warps == 0 || first >= row) return {};
+  const auto most = static_cast<uint32_t>(kMostBytes / next.outputs / 16 * 16);
+  const void* weights = next.float8 != nullptr ? Float8Weights::Of(next) : Bf16Weights::Of(next);
+  return {static_cast<const std::byte*>(weights), next.outputs, row, first,
+          std::min(row - first, most)};
 }
 
 bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                      const WeightsAhead& ahead, const LaunchContext& context) {
-  if (x.rows == 0 || x.rows > kMostFewTokens || linear.low != nullptr) return false;
+  if (x.rows == 0 || x.rows > kMostFewTokens || x.two_parts) return false;
   const FewTokensShape shape = ShapeFor(linear, x.rows, context);
   if (shape.warps == 0) return false;
-  const FewTokensCall call = {linear, x, y, shape.Pace(), context.RehearsedBlocks(1), ahead};
-  LaunchDepth(call, shape, context);
+  const uint32_t rehearsed = context.RehearsedBlocks(1);
+  const FewTokensCall call = {linear, x, y, shape.Pace(linear), rehearsed, ahead};
+  if (linear.float8 != nullptr) {
+    LaunchDepth<Float8Weights>(call, shape, context);
+  } else {
+    LaunchDepth<Bf16Weights>(call, shape, context);
+  }
   return true;
 }
 

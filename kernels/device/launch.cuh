@@ -26,9 +26,9 @@
 
 namespace rivulet::cuda {
 
-// What the next product reads first: numbers `first` to first + count of each row of a map.
+// What the next product reads first: bytes `first` to first + count of each row of a map.
 struct WeightsAhead {
-  const uint16_t* weights = nullptr;
+  const std::byte* weights = nullptr;
   uint32_t outputs = 0, stride = 0, first = 0, count = 0;
 };
 
