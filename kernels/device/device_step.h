@@ -51,9 +51,17 @@ class DeviceWorkspace {
     return result;
   }
 
-  void Reset() {
-    next_ = 0;
-    used_ = 0;
+  void Reset() { ReturnTo({}); }
+
+  // How far memory is taken. Returning to a mark takes what was taken until then, all of it: a
+  // recording holds its addresses.
+  struct Mark {
+    size_t next = 0, used = 0;
+  };
+  Mark mark() const { return {next_, used_}; }
+  void ReturnTo(const Mark& mark) {
+    next_ = mark.next;
+    used_ = mark.used;
   }
 
   // Not OK: the device had no memory for a block, and what was taken since is not valid.

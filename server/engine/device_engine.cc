@@ -35,7 +35,6 @@
 #include "server/engine/step_draws.h"
 
 namespace rivulet {
-
 absl::Status DeviceEngine::Failed(const absl::Status& status) {
   if (status.ok()) return status;
   return absl::UnavailableError(absl::StrCat(
@@ -196,21 +195,38 @@ void DeviceEngine::FailRows(Step& step, const absl::Status& status) {
   for (RowResult& row : step.result.rows) row.status.Update(status);
 }
 
-// An index into kRecordedRows, or recorded_ if no recording does what the plan asks.
-size_t DeviceEngine::RecordingFor(const StepPlan& plan) {
-  if (plan.rows.size() > kRecordedRows.back()) return recorded_;
-  // The host samples from logits that are there after the step: not more than a block of them.
-  const std::vector<bool>& on_host = current().on_host;
-  const bool host = std::find(on_host.begin(), on_host.end(), true) != on_host.end();
-  if (host && plan.rows.size() > kLogitRows) return recorded_;
+// Whether each row has one token and wants its sample alone.
+bool DeviceEngine::IsDecode(const StepPlan& plan) const {
+  const std::vector<RowResult>& rows = StepOf(launched_ + 1).result.rows;
   for (size_t r = 0; r < plan.rows.size(); ++r) {
     const StepRow& row = plan.rows[r];
     const bool decodes = row.segment.tokens == 1 && row.samples == 1 && row.score_targets.empty() &&
-                         current().result.rows[r].status.ok();
-    if (!decodes) return recorded_;
+                         rows[r].status.ok();
+    if (!decodes) return false;
   }
-  return std::lower_bound(kRecordedRows.begin(), kRecordedRows.end(), plan.rows.size()) -
-         kRecordedRows.begin();
+  return true;
+}
+
+// Recordings have blocks for as many segments as tokens, which cost more than they save where the
+// segments are few.
+bool DeviceEngine::HasLongSegments(const StepPlan& plan) {
+  constexpr size_t kAnyLength = 16, kMostOfASegment = 4;
+  return plan.tokens.size() > std::max(kAnyLength, kMostOfASegment * plan.rows.size());
+}
+
+// Null: no recording does what the plan asks.
+const DeviceEngine::Recording* DeviceEngine::RecordingFor(const StepPlan& plan) {
+  // The host samples from logits that are there after the step: not more than a block of them.
+  const std::vector<bool>& on_host = current().on_host;
+  const bool host = std::find(on_host.begin(), on_host.end(), true) != on_host.end();
+  const bool decodes = (!host || plan.rows.size() <= kLogitRows) && IsDecode(plan);
+  // Where folds write bases of their own, the description has a table that recordings do not read.
+  if (!decodes && (ExtentsOf(plan).fold_bases || HasLongSegments(plan))) return nullptr;
+  const auto fits = [&](const Recording& recording) {
+    return recording.decodes == decodes && plan.tokens.size() <= recording.tokens;
+  };
+  const auto found = std::find_if(recordings_.begin(), recordings_.end(), fits);
+  return found == recordings_.end() ? nullptr : &*found;
 }
 
 DeviceRows DeviceEngine::RowsOf(const StepDescription& there, uint32_t tokens, uint32_t segments,
@@ -263,13 +279,16 @@ size_t DeviceEngine::PageSlots(const StepPlan& plan) const {
   return count;
 }
 
-// Fills the pinned description. `rows`: of a recording, 0 for a step as large as the plan.
-StepDescription DeviceEngine::Describe(const StepPlan& plan, uint32_t rows) {
-  const size_t tokens = rows == 0 ? plan.tokens.size() : rows;
-  StepDescription here(current().description, rows == 0 ? ExtentsOf(plan) : ExtentsOf(rows, rows));
+// Fills the pinned description. `recording`: whose extents it has; null: those of the plan.
+StepDescription DeviceEngine::Describe(const StepPlan& plan, const Recording* recording) {
+  const size_t tokens = recording == nullptr ? plan.tokens.size() : recording->tokens;
+  StepDescription here(current().description,
+                       recording == nullptr ? ExtentsOf(plan) : ExtentsOf(tokens, tokens));
   std::memset(current().description, 0, here.bytes());
   for (size_t t = 0; t < tokens; ++t) {
-    here.segment_of()[t] = static_cast<uint32_t>(rows == 0 ? 0 : t);
+    // Those of no row belong to segments without tokens: the last one is such, or all have rows.
+    const bool decodes = recording != nullptr && recording->decodes;
+    here.segment_of()[t] = static_cast<uint32_t>(decodes ? t : tokens - 1);
     here.place_tokens()[t] = static_cast<uint32_t>(t);
     here.draws()[t] = {};
   }
@@ -300,27 +319,30 @@ StepDescription DeviceEngine::Describe(const StepPlan& plan, uint32_t rows) {
 
 void DeviceEngine::Run(const StepPlan& plan) {
   model_->Reset();
-  device_->Record(current().begin_event);
-  const size_t recording = RecordingFor(plan);
-  if (recording < recorded_) {
-    RunRecorded(plan, recording);
+  Step& step = current();
+  device_->Record(step.begin_event);
+  step.recording = RecordingFor(plan);
+  const std::vector<Place> places = PlacesOf(plan, step.result);
+  if (step.recording == nullptr) {
+    RunPlain(plan, places);
+  } else if (step.recording->decodes) {
+    RunDecodes(plan, places, *step.recording);
   } else {
-    RunPlain(plan, PlacesOf(plan, current().result));
+    RunRecorded(plan, places, *step.recording);
   }
-  device_->Record(current().end_event);
+  device_->Record(step.end_event);
 }
 
-void DeviceEngine::RunRecorded(const StepPlan& plan, size_t recording) {
-  const uint32_t rows = kRecordedRows[recording];
-  StepDescription here = Describe(plan, rows);
-  const std::vector<Place> places = PlacesOf(plan, current().result);
+void DeviceEngine::RunDecodes(const StepPlan& plan, std::span<const Place> places,
+                              const Recording& recording) {
+  StepDescription here = Describe(plan, &recording);
   for (size_t i = 0; i < places.size(); ++i) {
     // Place i is token i only if the rows' tokens are in order, which a plan of decode rows has.
     RIVULET_CHECK(places[i].token == i, "the tokens of decode rows are not in order");
   }
   AddDraws(plan, places, here);
   device_->CopyToDevice(description_, current().description, here.bytes());
-  device_->Replay(recordings_[recording]);
+  device_->Replay(recording.number);
   ++current().result.replays;
   const FloatMatrix logits{logits_, places.size(), model_->vocab(), model_->vocab()};
   DrawLate(plan, places, logits, here);
@@ -328,15 +350,34 @@ void DeviceEngine::RunRecorded(const StepPlan& plan, size_t recording) {
   FetchAnswers(places.size());
 }
 
+void DeviceEngine::RunRecorded(const StepPlan& plan, std::span<const Place> places,
+                               const Recording& recording) {
+  StepDescription here = Describe(plan, &recording);
+  AddDraws(plan, places, here);
+  device_->CopyToDevice(description_, current().description, here.bytes());
+  device_->Replay(recording.number);
+  ++current().result.replays;
+  model_->workspace().ReturnTo(recording.workspace);
+  Answer(plan, places, recording.stream, here,
+         {description_, ExtentsOf(recording.tokens, recording.tokens)});
+}
+
 void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places) {
   const auto tokens = static_cast<uint32_t>(plan.tokens.size());
   const auto segments = static_cast<uint32_t>(plan.rows.size());
-  StepDescription here = Describe(plan, 0);
+  StepDescription here = Describe(plan, nullptr);
   AddDraws(plan, places, here);
   const StepDescription there(description_, ExtentsOf(plan));
   device_->CopyToDevice(description_, current().description, here.bytes());
   const DeviceModel::Stream stream = Forward(there, tokens, segments, false);
   if (!places.empty()) model_->AddUp(stream);
+  Answer(plan, places, stream, here, there);
+}
+
+// The logits of the places and what is drawn from them. REQUIRES: the stream is added up.
+void DeviceEngine::Answer(const StepPlan& plan, std::span<const Place> places,
+                          const DeviceModel::Stream& stream, StepDescription& here,
+                          const StepDescription& there) {
   for (size_t begin = 0; begin < places.size(); begin += kLogitRows) {
     const size_t count = std::min(kLogitRows, places.size() - begin);
     const FloatMatrix logits{logits_, count, model_->vocab(), model_->vocab()};

@@ -64,9 +64,12 @@ class DeviceEngine final : public Engine {
  private:
   // Rows of logits on the device at a time.
   static constexpr size_t kLogitRows = 256;
-  // The rows that recordings are made for.
+  // The rows of a step of decode rows that recordings are made for.
   static constexpr std::array<uint32_t, 18> kRecordedRows = {
       1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 384, 512, 768, 1024};
+  // And the tokens of other small steps: with drafts, with the ends of prompts.
+  static constexpr std::array<uint32_t, 13> kRecordedTokens = {2,  4,  6,  8,  12, 16, 24,
+                                                               32, 48, 64, 80, 96, 128};
   // Tokens of one pass through the model: at least a segment. Larger steps take several.
   static constexpr size_t kMostTokens = kLongestSegment;
   static constexpr size_t kMostPlaces = 2 * kMostTokens;
@@ -80,6 +83,16 @@ class DeviceEngine final : public Engine {
   static constexpr size_t kMostDepth = 2;
   // Of the device's memory: recordings, the library's workspaces and the context grow a little.
   static constexpr uint64_t kLeftFree = uint64_t{768} << 20;
+
+  // A step of decode rows with its draws, or what a step of `tokens` tokens of as many segments
+  // does before its logits.
+  struct Recording {
+    uint32_t tokens = 0;
+    bool decodes = false;
+    size_t number = 0;                     // of the device
+    DeviceModel::Stream stream = {};       // of the last layer
+    DeviceWorkspace::Mark workspace = {};  // after it
+  };
 
   // A draw of a row with a grammar.
   struct ConfinedDraw {
@@ -95,10 +108,11 @@ class DeviceEngine final : public Engine {
     bool wants_logits = false;           // some place wants log-probabilities of the device
     std::vector<PendingAnswer> pending;  // what is in results[] once the step has run
     std::vector<ConfinedDraw> confined;
-    std::vector<uint32_t> tails;        // of the rows
-    std::vector<size_t> promised;       // rows that began with kLastSampled
-    bool known = false;                 // the samples are in `result`
-    bool timed = false;                 // so are the seconds
+    std::vector<uint32_t> tails;   // of the rows
+    std::vector<size_t> promised;  // rows that began with kLastSampled
+    bool known = false;            // the samples are in `result`
+    bool timed = false;            // so are the seconds
+    const Recording* recording = nullptr;
     std::byte* description = nullptr;   // pinned
     SampleResult* results = nullptr;    // pinned
     LogprobResult* logprobs = nullptr;  // pinned
@@ -106,6 +120,7 @@ class DeviceEngine final : public Engine {
   };
 
   Step& StepOf(StepTicket ticket) { return steps_[ticket % kMostDepth]; }
+  const Step& StepOf(StepTicket ticket) const { return steps_[ticket % kMostDepth]; }
   // The one that is being launched.
   Step& current() { return StepOf(launched_ + 1); }
   void RunPass(const StepPlan& plan);
@@ -121,8 +136,10 @@ class DeviceEngine final : public Engine {
   size_t AllPageSlots() const;
   void Release();
   absl::Status Record();
+  absl::Status Record(uint32_t tokens, bool decodes);
   StepDescription DescribeEmptyRows(uint32_t rows);
-  void RunDecodeRows(const StepDescription& there, uint32_t rows);
+  DeviceModel::Stream RunDecodeRows(const StepDescription& there, uint32_t rows);
+  DeviceModel::Stream RunTokens(const StepDescription& there, uint32_t tokens);
   void EnqueueAnswers(const DeviceModel::Stream& stream, const StepDescription& there, size_t begin,
                       FloatMatrix logits);
   absl::Status WarmUp();
@@ -130,13 +147,17 @@ class DeviceEngine final : public Engine {
   absl::Status WarmUpGuesses();
   void RunInParts(const StepPlan& plan);
   void Run(const StepPlan& plan);
-  void RunRecorded(const StepPlan& plan, size_t recording);
+  void RunDecodes(const StepPlan& plan, std::span<const Place> places, const Recording& recording);
+  void RunRecorded(const StepPlan& plan, std::span<const Place> places, const Recording& recording);
   void RunPlain(const StepPlan& plan, std::span<const Place> places);
+  void Answer(const StepPlan& plan, std::span<const Place> places,
+              const DeviceModel::Stream& stream, StepDescription& here,
+              const StepDescription& there);
   StepDescription::Extents ExtentsOf(size_t tokens, size_t segments) const {
     return {tokens, segments, tokens, capacity().pages.size()};
   }
   StepDescription::Extents ExtentsOf(const StepPlan& plan) const;
-  StepDescription Describe(const StepPlan& plan, uint32_t rows);
+  StepDescription Describe(const StepPlan& plan, const Recording* recording);
   DeviceRows RowsOf(const StepDescription& there, uint32_t tokens, uint32_t segments,
                     bool single) const;
   DeviceModel::Stream Forward(const StepDescription& there, uint32_t tokens, uint32_t segments,
@@ -168,7 +189,9 @@ class DeviceEngine final : public Engine {
   // What everything ends with once the device has failed.
   static absl::Status Failed(const absl::Status& status);
   static void FailRows(Step& step, const absl::Status& status);
-  size_t RecordingFor(const StepPlan& plan);
+  const Recording* RecordingFor(const StepPlan& plan);
+  bool IsDecode(const StepPlan& plan) const;
+  static bool HasLongSegments(const StepPlan& plan);
 
   DeviceOpener open_;  // null: cannot restart
   std::unique_ptr<Device> owned_device_;
@@ -193,8 +216,7 @@ class DeviceEngine final : public Engine {
   LogprobResult* logprobs_ = nullptr;  // [places], device
   float* logits_ = nullptr;            // [kLogitRows, vocab], device
   float* logits_host_ = nullptr;       // the same, pinned
-  size_t recordings_[kRecordedRows.size()] = {};
-  size_t recorded_ = 0;
+  std::vector<Recording> recordings_;  // of kRecordedRows, then of kRecordedTokens
 
   Step steps_[kMostDepth];
   StepTicket launched_ = 0, awaited_ = 0;

@@ -37,7 +37,8 @@ void DeviceEngine::Release() {
   predictor_.reset();
   model_.reset();
   description_ = nullptr;
-  recorded_ = 0;
+  for (Step& step : steps_) step.recording = nullptr;
+  recordings_.clear();
 }
 
 absl::Status DeviceEngine::Start(const EngineOptions& options) {
@@ -199,33 +200,49 @@ StepDescription DeviceEngine::DescribeEmptyRows(uint32_t rows) {
   return {description_, ExtentsOf(rows, rows)};
 }
 
-void DeviceEngine::RunDecodeRows(const StepDescription& there, uint32_t rows) {
+DeviceModel::Stream DeviceEngine::RunDecodeRows(const StepDescription& there, uint32_t rows) {
   model_->Reset();
   const DeviceModel::Stream stream = Forward(there, rows, rows, true);
   if (rows <= kLogitRows) {
     const FloatMatrix logits{logits_, rows, model_->vocab(), model_->vocab()};
     model_->Logits(stream, logits);
-    return EnqueueSampling(logits, there.draws(), there, 0);
+    EnqueueSampling(logits, there.draws(), there, 0);
+    return stream;
   }
   model_->AddUp(stream);
   for (size_t begin = 0; begin < rows; begin += kLogitRows) {
     const size_t count = std::min(kLogitRows, rows - begin);
     EnqueueAnswers(stream, there, begin, {logits_, count, model_->vocab(), model_->vocab()});
   }
+  return stream;
 }
 
-// Records a step of each of kRecordedRows. A recording holds addresses of temporaries and uses
-// products that were chosen before: WarmUp has run the same.
+// A step whose segments may have any number of tokens together, but for its logits.
+DeviceModel::Stream DeviceEngine::RunTokens(const StepDescription& there, uint32_t tokens) {
+  model_->Reset();
+  const DeviceModel::Stream stream = Forward(there, tokens, tokens, false);
+  model_->AddUp(stream);
+  return stream;
+}
+
+// A recording holds addresses of temporaries and uses products that were chosen before: WarmUp has
+// run the same.
 absl::Status DeviceEngine::Record() {
-  for (size_t i = kRecordedRows.size(); i-- > 0;) {
-    const StepDescription there = DescribeEmptyRows(kRecordedRows[i]);
-    RIVULET_RETURN_IF_ERROR(device_->Synchronize());
-    device_->BeginRecording();
-    RunDecodeRows(there, kRecordedRows[i]);
-    RIVULET_ASSIGN_OR_RETURN(recordings_[i], device_->EndRecording());
-    RIVULET_RETURN_IF_ERROR(model_->status());
-  }
-  recorded_ = kRecordedRows.size();
+  for (const uint32_t rows : kRecordedRows) RIVULET_RETURN_IF_ERROR(Record(rows, true));
+  for (const uint32_t tokens : kRecordedTokens) RIVULET_RETURN_IF_ERROR(Record(tokens, false));
+  return absl::OkStatus();
+}
+
+absl::Status DeviceEngine::Record(uint32_t tokens, bool decodes) {
+  const StepDescription there = DescribeEmptyRows(tokens);
+  RIVULET_RETURN_IF_ERROR(device_->Synchronize());
+  Recording recording{.tokens = tokens, .decodes = decodes};
+  device_->BeginRecording();
+  recording.stream = decodes ? RunDecodeRows(there, tokens) : RunTokens(there, tokens);
+  recording.workspace = model_->workspace().mark();
+  RIVULET_ASSIGN_OR_RETURN(recording.number, device_->EndRecording());
+  RIVULET_RETURN_IF_ERROR(model_->status());
+  recordings_.push_back(recording);
   return absl::OkStatus();
 }
 
@@ -237,6 +254,11 @@ absl::Status DeviceEngine::WarmUp() {
   }
   for (size_t i = kRecordedRows.size(); i-- > 0;) {
     RunDecodeRows(DescribeEmptyRows(kRecordedRows[i]), kRecordedRows[i]);
+    RIVULET_RETURN_IF_ERROR(device_->Synchronize());
+    RIVULET_RETURN_IF_ERROR(model_->status());
+  }
+  for (size_t i = kRecordedTokens.size(); i-- > 0;) {
+    RunTokens(DescribeEmptyRows(kRecordedTokens[i]), kRecordedTokens[i]);
     RIVULET_RETURN_IF_ERROR(device_->Synchronize());
     RIVULET_RETURN_IF_ERROR(model_->status());
   }

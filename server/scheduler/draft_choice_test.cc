@@ -193,8 +193,9 @@ TEST(DraftCostTest, DraftsThatNeverPayCostThreePercentAtMost) {
   }
 }
 
-// On a GPU any draft makes the step slower by as much: it is no recorded one. A server that has
-// just begun knows nothing of that, and its first 128 steps lose 3 % at most, too.
+// Any draft makes the step slower by as much, as where it takes a GPU a step that is not recorded.
+// A server that has just begun knows nothing of that, and its first 128 steps lose 3 % at most,
+// too.
 TEST(DraftCostTest, TheFirstStepsLoseThreePercentAtMost) {
   StepCost cost(16);
   DraftChoice choice(cost);
