@@ -9,6 +9,8 @@
 // the host, as the CPU's engine does, on logits that are copied there. What a row's grammar takes
 // is found on the host while the device runs the step, and goes there as a mask of the vocabulary
 // before such rows are drawn (device_engine_masks.cc).
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -16,6 +18,7 @@
 #include <iterator>
 #include <new>
 #include <span>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -33,8 +36,21 @@
 #include "server/engine/row_answers.h"
 #include "server/engine/step_description.h"
 #include "server/engine/step_draws.h"
+#include "server/engine/step_times.h"
 
 namespace rivulet {
+namespace {
+
+void SleepUntil(StepTimes::Clock::time_point end) {
+  // The kernel may wake a thread later by its slack, 50 µs where nothing else was asked for.
+  constexpr unsigned long kSlack = 1000;  // ns
+  thread_local const int asked = prctl(PR_SET_TIMERSLACK, kSlack);
+  static_cast<void>(asked);
+  std::this_thread::sleep_until(end);
+}
+
+}  // namespace
+
 absl::Status DeviceEngine::Failed(const absl::Status& status) {
   if (status.ok()) return status;
   return absl::UnavailableError(absl::StrCat(
@@ -150,9 +166,23 @@ void DeviceEngine::RunInParts(const StepPlan& plan) {
   step.known = step.timed = true;
 }
 
+// The device's own wait polls, so the thread sleeps first if it is known how long.
+absl::Status DeviceEngine::WaitFor(const Step& step) {
+  using Clock = StepTimes::Clock;
+  if (step.known || step.recording == nullptr) return device_->Wait(step.end_event);
+  const size_t kind = step.recording - recordings_.data();
+  const Clock::time_point begun = std::max(step.begun, last_end_);
+  SleepUntil(begun + times_.Sleep(kind));
+  const Clock::time_point awake = Clock::now();
+  const absl::Status status = device_->Wait(step.end_event);
+  last_end_ = Clock::now();
+  times_.Learn(kind, last_end_ - begun, last_end_ - awake);
+  return status;
+}
+
 // Waits for the step and takes its samples, unless the device failed.
 absl::Status DeviceEngine::Finish(Step& step) {
-  failure_.Update(Failed(device_->Wait(step.end_event)));
+  failure_.Update(Failed(WaitFor(step)));
   RIVULET_RETURN_IF_ERROR(failure_);
   TakeSamples(step);
   return absl::OkStatus();
@@ -331,6 +361,7 @@ void DeviceEngine::Run(const StepPlan& plan) {
     RunRecorded(plan, places, *step.recording);
   }
   device_->Record(step.end_event);
+  step.begun = StepTimes::Clock::now();
 }
 
 void DeviceEngine::RunDecodes(const StepPlan& plan, std::span<const Place> places,

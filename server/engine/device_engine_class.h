@@ -28,6 +28,7 @@
 #include "server/engine/row_answers.h"
 #include "server/engine/step_description.h"
 #include "server/engine/step_draws.h"
+#include "server/engine/step_times.h"
 
 namespace rivulet {
 
@@ -113,9 +114,10 @@ class DeviceEngine final : public Engine {
     bool known = false;            // the samples are in `result`
     bool timed = false;            // so are the seconds
     const Recording* recording = nullptr;
-    std::byte* description = nullptr;   // pinned
-    SampleResult* results = nullptr;    // pinned
-    LogprobResult* logprobs = nullptr;  // pinned
+    StepTimes::Clock::time_point begun;  // or launched, behind another one
+    std::byte* description = nullptr;    // pinned
+    SampleResult* results = nullptr;     // pinned
+    LogprobResult* logprobs = nullptr;   // pinned
     size_t begin_event = 0, end_event = 0;
   };
 
@@ -125,6 +127,7 @@ class DeviceEngine final : public Engine {
   Step& current() { return StepOf(launched_ + 1); }
   void RunPass(const StepPlan& plan);
   absl::Status Finish(Step& step);
+  absl::Status WaitFor(const Step& step);
   void TakeSamples(Step& step);
   void KeepPromises(StepPlan& plan, std::deque<TokenCounts>& counts);
   absl::Status MakeModel();
@@ -218,6 +221,8 @@ class DeviceEngine final : public Engine {
   float* logits_host_ = nullptr;       // the same, pinned
   std::vector<Recording> recordings_;  // of kRecordedRows, then of kRecordedTokens
 
+  StepTimes times_{kRecordedRows.size() + kRecordedTokens.size()};
+  StepTimes::Clock::time_point last_end_;  // when the end of a step was known last
   Step steps_[kMostDepth];
   StepTicket launched_ = 0, awaited_ = 0;
   std::vector<uint32_t> last_sampled_;          // [tail slots]: by steps whose samples are known
