@@ -140,9 +140,9 @@ class FewTokens {
         stride_(Weights::RowStride(call.linear.stride)) {
     const uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32;
     ring_ = SharedAddress(memory) + warp * kDepth * kGroupBytes;
-    // The compiler must not see that blocks have a common base: with CUDA 13.0 it puts that in a
-    // uniform register of the copies beside their policy, which the GPU refuses as an illegal
-    // instruction.
+    // The compiler must not see that the warps' rings have a common base address: with CUDA 13.0 it
+    // puts that in a uniform register of the copies beside their policy, which the GPU refuses as
+    // an illegal instruction.
     asm volatile("" : "+r"(ring_));
     tokens_ = reinterpret_cast<bf16*>(memory + warps * kDepth * kGroupBytes);
     held_ = reinterpret_cast<uint64_t*>(tokens_ + c_.x.rows * stride_);
@@ -352,6 +352,13 @@ struct FewTokensShape {
     constexpr uint32_t kOnTheWay = 40 << 10;  // of a processor
     return std::clamp(kOnTheWay / GroupBytes(linear) / (warps * resident), 1u, 4u);
   }
+
+  // Whether too few weights are on their way: long rows of several tokens leave no room for rings.
+  bool Starves(const DeviceLinear& linear) const {
+    constexpr uint32_t kLeastRings = 24 << 10;  // of a processor
+    const bool holds_all = depth * kGroupInputs >= linear.stride;
+    return !holds_all && resident * warps * depth * GroupBytes(linear) < kLeastRings;
+  }
 };
 
 constexpr uint32_t kDepths[] = {20, 16, 12, 8, 6, 4, 3, 2};
@@ -444,6 +451,7 @@ WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint3
   const uint32_t row = next.stride * bytes, first = there.depth * GroupBytes(next) / 8;
   if (!idle || there.warps == 0 || first >= row) return {};
   const auto most = static_cast<uint32_t>(kMostBytes / next.outputs / 16 * 16);
+  if (most == 0) return {};
   const void* weights = next.float8 != nullptr ? Float8Weights::Of(next) : Bf16Weights::Of(next);
   return {static_cast<const std::byte*>(weights), next.outputs, row, first,
           std::min(row - first, most)};
@@ -453,7 +461,7 @@ bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y
                      const WeightsAhead& ahead, const LaunchContext& context) {
   if (x.rows == 0 || x.rows > kMostFewTokens || x.two_parts) return false;
   const FewTokensShape shape = ShapeFor(linear, x.rows, context);
-  if (shape.warps == 0) return false;
+  if (shape.warps == 0 || shape.Starves(linear)) return false;
   const uint32_t rehearsed = context.RehearsedBlocks(1);
   const FewTokensCall call = {linear, x, y, shape.Pace(linear), rehearsed, ahead};
   if (linear.float8 != nullptr) {

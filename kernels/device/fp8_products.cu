@@ -26,98 +26,6 @@ __device__ void StoreResult(const DeviceLinear& linear, FloatMatrix y, uint32_t 
   y.data[static_cast<size_t>(token) * y.stride + column] = scaled + bias;
 }
 
-// --- few tokens ----------------------------------------------------------------------------------
-
-// The numbers of up to 16 tokens in shared memory, all of K: rows of `stride` numbers, a multiple
-// of 64 plus 8 so that rows begin in different banks.
-__device__ void HoldTokens(const Operand& x, uint32_t inputs, uint32_t stride, bf16* to) {
-  const uint32_t steps = inputs / 8;
-  for (uint32_t i = threadIdx.x; i < x.rows * steps; i += blockDim.x) {
-    const uint32_t token = i / steps, column = i % steps * 8;
-    uint4 numbers = {0, 0, 0, 0};
-    if (column < x.columns) {
-      numbers =
-          *reinterpret_cast<const uint4*>(x.data + static_cast<size_t>(token) * x.stride + column);
-    }
-    *reinterpret_cast<uint4*>(to + token * stride + column) = numbers;
-  }
-}
-
-// At most 16 tokens, which are held in shared memory, so that a stage waits for its weights alone.
-// A warp has eight outputs.
-template <int kWarps>
-__global__ void __launch_bounds__(kWarps * 32)
-    FewTokensKernel(DeviceLinear linear, Operand x, FloatMatrix y) {
-  extern __shared__ __align__(128) uint8_t few_shared[];
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const uint32_t output = (blockIdx.x * kWarps + warp) * 8;
-  const uint32_t stages = output < linear.outputs ? linear.stride / kStageInputs : 0;
-  const uint32_t stride = linear.stride + 8;
-  uint8_t* ring = few_shared + warp * kFewStages * kFewStageBytes;
-  auto* tokens = reinterpret_cast<bf16*>(few_shared + kWarps * kFewStages * kFewStageBytes);
-  AllowNextKernel();
-  // Weights do not depend on the kernel before this one.
-  for (uint32_t i = 0; i < kFewStages - 1; ++i) {
-    if (i < stages) LoadFew(linear, output, i * kStageInputs, ring + i * kFewStageBytes);
-    CommitCopies();
-  }
-  AwaitLastKernel();
-  HoldTokens(x, linear.stride, stride, tokens);
-  __syncthreads();
-  float sum[4] = {};
-  const bool upper = g < x.rows, lower = g + 8 < x.rows;
-  for (uint32_t i = 0; i < stages; ++i) {
-    WaitForCopies<kFewStages - 2>();
-    __syncwarp();
-    const uint32_t ahead = i + kFewStages - 1;
-    if (ahead < stages) {
-      LoadFew(linear, output, ahead * kStageInputs, ring + ahead % kFewStages * kFewStageBytes);
-    }
-    CommitCopies();
-    const uint8_t* stage = ring + i % kFewStages * kFewStageBytes;
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const uint2 weights = StageWeights(stage, 0, step);
-      const bf16* row = tokens + g * stride + i * kStageInputs + step * 16 + t * 4;
-      uint2 a = {0, 0}, b = {0, 0};
-      if (upper) a = *reinterpret_cast<const uint2*>(row);
-      if (lower) b = *reinterpret_cast<const uint2*>(row + 8 * stride);
-      MultiplyAdd(sum, {a.x, b.x, a.y, b.y}, weights.x, weights.y);
-    }
-  }
-  if (stages == 0) return;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t column = output + t * 2 + i % 2, token = g + i / 2 * 8;
-    if (column < linear.outputs && token < x.rows) StoreResult(linear, y, token, column, sum[i]);
-  }
-}
-
-constexpr size_t kMostShared = 200 << 10;  // bytes of a block
-
-template <int kWarps>
-bool LaunchFew(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
-               const LaunchContext& context) {
-  const size_t shared = size_t{kWarps} * kFewStages * kFewStageBytes +
-                        size_t{x.rows} * (linear.stride + 8) * sizeof(bf16);
-  if (shared > kMostShared) return false;
-  static const cudaError_t prepared = cudaFuncSetAttribute(
-      FewTokensKernel<kWarps>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared);
-  context.Check(prepared);
-  const uint32_t outputs = kWarps * 8;
-  context.Run(FewTokensKernel<kWarps>, dim3((linear.outputs + outputs - 1) / outputs), kWarps * 32,
-              shared, linear, x, y);
-  return true;
-}
-
-// Blocks of fewer warps where there are not enough outputs for all processors.
-bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
-                     const LaunchContext& context) {
-  if (x.rows > 16) return false;
-  const bool few = linear.outputs < static_cast<uint32_t>(context.processors) * 32;
-  return few ? LaunchFew<1>(linear, x, y, context) : LaunchFew<4>(linear, x, y, context);
-}
-
 // --- tiles ---------------------------------------------------------------------------------------
 
 // A block of kTokenWarps · kOutputWarps warps, each with kTokenTiles times 16 tokens and
@@ -289,8 +197,14 @@ void LaunchScale(const DeviceLinear& linear, uint32_t rows, FloatMatrix y,
 
 void LaunchFloat8Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                          const LaunchContext& context) {
-  if (x.rows == 0 || LaunchFewTokens(linear, x, y, context)) return;
-  if (x.rows <= 32) return LaunchTile<Tile<1, 4, 2, 2, 6>>(linear, x, y, context);
+  if (x.rows == 0) return;
+  // Blocks of fewer outputs where there would not be one for each processor.
+  const bool few = linear.outputs < static_cast<uint32_t>(context.processors) * 32;
+  if (x.rows <= 16 && few) return LaunchTile<Tile<1, 2, 1, 1, 8>>(linear, x, y, context);
+  if (x.rows <= 16) return LaunchTile<Tile<1, 4, 1, 1, 8>>(linear, x, y, context);
+  if (x.rows <= 32 && few) return LaunchTile<Tile<1, 2, 2, 1, 8>>(linear, x, y, context);
+  if (x.rows <= 32) return LaunchTile<Tile<1, 4, 2, 1, 6>>(linear, x, y, context);
+  if (x.rows <= 64 && few) return LaunchTile<Tile<2, 2, 2, 1, 5>>(linear, x, y, context);
   if (x.rows <= 64) return LaunchTile<Tile<2, 2, 2, 4, 5>>(linear, x, y, context);
   LaunchTile<Tile<2, 2, 4, 4, 4>>(linear, x, y, context);
 }
