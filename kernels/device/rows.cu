@@ -7,6 +7,7 @@
 // written.
 #include <algorithm>
 
+#include "kernels/device/activations.cuh"
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/rehearsal.cuh"
@@ -260,17 +261,15 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
   const float4 x = ReadLate(reinterpret_cast<const float4*>(now));
   in[3] = {AsStored(stored, x.x), AsStored(stored, x.y), AsStored(stored, x.z),
            AsStored(stored, x.w)};
-  float4 y = bias;
+  float4 y[1] = {bias};
 #pragma unroll
-  for (uint32_t j = 0; j < 4; ++j) y = Fused(weights[j], in[j], y);
-  const auto finished = [&](float number) {
-    if (c.silu) number = Function(Activation::kSilu, number);
-    return Function(part.f, number) * part.scale;
-  };
-  y = {finished(y.x), finished(y.y), finished(y.z), finished(y.w)};
-  KeepInRegisters(y);
+  for (uint32_t j = 0; j < 4; ++j) y[0] = Fused(weights[j], in[j], y[0]);
+  if (c.silu) Apply(Activation::kSilu, y);
+  Apply(part.f, y);
+  y[0].x *= part.scale, y[0].y *= part.scale, y[0].z *= part.scale, y[0].w *= part.scale;
+  KeepInRegisters(y[0]);
   if (!real) return;
-  StoreFour(part.y + static_cast<size_t>(token) * part.y_stride + first + i, y);
+  StoreFour(part.y + static_cast<size_t>(token) * part.y_stride + first + i, y[0]);
   StoreFour(const_cast<Row*>(inputs.tail) + inputs.start * c.weight_stride + channel, in[3]);
   if (inputs.start + 1 != call.fold_interval) return;
   auto* after = reinterpret_cast<Row*>(
@@ -516,14 +515,14 @@ __device__ void FinishGroup(const FinishCall& call, float* scratch, bool real) {
     }
     row[j] = ReadLate(reinterpret_cast<const float4*>(o + column));
   }
+  Apply(call.f, row);
+  if (gate != nullptr) Apply(call.gate_f, gates);
   float squares = 0.0f;
 #pragma unroll
   for (uint32_t j = 0; j < kHeldFours; ++j) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       float& x = At(row[j], k);
-      x = Function(call.f, x);
-      if (gate != nullptr) At(gates[j], k) = Function(call.gate_f, At(gates[j], k));
       if (call.order != FinishOrder::kNormThenGate && gate != nullptr) x *= At(gates[j], k);
       if ((thread + j * kThreads) * 4 < count) squares = fmaf(x, x, squares);
     }
