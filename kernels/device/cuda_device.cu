@@ -523,6 +523,9 @@ absl::StatusOr<size_t> CudaDevice::EndRecording() {
   const cudaError_t error = cudaGraphInstantiate(&recording, graph, 0);
   cudaGraphDestroy(graph);
   RIVULET_RETURN_IF_ERROR(CudaError(error, "preparing a recorded step"));
+  // Or its first replay would do that, milliseconds later than others.
+  RIVULET_RETURN_IF_ERROR(
+      CudaError(cudaGraphUpload(recording, context_.stream), "preparing a recorded step"));
   recordings_.push_back(recording);
   return recordings_.size() - 1;
 }

@@ -53,8 +53,8 @@ class DeviceWorkspace {
 
   void Reset() { ReturnTo({}); }
 
-  // How far memory is taken. Returning to a mark takes what was taken until then, all of it: a
-  // recording holds its addresses.
+  // How far memory is taken. After ReturnTo, everything that was taken before the mark counts as
+  // taken again: a recording holds its addresses.
   struct Mark {
     size_t next = 0, used = 0;
   };

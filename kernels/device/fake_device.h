@@ -46,7 +46,7 @@ class FakeDevice final : public Device {
 
   void Record(size_t /*event*/) override {}
   absl::Status Wait(size_t event) override;
-  double SecondsBetween(size_t /*first*/, size_t /*second*/) override { return 0.002; }
+  double SecondsBetween(size_t /*first*/, size_t /*second*/) override { return 0.001; }
   absl::Status Synchronize() override { return error_; }
   void BeginRecording() override { recording_ = true; }
   absl::StatusOr<size_t> EndRecording() override;

@@ -1,8 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // A step is one copy of its description to the device, its operations, and one copy of what it
-// sampled back. A step of decode rows alone is the replay of a recording for at least as many rows;
-// rows that are too many belong to segments without tokens.
+// sampled back. A step of decode rows alone is the replay of a recording for at least as many rows,
+// and so is a step of few tokens, but for its logits; rows and tokens that are too many belong to
+// segments without tokens.
 //
 // Tokens are sampled on the device, with the ids that the host would draw. Only rows whose
 // penalties and biases touch more tokens than the description of a step has room for are sampled on
@@ -120,6 +121,7 @@ void DeviceEngine::KeepPromises(StepPlan& plan, std::deque<TokenCounts>& counts)
 void DeviceEngine::RunPass(const StepPlan& plan) {
   Step& step = current();
   step.known = step.timed = step.waits_for_host = step.wants_logits = false;
+  step.recording = nullptr;
   step.pending.clear();
   step.confined.clear();
   step.tails.clear();
@@ -168,16 +170,23 @@ void DeviceEngine::RunInParts(const StepPlan& plan) {
 
 // The device's own wait polls, so the thread sleeps first if it is known how long.
 absl::Status DeviceEngine::WaitFor(const Step& step) {
-  using Clock = StepTimes::Clock;
-  if (step.known || step.recording == nullptr) return device_->Wait(step.end_event);
-  const size_t kind = step.recording - recordings_.data();
-  const Clock::time_point begun = std::max(step.begun, last_end_);
-  SleepUntil(begun + times_.Sleep(kind));
-  const Clock::time_point awake = Clock::now();
+  if (!step.known && step.recording != nullptr) {
+    SleepUntil(std::max(step.begun, last_end_) + times_.Sleep(KindOf(step)));
+  }
   const absl::Status status = device_->Wait(step.end_event);
-  last_end_ = Clock::now();
-  times_.Learn(kind, last_end_ - begun, last_end_ - awake);
+  last_end_ = StepTimes::Clock::now();
   return status;
+}
+
+size_t DeviceEngine::KindOf(const Step& step) const { return step.recording - recordings_.data(); }
+
+// Of a step that has ended.
+void DeviceEngine::LearnTime(Step& step) {
+  if (step.timed) return;
+  step.result.device_seconds = device_->SecondsBetween(step.begin_event, step.end_event);
+  if (step.recording == nullptr) return;
+  const std::chrono::duration<double> took(step.result.device_seconds);
+  times_.Learn(KindOf(step), std::chrono::duration_cast<StepTimes::Clock::duration>(took));
 }
 
 // Waits for the step and takes its samples, unless the device failed.
@@ -215,9 +224,7 @@ StepResult DeviceEngine::Await(StepTicket ticket) {
   for (size_t r = 0; r < step.tails.size(); ++r) {
     if (!step.result.rows[r].status.ok()) failed_tails_.insert(step.tails[r]);
   }
-  if (!step.timed) {
-    step.result.device_seconds = device_->SecondsBetween(step.begin_event, step.end_event);
-  }
+  if (status.ok()) LearnTime(step);
   return std::move(step.result);
 }
 
@@ -253,7 +260,8 @@ const DeviceEngine::Recording* DeviceEngine::RecordingFor(const StepPlan& plan) 
   // Where folds write bases of their own, the description has a table that recordings do not read.
   if (!decodes && (ExtentsOf(plan).fold_bases || HasLongSegments(plan))) return nullptr;
   const auto fits = [&](const Recording& recording) {
-    return recording.decodes == decodes && plan.tokens.size() <= recording.tokens;
+    return recording.decodes == decodes && plan.tokens.size() <= recording.tokens &&
+           plan.rows.size() <= recording.tokens;
   };
   const auto found = std::find_if(recordings_.begin(), recordings_.end(), fits);
   return found == recordings_.end() ? nullptr : &*found;
@@ -316,7 +324,7 @@ StepDescription DeviceEngine::Describe(const StepPlan& plan, const Recording* re
                        recording == nullptr ? ExtentsOf(plan) : ExtentsOf(tokens, tokens));
   std::memset(current().description, 0, here.bytes());
   for (size_t t = 0; t < tokens; ++t) {
-    // Those of no row belong to segments without tokens: the last one is such, or all have rows.
+    // Padding belongs to the last segment, which is empty wherever there is padding.
     const bool decodes = recording != nullptr && recording->decodes;
     here.segment_of()[t] = static_cast<uint32_t>(decodes ? t : tokens - 1);
     here.place_tokens()[t] = static_cast<uint32_t>(t);

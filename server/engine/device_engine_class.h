@@ -114,7 +114,7 @@ class DeviceEngine final : public Engine {
     bool known = false;            // the samples are in `result`
     bool timed = false;            // so are the seconds
     const Recording* recording = nullptr;
-    StepTimes::Clock::time_point begun;  // or launched, behind another one
+    StepTimes::Clock::time_point begun;  // when its launch was complete; another may run before it
     std::byte* description = nullptr;    // pinned
     SampleResult* results = nullptr;     // pinned
     LogprobResult* logprobs = nullptr;   // pinned
@@ -128,6 +128,8 @@ class DeviceEngine final : public Engine {
   void RunPass(const StepPlan& plan);
   absl::Status Finish(Step& step);
   absl::Status WaitFor(const Step& step);
+  size_t KindOf(const Step& step) const;  // for times_; REQUIRES: it was recorded
+  void LearnTime(Step& step);
   void TakeSamples(Step& step);
   void KeepPromises(StepPlan& plan, std::deque<TokenCounts>& counts);
   absl::Status MakeModel();
@@ -219,7 +221,7 @@ class DeviceEngine final : public Engine {
   LogprobResult* logprobs_ = nullptr;  // [places], device
   float* logits_ = nullptr;            // [kLogitRows, vocab], device
   float* logits_host_ = nullptr;       // the same, pinned
-  std::vector<Recording> recordings_;  // of kRecordedRows, then of kRecordedTokens
+  std::vector<Recording> recordings_;  // of each sort, the smallest first
 
   StepTimes times_{kRecordedRows.size() + kRecordedTokens.size()};
   StepTimes::Clock::time_point last_end_;  // when the end of a step was known last

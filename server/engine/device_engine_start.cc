@@ -217,7 +217,7 @@ DeviceModel::Stream DeviceEngine::RunDecodeRows(const StepDescription& there, ui
   return stream;
 }
 
-// A step whose segments may have any number of tokens together, but for its logits.
+// Everything before the logits, for segments of any length with `tokens` tokens in all.
 DeviceModel::Stream DeviceEngine::RunTokens(const StepDescription& there, uint32_t tokens) {
   model_->Reset();
   const DeviceModel::Stream stream = Forward(there, tokens, tokens, false);
@@ -226,10 +226,16 @@ DeviceModel::Stream DeviceEngine::RunTokens(const StepDescription& there, uint32
 }
 
 // A recording holds addresses of temporaries and uses products that were chosen before: WarmUp has
-// run the same.
+// run the same. Few decode rows come last: their products bring weights of the next product into
+// L2, which the device knows from the step before.
 absl::Status DeviceEngine::Record() {
-  for (const uint32_t rows : kRecordedRows) RIVULET_RETURN_IF_ERROR(Record(rows, true));
-  for (const uint32_t tokens : kRecordedTokens) RIVULET_RETURN_IF_ERROR(Record(tokens, false));
+  for (size_t i = kRecordedTokens.size(); i-- > 0;) {
+    RIVULET_RETURN_IF_ERROR(Record(kRecordedTokens[i], false));
+  }
+  for (size_t i = kRecordedRows.size(); i-- > 0;) {
+    RIVULET_RETURN_IF_ERROR(Record(kRecordedRows[i], true));
+  }
+  std::reverse(recordings_.begin(), recordings_.end());
   return absl::OkStatus();
 }
 

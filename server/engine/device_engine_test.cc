@@ -324,6 +324,11 @@ TEST_P(DeviceEngineTest, HasTheSameBitsFromEverySchedule) {
       const std::vector<Answers> together = FeedTogether(engine, texts, longest, random_);
       for (size_t i = 0; i < texts.size(); ++i) check(i, together[i], "in company");
     }
+    // Steps of 20 to 128 tokens in as many as 33 short segments, which are replayed.
+    std::vector<std::vector<uint32_t>> crowd;
+    for (size_t copy = 0; copy < 3; ++copy) crowd.insert(crowd.end(), texts.begin(), texts.end());
+    const std::vector<Answers> together = FeedTogether(engine, crowd, 4, random_);
+    for (size_t i = 0; i < crowd.size(); ++i) check(i % texts.size(), together[i], "in a crowd");
   }
 }
 
@@ -396,6 +401,21 @@ void FakeDeviceTest::ExpectNearTheCpuAndTheSameBits() {
 
 TEST_P(FakeDeviceTest, IsNearTheCpuAndHasTheSameBitsFromEverySchedule) {
   ExpectNearTheCpuAndTheSameBits();
+}
+
+// A step with pieces of texts is replayed as one of decode rows is, if it is small.
+TEST_P(FakeDeviceTest, SmallStepsAreReplayed) {
+  const std::vector<uint32_t> text = RandomText(kTokens);
+  const Answers whole = Feed(engine(), text, kTokens);
+  const auto& device = static_cast<FakeDevice&>(*device_.device);
+  for (const size_t piece : {2, 7, 16}) {
+    const auto before = device.replays();
+    EXPECT_TRUE(Same(Feed(engine(), text, piece), whole)) << piece;
+    EXPECT_GT(device.replays(), before) << piece;
+  }
+  const auto before = device.replays();
+  Feed(engine(), text, 30);  // nothing is left over
+  EXPECT_EQ(device.replays(), before);
 }
 
 // What a whole model has beside its mixers.

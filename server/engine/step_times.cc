@@ -14,8 +14,6 @@ constexpr int kPart = 32;
 // A core that has slept runs the next step's preparation more slowly, its caches empty: with steps
 // of half a millisecond that costs 2 to 20 % of the tokens (docs/performance.md).
 constexpr microseconds kShortestStep{2000};
-// A thread that polled for less than this found a step that had ended before.
-constexpr microseconds kPolled{3};
 
 }  // namespace
 
@@ -27,14 +25,10 @@ StepTimes::Clock::duration StepTimes::Sleep(size_t kind) const {
 
 // What is expected falls at once and rises slowly, by no more than the margin, so that one long
 // step makes the next one no later.
-void StepTimes::Learn(size_t kind, Clock::duration took, Clock::duration polled) {
+void StepTimes::Learn(size_t kind, Clock::duration took) {
   Clock::duration& expected = expected_[kind];
   const bool known = expected != Clock::duration::zero();
-  if (polled < kPolled) {
-    expected = (known ? std::min(took, expected) : took) * 7 / 8;
-  } else {
-    expected = known ? std::min(took, expected + expected / kPart) : took;
-  }
+  expected = known ? std::min(took, expected + expected / kPart) : took;
 }
 
 }  // namespace rivulet

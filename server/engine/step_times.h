@@ -24,10 +24,8 @@ class StepTimes {
   // How long a thread may sleep after such a step has begun; zero: not at all.
   Clock::duration Sleep(size_t kind) const;
 
-  // Such a step took `took` from its beginning until the thread knew its end, and the thread polled
-  // for the last `polled` of it. Where it did not have to poll, the step had ended before, it is
-  // not known when.
-  void Learn(size_t kind, Clock::duration took, Clock::duration polled);
+  // Such a step took so long on the device.
+  void Learn(size_t kind, Clock::duration took);
 
  private:
   std::vector<Clock::duration> expected_;  // zero: nothing is known
