@@ -21,8 +21,8 @@ namespace rivulet {
 
 class DraftBudget {
  public:
-  static constexpr double kEarned = 0.015;
-  static constexpr double kMostEarned = 1.5;
+  static constexpr double kEarned = 0.01;
+  static constexpr double kMostEarned = 1.0;
   static constexpr double kMostCredit = 12;
   // Tokens within which reading a context has to pay.
   static constexpr double kPaysWithin = 64;

@@ -193,9 +193,9 @@ TEST(DraftCostTest, DraftsThatNeverPayCostThreePercentAtMost) {
   }
 }
 
-// Any draft makes the step slower by as much, as where it takes a GPU a step that is not recorded.
-// A server that has just begun knows nothing of that, and its first 128 steps lose 3 % at most,
-// too.
+// Any number of drafts slows the step by the same amount, as on a GPU where such a step is not
+// recorded. A server that has just begun does not know that, and its first 128 steps still lose
+// 3 % at most.
 TEST(DraftCostTest, TheFirstStepsLoseThreePercentAtMost) {
   StepCost cost(16);
   DraftChoice choice(cost);
