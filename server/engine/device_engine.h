@@ -23,9 +23,9 @@ struct DeviceAndModel {
 using DeviceOpener = std::function<absl::StatusOr<DeviceAndModel>()>;
 
 // Runs a step of the largest size, so that later ones allocate nothing, reserves the state slots in
-// what the device has left, and records the steps of decode rows and those of few tokens. RESOURCE_EXHAUSTED, saying what
-// is missing, if not one session fits. `depth`: 1; or 2, with which steps run ahead: tested on a
-// fake device, not run on a GPU yet.
+// what the device has left, and records the steps of decode rows and those of few tokens.
+// RESOURCE_EXHAUSTED, saying what is missing, if not one session fits. `depth`: 1; or 2, with which
+// steps run ahead.
 absl::StatusOr<std::unique_ptr<Engine>> MakeDeviceEngine(const DeviceOpener& open,
                                                          const EngineOptions& options,
                                                          size_t depth = 1);
