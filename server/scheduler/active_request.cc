@@ -211,10 +211,12 @@ std::vector<Session*> ActiveRequest::sessions() {
   return running;
 }
 
-bool ActiveRequest::DropKept(KeptStates what) {
-  const std::vector<Session*> own = sessions();
-  return std::any_of(own.begin(), own.end(),
-                     [what](Session* session) { return session->DropKept(what); });
+size_t ActiveRequest::DropKept(KeptStates what, size_t most) {
+  size_t dropped = 0;
+  for (Session* session : sessions()) {
+    if (dropped < most) dropped += session->DropKept(what, most - dropped);
+  }
+  return dropped;
 }
 
 // Until the session has them.

@@ -136,13 +136,15 @@ class ActiveRequest {
   uint64_t StateBytes() const;
   // That of its prompt, or those of the completions that run.
   std::vector<Session*> sessions();
-  // Of the first of them that has some. False if none has.
-  bool DropKept(KeptStates what);
+  // Of these, as Session::DropKept. REQUIRES: most > 0.
+  size_t DropKept(KeptStates what, size_t most);
   // How many borders of the row's session AddToPlan keeps with its next `tokens` tokens, if there
   // is room.
   size_t NewBorders(int row, uint32_t tokens) const;
-  // Of a row that runs. False if it has none.
-  bool DropBorder(int row) { return SessionOf(row).DropKept(KeptStates::kBorder); }
+  // Of a row that runs, up to `most`. How many. REQUIRES: most > 0.
+  size_t DropBorders(int row, size_t most) {
+    return SessionOf(row).DropKept(KeptStates::kBorder, most);
+  }
 
   // The tokens at the beginning of its prompt that `other` shares; 0 if its prompt does not begin a
   // context, or its states are not kept for `other`.

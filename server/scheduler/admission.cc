@@ -193,16 +193,19 @@ void Scheduler::FindBorderRoom(const std::vector<PlannedRow>& chosen) {
 // Those of idle sessions go, and then older ones of the rows that would keep more.
 void Scheduler::DropBordersFor(const std::vector<PlannedRow>& chosen, size_t count) {
   size_t dropped = 0;
-  const auto drop = [this](const TenantNames* tenants) {
-    return sessions_.DropKept(KeptStates::kBorder, tenants) > 0;
+  const auto drop = [&](const TenantNames* tenants) {
+    // What tenants hold is added up again after a part of them.
+    const size_t left = count - dropped, part = named_tenants_ ? (left + 7) / 8 : left;
+    const size_t some = sessions_.DropKept(KeptStates::kBorder, tenants, part);
+    dropped += some;
+    return some > 0;
   };
-  while (dropped < count && DropByShare(drop)) ++dropped;
+  while (dropped < count && DropByShare(drop)) continue;
   for (const PlannedRow& planned : chosen) {
     const RowInFlight& row = rows_[planned.row];
     const size_t own = row.request->NewBorders(row.row, planned.tokens);
-    for (size_t i = 0; i < own && dropped < count && row.request->DropBorder(row.row); ++i) {
-      ++dropped;
-    }
+    const size_t most = std::min(own, count - std::min(count, dropped));
+    if (most > 0) dropped += row.request->DropBorders(row.row, most);
   }
   metrics_.borders_dropped.Add(dropped);
 }
@@ -306,9 +309,7 @@ bool Scheduler::MakeRoom(const Request& request) {
   // There usually is room; then what is held is added up only once.
   size_t borders = 1;
   const auto drop = [&](const TenantNames* tenants) {
-    size_t dropped = 0;
-    while (dropped < borders && DropKept(KeptStates::kBorder, tenants)) ++dropped;
-    return dropped > 0;
+    return DropKept(KeptStates::kBorder, tenants, borders);
   };
   for (; !HasRoom(NewNeed(request)); borders *= 2) {
     if (WorkedEnough()) return false;
@@ -406,20 +407,20 @@ bool Scheduler::MakeRoomToKeep(const Request& request) {
   return true;
 }
 
-bool Scheduler::DropKept(KeptStates what, const TenantNames* tenants) {
+bool Scheduler::DropKept(KeptStates what, const TenantNames* tenants, size_t most) {
   const auto of_these = [tenants](const Request& request) {
     return IsAmong(tenants, NameOfTenant(request));
   };
-  size_t dropped = sessions_.DropKept(what, tenants);
+  size_t dropped = sessions_.DropKept(what, tenants, most);
   for (const auto& active : active_) {
-    if (dropped == 0 && of_these(active->request()) && active->DropKept(what)) dropped = 1;
+    if (dropped >= most) break;
+    if (of_these(active->request())) dropped += active->DropKept(what, most - dropped);
   }
   for (const auto& request : waiting_) {
     if (request == nullptr || !request->session.held()) continue;  // null: admitted in this pass
+    if (dropped >= most) break;
     SessionLease& lease = request->session;
-    if (dropped == 0 && lease.exclusive() && of_these(*request) && lease.DropKept(what)) {
-      dropped = 1;
-    }
+    if (lease.exclusive() && of_these(*request)) dropped += lease.DropKept(what, most - dropped);
   }
   (what == KeptStates::kBorder ? metrics_.borders_dropped : metrics_.kept_positions_dropped)
       .Add(dropped);

@@ -68,10 +68,17 @@ class ReuseSchedule {
     uint64_t drafted = 0, accepted = 0;
     for (const Counter& source : m.draft_tokens) drafted += source.value();
     for (const Counter& source : m.accepted_draft_tokens) accepted += source.value();
-    return absl::StrCat(calls_, " calls, ", forks_, " forks, ", rewinds_, " rewinds, ",
-                        m.prefix_hits.value(), " hits, ", m.prefix_tokens_reused.value(),
-                        " tokens reused, ", accepted, " of ", drafted, " drafts right, ", dropped_,
-                        " sessions dropped");
+    uint64_t evicted = 0;
+    for (const Counter& reason : m.prefix_drops) evicted += reason.value();
+    const auto missed = [&m](PrefixMiss why) {
+      return m.prefix_misses[static_cast<size_t>(why)].value();
+    };
+    return absl::StrCat(
+        calls_, " calls, ", forks_, " forks, ", rewinds_, " rewinds, ", m.prefix_hits.value(),
+        " hits (else ", missed(PrefixMiss::kContinues), " went on, ", missed(PrefixMiss::kShort),
+        " short, ", missed(PrefixMiss::kUnknown), " unknown, ", missed(PrefixMiss::kNotKept),
+        " not kept), ", evicted, " evictions, ", m.prefix_tokens_reused.value(), " tokens reused, ",
+        accepted, " of ", drafted, " drafts right, ", dropped_, " sessions dropped");
   }
 
  private:

@@ -205,8 +205,9 @@ class Scheduler {
   TenantAmounts HeldByTenants(const Request* request, bool for_tokens) const;
   // Of the request's tenant, that others than this one do.
   bool RunsForTenantOf(const Request& request) const;
-  // Of an idle session of the tenants if one has any, else of one that runs or waits.
-  bool DropKept(KeptStates what, const TenantNames* tenants);
+  // Up to `most`, of idle sessions of the tenants, and then of those that run or wait. False if
+  // none of them has any.
+  bool DropKept(KeptStates what, const TenantNames* tenants, size_t most = 1);
   absl::StatusOr<std::unique_ptr<Session>> OpenSession(Request& request,
                                                        const PrefixCache::Match& match, bool keep);
   void CollectRows(TimePoint now);

@@ -190,7 +190,10 @@ class Stack {
   std::unique_ptr<RunAheadEngine> ahead_;  // of depth 2
   std::deque<StepTicket> launched_;
   Metrics metrics_;
-  SessionTable sessions_{{}, metrics_};
+  uint64_t sessions_made_ = 1000000;
+  // Ids in the order of creation, so that a seed replays what depends on that of the ids.
+  SessionTable sessions_{{.make_id = [this] { return std::to_string(sessions_made_++); }},
+                         metrics_};
   Dispatcher dispatcher_;
   std::unique_ptr<Scheduler> scheduler_;
   std::deque<Client> clients_;

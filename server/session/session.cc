@@ -2,7 +2,6 @@
 #include "server/session/session.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -163,7 +162,7 @@ void Session::Keep(size_t most, Notes notes) {
   RIVULET_CHECK(resting(), "keeps a position while it runs");
   if (!kept_.empty() && kept_.back().tokens == tokens_.size()) kept_.pop_back();
   if (most > 0) kept_.push_back({tokens_.size(), point_, std::move(notes)});
-  while (kept_.size() > most) DropKept(KeptStates::kOldestPosition);
+  while (kept_.size() > most) DropKept(KeptStates::kOldestPosition, 1);
 }
 
 void Session::KeepStart() {
@@ -173,17 +172,17 @@ void Session::KeepStart() {
 }
 
 // Nothing goes back to a border before the oldest position.
-bool Session::DropKept(KeptStates what) {
+size_t Session::DropKept(KeptStates what, size_t most) {
   if (what == KeptStates::kBorder) {
-    if (borders_.empty()) return false;
-    ThinBorders();
-    return true;
+    const size_t dropped = std::min(most, borders_.size());
+    ThinBorders(dropped);
+    return dropped;
   }
-  if (kept_.empty()) return false;
+  if (kept_.empty()) return 0;
   kept_.erase(kept_.begin());
   const uint64_t oldest = kept_.empty() ? tokens_.size() : kept_.front().tokens;
   std::erase_if(borders_, [&](const auto& border) { return border->position < oldest; });
-  return true;
+  return 1;
 }
 
 bool Session::has_new_border() const {
@@ -197,13 +196,13 @@ bool Session::has_new_border() const {
 void Session::KeepBorder(size_t most) {
   RIVULET_CHECK(has_new_border() && most > 0, "keeps a border twice, or none");
   borders_.push_back(SharePoint());
-  while (borders_.size() > most) ThinBorders();
+  if (borders_.size() > most) ThinBorders(borders_.size() - most);
 }
 
 size_t Session::TakeBorderBack() {
   borders_.pop_back();
   if (borders_.empty()) return 1;
-  ThinBorders();
+  ThinBorders(1);
   return 2;
 }
 
@@ -220,8 +219,8 @@ uint64_t Session::PagesOfBorders(size_t kind, size_t count, uint64_t tokens) con
   return folds + MissingPagesInFork(kind, tokens) - MissingPages(kind, tokens);
 }
 
-// Forgets the one that leaves the smallest gap for its distance from the end.
-void Session::ThinBorders() {
+// Forgets so many, each time the one that leaves the smallest gap for its distance from the end.
+void Session::ThinBorders(size_t count) {
   const auto gap = [&](size_t i) {
     const StatePoint* const first = kept_.empty() ? nullptr : kept_.front().point.get();
     const uint64_t oldest = first == nullptr ? 0 : first->position;
@@ -230,11 +229,16 @@ void Session::ThinBorders() {
     const uint64_t distance = position_ - borders_[i]->position + states_.capacity().fold_interval;
     return static_cast<double>(after - before) / static_cast<double>(distance);
   };
-  size_t least = 0;
-  for (size_t i = 1; i < borders_.size(); ++i) {
-    if (gap(i) < gap(least)) least = i;
+  if (count == borders_.size()) return borders_.clear();
+  for (; count > 0; --count) {
+    size_t least = 0;
+    double least_gap = gap(0);
+    for (size_t i = 1; i < borders_.size(); ++i) {
+      const double other = gap(i);
+      if (other < least_gap) least = i, least_gap = other;
+    }
+    borders_.erase(borders_.begin() + static_cast<ptrdiff_t>(least));
   }
-  borders_.erase(borders_.begin() + static_cast<ptrdiff_t>(least));
 }
 
 // The last border whose state is held and that is before the last of the first `tokens` tokens,
@@ -407,17 +411,27 @@ uint64_t Session::BytesBeside(const StatePoint& point, const StatePoint* next) c
   return bytes;
 }
 
+// From the last one back, each beside the one behind it. Neighbours may have the same state. It
+// takes no memory, so that a rewind cannot fail half done.
 uint64_t Session::kept_bytes() const {
-  std::map<uint64_t, const StatePoint*> points;  // neighbours may have the same state
-  ForEachPoint([&](const auto& point) { points.emplace(point->position, point.get()); });
   uint64_t bytes = 0;
-  const StatePoint* next = nullptr;
-  for (auto point = points.rbegin(); point != points.rend(); ++point) {
-    const bool present = point_ != nullptr && point->first == point_->position;
-    if (!present) bytes += BytesBeside(*point->second, next);
-    next = point->second;
+  const StatePoint* behind = point_.get();
+  auto kept = kept_.rbegin();
+  auto border = borders_.rbegin();
+  for (;;) {
+    while (kept != kept_.rend() && kept->point == nullptr) ++kept;
+    const StatePoint* const position = kept == kept_.rend() ? nullptr : kept->point.get();
+    const StatePoint* point = border == borders_.rend() ? nullptr : border->get();
+    if (position == nullptr && point == nullptr) return bytes;
+    if (point == nullptr || (position != nullptr && position->position >= point->position)) {
+      point = position, ++kept;
+    } else {
+      ++border;
+    }
+    if (behind != nullptr && point->position == behind->position) continue;
+    bytes += BytesBeside(*point, behind);
+    behind = point;
   }
-  return bytes;
 }
 
 // Of a segment with drafts only the first token can fold.
@@ -442,7 +456,7 @@ void Session::KeepPlannedBorders() {
     borders_.push_back(std::move(point));
   }
   planned_borders_.clear();
-  while (borders_.size() > most_borders_) ThinBorders();
+  if (borders_.size() > most_borders_) ThinBorders(borders_.size() - most_borders_);
 }
 
 void Session::CancelSegment() {

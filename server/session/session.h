@@ -130,8 +130,8 @@ class Session {
   const std::vector<KeptPosition>& kept() const { return kept_; }
   // Those of a session that this one was forked from.
   void ShareKept(const Session& source) { kept_ = source.kept_; }
-  // False if there is none.
-  bool DropKept(KeptStates what);
+  // Up to `most` borders, or one position. How many; 0: there is none. REQUIRES: most > 0.
+  size_t DropKept(KeptStates what, size_t most);
   bool keeps(KeptStates what) const {
     return what == KeptStates::kBorder ? !borders_.empty() : !kept_.empty();
   }
@@ -240,7 +240,7 @@ class Session {
   absl::Status CheckReaches(uint64_t tokens) const;
   std::shared_ptr<StatePoint> LatestPoint(uint64_t tokens) const;
   uint64_t BytesBeside(const StatePoint& point, const StatePoint* next) const;
-  void ThinBorders();
+  void ThinBorders(size_t count);
   absl::StatusOr<Segment> Plan(size_t first_token, size_t count, bool keep_base,
                                BorderRule borders = {});
   absl::Status PlanPages(size_t count, bool keep_folds);

@@ -71,10 +71,10 @@ void SessionLease::PutState(std::unique_ptr<Session> state) {
   table_->SetState(*entry_, std::move(state));
 }
 
-bool SessionLease::DropKept(KeptStates what) {
+size_t SessionLease::DropKept(KeptStates what, size_t most) {
   RIVULET_CHECK(exclusive_, "changes a session that others may read");
   MutexLock lock(&table_->mutex_);
-  return table_->DropKeptOf(*entry_, what);
+  return table_->DropKeptOf(*entry_, what, most);
 }
 
 void SessionLease::Drop() {

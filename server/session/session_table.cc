@@ -132,7 +132,7 @@ absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::NewEntry(
   RIVULET_RETURN_IF_ERROR(CheckName(name));
   auto entry = std::make_shared<Entry>();
   entry->tenant = key.tenant;
-  entry->id = key.id.empty() ? MakeRandomId() : key.id;
+  entry->id = key.id.empty() ? options_.make_id() : key.id;
   entry->name = name;
   entry->created_unix_ms = UnixMs(options_.now());
   return entry;
@@ -537,31 +537,33 @@ SessionInfo SessionTable::InfoOf(const Entry& entry) const {
 }
 
 // Thousands of forks may share what they keep: each is looked at once, not once for each position.
-size_t SessionTable::DropKept(KeptStates what, const TenantNames* tenants) {
-  size_t dropped = 0;
+size_t SessionTable::DropKept(KeptStates what, const TenantNames* tenants, size_t most) {
+  size_t dropped = 0, alone = 0;
   MutexLock lock(&mutex_);
   for (const std::shared_ptr<Entry>& entry : idle_states_) {
     ++work_;
     if (!IsAmong(tenants, entry->tenant)) continue;
-    for (bool enough = false; !enough; ++dropped) {
-      enough = entry->state->keeps_alone(what) || dropped + 1 == kMostChanges;
-      if (!DropKeptOf(*entry, what)) break;
-      if (enough) return dropped + 1;
+    while (entry->state->keeps(what)) {
+      const bool frees = entry->state->keeps_alone(what);
+      const size_t some = DropKeptOf(*entry, what, most - alone);
+      dropped += some;
+      if (frees) alone += some;
+      if (alone >= most || dropped >= kMostChanges) return dropped;
     }
   }
   return dropped;
 }
 
-bool SessionTable::DropKeptOf(Entry& entry, KeptStates what) {
-  if (entry.state == nullptr || !entry.state->keeps(what)) return false;
+size_t SessionTable::DropKeptOf(Entry& entry, KeptStates what, size_t most) {
+  if (entry.state == nullptr || !entry.state->keeps(what)) return 0;
   const bool idle = !entry.leased();
   if (idle) idle_points_.Remove(*entry.state);
-  entry.state->DropKept(what);
+  const size_t dropped = entry.state->DropKept(what, most);
   if (idle) idle_points_.Add(*entry.state);
-  work_ += kWorkOfChange;
+  work_ += kWorkOfChange * dropped;
   Describe(entry, *entry.state);
   CountHeld(entry);
-  return true;
+  return dropped;
 }
 
 void SessionTable::Reap() {

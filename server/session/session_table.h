@@ -137,8 +137,8 @@ class SessionLease {
   void PutState(std::unique_ptr<Session> state);
   // For the next turn, in place of those of the last one; null: none. REQUIRES: exclusive().
   void SetNotes(std::shared_ptr<const SessionNotes> notes);
-  // Of the state in the table. False if it has none. REQUIRES: exclusive().
-  bool DropKept(KeptStates what);
+  // Of the state in the table, as Session::DropKept. REQUIRES: exclusive().
+  size_t DropKept(KeptStates what, size_t most);
   // The session leaves the table: its state is lost. REQUIRES: exclusive().
   void Drop();
 
@@ -171,7 +171,9 @@ class SessionTable {
   struct Options {
     std::chrono::seconds time_to_live{0};  // of an idle session; 0: for ever
     size_t max_sessions = size_t{1} << 16;
-    std::function<TimePoint()> now = &Clock::now;  // tests have their own
+    // Tests have their own.
+    std::function<TimePoint()> now = &Clock::now;
+    std::function<std::string()> make_id = &MakeRandomId;  // of a session without one
   };
   static constexpr size_t kMaxIdBytes = 128;
   static constexpr size_t kMaxNameBytes = 256;
@@ -287,9 +289,9 @@ class SessionTable {
   // Adds what the sessions of each tenant hold, with leases or without.
   void AddHeld(uint64_t HeldBySessions::*what, TenantAmounts& amounts) const;
   // Of the idle session that was used least recently among those of `tenants` (null: of all) that
-  // have some, and on until one is dropped that no other session keeps, or it has been long enough.
-  // How many; 0 if none has.
-  size_t DropKept(KeptStates what, const TenantNames* tenants = nullptr);
+  // have some, and on until `most` are dropped that no other session keeps, or it has been long
+  // enough. How many; 0 if none has. Each call takes time for all that the session keeps.
+  size_t DropKept(KeptStates what, const TenantNames* tenants = nullptr, size_t most = 1);
   // Destroys the states of deleted sessions, and drops sessions that were idle too long.
   void Reap();
   // The contents of all states are lost: drops every session that has one. Leases on them are lost.
@@ -335,7 +337,8 @@ class SessionTable {
   // All of it, in place of `garbage`, which is empty.
   void TakeGarbage(std::vector<std::unique_ptr<Session>>& garbage)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool DropKeptOf(Entry& entry, KeptStates what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t DropKeptOf(Entry& entry, KeptStates what, size_t most)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void Describe(Entry& entry, const Session& state);
   // Gives the entry a state and says what it is. REQUIRES: not idle.
   void SetState(Entry& entry, std::unique_ptr<Session> state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -465,6 +465,45 @@ TEST_F(SessionTableTest, ForksThatShareEverythingGoInFewSteps) {
   EXPECT_LE(steps, 600u);
 }
 
+// Borders of idle sessions go many at once, those of the one used least recently first, and the
+// same ones as if they went one by one.
+TEST_F(SessionTableTest, ManyBordersGoInOneChange) {
+  FakeEngine engine(300);
+  SessionTable sessions({.max_sessions = 4}, metrics_);
+  const auto grow = [&](const char* id) {
+    ASSERT_TRUE(sessions.Create(id, "").ok());
+    auto lease = sessions.LeaseForTurn(id);
+    auto state = Session::CreateAtRest(engine.states(), sessions.ledger());
+    state->Keep(8, nullptr);
+    ASSERT_TRUE(state->Wake().ok());
+    state->Append(std::vector<uint32_t>(1600, 7));
+    ASSERT_TRUE(state->PlanSegment(0, 1600, {16, 100}).ok());
+    state->CommitSegment();
+    lease->PutState(std::move(state));
+    EXPECT_EQ(sessions.Get(id)->kept_borders, 99u);
+  };
+  // Where what is left of them begins again, after 60 went in parts.
+  const auto left = [&](size_t part) {
+    grow("a");
+    for (size_t i = 0; i < 60; i += part) {
+      EXPECT_EQ(sessions.DropKept(KeptStates::kBorder, nullptr, part), part);
+    }
+    std::vector<uint64_t> positions;
+    const auto lease = sessions.LeaseForReading("a");
+    for (uint64_t tokens = 1; tokens <= 1600; tokens += 16) {
+      positions.push_back((*lease->state()->ForkAt(tokens, true))->position());
+    }
+    return positions;
+  };
+  const auto at_once = left(60);
+  ASSERT_TRUE(sessions.Delete("a").ok());
+  EXPECT_EQ(left(1), at_once);
+  grow("b");
+  EXPECT_EQ(sessions.DropKept(KeptStates::kBorder, nullptr, 40), 40u);
+  EXPECT_EQ(sessions.Get("a")->kept_borders, 0u);
+  EXPECT_EQ(sessions.Get("b")->kept_borders, 98u);
+}
+
 // What idle_slots keeps up is what a look at all of them finds.
 TEST_F(SessionTableTest, IdleSlotsAreCountedAsSessionsComeAndGo) {
   const auto bases = [&] { return sessions_.idle_slots().bases; };

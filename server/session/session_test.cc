@@ -199,8 +199,11 @@ TEST(SessionTest, WithAllBordersARewindComputesFifteenTokens) {
   EXPECT_EQ((*session->ForkAt(250, true))->borders(), 15u);
   EXPECT_EQ((*session->ForkAt(250, false))->borders(), 0u);
   EXPECT_EQ((*session->ForkAt(250, false))->position(), 240u);
-  for (int i = 0; i < 30; ++i) EXPECT_TRUE(session->DropKept(KeptStates::kBorder));
-  EXPECT_FALSE(session->DropKept(KeptStates::kBorder));
+  for (const size_t some : {1, 4, 24}) {
+    EXPECT_EQ(session->DropKept(KeptStates::kBorder, some), some);
+  }
+  EXPECT_EQ(session->DropKept(KeptStates::kBorder, 3), 1u);
+  EXPECT_EQ(session->DropKept(KeptStates::kBorder, 1), 0u);
   EXPECT_EQ(engine.states().bases().used(), 1u);
   EXPECT_EQ((*session->ForkAt(250, true))->position(), 0u) << "where the turn began";
 }
@@ -274,7 +277,7 @@ class Lives {
     if (what == 1) return Add(sessions_[pick]->Fork());
     if (what == 2) return void(sessions_.erase(sessions_.begin() + pick));
     if (what == 3) return AddPast(*sessions_[pick]);
-    if (what == 4) return void(sessions_[pick]->DropKept(KeptStates::kBorder));
+    if (what == 4) return void(sessions_[pick]->DropKept(KeptStates::kBorder, 1));
     Step();
   }
 
@@ -305,7 +308,7 @@ class Lives {
   // For one token more. The scheduler never lets borders take this.
   void MakeRoomFor(Session& session) {
     session.Append(0);
-    const auto drop = [](auto& other) { return other->DropKept(KeptStates::kBorder); };
+    const auto drop = [](auto& other) { return other->DropKept(KeptStates::kBorder, 1) > 0; };
     while (!session.PlanSegment(0, 1).ok()) {
       ASSERT_TRUE(std::any_of(sessions_.begin(), sessions_.end(), drop));
     }
