@@ -6,6 +6,8 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <limits>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -55,14 +57,16 @@ bool AllDigits(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
 }
 
-// "http://host/path" → "/path": a proxy may send it so.
-std::string_view WithoutOrigin(std::string_view target) {
+// Takes the host of "http://host/path" off, as a proxy may send it. None: it is a path alone.
+std::optional<std::string> TakeHost(std::string_view& target) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (!absl::StartsWithIgnoreCase(ToAbsl(target), ToAbsl(scheme))) continue;
-    const size_t slash = target.find('/', scheme.size());
-    return slash == std::string_view::npos ? std::string_view("/") : target.substr(slash);
+    target.remove_prefix(scheme.size());
+    const std::string_view host = target.substr(0, target.find_first_of("/?"));
+    target.remove_prefix(host.size());
+    return std::string(host);
   }
-  return target;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -99,7 +103,9 @@ RequestReader::Progress RequestReader::Read(std::string& input) {
 
 RequestReader::Progress RequestReader::ReadHead(std::string& input) {
   // Some clients end a body with a line that belongs to nothing.
-  while (!begun_ && input.starts_with("\r\n")) input.erase(0, 2);
+  size_t lines = 0;
+  while (!begun_ && std::string_view(input).substr(lines).starts_with("\r\n")) lines += 2;
+  input.erase(0, lines);
   if (!begun_ && input == "\r") return Progress::kNeedsMore;
   begun_ = begun_ || !input.empty();
   const size_t from = scanned_ < kHeadEnd.size() ? 0 : scanned_ - kHeadEnd.size() + 1;
@@ -134,9 +140,11 @@ RequestReader::Progress RequestReader::TakeHead() {
   request_.method = std::string(View(message.method_string()));
   request_.minor_version = static_cast<int>(message.version() % 10);
   request_.keep_alive = parser_->keep_alive() && request_.minor_version == 1;
-  const std::string_view target = WithoutOrigin(View(message.target()));
+  std::string_view target = View(message.target());
+  target_host_ = TakeHost(target);
   const size_t question = target.find('?');
   request_.path = std::string(target.substr(0, question));
+  if (target_host_.has_value() && request_.path.empty()) request_.path.assign(1, '/');
   if (question != std::string_view::npos) request_.query = std::string(target.substr(question + 1));
   for (const auto& field : message) {
     request_.headers.push_back(
@@ -157,6 +165,11 @@ RequestReader::Progress RequestReader::CheckFraming() {
   }
   if (hosts > 1 || (hosts == 0 && request_.minor_version == 1)) {
     return Refuse(400, "a request has one Host header");
+  }
+  // Programs disagree about which of them counts.
+  if (target_host_.has_value() && hosts == 1 &&
+      !absl::EqualsIgnoreCase(*target_host_, *request_.Find("Host"))) {
+    return Refuse(400, "the target names another host than the Host header");
   }
   if (lengths + encodings > 1) {
     return Refuse(400, "more than one Content-Length or Transfer-Encoding");

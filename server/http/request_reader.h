@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/http/http_message.h"
@@ -67,6 +68,7 @@ class RequestReader {
   bool begun_ = false;
   bool has_head_ = false;
   bool expects_continue_ = false;
+  std::optional<std::string> target_host_;
   int refusal_status_ = 0;
   std::string refusal_text_;
 };

@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/base/test_seed.h"
+#include "kernels/base/thread_seconds.h"
 
 namespace rivulet {
 namespace {
@@ -92,6 +94,28 @@ TEST(RequestReaderTest, ReadsPipelinedRequestsChunksAndLinesBetween) {
   EXPECT_FALSE(outcome.requests[2].keep_alive);
 }
 
+TEST(RequestReaderTest, TakesTheHostOffATarget) {
+  const std::pair<const char*, std::pair<const char*, const char*>> kTargets[] = {
+      {"http://h/a?b", {"/a", "b"}}, {"HTTPS://H", {"/", ""}}, {"http://h?a/b", {"/", "a/b"}}};
+  for (const auto& [target, read] : kTargets) {
+    const Outcome outcome = ReadAll(absl::StrCat("GET ", target, " HTTP/1.1\r\nHost: h\r\n\r\n"));
+    ASSERT_EQ(outcome.requests.size(), 1u) << target << outcome.why;
+    EXPECT_EQ(outcome.requests[0].path, read.first) << target;
+    EXPECT_EQ(outcome.requests[0].query, read.second) << target;
+  }
+}
+
+// Each once moved all that followed.
+TEST(RequestReaderTest, ManyLinesBeforeARequestTakeLittleTime) {
+  std::string input;
+  for (int i = 0; i < 1 << 20; ++i) input += "\r\n";
+  const double started = ThreadSeconds();
+  RequestReader reader(kHead);
+  EXPECT_EQ(reader.Read(input), Progress::kNeedsMore);
+  EXPECT_TRUE(input.empty());
+  EXPECT_LT(ThreadSeconds() - started, 2.0);
+}
+
 TEST(RequestReaderTest, OldClientsEndTheirConnection) {
   const Outcome outcome = ReadAll("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
   ASSERT_EQ(outcome.requests.size(), 1u) << outcome.why;
@@ -131,6 +155,10 @@ TEST(RequestReaderTest, RefusesAmbiguousAndOversizedRequests) {
       {"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501},
       {Post("Transfer-Encoding : chunked\r\n", "0\r\n\r\n"), 400},
       {Post("Expect: the worst\r\n", ""), 417},
+      {"GET http://evil.test/ HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+      {"GET http://h:81/ HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+      {"GET http:///h HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+      {"GET http://h HTTP/1.1\r\nHost: h/\r\n\r\n", 400},
       {get + "A: b\r\n c\r\n\r\n", 400},
       {get + "A: b\r\n\tc\r\n\r\n", 400},
       {get + "A: b\n\r\n\r\n", 400},
