@@ -104,6 +104,7 @@ class OracleSource final : public DrafterSource {
       foreseen_ = now;
       const auto next = source_.alone_.Run(ask).tokens(completion_.index);
       foreseen_.insert(foreseen_.end(), next.begin(), next.end());
+      source_.alone_.ForgetClients();  // each step reads all that it knows
     }
 
     OracleSource& source_;
