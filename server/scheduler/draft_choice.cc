@@ -21,6 +21,15 @@ constexpr size_t kFirstDrafts = 2;
 constexpr float kFirstChance = 0.3f;
 constexpr size_t kFirstMeasured = 6;
 
+// In a step of so many rows a few drafts cost as much as many: on a GPU, it is no longer one of
+// decode rows alone. So it is measured with many, so many a row, where each row's guesses are right
+// so often that it gains kManyGain from them, and the drafts promise a token a row and more. Where
+// no row is like that, a few are measured after kFirstTry steps.
+constexpr size_t kManyRows = 4;
+constexpr size_t kManyDrafts = 3;
+constexpr double kManyGain = 2;
+constexpr float kManyChance = 0.5f;
+
 // A draft has to promise so many times what it costs, since both are estimates.
 constexpr double kMargin = 1.1;
 // What no gain of a row's own makes up for.
@@ -86,6 +95,16 @@ bool AllEmpty(std::span<const DraftProspect> rows) {
   return std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.count == 0; });
 }
 
+// So many more tokens the counted drafts are expected to give.
+double ExpectedTokens(std::span<const DraftProspect> rows, const std::vector<uint32_t>& counts) {
+  double tokens = 0;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    double chance = 1;
+    for (size_t i = 0; i < counts[row]; ++i) tokens += chance *= rows[row].chances[i];
+  }
+  return tokens;
+}
+
 // The `most` likeliest.
 std::vector<uint32_t> FirstDrafts(std::span<const DraftProspect> rows, size_t most,
                                   double least_chance) {
@@ -126,7 +145,7 @@ void DraftChoice::LearnCurve(const DecodeStep& step) {
   const double alone = cost_.DecodeSeconds(step.rows), count = static_cast<double>(step.drafts);
   double added = std::max(step.seconds - alone, kLeastPart * count * alone);
   Curve& curve = curves_[PointOf(step.rows, curves_.size())];
-  const double expected = curve.At(count);
+  const double expected = curve.Covers(count) ? curve.At(count) : 0;
   Point& point = curve.points[PointOf(step.drafts, curve.points.size())];
   if (expected > 0) {
     added = std::clamp(added, expected / kFarthest, expected * kFarthest);
@@ -152,6 +171,13 @@ double DraftChoice::Curve::At(double drafts) const {
     from_seconds = to_seconds;
   }
   return from == 0 ? 0 : from_seconds * drafts / from;
+}
+
+bool DraftChoice::Curve::Covers(double drafts) const {
+  constexpr double kFarther = 4;  // than what was measured
+  return std::any_of(points.begin(), points.end(), [&](const Point& point) {
+    return point.steps > 0 && kFarther * point.mean_drafts() >= drafts;
+  });
 }
 
 const DraftChoice::Curve& DraftChoice::CurveOf(size_t decode_rows) const {
@@ -199,10 +225,24 @@ std::vector<uint32_t> DraftChoice::Choose(std::span<const DraftProspect> rows) {
   return counts;
 }
 
+// Many drafts in a step for which their cost is not known; none if they do not promise enough.
+std::vector<uint32_t> DraftChoice::UnknownMany(std::span<const DraftProspect> rows) const {
+  const std::vector<uint32_t> none(rows.size());
+  if (rows.size() < kManyRows || LeastGain(rows) < kManyGain) return none;
+  const double most = static_cast<double>(kManyDrafts * rows.size());
+  if (CurveOf(rows.size()).Covers(most)) return none;
+  auto counts = FirstDrafts(rows, kManyDrafts * rows.size(), kManyChance);
+  return ExpectedTokens(rows, counts) < static_cast<double>(rows.size()) ? none : counts;
+}
+
 std::vector<uint32_t> DraftChoice::CountsFor(std::span<const DraftProspect> rows) {
   const std::vector<uint32_t> none(rows.size());
   if (AllEmpty(rows) || !budget_.open() || MeasuresAlone(rows.size())) return none;
-  if (AddedSeconds(rows.size(), 1) == 0) return FirstDrafts(rows, kFirstDrafts, kFirstChance);
+  if (auto many = UnknownMany(rows); many != none) return many;
+  if (AddedSeconds(rows.size(), 1) == 0) {
+    if (rows.size() >= kManyRows && ++waited_ < kFirstTry) return none;
+    return FirstDrafts(rows, kFirstDrafts, kFirstChance);
+  }
   if (refused_ >= try_after_) {
     refused_ = 0;
     try_after_ = std::min(2 * try_after_, kLastTry);

@@ -73,11 +73,14 @@ class DraftChoice {
     std::array<Point, 12> points;
     size_t measured = 0;  // drafts that do not fade
     double At(double drafts) const;
+    // Whether a number near it was measured, so that At says something of it.
+    bool Covers(double drafts) const;
   };
   const Curve& CurveOf(size_t decode_rows) const;
   void NoteCost(const DecodeStep& step);
   void LearnCurve(const DecodeStep& step);
   bool MeasuresAlone(size_t decode_rows) const;
+  std::vector<uint32_t> UnknownMany(std::span<const DraftProspect> rows) const;
   std::vector<uint32_t> CountsFor(std::span<const DraftProspect> rows);
   std::vector<uint32_t> PayingDrafts(std::span<const DraftProspect> rows) const;
 
@@ -86,6 +89,7 @@ class DraftChoice {
   size_t since_alone_ = 0;        // steps with drafts since one without
   size_t refused_ = 0;            // steps since the last with drafts in which drafts did not pay
   size_t try_after_;              // so many of them
+  size_t waited_ = 0;             // steps of many rows in which a few drafts were not measured
   double read_seconds_ = 0;       // of making the drafts chosen last: to read contexts
   double making_seconds_ = 0;     // the same: the rest, as the drafters expect it
   DraftBudget budget_;

@@ -32,9 +32,11 @@ size_t Sum(const std::vector<uint32_t>& counts) {
 // Steps of `rows` rows take a second and each draft `draft_seconds`.
 class DraftChoiceTest : public testing::Test {
  protected:
-  void Learn(size_t rows, double draft_seconds, int steps = 8) {
+  // From steps with so many drafts.
+  void Learn(size_t rows, double draft_seconds, int steps = 8, size_t drafts = 4) {
     for (int i = 0; i < 4; ++i) cost_.Observe(rows, 0, 1.0);
-    for (int i = 0; i < steps; ++i) choice_.Observe({rows, 4, 4 * rows, 1.0 + 4 * draft_seconds});
+    const double seconds = 1.0 + static_cast<double>(drafts) * draft_seconds;
+    for (int i = 0; i < steps; ++i) choice_.Observe({rows, drafts, drafts * rows, seconds});
     choice_.Observe({rows, 0, 0, 1.0});
   }
   std::vector<uint32_t> Choose(const std::vector<DraftProspect>& rows) {
@@ -62,13 +64,13 @@ TEST_F(DraftChoiceTest, ALikelyDraftThatCostsLittleIsCheckedAndAnUnlikelyOneIsNo
 }
 
 TEST_F(DraftChoiceTest, NoneWhereATokenCostsWhatItGives) {
-  Learn(64, 1.0 / 64);
+  Learn(64, 1.0 / 64, 8, 128);
   EXPECT_EQ(Sum(Choose(std::vector<DraftProspect>(64, Prospect(0.9f)))), 0u);
 }
 
 // Where a draft costs nearly nothing all of them are checked, but for a row that gains nothing.
 TEST_F(DraftChoiceTest, NoRowIsSlowedByItsNeighbours) {
-  Learn(8, 0.01);
+  Learn(8, 0.01, 8, 24);
   std::vector<DraftProspect> rows(8, Prospect(0.9f));
   EXPECT_GT(Sum(Choose(rows)), 40u);
   rows[3] = DraftProspect();
@@ -212,6 +214,51 @@ TEST(DraftCostTest, TheFirstStepsLoseThreePercentAtMost) {
     if (drafts == 0) cost.Observe(rows, 0, step.seconds);
   }
   EXPECT_LE(seconds / static_cast<double>(tokens), 1.03 / static_cast<double>(rows));
+}
+
+// On a GPU, where a step with any draft costs more than one of decode rows alone, and further ones
+// little: a few drafts do not pay, many do.
+TEST(DraftCostTest, ManyStreamsUseManyDraftsWhereAFewDoNotPay) {
+  StepCost cost(16);
+  DraftChoice choice(cost);
+  std::mt19937_64 random(TestSeed());
+  std::bernoulli_distribution is_right(0.9);
+  const size_t rows = 64, steps = 128;
+  double seconds = 0;
+  size_t tokens = 0;
+  for (size_t i = 0; i < steps; ++i) {
+    const std::vector<uint32_t> counts =
+        choice.Choose(std::vector<DraftProspect>(rows, Prospect(0.9f, /*gain=*/8)));
+    DecodeStep step = {rows, Sum(counts), 0, 1.0};
+    if (step.drafts > 0) step.seconds = 1.5 + 0.005 * static_cast<double>(step.drafts);
+    for (const uint32_t count : counts) {
+      for (uint32_t draft = 0; draft < count && is_right(random); ++draft) ++step.right;
+    }
+    seconds += step.seconds;
+    tokens += rows + step.right;
+    choice.Observe(step);
+    if (step.drafts == 0) cost.Observe(rows, 0, step.seconds);
+  }
+  EXPECT_LE(seconds / static_cast<double>(tokens), 0.75 / static_cast<double>(rows));
+}
+
+// Rows of which some gain little do not try many, and a few drafts are tried late and seldom.
+TEST(DraftCostTest, ARowThatGainsNothingKeepsTheOthersFromTryingMany) {
+  StepCost cost(16);
+  DraftChoice choice(cost);
+  const size_t rows = 64, steps = 128;
+  double seconds = 0;
+  for (size_t i = 0; i < steps; ++i) {
+    std::vector<DraftProspect> prospects(rows, Prospect(0.9f, /*gain=*/8));
+    prospects[7].gain = 1;
+    const size_t drafts = Sum(choice.Choose(prospects));
+    EXPECT_LE(drafts, 2u);
+    const DecodeStep step = {rows, drafts, 0, drafts == 0 ? 1.0 : 2.3};
+    seconds += step.seconds;
+    choice.Observe(step);
+    if (drafts == 0) cost.Observe(rows, 0, step.seconds);
+  }
+  EXPECT_LE(seconds, 1.03 * static_cast<double>(steps));
 }
 
 TEST(DraftCostTest, DraftsThatPayAreUsedInFull) {
