@@ -87,14 +87,15 @@ class OracleSource final : public DrafterSource {
   OracleSource(const Texts& texts, uint32_t vocab, float chance)
       : texts_(texts), vocab_(vocab), chance_(chance) {}
   std::unique_ptr<Drafter> MakeDrafter(const DraftedCompletion& completion) override {
-    return std::make_unique<Oracle>(texts_[completion.sampling->seed], vocab_, chance_);
+    const uint64_t stream = completion.sampling->seed;
+    return std::make_unique<Oracle>(texts_[stream], vocab_, chance_, stream);
   }
 
  private:
   class Oracle final : public Drafter {
    public:
-    Oracle(const std::vector<uint32_t>& text, uint32_t vocab, float chance)
-        : text_(text), vocab_(vocab), chance_(chance) {}
+    Oracle(const std::vector<uint32_t>& text, uint32_t vocab, float chance, uint64_t seed)
+        : text_(text), vocab_(vocab), chance_(chance), random_(seed) {}
     DraftSource source() const override { return DraftSource::kModel; }
     size_t Outlook(const TokenSequence& tokens, std::span<float> chances) override {
       std::fill(chances.begin(), chances.end(), chance_);
@@ -113,7 +114,7 @@ class OracleSource final : public DrafterSource {
     const std::vector<uint32_t>& text_;
     const uint32_t vocab_;
     const float chance_;
-    std::mt19937 random_{1};
+    std::mt19937 random_;  // streams are not wrong at the same time
   };
 
   const Texts& texts_;
