@@ -27,122 +27,13 @@
 #include "kernels/device/gpu_testing.h"
 #include "server/engine/checkpoint_folders.h"
 #include "server/engine/cpu_engine.h"
+#include "server/engine/fed_texts.h"
 #include "server/engine/same_logprobs.h"
 
 namespace rivulet {
 namespace {
 
 constexpr size_t kTokens = 90;
-constexpr uint32_t kTop = 20;
-
-// What a model says after each token of a text: the log-probabilities of the best tokens and of one
-// that is given.
-using Answers = std::vector<Logprobs>;
-
-// A session's pages of every kind that an engine's states have.
-class StreamPages {
- public:
-  explicit StreamPages(StatePool& states) {
-    const std::vector<PageCapacity>& kinds = states.capacity().pages;
-    for (size_t kind = 0; kind < kinds.size(); ++kind) {
-      tables_.emplace_back(kinds[kind].kind, states.pages(kind));
-    }
-  }
-
-  // For the next segment. The one before it has been launched: a step takes its tables along.
-  const SegmentPages* Plan(uint64_t position, size_t tokens) {
-    planned_.clear();
-    for (PageTable& table : tables_) {
-      table.Commit();
-      planned_.push_back(*table.Plan(position, tokens));
-    }
-    return planned_.data();
-  }
-
- private:
-  std::vector<PageTable> tables_;
-  std::vector<SegmentPages> planned_;
-};
-
-// A session's slots on an engine.
-class Stream {
- public:
-  explicit Stream(Engine& engine) : engine_(engine), pages_(engine.states()) {
-    base_ = *engine.states().bases().Acquire();
-    tail_ = *engine.states().tails().Acquire();
-    params_.temperature = 0.0f;
-  }
-  ~Stream() {
-    engine_.states().bases().Release(base_);
-    engine_.states().tails().Release(tail_);
-  }
-
-  // Adds the next tokens to the plan, with a sample after each of the last `samples`.
-  void Add(StepPlan& plan, const std::vector<uint32_t>& tokens, size_t count, size_t samples) {
-    StepRow& row = plan.rows.emplace_back();
-    row.segment = {plan.tokens.size(),           count, position_, base_, base_, tail_,
-                   pages_.Plan(position_, count)};
-    plan.tokens.insert(plan.tokens.end(), tokens.begin() + position_,
-                       tokens.begin() + position_ + count);
-    row.samples = static_cast<uint32_t>(samples);
-    row.spec.params = &params_;
-    row.spec.logprobs = kTop;
-    row.spec.position = position_ + count - samples + 1;
-    position_ += count;
-  }
-  uint64_t position() const { return position_; }
-
- private:
-  Engine& engine_;
-  StreamPages pages_;
-  SamplingParams params_;
-  uint32_t base_ = 0, tail_ = 0;
-  uint64_t position_ = 0;
-};
-
-void Collect(const RowResult& row, Answers& answers) {
-  EXPECT_TRUE(row.status.ok()) << row.status;
-  for (const SampledToken& sample : row.samples) answers.push_back(sample.logprob);
-}
-
-// The answers of a text that is fed in pieces of `piece` tokens.
-Answers Feed(Engine& engine, const std::vector<uint32_t>& tokens, size_t piece) {
-  Stream stream(engine);
-  Answers answers;
-  while (stream.position() < tokens.size()) {
-    const size_t count = std::min(piece, tokens.size() - stream.position());
-    StepPlan plan;
-    stream.Add(plan, tokens, count, count);
-    Collect(engine.Step(plan).rows[0], answers);
-  }
-  return answers;
-}
-
-// The same for several texts in steps of random rows.
-std::vector<Answers> FeedTogether(Engine& engine, const std::vector<std::vector<uint32_t>>& texts,
-                                  size_t longest, std::mt19937& random) {
-  std::vector<std::unique_ptr<Stream>> streams;
-  for (size_t i = 0; i < texts.size(); ++i) streams.push_back(std::make_unique<Stream>(engine));
-  std::vector<Answers> answers(texts.size());
-  for (bool left = true; left;) {
-    StepPlan plan;
-    std::vector<size_t> owners;
-    left = false;
-    for (size_t i = 0; i < texts.size(); ++i) {
-      const size_t rest = texts[i].size() - streams[i]->position();
-      if (rest == 0) continue;
-      left = true;
-      if (random() % 4 == 0) continue;
-      const size_t count = std::min<size_t>(rest, 1 + random() % longest);
-      streams[i]->Add(plan, texts[i], count, count);
-      owners.push_back(i);
-    }
-    if (plan.empty()) continue;
-    const StepResult result = engine.Step(plan);
-    for (size_t r = 0; r < owners.size(); ++r) Collect(result.rows[r], answers[owners[r]]);
-  }
-  return answers;
-}
 
 std::unique_ptr<Engine> CpuEngineFor(const std::string& model,
                                      std::optional<DType> kv = std::nullopt) {
@@ -468,74 +359,95 @@ constexpr uint64_t kForbiddenUntil = 20;
 // More stop ids than the description of a step has room for.
 constexpr size_t kTooManyEdits = (size_t{1} << 19) + 1;
 
-// Continues kSessions short prompts on an engine for `steps` tokens, greedily but for session
-// `drawn`. Session 1 may at first not sample even ids, of which there are too many for the device,
-// so the host samples it until then and the device afterwards. With `ahead`, each step is launched
-// before the one before it is awaited.
-std::vector<std::vector<uint32_t>> Continue(Engine& engine, size_t steps, bool ahead,
-                                            size_t drawn) {
-  SamplingParams greedy, random;
-  greedy.temperature = 0.0f;
-  random.seed = 7;
-  random.frequency_penalty = 0.5f;
-  random.repetition_penalty = 1.3f;
-  random.top_p = 0.9f;
-  std::vector<uint32_t> even;
-  for (uint32_t id = 0; even.size() < kTooManyEdits; id += 2) even.push_back(id);
-  std::vector<std::vector<uint32_t>> texts;
-  std::vector<TokenCounts> counts(kSessions);
-  std::vector<uint32_t> bases, tails;
-  std::vector<StreamPages> pages;
-  for (uint32_t i = 0; i < kSessions; ++i) {
-    texts.push_back({i, 1, 2});
-    pages.emplace_back(engine.states());
-    bases.push_back(*engine.states().bases().Acquire());
-    tails.push_back(*engine.states().tails().Acquire());
+// Sessions that a test continues, one of them with penalties and one with ids that it may not say
+// for some time.
+class Continuation {
+ public:
+  // `drawn`: the session that is not greedy.
+  Continuation(Engine& engine, size_t drawn) : engine_(engine), drawn_(drawn), counts_(kSessions) {
+    greedy_.temperature = 0.0f;
+    random_.seed = 7;
+    random_.frequency_penalty = 0.5f;
+    random_.repetition_penalty = 1.3f;
+    random_.top_p = 0.9f;
+    for (uint32_t id = 0; even_.size() < kTooManyEdits; id += 2) even_.push_back(id);
+    for (uint32_t i = 0; i < kSessions; ++i) {
+      texts_.push_back({i, 1, 2});
+      pages_.emplace_back(engine.states());
+      bases_.push_back(*engine.states().bases().Acquire());
+      tails_.push_back(*engine.states().tails().Acquire());
+    }
   }
-  const auto plan_for = [&](uint64_t position, size_t count, bool promised) {
+  ~Continuation() {
+    for (size_t i = 0; i < kSessions; ++i) {
+      engine_.states().bases().Release(bases_[i]);
+      engine_.states().tails().Release(tails_[i]);
+    }
+  }
+
+  // `promised`: the tokens are those that the step before samples.
+  StepPlan Plan(uint64_t position, size_t count, bool promised) {
     StepPlan plan;
     for (size_t i = 0; i < kSessions; ++i) {
       StepRow& row = plan.rows.emplace_back();
       row.segment = {plan.tokens.size(),
                      count,
                      position,
-                     bases[i],
-                     bases[i],
-                     tails[i],
-                     pages[i].Plan(position, count)};
+                     bases_[i],
+                     bases_[i],
+                     tails_[i],
+                     pages_[i].Plan(position, count)};
       for (size_t k = 0; k < count; ++k) {
-        plan.tokens.push_back(promised ? kLastSampled : texts[i][position + k]);
+        plan.tokens.push_back(promised ? kLastSampled : texts_[i][position + k]);
       }
       row.samples = 1;
-      row.spec.params = i == drawn ? &random : &greedy;
-      if (i == drawn) row.spec.turn_counts = row.spec.session_counts = &counts[i];
+      row.spec.params = i == drawn_ ? &random_ : &greedy_;
+      if (i == drawn_) row.spec.turn_counts = row.spec.session_counts = &counts_[i];
       row.spec.position = position + count;
       if (i != 1) continue;
-      row.spec.stop_ids = &even;
+      row.spec.stop_ids = &even_;
       row.spec.forbid_stops = position < kForbiddenUntil ? 1 : 0;
     }
     return plan;
-  };
-  const auto take = [&](const StepResult& result) {
+  }
+
+  void Take(const StepResult& result) {
     for (size_t i = 0; i < kSessions; ++i) {
       EXPECT_TRUE(result.rows[i].status.ok()) << result.rows[i].status;
-      texts[i].push_back(result.rows[i].samples[0].token);
-      counts[i].Add(texts[i].back());
+      texts_[i].push_back(result.rows[i].samples[0].token);
+      counts_[i].Add(texts_[i].back());
     }
-  };
-  StepTicket ticket = engine.Launch(plan_for(0, 3, false));
+  }
+
+  const std::vector<std::vector<uint32_t>>& texts() const { return texts_; }
+
+ private:
+  Engine& engine_;
+  const size_t drawn_;
+  SamplingParams greedy_, random_;
+  std::vector<uint32_t> even_;
+  std::vector<std::vector<uint32_t>> texts_;
+  std::vector<TokenCounts> counts_;
+  std::vector<uint32_t> bases_, tails_;
+  std::vector<StreamPages> pages_;
+};
+
+// Continues kSessions short prompts on an engine for `steps` tokens, greedily but for session
+// `drawn`. Session 1 may at first not sample even ids, of which there are too many for the device,
+// so the host samples it until then and the device afterwards. With `ahead`, each step is launched
+// before the one before it is awaited.
+std::vector<std::vector<uint32_t>> Continue(Engine& engine, size_t steps, bool ahead,
+                                            size_t drawn) {
+  Continuation sessions(engine, drawn);
+  StepTicket ticket = engine.Launch(sessions.Plan(0, 3, false));
   for (size_t step = 0; step < steps; ++step) {
-    if (!ahead) take(engine.Await(ticket));
-    const StepTicket next = engine.Launch(plan_for(3 + step, 1, ahead));
-    if (ahead) take(engine.Await(ticket));
+    if (!ahead) sessions.Take(engine.Await(ticket));
+    const StepTicket next = engine.Launch(sessions.Plan(3 + step, 1, ahead));
+    if (ahead) sessions.Take(engine.Await(ticket));
     ticket = next;
   }
-  take(engine.Await(ticket));
-  for (size_t i = 0; i < kSessions; ++i) {
-    engine.states().bases().Release(bases[i]);
-    engine.states().tails().Release(tails[i]);
-  }
-  return texts;
+  sessions.Take(engine.Await(ticket));
+  return sessions.texts();
 }
 
 class Float8Test : public testing::TestWithParam<const char*> {};
