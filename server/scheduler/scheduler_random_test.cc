@@ -10,6 +10,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
