@@ -313,7 +313,7 @@ struct BucketHead {
     return reinterpret_cast<float*>(at) + head * Buckets();
   }
 
-  // Goes on with a copy of the tables in another base.
+  // Copies the tables to another base and uses those from then on.
   __device__ void MoveTo(uint32_t base) {
     if (base == slot) return;
     float *const to_sums = SumsIn(base), *const to_counts = CountsIn(base);

@@ -5,9 +5,9 @@
 // States that a text reached before are found again, with the bytes that lead on from them and
 // what their users have attached, so that a step costs a look-up.
 //
-// Every text that has a state can be completed. One that may be in very many places at once goes on
-// in the first of them alone: what is written still matches, but some texts that match are not
-// written. Which ones these are depends on the text and the grammar, and on nothing else.
+// Every text that has a state can be completed. If a text can be at too many places of the grammar
+// at once, only the first ones are followed: the output still matches, but some matching texts
+// cannot be produced. Which ones depends only on the text and the grammar.
 //
 // Memory is bounded: once the states take `most_bytes` all are forgotten, and the texts that still
 // hold one go on from it.
@@ -47,7 +47,7 @@ struct Configuration {
 
 class Configurations {
  public:
-  // Of one state. A text that may be in more at once goes on in the first of them.
+  // Configurations of one state. Of more, only the first ones are followed.
   static constexpr size_t kMostConfigurations = 4096;
   // Edges of one state, and calls and ends that are looked at for one step, likewise.
   static constexpr size_t kMostEdges = size_t{1} << 15;

@@ -178,8 +178,8 @@ class DeviceSessionTest : public testing::TestWithParam<std::string> {
     }
   }
 
-  // A long piece whose folds leave a base at each multiple of `every`: the session has the bits of
-  // folds in place, and so has what goes on from any of the bases.
+  // Feeds a long piece whose folds leave a base at each multiple of `every`. The session has the
+  // same bits as with folds in place, and so do sessions that continue from any of these bases.
   void CheckBorders(StoryDevice& device, uint64_t every) {
     const auto vocab = static_cast<uint32_t>(device.engine().vocab_size());
     Story story = device.Begin(), whole = device.Begin();
