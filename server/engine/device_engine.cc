@@ -233,12 +233,11 @@ void DeviceEngine::FailRows(Step& step, const absl::Status& status) {
 }
 
 // Whether each row has one token and wants its sample alone.
-bool DeviceEngine::IsDecode(const StepPlan& plan) const {
-  const std::vector<RowResult>& rows = StepOf(launched_ + 1).result.rows;
+bool DeviceEngine::IsDecode(const StepPlan& plan) {
   for (size_t r = 0; r < plan.rows.size(); ++r) {
     const StepRow& row = plan.rows[r];
     const bool decodes = row.segment.tokens == 1 && row.samples == 1 && row.score_targets.empty() &&
-                         rows[r].status.ok();
+                         current().result.rows[r].status.ok();
     if (!decodes) return false;
   }
   return true;
@@ -372,6 +371,12 @@ void DeviceEngine::Run(const StepPlan& plan) {
   step.begun = StepTimes::Clock::now();
 }
 
+void DeviceEngine::SendDescription(const StepPlan& plan, std::span<const Place> places,
+                                   StepDescription& here) {
+  AddDraws(plan, places, here);
+  device_->CopyToDevice(description_, current().description, here.bytes());
+}
+
 void DeviceEngine::RunDecodes(const StepPlan& plan, std::span<const Place> places,
                               const Recording& recording) {
   StepDescription here = Describe(plan, &recording);
@@ -379,8 +384,7 @@ void DeviceEngine::RunDecodes(const StepPlan& plan, std::span<const Place> place
     // Place i is token i only if the rows' tokens are in order, which a plan of decode rows has.
     RIVULET_CHECK(places[i].token == i, "the tokens of decode rows are not in order");
   }
-  AddDraws(plan, places, here);
-  device_->CopyToDevice(description_, current().description, here.bytes());
+  SendDescription(plan, places, here);
   device_->Replay(recording.number);
   ++current().result.replays;
   const FloatMatrix logits{logits_, places.size(), model_->vocab(), model_->vocab()};
@@ -392,8 +396,7 @@ void DeviceEngine::RunDecodes(const StepPlan& plan, std::span<const Place> place
 void DeviceEngine::RunRecorded(const StepPlan& plan, std::span<const Place> places,
                                const Recording& recording) {
   StepDescription here = Describe(plan, &recording);
-  AddDraws(plan, places, here);
-  device_->CopyToDevice(description_, current().description, here.bytes());
+  SendDescription(plan, places, here);
   device_->Replay(recording.number);
   ++current().result.replays;
   model_->workspace().ReturnTo(recording.workspace);
@@ -405,9 +408,8 @@ void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places)
   const auto tokens = static_cast<uint32_t>(plan.tokens.size());
   const auto segments = static_cast<uint32_t>(plan.rows.size());
   StepDescription here = Describe(plan, nullptr);
-  AddDraws(plan, places, here);
+  SendDescription(plan, places, here);
   const StepDescription there(description_, ExtentsOf(plan));
-  device_->CopyToDevice(description_, current().description, here.bytes());
   const DeviceModel::Stream stream = Forward(there, tokens, segments, false);
   if (!places.empty()) model_->AddUp(stream);
   Answer(plan, places, stream, here, there);

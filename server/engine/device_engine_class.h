@@ -122,7 +122,6 @@ class DeviceEngine final : public Engine {
   };
 
   Step& StepOf(StepTicket ticket) { return steps_[ticket % kMostDepth]; }
-  const Step& StepOf(StepTicket ticket) const { return steps_[ticket % kMostDepth]; }
   // The one that is being launched.
   Step& current() { return StepOf(launched_ + 1); }
   void RunPass(const StepPlan& plan);
@@ -152,6 +151,7 @@ class DeviceEngine final : public Engine {
   absl::Status WarmUpGuesses();
   void RunInParts(const StepPlan& plan);
   void Run(const StepPlan& plan);
+  void SendDescription(const StepPlan& plan, std::span<const Place> places, StepDescription& here);
   void RunDecodes(const StepPlan& plan, std::span<const Place> places, const Recording& recording);
   void RunRecorded(const StepPlan& plan, std::span<const Place> places, const Recording& recording);
   void RunPlain(const StepPlan& plan, std::span<const Place> places);
@@ -195,7 +195,7 @@ class DeviceEngine final : public Engine {
   static absl::Status Failed(const absl::Status& status);
   static void FailRows(Step& step, const absl::Status& status);
   const Recording* RecordingFor(const StepPlan& plan);
-  bool IsDecode(const StepPlan& plan) const;
+  bool IsDecode(const StepPlan& plan);
   static bool HasLongSegments(const StepPlan& plan);
 
   DeviceOpener open_;  // null: cannot restart
