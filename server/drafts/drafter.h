@@ -40,6 +40,10 @@ class Drafter {
 
   virtual DraftSource source() const = 0;
 
+  // Takes in what `tokens` has gained, which Outlook would do otherwise: for a time at which
+  // nothing waits for the caller. Arguments as of Outlook.
+  virtual void Follow(const TokenSequence& /*tokens*/) {}
+
   // How many of the next tokens it can guess, at most chances.size(). Sets `chances` to how likely
   // each is to be right if those before it are. `tokens`: those of the session, which have only
   // grown since the last call.

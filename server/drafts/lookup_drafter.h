@@ -92,6 +92,7 @@ class LookupDrafter final : public Drafter {
   ~LookupDrafter() override { CountBytes(0); }
 
   DraftSource source() const override { return DraftSource::kLookup; }
+  void Follow(const TokenSequence& tokens) override;
   size_t Outlook(const TokenSequence& tokens, std::span<float> chances) override;
   void Draft(const TokenSequence& tokens, size_t count, std::vector<uint32_t>& drafts) override;
   double hit_rate() const override { return hit_rate_; }
@@ -103,7 +104,6 @@ class LookupDrafter final : public Drafter {
     uint64_t next = 0;
     size_t length = 0;  // tokens before it that were right; 0: no place
   };
-  void Follow(const TokenSequence& tokens);
   void Check(const TokenSequence& tokens, uint32_t token);
   void FindMatch(const TokenSequence& tokens);
   void CountBytes(size_t bytes);

@@ -43,6 +43,35 @@ TEST_F(LookupDrafterTest, WhatFollowedTheSameTokensIsGuessed) {
   EXPECT_EQ(Drafts(*drafter), Tokens());
 }
 
+// Whether it follows early or only when it is asked.
+TEST_F(LookupDrafterTest, WhatWasFollowedEarlyIsGuessedAsOtherwise) {
+  std::mt19937 random(static_cast<uint32_t>(TestSeed()));
+  LookupSource source({1, 2, 3, 4, 5, 6, 7, 8}, metrics_),
+      other({1, 2, 3, 4, 5, 6, 7, 8}, metrics_);
+  const auto early = Make(source), late = Make(other);
+  size_t drafted = 0;
+  for (int i = 0; i < 2000; ++i) {
+    tokens_.Append(Tokens{static_cast<uint32_t>(i % 40 < 30 ? i % 10 : random() % 10)});
+    if (random() % 2 == 0) early->Follow(tokens_);
+    const Tokens drafts = Drafts(*early);
+    ASSERT_EQ(drafts, Drafts(*late));
+    ASSERT_EQ(early->hit_rate(), late->hit_rate());
+    drafted += drafts.size();
+  }
+  EXPECT_GT(drafted, 2000u);
+}
+
+// It learns how often its guesses would be right also where nothing asks for them.
+TEST_F(LookupDrafterTest, FollowingAloneTellsHowOftenItIsRight) {
+  LookupSource source({}, metrics_);
+  const auto drafter = Make(source);
+  for (uint32_t i = 0; i < 300; ++i) {
+    tokens_.Append(Tokens{i % 7});
+    drafter->Follow(tokens_);
+  }
+  EXPECT_GT(drafter->hit_rate(), 0.9);
+}
+
 // A match at the end of the session continues with its own guesses.
 TEST_F(LookupDrafterTest, WhatRepeatsGoesOnRepeating) {
   LookupSource source({}, metrics_);

@@ -320,9 +320,27 @@ DraftProspect ActiveRequest::Outlook(int row) {
   prospect.count = drafter.Outlook(completion.session().tokens(), chances);
   prospect.seconds_a_draft = drafter.seconds_a_draft();
   prospect.seconds_before = drafter.seconds_before_drafts(completion.session().tokens());
-  const double missed = 1 - std::min(drafter.hit_rate(), 1.0);
-  prospect.gain = 1 / std::max(missed, 1.0 / (1 + kMostDrafts));
   return prospect;
+}
+
+DraftStanding ActiveRequest::Standing(int row) const {
+  if (row == kPromptRow) return {};
+  const Completion& completion = *completions_[row];
+  const double hits = completion.drafter == nullptr ? 0 : completion.drafter->hit_rate();
+  const double missed = 1 - std::min(hits, 1.0);
+  return {1 / std::max(missed, 1.0 / (1 + kMostDrafts)), completion.draft_budget.credit()};
+}
+
+void ActiveRequest::NoteDraftLoss(int row, const DraftLoss& loss, size_t right) {
+  if (row == kPromptRow) return;
+  completions_[row]->draft_budget.NoteStep(loss.lengthened - static_cast<double>(right), loss.read);
+}
+
+void ActiveRequest::FollowDrafts(int row) {
+  if (row == kPromptRow) return;
+  const Completion& completion = *completions_[row];
+  if (completion.drafter == nullptr || completion.finished()) return;
+  completion.drafter->Follow(completion.session().tokens());
 }
 
 void ActiveRequest::NoteChoice(int row, bool offered, bool drafts) {

@@ -104,6 +104,7 @@ struct RowInFlight {
   uint64_t position = 0;  // of its segment, once it is planned
   size_t tokens = 0;      // with the drafts
   size_t drafts = 0;
+  size_t right_drafts = 0;  // once it is committed
 };
 
 class ActiveRequest {
@@ -160,8 +161,13 @@ class ActiveRequest {
 
   // What a row that decodes could check beside its next token.
   DraftProspect Outlook(int row);
+  DraftStanding Standing(int row) const;
   // Whether the row had drafts to offer and checks some.
   void NoteChoice(int row, bool offered, bool drafts);
+  // What drafts cost a step of the row, and how many tokens its own gave it.
+  void NoteDraftLoss(int row, const DraftLoss& loss, size_t right);
+  // Lets the row's drafter take in the last tokens.
+  void FollowDrafts(int row);
   // For DrafterSource::Prepare. REQUIRES: Outlook said that the row could check so many.
   DraftAsk AskFor(int row, uint32_t drafts) const;
 

@@ -21,6 +21,7 @@
 #include "model_loader/tokenizer.h"
 #include "server/drafts/drafter.h"
 #include "server/grammar/token_grammar.h"
+#include "server/scheduler/draft_budget.h"
 #include "server/scheduler/request.h"
 #include "server/scheduler/stream_message.h"
 #include "server/session/session.h"
@@ -70,6 +71,7 @@ class Completion {
   uint32_t in_flight = 0;
   std::unique_ptr<Drafter> drafter;
   std::vector<uint32_t> drafts;
+  DraftBudget draft_budget = DraftBudget::OfRow();
   bool state_lost = false;  // a step of its row failed
   uint64_t last_turn = 0;   // as RowView::last_turn
   // Its row runs ahead until so many tokens are generated, since drafts did not pay.

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <queue>
+#include <limits>
+#include <numeric>
 #include <utility>
 
 namespace rivulet {
@@ -32,8 +33,8 @@ constexpr float kManyChance = 0.5f;
 
 // A draft has to promise so many times what it costs, since both are estimates.
 constexpr double kMargin = 1.1;
-// What no gain of a row's own makes up for.
-constexpr double kMostLoss = 1.03;
+// With fewer rows, looking for drafts takes no time worth saving.
+constexpr size_t kLooksAlways = 8;
 
 // So many steps with drafts, then one without, which measures what the rows take alone.
 constexpr size_t kMeasureEvery = 32;
@@ -51,45 +52,89 @@ size_t PointOf(size_t decode_rows, size_t points) {
   return std::min<size_t>(std::bit_width(decode_rows) - 1, points - 1);
 }
 
-// Hands out drafts one by one, the most likely first.
-class Auction {
- public:
-  explicit Auction(std::span<const DraftProspect> rows) : rows_(rows), counts_(rows.size()) {
-    for (size_t row = 0; row < rows.size(); ++row) Offer(row, 1.0);
-  }
-
-  bool empty() const { return offers_.empty(); }
-  double chance() const { return offers_.top().first; }
-  double own_seconds() const {
-    const DraftProspect& row = rows_[offers_.top().second];
-    const bool first = counts_[offers_.top().second] == 0;
-    return row.seconds_a_draft + (first ? row.seconds_before / DraftBudget::kPaysWithin : 0);
-  }
-  void Take() {
-    const auto [chance, row] = offers_.top();
-    offers_.pop();
-    ++counts_[row];
-    Offer(row, chance);
-  }
-  const std::vector<uint32_t>& counts() const { return counts_; }
-
- private:
-  // The row's next draft, if those before it are right with this chance.
-  void Offer(size_t row, double before) {
-    if (counts_[row] >= rows_[row].count) return;
-    offers_.push({before * rows_[row].chances[counts_[row]], row});
-  }
-
-  std::span<const DraftProspect> rows_;
-  std::vector<uint32_t> counts_;
-  std::priority_queue<std::pair<double, size_t>> offers_;
+// A row's next draft, if those before it are right with this chance.
+struct Offer {
+  double chance = 0;
+  size_t row = 0;
 };
 
-double LeastGain(std::span<const DraftProspect> rows) {
+// The drafts of all rows, the likeliest first to within 1 / kRanks, those of a row in their order;
+// less likely ones are left out. By counting: with many rows, a heap would take longer than the
+// drafts save.
+std::vector<Offer> Ranked(std::span<const DraftProspect> rows) {
+  constexpr size_t kRanks = 256;
+  const auto for_each = [&](const auto& take) {
+    for (size_t row = 0; row < rows.size(); ++row) {
+      double chance = 1;
+      for (size_t i = 0; i < rows[row].count; ++i) {
+        chance *= rows[row].chances[i];
+        if (chance * kRanks < 1) break;
+        take(static_cast<size_t>((1 - std::clamp(chance, 0.0, 1.0)) * (kRanks - 1)), chance, row);
+      }
+    }
+  };
+  std::array<size_t, kRanks + 1> begins = {};
+  for_each([&](size_t rank, double, size_t) { ++begins[rank + 1]; });
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
+  std::vector<Offer> ranked(begins.back());
+  for_each([&](size_t rank, double chance, size_t row) { ranked[begins[rank]++] = {chance, row}; });
+  return ranked;
+}
+
+// How many of the first `taken` are each row's.
+std::vector<uint32_t> CountsOf(std::span<const Offer> ranked, size_t taken, size_t rows) {
+  std::vector<uint32_t> counts(rows);
+  for (const Offer& offer : ranked.first(taken)) ++counts[offer.row];
+  return counts;
+}
+
+std::vector<DraftStanding> StandingsOf(std::span<const DraftProspect> rows) {
+  std::vector<DraftStanding> standings;
+  for (const DraftProspect& row : rows) standings.push_back(row.standing);
+  return standings;
+}
+
+double LeastGain(std::span<const DraftStanding> rows) {
   double least = kMostDrafts + 1;
-  for (const DraftProspect& row : rows) least = std::min(least, row.gain);
+  for (const DraftStanding& row : rows) least = std::min(least, row.gain);
   return least;
 }
+
+double LeastCredit(std::span<const DraftProspect> rows) {
+  double least = rows.front().standing.credit;
+  for (const DraftProspect& row : rows) least = std::min(least, row.standing.credit);
+  return least;
+}
+
+// Steps that the row may lose beside what its drafts give it; of a row that has lost much: nothing
+// that it expects makes up for that.
+double CreditOf(const DraftStanding& row) {
+  const bool lost_much = row.credit < -DraftBudget::kMostDebt;
+  return lost_much ? -std::numeric_limits<double>::infinity() : row.credit;
+}
+
+// By how many times the length of a step without drafts each row bears that a step is longer: its
+// credit, and the tokens that it expects of its drafts.
+class Bearable {
+ public:
+  explicit Bearable(std::span<const DraftProspect> rows) {
+    for (const DraftProspect& row : rows) {
+      const double credit = CreditOf(row.standing);
+      lengths_.push_back(credit);
+      double chance = 1, expected = 0;
+      for (size_t i = 0; i < row.count; ++i) expected += chance *= row.chances[i];
+      most_ = std::min(most_, credit + expected);
+    }
+  }
+  void AddTokens(size_t row, double tokens) { lengths_[row] += tokens; }
+  double now() const { return *std::min_element(lengths_.begin(), lengths_.end()); }
+  // With all drafts of all rows.
+  double most() const { return most_; }
+
+ private:
+  std::vector<double> lengths_;
+  double most_ = std::numeric_limits<double>::infinity();
+};
 
 bool AllEmpty(std::span<const DraftProspect> rows) {
   return std::all_of(rows.begin(), rows.end(), [](const auto& row) { return row.count == 0; });
@@ -108,36 +153,36 @@ double ExpectedTokens(std::span<const DraftProspect> rows, const std::vector<uin
 // The `most` likeliest.
 std::vector<uint32_t> FirstDrafts(std::span<const DraftProspect> rows, size_t most,
                                   double least_chance) {
-  Auction auction(rows);
-  for (size_t taken = 0; taken < most; ++taken) {
-    if (auction.empty() || auction.chance() < least_chance) break;
-    auction.Take();
-  }
-  return auction.counts();
+  const std::vector<Offer> ranked = Ranked(rows);
+  size_t taken = 0;
+  while (taken < std::min(most, ranked.size()) && ranked[taken].chance >= least_chance) ++taken;
+  return CountsOf(ranked, taken, rows.size());
 }
 
 }  // namespace
 
 DraftChoice::DraftChoice(const StepCost& cost) : cost_(cost), try_after_(kFirstTry) {}
 
-void DraftChoice::Observe(const DecodeStep& step) {
+std::optional<DraftLoss> DraftChoice::Observe(const DecodeStep& step) {
   since_alone_ = step.drafts == 0 ? 0 : since_alone_ + 1;
-  if (step.rows == 0 || step.seconds <= 0) return;
-  NoteCost(step);
+  if (step.rows == 0 || step.seconds <= 0) return std::nullopt;
+  if (step.drafts > 0 && cost_.DecodeSeconds(step.rows) <= 0) return std::nullopt;
+  const DraftLoss loss = LossOf(step);
+  const double gained = static_cast<double>(step.right) / static_cast<double>(step.rows);
+  budget_.NoteStep(loss.lengthened - gained, loss.read);
   if (step.drafts > 0) LearnCurve(step);
+  return loss;
 }
 
-// What the step took longer, or less, than steps without drafts that give as many tokens.
-void DraftChoice::NoteCost(const DecodeStep& step) {
+DraftLoss DraftChoice::LossOf(const DecodeStep& step) const {
+  if (step.drafts == 0) return {};
   const double alone = cost_.DecodeSeconds(step.rows);
-  if (step.drafts == 0 || alone <= 0) return budget_.NoteStep(0, 0);
   const double read = std::min(read_seconds_, step.draft_seconds);
   const double expected = alone + std::max(AddedSeconds(step.rows, step.drafts), alone);
   const double making =
       std::min(step.draft_seconds - read, kMostTaken * std::max(making_seconds_, alone));
   const double seconds = std::min(step.seconds, kMostTaken * expected) + making;
-  const double gained = static_cast<double>(step.right) / static_cast<double>(step.rows);
-  budget_.NoteStep(seconds / alone - 1 - gained, read / alone);
+  return {seconds / alone - 1, read / alone};
 }
 
 // A disturbance only lengthens steps, so one that took far less than expected counts more.
@@ -189,26 +234,33 @@ double DraftChoice::AddedSeconds(size_t decode_rows, size_t drafts) const {
   return curve.measured < kFirstMeasured ? 0 : curve.At(static_cast<double>(drafts));
 }
 
-// As many as give the most tokens a second.
+// As many as give the most tokens a second. Of large numbers only some are looked at: what more
+// drafts cost is not known so well.
 std::vector<uint32_t> DraftChoice::PayingDrafts(std::span<const DraftProspect> rows) const {
   const double alone = cost_.DecodeSeconds(rows.size());
-  const double most_seconds = (kMostLoss * LeastGain(rows) - 1) * alone;
-  Auction auction(rows);
-  size_t best = 0;
+  const std::vector<Offer> ranked = Ranked(rows);
+  Bearable bearable(rows);
+  std::vector<bool> has_draft(rows.size());
+  size_t best = 0, next = 1;
   double tokens = static_cast<double>(rows.size()), own_seconds = 0;
   double best_rate = tokens / alone;
-  for (size_t drafts = 1; !auction.empty(); ++drafts) {
-    tokens += auction.chance();
-    own_seconds += auction.own_seconds();
-    auction.Take();
+  for (size_t drafts = 1; drafts <= ranked.size(); ++drafts) {
+    const auto [chance, row] = ranked[drafts - 1];
+    tokens += chance;
+    own_seconds += rows[row].seconds_a_draft;
+    if (!has_draft[row]) own_seconds += rows[row].seconds_before / DraftBudget::kPaysWithin;
+    has_draft[row] = true;
+    bearable.AddTokens(row, chance);
+    if (drafts < next && drafts < ranked.size()) continue;
+    next = drafts + 1 + drafts / 16;
     const double added = AddedSeconds(rows.size(), drafts) + own_seconds;
     const double rate = tokens / (alone + kMargin * added);
-    if (added > most_seconds) break;
-    if (rate <= best_rate) continue;
+    if (added > bearable.most() * alone) break;
+    if (rate <= best_rate || added > bearable.now() * alone) continue;
     best_rate = rate;
     best = drafts;
   }
-  return FirstDrafts(rows, best, /*least_chance=*/0);
+  return CountsOf(ranked, best, rows.size());
 }
 
 bool DraftChoice::MeasuresAlone(size_t decode_rows) const {
@@ -228,22 +280,45 @@ std::vector<uint32_t> DraftChoice::Choose(std::span<const DraftProspect> rows) {
 // Many drafts in a step for which their cost is not known; none if they do not promise enough.
 std::vector<uint32_t> DraftChoice::UnknownMany(std::span<const DraftProspect> rows) const {
   const std::vector<uint32_t> none(rows.size());
-  if (rows.size() < kManyRows || LeastGain(rows) < kManyGain) return none;
+  if (rows.size() < kManyRows || LeastGain(StandingsOf(rows)) < kManyGain) return none;
   const double most = static_cast<double>(kManyDrafts * rows.size());
   if (CurveOf(rows.size()).Covers(most)) return none;
   auto counts = FirstDrafts(rows, kManyDrafts * rows.size(), kManyChance);
   return ExpectedTokens(rows, counts) < static_cast<double>(rows.size()) ? none : counts;
 }
 
+// Whether it is too early to measure a few drafts of so many rows.
+bool DraftChoice::MustWait(size_t decode_rows) {
+  return decode_rows >= kManyRows && ++waited_ < kFirstTry;
+}
+
+bool DraftChoice::Hopeless(std::span<const DraftStanding> rows) {
+  if (rows.size() < kLooksAlways) return false;
+  if (!budget_.open() || MeasuresAlone(rows.size())) return true;
+  const double one = AddedSeconds(rows.size(), 1), alone = cost_.DecodeSeconds(rows.size());
+  if (one == 0) return LeastGain(rows) < kManyGain && MustWait(rows.size());
+  double tokens = 0, bearable = std::numeric_limits<double>::infinity();
+  for (const DraftStanding& row : rows) {
+    tokens += row.gain - 1;
+    bearable = std::min(bearable, CreditOf(row) + row.gain - 1);
+  }
+  const bool pays = tokens * alone > one * static_cast<double>(rows.size());
+  if (refused_ >= try_after_ || (pays && one <= bearable * alone)) return false;
+  ++refused_;
+  return true;
+}
+
 std::vector<uint32_t> DraftChoice::CountsFor(std::span<const DraftProspect> rows) {
   const std::vector<uint32_t> none(rows.size());
   if (AllEmpty(rows) || !budget_.open() || MeasuresAlone(rows.size())) return none;
-  if (auto many = UnknownMany(rows); many != none) return many;
+  // What an attempt costs is not known, so each row must have got back what it has lost.
+  const bool may_try = LeastCredit(rows) >= 0;
+  if (auto many = UnknownMany(rows); may_try && many != none) return many;
   if (AddedSeconds(rows.size(), 1) == 0) {
-    if (rows.size() >= kManyRows && ++waited_ < kFirstTry) return none;
+    if (MustWait(rows.size()) || !may_try) return none;
     return FirstDrafts(rows, kFirstDrafts, kFirstChance);
   }
-  if (refused_ >= try_after_) {
+  if (may_try && refused_ >= try_after_) {
     refused_ = 0;
     try_after_ = std::min(2 * try_after_, kLastTry);
     return FirstDrafts(rows, kTriedDrafts, kFirstChance);

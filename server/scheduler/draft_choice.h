@@ -5,8 +5,9 @@
 // token costs in a step of so many rows, which is measured, and on nothing that changes a token.
 //
 // No row is to be slower than without drafts: they may lengthen a step by no more than each of its
-// rows gains from drafts itself, and 3 %. DraftBudget bounds what they cost where what was expected
-// of them is wrong.
+// rows expects of its own drafts in this step, and has gained by earlier ones. DraftBudget is the
+// account of that, and bounds what drafts cost where what was expected of them is wrong: a row that
+// has lost more than its kMostDebt bears nothing.
 //
 // Threading: none of its own; the scheduler's, on the engine thread.
 #ifndef RIVULET_SERVER_SCHEDULER_DRAFT_CHOICE_H_
@@ -15,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,14 +26,21 @@
 
 namespace rivulet {
 
+// What is known of a row before its drafter looks for guesses.
+struct DraftStanding {
+  // How many times as many tokens a step gives it if each of its guesses is checked, at least 1: by
+  // how often they were right.
+  double gain = 1;
+  double credit = 0;  // of its DraftBudget
+};
+
 // What a row could check in the next step.
 struct DraftProspect {
   std::array<float, kMostDrafts> chances = {};  // as Drafter::Outlook
   size_t count = 0;                             // of them
   double seconds_a_draft = 0;                   // as Drafter::seconds_a_draft
   double seconds_before = 0;                    // as Drafter::seconds_before_drafts
-  // By how much its steps may be longer: what its drafts save it, at least 1.
-  double gain = 1;
+  DraftStanding standing;
 };
 
 // A step of decode rows alone.
@@ -43,13 +52,26 @@ struct DecodeStep {
   double draft_seconds = 0;  // that making the drafts took before it
 };
 
+// What a step with drafts took longer than one without, in steps without: to make and check them,
+// and to read contexts before that.
+struct DraftLoss {
+  double lengthened = 0;
+  double read = 0;
+};
+
 class DraftChoice {
  public:
   // `cost` outlives it.
   explicit DraftChoice(const StepCost& cost);
 
-  // Before StepCost learns of it.
-  void Observe(const DecodeStep& step);
+  // Before StepCost learns of it. Returns what each row of the step has lost, before the tokens
+  // that its own drafts gave it; nullopt: that is not known.
+  std::optional<DraftLoss> Observe(const DecodeStep& step);
+
+  // Whether drafts would not pay in a step of these rows, so that it is in vain to look for them.
+  // If so, the step counts as one for which Choose chose none. Few rows are never hopeless: looking
+  // takes next to no time.
+  bool Hopeless(std::span<const DraftStanding> rows);
 
   // How many drafts each row checks in a step of `rows` and no prompts.
   std::vector<uint32_t> Choose(std::span<const DraftProspect> rows);
@@ -77,9 +99,10 @@ class DraftChoice {
     bool Covers(double drafts) const;
   };
   const Curve& CurveOf(size_t decode_rows) const;
-  void NoteCost(const DecodeStep& step);
+  DraftLoss LossOf(const DecodeStep& step) const;
   void LearnCurve(const DecodeStep& step);
   bool MeasuresAlone(size_t decode_rows) const;
+  bool MustWait(size_t decode_rows);
   std::vector<uint32_t> UnknownMany(std::span<const DraftProspect> rows) const;
   std::vector<uint32_t> CountsFor(std::span<const DraftProspect> rows);
   std::vector<uint32_t> PayingDrafts(std::span<const DraftProspect> rows) const;
@@ -92,7 +115,7 @@ class DraftChoice {
   size_t waited_ = 0;             // steps of many rows in which a few drafts were not measured
   double read_seconds_ = 0;       // of making the drafts chosen last: to read contexts
   double making_seconds_ = 0;     // the same: the rest, as the drafters expect it
-  DraftBudget budget_;
+  DraftBudget budget_ = DraftBudget::OfServer();
 };
 
 }  // namespace rivulet

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -17,11 +18,11 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-DraftProspect Prospect(float chance, double gain = 16) {
+DraftProspect Prospect(float chance, double gain = 16, double credit = 0.5) {
   DraftProspect prospect;
   prospect.chances.fill(chance);
   prospect.count = kMostDrafts;
-  prospect.gain = gain;
+  prospect.standing = {gain, credit};
   return prospect;
 }
 
@@ -63,6 +64,55 @@ TEST_F(DraftChoiceTest, ALikelyDraftThatCostsLittleIsCheckedAndAnUnlikelyOneIsNo
   EXPECT_THAT(Choose({Prospect(0.1f)}), ElementsAre(0));
 }
 
+// Beside that of every other number of the likeliest drafts.
+TEST_F(DraftChoiceTest, AsManyAsGiveTheMostTokensASecond) {
+  std::mt19937_64 random(TestSeed());
+  for (const size_t count : {1u, 3u, 8u, 64u}) {
+    Learn(count, 0.3 / static_cast<double>(count), 8, 4 * count);
+    for (int i = 0; i < 50; ++i) {
+      std::vector<DraftProspect> rows(count, Prospect(0, /*gain=*/16, /*credit=*/12));
+      std::vector<double> chances;
+      for (DraftProspect& row : rows) {
+        double chance = 1;
+        for (float& each : row.chances) {
+          each = 0.5f + 0.5f * static_cast<float>(random() % 1000) / 1000;
+          chances.push_back(chance *= each);
+        }
+      }
+      std::sort(chances.rbegin(), chances.rend());
+      const auto rate = [&](size_t drafts, double tokens) {
+        const double added = drafts == 0 ? 0 : choice_.AddedSeconds(count, drafts);
+        return (static_cast<double>(count) + tokens) / (1 + 1.1 * added);
+      };
+      double best = rate(0, 0), tokens = 0;
+      for (size_t drafts = 1; drafts <= chances.size(); ++drafts) {
+        best = std::max(best, rate(drafts, tokens += chances[drafts - 1]));
+      }
+      const std::vector<uint32_t> counts = Choose(rows);
+      double expected = 0;
+      for (size_t row = 0; row < count; ++row) {
+        double chance = 1;
+        for (size_t j = 0; j < counts[row]; ++j) expected += chance *= rows[row].chances[j];
+      }
+      EXPECT_GE(rate(Sum(counts), expected), 0.995 * best) << count << " rows";
+    }
+  }
+}
+
+// To make each draft, and to read the context once before the first.
+TEST_F(DraftChoiceTest, WhatItTakesToMakeDraftsCountsAsTheirCost) {
+  Learn(1, 0.1);
+  DraftProspect row = Prospect(0.95f, /*gain=*/16, /*credit=*/12);
+  EXPECT_GT(Sum(Choose({row})), 8u);
+  row.seconds_a_draft = 1;
+  EXPECT_EQ(Sum(Choose({row})), 0u);
+  row.seconds_a_draft = 0;
+  row.seconds_before = DraftBudget::kPaysWithin;
+  EXPECT_GT(Sum(Choose({row})), 8u);
+  row.seconds_before = 20 * DraftBudget::kPaysWithin;
+  EXPECT_EQ(Sum(Choose({row})), 0u);
+}
+
 TEST_F(DraftChoiceTest, NoneWhereATokenCostsWhatItGives) {
   Learn(64, 1.0 / 64, 8, 128);
   EXPECT_EQ(Sum(Choose(std::vector<DraftProspect>(64, Prospect(0.9f)))), 0u);
@@ -75,6 +125,125 @@ TEST_F(DraftChoiceTest, NoRowIsSlowedByItsNeighbours) {
   EXPECT_GT(Sum(Choose(rows)), 40u);
   rows[3] = DraftProspect();
   EXPECT_LE(Sum(Choose(rows)), 3u) << "3 % of a step";
+}
+
+// What a row has gained by earlier drafts it may lose to those of its neighbours.
+TEST_F(DraftChoiceTest, ARowBearsWhatItHasGained) {
+  Learn(8, 0.01, 8, 24);
+  std::vector<DraftProspect> rows(8, Prospect(0.9f));
+  rows[3] = Prospect(0.9f, /*gain=*/16, /*credit=*/2);
+  rows[3].count = 0;
+  EXPECT_GT(Sum(Choose(rows)), 40u);
+  rows[3].standing.credit = -0.1;
+  EXPECT_EQ(Sum(Choose(rows)), 0u);
+}
+
+// The drafts that it might make itself are less likely than those of its neighbours, so that it
+// would get none of them.
+TEST_F(DraftChoiceTest, ARowDoesNotBearWhatItsOwnDraftsWouldGiveIfItGetsNone) {
+  Learn(8, 0.01, 8, 24);
+  std::vector<DraftProspect> rows(8, Prospect(0.95f));
+  EXPECT_GT(Sum(Choose(rows)), 40u);
+  rows[3] = Prospect(0.3f, /*gain=*/16, /*credit=*/0);
+  EXPECT_EQ(Sum(Choose(rows)), 0u);
+}
+
+// However much is expected of its drafts.
+TEST_F(DraftChoiceTest, ARowThatHasLostMuchStopsDrafts) {
+  Learn(8, 0.01, 8, 24);
+  std::vector<DraftProspect> rows(8, Prospect(0.99f));
+  rows[3].standing.credit = -0.9;
+  EXPECT_GT(Sum(Choose(rows)), 40u);
+  rows[3].standing.credit = -1.1;
+  EXPECT_EQ(Sum(Choose(rows)), 0u);
+  std::vector<DraftStanding> standings;
+  for (const DraftProspect& row : rows) standings.push_back(row.standing);
+  EXPECT_TRUE(choice_.Hopeless(standings));
+}
+
+TEST_F(DraftChoiceTest, AStepWhoseTimeIsNotKnownIsNoLossAndNoGain) {
+  EXPECT_EQ(choice_.Observe({2, 4, 4, 1.0}), std::nullopt) << "the rows alone were not measured";
+  for (int i = 0; i < 4; ++i) cost_.Observe(2, 0, 1.0);
+  EXPECT_EQ(choice_.Observe({2, 4, 4, 0}), std::nullopt);
+  const auto loss = choice_.Observe({2, 4, 4, 1.5});
+  ASSERT_TRUE(loss.has_value());
+  EXPECT_DOUBLE_EQ(loss->lengthened, 0.5);
+  EXPECT_EQ(choice_.AddedSeconds(2, 4), 0) << "too few were measured";
+}
+
+TEST_F(DraftChoiceTest, NothingIsTriedBeforeEachRowHasGotBackWhatItLost) {
+  for (int i = 0; i < 4; ++i) cost_.Observe(2, 0, 1.0);
+  EXPECT_EQ(Sum(Choose({Prospect(0.9f), Prospect(0.9f, 16, -0.1)})), 0u);
+  EXPECT_GT(Sum(Choose({Prospect(0.9f), Prospect(0.9f, 16, 0.1)})), 0u);
+}
+
+TEST_F(DraftChoiceTest, ManyDraftsAreTriedOnceEachRowHasGotBackWhatItLost) {
+  for (int i = 0; i < 4; ++i) cost_.Observe(4, 0, 1.0);
+  std::vector<DraftProspect> rows(4, Prospect(0.9f));
+  rows[2].standing.credit = -0.1;
+  EXPECT_EQ(Sum(Choose(rows)), 0u);
+  rows[2].standing.credit = 0.1;
+  EXPECT_EQ(Sum(Choose(rows)), 12u);
+}
+
+TEST_F(DraftChoiceTest, RefusedDraftsAreTriedAgainOnceEachRowHasGotBackWhatItLost) {
+  Learn(1, 1.0);
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(Sum(Choose({Prospect(0.9f, 16, -0.1)})), 0u);
+    choice_.Observe({1, 0, 0, 1.0});
+  }
+  EXPECT_EQ(Sum(Choose({Prospect(0.9f, 16, 0.1)})), 2u);
+}
+
+// No draft would be made, however likely it is.
+TEST_F(DraftChoiceTest, RowsAreNotLookedAtWhereTheyAreToBeMeasuredAlone) {
+  const std::vector<DraftStanding> standings(8, {.gain = 8, .credit = 4});
+  EXPECT_TRUE(choice_.Hopeless(standings));
+  for (int i = 0; i < 4; ++i) cost_.Observe(8, 0, 1.0);
+  EXPECT_FALSE(choice_.Hopeless(standings)) << "many drafts are tried";
+  for (int i = 0; i < 32; ++i) choice_.Observe({8, 24, 24, 1.5});
+  EXPECT_TRUE(choice_.Hopeless(standings));
+  choice_.Observe({8, 0, 0, 1.0});
+  EXPECT_FALSE(choice_.Hopeless(standings));
+}
+
+// Where it is not known what drafts cost and rows gain little, they are not looked at for a while.
+TEST_F(DraftChoiceTest, RowsOfUnknownCostAreLookedAtAfterAWhile) {
+  for (int i = 0; i < 4; ++i) cost_.Observe(8, 0, 1.0);
+  const std::vector<DraftStanding> standings(8, {.gain = 1, .credit = 0.5});
+  for (int i = 1; i < 64; ++i) EXPECT_TRUE(choice_.Hopeless(standings)) << i;
+  EXPECT_FALSE(choice_.Hopeless(standings));
+  EXPECT_EQ(Sum(Choose(std::vector<DraftProspect>(8, Prospect(0.9f, 1)))), 2u);
+}
+
+// Rows that gain too little for any draft need not be looked at, few rows always are.
+TEST_F(DraftChoiceTest, RowsThatGainLittleAreHopeless) {
+  Learn(64, 0.1, 8, 2);
+  Learn(2, 0.1, 8, 2);
+  const std::vector<DraftStanding> gain_little(64, {.gain = 1.05, .credit = 0.5});
+  std::vector<DraftStanding> gain_much(64, {.gain = 2, .credit = 0.5});
+  EXPECT_TRUE(choice_.Hopeless(gain_little));
+  EXPECT_FALSE(choice_.Hopeless({gain_little.data(), 2}));
+  EXPECT_FALSE(choice_.Hopeless(gain_much));
+  gain_much[5] = {.gain = 1, .credit = 0};
+  EXPECT_TRUE(choice_.Hopeless(gain_much)) << "a row would be slowed by the others";
+}
+
+// Drafts that did not pay are tried again, so rows are looked at for that.
+TEST_F(DraftChoiceTest, HopelessRowsAreLookedAtNowAndThen) {
+  Learn(64, 0.1, 8, 2);
+  const std::vector<DraftStanding> standings(64, {.gain = 1.05, .credit = 0.5});
+  const std::vector<DraftProspect> rows(64, Prospect(0.5f, 1.05));
+  size_t looked = 0, drafts = 0;
+  for (int i = 0; i < 200; ++i) {
+    const bool looks = !choice_.Hopeless(standings);
+    const size_t now = looks ? Sum(Choose(rows)) : 0;
+    looked += looks ? 1 : 0;
+    drafts += now;
+    choice_.Observe({64, now, 0, 1.0 + 0.1 * static_cast<double>(now)});
+  }
+  EXPECT_EQ(drafts, 4u);
+  EXPECT_EQ(looked, 2u);
 }
 
 TEST_F(DraftChoiceTest, RowsAreMeasuredAloneNowAndThen) {
@@ -143,7 +312,8 @@ class Stream {
     size_t made = 0, read = 0;
     while (made < tokens) {
       const bool unread = read <= made / source.context;
-      DraftProspect prospect = Prospect(static_cast<float>(source.says));
+      DraftProspect prospect =
+          Prospect(static_cast<float>(source.says), /*gain=*/16, row_.credit());
       prospect.seconds_a_draft = source.made_seconds;
       prospect.seconds_before = unread ? source.read_seconds : 0;
       const size_t drafts = Sum(choice_.Choose({{prospect}}));
@@ -158,7 +328,8 @@ class Stream {
       while (step.right < drafts && is_right(random_)) ++step.right;
       seconds += step.seconds + step.draft_seconds;
       Disturb(source, step);
-      choice_.Observe(step);
+      const DraftLoss loss = choice_.Observe(step).value();
+      row_.NoteStep(loss.lengthened - static_cast<double>(step.right), loss.read);
       if (drafts == 0) cost_.Observe(1, 0, step.seconds);
       made += 1 + step.right;
     }
@@ -175,6 +346,7 @@ class Stream {
   std::mt19937_64 random_;
   StepCost cost_{16};
   DraftChoice choice_{cost_};
+  DraftBudget row_ = DraftBudget::OfRow();
 };
 
 TEST(DraftCostTest, DraftsThatNeverPayCostThreePercentAtMost) {
@@ -250,7 +422,7 @@ TEST(DraftCostTest, ARowThatGainsNothingKeepsTheOthersFromTryingMany) {
   double seconds = 0;
   for (size_t i = 0; i < steps; ++i) {
     std::vector<DraftProspect> prospects(rows, Prospect(0.9f, /*gain=*/8));
-    prospects[7].gain = 1;
+    prospects[7].standing.gain = 1;
     const size_t drafts = Sum(choice.Choose(prospects));
     EXPECT_LE(drafts, 2u);
     const DecodeStep step = {rows, drafts, 0, drafts == 0 ? 1.0 : 2.3};
@@ -258,6 +430,32 @@ TEST(DraftCostTest, ARowThatGainsNothingKeepsTheOthersFromTryingMany) {
     choice.Observe(step);
     if (drafts == 0) cost.Observe(rows, 0, step.seconds);
   }
+  EXPECT_LE(seconds, 1.03 * static_cast<double>(steps));
+}
+
+// One row's drafts are never right, whatever its drafter says, and its neighbours' nearly always.
+TEST(DraftCostTest, ARowWhoseDraftsFailLosesThreePercentAtMost) {
+  StepCost cost(16);
+  DraftChoice choice(cost);
+  const size_t rows = 8, steps = 400;
+  std::vector<DraftBudget> budgets(rows, DraftBudget::OfRow());
+  double seconds = 0;
+  size_t right = 0;
+  for (size_t i = 0; i < steps; ++i) {
+    std::vector<DraftProspect> prospects;
+    for (const auto& budget : budgets) prospects.push_back(Prospect(0.99f, 8, budget.credit()));
+    const std::vector<uint32_t> counts = choice.Choose(prospects);
+    DecodeStep step = {rows, Sum(counts), Sum(counts) - counts[0], 1.0};
+    if (step.drafts > 0) step.seconds = 1.2 + 0.005 * static_cast<double>(step.drafts);
+    seconds += step.seconds;
+    right += step.right;
+    const DraftLoss loss = choice.Observe(step).value_or(DraftLoss());
+    for (size_t row = 0; row < rows; ++row) {
+      budgets[row].NoteStep(loss.lengthened - (row == 0 ? 0 : counts[row]), loss.read);
+    }
+    if (step.drafts == 0) cost.Observe(rows, 0, step.seconds);
+  }
+  EXPECT_GT(right, rows) << "some drafts are tried";
   EXPECT_LE(seconds, 1.03 * static_cast<double>(steps));
 }
 

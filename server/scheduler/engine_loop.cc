@@ -85,6 +85,7 @@ bool EngineLoop::LaunchNext() {
   const StepPlan& plan = scheduler_.Plan(Clock::now());
   if (plan.empty()) return false;
   in_flight_.push_back(engine_.Launch(plan));
+  scheduler_.FollowDrafts();
   return true;
 }
 

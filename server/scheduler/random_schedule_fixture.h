@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/check.h"
 #include "server/drafts/drafter.h"
 #include "server/scheduler/test_support.h"
 
@@ -33,6 +34,11 @@ class FakeOracleSource final : public DrafterSource {
    public:
     Oracle(std::mt19937_64& random, uint32_t index) : random_(random), index_(index) {}
     DraftSource source() const override { return DraftSource::kModel; }
+    // Reads the tokens: those of a completion that has ended are not there any more.
+    void Follow(const TokenSequence& tokens) override {
+      RIVULET_CHECK(tokens.size() >= followed_, "a session has lost tokens");
+      followed_ = tokens.size();
+    }
     size_t Outlook(const TokenSequence& /*tokens*/, std::span<float> chances) override {
       const size_t count = random_() % (chances.size() + 1);
       for (float& chance : chances) chance = static_cast<float>(random_() % 100) / 100;
@@ -50,6 +56,7 @@ class FakeOracleSource final : public DrafterSource {
    private:
     std::mt19937_64& random_;
     const uint32_t index_;
+    uint64_t followed_ = 0;
   };
 
   std::mt19937_64 random_;

@@ -308,11 +308,7 @@ std::vector<PlannedRow> Scheduler::Choose(TimePoint now) {
 void Scheduler::ChooseDrafts(std::vector<PlannedRow>& chosen) {
   if (context_.options.drafts.source == nullptr || chosen.empty()) return;
   if (rows_[chosen.back().row].row == ActiveRequest::kPromptRow) return;
-  std::vector<DraftProspect> prospects;
-  for (const PlannedRow& planned : chosen) {
-    const RowInFlight& row = rows_[planned.row];
-    prospects.push_back(row.request->Outlook(row.row));
-  }
+  const std::vector<DraftProspect> prospects = LookForDrafts(chosen);
   const bool always = context_.options.drafts.always;
   const auto counts = always ? std::vector<uint32_t>() : draft_choice_.Choose(prospects);
   for (size_t i = 0; i < chosen.size(); ++i) {
@@ -321,6 +317,30 @@ void Scheduler::ChooseDrafts(std::vector<PlannedRow>& chosen) {
     row.request->NoteChoice(row.row, prospects[i].count > 0, chosen[i].drafts > 0);
   }
   PrepareDrafts(chosen);
+}
+
+std::vector<DraftProspect> Scheduler::LookForDrafts(const std::vector<PlannedRow>& chosen) {
+  std::vector<DraftStanding> standings;
+  for (const PlannedRow& planned : chosen) {
+    const RowInFlight& row = rows_[planned.row];
+    standings.push_back(row.request->Standing(row.row));
+  }
+  const bool looks = context_.options.drafts.always || !draft_choice_.Hopeless(standings);
+  std::vector<DraftProspect> prospects(chosen.size());
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const RowInFlight& row = rows_[chosen[i].row];
+    if (looks) prospects[i] = row.request->Outlook(row.row);
+    prospects[i].standing = standings[i];
+    if (!looks) row.request->NoteChoice(row.row, /*offered=*/true, /*drafts=*/false);
+  }
+  return prospects;
+}
+
+void Scheduler::FollowDrafts() {
+  if (context_.options.drafts.source == nullptr || in_flight_.empty()) return;
+  for (const RowInFlight& row : in_flight_.back().rows) {
+    if (row.request != nullptr) row.request->FollowDrafts(row.row);
+  }
 }
 
 void Scheduler::PrepareDrafts(const std::vector<PlannedRow>& chosen) {
@@ -375,9 +395,10 @@ void Scheduler::Commit(StepResult result, TimePoint now) {
   if (result.device_seconds > 0) metrics_.device_step_time.Observe(result.device_seconds);
   metrics_.graph_replays.Add(result.replays);
   for (size_t i = 0; i < step.rows.size(); ++i) {
-    const RowInFlight& row = step.rows[i];
+    RowInFlight& row = step.rows[i];
     if (row.request == nullptr) continue;
-    step.right_drafts += row.request->CommitRow(row, std::move(result.rows[i]), now);
+    row.right_drafts = row.request->CommitRow(row, std::move(result.rows[i]), now);
+    step.right_drafts += row.right_drafts;
   }
   Learn(step, result.device_seconds);
   in_flight_.pop_front();
@@ -385,11 +406,18 @@ void Scheduler::Commit(StepResult result, TimePoint now) {
 }
 
 void Scheduler::Learn(const StepInFlight& step, double seconds) {
-  if (step.prompt_tokens == 0) {
-    draft_choice_.Observe(
-        {step.decode_rows, step.drafts, step.right_drafts, seconds, step.draft_seconds});
-  }
+  if (step.prompt_tokens == 0) LearnDrafts(step, seconds);
   if (step.drafts == 0) cost_.Observe(step.decode_rows, step.prompt_tokens, seconds);
+}
+
+void Scheduler::LearnDrafts(const StepInFlight& step, double seconds) {
+  const std::optional<DraftLoss> loss = draft_choice_.Observe(
+      {step.decode_rows, step.drafts, step.right_drafts, seconds, step.draft_seconds});
+  if (context_.options.drafts.source == nullptr || !loss.has_value()) return;
+  for (const RowInFlight& row : step.rows) {
+    if (row.request == nullptr) continue;
+    row.request->NoteDraftLoss(row.row, *loss, row.right_drafts);
+  }
 }
 
 // Each loop can be repeated from its beginning.

@@ -100,6 +100,9 @@ class Scheduler {
   // The next step; empty when nothing can run. Valid until the next Plan. REQUIRES: fewer than
   // Engine::depth() plans that were not empty have not been committed.
   const StepPlan& Plan(TimePoint now);
+  // Lets drafters take in the last tokens, so that the next Plan takes less time. Optional, and
+  // meant for the time after a launch, in which a device runs the step.
+  void FollowDrafts();
   // The results of the oldest plan that has not been committed.
   void Commit(StepResult result, TimePoint now);
 
@@ -213,8 +216,10 @@ class Scheduler {
   void CollectRows(TimePoint now);
   std::vector<PlannedRow> Choose(TimePoint now);
   void ChooseDrafts(std::vector<PlannedRow>& chosen);
+  std::vector<DraftProspect> LookForDrafts(const std::vector<PlannedRow>& chosen);
   void PrepareDrafts(const std::vector<PlannedRow>& chosen);
   void Learn(const StepInFlight& step, double seconds);
+  void LearnDrafts(const StepInFlight& step, double seconds);
   StepInFlight FillPlan(const std::vector<PlannedRow>& chosen);
   // Drops ended requests, notifies the dispatcher, updates the gauges.
   void Settle(TimePoint now);

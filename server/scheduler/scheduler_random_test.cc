@@ -446,6 +446,7 @@ class RandomSchedule {
     if (plan.empty() && launched_.empty()) return CheckNoneHangs();
     if (!plan.empty()) {
       launched_.push_back({engine_.Launch(plan), Cost(plan)});
+      if (Below(2) == 0) scheduler_->FollowDrafts();
       if (launched_.size() < engine_.depth() && Below(5) > 0) return;
     }
     CommitOldest();
@@ -461,6 +462,7 @@ class RandomSchedule {
     queued_ = Queued();
     FollowSessions(/*planned=*/false);
     CheckSlots();
+    if (Below(2) == 0) scheduler_->FollowDrafts();
     // Without a planned fold, no session holds two bases.
     if (launched_.empty()) {
       ASSERT_LE(BasesUsed(), TailsUsed());

@@ -116,6 +116,7 @@ class Stack {
   bool Step() {
     const StepPlan& plan = scheduler_->Plan(now_);
     if (!plan.empty()) launched_.push_back(engine().Launch(plan));
+    if (random_() % 2 == 0) scheduler_->FollowDrafts();
     const bool runs = !launched_.empty();
     const bool runs_ahead = !plan.empty() && launched_.size() < engine().depth();
     if (runs && (!runs_ahead || random_() % 4 == 0)) CommitOldest();
