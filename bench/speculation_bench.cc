@@ -200,7 +200,9 @@ class Run {
   bool Step() {
     const StepPlan& plan = scheduler_->Plan(Clock::now());
     if (plan.empty()) return false;
-    scheduler_->Commit(engine_.Step(plan), Clock::now());
+    const StepTicket ticket = engine_.Launch(plan);
+    scheduler_->FollowDrafts();
+    scheduler_->Commit(engine_.Await(ticket), Clock::now());
     for (size_t i = 0; i < outboxes_.size(); ++i) {
       const Outbox::Taken taken = outboxes_[i]->Take();
       if (!taken.message) continue;
@@ -269,6 +271,10 @@ class Bench {
 
   // False if a token differed.
   bool Measure(const std::string& text, size_t streams, DrafterSource* source) {
+    if (drafted_.capacity().tail_slots < streams) {
+      std::fprintf(stderr, "there are states for %u streams\n", drafted_.capacity().tail_slots);
+      return false;
+    }
     const float temperature = text == "loops" ? 0.0f : absl::GetFlag(FLAGS_temperature);
     Workload workload{streams, temperature, prompts_};
     std::unique_ptr<DrafterSource> own;
@@ -328,7 +334,12 @@ absl::StatusOr<DeviceAndModel> OpenDevice(bool predictor) {
   return opened;
 }
 
-EngineOptions Sizes() { return {.threads = absl::GetFlag(FLAGS_threads)}; }
+// On a device, with states for 64 streams of any of these models.
+EngineOptions Sizes() {
+  const bool device = absl::GetFlag(FLAGS_device) == "cuda";
+  return {.threads = absl::GetFlag(FLAGS_threads),
+          .state_memory = uint64_t{1} << (device ? 33 : 30)};
+}
 
 absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(bool predictor, StepProfile* profile) {
   const std::string device = absl::GetFlag(FLAGS_device);
