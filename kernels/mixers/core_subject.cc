@@ -48,6 +48,22 @@ std::vector<InputField> SideBySide(std::vector<InputField> fields) {
   return fields;
 }
 
+class DeviceCoreSubject : public DeviceSubject {
+ public:
+  DeviceCoreSubject(Device& device,
+                    const std::function<CoreSubject::DeviceRun(StateLayout& layout)>& make)
+      : layout_(MixerOptions{.device = &device}.NewLayout()), run_(make(layout_)) {}
+
+  const StateLayout& layout() const override { return layout_; }
+  DeviceOutput Enqueue(const DeviceStep& step, ConstFloatMatrix inputs) override {
+    return run_(step, inputs);
+  }
+
+ private:
+  StateLayout layout_;
+  CoreSubject::DeviceRun run_;
+};
+
 }  // namespace
 
 ConstFloatMatrix CoreSubject::Inputs::operator[](std::string_view name) const {
@@ -71,6 +87,14 @@ void CoreSubject::Run(std::span<const Segment> segments, const LayerState& state
   run({segments, state, &workspace_, &pool}, ByField(inputs), outputs);
 }
 
+std::unique_ptr<DeviceSubject> CoreSubject::OnDevice(Device& device) const {
+  if (!on_device) return nullptr;
+  auto subject = std::make_unique<DeviceCoreSubject>(device, on_device);
+  subject->inputs_from = device_inputs_from;
+  subject->outputs_at = device_outputs_at;
+  return subject;
+}
+
 DeclaredSubject::DeclaredSubject(const RecurrenceDeclaration& declaration, const DrawnInputs& drawn,
                                  ReferenceOf reference_of)
     : CoreSubject(FieldsOf(declaration, drawn),
@@ -83,8 +107,23 @@ DeclaredSubject::DeclaredSubject(const RecurrenceDeclaration& declaration, const
   run = [this, recurrence](const LayerStep& step, const Inputs& inputs, FloatMatrix out) {
     recurrence->Run(step, Split(inputs), out);
   };
+  if (SumRecurrence::RunsOnDevice(declaration)) {
+    on_device = [this, declaration](StateLayout& layout) {
+      return DeviceRunOf(declaration, layout);
+    };
+  }
   reference = [this, reference_of = std::move(reference_of)](const Inputs& inputs) {
     return reference_of(Split(inputs));
+  };
+}
+
+CoreSubject::DeviceRun DeclaredSubject::DeviceRunOf(const RecurrenceDeclaration& declaration,
+                                                    StateLayout& layout) const {
+  const auto recurrence = std::make_shared<const SumRecurrence>(declaration, layout);
+  return [this, recurrence](const DeviceStep& step, ConstFloatMatrix rows) {
+    const FloatMatrix out = step.workspace->Take(rows.rows, output_columns());
+    recurrence->Enqueue(step, Split(ByField(rows)), out);
+    return DeviceOutput{.rows = out};
   };
 }
 

@@ -44,6 +44,12 @@ class CoreSubject : public SuiteSubject {
   std::function<std::vector<double>(const Inputs&)> reference;
   double error_bound = 1e-5;
 
+  // The same on a device: adds its planes to a layout there, and gives what enqueues a step. Not
+  // set: it has no form for a device.
+  using DeviceRun = std::function<DeviceOutput(const DeviceStep&, ConstFloatMatrix rows)>;
+  std::function<DeviceRun(StateLayout& layout)> on_device;
+  std::vector<size_t> device_inputs_from, device_outputs_at;  // as DeviceSubject has them
+
   std::vector<InputField> fields() const override { return fields_; }
   size_t input_columns() const override;
   size_t output_columns() const override { return output_columns_; }
@@ -54,6 +60,7 @@ class CoreSubject : public SuiteSubject {
   std::vector<double> Reference(ConstFloatMatrix inputs) const override {
     return reference(ByField(inputs));
   }
+  std::unique_ptr<DeviceSubject> OnDevice(Device& device) const override;
   Inputs ByField(ConstFloatMatrix rows) const { return {fields_, rows}; }
 
  protected:
@@ -85,6 +92,8 @@ class DeclaredSubject : public CoreSubject {
   size_t decay_delay() const override { return strict_ ? 1 : 0; }
 
  private:
+  DeviceRun DeviceRunOf(const RecurrenceDeclaration& declaration, StateLayout& layout) const;
+
   DrawnInputs drawn_;
   bool strict_;  // all reads
 };

@@ -159,8 +159,9 @@ void FillInputs(const SuiteSubject& subject, uint64_t seed, FloatMatrix inputs) 
     for (const InputField& field : subject.fields()) {
       for (size_t i = 0; i < field.heads * field.width; ++i) {
         const size_t column = field.column + i / field.width * field.stride + i % field.width;
-        inputs.row(t)[column] = GeneratedFloat(field.name, seed, t * field.heads * field.width + i,
-                                               field.low, field.high);
+        const float number = GeneratedFloat(field.name, seed, t * field.heads * field.width + i,
+                                            field.low, field.high);
+        inputs.row(t)[column] = field.whole ? std::floor(number) : number;
       }
     }
   }

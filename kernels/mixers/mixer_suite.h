@@ -34,6 +34,7 @@
 #include "kernels/base/tensor_view.h"
 #include "kernels/base/thread_pool.h"
 #include "kernels/mixers/mixer.h"
+#include "kernels/mixers/mixer_suite_device_subject.h"
 #include "kernels/mixers/parameter_source.h"
 #include "kernels/mixers/tensor_source.h"
 #include "kernels/recurrence/state.h"
@@ -62,6 +63,7 @@ struct InputField {
   size_t stride = 0;  // >= width; the padded width of a head
   double low = -1.0;  // numbers are uniform in [low, high)
   double high = 1.0;
+  bool whole = false;  // rounded down
 };
 
 class SuiteSubject {
@@ -91,6 +93,13 @@ class SuiteSubject {
 
   // Bound of max|output - reference| / max|reference|.
   virtual double tolerance() const { return 1e-5; }
+
+  // The same on a device; the result borrows the subject. Both outlive the device, which finds its
+  // copies of their constants by address. Null: it has no form for a device.
+  virtual std::unique_ptr<DeviceSubject> OnDevice(Device& device) const {
+    (void)device;
+    return nullptr;
+  }
 };
 
 // Fills inputs [T, input_columns] from the subject's fields.

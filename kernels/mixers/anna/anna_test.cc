@@ -12,9 +12,8 @@
 #include "gtest/gtest.h"
 #include "kernels/base/test_support.h"
 #include "kernels/mixers/anna/anna_hash.h"
-#include "kernels/mixers/anna/anna_recurrence.h"
 #include "kernels/mixers/anna/anna_reference.h"
-#include "kernels/mixers/core_subject.h"
+#include "kernels/mixers/anna/anna_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
 
@@ -23,45 +22,8 @@ namespace {
 
 constexpr char kVectors[] = "kernels/mixers/anna/vectors/vectors.json";
 
-// The buckets that the suite's numbers stand for: their whole parts. `memory` holds them.
-AnnaInput WholeBuckets(const CoreSubject::Inputs& inputs, std::vector<float>& memory) {
-  const ConstFloatMatrix q = inputs["q_buckets"], k = inputs["k_buckets"];
-  memory.resize(2 * q.rows * q.columns);
-  const FloatMatrix whole_q{memory.data(), q.rows, q.columns, q.columns};
-  const FloatMatrix whole_k{memory.data() + q.rows * q.columns, q.rows, q.columns, q.columns};
-  for (size_t t = 0; t < q.rows; ++t) {
-    for (size_t i = 0; i < q.columns; ++i) {
-      whole_q.row(t)[i] = std::floor(q.row(t)[i]);
-      whole_k.row(t)[i] = std::floor(k.row(t)[i]);
-    }
-  }
-  return {whole_q, whole_k, inputs["v"]};
-}
-
-// The recurrence alone. Buckets are given and not hashed from anything, so that no rounding of a
-// projection decides about the comparison.
-std::unique_ptr<SuiteSubject> MakeSubject(const AnnaShape& shape) {
-  const size_t tables = shape.head.tables, e = shape.head.value_dim;
-  const double buckets = static_cast<double>(shape.head.buckets);
-  auto subject = std::make_unique<CoreSubject>(
-      std::vector<InputField>{{"q_buckets", 0, shape.heads, tables, tables, 0.0, buckets},
-                              {"k_buckets", 0, shape.heads, tables, tables, 0.0, buckets},
-                              {"v", 0, shape.heads, e, e, -1.0, 1.0}},
-      shape.heads * shape.head.padded_value());
-  const auto recurrence = std::make_shared<AnnaRecurrence>(shape, subject->state_layout);
-  const auto memory = std::make_shared<std::vector<float>>();
-  subject->run = [=](const LayerStep& step, const CoreSubject::Inputs& inputs, FloatMatrix out) {
-    recurrence->Run(step.segments, step.state, WholeBuckets(inputs, *memory), out, *step.pool);
-  };
-  subject->reference = [=](const CoreSubject::Inputs& inputs) {
-    std::vector<float> own;
-    return AnnaReference(shape, WholeBuckets(inputs, own));
-  };
-  return subject;
-}
-
 SuiteCase Core(std::string name, const AnnaShape& shape) {
-  return {std::move(name), [=] { return MakeSubject(shape); }};
+  return {std::move(name), [=] { return MakeAnnaSubject(shape); }};
 }
 
 std::vector<SuiteCase> CoreCases() {
@@ -79,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Anna, MixerSuite, testing::ValuesIn(BothIntervals(CoreC
 
 TEST(Anna, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
-    return MakeSubject(AnnaShape{
+    return MakeAnnaSubject(AnnaShape{
         p.at("heads"), {p.at("tables"), p.at("buckets"), p.at("value_dim")}, p.at("include_self")});
   });
 }

@@ -5,9 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/mixers/core_subject.h"
-#include "kernels/mixers/gla/gla_config.h"
-#include "kernels/mixers/gla/gla_reference.h"
+#include "kernels/mixers/gla/gla_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
 
@@ -16,17 +14,8 @@ namespace {
 
 constexpr char kVectors[] = "kernels/mixers/gla/vectors/vectors.json";
 
-// Log decays are drawn from [lowest, 0).
-std::unique_ptr<SuiteSubject> MakeSubject(const HeadShape& shape, double lowest) {
-  DrawnInputs drawn;
-  drawn.decay.low = lowest;
-  return std::make_unique<DeclaredSubject>(
-      GlaDeclaration(shape), drawn,
-      [=](const TokenInputs& inputs) { return GlaReference(shape, inputs); });
-}
-
 SuiteCase Core(std::string name, const HeadShape& shape, double lowest) {
-  return {std::move(name), [=] { return MakeSubject(shape, lowest); }};
+  return {std::move(name), [=] { return MakeGlaSubject(shape, lowest); }};
 }
 
 std::vector<SuiteCase> CoreCases() {
@@ -47,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Gla, MixerSuite, testing::ValuesIn(BothIntervals(CoreCa
 TEST(Gla, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
     const HeadShape shape{p.at("heads"), p.at("kv_heads"), p.at("key_dim"), p.at("value_dim")};
-    return MakeSubject(shape, p.at("lowest"));
+    return MakeGlaSubject(shape, p.at("lowest"));
   });
 }
 

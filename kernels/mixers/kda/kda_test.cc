@@ -5,10 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/mixers/core_subject.h"
-#include "kernels/mixers/delta_net/delta_rule/delta_rule_reference.h"
-#include "kernels/mixers/delta_net/delta_rule/delta_rule_subject.h"
-#include "kernels/mixers/kda/kda_config.h"
+#include "kernels/mixers/kda/kda_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
 
@@ -17,16 +14,8 @@ namespace {
 
 constexpr char kVectors[] = "kernels/mixers/kda/vectors/vectors.json";
 
-std::unique_ptr<SuiteSubject> MakeSubject(const HeadShape& shape, double beta, double lowest) {
-  return std::make_unique<DeclaredSubject>(
-      KdaDeclaration(shape), DeltaRuleInputs(shape.key_dim, beta, lowest),
-      [=](const TokenInputs& inputs) {
-        return DeltaRuleReference(shape, inputs, Decay::kChannel);
-      });
-}
-
 SuiteCase Core(std::string name, const HeadShape& shape, double beta, double lowest) {
-  return {std::move(name), [=] { return MakeSubject(shape, beta, lowest); }};
+  return {std::move(name), [=] { return MakeKdaSubject(shape, beta, lowest); }};
 }
 
 std::vector<SuiteCase> CoreCases() {
@@ -49,7 +38,7 @@ TEST(Kda, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
     const HeadShape shape{p.at("value_heads"), p.at("key_heads"), p.at("key_dim"),
                           p.at("value_dim")};
-    return MakeSubject(shape, p.at("beta"), p.at("lowest"));
+    return MakeKdaSubject(shape, p.at("beta"), p.at("lowest"));
   });
 }
 

@@ -2,16 +2,14 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/base/test_support.h"
-#include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/latent_attention/latent_attention_config.h"
-#include "kernels/mixers/latent_attention/latent_attention_reference.h"
+#include "kernels/mixers/latent_attention/latent_attention_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
 
@@ -20,74 +18,8 @@ namespace {
 
 constexpr char kVectors[] = "kernels/mixers/latent_attention/vectors/vectors.json";
 
-struct Shape {
-  size_t heads = 0, latent = 0, shared_key = 0;
-  DType dtype = DType::kFloat32;
-  size_t pool = 0;  // above 0: a token sees some pools of so many tokens, and what is behind them
-};
-
-constexpr size_t kMostPools = 7;
-
-// Some pools that are full once token t is there, others for each token; [1 + kMostPools].
-void ChooseSome(size_t t, size_t pool, float* row) {
-  const size_t full = (t + 1) / pool;
-  size_t count = 0;
-  for (size_t p = 0; p < full && count < kMostPools; ++p) {
-    if ((p * p + 3 * t) % 5 < 3) row[1 + count++] = static_cast<float>(p);
-  }
-  if (count == 0 && full > 0) row[1 + count++] = static_cast<float>(full - 1);
-  row[0] = static_cast<float>(count);
-}
-
-ChosenPools SomePools(const LayerStep& step, size_t rows, size_t pool) {
-  if (pool == 0) return {};
-  const FloatMatrix chosen = step.workspace->Take(rows, 1 + kMostPools);
-  for (const Segment& segment : step.segments) {
-    for (size_t i = 0; i < segment.tokens; ++i) {
-      ChooseSome(segment.position + i, pool, chosen.row(segment.first_token + i));
-    }
-  }
-  return {pool, chosen};
-}
-
-Sees SeesSome(size_t pool) {
-  if (pool == 0) return [](size_t, size_t) { return true; };
-  return [pool](size_t t, size_t s) {
-    float row[1 + kMostPools];
-    ChooseSome(t, pool, row);
-    const std::span chosen(row + 1, static_cast<size_t>(row[0]));
-    return s >= (t + 1) / pool * pool ||
-           std::find(chosen.begin(), chosen.end(), static_cast<float>(s / pool)) != chosen.end();
-  };
-}
-
-std::unique_ptr<SuiteSubject> MakeSubject(const Shape& s) {
-  const SoftmaxAttentionShape shape =
-      LatentAttentionConfig{.heads = s.heads, .latent = s.latent, .shared_key = s.shared_key}
-          .Absorbed(s.dtype);
-  // Scaled queries: scores grow no further with the latent's width.
-  const double bound = std::min(1.0, 8 / std::sqrt(static_cast<double>(shape.head_dim)));
-  auto subject = std::make_unique<CoreSubject>(
-      std::vector<InputField>{{"q", 0, s.heads, shape.head_dim, shape.padded(), -bound, bound},
-                              {"k", 0, 1, shape.head_dim, shape.padded(), -1.0, 1.0}},
-      s.heads * s.latent);
-  subject->error_bound = s.dtype == DType::kFloat32 ? 1e-5 : 2e-2;
-  const auto recurrence =
-      std::make_shared<SoftmaxAttentionRecurrence>(shape, subject->state_layout);
-  subject->run = [=](const LayerStep& step, const CoreSubject::Inputs& x, FloatMatrix out) {
-    const ConstFloatMatrix values = x["k"].Columns(0, shape.padded_values());
-    const ChosenPools chosen = SomePools(step, out.rows, s.pool);
-    recurrence->Run(step.segments, step.state, {x["q"], x["k"], values, chosen}, out,
-                    *step.workspace, *step.pool);
-  };
-  subject->reference = [=](const CoreSubject::Inputs& x) {
-    return LatentAttentionReference(shape, x["q"], x["k"], SeesSome(s.pool));
-  };
-  return subject;
-}
-
-SuiteCase Core(std::string name, const Shape& shape) {
-  return {std::move(name), [=] { return MakeSubject(shape); }};
+SuiteCase Core(std::string name, const LatentSubjectShape& shape) {
+  return {std::move(name), [=] { return MakeLatentAttentionSubject(shape); }};
 }
 
 std::vector<SuiteCase> CoreCases() {
@@ -108,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(LatentAttention, MixerSuite, testing::ValuesIn(BothInte
 
 TEST(LatentAttention, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
-    return MakeSubject({p.at("heads"), p.at("latent"), p.at("shared_key")});
+    return MakeLatentAttentionSubject({p.at("heads"), p.at("latent"), p.at("shared_key")});
   });
 }
 

@@ -1,30 +1,15 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "gtest/gtest.h"
-#include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/lightning_attention/lightning_attention_config.h"
-#include "kernels/mixers/lightning_attention/lightning_attention_reference.h"
+#include "kernels/mixers/lightning_attention/lightning_attention_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
 namespace {
 
-// From one that forgets in a few tokens to one that hardly does.
-std::vector<double> Decays(size_t heads) {
-  std::vector<double> decays;
-  for (size_t h = 0; h < heads; ++h) decays.push_back(-0.5 / static_cast<double>(1 << (3 * h)));
-  return decays;
-}
-
 SuiteCase Core(std::string name, const HeadShape& shape) {
-  return {std::move(name), [=] {
-            const std::vector<double> decays = Decays(shape.heads);
-            return std::make_unique<DeclaredSubject>(LightningAttentionDeclaration(shape, decays),
-                                                     DrawnInputs(), [=](const TokenInputs& inputs) {
-                                                       return LightningAttentionReference(
-                                                           shape, decays, inputs);
-                                                     });
-          }};
+  return {std::move(name), [=] { return MakeLightningAttentionSubject(shape); }};
 }
 
 nlohmann::json Tensor(const std::vector<size_t>& shape, double around = 0) {
@@ -33,28 +18,28 @@ nlohmann::json Tensor(const std::vector<size_t>& shape, double around = 0) {
 
 // A whole layer of two heads.
 SuiteCase Layer(std::string name, size_t head_dim) {
-  return {
-      std::move(name), [=]() -> std::unique_ptr<SuiteSubject> {
-        const size_t hidden = 24, columns = 2 * head_dim;
-        const nlohmann::json layer = {{"config", nlohmann::json::object()},
-                                      {"hidden", hidden},
-                                      {"tensors",
-                                       {{"qkv_proj.weight", Tensor({3 * columns, hidden})},
-                                        {"output_gate.weight", Tensor({columns, hidden})},
-                                        {"norm.weight", Tensor({columns}, 1)},
-                                        {"out_proj.weight", Tensor({hidden, columns})}}}};
-        const auto make = [=](const nlohmann::json&, const MixerSource& source) {
-          return MakeLayer(
-              LightningAttentionConfig{.heads = 2, .head_dim = head_dim, .log_decay = Decays(2)},
-              source);
-        };
-        std::vector<std::string> problems;
-        auto mixer =
-            MakeGeneratedLayer(layer, make, {.fold_interval = SuiteFoldInterval()}, &problems);
-        EXPECT_TRUE(mixer.ok()) << mixer.status();
-        EXPECT_TRUE(problems.empty()) << problems.front();
-        return std::make_unique<LayerSubject>(*std::move(mixer), hidden);
-      }};
+  return {std::move(name), [=]() -> std::unique_ptr<SuiteSubject> {
+            const size_t hidden = 24, columns = 2 * head_dim;
+            const nlohmann::json layer = {{"config", nlohmann::json::object()},
+                                          {"hidden", hidden},
+                                          {"tensors",
+                                           {{"qkv_proj.weight", Tensor({3 * columns, hidden})},
+                                            {"output_gate.weight", Tensor({columns, hidden})},
+                                            {"norm.weight", Tensor({columns}, 1)},
+                                            {"out_proj.weight", Tensor({hidden, columns})}}}};
+            const auto make = [=](const nlohmann::json&, const MixerSource& source) {
+              return MakeLayer(
+                  LightningAttentionConfig{
+                      .heads = 2, .head_dim = head_dim, .log_decay = LightningDecays(2)},
+                  source);
+            };
+            std::vector<std::string> problems;
+            auto mixer =
+                MakeGeneratedLayer(layer, make, {.fold_interval = SuiteFoldInterval()}, &problems);
+            EXPECT_TRUE(mixer.ok()) << mixer.status();
+            EXPECT_TRUE(problems.empty()) << problems.front();
+            return std::make_unique<LayerSubject>(*std::move(mixer), hidden);
+          }};
 }
 
 std::vector<SuiteCase> Cases() {

@@ -5,9 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/mixers/core_subject.h"
-#include "kernels/mixers/linear_attention/linear_attention_config.h"
-#include "kernels/mixers/linear_attention/linear_attention_reference.h"
+#include "kernels/mixers/linear_attention/linear_attention_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
 
@@ -16,17 +14,8 @@ namespace {
 
 constexpr char kVectors[] = "kernels/mixers/linear_attention/vectors/vectors.json";
 
-std::unique_ptr<SuiteSubject> MakeSubject(const HeadShape& shape, bool normalised) {
-  DrawnInputs drawn;
-  if (normalised) drawn.q.low = drawn.k.low = 0.0;
-  return std::make_unique<DeclaredSubject>(
-      LinearAttentionDeclaration(shape, normalised), drawn, [=](const TokenInputs& inputs) {
-        return LinearAttentionReference(shape, inputs, normalised);
-      });
-}
-
 SuiteCase Core(std::string name, const HeadShape& shape, bool normalised) {
-  return {std::move(name), [=] { return MakeSubject(shape, normalised); }};
+  return {std::move(name), [=] { return MakeLinearAttentionSubject(shape, normalised); }};
 }
 
 std::vector<SuiteCase> CoreCases() {
@@ -47,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(LinearAttention, MixerSuite, testing::ValuesIn(BothInte
 TEST(LinearAttention, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
     const HeadShape shape{p.at("heads"), p.at("kv_heads"), p.at("features"), p.at("value_dim")};
-    return MakeSubject(shape, p.at("normalised"));
+    return MakeLinearAttentionSubject(shape, p.at("normalised"));
   });
 }
 

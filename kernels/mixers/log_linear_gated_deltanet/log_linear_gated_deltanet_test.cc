@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "kernels/mixers/delta_net/delta_rule/delta_rule_subject.h"
 #include "kernels/mixers/log_linear/subject_checks.h"
-#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_reference.h"
+#include "kernels/mixers/log_linear_gated_deltanet/log_linear_gated_deltanet_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
 
@@ -17,45 +17,9 @@ namespace {
 
 constexpr char kVectors[] = "kernels/mixers/log_linear_gated_deltanet/vectors/vectors.json";
 
-// β is drawn from [0, beta), log decays from [lowest, 0).
-struct CoreOptions {
-  size_t heads = 2, key_dim = 16, value_dim = 16;
-  uint32_t levels = 15;
-  double beta = 1.0, lowest = -0.1;
-  DType state_dtype = DType::kFloat32;
-  double lambda_low = 0.0, lambda_high = 1.5;
-
-  HeadShape shape() const { return {heads, heads, key_dim, value_dim, state_dtype}; }
-};
-
-class CoreSubject : public DeclaredSubject {
- public:
-  explicit CoreSubject(const CoreOptions& o)
-      : DeclaredSubject(DeltaRuleDeclaration(o.shape(), true, o.levels), Inputs(o),
-                        [=](const TokenInputs& inputs) {
-                          return LogLinearGatedDeltaNetReference(o.shape(), o.levels, inputs);
-                        }),
-        options_(o) {}
-
-  // Row t of the outputs when `inputs` repeat.
-  std::vector<double> ReferenceAt(ConstFloatMatrix inputs, uint64_t t) const {
-    return LogLinearGatedDeltaNetReferenceAt(options_.shape(), options_.levels,
-                                             Split(ByField(inputs)), t);
-  }
-
- private:
-  static DrawnInputs Inputs(const CoreOptions& options) {
-    DrawnInputs drawn = DeltaRuleInputs(options.key_dim, options.beta, options.lowest);
-    drawn.levels.low = options.lambda_low;
-    drawn.levels.high = options.lambda_high;
-    return drawn;
-  }
-
-  CoreOptions options_;
-};
-
-SuiteCase Core(std::string name, const CoreOptions& options) {
-  return {std::move(name), [=] { return std::make_unique<CoreSubject>(options); }};
+SuiteCase Core(std::string name, const LogLinearGatedDeltaNetOptions& options) {
+  return {std::move(name),
+          [=] { return std::make_unique<LogLinearGatedDeltaNetSubject>(options); }};
 }
 
 // 300 tokens are more than 8 levels reach: all but the last three go on at their last level.
@@ -79,28 +43,28 @@ INSTANTIATE_TEST_SUITE_P(LogLinearGatedDeltaNet, MixerSuite,
 
 TEST(LogLinearGatedDeltaNet, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
-    return std::make_unique<CoreSubject>(CoreOptions{p.at("heads"), p.at("key_dim"),
-                                                     p.at("value_dim"), p.at("levels"),
-                                                     p.at("beta"), p.at("lowest")});
+    return std::make_unique<LogLinearGatedDeltaNetSubject>(
+        LogLinearGatedDeltaNetOptions{p.at("heads"), p.at("key_dim"), p.at("value_dim"),
+                                      p.at("levels"), p.at("beta"), p.at("lowest")});
   });
 }
 
 TEST(LogLinearGatedDeltaNet, IsGatedDeltaNetWhenAllLevelsCountTheSame) {
-  const CoreOptions options{2, 32, 48, 7, 1.0, -0.1, DType::kFloat32, 1.0, 1.0};
-  CoreSubject subject(options);
+  const LogLinearGatedDeltaNetOptions options{2, 32, 48, 7, 1.0, -0.1, DType::kFloat32, 1.0, 1.0};
+  LogLinearGatedDeltaNetSubject subject(options);
   const auto plain = MakeDeltaRuleSubject({2, 2, 32, 48}, options.beta, options.lowest);
   CheckSameAsPlain(subject, *plain);
 }
 
 TEST(LogLinearGatedDeltaNet, ForksDecayTheirSharedPagesEachInItsOwnWay) {
-  CoreSubject subject(CoreOptions{2, 32, 48, 9, 1.0, -0.1});
+  LogLinearGatedDeltaNetSubject subject(LogLinearGatedDeltaNetOptions{2, 32, 48, 9, 1.0, -0.1});
   CheckForks(subject);
 }
 
 // Rates so small that after a million tokens something is left of the first: with 1, a few tokens
 // overwrite everything. Each of 65536 folds then changes a page by less than a float resolves well.
 void RunFar(uint32_t levels, uint64_t tokens) {
-  CoreSubject subject({1, 4, 3, levels, 4e-6, -2e-6});
+  LogLinearGatedDeltaNetSubject subject({1, 4, 3, levels, 4e-6, -2e-6});
   CheckFar(subject, levels, tokens, 3e-4,
            [&](ConstFloatMatrix inputs, uint64_t t) { return subject.ReferenceAt(inputs, t); });
 }

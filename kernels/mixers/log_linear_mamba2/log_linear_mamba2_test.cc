@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/mixers/log_linear/subject_checks.h"
-#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_reference.h"
+#include "kernels/mixers/log_linear_mamba2/log_linear_mamba2_subject.h"
 #include "kernels/mixers/mamba2/mamba2_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "nlohmann/json.hpp"
@@ -17,47 +17,8 @@ namespace {
 
 constexpr char kVectors[] = "kernels/mixers/log_linear_mamba2/vectors/vectors.json";
 
-// Decay rates A are drawn from [-fastest, -slowest).
-struct CoreOptions {
-  HeadShape shape;
-  uint32_t levels = 15;
-  double slowest = 0.01, fastest = 0.5;
-  double lambda_low = 0.0, lambda_high = 1.5;
-};
-
-class CoreSubject : public DeclaredSubject {
- public:
-  explicit CoreSubject(const CoreOptions& options)
-      : CoreSubject(options, DrawMamba2Constants(options.shape, options.slowest, options.fastest)) {
-  }
-
-  // Row t of the outputs when `inputs` repeat.
-  std::vector<double> ReferenceAt(ConstFloatMatrix inputs, uint64_t t) const {
-    return LogLinearMamba2ReferenceAt(options_.shape, options_.levels, constants_,
-                                      Split(ByField(inputs)), t);
-  }
-
- private:
-  CoreSubject(const CoreOptions& o, const Mamba2Constants& constants)
-      : DeclaredSubject(Mamba2Declaration(o.shape, constants, o.levels), Inputs(o),
-                        [=](const TokenInputs& inputs) {
-                          return LogLinearMamba2Reference(o.shape, o.levels, constants, inputs);
-                        }),
-        options_(o),
-        constants_(constants) {}
-  static DrawnInputs Inputs(const CoreOptions& options) {
-    DrawnInputs drawn = Mamba2Inputs();
-    drawn.levels.low = options.lambda_low;
-    drawn.levels.high = options.lambda_high;
-    return drawn;
-  }
-
-  CoreOptions options_;
-  Mamba2Constants constants_;
-};
-
-SuiteCase Core(std::string name, const CoreOptions& options) {
-  return {std::move(name), [=] { return std::make_unique<CoreSubject>(options); }};
+SuiteCase Core(std::string name, const LogLinearMamba2Options& options) {
+  return {std::move(name), [=] { return std::make_unique<LogLinearMamba2Subject>(options); }};
 }
 
 // 300 tokens are more than 8 levels reach: all but the last three go on at their last level.
@@ -81,25 +42,26 @@ INSTANTIATE_TEST_SUITE_P(LogLinearMamba2, MixerSuite, testing::ValuesIn(BothInte
 TEST(LogLinearMamba2, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
     const HeadShape shape{p.at("heads"), 1, p.at("state_size"), p.at("head_dim")};
-    return std::make_unique<CoreSubject>(
-        CoreOptions{shape, p.at("levels"), p.at("slowest"), p.at("fastest")});
+    return std::make_unique<LogLinearMamba2Subject>(
+        LogLinearMamba2Options{shape, p.at("levels"), p.at("slowest"), p.at("fastest")});
   });
 }
 
 TEST(LogLinearMamba2, IsMamba2WhenAllLevelsCountTheSame) {
-  const CoreOptions options{{2, 1, 32, 32, DType::kFloat32}, 7, 0.01, 0.2, 1.0, 1.0};
-  CoreSubject subject(options);
+  const LogLinearMamba2Options options{{2, 1, 32, 32, DType::kFloat32}, 7, 0.01, 0.2, 1.0, 1.0};
+  LogLinearMamba2Subject subject(options);
   const auto plain = MakeMamba2Subject(options.shape, options.slowest, options.fastest);
   CheckSameAsPlain(subject, *plain);
 }
 
 TEST(LogLinearMamba2, ForksDecayTheirSharedPagesEachInItsOwnWay) {
-  CoreSubject subject(CoreOptions{{2, 1, 32, 32, DType::kFloat32}, 9, 0.01, 0.2});
+  LogLinearMamba2Subject subject(
+      LogLinearMamba2Options{{2, 1, 32, 32, DType::kFloat32}, 9, 0.01, 0.2});
   CheckForks(subject);
 }
 
 void RunFar(uint32_t levels, uint64_t tokens) {
-  CoreSubject subject({{1, 1, 4, 3, DType::kFloat32}, levels, 1e-6, 2e-6});
+  LogLinearMamba2Subject subject({{1, 1, 4, 3, DType::kFloat32}, levels, 1e-6, 2e-6});
   CheckFar(subject, levels, tokens, 1e-5,
            [&](ConstFloatMatrix inputs, uint64_t t) { return subject.ReferenceAt(inputs, t); });
 }

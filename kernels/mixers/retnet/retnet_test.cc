@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "kernels/mixers/retnet/retnet_config.h"
-#include "kernels/mixers/retnet/retnet_reference.h"
+#include "kernels/mixers/retnet/retnet_subject.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -17,14 +16,8 @@ namespace {
 
 constexpr char kVectors[] = "kernels/mixers/retnet/vectors/vectors.json";
 
-std::unique_ptr<SuiteSubject> MakeSubject(const HeadShape& shape) {
-  return std::make_unique<DeclaredSubject>(
-      RetNetDeclaration(shape), DrawnInputs(),
-      [=](const TokenInputs& inputs) { return RetNetReference(shape, inputs); });
-}
-
 SuiteCase Core(std::string name, const HeadShape& shape) {
-  return {std::move(name), [=] { return MakeSubject(shape); }};
+  return {std::move(name), [=] { return MakeRetNetSubject(shape); }};
 }
 
 std::vector<SuiteCase> CoreCases() {
@@ -43,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(RetNet, MixerSuite, testing::ValuesIn(BothIntervals(Cor
 
 TEST(RetNet, CoreVectors) {
   CheckCoreVectors(kVectors, [](const nlohmann::json& p) {
-    return MakeSubject({p.at("heads"), p.at("kv_heads"), p.at("key_dim"), p.at("value_dim")});
+    return MakeRetNetSubject({p.at("heads"), p.at("kv_heads"), p.at("key_dim"), p.at("value_dim")});
   });
 }
 

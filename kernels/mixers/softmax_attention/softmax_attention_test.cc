@@ -10,10 +10,9 @@
 #include "gtest/gtest.h"
 #include "kernels/base/test_seed.h"
 #include "kernels/base/test_support.h"
-#include "kernels/mixers/core_subject.h"
 #include "kernels/mixers/mixer_suite.h"
 #include "kernels/mixers/softmax_attention/softmax_attention_recurrence.h"
-#include "kernels/mixers/softmax_attention/softmax_attention_reference.h"
+#include "kernels/mixers/softmax_attention/softmax_attention_subject.h"
 #include "kernels/mixers/suite_slots.h"
 #include "nlohmann/json.hpp"
 
@@ -21,35 +20,6 @@ namespace rivulet {
 namespace {
 
 constexpr char kVectors[] = "kernels/mixers/softmax_attention/vectors/vectors.json";
-
-class AttentionSubject : public CoreSubject {
- public:
-  explicit AttentionSubject(const SoftmaxAttentionShape& s)
-      : CoreSubject({{"q", 0, s.heads, s.head_dim, s.padded(), -1.0, 1.0},
-                     {"k", 0, s.kv_heads, s.head_dim, s.padded(), -1.0, 1.0},
-                     {"v", 0, s.kv_heads, s.values(), s.padded_values(), -1.0, 1.0}},
-                    s.heads * s.values()),
-        recurrence_(s, state_layout) {
-    error_bound = s.state_dtype == DType::kFloat32 ? 1e-5 : 2e-2;
-    run = [this](const LayerStep& step, const Inputs& inputs, FloatMatrix out) {
-      recurrence_.Run(step.segments, step.state, Split(inputs), out, *step.workspace, *step.pool);
-    };
-    reference = [this](const Inputs& inputs) {
-      return SoftmaxAttentionReference(recurrence_.shape(), Split(inputs));
-    };
-  }
-
-  std::vector<double> ReferenceFrom(ConstFloatMatrix inputs, size_t first) const {
-    return SoftmaxAttentionReference(recurrence_.shape(), Split(ByField(inputs)), first);
-  }
-
- private:
-  static SoftmaxAttentionInput Split(const Inputs& inputs) {
-    return {inputs["q"], inputs["k"], inputs["v"]};
-  }
-
-  SoftmaxAttentionRecurrence recurrence_;
-};
 
 SuiteCase Core(std::string name, const SoftmaxAttentionShape& shape) {
   return {std::move(name), [shape] { return std::make_unique<AttentionSubject>(shape); }};
