@@ -103,6 +103,39 @@ TEST(InferRequestTest, SamplingParametersMayBeTexts) {
   EXPECT_EQ(read->proto.stop().min_tokens(), 3u);
 }
 
+TEST(InferRequestTest, TextsMayBeToldWhatToMatch) {
+  const auto output = [](const std::string& json) {
+    const auto read = ReadSampling(R"({"structured_outputs": )" + json + "}");
+    EXPECT_TRUE(read.ok()) << json << read.status();
+    return read.ok() ? read->proto.structured_output() : v1::StructuredOutput();
+  };
+  EXPECT_EQ(output(R"({"json": {"b": 1, "a": 2}})").json_schema(), R"({"b":1,"a":2})");
+  EXPECT_EQ(output(R"({"json": "{ }"})").json_schema(), "{ }");
+  EXPECT_EQ(output(R"("{\"json\": {\"b\": 1}}")").json_schema(), R"({"b":1})");
+  EXPECT_TRUE(output(R"({"json_object": true})").json_object());
+  EXPECT_EQ(output(R"({"regex": "a+"})").regex(), "a+");
+  EXPECT_EQ(output(R"({"grammar": "root ::= [a]"})").grammar(), "root ::= [a]");
+  EXPECT_THAT(output(R"({"choice": ["x", "y"]})").choices().strings(), ElementsAre("x", "y"));
+  const auto read = Read([](Request& request) {
+    (*request.mutable_parameters())["structured_outputs"].set_string_param(R"({"regex": "b"})");
+  });
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->proto.structured_output().regex(), "b");
+  for (const char* const json :
+       {"{}", "[]", "1", "true", R"("x")", R"("[]")", R"("\"{}\"")", R"({"regex": 1})",
+        R"({"grammar": {}})", R"({"choice": "x"})", R"({"choice": [1]})", R"({"json_object": 1})",
+        R"({"guided": "x"})", R"({"regex": "a", "choice": ["a"]})"}) {
+    EXPECT_THAT(RefusedSampling(std::string(R"({"structured_outputs": )") + json + "}"),
+                HasSubstr("structured_outputs"))
+        << json;
+  }
+}
+
+TEST(InferRequestTest, AKeyOfSamplingParametersIsThereOnce) {
+  EXPECT_THAT(RefusedSampling(R"({"seed": 1, "seed": 2})"), HasSubstr("twice"));
+  EXPECT_THAT(RefusedSampling(R"({"temperature": NaN})"), HasSubstr("sampling_parameters"));
+}
+
 TEST(InferRequestTest, ParametersOfTheRequestAreSamplingParametersToo) {
   const auto read = Read([](Request& request) {
     (*request.mutable_parameters())["temperature"].set_double_param(0.5);
@@ -137,6 +170,7 @@ TEST(InferRequestTest, BadSamplingParametersAreNamed) {
   EXPECT_THAT(RefusedSampling(R"({"stop": [1]})"), HasSubstr("'stop'"));
   EXPECT_THAT(RefusedSampling(R"({"stop_token_ids": 1})"), HasSubstr("'stop_token_ids'"));
   EXPECT_THAT(RefusedSampling(R"({"logit_bias": {"x": 1}})"), HasSubstr("'logit_bias'"));
+  EXPECT_THAT(RefusedSampling(R"({"logit_bias": {"+7": 1}})"), HasSubstr("'logit_bias'"));
   EXPECT_THAT(RefusedSampling(R"({"ignore_eos": 1})"), HasSubstr("'ignore_eos'"));
   EXPECT_THAT(RefusedSampling(R"({"skip_special_tokens": false})"),
               HasSubstr("'skip_special_tokens'"));

@@ -10,12 +10,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
-#include "model_loader/json.h"
+#include "server/kserve/structured_outputs.h"
 
 namespace rivulet::kserve {
 namespace {
 
-using Json = nlohmann::json;
+using Json = ClientJson;
 
 absl::Status Bad(const std::string& name, const std::string& why) {
   return absl::InvalidArgumentError(
@@ -123,11 +123,18 @@ absl::Status SetLogitBias(const std::string& name, const Json& value, Request& r
   if (!value.is_object()) return Bad(name, "it must be an object with token ids as keys");
   for (const auto& [key, bias] : value.items()) {
     uint32_t token = 0;
-    if (!absl::SimpleAtoi(key, &token)) return Bad(name, "its keys must be token ids");
+    // "7" and "07" are two keys.
+    const bool is_id = absl::SimpleAtoi(key, &token) && absl::StrCat(token) == key;
+    if (!is_id) return Bad(name, "its keys must be token ids");
     RIVULET_ASSIGN_OR_RETURN(const double number, Number(name, bias));
     (*request.mutable_sampling()->mutable_logit_bias())[token] = static_cast<float>(number);
   }
   return absl::OkStatus();
+}
+
+absl::Status SetStructuredOutputs(const std::string& name, const Json& value, Request& request) {
+  const absl::Status read = ReadStructuredOutputs(value, *request.mutable_structured_output());
+  return read.ok() ? read : Bad(name, std::string(read.message()));
 }
 
 // They change text that is made of tokens elsewhere; ours leaves special tokens out.
@@ -158,6 +165,7 @@ const std::map<std::string, Setter>& Setters() {
       {"ignore_eos", &SetStopFlag<&Stop::set_ignore_eos>},
       {"include_stop_str_in_output", &SetStopFlag<&Stop::set_include_stop>},
       {"skip_special_tokens", &AcceptTrue},
+      {"structured_outputs", &SetStructuredOutputs},
   };
   return *kSetters;
 }
@@ -186,7 +194,7 @@ absl::Status SamplingParameters::AddJson(const std::string& text) {
     return absl::InvalidArgumentError(absl::StrCat("input 'sampling_parameters' has ", text.size(),
                                                    " bytes; at most ", kLargestJson));
   }
-  RIVULET_ASSIGN_OR_RETURN(const Json json, ParseJson(text, "sampling_parameters"));
+  RIVULET_ASSIGN_OR_RETURN(const Json json, ParseClientJson(text, "input 'sampling_parameters'"));
   if (!json.is_object()) {
     return absl::InvalidArgumentError("input 'sampling_parameters' must be a JSON object");
   }

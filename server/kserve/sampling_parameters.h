@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "kserve/grpc_service.pb.h"
-#include "nlohmann/json.hpp"
 #include "rivulet/v1/inference.pb.h"
+#include "server/service/client_json.h"
 
 namespace rivulet::kserve {
 
@@ -30,7 +30,7 @@ class SamplingParameters {
   static constexpr size_t kLargestJson = size_t{4} << 20;
 
  private:
-  std::map<std::string, nlohmann::json> values_;
+  std::map<std::string, ClientJson> values_;
 };
 
 }  // namespace rivulet::kserve

@@ -17,25 +17,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "nlohmann/json.hpp"
+#include "server/service/client_json.h"
 
 namespace rivulet::openai {
 
-// Keeps the order of keys, which a template may print.
-using Json = nlohmann::ordered_json;
+using Json = ClientJson;
 
-// Much of a JSON library recurses.
-inline constexpr size_t kDeepestJson = 64;
-// The library looks through an object for each new key.
-inline constexpr size_t kMostKeysOfAnObject = 4096;
-inline constexpr size_t kMostKeys = 131072;
-// A value takes at least 16 bytes of memory, often 100: more than its text.
-inline constexpr size_t kMostValues = size_t{2} << 20;
-
-// INVALID_ARGUMENT for what is not JSON in UTF-8, is over these limits, or has an object with a key
-// twice: the first counts for some programs and the last for others, so that a proxy may have
-// checked another value than the one that would count here.
-absl::StatusOr<Json> ParseJson(std::string_view text);
+// A request's body, as ParseClientJson.
+inline absl::StatusOr<Json> ParseJson(std::string_view text) {
+  return ParseClientJson(text, "the body");
+}
 
 // An error of one field, which is then the `param` of the response. `code`: OpenAI's, may be empty.
 absl::Status FieldError(const std::string& field, const std::string& problem,
@@ -56,6 +47,7 @@ class FieldReader {
   std::optional<std::string> Text(const std::string& name);
   std::optional<bool> Bool(const std::string& name);
   std::optional<double> Number(const std::string& name);
+  // Within [-2^63, 2^63).
   std::optional<int64_t> Integer(const std::string& name);
   // Within [0, 2^32).
   std::optional<uint32_t> Count(const std::string& name);

@@ -1,21 +1,25 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// libFuzzer target of what the HTTP port reads from clients: requests, and the JSON bodies of the
-// OpenAI API, those of /v1/responses among them. Every input is read as both. Built with
+// libFuzzer target of what the HTTP port reads from clients: requests, queries, and the JSON bodies
+// of the OpenAI API, those of /v1/responses among them; and of what models say where tools may be
+// called. Every input is read as all of them. Built with
 // -DRIVULET_FUZZ=ON by clang:
 //   build/<preset>/test/openai_fuzz -max_len=4096 -runs=1000000
 //   -dict=server/openai/openai_fuzz.dict
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "server/http/http_message.h"
 #include "server/http/request_reader.h"
 #include "server/openai/api_request.h"
 #include "server/openai/json_body.h"
 #include "server/openai/response_request.h"
+#include "server/openai/tool_calls.h"
 
 namespace {
 
@@ -88,11 +92,56 @@ void CheckJson(const std::string& bytes) {
   }
 }
 
+struct Said {
+  std::string text;
+  std::vector<rivulet::openai::ToolCall> calls;
+};
+
+using SharedSchemas = std::shared_ptr<const rivulet::openai::ToolSchemas>;
+
+Said ReadCallsInPieces(const SharedSchemas& tools, const std::string& bytes, size_t piece) {
+  rivulet::openai::ToolCallParser parser(tools);
+  Said said;
+  for (size_t at = 0; at < bytes.size(); at += piece)
+    said.text += parser.Add(bytes.substr(at, piece));
+  auto rest = parser.Finish();
+  said.text += rest.text;
+  said.calls = std::move(rest.calls);
+  return said;
+}
+
+// What a model says does not depend on how its tokens cut it, and the arguments of calls are JSON
+// unless the model gave them as a text.
+void CheckToolCalls(const std::string& bytes) {
+  static const SharedSchemas tools = [] {
+    auto made = std::make_shared<rivulet::openai::ToolSchemas>();
+    made->Add(*rivulet::openai::ParseJson(
+        R"({"name": "f", "parameters": {"properties": {"s": {"type": "string"}, "n": {}}}})"));
+    return made;
+  }();
+  const Said whole = ReadCallsInPieces(tools, bytes, std::max<size_t>(1, bytes.size()));
+  const Said cut = ReadCallsInPieces(tools, bytes, 1 + bytes.size() % 7);
+  if (whole.text != cut.text || whole.calls.size() != cut.calls.size()) std::abort();
+  for (size_t i = 0; i < whole.calls.size(); ++i) {
+    if (whole.calls[i].name != cut.calls[i].name) std::abort();
+    if (whole.calls[i].arguments != cut.calls[i].arguments) std::abort();
+  }
+  if (whole.calls.empty() && whole.text != bytes) std::abort();
+}
+
+void CheckQuery(const std::string& bytes) {
+  const auto value = rivulet::QueryValue(bytes, "a");
+  if (value.has_value() && value->size() > bytes.size()) std::abort();
+  if (rivulet::PercentDecoded(bytes).size() > bytes.size()) std::abort();
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
   CheckHttp(bytes);
   CheckJson(bytes);
+  CheckToolCalls(bytes);
+  CheckQuery(bytes);
   return 0;
 }

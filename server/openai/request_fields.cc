@@ -19,11 +19,22 @@ void ReadLogitBias(FieldReader& fields, v1::SamplingParams& sampling) {
   if (bias == nullptr) return;
   for (const auto& [key, value] : bias->items()) {
     uint32_t token = 0;
-    if (!absl::SimpleAtoi(key, &token)) {
+    if (!absl::SimpleAtoi(key, &token) ||
+        absl::StrCat(token) != key) {  // "7" and "07" are two keys
       return fields.Fail("logit_bias", "its keys must be token ids, in quotes");
     }
     if (!value.is_number()) return fields.Fail("logit_bias", "its values must be numbers");
     (*sampling.mutable_logit_bias())[token] = value.get<float>();
+  }
+}
+
+// OpenAI's are signed, those of our own API are not: any 64 bits.
+void ReadSeed(FieldReader& fields, v1::SamplingParams& sampling) {
+  const Json* const seed = fields.Find("seed");
+  if (seed != nullptr && seed->is_number_unsigned()) {
+    sampling.set_seed(seed->get<uint64_t>());
+  } else if (const auto negative = fields.Integer("seed")) {
+    sampling.set_seed(static_cast<uint64_t>(*negative));
   }
 }
 
@@ -55,7 +66,7 @@ void ReadSampling(FieldReader& fields, v1::SamplingParams& sampling) {
     if (*top_k < -1 || *top_k > UINT32_MAX) fields.Fail("top_k", "it must be at least 0");
     sampling.set_top_k(static_cast<uint32_t>(*top_k == -1 ? 0 : *top_k));
   }
-  if (const auto seed = fields.Integer("seed")) sampling.set_seed(static_cast<uint64_t>(*seed));
+  ReadSeed(fields, sampling);
   ReadLogitBias(fields, sampling);
 }
 
