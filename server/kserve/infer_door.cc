@@ -180,22 +180,22 @@ class InferService final : public RawInference {
   }
 
   Unary* RepositoryModelLoad(Context* context, const Bytes*, Bytes*) override {
-    return RefuseUnary(*context, kOneModel);
+    return RefuseUnary(service_, *context, kOneModel);
   }
   Unary* RepositoryModelUnload(Context* context, const Bytes*, Bytes*) override {
-    return RefuseUnary(*context, kOneModel);
+    return RefuseUnary(service_, *context, kOneModel);
   }
   Unary* SystemSharedMemoryRegister(Context* context, const Bytes*, Bytes*) override {
-    return RefuseUnary(*context, kNoSharedMemory);
+    return RefuseUnary(service_, *context, kNoSharedMemory);
   }
   Unary* CudaSharedMemoryRegister(Context* context, const Bytes*, Bytes*) override {
-    return RefuseUnary(*context, kNoSharedMemory);
+    return RefuseUnary(service_, *context, kNoSharedMemory);
   }
   Unary* TraceSetting(Context* context, const Bytes*, Bytes*) override {
-    return RefuseUnary(*context, "TraceSetting is not served: see the server's /metrics");
+    return RefuseUnary(service_, *context, "TraceSetting is not served: see the server's /metrics");
   }
   Unary* LogSettings(Context* context, const Bytes*, Bytes*) override {
-    return RefuseUnary(*context, "LogSettings is not served: see the server's /loglevel");
+    return RefuseUnary(service_, *context, "LogSettings is not served: see the server's /loglevel");
   }
 
  private:

@@ -17,6 +17,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/engine/state_pool.h"
@@ -69,6 +70,7 @@ class PrefixReuse {
   // As PrefixCache::Drop; the state that `request` would start from goes last.
   bool DropFor(const Request& request, const TenantNames* tenants);
   bool Drop(const TenantNames* tenants) { return cache_.Drop(nullptr, tenants); }
+  void Forget(std::string_view tenant) { cache_.Forget(tenant); }
   void Clear() { cache_.Clear(); }
   const PrefixCache& cache() const { return cache_; }
 

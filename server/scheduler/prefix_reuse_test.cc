@@ -145,6 +145,30 @@ TEST_F(PrefixReuseTest, SaltsShareNothing) {
   EXPECT_EQ(second.received[0].usage.cached_tokens, 96u);
 }
 
+TEST_F(PrefixReuseTest, WhatIsForgottenIsNotFound) {
+  EXPECT_EQ(CachedOf(Tokens(100)), 0u);
+  EXPECT_EQ(CachedOf(Tokens(100)), 96u);
+  scheduler_->ForgetPrefixesOf("another");
+  EXPECT_EQ(CachedOf(Tokens(100)), 96u);
+  scheduler_->ForgetPrefixesOf("");
+  EXPECT_EQ(CachedOf(Tokens(100)), 0u);
+  EXPECT_EQ(CachedOf(Tokens(100)), 96u);
+  // Also by a request that was sent before and did not run.
+  Client& waiting = Send(Tokens(100));
+  scheduler_->ForgetPrefixesOf("");
+  RunAll();
+  EXPECT_EQ(waiting.received[0].usage.cached_tokens, 0u);
+}
+
+TEST_F(PrefixReuseTest, WhatARunningRequestHasLeftIsForgotten) {
+  Send(Tokens(100), 100);
+  while (scheduler_->prefix_cache().states() == 0) ASSERT_TRUE(Step());
+  scheduler_->ForgetPrefixesOf("");
+  Step();
+  EXPECT_EQ(scheduler_->prefix_cache().states(), 0u);
+  RunAll();
+}
+
 TEST_F(PrefixReuseTest, SaysWhyNothingWasFound) {
   const auto miss = [this](std::vector<uint32_t> prompt, bool scores = false) {
     Client& client = Send(std::move(prompt), 3, [=](Request& r) { r.score_prompt = scores; });

@@ -153,6 +153,12 @@ void Scheduler::Cancel(uint64_t id) {
   Signal();
 }
 
+void Scheduler::ForgetPrefixesOf(std::string tenant) {
+  MutexLock lock(&mutex_);
+  inbox_.forgotten.push_back(std::move(tenant));
+  Signal();
+}
+
 void Scheduler::StopAdmission() {
   MutexLock lock(&mutex_);
   admitting_ = false;
@@ -209,6 +215,7 @@ Scheduler::Inbox Scheduler::TakeInbox() {
 }
 
 void Scheduler::ApplyInbox(Inbox inbox, TimePoint now) {
+  for (const std::string& tenant : inbox.forgotten) prefixes_.Forget(tenant);
   for (const auto& request : inbox.requests) {
     named_tenants_ = named_tenants_ || !NameOfTenant(*request).empty();
   }

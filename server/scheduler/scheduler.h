@@ -27,6 +27,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -83,6 +84,10 @@ class Scheduler {
   // the request may have ended.
   void Cancel(uint64_t id);
 
+  // Forgets what the prefix cache keeps of a tenant's prompts: a request that is submitted from now
+  // on finds nothing of before. Requests that run may leave states of theirs again.
+  void ForgetPrefixesOf(std::string tenant);
+
   // Submit refuses from now on; requests that were taken go on.
   void StopAdmission();
   // Whether StopAdmission was called.
@@ -132,6 +137,7 @@ class Scheduler {
   struct Inbox {
     Requests requests;
     std::vector<uint64_t> cancels;
+    std::vector<std::string> forgotten;  // tenants
     std::optional<absl::Status> abort;
   };
   // A step that was planned and not committed.

@@ -94,6 +94,18 @@ bool PrefixCache::Drop(const StatePoint* spared, const TenantNames* tenants) {
   return true;
 }
 
+void PrefixCache::Forget(std::string_view tenant) {
+  const auto found = parts_.find(tenant);
+  if (found == parts_.end()) return;
+  Part& part = found->second;
+  states_ -= part.by_worth.size();
+  bytes_ -= part.bytes;
+  tokens_ -= part.tokens;
+  std::erase_if(roots_, [&](const auto& root) { return root.second.part == &part; });
+  parts_.erase(found);
+  ShowGauges();
+}
+
 void PrefixCache::Clear() {
   parts_.clear();
   roots_.clear();

@@ -81,6 +81,8 @@ class PrefixCache {
   // only if it is the last of them. False if there is none. Its slots are free if nothing else
   // holds them.
   bool Drop(const StatePoint* spared = nullptr, const TenantNames* tenants = nullptr);
+  // Forgets all that is a tenant's.
+  void Forget(std::string_view tenant);
   // Forgets everything. Allowed after any method has thrown std::bad_alloc, and necessary then.
   void Clear();
 

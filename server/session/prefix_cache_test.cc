@@ -229,6 +229,31 @@ TEST_F(PrefixCacheTest, IsOffWithoutBytes) {
   EXPECT_EQ(cache.tokens(), 0u);
 }
 
+TEST_F(PrefixCacheTest, ForgetsWhatIsATenants) {
+  const std::string red = SaltOf("red", ""), salted = SaltOf("red", "s"), blue = SaltOf("blue", "");
+  for (const std::string& salt : {red, salted, blue}) {
+    Keep(Tokens(16), salt);
+    Keep(Tokens(64), salt);
+    cache_.Remember(salt, Tokens(96, 500));
+  }
+  const uint64_t tokens = cache_.tokens(), bytes = cache_.bytes();
+  cache_.Forget("nobody");
+  EXPECT_EQ(cache_.tokens(), tokens);
+  cache_.Forget("red");
+  EXPECT_EQ(Found(Tokens(64), red) + Found(Tokens(64), salted), 0u);
+  EXPECT_EQ(cache_.Find(red, Tokens(96, 500)).known, 0u);
+  EXPECT_EQ(Found(Tokens(64), blue), 64u);
+  EXPECT_EQ(cache_.states(), 2u);
+  EXPECT_EQ(bases_used(), 2u);
+  EXPECT_EQ(cache_.tokens(), tokens / 3);
+  EXPECT_EQ(cache_.bytes(), bytes / 3);
+  Keep(Tokens(32), red);
+  EXPECT_EQ(Found(Tokens(64), red), 32u);
+  cache_.Forget("blue");
+  cache_.Forget("red");
+  EXPECT_EQ(cache_.tokens() + cache_.bytes() + cache_.states() + bases_used(), 0u);
+}
+
 // One node below the other, as deep as they come.
 TEST_F(PrefixCacheTest, LongChainsAreDestroyed) {
   PrefixCache cache(engine_.capacity(), {kLarge, uint64_t{1} << 30}, metrics_);
@@ -267,6 +292,7 @@ TEST_F(PrefixCacheTest, FindsWhatAListFinds) {
       }
     }
     if (what == 6) (void)cache.Drop();
+    if (round % 500 == 499) cache.Forget("");
     const auto wanted = some();
     uint64_t longest = 0;
     size_t alive = 0;

@@ -49,6 +49,15 @@ absl::Status GetLoads(const EngineInfo& info, const wire::GetLoadsRequest& reque
   return info.DescribeLoads(request, response);
 }
 
+// Of the caller's tenant. Nothing is waited for: no request that comes later finds what was kept.
+absl::Status FlushCache(const CallerContext& caller, const smg::grpc::common::FlushCacheRequest&,
+                        smg::grpc::common::FlushCacheResponse& response) {
+  caller.service.scheduler.ForgetPrefixesOf(caller.caller.tenant->name());
+  response.set_success(true);
+  response.set_message("nothing is kept of earlier prompts; sessions keep their states");
+  return absl::OkStatus();
+}
+
 // Raw: methods take and give bytes (server/rpc/wire.h says why).
 using RawGenerate = VllmEngine::WithRawCallbackMethod_Generate<VllmEngine::Service>;
 using RawEmbed = VllmEngine::WithRawCallbackMethod_Embed<RawGenerate>;
@@ -98,24 +107,23 @@ class EngineService final : public RawEngine {
   }
 
   Unary* Embed(Context* context, const Bytes*, Bytes*) override {
-    return RefuseUnary(*context, "Embed is not served: the model generates text");
+    return RefuseUnary(service_, *context, "Embed is not served: the model generates text");
   }
-  Unary* FlushCache(Context* context, const Bytes*, Bytes*) override {
-    return RefuseUnary(*context,
-                       "FlushCache is not served: what is cached never changes an answer, and "
-                       "cache_salt of the server's own API keeps prompts apart");
+  Unary* FlushCache(Context* context, const Bytes* request, Bytes* response) override {
+    return RunOnPool(service_, Scope::kGenerate, &vllm_engine::FlushCache,
+                     {context, request, response});
   }
   Unary* StartProfile(Context* context, const Bytes*, Bytes*) override {
-    return RefuseUnary(*context, "StartProfile is not served: see the server's /metrics");
+    return RefuseUnary(service_, *context, "StartProfile is not served: see the server's /metrics");
   }
   Unary* StopProfile(Context* context, const Bytes*, Bytes*) override {
-    return RefuseUnary(*context, "StopProfile is not served: see the server's /metrics");
+    return RefuseUnary(service_, *context, "StopProfile is not served: see the server's /metrics");
   }
   Writer* GetTokenizer(Context* context, const Bytes*) override {
     return StartGetTokenizer(service_, bundle_, *context);
   }
-  Writer* SubscribeKvEvents(Context*, const Bytes*) override {
-    return RefuseStream(service_,
+  Writer* SubscribeKvEvents(Context* context, const Bytes*) override {
+    return RefuseStream(service_, *context,
                         "SubscribeKvEvents is not served: a session's state is no cache of blocks; "
                         "GetLoads says how busy the server is");
   }

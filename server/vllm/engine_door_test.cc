@@ -254,13 +254,19 @@ TEST_F(EngineDoorTest, BytesThatAreNoRequestAreRefused) {
 
 TEST_F(EngineDoorTest, MethodsThatAreNotServedSaySo) {
   std::string answer;
-  for (const char* method :
-       {"Embed", "FlushCache", "StartProfile", "StopProfile", "SubscribeKvEvents"}) {
+  for (const char* method : {"Embed", "StartProfile", "StopProfile", "SubscribeKvEvents"}) {
     const std::string path = std::string("/vllm.grpc.engine.VllmEngine/") + method;
     const grpc::Status status = CallPath(path, "", &answer);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
     EXPECT_THAT(status.error_message(), HasSubstr(method));
   }
+}
+
+TEST_F(EngineDoorTest, FlushesTheCache) {
+  ClientContext context;
+  smg::grpc::common::FlushCacheResponse response;
+  ASSERT_TRUE(engine_stub_->FlushCache(&context, {}, &response).ok());
+  EXPECT_TRUE(response.success());
 }
 
 TEST_F(EngineDoorTest, SaysWhatItServes) {

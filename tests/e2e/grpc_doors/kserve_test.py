@@ -113,6 +113,15 @@ class InferTest(unittest.TestCase):
         self.assertEqual(text_of(self.infer(temperature=0, stop=[word])), whole[:whole.index(word)])
         self.assertEqual(text_of(self.infer(parameters={"temperature": 0})), whole)
 
+    def test_structured_outputs(self):
+        schema = {"type": "object", "properties": {"old": {"type": "boolean"}, "age": {"enum": [7, 8]}}, "required": ["old", "age"]}
+        for asked in (schema, json.dumps(schema)):
+            said = json.loads(text_of(self.infer(structured_outputs={"json": asked}, max_tokens=60)))
+            self.assertEqual((list(said), type(said["old"]), said["age"] in (7, 8)), (["old", "age"], bool, True))
+        self.assertRegex(text_of(self.infer(parameters={"structured_outputs": '{"regex": "[ab]{5}"}'})), "^[ab]{5}$")
+        reply = self.stream([{"request_id": "1", "inputs": inputs(stream=True, structured_outputs={"choice": ["red", "blue"]})}])["1"]
+        self.assertIn("".join(reply["texts"]), ("red", "blue"))
+
     def test_sequences(self):
         ids = self.server.tokenize(PROMPT, add_bos=True)
         first = list(self.infer(ids, ask=["output_ids"], temperature=0, client_options={"sequence_id": 7, "sequence_start": True}).as_numpy("output_ids"))

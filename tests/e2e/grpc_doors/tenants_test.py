@@ -68,6 +68,10 @@ class TenantsTest(unittest.TestCase):
         for call in (lambda: list(self.generate(None, "")), lambda: self.vllm.GetModelInfo(engine.GetModelInfoRequest(), timeout=60),
                      lambda: list(self.vllm.GetTokenizer(common_pb2.GetTokenizerRequest(), timeout=60)),
                      lambda: self.vllm.Abort(engine.AbortRequest(), timeout=60), lambda: self.infer(None),
+                     lambda: self.vllm.FlushCache(common_pb2.FlushCacheRequest(), timeout=60),
+                     lambda: self.vllm.Embed(engine.EmbedRequest(), timeout=60),
+                     lambda: list(self.vllm.SubscribeKvEvents(common_pb2.SubscribeKvEventsRequest(), timeout=60)),
+                     lambda: self.kserve.RepositoryModelLoad(triton.RepositoryModelLoadRequest(model_name="tales"), timeout=60),
                      lambda: self.kserve.ModelMetadata(triton.ModelMetadataRequest(name="tales"), timeout=60),
                      lambda: list(self.kserve.ModelStreamInfer(iter([self.infer_request()]), timeout=60))):
             self.refused(grpc.StatusCode.UNAUTHENTICATED, call)
@@ -91,6 +95,20 @@ class TenantsTest(unittest.TestCase):
             self.assertTrue(next(call).HasField("chunk"))
         self.vllm.Abort(engine.AbortRequest(request_ids=["same"]), metadata=bearer("red"), timeout=60)
         self.assertEqual(list(call)[-1].complete.finish_reason, "abort")
+
+
+    def test_a_tenant_flushes_its_own_cache(self):
+        request = engine.GenerateRequest(tokenized=engine.TokenizedInput(input_ids=[1, *range(300, 400)]),
+                                         sampling_params=engine.SamplingParams(max_tokens=1))
+
+        def cached(tenant):
+            return list(self.vllm.Generate(request, metadata=bearer(tenant), timeout=60))[-1].complete.cached_tokens
+        for tenant in TOKENS:
+            cached(tenant)
+            self.assertGreater(cached(tenant), 0)
+        self.assertTrue(self.vllm.FlushCache(common_pb2.FlushCacheRequest(), metadata=bearer("blu"), timeout=60).success)
+        self.assertEqual(cached("blu"), 0)
+        self.assertGreater(cached("red"), 0)
 
 
 if __name__ == "__main__":
