@@ -158,8 +158,7 @@ class StreamedInfer final : public ResponseStream,
   absl::Status SayWhy(const absl::Status& status) {
     wire::ModelStreamInferResponse response;
     response.set_error_message(
-        absl::StrCat(absl::StatusCodeToString(status.code()), ": ",
-                     std::string(status.message().substr(0, kMaxErrorBytes))));
+        absl::StrCat(absl::StatusCodeToString(status.code()), ": ", ErrorText(status)));
     wire::ModelInferResponse& infer = *response.mutable_infer_response();
     infer.set_id(id_);
     infer.set_model_name(service_.model.info.name());

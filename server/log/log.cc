@@ -4,12 +4,12 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <utility>
 
 #include "kernels/base/mutex.h"
+#include "kernels/base/utf8.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -37,28 +37,42 @@ spdlog::logger& UnfilteredLogger() {
   return *logger;
 }
 
+// No control character, whether of ASCII or of those that terminals know beside (C1), nor a byte
+// that is not UTF-8: readers of logs may take none of these.
+bool IsPlain(const Utf8Character& c) {
+  return c.valid && c.code >= ' ' && (c.code < 0x7f || c.code > 0x9f);
+}
+
 bool NeedsQuotes(std::string_view text) {
-  return text.empty() || std::any_of(text.begin(), text.end(), [](char c) {
-           return static_cast<unsigned char>(c) <= ' ' || c == '"' || c == '=' || c == '\\' ||
-                  c == 0x7f;
-         });
+  if (text.empty()) return true;
+  while (!text.empty()) {
+    const Utf8Character c = FirstUtf8Character(text);
+    if (!IsPlain(c) || c.code == ' ' || c.code == '"' || c.code == '=' || c.code == '\\')
+      return true;
+    text.remove_prefix(c.bytes);
+  }
+  return false;
+}
+
+void AppendEscaped(std::string_view bytes, std::string& out) {
+  for (const char byte : bytes) {
+    char escape[8];
+    std::snprintf(escape, sizeof(escape), "\\x%02x", static_cast<unsigned char>(byte));
+    out += byte == '\n' ? "\\n" : escape;
+  }
 }
 
 void AppendQuoted(std::string_view text, std::string& out) {
   out += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) {
-      char escape[8];
-      std::snprintf(escape, sizeof(escape), "\\x%02x", static_cast<unsigned char>(c));
-      out += escape;
+  while (!text.empty()) {
+    const Utf8Character c = FirstUtf8Character(text);
+    if (!IsPlain(c)) {
+      AppendEscaped(text.substr(0, c.bytes), out);
     } else {
-      out += c;
+      if (c.code == '"' || c.code == '\\') out += '\\';
+      out += text.substr(0, c.bytes);
     }
+    text.remove_prefix(c.bytes);
   }
   out += '"';
 }
@@ -91,7 +105,7 @@ void Log(spdlog::level::level_enum level, std::string_view event,
          std::initializer_list<LogField> fields, spdlog::logger& logger = Logger()) {
   if (!logger.should_log(level)) return;
   std::string line = FormatLogLine(event, fields);
-  line.resize(std::min(line.size(), kLongestLine));
+  line.resize(ValidUtf8Length(std::string_view(line).substr(0, kLongestLine)));
   static Mutex* const mutex = new Mutex;  // never destroyed, as the logger
   static uint64_t dropped = 0;
   MutexLock lock(mutex);

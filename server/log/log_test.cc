@@ -10,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/base/utf8.h"
 
 namespace rivulet {
 namespace {
@@ -23,6 +24,19 @@ TEST(LogTest, QuotesWhatWouldBreakALine) {
   const std::string lines = testing::internal::GetCapturedStderr();
   EXPECT_THAT(lines, HasSubstr("Z info done id=a1 tokens=17 seconds=0.5\n"));
   EXPECT_THAT(lines, HasSubstr("Z warning done id=\"a b\\n\\\"c\\\"\\x01\" empty=\"\"\n"));
+}
+
+// A byte that is not UTF-8 ends many programs that read logs, and C1 controls drive terminals.
+TEST(LogTest, LinesAreUtf8WithoutControls) {
+  testing::internal::CaptureStderr();
+  LogInfo("done", {{"id", "\xff"}, {"cut", "b\xc3"}, {"c1", "\xc2\x9b"}, {"good", "\xc3\xa9"}});
+  std::string long_text(3000, 'x');
+  for (int i = 0; i < 1000; ++i) long_text += "\xe2\x82\xac";
+  for (const size_t start : {0, 1, 2}) LogInfo("long", {{"text", long_text.substr(start)}});
+  const std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(lines,
+              HasSubstr("done id=\"\\xff\" cut=\"b\\xc3\" c1=\"\\xc2\\x9b\" good=\xc3\xa9\n"));
+  EXPECT_EQ(ValidUtf8Length(lines), lines.size());
 }
 
 // An unread log pipe once stopped every request after 64 KiB of lines.

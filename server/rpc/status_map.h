@@ -8,9 +8,12 @@
 #include <grpcpp/support/status.h>
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
+#include "kernels/base/utf8.h"
 #include "server/service/call_status.h"
+#include "server/text/detokenizer.h"
 
 namespace rivulet {
 
@@ -19,12 +22,18 @@ inline constexpr char kRetryAfterKey[] = "retry-after-ms";
 // gRPC sends messages in a header, and peers limit those to 8 KiB.
 inline constexpr size_t kMaxErrorBytes = 4096;
 
+// What is sent of an error's text. It is UTF-8, though what it quotes of a request may not be, or
+// may be cut within a character: clients cannot read messages with other bytes.
+inline std::string ErrorText(const absl::Status& status) {
+  std::string text = ToUtf8(std::string(status.message().substr(0, kMaxErrorBytes)));
+  text.resize(ValidUtf8Length(std::string_view(text).substr(0, kMaxErrorBytes)));
+  return status.message().size() > kMaxErrorBytes ? text + " ..." : text;
+}
+
 // The codes of both are the same numbers.
 inline grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  std::string message(status.message().substr(0, kMaxErrorBytes));
-  if (status.message().size() > kMaxErrorBytes) message += " ...";
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), ErrorText(status));
 }
 
 // Ends a call of any kind of reactor, with what the status says beyond code and message. `context`
