@@ -29,6 +29,14 @@ TEST(HttpMessageTest, QueriesHaveValuesByName) {
   EXPECT_EQ(QueryValue("&&&", "a"), std::nullopt);
 }
 
+TEST(HttpMessageTest, EveryStatusThatIsSentHasAName) {
+  for (const int status : {100, 200, 304, 400, 401, 403, 404, 405, 408, 409,
+                           413, 417, 429, 431, 499, 500, 501, 503, 504, 505}) {
+    const std::string head = ResponseHead({status, "", {}, ""}, HttpFraming::kLength, true);
+    EXPECT_EQ(head.find("Unknown"), std::string::npos) << head;
+  }
+}
+
 TEST(HttpMessageTest, A304HasNoLength) {
   const auto head = [](int status) {
     return ResponseHead({status, "", {}, ""}, HttpFraming::kLength, true);

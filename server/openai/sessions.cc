@@ -10,10 +10,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
+#include "kernels/base/strings.h"
 #include "rivulet/v1/inference.pb.h"
+#include "server/openai/errors.h"
 #include "server/openai/json_body.h"
 #include "server/openai/json_call.h"
 #include "server/openai/message_json.h"
@@ -52,13 +55,27 @@ std::optional<uint64_t> ReadPosition(FieldReader& fields) {
   return std::nullopt;
 }
 
+// Which field an error is about; `id`: the one that names a new session. Null: none, as where the
+// path names the session.
+const char* FieldOf(const absl::Status& status, const char* id) {
+  const std::string_view text = ToStd(status.message());
+  if (absl::IsOutOfRange(status)) return "position";
+  if (absl::IsAlreadyExists(status) || text.starts_with("session id")) return id;
+  if (text.starts_with("session name")) return "name";
+  return text.starts_with("page_size") ? "page_size" : nullptr;
+}
+
 template <typename Response, typename Request>
 absl::StatusOr<std::string> Answer(absl::Status (*call)(const CallerContext&, const Request&,
                                                         Response&),
-                                   const CallerContext& caller, const Request& request) {
+                                   const CallerContext& caller, const Request& request,
+                                   const char* id = nullptr) {
   Response response;
-  RIVULET_RETURN_IF_ERROR(call(caller, request, response));
-  return MessageJson(response);
+  absl::Status status = call(caller, request, response);
+  if (status.ok()) return MessageJson(response);
+  const char* const field = FieldOf(status, id);
+  if (field != nullptr) status.SetPayload(kParamPayload, absl::Cord(field));
+  return status;
 }
 
 // ---- The methods, on a worker.
@@ -83,7 +100,7 @@ absl::StatusOr<std::string> Create(const CallerContext& caller, const HttpReques
   request.set_id(fields.Text("id").value_or(""));
   request.set_name(fields.Text("name").value_or(""));
   RIVULET_RETURN_IF_ERROR(fields.Finish());
-  return Answer(&CreateSession, caller, request);
+  return Answer(&CreateSession, caller, request, "id");
 }
 
 absl::StatusOr<std::string> Get(const CallerContext& caller, const HttpRequest& http) {
@@ -117,7 +134,7 @@ absl::StatusOr<std::string> Fork(const CallerContext& caller, const HttpRequest&
   request.set_name(fields.Text("name").value_or(""));
   if (const auto position = ReadPosition(fields)) request.set_position(*position);
   RIVULET_RETURN_IF_ERROR(fields.Finish());
-  return Answer(&ForkSession, caller, request);
+  return Answer(&ForkSession, caller, request, "new_id");
 }
 
 absl::StatusOr<std::string> Rewind(const CallerContext& caller, const HttpRequest& http) {

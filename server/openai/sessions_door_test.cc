@@ -116,20 +116,26 @@ TEST_F(SessionsDoorTest, WrongValuesAreRefusedByName) {
     ExpectError(Send("POST", sessions, body), 400, nullptr, nullptr);
   }
   ExpectError(Send("POST", sessions, std::string(16'000, '[')), 400, nullptr, nullptr);
-  ExpectError(Send("POST", sessions, R"({"id":"a b"})"), 400, nullptr, nullptr);
+  ExpectError(Send("POST", sessions, R"({"id":"a b"})"), 400, nullptr, "id");
   ExpectError(Send("POST", sessions, R"({"id":")" + std::string(129, 'x') + "\"}"), 400, nullptr,
-              nullptr);
+              "id");
+  const std::string long_name = R"({"name":")" + std::string(257, 'x') + "\"}";
+  for (const std::string& path : {sessions, fork}) {
+    ExpectError(Send("POST", path, long_name), 400, nullptr, "name");
+  }
+  ExpectError(Send("PATCH", sessions + "/a", long_name), 400, nullptr, "name");
   ExpectError(Send("POST", sessions, R"({"id":7})"), 400, nullptr, "id");
   ExpectError(Send("POST", sessions, R"({"nmae":"x"})"), 400, "unknown_parameter", "nmae");
-  ExpectError(Send("POST", sessions, R"({"id":"a"})"), 409, "already_exists", nullptr);
+  ExpectError(Send("POST", sessions, R"({"id":"a"})"), 409, "already_exists", "id");
   ExpectError(Send("GET", sessions + "?page_size=x"), 400, nullptr, "page_size");
-  ExpectError(Send("GET", sessions + "?page_size=1001"), 400, nullptr, nullptr);
-  ExpectError(Send("POST", fork, R"({"position":99})"), 400, "out_of_range", nullptr);
+  ExpectError(Send("GET", sessions + "?page_size=1001"), 400, nullptr, "page_size");
+  ExpectError(Send("POST", fork, R"({"position":99})"), 400, "out_of_range", "position");
   ExpectError(Send("POST", fork, R"({"position":-1})"), 400, nullptr, "position");
   ExpectError(Send("POST", fork, R"({"position":"1e3"})"), 400, nullptr, "position");
-  ExpectError(Send("POST", fork, R"({"new_id":"a"})"), 409, "already_exists", nullptr);
+  ExpectError(Send("POST", fork, R"({"new_id":"a"})"), 409, "already_exists", "new_id");
+  ExpectError(Send("POST", fork, R"({"new_id":"a b"})"), 400, nullptr, "new_id");
   ExpectError(Send("POST", rewind, "{}"), 400, nullptr, "position");
-  ExpectError(Send("POST", rewind, R"({"position":8})"), 400, "out_of_range", nullptr);
+  ExpectError(Send("POST", rewind, R"({"position":8})"), 400, "out_of_range", "position");
   EXPECT_EQ(sessions_.List("", 10).size(), 1u);
 }
 
