@@ -72,6 +72,11 @@ def message(name):
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(name))
 
 
+def service(name):
+    """The descriptor of a service of proto/."""
+    return _pool().FindServiceByName(name)
+
+
 RENAMED = {"tensor_descriptor": "descriptor"}  # proto/smg/common.proto says why
 
 
@@ -112,6 +117,13 @@ def published_shape(module):
 
 def make_chat_model(folder):
     subprocess.run([sys.executable, SOURCE / "tests/e2e/make_chat_model.py", folder], check=True)
+
+
+def temporary_chat_model():
+    """A folder that is removed by cleanup()."""
+    folder = tempfile.TemporaryDirectory()
+    make_chat_model(folder.name)
+    return folder
 
 
 def eventually(done, seconds=60):

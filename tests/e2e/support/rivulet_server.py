@@ -34,13 +34,14 @@ class Server:
     def stop(self):
         """The exit code."""
         self.process.terminate()
-        return self._ended()
+        return self.ended()
 
     def kill(self):
         self.process.kill()
-        return self._ended()
+        return self.ended()
 
-    def _ended(self):
+    def ended(self):
+        """Waits for its end. The exit code."""
         code = self.process.wait(60)
         self._reader.join()
         self.process.stdout.close()
