@@ -60,6 +60,21 @@ __device__ inline void WaitBarrier(uint64_t* barrier, uint32_t parity) {
       : "memory");
 }
 
+// Whether it has ended.
+__device__ inline bool TestBarrier(uint64_t* barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, done;\n"
+      "}\n"
+      : "=r"(done)
+      : "r"(SharedAddress(barrier)), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 // `bytes` and both addresses are multiples of 16.
 __device__ inline void BulkCopy(void* shared, const void* global, uint32_t bytes,
                                 uint64_t* barrier) {
@@ -79,6 +94,23 @@ __device__ inline void FetchToL2(const void* global, uint32_t bytes) {
 __device__ inline void FenceBeforeBulkCopy() {
   asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
 }
+
+// Arrives when all of this thread's copies of 16 bytes (CopyAsync) have come.
+__device__ inline void ArriveAfterCopies(uint64_t* barrier) {
+  asm volatile(
+      "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];\n" ::"r"(SharedAddress(barrier))
+      : "memory");
+}
+
+// A place in a ring, and the parity of its round.
+struct Ring {
+  uint32_t at = 0, parity = 0;
+  bool first_round = true;
+
+  __device__ void Advance(uint32_t size) {
+    if (++at == size) at = 0, parity ^= 1, first_round = false;
+  }
+};
 
 }  // namespace rivulet::cuda
 

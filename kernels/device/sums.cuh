@@ -51,6 +51,17 @@ struct HeldTile<false> {
     MultiplyAdd(sum, high, b0, b1);
     MultiplyAdd(sum, low, b0, b1);
   }
+  // The same where b is two parts too, high ones in x and y.
+  __device__ void MultiplyParts(float (&sum)[4], const uint4& b) const {
+    uint32_t high[4], low[4];
+    Split(tile.upper.x, tile.upper.y, high[0], low[0]);
+    Split(tile.lower.x, tile.lower.y, high[1], low[1]);
+    Split(tile.upper.z, tile.upper.w, high[2], low[2]);
+    Split(tile.lower.z, tile.lower.w, high[3], low[3]);
+    MultiplyAdd(sum, high, b.x, b.y);
+    MultiplyAdd(sum, low, b.x, b.y);
+    MultiplyAdd(sum, high, b.z, b.w);
+  }
 };
 
 template <>
@@ -66,6 +77,10 @@ struct HeldTile<true> {
   }
   __device__ void Multiply(float (&sum)[4], uint32_t b0, uint32_t b1) const {
     MultiplyAdd(sum, {bits.x, bits.z, bits.y, bits.w}, b0, b1);
+  }
+  __device__ void MultiplyParts(float (&sum)[4], const uint4& b) const {
+    Multiply(sum, b.x, b.y);
+    Multiply(sum, b.z, b.w);
   }
 };
 
@@ -98,15 +113,20 @@ __device__ float Stored(float x) {
 
 // A number that is stored as two parts, added up and split again must have the same parts: so it is
 // split twice, since a tie is rounded differently the second time.
+__device__ inline void SplitTwice(float x, bf16& high, bf16& low) {
+  high = __float2bfloat16_rn(x);
+  x = __bfloat162float(high) + __bfloat162float(__float2bfloat16_rn(Rest(x, high)));
+  high = __float2bfloat16_rn(x);
+  low = __float2bfloat16_rn(Rest(x, high));
+}
+
 template <int kParts>
 __device__ void StoreParts(bf16* to, size_t part, float x) {
-  bf16 high = __float2bfloat16_rn(x);
   if constexpr (kParts == 2) {
-    x = __bfloat162float(high) + __bfloat162float(__float2bfloat16_rn(Rest(x, high)));
-    high = __float2bfloat16_rn(x);
-    to[part] = __float2bfloat16_rn(Rest(x, high));
+    SplitTwice(x, to[0], to[part]);
+  } else {
+    *to = __float2bfloat16_rn(x);
   }
-  *to = high;
 }
 
 // Four neighbours.
@@ -133,11 +153,10 @@ __device__ inline uint32_t Two(const bf16* x, bool present = true) {
   return present ? *reinterpret_cast<const uint32_t*>(x) : 0;
 }
 
-// Scores [row s, column], as a product leaves them, as the right operand [s, column] of the next
-// one: each lane needs rows 2t, 2t + 1, 2t + 8 and 2t + 9 of column g. Zeros unless `present`.
-__device__ inline uint2 TransposedScores(const float (&score)[4], bool present) {
+// Scores [row s, column], as a product leaves them, as a lane of the right operand [s, column] of
+// the next one needs them: rows 2t, 2t + 1, 2t + 8 and 2t + 9 of column g.
+__device__ inline void TransposeScores(const float (&score)[4], float (&x)[4]) {
   const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  float x[4];
 #pragma unroll
   for (uint32_t i = 0; i < 4; ++i) {
     const uint32_t from = (2 * t + i % 2) * 4 + g / 2;
@@ -145,6 +164,12 @@ __device__ inline uint2 TransposedScores(const float (&score)[4], bool present) 
     const float odd = __shfl_sync(0xffffffffu, score[i / 2 * 2 + 1], from);
     x[i] = g % 2 == 0 ? even : odd;
   }
+}
+
+// The same, rounded. Zeros unless `present`.
+__device__ inline uint2 TransposedScores(const float (&score)[4], bool present) {
+  float x[4];
+  TransposeScores(score, x);
   if (!present) return {0, 0};
   return {PackRounded(x[0], x[1]), PackRounded(x[2], x[3])};
 }
@@ -216,6 +241,21 @@ __device__ void StageRows(bf16* to, uint32_t stride, uint32_t width, uint32_t co
   }
 }
 
+// Lays out a block's shared memory: takes pieces that are aligned to 16 bytes.
+class Taker {
+ public:
+  explicit Taker(uint32_t start) : next_(start) {}
+  uint32_t Take(uint32_t bytes) {
+    const uint32_t at = next_;
+    next_ += (bytes + 15) / 16 * 16;
+    return at;
+  }
+  uint32_t Aligned() const { return (next_ + 127) / 128 * 128; }
+
+ private:
+  uint32_t next_;
+};
+
 // Warps of a block: as many as the unit has tiles of 16 value columns, fewer while that leaves
 // processors without work. Bits do not depend on it. With a normaliser a unit has as many blocks as
 // there are copies.
@@ -235,6 +275,10 @@ inline uint32_t WarpsOf(const RecurCall& call, int processors) {
 bool LaunchDecode(const RecurCall& call, const LaunchContext& context);
 // sums_stream.cu: the same for many segments.
 bool LaunchStream(const RecurCall& call, const LaunchContext& context);
+
+// sum_program_stream.cu: a program for one token of each of many segments, for what it says of the
+// call. False: not such a call.
+bool LaunchProgramStream(const SumProgramCall& call, const LaunchContext& context);
 
 // sums_keep.cu: the rows that blocks of sums.cu share, which a kernel after it writes.
 void LaunchKeepRows(const RecurCall& call, bool fp32_rows, const LaunchContext& context);

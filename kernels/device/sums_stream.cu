@@ -4,10 +4,10 @@
 // can be read. A piece of work is some value columns of one unit of one segment; pieces in a row
 // that share keys and queries form a group. A block takes runs of pieces. One of its warps
 // (Producer) brings the state, the tail's values and the token's numbers of one piece after the
-// other into a ring of stages in shared memory, another (KeyWarp) prepares what a group shares, and
-// the others (Consumer) read and fold the states. Several blocks share a processor, so that it also
-// reads while one of them waits. The order of every sum is that of sums.cu, so the bits are the
-// same.
+// other into a ring of stages in shared memory, one or several (KeyWarp) prepare what a group
+// shares, and the others (Consumer) read and fold the states. Several blocks share a processor, so
+// that it also reads while one of them waits. The order of every sum is that of sums.cu, so the
+// bits are the same.
 //
 // Bytes expected: the state once, the tail's rows, and, for a row that ends a chunk, the state once
 // more.
@@ -25,11 +25,11 @@ namespace {
 
 constexpr uint32_t kShared = 227 << 10;  // of a processor
 constexpr uint32_t kReserved = 1 << 10;  // of that, for each block
-constexpr uint32_t kMostBlocks = 4;      // that share a processor
 constexpr uint32_t kLeastPieces = 6;     // of a block
 constexpr uint32_t kBarrierBytes = 256;
 static_assert(sizeof(StreamBarriers) <= kBarrierBytes);
 
+template <typename Form>
 __device__ void InitBarriers(StreamBarriers& barriers, const StreamLayout& layout) {
   for (uint32_t s = 0; s < layout.stages; ++s) {
     InitBarrier(&barriers.full[s], 1);
@@ -37,46 +37,31 @@ __device__ void InitBarriers(StreamBarriers& barriers, const StreamLayout& layou
   }
   for (uint32_t k = 0; k < kKeyBuffers; ++k) {
     InitBarrier(&barriers.key_copied[k], 1);
-    InitBarrier(&barriers.key_full[k], 1);
+    InitBarrier(&barriers.key_full[k], Form::kKeyWarps);
     InitBarrier(&barriers.key_empty[k], layout.warps);
   }
   FenceBarrierInit();
 }
 
 template <typename Form>
-__global__ void __launch_bounds__((kMostConsumers + 2) * 32, kMostBlocks)
+__global__ void __launch_bounds__((kMostConsumers + Form::kKeyWarps + 1) * 32, Form::kMostBlocks)
     StreamKernel(const __grid_constant__ RecurCall call,
                  const __grid_constant__ StreamLayout layout, uint32_t* next_run) {
   extern __shared__ __align__(128) std::byte memory[];
   AllowNextKernel();
-  if (threadIdx.x == 0) InitBarriers(*reinterpret_cast<StreamBarriers*>(memory), layout);
+  if (threadIdx.x == 0) InitBarriers<Form>(*reinterpret_cast<StreamBarriers*>(memory), layout);
   __syncthreads();
   const uint32_t warp = threadIdx.x / 32;
   if (warp < layout.warps) {
     Consumer<Form>(call, layout, memory).Run();
-  } else if (warp == layout.warps) {
-    KeyWarp<Form>(call, layout, memory).Run();
+  } else if (warp < layout.warps + Form::kKeyWarps) {
+    KeyWarp<Form>(call, layout, memory, warp - layout.warps).Run();
   } else {
     Producer<Form>(call, layout, memory, next_run).Run();
   }
 }
 
 // --- the division of the work --------------------------------------------------------------------
-
-// Takes 16-byte aligned pieces of a block of memory.
-class Taker {
- public:
-  explicit Taker(uint32_t start) : next_(start) {}
-  uint32_t Take(uint32_t bytes) {
-    const uint32_t at = next_;
-    next_ += (bytes + 15) / 16 * 16;
-    return at;
-  }
-  uint32_t Aligned() const { return (next_ + 127) / 128 * 128; }
-
- private:
-  uint32_t next_;
-};
 
 void LayOutStage(const RecurCall& call, StreamLayout& layout) {
   Taker stage(layout.values * call.padded_key * (call.bf16_state ? 2 : 4));
@@ -162,14 +147,14 @@ bool Launch(const RecurCall& call, const LaunchContext& context) {
   constexpr uint32_t kColumns = Form::kTiles * 16;  // of a warp
   const uint32_t warps = call.padded_value > kColumns ? kMostConsumers : 1;
   StreamLayout layout = LayoutFor(call, warps * kColumns, warps);
-  uint32_t shared_by = kMostBlocks;
+  uint32_t shared_by = Form::kMostBlocks;
   while (shared_by > 0 && !Fits(layout, shared_by)) --shared_by;
   const uint32_t blocks = shared_by * static_cast<uint32_t>(context.processors);
   if (blocks == 0 || !DivideWork(call, blocks, layout)) return false;
   static const cudaError_t prepared = Prepare<Form>();
   context.Check(prepared);
-  context.Run(StreamKernel<Form>, dim3(std::min(layout.runs, blocks)), (warps + 2) * 32,
-              layout.bytes, call, layout, context.counter);
+  context.Run(StreamKernel<Form>, dim3(std::min(layout.runs, blocks)),
+              (warps + Form::kKeyWarps + 1) * 32, layout.bytes, call, layout, context.counter);
   return true;
 }
 

@@ -26,6 +26,11 @@ struct StreamForm {
   static constexpr uint32_t kKey = kKeyTiles * 16;  // Dp
   static constexpr uint32_t kStride = kKey + kPad;  // of rows of keys in shared memory
   static constexpr uint32_t kNumber = kBf16State ? 2 : 4;
+  // Warps that prepare keys. Decays by channel are an exponential function for each number of each
+  // row, which takes one warp longer than the pieces take that share the keys.
+  static constexpr uint32_t kKeyWarps = kChannel ? 4 : 1;
+  // That share a processor.
+  static constexpr uint32_t kMostBlocks = !kChannel ? 4 : kKeyTiles > 8 ? 2 : 3;
   // Tiles of 16 value columns of a warp: two where their state is small, whose chains of products
   // then run side by side.
   static constexpr int kTiles = kKey * kNumber <= 256 ? 2 : 1;
@@ -67,16 +72,6 @@ struct StreamLayout {
   // and fp32 [C].
   uint32_t q, token_k, token_q, scores, state_decay, key_scores, key_header, key_bytes;
   uint32_t keys, first_stage, bytes;  // of a block
-};
-
-// A place in a ring, and the parity of its round.
-struct Ring {
-  uint32_t at = 0, parity = 0;
-  bool first_round = true;
-
-  __device__ void Advance(uint32_t size) {
-    if (++at == size) at = 0, parity ^= 1, first_round = false;
-  }
 };
 
 // A block's memory, and the piece of work that one of its warps is at.

@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// The warp of sums_stream.cu that prepares what all pieces of a group share.
+// The warps of sums_stream.cu that prepare what all pieces of a group share.
 #ifndef RIVULET_KERNELS_DEVICE_SUMS_STREAM_KEYS_CUH_
 #define RIVULET_KERNELS_DEVICE_SUMS_STREAM_KEYS_CUH_
 
@@ -17,6 +17,8 @@ namespace rivulet::cuda {
 // their decays; with decays by channel as bf16 [columns, C + pad] with them, where the queries have
 // their decays too, the decays of the state are beside them, and keys that are to be folded have
 // those to the border.
+//
+// With decays by channel several warps do this, each for some of the rows.
 template <typename Form>
 class KeyWarp : public StreamWork<Form> {
   using Base = StreamWork<Form>;
@@ -26,11 +28,14 @@ class KeyWarp : public StreamWork<Form> {
   using Base::lane_;
   static constexpr uint32_t kKey = Form::kKey, kStride = Form::kStride;
   static constexpr uint32_t kNumbers = kKey / 32;  // of a row for a lane: lane, lane + 32, ...
-  static constexpr uint32_t kBatch = kNumbers > 4 ? 2 : 4;  // rows
-  using RowNumbers = float[kBatch][kNumbers];
+  static constexpr uint32_t kRows = kChunk / Form::kKeyWarps;  // of a warp
+  using RowNumbers = float[kRows][kNumbers];
 
  public:
-  using Base::Base;
+  // `part`: which of the key warps it is.
+  __device__ KeyWarp(const RecurCall& call, const StreamLayout& layout, std::byte* memory,
+                     uint32_t part)
+      : Base(call, layout, memory), first_row_(part * kRows) {}
 
   __device__ void Run() {
     AwaitLastKernel();  // it may still read what this warp writes
@@ -94,12 +99,17 @@ class KeyWarp : public StreamWork<Form> {
 
   // --- decays by channel -------------------------------------------------------------------------
 
-  // The decays of a batch of rows are on their way while the batch before is multiplied.
   __device__ void PrepareChannels() {
-    RowNumbers first, second;
-    FetchDecays(0, first);
-    StoreTokenKey();
+    RowNumbers decays;
+    FetchDecays(decays);
+    if (this->place_ / kRows * kRows == first_row_) StoreTokenKey();
     TakeDecays();
+    if (first_row_ == 0) ScaleQueries();
+    __syncwarp();
+    ScoreRows(decays);
+  }
+
+  __device__ void ScaleQueries() const {
     for (uint32_t column = 0; column < l_.columns; ++column) {
 #pragma unroll
       for (uint32_t j = 0; j < kNumbers; ++j) {
@@ -108,19 +118,12 @@ class KeyWarp : public StreamWork<Form> {
         At<bf16>(l_.q)[column * kStride + d] = __float2bfloat16_rn(scaled);
       }
     }
-    __syncwarp();
-#pragma unroll 1
-    for (uint32_t s = 0; s < kChunk; s += 2 * kBatch) {
-      FetchDecays(s + kBatch, second);
-      ScoreRows(s, first);
-      FetchDecays(s + 2 * kBatch, first);
-      ScoreRows(s + kBatch, second);
-    }
   }
 
   // Cumulative decays of the token, and what they make of the state.
   __device__ void TakeDecays() {
-    const bool keeps = this->split_ == 0 && this->unit_ % c_.units_per_decay == 0;
+    const bool shares = first_row_ == 0;  // what all warps have
+    const bool keeps = shares && this->split_ == 0 && this->unit_ % c_.units_per_decay == 0;
     const float* g =
         c_.g + Base::Token() * c_.g_stride + size_t{this->unit_ / c_.units_per_decay} * kKey;
 #pragma unroll
@@ -129,71 +132,71 @@ class KeyWarp : public StreamWork<Form> {
       float sum = this->place_ == 0 ? 0.0f : ReadLate(this->ChannelDecays(this->place_ - 1) + d);
       sum += ReadLate(g + d);
       decays_[j] = sum;
-      At<float>(l_.state_decay)[d] = expf(sum);
+      if (shares) At<float>(l_.state_decay)[d] = expf(sum);
       if (keeps) this->ChannelDecays(this->place_)[d] = sum;
     }
   }
 
-  // The scores of rows s to s + kBatch - 1 of the tail, whose cumulative decays are `decays`, side
-  // by side and without branches; those after the token's are zero.
-  __device__ void ScoreRows(uint32_t s, RowNumbers& decays) const {
+  // The scores of the warp's rows, whose cumulative decays are `decays`, side by side and without
+  // branches; those after the token's are zero.
+  __device__ void ScoreRows(RowNumbers& decays) const {
     RowNumbers keys;
 #pragma unroll
-    for (uint32_t i = 0; i < kBatch; ++i) {
+    for (uint32_t i = 0; i < kRows; ++i) {
 #pragma unroll
       for (uint32_t j = 0; j < kNumbers; ++j) {
         // Rows from the token's on have its decays.
-        const float decay = s + i < this->place_ ? decays[i][j] : decays_[j];
+        const float decay = first_row_ + i < this->place_ ? decays[i][j] : decays_[j];
         decays[i][j] = expf(decays_[j] - decay);
-        keys[i][j] = __bfloat162float(Row(s + i)[lane_ + 32 * j]);
+        keys[i][j] = __bfloat162float(Row(first_row_ + i)[lane_ + 32 * j]);
       }
     }
-    for (uint32_t column = 0; column < l_.columns; ++column) {
-      StoreScores(s, column, keys, decays);
-    }
+    for (uint32_t column = 0; column < l_.columns; ++column) StoreScores(column, keys, decays);
     if (this->place_ + 1 < kChunk) return;
 #pragma unroll
-    for (uint32_t i = 0; i < kBatch * kNumbers; ++i) {
+    for (uint32_t i = 0; i < kRows * kNumbers; ++i) {
       const uint32_t row = i / kNumbers, j = i % kNumbers;
-      Row(s + row)[lane_ + 32 * j] = __float2bfloat16_rn(keys[row][j] * decays[row][j]);
+      Row(first_row_ + row)[lane_ + 32 * j] = __float2bfloat16_rn(keys[row][j] * decays[row][j]);
     }
   }
 
-  // Cumulative decays of the rows from s on that are before the token's.
-  __device__ void FetchDecays(uint32_t s, RowNumbers& decays) const {
-    const float* row = this->ChannelDecays(s) + lane_;
+  // Cumulative decays of the warp's rows that are before the token's.
+  __device__ void FetchDecays(RowNumbers& decays) const {
+    const float* row = this->ChannelDecays(first_row_) + lane_;
 #pragma unroll
-    for (uint32_t i = 0; i < kBatch; ++i) {
+    for (uint32_t i = 0; i < kRows; ++i) {
 #pragma unroll
       for (uint32_t j = 0; j < kNumbers; ++j) {
-        if (s + i < this->place_) decays[i][j] = ReadLate(row + i * kKey + 32 * j);
+        if (first_row_ + i < this->place_) decays[i][j] = ReadLate(row + i * kKey + 32 * j);
       }
     }
   }
 
-  __device__ void StoreScores(uint32_t s, uint32_t column, const RowNumbers& keys,
+  __device__ void StoreScores(uint32_t column, const RowNumbers& keys,
                               const RowNumbers& decays) const {
     const float* token = TokenRow(column) + lane_;
-    float sum[kBatch] = {};
+    float sum[kRows] = {};
 #pragma unroll
     for (uint32_t j = 0; j < kNumbers; ++j) {
       const float x = token[32 * j];
 #pragma unroll
-      for (uint32_t i = 0; i < kBatch; ++i) sum[i] = fmaf(x * keys[i][j], decays[i][j], sum[i]);
+      for (uint32_t i = 0; i < kRows; ++i) sum[i] = fmaf(x * keys[i][j], decays[i][j], sum[i]);
     }
 #pragma unroll
-    for (uint32_t i = 0; i < kBatch; ++i) sum[i] = WarpSum(sum[i]);
+    for (uint32_t i = 0; i < kRows; ++i) sum[i] = WarpSum(sum[i]);
     if (lane_ != 0) return;
     const bool of_key = c_.delta && column == 0;
 #pragma unroll
-    for (uint32_t i = 0; i < kBatch; ++i) {
-      const bool seen = s + i <= this->place_;
-      if (of_key) At<float>(l_.key_scores)[s + i] = sum[i];
-      At<bf16>(l_.scores)[column * (kChunk + kPad) + s + i] =
+    for (uint32_t i = 0; i < kRows; ++i) {
+      const uint32_t s = first_row_ + i;
+      const bool seen = s <= this->place_;
+      if (of_key) At<float>(l_.key_scores)[s] = sum[i];
+      At<bf16>(l_.scores)[column * (kChunk + kPad) + s] =
           __float2bfloat16_rn(seen && !of_key ? sum[i] : 0.0f);
     }
   }
 
+  const uint32_t first_row_;
   std::byte* keys_ = nullptr;
   float decays_[kNumbers];  // cumulative, of the token
 };

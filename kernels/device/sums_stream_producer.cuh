@@ -35,6 +35,7 @@ class Producer : public StreamWork<Form> {
     const uint32_t early = min(l_.stages, left_);
     for (uint32_t n = 0; n < early; ++n) {
       if (lane_ == 0) CopyState(n);
+      if (NewKeys()) FetchDecays();
       NextPiece();
     }
     BeginRun(blockIdx.x);
@@ -45,8 +46,13 @@ class Producer : public StreamWork<Form> {
         AwaitStage();
         if (lane_ == 0) CopyState(stage_.at);
       }
-      if (NewKeys()) CopyKeys();
+      if (NewKeys() && !keys_ahead_) {
+        if (n >= early) FetchDecays();
+        CopyKeys();
+      }
+      keys_ahead_ = keys_ahead_ && !begins_run_;
       CopyNumbers();
+      if (MayCopyAhead()) CopyKeysAhead();
       NextPiece();
       if (left_ == 0) BeginRun(gridDim.x + __shfl_sync(0xffffffffu, taken_, 0));
     }
@@ -84,6 +90,31 @@ class Producer : public StreamWork<Form> {
 
   __device__ bool NewKeys() const { return begins_run_ || in_group_ == 0; }
 
+  // Whether the next keys that are needed are those of the next run, which is known, and there is
+  // room for them: the consumers have begun with this run.
+  __device__ bool MayCopyAhead() const {
+    if (keys_ahead_ || (begins_run_ && left_ > 1) || in_group_ + left_ > l_.group) return false;
+    bool free = key_.first_round;
+    if (!free && lane_ == 0) free = TestBarrier(&barriers_.key_empty[key_.at], key_.parity ^ 1);
+    return __shfl_sync(0xffffffffu, free, 0);
+  }
+
+  // So that they are prepared when the consumers come to them.
+  __device__ void CopyKeysAhead() {
+    const DeviceSegment segment = this->segment_;
+    const uint32_t unit = this->unit_, split = this->split_;
+    const uint32_t at = at_, in_group = in_group_, left = left_;
+    const bool begins_run = begins_run_;
+    BeginRun(gridDim.x + __shfl_sync(0xffffffffu, taken_, 0));
+    if (left_ > 0) {
+      FetchDecays();
+      CopyKeys();
+      keys_ahead_ = true;
+    }
+    Base::Take(segment, unit, split);
+    at_ = at, in_group_ = in_group, left_ = left, begins_run_ = begins_run;
+  }
+
   __device__ void AwaitStage() const {
     if (!stage_.first_round) WaitBarrier(&barriers_.empty[stage_.at], stage_.parity ^ 1);
   }
@@ -118,6 +149,12 @@ class Producer : public StreamWork<Form> {
     ExpectBytes(&barriers_.full[stage], bytes);
     BulkCopy(Base::Stage(stage), this->Matrix(this->segment_.base_in), bytes,
              &barriers_.full[stage]);
+  }
+
+  // To L2: the decays by channel of the tail's rows, which KeyWarp reads a few rows at a time.
+  __device__ void FetchDecays() const {
+    if (!Form::kChannel || lane_ != 0 || Empty() || this->place_ == 0) return;
+    FetchToL2(this->ChannelDecays(0), this->place_ * Form::kKey * 4);
   }
 
   // A lane for each row of the tail and for each of the token's.
@@ -200,7 +237,8 @@ class Producer : public StreamWork<Form> {
   // Of the piece: its segment, the pieces of its group before it, those of its run from it on.
   uint32_t at_ = 0, in_group_ = 0, left_ = 0;
   bool begins_run_ = false;
-  uint32_t taken_ = 0;  // lane 0: how many runs were taken before the block's next one
+  bool keys_ahead_ = false;  // those of the next run have been copied
+  uint32_t taken_ = 0;       // lane 0: how many runs were taken before the block's next one
 };
 
 }  // namespace rivulet::cuda
