@@ -675,7 +675,7 @@ void LaunchSumProgram(const SumProgramCall& call, bool fp32_rows, const LaunchCo
   if (fp32_rows) {
     call.bf16_state ? LaunchForWidth<2, true>(call, context)
                     : LaunchForWidth<2, false>(call, context);
-  } else {
+  } else if (!LaunchProgramStream(call, context)) {
     call.bf16_state ? LaunchForWidth<1, true>(call, context)
                     : LaunchForWidth<1, false>(call, context);
   }
