@@ -40,13 +40,13 @@ std::vector<T> FromDevice(Device& device, const T* from, size_t count) {
 
 inline bool IsFake(const Device& device) { return device.name() == "fake"; }
 
-// The numbers of an operand, with its padding: on a GPU the sums of their parts.
-inline std::vector<float> NumbersOf(Device& device, const Operand& y) {
-  const std::vector<uint16_t> bits = FromDevice(device, y.data, size_t{y.rows} * y.stride);
+// The numbers of an operand that was copied to the host, with its padding: on a GPU the sums of
+// their parts.
+inline std::vector<float> HostNumbersOf(bool fake, const Operand& y) {
   std::vector<float> numbers;
   for (size_t i = 0; i < size_t{y.rows} * y.columns; ++i) {
-    const uint16_t* at = bits.data() + i / y.columns * y.stride + i % y.columns;
-    if (IsFake(device)) {
+    const uint16_t* at = y.data + i / y.columns * y.stride + i % y.columns;
+    if (fake) {
       numbers.push_back(fake::FromHalves(at[0], at[y.columns]));
     } else {
       numbers.push_back(BFloat16ToFloat(at[0]) +
@@ -54,6 +54,14 @@ inline std::vector<float> NumbersOf(Device& device, const Operand& y) {
     }
   }
   return numbers;
+}
+
+// The same of an operand in the device's memory.
+inline std::vector<float> NumbersOf(Device& device, const Operand& y) {
+  std::vector<uint16_t> bits = FromDevice(device, y.data, size_t{y.rows} * y.stride);
+  Operand host = y;
+  host.data = bits.data();
+  return HostNumbersOf(IsFake(device), host);
 }
 
 // x [rows, columns] as the input of a product.

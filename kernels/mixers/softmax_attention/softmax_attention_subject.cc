@@ -1,12 +1,19 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "kernels/mixers/softmax_attention/softmax_attention_subject.h"
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "kernels/mixers/softmax_attention/softmax_attention_reference.h"
 
 namespace rivulet {
 namespace {
+
+// A layer scales queries, so that scores grow no further with the width of heads.
+double BoundOf(const SoftmaxAttentionShape& s) {
+  return std::min(1.0, 8 / std::sqrt(static_cast<double>(s.head_dim)));
+}
 
 // On a device heads of the output are as wide as keys, in columns of padded heads.
 std::vector<size_t> OutputsAt(const SoftmaxAttentionShape& s) {
@@ -20,7 +27,7 @@ std::vector<size_t> OutputsAt(const SoftmaxAttentionShape& s) {
 }  // namespace
 
 AttentionSubject::AttentionSubject(const SoftmaxAttentionShape& s)
-    : CoreSubject({{"q", 0, s.heads, s.head_dim, s.padded(), -1.0, 1.0},
+    : CoreSubject({{"q", 0, s.heads, s.head_dim, s.padded(), -BoundOf(s), BoundOf(s)},
                    {"k", 0, s.kv_heads, s.head_dim, s.padded(), -1.0, 1.0},
                    {"v", 0, s.kv_heads, s.values(), s.padded_values(), -1.0, 1.0}},
                   s.heads * s.values()),
