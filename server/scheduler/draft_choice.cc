@@ -238,8 +238,9 @@ double DraftChoice::AddedSeconds(size_t decode_rows, size_t drafts) const {
 // drafts cost is not known so well.
 std::vector<uint32_t> DraftChoice::PayingDrafts(std::span<const DraftProspect> rows) const {
   const double alone = cost_.DecodeSeconds(rows.size());
-  const std::vector<Offer> ranked = Ranked(rows);
   Bearable bearable(rows);
+  if (AddedSeconds(rows.size(), 1) > bearable.most() * alone) return CountsOf({}, 0, rows.size());
+  const std::vector<Offer> ranked = Ranked(rows);
   std::vector<bool> has_draft(rows.size());
   size_t best = 0, next = 1;
   double tokens = static_cast<double>(rows.size()), own_seconds = 0;

@@ -315,8 +315,15 @@ std::vector<PlannedRow> Scheduler::Choose(TimePoint now) {
 void Scheduler::ChooseDrafts(std::vector<PlannedRow>& chosen) {
   if (context_.options.drafts.source == nullptr || chosen.empty()) return;
   if (rows_[chosen.back().row].row == ActiveRequest::kPromptRow) return;
-  const std::vector<DraftProspect> prospects = LookForDrafts(chosen);
   const bool always = context_.options.drafts.always;
+  const std::vector<DraftStanding> standings = Standings(chosen);
+  if (!always && draft_choice_.Hopeless(standings)) return DoWithoutDrafts(chosen);
+  std::vector<DraftProspect> prospects(chosen.size());
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const RowInFlight& row = rows_[chosen[i].row];
+    prospects[i] = row.request->Outlook(row.row);
+    prospects[i].standing = standings[i];
+  }
   const auto counts = always ? std::vector<uint32_t>() : draft_choice_.Choose(prospects);
   for (size_t i = 0; i < chosen.size(); ++i) {
     chosen[i].drafts = always ? static_cast<uint32_t>(prospects[i].count) : counts[i];
@@ -326,21 +333,22 @@ void Scheduler::ChooseDrafts(std::vector<PlannedRow>& chosen) {
   PrepareDrafts(chosen);
 }
 
-std::vector<DraftProspect> Scheduler::LookForDrafts(const std::vector<PlannedRow>& chosen) {
+std::vector<DraftStanding> Scheduler::Standings(const std::vector<PlannedRow>& chosen) const {
   std::vector<DraftStanding> standings;
+  standings.reserve(chosen.size());
   for (const PlannedRow& planned : chosen) {
     const RowInFlight& row = rows_[planned.row];
     standings.push_back(row.request->Standing(row.row));
   }
-  const bool looks = context_.options.drafts.always || !draft_choice_.Hopeless(standings);
-  std::vector<DraftProspect> prospects(chosen.size());
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    const RowInFlight& row = rows_[chosen[i].row];
-    if (looks) prospects[i] = row.request->Outlook(row.row);
-    prospects[i].standing = standings[i];
-    if (!looks) row.request->NoteChoice(row.row, /*offered=*/true, /*drafts=*/false);
+  return standings;
+}
+
+// They may have some to offer: nobody has looked.
+void Scheduler::DoWithoutDrafts(const std::vector<PlannedRow>& chosen) {
+  for (const PlannedRow& planned : chosen) {
+    const RowInFlight& row = rows_[planned.row];
+    row.request->NoteChoice(row.row, /*offered=*/true, /*drafts=*/false);
   }
-  return prospects;
 }
 
 void Scheduler::FollowDrafts() {

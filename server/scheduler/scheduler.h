@@ -222,7 +222,8 @@ class Scheduler {
   void CollectRows(TimePoint now);
   std::vector<PlannedRow> Choose(TimePoint now);
   void ChooseDrafts(std::vector<PlannedRow>& chosen);
-  std::vector<DraftProspect> LookForDrafts(const std::vector<PlannedRow>& chosen);
+  std::vector<DraftStanding> Standings(const std::vector<PlannedRow>& chosen) const;
+  void DoWithoutDrafts(const std::vector<PlannedRow>& chosen);
   void PrepareDrafts(const std::vector<PlannedRow>& chosen);
   void Learn(const StepInFlight& step, double seconds);
   void LearnDrafts(const StepInFlight& step, double seconds);
