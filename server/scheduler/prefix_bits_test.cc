@@ -269,27 +269,56 @@ constexpr char kTinyHybrid[] = R"({"model_type": "gla", "vocab_size": 101, "hidd
     "layer_config": [{"num_heads": 1, "num_kv_heads": 1, "head_dim": 8}, {},
                      {"num_heads": 1, "num_kv_heads": 1, "head_dim": 8, "window_size": 21}]})";
 
-TEST(PrefixSoakTest, EveryStreamIsThatWithoutACache) {
+// And one of each kind that is left: ANNA, log-linear sums with and without a delta rule, a scan
+// with rows of guesses, a window.
+constexpr char kTinyEverything[] = R"({"model_type": "gla", "vocab_size": 101, "hidden_size": 16,
+    "num_hidden_layers": 5, "intermediate_size": 24, "norm_eps": 1e-5, "num_heads": 1,
+    "layer_types": ["anna", "log_linear_mamba2", "h3", "h_gated_deltanet", "softmax_attention"],
+    "layer_config": [{"num_heads": 1, "head_dim": 8, "num_hash_tables": 2, "num_hashes": 2},
+                     {"state_size": 8, "expand": 2, "head_dim": 16, "num_heads": 2},
+                     {"d_state": 4},
+                     {"num_heads": 1, "head_dim": 8, "expand_v": 1, "max_levels": 12},
+                     {"num_heads": 1, "num_kv_heads": 1, "head_dim": 8, "window_size": 21}]})";
+
+struct SoakParam {
+  TestModel model;
+  bool drafts;
+};
+
+class PrefixSoakTest : public testing::TestWithParam<SoakParam> {};
+
+TEST_P(PrefixSoakTest, EveryStreamIsThatWithoutACache) {
   SetLogLevel("error");
   const char* const wanted = std::getenv("RIVULET_PREFIX_SOAK");
   const uint64_t requests = wanted == nullptr ? 1500 : std::strtoull(wanted, nullptr, 10);
-  PrefixBits bits({"TinyHybrid", kTinyHybrid}, 1, 1, 12, false);
+  PrefixBits bits(GetParam().model, 1, 1, 12, GetParam().drafts);
   while (bits.requests() < requests) {
     bits.Round();
     if (HasFatalFailure()) return;
   }
   const Metrics& metrics = bits.stack().metrics();
-  std::printf("%llu requests, %llu hits, %llu tokens reused, %llu waits, %llu evictions\n",
-              static_cast<unsigned long long>(bits.requests()),
-              static_cast<unsigned long long>(metrics.prefix_hits.value()),
-              static_cast<unsigned long long>(metrics.prefix_tokens_reused.value()),
-              static_cast<unsigned long long>(metrics.prefix_waits.value()),
-              static_cast<unsigned long long>(metrics.prefix_drops[0].value() +
-                                              metrics.prefix_drops[1].value()));
+  const uint64_t right =
+      metrics.accepted_draft_tokens[static_cast<size_t>(DraftSource::kModel)].value();
+  std::printf(
+      "%s: %llu requests, %llu hits, %llu tokens reused, %llu waits, %llu evictions, "
+      "%llu drafts right\n",
+      GetParam().model.name.c_str(), static_cast<unsigned long long>(bits.requests()),
+      static_cast<unsigned long long>(metrics.prefix_hits.value()),
+      static_cast<unsigned long long>(metrics.prefix_tokens_reused.value()),
+      static_cast<unsigned long long>(metrics.prefix_waits.value()),
+      static_cast<unsigned long long>(metrics.prefix_drops[0].value() +
+                                      metrics.prefix_drops[1].value()),
+      static_cast<unsigned long long>(right));
   EXPECT_GT(metrics.prefix_hits.value(), requests / 10);
+  EXPECT_EQ(right > requests / 10, GetParam().drafts);
   bits.CheckNothingIsLeft();
   SetLogLevel("info");
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, PrefixSoakTest,
+                         testing::Values(SoakParam{{"TinyHybrid", kTinyHybrid}, false},
+                                         SoakParam{{"TinyEverything", kTinyEverything}, true}),
+                         [](const auto& info) { return info.param.model.name; });
 
 }  // namespace
 }  // namespace rivulet
