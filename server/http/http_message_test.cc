@@ -30,8 +30,8 @@ TEST(HttpMessageTest, QueriesHaveValuesByName) {
 }
 
 TEST(HttpMessageTest, EveryStatusThatIsSentHasAName) {
-  for (const int status : {100, 200, 304, 400, 401, 403, 404, 405, 408, 409,
-                           413, 417, 429, 431, 499, 500, 501, 503, 504, 505}) {
+  for (const int status : {100, 200, 304, 400, 401, 403, 404, 405, 408, 409, 413,
+                           415, 417, 429, 431, 499, 500, 501, 503, 504, 505}) {
     const std::string head = ResponseHead({status, "", {}, ""}, HttpFraming::kLength, true);
     EXPECT_EQ(head.find("Unknown"), std::string::npos) << head;
   }

@@ -181,6 +181,12 @@ RequestReader::Progress RequestReader::CheckFraming() {
                          !absl::EqualsIgnoreCase(*request_.Find("Transfer-Encoding"), "chunked"))) {
     return Refuse(501, "the only Transfer-Encoding that is served is chunked, with HTTP/1.1");
   }
+  // Taken as it is, a body would mean something else to a proxy that has unpacked it.
+  const std::string* const encoding = request_.Find("Content-Encoding");
+  if (encoding != nullptr &&
+      (Count(request_, "Content-Encoding") > 1 || !absl::EqualsIgnoreCase(*encoding, "identity"))) {
+    return Refuse(415, "bodies are read as they are: send no Content-Encoding");
+  }
   if (Count(request_, "Expect") > 0 && !expects_continue_) {
     return Refuse(417, "the only Expect that is served is 100-continue");
   }

@@ -154,6 +154,8 @@ TEST(RequestReaderTest, RefusesAmbiguousAndOversizedRequests) {
       {Post("Transfer-Encoding: chunked\r\n", "3;" + std::string(8000, 'x')), 400},
       {"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501},
       {Post("Transfer-Encoding : chunked\r\n", "0\r\n\r\n"), 400},
+      {Post("Content-Encoding: gzip\r\nContent-Length: 3\r\n", "abc"), 415},
+      {Post("Content-Encoding: identity\r\nContent-Encoding: identity\r\n", ""), 415},
       {Post("Expect: the worst\r\n", ""), 417},
       {"GET http://evil.test/ HTTP/1.1\r\nHost: h\r\n\r\n", 400},
       {"GET http://h:81/ HTTP/1.1\r\nHost: h\r\n\r\n", 400},

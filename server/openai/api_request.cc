@@ -165,9 +165,9 @@ void ReadStructuredOutputs(FieldReader& fields, v1::GenerateRequest& proto, Fiel
   fields.Update(inside.Finish());
 }
 
-void ReadHeaders(const HttpRequest& http, v1::GenerateRequest& proto) {
-  if (const std::string* const id = http.Find("x-session-id")) proto.set_session_id(*id);
-  if (const std::string* const id = http.Find("x-request-id")) proto.set_request_id(*id);
+void ReadHeaders(FieldReader& fields, const HttpRequest& http, v1::GenerateRequest& proto) {
+  if (const auto id = ReadHeader(fields, http, "x-session-id")) proto.set_session_id(*id);
+  if (const auto id = ReadHeader(fields, http, "x-request-id")) proto.set_request_id(*id);
 }
 
 }  // namespace
@@ -182,7 +182,7 @@ absl::StatusOr<ApiRequest> ReadApiRequest(const HttpRequest& http, Endpoint endp
   request.endpoint = endpoint;
   request.names = NamesOf(endpoint);
   v1::GenerateRequest& proto = request.proto;
-  ReadHeaders(http, proto);
+  ReadHeaders(fields, http, proto);
   if (endpoint == Endpoint::kChat) {
     ReadMessageFields(fields, *proto.mutable_messages());
   } else {

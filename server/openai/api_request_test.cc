@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "absl/strings/ascii.h"
+
 namespace rivulet::openai {
 namespace {
 
@@ -277,6 +279,19 @@ TEST(ApiRequestTest, WrongAndUnservedFieldsOfCompletionsAreRefusedByName) {
   };
   for (const auto& [fields, param] : cases) {
     EXPECT_EQ(ParamOf(ReadCompletion(fields).status()), param) << fields;
+  }
+}
+
+TEST(ApiRequestTest, AHeaderIsThereOnce) {
+  for (const char* const name : {"x-session-id", "x-request-id"}) {
+    HttpRequest http;
+    http.body = R"({"prompt":"a"})";
+    http.headers = {{name, "s"}, {"other", "s"}};
+    EXPECT_TRUE(ReadApiRequest(http, Endpoint::kCompletions, "toy").ok());
+    http.headers.push_back({absl::AsciiStrToUpper(name), "s"});
+    const auto read = ReadApiRequest(http, Endpoint::kCompletions, "toy");
+    EXPECT_TRUE(absl::IsInvalidArgument(read.status()));
+    EXPECT_EQ(ParamOf(read.status()), name);
   }
 }
 

@@ -30,7 +30,7 @@ std::optional<std::string> NameOf(const FieldNames& names, std::string_view fiel
   if (field == "request_id") return "x-request-id";
   if (field == "session_id" && !names.session.empty()) return names.session;
   if (field == "messages.variables") return "chat_template_kwargs";
-  if (field == "logprobs") return names.logprobs;
+  if (field == "logprobs" || field == "prompt_logprobs") return names.logprobs;
   for (const char* const prompt : {"prompt", "token_ids", "messages", "context"}) {
     if (field == prompt) return names.prompt;
   }

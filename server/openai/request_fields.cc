@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
@@ -91,6 +92,17 @@ void ReadStop(FieldReader& fields, v1::StopParams& stop) {
   stop.set_ignore_eos(fields.Bool("ignore_eos").value_or(false));
   stop.set_include_stop(fields.Bool("include_stop_str_in_output").value_or(false));
   stop.set_min_tokens(fields.Count("min_tokens").value_or(0));
+}
+
+std::optional<std::string> ReadHeader(FieldReader& fields, const HttpRequest& http,
+                                      const std::string& name) {
+  std::optional<std::string> found;
+  for (const HttpHeader& header : http.headers) {
+    if (!absl::EqualsIgnoreCase(header.name, name)) continue;
+    if (found.has_value()) fields.Fail(name, "the header is there twice; send it once");
+    found = header.value;
+  }
+  return found;
 }
 
 StreamFields ReadStream(FieldReader& fields) {

@@ -6,10 +6,12 @@
 #ifndef RIVULET_SERVER_OPENAI_REQUEST_FIELDS_H_
 #define RIVULET_SERVER_OPENAI_REQUEST_FIELDS_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "rivulet/v1/inference.pb.h"
+#include "server/http/http_message.h"
 #include "server/openai/json_body.h"
 
 namespace rivulet::openai {
@@ -22,6 +24,11 @@ void ReadSampling(FieldReader& fields, v1::SamplingParams& sampling);
 
 // stop, stop_token_ids, ignore_eos, include_stop_str_in_output, min_tokens.
 void ReadStop(FieldReader& fields, v1::StopParams& stop);
+
+// A header that says what a field might. Nothing if it is not there; twice, it is an error:
+// programs disagree about which of the two counts.
+std::optional<std::string> ReadHeader(FieldReader& fields, const HttpRequest& http,
+                                      const std::string& name);
 
 struct StreamFields {
   bool stream = false;

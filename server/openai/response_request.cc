@@ -157,7 +157,7 @@ absl::StatusOr<ResponseRequest> ReadResponseRequest(const HttpRequest& http,
   RIVULET_RETURN_IF_ERROR(CheckModel(fields, model_name));
   ResponseRequest request;
   v1::GenerateRequest& proto = request.proto;
-  if (const std::string* const id = http.Find("x-request-id")) proto.set_request_id(*id);
+  if (const auto id = ReadHeader(fields, http, "x-request-id")) proto.set_request_id(*id);
   request.previous_id = fields.Text("previous_response_id").value_or("");
   request.store = fields.Bool("store").value_or(true);
   request.stream = ReadStream(fields).stream;

@@ -10,6 +10,9 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+
 namespace rivulet {
 
 inline constexpr char kSessionIdKey[] = "x-session-id";
@@ -29,11 +32,17 @@ struct CallMetadata {
   std::string request_id;
 };
 
-inline CallMetadata ReadMetadata(const grpc::ServerContextBase& context) {
+// INVALID_ARGUMENT: one of them is there twice. Programs disagree about which of the two counts.
+inline absl::StatusOr<CallMetadata> ReadMetadata(const grpc::ServerContextBase& context) {
+  for (const char* const key : {kSessionIdKey, kRequestIdKey}) {
+    if (context.client_metadata().count(key) <= 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, ": the metadata is there twice; send it once"));
+  }
   const auto value = [&](const char* key) {
     return std::string(MetadataOf(context, key).value_or(""));
   };
-  return {.session_id = value(kSessionIdKey), .request_id = value(kRequestIdKey)};
+  return CallMetadata{.session_id = value(kSessionIdKey), .request_id = value(kRequestIdKey)};
 }
 
 }  // namespace rivulet

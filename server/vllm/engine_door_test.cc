@@ -146,6 +146,18 @@ TEST_F(EngineDoorTest, ASessionGoesOnByItsMetadata) {
   EXPECT_EQ(unknown.status.error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
+TEST_F(EngineDoorTest, MetadataIsThereOnce) {
+  for (const char* const key : {"x-session-id", "x-request-id"}) {
+    ClientContext context;
+    context.AddMetadata(key, "new");
+    context.AddMetadata(key, "new");
+    const Reply reply = Call(Request({0}, 5), context);
+    EXPECT_EQ(reply.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(reply.status.error_message(), HasSubstr(key));
+  }
+  EXPECT_TRUE(sessions_.List("", 10).empty());
+}
+
 TEST_F(EngineDoorTest, ANewSessionIsGoneIfItsRequestIsRefused) {
   const Reply refused = Call(Request({1000}, 5), "new");
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);

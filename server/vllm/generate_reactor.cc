@@ -86,7 +86,7 @@ class GenerateReactor final : public CountedReactor<grpc::ServerWriteReactor<grp
     RIVULET_RETURN_IF_ERROR(ParseMessage(wire_request_, &wire_request));
     wire_request_.Clear();
     RIVULET_ASSIGN_OR_RETURN(request, ReadRequest(wire_request));
-    const CallMetadata metadata = ReadMetadata(context_);
+    RIVULET_ASSIGN_OR_RETURN(const CallMetadata metadata, ReadMetadata(context_));
     request.proto.set_session_id(metadata.session_id);
     if (request.proto.request_id().empty()) request.proto.set_request_id(metadata.request_id);
     reply_.emplace(request.format);
