@@ -106,7 +106,9 @@ class CudaDevice final : public Device {
              const uint32_t* last_tokens, FloatMatrix x) override {
     cuda::LaunchEmbed(table, ids, rows, last_tokens, x, context_);
   }
-  void AddNorm(const AddNormCall& call) override { cuda::LaunchAddNorm(call, context_); }
+  void AddNorm(const AddNormCall& call) override {
+    cuda::LaunchAddNorm(call, NextWeights(call.x.rows), context_);
+  }
   void Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) override {
     const cuda::WeightsAhead ahead = Follow(linear, x.rows);
     if (cuda::LaunchFewTokens(linear, x, y, ahead, context_)) return;
@@ -146,7 +148,9 @@ class CudaDevice final : public Device {
   }
   void SplitHeads(const SplitHeadsCall& call) override { cuda::LaunchSplitHeads(call, context_); }
   void Features(const FeaturesCall& call) override { cuda::LaunchFeatures(call, context_); }
-  void Finish(const FinishCall& call) override { cuda::LaunchFinish(call, context_); }
+  void Finish(const FinishCall& call) override {
+    cuda::LaunchFinish(call, NextWeights(call.o.rows), context_);
+  }
   void GatherRows(const GatherCall& call) override { cuda::LaunchGatherRows(call, context_); }
   void SelectiveScan(const SelectiveScanCall& call) override {
     cuda::LaunchSelectiveScan(call, context_);
@@ -187,6 +191,7 @@ class CudaDevice final : public Device {
   bool fp32_rows() const { return precision_ == ProductPrecision::kFloat32; }
   void OverlapWithOthers(cudaGraph_t graph);
   cuda::WeightsAhead Follow(const DeviceLinear& linear, uint32_t rows);
+  cuda::NextWeights NextWeights(size_t rows) const;
   void ProductFloat8(const DeviceLinear& linear, const Operand& x, FloatMatrix y);
   absl::StatusOr<const float*> PackBias(const std::vector<LinearSource>& sources);
   absl::Status PackFloat8Rows(const std::vector<LinearSource>& sources, size_t inputs,
@@ -417,6 +422,22 @@ cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows)
   const auto found = followers_.find(last_product_);
   if (found == followers_.end()) return {};
   return cuda::AheadOf(linear, found->second, rows, context_);
+}
+
+// For kernels between products of so many rows: with few, products do this for each other (AheadOf)
+// or gain nothing by it; with many, memory has other things to do. More than so many bytes made
+// steps slower (docs/performance.md#h100).
+cuda::NextWeights CudaDevice::NextWeights(size_t rows) const {
+  constexpr size_t kLeastRows = 33, kMostRows = 256, kMostBytes = size_t{8} << 20;
+  if (rows < kLeastRows || rows > kMostRows) return {};
+  const auto found = followers_.find(last_product_);
+  if (found == followers_.end() || found->second.low != nullptr) return {};
+  const DeviceLinear& next = found->second;
+  const bool float8 = next.float8 != nullptr;
+  const void* weights = float8 ? static_cast<const void*>(next.float8) : next.high;
+  const size_t bytes = size_t{next.outputs} * next.stride * (float8 ? 1 : 2);
+  return {static_cast<const std::byte*>(weights),
+          static_cast<uint32_t>(std::min(bytes, kMostBytes) / 16 * 16)};
 }
 
 // Many rows are worth widening the weights first, for cuBLASLt; the bits are the same.

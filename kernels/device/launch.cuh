@@ -32,6 +32,13 @@ struct WeightsAhead {
   uint32_t outputs = 0, stride = 0, first = 0, count = 0;
 };
 
+// The beginning of the weights that the next product reads, for a kernel before it to bring into
+// L2.
+struct NextWeights {
+  const std::byte* weights = nullptr;  // null: none
+  uint32_t bytes = 0;
+};
+
 struct LaunchContext {
   cudaStream_t stream = nullptr;
   cudaError_t* first_error = nullptr;
@@ -102,7 +109,7 @@ void LaunchAddBias(const DeviceLinear& linear, uint32_t rows, FloatMatrix y,
                    const LaunchContext& context);
 void LaunchEmbed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
                  const uint32_t* last_tokens, FloatMatrix x, const LaunchContext& context);
-void LaunchAddNorm(const AddNormCall& call, const LaunchContext& context);
+void LaunchAddNorm(const AddNormCall& call, const NextWeights& next, const LaunchContext& context);
 // The same where the call is not plain.
 void LaunchResidual(const AddNormCall& call, const LaunchContext& context);
 void LaunchScaleOperand(const ScaleOperandCall& call, const LaunchContext& context);
@@ -118,7 +125,7 @@ void LaunchFenwick(const FenwickCall& call, bool fp32_rows, const LaunchContext&
 void LaunchAttend(const AttendCall& call, bool fp32_products, const LaunchContext& context);
 void LaunchPoolKeys(const PoolKeysCall& call, const LaunchContext& context);
 void LaunchChoosePools(const ChoosePoolsCall& call, const LaunchContext& context);
-void LaunchFinish(const FinishCall& call, const LaunchContext& context);
+void LaunchFinish(const FinishCall& call, const NextWeights& next, const LaunchContext& context);
 void LaunchGatherRows(const GatherCall& call, const LaunchContext& context);
 void LaunchSelectiveScan(const SelectiveScanCall& call, const LaunchContext& context);
 void LaunchGatedScan(const GatedScanCall& call, const LaunchContext& context);

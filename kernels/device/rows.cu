@@ -9,11 +9,23 @@
 
 #include "kernels/device/activations.cuh"
 #include "kernels/device/arithmetic.cuh"
+#include "kernels/device/bulk_copy.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/rehearsal.cuh"
 
 namespace rivulet::cuda {
 namespace {
+
+// A thread's share of what the grid brings into L2: memory would have nothing to do while rows are
+// normed and the next product begins.
+__device__ void FetchShare(const NextWeights& next) {
+  constexpr uint32_t kShare = 1024;
+  const size_t block = blockIdx.x + blockIdx.y * gridDim.x;
+  const size_t step = size_t{gridDim.x} * gridDim.y * blockDim.x * kShare;
+  for (size_t at = (block * blockDim.x + threadIdx.x) * kShare; at < next.bytes; at += step) {
+    FetchToL2(next.weights + at, min(kShare, next.bytes - static_cast<uint32_t>(at)));
+  }
+}
 
 // --- embedding ---------------------------------------------------------------------------------
 
@@ -54,7 +66,8 @@ constexpr uint32_t kMostHeld = 16;
 
 // Of one row: x += update, and its norm.
 template <uint32_t kHeld>
-__device__ void AddNormRow(const AddNormCall& call, float* scratch, bool real) {
+__device__ void AddNormRow(const AddNormCall& call, const NextWeights& next, float* scratch,
+                           bool real) {
   const uint32_t token = blockIdx.x, columns = static_cast<uint32_t>(call.x.columns);
   float weights[kHeld], row[kHeld];
   float* x = call.x.data + token * call.x.stride;
@@ -69,6 +82,7 @@ __device__ void AddNormRow(const AddNormCall& call, float* scratch, bool real) {
     row[j] = ReadLate(x + i);
     if (update != nullptr) row[j] += ReadLate(update + i);
   }
+  if (real) FetchShare(next);  // behind the loads, which must not wait for it
   float sum = 0.0f, squares = 0.0f;
 #pragma unroll
   for (uint32_t j = 0; j < kHeld; ++j) {
@@ -105,10 +119,10 @@ __device__ void AddNormRow(const AddNormCall& call, float* scratch, bool real) {
 
 template <uint32_t kHeld>
 __global__ void __launch_bounds__(kNormThreads, kHeld < kMostHeld ? 2 : 1)
-    AddNormKernel(const __grid_constant__ AddNormCall call, uint32_t rehearsed) {
+    AddNormKernel(const __grid_constant__ AddNormCall call, NextWeights next, uint32_t rehearsed) {
   __shared__ float scratch[kNormThreads / 32];
   AllowNextKernel();
-  RunRehearsed(rehearsed, [&](bool real) { AddNormRow<kHeld>(call, scratch, real); });
+  RunRehearsed(rehearsed, [&](bool real) { AddNormRow<kHeld>(call, next, scratch, real); });
 }
 
 // --- row preparation ---------------------------------------------------------------------------
@@ -483,7 +497,8 @@ constexpr uint32_t kHeldFours = 4;
 __device__ float& At(float4& x, int i) { return reinterpret_cast<float*>(&x)[i]; }
 
 template <int kThreads>
-__device__ void FinishGroup(const FinishCall& call, float* scratch, bool real) {
+__device__ void FinishGroup(const FinishCall& call, const NextWeights& next, float* scratch,
+                            bool real) {
   const uint32_t columns = call.heads * call.width;
   const uint32_t group = kThreads == 32 ? blockIdx.x * 4 + threadIdx.x / 32 : blockIdx.x;
   const uint32_t token = blockIdx.y, first = group * call.norm_width;
@@ -515,6 +530,7 @@ __device__ void FinishGroup(const FinishCall& call, float* scratch, bool real) {
     }
     row[j] = ReadLate(reinterpret_cast<const float4*>(o + column));
   }
+  if (real) FetchShare(next);
   Apply(call.f, row);
   if (gate != nullptr) Apply(call.gate_f, gates);
   float squares = 0.0f;
@@ -553,16 +569,16 @@ __device__ void FinishGroup(const FinishCall& call, float* scratch, bool real) {
 
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads, kThreads == 32 ? 4 : 2)
-    FinishKernel(const __grid_constant__ FinishCall call, uint32_t rehearsed) {
+    FinishKernel(const __grid_constant__ FinishCall call, NextWeights next, uint32_t rehearsed) {
   __shared__ float scratch[kThreads / 32];
   AllowNextKernel();
-  RunRehearsed(rehearsed, [&](bool real) { FinishGroup<kThreads>(call, scratch, real); });
+  RunRehearsed(rehearsed, [&](bool real) { FinishGroup<kThreads>(call, next, scratch, real); });
 }
 
 // The same for any widths, a number at a time.
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads == 32 ? 128 : kThreads)
-    FinishAnyKernel(const __grid_constant__ FinishCall call, uint32_t) {
+    FinishAnyKernel(const __grid_constant__ FinishCall call, NextWeights, uint32_t) {
   __shared__ float scratch[kThreads / 32];
   AllowNextKernel();
   AwaitLastKernel();
@@ -638,14 +654,14 @@ void LaunchEmbed(const DeviceTable& table, const uint32_t* ids, const DeviceRows
   context.Run(EmbedKernel, dim3(rows.tokens), kEmbedThreads, 0, table, ids, rows, last_tokens, x);
 }
 
-void LaunchAddNorm(const AddNormCall& call, const LaunchContext& context) {
+void LaunchAddNorm(const AddNormCall& call, const NextWeights& next, const LaunchContext& context) {
   if (!call.plain()) return LaunchResidual(call, context);
   static_assert(kMostNormedWidth == kMostHeld * kNormThreads);
   if (call.x.columns > kMostNormedWidth) context.Check(cudaErrorInvalidValue);
   const auto rows = static_cast<uint32_t>(call.x.rows);
   const bool few = call.x.columns <= kMostHeld / 2 * kNormThreads;
   context.Run(few ? AddNormKernel<kMostHeld / 2> : AddNormKernel<kMostHeld>, dim3(rows),
-              kNormThreads, 0, call, context.RehearsedBlocks(rows));
+              kNormThreads, 0, call, next, context.RehearsedBlocks(rows));
 }
 
 void LaunchPrepare(const PrepareCall& call, bool fp32_rows, const LaunchContext& context) {
@@ -658,7 +674,7 @@ void LaunchRotate(const RotateCall& call, const LaunchContext& context) {
   context.Run(RotateKernel, dim3((pairs + 127) / 128, call.rows.tokens), 128, 0, call);
 }
 
-void LaunchFinish(const FinishCall& call, const LaunchContext& context) {
+void LaunchFinish(const FinishCall& call, const NextWeights& next, const LaunchContext& context) {
   const uint32_t groups = (call.heads * call.width + call.norm_width - 1) / call.norm_width;
   const auto rows = static_cast<uint32_t>(call.o.rows);
   const auto fours = [](auto x) { return x % 4 == 0; };
@@ -668,11 +684,11 @@ void LaunchFinish(const FinishCall& call, const LaunchContext& context) {
                        reinterpret_cast<uintptr_t>(call.o.data) % 16 == 0;
   if (call.norm_width <= 512) {
     context.Run(aligned ? FinishKernel<32> : FinishAnyKernel<32>, dim3((groups + 3) / 4, rows), 128,
-                0, call, context.RehearsedBlocks((groups + 3) / 4 * rows));
+                0, call, next, context.RehearsedBlocks((groups + 3) / 4 * rows));
   } else {
     const bool held = aligned && call.norm_width <= kHeldFours * 4 * 512;
     context.Run(held ? FinishKernel<512> : FinishAnyKernel<512>, dim3(groups, rows), 512, 0, call,
-                context.RehearsedBlocks(groups * rows));
+                next, context.RehearsedBlocks(groups * rows));
   }
 }
 
