@@ -44,9 +44,12 @@ constexpr size_t kFirstTry = 64;
 constexpr size_t kLastTry = 1024;
 constexpr size_t kTriedDrafts = 2;
 
-// What a step with drafts, or making them, may have taken at most, as a multiple of what was
-// expected: more was a disturbance, which steps without drafts have too.
-constexpr double kMostTaken = 4.0;
+// What a step with drafts, and making them, may have taken at most, as a multiple of what was
+// expected; and the step, where nothing was expected yet, of one without. More was a disturbance.
+// Steps without drafts have them too, and StepCost limits what one counts for nearly as strictly:
+// otherwise drafts would seem to lose wherever other programs run.
+constexpr double kMostTaken = 2.5;
+constexpr double kMostTakenFirst = 8.0;
 
 size_t PointOf(size_t decode_rows, size_t points) {
   return std::min<size_t>(std::bit_width(decode_rows) - 1, points - 1);
@@ -178,10 +181,11 @@ DraftLoss DraftChoice::LossOf(const DecodeStep& step) const {
   if (step.drafts == 0) return {};
   const double alone = cost_.DecodeSeconds(step.rows);
   const double read = std::min(read_seconds_, step.draft_seconds);
-  const double expected = alone + std::max(AddedSeconds(step.rows, step.drafts), alone);
+  const double added = AddedSeconds(step.rows, step.drafts);
+  const double most = added > 0 ? kMostTaken * (alone + added) : kMostTakenFirst * alone;
   const double making =
       std::min(step.draft_seconds - read, kMostTaken * std::max(making_seconds_, alone));
-  const double seconds = std::min(step.seconds, kMostTaken * expected) + making;
+  const double seconds = std::min(step.seconds, most) + making;
   return {seconds / alone - 1, read / alone};
 }
 
