@@ -98,9 +98,9 @@ std::vector<DeviceSuiteParam> OnDevices(const std::vector<DeviceCase>& cases) {
   constexpr auto kBFloat16 = ProductPrecision::kBFloat16, kFloat32 = ProductPrecision::kFloat32;
   std::vector<DeviceSuiteParam> all;
   for (const DeviceCase& one : cases) {
-    const bool both = one.everywhere && one.narrow_states;
+    const bool both = (one.everywhere || one.every_mode) && one.narrow_states;
     if (one.everywhere) all.push_back({one, false, kFloat32, DType::kFloat32});
-    if (both) all.push_back({one, false, kFloat32, DType::kBFloat16});
+    if (one.everywhere && both) all.push_back({one, false, kFloat32, DType::kBFloat16});
     all.push_back({one, true, kBFloat16, DType::kFloat32});
     if (one.narrow_states) all.push_back({one, true, kBFloat16, DType::kBFloat16});
     all.push_back({one, true, kFloat32, DType::kFloat32});
@@ -215,6 +215,7 @@ std::unique_ptr<DeviceSuiteRun> DeviceMixerSuite::NewRun(size_t sessions) {
 void DeviceMixerSuite::Step(DeviceSuiteRun& run, const std::vector<Piece>& pieces,
                             const Form& form) {
   std::vector<uint64_t> positions;
+  positions.reserve(pieces.size());
   for (const Piece& piece : pieces) {
     positions.push_back(piece.session == nullptr ? 0 : piece.session->position);
   }

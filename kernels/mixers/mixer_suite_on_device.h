@@ -41,6 +41,7 @@ struct DeviceCase {
   // With states (pages of softmax attention) of this type.
   std::function<std::unique_ptr<SuiteSubject>(DType state)> make;
   bool everywhere = false;    // on the fake device too, which is slow: small cases
+  bool every_mode = false;    // on a GPU also fp32 products with bf16 states, as if everywhere
   bool narrow_states = true;  // bf16 states too
   bool many = true;           // steps of 600 segments too, on a GPU
   size_t tokens = 70;         // of a session
@@ -57,8 +58,9 @@ struct DeviceSuiteParam {
   DType state = DType::kFloat32;
 };
 
-// Every case on a GPU: products of bf16 numbers with both kinds of states, and fp32 with fp32.
-// Those for everywhere also fp32 with bf16 states, and on the fake device, whose products are fp32.
+// Every case on a GPU: products of bf16 numbers with both kinds of states, and of fp32 with fp32
+// states; with bf16 states if the case says so. Those for everywhere also on the fake device, whose
+// products are fp32.
 std::vector<DeviceSuiteParam> OnDevices(const std::vector<DeviceCase>& cases);
 
 void PrintTo(const DeviceSuiteParam& param, std::ostream* out);
@@ -70,9 +72,21 @@ inline DeviceCase Everywhere(DeviceCase one) {
   return one;
 }
 
+// A case whose kernels for fp32 products with bf16 states no case for everywhere takes.
+inline DeviceCase EveryMode(DeviceCase one) {
+  one.every_mode = true;
+  return one;
+}
+
 // A case whose sums stay fp32.
 inline DeviceCase WideStates(DeviceCase one) {
   one.narrow_states = false;
+  return one;
+}
+
+// A case with a bound of its own where something is bf16. The case says why.
+inline DeviceCase Rounded(DeviceCase one, double bound) {
+  one.rounded = bound;
   return one;
 }
 
@@ -121,7 +135,7 @@ class RandomLayerSubject : public SuiteSubject {
 // The layer that a config describes.
 template <typename Config>
 DeviceCase LayerCase(std::string name, const Config& config, size_t hidden = 32,
-                     RandomTensors::Ranges ranges = {}) {
+                     const RandomTensors::Ranges& ranges = {}) {
   const auto make = [config](const MixerSource& source) { return MakeLayer(config, source); };
   return {std::move(name), [=](DType state) {
             return std::make_unique<RandomLayerSubject>(
@@ -136,10 +150,6 @@ DeviceCase LayerCase(std::string name, const Config& config, size_t hidden = 32,
 struct SuiteDevice {
   explicit SuiteDevice(std::unique_ptr<Device> opened)
       : device(std::move(opened)), memory(std::make_unique<DeviceSuiteMemory>(*device)) {}
-  ~SuiteDevice() {
-    memory = nullptr;
-    device = nullptr;
-  }
 
   std::vector<std::unique_ptr<SuiteSubject>> subjects;
   std::vector<std::unique_ptr<DeviceSubject>> on_device;

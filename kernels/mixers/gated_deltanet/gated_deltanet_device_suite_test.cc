@@ -20,6 +20,12 @@ DeviceCase Layer(std::string name, const HeadShape& shape) {
       DeltaRuleConfig{.shape = shape, .decays = true, .use_gate = true, .conv_size = 4});
 }
 
+// The norm of a head's output divides it by its size. Heads that forget fast, as these random
+// weights make them, hold nearly one product of a query and a key, which is for some tokens a
+// hundredth of what it is for most; its rounding grows as much. In narrow heads it shows: 0.057 off
+// on an H100, and 0.061 on the fake device with operands of products rounded to bf16.
+constexpr double kNormed = 0.2;
+
 std::vector<DeviceCase> Cases() {
   return {Everywhere(Core("d16_grouped", {4, 2, 16, 16})),
           Everywhere(Core("d24_e40", {2, 2, 24, 40}, -0.5)),
@@ -32,9 +38,9 @@ std::vector<DeviceCase> Cases() {
           Core("d128_grouped", {8, 4, 128, 128}),
           Core("d256_e72", {2, 2, 256, 72}, -0.01),
           Core("d256_e512", {2, 1, 256, 512}, -0.01),
-          Core("d300_e40", {2, 2, 300, 40}, -0.01),
+          EveryMode(Core("d300_e40", {2, 2, 300, 40}, -0.01)),
           Core("d512_e64", {2, 1, 512, 64}, -0.01),
-          Everywhere(Layer("layer_d16_e24", {4, 2, 16, 24})),
+          Rounded(Everywhere(Layer("layer_d16_e24", {4, 2, 16, 24})), kNormed),
           Layer("layer_d128", {4, 2, 128, 128})};
 }
 

@@ -39,7 +39,7 @@ std::vector<DeviceCase> Cases() {
           Core("d128_e256", {4, 4, 128, 256}),
           Core("d160_e64", {2, 2, 160, 64}),
           Core("d256_e512", {2, 2, 256, 512}, -0.01),
-          Core("d300_e40", {3, 3, 300, 40}),
+          EveryMode(Core("d300_e40", {3, 3, 300, 40})),
           Core("d512_e64_grouped", {2, 1, 512, 64}, -0.01),
           Everywhere(Layer("layer_d16_e24", {4, 2, 16, 24}, true)),
           Layer("layer_d64", {4, 4, 64, 64}, false),

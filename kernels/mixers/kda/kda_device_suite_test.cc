@@ -19,6 +19,12 @@ DeviceCase Layer(std::string name, const HeadShape& shape, size_t conv_size) {
                    KdaConfig{.shape = shape, .gate_rank = 8, .conv_size = conv_size});
 }
 
+// The norm of a head's output divides it by its size. Heads that forget fast, as these random
+// weights make them, hold nearly one product of a query and a key, which is for some tokens a
+// hundredth of what it is for most; its rounding grows as much. In narrow heads it shows: 0.12 off
+// on an H100, and 0.088 on the fake device with operands of products rounded to bf16.
+constexpr double kNormed = 0.2;
+
 std::vector<DeviceCase> Cases() {
   return {Everywhere(Core("d16", {3, 3, 16, 16})),
           Everywhere(Core("d24_e40_grouped", {4, 2, 24, 40}, -0.5)),
@@ -33,7 +39,7 @@ std::vector<DeviceCase> Cases() {
           Core("d256_e64", {2, 2, 256, 64}, -0.01),
           Core("d300_e72", {2, 2, 300, 72}, -0.01),
           Core("d512_e32", {2, 1, 512, 32}, -0.01),
-          Everywhere(Layer("layer_d16_e24", {4, 2, 16, 24}, 4)),
+          Rounded(Everywhere(Layer("layer_d16_e24", {4, 2, 16, 24}, 4)), kNormed),
           Layer("layer_d128", {2, 2, 128, 128}, 4)};
 }
 

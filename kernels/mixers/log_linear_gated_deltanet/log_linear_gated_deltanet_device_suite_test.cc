@@ -34,6 +34,13 @@ DeviceCase Long(DeviceCase one) {
   return one;
 }
 
+// The norm of a head's output divides it by its size. Heads that forget fast, as these random
+// weights make them, hold nearly one product of a query and a key, which is for some tokens a
+// hundredth of what it is for most; its rounding grows as much. In narrow heads it shows: 0.12 off
+// on an H100, and 0.034 on the fake device with operands of products rounded to bf16, but rows and
+// scores not.
+constexpr double kNormed = 0.2;
+
 std::vector<DeviceCase> Cases() {
   return {Everywhere(Core("levels7_d16_e16", {3, 3, 16, 16}, 7)),
           Everywhere(Core("levels5_d24_e40", {2, 2, 24, 40}, 5)),
@@ -46,7 +53,7 @@ std::vector<DeviceCase> Cases() {
           Core("levels15_d96_e300", {1, 1, 96, 300}, 15, -0.01, 0.5),
           Core("levels15_d256_e72", {2, 2, 256, 72}, 15, -0.01, 0.5),
           Core("levels9_d512_e32", {2, 2, 512, 32}, 9, -0.01, 0.5),
-          Everywhere(Layer("layer_d16_e24", {4, 4, 16, 24}, 15)),
+          Rounded(Everywhere(Layer("layer_d16_e24", {4, 4, 16, 24}, 15)), kNormed),
           Layer("layer_d64", {4, 4, 64, 64}, 15)};
 }
 

@@ -1,5 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -42,7 +43,7 @@ SharedTransformerConfig Config(size_t head_dim, size_t adapter_rank) {
   config.attention = {.heads = 2,
                       .kv_heads = 2,
                       .head_dim = head_dim,
-                      .scale = 0.35f,
+                      .scale = 1.0f / std::sqrt(static_cast<float>(head_dim)),
                       .inputs = 2 * kHidden,
                       .adapter_rank = adapter_rank};
   config.mamba = {.heads = 2, .head_dim = 16, .state_size = 8, .groups = 1, .norm_groups = 1};
@@ -51,6 +52,10 @@ SharedTransformerConfig Config(size_t head_dim, size_t adapter_rank) {
   return config;
 }
 
+// Where products are bf16: four norms come one after the other, with products between them. On the
+// fake device with operands of products rounded to bf16 the layers are 0.02 and 0.034 off.
+constexpr double kFourNorms = 0.1;
+
 DeviceCase Layer(std::string name, size_t head_dim, size_t adapter_rank) {
   const SharedTransformerConfig config = Config(head_dim, adapter_rank);
   const auto make = [=](const MixerSource& source) -> absl::StatusOr<std::unique_ptr<Mixer>> {
@@ -58,10 +63,14 @@ DeviceCase Layer(std::string name, size_t head_dim, size_t adapter_rank) {
     if (!mixer.ok()) return mixer.status();
     return std::make_unique<OnItsOwnStream>(*std::move(mixer));
   };
-  return {std::move(name), [=](DType state) {
-            return std::make_unique<RandomLayerSubject>(
-                make, RandomLayerSubject::Options{.hidden = kHidden, .state = state});
-          }};
+  // Steps so small that the skip is the most of what Mamba-2 gives: with large ones, outputs of few
+  // channels that are normed together change with the rounding of what comes before.
+  const RandomTensors::Ranges ranges = {{"mamba_decoder.mamba.dt_bias", {-5.0f, -3.0f}}};
+  const DeviceCase one{std::move(name), [=](DType state) {
+                         return std::make_unique<RandomLayerSubject>(
+                             make, RandomLayerSubject::Options{kHidden, ranges, state});
+                       }};
+  return Rounded(one, kFourNorms);
 }
 
 std::vector<DeviceCase> Cases() {

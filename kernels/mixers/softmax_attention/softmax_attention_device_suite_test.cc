@@ -13,10 +13,10 @@ namespace rivulet {
 namespace {
 
 DeviceCase Core(std::string name, SoftmaxAttentionShape shape) {
-  return {std::move(name), [=](DType state) mutable {
-            shape.state_dtype = state;
-            return std::make_unique<AttentionSubject>(shape);
-          }};
+  return EveryMode({std::move(name), [=](DType state) mutable {
+                      shape.state_dtype = state;
+                      return std::make_unique<AttentionSubject>(shape);
+                    }});
 }
 
 // Several spans of 256 tokens.
@@ -78,8 +78,8 @@ std::vector<DeviceCase> Cases() {
                                .rope = RopeConfig{.rotary_dim = 64},
                                .qk_norm = HeadNorm::kRms}),
           Everywhere(Choosing("layer_d32_all_pools", 32, 64)),
-          Choosing("layer_d128_all_pools", 128, 64),
-          Choosing("layer_d256_all_pools", 256, 64),
+          EveryMode(Choosing("layer_d128_all_pools", 128, 64)),
+          EveryMode(Choosing("layer_d256_all_pools", 256, 64)),
           OfFewPools(Choosing("layer_d32_three_pools", 32, 3)),
           OfFewPools(Choosing("layer_d128_three_pools", 128, 3)),
           OfFewPools(Choosing("layer_d256_three_pools", 256, 3))};
