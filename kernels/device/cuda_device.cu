@@ -283,6 +283,8 @@ void CudaDevice::Free(void* memory) {
   RIVULET_CHECK(found != memory_.end(), "freed memory that is not the device's");
   allocated_ -= found->second;
   memory_.erase(found);
+  last_product_ = nullptr;
+  followers_.clear();  // they may name weights in it
   context_.Check(cudaStreamSynchronize(context_.stream));
   context_.Check(cudaFree(memory));
 }
@@ -425,8 +427,8 @@ cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows)
 }
 
 // For kernels between products of so many rows: with few, products do this for each other (AheadOf)
-// or gain nothing by it; with many, memory has other things to do. More than so many bytes made
-// steps slower (docs/performance.md#h100).
+// or gain nothing by it; with many, memory is busy. More than so many bytes made steps slower
+// (docs/performance.md#h100).
 cuda::NextWeights CudaDevice::NextWeights(size_t rows) const {
   constexpr size_t kLeastRows = 33, kMostRows = 256, kMostBytes = size_t{8} << 20;
   if (rows < kLeastRows || rows > kMostRows) return {};

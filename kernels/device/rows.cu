@@ -16,8 +16,8 @@
 namespace rivulet::cuda {
 namespace {
 
-// A thread's share of what the grid brings into L2: memory would have nothing to do while rows are
-// normed and the next product begins.
+// A thread's share of what the grid brings into L2: memory would be idle while rows are normed and
+// the next product begins.
 __device__ void FetchShare(const NextWeights& next) {
   constexpr uint32_t kShare = 1024;
   const size_t block = blockIdx.x + blockIdx.y * gridDim.x;
@@ -503,7 +503,10 @@ __device__ void FinishGroup(const FinishCall& call, const NextWeights& next, flo
   const uint32_t group = kThreads == 32 ? blockIdx.x * 4 + threadIdx.x / 32 : blockIdx.x;
   const uint32_t token = blockIdx.y, first = group * call.norm_width;
   const uint32_t thread = kThreads == 32 ? threadIdx.x % 32 : threadIdx.x;
-  if (first >= columns) return;
+  if (first >= columns) {
+    if (real) FetchShare(next);
+    return;
+  }
   const uint32_t count = min(call.norm_width, columns - first);
   float4 row[kHeldFours], gates[kHeldFours], weights[kHeldFours];
 #pragma unroll

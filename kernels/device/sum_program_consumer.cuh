@@ -347,7 +347,7 @@ class ProgramConsumer : public ProgramWork<Form> {
     s.lower = {near[2], near[3], far[2], far[3]};
   }
 
-  // Of one read; null: not so.
+  // Where a lane writes one read; a null pointer: not there.
   struct Target {
     const float* query = nullptr;  // what the ridge multiplies
     bf16* high = nullptr;          // a row, or the high parts of a query

@@ -4,7 +4,7 @@
 namespace rivulet {
 namespace {
 
-// Of what is known before the first visit, and of what no visit writes.
+// Known() of an input, and of what no visit writes.
 constexpr uint32_t kInput = 0;
 constexpr uint32_t kNever = kMostProgramSums + 1;
 
@@ -33,6 +33,9 @@ class Planner {
     }
     ProgramVisit& visit = plan_.visits[v];
     if (visit.read_count == kMostVisitReads || VectorKnown(read.query) > v) return false;
+    for (uint32_t r = 0; r < visit.read_count; ++r) {
+      if (Writes(visit.reads[r], read.to_row, read.to)) return false;  // at the same time
+    }
     visit.reads[visit.read_count++] = index;
     return true;
   }

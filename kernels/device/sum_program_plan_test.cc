@@ -97,16 +97,29 @@ TEST(SumProgramPlanTest, OutputsAreAddedInOrder) {
   const ProgramRead second = {.sum = 1, .query = kQuery, .to = kOut, .add = 1};
   const ProgramRead third = {.sum = 0, .query = kKey, .to = kOut, .add = 1};
   EXPECT_TRUE(Visits(Program({Copy(kKey)}, sums, {first, second, third})).empty());
-  EXPECT_EQ(Visits(Program({Copy(kKey)}, sums, {first, third, second})),
-            (Expected{{0, 0, 1}, {1, 2}}));
+  EXPECT_EQ(Visits(Program({Copy(kKey)}, sums, {first, second})), (Expected{{0, 0}, {1, 1}}));
+}
+
+// They are read at the same time.
+TEST(SumProgramPlanTest, ReadsOfAVisitWriteToDifferentPlaces) {
+  const std::vector<ProgramSum> sums = {{.key = 0, .value = 0}};
+  ProgramRead first = {.sum = 0, .query = kQuery, .to = kOut};
+  ProgramRead second = {.sum = 0, .query = kKey, .to = kOut, .add = 1};
+  EXPECT_TRUE(Visits(Program({Copy(kKey)}, sums, {first, second})).empty());
+  first.to = second.to = kTemporary, second.add = 0;
+  EXPECT_TRUE(Visits(Program({Copy(kKey)}, sums, {first, second})).empty());
+  second.to = kOther;
+  EXPECT_EQ(Visits(Program({Copy(kKey)}, sums, {first, second})), (Expected{{0, 0, 1}}));
 }
 
 TEST(SumProgramPlanTest, AVisitHasTwoReadsAtMost) {
-  const ProgramRead read = {.sum = 0, .query = kQuery, .to_row = true, .to = 1};
-  ProgramRead last = read;
-  last.to_row = false, last.to = kOther;
-  EXPECT_TRUE(
-      Visits(Program({Copy(kKey), {}}, {{.key = 0, .value = 0}}, {read, last, read})).empty());
+  const ProgramRead first = {.sum = 0, .query = kQuery, .to_row = true, .to = 1};
+  const ProgramRead second = {.sum = 0, .query = kQuery, .to = kTemporary};
+  const ProgramRead third = {.sum = 0, .query = kQuery, .to = kOther};
+  const std::vector<ProgramRow> rows = {Copy(kKey), {}};
+  EXPECT_EQ(Visits(Program(rows, {{.key = 0, .value = 0}}, {first, second})),
+            (Expected{{0, 0, 1}}));
+  EXPECT_TRUE(Visits(Program(rows, {{.key = 0, .value = 0}}, {first, second, third})).empty());
 }
 
 // --- random programs -------------------------------------------------------------------------

@@ -11,8 +11,8 @@
 
 namespace rivulet::cuda {
 
-// States come by bulk copies, a stage each; rows and
-// vectors, which are many and short, by copies of 16 bytes of all lanes.
+// States come by bulk copies, a stage each; rows and vectors, which are many and short, by copies
+// of 16 bytes of all lanes.
 //
 // A block begins with the unit of its number and then takes the next one that no block has taken,
 // since units that fold take longer. `next_unit` is zero before the launch, and again after it.
@@ -139,22 +139,26 @@ class ProgramProducer : public ProgramWork<Form> {
   __device__ void BringNumbers() {
     AwaitBuffer();
     for (uint32_t r = 0; r < c_.row_count; ++r) BringRows(r);
-#pragma unroll 1
-    for (uint32_t v = 0; v < kMostProgramVectors; ++v) {
-      if (l_.vectors[v] == kAbsent) continue;
-      Bring(Base::template At<std::byte>(l_.vectors[v]), this->Vector(c_.vectors[v]),
-            c_.vectors[v].width * 4);
-    }
-    if (c_.decays != nullptr) {
-      Bring(Base::template At<std::byte>(l_.decays), c_.decays + size_t{this->unit_} * kChunk,
-            kChunk * 4);
-    }
+    BringVectors();
     ArriveAfterCopies(&barriers_.unit_full[unit_buffer_.at]);
     if (lane_ == 0) {
       Base::Header() = {this->segment_, this->unit_, this->group_, 0};
       Arrive(&barriers_.unit_full[unit_buffer_.at]);
     }
     unit_buffer_.Advance(kUnitBuffers);
+  }
+
+  // The token's inputs, and the unit's decays.
+  __device__ void BringVectors() const {
+#pragma unroll 1
+    for (uint32_t v = 0; v < kMostProgramVectors; ++v) {
+      if (l_.vectors[v] == kAbsent) continue;
+      Bring(Base::template At<std::byte>(l_.vectors[v]), this->Vector(c_.vectors[v]),
+            c_.vectors[v].width * 4);
+    }
+    if (c_.decays == nullptr) return;
+    Bring(Base::template At<std::byte>(l_.decays), c_.decays + size_t{this->unit_} * kChunk,
+          kChunk * 4);
   }
 
   __device__ void AwaitBuffer() {

@@ -131,13 +131,21 @@ bool Aligned(const ProgramVector& vector) {
          vector.width % 4 == 0;
 }
 
+// A ridge multiplies an input; a temporary is the query of another read, as wide as keys.
+bool Streams(const SumProgramCall& call, const ProgramRead& read) {
+  if (read.ridge != 0.0f && !IsInput(call, read.query)) return false;
+  if (read.to_row || read.to == call.out) return true;
+  return IsQuery(call, read.to) && read.add == 0.0f &&
+         call.sums[read.sum].padded_value == call.padded_key;
+}
+
 bool Streams(const SumProgramCall& call) {
   if (!call.rows.single || call.unit_heads != 1 || call.divides) return false;
   for (uint32_t i = 0; i < call.sum_count; ++i) {
     if (call.sums[i].normaliser) return false;
   }
   for (uint32_t i = 0; i < call.read_count; ++i) {
-    if (call.reads[i].ridge != 0.0f && !IsInput(call, call.reads[i].query)) return false;
+    if (!Streams(call, call.reads[i])) return false;
   }
   return std::all_of(call.vectors, call.vectors + kMostProgramVectors, Aligned);
 }

@@ -24,8 +24,8 @@ struct ProgramForm {
   static constexpr int kKeyTiles = kKeyTiles_;
   static constexpr uint32_t kKey = kKeyTiles * 16;                          // Dp
   static constexpr uint32_t kTileBytes = 16 * kKey * (kBf16State ? 2 : 4);  // of 16 value columns
-  // Warps that read and fold. Of wide heads one block fills a processor, so more of its warps have
-  // to run side by side.
+  // Warps that read and fold. With wide heads one block takes a whole processor, so more of its
+  // warps have to run side by side.
   static constexpr uint32_t kConsumers = kKeyTiles / 2;
   static constexpr uint32_t kMostBlocks = kKeyTiles > 8 ? 1 : kKeyTiles > 4 ? 3 : 5;  // a processor
 };

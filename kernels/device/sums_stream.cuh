@@ -26,10 +26,10 @@ struct StreamForm {
   static constexpr uint32_t kKey = kKeyTiles * 16;  // Dp
   static constexpr uint32_t kStride = kKey + kPad;  // of rows of keys in shared memory
   static constexpr uint32_t kNumber = kBf16State ? 2 : 4;
-  // Warps that prepare keys. Decays by channel are an exponential function for each number of each
-  // row, which takes one warp longer than the pieces take that share the keys.
+  // Warps that prepare keys. Decays by channel need an exponential function for each number of each
+  // row, which takes one warp longer than reading the pieces that share the keys.
   static constexpr uint32_t kKeyWarps = kChannel ? 4 : 1;
-  // That share a processor.
+  // Blocks that share a processor.
   static constexpr uint32_t kMostBlocks = !kChannel ? 4 : kKeyTiles > 8 ? 2 : 3;
   // Tiles of 16 value columns of a warp: two where their state is small, whose chains of products
   // then run side by side.

@@ -90,8 +90,9 @@ class Producer : public StreamWork<Form> {
 
   __device__ bool NewKeys() const { return begins_run_ || in_group_ == 0; }
 
-  // Whether the next keys that are needed are those of the next run, which is known, and there is
-  // room for them: the consumers have begun with this run.
+  // Whether the next keys that are needed are those of the next run, and there is room for them:
+  // the consumers have begun with this run. Not at the first piece of a longer run, since which run
+  // comes next was asked for only then and would be waited for.
   __device__ bool MayCopyAhead() const {
     if (keys_ahead_ || (begins_run_ && left_ > 1) || in_group_ + left_ > l_.group) return false;
     bool free = key_.first_round;

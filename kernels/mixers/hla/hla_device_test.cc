@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -79,8 +80,10 @@ class Runner {
         layout_(kFoldInterval, device.precision() == ProductPrecision::kFloat32 ? DType::kFloat32
                                                                                 : DType::kBFloat16),
         recurrence_(declaration, layout_),
-        inputs_(inputs) {
-    slots_ = {.bases = Memory(layout_.base_bytes()),
+        inputs_(inputs),
+        bases_(sessions) {
+    std::iota(bases_.begin(), bases_.end(), 0u);
+    slots_ = {.bases = Memory(2 * layout_.base_bytes()),
               .base_stride = layout_.base_bytes(),
               .tails = Memory(layout_.tail_bytes()),
               .tail_stride = layout_.tail_bytes()};
@@ -139,6 +142,14 @@ class Runner {
     return to;
   }
 
+  // Where a session's folds go: to its other base, if there are any.
+  uint32_t Fold(uint32_t session, size_t first, size_t count) {
+    const auto sessions = static_cast<uint32_t>(sessions_);
+    const bool folds = (first + count) / kFoldInterval > first / kFoldInterval;
+    if (folds) bases_[session] = (bases_[session] + sessions) % (2 * sessions);
+    return bases_[session];
+  }
+
   // counts[s] tokens of session s from firsts[s] on. Where there are as many rows as sessions, row
   // s is session s's, also if it has no token.
   void Step(const std::vector<size_t>& firsts, const std::vector<size_t>& counts, size_t rows) {
@@ -151,8 +162,8 @@ class Runner {
       segments.push_back({.first_token = static_cast<uint32_t>(tokens.size()),
                           .tokens = static_cast<uint32_t>(counts[s]),
                           .position = firsts[s],
-                          .base_in = s,
-                          .base_out = s,
+                          .base_in = bases_[s],
+                          .base_out = Fold(s, firsts[s], counts[s]),
                           .tail = s,
                           .unused = 0});
       for (size_t i = 0; i < std::max<size_t>(counts[s], single ? 1 : 0); ++i) {
@@ -197,6 +208,7 @@ class Runner {
   StateLayout layout_;
   SumRecurrence recurrence_;
   const Inputs& inputs_;
+  std::vector<uint32_t> bases_;  // of each session: one of two
   DeviceSlots slots_;
   size_t columns_ = 0;
   std::vector<float> out_;
@@ -338,6 +350,8 @@ std::vector<Case> Cases() {
       DeltaRule("kda_128", {4, 4, 128, 128}, Decay::kChannel),
       DeltaRule("kda_256", {2, 2, 256, 256}, Decay::kChannel),
       Hla("masked", {.shape = square, .use_decay = true}),
+      Hla("masked_plain", {.shape = square}),
+      Hla("masked_slim", {.shape = {2, 2, 256, 16}, .use_decay = true}),
       Hla("masked_ridge", {.shape = square, .use_decay = true, .ridge_lambda = ridge}),
       Hla("masked_256", {.shape = {2, 2, 256, 128}, .use_decay = true}),
       Hla("serial_ridge", {.form = HlaForm::kSerial,
