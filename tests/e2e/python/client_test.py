@@ -3,9 +3,11 @@
 
 import asyncio
 import hashlib
+import importlib.metadata
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -133,6 +135,18 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(pieces[-1].finish_reason, "length")
         self.assertIn(session, names)
         self.assertEqual(model, "tales")
+
+    def test_the_package_describes_itself(self):
+        about = importlib.metadata.metadata("rivulet-client")
+        self.assertEqual(about["License"], "Apache-2.0")
+        self.assertEqual(about["Version"], re.search(r"project\(\w+ VERSION ([\d.]+)", (SOURCE / "CMakeLists.txt").read_text())[1])
+        self.assertIn("Typing :: Typed", about.get_all("Classifier"))
+        for name in ("Summary", "Author", "Keywords", "Requires-Python", "Requires-Dist", "Description-Content-Type"):
+            self.assertTrue(about[name], name)
+        self.assertTrue(about.get_payload().startswith("# Rivulet's Python client"))
+        files = {file.name: file for file in importlib.metadata.files("rivulet-client")}
+        self.assertIn("Apache License", files["LICENSE"].read_text())
+        self.assertIn("py.typed", files)
 
     def test_examples(self):
         for example in sorted((SOURCE / "client/python/examples").glob("*.py")):
