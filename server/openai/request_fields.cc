@@ -20,8 +20,9 @@ void ReadLogitBias(FieldReader& fields, v1::SamplingParams& sampling) {
   if (bias == nullptr) return;
   for (const auto& [key, value] : bias->items()) {
     uint32_t token = 0;
-    if (!absl::SimpleAtoi(key, &token) ||
-        absl::StrCat(token) != key) {  // "7" and "07" are two keys
+    // "7" and "07" are two keys.
+    const bool is_id = absl::SimpleAtoi(key, &token) && absl::StrCat(token) == key;
+    if (!is_id) {
       return fields.Fail("logit_bias", "its keys must be token ids, in quotes");
     }
     if (!value.is_number()) return fields.Fail("logit_bias", "its values must be numbers");
