@@ -17,7 +17,7 @@ constexpr double kFarthest = 3.0;
 constexpr double kLeastPart = 0.002;
 
 // Drafts of a step whose cost is not known yet, the least chance of each, and how many have to be
-// measured.
+// measured: with many rows, all of them in one step.
 constexpr size_t kFirstDrafts = 2;
 constexpr float kFirstChance = 0.3f;
 constexpr size_t kFirstMeasured = 6;
@@ -33,8 +33,11 @@ constexpr float kManyChance = 0.5f;
 
 // A draft has to promise so many times what it costs, since both are estimates.
 constexpr double kMargin = 1.1;
-// With fewer rows, looking for drafts takes no time worth saving.
+// With fewer rows, looking for drafts takes no time worth saving. With more, after so many steps in
+// which nothing was found that pays, only each eighth is looked at.
 constexpr size_t kLooksAlways = 8;
+constexpr size_t kLooksSeldomAfter = 8;
+constexpr size_t kLooksEvery = 8;
 
 // So many steps with drafts, then one without, which measures what the rows take alone.
 constexpr size_t kMeasureEvery = 32;
@@ -274,6 +277,8 @@ bool DraftChoice::MeasuresAlone(size_t decode_rows) const {
 
 std::vector<uint32_t> DraftChoice::Choose(std::span<const DraftProspect> rows) {
   auto counts = CountsFor(rows);
+  const bool none = std::all_of(counts.begin(), counts.end(), [](uint32_t n) { return n == 0; });
+  in_vain_ = none ? in_vain_ + 1 : 0;
   read_seconds_ = making_seconds_ = 0;
   for (size_t row = 0; row < rows.size(); ++row) {
     if (counts[row] > 0) read_seconds_ += rows[row].seconds_before;
@@ -300,17 +305,25 @@ bool DraftChoice::MustWait(size_t decode_rows) {
 bool DraftChoice::Hopeless(std::span<const DraftStanding> rows) {
   if (rows.size() < kLooksAlways) return false;
   if (!budget_.open() || MeasuresAlone(rows.size())) return true;
+  const bool known = AddedSeconds(rows.size(), 1) > 0;
+  if (!known && LeastGain(rows) < kManyGain && MustWait(rows.size())) return true;
+  const bool waits = in_vain_ >= kLooksSeldomAfter && in_vain_ % kLooksEvery != 0;
+  in_vain_ += waits ? 1 : 0;
+  if (!known) return waits;
+  if (!waits && (refused_ >= try_after_ || OneMayPay(rows))) return false;
+  ++refused_;
+  return true;
+}
+
+// If as many guesses are right as were before.
+bool DraftChoice::OneMayPay(std::span<const DraftStanding> rows) const {
   const double one = AddedSeconds(rows.size(), 1), alone = cost_.DecodeSeconds(rows.size());
-  if (one == 0) return LeastGain(rows) < kManyGain && MustWait(rows.size());
   double tokens = 0, bearable = std::numeric_limits<double>::infinity();
   for (const DraftStanding& row : rows) {
     tokens += row.gain - 1;
     bearable = std::min(bearable, CreditOf(row) + row.gain - 1);
   }
-  const bool pays = tokens * alone > one * static_cast<double>(rows.size());
-  if (refused_ >= try_after_ || (pays && one <= bearable * alone)) return false;
-  ++refused_;
-  return true;
+  return tokens * alone > one * static_cast<double>(rows.size()) && one <= bearable * alone;
 }
 
 std::vector<uint32_t> DraftChoice::CountsFor(std::span<const DraftProspect> rows) {
@@ -321,7 +334,7 @@ std::vector<uint32_t> DraftChoice::CountsFor(std::span<const DraftProspect> rows
   if (auto many = UnknownMany(rows); may_try && many != none) return many;
   if (AddedSeconds(rows.size(), 1) == 0) {
     if (MustWait(rows.size()) || !may_try) return none;
-    return FirstDrafts(rows, kFirstDrafts, kFirstChance);
+    return FirstDrafts(rows, rows.size() < kManyRows ? kFirstDrafts : kFirstMeasured, kFirstChance);
   }
   if (may_try && refused_ >= try_after_) {
     refused_ = 0;

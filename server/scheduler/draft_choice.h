@@ -68,9 +68,9 @@ class DraftChoice {
   // that its own drafts gave it; nullopt: that is not known.
   std::optional<DraftLoss> Observe(const DecodeStep& step);
 
-  // Whether drafts would not pay in a step of these rows, so that it is in vain to look for them.
-  // If so, the step counts as one for which Choose chose none. Few rows are never hopeless: looking
-  // takes next to no time.
+  // Whether drafts would not pay in a step of these rows, so that it is in vain to look for them,
+  // or were looked for in vain so often that it is left to a later step. If so, the step counts as
+  // one for which Choose chose none. Few rows are never hopeless: looking takes next to no time.
   bool Hopeless(std::span<const DraftStanding> rows);
 
   // How many drafts each row checks in a step of `rows` and no prompts.
@@ -103,6 +103,7 @@ class DraftChoice {
   void LearnCurve(const DecodeStep& step);
   bool MeasuresAlone(size_t decode_rows) const;
   bool MustWait(size_t decode_rows);
+  bool OneMayPay(std::span<const DraftStanding> rows) const;
   std::vector<uint32_t> UnknownMany(std::span<const DraftProspect> rows) const;
   std::vector<uint32_t> CountsFor(std::span<const DraftProspect> rows);
   std::vector<uint32_t> PayingDrafts(std::span<const DraftProspect> rows) const;
@@ -112,6 +113,7 @@ class DraftChoice {
   size_t since_alone_ = 0;        // steps with drafts since one without
   size_t refused_ = 0;            // steps since the last with drafts in which drafts did not pay
   size_t try_after_;              // so many of them
+  size_t in_vain_ = 0;            // looks since the last drafts, and steps that waited for the next
   size_t waited_ = 0;             // steps of many rows in which a few drafts were not measured
   double read_seconds_ = 0;       // of making the drafts chosen last: to read contexts
   double making_seconds_ = 0;     // the same: the rest, as the drafters expect it
