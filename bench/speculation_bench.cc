@@ -5,7 +5,9 @@
 //   rivulet-speculation-bench --model models/tales --device cpu
 //
 // Each text is generated in turns without drafts and with them, so that a busy machine disturbs
-// both alike. The tokens must be the same; if not, the program says so and fails. Texts:
+// both alike, by two servers' schedulers, which go on learning from run to run. The first run with
+// drafts, in which what they cost is not known, stands apart ("first run": its ratio). The tokens
+// must be the same; if not, the program says so and fails. Texts:
 //
 //   new      every stream samples at temperature 1; its own tokens are looked up
 //   repeats  the same, and a shared text is what the streams will say, with every tenth token
@@ -142,21 +144,27 @@ struct Workload {
   size_t first = 0;      // stream i has seed, and prompt, first + i
 };
 
-// One run of the scheduler with all streams, timed from when every prompt is processed.
-class Run {
+// A scheduler that serves one run of all streams after the other, as a server does: what it learns
+// of its steps in one run it knows in the next.
+class Server {
  public:
-  Run(Engine& engine, const Workload& workload, DrafterSource* drafts) : engine_(engine) {
+  Server(Engine& engine, DrafterSource* drafts) : engine_(engine) {
     SchedulerOptions options;
     options.drafts = {.source = drafts,
                       .most = absl::GetFlag(FLAGS_draft_tokens),
                       .always = absl::GetFlag(FLAGS_always)};
     scheduler_ =
         std::make_unique<Scheduler>(engine, sessions_, dispatcher_, metrics_, std::move(options));
-    for (size_t i = 0; i < workload.streams; ++i) Submit(workload.first + i, workload);
   }
 
-  Measured ToTheEnd() {
-    while (!outboxes_.empty() && Step() && metrics_.requests_waiting.value() > 0) continue;
+  // Timed from when every prompt is processed.
+  Measured Run(const Workload& workload) {
+    outboxes_.clear();
+    said_.clear();
+    const uint64_t drafts = Sum(metrics_.draft_tokens);
+    const uint64_t accepted = Sum(metrics_.accepted_draft_tokens);
+    for (size_t i = 0; i < workload.streams; ++i) Submit(workload.first + i, workload);
+    while (Step() && metrics_.requests_waiting.value() > 0) continue;
     const uint64_t before = metrics_.generation_tokens.value();
     const TimePoint start = Clock::now();
     const double cpu_start = CpuSeconds();
@@ -167,14 +175,19 @@ class Run {
     const auto tokens = static_cast<double>(metrics_.generation_tokens.value() - before);
     measured.tokens_a_second = tokens / seconds;
     measured.tokens_a_cpu_second = tokens / cpu;
-    for (const Counter& counter : metrics_.draft_tokens) measured.drafts += counter.value();
-    for (const Counter& counter : metrics_.accepted_draft_tokens) {
-      measured.accepted += counter.value();
-    }
+    measured.drafts = Sum(metrics_.draft_tokens) - drafts;
+    measured.accepted = Sum(metrics_.accepted_draft_tokens) - accepted;
     return measured;
   }
 
  private:
+  template <typename Counters>
+  static uint64_t Sum(const Counters& counters) {
+    uint64_t sum = 0;
+    for (const Counter& counter : counters) sum += counter.value();
+    return sum;
+  }
+
   std::vector<uint32_t> Prompt(size_t seed, const Texts& prompts) const {
     if (!prompts.empty()) return prompts[seed % prompts.size()];
     std::mt19937 random(static_cast<uint32_t>(seed + 1));
@@ -248,13 +261,15 @@ class Pairs {
     drafts_ += drafted.drafts;
     accepted_ += drafted.accepted;
   }
-  void Print(const std::string& text, size_t streams) const {
+  // `first`: tokens a second of the run before them, in which the server learned what drafts cost.
+  void Print(const std::string& text, size_t streams, double first) const {
     const auto [least, most] = std::minmax_element(ratios_.begin(), ratios_.end());
     const double right =
         drafts_ == 0 ? 0 : static_cast<double>(accepted_) / static_cast<double>(drafts_);
-    std::printf("| %s | %zu | %.1f | %.1f | %.2f (%.2f to %.2f) | %.2f | %lu | %.0f %% |\n",
+    std::printf("| %s | %zu | %.1f | %.1f | %.2f (%.2f to %.2f) | %.2f | %.2f | %lu | %.0f %% |\n",
                 text.c_str(), streams, Median(without_), Median(with_), Median(ratios_), *least,
-                *most, Median(cpu_ratios_), static_cast<unsigned long>(drafts_), 100 * right);
+                *most, Median(cpu_ratios_), first / Median(without_),
+                static_cast<unsigned long>(drafts_), 100 * right);
     std::fflush(stdout);
   }
 
@@ -278,26 +293,29 @@ class Bench {
     const float temperature = text == "loops" ? 0.0f : absl::GetFlag(FLAGS_temperature);
     Workload workload{streams, temperature, prompts_};
     std::unique_ptr<DrafterSource> own;
-    const Texts said = Run(plain_, workload, nullptr).ToTheEnd().said;
+    Server plain_server(plain_, nullptr);
+    const Texts said = plain_server.Run(workload).said;
     if (source == nullptr) own = SourceFor(text, said);
+    Server drafted_server(drafted_, own == nullptr ? source : own.get());
+    const Measured first = drafted_server.Run(workload);
+    if (first.said != said) return Differs(text, streams);
     Pairs pairs;
     for (uint32_t round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
       if (own == nullptr) workload.first = round * streams;
-      const Measured plain = Run(plain_, workload, nullptr).ToTheEnd();
-      const Measured drafted =
-          Run(drafted_, workload, own == nullptr ? source : own.get()).ToTheEnd();
-      if (drafted.said != plain.said) {
-        std::fprintf(stderr, "%s, %zu streams: drafts have changed a token\n", text.c_str(),
-                     streams);
-        return false;
-      }
+      const Measured plain = plain_server.Run(workload);
+      const Measured drafted = drafted_server.Run(workload);
+      if (drafted.said != plain.said) return Differs(text, streams);
       pairs.Add(plain, drafted);
     }
-    pairs.Print(text, streams);
+    pairs.Print(text, streams, first.tokens_a_second);
     return true;
   }
 
  private:
+  static bool Differs(const std::string& text, size_t streams) {
+    std::fprintf(stderr, "%s, %zu streams: drafts have changed a token\n", text.c_str(), streams);
+    return false;
+  }
   std::unique_ptr<DrafterSource> SourceFor(const std::string& text, const Texts& texts) {
     const uint32_t vocab = plain_.vocab_size();
     if (text == "half") return std::make_unique<OracleSource>(texts, vocab, 0.5f);
@@ -462,9 +480,9 @@ absl::Status MeasureSteps() {
 // All texts with all numbers of streams. `source`: null where each text has its own.
 absl::Status MeasureTexts(Bench& bench, DrafterSource* source) {
   std::printf(
-      "| text | streams | tok/s without | with | ratio (least to most) | by CPU time | drafts | "
-      "right |\n");
-  std::printf("|---|---|---|---|---|---|---|---|\n");
+      "| text | streams | tok/s without | with | ratio (least to most) | by CPU time | first run | "
+      "drafts | right |\n");
+  std::printf("|---|---|---|---|---|---|---|---|---|\n");
   for (const absl::string_view text : absl::StrSplit(absl::GetFlag(FLAGS_texts), ',')) {
     for (const absl::string_view number : absl::StrSplit(absl::GetFlag(FLAGS_streams), ',')) {
       size_t streams = 0;
