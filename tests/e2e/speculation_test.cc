@@ -12,6 +12,7 @@
 #include <regex>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "kernels/base/test_directory.h"
@@ -154,13 +155,15 @@ TEST(SpeculationTest, TheSameBytesWithTheDraftModelOfTales) {
   ExpectSameBytesWithDraftModel("models/tales-draft", 8);
 }
 
-// The parameter is --device.
-class OwnHeadTest : public testing::TestWithParam<const char*> {};
+// Whose head, and --device.
+class OwnHeadTest : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
 
 TEST_P(OwnHeadTest, TheSameBytesWithDraftsAndWithout) {
-  std::vector<std::string> flags = {std::string("--device=") + GetParam(), "--state-memory=1GiB"};
-  if (GetParam() == std::string("cuda")) RIVULET_NEED_GPU();
-  const std::string model = SourcePath("tests/parity/fixtures/upstream_hf_qwen3_5_predictor");
+  const std::string device = std::get<1>(GetParam());
+  std::vector<std::string> flags = {"--device=" + device, "--state-memory=1GiB"};
+  if (device == "cuda") RIVULET_NEED_GPU();
+  const std::string model = SourcePath(std::string("tests/parity/fixtures/upstream_hf_") +
+                                       std::get<0>(GetParam()) + "_predictor");
   constexpr uint32_t kVocab = 60;  // it has no tokenizer
   std::mt19937_64 random(TestSeed());
   Peer plain(model, flags);
@@ -179,8 +182,13 @@ TEST_P(OwnHeadTest, TheSameBytesWithDraftsAndWithout) {
   EXPECT_GT(peer.MetricOf("rivulet_draft_tokens_total{source=\"mtp\"}"), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, OwnHeadTest, testing::Values("cpu", "cuda"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Heads, OwnHeadTest,
+                         testing::Combine(testing::Values("qwen3_5", "qwen3_next", "nemotron_h"),
+                                          testing::Values("cpu", "cuda")),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" +
+                                  std::get<1>(info.param);
+                         });
 
 TEST(SpeculationTest, WhatCannotBeDraftedFromIsRefused) {
   const auto refusal = [](const std::vector<std::string>& flags) {
