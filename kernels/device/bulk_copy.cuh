@@ -6,6 +6,7 @@
 #ifndef RIVULET_KERNELS_DEVICE_BULK_COPY_CUH_
 #define RIVULET_KERNELS_DEVICE_BULK_COPY_CUH_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace rivulet::cuda {
@@ -88,6 +89,17 @@ __device__ inline void BulkCopy(void* shared, const void* global, uint32_t bytes
 // Asks for memory to be brought into L2. `bytes` and the address are multiples of 16.
 __device__ inline void FetchToL2(const void* global, uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(global), "r"(bytes));
+}
+
+// The same by all threads of a grid, each a share of it: for kernels during which memory would be
+// idle.
+__device__ inline void FetchShare(const std::byte* global, uint32_t bytes) {
+  constexpr uint32_t kShare = 1024;
+  const size_t block = blockIdx.x + blockIdx.y * gridDim.x;
+  const size_t step = size_t{gridDim.x} * gridDim.y * blockDim.x * kShare;
+  for (size_t at = (block * blockDim.x + threadIdx.x) * kShare; at < bytes; at += step) {
+    FetchToL2(global + at, min(kShare, bytes - static_cast<uint32_t>(at)));
+  }
 }
 
 // What this thread wrote to shared memory comes before what the copy engine writes there later.

@@ -16,17 +16,6 @@
 namespace rivulet::cuda {
 namespace {
 
-// A thread's share of what the grid brings into L2: memory would be idle while rows are normed and
-// the next product begins.
-__device__ void FetchShare(const NextWeights& next) {
-  constexpr uint32_t kShare = 1024;
-  const size_t block = blockIdx.x + blockIdx.y * gridDim.x;
-  const size_t step = size_t{gridDim.x} * gridDim.y * blockDim.x * kShare;
-  for (size_t at = (block * blockDim.x + threadIdx.x) * kShare; at < next.bytes; at += step) {
-    FetchToL2(next.weights + at, min(kShare, next.bytes - static_cast<uint32_t>(at)));
-  }
-}
-
 // --- embedding ---------------------------------------------------------------------------------
 
 __device__ float TableNumber(const DeviceTable& table, size_t index) {
@@ -82,7 +71,7 @@ __device__ void AddNormRow(const AddNormCall& call, const NextWeights& next, flo
     row[j] = ReadLate(x + i);
     if (update != nullptr) row[j] += ReadLate(update + i);
   }
-  if (real) FetchShare(next);  // behind the loads, which must not wait for it
+  if (real) FetchShare(next.weights, next.bytes);  // behind the loads, which must not wait for it
   float sum = 0.0f, squares = 0.0f;
 #pragma unroll
   for (uint32_t j = 0; j < kHeld; ++j) {
@@ -504,7 +493,7 @@ __device__ void FinishGroup(const FinishCall& call, const NextWeights& next, flo
   const uint32_t token = blockIdx.y, first = group * call.norm_width;
   const uint32_t thread = kThreads == 32 ? threadIdx.x % 32 : threadIdx.x;
   if (first >= columns) {
-    if (real) FetchShare(next);
+    if (real) FetchShare(next.weights, next.bytes);
     return;
   }
   const uint32_t count = min(call.norm_width, columns - first);
@@ -533,7 +522,7 @@ __device__ void FinishGroup(const FinishCall& call, const NextWeights& next, flo
     }
     row[j] = ReadLate(reinterpret_cast<const float4*>(o + column));
   }
-  if (real) FetchShare(next);
+  if (real) FetchShare(next.weights, next.bytes);
   Apply(call.f, row);
   if (gate != nullptr) Apply(call.gate_f, gates);
   float squares = 0.0f;
