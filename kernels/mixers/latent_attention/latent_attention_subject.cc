@@ -42,8 +42,9 @@ Sees SeesSome(size_t pool) {
     float row[1 + kMostPools];
     ChooseSome(t, pool, row);
     const std::span chosen(row + 1, static_cast<size_t>(row[0]));
+    const size_t of = s / pool;
     return s >= (t + 1) / pool * pool ||
-           std::find(chosen.begin(), chosen.end(), static_cast<float>(s / pool)) != chosen.end();
+           std::find(chosen.begin(), chosen.end(), static_cast<float>(of)) != chosen.end();
   };
 }
 
