@@ -103,19 +103,20 @@ absl::Status LanguageModel::Forward(std::span<const uint32_t> ids,
 
 absl::Status LanguageModel::Layers(std::span<const LoadedLayer> layers, size_t first_layer,
                                    std::span<const uint32_t> ids, std::span<const Segment> segments,
-                                   const StatePool& states, const Lent& lent, FloatMatrix x) const {
+                                   const StatePool& states, const Lent& lent, FloatMatrix x,
+                                   Until until) const {
   LayerStep step{segments, {}, lent.layer_workspace, lent.threads};
   step.handed_on = lent.step_workspace->Take(x.rows, handed_on_columns_);
   for (size_t i = 0; i < layers.size(); ++i) {
     step.state = states.Layer(first_layer + i);
-    RIVULET_RETURN_IF_ERROR(Layer(layers[i], ids, step, lent, x));
+    const bool is_last = i + 1 == layers.size();
+    RIVULET_RETURN_IF_ERROR(Layer(layers[i], ids, step, lent, x, is_last ? until : Until::kEnd));
   }
   return absl::OkStatus();
 }
 
-absl::Status LanguageModel::Predict(std::span<const uint32_t> ids, ConstFloatMatrix normed,
-                                    std::span<const Segment> segments, const StatePool& states,
-                                    size_t first_layer, const Lent& lent, FloatMatrix y) const {
+void LanguageModel::Fuse(std::span<const uint32_t> ids, ConstFloatMatrix normed, const Lent& lent,
+                         FloatMatrix y) const {
   const LoadedPredictor& predictor = *model_->predictor;
   ThreadPool& threads = *lent.threads;
   lent.layer_workspace->Reset();
@@ -125,9 +126,29 @@ absl::Status LanguageModel::Predict(std::span<const uint32_t> ids, ConstFloatMat
   predictor.embedding_norm.Apply(embedded, embedded, threads);
   predictor.hidden_norm.Apply(normed, both.Columns(y.columns, y.columns), threads);
   predictor.fusion.Apply(both, y, threads);
+}
+
+absl::Status LanguageModel::Predict(std::span<const uint32_t> ids, ConstFloatMatrix normed,
+                                    std::span<const Segment> segments, const StatePool& states,
+                                    size_t first_layer, const Lent& lent, FloatMatrix y) const {
+  const LoadedPredictor& predictor = *model_->predictor;
+  Fuse(ids, normed, lent, y);
   RIVULET_RETURN_IF_ERROR(Layers(predictor.layers, first_layer, ids, segments, states, lent, y));
-  predictor.final_norm.Apply(y, y, threads);
+  predictor.final_norm.Apply(y, y, *lent.threads);
   return absl::OkStatus();
+}
+
+absl::Status LanguageModel::AdvancePredictor(std::span<const uint32_t> ids, ConstFloatMatrix normed,
+                                             std::span<const Segment> segments,
+                                             const StatePool& states, size_t first_layer,
+                                             const Lent& lent) const {
+  std::span<const LoadedLayer> layers = model_->predictor->layers;
+  while (!layers.empty() && layers.back().mixer == nullptr) {
+    layers = layers.first(layers.size() - 1);
+  }
+  const FloatMatrix y = lent.step_workspace->Take(normed.rows, normed.columns);
+  Fuse(ids, normed, lent, y);
+  return Layers(layers, first_layer, ids, segments, states, lent, y, Until::kLastMixer);
 }
 
 ConstFloatMatrix LanguageModel::WithEmbeddings(std::span<const uint32_t> ids, const Lent& lent,
@@ -140,7 +161,8 @@ ConstFloatMatrix LanguageModel::WithEmbeddings(std::span<const uint32_t> ids, co
 }
 
 absl::Status LanguageModel::Layer(const LoadedLayer& layer, std::span<const uint32_t> ids,
-                                  LayerStep step, const Lent& lent, FloatMatrix x) const {
+                                  LayerStep step, const Lent& lent, FloatMatrix x,
+                                  Until until) const {
   Workspace& workspace = *lent.layer_workspace;
   ThreadPool& threads = *lent.threads;
   workspace.Reset();
@@ -161,7 +183,7 @@ absl::Status LanguageModel::Layer(const LoadedLayer& layer, std::span<const uint
     Lap(lent, StepProfile::kMixer);
     Leave(layer.mixer_residual, in.weights, update, x, threads);
   }
-  if (layer.feed_forward == nullptr) return absl::OkStatus();
+  if (layer.feed_forward == nullptr || until == Until::kLastMixer) return absl::OkStatus();
   const Entered in = Enter(layer.feed_forward_norm, layer.feed_forward_residual, x, normed, lent);
   Lap(lent, StepProfile::kNormAndAdd);
   step.state = layer.feed_forward_state.Of(step.state);

@@ -86,6 +86,10 @@ class LanguageModel {
   absl::Status Predict(std::span<const uint32_t> ids, ConstFloatMatrix normed,
                        std::span<const Segment> segments, const StatePool& states,
                        size_t first_layer, const Lent& lent, FloatMatrix y) const;
+  // The same for the state alone: what comes behind the last mixer is left out.
+  absl::Status AdvancePredictor(std::span<const uint32_t> ids, ConstFloatMatrix normed,
+                                std::span<const Segment> segments, const StatePool& states,
+                                size_t first_layer, const Lent& lent) const;
   // y = the model's last norm of x, which Forward left; y may be x itself.
   void NormStream(ConstFloatMatrix x, const Lent& lent, FloatMatrix y) const;
   void NormedLogits(ConstFloatMatrix normed, const Lent& lent, FloatMatrix logits) const;
@@ -95,13 +99,19 @@ class LanguageModel {
   size_t vocab() const { return model_->spec.vocab; }
 
  private:
+  enum class Until { kEnd, kLastMixer };
+
   // `step` has the layer's state; x [T, streams · hidden].
   absl::Status Layer(const LoadedLayer& layer, std::span<const uint32_t> ids, LayerStep step,
-                     const Lent& lent, FloatMatrix x) const;
-  // The state of layers[0] is the pool's layer number `first_layer`.
+                     const Lent& lent, FloatMatrix x, Until until = Until::kEnd) const;
+  // The state of layers[0] is the pool's layer number `first_layer`. `until`: of the last one.
   absl::Status Layers(std::span<const LoadedLayer> layers, size_t first_layer,
                       std::span<const uint32_t> ids, std::span<const Segment> segments,
-                      const StatePool& states, const Lent& lent, FloatMatrix x) const;
+                      const StatePool& states, const Lent& lent, FloatMatrix x,
+                      Until until = Until::kEnd) const;
+  // What the predictor's first layer reads.
+  void Fuse(std::span<const uint32_t> ids, ConstFloatMatrix normed, const Lent& lent,
+            FloatMatrix y) const;
   // What the layer's mixer reads beside the tokens' embeddings.
   ConstFloatMatrix WithEmbeddings(std::span<const uint32_t> ids, const Lent& lent,
                                   ConstFloatMatrix x) const;

@@ -141,6 +141,14 @@ absl::Status Predictor::Run(const Inputs& inputs, const StatePool& states,
                         normed);
 }
 
+absl::Status Predictor::Advance(const Inputs& inputs, const StatePool& states,
+                                const LanguageModel::Lent& lent) const {
+  const FloatMatrix streams = lent.step_workspace->Take(inputs.rows(), model_.hidden());
+  inputs.CopyStreams(streams);
+  return model_.AdvancePredictor(inputs.ids(), streams, inputs.segments(), states, first_layer_,
+                                 lent);
+}
+
 absl::Status Predictor::Follow(std::span<const uint32_t> ids, std::span<const Segment> segments,
                                ConstFloatMatrix stream, const StatePool& states,
                                const LanguageModel::Lent& lent) const {
@@ -170,7 +178,7 @@ absl::Status Predictor::Follow(std::span<const uint32_t> ids, std::span<const Se
   return absl::OkStatus();
 }
 
-// Runs the head for the chunks that end in the segments.
+// Advances the head for the chunks that end in the segments.
 absl::Status Predictor::FollowFolds(std::span<const uint32_t> ids,
                                     std::span<const Segment> segments, ConstFloatMatrix normed,
                                     const StatePool& states,
@@ -192,7 +200,7 @@ absl::Status Predictor::FollowFolds(std::span<const uint32_t> ids,
     }
   }
   if (inputs.rows() == 0) return absl::OkStatus();
-  return Run(inputs, states, lent, lent.step_workspace->Take(inputs.rows(), normed.columns));
+  return Advance(inputs, states, lent);
 }
 
 // The rows that are missing, up to the plan's tokens.

@@ -11,9 +11,9 @@
 //   tail   streams and ids of the tokens since the border, and how many of the head's rows there
 //          are up to date
 //
-// The head runs late: for all tokens of a chunk when the chunk ends, and for those since the border
-// when a guess is asked for. So a step without guesses costs copies of its streams, and once in a
-// chunk one more layer.
+// The head runs late: for all tokens of a chunk when the chunk ends, up to its last mixer, and for
+// those since the border when a guess is asked for. So a step without guesses costs copies of its
+// streams, and once in a chunk one more layer, without what comes behind its mixer.
 //
 // Threading: constant after construction; engine thread only.
 #ifndef RIVULET_SERVER_ENGINE_PREDICTOR_H_
@@ -65,6 +65,9 @@ class Predictor {
                            const LanguageModel::Lent& lent) const;
   absl::Status Run(const Inputs& inputs, const StatePool& states, const LanguageModel::Lent& lent,
                    FloatMatrix normed) const;
+  // Run for the state alone.
+  absl::Status Advance(const Inputs& inputs, const StatePool& states,
+                       const LanguageModel::Lent& lent) const;
   Inputs InputsOf(const GuessPlan& plan, const StatePool& states) const;
   void Draw(const GuessPlan& plan, const Inputs& inputs, ConstFloatMatrix normed,
             const LanguageModel::Lent& lent, OpenRows& open, GuessResult& result) const;

@@ -59,8 +59,8 @@ class PredictorTest : public testing::TestWithParam<std::string> {
   }
 
   // Logits [T - 1, vocab] of the predictor after each token but the first, fed in pieces of `piece`
-  // tokens.
-  std::vector<float> Run(size_t piece) {
+  // tokens. Of the pieces that begin before `advanced` only the state is computed, and no logits.
+  std::vector<float> Run(size_t piece, size_t advanced = 0) {
     Pool model(model_->StateLayouts()), predictor(model_->PredictorLayouts());
     ThreadPool threads(2);
     std::vector<float> logits;
@@ -80,12 +80,14 @@ class PredictorTest : public testing::TestWithParam<std::string> {
       model_->NormStream(after, lent, after);
       std::copy(before.begin(), before.end(), stream.row(0));
       std::copy_n(stream.row(count), before.size(), before.begin());
-      EXPECT_TRUE(
-          model_
-              ->Predict(now, stream.Rows(0, count), {&predicted, 1}, predictor.states(), 0, lent, y)
-              .ok());
-      model_->NormedLogits(y, lent, rows);
-      for (size_t t = first == 0 ? 1 : 0; t < count; ++t) {
+      const ConstFloatMatrix in = stream.Rows(0, count);
+      const auto& states = predictor.states();
+      const absl::Status status =
+          first < advanced ? model_->AdvancePredictor(now, in, {&predicted, 1}, states, 0, lent)
+                           : model_->Predict(now, in, {&predicted, 1}, states, 0, lent, y);
+      EXPECT_TRUE(status.ok()) << status;
+      if (first >= advanced) model_->NormedLogits(y, lent, rows);
+      for (size_t t = first == 0 ? 1 : 0; t < count && first >= advanced; ++t) {
         logits.insert(logits.end(), rows.row(t), rows.row(t) + rows.columns);
       }
       model.Commit();
@@ -126,6 +128,19 @@ TEST_P(PredictorTest, AnyCutGivesTheSameBits) {
     const std::vector<float> cut = Run(piece);
     ASSERT_EQ(cut.size(), whole.size());
     EXPECT_EQ(std::memcmp(cut.data(), whole.data(), whole.size() * sizeof(float)), 0) << piece;
+  }
+}
+
+TEST_P(PredictorTest, WhatComesBehindTheLastMixerIsNotNeededForLaterTokens) {
+  const std::vector<float> whole = Run(expected_.input_ids.size());
+  for (const size_t piece : {1, 7}) {
+    const std::vector<float> rest = Run(piece, /*advanced=*/piece * (21 / piece));
+    ASSERT_LT(rest.size(), whole.size());
+    ASSERT_GT(rest.size(), 0u);
+    EXPECT_EQ(std::memcmp(rest.data(), whole.data() + whole.size() - rest.size(),
+                          rest.size() * sizeof(float)),
+              0)
+        << piece;
   }
 }
 
