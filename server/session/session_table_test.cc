@@ -1,6 +1,9 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 #include "server/session/session_table.h"
 
+#include <malloc.h>
+
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -433,6 +436,31 @@ TEST_F(SessionTableTest, ATenantWithForksKeepsNoOtherFromMakingSessions) {
   EXPECT_TRUE(
       absl::IsResourceExhausted(sessions_.Fork({"red", "b"}, "e", "", std::nullopt).status()));
   EXPECT_TRUE(sessions_.Get({"blue", "a"}).ok()) << "a response that blue has kept";
+}
+
+// Ten thousand copies of a million tokens would be 40 GB of token ids alone, and there are slots
+// for eight states.
+TEST_F(SessionTableTest, TenThousandForksOfAMillionTokensTakeLittle) {
+  constexpr size_t kForks = 10'000;
+  SessionTable sessions({.max_sessions = kForks + 1}, metrics_);
+  ASSERT_TRUE(sessions.Create("a", "").ok());
+  {
+    auto lease = sessions.LeaseForTurn("a");
+    auto state = Session::CreateAtRest(engine_.states(), sessions.ledger());
+    ASSERT_TRUE(state->Wake().ok());
+    for (size_t i = 0; i < 1'000'000; ++i) state->Append(static_cast<uint32_t>(i % 97));
+    lease->PutState(std::move(state));
+  }
+  const size_t before = mallinfo2().uordblks;
+  const auto start = std::chrono::steady_clock::now();
+  for (size_t i = 0; i < kForks; ++i) {
+    ASSERT_TRUE(sessions.Fork("a", absl::StrCat("f", i), "", std::nullopt).ok());
+  }
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(taken.count() / kForks, 1e-3);
+  EXPECT_LT((mallinfo2().uordblks - before) / kForks, 64u << 10);
+  EXPECT_EQ(engine_.states().tails().used(), 1u);
+  EXPECT_EQ(sessions.Get("f9999")->tokens, 1'000'000u);
 }
 
 // It would take minutes if each look at all of them dropped one.
