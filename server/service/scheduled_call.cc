@@ -24,17 +24,29 @@ absl::Status ScheduledCall::Submit(std::unique_ptr<Request> request,
   request->tenant = origin_.caller->tenant;
   // Tenants share no kept states: whether a prompt is fast would tell what others have sent.
   request->cache_salt = SaltOf(tenant(), request->cache_salt);
-  const uint64_t prompt_tokens = request->prompt.size();
-  const bool begins_context = ContextTokens(*request) == 0;
-  RIVULET_RETURN_IF_ERROR(service_.scheduler.Submit(request));
-  charged_prompt_ = prompt_tokens;
-  cachable_prompt_ = begins_context ? prompt_tokens : 0;
-  origin_.caller->tenant->ChargeTokens(static_cast<int64_t>(prompt_tokens), Clock::now());
+  // Before: once it is submitted it may end on another thread at any time.
+  ChargePrompt(*request);
+  const absl::Status submitted = service_.scheduler.Submit(request);
+  if (!submitted.ok()) {
+    TakeChargeBack();
+    return submitted;
+  }
   LogDebug("request_queued",
            {{"request_id", request_id_}, {"session_id", session_id_}, {"method", origin_.method}});
   // A cancel before Submit named an id that the scheduler did not know.
   if (cancelled_) service_.scheduler.Cancel(id_);
   return absl::OkStatus();
+}
+
+void ScheduledCall::ChargePrompt(const Request& request) {
+  charged_prompt_ = request.prompt.size();
+  cachable_prompt_ = ContextTokens(request) == 0 ? charged_prompt_ : 0;
+  origin_.caller->tenant->ChargeTokens(static_cast<int64_t>(charged_prompt_), Clock::now());
+}
+
+void ScheduledCall::TakeChargeBack() {
+  origin_.caller->tenant->ChargeTokens(-static_cast<int64_t>(charged_prompt_), Clock::now());
+  charged_prompt_ = cachable_prompt_ = 0;
 }
 
 void ScheduledCall::CancelRequest() {

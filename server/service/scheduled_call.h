@@ -77,11 +77,13 @@ class ScheduledCall : public StreamSink {
   std::string session_id_;
 
  private:
+  void ChargePrompt(const Request& request);
+  void TakeChargeBack();
   void Settle(const Usage& usage);
 
   CallOrigin origin_;
   std::shared_ptr<TenantRequest> tenant_request_;  // from Open to the end
-  uint64_t charged_prompt_ = 0;                    // tokens
+  uint64_t charged_prompt_ = 0;                    // tokens; set before the request is submitted
   // Of these, those that may turn out to be cached: none of a turn that continues what its session
   // holds, whose cached tokens are the session's.
   uint64_t cachable_prompt_ = 0;
