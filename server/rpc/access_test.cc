@@ -246,6 +246,24 @@ TEST_F(AccessTest, TurnsOfASessionAreChargedForTheirOwnTokens) {
   EXPECT_NEAR(turns, 10, 1);  // of 2 and 4 tokens
 }
 
+TEST_F(AccessTest, ARequestThatCannotFitCostsNoTokens) {
+  WriteTokens(TokenEntry("red") + "," + TokenEntry("blu"), R"(, "tokens_per_minute": 60)");
+  ASSERT_TRUE(authenticator_with_tokens_->Reload().ok());
+  Start();
+  for (int i = 0; i < 10; ++i) {
+    grpc::ClientContext context;
+    Authorize(context, "red");
+    v1::GenerateRequest request;
+    request.mutable_token_ids()->mutable_ids()->Resize(50, 0);
+    request.set_n(64);
+    auto reader = stub_->Generate(&context, request);
+    v1::GenerateResponse response;
+    EXPECT_FALSE(reader->Read(&response));
+    EXPECT_THAT(reader->Finish().error_message(), HasSubstr("state slots"));
+  }
+  EXPECT_TRUE(Generate("red").ok());
+}
+
 TEST_F(AccessTest, EveryCallCountsButThosePolled) {
   WriteTokens(TokenEntry("red") + "," + TokenEntry("blu"), R"(, "requests_per_minute": 3)");
   ASSERT_TRUE(authenticator_with_tokens_->Reload().ok());
