@@ -191,6 +191,7 @@ class CudaDevice final : public Device {
   bool fp32_rows() const { return precision_ == ProductPrecision::kFloat32; }
   void OverlapWithOthers(cudaGraph_t graph);
   cuda::WeightsAhead Follow(const DeviceLinear& linear, uint32_t rows);
+  const DeviceLinear* NextProduct() const;
   cuda::NextWeights NextWeights(size_t rows) const;
   void ProductFloat8(const DeviceLinear& linear, const Operand& x, FloatMatrix y);
   absl::StatusOr<const float*> PackBias(const std::vector<LinearSource>& sources);
@@ -416,14 +417,23 @@ bool CudaDevice::KeepWideMemory(size_t bytes) {
   return true;
 }
 
-// Steps run the same products in the same order: what came next once will come next again. Nothing
-// but speed depends on it.
+const void* WeightsOf(const DeviceLinear& linear) {
+  return linear.float8 != nullptr ? static_cast<const void*>(linear.float8) : linear.high;
+}
+
+// What came behind the last product before; null: not known. Steps run the same products in the
+// same order: what came next once will come next again. Nothing but speed depends on it.
+const DeviceLinear* CudaDevice::NextProduct() const {
+  const auto found = followers_.find(last_product_);
+  return found == followers_.end() ? nullptr : &found->second;
+}
+
 cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows) {
   if (last_product_ != nullptr) followers_[last_product_] = linear;
-  last_product_ = linear.float8 != nullptr ? static_cast<const void*>(linear.float8) : linear.high;
-  const auto found = followers_.find(last_product_);
-  if (found == followers_.end()) return {};
-  return cuda::AheadOf(linear, found->second, rows, context_);
+  last_product_ = WeightsOf(linear);
+  const DeviceLinear* const next = NextProduct();
+  if (next == nullptr) return {};
+  return cuda::AheadOf(linear, *next, rows, context_);
 }
 
 // For kernels between products of so many rows: with few, products do this for each other (AheadOf)
@@ -432,13 +442,10 @@ cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows)
 cuda::NextWeights CudaDevice::NextWeights(size_t rows) const {
   constexpr size_t kLeastRows = 33, kMostRows = 256, kMostBytes = size_t{8} << 20;
   if (rows < kLeastRows || rows > kMostRows) return {};
-  const auto found = followers_.find(last_product_);
-  if (found == followers_.end() || found->second.low != nullptr) return {};
-  const DeviceLinear& next = found->second;
-  const bool float8 = next.float8 != nullptr;
-  const void* weights = float8 ? static_cast<const void*>(next.float8) : next.high;
-  const size_t bytes = size_t{next.outputs} * next.stride * (float8 ? 1 : 2);
-  return {static_cast<const std::byte*>(weights),
+  const DeviceLinear* const next = NextProduct();
+  if (next == nullptr || next->low != nullptr) return {};
+  const size_t bytes = size_t{next->outputs} * next->stride * (next->float8 != nullptr ? 1 : 2);
+  return {static_cast<const std::byte*>(WeightsOf(*next)),
           static_cast<uint32_t>(std::min(bytes, kMostBytes) / 16 * 16)};
 }
 

@@ -37,9 +37,9 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
       Block::dk_, Block::dv_, Block::end_, Block::first_tile_, Block::g_, Block::head_, Block::k_,
       Block::Key, Block::key_tiles_, Block::KeyRow, Block::KeyUnit, Block::lane_, Block::Level,
       Block::live_, Block::LoadColumns, Block::Page, Block::PageDecay, Block::PageOf, Block::q_,
-      Block::Query, Block::s_, Block::scratch_, Block::segment_, Block::SplitTile, Block::t_,
-      Block::table_, Block::Tile, Block::tiles_, Block::token_, Block::TokenAt, Block::v_,
-      Block::Value, Block::ValueRow, Block::warp_, Block::WritesHead, Block::WritesKey;
+      Block::Query, Block::s_, Block::scratch_, Block::segment_, Block::t_, Block::table_,
+      Block::Tile, Block::tiles_, Block::token_, Block::TokenAt, Block::v_, Block::Value,
+      Block::ValueRow, Block::warp_, Block::WritesHead, Block::WritesKey;
   using Row = typename Block::Row;
   static constexpr uint32_t kQueries = Block::kQueries;
   static constexpr uint32_t kGroup = Fixed<kSingle, kParts>::kGroup;

@@ -171,13 +171,6 @@ class FenwickBlock {
     }
   }
 
-  __device__ static void SplitTile(const StateTile& tile, uint32_t (&high)[4], uint32_t (&low)[4]) {
-    Split(tile.upper.x, tile.upper.y, high[0], low[0]);
-    Split(tile.lower.x, tile.lower.y, high[1], low[1]);
-    Split(tile.upper.z, tile.upper.w, high[2], low[2]);
-    Split(tile.lower.z, tile.lower.w, high[3], low[3]);
-  }
-
   // 16 columns of 16 rows as a left operand, a column a row of it.
   __device__ void LoadColumns(uint32_t (&x)[kParts][4], const bf16* rows, uint32_t stride) const {
 #pragma unroll

@@ -26,8 +26,8 @@ class FenwickFold : public FenwickBlock<kSingle, kParts, kBf16Pages> {
   using Block = FenwickBlock<kSingle, kParts, kBf16Pages>;
   using Block::c_, Block::chunk_, Block::dk_, Block::dv_, Block::g_, Block::k_, Block::key_tiles_,
       Block::lane_, Block::live_, Block::LoadColumns, Block::Page, Block::PageDecay, Block::PageOf,
-      Block::s_, Block::scratch_, Block::segment_, Block::SplitTile, Block::t_, Block::table_,
-      Block::Tile, Block::tiles_, Block::TokenAt, Block::v_, Block::warp_;
+      Block::s_, Block::scratch_, Block::segment_, Block::t_, Block::table_, Block::Tile,
+      Block::tiles_, Block::TokenAt, Block::v_, Block::warp_;
 
   __device__ FenwickFold(const FenwickCall& call, std::byte* memory, uint32_t tiles)
       : Block(call, memory, tiles) {}

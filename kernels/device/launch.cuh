@@ -26,6 +26,19 @@
 
 namespace rivulet::cuda {
 
+// Shared memory that the blocks of a processor may have, and what of it each needs beside its own.
+constexpr uint32_t kSharedOfBlocks = 227 << 10;
+constexpr uint32_t kSharedReserve = 1 << 10;
+
+// Lets one block of the kernel have all of it.
+template <typename Kernel>
+cudaError_t AllowAllShared(Kernel kernel) {
+  const cudaError_t error = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfBlocks - kSharedReserve);
+  if (error != cudaSuccess) return error;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
+}
+
 // What the next product reads first: bytes `first` to first + count of each row of a map.
 struct WeightsAhead {
   const std::byte* weights = nullptr;

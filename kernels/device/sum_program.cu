@@ -435,10 +435,7 @@ class ProgramUnit {
                                 float (&x)[kTiles][4]) {
     const StateTile numbers = state.Numbers();
     uint32_t high[4], low[4];
-    Split(numbers.upper.x, numbers.upper.y, high[0], low[0]);
-    Split(numbers.lower.x, numbers.lower.y, high[1], low[1]);
-    Split(numbers.upper.z, numbers.upper.w, high[2], low[2]);
-    Split(numbers.lower.z, numbers.lower.w, high[3], low[3]);
+    SplitTile(numbers, high, low);
 #pragma unroll
     for (uint32_t j = 0; j < kTiles; ++j) {
       if (j * 8 >= columns_) continue;

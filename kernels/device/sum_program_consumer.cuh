@@ -337,14 +337,10 @@ class ProgramConsumer : public ProgramWork<Form> {
       const float* const near = &weights[i % 2 * 2];
       Split(FirstOf(high[i]) * near[0], SecondOf(high[i]) * near[1], high[i], low[i]);
     }
-    float near[4] = {s.upper.x * w, s.upper.y * w, s.lower.x * w, s.lower.y * w};
-    float far[4] = {s.upper.z * w, s.upper.w * w, s.lower.z * w, s.lower.w * w};
-    MultiplyAdd(near, values, high[0], high[1]);
-    MultiplyAdd(far, values, high[2], high[3]);
-    MultiplyAdd(near, values, low[0], low[1]);
-    MultiplyAdd(far, values, low[2], low[3]);
-    s.upper = {near[0], near[1], far[0], far[1]};
-    s.lower = {near[2], near[3], far[2], far[3]};
+    FoldedTile folded(s, {w, w, w, w});
+    folded.Add(values, high);
+    folded.Add(values, low);
+    s = folded.Tile();
   }
 
   // Where a lane writes one read; a null pointer: not there.

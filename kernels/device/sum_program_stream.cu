@@ -20,9 +20,6 @@
 namespace rivulet::cuda {
 namespace {
 
-constexpr uint32_t kShared = 227 << 10;  // of a processor
-constexpr uint32_t kReserved = 1 << 10;  // of that, for each block
-
 template <typename Form>
 __device__ void InitProgramBarriers(ProgramBarriers& barriers, uint32_t stages) {
   for (uint32_t s = 0; s < stages; ++s) {
@@ -114,7 +111,7 @@ ProgramLayout LayoutFor(const SumProgramCall& call) {
 // Divides what each of so many blocks has of a processor's memory. False: not enough.
 template <typename Form>
 bool Fits(ProgramLayout& layout, uint32_t blocks) {
-  const uint32_t room = kShared / blocks - kReserved;
+  const uint32_t room = kSharedOfBlocks / blocks - kSharedReserve;
   constexpr uint32_t kStep = Form::kConsumers;
   if (room < layout.first_stage + kStep * Form::kTileBytes) return false;
   const uint32_t stages = (room - layout.first_stage) / Form::kTileBytes;
@@ -151,22 +148,13 @@ bool Streams(const SumProgramCall& call) {
 }
 
 template <typename Form>
-cudaError_t PrepareKernel() {
-  const auto kernel = ProgramStreamKernel<Form>;
-  const cudaError_t error = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared - kReserved);
-  if (error != cudaSuccess) return error;
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
-}
-
-template <typename Form>
 bool Launch(const SumProgramCall& call, const ProgramPlan& plan, const LaunchContext& context) {
   ProgramLayout layout = LayoutFor(call);
   uint32_t shared_by = Form::kMostBlocks;
   while (shared_by > 0 && !Fits<Form>(layout, shared_by)) --shared_by;
   const uint32_t blocks = shared_by * static_cast<uint32_t>(context.processors);
   if (blocks == 0) return false;
-  static const cudaError_t prepared = PrepareKernel<Form>();
+  static const cudaError_t prepared = AllowAllShared(ProgramStreamKernel<Form>);
   context.Check(prepared);
   context.Run(ProgramStreamKernel<Form>, dim3(std::min(layout.units, blocks)),
               (Form::kConsumers + 1) * 32, layout.bytes, call, plan, layout, context.counter);

@@ -590,29 +590,27 @@ class Unit {
 
   __device__ void FoldTile(const uint32_t (&v)[kParts][4], uint32_t kt, StateTile& s) {
     const uint32_t d = kt * 16 + 2 * t_;
-    float w0 = fold_weight_, w1 = fold_weight_, w2 = fold_weight_, w3 = fold_weight_;
+    float w[4] = {fold_weight_, fold_weight_, fold_weight_, fold_weight_};
     if (channel_) {
-      w0 = expf(DecayAt(kChunk - 1, d)), w1 = expf(DecayAt(kChunk - 1, d + 1));
-      w2 = expf(DecayAt(kChunk - 1, d + 8)), w3 = expf(DecayAt(kChunk - 1, d + 9));
+      w[0] = expf(DecayAt(kChunk - 1, d)), w[1] = expf(DecayAt(kChunk - 1, d + 1));
+      w[2] = expf(DecayAt(kChunk - 1, d + 8)), w[3] = expf(DecayAt(kChunk - 1, d + 9));
     }
-    float near[4] = {s.upper.x * w0, s.upper.y * w1, s.lower.x * w0, s.lower.y * w1};
-    float far[4] = {s.upper.z * w2, s.upper.w * w3, s.lower.z * w2, s.lower.w * w3};
+    FoldedTile folded(s, w);
     uint32_t k[kParts][4];
     for (int part = 0; part < kParts; ++part) {
       const uint32_t row = part * kChunk + lane_ % 8 + lane_ / 8 % 2 * 8;
       LoadTransposed(k[part], s_.k + row * s_.dk + kt * 16 + lane_ / 16 * 8);
     }
-    MultiplyAdd(near, v[0], k[0][0], k[0][1]);
-    MultiplyAdd(far, v[0], k[0][2], k[0][3]);
+    folded.Add(v[0], k[0]);
     if constexpr (kParts == 2) {
-      MultiplyAdd(near, v[1], k[0][0], k[0][1]);
-      MultiplyAdd(far, v[1], k[0][2], k[0][3]);
-      MultiplyAdd(near, v[0], k[1][0], k[1][1]);
-      MultiplyAdd(far, v[0], k[1][2], k[1][3]);
+      folded.Add(v[1], k[0]);
+      folded.Add(v[0], k[1]);
     }
     const auto stored = [](float x) { return Stored<kBf16State>(x); };
-    s.upper = {stored(near[0]), stored(near[1]), stored(far[0]), stored(far[1])};
-    s.lower = {stored(near[2]), stored(near[3]), stored(far[2]), stored(far[3])};
+    s.upper = {stored(folded.near[0]), stored(folded.near[1]), stored(folded.far[0]),
+               stored(folded.far[1])};
+    s.lower = {stored(folded.near[2]), stored(folded.near[3]), stored(folded.far[2]),
+               stored(folded.far[3])};
   }
 
   const RecurCall& c_;

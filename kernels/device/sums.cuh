@@ -27,6 +27,14 @@ struct StateTile {
   float4 upper, lower;
 };
 
+// As left operands: high parts, low parts.
+__device__ inline void SplitTile(const StateTile& tile, uint32_t (&high)[4], uint32_t (&low)[4]) {
+  Split(tile.upper.x, tile.upper.y, high[0], low[0]);
+  Split(tile.lower.x, tile.lower.y, high[1], low[1]);
+  Split(tile.upper.z, tile.upper.w, high[2], low[2]);
+  Split(tile.lower.z, tile.lower.w, high[3], low[3]);
+}
+
 // A tile as a warp holds it between its read and its fold: bf16 states as they are stored, which is
 // how a product wants them.
 template <bool kBf16>
@@ -44,20 +52,14 @@ struct HeldTile<false> {
   // sum += the tile · b, as high and low parts.
   __device__ void Multiply(float (&sum)[4], uint32_t b0, uint32_t b1) const {
     uint32_t high[4], low[4];
-    Split(tile.upper.x, tile.upper.y, high[0], low[0]);
-    Split(tile.lower.x, tile.lower.y, high[1], low[1]);
-    Split(tile.upper.z, tile.upper.w, high[2], low[2]);
-    Split(tile.lower.z, tile.lower.w, high[3], low[3]);
+    SplitTile(tile, high, low);
     MultiplyAdd(sum, high, b0, b1);
     MultiplyAdd(sum, low, b0, b1);
   }
   // The same where b is two parts too, high ones in x and y.
   __device__ void MultiplyParts(float (&sum)[4], const uint4& b) const {
     uint32_t high[4], low[4];
-    Split(tile.upper.x, tile.upper.y, high[0], low[0]);
-    Split(tile.lower.x, tile.lower.y, high[1], low[1]);
-    Split(tile.upper.z, tile.upper.w, high[2], low[2]);
-    Split(tile.lower.z, tile.lower.w, high[3], low[3]);
+    SplitTile(tile, high, low);
     MultiplyAdd(sum, high, b.x, b.y);
     MultiplyAdd(sum, low, b.x, b.y);
     MultiplyAdd(sum, high, b.z, b.w);
@@ -104,6 +106,28 @@ __device__ void StoreTile(std::byte* matrix, uint32_t tile, const StateTile& s) 
     numbers[32] = s.lower;
   }
 }
+
+// A tile while a fold adds products of values and keys to it: the columns of the first eight keys,
+// and of the other eight.
+struct FoldedTile {
+  float near[4], far[4];
+
+  __device__ explicit FoldedTile(const StateTile& s)
+      : near{s.upper.x, s.upper.y, s.lower.x, s.lower.y},
+        far{s.upper.z, s.upper.w, s.lower.z, s.lower.w} {}
+  // Times the weights of columns 2t, 2t + 1, 2t + 8 and 2t + 9.
+  __device__ FoldedTile(const StateTile& s, const float (&w)[4])
+      : near{s.upper.x * w[0], s.upper.y * w[1], s.lower.x * w[0], s.lower.y * w[1]},
+        far{s.upper.z * w[2], s.upper.w * w[3], s.lower.z * w[2], s.lower.w * w[3]} {}
+
+  __device__ void Add(const uint32_t (&values)[4], const uint32_t (&keys)[4]) {
+    MultiplyAdd(near, values, keys[0], keys[1]);
+    MultiplyAdd(far, values, keys[2], keys[3]);
+  }
+  __device__ StateTile Tile() const {
+    return {{near[0], near[1], far[0], far[1]}, {near[2], near[3], far[2], far[3]}};
+  }
+};
 
 // What a stored tile is when it is loaded again.
 template <bool kBf16>

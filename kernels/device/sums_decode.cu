@@ -499,14 +499,11 @@ class DecodeUnit {
           w[i] = expf(ChannelDecay(kChunk - 1, kt * 16 + 2 * t_ + i % 2 + i / 2 * 8));
         }
       }
-      float near[4] = {s.upper.x * w[0], s.upper.y * w[1], s.lower.x * w[0], s.lower.y * w[1]};
-      float far[4] = {s.upper.z * w[2], s.upper.w * w[3], s.lower.z * w[2], s.lower.w * w[3]};
+      FoldedTile folded(s, w);
       uint32_t k[4];
       LoadTransposed(k, k_ + (lane_ % 8 + lane_ / 8 % 2 * 8) * dk_ + kt * 16 + lane_ / 16 * 8);
-      MultiplyAdd(near, v, k[0], k[1]);
-      MultiplyAdd(far, v, k[2], k[3]);
-      StoreTile<kBf16State>(
-          to, Tile(kt), {{near[0], near[1], far[0], far[1]}, {near[2], near[3], far[2], far[3]}});
+      folded.Add(v, k);
+      StoreTile<kBf16State>(to, Tile(kt), folded.Tile());
     }
   }
 

@@ -23,9 +23,7 @@
 namespace rivulet::cuda {
 namespace {
 
-constexpr uint32_t kShared = 227 << 10;  // of a processor
-constexpr uint32_t kReserved = 1 << 10;  // of that, for each block
-constexpr uint32_t kLeastPieces = 6;     // of a block
+constexpr uint32_t kLeastPieces = 6;  // of a block
 constexpr uint32_t kBarrierBytes = 256;
 static_assert(sizeof(StreamBarriers) <= kBarrierBytes);
 
@@ -112,7 +110,7 @@ StreamLayout LayoutFor(const RecurCall& call, uint32_t values, uint32_t warps) {
 // Divides what each of so many blocks has of a processor's memory. False: not enough for two
 // stages.
 bool Fits(StreamLayout& layout, uint32_t blocks) {
-  const uint32_t room = kShared / blocks - kReserved;
+  const uint32_t room = kSharedOfBlocks / blocks - kSharedReserve;
   if (room < layout.first_stage + 2 * layout.stage_bytes) return false;
   layout.stages = std::min(kMostStages, (room - layout.first_stage) / layout.stage_bytes);
   layout.bytes = layout.first_stage + layout.stages * layout.stage_bytes;
@@ -134,15 +132,6 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
 }
 
 template <typename Form>
-cudaError_t Prepare() {
-  const auto kernel = StreamKernel<Form>;
-  const cudaError_t error = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared - kReserved);
-  if (error != cudaSuccess) return error;
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
-}
-
-template <typename Form>
 bool Launch(const RecurCall& call, const LaunchContext& context) {
   constexpr uint32_t kColumns = Form::kTiles * 16;  // of a warp
   const uint32_t warps = call.padded_value > kColumns ? kMostConsumers : 1;
@@ -151,7 +140,7 @@ bool Launch(const RecurCall& call, const LaunchContext& context) {
   while (shared_by > 0 && !Fits(layout, shared_by)) --shared_by;
   const uint32_t blocks = shared_by * static_cast<uint32_t>(context.processors);
   if (blocks == 0 || !DivideWork(call, blocks, layout)) return false;
-  static const cudaError_t prepared = Prepare<Form>();
+  static const cudaError_t prepared = AllowAllShared(StreamKernel<Form>);
   context.Check(prepared);
   context.Run(StreamKernel<Form>, dim3(std::min(layout.runs, blocks)),
               (warps + Form::kKeyWarps + 1) * 32, layout.bytes, call, layout, context.counter);
