@@ -19,6 +19,19 @@ double SecondsSince(TimePoint start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Seconds of a step without `run`, which executes its plan.
+template <typename Run>
+double PlanAndCommit(Scheduler& scheduler, const Run& run) {
+  const TimePoint planned = Clock::now();
+  const StepPlan& plan = scheduler.Plan(planned);
+  double seconds = SecondsSince(planned);
+  StepResult result = run(plan);
+  const TimePoint committed = Clock::now();
+  scheduler.Commit(std::move(result), committed);
+  seconds += SecondsSince(committed);
+  return seconds;
+}
+
 void DecodeStep(benchmark::State& state) {
   const auto rows = static_cast<uint32_t>(state.range(0));
   FakeEngine engine(rows);
@@ -40,14 +53,8 @@ void DecodeStep(benchmark::State& state) {
     if (!scheduler.Submit(request).ok()) return state.SkipWithError("refused");
   }
   for (auto _ : state) {
-    const TimePoint planned = Clock::now();
-    const StepPlan& plan = scheduler.Plan(planned);
-    double seconds = SecondsSince(planned);
-    StepResult result = engine.Step(plan);
-    const TimePoint committed = Clock::now();
-    scheduler.Commit(std::move(result), committed);
-    seconds += SecondsSince(committed);
-    state.SetIterationTime(seconds);
+    state.SetIterationTime(
+        PlanAndCommit(scheduler, [&](const StepPlan& plan) { return engine.Step(plan); }));
     for (Client& client : clients) client.Read();
   }
   state.counters["ns_per_row"] =
@@ -85,20 +92,16 @@ void DecodeStepWithLookups(benchmark::State& state) {
   }
   double follow = 0;
   for (auto _ : state) {
-    const TimePoint planned = Clock::now();
-    const StepPlan& plan = scheduler.Plan(planned);
-    double seconds = SecondsSince(planned);
-    const size_t drafts = plan.tokens.size() - plan.rows.size();
-    StepResult result = engine.Step(plan);
-    result.device_seconds = 1e-3;
-    if (drafts > 0) result.device_seconds += 3e-4 + 5e-7 * static_cast<double>(drafts);
-    const TimePoint followed = Clock::now();
-    scheduler.FollowDrafts();
-    follow += SecondsSince(followed);
-    const TimePoint committed = Clock::now();
-    scheduler.Commit(std::move(result), committed);
-    seconds += SecondsSince(committed);
-    state.SetIterationTime(seconds);
+    state.SetIterationTime(PlanAndCommit(scheduler, [&](const StepPlan& plan) {
+      StepResult result = engine.Step(plan);
+      const size_t drafts = plan.tokens.size() - plan.rows.size();
+      result.device_seconds = 1e-3;
+      if (drafts > 0) result.device_seconds += 3e-4 + 5e-7 * static_cast<double>(drafts);
+      const TimePoint followed = Clock::now();
+      scheduler.FollowDrafts();
+      follow += SecondsSince(followed);
+      return result;
+    }));
     for (Client& client : clients) client.Read();
   }
   state.counters["follow_us"] =
