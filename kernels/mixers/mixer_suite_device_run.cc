@@ -106,7 +106,7 @@ void DeviceSuiteSlots::Copy(uint32_t from, uint32_t to) {
   memory_.device.CopyOnDevice(data_ + to * stride_, data_ + from * stride_, bytes_);
 }
 
-// The last slot is poison that nobody gets.
+// The last slot is poison and is never handed out.
 uint32_t DeviceSuiteSlots::Take() {
   RIVULET_CHECK(!free_.empty(), "the suite has too few slots");
   const uint32_t slot = free_.back();

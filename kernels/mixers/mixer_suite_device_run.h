@@ -71,7 +71,7 @@ class DeviceSuiteSlots : public SlotSource {
   size_t stride() const { return stride_; }
   // Of a slot, with the guard.
   std::string Bytes(uint32_t slot) const;
-  // Whether the guards of all slots are as they were, and the slots that nobody held.
+  // Whether the guards of all slots, and the slots that were never held, are unchanged.
   bool OthersAreUntouched() const;
   void Copy(uint32_t from, uint32_t to);
 
@@ -99,8 +99,8 @@ class DeviceSuiteSession {
   DeviceSuiteSession& operator=(DeviceSuiteSession&&) = delete;
   ~DeviceSuiteSession();
 
-  // One that goes on with another text from the session's last chunk border, with the base and the
-  // pages that both share then, in a tail of its own. `copies_tail`: from where the session is.
+  // One that continues with another text from the session's last chunk border, with the base and
+  // the pages that both share then, in a tail of its own. `copies_tail`: from where the session is.
   DeviceSuiteSession Fork(size_t other_text, bool copies_tail) const;
 
   size_t text;
@@ -154,7 +154,7 @@ class DeviceSuiteRun {
   void Step(std::span<const Piece> pieces, const Form& form);
   void Step(std::span<const Piece> pieces) { Step(pieces, {}); }
 
-  // A session that goes on from a base at a chunk border, which it takes over.
+  // A session that continues from a base at a chunk border, which it takes over.
   DeviceSuiteSession Resume(size_t text, uint64_t position, uint32_t base, PageTable table);
 
   // [output_columns] of a piece's token; after Step.

@@ -79,7 +79,7 @@ std::vector<double> RunOnCpu(SuiteSubject& subject, ConstFloatMatrix inputs) {
   return result;
 }
 
-// Equal but for bytes that nobody has written.
+// Equal but for bytes that were never written.
 bool SameWritten(const std::string& a, const std::string& b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -395,7 +395,7 @@ void DeviceMixerSuite::CheckForks() {
   run->bases.Release(shared);
 }
 
-// Tokens that were wrong are forgotten: the session goes on from before them.
+// Rejected tokens are dropped, and the session continues from the token before them.
 void DeviceMixerSuite::CheckRewind() {
   if (on_device_->layout().running_tail()) return;
   const auto run = NewRun(2);

@@ -343,7 +343,7 @@ std::vector<DraftStanding> Scheduler::Standings(const std::vector<PlannedRow>& c
   return standings;
 }
 
-// They may have some to offer: nobody has looked.
+// Their drafters were not asked, so they may have drafts to offer.
 void Scheduler::DoWithoutDrafts(const std::vector<PlannedRow>& chosen) {
   for (const PlannedRow& planned : chosen) {
     const RowInFlight& row = rows_[planned.row];

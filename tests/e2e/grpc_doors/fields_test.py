@@ -82,7 +82,7 @@ def changes_inside(field, depth):
 
 
 def texts_that_are_not_utf8(descriptor):
-    """Bytes to add to a message: such a text in each of its own fields, and fields that nobody knows, of each type."""
+    """Bytes to add to a message: such a text in each of its own fields, and unknown fields of each type."""
     def varint(number):
         more = [number >> shift & 0x7f for shift in range(0, max(number.bit_length(), 1), 7)]
         return bytes([byte | 0x80 for byte in more[:-1]] + more[-1:])
