@@ -78,8 +78,8 @@ class DeviceEngine final : public Engine {
   static constexpr size_t kMostEdits = size_t{1} << 19;
   // Masks of tokens in a pass: each token may have a sample, and each sample a mask.
   static constexpr size_t kMostMasks = kMostTokens;
-  // Rows that guess together.
-  static constexpr size_t kGuessRows = 128;
+  // The rows that guess together, which recordings are made for.
+  static constexpr std::array<uint32_t, 8> kGuessRows = {1, 2, 4, 8, 16, 32, 64, 128};
   // Most steps that may be launched and not awaited. Each has its own pinned memory and events.
   static constexpr size_t kMostDepth = 2;
   // Of the device's memory: recordings, the library's workspaces and the context grow a little.
@@ -93,6 +93,12 @@ class DeviceEngine final : public Engine {
     size_t number = 0;                     // of the device
     DeviceModel::Stream stream = {};       // of the last layer
     DeviceWorkspace::Mark workspace = {};  // after it
+  };
+
+  // Passes of the predictor, by how many are before them.
+  struct GuessRecording {
+    uint32_t rows = 0;
+    std::array<size_t, kMostGuesses> passes = {};  // numbers of the device
   };
 
   // A draw of a row with a grammar.
@@ -141,14 +147,16 @@ class DeviceEngine final : public Engine {
   void Release();
   absl::Status Record();
   absl::Status Record(uint32_t tokens, bool decodes);
-  StepDescription DescribeEmptyRows(uint32_t rows);
+  absl::Status RecordGuesses(uint32_t rows);
+  static void ClearRows(const StepDescription& here, size_t rows, size_t places);
+  StepDescription DescribeEmptyRows(uint32_t rows, uint32_t passes = 1);
   DeviceModel::Stream RunDecodeRows(const StepDescription& there, uint32_t rows);
   DeviceModel::Stream RunTokens(const StepDescription& there, uint32_t tokens);
   void EnqueueAnswers(const DeviceModel::Stream& stream, const StepDescription& there, size_t begin,
                       FloatMatrix logits);
   absl::Status WarmUp();
   absl::Status WarmUpPrompt(uint32_t tokens);
-  absl::Status WarmUpGuesses();
+  absl::Status WarmUpGuesses(uint32_t rows);
   void RunInParts(const StepPlan& plan);
   void Run(const StepPlan& plan);
   void SendDescription(const StepPlan& plan, std::span<const Place> places, StepDescription& here);
@@ -171,8 +179,13 @@ class DeviceEngine final : public Engine {
   size_t GuessRowsThatFit(const GuessPlan& plan, std::span<const size_t> rows) const;
   absl::Status GuessTogether(const GuessPlan& plan, std::span<const size_t> rows,
                              GuessResult& result);
-  void DescribeGuesses(const GuessPlan& plan, std::span<const size_t> rows, StepDescription& here);
-  void RunGuesses(const StepDescription& there, size_t rows, std::span<const size_t> open);
+  const GuessRecording& GuessRecordingFor(size_t rows) const;
+  StepDescription::Extents GuessExtents(size_t rows) const {
+    return ExtentsOf(rows * kMostGuesses, rows * kMostGuesses);
+  }
+  void DescribeGuesses(const GuessPlan& plan, std::span<const size_t> rows, size_t room,
+                       StepDescription& here);
+  void EnqueueGuesses(const StepDescription& there, uint32_t rows, size_t pass);
   size_t PageSlots(const Segment& segment) const;
   size_t PageSlots(const StepPlan& plan) const;
   void AddDraws(const StepPlan& plan, std::span<const Place> places, StepDescription& here);
@@ -215,13 +228,14 @@ class DeviceEngine final : public Engine {
 
   size_t page_slots_ = 0;  // that a description has room for
   std::byte* description_ = nullptr;
-  uint32_t* last_tokens_ = nullptr;    // [tail slots]
-  uint32_t* last_guesses_ = nullptr;   // [tail slots]; null: the model has no predictor
-  SampleResult* results_ = nullptr;    // [places], device
-  LogprobResult* logprobs_ = nullptr;  // [places], device
-  float* logits_ = nullptr;            // [kLogitRows, vocab], device
-  float* logits_host_ = nullptr;       // the same, pinned
-  std::vector<Recording> recordings_;  // of each sort, the smallest first
+  uint32_t* last_tokens_ = nullptr;               // [tail slots]
+  uint32_t* last_guesses_ = nullptr;              // [tail slots]; null: the model has no predictor
+  SampleResult* results_ = nullptr;               // [places], device
+  LogprobResult* logprobs_ = nullptr;             // [places], device
+  float* logits_ = nullptr;                       // [kLogitRows, vocab], device
+  float* logits_host_ = nullptr;                  // the same, pinned
+  std::vector<Recording> recordings_;             // of each sort, the smallest first
+  std::vector<GuessRecording> guess_recordings_;  // the smallest first
 
   StepTimes times_{kRecordedRows.size() + kRecordedTokens.size()};
   StepTimes::Clock::time_point last_end_;  // when the end of a step was known last

@@ -3,6 +3,9 @@
 // Guesses of a device's engine. The first guess of each row is a pass of one token, and so is each
 // that follows, with the token that was guessed last, which the host need not know. All passes of
 // some rows are described by one copy to the device, and what they guessed comes back in one.
+//
+// Each pass is the replay of a recording, one for each number of passes before it, since a
+// recording finds its rows at one place of the description.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -35,16 +38,6 @@ std::vector<size_t> ByCount(const GuessPlan& plan) {
   return rows;
 }
 
-// The rows of each pass: those that want so many guesses. `rows` is a part of ByCount.
-std::vector<size_t> OpenRows(const GuessPlan& plan, std::span<const size_t> rows) {
-  std::vector<size_t> open;
-  for (uint32_t pass = 0; pass < plan.rows[rows[0]].count; ++pass) {
-    open.push_back(static_cast<size_t>(std::count_if(
-        rows.begin(), rows.end(), [&](size_t r) { return plan.rows[r].count > pass; })));
-  }
-  return open;
-}
-
 }  // namespace
 
 GuessResult DeviceEngine::Guess(const GuessPlan& plan) {
@@ -69,9 +62,9 @@ GuessResult DeviceEngine::Guess(const GuessPlan& plan) {
 
 // How many of the rows one description takes: at least one.
 size_t DeviceEngine::GuessRowsThatFit(const GuessPlan& plan, std::span<const size_t> rows) const {
-  static_assert(kGuessRows * kFoldInterval <= kMostPlaces && kGuessRows <= kLogitRows);
+  static_assert(kGuessRows.back() * kMostGuesses <= kMostPlaces && kGuessRows.back() <= kLogitRows);
   size_t fit = 0, page_slots = 0, edits = 0;
-  for (; fit < std::min(rows.size(), kGuessRows); ++fit) {
+  for (; fit < std::min<size_t>(rows.size(), kGuessRows.back()); ++fit) {
     const GuessRow& row = plan.rows[rows[fit]];
     page_slots += PageSlots(row.segment);
     edits += EditWriter::Bound(*row.params, {}, 0);
@@ -80,24 +73,32 @@ size_t DeviceEngine::GuessRowsThatFit(const GuessPlan& plan, std::span<const siz
   return fit;
 }
 
+// The smallest that has room for so many rows.
+const DeviceEngine::GuessRecording& DeviceEngine::GuessRecordingFor(size_t rows) const {
+  const auto found =
+      std::find_if(guess_recordings_.begin(), guess_recordings_.end(),
+                   [&](const GuessRecording& recording) { return rows <= recording.rows; });
+  RIVULET_CHECK(found != guess_recordings_.end(), "more rows than guess together");
+  return *found;
+}
+
 absl::Status DeviceEngine::GuessTogether(const GuessPlan& plan, std::span<const size_t> rows,
                                          GuessResult& result) {
   Step& step = current();
-  const std::vector<size_t> open = OpenRows(plan, rows);
-  const size_t places = open.size() * rows.size();
-  StepDescription here(step.description, ExtentsOf(places, places));
-  DescribeGuesses(plan, rows, here);
-  model_->Reset();
+  const GuessRecording& recording = GuessRecordingFor(rows.size());
+  const uint32_t passes = plan.rows[rows[0]].count;
+  RIVULET_CHECK(passes <= kMostGuesses, "more guesses than are recorded");
+  StepDescription here(step.description, GuessExtents(recording.rows));
+  DescribeGuesses(plan, rows, recording.rows, here);
   device_->CopyToDevice(description_, step.description, here.bytes());
-  RunGuesses({description_, ExtentsOf(places, places)}, rows.size(), open);
-  RIVULET_RETURN_IF_ERROR(model_->status());
-  device_->CopyToHost(step.results, results_, places * sizeof(SampleResult));
+  for (uint32_t pass = 0; pass < passes; ++pass) device_->Replay(recording.passes[pass]);
+  device_->CopyToHost(step.results, results_, passes * recording.rows * sizeof(SampleResult));
   device_->Record(step.end_event);
   failure_.Update(Failed(device_->Wait(step.end_event)));
   RIVULET_RETURN_IF_ERROR(failure_);
   for (size_t r = 0; r < rows.size(); ++r) {
     for (size_t pass = 0; pass < plan.rows[rows[r]].count; ++pass) {
-      const SampleResult& answer = step.results[pass * rows.size() + r];
+      const SampleResult& answer = step.results[pass * recording.rows + r];
       if (answer.broken != kNoToken) break;
       result.guesses[rows[r]].push_back(answer.token);
     }
@@ -105,10 +106,11 @@ absl::Status DeviceEngine::GuessTogether(const GuessPlan& plan, std::span<const 
   return absl::OkStatus();
 }
 
-// Pass after pass, each with room for all rows.
-void DeviceEngine::DescribeGuesses(const GuessPlan& plan, std::span<const size_t> rows,
+// Pass after pass, each with room for `room` rows. Rows that a pass does not have are without
+// tokens.
+void DeviceEngine::DescribeGuesses(const GuessPlan& plan, std::span<const size_t> rows, size_t room,
                                    StepDescription& here) {
-  std::memset(current().description, 0, here.bytes());
+  ClearRows(here, room, room * kMostGuesses);
   for (size_t r = 0; r < rows.size(); ++r) {
     for (size_t kind = 0; kind < capacity().pages.size(); ++kind) {
       here.AddPages(r, plan.rows[rows[r]].segment, kind, capacity().pages[kind]);
@@ -121,10 +123,9 @@ void DeviceEngine::DescribeGuesses(const GuessPlan& plan, std::span<const size_t
     here.AddEdits(edited,
                   [&](LogitEdit* to) { return edit_writer_.Write(*row.params, {}, {}, to); });
     for (uint32_t pass = 0; pass < row.count; ++pass) {
-      const size_t at = pass * rows.size() + r;
+      const size_t at = pass * room + r;
       here.segments()[at] = {
           static_cast<uint32_t>(r), 1, s.position + pass, s.base_in, s.base_out, s.tail, 0};
-      here.segment_of()[at] = static_cast<uint32_t>(r);
       here.ids()[at] = pass == 0 ? plan.tokens[s.first_token] : kLastSampled;
       for (size_t kind = 0; kind < capacity().pages.size(); ++kind) {
         here.segment_pages(kind)[at] = here.segment_pages(kind)[r];
@@ -138,29 +139,48 @@ void DeviceEngine::DescribeGuesses(const GuessPlan& plan, std::span<const size_t
   }
 }
 
-// `open`: the rows of each pass, the first so many of `rows`.
-void DeviceEngine::RunGuesses(const StepDescription& there, size_t rows,
-                              std::span<const size_t> open) {
-  DevicePredictor::Guesses guesses = predictor_->TakeGuesses(rows);
+// Pass number `pass` for `rows` rows.
+void DeviceEngine::EnqueueGuesses(const StepDescription& there, uint32_t rows, size_t pass) {
+  model_->Reset();  // so that each pass has its temporaries where the one before it had them
+  const DevicePredictor::Guesses guesses = predictor_->TakeGuesses(rows);
+  const size_t first = pass * rows;
   std::array<DevicePages, kMaxPageKinds> pages = PagesOf(there);
-  for (size_t pass = 0; pass < open.size(); ++pass) {
-    const size_t first = pass * rows;
-    const auto count = static_cast<uint32_t>(open[pass]);
-    const DeviceRows of_pass{there.segments() + first, there.segment_of() + first, count, count,
-                             /*single=*/true};
-    const FloatMatrix logits{logits_, count, model_->vocab(), model_->vocab()};
-    predictor_->Guess({there.ids() + first, of_pass, last_guesses_, pages}, pass > 0, *states_,
-                      guesses, logits);
-    device_->Sample({.logits = logits,
-                     .rows = there.draws() + first,
-                     .edits = there.edits(),
-                     .masks = there.masks(),
-                     .count = count,
-                     .last_tokens = last_guesses_,
-                     .results = results_ + first,
-                     .logprobs = logprobs_ + first});
-    for (DevicePages& kind : pages) kind.segments += rows;
+  for (DevicePages& kind : pages) kind.segments += first;
+  const DeviceRows of_pass{there.segments() + first, there.segment_of() + first, rows, rows,
+                           /*single=*/true};
+  const FloatMatrix logits{logits_, rows, model_->vocab(), model_->vocab()};
+  predictor_->Guess({there.ids() + first, of_pass, last_guesses_, pages}, pass > 0, *states_,
+                    guesses, logits);
+  device_->Sample({.logits = logits,
+                   .rows = there.draws() + first,
+                   .edits = there.edits(),
+                   .masks = there.masks(),
+                   .count = rows,
+                   .last_tokens = last_guesses_,
+                   .results = results_ + first,
+                   .logprobs = logprobs_ + first});
+}
+
+absl::Status DeviceEngine::RecordGuesses(uint32_t rows) {
+  const StepDescription there = DescribeEmptyRows(rows, kMostGuesses);
+  RIVULET_RETURN_IF_ERROR(device_->Synchronize());
+  GuessRecording recording{.rows = rows};
+  for (size_t pass = 0; pass < kMostGuesses; ++pass) {
+    device_->BeginRecording();
+    EnqueueGuesses(there, rows, pass);
+    RIVULET_ASSIGN_OR_RETURN(recording.passes[pass], device_->EndRecording());
+    RIVULET_RETURN_IF_ERROR(model_->status());
   }
+  guess_recordings_.push_back(recording);
+  return absl::OkStatus();
+}
+
+// The first pass and those behind it differ.
+absl::Status DeviceEngine::WarmUpGuesses(uint32_t rows) {
+  const StepDescription there = DescribeEmptyRows(rows, kMostGuesses);
+  for (size_t pass = 0; pass < 2; ++pass) EnqueueGuesses(there, rows, pass);
+  RIVULET_RETURN_IF_ERROR(device_->Synchronize());
+  return model_->status();
 }
 
 }  // namespace rivulet

@@ -39,6 +39,7 @@ void DeviceEngine::Release() {
   description_ = nullptr;
   for (Step& step : steps_) step.recording = nullptr;
   recordings_.clear();
+  guess_recordings_.clear();
 }
 
 absl::Status DeviceEngine::Start(const EngineOptions& options) {
@@ -188,16 +189,23 @@ absl::Status DeviceEngine::Prepare() {
   return absl::OkStatus();
 }
 
-// Describes `rows` decode rows without sessions, on the device.
-StepDescription DeviceEngine::DescribeEmptyRows(uint32_t rows) {
-  const StepDescription here(steps_[0].description, ExtentsOf(rows, rows));
-  std::memset(steps_[0].description, 0, here.bytes());
-  for (uint32_t r = 0; r < rows; ++r) {
-    here.segment_of()[r] = here.place_tokens()[r] = r;
-    here.draws()[r] = {};
+// Rows without tokens at all places, those of a row `rows` apart.
+void DeviceEngine::ClearRows(const StepDescription& here, size_t rows, size_t places) {
+  std::memset(here.segments(), 0, here.bytes());
+  for (size_t i = 0; i < places; ++i) {
+    here.segment_of()[i] = static_cast<uint32_t>(i % rows);
+    here.place_tokens()[i] = static_cast<uint32_t>(i);
+    here.draws()[i] = {};
   }
+}
+
+// Describes `rows` decode rows without sessions, on the device; for so many passes.
+StepDescription DeviceEngine::DescribeEmptyRows(uint32_t rows, uint32_t passes) {
+  const size_t places = size_t{rows} * passes;
+  const StepDescription here(steps_[0].description, ExtentsOf(places, places));
+  ClearRows(here, rows, places);
   device_->CopyToDevice(description_, steps_[0].description, here.bytes());
-  return {description_, ExtentsOf(rows, rows)};
+  return {description_, ExtentsOf(places, places)};
 }
 
 DeviceModel::Stream DeviceEngine::RunDecodeRows(const StepDescription& there, uint32_t rows) {
@@ -229,6 +237,10 @@ DeviceModel::Stream DeviceEngine::RunTokens(const StepDescription& there, uint32
 // run the same. Few decode rows come last: their products bring weights of the next product into
 // L2, which the device knows from the step before.
 absl::Status DeviceEngine::Record() {
+  for (size_t i = kGuessRows.size(); predictor_ != nullptr && i-- > 0;) {
+    RIVULET_RETURN_IF_ERROR(RecordGuesses(kGuessRows[i]));
+  }
+  std::reverse(guess_recordings_.begin(), guess_recordings_.end());
   for (size_t i = kRecordedTokens.size(); i-- > 0;) {
     RIVULET_RETURN_IF_ERROR(Record(kRecordedTokens[i], false));
   }
@@ -268,17 +280,10 @@ absl::Status DeviceEngine::WarmUp() {
     RIVULET_RETURN_IF_ERROR(device_->Synchronize());
     RIVULET_RETURN_IF_ERROR(model_->status());
   }
-  return predictor_ == nullptr ? absl::OkStatus() : WarmUpGuesses();
-}
-
-// As many rows as guess together.
-absl::Status DeviceEngine::WarmUpGuesses() {
-  const StepDescription there = DescribeEmptyRows(kGuessRows);
-  const size_t rows = kGuessRows;
-  model_->Reset();
-  RunGuesses(there, rows, {&rows, 1});
-  RIVULET_RETURN_IF_ERROR(device_->Synchronize());
-  return model_->status();
+  for (size_t i = kGuessRows.size(); predictor_ != nullptr && i-- > 0;) {
+    RIVULET_RETURN_IF_ERROR(WarmUpGuesses(kGuessRows[i]));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status DeviceEngine::WarmUpPrompt(uint32_t tokens) {

@@ -25,12 +25,6 @@ ShortConvolution MakeShift(size_t channels, StateLayout& layout) {
   return ShortConvolution(std::move(taps), {}, channels, 2, /*silu=*/false, "streams", layout);
 }
 
-FloatMatrix FirstRows(FloatMatrix x, size_t rows) { return x.Rows(0, rows); }
-Operand FirstRows(Operand x, size_t rows) {
-  x.rows = static_cast<uint32_t>(rows);
-  return x;
-}
-
 }  // namespace
 
 DevicePredictor::DevicePredictor(DeviceModel& model, Device* device)
@@ -109,12 +103,8 @@ DevicePredictor::Guesses DevicePredictor::TakeGuesses(size_t rows) {
 }
 
 void DevicePredictor::Guess(const DeviceModel::Tokens& tokens, bool follows_guess,
-                            const StatePool& states, Guesses& guesses, FloatMatrix logits) {
-  const size_t rows = tokens.rows.tokens;
-  DeviceModel::Stream own{FirstRows(guesses.stream.x, rows),
-                          FirstRows(guesses.stream.update, rows)};
-  const DeviceModel::Temporaries temporaries{FirstRows(guesses.temporaries.normed, rows),
-                                             FirstRows(guesses.temporaries.handed_on, rows)};
+                            const StatePool& states, const Guesses& guesses, FloatMatrix logits) {
+  DeviceModel::Stream own = guesses.stream;
   const FloatMatrix inputs = TakeInputs(tokens);
   if (follows_guess) {
     device_->CopyColumns(own.x, StreamsOf(inputs));
@@ -123,10 +113,10 @@ void DevicePredictor::Guess(const DeviceModel::Tokens& tokens, bool follows_gues
     Shift(tokens, states, EmbeddingsOf(inputs), StreamsOf(inputs));
   }
   Fuse(inputs, own.x);
-  model_.RunLayers(head_.layers, first_layer_, tokens, states, temporaries,
+  model_.RunLayers(head_.layers, first_layer_, tokens, states, guesses.temporaries,
                    DeviceModel::Purpose::kOutput, own);
-  model_.Enter(head_.final_norm, {.keeps_normed = true}, own, temporaries.normed);
-  model_.NormedLogits(temporaries.normed, logits);
+  model_.Enter(head_.final_norm, {.keeps_normed = true}, own, guesses.temporaries.normed);
+  model_.NormedLogits(guesses.temporaries.normed, logits);
 }
 
 }  // namespace rivulet

@@ -44,15 +44,15 @@ class DevicePredictor {
     DeviceModel::Stream stream;  // x [rows, hidden]: what the head left of the last tokens, normed
     DeviceModel::Temporaries temporaries;
   };
-  // For up to `rows` rows at a time; until the model's Reset.
+  // Until the model's Reset. Taken first after each Reset, it is the same memory, as it was left.
   Guesses TakeGuesses(size_t rows);
 
   // logits [N, vocab] of the tokens behind these N, one of each row. The first of them follow what
-  // the slots hold; `follows_guess`: those that follow them, of the first N rows of the last call
-  // with the same `guesses`. What it leaves in the slots is behind the sessions' last tokens.
+  // the slots hold; `follows_guess`: those that follow them, of the rows of the last call, which
+  // left them in `guesses` [N]. What it leaves in the slots is behind the sessions' last tokens.
   // REQUIRES: none of the tokens folds.
   void Guess(const DeviceModel::Tokens& tokens, bool follows_guess, const StatePool& states,
-             Guesses& guesses, FloatMatrix logits);
+             const Guesses& guesses, FloatMatrix logits);
 
  private:
   // Embeddings and streams side by side, [T, 2 · hidden].

@@ -13,12 +13,15 @@
 
 namespace rivulet {
 
+// Of a row: none is behind a border, where the head's state would have to fold.
+inline constexpr uint32_t kMostGuesses = kFoldInterval - 1;
+
 struct GuessRow {
   // The token that the row's next step feeds, as that step's segment: one token, at first_token of
   // GuessPlan::tokens. It must not fold, nor may the guesses that follow it but the last:
   // position % C + count < C.
   Segment segment;
-  uint32_t count = 0;                      // guesses, at least one
+  uint32_t count = 0;                      // guesses, 1 to kMostGuesses
   const SamplingParams* params = nullptr;  // of the tokens that are guessed
   DrawPlace place;                         // of the first of them
 };
