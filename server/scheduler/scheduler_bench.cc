@@ -61,7 +61,7 @@ void DecodeStep(benchmark::State& state) {
       benchmark::Counter(static_cast<double>(rows), benchmark::Counter::kIsIterationInvariantRate |
                                                         benchmark::Counter::kInvert);
 }
-BENCHMARK(DecodeStep)->Arg(1)->Arg(8)->Arg(64)->Arg(256)->UseManualTime();
+BENCHMARK(DecodeStep)->Arg(1)->Arg(8)->Arg(64)->Arg(256)->Arg(1024)->UseManualTime();
 
 // The same with look-ups, in text that is new (0) or repeats (1). Drafts make a step of a
 // millisecond longer by 0.3, and by half a microsecond each. `follow_us`: what FollowDrafts takes,

@@ -1,0 +1,112 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The gRPC server with an engine that computes nothing and takes a given time for each step, as a
+// GPU would: what its process uses of the CPU is the streaming alone.
+//
+//   rivulet-paced-server --step_ms 10.7 --sessions 1024
+//
+// serve/streaming.py runs it under load and tells its threads apart. It prints "grpc listening on
+// HOST:PORT" and serves until it is killed.
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "server/engine/fake_engine.h"
+#include "server/log/log.h"
+#include "server/rpc/grpc_server.h"
+#include "server/scheduler/engine_loop.h"
+#include "server/service/service_context.h"
+
+ABSL_FLAG(double, step_ms, 10.7, "how long a step takes from its launch to its end");
+ABSL_FLAG(uint32_t, sessions, 1024, "for how many sessions there are slots");
+ABSL_FLAG(uint32_t, port, 0, "0: any");
+
+namespace rivulet {
+namespace {
+
+// As with a GPU, the engine's thread sleeps while a step runs.
+class PacedEngine : public FakeEngine {
+ public:
+  PacedEngine(uint32_t sessions, Clock::duration step) : FakeEngine(sessions), step_(step) {
+    next_token = [](const StepRow& row) {
+      return static_cast<uint32_t>(row.spec.position * 7 % (kVocab - 10));
+    };
+  }
+  StepTicket Launch(const StepPlan& plan) override {
+    const StepTicket ticket = FakeEngine::Launch(plan);
+    end_ = Clock::now() + step_;
+    return ticket;
+  }
+  StepResult Await(StepTicket ticket) override {
+    std::this_thread::sleep_until(end_);
+    StepResult result = FakeEngine::Await(ticket);
+    result.device_seconds = Seconds(step_);
+    return result;
+  }
+
+ private:
+  const Clock::duration step_;
+  TimePoint end_;
+};
+
+class PacedServer {
+ public:
+  explicit PacedServer(uint32_t sessions)
+      : engine_(sessions,
+                std::chrono::microseconds(std::llround(1000 * absl::GetFlag(FLAGS_step_ms)))) {
+    model_.info.set_name("paced");
+    model_.info.set_fold_interval(engine_.capacity().fold_interval);
+    model_.info.set_vocab_size(FakeEngine::kVocab);
+    SchedulerOptions options;
+    options.max_queue = 4 * sessions;
+    scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
+    loop_ = std::make_unique<EngineLoop>(engine_, *scheduler_);
+    context_ = std::make_unique<ServiceContext>(
+        ServiceContext{model_, *scheduler_, sessions_, pool_, metrics_, calls_, authenticator_,
+                       /*max_prompt=*/1 << 20});
+  }
+
+  // Returns only if it cannot serve.
+  absl::Status Run() {
+    auto server = GrpcServer::Start("127.0.0.1", static_cast<int>(absl::GetFlag(FLAGS_port)),
+                                    *context_, /*tls=*/nullptr, {});
+    if (!server.ok()) return server.status();
+    std::printf("grpc listening on %s\n", Address("127.0.0.1", (*server)->port()).c_str());
+    std::fflush(stdout);
+    for (;;) pause();
+  }
+
+ private:
+  PacedEngine engine_;
+  Metrics metrics_;
+  CallCount calls_;
+  Authenticator authenticator_;
+  SessionTable sessions_{{}, metrics_};
+  ServedModel model_;
+  Dispatcher dispatcher_;
+  WorkerPool pool_{2, 1024};
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<EngineLoop> loop_;
+  std::unique_ptr<ServiceContext> context_;
+};
+
+}  // namespace
+}  // namespace rivulet
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("a gRPC server whose engine takes its time and computes nothing");
+  absl::ParseCommandLine(argc, argv);
+  rivulet::SetLogLevel("warning");
+  const absl::Status failure = rivulet::PacedServer(absl::GetFlag(FLAGS_sessions)).Run();
+  std::fprintf(stderr, "error: %s\n", failure.ToString().c_str());
+  return 1;
+}
