@@ -22,6 +22,7 @@
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.pb.h"
 #include "server/log/log.h"
+#include "server/rpc/completed_writes.h"
 #include "server/rpc/origin.h"
 #include "server/rpc/reactors.h"
 #include "server/rpc/status_map.h"
@@ -72,7 +73,7 @@ class ChatReactor final
   absl::Status Prepare(v1::GenerateResponse message) override {
     return SerializeMessage(message, &wire_response_);
   }
-  void Send() override { StartWrite(&wire_response_); }
+  void Send() override { StartWriteHere(*this, &wire_response_); }
   void CutOff() override { context_.TryCancel(); }
 
   void OnGenerationEnd(const absl::Status& status) override {

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "rivulet/v1/inference.pb.h"
+#include "server/rpc/completed_writes.h"
 #include "server/rpc/origin.h"
 #include "server/rpc/reactors.h"
 #include "server/rpc/status_map.h"
@@ -35,7 +36,7 @@ class GenerateReactor final : public CountedReactor<grpc::ServerWriteReactor<grp
   absl::Status Prepare(v1::GenerateResponse message) override {
     return SerializeMessage(message, &wire_response_);
   }
-  void Send() override { StartWrite(&wire_response_); }
+  void Send() override { StartWriteHere(*this, &wire_response_); }
   void CutOff() override { context_.TryCancel(); }
   void OnGenerationEnd(const absl::Status& status) override { FinishCall(*this, context_, status); }
 

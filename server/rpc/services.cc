@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "rivulet/v1/inference.grpc.pb.h"
+#include "server/rpc/completed_writes.h"
 #include "server/rpc/origin.h"
 #include "server/rpc/reactors.h"
 #include "server/rpc/unary_call.h"
@@ -98,7 +99,16 @@ using RawInference = v1::Inference::WithRawCallbackMethod_GetModel<RawDetokenize
 class InferenceService final : public RawInference {
  public:
   InferenceService(const ServiceContext& context, OpenStreams& chats)
-      : service_(context), chats_(chats) {}
+      : service_(context), chats_(chats) {
+    using GenerateHandler = grpc::internal::CallbackServerStreamingHandler<Bytes, Bytes>;
+    using ChatHandler = grpc::internal::CallbackBidiHandler<Bytes, Bytes>;
+    MarkMethodRawCallback(
+        kGenerate, new NotingHandler<GenerateHandler>([this](Context* call, const Bytes* request) {
+          return Generate(call, request);
+        }));
+    MarkMethodRawCallback(
+        kChat, new NotingHandler<ChatHandler>([this](Context* call) { return Chat(call); }));
+  }
 
   grpc::ServerWriteReactor<Bytes>* Generate(Context* context, const Bytes* request) override {
     return StartGenerate(service_, *context, *request);
@@ -123,6 +133,9 @@ class InferenceService final : public RawInference {
   }
 
  private:
+  // Their places in the service.
+  static constexpr int kGenerate = 0, kChat = 1;
+
   const ServiceContext& service_;
   OpenStreams& chats_;
 };
