@@ -38,7 +38,8 @@ struct HeldRow {
     }
   }
 
-  // In place. The same operations in the same order as AddNormRow (rows.cu).
+  // In place. Sums are in another order than those of AddNormRow (rows.cu): which of the two norms
+  // a stream depends on the model alone.
   __device__ void Norm(uint32_t columns, const float* weight, const float* bias, float eps,
                        float* scratch) {
     const auto count = static_cast<float>(columns);

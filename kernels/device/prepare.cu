@@ -1,0 +1,581 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Row preparation: what happens to a token's row between a product and a recurrence (convolution,
+// activations, norms of heads, gates), and rotary positions.
+//
+// Bytes expected: each matrix once; for the convolution W - 1 rows of the tail read and one
+// written.
+#include <algorithm>
+#include <type_traits>
+
+#include "kernels/device/activations.cuh"
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/launch.cuh"
+#include "kernels/device/rehearsal.cuh"
+
+namespace rivulet::cuda {
+namespace {
+
+constexpr int kPrepareWarps = 8;
+
+__host__ __device__ bool ByHead(const PreparedPart& part) {
+  return part.norm != DeviceHeadNorm::kNone || part.padded != part.width || part.head_stride != 0;
+}
+
+// Numbers that a warp prepares at a time where heads need no norm.
+__host__ __device__ uint32_t FlatNumbers(const PreparedPart& part) {
+  return part.channel < 0 ? 32 : 128;
+}
+
+__host__ __device__ uint32_t TasksOf(const PreparedPart& part) {
+  if (ByHead(part)) return part.heads;
+  return (part.heads * part.width + FlatNumbers(part) - 1) / FlatNumbers(part);
+}
+
+// Where the inputs of a token's convolution are: its own segment, the tail, the base.
+template <typename Row>
+struct ConvolutionInputs {
+  const DeviceConvolution* convolution;
+  const DeviceSegment* segment;
+  const Row* tail;    // [C, padded channels]
+  const Row* before;  // [W - 1, padded channels]; null: zeros
+  uint32_t token;     // in the step
+  uint32_t start;     // place of the segment's first token
+
+  // Of a token of this step.
+  __device__ float Now(uint32_t which, uint32_t channel) const {
+    const DeviceConvolution& c = *convolution;
+    float x = ReadLate(c.x + static_cast<size_t>(which) * c.x_stride + channel);
+    if (c.gate != nullptr) {
+      x *= ReadLate(c.gate + static_cast<size_t>(which) * c.gate_stride + channel);
+    }
+    return AsStored(static_cast<const Row*>(nullptr), x);
+  }
+
+  // Of the token `back` before this one.
+  __device__ float At(uint32_t back, uint32_t channel) const {
+    const uint32_t index = token - segment->first_token;
+    const DeviceConvolution& c = *convolution;
+    if (back <= index) return Now(token - back, channel);
+    const uint32_t older = back - index;  // before the segment
+    if (older <= start) return Load(tail + (start - older) * c.weight_stride + channel);
+    if (before == nullptr) return 0.0f;
+    return Load(before + (c.window - 1 + start - older) * c.weight_stride + channel);
+  }
+};
+
+template <typename Row>
+__device__ ConvolutionInputs<Row> InputsOf(const PrepareCall& call, const DeviceSegment& segment,
+                                           uint32_t token) {
+  const DeviceConvolution& c = call.convolution;
+  const auto* base = reinterpret_cast<const Row*>(
+      call.slots.bases + segment.base_in * call.slots.base_stride + c.before_offset);
+  return {.convolution = &c,
+          .segment = &segment,
+          .tail = reinterpret_cast<const Row*>(
+              call.slots.tails + segment.tail * call.slots.tail_stride + c.tail_offset),
+          .before = segment.position < call.fold_interval ? nullptr : base,
+          .token = token,
+          .start = static_cast<uint32_t>(segment.position % call.fold_interval)};
+}
+
+// The state that the only token of a segment leaves: its row, and at a border the last inputs.
+template <typename Row>
+__device__ void KeepToken(const PrepareCall& call, const ConvolutionInputs<Row>& inputs,
+                          uint32_t channel, float x) {
+  const DeviceConvolution& c = call.convolution;
+  Store(const_cast<Row*>(inputs.tail) + inputs.start * c.weight_stride + channel, x);
+  if (inputs.start + 1 != call.fold_interval) return;
+  auto* after = reinterpret_cast<Row*>(
+      call.slots.bases + inputs.segment->base_out * call.slots.base_stride + c.before_offset);
+  for (uint32_t j = 0; j + 1 < c.window; ++j) {
+    Store(after + j * c.weight_stride + channel, inputs.At(c.window - 2 - j, channel));
+  }
+}
+
+template <typename Row>
+__device__ float Convolve(const PrepareCall& call, const ConvolutionInputs<Row>& inputs,
+                          uint32_t channel) {
+  const DeviceConvolution& c = call.convolution;
+  float sum = c.bias[channel];
+  for (uint32_t j = 0; j < c.window; ++j) {
+    sum = fmaf(c.weight[j * c.weight_stride + channel], inputs.At(c.window - 1 - j, channel), sum);
+  }
+  return c.silu ? Function(Activation::kSilu, sum) : sum;
+}
+
+__device__ inline float4 Fused(float4 a, float4 b, float4 c) {
+  return {fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w)};
+}
+
+// The functions that take no call, before which registers would have to be saved.
+__device__ bool IsShort(Activation f) {
+  return f == Activation::kIdentity || f == Activation::kSilu;
+}
+
+// Heads of up to so many numbers are prepared with fewer registers.
+constexpr uint32_t kNarrow = 128;
+
+// Whether PrepareConvolved does a part: four channels a lane, with nothing after the convolution
+// but a short function, a norm and a factor. It does not depend on the step, and so the order of a
+// norm's sums does not.
+__device__ bool InFours(const PrepareCall& call, const PreparedPart& part) {
+  const DeviceConvolution& c = call.convolution;
+  const auto aligned = [](const float* x, uint32_t stride) {
+    return reinterpret_cast<uintptr_t>(x) % 16 == 0 && stride % 4 == 0;
+  };
+  const uint32_t width = ByHead(part) ? part.width : part.heads * part.width;
+  return part.channel >= 0 && part.channel % 4 == 0 && c.window == 4 && c.gate == nullptr &&
+         part.bias == nullptr && part.rate == nullptr && part.multiplier == nullptr &&
+         IsShort(part.f) && width % 4 == 0 && part.padded % 4 == 0 &&
+         (!ByHead(part) || max(part.width, part.padded) <= kNarrow) && aligned(c.x, c.x_stride) &&
+         aligned(part.y, part.y_stride);
+}
+
+// Four adjacent numbers of a row of the tail, as they are stored.
+__device__ inline float4 LoadStored(const float* x) { return LoadFour(x); }
+__device__ inline uint2 LoadStored(const bf16* x) { return *reinterpret_cast<const uint2*>(x); }
+__device__ inline float4 ToFloats(float4 x) { return x; }
+__device__ inline float4 ToFloats(uint2 x) {
+  return {FirstOf(x.x), SecondOf(x.x), FirstOf(x.y), SecondOf(x.y)};
+}
+
+// What the convolution of four channels reads of a token, with a window of four. kSingle: as
+// DeviceRows::single; then no number is of a token of the same step.
+template <typename Row, bool kSingle>
+struct ConvolvedToken {
+  using InTail = decltype(LoadStored(static_cast<const Row*>(nullptr)));
+  using Stored = std::conditional_t<kSingle, InTail, float4>;
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  Stored before[3];  // oldest first
+  float4 now;
+  uint32_t tail, start;  // its slot, and the place of the segment's first token in it; kNone: there
+                         // is no token
+  uint32_t index;        // of the token in its segment
+
+  __device__ static Stored Get(const Row* row) {
+    if constexpr (kSingle) {
+      return LoadStored(row);
+    } else {
+      return LoadFour(row);
+    }
+  }
+  __device__ Row* TailRow(const PrepareCall& call, uint32_t place, uint32_t channel) const {
+    auto* rows = reinterpret_cast<Row*>(call.slots.tails + tail * call.slots.tail_stride +
+                                        call.convolution.tail_offset);
+    return rows + place * call.convolution.weight_stride + channel;
+  }
+  // Everything that no kernel of this step writes.
+  __device__ void LoadState(const PrepareCall& call, uint32_t token, uint32_t channel) {
+    start = kNone;
+    if (token >= call.rows.tokens) return;
+    const uint32_t number = kSingle ? token : call.rows.segment_of[token];
+    const DeviceSegment& segment = call.rows.segments[number];
+    if (segment.tokens == 0) return;
+    const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
+    tail = segment.tail, start = inputs.start;
+    index = kSingle ? 0 : token - segment.first_token;
+#pragma unroll
+    for (uint32_t j = 0; j < 3; ++j) {
+      const uint32_t older = 3 - j - index;  // tokens before the segment
+      before[j] = {};
+      if (!kSingle && 3 - j <= index) continue;
+      if (older <= start) {
+        before[j] = Get(TailRow(call, start - older, channel));
+      } else if (inputs.before != nullptr) {
+        const uint32_t place = 3 + start - older;
+        before[j] = Get(inputs.before + place * call.convolution.weight_stride + channel);
+      }
+    }
+  }
+  // As it would be stored.
+  __device__ static float4 Rounded(const PrepareCall& call, uint32_t token, uint32_t channel) {
+    const DeviceConvolution& c = call.convolution;
+    const float* at = c.x + static_cast<size_t>(token) * c.x_stride + channel;
+    const float4 x = ReadLate(reinterpret_cast<const float4*>(at));
+    const Row* const stored = nullptr;
+    return {AsStored(stored, x.x), AsStored(stored, x.y), AsStored(stored, x.z),
+            AsStored(stored, x.w)};
+  }
+  __device__ void LoadNow(const PrepareCall& call, uint32_t token, uint32_t channel) {
+    if (start == kNone) return;
+    now = Rounded(call, token, channel);
+    if constexpr (!kSingle) {
+#pragma unroll
+      for (uint32_t j = 0; j < 3; ++j) {
+        if (3 - j <= index) before[j] = Rounded(call, token - 3 + j, channel);
+      }
+    }
+  }
+  // The state that the token leaves. REQUIRES: kSingle.
+  __device__ void Keep(const PrepareCall& call, uint32_t token, uint32_t channel,
+                       const float4 (&in)[4]) const {
+    StoreFour(TailRow(call, start, channel), in[3]);
+    if (start + 1 != call.fold_interval) return;
+    const DeviceConvolution& c = call.convolution;
+    auto* after = reinterpret_cast<Row*>(
+        call.slots.bases + call.rows.segments[token].base_out * call.slots.base_stride +
+        c.before_offset);
+#pragma unroll
+    for (uint32_t k = 0; k < 3; ++k) StoreFour(after + k * c.weight_stride + channel, in[k + 1]);
+  }
+};
+
+// What a warp prepares of tokens `first`, first + step, ...: kTokens of them, whose loads run at
+// once.
+struct TokensOfWarp {
+  uint32_t first, step;
+  __device__ uint32_t operator[](uint32_t i) const { return first + i * step; }
+};
+
+// What a warp prepares: numbers `first` to first + count of a part, `padded` with zeros.
+struct Task {
+  uint32_t first, count, padded;
+  uint32_t from, to;  // columns of x and y
+};
+
+__device__ Task TaskOf(const PreparedPart& part, uint32_t task) {
+  if (ByHead(part)) {
+    const uint32_t first = task * part.width;
+    return {first, part.width, part.padded, part.head_stride == 0 ? first : task * part.head_stride,
+            task * part.padded};
+  }
+  const uint32_t first = task * FlatNumbers(part);
+  const uint32_t count = min(FlatNumbers(part), part.heads * part.width - first);
+  return {first, count, count, first, first};
+}
+
+// What a part makes of its number, before any norm.
+__device__ float FunctionOf(const PreparedPart& part, uint32_t number, float x) {
+  if (part.multiplier != nullptr) x *= part.multiplier[number];
+  if (part.bias != nullptr) x += part.bias[number];
+  x = Function(part.f, x);
+  if (part.rate != nullptr) x *= part.rate[number];
+  return fminf(fmaxf(x, part.low), part.high);
+}
+
+template <typename Row>
+__device__ float PreparedNumber(const PrepareCall& call, const PreparedPart& part, const Task& task,
+                                uint32_t i, const ConvolutionInputs<Row>& inputs) {
+  const uint32_t number = task.first + i;
+  const float* at = part.x + static_cast<size_t>(inputs.token) * part.x_stride + task.from + i;
+  const float x = part.channel < 0 ? ReadLate(at) : Convolve(call, inputs, part.channel + number);
+  return FunctionOf(part, number, x);
+}
+
+// The factor of a head's numbers after their norm; `sum` is of the lane's numbers or squares.
+__device__ float NormScale(const PreparedPart& part, float sum) {
+  if (part.norm == DeviceHeadNorm::kNone) return part.scale;
+  sum = WarpSum(sum);
+  switch (part.norm) {
+    case DeviceHeadNorm::kL2:
+      return part.scale / sqrtf(sum + part.norm_eps);
+    case DeviceHeadNorm::kRms:
+      return part.scale / sqrtf(sum / static_cast<float>(part.width) + part.norm_eps);
+    case DeviceHeadNorm::kSumOfPhi:
+      return part.scale / (sum + 1e-4f);
+    default:
+      return sum == 0.0f ? 0.0f : part.scale / sum;
+  }
+}
+
+// kHeld: numbers of a lane. As few as a task needs: each has its copy of the code.
+template <typename Row, int kHeldNumbers>
+__device__ void PrepareNumbers(const PrepareCall& call, const PreparedPart& part, const Task& task,
+                               const ConvolutionInputs<Row>& inputs, bool real) {
+  const uint32_t lane = threadIdx.x % 32;
+  float values[kHeldNumbers];
+  float sum = 0.0f;
+#pragma unroll
+  for (uint32_t j = 0; j < kHeldNumbers; ++j) {
+    const uint32_t i = lane + 32 * j;
+    values[j] = 0.0f;
+    if (i >= task.count) continue;
+    const float x = PreparedNumber(call, part, task, i, inputs);
+    values[j] = x;
+    sum = AddsUp(part.norm) ? sum + x : fmaf(x, x, sum);
+  }
+  const float scale = NormScale(part, sum);
+  if (!real) return;
+  // After all loads, which stores would hold up.
+  if (call.rows.single && part.channel >= 0) {
+    for (uint32_t i = lane; i < task.count; i += 32) {
+      const uint32_t channel = part.channel + task.first + i;
+      KeepToken(call, inputs, channel, inputs.At(0, channel));
+    }
+  }
+  float* y = part.y + static_cast<size_t>(inputs.token) * part.y_stride + task.to;
+#pragma unroll
+  for (uint32_t j = 0; j < kHeldNumbers; ++j) {
+    const uint32_t i = lane + 32 * j;
+    if (i >= task.padded) continue;
+    float number = values[j] * scale;
+    if (part.norm_weight != nullptr && i < task.count) number *= part.norm_weight[i];
+    y[i] = number;
+  }
+}
+
+// What four numbers of a part become after their convolution, without those from `count` on.
+__device__ float4 PreparedFour(const PreparedPart& part, uint32_t i, uint32_t count, float4 x) {
+  float4 y[1] = {x};
+  if (part.f == Activation::kSilu) Apply(Activation::kSilu, y);
+  float sum = 0.0f;
+  if (part.norm != DeviceHeadNorm::kNone && i < count) {
+    for (const float number : {y[0].x, y[0].y, y[0].z, y[0].w}) {
+      sum = AddsUp(part.norm) ? sum + number : fmaf(number, number, sum);
+    }
+  }
+  const float scale = NormScale(part, sum);
+  y[0].x *= scale, y[0].y *= scale, y[0].z *= scale, y[0].w *= scale;
+  if (i >= count) return {0.0f, 0.0f, 0.0f, 0.0f};
+  if (part.norm_weight == nullptr) return y[0];
+  const float4 weight = LoadFour(part.norm_weight + i);
+  return {y[0].x * weight.x, y[0].y * weight.y, y[0].z * weight.z, y[0].w * weight.w};
+}
+
+// PrepareNumbers for parts that are InFours: four numbers a lane, every load at once.
+template <typename Row, uint32_t kTokens, bool kSingle>
+__device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& part,
+                                 const Task& task, TokensOfWarp tokens, bool real) {
+  const DeviceConvolution& c = call.convolution;
+  const uint32_t i = threadIdx.x % 32 * 4;
+  const bool has_numbers = i < task.count;
+  const uint32_t channel = part.channel + task.first + (has_numbers ? i : 0);
+  ConvolvedToken<Row, kSingle> of[kTokens];
+#pragma unroll
+  for (uint32_t t = 0; t < kTokens; ++t) of[t].LoadState(call, tokens[t], channel);
+  float4 weights[4];
+  const float4 bias = LoadFour(c.bias + channel);
+#pragma unroll
+  for (uint32_t j = 0; j < 4; ++j) weights[j] = LoadFour(c.weight + j * c.weight_stride + channel);
+  if (kTokens > 1) AwaitLastKernel();  // one token is rehearsed instead
+#pragma unroll
+  for (uint32_t t = 0; t < kTokens; ++t) of[t].LoadNow(call, tokens[t], channel);
+#pragma unroll
+  for (uint32_t t = 0; t < kTokens; ++t) {
+    if (of[t].start == of[t].kNone) continue;
+    const float4 in[4] = {ToFloats(of[t].before[0]), ToFloats(of[t].before[1]),
+                          ToFloats(of[t].before[2]), of[t].now};
+    float4 y[1] = {bias};
+#pragma unroll
+    for (uint32_t j = 0; j < 4; ++j) y[0] = Fused(weights[j], in[j], y[0]);
+    if (c.silu) Apply(Activation::kSilu, y);
+    const float4 prepared = PreparedFour(part, i, task.count, y[0]);
+    KeepInRegisters(prepared);
+    if (!real) continue;
+    if (i < task.padded) {
+      StoreFour(part.y + static_cast<size_t>(tokens[t]) * part.y_stride + task.to + i, prepared);
+    }
+    if (kSingle && has_numbers) of[t].Keep(call, tokens[t], channel, in);
+  }
+}
+
+// PrepareNumbers for a part without convolution and norm: a number a lane.
+template <uint32_t kTokens>
+__device__ void PrepareFlat(const PrepareCall& call, const PreparedPart& part, const Task& task,
+                            TokensOfWarp tokens, bool real) {
+  const uint32_t lane = threadIdx.x % 32;
+  if (lane >= task.count) return;
+  if (kTokens > 1) AwaitLastKernel();
+  float x[kTokens];
+#pragma unroll
+  for (uint32_t t = 0; t < kTokens; ++t) {
+    x[t] = 0.0f;
+    if (tokens[t] >= call.rows.tokens) continue;
+    x[t] = ReadLate(part.x + static_cast<size_t>(tokens[t]) * part.x_stride + task.from + lane);
+  }
+#pragma unroll
+  for (uint32_t t = 0; t < kTokens; ++t) {
+    const float y = FunctionOf(part, task.first + lane, x[t]) * part.scale;
+    if (tokens[t] >= call.rows.tokens || !real) continue;
+    part.y[static_cast<size_t>(tokens[t]) * part.y_stride + task.to + lane] = y;
+  }
+}
+
+// kWide: some heads are wider than kNarrow.
+template <typename Row, bool kWide>
+__device__ void PreparePart(const PrepareCall& call, const PreparedPart& part, const Task& task,
+                            uint32_t token, bool real) {
+  const uint32_t index = call.rows.single ? token : call.rows.segment_of[token];
+  const DeviceSegment& segment = call.rows.segments[index];
+  if (segment.tokens == 0) return;
+  const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
+  if (!kWide || max(task.count, task.padded) <= kNarrow) {
+    return PrepareNumbers<Row, kNarrow / 32>(call, part, task, inputs, real);
+  }
+  if constexpr (kWide) {
+    PrepareNumbers<Row, kMostPreparedWidth / 32>(call, part, task, inputs, real);
+  }
+}
+
+// A task for some tokens.
+template <typename Row, uint32_t kTokens, bool kSingle>
+__device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, const Task& task,
+                            TokensOfWarp tokens, bool real) {
+  if (InFours(call, part)) {
+    return PrepareConvolved<Row, kTokens, kSingle>(call, part, task, tokens, real);
+  }
+  if (!ByHead(part) && part.channel < 0) {
+    return PrepareFlat<kTokens>(call, part, task, tokens, real);
+  }
+  if (kTokens > 1) AwaitLastKernel();
+#pragma unroll 1
+  for (uint32_t t = 0; t < kTokens && tokens[t] < call.rows.tokens; ++t) {
+    PreparePart<Row, kTokens == 1>(call, part, task, tokens[t], real);
+  }
+}
+
+// The warp's task, of the tokens that the grid's rows share out.
+template <typename Row, uint32_t kTokens, bool kSingle>
+__device__ void PrepareTokens(const PrepareCall& call, const PreparedPart& part, uint32_t index,
+                              bool real) {
+  const Task task = TaskOf(part, index);
+  if constexpr (kTokens > 1) {
+    PrepareTask<Row, kTokens, kSingle>(call, part, task, {blockIdx.y, gridDim.y}, real);
+  } else {
+#pragma unroll 1
+    for (uint32_t token = blockIdx.y; token < call.rows.tokens; token += gridDim.y) {
+      PrepareTask<Row, 1, kSingle>(call, part, task, {token, 1}, real);
+      if (!real) return;
+    }
+  }
+}
+
+template <typename Row, uint32_t kTokens, bool kSingle>
+__device__ void PrepareWarp(const PrepareCall& call, bool real) {
+  uint32_t task = blockIdx.x * kPrepareWarps + threadIdx.x / 32;
+  for (uint32_t p = 0; p < call.part_count; ++p) {
+    const uint32_t tasks = TasksOf(call.parts[p]);
+    if (task < tasks) return PrepareTokens<Row, kTokens, kSingle>(call, call.parts[p], task, real);
+    task -= tasks;
+  }
+}
+
+// Few registers, so that blocks find room beside those of a sum's kernel.
+template <typename Row, bool kSingle>
+__global__ void __maxnreg__(56)
+    PrepareKernel(const __grid_constant__ PrepareCall call, uint32_t rehearsed) {
+  AllowNextKernel();
+  RunRehearsed(rehearsed, [&](bool real) { PrepareWarp<Row, 1, kSingle>(call, real); });
+}
+
+// With many rows a warp has several tokens. Three and four of them need more registers and were
+// slower (docs/performance.md#h100).
+constexpr uint32_t kTokensOfWarp = 2;
+template <typename Row>
+__global__ void __launch_bounds__(kPrepareWarps * 32, 4)
+    PrepareManyKernel(const __grid_constant__ PrepareCall call) {
+  AllowNextKernel();
+  PrepareWarp<Row, kTokensOfWarp, true>(call, true);
+}
+
+// The inputs before a border of the segment, of which some may be older than it.
+template <typename Row>
+__device__ void KeepInputsBefore(const PrepareCall& call, const DeviceSegment& segment,
+                                 uint64_t border, uint32_t channel) {
+  const DeviceConvolution& c = call.convolution;
+  const auto last = segment.first_token + static_cast<uint32_t>(border - segment.position) - 1;
+  const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, last);
+  const uint32_t slot = BaseAfter(call.rows, segment, last);
+  auto* after =
+      reinterpret_cast<Row*>(call.slots.bases + slot * call.slots.base_stride + c.before_offset);
+  for (uint32_t j = 0; j + 1 < c.window; ++j) {
+    Store(after + j * c.weight_stride + channel, inputs.At(c.window - 2 - j, channel));
+  }
+}
+
+// The same for each border before the last one that has a base of its own.
+template <typename Row>
+__device__ void KeepInputsWithin(const PrepareCall& call, const DeviceSegment& segment,
+                                 uint64_t last_border, uint32_t channel) {
+  const uint64_t chunk = call.fold_interval;
+  const uint64_t first = (segment.position / chunk + 1) * chunk;
+  for (uint64_t border = first; border < last_border; border += chunk) {
+    const uint64_t token = segment.first_token + (border - segment.position) - 1;
+    if (call.rows.fold_bases[token] == segment.base_out) continue;
+    KeepInputsBefore<Row>(call, segment, border, channel);
+  }
+}
+
+// The convolution's state after segments of any length. A thread owns a channel of a segment: it
+// reads what is needed of the old tail and base before it writes the new ones.
+template <typename Row>
+__global__ void KeepInputsKernel(const __grid_constant__ PrepareCall call) {
+  AllowNextKernel();
+  AwaitLastKernel();
+  const DeviceConvolution& c = call.convolution;
+  const DeviceSegment& segment = call.rows.segments[blockIdx.y];
+  const uint32_t channel = blockIdx.x * blockDim.x + threadIdx.x;
+  if (segment.tokens == 0 || channel >= c.channels) return;
+  const uint64_t end = segment.position + segment.tokens;
+  const uint64_t border = end / call.fold_interval * call.fold_interval;
+  auto* tail = reinterpret_cast<Row*>(call.slots.tails + segment.tail * call.slots.tail_stride +
+                                      c.tail_offset);
+  if (border > segment.position) {
+    if (call.rows.fold_bases != nullptr) KeepInputsWithin<Row>(call, segment, border, channel);
+    KeepInputsBefore<Row>(call, segment, border, channel);
+  }
+  const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, segment.first_token);
+  for (uint64_t position = max(border, segment.position); position < end; ++position) {
+    const auto token = static_cast<uint32_t>(segment.first_token + (position - segment.position));
+    Store(tail + (position - border) * c.weight_stride + channel, inputs.Now(token, channel));
+  }
+}
+
+__global__ void RotateKernel(RotateCall call) {
+  AllowNextKernel();
+  AwaitLastKernel();
+  const uint32_t token = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= call.heads * call.half) return;
+  const DeviceSegment& segment = call.rows.segments[call.rows.segment_of[token]];
+  if (segment.tokens == 0) return;
+  const auto position = static_cast<float>(segment.position + token - segment.first_token);
+  const float angle = position * call.frequencies[i % call.half];
+  const float cosine = cosf(angle) * call.amplitude, sine = sinf(angle) * call.amplitude;
+  float* x = call.x.data + token * call.x.stride + i / call.half * call.head_stride + i % call.half;
+  const float first = x[0], second = x[call.half];
+  x[0] = fmaf(first, cosine, -(second * sine));
+  x[call.half] = fmaf(second, cosine, first * sine);
+}
+
+bool HasWideHeads(const PrepareCall& call) {
+  return std::any_of(call.parts, call.parts + call.part_count, [](const PreparedPart& part) {
+    return ByHead(part) && std::max(part.width, part.padded) > kNarrow;
+  });
+}
+
+template <typename Row>
+void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
+  constexpr uint32_t kThreads = kPrepareWarps * 32;
+  uint32_t tasks = 0;
+  for (uint32_t p = 0; p < call.part_count; ++p) tasks += TasksOf(call.parts[p]);
+  const uint32_t blocks = (tasks + kPrepareWarps - 1) / kPrepareWarps;
+  constexpr uint32_t kResident = 4;  // blocks of a processor
+  const uint32_t most =
+      std::max(kResident * static_cast<uint32_t>(context.processors) / blocks, 1u);
+  if (call.rows.single && call.rows.tokens > most && !HasWideHeads(call)) {
+    const uint32_t groups = (call.rows.tokens + kTokensOfWarp - 1) / kTokensOfWarp;
+    return context.Run(PrepareManyKernel<Row>, dim3(blocks, groups), kThreads, 0, call);
+  }
+  const dim3 grid(blocks, std::min(call.rows.tokens, most));
+  context.Run(call.rows.single ? PrepareKernel<Row, true> : PrepareKernel<Row, false>, grid,
+              kThreads, 0, call, context.RehearsedBlocks(grid.x * grid.y));
+  if (call.rows.single || call.convolution.window == 0) return;
+  context.Run(KeepInputsKernel<Row>,
+              dim3((call.convolution.channels + 127) / 128, call.rows.segment_count), 128, 0, call);
+}
+
+}  // namespace
+
+void LaunchPrepare(const PrepareCall& call, bool fp32_rows, const LaunchContext& context) {
+  if (fp32_rows) return LaunchPrepareRows<float>(call, context);
+  LaunchPrepareRows<bf16>(call, context);
+}
+
+void LaunchRotate(const RotateCall& call, const LaunchContext& context) {
+  const uint32_t pairs = call.heads * call.half;
+  context.Run(RotateKernel, dim3((pairs + 127) / 128, call.rows.tokens), 128, 0, call);
+}
+
+}  // namespace rivulet::cuda
