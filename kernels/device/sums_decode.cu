@@ -230,6 +230,7 @@ class DecodeUnit {
     if (decays) step = ReadLate(c_.g + size_t{Token()} * c_.g_stride + unit_);
     if (c_.delta) beta_ = ReadLate(c_.beta + size_t{Token()} * c_.beta_stride + unit_);
     TakeSkip();
+    TakeValues();
     for (uint32_t i = threadIdx.x; i < items; i += blockDim.x) {
       const Four item = ItemAt(i);
       if (item.from == nullptr) continue;
@@ -255,6 +256,7 @@ class DecodeUnit {
     WaitForCopies<0>();
     __syncthreads();
     if (c_.delta) beta_ = ReadLate(c_.beta + size_t{Token()} * c_.beta_stride + unit_);
+    TakeValues();
     for (uint32_t d = threadIdx.x; d < c_.padded_key; d += blockDim.x) TakeDecay(d);
     __syncthreads();
     const uint32_t items = c_.padded_key / 4 * (1 + columns_) + values_ / 4;
@@ -330,6 +332,15 @@ class DecodeUnit {
       if (e >= c_.value_dim) continue;
       skip_[half] = c_.skip[unit_ * c_.value_dim + e];
       skipped_[half] = ReadLate(Value() + e);
+    }
+  }
+
+  // What a delta rule starts from, of the two value columns that the lane solves for.
+  __device__ void TakeValues() {
+    if (!c_.delta) return;
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t e = Column() + g_ + half * 8;
+      if (e < c_.value_dim) values_now_[half] = ReadLate(Value() + e);
     }
   }
 
@@ -420,18 +431,24 @@ class DecodeUnit {
   // have k S̄ of value columns g and g + 8.
   template <typename Score>
   __device__ void Solve(const float (&sum)[4], Score&& score) {
-    float u[2] = {};
+    float u[2] = {values_now_[0] - sum[0], values_now_[1] - sum[2]};
     bf16* column = v_ + warp_ * 16 + g_;
+    // The rows of so many tokens are loaded before the first is used.
+    constexpr uint32_t kAtOnce = kRehearses ? kChunk : 4;
+    for (uint32_t first = 0; first < place_; first += kAtOnce) {
+      float weights[kAtOnce], rows[kAtOnce][2];
 #pragma unroll
-    for (uint32_t half = 0; half < 2; ++half) {
-      const uint32_t e = Column() + g_ + half * 8;
-      if (e < c_.value_dim) u[half] = ReadLate(Value() + e);
-      u[half] -= sum[half * 2];
-    }
-    for (uint32_t s = 0; s < place_; ++s) {
-      const float weight = -score(s);
-      u[0] = fmaf(weight, __bfloat162float(column[s * dv_]), u[0]);
-      u[1] = fmaf(weight, __bfloat162float(column[s * dv_ + 8]), u[1]);
+      for (uint32_t i = 0; i < kAtOnce; ++i) {
+        weights[i] = -score(first + i);
+        rows[i][0] = __bfloat162float(column[(first + i) * dv_]);
+        rows[i][1] = __bfloat162float(column[(first + i) * dv_ + 8]);
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kAtOnce; ++i) {
+        if (first + i >= place_) continue;
+        u[0] = fmaf(weights[i], rows[i][0], u[0]);
+        u[1] = fmaf(weights[i], rows[i][1], u[1]);
+      }
     }
     if (t_ == 0) {
 #pragma unroll
@@ -522,7 +539,7 @@ class DecodeUnit {
   bool fresh_ = false, active_ = false, real_ = false;
   float decay_ = 0.0f;  // cumulative, of row `lane`
   float beta_ = 0.0f;
-  float skip_[2] = {}, skipped_[2] = {};
+  float skip_[2] = {}, skipped_[2] = {}, values_now_[2] = {};
   HeldTile<kBf16State> held_[kTiles];
 };
 
