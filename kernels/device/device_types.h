@@ -96,7 +96,7 @@ struct Operand {
 // A product of many rows may read and write up to this many: temporaries have room for them.
 constexpr uint32_t ProductRows(size_t rows) {
   const auto count = static_cast<uint32_t>(rows);
-  return count <= 32 ? 32 : (count + 63) / 64 * 64;
+  return count == 0 ? 64 : (count + 63) / 64 * 64;
 }
 
 // A packed linear map: [outputs, stride] bf16, row-major, zeros from `inputs` on.

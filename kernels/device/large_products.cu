@@ -2,6 +2,7 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -14,9 +15,15 @@
 namespace rivulet::cuda {
 namespace {
 
-constexpr int kAlgorithms = 8;  // that are tried
-constexpr double kClearlyFaster = 0.9;
+constexpr int kAlgorithms = 16;  // that are tried
+// A later algorithm of the library's list has to be so much faster, as a part of an earlier one's
+// time: trials differ by a few percent.
+constexpr double kClearlyFaster = 0.96;
 constexpr size_t kWorkspace = size_t{32} << 20;
+constexpr uint32_t kFewRows = 32;  // products of up to so many have algorithms of their own
+// And those for more rows have to be so much faster, since they write more, which trials do not
+// see.
+constexpr double kFasterWithMore = 0.8;
 
 // The functions that are used, by the names that the header declares.
 struct Library {
@@ -60,12 +67,25 @@ struct Shape {
 };
 
 struct Plan {
-  Shape shape = {};
+  Shape shape = {};  // of the product, which may be done with more rows
   bool usable = false;
+  double seconds = INFINITY;
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t weights = nullptr, rows = nullptr, result = nullptr;
   cublasLtMatmulAlgo_t algorithm = {};
 };
+
+// Reads memory that fills L2, so that a product after it finds its weights where a step does.
+constexpr size_t kEvicted = size_t{128} << 20;
+__global__ void EvictKernel(const float4* numbers, float* never) {
+  float4 sum = {};
+  const size_t step = size_t{gridDim.x} * blockDim.x;
+  for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < kEvicted / sizeof(float4); i += step) {
+    const float4 x = __ldcg(numbers + i);
+    sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+  }
+  if (sum.x + sum.y + sum.z + sum.w != 0.0f) *never = 1.0f;  // they are zeros
+}
 
 // Products of a shape on random rows, timed and compared.
 class Trial {
@@ -78,9 +98,11 @@ class Trial {
     const size_t bytes = random.size() * sizeof(uint16_t);
     ok_ = cudaMalloc(&rows_, bytes) == cudaSuccess &&
           cudaMalloc(&results_, results() * sizeof(float)) == cudaSuccess &&
+          cudaMalloc(&evicted_, kEvicted) == cudaSuccess &&
           cudaEventCreate(&begin_) == cudaSuccess && cudaEventCreate(&end_) == cudaSuccess;
     if (!ok_) return;
     cudaMemcpyAsync(rows_, random.data(), bytes, cudaMemcpyHostToDevice, context.stream);
+    cudaMemsetAsync(evicted_, 0, kEvicted, context.stream);
     cudaStreamSynchronize(context.stream);
   }
   Trial(const Trial&) = delete;
@@ -88,6 +110,7 @@ class Trial {
   ~Trial() {
     cudaFree(rows_);
     cudaFree(results_);
+    cudaFree(evicted_);
     if (begin_ != nullptr) cudaEventDestroy(begin_);
     if (end_ != nullptr) cudaEventDestroy(end_);
   }
@@ -95,26 +118,22 @@ class Trial {
   bool ok() const { return ok_; }
   Operand x() const { return {rows_, shape_.rows, shape_.inputs, shape_.row_stride, false}; }
 
-  // Of one product, which `enqueue` puts into a matrix; infinite if it cannot.
+  // Of one product with weights in device memory, which `enqueue` puts into a matrix; infinite if
+  // it cannot.
   template <typename Enqueue>
   double Seconds(const Enqueue& enqueue) {
     constexpr int kTimes = 3;
     const FloatMatrix y = {results_, shape_.rows, shape_.outputs, shape_.result_stride};
     cudaMemsetAsync(results_, 0, results() * sizeof(float), context_.stream);
     if (!enqueue(y)) return INFINITY;
-    cudaEventRecord(begin_, context_.stream);
-    for (int i = 0; i < kTimes; ++i) enqueue(y);
-    cudaEventRecord(end_, context_.stream);
+    double best = INFINITY;
+    for (int i = 0; i < kTimes; ++i) best = std::min(best, SecondsOnce([&] { enqueue(y); }));
     numbers_.resize(results());
     cudaMemcpyAsync(numbers_.data(), results_, results() * sizeof(float), cudaMemcpyDeviceToHost,
                     context_.stream);
-    float milliseconds = 0.0f;
-    if (cudaStreamSynchronize(context_.stream) != cudaSuccess ||
-        cudaEventElapsedTime(&milliseconds, begin_, end_) != cudaSuccess) {
-      return INFINITY;
-    }
+    if (cudaStreamSynchronize(context_.stream) != cudaSuccess) return INFINITY;
     if (first_.empty()) first_ = numbers_;
-    return milliseconds * 1e-3 / kTimes;
+    return best;
   }
 
   // Whether the last product has the bits of the first.
@@ -125,11 +144,26 @@ class Trial {
  private:
   size_t results() const { return size_t{shape_.rows} * shape_.result_stride; }
 
+  template <typename Enqueue>
+  double SecondsOnce(const Enqueue& enqueue) {
+    EvictKernel<<<8 * context_.processors, 256, 0, context_.stream>>>(evicted_, results_);
+    cudaEventRecord(begin_, context_.stream);
+    enqueue();
+    cudaEventRecord(end_, context_.stream);
+    float milliseconds = 0.0f;
+    if (cudaStreamSynchronize(context_.stream) != cudaSuccess ||
+        cudaEventElapsedTime(&milliseconds, begin_, end_) != cudaSuccess) {
+      return INFINITY;
+    }
+    return milliseconds * 1e-3;
+  }
+
   const Shape shape_;
   const LaunchContext& context_;
   bool ok_ = false;
   uint16_t* rows_ = nullptr;
   float* results_ = nullptr;
+  float4* evicted_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   std::vector<float> first_, numbers_;
 };
@@ -150,12 +184,12 @@ class CublasLt final : public LargeProducts {
   bool Run(const DeviceLinear& linear, const Operand& x, FloatMatrix y, bool recording,
            const LaunchContext& context) override {
     if (linear.low != nullptr) return false;
-    const Shape shape = {linear.outputs,      x.columns, linear.stride,
-                         ProductRows(x.rows), x.stride,  static_cast<uint32_t>(y.stride)};
+    const uint32_t rows = x.rows <= kFewRows ? kFewRows : ProductRows(x.rows);
+    const Shape shape = {linear.outputs, x.columns, linear.stride,
+                         rows,           x.stride,  static_cast<uint32_t>(y.stride)};
     const Plan* plan = Find(shape);
     if (plan == nullptr && !recording) {
-      plans_.push_back(new Plan(MakePlan(linear, shape, context)));
-      plans_.back()->shape = shape;
+      plans_.push_back(new Plan(FastestPlan(linear, shape, context)));
       plan = plans_.back();
     }
     return plan != nullptr && plan->usable && Enqueue(*plan, linear, x, y, context);
@@ -167,6 +201,20 @@ class CublasLt final : public LargeProducts {
       if (plan->shape == shape) return plan;
     }
     return nullptr;
+  }
+
+  // Few rows may be done as more, which have room: some maps have a single algorithm for few, and
+  // it takes half as long again as those for more.
+  Plan FastestPlan(const DeviceLinear& linear, const Shape& shape, const LaunchContext& context) {
+    Plan plan = MakePlan(linear, shape, context);
+    if (shape.rows == kFewRows) {
+      Shape more = shape;
+      more.rows = ProductRows(shape.rows);
+      const Plan other = MakePlan(linear, more, context);
+      if (other.seconds < kFasterWithMore * plan.seconds) plan = other;
+    }
+    plan.shape = shape;
+    return plan;
   }
 
   // cuBLAS counts columns first: y^T [N, M] = W [N, K] · x^T [K, M], with W stored as K x N.
@@ -201,8 +249,7 @@ class CublasLt final : public LargeProducts {
   }
 
   // The fastest algorithm whose bits are those of our kernel; none if our kernel is faster. What
-  // the library thinks best can take ten times as long. But a trial finds its weights in L2, where
-  // a step reads them from memory, so a later one must be clearly faster than an earlier one.
+  // the library thinks best can take ten times as long.
   void Choose(Plan& plan, const DeviceLinear& linear, const Shape& shape,
               const LaunchContext& context) {
     Trial trial(shape, context);
@@ -220,7 +267,7 @@ class CublasLt final : public LargeProducts {
       const double seconds = trial.Seconds(
           [&](FloatMatrix y) { return Enqueue(candidate, linear, trial.x(), y, context); });
       if (seconds >= (plan.usable ? kClearlyFaster : 1.0) * best || !trial.IsTheFirst()) continue;
-      best = seconds;
+      best = plan.seconds = seconds;
       plan.algorithm = candidate.algorithm;
       plan.usable = true;
     }
