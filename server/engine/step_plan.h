@@ -25,7 +25,8 @@ struct SampleSpec {
   const SamplingParams* params = nullptr;  // with the seed; never null in a row that samples
   // The tokens that count for repetition_penalty (all of the session) and for frequency and
   // presence (this turn's), up to and including the one at the first sample. The engine adds the
-  // row's tokens after that to both as it goes along.
+  // row's tokens after that to both as it goes along. Null: `params` does not ask for them, or
+  // there is none.
   const TokenCounts* session_counts = nullptr;
   const TokenCounts* turn_counts = nullptr;
   uint32_t index = 0;         // which of the n completions

@@ -430,7 +430,7 @@ void ActiveRequest::AddPromptTokens(uint32_t tokens, StepPlan& plan, StepRow& ro
 
 void ActiveRequest::AddNextToken(Completion& completion, bool promised, StepPlan& plan,
                                  StepRow& row) const {
-  const Session& session = completion.session();
+  Session& session = completion.session();
   plan.tokens.push_back(promised ? kLastSampled : session.tokens()[session.position()]);
   plan.tokens.insert(plan.tokens.end(), completion.drafts.begin(), completion.drafts.end());
   row.samples = static_cast<uint32_t>(1 + completion.drafts.size());

@@ -27,11 +27,11 @@ Completion::Completion(const Request& request, const std::vector<uint32_t>& stop
   if (request.grammar != nullptr) grammar_.emplace(request.grammar, starts_text);
 }
 
-SampleSpec Completion::Spec(const Session& session, uint32_t promised) const {
+SampleSpec Completion::Spec(Session& session, uint32_t promised) const {
   SampleSpec spec;
   spec.params = &request_.sampling;
-  spec.session_counts = &session.token_counts();
-  spec.turn_counts = &turn_counts_;
+  if (spec.params->NeedsSessionCounts()) spec.session_counts = &session.token_counts();
+  if (spec.params->NeedsTurnCounts()) spec.turn_counts = &turn_counts_;
   spec.index = index_;
   spec.position = session.tokens().size() + promised;
   const uint32_t min_tokens = request_.stop.min_tokens;
@@ -64,7 +64,7 @@ std::string Completion::TextOf(uint32_t token) {
 
 StreamMessage Completion::Accept(uint32_t token, Logprobs logprob, bool guessed) {
   session_->Append(token);
-  turn_counts_.Add(token);
+  if (request_.sampling.NeedsTurnCounts()) turn_counts_.Add(token);
   ++generated_;
   guessed_ += guessed ? 1 : 0;
   StreamMessage message;

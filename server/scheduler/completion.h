@@ -52,7 +52,7 @@ class Completion {
 
   // How to sample the token after those that `session` holds (the request's prompt session before
   // Start), and after `promised` more that a step in flight will sample.
-  SampleSpec Spec(const Session& session, uint32_t promised = 0) const;
+  SampleSpec Spec(Session& session, uint32_t promised = 0) const;
 
   // Adds a sampled token to the session, also if it is EOS or a stop id. The message has its text,
   // and the finish reason if the token was the last one. `guessed`: a draft was this token.
@@ -90,7 +90,7 @@ class Completion {
   std::optional<Detokenizer> detokenizer_;
   StopMatcher matcher_;
   std::optional<GrammarMatcher> grammar_;
-  TokenCounts turn_counts_;
+  TokenCounts turn_counts_;  // if the request's penalties need them
   uint32_t generated_ = 0;
   uint32_t drafted_ = 0, guessed_ = 0;
   FinishReason finish_reason_ = FinishReason::kNone;

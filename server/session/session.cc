@@ -18,8 +18,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(StatePool& states) {
 
 std::unique_ptr<Session> Session::CreateAtRest(StatePool& states,
                                                std::shared_ptr<TokenLedger> ledger) {
-  return std::unique_ptr<Session>(
-      new Session(states, TokenSequence(std::move(ledger)), std::make_shared<TokenCounts>()));
+  return std::unique_ptr<Session>(new Session(states, TokenSequence(std::move(ledger)),
+                                              std::make_shared<TokenCounts>(), /*counted=*/0));
 }
 
 std::unique_ptr<Session> Session::CreateFrom(StatePool& states, std::shared_ptr<TokenLedger> ledger,
@@ -33,15 +33,17 @@ std::unique_ptr<Session> Session::CreateFrom(StatePool& states, std::shared_ptr<
   return session;
 }
 
-Session::Session(StatePool& states, TokenSequence tokens, std::shared_ptr<TokenCounts> counts)
+Session::Session(StatePool& states, TokenSequence tokens, std::shared_ptr<TokenCounts> counts,
+                 uint64_t counted)
     : states_(states),
       segment_pages_(states.capacity().pages.size()),
       tokens_(std::move(tokens)),
-      token_counts_(std::move(counts)) {}
+      token_counts_(std::move(counts)),
+      counted_(counted) {}
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Fork() const {
   RIVULET_CHECK(!segment_planned(), "forks while a segment is planned");
-  std::unique_ptr<Session> fork(new Session(states_, tokens_, token_counts_));
+  std::unique_ptr<Session> fork(new Session(states_, tokens_, token_counts_, counted_));
   fork->position_ = position_;
   if (resting()) {
     fork->point_ = point_;
@@ -58,7 +60,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Fork() const {
 absl::StatusOr<std::unique_ptr<Session>> Session::ForkAt(uint64_t tokens, bool with_borders) const {
   RIVULET_CHECK(resting(), "a session that is awake has no point to share");
   RIVULET_RETURN_IF_ERROR(CheckReaches(tokens));
-  std::unique_ptr<Session> fork(new Session(states_, tokens_, token_counts_));
+  std::unique_ptr<Session> fork(new Session(states_, tokens_, token_counts_, counted_));
   fork->point_ = LatestPoint(tokens);
   fork->position_ = fork->point_ == nullptr ? 0 : fork->point_->position;
   for (const KeptPosition& kept : kept_) {
@@ -70,6 +72,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::ForkAt(uint64_t tokens, bool w
   if (tokens == tokens_.size()) return fork;
   fork->tokens_.Truncate(tokens);
   fork->token_counts_ = CountsOf(tokens);
+  fork->counted_ = tokens;
   return fork;
 }
 
@@ -99,6 +102,7 @@ absl::Status Session::CheckReaches(uint64_t tokens) const {
 
 void Session::Rest() {
   RIVULET_CHECK(!resting() && !segment_planned(), "rests while it runs");
+  CountTokens();  // ForkAt, on any thread, needs them
   auto point = std::make_shared<StatePoint>();
   point->position = Border(position_);
   // The point takes its place.
@@ -252,17 +256,22 @@ std::shared_ptr<StatePoint> Session::LatestPoint(uint64_t tokens) const {
   return latest;
 }
 
-TokenCounts& Session::MutableCounts() {
-  if (token_counts_.use_count() > 1) token_counts_ = std::make_shared<TokenCounts>(*token_counts_);
+const TokenCounts& Session::token_counts() {
+  CountTokens();
   return *token_counts_;
+}
+
+void Session::CountTokens() {
+  if (counted_ == tokens_.size()) return;
+  if (token_counts_.use_count() > 1) token_counts_ = std::make_shared<TokenCounts>(*token_counts_);
+  for (; counted_ < tokens_.size(); ++counted_) token_counts_->Add(tokens_[counted_]);
 }
 
 void Session::Append(uint32_t token) { Append(std::span(&token, 1)); }
 
 void Session::Append(std::span<const uint32_t> tokens) {
-  TokenCounts& counts = MutableCounts();
   tokens_.Append(tokens);
-  counts.Add(tokens);
+  if (resting()) CountTokens();
 }
 
 absl::StatusOr<Segment> Session::PlanSegment(size_t first_token, size_t count, BorderRule borders) {

@@ -170,8 +170,9 @@ class Session {
   // How many of them the state holds.
   uint64_t position() const { return position_; }
   size_t pending() const { return tokens_.size() - position_; }
-  // Of all tokens, for repetition_penalty.
-  const TokenCounts& token_counts() const { return *token_counts_; }
+  // Of all tokens, for repetition_penalty. Those of a session that is awake are counted here: most
+  // are never asked for.
+  const TokenCounts& token_counts();
 
   // The next `count` pending tokens as a segment of a step in which they begin at `first_token`:
   // tokens()[position(), position() + count). If the segment folds, an unshared base is folded in
@@ -232,10 +233,11 @@ class Session {
   uint64_t MissingPagesInFork(size_t kind, uint64_t tokens) const;
 
  private:
-  Session(StatePool& states, TokenSequence tokens, std::shared_ptr<TokenCounts> counts);
+  Session(StatePool& states, TokenSequence tokens, std::shared_ptr<TokenCounts> counts,
+          uint64_t counted);
   uint64_t Border(uint64_t tokens) const;
   bool holds_point_alone() const { return point_ != nullptr && point_.use_count() == 1; }
-  TokenCounts& MutableCounts();
+  void CountTokens();
   std::shared_ptr<TokenCounts> CountsOf(uint64_t tokens) const;
   absl::Status CheckReaches(uint64_t tokens) const;
   std::shared_ptr<StatePoint> LatestPoint(uint64_t tokens) const;
@@ -256,7 +258,8 @@ class Session {
   std::vector<PageTable> page_tables_;       // one for each of the engine's kinds; awake
   std::vector<SegmentPages> segment_pages_;  // of the planned segment
   TokenSequence tokens_;
-  std::shared_ptr<TokenCounts> token_counts_;  // forks share them until one of them appends
+  std::shared_ptr<TokenCounts> token_counts_;  // forks share them until one of them counts more
+  uint64_t counted_;                           // tokens in them; all while it rests
   std::vector<KeptPosition> kept_;
   std::vector<std::shared_ptr<StatePoint>> borders_;
   uint64_t position_ = 0;

@@ -59,6 +59,28 @@ TEST(SessionTest, FoldsInPlaceWhenAlone) {
   EXPECT_EQ(engine.states().bases().used(), 1u);
 }
 
+TEST(SessionTest, CountsTheTokensThatForksAndEarlierPositionsHave) {
+  FakeEngine engine(4);
+  auto session = MakeSession(engine);
+  session->Append(std::vector<uint32_t>(20, 7));
+  Advance(engine, *session, 20);
+  auto fork = *session->Fork();
+  session->Append(7);
+  fork->Append(5);
+  EXPECT_EQ(session->token_counts().count(7), 21u);
+  EXPECT_EQ(fork->token_counts().count(7), 20u);
+  EXPECT_EQ(fork->token_counts().count(5), 1u);
+  session->Rest();
+  session->Keep(1, nullptr);
+  session->Append(std::vector<uint32_t>(3, 7));
+  ASSERT_TRUE(session->Wake().ok());
+  session->Append(7);
+  session->Rest();
+  const auto earlier = *session->ForkAt(21, false);
+  EXPECT_EQ(earlier->token_counts().count(7), 21u);
+  EXPECT_EQ(session->token_counts().count(7), 25u);
+}
+
 TEST(SessionTest, FoldsElsewhereWhenSharedAndOnlyWhenItFolds) {
   FakeEngine engine(4);
   auto session = MakeSession(engine);
