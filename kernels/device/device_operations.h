@@ -24,8 +24,9 @@ inline constexpr uint32_t kMostNormedWidth = 8192;
 struct AddNormCall {
   FloatMatrix x;                  // [T, hidden]
   ConstFloatMatrix update = {};   // [T, hidden]
-  const float* weight = nullptr;  // [hidden]; null: y is x
-  const float* bias = nullptr;    // null: RMSNorm, else LayerNorm
+  const float* weight = nullptr;  // [hidden], begins at 16 bytes and may be read up to a multiple
+                                  // of four; null: y is x
+  const float* bias = nullptr;  // null: RMSNorm, else LayerNorm
   float eps = 0;
   Operand y = {};  // data null: none
   // What few models have (OLMo Hybrid, MiniMax).
@@ -90,7 +91,7 @@ struct PreparedPart {
   int32_t channel = -1;  // of the convolution's, for the first number; -1: not convolved
   Activation f = Activation::kIdentity;
   DeviceHeadNorm norm = DeviceHeadNorm::kNone;
-  const float* norm_weight = nullptr;  // kRms: [width]
+  const float* norm_weight = nullptr;  // kRms: [width], may be read up to a multiple of four
   float scale = 1;
   const float* multiplier = nullptr;  // [heads · width] or null
   const float* bias = nullptr;        // [heads · width] or null

@@ -93,10 +93,17 @@ struct Operand {
   bool two_parts = false;
 };
 
-// A product of many rows may read and write up to this many: temporaries have room for them.
+// A product of more rows than a few may read and write up to this many: temporaries have room for
+// them.
 constexpr uint32_t ProductRows(size_t rows) {
-  const auto count = static_cast<uint32_t>(rows);
-  return count == 0 ? 64 : (count + 63) / 64 * 64;
+  const auto count = static_cast<uint32_t>(rows == 0 ? 1 : rows);
+  return (count + 63) / 64 * 64;
+}
+
+// The rows that the library's algorithm for such a product is chosen for (large_products.cu).
+inline constexpr uint32_t kFewProductRows = 32;
+constexpr uint32_t ProductShapeRows(size_t rows) {
+  return rows <= kFewProductRows ? kFewProductRows : ProductRows(rows);
 }
 
 // A packed linear map: [outputs, stride] bf16, row-major, zeros from `inputs` on.

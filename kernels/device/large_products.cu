@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/dtype.h"
@@ -16,11 +18,11 @@ namespace rivulet::cuda {
 namespace {
 
 constexpr int kAlgorithms = 16;  // that are tried
-// A later algorithm of the library's list has to be so much faster, as a part of an earlier one's
-// time: trials differ by a few percent.
-constexpr double kClearlyFaster = 0.96;
+// A later algorithm of the library's list may take so much of an earlier one's time: trials differ
+// by a few percent.
+constexpr double kFasterThanEarlier = 0.96;
 constexpr size_t kWorkspace = size_t{32} << 20;
-constexpr uint32_t kFewRows = 32;  // products of up to so many have algorithms of their own
+constexpr uint32_t kFewProductRows = 32;  // products of up to so many have algorithms of their own
 // And those for more rows have to be so much faster, since they write more, which trials do not
 // see.
 constexpr double kFasterWithMore = 0.8;
@@ -31,8 +33,10 @@ struct Library {
   decltype(&cublasLtDestroy) destroy;
   decltype(&cublasLtMatmul) matmul;
   decltype(&cublasLtMatmulDescCreate) desc_create;
+  decltype(&cublasLtMatmulDescDestroy) desc_destroy;
   decltype(&cublasLtMatmulDescSetAttribute) desc_set;
   decltype(&cublasLtMatrixLayoutCreate) layout_create;
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
   decltype(&cublasLtMatmulPreferenceCreate) preference_create;
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
@@ -50,8 +54,10 @@ struct Library {
     return Find(handle, create, "cublasLtCreate") && Find(handle, destroy, "cublasLtDestroy") &&
            Find(handle, matmul, "cublasLtMatmul") &&
            Find(handle, desc_create, "cublasLtMatmulDescCreate") &&
+           Find(handle, desc_destroy, "cublasLtMatmulDescDestroy") &&
            Find(handle, desc_set, "cublasLtMatmulDescSetAttribute") &&
            Find(handle, layout_create, "cublasLtMatrixLayoutCreate") &&
+           Find(handle, layout_destroy, "cublasLtMatrixLayoutDestroy") &&
            Find(handle, preference_create, "cublasLtMatmulPreferenceCreate") &&
            Find(handle, preference_destroy, "cublasLtMatmulPreferenceDestroy") &&
            Find(handle, preference_set, "cublasLtMatmulPreferenceSetAttribute") &&
@@ -59,8 +65,7 @@ struct Library {
   }
 };
 
-// One product with everything that describes it. Descriptions live as long as the process: there
-// are as many as shapes of maps times sizes of steps.
+// One product with everything that describes it.
 struct Shape {
   uint32_t outputs, inputs, stride, rows, row_stride, result_stride;
   bool operator==(const Shape&) const = default;
@@ -69,22 +74,23 @@ struct Shape {
 struct Plan {
   Shape shape = {};  // of the product, which may be done with more rows
   bool usable = false;
-  double seconds = INFINITY;
+  double seconds = INFINITY;  // of the fastest way, which is our kernel's unless `usable`
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t weights = nullptr, rows = nullptr, result = nullptr;
   cublasLtMatmulAlgo_t algorithm = {};
 };
 
-// Reads memory that fills L2, so that a product after it finds its weights where a step does.
+// Memory that fills L2: once it is read, a product finds its weights where a step does.
 constexpr size_t kEvicted = size_t{128} << 20;
-__global__ void EvictKernel(const float4* numbers, float* never) {
-  float4 sum = {};
+
+__global__ void ReadKernel(const float4* numbers, size_t count, float* never) {
+  float sum = 0.0f;
   const size_t step = size_t{gridDim.x} * blockDim.x;
-  for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < kEvicted / sizeof(float4); i += step) {
+  for (size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
     const float4 x = __ldcg(numbers + i);
-    sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+    sum += x.x + x.y + x.z + x.w;
   }
-  if (sum.x + sum.y + sum.z + sum.w != 0.0f) *never = 1.0f;  // they are zeros
+  if (isnan(sum)) *never = sum;  // so that the loads are needed
 }
 
 // Products of a shape on random rows, timed and compared.
@@ -95,14 +101,15 @@ class Trial {
     std::mt19937 generator(1);
     std::normal_distribution<float> normal;
     for (uint16_t& number : random) number = FloatToBFloat16(normal(generator));
-    const size_t bytes = random.size() * sizeof(uint16_t);
+    const size_t bytes = row_bytes();
     ok_ = cudaMalloc(&rows_, bytes) == cudaSuccess &&
           cudaMalloc(&results_, results() * sizeof(float)) == cudaSuccess &&
-          cudaMalloc(&evicted_, kEvicted) == cudaSuccess &&
           cudaEventCreate(&begin_) == cudaSuccess && cudaEventCreate(&end_) == cudaSuccess;
+    if (ok_ && cudaMalloc(&evicted_, kEvicted) != cudaSuccess) evicted_ = nullptr;
+    cudaGetLastError();  // a trial without memory is no failure of the device
     if (!ok_) return;
     cudaMemcpyAsync(rows_, random.data(), bytes, cudaMemcpyHostToDevice, context.stream);
-    cudaMemsetAsync(evicted_, 0, kEvicted, context.stream);
+    if (evicted_ != nullptr) cudaMemsetAsync(evicted_, 0, kEvicted, context.stream);
     cudaStreamSynchronize(context.stream);
   }
   Trial(const Trial&) = delete;
@@ -143,10 +150,23 @@ class Trial {
 
  private:
   size_t results() const { return size_t{shape_.rows} * shape_.result_stride; }
+  size_t row_bytes() const { return size_t{shape_.rows} * shape_.row_stride * sizeof(uint16_t); }
+
+  // The weights to memory and the rows to L2, as a step has them.
+  void Evict() {
+    if (evicted_ == nullptr) return;
+    const auto read = [&](const void* numbers, size_t bytes) {
+      ReadKernel<<<8 * context_.processors, 256, 0, context_.stream>>>(
+          static_cast<const float4*>(numbers), bytes / sizeof(float4), results_);
+      context_.Check(cudaGetLastError());
+    };
+    read(evicted_, kEvicted);
+    read(rows_, row_bytes());
+  }
 
   template <typename Enqueue>
   double SecondsOnce(const Enqueue& enqueue) {
-    EvictKernel<<<8 * context_.processors, 256, 0, context_.stream>>>(evicted_, results_);
+    Evict();
     cudaEventRecord(begin_, context_.stream);
     enqueue();
     cudaEventRecord(end_, context_.stream);
@@ -163,7 +183,7 @@ class Trial {
   bool ok_ = false;
   uint16_t* rows_ = nullptr;
   float* results_ = nullptr;
-  float4* evicted_ = nullptr;
+  std::byte* evicted_ = nullptr;  // null: there is no memory for it
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   std::vector<float> first_, numbers_;
 };
@@ -171,9 +191,9 @@ class Trial {
 class CublasLt final : public LargeProducts {
  public:
   ~CublasLt() override {
+    for (const auto& plan : plans_) Free(*plan);
     if (handle_ != nullptr) library_.destroy(handle_);
     if (workspace_ != nullptr) cudaFree(workspace_);
-    for (const Plan* plan : plans_) delete plan;
   }
 
   bool Open() {
@@ -184,34 +204,42 @@ class CublasLt final : public LargeProducts {
   bool Run(const DeviceLinear& linear, const Operand& x, FloatMatrix y, bool recording,
            const LaunchContext& context) override {
     if (linear.low != nullptr) return false;
-    const uint32_t rows = x.rows <= kFewRows ? kFewRows : ProductRows(x.rows);
+    const uint32_t rows = ProductShapeRows(x.rows);
     const Shape shape = {linear.outputs, x.columns, linear.stride,
                          rows,           x.stride,  static_cast<uint32_t>(y.stride)};
     const Plan* plan = Find(shape);
     if (plan == nullptr && !recording) {
-      plans_.push_back(new Plan(FastestPlan(linear, shape, context)));
-      plan = plans_.back();
+      plans_.push_back(std::make_unique<Plan>(FastestPlan(linear, shape, context)));
+      plan = plans_.back().get();
     }
     return plan != nullptr && plan->usable && Enqueue(*plan, linear, x, y, context);
   }
 
  private:
   const Plan* Find(const Shape& shape) const {
-    for (const Plan* plan : plans_) {
-      if (plan->shape == shape) return plan;
+    for (const auto& plan : plans_) {
+      if (plan->shape == shape) return plan.get();
     }
     return nullptr;
+  }
+
+  void Free(const Plan& plan) const {
+    if (plan.desc != nullptr) library_.desc_destroy(plan.desc);
+    for (const cublasLtMatrixLayout_t layout : {plan.weights, plan.rows, plan.result}) {
+      if (layout != nullptr) library_.layout_destroy(layout);
+    }
   }
 
   // Few rows may be done as more, which have room: some maps have a single algorithm for few, and
   // it takes half as long again as those for more.
   Plan FastestPlan(const DeviceLinear& linear, const Shape& shape, const LaunchContext& context) {
     Plan plan = MakePlan(linear, shape, context);
-    if (shape.rows == kFewRows) {
+    if (shape.rows == kFewProductRows) {
       Shape more = shape;
       more.rows = ProductRows(shape.rows);
-      const Plan other = MakePlan(linear, more, context);
-      if (other.seconds < kFasterWithMore * plan.seconds) plan = other;
+      Plan other = MakePlan(linear, more, context);
+      if (other.usable && other.seconds < kFasterWithMore * plan.seconds) std::swap(plan, other);
+      Free(other);
     }
     plan.shape = shape;
     return plan;
@@ -259,6 +287,7 @@ class CublasLt final : public LargeProducts {
       return true;
     });
     if (std::isinf(best)) return;  // there are no bits to compare with
+    plan.seconds = best;
     cublasLtMatmulHeuristicResult_t found[kAlgorithms];
     const int count = Algorithms(plan, found);
     for (int i = 0; i < count; ++i) {
@@ -266,7 +295,8 @@ class CublasLt final : public LargeProducts {
       candidate.algorithm = found[i].algo;
       const double seconds = trial.Seconds(
           [&](FloatMatrix y) { return Enqueue(candidate, linear, trial.x(), y, context); });
-      if (seconds >= (plan.usable ? kClearlyFaster : 1.0) * best || !trial.IsTheFirst()) continue;
+      if (seconds >= (plan.usable ? kFasterThanEarlier : 1.0) * best || !trial.IsTheFirst())
+        continue;
       best = plan.seconds = seconds;
       plan.algorithm = candidate.algorithm;
       plan.usable = true;
@@ -294,7 +324,7 @@ class CublasLt final : public LargeProducts {
   Library library_ = {};
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
-  std::vector<Plan*> plans_;
+  std::vector<std::unique_ptr<Plan>> plans_;
 };
 
 }  // namespace

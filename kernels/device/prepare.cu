@@ -127,9 +127,9 @@ __device__ bool InFours(const PrepareCall& call, const PreparedPart& part) {
   const uint32_t width = ByHead(part) ? part.width : part.heads * part.width;
   return part.channel >= 0 && part.channel % 4 == 0 && c.window == 4 && c.gate == nullptr &&
          part.bias == nullptr && part.rate == nullptr && part.multiplier == nullptr &&
-         IsShort(part.f) && width % 4 == 0 && part.padded % 4 == 0 &&
-         (!ByHead(part) || max(part.width, part.padded) <= kNarrow) && aligned(c.x, c.x_stride) &&
-         aligned(part.y, part.y_stride);
+         IsShort(part.f) && isinf(part.low) && isinf(part.high) && width % 4 == 0 &&
+         part.padded % 4 == 0 && (!ByHead(part) || max(part.width, part.padded) <= kNarrow) &&
+         aligned(c.x, c.x_stride) && aligned(part.y, part.y_stride);
 }
 
 // Four adjacent numbers of a row of the tail, as they are stored.
@@ -280,7 +280,7 @@ __device__ float NormScale(const PreparedPart& part, float sum) {
   }
 }
 
-// kHeld: numbers of a lane. As few as a task needs: each has its copy of the code.
+// kHeldNumbers: of a lane. As few as a task needs: each has its copy of the code.
 template <typename Row, int kHeldNumbers>
 __device__ void PrepareNumbers(const PrepareCall& call, const PreparedPart& part, const Task& task,
                                const ConvolutionInputs<Row>& inputs, bool real) {
@@ -342,21 +342,21 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
   const uint32_t i = threadIdx.x % 32 * 4;
   const bool has_numbers = i < task.count;
   const uint32_t channel = part.channel + task.first + (has_numbers ? i : 0);
-  ConvolvedToken<Row, kSingle> of[kTokens];
+  ConvolvedToken<Row, kSingle> convolved[kTokens];
 #pragma unroll
-  for (uint32_t t = 0; t < kTokens; ++t) of[t].LoadState(call, tokens[t], channel);
+  for (uint32_t t = 0; t < kTokens; ++t) convolved[t].LoadState(call, tokens[t], channel);
   float4 weights[4];
   const float4 bias = LoadFour(c.bias + channel);
 #pragma unroll
   for (uint32_t j = 0; j < 4; ++j) weights[j] = LoadFour(c.weight + j * c.weight_stride + channel);
   if (kTokens > 1) AwaitLastKernel();  // one token is rehearsed instead
 #pragma unroll
-  for (uint32_t t = 0; t < kTokens; ++t) of[t].LoadNow(call, tokens[t], channel);
+  for (uint32_t t = 0; t < kTokens; ++t) convolved[t].LoadNow(call, tokens[t], channel);
 #pragma unroll
   for (uint32_t t = 0; t < kTokens; ++t) {
-    if (of[t].start == of[t].kNone) continue;
-    const float4 in[4] = {ToFloats(of[t].before[0]), ToFloats(of[t].before[1]),
-                          ToFloats(of[t].before[2]), of[t].now};
+    if (convolved[t].start == convolved[t].kNone) continue;
+    const float4 in[4] = {ToFloats(convolved[t].before[0]), ToFloats(convolved[t].before[1]),
+                          ToFloats(convolved[t].before[2]), convolved[t].now};
     float4 y[1] = {bias};
 #pragma unroll
     for (uint32_t j = 0; j < 4; ++j) y[0] = Fused(weights[j], in[j], y[0]);
@@ -367,7 +367,7 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
     if (i < task.padded) {
       StoreFour(part.y + static_cast<size_t>(tokens[t]) * part.y_stride + task.to + i, prepared);
     }
-    if (kSingle && has_numbers) of[t].Keep(call, tokens[t], channel, in);
+    if (kSingle && has_numbers) convolved[t].Keep(call, tokens[t], channel, in);
   }
 }
 
@@ -393,7 +393,7 @@ __device__ void PrepareFlat(const PrepareCall& call, const PreparedPart& part, c
   }
 }
 
-// kWide: some heads are wider than kNarrow.
+// kWide: heads may be wider than kNarrow.
 template <typename Row, bool kWide>
 __device__ void PreparePart(const PrepareCall& call, const PreparedPart& part, const Task& task,
                             uint32_t token, bool real) {
@@ -452,9 +452,9 @@ __device__ void PrepareWarp(const PrepareCall& call, bool real) {
   }
 }
 
-// Few registers, so that blocks find room beside those of a sum's kernel.
+// Few registers while decoding, so that blocks find room beside those of a sum's kernel.
 template <typename Row, bool kSingle>
-__global__ void __maxnreg__(56)
+__global__ void __maxnreg__(kSingle ? 56 : 64)
     PrepareKernel(const __grid_constant__ PrepareCall call, uint32_t rehearsed) {
   AllowNextKernel();
   RunRehearsed(rehearsed, [&](bool real) { PrepareWarp<Row, 1, kSingle>(call, real); });

@@ -433,7 +433,8 @@ class DecodeUnit {
   __device__ void Solve(const float (&sum)[4], Score&& score) {
     float u[2] = {values_now_[0] - sum[0], values_now_[1] - sum[2]};
     bf16* column = v_ + warp_ * 16 + g_;
-    // The rows of so many tokens are loaded before the first is used.
+    // The rows of so many tokens are loaded before the first is used; those from `place_` on are
+    // not.
     constexpr uint32_t kAtOnce = kRehearses ? kChunk : 4;
     for (uint32_t first = 0; first < place_; first += kAtOnce) {
       float weights[kAtOnce], rows[kAtOnce][2];
