@@ -128,11 +128,23 @@ void DeviceEngine::RunPass(const StepPlan& plan) {
   step.promised.clear();
   for (const StepRow& row : plan.rows) step.tails.push_back(row.segment.tail);
   step.on_host = RowsForHost(plan, kMostEdits);
+  step.head_follows = HeadFollows(plan);
   step.result = CheckRows(plan, vocab_size(), capacity(), /*promises=*/true);
+  step.result.head_followed = step.head_follows;
+  HeadMarks& marks = states_->head_marks();
+  for (const StepRow& row : plan.rows) marks.NoteStep(row.segment, step.head_follows);
   Run(plan);
   if (step.pending.empty()) return TakeSamples(step);
   // The next step finds on the device only what the device sampled.
   if (step.waits_for_host) Finish(step).IgnoreError();  // Await reports it
+}
+
+// Not for rows alone of which the head lacks earlier tokens.
+bool DeviceEngine::HeadFollows(const StepPlan& plan) const {
+  return predictor_ != nullptr && plan.head_follows &&
+         std::any_of(plan.rows.begin(), plan.rows.end(), [&](const StepRow& row) {
+           return states_->head_marks().KnowsAllBefore(row.segment);
+         });
 }
 
 // A step of more tokens than one pass takes: passes of as many rows as fit, one after the other.
@@ -142,6 +154,7 @@ void DeviceEngine::RunInParts(const StepPlan& plan) {
   Step& step = current();
   for (size_t first = 0; first < plan.rows.size();) {
     StepPlan part;
+    part.head_follows = plan.head_follows;
     size_t page_slots = 0;
     for (; first < plan.rows.size(); ++first) {
       const Segment& segment = plan.rows[first].segment;
@@ -159,6 +172,7 @@ void DeviceEngine::RunInParts(const StepPlan& plan) {
     if (!status.ok()) FailRows(step, status);
     std::move(step.result.rows.begin(), step.result.rows.end(), std::back_inserter(all.rows));
     all.replays += step.result.replays;
+    all.head_followed = all.head_followed || step.result.head_followed;
     all.device_seconds += device_->SecondsBetween(step.begin_event, step.end_event);
   }
   step.result = std::move(all);
@@ -259,8 +273,8 @@ const DeviceEngine::Recording* DeviceEngine::RecordingFor(const StepPlan& plan) 
   // Where folds write bases of their own, the description has a table that recordings do not read.
   if (!decodes && (ExtentsOf(plan).fold_bases || HasLongSegments(plan))) return nullptr;
   const auto fits = [&](const Recording& recording) {
-    return recording.decodes == decodes && plan.tokens.size() <= recording.tokens &&
-           plan.rows.size() <= recording.tokens;
+    return recording.decodes == decodes && recording.head_follows == current().head_follows &&
+           plan.tokens.size() <= recording.tokens && plan.rows.size() <= recording.tokens;
   };
   const auto found = std::find_if(recordings_.begin(), recordings_.end(), fits);
   return found == recordings_.end() ? nullptr : &*found;
@@ -289,12 +303,12 @@ std::array<DevicePages, kMaxPageKinds> DeviceEngine::PagesOf(const StepDescripti
 }
 
 DeviceModel::Stream DeviceEngine::Forward(const StepDescription& there, uint32_t tokens,
-                                          uint32_t segments, bool single) {
+                                          uint32_t segments, bool single, bool head_follows) {
   const std::array<DevicePages, kMaxPageKinds> pages = PagesOf(there);
   const DeviceModel::Tokens step{there.ids(), RowsOf(there, tokens, segments, single), last_tokens_,
                                  pages};
   DeviceModel::Stream stream = model_->Forward(step, *states_);
-  if (predictor_ == nullptr) return stream;
+  if (!head_follows) return stream;
   model_->AddUp(stream);
   stream.residual = nullptr;
   predictor_->Follow(step, stream.x, *states_);
@@ -410,7 +424,8 @@ void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places)
   StepDescription here = Describe(plan, nullptr);
   SendDescription(plan, places, here);
   const StepDescription there(description_, ExtentsOf(plan));
-  const DeviceModel::Stream stream = Forward(there, tokens, segments, false);
+  const DeviceModel::Stream stream =
+      Forward(there, tokens, segments, false, current().head_follows);
   if (!places.empty()) model_->AddUp(stream);
   Answer(plan, places, stream, here, there);
 }

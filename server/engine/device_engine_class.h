@@ -90,6 +90,7 @@ class DeviceEngine final : public Engine {
   struct Recording {
     uint32_t tokens = 0;
     bool decodes = false;
+    bool head_follows = false;
     size_t number = 0;                     // of the device
     DeviceModel::Stream stream = {};       // of the last layer
     DeviceWorkspace::Mark workspace = {};  // after it
@@ -119,6 +120,7 @@ class DeviceEngine final : public Engine {
     std::vector<size_t> promised;  // rows that began with kLastSampled
     bool known = false;            // the samples are in `result`
     bool timed = false;            // so are the seconds
+    bool head_follows = false;     // the predictor runs in it
     const Recording* recording = nullptr;
     StepTimes::Clock::time_point begun;  // when its launch was complete; another may run before it
     std::byte* description = nullptr;    // pinned
@@ -131,6 +133,7 @@ class DeviceEngine final : public Engine {
   // The one that is being launched.
   Step& current() { return StepOf(launched_ + 1); }
   void RunPass(const StepPlan& plan);
+  bool HeadFollows(const StepPlan& plan) const;
   absl::Status Finish(Step& step);
   absl::Status WaitFor(const Step& step);
   size_t KindOf(const Step& step) const;  // for times_; REQUIRES: it was recorded
@@ -146,12 +149,13 @@ class DeviceEngine final : public Engine {
   size_t AllPageSlots() const;
   void Release();
   absl::Status Record();
-  absl::Status Record(uint32_t tokens, bool decodes);
+  absl::Status RecordSteps(bool head_follows);
+  absl::Status Record(Recording recording);
   absl::Status RecordGuesses(uint32_t rows);
   static void ClearRows(const StepDescription& here, size_t rows, size_t places);
   StepDescription DescribeEmptyRows(uint32_t rows, uint32_t passes = 1);
-  DeviceModel::Stream RunDecodeRows(const StepDescription& there, uint32_t rows);
-  DeviceModel::Stream RunTokens(const StepDescription& there, uint32_t tokens);
+  DeviceModel::Stream RunDecodeRows(const StepDescription& there, uint32_t rows, bool head_follows);
+  DeviceModel::Stream RunTokens(const StepDescription& there, uint32_t tokens, bool head_follows);
   void EnqueueAnswers(const DeviceModel::Stream& stream, const StepDescription& there, size_t begin,
                       FloatMatrix logits);
   absl::Status WarmUp();
@@ -174,8 +178,9 @@ class DeviceEngine final : public Engine {
   DeviceRows RowsOf(const StepDescription& there, uint32_t tokens, uint32_t segments,
                     bool single) const;
   DeviceModel::Stream Forward(const StepDescription& there, uint32_t tokens, uint32_t segments,
-                              bool single);
+                              bool single, bool head_follows);
   std::array<DevicePages, kMaxPageKinds> PagesOf(const StepDescription& there) const;
+  std::vector<size_t> RowsToGuess(const GuessPlan& plan) const;
   size_t GuessRowsThatFit(const GuessPlan& plan, std::span<const size_t> rows) const;
   absl::Status GuessTogether(const GuessPlan& plan, std::span<const size_t> rows,
                              GuessResult& result);
@@ -237,7 +242,8 @@ class DeviceEngine final : public Engine {
   std::vector<Recording> recordings_;             // of each sort, the smallest first
   std::vector<GuessRecording> guess_recordings_;  // the smallest first
 
-  StepTimes times_{kRecordedRows.size() + kRecordedTokens.size()};
+  // With the predictor and without.
+  StepTimes times_{2 * (kRecordedRows.size() + kRecordedTokens.size())};
   StepTimes::Clock::time_point last_end_;  // when the end of a step was known last
   Step steps_[kMostDepth];
   StepTicket launched_ = 0, awaited_ = 0;

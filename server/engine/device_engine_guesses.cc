@@ -29,16 +29,20 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The rows with the most guesses first, so that those of a pass lie side by side.
-std::vector<size_t> ByCount(const GuessPlan& plan) {
+}  // namespace
+
+// Those of which the head knows all tokens, with the most guesses first, so that those of a pass
+// lie side by side.
+std::vector<size_t> DeviceEngine::RowsToGuess(const GuessPlan& plan) const {
   std::vector<size_t> rows(plan.rows.size());
   std::iota(rows.begin(), rows.end(), size_t{0});
+  std::erase_if(rows, [&](size_t row) {
+    return !states_->head_marks().KnowsAllBefore(plan.rows[row].segment);
+  });
   std::stable_sort(rows.begin(), rows.end(),
                    [&](size_t a, size_t b) { return plan.rows[a].count > plan.rows[b].count; });
   return rows;
 }
-
-}  // namespace
 
 GuessResult DeviceEngine::Guess(const GuessPlan& plan) {
   RIVULET_CHECK(launched_ - awaited_ < depth_,
@@ -47,7 +51,7 @@ GuessResult DeviceEngine::Guess(const GuessPlan& plan) {
   GuessResult result;
   try {
     result.guesses.resize(plan.rows.size());
-    const std::vector<size_t> rows = ByCount(plan);
+    const std::vector<size_t> rows = RowsToGuess(plan);
     for (std::span<const size_t> left = rows; !left.empty() && result.status.ok();) {
       const size_t count = GuessRowsThatFit(plan, left);
       result.status = GuessTogether(plan, left.first(count), result);

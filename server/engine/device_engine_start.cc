@@ -208,9 +208,10 @@ StepDescription DeviceEngine::DescribeEmptyRows(uint32_t rows, uint32_t passes) 
   return {description_, ExtentsOf(places, places)};
 }
 
-DeviceModel::Stream DeviceEngine::RunDecodeRows(const StepDescription& there, uint32_t rows) {
+DeviceModel::Stream DeviceEngine::RunDecodeRows(const StepDescription& there, uint32_t rows,
+                                                bool head_follows) {
   model_->Reset();
-  const DeviceModel::Stream stream = Forward(there, rows, rows, true);
+  const DeviceModel::Stream stream = Forward(there, rows, rows, true, head_follows);
   if (rows <= kLogitRows) {
     const FloatMatrix logits{logits_, rows, model_->vocab(), model_->vocab()};
     model_->Logits(stream, logits);
@@ -226,9 +227,10 @@ DeviceModel::Stream DeviceEngine::RunDecodeRows(const StepDescription& there, ui
 }
 
 // Everything before the logits, for segments of any length with `tokens` tokens in all.
-DeviceModel::Stream DeviceEngine::RunTokens(const StepDescription& there, uint32_t tokens) {
+DeviceModel::Stream DeviceEngine::RunTokens(const StepDescription& there, uint32_t tokens,
+                                            bool head_follows) {
   model_->Reset();
-  const DeviceModel::Stream stream = Forward(there, tokens, tokens, false);
+  const DeviceModel::Stream stream = Forward(there, tokens, tokens, false, head_follows);
   model_->AddUp(stream);
   return stream;
 }
@@ -241,22 +243,32 @@ absl::Status DeviceEngine::Record() {
     RIVULET_RETURN_IF_ERROR(RecordGuesses(kGuessRows[i]));
   }
   std::reverse(guess_recordings_.begin(), guess_recordings_.end());
-  for (size_t i = kRecordedTokens.size(); i-- > 0;) {
-    RIVULET_RETURN_IF_ERROR(Record(kRecordedTokens[i], false));
-  }
-  for (size_t i = kRecordedRows.size(); i-- > 0;) {
-    RIVULET_RETURN_IF_ERROR(Record(kRecordedRows[i], true));
-  }
+  if (predictor_ != nullptr) RIVULET_RETURN_IF_ERROR(RecordSteps(/*head_follows=*/true));
+  RIVULET_RETURN_IF_ERROR(RecordSteps(/*head_follows=*/false));
   std::reverse(recordings_.begin(), recordings_.end());
   return absl::OkStatus();
 }
 
-absl::Status DeviceEngine::Record(uint32_t tokens, bool decodes) {
-  const StepDescription there = DescribeEmptyRows(tokens);
+absl::Status DeviceEngine::RecordSteps(bool head_follows) {
+  const auto record = [&](uint32_t tokens, bool decodes) {
+    return Record({.tokens = tokens, .decodes = decodes, .head_follows = head_follows});
+  };
+  for (size_t i = kRecordedTokens.size(); i-- > 0;) {
+    RIVULET_RETURN_IF_ERROR(record(kRecordedTokens[i], false));
+  }
+  for (size_t i = kRecordedRows.size(); i-- > 0;) {
+    RIVULET_RETURN_IF_ERROR(record(kRecordedRows[i], true));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceEngine::Record(Recording recording) {
+  const StepDescription there = DescribeEmptyRows(recording.tokens);
   RIVULET_RETURN_IF_ERROR(device_->Synchronize());
-  Recording recording{.tokens = tokens, .decodes = decodes};
   device_->BeginRecording();
-  recording.stream = decodes ? RunDecodeRows(there, tokens) : RunTokens(there, tokens);
+  recording.stream = recording.decodes
+                         ? RunDecodeRows(there, recording.tokens, recording.head_follows)
+                         : RunTokens(there, recording.tokens, recording.head_follows);
   recording.workspace = model_->workspace().mark();
   RIVULET_ASSIGN_OR_RETURN(recording.number, device_->EndRecording());
   RIVULET_RETURN_IF_ERROR(model_->status());
@@ -265,18 +277,19 @@ absl::Status DeviceEngine::Record(uint32_t tokens, bool decodes) {
 }
 
 // Steps without sessions, the largest first: later ones find their temporaries, and the library's
-// products are chosen.
+// products are chosen. With the predictor: without it, steps take less and have no other products.
 absl::Status DeviceEngine::WarmUp() {
+  const bool head_follows = predictor_ != nullptr;
   for (uint32_t tokens = kMostTokens; tokens >= 32; tokens -= tokens > 64 ? 64 : 32) {
     RIVULET_RETURN_IF_ERROR(WarmUpPrompt(tokens));
   }
   for (size_t i = kRecordedRows.size(); i-- > 0;) {
-    RunDecodeRows(DescribeEmptyRows(kRecordedRows[i]), kRecordedRows[i]);
+    RunDecodeRows(DescribeEmptyRows(kRecordedRows[i]), kRecordedRows[i], head_follows);
     RIVULET_RETURN_IF_ERROR(device_->Synchronize());
     RIVULET_RETURN_IF_ERROR(model_->status());
   }
   for (size_t i = kRecordedTokens.size(); i-- > 0;) {
-    RunTokens(DescribeEmptyRows(kRecordedTokens[i]), kRecordedTokens[i]);
+    RunTokens(DescribeEmptyRows(kRecordedTokens[i]), kRecordedTokens[i], head_follows);
     RIVULET_RETURN_IF_ERROR(device_->Synchronize());
     RIVULET_RETURN_IF_ERROR(model_->status());
   }
@@ -293,7 +306,7 @@ absl::Status DeviceEngine::WarmUpPrompt(uint32_t tokens) {
   const StepDescription there(description_, ExtentsOf(tokens, 1));
   device_->CopyToDevice(description_, host, here.bytes());
   model_->Reset();
-  model_->AddUp(Forward(there, tokens, 1, false));
+  model_->AddUp(Forward(there, tokens, 1, false, predictor_ != nullptr));
   for (size_t places = 0; places < tokens; places += kLogitRows) {  // as RunPlain takes them
     model_->workspace().Take(kLogitRows, model_->hidden());
     model_->workspace().TakeOperand(kLogitRows, model_->hidden());

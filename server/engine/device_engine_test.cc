@@ -51,7 +51,7 @@ struct DeviceAndEngine {
   std::unique_ptr<Engine> engine;
 };
 
-// Models that have a head for further tokens run it, in every step.
+// Models that have a head for further tokens run it, in every step that asks for it.
 bool HasHead(const std::string& model) { return model.ends_with("_predictor"); }
 
 absl::StatusOr<DeviceAndEngine> EngineOn(std::unique_ptr<Device> device, const std::string& model,
@@ -316,7 +316,33 @@ TEST_P(FakeFormatTest, IsNearTheCpuAndHasTheSameBitsFromEverySchedule) {
   ExpectNearTheCpuAndTheSameBits();
 }
 
-// What runs beside the layers changes no number of theirs.
+// Runs its steps on another engine, without the head but for the first ones.
+class LeavesHeadOut final : public Engine {
+ public:
+  LeavesHeadOut(Engine& engine, size_t with_head) : engine_(engine), with_head_(with_head) {}
+  StepTicket Launch(const StepPlan& plan) override {
+    StepPlan without = plan;
+    without.head_follows = steps_++ < with_head_;
+    return engine_.Launch(without);
+  }
+  StepResult Await(StepTicket ticket) override {
+    StepResult result = engine_.Await(ticket);
+    head_ran += result.head_followed ? 1 : 0;
+    return result;
+  }
+  size_t depth() const override { return engine_.depth(); }
+  StatePool& states() const override { return engine_.states(); }
+  uint32_t vocab_size() const override { return engine_.vocab_size(); }
+
+  size_t head_ran = 0;  // steps
+
+ private:
+  Engine& engine_;
+  const size_t with_head_;
+  size_t steps_ = 0;
+};
+
+// What runs beside the layers, or not, changes no number of theirs.
 TEST_P(FakeFormatTest, AHeadForFurtherTokensChangesNoBit) {
   const std::string model = std::string("tests/parity/fixtures/") + GetParam();
   if (!HasHead(model)) GTEST_SKIP() << "it has none";
@@ -329,6 +355,19 @@ TEST_P(FakeFormatTest, AHeadForFurtherTokensChangesNoBit) {
   for (const size_t piece : {size_t{1}, kTokens}) {
     EXPECT_TRUE(Same(Feed(engine(), text, piece), Feed(*without->engine, text, piece))) << piece;
   }
+  const auto& device = static_cast<FakeDevice&>(*device_.device);
+  const size_t allocations = device.allocations();
+  for (const size_t piece : {size_t{1}, size_t{7}, kTokens}) {
+    LeavesHeadOut all(engine(), 0), some(engine(), 5);
+    const auto replays = device.replays();
+    const Answers expected = Feed(*without->engine, text, piece);
+    EXPECT_TRUE(Same(Feed(all, text, piece), expected)) << piece;
+    EXPECT_EQ(all.head_ran, 0u);
+    EXPECT_EQ(device.replays() > replays, piece < kTokens) << "steps without it are recorded too";
+    EXPECT_TRUE(Same(Feed(some, text, piece), expected)) << piece;
+    EXPECT_EQ(some.head_ran, piece < kTokens ? 5u : 1u);
+  }
+  EXPECT_EQ(device.allocations(), allocations);
 }
 
 // Three segments of 600 tokens do not fit into one pass.

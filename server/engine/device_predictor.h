@@ -8,9 +8,10 @@
 //                short convolution's state with a window of two, which is how a token finds the
 //                stream before it
 //
-// On the CPU the head runs late, here in every step: as far as its last attention, whose keys and
-// values are all that later tokens need. So a guess finds the rows of all tokens before it, and
-// there is nothing to tell which are up to date.
+// On the CPU the head runs late, here in the step of the tokens: as far as its last attention,
+// whose keys and values are all that later tokens need. So a guess finds the rows of all tokens
+// before it. A step may leave the head out; then the slots have no state of the head from there on,
+// for which the engine keeps HeadMarks.
 //
 // It enqueues operations and waits for nothing. Threading: engine thread only.
 #ifndef RIVULET_SERVER_ENGINE_DEVICE_PREDICTOR_H_

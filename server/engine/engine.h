@@ -71,8 +71,9 @@ class Engine {
   // Whether its model has a head for further tokens, which was loaded (LoadOptions::predictor).
   virtual bool guesses() const { return false; }
   // Guesses by that head. The rows' slots are held, and no step in flight has any of them. What a
-  // row has in its slots is as before, so the same row gets the same guesses again. REQUIRES:
-  // guesses().
+  // row has in its slots is as before, so the same row gets the same guesses again. They depend on
+  // the session's tokens alone, but that there are none once the head was left out of a step of
+  // them. REQUIRES: guesses().
   virtual GuessResult Guess(const GuessPlan& /*plan*/) { return {}; }
 
   // Not OK once the device has failed: rows fail with UNAVAILABLE, and what the slots hold is lost.

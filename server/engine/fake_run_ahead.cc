@@ -63,9 +63,11 @@ void RunAheadEngine::Run(Launched& step) {
   }
   StepPlan below;
   below.tokens = plan.tokens;
+  below.head_follows = plan.head_follows;
   for (const size_t r : running) below.rows.push_back(plan.rows[r]);
   Resolve(step.owned, below);
   StepResult result = engine_.Step(below);
+  step.result.head_followed = result.head_followed;
   failed_.clear();
   for (size_t i = 0; i < running.size(); ++i) {
     const Segment& segment = below.rows[i].segment;

@@ -32,9 +32,11 @@ struct GuessPlan {
 };
 
 struct GuessResult {
-  absl::Status status;                         // not OK: there are none
-  std::vector<std::vector<uint32_t>> guesses;  // of each row; fewer where a logit is not finite
-  double seconds = 0;                          // that all of them took
+  absl::Status status;  // not OK: there are none
+  // Of each row; fewer where a logit is not finite, none where the head has not followed all tokens
+  // of the session (StepPlan::head_follows).
+  std::vector<std::vector<uint32_t>> guesses;
+  double seconds = 0;  // that all of them took
 };
 
 }  // namespace rivulet

@@ -121,13 +121,15 @@ StatePool::StatePool(StateCapacity capacity, std::unique_ptr<StateMemory> memory
     : capacity_(std::move(capacity)),
       memory_(std::move(memory)),
       bases_("base", capacity_.base_slots),
-      tails_("tail", capacity_.tail_slots) {
+      tails_("tail", capacity_.tail_slots),
+      head_marks_(capacity_.fold_interval, capacity_.base_slots, capacity_.tail_slots) {
   for (const PageCapacity& pages : capacity_.pages) pages_.emplace_back("page", pages.slots);
 }
 
 void StatePool::CopyTail(uint32_t from, uint32_t to) {
   const size_t bytes = capacity_.tail_bytes;
   memory_->Copy(TailsOffset() + from * bytes, TailsOffset() + to * bytes, bytes);
+  head_marks_.CopyTail(from, to);
 }
 
 LayerState StatePool::Layer(size_t layer) const {

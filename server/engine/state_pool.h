@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/recurrence/pages.h"
 #include "kernels/recurrence/state.h"
+#include "server/engine/head_marks.h"
 #include "server/engine/state_memory.h"
 
 namespace rivulet {
@@ -119,6 +120,9 @@ class StatePool {
 
   void CopyTail(uint32_t from, uint32_t to);  // REQUIRES: from != to
 
+  // Kept by the engine, and by CopyTail.
+  HeadMarks& head_marks() { return head_marks_; }
+
   const StateCapacity& capacity() const { return capacity_; }
 
   // The part of all slots that belongs to layer number `layer`.
@@ -134,6 +138,7 @@ class StatePool {
   SlotPool bases_;
   SlotPool tails_;
   std::vector<SlotPool> pages_;
+  HeadMarks head_marks_;
 };
 
 }  // namespace rivulet

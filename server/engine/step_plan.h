@@ -59,6 +59,10 @@ inline constexpr uint32_t kLastSampled = UINT32_MAX;
 struct StepPlan {
   std::vector<uint32_t> tokens;  // of all rows, each row's consecutive
   std::vector<StepRow> rows;
+  // Whether the model's own head takes in these tokens too, where that costs time in each step: on
+  // a device. Without it the sessions get no guesses from then on (Engine::Guess). It changes no
+  // bit of the results.
+  bool head_follows = true;
   bool empty() const { return rows.empty(); }
 };
 
@@ -82,6 +86,9 @@ struct StepResult {
   std::vector<RowResult> rows;  // as in StepPlan::rows
   double device_seconds = 0;    // that the device spent on the step; 0: not measured
   uint32_t replays = 0;         // of recorded steps, by which it ran
+  // The model's own head ran in the step. Not where it runs late, nor for rows alone of which it
+  // lacks earlier tokens.
+  bool head_followed = false;
 };
 
 }  // namespace rivulet

@@ -2,7 +2,8 @@
 //
 // What a model's own head guesses depends on the session's tokens alone: long random schedules of
 // prompts, drafts that are right in part, forks and rewinds, where each guess must be that of the
-// same tokens in a new session. On the CPU, on a fake device, and on the GPU.
+// same tokens in a new session. Where the head is left out of steps, which a device can do, there
+// is that guess or none. On the CPU, on a fake device, and on the GPU.
 #include <algorithm>
 #include <memory>
 #include <random>
@@ -84,7 +85,9 @@ class GuessesTest : public testing::TestWithParam<std::tuple<std::string, std::s
     row.segment = segment;
     row.samples = static_cast<uint32_t>(Below(2));  // a device replays steps of one token with one
     row.spec.params = &params_;
+    plan.head_follows = left_out_ == 0 || Below(left_out_) != 0;
     const StepResult result = engine_->Step(plan);
+    EXPECT_FALSE(result.head_followed && !plan.head_follows);
     ASSERT_TRUE(result.rows[0].status.ok()) << result.rows[0].status;
   }
   // All but the last token, in pieces of up to `piece` (0: one).
@@ -134,16 +137,23 @@ class GuessesTest : public testing::TestWithParam<std::tuple<std::string, std::s
     EXPECT_TRUE(result.status.ok()) << result.status;
     for (size_t r = 0; r < rows.size(); ++r) {
       guesses[rows[r]] = result.guesses[r];
-      EXPECT_EQ(result.guesses[r].size(), plan.rows[r].count);
+      if (left_out_ == 0 || device_ == nullptr || !result.guesses[r].empty()) {
+        EXPECT_EQ(result.guesses[r].size(), plan.rows[r].count);
+      }
+      asked_ += plan.rows[r].count;
       sessions[rows[r]]->CancelSegment();
     }
     return guesses;
   }
 
   Tokens GuessAnew(const Session& session, uint32_t most) {
+    const uint64_t left_out = std::exchange(left_out_, 0), asked = asked_;
     const auto anew = *Session::Create(engine_->states());
     Feed(*anew, session.tokens().Copy(), 0);
-    return Guess({anew.get()}, most)[0];
+    const Tokens guesses = Guess({anew.get()}, most)[0];
+    left_out_ = left_out;
+    asked_ = asked;
+    return guesses;
   }
 
   void GuessAndCompare() {
@@ -154,11 +164,22 @@ class GuessesTest : public testing::TestWithParam<std::tuple<std::string, std::s
     const auto most = static_cast<uint32_t>(1 + Below(5));
     const std::vector<Tokens> guesses = Guess(sessions, most);
     for (size_t i = 0; i < sessions.size(); ++i) {
+      if (left_out_ > 0 && guesses[i].empty()) continue;
       ASSERT_EQ(guesses[i], GuessAnew(*sessions[i], most)) << sessions[i]->tokens().size();
       compared_ += guesses[i].size();
     }
   }
 
+  void GoOn() {
+    for (size_t i = 0; i < rounds_ && !HasFatalFailure(); ++i) {
+      auto& session = sessions_[Below(sessions_.size())];
+      Go(session);
+      if (Below(2) == 0) GuessAndCompare();
+      if (session->tokens().size() < kLongest) continue;
+      session = *Session::Create(engine_->states());
+      Feed(*session, Random(1 + Below(40)), 20);
+    }
+  }
   void Go(std::unique_ptr<Session>& session) {
     switch (Below(6)) {
       case 0:
@@ -192,19 +213,68 @@ class GuessesTest : public testing::TestWithParam<std::tuple<std::string, std::s
   size_t rounds_ = 400;
   SamplingParams params_;
   std::vector<std::unique_ptr<Session>> sessions_;
-  size_t compared_ = 0;
+  uint64_t left_out_ = 0;            // the head, of one in so many steps; 0: of none
+  size_t asked_ = 0, compared_ = 0;  // guesses
 };
 
 TEST_P(GuessesTest, DependOnTheTokensAlone) {
-  for (size_t i = 0; i < rounds_ && !HasFatalFailure(); ++i) {
-    auto& session = sessions_[Below(sessions_.size())];
-    Go(session);
-    if (Below(2) == 0) GuessAndCompare();
-    if (session->tokens().size() < kLongest) continue;
-    session = *Session::Create(engine_->states());
-    Feed(*session, Random(1 + Below(40)), 20);
-  }
+  GoOn();
   EXPECT_GT(compared_, rounds_ / 2);
+  EXPECT_EQ(asked_, compared_);
+}
+
+// A hole in what the head knows stays with every session that begins behind it, and no other.
+TEST_P(GuessesTest, ThereAreNoneOnceTheHeadWasLeftOut) {
+  left_out_ = 25;
+  rounds_ *= 2;
+  GoOn();
+  EXPECT_GT(compared_, rounds_ / 10);
+  if (device_ == nullptr) {
+    EXPECT_EQ(asked_, compared_) << "the CPU's head leaves nothing out";
+  } else {
+    EXPECT_LT(compared_, asked_ * 9 / 10);
+  }
+}
+
+TEST_P(GuessesTest, ARewindToBeforeTheHoleHasGuessesAgain) {
+  if (device_ == nullptr) GTEST_SKIP() << "the CPU's head leaves nothing out";
+  auto session = *Session::Create(engine_->states());
+  Feed(*session, Random(40), 0);
+  session->Rest();
+  session->Keep(1, nullptr);
+  ASSERT_TRUE(session->Wake().ok());
+  const auto whole = *session->Fork();
+  left_out_ = 1;
+  Feed(*session, Random(40), 7);
+  const auto fork = *session->Fork();
+  left_out_ = UINT64_MAX;  // it follows from here on
+  Feed(*session, Random(20), 7);
+  Check(*session, Random(1), 1);
+  session->Rest();
+  const auto rewound = *session->ForkAt(41, false), later = *session->ForkAt(100, false);
+  for (Session* asleep : {session.get(), rewound.get(), later.get()}) {
+    ASSERT_TRUE(asleep->Wake().ok());
+    Feed(*asleep, {}, 0);
+  }
+  const auto guesses =
+      Guess({session.get(), fork.get(), later.get(), whole.get(), rewound.get()}, 1);
+  EXPECT_TRUE(guesses[0].empty());
+  EXPECT_TRUE(guesses[1].empty());
+  EXPECT_TRUE(guesses[2].empty());
+  EXPECT_EQ(guesses[3], GuessAnew(*whole, 1));
+  EXPECT_EQ(guesses[4], GuessAnew(*rewound, 1));
+  EXPECT_EQ(guesses[4].size(), 1u);
+  EXPECT_EQ(guesses[3].size(), 1u);
+}
+
+TEST_P(GuessesTest, ADeviceSpendsNoTimeOnRowsWithoutGuesses) {
+  const auto* const fake = dynamic_cast<const FakeDevice*>(device_.get());
+  if (fake == nullptr) GTEST_SKIP() << "replays are counted on the fake device";
+  left_out_ = 1;
+  Feed(*sessions_[0], Random(20), 0);
+  const auto before = fake->replays();
+  EXPECT_TRUE(Guess({sessions_[0].get()}, 1)[0].empty());
+  EXPECT_EQ(fake->replays(), before);
 }
 
 // More rows than guess together, with counts of their own, and some with a bias.
