@@ -25,11 +25,12 @@ class MtpDrafter final : public Drafter {
   }
 
   DraftSource source() const override { return DraftSource::kMtp; }
-  double hit_rate() const override { return records_[0].rate(); }
+  double hit_rate() const override { return has_none_ ? 0 : records_[0].rate(); }
   double seconds_a_draft() const override { return source_.guess_seconds_; }
 
   size_t Outlook(const TokenSequence& tokens, std::span<float> chances) override {
     Learn(tokens);
+    if (has_none_) return 0;
     const size_t interval = source_.engine_.capacity().fold_interval;
     const size_t left = (interval - tokens.size() % interval) % interval;
     const size_t count = std::min(chances.size(), left);
@@ -53,6 +54,7 @@ class MtpDrafter final : public Drafter {
   void Take(uint64_t at, std::vector<uint32_t> guesses) {
     guessed_at_ = at;
     guesses_ = std::move(guesses);
+    has_none_ = guesses_.empty();
   }
 
  private:
@@ -76,6 +78,7 @@ class MtpDrafter final : public Drafter {
   const DraftedCompletion completion_;
   std::vector<uint32_t> guesses_;  // of the tokens from guessed_at_ on
   uint64_t guessed_at_ = 0;
+  bool has_none_ = false;  // the head was left out of a step of the session, so that it stays so
   MtpSource::Records records_;
 };
 

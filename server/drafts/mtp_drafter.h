@@ -4,7 +4,9 @@
 // head's state lies in the session's slots, so a guess depends on the session's tokens alone. It
 // draws with the random number of the token that it guesses, and does not know the penalties.
 //
-// There is no guess where the token before it ends a chunk: the head's state would have to fold.
+// There is no guess where the token before it ends a chunk: the head's state would have to fold. A
+// completion for which the head once had none, since it was left out of a step (GuessResult), is
+// not drafted for any more.
 //
 // Threading: engine thread only.
 #ifndef RIVULET_SERVER_DRAFTS_MTP_DRAFTER_H_

@@ -372,6 +372,7 @@ Scheduler::StepInFlight Scheduler::FillPlan(const std::vector<PlannedRow>& chose
   step.draft_seconds = draft_seconds_;
   plan_.tokens.clear();
   plan_.rows.clear();
+  plan_.head_follows = context_.options.drafts.always || head_policy_.follows();
   FindBorderRoom(chosen);
   for (const PlannedRow& planned : chosen) {
     RowInFlight row = rows_[planned.row];
@@ -416,23 +417,34 @@ void Scheduler::Commit(StepResult result, TimePoint now) {
     step.right_drafts += row.right_drafts;
   }
   Learn(step, result.device_seconds);
+  LearnHead(step, result);
   in_flight_.pop_front();
   Settle(now);
 }
 
-void Scheduler::Learn(const StepInFlight& step, double seconds) {
+void Scheduler::Learn(StepInFlight& step, double seconds) {
   if (step.prompt_tokens == 0) LearnDrafts(step, seconds);
   if (step.drafts == 0) cost_.Observe(step.decode_rows, step.prompt_tokens, seconds);
 }
 
-void Scheduler::LearnDrafts(const StepInFlight& step, double seconds) {
+void Scheduler::LearnDrafts(StepInFlight& step, double seconds) {
   const std::optional<DraftLoss> loss = draft_choice_.Observe(
       {step.decode_rows, step.drafts, step.right_drafts, seconds, step.draft_seconds});
   if (context_.options.drafts.source == nullptr || !loss.has_value()) return;
+  step.draft_loss = loss->lengthened + loss->read;
   for (const RowInFlight& row : step.rows) {
     if (row.request == nullptr) continue;
     row.request->NoteDraftLoss(row.row, *loss, row.right_drafts);
   }
+}
+
+void Scheduler::LearnHead(const StepInFlight& step, const StepResult& result) {
+  const auto rows = static_cast<double>(std::max<size_t>(step.decode_rows, 1));
+  head_policy_.NoteStep({.rows = step.decode_rows,
+                         .alone = step.prompt_tokens == 0 && step.drafts == 0,
+                         .followed = result.head_followed,
+                         .seconds = result.device_seconds,
+                         .saved = static_cast<double>(step.right_drafts) / rows - step.draft_loss});
 }
 
 // Each loop can be repeated from its beginning.

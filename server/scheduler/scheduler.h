@@ -38,6 +38,7 @@
 #include "server/metrics/metrics.h"
 #include "server/scheduler/active_request.h"
 #include "server/scheduler/draft_choice.h"
+#include "server/scheduler/head_policy.h"
 #include "server/scheduler/outbox.h"
 #include "server/scheduler/plan.h"
 #include "server/scheduler/prefix_reuse.h"
@@ -148,6 +149,7 @@ class Scheduler {
     size_t drafts = 0;
     size_t right_drafts = 0;   // once it is committed
     double draft_seconds = 0;  // before it, to make the drafts
+    double draft_loss = 0;     // once it is committed: as DraftLoss, lengthened and read
   };
   static constexpr size_t kMostInFlight = 2;
   // An eighth of the slots and of the queue is for tenants that have less than that.
@@ -225,8 +227,9 @@ class Scheduler {
   std::vector<DraftStanding> Standings(const std::vector<PlannedRow>& chosen) const;
   void DoWithoutDrafts(const std::vector<PlannedRow>& chosen);
   void PrepareDrafts(const std::vector<PlannedRow>& chosen);
-  void Learn(const StepInFlight& step, double seconds);
-  void LearnDrafts(const StepInFlight& step, double seconds);
+  void Learn(StepInFlight& step, double seconds);
+  void LearnDrafts(StepInFlight& step, double seconds);
+  void LearnHead(const StepInFlight& step, const StepResult& result);
   StepInFlight FillPlan(const std::vector<PlannedRow>& chosen);
   // Drops ended requests, notifies the dispatcher, updates the gauges.
   void Settle(TimePoint now);
@@ -269,6 +272,7 @@ class Scheduler {
   uint64_t turn_ = 0;         // counts admissions and planned rows, for RowView::last_turn
   StepCost cost_;
   DraftChoice draft_choice_{cost_};
+  HeadPolicy head_policy_;
   double draft_seconds_ = 0;       // that the drafts of this plan took to make
   std::vector<RowInFlight> rows_;  // candidates of this plan
   std::vector<RowView> views_;     // of rows_
