@@ -67,7 +67,7 @@ void Announce(RequestContext& context, const std::shared_ptr<Outbox>& outbox, co
   if (!put(*outbox)) context.ready.pop_back();
 }
 
-void Push(RequestContext& context, const Request& request, StreamMessage message) {
+void Push(RequestContext& context, const Request& request, StreamMessage&& message) {
   Announce(context, request.outbox,
            [&message](Outbox& outbox) { return outbox.Push(std::move(message)); });
 }
@@ -615,7 +615,7 @@ void ActiveRequest::ReturnSession(std::unique_ptr<Session> session, bool lost) {
   lease.Release();
 }
 
-void ActiveRequest::Send(StreamMessage message, TimePoint now) {
+void ActiveRequest::Send(StreamMessage&& message, TimePoint now) {
   const bool finished = message.finish_reason != FinishReason::kNone;
   if (finished) {
     message.usage.cached_tokens = cached_tokens_;

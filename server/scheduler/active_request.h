@@ -249,7 +249,7 @@ class ActiveRequest {
   void LeaveSession(Completion& completion, StreamMessage& message);
   // Puts the session back into its lease, or drops it.
   void ReturnSession(std::unique_ptr<Session> session, bool lost);
-  void Send(StreamMessage message, TimePoint now);
+  void Send(StreamMessage&& message, TimePoint now);
   void Close(TimePoint now);
 
   RequestContext& context_;

@@ -60,6 +60,11 @@ void KeepOldest(std::span<const RowView> rows, size_t count, std::vector<size_t>
 
 }  // namespace
 
+bool HasSeveralTenants(std::span<const RowView> rows) {
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const RowView& row) { return row.tenant != rows.front().tenant; });
+}
+
 std::vector<TenantRows> GroupByTenant(std::span<const RowView> rows,
                                       const std::vector<size_t>& indices) {
   std::vector<TenantRows> groups;
@@ -96,9 +101,9 @@ std::vector<uint64_t> ShareByWeight(uint64_t amount, const std::vector<Claim>& c
   return shares;
 }
 
-std::vector<size_t> ShareDecodeRows(std::span<const RowView> rows,
-                                    const std::vector<size_t>& decode,
+std::vector<size_t> ShareDecodeRows(std::span<const RowView> rows, std::vector<size_t> decode,
                                     const std::vector<size_t>& prompts, const StepCost& cost) {
+  if (!HasSeveralTenants(rows)) return decode;
   std::vector<TenantRows> groups = GroupByTenant(rows, decode);
   const std::vector<TenantRows> all = WithPrompts(groups, GroupByTenant(rows, prompts));
   if (all.size() < 2) return decode;

@@ -23,6 +23,8 @@
 
 namespace rivulet {
 
+bool HasSeveralTenants(std::span<const RowView> rows);
+
 // The rows of one tenant, as indices into the rows of a plan.
 struct TenantRows {
   const Tenant* tenant = nullptr;
@@ -45,8 +47,7 @@ std::vector<uint64_t> ShareByWeight(uint64_t amount, const std::vector<Claim>& c
 // Those of a tenant that ran longest ago come first. In the order given. A tenant that has only
 // some of `prompts` counts as one with a single row that decodes, so that its first token does not
 // wait for long steps of others.
-std::vector<size_t> ShareDecodeRows(std::span<const RowView> rows,
-                                    const std::vector<size_t>& decode,
+std::vector<size_t> ShareDecodeRows(std::span<const RowView> rows, std::vector<size_t> decode,
                                     const std::vector<size_t>& prompts, const StepCost& cost);
 
 }  // namespace rivulet

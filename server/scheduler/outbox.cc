@@ -30,7 +30,7 @@ void StreamMessage::Merge(StreamMessage&& later) {
   for (const uint32_t place : later.guessed) {
     guessed.push_back(static_cast<uint32_t>(tokens.size()) + place);
   }
-  MoveAppend(std::move(later.tokens), tokens);
+  tokens.insert(tokens.end(), later.tokens.begin(), later.tokens.end());
   MoveAppend(std::move(later.logprobs), logprobs);
   MoveAppend(std::move(later.prompt_logprobs), prompt_logprobs);
   finish_reason = later.finish_reason;
@@ -48,7 +48,7 @@ bool Outbox::Announce() {
   return must_announce;
 }
 
-bool Outbox::Push(StreamMessage message) {
+bool Outbox::Push(StreamMessage&& message) {
   MutexLock lock(&mutex_);
   RIVULET_CHECK(!end_.has_value(), "push into a closed outbox");
   tokens_ += message.tokens.size();
@@ -93,7 +93,7 @@ Outbox::Taken Outbox::Take() {
     if (!waiting_.empty()) {
       taken_ = true;
       taken.message = std::move(waiting_.front());
-      waiting_.pop_front();
+      waiting_.erase(waiting_.begin());
       const bool was_full = tokens_ >= capacity_;
       tokens_ -= taken.message->tokens.size();
       made_room = was_full && tokens_ < capacity_;

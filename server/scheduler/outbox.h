@@ -16,7 +16,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -25,6 +24,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "kernels/base/mutex.h"
 #include "server/scheduler/stream_message.h"
@@ -53,7 +53,7 @@ class Outbox {
 
   // Push and Close return true when the caller must hand the outbox to the dispatcher: the sink has
   // not been notified of what it holds.
-  [[nodiscard]] bool Push(StreamMessage message);
+  [[nodiscard]] bool Push(StreamMessage&& message);
   // Nothing more comes. The status ends the stream after everything pushed.
   [[nodiscard]] bool Close(absl::Status status);
   // What it holds should not wait for the dispatcher's pause: nothing has been taken yet, or the
@@ -87,8 +87,9 @@ class Outbox {
   std::function<void()> on_room_;
   std::atomic<bool> abandoned_{false};
   mutable Mutex mutex_;
-  std::deque<StreamMessage> waiting_ ABSL_GUARDED_BY(mutex_);  // at most one an index
-  size_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;                  // in waiting_
+  // At most one an index, and thus rarely more than one.
+  absl::InlinedVector<StreamMessage, 1> waiting_ ABSL_GUARDED_BY(mutex_);
+  size_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;  // in waiting_
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   bool announced_ ABSL_GUARDED_BY(mutex_) = false;  // handed to the dispatcher, not yet delivered
   bool taken_ ABSL_GUARDED_BY(mutex_) = false;      // a message was

@@ -26,7 +26,7 @@ TEST(OutboxTest, MergesWhatWaitsOfOneCompletion) {
   EXPECT_FALSE(outbox.Push(Token(1, 2, "b")));  // announced already
   StreamMessage guessed = Token(0, 3, "c");
   guessed.guessed = {0};
-  EXPECT_FALSE(outbox.Push(guessed));
+  EXPECT_FALSE(outbox.Push(std::move(guessed)));
   const auto first = outbox.Take();
   ASSERT_TRUE(first.message.has_value());
   EXPECT_EQ(first.message->index, 0u);

@@ -86,17 +86,13 @@ std::vector<PlannedRow> PromptPieces(std::span<const RowView> rows,
   return pieces;
 }
 
-bool HasSeveralTenants(std::span<const RowView> rows) {
-  return std::any_of(rows.begin(), rows.end(),
-                     [&](const RowView& row) { return row.tenant != rows.front().tenant; });
-}
-
 }  // namespace
 
 StepChoice PlanStep(TimePoint now, std::span<const RowView> rows, const StepCost& cost,
                     const PlanLimits& limits) {
   StepChoice choice;
   std::vector<size_t> decode, prompts;
+  decode.reserve(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].deadline <= now) {
       choice.expired.push_back(i);
@@ -108,8 +104,9 @@ StepChoice PlanStep(TimePoint now, std::span<const RowView> rows, const StepCost
       decode.push_back(i);
     }
   }
-  for (const size_t row : ShareDecodeRows(rows, decode, prompts, cost))
-    choice.run.push_back({row, 1});
+  const std::vector<size_t> run = ShareDecodeRows(rows, std::move(decode), prompts, cost);
+  choice.run.reserve(run.size());
+  for (const size_t row : run) choice.run.push_back({row, 1});
   if (prompts.empty()) return choice;
   PlanLimits allowed = limits;
   // Many prompts of one tenant do not slow down another's streams more than one would.

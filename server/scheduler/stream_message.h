@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "server/engine/step_plan.h"
 #include "server/metrics/metrics.h"
 
@@ -38,12 +39,13 @@ struct Usage {
 // Everything about completion `index` since the message before it.
 struct StreamMessage {
   uint32_t index = 0;
-  std::string text;  // whole characters
-  std::vector<uint32_t> tokens;
+  FinishReason finish_reason = FinishReason::kNone;
+  // Of a few steps, in the message itself: a thousand streams get one for each token.
+  absl::InlinedVector<uint32_t, 14> tokens;
+  std::string text;                       // whole characters
   std::vector<uint32_t> guessed;          // indices of those of `tokens` that a draft had guessed
   std::vector<Logprobs> logprobs;         // one for each of `tokens`, if requested
   std::vector<Logprobs> prompt_logprobs;  // in the first message with index 0, if requested
-  FinishReason finish_reason = FinishReason::kNone;
   std::string matched_stop;
   std::string fork_id;  // once finished: the session that this completion has become
   Usage usage;          // once finished

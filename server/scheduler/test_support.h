@@ -99,8 +99,8 @@ struct Received {
   }
 
  private:
-  template <typename T>
-  static void Append(const std::vector<T>& from, std::vector<T>& to) {
+  template <typename From, typename T>
+  static void Append(const From& from, std::vector<T>& to) {
     to.insert(to.end(), from.begin(), from.end());
   }
 };
