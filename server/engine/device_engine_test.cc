@@ -370,6 +370,19 @@ TEST_P(FakeFormatTest, AHeadForFurtherTokensChangesNoBit) {
   EXPECT_EQ(device.allocations(), allocations);
 }
 
+TEST_P(FakeFormatTest, AHeadIsLeftOutOfEveryPassOfAStep) {
+  if (!engine().guesses()) GTEST_SKIP() << "it has none";
+  for (const bool follows : {false, true}) {
+    const std::vector<uint32_t> texts[] = {RandomText(600), RandomText(600)};  // two passes
+    Stream a(engine()), b(engine());
+    StepPlan plan;
+    plan.head_follows = follows;
+    a.Add(plan, texts[0], 600, 1);
+    b.Add(plan, texts[1], 600, 1);
+    EXPECT_EQ(engine().Step(plan).head_followed, follows);
+  }
+}
+
 // Three segments of 600 tokens do not fit into one pass.
 TEST_P(FakeDeviceTest, AStepMayHoldMoreTokensThanAPass) {
   constexpr size_t kLong = 600;
