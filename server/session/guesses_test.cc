@@ -267,6 +267,28 @@ TEST_P(GuessesTest, ARewindToBeforeTheHoleHasGuessesAgain) {
   EXPECT_EQ(guesses[3].size(), 1u);
 }
 
+// The head runs in a step for some of its rows, and the others still lack what came before.
+TEST_P(GuessesTest, ANeighbourWithoutAHoleClosesNone) {
+  if (device_ == nullptr) GTEST_SKIP() << "the CPU's head leaves nothing out";
+  const auto whole = *sessions_[0]->Fork();
+  left_out_ = 1;
+  Feed(*sessions_[0], Random(12), 0);
+  left_out_ = 0;
+  StepPlan plan;
+  for (Session* session : {sessions_[0].get(), whole.get()}) {
+    session->Append(Random(1));
+    plan.rows.emplace_back().segment = *session->PlanSegment(plan.tokens.size(), 1);
+    plan.tokens.push_back(session->tokens()[session->position()]);
+  }
+  EXPECT_TRUE(engine_->Step(plan).head_followed);
+  for (Session* session : {sessions_[0].get(), whole.get()}) session->CommitSegment();
+  left_out_ = UINT64_MAX;
+  const auto guesses = Guess({sessions_[0].get(), whole.get()}, 1);
+  EXPECT_TRUE(guesses[0].empty());
+  EXPECT_EQ(guesses[1], GuessAnew(*whole, 1));
+  EXPECT_EQ(guesses[1].size(), 1u);
+}
+
 TEST_P(GuessesTest, ADeviceSpendsNoTimeOnRowsWithoutGuesses) {
   const auto* const fake = dynamic_cast<const FakeDevice*>(device_.get());
   if (fake == nullptr) GTEST_SKIP() << "replays are counted on the fake device";
