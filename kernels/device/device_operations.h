@@ -26,7 +26,7 @@ struct AddNormCall {
   ConstFloatMatrix update = {};   // [T, hidden]
   const float* weight = nullptr;  // [hidden], begins at 16 bytes and may be read up to a multiple
                                   // of four; null: y is x
-  const float* bias = nullptr;  // null: RMSNorm, else LayerNorm
+  const float* bias = nullptr;    // null: RMSNorm, else LayerNorm
   float eps = 0;
   Operand y = {};  // data null: none
   // What few models have (OLMo Hybrid, MiniMax).

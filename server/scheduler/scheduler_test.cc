@@ -16,7 +16,6 @@ using std::chrono::seconds;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Pair;
 
 // Lets a test do something where the scheduler looks at the slots.
 class HookedEngine : public FakeEngine {
@@ -56,11 +55,9 @@ class SchedulerTest : public testing::Test {
     return client;
   }
 
-  Client& SubmitTurn(const std::string& id, std::vector<uint32_t> prompt, uint32_t max_tokens,
-                     const SamplingParams& sampling = {}) {
+  Client& SubmitTurn(const std::string& id, std::vector<uint32_t> prompt, uint32_t max_tokens) {
     Client& client = NewClient();
     auto request = MakeRequest(client, std::move(prompt), max_tokens);
-    request->sampling = sampling;
     last_id_ = request->id;
     auto lease = sessions_.LeaseForTurn(id);
     EXPECT_TRUE(lease.ok()) << lease.status();
@@ -527,41 +524,6 @@ TEST_F(SchedulerTest, ATurnWithoutPromptOrTokensLeavesTheSessionReadyForTheNext)
   const std::vector<uint32_t> all = ExpectedTokens({1, 2, 3}, 0, 6);
   EXPECT_EQ(goes_on.tokens(), std::vector<uint32_t>(all.begin() + 2, all.end()));
   EXPECT_EQ(goes_on.received[0].usage.cached_tokens, 4u);
-}
-
-TEST_F(SchedulerTest, PenaltiesCountTheTurnsOwnTokensOrAllOfTheSession) {
-  ASSERT_TRUE(sessions_.Create("s", "").ok());
-  std::vector<std::pair<uint32_t, uint32_t>> counts;  // of token 5: this turn's, the session's
-  engine_.next_token = [&](const StepRow& row) -> uint32_t {
-    counts.emplace_back(row.spec.turn_counts->count(5), row.spec.session_counts->count(5));
-    return 5;
-  };
-  SamplingParams penalties;
-  penalties.repetition_penalty = 1.1f;
-  penalties.presence_penalty = 0.5f;
-  SubmitTurn("s", {5, 1}, 2, penalties);
-  RunAll();
-  SubmitTurn("s", {5, 5}, 2, penalties);
-  RunAll();
-  EXPECT_THAT(counts, ElementsAre(Pair(0, 1), Pair(1, 2), Pair(0, 5), Pair(1, 6)));
-}
-
-TEST_F(SchedulerTest, PenaltiesCountTheTokensOfTurnsWithoutPenalties) {
-  ASSERT_TRUE(sessions_.Create("s", "").ok());
-  std::vector<uint32_t> counts;  // of token 5, where they are asked for
-  engine_.next_token = [&](const StepRow& row) -> uint32_t {
-    EXPECT_EQ(row.spec.turn_counts, nullptr);
-    if (row.spec.session_counts != nullptr) counts.push_back(row.spec.session_counts->count(5));
-    return 5;
-  };
-  SubmitTurn("s", {5, 1}, 3);
-  RunAll();
-  EXPECT_THAT(counts, ElementsAre());
-  SamplingParams penalty;
-  penalty.repetition_penalty = 1.1f;
-  SubmitTurn("s", {5}, 2, penalty);
-  RunAll();
-  EXPECT_THAT(counts, ElementsAre(5, 6));
 }
 
 TEST_F(SchedulerTest, NoSessionIsDroppedForARequestThatWouldNotFitAnyway) {

@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// How many tokens all sessions may hold together, and rows that sample several tokens.
+// How many tokens all sessions may hold together, which of them penalties count, and rows that
+// sample several tokens.
 #include <list>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pair;
 
 // Samples 40, 41 and so on, several after each row.
 class SamplesEngine : public FakeEngine {
@@ -51,9 +53,11 @@ class SchedulerTokensTest : public testing::Test {
     return client;
   }
 
-  Client& SubmitTurn(const std::string& id, std::vector<uint32_t> prompt, uint32_t max_tokens) {
+  Client& SubmitTurn(const std::string& id, std::vector<uint32_t> prompt, uint32_t max_tokens,
+                     const SamplingParams& sampling = {}) {
     Client& client = NewClient();
     auto request = MakeRequest(client, std::move(prompt), max_tokens);
+    request->sampling = sampling;
     request->session = *sessions_.LeaseForTurn(id);
     EXPECT_TRUE(scheduler_->Submit(request).ok());
     return client;
@@ -187,6 +191,41 @@ TEST_F(SchedulerTokensTest, ARowWithSeveralSamplesStopsAtTheOneThatEndsIt) {
     EXPECT_EQ(metrics_.generation_tokens.value(), before + 2);
   }
   EXPECT_EQ(engine.states().tails().used(), 0u);
+}
+
+TEST_F(SchedulerTokensTest, PenaltiesCountTheTurnsOwnTokensOrAllOfTheSession) {
+  ASSERT_TRUE(sessions_.Create("s", "").ok());
+  std::vector<std::pair<uint32_t, uint32_t>> counts;  // of token 5: this turn's, the session's
+  engine_.next_token = [&](const StepRow& row) -> uint32_t {
+    counts.emplace_back(row.spec.turn_counts->count(5), row.spec.session_counts->count(5));
+    return 5;
+  };
+  SamplingParams penalties;
+  penalties.repetition_penalty = 1.1f;
+  penalties.presence_penalty = 0.5f;
+  SubmitTurn("s", {5, 1}, 2, penalties);
+  RunAll();
+  SubmitTurn("s", {5, 5}, 2, penalties);
+  RunAll();
+  EXPECT_THAT(counts, ElementsAre(Pair(0, 1), Pair(1, 2), Pair(0, 5), Pair(1, 6)));
+}
+
+TEST_F(SchedulerTokensTest, PenaltiesCountTheTokensOfTurnsWithoutPenalties) {
+  ASSERT_TRUE(sessions_.Create("s", "").ok());
+  std::vector<uint32_t> counts;  // of token 5, where they are asked for
+  engine_.next_token = [&](const StepRow& row) -> uint32_t {
+    EXPECT_EQ(row.spec.turn_counts, nullptr);
+    if (row.spec.session_counts != nullptr) counts.push_back(row.spec.session_counts->count(5));
+    return 5;
+  };
+  SubmitTurn("s", {5, 1}, 3);
+  RunAll();
+  EXPECT_THAT(counts, ElementsAre());
+  SamplingParams penalty;
+  penalty.repetition_penalty = 1.1f;
+  SubmitTurn("s", {5}, 2, penalty);
+  RunAll();
+  EXPECT_THAT(counts, ElementsAre(5, 6));
 }
 
 }  // namespace
