@@ -13,6 +13,8 @@ namespace {
 // What a new call moves the mean by.
 constexpr double kWeight = 0.1;
 
+static_assert(kMostDrafts <= kMostGuesses, "an engine guesses no more");
+
 }  // namespace
 
 class MtpDrafter final : public Drafter {

@@ -110,11 +110,11 @@ absl::Status DeviceEngine::GuessTogether(const GuessPlan& plan, std::span<const 
   return absl::OkStatus();
 }
 
-// Pass after pass, each with room for `room` rows. Rows that a pass does not have are without
-// tokens.
+// Pass after pass, each with room for `room` rows, as many as the first of `rows` wants. Rows that
+// a pass does not have are without tokens.
 void DeviceEngine::DescribeGuesses(const GuessPlan& plan, std::span<const size_t> rows, size_t room,
                                    StepDescription& here) {
-  ClearRows(here, room, room * kMostGuesses);
+  ClearRows(here, room, room * plan.rows[rows[0]].count);
   for (size_t r = 0; r < rows.size(); ++r) {
     for (size_t kind = 0; kind < capacity().pages.size(); ++kind) {
       here.AddPages(r, plan.rows[rows[r]].segment, kind, capacity().pages[kind]);

@@ -37,6 +37,8 @@ void DeviceEngine::Release() {
   predictor_.reset();
   model_.reset();
   description_ = nullptr;
+  last_tokens_ = last_guesses_ = nullptr;
+  results_ = nullptr, logprobs_ = nullptr, logits_ = nullptr;
   for (Step& step : steps_) step.recording = nullptr;
   recordings_.clear();
   guess_recordings_.clear();
