@@ -91,7 +91,7 @@ struct PreparedPart {
   int32_t channel = -1;  // of the convolution's, for the first number; -1: not convolved
   Activation f = Activation::kIdentity;
   DeviceHeadNorm norm = DeviceHeadNorm::kNone;
-  const float* norm_weight = nullptr;  // kRms: [width], may be read up to a multiple of four
+  const float* norm_weight = nullptr;  // kRms: [width], as AddNormCall::weight
   float scale = 1;
   const float* multiplier = nullptr;  // [heads · width] or null
   const float* bias = nullptr;        // [heads · width] or null

@@ -32,6 +32,19 @@ __host__ __device__ uint32_t TasksOf(const PreparedPart& part) {
   return (part.heads * part.width + FlatNumbers(part) - 1) / FlatNumbers(part);
 }
 
+// The rows of a convolution's inputs in a tail slot [C, padded channels], and those before the
+// chunk in a base slot [W - 1, padded channels].
+template <typename Row>
+__device__ Row* TailRows(const PrepareCall& call, uint32_t slot) {
+  return reinterpret_cast<Row*>(call.slots.tails + slot * call.slots.tail_stride +
+                                call.convolution.tail_offset);
+}
+template <typename Row>
+__device__ Row* RowsBefore(const PrepareCall& call, uint32_t slot) {
+  return reinterpret_cast<Row*>(call.slots.bases + slot * call.slots.base_stride +
+                                call.convolution.before_offset);
+}
+
 // Where the inputs of a token's convolution are: its own segment, the tail, the base.
 template <typename Row>
 struct ConvolutionInputs {
@@ -67,13 +80,10 @@ struct ConvolutionInputs {
 template <typename Row>
 __device__ ConvolutionInputs<Row> InputsOf(const PrepareCall& call, const DeviceSegment& segment,
                                            uint32_t token) {
-  const DeviceConvolution& c = call.convolution;
-  const auto* base = reinterpret_cast<const Row*>(
-      call.slots.bases + segment.base_in * call.slots.base_stride + c.before_offset);
-  return {.convolution = &c,
+  const Row* base = RowsBefore<Row>(call, segment.base_in);
+  return {.convolution = &call.convolution,
           .segment = &segment,
-          .tail = reinterpret_cast<const Row*>(
-              call.slots.tails + segment.tail * call.slots.tail_stride + c.tail_offset),
+          .tail = TailRows<Row>(call, segment.tail),
           .before = segment.position < call.fold_interval ? nullptr : base,
           .token = token,
           .start = static_cast<uint32_t>(segment.position % call.fold_interval)};
@@ -86,8 +96,7 @@ __device__ void KeepToken(const PrepareCall& call, const ConvolutionInputs<Row>&
   const DeviceConvolution& c = call.convolution;
   Store(const_cast<Row*>(inputs.tail) + inputs.start * c.weight_stride + channel, x);
   if (inputs.start + 1 != call.fold_interval) return;
-  auto* after = reinterpret_cast<Row*>(
-      call.slots.bases + inputs.segment->base_out * call.slots.base_stride + c.before_offset);
+  Row* after = RowsBefore<Row>(call, inputs.segment->base_out);
   for (uint32_t j = 0; j + 1 < c.window; ++j) {
     Store(after + j * c.weight_stride + channel, inputs.At(c.window - 2 - j, channel));
   }
@@ -162,9 +171,7 @@ struct ConvolvedToken {
     }
   }
   __device__ Row* TailRow(const PrepareCall& call, uint32_t place, uint32_t channel) const {
-    auto* rows = reinterpret_cast<Row*>(call.slots.tails + tail * call.slots.tail_stride +
-                                        call.convolution.tail_offset);
-    return rows + place * call.convolution.weight_stride + channel;
+    return TailRows<Row>(call, tail) + place * call.convolution.weight_stride + channel;
   }
   // Everything that no kernel of this step writes.
   __device__ void LoadState(const PrepareCall& call, uint32_t token, uint32_t channel) {
@@ -213,12 +220,10 @@ struct ConvolvedToken {
                        const float4 (&in)[4]) const {
     StoreFour(TailRow(call, start, channel), in[3]);
     if (start + 1 != call.fold_interval) return;
-    const DeviceConvolution& c = call.convolution;
-    auto* after = reinterpret_cast<Row*>(
-        call.slots.bases + call.rows.segments[token].base_out * call.slots.base_stride +
-        c.before_offset);
+    const uint32_t stride = call.convolution.weight_stride;
+    Row* after = RowsBefore<Row>(call, call.rows.segments[token].base_out);
 #pragma unroll
-    for (uint32_t k = 0; k < 3; ++k) StoreFour(after + k * c.weight_stride + channel, in[k + 1]);
+    for (uint32_t k = 0; k < 3; ++k) StoreFour(after + k * stride + channel, in[k + 1]);
   }
 };
 
@@ -477,9 +482,7 @@ __device__ void KeepInputsBefore(const PrepareCall& call, const DeviceSegment& s
   const DeviceConvolution& c = call.convolution;
   const auto last = segment.first_token + static_cast<uint32_t>(border - segment.position) - 1;
   const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, last);
-  const uint32_t slot = BaseAfter(call.rows, segment, last);
-  auto* after =
-      reinterpret_cast<Row*>(call.slots.bases + slot * call.slots.base_stride + c.before_offset);
+  Row* after = RowsBefore<Row>(call, BaseAfter(call.rows, segment, last));
   for (uint32_t j = 0; j + 1 < c.window; ++j) {
     Store(after + j * c.weight_stride + channel, inputs.At(c.window - 2 - j, channel));
   }
@@ -510,8 +513,7 @@ __global__ void KeepInputsKernel(const __grid_constant__ PrepareCall call) {
   if (segment.tokens == 0 || channel >= c.channels) return;
   const uint64_t end = segment.position + segment.tokens;
   const uint64_t border = end / call.fold_interval * call.fold_interval;
-  auto* tail = reinterpret_cast<Row*>(call.slots.tails + segment.tail * call.slots.tail_stride +
-                                      c.tail_offset);
+  Row* tail = TailRows<Row>(call, segment.tail);
   if (border > segment.position) {
     if (call.rows.fold_bases != nullptr) KeepInputsWithin<Row>(call, segment, border, channel);
     KeepInputsBefore<Row>(call, segment, border, channel);
