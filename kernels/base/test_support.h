@@ -69,6 +69,17 @@ class TestMatrix {
 
 inline uint32_t Bits(float value) { return std::bit_cast<uint32_t>(value); }
 
+// The largest distance of two numbers, as a part of the wanted one where that is above 1; infinite
+// where there are more of one than of the other.
+inline double Distance(std::span<const float> got, std::span<const float> wanted) {
+  double worst = got.size() == wanted.size() ? 0 : INFINITY;
+  for (size_t i = 0; i < got.size() && i < wanted.size(); ++i) {
+    const double scale = std::max(1.0, std::abs(double{wanted[i]}));
+    worst = std::max(worst, std::abs(double{got[i]} - wanted[i]) / scale);
+  }
+  return worst;
+}
+
 inline testing::AssertionResult SameBits(std::span<const float> a, std::span<const float> b) {
   if (a.size() != b.size()) return testing::AssertionFailure() << a.size() << " and " << b.size();
   for (size_t i = 0; i < a.size(); ++i) {

@@ -2,7 +2,6 @@
 //
 // The gate of an MLP on the GPU beside the fake device: every function, any width.
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <random>
@@ -60,10 +59,7 @@ TEST(GateTest, DoesWhatTheFakeDeviceDoes) {
         const std::vector<float> got = GateOf(**gpu, inputs, f, -0.7f, 0.3f, limit);
         const std::vector<float> wanted = GateOf(fake, inputs, f, -0.7f, 0.3f, limit);
         ASSERT_EQ(got.size(), wanted.size());
-        for (size_t i = 0; i < got.size(); ++i) {
-          const double scale = std::max(1.0, std::abs(double{wanted[i]}));
-          worst = std::max(worst, std::abs(double{got[i]} - wanted[i]) / scale);
-        }
+        worst = std::max(worst, Distance(got, wanted));
       }
     }
     std::printf("gates differ by %.2g\n", worst);

@@ -3,7 +3,6 @@
 // Row preparation on the GPU: near the fake device's numbers, and the same bits for rows alone, for
 // few rows and for many, which other kernels prepare.
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -231,10 +230,7 @@ TEST_P(PrepareTest, IsNearTheFakeDevice) {
     const Result got = Run(**gpu, inputs), wanted = Run(fake, inputs);
     EXPECT_TRUE(SameBits(got.bases, wanted.bases)) << rows;
     EXPECT_TRUE(SameBits(got.tails, wanted.tails)) << rows;
-    for (size_t i = 0; i < got.y.size(); ++i) {
-      const double scale = std::max(1.0, std::abs(double{wanted.y[i]}));
-      worst = std::max(worst, std::abs(double{got.y[i]} - wanted.y[i]) / scale);
-    }
+    worst = std::max(worst, Distance(got.y, wanted.y));
   }
   std::printf("%s differs by %.2g\n", GetParam().name.c_str(), worst);
   EXPECT_LE(worst, 3e-5);

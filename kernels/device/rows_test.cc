@@ -3,7 +3,6 @@
 // Residual sum and norm, and norm and gate of the output, on the GPU: near the fake device's
 // numbers for any width, and the same bits for a row alone.
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <random>
@@ -19,15 +18,6 @@
 
 namespace rivulet {
 namespace {
-
-double Distance(const std::vector<float>& got, const std::vector<float>& wanted) {
-  double worst = got.size() == wanted.size() ? 0 : INFINITY;
-  for (size_t i = 0; i < got.size() && i < wanted.size(); ++i) {
-    const double scale = std::max(1.0, std::abs(double{wanted[i]}));
-    worst = std::max(worst, std::abs(double{got[i]} - wanted[i]) / scale);
-  }
-  return worst;
-}
 
 std::vector<float> RowOf(const std::vector<float>& rows, size_t row, size_t columns) {
   const auto begin = rows.begin() + static_cast<ptrdiff_t>(row * columns);
