@@ -22,7 +22,7 @@ using Bytes = grpc::ByteBuffer;
 
 thread_local int callbacks_on_this_thread = 0;
 
-// Counts the ends of its writes, and goes on writing in them as often as it is told.
+// Counts the writes that have ended. A callback starts the next write, as many times as Write asks.
 class Writer final : public grpc::ServerWriteReactor<Bytes> {
  public:
   // Returns when the write and those that follow it have ended.

@@ -2,7 +2,6 @@
 #include "server/scheduler/draft_choice.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -53,10 +52,6 @@ constexpr size_t kTriedDrafts = 2;
 // otherwise drafts would seem to lose wherever other programs run.
 constexpr double kMostTaken = 2.5;
 constexpr double kMostTakenFirst = 8.0;
-
-size_t PointOf(size_t decode_rows, size_t points) {
-  return std::min<size_t>(std::bit_width(decode_rows) - 1, points - 1);
-}
 
 // A row's next draft, if those before it are right with this chance.
 struct Offer {

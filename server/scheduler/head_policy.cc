@@ -2,7 +2,8 @@
 #include "server/scheduler/head_policy.h"
 
 #include <algorithm>
-#include <bit>
+
+#include "server/scheduler/step_cost.h"
 
 namespace rivulet {
 namespace {
@@ -14,7 +15,7 @@ constexpr double kMostOfMean = 2;
 constexpr size_t kMeasured = 16;
 // A fall of the rows to about a half, which a moving mean comes near to.
 constexpr double kFall = 1.9;
-// A head takes some time, whatever was measured.
+// A head takes at least this part of a step, also where noise makes it seem less.
 constexpr double kLeastCost = 0.01;
 
 }  // namespace
@@ -26,7 +27,7 @@ void HeadPolicy::Mean::Add(double sample) {
 }
 
 HeadPolicy::Times& HeadPolicy::TimesOf(size_t rows) {
-  return times_[std::min<size_t>(std::bit_width(std::max<size_t>(rows, 1)) - 1, times_.size() - 1)];
+  return times_[PointOf(std::max<size_t>(rows, 1), times_.size())];
 }
 
 // Of a step, as a part of one without the head.

@@ -2,7 +2,6 @@
 #include "server/scheduler/step_cost.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace rivulet {
 namespace {
@@ -32,10 +31,6 @@ constexpr double kShortestSteps = 3.0;
 // Chunks of the first pieces, before anything is known.
 constexpr size_t kFirstBesideDecode = 1;
 constexpr size_t kFirstAlone = 4;
-
-size_t PointOf(size_t decode_rows, size_t points) {
-  return std::min<size_t>(std::bit_width(decode_rows) - 1, points - 1);
-}
 
 }  // namespace
 

@@ -6,11 +6,19 @@
 #ifndef RIVULET_SERVER_SCHEDULER_STEP_COST_H_
 #define RIVULET_SERVER_SCHEDULER_STEP_COST_H_
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
 namespace rivulet {
+
+// What steps take is known for 2^i to 2^(i+1) - 1 decode rows at a time: the number of theirs among
+// `points`, of which the last is of more rows too. REQUIRES: decode_rows > 0.
+inline size_t PointOf(size_t decode_rows, size_t points) {
+  return std::min<size_t>(std::bit_width(decode_rows) - 1, points - 1);
+}
 
 struct PlanLimits {
   // Prompts may lengthen a step by this times what its decode rows take alone.
