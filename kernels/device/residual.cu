@@ -5,82 +5,95 @@
 // tuned.
 //
 // Bytes expected: each matrix once.
+#include <algorithm>
+
 #include "kernels/device/arithmetic.cuh"
+#include "kernels/device/fours.cuh"
+#include "kernels/device/held_row.cuh"
 #include "kernels/device/launch.cuh"
 
 namespace rivulet::cuda {
 namespace {
 
-constexpr int kThreads = 512;
-// The most numbers of a row that a thread holds.
-constexpr uint32_t kHeld = kMostNormedWidth / kThreads;
-
-// A row of `columns` numbers over the threads of a block: thread t has t, t + kThreads, ...
+// A row over the threads of a block (held_row.cuh), zeros behind its numbers.
+template <bool kAligned>
 struct HeldRow {
-  float numbers[kHeld];
+  uint32_t columns;
+  float4 fours[kHeldFours] = {};
 
-  template <typename At>
-  __device__ void Load(uint32_t columns, At&& at) {
-#pragma unroll
-    for (uint32_t j = 0; j < kHeld; ++j) {
-      const uint32_t i = threadIdx.x + j * kThreads;
-      numbers[j] = i < columns ? at(i, numbers[j]) : 0.0f;
-    }
-  }
-
-  // visit(column, number) of this thread's numbers.
+  // visit(column, four) of this thread's fours that have numbers before `end`.
   template <typename Visit>
-  __device__ void ForEach(uint32_t columns, Visit&& visit) {
+  __device__ void ForEach(uint32_t end, Visit&& visit) {
 #pragma unroll
-    for (uint32_t j = 0; j < kHeld; ++j) {
-      const uint32_t i = threadIdx.x + j * kThreads;
-      if (i < columns) visit(i, numbers[j]);
+    for (uint32_t j = 0; j < kHeldFours; ++j) {
+      const uint32_t i = (threadIdx.x + j * blockDim.x) * 4;
+      if (i < end) visit(i, fours[j]);
     }
   }
 
-  // In place. Sums are in another order than those of AddNormRow (rows.cu): which of the two norms
-  // a stream depends on the model alone.
-  __device__ void Norm(uint32_t columns, const float* weight, const float* bias, float eps,
-                       float* scratch) {
-    const auto count = static_cast<float>(columns);
-    float sum = 0.0f, mean = 0.0f, squares = 0.0f;
-    ForEach(columns, [&](uint32_t, float x) { sum += x; });
-    if (bias != nullptr) mean = BlockSum<kThreads>(sum, scratch) / count;
-    ForEach(columns, [&](uint32_t, float x) { squares = fmaf(x - mean, x - mean, squares); });
-    const float scale = 1.0f / sqrtf(BlockSum<kThreads>(squares, scratch) / count + eps);
-    ForEach(columns, [&](uint32_t i, float& x) {
-      x = (x - mean) * scale * weight[i];
-      if (bias != nullptr) x += bias[i];
+  __device__ void Load(const float* numbers) {
+    ForEach(columns, [&](uint32_t i, float4& x) { x = ReadFour<kAligned>(numbers, i, columns); });
+  }
+  __device__ void Store(float* numbers) {
+    ForEach(columns, [&](uint32_t i, float4& x) { WriteFour<kAligned>(numbers, i, columns, x); });
+  }
+
+  __device__ void Scale(float factor) {
+    ForEach(columns, [&](uint32_t, float4& number) {
+      for (int k = 0; k < 4; ++k) At(number, k) *= factor;
+    });
+  }
+  // numbers = keep · x + add · numbers
+  __device__ void AddTo(const float* x, float keep, float add) {
+    ForEach(columns, [&](uint32_t i, float4& number) {
+      const float4 kept = ReadFour<kAligned>(x, i, columns);
+      for (int k = 0; k < 4; ++k) At(number, k) = fmaf(add, At(number, k), keep * At(kept, k));
+    });
+  }
+
+  // In place.
+  __device__ void Norm(const float* weight, const float* bias, float eps, float (&mean_scratch)[32],
+                       float (&square_scratch)[32]) {
+    const RowNorm norm =
+        NormOfRow(fours, columns, bias != nullptr, eps, mean_scratch, square_scratch);
+    ForEach(columns, [&](uint32_t i, float4& x) {
+      const float4 weights = ReadFour<kAligned>(weight, i, columns);
+      for (int k = 0; k < 4; ++k) {
+        At(x, k) = (At(x, k) - norm.mean) * norm.scale * At(weights, k);
+      }
+      if (bias == nullptr) return;
+      const float4 biases = ReadFour<kAligned>(bias, i, columns);
+      for (int k = 0; k < 4; ++k) At(x, k) += At(biases, k);
     });
   }
 };
 
-__global__ void __launch_bounds__(kThreads)
+template <bool kAligned>
+__global__ void __launch_bounds__(kMostThreads)
     ResidualKernel(const __grid_constant__ AddNormCall call) {
-  __shared__ float scratch[kThreads / 32];
+  __shared__ Scratch scratch;
   AllowNextKernel();
   AwaitLastKernel();
-  const uint32_t token = blockIdx.x, columns = static_cast<uint32_t>(call.x.columns);
+  const uint32_t token = blockIdx.x;
   float* const x = call.x.data + token * call.x.stride;
-  HeldRow row;
+  HeldRow<kAligned> row = {static_cast<uint32_t>(call.x.columns)};
   if (call.update.data != nullptr) {
-    const float* const update = call.update.data + token * call.update.stride;
-    row.Load(columns, [&](uint32_t i, float) { return update[i]; });
+    row.Load(call.update.data + token * call.update.stride);
     if (call.update_weight != nullptr) {
-      row.Norm(columns, call.update_weight, call.update_bias, call.update_eps, scratch);
+      row.Norm(call.update_weight, call.update_bias, call.update_eps, scratch[0], scratch[1]);
     }
-    row.Load(columns,
-             [&](uint32_t i, float added) { return fmaf(call.add, added, call.keep * x[i]); });
-    row.ForEach(columns, [&](uint32_t i, float sum) { x[i] = sum; });
+    row.AddTo(x, call.keep, call.add);
   } else {
-    row.Load(columns, [&](uint32_t i, float) { return call.keep * x[i]; });
-    if (call.keep != 1) row.ForEach(columns, [&](uint32_t i, float kept) { x[i] = kept; });
+    row.Load(x);
+    row.Scale(call.keep);
   }
+  if (call.update.data != nullptr || call.keep != 1) row.Store(x);
   if (call.y.data == nullptr && !call.keeps_normed) return;
-  if (call.weight != nullptr) row.Norm(columns, call.weight, call.bias, call.eps, scratch);
-  if (call.keeps_normed) row.ForEach(columns, [&](uint32_t i, float normed) { x[i] = normed; });
+  if (call.weight != nullptr) row.Norm(call.weight, call.bias, call.eps, scratch[2], scratch[3]);
+  if (call.keeps_normed) row.Store(x);
   if (call.y.data == nullptr) return;
-  row.ForEach(call.y.columns, [&](uint32_t i, float y) { StoreOperand(call.y, token, i, y); });
+  row.ForEach(call.y.columns,
+              [&](uint32_t i, float4& y) { StoreOperandFour(call.y, token, i, y); });
 }
 
 __global__ void ScaleOperandKernel(ScaleOperandCall call) {
@@ -114,8 +127,17 @@ __global__ void CapKernel(FloatMatrix logits, float cap) {
 }  // namespace
 
 void LaunchResidual(const AddNormCall& call, const LaunchContext& context) {
-  if (call.x.columns > kMostNormedWidth) context.Check(cudaErrorInvalidValue);
-  context.Run(ResidualKernel, dim3(static_cast<uint32_t>(call.x.rows)), kThreads, 0, call);
+  const auto columns = static_cast<uint32_t>(std::max(call.x.columns, size_t{call.y.columns}));
+  if (columns > kMostNormedWidth) context.Check(cudaErrorInvalidValue);
+  const auto begins_at_16 = [](const float* numbers) {
+    return reinterpret_cast<uintptr_t>(numbers) % 16 == 0;
+  };
+  const bool aligned = Aligned(call.x, call.x.columns) &&
+                       (call.update.data == nullptr || Aligned(call.update, call.x.columns)) &&
+                       begins_at_16(call.weight) && begins_at_16(call.bias) &&
+                       begins_at_16(call.update_weight) && begins_at_16(call.update_bias);
+  context.Run(aligned ? ResidualKernel<true> : ResidualKernel<false>,
+              dim3(static_cast<uint32_t>(call.x.rows)), ThreadsFor(columns), 0, call);
 }
 
 void LaunchScaleOperand(const ScaleOperandCall& call, const LaunchContext& context) {

@@ -10,6 +10,7 @@
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/bulk_copy.cuh"
 #include "kernels/device/fours.cuh"
+#include "kernels/device/held_row.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/rehearsal.cuh"
 
@@ -46,56 +47,7 @@ __global__ void EmbedKernel(DeviceTable table, const uint32_t* __restrict__ ids,
   }
 }
 
-// --- a row over the threads of a block ---------------------------------------------------------
-
-// Thread t of n has fours t and t + n of a row, so all loads of a row run at once. n depends on the
-// row's length alone, and with it the order of sums.
-constexpr uint32_t kHeldFours = 2;
-
-constexpr uint32_t ThreadsFor(uint32_t columns) {
-  constexpr uint32_t kOfAWarp = 32 * 4 * kHeldFours;
-  return (columns + kOfAWarp - 1) / kOfAWarp * 32;
-}
-constexpr uint32_t kMostThreads = ThreadsFor(kMostNormedWidth);
-static_assert(kMostThreads == 1024);
-
-// Sums of a block: one for each time that a kernel adds up.
-using Scratch = float[4][32];
-
-// The sum over the threads of a block, in each of them. No other sum has used `scratch`.
-__device__ float SumOfBlock(float x, float (&scratch)[32]) {
-  const uint32_t lane = threadIdx.x % 32;
-  x = WarpSum(x);
-  if (lane == 0) scratch[threadIdx.x / 32] = x;
-  __syncthreads();
-  return WarpSum(lane < blockDim.x / 32 ? scratch[lane] : 0.0f);
-}
-
-__device__ float& At(float4& x, int i) { return reinterpret_cast<float*>(&x)[i]; }
-
 // --- residual sum and norm ---------------------------------------------------------------------
-
-// numbers[first .. first + 4), zeros from `count` on. kAligned: `count` is a multiple of four, and
-// rows begin at 16 bytes.
-template <bool kAligned>
-__device__ float4 ReadFour(const float* numbers, uint32_t first, uint32_t count) {
-  float4 four = {0.0f, 0.0f, 0.0f, 0.0f};
-  if constexpr (kAligned) {
-    four = ReadLate(reinterpret_cast<const float4*>(numbers + first));
-  } else {
-    for (int k = 0; k < 4 && first + k < count; ++k) At(four, k) = ReadLate(numbers + first + k);
-  }
-  return four;
-}
-
-template <bool kAligned>
-__device__ void WriteFour(float* numbers, uint32_t first, uint32_t count, float4 four) {
-  if constexpr (kAligned) {
-    StoreFour(numbers + first, four);
-  } else {
-    for (int k = 0; k < 4 && first + k < count; ++k) numbers[first + k] = At(four, k);
-  }
-}
 
 // Of one row: x += update, and its norm.
 template <bool kAligned>
@@ -118,34 +70,14 @@ __device__ void AddNormRow(const AddNormCall& call, const NextWeights& next, Scr
     row[j].x += added.x, row[j].y += added.y, row[j].z += added.z, row[j].w += added.w;
   }
   if (real) FetchShare(next.weights, next.bytes);  // behind the loads, which must not wait for it
-  float sum = 0.0f, squares = 0.0f;
 #pragma unroll
   for (uint32_t j = 0; j < kHeldFours; ++j) {
     const uint32_t i = (threadIdx.x + j * blockDim.x) * 4;
     if (i < columns && update != nullptr && real) WriteFour<kAligned>(x, i, columns, row[j]);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      sum += At(row[j], k);
-      squares = fmaf(At(row[j], k), At(row[j], k), squares);
-    }
   }
   if (call.y.data == nullptr) return;
-  const auto count = static_cast<float>(columns);
-  float mean = 0.0f;
-  if (call.bias != nullptr) {
-    mean = SumOfBlock(sum, scratch[real]) / count;
-    squares = 0.0f;
-#pragma unroll
-    for (uint32_t j = 0; j < kHeldFours; ++j) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        const bool is_there = (threadIdx.x + j * blockDim.x) * 4 + k < columns;
-        const float d = is_there ? At(row[j], k) - mean : 0.0f;
-        squares = fmaf(d, d, squares);
-      }
-    }
-  }
-  const float scale = 1.0f / sqrtf(SumOfBlock(squares, scratch[2 + real]) / count + call.eps);
+  const RowNorm norm =
+      NormOfRow(row, columns, call.bias != nullptr, call.eps, scratch[real], scratch[2 + real]);
 #pragma unroll
   for (uint32_t j = 0; j < kHeldFours; ++j) {
     const uint32_t i = (threadIdx.x + j * blockDim.x) * 4;
@@ -154,7 +86,7 @@ __device__ void AddNormRow(const AddNormCall& call, const NextWeights& next, Scr
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       if (i + k >= columns) continue;
-      At(value, k) = (At(row[j], k) - mean) * scale * At(weights[j], k);
+      At(value, k) = (At(row[j], k) - norm.mean) * norm.scale * At(weights[j], k);
       if (call.bias != nullptr) At(value, k) += call.bias[i + k];
     }
     if (real) StoreOperandFour(call.y, token, i, value);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -53,9 +54,8 @@ struct Normed {
   std::vector<float> x, y;
 };
 
-Normed NormOf(Device& device, const Stream& stream) {
-  const FloatMatrix x = MatrixOn(device, stream.x, stream.rows, stream.columns);
-  AddNormCall call{.x = x,
+AddNormCall CallFor(Device& device, const Stream& stream) {
+  AddNormCall call{.x = MatrixOn(device, stream.x, stream.rows, stream.columns),
                    .weight = ToDevice(device, stream.weight),
                    .eps = 1e-5f,
                    .y = EmptyOperand(device, stream.rows, PaddedColumns(stream.columns))};
@@ -63,8 +63,16 @@ Normed NormOf(Device& device, const Stream& stream) {
     call.update = MatrixOn(device, stream.update, stream.rows, stream.columns);
   }
   if (stream.has_bias) call.bias = ToDevice(device, stream.bias);
+  return call;
+}
+
+Normed RunNorm(Device& device, const AddNormCall& call) {
   device.AddNorm(call);
-  return {NumbersOf(device, x), NumbersOf(device, call.y)};
+  return {NumbersOf(device, call.x), NumbersOf(device, call.y)};
+}
+
+Normed NormOf(Device& device, const Stream& stream) {
+  return RunNorm(device, CallFor(device, stream));
 }
 
 class AddNormTest : public testing::TestWithParam<uint32_t> {
@@ -103,6 +111,30 @@ TEST_P(AddNormTest, ARowHasTheSameBitsAlone) {
     const Normed alone = NormOf(**gpu, one);
     EXPECT_TRUE(SameBits(alone.x, RowOf(together.x, r, all.columns))) << r;
     EXPECT_TRUE(SameBits(alone.y, RowOf(together.y, r, together.y.size() / kRows))) << r;
+  }
+}
+
+// A decode step adds a block's output and norms the sum in one call; a prompt, whose rows are not
+// all needed for logits, in two.
+TEST_P(AddNormTest, HasTheSameBitsInOneCallAndInTwo) {
+  const auto gpu = OpenCudaDevice(ProductPrecision::kFloat32);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  for (const auto& [keep, add] : {std::pair(1.0f, 1.0f), {0.9f, 1.2f}}) {
+    for (const bool has_bias : {false, true}) {
+      const Stream stream = RandomStream(40, GetParam(), true, has_bias, random_);
+      AddNormCall sum = CallFor(**gpu, stream);
+      sum.keep = keep, sum.add = add;
+      const Normed one = RunNorm(**gpu, sum);
+      AddNormCall alone = sum, norm = sum;
+      alone.x = norm.x = MatrixOn(**gpu, stream.x, stream.rows, stream.columns);
+      alone.y = {};
+      norm.y = EmptyOperand(**gpu, stream.rows, PaddedColumns(stream.columns));
+      norm.keep = norm.add = 1, norm.update = {};
+      (*gpu)->AddNorm(alone);
+      const Normed two = RunNorm(**gpu, norm);
+      EXPECT_TRUE(SameBits(one.x, two.x)) << keep << " " << has_bias;
+      EXPECT_TRUE(SameBits(one.y, two.y)) << keep << " " << has_bias;
+    }
   }
 }
 
