@@ -7,7 +7,8 @@
 // For each number of rows: the time of a step on the device, tokens/s, the bytes that a step must
 // move (weights once; each row's base once, its tail, a C-th of two bases), and the share of the
 // measured read rate that this makes. Prints a table; --out writes JSON as well. With --json_schema
-// each row is measured a second time, writing JSON that a schema accepts.
+// each row is measured a second time, writing JSON that a schema accepts. With --beside N each
+// number of rows is measured again in steps that also have N tokens of a prompt.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "kernels/base/status.h"
 #include "kernels/device/device.h"
@@ -42,6 +44,8 @@ ABSL_FLAG(std::string, dtype, "bf16", "bf16 or fp8 weights of the layers");
 ABSL_FLAG(int, steps, 48, "steps that are timed; every 16 each row folds once");
 ABSL_FLAG(uint64_t, context, 64, "tokens that a stream has before the first step");
 ABSL_FLAG(bool, same_place, false, "all rows fold in the same step, the worst case");
+ABSL_FLAG(size_t, beside, 0,
+          "also time steps that have so many tokens of a prompt beside the rows");
 ABSL_FLAG(int, prompt, 0, "also time prompts of this many tokens");
 ABSL_FLAG(double, temperature, 0, "of the draws");
 ABSL_FLAG(int, threads, 1, "of the host");
@@ -100,7 +104,9 @@ class Bench {
   absl::Status Run();
 
  private:
-  absl::Status Decode(size_t rows, bool confined);
+  // A table's line. `beside`: tokens of a prompt in each step, 0: none.
+  absl::Status Decode(size_t rows, bool confined, size_t beside);
+  absl::Status AddPiece(Stream& stream, size_t tokens, StepPlan& plan) const;
   absl::StatusOr<std::vector<Stream>> NewStreams(size_t rows) const;
   absl::Status Follow(Stream& stream, uint32_t token) const;
   absl::Status MakeGrammar();
@@ -153,8 +159,10 @@ absl::Status Bench::Run() {
   for (const absl::string_view text : absl::StrSplit(absl::GetFlag(FLAGS_rows), ',')) {
     uint32_t rows = 0;
     if (!absl::SimpleAtoi(text, &rows)) return absl::InvalidArgumentError("--rows: 1,2,3");
-    RIVULET_RETURN_IF_ERROR(Decode(rows, false));
-    if (grammar_ != nullptr) RIVULET_RETURN_IF_ERROR(Decode(rows, true));
+    RIVULET_RETURN_IF_ERROR(Decode(rows, false, 0));
+    if (grammar_ != nullptr) RIVULET_RETURN_IF_ERROR(Decode(rows, true, 0));
+    const size_t beside = absl::GetFlag(FLAGS_beside);
+    if (beside != 0) RIVULET_RETURN_IF_ERROR(Decode(rows, false, beside));
   }
   if (absl::GetFlag(FLAGS_prompt) != 0) {
     RIVULET_RETURN_IF_ERROR(Prefill(static_cast<size_t>(absl::GetFlag(FLAGS_prompt))));
@@ -217,6 +225,20 @@ absl::StatusOr<StepPlan> Bench::PlanFor(std::vector<Stream>& streams) const {
   return plan;
 }
 
+// The next tokens of a prompt, with a sample after the last.
+absl::Status Bench::AddPiece(Stream& stream, size_t tokens, StepPlan& plan) const {
+  RIVULET_RETURN_IF_ERROR(stream.Plan(stream.position + tokens));
+  StepRow& row = plan.rows.emplace_back();
+  row.segment = {plan.tokens.size(), tokens,      stream.position,      stream.base,
+                 stream.base,        stream.tail, stream.planned.data()};
+  for (size_t i = 0; i < tokens; ++i) plan.tokens.push_back(static_cast<uint32_t>(i) % 97);
+  row.samples = 1;
+  row.spec.params = &params_;
+  row.spec.position = stream.position + tokens;
+  stream.position += tokens;
+  return absl::OkStatus();
+}
+
 absl::Status Bench::MakeGrammar() {
   tokenizer_ = std::make_unique<ListTokenizer>(LetterVocabulary(engine_->vocab_size()));
   GrammarStore grammars(*tokenizer_);
@@ -243,17 +265,19 @@ absl::StatusOr<std::vector<Stream>> Bench::NewStreams(size_t rows) const {
   return streams;
 }
 
-absl::Status Bench::Decode(size_t rows, bool confined) {
+absl::Status Bench::Decode(size_t rows, bool confined, size_t beside) {
   const uint64_t context = absl::GetFlag(FLAGS_context);
   RIVULET_ASSIGN_OR_RETURN(std::vector<Stream> streams, NewStreams(rows));
   for (Stream& stream : streams) {
     if (confined) stream.matcher.emplace(grammar_, false);
   }
+  RIVULET_ASSIGN_OR_RETURN(Stream prompt, NewStream(0));
   const auto steps = static_cast<size_t>(absl::GetFlag(FLAGS_steps));
   std::vector<double> seconds;
   double wall = 0;
   for (size_t step = 0; step < steps + 16; ++step) {
-    RIVULET_ASSIGN_OR_RETURN(const StepPlan plan, PlanFor(streams));
+    RIVULET_ASSIGN_OR_RETURN(StepPlan plan, PlanFor(streams));
+    if (beside != 0) RIVULET_RETURN_IF_ERROR(AddPiece(prompt, beside, plan));
     if (step == 16 && absl::GetFlag(FLAGS_profile)) BeginProfile();
     const auto start = std::chrono::steady_clock::now();
     const StepResult result = engine_->Step(plan);
@@ -266,6 +290,7 @@ absl::Status Bench::Decode(size_t rows, bool confined) {
     seconds.push_back(result.device_seconds);
     wall += took.count();
   }
+  streams.push_back(std::move(prompt));
   for (const Stream& stream : streams) {
     engine_->states().bases().Release(stream.base);
     engine_->states().tails().Release(stream.tail);
@@ -277,13 +302,15 @@ absl::Status Bench::Decode(size_t rows, bool confined) {
   const double bytes = WeightBytes() + row_bytes * static_cast<double>(rows);
   const double floor = bytes / limits_.read;
   const Times times = Summarise(seconds, wall);
-  std::printf("| %zu%s | %.3f | %.3f | %.3f | %.0f | %.2f | %.3f | %.1f %% |\n", rows,
-              confined ? " confined" : "", times.median * 1e3, times.p99 * 1e3, times.wall * 1e3,
-              static_cast<double>(rows) / times.wall, bytes * 1e-9, floor * 1e3,
+  const std::string more = beside == 0 ? "" : absl::StrCat(" and ", beside, " of a prompt");
+  std::printf("| %zu%s%s | %.3f | %.3f | %.3f | %.0f | %.2f | %.3f | %.1f %% |\n", rows,
+              confined ? " confined" : "", more.c_str(), times.median * 1e3, times.p99 * 1e3,
+              times.wall * 1e3, static_cast<double>(rows) / times.wall, bytes * 1e-9, floor * 1e3,
               100 * floor / times.median);
   std::fflush(stdout);
   results_.push_back({{"rows", rows},
                       {"confined", confined},
+                      {"beside", beside},
                       {"median_seconds", times.median},
                       {"p99_seconds", times.p99},
                       {"wall_seconds", times.wall},

@@ -552,8 +552,9 @@ void LaunchHash(const HashCall& call, const LaunchContext& context) {
 void LaunchBuckets(const BucketsCall& call, bool fp32_rows, const LaunchContext& context) {
   context.Run(CopyTablesKernel, dim3(static_cast<uint32_t>(context.processors) * 2), kCopyThreads,
               0, call);
-  if (fp32_rows) return LaunchReadsOfRows<float>(call, context);
-  LaunchReadsOfRows<bf16>(call, context);
+  ByParts(call, [&](const BucketsCall& part) {
+    fp32_rows ? LaunchReadsOfRows<float>(part, context) : LaunchReadsOfRows<bf16>(part, context);
+  });
 }
 
 }  // namespace rivulet::cuda

@@ -43,7 +43,38 @@ struct DeviceRows {
   // [tokens], of the last token of each chunk: the base that the fold there writes
   // (Segment::fold_bases). Null: base_out of its segment, always so where `single`.
   const uint32_t* fold_bases = nullptr;
+  // The first `decodes` segments have at most one token each, with token t in segment t, and other
+  // segments follow. Operations with faster kernels for single tokens run the two parts one after
+  // the other (ByParts). 0: all segments run together.
+  uint32_t decodes = 0;
+  // In Others(): how many segments were left out in front, and as many tokens.
+  uint32_t before = 0;
+
+  constexpr DeviceRows Decodes() const {
+    return {segments, segment_of, decodes, decodes, /*single=*/true, nullptr};
+  }
+  // Tokens keep their numbers, from `before` to `tokens`; segments are counted from the first of
+  // the others, so segment_of[token] - before is the segment of a token.
+  constexpr DeviceRows Others() const {
+    DeviceRows others = *this;
+    others.segments += decodes;
+    others.segment_count -= decodes;
+    others.decodes = 0;
+    others.before = decodes;
+    return others;
+  }
 };
+
+// run(call), or run(part) for the decode rows of the call and then for its other rows.
+template <typename Call, typename Run>
+void ByParts(const Call& call, const Run& run) {
+  if (call.rows.decodes == 0) return run(call);
+  Call part = call;
+  part.rows = call.rows.Decodes();
+  run(part);
+  part.rows = call.rows.Others();
+  run(part);
+}
 
 // The base that a segment's fold writes behind this token of the step, the last one of its chunk.
 constexpr uint32_t BaseAfter(const DeviceRows& rows, const DeviceSegment& segment, uint32_t token) {

@@ -384,6 +384,7 @@ absl::StatusOr<DeviceLinear> FakeDevice::PackFloat8(const std::vector<LinearSour
 
 void FakeDevice::Embed(const DeviceTable& table, const uint32_t* ids, const DeviceRows& rows,
                        const uint32_t* last_tokens, FloatMatrix x) {
+  if (rows.decodes != 0) ++steps_in_parts_;
   Do([=] {
     for (uint32_t token = 0; token < rows.tokens; ++token) {
       uint32_t id = ids[token];
@@ -445,12 +446,14 @@ void FakeDevice::ProductByBlocks(const BlockProductCall& call) {
   });
 }
 
-void FakeDevice::Prepare(const PrepareCall& call) {
-  Do([=] {
-    std::vector<float> convolved(call.convolution.channels);
-    ForEachToken(call.rows, [&](const DeviceSegment& segment, uint32_t token, uint64_t position) {
-      if (call.convolution.window != 0) Convolve(call, segment, token, position, convolved);
-      for (uint32_t p = 0; p < call.part_count; ++p) PreparePart(call.parts[p], token, convolved);
+void FakeDevice::Prepare(const PrepareCall& whole) {
+  ByParts(whole, [this](const PrepareCall& call) {
+    Do([=] {
+      std::vector<float> convolved(call.convolution.channels);
+      ForEachToken(call.rows, [&](const DeviceSegment& segment, uint32_t token, uint64_t position) {
+        if (call.convolution.window != 0) Convolve(call, segment, token, position, convolved);
+        for (uint32_t p = 0; p < call.part_count; ++p) PreparePart(call.parts[p], token, convolved);
+      });
     });
   });
 }
@@ -471,13 +474,15 @@ void FakeDevice::Rotate(const RotateCall& call) {
   });
 }
 
-void FakeDevice::Recur(const RecurCall& call) {
-  Do([=] {
-    // Units share rows of the tail, so all of them take a token before any takes the next.
-    ForEachToken(call.rows, [&](const DeviceSegment& segment, uint32_t token, uint64_t position) {
-      for (uint32_t unit = 0; unit < call.units; ++unit) {
-        UnitToken(call, segment, unit, token, position).Run();
-      }
+void FakeDevice::Recur(const RecurCall& whole) {
+  ByParts(whole, [this](const RecurCall& call) {
+    Do([=] {
+      // Units share rows of the tail, so all of them take a token before any takes the next.
+      ForEachToken(call.rows, [&](const DeviceSegment& segment, uint32_t token, uint64_t position) {
+        for (uint32_t unit = 0; unit < call.units; ++unit) {
+          UnitToken(call, segment, unit, token, position).Run();
+        }
+      });
     });
   });
 }

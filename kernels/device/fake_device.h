@@ -93,7 +93,8 @@ class FakeDevice final : public Device {
   void Buckets(const BucketsCall& call) override;
 
   size_t replays() const { return replays_; }
-  size_t allocations() const { return allocations_; }  // calls of Allocate
+  size_t steps_in_parts() const { return steps_in_parts_; }  // DeviceRows::decodes
+  size_t allocations() const { return allocations_; }        // calls of Allocate
 
   // What products do to their operands first, as a GPU does: nothing, or round them to bf16 or to
   // two bf16 parts. How far the result is from the exact one says what rounding costs a model.
@@ -113,6 +114,7 @@ class FakeDevice final : public Device {
   std::vector<Work> recorded_;
   std::vector<std::vector<Work>> recordings_;
   size_t replays_ = 0;
+  size_t steps_in_parts_ = 0;
   size_t allocations_ = 0;
   size_t allocated_ = 0;
   std::map<void*, size_t> sizes_;  // of what Allocate returned

@@ -215,17 +215,19 @@ class FenwickToken {
 
 }  // namespace
 
-void FakeDevice::Fenwick(const FenwickCall& call) {
-  Do([=] {
-    // Heads share rows of the tail, so all of them take a token before any takes the next.
-    for (uint32_t s = 0; s < call.rows.segment_count; ++s) {
-      const DeviceSegment& segment = call.rows.segments[s];
-      for (uint32_t i = 0; i < segment.tokens; ++i) {
-        for (uint32_t head = 0; head < call.heads; ++head) {
-          FenwickToken(call, s, head, segment.first_token + i, segment.position + i).Run();
+void FakeDevice::Fenwick(const FenwickCall& whole) {
+  FenwickByParts(whole, [this](const FenwickCall& call) {
+    Do([=] {
+      // Heads share rows of the tail, so all of them take a token before any takes the next.
+      for (uint32_t s = 0; s < call.rows.segment_count; ++s) {
+        const DeviceSegment& segment = call.rows.segments[s];
+        for (uint32_t i = 0; i < segment.tokens; ++i) {
+          for (uint32_t head = 0; head < call.heads; ++head) {
+            FenwickToken(call, s, head, segment.first_token + i, segment.position + i).Run();
+          }
         }
       }
-    }
+    });
   });
 }
 

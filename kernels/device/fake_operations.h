@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "kernels/base/activation_kind.h"
+#include "kernels/base/check.h"
 #include "kernels/base/dtype.h"
 #include "kernels/base/widen.h"
 #include "kernels/device/device.h"
@@ -92,6 +93,8 @@ template <typename Visit>
 void ForEachToken(const DeviceRows& rows, Visit&& visit) {
   for (uint32_t s = 0; s < rows.segment_count; ++s) {
     const DeviceSegment& segment = rows.segments[s];
+    const bool is_single = segment.tokens == 0 || (segment.tokens == 1 && segment.first_token == s);
+    RIVULET_CHECK(is_single || !rows.single, "a token is not where rows of single tokens have it");
     for (uint32_t i = 0; i < segment.tokens; ++i) {
       visit(segment, segment.first_token + i, segment.position + i);
     }

@@ -530,15 +530,19 @@ void LaunchForRows(const FenwickCall& call, bool fp32_rows, const LaunchContext&
   LaunchForPages<kSingle, 1>(call, context);
 }
 
-}  // namespace
-
-void LaunchFenwick(const FenwickCall& call, bool fp32_rows, const LaunchContext& context) {
+void LaunchPart(const FenwickCall& call, bool fp32_rows, const LaunchContext& context) {
   if (call.rows.single) return LaunchForRows<true>(call, fp32_rows, context);
   LaunchForRows<false>(call, fp32_rows, context);
   const uint32_t threads = call.heads / call.heads_per_key * call.padded_key +
                            call.heads * call.padded_value + call.heads;
   const auto kernel = fp32_rows ? KeepFenwickRowsKernel<float> : KeepFenwickRowsKernel<bf16>;
   context.Run(kernel, dim3((threads + 127) / 128, call.rows.segment_count), 128, 0, call);
+}
+
+}  // namespace
+
+void LaunchFenwick(const FenwickCall& call, bool fp32_rows, const LaunchContext& context) {
+  FenwickByParts(call, [&](const FenwickCall& part) { LaunchPart(part, fp32_rows, context); });
 }
 
 }  // namespace rivulet::cuda

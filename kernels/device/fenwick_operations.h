@@ -55,6 +55,15 @@ struct FenwickCall {
   FloatMatrix out;  // [T, H · Ep]
 };
 
+// ByParts: each segment has its own tables.
+template <typename Run>
+void FenwickByParts(const FenwickCall& call, const Run& run) {
+  ByParts(call, [&](FenwickCall part) {
+    part.pages.segments += part.rows.before;
+    run(part);
+  });
+}
+
 // Bit p: page p of `pages` exists when `chunks` chunks are folded (HasPage).
 constexpr uint64_t LivePages(uint64_t chunks, uint32_t pages) {
   const uint64_t last = uint64_t{1} << (pages - 1);

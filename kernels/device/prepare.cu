@@ -45,6 +45,12 @@ __device__ Row* RowsBefore(const PrepareCall& call, uint32_t slot) {
                                 call.convolution.before_offset);
 }
 
+// Where the segment of a token is in rows.segments.
+template <bool kSingle>
+__device__ uint32_t SegmentOf(const DeviceRows& rows, uint32_t token) {
+  return kSingle ? token : rows.segment_of[token] - rows.before;
+}
+
 // Where the inputs of a token's convolution are: its own segment, the tail, the base.
 template <typename Row>
 struct ConvolutionInputs {
@@ -177,7 +183,7 @@ struct ConvolvedToken {
   __device__ void LoadState(const PrepareCall& call, uint32_t token, uint32_t channel) {
     start = kNone;
     if (token >= call.rows.tokens) return;
-    const uint32_t number = kSingle ? token : call.rows.segment_of[token];
+    const uint32_t number = SegmentOf<kSingle>(call.rows, token);
     const DeviceSegment& segment = call.rows.segments[number];
     if (segment.tokens == 0) return;
     const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
@@ -402,7 +408,8 @@ __device__ void PrepareFlat(const PrepareCall& call, const PreparedPart& part, c
 template <typename Row, bool kWide>
 __device__ void PreparePart(const PrepareCall& call, const PreparedPart& part, const Task& task,
                             uint32_t token, bool real) {
-  const uint32_t index = call.rows.single ? token : call.rows.segment_of[token];
+  const uint32_t index =
+      call.rows.single ? SegmentOf<true>(call.rows, token) : SegmentOf<false>(call.rows, token);
   const DeviceSegment& segment = call.rows.segments[index];
   if (segment.tokens == 0) return;
   const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
@@ -440,7 +447,8 @@ __device__ void PrepareTokens(const PrepareCall& call, const PreparedPart& part,
     PrepareTask<Row, kTokens, kSingle>(call, part, task, {blockIdx.y, gridDim.y}, real);
   } else {
 #pragma unroll 1
-    for (uint32_t token = blockIdx.y; token < call.rows.tokens; token += gridDim.y) {
+    for (uint32_t token = call.rows.before + blockIdx.y; token < call.rows.tokens;
+         token += gridDim.y) {
       PrepareTask<Row, 1, kSingle>(call, part, task, {token, 1}, real);
       if (!real) return;
     }
@@ -553,14 +561,15 @@ void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
   uint32_t tasks = 0;
   for (uint32_t p = 0; p < call.part_count; ++p) tasks += TasksOf(call.parts[p]);
   const uint32_t blocks = (tasks + kPrepareWarps - 1) / kPrepareWarps;
+  const uint32_t tokens = call.rows.tokens - call.rows.before;
   constexpr uint32_t kResident = 4;  // blocks of a processor
   const uint32_t most =
       std::max(kResident * static_cast<uint32_t>(context.processors) / blocks, 1u);
-  if (call.rows.single && call.rows.tokens > most && !HasWideHeads(call)) {
-    const uint32_t groups = (call.rows.tokens + kTokensOfWarp - 1) / kTokensOfWarp;
+  if (call.rows.single && tokens > most && !HasWideHeads(call)) {
+    const uint32_t groups = (tokens + kTokensOfWarp - 1) / kTokensOfWarp;
     return context.Run(PrepareManyKernel<Row>, dim3(blocks, groups), kThreads, 0, call);
   }
-  const dim3 grid(blocks, std::min(call.rows.tokens, most));
+  const dim3 grid(blocks, std::min(tokens, most));
   context.Run(call.rows.single ? PrepareKernel<Row, true> : PrepareKernel<Row, false>, grid,
               kThreads, 0, call, context.RehearsedBlocks(grid.x * grid.y));
   if (call.rows.single || call.convolution.window == 0) return;
@@ -571,8 +580,9 @@ void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
 }  // namespace
 
 void LaunchPrepare(const PrepareCall& call, bool fp32_rows, const LaunchContext& context) {
-  if (fp32_rows) return LaunchPrepareRows<float>(call, context);
-  LaunchPrepareRows<bf16>(call, context);
+  ByParts(call, [&](const PrepareCall& part) {
+    fp32_rows ? LaunchPrepareRows<float>(part, context) : LaunchPrepareRows<bf16>(part, context);
+  });
 }
 
 void LaunchRotate(const RotateCall& call, const LaunchContext& context) {

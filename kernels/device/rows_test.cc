@@ -138,6 +138,35 @@ TEST_P(AddNormTest, HasTheSameBitsInOneCallAndInTwo) {
   }
 }
 
+// What few models have: a norm of the update, factors, and a stream that becomes its norm.
+TEST_P(AddNormTest, RareFormsAreNearTheFakeDevice) {
+  const auto gpu = OpenCudaDevice(ProductPrecision::kFloat32);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  FakeDevice fake;
+  const auto run = [](Device& device, const Stream& stream, bool norms_update, bool has_weight) {
+    AddNormCall call = CallFor(device, stream);
+    call.keep = 0.9f, call.add = 1.2f;
+    call.keeps_normed = has_weight;
+    if (!has_weight) call.weight = call.bias = nullptr;
+    if (!norms_update) return RunNorm(device, call);
+    call.update_weight = ToDevice(device, stream.bias);
+    call.update_eps = 1e-3f;
+    if (stream.has_bias) call.update_bias = ToDevice(device, stream.weight);
+    return RunNorm(device, call);
+  };
+  for (const bool has_bias : {false, true}) {
+    for (const bool norms_update : {false, true}) {
+      for (const bool has_weight : {false, true}) {
+        const Stream stream = RandomStream(40, GetParam(), true, has_bias, random_);
+        const Normed got = run(**gpu, stream, norms_update, has_weight);
+        const Normed wanted = run(fake, stream, norms_update, has_weight);
+        EXPECT_LE(Distance(got.x, wanted.x), 3e-5) << norms_update << has_weight;
+        EXPECT_LE(Distance(got.y, wanted.y), 3e-5) << norms_update << has_weight;
+      }
+    }
+  }
+}
+
 // Of one warp, of many; no multiple of four; the widest.
 INSTANTIATE_TEST_SUITE_P(Widths, AddNormTest,
                          testing::Values(3u, 64u, 257u, 768u, 2560u, 4097u, kMostNormedWidth));

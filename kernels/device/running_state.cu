@@ -438,17 +438,19 @@ void LaunchModes(const ModeScanCall& call, const LaunchContext& context) {
 }  // namespace
 
 void LaunchSelectiveScan(const SelectiveScanCall& call, const LaunchContext& context) {
-  if (call.padded_state == 16) return LaunchScan<1>(call, context);
-  if (call.padded_state == 32) return LaunchScan<2>(call, context);
-  LaunchScan<4>(call, context);
+  const auto launch = call.padded_state == 16   ? LaunchScan<1>
+                      : call.padded_state == 32 ? LaunchScan<2>
+                                                : LaunchScan<4>;
+  ByParts(call, [&](const SelectiveScanCall& part) { launch(part, context); });
 }
 
 void LaunchModeScan(const ModeScanCall& call, const LaunchContext& context) {
-  if (call.padded_modes == 16) return LaunchModes<8, 1>(call, context);
-  if (call.padded_modes == 32) return LaunchModes<8, 2>(call, context);
-  if (call.padded_modes == 64) return LaunchModes<16, 2>(call, context);
-  if (call.padded_modes == 128) return LaunchModes<32, 2>(call, context);
-  LaunchModes<32, 4>(call, context);
+  const auto launch = call.padded_modes == 16    ? LaunchModes<8, 1>
+                      : call.padded_modes == 32  ? LaunchModes<8, 2>
+                      : call.padded_modes == 64  ? LaunchModes<16, 2>
+                      : call.padded_modes == 128 ? LaunchModes<32, 2>
+                                                 : LaunchModes<32, 4>;
+  ByParts(call, [&](const ModeScanCall& part) { launch(part, context); });
 }
 
 }  // namespace rivulet::cuda

@@ -666,9 +666,7 @@ void LaunchForWidth(const SumProgramCall& call, const LaunchContext& context) {
   LaunchForRows<kRowParts, kBf16State, kMost / 2>(call, context);
 }
 
-}  // namespace
-
-void LaunchSumProgram(const SumProgramCall& call, bool fp32_rows, const LaunchContext& context) {
+void LaunchPart(const SumProgramCall& call, bool fp32_rows, const LaunchContext& context) {
   if (fp32_rows) {
     call.bf16_state ? LaunchForWidth<2, true>(call, context)
                     : LaunchForWidth<2, false>(call, context);
@@ -676,6 +674,12 @@ void LaunchSumProgram(const SumProgramCall& call, bool fp32_rows, const LaunchCo
     call.bf16_state ? LaunchForWidth<1, true>(call, context)
                     : LaunchForWidth<1, false>(call, context);
   }
+}
+
+}  // namespace
+
+void LaunchSumProgram(const SumProgramCall& call, bool fp32_rows, const LaunchContext& context) {
+  ByParts(call, [&](const SumProgramCall& part) { LaunchPart(part, fp32_rows, context); });
 }
 
 }  // namespace rivulet::cuda

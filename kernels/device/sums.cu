@@ -661,9 +661,7 @@ void LaunchForColumns(const RecurCall& call, const LaunchContext& context) {
   LaunchForState<4, kParts>(call, context);
 }
 
-}  // namespace
-
-void LaunchRecur(const RecurCall& call, bool fp32_rows, const LaunchContext& context) {
+void LaunchPart(const RecurCall& call, bool fp32_rows, const LaunchContext& context) {
   if (!fp32_rows && (LaunchStream(call, context) || LaunchDecode(call, context))) return;
   if (fp32_rows) {
     LaunchForColumns<2>(call, context);
@@ -671,6 +669,12 @@ void LaunchRecur(const RecurCall& call, bool fp32_rows, const LaunchContext& con
     LaunchForColumns<1>(call, context);
   }
   if (!call.rows.single) LaunchKeepRows(call, fp32_rows, context);
+}
+
+}  // namespace
+
+void LaunchRecur(const RecurCall& call, bool fp32_rows, const LaunchContext& context) {
+  ByParts(call, [&](const RecurCall& part) { LaunchPart(part, fp32_rows, context); });
 }
 
 }  // namespace rivulet::cuda

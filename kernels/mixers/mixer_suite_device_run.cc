@@ -269,6 +269,7 @@ DeviceStep DeviceSuiteRun::StepOf(const Description& d, const Sent& sent, const 
   step.rows = {sent.segments, sent.segment_of, static_cast<uint32_t>(d.segments.size()),
                static_cast<uint32_t>(d.segment_of.size()), form.single};
   if (d.has_fold_bases) step.rows.fold_bases = sent.fold_bases;
+  step.rows.decodes = static_cast<uint32_t>(form.decodes);
   step.slots = {.bases = bases.data(),
                 .base_stride = bases.stride(),
                 .tails = tails.data(),
@@ -281,7 +282,8 @@ DeviceStep DeviceSuiteRun::StepOf(const Description& d, const Sent& sent, const 
 
 void DeviceSuiteRun::AddPiece(const Piece& piece, const Form& form, Description& d) {
   const auto first = static_cast<uint32_t>(d.text_rows.size());
-  const size_t rows = form.single ? 1 : piece.tokens;
+  const bool single = form.single || d.segments.size() < form.decodes;
+  const size_t rows = single ? 1 : piece.tokens;
   first_rows_.push_back(first);
   d.segment_of.resize(first + rows, static_cast<uint32_t>(d.segments.size()));
   DeviceSegment segment{first, static_cast<uint32_t>(piece.tokens), 0, 0, 0, 0, 0};

@@ -148,6 +148,7 @@ class DeviceSuiteRun {
   struct Form {
     bool single = false;  // DeviceRows::single: every segment has one row
     size_t padding = 0;   // rows of a last segment without tokens
+    size_t decodes = 0;   // DeviceRows::decodes: the first segments, which have one row each
   };
   // Runs a step and advances its sessions. Output rows hold until the next step or read.
   // REQUIRES: there is a token.

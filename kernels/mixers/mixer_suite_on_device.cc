@@ -228,9 +228,17 @@ void DeviceMixerSuite::Step(DeviceSuiteRun& run, const std::vector<Piece>& piece
       EXPECT_FALSE(differs_) << "token " << token << " of text " << text << ", in segment " << i
                              << " of " << pieces.size() << " with " << pieces[i].tokens
                              << " tokens, a step of "
-                             << (form.single ? "single tokens" : "segments of any length");
+                             << (form.single ? "single tokens" : "segments of any length")
+                             << ", the first " << form.decodes << " of them as single tokens";
     }
   }
+}
+
+// Puts pieces of at most one token first. Returns how many they are; 0 if there are no others.
+size_t DeviceMixerSuite::PutSinglesFirst(std::vector<Piece>& pieces) {
+  const auto others = std::stable_partition(pieces.begin(), pieces.end(),
+                                            [](const Piece& piece) { return piece.tokens <= 1; });
+  return others == pieces.end() ? 0 : static_cast<size_t>(others - pieces.begin());
 }
 
 // All tokens that are left of the sessions, in steps of some of them in random amounts.
@@ -252,7 +260,13 @@ void DeviceMixerSuite::Finish(DeviceSuiteRun& run, const std::vector<Session*>& 
     std::shuffle(pieces.begin(), pieces.end(), random_);
     const bool runs = std::any_of(pieces.begin(), pieces.end(),
                                   [](const Piece& piece) { return piece.tokens != 0; });
-    if (runs) Step(run, pieces, {single, single ? 0 : random_() % 3});
+    if (!runs) continue;
+    if (single) {
+      Step(run, pieces, {.single = true});
+    } else {
+      const size_t decodes = random_() % 2 == 0 ? PutSinglesFirst(pieces) : 0;
+      Step(run, pieces, {.padding = random_() % 3, .decodes = decodes});
+    }
   }
 }
 
@@ -362,7 +376,7 @@ void DeviceMixerSuite::CheckSingles(size_t count) {
 }
 
 // As many that there is more than one wave of blocks. They begin one after the other, and some have
-// no token in a step.
+// no token in a step. In some steps a few have several.
 void DeviceMixerSuite::CheckManySingles() {
   const auto run = NewRun(kMany);
   std::vector<Session> sessions;
@@ -374,7 +388,14 @@ void DeviceMixerSuite::CheckManySingles() {
       const bool waits = i < s % 16 || sessions[s].position == tokens() || (i + s) % 61 == 0;
       pieces[s] = {&sessions[s], waits ? size_t{0} : size_t{1}};
     }
-    Step(*run, pieces, {.single = true});
+    if (i % 4 != 3) {
+      Step(*run, pieces, {.single = true});
+      continue;
+    }
+    for (size_t s = kMany - 2; s < kMany; ++s) {
+      pieces[s].tokens = std::min<size_t>(3, tokens() - sessions[s].position);
+    }
+    Step(*run, pieces, {.decodes = kMany - 2});
   }
 }
 
@@ -412,17 +433,18 @@ void DeviceMixerSuite::CheckRewind() {
 // Each fold of a piece leaves a base of its own, and sessions go on from all of them.
 void DeviceMixerSuite::CheckFoldBases() {
   if (on_device_->layout().page_kind().rule == PageRule::kRewrittenFenwick) return;
-  const auto run = NewRun(8);
+  const auto run = NewRun(10);
   Session session(*run, 0), other(*run, 2), in_place(*run, 0);
-  Step(*run, {{&session, 7}});
+  Session folds(*run, 1), stays(*run, 2);  // one token each in the step with the table of bases
+  Step(*run, {{&session, 7}, {&folds, 15}, {&stays, 3}});
   std::vector<uint32_t> bases;
   std::vector<PageTable> tables;
   bases.reserve(tokens() / 16), tables.reserve(tokens() / 16);
   const Piece whole{&session, tokens() - 7, SIZE_MAX, &bases, &tables};
-  Step(*run, {{&other, 20}, whole});
+  Step(*run, {{&folds, 1}, {&stays, 1}, {&other, 20}, whole}, {.decodes = 2});
   std::vector<Session> resumed;
   resumed.reserve(bases.size());
-  std::vector<Session*> all{&other};
+  std::vector<Session*> all{&other, &folds, &stays};
   for (size_t i = 0; i < bases.size(); ++i) {
     Step(*run, {{&in_place, 16}});
     EXPECT_TRUE(SameWritten(run->BasePlanes(in_place.base), run->BasePlanes(bases[i])))

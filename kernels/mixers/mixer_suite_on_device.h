@@ -168,6 +168,7 @@ class DeviceMixerSuite : public testing::TestWithParam<DeviceSuiteParam> {
 
   // Names the check in messages.
   void Check(const char* name, const std::function<void()>& check);
+  static size_t PutSinglesFirst(std::vector<Piece>& pieces);
   // The checks, in the order of the README.
   void CheckDefinition();
   void CheckCuts();

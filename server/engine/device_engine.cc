@@ -270,6 +270,7 @@ const DeviceEngine::Recording* DeviceEngine::RecordingFor(const StepPlan& plan) 
   const std::vector<bool>& on_host = current().on_host;
   const bool host = std::find(on_host.begin(), on_host.end(), true) != on_host.end();
   const bool decodes = (!host || plan.rows.size() <= kLogitRows) && IsDecode(plan);
+  if (!decodes && LeadingSingles(plan) >= kLeastApartOfRecorded) return nullptr;
   // Where folds write bases of their own, the description has a table that recordings do not read.
   if (!decodes && (ExtentsOf(plan).fold_bases || HasLongSegments(plan))) return nullptr;
   const auto fits = [&](const Recording& recording) {
@@ -278,6 +279,31 @@ const DeviceEngine::Recording* DeviceEngine::RecordingFor(const StepPlan& plan) 
   };
   const auto found = std::find_if(recordings_.begin(), recordings_.end(), fits);
   return found == recordings_.end() ? nullptr : &*found;
+}
+
+// The rows of one token that come first, each with the token of its number.
+uint32_t DeviceEngine::LeadingSingles(const StepPlan& plan) {
+  const auto is_single = [&](size_t r) {
+    const Segment& segment = plan.rows[r].segment;
+    return segment.tokens == 1 && segment.first_token == r;
+  };
+  uint32_t count = 0;
+  while (count < plan.rows.size() && is_single(count)) ++count;
+  return count;
+}
+
+// Of a step that is not recorded.
+DeviceRows DeviceEngine::PlainRows(const StepPlan& plan, const StepDescription& there) const {
+  const auto tokens = static_cast<uint32_t>(plan.tokens.size());
+  DeviceRows rows = RowsOf(there, tokens, static_cast<uint32_t>(plan.rows.size()), false);
+  const uint32_t singles = LeadingSingles(plan);
+  if (singles == tokens) {
+    rows.single = true;
+    rows.fold_bases = nullptr;  // a single fold writes base_out
+  } else if (singles >= kLeastApart) {
+    rows.decodes = singles;
+  }
+  return rows;
 }
 
 DeviceRows DeviceEngine::RowsOf(const StepDescription& there, uint32_t tokens, uint32_t segments,
@@ -302,11 +328,10 @@ std::array<DevicePages, kMaxPageKinds> DeviceEngine::PagesOf(const StepDescripti
   return pages;
 }
 
-DeviceModel::Stream DeviceEngine::Forward(const StepDescription& there, uint32_t tokens,
-                                          uint32_t segments, bool single, bool head_follows) {
+DeviceModel::Stream DeviceEngine::Forward(const StepDescription& there, const DeviceRows& rows,
+                                          bool head_follows) {
   const std::array<DevicePages, kMaxPageKinds> pages = PagesOf(there);
-  const DeviceModel::Tokens step{there.ids(), RowsOf(there, tokens, segments, single), last_tokens_,
-                                 pages};
+  const DeviceModel::Tokens step{there.ids(), rows, last_tokens_, pages};
   DeviceModel::Stream stream = model_->Forward(step, *states_);
   if (!head_follows) return stream;
   model_->AddUp(stream);
@@ -419,13 +444,10 @@ void DeviceEngine::RunRecorded(const StepPlan& plan, std::span<const Place> plac
 }
 
 void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places) {
-  const auto tokens = static_cast<uint32_t>(plan.tokens.size());
-  const auto segments = static_cast<uint32_t>(plan.rows.size());
   StepDescription here = Describe(plan, nullptr);
   SendDescription(plan, places, here);
   const StepDescription there(description_, ExtentsOf(plan));
-  const DeviceModel::Stream stream =
-      Forward(there, tokens, segments, false, current().head_follows);
+  const DeviceModel::Stream stream = Forward(there, PlainRows(plan, there), current().head_follows);
   if (!places.empty()) model_->AddUp(stream);
   Answer(plan, places, stream, here, there);
 }

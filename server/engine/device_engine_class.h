@@ -71,6 +71,10 @@ class DeviceEngine final : public Engine {
   // And the tokens of other small steps: with drafts, with the ends of prompts.
   static constexpr std::array<uint32_t, 13> kRecordedTokens = {2,  4,  6,  8,  12, 16, 24,
                                                                32, 48, 64, 80, 96, 128};
+  // From so many rows of one token on, a step with other rows runs them separately
+  // (DeviceRows::decodes). The limit is higher where a recording of the step exists, which runs all
+  // rows together (docs/performance.md#beside-prompts).
+  static constexpr uint32_t kLeastApart = 16, kLeastApartOfRecorded = 96;
   // Tokens of one pass through the model: at least a segment. Larger steps take several.
   static constexpr size_t kMostTokens = kLongestSegment;
   static constexpr size_t kMostPlaces = 2 * kMostTokens;
@@ -175,10 +179,12 @@ class DeviceEngine final : public Engine {
   }
   StepDescription::Extents ExtentsOf(const StepPlan& plan) const;
   StepDescription Describe(const StepPlan& plan, const Recording* recording);
+  static uint32_t LeadingSingles(const StepPlan& plan);
+  DeviceRows PlainRows(const StepPlan& plan, const StepDescription& there) const;
   DeviceRows RowsOf(const StepDescription& there, uint32_t tokens, uint32_t segments,
                     bool single) const;
-  DeviceModel::Stream Forward(const StepDescription& there, uint32_t tokens, uint32_t segments,
-                              bool single, bool head_follows);
+  DeviceModel::Stream Forward(const StepDescription& there, const DeviceRows& rows,
+                              bool head_follows);
   std::array<DevicePages, kMaxPageKinds> PagesOf(const StepDescription& there) const;
   std::vector<size_t> RowsToGuess(const GuessPlan& plan) const;
   size_t GuessRowsThatFit(const GuessPlan& plan, std::span<const size_t> rows) const;

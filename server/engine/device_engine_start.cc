@@ -213,7 +213,7 @@ StepDescription DeviceEngine::DescribeEmptyRows(uint32_t rows, uint32_t passes) 
 DeviceModel::Stream DeviceEngine::RunDecodeRows(const StepDescription& there, uint32_t rows,
                                                 bool head_follows) {
   model_->Reset();
-  const DeviceModel::Stream stream = Forward(there, rows, rows, true, head_follows);
+  const DeviceModel::Stream stream = Forward(there, RowsOf(there, rows, rows, true), head_follows);
   if (rows <= kLogitRows) {
     const FloatMatrix logits{logits_, rows, model_->vocab(), model_->vocab()};
     model_->Logits(stream, logits);
@@ -232,7 +232,8 @@ DeviceModel::Stream DeviceEngine::RunDecodeRows(const StepDescription& there, ui
 DeviceModel::Stream DeviceEngine::RunTokens(const StepDescription& there, uint32_t tokens,
                                             bool head_follows) {
   model_->Reset();
-  const DeviceModel::Stream stream = Forward(there, tokens, tokens, false, head_follows);
+  const DeviceModel::Stream stream =
+      Forward(there, RowsOf(there, tokens, tokens, false), head_follows);
   model_->AddUp(stream);
   return stream;
 }
@@ -308,7 +309,7 @@ absl::Status DeviceEngine::WarmUpPrompt(uint32_t tokens) {
   const StepDescription there(description_, ExtentsOf(tokens, 1));
   device_->CopyToDevice(description_, host, here.bytes());
   model_->Reset();
-  model_->AddUp(Forward(there, tokens, 1, false, predictor_ != nullptr));
+  model_->AddUp(Forward(there, RowsOf(there, tokens, 1, false), predictor_ != nullptr));
   for (size_t places = 0; places < tokens; places += kLogitRows) {  // as RunPlain takes them
     model_->workspace().Take(kLogitRows, model_->hidden());
     model_->workspace().TakeOperand(kLogitRows, model_->hidden());

@@ -220,6 +220,15 @@ TEST_P(DeviceEngineTest, HasTheSameBitsFromEverySchedule) {
     for (size_t copy = 0; copy < 3; ++copy) crowd.insert(crowd.end(), texts.begin(), texts.end());
     const std::vector<Answers> together = FeedTogether(engine, crowd, 4, random_);
     for (size_t i = 0; i < crowd.size(); ++i) check(i % texts.size(), together[i], "in a crowd");
+    // Decode rows that the device runs separately from a piece of another text.
+    std::vector<std::vector<uint32_t>> many = crowd;
+    many.insert(many.end(), crowd.begin(), crowd.end());
+    const std::vector<Answers> beside = FeedBeside(engine, many, kTokens, random_);
+    for (size_t i = 0; i + 1 < many.size(); ++i) {
+      check(i % texts.size(), beside[i], "beside a prompt");
+    }
+    ASSERT_FALSE(beside.back().empty());
+    ASSERT_TRUE(BeginsWith(whole.back(), beside.back())) << "beside decode rows";
   }
 }
 
@@ -292,6 +301,21 @@ void FakeDeviceTest::ExpectNearTheCpuAndTheSameBits() {
 
 TEST_P(FakeDeviceTest, IsNearTheCpuAndHasTheSameBitsFromEverySchedule) {
   ExpectNearTheCpuAndTheSameBits();
+}
+
+// Decode rows beside pieces of a text that are longer than what is recorded.
+TEST_P(FakeDeviceTest, DecodeRowsBesideAPromptHaveTheSameBits) {
+  constexpr size_t kRows = 17, kFew = 18, kMany = 300;
+  std::vector<std::vector<uint32_t>> texts;
+  for (size_t i = 0; i < kRows; ++i) texts.push_back(RandomText(kFew));
+  texts.push_back(RandomText(kMany));
+  const auto before = static_cast<FakeDevice&>(*device_.device).steps_in_parts();
+  const std::vector<Answers> beside = FeedBeside(engine(), texts, kMany, random_);
+  EXPECT_GT(static_cast<FakeDevice&>(*device_.device).steps_in_parts(), before);
+  for (size_t i = 0; i <= kRows; ++i) {
+    ASSERT_GE(beside[i].size(), i < kRows ? kFew : 1);
+    EXPECT_TRUE(BeginsWith(Feed(engine(), texts[i], texts[i].size()), beside[i])) << i;
+  }
 }
 
 // A step with pieces of texts is replayed as one of decode rows is, if it is small.

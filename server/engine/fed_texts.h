@@ -16,6 +16,7 @@
 #include "kernels/ops/sampling/sampling.h"
 #include "kernels/recurrence/pages.h"
 #include "server/engine/engine.h"
+#include "server/engine/same_logprobs.h"
 #include "server/engine/state_pool.h"
 #include "server/engine/step_plan.h"
 
@@ -130,6 +131,40 @@ inline std::vector<Answers> FeedTogether(Engine& engine,
     if (plan.empty()) continue;
     const StepResult result = engine.Step(plan);
     for (size_t r = 0; r < owners.size(); ++r) Collect(result.rows[r], answers[owners[r]]);
+  }
+  return answers;
+}
+
+// Whether the answers are the first ones of a text, bit for bit.
+inline bool BeginsWith(const Answers& whole, const Answers& first) {
+  return first.size() <= whole.size() &&
+         std::equal(first.begin(), first.end(), whole.begin(),
+                    [](const Logprobs& a, const Logprobs& b) { return Same(a, b); });
+}
+
+// As FeedTogether, for texts that are fed token by token, and a last one that is fed in random
+// pieces beside them and begins again when it ends. Rows of one token come first, as in the
+// scheduler's plans.
+inline std::vector<Answers> FeedBeside(Engine& engine,
+                                       const std::vector<std::vector<uint32_t>>& texts,
+                                       size_t longest, std::mt19937& random) {
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (size_t i = 0; i < texts.size(); ++i) streams.push_back(std::make_unique<Stream>(engine));
+  std::vector<Answers> answers(texts.size());
+  const size_t last = texts.size() - 1;
+  while (streams[0]->position() < texts[0].size()) {
+    StepPlan plan;
+    for (size_t i = 0; i < last; ++i) streams[i]->Add(plan, texts[i], 1, 1);
+    if (streams[last]->position() == texts[last].size()) {
+      streams[last].reset();
+      streams[last] = std::make_unique<Stream>(engine);
+      answers[last].clear();
+    }
+    const size_t rest = texts[last].size() - streams[last]->position();
+    const size_t count = std::min<size_t>(rest, 1 + random() % longest);
+    streams[last]->Add(plan, texts[last], count, count);
+    const StepResult result = engine.Step(plan);
+    for (size_t r = 0; r < texts.size(); ++r) Collect(result.rows[r], answers[r]);
   }
   return answers;
 }
