@@ -116,7 +116,7 @@ def main():
     parser.add_argument("--server", default="", help="program and flags in place of rivulet-paced-server")
     parser.add_argument("--streams", type=int, default=1024)
     parser.add_argument("--step-ms", type=float, default=10.7, help="1024 streams then get 96 000 tokens/s")
-    parser.add_argument("--output-tokens", type=int, default=512)
+    parser.add_argument("--output-tokens", default="512", help="or LOW:HIGH")
     parser.add_argument("--seconds", type=float, default=6)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--perf", default="", help="the file for a profile of the last run")

@@ -270,7 +270,7 @@ const DeviceEngine::Recording* DeviceEngine::RecordingFor(const StepPlan& plan) 
   const std::vector<bool>& on_host = current().on_host;
   const bool host = std::find(on_host.begin(), on_host.end(), true) != on_host.end();
   const bool decodes = (!host || plan.rows.size() <= kLogitRows) && IsDecode(plan);
-  if (!decodes && LeadingSingles(plan) >= kLeastApartOfRecorded) return nullptr;
+  if (!decodes && LeadingSingles(plan) >= kLeastApart) return nullptr;
   // Where folds write bases of their own, the description has a table that recordings do not read.
   if (!decodes && (ExtentsOf(plan).fold_bases || HasLongSegments(plan))) return nullptr;
   const auto fits = [&](const Recording& recording) {

@@ -72,9 +72,9 @@ class DeviceEngine final : public Engine {
   static constexpr std::array<uint32_t, 13> kRecordedTokens = {2,  4,  6,  8,  12, 16, 24,
                                                                32, 48, 64, 80, 96, 128};
   // From so many rows of one token on, a step with other rows runs them separately
-  // (DeviceRows::decodes). The limit is higher where a recording of the step exists, which runs all
-  // rows together (docs/performance.md#beside-prompts).
-  static constexpr uint32_t kLeastApart = 16, kLeastApartOfRecorded = 96;
+  // (DeviceRows::decodes), without a recording. Fewer rows run faster together with the others
+  // (docs/performance.md#beside-prompts).
+  static constexpr uint32_t kLeastApart = 96;
   // Tokens of one pass through the model: at least a segment. Larger steps take several.
   static constexpr size_t kMostTokens = kLongestSegment;
   static constexpr size_t kMostPlaces = 2 * kMostTokens;
