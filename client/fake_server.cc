@@ -78,8 +78,9 @@ grpc::Status FakeInference::Chat(grpc::ServerContext* context, Stream* stream) {
     if (first == "break") return {grpc::StatusCode::UNAVAILABLE, "the server is going"};
     const bool waits = first == "hang" || first == "deaf";
     if (waits) WaitForCancel(stream, first == "deaf");
-    SendFinish(stream, waits ? v1::FINISH_REASON_CANCELLED : v1::FINISH_REASON_EOS, words.size(),
-               cached);
+    const bool cancelled = waits || first == "leave";
+    SendFinish(stream, cancelled ? v1::FINISH_REASON_CANCELLED : v1::FINISH_REASON_EOS,
+               words.size(), cached);
   }
   return grpc::Status::OK;
 }

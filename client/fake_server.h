@@ -19,8 +19,8 @@
 namespace rivulet {
 
 // Special prompts: "hang" sends a word and waits for cancel; "deaf" does the same and ignores
-// cancel; "break" sends a word and ends the stream with UNAVAILABLE; "end" ends it with OK; "crowd"
-// is refused with a retry after 70 ms.
+// cancel; "leave" sends a word and ends the turn as cancelled; "break" sends a word and ends the
+// stream with UNAVAILABLE; "end" ends it with OK; "crowd" is refused with a retry after 70 ms.
 class FakeInference final : public v1::Inference::Service {
  public:
   grpc::Status Chat(

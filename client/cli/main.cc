@@ -13,9 +13,11 @@
 #include <functional>
 #include <iterator>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "client/cli/bench/options.h"
 #include "client/cli/chat/chat.h"
 #include "client/cli/commands.h"
@@ -30,18 +32,30 @@ namespace {
 constexpr int kWrongUsage = 2;
 constexpr int kInterrupted = 130;
 
-// An option that sets a field of `message` only if it is given: the server fills in unset fields.
+// CLI11 alone reads 010 as eight, and takes what no 64 bits hold for the largest number.
+std::string ReadDecimal(std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  uint64_t number = 0;
+  if (!digits || !absl::SimpleAtoi(text, &number)) return "expected a number, got " + text;
+  text = std::to_string(number);
+  return "";
+}
+
+// An option that calls `set` with its value.
+template <typename T, typename Set>
+CLI::Option* AddField(CLI::App* app, const char* name, const char* help, Set set) {
+  CLI::Option* option = app->add_option_function<T>(name, set, help);
+  if constexpr (std::is_unsigned_v<T> && !std::is_same_v<T, bool>) {
+    option->transform(CLI::Validator(ReadDecimal, ""));
+  }
+  return option;
+}
+
+// The same for a field of `message`: the server fills in unset fields.
 template <typename Message, typename T>
 void AddField(CLI::App* app, const char* name, const char* help, Message* message,
               void (Message::*set)(T)) {
-  app->add_option_function<T>(
-      name, [=](const T& value) { (message->*set)(value); }, help);
-}
-
-// The same for strings and lists, for which protobuf's setters are templates.
-template <typename T, typename Set>
-CLI::Option* AddField(CLI::App* app, const char* name, const char* help, Set set) {
-  return app->add_option_function<T>(name, set, help);
+  AddField<T>(app, name, help, [=](const T& value) { (message->*set)(value); });
 }
 
 // The bytes of a file. CLI11 reports what callbacks throw as a usage error.
@@ -265,7 +279,8 @@ void AddBench(CLI::App* app, bench::BenchOptions& o) {
             &o.output_tokens);
   app->add_option("--prompt-file", o.prompt_file, "Read prompts from this file, one per line");
   AddField<float>(app, "--temperature", "0 is greedy", [&o](float v) { o.temperature = v; });
-  app->add_option("--seed", o.seed, "Same seed, same requests at the same times (1)");
+  AddField<uint64_t>(app, "--seed", "Same seed, same requests at the same times (1)",
+                     [&o](uint64_t v) { o.seed = v; });
   app->add_option("--turns", o.turns, "Sessions of this many turns, instead of single requests");
 }
 

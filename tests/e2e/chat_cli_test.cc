@@ -379,6 +379,9 @@ TEST_F(ChatCliTest, SessionsAreMadeListedAndDeleted) {
   const Exit wrong = Sessions({"rename", "tale"});
   EXPECT_EQ(wrong.code, 2) << "wrong usage";
   EXPECT_THAT(wrong.output, HasSubstr("name is required"));
+  for (const char* position : {"-1", "0x10", "18446744073709551616", " 5"}) {
+    EXPECT_EQ(Sessions({"rewind", "tale", position}).code, 2) << position;
+  }
   EXPECT_THAT(Sessions({"list", "--json"}).output, HasSubstr("\"id\":\"tale\""));
   EXPECT_EQ(Sessions({"delete", "tal"}).code, 1) << "the start of an id deletes nothing";
   EXPECT_EQ(Sessions({"rename", made, "made here"}).code, 0);

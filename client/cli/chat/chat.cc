@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -52,7 +53,9 @@ class Chat {
   template <typename Function>
   auto WithCall(Function call) {
     Cancellation cancellation;
+    interrupted_ = false;
     const SignalWatcher::DuringCall during(signals_, [&](int times, bool terminate) {
+      interrupted_ = true;
       if (terminate || times > 1 || !conversation_.CancelTurn()) cancellation.Cancel();
     });
     return call(MakeCallOptions(options_.common, cancellation));
@@ -216,7 +219,14 @@ class Chat {
     });
     screen_.EndText();
     if (!read) End(1);  // standard output is closed
-    return status;
+    return status.ok() && EndedByServer()
+               ? absl::UnavailableError("the server ended the answer before it was complete")
+               : status;
+  }
+
+  // A server that shuts down ends its turns as if the client had asked for it.
+  bool EndedByServer() const {
+    return conversation_.last_turn().finish_reason == v1::FINISH_REASON_CANCELLED && !interrupted_;
   }
 
   // For a model with a chat template on a server that does not apply templates. False if the chat
@@ -329,6 +339,7 @@ class Chat {
   Conversation conversation_;
   std::optional<std::string> last_line_;  // of the last turn, while /retry can send it again
   std::optional<int> code_;
+  std::atomic<bool> interrupted_ = false;  // a signal came during the call
 };
 
 }  // namespace

@@ -239,6 +239,15 @@ TEST_F(ChatTest, APipeEndsAtTheFirstFailure) {
   EXPECT_THAT(result.messages, Not(HasSubstr("/help")));
 }
 
+TEST_F(ChatTest, APipeEndsWhereTheServerEndsAnAnswer) {
+  reader_.Type("leave");
+  reader_.Type("then");
+  const Result result = Run(/*interactive=*/false);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(server_.inference.turns(), SizeIs(1));
+  EXPECT_THAT(result.messages, HasSubstr("the server ended the answer"));
+}
+
 TEST_F(ChatTest, InvalidUtf8IsRefusedByTheClient) {
   reader_.Type("caf\xe9");
   const Result result = Run();
