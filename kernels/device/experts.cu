@@ -10,6 +10,7 @@
 // second and later ones come from L2.
 #include "kernels/device/experts.cuh"
 #include "kernels/device/experts_operations.h"
+#include "kernels/device/fours.cuh"
 #include "kernels/device/products.cuh"
 
 namespace rivulet::cuda {
@@ -387,10 +388,6 @@ void LaunchCombine(const CombineExpertsCall& call, const LaunchContext& context)
   context.Run(CombineKernel<Numbers>, grid, kCombineThreads, 0, call);
 }
 
-bool FoursAligned(ConstFloatMatrix x) {
-  return x.columns % 4 == 0 && x.stride % 4 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
-}
-
 }  // namespace
 
 void LaunchRoute(const RouteCall& call, const LaunchContext& context) {
@@ -414,7 +411,7 @@ void LaunchExpertProduct(const ExpertProductCall& call, const LaunchContext& con
 }
 
 void LaunchCombineExperts(const CombineExpertsCall& call, const LaunchContext& context) {
-  if (FoursAligned(call.y) && FoursAligned(call.outputs))
+  if (Aligned(call.y, call.y.columns) && Aligned(call.outputs, call.outputs.columns))
     return LaunchCombine<float4>(call, context);
   LaunchCombine<float>(call, context);
 }

@@ -4,6 +4,7 @@
 //
 // Bytes expected: gate and x once, y once.
 #include "kernels/device/arithmetic.cuh"
+#include "kernels/device/fours.cuh"
 #include "kernels/device/gate_operations.h"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/rehearsal.cuh"
@@ -67,14 +68,10 @@ __global__ void __launch_bounds__(kThreads)
   RunRehearsed(rehearsed, [&](bool real) { GateFour<kAligned>(call, real); });
 }
 
-bool FoursAligned(const ConstFloatMatrix& x) {
-  return x.columns % 4 == 0 && x.stride % 4 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
-}
-
 }  // namespace
 
 void LaunchGate(const GateCall& call, const LaunchContext& context) {
-  const bool aligned = FoursAligned(call.gate) && FoursAligned(call.x);
+  const bool aligned = Aligned(call.gate, call.gate.columns) && Aligned(call.x, call.x.columns);
   const dim3 grid((ColumnsOf(call) + kThreads * 4 - 1) / (kThreads * 4),
                   static_cast<uint32_t>(call.x.rows));
   context.Run(aligned ? GateKernel<true> : GateKernel<false>, grid, kThreads, 0, call,

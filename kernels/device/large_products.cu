@@ -22,9 +22,8 @@ constexpr int kAlgorithms = 16;  // that are tried
 // by a few percent.
 constexpr double kFasterThanEarlier = 0.96;
 constexpr size_t kWorkspace = size_t{32} << 20;
-constexpr uint32_t kFewProductRows = 32;  // products of up to so many have algorithms of their own
-// And those for more rows have to be so much faster, since they write more, which trials do not
-// see.
+// Algorithms for more rows than kFewProductRows have to be so much faster, since they write more,
+// which trials do not see.
 constexpr double kFasterWithMore = 0.8;
 
 // The functions that are used, by the names that the header declares.
