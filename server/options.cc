@@ -9,18 +9,21 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <sstream>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "kernels/base/cuda_device.h"
+#include "kernels/base/numbers.h"
 #include "kernels/base/status.h"
+#include "kernels/base/strings.h"
 #include "nlohmann/json.hpp"
 
 namespace rivulet {
@@ -52,11 +55,11 @@ template <typename Number>
 Read NumberFrom(uint64_t least, Number ServerOptions::*member,
                 uint64_t most = std::numeric_limits<Number>::max()) {
   return [=](const std::string& text, ServerOptions& options) {
-    uint64_t number = 0;
-    if (!absl::SimpleAtoi(text, &number) || number < least || number > most) {
+    const std::optional<uint64_t> number = ReadNumber<uint64_t>(text);
+    if (!number.has_value() || *number < least || *number > most) {
       return Give(absl::StrCat("give a number from ", least, " to ", most));
     }
-    options.*member = static_cast<Number>(number);
+    options.*member = static_cast<Number>(*number);
     return absl::OkStatus();
   };
 }
@@ -105,8 +108,9 @@ Read Address(HostPort ServerOptions::*member) {
     if (bracketed) address.host = address.host.substr(1, address.host.size() - 2);
     const bool bad_host =
         address.host.empty() || (!bracketed && absl::StrContains(address.host, ":"));
-    if (!bad_host && absl::SimpleAtoi(text.substr(colon + 1), &address.port) && address.port >= 0 &&
-        address.port <= 65535) {
+    const auto port = ReadNumber<uint16_t>(std::string_view(text).substr(colon + 1));
+    if (!bad_host && port.has_value()) {
+      address.port = *port;
       return absl::OkStatus();
     }
     return Give(
@@ -121,13 +125,12 @@ absl::StatusOr<uint64_t> ReadBytes(const std::string& text) {
        {std::pair("KiB", 10), {"MiB", 20}, {"GiB", 30}, {"TiB", 40}}) {
     if (absl::ConsumeSuffix(&number, suffix)) unit = uint64_t{1} << shift;
   }
-  double units = 0;
-  // Beyond 2^63 the product would not fit; no machine has it.
-  if (!absl::SimpleAtod(number, &units) || !(units > 0) ||
-      units * static_cast<double>(unit) >= 9.2e18) {
+  const double bytes = ReadNumber<double>(ToStd(number)).value_or(0) * static_cast<double>(unit);
+  // Beyond 2^63 they would not fit; no machine has it.
+  if (bytes < 1 || bytes >= 9.2e18) {
     return Give("give bytes, or a number with KiB, MiB, GiB or TiB, above 0; or auto");
   }
-  return static_cast<uint64_t>(units * static_cast<double>(unit));
+  return static_cast<uint64_t>(bytes);
 }
 
 absl::Status ReadStateMemory(const std::string& text, ServerOptions& options) {
@@ -154,8 +157,8 @@ Read NumberOrAuto(std::optional<uint32_t> ServerOptions::*member, uint64_t most,
   return [=](const std::string& text, ServerOptions& options) {
     options.*member = std::nullopt;
     if (text == "auto") return absl::OkStatus();
-    uint32_t number = 0;
-    if (!absl::SimpleAtoi(text, &number) || number > most || number % multiple_of != 0) {
+    const std::optional<uint32_t> number = ReadNumber<uint32_t>(text);
+    if (!number.has_value() || *number > most || *number % multiple_of != 0) {
       const std::string kind =
           multiple_of > 1 ? absl::StrCat("multiple of ", multiple_of) : "number";
       return Give(absl::StrCat("give auto, or a ", kind, " from 0 to ", most));

@@ -89,6 +89,25 @@ TEST(OptionsTest, ErrorsNameFlagValueAndRemedyInOneLine) {
   }
 }
 
+TEST(OptionsTest, NumbersAreDecimals) {
+  const auto options = ParseOptions({"--model=m", "--max-queue=010", "--listen=h:090", "--insecure",
+                                     "--keep-borders=010", "--state-memory=010KiB"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->max_queue, 10u);
+  EXPECT_EQ(options->listen.port, 90);
+  EXPECT_EQ(options->keep_borders, 10u);
+  EXPECT_EQ(options->state_memory, 10u << 10);
+  for (const std::string flag : {"--max-queue", "--keep-borders", "--state-memory",
+                                 "--prefix-cache", "--max-session-tokens"}) {
+    for (const std::string text : {"0x10", "+8", " 8", "8 ", "-8", "inf", "1e40"}) {
+      EXPECT_THAT(Error({"--model=m", flag + "=" + text}), HasSubstr(flag + "=\"" + text + "\""));
+    }
+  }
+  EXPECT_THAT(Error({"--model=m", "--http=localhost:+80"}), HasSubstr("--http"));
+  EXPECT_THAT(Error({"--model=m", "--max-queue=4294967296"}), HasSubstr("4294967295"));
+  EXPECT_THAT(Error({"--model=m", "--state-memory=0.5"}), HasSubstr("--state-memory"));
+}
+
 TEST(OptionsTest, OtherMachinesNeedTlsOrAWord) {
   for (const std::string host : {"127.0.0.1", "127.8.9.1", "localhost", "[::1]"}) {
     EXPECT_TRUE(ParseOptions({"--model=m", "--listen", host + ":0", "--http", host + ":0"}).ok());

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
@@ -12,17 +13,21 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "client/cli/bench/options.h"
 #include "client/cli/chat/chat.h"
 #include "client/cli/commands.h"
 #include "client/cli/sessions.h"
 #include "client/cli/signals.h"
+#include "kernels/base/numbers.h"
 #include "kernels/base/version.h"
 
 namespace rivulet::cli {
@@ -32,23 +37,45 @@ namespace {
 constexpr int kWrongUsage = 2;
 constexpr int kInterrupted = 130;
 
-// CLI11 alone reads 010 as eight, and takes what no 64 bits hold for the largest number.
-std::string ReadDecimal(std::string& text) {
-  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  uint64_t number = 0;
-  if (!digits || !absl::SimpleAtoi(text, &number)) return "expected a number, got " + text;
-  text = std::to_string(number);
-  return "";
+// CLI11 alone reads 010 as eight and 0x10 as sixteen, and takes what no 64 bits hold for the
+// largest number. What is wrong with the text, or nothing; then CLI11 can read it.
+template <typename Number>
+std::string CheckNumber(std::string& text) {
+  const std::optional<Number> number = ReadNumber<Number>(text);
+  if constexpr (std::is_integral_v<Number>) {
+    if (number.has_value()) text = std::to_string(*number);
+    if (number.has_value()) return "";
+    return absl::StrCat("expected a whole number from 0 to ", std::numeric_limits<Number>::max(),
+                        ", got \"", text, "\"");
+  }
+  return number.has_value() ? "" : absl::StrCat("expected a decimal number, got \"", text, "\"");
 }
+
+// T, or of what T is a list.
+template <typename T>
+struct Element {
+  using Type = T;
+};
+template <typename T>
+struct Element<std::vector<T>> {
+  using Type = T;
+};
 
 // An option that calls `set` with its value.
 template <typename T, typename Set>
 CLI::Option* AddField(CLI::App* app, const char* name, const char* help, Set set) {
   CLI::Option* option = app->add_option_function<T>(name, set, help);
-  if constexpr (std::is_unsigned_v<T> && !std::is_same_v<T, bool>) {
-    option->transform(CLI::Validator(ReadDecimal, ""));
+  using One = typename Element<T>::Type;
+  if constexpr (std::is_arithmetic_v<One> && !std::is_same_v<One, bool>) {
+    option->transform(CLI::Validator(CheckNumber<One>, ""));
   }
   return option;
+}
+
+// The same for a number or a list of them, which goes to `to`.
+template <typename T>
+CLI::Option* AddNumber(CLI::App* app, const char* name, const char* help, T& to) {
+  return AddField<T>(app, name, help, [&to](const T& value) { to = value; });
 }
 
 // The same for a field of `message`: the server fills in unset fields.
@@ -90,12 +117,19 @@ void AddAccess(CLI::App* app, Access& access) {
   if (const char* const token = std::getenv("RIVULET_TOKEN")) access.token = token;
 }
 
+// Of a text that CheckNumber has let pass. Clocks hold no more.
+std::string CheckSeconds(std::string& text) {
+  const double seconds = ReadNumber<double>(text).value_or(-1);
+  return seconds >= 0 && seconds <= 1e9 ? "" : "expected 0 to 1e9 seconds, got " + text;
+}
+
 void AddServer(CLI::App* app, CommonOptions& options) {
   app->add_option("--server", options.server, "HOST:PORT of the server")
       ->envname("RIVULET_SERVER")
       ->capture_default_str();
   AddAccess(app, options.access);
-  app->add_option("--timeout", options.timeout_seconds, "Give up after this many seconds");
+  AddNumber(app, "--timeout", "Give up after this many seconds (0: never)", options.timeout_seconds)
+      ->check(CLI::Validator(CheckSeconds, ""));
 }
 
 void AddCommon(CLI::App* app, CommonOptions& options) {
@@ -106,7 +140,7 @@ void AddCommon(CLI::App* app, CommonOptions& options) {
 void AddInput(CLI::App* app, InputOptions& options) {
   auto* prompt =
       app->add_option("-p,--prompt", options.prompt, "The text (default: standard input)");
-  app->add_option("--tokens", options.tokens, "The text as token ids, separated by commas")
+  AddNumber(app, "--tokens", "The text as token ids, separated by commas", options.tokens)
       ->delimiter(',')
       ->excludes(prompt);
   app->add_flag("--special-tokens", options.special_tokens,
@@ -115,14 +149,14 @@ void AddInput(CLI::App* app, InputOptions& options) {
 
 // "ID=VALUE". CLI11 reports what callbacks throw as a usage error.
 void AddBias(const std::string& entry, v1::SamplingParams* params) {
-  uint32_t id = 0;
-  float value = 0;
-  const size_t equals = entry.find('=');
-  if (equals == std::string::npos || !CLI::detail::lexical_cast(entry.substr(0, equals), id) ||
-      !CLI::detail::lexical_cast(entry.substr(equals + 1), value)) {
-    throw CLI::ValidationError("--logit-bias", "expected ID=VALUE, got " + entry);
+  const std::string_view text = entry;
+  const size_t equals = std::min(text.find('='), text.size());
+  const auto id = ReadNumber<uint32_t>(text.substr(0, equals));
+  const auto value = ReadNumber<float>(text.substr(std::min(equals + 1, text.size())));
+  if (!id.has_value() || !value.has_value()) {
+    throw CLI::ValidationError("--logit-bias", "expected ID=VALUE in decimals, got " + entry);
   }
-  (*params->mutable_logit_bias())[id] = value;
+  (*params->mutable_logit_bias())[*id] = *value;
 }
 
 void AddSampling(CLI::App* app, v1::SamplingParams* params) {
@@ -234,8 +268,7 @@ void AddGenerate(CLI::App* app, GenerateOptions& options) {
 void AddScore(CLI::App* app, ScoreOptions& options) {
   AddCommon(app, options.common);
   AddInput(app, options.input);
-  app->add_option("--top", options.top,
-                  "Also print the n best tokens at each position, at most 20");
+  AddNumber(app, "--top", "Also print the n best tokens at each position, at most 20", options.top);
 }
 
 // An option whose text `parse` turns into `value`.
@@ -250,24 +283,25 @@ void AddParsed(CLI::App* app, const char* name, const char* help,
 }
 
 void AddBenchLoad(CLI::App* app, bench::BenchOptions& o) {
-  auto* concurrency = app->add_option("-c,--concurrency", o.concurrency,
-                                      "Closed loop: this many streams, always busy (1)");
-  app->add_option("-r,--rate", o.rate, "Open loop: requests/s, regardless of the server")
+  CLI::Option* concurrency = AddNumber(
+      app, "-c,--concurrency", "Closed loop: this many streams, always busy (1)", o.concurrency);
+  AddNumber(app, "-r,--rate", "Open loop: requests/s, regardless of the server", o.rate)
       ->excludes(concurrency);
   AddParsed(app, "--arrival", "Arrivals of the open loop: poisson or constant (poisson)",
             bench::ParseArrival, &o.arrival);
-  app->add_option("-n,--requests", o.requests, "Stop after this many requests (or sessions)");
-  app->add_option("-d,--duration", o.duration_seconds, "Measured seconds (10 without --requests)");
-  app->add_option("--warmup", o.warmup_seconds, "Seconds of load before measuring (0)");
-  app->add_option("--drain", o.drain_seconds,
-                  "Seconds for running requests to finish at the end (30)");
-  app->add_option("--connections", o.connections, "TCP connections, used in turn (1)");
-  app->add_option("--max-in-flight", o.max_in_flight, "Open loop: most requests in flight (10000)");
-  app->add_option("--interfere-prompt", o.interfere_prompt,
-                  "Measure twice --duration: without, and with a prompt of this many tokens always "
-                  "being processed; compares inter-token latencies");
-  app->add_option("--slo-ttft-ms", o.slo_ttft_ms, "Goodput: limit for the first token");
-  app->add_option("--slo-itl-ms", o.slo_itl_ms, "Goodput: limit for 99 % of the other tokens");
+  AddNumber(app, "-n,--requests", "Stop after this many requests (or sessions)", o.requests);
+  AddNumber(app, "-d,--duration", "Measured seconds (10 without --requests)", o.duration_seconds);
+  AddNumber(app, "--warmup", "Seconds of load before measuring (0)", o.warmup_seconds);
+  AddNumber(app, "--drain", "Seconds for running requests to finish at the end (30)",
+            o.drain_seconds);
+  AddNumber(app, "--connections", "TCP connections, used in turn (1)", o.connections);
+  AddNumber(app, "--max-in-flight", "Open loop: most requests in flight (10000)", o.max_in_flight);
+  AddNumber(app, "--interfere-prompt",
+            "Measure twice --duration: without, and with a prompt of this many tokens always "
+            "being processed; compares inter-token latencies",
+            o.interfere_prompt);
+  AddNumber(app, "--slo-ttft-ms", "Goodput: limit for the first token", o.slo_ttft_ms);
+  AddNumber(app, "--slo-itl-ms", "Goodput: limit for 99 % of the other tokens", o.slo_itl_ms);
 }
 
 void AddBench(CLI::App* app, bench::BenchOptions& o) {
@@ -279,9 +313,8 @@ void AddBench(CLI::App* app, bench::BenchOptions& o) {
             &o.output_tokens);
   app->add_option("--prompt-file", o.prompt_file, "Read prompts from this file, one per line");
   AddField<float>(app, "--temperature", "0 is greedy", [&o](float v) { o.temperature = v; });
-  AddField<uint64_t>(app, "--seed", "Same seed, same requests at the same times (1)",
-                     [&o](uint64_t v) { o.seed = v; });
-  app->add_option("--turns", o.turns, "Sessions of this many turns, instead of single requests");
+  AddNumber(app, "--seed", "Same seed, same requests at the same times (1)", o.seed);
+  AddNumber(app, "--turns", "Sessions of this many turns, instead of single requests", o.turns);
 }
 
 void AddChat(CLI::App* app, ChatOptions& options) {

@@ -136,13 +136,45 @@ TEST(BenchCliTest, SessionsComputeOnlyTheirNewTokens) {
   EXPECT_EQ(MetricSum(*server, "rivulet_state_slots_used"), 0);
 }
 
+// Without a server: what is wrong is said before anything is sent.
+TEST(BenchCliTest, NumbersAreDecimals) {
+  const std::vector<std::string> whole = {"010x", "0x10", "-1", "+1", "18446744073709551616"};
+  const std::vector<std::string> decimal = {"0x10", "nan", "inf", "1 s"};
+  const auto refuses = [](std::vector<std::string> command, const std::string& flag,
+                          const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      std::vector<std::string> all = {Binary("rivulet"), command[0], "--server", "127.0.0.1:1"};
+      all.insert(all.end(), command.begin() + 1, command.end());
+      all.insert(all.end(), {flag, text});
+      const Exit exit = RunProgram(all);
+      EXPECT_EQ(exit.code, 2) << flag << " " << text << ": " << exit.output;
+      EXPECT_THAT(exit.output, HasSubstr(flag + ": ")) << text;
+    }
+  };
+  for (const char* flag : {"--concurrency", "--requests", "--connections", "--max-in-flight",
+                           "--interfere-prompt", "--seed", "--turns", "--prompt-tokens"}) {
+    refuses({"bench"}, flag, whole);
+  }
+  for (const char* flag : {"--rate", "--duration", "--warmup", "--drain", "--slo-ttft-ms",
+                           "--slo-itl-ms", "--temperature", "--timeout"}) {
+    refuses({"bench"}, flag, decimal);
+  }
+  for (const char* flag : {"--max-tokens", "--completions", "--top-k", "--stop-id", "--tokens"}) {
+    refuses({"generate"}, flag, whole);
+  }
+  refuses({"generate", "-p", "x"}, "--logit-bias", {"0x10=1", "1=0x1p3", "1", "1=", ""});
+  refuses({"generate", "-p", "x"}, "--temperature", decimal);
+  refuses({"model"}, "--timeout", {"-1", "1e10", "nan"});
+  refuses({"score", "-p", "x"}, "--top", whole);
+}
+
 TEST(BenchCliTest, TextReportWithoutATerminalHasNoProgress) {
   auto server = StartTales();
   ASSERT_NE(server, nullptr);
   const Exit exit = RunProgram(
-      BenchCommand(*server, {"--requests", "2", "--prompt-tokens", "8", "--output-tokens", "9"}));
+      BenchCommand(*server, {"--requests", "010", "--prompt-tokens", "8", "--output-tokens", "9"}));
   EXPECT_EQ(exit.code, 0);
-  EXPECT_THAT(exit.output, HasSubstr("2 due, 2 succeeded, 0 failed"));
+  EXPECT_THAT(exit.output, HasSubstr("10 due, 10 succeeded, 0 failed")) << "010 is ten";
   EXPECT_THAT(exit.output, Not(HasSubstr("\r")));
 }
 

@@ -3,8 +3,8 @@
 
 #include <limits>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/base/numbers.h"
 #include "kernels/base/status.h"
 #include "kernels/base/strings.h"
 
@@ -21,7 +21,8 @@ constexpr uint32_t kMaxConnections = 1000;
 constexpr uint32_t kMaxTurns = 1000;
 
 bool ParseLength(std::string_view text, uint32_t& length) {
-  return absl::SimpleAtoi(ToAbsl(text), &length) && length >= 1 && length <= kMaxLength;
+  length = ReadNumber<uint32_t>(text).value_or(0);
+  return length >= 1 && length <= kMaxLength;
 }
 
 absl::Status CheckRange(const char* flag, double value, double low, double high) {
