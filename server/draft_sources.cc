@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status.h"
 #include "model_loader/loaded_model.h"
+#include "model_loader/model_folder.h"
 #include "server/drafts/lookup_drafter.h"
 #include "server/drafts/model_drafter.h"
 #include "server/drafts/mtp_drafter.h"
@@ -24,6 +25,7 @@ namespace {
 
 // Its tokens and their tables take at most 8 bytes each.
 constexpr size_t kMostTextBytes = size_t{64} << 20;
+constexpr const char* kNothingToLookUp = "there is nothing to look up in an empty file";
 
 // A draft model's part of --state-memory, and what it gets with auto.
 constexpr uint64_t kDraftPart = 8;
@@ -54,7 +56,7 @@ absl::StatusOr<std::vector<uint32_t>> TokensOf(const std::string& path,
   RIVULET_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
   auto tokens = tokenizer->Encode(text);
   if (!tokens.ok()) return Refuse(path, std::string(tokens.status().message()));
-  if (tokens->empty()) return Refuse(path, "there is nothing to look up in an empty file");
+  if (tokens->empty()) return Refuse(path, kNothingToLookUp);
   return tokens;
 }
 
@@ -100,33 +102,31 @@ absl::StatusOr<std::unique_ptr<DrafterSource>> OpenDraftModel(const ServerOption
   return ModelSource::Make(std::move(engine), options.state_context, metrics);
 }
 
-// A flag that would do nothing.
-absl::Status CheckUnused(const ServerOptions& options) {
-  if (!options.lookup_text.empty() && options.speculate != Speculation::kLookup) {
-    return Refuse(options.lookup_text, "nothing is looked up: add --speculate=lookup");
-  }
-  if (!options.draft_model.empty() && options.speculate != Speculation::kDraft) {
-    return Refuse("--draft-model", options.draft_model, "it drafts nothing: add --speculate=draft");
-  }
-  return absl::OkStatus();
+absl::Status RefuseDraftModel(const ServerOptions& options, const absl::Status& status) {
+  return Refuse("--draft-model", options.draft_model, std::string(status.message()));
 }
 
 }  // namespace
 
+absl::Status CheckDraftFiles(const ServerOptions& options) {
+  if (!options.lookup_text.empty()) {
+    RIVULET_ASSIGN_OR_RETURN(const std::string text, ReadText(options.lookup_text));
+    if (text.empty()) return Refuse(options.lookup_text, kNothingToLookUp);
+  }
+  if (options.draft_model.empty()) return absl::OkStatus();
+  const auto folder = FindModelFolder(options.draft_model);
+  return folder.ok() ? absl::OkStatus() : RefuseDraftModel(options, folder.status());
+}
+
 absl::StatusOr<std::unique_ptr<DrafterSource>> MakeDrafterSource(const ServerOptions& options,
                                                                  const Tokenizer* tokenizer,
                                                                  Engine& engine, Metrics& metrics) {
-  RIVULET_RETURN_IF_ERROR(CheckUnused(options));
   if (options.speculate == Speculation::kOff) return nullptr;
   if (options.speculate == Speculation::kLookup) return LookUp(options, tokenizer, metrics);
   if (options.speculate == Speculation::kMtp) return MtpSource::Make(engine);
-  if (options.draft_model.empty()) {
-    return absl::InvalidArgumentError(
-        "--speculate=draft: give the directory of a small model with --draft-model");
-  }
   auto source = OpenDraftModel(options, tokenizer, engine.vocab_size(), metrics);
   if (source.ok()) return source;
-  return Refuse("--draft-model", options.draft_model, std::string(source.status().message()));
+  return RefuseDraftModel(options, source.status());
 }
 
 }  // namespace rivulet

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model_loader/tokenizer.h"
 #include "server/drafts/drafter.h"
@@ -14,6 +15,10 @@
 #include "server/options.h"
 
 namespace rivulet {
+
+// What can be said about the files of these flags before a model is loaded: the text can be read,
+// and the draft model has a folder. Errors as below.
+absl::Status CheckDraftFiles(const ServerOptions& options);
 
 // The source of drafts, or null for --speculate off. `tokenizer`, null if there is none, and
 // `engine` are those of the model that is served. `engine` and `metrics` outlive the result. Errors

@@ -107,6 +107,7 @@ class ServerProcess {
 
   // Prints "http listening on HOST:PORT" to stdout. After a failure only destruction is allowed.
   absl::Status Start() {
+    RIVULET_RETURN_IF_ERROR(CheckDraftFiles(options_));
     RIVULET_ASSIGN_OR_RETURN(access_, AccessControl::Open(options_, metrics_));
     RIVULET_RETURN_IF_ERROR(StartHttp());
     RIVULET_RETURN_IF_ERROR(LoadModelAndEngine());

@@ -335,7 +335,8 @@ std::vector<Flag> GuessFlags() {
        "a small model with the same vocabulary for --speculate draft; it runs on the CPU, and its "
        "states take an eighth of --state-memory (128MiB with auto) beside it",
        ReadText(&O::draft_model)},
-      {"draft-tokens", "N", "15", "the most guesses that a stream checks in one step, 1 to 15",
+      {"draft-tokens", "N", "15",
+       "with --speculate: the most guesses that a stream checks in one step, 1 to 15",
        NumberFrom(1, &O::draft_tokens, kMostDraftTokens)},
   };
 }
@@ -499,6 +500,29 @@ bool IsLoopback(const std::string& host) {
 
 namespace {
 
+absl::Status Unused(const char* flag, const std::string& text, const char* why) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, "=\"", text, "\": ", why));
+}
+
+// Flags that would do nothing, and one that is missing.
+absl::Status CheckSpeculation(const ServerOptions& options) {
+  const Speculation kind = options.speculate;
+  if (!options.lookup_text.empty() && kind != Speculation::kLookup) {
+    return Unused("--lookup-text", options.lookup_text,
+                  "nothing is looked up: add --speculate=lookup");
+  }
+  if (!options.draft_model.empty() && kind != Speculation::kDraft) {
+    return Unused("--draft-model", options.draft_model, "it drafts nothing: add --speculate=draft");
+  }
+  if (options.draft_tokens != kMostDraftTokens && kind == Speculation::kOff) {
+    return Unused("--draft-tokens", absl::StrCat(options.draft_tokens),
+                  "nothing is guessed: add --speculate=lookup, draft or mtp");
+  }
+  if (!options.draft_model.empty() || kind != Speculation::kDraft) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--speculate=draft: give the directory of a small model with --draft-model");
+}
+
 absl::Status CheckAccess(const ServerOptions& options) {
   const TlsPaths& tls = options.tls;
   if (tls.certificate.empty() != tls.key.empty()) {
@@ -532,6 +556,7 @@ absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& argum
   if (!line.config.empty()) RIVULET_RETURN_IF_ERROR(ApplyConfig(line));
   RIVULET_RETURN_IF_ERROR(ReadFlags(line.texts, options));
   RIVULET_RETURN_IF_ERROR(CheckAccess(options));
+  RIVULET_RETURN_IF_ERROR(CheckSpeculation(options));
   if (options.threads == 0) options.threads = UsableCpus();
   return options;
 }

@@ -147,6 +147,19 @@ TEST(OptionsTest, TlsFlagsBelongTogether) {
   EXPECT_TRUE(ParseOptions({"--config", config})->insecure);
 }
 
+TEST(OptionsTest, SpeculationFlagsBelongTogether) {
+  EXPECT_THAT(Error({"--model=m", "--lookup-text=t"}),
+              AllOf(HasSubstr("--lookup-text=\"t\""), HasSubstr("add --speculate=lookup")));
+  EXPECT_THAT(Error({"--model=m", "--draft-model=d", "--speculate=mtp"}),
+              AllOf(HasSubstr("--draft-model=\"d\""), HasSubstr("add --speculate=draft")));
+  EXPECT_THAT(Error({"--model=m", "--draft-tokens=7"}),
+              AllOf(HasSubstr("--draft-tokens=\"7\""), HasSubstr("add --speculate=lookup")));
+  EXPECT_THAT(Error({"--model=m", "--speculate=draft"}), HasSubstr("--draft-model"));
+  EXPECT_EQ(ParseOptions({"--model=m", "--speculate=lookup", "--draft-tokens=7"})->draft_tokens,
+            7u);
+  EXPECT_TRUE(ParseOptions({"--model=m", "--speculate=draft", "--draft-model=d"}).ok());
+}
+
 TEST(OptionsTest, ConfigErrorsNameTheKey) {
   EXPECT_THAT(Error({"--config", WriteConfig(R"({"max_queue": 1})")}),
               AllOf(HasSubstr("max_queue"), HasSubstr("--max-queue")));

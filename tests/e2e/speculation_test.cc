@@ -190,6 +190,20 @@ INSTANTIATE_TEST_SUITE_P(Heads, OwnHeadTest,
                                   std::get<1>(info.param);
                          });
 
+// A model can take minutes to load.
+TEST(SpeculationTest, MissingFilesAreNamedBeforeTheModelIsLoaded) {
+  const auto refusal = [](const std::vector<std::string>& flags) {
+    return std::string(ServerProcess::Start("/no_model", flags).status().message());
+  };
+  for (const char* text : {"/none", "/dev/null"}) {
+    const std::string flag = std::string("--lookup-text=") + text;
+    const std::string message = refusal({"--speculate=lookup", flag});
+    EXPECT_NE(message.find("--lookup-text"), std::string::npos) << message;
+  }
+  const std::string message = refusal({"--speculate=draft", "--draft-model=/none"});
+  EXPECT_NE(message.find("--draft-model=\"/none\""), std::string::npos) << message;
+}
+
 TEST(SpeculationTest, WhatCannotBeDraftedFromIsRefused) {
   const auto refusal = [](const std::vector<std::string>& flags) {
     return std::string(ServerProcess::Start(SourcePath("models/tales"), flags).status().message());
