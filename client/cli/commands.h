@@ -69,6 +69,9 @@ CallOptions MakeCallOptions(const CommonOptions& options, Cancellation& cancella
 // "96 tokens reused, 112 known", or "nothing reused: " and why.
 std::string CacheText(const v1::CacheReport& report);
 
+// A token's log-probability, id and text, and the best tokens at its place, with a newline.
+std::string LogprobLine(const v1::TokenLogprob& token);
+
 // "NOT_FOUND: ...", with the time to wait before a retry if the server gave one.
 std::string ErrorText(const absl::Status& status);
 

@@ -66,14 +66,22 @@ class Notes {
 };
 
 // Prints messages as they arrive; several completions are printed one after another at the end.
+// With log-probabilities, a line for each token takes the place of the text.
 class Printer {
  public:
-  Printer(size_t completions, bool json, bool as_ids)
-      : json_(json), as_ids_(as_ids), texts_(completions) {}
+  Printer(const v1::GenerateRequest& request, bool json, bool as_ids)
+      : json_(json),
+        as_ids_(as_ids),
+        lines_(request.logprobs() > 0),
+        texts_(request.has_n() && request.n() > 0 ? request.n() : 1) {}
 
   // False if stdout is closed.
+  bool Echo(const std::string& prompt) {
+    return json_ || PrintModelText(lines_ ? prompt + "\n" : prompt);
+  }
   bool Add(const v1::GenerateResponse& message) {
     if (json_) return PrintJson(message);
+    if (!PrintModelText(Lines(message.prompt_logprobs()))) return false;
     if (texts_.size() == 1) return PrintModelText(TextOf(message));
     if (message.index() < texts_.size()) texts_[message.index()] += TextOf(message);
     return true;
@@ -81,14 +89,23 @@ class Printer {
 
   void Finish() {
     if (json_) return;
-    if (texts_.size() == 1) return void(Print("\n"));
+    const char* const end = lines_ ? "" : "\n";
+    if (texts_.size() == 1) return void(Print(end));
     for (size_t i = 0; i < texts_.size(); ++i) {
-      PrintModelText("--- completion " + std::to_string(i) + "\n" + texts_[i] + "\n");
+      PrintModelText("--- completion " + std::to_string(i) + "\n" + texts_[i] + end);
     }
   }
 
  private:
+  template <typename Tokens>
+  static std::string Lines(const Tokens& tokens) {
+    std::string lines;
+    for (const v1::TokenLogprob& token : tokens) lines += LogprobLine(token);
+    return lines;
+  }
+
   std::string TextOf(const v1::GenerateResponse& message) const {
+    if (lines_) return Lines(message.logprobs());
     if (!as_ids_) return message.text();
     std::string ids;
     for (uint32_t id : message.token_ids()) ids += std::to_string(id) + " ";
@@ -97,6 +114,7 @@ class Printer {
 
   const bool json_;
   const bool as_ids_;
+  const bool lines_;
   std::vector<std::string> texts_;
 };
 
@@ -117,9 +135,8 @@ int RunGenerate(const GenerateOptions& options, Cancellation& cancellation) {
   const CallOptions call = MakeCallOptions(options.common, cancellation);
   const absl::StatusOr<bool> as_ids = AnswersInIds(client, options.input, call);
   if (!as_ids.ok()) return Fail(as_ids.status());
-  Printer printer(request.has_n() && request.n() > 0 ? request.n() : 1, options.common.json,
-                  *as_ids);
-  if (options.echo && !options.common.json) PrintModelText(request.prompt());
+  Printer printer(request, options.common.json, *as_ids);
+  if (options.echo) printer.Echo(request.prompt());
   Statistics statistics;
   Notes notes;
   const absl::Status status =

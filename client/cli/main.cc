@@ -253,9 +253,10 @@ void AddGenerate(CLI::App* app, GenerateOptions& options) {
   app->add_flag_callback(
       "--keep-choices", [=] { request->set_keep_choices(true); },
       "With --session and -n: the other completions become sessions, too");
-  AddField(app, "--logprobs", "Log-probabilities of the n best tokens; needs --json", request,
-           &Request::set_logprobs);
-  AddField(app, "--prompt-logprobs", "The same for the prompt; needs --json", request,
+  AddField(app, "--logprobs",
+           "Log-probabilities of the n best tokens: a line for each token in place of the text",
+           request, &Request::set_logprobs);
+  AddField(app, "--prompt-logprobs", "The same for the prompt's tokens, before the rest", request,
            &Request::set_prompt_logprobs);
   AddSampling(app, request->mutable_sampling());
   AddStops(app, request->mutable_stop());

@@ -3,29 +3,16 @@
 #include <cstdio>
 #include <string>
 
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
 #include "client/cli/commands.h"
 
 namespace rivulet::cli {
 namespace {
 
-std::string Line(const v1::TokenLogprob& token) {
-  const std::string text =
-      absl::StrReplaceAll(token.text(), {{"\n", "\\n"}, {"\"", "\\\""}, {"\\", "\\\\"}});
-  std::string line =
-      absl::StrFormat("%10.5f  %7u  \"%s\"", token.logprob(), token.token_id(), text);
-  for (const v1::TokenLogprob& other : token.top()) {
-    absl::StrAppendFormat(&line, "  %u:%.5f", other.token_id(), other.logprob());
-  }
-  return line + "\n";
-}
-
 void PrintTable(const v1::ScoreResponse& response) {
   double sum = 0;
   for (const v1::TokenLogprob& token : response.tokens()) {
     sum += double{token.logprob()};
-    if (!PrintModelText(Line(token))) return;
+    if (!PrintModelText(LogprobLine(token))) return;
   }
   const int count = response.tokens_size();
   if (count == 0) return;

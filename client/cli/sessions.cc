@@ -73,14 +73,18 @@ absl::StatusOr<v1::Session> Find(Client& client, const std::string& key, Session
   return WithNotFoundHint(session.status(), "`rivulet sessions` lists them");
 }
 
-int List(Client& client, const SessionsOptions& options, const CallOptions& call) {
-  const auto sessions = client.ListAllSessions(call);
-  if (!sessions.ok()) return Fail(sessions.status());
-  if (!options.common.json) return Print(SessionsTable(*sessions, "", NowUnixMs())) ? 0 : 1;
-  for (const v1::Session& session : *sessions) {
+int PrintAllJson(const std::vector<v1::Session>& sessions) {
+  for (const v1::Session& session : sessions) {
     if (!PrintJson(session)) return 1;
   }
   return 0;
+}
+
+int List(Client& client, const SessionsOptions& options, const CallOptions& call) {
+  const auto sessions = client.ListAllSessions(call);
+  if (!sessions.ok()) return Fail(sessions.status());
+  if (options.common.json) return PrintAllJson(*sessions);
+  return Print(SessionsTable(*sessions, "", NowUnixMs())) ? 0 : 1;
 }
 
 int PrintOne(const absl::StatusOr<v1::Session>& session, bool json) {
@@ -109,9 +113,10 @@ int Rename(Client& client, const SessionsOptions& options, const CallOptions& ca
   return PrintOne(client.UpdateSession(update, call), options.common.json);
 }
 
-int Tree(Client& client, const CallOptions& call) {
+int Tree(Client& client, const SessionsOptions& options, const CallOptions& call) {
   const auto sessions = client.ListAllSessions(call);
   if (!sessions.ok()) return Fail(sessions.status());
+  if (options.common.json) return PrintAllJson(InTreeOrder(*sessions));
   return Print(SessionsTree(*sessions, "")) ? 0 : 1;
 }
 
@@ -231,12 +236,13 @@ std::string TreeLine(const v1::Session& session, size_t depth, const std::string
   return line.append("\n");
 }
 
-}  // namespace
+// Each session and how deep it stands, above its forks. Without recursion: clients choose how deep
+// forks are nested.
+using Nested = std::vector<std::pair<const v1::Session*, size_t>>;
 
-// Without recursion: clients choose how deep forks are nested.
-std::string SessionsTree(const std::vector<v1::Session>& sessions, const std::string& current_id) {
+Nested NestedOf(const std::vector<v1::Session>& sessions) {
   const Forks forks = ForksOf(sessions);
-  std::vector<std::pair<const v1::Session*, size_t>> open;
+  Nested open, nested;
   const auto push = [&](const std::string& id, size_t depth) {
     const auto found = forks.find(id);
     if (found == forks.end()) return;
@@ -244,15 +250,29 @@ std::string SessionsTree(const std::vector<v1::Session>& sessions, const std::st
       open.emplace_back(*one, depth);
     }
   };
-  std::string tree;
   push("", 0);
   while (!open.empty()) {
-    const auto [session, depth] = open.back();
+    const auto [session, depth] = nested.emplace_back(open.back());
     open.pop_back();
-    tree += TreeLine(*session, std::min<size_t>(depth, 20), current_id);
     push(session->id(), depth + 1);
   }
+  return nested;
+}
+
+}  // namespace
+
+std::string SessionsTree(const std::vector<v1::Session>& sessions, const std::string& current_id) {
+  std::string tree;
+  for (const auto& [session, depth] : NestedOf(sessions)) {
+    tree += TreeLine(*session, std::min<size_t>(depth, 20), current_id);
+  }
   return tree;
+}
+
+std::vector<v1::Session> InTreeOrder(const std::vector<v1::Session>& sessions) {
+  std::vector<v1::Session> ordered;
+  for (const auto& [session, depth] : NestedOf(sessions)) ordered.push_back(*session);
+  return ordered;
 }
 
 int RunSessions(const SessionsOptions& options, Cancellation& cancellation) {
@@ -263,7 +283,7 @@ int RunSessions(const SessionsOptions& options, Cancellation& cancellation) {
     case SessionsAction::kList:
       return List(client, options, call);
     case SessionsAction::kTree:
-      return Tree(client, call);
+      return Tree(client, options, call);
     case SessionsAction::kGet:
       return Get(client, options, call);
     case SessionsAction::kCreate:

@@ -60,6 +60,9 @@ std::string SessionsTable(std::vector<v1::Session> sessions, const std::string& 
 // gone, stand at the left. Otherwise as SessionsTable.
 std::string SessionsTree(const std::vector<v1::Session>& sessions, const std::string& current_id);
 
+// The sessions in the order of that tree: each is followed by its forks.
+std::vector<v1::Session> InTreeOrder(const std::vector<v1::Session>& sessions);
+
 int64_t NowUnixMs();
 
 }  // namespace rivulet::cli

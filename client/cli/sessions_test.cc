@@ -48,6 +48,24 @@ TEST(SessionsTableTest, ALongNameIsCutAndALongIdIsNot) {
   EXPECT_NE(table.find(std::string(29, 'n') + "... "), std::string::npos);
 }
 
+TEST(SessionsTreeTest, EachSessionIsFollowedByItsForks) {
+  std::vector<v1::Session> sessions = {Session("fork", "", 1), Session("other", "", 1),
+                                       Session("first", "", 1), Session("fork_of_fork", "", 1)};
+  sessions[0].set_forked_from("first");
+  sessions[0].set_forked_at(7);
+  sessions[1].set_created_unix_ms(2);
+  sessions[2].set_created_unix_ms(1);
+  sessions[3].set_forked_from("fork");
+  std::vector<std::string> ids;
+  for (const v1::Session& session : InTreeOrder(sessions)) ids.push_back(session.id());
+  EXPECT_EQ(ids, (std::vector<std::string>{"first", "fork", "fork_of_fork", "other"}));
+  EXPECT_EQ(SessionsTree(sessions, "other"),
+            "  first  42 tokens\n"
+            "     fork  42 tokens, forked at 7\n"
+            "        fork_of_fork  42 tokens, forked at 0\n"
+            "* other  42 tokens\n");
+}
+
 TEST(SessionsTableTest, WithoutSessionsOnlyTheHeadingIsPrinted) {
   EXPECT_EQ(SessionsTable({}, "", kNow), "  ID  NAME  TOKENS  STATE  BUSY  LAST USED\n");
 }

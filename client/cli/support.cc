@@ -7,6 +7,8 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/commands.h"
 #include "client/cli/text.h"
 #include "kernels/base/status.h"
@@ -65,6 +67,17 @@ std::string CacheText(const v1::CacheReport& report) {
                                   "the state was not kept"};
   const auto why = static_cast<size_t>(report.miss());
   return absl::StrCat("nothing reused: ", why < std::size(kWhy) ? kWhy[why] : "another reason");
+}
+
+std::string LogprobLine(const v1::TokenLogprob& token) {
+  const std::string text =
+      absl::StrReplaceAll(token.text(), {{"\n", "\\n"}, {"\"", "\\\""}, {"\\", "\\\\"}});
+  std::string line =
+      absl::StrFormat("%10.5f  %7u  \"%s\"", token.logprob(), token.token_id(), text);
+  for (const v1::TokenLogprob& other : token.top()) {
+    absl::StrAppendFormat(&line, "  %u:%.5f", other.token_id(), other.logprob());
+  }
+  return line + "\n";
 }
 
 std::string ErrorText(const absl::Status& status) {

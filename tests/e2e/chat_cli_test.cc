@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -358,6 +359,55 @@ TEST_F(ChatCliTest, APipeIsReadLineByLine) {
   EXPECT_THAT(exit.output, Not(HasSubstr("\x1b")));
   EXPECT_THAT(exit.output, HasSubstr("position   "));
   EXPECT_EQ(RunProgram({Binary("rivulet"), "chat", "--server", "127.0.0.1:1"}, "x\n").code, 1);
+}
+
+TEST_F(ChatCliTest, TheTreeOfSessionsIsPrintedAsJson) {
+  ASSERT_EQ(Sessions({"create", "--id", "z_first"}).code, 0);
+  ASSERT_EQ(Sessions({"fork", "z_first", "--id", "a_fork"}).code, 0);
+  ASSERT_EQ(Sessions({"create", "--id", "m_other"}).code, 0);
+  const std::string tree = Sessions({"tree", "--json"}).output;
+  const size_t first = tree.find("{\"id\":\"z_first\""), fork = tree.find("{\"id\":\"a_fork\""),
+               other = tree.find("{\"id\":\"m_other\"");
+  EXPECT_TRUE(first < fork && fork < other && other != std::string::npos) << tree;
+  EXPECT_THAT(tree, HasSubstr("\"forked_from\":\"z_first\""));
+  EXPECT_EQ(Sessions({"delete", "z_first", "a_fork", "m_other"}).code, 0);
+}
+
+TEST_F(ChatCliTest, LogprobsAreALineForEachToken) {
+  const auto generate = [](std::vector<std::string> flags) {
+    std::vector<std::string> command = {
+        Binary("rivulet"),  "generate", "--server", server_->address(), "-p",
+        "Once upon a time", "-m",       "4",        "--seed",           "7"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    const Exit exit = RunProgram(command);
+    EXPECT_EQ(exit.code, 0) << exit.output;
+    return exit.output;
+  };
+  const auto texts_of = [](const std::string& lines, int* count) {
+    const std::regex line("( *-?[0-9]+\\.[0-9]{5} +[0-9]+  \"(.*)\"(  [0-9]+:-?[0-9.]+){2})\n");
+    std::string texts;
+    std::smatch found;
+    for (std::string rest = lines; std::regex_search(rest, found, line); rest = found.suffix()) {
+      EXPECT_EQ(found.prefix().str(), "") << lines;
+      texts += found[2];
+      ++*count;
+    }
+    return texts;
+  };
+  const std::string plain = generate({});
+  int tokens = 0;
+  EXPECT_EQ(texts_of(generate({"--logprobs", "2"}), &tokens) + "\n", plain);
+  EXPECT_EQ(tokens, 4);
+  const std::string with_prompt = generate({"--prompt-logprobs", "2"});
+  ASSERT_GT(with_prompt.size(), plain.size());
+  const size_t lines = with_prompt.size() - plain.size();
+  EXPECT_EQ(with_prompt.substr(lines), plain);
+  EXPECT_EQ(texts_of(with_prompt.substr(0, lines), &(tokens = 0)), "Once upon a time");
+  const std::string two = generate({"--logprobs", "2", "-n", "2"});
+  EXPECT_THAT(two, testing::StartsWith("--- completion 0\n"));
+  const size_t second = two.find("--- completion 1\n");
+  ASSERT_NE(second, std::string::npos) << two;
+  EXPECT_EQ(texts_of(two.substr(17, second - 17), &(tokens = 0)) + "\n", plain);
 }
 
 TEST_F(ChatCliTest, SessionsAreMadeListedAndDeleted) {
