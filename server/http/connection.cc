@@ -61,7 +61,7 @@ class Connection::Exchange final : public HttpExchange {
     });
   }
 
-  void WhenGone(std::function<void()> gone) override {
+  void WhenGone(std::function<void(bool)> gone) override {
     if (connection_->IsCurrent(number_)) connection_->gone_ = std::move(gone);
   }
 
@@ -139,7 +139,7 @@ void Connection::EndSoon() {
   if (phase_ != Phase::kAnswering) Close();
 }
 
-void Connection::Close() {
+void Connection::Close(bool stalled) {
   if (phase_ == Phase::kClosed) return;
   const auto self = shared_from_this();
   if (phase_ == Phase::kAnswering && !has_head_) hub_.CountResponse(499);
@@ -150,8 +150,8 @@ void Connection::Close() {
   timer_.cancel();
   GiveBodyBytes();
   hub_.Ended(*this);
+  if (const auto gone = std::exchange(gone_, nullptr)) gone(stalled);
   if (const auto done = std::exchange(write_done_, nullptr)) done(false);
-  if (const auto gone = std::exchange(gone_, nullptr)) gone();
 }
 
 // ---- Limits of time.
@@ -192,7 +192,7 @@ void Connection::RestartLimit(Limit limit) {
 void Connection::OnExpired() {
   if (limit_ == Limit::kProbe) return LookForClient();
   const bool speaks = phase_ == Phase::kReading && reader_.begun();
-  if (!speaks) return Close();
+  if (!speaks) return Close(/*stalled=*/limit_ == Limit::kWrite);
   Refuse(hub_.Refusal(408, "the request did not arrive in time"));
 }
 

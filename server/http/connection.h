@@ -89,7 +89,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::chrono::steady_clock::time_point waits_since() const { return waits_since_; }
   // Ends after the response that is being answered, at once if there is none.
   void EndSoon();
-  void Close();
+  // `stalled`: the client does not read.
+  void Close(bool stalled = false);
 
  private:
   class Exchange;
@@ -158,7 +159,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Of the response.
   uint64_t exchange_ = 0;  // its number; a late call for an earlier one has another
-  std::function<void()> gone_;
+  std::function<void(bool)> gone_;
   bool keep_alive_ = false;
   int minor_version_ = 1;
   bool without_body_ = false;  // HEAD

@@ -33,7 +33,9 @@ class HttpExchange {
   HttpRequest& request() { return request_; }
 
   // `gone` is called once, on the I/O thread, if the connection ends before the response does.
-  virtual void WhenGone(std::function<void()> gone) = 0;
+  // `stalled`: since the client took no byte of it for HttpLimits::write_time. The `done` of a
+  // write that fails for the same reason comes afterwards.
+  virtual void WhenGone(std::function<void(bool stalled)> gone) = 0;
 
   virtual void Respond(HttpResponse response) = 0;
 

@@ -350,7 +350,10 @@ class StreamTest : public HttpServerTest {
     HttpRoutes routes = Operations();
     routes.routes.push_back(
         {"POST", "/stream", 100, [this](const std::shared_ptr<HttpExchange>& exchange) {
-           exchange->WhenGone([this] { ++gone_; });
+           exchange->WhenGone([this](bool stalled) {
+             ++gone_;
+             stalled_ += stalled ? 1 : 0;
+           });
            MutexLock lock(&mutex_);
            exchanges_.push_back(exchange);
            came_.NotifyAll();
@@ -382,6 +385,7 @@ class StreamTest : public HttpServerTest {
   }
 
   std::atomic<int> gone_{0};
+  std::atomic<int> stalled_{0};  // of these
   Mutex mutex_;
   CondVar came_;
   std::vector<std::shared_ptr<HttpExchange>> exchanges_ ABSL_GUARDED_BY(mutex_);
@@ -431,6 +435,7 @@ TEST_P(StreamTest, AVanishedClientEndsItsExchange) {
   // The first is noticed by itself, the second with its next write.
   Write(exchanges[1], "b");
   EXPECT_TRUE(EventuallyGone(2)) << gone_;
+  EXPECT_EQ(stalled_, 0);
   EXPECT_FALSE(Write(exchanges[0], "c"));
   EXPECT_FALSE(Write(exchanges[1], "c"));
 }
@@ -477,6 +482,7 @@ TEST_P(StreamTest, ASlowReaderHoldsUpItselfAlone) {
   }
   EXPECT_FALSE(written);
   EXPECT_TRUE(EventuallyGone(1));  // after write_time without a byte
+  EXPECT_EQ(stalled_, 1);
   EXPECT_FALSE(ok);
 }
 

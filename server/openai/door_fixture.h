@@ -23,8 +23,10 @@ inline constexpr const char* kCompletions = "/v1/completions";
 
 class DoorTest : public ServiceStack {
  protected:
-  explicit DoorTest(Clock::duration stall_limit = seconds(300)) : ServiceStack(stall_limit) {
-    auto http = HttpServer::Start("127.0.0.1", 0, RoutesWhileLoading({}, authenticator_), metrics_);
+  explicit DoorTest(Clock::duration stall_limit = seconds(300), const HttpLimits& limits = {})
+      : ServiceStack(stall_limit) {
+    auto http =
+        HttpServer::Start("127.0.0.1", 0, RoutesWhileLoading({}, authenticator_), metrics_, limits);
     EXPECT_TRUE(http.ok()) << http.status();
     http_ = *std::move(http);
     door_ = std::make_unique<Door>(*http_, std::vector<HttpRoute>(), *context_);

@@ -479,9 +479,36 @@ class StalledDoorTest : public DoorTest {
 };
 
 TEST_F(StalledDoorTest, AClientThatDoesNotReadIsCutOff) {
+  testing::internal::CaptureStderr();
   TestHttpClient slow = StartEndless();
   EXPECT_TRUE(Eventually([&] { return metrics_.requests_running.value() == 0; }));
   EXPECT_EQ(Count(Outcome::kCancelled), 1u);
+  EXPECT_EQ(calls_.WaitForNone(Clock::now() + seconds(20)), 0);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("the client did not read for"));
+}
+
+// Here the connection notices it, before the outbox has been full for too long.
+class StalledConnectionTest : public DoorTest {
+ protected:
+  StalledConnectionTest() : DoorTest(seconds(300), {.write_time = milliseconds(200)}) {}
+};
+
+TEST_F(StalledConnectionTest, TheLogSaysThatTheClientDidNotRead) {
+  for (const char* const prompt : {"\"abc\"", "[\"abc\",\"b\"]"}) {
+    testing::internal::CaptureStderr();
+    TestHttpClient slow(http_->port());
+    const std::string body =
+        std::string(R"({"ignore_eos":true,"max_tokens":1000000,"stream":true,)") +
+        "\"prompt\":" + prompt + "}";
+    slow.Send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+    EXPECT_TRUE(Eventually([&] { return metrics_.requests_running.value() > 0; }));
+    EXPECT_TRUE(Eventually([&] { return metrics_.requests_running.value() == 0; }));
+    EXPECT_EQ(calls_.WaitForNone(Clock::now() + seconds(20)), 0);
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(log, HasSubstr("the client did not read for"));
+    EXPECT_THAT(log, Not(HasSubstr("cancelled by the client")));
+  }
 }
 
 TEST_F(DoorTest, WhatIsNotServedIsRefused) {

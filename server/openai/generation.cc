@@ -34,8 +34,8 @@ class Generation final : public std::enable_shared_from_this<Generation> {
       origin_.trace_id = TraceIdOf(*trace);
     }
     const std::shared_ptr<GenerationCall> first = AddCall();
-    exchange_->WhenGone([self = weak_from_this()] {
-      if (const auto generation = self.lock()) generation->CancelAll();
+    exchange_->WhenGone([self = weak_from_this()](bool stalled) {
+      if (const auto generation = self.lock()) generation->CancelAll(stalled);
     });
     const size_t bytes = http.body.size();
     if (service_.pool.Run([self = shared_from_this()] { self->ReadBody(); }, bytes)) return;
@@ -76,12 +76,15 @@ class Generation final : public std::enable_shared_from_this<Generation> {
     return index < calls_.size() ? calls_[index] : nullptr;
   }
 
-  void CancelAll() {
+  // `stalled`: the client does not read.
+  void CancelAll(bool stalled = false) {
     {
       MutexLock lock(&mutex_);
       cancelled_ = true;
     }
-    for (size_t i = 0; const auto call = CallAt(i); ++i) call->Cancel();
+    for (size_t i = 0; const auto call = CallAt(i); ++i) {
+      stalled ? call->CancelStalled() : call->Cancel();
+    }
   }
 
   void ReadBody() {

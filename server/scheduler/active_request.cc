@@ -649,10 +649,8 @@ void ActiveRequest::EndLate(TimePoint now) {
     return End(FinishReason::kDeadline,
                absl::DeadlineExceededError("the deadline passed while the request ran"), now);
   }
-  absl::Status stalled = absl::CancelledError(
-      "the client did not read for --stalled-client-seconds, so the request was ended");
   request_->outbox->Abandon();
-  End(FinishReason::kCancelled, std::move(stalled), now);
+  End(FinishReason::kCancelled, StalledError(), now);
 }
 
 void ActiveRequest::Abort(const absl::Status& status, TimePoint now) {

@@ -23,6 +23,11 @@ void MakeRoom(std::vector<T>& to, size_t more) {
 
 }  // namespace
 
+absl::Status StalledError() {
+  return absl::CancelledError(
+      "the client did not read for --stalled-client-seconds, so the request was ended");
+}
+
 void StreamMessage::Merge(StreamMessage&& later) {
   RIVULET_CHECK(index == later.index, "messages of two completions");
   RIVULET_CHECK(finish_reason == FinishReason::kNone, "a message after the last one");

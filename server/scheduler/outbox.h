@@ -40,6 +40,9 @@ class StreamSink {
   virtual void OnReady() = 0;
 };
 
+// How a request ends whose client does not read.
+absl::Status StalledError();
+
 class Outbox {
  public:
   static constexpr size_t kDefaultCapacityTokens = 256;

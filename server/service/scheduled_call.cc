@@ -53,6 +53,11 @@ void ScheduledCall::CancelRequest() {
   if (!cancelled_.exchange(true)) service_.scheduler.Cancel(id_);
 }
 
+void ScheduledCall::CancelStalledRequest() {
+  stalled_ = true;
+  CancelRequest();
+}
+
 absl::Status ScheduledCall::Open() {
   if (cancelled_) return absl::CancelledError("cancelled by the client");
   RIVULET_RETURN_IF_ERROR(service_.scheduler.CheckOpen(origin_.caller->tenant.get()));
