@@ -29,6 +29,16 @@ constexpr size_t kMostChanges = 8192;
 // SessionTable::work of each.
 constexpr uint64_t kWorkOfChange = 16, kWorkOfRemoval = 128;
 
+// Why a session is gone, by SessionEnd, and where max_sessions existed.
+constexpr const char* kWhy[kSessionEnds] = {
+    "it was deleted", "it was idle for longer than --session-ttl",
+    "room was needed for others (it was the least recently used; --state-memory sets how many fit, "
+    "and --max-session-tokens how many tokens they may hold)",
+    "its state was lost in a failed step", "its tenant left the server's --tokens file"};
+constexpr const char* kTooManySessions =
+    "room was needed for others (as many sessions existed as the server keeps; deleting those that "
+    "are not needed, or a shorter --session-ttl, leaves room)";
+
 bool IsIdCharacter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.' ||
          c == ':';
@@ -102,7 +112,8 @@ void SessionTable::SetState(Entry& entry, std::unique_ptr<Session> state) {
 void SessionTable::CountHeld(Entry& entry) {
   if (!entry.in_table || entry.held_by_tenant == nullptr) return;
   const uint64_t state_bytes = entry.state == nullptr ? 0 : entry.state_bytes;
-  const HeldBySessions now{state_bytes + entry.kept_bytes, entry.room(), 1};
+  const HeldBySessions now{
+      .bytes = state_bytes + entry.kept_bytes, .tokens = entry.room(), .sessions = 1};
   for (auto what : {&HeldBySessions::bytes, &HeldBySessions::tokens, &HeldBySessions::sessions}) {
     entry.held_by_tenant->*what += now.*what - entry.held.*what;
   }
@@ -275,20 +286,31 @@ absl::StatusOr<SessionInfo> SessionTable::Insert(const std::shared_ptr<Entry>& e
 
 // A session that was never used has nothing to lose; one that has an attachment was not made to
 // stay.
-std::shared_ptr<SessionTable::Entry> SessionTable::Dispensable(const TenantNames* tenants) const {
-  for (const auto& entry : idle_empty_) {
-    if (IsAmong(tenants, entry->tenant)) return entry;
+std::shared_ptr<SessionTable::Entry> SessionTable::Dispensable(const TenantNames& tenants) const {
+  if (Any(tenants, &HeldBySessions::idle_empty)) {
+    for (const auto& entry : idle_empty_) {
+      if (tenants.contains(entry->tenant)) return entry;
+    }
   }
+  if (!Any(tenants, &HeldBySessions::idle_attached)) return nullptr;
   for (const auto& entry : idle_states_) {
-    if (entry->attachment != nullptr && IsAmong(tenants, entry->tenant)) return entry;
+    if (entry->attachment != nullptr && tenants.contains(entry->tenant)) return entry;
   }
   return nullptr;
 }
 
+bool SessionTable::Any(const TenantNames& tenants, uint64_t HeldBySessions::*what) const {
+  return std::any_of(tenants.begin(), tenants.end(), [this, what](const std::string& tenant) {
+    const auto held = held_.find(tenant);
+    return held != held_.end() && held->second.*what > 0;
+  });
+}
+
 std::shared_ptr<SessionTable::Entry> SessionTable::LeastRecentlyUsed(
     const TenantNames& tenants) const {
+  if (!Any(tenants, &HeldBySessions::idle_states)) return nullptr;
   for (const auto& entry : idle_states_) {
-    if (IsAmong(&tenants, entry->tenant)) return entry;
+    if (tenants.contains(entry->tenant)) return entry;
   }
   return nullptr;
 }
@@ -301,12 +323,12 @@ bool SessionTable::MakeRoom(const std::string& tenant) {
   std::shared_ptr<Entry> victim;
   Losers order(sessions, tenant);
   for (const TenantNames* losers; victim == nullptr && (losers = order.Next()) != nullptr;) {
-    victim = Dispensable(losers);
+    victim = Dispensable(*losers);
     if (victim == nullptr && !losers->contains(tenant)) victim = LeastRecentlyUsed(*losers);
   }
   if (victim == nullptr) return false;
   garbage_.reserve(garbage_.size() + 1);  // first: this thread must not destroy the state
-  std::unique_ptr<Session> state = Remove(victim, Reason::kEvicted);
+  std::unique_ptr<Session> state = Remove(victim, Reason::kEvicted, kTooManySessions);
   if (state != nullptr) Discard(std::move(state));
   return true;
 }
@@ -330,9 +352,12 @@ absl::Status SessionTable::Attach(const SessionKey& key,
   MutexLock lock(&mutex_);
   RIVULET_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(key));
   const uint64_t before = entry->room();
+  if (!entry->leased()) CountIdle(*entry, -1);
   entry->attachment.swap(attachment);
   CountNotes(*entry);
-  if (!entry->leased()) idle_tokens_ += entry->room() - before;
+  if (entry->leased()) return absl::OkStatus();
+  CountIdle(*entry, 1);
+  idle_tokens_ += entry->room() - before;
   return absl::OkStatus();
 }
 
@@ -442,6 +467,7 @@ bool SessionTable::SetIdle(Entry& entry) {
   entry.last_used = options_.now();
   EntryList& idle = IdleListOf(entry);
   idle.splice(idle.end(), busy_, entry.place);
+  CountIdle(entry, 1);
   idle_tokens_ += entry.room();
   if (entry.state != nullptr) idle_points_.Add(*entry.state);
   return first && options_.time_to_live.count() > 0;
@@ -449,8 +475,20 @@ bool SessionTable::SetIdle(Entry& entry) {
 
 void SessionTable::SetNotIdle(Entry& entry) {
   busy_.splice(busy_.end(), IdleListOf(entry), entry.place);
+  CountIdle(entry, -1);
   idle_tokens_ -= entry.room();
   if (entry.state != nullptr) idle_points_.Remove(*entry.state);
+}
+
+void SessionTable::CountIdle(Entry& entry, int change) {
+  HeldBySessions& held = *entry.held_by_tenant;
+  const auto by = static_cast<uint64_t>(change);  // unsigned numbers wrap, so -1 takes one away
+  if (!entry.holds_state) {
+    held.idle_empty += by;
+    return;
+  }
+  held.idle_states += by;
+  if (entry.attachment != nullptr) held.idle_attached += by;
 }
 
 void SessionTable::Discard(std::unique_ptr<Session> state) {
@@ -478,14 +516,8 @@ absl::StatusOr<std::shared_ptr<SessionTable::Entry>> SessionTable::Find(
 
 const char* SessionTable::WhyMissing(const SessionKey& key) const {
   const auto departed = departed_.find(key);
-  if (departed == departed_.end()) return "it was never created, or it left long ago";
-  constexpr const char* kWhy[] = {"it was deleted", "it was idle for longer than --session-ttl",
-                                  ("room was needed for others (it was the least recently "
-                                   "used; --state-memory sets how many fit, and "
-                                   "--max-session-tokens how many tokens they may hold)"),
-                                  "its state was lost in a failed step",
-                                  "its tenant left the server's --tokens file"};
-  return kWhy[static_cast<size_t>(departed->second)];
+  return departed == departed_.end() ? "it was never created, or it left long ago"
+                                     : departed->second;
 }
 
 const char* SessionTable::WhyGone(const SessionKey& key) const {
@@ -493,14 +525,15 @@ const char* SessionTable::WhyGone(const SessionKey& key) const {
   return WhyMissing(key);
 }
 
-std::unique_ptr<Session> SessionTable::Remove(const std::shared_ptr<Entry>& entry, Reason reason) {
+std::unique_ptr<Session> SessionTable::Remove(const std::shared_ptr<Entry>& entry, Reason reason,
+                                              const char* why) {
   // What needs memory comes first: without any, nothing has changed.
   const SessionKey key = entry->key();
   LogInfo("session_ended", {{"tenant", entry->tenant},
                             {"session_id", entry->id},
                             {"reason", kSessionEndNames[static_cast<size_t>(reason)]},
                             {"tokens", entry->tokens}});
-  Remember(key, reason);
+  Remember(key, why != nullptr ? why : kWhy[static_cast<size_t>(reason)]);
   if (!entry->leased()) SetNotIdle(*entry);
   busy_.erase(entry->place);
   notes_tokens_ -= TokensOfNotes(entry->notes_bytes);
@@ -517,8 +550,8 @@ std::unique_ptr<Session> SessionTable::Remove(const std::shared_ptr<Entry>& entr
   return std::move(entry->state);
 }
 
-void SessionTable::Remember(const SessionKey& key, Reason reason) {
-  if (departed_.insert_or_assign(key, reason).second) departed_order_.push_back(key);
+void SessionTable::Remember(const SessionKey& key, const char* why) {
+  if (departed_.insert_or_assign(key, why).second) departed_order_.push_back(key);
   if (departed_order_.size() <= kMaxDeparted) return;
   departed_.erase(departed_order_.front());
   departed_order_.pop_front();

@@ -161,6 +161,9 @@ struct HeldBySessions {
   uint64_t bytes = 0;   // of states, also those that it can be rewound to
   uint64_t tokens = 0;  // with TokensOfNotes
   uint64_t sessions = 0;
+  // Of these, the idle ones without state; with state; and of the latter, those that have an
+  // attachment.
+  uint64_t idle_empty = 0, idle_states = 0, idle_attached = 0;
 };
 
 class SessionTable {
@@ -347,9 +350,16 @@ class SessionTable {
   void CountNotes(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After every change of what the entry holds.
   void CountHeld(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::shared_ptr<Entry> Dispensable(const TenantNames* tenants) const
+  // After every change of what is idle, by +1 or -1.
+  static void CountIdle(Entry& entry, int change);
+  // Whether any of these tenants has such sessions. Without it, refusing a session would take time
+  // for each of the others.
+  bool Any(const TenantNames& tenants, uint64_t HeldBySessions::*what) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of the idle ones with state; null if there is none.
+  // These two: null if there is none.
+  std::shared_ptr<Entry> Dispensable(const TenantNames& tenants) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of the idle ones with state.
   std::shared_ptr<Entry> LeastRecentlyUsed(const TenantNames& tenants) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MakeRoom(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -367,10 +377,11 @@ class SessionTable {
   void SetNotIdle(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetBusy(Entry& entry, bool exclusive) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   EntryList& IdleListOf(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes the entry out of the table and remembers why; the state is the caller's to destroy.
-  std::unique_ptr<Session> Remove(const std::shared_ptr<Entry>& entry, Reason reason)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Remember(const SessionKey& key, Reason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes the entry out of the table and remembers why, in the words for this reason if none are
+  // given, which are a constant; the state is the caller's to destroy.
+  std::unique_ptr<Session> Remove(const std::shared_ptr<Entry>& entry, Reason reason,
+                                  const char* why = nullptr) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Remember(const SessionKey& key, const char* why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   SessionInfo InfoOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t UnixMs(TimePoint time) const;
 
@@ -397,7 +408,7 @@ class SessionTable {
   IdlePoints idle_points_ ABSL_GUARDED_BY(mutex_);  // of idle_states_ and garbage_
   uint64_t work_ ABSL_GUARDED_BY(mutex_) = 0;
   // Why the last sessions left, for errors.
-  std::map<SessionKey, Reason> departed_ ABSL_GUARDED_BY(mutex_);
+  std::map<SessionKey, const char*> departed_ ABSL_GUARDED_BY(mutex_);
   std::deque<SessionKey> departed_order_ ABSL_GUARDED_BY(mutex_);
 };
 

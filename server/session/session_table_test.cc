@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/engine/fake_engine.h"
+#include "server/session/session_table_fixture.h"
 
 namespace rivulet {
 namespace {
@@ -17,42 +18,6 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-class SessionTableTest : public testing::Test {
- protected:
-  SessionTableTest() {
-    sessions_.set_on_reap([this] { ++told_; });
-  }
-
-  // A turn that leaves `tokens` tokens in the session.
-  void Turn(const SessionKey& id, size_t tokens = 1) {
-    auto lease = sessions_.LeaseForTurn(id);
-    ASSERT_TRUE(lease.ok()) << lease.status();
-    std::unique_ptr<Session> state = lease->TakeState();
-    if (state == nullptr) state = Session::CreateAtRest(engine_.states(), sessions_.ledger());
-    if (state->resting()) {
-      ASSERT_TRUE(state->Wake().ok());
-    }
-    for (size_t i = 0; i < tokens; ++i) state->Append(7);
-    lease->PutState(std::move(state));
-  }
-  uint64_t Ended(SessionEnd why) const {
-    return metrics_.session_ends[static_cast<size_t>(why)].value();
-  }
-
-  SessionTable::TimePoint now_{seconds(1000)};
-  FakeEngine engine_{8};
-  Metrics metrics_;
-  SessionTable sessions_{
-      {.time_to_live = seconds(60), .max_sessions = 4, .now = [this] { return now_; }}, metrics_};
-  int told_ = 0;
-};
-
-struct Notes : SessionNotes {
-  explicit Notes(size_t bytes) : held(bytes) {}
-  size_t bytes() const override { return held; }
-  size_t held;
-};
 
 TEST_F(SessionTableTest, AnAttachmentLivesAndCountsWithItsSession) {
   EXPECT_TRUE(absl::IsNotFound(sessions_.Attach("a", std::make_shared<Notes>(1))));
@@ -79,23 +44,6 @@ TEST_F(SessionTableTest, AnAttachmentLivesAndCountsWithItsSession) {
   ASSERT_TRUE(sessions_.Delete("a").ok());
   EXPECT_TRUE(absl::IsNotFound(sessions_.Attachment("a").status()));
   EXPECT_EQ(sessions_.idle_tokens(), 3u);
-}
-
-TEST_F(SessionTableTest, SessionsWithAnAttachmentMakeRoom) {
-  for (const char* const id : {"a", "b", "c", "d"}) {
-    ASSERT_TRUE(sessions_.Create(id, "").ok());
-    Turn(id);
-  }
-  EXPECT_TRUE(absl::IsResourceExhausted(sessions_.Create("e", "").status()));
-  for (const char* const id : {"b", "c"}) {
-    ASSERT_TRUE(sessions_.Attach(id, std::make_shared<Notes>(1)).ok());
-  }
-  Turn("b");  // c is now the one used least recently
-  told_ = 0;
-  ASSERT_TRUE(sessions_.Create("e", "").ok());
-  EXPECT_EQ(told_, 1);  // there is a state to destroy
-  EXPECT_THAT(sessions_.Get("c").status().message(), HasSubstr("room was needed"));
-  EXPECT_TRUE(sessions_.Get("a").ok() && sessions_.Get("b").ok());
 }
 
 TEST_F(SessionTableTest, NotesCountAsTokens) {
@@ -404,37 +352,6 @@ TEST(LosersTest, ThoseWithTheMostComeFirstAndNoneWithLess) {
   EXPECT_EQ(of_a_newcomer.Next(), nullptr);
   Losers of_none(TenantAmounts{});
   EXPECT_EQ(of_none.Next(), nullptr);
-}
-
-TEST_F(SessionTableTest, ATenantThatMakesManySessionsLosesItsOwn) {
-  ASSERT_TRUE(sessions_.Create({"blue", "a"}, "").ok());
-  for (int i = 0; i < 20; ++i) ASSERT_TRUE(sessions_.Create({"red", ""}, "").ok());
-  EXPECT_TRUE(sessions_.Get({"blue", "a"}).ok());
-  EXPECT_EQ(sessions_.List({"red", ""}, 10).size(), 3u);
-}
-
-TEST_F(SessionTableTest, TheSessionThatNeedsRoomCounts) {
-  for (const char* const tenant : {"blue", "blue", "red", "red", "red"}) {
-    ASSERT_TRUE(sessions_.Create({tenant, ""}, "").ok());
-  }
-  EXPECT_EQ(sessions_.List({"blue", ""}, 10).size(), 2u) << "though they are the oldest";
-}
-
-// Sessions that were used make no room for their own tenant, but do for one with fewer.
-TEST_F(SessionTableTest, ATenantWithForksKeepsNoOtherFromMakingSessions) {
-  ASSERT_TRUE(sessions_.Create({"red", "a"}, "").ok());
-  Turn({"red", "a"});
-  for (const char* const id : {"b", "c", "d"}) {
-    ASSERT_TRUE(sessions_.Fork({"red", "a"}, id, "", std::nullopt).ok());
-  }
-  EXPECT_TRUE(absl::IsResourceExhausted(sessions_.Create({"red", ""}, "").status()));
-  ASSERT_TRUE(sessions_.Create({"blue", "a"}, "").ok());
-  EXPECT_FALSE(sessions_.Get({"red", "a"}).ok()) << "the one used least recently";
-  Turn({"blue", "a"});
-  ASSERT_TRUE(sessions_.Attach({"blue", "a"}, std::make_shared<Notes>(1)).ok());
-  EXPECT_TRUE(
-      absl::IsResourceExhausted(sessions_.Fork({"red", "b"}, "e", "", std::nullopt).status()));
-  EXPECT_TRUE(sessions_.Get({"blue", "a"}).ok()) << "a response that blue has kept";
 }
 
 // Ten thousand copies of a million tokens would be 40 GB of token ids alone, and there are slots
