@@ -13,8 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/log/log.h"
-#include "server/scheduler/scheduler.h"
-#include "server/scheduler/test_support.h"
+#include "server/scheduler/scheduler_fixture.h"
 
 namespace rivulet {
 namespace {
@@ -36,20 +35,24 @@ std::vector<uint32_t> Joined(std::vector<uint32_t> tokens, const std::vector<uin
   return tokens;
 }
 
-class PrefixReuseTest : public testing::Test {
+class PrefixReuseTest : public SchedulerFixture<std::unique_ptr<FakeEngine>> {
  protected:
   void SetUp() override {
     SetLogLevel("error");
+    step_time_ = milliseconds(1);
     Start(64, kUnlimited);
   }
-  void TearDown() override { SetLogLevel("info"); }
+  void TearDown() override {
+    SchedulerFixture::TearDown();
+    SetLogLevel("info");
+  }
 
   void Start(uint32_t sessions, uint64_t cache_bytes) {
     scheduler_ = nullptr;
     engine_ = std::make_unique<FakeEngine>(sessions, std::vector<PageKind>{}, 100000);
     SchedulerOptions options;
     options.prefix_cache.bytes = cache_bytes;
-    scheduler_ = std::make_unique<Scheduler>(*engine_, sessions_, dispatcher_, metrics_, options);
+    MakeScheduler(options);
   }
 
   Client& Send(
@@ -64,18 +67,6 @@ class PrefixReuseTest : public testing::Test {
     return client;
   }
 
-  // False when nothing runs.
-  bool Step() {
-    const StepPlan& plan = scheduler_->Plan(now_);
-    if (plan.empty()) return false;
-    now_ += milliseconds(1);
-    scheduler_->Commit(engine_->Step(plan), now_);
-    return true;
-  }
-  void RunAll() {
-    while (Step()) continue;
-    for (Client& client : clients_) client.Read();
-  }
   uint32_t CachedOf(const std::vector<uint32_t>& prompt) {
     Client& client = Send(prompt);
     RunAll();
@@ -84,14 +75,6 @@ class PrefixReuseTest : public testing::Test {
     return client.received[0].usage.cached_tokens;
   }
   uint64_t computed() const { return metrics_.prompt_tokens_computed.value(); }
-
-  std::unique_ptr<FakeEngine> engine_;
-  Metrics metrics_;
-  SessionTable sessions_{{}, metrics_};
-  Dispatcher dispatcher_;
-  std::unique_ptr<Scheduler> scheduler_;
-  std::deque<Client> clients_;
-  TimePoint now_ = TimePoint(std::chrono::seconds(1000));
 };
 
 TEST_F(PrefixReuseTest, TheSamePromptStartsAtItsLastBorder) {

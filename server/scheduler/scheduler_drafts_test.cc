@@ -3,14 +3,12 @@
 // When the scheduler asks drafters, when it lets them follow, and what drafts may cost a row, with
 // steps that take what the test says. That drafts change no token: scheduler_bits_test.
 #include <algorithm>
-#include <deque>
 #include <memory>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "server/drafts/drafter.h"
-#include "server/scheduler/scheduler.h"
-#include "server/scheduler/test_support.h"
+#include "server/scheduler/scheduler_fixture.h"
 
 namespace rivulet {
 namespace {
@@ -51,13 +49,15 @@ class ScriptedSource final : public DrafterSource {
   };
 };
 
-class SchedulerDraftsTest : public testing::Test {
+class SchedulerDraftsTest : public SchedulerFixture<> {
  protected:
+  SchedulerDraftsTest() : SchedulerFixture(16) {}
+
   // Streams of one prompt token and `tokens` tokens, after the step of their prompts.
   void Start(size_t streams, uint32_t tokens) {
     SchedulerOptions options;
     options.drafts.source = &source_;
-    scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
+    MakeScheduler(options);
     for (size_t i = 0; i < streams; ++i) {
       Client& client = clients_.emplace_back(1);
       auto request = MakeRequest(client, {static_cast<uint32_t>(i)}, tokens);
@@ -82,19 +82,11 @@ class SchedulerDraftsTest : public testing::Test {
     const double seconds = drafts == 0 ? 1.0 : 1.2 + 0.005 * static_cast<double>(drafts);
     result.device_seconds = seconds;
     scheduler_->Commit(std::move(result), now_);
-    for (Client& client : clients_) client.Read();
+    ReadAll();
     return seconds;
   }
 
   ScriptedSource source_;
-  FakeEngine engine_{16};
-  FakeTokenizer tokenizer_;
-  Metrics metrics_;
-  SessionTable sessions_{{}, metrics_};
-  Dispatcher dispatcher_;
-  TimePoint now_ = TimePoint(std::chrono::seconds(1000));
-  std::unique_ptr<Scheduler> scheduler_;
-  std::deque<Client> clients_;
 };
 
 // Nothing was ever right, so the plan of a step does not wait for look-ups.

@@ -5,15 +5,13 @@
 // take what the test says.
 #include <algorithm>
 #include <cstdio>
-#include <deque>
 #include <memory>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "server/drafts/mtp_drafter.h"
 #include "server/scheduler/head_policy.h"
-#include "server/scheduler/scheduler.h"
-#include "server/scheduler/test_support.h"
+#include "server/scheduler/scheduler_fixture.h"
 
 namespace rivulet {
 namespace {
@@ -58,12 +56,12 @@ class HeadEngine final : public FakeEngine {
   bool followed_ = false;
 };
 
-class SchedulerHeadTest : public testing::Test {
+class SchedulerHeadTest : public SchedulerFixture<HeadEngine> {
  protected:
-  SchedulerHeadTest() {
+  SchedulerHeadTest() : SchedulerFixture(64) {
     SchedulerOptions options;
     options.drafts.source = source_.get();
-    scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
+    MakeScheduler(options);
   }
 
   // One step, of `streams` streams of `tokens_` tokens each where fewer run.
@@ -112,14 +110,7 @@ class SchedulerHeadTest : public testing::Test {
   double given_ = 0;    // steps without drafts that give as many tokens
   size_t followed_ = 0;
   uint32_t requests_ = 0;
-  HeadEngine engine_{64};
   std::unique_ptr<MtpSource> source_ = *MtpSource::Make(engine_);
-  Metrics metrics_;
-  SessionTable sessions_{{}, metrics_};
-  Dispatcher dispatcher_;
-  TimePoint now_ = TimePoint(std::chrono::seconds(1000));
-  std::unique_ptr<Scheduler> scheduler_;
-  std::deque<Client> clients_;
 };
 
 TEST_F(SchedulerHeadTest, AHeadThatIsNeverRightCostsThreePercentAtMost) {

@@ -1,47 +1,42 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // What the scheduler lets in where states have pages.
-#include <deque>
 #include <optional>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/scheduler/scheduler.h"
-#include "server/scheduler/test_support.h"
+#include "server/scheduler/scheduler_fixture.h"
 
 namespace rivulet {
 namespace {
 
 // Eight pages: one session of 128 tokens fits, regardless of the slots.
-class SchedulerPagesTest : public testing::Test {
+class SchedulerPagesTest : public SchedulerFixture<> {
  protected:
   SchedulerPagesTest() : SchedulerPagesTest(4, {PageRule::kAppended, 0, 0}, 40) {}
   SchedulerPagesTest(uint32_t sessions, const PageKind& kind, uint64_t context)
-      : engine_(sessions, {kind}, context) {}
+      : SchedulerFixture(sessions, std::vector<PageKind>{kind}, context) {
+    MakeScheduler();
+  }
 
   Client& Submit(size_t prompt, uint32_t max_tokens, uint32_t completions = 1) {
-    Client& client = clients_.emplace_back(completions);
+    Client& client = NewClient(completions);
     auto request = MakeRequest(client, std::vector<uint32_t>(prompt, 5), max_tokens);
     request->stop.ignore_eos = true;
-    submitted_ = scheduler_.Submit(request);
+    submitted_ = scheduler_->Submit(request);
     return client;
   }
 
   // On a session.
   Client& Submit(SessionLease lease, size_t prompt, uint32_t max_tokens) {
-    Client& client = clients_.emplace_back(1);
+    Client& client = NewClient();
     auto request = MakeRequest(client, std::vector<uint32_t>(prompt, 5), max_tokens);
     request->kind = lease.exclusive() ? RequestKind::kGenerate : RequestKind::kScore;
     request->score_prompt = !lease.exclusive();
     request->stop.ignore_eos = true;
     request->session = std::move(lease);
-    submitted_ = scheduler_.Submit(request);
+    submitted_ = scheduler_->Submit(request);
     return client;
-  }
-
-  void Step() {
-    const StepPlan& plan = scheduler_.Plan(TimePoint());
-    if (!plan.empty()) scheduler_.Commit(engine_.Step(plan), TimePoint());
   }
 
   // What it ends with, within 300 steps.
@@ -50,12 +45,6 @@ class SchedulerPagesTest : public testing::Test {
     return client.end;
   }
 
-  FakeEngine engine_;
-  Dispatcher dispatcher_;
-  Metrics metrics_;
-  SessionTable sessions_{{}, metrics_};
-  Scheduler scheduler_{engine_, sessions_, dispatcher_, metrics_, SchedulerOptions()};
-  std::deque<Client> clients_;
   absl::Status submitted_;
 };
 

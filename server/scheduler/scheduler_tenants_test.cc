@@ -8,14 +8,13 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/scheduler/scheduler.h"
-#include "server/scheduler/test_support.h"
+#include "server/scheduler/scheduler_fixture.h"
 #include "server/security/tenant.h"
 
 namespace rivulet {
 namespace {
 
-class SchedulerTenantsTest : public testing::Test {
+class SchedulerTenantsTest : public SchedulerFixture<std::unique_ptr<FakeEngine>> {
  protected:
   void Start(uint32_t slots, uint32_t max_queue) {
     scheduler_ = nullptr;  // before the engine that it uses
@@ -25,7 +24,7 @@ class SchedulerTenantsTest : public testing::Test {
     options.max_queue = max_queue;
     options.prefix_cache.bytes = prefix_bytes_;
     options.max_session_tokens = max_session_tokens_;
-    scheduler_ = std::make_unique<Scheduler>(*engine_, sessions_, dispatcher_, metrics_, options);
+    MakeScheduler(options);
   }
 
   // Null: refused.
@@ -68,7 +67,7 @@ class SchedulerTenantsTest : public testing::Test {
     result.device_seconds = seconds;
     now_ += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     scheduler_->Commit(std::move(result), now_);
-    for (Client& client : clients_) client.Read();
+    ReadAll();
     return true;
   }
   static size_t Tokens(const Client* client) { return client->received[0].tokens.size(); }
@@ -85,15 +84,8 @@ class SchedulerTenantsTest : public testing::Test {
 
   const std::shared_ptr<Tenant> red_ = std::make_shared<Tenant>("red");
   const std::shared_ptr<Tenant> blue_ = std::make_shared<Tenant>("blue");
-  TimePoint now_ = TimePoint(std::chrono::seconds(1000));
   uint64_t prefix_bytes_ = 0;
   uint64_t max_session_tokens_ = SchedulerOptions().max_session_tokens;
-  std::unique_ptr<FakeEngine> engine_;
-  Dispatcher dispatcher_;
-  Metrics metrics_;
-  SessionTable sessions_{{}, metrics_};
-  std::deque<Client> clients_;
-  std::unique_ptr<Scheduler> scheduler_;
 };
 
 TEST_F(SchedulerTenantsTest, AThousandStreamsLeaveOneOfAnotherAThirdOfItsSpeed) {

@@ -3,11 +3,9 @@
 // The scheduler driven by hand, one step at a time.
 #include "server/scheduler/scheduler.h"
 
-#include <deque>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/scheduler/test_support.h"
+#include "server/scheduler/scheduler_fixture.h"
 
 namespace rivulet {
 namespace {
@@ -28,8 +26,10 @@ class HookedEngine : public FakeEngine {
   std::function<void()> on_states;
 };
 
-class SchedulerTest : public testing::Test {
+class SchedulerTest : public SchedulerFixture<HookedEngine> {
  protected:
+  SchedulerTest() : SchedulerFixture(4) { MakeScheduler(Options()); }
+
   static SchedulerOptions Options() {
     SchedulerOptions options;
     options.max_queue = 3;
@@ -40,25 +40,13 @@ class SchedulerTest : public testing::Test {
   void UseTokenizer() {
     SchedulerOptions options = Options();
     options.tokenizer = &tokenizer_;
-    scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
-  }
-
-  Client& NewClient(uint32_t completions = 1, size_t capacity = 256) {
-    return clients_.emplace_back(completions, capacity);
-  }
-
-  Client& Submit(std::vector<uint32_t> prompt, uint32_t max_tokens, uint32_t completions = 1) {
-    Client& client = NewClient(completions);
-    auto request = MakeRequest(client, std::move(prompt), max_tokens);
-    last_id_ = request->id;
-    EXPECT_TRUE(scheduler_->Submit(request).ok());
-    return client;
+    MakeScheduler(options);
   }
 
   Client& SubmitTurn(const std::string& id, std::vector<uint32_t> prompt, uint32_t max_tokens) {
     Client& client = NewClient();
     auto request = MakeRequest(client, std::move(prompt), max_tokens);
-    last_id_ = request->id;
+    client.id = request->id;
     auto lease = sessions_.LeaseForTurn(id);
     EXPECT_TRUE(lease.ok()) << lease.status();
     request->session = *std::move(lease);
@@ -83,22 +71,6 @@ class SchedulerTest : public testing::Test {
     return sessions_.LeaseForReading(id)->state()->tokens().Copy();
   }
 
-  // False when there is nothing to run.
-  bool Step() {
-    const StepPlan& plan = scheduler_->Plan(now_);
-    if (plan.empty()) return false;
-    last_rows_ = plan.rows.size();
-    scheduler_->Commit(engine_.Step(plan), now_);
-    return true;
-  }
-
-  void RunAll() {
-    while (Step()) {
-      for (Client& client : clients_) client.Read();
-    }
-    for (Client& client : clients_) client.Read();
-  }
-
   // Requests that hold slots, and those that have not come to their first token.
   int64_t Running() const { return metrics_.requests_running.value(); }
   int64_t Queued() const { return metrics_.requests_waiting.value(); }
@@ -109,17 +81,7 @@ class SchedulerTest : public testing::Test {
     EXPECT_EQ(Running(), 0);
   }
 
-  TimePoint now_ = TimePoint(seconds(1000));
   FakeTokenizer tokenizer_;
-  HookedEngine engine_{4};
-  Dispatcher dispatcher_;
-  Metrics metrics_;
-  SessionTable sessions_{{.now = [this] { return now_; }}, metrics_};
-  std::unique_ptr<Scheduler> scheduler_ =
-      std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, Options());
-  std::deque<Client> clients_;
-  uint64_t last_id_ = 0;
-  size_t last_rows_ = 0;
 };
 
 TEST_F(SchedulerTest, OneRequestFromPromptToEnd) {
@@ -285,7 +247,7 @@ TEST_F(SchedulerTest, TextIsWholeCharactersAndNothingHeldIsLost) {
 
 TEST_F(SchedulerTest, CancelTakesEffectBeforeTheNextStep) {
   Client& cancelled = Submit({1, 2}, 100);
-  const uint64_t id = last_id_;
+  const uint64_t id = clients_.back().id;
   Client& other = Submit({3, 4}, 5);
   ASSERT_TRUE(Step() && Step());
   scheduler_->Cancel(id);
@@ -304,9 +266,9 @@ TEST_F(SchedulerTest, CancelTakesEffectBeforeTheNextStep) {
 
 TEST_F(SchedulerTest, CancelInTheQueueAndDuringThePrompt) {
   Client& running = Submit(std::vector<uint32_t>(5000, 1), 10, 4);
-  const uint64_t running_id = last_id_;
+  const uint64_t running_id = clients_.back().id;
   Client& queued = Submit({1}, 10);
-  const uint64_t queued_id = last_id_;
+  const uint64_t queued_id = clients_.back().id;
   ASSERT_TRUE(Step());
   scheduler_->Cancel(running_id);
   scheduler_->Cancel(queued_id);
@@ -348,7 +310,7 @@ TEST_F(SchedulerTest, ACancelAtTheDeadlineIsADeadline) {
   ASSERT_TRUE(scheduler_->Submit(request).ok());
   Client& early = Submit({2}, 100);
   ASSERT_TRUE(Step());
-  scheduler_->Cancel(last_id_);
+  scheduler_->Cancel(clients_.back().id);
   now_ += seconds(10) - std::chrono::milliseconds(20);
   scheduler_->Cancel(id);
   RunAll();
@@ -581,7 +543,7 @@ TEST_F(SchedulerTest, AScoreOnASessionReadsWhatTheSessionHoldsAndLeavesItAlone) 
 TEST_F(SchedulerTest, ClientsThatScoreASessionDoNotStarveItsTurns) {
   SchedulerOptions options = Options();
   options.max_queue = 100;
-  scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
+  MakeScheduler(options);
   ASSERT_TRUE(sessions_.Create("a", "").ok());
   SubmitTurn("a", {1, 2}, 3);
   RunAll();
@@ -605,7 +567,7 @@ TEST_F(SchedulerTest, ClientsThatScoreASessionDoNotStarveItsTurns) {
 TEST_F(SchedulerTest, ATurnEndsAtMaxContextAndTheNextOneIsRefused) {
   SchedulerOptions options = Options();
   options.max_context = 10;
-  scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
+  MakeScheduler(options);
   ASSERT_TRUE(sessions_.Create("a", "").ok());
   Client& turn = SubmitTurn("a", {1, 2}, 1000);
   RunAll();
@@ -658,7 +620,7 @@ TEST_F(SchedulerTest, AStreamOfNewPromptsDoesNotStarveAnOldOne) {
   SchedulerOptions options = Options();
   options.limits.max_prompt_tokens = 16;
   options.max_queue = 10;
-  scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
+  MakeScheduler(options);
   Client& old = Submit(std::vector<uint32_t>(160, 1), 1);
   ASSERT_TRUE(Step());
   for (int i = 0; i < 100 && !old.end.has_value(); ++i) {

@@ -2,7 +2,6 @@
 //
 // How many tokens all sessions may hold together, which of them penalties count, and rows that
 // sample several tokens.
-#include <list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,9 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/engine/fake_engine.h"
-#include "server/scheduler/scheduler.h"
-#include "server/scheduler/test_support.h"
+#include "server/scheduler/scheduler_fixture.h"
 
 namespace rivulet {
 namespace {
@@ -36,21 +33,12 @@ class SamplesEngine : public FakeEngine {
   uint32_t samples = 1;
 };
 
-class SchedulerTokensTest : public testing::Test {
+class SchedulerTokensTest : public SchedulerFixture<> {
  protected:
-  SchedulerTokensTest() {
+  SchedulerTokensTest() : SchedulerFixture(4) {
     SchedulerOptions options;
     options.max_session_tokens = 30;
-    scheduler_ = std::make_unique<Scheduler>(engine_, sessions_, dispatcher_, metrics_, options);
-  }
-
-  Client& NewClient(uint32_t completions = 1) { return clients_.emplace_back(completions); }
-
-  Client& Submit(std::vector<uint32_t> prompt, uint32_t max_tokens, uint32_t completions = 1) {
-    Client& client = NewClient(completions);
-    auto request = MakeRequest(client, std::move(prompt), max_tokens);
-    EXPECT_TRUE(scheduler_->Submit(request).ok());
-    return client;
+    MakeScheduler(options);
   }
 
   Client& SubmitTurn(const std::string& id, std::vector<uint32_t> prompt, uint32_t max_tokens,
@@ -62,25 +50,6 @@ class SchedulerTokensTest : public testing::Test {
     EXPECT_TRUE(scheduler_->Submit(request).ok());
     return client;
   }
-
-  bool Step() {
-    const StepPlan& plan = scheduler_->Plan(now_);
-    if (plan.empty()) return false;
-    scheduler_->Commit(engine_.Step(plan), now_);
-    return true;
-  }
-  void RunAll() {
-    while (Step()) continue;
-    for (Client& client : clients_) client.Read();
-  }
-
-  TimePoint now_ = TimePoint(std::chrono::seconds(1000));
-  FakeEngine engine_{4};
-  Metrics metrics_;
-  SessionTable sessions_{{}, metrics_};
-  Dispatcher dispatcher_;
-  std::list<Client> clients_;
-  std::unique_ptr<Scheduler> scheduler_;
 };
 
 struct Notes : SessionNotes {
