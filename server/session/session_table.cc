@@ -32,8 +32,8 @@ constexpr uint64_t kWorkOfChange = 16, kWorkOfRemoval = 128;
 // Why a session is gone, by SessionEnd, and where max_sessions existed.
 constexpr const char* kWhy[kSessionEnds] = {
     "it was deleted", "it was idle for longer than --session-ttl",
-    "room was needed for others (it was the least recently used; --state-memory sets how many fit, "
-    "and --max-session-tokens how many tokens they may hold)",
+    ("room was needed for others (it was the least recently used; --state-memory sets how many "
+     "fit, and --max-session-tokens how many tokens they may hold)"),
     "its state was lost in a failed step", "its tenant left the server's --tokens file"};
 constexpr const char* kTooManySessions =
     "room was needed for others (as many sessions existed as the server keeps; deleting those that "
@@ -300,10 +300,11 @@ std::shared_ptr<SessionTable::Entry> SessionTable::Dispensable(const TenantNames
 }
 
 bool SessionTable::Any(const TenantNames& tenants, uint64_t HeldBySessions::*what) const {
-  return std::any_of(tenants.begin(), tenants.end(), [this, what](const std::string& tenant) {
+  for (const std::string& tenant : tenants) {
     const auto held = held_.find(tenant);
-    return held != held_.end() && held->second.*what > 0;
-  });
+    if (held != held_.end() && held->second.*what > 0) return true;
+  }
+  return false;
 }
 
 std::shared_ptr<SessionTable::Entry> SessionTable::LeastRecentlyUsed(
