@@ -59,9 +59,9 @@ void Fill(const Histogram& seconds, wire::StatisticDuration& duration) {
 uint64_t Failures(const Metrics& metrics) {
   uint64_t failures = 0;
   for (const Outcome outcome :
-       {Outcome::kCancelled, Outcome::kDeadline, Outcome::kError, Outcome::kRejectedInvalid,
-        Outcome::kRejectedSession, Outcome::kRejectedQueue, Outcome::kRejectedSlots,
-        Outcome::kRejectedDraining}) {
+       {Outcome::kCancelled, Outcome::kStalled, Outcome::kDeadline, Outcome::kError,
+        Outcome::kRejectedInvalid, Outcome::kRejectedSession, Outcome::kRejectedQueue,
+        Outcome::kRejectedSlots, Outcome::kRejectedDraining}) {
     failures += metrics.requests[static_cast<size_t>(outcome)].value();
   }
   return failures;

@@ -25,6 +25,7 @@ enum class Outcome : uint8_t {
   kLength,
   kScored,
   kCancelled,
+  kStalled,  // its client did not read
   kDeadline,
   kError,
   kRejectedInvalid,   // INVALID_ARGUMENT before it reached the queue

@@ -33,6 +33,7 @@ TEST(PrometheusTextTest, HasNamesHelpTypesAndLabels) {
   metrics.prompt_tokens_computed.Add(7);
   metrics.CountRequest(Outcome::kEos);
   metrics.CountRequest(Outcome::kRejectedDraining);
+  metrics.CountRequest(Outcome::kStalled);
   metrics.inter_token_latency.Observe(.00015);
   const std::string text = PrometheusText(metrics);
   EXPECT_THAT(text, HasSubstr("# TYPE rivulet_requests_waiting gauge"));
@@ -48,6 +49,7 @@ TEST(PrometheusTextTest, HasNamesHelpTypesAndLabels) {
   EXPECT_THAT(text, HasSubstr("rivulet_prompt_tokens_total{source=\"computed\"} 7"));
   EXPECT_THAT(text, HasSubstr("rivulet_requests_total{outcome=\"eos\"} 1"));
   EXPECT_THAT(text, HasSubstr("rivulet_requests_total{outcome=\"rejected_draining\"} 1"));
+  EXPECT_THAT(text, HasSubstr("rivulet_requests_total{outcome=\"stalled\"} 1"));
   EXPECT_THAT(text, HasSubstr("rivulet_build_info{version=\"1.2.3\",commit=\"\"} 1"));
   EXPECT_THAT(text, HasSubstr("rivulet_inter_token_latency_seconds_bucket{le=\"0.0001\"} 0"));
   EXPECT_THAT(text, HasSubstr("rivulet_inter_token_latency_seconds_bucket{le=\"0.0002\"} 1"));

@@ -482,7 +482,7 @@ TEST_F(StalledDoorTest, AClientThatDoesNotReadIsCutOff) {
   testing::internal::CaptureStderr();
   TestHttpClient slow = StartEndless();
   EXPECT_TRUE(Eventually([&] { return metrics_.requests_running.value() == 0; }));
-  EXPECT_EQ(Count(Outcome::kCancelled), 1u);
+  EXPECT_EQ(Count(Outcome::kStalled), 1u);
   EXPECT_EQ(calls_.WaitForNone(Clock::now() + seconds(20)), 0);
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("the client did not read for"));
 }
@@ -509,6 +509,8 @@ TEST_F(StalledConnectionTest, TheLogSaysThatTheClientDidNotRead) {
     EXPECT_THAT(log, HasSubstr("the client did not read for"));
     EXPECT_THAT(log, Not(HasSubstr("cancelled by the client")));
   }
+  EXPECT_EQ(Count(Outcome::kStalled), 3u);
+  EXPECT_EQ(Count(Outcome::kCancelled), 0u);
 }
 
 TEST_F(DoorTest, WhatIsNotServedIsRefused) {

@@ -82,9 +82,7 @@ class Generation final : public std::enable_shared_from_this<Generation> {
       MutexLock lock(&mutex_);
       cancelled_ = true;
     }
-    for (size_t i = 0; const auto call = CallAt(i); ++i) {
-      stalled ? call->CancelStalled() : call->Cancel();
-    }
+    for (size_t i = 0; const auto call = CallAt(i); ++i) call->Cancel(stalled);
   }
 
   void ReadBody() {

@@ -383,7 +383,7 @@ TEST_F(StalledChatTest, AClientThatNeverReadsIsCutOff) {
   v1::GenerateRequest turn = MakeProto("a", kEndless);
   turn.set_logprobs(20);
   ASSERT_TRUE(chat.Begin(turn));
-  EXPECT_TRUE(Eventually([&] { return Count(Outcome::kCancelled) == 1; }));
+  EXPECT_TRUE(Eventually([&] { return Count(Outcome::kStalled) == 1; }));
   EXPECT_TRUE(NothingLeft());
   EXPECT_EQ(chat.Finish().error_code(), grpc::StatusCode::CANCELLED);
 }

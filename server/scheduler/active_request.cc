@@ -44,7 +44,7 @@ Outcome OutcomeOf(const absl::Status& status, RequestKind kind, FinishReason rea
       if (reason == FinishReason::kStop) return Outcome::kStop;
       return reason == FinishReason::kEos ? Outcome::kEos : Outcome::kLength;
     case absl::StatusCode::kCancelled:
-      return Outcome::kCancelled;
+      return IsStalled(status) ? Outcome::kStalled : Outcome::kCancelled;
     case absl::StatusCode::kDeadlineExceeded:
       return Outcome::kDeadline;
     case absl::StatusCode::kUnavailable:

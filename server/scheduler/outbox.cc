@@ -5,11 +5,14 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "kernels/base/check.h"
 #include "kernels/base/thread_name.h"
 
 namespace rivulet {
 namespace {
+
+constexpr char kStalledPayload[] = "rivulet.stalled";
 
 template <typename T>
 void MoveAppend(std::vector<T>&& from, std::vector<T>& to) {
@@ -24,8 +27,14 @@ void MakeRoom(std::vector<T>& to, size_t more) {
 }  // namespace
 
 absl::Status StalledError() {
-  return absl::CancelledError(
+  absl::Status stalled = absl::CancelledError(
       "the client did not read for --stalled-client-seconds, so the request was ended");
+  stalled.SetPayload(kStalledPayload, absl::Cord());
+  return stalled;
+}
+
+bool IsStalled(const absl::Status& status) {
+  return status.GetPayload(kStalledPayload).has_value();
 }
 
 void StreamMessage::Merge(StreamMessage&& later) {

@@ -40,8 +40,9 @@ class StreamSink {
   virtual void OnReady() = 0;
 };
 
-// How a request ends whose client does not read.
+// How a request ends whose client does not read: CANCELLED, which IsStalled tells from others.
 absl::Status StalledError();
+bool IsStalled(const absl::Status& status);
 
 class Outbox {
  public:

@@ -147,9 +147,9 @@ absl::Status Scheduler::Submit(std::unique_ptr<Request>& request) {
   return absl::OkStatus();
 }
 
-void Scheduler::Cancel(uint64_t id) {
+void Scheduler::Cancel(uint64_t id, bool stalled) {
   MutexLock lock(&mutex_);
-  inbox_.cancels.push_back(id);
+  inbox_.cancels.push_back({id, stalled});
   Signal();
 }
 
@@ -220,14 +220,16 @@ void Scheduler::ApplyInbox(Inbox inbox, TimePoint now) {
     named_tenants_ = named_tenants_ || !NameOfTenant(*request).empty();
   }
   waiting_.splice(waiting_.end(), inbox.requests);
-  for (const uint64_t id : inbox.cancels) CancelNow(id, now);
+  for (const Cancelled& cancelled : inbox.cancels) CancelNow(cancelled, now);
   if (inbox.abort.has_value()) AbortNow(*inbox.abort, now);
 }
 
-void Scheduler::CancelNow(uint64_t id, TimePoint now) {
+void Scheduler::CancelNow(const Cancelled& cancelled, TimePoint now) {
+  const uint64_t id = cancelled.id;
   for (const auto& active : active_) {
     const Request& request = active->request();
     if (request.id != id) continue;
+    if (cancelled.stalled) return active->End(FinishReason::kCancelled, StalledError(), now);
     const FinishReason reason =
         CancelledByDeadline(request, now) ? FinishReason::kDeadline : FinishReason::kCancelled;
     return active->End(reason, CancelStatus(request, now), now);

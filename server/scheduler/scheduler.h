@@ -81,9 +81,9 @@ class Scheduler {
   // Once the request is taken, all answers go through its outbox, which is closed exactly once.
   absl::Status Submit(std::unique_ptr<Request>& request);
 
-  // The request gets no further row, and its stream ends with CANCELLED. Unknown ids are ignored:
-  // the request may have ended.
-  void Cancel(uint64_t id);
+  // The request gets no further row, and its stream ends with CANCELLED; `stalled`: since its
+  // client does not read. Unknown ids are ignored: the request may have ended.
+  void Cancel(uint64_t id, bool stalled = false);
 
   // Forgets what the prefix cache keeps of a tenant's prompts: a request that is submitted from now
   // on finds nothing of before. Requests that run may leave states of theirs again.
@@ -135,9 +135,13 @@ class Scheduler {
  private:
   // A list, so that requests change hands without memory.
   using Requests = std::list<std::unique_ptr<Request>>;
+  struct Cancelled {
+    uint64_t id;
+    bool stalled;
+  };
   struct Inbox {
     Requests requests;
-    std::vector<uint64_t> cancels;
+    std::vector<Cancelled> cancels;
     std::vector<std::string> forgotten;  // tenants
     std::optional<absl::Status> abort;
   };
@@ -167,7 +171,7 @@ class Scheduler {
   void Signal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Inbox TakeInbox();
   void ApplyInbox(Inbox inbox, TimePoint now);
-  void CancelNow(uint64_t id, TimePoint now);
+  void CancelNow(const Cancelled& cancelled, TimePoint now);
   void AbortNow(const absl::Status& status, TimePoint now);
   void EndLateWaiting(TimePoint now);
   // Ends the waiting requests for which `why` is not OK.

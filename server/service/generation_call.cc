@@ -194,11 +194,7 @@ void GenerationCall::End(absl::Status status) {
   bool by_stop = false;
   {
     MutexLock lock(&mutex_);
-    if (!failure_.ok()) {
-      status = failure_;
-    } else if (absl::IsCancelled(status) && stalled()) {
-      status = StalledError();  // and not because the client has cancelled
-    }
+    if (!failure_.ok()) status = failure_;
     by_stop = state_.phase() == CallState::Phase::kEndedByStop;
   }
   LogEnd(status, usage_);

@@ -56,10 +56,8 @@ class GenerationCall : public ScheduledCall, public std::enable_shared_from_this
 
   // ---- Any thread, any time.
 
-  // The client is gone: nothing more needs to be sent.
-  void Cancel() { CancelRequest(); }
-  // The same, since the client has not read for too long.
-  void CancelStalled() { CancelStalledRequest(); }
+  // The client is gone, or has not read for too long: nothing more needs to be sent.
+  void Cancel(bool stalled = false) { CancelRequest(stalled); }
   // The client cancels this call but keeps its stream: unless the call has already ended, its
   // last message has FINISH_REASON_CANCELLED and it ends with OK. Its usage has no prompt tokens
   // if the request had not begun; its session is then unchanged.

@@ -49,13 +49,8 @@ void ScheduledCall::TakeChargeBack() {
   charged_prompt_ = cachable_prompt_ = 0;
 }
 
-void ScheduledCall::CancelRequest() {
-  if (!cancelled_.exchange(true)) service_.scheduler.Cancel(id_);
-}
-
-void ScheduledCall::CancelStalledRequest() {
-  stalled_ = true;
-  CancelRequest();
+void ScheduledCall::CancelRequest(bool stalled) {
+  if (!cancelled_.exchange(true)) service_.scheduler.Cancel(id_, stalled);
 }
 
 absl::Status ScheduledCall::Open() {

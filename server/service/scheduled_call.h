@@ -54,13 +54,10 @@ class ScheduledCall : public StreamSink {
   absl::Status Submit(std::unique_ptr<Request> request, std::weak_ptr<StreamSink> sink);
   Outbox& outbox() { return *outbox_; }
 
-  // The client is gone or has cancelled. Any thread, any number of times.
-  void CancelRequest();
-
-  // The same for a client that does not read, where its connection notices that before the outbox
-  // has been full for too long.
-  void CancelStalledRequest();
-  bool stalled() const { return stalled_; }
+  // The client is gone or has cancelled; `stalled`: or has not read for too long, which its
+  // connection may notice before the outbox has been full for so long. Any thread, any number of
+  // times; the first counts.
+  void CancelRequest(bool stalled = false);
 
   // Not OK when the request is cancelled already, its tenant is over a limit, or the scheduler
   // would refuse any. To be called once, before the request is read: under overload most are
@@ -94,7 +91,7 @@ class ScheduledCall : public StreamSink {
   uint64_t cachable_prompt_ = 0;
   const uint64_t id_ = Scheduler::NewId();
   std::shared_ptr<Outbox> outbox_;
-  std::atomic<bool> cancelled_{false}, stalled_{false};
+  std::atomic<bool> cancelled_{false};
 };
 
 // Counts a call that never became a request.
