@@ -65,6 +65,11 @@ struct DeviceRows {
   }
 };
 
+// The segment of a token, counted from rows.segments.
+constexpr uint32_t SegmentOf(const DeviceRows& rows, uint32_t token) {
+  return rows.single ? token : rows.segment_of[token] - rows.before;
+}
+
 // run(call), or run(part) for the decode rows of the call and then for its other rows.
 template <typename Call, typename Run>
 void ByParts(const Call& call, const Run& run) {

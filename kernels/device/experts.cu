@@ -162,7 +162,7 @@ __device__ void ChooseNone(const RouteCall& call, uint32_t token, uint32_t* chos
 
 __device__ bool IsThere(const DeviceRows& rows, uint32_t token) {
   if (token >= rows.tokens) return false;
-  return rows.segments[rows.single ? token : rows.segment_of[token]].tokens != 0;
+  return rows.segments[SegmentOf(rows, token)].tokens != 0;
 }
 
 // --- order -------------------------------------------------------------------------------------

@@ -74,8 +74,7 @@ __global__ void __launch_bounds__(kThreads)
   AllowNextKernel();
   AwaitLastKernel();
   const uint32_t token = blockIdx.x, width = call.table.inputs;
-  const DeviceSegment& segment =
-      call.rows.segments[call.rows.single ? token : call.rows.segment_of[token]];
+  const DeviceSegment& segment = call.rows.segments[SegmentOf(call.rows, token)];
   if (segment.tokens == 0) return;
   if (threadIdx.x == 0) {
     TakeIds(call, segment, segment.position + (token - segment.first_token), ids);

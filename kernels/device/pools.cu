@@ -229,7 +229,7 @@ class TokenChoice {
         planes_(call.planes),
         sizes_(call),
         token_(token),
-        index_(call.planes.rows.single ? token : call.planes.rows.segment_of[token]),
+        index_(SegmentOf(call.planes.rows, token)),
         segment_(call.planes.rows.segments[index_]) {
     keys_ = reinterpret_cast<uint64_t*>(memory);
     q_ = reinterpret_cast<float*>(keys_ + sizes_.sorted);

@@ -45,12 +45,6 @@ __device__ Row* RowsBefore(const PrepareCall& call, uint32_t slot) {
                                 call.convolution.before_offset);
 }
 
-// Where the segment of a token is in rows.segments.
-template <bool kSingle>
-__device__ uint32_t SegmentOf(const DeviceRows& rows, uint32_t token) {
-  return kSingle ? token : rows.segment_of[token] - rows.before;
-}
-
 // Where the inputs of a token's convolution are: its own segment, the tail, the base.
 template <typename Row>
 struct ConvolutionInputs {
@@ -183,7 +177,7 @@ struct ConvolvedToken {
   __device__ void LoadState(const PrepareCall& call, uint32_t token, uint32_t channel) {
     start = kNone;
     if (token >= call.rows.tokens) return;
-    const uint32_t number = SegmentOf<kSingle>(call.rows, token);
+    const uint32_t number = kSingle ? token : SegmentOf(call.rows, token);
     const DeviceSegment& segment = call.rows.segments[number];
     if (segment.tokens == 0) return;
     const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
@@ -408,8 +402,7 @@ __device__ void PrepareFlat(const PrepareCall& call, const PreparedPart& part, c
 template <typename Row, bool kWide>
 __device__ void PreparePart(const PrepareCall& call, const PreparedPart& part, const Task& task,
                             uint32_t token, bool real) {
-  const uint32_t index =
-      call.rows.single ? SegmentOf<true>(call.rows, token) : SegmentOf<false>(call.rows, token);
+  const uint32_t index = SegmentOf(call.rows, token);
   const DeviceSegment& segment = call.rows.segments[index];
   if (segment.tokens == 0) return;
   const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);

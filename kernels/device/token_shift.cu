@@ -51,8 +51,7 @@ __global__ void ShiftKernel(const __grid_constant__ TokenShiftCall call) {
   AwaitLastKernel();
   const uint32_t token = blockIdx.x, channel = blockIdx.y * kThreads + threadIdx.x;
   if (channel >= call.y[0].columns) return;
-  const uint32_t index = call.rows.single ? token : call.rows.segment_of[token];
-  const DeviceSegment& segment = call.rows.segments[index];
+  const DeviceSegment& segment = call.rows.segments[SegmentOf(call.rows, token)];
   if (segment.tokens == 0) return;
   const bool real = channel < call.channels;
   float own = 0.0f, before = 0.0f;
