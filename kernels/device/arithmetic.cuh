@@ -51,6 +51,13 @@ __device__ inline void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// Four 8 x 8 matrices; lane l gives the shared address of row l % 8 of matrix l / 8.
+__device__ inline void LoadMatrices(uint32_t (&r)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address));
+}
+
 // Four transposed 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ inline void LoadTransposed(uint32_t (&r)[4], const bf16* row) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));

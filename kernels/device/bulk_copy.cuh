@@ -86,6 +86,14 @@ __device__ inline void BulkCopy(void* shared, const void* global, uint32_t bytes
       : "memory");
 }
 
+// A policy for what nothing reads again in the step: it leaves L2 first, so that instructions,
+// arguments and the rows of small kernels stay there.
+__device__ inline uint64_t ReadOnce() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;\n" : "=l"(policy));
+  return policy;
+}
+
 // Asks for memory to be brought into L2. `bytes` and the address are multiples of 16.
 __device__ inline void FetchToL2(const void* global, uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(global), "r"(bytes));

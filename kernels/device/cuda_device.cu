@@ -113,6 +113,7 @@ class CudaDevice final : public Device {
     const cuda::WeightsAhead ahead = Follow(linear, x.rows);
     if (cuda::LaunchFewTokens(linear, x, y, ahead, context_)) return;
     if (linear.float8 != nullptr) return ProductFloat8(linear, x, y);
+    if (cuda::LaunchTensOfTokens(linear, x, y, ahead, context_)) return;
     if (large_products_ != nullptr && large_products_->Run(linear, x, y, recording_, context_)) {
       return;
     }
@@ -433,11 +434,12 @@ cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows)
   last_product_ = WeightsOf(linear);
   const DeviceLinear* const next = NextProduct();
   if (next == nullptr) return {};
-  return cuda::AheadOf(linear, *next, rows, context_);
+  return rows <= cuda::MostFewTokens(linear) ? cuda::AheadOf(linear, *next, rows, context_)
+                                             : cuda::AheadOfTens(linear, *next, rows, context_);
 }
 
-// For kernels between products of so many rows: with few, products do this for each other (AheadOf)
-// or gain nothing by it; with many, memory is busy. More than so many bytes made steps slower
+// For kernels between products of so many rows: with few, products do this for each other (AheadOf,
+// AheadOfTens); with many, memory is busy. More than so many bytes made steps slower
 // (docs/performance.md#h100).
 cuda::NextWeights CudaDevice::NextWeights(size_t rows) const {
   constexpr size_t kLeastRows = 33, kMostRows = 256, kMostBytes = size_t{8} << 20;

@@ -136,12 +136,6 @@ constexpr uint32_t ProductRows(size_t rows) {
   return (count + 63) / 64 * 64;
 }
 
-// The rows that the library's algorithm for such a product is chosen for (large_products.cu).
-inline constexpr uint32_t kFewProductRows = 32;
-constexpr uint32_t ProductShapeRows(size_t rows) {
-  return rows <= kFewProductRows ? kFewProductRows : ProductRows(rows);
-}
-
 // A packed linear map: [outputs, stride] bf16, row-major, zeros from `inputs` on.
 struct DeviceLinear {
   const uint16_t* high = nullptr;

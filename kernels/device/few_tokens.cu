@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// y = x Wᵀ + b for at most 8 tokens in bf16 and weights in bf16 or fp8, where latency counts. A
+// y = x Wᵀ + b for a few tokens in bf16 and weights in bf16 or fp8, where latency counts. A
 // warp owns 8 outputs and walks all of K; nothing is split over K, so each output is one chain. Its
 // weights come through a ring of shared memory that only this warp uses and that is as deep as
 // there is room for: the kernel asks for them before it waits for the kernel before it. The tokens
@@ -24,7 +24,6 @@ constexpr uint32_t kStageBytes = 8 * kStageRowBytes;
 // so everything else has to find room between the matrix instructions of one straight run.
 constexpr uint32_t kGroupInputs = 256;
 constexpr uint32_t kMostWarps = 16;
-constexpr uint32_t kMostFewTokens = 8;
 // Of a processor; what is left is for small kernels beside this one.
 constexpr size_t kSharedOfProcessor = 204 << 10;
 constexpr size_t kReservedOfBlock = 1 << 10;
@@ -42,21 +41,6 @@ __device__ inline uint2 LoadShared(uint32_t address) {
   uint2 two;
   asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];\n" : "=r"(two.x), "=r"(two.y) : "r"(address));
   return two;
-}
-
-// Four 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
-__device__ inline void LoadMatrices(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address));
-}
-
-// For weights, which nothing reads again in the step: they leave L2 first, so that instructions,
-// arguments and the rows of small kernels stay there.
-__device__ inline uint64_t ReadOnce() {
-  uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;\n" : "=l"(policy));
-  return policy;
 }
 
 // CopyAsync under a policy.
@@ -443,7 +427,7 @@ void LaunchDepth(const FewTokensCall& call, const FewTokensShape& shape,
 WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
                      const LaunchContext& context) {
   constexpr size_t kMostBytes = size_t{24} << 20;  // half of L2
-  if (rows > kMostFewTokens || next.low != nullptr) return {};
+  if (rows > MostFewTokens(linear) || next.low != nullptr) return {};
   const FewTokensShape here = ShapeFor(linear, rows, context);
   const FewTokensShape there = ShapeFor(next, rows, context);
   const bool idle = here.depth * kGroupInputs * 2 > linear.stride;
@@ -459,7 +443,7 @@ WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint3
 
 bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                      const WeightsAhead& ahead, const LaunchContext& context) {
-  if (x.rows == 0 || x.rows > kMostFewTokens || x.two_parts) return false;
+  if (x.rows == 0 || x.rows > MostFewTokens(linear) || x.two_parts) return false;
   const FewTokensShape shape = ShapeFor(linear, x.rows, context);
   if (shape.warps == 0 || shape.Starves(linear)) return false;
   const uint32_t rehearsed = context.RehearsedBlocks(1);

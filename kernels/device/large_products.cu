@@ -22,9 +22,6 @@ constexpr int kAlgorithms = 16;  // that are tried
 // by a few percent.
 constexpr double kFasterThanEarlier = 0.96;
 constexpr size_t kWorkspace = size_t{32} << 20;
-// Algorithms for more rows than kFewProductRows have to be so much faster, since they write more,
-// which trials do not see.
-constexpr double kFasterWithMore = 0.8;
 
 // The functions that are used, by the names that the header declares.
 struct Library {
@@ -71,9 +68,8 @@ struct Shape {
 };
 
 struct Plan {
-  Shape shape = {};  // of the product, which may be done with more rows
+  Shape shape = {};
   bool usable = false;
-  double seconds = INFINITY;  // of the fastest way, which is our kernel's unless `usable`
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t weights = nullptr, rows = nullptr, result = nullptr;
   cublasLtMatmulAlgo_t algorithm = {};
@@ -203,12 +199,12 @@ class CublasLt final : public LargeProducts {
   bool Run(const DeviceLinear& linear, const Operand& x, FloatMatrix y, bool recording,
            const LaunchContext& context) override {
     if (linear.low != nullptr) return false;
-    const uint32_t rows = ProductShapeRows(x.rows);
+    const uint32_t rows = ProductRows(x.rows);
     const Shape shape = {linear.outputs, x.columns, linear.stride,
                          rows,           x.stride,  static_cast<uint32_t>(y.stride)};
     const Plan* plan = Find(shape);
     if (plan == nullptr && !recording) {
-      plans_.push_back(std::make_unique<Plan>(FastestPlan(linear, shape, context)));
+      plans_.push_back(std::make_unique<Plan>(MakePlan(linear, shape, context)));
       plan = plans_.back().get();
     }
     return plan != nullptr && plan->usable && Enqueue(*plan, linear, x, y, context);
@@ -227,21 +223,6 @@ class CublasLt final : public LargeProducts {
     for (const cublasLtMatrixLayout_t layout : {plan.weights, plan.rows, plan.result}) {
       if (layout != nullptr) library_.layout_destroy(layout);
     }
-  }
-
-  // Few rows may be done as more, which have room: some maps have a single algorithm for few, and
-  // it takes half as long again as those for more.
-  Plan FastestPlan(const DeviceLinear& linear, const Shape& shape, const LaunchContext& context) {
-    Plan plan = MakePlan(linear, shape, context);
-    if (shape.rows == kFewProductRows) {
-      Shape more = shape;
-      more.rows = ProductRows(shape.rows);
-      Plan other = MakePlan(linear, more, context);
-      if (other.usable && other.seconds < kFasterWithMore * plan.seconds) std::swap(plan, other);
-      Free(other);
-    }
-    plan.shape = shape;
-    return plan;
   }
 
   // cuBLAS counts columns first: y^T [N, M] = W [N, K] · x^T [K, M], with W stored as K x N.
@@ -286,7 +267,6 @@ class CublasLt final : public LargeProducts {
       return true;
     });
     if (std::isinf(best)) return;  // there are no bits to compare with
-    plan.seconds = best;
     cublasLtMatmulHeuristicResult_t found[kAlgorithms];
     const int count = Algorithms(plan, found);
     for (int i = 0; i < count; ++i) {
@@ -296,7 +276,7 @@ class CublasLt final : public LargeProducts {
           [&](FloatMatrix y) { return Enqueue(candidate, linear, trial.x(), y, context); });
       if (seconds >= (plan.usable ? kFasterThanEarlier : 1.0) * best || !trial.IsTheFirst())
         continue;
-      best = plan.seconds = seconds;
+      best = seconds;
       plan.algorithm = candidate.algorithm;
       plan.usable = true;
     }

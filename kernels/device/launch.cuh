@@ -106,12 +106,21 @@ struct LaunchContext {
 };
 
 DeviceLimits MeasureLimits(const LaunchContext& context);
+// The tokens that few are: with more, LaunchTensOfTokens is faster, which takes no fp8.
+constexpr uint32_t MostFewTokens(const DeviceLinear& linear) {
+  return linear.float8 != nullptr ? 8 : 4;
+}
 // A product of few tokens; false: not of this shape. `ahead`: what to bring into L2 meanwhile.
 bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                      const WeightsAhead& ahead, const LaunchContext& context);
 // What to bring into L2 for a product of so few tokens by `next` while the one by `linear` runs.
 WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
                      const LaunchContext& context);
+// The same for up to 64 tokens and weights in bf16.
+bool LaunchTensOfTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+                        const WeightsAhead& ahead, const LaunchContext& context);
+WeightsAhead AheadOfTens(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
+                         const LaunchContext& context);
 // A product by kernels of ours (products.cu), for any number of rows.
 void LaunchChain(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                  const LaunchContext& context);

@@ -188,7 +188,7 @@ FloatMatrix FeatureMap::Apply(const LayerStep& step, ConstFloatMatrix x, size_t 
 ConstFloatMatrix FeatureMap::EnqueueTrained(const DeviceStep& step, ConstFloatMatrix x,
                                             size_t heads) const {
   if (layer_.outputs() == 0) return {};
-  const size_t rows = (step.rows.single ? x.rows : ProductShapeRows(x.rows)) * heads;
+  const size_t rows = (step.rows.single ? x.rows : ProductRows(x.rows)) * heads;
   const Operand packed = step.workspace->TakeOperand(rows, config_.width);
   step.device->SplitHeads({.x = x,
                            .heads = static_cast<uint32_t>(heads),

@@ -1,0 +1,451 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// y = x Wᵀ + b for 5 to 64 tokens and weights in bf16, as fast as the weights can be read. A warp
+// has 8, 16 or 32 outputs of up to 32 tokens and walks all of K; nothing is split over K, so each
+// output is one chain. One warp of a block brings weights through a ring in shared memory, as deep
+// as there is room for, and begins before the kernel before this one has ended. Another brings the
+// tokens through a second ring. Two blocks form a cluster: each reads half of the tokens' numbers,
+// and the copy engine writes them to both.
+//
+// Few copies of many bytes: a copy takes a tenth of a microsecond, however small it is.
+//
+// Bytes expected: outputs · stride · 2 of weights, and from L2 rows · stride for each block.
+#include <algorithm>
+
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/launch.cuh"
+#include "kernels/device/tensor_copy.cuh"
+
+namespace rivulet::cuda {
+namespace {
+
+constexpr uint32_t kBlocksOfCluster = 2;
+constexpr uint32_t kMostTokens = 64;
+constexpr uint32_t kMostMultipliers = 8;  // warps
+constexpr uint32_t kProducers = 2;        // warps
+constexpr uint32_t kMostWeightSlots = 40, kMostTokenSlots = 8;
+constexpr uint32_t kBoxAlignment = 1024;
+// Of a processor; what is left is for small kernels beside this one.
+constexpr size_t kSharedOfProcessor = 204 << 10;
+
+struct TensShape {
+  uint32_t blocks, rounds;
+  // A block multiplies so many groups of outputs in a round, each with so many parts of the tokens.
+  uint32_t groups, parts;
+  uint32_t weight_slots, token_slots;
+
+  __host__ __device__ uint32_t multipliers() const { return groups * parts; }  // warps
+};
+
+struct TensCall {
+  CUtensorMap weights, tokens;
+  const float* bias;
+  FloatMatrix y;
+  uint32_t rows, outputs, stages;
+  uint32_t on_the_way;  // stages of weights that are asked for and have not come
+  TensShape shape;
+  WeightsAhead ahead;
+};
+
+// Those that say that a stage is empty follow those that say that it is full.
+struct Barriers {
+  uint64_t weights_full[kMostWeightSlots], weights_empty[kMostWeightSlots];
+  uint64_t tokens_full[kMostTokenSlots], tokens_empty[kMostTokenSlots];
+};
+
+// What two k16 steps are multiplied with.
+template <int kTokenTiles, int kOutputTiles>
+struct Operands {
+  uint32_t tokens[2][kTokenTiles][4];
+  uint32_t weights[kOutputTiles][4];
+
+  // Where the first matrices of the two steps are, as the lane gives them; and those of the
+  // weights.
+  __device__ void Load(const uint32_t (&token)[2], uint32_t weight) {
+#pragma unroll
+    for (uint32_t n = 0; n < kOutputTiles; ++n) {
+      LoadMatrices(weights[n], weight + n * 8 * kBoxRowBytes);
+    }
+#pragma unroll
+    for (uint32_t step = 0; step < 2; ++step) {
+#pragma unroll
+      for (uint32_t m = 0; m < kTokenTiles; ++m) {
+        LoadMatrices(tokens[step][m], token[step] + m * 16 * kBoxRowBytes);
+      }
+    }
+  }
+
+  // One of the two steps.
+  __device__ void Multiply(uint32_t step, float (&sum)[kTokenTiles][kOutputTiles][4]) const {
+#pragma unroll
+    for (uint32_t n = 0; n < kOutputTiles; ++n) {
+#pragma unroll
+      for (uint32_t m = 0; m < kTokenTiles; ++m) {
+        MultiplyAdd(sum[m][n], tokens[step][m], weights[n][step * 2], weights[n][step * 2 + 1]);
+      }
+    }
+  }
+};
+
+// A reader's place in a ring: shared addresses of a stage and of the barrier that says that it is
+// full.
+struct RingPlace {
+  uint32_t stage, barrier, parity;
+  uint32_t first_stage, last_stage, first_barrier, stage_bytes;
+
+  __device__ RingPlace(uint32_t memory, uint32_t bytes, uint32_t slots, const uint64_t* barriers)
+      : stage(memory),
+        barrier(SharedAddress(barriers)),
+        parity(0),
+        first_stage(memory),
+        last_stage(memory + (slots - 1) * bytes),
+        first_barrier(barrier),
+        stage_bytes(bytes) {
+    // In registers, or the compiler computes them anew for each stage.
+    asm volatile("" : "+r"(first_stage), "+r"(last_stage), "+r"(first_barrier), "+r"(stage_bytes));
+  }
+
+  __device__ void Advance() {
+    const bool wraps = stage == last_stage;
+    stage = wraps ? first_stage : stage + stage_bytes;
+    barrier = wraps ? first_barrier : barrier + sizeof(uint64_t);
+    parity ^= wraps ? 1 : 0;
+  }
+};
+
+template <int kTokenTiles, int kOutputTiles, int kStageBoxes>
+class TensOfTokens {
+ public:
+  static constexpr uint32_t kStageInputs = kStageBoxes * kBoxColumns;
+  static constexpr uint32_t kOutputs = kOutputTiles * 8;  // of a group
+  static constexpr uint32_t kTokens = kTokenTiles * 16;   // of a part
+
+  __device__ TensOfTokens(const TensCall& call, Barriers& barriers, uint32_t memory)
+      : c_(call),
+        s_(call.shape),
+        b_(barriers),
+        warp_(threadIdx.x / 32),
+        lane_(threadIdx.x % 32),
+        token_box_(s_.parts * kTokens * kBoxRowBytes),
+        weight_box_(s_.groups * kOutputs * kBoxRowBytes),
+        tokens_((memory + kBoxAlignment - 1) / kBoxAlignment * kBoxAlignment),
+        weights_(tokens_ + s_.token_slots * kStageBoxes * token_box_),
+        part_(warp_ % s_.parts),
+        group_(warp_ / s_.parts),
+        token_place_((part_ * kTokens + lane_ % 16) * kBoxRowBytes + (lane_ / 16 ^ lane_ % 8) * 16),
+        weight_place_((group_ * kOutputs + lane_ % 8) * kBoxRowBytes +
+                      (lane_ / 8 ^ lane_ % 8) * 16),
+        token_ring_(tokens_, kStageBoxes * token_box_, s_.token_slots, b_.tokens_full),
+        weight_ring_(weights_, kStageBoxes * weight_box_, s_.weight_slots, b_.weights_full) {
+    // In registers, or the compiler computes them anew for each stage.
+    asm volatile("" : "+r"(token_box_), "+r"(weight_box_), "+r"(token_place_), "+r"(weight_place_));
+  }
+
+  __device__ void Start() {
+    if (threadIdx.x == 0) {
+      for (uint32_t i = 0; i < s_.weight_slots; ++i) {
+        InitBarrier(&b_.weights_full[i], 1);
+        InitBarrier(&b_.weights_empty[i], s_.multipliers());
+      }
+      for (uint32_t i = 0; i < s_.token_slots; ++i) {
+        InitBarrier(&b_.tokens_full[i], 1);
+        InitBarrier(&b_.tokens_empty[i], kBlocksOfCluster * s_.multipliers());
+      }
+      FenceBarrierInit();
+      FetchDescription(c_.weights);
+      FetchDescription(c_.tokens);
+    }
+    MeetCluster();  // before one block copies into the other
+  }
+
+  __device__ void Run() {
+    if (warp_ < s_.multipliers()) {
+      MultiplyAll();
+    } else if (warp_ == s_.multipliers()) {
+      if (lane_ == 0) BringWeights();
+      __syncwarp();
+      FetchAhead();
+    } else if (lane_ == 0) {
+      BringTokens();
+    }
+    __syncwarp();
+    MeetCluster();  // a block must not end while the other one copies into it
+  }
+
+ private:
+  using TensOperands = Operands<kTokenTiles, kOutputTiles>;
+  // Of a stage: each has the operands of two k16 steps.
+  static constexpr uint32_t kStageLoads = kStageInputs / 32;
+
+  // The first of the block's outputs in a round.
+  __device__ uint32_t FirstOutput(uint32_t round) const {
+    return (blockIdx.x * s_.rounds + round) * s_.groups * kOutputs;
+  }
+
+  // Weights do not depend on the kernel before this one. Only so many are on their way: the kernels
+  // before this one may still be running, and what they read would have to wait behind them.
+  __device__ void BringWeights() {
+    const uint64_t policy = ReadOnce();
+    Ring slot, arrived;
+    uint32_t issued = 0;
+    for (uint32_t round = 0; round < s_.rounds; ++round) {
+      for (uint32_t stage = 0; stage < c_.stages; ++stage, ++issued) {
+        if (issued >= c_.on_the_way) {
+          WaitBarrier(&b_.weights_full[arrived.at], arrived.parity);
+          arrived.Advance(s_.weight_slots);
+        }
+        if (!slot.first_round) WaitBarrier(&b_.weights_empty[slot.at], slot.parity ^ 1);
+        ArriveExpecting(&b_.weights_full[slot.at], kStageBoxes * weight_box_);
+        CopyBoxes(weights_ + slot.at * kStageBoxes * weight_box_, c_.weights, FirstOutput(round),
+                  stage * kStageInputs, &b_.weights_full[slot.at], policy);
+        slot.Advance(s_.weight_slots);
+      }
+    }
+  }
+
+  // Asks for weights of the next product, behind all of this one's.
+  __device__ void FetchAhead() const {
+    const WeightsAhead& ahead = c_.ahead;
+    for (uint32_t n = blockIdx.x * 32 + lane_; n < ahead.outputs; n += gridDim.x * 32) {
+      FetchToL2(ahead.weights + size_t{n} * ahead.stride + ahead.first, ahead.count);
+    }
+  }
+
+  // Of each stage its share of the boxes, for both blocks.
+  __device__ void BringTokens() {
+    constexpr uint32_t kShare = kStageBoxes / kBlocksOfCluster;
+    const uint32_t first = BlockOfCluster() * kShare;
+    AwaitLastKernel();
+    Ring slot;
+    for (uint32_t round = 0; round < s_.rounds; ++round) {
+      for (uint32_t stage = 0; stage < c_.stages; ++stage) {
+        if (!slot.first_round) WaitBarrier(&b_.tokens_empty[slot.at], slot.parity ^ 1);
+        uint64_t* const full = &b_.tokens_full[slot.at];
+        ArriveExpecting(full, kStageBoxes * token_box_);
+        for (uint32_t box = first; box < first + kShare; ++box) {
+          CopyBoxToAll(tokens_ + (slot.at * kStageBoxes + box) * token_box_, c_.tokens, 0,
+                       stage * kStageInputs + box * kBoxColumns, full, (1 << kBlocksOfCluster) - 1);
+        }
+        slot.Advance(s_.token_slots);
+      }
+    }
+  }
+
+  // Two k16 steps of a stage. A row's chunks are exchanged by its number, so that chunks 2 and 4 on
+  // are other bits of the address.
+  __device__ void Load(TensOperands& operands, uint32_t token_stage, uint32_t weight_stage,
+                       uint32_t load) const {
+    const uint32_t box = load / 2, half = load % 2 * 64;
+    const uint32_t token = token_stage + box * token_box_;
+    const uint32_t weight = weight_stage + box * weight_box_;
+    operands.Load({token + (token_place_ ^ half), token + (token_place_ ^ (half + 32))},
+                  weight + (weight_place_ ^ half));
+  }
+
+  __device__ bool HasStage() const {
+    return TestBarrier(weight_ring_.barrier, weight_ring_.parity) &
+           TestBarrier(token_ring_.barrier, token_ring_.parity);
+  }
+  __device__ void AwaitStage() const {
+    WaitBarrier(weight_ring_.barrier, weight_ring_.parity);
+    WaitBarrier(token_ring_.barrier, token_ring_.parity);
+  }
+
+  // Outputs that are not there have weights of zero, so that all warps do the same.
+  __device__ void MultiplyAll() {
+    TensOperands operands[2];
+    AwaitStage();
+    Load(operands[0], token_ring_.stage, weight_ring_.stage, 0);
+    uint32_t left = s_.rounds * c_.stages;
+#pragma unroll 1
+    for (uint32_t round = 0; round < s_.rounds; ++round) {
+      float sum[kTokenTiles][kOutputTiles][4] = {};
+      const uint32_t last = left - c_.stages;
+#pragma unroll 1
+      while (left > last) MultiplyStage(--left, operands, sum);
+      Write(FirstOutput(round) + group_ * kOutputs, part_ * kTokens, sum);
+    }
+  }
+
+  // A warp issues its instructions in order, and a matrix instruction waits for the one before it
+  // in the chain. Everything else is written where it has to wait anyway: between the two steps of
+  // operands, the next ones are loaded.
+  __device__ void MultiplyStage(uint32_t left, TensOperands (&operands)[2],
+                                float (&sum)[kTokenTiles][kOutputTiles][4]) {
+    const bool more = left > 0;
+    const RingPlace tokens = token_ring_, weights = weight_ring_;
+    token_ring_.Advance(), weight_ring_.Advance();
+    bool ready = true;
+#pragma unroll
+    for (uint32_t i = 0; i + 1 < kStageLoads; ++i) {
+      operands[i % 2].Multiply(0, sum);
+      Load(operands[(i + 1) % 2], tokens.stage, weights.stage, i + 1);
+      if (i + 2 == kStageLoads && more) ready = HasStage();
+      operands[i % 2].Multiply(1, sum);
+    }
+    operands[1].Multiply(0, sum);
+    if (!ready) AwaitStage();
+    if (more) Load(operands[0], token_ring_.stage, weight_ring_.stage, 0);
+    Release(weights.barrier, tokens.barrier, left);
+    operands[1].Multiply(1, sum);
+  }
+
+  // The tokens of both blocks come from both, so both have to know. But not of slots that are not
+  // filled again: the other block may have ended when that would reach it.
+  __device__ void Release(uint32_t weight_barrier, uint32_t token_barrier, uint32_t left) const {
+    constexpr uint32_t kToEmpty = sizeof(uint64_t);
+    __syncwarp();
+    if (lane_ == 0) Arrive(weight_barrier + kMostWeightSlots * kToEmpty);
+    if (lane_ < kBlocksOfCluster && left >= s_.token_slots) {
+      ArriveAt(token_barrier + kMostTokenSlots * kToEmpty, lane_);
+    }
+  }
+
+  __device__ void Write(uint32_t output, uint32_t first_token,
+                        const float (&sum)[kTokenTiles][kOutputTiles][4]) const {
+#pragma unroll
+    for (uint32_t n = 0; n < kOutputTiles; ++n) {
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i) {
+        const uint32_t column = output + n * 8 + lane_ % 4 * 2 + i % 2;
+        if (column >= c_.outputs) continue;
+        const float bias = c_.bias == nullptr ? 0.0f : c_.bias[column];
+#pragma unroll
+        for (uint32_t m = 0; m < kTokenTiles; ++m) {
+          const uint32_t token = first_token + m * 16 + lane_ / 4 + i / 2 * 8;
+          if (token < c_.rows) c_.y.data[token * c_.y.stride + column] = sum[m][n][i] + bias;
+        }
+      }
+    }
+  }
+
+  const TensCall& c_;
+  const TensShape& s_;
+  Barriers& b_;
+  const uint32_t warp_, lane_;
+  uint32_t token_box_, weight_box_;  // bytes
+  const uint32_t tokens_, weights_;  // in shared memory
+  const uint32_t part_, group_;
+  // What the lane gives for the first matrices of a box: rows l % 16 of tokens, l % 8 of weights.
+  uint32_t token_place_, weight_place_;
+  RingPlace token_ring_, weight_ring_;  // of a warp that multiplies
+};
+
+template <int kTokenTiles, int kOutputTiles, int kStageBoxes>
+__global__ void __cluster_dims__(kBlocksOfCluster)
+    __launch_bounds__((kMostMultipliers + kProducers) * 32)
+        TensKernel(const __grid_constant__ TensCall call) {
+  extern __shared__ __align__(128) std::byte memory[];
+  __shared__ Barriers barriers;
+  AllowNextKernel();
+  TensOfTokens<kTokenTiles, kOutputTiles, kStageBoxes> work(call, barriers, SharedAddress(memory));
+  work.Start();
+  work.Run();
+}
+
+constexpr uint32_t Parts(uint32_t x, uint32_t of) { return (x + of - 1) / of; }
+
+// How a kernel does its part: what its template has.
+struct TensTiles {
+  uint32_t tokens, outputs, stage_boxes;
+
+  uint32_t stage_inputs() const { return stage_boxes * kBoxColumns; }
+};
+
+// A warp with more outputs reads the tokens' numbers less often. Where a block has few, a chain's
+// length is what counts: each warp has one tile, and stages are long.
+TensTiles TilesFor(uint32_t outputs, uint32_t rows, uint32_t processors) {
+  const uint32_t tokens = rows <= 16 ? 1 : 2, of_block = Parts(Parts(outputs, 8), processors);
+  if (of_block <= 3) return {tokens, 1, 4};
+  return {tokens, of_block >= 8 && rows > 32 ? 4u : 2u, 2};
+}
+
+// Each block gets the same number of adjacent outputs.
+TensShape ShapeFor(const DeviceLinear& linear, uint32_t rows, const TensTiles& tiles,
+                   uint32_t processors) {
+  TensShape shape;
+  shape.parts = Parts(rows, tiles.tokens * 16);
+  const uint32_t groups = Parts(linear.outputs, tiles.outputs * 8);
+  const uint32_t of_block = Parts(groups, processors);
+  shape.rounds = Parts(of_block, kMostMultipliers / shape.parts);
+  shape.groups = Parts(of_block, shape.rounds);
+  shape.blocks =
+      Parts(Parts(groups, shape.rounds * shape.groups), kBlocksOfCluster) * kBlocksOfCluster;
+  const uint32_t stages = Parts(linear.stride, tiles.stage_inputs()) * shape.rounds;
+  const uint32_t row_bytes = tiles.stage_boxes * kBoxRowBytes;
+  const uint32_t token_bytes = shape.parts * tiles.tokens * 16 * row_bytes;
+  const uint32_t weight_bytes = shape.groups * tiles.outputs * 8 * row_bytes;
+  const uint32_t of_tokens = (rows <= 32 ? 64 : 96) << 10;
+  shape.token_slots = std::min({kMostTokenSlots, of_tokens / token_bytes, stages});
+  const auto rest = static_cast<uint32_t>(kSharedOfProcessor - kBoxAlignment - sizeof(Barriers) -
+                                          1024 - shape.token_slots * token_bytes);
+  shape.weight_slots = std::min({kMostWeightSlots, rest / weight_bytes, stages});
+  return shape;
+}
+
+template <int kTokenTiles, int kOutputTiles, int kStageBoxes>
+bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const TensShape& shape,
+            const WeightsAhead& ahead, const LaunchContext& context) {
+  using Work = TensOfTokens<kTokenTiles, kOutputTiles, kStageBoxes>;
+  // Of a processor, enough to keep the memory busy. With more, the kernels before this one wait
+  // longer for what they read.
+  constexpr uint32_t kOnTheWay = 40 << 10;
+  TensCall call;
+  call.bias = linear.bias, call.y = y, call.rows = x.rows, call.outputs = linear.outputs;
+  call.stages = Parts(linear.stride, Work::kStageInputs);
+  call.shape = shape, call.ahead = ahead;
+  const uint32_t outputs = shape.groups * Work::kOutputs, tokens = shape.parts * Work::kTokens;
+  if (!DescribeWholeMatrix(linear.high, linear.outputs, linear.stride, outputs, kStageBoxes,
+                           call.weights) ||
+      !DescribeMatrix(x.data, x.rows, x.columns, x.stride, tokens, call.tokens)) {
+    return false;
+  }
+  const uint32_t stage_bytes = kStageBoxes * outputs * kBoxRowBytes;
+  call.on_the_way = std::min(std::max(kOnTheWay / stage_bytes, 2u), shape.weight_slots);
+  const auto kernel = TensKernel<kTokenTiles, kOutputTiles, kStageBoxes>;
+  static const cudaError_t prepared =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfProcessor);
+  context.Check(prepared);
+  const size_t shared = kBoxAlignment + shape.token_slots * kStageBoxes * tokens * kBoxRowBytes +
+                        size_t{shape.weight_slots} * stage_bytes;
+  context.Run(kernel, dim3(shape.blocks), (shape.multipliers() + kProducers) * 32, shared, call);
+  return true;
+}
+
+}  // namespace
+
+// While a chain is multiplied whose weights are nearly all in the ring, memory has nothing to do.
+WeightsAhead AheadOfTens(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
+                         const LaunchContext& context) {
+  constexpr size_t kMostBytes = size_t{24} << 20;  // half of L2
+  if (rows > kMostTokens || next.high == nullptr || next.low != nullptr) return {};
+  const auto processors = static_cast<uint32_t>(context.processors);
+  const TensTiles here = TilesFor(linear.outputs, rows, processors);
+  const TensTiles there = TilesFor(next.outputs, rows, processors);
+  const TensShape shape = ShapeFor(linear, rows, here, processors);
+  const bool idle = shape.weight_slots * here.stage_inputs() * 2 > linear.stride;
+  const uint32_t row = next.stride * 2;
+  const uint32_t first =
+      ShapeFor(next, rows, there, processors).weight_slots * there.stage_inputs() * 2;
+  const auto most = static_cast<uint32_t>(kMostBytes / next.outputs / 16 * 16);
+  if (!idle || first >= row || most == 0) return {};
+  return {reinterpret_cast<const std::byte*>(next.high), next.outputs, row, first,
+          std::min(row - first, most)};
+}
+
+bool LaunchTensOfTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+                        const WeightsAhead& ahead, const LaunchContext& context) {
+  if (x.rows == 0 || x.rows > kMostTokens || x.two_parts) return false;
+  if (linear.high == nullptr || linear.low != nullptr) return false;
+  const auto processors = static_cast<uint32_t>(context.processors);
+  const TensTiles tiles = TilesFor(linear.outputs, x.rows, processors);
+  // The library is faster there: shared memory is read too often.
+  if (tiles.outputs == 1 && x.rows > 32) return false;
+  const TensShape shape = ShapeFor(linear, x.rows, tiles, processors);
+  const auto launch = [&](auto function) { return function(linear, x, y, shape, ahead, context); };
+  if (tiles.outputs == 1) return launch(tiles.tokens == 1 ? Launch<1, 1, 4> : Launch<2, 1, 4>);
+  if (tiles.outputs == 4) return launch(Launch<2, 4, 2>);
+  return launch(tiles.tokens == 1 ? Launch<1, 2, 2> : Launch<2, 2, 2>);
+}
+
+}  // namespace rivulet::cuda

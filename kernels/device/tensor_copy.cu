@@ -1,0 +1,48 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// Descriptions of matrices for the copy engine. The function that makes them is the driver's, which
+// is not linked: a program that is would not start on a machine without.
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "kernels/device/tensor_copy.cuh"
+
+namespace rivulet::cuda {
+namespace {
+
+// Of numbers in bf16: sizes and the box's sizes, innermost first, and the distances of the others.
+bool Describe(const void* data, const std::vector<cuuint64_t>& sizes,
+              const std::vector<cuuint64_t>& bytes, const std::vector<cuuint32_t>& box,
+              CUtensorMap& map) {
+  static const auto encode = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found;
+    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault,
+                                     &found);
+    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+  }();
+  const std::vector<cuuint32_t> steps(sizes.size(), 1);
+  return encode != nullptr &&
+         encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(sizes.size()),
+                const_cast<void*>(data), sizes.data(), bytes.data(), box.data(), steps.data(),
+                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+}  // namespace
+
+bool DescribeMatrix(const void* data, uint32_t rows, uint32_t columns, uint32_t stride,
+                    uint32_t box_rows, CUtensorMap& map) {
+  return Describe(data, {columns, rows}, {stride * sizeof(uint16_t)}, {kBoxColumns, box_rows}, map);
+}
+
+bool DescribeWholeMatrix(const void* data, uint32_t rows, uint32_t stride, uint32_t box_rows,
+                         uint32_t boxes, CUtensorMap& map) {
+  return Describe(data, {kBoxColumns, rows, stride / kBoxColumns},
+                  {stride * sizeof(uint16_t), kBoxRowBytes}, {kBoxColumns, box_rows, boxes}, map);
+}
+
+}  // namespace rivulet::cuda
