@@ -42,6 +42,18 @@ struct SumCase {
   bool delta;
 };
 
+struct ProductCase {
+  const char* name;
+  uint32_t outputs, inputs;
+};
+
+constexpr ProductCase kProducts[] = {
+    {"2.7B in_proj", 10576, 2560},         {"2.7B out_proj", 2560, 5120},
+    {"2.7B output map", 50288, 2560},      {"130M in_proj", 3352, 768},
+    {"130M out_proj", 768, 1536},          {"Gated DeltaNet q, k, v, gate", 8224, 2048},
+    {"Gated DeltaNet output", 2048, 2048}, {"gated MLP in, 2048", 11264, 2048},
+    {"gated MLP out, 2048", 2048, 5632}};
+
 class Bench {
  public:
   absl::Status Run();
@@ -193,8 +205,7 @@ absl::Status Bench::Run() {
   for (const absl::string_view text : absl::StrSplit(absl::GetFlag(FLAGS_rows), ',')) {
     uint32_t rows = 0;
     if (!absl::SimpleAtoi(text, &rows)) return absl::InvalidArgumentError("--rows: 1,2,3");
-    for (const auto& [name, outputs, inputs] :
-         {std::tuple("2.7B in_proj", 10576u, 2560u), {"2.7B out_proj", 2560u, 5120u}}) {
+    for (const auto& [name, outputs, inputs] : kProducts) {
       if (!Wanted(name)) continue;
       RIVULET_RETURN_IF_ERROR(Product(name, outputs, inputs, rows));
     }
