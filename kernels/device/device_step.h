@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/check.h"
@@ -85,8 +86,19 @@ class DeviceWorkspace {
       blocks_.push_back({blocks_.front().data, bytes});
     } else {
       blocks_.push_back({static_cast<std::byte*>(*memory), bytes});
+      Clear(blocks_.back());
     }
     used_ = 0;
+  }
+
+  // Kernels read rows that nothing has written, whose results nothing uses: of segments without
+  // tokens, and while they rehearse. What they read should not be what another process left.
+  void Clear(const Block& block) {
+    const std::vector<std::byte> zeros(kMinimum);
+    for (size_t at = 0; at < block.bytes && status_.ok(); at += kMinimum) {
+      const size_t left = block.bytes - at;
+      status_ = device_->Upload(block.data + at, zeros.data(), left < kMinimum ? left : kMinimum);
+    }
   }
 
   Device* device_;

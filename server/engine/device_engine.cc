@@ -265,12 +265,12 @@ bool DeviceEngine::HasLongSegments(const StepPlan& plan) {
 }
 
 // Null: no recording does what the plan asks.
-const DeviceEngine::Recording* DeviceEngine::RecordingFor(const StepPlan& plan) {
+const DeviceEngine::Recording* DeviceEngine::RecordingFor(const StepPlan& plan, uint32_t singles) {
   // The host samples from logits that are there after the step: not more than a block of them.
   const std::vector<bool>& on_host = current().on_host;
   const bool host = std::find(on_host.begin(), on_host.end(), true) != on_host.end();
   const bool decodes = (!host || plan.rows.size() <= kLogitRows) && IsDecode(plan);
-  if (!decodes && LeadingSingles(plan) >= kLeastApart) return nullptr;
+  if (!decodes && singles >= kLeastApart) return nullptr;
   // Where folds write bases of their own, the description has a table that recordings do not read.
   if (!decodes && (ExtentsOf(plan).fold_bases || HasLongSegments(plan))) return nullptr;
   const auto fits = [&](const Recording& recording) {
@@ -292,11 +292,11 @@ uint32_t DeviceEngine::LeadingSingles(const StepPlan& plan) {
   return count;
 }
 
-// Of a step that is not recorded.
-DeviceRows DeviceEngine::PlainRows(const StepPlan& plan, const StepDescription& there) const {
+// Of a step that is not recorded and begins with so many rows of one token.
+DeviceRows DeviceEngine::PlainRows(const StepPlan& plan, const StepDescription& there,
+                                   uint32_t singles) const {
   const auto tokens = static_cast<uint32_t>(plan.tokens.size());
   DeviceRows rows = RowsOf(there, tokens, static_cast<uint32_t>(plan.rows.size()), false);
-  const uint32_t singles = LeadingSingles(plan);
   if (singles == tokens) {
     rows.single = true;
     rows.fold_bases = nullptr;  // a single fold writes base_out
@@ -397,10 +397,11 @@ void DeviceEngine::Run(const StepPlan& plan) {
   model_->Reset();
   Step& step = current();
   device_->Record(step.begin_event);
-  step.recording = RecordingFor(plan);
+  const uint32_t singles = LeadingSingles(plan);
+  step.recording = RecordingFor(plan, singles);
   const std::vector<Place> places = PlacesOf(plan, step.result);
   if (step.recording == nullptr) {
-    RunPlain(plan, places);
+    RunPlain(plan, places, singles);
   } else if (step.recording->decodes) {
     RunDecodes(plan, places, *step.recording);
   } else {
@@ -443,11 +444,12 @@ void DeviceEngine::RunRecorded(const StepPlan& plan, std::span<const Place> plac
          {description_, ExtentsOf(recording.tokens, recording.tokens)});
 }
 
-void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places) {
+void DeviceEngine::RunPlain(const StepPlan& plan, std::span<const Place> places, uint32_t singles) {
   StepDescription here = Describe(plan, nullptr);
   SendDescription(plan, places, here);
   const StepDescription there(description_, ExtentsOf(plan));
-  const DeviceModel::Stream stream = Forward(there, PlainRows(plan, there), current().head_follows);
+  const DeviceModel::Stream stream =
+      Forward(there, PlainRows(plan, there, singles), current().head_follows);
   if (!places.empty()) model_->AddUp(stream);
   Answer(plan, places, stream, here, there);
 }

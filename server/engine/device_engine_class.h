@@ -170,7 +170,7 @@ class DeviceEngine final : public Engine {
   void SendDescription(const StepPlan& plan, std::span<const Place> places, StepDescription& here);
   void RunDecodes(const StepPlan& plan, std::span<const Place> places, const Recording& recording);
   void RunRecorded(const StepPlan& plan, std::span<const Place> places, const Recording& recording);
-  void RunPlain(const StepPlan& plan, std::span<const Place> places);
+  void RunPlain(const StepPlan& plan, std::span<const Place> places, uint32_t singles);
   void Answer(const StepPlan& plan, std::span<const Place> places,
               const DeviceModel::Stream& stream, StepDescription& here,
               const StepDescription& there);
@@ -180,7 +180,7 @@ class DeviceEngine final : public Engine {
   StepDescription::Extents ExtentsOf(const StepPlan& plan) const;
   StepDescription Describe(const StepPlan& plan, const Recording* recording);
   static uint32_t LeadingSingles(const StepPlan& plan);
-  DeviceRows PlainRows(const StepPlan& plan, const StepDescription& there) const;
+  DeviceRows PlainRows(const StepPlan& plan, const StepDescription& there, uint32_t singles) const;
   DeviceRows RowsOf(const StepDescription& there, uint32_t tokens, uint32_t segments,
                     bool single) const;
   DeviceModel::Stream Forward(const StepDescription& there, const DeviceRows& rows,
@@ -218,7 +218,7 @@ class DeviceEngine final : public Engine {
   // What everything ends with once the device has failed.
   static absl::Status Failed(const absl::Status& status);
   static void FailRows(Step& step, const absl::Status& status);
-  const Recording* RecordingFor(const StepPlan& plan);
+  const Recording* RecordingFor(const StepPlan& plan, uint32_t singles);
   bool IsDecode(const StepPlan& plan);
   static bool HasLongSegments(const StepPlan& plan);
 
