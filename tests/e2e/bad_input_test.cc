@@ -254,8 +254,8 @@ TEST(LoadTest, AClientThatNeverReadsLosesItsPlace) {
   v1::GenerateRequest request = Endless();
   request.set_logprobs(20);
   Stream stalled(*stub, request);
-  const std::string cancelled = "rivulet_requests_total{outcome=\"cancelled\"}";
-  EXPECT_TRUE(EventuallyIs(**server, cancelled, 1));
+  const std::string stalled_count = "rivulet_requests_total{outcome=\"stalled\"}";
+  EXPECT_TRUE(EventuallyIs(**server, stalled_count, 1));
   EXPECT_TRUE(EventuallyIs(**server, "rivulet_state_slots_used", 0));
   EXPECT_EQ(stalled.Finish().error_code(), grpc::StatusCode::CANCELLED);
   request.set_max_tokens(5);
