@@ -7,7 +7,6 @@
 #include <cstring>
 #include <memory>
 #include <random>
-#include <utility>
 #include <vector>
 
 #include "kernels/base/dtype.h"
@@ -239,7 +238,7 @@ class CublasLt final : public LargeProducts {
   }
 
   Plan MakePlan(const DeviceLinear& linear, const Shape& shape, const LaunchContext& context) {
-    Plan plan;
+    Plan plan{.shape = shape};
     const cublasOperation_t transposed = CUBLAS_OP_T;
     if (library_.desc_create(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) != CUBLAS_STATUS_SUCCESS ||
         library_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,

@@ -283,7 +283,7 @@ absl::Status DeviceEngine::Record(Recording recording) {
 // products are chosen. With the predictor: without it, steps take less and have no other products.
 absl::Status DeviceEngine::WarmUp() {
   const bool head_follows = predictor_ != nullptr;
-  for (uint32_t tokens = kMostTokens; tokens >= 32; tokens -= tokens > 64 ? 64 : 32) {
+  for (uint32_t tokens = kMostTokens; tokens >= 64; tokens -= 64) {
     RIVULET_RETURN_IF_ERROR(WarmUpPrompt(tokens));
   }
   for (size_t i = kRecordedRows.size(); i-- > 0;) {
