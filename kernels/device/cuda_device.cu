@@ -434,12 +434,15 @@ cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows)
   last_product_ = WeightsOf(linear);
   const DeviceLinear* const next = NextProduct();
   if (next == nullptr) return {};
-  return rows <= cuda::MostFewTokens(linear) ? cuda::AheadOf(linear, *next, rows, context_)
-                                             : cuda::AheadOfTens(linear, *next, rows, context_);
+  const bool few = rows <= cuda::MostFewTokens(linear);
+  if (few != (rows <= cuda::MostFewTokens(*next))) return {};  // each knows its own rings
+  return few ? cuda::AheadOf(linear, *next, rows, context_)
+             : cuda::AheadOfTens(linear, *next, rows, context_);
 }
 
-// For kernels between products of so many rows: with few, products do this for each other (AheadOf,
-// AheadOfTens); with many, memory is busy. More than so many bytes made steps slower
+// For kernels between products of so many rows: with fewer, products ask for their own weights
+// while such a kernel runs; with many, memory is busy. At 33 to 64 rows some products do so too;
+// steps without this were not timed there. More than so many bytes made steps slower
 // (docs/performance.md#h100).
 cuda::NextWeights CudaDevice::NextWeights(size_t rows) const {
   constexpr size_t kLeastRows = 33, kMostRows = 256, kMostBytes = size_t{8} << 20;

@@ -106,7 +106,8 @@ struct LaunchContext {
 };
 
 DeviceLimits MeasureLimits(const LaunchContext& context);
-// The tokens that few are: with more, LaunchTensOfTokens is faster, which takes no fp8.
+// The most tokens of LaunchFewTokens. LaunchTensOfTokens is faster from 5 tokens on, but its
+// weights are bf16 only.
 constexpr uint32_t MostFewTokens(const DeviceLinear& linear) {
   return linear.float8 != nullptr ? 8 : 4;
 }

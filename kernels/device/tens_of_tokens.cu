@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// y = x Wᵀ + b for 5 to 64 tokens and weights in bf16, as fast as the weights can be read. A warp
+// y = x Wᵀ + b for 5 to 64 tokens (fewer where few_tokens.cu has no room for its rings) and weights
+// in bf16, as fast as the weights can be read. A warp
 // has 8, 16 or 32 outputs of up to 32 tokens and walks all of K; nothing is split over K, so each
 // output is one chain. One warp of a block brings weights through a ring in shared memory, as deep
 // as there is room for, and begins before the kernel before this one has ended. Another brings the
@@ -9,7 +10,8 @@
 //
 // Few copies of many bytes: a copy takes a tenth of a microsecond, however small it is.
 //
-// Bytes expected: outputs · stride · 2 of weights, and from L2 rows · stride for each block.
+// Bytes expected: outputs · stride · 2 of weights, and from L2 rows · stride for each block and
+// round.
 #include <algorithm>
 
 #include "kernels/device/arithmetic.cuh"
@@ -155,6 +157,7 @@ class TensOfTokens {
       FetchDescription(c_.weights);
       FetchDescription(c_.tokens);
     }
+    __syncwarp();
     MeetCluster();  // before one block copies into the other
   }
 
@@ -387,8 +390,8 @@ template <int kTokenTiles, int kOutputTiles, int kStageBoxes>
 bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const TensShape& shape,
             const WeightsAhead& ahead, const LaunchContext& context) {
   using Work = TensOfTokens<kTokenTiles, kOutputTiles, kStageBoxes>;
-  // Of a processor, enough to keep the memory busy. With more, the kernels before this one wait
-  // longer for what they read.
+  // Of a processor, but at least two stages: enough to keep the memory busy. With more, the kernels
+  // before this one wait longer for what they read.
   constexpr uint32_t kOnTheWay = 40 << 10;
   TensCall call;
   call.bias = linear.bias, call.y = y, call.rows = x.rows, call.outputs = linear.outputs;

@@ -1,7 +1,8 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Descriptions of matrices for the copy engine. The function that makes them is the driver's, which
-// is not linked: a program that is would not start on a machine without.
+// Descriptions of matrices for the copy engine. A function of the driver makes them. It is looked
+// up at run time, because a program that is linked with the driver does not start on machines
+// without.
 #include <cuda_runtime.h>
 
 #include <cstddef>

@@ -25,7 +25,9 @@ constexpr uint32_t kBoxRowBytes = 128;
 bool DescribeMatrix(const void* data, uint32_t rows, uint32_t columns, uint32_t stride,
                     uint32_t box_rows, CUtensorMap& map);
 // A matrix [rows, stride], whose stride is a multiple of kBoxColumns, so that one copy brings
-// `boxes` boxes, whose columns are adjacent. A copy takes a tenth of a microsecond at least.
+// `boxes` boxes, whose columns are adjacent. A copy takes a tenth of a microsecond at least. The
+// third dimension is the box, whose distance is less than that of two rows: drivers take that
+// (580.159 does), though the header describes distances that grow.
 bool DescribeWholeMatrix(const void* data, uint32_t rows, uint32_t stride, uint32_t box_rows,
                          uint32_t boxes, CUtensorMap& map);
 
