@@ -25,10 +25,11 @@ __device__ inline void FenceBarrierInit() {
   asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
 }
 
-__device__ inline void Arrive(uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(SharedAddress(barrier))
-               : "memory");
+// A barrier is given by a pointer or by its address in shared memory.
+__device__ inline void Arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier) : "memory");
 }
+__device__ inline void Arrive(uint64_t* barrier) { Arrive(SharedAddress(barrier)); }
 
 // Arrives and announces so many bytes.
 __device__ inline void ArriveExpecting(uint64_t* barrier, uint32_t bytes) {
@@ -47,7 +48,7 @@ __device__ inline void ExpectBytes(uint64_t* barrier, uint32_t bytes) {
 }
 
 // Waits for the phase of this parity to end.
-__device__ inline void WaitBarrier(uint64_t* barrier, uint32_t parity) {
+__device__ inline void WaitBarrier(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{\n"
       ".reg .pred done;\n"
@@ -56,13 +57,16 @@ __device__ inline void WaitBarrier(uint64_t* barrier, uint32_t parity) {
       "@done bra ready;\n"
       "bra again;\n"
       "ready:\n"
-      "}\n" ::"r"(SharedAddress(barrier)),
+      "}\n" ::"r"(barrier),
       "r"(parity)
       : "memory");
 }
+__device__ inline void WaitBarrier(uint64_t* barrier, uint32_t parity) {
+  WaitBarrier(SharedAddress(barrier), parity);
+}
 
 // Whether it has ended.
-__device__ inline bool TestBarrier(uint64_t* barrier, uint32_t parity) {
+__device__ inline bool TestBarrier(uint32_t barrier, uint32_t parity) {
   uint32_t done;
   asm volatile(
       "{\n"
@@ -71,9 +75,12 @@ __device__ inline bool TestBarrier(uint64_t* barrier, uint32_t parity) {
       "selp.b32 %0, 1, 0, done;\n"
       "}\n"
       : "=r"(done)
-      : "r"(SharedAddress(barrier)), "r"(parity)
+      : "r"(barrier), "r"(parity)
       : "memory");
   return done != 0;
+}
+__device__ inline bool TestBarrier(uint64_t* barrier, uint32_t parity) {
+  return TestBarrier(SharedAddress(barrier), parity);
 }
 
 // `bytes` and both addresses are multiples of 16.

@@ -63,37 +63,6 @@ __device__ inline uint32_t BlockOfCluster() {
   return rank;
 }
 
-// Barriers by their addresses in shared memory, as in bulk_copy.cuh by pointers.
-__device__ inline void Arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier) : "memory");
-}
-__device__ inline bool TestBarrier(uint32_t barrier, uint32_t parity) {
-  uint32_t done;
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-      "selp.b32 %0, 1, 0, done;\n"
-      "}\n"
-      : "=r"(done)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return done != 0;
-}
-__device__ inline void WaitBarrier(uint32_t barrier, uint32_t parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra ready;\n"
-      "bra again;\n"
-      "ready:\n"
-      "}\n" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-
 // Arrives at the barrier of that block of the cluster. What this thread has read is read before
 // that; what it has written may not be visible there. (A release to the cluster would wait for all
 // its writes, a microsecond.)
