@@ -5,8 +5,8 @@
 // without.
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstddef>
-#include <vector>
 
 #include "kernels/device/tensor_copy.cuh"
 
@@ -14,8 +14,9 @@ namespace rivulet::cuda {
 namespace {
 
 // Of numbers in bf16: sizes and the box's sizes, innermost first, and the distances of the others.
-bool Describe(const void* data, const std::vector<cuuint64_t>& sizes,
-              const std::vector<cuuint64_t>& bytes, const std::vector<cuuint32_t>& box,
+template <size_t kDimensions>
+bool Describe(const void* data, const cuuint64_t (&sizes)[kDimensions],
+              const cuuint64_t (&bytes)[kDimensions - 1], const cuuint32_t (&box)[kDimensions],
               CUtensorMap& map) {
   static const auto encode = [] {
     void* function = nullptr;
@@ -24,12 +25,12 @@ bool Describe(const void* data, const std::vector<cuuint64_t>& sizes,
                                      &found);
     return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
   }();
-  const std::vector<cuuint32_t> steps(sizes.size(), 1);
+  cuuint32_t steps[kDimensions];
+  std::fill_n(steps, kDimensions, 1);
   return encode != nullptr &&
-         encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(sizes.size()),
-                const_cast<void*>(data), sizes.data(), bytes.data(), box.data(), steps.data(),
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+         encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(kDimensions),
+                const_cast<void*>(data), sizes, bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
