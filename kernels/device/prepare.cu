@@ -339,10 +339,12 @@ __device__ float4 PreparedFour(const PreparedPart& part, uint32_t i, uint32_t co
   return {y[0].x * weight.x, y[0].y * weight.y, y[0].z * weight.z, y[0].w * weight.w};
 }
 
-// PrepareNumbers for parts that are InFours: four numbers a lane, every load at once.
+// PrepareNumbers for parts that are InFours: four numbers a lane, every load at once. What no
+// kernel of this step writes is in registers before the wait, so that only the token's own row is
+// read after it.
 template <typename Row, uint32_t kTokens, bool kSingle>
 __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& part,
-                                 const Task& task, TokensOfWarp tokens, bool real) {
+                                 const Task& task, TokensOfWarp tokens, uint32_t rehearsed) {
   const DeviceConvolution& c = call.convolution;
   const uint32_t i = threadIdx.x % 32 * 4;
   const bool has_numbers = i < task.count;
@@ -354,48 +356,50 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
   const float4 bias = LoadFour(c.bias + channel);
 #pragma unroll
   for (uint32_t j = 0; j < 4; ++j) weights[j] = LoadFour(c.weight + j * c.weight_stride + channel);
-  if (kTokens > 1) AwaitLastKernel();  // one token is rehearsed instead
+  RunRehearsed(rehearsed, [&](bool real) {
 #pragma unroll
-  for (uint32_t t = 0; t < kTokens; ++t) convolved[t].LoadNow(call, tokens[t], channel);
+    for (uint32_t t = 0; t < kTokens; ++t) convolved[t].LoadNow(call, tokens[t], channel);
 #pragma unroll
-  for (uint32_t t = 0; t < kTokens; ++t) {
-    if (convolved[t].start == convolved[t].kNone) continue;
-    const float4 in[4] = {ToFloats(convolved[t].before[0]), ToFloats(convolved[t].before[1]),
-                          ToFloats(convolved[t].before[2]), convolved[t].now};
-    float4 y[1] = {bias};
+    for (uint32_t t = 0; t < kTokens; ++t) {
+      if (convolved[t].start == convolved[t].kNone) continue;
+      const float4 in[4] = {ToFloats(convolved[t].before[0]), ToFloats(convolved[t].before[1]),
+                            ToFloats(convolved[t].before[2]), convolved[t].now};
+      float4 y[1] = {bias};
 #pragma unroll
-    for (uint32_t j = 0; j < 4; ++j) y[0] = Fused(weights[j], in[j], y[0]);
-    if (c.silu) Apply(Activation::kSilu, y);
-    const float4 prepared = PreparedFour(part, i, task.count, y[0]);
-    KeepInRegisters(prepared);
-    if (!real) continue;
-    if (i < task.padded) {
-      StoreFour(part.y + static_cast<size_t>(tokens[t]) * part.y_stride + task.to + i, prepared);
+      for (uint32_t j = 0; j < 4; ++j) y[0] = Fused(weights[j], in[j], y[0]);
+      if (c.silu) Apply(Activation::kSilu, y);
+      const float4 prepared = PreparedFour(part, i, task.count, y[0]);
+      KeepInRegisters(prepared);
+      if (!real) continue;
+      if (i < task.padded) {
+        StoreFour(part.y + static_cast<size_t>(tokens[t]) * part.y_stride + task.to + i, prepared);
+      }
+      if (kSingle && has_numbers) convolved[t].Keep(call, tokens[t], channel, in);
     }
-    if (kSingle && has_numbers) convolved[t].Keep(call, tokens[t], channel, in);
-  }
+  });
 }
 
 // PrepareNumbers for a part without convolution and norm: a number a lane.
 template <uint32_t kTokens>
 __device__ void PrepareFlat(const PrepareCall& call, const PreparedPart& part, const Task& task,
-                            TokensOfWarp tokens, bool real) {
+                            TokensOfWarp tokens, uint32_t rehearsed) {
   const uint32_t lane = threadIdx.x % 32;
-  if (lane >= task.count) return;
-  if (kTokens > 1) AwaitLastKernel();
-  float x[kTokens];
+  RunRehearsed(rehearsed, [&](bool real) {
+    if (lane >= task.count) return;
+    float x[kTokens];
 #pragma unroll
-  for (uint32_t t = 0; t < kTokens; ++t) {
-    x[t] = 0.0f;
-    if (tokens[t] >= call.rows.tokens) continue;
-    x[t] = ReadLate(part.x + static_cast<size_t>(tokens[t]) * part.x_stride + task.from + lane);
-  }
+    for (uint32_t t = 0; t < kTokens; ++t) {
+      x[t] = 0.0f;
+      if (tokens[t] >= call.rows.tokens) continue;
+      x[t] = ReadLate(part.x + static_cast<size_t>(tokens[t]) * part.x_stride + task.from + lane);
+    }
 #pragma unroll
-  for (uint32_t t = 0; t < kTokens; ++t) {
-    const float y = FunctionOf(part, task.first + lane, x[t]) * part.scale;
-    if (tokens[t] >= call.rows.tokens || !real) continue;
-    part.y[static_cast<size_t>(tokens[t]) * part.y_stride + task.to + lane] = y;
-  }
+    for (uint32_t t = 0; t < kTokens; ++t) {
+      const float y = FunctionOf(part, task.first + lane, x[t]) * part.scale;
+      if (tokens[t] >= call.rows.tokens || !real) continue;
+      part.y[static_cast<size_t>(tokens[t]) * part.y_stride + task.to + lane] = y;
+    }
+  });
 }
 
 // kWide: heads may be wider than kNarrow.
@@ -417,53 +421,59 @@ __device__ void PreparePart(const PrepareCall& call, const PreparedPart& part, c
 // A task for some tokens.
 template <typename Row, uint32_t kTokens, bool kSingle>
 __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, const Task& task,
-                            TokensOfWarp tokens, bool real) {
+                            TokensOfWarp tokens, uint32_t rehearsed) {
   if (InFours(call, part)) {
-    return PrepareConvolved<Row, kTokens, kSingle>(call, part, task, tokens, real);
+    return PrepareConvolved<Row, kTokens, kSingle>(call, part, task, tokens, rehearsed);
   }
   if (!ByHead(part) && part.channel < 0) {
-    return PrepareFlat<kTokens>(call, part, task, tokens, real);
+    return PrepareFlat<kTokens>(call, part, task, tokens, rehearsed);
   }
-  if (kTokens > 1) AwaitLastKernel();
+  RunRehearsed(rehearsed, [&](bool real) {
 #pragma unroll 1
-  for (uint32_t t = 0; t < kTokens && tokens[t] < call.rows.tokens; ++t) {
-    PreparePart<Row, kTokens == 1>(call, part, task, tokens[t], real);
-  }
+    for (uint32_t t = 0; t < kTokens && tokens[t] < call.rows.tokens; ++t) {
+      PreparePart<Row, kTokens == 1>(call, part, task, tokens[t], real);
+    }
+  });
 }
 
 // The warp's task, of the tokens that the grid's rows share out.
 template <typename Row, uint32_t kTokens, bool kSingle>
 __device__ void PrepareTokens(const PrepareCall& call, const PreparedPart& part, uint32_t index,
-                              bool real) {
+                              uint32_t rehearsed) {
   const Task task = TaskOf(part, index);
   if constexpr (kTokens > 1) {
-    PrepareTask<Row, kTokens, kSingle>(call, part, task, {blockIdx.y, gridDim.y}, real);
+    PrepareTask<Row, kTokens, kSingle>(call, part, task, {blockIdx.y, gridDim.y}, 0);
   } else {
 #pragma unroll 1
     for (uint32_t token = call.rows.before + blockIdx.y; token < call.rows.tokens;
-         token += gridDim.y) {
-      PrepareTask<Row, 1, kSingle>(call, part, task, {token, 1}, real);
-      if (!real) return;
+         token += gridDim.y, rehearsed = 0) {
+      PrepareTask<Row, 1, kSingle>(call, part, task, {token, 1}, rehearsed);
     }
   }
 }
 
 template <typename Row, uint32_t kTokens, bool kSingle>
-__device__ void PrepareWarp(const PrepareCall& call, bool real) {
+__device__ void PrepareWarp(const PrepareCall& call, uint32_t rehearsed) {
   uint32_t task = blockIdx.x * kPrepareWarps + threadIdx.x / 32;
   for (uint32_t p = 0; p < call.part_count; ++p) {
     const uint32_t tasks = TasksOf(call.parts[p]);
-    if (task < tasks) return PrepareTokens<Row, kTokens, kSingle>(call, call.parts[p], task, real);
+    if (task < tasks) {
+      return PrepareTokens<Row, kTokens, kSingle>(call, call.parts[p], task, rehearsed);
+    }
     task -= tasks;
   }
 }
 
-// Few registers while decoding, so that blocks find room beside those of a sum's kernel.
-template <typename Row, bool kSingle>
-__global__ void __maxnreg__(kSingle ? 56 : 64)
+// Few registers while decoding, so that blocks find room beside those of a sum's kernel. Few rows
+// leave room for those that a rehearsal takes.
+constexpr int RegistersFor(bool single, bool rehearses) {
+  return !single ? 64 : rehearses ? 80 : 56;
+}
+template <typename Row, bool kSingle, bool kRehearses>
+__global__ void __maxnreg__(RegistersFor(kSingle, kRehearses))
     PrepareKernel(const __grid_constant__ PrepareCall call, uint32_t rehearsed) {
   AllowNextKernel();
-  RunRehearsed(rehearsed, [&](bool real) { PrepareWarp<Row, 1, kSingle>(call, real); });
+  PrepareWarp<Row, 1, kSingle>(call, rehearsed);
 }
 
 // With many rows a warp has several tokens. Three and four of them need more registers and were
@@ -473,7 +483,7 @@ template <typename Row>
 __global__ void __launch_bounds__(kPrepareWarps * 32, 4)
     PrepareManyKernel(const __grid_constant__ PrepareCall call) {
   AllowNextKernel();
-  PrepareWarp<Row, kTokensOfWarp, true>(call, true);
+  PrepareWarp<Row, kTokensOfWarp, true>(call, 0);
 }
 
 // The inputs before a border of the segment, of which some may be older than it.
@@ -563,8 +573,11 @@ void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
     return context.Run(PrepareManyKernel<Row>, dim3(blocks, groups), kThreads, 0, call);
   }
   const dim3 grid(blocks, std::min(tokens, most));
-  context.Run(call.rows.single ? PrepareKernel<Row, true> : PrepareKernel<Row, false>, grid,
-              kThreads, 0, call, context.RehearsedBlocks(grid.x * grid.y));
+  const uint32_t rehearsed = context.RehearsedBlocks(grid.x * grid.y);
+  const auto kernel = !call.rows.single ? PrepareKernel<Row, false, false>
+                      : rehearsed != 0  ? PrepareKernel<Row, true, true>
+                                        : PrepareKernel<Row, true, false>;
+  context.Run(kernel, grid, kThreads, 0, call, rehearsed);
   if (call.rows.single || call.convolution.window == 0) return;
   context.Run(KeepInputsKernel<Row>,
               dim3((call.convolution.channels + 127) / 128, call.rows.segment_count), 128, 0, call);

@@ -25,9 +25,9 @@ constexpr uint32_t kMostNumbers = 8;
 // What one thread copies of the token's row: four neighbours of a query, the key or the values.
 struct Four {
   const float* from = nullptr;  // null: nothing
-  bf16* to;
+  bf16* to = nullptr;
   bf16* row = nullptr;  // of the tail; null: not kept
-  bool scaled;          // by the step Δ
+  bool scaled = false;  // by the step Δ
 };
 
 // kTiles: of 16 keys that a warp holds in registers.
@@ -81,6 +81,7 @@ class DecodeUnit {
       if (c_.constant != nullptr) decay_ = c_.constant[unit_ * kChunk + lane_];
       if (decays && lane_ < place_) decay_ = DecayRow()[lane_];
     }
+    if constexpr (kItems != 0) FindItems();
     const auto work = [&](bool real) {
       real_ = real;
       if constexpr (kChannel) {
@@ -224,20 +225,48 @@ class DecodeUnit {
             keeps ? ValueRow(place_) + first + i * 4 : nullptr, c_.times_step};
   }
 
+  // Of this thread, while the step's last kernel still runs.
+  __device__ void FindItems() {
+#pragma unroll
+    for (uint32_t j = 0; j < kItems; ++j) {
+      const uint32_t i = threadIdx.x + j * blockDim.x;
+      items_[j] = i < Items() ? ItemAt(i) : Four{};
+    }
+  }
+  // All of them are asked for before the first is stored.
+  __device__ void TakeItems(float step) {
+    float4 x[kItems];
+#pragma unroll
+    for (uint32_t j = 0; j < kItems; ++j) {
+      if (items_[j].from != nullptr) x[j] = ReadItem(items_[j]);
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < kItems; ++j) {
+      if (items_[j].from != nullptr) StoreItem(items_[j], x[j], step);
+    }
+  }
+
+  __device__ static float4 ReadItem(const Four& item) {
+    return ReadLate(reinterpret_cast<const float4*>(item.from));
+  }
+  __device__ void StoreItem(const Four& item, float4 x, float step) const {
+    if (item.scaled) x.x *= step, x.y *= step, x.z *= step, x.w *= step;
+    StoreFour(item.to, x);
+    if (item.row != nullptr && Stores()) StoreFour(item.row, x);
+  }
+
+  __device__ uint32_t Items() const { return c_.padded_key / 4 * (1 + columns_) + values_ / 4; }
+
   __device__ void TakeToken(bool decays) {
-    const uint32_t items = c_.padded_key / 4 * (1 + columns_) + values_ / 4;
     float step = 0.0f;
     if (decays) step = ReadLate(c_.g + size_t{Token()} * c_.g_stride + unit_);
     if (c_.delta) beta_ = ReadLate(c_.beta + size_t{Token()} * c_.beta_stride + unit_);
     TakeSkip();
     TakeValues();
-    for (uint32_t i = threadIdx.x; i < items; i += blockDim.x) {
+    if constexpr (kItems != 0) TakeItems(step);
+    for (uint32_t i = threadIdx.x + kItems * blockDim.x; i < Items(); i += blockDim.x) {
       const Four item = ItemAt(i);
-      if (item.from == nullptr) continue;
-      float4 x = ReadLate(reinterpret_cast<const float4*>(item.from));
-      if (item.scaled) x.x *= step, x.y *= step, x.z *= step, x.w *= step;
-      StoreFour(item.to, x);
-      if (item.row != nullptr && Stores()) StoreFour(item.row, x);
+      if (item.from != nullptr) StoreItem(item, ReadItem(item), step);
     }
     if (!decays) return;
     const float last = __shfl_sync(0xffffffffu, decay_, place_ == 0 ? 0 : place_ - 1);
@@ -259,11 +288,10 @@ class DecodeUnit {
     TakeValues();
     for (uint32_t d = threadIdx.x; d < c_.padded_key; d += blockDim.x) TakeDecay(d);
     __syncthreads();
-    const uint32_t items = c_.padded_key / 4 * (1 + columns_) + values_ / 4;
-    for (uint32_t i = threadIdx.x; i < items; i += blockDim.x) {
+    for (uint32_t i = threadIdx.x; i < Items(); i += blockDim.x) {
       const Four item = ItemAt(i);
       if (item.from == nullptr) continue;
-      const float4 x = ReadLate(reinterpret_cast<const float4*>(item.from));
+      const float4 x = ReadItem(item);
       if (item.to >= q_ && item.to < v_) {
         TakeQuery(item.to, x);
       } else {
@@ -542,6 +570,9 @@ class DecodeUnit {
   float beta_ = 0.0f;
   float skip_[2] = {}, skipped_[2] = {}, values_now_[2] = {};
   HeldTile<kBf16State> held_[kTiles];
+  // What the thread takes of the token's row, where there is room for it in registers.
+  static constexpr uint32_t kItems = kRehearses ? 4 : 0;
+  Four items_[kItems == 0 ? 1 : kItems] = {};
 };
 
 // Blocks that share a processor. Few rows leave room for the registers that a rehearsal takes.
