@@ -41,7 +41,7 @@ struct GenerateOptions {
   CommonOptions common;
   InputOptions input;
   v1::GenerateRequest request;  // everything except the input
-  bool echo = false;            // print the prompt before its continuation
+  bool echo = false;            // print the prompt before its continuation; not with json
   bool stats = false;           // tokens and tokens/s on stderr at the end
 };
 

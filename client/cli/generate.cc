@@ -65,6 +65,13 @@ class Notes {
   std::optional<v1::CacheReport> cache_;
 };
 
+template <typename Ids>
+std::string IdsText(const Ids& ids) {
+  std::string text;
+  for (const uint32_t id : ids) text += std::to_string(id) + " ";
+  return text;
+}
+
 // Prints messages as they arrive; several completions are printed one after another at the end.
 // With log-probabilities, a line for each token takes the place of the text.
 class Printer {
@@ -73,11 +80,13 @@ class Printer {
       : json_(json),
         as_ids_(as_ids),
         lines_(request.logprobs() > 0),
+        prompt_lines_(request.prompt_logprobs() > 0),
         texts_(request.has_n() && request.n() > 0 ? request.n() : 1) {}
 
-  // False if stdout is closed.
+  // On the line of its continuation, if that follows. False if stdout is closed.
   bool Echo(const std::string& prompt) {
-    return json_ || PrintModelText(lines_ ? prompt + "\n" : prompt);
+    const bool continued = !lines_ && !prompt_lines_ && texts_.size() == 1;
+    return PrintModelText(continued ? prompt : prompt + "\n");
   }
   bool Add(const v1::GenerateResponse& message) {
     if (json_) return PrintJson(message);
@@ -106,15 +115,12 @@ class Printer {
 
   std::string TextOf(const v1::GenerateResponse& message) const {
     if (lines_) return Lines(message.logprobs());
-    if (!as_ids_) return message.text();
-    std::string ids;
-    for (uint32_t id : message.token_ids()) ids += std::to_string(id) + " ";
-    return ids;
+    return as_ids_ ? IdsText(message.token_ids()) : message.text();
   }
 
   const bool json_;
   const bool as_ids_;
-  const bool lines_;
+  const bool lines_, prompt_lines_;
   std::vector<std::string> texts_;
 };
 
@@ -124,6 +130,17 @@ absl::StatusOr<bool> AnswersInIds(Client& client, const InputOptions& input,
   if (input.tokens.empty()) return false;
   RIVULET_ASSIGN_OR_RETURN(const v1::Model model, client.GetModel(call));
   return !model.has_tokenizer();
+}
+
+// What --echo prints: the text of a prompt in ids, or the ids if the model has no tokenizer.
+absl::StatusOr<std::string> PromptText(Client& client, const v1::GenerateRequest& request,
+                                       bool as_ids, const CallOptions& call) {
+  if (request.has_prompt()) return request.prompt();
+  if (as_ids) return IdsText(request.token_ids().ids());
+  v1::DetokenizeRequest ids;
+  *ids.mutable_token_ids() = request.token_ids().ids();
+  RIVULET_ASSIGN_OR_RETURN(const v1::DetokenizeResponse text, client.Detokenize(ids, call));
+  return text.text();
 }
 
 }  // namespace
@@ -136,7 +153,10 @@ int RunGenerate(const GenerateOptions& options, Cancellation& cancellation) {
   const absl::StatusOr<bool> as_ids = AnswersInIds(client, options.input, call);
   if (!as_ids.ok()) return Fail(as_ids.status());
   Printer printer(request, options.common.json, *as_ids);
-  if (options.echo) printer.Echo(request.prompt());
+  const absl::StatusOr<std::string> prompt =
+      options.echo ? PromptText(client, request, *as_ids, call) : "";
+  if (!prompt.ok()) return Fail(prompt.status());
+  if (options.echo && !printer.Echo(*prompt)) return 0;
   Statistics statistics;
   Notes notes;
   const absl::Status status =

@@ -85,6 +85,13 @@ void AddField(CLI::App* app, const char* name, const char* help, Message* messag
   AddField<T>(app, name, help, [=](const T& value) { (message->*set)(value); });
 }
 
+// An empty text, as of a variable that a script has not set, would count as none.
+CLI::Validator NotEmpty() {
+  return CLI::Validator(
+      [](std::string& text) { return text.empty() ? "it is empty; leave the option out" : ""; },
+      "");
+}
+
 // The bytes of a file. CLI11 reports what callbacks throw as a usage error.
 std::string BytesOf(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -105,11 +112,15 @@ void AddAccess(CLI::App* app, Access& access) {
   app->add_flag("--tls", access.tls, "Speak TLS with the server");
   file("--tls-ca", "Who must have signed its certificate (PEM); implies --tls", access.authorities)
       ->envname("RIVULET_TLS_CA");
-  file("--tls-cert", "The client's own certificate (PEM), for mutual TLS", access.certificate);
-  file("--tls-key", "Its private key (PEM)", access.key);
+  CLI::Option* const certificate =
+      file("--tls-cert", "The client's own certificate (PEM), for mutual TLS", access.certificate);
+  CLI::Option* const key = file("--tls-key", "Its private key (PEM)", access.key);
+  certificate->needs(key);
+  key->needs(certificate);
   const auto read_token = [&access](const std::string& path) {
     access.token = BytesOf(path);
     while (!access.token.empty() && std::isspace(access.token.back())) access.token.pop_back();
+    if (access.token.empty()) throw CLI::ValidationError("no token in " + path);
   };
   app->add_option_function<std::string>("--token-file", read_token,
                                         "A file with the bearer token, in place of $RIVULET_TOKEN")
@@ -147,6 +158,13 @@ void AddInput(CLI::App* app, InputOptions& options) {
                 "Special tokens written in the text (<|im_end|>) are those tokens");
 }
 
+// Here and below: options that would have no effect beside others are wrong usage.
+void CheckInput(const InputOptions& options) {
+  if (!options.special_tokens || options.tokens.empty()) return;
+  throw CLI::ValidationError("--special-tokens",
+                             "it counts for text; the ids of --tokens are used as they are");
+}
+
 // "ID=VALUE". CLI11 reports what callbacks throw as a usage error.
 void AddBias(const std::string& entry, v1::SamplingParams* params) {
   const std::string_view text = entry;
@@ -156,7 +174,9 @@ void AddBias(const std::string& entry, v1::SamplingParams* params) {
   if (!id.has_value() || !value.has_value()) {
     throw CLI::ValidationError("--logit-bias", "expected ID=VALUE in decimals, got " + entry);
   }
-  (*params->mutable_logit_bias())[*id] = *value;
+  if (!params->mutable_logit_bias()->insert({*id, *value}).second) {
+    throw CLI::ValidationError("--logit-bias", absl::StrCat("token ", *id, " has two values"));
+  }
 }
 
 void AddSampling(CLI::App* app, v1::SamplingParams* params) {
@@ -199,7 +219,8 @@ void AddStops(CLI::App* app, v1::StopParams* stop) {
 
 void AddCache(CLI::App* app, v1::GenerateRequest* request) {
   AddField<std::string>(app, "--cache-salt", "Share kept states only with prompts of this salt",
-                        [=](const std::string& salt) { request->set_cache_salt(salt); });
+                        [=](const std::string& salt) { request->set_cache_salt(salt); })
+      ->check(NotEmpty());
   app->add_flag_callback(
       "--report-cache", [=] { request->set_report_cache(true); },
       "Print what the server's prefix cache had, or why nothing");
@@ -208,10 +229,7 @@ void AddCache(CLI::App* app, v1::GenerateRequest* request) {
 // An option that names a file, whose bytes `set` takes.
 CLI::Option* AddFile(CLI::App* app, const char* name, const char* help,
                      std::function<void(std::string)> set) {
-  const auto read = [set = std::move(set)](const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    set(std::string(std::istreambuf_iterator<char>(file), {}));
-  };
+  const auto read = [set = std::move(set)](const std::string& path) { set(BytesOf(path)); };
   return AddField<std::string>(app, name, help, read)->check(CLI::ExistingFile);
 }
 
@@ -239,20 +257,32 @@ void AddStructure(CLI::App* app, v1::GenerateRequest* request) {
   }
 }
 
+void CheckGenerate(const GenerateOptions& options) {
+  CheckInput(options.input);
+  if (!options.echo || !options.common.json) return;
+  throw CLI::ValidationError("--echo",
+                             "--json prints the server's messages as they are, and these do not "
+                             "have the prompt; --prompt-logprobs asks for its tokens");
+}
+
 void AddGenerate(CLI::App* app, GenerateOptions& options) {
+  app->callback([&options] { CheckGenerate(options); });
   AddCommon(app, options.common);
   AddInput(app, options.input);
   using Request = v1::GenerateRequest;
   Request* request = &options.request;
   AddField<std::string>(app, "--session", "Continue this session (rivulet sessions create)",
-                        [=](const std::string& v) { request->set_session_id(v); });
+                        [=](const std::string& v) { request->set_session_id(v); })
+      ->check(NotEmpty());
   AddField(app, "-m,--max-tokens", "Most tokens to generate (default: the model's, or 256)",
            request, &Request::set_max_tokens);
-  AddField(app, "-n,--completions", "Independent completions of one prompt", request,
-           &Request::set_n);
+  CLI::Option* const completions =
+      AddField<uint32_t>(app, "-n,--completions", "Independent completions of one prompt",
+                         [=](uint32_t n) { request->set_n(n); });
   app->add_flag_callback(
-      "--keep-choices", [=] { request->set_keep_choices(true); },
-      "With --session and -n: the other completions become sessions, too");
+         "--keep-choices", [=] { request->set_keep_choices(true); },
+         "With --session and -n: the other completions become sessions, too")
+      ->needs(completions);
   AddField(app, "--logprobs",
            "Log-probabilities of the n best tokens: a line for each token in place of the text",
            request, &Request::set_logprobs);
@@ -262,21 +292,23 @@ void AddGenerate(CLI::App* app, GenerateOptions& options) {
   AddStops(app, request->mutable_stop());
   AddCache(app, request);
   AddStructure(app, request);
-  app->add_flag("--echo", options.echo, "Print the prompt before its continuation");
+  app->add_flag("--echo", options.echo,
+                "Print the prompt before its continuation; not with --json");
   app->add_flag("--stats", options.stats, "Print tokens/s on stderr at the end");
 }
 
 void AddScore(CLI::App* app, ScoreOptions& options) {
   AddCommon(app, options.common);
   AddInput(app, options.input);
+  app->callback([&options] { CheckInput(options.input); });
   AddNumber(app, "--top", "Also print the n best tokens at each position, at most 20", options.top);
 }
 
 // An option whose text `parse` turns into `value`.
 template <typename Value, typename T>
-void AddParsed(CLI::App* app, const char* name, const char* help,
-               absl::StatusOr<T> (*parse)(std::string_view), Value* value) {
-  AddField<std::string>(app, name, help, [=](const std::string& text) {
+CLI::Option* AddParsed(CLI::App* app, const char* name, const char* help,
+                       absl::StatusOr<T> (*parse)(std::string_view), Value* value) {
+  return AddField<std::string>(app, name, help, [=](const std::string& text) {
     const absl::StatusOr<T> parsed = parse(text);
     if (!parsed.ok()) throw CLI::ValidationError(name, std::string(parsed.status().message()));
     *value = *parsed;
@@ -286,17 +318,20 @@ void AddParsed(CLI::App* app, const char* name, const char* help,
 void AddBenchLoad(CLI::App* app, bench::BenchOptions& o) {
   CLI::Option* concurrency = AddNumber(
       app, "-c,--concurrency", "Closed loop: this many streams, always busy (1)", o.concurrency);
-  AddNumber(app, "-r,--rate", "Open loop: requests/s, regardless of the server", o.rate)
-      ->excludes(concurrency);
+  CLI::Option* const rate =
+      AddNumber(app, "-r,--rate", "Open loop: requests/s, regardless of the server", o.rate)
+          ->excludes(concurrency);
   AddParsed(app, "--arrival", "Arrivals of the open loop: poisson or constant (poisson)",
-            bench::ParseArrival, &o.arrival);
+            bench::ParseArrival, &o.arrival)
+      ->needs(rate);
   AddNumber(app, "-n,--requests", "Stop after this many requests (or sessions)", o.requests);
   AddNumber(app, "-d,--duration", "Measured seconds (10 without --requests)", o.duration_seconds);
   AddNumber(app, "--warmup", "Seconds of load before measuring (0)", o.warmup_seconds);
   AddNumber(app, "--drain", "Seconds for running requests to finish at the end (30)",
             o.drain_seconds);
   AddNumber(app, "--connections", "TCP connections, used in turn (1)", o.connections);
-  AddNumber(app, "--max-in-flight", "Open loop: most requests in flight (10000)", o.max_in_flight);
+  AddNumber(app, "--max-in-flight", "Open loop: most requests in flight (10000)", o.max_in_flight)
+      ->needs(rate);
   AddNumber(app, "--interfere-prompt",
             "Measure twice --duration: without, and with a prompt of this many tokens always "
             "being processed; compares inter-token latencies",
@@ -308,11 +343,14 @@ void AddBenchLoad(CLI::App* app, bench::BenchOptions& o) {
 void AddBench(CLI::App* app, bench::BenchOptions& o) {
   AddCommon(app, o.common);
   AddBenchLoad(app, o);
-  AddParsed(app, "--prompt-tokens", "Random ids: N, or uniform LOW:HIGH (128)",
-            bench::ParseLengthRange, &o.prompt_tokens);
+  CLI::Option* const lengths =
+      AddParsed(app, "--prompt-tokens", "Random ids: N, or uniform LOW:HIGH (128)",
+                bench::ParseLengthRange, &o.prompt_tokens);
   AddParsed(app, "--output-tokens", "N, or uniform LOW:HIGH (128)", bench::ParseLengthRange,
             &o.output_tokens);
-  app->add_option("--prompt-file", o.prompt_file, "Read prompts from this file, one per line");
+  app->add_option("--prompt-file", o.prompt_file, "Read prompts from this file, one per line")
+      ->excludes(lengths)
+      ->check(NotEmpty());
   AddField<float>(app, "--temperature", "0 is greedy", [&o](float v) { o.temperature = v; });
   AddNumber(app, "--seed", "Same seed, same requests at the same times (1)", o.seed);
   AddNumber(app, "--turns", "Sessions of this many turns, instead of single requests", o.turns);
@@ -320,7 +358,8 @@ void AddBench(CLI::App* app, bench::BenchOptions& o) {
 
 void AddChat(CLI::App* app, ChatOptions& options) {
   AddServer(app, options.common);
-  app->add_option("--session", options.session, "Continue the session with this id or name");
+  app->add_option("--session", options.session, "Continue the session with this id or name")
+      ->check(NotEmpty());
   app->add_option("--system", options.system, "System message, for models with a chat template");
   AddField<bool>(app, "--thinking", "on or off, for chat templates that know it (the template's)",
                  [&options](bool on) { options.thinking = on; });

@@ -20,15 +20,18 @@ namespace {
 constexpr const char* kCtrlC = "\x03";
 constexpr const char* kCtrlD = "\x04";
 
+std::string BinaryFolder() {
+  return std::filesystem::absolute(Binary("rivulet")).parent_path().string();
+}
+
 class QuickstartTest : public testing::Test {
  protected:
   void SetUp() override {
     const auto* const info = testing::UnitTest::GetInstance()->current_test_info();
     mark_ = "QUICKSTART_TEST=" + std::to_string(getpid()) + info->name();
-    binaries_ = std::filesystem::path(Binary("rivulet")).parent_path();
     terminal_ = Terminal::Start(
         {"/bin/bash", SourcePath("deploy/quickstart"), "-m", "1000000", "--ignore-eos"},
-        {"RIVULET_BIN_DIR=" + std::filesystem::absolute(binaries_).string(), mark_, "NO_COLOR=1",
+        {"RIVULET_BIN_DIR=" + BinaryFolder(), mark_, "NO_COLOR=1",
          "XDG_STATE_HOME=" + testing::TempDir() + "/rivulet_" + mark_, "HOME=/nonexistent"});
     ASSERT_TRUE(terminal_->WaitFor("ctrl-D ends.").found) << terminal_->output();
     ASSERT_TRUE(terminal_->WaitFor("> ").found);
@@ -67,7 +70,6 @@ class QuickstartTest : public testing::Test {
   }
 
   std::string mark_;
-  std::filesystem::path binaries_;
   std::unique_ptr<Terminal> terminal_;
 };
 
@@ -92,6 +94,20 @@ TEST_F(QuickstartTest, SighupEndsChatAndServer) {
   kill(terminal_->pid(), SIGHUP);
   EXPECT_EQ(terminal_->Wait(), 129) << terminal_->output();
   ExpectNothingLeft();
+}
+
+// The quickstart's own flags do not meet those that it passes on.
+TEST(QuickstartPromptTest, PrintsTextOrJson) {
+  const auto prompt = [](const std::string& flag) {
+    return RunProgram({"/usr/bin/env", "RIVULET_BIN_DIR=" + BinaryFolder(), "/bin/bash",
+                       SourcePath("deploy/quickstart"), "--prompt", "Once upon", flag});
+  };
+  const Exit text = prompt("--max-tokens=2");
+  EXPECT_EQ(text.code, 0) << text.output;
+  EXPECT_NE(text.output.find("Once upon a time"), std::string::npos) << text.output;
+  const Exit json = prompt("--json");
+  EXPECT_EQ(json.code, 0) << json.output;
+  EXPECT_NE(json.output.find("\"usage\""), std::string::npos) << json.output;
 }
 
 }  // namespace
