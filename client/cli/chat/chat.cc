@@ -69,6 +69,11 @@ class Chat {
         screen_.Error(WithNotFoundHint(status, "`rivulet sessions` lists them"));
         return End(1);
       }
+      if (!options_.system.empty() && conversation_.begun()) {
+        screen_.Error(absl::StrCat("--system: ", options_.session,
+                                   " has begun, and keeps what it began with; leave it out"));
+        return End(1);
+      }
     }
     if (interactive_) Greet();
   }
@@ -357,6 +362,11 @@ int RunChat(const ChatOptions& options, bool interactive, SignalWatcher& signals
   if (!options.system.empty() && !model->has_chat_template()) {
     screen.Error(absl::StrCat("--system: ", model->name(),
                               " has no chat template; start with the text instead"));
+    return 1;
+  }
+  if (options.thinking.has_value() && !model->has_chat_template()) {
+    screen.Error(
+        absl::StrCat("--thinking: ", model->name(), " has no chat template; leave it out"));
     return 1;
   }
   if (!model->has_tokenizer()) {

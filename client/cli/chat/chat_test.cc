@@ -289,6 +289,29 @@ TEST_F(ChatTest, ASystemMessageNeedsATemplate) {
   EXPECT_FALSE(server_.inference.turns()[1].messages().enable_thinking());
 }
 
+TEST_F(ChatTest, ThinkingNeedsATemplate) {
+  options_.thinking = true;
+  reader_.Type("never read");
+  const Result result = Run();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("error: --thinking: fake has no chat template"));
+  EXPECT_THAT(server_.inference.turns(), IsEmpty());
+}
+
+TEST_F(ChatTest, ASystemMessageIsForASessionThatHasNotBegun) {
+  server_.inference.set_has_chat_template(true);
+  reader_.Type("hello");
+  reader_.Type("/name goose");
+  EXPECT_EQ(Run().code, 0);
+  options_.session = "goose";
+  options_.system = "be brief";
+  reader_.Type("never read");
+  const Result result = Run();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("error: --system: goose has begun"));
+  EXPECT_THAT(server_.inference.turns(), SizeIs(1));
+}
+
 TEST_F(ChatTest, WithoutTemplatesOfTheServerTheTextIsContinued) {
   server_.inference.set_has_chat_template(true);
   server_.inference.set_applies_templates(false);

@@ -87,6 +87,7 @@ class Conversation {
 
   const std::string& id() const { return id_; }  // empty before the first line
   const std::string& name() const { return name_; }
+  bool begun() const { return endings_.count(id_) > 0; }  // the session has had a turn
   const TurnNumbers& last_turn() const { return last_turn_; }
   // Whether the text of the turn that runs begins within a <think>.
   bool starts_thinking() const { return starts_thinking_; }

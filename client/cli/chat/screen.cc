@@ -99,7 +99,8 @@ void Screen::Table(const std::string& table) { cli::Print(table, output_); }
 void Screen::Note(const std::string& note) { Line("\033[2m", note); }
 
 void Screen::TurnSummary(const TurnNumbers& turn) {
-  if (style_.messages_on_terminal) Note(absl::StrCat("[", Summary(turn), "]"));
+  if (style_.messages_on_terminal) return Note(absl::StrCat("[", Summary(turn), "]"));
+  if (turn.cache.has_value()) Note(absl::StrCat("prefix cache: ", CacheText(*turn.cache)));
 }
 
 void Screen::Error(const std::string& message) { Line("\033[31m", "error: " + message); }

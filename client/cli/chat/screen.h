@@ -46,11 +46,12 @@ class Screen {
   // Completes the text, and its last line if it is open.
   void EndText();
 
-  void Table(const std::string& table);       // already safe, ends with a newline
-  void Note(const std::string& note);         // dim
-  void TurnSummary(const TurnNumbers& turn);  // "[24 tokens, ...]", dim; only on a terminal
-  void Error(const std::string& message);     // "error: " and the message
-  void Error(const absl::Status& status);     // with its code
+  void Table(const std::string& table);  // already safe, ends with a newline
+  void Note(const std::string& note);    // dim
+  // "[24 tokens, ...]", dim; if it is not for a terminal, only what the prefix cache had.
+  void TurnSummary(const TurnNumbers& turn);
+  void Error(const std::string& message);  // "error: " and the message
+  void Error(const absl::Status& status);  // with its code
 
  private:
   bool Print(const std::string& text);

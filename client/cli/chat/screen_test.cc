@@ -46,6 +46,16 @@ TEST_F(ScreenTest, GeneratedTextCannotControlATerminal) {
   EXPECT_EQ(output_.text(), "caf\u00e9\n^[[2Jgone\n");
 }
 
+TEST_F(ScreenTest, WithoutATerminalOnlyTheReportOfTheCacheFollowsATurn) {
+  Screen screen(output_.file(), messages_.file(), {});
+  TurnNumbers turn;
+  screen.TurnSummary(turn);
+  EXPECT_EQ(messages_.text(), "");
+  turn.cache.emplace().set_miss(v1::CACHE_MISS_SHORT);
+  screen.TurnSummary(turn);
+  EXPECT_EQ(messages_.text(), "prefix cache: nothing reused: the prompt is too short\n");
+}
+
 TEST_F(ScreenTest, DimsThinking) {
   Screen screen(output_.file(), messages_.file(),
                 {.text_on_terminal = true, .dims_thinking = true});
