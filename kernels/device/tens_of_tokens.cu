@@ -16,7 +16,7 @@
 
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/launch.cuh"
-#include "kernels/device/tensor_copy.cuh"
+#include "kernels/device/product_rings.cuh"
 
 namespace rivulet::cuda {
 namespace {
@@ -25,10 +25,6 @@ constexpr uint32_t kBlocksOfCluster = 2;
 constexpr uint32_t kMostTokens = 64;
 constexpr uint32_t kMostMultipliers = 8;  // warps
 constexpr uint32_t kProducers = 2;        // warps
-constexpr uint32_t kMostWeightSlots = 40, kMostTokenSlots = 8;
-constexpr uint32_t kBoxAlignment = 1024;
-// Of a processor; what is left is for small kernels beside this one.
-constexpr size_t kSharedOfProcessor = 204 << 10;
 
 struct TensShape {
   uint32_t blocks, rounds;
@@ -47,12 +43,6 @@ struct TensCall {
   uint32_t on_the_way;  // stages of weights that are asked for and have not come
   TensShape shape;
   WeightsAhead ahead;
-};
-
-// Those that say that a stage is empty follow those that say that it is full.
-struct Barriers {
-  uint64_t weights_full[kMostWeightSlots], weights_empty[kMostWeightSlots];
-  uint64_t tokens_full[kMostTokenSlots], tokens_empty[kMostTokenSlots];
 };
 
 // What two k16 steps are multiplied with.
@@ -89,32 +79,6 @@ struct Operands {
   }
 };
 
-// A reader's place in a ring: shared addresses of a stage and of the barrier that says that it is
-// full.
-struct RingPlace {
-  uint32_t stage, barrier, parity;
-  uint32_t first_stage, last_stage, first_barrier, stage_bytes;
-
-  __device__ RingPlace(uint32_t memory, uint32_t bytes, uint32_t slots, const uint64_t* barriers)
-      : stage(memory),
-        barrier(SharedAddress(barriers)),
-        parity(0),
-        first_stage(memory),
-        last_stage(memory + (slots - 1) * bytes),
-        first_barrier(barrier),
-        stage_bytes(bytes) {
-    // In registers, or the compiler computes them anew for each stage.
-    asm volatile("" : "+r"(first_stage), "+r"(last_stage), "+r"(first_barrier), "+r"(stage_bytes));
-  }
-
-  __device__ void Advance() {
-    const bool wraps = stage == last_stage;
-    stage = wraps ? first_stage : stage + stage_bytes;
-    barrier = wraps ? first_barrier : barrier + sizeof(uint64_t);
-    parity ^= wraps ? 1 : 0;
-  }
-};
-
 template <int kTokenTiles, int kOutputTiles, int kStageBoxes>
 class TensOfTokens {
  public:
@@ -122,7 +86,7 @@ class TensOfTokens {
   static constexpr uint32_t kOutputs = kOutputTiles * 8;  // of a group
   static constexpr uint32_t kTokens = kTokenTiles * 16;   // of a part
 
-  __device__ TensOfTokens(const TensCall& call, Barriers& barriers, uint32_t memory)
+  __device__ TensOfTokens(const TensCall& call, ProductBarriers& barriers, uint32_t memory)
       : c_(call),
         s_(call.shape),
         b_(barriers),
@@ -145,15 +109,8 @@ class TensOfTokens {
 
   __device__ void Start() {
     if (threadIdx.x == 0) {
-      for (uint32_t i = 0; i < s_.weight_slots; ++i) {
-        InitBarrier(&b_.weights_full[i], 1);
-        InitBarrier(&b_.weights_empty[i], s_.multipliers());
-      }
-      for (uint32_t i = 0; i < s_.token_slots; ++i) {
-        InitBarrier(&b_.tokens_full[i], 1);
-        InitBarrier(&b_.tokens_empty[i], kBlocksOfCluster * s_.multipliers());
-      }
-      FenceBarrierInit();
+      InitProductBarriers(b_, s_.weight_slots, s_.multipliers(), s_.token_slots,
+                          kBlocksOfCluster * s_.multipliers());
       FetchDescription(c_.weights);
       FetchDescription(c_.tokens);
     }
@@ -185,25 +142,12 @@ class TensOfTokens {
     return (blockIdx.x * s_.rounds + round) * s_.groups * kOutputs;
   }
 
-  // Weights do not depend on the kernel before this one. Only so many are on their way: the kernels
-  // before this one may still be running, and what they read would have to wait behind them.
-  __device__ void BringWeights() {
-    const uint64_t policy = ReadOnce();
-    Ring slot, arrived;
-    uint32_t issued = 0;
-    for (uint32_t round = 0; round < s_.rounds; ++round) {
-      for (uint32_t stage = 0; stage < c_.stages; ++stage, ++issued) {
-        if (issued >= c_.on_the_way) {
-          WaitBarrier(&b_.weights_full[arrived.at], arrived.parity);
-          arrived.Advance(s_.weight_slots);
-        }
-        if (!slot.first_round) WaitBarrier(&b_.weights_empty[slot.at], slot.parity ^ 1);
-        ArriveExpecting(&b_.weights_full[slot.at], kStageBoxes * weight_box_);
-        CopyBoxes(weights_ + slot.at * kStageBoxes * weight_box_, c_.weights, FirstOutput(round),
-                  stage * kStageInputs, &b_.weights_full[slot.at], policy);
-        slot.Advance(s_.weight_slots);
-      }
-    }
+  __device__ void BringWeights() const {
+    const WeightStages stages = {weights_,        kStageBoxes * weight_box_,
+                                 s_.weight_slots, kStageInputs,
+                                 c_.on_the_way,   s_.rounds,
+                                 c_.stages};
+    cuda::BringWeights(c_.weights, stages, b_, [&](uint32_t round) { return FirstOutput(round); });
   }
 
   // Asks for weights of the next product, behind all of this one's.
@@ -289,19 +233,8 @@ class TensOfTokens {
     operands[1].Multiply(0, sum);
     if (!ready) AwaitStage();
     if (more) Load(operands[0], token_ring_.stage, weight_ring_.stage, 0);
-    Release(weights.barrier, tokens.barrier, left);
+    ReleaseStage(weights.barrier, tokens.barrier, kBlocksOfCluster, left >= s_.token_slots);
     operands[1].Multiply(1, sum);
-  }
-
-  // The tokens of both blocks come from both, so both have to know. But not of slots that are not
-  // filled again: the other block may have ended when that would reach it.
-  __device__ void Release(uint32_t weight_barrier, uint32_t token_barrier, uint32_t left) const {
-    constexpr uint32_t kToEmpty = sizeof(uint64_t);
-    __syncwarp();
-    if (lane_ == 0) Arrive(weight_barrier + kMostWeightSlots * kToEmpty);
-    if (lane_ < kBlocksOfCluster && left >= s_.token_slots) {
-      ArriveAt(token_barrier + kMostTokenSlots * kToEmpty, lane_);
-    }
   }
 
   __device__ void Write(uint32_t output, uint32_t first_token,
@@ -324,7 +257,7 @@ class TensOfTokens {
 
   const TensCall& c_;
   const TensShape& s_;
-  Barriers& b_;
+  ProductBarriers& b_;
   const uint32_t warp_, lane_;
   uint32_t token_box_, weight_box_;  // bytes
   const uint32_t tokens_, weights_;  // in shared memory
@@ -339,7 +272,7 @@ __global__ void __cluster_dims__(kBlocksOfCluster)
     __launch_bounds__((kMostMultipliers + kProducers) * 32)
         TensKernel(const __grid_constant__ TensCall call) {
   extern __shared__ __align__(128) std::byte memory[];
-  __shared__ Barriers barriers;
+  __shared__ ProductBarriers barriers;
   AllowNextKernel();
   TensOfTokens<kTokenTiles, kOutputTiles, kStageBoxes> work(call, barriers, SharedAddress(memory));
   work.Start();
@@ -380,8 +313,9 @@ TensShape ShapeFor(const DeviceLinear& linear, uint32_t rows, const TensTiles& t
   const uint32_t weight_bytes = shape.groups * tiles.outputs * 8 * row_bytes;
   const uint32_t of_tokens = (rows <= 32 ? 64 : 96) << 10;
   shape.token_slots = std::min({kMostTokenSlots, of_tokens / token_bytes, stages});
-  const auto rest = static_cast<uint32_t>(kSharedOfProcessor - kBoxAlignment - sizeof(Barriers) -
-                                          1024 - shape.token_slots * token_bytes);
+  const auto rest =
+      static_cast<uint32_t>(kSharedOfProduct - kBoxAlignment - sizeof(ProductBarriers) - 1024 -
+                            shape.token_slots * token_bytes);
   shape.weight_slots = std::min({kMostWeightSlots, rest / weight_bytes, stages});
   return shape;
 }
@@ -407,7 +341,7 @@ bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const T
   call.on_the_way = std::min(std::max(kOnTheWay / stage_bytes, 2u), shape.weight_slots);
   const auto kernel = TensKernel<kTokenTiles, kOutputTiles, kStageBoxes>;
   static const cudaError_t prepared =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfProcessor);
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfProduct);
   context.Check(prepared);
   const size_t shared = kBoxAlignment + shape.token_slots * kStageBoxes * tokens * kBoxRowBytes +
                         size_t{shape.weight_slots} * stage_bytes;

@@ -1,0 +1,122 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The rings in shared memory through which products bring weights and tokens (tens_of_tokens.cu,
+// hundred_tokens.cu). A slot has a stage: some boxes (tensor_copy.cuh) of the same columns.
+#ifndef RIVULET_KERNELS_DEVICE_PRODUCT_RINGS_CUH_
+#define RIVULET_KERNELS_DEVICE_PRODUCT_RINGS_CUH_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device/tensor_copy.cuh"
+
+namespace rivulet::cuda {
+
+// Of a processor; what is left is for small kernels beside a product.
+constexpr size_t kSharedOfProduct = 204 << 10;
+constexpr uint32_t kBoxAlignment = 1024;
+constexpr uint32_t kMostWeightSlots = 40, kMostTokenSlots = 8;
+
+// Those that say that a stage is empty follow those that say that it is full.
+struct ProductBarriers {
+  uint64_t weights_full[kMostWeightSlots], weights_empty[kMostWeightSlots];
+  uint64_t tokens_full[kMostTokenSlots], tokens_empty[kMostTokenSlots];
+};
+
+// By one thread, before the block and its cluster meet: so many slots, and so many warps that say
+// that a slot of the weights and one of the tokens is empty.
+__device__ inline void InitProductBarriers(ProductBarriers& barriers, uint32_t weight_slots,
+                                           uint32_t weight_readers, uint32_t token_slots,
+                                           uint32_t token_readers) {
+#pragma unroll 1
+  for (uint32_t i = 0; i < weight_slots; ++i) {
+    InitBarrier(&barriers.weights_full[i], 1);
+    InitBarrier(&barriers.weights_empty[i], weight_readers);
+  }
+#pragma unroll 1
+  for (uint32_t i = 0; i < token_slots; ++i) {
+    InitBarrier(&barriers.tokens_full[i], 1);
+    InitBarrier(&barriers.tokens_empty[i], token_readers);
+  }
+  FenceBarrierInit();
+}
+
+// A reader's place in a ring: shared addresses of a stage and of the barrier that says that it is
+// full.
+struct RingPlace {
+  uint32_t stage, barrier, parity;
+  uint32_t first_stage, last_stage, first_barrier, stage_bytes;
+
+  __device__ RingPlace(uint32_t memory, uint32_t bytes, uint32_t slots, const uint64_t* barriers)
+      : stage(memory),
+        barrier(SharedAddress(barriers)),
+        parity(0),
+        first_stage(memory),
+        last_stage(memory + (slots - 1) * bytes),
+        first_barrier(barrier),
+        stage_bytes(bytes) {
+    // In registers, or the compiler computes them anew for each stage.
+    asm volatile("" : "+r"(first_stage), "+r"(last_stage), "+r"(first_barrier), "+r"(stage_bytes));
+  }
+
+  __device__ void Advance() {
+    const bool wraps = stage == last_stage;
+    stage = wraps ? first_stage : stage + stage_bytes;
+    barrier = wraps ? first_barrier : barrier + sizeof(uint64_t);
+    parity ^= wraps ? 1 : 0;
+  }
+};
+
+// How the weights of a block come: for each of its rounds, stages of `inputs` columns.
+struct WeightStages {
+  uint32_t memory;      // of the ring, in shared memory
+  uint32_t bytes;       // of a stage
+  uint32_t slots;       // of the ring
+  uint32_t inputs;      // of a stage
+  uint32_t on_the_way;  // stages that are asked for and have not come
+  uint32_t rounds, count;
+};
+
+// By one thread. Weights do not depend on the kernel before this one. Only so many are on their
+// way: the kernels before this one may still be running, and what they read would have to wait
+// behind them. first_output(round): the first of the block's outputs.
+template <typename FirstOutput>
+__device__ inline void BringWeights(const CUtensorMap& weights, const WeightStages& stages,
+                                    ProductBarriers& barriers, const FirstOutput& first_output) {
+  const uint64_t policy = ReadOnce();
+  Ring slot, arrived;
+  uint32_t issued = 0;
+#pragma unroll 1
+  for (uint32_t round = 0; round < stages.rounds; ++round) {
+#pragma unroll 1
+    for (uint32_t stage = 0; stage < stages.count; ++stage, ++issued) {
+      if (issued >= stages.on_the_way) {
+        WaitBarrier(&barriers.weights_full[arrived.at], arrived.parity);
+        arrived.Advance(stages.slots);
+      }
+      if (!slot.first_round) WaitBarrier(&barriers.weights_empty[slot.at], slot.parity ^ 1);
+      ArriveExpecting(&barriers.weights_full[slot.at], stages.bytes);
+      CopyBoxes(stages.memory + slot.at * stages.bytes, weights, first_output(round),
+                stage * stages.inputs, &barriers.weights_full[slot.at], policy);
+      slot.Advance(stages.slots);
+    }
+  }
+}
+
+// By a warp that has read a stage, whose barriers those are. All blocks of the cluster have to
+// know of the tokens, since theirs come from all. But not of slots that are not filled again: the
+// other blocks may have ended when that would reach them.
+__device__ inline void ReleaseStage(uint32_t weight_barrier, uint32_t token_barrier,
+                                    uint32_t blocks_of_cluster, bool tokens_are_filled_again) {
+  constexpr uint32_t kToEmpty = sizeof(uint64_t);
+  const uint32_t lane = threadIdx.x % 32;
+  __syncwarp();
+  if (lane == 0) Arrive(weight_barrier + kMostWeightSlots * kToEmpty);
+  if (lane < blocks_of_cluster && tokens_are_filled_again) {
+    ArriveAt(token_barrier + kMostTokenSlots * kToEmpty, lane);
+  }
+}
+
+}  // namespace rivulet::cuda
+
+#endif  // RIVULET_KERNELS_DEVICE_PRODUCT_RINGS_CUH_
