@@ -114,6 +114,7 @@ class CudaDevice final : public Device {
     if (cuda::LaunchFewTokens(linear, x, y, ahead, context_)) return;
     if (linear.float8 != nullptr) return ProductFloat8(linear, x, y);
     if (cuda::LaunchTensOfTokens(linear, x, y, ahead, context_)) return;
+    if (cuda::LaunchHundredTokens(linear, x, y, context_)) return;
     if (large_products_ != nullptr && large_products_->Run(linear, x, y, recording_, context_)) {
       return;
     }
@@ -441,11 +442,10 @@ cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows)
 }
 
 // For kernels between products of so many rows: with fewer, products ask for their own weights
-// while such a kernel runs; with many, memory is busy. At 33 to 64 rows some products do so too;
-// steps without this were not timed there. More than so many bytes made steps slower
+// while such a kernel runs; with many, memory is busy. More than so many bytes made steps slower
 // (docs/performance.md#h100).
 cuda::NextWeights CudaDevice::NextWeights(size_t rows) const {
-  constexpr size_t kLeastRows = 33, kMostRows = 256, kMostBytes = size_t{8} << 20;
+  constexpr size_t kLeastRows = 129, kMostRows = 256, kMostBytes = size_t{8} << 20;
   if (rows < kLeastRows || rows > kMostRows) return {};
   const DeviceLinear* const next = NextProduct();
   if (next == nullptr || next->low != nullptr) return {};

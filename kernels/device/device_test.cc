@@ -126,8 +126,8 @@ TEST_P(ProductTest, HasTheSameBitsForEveryNumberOfRows) {
     const std::vector<float> row = Product(r, 1);
     single.insert(single.end(), row.begin(), row.end());
   }
-  for (const size_t rows :
-       {2, 5, 7, 8, 9, 16, 17, 31, 32, 33, 48, 49, 63, 64, 65, 100, 128, 150, 257, 300}) {
+  for (const size_t rows : {2,  5,  7,  8,   9,   16,  17,  31,  32,  33,  48,  49,
+                            63, 64, 65, 100, 128, 129, 150, 192, 193, 256, 257, 300}) {
     const std::vector<float> y = Product(0, rows);
     EXPECT_EQ(std::memcmp(y.data(), single.data(), y.size() * sizeof(float)), 0) << rows << " rows";
   }
@@ -142,7 +142,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{5300, 2560, ProductPrecision::kBFloat16}, Case{72, 320, ProductPrecision::kBFloat16},
         Case{20000, 256, ProductPrecision::kBFloat16}, Case{30, 64, ProductPrecision::kBFloat16},
         Case{2560, 5120, ProductPrecision::kBFloat16},
-        Case{17000, 1536, ProductPrecision::kBFloat16}, Case{256, 512, ProductPrecision::kFloat32},
+        Case{17000, 1536, ProductPrecision::kBFloat16},
+        Case{7690, 192, ProductPrecision::kBFloat16}, Case{10576, 640, ProductPrecision::kBFloat16},
+        Case{15300, 128, ProductPrecision::kBFloat16}, Case{256, 512, ProductPrecision::kFloat32},
         Case{77, 100, ProductPrecision::kFloat32},
         Case{256, 512, ProductPrecision::kBFloat16, true},
         Case{264, 2560, ProductPrecision::kBFloat16, true},

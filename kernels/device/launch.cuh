@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "kernels/device/buckets_operations.h"
@@ -71,16 +72,25 @@ struct LaunchContext {
   template <typename... Parameters, typename... Arguments>
   void Run(void (*kernel)(Parameters...), dim3 grid, uint32_t threads, size_t shared,
            Arguments&&... arguments) const {
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
+    RunInClusters(kernel, grid, 1, threads, shared, std::forward<Arguments>(arguments)...);
+  }
+
+  // So many neighbours of the grid form a cluster. 1: as the kernel says.
+  template <typename... Parameters, typename... Arguments>
+  void RunInClusters(void (*kernel)(Parameters...), dim3 grid, uint32_t blocks_of_cluster,
+                     uint32_t threads, size_t shared, Arguments&&... arguments) const {
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim = {blocks_of_cluster, 1, 1};
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared;
     config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+    config.attrs = attributes;
+    config.numAttrs = blocks_of_cluster == 1 ? 1 : 2;
     Check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
     *overlaps = true;
   }
@@ -121,6 +131,9 @@ WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint3
 bool LaunchTensOfTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                         const WeightsAhead& ahead, const LaunchContext& context);
 WeightsAhead AheadOfTens(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
+                         const LaunchContext& context);
+// A product of 33 to 128 tokens; false: not of a shape for which it is faster than the library.
+bool LaunchHundredTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                          const LaunchContext& context);
 // A product by kernels of ours (products.cu), for any number of rows.
 void LaunchChain(const DeviceLinear& linear, const Operand& x, FloatMatrix y,

@@ -1,0 +1,319 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// y = x Wᵀ + b for up to 128 tokens and weights in bf16, by the warpgroup's matrix instruction: for
+// maps with few outputs that tens_of_tokens.cu leaves, and from 65 tokens on for maps with many. A
+// warpgroup has 64 tokens and up to 128 outputs and walks all of K; nothing is split over K, so
+// each output is one chain. One warp of a block brings weights through a ring and begins before the
+// kernel before this one has ended; another brings the tokens through a second ring. Four blocks
+// with different outputs form a cluster: each reads a fourth of the tokens' numbers, and the copy
+// engine writes them to all.
+//
+// Bytes expected: outputs · stride · 2 of weights, and from L2 rows · stride · 2 for each cluster
+// and round, which is why the library is faster with more tokens, and from 65 on with few outputs.
+#include <algorithm>
+#include <utility>
+
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/launch.cuh"
+#include "kernels/device/product_rings.cuh"
+#include "kernels/device/warpgroup_product.cuh"
+
+namespace rivulet::cuda {
+namespace {
+
+constexpr uint32_t kBlocksOfCluster = 4;
+constexpr uint32_t kTokensOfGroup = 64, kMostGroups = 2;  // warpgroups
+constexpr uint32_t kWarpsOfGroup = 4, kProducers = 2;
+constexpr uint32_t kMostThreads = (kMostGroups * kWarpsOfGroup + kProducers) * 32;
+constexpr uint32_t kStageBoxes = 2;  // of 64 columns
+constexpr uint32_t kStageInputs = kStageBoxes * kBoxColumns;
+constexpr uint32_t kTokenBox = kTokensOfGroup * kBoxRowBytes;  // bytes
+
+struct HundredShape {
+  uint32_t blocks, rounds;
+  uint32_t groups;
+  uint32_t tiles;  // of 8 outputs, of a block in a round
+  uint32_t weight_slots, token_slots;
+
+  __host__ __device__ uint32_t warps() const { return groups * kWarpsOfGroup; }
+};
+
+struct HundredCall {
+  CUtensorMap weights, tokens;
+  const float* bias;
+  FloatMatrix y;
+  bool pairs;  // two numbers of y may be stored at once
+  uint32_t rows, outputs, stages;
+  uint32_t on_the_way;  // stages of weights that are asked for and have not come
+  HundredShape shape;
+};
+
+template <int kTiles>
+class HundredTokens {
+ public:
+  static constexpr uint32_t kOutputs = kTiles * 8;
+  static constexpr uint32_t kWeightBox = kOutputs * kBoxRowBytes;  // bytes
+  static constexpr uint32_t kWeightStage = kStageBoxes * kWeightBox;
+
+  __device__ HundredTokens(const HundredCall& call, ProductBarriers& barriers, uint32_t memory)
+      : c_(call),
+        s_(call.shape),
+        b_(barriers),
+        warp_(threadIdx.x / 32),
+        lane_(threadIdx.x % 32),
+        token_stage_(s_.groups * kStageBoxes * kTokenBox),
+        tokens_((memory + kBoxAlignment - 1) / kBoxAlignment * kBoxAlignment),
+        weights_(tokens_ + s_.token_slots * token_stage_) {}
+
+  __device__ void Start() {
+    if (threadIdx.x == 0) {
+      InitProductBarriers(b_, s_.weight_slots, s_.warps(), s_.token_slots,
+                          kBlocksOfCluster * s_.warps());
+      FetchDescription(c_.weights);
+      FetchDescription(c_.tokens);
+    }
+    __syncwarp();
+    MeetCluster();  // before one block copies into another
+  }
+
+  __device__ void Run() {
+    if (warp_ < s_.warps()) {
+      MultiplyAll();
+    } else if (lane_ == 0) {
+      warp_ == s_.warps() ? BringAllWeights() : BringTokens();
+    }
+    __syncwarp();
+    MeetCluster();  // a block must not end while another one copies into it
+  }
+
+ private:
+  using Sums = float[4 * kTiles];
+
+  __device__ uint32_t FirstOutput(uint32_t round) const {
+    return (blockIdx.x * s_.rounds + round) * kOutputs;
+  }
+
+  __device__ void BringAllWeights() const {
+    const WeightStages stages = {weights_,      kWeightStage, s_.weight_slots, kStageInputs,
+                                 c_.on_the_way, s_.rounds,    c_.stages};
+    BringWeights(c_.weights, stages, b_, [&](uint32_t round) { return FirstOutput(round); });
+  }
+
+  // Of each stage this block's share of the boxes, for all blocks. The boxes of a warpgroup follow
+  // each other.
+  __device__ void BringTokens() const {
+    const uint32_t boxes = s_.groups * kStageBoxes;
+    const uint32_t share = (boxes + kBlocksOfCluster - 1) / kBlocksOfCluster;
+    const uint32_t first = min(BlockOfCluster() * share, boxes), end = min(first + share, boxes);
+    AwaitLastKernel();
+    Ring slot;
+    for (uint32_t n = 0; n < s_.rounds * c_.stages; ++n, slot.Advance(s_.token_slots)) {
+      if (!slot.first_round) WaitBarrier(&b_.tokens_empty[slot.at], slot.parity ^ 1);
+      uint64_t* const full = &b_.tokens_full[slot.at];
+      ArriveExpecting(full, token_stage_);
+      for (uint32_t box = first; box < end; ++box) {
+        const uint32_t column = n % c_.stages * kStageBoxes + box % kStageBoxes;
+        CopyBoxToAll(tokens_ + slot.at * token_stage_ + box * kTokenBox, c_.tokens,
+                     box / kStageBoxes * kTokensOfGroup, column * kBoxColumns, full,
+                     (1 << kBlocksOfCluster) - 1);
+      }
+    }
+  }
+
+  // Outputs and tokens that are not there are zeros, so that all warps do the same.
+  __device__ void MultiplyAll() {
+    const uint32_t group = warp_ / kWarpsOfGroup;
+    RingPlace tokens(tokens_, token_stage_, s_.token_slots, b_.tokens_full);
+    RingPlace weights(weights_, kWeightStage, s_.weight_slots, b_.weights_full);
+    uint32_t left = s_.rounds * c_.stages;
+#pragma unroll 1
+    for (uint32_t round = 0; round < s_.rounds; ++round) {
+      Sums sum;
+#pragma unroll
+      for (float& x : sum) x = 0.0f;
+      uint32_t weight_barrier = 0, token_barrier = 0;  // of the stage before
+#pragma unroll 1
+      for (uint32_t stage = 0; stage < c_.stages; ++stage) {
+        WaitBarrier(weights.barrier, weights.parity);
+        WaitBarrier(tokens.barrier, tokens.parity);
+        MultiplyStage(tokens.stage + group * kStageBoxes * kTokenBox, weights.stage, sum);
+        AwaitProducts<1>();
+        if (stage > 0) Release(weight_barrier, token_barrier, left--);
+        weight_barrier = weights.barrier, token_barrier = tokens.barrier;
+        tokens.Advance(), weights.Advance();
+      }
+      AwaitProducts<0>();
+      Release(weight_barrier, token_barrier, left--);
+      Write(FirstOutput(round), group * kTokensOfGroup, sum);
+    }
+  }
+
+  // Without a branch: the compiler lets the products of a loop follow each other only then, and
+  // waits for each otherwise.
+  __device__ static void MultiplyStage(uint32_t tokens, uint32_t weights, Sums& sum) {
+    constexpr uint32_t kStep = 32;  // bytes of k16
+    const uint64_t token = BoxOperand(tokens), weight = BoxOperand(weights);
+    BeginProducts();
+#pragma unroll
+    for (uint32_t box = 0; box < kStageBoxes; ++box) {
+#pragma unroll
+      for (uint32_t k = 0; k < kBoxRowBytes; k += kStep) {
+        WarpgroupProduct<kTiles>::MultiplyAdd(sum, token + (box * kTokenBox + k) / 16,
+                                              weight + (box * kWeightBox + k) / 16);
+      }
+    }
+    EndProducts();
+  }
+
+  // `left`: stages of the block, this one included.
+  __device__ void Release(uint32_t weight_barrier, uint32_t token_barrier, uint32_t left) const {
+    ReleaseStage(weight_barrier, token_barrier, kBlocksOfCluster, left > s_.token_slots);
+  }
+
+  __device__ void Write(uint32_t first_output, uint32_t first_token, const Sums& sum) const {
+    const uint32_t near = first_token + warp_ % kWarpsOfGroup * 16 + lane_ / 4;
+#pragma unroll
+    for (uint32_t n = 0; n < kTiles; ++n) {
+      const uint32_t column = first_output + n * 8 + lane_ % 4 * 2;
+#pragma unroll
+      for (uint32_t i = 0; i < 2; ++i) {
+        WriteTwo(near + i * 8, column, sum[n * 4 + i * 2], sum[n * 4 + i * 2 + 1]);
+      }
+    }
+  }
+
+  __device__ void WriteTwo(uint32_t token, uint32_t column, float first, float second) const {
+    if (token >= c_.rows || column >= c_.outputs) return;
+    const bool both = column + 1 < c_.outputs;
+    first += c_.bias == nullptr ? 0.0f : c_.bias[column];
+    if (both) second += c_.bias == nullptr ? 0.0f : c_.bias[column + 1];
+    float* const y = c_.y.data + size_t{token} * c_.y.stride + column;
+    if (both && c_.pairs) {
+      *reinterpret_cast<float2*>(y) = {first, second};
+      return;
+    }
+    y[0] = first;
+    if (both) y[1] = second;
+  }
+
+  const HundredCall& c_;
+  const HundredShape& s_;
+  ProductBarriers& b_;
+  const uint32_t warp_, lane_;
+  const uint32_t token_stage_;       // bytes
+  const uint32_t tokens_, weights_;  // in shared memory
+};
+
+template <int kTiles>
+__global__ void __launch_bounds__(kMostThreads, 1)
+    HundredKernel(const __grid_constant__ HundredCall call) {
+  extern __shared__ __align__(128) std::byte memory[];
+  __shared__ ProductBarriers barriers;
+  AllowNextKernel();
+  HundredTokens<kTiles> work(call, barriers, SharedAddress(memory));
+  work.Start();
+  work.Run();
+}
+
+template <int kTiles>
+cudaError_t AllowShared() {
+  return cudaFuncSetAttribute(HundredKernel<kTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              kSharedOfProduct);
+}
+
+constexpr uint32_t Parts(uint32_t x, uint32_t of) { return (x + of - 1) / of; }
+
+// Blocks that run at once. They are fewer than processors: the four of a cluster need a place in
+// one part of the chip (120 of 132 on an H100).
+uint32_t MostBlocks() {
+  static const uint32_t blocks = [] {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {kBlocksOfCluster, 1, 1};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(kBlocksOfCluster * 256);
+    config.blockDim = dim3(kMostThreads);
+    config.dynamicSmemBytes = kSharedOfProduct - sizeof(ProductBarriers);
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    int clusters = 0;
+    const bool known =
+        AllowShared<1>() == cudaSuccess &&
+        cudaOccupancyMaxActiveClusters(&clusters, HundredKernel<1>, &config) == cudaSuccess;
+    cudaGetLastError();  // a machine on which this is not known uses other kernels
+    return known ? clusters * kBlocksOfCluster : 0u;
+  }();
+  return blocks;
+}
+
+// Each block gets the same number of adjacent outputs, in as few rounds as possible.
+HundredShape ShapeFor(const DeviceLinear& linear, uint32_t rows, uint32_t most_blocks) {
+  constexpr uint32_t kMostTiles = 16;
+  HundredShape shape;
+  const uint32_t tiles = Parts(linear.outputs, 8), of_block = Parts(tiles, most_blocks);
+  shape.groups = Parts(rows, kTokensOfGroup);
+  shape.rounds = Parts(of_block, kMostTiles);
+  shape.tiles = Parts(of_block, shape.rounds);
+  shape.blocks =
+      Parts(Parts(tiles, shape.rounds * shape.tiles), kBlocksOfCluster) * kBlocksOfCluster;
+  const uint32_t stages = Parts(linear.stride, kStageInputs) * shape.rounds;
+  const uint32_t token_bytes = shape.groups * kStageBoxes * kTokenBox;
+  const uint32_t weight_bytes = shape.tiles * 8 * kBoxRowBytes * kStageBoxes;
+  const uint32_t of_tokens = (shape.groups == 1 ? 128 : 96) << 10;
+  shape.token_slots = std::min({kMostTokenSlots, of_tokens / token_bytes, stages});
+  const auto rest =
+      static_cast<uint32_t>(kSharedOfProduct - kBoxAlignment - sizeof(ProductBarriers) - 1024 -
+                            shape.token_slots * token_bytes);
+  shape.weight_slots = std::min({kMostWeightSlots, rest / weight_bytes, stages});
+  return shape;
+}
+
+template <int kTiles>
+bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const HundredShape& shape,
+            const LaunchContext& context) {
+  using Work = HundredTokens<kTiles>;
+  // As in tens_of_tokens.cu.
+  constexpr uint32_t kOnTheWay = 40 << 10;
+  HundredCall call;
+  call.bias = linear.bias, call.y = y, call.rows = x.rows, call.outputs = linear.outputs;
+  call.pairs = y.stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % 8 == 0;
+  call.stages = Parts(linear.stride, kStageInputs);
+  call.shape = shape;
+  if (!DescribeWholeMatrix(linear.high, linear.outputs, linear.stride, Work::kOutputs, kStageBoxes,
+                           call.weights) ||
+      !DescribeMatrix(x.data, x.rows, x.columns, x.stride, kTokensOfGroup, call.tokens)) {
+    return false;
+  }
+  call.on_the_way = std::min(std::max(kOnTheWay / Work::kWeightStage, 2u), shape.weight_slots);
+  static const cudaError_t prepared = AllowShared<kTiles>();
+  context.Check(prepared);
+  const size_t shared = kBoxAlignment +
+                        size_t{shape.token_slots} * shape.groups * kStageBoxes * kTokenBox +
+                        size_t{shape.weight_slots} * Work::kWeightStage;
+  context.RunInClusters(HundredKernel<kTiles>, dim3(shape.blocks), kBlocksOfCluster,
+                        (shape.warps() + kProducers) * 32, shared, call);
+  return true;
+}
+
+// The tiles that LaunchHundredTokens has.
+template <int... kTiles>
+bool LaunchTiles(std::integer_sequence<int, kTiles...>, const DeviceLinear& linear,
+                 const Operand& x, FloatMatrix y, const HundredShape& shape,
+                 const LaunchContext& context) {
+  return ((shape.tiles == kTiles && Launch<kTiles>(linear, x, y, shape, context)) || ...);
+}
+
+}  // namespace
+
+bool LaunchHundredTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+                         const LaunchContext& context) {
+  const uint32_t most_blocks = MostBlocks();
+  if (x.rows == 0 || x.rows > kMostGroups * kTokensOfGroup || x.two_parts) return false;
+  if (linear.high == nullptr || linear.low != nullptr || most_blocks == 0) return false;
+  const HundredShape shape = ShapeFor(linear, x.rows, most_blocks);
+  const auto launch = [&](auto tiles) { return LaunchTiles(tiles, linear, x, y, shape, context); };
+  return shape.groups == 1 ? launch(std::integer_sequence<int, 1, 2, 3, 4>())
+                           : launch(std::integer_sequence<int, 8, 9, 10, 11, 12, 13, 14, 15, 16>());
+}
+
+}  // namespace rivulet::cuda

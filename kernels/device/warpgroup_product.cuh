@@ -1,0 +1,117 @@
+// Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+//
+// The warpgroup's matrix instruction (PTX ISA, wgmma): sum [64 tokens, 8 · tiles outputs] += tokens
+// [64, 16] · weights [outputs, 16]ᵀ, bf16 operands in shared memory as boxes (tensor_copy.cuh),
+// fp32 sums in registers. Four warps issue it together. A chain of these has the bits of a chain of
+// `mma.sync` (docs/performance.md#gpu).
+//
+// Lane l of warp w has tokens 16w + l/4 and 8 more, and of each tile of outputs 2(l%4) and the
+// next: sum[4·tile + 2·(second token) + (second output)].
+#ifndef RIVULET_KERNELS_DEVICE_WARPGROUP_PRODUCT_CUH_
+#define RIVULET_KERNELS_DEVICE_WARPGROUP_PRODUCT_CUH_
+
+#include <cstdint>
+
+namespace rivulet::cuda {
+
+// Where an operand of k16 begins: a box's address in shared memory plus 32 bytes for each k16 step.
+// Groups of 8 rows follow each other at 1024 bytes; chunks are exchanged as in a box.
+__device__ inline uint64_t BoxOperand(uint32_t shared) {
+  constexpr uint64_t kExchangedBy128 = uint64_t{1} << 62;
+  constexpr uint64_t kGroupDistance = uint64_t{1024 / 16} << 32, kUnused = uint64_t{1} << 16;
+  return kExchangedBy128 | kGroupDistance | kUnused | (shared >> 4);
+}
+
+// Registers and shared memory as this warp has written them, before its first instruction and after
+// it wrote to the sums.
+__device__ inline void BeginProducts() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
+// The instructions since the last call form a group.
+__device__ inline void EndProducts() {
+  asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
+}
+// Waits until at most so many groups have not ended.
+template <int kGroups>
+__device__ inline void AwaitProducts() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(kGroups) : "memory");
+}
+
+template <int kTiles>
+struct WarpgroupProduct;
+
+// The operands of the instruction with so many tiles: registers %0 to %(4 · tiles - 1).
+#define RIVULET_NAMES_1 "%0, %1, %2, %3"
+#define RIVULET_NAMES_2 RIVULET_NAMES_1 ", %4, %5, %6, %7"
+#define RIVULET_NAMES_3 RIVULET_NAMES_2 ", %8, %9, %10, %11"
+#define RIVULET_NAMES_4 RIVULET_NAMES_3 ", %12, %13, %14, %15"
+#define RIVULET_NAMES_5 RIVULET_NAMES_4 ", %16, %17, %18, %19"
+#define RIVULET_NAMES_6 RIVULET_NAMES_5 ", %20, %21, %22, %23"
+#define RIVULET_NAMES_7 RIVULET_NAMES_6 ", %24, %25, %26, %27"
+#define RIVULET_NAMES_8 RIVULET_NAMES_7 ", %28, %29, %30, %31"
+#define RIVULET_NAMES_9 RIVULET_NAMES_8 ", %32, %33, %34, %35"
+#define RIVULET_NAMES_10 RIVULET_NAMES_9 ", %36, %37, %38, %39"
+#define RIVULET_NAMES_11 RIVULET_NAMES_10 ", %40, %41, %42, %43"
+#define RIVULET_NAMES_12 RIVULET_NAMES_11 ", %44, %45, %46, %47"
+#define RIVULET_NAMES_13 RIVULET_NAMES_12 ", %48, %49, %50, %51"
+#define RIVULET_NAMES_14 RIVULET_NAMES_13 ", %52, %53, %54, %55"
+#define RIVULET_NAMES_15 RIVULET_NAMES_14 ", %56, %57, %58, %59"
+#define RIVULET_NAMES_16 RIVULET_NAMES_15 ", %60, %61, %62, %63"
+
+#define RIVULET_TILE(i) \
+  "+f"(sum[4 * (i)]), "+f"(sum[4 * (i) + 1]), "+f"(sum[4 * (i) + 2]), "+f"(sum[4 * (i) + 3])
+#define RIVULET_SUMS_1 RIVULET_TILE(0)
+#define RIVULET_SUMS_2 RIVULET_SUMS_1, RIVULET_TILE(1)
+#define RIVULET_SUMS_3 RIVULET_SUMS_2, RIVULET_TILE(2)
+#define RIVULET_SUMS_4 RIVULET_SUMS_3, RIVULET_TILE(3)
+#define RIVULET_SUMS_5 RIVULET_SUMS_4, RIVULET_TILE(4)
+#define RIVULET_SUMS_6 RIVULET_SUMS_5, RIVULET_TILE(5)
+#define RIVULET_SUMS_7 RIVULET_SUMS_6, RIVULET_TILE(6)
+#define RIVULET_SUMS_8 RIVULET_SUMS_7, RIVULET_TILE(7)
+#define RIVULET_SUMS_9 RIVULET_SUMS_8, RIVULET_TILE(8)
+#define RIVULET_SUMS_10 RIVULET_SUMS_9, RIVULET_TILE(9)
+#define RIVULET_SUMS_11 RIVULET_SUMS_10, RIVULET_TILE(10)
+#define RIVULET_SUMS_12 RIVULET_SUMS_11, RIVULET_TILE(11)
+#define RIVULET_SUMS_13 RIVULET_SUMS_12, RIVULET_TILE(12)
+#define RIVULET_SUMS_14 RIVULET_SUMS_13, RIVULET_TILE(13)
+#define RIVULET_SUMS_15 RIVULET_SUMS_14, RIVULET_TILE(14)
+#define RIVULET_SUMS_16 RIVULET_SUMS_15, RIVULET_TILE(15)
+
+// `a`, `b`, `one`: the numbers of the operands after the sums.
+#define RIVULET_WARPGROUP_PRODUCT(tiles, outputs, a, b, one)                                      \
+  template <>                                                                                     \
+  struct WarpgroupProduct<tiles> {                                                                \
+    __device__ static void MultiplyAdd(float (&sum)[4 * (tiles)], uint64_t tokens,                \
+                                       uint64_t weights) {                                        \
+      asm volatile(                                                                               \
+          "{\n"                                                                                   \
+          ".reg .pred adds;\n"                                                                    \
+          "setp.ne.b32 adds, " one                                                                \
+          ", 0;\n"                                                                                \
+          "wgmma.mma_async.sync.aligned.m64n" outputs "k16.f32.bf16.bf16 {" RIVULET_NAMES_##tiles \
+          "}, " a ", " b                                                                          \
+          ", adds, 1, 1, 0, 0;\n"                                                                 \
+          "}\n"                                                                                   \
+          : RIVULET_SUMS_##tiles                                                                  \
+          : "l"(tokens), "l"(weights), "n"(1));                                                   \
+    }                                                                                             \
+  };
+
+RIVULET_WARPGROUP_PRODUCT(1, "8", "%4", "%5", "%6")
+RIVULET_WARPGROUP_PRODUCT(2, "16", "%8", "%9", "%10")
+RIVULET_WARPGROUP_PRODUCT(3, "24", "%12", "%13", "%14")
+RIVULET_WARPGROUP_PRODUCT(4, "32", "%16", "%17", "%18")
+RIVULET_WARPGROUP_PRODUCT(5, "40", "%20", "%21", "%22")
+RIVULET_WARPGROUP_PRODUCT(6, "48", "%24", "%25", "%26")
+RIVULET_WARPGROUP_PRODUCT(7, "56", "%28", "%29", "%30")
+RIVULET_WARPGROUP_PRODUCT(8, "64", "%32", "%33", "%34")
+RIVULET_WARPGROUP_PRODUCT(9, "72", "%36", "%37", "%38")
+RIVULET_WARPGROUP_PRODUCT(10, "80", "%40", "%41", "%42")
+RIVULET_WARPGROUP_PRODUCT(11, "88", "%44", "%45", "%46")
+RIVULET_WARPGROUP_PRODUCT(12, "96", "%48", "%49", "%50")
+RIVULET_WARPGROUP_PRODUCT(13, "104", "%52", "%53", "%54")
+RIVULET_WARPGROUP_PRODUCT(14, "112", "%56", "%57", "%58")
+RIVULET_WARPGROUP_PRODUCT(15, "120", "%60", "%61", "%62")
+RIVULET_WARPGROUP_PRODUCT(16, "128", "%64", "%65", "%66")
+
+}  // namespace rivulet::cuda
+
+#endif  // RIVULET_KERNELS_DEVICE_WARPGROUP_PRODUCT_CUH_
