@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "kernels/device/device_operations.h"
+#include "kernels/device/timeline.cuh"
 
 namespace rivulet::cuda {
 
@@ -79,8 +80,14 @@ __device__ inline void WaitForCopies() {
 
 // The launch of the next kernel in the stream may begin; and: wait until the kernels before this
 // one have ended and their writes are visible. Both do nothing in a plain launch.
-__device__ inline void AllowNextKernel() { asm volatile("griddepcontrol.launch_dependents;\n"); }
-__device__ inline void AwaitLastKernel() { asm volatile("griddepcontrol.wait;\n" ::: "memory"); }
+__device__ inline void AllowNextKernel() {
+  Stamp(TimelineEvent::kBegins);
+  asm volatile("griddepcontrol.launch_dependents;\n");
+}
+__device__ inline void AwaitLastKernel() {
+  asm volatile("griddepcontrol.wait;\n" ::: "memory");
+  Stamp(TimelineEvent::kAwaited);
+}
 
 __device__ inline float Softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 

@@ -20,6 +20,7 @@
 #include "kernels/device/large_products.h"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/sampling_operations.h"
+#include "kernels/device/timeline.h"
 
 namespace rivulet {
 namespace {
@@ -226,6 +227,7 @@ class CudaDevice final : public Device {
 };
 
 CudaDevice::~CudaDevice() {
+  cuda::PrintTimeline();
   if (context_.stream != nullptr) cudaStreamSynchronize(context_.stream);
   for (cudaGraphExec_t recording : recordings_) cudaGraphExecDestroy(recording);
   for (cudaEvent_t event : events_) {
@@ -258,6 +260,7 @@ absl::Status CudaDevice::Open() {
   RIVULET_RETURN_IF_ERROR(
       CudaError(cudaMemset(context_.counter, 0, sizeof(uint32_t)), "a counter"));
   large_products_ = cuda::OpenLargeProducts();
+  cuda::StartTimeline();
   return absl::OkStatus();
 }
 
