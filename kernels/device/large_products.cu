@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/base/check.h"
 #include "kernels/base/dtype.h"
 #include "kernels/device/large_products.h"
 #include "kernels/device/launch.cuh"
@@ -204,7 +205,8 @@ class CublasLt final : public LargeProducts {
     const Plan* plan = Find(shape);
     if (plan == nullptr && !recording) {
       plans_.push_back(std::make_unique<Plan>(MakePlan(linear, shape, context)));
-      plan = plans_.back().get();
+      plan = Find(shape);
+      RIVULET_CHECK(plan != nullptr, "a plan would be made again for each product");
     }
     return plan != nullptr && plan->usable && Enqueue(*plan, linear, x, y, context);
   }
