@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/check.h"
@@ -284,11 +286,18 @@ absl::StatusOr<Logprobs> ChosenAndTopLogprobs(std::span<const float> logits, uin
 
 namespace {
 
+// With as many digits as the value has: 1.0000001 is not 1.
+std::string Digits(float value) {
+  std::array<char, 32> text = {};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  return std::string(text.data(), end);
+}
+
 absl::Status CheckRange(bool within, absl::string_view field, float value,
                         absl::string_view range) {
   if (within) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("sampling.", field, " is ", value, "; it must be ", range));
+      absl::StrCat("sampling.", field, " is ", Digits(value), "; it must be ", range));
 }
 
 }  // namespace
@@ -303,7 +312,7 @@ absl::Status CheckSamplingParams(const SamplingParams& p, size_t vocab) {
       CheckRange(p.min_p >= 0 && p.min_p < 1, "min_p", p.min_p, "at least 0 (off) and below 1"));
   RIVULET_RETURN_IF_ERROR(
       CheckRange(p.repetition_penalty > 0 && std::isfinite(p.repetition_penalty),
-                 "repetition_penalty", p.repetition_penalty, "above 0 (1 is off)"));
+                 "repetition_penalty", p.repetition_penalty, "a number above 0 (1 is off)"));
   RIVULET_RETURN_IF_ERROR(CheckRange(std::abs(p.frequency_penalty) <= 2, "frequency_penalty",
                                      p.frequency_penalty, "between -2 and 2 (0 is off)"));
   RIVULET_RETURN_IF_ERROR(CheckRange(std::abs(p.presence_penalty) <= 2, "presence_penalty",

@@ -369,6 +369,8 @@ TEST(SamplingTest, ParametersOutOfRangeAreNamed) {
   EXPECT_TRUE(CheckSamplingParams({}, 100).ok());
   EXPECT_EQ(message([](SamplingParams& p) { p.top_p = 1.5f; }),
             "sampling.top_p is 1.5; it must be above 0 and at most 1 (1 is off)");
+  EXPECT_EQ(message([](SamplingParams& p) { p.top_p = 1.0000001f; }),
+            "sampling.top_p is 1.0000001; it must be above 0 and at most 1 (1 is off)");
   const float nan = std::nanf("");
   for (float bad : {-1.0f, nan, kInf}) {
     EXPECT_NE(message([=](SamplingParams& p) { p.temperature = bad; }).find("temperature"),
