@@ -420,7 +420,22 @@ std::string FlagNames() {
   });
 }
 
+// CLI11 takes an empty value of a flag like --insecure, and {}, for none.
+absl::Status CheckValues(const std::vector<std::string>& arguments) {
+  for (const Flag& flag : Flags()) {
+    if (flag.value != nullptr) continue;
+    for (const char* const value : {"", "{}"}) {
+      const std::string text = absl::StrCat("--", flag.name, "=", value);
+      if (std::find(arguments.begin(), arguments.end(), text) == arguments.end()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", flag.name, "=\"", value, "\": give true or false"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Parse(CommandLine& line, const std::vector<std::string>& arguments) {
+  RIVULET_RETURN_IF_ERROR(CheckValues(arguments));
   try {
     line.app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
     return absl::OkStatus();

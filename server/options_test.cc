@@ -141,7 +141,11 @@ TEST(OptionsTest, TlsFlagsBelongTogether) {
   EXPECT_THAT(Error({"--model=m", "--tls-cert=c"}), HasSubstr("--tls-key"));
   EXPECT_THAT(Error({"--model=m", "--tls-key=k"}), HasSubstr("--tls-cert"));
   EXPECT_THAT(Error({"--model=m", "--tls-client-ca=a"}), HasSubstr("--tls-cert"));
-  EXPECT_THAT(Error({"--model=m", "--insecure=maybe"}), HasSubstr("insecure"));
+  for (const std::string value : {"maybe", "", "{}"}) {
+    EXPECT_THAT(Error({"--model=m", "--insecure=" + value}),
+                HasSubstr("--insecure=\"" + value + "\": give true or false"));
+  }
+  EXPECT_FALSE(ParseOptions({"--model=m", "--insecure=false"})->insecure);
   EXPECT_FALSE(ParseOptions({"--model=m"})->insecure);
   const std::string config = WriteConfig(R"({"model": "m", "listen": "[::]:1", "insecure": true})");
   EXPECT_TRUE(ParseOptions({"--config", config})->insecure);
