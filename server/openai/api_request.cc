@@ -166,7 +166,10 @@ void ReadStructuredOutputs(FieldReader& fields, v1::GenerateRequest& proto, Fiel
 }
 
 void ReadHeaders(FieldReader& fields, const HttpRequest& http, v1::GenerateRequest& proto) {
-  if (const auto id = ReadHeader(fields, http, "x-session-id")) proto.set_session_id(*id);
+  if (const auto id = ReadHeader(fields, http, "x-session-id")) {
+    CheckNotEmpty(fields, "x-session-id", *id);
+    proto.set_session_id(*id);
+  }
   if (const auto id = ReadHeader(fields, http, "x-request-id")) proto.set_request_id(*id);
 }
 
@@ -204,7 +207,7 @@ absl::StatusOr<ApiRequest> ReadApiRequest(const HttpRequest& http, Endpoint endp
   }
   if (const auto n = fields.Count("n")) proto.set_n(*n);
   if (endpoint == Endpoint::kCompletions) ReadEcho(fields, request);
-  proto.set_cache_salt(fields.Text("cache_salt").value_or(""));
+  proto.set_cache_salt(ReadName(fields, "cache_salt"));
   request.token_ids = fields.Bool("return_token_ids").value_or(false);
   CheckServiceTier(fields);
   IgnoreWhatChangesNothing(fields);

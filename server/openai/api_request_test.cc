@@ -282,6 +282,17 @@ TEST(ApiRequestTest, WrongAndUnservedFieldsOfCompletionsAreRefusedByName) {
   }
 }
 
+// A session, or a salt, by a variable that the program has not set.
+TEST(ApiRequestTest, NamesAreNotEmpty) {
+  EXPECT_EQ(ParamOf(ReadCompletion(R"("prompt":"a","cache_salt":"")").status()), "cache_salt");
+  HttpRequest http;
+  http.body = R"({"prompt":"a"})";
+  http.headers = {{"x-session-id", ""}};
+  const auto read = ReadApiRequest(http, Endpoint::kCompletions, "toy");
+  EXPECT_TRUE(absl::IsInvalidArgument(read.status()));
+  EXPECT_EQ(ParamOf(read.status()), "x-session-id");
+}
+
 TEST(ApiRequestTest, AHeaderIsThereOnce) {
   for (const char* const name : {"x-session-id", "x-request-id"}) {
     HttpRequest http;

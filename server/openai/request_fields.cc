@@ -106,6 +106,16 @@ std::optional<std::string> ReadHeader(FieldReader& fields, const HttpRequest& ht
   return found;
 }
 
+void CheckNotEmpty(FieldReader& fields, const char* name, const std::string& text) {
+  if (text.empty()) fields.Fail(name, "it is empty; leave it out, or name one");
+}
+
+std::string ReadName(FieldReader& fields, const char* name) {
+  const std::optional<std::string> text = fields.Text(name);
+  if (text.has_value()) CheckNotEmpty(fields, name, *text);
+  return text.value_or("");
+}
+
 StreamFields ReadStream(FieldReader& fields) {
   StreamFields read;
   read.stream = fields.Bool("stream").value_or(false);

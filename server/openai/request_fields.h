@@ -30,6 +30,13 @@ void ReadStop(FieldReader& fields, v1::StopParams& stop);
 std::optional<std::string> ReadHeader(FieldReader& fields, const HttpRequest& http,
                                       const std::string& name);
 
+// Of something that the request is to find, such as a session. The empty text, as of a variable
+// that a program has not set, is an error: without the thing, the reply would be silently wrong.
+void CheckNotEmpty(FieldReader& fields, const char* name, const std::string& text);
+
+// A field that may be absent and must not be empty; "" if it is absent.
+std::string ReadName(FieldReader& fields, const char* name);
+
 struct StreamFields {
   bool stream = false;
   bool include_usage = false;

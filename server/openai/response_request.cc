@@ -158,7 +158,7 @@ absl::StatusOr<ResponseRequest> ReadResponseRequest(const HttpRequest& http,
   ResponseRequest request;
   v1::GenerateRequest& proto = request.proto;
   if (const auto id = ReadHeader(fields, http, "x-request-id")) proto.set_request_id(*id);
-  request.previous_id = fields.Text("previous_response_id").value_or("");
+  request.previous_id = ReadName(fields, "previous_response_id");
   request.store = fields.Bool("store").value_or(true);
   request.stream = ReadStream(fields).stream;
   ReadMessageFields(fields, request);
@@ -171,7 +171,7 @@ absl::StatusOr<ResponseRequest> ReadResponseRequest(const HttpRequest& http,
   ReadReasoning(fields, request);
   ReadMetadata(fields, request);
   if (const auto user = fields.Text("user")) request.echo["user"] = *user;
-  proto.set_cache_salt(fields.Text("cache_salt").value_or(""));
+  proto.set_cache_salt(ReadName(fields, "cache_salt"));
   CheckServiceTier(fields);
   IgnoreWhatChangesNothing(fields);
   RefuseWhatIsNotServed(fields);

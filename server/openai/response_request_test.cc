@@ -21,6 +21,14 @@ absl::StatusOr<ResponseRequest> Read(const std::string& fields) {
   return ReadResponseRequest(http, "toy");
 }
 
+TEST(ResponseRequestTest, NamesAreNotEmpty) {
+  for (const std::string name : {"previous_response_id", "cache_salt"}) {
+    const auto read = Read(R"("input":"hi",")" + name + R"(":"")");
+    EXPECT_TRUE(absl::IsInvalidArgument(read.status()));
+    EXPECT_THAT(read.status().message(), HasSubstr(name + ": it is empty"));
+  }
+}
+
 TEST(ResponseRequestTest, EveryServedFieldArrives) {
   const auto request = Read(
       R"("model":"toy","input":"hi","instructions":"be brief","previous_response_id":"resp_1",

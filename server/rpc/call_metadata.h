@@ -32,12 +32,17 @@ struct CallMetadata {
   std::string request_id;
 };
 
-// INVALID_ARGUMENT: one of them is there twice. Programs disagree about which of the two counts.
+// INVALID_ARGUMENT: one of them is there twice, and programs disagree about which of the two
+// counts; or a session is named by nothing, and a reply without it would be silently wrong.
 inline absl::StatusOr<CallMetadata> ReadMetadata(const grpc::ServerContextBase& context) {
   for (const char* const key : {kSessionIdKey, kRequestIdKey}) {
     if (context.client_metadata().count(key) <= 1) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(key, ": the metadata is there twice; send it once"));
+  }
+  if (MetadataOf(context, kSessionIdKey) == "") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kSessionIdKey, ": it is empty; leave it out, or name one"));
   }
   const auto value = [&](const char* key) {
     return std::string(MetadataOf(context, key).value_or(""));

@@ -158,6 +158,14 @@ TEST_F(EngineDoorTest, MetadataIsThereOnce) {
   EXPECT_TRUE(sessions_.List("", 10).empty());
 }
 
+TEST_F(EngineDoorTest, AnEmptyNameIsNoSession) {
+  ClientContext context;
+  context.AddMetadata("x-session-id", "");
+  const Reply reply = Call(Request({0}, 5), context);
+  EXPECT_EQ(reply.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(reply.status.error_message(), HasSubstr("x-session-id: it is empty"));
+}
+
 TEST_F(EngineDoorTest, ANewSessionIsGoneIfItsRequestIsRefused) {
   const Reply refused = Call(Request({1000}, 5), "new");
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
