@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -23,6 +25,7 @@ struct Case {
   uint32_t outputs, inputs;
   ProductPrecision precision;
   bool float8 = false;
+  bool bias = true;
 };
 
 class ProductTest : public testing::TestWithParam<Case> {
@@ -37,7 +40,8 @@ class ProductTest : public testing::TestWithParam<Case> {
     for (float& x : inputs_) x = normal(random_) * std::exp(normal(random_));
     for (float& b : bias_) b = normal(random_);
     const std::vector<LinearSource> sources = {
-        {weights_.data(), DType::kFloat32, outputs(), bias_.data()}};
+        {weights_.data(), DType::kFloat32, outputs(), GetParam().bias ? bias_.data() : nullptr}};
+    if (!GetParam().bias) std::fill(bias_.begin(), bias_.end(), 0.0f);
     auto packed =
         GetParam().float8 ? device_->PackFloat8(sources, k()) : device_->Pack(sources, k());
     ASSERT_TRUE(packed.ok()) << packed.status();
@@ -133,6 +137,91 @@ TEST_P(ProductTest, HasTheSameBitsForEveryNumberOfRows) {
   }
 }
 
+struct OrderCase {
+  uint32_t outputs, inputs, rows;
+};
+
+// Two matrices of rows, normed into one operand in turns, each time followed by a product.
+class ProductOrderTest : public testing::TestWithParam<OrderCase> {
+ protected:
+  void SetUp() override {
+    RIVULET_NEED_GPU();
+    auto device = OpenCudaDevice(ProductPrecision::kBFloat16);
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+    workspace_ = std::make_unique<DeviceWorkspace>(device_.get());
+    const auto [outputs, inputs, rows] = GetParam();
+    const std::vector<float> weights = Numbers(size_t{outputs} * inputs);
+    const auto linear = device_->Pack({{weights.data(), DType::kFloat32, outputs}}, inputs);
+    ASSERT_TRUE(linear.ok()) << linear.status();
+    linear_ = *linear;
+    operand_ = workspace_->TakeOperand(rows, inputs);
+    norm_weights_ = Filled(1, inputs);
+    for (int i = 0; i < 2; ++i) {
+      x_[i] = Filled(rows, inputs);
+      y_[i] = Filled(rows, outputs);
+    }
+  }
+
+  std::vector<float> Numbers(size_t count) {
+    std::vector<float> numbers(count);
+    for (float& x : numbers) x = std::normal_distribution<float>()(random_);
+    return numbers;
+  }
+  FloatMatrix Filled(size_t rows, size_t columns) {
+    const FloatMatrix matrix = workspace_->Take(rows, columns);
+    const std::vector<float> numbers = Numbers(rows * matrix.stride);
+    EXPECT_TRUE(device_->Upload(matrix.data, numbers.data(), numbers.size() * 4).ok());
+    return matrix;
+  }
+
+  void Multiply(int i) {
+    device_->AddNorm({.x = x_[i], .weight = norm_weights_.data, .eps = 1e-5f, .y = operand_});
+    device_->Product(linear_, operand_, y_[i]);
+  }
+
+  // The bits of y_[i].
+  std::vector<uint32_t> Result(int i) {
+    const size_t count = y_[i].rows * y_[i].stride;
+    auto* const pinned = static_cast<uint32_t*>(device_->AllocatePinned(count * 4));
+    device_->CopyToHost(pinned, y_[i].data, count * 4);
+    EXPECT_TRUE(device_->Synchronize().ok());
+    const std::vector<uint32_t> bits(pinned, pinned + count);
+    device_->FreePinned(pinned);
+    return bits;
+  }
+
+  std::mt19937 random_{TestSeed()};
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<DeviceWorkspace> workspace_;
+  DeviceLinear linear_;
+  Operand operand_;
+  FloatMatrix norm_weights_, x_[2], y_[2];
+};
+
+// A product begins while the kernel that writes its rows still runs.
+TEST_P(ProductOrderTest, ReadsTheRowsOfTheKernelBefore) {
+  std::vector<uint32_t> alone[2];
+  for (int i = 0; i < 2; ++i) {
+    Multiply(i);
+    alone[i] = Result(i);
+  }
+  EXPECT_NE(alone[0], alone[1]);
+  for (int i = 0; i < 100; ++i) Multiply(i % 2);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(Result(i), alone[i]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, ProductOrderTest,
+                         testing::Values(OrderCase{2560, 5120, 2}, OrderCase{2560, 5120, 20},
+                                         OrderCase{2560, 5120, 50}, OrderCase{2560, 5120, 100},
+                                         OrderCase{10576, 640, 50}, OrderCase{10576, 640, 100},
+                                         OrderCase{10576, 640, 200}, OrderCase{320, 512, 50}),
+                         [](const auto& info) {
+                           return std::to_string(info.param.outputs) + "x" +
+                                  std::to_string(info.param.inputs) + "_" +
+                                  std::to_string(info.param.rows) + "_rows";
+                         });
+
 INSTANTIATE_TEST_SUITE_P(
     Shapes, ProductTest,
     testing::Values(
@@ -144,8 +233,14 @@ INSTANTIATE_TEST_SUITE_P(
         Case{2560, 5120, ProductPrecision::kBFloat16},
         Case{17000, 1536, ProductPrecision::kBFloat16},
         Case{7690, 192, ProductPrecision::kBFloat16}, Case{10576, 640, ProductPrecision::kBFloat16},
-        Case{15300, 128, ProductPrecision::kBFloat16}, Case{256, 512, ProductPrecision::kFloat32},
-        Case{77, 100, ProductPrecision::kFloat32},
+        Case{15300, 128,
+             ProductPrecision::kBFloat16},  // What a warpgroup's instruction may have of outputs
+                                            // (hundred_tokens.cu), beside those above.
+        Case{1901, 192, ProductPrecision::kBFloat16}, Case{3160, 64, ProductPrecision::kBFloat16},
+        Case{6730, 256, ProductPrecision::kBFloat16}, Case{9590, 128, ProductPrecision::kBFloat16},
+        Case{11530, 64, ProductPrecision::kBFloat16}, Case{12490, 192, ProductPrecision::kBFloat16},
+        Case{14391, 128, ProductPrecision::kBFloat16, false, false},
+        Case{256, 512, ProductPrecision::kFloat32}, Case{77, 100, ProductPrecision::kFloat32},
         Case{256, 512, ProductPrecision::kBFloat16, true},
         Case{264, 2560, ProductPrecision::kBFloat16, true},
         Case{5000, 640, ProductPrecision::kBFloat16, true},
