@@ -81,7 +81,7 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
   }
 
  private:
-  // --- before the step's last kernel has ended ---------------------------------------------------
+  // --- before the kernel before has ended --------------------------------------------------------
 
   // The first tiles that this warp will multiply; and the rest of its pages on their way to L2,
   // where they must not push out each other.

@@ -5,8 +5,8 @@
 // warpgroup has 64 tokens and up to 128 outputs and walks all of K; nothing is split over K, so
 // each output is one chain. One warp of a block brings weights through a ring and begins before the
 // kernel before this one has ended; another brings the tokens through a second ring. Four blocks
-// with different outputs form a cluster: each reads a fourth of the tokens' numbers, and the copy
-// engine writes them to all.
+// with different outputs form a cluster: they share out the tokens' numbers (with up to 64 tokens,
+// two of them do), and the copy engine writes what one reads to all.
 //
 // Bytes expected: outputs · stride · 2 of weights, and from L2 rows · stride · 2 for each cluster
 // and round, which is why the library is faster with more tokens, and from 65 on with few outputs.

@@ -132,7 +132,9 @@ bool LaunchTensOfTokens(const DeviceLinear& linear, const Operand& x, FloatMatri
                         const WeightsAhead& ahead, const LaunchContext& context);
 WeightsAhead AheadOfTens(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
                          const LaunchContext& context);
-// A product of 33 to 128 tokens; false: not of a shape for which it is faster than the library.
+// The same for up to 128 tokens; false: not of a shape for which it is faster than the library. Up
+// to 64 tokens it is to be asked after LaunchTensOfTokens, which is faster where it does not
+// decline.
 bool LaunchHundredTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                          const LaunchContext& context);
 // A product by kernels of ours (products.cu), for any number of rows.

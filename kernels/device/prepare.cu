@@ -340,8 +340,8 @@ __device__ float4 PreparedFour(const PreparedPart& part, uint32_t i, uint32_t co
 }
 
 // PrepareNumbers for parts that are InFours: four numbers a lane, every load at once. What no
-// kernel of this step writes is in registers before the wait, so that only the token's own row is
-// read after it.
+// kernel of this step writes is in registers before the wait; after it, the token's own row is
+// read, in a prompt also rows of tokens before it, and the weights of a norm.
 template <typename Row, uint32_t kTokens, bool kSingle>
 __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& part,
                                  const Task& task, TokensOfWarp tokens, uint32_t rehearsed) {
@@ -467,13 +467,13 @@ __device__ void PrepareWarp(const PrepareCall& call, uint32_t rehearsed) {
 // Few registers while decoding, so that blocks find room beside those of a sum's kernel. Few rows
 // leave room for those that a rehearsal takes.
 constexpr int RegistersFor(bool single, bool rehearses) {
-  return !single ? 64 : rehearses ? 80 : 56;
+  return rehearses ? 80 : single ? 56 : 64;
 }
 template <typename Row, bool kSingle, bool kRehearses>
 __global__ void __maxnreg__(RegistersFor(kSingle, kRehearses))
     PrepareKernel(const __grid_constant__ PrepareCall call, uint32_t rehearsed) {
   AllowNextKernel();
-  PrepareWarp<Row, 1, kSingle>(call, rehearsed);
+  PrepareWarp<Row, 1, kSingle>(call, kRehearses ? rehearsed : 0);
 }
 
 // With many rows a warp has several tokens. Three and four of them need more registers and were
@@ -574,9 +574,11 @@ void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
   }
   const dim3 grid(blocks, std::min(tokens, most));
   const uint32_t rehearsed = context.RehearsedBlocks(grid.x * grid.y);
-  const auto kernel = !call.rows.single ? PrepareKernel<Row, false, false>
-                      : rehearsed != 0  ? PrepareKernel<Row, true, true>
-                                        : PrepareKernel<Row, true, false>;
+  const bool rehearses = rehearsed != 0, single = call.rows.single;
+  const auto kernel =
+      single      ? rehearses ? PrepareKernel<Row, true, true> : PrepareKernel<Row, true, false>
+           : rehearses ? PrepareKernel<Row, false, true>
+                  : PrepareKernel<Row, false, false>;
   context.Run(kernel, grid, kThreads, 0, call, rehearsed);
   if (call.rows.single || call.convolution.window == 0) return;
   context.Run(KeepInputsKernel<Row>,

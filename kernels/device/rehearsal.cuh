@@ -15,9 +15,10 @@
 namespace rivulet::cuda {
 
 // Calls work(false) in the first `blocks` blocks of the grid, waits for the kernels before, and
-// calls work(true). All threads of a block take part. work(false) must not store to device memory;
-// it may read what other kernels write at the same time, past L1 (ReadLate), since work(true) must
-// not find old lines there.
+// calls work(true). All threads of a block take part if the work has a barrier of the block, and
+// those that do not take part write nothing. work(false) must not store to device memory; it may
+// read what other kernels write at the same time, past L1 (ReadLate), since work(true) must not
+// find old lines there.
 template <typename Work>
 __device__ inline void RunRehearsed(uint32_t blocks, const Work& work) {
   const uint32_t block = blockIdx.x + blockIdx.y * gridDim.x;

@@ -144,7 +144,7 @@ class DecodeUnit {
   }
   __device__ uint32_t Token() const { return segment_.first_token; }
 
-  // --- before the step's last kernel has ended ---------------------------------------------------
+  // --- before the kernel before has ended --------------------------------------------------------
 
   __device__ void Hold() {
     const std::byte* matrix = Matrix(segment_.base_in);
@@ -225,7 +225,7 @@ class DecodeUnit {
             keeps ? ValueRow(place_) + first + i * 4 : nullptr, c_.times_step};
   }
 
-  // Of this thread, while the step's last kernel still runs.
+  // Of this thread, while the kernel before still runs.
   __device__ void FindItems() {
 #pragma unroll
     for (uint32_t j = 0; j < kItems; ++j) {

@@ -376,7 +376,7 @@ bool LaunchTensOfTokens(const DeviceLinear& linear, const Operand& x, FloatMatri
   if (linear.high == nullptr || linear.low != nullptr) return false;
   const auto processors = static_cast<uint32_t>(context.processors);
   const TensTiles tiles = TilesFor(linear.outputs, x.rows, processors);
-  // The library is faster there: shared memory is read too often.
+  // hundred_tokens.cu is faster there: here shared memory is read too often.
   if (tiles.outputs == 1 && x.rows > 32) return false;
   const TensShape shape = ShapeFor(linear, x.rows, tiles, processors);
   const auto launch = [&](auto function) { return function(linear, x, y, shape, ahead, context); };

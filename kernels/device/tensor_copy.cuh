@@ -1,6 +1,6 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Boxes of a matrix from device to shared memory by the chip's copy engine, and what two blocks of
+// Boxes of a matrix from device to shared memory by the chip's copy engine, and what blocks of
 // a cluster need to share them. A box has rows of 128 bytes, whose chunks of 16 bytes are exchanged
 // so that 8 rows are read without bank conflicts: chunk c of row r lies at place c ^ (r % 8). Boxes
 // lie at multiples of 1024 bytes. What is outside of the matrix arrives as zeros and counts as

@@ -43,6 +43,7 @@ bool AddTimelineUnit(const void* symbol, const char* file) {
 
 void StartTimeline() {
   Timeline*& timeline = TimelineOfDevice();
+  timeline = nullptr;
   if (cudaMalloc(&timeline, sizeof(Timeline)) != cudaSuccess) return;
   cudaMemset(timeline, 0, sizeof(Timeline));
   for (size_t i = 0; i < Units().size(); ++i) {

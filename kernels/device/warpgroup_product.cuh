@@ -19,11 +19,11 @@ namespace rivulet::cuda {
 __device__ inline uint64_t BoxOperand(uint32_t shared) {
   constexpr uint64_t kExchangedBy128 = uint64_t{1} << 62;
   constexpr uint64_t kGroupDistance = uint64_t{1024 / 16} << 32, kUnused = uint64_t{1} << 16;
-  return kExchangedBy128 | kGroupDistance | kUnused | (shared >> 4);
+  return kExchangedBy128 | kGroupDistance | kUnused | (shared & 0x3ffff) >> 4;
 }
 
-// Registers and shared memory as this warp has written them, before its first instruction and after
-// it wrote to the sums.
+// What this warp has written to registers and shared memory comes before the instructions that
+// follow. Needed before the first one, and after other writes to the sums.
 __device__ inline void BeginProducts() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
 // The instructions since the last call form a group.
 __device__ inline void EndProducts() {
