@@ -66,14 +66,8 @@ class HundredTokens {
         weights_(tokens_ + s_.token_slots * token_stage_) {}
 
   __device__ void Start() {
-    if (threadIdx.x == 0) {
-      InitProductBarriers(b_, s_.weight_slots, s_.warps(), s_.token_slots,
-                          kBlocksOfCluster * s_.warps());
-      FetchDescription(c_.weights);
-      FetchDescription(c_.tokens);
-    }
-    __syncwarp();
-    MeetCluster();  // before one block copies into another
+    StartRings(b_, c_.weights, c_.tokens, s_.weight_slots, s_.token_slots, s_.warps(),
+               kBlocksOfCluster);
   }
 
   __device__ void Run() {

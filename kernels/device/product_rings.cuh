@@ -23,22 +23,29 @@ struct ProductBarriers {
   uint64_t tokens_full[kMostTokenSlots], tokens_empty[kMostTokenSlots];
 };
 
-// By one thread, before the block and its cluster meet: so many slots, and so many warps that say
-// that a slot of the weights and one of the tokens is empty.
-__device__ inline void InitProductBarriers(ProductBarriers& barriers, uint32_t weight_slots,
-                                           uint32_t weight_readers, uint32_t token_slots,
-                                           uint32_t token_readers) {
+// By all threads of a block, before anything else of the rings: so many slots, which so many warps
+// of each block of the cluster read. Waits for the cluster, since one block copies into another.
+__device__ inline void StartRings(ProductBarriers& barriers, const CUtensorMap& weights,
+                                  const CUtensorMap& tokens, uint32_t weight_slots,
+                                  uint32_t token_slots, uint32_t readers,
+                                  uint32_t blocks_of_cluster) {
+  if (threadIdx.x == 0) {
 #pragma unroll 1
-  for (uint32_t i = 0; i < weight_slots; ++i) {
-    InitBarrier(&barriers.weights_full[i], 1);
-    InitBarrier(&barriers.weights_empty[i], weight_readers);
-  }
+    for (uint32_t i = 0; i < weight_slots; ++i) {
+      InitBarrier(&barriers.weights_full[i], 1);
+      InitBarrier(&barriers.weights_empty[i], readers);
+    }
 #pragma unroll 1
-  for (uint32_t i = 0; i < token_slots; ++i) {
-    InitBarrier(&barriers.tokens_full[i], 1);
-    InitBarrier(&barriers.tokens_empty[i], token_readers);
+    for (uint32_t i = 0; i < token_slots; ++i) {
+      InitBarrier(&barriers.tokens_full[i], 1);
+      InitBarrier(&barriers.tokens_empty[i], blocks_of_cluster * readers);
+    }
+    FenceBarrierInit();
+    FetchDescription(weights);
+    FetchDescription(tokens);
   }
-  FenceBarrierInit();
+  __syncwarp();
+  MeetCluster();
 }
 
 // A reader's place in a ring: shared addresses of a stage and of the barrier that says that it is

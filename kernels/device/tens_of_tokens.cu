@@ -108,14 +108,8 @@ class TensOfTokens {
   }
 
   __device__ void Start() {
-    if (threadIdx.x == 0) {
-      InitProductBarriers(b_, s_.weight_slots, s_.multipliers(), s_.token_slots,
-                          kBlocksOfCluster * s_.multipliers());
-      FetchDescription(c_.weights);
-      FetchDescription(c_.tokens);
-    }
-    __syncwarp();
-    MeetCluster();  // before one block copies into the other
+    StartRings(b_, c_.weights, c_.tokens, s_.weight_slots, s_.token_slots, s_.multipliers(),
+               kBlocksOfCluster);
   }
 
   __device__ void Run() {
