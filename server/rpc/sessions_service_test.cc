@@ -173,6 +173,18 @@ TEST_F(SessionsServiceTest, ForksAndRewinds) {
   EXPECT_EQ(stream.usage().cached_tokens(), 16u) << "what the border before 25 holds";
 }
 
+TEST_F(SessionsServiceTest, BackAtItsBeginningASessionHasNoState) {
+  ASSERT_TRUE(Create("one").ok());
+  ASSERT_TRUE(Generate(Turn("one", 20, 5)).status.ok());
+  v1::Session session;
+  for (const bool fork : {true, false}) {
+    ASSERT_TRUE((fork ? Fork("one", "", 0, &session) : Rewind("one", 0, &session)).ok());
+    EXPECT_EQ(session.position(), 0u);
+    EXPECT_EQ(session.state_bytes(), 0u);
+    EXPECT_EQ(session.tier(), "") << "where its state is";
+  }
+}
+
 TEST_F(SessionsServiceTest, ForksAndRewindsThatCannotBe) {
   v1::Session session;
   EXPECT_EQ(Fork("none", "", std::nullopt, &session).error_code(), grpc::StatusCode::NOT_FOUND);

@@ -31,7 +31,7 @@ v1::Session ToProto(const ServiceContext& service, const SessionInfo& session) {
   if (session.holds_state) {
     proto.set_state_bytes(session.state_bytes);
     proto.set_pages(session.pages);
-    proto.set_tier(StateTier(service.metrics));
+    if (session.state_bytes > 0) proto.set_tier(StateTier(service.metrics));
   }
   proto.set_messages_bytes(session.notes_bytes);
   for (const uint64_t position : session.kept_positions) proto.add_kept_positions(position);
