@@ -78,6 +78,10 @@ std::string ErrorText(const absl::Status& status);
 // Prints "error: NOT_FOUND: ..." on stderr and returns the exit code.
 int Fail(const absl::Status& status);
 
+// The exit code after Print has failed with `error`, an errno: 0 if the reader of a pipe has left,
+// since it had what it wanted. Otherwise, as for a full disk, prints the error.
+int FailedOutput(int error);
+
 // Prints one line of JSON on stdout, field names as in the proto. False if stdout is closed.
 bool PrintJson(const google::protobuf::Message& message);
 

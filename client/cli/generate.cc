@@ -1,4 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -96,13 +97,15 @@ class Printer {
     return true;
   }
 
-  void Finish() {
-    if (json_) return;
+  bool Finish() {
+    if (json_) return true;
     const char* const end = lines_ ? "" : "\n";
-    if (texts_.size() == 1) return void(Print(end));
-    for (size_t i = 0; i < texts_.size(); ++i) {
-      PrintModelText("--- completion " + std::to_string(i) + "\n" + texts_[i] + end);
+    if (texts_.size() == 1) return Print(end);
+    bool open = true;
+    for (size_t i = 0; i < texts_.size() && open; ++i) {
+      open = PrintModelText("--- completion " + std::to_string(i) + "\n" + texts_[i] + end);
     }
+    return open;
   }
 
  private:
@@ -156,17 +159,21 @@ int RunGenerate(const GenerateOptions& options, Cancellation& cancellation) {
   const absl::StatusOr<std::string> prompt =
       options.echo ? PromptText(client, request, *as_ids, call) : "";
   if (!prompt.ok()) return Fail(prompt.status());
-  if (options.echo && !printer.Echo(*prompt)) return 0;
+  if (options.echo && !printer.Echo(*prompt)) return FailedOutput(errno);
   Statistics statistics;
   Notes notes;
+  int error = 0;
   const absl::Status status =
       client.Generate(request, call, [&](const v1::GenerateResponse& message) {
         statistics.Add(message);
         notes.Add(message);
-        return printer.Add(message);
+        if (printer.Add(message)) return true;
+        error = errno;
+        return false;
       });
+  if (error != 0) return FailedOutput(error);
   if (!status.ok()) return Fail(status);
-  printer.Finish();
+  if (!printer.Finish()) return FailedOutput(errno);
   if (!options.common.json) notes.Print();
   if (options.stats) statistics.Print();
   return 0;

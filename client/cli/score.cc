@@ -1,4 +1,5 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -8,16 +9,18 @@
 namespace rivulet::cli {
 namespace {
 
-void PrintTable(const v1::ScoreResponse& response) {
+// False if stdout is closed.
+bool PrintTable(const v1::ScoreResponse& response) {
   double sum = 0;
   for (const v1::TokenLogprob& token : response.tokens()) {
     sum += double{token.logprob()};
-    if (!PrintModelText(LogprobLine(token))) return;
+    if (!PrintModelText(LogprobLine(token))) return false;
   }
   const int count = response.tokens_size();
-  if (count == 0) return;
+  if (count == 0) return true;
   std::fprintf(stderr, "%d tokens, log-probability %.4f, per token %.4f, perplexity %.4f\n", count,
                sum, sum / count, std::exp(-sum / count));
+  return true;
 }
 
 }  // namespace
@@ -29,8 +32,8 @@ int RunScore(const ScoreOptions& options, Cancellation& cancellation) {
   Client client(options.common.server, options.common.access);
   const auto response = client.Score(request, MakeCallOptions(options.common, cancellation));
   if (!response.ok()) return Fail(response.status());
-  if (options.common.json && !PrintJson(*response)) return 1;
-  if (!options.common.json) PrintTable(*response);
+  const bool printed = options.common.json ? PrintJson(*response) : PrintTable(*response);
+  if (!printed) return FailedOutput(errno);
   if (response->tokens_size() > 0) return 0;
   std::fputs("error: nothing to score: no token has a predecessor\n", stderr);
   return 1;

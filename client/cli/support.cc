@@ -2,6 +2,7 @@
 #include <google/protobuf/util/json_util.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -94,6 +95,11 @@ int Fail(const absl::Status& status) {
   }
   std::fprintf(stderr, "error: %s\n", ErrorText(status).c_str());
   return 1;
+}
+
+int FailedOutput(int error) {
+  if (error == EPIPE) return 0;
+  return Fail(absl::ErrnoToStatus(error, "standard output"));
 }
 
 bool PrintJson(const google::protobuf::Message& message) {

@@ -64,6 +64,25 @@ TEST(ClientOptionsTest, WhatWouldHaveNoEffectIsWrongUsage) {
   }
 }
 
+// A reader that leaves had what it wanted; a full disk loses what was asked for.
+TEST(ClientOutputTest, AFullDiskIsAFailure) {
+  auto server = ServerProcess::Start(SourcePath("models/tales"));
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string where = " --server=" + (*server)->address() + " -p 'Once upon' ";
+  const auto run = [&](const std::string& command, const std::string& to) {
+    return RunProgram({"/bin/bash", "-c", Binary("rivulet") + " " + command + where + to});
+  };
+  for (const char* const command : {"generate", "generate -m2 -n2", "generate --json", "score",
+                                    "generate --echo -m0", "score --json"}) {
+    SCOPED_TRACE(command);
+    const Exit full = run(command, "> /dev/full");
+    EXPECT_EQ(full.code, 1);
+    EXPECT_THAT(full.output, HasSubstr("standard output: No space left on device"));
+    EXPECT_EQ(run(command, "| true; exit ${PIPESTATUS[0]}").code, 0);
+  }
+  EXPECT_EQ((*server)->Stop().code, 0);
+}
+
 class EchoTest : public testing::Test {
  protected:
   void Serve(const char* model) {
