@@ -539,6 +539,7 @@ class LogLinearTest(ConsoleTest):
             # The last sampled token is not in the state yet.
             chunks = (int(session["position"]) - 1) // 16
             self.assertEqual(int(session["pages"]), bin(chunks).count("1"))
+            self.expect_tokens(int(session["position"]))
             shown = self.browser.run("[...document.querySelectorAll('.levels .digit')].reverse().map((digit) => digit.textContent).join('')")
             self.assertEqual(int(shown, 2), self.shown_tokens() // 16)
             lit = self.browser.run("document.querySelectorAll('.levels .on').length")
