@@ -10,7 +10,6 @@
 //
 // Bytes expected: outputs · stride · 2 of weights, and from L2 rows · stride · 2 for each cluster
 // and round, which is why the library is faster with more tokens, and from 65 on with few outputs.
-#include <algorithm>
 #include <utility>
 
 #include "kernels/device/arithmetic.cuh"
@@ -33,7 +32,7 @@ struct HundredShape {
   uint32_t blocks, rounds;
   uint32_t groups;
   uint32_t tiles;  // of 8 outputs, of a block in a round
-  uint32_t weight_slots, token_slots;
+  RingSlots slots;
 
   __host__ __device__ uint32_t warps() const { return groups * kWarpsOfGroup; }
 };
@@ -63,10 +62,10 @@ class HundredTokens {
         lane_(threadIdx.x % 32),
         token_stage_(s_.groups * kStageBoxes * kTokenBox),
         tokens_((memory + kBoxAlignment - 1) / kBoxAlignment * kBoxAlignment),
-        weights_(tokens_ + s_.token_slots * token_stage_) {}
+        weights_(tokens_ + s_.slots.tokens * token_stage_) {}
 
   __device__ void Start() {
-    StartRings(b_, c_.weights, c_.tokens, s_.weight_slots, s_.token_slots, s_.warps(),
+    StartRings(b_, c_.weights, c_.tokens, s_.slots.weights, s_.slots.tokens, s_.warps(),
                kBlocksOfCluster);
   }
 
@@ -88,7 +87,7 @@ class HundredTokens {
   }
 
   __device__ void BringAllWeights() const {
-    const WeightStages stages = {weights_,      kWeightStage, s_.weight_slots, kStageInputs,
+    const WeightStages stages = {weights_,      kWeightStage, s_.slots.weights, kStageInputs,
                                  c_.on_the_way, s_.rounds,    c_.stages};
     BringWeights(c_.weights, stages, b_, [&](uint32_t round) { return FirstOutput(round); });
   }
@@ -101,7 +100,7 @@ class HundredTokens {
     const uint32_t first = min(BlockOfCluster() * share, boxes), end = min(first + share, boxes);
     AwaitLastKernel();
     Ring slot;
-    for (uint32_t n = 0; n < s_.rounds * c_.stages; ++n, slot.Advance(s_.token_slots)) {
+    for (uint32_t n = 0; n < s_.rounds * c_.stages; ++n, slot.Advance(s_.slots.tokens)) {
       if (!slot.first_round) WaitBarrier(&b_.tokens_empty[slot.at], slot.parity ^ 1);
       uint64_t* const full = &b_.tokens_full[slot.at];
       ArriveExpecting(full, token_stage_);
@@ -117,8 +116,8 @@ class HundredTokens {
   // Outputs and tokens that are not there are zeros, so that all warps do the same.
   __device__ void MultiplyAll() {
     const uint32_t group = warp_ / kWarpsOfGroup;
-    RingPlace tokens(tokens_, token_stage_, s_.token_slots, b_.tokens_full);
-    RingPlace weights(weights_, kWeightStage, s_.weight_slots, b_.weights_full);
+    RingPlace tokens(tokens_, token_stage_, s_.slots.tokens, b_.tokens_full);
+    RingPlace weights(weights_, kWeightStage, s_.slots.weights, b_.weights_full);
     uint32_t left = s_.rounds * c_.stages;
 #pragma unroll 1
     for (uint32_t round = 0; round < s_.rounds; ++round) {
@@ -161,7 +160,7 @@ class HundredTokens {
 
   // `left`: stages of the block, this one included.
   __device__ void Release(uint32_t weight_barrier, uint32_t token_barrier, uint32_t left) const {
-    ReleaseStage(weight_barrier, token_barrier, kBlocksOfCluster, left > s_.token_slots);
+    ReleaseStage(weight_barrier, token_barrier, kBlocksOfCluster, left > s_.slots.tokens);
   }
 
   __device__ void Write(uint32_t first_output, uint32_t first_token, const Sums& sum) const {
@@ -215,8 +214,6 @@ cudaError_t AllowShared() {
                               kSharedOfProduct);
 }
 
-constexpr uint32_t Parts(uint32_t x, uint32_t of) { return (x + of - 1) / of; }
-
 // Blocks that run at once. They are fewer than processors: the four of a cluster need a place in
 // one part of the chip (120 of 132 on an H100).
 uint32_t MostBlocks() {
@@ -254,11 +251,7 @@ HundredShape ShapeFor(const DeviceLinear& linear, uint32_t rows, uint32_t most_b
   const uint32_t token_bytes = shape.groups * kStageBoxes * kTokenBox;
   const uint32_t weight_bytes = shape.tiles * 8 * kBoxRowBytes * kStageBoxes;
   const uint32_t of_tokens = (shape.groups == 1 ? 128 : 96) << 10;
-  shape.token_slots = std::min({kMostTokenSlots, of_tokens / token_bytes, stages});
-  const auto rest =
-      static_cast<uint32_t>(kSharedOfProduct - kBoxAlignment - sizeof(ProductBarriers) - 1024 -
-                            shape.token_slots * token_bytes);
-  shape.weight_slots = std::min({kMostWeightSlots, rest / weight_bytes, stages});
+  shape.slots = SlotsFor(stages, weight_bytes, token_bytes, of_tokens);
   return shape;
 }
 
@@ -266,8 +259,6 @@ template <int kTiles>
 bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const HundredShape& shape,
             const LaunchContext& context) {
   using Work = HundredTokens<kTiles>;
-  // As in tens_of_tokens.cu.
-  constexpr uint32_t kOnTheWay = 40 << 10;
   HundredCall call;
   call.bias = linear.bias, call.y = y, call.rows = x.rows, call.outputs = linear.outputs;
   call.pairs = y.stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % 8 == 0;
@@ -278,12 +269,12 @@ bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const H
       !DescribeMatrix(x.data, x.rows, x.columns, x.stride, kTokensOfGroup, call.tokens)) {
     return false;
   }
-  call.on_the_way = std::min(std::max(kOnTheWay / Work::kWeightStage, 2u), shape.weight_slots);
+  call.on_the_way = StagesOnTheWay(Work::kWeightStage, shape.slots.weights);
   static const cudaError_t prepared = AllowShared<kTiles>();
   context.Check(prepared);
   const size_t shared = kBoxAlignment +
-                        size_t{shape.token_slots} * shape.groups * kStageBoxes * kTokenBox +
-                        size_t{shape.weight_slots} * Work::kWeightStage;
+                        size_t{shape.slots.tokens} * shape.groups * kStageBoxes * kTokenBox +
+                        size_t{shape.slots.weights} * Work::kWeightStage;
   context.RunInClusters(HundredKernel<kTiles>, dim3(shape.blocks), kBlocksOfCluster,
                         (shape.warps() + kProducers) * 32, shared, call);
   return true;

@@ -5,6 +5,7 @@
 #ifndef RIVULET_KERNELS_DEVICE_PRODUCT_RINGS_CUH_
 #define RIVULET_KERNELS_DEVICE_PRODUCT_RINGS_CUH_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -22,6 +23,30 @@ struct ProductBarriers {
   uint64_t weights_full[kMostWeightSlots], weights_empty[kMostWeightSlots];
   uint64_t tokens_full[kMostTokenSlots], tokens_empty[kMostTokenSlots];
 };
+
+constexpr uint32_t Parts(uint32_t x, uint32_t of) { return (x + of - 1) / of; }
+
+struct RingSlots {
+  uint32_t weights, tokens;
+};
+
+// Divides a processor's shared memory, of which the tokens' ring may have `of_tokens` bytes: slots
+// for stages of so many bytes, of which a block has `stages` in all rounds.
+inline RingSlots SlotsFor(uint32_t stages, uint32_t weight_bytes, uint32_t token_bytes,
+                          uint32_t of_tokens) {
+  constexpr auto kRoom =
+      static_cast<uint32_t>(kSharedOfProduct - kBoxAlignment - sizeof(ProductBarriers) - 1024);
+  const uint32_t tokens = std::min({kMostTokenSlots, of_tokens / token_bytes, stages});
+  const uint32_t rest = kRoom - tokens * token_bytes;
+  return {std::min({kMostWeightSlots, rest / weight_bytes, stages}), tokens};
+}
+
+// Stages of weights that are asked for and have not come: at least two, and enough to keep the
+// memory busy. With more, the kernels before this one wait longer for what they read.
+inline uint32_t StagesOnTheWay(uint32_t weight_bytes, uint32_t weight_slots) {
+  constexpr uint32_t kOnTheWay = 40 << 10;  // of a processor
+  return std::min(std::max(kOnTheWay / weight_bytes, 2u), weight_slots);
+}
 
 // By all threads of a block, before anything else of the rings: so many slots, which so many warps
 // of each block of the cluster read. Waits for the cluster, since one block copies into another.

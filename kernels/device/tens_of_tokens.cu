@@ -30,7 +30,7 @@ struct TensShape {
   uint32_t blocks, rounds;
   // A block multiplies so many groups of outputs in a round, each with so many parts of the tokens.
   uint32_t groups, parts;
-  uint32_t weight_slots, token_slots;
+  RingSlots slots;
 
   __host__ __device__ uint32_t multipliers() const { return groups * parts; }  // warps
 };
@@ -95,20 +95,20 @@ class TensOfTokens {
         token_box_(s_.parts * kTokens * kBoxRowBytes),
         weight_box_(s_.groups * kOutputs * kBoxRowBytes),
         tokens_((memory + kBoxAlignment - 1) / kBoxAlignment * kBoxAlignment),
-        weights_(tokens_ + s_.token_slots * kStageBoxes * token_box_),
+        weights_(tokens_ + s_.slots.tokens * kStageBoxes * token_box_),
         part_(warp_ % s_.parts),
         group_(warp_ / s_.parts),
         token_place_((part_ * kTokens + lane_ % 16) * kBoxRowBytes + (lane_ / 16 ^ lane_ % 8) * 16),
         weight_place_((group_ * kOutputs + lane_ % 8) * kBoxRowBytes +
                       (lane_ / 8 ^ lane_ % 8) * 16),
-        token_ring_(tokens_, kStageBoxes * token_box_, s_.token_slots, b_.tokens_full),
-        weight_ring_(weights_, kStageBoxes * weight_box_, s_.weight_slots, b_.weights_full) {
+        token_ring_(tokens_, kStageBoxes * token_box_, s_.slots.tokens, b_.tokens_full),
+        weight_ring_(weights_, kStageBoxes * weight_box_, s_.slots.weights, b_.weights_full) {
     // In registers, or the compiler computes them anew for each stage.
     asm volatile("" : "+r"(token_box_), "+r"(weight_box_), "+r"(token_place_), "+r"(weight_place_));
   }
 
   __device__ void Start() {
-    StartRings(b_, c_.weights, c_.tokens, s_.weight_slots, s_.token_slots, s_.multipliers(),
+    StartRings(b_, c_.weights, c_.tokens, s_.slots.weights, s_.slots.tokens, s_.multipliers(),
                kBlocksOfCluster);
   }
 
@@ -137,9 +137,9 @@ class TensOfTokens {
   }
 
   __device__ void BringWeights() const {
-    const WeightStages stages = {weights_,        kStageBoxes * weight_box_,
-                                 s_.weight_slots, kStageInputs,
-                                 c_.on_the_way,   s_.rounds,
+    const WeightStages stages = {weights_,         kStageBoxes * weight_box_,
+                                 s_.slots.weights, kStageInputs,
+                                 c_.on_the_way,    s_.rounds,
                                  c_.stages};
     cuda::BringWeights(c_.weights, stages, b_, [&](uint32_t round) { return FirstOutput(round); });
   }
@@ -167,7 +167,7 @@ class TensOfTokens {
           CopyBoxToAll(tokens_ + (slot.at * kStageBoxes + box) * token_box_, c_.tokens, 0,
                        stage * kStageInputs + box * kBoxColumns, full, (1 << kBlocksOfCluster) - 1);
         }
-        slot.Advance(s_.token_slots);
+        slot.Advance(s_.slots.tokens);
       }
     }
   }
@@ -227,7 +227,7 @@ class TensOfTokens {
     operands[1].Multiply(0, sum);
     if (!ready) AwaitStage();
     if (more) Load(operands[0], token_ring_.stage, weight_ring_.stage, 0);
-    ReleaseStage(weights.barrier, tokens.barrier, kBlocksOfCluster, left >= s_.token_slots);
+    ReleaseStage(weights.barrier, tokens.barrier, kBlocksOfCluster, left >= s_.slots.tokens);
     operands[1].Multiply(1, sum);
   }
 
@@ -273,8 +273,6 @@ __global__ void __cluster_dims__(kBlocksOfCluster)
   work.Run();
 }
 
-constexpr uint32_t Parts(uint32_t x, uint32_t of) { return (x + of - 1) / of; }
-
 // How a kernel does its part: what its template has.
 struct TensTiles {
   uint32_t tokens, outputs, stage_boxes;
@@ -306,11 +304,7 @@ TensShape ShapeFor(const DeviceLinear& linear, uint32_t rows, const TensTiles& t
   const uint32_t token_bytes = shape.parts * tiles.tokens * 16 * row_bytes;
   const uint32_t weight_bytes = shape.groups * tiles.outputs * 8 * row_bytes;
   const uint32_t of_tokens = (rows <= 32 ? 64 : 96) << 10;
-  shape.token_slots = std::min({kMostTokenSlots, of_tokens / token_bytes, stages});
-  const auto rest =
-      static_cast<uint32_t>(kSharedOfProduct - kBoxAlignment - sizeof(ProductBarriers) - 1024 -
-                            shape.token_slots * token_bytes);
-  shape.weight_slots = std::min({kMostWeightSlots, rest / weight_bytes, stages});
+  shape.slots = SlotsFor(stages, weight_bytes, token_bytes, of_tokens);
   return shape;
 }
 
@@ -318,9 +312,6 @@ template <int kTokenTiles, int kOutputTiles, int kStageBoxes>
 bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const TensShape& shape,
             const WeightsAhead& ahead, const LaunchContext& context) {
   using Work = TensOfTokens<kTokenTiles, kOutputTiles, kStageBoxes>;
-  // Of a processor, but at least two stages: enough to keep the memory busy. With more, the kernels
-  // before this one wait longer for what they read.
-  constexpr uint32_t kOnTheWay = 40 << 10;
   TensCall call;
   call.bias = linear.bias, call.y = y, call.rows = x.rows, call.outputs = linear.outputs;
   call.stages = Parts(linear.stride, Work::kStageInputs);
@@ -332,13 +323,13 @@ bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const T
     return false;
   }
   const uint32_t stage_bytes = kStageBoxes * outputs * kBoxRowBytes;
-  call.on_the_way = std::min(std::max(kOnTheWay / stage_bytes, 2u), shape.weight_slots);
+  call.on_the_way = StagesOnTheWay(stage_bytes, shape.slots.weights);
   const auto kernel = TensKernel<kTokenTiles, kOutputTiles, kStageBoxes>;
   static const cudaError_t prepared =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfProduct);
   context.Check(prepared);
-  const size_t shared = kBoxAlignment + shape.token_slots * kStageBoxes * tokens * kBoxRowBytes +
-                        size_t{shape.weight_slots} * stage_bytes;
+  const size_t shared = kBoxAlignment + shape.slots.tokens * kStageBoxes * tokens * kBoxRowBytes +
+                        size_t{shape.slots.weights} * stage_bytes;
   context.Run(kernel, dim3(shape.blocks), (shape.multipliers() + kProducers) * 32, shared, call);
   return true;
 }
@@ -354,10 +345,10 @@ WeightsAhead AheadOfTens(const DeviceLinear& linear, const DeviceLinear& next, u
   const TensTiles here = TilesFor(linear.outputs, rows, processors);
   const TensTiles there = TilesFor(next.outputs, rows, processors);
   const TensShape shape = ShapeFor(linear, rows, here, processors);
-  const bool idle = shape.weight_slots * here.stage_inputs() * 2 > linear.stride;
+  const bool idle = shape.slots.weights * here.stage_inputs() * 2 > linear.stride;
   const uint32_t row = next.stride * 2;
   const uint32_t first =
-      ShapeFor(next, rows, there, processors).weight_slots * there.stage_inputs() * 2;
+      ShapeFor(next, rows, there, processors).slots.weights * there.stage_inputs() * 2;
   const auto most = static_cast<uint32_t>(kMostBytes / next.outputs / 16 * 16);
   if (!idle || first >= row || most == 0) return {};
   return {reinterpret_cast<const std::byte*>(next.high), next.outputs, row, first,
