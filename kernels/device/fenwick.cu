@@ -1,6 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Read and fold of a sum in pages (fenwick_operations.h), one launch for both:
+// Read and fold of a sum in pages (fenwick_operations.h), one launch for both (fenwick_decode.cu
+// has one token of each of few segments):
 //
 //   o_a = Σ_p λ_a[p] e^{c_a + decay_p} q̂_a S_p + Σ_{s<=a} λ_a[ℓ(a, s)] e^{c_a - c_s} x_as β_s v_s
 //
@@ -35,11 +36,11 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
   using Block = FenwickBlock<kSingle, kParts, kBf16Pages>;
   using Block::begin_, Block::BetaRow, Block::c_, Block::chunk_, Block::columns_, Block::DecayRow,
       Block::dk_, Block::dv_, Block::end_, Block::first_tile_, Block::g_, Block::head_, Block::k_,
-      Block::Key, Block::key_tiles_, Block::KeyRow, Block::KeyUnit, Block::lane_, Block::Level,
-      Block::live_, Block::LoadColumns, Block::Page, Block::PageDecay, Block::PageOf, Block::q_,
-      Block::Query, Block::s_, Block::scratch_, Block::segment_, Block::t_, Block::table_,
-      Block::Tile, Block::tiles_, Block::token_, Block::TokenAt, Block::v_, Block::Value,
-      Block::ValueRow, Block::warp_, Block::WritesHead, Block::WritesKey;
+      Block::KeepOverlap, Block::Key, Block::key_tiles_, Block::KeyRow, Block::KeyUnit,
+      Block::lane_, Block::Level, Block::live_, Block::LoadColumns, Block::Page, Block::PageDecay,
+      Block::PageOf, Block::q_, Block::Query, Block::s_, Block::scratch_, Block::segment_,
+      Block::t_, Block::table_, Block::Tile, Block::tiles_, Block::token_, Block::TokenAt,
+      Block::v_, Block::Value, Block::ValueRow, Block::warp_, Block::WritesHead, Block::WritesKey;
   using Row = typename Block::Row;
   static constexpr uint32_t kQueries = Block::kQueries;
   static constexpr uint32_t kGroup = Fixed<kSingle, kParts>::kGroup;
@@ -233,21 +234,8 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
     const bool queries = warp_ < kColumnTiles;
     if (queries ? warp_ * 8 >= columns_ : !c_.delta || warp_ >= kColumnTiles + 2) return;
     const uint32_t first = (queries ? warp_ : warp_ - kColumnTiles) * 8;
-    const bf16* rows = queries ? q_ : k_;
-    const uint32_t count = queries ? columns_ : kChunk;
-    const uint32_t part = (queries ? kQueries : kChunk) * dk_;
     float sum[4] = {};
-#pragma unroll 2
-    for (uint32_t kt = 0; kt < key_tiles_; ++kt) {
-      uint32_t a[2][4];
-#pragma unroll
-      for (int i = 0; i < kParts; ++i) {
-        const bf16* row = k_ + (i * kChunk + g_) * dk_ + kt * 16 + 2 * t_;
-        a[i][0] = Two(row), a[i][1] = Two(row + 8 * dk_);
-        a[i][2] = Two(row + 8), a[i][3] = Two(row + 8 * dk_ + 8);
-      }
-      Block::template Multiply<kParts == 2>(sum, a[0], a[1], rows, part, first, count, kt);
-    }
+    Block::MultiplyKeys(queries, first, sum);
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t column = first + 2 * t_ + i % 2, s = g_ + i / 2 * 8;
@@ -274,11 +262,6 @@ class FenwickUnit : public FenwickFold<kSingle, kParts, kBf16Pages> {
       x = score * (expf(s_->decay[a] - s_->decay[s]) * lambda);
     }
     StoreParts<kParts>(s_->p + column * kSquare + s, kQueries * kSquare, x);
-  }
-
-  // N_sr = β_s k_s·k_r for r < s.
-  __device__ void KeepOverlap(uint32_t s, uint32_t r, float product) {
-    s_->overlap[s * kChunk + r] = r < s && s < end_ ? s_->beta[s] * product : 0.0f;
   }
 
   // x (I + N) = scores for two queries a warp, place s in lane s of half a warp; then the weights.
@@ -531,6 +514,7 @@ void LaunchForRows(const FenwickCall& call, bool fp32_rows, const LaunchContext&
 }
 
 void LaunchPart(const FenwickCall& call, bool fp32_rows, const LaunchContext& context) {
+  if (LaunchFenwickDecode(call, fp32_rows, context)) return;
   if (call.rows.single) return LaunchForRows<true>(call, fp32_rows, context);
   LaunchForRows<false>(call, fp32_rows, context);
   const uint32_t threads = call.heads / call.heads_per_key * call.padded_key +

@@ -15,7 +15,7 @@ namespace rivulet::cuda {
 
 namespace fenwick {
 
-constexpr uint32_t kWarps = 8;
+constexpr uint32_t kWarps = 8;  // of a block, at most
 // Tiles that a warp loads before it multiplies with them: 4 KiB.
 constexpr uint32_t AtOnce(bool bf16_pages) { return bf16_pages ? 8 : 4; }
 constexpr uint32_t kMostPages = 64;
@@ -135,6 +135,7 @@ class FenwickBlock {
   __device__ float Level(uint32_t token, uint32_t level) const {
     return c_.levels[size_t{token} * c_.levels_stride + head_ * c_.level_count + level];
   }
+  __device__ static uint32_t Warps() { return blockDim.x / 32; }
   __device__ uint32_t TokenAt(uint32_t place) const { return token_ + place - begin_; }
   __device__ bool WritesHead() const { return kSingle && first_tile_ == 0; }
   __device__ bool WritesKey() const { return WritesHead() && head_ % c_.heads_per_key == 0; }
@@ -171,6 +172,30 @@ class FenwickBlock {
     }
   }
 
+  // All keys times eight rows from `first` on of q_, or of k_ itself: a lane has keys g and g + 8
+  // and rows first + 2t and first + 2t + 1.
+  __device__ void MultiplyKeys(bool queries, uint32_t first, float (&sum)[4]) const {
+    const bf16* rows = queries ? q_ : k_;
+    const uint32_t count = queries ? columns_ : kChunk;
+    const uint32_t part = (queries ? kQueries : kChunk) * dk_;
+#pragma unroll 2
+    for (uint32_t kt = 0; kt < key_tiles_; ++kt) {
+      uint32_t a[2][4];
+#pragma unroll
+      for (int i = 0; i < kParts; ++i) {
+        const bf16* row = k_ + (i * kChunk + g_) * dk_ + kt * 16 + 2 * t_;
+        a[i][0] = Two(row), a[i][1] = Two(row + 8 * dk_);
+        a[i][2] = Two(row + 8), a[i][3] = Two(row + 8 * dk_ + 8);
+      }
+      Multiply<kParts == 2>(sum, a[0], a[1], rows, part, first, count, kt);
+    }
+  }
+
+  // N_sr = β_s k_s·k_r for r < s.
+  __device__ void KeepOverlap(uint32_t s, uint32_t r, float product) {
+    s_->overlap[s * kChunk + r] = r < s && s < end_ ? s_->beta[s] * product : 0.0f;
+  }
+
   // 16 columns of 16 rows as a left operand, a column a row of it.
   __device__ void LoadColumns(uint32_t (&x)[kParts][4], const bf16* rows, uint32_t stride) const {
 #pragma unroll
@@ -182,7 +207,9 @@ class FenwickBlock {
 
   const FenwickCall& c_;
   const DeviceSegment segment_;
-  const uint32_t all_tiles_, splits_, head_, first_tile_, tiles_, warp_, lane_, g_, t_, key_tiles_;
+  const uint32_t all_tiles_, splits_, head_, first_tile_, tiles_, warp_, lane_;
+  uint32_t g_, t_;
+  const uint32_t key_tiles_;
   Front* const s_;
   uint32_t dk_, dv_;
   std::byte* scratch_;  // reads of pages, and in a fold what Solved holds
@@ -193,6 +220,9 @@ class FenwickBlock {
 };
 
 }  // namespace fenwick
+
+// fenwick_decode.cu: one token of each of few segments. False: not such a call.
+bool LaunchFenwickDecode(const FenwickCall& call, bool fp32_rows, const LaunchContext& context);
 
 }  // namespace rivulet::cuda
 

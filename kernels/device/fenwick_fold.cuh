@@ -27,7 +27,7 @@ class FenwickFold : public FenwickBlock<kSingle, kParts, kBf16Pages> {
   using Block::c_, Block::chunk_, Block::dk_, Block::dv_, Block::g_, Block::k_, Block::key_tiles_,
       Block::lane_, Block::live_, Block::LoadColumns, Block::Page, Block::PageDecay, Block::PageOf,
       Block::s_, Block::scratch_, Block::segment_, Block::t_, Block::table_, Block::Tile,
-      Block::tiles_, Block::TokenAt, Block::v_, Block::warp_;
+      Block::tiles_, Block::TokenAt, Block::v_, Block::warp_, Block::Warps;
 
   __device__ FenwickFold(const FenwickCall& call, std::byte* memory, uint32_t tiles)
       : Block(call, memory, tiles) {}
@@ -46,7 +46,7 @@ class FenwickFold : public FenwickBlock<kSingle, kParts, kBf16Pages> {
       __syncthreads();  // a page that lives on may move to the slot of one that was taken up
       SolveOthers(live_ & ~taken, next);
     } else {
-      for (uint32_t item = warp_; item < tiles_ * key_tiles_; item += kWarps) {
+      for (uint32_t item = warp_; item < tiles_ * key_tiles_; item += Warps()) {
         AddRows(item / key_tiles_, item % key_tiles_, to, __popcll(taken));
       }
     }
@@ -126,7 +126,7 @@ class FenwickFold : public FenwickBlock<kSingle, kParts, kBf16Pages> {
   // The pages that live on, each in its place or in the slot that it has from now on.
   __device__ void SolveOthers(uint64_t others, const uint32_t* next) {
     const uint32_t items = __popcll(others) * tiles_;
-    for (uint32_t item = warp_; item < items; item += kWarps) {
+    for (uint32_t item = warp_; item < items; item += Warps()) {
       const uint32_t page = PageOf(others, item / tiles_);
       old_ = Page(table_[page]);
       SolvePage<false>(item % tiles_, Page(next[page]), 0);

@@ -39,27 +39,28 @@ struct Shape {
 
 // A session's inputs, all tokens' rows after each other.
 struct Inputs {
+  size_t tokens;
   std::vector<float> q, k, v, g, levels, beta;
 
-  Inputs(const Shape& s, std::mt19937& random) {
+  Inputs(const Shape& s, std::mt19937& random, size_t count = kTokens) : tokens(count) {
     std::normal_distribution<float> normal;
     std::uniform_real_distribution<float> uniform(0.05f, 1.0f);
     const float scale = 1.0f / std::sqrt(static_cast<float>(s.key_dim));
     for (auto* rows : {&q, &k}) {
-      rows->assign(kTokens * s.keys() * s.dp(), 0.0f);
+      rows->assign(tokens * s.keys() * s.dp(), 0.0f);
       for (size_t i = 0; i < rows->size(); ++i) {
         if (i % s.dp() < s.key_dim) (*rows)[i] = scale * normal(random);
       }
     }
-    v.assign(kTokens * s.heads * s.value_stride(), 0.0f);
+    v.assign(tokens * s.heads * s.value_stride(), 0.0f);
     for (size_t i = 0; i < v.size(); ++i) {
       if (i % s.value_stride() < s.value_dim) v[i] = normal(random);
     }
-    for (size_t i = 0; i < kTokens * s.heads; ++i) {
+    for (size_t i = 0; i < tokens * s.heads; ++i) {
       g.push_back((s.mamba ? 1.0f : -0.05f) * uniform(random));
       beta.push_back(uniform(random));
     }
-    for (size_t i = 0; i < kTokens * s.heads * s.levels; ++i) levels.push_back(uniform(random));
+    for (size_t i = 0; i < tokens * s.heads * s.levels; ++i) levels.push_back(uniform(random));
   }
 };
 
@@ -137,7 +138,7 @@ class Sessions {
     void Add(const Inputs& in, uint64_t position, uint32_t count) {
       const auto add = [&](const std::vector<float>& from, size_t width, std::vector<float>& to) {
         const size_t first =
-            std::min<size_t>(position, kTokens - 1);  // of a session that has ended
+            std::min<size_t>(position, in.tokens - 1);  // of a session that has ended
         to.insert(to.end(), from.begin() + first * width, from.begin() + (first + count) * width);
       };
       add(in.q, s.keys() * s.dp(), q), add(in.k, s.keys() * s.dp(), k);
@@ -271,6 +272,29 @@ void CheckSchedules(Device& device, const Shape& shape, std::mt19937& random) {
   }
 }
 
+// Nine live pages, one more than the blocks of a step of few rows have room for: the same bits from
+// decode steps, of which one folds, as from a prompt.
+void CheckManyLivePages(Device& device, const Shape& shape, std::mt19937& random) {
+  constexpr uint32_t kPrompt = 511 * kChunk, kDecoded = 20;
+  const std::vector<Inputs> inputs = {Inputs(shape, random, kPrompt + kDecoded)};
+  Sessions whole(device, shape, inputs), pieces(device, shape, inputs);
+  whole.Step({kPrompt + kDecoded}, false, random);
+  pieces.Step({kPrompt}, false, random);
+  for (uint32_t i = 0; i < kDecoded; ++i) pieces.Step({1}, true, random);
+  const std::vector<float>&a = whole.outputs(0), &b = pieces.outputs(0);
+  ASSERT_EQ(a.size(), b.size());
+  const auto at = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
+  EXPECT_EQ(static_cast<size_t>(at), a.size())
+      << shape.name << " differs at token " << static_cast<size_t>(at) / (shape.heads * shape.ep());
+}
+
+// With more heads than a GPU has processors.
+const Shape kManyPages[] = {
+    {"scalar", 144, 144, 16, 16, 15, false, false},
+    {"scalar_bf16_pages", 144, 144, 16, 16, 15, false, false, true},
+    {"delta", 144, 144, 16, 16, 15, true, false},
+};
+
 const Shape kShapes[] = {
     {"mamba", 4, 4, 128, 64, 15, false, true},
     {"mamba_groups_odd", 6, 3, 24, 40, 15, false, true},
@@ -281,6 +305,11 @@ const Shape kShapes[] = {
     {"delta_groups_odd", 4, 2, 12, 24, 15, true, false},
     {"delta_last_level_absorbs", 2, 1, 256, 48, 7, true, false},
     {"delta_bf16_pages", 2, 1, 128, 64, 15, true, false, true},
+    // More blocks than processors, and more than find room on them at once.
+    {"mamba_many_blocks", 24, 24, 128, 64, 15, false, true},
+    {"mamba_many_blocks_bf16_pages", 24, 24, 128, 64, 15, false, true, true},
+    {"mamba_more_blocks", 60, 60, 128, 64, 15, false, true},
+    {"delta_many_blocks", 24, 12, 128, 64, 15, true, false},
 };
 
 class DeviceFenwickTest : public testing::TestWithParam<Shape> {
@@ -329,6 +358,26 @@ TEST_P(DeviceFenwickTest, HasTheSameBitsFromEverySchedule) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, DeviceFenwickTest, testing::ValuesIn(kShapes),
                          [](const auto& info) { return std::string(info.param.name); });
+
+TEST(DeviceFenwickPagesTest, ManyHaveTheSameBitsFromDecodingAsFromAPrompt) {
+  RIVULET_NEED_GPU();
+  std::mt19937 random(TestSeed());
+  for (const ProductPrecision precision :
+       {ProductPrecision::kBFloat16, ProductPrecision::kFloat32}) {
+    const std::unique_ptr<Device> device = Opened(precision);
+    ASSERT_NE(device, nullptr);
+    for (const Shape& shape : kManyPages) CheckManyLivePages(*device, shape, random);
+  }
+}
+
+TEST(FakeFenwick, ManyPagesHaveTheSameBitsFromDecodingAsFromAPrompt) {
+  std::mt19937 random(TestSeed());
+  for (Shape shape : kManyPages) {
+    shape.heads = shape.heads_per_key = 1;
+    FakeDevice fake;
+    CheckManyLivePages(fake, shape, random);
+  }
+}
 
 TEST(FakeFenwick, HasTheSameBitsFromEverySchedule) {
   std::mt19937 random(TestSeed());

@@ -14,21 +14,29 @@
 
 namespace rivulet::cuda {
 
-// Calls work(false) in the first `blocks` blocks of the grid, waits for the kernels before, and
-// calls work(true). All threads of a block take part if the work has a barrier of the block, and
-// those that do not take part write nothing. work(false) must not store to device memory; it may
-// read what other kernels write at the same time, past L1 (ReadLate), since work(true) must not
-// find old lines there.
-template <typename Work>
-__device__ inline void RunRehearsed(uint32_t blocks, const Work& work) {
+// Calls work(false) in the first `blocks` blocks of the grid, then ready(), waits for the kernels
+// before, and calls work(true). All threads of a block take part if the work has a barrier of the
+// block, and those that do not take part write nothing. work(false) must not store to device
+// memory; it may read what other kernels write at the same time, past L1 (ReadLate), since
+// work(true) must not find old lines there.
+template <typename Ready, typename Work>
+__device__ inline void RunRehearsed(uint32_t blocks, const Ready& ready, const Work& work) {
   const uint32_t block = blockIdx.x + blockIdx.y * gridDim.x;
 #pragma unroll 1
   for (uint32_t pass = block < blocks ? 0 : 1; pass < 2; ++pass) {
-    if (pass == 1) AwaitLastKernel();
+    if (pass == 1) {
+      ready();
+      AwaitLastKernel();
+    }
     uint32_t real = pass;
     asm volatile("" : "+r"(real));  // one copy of the work for both passes
     work(real != 0);
   }
+}
+template <typename Work>
+__device__ inline void RunRehearsed(uint32_t blocks, const Work& work) {
+  RunRehearsed(
+      blocks, [] {}, work);
 }
 
 // The compiler has to compute `x` even where it is not stored.
