@@ -617,24 +617,39 @@ TEST(RunningState, FakeDevice) {
 }
 
 // A session has the bits that it has among few, where other kernels run.
+void CheckCompany(const std::vector<Layer>& layers, Device& device, std::mt19937& random) {
+  for (const Layer& layer : layers) {
+    constexpr uint32_t kCopies = 100;
+    const Inputs inputs = RandomInputs(layer, random);
+    const std::vector<float> whole = Feed(device, layer, inputs, Cut::kWhole, random);
+    EXPECT_EQ(Distance(whole, whole), 0) << layer.name;
+    EXPECT_EQ(Feed(device, layer, inputs, Cut::kSingle, random), whole) << layer.name;
+    const std::vector<float> company = Feed(device, layer, inputs, Cut::kSingle, random, kCopies);
+    for (uint32_t copy = 0; copy < kCopies; ++copy) {
+      EXPECT_TRUE(std::equal(whole.begin(), whole.end(), company.begin() + copy * whole.size()))
+          << layer.name << ", copy " << copy;
+    }
+  }
+}
+
 TEST(StreamedSums, HaveTheSameBitsInMuchCompany) {
   RIVULET_NEED_GPU();
   std::mt19937 random{TestSeed()};
   auto device = OpenCudaDevice(ProductPrecision::kBFloat16);
   ASSERT_TRUE(device.ok()) << device.status();
   const std::vector<Layer> layers = StreamedSums(random);
-  for (const Layer& layer : layers) {
-    constexpr uint32_t kCopies = 100;
-    const Inputs inputs = RandomInputs(layer, random);
-    const std::vector<float> whole = Feed(**device, layer, inputs, Cut::kWhole, random);
-    EXPECT_EQ(Distance(whole, whole), 0) << layer.name;
-    EXPECT_EQ(Feed(**device, layer, inputs, Cut::kSingle, random), whole) << layer.name;
-    const std::vector<float> company = Feed(**device, layer, inputs, Cut::kSingle, random, kCopies);
-    for (uint32_t copy = 0; copy < kCopies; ++copy) {
-      EXPECT_TRUE(std::equal(whole.begin(), whole.end(), company.begin() + copy * whole.size()))
-          << layer.name << ", copy " << copy;
-    }
-  }
+  CheckCompany(layers, **device, random);
+}
+
+TEST(TimeMixing, HasTheSameBitsInMuchCompany) {
+  RIVULET_NEED_GPU();
+  std::mt19937 random{TestSeed()};
+  auto device = OpenCudaDevice(ProductPrecision::kBFloat16);
+  ASSERT_TRUE(device.ok()) << device.status();
+  const std::vector<Layer> layers = {
+      TimeMix({3, 64, 64, true}, random),
+      TimeMix({3, 64, 64, false, false, TimeMixForm::kRwkv6}, random)};
+  CheckCompany(layers, **device, random);
 }
 
 TEST(StreamedSums, AreNearTheFakeDevice) {

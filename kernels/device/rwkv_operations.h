@@ -83,8 +83,8 @@ struct TimeMixCall {
   size_t state_offset = 0, key_offset = 0, value_offset = 0, decay_offset = 0;
   // [T, H·E]: v after the first line; without `share` it may be first_values or v.
   FloatMatrix values = {};
-  FloatMatrix out = {};        // [T, H·E], a temporary: o
-  FloatMatrix bonus_sum = {};  // [T, H], a temporary
+  FloatMatrix out = {};        // [T, H·E], a temporary, perhaps not used: o
+  FloatMatrix bonus_sum = {};  // [T, H], a temporary, perhaps not used
   Operand y = {};              // [T, H·E], zeros in the padding
 };
 
