@@ -112,6 +112,7 @@ class CudaDevice final : public Device {
   }
   void Product(const DeviceLinear& linear, const Operand& x, FloatMatrix y) override {
     const cuda::WeightsAhead ahead = Follow(linear, x.rows);
+    if (cuda::LaunchFewOutputs(linear, x, y, ahead, context_)) return;
     if (cuda::LaunchFewTokens(linear, x, y, ahead, context_)) return;
     if (linear.float8 != nullptr) return ProductFloat8(linear, x, y);
     if (cuda::LaunchTensOfTokens(linear, x, y, ahead, context_)) return;

@@ -240,6 +240,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{6730, 256, ProductPrecision::kBFloat16}, Case{9590, 128, ProductPrecision::kBFloat16},
         Case{11530, 64, ProductPrecision::kBFloat16}, Case{12490, 192, ProductPrecision::kBFloat16},
         Case{14391, 128, ProductPrecision::kBFloat16, false, false},
+        // And what it may have with long chains of few tokens.
+        Case{1500, 2048, ProductPrecision::kBFloat16},
+        Case{2800, 2112, ProductPrecision::kBFloat16, false, false},
         Case{256, 512, ProductPrecision::kFloat32}, Case{77, 100, ProductPrecision::kFloat32},
         Case{256, 512, ProductPrecision::kBFloat16, true},
         Case{264, 2560, ProductPrecision::kBFloat16, true},

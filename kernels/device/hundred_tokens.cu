@@ -1,15 +1,21 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
 // y = x Wᵀ + b for up to 128 tokens and weights in bf16, by the warpgroup's matrix instruction: for
-// maps with few outputs that tens_of_tokens.cu leaves, and from 65 tokens on for maps with many. A
-// warpgroup has 64 tokens and up to 128 outputs and walks all of K; nothing is split over K, so
-// each output is one chain. One warp of a block brings weights through a ring and begins before the
-// kernel before this one has ended; another brings the tokens through a second ring. Four blocks
-// with different outputs form a cluster: they share out the tokens' numbers (with up to 64 tokens,
-// two of them do), and the copy engine writes what one reads to all.
+// maps with few outputs, where tens_of_tokens.cu leaves them or this is faster (IsFaster), and from
+// 65 tokens on for maps with many. A warpgroup has 64 tokens and up to 128 outputs and walks all of
+// K; nothing is split over K, so each output is one chain. A step of such a chain takes 22 cycles
+// (24 outputs), where that of a warp's instruction takes 32. One warp of a block brings weights
+// through a ring and begins before the kernel before this one has ended; another brings the tokens
+// through a second ring. Four blocks with different outputs form a cluster: they share out the
+// tokens' numbers, and the copy engine writes what one reads to all.
+//
+// The instruction reads 64 tokens. Of up to 32, only those that are there are copied: for the
+// others it reads whatever follows in shared memory. Sums of different tokens have nothing to do
+// with each other, and those are not written.
 //
 // Bytes expected: outputs · stride · 2 of weights, and from L2 rows · stride · 2 for each cluster
 // and round, which is why the library is faster with more tokens, and from 65 on with few outputs.
+#include <algorithm>
 #include <utility>
 
 #include "kernels/device/arithmetic.cuh"
@@ -24,14 +30,15 @@ constexpr uint32_t kBlocksOfCluster = 4;
 constexpr uint32_t kTokensOfGroup = 64, kMostGroups = 2;  // warpgroups
 constexpr uint32_t kWarpsOfGroup = 4, kProducers = 2;
 constexpr uint32_t kMostThreads = (kMostGroups * kWarpsOfGroup + kProducers) * 32;
-constexpr uint32_t kStageBoxes = 2;  // of 64 columns
-constexpr uint32_t kStageInputs = kStageBoxes * kBoxColumns;
-constexpr uint32_t kTokenBox = kTokensOfGroup * kBoxRowBytes;  // bytes
+constexpr uint32_t kMostFew = 32;  // tokens that are not padded to 64
+// Boxes of a stage, of 64 columns. A few tokens' stages are long, so that a copy has many bytes.
+constexpr uint32_t kFewBoxes = 4, kManyBoxes = 2;
 
 struct HundredShape {
   uint32_t blocks, rounds;
   uint32_t groups;
-  uint32_t tiles;  // of 8 outputs, of a block in a round
+  uint32_t tiles;       // of 8 outputs, of a block in a round
+  uint32_t token_rows;  // of a box
   RingSlots slots;
 
   __host__ __device__ uint32_t warps() const { return groups * kWarpsOfGroup; }
@@ -45,11 +52,13 @@ struct HundredCall {
   uint32_t rows, outputs, stages;
   uint32_t on_the_way;  // stages of weights that are asked for and have not come
   HundredShape shape;
+  WeightsAhead ahead;
 };
 
-template <int kTiles>
+template <int kTiles, int kStageBoxes>
 class HundredTokens {
  public:
+  static constexpr uint32_t kStageInputs = kStageBoxes * kBoxColumns;
   static constexpr uint32_t kOutputs = kTiles * 8;
   static constexpr uint32_t kWeightBox = kOutputs * kBoxRowBytes;  // bytes
   static constexpr uint32_t kWeightStage = kStageBoxes * kWeightBox;
@@ -60,7 +69,8 @@ class HundredTokens {
         b_(barriers),
         warp_(threadIdx.x / 32),
         lane_(threadIdx.x % 32),
-        token_stage_(s_.groups * kStageBoxes * kTokenBox),
+        token_box_(s_.token_rows * kBoxRowBytes),
+        token_stage_(s_.groups * kStageBoxes * token_box_),
         tokens_((memory + kBoxAlignment - 1) / kBoxAlignment * kBoxAlignment),
         weights_(tokens_ + s_.slots.tokens * token_stage_) {}
 
@@ -72,8 +82,12 @@ class HundredTokens {
   __device__ void Run() {
     if (warp_ < s_.warps()) {
       MultiplyAll();
+    } else if (warp_ == s_.warps()) {
+      if (lane_ == 0) BringAllWeights();
+      __syncwarp();
+      FetchByWarp(c_.ahead);  // behind all of this product's weights
     } else if (lane_ == 0) {
-      warp_ == s_.warps() ? BringAllWeights() : BringTokens();
+      BringTokens();
     }
     __syncwarp();
     MeetCluster();  // a block must not end while another one copies into it
@@ -106,7 +120,7 @@ class HundredTokens {
       ArriveExpecting(full, token_stage_);
       for (uint32_t box = first; box < end; ++box) {
         const uint32_t column = n % c_.stages * kStageBoxes + box % kStageBoxes;
-        CopyBoxToAll(tokens_ + slot.at * token_stage_ + box * kTokenBox, c_.tokens,
+        CopyBoxToAll(tokens_ + slot.at * token_stage_ + box * token_box_, c_.tokens,
                      box / kStageBoxes * kTokensOfGroup, column * kBoxColumns, full,
                      (1 << kBlocksOfCluster) - 1);
       }
@@ -129,7 +143,7 @@ class HundredTokens {
       for (uint32_t stage = 0; stage < c_.stages; ++stage) {
         WaitBarrier(weights.barrier, weights.parity);
         WaitBarrier(tokens.barrier, tokens.parity);
-        MultiplyStage(tokens.stage + group * kStageBoxes * kTokenBox, weights.stage, sum);
+        MultiplyStage(tokens.stage + group * kStageBoxes * token_box_, weights.stage, sum);
         AwaitProducts<1>();
         if (stage > 0) Release(weight_barrier, token_barrier, left--);
         weight_barrier = weights.barrier, token_barrier = tokens.barrier;
@@ -143,7 +157,7 @@ class HundredTokens {
 
   // Without a branch: the compiler lets the products of a loop follow each other only then, and
   // waits for each otherwise.
-  __device__ static void MultiplyStage(uint32_t tokens, uint32_t weights, Sums& sum) {
+  __device__ void MultiplyStage(uint32_t tokens, uint32_t weights, Sums& sum) const {
     constexpr uint32_t kStep = 32;  // bytes of k16
     const uint64_t token = BoxOperand(tokens), weight = BoxOperand(weights);
     BeginProducts();
@@ -151,7 +165,7 @@ class HundredTokens {
     for (uint32_t box = 0; box < kStageBoxes; ++box) {
 #pragma unroll
       for (uint32_t k = 0; k < kBoxRowBytes; k += kStep) {
-        WarpgroupProduct<kTiles>::MultiplyAdd(sum, token + (box * kTokenBox + k) / 16,
+        WarpgroupProduct<kTiles>::MultiplyAdd(sum, token + (box * token_box_ + k) / 16,
                                               weight + (box * kWeightBox + k) / 16);
       }
     }
@@ -193,25 +207,25 @@ class HundredTokens {
   const HundredShape& s_;
   ProductBarriers& b_;
   const uint32_t warp_, lane_;
-  const uint32_t token_stage_;       // bytes
-  const uint32_t tokens_, weights_;  // in shared memory
+  const uint32_t token_box_, token_stage_;  // bytes
+  const uint32_t tokens_, weights_;         // in shared memory
 };
 
-template <int kTiles>
+template <int kTiles, int kStageBoxes>
 __global__ void __launch_bounds__(kMostThreads, 1)
     HundredKernel(const __grid_constant__ HundredCall call) {
   extern __shared__ __align__(128) std::byte memory[];
   __shared__ ProductBarriers barriers;
   AllowNextKernel();
-  HundredTokens<kTiles> work(call, barriers, SharedAddress(memory));
+  HundredTokens<kTiles, kStageBoxes> work(call, barriers, SharedAddress(memory));
   work.Start();
   work.Run();
 }
 
-template <int kTiles>
+template <int kTiles, int kStageBoxes>
 cudaError_t AllowShared() {
-  return cudaFuncSetAttribute(HundredKernel<kTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              kSharedOfProduct);
+  return cudaFuncSetAttribute(HundredKernel<kTiles, kStageBoxes>,
+                              cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedOfProduct);
 }
 
 // Blocks that run at once. They are fewer than processors: the four of a cluster need a place in
@@ -228,9 +242,9 @@ uint32_t MostBlocks() {
     config.attrs = &attribute;
     config.numAttrs = 1;
     int clusters = 0;
-    const bool known =
-        AllowShared<1>() == cudaSuccess &&
-        cudaOccupancyMaxActiveClusters(&clusters, HundredKernel<1>, &config) == cudaSuccess;
+    const bool known = AllowShared<1, kManyBoxes>() == cudaSuccess &&
+                       cudaOccupancyMaxActiveClusters(&clusters, HundredKernel<1, kManyBoxes>,
+                                                      &config) == cudaSuccess;
     cudaGetLastError();  // a machine on which this is not known uses other kernels
     return known ? clusters * kBlocksOfCluster : 0u;
   }();
@@ -247,56 +261,87 @@ HundredShape ShapeFor(const DeviceLinear& linear, uint32_t rows, uint32_t most_b
   shape.tiles = Parts(of_block, shape.rounds);
   shape.blocks =
       Parts(Parts(tiles, shape.rounds * shape.tiles), kBlocksOfCluster) * kBlocksOfCluster;
-  const uint32_t stages = Parts(linear.stride, kStageInputs) * shape.rounds;
-  const uint32_t token_bytes = shape.groups * kStageBoxes * kTokenBox;
-  const uint32_t weight_bytes = shape.tiles * 8 * kBoxRowBytes * kStageBoxes;
+  shape.token_rows = rows <= kMostFew ? Parts(rows, 8) * 8 : kTokensOfGroup;
+  const uint32_t boxes = rows <= kMostFew ? kFewBoxes : kManyBoxes;
+  const uint32_t stages = Parts(linear.stride, boxes * kBoxColumns) * shape.rounds;
+  const uint32_t token_bytes = shape.groups * boxes * shape.token_rows * kBoxRowBytes;
+  const uint32_t weight_bytes = shape.tiles * 8 * kBoxRowBytes * boxes;
   const uint32_t of_tokens = (shape.groups == 1 ? 128 : 96) << 10;
   shape.slots = SlotsFor(stages, weight_bytes, token_bytes, of_tokens);
   return shape;
 }
 
-template <int kTiles>
+template <int kTiles, int kStageBoxes>
 bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const HundredShape& shape,
-            const LaunchContext& context) {
-  using Work = HundredTokens<kTiles>;
+            const WeightsAhead& ahead, const LaunchContext& context) {
+  using Work = HundredTokens<kTiles, kStageBoxes>;
   HundredCall call;
   call.bias = linear.bias, call.y = y, call.rows = x.rows, call.outputs = linear.outputs;
   call.pairs = y.stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % 8 == 0;
-  call.stages = Parts(linear.stride, kStageInputs);
-  call.shape = shape;
+  call.stages = Parts(linear.stride, Work::kStageInputs);
+  call.shape = shape, call.ahead = ahead;
   if (!DescribeWholeMatrix(linear.high, linear.outputs, linear.stride, Work::kOutputs, kStageBoxes,
                            call.weights) ||
-      !DescribeMatrix(x.data, x.rows, x.columns, x.stride, kTokensOfGroup, call.tokens)) {
+      !DescribeMatrix(x.data, x.rows, x.columns, x.stride, shape.token_rows, call.tokens)) {
     return false;
   }
   call.on_the_way = StagesOnTheWay(Work::kWeightStage, shape.slots.weights);
-  static const cudaError_t prepared = AllowShared<kTiles>();
+  static const cudaError_t prepared = AllowShared<kTiles, kStageBoxes>();
   context.Check(prepared);
-  const size_t shared = kBoxAlignment +
-                        size_t{shape.slots.tokens} * shape.groups * kStageBoxes * kTokenBox +
-                        size_t{shape.slots.weights} * Work::kWeightStage;
-  context.RunInClusters(HundredKernel<kTiles>, dim3(shape.blocks), kBlocksOfCluster,
+  const size_t tokens =
+      size_t{shape.slots.tokens} * shape.groups * kStageBoxes * shape.token_rows * kBoxRowBytes;
+  // The instruction reads as much behind the last token.
+  const size_t weights = std::max(size_t{shape.slots.weights} * Work::kWeightStage,
+                                  size_t{kTokensOfGroup - shape.token_rows} * kBoxRowBytes);
+  const size_t shared = kBoxAlignment + tokens + weights;
+  context.RunInClusters(HundredKernel<kTiles, kStageBoxes>, dim3(shape.blocks), kBlocksOfCluster,
                         (shape.warps() + kProducers) * 32, shared, call);
   return true;
 }
 
-// The tiles that LaunchHundredTokens has.
-template <int... kTiles>
+// Of these numbers of tiles, the one that the shape has.
+template <int kStageBoxes, int... kTiles>
 bool LaunchTiles(std::integer_sequence<int, kTiles...>, const DeviceLinear& linear,
                  const Operand& x, FloatMatrix y, const HundredShape& shape,
-                 const LaunchContext& context) {
-  return ((shape.tiles == kTiles && Launch<kTiles>(linear, x, y, shape, context)) || ...);
+                 const WeightsAhead& ahead, const LaunchContext& context) {
+  return (
+      (shape.tiles == kTiles && Launch<kTiles, kStageBoxes>(linear, x, y, shape, ahead, context)) ||
+      ...);
+}
+
+bool IsBf16(const DeviceLinear& linear, const Operand& x) {
+  return linear.high != nullptr && linear.low == nullptr && !x.two_parts;
+}
+
+// Than the kernels for so few tokens. With up to four the chain has to be long, since this kernel
+// begins later: measured at 96, 256 and 320 steps (docs/performance.md#chains-of-few-outputs).
+bool IsFaster(const DeviceLinear& linear, uint32_t rows, const HundredShape& shape) {
+  constexpr uint32_t kLongChain = 2048;  // inputs
+  if (rows <= 4) return shape.tiles <= 3 && linear.stride >= kLongChain;
+  return rows > 16 && rows <= kMostFew && shape.tiles <= 2;
 }
 
 }  // namespace
 
+bool LaunchFewOutputs(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+                      const WeightsAhead& ahead, const LaunchContext& context) {
+  const uint32_t most_blocks = MostBlocks();
+  if (x.rows == 0 || x.rows > kMostFew || !IsBf16(linear, x) || most_blocks == 0) return false;
+  const HundredShape shape = ShapeFor(linear, x.rows, most_blocks);
+  return IsFaster(linear, x.rows, shape) &&
+         LaunchTiles<kFewBoxes>(std::integer_sequence<int, 1, 2, 3>(), linear, x, y, shape, ahead,
+                                context);
+}
+
 bool LaunchHundredTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                          const LaunchContext& context) {
   const uint32_t most_blocks = MostBlocks();
-  if (x.rows == 0 || x.rows > kMostGroups * kTokensOfGroup || x.two_parts) return false;
-  if (linear.high == nullptr || linear.low != nullptr || most_blocks == 0) return false;
+  if (x.rows <= kMostFew || x.rows > kMostGroups * kTokensOfGroup) return false;
+  if (!IsBf16(linear, x) || most_blocks == 0) return false;
   const HundredShape shape = ShapeFor(linear, x.rows, most_blocks);
-  const auto launch = [&](auto tiles) { return LaunchTiles(tiles, linear, x, y, shape, context); };
+  const auto launch = [&](auto tiles) {
+    return LaunchTiles<kManyBoxes>(tiles, linear, x, y, shape, {}, context);
+  };
   return shape.groups == 1 ? launch(std::integer_sequence<int, 1, 2, 3, 4>())
                            : launch(std::integer_sequence<int, 8, 9, 10, 11, 12, 13, 14, 15, 16>());
 }

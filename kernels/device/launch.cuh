@@ -132,11 +132,15 @@ bool LaunchTensOfTokens(const DeviceLinear& linear, const Operand& x, FloatMatri
                         const WeightsAhead& ahead, const LaunchContext& context);
 WeightsAhead AheadOfTens(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
                          const LaunchContext& context);
-// The same for up to 128 tokens; false: not of a shape for which it is faster than the library. Up
+// The same for 33 to 128 tokens; false: not of a shape for which it is faster than the library. Up
 // to 64 tokens it is to be asked after LaunchTensOfTokens, which is faster where it does not
 // decline.
 bool LaunchHundredTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                          const LaunchContext& context);
+// The same for up to 32 tokens and maps with few outputs, with the warpgroup's matrix instruction;
+// false: not of a shape for which it is faster than both above, before which it is to be asked.
+bool LaunchFewOutputs(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
+                      const WeightsAhead& ahead, const LaunchContext& context);
 // A product by kernels of ours (products.cu), for any number of rows.
 void LaunchChain(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                  const LaunchContext& context);

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_copy.cuh"
 
 namespace rivulet::cuda {
@@ -132,6 +133,13 @@ __device__ inline void BringWeights(const CUtensorMap& weights, const WeightStag
                 stage * stages.inputs, &barriers.weights_full[slot.at], policy);
       slot.Advance(stages.slots);
     }
+  }
+}
+
+// By one warp of each block: asks for weights of the next product.
+__device__ inline void FetchByWarp(const WeightsAhead& ahead) {
+  for (uint32_t n = blockIdx.x * 32 + threadIdx.x % 32; n < ahead.outputs; n += gridDim.x * 32) {
+    FetchToL2(ahead.weights + size_t{n} * ahead.stride + ahead.first, ahead.count);
   }
 }
 

@@ -118,7 +118,7 @@ class TensOfTokens {
     } else if (warp_ == s_.multipliers()) {
       if (lane_ == 0) BringWeights();
       __syncwarp();
-      FetchAhead();
+      FetchByWarp(c_.ahead);  // behind all of this product's weights
     } else if (lane_ == 0) {
       BringTokens();
     }
@@ -142,14 +142,6 @@ class TensOfTokens {
                                  c_.on_the_way,    s_.rounds,
                                  c_.stages};
     cuda::BringWeights(c_.weights, stages, b_, [&](uint32_t round) { return FirstOutput(round); });
-  }
-
-  // Asks for weights of the next product, behind all of this one's.
-  __device__ void FetchAhead() const {
-    const WeightsAhead& ahead = c_.ahead;
-    for (uint32_t n = blockIdx.x * 32 + lane_; n < ahead.outputs; n += gridDim.x * 32) {
-      FetchToL2(ahead.weights + size_t{n} * ahead.stride + ahead.first, ahead.count);
-    }
   }
 
   // Of each stage its share of the boxes, for both blocks.
