@@ -426,19 +426,14 @@ void LaunchDepth(const FewTokensCall& call, const FewTokensShape& shape,
 // While a map whose weights are nearly all in rings is multiplied, memory has nothing to do.
 WeightsAhead AheadOf(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
                      const LaunchContext& context) {
-  constexpr size_t kMostBytes = size_t{24} << 20;  // half of L2
   if (rows > MostFewTokens(linear) || next.low != nullptr) return {};
   const FewTokensShape here = ShapeFor(linear, rows, context);
   const FewTokensShape there = ShapeFor(next, rows, context);
   const bool idle = here.depth * kGroupInputs * 2 > linear.stride;
-  const uint32_t bytes = BytesOfNumber(next);
-  const uint32_t row = next.stride * bytes, first = there.depth * GroupBytes(next) / 8;
-  if (!idle || there.warps == 0 || first >= row) return {};
-  const auto most = static_cast<uint32_t>(kMostBytes / next.outputs / 16 * 16);
-  if (most == 0) return {};
+  if (!idle || there.warps == 0) return {};
   const void* weights = next.float8 != nullptr ? Float8Weights::Of(next) : Bf16Weights::Of(next);
-  return {static_cast<const std::byte*>(weights), next.outputs, row, first,
-          std::min(row - first, most)};
+  return RestOfRows(weights, next.outputs, next.stride * BytesOfNumber(next),
+                    there.depth * GroupBytes(next) / 8);
 }
 
 bool LaunchFewTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,

@@ -46,6 +46,17 @@ struct WeightsAhead {
   uint32_t outputs = 0, stride = 0, first = 0, count = 0;
 };
 
+// Of a map whose product asks for the first `held` bytes of each row itself: as much of the rest as
+// half of L2 has room for.
+inline WeightsAhead RestOfRows(const void* weights, uint32_t outputs, uint32_t row_bytes,
+                               uint32_t held) {
+  constexpr size_t kMostBytes = size_t{24} << 20;
+  const auto most = static_cast<uint32_t>(kMostBytes / outputs / 16 * 16);
+  if (held >= row_bytes || most == 0) return {};
+  return {static_cast<const std::byte*>(weights), outputs, row_bytes, held,
+          row_bytes - held < most ? row_bytes - held : most};
+}
+
 // The beginning of the weights that the next product reads, for a kernel before it to bring into
 // L2.
 struct NextWeights {

@@ -331,20 +331,16 @@ bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const T
 // While a chain is multiplied whose weights are nearly all in the ring, memory has nothing to do.
 WeightsAhead AheadOfTens(const DeviceLinear& linear, const DeviceLinear& next, uint32_t rows,
                          const LaunchContext& context) {
-  constexpr size_t kMostBytes = size_t{24} << 20;  // half of L2
   if (rows > kMostTokens || next.high == nullptr || next.low != nullptr) return {};
   const auto processors = static_cast<uint32_t>(context.processors);
   const TensTiles here = TilesFor(linear.outputs, rows, processors);
   const TensTiles there = TilesFor(next.outputs, rows, processors);
   const TensShape shape = ShapeFor(linear, rows, here, processors);
   const bool idle = shape.slots.weights * here.stage_inputs() * 2 > linear.stride;
-  const uint32_t row = next.stride * 2;
-  const uint32_t first =
-      ShapeFor(next, rows, there, processors).slots.weights * there.stage_inputs() * 2;
-  const auto most = static_cast<uint32_t>(kMostBytes / next.outputs / 16 * 16);
-  if (!idle || first >= row || most == 0) return {};
-  return {reinterpret_cast<const std::byte*>(next.high), next.outputs, row, first,
-          std::min(row - first, most)};
+  if (!idle) return {};
+  const RingSlots slots = ShapeFor(next, rows, there, processors).slots;
+  return RestOfRows(next.high, next.outputs, next.stride * 2,
+                    slots.weights * there.stage_inputs() * 2);
 }
 
 bool LaunchTensOfTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
