@@ -74,16 +74,6 @@ class Head {
         lane_(threadIdx.x % tiling_.lanes),
         column_(threadIdx.x / tiling_.lanes * kColumns) {}
 
-  __device__ void Run() {
-    if (segment_.tokens == 0) return AwaitLastKernel();
-    for (first_ = 0; first_ < c_.value_dim; first_ += tiling_.columns) RunColumns();
-    __syncthreads();
-    const uint32_t warps = blockDim.x / 32;
-    for (uint32_t i = threadIdx.x / 32; i < segment_.tokens; i += warps) {
-      Finish(segment_.first_token + i);
-    }
-  }
-
  protected:
   static constexpr uint32_t kParts = kLowRank ? 2 : 1;  // of a row of keys or values
 
@@ -92,7 +82,6 @@ class Head {
   __device__ uint32_t Value() const { return first_ + column_; }  // first column of the thread
   // Whether the padded head has column Value() + c.
   __device__ bool Has(uint32_t c) const { return Value() + c < c_.padded_value; }
-  __device__ bool last_columns() const { return first_ + tiling_.columns >= c_.value_dim; }
 
   __device__ State* Matrix(uint32_t slot) const {
     const size_t numbers = size_t{c_.padded_key} * c_.padded_value;
@@ -125,57 +114,12 @@ class Head {
 
   // --- the recurrence ----------------------------------------------------------------------------
 
-  __device__ void RunColumns() {
-    uint32_t place = static_cast<uint32_t>(segment_.position % kChunk);
-    LoadState();
-    __syncthreads();  // the rows of the columns before are no longer read
-    StageTail(place);
-    __syncthreads();
-    for (uint32_t s = 0; s < place; ++s) Update(s, *ValuesAt(rows_.v, s), StagedU(s));
-    if (first_ == 0) AwaitLastKernel();
-    for (uint32_t done = 0; done < segment_.tokens;) {
-      const uint32_t count = min(kChunk - place, segment_.tokens - done);
-      RunPiece(place, count, done);
-      done += count;
-      place += count;
-      if (place != kChunk) continue;
-      Fold(segment_.first_token + done - 1, segment_.tokens - done < kChunk);
-      place = 0;
-    }
-  }
-
   __device__ float4 StagedU(uint32_t place) const {
     if constexpr (kLowRank) return *ValuesAt(rows_.u, place);
     return {};
   }
   __device__ float4* ValuesAt(float* rows, uint32_t place) const {
     return reinterpret_cast<float4*>(rows + place * tiling_.columns + column_);
-  }
-
-  __device__ void RunPiece(uint32_t place, uint32_t count, uint32_t done) {
-    __syncthreads();
-    for (uint32_t i = threadIdx.x / 32; i < count; i += blockDim.x / 32) {
-      StageToken(place + i, segment_.first_token + done + i);
-    }
-    __syncthreads();
-    const bool keeps = place + count < kChunk;  // the segment ends in this chunk
-    for (uint32_t i = 0; i < count; ++i) {
-      RunToken(place + i, segment_.first_token + done + i, keeps);
-    }
-    if (keeps && last_columns()) KeepKeys(place, count);
-  }
-
-  __device__ void RunToken(uint32_t place, uint32_t token, bool keeps) {
-    const float4 v = *ValuesAt(rows_.v, place);
-    float4 u = {};
-    const float4 o = Advance(place, v, u);
-    if (lane_ != 0 || !Has(0)) return;
-    float* const out = c_.out.data + ValueColumns(c_.out.stride, token) + Value();
-#pragma unroll
-    for (uint32_t c = 0; c < kColumns; ++c) {
-      if (Value() + c < c_.value_dim) out[c] = Component(o, c);
-    }
-    if (keeps) KeepValues(place, v, u);
   }
 
   // S after the token whose rows are staged. Gives what is read of it, and u.
@@ -328,107 +272,6 @@ class Head {
       StoreFour(DecayRow(row) + d, *reinterpret_cast<const float4*>(rows_.w + from));
       if constexpr (!kLowRank) continue;
       StoreFour(KeyRow(row) + c_.padded_key + d, *reinterpret_cast<const float4*>(rows_.b + from));
-    }
-  }
-
-  // --- a token's rows, by a warp -----------------------------------------------------------------
-
-  __device__ void StageToken(uint32_t place, uint32_t token) {
-    const float bonus = kLowRank ? StageLowRankKeys(place, token) : StagePlainKeys(place, token);
-    if (threadIdx.x % 32 == 0) {
-      c_.bonus_sum.data[size_t{token} * c_.bonus_sum.stride + head_] = bonus;
-    }
-    const uint32_t thread = threadIdx.x % 32;
-    const float* const v = c_.v.data + ValueColumns(c_.v.stride, token) + first_;
-    const float* const share = c_.share.data + ValueColumns(c_.share.stride, token) + first_;
-    const size_t at = ValueColumns(c_.first_values.stride, token) + first_;
-    float* const values = c_.values.data + ValueColumns(c_.values.stride, token) + first_;
-    for (uint32_t e = thread; e < tiling_.columns; e += 32) {
-      float x = 0.0f;
-      if (first_ + e < c_.value_dim) {
-        x = v[e];
-        if (c_.share.data != nullptr) x += (c_.first_values.data[at + e] - x) * Sigmoid(share[e]);
-        values[e] = x;
-      }
-      rows_.v[place * tiling_.columns + e] = Rounded<Row>(x);
-    }
-  }
-
-  // Both give the token's Σ r ∘ k ∘ bonus.
-  __device__ float StagePlainKeys(uint32_t place, uint32_t token) {
-    const uint32_t thread = threadIdx.x % 32, row = place * tiling_.stride;
-    const float* const bonuses = c_.bonus + size_t{head_} * c_.key_dim;
-    const float *k = KeyColumns(c_.k, token), *r = KeyColumns(c_.r, token);
-    const float* const decay = KeyColumns(c_.decay, token);
-    float bonus = 0.0f;
-    for (uint32_t d = thread; d < tiling_.stride; d += 32) {
-      const bool real = d < c_.key_dim;
-      const float key = real ? k[d] : 0.0f, query = real ? r[d] : 0.0f;
-      if (real) bonus = fmaf(query * key, bonuses[d], bonus);
-      rows_.k[row + d] = Rounded<Row>(key);
-      rows_.w[row + d] = real ? expf(-expf(decay[d])) : 0.0f;
-      rows_.r[row + d] = query;
-    }
-    return WarpSum(bonus);
-  }
-
-  __device__ float StageLowRankKeys(uint32_t place, uint32_t token) {
-    const uint32_t thread = threadIdx.x % 32, row = place * tiling_.stride;
-    const size_t weights = size_t{head_} * c_.key_dim;
-    const float *k = KeyColumns(c_.k, token), *r = KeyColumns(c_.r, token);
-    const float *decay = KeyColumns(c_.decay, token), *rate = KeyColumns(c_.rate, token);
-    float squares = 0.0f;
-    for (uint32_t d = thread; d < c_.key_dim; d += 32) {
-      const float removed = k[d] * c_.removed[weights + d];
-      squares = fmaf(removed, removed, squares);
-    }
-    const float scale = 1.0f / sqrtf(WarpSum(squares) + c_.key_eps);
-    float bonus = 0.0f;
-    for (uint32_t d = thread; d < tiling_.stride; d += 32) {
-      float key = 0.0f, removed = 0.0f, share = 0.0f, weight = 0.0f, query = 0.0f;
-      if (d < c_.key_dim) {
-        share = Sigmoid(rate[d]);
-        removed = k[d] * c_.removed[weights + d] * scale;
-        key = k[d] + k[d] * (share - 1.0f) * c_.replaced[weights + d];
-        weight = expf(kFastestTimeMixDecay * Sigmoid(decay[d]));
-        query = r[d];
-        bonus = fmaf(query * key, c_.bonus[weights + d], bonus);
-      }
-      rows_.k[row + d] = Rounded<Row>(key);
-      rows_.b[row + d] = Rounded<Row>(removed * share);
-      rows_.w[row + d] = weight;
-      rows_.a[row + d] = -removed;
-      rows_.r[row + d] = query;
-    }
-    return WarpSum(bonus);
-  }
-
-  // y of a token, by a warp.
-  __device__ void Finish(uint32_t token) {
-    const uint32_t thread = threadIdx.x % 32, width = c_.value_dim, column = head_ * width;
-    const float* const o = c_.out.data + ValueColumns(c_.out.stride, token);
-    const float* const v = c_.values.data + ValueColumns(c_.values.stride, token);
-    const float* const gate = c_.gate.data + ValueColumns(c_.gate.stride, token);
-    const float bonus = c_.bonus_sum.data[size_t{token} * c_.bonus_sum.stride + head_];
-    // RWKV-6 norms the bonus too, RWKV-7 adds it behind the norm.
-    const auto read = [&](uint32_t e) { return kLowRank ? o[e] : o[e] + bonus * v[e]; };
-    const auto count = static_cast<float>(width);
-    float sum = 0.0f, squares = 0.0f;
-    for (uint32_t e = thread; e < width; e += 32) sum += read(e);
-    const float mean = WarpSum(sum) / count;
-    for (uint32_t e = thread; e < width; e += 32) {
-      squares = fmaf(read(e) - mean, read(e) - mean, squares);
-    }
-    const float scale = 1.0f / sqrtf(WarpSum(squares) / count + c_.norm_eps);
-    for (uint32_t e = thread; e < width; e += 32) {
-      const float normed =
-          (read(e) - mean) * scale * c_.norm_weight[column + e] + c_.norm_bias[column + e];
-      const float gated = kLowRank ? (normed + bonus * v[e]) * gate[e] : normed * Silu(gate[e]);
-      StoreOperand(c_.y, token, column + e, gated);
-    }
-    if (head_ != 0) return;
-    for (uint32_t i = c_.heads * width + thread; i < c_.y.columns; i += 32) {
-      StoreOperand(c_.y, token, i, 0.0f);
     }
   }
 

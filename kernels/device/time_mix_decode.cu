@@ -31,7 +31,7 @@ template <typename Row, typename State, bool kLowRank>
 class OneToken : public Head<Row, State, kLowRank> {
  public:
   using Base = Head<Row, State, kLowRank>;
-  using Base::c_, Base::column_, Base::head_, Base::lane_, Base::rows_, Base::s_, Base::segment_,
+  using Base::c_, Base::column_, Base::head_, Base::lane_, Base::rows_, Base::segment_,
       Base::tiling_;
 
   __device__ OneToken(const TimeMixCall& call, float* memory)
