@@ -434,6 +434,8 @@ const DeviceLinear* CudaDevice::NextProduct() const {
   return found == followers_.end() ? nullptr : &found->second;
 }
 
+// Products of LaunchFewOutputs count as products of the kernels in whose place they run: their
+// rings hold about as much.
 cuda::WeightsAhead CudaDevice::Follow(const DeviceLinear& linear, uint32_t rows) {
   if (last_product_ != nullptr) followers_[last_product_] = linear;
   last_product_ = WeightsOf(linear);

@@ -229,7 +229,8 @@ cudaError_t AllowShared() {
 }
 
 // Blocks that run at once. They are fewer than processors: the four of a cluster need a place in
-// one part of the chip (120 of 132 on an H100).
+// one part of the chip (120 of 132 on an H100). Launches with other tiles and boxes have no more
+// threads and no more shared memory than what is asked about here.
 uint32_t MostBlocks() {
   static const uint32_t blocks = [] {
     cudaLaunchAttribute attribute = {};
@@ -290,7 +291,7 @@ bool Launch(const DeviceLinear& linear, const Operand& x, FloatMatrix y, const H
   context.Check(prepared);
   const size_t tokens =
       size_t{shape.slots.tokens} * shape.groups * kStageBoxes * shape.token_rows * kBoxRowBytes;
-  // The instruction reads as much behind the last token.
+  // Behind the tokens' last box the instruction reads as many bytes as 64 tokens have more.
   const size_t weights = std::max(size_t{shape.slots.weights} * Work::kWeightStage,
                                   size_t{kTokensOfGroup - shape.token_rows} * kBoxRowBytes);
   const size_t shared = kBoxAlignment + tokens + weights;

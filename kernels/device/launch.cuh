@@ -149,7 +149,8 @@ WeightsAhead AheadOfTens(const DeviceLinear& linear, const DeviceLinear& next, u
 bool LaunchHundredTokens(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                          const LaunchContext& context);
 // The same for up to 32 tokens and maps with few outputs, with the warpgroup's matrix instruction;
-// false: not of a shape for which it is faster than both above, before which it is to be asked.
+// false: not of a shape for which it is faster than LaunchFewTokens and LaunchTensOfTokens, before
+// which it is to be asked.
 bool LaunchFewOutputs(const DeviceLinear& linear, const Operand& x, FloatMatrix y,
                       const WeightsAhead& ahead, const LaunchContext& context);
 // A product by kernels of ours (products.cu), for any number of rows.
