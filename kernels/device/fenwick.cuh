@@ -1,7 +1,7 @@
 // Copyright 2026 The Rivulet Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What the reads and the folds of sums in pages share (fenwick.cu): a block's memory, where its
-// numbers are, and products.
+// What the reads and the folds of sums in pages share (fenwick.cu, fenwick_decode.cu): a block's
+// memory, where its numbers are, and products.
 #ifndef RIVULET_KERNELS_DEVICE_FENWICK_CUH_
 #define RIVULET_KERNELS_DEVICE_FENWICK_CUH_
 

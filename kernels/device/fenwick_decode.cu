@@ -418,6 +418,7 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
 
   // q̂ in the place of q.
   __device__ void CorrectQuery() {
+    static_assert(kMostKeyTiles * 16 <= kWarps / 2 * 32);
     const uint32_t d = threadIdx.x;
     if (d >= c_.padded_key) return;
     constexpr uint32_t kAtOnce = 4;  // keys that are loaded before the first is used
@@ -484,6 +485,7 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
 
   // Pages for which there was no room, each in the shared memory of those that were read.
   __device__ void ReadOthers() const {
+    static_assert(kHeldPages == 2 && kHeldPages * kInShared >= kMostKeyTiles);
 #pragma unroll 1
     for (uint32_t index = Held(kHeldPages); index < pages_; index += Warps()) {
       const uint32_t page = LivePage(index);
@@ -579,7 +581,8 @@ class FenwickDecode : public FenwickFold<true, kParts, kBf16Pages> {
   const float* level_ = nullptr;
 };
 
-// Of four warps, four blocks share a processor, or five.
+// Four blocks of four warps share a processor, or five. With keys of 128 shared memory has room for
+// as many where rows are bf16 and there is no delta rule, otherwise for two to four.
 constexpr int Registers(int parts, bool bf16_pages, bool delta) {
   return parts == 1 && bf16_pages && !delta ? 96 : 128;
 }

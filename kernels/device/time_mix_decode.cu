@@ -11,8 +11,8 @@
 // it may change the state.
 //
 // The state and the rows of the tail before the token's place are written by the block itself
-// alone, after it has read them. r, k, v, decays, rates, gates and first values come from kernels
-// of the step and are read after the wait.
+// alone, after it has read them. r, k, v, decays, rates, gates, shares and first values come from
+// kernels of the step and are read after the wait.
 #include <algorithm>
 
 #include "kernels/device/bulk_copy.cuh"
