@@ -40,7 +40,8 @@ void ReadNumber(ConfigReader& config, const char* key, double low, bool open, do
                 std::optional<float>& value) {
   if (!config.Has(key)) return;
   const double number = config.Number(key);
-  const bool above = open ? number > low : number >= low;
+  // As a float, which a request has: 1e-320 is zero there.
+  const bool above = open ? static_cast<float>(number) > low : number >= low;
   config.Require(above && number <= high, key,
                  absl::StrCat("it must be ", open ? "greater than " : "at least ", low,
                               " and at most ", high));
@@ -122,23 +123,28 @@ absl::Status AddChatTemplate(const std::string& directory, LoadedModel& model) {
   return absl::OkStatus();
 }
 
-absl::Status Override(const std::string& text, nlohmann::json& config) {
+// `added`: the keys that `config` did not have.
+absl::Status Override(const std::string& text, nlohmann::json& config,
+                      std::vector<std::string>& added) {
   if (text.empty()) return absl::OkStatus();
   RIVULET_ASSIGN_OR_RETURN(const nlohmann::json keys, ParseJson(text, "the config override"));
   if (!keys.is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the config override ", text, " must be a JSON object {...}"));
   }
+  for (const auto& [key, value] : keys.items()) {
+    if (!config.contains(key)) added.push_back(key);
+  }
   config.update(keys);
   return absl::OkStatus();
 }
 
-absl::StatusOr<nlohmann::json> ReadConfig(const std::string& directory,
-                                          const LoadOptions& options) {
+absl::StatusOr<nlohmann::json> ReadConfig(const std::string& directory, const LoadOptions& options,
+                                          std::vector<std::string>& added_keys) {
   RIVULET_ASSIGN_OR_RETURN(nlohmann::json config,
                            ReadJsonObject(directory + "/config.json", kLargestConfig));
   RIVULET_RETURN_IF_ERROR(CheckNotQuantised(config));
-  RIVULET_RETURN_IF_ERROR(Override(options.config_override, config));
+  RIVULET_RETURN_IF_ERROR(Override(options.config_override, config, added_keys));
   return config;
 }
 
@@ -452,7 +458,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& path,
   model->name = folder.name;
   model->commit = folder.commit;
   model->state_dtype = options.mixer.state_dtype;
-  RIVULET_ASSIGN_OR_RETURN(const nlohmann::json config, ReadConfig(directory, options));
+  RIVULET_ASSIGN_OR_RETURN(const nlohmann::json config,
+                           ReadConfig(directory, options, model->added_keys));
   RIVULET_RETURN_IF_ERROR(ReadDescription(directory, config, *model));
   RIVULET_ASSIGN_OR_RETURN(const auto files, SafetensorsCheckpoint::Open(directory));
   RIVULET_RETURN_IF_ERROR(WeightLoader(*model, *files, options, TextOf(config)).Load());

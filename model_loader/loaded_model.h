@@ -120,6 +120,9 @@ struct LoadedModel {
   std::unique_ptr<ChatTemplate> chat_template;  // null: the checkpoint has none
   // For the log: parts of the files that were recognised and not loaded.
   std::vector<std::string> left_out;
+  // Keys of LoadOptions::config_override that config.json does not have: some are meant
+  // (norm_groups), others are misspelt, and nothing reads those.
+  std::vector<std::string> added_keys;
   PackedCacheUse packed_cache;
   uint64_t checkpoint_bytes = 0;  // of its files' tensors
   double load_seconds = 0;        // that LoadModel took

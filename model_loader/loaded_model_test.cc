@@ -17,7 +17,9 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 // A one-layer linear attention model as small as can be, to be spoilt and loaded.
@@ -270,6 +272,9 @@ TEST_F(LoadModelTest, ReplacesKeysOfTheConfig) {
   EXPECT_EQ(model->spec.eos_ids, (std::vector<uint32_t>{3, 4}));
   const auto& mixer = std::get<LinearAttentionConfig>(model->spec.layers.at(0).mixer);
   EXPECT_EQ(mixer.feature_map.kind, FeatureMapKind::kRelu);
+  EXPECT_THAT(model->added_keys, IsEmpty());
+  options_.config_override = R"({"feature_mop": "relu", "eos_token_id": 3})";
+  EXPECT_THAT(Loaded()->added_keys, ElementsAre("feature_mop"));
   options_.config_override = R"({"vocab_size": 11})";
   EXPECT_THAT(Error(), HasSubstr("expected [11, 8]"));
   for (const char* text : {"7", "{", "norm_groups=1"}) {
@@ -301,6 +306,7 @@ TEST_F(LoadModelTest, RefusesWrongGenerationDefaults) {
               AllOf(HasSubstr("generation_config.json"), HasSubstr("temperature is \"hot\"")));
   EXPECT_THAT(error(R"({"temperature": -1})"), HasSubstr("at least 0"));
   EXPECT_THAT(error(R"({"top_p": 0})"), HasSubstr("greater than 0"));
+  EXPECT_THAT(error(R"({"top_p": 1e-320})"), HasSubstr("greater than 0"));
   EXPECT_THAT(error(R"({"min_p": 1})"), HasSubstr("min_p is 1"));
   EXPECT_THAT(error(R"({"top_k": 1.5})"), HasSubstr("top_k is 1.5"));
   EXPECT_THAT(error(R"({"eos_token_id": 10})"), HasSubstr("from 0 to 9"));

@@ -266,6 +266,7 @@ class ServerProcess {
     }
     const std::string commit = model_->commit;
     const PackedCacheUse packed_cache = model_->packed_cache;
+    for (const std::string& key : model_->added_keys) LogInfo("config_key_added", {{"key", key}});
     model_.reset();  // the engine has it
     const v1::Model& info = served_.info;
     ShowModel(info);
