@@ -10,7 +10,6 @@
 #include <iterator>
 #include <limits>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -446,12 +445,18 @@ absl::Status Parse(CommandLine& line, const std::vector<std::string>& arguments)
 }
 
 absl::StatusOr<nlohmann::json> ReadConfig(const std::string& path) {
+  constexpr size_t kMostBytes = size_t{1} << 20;  // a device file may have no end
   std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file)
+  std::string text(kMostBytes + 1, '\0');
+  if (!file.read(text.data(), static_cast<std::streamsize>(text.size())) && !file.eof()) {
     return absl::InvalidArgumentError(absl::StrCat("--config: cannot read \"", path, "\""));
-  nlohmann::json config = nlohmann::json::parse(text.str(), nullptr, false);
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kMostBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--config: \"", path, "\" has more than ", kMostBytes, " bytes"));
+  }
+  nlohmann::json config = nlohmann::json::parse(text, nullptr, false);
   if (config.is_object()) return config;
   return absl::InvalidArgumentError(absl::StrCat(
       "--config: \"", path, "\" is not a JSON object of flag names and values, for example ",

@@ -176,6 +176,8 @@ TEST(OptionsTest, ConfigErrorsNameTheKey) {
   EXPECT_THAT(Error({"--config", WriteConfig(R"({"model": "m", "threads": "many"})")}),
               AllOf(HasSubstr("--threads=\"many\""), HasSubstr("config.json")));
   EXPECT_THAT(Error({"--config", WriteConfig("[1]")}), HasSubstr("JSON object"));
+  EXPECT_THAT(Error({"--config", "/dev/zero"}), HasSubstr("more than 1048576 bytes"));
+  EXPECT_THAT(Error({"--config", "/"}), HasSubstr("cannot read"));
   EXPECT_THAT(Error({"--config", WriteConfig("{")}), HasSubstr("JSON object"));
 }
 
