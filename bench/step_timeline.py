@@ -75,7 +75,7 @@ def main():
     parser.add_argument("--picture")
     parser.add_argument("steps", nargs="+", metavar="LABEL=FILE")
     arguments = parser.parse_args()
-    steps = {label: medians(file, arguments.first) for label, file in (step.split("=", 1) for step in arguments.steps)}
+    steps = {label: medians(file, arguments.first) for label, file in (step.rsplit("=", 1) for step in arguments.steps)}
     for label, kernels in steps.items():
         print(f"{label}: " + ", ".join(f"{unit} {time:.1f}" for unit, time in kernels) + f"; {sum(time for _, time in kernels):.1f} µs")
     if arguments.picture:
