@@ -9,9 +9,8 @@
 // through a second ring. Four blocks with different outputs form a cluster: they share out the
 // tokens' numbers, and the copy engine writes what one reads to all.
 //
-// The instruction reads 64 tokens. Of up to 32, only those that are there are copied: for the
-// others it reads whatever follows in shared memory. Sums of different tokens have nothing to do
-// with each other, and those are not written.
+// The instruction reads 64 tokens. Of up to 32, only those that are there are copied, and for the
+// others it reads on in shared memory. Each token has its own sums, and theirs are not written.
 //
 // Bytes expected: outputs · stride · 2 of weights, and from L2 rows · stride · 2 for each cluster
 // and round, which is why the library is faster with more tokens, and from 65 on with few outputs.
