@@ -22,8 +22,9 @@ struct DeviceLimits {
 
 // --- a step's rows ---------------------------------------------------------------------------
 
-// A run of tokens of one session (Segment, as kernels see it). tokens == 0: nothing to do.
-struct DeviceSegment {
+// A run of tokens of one session (Segment, as kernels see it). tokens == 0: nothing to do. Aligned,
+// so that a thread reads it with two loads.
+struct alignas(16) DeviceSegment {
   uint32_t first_token;
   uint32_t tokens;
   uint64_t position;

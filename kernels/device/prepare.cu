@@ -6,6 +6,7 @@
 // Bytes expected: each matrix once; for the convolution W - 1 rows of the tail read and one
 // written.
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "kernels/device/activations.cuh"
@@ -77,6 +78,12 @@ struct ConvolutionInputs {
   }
 };
 
+// position % interval. A division of 64 bits takes longer than a load, and most intervals are 16.
+__device__ uint32_t PlaceIn(uint32_t interval, uint64_t position) {
+  if ((interval & (interval - 1)) == 0) return static_cast<uint32_t>(position) & (interval - 1);
+  return static_cast<uint32_t>(position % interval);
+}
+
 template <typename Row>
 __device__ ConvolutionInputs<Row> InputsOf(const PrepareCall& call, const DeviceSegment& segment,
                                            uint32_t token) {
@@ -86,7 +93,7 @@ __device__ ConvolutionInputs<Row> InputsOf(const PrepareCall& call, const Device
           .tail = TailRows<Row>(call, segment.tail),
           .before = segment.position < call.fold_interval ? nullptr : base,
           .token = token,
-          .start = static_cast<uint32_t>(segment.position % call.fold_interval)};
+          .start = PlaceIn(call.fold_interval, segment.position)};
 }
 
 // The state that the only token of a segment leaves: its row, and at a border the last inputs.
@@ -118,7 +125,7 @@ __device__ inline float4 Fused(float4 a, float4 b, float4 c) {
 }
 
 // The functions that take no call, before which registers would have to be saved.
-__device__ bool IsShort(Activation f) {
+constexpr bool IsShort(Activation f) {
   return f == Activation::kIdentity || f == Activation::kSilu;
 }
 
@@ -128,7 +135,7 @@ constexpr uint32_t kNarrow = 128;
 // Whether PrepareConvolved does a part: four channels a lane, with nothing after the convolution
 // but a short function, a norm and a factor. It does not depend on the step, and so the order of a
 // norm's sums does not.
-__device__ bool InFours(const PrepareCall& call, const PreparedPart& part) {
+bool InFours(const PrepareCall& call, const PreparedPart& part) {
   const DeviceConvolution& c = call.convolution;
   const auto aligned = [](const float* x, uint32_t stride) {
     return reinterpret_cast<uintptr_t>(x) % 16 == 0 && stride % 4 == 0;
@@ -136,9 +143,35 @@ __device__ bool InFours(const PrepareCall& call, const PreparedPart& part) {
   const uint32_t width = ByHead(part) ? part.width : part.heads * part.width;
   return part.channel >= 0 && part.channel % 4 == 0 && c.window == 4 && c.gate == nullptr &&
          part.bias == nullptr && part.rate == nullptr && part.multiplier == nullptr &&
-         IsShort(part.f) && isinf(part.low) && isinf(part.high) && width % 4 == 0 &&
-         part.padded % 4 == 0 && (!ByHead(part) || max(part.width, part.padded) <= kNarrow) &&
+         IsShort(part.f) && std::isinf(part.low) && std::isinf(part.high) && width % 4 == 0 &&
+         part.padded % 4 == 0 && (!ByHead(part) || std::max(part.width, part.padded) <= kNarrow) &&
          aligned(c.x, c.x_stride) && aligned(part.y, part.y_stride);
+}
+
+// What a warp need not find out for itself: reading a part's description takes it longer than
+// reading a token's row.
+enum class PartForm : uint32_t { kFours, kFlat, kOther };
+struct PartPlan {
+  uint32_t tasks[kMaxPreparedParts];  // of this part and those before it
+  PartForm forms[kMaxPreparedParts];
+};
+
+PartForm FormOf(const PrepareCall& call, const PreparedPart& part) {
+  if (InFours(call, part)) return PartForm::kFours;
+  return !ByHead(part) && part.channel < 0 ? PartForm::kFlat : PartForm::kOther;
+}
+
+PartPlan PlanOf(const PrepareCall& call) {
+  PartPlan plan = {};
+  uint32_t tasks = 0;
+  for (uint32_t p = 0; p < kMaxPreparedParts; ++p) {
+    if (p < call.part_count) {
+      tasks += TasksOf(call.parts[p]);
+      plan.forms[p] = FormOf(call, call.parts[p]);
+    }
+    plan.tasks[p] = tasks;
+  }
+  return plan;
 }
 
 // Four adjacent numbers of a row of the tail, as they are stored.
@@ -173,27 +206,31 @@ struct ConvolvedToken {
   __device__ Row* TailRow(const PrepareCall& call, uint32_t place, uint32_t channel) const {
     return TailRows<Row>(call, tail) + place * call.convolution.weight_stride + channel;
   }
+  // Of the token, or of another one if there is none.
+  __device__ static DeviceSegment LoadSegment(const PrepareCall& call, uint32_t token) {
+    const uint32_t there = min(token, call.rows.tokens - 1);
+    return call.rows.segments[kSingle ? there : SegmentOf(call.rows, there)];
+  }
   // Everything that no kernel of this step writes.
-  __device__ void LoadState(const PrepareCall& call, uint32_t token, uint32_t channel) {
-    start = kNone;
-    if (token >= call.rows.tokens) return;
-    const uint32_t number = kSingle ? token : SegmentOf(call.rows, token);
-    const DeviceSegment& segment = call.rows.segments[number];
-    if (segment.tokens == 0) return;
-    const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
-    tail = segment.tail, start = inputs.start;
+  __device__ void LoadState(const PrepareCall& call, const DeviceSegment& segment, uint32_t token,
+                            uint32_t channel) {
+    const bool present = token < call.rows.tokens && segment.tokens != 0;
+    const uint32_t stride = call.convolution.weight_stride;
+    tail = segment.tail;
+    start = present ? PlaceIn(call.fold_interval, segment.position) : kNone;
     index = kSingle ? 0 : token - segment.first_token;
+    const bool has_base = segment.position >= call.fold_interval;
+    const Row* rows = TailRow(call, 0, channel);
+    const Row* rows_before = RowsBefore<Row>(call, segment.base_in) + channel;
 #pragma unroll
     for (uint32_t j = 0; j < 3; ++j) {
       const uint32_t older = 3 - j - index;  // tokens before the segment
       before[j] = {};
-      if (!kSingle && 3 - j <= index) continue;
-      if (older <= start) {
-        before[j] = Get(TailRow(call, start - older, channel));
-      } else if (inputs.before != nullptr) {
-        const uint32_t place = 3 + start - older;
-        before[j] = Get(inputs.before + place * call.convolution.weight_stride + channel);
-      }
+      if (!present || (!kSingle && 3 - j <= index)) continue;
+      const bool in_tail = older <= start;
+      const Row* row =
+          in_tail ? rows + (start - older) * stride : rows_before + (3 + start - older) * stride;
+      if (in_tail || has_base) before[j] = Get(row);
     }
   }
   // As it would be stored.
@@ -349,9 +386,15 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
   const uint32_t i = threadIdx.x % 32 * 4;
   const bool has_numbers = i < task.count;
   const uint32_t channel = part.channel + task.first + (has_numbers ? i : 0);
-  ConvolvedToken<Row, kSingle> convolved[kTokens];
+  using Convolved = ConvolvedToken<Row, kSingle>;
+  DeviceSegment segments[kTokens];  // of all tokens before any of them is waited for
 #pragma unroll
-  for (uint32_t t = 0; t < kTokens; ++t) convolved[t].LoadState(call, tokens[t], channel);
+  for (uint32_t t = 0; t < kTokens; ++t) segments[t] = Convolved::LoadSegment(call, tokens[t]);
+  Convolved convolved[kTokens];
+#pragma unroll
+  for (uint32_t t = 0; t < kTokens; ++t) {
+    convolved[t].LoadState(call, segments[t], tokens[t], channel);
+  }
   float4 weights[4];
   const float4 bias = LoadFour(c.bias + channel);
 #pragma unroll
@@ -420,12 +463,12 @@ __device__ void PreparePart(const PrepareCall& call, const PreparedPart& part, c
 
 // A task for some tokens.
 template <typename Row, uint32_t kTokens, bool kSingle>
-__device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, const Task& task,
-                            TokensOfWarp tokens, uint32_t rehearsed) {
-  if (InFours(call, part)) {
+__device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, PartForm form,
+                            const Task& task, TokensOfWarp tokens, uint32_t rehearsed) {
+  if (form == PartForm::kFours) {
     return PrepareConvolved<Row, kTokens, kSingle>(call, part, task, tokens, rehearsed);
   }
-  if (!ByHead(part) && part.channel < 0) {
+  if (form == PartForm::kFlat) {
     return PrepareFlat<kTokens>(call, part, task, tokens, rehearsed);
   }
   RunRehearsed(rehearsed, [&](bool real) {
@@ -438,30 +481,32 @@ __device__ void PrepareTask(const PrepareCall& call, const PreparedPart& part, c
 
 // The warp's task, of the tokens that the grid's rows share out.
 template <typename Row, uint32_t kTokens, bool kSingle>
-__device__ void PrepareTokens(const PrepareCall& call, const PreparedPart& part, uint32_t index,
-                              uint32_t rehearsed) {
+__device__ void PrepareTokens(const PrepareCall& call, const PreparedPart& part, PartForm form,
+                              uint32_t index, uint32_t rehearsed) {
   const Task task = TaskOf(part, index);
   if constexpr (kTokens > 1) {
-    PrepareTask<Row, kTokens, kSingle>(call, part, task, {blockIdx.y, gridDim.y}, 0);
+    PrepareTask<Row, kTokens, kSingle>(call, part, form, task, {blockIdx.y, gridDim.y}, 0);
   } else {
 #pragma unroll 1
     for (uint32_t token = call.rows.before + blockIdx.y; token < call.rows.tokens;
          token += gridDim.y, rehearsed = 0) {
-      PrepareTask<Row, 1, kSingle>(call, part, task, {token, 1}, rehearsed);
+      PrepareTask<Row, 1, kSingle>(call, part, form, task, {token, 1}, rehearsed);
     }
   }
 }
 
 template <typename Row, uint32_t kTokens, bool kSingle>
-__device__ void PrepareWarp(const PrepareCall& call, uint32_t rehearsed) {
-  uint32_t task = blockIdx.x * kPrepareWarps + threadIdx.x / 32;
-  for (uint32_t p = 0; p < call.part_count; ++p) {
-    const uint32_t tasks = TasksOf(call.parts[p]);
-    if (task < tasks) {
-      return PrepareTokens<Row, kTokens, kSingle>(call, call.parts[p], task, rehearsed);
-    }
-    task -= tasks;
+__device__ void PrepareWarp(const PrepareCall& call, const PartPlan& plan, uint32_t rehearsed) {
+  const uint32_t task = blockIdx.x * kPrepareWarps + threadIdx.x / 32;
+  if (task >= plan.tasks[kMaxPreparedParts - 1]) return;
+  uint32_t p = 0, first = 0;
+  PartForm form = plan.forms[0];
+#pragma unroll
+  for (uint32_t next = 1; next < kMaxPreparedParts; ++next) {
+    if (task < plan.tasks[next - 1]) continue;
+    p = next, first = plan.tasks[next - 1], form = plan.forms[next];
   }
+  PrepareTokens<Row, kTokens, kSingle>(call, call.parts[p], form, task - first, rehearsed);
 }
 
 // Few registers while decoding, so that blocks find room beside those of a sum's kernel. Few rows
@@ -471,9 +516,10 @@ constexpr int RegistersFor(bool single, bool rehearses) {
 }
 template <typename Row, bool kSingle, bool kRehearses>
 __global__ void __maxnreg__(RegistersFor(kSingle, kRehearses))
-    PrepareKernel(const __grid_constant__ PrepareCall call, uint32_t rehearsed) {
+    PrepareKernel(const __grid_constant__ PrepareCall call, const __grid_constant__ PartPlan plan,
+                  uint32_t rehearsed) {
   AllowNextKernel();
-  PrepareWarp<Row, 1, kSingle>(call, kRehearses ? rehearsed : 0);
+  PrepareWarp<Row, 1, kSingle>(call, plan, kRehearses ? rehearsed : 0);
 }
 
 // With many rows a warp has several tokens. Three and four of them need more registers and were
@@ -481,9 +527,10 @@ __global__ void __maxnreg__(RegistersFor(kSingle, kRehearses))
 constexpr uint32_t kTokensOfWarp = 2;
 template <typename Row>
 __global__ void __launch_bounds__(kPrepareWarps * 32, 4)
-    PrepareManyKernel(const __grid_constant__ PrepareCall call) {
+    PrepareManyKernel(const __grid_constant__ PrepareCall call,
+                      const __grid_constant__ PartPlan plan) {
   AllowNextKernel();
-  PrepareWarp<Row, kTokensOfWarp, true>(call, 0);
+  PrepareWarp<Row, kTokensOfWarp, true>(call, plan, 0);
 }
 
 // The inputs before a border of the segment, of which some may be older than it.
@@ -561,16 +608,15 @@ bool HasWideHeads(const PrepareCall& call) {
 template <typename Row>
 void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
   constexpr uint32_t kThreads = kPrepareWarps * 32;
-  uint32_t tasks = 0;
-  for (uint32_t p = 0; p < call.part_count; ++p) tasks += TasksOf(call.parts[p]);
-  const uint32_t blocks = (tasks + kPrepareWarps - 1) / kPrepareWarps;
+  const PartPlan plan = PlanOf(call);
+  const uint32_t blocks = (plan.tasks[kMaxPreparedParts - 1] + kPrepareWarps - 1) / kPrepareWarps;
   const uint32_t tokens = call.rows.tokens - call.rows.before;
   constexpr uint32_t kResident = 4;  // blocks of a processor
   const uint32_t most =
       std::max(kResident * static_cast<uint32_t>(context.processors) / blocks, 1u);
   if (call.rows.single && tokens > most && !HasWideHeads(call)) {
     const uint32_t groups = (tokens + kTokensOfWarp - 1) / kTokensOfWarp;
-    return context.Run(PrepareManyKernel<Row>, dim3(blocks, groups), kThreads, 0, call);
+    return context.Run(PrepareManyKernel<Row>, dim3(blocks, groups), kThreads, 0, call, plan);
   }
   const dim3 grid(blocks, std::min(tokens, most));
   const uint32_t rehearsed = context.RehearsedBlocks(grid.x * grid.y);
@@ -579,7 +625,7 @@ void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
       single      ? rehearses ? PrepareKernel<Row, true, true> : PrepareKernel<Row, true, false>
            : rehearses ? PrepareKernel<Row, false, true>
                   : PrepareKernel<Row, false, false>;
-  context.Run(kernel, grid, kThreads, 0, call, rehearsed);
+  context.Run(kernel, grid, kThreads, 0, call, plan, rehearsed);
   if (call.rows.single || call.convolution.window == 0) return;
   context.Run(KeepInputsKernel<Row>,
               dim3((call.convolution.channels + 127) / 128, call.rows.segment_count), 128, 0, call);
