@@ -30,11 +30,11 @@ static_assert(sizeof(StreamBarriers) <= kBarrierBytes);
 template <typename Form>
 __device__ void InitBarriers(StreamBarriers& barriers, const StreamLayout& layout) {
   for (uint32_t s = 0; s < layout.stages; ++s) {
-    InitBarrier(&barriers.full[s], 1);
+    InitBarrier(&barriers.full[s], kProducerArrivals);
     InitBarrier(&barriers.empty[s], layout.warps);
   }
   for (uint32_t k = 0; k < kKeyBuffers; ++k) {
-    InitBarrier(&barriers.key_copied[k], 1);
+    InitBarrier(&barriers.key_copied[k], kProducerArrivals);
     InitBarrier(&barriers.key_full[k], Form::kKeyWarps);
     InitBarrier(&barriers.key_empty[k], layout.warps);
   }
@@ -93,11 +93,16 @@ StreamLayout LayoutFor(const RecurCall& call, uint32_t values, uint32_t warps) {
   StreamLayout layout = {};
   layout.values = values;
   layout.warps = warps;
+  layout.value_shift = values == 16 ? 1 : values == 32 ? 2 : 3;
   layout.splits = (call.padded_value + values - 1) / values;
   const bool alike = !call.query_per_head &&
                      (call.decay != Decay::kChannel || call.units_per_decay == call.units_per_key);
   layout.group = layout.splits * (alike ? call.units_per_key : 1);
   layout.pieces = call.rows.segment_count * call.units * layout.splits;
+  layout.of_segment = Divisor::Of(call.units * layout.splits);
+  layout.of_unit = Divisor::Of(layout.splits);
+  layout.of_group = Divisor::Of(layout.group);
+  layout.of_key = Divisor::Of(call.units_per_key);
   layout.columns = call.delta ? 2 : call.unit_heads;
   layout.queries = call.delta ? 1 : call.unit_heads;
   LayOutStage(call, layout);
@@ -124,6 +129,8 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t each = layout.pieces / blocks;
   if (each < kLeastPieces) return false;
+  constexpr uint64_t kMost = uint64_t{1} << 40;  // of a Divisor
+  if (uint64_t{layout.pieces} * layout.of_segment.divisor >= kMost) return false;
   const uint32_t run = each < 16 ? 2 : !channel || each < 32 ? 4 : 8;
   layout.run = std::min(layout.group, channel ? 2 * run : run);
   layout.long_runs = layout.pieces / layout.run / 4 * (channel ? 4 : 3);

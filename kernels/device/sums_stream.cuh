@@ -15,7 +15,8 @@ namespace rivulet::cuda {
 
 constexpr uint32_t kMostStages = 8;
 constexpr uint32_t kKeyBuffers = 2;
-constexpr uint32_t kMostConsumers = 2;  // warps
+constexpr uint32_t kMostConsumers = 2;      // warps
+constexpr uint32_t kProducerArrivals = 33;  // of its lanes, and one more of the first
 
 // The kernel for a kind of state, Dp / 16, and decays by channel or by unit.
 template <bool kBf16State_, int kKeyTiles_, bool kChannel_>
@@ -51,19 +52,36 @@ struct StageHeader {
   uint32_t last;      // not 0: there is no more work, and the rest is undefined
 };
 
+// Division by a number that a launch knows: n / divisor = n · multiplier / 2^40, rounded down,
+// where n · divisor < 2^40.
+struct Divisor {
+  uint32_t divisor;
+  uint64_t multiplier;
+
+  static constexpr Divisor Of(uint32_t divisor) {
+    return {divisor, ((uint64_t{1} << 40) + divisor - 1) / divisor};
+  }
+};
+__device__ inline uint32_t Over(uint32_t n, const Divisor& by) {
+  return static_cast<uint32_t>(n * by.multiplier >> 40);
+}
+
 // How a launch divides its work and its blocks' memory. Offsets are in bytes; fp32 numbers are as
 // the step's kernels wrote them.
 struct StreamLayout {
-  uint32_t values;     // value columns of a piece
-  uint32_t splits;     // pieces of a unit
-  uint32_t group;      // pieces of a group
-  uint32_t pieces;     // of all segments
-  uint32_t run;        // pieces of a long run
-  uint32_t long_runs;  // which come first; the others have one piece
-  uint32_t runs;       // of all segments
-  uint32_t columns;    // queries, or key and query of a delta rule
-  uint32_t queries;    // of a unit
-  uint32_t warps;      // consumers
+  uint32_t values;  // value columns of a piece: 8 << value_shift
+  uint32_t value_shift;
+  uint32_t splits;                        // pieces of a unit
+  uint32_t group;                         // pieces of a group
+  uint32_t pieces;                        // of all segments
+  uint32_t run;                           // pieces of a long run
+  uint32_t long_runs;                     // which come first; the others have one piece
+  uint32_t runs;                          // of all segments
+  Divisor of_segment, of_unit, of_group;  // pieces
+  Divisor of_key;                         // units
+  uint32_t columns;                       // queries, or key and query of a delta rule
+  uint32_t queries;                       // of a unit
+  uint32_t warps;                         // consumers
   // In a stage, after the state [values, Dp] in tiles: the tail's values, bf16 [C, values + pad];
   // fp32 [values]; four neighbours of which one is meant; fp32 [C].
   uint32_t v, token_v, skip, step, rate, beta, decay, header, stage_bytes, stages;
@@ -115,9 +133,10 @@ class StreamWork {
   __device__ std::byte* Tail(size_t offset) const {
     return c_.slots.tails + segment_.tail * c_.slots.tail_stride + offset;
   }
+  __device__ uint32_t KeyOf() const { return Over(unit_, l_.of_key); }
   __device__ bf16* KeyRow(uint32_t place) const {
     return reinterpret_cast<bf16*>(Tail(c_.key_offset)) +
-           (size_t{unit_ / c_.units_per_key} * kChunk + place) * Form::kKey;
+           (size_t{KeyOf()} * kChunk + place) * Form::kKey;
   }
   // The unit's row of values, and whether it is the first of those that share it.
   __device__ uint32_t ValueOf() const {

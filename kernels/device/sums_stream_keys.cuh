@@ -46,7 +46,6 @@ class KeyWarp : public StreamWork<Form> {
       Base::Take(header.segment, header.unit, header.split);
       keys_ = Base::Keys(key.at);
       if (this->segment_.tokens != 0) Form::kChannel ? PrepareChannels() : Prepare();
-      FenceBeforeBulkCopy();
       __syncwarp();
       if (lane_ == 0) Arrive(&barriers_.key_full[key.at]);
     }

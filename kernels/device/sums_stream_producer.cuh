@@ -11,8 +11,9 @@
 
 namespace rivulet::cuda {
 
-// Everything comes by bulk copies: the state by one, the rest by a lane for each row, since a warp
-// that goes through the rows would take longer than the state.
+// The state comes by a bulk copy, the rest by copies of 16 bytes of all lanes. What a lane copies
+// of every piece is worked out once, and divisions are multiplications: a piece leaves the warp
+// about two microseconds, and it runs alone, so each of its instructions counts as a latency.
 //
 // A block begins with the run of its number and then takes the next run that no block has taken,
 // since a run of a row that folds takes longer than others. The last runs are short, so that the
@@ -24,24 +25,30 @@ class Producer : public StreamWork<Form> {
   using Base::c_;
   using Base::l_;
   using Base::lane_;
+  static constexpr uint32_t kKey = Form::kKey;
+  static constexpr uint32_t kMostRuns = uint32_t{1} << 31;
 
  public:
   __device__ Producer(const RecurCall& call, const StreamLayout& layout, std::byte* memory,
                       uint32_t* next_run)
-      : Base(call, layout, memory), next_run_(next_run) {}
+      : Base(call, layout, memory), next_run_(next_run) {
+    ChooseValuesOfLane();
+    ChooseNumberOfLane();
+  }
 
   __device__ void Run() {
-    BeginRun(blockIdx.x);
+    FetchSegments();
+    Take(RunAt(blockIdx.x));
     const uint32_t early = min(l_.stages, left_);
     for (uint32_t n = 0; n < early; ++n) {
       if (lane_ == 0) CopyState(n);
       if (NewKeys()) FetchDecays();
       NextPiece();
     }
-    BeginRun(blockIdx.x);
+    Take(RunAt(blockIdx.x));
     AwaitLastKernel();
     for (uint32_t n = 0; left_ > 0; ++n) {
-      if (begins_run_ && lane_ == 0) taken_ = atomicAdd(next_run_, 1);
+      if (begins_run_) AskForRun();
       if (n >= early) {
         AwaitStage();
         if (lane_ == 0) CopyState(stage_.at);
@@ -54,27 +61,61 @@ class Producer : public StreamWork<Form> {
       CopyNumbers();
       if (MayCopyAhead()) CopyKeysAhead();
       NextPiece();
-      if (left_ == 0) BeginRun(gridDim.x + __shfl_sync(0xffffffffu, taken_, 0));
+      if (left_ == 0) Take(keys_ahead_ ? ahead_ : RunAt(AskedFor()));
     }
     End();
   }
 
  private:
-  // Leaves left_ 0 where there is no such run.
-  __device__ void BeginRun(uint32_t run) {
-    left_ = 0;
-    if (run >= l_.runs) return;
-    const bool is_long = run < l_.long_runs;
-    const uint32_t piece = run + min(run, l_.long_runs) * (l_.run - 1);
-    const uint32_t of_segment = c_.units * l_.splits, rest = piece % of_segment;
-    left_ = is_long ? l_.run : 1;
-    begins_run_ = true;
-    in_group_ = rest % l_.group;
-    at_ = piece / of_segment;
-    Base::Take(c_.rows.segments[at_], rest / l_.splits, rest % l_.splits);
+  // A piece of a run: its place, the pieces of its group before it, those of its run from it on. 0:
+  // there is no such run, and the rest is undefined.
+  struct Place {
+    DeviceSegment segment;
+    uint32_t at, unit, split, in_group, left;
+  };
+
+  // Into L1: what RunAt reads would come late each time.
+  __device__ void FetchSegments() const {
+    constexpr uint32_t kLine = 128, kMostBytes = 16 << 10;
+    const uint32_t bytes =
+        min(static_cast<uint32_t>(c_.rows.segment_count * sizeof(DeviceSegment)), kMostBytes);
+    const auto* segments = reinterpret_cast<const std::byte*>(c_.rows.segments);
+    for (uint32_t at = lane_ * kLine; at < bytes; at += 32 * kLine) {
+      asm volatile("prefetch.global.L1 [%0];\n" ::"l"(segments + at));
+    }
   }
 
-  // Counts where it could divide, which takes a warp a tenth of the time that a piece has.
+  // The first piece of a run.
+  __device__ Place RunAt(uint32_t run) const {
+    Place place = {};
+    if (run >= l_.runs) return place;
+    const uint32_t piece = run + min(run, l_.long_runs) * (l_.run - 1);
+    const uint32_t segment = Over(piece, l_.of_segment);
+    const uint32_t rest = piece - segment * l_.of_segment.divisor;
+    place.segment = c_.rows.segments[segment];
+    place.at = segment;
+    place.unit = Over(rest, l_.of_unit);
+    place.split = rest - place.unit * l_.splits;
+    place.in_group = rest - Over(rest, l_.of_group) * l_.group;
+    place.left = run < l_.long_runs ? l_.run : 1;
+    return place;
+  }
+  __device__ void Take(const Place& place) {
+    left_ = place.left;
+    at_ = place.at;
+    in_group_ = place.in_group;
+    begins_run_ = true;
+    Base::Take(place.segment, place.unit, place.split);
+  }
+
+  // The number of the next run is there when AskedFor needs it. Not atomicAdd: the compiler adds up
+  // those of a warp and shares out the sum, for which the warp waits.
+  __device__ void AskForRun() {
+    if (lane_ == 0) taken_ = atomicInc(next_run_, kMostRuns);
+  }
+  __device__ uint32_t AskedFor() const { return gridDim.x + __shfl_sync(0xffffffffu, taken_, 0); }
+
+  // Counts where it could divide.
   __device__ void NextPiece() {
     begins_run_ = false;
     --left_;
@@ -102,18 +143,17 @@ class Producer : public StreamWork<Form> {
 
   // So that they are prepared when the consumers come to them.
   __device__ void CopyKeysAhead() {
-    const DeviceSegment segment = this->segment_;
-    const uint32_t unit = this->unit_, split = this->split_;
-    const uint32_t at = at_, in_group = in_group_, left = left_;
+    const Place here = {this->segment_, at_, this->unit_, this->split_, in_group_, left_};
     const bool begins_run = begins_run_;
-    BeginRun(gridDim.x + __shfl_sync(0xffffffffu, taken_, 0));
-    if (left_ > 0) {
+    ahead_ = RunAt(AskedFor());
+    if (ahead_.left > 0) {
+      Take(ahead_);
       FetchDecays();
       CopyKeys();
       keys_ahead_ = true;
+      Take(here);
+      begins_run_ = begins_run;
     }
-    Base::Take(segment, unit, split);
-    at_ = at, in_group_ = in_group, left_ = left, begins_run_ = begins_run;
   }
 
   __device__ void AwaitStage() const {
@@ -128,12 +168,10 @@ class Producer : public StreamWork<Form> {
   __device__ void End() {
     AwaitStage();
     AwaitKeyBuffer();
-    if (lane_ != 0) return;
-    Base::Header(stage_.at).last = 1;
-    Base::KeyHeader(key_.at).last = 1;
-    Arrive(&barriers_.full[stage_.at]);
-    Arrive(&barriers_.key_copied[key_.at]);
-    if (taken_ + 1 == l_.runs) *next_run_ = 0;
+    if (lane_ == 0) Base::Header(stage_.at).last = Base::KeyHeader(key_.at).last = 1;
+    ArriveWithCopies(&barriers_.full[stage_.at]);
+    ArriveWithCopies(&barriers_.key_copied[key_.at]);
+    if (lane_ == 0 && taken_ + 1 == l_.runs) *next_run_ = 0;
   }
 
   __device__ StageHeader NewHeader() const {
@@ -146,7 +184,7 @@ class Producer : public StreamWork<Form> {
   __device__ void CopyState(uint32_t stage) const {
     Base::Header(stage) = NewHeader();
     if (Empty() || this->fresh_) return;
-    const uint32_t bytes = this->width_ * Form::kKey * Form::kNumber;
+    const uint32_t bytes = this->width_ * kKey * Form::kNumber;
     ExpectBytes(&barriers_.full[stage], bytes);
     BulkCopy(Base::Stage(stage), this->Matrix(this->segment_.base_in), bytes,
              &barriers_.full[stage]);
@@ -155,91 +193,121 @@ class Producer : public StreamWork<Form> {
   // To L2: the decays by channel of the tail's rows, which KeyWarp reads a few rows at a time.
   __device__ void FetchDecays() const {
     if (!Form::kChannel || lane_ != 0 || Empty() || this->place_ == 0) return;
-    FetchToL2(this->ChannelDecays(0), this->place_ * Form::kKey * 4);
+    FetchToL2(this->ChannelDecays(0), this->place_ * kKey * 4);
   }
 
-  // A lane for each row of the tail and for each of the token's.
+  // Rows of the tail before the token's, of which a lane copies every (32 >> shift)-th: 16 bytes at
+  // its number modulo 1 << shift, if there are so many.
+  __device__ void CopyRows(std::byte* to, uint32_t to_stride, const bf16* from,
+                           uint32_t from_stride, uint32_t shift, uint32_t eights) const {
+    const uint32_t eight = lane_ & ((1u << shift) - 1), step = 32u >> shift;
+    uint32_t row = lane_ >> shift;
+    if (eight >= eights) return;
+    to += row * to_stride + eight * 16;
+    from += row * from_stride + eight * 8;
+    for (; row < this->place_; row += step, to += step * to_stride, from += step * from_stride) {
+      CopyAsync(to, from);
+    }
+  }
+  __device__ void CopyFloats(std::byte* to, const float* from, uint32_t count) const {
+    for (uint32_t i = lane_ * 4; i < count; i += 128) CopyAsync(to + i * 4, from + i);
+  }
+  // Each lane when its copies have come, and one for what it has written itself.
+  __device__ void ArriveWithCopies(uint64_t* barrier) const {
+    ArriveAfterCopies(barrier);
+    if (lane_ == 0) Arrive(barrier);
+  }
+
   __device__ void CopyKeys() {
     AwaitKeyBuffer();
-    std::byte* const keys = Base::Keys(key_.at);
-    uint64_t* const copied = &barriers_.key_copied[key_.at];
-    if (lane_ == 0) {
-      Base::KeyHeader(key_.at) = NewHeader();
-      const uint32_t numbers = this->place_ * 2 + (1 + l_.queries) * 4;
-      ArriveExpecting(copied, Empty() ? 0 : numbers * Form::kKey);
-    }
+    if (lane_ == 0) Base::KeyHeader(key_.at) = NewHeader();
+    if (!Empty()) CopyKeyRows(Base::Keys(key_.at));
+    ArriveWithCopies(&barriers_.key_copied[key_.at]);
     key_.Advance(kKeyBuffers);
-    if (Empty()) return;
+  }
+  __device__ void CopyKeyRows(std::byte* keys) const {
+    constexpr uint32_t kShift = kKey == 64 ? 3 : kKey == 128 ? 4 : 5;
+    static_assert(kKey == 8u << kShift);
     const size_t token = Base::Token();
-    const uint32_t key = this->unit_ / c_.units_per_key;
-    if (lane_ < this->place_) {
-      BulkCopy(keys + lane_ * Form::kStride * 2, this->KeyRow(lane_), Form::kKey * 2, copied);
-    } else if (lane_ == kChunk) {
-      BulkCopy(keys + l_.token_k, c_.k + token * c_.k_stride + size_t{key} * Form::kKey,
-               Form::kKey * 4, copied);
-    } else if (lane_ == kChunk + 1) {
-      const uint32_t query = c_.query_per_head ? this->unit_ * c_.unit_heads : key;
-      BulkCopy(keys + l_.token_q, c_.q + token * c_.q_stride + size_t{query} * Form::kKey,
-               l_.queries * Form::kKey * 4, copied);
-    }
+    const uint32_t key = Base::KeyOf();
+    const uint32_t query = c_.query_per_head ? this->unit_ * c_.unit_heads : key;
+    CopyRows(keys, Form::kStride * 2, this->KeyRow(0), kKey, kShift, kKey / 8);
+    CopyFloats(keys + l_.token_k, c_.k + token * c_.k_stride + size_t{key} * kKey, kKey);
+    CopyFloats(keys + l_.token_q, c_.q + token * c_.q_stride + size_t{query} * kKey,
+               l_.queries * kKey);
   }
 
-  // Everything else that the consumers read, by a lane for each part.
+  // Everything else that the consumers read.
   __device__ void CopyNumbers() {
-    std::byte* const stage = Base::Stage(stage_.at);
-    uint64_t* const full = &barriers_.full[stage_.at];
-    if (lane_ == 0) ArriveExpecting(full, Empty() ? 0 : NumberBytes());
+    if (!Empty()) {
+      std::byte* const stage = Base::Stage(stage_.at);
+      CopyRows(stage + l_.v, (l_.values + kPad) * 2, this->ValueRow(0), c_.padded_value,
+               l_.value_shift, this->width_ / 8);
+      const size_t token = Base::Token();
+      if (values_.from != nullptr && lane_ % 16 * 4 < this->width_) {
+        const uint32_t unit =
+            lane_ < 16 ? Base::ValueOf() * c_.v_head_stride : this->unit_ * c_.value_dim;
+        CopyAsync(stage + values_.to,
+                  values_.from + token * values_.stride + (unit + this->first_) * 4);
+      }
+      if (number_.from != nullptr) {
+        const bool of_tail = lane_ < kChunk / 4;
+        const size_t row = of_tail ? this->segment_.tail : token;
+        const uint32_t unit = of_tail ? this->unit_ * kChunk : this->unit_ / 4 * 4;
+        CopyAsync(stage + number_.to, number_.from + row * number_.stride + unit * 4);
+      }
+    }
+    ArriveWithCopies(&barriers_.full[stage_.at]);
     stage_.Advance(l_.stages);
-    if (Empty()) return;
-    if (lane_ < this->place_) {
-      BulkCopy(stage + l_.v + lane_ * (l_.values + kPad) * 2, this->ValueRow(lane_),
-               this->width_ * 2, full);
-    } else if (lane_ == kChunk) {
-      const size_t value = size_t{Base::ValueOf()} * c_.v_head_stride + this->first_;
-      BulkCopy(stage + l_.token_v, c_.v + Base::Token() * c_.v_stride + value, this->width_ * 4,
-               full);
-    } else if (lane_ == kChunk + 1 && c_.skip != nullptr) {
-      BulkCopy(stage + l_.skip, c_.skip + size_t{this->unit_} * c_.value_dim + this->first_,
-               this->width_ * 4, full);
-    } else if (lane_ == kChunk + 2 && HasDecays()) {
-      const float* constant = c_.constant + this->unit_ * kChunk;
-      BulkCopy(stage + l_.decay, c_.constant != nullptr ? constant : this->DecayRow(), kChunk * 4,
-               full);
-    } else if (lane_ > kChunk + 2) {
-      CopyFours(stage, full);
-    }
   }
 
-  // Numbers of the unit, each with its neighbours: of 16 bytes.
-  __device__ void CopyFours(std::byte* stage, uint64_t* full) const {
-    const uint32_t four = this->unit_ / 4 * 4;
-    if (lane_ == kChunk + 3 && HasDecays() && c_.constant == nullptr) {
-      BulkCopy(stage + l_.step, c_.g + Base::Token() * c_.g_stride + four, 16, full);
-    } else if (lane_ == kChunk + 4 && c_.rate != nullptr) {
-      BulkCopy(stage + l_.rate, c_.rate + four, 16, full);
-    } else if (lane_ == kChunk + 5 && c_.delta) {
-      BulkCopy(stage + l_.beta, c_.beta + Base::Token() * c_.beta_stride + four, 16, full);
+  // What a lane copies of each piece: 16 bytes at `from`, with so many bytes between rows.
+  struct OfLane {
+    const std::byte* from = nullptr;  // null: none
+    size_t stride = 0;
+    uint32_t to = 0;  // in a stage
+  };
+  // By half of the warp each: the token's values and their skip weights.
+  __device__ void ChooseValuesOfLane() {
+    static_assert(kMostConsumers * Form::kTiles * 16 <= 64, "a lane has one piece of each");
+    const uint32_t i = lane_ % 16 * 4;
+    if (lane_ < 16) {
+      values_ = {reinterpret_cast<const std::byte*>(c_.v + i), c_.v_stride * sizeof(float),
+                 l_.token_v + i * 4};
+    } else if (c_.skip != nullptr) {
+      values_ = {reinterpret_cast<const std::byte*>(c_.skip + i), 0, l_.skip + i * 4};
     }
   }
-
-  // What CopyNumbers copies.
-  __device__ uint32_t NumberBytes() const {
-    const uint32_t row = this->width_ * 4;
-    uint32_t bytes = this->place_ * this->width_ * 2 + row;
-    if (c_.skip != nullptr) bytes += row;
-    if (HasDecays()) bytes += kChunk * 4 + (c_.constant == nullptr ? 16 : 0);
-    if (c_.rate != nullptr) bytes += 16;
-    if (c_.delta) bytes += 16;
-    return bytes;
+  // The unit's decays by four lanes, and its numbers, each with its neighbours, by one.
+  __device__ void ChooseNumberOfLane() {
+    const bool cumulates = HasDecays() && c_.constant == nullptr;
+    const auto of_token = [](const float* numbers, uint32_t stride, uint32_t to) {
+      return OfLane{reinterpret_cast<const std::byte*>(numbers), stride * sizeof(float), to};
+    };
+    if (lane_ < kChunk / 4 && HasDecays()) {
+      number_ = of_token(c_.constant + lane_ * 4, 0, l_.decay + lane_ * 16);
+      if (cumulates) {
+        number_.from = c_.slots.tails + c_.decay_offset + lane_ * 16;
+        number_.stride = c_.slots.tail_stride;
+      }
+    } else if (lane_ == 4 && cumulates) {
+      number_ = of_token(c_.g, c_.g_stride, l_.step);
+    } else if (lane_ == 5 && c_.rate != nullptr) {
+      number_ = of_token(c_.rate, 0, l_.rate);
+    } else if (lane_ == 6 && c_.delta) {
+      number_ = of_token(c_.beta, c_.beta_stride, l_.beta);
+    }
   }
 
   uint32_t* const next_run_;
+  OfLane values_, number_;
   Ring stage_, key_;
   // Of the piece: its segment, the pieces of its group before it, those of its run from it on.
   uint32_t at_ = 0, in_group_ = 0, left_ = 0;
   bool begins_run_ = false;
-  bool keys_ahead_ = false;  // those of the next run have been copied
-  uint32_t taken_ = 0;       // lane 0: how many runs were taken before the block's next one
+  bool keys_ahead_ = false;  // those of `ahead_`, the next run, have been copied
+  Place ahead_;
+  uint32_t taken_ = 0;  // lane 0: how many runs were taken before the block's next one
 };
 
 }  // namespace rivulet::cuda
