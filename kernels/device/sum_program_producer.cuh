@@ -23,6 +23,7 @@ class ProgramProducer : public ProgramWork<Form> {
   using Base::c_;
   using Base::l_;
   using Base::lane_;
+  static constexpr uint32_t kMostUnits = uint32_t{1} << 31;
 
  public:
   __device__ ProgramProducer(const SumProgramCall& call, const ProgramPlan& plan,
@@ -60,9 +61,10 @@ class ProgramProducer : public ProgramWork<Form> {
   enum class Next : uint8_t { kUnknown, kTaken, kBrought, kNone };
   static constexpr uint32_t kAllStages = ~0u;
 
-  // Once for each unit that was taken.
+  // Once for each unit that was taken. Not atomicAdd: the compiler adds up those of a warp and
+  // shares out the sum, for which the warp waits.
   __device__ void CountUnit() {
-    if (lane_ == 0) taken_ = atomicAdd(next_unit_, 1);
+    if (lane_ == 0) taken_ = atomicInc(next_unit_, kMostUnits);
   }
   // Unit n; false if its segment has no token.
   __device__ bool TakeSegment(uint32_t n) {

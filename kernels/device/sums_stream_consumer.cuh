@@ -127,7 +127,7 @@ class Consumer : public StreamWork<Form> {
   __device__ float DecayAt(uint32_t place) const { return __shfl_sync(0xffffffffu, decay_, place); }
 
   // Tiles that the piece does not have are read like others: without branches, loads run ahead of
-  // the products.
+  // the products, and the tiles' chains side by side.
   __device__ void Read() {
     float sum[kTiles][4] = {};
     if (!this->fresh_) {
@@ -145,14 +145,19 @@ class Consumer : public StreamWork<Form> {
       Weigh(sum, score);
       p = TransposedScores(score, g_ < l_.columns && !(c_.delta && g_ == 0));
     }
+    uint32_t token[kTiles];
 #pragma unroll
     for (uint32_t c = 0; c < kTiles; ++c) {
-      if (!Has(c)) continue;
-      TakeValues(c, c_.delta ? Solve(c, score, sum[c]) : TokenValues(c));
-      MultiplyAdd(sum[c], values_[c], p.x, p.y);
-#pragma unroll
-      for (uint32_t i = 0; i < 2; ++i) Write(c, 2 * t_ + i, sum[c][i], sum[c][2 + i]);
+      token[c] = c_.delta ? Solve(c, score, sum[c]) : TokenValues(c);
     }
+#pragma unroll
+    for (uint32_t c = 0; c < kTiles; ++c) {
+      TakeValues(c, token[c]);
+      MultiplyAdd(sum[c], values_[c], p.x, p.y);
+    }
+    KeepValues(token);
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) Write(2 * t_ + i, i, sum);
   }
 
   // The decays of what was read from the state, and of the scores.
@@ -169,10 +174,10 @@ class Consumer : public StreamWork<Form> {
     for (uint32_t i = 0; i < 4 * kTiles; ++i) sum[i / 4][i % 4] *= weight;
   }
 
-  // (k·k_s) e^{c - c_s}, in every lane.
-  __device__ float KeyScore(const float (&score)[4], uint32_t s) const {
+  // (k·k_s) e^{c - c_s}, in every lane; `score`: the lane's score of rows s / 8 * 8 to + 8.
+  __device__ float KeyScore(float score, uint32_t s) const {
     if constexpr (Form::kChannel) return KeysAt<float>(l_.key_scores)[s];
-    return __shfl_sync(0xffffffffu, score[s / 8 * 2], s % 8 * 4);
+    return __shfl_sync(0xffffffffu, score, s % 8 * 4);
   }
 
   // u = β (v - k S̄ - Σ_{s<place} (k·k_s) e^{c - c_s} u_s) of value columns g and g + 8, as a pair.
@@ -183,13 +188,22 @@ class Consumer : public StreamWork<Form> {
     const float* value = StageAt<float>(l_.token_v) + Column(c) + g_;
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) u[half] = value[half * 8] - sum[half * 2];
-#pragma unroll
-    for (uint32_t s = 0; s + 1 < kChunk; ++s) {
-      const float weight = -KeyScore(score, s);
+    const uint32_t place = this->place_;
+    const auto take = [&](uint32_t s, float key_score) {
+      const float weight = -key_score;
       const float near = fmaf(weight, __bfloat162float(column[s * dv_]), u[0]);
       const float far = fmaf(weight, __bfloat162float(column[s * dv_ + 8]), u[1]);
-      u[0] = s < this->place_ ? near : u[0];
-      u[1] = s < this->place_ ? far : u[1];
+      u[0] = s < place ? near : u[0];
+      u[1] = s < place ? far : u[1];
+    };
+    // Four rows at a time: half of them on average, and each four's loads run at once.
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+#pragma unroll 1
+      for (uint32_t s = half * 8; s < min(place, half * 8 + 8); s += 4) {
+#pragma unroll
+        for (uint32_t j = 0; j < 4; ++j) take(s + j, KeyScore(score[2 * half], s + j));
+      }
     }
     const float beta = NumberOf(l_.beta);
     const uint32_t solved = PackRounded(beta * u[0], beta * u[1]);
@@ -206,7 +220,7 @@ class Consumer : public StreamWork<Form> {
   }
 
   // The values of tile c as a left operand: those of the tail, the token's, and zeros in the rows
-  // after it: their scores are zero, but zero times anything is not zero. Keeps the token's.
+  // after it: their scores are zero, but zero times anything is not zero.
   __device__ void TakeValues(uint32_t c, uint32_t token) {
     LoadTransposed(values_[c], Values() + (lane_ % 8 + (lane_ >= 16 ? 8 : 0)) * dv_ + Column(c) +
                                    lane_ / 8 % 2 * 8);
@@ -218,26 +232,37 @@ class Consumer : public StreamWork<Form> {
       const uint32_t second = row + 1 < place ? values_[c][i] >> 16 : row + 1 == place ? own : 0;
       values_[c][i] = first | second << 16;
     }
+  }
+  __device__ void KeepValues(const uint32_t (&token)[kTiles]) const {
     if (t_ != 0 || !Base::KeepsValue()) return;
-    auto* const row = reinterpret_cast<uint16_t*>(this->ValueRow(place)) + Column(c) + g_;
-    row[0] = static_cast<uint16_t>(low);
-    row[8] = static_cast<uint16_t>(high);
+    auto* const row = reinterpret_cast<uint16_t*>(this->ValueRow(this->place_)) + Column(0) + g_;
+#pragma unroll
+    for (uint32_t c = 0; c < kTiles; ++c) {
+      if (!Has(c)) break;
+      row[c * 16] = static_cast<uint16_t>(token[c]);
+      row[c * 16 + 8] = static_cast<uint16_t>(token[c] >> 16);
+    }
   }
 
-  // The outputs of a query's column: of value columns g and g + 8.
-  __device__ void Write(uint32_t c, uint32_t column, float near, float far) const {
+  // The outputs of a query's column, numbers i and 2 + i of each tile: of value columns g and
+  // g + 8.
+  __device__ void Write(uint32_t column, uint32_t i, const float (&sum)[kTiles][4]) const {
     if (column >= l_.columns || (c_.delta && column == 0)) return;
     const uint32_t head = c_.delta ? this->unit_ : this->unit_ * c_.unit_heads + column;
-    const uint32_t e = Column(c) + g_;
-    if (c_.skip != nullptr) {
-      const float *skip = StageAt<float>(l_.skip) + e, *value = StageAt<float>(l_.token_v) + e;
-      near = fmaf(skip[0], value[0], near);
-      far = fmaf(skip[8], value[8], far);
+    const uint32_t e = Column(0) + g_;
+    float* const to =
+        c_.out.data + Base::Token() * c_.out.stride + (head * c_.padded_value + this->first_ + e);
+    const float *skip = StageAt<float>(l_.skip) + e, *value = StageAt<float>(l_.token_v) + e;
+#pragma unroll
+    for (uint32_t c = 0; c < kTiles; ++c) {
+      if (!Has(c)) break;
+#pragma unroll
+      for (uint32_t half = 0; half < 2; ++half) {
+        const uint32_t at = c * 16 + half * 8;
+        const float x = sum[c][2 * half + i];
+        to[at] = c_.skip == nullptr ? x : fmaf(skip[at], value[at], x);
+      }
     }
-    float* const to = c_.out.data + Base::Token() * c_.out.stride + size_t{head} * c_.padded_value +
-                      this->first_ + e;
-    to[0] = near;
-    to[8] = far;
   }
 
   // --- fold --------------------------------------------------------------------------------------
