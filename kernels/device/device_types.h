@@ -23,7 +23,7 @@ struct DeviceLimits {
 // --- a step's rows ---------------------------------------------------------------------------
 
 // A run of tokens of one session (Segment, as kernels see it). tokens == 0: nothing to do. Aligned,
-// so that a thread reads it with two loads.
+// so that a thread reads it with few loads.
 struct alignas(16) DeviceSegment {
   uint32_t first_token;
   uint32_t tokens;

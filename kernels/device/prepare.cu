@@ -6,7 +6,6 @@
 // Bytes expected: each matrix once; for the convolution W - 1 rows of the tail read and one
 // written.
 #include <algorithm>
-#include <cmath>
 #include <type_traits>
 
 #include "kernels/device/activations.cuh"
@@ -78,12 +77,6 @@ struct ConvolutionInputs {
   }
 };
 
-// position % interval. A division of 64 bits takes longer than a load, and most intervals are 16.
-__device__ uint32_t PlaceIn(uint32_t interval, uint64_t position) {
-  if ((interval & (interval - 1)) == 0) return static_cast<uint32_t>(position) & (interval - 1);
-  return static_cast<uint32_t>(position % interval);
-}
-
 template <typename Row>
 __device__ ConvolutionInputs<Row> InputsOf(const PrepareCall& call, const DeviceSegment& segment,
                                            uint32_t token) {
@@ -93,7 +86,7 @@ __device__ ConvolutionInputs<Row> InputsOf(const PrepareCall& call, const Device
           .tail = TailRows<Row>(call, segment.tail),
           .before = segment.position < call.fold_interval ? nullptr : base,
           .token = token,
-          .start = PlaceIn(call.fold_interval, segment.position)};
+          .start = static_cast<uint32_t>(segment.position % call.fold_interval)};
 }
 
 // The state that the only token of a segment leaves: its row, and at a border the last inputs.
@@ -135,7 +128,7 @@ constexpr uint32_t kNarrow = 128;
 // Whether PrepareConvolved does a part: four channels a lane, with nothing after the convolution
 // but a short function, a norm and a factor. It does not depend on the step, and so the order of a
 // norm's sums does not.
-bool InFours(const PrepareCall& call, const PreparedPart& part) {
+__host__ __device__ bool InFours(const PrepareCall& call, const PreparedPart& part) {
   const DeviceConvolution& c = call.convolution;
   const auto aligned = [](const float* x, uint32_t stride) {
     return reinterpret_cast<uintptr_t>(x) % 16 == 0 && stride % 4 == 0;
@@ -143,23 +136,24 @@ bool InFours(const PrepareCall& call, const PreparedPart& part) {
   const uint32_t width = ByHead(part) ? part.width : part.heads * part.width;
   return part.channel >= 0 && part.channel % 4 == 0 && c.window == 4 && c.gate == nullptr &&
          part.bias == nullptr && part.rate == nullptr && part.multiplier == nullptr &&
-         IsShort(part.f) && std::isinf(part.low) && std::isinf(part.high) && width % 4 == 0 &&
-         part.padded % 4 == 0 && (!ByHead(part) || std::max(part.width, part.padded) <= kNarrow) &&
+         IsShort(part.f) && isinf(part.low) && isinf(part.high) && width % 4 == 0 &&
+         part.padded % 4 == 0 && (!ByHead(part) || max(part.width, part.padded) <= kNarrow) &&
          aligned(c.x, c.x_stride) && aligned(part.y, part.y_stride);
 }
 
-// What a warp need not find out for itself: reading a part's description takes it longer than
-// reading a token's row.
 enum class PartForm : uint32_t { kFours, kFlat, kOther };
+
+__host__ __device__ PartForm FormOf(const PrepareCall& call, const PreparedPart& part) {
+  if (InFours(call, part)) return PartForm::kFours;
+  return !ByHead(part) && part.channel < 0 ? PartForm::kFlat : PartForm::kOther;
+}
+
+// What a warp need not find out for itself where there are many rows: reading a part's description
+// takes it longer than reading a token's row. With few rows all of that comes before the wait.
 struct PartPlan {
   uint32_t tasks[kMaxPreparedParts];  // of this part and those before it
   PartForm forms[kMaxPreparedParts];
 };
-
-PartForm FormOf(const PrepareCall& call, const PreparedPart& part) {
-  if (InFours(call, part)) return PartForm::kFours;
-  return !ByHead(part) && part.channel < 0 ? PartForm::kFlat : PartForm::kOther;
-}
 
 PartPlan PlanOf(const PrepareCall& call) {
   PartPlan plan = {};
@@ -207,30 +201,29 @@ struct ConvolvedToken {
     return TailRows<Row>(call, tail) + place * call.convolution.weight_stride + channel;
   }
   // Of the token, or of another one if there is none.
-  __device__ static DeviceSegment LoadSegment(const PrepareCall& call, uint32_t token) {
+  __device__ static const DeviceSegment& SegmentAt(const PrepareCall& call, uint32_t token) {
     const uint32_t there = min(token, call.rows.tokens - 1);
     return call.rows.segments[kSingle ? there : SegmentOf(call.rows, there)];
   }
   // Everything that no kernel of this step writes.
   __device__ void LoadState(const PrepareCall& call, const DeviceSegment& segment, uint32_t token,
                             uint32_t channel) {
-    const bool present = token < call.rows.tokens && segment.tokens != 0;
-    const uint32_t stride = call.convolution.weight_stride;
-    tail = segment.tail;
-    start = present ? PlaceIn(call.fold_interval, segment.position) : kNone;
+    start = kNone;
+    if (token >= call.rows.tokens || segment.tokens == 0) return;
+    const ConvolutionInputs<Row> inputs = InputsOf<Row>(call, segment, token);
+    tail = segment.tail, start = inputs.start;
     index = kSingle ? 0 : token - segment.first_token;
-    const bool has_base = segment.position >= call.fold_interval;
-    const Row* rows = TailRow(call, 0, channel);
-    const Row* rows_before = RowsBefore<Row>(call, segment.base_in) + channel;
 #pragma unroll
     for (uint32_t j = 0; j < 3; ++j) {
       const uint32_t older = 3 - j - index;  // tokens before the segment
       before[j] = {};
-      if (!present || (!kSingle && 3 - j <= index)) continue;
-      const bool in_tail = older <= start;
-      const Row* row =
-          in_tail ? rows + (start - older) * stride : rows_before + (3 + start - older) * stride;
-      if (in_tail || has_base) before[j] = Get(row);
+      if (!kSingle && 3 - j <= index) continue;
+      if (older <= start) {
+        before[j] = Get(TailRow(call, start - older, channel));
+      } else if (inputs.before != nullptr) {
+        const uint32_t place = 3 + start - older;
+        before[j] = Get(inputs.before + place * call.convolution.weight_stride + channel);
+      }
     }
   }
   // As it would be stored.
@@ -387,13 +380,18 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
   const bool has_numbers = i < task.count;
   const uint32_t channel = part.channel + task.first + (has_numbers ? i : 0);
   using Convolved = ConvolvedToken<Row, kSingle>;
-  DeviceSegment segments[kTokens];  // of all tokens before any of them is waited for
-#pragma unroll
-  for (uint32_t t = 0; t < kTokens; ++t) segments[t] = Convolved::LoadSegment(call, tokens[t]);
   Convolved convolved[kTokens];
+  if constexpr (kTokens == 1) {
+    const DeviceSegment& segment = Convolved::SegmentAt(call, tokens[0]);
+    convolved[0].LoadState(call, segment, tokens[0], channel);
+  } else {
+    DeviceSegment segments[kTokens];  // of all tokens before any of them is waited for
 #pragma unroll
-  for (uint32_t t = 0; t < kTokens; ++t) {
-    convolved[t].LoadState(call, segments[t], tokens[t], channel);
+    for (uint32_t t = 0; t < kTokens; ++t) segments[t] = Convolved::SegmentAt(call, tokens[t]);
+#pragma unroll
+    for (uint32_t t = 0; t < kTokens; ++t) {
+      convolved[t].LoadState(call, segments[t], tokens[t], channel);
+    }
   }
   float4 weights[4];
   const float4 bias = LoadFour(c.bias + channel);
@@ -415,7 +413,8 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
       KeepInRegisters(prepared);
       if (!real) continue;
       if (i < task.padded) {
-        StoreFour(part.y + static_cast<size_t>(tokens[t]) * part.y_stride + task.to + i, prepared);
+        float* y = part.y + static_cast<size_t>(tokens[t]) * part.y_stride + task.to + i;
+        __stcg(reinterpret_cast<float4*>(y), prepared);  // a plain store becomes four
       }
       if (kSingle && has_numbers) convolved[t].Keep(call, tokens[t], channel, in);
     }
@@ -495,8 +494,20 @@ __device__ void PrepareTokens(const PrepareCall& call, const PreparedPart& part,
   }
 }
 
-template <typename Row, uint32_t kTokens, bool kSingle>
-__device__ void PrepareWarp(const PrepareCall& call, const PartPlan& plan, uint32_t rehearsed) {
+template <typename Row, bool kSingle>
+__device__ void PrepareWarp(const PrepareCall& call, uint32_t rehearsed) {
+  uint32_t task = blockIdx.x * kPrepareWarps + threadIdx.x / 32;
+  for (uint32_t p = 0; p < call.part_count; ++p) {
+    const PreparedPart& part = call.parts[p];
+    const uint32_t tasks = TasksOf(part);
+    if (task < tasks) {
+      return PrepareTokens<Row, 1, kSingle>(call, part, FormOf(call, part), task, rehearsed);
+    }
+    task -= tasks;
+  }
+}
+template <typename Row, uint32_t kTokens>
+__device__ void PrepareWarpAsPlanned(const PrepareCall& call, const PartPlan& plan) {
   const uint32_t task = blockIdx.x * kPrepareWarps + threadIdx.x / 32;
   if (task >= plan.tasks[kMaxPreparedParts - 1]) return;
   uint32_t p = 0, first = 0;
@@ -506,7 +517,7 @@ __device__ void PrepareWarp(const PrepareCall& call, const PartPlan& plan, uint3
     if (task < plan.tasks[next - 1]) continue;
     p = next, first = plan.tasks[next - 1], form = plan.forms[next];
   }
-  PrepareTokens<Row, kTokens, kSingle>(call, call.parts[p], form, task - first, rehearsed);
+  PrepareTokens<Row, kTokens, true>(call, call.parts[p], form, task - first, 0);
 }
 
 // Few registers while decoding, so that blocks find room beside those of a sum's kernel. Few rows
@@ -516,10 +527,9 @@ constexpr int RegistersFor(bool single, bool rehearses) {
 }
 template <typename Row, bool kSingle, bool kRehearses>
 __global__ void __maxnreg__(RegistersFor(kSingle, kRehearses))
-    PrepareKernel(const __grid_constant__ PrepareCall call, const __grid_constant__ PartPlan plan,
-                  uint32_t rehearsed) {
+    PrepareKernel(const __grid_constant__ PrepareCall call, uint32_t rehearsed) {
   AllowNextKernel();
-  PrepareWarp<Row, 1, kSingle>(call, plan, kRehearses ? rehearsed : 0);
+  PrepareWarp<Row, kSingle>(call, kRehearses ? rehearsed : 0);
 }
 
 // With many rows a warp has several tokens. Three and four of them need more registers and were
@@ -530,7 +540,7 @@ __global__ void __launch_bounds__(kPrepareWarps * 32, 4)
     PrepareManyKernel(const __grid_constant__ PrepareCall call,
                       const __grid_constant__ PartPlan plan) {
   AllowNextKernel();
-  PrepareWarp<Row, kTokensOfWarp, true>(call, plan, 0);
+  PrepareWarpAsPlanned<Row, kTokensOfWarp>(call, plan);
 }
 
 // The inputs before a border of the segment, of which some may be older than it.
@@ -625,7 +635,7 @@ void LaunchPrepareRows(const PrepareCall& call, const LaunchContext& context) {
       single      ? rehearses ? PrepareKernel<Row, true, true> : PrepareKernel<Row, true, false>
            : rehearses ? PrepareKernel<Row, false, true>
                   : PrepareKernel<Row, false, false>;
-  context.Run(kernel, grid, kThreads, 0, call, plan, rehearsed);
+  context.Run(kernel, grid, kThreads, 0, call, rehearsed);
   if (call.rows.single || call.convolution.window == 0) return;
   context.Run(KeepInputsKernel<Row>,
               dim3((call.convolution.channels + 127) / 128, call.rows.segment_count), 128, 0, call);

@@ -129,8 +129,10 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t each = layout.pieces / blocks;
   if (each < kLeastPieces) return false;
-  constexpr uint64_t kMost = uint64_t{1} << 40;  // of a Divisor
-  if (uint64_t{layout.pieces} * layout.of_segment.divisor >= kMost) return false;
+  // What a Divisor allows; the numbers of units, groups and keys are smaller.
+  constexpr uint64_t kMostProduct = uint64_t{1} << 40, kMostQuotient = uint64_t{1} << 24;
+  if (uint64_t{layout.pieces} * layout.of_segment.divisor >= kMostProduct) return false;
+  if (call.rows.segment_count >= kMostQuotient) return false;
   const uint32_t run = each < 16 ? 2 : !channel || each < 32 ? 4 : 8;
   layout.run = std::min(layout.group, channel ? 2 * run : run);
   layout.long_runs = layout.pieces / layout.run / 4 * (channel ? 4 : 3);

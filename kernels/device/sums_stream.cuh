@@ -53,7 +53,7 @@ struct StageHeader {
 };
 
 // Division by a number that a launch knows: n / divisor = n · multiplier / 2^40, rounded down,
-// where n · divisor < 2^40.
+// where n · divisor < 2^40 and n / divisor < 2^24.
 struct Divisor {
   uint32_t divisor;
   uint64_t multiplier;

@@ -174,7 +174,8 @@ class Consumer : public StreamWork<Form> {
     for (uint32_t i = 0; i < 4 * kTiles; ++i) sum[i / 4][i % 4] *= weight;
   }
 
-  // (k·k_s) e^{c - c_s}, in every lane; `score`: the lane's score of rows s / 8 * 8 to + 8.
+  // (k·k_s) e^{c - c_s}, in every lane; `score`: the lane's score of those eight rows of
+  // which s is one.
   __device__ float KeyScore(float score, uint32_t s) const {
     if constexpr (Form::kChannel) return KeysAt<float>(l_.key_scores)[s];
     return __shfl_sync(0xffffffffu, score, s % 8 * 4);
@@ -196,7 +197,7 @@ class Consumer : public StreamWork<Form> {
       u[0] = s < place ? near : u[0];
       u[1] = s < place ? far : u[1];
     };
-    // Four rows at a time: half of them on average, and each four's loads run at once.
+    // Four rows at a time, whose loads run at once: 9 of 15 rows on average.
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
 #pragma unroll 1

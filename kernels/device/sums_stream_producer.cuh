@@ -12,8 +12,9 @@
 namespace rivulet::cuda {
 
 // The state comes by a bulk copy, the rest by copies of 16 bytes of all lanes. What a lane copies
-// of every piece is worked out once, and divisions are multiplications: a piece leaves the warp
-// about two microseconds, and it runs alone, so each of its instructions counts as a latency.
+// of every piece is worked out once, and the divisions of each run and key are multiplications: the
+// warp has about two microseconds for a piece, and no other warp hides the latency of its
+// instructions.
 //
 // A block begins with the run of its number and then takes the next run that no block has taken,
 // since a run of a row that folds takes longer than others. The last runs are short, so that the

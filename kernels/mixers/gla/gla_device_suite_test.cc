@@ -36,6 +36,7 @@ std::vector<DeviceCase> Cases() {
           Core("d64_sixteen_queries", {16, 1, 64, 32}),
           Core("d96_grouped", {4, 2, 96, 96}),
           Core("d128_grouped", {4, 2, 128, 128}),
+          Core("d128_e80", {4, 2, 128, 80}),
           Core("d128_e256", {4, 4, 128, 256}),
           Core("d160_e64", {2, 2, 160, 64}),
           Core("d256_e512", {2, 2, 256, 512}, -0.01),
