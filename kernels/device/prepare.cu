@@ -381,6 +381,8 @@ __device__ void PrepareConvolved(const PrepareCall& call, const PreparedPart& pa
   const uint32_t channel = part.channel + task.first + (has_numbers ? i : 0);
   using Convolved = ConvolvedToken<Row, kSingle>;
   Convolved convolved[kTokens];
+  // A single token reads its segment in place: with a copy, steps of 16 and 32 rows were slower
+  // (bench/results/device/h100/producer.txt).
   if constexpr (kTokens == 1) {
     const DeviceSegment& segment = Convolved::SegmentAt(call, tokens[0]);
     convolved[0].LoadState(call, segment, tokens[0], channel);
