@@ -122,9 +122,9 @@ bool Fits(StreamLayout& layout, uint32_t blocks) {
   return true;
 }
 
-// Divides the pieces into runs for so many blocks. A run prepares its keys anew, which takes
-// longest with decays by channel; many short runs keep the blocks equally busy. False: so few
-// pieces that sums_decode.cu is faster.
+// Divides the pieces into runs for so many blocks. A run prepares its keys anew; many short runs
+// keep the blocks equally busy. Keys with decays by channel take long to prepare, so there all runs
+// but the remainder have four pieces. False: so few pieces that sums_decode.cu is faster.
 bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   const bool channel = call.decay == Decay::kChannel;
   const uint32_t each = layout.pieces / blocks;
@@ -133,8 +133,8 @@ bool DivideWork(const RecurCall& call, uint32_t blocks, StreamLayout& layout) {
   constexpr uint64_t kMostProduct = uint64_t{1} << 40, kMostQuotient = uint64_t{1} << 24;
   if (uint64_t{layout.pieces} * layout.of_segment.divisor >= kMostProduct) return false;
   if (call.rows.segment_count >= kMostQuotient) return false;
-  const uint32_t run = each < 16 ? 2 : !channel || each < 32 ? 4 : 8;
-  layout.run = std::min(layout.group, channel ? 2 * run : run);
+  const uint32_t run = channel ? 4 : each < 16 ? 2 : each < 32 ? 4 : 8;
+  layout.run = std::min(layout.group, run);
   layout.long_runs = layout.pieces / layout.run / 4 * (channel ? 4 : 3);
   layout.runs = layout.pieces - layout.long_runs * (layout.run - 1);
   return true;

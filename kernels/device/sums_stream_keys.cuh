@@ -98,11 +98,14 @@ class KeyWarp : public StreamWork<Form> {
 
   // --- decays by channel -------------------------------------------------------------------------
 
+  // All that comes from device memory is asked for before any of it is used.
   __device__ void PrepareChannels() {
     RowNumbers decays;
+    float before[kNumbers], own[kNumbers];
+    FetchTokenDecays(before, own);
     FetchDecays(decays);
     if (this->place_ / kRows * kRows == first_row_) StoreTokenKey();
-    TakeDecays();
+    TakeDecays(before, own);
     if (first_row_ == 0) ScaleQueries();
     __syncwarp();
     ScoreRows(decays);
@@ -119,17 +122,26 @@ class KeyWarp : public StreamWork<Form> {
     }
   }
 
+  // Those cumulative to the token before, and the token's own.
+  __device__ void FetchTokenDecays(float (&before)[kNumbers], float (&own)[kNumbers]) const {
+    const float* g = c_.g + Base::Token() * c_.g_stride +
+                     size_t{this->unit_ / c_.units_per_decay} * kKey + lane_;
+    const bool first = this->place_ == 0;
+    const float* row = this->ChannelDecays(first ? 0 : this->place_ - 1) + lane_;
+#pragma unroll
+    for (uint32_t j = 0; j < kNumbers; ++j) before[j] = first ? 0.0f : ReadLate(row + 32 * j);
+#pragma unroll
+    for (uint32_t j = 0; j < kNumbers; ++j) own[j] = ReadLate(g + 32 * j);
+  }
+
   // Cumulative decays of the token, and what they make of the state.
-  __device__ void TakeDecays() {
+  __device__ void TakeDecays(const float (&before)[kNumbers], const float (&own)[kNumbers]) {
     const bool shares = first_row_ == 0;  // what all warps have
     const bool keeps = shares && this->split_ == 0 && this->unit_ % c_.units_per_decay == 0;
-    const float* g =
-        c_.g + Base::Token() * c_.g_stride + size_t{this->unit_ / c_.units_per_decay} * kKey;
 #pragma unroll
     for (uint32_t j = 0; j < kNumbers; ++j) {
       const uint32_t d = lane_ + 32 * j;
-      float sum = this->place_ == 0 ? 0.0f : ReadLate(this->ChannelDecays(this->place_ - 1) + d);
-      sum += ReadLate(g + d);
+      const float sum = before[j] + own[j];
       decays_[j] = sum;
       if (shares) At<float>(l_.state_decay)[d] = expf(sum);
       if (keeps) this->ChannelDecays(this->place_)[d] = sum;
